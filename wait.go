@@ -1,0 +1,253 @@
+package headgate
+
+import (
+	"container/list"
+	"context"
+	"sync"
+	"time"
+)
+
+// giveBackTimeout bounds the store call with which a waiter that was cancelled gives its booking back.
+const giveBackTimeout = 5 * time.Second
+
+// Wait blocks until one unit of key is there and has been spent, and returns nil; see [Limiter.WaitN].
+func (l *Limiter) Wait(ctx context.Context, key string) error { return l.WaitN(ctx, key, 1) }
+
+// WaitN blocks until cost units of key are there and have been spent. Callers of one key in this process are served in the
+// order they came. It refuses at once, and spends nothing, with [ErrNeverAllowed] when cost is above the limit and with
+// [ErrWouldExceedDeadline] when the units cannot come before the context's deadline. When the context ends during the wait it
+// gives back what was booked and returns the context's error.
+//
+// It never polls: with an algorithm that books ahead a waiter costs the store one operation, with the others one for each time
+// that units were due. Other processes on the same store may be served in between.
+func (l *Limiter) WaitN(ctx context.Context, key string, cost int64) error {
+	err := l.wait(ctx, key, cost)
+	if l.observer != nil {
+		l.observer.Observe(Event{Policy: l.policy.Name, Verb: "wait", Cost: cost, Decision: Decision{Allowed: err == nil}, Err: err})
+	}
+	return err
+}
+
+func (l *Limiter) wait(ctx context.Context, key string, cost int64) error {
+	if err := checkRequest(StoreClock, cost); err != nil {
+		return err
+	}
+	if cost > l.mostAtOnce() {
+		return ErrNeverAllowed
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	w, err := l.waiters.join(ctx, key, cost, l.spacing)
+	if err != nil {
+		return err
+	}
+	defer l.waiters.leave(w)
+	select {
+	case <-w.turn:
+	case <-w.refused:
+		return ErrWouldExceedDeadline
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if l.bound != nil && l.bound.Books() {
+		return l.waitBooked(ctx, w)
+	}
+	return l.waitRetrying(ctx, w)
+}
+
+// waitBooked is the head of a line with an algorithm that books ahead.
+func (l *Limiter) waitBooked(ctx context.Context, w *waiter) error {
+	r, err := l.reserve(ctx, StoreClock, w.key, w.cost, w.patience())
+	if err != nil {
+		return err
+	}
+	if !r.OK() {
+		return refusal(r.decision)
+	}
+	if err := l.sleep(ctx, w, r.Delay()); err != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
+		defer cancel()
+		_ = r.Cancel(ctx) // the caller's own error is the one to tell; units that could not be given back stay spent
+		return err
+	}
+	return nil
+}
+
+// waitRetrying is the head of a line with an algorithm that cannot book: it asks again when the store said to.
+func (l *Limiter) waitRetrying(ctx context.Context, w *waiter) error {
+	for {
+		var d Decision
+		var err error
+		if l.bound != nil {
+			d, err = l.bound.Apply(ctx, StoreClock, w.key, Take, w.cost)
+		} else {
+			d, err = l.applyEach(ctx, StoreClock, w.key, Take, w.cost)
+		}
+		switch {
+		case err != nil:
+			return err
+		case d.Allowed:
+			return l.sleep(ctx, w, d.Delay)
+		case d.Never || d.RetryAfter > w.patience():
+			return refusal(d)
+		}
+		if err := l.sleep(ctx, w, d.RetryAfter); err != nil {
+			return err
+		}
+	}
+}
+
+func refusal(d Decision) error {
+	if d.Never {
+		return ErrNeverAllowed
+	}
+	return ErrWouldExceedDeadline
+}
+
+func (l *Limiter) sleep(ctx context.Context, w *waiter, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	l.waiters.announce(w, d, l.spacing)
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// spacing is a lower bound of the time between the head's grant and that of cost more units.
+func (l *Limiter) spacing(cost int64) time.Duration {
+	if l.bound == nil {
+		return 0
+	}
+	return l.bound.Spacing(cost)
+}
+
+func (l *Limiter) mostAtOnce() int64 {
+	most := l.bounds[0].Limit()
+	for _, b := range l.bounds[1:] {
+		most = min(most, b.Limit())
+	}
+	return most
+}
+
+// waitingRoom holds a line of waiters for each key that has any. The zero value is empty and ready.
+type waitingRoom struct {
+	mu    sync.Mutex
+	lines map[string]*line
+}
+
+// line is the waiters of one key, in the order they came; the first is the head and is the only one to ask the store.
+type line struct {
+	waiters list.List
+	behind  int64     // units wanted by all but the head
+	headDue time.Time // when the head will be served; zero while it has not asked yet
+	unsure  bool      // somebody joined while headDue was zero, so could not be told whether it will be in time
+}
+
+// waiter is one caller of WaitN.
+type waiter struct {
+	key      string
+	cost     int64
+	deadline time.Time // zero: none
+	line     *line
+	place    *list.Element
+	turn     chan struct{} // closed when it is the head
+	refused  chan struct{} // closed when it cannot be in time
+}
+
+// join puts a caller at the end of its key's line, unless it can be told at once that it would come too late.
+func (r *waitingRoom) join(ctx context.Context, key string, cost int64, spacing func(int64) time.Duration) (*waiter, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ln := r.lines[key]
+	if ln == nil {
+		ln = &line{}
+		if r.lines == nil {
+			r.lines = make(map[string]*line)
+		}
+		r.lines[key] = ln
+	}
+	w := &waiter{key: key, cost: cost, line: ln, turn: make(chan struct{}), refused: make(chan struct{})}
+	w.deadline, _ = ctx.Deadline()
+	if ln.waiters.Len() == 0 {
+		close(w.turn)
+	} else {
+		if w.late(ln, spacing(ln.behind+cost)) {
+			return nil, ErrWouldExceedDeadline
+		}
+		ln.behind += cost
+		ln.unsure = ln.unsure || ln.headDue.IsZero()
+	}
+	w.place = ln.waiters.PushBack(w)
+	return w, nil
+}
+
+// leave takes a waiter out of its line and, if it was the head, calls the next.
+func (r *waitingRoom) leave(w *waiter) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ln := w.line
+	wasHead := ln.waiters.Front() == w.place
+	ln.waiters.Remove(w.place)
+	if !wasHead {
+		ln.behind -= w.cost
+		return
+	}
+	ln.headDue = time.Time{}
+	if ln.waiters.Len() == 0 {
+		delete(r.lines, w.key)
+		return
+	}
+	next := ln.waiters.Front().Value.(*waiter)
+	ln.behind -= next.cost
+	close(next.turn)
+}
+
+// announce notes when the head will be served and refuses those behind it who could not be told before.
+func (r *waitingRoom) announce(head *waiter, d time.Duration, spacing func(int64) time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ln := head.line
+	ln.headDue = time.Now().Add(d)
+	if !ln.unsure {
+		return
+	}
+	ln.unsure = false
+	var ahead int64
+	for e := ln.waiters.Front().Next(); e != nil; e = e.Next() {
+		w := e.Value.(*waiter)
+		if !w.late(ln, spacing(ahead+w.cost)) {
+			ahead += w.cost
+		} else if !isClosed(w.refused) {
+			close(w.refused)
+		}
+	}
+}
+
+func isClosed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// late reports whether w is sure to come too late when it is served at the earliest d after the head.
+func (w *waiter) late(ln *line, d time.Duration) bool {
+	return !w.deadline.IsZero() && !ln.headDue.IsZero() && ln.headDue.Add(d).After(w.deadline)
+}
+
+// patience is how long this waiter can still wait.
+func (w *waiter) patience() time.Duration {
+	if w.deadline.IsZero() {
+		return MaxFillTime
+	}
+	return nonNegative(time.Until(w.deadline))
+}
