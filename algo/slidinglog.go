@@ -1,0 +1,169 @@
+package algo
+
+import (
+	_ "embed"
+	"sort"
+
+	"github.com/headgate/headgate"
+)
+
+//go:embed slidinglog.lua
+var slidingLogLua string
+
+// Log is the state of a sliding log: when units were spent, oldest first. Units of one instant share an entry. The zero value
+// is a key that was never used.
+type Log struct {
+	entries []LogEntry // those before head have aged out
+	head    int
+	base    int64 // the running total before the entry at head
+}
+
+// LogEntry is an instant at which units were spent. Total is a running total that includes them, so that a search finds in
+// O(log n) when enough have aged out.
+type LogEntry struct{ At, Total int64 }
+
+// slidingLog counts a unit spent at t₀ while t − t₀ < P.
+type slidingLog struct{ limit, period int64 }
+
+func newSlidingLog(l headgate.Limit) (LogStepper, error) {
+	if err := validate(l, headgate.SlidingLog); err != nil {
+		return nil, err
+	}
+	return &slidingLog{limit: l.Rate, period: periodMicros(l)}, nil
+}
+
+// Take admits iff counted + n ≤ L. A unit is never entered before the newest entry: when the clock goes back it counts as if
+// time had stood still.
+func (w *slidingLog) Take(log *Log, t, n int64, room bool) bool {
+	if n == 0 {
+		return true
+	}
+	log.age(t - w.period)
+	if n > w.limit-log.Counted() {
+		return false
+	}
+	log.add(t, n, room)
+	return true
+}
+
+// Answer has retry_after until enough of the oldest have aged out, and reset_after until the newest has.
+func (w *slidingLog) Answer(log *Log, t, asked int64, allowed bool) headgate.Decision {
+	log.age(t - w.period)
+	counted := log.Counted()
+	d := headgate.Decision{Allowed: allowed, Limit: w.limit, Remaining: max(0, w.limit-counted)}
+	if counted > 0 {
+		d.ResetAfter = headgate.Micros(log.newest() + w.period - t)
+	}
+	switch {
+	case allowed:
+	case asked > w.limit:
+		return never(d)
+	default:
+		d.RetryAfter = headgate.Micros(log.spentBy(counted+asked-w.limit) + w.period - t)
+	}
+	return d
+}
+
+// Refund takes the newest entries first.
+func (w *slidingLog) Refund(log *Log, t, n int64) {
+	log.age(t - w.period)
+	n = min(n, log.Counted())
+	for n > 0 {
+		last := len(log.entries) - 1
+		units := log.entries[last].Total - log.totalBefore(last)
+		if units > n {
+			log.entries[last].Total -= n
+			return
+		}
+		n -= units
+		log.entries = log.entries[:last]
+	}
+}
+
+// Spacing is floor(n/L) periods: whoever had to wait is in the first.
+func (w *slidingLog) Spacing(n int64) int64 {
+	return min(saturatingMul(n/w.limit, w.period), maxExact)
+}
+
+// Terms are L and P.
+func (w *slidingLog) Terms() []int64 { return []int64{w.limit, w.period} }
+
+// Counted is the number of units in the log.
+func (log *Log) Counted() int64 {
+	if log.Len() == 0 {
+		return 0
+	}
+	return log.entries[len(log.entries)-1].Total - log.base
+}
+
+// Len is the number of entries.
+func (log *Log) Len() int { return len(log.entries) - log.head }
+
+// Cap is the number of entries that memory is held for.
+func (log *Log) Cap() int { return cap(log.entries) }
+
+// Full reports whether one more entry would need more memory.
+func (log *Log) Full() bool { return len(log.entries) == cap(log.entries) && log.head == 0 }
+
+// Units calls yield for each entry, oldest first, with its instant and its own units.
+func (log *Log) Units(yield func(at, units int64) bool) {
+	for i := log.head; i < len(log.entries); i++ {
+		if !yield(log.entries[i].At, log.entries[i].Total-log.totalBefore(i)) {
+			return
+		}
+	}
+}
+
+// Append adds units spent at an instant not before the newest: for restoring what Units gave.
+func (log *Log) Append(at, units int64) { log.add(at, units, true) }
+
+// NewestAt is the instant of the newest entry, or 0 if there is none.
+func (log *Log) NewestAt() int64 {
+	if log.Len() == 0 {
+		return 0
+	}
+	return log.newest()
+}
+
+func (log *Log) newest() int64 { return log.entries[len(log.entries)-1].At }
+
+func (log *Log) totalBefore(i int) int64 {
+	if i == log.head {
+		return log.base
+	}
+	return log.entries[i-1].Total
+}
+
+// age drops the entries of instants up to and including before.
+func (log *Log) age(before int64) {
+	live := log.entries[log.head:]
+	if len(live) == 0 || live[0].At > before {
+		return
+	}
+	n := sort.Search(len(live), func(i int) bool { return live[i].At > before })
+	log.base = live[n-1].Total
+	if log.head += n; log.head == len(log.entries) {
+		log.entries, log.head, log.base = log.entries[:0], 0, 0
+	}
+}
+
+func (log *Log) add(t, n int64, room bool) {
+	last := len(log.entries) - 1
+	if log.Len() > 0 && (t <= log.entries[last].At || !room) {
+		log.entries[last].At = max(t, log.entries[last].At)
+		log.entries[last].Total += n
+		return
+	}
+	total := log.base + log.Counted() + n
+	if len(log.entries) == cap(log.entries) && log.head > 0 && (log.head >= len(log.entries)/2 || !room) {
+		live := copy(log.entries, log.entries[log.head:]) // at most one move for each entry that has aged out
+		log.entries, log.head = log.entries[:live], 0
+	}
+	log.entries = append(log.entries, LogEntry{At: t, Total: total})
+}
+
+// spentBy is the instant by which the first n units were spent.
+func (log *Log) spentBy(n int64) int64 {
+	live := log.entries[log.head:]
+	return live[sort.Search(len(live), func(i int) bool { return live[i].Total-log.base >= n })].At
+}

@@ -1,0 +1,116 @@
+package algo
+
+import (
+	_ "embed"
+
+	"github.com/headgate/headgate"
+)
+
+//go:embed slidingwindow.lua
+var slidingWindowLua string
+
+// slidingWindow estimates the last period by two counters of aligned windows: with e = t − k·P, E = prev·(P−e)/P + cur. (The
+// form is Cloudflare's, “How we built rate limiting capable of scaling to millions of domains”, 2017; here without rounding.)
+//
+// Its state is A, the end of the current window; B, prev; C, cur.
+type slidingWindow struct{ limit, period int64 }
+
+func newSlidingWindow(l headgate.Limit) (Stepper, error) {
+	if err := validate(l, headgate.SlidingWindow); err != nil {
+		return nil, err
+	}
+	return &slidingWindow{limit: l.Rate, period: periodMicros(l)}, nil
+}
+
+// at is the state in the window of t. A later window than that (the clock went back, or the period became shorter) stays in
+// force until it ends.
+func (w *slidingWindow) at(s State, t int64) State {
+	end := windowEnd(t, w.period)
+	switch {
+	case s.A >= end:
+		return s
+	case s.A > end-w.period: // a window of another period, which ended in this one
+		return State{A: end, B: s.B, C: s.C}
+	case s.A > end-2*w.period:
+		return State{A: end, B: s.C}
+	default:
+		return State{A: end}
+	}
+}
+
+// free is floor(L − E) for a state in the window of t; it is negative when a lowered limit is exceeded.
+func (w *slidingWindow) free(s State, t int64) int64 {
+	left := min(s.A-t, w.period) // P − e; no more than P when the clock went back
+	return w.limit - s.C - mulDivCeil(s.B, left, w.period)
+}
+
+// Take admits iff E + n ≤ L, exactly: a fraction does not buy a unit.
+func (w *slidingWindow) Take(s State, t, n int64) (State, bool) {
+	if n == 0 {
+		return s, true
+	}
+	now := w.at(s, t)
+	if n > w.free(now, t) {
+		return s, false
+	}
+	now.C += n
+	return now, true
+}
+
+// Answer has remaining = floor(L − E), not below 0.
+func (w *slidingWindow) Answer(s State, t, asked, _ int64, allowed bool) headgate.Decision {
+	s = w.at(s, t)
+	d := headgate.Decision{Allowed: allowed, Limit: w.limit, Remaining: max(0, w.free(s, t))}
+	d.ResetAfter = headgate.Micros(max(0, w.ResetAt(s)-t))
+	switch {
+	case allowed:
+	case asked > w.limit:
+		return never(d)
+	default:
+		d.RetryAfter = headgate.Micros(w.admitsAt(s, asked) - t)
+	}
+	return d
+}
+
+// admitsAt is the first instant at which E + n ≤ L, for n ≤ L that is denied now. In this window that needs prev·(P−e) ≤
+// (L−cur−n)·P; in the next, where cur becomes prev, cur·(P−e) ≤ (L−n)·P.
+func (w *slidingWindow) admitsAt(s State, n int64) int64 {
+	if s.C+n <= w.limit {
+		left, _ := mulDiv(w.limit-s.C-n, w.period, s.B)
+		return s.A - left
+	}
+	left, _ := mulDiv(w.limit-n, w.period, s.C)
+	return s.A + w.period - left
+}
+
+// Refund lowers cur first, then prev, not below 0.
+func (w *slidingWindow) Refund(s State, t, n int64) State {
+	now := w.at(s, t)
+	if n == 0 || now.B == 0 && now.C == 0 {
+		return s
+	}
+	fromCur := min(n, now.C)
+	now.C -= fromCur
+	now.B -= min(n-fromCur, now.B)
+	return now
+}
+
+// ResetAt is the end of the window after the current one if cur > 0, that of the current one if only prev > 0.
+func (w *slidingWindow) ResetAt(s State) int64 {
+	switch {
+	case s.C > 0:
+		return s.A + w.period
+	case s.B > 0:
+		return s.A
+	default:
+		return 0
+	}
+}
+
+// Spacing follows from the guarantee: n + 1 units need a span s with L·(1 + s/P) ≥ n + 1.
+func (w *slidingWindow) Spacing(n int64) int64 {
+	return min(saturatingMul(max(0, n/w.limit-1), w.period), maxExact)
+}
+
+// Terms are L and P.
+func (w *slidingWindow) Terms() []int64 { return []int64{w.limit, w.period} }

@@ -1,0 +1,228 @@
+package algo
+
+import (
+	_ "embed"
+
+	"github.com/headgate/headgate"
+)
+
+//go:embed tokenbucket.lua
+var tokenBucketLua string
+
+// bucket is the generic cell rate algorithm (ITU-T I.371, annex A; the virtual scheduling form), which is the token bucket with
+// continuous refill, and the arithmetic of the leaky bucket as well.
+//
+// Its state is the theoretical arrival time TAT, the instant at which the bucket is full again: A whole µs and B/d µs; C is the
+// limit's fingerprint, by which a changed limit is noticed.
+type bucket struct {
+	t           fraction
+	burst       int64 // B
+	unit, unitR int64 // T in whole µs and a remainder over d
+	full, fullR int64 // B·T, the same way
+	fingerprint int64
+	leaky       bool
+}
+
+func newTokenBucket(l headgate.Limit) (Stepper, error) {
+	if err := validate(l, headgate.TokenBucket); err != nil {
+		return nil, err
+	}
+	return makeBucket(l, false), nil
+}
+
+func makeBucket(l headgate.Limit, leaky bool) *bucket {
+	b := &bucket{t: newFraction(periodMicros(l), l.Rate), burst: l.Capacity(), leaky: leaky}
+	b.unit, b.unitR = b.t.times(1)
+	b.full, b.fullR = b.t.times(b.burst)
+	b.fingerprint = fingerprint(l.Rate, periodMicros(l), b.burst)
+	return b
+}
+
+// fingerprint is a number from 1 to 2^30 − 1 that differs, but for one chance in 2^30, between any two limits (FNV-1a).
+func fingerprint(numbers ...int64) int64 {
+	h := uint64(14695981039346656037)
+	for _, n := range numbers {
+		for range 8 {
+			h = (h ^ uint64(n&0xff)) * 1099511628211
+			n >>= 8
+		}
+	}
+	return int64(h%(1<<30-1)) + 1
+}
+
+// Take admits iff max(TAT, t) + n·T ≤ t + B·T; then TAT = max(TAT, t) + n·T.
+func (b *bucket) Take(s State, t, n int64) (State, bool) {
+	s = b.carryOver(s, t)
+	if n == 0 || n > b.burst {
+		return s, n == 0
+	}
+	next := b.advance(s, t, n)
+	if next.A > t+b.full || next.A == t+b.full && next.B > b.fullR {
+		return s, false
+	}
+	return next, true
+}
+
+// carryOver keeps the TAT of another limit: a fraction of a µs rounds up, and it is at most t + B·T.
+func (b *bucket) carryOver(s State, t int64) State {
+	if s.C == b.fingerprint || s == (State{}) {
+		return s
+	}
+	if s.B > 0 {
+		s.A++
+	}
+	s.B, s.C = 0, b.fingerprint
+	if s.A > t+b.full {
+		s.A, s.B = t+b.full, b.fullR
+	}
+	return s
+}
+
+// advance is the state after n units more, whether or not they are there.
+func (b *bucket) advance(s State, t, n int64) State {
+	if s.A < t {
+		s.A, s.B = t, 0
+	}
+	whole, r := b.unit, b.unitR
+	if n != 1 {
+		whole, r = b.t.times(n)
+	}
+	s.A, s.B = s.A+whole, s.B+r
+	if s.B >= b.t.d {
+		s.A, s.B = s.A+1, s.B-b.t.d
+	}
+	s.C = b.fingerprint
+	return s
+}
+
+// Answer has remaining = floor(B − max(0, TAT−t)/T), retry_after = TAT + n·T − B·T − t, reset_after = max(0, TAT−t), and for a
+// leaky bucket the delay, which is reset_after as it was before the units were spent.
+func (b *bucket) Answer(s State, t, asked, spent int64, allowed bool) headgate.Decision {
+	d := headgate.Decision{Allowed: allowed, Limit: b.burst, Remaining: b.remaining(s, t)}
+	d.ResetAfter = headgate.Micros(max(0, b.ResetAt(s)-t))
+	switch {
+	case allowed && b.leaky:
+		d.Delay = headgate.Micros(b.delay(s, t, spent))
+	case allowed:
+	case asked > b.burst:
+		return never(d)
+	default:
+		d.RetryAfter = headgate.Micros(b.wait(b.advance(s, t, asked), t))
+	}
+	return d
+}
+
+func (b *bucket) remaining(s State, t int64) int64 {
+	if s.A < t {
+		return b.burst
+	}
+	if s.A-t > b.full {
+		return 0
+	}
+	return max(0, b.burst-b.t.unitsIn(s.A-t, s.B))
+}
+
+// wait is until next, the state after the units asked for, keeps within t + B·T; rounded up.
+func (b *bucket) wait(next State, t int64) int64 {
+	w := next.A - b.full - t
+	if next.B > b.fullR {
+		w++
+	}
+	return max(0, w)
+}
+
+// delay is how long before t + delay the n units just spent may go out: TAT − n·T − t, rounded up.
+func (b *bucket) delay(s State, t, n int64) int64 {
+	whole, r := b.t.times(n)
+	d := s.A - whole - t
+	if s.B > r {
+		d++
+	}
+	return max(0, d)
+}
+
+// Refund sets TAT = max(t, TAT − n·T).
+func (b *bucket) Refund(s State, t, n int64) State {
+	s = b.carryOver(s, t)
+	if s.A < t || n == 0 {
+		return s
+	}
+	whole, r := b.t.times(min(n, b.t.unitsWithin(maxExact, maxExact)))
+	return b.back(s, t, whole, r)
+}
+
+// back moves TAT by whole + r/d µs towards t, not before it.
+func (b *bucket) back(s State, t, whole, r int64) State {
+	s.A, s.B = s.A-whole, s.B-r
+	if s.B < 0 {
+		s.A, s.B = s.A-1, s.B+b.t.d
+	}
+	if s.A < t {
+		s.A, s.B = t, 0
+	}
+	return s
+}
+
+// ResetAt is TAT, rounded up.
+func (b *bucket) ResetAt(s State) int64 {
+	if s.B > 0 {
+		return s.A + 1
+	}
+	return s.A
+}
+
+// Reserve lets TAT pass t + B·T by at most maxDelay; a leaky bucket's units wait until TAT as it was before them.
+func (b *bucket) Reserve(s State, t, n, maxDelay int64) (after State, delay int64, booked bool) {
+	s = b.carryOver(s, t)
+	if n == 0 || n > b.burst {
+		return s, 0, n == 0
+	}
+	next := b.advance(s, t, n)
+	delay = b.wait(next, t)
+	if b.leaky {
+		delay = b.delay(next, t, n)
+	}
+	if delay > maxDelay || next.A >= maxExact {
+		return s, delay, false
+	}
+	return next, delay, true
+}
+
+// Cancel moves TAT back by n·T less what was added to it since the reservation.
+func (b *bucket) Cancel(s, mark State, t, n int64) State {
+	s = b.carryOver(s, t)
+	if mark.C != b.fingerprint || n == 0 || b.due(mark, t, n) {
+		return s
+	}
+	whole, r := b.t.times(n)
+	whole, r = whole-(s.A-mark.A), r-(s.B-mark.B)
+	for ; r < 0; r += b.t.d {
+		whole--
+	}
+	for ; r >= b.t.d; r -= b.t.d {
+		whole++
+	}
+	if whole < 0 || whole > maxExact {
+		return s
+	}
+	return b.back(s, t, whole, r)
+}
+
+// due reports whether the units of the reservation that led to mark may have gone out at t.
+func (b *bucket) due(mark State, t, n int64) bool {
+	if b.leaky {
+		return b.delay(mark, t, n) == 0
+	}
+	return b.wait(mark, t) == 0
+}
+
+// Spacing is n·T, rounded down.
+func (b *bucket) Spacing(n int64) int64 {
+	whole, _ := b.t.times(min(n, b.t.unitsWithin(maxExact, maxExact)))
+	return whole
+}
+
+// Terms are B, p, d, T, B·T and the fingerprint.
+func (b *bucket) Terms() []int64 {
+	return []int64{b.burst, b.t.p, b.t.d, b.unit, b.unitR, b.full, b.fullR, b.fingerprint}
+}

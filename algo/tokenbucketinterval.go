@@ -1,0 +1,161 @@
+package algo
+
+import (
+	_ "embed"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+//go:embed tokenbucketinterval.lua
+var intervalBucketLua string
+
+// intervalBucket refills R tokens at the end of every interval I, up to B: the bucket of the Redis guides. Intervals begin when
+// a full bucket is first used.
+//
+// Its state is A, the instant of the last refill; B, the tokens plus one, so that an empty bucket is not taken for one that was
+// never used; C, the tokens owed to reservations, which only an empty bucket has.
+type intervalBucket struct{ rate, interval, burst int64 }
+
+func newIntervalBucket(l headgate.Limit) (Stepper, error) {
+	if err := validate(l, headgate.TokenBucketInterval); err != nil {
+		return nil, err
+	}
+	b := &intervalBucket{rate: l.Rate, interval: periodMicros(l), burst: l.Capacity()}
+	intervals := ceilDiv(b.burst, b.rate)
+	if saturatingMul(intervals, b.interval) > int64(headgate.MaxFillTime/time.Microsecond) {
+		return nil, &headgate.LimitError{
+			Field: "fill time", Value: fmt.Sprintf("%d intervals of %v", intervals, l.Period),
+			Bound: "accepted are at most 100 years for ceil(burst/rate)·period",
+		}
+	}
+	return b, nil
+}
+
+// refilled is the state in plain numbers: missing is B − tokens + what is owed.
+type refilled struct{ last, missing int64 }
+
+// at is the bucket at t, after the refills that are due. A full bucket is as if never used: its intervals begin at t.
+func (b *intervalBucket) at(s State, t int64) refilled {
+	r := b.unpack(s)
+	if t > r.last {
+		k := (t - r.last) / b.interval
+		if k >= ceilDiv(r.missing, b.rate) {
+			return refilled{last: t}
+		}
+		r.last += k * b.interval
+		r.missing -= k * b.rate
+	}
+	if r.missing == 0 {
+		r.last = t
+	}
+	return r
+}
+
+func (b *intervalBucket) unpack(s State) refilled {
+	if s.B == 0 {
+		return refilled{}
+	}
+	return refilled{last: s.A, missing: b.burst - min(s.B-1, b.burst) + s.C}
+}
+
+func (b *intervalBucket) pack(r refilled) State {
+	if r.missing == 0 {
+		return State{}
+	}
+	return State{A: r.last, B: max(0, b.burst-r.missing) + 1, C: max(0, r.missing-b.burst)}
+}
+
+// tokens is what can be spent at once.
+func (b *intervalBucket) tokens(r refilled) int64 { return max(0, b.burst-r.missing) }
+
+// instantOf is when n tokens are there, for n above those that are.
+func (b *intervalBucket) instantOf(r refilled, n int64) int64 {
+	return r.last + ceilDiv(n-b.burst+r.missing, b.rate)*b.interval
+}
+
+// Take admits iff tokens ≥ n.
+func (b *intervalBucket) Take(s State, t, n int64) (State, bool) {
+	if n == 0 {
+		return s, true
+	}
+	r := b.at(s, t)
+	if n > b.burst-r.missing {
+		return s, false
+	}
+	r.missing += n
+	return b.pack(r), true
+}
+
+// Answer has retry_after = last + ceil((n−tokens)/R)·I − t and reset_after = last + ceil((B−tokens)/R)·I − t, 0 when full.
+func (b *intervalBucket) Answer(s State, t, asked, _ int64, allowed bool) headgate.Decision {
+	r := b.at(s, t)
+	d := headgate.Decision{Allowed: allowed, Limit: b.burst, Remaining: b.tokens(r)}
+	if r.missing > 0 {
+		d.ResetAfter = headgate.Micros(b.instantOf(r, b.burst) - t)
+	}
+	switch {
+	case allowed:
+	case asked > b.burst:
+		return never(d)
+	default:
+		d.RetryAfter = headgate.Micros(b.instantOf(r, asked) - t)
+	}
+	return d
+}
+
+// Refund is tokens = min(B, tokens + n), after the refills that are due.
+func (b *intervalBucket) Refund(s State, t, n int64) State {
+	if n == 0 {
+		return s
+	}
+	r := b.at(s, t)
+	r.missing -= min(n, r.missing)
+	return b.pack(r)
+}
+
+// ResetAt is when the bucket is full.
+func (b *intervalBucket) ResetAt(s State) int64 {
+	r := b.unpack(s)
+	if r.missing == 0 {
+		return 0
+	}
+	return b.instantOf(r, b.burst)
+}
+
+// Reserve owes what is not there, up to 1e9 tokens in all.
+func (b *intervalBucket) Reserve(s State, t, n, maxDelay int64) (after State, delay int64, booked bool) {
+	if n == 0 || n > b.burst {
+		return s, 0, n == 0
+	}
+	r := b.at(s, t)
+	if n > b.burst-r.missing {
+		delay = b.instantOf(r, n) - t
+	}
+	r.missing += n
+	if delay > maxDelay || r.missing-b.burst > headgate.MaxUnits || b.instantOf(r, b.burst) > maxExact {
+		return s, delay, false
+	}
+	return b.pack(r), delay, true
+}
+
+// Cancel gives n tokens back less those that were taken since the reservation.
+func (b *intervalBucket) Cancel(s, mark State, t, n int64) State {
+	then := b.at(mark, t)
+	if then.missing <= b.burst {
+		return s // it is due
+	}
+	now := b.at(s, t)
+	since := max(0, now.missing-then.missing)
+	now.missing -= min(now.missing, max(0, n-since))
+	return b.pack(now)
+}
+
+// Spacing is floor(n/R) intervals: whoever had to wait left less than R tokens.
+func (b *intervalBucket) Spacing(n int64) int64 {
+	return min(saturatingMul(n/b.rate, b.interval), maxExact)
+}
+
+// Terms are R, I and B.
+func (b *intervalBucket) Terms() []int64 { return []int64{b.rate, b.interval, b.burst} }
