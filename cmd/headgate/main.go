@@ -1,0 +1,59 @@
+// Command headgate limits rates: as a service, and on logs before anyone is denied.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := rootCommand().ExecuteContext(ctx); err != nil {
+		if !errors.Is(err, errReported) {
+			fmt.Fprintln(os.Stderr, "headgate:", err)
+		}
+		os.Exit(1)
+	}
+}
+
+// errReported ends a command that has already told the person what is wrong.
+var errReported = errors.New("reported")
+
+func rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "headgate",
+		Short:         "A rate limiter: exact, in process or as a service",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(versionCommand())
+	return root
+}
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Say which version this is and what it was built from",
+		Args:  cobra.NoArgs,
+		Run: func(cmd *cobra.Command, _ []string) {
+			fmt.Fprintln(cmd.OutOrStdout(), "headgate", version())
+		},
+	}
+}
+
+// version is the module's version as the toolchain recorded it.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "(devel)"
+	}
+	return info.Main.Version + " " + info.GoVersion
+}
