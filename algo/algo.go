@@ -69,10 +69,14 @@ type LogStepper interface {
 	// Take spends n units at t if they are there. Without room for one more entry it counts them with the newest, whose instant
 	// then moves up to t: such units age out later than they should, never earlier.
 	Take(log *Log, t, n int64, room bool) bool
+	// Fits reports what Take would decide.
+	Fits(log *Log, t, n int64) bool
 	// Answer describes the log after a decision at t on a request for asked units.
 	Answer(log *Log, t, asked int64, allowed bool) headgate.Decision
 	// Refund gives n units back, the newest first.
 	Refund(log *Log, t, n int64)
+	// ResetAt is that of a Stepper.
+	ResetAt(log *Log) int64
 	// Spacing is that of a Stepper.
 	Spacing(n int64) int64
 	// Terms are those of a Stepper.

@@ -38,12 +38,25 @@ func (w *slidingLog) Take(log *Log, t, n int64, room bool) bool {
 	if n == 0 {
 		return true
 	}
-	log.age(t - w.period)
-	if n > w.limit-log.Counted() {
+	if !w.Fits(log, t, n) {
 		return false
 	}
 	log.add(t, n, room)
 	return true
+}
+
+// Fits is the test of Take: counted + n ≤ L.
+func (w *slidingLog) Fits(log *Log, t, n int64) bool {
+	log.age(t - w.period)
+	return n == 0 || n <= w.limit-log.Counted()
+}
+
+// ResetAt is when the newest entry has aged out.
+func (w *slidingLog) ResetAt(log *Log) int64 {
+	if log.Len() == 0 {
+		return 0
+	}
+	return log.newest() + w.period
 }
 
 // Answer has retry_after until enough of the oldest have aged out, and reset_after until the newest has.
@@ -116,14 +129,6 @@ func (log *Log) Units(yield func(at, units int64) bool) {
 
 // Append adds units spent at an instant not before the newest: for restoring what Units gave.
 func (log *Log) Append(at, units int64) { log.add(at, units, true) }
-
-// NewestAt is the instant of the newest entry, or 0 if there is none.
-func (log *Log) NewestAt() int64 {
-	if log.Len() == 0 {
-		return 0
-	}
-	return log.newest()
-}
 
 func (log *Log) newest() int64 { return log.entries[len(log.entries)-1].At }
 

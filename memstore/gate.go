@@ -1,0 +1,278 @@
+package memstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algo"
+)
+
+const (
+	spareBuckets = 64 // spare buckets of one rule
+	spareShare   = 32 // the table of spare buckets is made for this part of the keys
+)
+
+// gate is a bound rule whose state fits a slot.
+type gate struct {
+	ruleState
+	step   algo.Stepper
+	booker algo.Booker // nil if the algorithm cannot book ahead
+	limit  int64
+}
+
+// request is what is asked of one key.
+type request struct {
+	verb     verb
+	t, n     int64
+	maxDelay int64      // for reserve, in µs
+	mark     algo.State // for cancel
+}
+
+type verb uint8
+
+const (
+	take verb = iota
+	peek
+	refund
+	reset
+	reserve
+	cancel
+)
+
+// outcome is the state after a request, and what to tell of it.
+type outcome struct {
+	next    algo.State
+	asked   int64
+	spent   int64
+	delay   int64 // of a reservation
+	allowed bool
+}
+
+// Apply does verb with cost; see [headgate.Bound].
+func (g *gate) Apply(_ context.Context, now headgate.Instant, key string, v headgate.Verb, cost int64) (headgate.Decision, error) {
+	if g.store.closed.Load() {
+		return headgate.Decision{}, headgate.ErrClosed
+	}
+	r := request{verb: verb(v), t: g.store.instant(now), n: cost}
+	out, err := g.run(g.secret.sum(key), &r)
+	if err != nil {
+		return headgate.Decision{}, err
+	}
+	d := g.step.Answer(out.next, r.t, out.asked, out.spent, out.allowed)
+	if !d.Allowed {
+		d.DeniedBy = g.deniedBy
+	}
+	return d, nil
+}
+
+// run applies a request to the state of a key and keeps what comes out.
+func (g *gate) run(d digest, r *request) (outcome, error) {
+	sh := g.store.keys.shard(d)
+	for {
+		s := sh.table.Load().find(d)
+		if s == nil {
+			if out, done, err := g.runAbsent(sh, d, r); done {
+				return out, err
+			}
+			continue
+		}
+		if out, done := g.runSlot(s, d, r); done {
+			return out, nil
+		}
+		sh.settle()
+	}
+}
+
+// runSlot is run for a key that has a slot. It is not done when the slot has become another key's.
+func (g *gate) runSlot(s *slot, d digest, r *request) (outcome, bool) {
+	for {
+		seen, ok := s.read(d)
+		if !ok {
+			return outcome{}, false
+		}
+		state := seen.state()
+		out := g.apply(state, r)
+		if out.next == state || r.verb == peek {
+			return out, true
+		}
+		if s.commit(seen, g.pack(out.next)) {
+			return out, true
+		}
+	}
+}
+
+func (g *gate) pack(s algo.State) words { return pack(s, g.step.ResetAt(s)) }
+
+// runAbsent is run for a key without a slot: with its spare bucket's state, if it may have spent there, and a slot of its own
+// if there is one. It is not done when somebody else has just given the key a slot.
+func (g *gate) runAbsent(sh *shard, d digest, r *request) (out outcome, done bool, err error) {
+	if g.store.spilled.Load() == 0 {
+		if out = g.apply(algo.State{}, r); out.next == (algo.State{}) || r.verb == peek {
+			return out, true, nil
+		}
+	}
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.table.Load().find(d) != nil {
+		return out, false, nil
+	}
+	spare := g.spareState(d)
+	if out = g.apply(spare, r); out.next == spare || r.verb == peek {
+		return out, true, nil
+	}
+	if r.verb == refund || r.verb == reset {
+		out.next = spare // others share it: what they have spent is not given back
+		return out, true, nil
+	}
+	s, seen := sh.place(d, r.t)
+	if s == nil {
+		out, err = g.runSpare(d, r)
+		return out, true, err
+	}
+	s.assign(d, seen, g.pack(out.next))
+	return out, true, nil
+}
+
+// spareState is the state of a key's spare bucket.
+func (g *gate) spareState(d digest) algo.State {
+	if g.store.spilled.Load() == 0 {
+		return algo.State{}
+	}
+	d = g.spareDigest(d)
+	for {
+		sh := g.store.spare.shard(d)
+		s := sh.table.Load().find(d)
+		if s == nil {
+			return algo.State{}
+		}
+		if w, ok := s.read(d); ok {
+			return w.state()
+		}
+		sh.settle()
+	}
+}
+
+// runSpare is run on the spare bucket of a key that finds no room; the lock of the key's own shard is held.
+func (g *gate) runSpare(d digest, r *request) (outcome, error) {
+	g.store.spilled.Add(1)
+	d = g.spareDigest(d)
+	sh := g.store.spare.shard(d)
+	for {
+		if s := sh.table.Load().find(d); s != nil {
+			if out, done := g.runSlot(s, d, r); done {
+				return out, nil
+			}
+			sh.settle()
+			continue
+		}
+		out := g.apply(algo.State{}, r)
+		if out.next == (algo.State{}) {
+			return out, nil
+		}
+		if done, err := g.placeSpare(sh, d, r.t, out.next); done || err != nil {
+			return out, err
+		}
+	}
+}
+
+// placeSpare enters a spare bucket. It is not done when somebody else has just done so.
+func (g *gate) placeSpare(sh *shard, d digest, now int64, next algo.State) (bool, error) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.table.Load().find(d) != nil {
+		return false, nil
+	}
+	s, seen := sh.place(d, now)
+	if s == nil {
+		return false, errFull()
+	}
+	s.assign(d, seen, g.pack(next))
+	return true, nil
+}
+
+func errFull() error {
+	return fmt.Errorf("memstore: %w: every place holds a key in debt; raise MaxEntries or MaxBytes, or use fewer policies", headgate.ErrStoreFull)
+}
+
+// apply is the pure step for a request.
+func (g *gate) apply(s algo.State, r *request) outcome {
+	switch r.verb {
+	case take:
+		next, ok := g.step.Take(s, r.t, r.n)
+		out := outcome{next: next, asked: r.n, allowed: ok}
+		if ok {
+			out.spent = r.n
+		}
+		return out
+	case peek:
+		_, ok := g.step.Take(s, r.t, r.n)
+		now, _ := g.step.Take(s, r.t, 0)
+		return outcome{next: now, asked: r.n, allowed: ok}
+	case refund:
+		return outcome{next: g.step.Refund(s, r.t, r.n), allowed: true}
+	case reset:
+		return outcome{allowed: true}
+	case reserve:
+		next, delay, ok := g.booker.Reserve(s, r.t, r.n, r.maxDelay)
+		return outcome{next: next, asked: r.n, delay: delay, allowed: ok}
+	default:
+		return outcome{next: g.booker.Cancel(s, r.mark, r.t, r.n), allowed: true}
+	}
+}
+
+// Reserve takes cost even when it is still to come; see [headgate.Bound].
+func (g *gate) Reserve(_ context.Context, now headgate.Instant, key string, cost int64, maxDelay time.Duration) (headgate.Decision, headgate.Mark, error) {
+	if err := g.booking("reserve"); err != nil {
+		return headgate.Decision{}, headgate.Mark{}, err
+	}
+	r := request{verb: reserve, t: g.store.instant(now), n: cost, maxDelay: min(maxDelay, headgate.MaxFillTime).Microseconds()}
+	out, err := g.run(g.secret.sum(key), &r)
+	if err != nil {
+		return headgate.Decision{}, headgate.Mark{}, err
+	}
+	d := g.step.Answer(out.next, r.t, cost, 0, out.allowed)
+	if d.Delay = 0; out.allowed {
+		d.Delay = headgate.Micros(out.delay)
+	} else if !d.Never {
+		d.RetryAfter = headgate.Micros(max(0, out.delay-r.maxDelay))
+	}
+	return g.named(d), headgate.Mark{out.next.A, out.next.B, out.next.C}, nil
+}
+
+// Cancel gives back what a Reserve took; see [headgate.Bound].
+func (g *gate) Cancel(_ context.Context, now headgate.Instant, key string, cost int64, mark headgate.Mark) (headgate.Decision, error) {
+	if err := g.booking("cancel"); err != nil {
+		return headgate.Decision{}, err
+	}
+	r := request{verb: cancel, t: g.store.instant(now), n: cost, mark: algo.State{A: mark[0], B: mark[1], C: mark[2]}}
+	out, err := g.run(g.secret.sum(key), &r)
+	if err != nil {
+		return headgate.Decision{}, err
+	}
+	return g.step.Answer(out.next, r.t, 0, 0, true), nil
+}
+
+func (g *gate) booking(verb string) error {
+	if g.store.closed.Load() {
+		return headgate.ErrClosed
+	}
+	if g.booker == nil {
+		return errNoBooking(verb)
+	}
+	return nil
+}
+
+func errNoBooking(verb string) error {
+	return fmt.Errorf("memstore: %s: %w: only token_bucket, token_bucket_interval and leaky_bucket can book ahead", verb, headgate.ErrUnsupported)
+}
+
+// Spacing is a lower bound of the time that cost more units need.
+func (g *gate) Spacing(cost int64) time.Duration { return headgate.Micros(g.step.Spacing(cost)) }
+
+// Books reports whether the algorithm can book ahead.
+func (g *gate) Books() bool { return g.booker != nil }
+
+// Limit is the most that can be spent at once, in units.
+func (g *gate) Limit() int64 { return g.limit }

@@ -1,0 +1,41 @@
+package memstore_test
+
+import (
+	"context"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"unsafe"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/memstore"
+)
+
+func benchmarkKeys(b *testing.B, keys int) {
+	ctx := context.Background()
+	l, err := headgate.New(memstore.New(&memstore.Options{MaxEntries: keys}), headgate.MustPolicy("1000000/s burst 1000"), nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := range keys {
+		l.Allow(ctx, "user:"+strconv.Itoa(i))
+	}
+	var seed atomic.Uint64
+	b.ReportAllocs()
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		x := seed.Add(1)*0x9e3779b97f4a7c15 + 1
+		buf := make([]byte, 0, 32)
+		for pb.Next() {
+			x ^= x << 13
+			x ^= x >> 7
+			x ^= x << 17
+			buf = strconv.AppendUint(append(buf[:0], "user:"...), (x>>32)*uint64(keys)>>32, 10)
+			l.Allow(ctx, unsafe.String(&buf[0], len(buf)))
+		}
+	})
+}
+
+func BenchmarkOneKey(b *testing.B)      { benchmarkKeys(b, 1) }
+func BenchmarkHundredKeys(b *testing.B) { benchmarkKeys(b, 100_000) }
+func BenchmarkMillionKeys(b *testing.B) { benchmarkKeys(b, 1_000_000) }

@@ -1,0 +1,218 @@
+// Package memstore is the embedded store: bounded memory, no goroutine, no lock and no allocation on the path of a decision
+// about a key that it knows.
+//
+// # What is kept
+//
+// A key's state takes 32 bytes in a table of fixed layout; the key itself is known by a keyed hash of 128 bits, so no text is
+// kept. The table is allocated in three steps (1/256, 1/16 and all of its bound), so a small program pays little. Sliding logs
+// are lists and kept apart.
+//
+// # What happens when it is full
+//
+// State that is as if never used is dropped, when room is needed; it would not change an answer. State in debt is never
+// dropped: nobody gets a fresh bucket by making the store forget. A key that finds no room shares a spare bucket with others
+// of the same rule (there are 64 for each rule), until a place is free; it then takes the spare bucket's state along. What a
+// spare bucket has spent includes what each of its keys has spent there, so:
+//
+//   - a key that has a place is answered exactly, whatever others do;
+//   - a key without one is never admitted more than its limit, and may be admitted less.
+//
+// When even the spare buckets find no room (they need a table of their own, 1/32 of the bound) the answer is
+// [headgate.ErrStoreFull].
+//
+// # Time
+//
+// The store's clock is the wall clock at its making and the monotonic clock since, so it does not step. Calls with an instant
+// use that instead.
+package memstore
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algo"
+)
+
+// DefaultMaxEntries is the number of keys that a store is made for when nothing else is said: about 38 MB when it is full.
+const DefaultMaxEntries = 1_000_000
+
+// Options bound a store. The zero value of a field means that it does not bound; if none does, MaxEntries is
+// [DefaultMaxEntries]. With both set the tighter one counts.
+type Options struct {
+	// MaxEntries is the number of keys the store is made for: it has room for so many and, since its table is made 85 % full,
+	// for up to a sixth more. It also bounds the entries of all sliding logs together.
+	MaxEntries int
+	// MaxBytes is the most memory for all state, in bytes; at least 64 KiB. Sliding logs may take 4 tenths of it, so a store
+	// without them stays below 6 tenths.
+	MaxBytes int64
+}
+
+const (
+	minBytes = 64 << 10
+	// bytesPerEntry is what one of MaxEntries may take: a slot at load 0.85, its part of the spare table, and a log entry.
+	bytesPerEntry = 64
+)
+
+// Validate reports a bound that cannot be kept.
+func (o Options) Validate() error {
+	if o.MaxEntries < 0 || o.MaxEntries > 1<<31 {
+		return fmt.Errorf("memstore: MaxEntries is %d; accepted are 1 to 2147483648, and 0 for the default", o.MaxEntries)
+	}
+	if o.MaxBytes != 0 && o.MaxBytes < minBytes {
+		return fmt.Errorf("memstore: MaxBytes is %d; accepted are %d and more, and 0 for no bound in bytes", o.MaxBytes, minBytes)
+	}
+	return nil
+}
+
+func (o Options) entries() int {
+	n := o.MaxEntries
+	if o.MaxBytes > 0 {
+		if fit := int(min(o.MaxBytes/bytesPerEntry, 1<<31)); n == 0 || fit < n {
+			n = fit
+		}
+	}
+	if n == 0 {
+		n = DefaultMaxEntries
+	}
+	return n
+}
+
+// Store is a [headgate.Store] in the memory of this process. It is safe for concurrent use.
+type Store struct {
+	secret    hashKey
+	began     time.Time
+	beganNano int64
+	keys      region
+	spare     region     // the buckets that keys without a place share
+	spareMu   sync.Mutex // held by a transaction that takes locks of several shards of spare
+	logs      logRegion
+	spilled   atomic.Uint64 // decisions made on a spare bucket
+	closed    atomic.Bool
+}
+
+// New makes an empty store; nil means all defaults. It panics where [Options.Validate] reports an error: a bound that comes
+// from outside the program should be validated first.
+func New(opts *Options) *Store {
+	var secret [16]byte
+	if _, err := rand.Read(secret[:]); err != nil {
+		panic(err) // never happens: crypto/rand ends the program itself
+	}
+	return newStore(opts, hashKey{binary.LittleEndian.Uint64(secret[:8]), binary.LittleEndian.Uint64(secret[8:])})
+}
+
+func newStore(opts *Options, secret hashKey) *Store {
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	if err := o.Validate(); err != nil {
+		panic(err)
+	}
+	n := o.entries()
+	began := time.Now()
+	return &Store{
+		secret:    secret,
+		began:     began,
+		beganNano: began.UnixNano(),
+		keys:      newRegion(n),
+		spare:     newRegion(n/spareShare + spareBuckets),
+		logs:      newLogRegion(n),
+	}
+}
+
+// now is the store's clock.
+func (s *Store) now() int64 { return (s.beganNano + int64(time.Since(s.began))) / 1000 }
+
+func (s *Store) instant(t headgate.Instant) int64 {
+	if t == headgate.StoreClock {
+		return s.now()
+	}
+	return int64(t)
+}
+
+// Bind makes a rule ready for use; see [headgate.Store].
+func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
+	a, err := algo.Named(rule.Algorithm)
+	if err != nil {
+		return nil, err
+	}
+	scope := s.secret.derive(string(a.Name) + "\x00" + rule.Scope)
+	common := ruleState{
+		store:    s,
+		secret:   scope,
+		spare:    scope.derive("spare"),
+		deniedBy: []string{rule.Name},
+	}
+	if a.NewLog != nil {
+		step, err := a.NewLog(rule.Limit)
+		if err != nil {
+			return nil, err
+		}
+		return &logGate{ruleState: common, step: step, limit: rule.Limit.Rate}, nil
+	}
+	step, err := a.New(rule.Limit)
+	if err != nil {
+		return nil, err
+	}
+	booker, _ := step.(algo.Booker)
+	limit := step.Answer(algo.State{}, 0, 0, 0, true).Limit
+	return &gate{ruleState: common, step: step, booker: booker, limit: limit}, nil
+}
+
+// ruleState is what the store keeps with every bound rule.
+type ruleState struct {
+	store    *Store
+	secret   hashKey // for digests of keys
+	spare    hashKey // for digests of spare buckets
+	deniedBy []string
+}
+
+// spareDigest is the spare bucket of a key.
+func (r *ruleState) spareDigest(d digest) digest {
+	return r.spare.sum(string([]byte{byte(d.lo % spareBuckets)}))
+}
+
+func (r *ruleState) named(d headgate.Decision) headgate.Decision {
+	if !d.Allowed {
+		d.DeniedBy = r.deniedBy
+	}
+	return d
+}
+
+// Close makes every later call answer [headgate.ErrClosed]. The store has no goroutine and nothing else to release.
+func (s *Store) Close() error {
+	s.closed.Store(true)
+	return nil
+}
+
+// Stats describe a store at one moment.
+type Stats struct {
+	Keys       int    // places taken, also by keys that are as if never used
+	LogEntries int    // entries that memory is held for in sliding logs
+	Bytes      int64  // memory held for state, in bytes
+	Overflowed uint64 // decisions so far for keys that found no room and shared a spare bucket
+}
+
+// Stats counts what the store holds. It takes each shard's lock in turn.
+func (s *Store) Stats() Stats {
+	st := Stats{Overflowed: s.spilled.Load()}
+	for _, r := range [...]*region{&s.keys, &s.spare} {
+		for i := range r.shards {
+			sh := &r.shards[i]
+			sh.mu.Lock()
+			st.Keys += sh.used
+			sh.mu.Unlock()
+		}
+		st.Bytes += r.bytes()
+	}
+	keys, entries := s.logs.held()
+	st.Keys += keys
+	st.LogEntries = entries
+	st.Bytes += int64(keys)*logKeyBytes + int64(entries)*logEntryBytes
+	return st
+}

@@ -1,0 +1,385 @@
+package memstore
+
+import (
+	"context"
+	"fmt"
+	"sort"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algo"
+)
+
+// ApplyAll takes from every op or from none; see [headgate.Store]. It holds the locks of all shards that the keys are in, so no
+// place is given away meanwhile, and the lock bits of all slots.
+func (s *Store) ApplyAll(_ context.Context, now headgate.Instant, ops []headgate.Op, peek bool, decisions []headgate.Decision) error {
+	if s.closed.Load() {
+		return headgate.ErrClosed
+	}
+	if len(decisions) != len(ops) {
+		return fmt.Errorf("memstore: %w: %d decisions for %d ops", headgate.ErrInvalidPolicy, len(decisions), len(ops))
+	}
+	x := transaction{store: s, t: s.instant(now), peek: peek}
+	if err := x.read(ops); err != nil {
+		return err
+	}
+	x.lockShards()
+	defer x.unlockShards()
+	if err := x.openAll(); err != nil {
+		x.rollBack()
+		return err
+	}
+	if allowed := x.decide(decisions); allowed && !peek {
+		x.commit(decisions)
+	} else {
+		x.rollBack()
+	}
+	return nil
+}
+
+// transaction is one ApplyAll. Charges of the same key share a target.
+type transaction struct {
+	store     *Store
+	t         int64
+	peek      bool
+	charges   []charge
+	targets   []*target
+	shards    []*shard
+	logShards []*logShard
+	spares    bool // the lock for transactions that need spare buckets or logs is held
+	spareLogs bool // the lock of the spare logs is held
+}
+
+// charge is one op. before is what earlier charges took from the same target.
+type charge struct {
+	gate   *gate
+	log    *logGate
+	n      int64
+	before int64
+	target *target
+}
+
+// target is one key's state: a locked slot or a log.
+type target struct {
+	d     digest
+	isLog bool
+	gate  *gate // of the first charge; nil for a log
+	slot  *slot // locked; nil in a peek
+	seen  words
+	home  digest     // the key that the slot is to hold: d, or the spare bucket's
+	fresh bool       // the slot was another key's, or empty
+	state algo.State // as it was before
+	total int64      // units of all its charges
+
+	logKey  *logKey // nil if there is none yet
+	logHome *logShard
+	log     *algo.Log // what decides
+}
+
+func (x *transaction) read(ops []headgate.Op) error {
+	x.charges = make([]charge, len(ops))
+	for i, op := range ops {
+		c := charge{n: op.Cost}
+		var d digest
+		var owner *Store
+		switch b := op.Bound.(type) {
+		case *gate:
+			c.gate, d, owner = b, b.secret.sum(op.Key), b.store
+		case *logGate:
+			c.log, d, owner = b, b.secret.sum(op.Key), b.store
+		}
+		if owner != x.store {
+			return fmt.Errorf("memstore: %w: op %d is bound by another store", headgate.ErrInvalidPolicy, i+1)
+		}
+		c.target = x.targetOf(d, c.gate)
+		c.before = c.target.total
+		c.target.total = saturatingAdd(c.target.total, c.n)
+		x.charges[i] = c
+	}
+	return nil
+}
+
+func saturatingAdd(a, b int64) int64 {
+	if s := a + b; s >= a {
+		return s
+	}
+	return 1<<63 - 1
+}
+
+func (x *transaction) targetOf(d digest, g *gate) *target {
+	for _, t := range x.targets {
+		if t.d == d && t.isLog == (g == nil) {
+			return t
+		}
+	}
+	t := &target{d: d, home: d, gate: g, isLog: g == nil}
+	x.targets = append(x.targets, t)
+	return t
+}
+
+// lockShards takes the locks in one order: shards of keys by place, then shards of logs.
+func (x *transaction) lockShards() {
+	of := make(map[int]int, len(x.targets)) // shard → keys in it
+	logs := make(map[int]bool)
+	for _, t := range x.targets {
+		if t.isLog {
+			logs[int(t.d.hi%logShards)] = true
+		} else {
+			of[x.store.keys.index(t.d)]++
+		}
+	}
+	for _, i := range sortedKeys(of) {
+		sh := &x.store.keys.shards[i]
+		sh.mu.Lock()
+		x.shards = append(x.shards, sh)
+		sh.growFor(of[i], x.t)
+	}
+	for _, i := range sortedKeys(logs) {
+		sh := &x.store.logs.shards[i]
+		sh.mu.Lock()
+		x.logShards = append(x.logShards, sh)
+	}
+}
+
+func sortedKeys[V any](m map[int]V) []int {
+	keys := make([]int, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	sort.Ints(keys)
+	return keys
+}
+
+func (x *transaction) unlockShards() {
+	for _, sh := range x.shards {
+		sh.mu.Unlock()
+	}
+	for _, sh := range x.logShards {
+		sh.mu.Unlock()
+	}
+	if x.spares {
+		x.store.spareMu.Unlock()
+	}
+	if x.spareLogs {
+		x.store.logs.spare.mu.Unlock()
+	}
+}
+
+// openAll locks or finds the state of every key.
+func (x *transaction) openAll() error {
+	for i := range x.charges {
+		c := &x.charges[i]
+		var err error
+		switch {
+		case c.target.slot != nil || c.target.log != nil:
+		case c.gate != nil:
+			err = x.openSlot(c.gate, c.target)
+		default:
+			err = x.openLog(c.log, c.target)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *transaction) openSlot(g *gate, t *target) error {
+	sh := x.store.keys.shard(t.d)
+	if s := sh.table.Load().find(t.d); s != nil {
+		t.slot = s
+		t.seen = s.hold(t.d)
+		t.state = t.seen.state()
+		return nil
+	}
+	t.state = g.spareState(t.d)
+	if x.peek {
+		return nil
+	}
+	t.fresh = true
+	if t.slot, t.seen = sh.placeWithoutGrowth(t.d, x.t); t.slot != nil {
+		return nil
+	}
+	return x.openSpareSlot(g, t)
+}
+
+// openSpareSlot locks a key's spare bucket. One transaction at a time does so, since it takes several shards' locks.
+func (x *transaction) openSpareSlot(g *gate, t *target) error {
+	x.lockSpares()
+	x.store.spilled.Add(1)
+	t.home = g.spareDigest(t.d)
+	for _, other := range x.targets {
+		if other != t && other.slot != nil && other.home == t.home {
+			return x.shareSpare(t, other)
+		}
+	}
+	sh := x.store.spare.shard(t.home)
+	x.lockSpare(sh)
+	if s := sh.table.Load().find(t.home); s != nil {
+		t.slot, t.fresh = s, false
+		t.seen = s.hold(t.home)
+		t.state = t.seen.state()
+		return nil
+	}
+	if t.slot, t.seen = sh.placeWithoutGrowth(t.home, x.t); t.slot == nil {
+		return errFull()
+	}
+	t.state = algo.State{}
+	return nil
+}
+
+// shareSpare charges two keys of one request to the spare bucket that both have.
+func (x *transaction) shareSpare(t, other *target) error {
+	for i := range x.charges {
+		if c := &x.charges[i]; c.target == t {
+			c.target = other
+			c.before = other.total
+			other.total = saturatingAdd(other.total, c.n)
+		}
+	}
+	t.slot = nil
+	return nil
+}
+
+func (x *transaction) lockSpare(sh *shard) {
+	for _, held := range x.shards {
+		if held == sh {
+			return
+		}
+	}
+	sh.mu.Lock()
+	x.shards = append(x.shards, sh)
+	sh.growFor(len(x.targets), x.t)
+}
+
+func (x *transaction) openLog(g *logGate, t *target) error {
+	logs := &x.store.logs
+	sh := logs.shard(t.d)
+	t.logKey, t.logHome = sh.keys[t.d], sh
+	if t.logKey != nil {
+		t.log = &t.logKey.log
+		return nil
+	}
+	t.log = &sh.empty
+	if logs.shared.Load() {
+		x.lockSpareLogs()
+		if k := logs.spare.keys[g.spareDigest(t.d)]; k != nil && k.resetAt > x.t {
+			t.logKey, t.logHome, t.log = k, &logs.spare, &k.log
+			return nil
+		}
+	}
+	if x.peek {
+		return nil
+	}
+	if t.logKey = logs.open(sh, t.d, x.t); t.logKey == nil {
+		logs.shared.Store(true)
+		x.lockSpareLogs()
+		x.store.spilled.Add(1)
+		t.logHome = &logs.spare
+		if t.logKey = logs.openSpare(g.spareDigest(t.d), x.t); t.logKey == nil {
+			return errFull()
+		}
+	}
+	t.log = &t.logKey.log
+	return nil
+}
+
+// lockSpares comes before any lock of a spare shard or of the spare logs.
+func (x *transaction) lockSpares() {
+	if !x.spares {
+		x.store.spareMu.Lock()
+		x.spares = true
+	}
+}
+
+func (x *transaction) lockSpareLogs() {
+	x.lockSpares()
+	if !x.spareLogs {
+		x.store.logs.spare.mu.Lock()
+		x.spareLogs = true
+	}
+}
+
+// decide answers every charge as if it came after those before it, and reports whether all are allowed. Nothing is spent yet.
+func (x *transaction) decide(decisions []headgate.Decision) bool {
+	all := true
+	for i := range x.charges {
+		c := &x.charges[i]
+		asked := saturatingAdd(c.before, c.n)
+		if c.gate != nil {
+			_, ok := c.gate.step.Take(c.target.state, x.t, asked)
+			now, _ := c.gate.step.Take(c.target.state, x.t, 0)
+			decisions[i] = c.gate.named(c.gate.step.Answer(now, x.t, asked, 0, ok))
+		} else {
+			ok := c.log.step.Fits(c.target.log, x.t, asked)
+			decisions[i] = c.log.named(c.log.step.Answer(c.target.log, x.t, asked, ok))
+		}
+		all = all && decisions[i].Allowed
+	}
+	return all
+}
+
+// commit spends all charges, and answers them anew.
+func (x *transaction) commit(decisions []headgate.Decision) {
+	final := make(map[*target]algo.State, len(x.targets))
+	for i := range x.charges {
+		c := &x.charges[i]
+		switch {
+		case c.n == 0:
+		case c.gate != nil:
+			next, _ := c.gate.step.Take(c.stateIn(final), x.t, c.n)
+			final[c.target] = next
+		default:
+			x.store.logs.spend(c.target.logHome, c.target.logKey, c.log.step, x.t, c.n)
+		}
+	}
+	for i := range x.charges {
+		c := &x.charges[i]
+		if c.gate != nil {
+			next := c.stateIn(final)
+			decisions[i] = c.gate.step.Answer(next, x.t, c.n, c.target.total-c.before, true)
+			c.target.release(next, c.gate)
+		} else {
+			decisions[i] = c.log.step.Answer(c.target.log, x.t, c.n, true)
+		}
+	}
+}
+
+func (c *charge) stateIn(final map[*target]algo.State) algo.State {
+	if s, ok := final[c.target]; ok {
+		return s
+	}
+	return c.target.state
+}
+
+// release writes a slot's state and lets go of it; only the first call does anything.
+func (t *target) release(next algo.State, g *gate) {
+	if t.slot != nil {
+		t.slot.assign(t.home, t.seen, g.pack(next))
+		t.slot = nil
+	}
+}
+
+// rollBack lets go of every slot as it was, but for what a changed limit carries over. One that was to be another key's is left
+// as if never used, by nobody.
+func (x *transaction) rollBack() {
+	for _, t := range x.targets {
+		switch {
+		case t.slot == nil:
+		case t.fresh:
+			t.slot.assign(nobody, t.seen, words{})
+		default:
+			t.restore(x)
+		}
+	}
+}
+
+func (t *target) restore(x *transaction) {
+	if carried, _ := t.gate.step.Take(t.state, x.t, 0); carried != t.state && !x.peek {
+		t.slot.unlock(t.seen, t.gate.pack(carried))
+		return
+	}
+	t.slot.at.Store(t.seen.at)
+}
+
+// nobody is the digest of a slot that is free although it is not empty.
+var nobody = digest{hi: 1}

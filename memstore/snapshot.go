@@ -1,0 +1,254 @@
+package memstore
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+	"math"
+)
+
+// snapshotMagic begins a snapshot. After it come the store's secret, records, an end mark and a CRC-32C of all before it; all
+// numbers are of 8 bytes, the least significant first.
+const snapshotMagic = "headgate memstore snapshot 1\n"
+
+// The kinds of record in a snapshot.
+const (
+	recordEnd   = iota
+	recordKey   // digest (2), words (2)
+	recordSpare // the same, of a spare bucket
+	recordLog   // digest (2), reset instant, number of entries, and for each its instant and units
+	recordSpareLog
+)
+
+// ErrSnapshot: what was to be restored is no whole snapshot of this format.
+var ErrSnapshot = errors.New("memstore: not a valid snapshot")
+
+// Snapshot writes the state of all keys that are not as if never used, so that a restart need not forget them: [Restore] reads
+// it. It may be called while the store is in use; each key is written as it is at one moment, not all at the same. It holds one
+// shard's lock at a time. The snapshot contains the store's secret: whoever reads it can test which keys it holds.
+func (s *Store) Snapshot(w io.Writer) error {
+	out := &snapshotWriter{crc: crc32.New(crc32.MakeTable(crc32.Castagnoli))}
+	out.buf = bufio.NewWriterSize(io.MultiWriter(w, out.crc), 1<<16)
+	out.bytes([]byte(snapshotMagic))
+	out.numbers(s.secret.k0, s.secret.k1)
+	now := s.now()
+	for i := range s.keys.shards {
+		s.keys.shards[i].snapshot(out, recordKey, now)
+	}
+	for i := range s.spare.shards {
+		s.spare.shards[i].snapshot(out, recordSpare, now)
+	}
+	for i := range s.logs.shards {
+		s.logs.shards[i].snapshot(out, recordLog, now)
+	}
+	s.logs.spare.snapshot(out, recordSpareLog, now)
+	out.numbers(recordEnd)
+	return out.finish(w)
+}
+
+func (sh *shard) snapshot(out *snapshotWriter, kind uint64, now int64) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	slots := sh.table.Load().slots
+	for i := range slots {
+		d, w := slots[i].steady()
+		if d.hi != 0 && w.expiry() > now {
+			out.numbers(kind, d.hi, d.lo, w.at&^(versions|lockBit), w.rest)
+		}
+	}
+}
+
+func (sh *logShard) snapshot(out *snapshotWriter, kind uint64, now int64) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	for d, k := range sh.keys {
+		if k.resetAt <= now {
+			continue
+		}
+		out.numbers(kind, d.hi, d.lo, uint64(k.resetAt), uint64(k.log.Len()))
+		for at, units := range k.log.Units {
+			out.numbers(uint64(at), uint64(units))
+		}
+	}
+}
+
+type snapshotWriter struct {
+	buf *bufio.Writer
+	crc hash.Hash32
+	err error
+}
+
+func (w *snapshotWriter) bytes(b []byte) {
+	if w.err == nil {
+		_, w.err = w.buf.Write(b)
+	}
+}
+
+func (w *snapshotWriter) numbers(n ...uint64) {
+	var b [8]byte
+	for _, v := range n {
+		binary.LittleEndian.PutUint64(b[:], v)
+		w.bytes(b[:])
+	}
+}
+
+// finish writes the checksum, straight to where the snapshot goes.
+func (w *snapshotWriter) finish(to io.Writer) error {
+	if w.err == nil {
+		w.err = w.buf.Flush()
+	}
+	if w.err == nil {
+		w.err = binary.Write(to, binary.LittleEndian, uint64(w.crc.Sum32()))
+	}
+	if w.err != nil {
+		return fmt.Errorf("memstore: write snapshot: %w", w.err)
+	}
+	return nil
+}
+
+// Restore makes a store from what [Store.Snapshot] wrote. The state counts on from then: time that has passed refills, and
+// policies find their keys again by name. The bound may differ; a snapshot that does not fit it is refused with
+// [headgate.ErrStoreFull], since dropping a part would forget debts. What is not a whole snapshot is refused with
+// [ErrSnapshot].
+func Restore(r io.Reader, opts *Options) (*Store, error) {
+	in := &snapshotReader{buf: bufio.NewReaderSize(r, 1<<16), crc: crc32.New(crc32.MakeTable(crc32.Castagnoli))}
+	in.magic()
+	s := newStore(opts, hashKey{in.number(), in.number()})
+	for {
+		kind := in.number()
+		if in.err != nil {
+			return nil, in.err
+		}
+		if kind == recordEnd {
+			break
+		}
+		if err := s.restore(in, kind); err != nil {
+			return nil, err
+		}
+	}
+	if err := in.finish(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Store) restore(in *snapshotReader, kind uint64) error {
+	d := digest{in.number(), in.number()}
+	if in.err == nil && d.hi == 0 {
+		return fmt.Errorf("%w: a record without a key", ErrSnapshot)
+	}
+	switch kind {
+	case recordKey, recordSpare:
+		return s.restoreSlot(in, kind, d)
+	case recordLog, recordSpareLog:
+		return s.restoreLog(in, kind, d)
+	default:
+		return fmt.Errorf("%w: a record of unknown kind %d", ErrSnapshot, kind)
+	}
+}
+
+func (s *Store) restoreSlot(in *snapshotReader, kind uint64, d digest) error {
+	w := words{at: in.number() &^ (versions | lockBit), rest: in.number()}
+	if in.err != nil {
+		return in.err
+	}
+	sh := s.keys.shard(d)
+	if kind == recordSpare {
+		sh = s.spare.shard(d)
+		s.spilled.Store(1)
+	}
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.table.Load().find(d) != nil {
+		return fmt.Errorf("%w: a key stands in it twice", ErrSnapshot)
+	}
+	to, seen := sh.place(d, math.MinInt64)
+	if to == nil {
+		return errFull()
+	}
+	to.assign(d, seen, w)
+	return nil
+}
+
+func (s *Store) restoreLog(in *snapshotReader, kind uint64, d digest) error {
+	resetAt, entries := int64(in.number()), in.number()
+	sh := s.logs.shard(d)
+	var k *logKey
+	if kind == recordSpareLog {
+		s.logs.shared.Store(true)
+		k = s.logs.openSpare(d, math.MinInt64)
+	} else {
+		k = s.logs.open(sh, d, math.MinInt64)
+	}
+	if k == nil {
+		return errFull()
+	}
+	k.resetAt = resetAt
+	for range entries {
+		at, units := int64(in.number()), int64(in.number())
+		if in.err != nil {
+			return in.err
+		}
+		before := k.log.Cap()
+		k.log.Append(at, units)
+		if grown := k.log.Cap() - max(before, firstEntries); grown > 0 && kind == recordLog {
+			if s.logs.bytes.Add(int64(grown)*logEntryBytes) > s.logs.budget {
+				return errFull()
+			}
+		}
+	}
+	return nil
+}
+
+type snapshotReader struct {
+	buf *bufio.Reader
+	crc hash.Hash32
+	err error
+}
+
+func (r *snapshotReader) magic() {
+	b := make([]byte, len(snapshotMagic))
+	if r.read(b); r.err == nil && string(b) != snapshotMagic {
+		r.err = fmt.Errorf("%w: it does not begin with %q", ErrSnapshot, snapshotMagic)
+	}
+}
+
+func (r *snapshotReader) number() uint64 {
+	var b [8]byte
+	r.read(b[:])
+	return binary.LittleEndian.Uint64(b[:])
+}
+
+func (r *snapshotReader) read(b []byte) {
+	if r.err != nil {
+		return
+	}
+	if _, err := io.ReadFull(r.buf, b); err != nil {
+		r.err = fmt.Errorf("%w: it ends too early: %w", ErrSnapshot, err)
+		return
+	}
+	r.crc.Write(b)
+}
+
+// finish compares the checksum of what was read with the one that comes now.
+func (r *snapshotReader) finish() error {
+	want := uint64(r.crc.Sum32())
+	if got := r.number(); r.err == nil && got != want {
+		return fmt.Errorf("%w: its checksum does not match", ErrSnapshot)
+	}
+	return r.err
+}
+
+// steady is peek that waits for whoever writes. The shard's lock is held, so no slot is given away.
+func (s *slot) steady() (digest, words) {
+	for spins := 0; ; spins++ {
+		if d, w, ok := s.peek(); ok {
+			return d, w
+		}
+		pause(spins)
+	}
+}
