@@ -1,0 +1,144 @@
+// Command memory measures the bytes that every limiter keeps for each key, each in a process of its own.
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/headgate/headgate/bench"
+)
+
+const workerFlag = "-worker"
+
+func main() {
+	if len(os.Args) == 4 && os.Args[1] == workerFlag {
+		exit(work(os.Args[2], os.Args[3]))
+	}
+	keys := flag.String("keys", "1000000,10000000", "numbers of keys, separated by commas")
+	rows := flag.String("rows", "", "what to measure, separated by commas; everything that keeps keys if empty")
+	most := flag.Int64("most", 6, "GiB of heap above which a measurement is not begun, going by the one before")
+	results := flag.String("results", "", "a directory to keep the table in; it is only printed if empty")
+	flag.Parse()
+	exit(run(*keys, *rows, *most<<30, *results))
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "memory:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func run(list, rows string, most int64, results string) error {
+	peers, err := bench.Named(rows)
+	if err != nil {
+		return err
+	}
+	var counts []int
+	for text := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(text))
+		if err != nil || n < 1 {
+			return fmt.Errorf("-keys=%s: %q is no whole number above 0", list, text)
+		}
+		counts = append(counts, n)
+	}
+	machine := bench.ThisMachine()
+	out, closeOut, err := output(machine, results)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(out, machine)
+	return printTable(out, peers, counts, most, closeOut)
+}
+
+// output is the standard output and, if results are kept, their file.
+func output(machine bench.Machine, results string) (io.Writer, func() error, error) {
+	if results == "" {
+		return os.Stdout, func() error { return nil }, nil
+	}
+	name := machine.ResultFile(results, "memory")
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return nil, nil, err
+	}
+	file, err := os.Create(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	return io.MultiWriter(os.Stdout, file), file.Close, nil
+}
+
+func printTable(out io.Writer, peers []bench.Peer, counts []int, most int64, done func() error) error {
+	fmt.Fprint(out, "Bytes per key: live heap (resident memory)\n\n| |")
+	for _, n := range counts {
+		fmt.Fprintf(out, " %d keys |", n)
+	}
+	fmt.Fprintf(out, "\n|---|%s\n", strings.Repeat("--:|", len(counts)))
+	for _, p := range peers {
+		if p.NoLimiter || p.OneKey {
+			continue
+		}
+		fmt.Fprintf(out, "| %s |", p.Name)
+		if err := printRow(out, p, counts, most); err != nil {
+			return err
+		}
+		fmt.Fprintln(out)
+	}
+	return done()
+}
+
+// printRow leaves out what would not fit, judged by the number of keys before it.
+func printRow(out io.Writer, p bench.Peer, counts []int, most int64) error {
+	perKey := 0.0
+	for _, n := range counts {
+		if perKey*float64(n) > float64(most) {
+			fmt.Fprintf(out, " not run: about %.1f GiB |", perKey*float64(n)/(1<<30))
+			continue
+		}
+		m, err := measure(p, n)
+		if err != nil {
+			return fmt.Errorf("%s with %d keys: %w", p.Name, n, err)
+		}
+		perKey = float64(m.Heap) / float64(n)
+		fmt.Fprintf(out, " %.1f (%.1f) |", perKey, float64(m.RSS)/float64(n))
+	}
+	return nil
+}
+
+// measure has a process of its own do it.
+func measure(p bench.Peer, keys int) (m bench.Memory, err error) {
+	program, err := os.Executable()
+	if err != nil {
+		return m, err
+	}
+	cmd := exec.Command(program, workerFlag, p.Name, strconv.Itoa(keys))
+	cmd.Stderr = os.Stderr
+	answer, err := cmd.Output()
+	if err != nil {
+		return m, err
+	}
+	return m, json.Unmarshal(answer, &m)
+}
+
+func work(name, keys string) error {
+	peers, err := bench.Named(name)
+	if err != nil {
+		return err
+	}
+	n, err := strconv.Atoi(keys)
+	if err != nil {
+		return err
+	}
+	m, err := bench.MeasureMemory(peers[0], n)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(m)
+}

@@ -1,0 +1,101 @@
+// Command table measures every limiter in every case, in one run, and prints a table that compares them.
+//
+// Each limiter has a process of its own. Their rounds take turns, so that a machine that grows slower does so for all of them;
+// what is printed is the median of each one's rounds.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/bench"
+)
+
+const workerFlag = "-worker"
+
+func main() {
+	if len(os.Args) == 2 && os.Args[1] == workerFlag {
+		exit(bench.Serve(os.Stdin, os.Stdout))
+	}
+	var p plan
+	keys := flag.String("keys", "1,100000,1000000", "numbers of keys in use, separated by commas")
+	denied := flag.String("denied", "10,90", "shares of denials in percent, separated by commas")
+	goroutines := flag.String("goroutines", "1,2", "numbers of goroutines, separated by commas")
+	rows := flag.String("rows", "", "what to measure, separated by commas; everything if empty")
+	flag.IntVar(&p.rounds, "rounds", 5, "rounds of each measurement, of which the median is shown")
+	flag.DurationVar(&p.time, "time", 500*time.Millisecond, "how long a round lasts")
+	results := flag.String("results", "", "a directory to keep the raw rounds and the table in; nothing is kept if empty")
+	flag.Parse()
+	exit(func() (err error) {
+		if p.keys, err = numbers("keys", *keys); err != nil {
+			return err
+		}
+		if p.denied, err = numbers("denied", *denied); err != nil {
+			return err
+		}
+		if p.goroutines, err = numbers("goroutines", *goroutines); err != nil {
+			return err
+		}
+		if p.peers, err = bench.Named(*rows); err != nil {
+			return err
+		}
+		return run(p, *results)
+	}())
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "table:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func numbers(name, list string) ([]int, error) {
+	var found []int
+	for text := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(text))
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("-%s=%s: %q is no whole number above 0", name, list, text)
+		}
+		found = append(found, n)
+	}
+	return found, nil
+}
+
+// run measures everything; the raw rounds go to the result file as they come, the table at the end to both.
+func run(p plan, results string) error {
+	if p.rounds < 1 {
+		return fmt.Errorf("-rounds=%d: at least 1", p.rounds)
+	}
+	machine := bench.ThisMachine()
+	var raw io.Writer = io.Discard
+	if results != "" {
+		name := machine.ResultFile(results, "speed")
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			return err
+		}
+		file, err := os.Create(name)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = file.Close() }()
+		fmt.Fprintln(os.Stderr, "raw rounds go to", name)
+		raw = file
+	}
+	fmt.Fprint(raw, machine)
+	m, err := p.measure(raw)
+	if err != nil {
+		return err
+	}
+	out := io.MultiWriter(os.Stdout, raw)
+	fmt.Fprintf(out, "\n%s\n", machine)
+	m.print(out, p)
+	return nil
+}

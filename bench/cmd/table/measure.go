@@ -1,0 +1,102 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/bench"
+)
+
+// plan says what to measure.
+type plan struct {
+	peers                    []bench.Peer
+	keys, denied, goroutines []int
+	rounds                   int
+	time                     time.Duration
+}
+
+// cell is one place in the table.
+type cell struct {
+	peer                     string
+	keys, denied, goroutines int
+}
+
+// String is the name of a benchmark, as benchstat reads it.
+func (c cell) String() string {
+	name := strings.NewReplacer("/", "-", " ", "-").Replace(c.peer)
+	return fmt.Sprintf("BenchmarkAllow/keys=%d/denied=%d/goroutines=%d/peer=%s", c.keys, c.denied, c.goroutines, name)
+}
+
+// measured holds the rounds of every cell.
+type measured map[cell][]bench.Result
+
+func (p plan) measure(raw io.Writer) (measured, error) {
+	m := measured{}
+	for _, keys := range p.keys {
+		for _, denied := range p.denied {
+			fmt.Fprintf(os.Stderr, "%d keys, %d %% denied\n", keys, denied)
+			if err := p.measureCase(m, raw, keys, denied); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return m, nil
+}
+
+// measureCase lets the peers take turns, round by round.
+func (p plan) measureCase(m measured, raw io.Writer, keys, denied int) (err error) {
+	workers := map[string]*bench.Worker{}
+	defer func() {
+		for _, w := range workers {
+			err = errors.Join(err, w.Close())
+		}
+	}()
+	for _, peer := range p.peers {
+		if peer.OneKey && keys > 1 {
+			continue
+		}
+		job := bench.Job{Peer: peer.Name, Case: bench.Case{Keys: keys, Denied: float64(denied) / 100}}
+		if workers[peer.Name], err = bench.StartWorker(job, workerFlag); err != nil {
+			delete(workers, peer.Name)
+			return err
+		}
+	}
+	for range p.rounds {
+		for _, goroutines := range p.goroutines {
+			if err := p.turn(m, raw, workers, cell{keys: keys, denied: denied, goroutines: goroutines}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// turn has every worker measure one round.
+func (p plan) turn(m measured, raw io.Writer, workers map[string]*bench.Worker, c cell) error {
+	for _, peer := range p.peers {
+		w, ok := workers[peer.Name]
+		if !ok {
+			continue
+		}
+		r, err := w.Round(bench.Order{Goroutines: c.goroutines, Time: p.time})
+		if err != nil {
+			return fmt.Errorf("%s: %w", peer.Name, err)
+		}
+		c.peer = peer.Name
+		m[c] = append(m[c], r)
+		fmt.Fprintf(raw, "%s %d %.2f ns/op %.3f allocs/op %.2f %%denied\n", c, r.Checks, r.Nanos(), r.Allocs, 100*r.Denied)
+	}
+	return nil
+}
+
+// median of what of takes from the rounds; the lower one of two middle ones.
+func median(rounds []bench.Result, of func(bench.Result) float64) float64 {
+	sorted := slices.SortedFunc(slices.Values(rounds), func(a, b bench.Result) int { return cmp.Compare(of(a), of(b)) })
+	return of(sorted[(len(sorted)-1)/2])
+}

@@ -1,0 +1,39 @@
+package bench
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/go-chi/httprate"
+)
+
+// httpRate is github.com/go-chi/httprate with its local counter: two counters for each key, weighted. Its check and charge are
+// one call only behind a request and a response, so it gets an empty request and writes no header; no HTTP is spoken.
+type httpRate struct {
+	limiter *httprate.RateLimiter
+	request *http.Request
+	drain   *http.Request
+}
+
+func newHTTPRate(limit Limit, _ int) (Limiter, error) {
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "/", http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	return httpRate{
+		limiter: httprate.NewRateLimiter(limit.Burst, limit.Window(), httprate.WithResponseHeaders(httprate.ResponseHeaders{})),
+		request: request,
+		drain:   request.WithContext(httprate.WithIncrement(request.Context(), limit.Burst)),
+	}, nil
+}
+
+func (h httpRate) Allow(key string) bool { return !h.limiter.OnLimit(noResponse{}, h.request, key) }
+
+func (h httpRate) Drain(key string) { h.limiter.OnLimit(noResponse{}, h.drain, key) }
+
+// noResponse is a response that nobody reads.
+type noResponse struct{}
+
+func (noResponse) Header() http.Header         { return http.Header{} }
+func (noResponse) Write(p []byte) (int, error) { return len(p), nil }
+func (noResponse) WriteHeader(int)             {}

@@ -1,0 +1,73 @@
+package bench
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Machine describes what a measurement ran on, without naming the machine.
+type Machine struct {
+	CPU    string
+	Cores  int
+	Kernel string
+	Go     string
+	Commit string // of Headgate; empty outside a checkout
+}
+
+// ThisMachine is the description of the machine that asks.
+func ThisMachine() Machine {
+	m := Machine{CPU: runtime.GOARCH, Cores: runtime.NumCPU(), Kernel: runtime.GOOS, Go: runtime.Version()}
+	if model := field("/proc/cpuinfo", "model name"); model != "" {
+		m.CPU = model
+	}
+	if release, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
+		m.Kernel = "Linux " + strings.TrimSpace(string(release))
+	}
+	if commit, err := exec.Command("git", "describe", "--always", "--dirty").Output(); err == nil {
+		m.Commit = strings.TrimSpace(string(commit))
+	}
+	return m
+}
+
+// String has a line for each fact, in the form that benchstat reads as configuration.
+func (m Machine) String() string {
+	return fmt.Sprintf("cpu: %s\ncores: %d\nkernel: %s\ngo: %s\ncommit: %s\n", m.CPU, m.Cores, m.Kernel, m.Go, m.Commit)
+}
+
+// ResultFile is where a measurement of the given kind is kept: <dir>/<date>-<machine>-<kind>.txt.
+func (m Machine) ResultFile(dir, kind string) string {
+	words := strings.FieldsFunc(strings.ToLower(m.CPU), func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })
+	name := fmt.Sprintf("%s-%s-%dcores-%s.txt", time.Now().UTC().Format(time.DateOnly), strings.Join(words, "-"), m.Cores, kind)
+	return filepath.Join(dir, name)
+}
+
+// RSS is the resident memory of this process, now and at its highest, in bytes; zero where there is no /proc.
+func RSS() (now, peak int64) { return kilobytes("VmRSS"), kilobytes("VmHWM") }
+
+func kilobytes(name string) int64 {
+	kb, _ := strconv.ParseInt(strings.TrimSuffix(field("/proc/self/status", name), " kB"), 10, 64)
+	return kb * 1024
+}
+
+// field is the value of the first line "name: value" of a file under /proc, or empty.
+func field(file, name string) string {
+	f, err := os.Open(file)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if key, value, ok := strings.Cut(lines.Text(), ":"); ok && strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,164 @@
+package bench
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Case is one situation that limiters are measured in.
+type Case struct {
+	Keys   int     // how many keys are in use, visited at random
+	Denied float64 // the share of checks that should be denied
+}
+
+// Result is what one round measured.
+type Result struct {
+	Checks int64
+	Wall   time.Duration
+	Denied float64 // the share of checks that was denied
+	Allocs float64 // allocations per check
+}
+
+// Nanos is the time per check: wall time by the checks of all goroutines together.
+func (r Result) Nanos() float64 { return float64(r.Wall.Nanoseconds()) / float64(r.Checks) }
+
+// Subject is a peer made ready for a case.
+type Subject struct {
+	peer    Peer
+	kind    Case
+	limiter Limiter // nil for a single key, which gets a new limiter for every round
+	seed    uint64
+}
+
+// Prepare makes the peer's limiter and asks for every key once, so that no round inserts any. In a share of the keys that
+// equals the share of denials, everything is spent. A single key is denied by its rate instead, which each round sets.
+func Prepare(p Peer, c Case) (*Subject, error) {
+	if p.OneKey && c.Keys > 1 {
+		return nil, fmt.Errorf("bench: %s limits one key, not %d", p.Name, c.Keys)
+	}
+	s := &Subject{peer: p, kind: c}
+	if c.Keys == 1 {
+		return s, nil
+	}
+	l, err := p.New(Budget, c.Keys)
+	if err != nil {
+		return nil, fmt.Errorf("bench: %s: %w", p.Name, err)
+	}
+	Fill(l, p, c.Keys, c.Denied)
+	s.limiter = l
+	return s, nil
+}
+
+// Fill asks l for every key once and drains a share of them.
+func Fill(l Limiter, p Peer, keys int, drained float64) {
+	texts := NewKeys(keys, 0)
+	for i := range uint64(keys) {
+		key := texts.Key(i)
+		if p.KeepsText {
+			key = strings.Clone(key)
+		}
+		// A permuted index, or the drained keys would be the last ones and differ in the length of their text.
+		if i*0x9e3779b97f4a7c15>>32 < uint64(drained*(1<<32)) {
+			l.Drain(key)
+		} else {
+			l.Allow(key)
+		}
+	}
+}
+
+// Round measures for about d with a number of goroutines.
+func (s *Subject) Round(goroutines int, d time.Duration) (Result, error) {
+	s.seed += 1000
+	l, err := s.forRound(goroutines)
+	if err != nil {
+		return Result{}, err
+	}
+	runtime.GC()
+	return measure(l, s.kind.Keys, goroutines, d, s.seed), nil
+}
+
+// forRound is the filled limiter, or for a single key a new one with the rate that suits the number of goroutines.
+func (s *Subject) forRound(goroutines int) (Limiter, error) {
+	if s.limiter != nil {
+		return s.limiter, nil
+	}
+	return s.calibrate(goroutines)
+}
+
+// calibrate makes a limiter for a single key, whose rate admits the wanted share of as many checks as this machine manages. As
+// a denial costs something else than an admission, the rate is approached in steps.
+func (s *Subject) calibrate(goroutines int) (Limiter, error) {
+	perSecond := 1_000_000
+	for range 5 {
+		l, err := s.oneKey(perSecond)
+		if err != nil {
+			return nil, err
+		}
+		r := measure(l, 1, goroutines, 20*time.Millisecond, s.seed)
+		perSecond = min(1_000_000_000, int((1-s.kind.Denied)*1e9/r.Nanos()))
+	}
+	return s.oneKey(perSecond)
+}
+
+func (s *Subject) oneKey(perSecond int) (Limiter, error) {
+	l, err := s.peer.New(Rate(perSecond), 1)
+	if err != nil {
+		return nil, fmt.Errorf("bench: %s: %w", s.peer.Name, err)
+	}
+	Fill(l, s.peer, 1, 0)
+	return l, nil
+}
+
+// measure drives l with goroutines for about d.
+func measure(l Limiter, keys, goroutines int, d time.Duration, seed uint64) Result {
+	var stop atomic.Bool
+	timer := time.AfterFunc(d, func() { stop.Store(true) })
+	defer timer.Stop()
+	return drive(l, keys, goroutines, seed, func(int64) bool { return !stop.Load() })
+}
+
+// batch is how many checks a goroutine makes before it looks whether to go on.
+const batch = 256
+
+// drive runs batches of checks on every goroutine while more says so. more is given what that goroutine has done.
+func drive(l Limiter, keys, goroutines int, seed uint64, more func(done int64) bool) Result {
+	var checks, denied atomic.Int64
+	var wg sync.WaitGroup
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	start := time.Now()
+	for g := range goroutines {
+		wg.Go(func() {
+			n, no := work(l, NewKeys(keys, seed+uint64(g)), more)
+			checks.Add(n)
+			denied.Add(no)
+		})
+	}
+	wg.Wait()
+	wall := time.Since(start)
+	runtime.ReadMemStats(&after)
+	n := checks.Load()
+	return Result{
+		Checks: n, Wall: wall,
+		Denied: float64(denied.Load()) / float64(n),
+		Allocs: float64(after.Mallocs-before.Mallocs) / float64(n),
+	}
+}
+
+func work(l Limiter, keys *Keys, more func(done int64) bool) (done, denied int64) {
+	for {
+		for range batch {
+			if !l.Allow(keys.Next()) {
+				denied++
+			}
+		}
+		done += batch
+		if !more(done) {
+			return done, denied
+		}
+	}
+}
