@@ -1,0 +1,90 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/headgate/headgate"
+)
+
+// The errors that are the engine's own. All others are those of package headgate and of the store.
+var (
+	// ErrUnknownPolicy: a check names a policy that this engine does not have.
+	ErrUnknownPolicy = errors.New("unknown policy")
+	// ErrInvalidRequest: more than the limits on input accept, or nothing at all.
+	ErrInvalidRequest = errors.New("invalid request")
+)
+
+// CheckError says which check and which of its fields cannot be decided as it stands. It never holds a key.
+type CheckError struct {
+	Index int    // the check's place in the request, from 0; -1 for the request itself
+	Field string // policy, limit, algorithm, key, cost; or checks
+	Err   error
+}
+
+// Error names the place and the cause.
+func (e *CheckError) Error() string {
+	if e.Index < 0 {
+		return fmt.Sprintf("engine: %s: %v", e.Field, e.Err)
+	}
+	return fmt.Sprintf("engine: check %d: %s: %v", e.Index+1, e.Field, e.Err)
+}
+
+// Unwrap is the cause.
+func (e *CheckError) Unwrap() error { return e.Err }
+
+// Kind sorts errors by what a caller can do about them. Each door has its own word for each kind.
+type Kind uint8
+
+// The kinds of error.
+const (
+	Undecided     Kind = iota // nothing could be decided: the store's trouble, not the caller's
+	BadInput                  // the request must change
+	UnknownPolicy             // the request must name another policy, or the service must learn this one
+)
+
+// String is the kind in words.
+func (k Kind) String() string {
+	return [...]string{"could not decide", "bad input", "unknown policy"}[k]
+}
+
+// kinds is the one table from causes to kinds; what it does not list is Undecided.
+var kinds = [...]struct {
+	cause error
+	kind  Kind
+}{
+	{ErrUnknownPolicy, UnknownPolicy},
+	{ErrInvalidRequest, BadInput},
+	{headgate.ErrInvalidLimit, BadInput},
+	{headgate.ErrInvalidCost, BadInput},
+	{headgate.ErrUnknownAlgorithm, BadInput},
+	{headgate.ErrUnsupported, BadInput},
+}
+
+// KindOf sorts an error of [Engine.Decide].
+func KindOf(err error) Kind {
+	for _, k := range kinds {
+		if errors.Is(err, k.cause) {
+			return k.kind
+		}
+	}
+	return Undecided
+}
+
+func (e *Engine) unknownPolicy(name string) error {
+	if len(name) > 64 {
+		name = name[:64] + "…"
+	}
+	if len(e.policies) == 0 {
+		return fmt.Errorf("%w %q: this service has no policies; send a limit, such as 10/s, instead", ErrUnknownPolicy, name)
+	}
+	return fmt.Errorf("%w %q", ErrUnknownPolicy, name)
+}
+
+// inlineField is the field of a check without a policy that err is about.
+func inlineField(err error) string {
+	if errors.Is(err, headgate.ErrInvalidLimit) {
+		return "limit"
+	}
+	return "algorithm"
+}
