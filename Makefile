@@ -1,0 +1,107 @@
+# What can be done here; `make help` lists it. Everything runs on a fresh Debian with Go, make, gcc and git: the tools are pinned
+# in tools/go.mod, a module of its own so that their needs are not ours, and built into dist/.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+FUZZTIME ?= 30s
+RACE     ?= -race
+ROUNDS   ?= 5
+TIME     ?= 500ms
+
+TOOLS    := $(CURDIR)/dist/tools/$(shell go env GOVERSION)
+PACKAGES := ./...
+
+##@ Everyday
+
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} \
+		/^##@/ {printf "\n%s\n", substr($$0, 5)} \
+		/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: run
+run: ## Run the service on this machine
+	go run ./cmd/headgate serve
+
+.PHONY: build
+build: ## Build ./headgate
+	CGO_ENABLED=0 go build -trimpath -o headgate ./cmd/headgate
+
+.PHONY: clean
+clean: ## Remove what was built here
+	rm -rf dist headgate
+
+##@ Tests
+
+.PHONY: test
+test: test-race test-bench lint ## Everything: tests under the race detector, the bench module, formatting, analysis
+
+.PHONY: test-quick
+test-quick: ## The tests alone, without the race detector and shortened
+	go test -short $(PACKAGES)
+
+# The dependency law is a test like any other, in the root.
+.PHONY: test-race
+test-race:
+	go test $(RACE) $(PACKAGES)
+
+.PHONY: test-bench
+test-bench:
+	cd bench && go test ./... && go test -run '^$$' -bench . -benchtime 1x . > /dev/null
+
+.PHONY: fuzz
+fuzz: ## Every fuzz target for FUZZTIME (30s)
+	FUZZTIME=$(FUZZTIME) scripts/fuzz
+
+##@ Analysis
+
+.PHONY: lint
+lint: format vet staticcheck golangci-lint ## Formatting and analysis alone
+
+.PHONY: format
+format: $(TOOLS)/.built
+	@unformatted=$$($(TOOLS)/gofumpt -l .); \
+	if [[ -n "$$unformatted" ]]; then \
+		printf 'not formatted; gofumpt -w does it:\n%s\n' "$$unformatted"; exit 1; \
+	fi
+
+.PHONY: vet
+vet:
+	go vet $(PACKAGES)
+	cd bench && go vet ./...
+
+.PHONY: staticcheck
+staticcheck: $(TOOLS)/.built
+	$(TOOLS)/staticcheck $(PACKAGES)
+	cd bench && $(TOOLS)/staticcheck ./...
+
+.PHONY: golangci-lint
+golangci-lint: $(TOOLS)/.built
+	$(TOOLS)/golangci-lint run $(PACKAGES)
+	cd bench && $(TOOLS)/golangci-lint run --config ../.golangci.yml ./...
+
+.PHONY: vuln
+vuln: $(TOOLS)/.built ## Look for known vulnerabilities in what is imported (asks vuln.go.dev)
+	scripts/vuln $(TOOLS)/govulncheck $(PACKAGES)
+
+$(TOOLS)/.built: tools/go.mod tools/go.sum
+	@echo 'building the tools (once)'
+	@mkdir -p $(TOOLS)
+	cd tools && go build -o $(TOOLS)/ tool
+	@touch $@
+
+##@ Measurements
+
+.PHONY: bench
+bench: ## Speed beside other limiters: the table, and the raw rounds in bench/results
+	cd bench && go run ./cmd/table -rounds $(ROUNDS) -time $(TIME) -results results
+
+.PHONY: bench-memory
+bench-memory: ## Bytes per key beside other limiters, at 1 and 10 million keys
+	cd bench && go run ./cmd/memory -results results
+
+.PHONY: flood
+flood: ## 100 million random keys at a store bounded to 1 million
+	cd bench && go run ./cmd/flood -results results
