@@ -3,6 +3,7 @@ package bench
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,8 +42,30 @@ func (m Machine) String() string {
 	return fmt.Sprintf("cpu: %s\ncores: %d\nkernel: %s\ngo: %s\ncommit: %s\n", m.CPU, m.Cores, m.Kernel, m.Go, m.Commit)
 }
 
-// ResultFile is where a measurement of the given kind is kept: <dir>/<date>-<machine>-<kind>.txt.
-func (m Machine) ResultFile(dir, kind string) string {
+// Keep opens the file in which a measurement of the given kind is kept, and begins it with m. Without a directory nothing is
+// kept.
+func (m Machine) Keep(dir, kind string) (io.WriteCloser, error) {
+	if dir == "" {
+		return nowhere{io.Discard}, nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	file, err := os.Create(m.resultFile(dir, kind))
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintln(os.Stderr, "kept in", file.Name())
+	fmt.Fprintln(file, m)
+	return file, nil
+}
+
+type nowhere struct{ io.Writer }
+
+func (nowhere) Close() error { return nil }
+
+// resultFile is <dir>/<date>-<machine>-<kind>.txt.
+func (m Machine) resultFile(dir, kind string) string {
 	words := strings.FieldsFunc(strings.ToLower(m.CPU), func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })
 	name := fmt.Sprintf("%s-%s-%dcores-%s.txt", time.Now().UTC().Format(time.DateOnly), strings.Join(words, "-"), m.Cores, kind)
 	return filepath.Join(dir, name)

@@ -3,8 +3,10 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/headgate/headgate/bench"
@@ -17,35 +19,44 @@ func main() {
 	flag.IntVar(&f.Bytes, "bytes", 64_000_000, "bytes that the store is bounded to; 0 for no such bound")
 	flag.IntVar(&f.Busy, "busy", 1000, "keys in regular use")
 	flag.IntVar(&f.Every, "every", 100, "random requests between two with a busy key")
+	results := flag.String("results", "", "a directory to keep the report in; it is only printed if empty")
 	flag.Parse()
+	if err := run(f, *results); err != nil {
+		fmt.Fprintln(os.Stderr, "flood:", err)
+		os.Exit(1)
+	}
+}
+
+func run(f bench.Flood, results string) error {
 	if f.Requests < 1 || f.Entries < 1 || f.Busy < 1 || f.Every < 1 {
-		exit(fmt.Errorf("all numbers must be at least 1: %+v", f))
+		return fmt.Errorf("all numbers must be at least 1: %+v", f)
+	}
+	machine := bench.ThisMachine()
+	kept, err := machine.Keep(results, "flood")
+	if err != nil {
+		return err
 	}
 	r, err := f.Run()
-	if err != nil {
-		exit(err)
+	if err == nil && r.Differing > 0 {
+		err = fmt.Errorf("%d busy requests were answered otherwise; the first: %s", r.Differing, r.First)
 	}
-	print(f, r)
-	if r.Differing > 0 {
-		exit(fmt.Errorf("%d busy requests were answered otherwise; the first: %s", r.Differing, r.First))
-	}
+	fmt.Println(machine)
+	printReport(io.MultiWriter(os.Stdout, kept), f, r)
+	return errors.Join(err, kept.Close())
 }
 
-func print(f bench.Flood, r bench.FloodReport) {
+func printReport(out io.Writer, f bench.Flood, r bench.FloodReport) {
 	const mb = 1e6
-	fmt.Println(bench.ThisMachine())
-	fmt.Printf("random requests        %d, of which %d could not be decided\n", r.Random, r.Errors)
-	fmt.Printf("busy requests          %d over %d keys, %d admitted\n", r.Busy, f.Busy, r.Admitted)
-	fmt.Printf("answered otherwise     %d\n", r.Differing)
-	fmt.Printf("bound                  %d keys, %.1f MB\n", f.Entries, float64(f.Bytes)/mb)
-	fmt.Printf("held at the end        %d keys, %.1f MB\n", r.Stats.Keys, float64(r.Stats.Bytes)/mb)
-	fmt.Printf("shared a spare bucket  %d\n", r.Stats.Overflowed)
-	fmt.Printf("resident memory        %.1f MB before, %.1f MB at most, %.1f MB after (the whole process)\n",
+	line := func(name, format string, values ...any) {
+		fmt.Fprintf(out, "%-22s "+format+"\n", append([]any{name}, values...)...)
+	}
+	line("random requests", "%d, of which %d could not be decided", r.Random, r.Errors)
+	line("busy requests", "%d over %d keys, %d admitted", r.Busy, f.Busy, r.Admitted)
+	line("answered otherwise", "%d", r.Differing)
+	line("bound", "%d keys, %.1f MB", f.Entries, float64(f.Bytes)/mb)
+	line("held at the end", "%d keys, %.1f MB", r.Stats.Keys, float64(r.Stats.Bytes)/mb)
+	line("shared a spare bucket", "%d", r.Stats.Overflowed)
+	line("resident memory", "%.1f MB before, %.1f MB at most, %.1f MB after (the whole process)",
 		float64(r.Before)/mb, float64(r.Peak)/mb, float64(r.After)/mb)
-	fmt.Printf("checks per second      %.0f on one goroutine\n", float64(r.Random+2*r.Busy)/r.Wall.Seconds())
-}
-
-func exit(err error) {
-	fmt.Fprintln(os.Stderr, "flood:", err)
-	os.Exit(1)
+	line("checks per second", "%.0f on one goroutine", float64(r.Random+2*r.Busy)/r.Wall.Seconds())
 }

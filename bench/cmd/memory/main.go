@@ -3,12 +3,12 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -51,31 +51,15 @@ func run(list, rows string, most int64, results string) error {
 		counts = append(counts, n)
 	}
 	machine := bench.ThisMachine()
-	out, closeOut, err := output(machine, results)
+	kept, err := machine.Keep(results, "memory")
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(out, machine)
-	return printTable(out, peers, counts, most, closeOut)
+	fmt.Println(machine)
+	return errors.Join(printTable(io.MultiWriter(os.Stdout, kept), peers, counts, most), kept.Close())
 }
 
-// output is the standard output and, if results are kept, their file.
-func output(machine bench.Machine, results string) (io.Writer, func() error, error) {
-	if results == "" {
-		return os.Stdout, func() error { return nil }, nil
-	}
-	name := machine.ResultFile(results, "memory")
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		return nil, nil, err
-	}
-	file, err := os.Create(name)
-	if err != nil {
-		return nil, nil, err
-	}
-	return io.MultiWriter(os.Stdout, file), file.Close, nil
-}
-
-func printTable(out io.Writer, peers []bench.Peer, counts []int, most int64, done func() error) error {
+func printTable(out io.Writer, peers []bench.Peer, counts []int, most int64) error {
 	fmt.Fprint(out, "Bytes per key: live heap (resident memory)\n\n| |")
 	for _, n := range counts {
 		fmt.Fprintf(out, " %d keys |", n)
@@ -91,7 +75,7 @@ func printTable(out io.Writer, peers []bench.Peer, counts []int, most int64, don
 		}
 		fmt.Fprintln(out)
 	}
-	return done()
+	return nil
 }
 
 // printRow leaves out what would not fit, judged by the number of keys before it.

@@ -5,11 +5,11 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -75,27 +75,15 @@ func run(p plan, results string) error {
 		return fmt.Errorf("-rounds=%d: at least 1", p.rounds)
 	}
 	machine := bench.ThisMachine()
-	var raw io.Writer = io.Discard
-	if results != "" {
-		name := machine.ResultFile(results, "speed")
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			return err
-		}
-		file, err := os.Create(name)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = file.Close() }()
-		fmt.Fprintln(os.Stderr, "raw rounds go to", name)
-		raw = file
-	}
-	fmt.Fprint(raw, machine)
-	m, err := p.measure(raw)
+	raw, err := machine.Keep(results, "speed")
 	if err != nil {
 		return err
 	}
-	out := io.MultiWriter(os.Stdout, raw)
-	fmt.Fprintf(out, "\n%s\n", machine)
-	m.print(out, p)
-	return nil
+	m, err := p.measure(raw)
+	if err != nil {
+		return errors.Join(err, raw.Close())
+	}
+	fmt.Println(machine)
+	m.print(io.MultiWriter(os.Stdout, raw), p)
+	return raw.Close()
 }

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/bench"
+)
+
+// round is one of n checks of the given length.
+func round(nanos int, allocs float64) bench.Result {
+	return bench.Result{Checks: 1000, Wall: time.Duration(1000 * nanos), Denied: 0.1, Allocs: allocs}
+}
+
+func TestTableComparesMediansWithTheFastestPeer(t *testing.T) {
+	peers, err := bench.Named("headgate,x/time/rate,ulule,uber,key alone")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := plan{peers: peers, keys: []int{1}, denied: []int{10}, goroutines: []int{2}}
+	at := func(peer string) cell { return cell{peer, 1, 10, 2} }
+	m := measured{
+		at("headgate"):    {round(900, 0), round(40, 0), round(50, 0), round(60, 0), round(20, 0)},
+		at("x/time/rate"): {round(200, 0)},
+		at("ulule"):       {round(400, 2)},
+		at("uber"):        {round(45, 0)},
+		at("key alone"):   {round(5, 0)},
+	}
+	var out strings.Builder
+	m.print(&out, p)
+	for _, want := range []string{
+		"| headgate | 50.0 | 0.00 | 10.0 % |\n",
+		"| x/time/rate | 200.0 (4.0×) | 0.00 | 10.0 % |\n",
+		"| ulule | 400.0 (8.0×) | 2.00 | 10.0 % |\n",
+		"| key alone | 5.0 | 0.00 | 10.0 % |\n",
+		"| 1 | 10 % | 2 | 50.0 | x/time/rate, 200.0 | 4.00 | 0.00 |\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("table: want a row %q, got\n%s", want, out.String())
+		}
+	}
+}
+
+func TestNumbersRefusesNonsense(t *testing.T) {
+	for _, input := range []string{"", "0", "-1", "1,x", "1,,2"} {
+		if got, err := numbers("keys", input); err == nil {
+			t.Errorf("numbers(%q): got %v, want an error", input, got)
+		}
+	}
+	if got, err := numbers("keys", "1, 20"); err != nil || len(got) != 2 || got[1] != 20 {
+		t.Errorf(`numbers("1, 20"): got %v (%v), want [1 20]`, got, err)
+	}
+}
+
+func TestCellsAreNamedForBenchstat(t *testing.T) {
+	got := cell{"x/time/rate", 100, 90, 2}.String()
+	if want := "BenchmarkAllow/keys=100/denied=90/goroutines=2/peer=x-time-rate"; got != want {
+		t.Errorf("name of a cell: got %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,59 @@
+package bench
+
+import (
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestServeMeasuresARoundForEachOrder(t *testing.T) {
+	var in strings.Builder
+	orders := json.NewEncoder(&in)
+	for _, question := range []any{
+		Job{Peer: "throttled", Case: Case{Keys: 100, Denied: 0.9}},
+		Order{Goroutines: 1, Time: time.Millisecond},
+		Order{Goroutines: 2, Time: time.Millisecond},
+	} {
+		if err := orders.Encode(question); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out strings.Builder
+	if err := Serve(strings.NewReader(in.String()), &out); err != nil {
+		t.Fatal(err)
+	}
+	replies := json.NewDecoder(strings.NewReader(out.String()))
+	var ready Reply
+	if err := replies.Decode(&ready); err != nil || ready.Error != "" || ready.Result.Checks != 0 {
+		t.Errorf("answer to the job: got %+v (%v), want an empty one", ready, err)
+	}
+	for round := range 2 {
+		var r Reply
+		if err := replies.Decode(&r); err != nil || r.Error != "" || r.Result.Checks == 0 || r.Result.Denied < 0.5 {
+			t.Errorf("round %d: got %+v (%v), want checks, most of them denied", round, r, err)
+		}
+	}
+	if err := replies.Decode(&ready); err != io.EOF {
+		t.Errorf("after two rounds: got %+v (%v), want the end", ready, err)
+	}
+}
+
+func TestServeAnswersWhatItCannotDo(t *testing.T) {
+	for _, test := range []struct{ name, job, errorHas string }{
+		{"unknown row", `{"Peer":"nobody","Case":{"Keys":1}}`, "unknown row"},
+		{"many keys for one", `{"Peer":"uber","Case":{"Keys":2}}`, "limits one key"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var out strings.Builder
+			if err := Serve(strings.NewReader(test.job), &out); err != nil {
+				t.Fatal(err)
+			}
+			var r Reply
+			if err := json.Unmarshal([]byte(out.String()), &r); err != nil || !strings.Contains(r.Error, test.errorHas) {
+				t.Errorf("answer to %s: got %q (%v), want one with %q", test.job, out.String(), err, test.errorHas)
+			}
+		})
+	}
+}
