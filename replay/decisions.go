@@ -1,0 +1,113 @@
+package replay
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/headgate/headgate"
+)
+
+// decisionWriter writes a JSON object for each decision, a line each:
+//
+//	{"ts_us":…,"key":…,"cost":…,"allowed":true,"limit":10,"remaining":9,"retry_after_us":0,"reset_after_us":100000,"delay_us":0,"never":false}
+//
+// With several lanes each line ends with a field "algorithm".
+type decisionWriter struct {
+	w     *bufio.Writer
+	key   []byte // the key at hand, quoted
+	line  []byte
+	lanes []string // what ends each lane's lines
+}
+
+func newDecisionWriter(w io.Writer, lanes []*lane) *decisionWriter {
+	d := &decisionWriter{w: bufio.NewWriterSize(w, 1<<20)}
+	for _, l := range lanes {
+		end := "}\n"
+		if len(lanes) > 1 {
+			end = `,"algorithm":` + strconv.Quote(string(l.policy.Algorithm)) + end
+		}
+		d.lanes = append(d.lanes, end)
+	}
+	return d
+}
+
+// write writes every lane's decision on request i of the batch.
+func (d *decisionWriter) write(q *request, lanes []*lane, i int) error {
+	d.key = appendJSONString(d.key[:0], q.key)
+	d.line = d.line[:0]
+	for n, l := range lanes {
+		d.line = appendDecision(d.line, q, d.key, &l.decisions[i])
+		d.line = append(d.line, d.lanes[n]...)
+	}
+	_, err := d.w.Write(d.line)
+	return decisionsError(err)
+}
+
+func (d *decisionWriter) flush() error { return decisionsError(d.w.Flush()) }
+
+func decisionsError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("replay: the decisions are not whole: %w", err)
+}
+
+// appendDecision appends the object without its closing brace.
+func appendDecision(dst []byte, q *request, key []byte, d *headgate.Decision) []byte {
+	dst = strconv.AppendInt(append(dst, `{"ts_us":`...), q.at, 10)
+	dst = append(append(dst, `,"key":`...), key...)
+	dst = strconv.AppendInt(append(dst, `,"cost":`...), q.cost, 10)
+	dst = strconv.AppendBool(append(dst, `,"allowed":`...), d.Allowed)
+	dst = strconv.AppendInt(append(dst, `,"limit":`...), d.Limit, 10)
+	dst = strconv.AppendInt(append(dst, `,"remaining":`...), d.Remaining, 10)
+	dst = appendMicros(append(dst, `,"retry_after_us":`...), d.RetryAfter)
+	dst = appendMicros(append(dst, `,"reset_after_us":`...), d.ResetAfter)
+	dst = appendMicros(append(dst, `,"delay_us":`...), d.Delay)
+	return strconv.AppendBool(append(dst, `,"never":`...), d.Never)
+}
+
+func appendMicros(dst []byte, d time.Duration) []byte {
+	return strconv.AppendInt(dst, int64(d/time.Microsecond), 10)
+}
+
+// appendJSONString appends s as a JSON string. Bytes that are no UTF-8 become U+FFFD, as in encoding/json; <, > and & stand as
+// they are.
+func appendJSONString(dst []byte, s string) []byte {
+	dst = append(dst, '"')
+	start := 0
+	for i := 0; i < len(s); {
+		if c := s[i]; c >= ' ' && c != '"' && c != '\\' && c < utf8.RuneSelf {
+			i++
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(s[i:])
+		if r >= utf8.RuneSelf && (r != utf8.RuneError || size > 1) && r != '\u2028' && r != '\u2029' {
+			i += size
+			continue
+		}
+		dst = appendEscape(append(dst, s[start:i]...), r)
+		i += size
+		start = i
+	}
+	return append(append(dst, s[start:]...), '"')
+}
+
+const hexDigits = "0123456789abcdef"
+
+func appendEscape(dst []byte, r rune) []byte {
+	switch r {
+	case '"', '\\':
+		return append(dst, '\\', byte(r))
+	case '\n':
+		return append(dst, `\n`...)
+	case '\r':
+		return append(dst, `\r`...)
+	case '\t':
+		return append(dst, `\t`...)
+	}
+	return append(dst, '\\', 'u', hexDigits[r>>12&15], hexDigits[r>>8&15], hexDigits[r>>4&15], hexDigits[r&15])
+}

@@ -1,0 +1,138 @@
+package replay
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/maphash"
+)
+
+// Format is how the lines of a log are written. The zero value means: find out from the first line that can be read.
+type Format string
+
+// The formats. A reader of log lines looks at nothing behind the size, so that either of the first two reads the other's logs.
+const (
+	Combined  Format = "combined" // host identity user [time] "request" status size "referer" "user agent"
+	Common    Format = "common"   // the same without the last two
+	JSONLines Format = "jsonl"    // {"ts_us":1747821903000000,"key":"203.0.113.9","cost":2}
+)
+
+// ErrUnknownFormat: a format that there is no reader for.
+var ErrUnknownFormat = errors.New("replay: unknown format")
+
+// ParseFormat is the format of that name; an empty one is the zero value. An unknown name is answered with [ErrUnknownFormat]
+// and the names there are.
+func ParseFormat(name string) (Format, error) {
+	switch f := Format(name); f {
+	case "", Combined, Common, JSONLines:
+		return f, nil
+	}
+	return "", fmt.Errorf("%w %.40q; there are %s, %s and %s", ErrUnknownFormat, name, Combined, Common, JSONLines)
+}
+
+// record is one request of a log: 24 bytes.
+type record struct {
+	at, cost int64
+	key      uint32 // a number in a keyTable
+	line     uint32 // counted in its piece: input order among equal instants
+}
+
+// lineReader reads lines of any format. It is one goroutine's own.
+type lineReader struct {
+	key    Key
+	clock  logClock
+	log    logLine
+	json   jsonRecord
+	joined []byte
+}
+
+// detect is the format of the first line of text that can be read, or the zero value. The lines before it are readable in no
+// format.
+func (r *lineReader) detect(text []byte) Format {
+	for line := range bytes.Lines(text) {
+		line = withoutEnd(line)
+		if len(line) > 0 && line[0] == '{' {
+			if r.json.parse(line) == "" {
+				return JSONLines
+			}
+			continue
+		}
+		if r.log.parse(line, &r.clock) == "" {
+			return logFormat(line)
+		}
+	}
+	return ""
+}
+
+// logFormat tells Combined from Common by the quote that the referer begins with.
+func logFormat(line []byte) Format {
+	if bytes.Count(line, []byte(`"`)) > 2 {
+		return Combined
+	}
+	return Common
+}
+
+// read turns a line into a record and its key, or says why it can't. The key is valid until the next call.
+func (r *lineReader) read(format Format, line []byte) (at, cost int64, key []byte, reason string) {
+	if len(line) == 0 {
+		return 0, 0, nil, badEmpty
+	}
+	switch format {
+	case JSONLines:
+		reason = r.json.parse(line)
+		return r.json.at, r.json.cost, r.json.key, reason
+	case Combined, Common:
+		if reason = r.log.parse(line, &r.clock); reason != "" {
+			return 0, 0, nil, reason
+		}
+		if len(r.key.fields) > 1 {
+			r.joined = r.key.of(&r.log, r.joined)
+			return r.log.at, 1, r.joined, ""
+		}
+		return r.log.at, 1, r.key.of(&r.log, nil), ""
+	default:
+		return 0, 0, nil, badFormat
+	}
+}
+
+// withoutEnd is line without its line feed and the carriage return before it.
+func withoutEnd(line []byte) []byte {
+	if n := len(line); n > 0 && line[n-1] == '\n' {
+		line = line[:n-1]
+	}
+	if n := len(line); n > 0 && line[n-1] == '\r' {
+		line = line[:n-1]
+	}
+	return line
+}
+
+// readAll reads every line of p into its records, in time order.
+func (r *lineReader) readAll(p *piece) {
+	p.start()
+	for rest := p.text; len(rest) > 0; {
+		end := bytes.IndexByte(rest, '\n') + 1
+		if end == 0 {
+			end = len(rest)
+		}
+		r.readLine(p, withoutEnd(rest[:end]))
+		rest = rest[end:]
+	}
+	p.finish()
+}
+
+func (r *lineReader) readLine(p *piece, line []byte) {
+	number := p.lines
+	p.lines++
+	reason := p.spoilt
+	if reason == "" {
+		var rec record
+		var key []byte
+		rec.at, rec.cost, key, reason = r.read(p.format, line)
+		if reason == "" {
+			rec.key, rec.line = p.keys.intern(maphash.Bytes(hashSeed, key), key), uint32(number)
+			p.add(rec)
+			return
+		}
+	}
+	p.refuse(number, line, reason)
+}

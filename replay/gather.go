@@ -1,0 +1,92 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"math"
+)
+
+// gathering is the first half of a replay: it reads every log and holds its requests so that they can be walked in time order.
+type gathering struct {
+	opts *Options
+	logs []LogReport
+
+	run   run
+	spill spill
+	peak  int64 // most bytes that the run held
+
+	lines, requests, unreadable int64
+	outOfOrder                  int64
+	first, last                 int64 // instants; of use once there is a request
+	shown                       []BadLine
+}
+
+// gather reads all logs.
+func (g *gathering) gather(ctx context.Context, logs []Log) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // ends the goroutines of reading also when collecting breaks
+	g.first, g.last = math.MaxInt64, noInstant
+	reading := startReading(ctx, logs, g.opts)
+	err := reading.each(ctx, func(p *piece) error {
+		defer g.opts.Progress(Progress{Bytes: reading.bytes.Load(), Requests: g.requests})
+		return g.collect(p, &reading.reports[p.log])
+	})
+	if err != nil {
+		return err
+	}
+	g.logs = reading.reports
+	return g.settle()
+}
+
+// collect takes over what was read in one piece.
+func (g *gathering) collect(p *piece, log *LogReport) error {
+	for _, bad := range p.shown {
+		if len(g.shown) < shownLines {
+			bad.Log, bad.Line = log.Name, bad.Line+log.Lines+1
+			g.shown = append(g.shown, bad)
+		}
+	}
+	log.Lines += p.lines
+	g.lines += p.lines
+	g.unreadable += p.unreadable
+	if len(p.records) == 0 {
+		return nil
+	}
+	g.requests += int64(len(p.records))
+	g.outOfOrder += p.outOfOrder(g.last)
+	g.first = min(g.first, p.records[0].at)
+	g.last = max(g.last, p.records[len(p.records)-1].at)
+	g.run.add(p)
+	g.peak = max(g.peak, g.run.bytes())
+	if g.run.bytes() > g.opts.Memory {
+		return g.spill.add(&g.run)
+	}
+	return nil
+}
+
+// settle spills the rest if anything was spilled, so that all memory is free for the second half.
+func (g *gathering) settle() error {
+	if len(g.spill.runs) == 0 || len(g.run.blocks) == 0 {
+		return nil
+	}
+	return g.spill.add(&g.run)
+}
+
+// merger walks all requests, once.
+func (g *gathering) merger() (*merger, error) {
+	if n := len(g.spill.runs); n > 0 {
+		ahead := g.opts.Memory / 4 / int64(n)
+		return newMerger(g.spill.cursors(int(min(max(ahead, 4<<10), spillBuffer))))
+	}
+	return newMerger(g.run.cursors())
+}
+
+// free is how much of the memory is left for statistics: at least a quarter.
+func (g *gathering) free() int64 {
+	return max(g.opts.Memory-g.run.bytes(), g.opts.Memory/4)
+}
+
+// String shows the line as file:line: reason, and how it begins.
+func (b BadLine) String() string {
+	return fmt.Sprintf("%s:%d: %s: %s", b.Log, b.Line, b.Reason, b.Text)
+}

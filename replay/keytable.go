@@ -1,0 +1,86 @@
+package replay
+
+import (
+	"hash/maphash"
+	"strings"
+)
+
+// hashSeed is one for all tables of the process, so that a key is hashed once; it is random, so that no log can choose its
+// collisions.
+var hashSeed = maphash.MakeSeed()
+
+// keyTable gives each distinct key a small number, in order of first appearance. Keys are copied into large blocks. The zero
+// value is empty and ready. It is not safe for concurrent use.
+type keyTable struct {
+	names  []string
+	hashes []uint64
+	slots  []keySlot // a power of two of them, at most three quarters full
+	arena  strings.Builder
+	held   int64 // bytes of all arenas so far
+}
+
+// keySlot is a place in the hash table: number + 1, or 0 if free.
+type keySlot struct{ tag, next uint32 }
+
+const (
+	arenaBlock  = 64 << 10 // bytes of key text that are allocated at once
+	fewestSlots = 1 << 10
+	// keyOverhead is what a key costs besides its text: its name's header, its hash, and its share of the slots.
+	keyOverhead = 16 + 8 + 16
+)
+
+// len is the number of distinct keys.
+func (t *keyTable) len() int { return len(t.names) }
+
+// bytes is the memory held.
+func (t *keyTable) bytes() int64 {
+	return t.held + int64(cap(t.names))*16 + int64(cap(t.hashes))*8 + int64(len(t.slots))*8
+}
+
+// intern is the number of key, whose hash is hash.
+func (t *keyTable) intern(hash uint64, key []byte) uint32 {
+	if 4*len(t.names) >= 3*len(t.slots) {
+		t.grow()
+	}
+	at, tag := t.home(hash), uint32(hash)
+	for ; t.slots[at].next != 0; at = (at + 1) & uint32(len(t.slots)-1) {
+		if n := t.slots[at].next - 1; t.slots[at].tag == tag && t.names[n] == string(key) {
+			return n
+		}
+	}
+	t.names, t.hashes = append(t.names, t.keep(key)), append(t.hashes, hash)
+	t.slots[at] = keySlot{tag: tag, next: uint32(len(t.names))}
+	return uint32(len(t.names) - 1)
+}
+
+// home is where a search begins. It uses other bits of the hash than the tag.
+func (t *keyTable) home(hash uint64) uint32 { return uint32(hash>>32) & uint32(len(t.slots)-1) }
+
+func (t *keyTable) grow() {
+	t.slots = make([]keySlot, max(fewestSlots, 2*len(t.slots)))
+	for n, hash := range t.hashes {
+		at := t.home(hash)
+		for t.slots[at].next != 0 {
+			at = (at + 1) & uint32(len(t.slots)-1)
+		}
+		t.slots[at] = keySlot{tag: uint32(hash), next: uint32(n + 1)}
+	}
+}
+
+// keep copies key into the current block. A block is never written past what it was made for, so that names in it stay put.
+func (t *keyTable) keep(key []byte) string {
+	if t.arena.Cap()-t.arena.Len() < len(key) {
+		t.arena = strings.Builder{}
+		t.arena.Grow(max(arenaBlock, len(key)))
+		t.held += int64(t.arena.Cap())
+	}
+	start := t.arena.Len()
+	t.arena.Write(key)
+	return t.arena.String()[start:]
+}
+
+// clear forgets every key and keeps the slots. Names handed out before stay valid.
+func (t *keyTable) clear() {
+	clear(t.slots)
+	t.names, t.hashes, t.arena, t.held = t.names[:0], t.hashes[:0], strings.Builder{}, 0
+}

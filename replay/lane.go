@@ -1,0 +1,109 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/headgate/headgate"
+)
+
+// lane is one policy over its own store, side by side with others on the same requests.
+type lane struct {
+	policy    headgate.Policy
+	store     headgate.Store
+	limiter   *headgate.Limiter
+	decisions []headgate.Decision // on the batch at hand
+	err       error
+
+	admitted, denied, never int64
+	differs                 int64   // decisions that are not those of the exact lane
+	deniedBy                []int64 // by the policy's limits
+	names                   []string
+}
+
+func newLane(policy headgate.Policy, open func() (headgate.Store, error)) (*lane, error) {
+	store, err := open()
+	if err != nil {
+		return nil, err
+	}
+	l := &lane{policy: policy, store: store, decisions: make([]headgate.Decision, batchSize)}
+	if l.limiter, err = headgate.New(store, policy, nil); err != nil {
+		_ = store.Close() // it holds nothing yet
+		return nil, err
+	}
+	for _, limit := range policy.Limits {
+		l.names = append(l.names, limit.String())
+	}
+	l.deniedBy = make([]int64, len(l.names))
+	return l, nil
+}
+
+// decide decides a batch, each request at its own instant.
+func (l *lane) decide(ctx context.Context, batch []request) {
+	for i := range batch {
+		q := &batch[i]
+		if l.decisions[i], l.err = l.limiter.AllowAt(ctx, headgate.Instant(q.at), q.key, q.cost); l.err != nil {
+			l.err = fmt.Errorf("replay: %s at %d µs: %w", l.policy.Algorithm, q.at, l.err)
+			return
+		}
+	}
+}
+
+// count adds up the decision on request i of the batch.
+func (l *lane) count(i int) (denied bool) {
+	d := &l.decisions[i]
+	if d.Allowed {
+		l.admitted++
+		return false
+	}
+	l.denied++
+	if d.Never {
+		l.never++
+	}
+	for _, name := range d.DeniedBy {
+		for n := range l.names {
+			if l.names[n] == name {
+				l.deniedBy[n]++
+			}
+		}
+	}
+	return true
+}
+
+func newLanes(policies []headgate.Policy, open func() (headgate.Store, error)) (lanes []*lane, err error) {
+	for _, policy := range policies {
+		l, err := newLane(policy, open)
+		if err != nil {
+			_ = closeLanes(lanes) // nothing was decided
+			return nil, err
+		}
+		lanes = append(lanes, l)
+	}
+	return lanes, nil
+}
+
+func closeLanes(lanes []*lane) error {
+	var errs []error
+	for _, l := range lanes {
+		errs = append(errs, l.store.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// SideBySide is a policy of the same limits for each algorithm. Where there are several algorithms, a limit with a queue becomes
+// one with a burst of the same capacity for those that hold nothing back.
+func SideBySide(limits []headgate.Limit, algorithms ...headgate.Algorithm) []headgate.Policy {
+	policies := make([]headgate.Policy, len(algorithms))
+	for i, algorithm := range algorithms {
+		own := slices.Clone(limits)
+		for n := range own {
+			if len(algorithms) > 1 && algorithm != headgate.LeakyBucket && own[n].Queue > 0 {
+				own[n].Queue, own[n].Burst = 0, own[n].Capacity()
+			}
+		}
+		policies[i] = headgate.Policy{Limits: own, Algorithm: algorithm}
+	}
+	return policies
+}

@@ -1,0 +1,70 @@
+package replay
+
+import (
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// timeLayout is how access logs write an instant, and timeLength how many bytes that is.
+const (
+	timeLayout = "02/Jan/2006:15:04:05 -0700"
+	timeLength = len(timeLayout)
+	dayLength  = len("02/Jan/2006")
+	zoneStart  = len("02/Jan/2006:15:04:05 ")
+)
+
+// logClock reads the instants of log lines. It remembers the last day and zone, which are nearly always those of the next line
+// as well. The zero value is ready.
+type logClock struct {
+	day, zone string
+	midnight  int64 // the instant at which that day began in that zone, in s since the epoch
+}
+
+// read is the instant in text, which has timeLength bytes, or why there is none.
+func (c *logClock) read(text []byte) (at int64, reason string) {
+	if string(text[:dayLength]) != c.day || string(text[zoneStart:]) != c.zone {
+		if !c.learn(text) {
+			return 0, badTime
+		}
+	}
+	h, okH := twoDigits(text[dayLength+1:], 23)
+	m, okM := twoDigits(text[dayLength+4:], 59)
+	s, okS := twoDigits(text[dayLength+7:], 60) // a leap second counts as the first of the next minute
+	if !okH || !okM || !okS || text[dayLength] != ':' || text[dayLength+3] != ':' || text[dayLength+6] != ':' ||
+		text[zoneStart-1] != ' ' {
+		return 0, badTime
+	}
+	at = (c.midnight + h*3600 + m*60 + s) * 1e6
+	if at < 0 || at > int64(headgate.MaxInstant) {
+		return 0, badInstant
+	}
+	return at, ""
+}
+
+// learn takes over the day and the zone of text.
+func (c *logClock) learn(text []byte) bool {
+	day, err := time.Parse(timeLayout[:dayLength], string(text[:dayLength]))
+	if err != nil {
+		return false
+	}
+	zone := text[zoneStart:]
+	h, okH := twoDigits(zone[1:], 23)
+	m, okM := twoDigits(zone[3:], 59)
+	if !okH || !okM || zone[0] != '+' && zone[0] != '-' {
+		return false
+	}
+	offset := h*3600 + m*60
+	if zone[0] == '-' {
+		offset = -offset
+	}
+	c.day, c.zone, c.midnight = string(text[:dayLength]), string(zone), day.Unix()-offset
+	return true
+}
+
+// twoDigits is the number that text begins with, if it is at most most.
+func twoDigits(text []byte, most int64) (int64, bool) {
+	tens, ones := text[0]-'0', text[1]-'0'
+	n := int64(tens)*10 + int64(ones)
+	return n, tens <= 9 && ones <= 9 && n <= most
+}

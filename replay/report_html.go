@@ -1,0 +1,107 @@
+package replay
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"io"
+)
+
+//go:embed assets/page.html assets/page.css assets/page.js assets/uPlot.iife.min.js assets/uPlot.min.css
+var assets embed.FS
+
+// page is what the template of the page sees.
+type page struct {
+	*Report
+	CSP             string
+	Style           template.CSS
+	Library, Script template.JS
+	Data            Series
+}
+
+// row is a span of the series in the page's table.
+type row struct {
+	AtUS     int64
+	Requests int64
+	Denied   []int64
+}
+
+// WriteHTML writes the report as one page with charts. It asks nothing of any network, carries what it needs in itself, and
+// forbids by its own policy any script and style but its own. The report must hold decisions.
+func (r *Report) WriteHTML(w io.Writer) error {
+	p := page{Report: r, Data: r.Series}
+	style, library, script := asset("uPlot.min.css")+asset("page.css"), asset("uPlot.iife.min.js"), asset("page.js")
+	p.Style, p.Library, p.Script = template.CSS(style), template.JS(library), template.JS(script)
+	p.CSP = fmt.Sprintf("default-src 'none'; script-src %s %s; style-src %s; base-uri 'none'; form-action 'none'",
+		digest(library), digest(script), digest(style))
+	t, err := template.New("page").Funcs(template.FuncMap{
+		"count": countAny, "percent": percent, "instant": instant, "span": span, "key": showKey, "share": share, "bar": bar,
+	}).Parse(asset("page.html"))
+	if err != nil {
+		return err
+	}
+	return t.Execute(w, p)
+}
+
+// asset is an embedded file; one that is not there is a mistake of the build.
+func asset(name string) string {
+	text, err := assets.ReadFile("assets/" + name)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+// digest is how a content security policy names an inline script or style.
+func digest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}
+
+// bar is a share as a picture. Its width is an attribute, as the page's policy allows no inline style.
+func bar(share float64) template.HTML {
+	return template.HTML(fmt.Sprintf(
+		`<svg viewBox="0 0 100 1" preserveAspectRatio="none" aria-hidden="true"><rect width="%.2f" height="1"/></svg>`, share*100))
+}
+
+// countAny is count for a number or a pointer to one.
+func countAny(n any) string {
+	if p, ok := n.(*int64); ok {
+		return count(*p)
+	}
+	return count(n.(int64))
+}
+
+// The rest is what only the page asks of a report.
+
+// Several reports whether policies were decided side by side.
+func (p page) Several() bool { return len(p.Policies) > 1 }
+
+// SeveralLimits reports whether a request needed more than one limit's consent.
+func (p page) SeveralLimits() bool { return len(p.Policies[0].Limits) > 1 }
+
+// Compares reports whether policies were held against the sliding log.
+func (p page) Compares() bool { return p.compares() }
+
+// Limits are the limits as text.
+func (p page) Limits() string { return p.limits() }
+
+// KeyNames says what the keys were.
+func (p page) KeyNames() string { return p.keyNames() }
+
+// SpanUS is the log's length.
+func (p page) SpanUS() int64 { return p.LastUS - p.FirstUS }
+
+// Rows are the series, a span each.
+func (p page) Rows() []row {
+	rows := make([]row, len(p.Series.Requests))
+	for i, requests := range p.Series.Requests {
+		rows[i] = row{AtUS: p.Series.StartUS + int64(i)*p.Series.WidthUS, Requests: requests}
+		for _, denied := range p.Series.Denied {
+			rows[i].Denied = append(rows[i].Denied, denied[i])
+		}
+	}
+	return rows
+}

@@ -1,0 +1,281 @@
+package replay
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// WriteText writes the report as tables for people. Keys are shown as they are, but for what would disturb a terminal.
+func (r *Report) WriteText(w io.Writer) error {
+	var b strings.Builder
+	r.writeHead(&b)
+	if len(r.Policies) > 0 {
+		r.writePolicies(&b)
+		r.writeLimits(&b)
+		r.writeWorst(&b)
+	}
+	r.writeBadLines(&b)
+	r.writeNotes(&b)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (r *Report) writeHead(b *strings.Builder) {
+	rows := [][]string{
+		{"requests", count(r.Requests), "of " + count(r.Lines) + " lines in " + plural(len(r.Logs), "log")},
+		{"unreadable", count(r.Unreadable), "lines passed over"},
+		{"out of order", count(r.OutOfOrder), "requests earlier than one before them; put in order"},
+	}
+	if r.Requests > 0 {
+		estimated := ""
+		if !r.KeysExact {
+			estimated = " (an estimate: memory did not hold the statistics of all)"
+		}
+		rows = append(rows,
+			[]string{"keys", count(r.Keys), "by " + r.keyNames() + estimated},
+			[]string{"time span", span(r.LastUS - r.FirstUS), "from " + instant(r.FirstUS) + " to " + instant(r.LastUS)})
+	}
+	for _, row := range rows {
+		fmt.Fprintf(b, "%-14s %14s   %s\n", row[0], row[1], row[2])
+	}
+}
+
+// keyNames says what the keys were.
+func (r *Report) keyNames() string {
+	for _, log := range r.Logs {
+		if log.Format != JSONLines {
+			return r.Key
+		}
+	}
+	return "the records' own keys"
+}
+
+func (r *Report) writePolicies(b *strings.Builder) {
+	fmt.Fprintf(b, "\nlimit %s\n\n", r.limits())
+	header := []string{"", "admitted", "denied", "share", "never", "keys touched", "share", "denials a key: 50 %", "90 %", "99 %", "most"}
+	if r.compares() {
+		header = append(header, "differ from log", "share")
+	}
+	rows := [][]string{header}
+	for _, p := range r.Policies {
+		q := p.DenialsPerKey
+		row := []string{
+			string(p.Algorithm), count(p.Admitted), count(p.Denied), percent(p.DeniedShare), count(p.Never),
+			count(p.KeysTouched), percent(p.KeysTouchedShare),
+			count(q.P50), count(q.P90), count(q.P99), count(q.Max),
+		}
+		if p.Differs != nil {
+			row = append(row, count(*p.Differs), percent(p.DiffersShare))
+		}
+		rows = append(rows, row)
+	}
+	writeTable(b, rows)
+}
+
+// limits are those of the first policy, as the others' are the same but for a queue.
+func (r *Report) limits() string {
+	var names []string
+	for _, l := range r.Policies[0].Limits {
+		names = append(names, l.Limit)
+	}
+	return strings.Join(names, " and ")
+}
+
+// compares reports whether policies were held against the sliding log.
+func (r *Report) compares() bool { return len(r.Policies) > 0 && r.Policies[0].Differs != nil }
+
+// writeLimits says which of several limits denied.
+func (r *Report) writeLimits(b *strings.Builder) {
+	if len(r.Policies[0].Limits) < 2 {
+		return
+	}
+	b.WriteString("\ndenied by each limit; one request may be denied by several\n\n")
+	header := []string{""}
+	for _, l := range r.Policies[0].Limits {
+		header = append(header, l.Limit)
+	}
+	rows := [][]string{header}
+	for _, p := range r.Policies {
+		row := []string{string(p.Algorithm)}
+		for _, l := range p.Limits {
+			row = append(row, count(l.Denied))
+		}
+		rows = append(rows, row)
+	}
+	writeTable(b, rows)
+}
+
+func (r *Report) writeWorst(b *strings.Builder) {
+	if len(r.Worst) == 0 {
+		b.WriteString("\nno key was denied\n")
+		return
+	}
+	b.WriteString("\nkeys with most denials")
+	if r.DenialsForgotten > 0 {
+		fmt.Fprintf(b, " (each may have up to %s more)", count(r.DenialsForgotten))
+	}
+	b.WriteString("\n\n")
+	header := []string{"", "requests"}
+	for _, p := range r.Policies {
+		header = append(header, r.deniedHeader(p))
+	}
+	rows := [][]string{header}
+	for _, k := range r.Worst {
+		row := []string{showKey(k.Key), count(k.Requests)}
+		for _, denied := range k.Denied {
+			row = append(row, count(denied))
+		}
+		rows = append(rows, row)
+	}
+	writeTable(b, rows)
+}
+
+func (r *Report) deniedHeader(p PolicyReport) string {
+	if len(r.Policies) == 1 {
+		return "denied"
+	}
+	return string(p.Algorithm)
+}
+
+func (r *Report) writeBadLines(b *strings.Builder) {
+	if r.Unreadable == 0 {
+		return
+	}
+	b.WriteString("\nlines that could not be read")
+	if more := r.Unreadable - int64(len(r.BadLines)); more > 0 {
+		fmt.Fprintf(b, " (these and %s more)", count(more))
+	}
+	b.WriteString("\n\n")
+	for _, bad := range r.BadLines {
+		fmt.Fprintf(b, "  %s\n", bad)
+	}
+}
+
+func (r *Report) writeNotes(b *strings.Builder) {
+	m := r.Memory
+	fmt.Fprintf(b, "\nmemory: requests %s and statistics %s of %s allowed; ", size(m.RequestsBytes), size(m.KeysBytes), size(m.BoundBytes))
+	if m.SpilledRuns > 0 {
+		fmt.Fprintf(b, "%s in a temporary file; ", size(m.SpilledBytes))
+	}
+	stores, overflowed, known := r.stores()
+	if known {
+		fmt.Fprintf(b, "stores %s; ", size(stores))
+	}
+	fmt.Fprintf(b, "process %s\n", size(m.ProcessBytes))
+	fmt.Fprintf(b, "speed: %s lines/s (%.2f s)\n", count(r.LinesPerSecond), float64(r.ElapsedUS)/1e6)
+	if overflowed > 0 {
+		fmt.Fprintf(b, "the stores had no room for every key: %s decisions may deny what the limit would admit\n", count(int64(overflowed)))
+	}
+}
+
+func (r *Report) stores() (bytes int64, overflowed uint64, known bool) {
+	for _, p := range r.Policies {
+		if p.Store != nil {
+			bytes, overflowed, known = bytes+p.Store.Bytes, overflowed+p.Store.Overflowed, true
+		}
+	}
+	return bytes, overflowed, known
+}
+
+// writeTable writes rows with the first column to the left and the others to the right.
+func writeTable(b *strings.Builder, rows [][]string) {
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	for _, row := range rows {
+		for i, cell := range row {
+			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+			if i == 0 {
+				b.WriteString("  " + cell + pad)
+			} else {
+				b.WriteString("  " + pad + cell)
+			}
+		}
+		b.WriteString("\n")
+	}
+}
+
+// showKey is key as it is if it is short and every rune of it can be seen; else in quotes, or its beginning.
+func showKey(key string) string {
+	const longest = 60
+	shown := key
+	if len(shown) > longest {
+		cut := longest
+		for cut > longest-utf8.UTFMax && !utf8.RuneStart(shown[cut]) {
+			cut--
+		}
+		shown = shown[:cut]
+	}
+	if shown == "" || !utf8.ValidString(shown) || strings.ContainsFunc(shown, func(c rune) bool { return !unicode.IsPrint(c) }) {
+		shown = strconv.QuoteToASCII(shown)
+	}
+	if len(key) > longest {
+		shown += "…"
+	}
+	return shown
+}
+
+// count is n with a comma for every three digits.
+func count(n int64) string {
+	digits := strconv.FormatInt(n, 10)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return count(int64(n)) + " " + noun + "s"
+}
+
+func percent(share float64) string { return strconv.FormatFloat(share*100, 'f', 2, 64) + " %" }
+
+func size(bytes int64) string {
+	switch {
+	case bytes < 10_000:
+		return count(bytes) + " B"
+	case bytes < 10_000_000:
+		return count(bytes/1000) + " kB"
+	default:
+		return count(bytes/1_000_000) + " MB"
+	}
+}
+
+func instant(us int64) string {
+	layout := "2006-01-02 15:04:05"
+	if us%1e6 != 0 {
+		layout += ".000000"
+	}
+	return time.UnixMicro(us).UTC().Format(layout) + " UTC"
+}
+
+// span is a length of time in its two largest units.
+func span(us int64) string {
+	d := time.Duration(us) * time.Microsecond
+	units := [...]struct {
+		name   string
+		length time.Duration
+	}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}}
+	for i, u := range units[:len(units)-1] {
+		if d < u.length {
+			continue
+		}
+		text := strconv.FormatInt(int64(d/u.length), 10) + u.name
+		if rest := d % u.length / units[i+1].length; rest > 0 {
+			text += " " + strconv.FormatInt(int64(rest), 10) + units[i+1].name
+		}
+		return text
+	}
+	return d.String()
+}

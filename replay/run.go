@@ -1,0 +1,46 @@
+package replay
+
+import "slices"
+
+// run holds requests in memory: pieces, each in time order, and their keys. The zero value is empty.
+type run struct {
+	blocks  [][]record
+	keys    keyTable
+	held    int64 // bytes of the blocks
+	numbers []uint32
+}
+
+const (
+	recordSize = 24
+	blockSize  = 24 + 64 // what a block costs besides its records: its header and its cursor
+)
+
+// add copies the records of p and gives their keys this run's numbers.
+func (r *run) add(p *piece) {
+	if len(p.records) == 0 {
+		return
+	}
+	r.numbers = slices.Grow(r.numbers[:0], p.keys.len())
+	for i, name := range p.keys.names {
+		r.numbers = append(r.numbers, r.keys.intern(p.keys.hashes[i], []byte(name)))
+	}
+	block := make([]record, len(p.records))
+	for i, rec := range p.records {
+		rec.key = r.numbers[rec.key]
+		block[i] = rec
+	}
+	r.blocks = append(r.blocks, block)
+	r.held += int64(len(block))*recordSize + blockSize
+}
+
+// bytes is the memory held.
+func (r *run) bytes() int64 { return r.held + r.keys.bytes() }
+
+// cursors walk the blocks, in input order.
+func (r *run) cursors() []*cursor {
+	cursors := make([]*cursor, len(r.blocks))
+	for i, block := range r.blocks {
+		cursors[i] = &cursor{order: i, records: block, names: r.keys.names, hashes: r.keys.hashes}
+	}
+	return cursors
+}
