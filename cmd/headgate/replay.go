@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algo"
+	"github.com/headgate/headgate/memstore"
+	"github.com/headgate/headgate/replay"
+	"github.com/headgate/headgate/service/storeopen"
+)
+
+const replayHelp = `Replay access logs against a limit: what would it have done to last week's traffic?
+
+Every request is decided at the instant of its own log line, in time order; the machine's clock decides nothing. Logs are in
+Combined or Common Log Format or JSON lines ({"ts_us":1747821903000000,"key":"203.0.113.9","cost":2}, the cost may be left
+out), plain or gzipped; without a FILE, or with -, standard input is read.
+
+A limit is written 10/s, 100/1m, 5/15m burst 20, or 100/1m queue 50 for a leaky bucket. With several --policy a request is
+admitted by all or spends nothing.
+
+Memory is bounded by --memory; what does not fit goes to a temporary file (TMPDIR says where). Gzipped logs are read at the
+speed of one processor's unzipping, plain ones much faster.
+
+The exit status is 1 if no line could be read, if a log broke off (what came before is replayed and reported), or if anything
+could not be written.`
+
+const replayExamples = `  headgate replay --policy '10/s burst 20' access.log.gz
+  headgate replay --policy 100/1m --policy 1000/1h --key ip+path access.log.1 access.log
+  headgate replay --policy 5/1m --algorithm all --html report.html access.log
+  tail -n 100000 access.log | headgate replay --decisions - | grep '"allowed":false'`
+
+// replayFlags are the command's flags as given.
+type replayFlags struct {
+	policies                                               []string
+	algorithm, key, store, format, memory, decisions, html string
+	json                                                   bool
+}
+
+func replayCommand() *cobra.Command {
+	var f replayFlags
+	cmd := &cobra.Command{
+		Use:     "replay [flags] [FILE…|-]",
+		Short:   "Replay access logs against a limit, by the log's own clock",
+		Long:    replayHelp,
+		Example: replayExamples,
+		RunE:    func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVar(&f.policies, "policy", []string{"10/s burst 20"}, "a `limit`; several: all or none")
+	flags.StringVar(&f.algorithm, "algorithm", string(headgate.TokenBucket), "the `name` of its arithmetic; or all, side by side")
+	flags.StringVar(&f.key, "key", "ip", "the `fields` of a log line that make its key: ip, user, method, path, or several, as in ip+path")
+	flags.StringVar(&f.store, "store", "memory", "the `URL` of the store; memory is bounded by --memory")
+	flags.StringVar(&f.format, "format", "", "how the logs are written: combined, common or jsonl (default: found out from each log)")
+	flags.StringVar(&f.memory, "memory", "256MiB", "the most memory for requests and statistics, and as much again for each store in memory; a `size`")
+	flags.StringVar(&f.decisions, "decisions", "", "write every decision as a line of JSON to this `file`, or - for standard output")
+	flags.StringVar(&f.html, "html", "", "write the report as a page with charts to this `file`")
+	flags.BoolVar(&f.json, "json", false, "print the report as JSON")
+	return cmd
+}
+
+// run replays the logs that args name.
+func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
+	opts, policies, err := f.parse()
+	if err != nil {
+		return err
+	}
+	logs, total, err := openLogs(args, cmd.InOrStdin())
+	if err != nil {
+		return err
+	}
+	if err := keepLogs(args, f.decisions, f.html); err != nil {
+		return err
+	}
+	progress := newProgress(cmd.ErrOrStderr(), total)
+	opts.Progress = progress.show
+	open := func() (headgate.Store, error) { return openReplayStore(f.store, opts.Memory) }
+	report, err := withDecisions(f.decisions, cmd.OutOrStdout(), func(w io.Writer) (*replay.Report, error) {
+		opts.Decisions = w
+		return replay.Run(cmd.Context(), logs, policies, open, opts)
+	})
+	progress.done()
+	if errors.Is(err, context.Canceled) {
+		return errors.New("replay: interrupted; there is no report")
+	}
+	if report == nil {
+		return err
+	}
+	return errors.Join(f.write(cmd, report), brokenLogs(report), err)
+}
+
+// parse reads the flags that need reading.
+func (f *replayFlags) parse() (*replay.Options, []headgate.Policy, error) {
+	opts := &replay.Options{StoreStats: storeStats}
+	limits, err := parseLimits(f.policies)
+	if err != nil {
+		return nil, nil, err
+	}
+	algorithms, err := parseAlgorithms(f.algorithm)
+	if err != nil {
+		return nil, nil, err
+	}
+	if opts.Key, err = replay.ParseKey(f.key); err != nil {
+		return nil, nil, fmt.Errorf("--key: %w", err)
+	}
+	if opts.Format, err = replay.ParseFormat(f.format); err != nil {
+		return nil, nil, fmt.Errorf("--format: %w", err)
+	}
+	if opts.Memory, err = parseSize(f.memory); err != nil {
+		return nil, nil, fmt.Errorf("--memory: %w", err)
+	}
+	return opts, replay.SideBySide(limits, algorithms...), nil
+}
+
+func parseLimits(texts []string) ([]headgate.Limit, error) {
+	limits := make([]headgate.Limit, len(texts))
+	for i, text := range texts {
+		var err error
+		if limits[i], err = headgate.ParseLimit(text); err != nil {
+			return nil, fmt.Errorf("--policy: %w", err)
+		}
+	}
+	return limits, nil
+}
+
+// parseAlgorithms is every algorithm for “all”, else the one of that name.
+func parseAlgorithms(name string) ([]headgate.Algorithm, error) {
+	if name != "all" {
+		a, err := algo.Named(headgate.Algorithm(name))
+		if err != nil {
+			return nil, fmt.Errorf("--algorithm: %w, and all for all of them side by side", err)
+		}
+		return []headgate.Algorithm{a.Name}, nil
+	}
+	var names []headgate.Algorithm
+	for _, a := range algo.All() {
+		names = append(names, a.Name)
+	}
+	return names, nil
+}
+
+// parseSize reads a number of bytes with an optional unit.
+func parseSize(text string) (int64, error) {
+	number := strings.TrimRight(text, "kKMGTiB")
+	unit, known := map[string]int64{
+		"": 1, "B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40,
+	}[text[len(number):]]
+	n, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
+	if err != nil || !known || n < replay.MinMemory/unit || n > 1<<50/unit {
+		return 0, fmt.Errorf("%.40q is not a size from 16MiB to 1024TiB, such as 256MiB, 2GB or 1000000000", text)
+	}
+	return n * unit, nil
+}
+
+// openReplayStore opens the store of a URL; one in memory that says no bound of its own may take memory bytes.
+func openReplayStore(url string, memory int64) (headgate.Store, error) {
+	if url == "memory" || url == "memory://" {
+		url = "memory://?max_bytes=" + strconv.FormatInt(memory, 10)
+	}
+	store, err := storeopen.Open(url)
+	if err != nil {
+		return nil, fmt.Errorf("--store: %w", err)
+	}
+	return store, nil
+}
+
+func storeStats(store headgate.Store) replay.StoreStats {
+	memory, ok := store.(*memstore.Store)
+	if !ok {
+		return replay.StoreStats{}
+	}
+	s := memory.Stats()
+	return replay.StoreStats{Keys: int64(s.Keys), Bytes: s.Bytes, Overflowed: s.Overflowed}
+}

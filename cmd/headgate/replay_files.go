@@ -1,0 +1,147 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate/replay"
+)
+
+// openLogs are the logs that args name, and how many bytes they have, or -1 if that is not known. A name that cannot be read is
+// refused before anything is replayed.
+func openLogs(args []string, stdin io.Reader) (logs []replay.Log, total int64, err error) {
+	if len(args) == 0 {
+		args = []string{"-"}
+	}
+	for _, name := range args {
+		if name == "-" {
+			total = -1
+			logs = append(logs, replay.Log{Name: "standard input", Open: func() (io.ReadCloser, error) { return io.NopCloser(stdin), nil }})
+			continue
+		}
+		info, err := os.Stat(name)
+		switch {
+		case err != nil:
+			return nil, 0, fmt.Errorf("replay: %w", err)
+		case info.IsDir():
+			return nil, 0, fmt.Errorf("replay: %s is a directory; name the logs in it", name)
+		case !info.Mode().IsRegular():
+			total = -1
+		case total >= 0:
+			total += info.Size()
+		}
+		logs = append(logs, replay.Log{Name: name, Open: func() (io.ReadCloser, error) { return os.Open(name) }})
+	}
+	return logs, total, nil
+}
+
+// keepLogs refuses to write over a log that is to be read.
+func keepLogs(logs []string, outputs ...string) error {
+	for _, output := range outputs {
+		target, err := os.Stat(output)
+		if err != nil || !target.Mode().IsRegular() {
+			continue // nothing there that could be lost
+		}
+		for _, log := range logs {
+			if info, err := os.Stat(log); err == nil && os.SameFile(info, target) {
+				return fmt.Errorf("replay: %s is a log to be read and would be overwritten; write to another file", output)
+			}
+		}
+	}
+	return nil
+}
+
+// withDecisions calls run with where the decisions go: nowhere, to stdout, or to a file.
+func withDecisions(name string, stdout io.Writer, run func(io.Writer) (*replay.Report, error)) (*replay.Report, error) {
+	switch name {
+	case "":
+		return run(nil)
+	case "-":
+		return run(stdout)
+	}
+	file, err := os.Create(name)
+	if err != nil {
+		return nil, fmt.Errorf("--decisions: %w", err)
+	}
+	report, err := run(file)
+	if closeErr := file.Close(); closeErr != nil && err == nil {
+		return nil, fmt.Errorf("--decisions: %w", closeErr)
+	}
+	return report, err
+}
+
+// write writes the report where the flags say.
+func (f *replayFlags) write(cmd *cobra.Command, report *replay.Report) error {
+	out := cmd.OutOrStdout()
+	if f.decisions == "-" {
+		out = cmd.ErrOrStderr()
+	}
+	print := report.WriteText
+	if f.json {
+		print = func(w io.Writer) error { return printJSON(w, report) }
+	}
+	if err := print(out); err != nil {
+		return fmt.Errorf("replay: write the report: %w", err)
+	}
+	if f.html == "" || report.Requests == 0 {
+		return nil
+	}
+	if err := writeWhole(f.html, report.WriteHTML); err != nil {
+		return fmt.Errorf("--html: %w", err)
+	}
+	return nil
+}
+
+func printJSON(w io.Writer, report *replay.Report) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(report)
+}
+
+// brokenLogs is an error for the logs that could not be read to their end.
+func brokenLogs(report *replay.Report) error {
+	var errs []error
+	for _, log := range report.Logs {
+		if log.Error != "" {
+			errs = append(errs, fmt.Errorf("replay: %s: %s; the %d lines before that are in the report", log.Name, log.Error, log.Lines))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// writeWhole writes a file wholly or leaves what was there: it is written under another name beside it and renamed. What is no
+// regular file, such as a pipe, is written as it is.
+func writeWhole(name string, write func(io.Writer) error) (err error) {
+	if real, err := filepath.EvalSymlinks(name); err == nil {
+		name = real
+	}
+	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+		return writeFile(name, os.O_WRONLY, write)
+	}
+	partial := name + ".partial"
+	defer func() {
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			_ = os.Remove(partial) // the first error says more
+		}
+	}()
+	if err := writeFile(partial, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, write); err != nil {
+		return err
+	}
+	return os.Rename(partial, name)
+}
+
+func writeFile(name string, flag int, write func(io.Writer) error) error {
+	file, err := os.OpenFile(name, flag, 0o666)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(file), file.Close())
+}
