@@ -1,0 +1,50 @@
+package model
+
+import "github.com/headgate/headgate"
+
+// fixedWindow counts in the windows [k·P, (k+1)·P).
+type fixedWindow struct {
+	window int64 // k
+	count  int64
+	limit  int64 // L
+	period int64 // P
+}
+
+func (w *fixedWindow) clone() state {
+	c := *w
+	return &c
+}
+
+// carry keeps the count. What becomes of it under another period is not for this model to say.
+func (w *fixedWindow) carry(l headgate.Limit, _ int64) {
+	w.limit, w.period = l.Rate, l.Period.Microseconds()
+}
+
+// settle begins a new window when the old one is over. When the clock has gone back the later window stays: what was counted
+// in it must not be forgotten.
+func (w *fixedWindow) settle(t int64) {
+	if k := t / w.period; k > w.window || w.count == 0 {
+		w.window, w.count = k, 0
+	}
+}
+
+func (w *fixedWindow) capacity() int64 { return w.limit }
+
+func (w *fixedWindow) admits(_, n int64) bool { return w.count+n <= w.limit }
+
+func (w *fixedWindow) spend(_, n int64) { w.count += n }
+
+func (w *fixedWindow) refund(_, n int64) { w.count -= min(n, w.count) }
+
+func (w *fixedWindow) remaining(int64) int64 { return max(0, w.limit-w.count) }
+
+func (w *fixedWindow) admittedAt(int64, int64) int64 { return (w.window + 1) * w.period }
+
+func (w *fixedWindow) idleAt(t int64) int64 {
+	if w.count == 0 {
+		return t
+	}
+	return (w.window + 1) * w.period
+}
+
+func (w *fixedWindow) delay(int64) int64 { return 0 }

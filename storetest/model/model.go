@@ -1,0 +1,171 @@
+// Package model is a second, independent statement of what a decision is, for tests: slow, obvious and exact.
+//
+// It is written from the definition of the algorithms and shares no arithmetic with package algo, so that a mistake made there
+// is not made here again. Instants and waits are whole microseconds, fractions are math/big rationals, waits that the
+// definition gives as “the first microsecond at which …” are found by searching for that microsecond. Package storetest holds
+// every store against it.
+//
+// T is P/L, the time of one unit; B is [headgate.Limit.Capacity]; windows count up to L, the limit's Rate.
+package model
+
+import (
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// Key is one key under one algorithm. A new one was never used. It forgets nothing and is not for concurrent use.
+type Key struct {
+	algorithm headgate.Algorithm
+	under     terms // what the state was last brought under; zero for a key that was never used
+	state     state
+}
+
+// terms are what of a limit decides: two texts with equal terms are one limit.
+type terms struct {
+	rate, capacity int64
+	period         time.Duration
+}
+
+// state is one algorithm's account of what was spent. Except for carry, a method that takes t may count on settle(t) having
+// been called.
+type state interface {
+	clone() state
+	// carry puts the state under another limit at t.
+	carry(l headgate.Limit, t int64)
+	// settle brings the state to t: what is refilled is refilled, what is over is over.
+	settle(t int64)
+	// capacity is the most that can be spent at once.
+	capacity() int64
+	// admits says whether n units, at most the capacity, may be spent at t.
+	admits(t, n int64) bool
+	spend(t, n int64)
+	refund(t, n int64)
+	// remaining is the number of whole units that could be spent at t.
+	remaining(t int64) int64
+	// admittedAt is the first instant from t on at which n units, at most the capacity, are admitted.
+	admittedAt(t, n int64) int64
+	// idleAt is the first instant from t on at which the state is as if never used.
+	idleAt(t int64) int64
+	// delay is how long a request admitted at t is held back.
+	delay(t int64) int64
+}
+
+// NewKey is a key that was never used. It panics on an algorithm it does not model: that is a mistake in a test.
+func NewKey(algorithm headgate.Algorithm) *Key {
+	k := &Key{algorithm: algorithm}
+	k.clear()
+	return k
+}
+
+func (k *Key) clear() {
+	k.under = terms{}
+	switch k.algorithm {
+	case "", headgate.TokenBucket, headgate.GCRA:
+		k.state = &tokenBucket{}
+	case headgate.LeakyBucket:
+		k.state = &tokenBucket{queues: true}
+	case headgate.TokenBucketInterval:
+		k.state = &intervalBucket{}
+	case headgate.FixedWindow:
+		k.state = &fixedWindow{}
+	case headgate.SlidingLog:
+		k.state = &slidingLog{}
+	case headgate.SlidingWindow:
+		k.state = &slidingWindow{}
+	default:
+		panic(fmt.Sprintf("model: algorithm %q is not modelled", k.algorithm))
+	}
+}
+
+// Take spends n units under l at t if they are there, and says so.
+func (k *Key) Take(l headgate.Limit, t, n int64) headgate.Decision {
+	k.bringUnder(l, t)
+	d := k.verdict(t, n)
+	if d.Allowed {
+		k.spend(t, n)
+	}
+	k.describe(&d, t)
+	return d
+}
+
+// Peek says what Take would decide, and changes nothing.
+func (k *Key) Peek(l headgate.Limit, t, n int64) headgate.Decision {
+	looked := k.clone()
+	looked.bringUnder(l, t)
+	d := looked.verdict(t, n)
+	looked.describe(&d, t)
+	return d
+}
+
+// Refund gives n units back at t: at most what was spent. The answer is that of a peek after it.
+func (k *Key) Refund(l headgate.Limit, t, n int64) headgate.Decision {
+	k.bringUnder(l, t)
+	if n > 0 {
+		k.state.settle(t)
+		k.state.refund(t, n)
+	}
+	return k.Peek(l, t, 0)
+}
+
+// Reset makes the key as if never used. The answer is that of a peek after it.
+func (k *Key) Reset(l headgate.Limit, t int64) headgate.Decision {
+	k.clear()
+	return k.Peek(l, t, 0)
+}
+
+// Forgets says whether, at t, some of what was spent no longer counts. A store may have dropped that for good, or may not: what
+// it answers at an instant before t is then not determined.
+func (k *Key) Forgets(l headgate.Limit, t int64) bool {
+	looked := k.clone()
+	looked.bringUnder(l, t)
+	kept := looked.state.clone()
+	looked.state.settle(t)
+	return looked.state.idleAt(t) <= t || !reflect.DeepEqual(kept, looked.state)
+}
+
+func (k *Key) clone() *Key {
+	return &Key{algorithm: k.algorithm, under: k.under, state: k.state.clone()}
+}
+
+// bringUnder carries the state over when the limit is not the one it was last brought under.
+func (k *Key) bringUnder(l headgate.Limit, t int64) {
+	if under := (terms{l.Rate, l.Capacity(), l.Period}); under != k.under {
+		k.state.carry(l, t)
+		k.under = under
+	}
+}
+
+// verdict says whether n units may be spent at t and, if not, when.
+func (k *Key) verdict(t, n int64) headgate.Decision {
+	now := k.state.clone()
+	now.settle(t)
+	d := headgate.Decision{Limit: now.capacity()}
+	switch {
+	case n == 0 || n <= d.Limit && now.admits(t, n):
+		d.Allowed = true
+		d.Delay = headgate.Micros(now.delay(t))
+	case n > d.Limit:
+		d.Never = true
+	default:
+		d.RetryAfter = headgate.Micros(now.admittedAt(t, n) - t)
+	}
+	return d
+}
+
+func (k *Key) spend(t, n int64) {
+	if n > 0 {
+		k.state.settle(t)
+		k.state.spend(t, n)
+	}
+}
+
+// describe adds what is left, after the decision, to it.
+func (k *Key) describe(d *headgate.Decision, t int64) {
+	now := k.state.clone()
+	now.settle(t)
+	d.Remaining = now.remaining(t)
+	d.ResetAfter = headgate.Micros(now.idleAt(t) - t)
+}

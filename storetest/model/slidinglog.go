@@ -1,0 +1,90 @@
+package model
+
+import (
+	"slices"
+
+	"github.com/headgate/headgate"
+)
+
+// slidingLog remembers when each unit was spent; it counts for one period.
+type slidingLog struct {
+	spent  []entry // in order of time
+	limit  int64   // L
+	period int64   // P
+}
+
+type entry struct{ at, units int64 }
+
+func (w *slidingLog) clone() state {
+	c := *w
+	c.spent = slices.Clone(w.spent)
+	return &c
+}
+
+func (w *slidingLog) carry(l headgate.Limit, _ int64) {
+	w.limit, w.period = l.Rate, l.Period.Microseconds()
+}
+
+// settle forgets what no longer counts: a unit spent at t₀ counts while t − t₀ < P.
+func (w *slidingLog) settle(t int64) {
+	w.spent = slices.DeleteFunc(w.spent, func(e entry) bool { return t-e.at >= w.period })
+}
+
+func (w *slidingLog) counted() (sum int64) {
+	for _, e := range w.spent {
+		sum += e.units
+	}
+	return sum
+}
+
+func (w *slidingLog) capacity() int64 { return w.limit }
+
+func (w *slidingLog) admits(_, n int64) bool { return w.counted()+n <= w.limit }
+
+// spend notes the units at t. When the clock has gone back they are noted with the newest: going back must not make them age
+// out earlier than standing still would.
+func (w *slidingLog) spend(t, n int64) {
+	if len(w.spent) > 0 {
+		t = max(t, w.newest().at)
+	}
+	w.spent = append(w.spent, entry{t, n})
+}
+
+func (w *slidingLog) newest() entry { return w.spent[len(w.spent)-1] }
+
+// refund takes n units away, the newest first.
+func (w *slidingLog) refund(_, n int64) {
+	for n > 0 && len(w.spent) > 0 {
+		last := len(w.spent) - 1
+		back := min(n, w.spent[last].units)
+		n -= back
+		if w.spent[last].units -= back; w.spent[last].units == 0 {
+			w.spent = w.spent[:last]
+		}
+	}
+}
+
+func (w *slidingLog) remaining(int64) int64 { return max(0, w.limit-w.counted()) }
+
+// admittedAt is when enough of the oldest have aged out.
+func (w *slidingLog) admittedAt(t, n int64) int64 {
+	counted := w.counted()
+	for _, e := range w.spent {
+		if counted+n <= w.limit {
+			break
+		}
+		counted -= e.units
+		t = e.at + w.period
+	}
+	return t
+}
+
+// idleAt is when the newest has aged out.
+func (w *slidingLog) idleAt(t int64) int64 {
+	if len(w.spent) == 0 {
+		return t
+	}
+	return w.newest().at + w.period
+}
+
+func (w *slidingLog) delay(int64) int64 { return 0 }

@@ -1,0 +1,80 @@
+package model
+
+import (
+	"math/big"
+
+	"github.com/headgate/headgate"
+)
+
+// tokenBucket refills continuously; with queues set it is the leaky bucket, which holds back what it admits. tat is the
+// theoretical arrival time: the instant at which the bucket is full again.
+type tokenBucket struct {
+	queues bool
+	tat    *big.Rat // nil: never used
+	unit   *big.Rat // T
+	full   int64    // B
+}
+
+func (b *tokenBucket) clone() state {
+	c := *b
+	return &c
+}
+
+// carry keeps tat, rounded up to a microsecond, but at most t + B·T of the new limit.
+func (b *tokenBucket) carry(l headgate.Limit, t int64) {
+	b.unit, b.full = rat(l.Period.Microseconds(), l.Rate), l.Capacity()
+	if b.tat != nil {
+		b.tat = least(whole(ceil(b.tat)), b.after(t, b.full))
+	}
+}
+
+func (b *tokenBucket) settle(int64) {}
+
+func (b *tokenBucket) capacity() int64 { return b.full }
+
+// admits: max(tat, t) + n·T ≤ t + B·T.
+func (b *tokenBucket) admits(t, n int64) bool {
+	return b.arrival(t, n).Cmp(b.after(t, b.full)) <= 0
+}
+
+func (b *tokenBucket) spend(t, n int64) { b.tat = b.arrival(t, n) }
+
+func (b *tokenBucket) refund(t, n int64) {
+	if b.tat != nil {
+		b.tat = greatest(whole(t), sub(b.tat, b.units(n)))
+	}
+}
+
+// remaining is floor(B − max(0, tat−t)/T).
+func (b *tokenBucket) remaining(t int64) int64 {
+	debt := sub(b.arrival(t, 0), whole(t))
+	return max(0, floor(sub(whole(b.full), debt.Quo(debt, b.unit))))
+}
+
+// admittedAt is tat + n·T − B·T, rounded up.
+func (b *tokenBucket) admittedAt(t, n int64) int64 {
+	return ceil(sub(b.arrival(t, n), b.units(b.full)))
+}
+
+func (b *tokenBucket) idleAt(t int64) int64 { return ceil(b.arrival(t, 0)) }
+
+func (b *tokenBucket) delay(t int64) int64 {
+	if !b.queues {
+		return 0
+	}
+	return ceil(b.arrival(t, 0)) - t
+}
+
+// arrival is max(tat, t) + n·T.
+func (b *tokenBucket) arrival(t, n int64) *big.Rat {
+	if b.tat == nil || b.tat.Cmp(whole(t)) < 0 {
+		return b.after(t, n)
+	}
+	return new(big.Rat).Add(b.tat, b.units(n))
+}
+
+// after is t + n·T.
+func (b *tokenBucket) after(t, n int64) *big.Rat { return new(big.Rat).Add(whole(t), b.units(n)) }
+
+// units is n·T.
+func (b *tokenBucket) units(n int64) *big.Rat { return new(big.Rat).Mul(whole(n), b.unit) }

@@ -1,0 +1,70 @@
+package storetest
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// Values at which arithmetic tends to go wrong: the ends of the domain, primes, powers of two and of ten and their neighbours.
+var (
+	oddUnits   = []int64{1, 2, 3, 7, 10, 11, 60, 97, 1_000, 1_023, 65_536, 700_000, 999_983, 1 << 20, 999_999_937, 999_999_999, headgate.MaxUnits}
+	oddPeriods = []time.Duration{
+		headgate.MinPeriod, 1_001 * time.Microsecond, 999_983 * time.Microsecond, time.Second, 7 * time.Second, time.Minute,
+		time.Hour, 24 * time.Hour, 31 * 24 * time.Hour, headgate.MaxPeriod - time.Microsecond, headgate.MaxPeriod,
+	}
+)
+
+// randomLimit is a valid limit for a, from anywhere in the domain but more often a small one, under which much happens.
+func randomLimit(r *rand.Rand, a headgate.Algorithm) headgate.Limit {
+	for {
+		l := headgate.Limit{Rate: randomUnits(r), Period: randomPeriod(r)}
+		if a == headgate.LeakyBucket && r.IntN(2) == 0 {
+			l.Queue = randomUnits(r)
+		} else if r.IntN(3) > 0 {
+			l.Burst = randomUnits(r)
+		}
+		if accepted(a, l) {
+			return l
+		}
+	}
+}
+
+// accepted says whether l is in the domain of a. An interval bucket fills in whole intervals.
+func accepted(a headgate.Algorithm, l headgate.Limit) bool {
+	if l.Validate() != nil {
+		return false
+	}
+	intervals := (l.Capacity() + l.Rate - 1) / l.Rate
+	return a != headgate.TokenBucketInterval || intervals <= int64(headgate.MaxFillTime/l.Period)
+}
+
+func randomUnits(r *rand.Rand) int64 {
+	switch r.IntN(4) {
+	case 0:
+		return logUniform(r, headgate.MaxUnits)
+	case 1:
+		return oddUnits[r.IntN(len(oddUnits))]
+	default:
+		return 1 + r.Int64N(12)
+	}
+}
+
+func randomPeriod(r *rand.Rand) time.Duration {
+	least := headgate.MinPeriod.Microseconds()
+	switch r.IntN(4) {
+	case 0:
+		return headgate.Micros(least - 1 + logUniform(r, headgate.MaxPeriod.Microseconds()-least+1))
+	case 1:
+		return oddPeriods[r.IntN(len(oddPeriods))]
+	default:
+		return headgate.Micros(least + r.Int64N(30_000))
+	}
+}
+
+// logUniform is from 1 to most, every order of magnitude as likely as another.
+func logUniform(r *rand.Rand, most int64) int64 {
+	return min(most, max(1, int64(math.Exp(r.Float64()*math.Log(float64(most))))))
+}

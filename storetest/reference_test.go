@@ -1,0 +1,445 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algo"
+)
+
+// reference is the smallest store that does everything right: a map under a lock. With a fault set it does one thing wrong.
+type reference struct {
+	fault fault
+
+	mu     sync.Mutex
+	cells  map[string]cell
+	closed bool
+}
+
+// fault is a mistake that a store could make.
+type fault string
+
+const none fault = ""
+
+func (r *reference) has(f fault) bool { return r.fault == f }
+
+// cell is the state of a key: the one or the other.
+type cell struct {
+	state algo.State
+	log   *algo.Log
+	at    int64 // when it was last written
+}
+
+func newReference(f fault) *reference { return &reference{fault: f, cells: make(map[string]cell)} }
+
+func (r *reference) Bind(rule headgate.Rule) (headgate.Bound, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed && !r.has(answersWhenClosed) {
+		return nil, headgate.ErrClosed
+	}
+	if r.has(bindsAnything) && rule.Limit == (headgate.Limit{}) {
+		rule.Limit = headgate.MustParseLimit("1/s")
+	}
+	a, err := algo.Named(rule.Algorithm)
+	if err != nil {
+		return nil, err
+	}
+	b := &refBound{store: r, rule: rule, name: string(a.Name)}
+	if a.NewLog != nil {
+		b.logs, err = a.NewLog(rule.Limit)
+	} else {
+		b.step, err = a.New(rule.Limit)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+func (r *reference) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	return nil
+}
+
+// begin is what every call begins with: the lock is then held.
+func (r *reference) begin(ctx context.Context, now headgate.Instant) (int64, error) {
+	r.mu.Lock()
+	if r.closed && !r.has(answersWhenClosed) {
+		r.mu.Unlock()
+		if r.has(closedOtherwise) {
+			return 0, errors.New("use of a closed map")
+		}
+		return 0, headgate.ErrClosed
+	}
+	if err := ctx.Err(); err != nil && !r.has(spendsForCancelled) {
+		r.mu.Unlock()
+		return 0, err
+	}
+	switch {
+	case now != headgate.StoreClock:
+		return int64(now), nil
+	case r.has(clockFrom1970):
+		return 0, nil
+	default:
+		return time.Now().UnixMicro(), nil
+	}
+}
+
+// pause gives the lock away for a moment, in a store that forgets to hold it.
+func (r *reference) pause() {
+	r.mu.Unlock()
+	runtime.Gosched()
+	r.mu.Lock()
+}
+
+type refBound struct {
+	store *reference
+	rule  headgate.Rule
+	name  string // the algorithm's
+	step  algo.Stepper
+	logs  algo.LogStepper
+}
+
+// id is the name of a key's state.
+func (b *refBound) id(key string) string {
+	scope, name := b.rule.Scope, b.name
+	switch b.store.fault {
+	case joinsByColon:
+		return name + scope + ":" + key
+	case joinsByNothing:
+		return name + scope + key
+	case foldsCase:
+		key = strings.ToLower(key)
+	case repairsText:
+		key = strings.ToValidUTF8(key, "\ufffd")
+	case cutsAtNUL:
+		key, _, _ = strings.Cut(key, "\x00")
+	case trimsKeys:
+		key = strings.TrimSpace(key)
+	case cutsLongKeys:
+		key = key[:min(len(key), 250)]
+	case mergesAlgorithms:
+		name = ""
+	case partsAliases:
+		name = string(b.rule.Algorithm)
+	case changeForgets:
+		name += b.rule.Limit.String()
+	}
+	return fmt.Sprintf("%s %d:%s:%s", name, len(scope), scope, key)
+}
+
+func (b *refBound) load(key string, t int64) cell {
+	c := b.store.cells[b.id(key)]
+	switch {
+	case b.store.has(backwardsForgets) && t < c.at:
+		return cell{}
+	case b.store.has(expiresEarly) && b.step != nil && t+1 >= b.step.ResetAt(c.state):
+		return cell{}
+	}
+	return c
+}
+
+func (b *refBound) save(key string, c cell, t int64) {
+	c.at = t
+	b.store.cells[b.id(key)] = c
+}
+
+// copyLog lets a cell be changed without changing what is stored.
+func copyLog(log *algo.Log) *algo.Log {
+	var c algo.Log
+	if log != nil {
+		log.Units(func(at, units int64) bool {
+			c.Append(at, units)
+			return true
+		})
+	}
+	return &c
+}
+
+func (b *refBound) take(c cell, t, n int64) (cell, bool) {
+	if b.store.has(countsOne) && n > 1 && n <= b.Limit() {
+		n = 1
+	}
+	if b.logs != nil {
+		c.log = copyLog(c.log)
+		ok := b.logs.Take(c.log, t, n, true)
+		return c, ok
+	}
+	s, ok := b.step.Take(c.state, t, n)
+	return cell{state: s}, ok
+}
+
+func (b *refBound) answer(c cell, t, asked, spent int64, ok bool) headgate.Decision {
+	var d headgate.Decision
+	if b.logs != nil {
+		d = b.logs.Answer(copyLog(c.log), t, asked, ok)
+	} else {
+		d = b.step.Answer(c.state, t, asked, spent, ok)
+	}
+	if !ok {
+		d.DeniedBy = []string{b.rule.Name}
+	}
+	return b.misreport(d)
+}
+
+func (b *refBound) misreport(d headgate.Decision) headgate.Decision {
+	switch {
+	case b.store.has(oneTooMany) && d.Remaining < d.Limit:
+		d.Remaining++
+	case b.store.has(retryTooShort) && d.RetryAfter > 0:
+		d.RetryAfter -= time.Microsecond
+	case b.store.has(retryTooLong) && d.RetryAfter > 0:
+		d.RetryAfter += time.Microsecond
+	case b.store.has(neverWaits):
+		d.Never = false
+	case b.store.has(namesNobody):
+		d.DeniedBy = nil
+	}
+	return d
+}
+
+func (b *refBound) Apply(ctx context.Context, now headgate.Instant, key string, v headgate.Verb, cost int64) (headgate.Decision, error) {
+	t, err := b.store.begin(ctx, now)
+	if err != nil {
+		return headgate.Decision{}, err
+	}
+	defer b.store.mu.Unlock()
+	c := b.load(key, t)
+	if b.store.has(readsAndWritesApart) || b.store.has(refundsApart) && v == headgate.Refund {
+		b.store.pause()
+	}
+	switch v {
+	case headgate.Take:
+		d := b.applyTake(key, c, t, cost)
+		return d, ctx.Err()
+	case headgate.Peek:
+		return b.applyPeek(key, c, t, cost), nil
+	case headgate.Refund:
+		c = b.giveBack(c, t, cost)
+	case headgate.Reset:
+		if !b.store.has(resetsNothing) {
+			c = cell{}
+		}
+	}
+	b.save(key, c, t)
+	return b.answer(c, t, 0, 0, true), nil
+}
+
+func (b *refBound) applyTake(key string, c cell, t, cost int64) headgate.Decision {
+	if cost == 0 && b.store.has(deniesPeeks) && b.answer(c, t, 0, 0, true).Remaining == 0 {
+		cost = 1
+	}
+	next, ok := b.take(c, t, cost)
+	if !ok && b.store.has(denialConsumes) {
+		next, _ = b.take(c, t, 1)
+	}
+	b.save(key, next, t)
+	if !ok {
+		return b.answer(next, t, cost, 0, false)
+	}
+	return b.answer(next, t, cost, cost, true)
+}
+
+func (b *refBound) applyPeek(key string, c cell, t, cost int64) headgate.Decision {
+	next, ok := b.take(c, t, cost)
+	if b.store.has(peekSpends) && ok {
+		b.save(key, next, t)
+	}
+	if b.store.has(peekRemembers) {
+		b.save(key, b.settledAt(c, t), t)
+	}
+	if cost > 0 && b.store.has(peekAlwaysAllows) && cost <= b.Limit() {
+		ok = true
+	}
+	now, _ := b.take(c, t, 0)
+	return b.answer(now, t, cost, 0, ok)
+}
+
+// settledAt forgets what no longer counts at t.
+func (b *refBound) settledAt(c cell, t int64) cell {
+	if b.logs != nil {
+		c.log = copyLog(c.log)
+		b.logs.Answer(c.log, t, 0, true)
+	} else if b.step.ResetAt(c.state) <= t {
+		return cell{}
+	}
+	return c
+}
+
+func (b *refBound) giveBack(c cell, t, n int64) cell {
+	switch {
+	case b.store.has(refundForgets):
+		return cell{}
+	case b.store.has(refundsNothing):
+		return c
+	case b.store.has(refundsTwice):
+		n = min(n, b.Limit()) * 2
+	}
+	if b.logs != nil {
+		c.log = copyLog(c.log)
+		b.logs.Refund(c.log, t, n)
+		return c
+	}
+	return cell{state: b.step.Refund(c.state, t, n)}
+}
+
+func (r *reference) ApplyAll(ctx context.Context, now headgate.Instant, ops []headgate.Op, peek bool, decisions []headgate.Decision) error {
+	t, err := r.begin(ctx, now)
+	if err != nil {
+		return err
+	}
+	defer r.mu.Unlock()
+	x := refTransaction{before: make(map[string]cell), after: make(map[string]cell), sums: make(map[string]int64)}
+	all := r.has(chargesInPart)
+	if x.decide(ops, t, decisions) {
+		all = true
+	}
+	if r.has(severalApart) {
+		r.pause()
+	}
+	if !peek {
+		x.save(ops, t, all, decisions)
+	} else if r.has(peekRemembers) {
+		for _, op := range ops {
+			b := op.Bound.(*refBound)
+			b.save(op.Key, b.settledAt(b.load(op.Key, t), t), t)
+		}
+	}
+	return nil
+}
+
+// refTransaction has the keys of one request: as they were, and as they are if it is admitted.
+type refTransaction struct {
+	before, after map[string]cell
+	sums          map[string]int64
+}
+
+func (x *refTransaction) decide(ops []headgate.Op, t int64, decisions []headgate.Decision) bool {
+	all := true
+	for i, op := range ops {
+		b := op.Bound.(*refBound)
+		id := b.id(op.Key)
+		if _, known := x.before[id]; !known {
+			x.before[id], _ = b.take(b.load(op.Key, t), t, 0)
+			x.after[id] = x.before[id]
+		}
+		if b.store.has(paysOnce) {
+			x.sums[id] = max(x.sums[id], op.Cost)
+		} else {
+			x.sums[id] += min(op.Cost, 1<<62-x.sums[id])
+		}
+		next, ok := b.take(x.before[id], t, x.sums[id])
+		if ok {
+			x.after[id] = next
+		}
+		ok = ok || op.Cost == 0
+		decisions[i] = b.answer(x.before[id], t, x.sums[id], 0, ok)
+		all = all && ok
+	}
+	return all
+}
+
+func (x *refTransaction) save(ops []headgate.Op, t int64, all bool, decisions []headgate.Decision) {
+	for i, op := range ops {
+		b := op.Bound.(*refBound)
+		id := b.id(op.Key)
+		if !all {
+			b.save(op.Key, x.before[id], t)
+			continue
+		}
+		b.save(op.Key, x.after[id], t)
+		if decisions[i].Allowed {
+			delay := decisions[i].Delay
+			decisions[i] = b.answer(x.after[id], t, op.Cost, 0, true)
+			decisions[i].Delay = delay
+		}
+	}
+}
+
+func (b *refBound) Reserve(ctx context.Context, now headgate.Instant, key string, cost int64, most time.Duration) (headgate.Decision, headgate.Mark, error) {
+	booker, ok := b.step.(algo.Booker)
+	if !ok && b.store.has(booksAnything) {
+		return headgate.Decision{Allowed: true}, headgate.Mark{}, nil
+	}
+	if !ok {
+		return headgate.Decision{}, headgate.Mark{}, headgate.ErrUnsupported
+	}
+	t, err := b.store.begin(ctx, now)
+	if err != nil {
+		return headgate.Decision{}, headgate.Mark{}, err
+	}
+	defer b.store.mu.Unlock()
+	c := b.load(key, t)
+	if b.store.has(booksApart) {
+		b.store.pause()
+	}
+	if b.store.has(ignoresLongest) {
+		most = headgate.MaxFillTime
+	}
+	s, delay, booked := booker.Reserve(c.state, t, cost, most.Microseconds())
+	d := b.answer(cell{state: s}, t, cost, 0, booked)
+	d.Delay = 0
+	if booked {
+		b.save(key, cell{state: s}, t)
+		d.Delay = headgate.Micros(delay)
+	}
+	if b.store.has(promisesEarly) && d.Delay > 0 {
+		d.Delay -= time.Microsecond
+	}
+	return d, headgate.Mark{s.A, s.B, s.C}, nil
+}
+
+func (b *refBound) Cancel(ctx context.Context, now headgate.Instant, key string, cost int64, mark headgate.Mark) (headgate.Decision, error) {
+	booker, ok := b.step.(algo.Booker)
+	if !ok {
+		return headgate.Decision{}, headgate.ErrUnsupported
+	}
+	t, err := b.store.begin(ctx, now)
+	if err != nil {
+		return headgate.Decision{}, err
+	}
+	defer b.store.mu.Unlock()
+	c := b.load(key, t)
+	switch b.store.fault {
+	case cancelsNothing:
+	case cancelsInFull:
+		c.state = b.step.Refund(c.state, t, cost)
+	case cancelForgets:
+		c = cell{}
+	default:
+		c.state = booker.Cancel(c.state, algo.State{A: mark[0], B: mark[1], C: mark[2]}, t, cost)
+	}
+	b.save(key, c, t)
+	return b.answer(c, t, 0, 0, true), nil
+}
+
+func (b *refBound) Spacing(cost int64) time.Duration {
+	if b.store.has(spacesTooFar) {
+		cost++
+	}
+	if b.logs != nil {
+		return headgate.Micros(b.logs.Spacing(cost))
+	}
+	return headgate.Micros(b.step.Spacing(cost))
+}
+
+func (b *refBound) Books() bool {
+	_, ok := b.step.(algo.Booker)
+	return ok
+}
+
+func (b *refBound) Limit() int64 {
+	if b.logs != nil {
+		return b.rule.Limit.Rate
+	}
+	return b.step.Answer(algo.State{}, 0, 0, 0, true).Limit
+}
