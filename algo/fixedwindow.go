@@ -25,17 +25,20 @@ func newFixedWindow(l headgate.Limit) (Stepper, error) {
 // windowEnd is the end of the window that t lies in.
 func windowEnd(t, period int64) int64 { return t - t%period + period }
 
+// endsAt is the end of the window in which one of another period ended: what was counted there stays until then.
+func endsAt(end, period int64) int64 { return ceilDiv(end, period) * period }
+
 // at is the state in the window of t. A later window than that (the clock went back, or the period became shorter) stays in
-// force until it ends.
+// force until it ends; one in which nothing is counted was never used.
 func (w *fixedWindow) at(s State, t int64) State {
 	end := windowEnd(t, w.period)
 	switch {
-	case s.A >= end:
-		return s
-	case s.A > end-w.period: // a window of another period, which ended in this one
+	case s.B == 0 || s.A <= end-w.period:
+		return State{A: end}
+	case s.A <= end:
 		return State{A: end, B: s.B}
 	default:
-		return State{A: end}
+		return State{A: endsAt(s.A, w.period), B: s.B}
 	}
 }
 
@@ -84,7 +87,7 @@ func (w *fixedWindow) ResetAt(s State) int64 {
 	if s.B == 0 {
 		return 0
 	}
-	return s.A
+	return endsAt(s.A, w.period)
 }
 
 // Spacing is floor(n/L) windows: whoever had to wait took some of the first.

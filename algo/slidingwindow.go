@@ -23,18 +23,18 @@ func newSlidingWindow(l headgate.Limit) (Stepper, error) {
 }
 
 // at is the state in the window of t. A later window than that (the clock went back, or the period became shorter) stays in
-// force until it ends.
+// force until it ends; one in which nothing is counted was never used.
 func (w *slidingWindow) at(s State, t int64) State {
 	end := windowEnd(t, w.period)
 	switch {
-	case s.A >= end:
-		return s
-	case s.A > end-w.period: // a window of another period, which ended in this one
-		return State{A: end, B: s.B, C: s.C}
-	case s.A > end-2*w.period:
-		return State{A: end, B: s.C}
-	default:
+	case s.B == 0 && s.C == 0 || s.A <= end-2*w.period:
 		return State{A: end}
+	case s.A <= end-w.period:
+		return State{A: end, B: s.C}
+	case s.A <= end:
+		return State{A: end, B: s.B, C: s.C}
+	default:
+		return State{A: endsAt(s.A, w.period), B: s.B, C: s.C}
 	}
 }
 
@@ -99,9 +99,9 @@ func (w *slidingWindow) Refund(s State, t, n int64) State {
 func (w *slidingWindow) ResetAt(s State) int64 {
 	switch {
 	case s.C > 0:
-		return s.A + w.period
+		return endsAt(s.A, w.period) + w.period
 	case s.B > 0:
-		return s.A
+		return endsAt(s.A, w.period)
 	default:
 		return 0
 	}

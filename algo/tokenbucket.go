@@ -147,7 +147,7 @@ func (b *bucket) Refund(s State, t, n int64) State {
 	if s.A < t || n == 0 {
 		return s
 	}
-	whole, r := b.t.times(min(n, b.t.unitsWithin(maxExact, maxExact)))
+	whole, r := b.t.times(min(n, b.t.unitsWithin(maxExact, maxExact-1)+1)) // more than from any TAT to the epoch
 	return b.back(s, t, whole, r)
 }
 
@@ -188,23 +188,14 @@ func (b *bucket) Reserve(s State, t, n, maxDelay int64) (after State, delay int6
 	return next, delay, true
 }
 
-// Cancel moves TAT back by n·T less what was added to it since the reservation.
+// Cancel moves TAT back by n·T. With anything booked behind the reservation it must not: those units go out at the instants
+// that they were promised, and a TAT before the last of them would grant the same time twice.
 func (b *bucket) Cancel(s, mark State, t, n int64) State {
 	s = b.carryOver(s, t)
-	if mark.C != b.fingerprint || n == 0 || b.due(mark, t, n) {
+	if s != mark || n == 0 || b.due(mark, t, n) {
 		return s
 	}
 	whole, r := b.t.times(n)
-	whole, r = whole-(s.A-mark.A), r-(s.B-mark.B)
-	for ; r < 0; r += b.t.d {
-		whole--
-	}
-	for ; r >= b.t.d; r -= b.t.d {
-		whole++
-	}
-	if whole < 0 || whole > maxExact {
-		return s
-	}
 	return b.back(s, t, whole, r)
 }
 

@@ -53,11 +53,16 @@ func (b *intervalBucket) at(s State, t int64) refilled {
 	return r
 }
 
+// unpack bounds what is owed by what can be paid until the last instant there is: another limit may have owed far more.
 func (b *intervalBucket) unpack(s State) refilled {
 	if s.B == 0 {
 		return refilled{}
 	}
-	return refilled{last: s.A, missing: b.burst - min(s.B-1, b.burst) + s.C}
+	missing := b.burst - min(s.B-1, b.burst) + s.C
+	if s.C > 0 {
+		missing = min(missing, saturatingMul((maxExact-s.A)/b.interval, b.rate))
+	}
+	return refilled{last: s.A, missing: missing}
 }
 
 func (b *intervalBucket) pack(r refilled) State {
@@ -124,6 +129,14 @@ func (b *intervalBucket) ResetAt(s State) int64 {
 	return b.instantOf(r, b.burst)
 }
 
+// Rephase begins the interval anew.
+func (b *intervalBucket) Rephase(s State, t int64) State {
+	if s.B > 0 {
+		s.A = max(s.A, t)
+	}
+	return s
+}
+
 // Reserve owes what is not there, up to 1e9 tokens in all.
 func (b *intervalBucket) Reserve(s State, t, n, maxDelay int64) (after State, delay int64, booked bool) {
 	if n == 0 || n > b.burst {
@@ -140,16 +153,14 @@ func (b *intervalBucket) Reserve(s State, t, n, maxDelay int64) (after State, de
 	return b.pack(r), delay, true
 }
 
-// Cancel gives n tokens back less those that were taken since the reservation.
+// Cancel gives n tokens back, unless something was booked behind the reservation, whose instant was promised, or it is due.
 func (b *intervalBucket) Cancel(s, mark State, t, n int64) State {
-	then := b.at(mark, t)
-	if then.missing <= b.burst {
-		return s // it is due
+	r := b.at(s, t)
+	if s != mark || n == 0 || r.missing <= b.burst {
+		return s
 	}
-	now := b.at(s, t)
-	since := max(0, now.missing-then.missing)
-	now.missing -= min(now.missing, max(0, n-since))
-	return b.pack(now)
+	r.missing -= min(n, r.missing)
+	return b.pack(r)
 }
 
 // Spacing is floor(n/R) intervals: whoever had to wait left less than R tokens.
