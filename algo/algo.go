@@ -58,9 +58,16 @@ type Booker interface {
 	// not take them, delay is how long they would need, or 0 if they can never come.
 	Reserve(s State, t, n, maxDelay int64) (after State, delay int64, booked bool)
 
-	// Cancel gives back at t the n units of a reservation after which the state was mark, less what was booked behind it. A
-	// reservation that is due stays spent.
+	// Cancel gives back at t the n units of a reservation after which the state was mark. One that is due stays spent, and so
+	// does one behind which something else happened: the instants of what was booked behind it are promised.
 	Cancel(s, mark State, t, n int64) State
+}
+
+// Phased is a Stepper whose refills come at instants that its first use sets. A state that several keys share must not refill
+// for one of them sooner than its own would.
+type Phased interface {
+	// Rephase makes s, which has just been spent from at t, refill no sooner than if it was first used at t.
+	Rephase(s State, t int64) State
 }
 
 // LogStepper is the Stepper of an algorithm whose state is a list. Its methods change the log they are given; a caller holds it
@@ -89,7 +96,7 @@ type Algorithm struct {
 	Aliases []headgate.Algorithm
 	New     func(headgate.Limit) (Stepper, error)
 	NewLog  func(headgate.Limit) (LogStepper, error)
-	Lua     string // the twin's text; it needs Arithmetic before it
+	Lua     string // the twin's text; see Arithmetic
 }
 
 // All lists every algorithm, in the order in which documents and reports show them.
@@ -100,7 +107,7 @@ func All() []Algorithm {
 		{Name: headgate.FixedWindow, New: newFixedWindow, Lua: fixedWindowLua},
 		{Name: headgate.SlidingLog, NewLog: newSlidingLog, Lua: slidingLogLua},
 		{Name: headgate.SlidingWindow, New: newSlidingWindow, Lua: slidingWindowLua},
-		{Name: headgate.LeakyBucket, New: newLeakyBucket, Lua: leakyBucketLua},
+		{Name: headgate.LeakyBucket, New: newLeakyBucket, Lua: leakyBucketLua()},
 	}
 }
 

@@ -1,1 +1,75 @@
--- placeholder
+-- The twin of fixedwindow.go. State: a, the end of the window; b, the count in it.
+
+local fixed_window = {}
+
+function fixed_window.new(terms)
+  return {limit = terms[1], period = terms[2]}
+end
+
+-- ends_at is the end of the window in which one of another period ended: what was counted there stays until then.
+local function ends_at(w, a)
+  return ceil_div(a, w.period) * w.period
+end
+
+-- at is the state in the window of t. A later window than that (the clock went back, or the period became shorter) stays in
+-- force until it ends; one in which nothing is counted was never used.
+local function at(w, s, t)
+  local window_end = t - t % w.period + w.period
+  if s.b == 0 or s.a <= window_end - w.period then
+    return {a = window_end, b = 0, c = 0}
+  elseif s.a <= window_end then
+    return {a = window_end, b = s.b, c = 0}
+  end
+  return {a = ends_at(w, s.a), b = s.b, c = 0}
+end
+
+-- take admits iff count + n <= L.
+function fixed_window.take(w, s, t, n)
+  if n == 0 then
+    return s, true
+  end
+  local now = at(w, s, t)
+  if n > w.limit - now.b then
+    return s, false
+  end
+  now.b = now.b + n
+  return now, true
+end
+
+-- answer has remaining = L − count, and both waits until the window's end.
+function fixed_window.answer(w, s, t, asked, _, allowed)
+  s = at(w, s, t)
+  local d = {
+    allowed = allowed, never = false, limit = w.limit, remaining = max(0, w.limit - s.b),
+    retry_after = 0, reset_after = 0, delay = 0,
+  }
+  if s.b > 0 then
+    d.reset_after = s.a - t
+  end
+  if not allowed and asked > w.limit then
+    d.never = true
+  elseif not allowed then
+    d.retry_after = s.a - t
+  end
+  return d
+end
+
+-- refund lowers the current window's count, not below 0.
+function fixed_window.refund(w, s, t, n)
+  local now = at(w, s, t)
+  if now.b == 0 or n == 0 then
+    return s
+  end
+  now.b = now.b - min(n, now.b)
+  return now
+end
+
+-- reset_at is the window's end, if anything was counted.
+function fixed_window.reset_at(w, s)
+  if s.b == 0 then
+    return 0
+  end
+  return ends_at(w, s.a)
+end
+
+return fixed_window

@@ -7,7 +7,10 @@ import (
 )
 
 //go:embed leakybucket.lua
-var leakyBucketLua string
+var queueLua string
+
+// leakyBucketLua is the token bucket's text and what makes a queue of it.
+func leakyBucketLua() string { return LuaLocal("bucket", tokenBucketLua) + queueLua }
 
 // newLeakyBucket makes a queue that drains at L per P and in which Q may wait: the bucket with B = Q + 1, whose answers say how
 // long to hold a request, so that what goes out is evenly spaced.

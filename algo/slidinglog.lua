@@ -1,1 +1,111 @@
--- placeholder
+-- The twin of slidinglog.go. State: a list of {at, units}, oldest first, of which no two have the same instant. Every function
+-- but reset_at changes the list that it is given: it drops entries in front, and then changes or drops entries at the end, or adds
+-- one there.
+
+local sliding_log = {}
+
+function sliding_log.new(terms)
+  return {limit = terms[1], period = terms[2]}
+end
+
+-- age drops the entries of instants up to and including before.
+local function age(log, before)
+  local aged, length = 0, #log
+  while aged < length and log[aged + 1].at <= before do
+    aged = aged + 1
+  end
+  if aged == 0 then
+    return
+  end
+  for i = 1, length do
+    log[i] = log[i + aged]
+  end
+end
+
+-- counted is the number of units in the log.
+local function counted(log)
+  local units = 0
+  for i = 1, #log do
+    units = units + log[i].units
+  end
+  return units
+end
+
+-- add enters n units at t, but never before the newest entry.
+local function add(log, t, n, room)
+  local newest = log[#log]
+  if newest and (t <= newest.at or not room) then
+    newest.at = max(t, newest.at)
+    newest.units = newest.units + n
+    return
+  end
+  log[#log + 1] = {at = t, units = n}
+end
+
+-- spent_by is the instant by which the first n units were spent.
+local function spent_by(log, n)
+  local i = 0
+  repeat
+    i = i + 1
+    n = n - log[i].units
+  until n <= 0
+  return log[i].at
+end
+
+-- take admits iff counted + n <= L. Without room for one more entry the units are counted with the newest, whose instant then
+-- moves up to t.
+function sliding_log.take(w, log, t, n, room)
+  if n == 0 then
+    return true
+  end
+  age(log, t - w.period)
+  if n > w.limit - counted(log) then
+    return false
+  end
+  add(log, t, n, room)
+  return true
+end
+
+-- answer has retry_after until enough of the oldest have aged out, and reset_after until the newest has.
+function sliding_log.answer(w, log, t, asked, allowed)
+  age(log, t - w.period)
+  local units = counted(log)
+  local d = {
+    allowed = allowed, never = false, limit = w.limit, remaining = max(0, w.limit - units),
+    retry_after = 0, reset_after = 0, delay = 0,
+  }
+  if units > 0 then
+    d.reset_after = log[#log].at + w.period - t
+  end
+  if not allowed and asked > w.limit then
+    d.never = true
+  elseif not allowed then
+    d.retry_after = spent_by(log, units + asked - w.limit) + w.period - t
+  end
+  return d
+end
+
+-- refund takes the newest entries first.
+function sliding_log.refund(w, log, t, n)
+  age(log, t - w.period)
+  n = min(n, counted(log))
+  while n > 0 do
+    local newest = log[#log]
+    if newest.units > n then
+      newest.units = newest.units - n
+      return
+    end
+    n = n - newest.units
+    log[#log] = nil
+  end
+end
+
+-- reset_at is when the newest entry has aged out.
+function sliding_log.reset_at(w, log)
+  if #log == 0 then
+    return 0
+  end
+  return log[#log].at + w.period
+end
+
+return sliding_log

@@ -1,1 +1,192 @@
--- placeholder
+-- The twin of tokenbucket.go; leakybucket.lua is built on it. State: a, TAT in whole µs; b, its remainder over d; c, the limit's
+-- fingerprint.
+
+local bucket = {}
+
+-- new names the terms: T = p/d µs in lowest terms, unit = T and full = B·T in whole µs and a remainder over d.
+function bucket.new(terms)
+  return {
+    burst = terms[1], p = terms[2], d = terms[3],
+    unit = terms[4], unit_r = terms[5],
+    full = terms[6], full_r = terms[7],
+    fingerprint = terms[8], leaky = false,
+  }
+end
+
+-- times is n·T as whole µs and a remainder over d. From 2^53 µs on, more than any TAT, only its being so large is exact.
+local function times(f, n)
+  local whole = floor(f.p / f.d)
+  local q, r = mul_div(f.p % f.d, n, f.d)
+  if whole > 0 and n > floor((MAX_EXACT - q) / whole) then
+    return EXACT, 0
+  end
+  return n * whole + q, r
+end
+
+-- units_in is how many T lie in whole + r/d µs, rounded up. The result must be below 2^53.
+local function units_in(f, whole, r)
+  local q, rest = mul_div(f.d, whole, f.p)
+  return q + ceil_div(rest + r, f.p)
+end
+
+-- carry_over keeps the TAT of another limit: a fraction of a µs rounds up, and it is at most t + B·T.
+local function carry_over(b, s, t)
+  if s.c == b.fingerprint or (s.a == 0 and s.b == 0 and s.c == 0) then
+    return s
+  end
+  local a, r = s.a, 0
+  if s.b > 0 then
+    a = a + 1
+  end
+  if a > t + b.full then
+    a, r = t + b.full, b.full_r
+  end
+  return {a = a, b = r, c = b.fingerprint}
+end
+
+-- advance is TAT after n units more, whether or not they are there: the µs by which it is past t + full, which may be negative,
+-- and a remainder over d. When the clock has gone back TAT itself would pass 2^53.
+local function advance(b, s, t, n)
+  local ahead, rest = s.a - t, s.b
+  if ahead < 0 then
+    ahead, rest = 0, 0
+  end
+  local whole, r = b.unit, b.unit_r
+  if n ~= 1 then
+    whole, r = times(b, n)
+  end
+  local past = ahead - b.full + whole
+  r = rest + r
+  if r >= b.d then
+    past, r = past + 1, r - b.d
+  end
+  return past, r
+end
+
+-- state_at is the state with the TAT that advance gave.
+local function state_at(b, t, past, r)
+  return {a = t + b.full + past, b = r, c = b.fingerprint}
+end
+
+-- wait is until the TAT that advance gave keeps within t + B·T; rounded up.
+local function wait(b, past, r)
+  if r > b.full_r then
+    past = past + 1
+  end
+  return max(0, past)
+end
+
+-- delay is how long before t + delay the n units just spent may go out: TAT − n·T − t, rounded up.
+local function delay(b, s, t, n)
+  local whole, r = times(b, n)
+  local d = s.a - t - whole
+  if s.b > r then
+    d = d + 1
+  end
+  return max(0, d)
+end
+
+local function remaining(b, s, t)
+  if s.a < t then
+    return b.burst
+  end
+  if s.a - t > b.full then
+    return 0
+  end
+  return max(0, b.burst - units_in(b, s.a - t, s.b))
+end
+
+-- back moves TAT by whole + r/d µs towards t, not before it.
+local function back(b, s, t, whole, r)
+  local a = s.a - whole
+  r = s.b - r
+  if r < 0 then
+    a, r = a - 1, r + b.d
+  end
+  if a < t then
+    a, r = t, 0
+  end
+  return {a = a, b = r, c = s.c}
+end
+
+-- due reports whether the n units of the reservation that led to mark may have gone out at t.
+local function due(b, mark, t, n)
+  if b.leaky then
+    return delay(b, mark, t, n) == 0
+  end
+  return mark.a < t + b.full or (mark.a == t + b.full and mark.b <= b.full_r)
+end
+
+-- take admits iff max(TAT, t) + n·T <= t + B·T; then TAT = max(TAT, t) + n·T.
+function bucket.take(b, s, t, n)
+  s = carry_over(b, s, t)
+  if n == 0 or n > b.burst then
+    return s, n == 0
+  end
+  local past, r = advance(b, s, t, n)
+  if past > 0 or (past == 0 and r > b.full_r) then
+    return s, false
+  end
+  return state_at(b, t, past, r), true
+end
+
+-- answer describes s, the state after a decision at t on a request for asked units, of which spent were taken from s.
+function bucket.answer(b, s, t, asked, spent, allowed)
+  local d = {
+    allowed = allowed, never = false, limit = b.burst, remaining = remaining(b, s, t),
+    retry_after = 0, reset_after = max(0, bucket.reset_at(b, s) - t), delay = 0,
+  }
+  if allowed and b.leaky then
+    d.delay = delay(b, s, t, spent)
+  elseif not allowed and asked > b.burst then
+    d.never = true
+  elseif not allowed then
+    d.retry_after = wait(b, advance(b, s, t, asked))
+  end
+  return d
+end
+
+-- refund sets TAT = max(t, TAT − n·T).
+function bucket.refund(b, s, t, n)
+  s = carry_over(b, s, t)
+  if s.a < t or n == 0 then
+    return s
+  end
+  return back(b, s, t, times(b, n))
+end
+
+-- reset_at is TAT, rounded up.
+function bucket.reset_at(_, s)
+  if s.b > 0 then
+    return s.a + 1
+  end
+  return s.a
+end
+
+-- reserve lets TAT pass t + B·T by at most max_delay; a leaky bucket's units wait until TAT as it was before them.
+function bucket.reserve(b, s, t, n, max_delay)
+  s = carry_over(b, s, t)
+  if n == 0 or n > b.burst then
+    return s, 0, n == 0
+  end
+  local past, r = advance(b, s, t, n)
+  local held = wait(b, past, r)
+  if b.leaky then
+    held = delay(b, s, t, 0)
+  end
+  if held > max_delay or past >= MAX_EXACT - b.full - t then
+    return s, held, false
+  end
+  return state_at(b, t, past, r), held, true
+end
+
+-- cancel moves TAT back by n·T, unless something was booked behind the reservation that led to mark, or it is due.
+function bucket.cancel(b, s, mark, t, n)
+  s = carry_over(b, s, t)
+  if s.a ~= mark.a or s.b ~= mark.b or s.c ~= mark.c or n == 0 or due(b, mark, t, n) then
+    return s
+  end
+  return back(b, s, t, times(b, n))
+end
+
+return bucket

@@ -1,1 +1,132 @@
--- placeholder
+-- The twin of tokenbucketinterval.go. State: a, the instant of the last refill; b, the tokens plus one; c, the tokens owed to
+-- reservations.
+
+local interval_bucket = {}
+
+local MAX_UNITS = 1000000000
+
+function interval_bucket.new(terms)
+  return {rate = terms[1], interval = terms[2], burst = terms[3]}
+end
+
+-- unpack is the state in plain numbers: the last refill and what is missing, B − tokens + what is owed. That is bounded by what
+-- can be paid until the last instant there is: another limit may have owed far more.
+local function unpack(b, s)
+  if s.b == 0 then
+    return 0, 0
+  end
+  local missing = b.burst - min(s.b - 1, b.burst) + s.c
+  if s.c > 0 then
+    local intervals = floor((MAX_EXACT - s.a) / b.interval)
+    if intervals < ceil_div(missing, b.rate) then
+      missing = intervals * b.rate
+    end
+  end
+  return s.a, missing
+end
+
+local function pack(b, last, missing)
+  if missing == 0 then
+    return {a = 0, b = 0, c = 0}
+  end
+  return {a = last, b = max(0, b.burst - missing) + 1, c = max(0, missing - b.burst)}
+end
+
+-- at is the bucket at t, after the refills that are due. A full bucket is as if never used: its intervals begin at t.
+local function at(b, s, t)
+  local last, missing = unpack(b, s)
+  if t > last then
+    local k = floor((t - last) / b.interval)
+    if k >= ceil_div(missing, b.rate) then
+      return t, 0
+    end
+    last = last + k * b.interval
+    missing = missing - k * b.rate
+  end
+  if missing == 0 then
+    last = t
+  end
+  return last, missing
+end
+
+-- instant_of is when n tokens are there, for n above those that are.
+local function instant_of(b, last, missing, n)
+  return last + ceil_div(n - b.burst + missing, b.rate) * b.interval
+end
+
+-- take admits iff tokens >= n.
+function interval_bucket.take(b, s, t, n)
+  if n == 0 then
+    return s, true
+  end
+  local last, missing = at(b, s, t)
+  if n > b.burst - missing then
+    return s, false
+  end
+  return pack(b, last, missing + n), true
+end
+
+-- answer has retry_after = last + ceil((n−tokens)/R)·I − t and reset_after = last + ceil((B−tokens)/R)·I − t, 0 when full.
+function interval_bucket.answer(b, s, t, asked, _, allowed)
+  local last, missing = at(b, s, t)
+  local d = {
+    allowed = allowed, never = false, limit = b.burst, remaining = max(0, b.burst - missing),
+    retry_after = 0, reset_after = 0, delay = 0,
+  }
+  if missing > 0 then
+    d.reset_after = instant_of(b, last, missing, b.burst) - t
+  end
+  if not allowed and asked > b.burst then
+    d.never = true
+  elseif not allowed then
+    d.retry_after = instant_of(b, last, missing, asked) - t
+  end
+  return d
+end
+
+-- refund is tokens = min(B, tokens + n), after the refills that are due.
+function interval_bucket.refund(b, s, t, n)
+  if n == 0 then
+    return s
+  end
+  local last, missing = at(b, s, t)
+  return pack(b, last, missing - min(n, missing))
+end
+
+-- reset_at is when the bucket is full.
+function interval_bucket.reset_at(b, s)
+  local last, missing = unpack(b, s)
+  if missing == 0 then
+    return 0
+  end
+  return instant_of(b, last, missing, b.burst)
+end
+
+-- reserve owes what is not there, up to 1e9 tokens in all, to be paid before the last instant there is.
+function interval_bucket.reserve(b, s, t, n, max_delay)
+  if n == 0 or n > b.burst then
+    return s, 0, n == 0
+  end
+  local last, missing = at(b, s, t)
+  local delay = 0
+  if n > b.burst - missing then
+    delay = instant_of(b, last, missing, n) - t
+  end
+  missing = missing + n
+  local payable = ceil_div(missing, b.rate) <= floor((MAX_EXACT - last) / b.interval)
+  if delay > max_delay or missing - b.burst > MAX_UNITS or not payable then
+    return s, delay, false
+  end
+  return pack(b, last, missing), delay, true
+end
+
+-- cancel gives n tokens back, unless something was booked behind the reservation that led to mark, or it is due.
+function interval_bucket.cancel(b, s, mark, t, n)
+  local last, missing = at(b, s, t)
+  if s.a ~= mark.a or s.b ~= mark.b or s.c ~= mark.c or n == 0 or missing <= b.burst then
+    return s
+  end
+  return pack(b, last, missing - min(n, missing))
+end
+
+return interval_bucket

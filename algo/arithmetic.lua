@@ -1,0 +1,48 @@
+-- Exact arithmetic on whole numbers in Lua's doubles: the twin of rational.go. Every text of an algorithm stands behind this one.
+--
+-- A double holds every whole number below 2^53. For whole x and y with 0 <= x < 2^53 and 0 < y, floor(x / y) and x % y are exact:
+-- the quotient lies at least 1/y below the next whole number, which is more than rounding can move it. What may grow larger is
+-- taken apart first. Products of a decision reach 2^82.
+
+local floor, min, max = math.floor, math.min, math.max
+
+local EXACT = 9007199254740992 -- 2^53
+local MAX_EXACT = EXACT - 1 -- the latest instant of a state
+
+-- mul_div is a·b/m rounded down, and the remainder, for 0 <= a < 2^35, 0 <= b < 2^53, 0 < m <= 2^45 and a quotient below 2^53.
+local function mul_div(a, b, m)
+  local whole = a * floor(b / m)
+  b = b % m
+  if a * b < EXACT then
+    return whole + floor(a * b / m), a * b % m
+  end
+  -- Horner's scheme over the five digits of a to the base 2^7: a remainder below 2^45 times 2^7, and a digit times b, are each
+  -- below 2^52.
+  local q, r, place = 0, 0, 268435456 -- 2^28
+  repeat
+    local digit = floor(a / place)
+    a = a % place
+    local x = r * 128 + digit * b
+    q, r = q * 128 + floor(x / m), x % m
+    place = place / 128
+  until place < 1
+  return whole + q, r
+end
+
+-- mul_div_ceil is a·b/m rounded up.
+local function mul_div_ceil(a, b, m)
+  local q, r = mul_div(a, b, m)
+  if r > 0 then
+    q = q + 1
+  end
+  return q
+end
+
+-- ceil_div is a/b rounded up.
+local function ceil_div(a, b)
+  local q = floor(a / b)
+  if a % b > 0 then
+    q = q + 1
+  end
+  return q
+end

@@ -1,0 +1,208 @@
+package algo_test
+
+import (
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algo"
+)
+
+const (
+	maxInstant  = int64(headgate.MaxInstant)
+	maxExact    = 1<<53 - 1
+	hundredYear = int64(headgate.MaxFillTime / time.Microsecond)
+	year2026    = int64(1_767_225_600_000_000)
+)
+
+// dice draws from the whole accepted domain, its edges more often than chance would.
+type dice struct{ *rand.Rand }
+
+func newDice(seed, stream uint64) dice { return dice{rand.New(rand.NewPCG(seed, stream))} }
+
+func (d dice) oneIn(n int) bool { return d.IntN(n) == 0 }
+
+// upTo is uniform over 0 to most.
+func (d dice) upTo(most int64) int64 { return d.Int64N(most + 1) }
+
+// scaled is a whole number from least to most, each order of magnitude as likely as any other.
+func (d dice) scaled(least, most int64) int64 {
+	low, high := math.Log(float64(least)), math.Log(float64(most)+1)
+	return min(most, max(least, int64(math.Exp(low+d.Float64()*(high-low)))))
+}
+
+func pick[T any](d dice, of ...T) T { return of[d.IntN(len(of))] }
+
+// units is a rate, burst or queue.
+func (d dice) units() int64 {
+	switch d.IntN(4) {
+	case 0:
+		return pick[int64](d, 1, 2, 3, 7, 10, 300, 999_999_937, headgate.MaxUnits-1, headgate.MaxUnits)
+	case 1:
+		return min(headgate.MaxUnits, int64(1)<<d.IntN(30)+d.Int64N(2))
+	default:
+		return d.scaled(1, headgate.MaxUnits)
+	}
+}
+
+// period is whole µs from 1 ms to 366 days; often a prime number of µs or of ms.
+func (d dice) period() time.Duration {
+	least, most := headgate.MinPeriod, headgate.MaxPeriod
+	switch d.IntN(5) {
+	case 0:
+		return pick(d, least, 999*time.Millisecond, time.Second, 1001*time.Millisecond, time.Minute, time.Hour, 24*time.Hour, most)
+	case 1:
+		return time.Duration(d.primeBelow(most.Milliseconds())) * time.Millisecond
+	case 2:
+		return time.Duration(max(1009, d.primeBelow(most.Microseconds()))) * time.Microsecond
+	default:
+		return time.Duration(d.scaled(least.Microseconds(), most.Microseconds())) * time.Microsecond
+	}
+}
+
+// primeBelow is an odd prime up to most.
+func (d dice) primeBelow(most int64) int64 {
+	for n := d.scaled(3, most) | 1; n <= most; n += 2 {
+		if big.NewInt(n).ProbablyPrime(0) { // exact below 2^64
+			return n
+		}
+	}
+	return 3
+}
+
+// edgeLimits take 100 years to fill, to the microsecond, or lie at the corners of the domain.
+var edgeLimits = []headgate.Limit{
+	{Rate: 1, Period: 3_155_760 * time.Microsecond, Burst: headgate.MaxUnits},
+	{Rate: 1, Period: 24 * time.Hour, Burst: 36525},
+	{Rate: 2, Period: 48 * time.Hour, Burst: 36525},
+	{Rate: 1, Period: headgate.MaxPeriod, Burst: 99},
+	{Rate: 1, Period: headgate.MaxPeriod},
+	{Rate: 1, Period: headgate.MinPeriod},
+	{Rate: headgate.MaxUnits, Period: headgate.MinPeriod},
+	{Rate: headgate.MaxUnits, Period: headgate.MaxPeriod},
+	{Rate: headgate.MaxUnits, Period: headgate.MaxPeriod, Burst: 1},
+	{Rate: headgate.MaxUnits, Period: headgate.MinPeriod, Burst: 1},
+	{Rate: 999_999_937, Period: 31_622_399_999_981 * time.Microsecond, Burst: headgate.MaxUnits},
+	{Rate: 300, Period: time.Second},
+	{Rate: 7, Period: time.Second},
+	{Rate: headgate.MaxUnits, Period: time.Second},
+}
+
+// limit is one that the algorithm accepts. Where the burst would take longer than 100 years to fill, it is often the largest
+// that does not.
+func (d dice) limit(a algo.Algorithm) headgate.Limit {
+	for {
+		l := headgate.Limit{Rate: d.units(), Period: d.period()}
+		switch {
+		case d.oneIn(20):
+			l = pick(d, edgeLimits...)
+		case d.oneIn(3):
+		case a.Name == headgate.LeakyBucket && d.oneIn(2):
+			l.Queue = d.units()
+		default:
+			l.Burst = d.units()
+		}
+		if l.Queue == 0 && l.Validate() != nil {
+			most := new(big.Int).Mul(big.NewInt(hundredYear), big.NewInt(l.Rate))
+			l.Burst = max(1, most.Div(most, big.NewInt(l.Period.Microseconds())).Int64())
+		}
+		if accepts(a, l) {
+			return l
+		}
+	}
+}
+
+func accepts(a algo.Algorithm, l headgate.Limit) bool {
+	if a.New != nil {
+		_, err := a.New(l)
+		return err == nil
+	}
+	_, err := a.NewLog(l)
+	return err == nil
+}
+
+// changed is a limit that takes the place of l on a key with state: often it differs in one number only.
+func (d dice) changed(a algo.Algorithm, l headgate.Limit) headgate.Limit {
+	for range 20 {
+		c := l
+		switch d.IntN(4) {
+		case 0:
+			return d.limit(a)
+		case 1:
+			c.Rate = d.units()
+		case 2:
+			c.Period = time.Duration(d.scaled(max(1000, l.Period.Microseconds()/3), min(headgate.MaxPeriod, 3*l.Period).Microseconds())) * time.Microsecond
+		default:
+			c.Burst, c.Queue = d.units(), 0
+		}
+		if accepts(a, c) {
+			return c
+		}
+	}
+	return d.limit(a)
+}
+
+// cost is what a request might ask for under a limit that holds most, of which left can be spent.
+func (d dice) cost(most, left int64) int64 {
+	switch d.IntN(12) {
+	case 0, 1:
+		return d.upTo(1)
+	case 2, 3:
+		return left
+	case 4:
+		return left + 1
+	case 5:
+		return max(0, left-1)
+	case 6:
+		return max(0, most+d.upTo(2)-1)
+	case 7:
+		return pick(d, most+d.scaled(1, headgate.MaxUnits), headgate.MaxUnits, math.MaxInt32)
+	default:
+		return d.scaled(1, max(1, most))
+	}
+}
+
+// instant is where a key's life might begin.
+func (d dice) instant() int64 {
+	switch d.IntN(5) {
+	case 0:
+		return pick[int64](d, 0, 1, maxInstant-1, maxInstant)
+	case 1:
+		return d.scaled(1, maxInstant)
+	case 2:
+		return d.upTo(maxInstant)
+	default:
+		return year2026 + d.upTo(1e15)
+	}
+}
+
+// after is the instant of the step after one at t, whose answer was last: near the edges that the answer names, or far away,
+// or earlier.
+func (d dice) after(t int64, l headgate.Limit, last headgate.Decision) int64 {
+	next := t
+	switch d.IntN(16) {
+	case 0, 1, 2:
+		// at once
+	case 3, 4:
+		next += last.RetryAfter.Microseconds() - d.upTo(1)
+	case 5:
+		next += last.ResetAfter.Microseconds() - d.upTo(1)
+	case 6:
+		next -= d.scaled(1, maxInstant)
+	case 7:
+		next -= d.upTo(l.Period.Microseconds())
+	case 8:
+		next = d.instant()
+	case 9:
+		next += l.Period.Microseconds() - next%l.Period.Microseconds() - d.upTo(1)
+	case 10, 11:
+		next += d.scaled(1, 3*l.Period.Microseconds())
+	case 12:
+		next += d.scaled(1, 1e15)
+	default:
+		next += d.scaled(1, max(1, last.ResetAfter.Microseconds()))
+	}
+	return min(maxInstant, max(0, next))
+}
