@@ -58,7 +58,7 @@ func (g *gathering) collect(p *piece, log *LogReport) error {
 	g.last = max(g.last, p.records[len(p.records)-1].at)
 	g.run.add(p)
 	g.peak = max(g.peak, g.run.bytes())
-	if g.run.bytes() > g.opts.Memory {
+	if g.run.bytes() > g.opts.Memory/4*3 {
 		return g.spill.add(&g.run)
 	}
 	return nil
@@ -83,7 +83,10 @@ func (g *gathering) merger() (*merger, error) {
 
 // free is how much of the memory is left for statistics: at least a quarter.
 func (g *gathering) free() int64 {
-	return max(g.opts.Memory-g.run.bytes(), g.opts.Memory/4)
+	if len(g.spill.runs) > 0 {
+		return g.opts.Memory / 4 * 3 // the rest is for reading ahead
+	}
+	return g.opts.Memory - g.run.bytes()
 }
 
 // String shows the line as file:line: reason, and how it begins.

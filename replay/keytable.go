@@ -15,7 +15,7 @@ type keyTable struct {
 	names  []string
 	hashes []uint64
 	slots  []keySlot // a power of two of them, at most three quarters full
-	arena  strings.Builder
+	arena  *strings.Builder
 	held   int64 // bytes of all arenas so far
 }
 
@@ -25,8 +25,6 @@ type keySlot struct{ tag, next uint32 }
 const (
 	arenaBlock  = 64 << 10 // bytes of key text that are allocated at once
 	fewestSlots = 1 << 10
-	// keyOverhead is what a key costs besides its text: its name's header, its hash, and its share of the slots.
-	keyOverhead = 16 + 8 + 16
 )
 
 // len is the number of distinct keys.
@@ -69,8 +67,8 @@ func (t *keyTable) grow() {
 
 // keep copies key into the current block. A block is never written past what it was made for, so that names in it stay put.
 func (t *keyTable) keep(key []byte) string {
-	if t.arena.Cap()-t.arena.Len() < len(key) {
-		t.arena = strings.Builder{}
+	if t.arena == nil || t.arena.Cap()-t.arena.Len() < len(key) {
+		t.arena = &strings.Builder{}
 		t.arena.Grow(max(arenaBlock, len(key)))
 		t.held += int64(t.arena.Cap())
 	}
@@ -82,5 +80,5 @@ func (t *keyTable) keep(key []byte) string {
 // clear forgets every key and keeps the slots. Names handed out before stay valid.
 func (t *keyTable) clear() {
 	clear(t.slots)
-	t.names, t.hashes, t.arena, t.held = t.names[:0], t.hashes[:0], strings.Builder{}, 0
+	t.names, t.hashes, t.arena, t.held = t.names[:0], t.hashes[:0], nil, 0
 }

@@ -27,7 +27,7 @@ type Options struct {
 	Key Key
 	// Memory is the most memory for the requests while they are put in order, and for the statistics of keys, in bytes; at least
 	// [MinMemory], 0 means [DefaultMemory]. What does not fit goes to a temporary file. The buffers of reading (some 4 MiB for
-	// each processor) and the stores come on top.
+	// each processor, 10 at worst) and the stores come on top.
 	Memory int64
 	// TempDir is where the temporary file is made, if one is needed; empty means [os.TempDir].
 	TempDir string

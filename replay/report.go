@@ -123,10 +123,7 @@ func (r *Report) addDecisions(d *deciding, o *Options) {
 	for i, l := range d.lanes {
 		r.Policies = append(r.Policies, r.policy(d, l, i, o))
 	}
-	for _, n := range d.tally.byDenials() {
-		if len(r.Worst) == worstKeys || d.tally.denials(n) == 0 {
-			break
-		}
+	for _, n := range d.tally.worst(worstKeys) {
 		r.Worst = append(r.Worst, WorstKey{d.tally.keys.names[n], d.tally.requests[n], d.tally.of(n)})
 	}
 	r.Series = Series{d.series.start, d.series.width, d.series.requests, d.series.denied}

@@ -59,7 +59,7 @@ func (r *Report) writePolicies(b *strings.Builder) {
 	fmt.Fprintf(b, "\nlimit %s\n\n", r.limits())
 	header := []string{"", "admitted", "denied", "share", "never", "keys touched", "share", "denials a key: 50 %", "90 %", "99 %", "most"}
 	if r.compares() {
-		header = append(header, "differ from log", "share")
+		header = append(header, "differ from sliding_log", "share")
 	}
 	rows := [][]string{header}
 	for _, p := range r.Policies {

@@ -7,6 +7,7 @@ import (
 	"hash/maphash"
 	"io"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 )
@@ -35,6 +36,7 @@ func (s *spill) add(r *run) error {
 			"allow more memory or set TMPDIR to where there is room", s.place(), err)
 	}
 	*r = run{}
+	runtime.GC() // now, when next to nothing is held: else the next run would come on top of this one
 	return nil
 }
 

@@ -1,8 +1,8 @@
 package replay
 
 import (
+	"cmp"
 	"slices"
-	"sort"
 )
 
 // tally counts, for each key, its requests and how often each policy denied it. It is exact while it fits its budget. Past
@@ -25,7 +25,7 @@ type tally struct {
 const fewestTallied = 1024
 
 func newTally(lanes int, budget int64) *tally {
-	return &tally{lanes: lanes, budget: budget, touched: make([]sketch, lanes)}
+	return &tally{lanes: lanes, budget: budget / 3 * 2, touched: make([]sketch, lanes)} // pruning needs half as much again
 }
 
 // number is the number of a key, which stays until the next call.
@@ -71,7 +71,11 @@ func (t *tally) of(n uint32) []int64 { return t.denied[int(n)*t.lanes:][:t.lanes
 
 // prune keeps the half of the keys that were denied most, and keep.
 func (t *tally) prune(keep uint32) {
-	order := t.byDenials()
+	order := make([]uint32, len(t.requests))
+	for n := range order {
+		order[n] = uint32(n)
+	}
+	slices.SortFunc(order, t.worse)
 	kept := order[:len(order)/2]
 	t.pruned = true
 	t.forgotten += t.denials(order[len(kept)])
@@ -87,23 +91,27 @@ func (t *tally) prune(keep uint32) {
 	t.keys, t.requests, t.denied = next.keys, next.requests, next.denied
 }
 
-// byDenials is every key's number: the most denied first, then the most requests, then the key.
-func (t *tally) byDenials() []uint32 {
-	order, sums := make([]uint32, len(t.requests)), make([]int64, len(t.requests))
-	for n := range order {
-		order[n], sums[n] = uint32(n), t.denials(uint32(n))
+// worse puts keys with more denials first, then those with more requests.
+func (t *tally) worse(a, b uint32) int {
+	if c := cmp.Compare(t.denials(b), t.denials(a)); c != 0 {
+		return c
 	}
-	sort.Slice(order, func(i, j int) bool {
-		a, b := order[i], order[j]
-		if sums[a] != sums[b] {
-			return sums[a] > sums[b]
+	return cmp.Compare(t.requests[b], t.requests[a])
+}
+
+// worst is the numbers of the keys that were denied, at most most of them: the most denied first, then the most requests, then
+// by name.
+func (t *tally) worst(most int) []uint32 {
+	var order []uint32
+	for n := range uint32(len(t.requests)) {
+		if t.denials(n) > 0 {
+			order = append(order, n)
 		}
-		if t.requests[a] != t.requests[b] {
-			return t.requests[a] > t.requests[b]
-		}
-		return t.keys.names[a] < t.keys.names[b]
+	}
+	slices.SortFunc(order, func(a, b uint32) int {
+		return cmp.Or(t.worse(a, b), cmp.Compare(t.keys.names[a], t.keys.names[b]))
 	})
-	return order
+	return order[:min(most, len(order))]
 }
 
 // distinct is how many keys there were, and whether that is exact.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
 	"strconv"
 	"strings"
 
@@ -66,6 +67,9 @@ func replayCommand() *cobra.Command {
 	return cmd
 }
 
+// collectAt keeps the process near the memory it was allowed: garbage is collected when the heap has grown by so many percent.
+const collectAt = 25
+
 // run replays the logs that args name.
 func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
 	opts, policies, err := f.parse()
@@ -81,6 +85,7 @@ func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	progress := newProgress(cmd.ErrOrStderr(), total)
 	opts.Progress = progress.show
+	debug.SetGCPercent(collectAt)
 	open := func() (headgate.Store, error) { return openReplayStore(f.store, opts.Memory) }
 	report, err := withDecisions(f.decisions, cmd.OutOrStdout(), func(w io.Writer) (*replay.Report, error) {
 		opts.Decisions = w
