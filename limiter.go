@@ -16,7 +16,8 @@ type Limiter struct {
 	policy   Policy
 	store    Store
 	bounds   []Bound
-	bound    Bound // the only one, if there is only one: the short path
+	bound    Bound // the only one, if there is only one
+	short    Bound // bound, if nobody observes: the short path
 	observer Observer
 	waiters  waitingRoom
 }
@@ -51,6 +52,9 @@ func New(store Store, policy Policy, opts *Options) (*Limiter, error) {
 	if len(l.bounds) == 1 {
 		l.bound = l.bounds[0]
 	}
+	if l.observer == nil {
+		l.short = l.bound
+	}
 	return l, nil
 }
 
@@ -59,6 +63,9 @@ func (l *Limiter) Policy() Policy { return l.policy }
 
 // Allow asks for one unit of key now, and spends it if it is there.
 func (l *Limiter) Allow(ctx context.Context, key string) (Decision, error) {
+	if l.short != nil {
+		return l.short.Apply(ctx, StoreClock, key, Take, 1)
+	}
 	return l.AllowAt(ctx, StoreClock, key, 1)
 }
 

@@ -19,6 +19,7 @@ type gate struct {
 	ruleState
 	step   algo.Stepper
 	booker algo.Booker // nil if the algorithm cannot book ahead
+	phased algo.Phased // nil if sharing a state needs nothing of the algorithm
 	limit  int64
 }
 
@@ -55,16 +56,45 @@ func (g *gate) Apply(_ context.Context, now headgate.Instant, key string, v head
 	if g.store.closed.Load() {
 		return headgate.Decision{}, headgate.ErrClosed
 	}
-	r := request{verb: verb(v), t: g.store.instant(now), n: cost}
-	out, err := g.run(g.secret.sum(key), &r)
+	t, d := g.store.instant(now), g.secret.sum(key)
+	if v == headgate.Take {
+		if next, ok, done := g.takeKnown(d, t, cost); done {
+			return g.answerTake(next, t, cost, ok), nil
+		}
+	}
+	r := request{verb: verb(v), t: t, n: cost}
+	out, err := g.run(d, &r)
 	if err != nil {
 		return headgate.Decision{}, err
 	}
-	d := g.step.Answer(out.next, r.t, out.asked, out.spent, out.allowed)
-	if !d.Allowed {
-		d.DeniedBy = g.deniedBy
+	return g.named(g.step.Answer(out.next, r.t, out.asked, out.spent, out.allowed)), nil
+}
+
+// takeKnown is the short path: a take from a key that has a slot, which nobody else is changing. Where it is not done, run
+// begins anew.
+func (g *gate) takeKnown(d digest, t, n int64) (next algo.State, ok, done bool) {
+	s := g.store.keys.shard(d).table.Load().find(d)
+	if s == nil {
+		return next, false, false
 	}
-	return d, nil
+	seen, same := s.read(d)
+	if !same {
+		return next, false, false
+	}
+	state := seen.state()
+	if next, ok = g.step.Take(state, t, n); next == state {
+		return next, ok, true
+	}
+	return next, ok, s.commit(seen, g.pack(next))
+}
+
+func (g *gate) answerTake(s algo.State, t, n int64, ok bool) headgate.Decision {
+	if ok {
+		return g.step.Answer(s, t, n, n, true)
+	}
+	d := g.step.Answer(s, t, n, 0, false)
+	d.DeniedBy = g.deniedBy
+	return d
 }
 
 // run applies a request to the state of a key and keeps what comes out.
@@ -78,15 +108,15 @@ func (g *gate) run(d digest, r *request) (outcome, error) {
 			}
 			continue
 		}
-		if out, done := g.runSlot(s, d, r); done {
+		if out, done := g.runSlot(s, d, r, false); done {
 			return out, nil
 		}
 		sh.settle()
 	}
 }
 
-// runSlot is run for a key that has a slot. It is not done when the slot has become another key's.
-func (g *gate) runSlot(s *slot, d digest, r *request) (outcome, bool) {
+// runSlot is run for a key that has a slot, or for a spare bucket. It is not done when the slot has become another key's.
+func (g *gate) runSlot(s *slot, d digest, r *request, shared bool) (outcome, bool) {
 	for {
 		seen, ok := s.read(d)
 		if !ok {
@@ -96,6 +126,9 @@ func (g *gate) runSlot(s *slot, d digest, r *request) (outcome, bool) {
 		out := g.apply(state, r)
 		if out.next == state || r.verb == peek {
 			return out, true
+		}
+		if shared && (r.verb == take || r.verb == reserve) {
+			out.next = g.rephase(out.next, r.t)
 		}
 		if s.commit(seen, g.pack(out.next)) {
 			return out, true
@@ -131,8 +164,19 @@ func (g *gate) runAbsent(sh *shard, d digest, r *request) (out outcome, done boo
 		out, err = g.runSpare(d, r)
 		return out, true, err
 	}
+	if spare != (algo.State{}) {
+		out.next = g.rephase(out.next, r.t)
+	}
 	s.assign(d, seen, g.pack(out.next))
 	return out, true, nil
+}
+
+// rephase makes a state that was shared, and has just been spent from, at least as spent as each of its keys would be alone.
+func (g *gate) rephase(s algo.State, t int64) algo.State {
+	if g.phased == nil {
+		return s
+	}
+	return g.phased.Rephase(s, t)
 }
 
 // spareState is the state of a key's spare bucket.
@@ -161,7 +205,7 @@ func (g *gate) runSpare(d digest, r *request) (outcome, error) {
 	sh := g.store.spare.shard(d)
 	for {
 		if s := sh.table.Load().find(d); s != nil {
-			if out, done := g.runSlot(s, d, r); done {
+			if out, done := g.runSlot(s, d, r, true); done {
 				return out, nil
 			}
 			sh.settle()

@@ -38,7 +38,15 @@ func (k hashKey) sum(s string) digest {
 	for range 3 {
 		v0, v1, v2, v3 = sipRound(v0, v1, v2, v3)
 	}
-	return digest{hi: hi, lo: v0 ^ v1 ^ v2 ^ v3}
+	return digest{hi: hi, lo: v0 ^ v1 ^ v2 ^ v3}.nonEmpty()
+}
+
+// nonEmpty keeps hi from being 0, which marks a slot that never held a key.
+func (d digest) nonEmpty() digest {
+	if d.hi == 0 {
+		d.hi = 1
+	}
+	return d
 }
 
 // derive is the secret for a scope.

@@ -11,22 +11,25 @@ import (
 )
 
 const (
-	logShards     = 64
-	logEntryBytes = 16
-	logKeyBytes   = 128 // a key's part of the map, and its log without entries
-	logBudget     = 24  // bytes of sliding logs for each key that the store is made for
-	firstEntries  = 4   // entries that a new log is counted with
-	spareLogs     = 4096
-	sweepOnNew    = 2  // logs looked at for each new one, to drop those that have aged out
-	sweepWhenFull = 64 // the same when there is no room
+	maxLogShards   = 64
+	logEntryBytes  = 16
+	logKeyBytes    = 128 // a key's part of the map, and its log without entries
+	logBudget      = 24  // bytes of sliding logs for each key that the store is made for
+	firstEntries   = 4   // entries that a new log is counted with
+	newLogBytes    = logKeyBytes + firstEntries*logEntryBytes
+	sweepOnNew     = 2  // logs looked at for each new one, to drop those that have aged out
+	sweepWhenFull  = 16 // the same, in each of shardsWhenFull shards, when there is no room
+	shardsWhenFull = 4
 )
 
 // logRegion holds the sliding logs, which do not fit a slot. Its budget is in bytes. A log that finds no room for an entry
 // counts new units with its newest entry; a key that finds no room for a log shares a spare one.
 type logRegion struct {
-	shards [logShards]logShard
-	spare  logShard // at most spareLogs, beside the budget
+	shards []logShard
+	spare  logShard // at most spares, beside the budget
+	spares int
 	budget int64
+	cursor atomic.Uint32 // the shard to sweep next
 	bytes  atomic.Int64
 	shared atomic.Bool // a spare log was used
 }
@@ -42,9 +45,19 @@ type logKey struct {
 	resetAt int64
 }
 
-func newLogRegion(n int) logRegion { return logRegion{budget: int64(n) * logBudget} }
+func (r *logRegion) init(n int, budget int64) {
+	count := 1
+	for count < maxLogShards && n/count > 1024 {
+		count *= 2
+	}
+	r.shards = make([]logShard, count)
+	r.spares = n/spareShare + spareBuckets
+	r.budget = budget
+}
 
-func (r *logRegion) shard(d digest) *logShard { return &r.shards[d.hi%logShards] }
+func (r *logRegion) index(d digest) int { return int(d.hi % uint64(len(r.shards))) }
+
+func (r *logRegion) shard(d digest) *logShard { return &r.shards[r.index(d)] }
 
 // held counts keys and the entries that memory is held for.
 func (r *logRegion) held() (keys, entries int) {
@@ -69,11 +82,25 @@ func (r *logRegion) reserve(sh *logShard, n, now int64) bool {
 		return true
 	}
 	r.sweep(sh, sweepWhenFull, now)
+	for range shardsWhenFull {
+		if r.bytes.Load() <= r.budget {
+			return true
+		}
+		r.sweepNext(now)
+	}
 	if r.bytes.Load() <= r.budget {
 		return true
 	}
 	r.bytes.Add(-n)
 	return false
+}
+
+// sweepNext sweeps the next shard, unless somebody holds it: a lock of another shard is held, so it must not wait.
+func (r *logRegion) sweepNext(now int64) {
+	if sh := &r.shards[int(r.cursor.Add(1))%len(r.shards)]; sh.mu.TryLock() {
+		defer sh.mu.Unlock()
+		r.sweep(sh, sweepWhenFull, now)
+	}
 }
 
 // sweep looks at some logs of a shard, in the map's random order, and drops those that are as if never used.
@@ -96,17 +123,18 @@ func (r *logRegion) drop(sh *logShard, d digest, k *logKey) {
 // open is a new log for a key, or nil if there is no room.
 func (r *logRegion) open(sh *logShard, d digest, now int64) *logKey {
 	r.sweep(sh, sweepOnNew, now)
-	if !r.reserve(sh, logKeyBytes+firstEntries*logEntryBytes, now) {
+	if !r.reserve(sh, newLogBytes, now) {
 		return nil
 	}
-	return sh.add(d)
+	return sh.add(d, now)
 }
 
-func (sh *logShard) add(d digest) *logKey {
+// add enters a log that is kept past now, so that whoever opened it can spend from it before a sweep drops it.
+func (sh *logShard) add(d digest, now int64) *logKey {
 	if sh.keys == nil {
 		sh.keys = make(map[digest]*logKey)
 	}
-	k := &logKey{}
+	k := &logKey{resetAt: now + 1}
 	sh.keys[d] = k
 	return k
 }
@@ -114,19 +142,20 @@ func (sh *logShard) add(d digest) *logKey {
 // openSpare is a spare log, or nil if there are too many. The lock of the spare shard is held.
 func (r *logRegion) openSpare(d digest, now int64) *logKey {
 	if k := r.spare.keys[d]; k != nil {
+		k.resetAt = max(k.resetAt, now+1)
 		return k
 	}
-	if len(r.spare.keys) >= spareLogs {
+	if len(r.spare.keys) >= r.spares {
 		for d, k := range r.spare.keys {
 			if k.resetAt <= now {
 				delete(r.spare.keys, d)
 			}
 		}
 	}
-	if len(r.spare.keys) >= spareLogs {
+	if len(r.spare.keys) >= r.spares {
 		return nil
 	}
-	return r.spare.add(d)
+	return r.spare.add(d, now)
 }
 
 // spend enters n units that fit, and accounts for the memory that this takes. The lock of the log's shard is held; a spare log

@@ -45,17 +45,17 @@ const DefaultMaxEntries = 1_000_000
 // [DefaultMaxEntries]. With both set the tighter one counts.
 type Options struct {
 	// MaxEntries is the number of keys the store is made for: it has room for so many and, since its table is made 85 % full,
-	// for up to a sixth more. It also bounds the entries of all sliding logs together.
+	// for up to a sixth more. Sliding logs have room for so many keys with four entries each, or for fewer with more.
 	MaxEntries int
-	// MaxBytes is the most memory for all state, in bytes; at least 64 KiB. Sliding logs may take 4 tenths of it, so a store
-	// without them stays below 6 tenths.
+	// MaxBytes is the most memory for all state, in bytes; at least 64 KiB. Sliding logs have 3 tenths of it to themselves, and
+	// all other keys 6.
 	MaxBytes int64
 }
 
 const (
-	minBytes = 64 << 10
-	// bytesPerEntry is what one of MaxEntries may take: a slot at load 0.85, its part of the spare table, and a log entry.
-	bytesPerEntry = 64
+	minBytes   = 64 << 10
+	fixedBytes = 24 << 10 // spare buckets and logs that even the smallest store has, and rounding
+	keyBytes   = 39       // a slot at load 0.85 (37.7) and its part of the spare buckets (1.2)
 )
 
 // Validate reports a bound that cannot be kept.
@@ -69,17 +69,24 @@ func (o Options) Validate() error {
 	return nil
 }
 
-func (o Options) entries() int {
-	n := o.MaxEntries
+// sizes are the keys that the tables are made for, and the bytes of sliding logs. Of bytes, 56 % are for the tables, 30 % for
+// logs, and up to 9 % for spare logs.
+func (o Options) sizes() (keys int, logBytes int64) {
+	keys, logBytes = o.MaxEntries, int64(o.MaxEntries)*newLogBytes
 	if o.MaxBytes > 0 {
-		if fit := int(min(o.MaxBytes/bytesPerEntry, 1<<31)); n == 0 || fit < n {
-			n = fit
+		usable := o.MaxBytes - fixedBytes
+		fit, fitLogs := int(min(usable*56/100/keyBytes, 1<<31)), usable*30/100
+		if keys == 0 || fit < keys {
+			keys = fit
+		}
+		if logBytes == 0 || fitLogs < logBytes {
+			logBytes = fitLogs
 		}
 	}
-	if n == 0 {
-		n = DefaultMaxEntries
+	if keys == 0 {
+		return DefaultMaxEntries, DefaultMaxEntries * newLogBytes
 	}
-	return n
+	return keys, logBytes
 }
 
 // Store is a [headgate.Store] in the memory of this process. It is safe for concurrent use.
@@ -113,16 +120,17 @@ func newStore(opts *Options, secret hashKey) *Store {
 	if err := o.Validate(); err != nil {
 		panic(err)
 	}
-	n := o.entries()
+	n, logBytes := o.sizes()
 	began := time.Now()
-	return &Store{
+	s := &Store{
 		secret:    secret,
 		began:     began,
 		beganNano: began.UnixNano(),
 		keys:      newRegion(n),
 		spare:     newRegion(n/spareShare + spareBuckets),
-		logs:      newLogRegion(n),
 	}
+	s.logs.init(n, logBytes)
+	return s
 }
 
 // now is the store's clock.
@@ -160,8 +168,9 @@ func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
 		return nil, err
 	}
 	booker, _ := step.(algo.Booker)
+	phased, _ := step.(algo.Phased)
 	limit := step.Answer(algo.State{}, 0, 0, 0, true).Limit
-	return &gate{ruleState: common, step: step, booker: booker, limit: limit}, nil
+	return &gate{ruleState: common, step: step, booker: booker, phased: phased, limit: limit}, nil
 }
 
 // ruleState is what the store keeps with every bound rule.

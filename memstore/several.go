@@ -67,6 +67,7 @@ type target struct {
 	seen  words
 	home  digest     // the key that the slot is to hold: d, or the spare bucket's
 	fresh bool       // the slot was another key's, or empty
+	share bool       // the state is, or was until now, a spare bucket's
 	state algo.State // as it was before
 	total int64      // units of all its charges
 
@@ -122,7 +123,7 @@ func (x *transaction) lockShards() {
 	logs := make(map[int]bool)
 	for _, t := range x.targets {
 		if t.isLog {
-			logs[int(t.d.hi%logShards)] = true
+			logs[x.store.logs.index(t.d)] = true
 		} else {
 			of[x.store.keys.index(t.d)]++
 		}
@@ -191,7 +192,8 @@ func (x *transaction) openSlot(g *gate, t *target) error {
 		t.state = t.seen.state()
 		return nil
 	}
-	t.state = g.spareState(t.d)
+	t.state = x.spareState(g, t)
+	t.share = t.state != (algo.State{})
 	if x.peek {
 		return nil
 	}
@@ -202,14 +204,27 @@ func (x *transaction) openSlot(g *gate, t *target) error {
 	return x.openSpareSlot(g, t)
 }
 
+// spareState is that of a key's spare bucket, which this transaction may have locked itself.
+func (x *transaction) spareState(g *gate, t *target) algo.State {
+	home := g.spareDigest(t.d)
+	for _, other := range x.targets {
+		if other.slot != nil && other.home == home {
+			return other.state
+		}
+	}
+	return g.spareState(t.d)
+}
+
 // openSpareSlot locks a key's spare bucket. One transaction at a time does so, since it takes several shards' locks.
 func (x *transaction) openSpareSlot(g *gate, t *target) error {
 	x.lockSpares()
 	x.store.spilled.Add(1)
-	t.home = g.spareDigest(t.d)
+	t.home, t.share = g.spareDigest(t.d), true
 	for _, other := range x.targets {
 		if other != t && other.slot != nil && other.home == t.home {
-			return x.shareSpare(t, other)
+			x.mergeTargets(t, other)
+			t.slot = nil
+			return nil
 		}
 	}
 	sh := x.store.spare.shard(t.home)
@@ -227,8 +242,8 @@ func (x *transaction) openSpareSlot(g *gate, t *target) error {
 	return nil
 }
 
-// shareSpare charges two keys of one request to the spare bucket that both have.
-func (x *transaction) shareSpare(t, other *target) error {
+// mergeTargets charges two keys of one request to the spare state that both have.
+func (x *transaction) mergeTargets(t, other *target) {
 	for i := range x.charges {
 		if c := &x.charges[i]; c.target == t {
 			c.target = other
@@ -236,8 +251,6 @@ func (x *transaction) shareSpare(t, other *target) error {
 			other.total = saturatingAdd(other.total, c.n)
 		}
 	}
-	t.slot = nil
-	return nil
 }
 
 func (x *transaction) lockSpare(sh *shard) {
@@ -254,29 +267,42 @@ func (x *transaction) lockSpare(sh *shard) {
 func (x *transaction) openLog(g *logGate, t *target) error {
 	logs := &x.store.logs
 	sh := logs.shard(t.d)
-	t.logKey, t.logHome = sh.keys[t.d], sh
-	if t.logKey != nil {
-		t.log = &t.logKey.log
-		return nil
-	}
-	t.log = &sh.empty
-	if logs.shared.Load() {
+	if t.logKey, t.logHome = sh.keys[t.d], sh; t.logKey == nil && logs.shared.Load() {
 		x.lockSpareLogs()
 		if k := logs.spare.keys[g.spareDigest(t.d)]; k != nil && k.resetAt > x.t {
-			t.logKey, t.logHome, t.log = k, &logs.spare, &k.log
-			return nil
+			t.logKey, t.logHome = k, &logs.spare
 		}
 	}
-	if x.peek {
+	if t.logKey == nil && !x.peek {
+		if t.logKey = logs.open(sh, t.d, x.t); t.logKey == nil {
+			return x.openSpareLog(g, t)
+		}
+	}
+	return x.useLog(t, sh)
+}
+
+func (x *transaction) openSpareLog(g *logGate, t *target) error {
+	logs := &x.store.logs
+	logs.shared.Store(true)
+	x.lockSpareLogs()
+	x.store.spilled.Add(1)
+	t.logHome = &logs.spare
+	if t.logKey = logs.openSpare(g.spareDigest(t.d), x.t); t.logKey == nil {
+		return errFull()
+	}
+	return x.useLog(t, t.logHome)
+}
+
+// useLog lets a target be decided by its log, or by the empty one of its shard. Two keys may have the same spare log.
+func (x *transaction) useLog(t *target, sh *logShard) error {
+	if t.logKey == nil {
+		t.log = &sh.empty
 		return nil
 	}
-	if t.logKey = logs.open(sh, t.d, x.t); t.logKey == nil {
-		logs.shared.Store(true)
-		x.lockSpareLogs()
-		x.store.spilled.Add(1)
-		t.logHome = &logs.spare
-		if t.logKey = logs.openSpare(g.spareDigest(t.d), x.t); t.logKey == nil {
-			return errFull()
+	for _, other := range x.targets {
+		if other != t && other.logKey == t.logKey && other.log != nil {
+			x.mergeTargets(t, other)
+			return nil
 		}
 	}
 	t.log = &t.logKey.log
@@ -336,6 +362,9 @@ func (x *transaction) commit(decisions []headgate.Decision) {
 		c := &x.charges[i]
 		if c.gate != nil {
 			next := c.stateIn(final)
+			if c.target.share && next != c.target.state {
+				next = c.gate.rephase(next, x.t)
+			}
 			decisions[i] = c.gate.step.Answer(next, x.t, c.n, c.target.total-c.before, true)
 			c.target.release(next, c.gate)
 		} else {

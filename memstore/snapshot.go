@@ -8,7 +8,8 @@ import (
 	"hash"
 	"hash/crc32"
 	"io"
-	"math"
+
+	"github.com/headgate/headgate"
 )
 
 // snapshotMagic begins a snapshot. After it come the store's secret, records, an end mark and a CRC-32C of all before it; all
@@ -18,7 +19,8 @@ const snapshotMagic = "headgate memstore snapshot 1\n"
 // The kinds of record in a snapshot.
 const (
 	recordEnd   = iota
-	recordKey   // digest (2), words (2)
+	recordShard // 0 for keys or 1 for spare buckets, place of the shard, slots of its table and of its largest
+	recordKey   // place in the table, digest (2), words (2)
 	recordSpare // the same, of a spare bucket
 	recordLog   // digest (2), reset instant, number of entries, and for each its instant and units
 	recordSpareLog
@@ -30,17 +32,20 @@ var ErrSnapshot = errors.New("memstore: not a valid snapshot")
 // Snapshot writes the state of all keys that are not as if never used, so that a restart need not forget them: [Restore] reads
 // it. It may be called while the store is in use; each key is written as it is at one moment, not all at the same. It holds one
 // shard's lock at a time. The snapshot contains the store's secret: whoever reads it can test which keys it holds.
-func (s *Store) Snapshot(w io.Writer) error {
+func (s *Store) Snapshot(w io.Writer) error { return s.SnapshotAt(w, headgate.StoreClock) }
+
+// SnapshotAt is [Store.Snapshot] of what matters after the instant at.
+func (s *Store) SnapshotAt(w io.Writer, at headgate.Instant) error {
 	out := &snapshotWriter{crc: crc32.New(crc32.MakeTable(crc32.Castagnoli))}
 	out.buf = bufio.NewWriterSize(io.MultiWriter(w, out.crc), 1<<16)
 	out.bytes([]byte(snapshotMagic))
 	out.numbers(s.secret.k0, s.secret.k1)
-	now := s.now()
+	now := s.instant(at)
 	for i := range s.keys.shards {
-		s.keys.shards[i].snapshot(out, recordKey, now)
+		s.keys.shards[i].snapshot(out, 0, i, now)
 	}
 	for i := range s.spare.shards {
-		s.spare.shards[i].snapshot(out, recordSpare, now)
+		s.spare.shards[i].snapshot(out, 1, i, now)
 	}
 	for i := range s.logs.shards {
 		s.logs.shards[i].snapshot(out, recordLog, now)
@@ -50,14 +55,16 @@ func (s *Store) Snapshot(w io.Writer) error {
 	return out.finish(w)
 }
 
-func (sh *shard) snapshot(out *snapshotWriter, kind uint64, now int64) {
+func (sh *shard) snapshot(out *snapshotWriter, region, place int, now int64) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	slots := sh.table.Load().slots
+	out.numbers(recordShard, uint64(region), uint64(place), uint64(len(slots)), uint64(sh.most))
+	kind := uint64(recordKey + region)
 	for i := range slots {
 		d, w := slots[i].steady()
 		if d.hi != 0 && w.expiry() > now {
-			out.numbers(kind, d.hi, d.lo, w.at&^(versions|lockBit), w.rest)
+			out.numbers(kind, uint64(i), d.hi, d.lo, w.at&^(versions|lockBit), w.rest)
 		}
 	}
 }
@@ -137,36 +144,65 @@ func Restore(r io.Reader, opts *Options) (*Store, error) {
 }
 
 func (s *Store) restore(in *snapshotReader, kind uint64) error {
-	d := digest{in.number(), in.number()}
-	if in.err == nil && d.hi == 0 {
-		return fmt.Errorf("%w: a record without a key", ErrSnapshot)
-	}
 	switch kind {
+	case recordShard:
+		return s.restoreShard(in)
 	case recordKey, recordSpare:
-		return s.restoreSlot(in, kind, d)
+		return s.restoreSlot(in, kind)
 	case recordLog, recordSpareLog:
-		return s.restoreLog(in, kind, d)
+		return s.restoreLog(in, kind)
 	default:
 		return fmt.Errorf("%w: a record of unknown kind %d", ErrSnapshot, kind)
 	}
 }
 
-func (s *Store) restoreSlot(in *snapshotReader, kind uint64, d digest) error {
-	w := words{at: in.number() &^ (versions | lockBit), rest: in.number()}
+// restoreShard prepares for the keys of a shard. Those of a table of the largest size go to the places they had, if this store
+// has the same bound: a crowded table could be too full to be filled in another order.
+func (s *Store) restoreShard(in *snapshotReader) error {
+	region, place, slots, most := in.number(), in.number(), in.number(), in.number()
 	if in.err != nil {
 		return in.err
+	}
+	shards := s.keys.shards
+	if region == 1 {
+		shards = s.spare.shards
+	}
+	in.exact = nil
+	if slots == most && place < uint64(len(shards)) && uint64(shards[place].most) == most {
+		in.exact = &shards[place]
+		in.exact.growFor(int(most), 0)
+		in.exact.fill()
+	}
+	return nil
+}
+
+// fill leaves no slot empty, since a search would end there.
+func (sh *shard) fill() {
+	slots := sh.table.Load().slots
+	for i := range slots {
+		slots[i].assign(nobody, words{}, words{})
+	}
+	sh.used = len(slots)
+}
+
+func (s *Store) restoreSlot(in *snapshotReader, kind uint64) error {
+	place, d := in.number(), digest{in.number(), in.number()}
+	w := words{at: in.number() &^ (versions | lockBit), rest: in.number()}
+	if in.err != nil || d.hi == 0 {
+		return errors.Join(ErrSnapshot, in.err)
 	}
 	sh := s.keys.shard(d)
 	if kind == recordSpare {
 		sh = s.spare.shard(d)
 		s.spilled.Store(1)
 	}
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
+	if sh == in.exact {
+		return sh.restoreAt(place, d, w)
+	}
 	if sh.table.Load().find(d) != nil {
 		return fmt.Errorf("%w: a key stands in it twice", ErrSnapshot)
 	}
-	to, seen := sh.place(d, math.MinInt64)
+	to, seen := sh.place(d, 0)
 	if to == nil {
 		return errFull()
 	}
@@ -174,15 +210,27 @@ func (s *Store) restoreSlot(in *snapshotReader, kind uint64, d digest) error {
 	return nil
 }
 
-func (s *Store) restoreLog(in *snapshotReader, kind uint64, d digest) error {
+func (sh *shard) restoreAt(place uint64, d digest, w words) error {
+	t := sh.table.Load()
+	first, _ := t.bucket(d, false)
+	second, _ := t.bucket(d, true)
+	if place >= uint64(len(t.slots)) || !within(first, &t.slots[place]) && !within(second, &t.slots[place]) || t.slots[place].hi.Load() != nobody.hi {
+		return fmt.Errorf("%w: a key stands where it cannot be", ErrSnapshot)
+	}
+	t.slots[place].assign(d, words{}, w)
+	return nil
+}
+
+func (s *Store) restoreLog(in *snapshotReader, kind uint64) error {
+	d := digest{in.number(), in.number()}
 	resetAt, entries := int64(in.number()), in.number()
 	sh := s.logs.shard(d)
 	var k *logKey
 	if kind == recordSpareLog {
 		s.logs.shared.Store(true)
-		k = s.logs.openSpare(d, math.MinInt64)
+		k = s.logs.openSpare(d, 0)
 	} else {
-		k = s.logs.open(sh, d, math.MinInt64)
+		k = s.logs.open(sh, d, 0)
 	}
 	if k == nil {
 		return errFull()
@@ -205,9 +253,10 @@ func (s *Store) restoreLog(in *snapshotReader, kind uint64, d digest) error {
 }
 
 type snapshotReader struct {
-	buf *bufio.Reader
-	crc hash.Hash32
-	err error
+	buf   *bufio.Reader
+	crc   hash.Hash32
+	err   error
+	exact *shard // whose keys go to the places they had
 }
 
 func (r *snapshotReader) magic() {

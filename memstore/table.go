@@ -11,6 +11,8 @@ const (
 	growth      = 16 // how much larger the next table of a shard is: few steps leave little garbage
 	slotBytes   = 32
 	loadPercent = 85 // how full a table is made to be; the largest may become fuller, since shards do not fill evenly
+	movePercent = 94 // how full a table is when moving keys about no longer pays
+	moveDepth   = 2  // how many keys are moved, at most, to make room for one
 )
 
 // table is a hash table of slots. A key may lie in either of two buckets. A slot that was used is never empty again, and keys go
@@ -161,32 +163,46 @@ func (sh *shard) takeFree(t *table, d digest, second bool, now int64) (*slot, wo
 
 // displace moves a key that lies in one of d's full buckets to its own other bucket, and returns the slot it left.
 func (sh *shard) displace(t *table, d digest, now int64) (*slot, words) {
-	for _, second := range [...]bool{false, true} {
-		b, _ := t.bucket(d, second)
-		for i := range b {
-			if seen, ok := sh.moveAway(t, &b[i], now); ok {
-				return &b[i], seen
+	if sh.used*100 >= len(t.slots)*movePercent {
+		return nil, words{}
+	}
+	for depth := range moveDepth {
+		for _, second := range [...]bool{false, true} {
+			b, _ := t.bucket(d, second)
+			if s, seen := sh.moveOneAway(t, b, now, depth); s != nil {
+				return s, seen
 			}
 		}
 	}
 	return nil, words{}
 }
 
-// moveAway copies a key to a free slot of its other bucket and leaves its old slot locked.
-func (sh *shard) moveAway(t *table, s *slot, now int64) (words, bool) {
+func (sh *shard) moveOneAway(t *table, b []slot, now int64, depth int) (*slot, words) {
+	for i := range b {
+		if seen, ok := sh.moveAway(t, &b[i], now, depth); ok {
+			return &b[i], seen
+		}
+	}
+	return nil, words{}
+}
+
+// moveAway copies a key to a free slot of its other bucket and leaves its old slot locked. If there is none it first moves up to
+// depth other keys away from there, as cuckoo hashing does.
+func (sh *shard) moveAway(t *table, s *slot, now int64, depth int) (words, bool) {
 	d, seen, ok := s.peek()
 	if !ok {
 		return seen, false
 	}
-	b, _ := t.bucket(d, false)
-	inFirst := within(b, s)
-	if other, _ := t.bucket(d, inFirst); within(other, s) {
-		return seen, false // both of its buckets are the same
-	}
-	if !s.lock(seen) {
-		return seen, false
+	first, _ := t.bucket(d, false)
+	inFirst := within(first, s)
+	other, _ := t.bucket(d, inFirst)
+	if within(other, s) || !s.lock(seen) {
+		return seen, false // both of its buckets are the same, or it is being written
 	}
 	to, toSeen := sh.takeFree(t, d, inFirst, now)
+	if to == nil && depth > 0 {
+		to, toSeen = sh.moveOneAway(t, other, now, depth-1)
+	}
 	if to == nil {
 		s.at.Store(seen.at)
 		return seen, false

@@ -1,0 +1,189 @@
+package memstore_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/memstore"
+)
+
+// limits that need one word of a slot (10/s: whole microseconds a unit) and both (7/s: a remainder).
+var contended = []string{"10/1s", "7/1s burst 10"}
+
+// TestManyGoroutinesOnOneKeyGetExactlyTheLimit // T1
+func TestManyGoroutinesOnOneKeyGetExactlyTheLimit(t *testing.T) {
+	for _, a := range names() {
+		for _, limit := range contended {
+			t.Run(fmt.Sprint(a, " ", limit), func(t *testing.T) {
+				l := newLimiter(t, memstore.New(nil), "p", a, limit)
+				want := headgate.MustParseLimit(limit).Capacity()
+				if a == headgate.FixedWindow || a == headgate.SlidingWindow || a == headgate.SlidingLog {
+					want = headgate.MustParseLimit(limit).Rate
+				}
+				for round := range 100 {
+					var admitted atomic.Int64
+					var all sync.WaitGroup
+					for range 64 {
+						all.Go(func() {
+							if d, err := l.AllowAt(context.Background(), start, fmt.Sprint(round), 1); err == nil && d.Allowed {
+								admitted.Add(1)
+							}
+						})
+					}
+					all.Wait()
+					if got := admitted.Load(); got != want {
+						t.Fatalf("round %d: admitted %d of 64 want %d", round, got, want)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestConcurrentUseWhileTheTableGrowsLosesNoSpend: keys are spent from while others make the table grow and keys move about.
+func TestConcurrentUseWhileTheTableGrowsLosesNoSpend(t *testing.T) {
+	for _, limit := range contended {
+		s := memstore.New(&memstore.Options{MaxEntries: 20_000})
+		l := newLimiter(t, s, "p", headgate.TokenBucket, limit)
+		var admitted [200]atomic.Int64
+		var all sync.WaitGroup
+		for g := range 4 {
+			all.Go(func() {
+				for i := range 40_000 {
+					k := (i + g*50) % len(admitted)
+					if d, err := l.AllowAt(context.Background(), start, fmt.Sprint("shared", k), 1); err == nil && d.Allowed {
+						admitted[k].Add(1)
+					}
+					if i%10 == 0 {
+						_, _ = l.AllowAt(context.Background(), start, fmt.Sprint("own", g, i), 1)
+					}
+				}
+			})
+		}
+		all.Wait()
+		for k := range admitted {
+			if got := admitted[k].Load(); got != 10 {
+				t.Errorf("limit %s, key %d: admitted %d want 10", limit, k, got)
+			}
+		}
+	}
+}
+
+// TestAllOrNothingUnderConcurrency: transactions over several keys and single takes of the same keys, in a store too small for
+// all of them. Nothing hangs, no key passes its limit, and a denied request leaves no part behind.
+func TestAllOrNothingUnderConcurrency(t *testing.T) {
+	for _, a := range names() {
+		t.Run(string(a), func(t *testing.T) {
+			s := memstore.New(&memstore.Options{MaxEntries: 64})
+			one, two := newLimiter(t, s, "one", a, "20/1h"), newLimiter(t, s, "two", headgate.SlidingLog, "30/1h")
+			var spent [300]atomic.Int64
+			var all sync.WaitGroup
+			for g := range 8 {
+				all.Go(func() {
+					rng := rand.New(rand.NewPCG(uint64(g), 9))
+					for range 5000 {
+						x, y := rng.IntN(len(spent)), rng.IntN(len(spent))
+						d, err := headgate.AllowAllAt(context.Background(), start,
+							headgate.Check{Limiter: one, Key: fmt.Sprint(x), Cost: 1},
+							headgate.Check{Limiter: two, Key: fmt.Sprint(x, "log"), Cost: 1},
+							headgate.Check{Limiter: one, Key: fmt.Sprint(y), Cost: 1})
+						if err == nil && d.Allowed {
+							spent[x].Add(1)
+							spent[y].Add(1)
+						}
+						if d, err := one.AllowAt(context.Background(), start, fmt.Sprint(x), 1); err == nil && d.Allowed {
+							spent[x].Add(1)
+						}
+					}
+				})
+			}
+			all.Wait()
+			total := int64(0)
+			for k := range spent {
+				if n := spent[k].Load(); n > 20 {
+					t.Errorf("key %d: %d units admitted of 20", k, n)
+				}
+				total += spent[k].Load()
+			}
+			if total == 0 {
+				t.Error("nothing was admitted")
+			}
+		})
+	}
+}
+
+// TestDeniedPartLeavesTheOthersAsTheyWere // T3
+func TestDeniedPartLeavesTheOthersAsTheyWere(t *testing.T) {
+	for _, a := range names() {
+		t.Run(string(a), func(t *testing.T) {
+			s := memstore.New(nil)
+			roomy, tight := newLimiter(t, s, "roomy", a, "10/1h"), newLimiter(t, s, "tight", a, "1/1h")
+			checks := []headgate.Check{{Limiter: roomy, Key: "k", Cost: 3}, {Limiter: tight, Key: "k", Cost: 1}}
+			for i, want := range []struct {
+				allowed   bool
+				remaining int64
+			}{{true, 7}, {false, 7}} {
+				d, err := headgate.AllowAllAt(t.Context(), start, checks...)
+				if err != nil || d.Allowed != want.allowed || d.Remaining != 0 {
+					t.Fatalf("request %d: got %+v, %v want allowed %v, remaining 0", i, d, err, want.allowed)
+				}
+				if got := allow(t, roomy, start, "k", 0).Remaining; got != want.remaining {
+					t.Errorf("remaining of the roomy limit after request %d: got %d want %d", i, got, want.remaining)
+				}
+			}
+		})
+	}
+}
+
+// TestPeekOfSeveralChangesNothing: neither the keys nor the number of places taken.
+func TestPeekOfSeveralChangesNothing(t *testing.T) {
+	for _, a := range names() {
+		s := memstore.New(nil)
+		l := newLimiter(t, s, "p", a, "3/1h")
+		allow(t, l, start, "known", 1)
+		before := s.Stats()
+		for range 5 {
+			d, err := headgate.PeekAllAt(t.Context(), start, headgate.Check{Limiter: l, Key: "known", Cost: 2}, headgate.Check{Limiter: l, Key: "new", Cost: 3})
+			if err != nil || !d.Allowed {
+				t.Fatalf("%s: peek of 2 of 2 and 3 of 3: got %+v, %v want allowed", a, d, err)
+			}
+		}
+		if after := s.Stats(); after.Keys != before.Keys {
+			t.Errorf("%s: places taken after peeks: got %d want %d", a, after.Keys, before.Keys)
+		}
+		if d := allow(t, l, start, "known", 0); d.Remaining != 2 {
+			t.Errorf("%s: remaining after peeks: got %d want 2", a, d.Remaining)
+		}
+	}
+}
+
+// TestDecisionsAllocateNothing: takes of keys known and new, denials, peeks.
+func TestDecisionsAllocateNothing(t *testing.T) {
+	s := memstore.New(&memstore.Options{MaxEntries: 10_000})
+	ctx, i := context.Background(), 0
+	keys := make([]string, 500)
+	for i := range keys {
+		keys[i] = fmt.Sprint("key", i)
+	}
+	for _, a := range names() {
+		if a == headgate.SlidingLog {
+			continue // its entries are allocated as they come
+		}
+		l := newLimiter(t, s, string(a), a, "7/1h")
+		_, _ = l.Allow(ctx, "known")
+		allocs := testing.AllocsPerRun(500, func() {
+			_, _ = l.Allow(ctx, "known")
+			_, _ = l.Peek(ctx, "known", 2)
+			_, _ = l.Allow(ctx, keys[i%len(keys)])
+			i++
+		})
+		if allocs >= 0.2 { // the table grows now and then
+			t.Errorf("%s: allocations for three decisions: got %v want 0", a, allocs)
+		}
+	}
+}

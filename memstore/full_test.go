@@ -1,0 +1,262 @@
+package memstore_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algo"
+	"github.com/headgate/headgate/memstore"
+)
+
+func newLimiter(t testing.TB, s headgate.Store, name string, a headgate.Algorithm, limit string) *headgate.Limiter {
+	t.Helper()
+	l, err := headgate.New(s, headgate.Policy{Name: name, Algorithm: a, Limits: []headgate.Limit{headgate.MustParseLimit(limit)}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func allow(t testing.TB, l *headgate.Limiter, now int64, key string, cost int64) headgate.Decision {
+	t.Helper()
+	d, err := l.AllowAt(t.Context(), headgate.Instant(now), key, cost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func names() []headgate.Algorithm {
+	var list []headgate.Algorithm
+	for _, a := range algo.All() {
+		list = append(list, a.Name)
+	}
+	return list
+}
+
+const start = 1_700_000_000_000_000
+
+// TestFloodDoesNotForgetADebt floods a small store with keys used once: nobody who was denied is admitted for it. // T13
+func TestFloodDoesNotForgetADebt(t *testing.T) {
+	for _, a := range names() {
+		t.Run(string(a), func(t *testing.T) {
+			s := memstore.New(&memstore.Options{MaxEntries: 1000})
+			l := newLimiter(t, s, "p", a, "5/1h")
+			for i := range 300 {
+				for range 5 {
+					allow(t, l, start, fmt.Sprint("victim", i), 1)
+				}
+			}
+			for i := range 100_000 {
+				allow(t, l, start+int64(i), fmt.Sprint("flood", i), 1)
+			}
+			if got := s.Stats().Overflowed; got == 0 {
+				t.Error("decisions on spare buckets: got 0: the flood did not fill the store")
+			}
+			for i := range 300 {
+				if d := allow(t, l, start+100_000, fmt.Sprint("victim", i), 1); d.Allowed {
+					t.Fatalf("victim %d, 5 of 5 spent: got %+v want denied", i, d)
+				}
+			}
+		})
+	}
+}
+
+// TestBusyKeysAreAnsweredAsWithoutTheFlood compares every answer with a store that nobody attacks. // T13
+func TestBusyKeysAreAnsweredAsWithoutTheFlood(t *testing.T) {
+	for _, a := range names() {
+		t.Run(string(a), func(t *testing.T) {
+			flooded := memstore.New(&memstore.Options{MaxEntries: 10_000})
+			l := newLimiter(t, flooded, "p", a, "10/1m")
+			quiet := newLimiter(t, memstore.New(nil), "p", a, "10/1m")
+			for i := range 200_000 {
+				now := int64(start + i*50)
+				if i%10 == 0 {
+					key := fmt.Sprint("busy", i/10%100)
+					if got, want := allow(t, l, now, key, 1), allow(t, quiet, now, key, 1); !same(got, want) {
+						t.Fatalf("request %d for %s: got %+v want %+v", i, key, got, want)
+					}
+				}
+				allow(t, l, now, fmt.Sprint("flood", i), 1)
+			}
+			if st := flooded.Stats(); st.Overflowed == 0 {
+				t.Errorf("the flood did not fill the store: %+v", st)
+			}
+		})
+	}
+}
+
+func same(a, b headgate.Decision) bool {
+	a.DeniedBy, b.DeniedBy = nil, nil
+	return fmt.Sprint(a) == fmt.Sprint(b)
+}
+
+// TestKeyWithoutAPlaceIsNeverAdmittedMore replays what a crowded store admitted for each key alone: a limiter with all the
+// room must admit it as well. For the interval bucket, whose phase others may set, it checks the bound B + ceil(s/I)·R instead.
+func TestKeyWithoutAPlaceIsNeverAdmittedMore(t *testing.T) {
+	for _, a := range names() {
+		t.Run(string(a), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(7, 8))
+			crowded := memstore.New(&memstore.Options{MaxEntries: 16})
+			l := newLimiter(t, crowded, "p", a, "7/1s")
+			alone := newLimiter(t, memstore.New(nil), "p", a, "7/1s")
+			spent := map[string][]int64{}
+			now := int64(start)
+			for range 300_000 {
+				now += rng.Int64N(2000)
+				key, cost := fmt.Sprint(rng.IntN(200)), 1+rng.Int64N(3)
+				if !allow(t, l, now, key, cost).Allowed {
+					continue
+				}
+				if a == headgate.TokenBucketInterval {
+					for range cost {
+						spent[key] = append(spent[key], now)
+					}
+				} else if d := allow(t, alone, now, key, cost); !d.Allowed {
+					t.Fatalf("key %s at %d, cost %d: the crowded store admitted it, its own limiter says %+v", key, now, cost, d)
+				}
+			}
+			for key, at := range spent {
+				checkIntervalBound(t, key, at, 7, 1_000_000)
+			}
+			if crowded.Stats().Overflowed == 0 {
+				t.Error("the store was never crowded")
+			}
+		})
+	}
+}
+
+func checkIntervalBound(t *testing.T, key string, at []int64, rate, interval int64) {
+	t.Helper()
+	for i := range at {
+		for j := i; j < len(at) && at[j]-at[i] < 3*interval; j++ {
+			span := at[j] - at[i]
+			if most := rate + (span/interval+1)*rate; int64(j-i+1) > most {
+				t.Fatalf("key %s: %d units in a span of %d µs; the bound is %d", key, j-i+1, span, most)
+			}
+		}
+	}
+}
+
+// TestStoreRecoversWhenTheFloodEnds: what was crowded out gets places again and exact answers.
+func TestStoreRecoversWhenTheFloodEnds(t *testing.T) {
+	for _, a := range names() {
+		t.Run(string(a), func(t *testing.T) {
+			s := memstore.New(&memstore.Options{MaxEntries: 100})
+			l := newLimiter(t, s, "p", a, "5/1s")
+			for i := range 10_000 {
+				allow(t, l, start, fmt.Sprint("flood", i), 1)
+			}
+			later := int64(start + 10_000_000)
+			for i := range 50 {
+				if d := allow(t, l, later, fmt.Sprint("user", i), 1); !d.Allowed || d.Remaining != 4 {
+					t.Fatalf("user %d after the flood: got %+v want allowed, remaining 4", i, d)
+				}
+			}
+		})
+	}
+}
+
+// TestTooManyPoliciesForTheSpareBucketsIsAnError: with no place anywhere the store says so, and admits nobody unseen.
+func TestTooManyPoliciesForTheSpareBucketsIsAnError(t *testing.T) {
+	for _, a := range names() {
+		t.Run(string(a), func(t *testing.T) {
+			s := memstore.New(&memstore.Options{MaxEntries: 8})
+			var full error
+			for i := 0; i < 100_000 && full == nil; i++ {
+				l := newLimiter(t, s, fmt.Sprint("policy", i/50), a, "1/1h")
+				_, full = l.AllowAt(t.Context(), start, fmt.Sprint(i), 1)
+			}
+			if !errors.Is(full, headgate.ErrStoreFull) {
+				t.Errorf("error when nothing has room: got %v want ErrStoreFull", full)
+			}
+		})
+	}
+}
+
+// TestRefundDoesNotEmptyASharedBucket: what others have spent is not given back.
+func TestRefundDoesNotEmptyASharedBucket(t *testing.T) {
+	for _, a := range names() {
+		t.Run(string(a), func(t *testing.T) {
+			s := memstore.New(&memstore.Options{MaxEntries: 8})
+			l := newLimiter(t, s, "p", a, "3/1h")
+			for i := range 10_000 {
+				allow(t, l, start, fmt.Sprint("flood", i), 1)
+			}
+			var crowded string
+			for i := range 1000 {
+				key := fmt.Sprint("late", i)
+				if !allow(t, l, start, key, 1).Allowed {
+					crowded = key
+					break
+				}
+			}
+			for _, verb := range []string{"refund", "reset"} {
+				var err error
+				if verb == "refund" {
+					_, err = l.RefundAt(t.Context(), start, crowded, 3)
+				} else {
+					_, err = l.ResetAt(t.Context(), start, crowded)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if d := allow(t, l, start, crowded, 1); d.Allowed {
+					t.Errorf("%s of a key that shares a spare bucket: got %+v want it denied as before", verb, d)
+				}
+			}
+		})
+	}
+}
+
+// TestLogWithoutRoomCountsLonger: a full store counts a log's units with its newest entry, never fewer of them.
+func TestLogWithoutRoomCountsLonger(t *testing.T) {
+	s := memstore.New(&memstore.Options{MaxEntries: 50}) // 9600 bytes of logs
+	l := newLimiter(t, s, "p", headgate.SlidingLog, "1000/1s")
+	admitted := 0
+	for i := range 2000 {
+		if allow(t, l, start+int64(i)*499, "key", 1).Allowed {
+			admitted++
+		}
+	}
+	if admitted != 1000 {
+		t.Errorf("admitted in one period: got %d want 1000", admitted)
+	}
+	if st := s.Stats(); st.LogEntries > 600 {
+		t.Errorf("log entries: got %d want at most 600, the bound", st.LogEntries)
+	}
+	if d := allow(t, l, start+2_100_000, "key", 1); !d.Allowed {
+		t.Errorf("a period after the last admission: got %+v want allowed", d)
+	}
+}
+
+func TestMemoryStaysWithinMaxBytes(t *testing.T) {
+	for _, bytes := range []int64{64 << 10, 1 << 20, 5_000_000} {
+		s := memstore.New(&memstore.Options{MaxBytes: bytes})
+		bucket := newLimiter(t, s, "p", headgate.TokenBucket, "5/1h")
+		log := newLimiter(t, s, "q", headgate.SlidingLog, "100/1h")
+		for i := range int(bytes / 20) {
+			allow(t, bucket, start, fmt.Sprint(i), 1)
+			allow(t, log, start+int64(i), fmt.Sprint(i%1000), 1)
+		}
+		if st := s.Stats(); st.Bytes > bytes {
+			t.Errorf("bytes held by a store bounded to %d: got %d (%+v)", bytes, st.Bytes, st)
+		}
+	}
+}
+
+func TestOptionsThatCannotBeKeptAreRefused(t *testing.T) {
+	for _, o := range []memstore.Options{{MaxEntries: -1}, {MaxEntries: 1 << 40}, {MaxBytes: -5}, {MaxBytes: 100}} {
+		if o.Validate() == nil {
+			t.Errorf("Validate of %+v: got nil want an error", o)
+		}
+	}
+	for _, o := range []memstore.Options{{}, {MaxEntries: 1}, {MaxBytes: 64 << 10}, {MaxEntries: 5, MaxBytes: 1 << 30}} {
+		if err := o.Validate(); err != nil {
+			t.Errorf("Validate of %+v: got %v want nil", o, err)
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package memstore_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+	"testing/iotest"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/memstore"
+)
+
+// used is a store in which every algorithm has keys at different fill, some of them crowded out.
+func used(t *testing.T, entries int) *memstore.Store {
+	t.Helper()
+	s := memstore.New(&memstore.Options{MaxEntries: entries})
+	for _, a := range names() {
+		l := newLimiter(t, s, string(a), a, "7/1h")
+		for i := range 200 {
+			allow(t, l, start+int64(i), fmt.Sprint(i), int64(i%8))
+		}
+	}
+	return s
+}
+
+func snapshot(t *testing.T, s *memstore.Store) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := s.SnapshotAt(&b, start+1000); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestRestoredStoreAnswersAsTheOldOne(t *testing.T) {
+	for _, entries := range []int{100_000, 700} {
+		old := used(t, entries)
+		restored, err := memstore.Restore(bytes.NewReader(snapshot(t, old)), &memstore.Options{MaxEntries: entries})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range names() {
+			before, after := newLimiter(t, old, string(a), a, "7/1h"), newLimiter(t, restored, string(a), a, "7/1h")
+			for i := range 200 {
+				for _, cost := range []int64{0, 2, 1} {
+					now := start + 2000 + int64(i)*1_000_000
+					got, want := allow(t, after, now, fmt.Sprint(i), cost), allow(t, before, now, fmt.Sprint(i), cost)
+					if !same(got, want) {
+						t.Fatalf("store for %d, %s, key %d, cost %d: got %+v want %+v", entries, a, i, cost, got, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestSnapshotLeavesOutWhatIsAsIfNeverUsed(t *testing.T) {
+	s := used(t, 100_000)
+	var later bytes.Buffer
+	if err := s.SnapshotAt(&later, start+48*3_600_000_000); err != nil {
+		t.Fatal(err)
+	}
+	if got, now := later.Len(), len(snapshot(t, s)); got*10 > now {
+		t.Errorf("bytes of a snapshot two days later: got %d, of %d with all keys; want far fewer", got, now)
+	}
+}
+
+func TestBrokenSnapshotIsRefused(t *testing.T) {
+	whole := snapshot(t, used(t, 1000))
+	for _, cut := range []int{0, 1, 28, 29, 40, 61, 100, len(whole) - 9, len(whole) - 1} {
+		if _, err := memstore.Restore(bytes.NewReader(whole[:cut]), nil); !errors.Is(err, memstore.ErrSnapshot) {
+			t.Errorf("first %d of %d bytes: got %v want ErrSnapshot", cut, len(whole), err)
+		}
+	}
+	for at := 29; at < len(whole); at += 37 {
+		broken := bytes.Clone(whole)
+		broken[at] ^= 0x10
+		if _, err := memstore.Restore(bytes.NewReader(broken), nil); err == nil {
+			t.Errorf("byte %d changed: got nil want an error", at)
+		}
+	}
+	if _, err := memstore.Restore(iotest.ErrReader(io.ErrClosedPipe), nil); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("reader that fails: got %v want its error", err)
+	}
+}
+
+func TestSnapshotThatDoesNotFitIsRefused(t *testing.T) {
+	whole := snapshot(t, used(t, 100_000))
+	if _, err := memstore.Restore(bytes.NewReader(whole), &memstore.Options{MaxEntries: 50}); !errors.Is(err, headgate.ErrStoreFull) {
+		t.Errorf("restore into a small store: got %v want ErrStoreFull", err)
+	}
+}
+
+func TestSnapshotSaysThatTheWriterFailed(t *testing.T) {
+	err := used(t, 1000).Snapshot(failingWriter{})
+	if !errors.Is(err, io.ErrShortWrite) {
+		t.Errorf("writer that fails: got %v want its error", err)
+	}
+}
+
+type failingWriter struct{}
+
+func (failingWriter) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
+
+func TestClosedStoreSaysSo(t *testing.T) {
+	s := memstore.New(nil)
+	for _, a := range names() {
+		l := newLimiter(t, s, "p", a, "1/1s")
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Allow(t.Context(), "k"); !errors.Is(err, headgate.ErrClosed) {
+			t.Errorf("%s: Allow on a closed store: got %v want ErrClosed", a, err)
+		}
+		if _, err := headgate.AllowAll(t.Context(), headgate.Check{Limiter: l, Key: "k", Cost: 1}); !errors.Is(err, headgate.ErrClosed) {
+			t.Errorf("%s: AllowAll on a closed store: got %v want ErrClosed", a, err)
+		}
+	}
+}
