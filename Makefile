@@ -58,7 +58,7 @@ fuzz: ## Every fuzz target for FUZZTIME (30s)
 ##@ Analysis
 
 .PHONY: lint
-lint: format vet staticcheck golangci-lint ## Formatting and analysis alone
+lint: format tidy vet staticcheck golangci-lint ## Formatting and analysis alone
 
 .PHONY: format
 format: $(TOOLS)/.built
@@ -66,6 +66,11 @@ format: $(TOOLS)/.built
 	if [[ -n "$$unformatted" ]]; then \
 		printf 'not formatted; gofumpt -w does it:\n%s\n' "$$unformatted"; exit 1; \
 	fi
+
+.PHONY: tidy
+tidy:
+	go mod tidy -diff
+	cd bench && go mod tidy -diff
 
 .PHONY: vet
 vet:
