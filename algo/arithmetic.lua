@@ -24,8 +24,8 @@ local function mul_div(a, b, m)
     a = a % place
     local x = r * 128 + digit * b
     q, r = q * 128 + floor(x / m), x % m
-    place = place / 128
-  until place < 1
+    place = floor(place / 128)
+  until place == 0
   return whole + q, r
 end
 

@@ -29,7 +29,7 @@ func TestGoStepEqualsLuaStep(t *testing.T) {
 	for i, a := range all {
 		t.Run(string(a.Name), func(t *testing.T) {
 			t.Parallel()
-			lua, err := newLuaTwin(a, fromText(a, algo.Arithmetic(), a.Lua))
+			lua, err := newLuaTwin(a, asItStands(a))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -237,12 +237,16 @@ type luaTwin struct {
 	values [driverResults]lua.LValue
 }
 
-// twinText is the whole Lua chunk of an algorithm's twin, ready to be driven.
-func twinText(a algo.Algorithm, arithmetic, text string) string {
+func driverOf(a algo.Algorithm) string {
 	if a.NewLog != nil {
-		return arithmetic + algo.LuaLocal("x", text) + logDriver
+		return logDriver
 	}
-	return arithmetic + algo.LuaLocal("x", text) + driver
+	return driver
+}
+
+// twinText is the whole Lua chunk of an algorithm's twin, ready to be driven.
+func twinText(a algo.Algorithm) string {
+	return algo.Arithmetic() + algo.LuaLocal("x", a.Lua) + driverOf(a)
 }
 
 func newLuaTwin(a algo.Algorithm, load func(*lua.LState) (*lua.LFunction, error)) (*luaTwin, error) {
@@ -267,9 +271,9 @@ func newLuaTwin(a algo.Algorithm, load func(*lua.LState) (*lua.LFunction, error)
 	return l, nil
 }
 
-// fromText is how a twin is loaded from its text as it stands.
-func fromText(a algo.Algorithm, arithmetic, text string) func(*lua.LState) (*lua.LFunction, error) {
-	return func(vm *lua.LState) (*lua.LFunction, error) { return vm.LoadString(twinText(a, arithmetic, text)) }
+// asItStands loads the twin's text.
+func asItStands(a algo.Algorithm) func(*lua.LState) (*lua.LFunction, error) {
+	return func(vm *lua.LState) (*lua.LFunction, error) { return vm.LoadString(twinText(a)) }
 }
 
 func (l *luaTwin) bind(a algo.Algorithm, limit headgate.Limit) {

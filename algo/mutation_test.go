@@ -1,0 +1,106 @@
+package algo_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	lua "github.com/yuin/gopher-lua"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algo"
+)
+
+// mutation is a planted mistake: old, which stands once in the text, becomes new.
+type mutation struct {
+	algorithm headgate.Algorithm // whose comparison must find it
+	mistake   string
+	old, new  string
+}
+
+var mutations = []mutation{
+	{headgate.TokenBucket, "wrong limb base", "r * 128 + digit * b", "r * 64 + digit * b"},
+	{headgate.TokenBucket, "the lowest limb is forgotten", "until place == 0", "until place == 1"},
+	{headgate.TokenBucket, "a product past 2^53 is not taken apart", "if a * b < EXACT then", "if a * b < 2 * EXACT then"},
+	{headgate.TokenBucket, "floor for ceil", "  if a % b > 0 then\n    q = q + 1\n  end\n", ""},
+	{headgate.TokenBucket, "a whole part is dropped", "local whole = a * floor(b / m)", "local whole = 0"},
+	{headgate.TokenBucket, "< for <= at exact capacity", "past == 0 and r > b.full_r", "past == 0 and r >= b.full_r"},
+	{headgate.TokenBucket, "one µs too many admits", "if past > 0 or", "if past > 1 or"},
+	{headgate.TokenBucket, "a dropped remainder", "  r = rest + r\n", ""},
+	{headgate.TokenBucket, "a carry that is not carried", "past, r = past + 1, r - b.d", "r = r - b.d"},
+	{headgate.TokenBucket, "the remainder of TAT forgotten in remaining", "units_in(b, s.a - t, s.b)", "units_in(b, s.a - t, 0)"},
+	{headgate.TokenBucket, "retry_after rounded down", "  if r > b.full_r then\n    past = past + 1\n  end\n", ""},
+	{headgate.TokenBucket, "reset_after rounded down", "    return s.a + 1\n", "    return s.a\n"},
+	{headgate.TokenBucket, "a changed limit's TAT rounded down", "if s.b > 0 then\n    a = a + 1", "if s.b > 0 then\n    a = a + 0"},
+	{headgate.TokenBucket, "a changed limit refills", "a, r = t + b.full, b.full_r", "a, r = t, 0"},
+	{headgate.TokenBucket, "a refund before now", "if a < t then\n    a, r = t, 0", "if a < t - 1 then\n    a, r = t, 0"},
+	{headgate.TokenBucket, "a borrow that is not borrowed", "a, r = a - 1, r + b.d", "r = r + b.d"},
+	{headgate.TokenBucket, "a delay as long as the longest refused", "held > max_delay or", "held >= max_delay or"},
+	{headgate.TokenBucket, "cancel gives back what is due", "n == 0 or due(b, mark, t, n) then", "n == 0 then"},
+	{headgate.TokenBucket, "cancel behind somebody's back", "s.a ~= mark.a or s.b ~= mark.b or ", ""},
+	{headgate.TokenBucket, "a state beyond 2^53", "past >= MAX_EXACT - b.full - t then", "past >= EXACT - b.full - t + 1 then"},
+
+	{headgate.LeakyBucket, "delay rounded down", "if s.b > r then", "if s.b > r + b.d then"},
+	{headgate.LeakyBucket, "delay with what was just spent", "local d = s.a - t - whole", "local d = s.a - t"},
+	{headgate.LeakyBucket, "no flag", "b.leaky = true", "b.leaky = false"},
+
+	{headgate.TokenBucketInterval, "refill before the interval's end", "floor((t - last) / b.interval)", "floor((t - last + 1) / b.interval)"},
+	{headgate.TokenBucketInterval, "the phase is lost", "last = last + k * b.interval", "last = t"},
+	{headgate.TokenBucketInterval, "a full bucket keeps its phase", "return t, 0", "return last, 0"},
+	{headgate.TokenBucketInterval, "a full bucket is full one interval late", "if k >= ceil_div(missing, b.rate)", "if k > ceil_div(missing, b.rate)"},
+	{headgate.TokenBucketInterval, "off by one at the last token", "if n > b.burst - missing then\n    return s, false", "if n >= b.burst - missing then\n    return s, false"},
+	{headgate.TokenBucketInterval, "more is owed than may be", "missing - b.burst > MAX_UNITS", "missing - b.burst > MAX_UNITS + 1"},
+	{headgate.TokenBucketInterval, "a refund above B", "missing - min(n, missing))\nend\n\n-- reset_at", "missing - n)\nend\n\n-- reset_at"},
+	{headgate.TokenBucketInterval, "another limit's tokens above B", "min(s.b - 1, b.burst)", "(s.b - 1)"},
+	{headgate.TokenBucketInterval, "what another limit owed is not bounded", "if s.c > 0 then", "if s.c < 0 then"},
+
+	{headgate.FixedWindow, "<= for < at the window's edge", "s.a <= window_end - w.period", "s.a < window_end - w.period"},
+	{headgate.FixedWindow, "off by one at the limit", "if n > w.limit - now.b then", "if n >= w.limit - now.b then"},
+	{headgate.FixedWindow, "a later window forgotten", "return {a = ends_at(w, s.a), b = s.b, c = 0}", "return {a = window_end, b = 0, c = 0}"},
+	{headgate.FixedWindow, "another period's end", "return ceil_div(a, w.period) * w.period", "return a"},
+	{headgate.FixedWindow, "a refund below 0", "now.b = now.b - min(n, now.b)", "now.b = now.b - n"},
+
+	{headgate.SlidingLog, "<= for < as a unit ages out", "log[aged + 1].at <= before", "log[aged + 1].at < before"},
+	{headgate.SlidingLog, "a unit before the newest", "t <= newest.at", "t < newest.at"},
+	{headgate.SlidingLog, "back in time", "newest.at = max(t, newest.at)", "newest.at = t"},
+	{headgate.SlidingLog, "retry_after one unit early", "until n <= 0", "until n <= 1"},
+	{headgate.SlidingLog, "a refund of the whole entry", "newest.units = newest.units - n\n      return", "newest.units = newest.units\n      return"},
+	{headgate.SlidingLog, "no room forgotten", "or not room", ""},
+
+	{headgate.SlidingWindow, "a fraction buys a unit", "mul_div_ceil(s.b, left, w.period)", "mul_div(s.b, left, w.period)"},
+	{headgate.SlidingWindow, "a stale previous window", "s.a <= window_end - 2 * w.period", "s.a < window_end - 2 * w.period"},
+	{headgate.SlidingWindow, "the previous window is not the last one", "{a = window_end, b = s.c, c = 0}", "{a = window_end, b = s.b, c = 0}"},
+	{headgate.SlidingWindow, "the clock went back and more counts", "min(s.a - t, w.period)", "s.a - t"},
+	{headgate.SlidingWindow, "< for <= in retry_after", "if s.c + n <= w.limit then", "if s.c + n < w.limit then"},
+	{headgate.SlidingWindow, "a refund of prev first", "min(n, now.c)", "min(n, max(0, now.c - 1))"},
+	{headgate.SlidingWindow, "reset_at one window early", "return ends_at(w, s.a) + w.period", "return ends_at(w, s.a)"},
+}
+
+// TestComparisonFindsPlantedMistakes: a comparison that finds no difference says something only if it would find one.
+func TestComparisonFindsPlantedMistakes(t *testing.T) {
+	const most = 2_000_000
+	for i, m := range mutations {
+		t.Run(string(m.algorithm)+"/"+m.mistake, func(t *testing.T) {
+			t.Parallel()
+			a, err := algo.Named(m.algorithm)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := algo.Arithmetic() + algo.LuaLocal("x", a.Lua)
+			if got := strings.Count(text, m.old); got != 1 {
+				t.Fatalf("%q stands %d times in the text, want once", m.old, got)
+			}
+			mutant, err := newLuaTwin(a, func(vm *lua.LState) (*lua.LFunction, error) {
+				return vm.LoadString(strings.Replace(text, m.old, m.new, 1) + driverOf(a))
+			})
+			if err != nil {
+				t.Fatalf("the mutant does not load: %v", err)
+			}
+			seen, difference := compare(a, mutant, newDice(*seedFlag, uint64(1000+i)), most)
+			if difference == "" {
+				t.Errorf("%q for %q was not found in %d steps", m.new, m.old, seen.steps)
+			}
+			t.Log(fmt.Sprintf("found at step %d: ", seen.steps), difference)
+		})
+	}
+}
