@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 )
 
 // The reasons why nothing could be decided, or a policy could not be built. Test with [errors.Is]; a denial is none of them.
@@ -71,10 +72,10 @@ func (e *SyntaxError) Error() string {
 // Is reports whether target is [ErrInvalidLimit].
 func (e *SyntaxError) Is(target error) bool { return target == ErrInvalidLimit }
 
-// printable replaces what would move a terminal's cursor, so that the marker stays below its place.
+// printable replaces what would move a terminal's cursor or turn the text around, so that the marker stays below its place.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
+		if !unicode.IsPrint(r) {
 			return '.'
 		}
 		return r

@@ -1,7 +1,6 @@
 package headgate
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -90,6 +89,8 @@ func formatPeriod(p time.Duration) string {
 	return p.String()
 }
 
+const acceptedPeriods = "accepted are 1ms to 366 days (366d)"
+
 // scanner reads a limit from left to right; at is the next byte to read.
 type scanner struct {
 	text string
@@ -114,7 +115,7 @@ func (s *scanner) limit() (l Limit, err error) {
 
 func (s *scanner) period() (time.Duration, error) {
 	start, count := s.at, int64(1)
-	if s.digit() {
+	if s.digit() || strings.HasPrefix(s.text[s.at:], "-") {
 		var err error
 		if count, err = s.count("period", "a whole number"); err != nil {
 			return 0, err
@@ -127,7 +128,7 @@ func (s *scanner) period() (time.Duration, error) {
 			continue
 		}
 		if count < 1 || count > int64(MaxPeriod/u.length) {
-			return 0, &LimitError{"period", s.text[start : s.at+len(unit)], "accepted are 1ms to 366 days (366d)"}
+			return 0, &LimitError{"period", clip(s.text[start : s.at+len(unit)]), acceptedPeriods}
 		}
 		s.at += len(unit)
 		return time.Duration(count) * u.length, nil
@@ -152,7 +153,7 @@ func (s *scanner) capacity(l *Limit) (err error) {
 		return err
 	}
 	if n == 0 && word == "burst" {
-		return &LimitError{"burst", s.text[start:s.at], "accepted are 1 to 1000000000"}
+		return &LimitError{"burst", clip(s.text[start:s.at]), accepted(word)}
 	}
 	if l.Burst = n; word == "queue" && n > 0 {
 		l.Burst, l.Queue = 0, n
@@ -170,10 +171,10 @@ func (s *scanner) end() error {
 	return nil
 }
 
-// count reads a whole number. One with a sign or too large to hold is refused as out of the domain, not as nonsense.
+// count reads a whole number. One below zero or too large to hold is refused as out of the domain, not as nonsense.
 func (s *scanner) count(field, expected string) (int64, error) {
 	start := s.at
-	if s.at < len(s.text) && (s.text[s.at] == '-' || s.text[s.at] == '+') {
+	if s.at < len(s.text) && s.text[s.at] == '-' {
 		s.at++
 	}
 	digits := s.at
@@ -190,16 +191,20 @@ func (s *scanner) count(field, expected string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(s.text[start:s.at], 10, 64)
 	if err != nil || n < 0 || n > MaxUnits && field != "period" {
-		return 0, &LimitError{field, clip(s.text[start:s.at]), fmt.Sprintf("accepted are %d to 1000000000", leastOf(field))}
+		return 0, &LimitError{field, clip(s.text[start:s.at]), accepted(field)}
 	}
 	return n, nil
 }
 
-func leastOf(field string) int {
-	if field == "queue" {
-		return 0
+func accepted(field string) string {
+	switch field {
+	case "period":
+		return acceptedPeriods
+	case "queue":
+		return "accepted are 0 to 1000000000"
+	default:
+		return "accepted are 1 to 1000000000"
 	}
-	return 1
 }
 
 func (s *scanner) digit() bool {
