@@ -68,11 +68,11 @@ func (r *Reservation) Cancel(ctx context.Context) error { return r.CancelAt(ctx,
 
 // CancelAt is [Reservation.Cancel] at the instant now.
 func (r *Reservation) CancelAt(ctx context.Context, now Instant) error {
-	if r.spent.Swap(true) {
-		return nil
-	}
 	if err := checkRequest(now, r.cost); err != nil {
 		return err
+	}
+	if r.spent.Swap(true) {
+		return nil
 	}
 	d, err := r.limiter.bound.Cancel(ctx, now, r.key, r.cost, r.mark)
 	if o := r.limiter.observer; o != nil {
