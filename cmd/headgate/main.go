@@ -35,6 +35,7 @@ func rootCommand() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.AddCommand(versionCommand())
+	root.AddCommand(serveCommand())
 	root.AddCommand(replayCommand())
 	return root
 }
