@@ -124,7 +124,11 @@ func replay(ctx context.Context, logs []Log, lanes []*lane, o *Options) (*Report
 func nothingToReplay(g *gathering) error {
 	switch {
 	case g.unreadable > 0:
-		return fmt.Errorf("%w: none of %d lines can be read; the first: %s", ErrNothingToReplay, g.lines, g.shown[0])
+		as := ""
+		if g.opts.Format != "" {
+			as = " as " + string(g.opts.Format)
+		}
+		return fmt.Errorf("%w: none of %d lines can be read%s", ErrNothingToReplay, g.lines, as)
 	case len(g.logs) == 1 && g.logs[0].Error == "":
 		return fmt.Errorf("%w: %s is empty", ErrNothingToReplay, g.logs[0].Name)
 	default:

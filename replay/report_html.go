@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
@@ -42,7 +43,12 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return t.Execute(w, p)
+	var text bytes.Buffer // the template writes in small parts
+	if err := t.Execute(&text, p); err != nil {
+		return err
+	}
+	_, err = w.Write(text.Bytes())
+	return err
 }
 
 // asset is an embedded file; one that is not there is a mistake of the build.

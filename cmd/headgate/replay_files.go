@@ -111,7 +111,7 @@ func brokenLogs(report *replay.Report) error {
 	var errs []error
 	for _, log := range report.Logs {
 		if log.Error != "" {
-			errs = append(errs, fmt.Errorf("replay: %s: %s; the %d lines before that are in the report", log.Name, log.Error, log.Lines))
+			errs = append(errs, fmt.Errorf("replay: %s: %s; what came before is in the report", log.Name, log.Error))
 		}
 	}
 	return errors.Join(errs...)
@@ -119,23 +119,22 @@ func brokenLogs(report *replay.Report) error {
 
 // writeWhole writes a file wholly or leaves what was there: it is written under another name beside it and renamed. What is no
 // regular file, such as a pipe, is written as it is.
-func writeWhole(name string, write func(io.Writer) error) (err error) {
+func writeWhole(name string, write func(io.Writer) error) error {
 	if real, err := filepath.EvalSymlinks(name); err == nil {
 		name = real
 	}
 	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
 		return writeFile(name, os.O_WRONLY, write)
 	}
-	partial := name + ".partial"
-	defer func() {
-		if err != nil && !errors.Is(err, fs.ErrExist) {
-			_ = os.Remove(partial) // the first error says more
-		}
-	}()
-	if err := writeFile(partial, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, write); err != nil {
-		return err
+	partial := fmt.Sprintf("%s.%d.partial", name, os.Getpid())
+	err := writeFile(partial, os.O_WRONLY|os.O_CREATE|os.O_EXCL, write)
+	if err == nil {
+		err = os.Rename(partial, name)
 	}
-	return os.Rename(partial, name)
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		_ = os.Remove(partial) // the first error says more
+	}
+	return err
 }
 
 func writeFile(name string, flag int, write func(io.Writer) error) error {

@@ -1,38 +1,50 @@
 package main
 
 import (
+	"compress/gzip"
+	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestMain makes the command itself available to scripts, as a program of its own.
-func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"headgate": main})
-}
-
-// TestReplayScripts runs the scripts of replay. $LOG is the real access log.
+// TestReplayScripts runs the scripts of testdata/replay. $LOG is the real access log.
 func TestReplayScripts(t *testing.T) {
 	log, err := filepath.Abs("../../testdata/apache_access.log.gz")
 	if err != nil {
 		t.Fatal(err)
 	}
 	testscript.Run(t, testscript.Params{
-		Files: scripts(t, "replay*.txtar"),
+		Dir:                 filepath.Join("testdata", "replay"),
+		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("LOG", log)
 			return nil
 		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"gzip": gzipFiles, "cut": cutFile},
 	})
 }
 
-// scripts are the scripts whose names match pattern; none is a mistake.
-func scripts(t *testing.T, pattern string) []string {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join("testdata", "script", pattern))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no script matches %s: %v", pattern, err)
+// gzipFiles writes files into the last one named, a gzip member each: gzip FROM… TO.
+func gzipFiles(ts *testscript.TestScript, _ bool, args []string) {
+	to, err := os.Create(ts.MkAbs(args[len(args)-1]))
+	ts.Check(err)
+	for _, from := range args[:len(args)-1] {
+		w := gzip.NewWriter(to)
+		_, err := w.Write([]byte(ts.ReadFile(from)))
+		ts.Check(err)
+		ts.Check(w.Close())
 	}
-	return files
+	ts.Check(to.Close())
+}
+
+// cutFile takes bytes off a file's end: cut FILE BYTES.
+func cutFile(ts *testscript.TestScript, _ bool, args []string) {
+	info, err := os.Stat(ts.MkAbs(args[0]))
+	ts.Check(err)
+	bytes, err := strconv.ParseInt(args[1], 10, 64)
+	ts.Check(err)
+	ts.Check(os.Truncate(ts.MkAbs(args[0]), info.Size()-bytes))
 }
