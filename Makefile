@@ -6,7 +6,9 @@ SHELL       := /bin/bash
 .DEFAULT_GOAL := help
 
 FUZZTIME ?= 30s
-RACE     ?= -race
+STEPS    ?= 100000000
+RUNS     ?= 50
+SEED     ?= $(shell date +%s)
 ROUNDS   ?= 5
 TIME     ?= 500ms
 
@@ -36,16 +38,21 @@ clean: ## Remove what was built here
 ##@ Tests
 
 .PHONY: test
-test: test-race test-bench lint ## Everything: tests under the race detector, the bench module, formatting, analysis
+test: test-all test-race test-bench lint ## Everything: tests, again under the race detector, the bench module, lint
 
 .PHONY: test-quick
-test-quick: ## The tests alone, without the race detector and shortened
+test-quick: ## The tests alone, shortened and without the race detector
 	go test -short $(PACKAGES)
 
-# The dependency law is a test like any other, in the root.
+# Twice: what counts allocations, or steps by the million, runs without the race detector only. The dependency law is a test like
+# any other.
+.PHONY: test-all
+test-all:
+	go test $(PACKAGES)
+
 .PHONY: test-race
 test-race:
-	go test $(RACE) $(PACKAGES)
+	go test -race $(PACKAGES)
 
 .PHONY: test-bench
 test-bench:
@@ -54,6 +61,12 @@ test-bench:
 .PHONY: fuzz
 fuzz: ## Every fuzz target for FUZZTIME (30s)
 	FUZZTIME=$(FUZZTIME) scripts/fuzz
+
+# Seeds differ from run to run; a failure prints its own.
+.PHONY: soak
+soak: ## Random tests for long: STEPS of Go against Lua (100 million), RUNS of stores against the model (50)
+	go test ./algo -run TestGoStepEqualsLuaStep -count 1 -timeout 0 -v -seed $(SEED) -steps $(STEPS)
+	go test ./storetest ./memstore -count $(RUNS) -timeout 0
 
 ##@ Analysis
 
