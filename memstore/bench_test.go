@@ -11,9 +11,9 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-func benchmarkKeys(b *testing.B, keys int) {
+func benchmarkKeys(b *testing.B, keys int, limit string) {
 	ctx := context.Background()
-	l, err := headgate.New(memstore.New(&memstore.Options{MaxEntries: keys}), headgate.MustPolicy("1000000/s burst 1000"), nil)
+	l, err := headgate.New(memstore.New(&memstore.Options{MaxEntries: keys}), headgate.MustPolicy(limit), nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -36,6 +36,10 @@ func benchmarkKeys(b *testing.B, keys int) {
 	})
 }
 
-func BenchmarkOneKey(b *testing.B)      { benchmarkKeys(b, 1) }
-func BenchmarkHundredKeys(b *testing.B) { benchmarkKeys(b, 100_000) }
-func BenchmarkMillionKeys(b *testing.B) { benchmarkKeys(b, 1_000_000) }
+// Limits whose unit is whole microseconds, and has a remainder.
+const whole, fraction = "1000000/s burst 1000", "7654321/s burst 1000"
+
+func BenchmarkOneKey(b *testing.B)         { benchmarkKeys(b, 1, whole) }
+func BenchmarkOneKeyFraction(b *testing.B) { benchmarkKeys(b, 1, fraction) }
+func BenchmarkManyKeys(b *testing.B)       { benchmarkKeys(b, 100_000, whole) }
+func BenchmarkMillionKeys(b *testing.B)    { benchmarkKeys(b, 1_000_000, whole) }

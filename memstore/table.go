@@ -22,9 +22,10 @@ type table struct {
 	buckets uint64
 }
 
-func newTable(slots int) *table {
-	n := max(1, (slots+bucketSlots-1)/bucketSlots)
-	return &table{slots: make([]slot, n*bucketSlots), buckets: uint64(n)}
+func newTable(slots int) *table { return tableOf(make([]slot, roundUp(slots))) }
+
+func tableOf(slots []slot) *table {
+	return &table{slots: slots, buckets: uint64(len(slots) / bucketSlots)}
 }
 
 // bucket is the first or, for second = true, the other bucket of a key, and the slot in it where the search begins: at the
@@ -65,11 +66,28 @@ func (t *table) findIn(d digest, second bool) (s *slot, end bool) {
 
 // shard is a part of a region with its own lock for what is rare: new keys and growth.
 type shard struct {
-	table atomic.Pointer[table]
-	mu    sync.Mutex // held to give a slot to another key and to replace the table
-	used  int        // slots that are not empty
-	most  int        // slots of the largest table
-	_     [64 - 8 - 8 - 16]byte
+	table           atomic.Pointer[table]
+	mu              sync.Mutex // held to give a slot to another key and to replace the table
+	used            int        // slots that are not empty
+	most            int        // slots of the largest table
+	slab            *slab      // where that is: in the part index of as many as there are shards
+	index, siblings int
+	_               [64 - 8 - 8 - 16 - 24]byte
+}
+
+// slab is the memory of the largest tables of all shards of a region. It is allocated when the first of them is needed, in one
+// piece, so that the operating system can map it with few, large pages: a look-up then costs one cache miss and not two.
+type slab struct {
+	once  sync.Once
+	slots []slot
+}
+
+func (s *slab) part(i, shards, each int) []slot {
+	s.once.Do(func() {
+		s.slots = make([]slot, shards*each)
+		preferLargePages(s.slots)
+	})
+	return s.slots[i*each : (i+1)*each : (i+1)*each]
 }
 
 // region is a set of shards.
@@ -82,9 +100,11 @@ func newRegion(n int) region {
 		count *= 2
 	}
 	r := region{shards: make([]shard, count)}
+	shared := &slab{}
 	for i := range r.shards {
 		sh := &r.shards[i]
 		sh.most = roundUp((n*100/loadPercent + count - 1) / count)
+		sh.slab, sh.index, sh.siblings = shared, i, count
 		sh.table.Store(newTable(sh.most / growth / growth))
 	}
 	return r
@@ -227,11 +247,12 @@ func (sh *shard) grow(now int64) bool {
 	if len(old.slots) >= sh.most {
 		return false
 	}
-	size := len(old.slots) * growth
-	if size*2 > sh.most {
-		size = sh.most // every step at least doubles, so that all keys find room in the next table
+	var next *table
+	if size := len(old.slots) * growth; size*2 <= sh.most {
+		next = newTable(size)
+	} else { // every step at least doubles, so that all keys find room in the next table
+		next = tableOf(sh.slab.part(sh.index, sh.siblings, sh.most))
 	}
-	next := newTable(size)
 	sh.used = 0
 	for i := range old.slots {
 		d, seen := retire(&old.slots[i])
