@@ -62,7 +62,7 @@ func (r *Reservation) Delay() time.Duration { return r.decision.Delay }
 // Decision is the whole answer: for a refusal, when it would be admitted at once and whether it ever can be.
 func (r *Reservation) Decision() Decision { return r.decision }
 
-// Cancel gives the booked units back, less what others have booked behind them since, whose instants were promised. What is
+// Cancel gives the booked units back, if nobody has booked behind them since, whose instants were promised. What is
 // due already stays spent. Only the first call does anything.
 func (r *Reservation) Cancel(ctx context.Context) error { return r.CancelAt(ctx, StoreClock) }
 

@@ -84,7 +84,8 @@ type Bound interface {
 	// bookings answer [ErrUnsupported].
 	Reserve(ctx context.Context, now Instant, key string, cost int64, maxDelay time.Duration) (Decision, Mark, error)
 
-	// Cancel gives back what a Reserve took, less what others have booked behind it since: their instants were promised.
+	// Cancel gives back what a Reserve took, if nothing was booked behind it since and it is not yet due: the instants of later
+	// bookings were promised, so giving back would grant the same time twice.
 	Cancel(ctx context.Context, now Instant, key string, cost int64, mark Mark) (Decision, error)
 
 	// Spacing is a lower bound of the time that this rule needs to grant cost more units to callers who had to wait. No I/O.
