@@ -31,7 +31,7 @@ func newDeciding(g *gathering, lanes []*lane) (*deciding, error) {
 	d := &deciding{
 		lanes: lanes, exact: exactLane(lanes), from: from, requests: g.requests,
 		tally: newTally(len(lanes), g.free()), series: newSeries(g.first, g.last, len(lanes)),
-		progress: func(decided int64) { g.opts.Progress(Progress{Bytes: -1, Requests: g.requests, Decided: decided}) },
+		progress: func(decided int64) { g.opts.Progress(Progress{Bytes: g.bytes, Requests: g.requests, Decided: decided}) },
 	}
 	if g.opts.Decisions != nil {
 		d.writer = newDecisionWriter(g.opts.Decisions, lanes)

@@ -15,6 +15,7 @@ type gathering struct {
 	spill spill
 	peak  int64 // most bytes that the run held
 
+	bytes                       int64 // read
 	lines, requests, unreadable int64
 	outOfOrder                  int64
 	first, last                 int64 // instants; of use once there is a request
@@ -28,8 +29,10 @@ func (g *gathering) gather(ctx context.Context, logs []Log) error {
 	g.first, g.last = math.MaxInt64, noInstant
 	reading := startReading(ctx, logs, g.opts)
 	err := reading.each(ctx, func(p *piece) error {
-		defer g.opts.Progress(Progress{Bytes: reading.bytes.Load(), Requests: g.requests})
-		return g.collect(p, &reading.reports[p.log])
+		err := g.collect(p, &reading.reports[p.log])
+		g.bytes = reading.bytes.Load()
+		g.opts.Progress(Progress{Bytes: g.bytes, Requests: g.requests})
+		return err
 	})
 	if err != nil {
 		return err

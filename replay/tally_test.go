@@ -97,7 +97,7 @@ func TestSeries(t *testing.T) {
 		width       int64
 		spans       int
 	}{
-		{"one instant", 5, 5, 1, 1},
+		{"one instant", 5, 5, 1000, 1},
 		{"a second", 0, second - 1, 10_000, 100},
 		{"two minutes", 60 * second, 180*second - 1, second, 120},
 		{"two minutes and one µs", 60 * second, 180 * second, 2 * second, 61},

@@ -41,7 +41,7 @@
       tzDate: at => uPlot.tzDate(new Date(at * 1e3), "UTC"),
       cursor: { y: false, points: { show: false }, sync: { key: "time" }, drag: { x: true, y: false } },
       legend: { show: false },
-      scales: { x: { time: true, range: (u, min, max) => [min, max + data.width_us / 1e6] }, y: { range: (u, min, max) => [0, Math.max(1, top || max * 1.08)] } },
+      scales: { x: { time: true, range: (u, min, max) => times.length > 1 ? [min, max + data.width_us / 1e6] : [times[0], times[0] + 1] }, y: { range: (u, min, max) => [0, Math.max(1, top || max * 1.08)] } },
       axes: [axis({ space: 64, values: clock }), axis({ size: 52, values: (u, ticks) => ticks.map(n => n % 1 ? "" : short(n)) })],
       series: [{}, ...rows],
       hooks: {

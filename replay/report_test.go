@@ -1,0 +1,182 @@
+package replay_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/memstore"
+	"github.com/headgate/headgate/replay"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// golden compares got with a file of testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("the report is not that of %s; got:\n%s", file, got)
+	}
+}
+
+// reportOf is the report on logs, without what differs from run to run.
+func reportOf(t *testing.T, logs []replay.Log, policies []headgate.Policy, opts *replay.Options) *replay.Report {
+	t.Helper()
+	opts.StoreStats = func(s headgate.Store) replay.StoreStats {
+		stats := s.(*memstore.Store).Stats()
+		return replay.StoreStats{Keys: int64(stats.Keys), Bytes: 1_000_000, Overflowed: stats.Overflowed}
+	}
+	r, err := replay.Run(t.Context(), logs, policies, openMemory, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Memory = replay.MemoryReport{BoundBytes: 256 << 20, RequestsBytes: 240_000, KeysBytes: 9_999, ProcessBytes: 12_345_678}
+	r.ElapsedUS, r.LinesPerSecond = 1_500_000, 6666
+	return r
+}
+
+func text(t *testing.T, r *replay.Report) string {
+	t.Helper()
+	var b strings.Builder
+	if err := r.WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestReportText(t *testing.T) {
+	policies := replay.SideBySide(limits(t, "5/1m"), headgate.TokenBucket)
+	golden(t, "report.txt", text(t, reportOf(t, realLog, policies, &replay.Options{})))
+
+	policies = replay.SideBySide(limits(t, "1/1m burst 3", "20/24h"), everyAlgorithm()...)
+	golden(t, "report_all.txt", text(t, reportOf(t, realLog, policies, &replay.Options{Key: mustParseKey(t, "ip+path")})))
+
+	policies = []headgate.Policy{headgate.MustPolicy("2/1m")}
+	hostile := reportOf(t, []replay.Log{hostileLog(t)}, policies, &replay.Options{})
+	hostile.KeysExact, hostile.DenialsForgotten, hostile.Policies[0].Store.Overflowed = false, 3, 12_000
+	hostile.Memory.SpilledRuns, hostile.Memory.SpilledBytes = 2, 180_000_000
+	golden(t, "report_hostile.txt", text(t, hostile))
+}
+
+// hostileKeys are keys that would like to be more than text.
+var hostileKeys = []string{
+	`</script><script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `'--><!--<svg onload=alert(1)>`, "{{.Data}}", "\u202egnp.exe",
+	"\u2066a\u2069", "\x1b[31mred", "\x00", "", "línea ünïcode 漢字", "\ufffd", strings.Repeat("long ", 40), "a\u2028b",
+}
+
+func hostileLog(t *testing.T) replay.Log {
+	t.Helper()
+	var b strings.Builder
+	for i, key := range hostileKeys {
+		quoted, err := json.Marshal(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 + len(hostileKeys) - i {
+			b.WriteString(`{"ts_us":1000000,"key":` + string(quoted) + "}\n")
+		}
+	}
+	b.WriteString("<script>alert(2)</script>\u202e\x1b[31m\n")
+	return textLog(`<b>"log`, b.String())
+}
+
+func page(t *testing.T, r *replay.Report) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := r.WriteHTML(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// elements are what stands between each <name …> and </name>.
+func elements(page, name string) (contents []string) {
+	for _, m := range regexp.MustCompile(`(?s)<`+name+`[^>]*>(.*?)</`+name+`>`).FindAllStringSubmatch(page, -1) {
+		contents = append(contents, m[1])
+	}
+	return contents
+}
+
+func TestPageRunsNothingOfALogs(t *testing.T) {
+	for name, policies := range map[string][]headgate.Policy{
+		"one":     {headgate.MustPolicy("2/1m")},
+		"several": replay.SideBySide(limits(t, "2/1m", "3/1h"), everyAlgorithm()...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := reportOf(t, []replay.Log{hostileLog(t)}, policies, &replay.Options{})
+			html := page(t, r)
+			if n := strings.Count(html, "<script"); n != 3 {
+				t.Errorf("the page has %d scripts, want its own 3", n)
+			}
+			for _, bad := range []string{"<img", "<svg onload", `<b>"`, "\u202e", "\u2066", "\x1b", "\x00", "url(", "@import"} {
+				if strings.Contains(html, bad) {
+					t.Errorf("the page holds %q", bad)
+				}
+			}
+			if bad := regexp.MustCompile(`<[a-z][^>]* (src|href|style|on[a-z]+)=`).FindString(html); bad != "" {
+				t.Errorf("the page holds %q", bad)
+			}
+			if want := `&lt;/script&gt;&lt;script&gt;alert(1)&lt;/script&gt;`; !strings.Contains(html, want) {
+				t.Errorf("the page does not show the key %s", want)
+			}
+		})
+	}
+}
+
+// The page's policy admits just the scripts and the style that it carries.
+func TestPagePolicy(t *testing.T) {
+	html := page(t, reportOf(t, realLog, []headgate.Policy{headgate.MustPolicy("5/1m")}, &replay.Options{}))
+	policy := regexp.MustCompile(`Content-Security-Policy" content="([^"]*)"`).FindStringSubmatch(html)
+	if policy == nil || !strings.HasPrefix(policy[1], "default-src &#39;none&#39;; ") || strings.Contains(policy[1], "unsafe") {
+		t.Fatalf("the page's policy is %q", policy)
+	}
+	scripts, styles := elements(html, "script"), elements(html, "style")
+	if len(scripts) != 3 || len(styles) != 1 {
+		t.Fatalf("%d scripts and %d styles, want 3 and 1", len(scripts), len(styles))
+	}
+	for _, content := range []string{scripts[1], scripts[2], styles[0]} {
+		sum := sha256.Sum256([]byte(content))
+		hash := strings.ReplaceAll(base64.StdEncoding.EncodeToString(sum[:]), "+", "&#43;")
+		if !strings.Contains(policy[1], "&#39;sha256-"+hash+"&#39;") {
+			t.Errorf("the policy %s lacks the hash %s of %.40q…", policy[1], hash, content)
+		}
+	}
+}
+
+// The charts' data is the report's series, also in the table for those without scripts.
+func TestPageData(t *testing.T) {
+	r := reportOf(t, realLog, replay.SideBySide(limits(t, "5/1m"), everyAlgorithm()...), &replay.Options{})
+	html := page(t, r)
+	var got replay.Series
+	if err := json.Unmarshal([]byte(elements(html, "script")[0]), &got); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, r.Series) || len(got.Denied) != 6 {
+		t.Errorf("the page's data is %+v, want %+v", got, r.Series)
+	}
+	if rows := strings.Count(html, `<tr><th scope="row">2015-05-`); rows != len(r.Series.Requests) {
+		t.Errorf("the table has %d rows, want %d", rows, len(r.Series.Requests))
+	}
+	if n := strings.Count(html, "data-chart="); n != 7 {
+		t.Errorf("%d charts, want one for all requests and one for each of 6 algorithms", n)
+	}
+}
