@@ -100,8 +100,23 @@ func TestStateOfChecksWithoutAPolicy(t *testing.T) {
 		},
 		{
 			"different periods in one request are both first",
-			[]request{{inline("k", "10/s"), inline("k", "100/1m")}, {inline("k", "100/1m")}, {inline("k", "10/s")}},
-			remain{8},
+			[]request{{inline("k", "10/s"), inline("k", "100/1m")}, {inline("k", "100/1m")}, {inline("k", "100/1m"), inline("k", "10/s")}},
+			remain{97, 8},
+		},
+		{
+			"different algorithms in one request are both first",
+			[]request{{inline("k", "10/1m"), inline("k", "20/1m fixed_window")}, {inline("k", "20/1m fixed_window")}},
+			remain{18},
+		},
+		{
+			"a policy on the key is not counted",
+			[]request{{{Policy: "quarter", Key: "k", Cost: 1}, inline("k", "20/15m")}, {inline("k", "20/15m")}},
+			remain{18},
+		},
+		{
+			"another burst in one request is another limit",
+			[]request{{inline("k", "10/1m burst 10"), inline("k", "10/1m burst 20")}},
+			remain{9, 19},
 		},
 		{
 			"the third is apart from both",
@@ -110,7 +125,7 @@ func TestStateOfChecksWithoutAPolicy(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			e, _ := newEngine(t, nil)
+			e, _ := newEngine(t, &engine.Options{Policies: map[string]headgate.Policy{"quarter": headgate.MustPolicy("10/15m")}})
 			var last engine.Answer
 			for i, r := range tt.requests {
 				if last = decide(t, e, headgate.Take, r...); !last.Allowed {
@@ -205,6 +220,14 @@ func TestAllOrNone(t *testing.T) {
 	}
 }
 
+func TestTheFirstOfEqualsIsShown(t *testing.T) {
+	e, _ := newEngine(t, nil)
+	a := decide(t, e, headgate.Take, engine.Check{Limit: "5/1h", Key: "k", Cost: 1}, engine.Check{Limit: "6/1d", Key: "k", Cost: 2})
+	if a.Limit != 5 || a.Remaining != 4 || a.Tightest != 0 {
+		t.Errorf("4 of 5 and 4 of 6 remain: got %d of %d, place %d; want the first, 4 of 5", a.Remaining, a.Limit, a.Tightest)
+	}
+}
+
 func TestRefundAndResetOfSeveral(t *testing.T) {
 	e, _ := newEngine(t, twoPolicies)
 	checks := []engine.Check{{Policy: "login", Key: "k", Cost: 2}, {Limit: "10/1h", Key: "k", Cost: 3}, {Limit: "10/1h", Key: "k", Cost: 1}}
@@ -218,6 +241,11 @@ func TestRefundAndResetOfSeveral(t *testing.T) {
 	a = decide(t, e, headgate.Refund, checks...)
 	if want := []int64{5, 20, 10, 10}; !slices.Equal(remaining(a), want) {
 		t.Errorf("refund of more than was spent: remaining %v, want %v", remaining(a), want)
+	}
+	huge := slices.Clone(checks)
+	huge[0].Cost, huge[1].Cost = 100, 100
+	if a = decide(t, e, headgate.Refund, huge...); !a.Allowed || a.Never || a.DeniedBy != nil {
+		t.Errorf("refund of more than the limits: got %+v, want the answer of a peek with cost 0", a.Decision)
 	}
 	decide(t, e, headgate.Take, checks...)
 	a = decide(t, e, headgate.Reset, checks...)

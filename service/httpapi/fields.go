@@ -116,7 +116,7 @@ func (h *Handler) setLimitFields(header http.Header, a *engine.Answer, scratch [
 	}
 	header["Cache-Control"] = noStore
 	if !a.Never {
-		values[1] = strconv.FormatInt(max(1, ceil(a.RetryAfter, time.Second)), 10)
+		values[1] = strconv.FormatInt(ceil(a.RetryAfter, time.Second), 10) // at least 1: a wait that helps is not 0
 		header["Retry-After"] = values[1:]
 	}
 }

@@ -280,6 +280,9 @@ func TestProblems(t *testing.T) {
 			if p.Status != tt.status || p.Title != http.StatusText(tt.status) || p.Type != "about:blank" || p.Field != tt.field || !strings.Contains(p.Detail, tt.said) {
 				t.Errorf("got %+v, want status %d, field %q, a detail that says %q", p, tt.status, tt.field, tt.said)
 			}
+			if strings.Contains(p.Detail, "\n") {
+				t.Errorf("the detail has several lines: %q", p.Detail)
+			}
 			if strings.Contains(got.body, secret) || strings.Contains(s.log.String(), secret) {
 				t.Errorf("the key is in the body or the log: %s\n%s", got.body, s.log)
 			}

@@ -89,31 +89,62 @@ func TestShutdownAnswersWhatIsInFlight(t *testing.T) {
 	}
 }
 
-func TestShutdownIsBounded(t *testing.T) {
+func TestDrainAsksForAnotherConnection(t *testing.T) {
 	s := serve(t, nil, nil)
+	conn := s.begin()
+	s.server.Drain()
+	mustWrite(t, conn, `"key":"k"}`)
+	if resp := response(t, conn); resp.StatusCode != 200 || !resp.Close {
+		t.Errorf("a request that was in flight: status %d, close %v, want 200, true", resp.StatusCode, resp.Close)
+	}
+}
+
+func TestShutdownIsBounded(t *testing.T) {
+	s := serve(t, nil, &httpapi.ServerOptions{ReadTimeout: time.Hour})
 	conn := s.begin()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.server.Shutdown(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("Shutdown: %v, want canceled", err)
 	}
-	if n, err := io.Copy(io.Discard, conn); n > 2 { // the interim answer's blank line
-		t.Errorf("%d bytes came on a connection that was cut, %v", n, err)
+	if n := mustBeClosed(t, conn); n > 2 { // the interim answer's blank line
+		t.Errorf("%d bytes came on a connection that was cut", n)
 	}
+}
+
+// A body that says it is too long is refused before it is sent.
+func TestLongBodyIsRefusedUnread(t *testing.T) {
+	s := serve(t, nil, nil)
+	conn := s.dial()
+	mustWrite(t, conn, "POST /v1/check HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 65537\r\n\r\n")
+	if resp := response(t, conn); resp.StatusCode != 413 {
+		t.Errorf("status %d, want 413 and no invitation to send", resp.StatusCode)
+	}
+}
+
+// mustBeClosed reads conn to its end, which must come soon, and counts the bytes.
+func mustBeClosed(t *testing.T, conn net.Conn) int64 {
+	t.Helper()
+	_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+	n, err := io.Copy(io.Discard, conn)
+	if timeout := net.Error(nil); errors.As(err, &timeout) && timeout.Timeout() {
+		t.Error("the connection is still open")
+	}
+	return n
 }
 
 // A client that sends slowly, or too much, is cut off.
 func TestServerLimits(t *testing.T) {
-	const soon = 30 * time.Millisecond
+	const soon, late = 30 * time.Millisecond, time.Hour
 	for _, tt := range []struct {
 		name   string
 		opts   httpapi.ServerOptions
 		sends  string
 		status int // 0: the connection is closed without an answer
 	}{
-		{"a header that does not end", httpapi.ServerOptions{HeaderTimeout: soon}, "POST /v1/check HTTP/1.1\r\nHo", 0},
+		{"a header that does not end", httpapi.ServerOptions{HeaderTimeout: soon, ReadTimeout: late}, "POST /v1/check HTTP/1.1\r\nHo", 0},
 		{"a body that does not come", httpapi.ServerOptions{ReadTimeout: soon}, longRequest, 408},
-		{"no second request", httpapi.ServerOptions{IdleTimeout: soon}, "GET /livez HTTP/1.1\r\nHost: h\r\n\r\n", 200},
+		{"no second request", httpapi.ServerOptions{IdleTimeout: soon, ReadTimeout: late, HeaderTimeout: late}, "GET /livez HTTP/1.1\r\nHost: h\r\n\r\n", 200},
 		{"a header of 100 kB", httpapi.ServerOptions{}, "GET /livez HTTP/1.1\r\nHost: h\r\nX: " + strings.Repeat("x", 100_000) + "\r\n\r\n", 431},
 		{"a header of 30 kB", httpapi.ServerOptions{MaxHeaderBytes: 40_000}, "GET /livez HTTP/1.1\r\nHost: h\r\nConnection: close\r\nX: " + strings.Repeat("x", 30_000) + "\r\n\r\n", 200},
 	} {
@@ -126,15 +157,7 @@ func TestServerLimits(t *testing.T) {
 					t.Errorf("status %d, want %d", resp.StatusCode, tt.status)
 				}
 			}
-			_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
-			if _, err := io.Copy(io.Discard, conn); errors.Is(err, context.DeadlineExceeded) || isTimeout(err) {
-				t.Errorf("the connection is still open: %v", err)
-			}
+			mustBeClosed(t, conn)
 		})
 	}
-}
-
-func isTimeout(err error) bool {
-	var timeout net.Error
-	return errors.As(err, &timeout) && timeout.Timeout()
 }
