@@ -1,0 +1,269 @@
+package algo_test
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algo"
+)
+
+// admission is so many units that went ahead at an instant.
+type admission struct{ at, units int64 }
+
+// tooMany says whether a guarantee is broken by units within a span of so many µs, both its ends included.
+type tooMany func(span, units int64) bool
+
+// guarantees of each algorithm under a limit, as the documentation states them.
+func guarantee(name headgate.Algorithm, l headgate.Limit) tooMany {
+	rate, period, capacity := l.Rate, l.Period.Microseconds(), l.Capacity()
+	switch name {
+	case headgate.TokenBucket, headgate.LeakyBucket: // B + s·L/P
+		return func(span, units int64) bool { return above(units-capacity, period, span, rate) }
+	case headgate.TokenBucketInterval: // B, and R at the end of each interval
+		return func(span, units int64) bool { return units > capacity+rate*((span+period-1)/period) }
+	case headgate.FixedWindow: // 2·L in a span of P
+		return func(span, units int64) bool { return span <= period && units > 2*rate }
+	case headgate.SlidingLog: // L in less than P
+		return func(span, units int64) bool { return span < period && units > rate }
+	case headgate.SlidingWindow: // L·(1 + s/P) in a span s up to P
+		return func(span, units int64) bool { return span <= period && above(units-rate, period, span, rate) }
+	default:
+		panic("no guarantee is stated for " + name)
+	}
+}
+
+// above reports a·b > c·d, exactly.
+func above(a, b, c, d int64) bool {
+	if a <= 0 {
+		return false
+	}
+	h1, l1 := bits.Mul64(uint64(a), uint64(b))
+	h2, l2 := bits.Mul64(uint64(c), uint64(d))
+	return h1 > h2 || h1 == h2 && l1 > l2
+}
+
+// worst looks at every span that begins and ends with an admission, and gives the one with the most units of those in which
+// the guarantee is broken; broken is false if there is none.
+func worst(log []admission, over tooMany) (span, units int64, broken bool) {
+	slices.SortFunc(log, func(a, b admission) int { return cmp.Compare(a.at, b.at) })
+	for i := range log {
+		sum := int64(0)
+		for _, last := range log[i:] {
+			sum += last.units
+			if over(last.at-log[i].at, sum) && sum > units {
+				span, units, broken = last.at-log[i].at, sum, true
+			}
+		}
+	}
+	return span, units, broken
+}
+
+// busy is a limit under which much happens.
+func (d dice) busy(a algo.Algorithm) headgate.Limit {
+	for {
+		l := headgate.Limit{Rate: 1 + d.upTo(40), Period: time.Duration(d.scaled(1000, 10_000_000)) * time.Microsecond}
+		if d.oneIn(2) {
+			l.Burst = 1 + d.upTo(40)
+		}
+		if accepts(a, l) {
+			return l
+		}
+	}
+}
+
+// soon is the next instant of busy traffic: never earlier, often the first at which what was denied is there.
+func (d dice) soon(now int64, l headgate.Limit, last headgate.Decision) int64 {
+	switch d.IntN(6) {
+	case 0, 1:
+		return now
+	case 2:
+		return now + last.RetryAfter.Microseconds()
+	case 3:
+		return now + last.ResetAfter.Microseconds()
+	default:
+		return now + d.scaled(1, l.Period.Microseconds())
+	}
+}
+
+func TestGuaranteeHoldsInAnySpan(t *testing.T) { // T28
+	eachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
+		d := newDice(*seedFlag, 500)
+		for range 400 {
+			k := newKey(a, d.busy(a))
+			now, last := year2026+d.upTo(1e9), headgate.Decision{}
+			var log []admission
+			for range 150 {
+				now = d.soon(now, k.limit, last)
+				n := 1 + d.upTo(min(k.limit.Capacity(), 1+d.upTo(k.limit.Capacity())))
+				if last = k.take(now, n); last.Allowed {
+					log = append(log, admission{now, n})
+				}
+			}
+			if span, units, broken := worst(log, guarantee(a.Name, k.limit)); broken {
+				t.Fatalf("%v: %d units went ahead within %d µs", k, units, span)
+			}
+		}
+	})
+}
+
+// guaranteeWithBookings is the guarantee when some wait for what they booked: their instants are rounded up, so that two may lie
+// up to 1 µs nearer together than what they stand for; and what waited for the end of an interval may go out together with what
+// else that brings.
+func guaranteeWithBookings(name headgate.Algorithm, l headgate.Limit) tooMany {
+	if name == headgate.TokenBucketInterval {
+		return func(span, units int64) bool { return units > l.Capacity()+l.Rate*(span/l.Period.Microseconds()+1) }
+	}
+	over := guarantee(name, l)
+	return func(span, units int64) bool { return over(span+1, units) }
+}
+
+// TestBookingsAndCancelsKeepTheGuarantee counts a booking at the instant that it was promised, and not at all when it was
+// cancelled before that.
+func TestBookingsAndCancelsKeepTheGuarantee(t *testing.T) { // T31
+	for _, a := range slices.DeleteFunc(algo.All(), func(a algo.Algorithm) bool { return !books(a) }) {
+		t.Run(string(a.Name), func(t *testing.T) {
+			t.Parallel()
+			d := newDice(*seedFlag, 501)
+			for range 1500 {
+				l := d.busy(a)
+				log := bookedTrace(d, newKey(a, l))
+				if span, units, broken := worst(log, guaranteeWithBookings(a.Name, l)); broken {
+					t.Fatalf("%s %v: %d units went ahead within %d µs", a.Name, l, units, span)
+				}
+			}
+		})
+	}
+}
+
+func bookedTrace(d dice, k *key) []admission {
+	type booking struct {
+		admission
+		mark algo.State
+	}
+	var booked []booking
+	now, last := year2026+d.upTo(1e9), headgate.Decision{}
+	for range 100 {
+		now = d.soon(now, k.limit, last)
+		n := 1 + d.upTo(k.limit.Capacity()-1)
+		switch d.IntN(4) {
+		case 0:
+			if last = k.take(now, n); last.Allowed {
+				booked = append(booked, booking{admission: admission{now + last.Delay.Microseconds(), n}})
+			}
+		case 1, 2:
+			var r result
+			k.do(&step{verb: reserve, t: now, n: n, maxDelay: d.scaled(1, 5*k.limit.Period.Microseconds())}, &r)
+			if last = r.decision; r.ok {
+				booked = append(booked, booking{admission{now + r.booked, n}, k.state})
+			}
+		default:
+			if len(booked) == 0 {
+				continue
+			}
+			i := max(0, len(booked)-1-d.IntN(3))
+			if b := booked[i]; b.mark != (algo.State{}) && b.at > now {
+				k.run(step{verb: cancel, t: now, n: b.units, mark: b.mark})
+				booked = slices.Delete(booked, i, i+1)
+			}
+		}
+	}
+	log := make([]admission, len(booked))
+	for i, b := range booked {
+		log[i] = b.admission
+	}
+	return log
+}
+
+// TestCancelGivesBackTheLastBooking: with nothing behind it, a cancelled booking leaves the key as it was.
+func TestCancelGivesBackTheLastBooking(t *testing.T) { // T31
+	eachMoment(t, moments/4, func(t *testing.T, d dice, k *key, now, cost int64) {
+		if !books(k.algorithm) || now > maxInstant/2 {
+			return
+		}
+		k.take(now, 0)
+		want := k.observed(now)
+		var r result
+		k.do(&step{verb: reserve, t: now, n: cost, maxDelay: hundredYear}, &r)
+		if !r.ok || r.booked == 0 {
+			return
+		}
+		mark, behind := k.state, k.clone()
+		k.run(step{verb: cancel, t: now, n: cost, mark: mark})
+		if got := k.observed(now); got != want {
+			t.Errorf("%v: %d booked and cancelled at %d:\ngot  %swant %s", k, cost, now, got, want)
+		}
+		if behind.do(&step{verb: reserve, t: now, n: 1, maxDelay: hundredYear}, &r); !r.ok {
+			return
+		}
+		kept := behind.kept()
+		behind.run(step{verb: cancel, t: now, n: cost, mark: mark})
+		if got := behind.kept(); got != kept {
+			t.Errorf("%v: %d cancelled at %d with one booked behind: got %s want %s", behind, cost, now, got, kept)
+		}
+		last := k.clone()
+		last.state = mark
+		last.run(step{verb: cancel, t: now + r.booked, n: cost, mark: mark}) // due by then: the unit behind it is
+		if got := last.state; got != mark {
+			t.Errorf("%v: %d cancelled after it was due: got state %v want %v", last, cost, got, mark)
+		}
+	})
+}
+
+// TestLeakyBucketSendsEvenly: whatever comes in, what goes out keeps T apart for each unit.
+func TestLeakyBucketSendsEvenly(t *testing.T) {
+	a, err := algo.Named(headgate.LeakyBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := newDice(*seedFlag, 502)
+	for range 400 {
+		k := newKey(a, d.busy(a))
+		now, last := year2026+d.upTo(1e9), headgate.Decision{}
+		var out []admission
+		for range 100 {
+			now = d.soon(now, k.limit, last)
+			n := 1 + d.upTo(k.limit.Capacity()-1)
+			if last = k.take(now, n); last.Allowed {
+				out = append(out, admission{now + last.Delay.Microseconds(), n})
+			}
+		}
+		for i := 1; i < len(out); i++ { // each goes out less than 1 µs after its exact instant
+			if apart := out[i].at - out[i-1].at + 1; apart*k.limit.Rate <= out[i-1].units*k.limit.Period.Microseconds() {
+				t.Fatalf("%v: %d units at %d, the next only %d µs later", k, out[i-1].units, out[i-1].at, apart-1)
+			}
+		}
+	}
+}
+
+// TestAttackAtTheWindowsEdge spends all it can just before an edge and all it can from there on, looking each millisecond: the
+// most that any span below one period then saw. A bucket's interval begins one period before the edge.
+func TestAttackAtTheWindowsEdge(t *testing.T) { // T28
+	for name, want := range map[headgate.Algorithm]int64{
+		headgate.TokenBucket:         199, // 100 at once and one each 10 ms
+		headgate.TokenBucketInterval: 199, // 99, and the refill 1 µs later
+		headgate.FixedWindow:         200, // twice the limit within 1 ms
+		headgate.SlidingLog:          100,
+		headgate.SlidingWindow:       199, // 100 of which one stops counting each 10 ms
+		headgate.LeakyBucket:         199,
+	} {
+		k := keyOf(t, name, "100/s")
+		edge := year2026 + 1_000_000
+		if name == headgate.TokenBucketInterval {
+			k.take(edge-1_000_000, 1)
+		}
+		var log []admission
+		for now := edge - 1; now < edge-1+1_000_000; now += 1000 {
+			if n := k.remaining(now); n > 0 {
+				k.take(now, n)
+				log = append(log, admission{now, n})
+			}
+		}
+		if _, got, _ := worst(log, func(span, _ int64) bool { return span < 1_000_000 }); got != want {
+			t.Errorf("%s 100/s, attacked at a window's edge: got %d units within a second want %d", name, got, want)
+		}
+	}
+}
