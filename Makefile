@@ -35,6 +35,10 @@ build: ## Build ./headgate
 clean: ## Remove what was built here
 	rm -rf dist headgate
 
+.PHONY: pictures
+pictures: ## Draw the pictures in docs/pictures anew, by the real limiter
+	cd bench && go run ./cmd/pictures ../docs/pictures
+
 ##@ Tests
 
 .PHONY: test

@@ -1,0 +1,43 @@
+// Command pictures draws what each algorithm does with one and the same requests, as an SVG for each: it runs the real limiter
+// over the embedded store by a virtual clock. The same program draws the same bytes.
+//
+//	go run ./cmd/pictures DIRECTORY
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/headgate/headgate/algo"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "pictures: name the directory to draw into, such as ../docs/pictures")
+		os.Exit(2)
+	}
+	if err := drawAll(os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, "pictures:", err)
+		os.Exit(1)
+	}
+}
+
+// drawAll writes <algorithm>.svg for every algorithm.
+func drawAll(dir string) error {
+	for _, a := range algo.All() {
+		r, err := run(a.Name)
+		if err != nil {
+			return err
+		}
+		picture, err := draw(r)
+		if err != nil {
+			return err
+		}
+		name := filepath.Join(dir, string(a.Name)+".svg")
+		if err := os.WriteFile(name, picture, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
