@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"runtime"
+	"sync"
 	"sync/atomic"
 )
 
@@ -27,6 +28,7 @@ type reading struct {
 	free    chan *piece // pieces to cut into; their number bounds the memory
 	cut     chan *piece // cut and not parsed
 	ordered chan *piece // the same in input order
+	running sync.WaitGroup
 }
 
 // LogReport says how the reading of one log went.
@@ -50,9 +52,9 @@ func startReading(ctx context.Context, logs []Log, opts *Options) *reading {
 	for range pieces {
 		r.free <- newPiece()
 	}
-	go r.cutAll(ctx)
+	r.running.Go(func() { r.cutAll(ctx) })
 	for range workers {
-		go r.parseAll()
+		r.running.Go(r.parseAll)
 	}
 	return r
 }
@@ -65,6 +67,7 @@ func (r *reading) each(ctx context.Context, collect func(*piece) error) error {
 			return context.Cause(ctx)
 		case p, more := <-r.ordered:
 			if !more {
+				r.running.Wait()
 				return context.Cause(ctx)
 			}
 			<-p.parsed
