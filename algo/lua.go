@@ -29,9 +29,10 @@ var arithmeticLua string
 // A state is {a = A, b = B, c = C} and is never changed, only replaced. A decision d has allowed and never, which are booleans,
 // and limit, remaining, retry_after, reset_after and delay, in units and µs.
 //
-// A [LogStepper]'s twin takes a list of entries {at = t, units = n}, oldest first, and changes it:
+// A [LogStepper]'s twin takes a list of entries {at = t, units = n}, oldest first; take, when it admits, and refund change it:
 //
 //	allowed = x.take(w, log, t, n, room)
+//	allowed = x.fits(w, log, t, n)
 //	d = x.answer(w, log, t, asked, allowed)
 //	x.refund(w, log, t, n)
 //	instant = x.reset_at(w, log)

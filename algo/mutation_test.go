@@ -60,11 +60,12 @@ var mutations = []mutation{
 	{headgate.FixedWindow, "another period's end", "return ceil_div(a, w.period) * w.period", "return a"},
 	{headgate.FixedWindow, "a refund below 0", "now.b = now.b - min(n, now.b)", "now.b = now.b - n"},
 
-	{headgate.SlidingLog, "<= for < as a unit ages out", "log[aged + 1].at <= before", "log[aged + 1].at < before"},
+	{headgate.SlidingLog, "<= for < as a unit ages out", "log[i].at <= before", "log[i].at < before"},
 	{headgate.SlidingLog, "a unit before the newest", "t <= newest.at", "t < newest.at"},
 	{headgate.SlidingLog, "back in time", "newest.at = max(t, newest.at)", "newest.at = t"},
 	{headgate.SlidingLog, "retry_after one unit early", "until n <= 0", "until n <= 1"},
 	{headgate.SlidingLog, "a refund of the whole entry", "newest.units = newest.units - n\n      return", "newest.units = newest.units\n      return"},
+	{headgate.SlidingLog, "what has aged out is forgotten in retry_after", "aged + counted + asked", "counted + asked"},
 	{headgate.SlidingLog, "no room forgotten", "or not room", ""},
 
 	{headgate.SlidingWindow, "a fraction buys a unit", "mul_div_ceil(s.b, left, w.period)", "mul_div(s.b, left, w.period)"},

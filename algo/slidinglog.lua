@@ -1,6 +1,6 @@
--- The twin of slidinglog.go. State: a list of {at, units}, oldest first, of which no two have the same instant. Every function
--- but reset_at changes the list that it is given: it drops entries in front, and then changes or drops entries at the end, or adds
--- one there.
+-- The twin of slidinglog.go. State: a list of {at, units}, oldest first, of which no two have the same instant. take, when it admits,
+-- and refund change the list that they are given: they drop entries in front that have aged out, and then add one at the end, or
+-- change or drop entries there. Whoever only asks changes nothing, since he may ask about an earlier instant next.
 
 local sliding_log = {}
 
@@ -8,27 +8,29 @@ function sliding_log.new(terms)
   return {limit = terms[1], period = terms[2]}
 end
 
+-- since is how many entries the log holds of instants up to and including before, how many units they have, and how many units
+-- later ones have.
+local function since(log, before)
+  local entries, aged, counted = 0, 0, 0
+  for i = 1, #log do
+    if log[i].at <= before then
+      entries, aged = i, aged + log[i].units
+    else
+      counted = counted + log[i].units
+    end
+  end
+  return entries, aged, counted
+end
+
 -- age drops the entries of instants up to and including before.
 local function age(log, before)
-  local aged, length = 0, #log
-  while aged < length and log[aged + 1].at <= before do
-    aged = aged + 1
-  end
+  local aged = since(log, before)
   if aged == 0 then
     return
   end
-  for i = 1, length do
+  for i = 1, #log do
     log[i] = log[i + aged]
   end
-end
-
--- counted is the number of units in the log.
-local function counted(log)
-  local units = 0
-  for i = 1, #log do
-    units = units + log[i].units
-  end
-  return units
 end
 
 -- add enters n units at t, but never before the newest entry.
@@ -58,29 +60,34 @@ function sliding_log.take(w, log, t, n, room)
   if n == 0 then
     return true
   end
-  age(log, t - w.period)
-  if n > w.limit - counted(log) then
+  if not sliding_log.fits(w, log, t, n) then
     return false
   end
+  age(log, t - w.period)
   add(log, t, n, room)
   return true
 end
 
+-- fits is the test of take: counted + n <= L.
+function sliding_log.fits(w, log, t, n)
+  local _, _, counted = since(log, t - w.period)
+  return n == 0 or n <= w.limit - counted
+end
+
 -- answer has retry_after until enough of the oldest have aged out, and reset_after until the newest has.
 function sliding_log.answer(w, log, t, asked, allowed)
-  age(log, t - w.period)
-  local units = counted(log)
+  local _, aged, counted = since(log, t - w.period)
   local d = {
-    allowed = allowed, never = false, limit = w.limit, remaining = max(0, w.limit - units),
+    allowed = allowed, never = false, limit = w.limit, remaining = max(0, w.limit - counted),
     retry_after = 0, reset_after = 0, delay = 0,
   }
-  if units > 0 then
+  if counted > 0 then
     d.reset_after = log[#log].at + w.period - t
   end
   if not allowed and asked > w.limit then
     d.never = true
   elseif not allowed then
-    d.retry_after = spent_by(log, units + asked - w.limit) + w.period - t
+    d.retry_after = spent_by(log, aged + counted + asked - w.limit) + w.period - t
   end
   return d
 end
@@ -88,8 +95,7 @@ end
 -- refund takes the newest entries first.
 function sliding_log.refund(w, log, t, n)
   age(log, t - w.period)
-  n = min(n, counted(log))
-  while n > 0 do
+  while n > 0 and #log > 0 do
     local newest = log[#log]
     if newest.units > n then
       newest.units = newest.units - n

@@ -134,18 +134,15 @@ func (g *goTwin) doLog(s *step, r *result) {
 	case take:
 		r.ok = g.log.Take(&g.list, s.t, s.n, s.room)
 	case peek:
-		r.ok = s.n <= g.log.Answer(&g.list, s.t, 0, true).Remaining
+		r.ok = g.log.Fits(&g.list, s.t, s.n)
 	case refund:
 		g.log.Refund(&g.list, s.t, s.n)
 		asked = 0
 	}
 	r.decision = g.log.Answer(&g.list, s.t, asked, r.ok)
-	r.state[0] = int64(g.list.Len())
+	r.state[0], r.resetAt = int64(g.list.Len()), g.log.ResetAt(&g.list)
 	for at, units := range g.list.Units {
 		r.log = append(r.log, [2]int64{at, units})
-	}
-	if n := len(r.log); n > 0 {
-		r.resetAt = r.log[n-1][0] + g.log.Terms()[1]
 	}
 }
 
@@ -219,7 +216,7 @@ local drive = {}
 function drive.bind(...) w = x.new({...}) end
 function drive.forget() log = {} end
 function drive.take(t, n, room) return report(x.take(w, log, t, n, room), t, n) end
-function drive.peek(t, n) return report(n <= x.answer(w, log, t, 0, true).remaining, t, n) end
+function drive.peek(t, n) return report(x.fits(w, log, t, n), t, n) end
 function drive.refund(t, n) x.refund(w, log, t, n) return report(true, t, 0) end
 function drive.entry(i) return log[i].at, log[i].units end
 
