@@ -94,7 +94,7 @@ func TestNoLuaNumberPasses2To53(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			steps := 40_000
+			steps := 25_000
 			if raceDetector {
 				steps = 4_000
 			}

@@ -41,14 +41,15 @@ func (w *slidingLog) Take(log *Log, t, n int64, room bool) bool {
 	if !w.Fits(log, t, n) {
 		return false
 	}
+	log.age(t - w.period)
 	log.add(t, n, room)
 	return true
 }
 
 // Fits is the test of Take: counted + n ≤ L.
 func (w *slidingLog) Fits(log *Log, t, n int64) bool {
-	log.age(t - w.period)
-	return n == 0 || n <= w.limit-log.Counted()
+	_, counted := log.since(t - w.period)
+	return n == 0 || n <= w.limit-counted
 }
 
 // ResetAt is when the newest entry has aged out.
@@ -61,8 +62,7 @@ func (w *slidingLog) ResetAt(log *Log) int64 {
 
 // Answer has retry_after until enough of the oldest have aged out, and reset_after until the newest has.
 func (w *slidingLog) Answer(log *Log, t, asked int64, allowed bool) headgate.Decision {
-	log.age(t - w.period)
-	counted := log.Counted()
+	aged, counted := log.since(t - w.period)
 	d := headgate.Decision{Allowed: allowed, Limit: w.limit, Remaining: max(0, w.limit-counted)}
 	if counted > 0 {
 		d.ResetAfter = headgate.Micros(log.newest() + w.period - t)
@@ -72,13 +72,16 @@ func (w *slidingLog) Answer(log *Log, t, asked int64, allowed bool) headgate.Dec
 	case asked > w.limit:
 		return never(d)
 	default:
-		d.RetryAfter = headgate.Micros(log.spentBy(counted+asked-w.limit) + w.period - t)
+		d.RetryAfter = headgate.Micros(log.spentBy(aged+counted+asked-w.limit) + w.period - t)
 	}
 	return d
 }
 
 // Refund takes the newest entries first.
 func (w *slidingLog) Refund(log *Log, t, n int64) {
+	if n == 0 {
+		return
+	}
 	log.age(t - w.period)
 	n = min(n, log.Counted())
 	for n > 0 {
@@ -101,7 +104,7 @@ func (w *slidingLog) Spacing(n int64) int64 {
 // Terms are L and P.
 func (w *slidingLog) Terms() []int64 { return []int64{w.limit, w.period} }
 
-// Counted is the number of units in the log.
+// Counted is the number of units in the log, also of those that have aged out.
 func (log *Log) Counted() int64 {
 	if log.Len() == 0 {
 		return 0
@@ -139,14 +142,31 @@ func (log *Log) totalBefore(i int) int64 {
 	return log.entries[i-1].Total
 }
 
+// agedOut is how many entries are of instants up to and including before.
+func (log *Log) agedOut(before int64) int {
+	held := log.entries[log.head:]
+	if len(held) == 0 || held[0].At > before {
+		return 0
+	}
+	return sort.Search(len(held), func(i int) bool { return held[i].At > before })
+}
+
+// since is how many units the log holds of instants up to and including before, and how many of later ones. It changes nothing:
+// whoever only asks may ask about an earlier instant next.
+func (log *Log) since(before int64) (aged, counted int64) {
+	if n := log.agedOut(before); n > 0 {
+		aged = log.entries[log.head+n-1].Total - log.base
+	}
+	return aged, log.Counted() - aged
+}
+
 // age drops the entries of instants up to and including before.
 func (log *Log) age(before int64) {
-	live := log.entries[log.head:]
-	if len(live) == 0 || live[0].At > before {
+	n := log.agedOut(before)
+	if n == 0 {
 		return
 	}
-	n := sort.Search(len(live), func(i int) bool { return live[i].At > before })
-	log.base = live[n-1].Total
+	log.base = log.entries[log.head+n-1].Total
 	if log.head += n; log.head == len(log.entries) {
 		log.entries, log.head, log.base = log.entries[:0], 0, 0
 	}

@@ -94,6 +94,9 @@ end
 
 -- refund takes the newest entries first.
 function sliding_log.refund(w, log, t, n)
+  if n == 0 then
+    return
+  end
   age(log, t - w.period)
   while n > 0 and #log > 0 do
     local newest = log[#log]

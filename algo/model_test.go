@@ -1,0 +1,56 @@
+package algo_test
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algo"
+	"github.com/headgate/headgate/storetest/model"
+)
+
+// TestStepEqualsTheModel holds the Go text against the definition in math/big rationals, over the whole domain, also when the
+// clock goes back and under changed limits. What a window becomes under another period is not defined there.
+func TestStepEqualsTheModel(t *testing.T) {
+	lives := 2_000
+	if raceDetector || testing.Short() {
+		lives = 200
+	}
+	eachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
+		d := newDice(*seedFlag, 700)
+		for range lives {
+			k, m := newKey(a, d.limit(a)), model.NewKey(a.Name)
+			now := d.instant()
+			last := headgate.Decision{Limit: k.limit.Capacity(), Remaining: k.limit.Capacity()}
+			for range 30 {
+				now = max(now-1e12, d.after(now, k.limit, last)) // what is left is counted in an int64 there, also when it is negative
+				if d.oneIn(25) {
+					if c := d.changed(a, k.limit); c.Period == k.limit.Period || books(a) || a.NewLog != nil {
+						k.under(c)
+					}
+				}
+				before := k.String()
+				s := step{verb: pick(d, take, take, take, peek, refund), t: now, n: d.cost(last.Limit, last.Remaining)}
+				last = k.run(s)
+				if want := modelled(m, k.limit, s); !reflect.DeepEqual(last, want) {
+					t.Fatalf("seed %d: %s: %v\n got %+v\nwant %+v", *seedFlag, before, s, last, want)
+				}
+				if k.resetAt(now) <= now { // as if never used: a store may forget it, and if the clock then goes back that shows
+					k.forget()
+					m = model.NewKey(a.Name)
+				}
+			}
+		}
+	})
+}
+
+func modelled(m *model.Key, l headgate.Limit, s step) headgate.Decision {
+	switch s.verb {
+	case take:
+		return m.Take(l, s.t, s.n)
+	case peek:
+		return m.Peek(l, s.t, s.n)
+	default:
+		return m.Refund(l, s.t, s.n)
+	}
+}
