@@ -14,9 +14,9 @@ const giveBackTimeout = 5 * time.Second
 func (l *Limiter) Wait(ctx context.Context, key string) error { return l.WaitN(ctx, key, 1) }
 
 // WaitN blocks until cost units of key are there and have been spent. Callers of one key in this process are served in the
-// order they came. It refuses at once, and spends nothing, with [ErrNeverAllowed] when cost is above the limit and with
-// [ErrWouldExceedDeadline] when the units cannot come before the context's deadline. When the context ends during the wait it
-// gives back what was booked and returns the context's error.
+// order they came; cost 0 only asks, so it does not stand in line. It refuses at once, and spends nothing, with
+// [ErrNeverAllowed] when cost is above the limit and with [ErrWouldExceedDeadline] when the units cannot come before the
+// context's deadline. When the context ends during the wait it gives back what was booked and returns the context's error.
 //
 // It never polls: with an algorithm that books ahead a waiter costs the store one operation, with the others one for each time
 // that units were due. Other processes on the same store may be served in between.
@@ -36,6 +36,10 @@ func (l *Limiter) wait(ctx context.Context, key string, cost int64) error {
 		return ErrNeverAllowed
 	}
 	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if cost == 0 {
+		_, err := l.ask(ctx, key, Take, 0)
 		return err
 	}
 	w, err := l.waiters.join(ctx, key, cost, l.spacing)
@@ -66,29 +70,29 @@ func (l *Limiter) waitBooked(ctx context.Context, w *waiter) error {
 		return refusal(r.decision)
 	}
 	if err := l.sleep(ctx, w, r.Delay()); err != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
-		defer cancel()
-		_ = r.Cancel(ctx) // the caller's own error is the one to tell; units that could not be given back stay spent
+		giveBack(ctx, r.Cancel)
 		return err
 	}
 	return nil
 }
 
+// giveBack runs a store call for a waiter whose own context may be over. Its error is not told: the waiter's is, and units that
+// could not be given back stay spent.
+func giveBack(ctx context.Context, call func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
+	defer cancel()
+	_ = call(ctx)
+}
+
 // waitRetrying is the head of a line with an algorithm that cannot book: it asks again when the store said to.
 func (l *Limiter) waitRetrying(ctx context.Context, w *waiter) error {
 	for {
-		var d Decision
-		var err error
-		if l.bound != nil {
-			d, err = l.bound.Apply(ctx, StoreClock, w.key, Take, w.cost)
-		} else {
-			d, err = l.applyEach(ctx, StoreClock, w.key, Take, w.cost)
-		}
+		d, err := l.ask(ctx, w.key, Take, w.cost)
 		switch {
 		case err != nil:
 			return err
 		case d.Allowed:
-			return l.sleep(ctx, w, d.Delay)
+			return l.holdBack(ctx, w, d.Delay)
 		case d.Never || d.RetryAfter > w.patience():
 			return refusal(d)
 		}
@@ -96,6 +100,30 @@ func (l *Limiter) waitRetrying(ctx context.Context, w *waiter) error {
 			return err
 		}
 	}
+}
+
+// ask is apply without an observer: what it hears of is the whole wait.
+func (l *Limiter) ask(ctx context.Context, key string, verb Verb, cost int64) (Decision, error) {
+	if l.bound != nil {
+		return l.bound.Apply(ctx, StoreClock, key, verb, cost)
+	}
+	return l.applyEach(ctx, StoreClock, key, verb, cost)
+}
+
+// holdBack waits as long as leaky buckets hold a request that they admitted together; one alone books, and says so before it
+// spends. What comes too late is given back.
+func (l *Limiter) holdBack(ctx context.Context, w *waiter, delay time.Duration) error {
+	err := ErrWouldExceedDeadline
+	if delay <= w.patience() {
+		err = l.sleep(ctx, w, delay)
+	}
+	if err != nil {
+		giveBack(ctx, func(ctx context.Context) error {
+			_, err := l.ask(ctx, w.key, Refund, w.cost)
+			return err
+		})
+	}
+	return err
 }
 
 func refusal(d Decision) error {
@@ -109,23 +137,32 @@ func (l *Limiter) sleep(ctx context.Context, w *waiter, d time.Duration) error {
 	if d <= 0 {
 		return nil
 	}
-	l.waiters.announce(w, d, l.spacing)
-	timer := time.NewTimer(d)
+	due := time.Now().Add(d)
+	l.waiters.announce(w, due, l.spacing)
+	timer := time.NewTimer(time.Until(due))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
+		if !time.Now().Before(due) {
+			return nil // both at once: what is due cannot be given back, so it had better be used
+		}
 		return ctx.Err()
 	}
 }
 
-// spacing is a lower bound of the time between the head's grant and that of cost more units.
-func (l *Limiter) spacing(cost int64) time.Duration {
-	if l.bound == nil {
+// spacing is a lower bound of the time between the head's grant and that of a waiter for own units with between units in line
+// before it. What a leaky bucket admits goes out when all before it has, however much it is itself.
+func (l *Limiter) spacing(head, between, own int64) time.Duration {
+	switch {
+	case l.bound == nil:
 		return 0
+	case l.policy.Algorithm == LeakyBucket:
+		return l.bound.Spacing(head + between)
+	default:
+		return l.bound.Spacing(between + own)
 	}
-	return l.bound.Spacing(cost)
 }
 
 func (l *Limiter) mostAtOnce() int64 {
@@ -135,6 +172,9 @@ func (l *Limiter) mostAtOnce() int64 {
 	}
 	return most
 }
+
+// pace is [Limiter.spacing].
+type pace func(head, between, own int64) time.Duration
 
 // waitingRoom holds a line of waiters for each key that has any. The zero value is empty and ready.
 type waitingRoom struct {
@@ -156,13 +196,13 @@ type waiter struct {
 	cost     int64
 	deadline time.Time // zero: none
 	line     *line
-	place    *list.Element
+	place    *list.Element // nil once it was dropped; guarded by the room's mu
 	turn     chan struct{} // closed when it is the head
 	refused  chan struct{} // closed when it cannot be in time
 }
 
 // join puts a caller at the end of its key's line, unless it can be told at once that it would come too late.
-func (r *waitingRoom) join(ctx context.Context, key string, cost int64, spacing func(int64) time.Duration) (*waiter, error) {
+func (r *waitingRoom) join(ctx context.Context, key string, cost int64, spacing pace) (*waiter, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	ln := r.lines[key]
@@ -178,7 +218,7 @@ func (r *waitingRoom) join(ctx context.Context, key string, cost int64, spacing 
 	if ln.waiters.Len() == 0 {
 		close(w.turn)
 	} else {
-		if w.late(ln, spacing(ln.behind+cost)) {
+		if w.late(ln, ln.behind, spacing) {
 			return nil, ErrWouldExceedDeadline
 		}
 		ln.behind += cost
@@ -193,55 +233,62 @@ func (r *waitingRoom) leave(w *waiter) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	ln := w.line
-	wasHead := ln.waiters.Front() == w.place
-	ln.waiters.Remove(w.place)
-	if !wasHead {
-		ln.behind -= w.cost
+	if w.place == nil {
+		return // it was refused
+	}
+	if ln.waiters.Front() != w.place {
+		ln.drop(w)
 		return
 	}
+	ln.waiters.Remove(w.place)
 	ln.headDue = time.Time{}
 	if ln.waiters.Len() == 0 {
 		delete(r.lines, w.key)
 		return
 	}
-	next := ln.waiters.Front().Value.(*waiter)
+	next := ln.head()
 	ln.behind -= next.cost
 	close(next.turn)
 }
 
 // announce notes when the head will be served and refuses those behind it who could not be told before.
-func (r *waitingRoom) announce(head *waiter, d time.Duration, spacing func(int64) time.Duration) {
+func (r *waitingRoom) announce(head *waiter, due time.Time, spacing pace) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	ln := head.line
-	ln.headDue = time.Now().Add(d)
+	ln.headDue = due
 	if !ln.unsure {
 		return
 	}
 	ln.unsure = false
-	var ahead int64
-	for e := ln.waiters.Front().Next(); e != nil; e = e.Next() {
+	var between int64
+	for e := ln.waiters.Front().Next(); e != nil; {
 		w := e.Value.(*waiter)
-		if !w.late(ln, spacing(ahead+w.cost)) {
-			ahead += w.cost
-		} else if !isClosed(w.refused) {
+		e = e.Next()
+		if w.late(ln, between, spacing) {
+			ln.drop(w)
 			close(w.refused)
+		} else {
+			between += w.cost
 		}
 	}
 }
 
-func isClosed(c chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
+func (ln *line) head() *waiter { return ln.waiters.Front().Value.(*waiter) }
+
+// drop takes a waiter that is not the head out of the line, so that nobody counts it any more.
+func (ln *line) drop(w *waiter) {
+	ln.waiters.Remove(w.place)
+	w.place = nil
+	ln.behind -= w.cost
 }
 
-// late reports whether w is sure to come too late when it is served at the earliest d after the head.
-func (w *waiter) late(ln *line, d time.Duration) bool {
-	return !w.deadline.IsZero() && !ln.headDue.IsZero() && ln.headDue.Add(d).After(w.deadline)
+// late reports whether w is sure to come too late with between units in line before it and behind the head.
+func (w *waiter) late(ln *line, between int64, spacing pace) bool {
+	if w.deadline.IsZero() || ln.headDue.IsZero() {
+		return false
+	}
+	return ln.headDue.Add(spacing(ln.head().cost, between, w.cost)).After(w.deadline)
 }
 
 // patience is how long this waiter can still wait.

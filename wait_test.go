@@ -1,0 +1,546 @@
+package headgate_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/memstore"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// pacing is how each algorithm serves six waiters of one unit each who come together, under two a second.
+var pacing = []struct {
+	algorithm headgate.Algorithm
+	limit     string
+	served    []time.Duration
+}{
+	{headgate.TokenBucket, "2/s", millis(0, 0, 500, 1000, 1500, 2000)},
+	{headgate.TokenBucketInterval, "2/s", millis(0, 0, 1000, 1000, 2000, 2000)},
+	{headgate.FixedWindow, "2/s", millis(0, 0, 1000, 1000, 2000, 2000)},
+	{headgate.SlidingLog, "2/s", millis(0, 0, 1000, 1000, 2000, 2000)},
+	{headgate.SlidingWindow, "2/s", millis(0, 0, 1500, 2000, 3000, 4000)}, // 2·(1−e) + 1 ≤ 2 at e = ½, and so on
+	{headgate.LeakyBucket, "2/s queue 1", millis(0, 500, 1000, 1500, 2000, 2500)},
+}
+
+func millis(ms ...time.Duration) []time.Duration {
+	for i := range ms {
+		ms[i] *= time.Millisecond
+	}
+	return ms
+}
+
+// limiterOver decides by one limit in a store of its own.
+func limiterOver(t *testing.T, store headgate.Store, a headgate.Algorithm, limits ...string) *headgate.Limiter {
+	t.Helper()
+	p := headgate.MustPolicy(limits...)
+	p.Name, p.Algorithm = "waiting", a
+	l, err := headgate.New(store, p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// crowd starts waiters one after another and notes when each was served, and how.
+type crowd struct {
+	limiter *headgate.Limiter
+	began   time.Time
+	all     sync.WaitGroup
+
+	mu     sync.Mutex
+	order  []int
+	served []time.Duration
+	errs   map[int]error
+}
+
+func newCrowd(l *headgate.Limiter) *crowd {
+	return &crowd{limiter: l, began: time.Now(), errs: make(map[int]error)}
+}
+
+// join starts waiter i and returns when it stands in line.
+func (c *crowd) join(ctx context.Context, i int, cost int64) {
+	c.all.Go(func() {
+		err := c.limiter.WaitN(ctx, "key", cost)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if err != nil {
+			c.errs[i] = err
+			return
+		}
+		c.order = append(c.order, i)
+		c.served = append(c.served, time.Since(c.began))
+	})
+	synctest.Wait()
+}
+
+// err is how waiter i ended so far, once all have done what they can.
+func (c *crowd) err(i int) error {
+	synctest.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.errs[i]
+}
+
+func TestWaitServesInOrder(t *testing.T) {
+	t.Parallel()
+	for _, c := range pacing {
+		t.Run(string(c.algorithm), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				waiting := newCrowd(limiterOver(t, memstore.New(nil), c.algorithm, c.limit))
+				for i := range c.served {
+					waiting.join(t.Context(), i, 1)
+				}
+				waiting.all.Wait()
+				if want := []int{0, 1, 2, 3, 4, 5}; !slices.Equal(waiting.order, want) {
+					t.Errorf("under %s: got served in order %v want %v", c.limit, waiting.order, want)
+				}
+				if !slices.Equal(waiting.served, c.served) {
+					t.Errorf("under %s: got served at %v want %v", c.limit, waiting.served, c.served)
+				}
+			})
+		})
+	}
+}
+
+func TestWaitRefusesAtOnceWhatCannotBeInTime(t *testing.T) {
+	t.Parallel()
+	for _, c := range pacing {
+		t.Run(string(c.algorithm), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				l := limiterOver(t, memstore.New(nil), c.algorithm, c.limit)
+				mustAllow(t, l, "key", 2)
+				began := time.Now()
+				before, _ := l.Peek(t.Context(), "key", 0)
+				wait := untilServed(t, l)
+				short, cancel := context.WithTimeout(t.Context(), wait-time.Microsecond)
+				defer cancel()
+				if err := l.Wait(short, "key"); !errors.Is(err, headgate.ErrWouldExceedDeadline) {
+					t.Errorf("wait 1 µs less than the %v it takes: got error %v want ErrWouldExceedDeadline", wait, err)
+				}
+				if took := time.Since(began); took != 0 {
+					t.Errorf("a refused wait took %v want no time", took)
+				}
+				if after, _ := l.Peek(t.Context(), "key", 0); after.Remaining != before.Remaining || after.ResetAfter != before.ResetAfter {
+					t.Errorf("a refused wait spent: got %+v want %+v", after, before)
+				}
+				enough, cancel := context.WithTimeout(t.Context(), wait)
+				defer cancel()
+				if err := l.Wait(enough, "key"); err != nil {
+					t.Errorf("wait with a deadline at the very instant, %v: got error %v want none", wait, err)
+				}
+				if took := time.Since(began); took != wait {
+					t.Errorf("the wait took %v want %v", took, wait)
+				}
+			})
+		})
+	}
+}
+
+// untilServed is how long one unit takes now.
+func untilServed(t *testing.T, l *headgate.Limiter) time.Duration {
+	t.Helper()
+	d, err := l.Peek(t.Context(), "key", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.Policy().Algorithm == headgate.LeakyBucket {
+		d, _ = l.Peek(t.Context(), "key", 0)
+		return d.Delay
+	}
+	return d.RetryAfter
+}
+
+func mustAllow(t *testing.T, l *headgate.Limiter, key string, cost int64) {
+	t.Helper()
+	if d, err := l.AllowN(t.Context(), key, cost); err != nil || !d.Allowed {
+		t.Fatalf("allow %d: got %+v, error %v want allowed", cost, d, err)
+	}
+}
+
+func TestWaitRefusesAtOnceInTheLine(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name      string
+		algorithm headgate.Algorithm
+		costs     []int64       // of those in line
+		pause     time.Duration // before the last comes
+		cost      int64         // of the one who comes last
+		served    time.Duration // when it is served, if its deadline is not before that
+	}{
+		{"a bucket", headgate.TokenBucket, []int64{1, 1, 1}, 0, 1, 4 * time.Second},
+		{"a bucket, large last", headgate.TokenBucket, []int64{1, 1}, 0, 5, 7 * time.Second},
+		{"a bucket, large first", headgate.TokenBucket, []int64{5, 1}, 0, 1, 7 * time.Second},
+		{"a queue", headgate.LeakyBucket, []int64{1, 1, 1}, 0, 1, 13 * time.Second},
+		{"a queue, large last", headgate.LeakyBucket, []int64{1, 1}, 0, 5, 12 * time.Second},
+		{"a queue, large first", headgate.LeakyBucket, []int64{5, 1}, 0, 1, 16 * time.Second},
+		{"a bucket, when some have gone", headgate.TokenBucket, []int64{1, 1, 1}, 1500 * time.Millisecond, 1, 4 * time.Second},
+		{"intervals", headgate.TokenBucketInterval, []int64{1, 1}, 0, 1, 3 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				l := limiterOver(t, memstore.New(nil), c.algorithm, "1/s burst 10")
+				mustAllow(t, l, "key", 10)
+				line := newCrowd(l)
+				for i, cost := range c.costs {
+					line.join(t.Context(), i, cost)
+				}
+				short, cancel := context.WithTimeout(t.Context(), c.served-time.Millisecond)
+				defer cancel()
+				line.join(short, 98, c.cost)
+				if err := line.err(98); !errors.Is(err, headgate.ErrWouldExceedDeadline) {
+					t.Errorf("behind %v, with 1 ms less than %v: got error %v want ErrWouldExceedDeadline at once", c.costs, c.served, err)
+				}
+				time.Sleep(c.pause)
+				enough, cancel := context.WithTimeout(t.Context(), c.served-c.pause)
+				defer cancel()
+				line.join(enough, 99, c.cost)
+				line.all.Wait()
+				if n := len(line.order); line.order[n-1] != 99 || line.served[n-1] != c.served {
+					t.Errorf("behind %v: got order %v served at %v want the last at %v; errors %v", c.costs, line.order, line.served, c.served, line.errs)
+				}
+			})
+		})
+	}
+}
+
+func TestWaitRefusesWhenTheHeadKnows(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &watchedStore{Store: memstore.New(nil), slow: map[string]time.Duration{"key": time.Second}}
+		l := limiterOver(t, store, headgate.TokenBucket, "1/10s")
+		mustAllow(t, l, "key", 1)
+		line := newCrowd(l)
+		until := func(instant time.Duration) context.Context {
+			ctx, cancel := context.WithDeadline(t.Context(), line.began.Add(instant))
+			t.Cleanup(cancel)
+			return ctx
+		}
+		mustRefuse := func(i int, why string) {
+			t.Helper()
+			if err := line.err(i); !errors.Is(err, headgate.ErrWouldExceedDeadline) {
+				t.Errorf("waiter %d, %s: got error %v want ErrWouldExceedDeadline", i, why, err)
+			}
+		}
+		line.join(t.Context(), 0, 1) // its call takes a second; until then nobody knows that units come at 10 s, 20 s, …
+		line.join(until(15*time.Second), 1, 1)
+		line.join(until(25*time.Second), 2, 1)
+		line.join(until(25*time.Second), 3, 1)
+		time.Sleep(1500 * time.Millisecond)
+		mustRefuse(1, "who needs 20 s and has 15, once the first knows that it takes 10")
+		mustRefuse(3, "who needs 30 s and has 25, behind another who needs 20")
+		line.join(until(30*time.Second), 4, 1)
+		time.Sleep(9 * time.Second) // the second asks, which takes it until 11 s
+		line.join(until(35*time.Second), 5, 1)
+		time.Sleep(time.Second)
+		mustRefuse(5, "who needs 40 s and has 35, once the second knows that it takes 20")
+		line.all.Wait()
+		if want := []int{0, 2, 4}; !slices.Equal(line.order, want) {
+			t.Errorf("got served %v want %v: the places of the refused are free; errors %v", line.order, want, line.errs)
+		}
+		if got := l.Lines(); got != 0 {
+			t.Errorf("got %d lines left want none: nobody waits", got)
+		}
+	})
+}
+
+// Trap: a wait that is cancelled does not return its tokens.
+func TestCancelledWaitersChangeNothing(t *testing.T) {
+	t.Parallel()
+	for _, c := range pacing {
+		for name, cancelled := range map[string][]int{"the head": {2}, "in the line": {4, 6}, "the head and others": {2, 3, 5, 7}} {
+			t.Run(string(c.algorithm)+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				var with, without []time.Duration
+				synctest.Test(t, func(t *testing.T) { with = servedBeside(t, c.algorithm, c.limit, 10, cancelled) })
+				synctest.Test(t, func(t *testing.T) { without = servedBeside(t, c.algorithm, c.limit, 10-len(cancelled), nil) })
+				if !slices.Equal(with, without) {
+					t.Errorf("10 waiters of whom %v were cancelled: got served at %v want %v, as if they had not come", cancelled, with, without)
+				}
+			})
+		}
+	}
+}
+
+// servedBeside lets n wait, cancels some after 100 ms, and says when the others were served.
+func servedBeside(t *testing.T, a headgate.Algorithm, limit string, n int, cancelled []int) []time.Duration {
+	line := newCrowd(limiterOver(t, memstore.New(nil), a, limit))
+	some, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for i := range n {
+		if slices.Contains(cancelled, i) {
+			line.join(some, i, 1)
+		} else {
+			line.join(t.Context(), i, 1)
+		}
+	}
+	time.Sleep(100 * time.Millisecond)
+	cancel()
+	synctest.Wait()
+	for _, i := range cancelled {
+		if err := line.err(i); !errors.Is(err, context.Canceled) {
+			t.Errorf("waiter %d was cancelled: got error %v want context.Canceled", i, err)
+		}
+	}
+	line.all.Wait()
+	return line.served
+}
+
+// A context that ends at the very instant at which units are due: they are spent, so the waiter gets them. The head is kept from
+// looking until both have happened, by a slow answer to how far behind it the next one comes.
+func TestWaitIsServedWhenItsContextEndsWithIt(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			store := &watchedStore{Store: memstore.New(nil), slow: map[string]time.Duration{"key": time.Second}, slowSpacing: 20 * time.Second}
+			l := limiterOver(t, store, headgate.TokenBucket, "1/10s")
+			mustAllow(t, l, "key", 1)
+			line := newCrowd(l)
+			ending, cancel := context.WithCancel(t.Context())
+			line.join(ending, 0, 1)
+			patient, stop := context.WithTimeout(t.Context(), time.Hour)
+			defer stop()
+			line.join(patient, 1, 1)
+			time.AfterFunc(10*time.Second, cancel)
+			line.all.Wait()
+			if !slices.Equal(line.order, []int{0, 1}) {
+				t.Errorf("cancelled when it is due: got served %v want both; errors %v", line.order, line.errs)
+			}
+		})
+	}
+}
+
+// Trap: waiters that poll. One that books asks once; one that cannot asks again only when units were due.
+func TestWaitersDoNotPoll(t *testing.T) {
+	t.Parallel()
+	for _, c := range pacing {
+		t.Run(string(c.algorithm), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store := &watchedStore{Store: memstore.New(nil)}
+				line := newCrowd(limiterOver(t, store, c.algorithm, c.limit))
+				for i := range 40 {
+					line.join(t.Context(), i, 1)
+				}
+				line.all.Wait()
+				instants := int64(len(slices.Compact(line.served)))
+				most := int64(40)
+				switch c.algorithm {
+				case headgate.FixedWindow, headgate.SlidingLog, headgate.SlidingWindow:
+					most += instants // the head asks, waits and asks again
+				}
+				if calls := store.calls.Load(); calls > most {
+					t.Errorf("40 waiters served at %d instants: got %d store calls want at most %d", instants, calls, most)
+				}
+			})
+		})
+	}
+}
+
+// Trap: a lock held while the store is asked.
+func TestSlowKeyDelaysNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &watchedStore{Store: memstore.New(nil), slow: map[string]time.Duration{"slow": time.Hour}}
+		l := limiterOver(t, store, headgate.TokenBucket, "10/s")
+		var slow sync.WaitGroup
+		for range 3 {
+			slow.Go(func() { _ = l.Wait(t.Context(), "slow") })
+		}
+		synctest.Wait()
+		began := time.Now()
+		for range 11 {
+			if err := l.Wait(t.Context(), "quick"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(began); took != 100*time.Millisecond {
+			t.Errorf("11 of 10/s beside a slow key took %v want 100ms", took)
+		}
+		slow.Wait()
+	})
+}
+
+func TestWaitOutsideTheLine(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		over bool // the context is
+		cost int64
+		want error
+	}{
+		{"more than the limit", false, 3, headgate.ErrNeverAllowed},
+		{"a negative cost", false, -1, headgate.ErrInvalidCost},
+		{"a context that is over", true, 1, context.Canceled},
+		{"nothing, with a context that is over", true, 0, context.Canceled},
+		{"nothing", false, 0, nil},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			line := newCrowd(limiterOver(t, memstore.New(nil), headgate.TokenBucket, "2/s"))
+			l := line.limiter
+			mustAllow(t, l, "key", 2)
+			line.join(t.Context(), 0, 1)
+			line.join(t.Context(), 1, 1)
+			began := time.Now()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if c.over {
+				cancel()
+			}
+			if err := l.WaitN(ctx, "key", c.cost); !errors.Is(err, c.want) {
+				t.Errorf("%s: got error %v want %v", c.name, err, c.want)
+			}
+			if took := time.Since(began); took != 0 {
+				t.Errorf("%s: took %v want no time", c.name, took)
+			}
+			if d, _ := l.Peek(t.Context(), "key", 0); d.ResetAfter != 1500*time.Millisecond {
+				t.Errorf("%s: got reset after %v want 1.5s: nothing was spent beside what the line has booked", c.name, d.ResetAfter)
+			}
+			line.all.Wait()
+		})
+	}
+}
+
+func TestWaitUnderSeveralLimits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		line := newCrowd(limiterOver(t, memstore.New(nil), headgate.TokenBucket, "2/s", "3/10s"))
+		for i := range 5 {
+			line.join(t.Context(), i, 1)
+		}
+		line.all.Wait()
+		want := []time.Duration{0, 0, 500 * time.Millisecond, 10 * time.Second / 3, 20 * time.Second / 3}
+		for i := range want {
+			want[i] = want[i].Truncate(time.Microsecond)
+			if i > 2 {
+				want[i] += time.Microsecond // thirds of a second round up
+			}
+		}
+		if !slices.Equal(line.served, want) {
+			t.Errorf("five of 2/s and 3/10s: got served at %v want %v", line.served, want)
+		}
+		if err := line.limiter.WaitN(t.Context(), "key", 3); !errors.Is(err, headgate.ErrNeverAllowed) {
+			t.Errorf("3 of 2/s and 3/10s: got error %v want ErrNeverAllowed", err)
+		}
+	})
+}
+
+// Several leaky buckets admit at once and hold back: what would come too late is given back, at once.
+func TestWaitUnderSeveralQueuesGivesBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := limiterOver(t, memstore.New(nil), headgate.LeakyBucket, "1/s queue 9", "1/s queue 99")
+		mustAllow(t, l, "key", 5)
+		began := time.Now()
+		soon, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+		defer cancel()
+		if err := l.Wait(soon, "key"); !errors.Is(err, headgate.ErrWouldExceedDeadline) || time.Since(began) != 0 {
+			t.Errorf("held back for 5 s with a deadline in 4: got error %v after %v want ErrWouldExceedDeadline at once", err, time.Since(began))
+		}
+		later, stop := context.WithCancel(t.Context())
+		line := newCrowd(l)
+		line.join(later, 0, 1)
+		time.Sleep(time.Second)
+		stop()
+		line.all.Wait()
+		if err := line.err(0); !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled while held back: got error %v want context.Canceled", err)
+		}
+		if d, _ := l.Peek(t.Context(), "key", 0); d.Delay != 4*time.Second {
+			t.Errorf("after both gave back, a second on: got delay %v want 4s", d.Delay)
+		}
+	})
+}
+
+func TestWaitTellsTheStoresError(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range pacing {
+			store := memstore.New(nil)
+			l := limiterOver(t, store, c.algorithm, c.limit)
+			_ = store.Close()
+			for _, cost := range []int64{0, 1} {
+				if err := l.WaitN(t.Context(), "key", cost); !errors.Is(err, headgate.ErrClosed) {
+					t.Errorf("%s: wait for %d at a closed store: got error %v want ErrClosed", c.algorithm, cost, err)
+				}
+			}
+		}
+	})
+}
+
+func TestWaitersOfManyKeys(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := limiterOver(t, memstore.New(nil), headgate.TokenBucket, "10/s")
+		var all sync.WaitGroup
+		var served atomic.Int64
+		for i := range 400 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%7)*300*time.Millisecond+time.Millisecond)
+			all.Go(func() {
+				defer cancel()
+				if l.WaitN(ctx, string(rune('a'+i%5)), int64(1+i%3)) == nil {
+					served.Add(int64(1 + i%3))
+				}
+			})
+		}
+		all.Wait()
+		if got := served.Load(); got < 5*10 || got > 5*(10+18+1) {
+			t.Errorf("5 keys of 10/s, 1.8 s: got %d units served want from 50 to 145", got)
+		}
+		time.Sleep(time.Minute)
+		if err := l.WaitN(t.Context(), "a", 10); err != nil {
+			t.Errorf("a minute later: got error %v want none", err)
+		}
+	})
+}
+
+// watchedStore counts the calls on keys and makes some of them slow.
+type watchedStore struct {
+	headgate.Store
+	calls atomic.Int64
+	slow  map[string]time.Duration // only read
+
+	slowSpacing time.Duration
+}
+
+type watchedBound struct {
+	headgate.Bound
+	store *watchedStore
+}
+
+func (s *watchedStore) Bind(rule headgate.Rule) (headgate.Bound, error) {
+	b, err := s.Store.Bind(rule)
+	return &watchedBound{b, s}, err
+}
+
+func (b *watchedBound) watch(key string) {
+	b.store.calls.Add(1)
+	time.Sleep(b.store.slow[key])
+}
+
+func (b *watchedBound) Apply(ctx context.Context, now headgate.Instant, key string, v headgate.Verb, cost int64) (headgate.Decision, error) {
+	b.watch(key)
+	return b.Bound.Apply(ctx, now, key, v, cost)
+}
+
+func (b *watchedBound) Reserve(ctx context.Context, now headgate.Instant, key string, cost int64, longest time.Duration) (headgate.Decision, headgate.Mark, error) {
+	b.watch(key)
+	return b.Bound.Reserve(ctx, now, key, cost, longest)
+}
+
+func (b *watchedBound) Spacing(cost int64) time.Duration {
+	time.Sleep(b.store.slowSpacing)
+	return b.Bound.Spacing(cost)
+}
