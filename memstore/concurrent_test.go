@@ -187,3 +187,21 @@ func TestDecisionsAllocateNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestNewKeyTakesTheSlotOfOneInTheSameRequest: the key whose slot is taken is as if never used, and is asked for as well.
+func TestNewKeyTakesTheSlotOfOneInTheSameRequest(t *testing.T) {
+	for range 200 {
+		s := memstore.New(&memstore.Options{MaxEntries: 1})
+		l := newLimiter(t, s, "p", headgate.TokenBucket, "1/1s")
+		for i := range 8 {
+			allow(t, l, start, fmt.Sprint("old", i), 1)
+		}
+		for i := range 8 {
+			d, err := headgate.AllowAllAt(t.Context(), start+10_000_000+headgate.Instant(i)*2_000_000,
+				headgate.Check{Limiter: l, Key: fmt.Sprint("new", i), Cost: 1}, headgate.Check{Limiter: l, Key: fmt.Sprint("old", i), Cost: 1})
+			if err != nil || !d.Allowed {
+				t.Fatalf("request %d: got %+v, %v want allowed", i, d, err)
+			}
+		}
+	}
+}

@@ -81,11 +81,9 @@ func (g *gate) takeKnown(d digest, t, n int64) (next algo.State, ok, done bool) 
 	if !same {
 		return next, false, false
 	}
-	state := seen.state()
-	if next, ok = g.step.Take(state, t, n); next == state {
-		return next, ok, true
-	}
-	return next, ok, s.commit(seen, g.pack(next))
+	next, ok = g.step.Take(seen.state(), t, n)
+	w := g.pack(next)
+	return next, ok, seen.holds(w) || s.commit(seen, w)
 }
 
 func (g *gate) answerTake(s algo.State, t, n int64, ok bool) headgate.Decision {
@@ -115,7 +113,8 @@ func (g *gate) run(d digest, r *request) (outcome, error) {
 	}
 }
 
-// runSlot is run for a key that has a slot, or for a spare bucket. It is not done when the slot has become another key's.
+// runSlot is run for a key that has a slot, or for a spare bucket. It is not done when the slot has become another key's. A
+// denial writes nothing, unless the limit was changed: then the state may matter for longer than the slot says.
 func (g *gate) runSlot(s *slot, d digest, r *request, shared bool) (outcome, bool) {
 	for {
 		seen, ok := s.read(d)
@@ -124,13 +123,13 @@ func (g *gate) runSlot(s *slot, d digest, r *request, shared bool) (outcome, boo
 		}
 		state := seen.state()
 		out := g.apply(state, r)
-		if out.next == state || r.verb == peek {
+		if r.verb == peek {
 			return out, true
 		}
-		if shared && (r.verb == take || r.verb == reserve) {
+		if shared && out.next != state && (r.verb == take || r.verb == reserve) {
 			out.next = g.rephase(out.next, r.t)
 		}
-		if s.commit(seen, g.pack(out.next)) {
+		if w := g.pack(out.next); seen.holds(w) || s.commit(seen, w) {
 			return out, true
 		}
 	}
@@ -153,6 +152,9 @@ func (g *gate) runAbsent(sh *shard, d digest, r *request) (out outcome, done boo
 	}
 	spare := g.spareState(d)
 	if out = g.apply(spare, r); out.next == spare || r.verb == peek {
+		if spare != (algo.State{}) {
+			g.store.spilled.Add(1)
+		}
 		return out, true, nil
 	}
 	if r.verb == refund || r.verb == reset {
@@ -237,7 +239,7 @@ func (g *gate) placeSpare(sh *shard, d digest, now int64, next algo.State) (bool
 }
 
 func errFull() error {
-	return fmt.Errorf("memstore: %w: every place holds a key in debt; raise MaxEntries or MaxBytes, or use fewer policies", headgate.ErrStoreFull)
+	return fmt.Errorf("memstore: %w: every place holds a key in debt; give the store more room (max_entries or max_bytes)", headgate.ErrStoreFull)
 }
 
 // apply is the pure step for a request.
@@ -279,8 +281,8 @@ func (g *gate) Reserve(_ context.Context, now headgate.Instant, key string, cost
 	d := g.step.Answer(out.next, r.t, cost, 0, out.allowed)
 	if d.Delay = 0; out.allowed {
 		d.Delay = headgate.Micros(out.delay)
-	} else if !d.Never {
-		d.RetryAfter = headgate.Micros(max(0, out.delay-r.maxDelay))
+	} else if !d.Never && d.RetryAfter == 0 { // a leaky bucket would take it, with too long a delay
+		d.RetryAfter = headgate.Micros(out.delay - r.maxDelay)
 	}
 	return g.named(d), headgate.Mark{out.next.A, out.next.B, out.next.C}, nil
 }

@@ -145,6 +145,9 @@ func (s *Store) instant(t headgate.Instant) int64 {
 
 // Bind makes a rule ready for use; see [headgate.Store].
 func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
+	if s.closed.Load() {
+		return nil, headgate.ErrClosed
+	}
 	a, err := algo.Named(rule.Algorithm)
 	if err != nil {
 		return nil, err

@@ -132,7 +132,9 @@ func (x *transaction) lockShards() {
 		sh := &x.store.keys.shards[i]
 		sh.mu.Lock()
 		x.shards = append(x.shards, sh)
-		sh.growFor(of[i], x.t)
+		if !x.peek {
+			sh.growFor(of[i], x.t)
+		}
 	}
 	for _, i := range sortedKeys(logs) {
 		sh := &x.store.logs.shards[i]
@@ -197,11 +199,21 @@ func (x *transaction) openSlot(g *gate, t *target) error {
 	if x.peek {
 		return nil
 	}
-	t.fresh = true
-	if t.slot, t.seen = sh.placeWithoutGrowth(t.d, x.t); t.slot != nil {
+	if t.take(sh.placeWithoutGrowth(t.d, x.t)) {
 		return nil
 	}
 	return x.openSpareSlot(g, t)
+}
+
+// take makes a locked slot this target's. It bears the new key at once: the one that had it may be asked for in this request too.
+func (t *target) take(s *slot, seen words) bool {
+	if s == nil {
+		return false
+	}
+	t.slot, t.seen, t.fresh = s, seen, true
+	s.hi.Store(t.home.hi)
+	s.lo.Store(t.home.lo)
+	return true
 }
 
 // spareState is that of a key's spare bucket, which this transaction may have locked itself.
@@ -230,15 +242,15 @@ func (x *transaction) openSpareSlot(g *gate, t *target) error {
 	sh := x.store.spare.shard(t.home)
 	x.lockSpare(sh)
 	if s := sh.table.Load().find(t.home); s != nil {
-		t.slot, t.fresh = s, false
+		t.slot = s
 		t.seen = s.hold(t.home)
 		t.state = t.seen.state()
 		return nil
 	}
-	if t.slot, t.seen = sh.placeWithoutGrowth(t.home, x.t); t.slot == nil {
+	t.state = algo.State{}
+	if !t.take(sh.placeWithoutGrowth(t.home, x.t)) {
 		return errFull()
 	}
-	t.state = algo.State{}
 	return nil
 }
 
@@ -273,7 +285,11 @@ func (x *transaction) openLog(g *logGate, t *target) error {
 			t.logKey, t.logHome = k, &logs.spare
 		}
 	}
-	if t.logKey == nil && !x.peek {
+	switch {
+	case x.peek:
+	case t.logKey != nil:
+		t.logKey.resetAt = max(t.logKey.resetAt, x.t+1) // so that opening another log does not sweep it
+	default:
 		if t.logKey = logs.open(sh, t.d, x.t); t.logKey == nil {
 			return x.openSpareLog(g, t)
 		}
@@ -350,11 +366,10 @@ func (x *transaction) commit(decisions []headgate.Decision) {
 	for i := range x.charges {
 		c := &x.charges[i]
 		switch {
-		case c.n == 0:
-		case c.gate != nil:
+		case c.gate != nil: // also for 0 units, which carry the state of a changed limit over
 			next, _ := c.gate.step.Take(c.stateIn(final), x.t, c.n)
 			final[c.target] = next
-		default:
+		case c.n > 0:
 			x.store.logs.spend(c.target.logHome, c.target.logKey, c.log.step, x.t, c.n)
 		}
 	}
@@ -365,7 +380,7 @@ func (x *transaction) commit(decisions []headgate.Decision) {
 			if c.target.share && next != c.target.state {
 				next = c.gate.rephase(next, x.t)
 			}
-			decisions[i] = c.gate.step.Answer(next, x.t, c.n, c.target.total-c.before, true)
+			decisions[i] = c.gate.step.Answer(next, x.t, c.n, c.target.total, true)
 			c.target.release(next, c.gate)
 		} else {
 			decisions[i] = c.log.step.Answer(c.target.log, x.t, c.n, true)
@@ -403,8 +418,9 @@ func (x *transaction) rollBack() {
 }
 
 func (t *target) restore(x *transaction) {
-	if carried, _ := t.gate.step.Take(t.state, x.t, 0); carried != t.state && !x.peek {
-		t.slot.unlock(t.seen, t.gate.pack(carried))
+	carried, _ := t.gate.step.Take(t.state, x.t, 0)
+	if w := t.gate.pack(carried); !x.peek && !t.seen.holds(w) {
+		t.slot.unlock(t.seen, w)
 		return
 	}
 	t.slot.at.Store(t.seen.at)

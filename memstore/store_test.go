@@ -1,0 +1,20 @@
+package memstore_test
+
+import (
+	"testing"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/memstore"
+	"github.com/headgate/headgate/storetest"
+)
+
+func TestStore(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) headgate.Store { return memstore.New(nil) })
+}
+
+// TestGrowingStore judges a store whose tables are replaced again and again while it is looked at.
+func TestGrowingStore(t *testing.T) {
+	storetest.Options{Decisions: 100_000, Rounds: 20}.Run(t, func(t *testing.T) headgate.Store {
+		return memstore.New(&memstore.Options{MaxEntries: 20_000})
+	})
+}
