@@ -391,6 +391,8 @@ func (b *refBound) Reserve(ctx context.Context, now headgate.Instant, key string
 	if booked {
 		b.save(key, cell{state: s}, t)
 		d.Delay = headgate.Micros(delay)
+	} else if !d.Never && d.RetryAfter == 0 {
+		d.RetryAfter = headgate.Micros(delay) - most
 	}
 	if b.store.has(promisesEarly) && d.Delay > 0 {
 		d.Delay -= time.Microsecond

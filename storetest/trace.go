@@ -65,8 +65,9 @@ type player struct {
 // playedKey is a key as the model has it.
 type playedKey struct {
 	model *model.Key
-	used  bool // something was spent on it since it was new or reset
-	stale bool // its limit has changed since it was last charged
+	used  bool           // something was spent on it since it was new or reset
+	stale bool           // its limit has changed since it was last charged
+	under headgate.Limit // the limit it was last charged under
 }
 
 func (j *judge) player(rules []rule) *player {
@@ -95,6 +96,9 @@ func (p *player) play(s step) (answer headgate.Decision, difference error) {
 		p.changeLimit(s)
 		return answer, nil
 	}
+	if err := p.dropIdle(s); err != nil {
+		return answer, err
+	}
 	got, err := p.onStore(s)
 	want := p.onModel(s)
 	if err != nil {
@@ -109,6 +113,24 @@ func (p *player) play(s step) (answer headgate.Decision, difference error) {
 		p.tally.denied++
 	}
 	return want, p.honest(s, got)
+}
+
+// dropIdle resets the step's keys whose limit was changed and which, under the limit they were used under, are as if never used
+// by now. A store may have dropped them, and another may have kept what the new limit makes a debt of: only a reset makes the
+// two equal.
+func (p *player) dropIdle(s step) error {
+	for _, c := range s.charges {
+		k := p.keys[c.rule][c.key]
+		if !k.stale || !k.model.Idle(k.under, int64(s.at)) {
+			continue
+		}
+		if _, err := p.limiters[c.rule].ResetAt(background, s.at, keyName(c.key)); err != nil {
+			return fmt.Errorf("reset of key k%d of rule %d: %w", c.key, c.rule, err)
+		}
+		k.model.Reset(p.rules[c.rule].limit, int64(s.at))
+		k.used, k.stale = false, false
+	}
+	return nil
 }
 
 func (p *player) changeLimit(s step) {
@@ -153,7 +175,7 @@ func (p *player) onModel(s step) headgate.Decision {
 		k := p.keys[c.rule][c.key]
 		charges[i] = model.Charge{Key: k.model, Name: p.names[c.rule], Limit: p.rules[c.rule].limit, Cost: c.cost}
 		if s.verb != peek && s.verb != peekAll {
-			k.stale = false
+			k.stale, k.under = false, p.rules[c.rule].limit
 		}
 	}
 	switch at, c := int64(s.at), charges[0]; s.verb {
@@ -214,7 +236,7 @@ func (p *player) stale(s step) bool {
 func (p *player) mayGoBack() bool {
 	for r, keys := range p.keys {
 		for _, k := range keys {
-			if k.used && k.model.Forgets(p.rules[r].limit, int64(p.latest)) {
+			if k.used && (k.model.Forgets(p.rules[r].limit, int64(p.latest)) || k.model.Forgets(k.under, int64(p.latest))) {
 				return false
 			}
 		}

@@ -116,6 +116,14 @@ func (k *Key) Reset(l headgate.Limit, t int64) headgate.Decision {
 	return k.Peek(l, t, 0)
 }
 
+// Idle says whether, at t, the key is as if never used. A store may then have dropped it.
+func (k *Key) Idle(l headgate.Limit, t int64) bool {
+	looked := k.clone()
+	looked.bringUnder(l, t)
+	looked.state.settle(t)
+	return looked.state.idleAt(t) <= t
+}
+
 // Forgets says whether, at t, some of what was spent no longer counts. A store may have dropped that for good, or may not: what
 // it answers at an instant before t is then not determined.
 func (k *Key) Forgets(l headgate.Limit, t int64) bool {
@@ -123,7 +131,7 @@ func (k *Key) Forgets(l headgate.Limit, t int64) bool {
 	looked.bringUnder(l, t)
 	kept := looked.state.clone()
 	looked.state.settle(t)
-	return looked.state.idleAt(t) <= t || !reflect.DeepEqual(kept, looked.state)
+	return k.Idle(l, t) || !reflect.DeepEqual(kept, looked.state)
 }
 
 func (k *Key) clone() *Key {

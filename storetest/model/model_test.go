@@ -233,6 +233,9 @@ func TestForgets(t *testing.T) {
 		if got := k.Forgets(second, c.at); got != c.want {
 			t.Errorf("%s, 2 of 2/s spent at 0: Forgets at %d: got %v want %v", c.algorithm, c.at, got, c.want)
 		}
+		if want := c.want && c.algorithm != headgate.SlidingWindow; k.Idle(second, c.at) != want {
+			t.Errorf("%s, 2 of 2/s spent at 0: Idle at %d: got %v want %v", c.algorithm, c.at, !want, want)
+		}
 	}
 }
 
