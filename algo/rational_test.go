@@ -46,6 +46,18 @@ func TestFractionEqualsBigRationals(t *testing.T) {
 	}
 }
 
+func TestUnitsWithinStopsAtTheLimit(t *testing.T) {
+	f := newFraction(1000, 1_000_000_000) // 1e6 units each µs
+	for us, want := range map[int64]int64{
+		0: 0, 1: 1_000_000, 9_007_199_254: 9_007_199_254_000_000, 9_007_199_255: maxExact, 18_446_744_073_709: maxExact,
+		20_000_000_000_000: maxExact, maxExact: maxExact, // the product passes 2^64, once and many times
+	} {
+		if got := f.unitsWithin(us, maxExact); got != want {
+			t.Errorf("whole units of 1/1000000 µs within %d µs: got %d want %d", us, got, want)
+		}
+	}
+}
+
 func TestSaturatingMulAndCeilDiv(t *testing.T) {
 	const most = 1<<63 - 1
 	for _, c := range []struct{ a, b, want int64 }{
