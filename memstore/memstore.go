@@ -32,7 +32,6 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algo"
@@ -91,15 +90,14 @@ func (o Options) sizes() (keys int, logBytes int64) {
 
 // Store is a [headgate.Store] in the memory of this process. It is safe for concurrent use.
 type Store struct {
-	secret    hashKey
-	began     time.Time
-	beganNano int64
-	keys      region
-	spare     region     // the buckets that keys without a place share
-	spareMu   sync.Mutex // held by a transaction that takes locks of several shards of spare
-	logs      logRegion
-	spilled   atomic.Uint64 // decisions made on a spare bucket
-	closed    atomic.Bool
+	secret  hashKey
+	clock   clock
+	keys    region
+	spare   region     // the buckets that keys without a place share
+	spareMu sync.Mutex // held by a transaction that takes locks of several shards of spare
+	logs    logRegion
+	spilled atomic.Uint64 // decisions made on a spare bucket
+	closed  atomic.Bool
 }
 
 // New makes an empty store; nil means all defaults. It panics where [Options.Validate] reports an error: a bound that comes
@@ -121,24 +119,19 @@ func newStore(opts *Options, secret hashKey) *Store {
 		panic(err)
 	}
 	n, logBytes := o.sizes()
-	began := time.Now()
 	s := &Store{
-		secret:    secret,
-		began:     began,
-		beganNano: began.UnixNano(),
-		keys:      newRegion(n),
-		spare:     newRegion(n/spareShare + spareBuckets),
+		secret: secret,
+		keys:   newRegion(n),
+		spare:  newRegion(n/spareShare + spareBuckets),
 	}
+	s.clock.start()
 	s.logs.init(n, logBytes)
 	return s
 }
 
-// now is the store's clock.
-func (s *Store) now() int64 { return (s.beganNano + int64(time.Since(s.began))) / 1000 }
-
 func (s *Store) instant(t headgate.Instant) int64 {
 	if t == headgate.StoreClock {
-		return s.now()
+		return s.clock.micros()
 	}
 	return int64(t)
 }

@@ -126,9 +126,14 @@ func (s *slot) peek() (digest, words, bool) {
 	return d, words{at, rest}, at&lockBit == 0 && s.at.Load() == at
 }
 
-// pause lets the holder of a lock bit finish: a few nanoseconds, unless it was taken off its processor.
+// pause lets the holder of a lock bit finish: a few nanoseconds, unless it was taken off its processor. It looks away for a while,
+// since every look takes the cache line from the holder.
 func pause(spins int) {
-	if spins > 8 {
+	if spins > 16 {
 		runtime.Gosched()
+		return
+	}
+	for range 8 << min(spins, 4) {
+		continue
 	}
 }
