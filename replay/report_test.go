@@ -43,7 +43,7 @@ func reportOf(t *testing.T, logs []replay.Log, policies []headgate.Policy, opts 
 	t.Helper()
 	opts.StoreStats = func(s headgate.Store) replay.StoreStats {
 		stats := s.(*memstore.Store).Stats()
-		return replay.StoreStats{Keys: int64(stats.Keys), Bytes: 1_000_000, Overflowed: stats.Overflowed}
+		return replay.StoreStats{Keys: int64(stats.Keys), Bytes: 1_000_000}
 	}
 	r, err := replay.Run(t.Context(), logs, policies, openMemory, opts)
 	if err != nil {

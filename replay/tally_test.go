@@ -78,14 +78,30 @@ func TestTallyIsExactWithinItsBudget(t *testing.T) {
 
 // What a forgotten key may have lost is bounded by what the report says.
 func TestTallySaysWhatItForgot(t *testing.T) {
+	const keys = 20_000
 	y := newTally(1, 1<<20)
-	for i := range 20_000 {
+	for i := range keys {
 		count1(y, fmt.Sprint("key ", i), 3)
 	}
-	count1(y, "key 0", 3)
-	n := y.number(maphash.String(hashSeed, "key 0"), "key 0")
-	if !y.pruned || y.forgotten < 6-y.denials(n) {
-		t.Errorf("key 0 has %d of 6 denials, and %d are said to be forgotten at most", y.denials(n), y.forgotten)
+	lost := int64(0)
+	for i := range 100 {
+		key := fmt.Sprint("key ", i*keys/100)
+		count1(y, key, 3)
+		lost = max(lost, 6-y.denials(y.number(maphash.String(hashSeed, key), key)))
+	}
+	if !y.pruned || lost == 0 || y.forgotten < lost {
+		t.Errorf("keys lost up to %d denials (pruned %v), and the tally says at most %d; want some, no more than it says", lost, y.pruned, y.forgotten)
+	}
+}
+
+// A span begins at its first µs and ends before the next one's.
+func TestSeriesBorders(t *testing.T) {
+	s := newSeries(0, 999_999, 1)
+	for _, at := range []int64{0, s.width - 1, s.width, 3 * s.width} {
+		s.request(at)
+	}
+	if s.requests[0] != 2 || s.requests[1] != 1 || s.requests[2] != 0 || s.requests[3] != 1 {
+		t.Errorf("requests %v, want 2, 1, 0, 1", s.requests[:4])
 	}
 }
 
