@@ -231,7 +231,7 @@ func TestLuaArithmeticEqualsBigIntegers(t *testing.T) {
 	}
 	d := newDice(*seedFlag, 200)
 	done := 0
-	for done < 200_000 {
+	for done < 10*moments {
 		a, b, m := d.edge(35), d.edge(53), max(1, d.edge(45))
 		if d.oneIn(20) {
 			m = 1 << 45

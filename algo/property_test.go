@@ -7,8 +7,6 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-const moments = 20_000 // that each property is checked at, for each algorithm
-
 func TestDenialConsumesNothing(t *testing.T) { // T2
 	eachMoment(t, moments, func(t *testing.T, _ dice, k *key, now, cost int64) {
 		k.take(now, 0) // carries over what another limit left
