@@ -99,11 +99,35 @@ func TestCancel(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustResetAfter(t, l, 3*time.Second, "both were cancelled")
+}
+
+// A cancellation gives back its own booking and nobody else's.
+func TestCancelLeavesOthers(t *testing.T) {
+	t.Parallel()
+	l := spent(t)
+	first := reserveAt(t, l, 2, time.Hour)
 	refused := reserveAt(t, l, 1, 0)
 	if err := refused.CancelAt(t.Context(), noon); err != nil || refused.OK() {
 		t.Errorf("cancel what was never booked: got error %v want none", err)
 	}
-	mustResetAfter(t, l, 3*time.Second, "a refusal was cancelled")
+	mustResetAfter(t, l, 5*time.Second, "2 are booked, and a refusal was cancelled")
+	for range 2 {
+		if err := first.CancelAt(t.Context(), noon); err != nil {
+			t.Fatal(err)
+		}
+		reserveAt(t, l, 2, time.Hour)
+	}
+	mustResetAfter(t, l, 7*time.Second, "2 were booked, cancelled, booked by another, cancelled again, and 2 booked behind that")
+}
+
+func TestReserveWithoutPatience(t *testing.T) {
+	t.Parallel()
+	for _, longest := range []time.Duration{0, -time.Hour} {
+		l := newLimiter(t, memstore.New(nil), "api", nil, "1/s")
+		if r := reserveAt(t, l, 1, longest); !r.OK() || r.Delay() != 0 {
+			t.Errorf("reserve what is there within %v: got %+v want booked at once", longest, r.Decision())
+		}
+	}
 }
 
 func TestCancelAfterItIsDue(t *testing.T) {
