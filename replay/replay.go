@@ -103,7 +103,7 @@ func (o *Options) complete(policies []headgate.Policy) error {
 
 func replay(ctx context.Context, logs []Log, lanes []*lane, o *Options) (*Report, error) {
 	start := time.Now() // for the speed; it decides nothing
-	g := &gathering{opts: o}
+	g := &gathering{opts: o, spill: spill{dir: o.TempDir}}
 	defer g.spill.close()
 	if err := g.gather(ctx, logs); err != nil {
 		return nil, err

@@ -196,6 +196,15 @@ func TestLittleMemoryChangesNothing(t *testing.T) {
 	}
 }
 
+func TestNowhereToSpill(t *testing.T) {
+	log := recordsLog(t, randomRecords(600_000, 100))
+	_, err := replay.Run(t.Context(), []replay.Log{log}, []headgate.Policy{headgate.MustPolicy("1/s")}, openMemory,
+		&replay.Options{Memory: replay.MinMemory, TempDir: "nosuch"})
+	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "spilling to nosuch broke") {
+		t.Errorf("got %v; want one that names the directory and says what to do", err)
+	}
+}
+
 // Logs are one stream in time, each in its own format; what is wrong with one does not touch the others.
 func TestSeveralLogs(t *testing.T) {
 	broken := io.MultiReader(strings.NewReader(`{"ts_us":3000000,"key":"a"}`+"\n"+`{"ts_us":4`), errorReader{})

@@ -18,6 +18,7 @@ import (
 type spill struct {
 	dir   string // where the file is; empty means the system's directory for such
 	file  *os.File
+	named bool    // the file has its name still
 	runs  []int64 // where each run ends
 	bytes int64
 }
@@ -54,6 +55,7 @@ func (s *spill) write(r *run) error {
 			return err
 		}
 		s.file = file
+		s.named = os.Remove(file.Name()) != nil // without a name it is gone with the process; not every system allows that
 	}
 	m, err := newMerger(r.cursors())
 	if err != nil {
@@ -105,7 +107,9 @@ func (s *spill) close() {
 		return
 	}
 	_ = s.file.Close() // it is thrown away
-	_ = os.Remove(s.file.Name())
+	if s.named {
+		_ = os.Remove(s.file.Name())
+	}
 }
 
 // spilledRun reads a run back, a window at a time.
