@@ -346,7 +346,10 @@ func (x *transaction) decide(decisions []headgate.Decision) bool {
 	all := true
 	for i := range x.charges {
 		c := &x.charges[i]
-		asked := saturatingAdd(c.before, c.n)
+		asked := c.n
+		if c.n > 0 { // a cost of 0 is always admitted, also behind others on its key
+			asked = saturatingAdd(c.before, c.n)
+		}
 		if c.gate != nil {
 			_, ok := c.gate.step.Take(c.target.state, x.t, asked)
 			now, _ := c.gate.step.Take(c.target.state, x.t, 0)

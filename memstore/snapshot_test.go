@@ -108,8 +108,8 @@ type failingWriter struct{}
 func (failingWriter) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
 
 func TestClosedStoreSaysSo(t *testing.T) {
-	s := memstore.New(nil)
 	for _, a := range names() {
+		s := memstore.New(nil)
 		l := newLimiter(t, s, "p", a, "1/1s")
 		if err := s.Close(); err != nil {
 			t.Fatal(err)

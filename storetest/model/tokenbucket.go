@@ -48,7 +48,11 @@ func (b *tokenBucket) refund(t, n int64) {
 // remaining is floor(B − max(0, tat−t)/T).
 func (b *tokenBucket) remaining(t int64) int64 {
 	debt := sub(b.arrival(t, 0), whole(t))
-	return max(0, floor(sub(whole(b.full), debt.Quo(debt, b.unit))))
+	left := sub(whole(b.full), debt.Quo(debt, b.unit))
+	if left.Sign() <= 0 { // when the clock went back far the debt may be more units than an int64 holds
+		return 0
+	}
+	return floor(left)
 }
 
 // admittedAt is tat + n·T − B·T, rounded up.
