@@ -66,15 +66,31 @@ func withDecisions(name string, stdout io.Writer, run func(io.Writer) (*replay.R
 	case "-":
 		return run(stdout)
 	}
-	file, err := os.Create(name)
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666)
 	if err != nil {
 		return nil, fmt.Errorf("--decisions: %w", err)
 	}
-	report, err := run(file)
+	report, err := run(&lateFile{file: file})
 	if closeErr := file.Close(); closeErr != nil && err == nil {
 		return nil, fmt.Errorf("--decisions: %w", closeErr)
 	}
 	return report, err
+}
+
+// lateFile empties a file when something is written, so that a replay which never gets there leaves what was in it.
+type lateFile struct {
+	file    *os.File
+	emptied bool
+}
+
+func (f *lateFile) Write(p []byte) (int, error) {
+	if info, err := f.file.Stat(); !f.emptied && err == nil && info.Mode().IsRegular() {
+		if err := f.file.Truncate(0); err != nil {
+			return 0, err
+		}
+	}
+	f.emptied = true
+	return f.file.Write(p)
 }
 
 // write writes the report where the flags say.
