@@ -87,7 +87,7 @@ func peekChangesNothing(j *judge, a headgate.Algorithm) {
 	for range states {
 		u := j.someState(a, "key")
 		before := j.look(u.limiter, u.at, "key")
-		for _, later := range []int64{0, 1, int64(before[0].ResetAfter.Microseconds()), u.limit.Period.Microseconds()} {
+		for _, later := range []int64{0, 1, before[0].ResetAfter.Microseconds(), u.limit.Period.Microseconds()} {
 			for _, cost := range []int64{0, 1, mostOf(a, u.limit), math.MaxInt64} {
 				j.peek(u.limiter, u.at+headgate.Instant(later), "key", cost)
 			}
