@@ -1,0 +1,365 @@
+package headgate_test
+
+import (
+	"fmt"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+const module = "github.com/headgate/headgate"
+
+// room is what a package may import beside the standard library. A package of ours is named by its folder, the root by “.”.
+// Tests may import what the code may, and the package itself.
+type room struct {
+	why   string   // why the package may import just that
+	code  []string // what its code may import
+	tests []string // what its tests may import as well
+}
+
+// law has a room for every package of this module. A new package needs a new room, and so a reason.
+var law = map[string]room{
+	".": {
+		why:   "what people import first: it drags nothing along",
+		tests: []string{"memstore", "go.uber.org/goleak"},
+	},
+	"algo": {
+		why:   "arithmetic alone: it knows limits and decisions, and neither stores nor doors; a Lua VM runs the twins in its tests",
+		code:  []string{"."},
+		tests: []string{"storetest/model", "github.com/yuin/gopher-lua", "github.com/yuin/gopher-lua/ast", "github.com/yuin/gopher-lua/parse"},
+	},
+	"conformance": {
+		why:   "vectors for any limiter, in any language: the files and how to read them, run in its tests by all that we have",
+		tests: []string{".", "algo", "memstore", "storetest/model", "github.com/yuin/gopher-lua"},
+	},
+	"memstore": {
+		why:   "a store knows how to apply a step, and no other store",
+		code:  []string{".", "algo"},
+		tests: []string{"storetest"},
+	},
+	"storetest": {
+		why:   "it judges stores, so it knows none; the reference store in its tests is made of algo's steps",
+		code:  []string{".", "storetest/model"},
+		tests: []string{"algo"},
+	},
+	"storetest/model": {
+		why:  "the decisions stated a second time: with algo's arithmetic it would repeat algo's mistakes",
+		code: []string{"."},
+	},
+	"replay": {
+		why:   "it is given its stores, and makes none",
+		code:  []string{"."},
+		tests: []string{"algo", "memstore", "replay/internal/biglog", "go.uber.org/goleak"},
+	},
+	"replay/internal/biglog": {
+		why: "it writes long logs for tests, and knows nothing of limits",
+	},
+	"service/engine": {
+		why:   "it decides for every door: it is given a store and knows no door",
+		code:  []string{".", "algo", "service/internal/memo"},
+		tests: []string{"memstore"},
+	},
+	"service/internal/memo": {
+		why: "a bounded map, and nothing of ours in it",
+	},
+	"service/storeopen": {
+		why:  "the one place that turns a URL into a store, so it knows them all",
+		code: []string{".", "memstore"},
+	},
+	"service/httpapi": {
+		why:   "a door knows its protocol and the engine: no store and no other door; structured headers are written by a library",
+		code:  []string{".", "service/engine", "service/internal/memo", "github.com/dunglas/httpsfv"},
+		tests: []string{"memstore", "go.uber.org/goleak"},
+	},
+	"cmd/headgate": {
+		why: "it wires everything; only here are a command line, a progress bar and a terminal",
+		code: []string{
+			".", "algo", "memstore", "replay", "service/engine", "service/httpapi", "service/storeopen",
+			"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/schollz/progressbar/v3", "golang.org/x/term",
+		},
+		tests: []string{"github.com/rogpeppe/go-internal/testscript"},
+	},
+}
+
+// siblings never import each other in code, whatever the table above comes to say.
+var siblings = map[string][]string{
+	"stores":                          {"memstore", "redisstore", "memcachedstore"},
+	"doors":                           {"httplimit", "grpclimit", "service/httpapi", "service/rlsapi", "service/respapi", "service/forwardauth"},
+	"what stands beside the library":  {"memstore", "httplimit", "replay", "storetest", "conformance"},
+	"the model and what it judges":    {"storetest/model", "algo"},
+	"a door and the stores behind it": {"service/httpapi", "memstore", "redisstore", "memcachedstore"},
+}
+
+// source is a Go file as the law sees it.
+type source struct {
+	file    string // from the root, with slashes
+	imports []string
+}
+
+func (s source) folder() string { return path.Dir(s.file) }
+
+func (s source) test() bool { return strings.HasSuffix(s.file, "_test.go") }
+
+// read takes the imports of one file: whatever its build tags say.
+func read(file string, text any) (source, error) {
+	f, err := parser.ParseFile(token.NewFileSet(), file, text, parser.ImportsOnly)
+	if err != nil {
+		return source{}, err
+	}
+	s := source{file: file}
+	for _, spec := range f.Imports {
+		imported, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			return source{}, err
+		}
+		s.imports = append(s.imports, imported)
+	}
+	return s, nil
+}
+
+// sources reads every Go file of this module. A folder with a go.mod of its own is another one.
+func sources(root fs.FS) ([]source, error) {
+	var all []source
+	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			if name != "." && (entry.Name() == "testdata" || strings.ContainsAny(entry.Name()[:1], "._") || isModule(root, name)) {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if path.Ext(name) != ".go" {
+			return nil
+		}
+		text, err := fs.ReadFile(root, name)
+		if err != nil {
+			return err
+		}
+		s, err := read(name, text)
+		all = append(all, s)
+		return err
+	})
+	return all, err
+}
+
+func isModule(root fs.FS, folder string) bool {
+	_, err := fs.Stat(root, path.Join(folder, "go.mod"))
+	return err == nil
+}
+
+// short is an import as the law writes it: a package of ours by its folder. Of the standard library it is empty.
+func short(imported string) string {
+	if imported == module {
+		return "."
+	}
+	if ours, found := strings.CutPrefix(imported, module+"/"); found {
+		return ours
+	}
+	if first, _, _ := strings.Cut(imported, "/"); !strings.Contains(first, ".") {
+		return ""
+	}
+	return imported
+}
+
+// breaches says how the sources break the law, and where the law speaks of what is not there.
+func breaches(all []source, law map[string]room) []string {
+	var found []string
+	seen := make(map[string]bool)
+	for _, s := range all {
+		r, ruled := law[s.folder()]
+		if !ruled && !seen[s.folder()] {
+			found = append(found, fmt.Sprintf("package %s has no room in the law: say what it may import, and why", s.folder()))
+		}
+		seen[s.folder()] = true
+		if ruled {
+			found = append(found, r.breachesOf(s)...)
+		}
+	}
+	for _, folder := range slices.Sorted(maps.Keys(law)) {
+		if !seen[folder] {
+			found = append(found, fmt.Sprintf("the law has a room for %s, which is gone", folder))
+		}
+	}
+	return found
+}
+
+func (r room) breachesOf(s source) []string {
+	var found []string
+	for _, imported := range s.imports {
+		name := short(imported)
+		fine := name == "" || slices.Contains(r.code, name) ||
+			s.test() && (name == s.folder() || slices.Contains(r.tests, name))
+		if !fine {
+			found = append(found, fmt.Sprintf("%s imports %s, for which %s has no room: %s", s.file, imported, s.folder(), r.why))
+		}
+	}
+	return found
+}
+
+// excesses says where the table itself allows what the house does not.
+func excesses(law map[string]room) []string {
+	var found []string
+	for _, folder := range slices.Sorted(maps.Keys(law)) {
+		r := law[folder]
+		if r.why == "" {
+			found = append(found, folder+" has a room without a reason")
+		}
+		for _, name := range r.code {
+			if why := forbidden(folder, name); why != "" {
+				found = append(found, fmt.Sprintf("the law lets %s import %s: %s", folder, name, why))
+			}
+		}
+	}
+	return found
+}
+
+// forbidden says why the code of folder may never import name, if so.
+func forbidden(folder, name string) string {
+	ours := !strings.Contains(strings.Split(name, "/")[0], ".") || name == "."
+	wires := strings.HasPrefix(folder, "service/") || strings.HasPrefix(folder, "cmd/") || strings.HasPrefix(folder, "examples/")
+	switch {
+	case folder == ".":
+		return "the root imports the standard library only"
+	case !ours && !wires && !slices.Contains([]string{"redisstore", "memcachedstore", "grpclimit"}, folder):
+		return "third parties stand in service, cmd and the rooms made for a protocol"
+	case strings.HasPrefix(name, "service/") && !wires:
+		return "only service and cmd wire things together"
+	case strings.HasPrefix(name, "cmd/"):
+		return "nothing imports a command"
+	}
+	for group, members := range siblings {
+		if folder != name && slices.Contains(members, folder) && slices.Contains(members, name) {
+			return "siblings never import each other: " + group
+		}
+	}
+	return ""
+}
+
+func TestImportsKeepTheLaw(t *testing.T) {
+	t.Parallel()
+	all, err := sources(os.DirFS("."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, breach := range breaches(all, law) {
+		t.Error(breach)
+	}
+	for _, excess := range excesses(law) {
+		t.Error(excess)
+	}
+}
+
+// The checker is shown what it must find.
+func TestLawCatchesPlantedBreaches(t *testing.T) {
+	t.Parallel()
+	small := map[string]room{
+		".":        {why: "small", tests: []string{"memstore", "go.uber.org/goleak"}},
+		"memstore": {why: "a store", code: []string{"."}, tests: []string{"storetest"}},
+	}
+	fine := map[string]string{
+		"limit.go":               `package headgate; import "time"`,
+		"limit_test.go":          `package headgate_test; import ("testing"; "github.com/headgate/headgate"; "github.com/headgate/headgate/memstore"; "go.uber.org/goleak")`,
+		"memstore/store.go":      `package memstore; import ("net/http"; "github.com/headgate/headgate")`,
+		"memstore/store_test.go": `package memstore_test; import ("github.com/headgate/headgate/memstore"; "github.com/headgate/headgate/storetest")`,
+	}
+	for _, c := range []struct {
+		name, file, text string
+		want             string // part of the only breach; empty if there is none
+	}{
+		{"nothing", "limit.go", fine["limit.go"], ""},
+		{"the root imports one of ours", "wait.go", `package headgate; import "github.com/headgate/headgate/memstore"`, "wait.go imports github.com/headgate/headgate/memstore, for which . has no room: small"},
+		{"the root imports a third party", "wait.go", `package headgate; import "github.com/google/uuid"`, "wait.go imports github.com/google/uuid"},
+		{"a third party for tests, in code", "wait.go", `package headgate; import "go.uber.org/goleak"`, "wait.go imports go.uber.org/goleak"},
+		{"under another name", "wait.go", `package headgate; import m "github.com/headgate/headgate/memstore"`, "wait.go imports"},
+		{"for its effects", "wait.go", `package headgate; import _ "github.com/lib/pq"`, "wait.go imports github.com/lib/pq"},
+		{"behind a build tag", "wait_plan9.go", "//go:build never\n\npackage headgate\n\nimport `github.com/lib/pq`", "wait_plan9.go imports github.com/lib/pq"},
+		{"a sibling", "memstore/log.go", `package memstore; import "github.com/headgate/headgate/replay"`, "memstore/log.go imports github.com/headgate/headgate/replay, for which memstore has no room: a store"},
+		{"a sibling in a test", "memstore/log_test.go", `package memstore; import "github.com/headgate/headgate/replay"`, "memstore/log_test.go imports"},
+		{"a module whose name begins like ours", "memstore/log.go", `package memstore; import "github.com/headgate/headgate2"`, "imports github.com/headgate/headgate2"},
+		{"a package without a room", "redisstore/store.go", `package redisstore; import "github.com/headgate/headgate"`, "package redisstore has no room"},
+	} {
+		files := maps.Clone(fine)
+		files[c.file] = c.text
+		var all []source
+		for file, text := range files {
+			s, err := read(file, text)
+			if err != nil {
+				t.Fatalf("%s: %v", c.name, err)
+			}
+			all = append(all, s)
+		}
+		got := strings.Join(breaches(all, small), "\n")
+		if (c.want == "") != (got == "") || !strings.Contains(got, c.want) || strings.Contains(got, "\n") {
+			t.Errorf("%s: got %q want %q", c.name, got, c.want)
+		}
+	}
+	if got := breaches(nil, small); len(got) != 2 || !strings.Contains(got[1], "a room for memstore, which is gone") {
+		t.Errorf("rooms of packages that are gone: got %q want both named", got)
+	}
+}
+
+func TestLawReadsThisModuleAndNoOther(t *testing.T) {
+	t.Parallel()
+	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
+	all, err := sources(fstest.MapFS{
+		"go.mod":                  file("module m"),
+		"limit.go":                file(`package m; import "a.org/a"`),
+		"service/x/deep/deep.go":  file(`package deep; import "b.org/b"`),
+		"service/x/deep_test.go":  file("package x"),
+		"bench/go.mod":            file("module bench"),
+		"bench/peer/peer.go":      file(`package peer; import "c.org/c"`),
+		"algo/testdata/sample.go": file(`package sample`),
+		".cache/gen.go":           file("package gen"),
+		"_old/old.go":             file("package old"),
+		"README.md":               file("package readme"),
+	})
+	var got []string
+	for _, s := range all {
+		got = append(got, fmt.Sprint(s.file, s.imports))
+	}
+	want := []string{"limit.go[a.org/a]", "service/x/deep/deep.go[b.org/b]", "service/x/deep_test.go[]"}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %q, error %v want %q", got, err, want)
+	}
+	if _, err := sources(fstest.MapFS{"broken.go": file("package")}); err == nil {
+		t.Error("a file that cannot be read: got no error want one")
+	}
+}
+
+func TestLawDoesNotAllowWhatTheHouseForbids(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		folder string
+		room   room
+		want   string
+	}{
+		{"memstore", room{why: "a store", code: []string{".", "algo"}}, ""},
+		{"service/metrics", room{why: "metrics", code: []string{".", "github.com/prometheus/client_golang/prometheus"}}, ""},
+		{"redisstore", room{why: "a store", code: []string{".", "github.com/redis/rueidis"}}, ""},
+		{"memstore", room{code: []string{"."}}, "without a reason"},
+		{".", room{why: "the root", code: []string{"algo"}}, "standard library only"},
+		{"algo", room{why: "arithmetic", code: []string{".", "github.com/google/uuid"}}, "third parties"},
+		{"replay", room{why: "logs", code: []string{".", "memstore"}}, "siblings never import each other"},
+		{"memstore", room{why: "a store", code: []string{".", "storetest"}}, "siblings never import each other"},
+		{"service/httpapi", room{why: "a door", code: []string{"service/respapi"}}, "siblings never import each other"},
+		{"service/httpapi", room{why: "a door", code: []string{"memstore"}}, "siblings never import each other"},
+		{"storetest/model", room{why: "the model", code: []string{"algo"}}, "siblings never import each other"},
+		{"memstore", room{why: "a store", code: []string{"service/engine"}}, "only service and cmd"},
+		{"service/engine", room{why: "it decides", code: []string{"cmd/headgate"}}, "nothing imports a command"},
+	} {
+		got := strings.Join(excesses(map[string]room{c.folder: c.room}), "\n")
+		if (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s may import %v: got %q want %q", c.folder, c.room.code, got, c.want)
+		}
+	}
+}
