@@ -36,8 +36,8 @@ func benchmarkKeys(b *testing.B, keys int, limit string) {
 	})
 }
 
-// Limits whose unit is whole microseconds, and has a remainder.
-const whole, fraction = "1000000/s burst 1000", "7654321/s burst 1000"
+// Limits whose unit is whole microseconds, and has a remainder. Keys stay in debt, so that they keep their places.
+const whole, fraction = "1000/h burst 100000000", "7000/h burst 100000000"
 
 func BenchmarkOneKey(b *testing.B)         { benchmarkKeys(b, 1, whole) }
 func BenchmarkOneKeyFraction(b *testing.B) { benchmarkKeys(b, 1, fraction) }
