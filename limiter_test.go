@@ -6,27 +6,12 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/memstore"
 )
-
-// noon is an instant at which tests begin: a whole number of days since the epoch and a half.
-const noon = headgate.Instant(1_767_268_800_000_000)
-
-func newLimiter(t *testing.T, store headgate.Store, name string, o headgate.Observer, limits ...string) *headgate.Limiter {
-	t.Helper()
-	p := headgate.MustPolicy(limits...)
-	p.Name = name
-	l, err := headgate.New(store, p, &headgate.Options{Observer: o})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
 
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()
@@ -262,26 +247,6 @@ func TestAllowAllOverLimitersOfSeveralLimits(t *testing.T) {
 	if d, err := address.PeekAt(t.Context(), noon, "203.0.113.9", 0); err != nil || d.Remaining != 2 {
 		t.Errorf("the address after a denial by the account: got %+v, error %v want 2 of 5 left", d, err)
 	}
-}
-
-// notes is an observer that remembers.
-type notes struct {
-	mu     sync.Mutex
-	events []headgate.Event
-}
-
-func (n *notes) Observe(e headgate.Event) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.events = append(n.events, e)
-}
-
-func (n *notes) take() []headgate.Event {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	events := n.events
-	n.events = nil
-	return events
 }
 
 // everyVerb calls each verb once, in the order of wantVerbs.

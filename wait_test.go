@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,58 +36,6 @@ func millis(ms ...time.Duration) []time.Duration {
 		ms[i] *= time.Millisecond
 	}
 	return ms
-}
-
-// limiterOver decides by one limit in a store of its own.
-func limiterOver(t *testing.T, store headgate.Store, a headgate.Algorithm, limits ...string) *headgate.Limiter {
-	t.Helper()
-	p := headgate.MustPolicy(limits...)
-	p.Name, p.Algorithm = "waiting", a
-	l, err := headgate.New(store, p, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
-
-// crowd starts waiters one after another and notes when each was served, and how.
-type crowd struct {
-	limiter *headgate.Limiter
-	began   time.Time
-	all     sync.WaitGroup
-
-	mu     sync.Mutex
-	order  []int
-	served []time.Duration
-	errs   map[int]error
-}
-
-func newCrowd(l *headgate.Limiter) *crowd {
-	return &crowd{limiter: l, began: time.Now(), errs: make(map[int]error)}
-}
-
-// join starts waiter i and returns when it stands in line.
-func (c *crowd) join(ctx context.Context, i int, cost int64) {
-	c.all.Go(func() {
-		err := c.limiter.WaitN(ctx, "key", cost)
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if err != nil {
-			c.errs[i] = err
-			return
-		}
-		c.order = append(c.order, i)
-		c.served = append(c.served, time.Since(c.began))
-	})
-	synctest.Wait()
-}
-
-// err is how waiter i ended so far, once all have done what they can.
-func (c *crowd) err(i int) error {
-	synctest.Wait()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.errs[i]
 }
 
 func TestWaitServesInOrder(t *testing.T) {
@@ -160,13 +107,6 @@ func untilServed(t *testing.T, l *headgate.Limiter) time.Duration {
 		return d.Delay
 	}
 	return d.RetryAfter
-}
-
-func mustAllow(t *testing.T, l *headgate.Limiter, key string, cost int64) {
-	t.Helper()
-	if d, err := l.AllowN(t.Context(), key, cost); err != nil || !d.Allowed {
-		t.Fatalf("allow %d: got %+v, error %v want allowed", cost, d, err)
-	}
 }
 
 func TestWaitRefusesAtOnceInTheLine(t *testing.T) {
@@ -413,57 +353,6 @@ func TestWaitOutsideTheLine(t *testing.T) {
 	}
 }
 
-func TestWaitUnderSeveralLimits(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		line := newCrowd(limiterOver(t, memstore.New(nil), headgate.TokenBucket, "2/s", "3/10s"))
-		for i := range 5 {
-			line.join(t.Context(), i, 1)
-		}
-		line.all.Wait()
-		want := []time.Duration{0, 0, 500 * time.Millisecond, 10 * time.Second / 3, 20 * time.Second / 3}
-		for i := range want {
-			want[i] = want[i].Truncate(time.Microsecond)
-			if i > 2 {
-				want[i] += time.Microsecond // thirds of a second round up
-			}
-		}
-		if !slices.Equal(line.served, want) {
-			t.Errorf("five of 2/s and 3/10s: got served at %v want %v", line.served, want)
-		}
-		if err := line.limiter.WaitN(t.Context(), "key", 3); !errors.Is(err, headgate.ErrNeverAllowed) {
-			t.Errorf("3 of 2/s and 3/10s: got error %v want ErrNeverAllowed", err)
-		}
-	})
-}
-
-// Several leaky buckets admit at once and hold back: what would come too late is given back, at once.
-func TestWaitUnderSeveralQueuesGivesBack(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := limiterOver(t, memstore.New(nil), headgate.LeakyBucket, "1/s queue 9", "1/s queue 99")
-		mustAllow(t, l, "key", 5)
-		began := time.Now()
-		soon, cancel := context.WithTimeout(t.Context(), 4*time.Second)
-		defer cancel()
-		if err := l.Wait(soon, "key"); !errors.Is(err, headgate.ErrWouldExceedDeadline) || time.Since(began) != 0 {
-			t.Errorf("held back for 5 s with a deadline in 4: got error %v after %v want ErrWouldExceedDeadline at once", err, time.Since(began))
-		}
-		later, stop := context.WithCancel(t.Context())
-		line := newCrowd(l)
-		line.join(later, 0, 1)
-		time.Sleep(time.Second)
-		stop()
-		line.all.Wait()
-		if err := line.err(0); !errors.Is(err, context.Canceled) {
-			t.Errorf("cancelled while held back: got error %v want context.Canceled", err)
-		}
-		if d, _ := l.Peek(t.Context(), "key", 0); d.Delay != 4*time.Second {
-			t.Errorf("after both gave back, a second on: got delay %v want 4s", d.Delay)
-		}
-	})
-}
-
 func TestWaitTellsTheStoresError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -478,69 +367,4 @@ func TestWaitTellsTheStoresError(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestWaitersOfManyKeys(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := limiterOver(t, memstore.New(nil), headgate.TokenBucket, "10/s")
-		var all sync.WaitGroup
-		var served atomic.Int64
-		for i := range 400 {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%7)*300*time.Millisecond+time.Millisecond)
-			all.Go(func() {
-				defer cancel()
-				if l.WaitN(ctx, string(rune('a'+i%5)), int64(1+i%3)) == nil {
-					served.Add(int64(1 + i%3))
-				}
-			})
-		}
-		all.Wait()
-		if got := served.Load(); got < 5*10 || got > 5*(10+18+1) {
-			t.Errorf("5 keys of 10/s, 1.8 s: got %d units served want from 50 to 145", got)
-		}
-		time.Sleep(time.Minute)
-		if err := l.WaitN(t.Context(), "a", 10); err != nil {
-			t.Errorf("a minute later: got error %v want none", err)
-		}
-	})
-}
-
-// watchedStore counts the calls on keys and makes some of them slow.
-type watchedStore struct {
-	headgate.Store
-	calls atomic.Int64
-	slow  map[string]time.Duration // only read
-
-	slowSpacing time.Duration
-}
-
-type watchedBound struct {
-	headgate.Bound
-	store *watchedStore
-}
-
-func (s *watchedStore) Bind(rule headgate.Rule) (headgate.Bound, error) {
-	b, err := s.Store.Bind(rule)
-	return &watchedBound{b, s}, err
-}
-
-func (b *watchedBound) watch(key string) {
-	b.store.calls.Add(1)
-	time.Sleep(b.store.slow[key])
-}
-
-func (b *watchedBound) Apply(ctx context.Context, now headgate.Instant, key string, v headgate.Verb, cost int64) (headgate.Decision, error) {
-	b.watch(key)
-	return b.Bound.Apply(ctx, now, key, v, cost)
-}
-
-func (b *watchedBound) Reserve(ctx context.Context, now headgate.Instant, key string, cost int64, longest time.Duration) (headgate.Decision, headgate.Mark, error) {
-	b.watch(key)
-	return b.Bound.Reserve(ctx, now, key, cost, longest)
-}
-
-func (b *watchedBound) Spacing(cost int64) time.Duration {
-	time.Sleep(b.store.slowSpacing)
-	return b.Bound.Spacing(cost)
 }
