@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sort"
 
@@ -18,17 +19,31 @@ func (s *Store) ApplyAll(_ context.Context, now headgate.Instant, ops []headgate
 	if len(decisions) != len(ops) {
 		return fmt.Errorf("memstore: %w: %d decisions for %d ops", headgate.ErrInvalidPolicy, len(decisions), len(ops))
 	}
-	x := transaction{store: s, t: s.instant(now), peek: peek}
-	if err := x.read(ops); err != nil {
-		return err
+	for t := s.instant(now); ; {
+		x := transaction{store: s, t: t, peek: peek}
+		if err := x.read(ops); err != nil {
+			return err
+		}
+		if err := x.run(decisions); !errors.Is(err, errGrown) {
+			return err
+		}
 	}
+}
+
+// errGrown: a table was too small, and is larger now; the transaction begins anew.
+var errGrown = errors.New("memstore: table has grown")
+
+func (x *transaction) run(decisions []headgate.Decision) error {
 	x.lockShards()
 	defer x.unlockShards()
 	if err := x.openAll(); err != nil {
 		x.rollBack()
+		if x.crowded != nil && x.crowded.grow(x.t) {
+			return errGrown
+		}
 		return err
 	}
-	if allowed := x.decide(decisions); allowed && !peek {
+	if allowed := x.decide(decisions); allowed && !x.peek {
 		x.commit(decisions)
 	} else {
 		x.rollBack()
@@ -45,6 +60,7 @@ type transaction struct {
 	targets   []*target
 	shards    []*shard
 	logShards []*logShard
+	crowded   *shard // a key found no place in it, though its table is not the largest
 	spares    bool // the lock for transactions that need spare buckets or logs is held
 	spareLogs bool // the lock of the spare logs is held
 }
@@ -201,6 +217,10 @@ func (x *transaction) openSlot(g *gate, t *target) error {
 	}
 	if t.take(sh.placeWithoutGrowth(t.d, x.t)) {
 		return nil
+	}
+	if len(sh.table.Load().slots) < sh.most {
+		x.crowded = sh
+		return errFull()
 	}
 	return x.openSpareSlot(g, t)
 }
