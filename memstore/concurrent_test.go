@@ -209,20 +209,18 @@ func TestNewKeyTakesTheSlotOfOneInTheSameRequest(t *testing.T) {
 // TestRequestsForManyNewKeysMakeTheTableGrow: a request that finds its part of a small table full makes it grow, and shares no
 // spare bucket while there is room.
 func TestRequestsForManyNewKeysMakeTheTableGrow(t *testing.T) {
-	for range 300 {
-		s := memstore.New(&memstore.Options{MaxEntries: 1000})
-		l := newLimiter(t, s, "p", headgate.TokenBucket, "1/1h")
-		for i := range 20 {
-			checks := make([]headgate.Check, 20)
-			for j := range checks {
-				checks[j] = headgate.Check{Limiter: l, Key: fmt.Sprint(i, " ", j), Cost: 1}
-			}
-			if d, err := headgate.AllowAllAt(t.Context(), start, checks...); err != nil || !d.Allowed {
-				t.Fatalf("request %d for 20 new keys: got %+v, %v want allowed", i, d, err)
+	for range 60 {
+		s := memstore.New(nil)
+		one, two := newLimiter(t, s, "one", headgate.TokenBucket, "1/1h"), newLimiter(t, s, "two", headgate.TokenBucket, "1/1h")
+		for i := range 8000 {
+			key := fmt.Sprint(i)
+			d, err := headgate.AllowAllAt(t.Context(), start, headgate.Check{Limiter: one, Key: key, Cost: 1}, headgate.Check{Limiter: two, Key: key, Cost: 1})
+			if err != nil || !d.Allowed {
+				t.Fatalf("request %d for 2 new keys: got %+v, %v want allowed", i, d, err)
 			}
 		}
 		if got := s.Stats().Overflowed; got != 0 {
-			t.Fatalf("decisions on spare buckets with 400 keys of 1000: got %d want 0", got)
+			t.Fatalf("decisions on spare buckets with 16,000 keys of 1,000,000: got %d want 0", got)
 		}
 	}
 }

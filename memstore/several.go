@@ -61,8 +61,8 @@ type transaction struct {
 	shards    []*shard
 	logShards []*logShard
 	crowded   *shard // a key found no place in it, though its table is not the largest
-	spares    bool // the lock for transactions that need spare buckets or logs is held
-	spareLogs bool // the lock of the spare logs is held
+	spares    bool   // the lock for transactions that need spare buckets or logs is held
+	spareLogs bool   // the lock of the spare logs is held
 }
 
 // charge is one op. before is what earlier charges took from the same target.
