@@ -14,7 +14,7 @@ type hashKey struct{ k0, k1 uint64 }
 func (k hashKey) sum(s string) digest {
 	v0, v1 := k.k0^0x736f6d6570736575, k.k1^0x646f72616e646f6d^0xee
 	v2, v3 := k.k0^0x6c7967656e657261, k.k1^0x7465646279746573
-	n := uint64(len(s))
+	whole, n := s, uint64(len(s))
 	for len(s) >= 8 {
 		m := word(s)
 		v3 ^= m
@@ -23,8 +23,12 @@ func (k hashKey) sum(s string) digest {
 		s = s[8:]
 	}
 	m := n << 56
-	for i := range len(s) {
-		m |= uint64(s[i]) << (8 * i)
+	if n >= 8 { // the rest lies at the end of the last eight bytes: no loop, whose length would be guessed wrong
+		m |= word(whole[n-8:]) >> (64 - 8*len(s))
+	} else {
+		for i := range len(s) {
+			m |= uint64(s[i]) << (8 * i)
+		}
 	}
 	v3 ^= m
 	v0, v1, v2, v3 = sipRound(v0, v1, v2, v3)
