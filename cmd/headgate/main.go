@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -19,7 +20,7 @@ func main() {
 	context.AfterFunc(ctx, stop) // the second signal ends a command that does not heed the first
 	if err := rootCommand().ExecuteContext(ctx); err != nil {
 		if !errors.Is(err, errReported) {
-			fmt.Fprintln(os.Stderr, "headgate:", err)
+			fmt.Fprintln(os.Stderr, "headgate:", strings.TrimPrefix(err.Error(), "headgate: "))
 		}
 		os.Exit(1)
 	}

@@ -80,7 +80,7 @@ func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := keepLogs(args, f.decisions, f.html); err != nil {
+	if err := keepLogs(args, cmd.InOrStdin(), f.decisions, f.html); err != nil {
 		return err
 	}
 	progress := newProgress(cmd.ErrOrStderr(), total)

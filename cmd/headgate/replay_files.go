@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -42,20 +43,39 @@ func openLogs(args []string, stdin io.Reader) (logs []replay.Log, total int64, e
 	return logs, total, nil
 }
 
-// keepLogs refuses to write over a log that is to be read.
-func keepLogs(logs []string, outputs ...string) error {
+// keepLogs refuses to write over a log that is to be read, and to write two things to one file.
+func keepLogs(logs []string, stdin io.Reader, outputs ...string) error {
+	if len(outputs) == 2 && outputs[0] != "" && outputs[0] == outputs[1] {
+		return fmt.Errorf("replay: --decisions and --html both name %s; give each a file of its own", outputs[0])
+	}
 	for _, output := range outputs {
 		target, err := os.Stat(output)
 		if err != nil || !target.Mode().IsRegular() {
 			continue // nothing there that could be lost
 		}
-		for _, log := range logs {
-			if info, err := os.Stat(log); err == nil && os.SameFile(info, target) {
+		for _, info := range inputs(logs, stdin) {
+			if os.SameFile(info, target) {
 				return fmt.Errorf("replay: %s is a log to be read and would be overwritten; write to another file", output)
 			}
 		}
 	}
 	return nil
+}
+
+// inputs describes the files that are to be read, standard input among them.
+func inputs(logs []string, stdin io.Reader) []os.FileInfo {
+	var files []os.FileInfo
+	for _, log := range logs {
+		if info, err := os.Stat(log); err == nil && log != "-" {
+			files = append(files, info)
+		}
+	}
+	if file, ok := stdin.(*os.File); ok && (len(logs) == 0 || slices.Contains(logs, "-")) {
+		if info, err := file.Stat(); err == nil {
+			files = append(files, info)
+		}
+	}
+	return files
 }
 
 // withDecisions calls run with where the decisions go: nowhere, to stdout, or to a file.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,8 +22,10 @@ type ServerOptions struct {
 
 // Server is a [Handler] behind bounded connections. It is made with [NewServer] and may be used concurrently.
 type Server struct {
-	handler *Handler
-	http    http.Server
+	handler  *Handler
+	http     http.Server
+	listener atomic.Pointer[backlogListener]
+	busy     atomic.Int64 // connections that are new, or in a request
 }
 
 // NewServer makes a server for h. opts may be nil.
@@ -34,7 +37,7 @@ func NewServer(h *Handler, opts *ServerOptions) *Server {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Server{handler: h, http: http.Server{
+	s := &Server{handler: h, http: http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: orDefault(opts.HeaderTimeout, 5*time.Second),
 		ReadTimeout:       orDefault(opts.ReadTimeout, 10*time.Second),
@@ -43,6 +46,9 @@ func NewServer(h *Handler, opts *ServerOptions) *Server {
 		MaxHeaderBytes:    orDefault(opts.MaxHeaderBytes, 16<<10),
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}}
+	states := &connStates{busy: &s.busy}
+	s.http.ConnState = states.change
+	return s
 }
 
 func orDefault[T int | time.Duration](n, otherwise T) T {
@@ -54,10 +60,13 @@ func orDefault[T int | time.Duration](n, otherwise T) T {
 
 // Serve answers the connections of ln, which it closes, until [Server.Shutdown]; it then returns nil at once.
 func (s *Server) Serve(ln net.Listener) error {
-	if err := s.http.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
-		return err
+	backlog := &backlogListener{Listener: ln}
+	s.listener.Store(backlog)
+	err := s.http.Serve(backlog)
+	if errors.Is(err, http.ErrServerClosed) || backlog.stopping.Load() && errors.Is(err, net.ErrClosed) {
+		return nil
 	}
-	return nil
+	return err
 }
 
 // Drain is [Handler.Drain].
@@ -65,8 +74,22 @@ func (s *Server) Drain() { s.handler.Drain() }
 
 // Shutdown takes no more connections and waits until every request in flight is answered. If ctx ends before, it closes what
 // is left and returns ctx's error.
+//
+// Requests that were sent whole before it are in flight, also those that nobody has read yet: for the first tenth of a second
+// it goes on as before, but for asking clients to use another connection, then it accepts those that wait to be.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.Drain()
+	pause(ctx, settleTime)
+	if ln := s.listener.Load(); ln != nil {
+		ln.stop(time.Now().Add(settleTime))
+	}
+	pause(ctx, settleTime)
+	for range 100 {
+		if s.busy.Load() == 0 || ctx.Err() != nil {
+			break
+		}
+		pause(ctx, settleTime/50)
+	}
 	if err := s.http.Shutdown(ctx); err != nil {
 		return errors.Join(err, s.http.Close())
 	}
