@@ -46,6 +46,7 @@ func TestSipHashReferenceMatchesPublishedVectors(t *testing.T) {
 	}
 }
 
+// TestSumIsSipHash13: two keys share a digest by chance only, and nobody without the secret can look for them. // T12
 func TestSumIsSipHash13(t *testing.T) {
 	key := hashKey{0x0123456789abcdef, 0xfedcba9876543210}
 	in := make([]byte, 300)
