@@ -15,7 +15,7 @@ func keyChecks() []check {
 	}
 }
 
-// hostile are keys that stores have merged, refused or stumbled over.
+// hostile are keys that stores have merged, refused or stumbled over. // T10, T39
 func hostile() []string {
 	long := strings.Repeat("k", 64<<10)
 	return []string{
