@@ -262,8 +262,7 @@ func TestWaitIsServedWhenItsContextEndsWithIt(t *testing.T) {
 	}
 }
 
-// Trap: waiters that poll. One that books asks once; one that cannot asks again only when units were due.
-// One operation of the store a waiter, and no polling. // T32
+// Trap T32: waiters that poll. One that books asks once; one that cannot asks again only when units were due.
 func TestWaitersDoNotPoll(t *testing.T) {
 	t.Parallel()
 	for _, c := range pacing {
@@ -291,7 +290,6 @@ func TestWaitersDoNotPoll(t *testing.T) {
 }
 
 // Trap: a lock held while the store is asked.
-// No lock is held while a store is slow. // T33
 func TestSlowKeyDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
