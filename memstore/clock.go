@@ -61,8 +61,10 @@ func (c *clock) look(sequence uint64) int64 {
 	after := ticks()
 	passed, counted := now-c.nano.Load(), after-c.tick.Load()
 	switch {
-	case (after-before)*64 > counted: // taken off the processor between two readings, or the first look
+	case (after-before)*64 >= min(counted, max(c.span.Load(), 1<<20)): // taken off the processor between two readings
 		c.span.Store(0)
+		c.sequence.Store(sequence)
+		return now
 	case passed >= shortestLook && passed <= longestLook:
 		c.setScale(uint64(passed) << 32 / counted)
 	case passed < shortestLook:

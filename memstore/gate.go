@@ -62,6 +62,9 @@ func (g *gate) Apply(_ context.Context, now headgate.Instant, key string, v head
 			return g.answerTake(next, t, cost, ok), nil
 		}
 	}
+	if v > headgate.Reset {
+		return headgate.Decision{}, errVerb(v)
+	}
 	r := request{verb: verb(v), t: t, n: cost}
 	out, err := g.run(d, &r)
 	if err != nil {
@@ -99,7 +102,7 @@ func (g *gate) answerTake(s algo.State, t, n int64, ok bool) headgate.Decision {
 func (g *gate) run(d digest, r *request) (outcome, error) {
 	sh := g.store.keys.shard(d)
 	for {
-		s := sh.table.Load().find(d)
+		s := sh.find(d)
 		if s == nil {
 			if out, done, err := g.runAbsent(sh, d, r); done {
 				return out, err
@@ -189,7 +192,7 @@ func (g *gate) spareState(d digest) algo.State {
 	d = g.spareDigest(d)
 	for {
 		sh := g.store.spare.shard(d)
-		s := sh.table.Load().find(d)
+		s := sh.find(d)
 		if s == nil {
 			return algo.State{}
 		}
@@ -206,7 +209,7 @@ func (g *gate) runSpare(d digest, r *request) (outcome, error) {
 	d = g.spareDigest(d)
 	sh := g.store.spare.shard(d)
 	for {
-		if s := sh.table.Load().find(d); s != nil {
+		if s := sh.find(d); s != nil {
 			if out, done := g.runSlot(s, d, r, true); done {
 				return out, nil
 			}
@@ -236,6 +239,10 @@ func (g *gate) placeSpare(sh *shard, d digest, now int64, next algo.State) (bool
 	}
 	s.assign(d, seen, g.pack(next))
 	return true, nil
+}
+
+func errVerb(v headgate.Verb) error {
+	return fmt.Errorf("memstore: apply: %w: verb %d; there are take, peek, refund and reset", headgate.ErrUnsupported, v)
 }
 
 func errFull() error {

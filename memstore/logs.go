@@ -188,6 +188,9 @@ func (g *logGate) Apply(_ context.Context, now headgate.Instant, key string, v h
 	if g.store.closed.Load() {
 		return headgate.Decision{}, headgate.ErrClosed
 	}
+	if v > headgate.Reset {
+		return headgate.Decision{}, errVerb(v)
+	}
 	t, d, logs := g.store.instant(now), g.secret.sum(key), &g.store.logs
 	sh := logs.shard(d)
 	sh.mu.Lock()
@@ -255,6 +258,7 @@ func (g *logGate) take(sh *logShard, k *logKey, d digest, t, n int64) (headgate.
 func (g *logGate) target(sh *logShard, k *logKey, d digest, t int64) (_ *logKey, home *logShard, release func(), err error) {
 	logs := &g.store.logs
 	if k != nil {
+		k.resetAt = max(k.resetAt, t+1) // so that making room for an entry does not sweep it
 		return k, sh, func() {}, nil
 	}
 	if logs.shared.Load() {

@@ -1,5 +1,5 @@
-// Package memstore is the embedded store: bounded memory, no goroutine, no lock and no allocation on the path of a decision
-// about a key that it knows.
+// Package memstore is the embedded store: bounded memory, no goroutine, and no lock and no allocation on the path of a decision
+// about a key that it knows. (Sliding logs, and several limits on one request, take the lock of a shard.)
 //
 // # What is kept
 //
@@ -15,7 +15,8 @@
 // spare bucket has spent includes what each of its keys has spent there, so:
 //
 //   - a key that has a place is answered exactly, whatever others do;
-//   - a key without one is never admitted more than its limit, and may be admitted less.
+//   - a key without one is never admitted more than its limit, and may be admitted less. (A limit that is changed meanwhile cuts
+//     a spare bucket down as it does any other; see package algo.)
 //
 // When even the spare buckets find no room (they need a table of their own, 1/32 of the bound) the answer is
 // [headgate.ErrStoreFull].
@@ -30,6 +31,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 
@@ -59,8 +61,8 @@ const (
 
 // Validate reports a bound that cannot be kept.
 func (o Options) Validate() error {
-	if o.MaxEntries < 0 || o.MaxEntries > 1<<31 {
-		return fmt.Errorf("memstore: MaxEntries is %d; accepted are 1 to 2147483648, and 0 for the default", o.MaxEntries)
+	if o.MaxEntries < 0 || o.MaxEntries > math.MaxInt32 {
+		return fmt.Errorf("memstore: MaxEntries is %d; accepted are 1 to 2147483647, and 0 for the default", o.MaxEntries)
 	}
 	if o.MaxBytes != 0 && o.MaxBytes < minBytes {
 		return fmt.Errorf("memstore: MaxBytes is %d; accepted are %d and more, and 0 for no bound in bytes", o.MaxBytes, minBytes)
@@ -73,8 +75,8 @@ func (o Options) Validate() error {
 func (o Options) sizes() (keys int, logBytes int64) {
 	keys, logBytes = o.MaxEntries, int64(o.MaxEntries)*newLogBytes
 	if o.MaxBytes > 0 {
-		usable := o.MaxBytes - fixedBytes
-		fit, fitLogs := int(min(usable*56/100/keyBytes, 1<<31)), usable*30/100
+		usable := min(o.MaxBytes, 1<<48) - fixedBytes
+		fit, fitLogs := int(min(usable*56/100/keyBytes, math.MaxInt32)), usable*30/100
 		if keys == 0 || fit < keys {
 			keys = fit
 		}

@@ -79,7 +79,7 @@ type target struct {
 	d     digest
 	isLog bool
 	gate  *gate // of the first charge; nil for a log
-	slot  *slot // locked; nil in a peek
+	slot  *slot // locked; nil for a key without one in a peek
 	seen  words
 	home  digest     // the key that the slot is to hold: d, or the spare bucket's
 	fresh bool       // the slot was another key's, or empty

@@ -87,15 +87,25 @@ func (s *slot) commit(seen, next words) bool {
 	if next.rest == seen.rest {
 		return s.at.CompareAndSwap(seen.at, next.at|seen.at&versions)
 	}
-	if !s.at.CompareAndSwap(seen.at, seen.at|lockBit) {
+	if !s.lock(seen) {
 		return false
 	}
 	s.unlock(seen, next)
 	return true
 }
 
-// lock takes the lock bit of a slot as it was seen, without waiting.
-func (s *slot) lock(seen words) bool { return s.at.CompareAndSwap(seen.at, seen.at|lockBit) }
+// lock takes the lock bit of a slot as it was seen, without waiting. The version comes round after 256 changes, so what it
+// guards is compared too, now that nobody else can write it.
+func (s *slot) lock(seen words) bool {
+	if !s.at.CompareAndSwap(seen.at, seen.at|lockBit) {
+		return false
+	}
+	if s.rest.Load() != seen.rest {
+		s.at.Store(seen.at)
+		return false
+	}
+	return true
+}
 
 // hold waits for the lock bit of the slot of the key d and takes it. The shard's lock is held, so the slot stays d's.
 func (s *slot) hold(d digest) words {

@@ -168,7 +168,7 @@ func (s *Store) restoreShard(in *snapshotReader) error {
 		shards = s.spare.shards
 	}
 	in.exact = nil
-	if slots == most && place < uint64(len(shards)) && uint64(shards[place].most) == most {
+	if slots == most && place < uint64(len(shards)) && uint64(shards[place].most) == most && shards[place].used == 0 {
 		in.exact = &shards[place]
 		in.exact.growFor(int(most), 0)
 		in.exact.fill()
@@ -224,6 +224,9 @@ func (sh *shard) restoreAt(place uint64, d digest, w words) error {
 func (s *Store) restoreLog(in *snapshotReader, kind uint64) error {
 	d := digest{in.number(), in.number()}
 	resetAt, entries := int64(in.number()), in.number()
+	if kind == recordSpareLog && entries > firstEntries {
+		return fmt.Errorf("%w: a spare log of %d entries", ErrSnapshot, entries)
+	}
 	sh := s.logs.shard(d)
 	var k *logKey
 	if kind == recordSpareLog {

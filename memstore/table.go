@@ -11,7 +11,7 @@ const (
 	growth      = 16 // how much larger the next table of a shard is: few steps leave little garbage
 	slotBytes   = 32
 	loadPercent = 85 // how full a table is made to be; the largest may become fuller, since shards do not fill evenly
-	movePercent = 94 // how full a table is when moving keys about no longer pays
+	movePause   = 16 // how many new keys are not worth another try after moving keys about made no room
 	moveDepth   = 2  // how many keys are moved, at most, to make room for one
 )
 
@@ -67,12 +67,14 @@ func (t *table) findIn(d digest, second bool) (s *slot, end bool) {
 // shard is a part of a region with its own lock for what is rare: new keys and growth.
 type shard struct {
 	table           atomic.Pointer[table]
-	mu              sync.Mutex // held to give a slot to another key and to replace the table
-	used            int        // slots that are not empty
-	most            int        // slots of the largest table
-	slab            *slab      // where that is: in the part index of as many as there are shards
-	index, siblings int
-	_               [64 - 8 - 8 - 16 - 24]byte
+	mu              sync.Mutex    // held to give a slot to another key and to replace the table
+	used            int           // slots that are not empty
+	most            int           // slots of the largest table
+	futile          int32         // new keys for which moving others is not tried
+	moves           atomic.Uint32 // keys moved to their other bucket so far
+	slab            *slab         // where the largest table is: in the part index of as many as there are shards
+	index, siblings int32
+	_               [64 - 56]byte
 }
 
 // slab is the memory of the largest tables of all shards of a region. It is allocated when the first of them is needed, in one
@@ -104,7 +106,7 @@ func newRegion(n int) region {
 	for i := range r.shards {
 		sh := &r.shards[i]
 		sh.most = roundUp((n*100/loadPercent + count - 1) / count)
-		sh.slab, sh.index, sh.siblings = shared, i, count
+		sh.slab, sh.index, sh.siblings = shared, int32(i), int32(count)
 		sh.table.Store(newTable(sh.most / growth / growth))
 	}
 	return r
@@ -124,6 +126,18 @@ func (r *region) bytes() (n int64) {
 		n += int64(len(r.shards[i].table.Load().slots)) * slotBytes
 	}
 	return n
+}
+
+// find is the slot of a key, or nil. A key that is moved from the bucket that is searched last to the one that was searched first
+// would be missed, so a search during which keys were moved begins anew.
+func (sh *shard) find(d digest) *slot {
+	for {
+		moves := sh.moves.Load()
+		s := sh.table.Load().find(d)
+		if s != nil || sh.moves.Load() == moves {
+			return s
+		}
+	}
 }
 
 // settle waits until nobody gives slots away or replaces the table.
@@ -183,7 +197,8 @@ func (sh *shard) takeFree(t *table, d digest, second bool, now int64) (*slot, wo
 
 // displace moves a key that lies in one of d's full buckets to its own other bucket, and returns the slot it left.
 func (sh *shard) displace(t *table, d digest, now int64) (*slot, words) {
-	if sh.used*100 >= len(t.slots)*movePercent {
+	if sh.futile > 0 {
+		sh.futile--
 		return nil, words{}
 	}
 	for depth := range moveDepth {
@@ -194,6 +209,7 @@ func (sh *shard) displace(t *table, d digest, now int64) (*slot, words) {
 			}
 		}
 	}
+	sh.futile = movePause
 	return nil, words{}
 }
 
@@ -228,6 +244,7 @@ func (sh *shard) moveAway(t *table, s *slot, now int64, depth int) (words, bool)
 		return seen, false
 	}
 	to.assign(d, toSeen, words{at: seen.at &^ (versions | lockBit), rest: seen.rest})
+	sh.moves.Add(1)
 	return seen, true
 }
 
@@ -251,7 +268,7 @@ func (sh *shard) grow(now int64) bool {
 	if size := len(old.slots) * growth; size*2 <= sh.most {
 		next = newTable(size)
 	} else { // every step at least doubles, so that all keys find room in the next table
-		next = tableOf(sh.slab.part(sh.index, sh.siblings, sh.most))
+		next = tableOf(sh.slab.part(int(sh.index), int(sh.siblings), sh.most))
 	}
 	sh.used = 0
 	for i := range old.slots {
@@ -277,6 +294,7 @@ func (sh *shard) rehash(t *table, d digest, w words, now int64) {
 			}
 		}
 	}
+	sh.futile = 0
 	s, seen := sh.displace(t, d, now)
 	s.assign(d, seen, words{at: w.at &^ (versions | lockBit), rest: w.rest})
 }
@@ -285,7 +303,8 @@ func (sh *shard) rehash(t *table, d digest, w words, now int64) {
 func retire(s *slot) (digest, words) {
 	for spins := 0; ; spins++ {
 		d, seen, ok := s.peek()
-		if ok && s.at.CompareAndSwap(seen.at, moved) {
+		if ok && s.lock(seen) {
+			s.at.Store(moved)
 			return d, seen
 		}
 		pause(spins)
