@@ -119,7 +119,9 @@ func (log *Log) Len() int { return len(log.entries) - log.head }
 func (log *Log) Cap() int { return cap(log.entries) }
 
 // Full reports whether one more entry would need more memory.
-func (log *Log) Full() bool { return len(log.entries) == cap(log.entries) && log.head < max(1, len(log.entries)/2) }
+func (log *Log) Full() bool {
+	return len(log.entries) == cap(log.entries) && log.head < max(1, len(log.entries)/2)
+}
 
 // Units calls yield for each entry, oldest first, with its instant and its own units.
 func (log *Log) Units(yield func(at, units int64) bool) {
