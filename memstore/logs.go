@@ -225,14 +225,32 @@ func (g *logGate) logOf(sh *logShard, k *logKey, d digest, t int64) (log *algo.L
 	if k != nil {
 		return &k.log, func() {}
 	}
-	if logs := &g.store.logs; logs.shared.Load() {
-		logs.spare.mu.Lock()
-		if k := logs.spare.keys[g.spareDigest(d)]; k != nil && k.resetAt > t {
-			return &k.log, logs.spare.mu.Unlock
-		}
-		logs.spare.mu.Unlock()
+	if k := g.lockLiveSpare(d, t); k != nil {
+		return &k.log, g.store.logs.spare.mu.Unlock
 	}
 	return &sh.empty, func() {}
+}
+
+// lockLiveSpare is the spare log that a key may have spent from, with the lock of the spare logs held; or nil, without it.
+func (g *logGate) lockLiveSpare(d digest, t int64) *logKey {
+	logs := &g.store.logs
+	if !logs.shared.Load() {
+		return nil
+	}
+	logs.spare.mu.Lock()
+	if k := logs.spare.live(g.spareDigest(d), t); k != nil {
+		return k
+	}
+	logs.spare.mu.Unlock()
+	return nil
+}
+
+// live is the log of a digest, if anything in it still counts. The shard's lock is held.
+func (sh *logShard) live(d digest, t int64) *logKey {
+	if k := sh.keys[d]; k != nil && k.resetAt > t {
+		return k
+	}
+	return nil
 }
 
 func (g *logGate) take(sh *logShard, k *logKey, d digest, t, n int64) (headgate.Decision, error) {
@@ -261,13 +279,9 @@ func (g *logGate) target(sh *logShard, k *logKey, d digest, t int64) (_ *logKey,
 		k.resetAt = max(k.resetAt, t+1) // so that making room for an entry does not sweep it
 		return k, sh, func() {}, nil
 	}
-	if logs.shared.Load() {
-		logs.spare.mu.Lock()
-		if k = logs.spare.keys[g.spareDigest(d)]; k != nil && k.resetAt > t {
-			g.store.spilled.Add(1)
-			return k, &logs.spare, logs.spare.mu.Unlock, nil
-		}
-		logs.spare.mu.Unlock()
+	if k = g.lockLiveSpare(d, t); k != nil {
+		g.store.spilled.Add(1)
+		return k, &logs.spare, logs.spare.mu.Unlock, nil
 	}
 	if k = logs.open(sh, d, t); k != nil {
 		return k, sh, func() {}, nil

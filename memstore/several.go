@@ -77,7 +77,6 @@ type charge struct {
 // target is one key's state: a locked slot or a log.
 type target struct {
 	d     digest
-	isLog bool
 	gate  *gate // of the first charge; nil for a log
 	slot  *slot // locked; nil for a key without one in a peek
 	seen  words
@@ -124,11 +123,11 @@ func saturatingAdd(a, b int64) int64 {
 
 func (x *transaction) targetOf(d digest, g *gate) *target {
 	for _, t := range x.targets {
-		if t.d == d && t.isLog == (g == nil) {
+		if t.d == d && (t.gate == nil) == (g == nil) {
 			return t
 		}
 	}
-	t := &target{d: d, home: d, gate: g, isLog: g == nil}
+	t := &target{d: d, home: d, gate: g}
 	x.targets = append(x.targets, t)
 	return t
 }
@@ -138,7 +137,7 @@ func (x *transaction) lockShards() {
 	of := make(map[int]int, len(x.targets)) // shard → keys in it
 	logs := make(map[int]bool)
 	for _, t := range x.targets {
-		if t.isLog {
+		if t.gate == nil {
 			logs[x.store.logs.index(t.d)] = true
 		} else {
 			of[x.store.keys.index(t.d)]++
@@ -193,9 +192,8 @@ func (x *transaction) decide(decisions []headgate.Decision) bool {
 			asked = saturatingAdd(c.before, c.n)
 		}
 		if c.gate != nil {
-			_, ok := c.gate.step.Take(c.target.state, x.t, asked)
-			now, _ := c.gate.step.Take(c.target.state, x.t, 0)
-			decisions[i] = c.gate.named(c.gate.step.Answer(now, x.t, asked, 0, ok))
+			out := c.gate.apply(c.target.state, &request{verb: peek, t: x.t, n: asked})
+			decisions[i] = c.gate.named(c.gate.step.Answer(out.next, x.t, asked, 0, out.allowed))
 		} else {
 			ok := c.log.step.Fits(c.target.log, x.t, asked)
 			decisions[i] = c.log.named(c.log.step.Answer(c.target.log, x.t, asked, ok))

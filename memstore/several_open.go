@@ -74,7 +74,6 @@ func (x *transaction) openSpareSlot(g *gate, t *target) error {
 	for _, other := range x.targets {
 		if other != t && other.slot != nil && other.home == t.home {
 			x.mergeTargets(t, other)
-			t.slot = nil
 			return nil
 		}
 	}
@@ -120,7 +119,7 @@ func (x *transaction) openLog(g *logGate, t *target) error {
 	sh := logs.shard(t.d)
 	if t.logKey, t.logHome = sh.keys[t.d], sh; t.logKey == nil && logs.shared.Load() {
 		x.lockSpareLogs()
-		if k := logs.spare.keys[g.spareDigest(t.d)]; k != nil && k.resetAt > x.t {
+		if k := logs.spare.live(g.spareDigest(t.d), x.t); k != nil {
 			t.logKey, t.logHome = k, &logs.spare
 		}
 	}

@@ -46,9 +46,10 @@ func pack(s algo.State, resetAt int64) words {
 }
 
 // holds reports whether w, as read, is next, to be written: the same state, known to matter for the same time.
-func (w words) holds(next words) bool {
-	return w.at&^(versions|lockBit) == next.at && w.rest == next.rest
-}
+func (w words) holds(next words) bool { return w.bare() == next }
+
+// bare is w, as read, in the form in which it is to be written.
+func (w words) bare() words { return words{at: w.at &^ (versions | lockBit), rest: w.rest} }
 
 func (w words) state() algo.State {
 	return algo.State{A: int64(w.at >> 11), B: int64(w.rest >> 34), C: int64(w.rest >> 4 & (1<<30 - 1))}

@@ -187,7 +187,7 @@ func (sh *shard) fill() {
 
 func (s *Store) restoreSlot(in *snapshotReader, kind uint64) error {
 	place, d := in.number(), digest{in.number(), in.number()}
-	w := words{at: in.number() &^ (versions | lockBit), rest: in.number()}
+	w := words{at: in.number(), rest: in.number()}.bare()
 	if in.err != nil || d.hi == 0 {
 		return errors.Join(ErrSnapshot, in.err)
 	}

@@ -169,7 +169,10 @@ func (sh *shard) growFor(n int, now int64) {
 
 // placeWithoutGrowth is place in the table as it is.
 func (sh *shard) placeWithoutGrowth(d digest, now int64) (*slot, words) {
-	t := sh.table.Load()
+	return sh.placeIn(sh.table.Load(), d, now)
+}
+
+func (sh *shard) placeIn(t *table, d digest, now int64) (*slot, words) {
 	for _, second := range [...]bool{false, true} {
 		if s, seen := sh.takeFree(t, d, second, now); s != nil {
 			return s, seen
@@ -243,7 +246,7 @@ func (sh *shard) moveAway(t *table, s *slot, now int64, depth int) (words, bool)
 		s.at.Store(seen.at)
 		return seen, false
 	}
-	to.assign(d, toSeen, words{at: seen.at &^ (versions | lockBit), rest: seen.rest})
+	to.assign(d, toSeen, seen.bare())
 	sh.moves.Add(1)
 	return seen, true
 }
@@ -284,19 +287,9 @@ func (sh *shard) grow(now int64) bool {
 
 // rehash enters a key into a table that nobody else sees yet. The new table is several times as large, so there is room.
 func (sh *shard) rehash(t *table, d digest, w words, now int64) {
-	for _, second := range [...]bool{false, true} {
-		b, start := t.bucket(d, second)
-		for i := range uint64(bucketSlots) {
-			if s := &b[(start+i)%bucketSlots]; s.hi.Load() == 0 {
-				s.assign(d, words{}, words{at: w.at &^ (versions | lockBit), rest: w.rest})
-				sh.used++
-				return
-			}
-		}
-	}
 	sh.futile = 0
-	s, seen := sh.displace(t, d, now)
-	s.assign(d, seen, words{at: w.at &^ (versions | lockBit), rest: w.rest})
+	s, seen := sh.placeIn(t, d, now)
+	s.assign(d, seen, w.bare())
 }
 
 // retire marks a slot as moved, waiting for whoever writes it.
