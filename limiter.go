@@ -42,7 +42,7 @@ func New(store Store, policy Policy, opts *Options) (*Limiter, error) {
 	if opts != nil {
 		l.observer = opts.Observer
 	}
-	for _, rule := range policy.rules() {
+	for _, rule := range policy.Rules() {
 		b, err := store.Bind(rule)
 		if err != nil {
 			return nil, err

@@ -100,29 +100,19 @@ func bindPolicy(store headgate.Store, name string, policy headgate.Policy) ([]*R
 		return nil, fmt.Errorf("%w: it is listed as %q and calls itself %q", headgate.ErrInvalidPolicy, name, policy.Name)
 	}
 	policy.Name = name
-	b := &binder{Store: store, policy: name}
-	if _, err := headgate.New(b, policy, nil); err != nil {
+	if err := policy.Validate(); err != nil {
 		return nil, err
 	}
-	return b.rules, nil
-}
-
-// binder lets a [headgate.Limiter] say which rules its policy has, so that service and library count on the same state.
-type binder struct {
-	headgate.Store
-	policy string
-	rules  []*Rule
-}
-
-// Bind binds rule in the store and notes it.
-func (b *binder) Bind(rule headgate.Rule) (headgate.Bound, error) {
-	r, err := bind(b.Store, rule)
-	if err != nil {
-		return nil, err
+	var rules []*Rule
+	for _, rule := range policy.Rules() {
+		r, err := bind(store, rule)
+		if err != nil {
+			return nil, err
+		}
+		r.Policy = name
+		rules = append(rules, r)
 	}
-	r.Policy = b.policy
-	b.rules = append(b.rules, r)
-	return r.bound, nil
+	return rules, nil
 }
 
 func bind(store headgate.Store, rule headgate.Rule) (*Rule, error) {
