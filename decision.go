@@ -9,6 +9,8 @@ type Decision struct {
 	Allowed bool
 	// Never reports that the cost is above Limit, so that no wait helps. Allowed is then false and RetryAfter 0.
 	Never bool
+	// Degraded is why the store did not decide this, but what the policy says for that case; the zero value if it did.
+	Degraded Trouble
 	// Limit is the most that can be spent at once: the capacity B of a bucket, the L of a window.
 	Limit int64
 	// Remaining is how many whole units could still be spent right now, after this decision; rounded down.

@@ -25,7 +25,7 @@ var (
 	ErrNeverAllowed = errors.New("headgate: cost is above the limit and can never be admitted")
 	// ErrWouldExceedDeadline: Wait would outlive its context's deadline, so it did not start.
 	ErrWouldExceedDeadline = errors.New("headgate: waiting would exceed the context's deadline")
-	// ErrStoreUnavailable: the store could not be asked.
+	// ErrStoreUnavailable: the store could not decide. Every [StoreError] matches it, whatever its trouble.
 	ErrStoreUnavailable = errors.New("headgate: store unavailable")
 	// ErrStoreFull: the store's bound is reached and no state can be dropped without forgetting a debt.
 	ErrStoreFull = errors.New("headgate: store full")

@@ -18,6 +18,9 @@ type Policy struct {
 	Limits []Limit
 	// Algorithm is the arithmetic; the zero value means [TokenBucket].
 	Algorithm Algorithm
+	// OnStoreError is what holds while the store cannot decide; the zero value means [FailClosed]. Others need a store that can
+	// do it: one in this process, or one from package fallback.
+	OnStoreError OnStoreError
 }
 
 // Bounds on a policy.
@@ -44,6 +47,9 @@ func (p Policy) Validate() error {
 	if len(p.Name) > maxNameLength {
 		return fmt.Errorf("%w: its name has %d bytes; accepted are at most %d", ErrInvalidPolicy, len(p.Name), maxNameLength)
 	}
+	if err := p.OnStoreError.Validate(); err != nil {
+		return err
+	}
 	for i, l := range p.Limits {
 		if err := l.Validate(); err != nil {
 			return fmt.Errorf("limit %d of policy %q: %w", i+1, p.Name, err)
@@ -57,7 +63,7 @@ func (p Policy) Validate() error {
 func (p Policy) Rules() []Rule {
 	rules := make([]Rule, len(p.Limits))
 	for i, l := range p.Limits {
-		rules[i] = Rule{Scope: p.scope(i), Name: p.label(i), Limit: l, Algorithm: p.Algorithm}
+		rules[i] = Rule{Scope: p.scope(i), Name: p.label(i), Limit: l, Algorithm: p.Algorithm, OnStoreError: p.OnStoreError}
 	}
 	return rules
 }

@@ -87,7 +87,8 @@ func observeAll(checks []Check, decisions []Decision, peek bool, err error) {
 
 // Combine is the one answer for several decisions on one request, at least one: allowed if all are. RetryAfter is the longest
 // of those that denied, Delay the longest of all, DeniedBy names every limit that denied; Limit, Remaining and ResetAfter are
-// those of the decision with the least remaining, the first of equals. If one can never be admitted neither can the whole.
+// those of the decision with the least remaining, the first of equals. If one can never be admitted neither can the whole; if one
+// is degraded so is the whole.
 func Combine(decisions []Decision) Decision {
 	tightest := 0
 	for i := range decisions {
@@ -114,6 +115,9 @@ func Combine(decisions []Decision) Decision {
 }
 
 func (d *Decision) add(part *Decision) {
+	if d.Degraded == NoTrouble {
+		d.Degraded = part.Degraded
+	}
 	d.Delay = max(d.Delay, part.Delay)
 	if part.Allowed {
 		return

@@ -29,13 +29,16 @@ type Rule struct {
 	Limit Limit
 	// Algorithm is the arithmetic; the zero value means [TokenBucket].
 	Algorithm Algorithm
+	// OnStoreError is what holds while the store cannot decide; the zero value means [FailClosed].
+	OnStoreError OnStoreError
 }
 
 // Store keeps the state of keys and applies an algorithm's step to it atomically. It knows nothing of what the step means.
 // All methods may be called concurrently. Implementations are judged by package storetest.
 type Store interface {
 	// Bind makes a rule ready for use. It refuses an algorithm that is unknown ([ErrUnknownAlgorithm]) or that this store cannot
-	// hold ([ErrUnsupported]), and a limit outside the domain ([ErrInvalidLimit]). It does no I/O and needs no release.
+	// hold ([ErrUnsupported]), and a limit outside the domain ([ErrInvalidLimit]). A store that can be away, and has nothing to
+	// decide in its place, refuses an OnStoreError other than closed ([ErrUnsupported]). It does no I/O and needs no release.
 	Bind(rule Rule) (Bound, error)
 
 	// ApplyAll takes from every op, or from none: if one is denied nothing changes. It writes one decision for each op into

@@ -23,34 +23,6 @@ type gate struct {
 	limit  int64
 }
 
-// request is what is asked of one key.
-type request struct {
-	verb     verb
-	t, n     int64
-	maxDelay int64      // for reserve, in µs
-	mark     algo.State // for cancel
-}
-
-type verb uint8
-
-const (
-	take verb = iota
-	peek
-	refund
-	reset
-	reserve
-	cancel
-)
-
-// outcome is the state after a request, and what to tell of it.
-type outcome struct {
-	next    algo.State
-	asked   int64
-	spent   int64
-	delay   int64 // of a reservation
-	allowed bool
-}
-
 // Apply does verb with cost; see [headgate.Bound].
 func (g *gate) Apply(_ context.Context, now headgate.Instant, key string, v headgate.Verb, cost int64) (headgate.Decision, error) {
 	if g.store.closed.Load() {
@@ -65,12 +37,12 @@ func (g *gate) Apply(_ context.Context, now headgate.Instant, key string, v head
 	if v > headgate.Reset {
 		return headgate.Decision{}, errVerb(v)
 	}
-	r := request{verb: verb(v), t: t, n: cost}
+	r := algo.Request{Verb: algo.Verb(v), T: t, N: cost}
 	out, err := g.run(d, &r)
 	if err != nil {
 		return headgate.Decision{}, err
 	}
-	return g.named(g.step.Answer(out.next, r.t, out.asked, out.spent, out.allowed)), nil
+	return g.named(algo.AnswerTo(g.step, &r, &out)), nil
 }
 
 // takeKnown is the short path: a take from a key that has a slot, which nobody else is changing. Where it is not done, run
@@ -99,7 +71,7 @@ func (g *gate) answerTake(s algo.State, t, n int64, ok bool) headgate.Decision {
 }
 
 // run applies a request to the state of a key and keeps what comes out.
-func (g *gate) run(d digest, r *request) (outcome, error) {
+func (g *gate) run(d digest, r *algo.Request) (algo.Outcome, error) {
 	sh := g.store.keys.shard(d)
 	for {
 		s := sh.find(d)
@@ -118,21 +90,21 @@ func (g *gate) run(d digest, r *request) (outcome, error) {
 
 // runSlot is run for a key that has a slot, or for a spare bucket. It is not done when the slot has become another key's. A
 // denial writes nothing, unless the limit was changed: then the state may matter for longer than the slot says.
-func (g *gate) runSlot(s *slot, d digest, r *request, shared bool) (outcome, bool) {
+func (g *gate) runSlot(s *slot, d digest, r *algo.Request, shared bool) (algo.Outcome, bool) {
 	for {
 		seen, ok := s.read(d)
 		if !ok {
-			return outcome{}, false
+			return algo.Outcome{}, false
 		}
 		state := seen.state()
-		out := g.apply(state, r)
-		if r.verb == peek {
+		out := algo.Apply(g.step, state, r)
+		if r.Verb == algo.Peek {
 			return out, true
 		}
-		if shared && out.next != state && (r.verb == take || r.verb == reserve) {
-			out.next = g.rephase(out.next, r.t)
+		if shared && out.Next != state && (r.Verb == algo.Take || r.Verb == algo.Reserve) {
+			out.Next = g.rephase(out.Next, r.T)
 		}
-		if w := g.pack(out.next); seen.holds(w) || s.commit(seen, w) {
+		if w := g.pack(out.Next); seen.holds(w) || s.commit(seen, w) {
 			return out, true
 		}
 	}
@@ -142,9 +114,9 @@ func (g *gate) pack(s algo.State) words { return pack(s, g.step.ResetAt(s)) }
 
 // runAbsent is run for a key without a slot: with its spare bucket's state, if it may have spent there, and a slot of its own
 // if there is one. It is not done when somebody else has just given the key a slot.
-func (g *gate) runAbsent(sh *shard, d digest, r *request) (out outcome, done bool, err error) {
+func (g *gate) runAbsent(sh *shard, d digest, r *algo.Request) (out algo.Outcome, done bool, err error) {
 	if g.store.spilled.Load() == 0 {
-		if out = g.apply(algo.State{}, r); out.next == (algo.State{}) || r.verb == peek {
+		if out = algo.Apply(g.step, algo.State{}, r); out.Next == (algo.State{}) || r.Verb == algo.Peek {
 			return out, true, nil
 		}
 	}
@@ -154,25 +126,25 @@ func (g *gate) runAbsent(sh *shard, d digest, r *request) (out outcome, done boo
 		return out, false, nil
 	}
 	spare := g.spareState(d)
-	if out = g.apply(spare, r); out.next == spare || r.verb == peek {
+	if out = algo.Apply(g.step, spare, r); out.Next == spare || r.Verb == algo.Peek {
 		if spare != (algo.State{}) {
 			g.store.spilled.Add(1)
 		}
 		return out, true, nil
 	}
-	if r.verb == refund || r.verb == reset {
-		out.next = spare // others share it: what they have spent is not given back
+	if r.Verb == algo.Refund || r.Verb == algo.Reset {
+		out.Next = spare // others share it: what they have spent is not given back
 		return out, true, nil
 	}
-	s, seen := sh.place(d, r.t)
+	s, seen := sh.place(d, r.T)
 	if s == nil {
 		out, err = g.runSpare(d, r)
 		return out, true, err
 	}
 	if spare != (algo.State{}) {
-		out.next = g.rephase(out.next, r.t)
+		out.Next = g.rephase(out.Next, r.T)
 	}
-	s.assign(d, seen, g.pack(out.next))
+	s.assign(d, seen, g.pack(out.Next))
 	return out, true, nil
 }
 
@@ -204,7 +176,7 @@ func (g *gate) spareState(d digest) algo.State {
 }
 
 // runSpare is run on the spare bucket of a key that finds no room; the lock of the key's own shard is held.
-func (g *gate) runSpare(d digest, r *request) (outcome, error) {
+func (g *gate) runSpare(d digest, r *algo.Request) (algo.Outcome, error) {
 	g.store.spilled.Add(1)
 	d = g.spareDigest(d)
 	sh := g.store.spare.shard(d)
@@ -216,11 +188,11 @@ func (g *gate) runSpare(d digest, r *request) (outcome, error) {
 			sh.settle()
 			continue
 		}
-		out := g.apply(algo.State{}, r)
-		if out.next == (algo.State{}) {
+		out := algo.Apply(g.step, algo.State{}, r)
+		if out.Next == (algo.State{}) {
 			return out, nil
 		}
-		if done, err := g.placeSpare(sh, d, r.t, out.next); done || err != nil {
+		if done, err := g.placeSpare(sh, d, r.T, out.Next); done || err != nil {
 			return out, err
 		}
 	}
@@ -249,49 +221,17 @@ func errFull() error {
 	return fmt.Errorf("memstore: %w: every place holds a key in debt; give the store more room (max_entries or max_bytes)", headgate.ErrStoreFull)
 }
 
-// apply is the pure step for a request.
-func (g *gate) apply(s algo.State, r *request) outcome {
-	switch r.verb {
-	case take:
-		next, ok := g.step.Take(s, r.t, r.n)
-		out := outcome{next: next, asked: r.n, allowed: ok}
-		if ok {
-			out.spent = r.n
-		}
-		return out
-	case peek:
-		_, ok := g.step.Take(s, r.t, r.n)
-		now, _ := g.step.Take(s, r.t, 0)
-		return outcome{next: now, asked: r.n, allowed: ok}
-	case refund:
-		return outcome{next: g.step.Refund(s, r.t, r.n), allowed: true}
-	case reset:
-		return outcome{allowed: true}
-	case reserve:
-		next, delay, ok := g.booker.Reserve(s, r.t, r.n, r.maxDelay)
-		return outcome{next: next, asked: r.n, delay: delay, allowed: ok}
-	default:
-		return outcome{next: g.booker.Cancel(s, r.mark, r.t, r.n), allowed: true}
-	}
-}
-
 // Reserve takes cost even when it is still to come; see [headgate.Bound].
 func (g *gate) Reserve(_ context.Context, now headgate.Instant, key string, cost int64, maxDelay time.Duration) (headgate.Decision, headgate.Mark, error) {
 	if err := g.booking("reserve"); err != nil {
 		return headgate.Decision{}, headgate.Mark{}, err
 	}
-	r := request{verb: reserve, t: g.store.instant(now), n: cost, maxDelay: min(maxDelay, headgate.MaxFillTime).Microseconds()}
+	r := algo.Request{Verb: algo.Reserve, T: g.store.instant(now), N: cost, MaxDelay: min(maxDelay, headgate.MaxFillTime).Microseconds()}
 	out, err := g.run(g.secret.sum(key), &r)
 	if err != nil {
 		return headgate.Decision{}, headgate.Mark{}, err
 	}
-	d := g.step.Answer(out.next, r.t, cost, 0, out.allowed)
-	if d.Delay = 0; out.allowed {
-		d.Delay = headgate.Micros(out.delay)
-	} else if !d.Never && d.RetryAfter == 0 { // a leaky bucket would take it, with too long a delay
-		d.RetryAfter = headgate.Micros(out.delay - r.maxDelay)
-	}
-	return g.named(d), headgate.Mark{out.next.A, out.next.B, out.next.C}, nil
+	return g.named(algo.AnswerTo(g.step, &r, &out)), headgate.Mark{out.Next.A, out.Next.B, out.Next.C}, nil
 }
 
 // Cancel gives back what a Reserve took; see [headgate.Bound].
@@ -299,12 +239,12 @@ func (g *gate) Cancel(_ context.Context, now headgate.Instant, key string, cost 
 	if err := g.booking("cancel"); err != nil {
 		return headgate.Decision{}, err
 	}
-	r := request{verb: cancel, t: g.store.instant(now), n: cost, mark: algo.State{A: mark[0], B: mark[1], C: mark[2]}}
+	r := algo.Request{Verb: algo.Cancel, T: g.store.instant(now), N: cost, Mark: algo.State{A: mark[0], B: mark[1], C: mark[2]}}
 	out, err := g.run(g.secret.sum(key), &r)
 	if err != nil {
 		return headgate.Decision{}, err
 	}
-	return g.step.Answer(out.next, r.t, 0, 0, true), nil
+	return algo.AnswerTo(g.step, &r, &out), nil
 }
 
 func (g *gate) booking(verb string) error {

@@ -196,20 +196,20 @@ func (g *logGate) Apply(_ context.Context, now headgate.Instant, key string, v h
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	k := sh.keys[d]
-	switch verb(v) {
-	case take:
+	switch v {
+	case headgate.Take:
 		answer, err := g.take(sh, k, d, t, cost)
 		return g.named(answer), err
-	case peek:
+	case headgate.Peek:
 		log, release := g.logOf(sh, k, d, t)
 		defer release()
 		return g.named(g.step.Answer(log, t, cost, g.step.Fits(log, t, cost))), nil
-	case refund:
+	case headgate.Refund:
 		if k != nil {
 			g.step.Refund(&k.log, t, cost)
 			k.resetAt = g.step.ResetAt(&k.log)
 		}
-	case reset:
+	case headgate.Reset:
 		if k != nil {
 			logs.drop(sh, d, k)
 			k = nil

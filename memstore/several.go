@@ -192,8 +192,9 @@ func (x *transaction) decide(decisions []headgate.Decision) bool {
 			asked = saturatingAdd(c.before, c.n)
 		}
 		if c.gate != nil {
-			out := c.gate.apply(c.target.state, &request{verb: peek, t: x.t, n: asked})
-			decisions[i] = c.gate.named(c.gate.step.Answer(out.next, x.t, asked, 0, out.allowed))
+			r := algo.Request{Verb: algo.Peek, T: x.t, N: asked}
+			out := algo.Apply(c.gate.step, c.target.state, &r)
+			decisions[i] = c.gate.named(algo.AnswerTo(c.gate.step, &r, &out))
 		} else {
 			ok := c.log.step.Fits(c.target.log, x.t, asked)
 			decisions[i] = c.log.named(c.log.step.Answer(c.target.log, x.t, asked, ok))

@@ -1,0 +1,73 @@
+package algo
+
+import "github.com/headgate/headgate"
+
+// Verb is what a [Request] asks. The first four have the values of [headgate.Verb].
+type Verb uint8
+
+// The verbs of a request.
+const (
+	Take Verb = iota
+	Peek
+	Refund
+	Reset
+	Reserve // of a Booker only
+	Cancel  // of a Booker only
+)
+
+// Request is what is asked of one key. N is in units, all times are in µs.
+type Request struct {
+	Verb     Verb
+	T, N     int64
+	MaxDelay int64 // for Reserve
+	Mark     State // for Cancel
+}
+
+// Outcome is the state to keep after a request, and what its answer is made of.
+type Outcome struct {
+	Next    State
+	Asked   int64
+	Spent   int64
+	Delay   int64 // of a reservation, in µs
+	Allowed bool
+}
+
+// Apply is the step for a request: what a store does to a key's state, whatever keeps it. It allocates nothing.
+func Apply(step Stepper, s State, r *Request) Outcome {
+	switch r.Verb {
+	case Take:
+		next, ok := step.Take(s, r.T, r.N)
+		out := Outcome{Next: next, Asked: r.N, Allowed: ok}
+		if ok {
+			out.Spent = r.N
+		}
+		return out
+	case Peek:
+		_, ok := step.Take(s, r.T, r.N)
+		now, _ := step.Take(s, r.T, 0)
+		return Outcome{Next: now, Asked: r.N, Allowed: ok}
+	case Refund:
+		return Outcome{Next: step.Refund(s, r.T, r.N), Allowed: true}
+	case Reset:
+		return Outcome{Allowed: true}
+	case Reserve:
+		next, delay, ok := step.(Booker).Reserve(s, r.T, r.N, r.MaxDelay)
+		return Outcome{Next: next, Asked: r.N, Delay: delay, Allowed: ok}
+	default:
+		return Outcome{Next: step.(Booker).Cancel(s, r.Mark, r.T, r.N), Allowed: true}
+	}
+}
+
+// AnswerTo is the decision that tells of an outcome. Its DeniedBy is for the store to fill in.
+func AnswerTo(step Stepper, r *Request, out *Outcome) headgate.Decision {
+	d := step.Answer(out.Next, r.T, out.Asked, out.Spent, out.Allowed)
+	if r.Verb != Reserve {
+		return d
+	}
+	if d.Delay = 0; out.Allowed {
+		d.Delay = headgate.Micros(out.Delay)
+	} else if !d.Never && d.RetryAfter == 0 { // a leaky bucket would take it, with too long a delay
+		d.RetryAfter = headgate.Micros(out.Delay - r.MaxDelay)
+	}
+	return d
+}
