@@ -62,6 +62,9 @@ var law = map[string]room{
 	"replay/internal/biglog": {
 		why: "it writes long logs for tests, and knows nothing of limits",
 	},
+	"internal/testserver": {
+		why: "servers and networks that fail, for the tests of stores: it speaks their protocols by hand and knows nothing of ours",
+	},
 	"service/engine": {
 		why:   "it decides for every door: it is given a store and knows no door",
 		code:  []string{".", "algo", "service/internal/memo"},

@@ -1,0 +1,155 @@
+package testserver
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// MemcachedServer is a server of memcached on a port of the loopback interface, or on a Unix socket. It forgets everything when it
+// is killed. All methods may be called concurrently.
+type MemcachedServer struct {
+	t       testing.TB
+	process *process
+	network string
+	addr    string
+}
+
+// Memcached starts a server with further arguments such as "-m", "1" and waits until it answers. It ends with the test.
+func Memcached(t testing.TB, args ...string) *MemcachedServer {
+	t.Helper()
+	port := freePort(t)
+	s := &MemcachedServer{t: t, process: newProcess(t, "memcached", "memcached"), network: "tcp", addr: loopback(port)}
+	return s.run(t, []string{"-l", "127.0.0.1", "-p", strconv.Itoa(port), "-U", "0"}, args)
+}
+
+// MemcachedUnix is [Memcached] on a Unix socket, without a port.
+func MemcachedUnix(t testing.TB, args ...string) *MemcachedServer {
+	t.Helper()
+	s := &MemcachedServer{t: t, process: newProcess(t, "memcached", "memcached"), network: "unix"}
+	s.addr = s.process.path("socket")
+	return s.run(t, []string{"-s", s.addr}, args)
+}
+
+func (s *MemcachedServer) run(t testing.TB, listen, args []string) *MemcachedServer {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		listen = append(listen, "-u", "root") // it refuses to be root unless told
+	}
+	s.process.args = append(listen, args...)
+	if err := s.process.run(s.ready); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s *MemcachedServer) ready() error {
+	_, err := s.Try("version")
+	return err
+}
+
+// Network is "tcp", or "unix" for [MemcachedUnix].
+func (s *MemcachedServer) Network() string { return s.network }
+
+// Addr is where the server listens: 127.0.0.1 and its port, or the path of its socket.
+func (s *MemcachedServer) Addr() string { return s.addr }
+
+// Pid is the number of the server's process, another one after each Start.
+func (s *MemcachedServer) Pid() int { return s.process.pid() }
+
+// Kill ends the server at once, as kill -9 does, and waits until it is gone. A server that is gone stays so.
+func (s *MemcachedServer) Kill() { s.process.kill() }
+
+// Start starts the server again after a Kill, at the same address and empty, and waits until it answers. A server that runs is
+// left alone.
+func (s *MemcachedServer) Start() {
+	if err := s.process.run(s.ready); err != nil {
+		s.t.Errorf("start: %v", err)
+	}
+}
+
+// Stop stops the server, as SIGSTOP does: connections are accepted, by the system, and nothing is answered.
+func (s *MemcachedServer) Stop() {
+	if err := s.process.stop(); err != nil {
+		s.t.Errorf("stop: %v", err)
+	}
+}
+
+// Continue lets a stopped server go on. It then answers what it was asked meanwhile.
+func (s *MemcachedServer) Continue() {
+	if err := s.process.signal(sigContinue); err != nil {
+		s.t.Errorf("continue: %v", err)
+	}
+}
+
+// Do runs a command of the text protocol, such as "get k" or "set k 0 0 1\r\nv", on a connection of its own and returns the lines
+// of the reply, a value's data among them. It ends the test if that fails or the server answers an error.
+func (s *MemcachedServer) Do(t testing.TB, command string) []string {
+	t.Helper()
+	lines, err := s.Try(command)
+	if err != nil {
+		t.Fatalf("memcached %q: %v", command, err)
+	}
+	return lines
+}
+
+// Try is Do that returns the error: a [ServerError] if the server answered one.
+func (s *MemcachedServer) Try(command string) ([]string, error) {
+	const enough = 10 * time.Second
+	conn, err := net.DialTimeout(s.network, s.addr, enough)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(enough)); err != nil {
+		return nil, err
+	}
+	if _, err := io.WriteString(conn, command+"\r\n"); err != nil {
+		return nil, err
+	}
+	return readMemcached(bufio.NewReader(conn))
+}
+
+// readMemcached reads lines up to the first that is neither a value nor a statistic.
+func readMemcached(r *bufio.Reader) ([]string, error) {
+	var lines []string
+	for {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			return lines, err
+		}
+		line = strings.TrimRight(line, "\r\n")
+		lines = append(lines, line)
+		first, _, _ := strings.Cut(line, " ")
+		switch first {
+		case "STAT":
+		case "VALUE":
+			var key string
+			var flags, length int
+			if _, err := fmt.Sscanf(line, "VALUE %s %d %d", &key, &flags, &length); err != nil {
+				return lines, errMalformed
+			}
+			value, err := decodeMemcachedValue(r, length)
+			if err != nil {
+				return lines, err
+			}
+			lines = append(lines, value)
+		case "ERROR", "CLIENT_ERROR", "SERVER_ERROR":
+			return lines, ServerError(line)
+		default:
+			return lines, nil
+		}
+	}
+}
+
+// decodeMemcachedValue reads a value's data, which ends as a text of RESP does.
+func decodeMemcachedValue(r *bufio.Reader, length int) (string, error) {
+	reply, err := decodeText(r, length)
+	return reply.Text, err
+}

@@ -1,0 +1,190 @@
+package testserver
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// link is one client's connection through a proxy.
+type link struct {
+	proxy  *FaultProxy
+	client *net.TCPConn
+	lost   atomic.Bool // no reply gets through any more
+
+	mu      sync.Mutex
+	server  net.Conn      // nil until dialled
+	closed  bool          // ended is closed
+	ended   chan struct{} // closed with the link
+	replies chan reply    // on their way to the client
+}
+
+// reply is a piece of the server's reply, and when it is to arrive.
+type reply struct {
+	due  time.Time
+	data []byte
+}
+
+// piece is how much is read at once: many pipelined requests or replies, in bytes.
+const piece = 64 << 10
+
+// close ends both connections. It may be called again.
+func (l *link) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return
+	}
+	l.closed = true
+	close(l.ended)
+	_ = l.client.Close()
+	if l.server != nil {
+		_ = l.server.Close()
+	}
+}
+
+func (l *link) isClosed() bool {
+	select {
+	case <-l.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// serve dials the server and passes bytes until both sides have ended.
+func (l *link) serve() {
+	defer func() {
+		l.close()
+		l.proxy.mu.Lock()
+		delete(l.proxy.links, l)
+		l.proxy.mu.Unlock()
+	}()
+	if !l.proxy.pass(l) || !l.dial() {
+		return
+	}
+	var both sync.WaitGroup
+	both.Go(l.readReplies)
+	both.Go(l.writeReplies)
+	l.passRequests()
+	both.Wait()
+}
+
+// dial reports whether the server could be reached, and the client is still there.
+func (l *link) dial() bool {
+	server, err := net.DialTimeout(l.proxy.network, l.proxy.target, patience)
+	if err != nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		_ = server.Close()
+		return false
+	}
+	l.server = server
+	return true
+}
+
+// passRequests reads the client to its end and then tells the server, whose replies may still come.
+func (l *link) passRequests() {
+	buffer := make([]byte, piece)
+	for {
+		n, err := l.client.Read(buffer)
+		if n > 0 {
+			l.proxy.count.requests.Add(1)
+			l.proxy.count.sent.Add(int64(n))
+			if !l.passRequest(buffer[:n]) {
+				return
+			}
+		}
+		if err != nil {
+			l.endRequests()
+			return
+		}
+	}
+}
+
+// passRequest reports whether more may follow. After a request whose reply is to be lost none does: the server reads the end
+// behind it, so it is known to have done everything when it has closed the connection itself.
+func (l *link) passRequest(data []byte) bool {
+	if !l.proxy.pass(l) {
+		return false
+	}
+	lost := l.proxy.losesReplyTo(data)
+	if lost {
+		l.lost.Store(true)
+	}
+	if _, err := l.server.Write(data); err != nil {
+		l.close()
+		return false
+	}
+	if lost {
+		l.endRequests()
+	}
+	return !lost
+}
+
+// endRequests tells the server that no more requests come.
+func (l *link) endRequests() {
+	if half, ok := l.server.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
+		return
+	}
+	l.close()
+}
+
+// readReplies takes what the server says until it ends.
+func (l *link) readReplies() {
+	defer close(l.replies)
+	buffer := make([]byte, piece)
+	for {
+		n, err := l.server.Read(buffer)
+		if n > 0 {
+			l.proxy.count.replies.Add(1)
+			l.proxy.count.received.Add(int64(n))
+			if !l.lost.Load() {
+				due := time.Now().Add(time.Duration(l.proxy.latency.Load()))
+				l.send(reply{due, append([]byte(nil), buffer[:n]...)})
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (l *link) send(r reply) {
+	select {
+	case l.replies <- r:
+	case <-l.ended:
+	}
+}
+
+// writeReplies gives the client what the server said, when it is due, and closes the link behind the last of it.
+func (l *link) writeReplies() {
+	defer l.close()
+	for r := range l.replies {
+		if !l.sleep(time.Until(r.due)) || !l.proxy.pass(l) {
+			return
+		}
+		if _, err := l.client.Write(r.data); err != nil {
+			return
+		}
+	}
+}
+
+// sleep reports whether the link is still there after d.
+func (l *link) sleep(d time.Duration) bool {
+	if d <= 0 {
+		return !l.isClosed()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-l.ended:
+		return false
+	}
+}
