@@ -88,9 +88,9 @@ func addrs(servers []*RedisServer) []string {
 	return all
 }
 
-// running are the nodes whose processes are there.
-func (c *RedisCluster) running() []*RedisServer {
-	return slices.DeleteFunc(c.Nodes(), func(n *RedisServer) bool { return !n.alive() })
+// running are the servers whose processes are there.
+func running(servers []*RedisServer) []*RedisServer {
+	return slices.DeleteFunc(slices.Clone(servers), func(s *RedisServer) bool { return !s.alive() })
 }
 
 func (s *RedisServer) alive() bool {
@@ -104,10 +104,10 @@ func (s *RedisServer) alive() bool {
 func (c *RedisCluster) Wait(t testing.TB) {
 	t.Helper()
 	await(t, "the cluster to be whole", func() error {
-		running := c.running()
+		nodes := running(c.nodes)
 		var agreed string
-		for _, n := range running {
-			served, err := n.whole(len(running))
+		for _, n := range nodes {
+			served, err := n.whole(len(nodes))
 			if err != nil {
 				return fmt.Errorf("node %s: %w", n.Addr(), err)
 			}
@@ -217,7 +217,7 @@ func (c *RedisCluster) ReplicasOf(t testing.TB, slot int) []*RedisServer {
 func (c *RedisCluster) ownersOf(t testing.TB, slot int) (master *RedisServer, replicas []*RedisServer) {
 	t.Helper()
 	await(t, fmt.Sprintf("a master of slot %d", slot), func() error {
-		for _, n := range c.running() {
+		for _, n := range running(c.nodes) {
 			peers, err := n.peers()
 			if err != nil {
 				continue

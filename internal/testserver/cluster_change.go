@@ -98,7 +98,7 @@ func (c *RedisCluster) KillMaster(t testing.TB, slot int) *RedisServer {
 func (c *RedisCluster) awaitMaster(t testing.TB, slot int, nodes ...*RedisServer) {
 	t.Helper()
 	await(t, "a replica to take over", func() error {
-		for _, n := range c.running() {
+		for _, n := range running(c.nodes) {
 			view, err := n.peers()
 			if err != nil {
 				return err

@@ -71,6 +71,7 @@ type RedisServer struct {
 	port     int
 	password string
 	trust    *authority // nil without TLS
+	begin    func()     // what is done after each start; nil for nothing
 }
 
 // Redis starts a server and waits until it answers. It ends with the test.
@@ -130,9 +131,17 @@ func (s *RedisServer) configure(t testing.TB, lines []string) {
 
 func (s *RedisServer) mustRun(t testing.TB) {
 	t.Helper()
-	if err := s.process.run(s.ready); err != nil {
+	if err := s.run(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func (s *RedisServer) run() error {
+	err := s.process.run(s.ready)
+	if err == nil && s.begin != nil {
+		s.begin()
+	}
+	return err
 }
 
 // ready objects until the server answers, be it with an error; one that still loads is not ready.
@@ -182,7 +191,7 @@ func (s *RedisServer) Kill() { s.process.kill() }
 // Start starts the server again after a Kill, with the same port, folder and configuration, and waits until it answers and has
 // loaded its data. A server that runs is left alone.
 func (s *RedisServer) Start() {
-	if err := s.process.run(s.ready); err != nil {
+	if err := s.run(); err != nil {
 		s.t.Errorf("start: %v", err)
 	}
 }

@@ -1,0 +1,235 @@
+package testserver_test
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/testserver"
+)
+
+// client is a connection that speaks a line at a time.
+type client struct {
+	net.Conn
+	r *bufio.Reader
+}
+
+func dial(t *testing.T, p *testserver.FaultProxy) client {
+	t.Helper()
+	conn, err := net.Dial("tcp", p.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(10 * time.Second))
+	return client{conn, bufio.NewReader(conn)}
+}
+
+// ask sends a command and reads a line of the reply, without its end.
+func (c client) ask(command string) (string, error) {
+	if _, err := c.Write([]byte(command + "\r\n")); err != nil {
+		return "", err
+	}
+	line, err := c.r.ReadString('\n')
+	return line[:max(0, len(line)-2)], err
+}
+
+func (c client) expect(t *testing.T, command, want string) {
+	t.Helper()
+	if got, err := c.ask(command); err != nil || got != want {
+		t.Errorf("%s: got %q, error %v want %q", command, got, err, want)
+	}
+}
+
+func TestProxyPassesBytesAndCountsThem(t *testing.T) {
+	t.Parallel()
+	s := testserver.Redis(t)
+	for name, target := range map[string]string{"tcp": s.Addr(), "unix": s.Socket()} {
+		p := testserver.Proxy(t, target)
+		c := dial(t, p)
+		c.expect(t, "PING", "+PONG")
+		c.expect(t, "ECHO hello", "$5")
+		if got, want := p.Counts(), (testserver.ProxyCounts{Connections: 1, Requests: 2, Replies: 2, Sent: 18, Received: 18}); got != want {
+			t.Errorf("%s: counts: got %+v want %+v", name, got, want)
+		}
+		if p.Open() != 1 {
+			t.Errorf("%s: open connections: got %d want 1", name, p.Open())
+		}
+		c.Close()
+		for p.Open() != 0 {
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// Half a connection is closed: the replies still come.
+func TestProxyPassesTheEndOfRequests(t *testing.T) {
+	t.Parallel()
+	p := testserver.Proxy(t, testserver.Redis(t).Addr())
+	c := dial(t, p)
+	p.SetLatency(20 * time.Millisecond)
+	c.Write([]byte("PING\r\nPING\r\n"))
+	c.Conn.(*net.TCPConn).CloseWrite()
+	if got, err := io.ReadAll(c); err != nil || string(got) != "+PONG\r\n+PONG\r\n" {
+		t.Errorf("replies: got %q, error %v want two", got, err)
+	}
+}
+
+func TestProxyDelaysReplies(t *testing.T) {
+	t.Parallel()
+	p := testserver.Proxy(t, testserver.Redis(t).Addr())
+	c := dial(t, p)
+	const latency = 60 * time.Millisecond
+	p.SetLatency(latency)
+	begun := time.Now()
+	const many = 5
+	for range many { // one behind the other, so that the server's replies are several
+		c.Write([]byte("PING\r\n"))
+		time.Sleep(2 * time.Millisecond)
+	}
+	for range many {
+		c.r.ReadString('\n')
+	}
+	if took := time.Since(begun); took < latency || took > 3*latency {
+		t.Errorf("%d requests together: took %v want about %v", many, took, latency)
+	}
+	p.Restore()
+	begun = time.Now()
+	if c.expect(t, "PING", "+PONG"); time.Since(begun) > latency {
+		t.Errorf("a request after Restore took %v want less than %v", time.Since(begun), latency)
+	}
+}
+
+func TestProxyCutsUntilItIsRestored(t *testing.T) {
+	t.Parallel()
+	p := testserver.Proxy(t, testserver.Redis(t).Addr())
+	c := dial(t, p)
+	c.expect(t, "PING", "+PONG")
+	p.Cut()
+	p.Cut()
+	if _, err := c.ask("PING"); err == nil {
+		t.Error("PING on a cut connection: got no error want one")
+	}
+	if _, err := net.Dial("tcp", p.Addr()); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("dial while cut: got %v want it refused", err)
+	}
+	p.Restore()
+	p.Restore()
+	dial(t, p).expect(t, "PING", "+PONG")
+}
+
+func TestProxyResets(t *testing.T) {
+	t.Parallel()
+	p := testserver.Proxy(t, testserver.Redis(t).Addr())
+	c := dial(t, p)
+	c.expect(t, "PING", "+PONG")
+	p.Reset()
+	if _, err := c.r.ReadByte(); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("read after a reset: got %v want connection reset", err)
+	}
+	dial(t, p).expect(t, "PING", "+PONG")
+}
+
+func TestProxyLosesReplies(t *testing.T) {
+	t.Parallel()
+	s := testserver.Redis(t)
+	p := testserver.Proxy(t, s.Addr())
+	lost := func(c client, command string) {
+		t.Helper()
+		if got, err := c.ask(command); err != io.EOF {
+			t.Errorf("%s: got %q, error %v want the end", command, got, err)
+		}
+	}
+	bystander := dial(t, p)
+	p.DropReplies(2)
+	lost(dial(t, p), "INCR k")
+	lost(dial(t, p), "INCR k")
+	dial(t, p).expect(t, "INCR k", ":3")
+
+	p.DropRepliesTo(1, "INCR")
+	c := dial(t, p)
+	c.expect(t, "PING", "+PONG")
+	lost(c, "INCR k")
+	bystander.expect(t, "GET k", "$1")
+	if got := s.Do(t, "GET", "k").Int(); got != 4 {
+		t.Errorf("k: got %d want 4: each request was done once", got)
+	}
+
+	p.DropReplies(1)
+	p.Restore()
+	dial(t, p).expect(t, "INCR k", ":5")
+}
+
+// What a server is slow to do is done when the client learns that the reply is lost.
+func TestLostRepliesAreThoseOfWhatWasDone(t *testing.T) {
+	t.Parallel()
+	s := testserver.Redis(t)
+	p := testserver.Proxy(t, s.Addr())
+	c := dial(t, p)
+	p.DropRepliesTo(1, "SET")
+	slow := `EVAL "for i = 1, 3e6 do end return 1" 0` + "\r\n"
+	if _, err := c.ask(slow + slow + "SET k v"); err != io.EOF {
+		t.Errorf("replies: got error %v want the end", err)
+	}
+	if got := s.Do(t, "GET", "k").String(); got != "v" {
+		t.Errorf("k: got %q want v", got)
+	}
+}
+
+func TestProxyHoldsBytesBack(t *testing.T) {
+	t.Parallel()
+	s := testserver.Redis(t)
+	p := testserver.Proxy(t, s.Addr())
+	c := dial(t, p)
+	c.expect(t, "PING", "+PONG")
+	p.Blackhole(true)
+	p.Blackhole(true)
+	fresh := dial(t, p) // the system accepts it
+	for _, held := range []client{c, fresh} {
+		held.SetReadDeadline(time.Now().Add(30 * time.Millisecond))
+		if got, err := held.ask("INCR k"); !isTimeout(err) {
+			t.Errorf("INCR into a black hole: got %q, error %v want none in time", got, err)
+		}
+		held.SetReadDeadline(time.Now().Add(10 * time.Second))
+	}
+	if got := s.Do(t, "GET", "k").String(); got != "(nil)" {
+		t.Errorf("k while nothing passes: got %q want nothing", got)
+	}
+	p.Restore()
+	for _, held := range []client{c, fresh} {
+		if _, err := held.r.ReadString('\n'); err != nil {
+			t.Errorf("the late reply: got %v want no error", err)
+		}
+	}
+	if got := s.Do(t, "GET", "k").Int(); got != 2 {
+		t.Errorf("k after the late requests: got %d want 2", got)
+	}
+	p.Blackhole(true) // a test may end like that
+	dial(t, p).Write([]byte("PING\r\n"))
+}
+
+func isTimeout(err error) bool {
+	var e net.Error
+	return errors.As(err, &e) && e.Timeout()
+}
+
+func TestProxyOfADeadServerClosesConnections(t *testing.T) {
+	t.Parallel()
+	s := testserver.Redis(t)
+	p := testserver.Proxy(t, s.Addr())
+	c := dial(t, p)
+	c.expect(t, "PING", "+PONG")
+	s.Kill()
+	if _, err := c.r.ReadByte(); err == nil {
+		t.Error("read when the server died: got no error want one")
+	}
+	if _, err := dial(t, p).ask("PING"); err == nil {
+		t.Error("PING of a dead server: got no error want one")
+	}
+	s.Start()
+	dial(t, p).expect(t, "PING", "+PONG")
+}
