@@ -1,5 +1,6 @@
-# What can be done here; `make help` lists it. Everything runs on a fresh Debian with Go, make, gcc and git: the tools are pinned
-# in tools/go.mod, a module of its own so that their needs are not ours, and built into dist/.
+# What can be done here; `make help` lists it. Everything runs on a fresh Debian with Go, make, gcc and git: the servers that tests
+# need are packages, which scripts/setup installs if they are missing; the tools are pinned in tools/go.mod, a module of its own so
+# that their needs are not ours, and built into dist/.
 
 SHELL       := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -31,6 +32,10 @@ run: ## Run the service on this machine
 build: ## Build ./headgate
 	CGO_ENABLED=0 go build -trimpath -o headgate ./cmd/headgate
 
+.PHONY: setup
+setup: ## Install the Debian packages that are missing; what needs them does so by itself
+	@scripts/setup
+
 .PHONY: clean
 clean: ## Remove what was built here
 	rm -rf dist headgate
@@ -45,25 +50,25 @@ pictures: ## Draw the pictures in docs/pictures anew, by the real limiter
 test: test-all test-race test-bench lint ## Everything: tests, again under the race detector, the bench module, lint
 
 .PHONY: test-quick
-test-quick: ## The tests alone, shortened and without the race detector
+test-quick: setup ## The tests alone, shortened and without the race detector
 	go test -short $(PACKAGES)
 
 # Twice: what counts allocations, or steps by the million, runs without the race detector only. The dependency law is a test like
 # any other.
 .PHONY: test-all
-test-all:
+test-all: setup
 	go test $(PACKAGES)
 
 .PHONY: test-race
-test-race:
+test-race: setup
 	go test -race $(PACKAGES)
 
 .PHONY: test-bench
-test-bench:
+test-bench: setup
 	cd bench && go test ./... && go test -run '^$$' -bench . -benchtime 1x . > /dev/null
 
 .PHONY: fuzz
-fuzz: ## Every fuzz target for FUZZTIME (30s)
+fuzz: setup ## Every fuzz target for FUZZTIME (30s)
 	FUZZTIME=$(FUZZTIME) scripts/fuzz
 
 # Seeds differ from run to run; a failure prints its own.
@@ -117,7 +122,7 @@ $(TOOLS)/.built: tools/go.mod tools/go.sum
 ##@ Measurements
 
 .PHONY: bench
-bench: ## Speed beside other limiters: the table, and the raw rounds in bench/results
+bench: setup ## Speed beside other limiters: the table, and the raw rounds in bench/results
 	cd bench && go run ./cmd/table -rounds $(ROUNDS) -time $(TIME) -results results
 
 .PHONY: bench-memory

@@ -97,11 +97,19 @@ func newRedis(t testing.TB, o options, more ...string) *RedisServer {
 	if o.valkey {
 		name, debian = "valkey-server", "valkey-server"
 	}
-	s := &RedisServer{t: t, process: newProcess(t, name, debian), port: freePort(t), password: o.password}
+	s := place(t, name, debian)
+	s.password = o.password
 	lines := []string{"bind 127.0.0.1", "dir " + s.process.dir, "unixsocket " + s.Socket(), `save ""`, "repl-diskless-sync-delay 0"}
 	lines = append(append(append(lines, s.listen(t, o)...), o.config...), more...)
 	s.configure(t, lines)
 	return s
+}
+
+// place is a server with a port and a folder of its own. The port comes first, so that it is given back last.
+func place(t testing.TB, name, debian string) *RedisServer {
+	t.Helper()
+	port := freePort(t)
+	return &RedisServer{t: t, port: port, process: newProcess(t, name, debian)}
 }
 
 // listen are the directives for the port and who may use it.

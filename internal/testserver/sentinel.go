@@ -75,7 +75,7 @@ func (s *RedisServer) hurry() {
 
 func newSentinel(t testing.TB) *RedisServer {
 	t.Helper()
-	s := &RedisServer{t: t, process: newProcess(t, "redis-sentinel", "redis-sentinel"), port: freePort(t)}
+	s := place(t, "redis-sentinel", "redis-sentinel")
 	s.begin = s.hurry
 	return s
 }
