@@ -89,7 +89,7 @@ func reserveBooksAhead(j *judge, a headgate.Algorithm) {
 
 // reserveIsHonest compares a reservation with the wait that a take of the same cost is told.
 func reserveIsHonest(j *judge, a headgate.Algorithm) {
-	for range states {
+	j.spread(states, func(j *judge) {
 		u := j.someState(a, "key")
 		cost := 1 + j.random.Int64N(mostOf(a, u.limit))
 		want := j.peek(u.limiter, u.at, "key", cost)
@@ -112,7 +112,7 @@ func reserveIsHonest(j *judge, a headgate.Algorithm) {
 		if !r.OK() || r.Delay() != wait {
 			j.failf("%s: reserve %d within its wait of %v: got %s want booked with that delay", describe(u.limiter), cost, wait, show(r.Decision()))
 		}
-	}
+	})
 }
 
 func cancelGivesBack(j *judge, a headgate.Algorithm) {
@@ -127,18 +127,18 @@ func cancelGivesBack(j *judge, a headgate.Algorithm) {
 	j.mustLookAs(j.look(l, start, "key"), held, l, "after it was cancelled twice")
 	j.cancel(first, start+2)
 	j.mustLookAs(j.look(l, start, "key"), before, l, "after all reservations were cancelled")
-	for range states {
+	j.spread(states, func(j *judge) {
 		u := j.someState(a, "key")
 		cost := mostOf(a, u.limit)
 		if j.take(u.limiter, u.at, "key", cost); j.take(u.limiter, u.at, "key", 1).Allowed {
-			continue
+			return
 		}
 		before := j.look(u.limiter, u.at, "key")
 		if r := j.reserve(u.limiter, u.at, 1+j.random.Int64N(cost), headgate.MaxFillTime); r.Delay() > 0 {
 			j.cancel(r, u.at)
 			j.mustLookAs(j.look(u.limiter, u.at, "key"), before, u.limiter, "after a reservation and its cancellation")
 		}
-	}
+	})
 }
 
 func cancelKeepsPromises(j *judge, a headgate.Algorithm) {
@@ -202,7 +202,7 @@ func othersRefuse(j *judge) {
 
 // spacingIsLowerBound: who had to wait and was served, and then wants n more, waits at least Spacing(n).
 func spacingIsLowerBound(j *judge, a headgate.Algorithm) {
-	for range states {
+	j.spread(states, func(j *judge) {
 		u := j.someState(a, "key")
 		b, err := j.store.Bind(headgate.Rule{Scope: j.name(), Name: "rule", Limit: u.limit, Algorithm: a})
 		j.mustf(err, "bind")
@@ -213,7 +213,7 @@ func spacingIsLowerBound(j *judge, a headgate.Algorithm) {
 		cost := 1 + j.random.Int64N(most)
 		wait := j.take(u.limiter, u.at, "key", cost).RetryAfter
 		if wait == 0 {
-			continue
+			return
 		}
 		served := u.at + headgate.Instant(wait.Microseconds())
 		j.mustAllow(u.limiter, served, "key", cost)
@@ -226,5 +226,5 @@ func spacingIsLowerBound(j *judge, a headgate.Algorithm) {
 				j.failf("%s: Spacing(%d): got %v want at most %v: a caller served after a wait gets so many more after that", describe(u.limiter), n, got, d.RetryAfter)
 			}
 		}
-	}
+	})
 }

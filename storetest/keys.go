@@ -10,6 +10,7 @@ import (
 func keyChecks() []check {
 	return []check{
 		{name: "hostile keys", rule: "any key is a key: no two are merged, none is refused", each: hostileKeys},
+		{name: "hostile keys together", rule: "any key is a key under several limits, and beside any other key on one request", each: hostileTogether},
 		{name: "scopes", rule: "a scope and a key are told apart, wherever the one ends and the other begins", judge: scopesAndKeys},
 		{name: "policies", rule: "policies share a key's state if, and only if, name and algorithm are the same", judge: policiesShare},
 	}
@@ -21,7 +22,8 @@ func hostile() []string {
 	return []string{
 		"", " ", "  ", "\t", "\n", "\r\n", "\x00", "a", "A", "a\x00", "a\x00b", "a b", "a:b", "a/b", "*", "%s", "-1", "0",
 		"é", "e\u0301", "e", "\xff", "\xfe", "\xff\xff", "\ufffd", "\u200b", "日本", "\U0001f600",
-		"{", "}", "{}", "}{", "a}b", "{a}b", "{a}c", "{}a", strings.Repeat("{", 1024), strings.Repeat("{}", 512),
+		"{", "}", "{}", "}{", "a}b", "{a}b", "{a}c", "{}a", "}}", "{{", "}{}", "{a", "a}", "{a}", "a{b}c", "{}{a}", "{{a}}", "{a}}",
+		strings.Repeat("{", 1024), strings.Repeat("}", 1024), strings.Repeat("{}", 512), strings.Repeat("}{", 512),
 		long, long[:len(long)-1], long[1:] + "l", "l" + long[1:], strings.Repeat("\xff", 64<<10),
 		strings.Repeat("k", 250), strings.Repeat("k", 251), strings.Repeat("é", 200),
 	}
@@ -42,6 +44,26 @@ func hostileKeys(j *judge, a headgate.Algorithm) {
 	j.reset(l, start, "a")
 	j.mustDeny(l, start, "A", 1)
 	j.mustAllow(l, start, "a", 1)
+}
+
+// hostileTogether charges every key under two limits, alone and together with the key before it: what belongs on one request
+// must be found, whatever braces the keys hold, and each key pays for itself. // T9, T10
+func hostileTogether(j *judge, a headgate.Algorithm) {
+	limits := []headgate.Limit{headgate.MustParseLimit("3/24h"), headgate.MustParseLimit("5/24h")}
+	l := j.limiterFor(headgate.Policy{Name: j.name(), Algorithm: a, Limits: limits})
+	before := "the first"
+	j.mustAllow(l, start, before, 2)
+	for _, key := range hostile() {
+		if d := j.mustAllow(l, start, key, 1); d.Remaining != 2 {
+			j.failf("%s: two limits on key %s, unused: got %s want 2 remaining", describe(l), clip(key), show(d))
+		}
+		pair := []headgate.Check{{Limiter: l, Key: before, Cost: 1}, {Limiter: l, Key: key, Cost: 1}}
+		if d := j.takeAll(start, pair...); !d.Allowed || d.Remaining != 0 {
+			j.failf("%s: keys %s and %s, with 1 and 2 left, charged together: got %s want allowed with 0 remaining", describe(l), clip(before), clip(key), show(d))
+		}
+		j.mustHold(l, start, key, 1, "charged alone and with another")
+		before = key
+	}
 }
 
 func clip(key string) string {

@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"math"
+	"sync"
 
 	"github.com/headgate/headgate"
 )
@@ -17,12 +18,24 @@ func answerChecks() []check {
 	}
 }
 
-// agreesWithModel plays random traces until the share of a of the decisions is compared.
+// agreesWithModel plays random traces until the share of a of the decisions is compared, each lane its part of them.
 func agreesWithModel(j *judge, a headgate.Algorithm) {
-	share := j.options.Decisions/len(j.options.algorithms()) + 1
-	var sum tally
-	traces := 0
-	for ; sum.compared < share; traces++ {
+	share := (j.options.Decisions/len(j.options.algorithms()))/j.options.Lanes + 1
+	var all tally
+	var mu sync.Mutex
+	j.spread(j.options.Lanes, func(j *judge) {
+		sum := j.compare(a, share)
+		mu.Lock()
+		defer mu.Unlock()
+		all.add(sum)
+	})
+	j.seen = fmt.Sprintf("%d traces, %d decisions, 0 differ; %d were denials, %d of them asked again at retry_after and 1 µs before",
+		all.traces, all.compared, all.denied, all.askedAgain)
+}
+
+// compare plays random traces until so many decisions are compared.
+func (j *judge) compare(a headgate.Algorithm, share int) (sum tally) {
+	for ; sum.compared < share; sum.traces++ {
 		t, difference := j.randomTrace(a, &sum)
 		if difference == nil {
 			continue
@@ -30,14 +43,20 @@ func agreesWithModel(j *judge, a headgate.Algorithm) {
 		if short, again := j.shortest(t); again != nil {
 			t, difference = short, again
 		}
-		j.failf("trace %d, after %d decisions that agreed:\n%v%w", traces, sum.compared, t, difference)
+		j.failf("trace %d, after %d decisions that agreed:\n%v%w", sum.traces, sum.compared, t, difference)
 	}
-	j.seen = fmt.Sprintf("%d traces, %d decisions, 0 differ; %d were denials, %d of them asked again at retry_after and 1 µs before",
-		traces, sum.compared, sum.denied, sum.askedAgain)
+	return sum
 }
 
 // tally counts what was compared.
-type tally struct{ compared, denied, askedAgain int }
+type tally struct{ traces, compared, denied, askedAgain int }
+
+func (t *tally) add(other tally) {
+	t.traces += other.traces
+	t.compared += other.compared
+	t.denied += other.denied
+	t.askedAgain += other.askedAgain
+}
 
 // randomTrace makes up a trace and plays it as it goes: what comes next depends on what was answered.
 func (j *judge) randomTrace(a headgate.Algorithm, sum *tally) (t trace, difference error) {
@@ -201,7 +220,7 @@ func (g *generator) period() int64 {
 }
 
 func neverAboveLimit(j *judge, a headgate.Algorithm) {
-	for range states {
+	j.spread(states, func(j *judge) {
 		limit := randomLimit(j.random, a)
 		l := j.limiterFor(headgate.Policy{Name: j.name(), Algorithm: a, Limits: []headgate.Limit{limit}})
 		most := mostOf(a, limit)
@@ -216,5 +235,5 @@ func neverAboveLimit(j *judge, a headgate.Algorithm) {
 		if d := j.mustDeny(l, start, "key", most+1); !d.Never || d.RetryAfter != 0 {
 			j.failf("%s: cost %d of a spent key: got %s want never", describe(l), most+1, show(d))
 		}
-	}
+	})
 }

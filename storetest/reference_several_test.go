@@ -12,7 +12,11 @@ func (r *reference) ApplyAll(ctx context.Context, now headgate.Instant, ops []he
 		return err
 	}
 	defer r.mu.Unlock()
-	x := refTransaction{before: make(map[string]cell), after: make(map[string]cell), sums: make(map[string]int64)}
+	if r.has(givesBack) || r.has(givesBackTooMuch) || r.has(givesNothingBack) {
+		r.chargeInTurn(ops, t, peek, decisions)
+		return nil
+	}
+	x := newTransaction()
 	all := r.has(chargesInPart)
 	if x.decide(ops, t, decisions) {
 		all = true
@@ -35,6 +39,10 @@ func (r *reference) ApplyAll(ctx context.Context, now headgate.Instant, ops []he
 type refTransaction struct {
 	before, after map[string]cell
 	sums          map[string]int64
+}
+
+func newTransaction() refTransaction {
+	return refTransaction{before: make(map[string]cell), after: make(map[string]cell), sums: make(map[string]int64)}
 }
 
 func (x *refTransaction) decide(ops []headgate.Op, t int64, decisions []headgate.Decision) bool {
@@ -76,5 +84,63 @@ func (x *refTransaction) save(ops []headgate.Op, t int64, all bool, decisions []
 			decisions[i] = b.answer(x.after[id], t, op.Cost, 0, true)
 			decisions[i].Delay = delay
 		}
+	}
+}
+
+// chargeInTurn takes from one key after another, with the lock given away in between, until one denies. The answer is then what
+// is seen once all is given back; if by then there is enough, it begins anew.
+func (r *reference) chargeInTurn(ops []headgate.Op, t int64, peek bool, decisions []headgate.Decision) {
+	for {
+		var taken []headgate.Op
+		x := newTransaction()
+		if peek || r.takeInTurn(ops, t, &taken) {
+			x.decide(ops, t, decisions)
+			if !peek {
+				describeTaken(&x, ops, t, decisions)
+			}
+			return
+		}
+		for _, op := range taken {
+			r.giveBackTaken(op, t)
+		}
+		if !x.decide(ops, t, decisions) || r.has(givesNothingBack) {
+			return
+		}
+	}
+}
+
+func (r *reference) takeInTurn(ops []headgate.Op, t int64, taken *[]headgate.Op) bool {
+	for _, op := range ops {
+		b := op.Bound.(*refBound)
+		next, ok := b.take(b.load(op.Key, t), t, op.Cost)
+		if !ok {
+			return false
+		}
+		b.save(op.Key, next, t)
+		*taken = append(*taken, op)
+		r.pause()
+	}
+	return true
+}
+
+func (r *reference) giveBackTaken(op headgate.Op, t int64) {
+	b := op.Bound.(*refBound)
+	cost := op.Cost
+	switch {
+	case r.has(givesNothingBack):
+		return
+	case r.has(givesBackTooMuch):
+		cost *= 2
+	}
+	if cost > 0 {
+		b.save(op.Key, b.giveBack(b.load(op.Key, t), t, cost), t)
+	}
+}
+
+// describeTaken answers charges that were all taken.
+func describeTaken(x *refTransaction, ops []headgate.Op, t int64, decisions []headgate.Decision) {
+	for i, op := range ops {
+		b := op.Bound.(*refBound)
+		decisions[i] = b.answer(x.before[b.id(op.Key)], t, op.Cost, x.sums[b.id(op.Key)], true)
 	}
 }

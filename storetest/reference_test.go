@@ -34,6 +34,7 @@ type cell struct {
 	state algo.State
 	log   *algo.Log
 	at    int64 // when it was last written
+	life  time.Duration
 }
 
 func newReference(f fault) *reference { return &reference{fault: f, cells: make(map[string]cell)} }
@@ -125,6 +126,12 @@ func (b *refBound) id(key string) string {
 		key, _, _ = strings.Cut(key, "\x00")
 	case trimsKeys:
 		key = strings.TrimSpace(key)
+	case slotByBraces:
+		if _, after, ok := strings.Cut(key, "{"); ok {
+			if tag, _, closed := strings.Cut(after, "}"); closed && tag != "" {
+				key = tag
+			}
+		}
 	case cutsLongKeys:
 		key = key[:min(len(key), 250)]
 	case mergesAlgorithms:
@@ -149,7 +156,7 @@ func (b *refBound) load(key string, t int64) cell {
 }
 
 func (b *refBound) save(key string, c cell, t int64) {
-	c.at = t
+	c.at, c.life = t, b.lifeOf(key, c, t)
 	b.store.cells[b.id(key)] = c
 }
 

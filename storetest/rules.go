@@ -71,7 +71,7 @@ func denialChangesNothing(j *judge, a headgate.Algorithm) {
 	j.mustAllow(eight, start, "key", 8)
 	j.mustDeny(eight, start, "key", 5)
 	j.mustAllow(eight, start, "key", 2)
-	for range states {
+	j.spread(states, func(j *judge) {
 		u := j.someState(a, "key")
 		before := j.look(u.limiter, u.at, "key")
 		for _, cost := range []int64{before[0].Remaining + 1, mostOf(a, u.limit), mostOf(a, u.limit) + 1, math.MaxInt64} {
@@ -80,11 +80,11 @@ func denialChangesNothing(j *judge, a headgate.Algorithm) {
 			}
 		}
 		j.mustLookAs(j.look(u.limiter, u.at, "key"), before, u.limiter, "after denials")
-	}
+	})
 }
 
 func peekChangesNothing(j *judge, a headgate.Algorithm) {
-	for range states {
+	j.spread(states, func(j *judge) {
 		u := j.someState(a, "key")
 		before := j.look(u.limiter, u.at, "key")
 		for _, later := range []int64{0, 1, before[0].ResetAfter.Microseconds(), u.limit.Period.Microseconds()} {
@@ -101,15 +101,15 @@ func peekChangesNothing(j *judge, a headgate.Algorithm) {
 		if foretold.Allowed != told.Allowed || foretold.Delay != told.Delay || foretold.RetryAfter != told.RetryAfter {
 			j.failf("%s: cost %d: peek says %s, take says %s", describe(u.limiter), cost, show(foretold), show(told))
 		}
-	}
+	})
 }
 
 func idleIsAbsent(j *judge, a headgate.Algorithm) {
-	for range states {
+	j.spread(states, func(j *judge) {
 		u := j.someState(a, "key")
 		reset := headgate.Instant(j.peek(u.limiter, u.at, "key", 0).ResetAfter.Microseconds())
 		if reset == 0 {
-			continue
+			return
 		}
 		if d := j.peek(u.limiter, u.at+reset-1, "key", 0); d.ResetAfter != headgate.Micros(1) {
 			j.failf("%s: 1 µs before reset_after is over: got reset_after=%v want 1µs", describe(u.limiter), d.ResetAfter)
@@ -120,11 +120,11 @@ func idleIsAbsent(j *judge, a headgate.Algorithm) {
 		j.take(u.limiter, u.at+reset, "never used", 1)
 		j.mustLookAs(j.look(u.limiter, u.at+reset, "key"), j.look(u.limiter, u.at+reset, "never used"), u.limiter,
 			"used once more, beside a key that was used for the first time")
-	}
+	})
 }
 
 func backwardsAdmitsNoMore(j *judge, a headgate.Algorithm) {
-	for range states {
+	j.spread(states, func(j *judge) {
 		u := j.someState(a, "key")
 		still := j.peek(u.limiter, u.at, "key", 0)
 		for _, back := range []int64{1, 1_000, u.limit.Period.Microseconds(), 3_600_000_000} {
@@ -137,7 +137,7 @@ func backwardsAdmitsNoMore(j *judge, a headgate.Algorithm) {
 			}
 		}
 		j.spendBackwards(u, "key")
-	}
+	})
 }
 
 // spendBackwards spends once, and once more with the clock a little back, and wants no more left than spending both without
@@ -160,7 +160,7 @@ func (j *judge) spendBackwards(u used, key string) {
 }
 
 func costsAddUp(j *judge, a headgate.Algorithm) {
-	for range states {
+	j.spread(states, func(j *judge) {
 		u := j.someState(a, "at once")
 		j.repeat(u, "one by one")
 		n := min(1+j.random.Int64N(20), j.peek(u.limiter, u.at, "at once", 0).Remaining)
@@ -169,11 +169,11 @@ func costsAddUp(j *judge, a headgate.Algorithm) {
 			j.mustAllow(u.limiter, u.at, "one by one", 1)
 		}
 		j.mustLookAs(j.look(u.limiter, u.at, "one by one"), j.look(u.limiter, u.at, "at once"), u.limiter, "n times 1, beside n at once")
-	}
+	})
 }
 
 func refundIsBounded(j *judge, a headgate.Algorithm) {
-	for range states {
+	j.spread(states, func(j *judge) {
 		u := j.someState(a, "key")
 		before := j.look(u.limiter, u.at, "key")
 		if left := before[0].Remaining; left > 0 {
@@ -191,7 +191,7 @@ func refundIsBounded(j *judge, a headgate.Algorithm) {
 			}
 		}
 		j.mustLookAs(j.look(u.limiter, u.at, "key"), j.look(u.limiter, u.at, "never used"), u.limiter, "after giving back more than was spent")
-	}
+	})
 	j.refundAfterRoll(a)
 }
 
@@ -250,7 +250,7 @@ func changes(a headgate.Algorithm) []change {
 }
 
 func resetForgets(j *judge, a headgate.Algorithm) {
-	for range states {
+	j.spread(states, func(j *judge) {
 		u := j.someState(a, "key")
 		if d := j.reset(u.limiter, u.at, "key"); d.Remaining != d.Limit || d.ResetAfter != 0 || !d.Allowed {
 			j.failf("%s: reset: got %s want the answer to a peek at a key never used", describe(u.limiter), show(d))
@@ -258,5 +258,5 @@ func resetForgets(j *judge, a headgate.Algorithm) {
 		j.mustLookAs(j.look(u.limiter, u.at, "key"), j.look(u.limiter, u.at, "never used"), u.limiter, "after a reset")
 		j.reset(u.limiter, u.at, "never used")
 		j.mustLookAs(j.look(u.limiter, u.at, "never used"), j.look(u.limiter, u.at, "never used either"), u.limiter, "after a reset of a key never used")
-	}
+	})
 }

@@ -13,10 +13,10 @@ package storetest
 
 import (
 	"fmt"
-	"hash/crc64"
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate"
 )
@@ -30,9 +30,23 @@ type Options struct {
 	Rounds int
 	// Seed repeats the random part of a run; 0 means a new seed, which failures print.
 	Seed uint64
+	// Lanes is how many traces, and how many looks at a rule, are under way at once, each on names of its own; 0 means 1. A store
+	// behind a network answers many callers in the time that it takes to answer one.
+	Lanes int
 	// Unsupported lists the algorithms that the store refuses when a rule is bound, with [headgate.ErrUnsupported]. That it
 	// refuses them is tested; nothing else about them is.
 	Unsupported []headgate.Algorithm
+	// NotIsolated is set for a store that charges several keys one after another, and gives back what it took when one denies,
+	// as it must where no operation spans the keys: the nodes of a cluster, a store without transactions. Callers at the same
+	// time may then be denied for units that are about to be given back. Tested is what is still true: never more is admitted
+	// than the limits hold, and once it is quiet what was given back is there. One caller alone sees no difference.
+	NotIsolated bool
+	// Lives lists what the store under test has left on its server: every key, and how long it still lives, negative if for
+	// ever. The suite calls it while no operation is under way. nil means that there is no server: keys are not looked at.
+	Lives func() (map[string]time.Duration, error)
+	// Persist takes its life from a key that Lives has listed, as an accident would: the next operation that writes to the key
+	// must give it one again. nil means that this is not looked at.
+	Persist func(key string) error
 }
 
 // Run judges the stores that open gives, with default options. Every subtest opens one; open closes it with t.Cleanup if it
@@ -71,6 +85,7 @@ func (o Options) withDefaults() Options {
 	if o.Decisions == 0 {
 		o.Decisions = 1_000_000
 	}
+	o.Lanes = max(1, o.Lanes)
 	if o.Rounds == 0 {
 		o.Rounds = 1_000
 	}
@@ -113,30 +128,19 @@ type check struct {
 }
 
 func checks() []check {
-	return slices.Concat(answerChecks(), ruleChecks(), keyChecks(), severalChecks(), bookingChecks(), raceChecks(), lifeChecks())
+	return slices.Concat(answerChecks(), ruleChecks(), keyChecks(), severalChecks(), bookingChecks(), raceChecks(), keptChecks(), lifeChecks())
 }
 
 // run looks at one rule on a store of its own, and says what it has seen or how the rule was broken.
 func (o Options) run(c check, a headgate.Algorithm, store headgate.Store) (seen string, broken error) {
-	j := &judge{
-		options: o,
-		store:   store,
-		prefix:  fmt.Sprintf("storetest %x %s %s", o.Seed, c.name, a),
-	}
-	j.random = rand.New(rand.NewPCG(o.Seed, crc64.Checksum([]byte(j.prefix), crc64.MakeTable(crc64.ISO))))
-	defer func() {
-		if v := recover(); v != nil {
-			f, ok := v.(failure)
-			if !ok {
-				panic(v)
-			}
-			broken = f.error
+	j := (&judge{options: o, store: store, prefix: fmt.Sprintf("storetest %x %s %s", o.Seed, c.name, a)}).seeded()
+	broken = j.attempt(func(j *judge) {
+		if c.judge != nil {
+			c.judge(j)
+		} else {
+			c.each(j, a)
 		}
-	}()
-	if c.judge != nil {
-		c.judge(j)
-	} else {
-		c.each(j, a)
-	}
-	return j.seen, nil
+		j.mustAllDie("when all was done")
+	})
+	return j.seen, broken
 }

@@ -3,6 +3,7 @@ package storetest
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate"
 )
@@ -11,6 +12,7 @@ import (
 const (
 	readsAndWritesApart fault = "gives the lock away between reading and writing"
 	refundsApart        fault = "gives the lock away in a refund"
+	givesBack           fault = "charges several keys one after another, and gives back when one denies" // no mistake where it is said
 	severalApart        fault = "gives the lock away between deciding and charging several"
 	booksApart          fault = "gives the lock away in a booking"
 	denialConsumes      fault = "a denial consumes"
@@ -51,6 +53,14 @@ const (
 	spacesTooFar        fault = "spacing is longer than the time that units need"
 	bindsAnything       fault = "a limit outside the domain is bound"
 	spendsForCancelled  fault = "a call with a cancelled context spends and says that it did not"
+	livesForEver        fault = "keys have no life"
+	keepsLost           fault = "a lost life is not given again"
+	livesInSeconds      fault = "lives are rounded down to seconds"
+	livesTooLong        fault = "keys live ten years too long"
+	keepsAsked          fault = "what was only asked for is kept"
+	slotByBraces        fault = "a key is looked for by what stands between its braces"
+	givesBackTooMuch    fault = "charges on several keys are given back twice when one denies"
+	givesNothingBack    fault = "charges on several keys are not given back when one denies"
 	clockFrom1970       fault = "the store's clock is at the epoch"
 	answersWhenClosed   fault = "a closed store answers"
 	closedOtherwise     fault = "a closed store answers another error"
@@ -100,6 +110,14 @@ var caughtBy = map[fault][]string{
 	spacesTooFar:        {"spacing"},
 	bindsAnything:       {"bind"},
 	spendsForCancelled:  {"cancelled context"},
+	livesForEver:        {"lives", "lost lives", "short lives", "model"},
+	keepsLost:           {"lost lives"},
+	livesInSeconds:      {"short lives", "long enough"},
+	livesTooLong:        {"long enough"},
+	keepsAsked:          {"nothing kept"},
+	slotByBraces:        {"hostile keys together", "hostile keys"},
+	givesBackTooMuch:    {"several at once"},
+	givesNothingBack:    {"several at once", "all or none", "model"},
 	clockFrom1970:       {"store clock"},
 	answersWhenClosed:   {"closed"},
 	closedOtherwise:     {"closed", "closed under load"},
@@ -108,6 +126,35 @@ var caughtBy = map[fault][]string{
 func TestReferenceStorePasses(t *testing.T) {
 	t.Parallel()
 	Options{Decisions: 60_000, Rounds: 100}.Run(t, func(*testing.T) headgate.Store { return newReference(none) })
+}
+
+// TestReferenceStorePassesWithEveryOption has traces beside each other, and a server to look at.
+func TestReferenceStorePassesWithEveryOption(t *testing.T) {
+	t.Parallel()
+	o, open := options(none)
+	o.Decisions, o.Rounds, o.Lanes, o.Seed = 30_000, 10, 16, 0
+	o.Run(t, func(*testing.T) headgate.Store { return open() })
+}
+
+// TestStoreWithoutTransactionsPasses: what takes from one key after another and gives back is fine for one caller, and says so.
+func TestStoreWithoutTransactionsPasses(t *testing.T) {
+	t.Parallel()
+	o, open := options(givesBack)
+	o.Rounds, o.NotIsolated = 10, true
+	o.Run(t, func(*testing.T) headgate.Store { return open() })
+}
+
+// options are short, and look at the server of the store opened last.
+func options(f fault) (Options, func() *reference) {
+	var store *reference
+	return Options{
+		Decisions: 20_000, Rounds: 40, Seed: 1, NotIsolated: f == givesBack || f == givesBackTooMuch || f == givesNothingBack,
+		Lives:   func() (map[string]time.Duration, error) { return store.lives() },
+		Persist: func(id string) error { return store.persist(id) },
+	}, func() *reference {
+		store = newReference(f)
+		return store
+	}
 }
 
 func TestSuiteCatchesPlantedFaults(t *testing.T) {
@@ -140,17 +187,18 @@ func TestEveryCheckCatchesAFault(t *testing.T) {
 
 // breaks runs one check on stores with a fault and gives its first failure.
 func breaks(name string, f fault) error {
-	o := Options{Decisions: 20_000, Rounds: 40, Seed: 1}.withDefaults()
+	o, open := options(f)
+	o = o.withDefaults()
 	for _, c := range checks() {
 		if c.name != name {
 			continue
 		}
 		if c.judge != nil {
-			_, err := o.run(c, "", newReference(f))
+			_, err := o.run(c, "", open())
 			return err
 		}
 		for _, a := range o.algorithms() {
-			if _, err := o.run(c, a, newReference(f)); err != nil {
+			if _, err := o.run(c, a, open()); err != nil {
 				return err
 			}
 		}

@@ -99,6 +99,9 @@ func (p *player) play(s step) (answer headgate.Decision, difference error) {
 	if err := p.dropIdle(s); err != nil {
 		return answer, err
 	}
+	if err := p.carryOver(s); err != nil {
+		return answer, err
+	}
 	got, err := p.onStore(s)
 	want := p.onModel(s)
 	if err != nil {
@@ -129,6 +132,24 @@ func (p *player) dropIdle(s step) error {
 		}
 		k.model.Reset(p.rules[c.rule].limit, int64(s.at))
 		k.used, k.stale = false, false
+	}
+	return nil
+}
+
+// carryOver asks, with a cost of 0, for keys whose limit was changed before they are charged together by a store that does so one
+// after another: after the first denial it does not come to the others, and what the new limit makes of a debt begins with a
+// key's first use under it.
+func (p *player) carryOver(s step) error {
+	if s.verb != takeAll || !p.judge.options.NotIsolated {
+		return nil
+	}
+	for _, c := range s.charges {
+		if !p.keys[c.rule][c.key].stale {
+			continue
+		}
+		if _, err := p.play(step{at: s.at, verb: take, charges: []charge{{rule: c.rule, key: c.key}}}); err != nil {
+			return fmt.Errorf("take 0 of key k%d of rule %d: %w", c.key, c.rule, err)
+		}
 	}
 	return nil
 }
@@ -193,9 +214,11 @@ func (p *player) onModel(s step) headgate.Decision {
 	}
 }
 
+// noteUse marks keys as used. What was taken and given back may leave a trace that is seen from an earlier instant only.
 func (p *player) noteUse(s step, allowed bool) {
+	givenBack := s.verb == takeAll && p.judge.options.NotIsolated
 	for _, c := range s.charges {
-		if allowed && c.cost > 0 {
+		if (allowed || givenBack) && c.cost > 0 {
 			p.keys[c.rule][c.key].used = true
 		}
 	}
