@@ -45,6 +45,11 @@ var law = map[string]room{
 		code:  []string{".", "algo"},
 		tests: []string{"storetest"},
 	},
+	"memcachedstore": {
+		why:   "a store knows how to apply a step, and no other store; the client of memcached stands here and nowhere else",
+		code:  []string{".", "algo", "github.com/bradfitz/gomemcache/memcache"},
+		tests: []string{"storetest", "internal/testserver", "go.uber.org/goleak"},
+	},
 	"storetest": {
 		why:   "it judges stores, so it knows none; the reference store in its tests is made of algo's steps",
 		code:  []string{".", "storetest/model"},

@@ -1,0 +1,2 @@
+// Package memcachedstore keeps state in memcached.
+package memcachedstore

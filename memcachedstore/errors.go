@@ -1,0 +1,102 @@
+package memcachedstore
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+
+	"github.com/bradfitz/gomemcache/memcache"
+
+	"github.com/headgate/headgate"
+)
+
+const storeName = "memcached"
+
+func trouble(t headgate.Trouble, err error, advice string) error {
+	return &headgate.StoreError{Store: storeName, Trouble: t, Advice: advice, Err: err}
+}
+
+// failure tells what an error of the client means. writing says that it came from a cas, an add or a delete: a request that may
+// have been executed although its reply was lost.
+func failure(err error, writing bool) error {
+	var dialed *net.OpError
+	var slowDial *memcache.ConnectTimeoutError
+	var slow net.Error
+	switch {
+	case errors.As(err, &slowDial), errors.As(err, &dialed) && dialed.Op == "dial":
+		return trouble(headgate.Unreachable, err, "check that the server runs and that this address is its own")
+	case errors.Is(err, memcache.ErrNoServers):
+		return trouble(headgate.Unreachable, err, "")
+	case errors.As(err, &slow) && slow.Timeout():
+		return trouble(headgate.TimedOut, err, "")
+	case strings.HasPrefix(err.Error(), "memcache: "):
+		return refusal(err)
+	case writing && !(errors.As(err, &dialed) && dialed.Op == "write"):
+		return trouble(headgate.TimedOut, err, "the connection broke before the reply came")
+	default:
+		return trouble(headgate.Unreachable, err, "")
+	}
+}
+
+// refusal is a reply that is none of the expected.
+func refusal(err error) error {
+	text, advice := err.Error(), "is it memcached that listens at this address?"
+	switch {
+	case strings.Contains(text, "out of memory"):
+		advice = "the server has no memory left and may not evict: raise its -m, or run it without -M"
+	case strings.Contains(text, "too large"):
+		advice = "the server takes no item of this size: raise its -I to 1m or more"
+	case strings.Contains(text, "Too many open connections"):
+		advice = "raise the server's -c, or lower MaxConns"
+	case strings.Contains(text, "unauthenticated"):
+		advice = "the server wants a password, which this store cannot give it: run it without -Y on a network of its own"
+	}
+	return trouble(headgate.Refused, err, advice)
+}
+
+// broken reports an error of a connection that ended, as one that was idle does when the server was started anew.
+func broken(err error) bool {
+	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE, net.ErrClosed} {
+		if errors.Is(err, end) {
+			return true
+		}
+	}
+	return false
+}
+
+func errForeignValue() error {
+	return trouble(headgate.WrongType, errForeign,
+		"something else writes keys that begin with hg:, or an incompatible version does; give this store a Namespace of its own")
+}
+
+func errWithoutCAS() error {
+	return trouble(headgate.Refused, errors.New("the server gives its items no cas number"), "run it without -C")
+}
+
+func errContended(tries int) error {
+	return trouble(headgate.Overloaded, fmt.Errorf("other processes changed the key between %d tries", tries), "nothing was spent")
+}
+
+func errCrowded(most int) error {
+	return trouble(headgate.Overloaded, fmt.Errorf("%d callers wait already", most), "raise MaxWaiting if memory allows; nothing was spent")
+}
+
+func errLate(cause error) error {
+	return trouble(headgate.TimedOut, cause, "whether it was spent is unknown")
+}
+
+func errLateUnspent(cause error) error {
+	return trouble(headgate.TimedOut, cause, "nothing was spent")
+}
+
+func errVerb(v headgate.Verb) error {
+	return fmt.Errorf("memcachedstore: apply: %w: verb %d; there are take, peek, refund and reset", headgate.ErrUnsupported, v)
+}
+
+func errNoBooking(verb string) error {
+	return fmt.Errorf("memcachedstore: %s: %w: only token_bucket, token_bucket_interval and leaky_bucket can book ahead",
+		verb, headgate.ErrUnsupported)
+}

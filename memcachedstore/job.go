@@ -1,0 +1,180 @@
+package memcachedstore
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algo"
+)
+
+// job is what one caller asks. It may be tried several times; only the last try counts.
+type job struct {
+	now   headgate.Instant
+	peek  bool // it changes nothing
+	stage atomic.Int32
+	done  chan struct{} // closed when err, and the answer in what, are there
+	err   error
+
+	single  *single  // one of the two
+	several *several //
+}
+
+// The stages of a job. Whoever moves it from waiting on owns the outcome: its caller, who then leaves and has spent nothing, or
+// the round that may write for it.
+const (
+	waiting int32 = iota
+	taken
+	withdrawn
+)
+
+func (j *job) take() bool     { return j.stage.CompareAndSwap(waiting, taken) }
+func (j *job) putBack()       { j.stage.CompareAndSwap(taken, waiting) }
+func (j *job) withdraw() bool { return j.stage.CompareAndSwap(waiting, withdrawn) }
+
+func (j *job) answer(err error) {
+	j.err = err
+	close(j.done)
+}
+
+// instant is when the job is decided: clock is the present.
+func (j *job) instant(clock int64) int64 {
+	if j.now == headgate.StoreClock {
+		return clock
+	}
+	return int64(j.now)
+}
+
+// apply decides the job on cells, and leaves in them what is to be kept.
+func (j *job) apply(cells []*cell, clock int64) {
+	t := j.instant(clock)
+	switch {
+	case j.several != nil:
+		j.several.apply(cells, t, j.peek)
+	case j.single.bound.log != nil:
+		j.single.applyLog(cells[0], t)
+	default:
+		j.single.apply(cells[0], t)
+	}
+}
+
+// single is a request on one key.
+type single struct {
+	bound    *bound
+	request  algo.Request
+	decision headgate.Decision
+	mark     headgate.Mark
+}
+
+func (q *single) apply(c *cell, t int64) {
+	r, step := &q.request, q.bound.step
+	r.T = t
+	out := algo.Apply(step, c.state, r)
+	if r.Verb != algo.Peek {
+		c.keep(out.Next, step.ResetAt(out.Next))
+	}
+	q.decision = q.bound.named(algo.AnswerTo(step, r, &out))
+	q.mark = headgate.Mark{out.Next.A, out.Next.B, out.Next.C}
+}
+
+func (q *single) applyLog(c *cell, t int64) {
+	step, n, counted := q.bound.log, q.request.N, c.log.Counted()
+	asked, allowed, changed := int64(0), true, false
+	switch q.request.Verb {
+	case algo.Take:
+		asked, allowed = n, step.Take(c.log, t, n, c.log.Len() < q.bound.store.mostEntries)
+		changed = allowed && n > 0
+	case algo.Peek:
+		asked, allowed = n, step.Fits(c.log, t, n)
+	case algo.Refund:
+		step.Refund(c.log, t, n)
+		changed = n > 0 && counted > 0
+	default: // reset
+		*c.log = algo.Log{}
+		changed = counted > 0
+	}
+	if q.request.Verb != algo.Peek {
+		c.keepLog(changed, step.ResetAt(c.log))
+	}
+	q.decision = q.bound.named(step.Answer(c.log, t, asked, allowed))
+}
+
+// several is a request on several keys, all or none.
+type several struct {
+	ops       []charge
+	decisions []headgate.Decision
+}
+
+// charge is one op of it, on one of its cells.
+type charge struct {
+	bound *bound
+	cell  int
+	n     int64
+}
+
+func (q *several) apply(cells []*cell, t int64, peek bool) {
+	targets, charges := make([]algo.Target, len(cells)), make([]algo.Charge, len(q.ops))
+	for i, c := range cells {
+		targets[i].State, targets[i].Log = c.state, c.log
+	}
+	for i, op := range q.ops {
+		charges[i] = algo.Charge{Step: op.bound.step, Log: op.bound.log, Target: &targets[op.cell], N: op.n}
+	}
+	all := algo.TakeAll(charges, t, peek, q.decisions)
+	for i, op := range q.ops {
+		q.decisions[i] = op.bound.named(q.decisions[i])
+		if !peek {
+			op.keep(cells[op.cell], &targets[op.cell], all)
+		}
+	}
+}
+
+// keep writes back what an op made of its cell; spent says that all ops were admitted.
+func (op *charge) keep(c *cell, target *algo.Target, spent bool) {
+	if op.bound.log == nil {
+		c.keep(target.State, op.bound.step.ResetAt(target.State))
+		return
+	}
+	c.trim(op.bound.store.mostEntries)
+	c.keepLog(spent && op.n > 0, op.bound.log.ResetAt(c.log))
+}
+
+// do has a job done, on the keys of these digests, and waits for it as long as ctx allows.
+func (s *Store) do(ctx context.Context, j *job, keys []digest) error {
+	if err := ctx.Err(); err != nil {
+		if s.isClosed() {
+			return headgate.ErrClosed
+		}
+		return err
+	}
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.options.Timeout)
+		defer cancel()
+	}
+	if err := s.submit(j, keys); err != nil {
+		return err
+	}
+	select {
+	case <-j.done:
+		return j.err
+	case <-ctx.Done():
+		return j.leave(ctx.Err())
+	}
+}
+
+// leave is what a caller is told who cannot wait any longer. A job that nobody has taken up is withdrawn, and spends nothing.
+func (j *job) leave(cause error) error {
+	if j.withdraw() {
+		return errLateUnspent(cause)
+	}
+	select {
+	case <-j.done: // just now
+		return j.err
+	default:
+	}
+	if j.peek {
+		return errLateUnspent(cause)
+	}
+	return errLate(cause)
+}
