@@ -1,0 +1,136 @@
+// Package server runs the servers that stores are measured on, each alone on a port of the loopback interface, and asks Redis what
+// its time went to.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// Server is a server's process, empty when it starts and keeping nothing on disk.
+type Server struct {
+	// Addr is where it listens: 127.0.0.1 and a port.
+	Addr string
+	// Version is what the program says of itself.
+	Version string
+
+	cmd *exec.Cmd
+	dir string
+}
+
+// Redis starts redis-server and waits until it accepts connections. It runs until [Server.Close].
+func Redis() (*Server, error) {
+	return start("redis-server", func(port string) []string {
+		return []string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"}
+	})
+}
+
+// Memcached starts memcached with 1 GiB and waits until it accepts connections. It runs until [Server.Close].
+func Memcached() (*Server, error) {
+	return start("memcached", func(port string) []string {
+		return []string{"-p", port, "-l", "127.0.0.1", "-m", "1024", "-u", "nobody"}
+	})
+}
+
+func start(program string, args func(port string) []string) (*Server, error) {
+	addr, err := freeAddr()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "headgate-bench-")
+	if err != nil {
+		return nil, err
+	}
+	_, port, _ := net.SplitHostPort(addr)
+	s := &Server{Addr: addr, cmd: exec.Command(program, args(port)...), dir: dir}
+	s.cmd.Dir = dir
+	if text, err := exec.Command(program, "--version").Output(); err == nil {
+		s.Version = strings.TrimSpace(string(text))
+	}
+	if err := s.cmd.Start(); err != nil {
+		return nil, errors.Join(fmt.Errorf("server: %w: apt-get install %s brings it", err, program), os.RemoveAll(dir))
+	}
+	if err := s.await(); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// freeAddr is an address that nobody listened on a moment ago.
+func freeAddr() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
+
+func (s *Server) await() error {
+	var err error
+	for range 100 {
+		var conn net.Conn
+		if conn, err = net.Dial("tcp", s.Addr); err == nil {
+			return conn.Close()
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return fmt.Errorf("server: %s does not answer: %w", s.cmd.Path, err)
+}
+
+// Close ends the server and removes its folder.
+func (s *Server) Close() error {
+	_ = s.cmd.Process.Kill() // it can only have ended by itself
+	_ = s.cmd.Wait()         // killed: that is no news
+	return os.RemoveAll(s.dir)
+}
+
+// Usage is what Redis ran since it was last asked to forget.
+type Usage struct {
+	Calls   int64         // of the commands that clients sent, not of what scripts called
+	Scripts int64         // EVALSHA and EVAL among them
+	Busy    time.Duration // in scripts, by the server's own count
+}
+
+// Forget makes Redis count from zero.
+func Forget(ctx context.Context, c rueidis.Client) error {
+	return c.Do(ctx, c.B().ConfigResetstat().Build()).Error()
+}
+
+// Used is what Redis ran since [Forget].
+func Used(ctx context.Context, c rueidis.Client) (Usage, error) {
+	text, err := c.Do(ctx, c.B().Info().Section("stats", "commandstats").Build()).ToString()
+	if err != nil {
+		return Usage{}, err
+	}
+	u := Usage{Calls: number(text, "total_commands_processed:")}
+	for _, name := range []string{"evalsha", "eval"} {
+		_, line, _ := strings.Cut(text, "cmdstat_"+name+":")
+		line, _, _ = strings.Cut(line, "\r\n")
+		u.Scripts += number(line, "calls=")
+		u.Busy += time.Duration(number(line, "usec=")) * time.Microsecond
+	}
+	return u, nil
+}
+
+// number is the whole number behind name in text, or 0.
+func number(text, name string) int64 {
+	_, rest, found := strings.Cut(text, name)
+	if !found {
+		return 0
+	}
+	end := strings.IndexFunc(rest, func(r rune) bool { return r < '0' || r > '9' })
+	if end < 0 {
+		end = len(rest)
+	}
+	n, _ := strconv.ParseInt(rest[:end], 10, 64)
+	return n
+}
