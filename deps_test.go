@@ -50,6 +50,21 @@ var law = map[string]room{
 		code:  []string{".", "algo", "github.com/bradfitz/gomemcache/memcache"},
 		tests: []string{"storetest", "internal/testserver", "go.uber.org/goleak"},
 	},
+	"fallback": {
+		why:   "it stands around any store and beside any other, so it knows none; the circuit breaker is a library's",
+		code:  []string{".", "github.com/sony/gobreaker/v2"},
+		tests: []string{"memstore", "redisstore", "storetest", "internal/testserver", "go.uber.org/goleak"},
+	},
+	"redisstore": {
+		why:   "a store knows how to apply a step, and no other store; the Redis client stands here alone",
+		code:  []string{".", "algo", "github.com/redis/rueidis"},
+		tests: []string{"storetest", "storetest/history", "fallback", "memstore", "internal/testserver", "go.uber.org/goleak"},
+	},
+	"redisstore/goredis": {
+		why:   "for programs that hold a go-redis client already: no other package drags it along",
+		code:  []string{"redisstore", "github.com/redis/go-redis/v9"},
+		tests: []string{".", "storetest", "internal/testserver"},
+	},
 	"storetest": {
 		why:   "it judges stores, so it knows none; the reference store in its tests is made of algo's steps",
 		code:  []string{".", "storetest/model"},
@@ -58,6 +73,21 @@ var law = map[string]room{
 	"storetest/model": {
 		why:  "the decisions stated a second time: with algo's arithmetic it would repeat algo's mistakes",
 		code: []string{"."},
+	},
+	"storetest/history": {
+		why:   "the search for an order of operations is a well-kept checker's; the model says what each would be answered",
+		code:  []string{".", "storetest/model", "github.com/anishathalye/porcupine"},
+		tests: []string{"memstore"},
+	},
+	"storetest/faults": {
+		why:   "it breaks what a store stands on, by the hooks that it is given, and has histories judge what was answered",
+		code:  []string{".", "storetest/history"},
+		tests: []string{"memstore"},
+	},
+	"storetest/crowd": {
+		why:   "it counts what many processes were admitted, and knows the bounds alone",
+		code:  []string{"."},
+		tests: []string{"memstore"},
 	},
 	"replay": {
 		why:   "it is given its stores, and makes none",
@@ -99,7 +129,7 @@ var law = map[string]room{
 
 // siblings never import each other in code, whatever the table above comes to say.
 var siblings = map[string][]string{
-	"stores":                          {"memstore", "redisstore", "memcachedstore"},
+	"stores":                          {"memstore", "redisstore", "memcachedstore", "fallback"},
 	"doors":                           {"httplimit", "grpclimit", "service/httpapi", "service/rlsapi", "service/respapi", "service/forwardauth"},
 	"what stands beside the library":  {"memstore", "httplimit", "replay", "storetest", "conformance"},
 	"the model and what it judges":    {"storetest/model", "algo"},
@@ -238,8 +268,8 @@ func forbidden(folder, name string) string {
 	switch {
 	case folder == ".":
 		return "the root imports the standard library only"
-	case !ours && !wires && !slices.Contains([]string{"redisstore", "memcachedstore", "grpclimit"}, folder):
-		return "third parties stand in service, cmd and the rooms made for a protocol"
+	case !ours && !wires && !slices.Contains([]string{"redisstore", "memcachedstore", "fallback", "grpclimit"}, folder):
+		return "third parties stand in service, cmd and the rooms made for them"
 	case strings.HasPrefix(name, "service/") && !wires:
 		return "only service and cmd wire things together"
 	case strings.HasPrefix(name, "cmd/"):

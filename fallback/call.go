@@ -1,0 +1,135 @@
+package fallback
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// verdict is how a call of the inner store went. The zero value: it decided.
+type verdict struct {
+	trouble headgate.Trouble // why it could not decide, so that the rule says what holds; none if the call itself is at fault
+	err     error
+}
+
+// call is one call of the inner store. It is entered, made, judged and ended.
+type call struct {
+	store  *Store
+	caller context.Context
+	allowance
+	start  time.Time
+	permit permit
+	judged bool
+}
+
+// enter says whether the inner store may be asked. If so the call must be ended.
+func (s *Store) enter(ctx context.Context) (call, verdict) {
+	if s.closed.Load() {
+		return call{}, verdict{err: headgate.ErrClosed}
+	}
+	if err := ctx.Err(); err != nil {
+		return call{}, verdict{err: err}
+	}
+	if s.breaker.away() {
+		return call{}, s.breaker.refusal()
+	}
+	if s.inFlight.Add(1) > s.most {
+		s.inFlight.Add(-1)
+		return call{}, verdict{headgate.Overloaded, s.errOverloaded()}
+	}
+	p, ok := s.breaker.admit()
+	if !ok {
+		s.inFlight.Add(-1)
+		return call{}, s.breaker.refusal()
+	}
+	now := time.Now()
+	return call{store: s, caller: ctx, allowance: s.budget.of(ctx, now), start: now, permit: p}, verdict{}
+}
+
+// end releases what the call holds, also when the inner store panics.
+func (c *call) end() {
+	c.store.inFlight.Add(-1)
+	if c.cancel != nil {
+		c.cancel()
+	}
+	if !c.judged {
+		c.permit.end(errSaysNothing)
+	}
+}
+
+// judge tells the breaker what came of the call, and the caller what it means.
+func (c *call) judge(err error, asked headgate.Bound, key string) verdict {
+	c.judged = true
+	if err == nil {
+		c.decided()
+		return verdict{}
+	}
+	v := c.classify(err)
+	switch {
+	case !c.evidence(v.trouble):
+		c.permit.end(errSaysNothing)
+	case v.trouble == headgate.WrongType:
+		c.decided()
+	default:
+		c.store.breaker.failed(c.permit, v, asked, key)
+	}
+	if over := c.caller.Err(); over != nil {
+		return verdict{err: over}
+	}
+	return v
+}
+
+// decided is judge for an answer. One that came too fast for a network says nothing about the server, unless the store is just
+// coming back: it was probed then.
+func (c *call) decided() {
+	if c.permit.done == nil {
+		return
+	}
+	if !c.permit.trial && time.Since(c.start) < remembered {
+		c.permit.end(errSaysNothing)
+		return
+	}
+	c.store.breaker.noteDecided()
+	c.permit.end(nil)
+}
+
+// remembered is the time within which no network answers.
+const remembered = 10 * time.Microsecond
+
+// evidence reports whether a trouble says something about the server. A caller who ended the call says nothing, and neither
+// does one who gave the server less than half of the budget.
+func (c *call) evidence(t headgate.Trouble) bool {
+	if c.own && (c.caller.Err() != nil || t == headgate.TimedOut && c.given < c.store.budget.length/2) {
+		return false
+	}
+	switch t {
+	case headgate.Unreachable, headgate.TimedOut, headgate.Refused, headgate.WrongType:
+		return true
+	}
+	return false
+}
+
+func (c *call) classify(err error) verdict {
+	var known *headgate.StoreError
+	switch {
+	case errors.As(err, &known):
+		return verdict{known.Trouble, err}
+	case errors.Is(err, headgate.ErrStoreUnavailable):
+		return verdict{headgate.Unreachable, &headgate.StoreError{Store: "store", Trouble: headgate.Unreachable, Err: err}}
+	case errors.Is(err, context.DeadlineExceeded):
+		return verdict{headgate.TimedOut, &headgate.StoreError{
+			Store: "store", Trouble: headgate.TimedOut, Err: err,
+			Advice: "see whether the server is slow or gone; the budget is " + c.given.String(),
+		}}
+	}
+	return verdict{err: err}
+}
+
+func (s *Store) errOverloaded() error {
+	return &headgate.StoreError{
+		Store: "store", Trouble: headgate.Overloaded,
+		Advice: "more callers wait for it than MaxInFlight allows; see whether the server is slow, or raise MaxInFlight",
+	}
+}

@@ -1,0 +1,75 @@
+package fallback
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/headgate/headgate"
+)
+
+// ApplyAll takes from every op or from none; see [headgate.Store]. While the store is away the strictest rule holds: if one says
+// closed nothing is decided; otherwise those that say local decide together, and those that say open admit.
+func (s *Store) ApplyAll(ctx context.Context, now headgate.Instant, ops []headgate.Op, peek bool, decisions []headgate.Decision) error {
+	if len(ops) == 0 || len(decisions) != len(ops) {
+		return s.inner.ApplyAll(ctx, now, nil, peek, decisions) // which knows what to say, and has nothing to ask for
+	}
+	inner, err := s.unwrapped(ops)
+	if err != nil {
+		return err
+	}
+	c, v := s.enter(ctx)
+	if v.err != nil {
+		return s.insteadOfAll(ctx, v, now, ops, peek, decisions)
+	}
+	defer c.end()
+	err = s.inner.ApplyAll(c.ctx, now, inner, peek, decisions)
+	if v = c.judge(err, inner[0].Bound, inner[0].Key); v.err != nil {
+		return s.insteadOfAll(ctx, v, now, ops, peek, decisions)
+	}
+	return nil
+}
+
+// unwrapped are the ops as the inner store knows them.
+func (s *Store) unwrapped(ops []headgate.Op) ([]headgate.Op, error) {
+	inner := make([]headgate.Op, len(ops))
+	for i, op := range ops {
+		b, ok := op.Bound.(*bound)
+		if !ok || b.store != s {
+			return nil, fmt.Errorf("fallback: %w: op %d is bound by another store", headgate.ErrInvalidPolicy, i+1)
+		}
+		inner[i] = headgate.Op{Bound: b.inner, Key: op.Key, Cost: op.Cost}
+	}
+	return inner, nil
+}
+
+func (s *Store) insteadOfAll(ctx context.Context, v verdict, now headgate.Instant, ops []headgate.Op, peek bool, decisions []headgate.Decision) error {
+	if v.trouble == headgate.NoTrouble {
+		return v.err
+	}
+	local := make([]headgate.Op, 0, len(ops))
+	for _, op := range ops {
+		b := op.Bound.(*bound)
+		if b.mode.Closed() {
+			return v.err
+		}
+		if b.local != nil {
+			local = append(local, headgate.Op{Bound: b.local, Key: op.Key, Cost: op.Cost})
+		}
+	}
+	decided := make([]headgate.Decision, len(local))
+	if len(local) > 0 {
+		if err := s.local.ApplyAll(ctx, now, local, peek, decided); err != nil {
+			return localError(err, v)
+		}
+	}
+	for i, op := range ops {
+		b := op.Bound.(*bound)
+		if b.local == nil {
+			decisions[i] = b.admitted(v)
+			continue
+		}
+		decisions[i], decided = decided[0], decided[1:]
+		decisions[i].Degraded = v.trouble
+	}
+	return nil
+}

@@ -1,0 +1,77 @@
+package fallback
+
+import (
+	"math/bits"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+const (
+	maxInstances = 100_000
+	maxPeriod    = int64(headgate.MaxPeriod / time.Microsecond)
+	minPeriod    = int64(headgate.MinPeriod / time.Microsecond)
+	maxFill      = int64(headgate.MaxFillTime / time.Microsecond)
+)
+
+// share is what one of n instances grants of a limit, so that all together do not exceed it wherever whole units allow that;
+// [Options].Instances says where they do. The limit must be valid; the share is.
+func share(a headgate.Algorithm, l headgate.Limit, n int64) headgate.Limit {
+	if n == 1 {
+		return l
+	}
+	capacity := max(1, l.Capacity()/n)
+	switch a {
+	case "", headgate.TokenBucket, headgate.GCRA, headgate.LeakyBucket:
+		rate, period := dividedRate(l, n)
+		return headgate.Limit{Rate: rate, Period: headgate.Micros(period), Burst: min(capacity, mulDiv(maxFill, rate, period))}
+	case headgate.FixedWindow, headgate.SlidingLog, headgate.SlidingWindow:
+		rate, period := steppedRate(l, n)
+		return headgate.Limit{Rate: rate, Period: headgate.Micros(period)}
+	default:
+		rate, period := steppedRate(l, n)
+		return headgate.Limit{Rate: rate, Period: headgate.Micros(period), Burst: min(capacity, min(maxFill/period, headgate.MaxUnits)*rate)}
+	}
+}
+
+// dividedRate is L/P divided by n, for what refills continuously: only the quotient counts, so that it can be exact. Where no
+// period up to the longest makes it so it is rounded down, but never to nothing.
+func dividedRate(l headgate.Limit, n int64) (rate, period int64) {
+	g := gcd(l.Rate, n)
+	rate, period = l.Rate/g, l.Period.Microseconds()*(n/g)
+	if period <= maxPeriod {
+		return rate, period
+	}
+	g = gcd(rate, period)
+	if rate, period = rate/g, period/g; period <= maxPeriod {
+		enough := (minPeriod + period - 1) / period
+		return rate * enough, period * enough
+	}
+	return max(1, mulDiv(rate, maxPeriod, period)), maxPeriod
+}
+
+// steppedRate is L/P divided by n, for what grants units all at once: fewer of them, or one in so many whole periods.
+func steppedRate(l headgate.Limit, n int64) (rate, period int64) {
+	period = l.Period.Microseconds()
+	if l.Rate >= n {
+		return l.Rate / n, period
+	}
+	return 1, period * min((n+l.Rate-1)/l.Rate, maxPeriod/period)
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// mulDiv is a·b/m rounded down, and at most [headgate.MaxUnits]; a and b are at least 0 and m above it.
+func mulDiv(a, b, m int64) int64 {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	if hi >= uint64(m) {
+		return headgate.MaxUnits
+	}
+	q, _ := bits.Div64(hi, lo, uint64(m))
+	return int64(min(q, headgate.MaxUnits))
+}
