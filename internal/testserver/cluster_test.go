@@ -1,6 +1,7 @@
 package testserver_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -29,10 +30,11 @@ func code(err error) string {
 
 func TestClusterMovesASlot(t *testing.T) {
 	t.Parallel()
-	c := testserver.Cluster(t, 2, 0, testserver.Password("secret"))
+	c := testserver.Cluster(t, 3, 0, testserver.Password("secret"))
 	slot := testserver.Slot("{k}")
 	from := c.MasterOf(t, slot)
-	to := c.Nodes()[1-slices.Index(c.Nodes(), from)]
+	others := slices.DeleteFunc(c.Nodes(), func(n *testserver.RedisServer) bool { return n == from })
+	to, bystander := others[0], others[1]
 	expect := func(s *testserver.RedisServer, want string, command ...string) {
 		t.Helper()
 		if _, err := s.Try(command...); code(err) != want {
@@ -63,6 +65,10 @@ func TestClusterMovesASlot(t *testing.T) {
 		t.Errorf("master of the slot: got %s want %s", got.Addr(), to.Addr())
 	}
 	c.MigrateSlot(t, slot, to)
+	want := fmt.Sprintf("MOVED %d %s", slot, to.Addr())
+	if _, err := bystander.Try("GET", "{k}1"); err == nil || err.Error() != want {
+		t.Errorf("GET of a node that had nothing to do with it: got %v want %s", err, want)
+	}
 	c.MigrateSlot(t, slot, from)
 	expect(to, "MOVED", "GET", "{k}1")
 }

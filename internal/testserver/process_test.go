@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -80,19 +81,26 @@ func runsIn(t *testing.T, folder string) bool {
 	return false
 }
 
-// TestServersLeaveNothing: neither a process, stopped or not, nor a file, nor a port.
+// TestServersLeaveNothing: neither a process, though it is stopped, nor a file.
 func TestServersLeaveNothing(t *testing.T) {
 	t.Parallel()
 	var folders []string
+	var pids []int
 	t.Run("servers", func(t *testing.T) {
 		redis, cached := testserver.Redis(t, testserver.AppendFsyncAlways()), testserver.MemcachedUnix(t)
 		folders = []string{redis.Dir(), filepath.Dir(cached.Addr())}
+		pids = []int{redis.Pid(), cached.Pid()}
 		redis.Stop()
 		cached.Stop()
 	})
 	for _, folder := range folders {
 		if _, err := os.Stat(folder); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("folder %s: got %v want none", folder, err)
+		}
+	}
+	for _, pid := range pids {
+		if p, err := os.FindProcess(pid); err == nil && p.Signal(syscall.Signal(0)) == nil {
+			t.Errorf("process %d is still there", pid)
 		}
 	}
 }
@@ -160,7 +168,11 @@ func TestWhatGoesWrongIsSaid(t *testing.T) {
 			[]string{"stop: it does not run", "continue: it does not run"},
 		},
 	} {
+		begun := time.Now()
 		got := record(c.test)
+		if took := time.Since(begun); took > 20*time.Second {
+			t.Errorf("%s: said after %v want at once", name, took)
+		}
 		if c.want == nil && got != "" {
 			t.Errorf("%s: got %q want nothing", name, got)
 		}

@@ -27,7 +27,11 @@ func TestRedisComesBackEmptyWhereItWas(t *testing.T) {
 		t.Error("dial after Kill: got no error want it refused")
 	}
 	s.Start()
+	again := s.Pid()
 	s.Start()
+	if s.Pid() != again {
+		t.Errorf("Start of a server that runs: got process %d want %d still", s.Pid(), again)
+	}
 	if got := s.Do(t, "GET", "k").String(); got != "(nil)" || s.Addr() != addr || s.Pid() == pid {
 		t.Errorf("after Start: GET got %q at %s, process %d want (nil) at %s, not process %d", got, s.Addr(), s.Pid(), addr, pid)
 	}
@@ -36,6 +40,9 @@ func TestRedisComesBackEmptyWhereItWas(t *testing.T) {
 func TestRedisKeepsWhatItSynced(t *testing.T) {
 	t.Parallel()
 	s := testserver.Redis(t, testserver.AppendFsyncAlways())
+	if got := s.Do(t, "CONFIG", "GET", "appendfsync").String(); got != "appendfsync\nalways" {
+		t.Errorf("appendfsync: got %q want always", got)
+	}
 	s.Do(t, "SET", "k", "v")
 	s.Kill()
 	s.Start()
