@@ -1,0 +1,137 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/headgate/headgate"
+)
+
+const storeName = "redis"
+
+func trouble(what headgate.Trouble, advice string, err error) *headgate.StoreError {
+	return &headgate.StoreError{Store: storeName, Trouble: what, Advice: advice, Err: err}
+}
+
+func errClosed() error { return headgate.ErrClosed }
+
+func errOverloaded() error {
+	return trouble(headgate.Overloaded, "more callers wait than Redis answers in time; ask less, or give it more (MaxWaiting, Timeout)", nil)
+}
+
+// errNotSent is for a caller who left before his operation was sent. That is his own context's doing, so it is his own error.
+func errNotSent(ctx context.Context) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return fmt.Errorf("redisstore: not sent, nothing was spent: %w", ctx.Err())
+	}
+	return trouble(headgate.Overloaded, "it waited for others until its time was over; nothing was spent", ctx.Err())
+}
+
+func errTimedOut(err error) error {
+	return trouble(headgate.TimedOut, "whether it was spent is unknown", err)
+}
+
+func errForeign() error {
+	return trouble(headgate.WrongType, "what lies under this key was not written by this version; use a namespace of your own, or remove it", nil)
+}
+
+func errReply(bytes int) error {
+	return trouble(headgate.Refused, "is this Redis or Valkey, 6.2 or later?", fmt.Errorf("a reply of %d bytes that is none of this script's", bytes))
+}
+
+func errUnsupported(what, why string) error {
+	return fmt.Errorf("redisstore: %s: %w: %s", what, headgate.ErrUnsupported, why)
+}
+
+// reason is why a server did not run a call.
+type reason uint8
+
+const (
+	ran      reason = iota // it did, or nobody knows, or it never will
+	noScript               // it has forgotten the script
+	tryAgain               // the keys are being moved
+)
+
+func notRun(err error) reason {
+	if err == nil {
+		return ran
+	}
+	switch text := err.Error(); {
+	case strings.HasPrefix(text, "NOSCRIPT"):
+		return noScript
+	case strings.HasPrefix(text, "TRYAGAIN"):
+		return tryAgain
+	}
+	return ran
+}
+
+// answers are what a server says when it refuses, by how that begins or what stands in it, and what to do about it.
+var answers = []struct {
+	begins, holds string
+	what          headgate.Trouble
+	advice        string
+}{
+	{"WRONGTYPE", "", headgate.WrongType, "the key holds something that is not a limit's state; use a namespace of your own, or remove it"},
+	{"", "WRONGTYPE", headgate.WrongType, "the key holds something that is not a limit's state; use a namespace of your own, or remove it"},
+	{"", "HEADGATE_FOREIGN", headgate.WrongType, "the key holds something that is not a limit's state; use a namespace of your own, or remove it"},
+	{"LOADING", "", headgate.Refused, "it reads its data from disk; wait until it has"},
+	{"READONLY", "", headgate.Refused, "this is a read-only replica; give the address of the primary, or use redis+sentinel://"},
+	{"", "READONLY", headgate.Refused, "this is a read-only replica; give the address of the primary, or use redis+sentinel://"},
+	{"", "read only replica", headgate.Refused, "this is a read-only replica; give the address of the primary, or use redis+sentinel://"},
+	{"OOM", "", headgate.Refused, "it is out of memory: raise maxmemory, or lower what else lies there"},
+	{"", "OOM command not allowed", headgate.Refused, "it is out of memory: raise maxmemory, or lower what else lies there"},
+	{"NOAUTH", "", headgate.Refused, "it asks for a password: redis://:password@host or redis://user:password@host"},
+	{"WRONGPASS", "", headgate.Refused, "user or password is wrong"},
+	{"ERR AUTH", "", headgate.Refused, "it has no password set; leave it out of the URL"},
+	{"NOPERM", "", headgate.Refused, "the user's ACL lacks a rule; docs/operations.md has the least that is needed"},
+	{"", "NOPERM", headgate.Refused, "the user's ACL lacks a rule; docs/operations.md has the least that is needed"},
+	{"", "ACL failure in script", headgate.Refused, "the user's ACL lacks a rule; docs/operations.md has the least that is needed"},
+	{"MASTERDOWN", "", headgate.Refused, "this is a replica whose primary is away"},
+	{"NOREPLICAS", "", headgate.Refused, "it has fewer replicas than min-replicas-to-write asks for"},
+	{"CLUSTERDOWN", "", headgate.Refused, "the cluster does not serve this slot; see CLUSTER INFO"},
+	{"MOVED", "", headgate.Refused, "this is a node of a cluster: use redis+cluster://"},
+	{"CROSSSLOT", "", headgate.Refused, "this is a cluster: use redis+cluster://"},
+	{"MISCONF", "", headgate.Refused, "it cannot save to disk and stopped writing; see its log"},
+	{"BUSY", "", headgate.Refused, "another script keeps it busy"},
+	{"TRYAGAIN", "", headgate.Refused, "the cluster is moving these keys; try again"},
+	{"ERR This instance has cluster support disabled", "", headgate.Refused, "this is no cluster: use redis://"},
+	{"ERR unknown command", "", headgate.Refused, "is this Redis or Valkey, 6.2 or later?"},
+	{"ERR", "", headgate.Refused, ""},
+}
+
+// storeError sorts a client's error. One that is sorted already stays.
+func storeError(err error) error {
+	var known *headgate.StoreError
+	if err == nil || errors.As(err, &known) || errors.Is(err, headgate.ErrClosed) {
+		return err
+	}
+	text := err.Error()
+	for _, a := range answers {
+		if strings.HasPrefix(text, a.begins) && strings.Contains(text, a.holds) {
+			return trouble(a.what, a.advice, shortened(err))
+		}
+	}
+	return connectionError(err)
+}
+
+// connectionError sorts what is not an answer of the server's. Only where no connection came about is it certain that nothing was
+// spent.
+func connectionError(err error) error {
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "dial" {
+		return trouble(headgate.Unreachable, "is it running, and is the address right?", err)
+	}
+	return errTimedOut(err)
+}
+
+// shortened keeps a server's answer from showing more of itself than its first line: what follows can hold a key.
+func shortened(err error) error {
+	text, _, _ := strings.Cut(err.Error(), "\n")
+	if len(text) > 160 {
+		text = text[:160] + "…"
+	}
+	return errors.New(text)
+}

@@ -1,0 +1,252 @@
+package redisstore
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	mostFlying = 2   // script calls, or pipelines of them, under way at once
+	mostOps    = 512 // operations in one of them
+	maxKeys    = 128 // keys in one script call: a server does nothing else meanwhile
+	maxRules   = 200 // rules in one script call
+)
+
+// lane sends operations to Redis. While few are under way each goes by itself, on its caller's goroutine. Those that come in
+// meanwhile wait, and go together once one has landed: several on one key in one step, several keys in one script call where they
+// may be, and all else pipelined.
+type lane struct {
+	store   *Store
+	mu      sync.Mutex
+	waiting []*op
+	flying  int
+	closed  bool
+	flyers  sync.WaitGroup
+}
+
+// queued is an operation's place in a lane.
+type queued struct {
+	state atomic.Uint32
+	since int64 // ns since the store was made
+	done  chan struct{}
+}
+
+const (
+	isWaiting   uint32 = iota
+	isFlying           // it is being sent
+	isAbandoned        // its caller left before it was sent
+)
+
+// do sends an operation and waits for its answer, which is then in it. After an error the operation is not to be used again.
+func (l *lane) do(ctx context.Context, o *op) error {
+	l.mu.Lock()
+	switch {
+	case l.closed:
+		l.mu.Unlock()
+		return errClosed()
+	case l.flying < mostFlying && len(l.waiting) == 0:
+		l.flying++
+		l.mu.Unlock()
+		l.flyAlone(ctx, o)
+		l.land()
+		return o.err
+	case len(l.waiting) >= l.store.options.MaxWaiting:
+		l.mu.Unlock()
+		return errOverloaded()
+	}
+	o.since = l.store.elapsed()
+	o.done = make(chan struct{})
+	l.waiting = append(l.waiting, o)
+	l.mu.Unlock()
+	select {
+	case <-o.done:
+		return o.err
+	case <-ctx.Done():
+		return o.leave(ctx)
+	}
+}
+
+// leave is for a caller whose context is over: nothing was spent if the operation is not yet on its way.
+func (o *op) leave(ctx context.Context) error {
+	if o.state.CompareAndSwap(isWaiting, isAbandoned) {
+		return errNotSent(ctx)
+	}
+	return errTimedOut(ctx.Err())
+}
+
+func (l *lane) flyAlone(ctx context.Context, o *op) {
+	ctx, cancel := l.store.bounded(ctx)
+	defer cancel()
+	g := &group{now: o.request.T}
+	g.add(o)
+	l.store.send(ctx, []*group{g})
+}
+
+// land hands a place in the air on to those who wait, if any.
+func (l *lane) land() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.waiting) == 0 {
+		l.flying--
+		return
+	}
+	l.flyers.Add(1)
+	go l.fly()
+}
+
+// fly sends what waits until nothing does.
+func (l *lane) fly() {
+	defer l.flyers.Done()
+	for {
+		ops := l.board()
+		if len(ops) == 0 {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), l.store.options.Timeout)
+		l.store.send(ctx, l.store.groups(ops))
+		cancel()
+		for _, o := range ops {
+			close(o.done)
+		}
+	}
+}
+
+// board takes those that wait, but for those whose callers have left or that have waited for too long. If there are none the place
+// in the air is free again.
+func (l *lane) board() []*op {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	latest := l.store.elapsed() - l.store.options.Timeout.Nanoseconds()
+	var ops []*op
+	i := 0
+	for ; i < len(l.waiting) && len(ops) < mostOps; i++ {
+		o := l.waiting[i]
+		switch {
+		case !o.state.CompareAndSwap(isWaiting, isFlying):
+		case o.since < latest:
+			o.err = errOverloaded()
+			close(o.done)
+		default:
+			ops = append(ops, o)
+		}
+	}
+	rest := copy(l.waiting, l.waiting[i:])
+	clear(l.waiting[rest:])
+	l.waiting = l.waiting[:rest]
+	if len(ops) == 0 {
+		l.flying--
+	}
+	return ops
+}
+
+// close answers all later calls with an error and waits until nothing is in the air.
+func (l *lane) close() {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.flyers.Wait()
+}
+
+// groups puts operations into as few script calls as may be: those at one instant together, in a cluster those on one key.
+func (s *Store) groups(ops []*op) []*group {
+	var all []*group
+	var last *group
+	byName := map[string]*group{}
+	for _, o := range ops {
+		g := last
+		if s.sharded.Load() {
+			g = byName[o.name]
+		}
+		if g == nil || !g.accepts(o) {
+			g = &group{now: o.request.T}
+			all = append(all, g)
+			if last = g; s.sharded.Load() {
+				byName[o.name] = g
+			}
+		}
+		g.add(o)
+	}
+	return all
+}
+
+// accepts reports whether an operation may go into the group. Operations on one key keep their order: a group is closed once
+// another was begun, or in a cluster another with its key.
+func (g *group) accepts(o *op) bool {
+	if g.now != o.request.T || len(g.rules) >= maxRules {
+		return false
+	}
+	g.numberOf(o.rule)
+	return len(g.keys) < maxKeys || g.find(o.name) != nil
+}
+
+// send runs the groups' calls and reads the replies into their operations.
+func (s *Store) send(ctx context.Context, groups []*group) {
+	calls, replies := make([]Call, len(groups)), make([]Reply, len(groups))
+	for i, g := range groups {
+		calls[i] = g.call()
+	}
+	sent := s.elapsed()
+	s.run(ctx, calls, replies)
+	received := s.elapsed()
+	for i, g := range groups {
+		if err := replies[i].Err; err != nil {
+			g.fail(storeError(err))
+			continue
+		}
+		g.read(replies[i].Text)
+		g.stamp(sent, received)
+	}
+}
+
+// again is how long to wait before a call is sent once more that the server could not run just now.
+const again = 2 * time.Millisecond
+
+// run is the client's Run, and heals what the server said that it did not run: a script it has forgotten is sent in full, and keys
+// that a cluster is moving are asked for again until ctx ends.
+func (s *Store) run(ctx context.Context, calls []Call, replies []Reply) {
+	s.client.Run(ctx, calls, replies)
+	for {
+		var missed []int
+		pause := false
+		for i := range replies {
+			switch reason := notRun(replies[i].Err); reason {
+			case ran:
+				continue
+			case noScript:
+				calls[i].Load = true
+			case tryAgain:
+				pause = true
+			}
+			missed = append(missed, i)
+		}
+		if len(missed) == 0 || pause && !sleep(ctx, again) {
+			return
+		}
+		s.runSome(ctx, calls, replies, missed)
+	}
+}
+
+func (s *Store) runSome(ctx context.Context, calls []Call, replies []Reply, which []int) {
+	some, answers := make([]Call, len(which)), make([]Reply, len(which))
+	for i, j := range which {
+		some[i] = calls[j]
+	}
+	s.client.Run(ctx, some, answers)
+	for i, j := range which {
+		replies[j] = answers[i]
+	}
+}
+
+// sleep waits, and reports whether ctx is not over.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

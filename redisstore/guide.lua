@@ -1,0 +1,56 @@
+-- The token bucket of the Redis guides, step by step as their scripts do it and with the same doubles, so that they and this script
+-- agree on the bucket that they share: a hash with the fields tokens and last_refill, in seconds. What is new is that it says more,
+-- that this server's clock decides, and that the key has a life.
+--
+-- ARGV: capacity, tokens for each interval, interval in seconds, verb, units, and an instant in seconds and µs unless this server's
+-- clock decides. The reply is one string: whether it is allowed, the tokens then, last_refill, and the instant's seconds and µs.
+
+local TAKE, PEEK, REFUND, RESET = 0, 1, 2, 3
+local DAY = 86400 -- seconds
+
+local key = KEYS[1]
+local capacity, rate, interval = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local verb, n = tonumber(ARGV[4]), tonumber(ARGV[5])
+local seconds, micros = tonumber(ARGV[6]), tonumber(ARGV[7])
+if not seconds then
+  local clock = redis.call('TIME')
+  seconds, micros = tonumber(clock[1]), tonumber(clock[2])
+end
+local now = seconds + micros / 1000000
+
+if verb == RESET then
+  redis.call('DEL', key)
+end
+local fields = redis.call('HMGET', key, 'tokens', 'last_refill')
+local tokens, last_refill = tonumber(fields[1] or ''), tonumber(fields[2] or '')
+local missing = not tokens or not last_refill
+if missing then
+  tokens, last_refill = capacity, now
+end
+
+local refills = math.floor((now - last_refill) / interval)
+if refills > 0 then
+  tokens = math.min(capacity, tokens + refills * rate)
+  last_refill = last_refill + refills * interval
+end
+
+local allowed = true
+if verb == TAKE or verb == PEEK then
+  allowed = n == 0 or tokens >= n
+  if allowed and verb == TAKE then
+    tokens = tokens - n
+  end
+elseif verb == REFUND then
+  tokens = math.min(capacity, tokens + n)
+end
+
+-- A bucket that nobody takes from stays for a day after it is full: where its intervals begin is worth something to whoever comes
+-- back before that.
+if (verb == TAKE and n > 0) or (verb == REFUND and not missing) then
+  redis.call('HSET', key, 'tokens', tokens, 'last_refill', last_refill)
+end
+if not missing or (verb == TAKE and n > 0) then
+  local full = math.ceil(math.max(0, capacity - tokens) / rate) * interval
+  redis.call('PEXPIRE', key, math.ceil((math.max(0, last_refill + full - now) + DAY) * 1000))
+end
+return struct.pack('<Bdddd', allowed and 1 or 0, tokens, last_refill, seconds, micros)

@@ -1,0 +1,57 @@
+package redisstore
+
+import (
+	"crypto/sha1"
+	_ "embed"
+	"encoding/hex"
+	"strings"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algo"
+)
+
+//go:embed begin.lua
+var beginLua string
+
+//go:embed logs.lua
+var logsLua string
+
+//go:embed decide.lua
+var decideLua string
+
+//go:embed guide.lua
+var guideLua string
+
+// script is a text and the name by which a server that has loaded it knows it.
+type script struct{ text, sha string }
+
+func newScript(text string) *script {
+	sum := sha1.Sum([]byte(text))
+	return &script{text: text, sha: hex.EncodeToString(sum[:])}
+}
+
+// decideScript decides for every algorithm; guideScript for the layout of the Redis guides.
+var (
+	decideScript = newScript(decideText())
+	guideScript  = newScript(guideLua)
+)
+
+// decideText puts every algorithm's own Lua text, each behind a function so that only those in use are run, before the store's.
+func decideText() string {
+	var text strings.Builder
+	text.WriteString(algo.Arithmetic() + "\nlocal ALGORITHMS = {\n")
+	for _, a := range algo.All() {
+		text.WriteString("function()\n" + a.Lua + "\nend,\n")
+	}
+	return text.String() + "}\n" + beginLua + logsLua + decideLua
+}
+
+// numberOf is an algorithm's place in decideText.
+func numberOf(name headgate.Algorithm) byte {
+	for i, a := range algo.All() {
+		if a.Name == name {
+			return byte(i + 1)
+		}
+	}
+	panic("redisstore: " + string(name) + " is not in the list of algorithms") // the caller has it from there
+}
