@@ -33,6 +33,8 @@ type terms struct {
 // been called.
 type state interface {
 	clone() state
+	// text is exact: see [Key.Text].
+	text() string
 	// carry puts the state under another limit at t.
 	carry(l headgate.Limit, t int64)
 	// settle brings the state to t: what is refilled is refilled, what is over is over.

@@ -1,0 +1,175 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/storetest/history"
+)
+
+// The instant at which histories begin, 2026-01-01 12:00, and how far it may advance from one operation to the next: not at all,
+// within a window, over many.
+const noon = headgate.Instant(1_767_268_800_000_000)
+
+var strides = []int64{0, 0, 1_000_000, 500_000_000}
+
+// patience is how long the search for one explanation may take.
+const patience = 30 * time.Second
+
+// run is a fault's subtest.
+type run struct {
+	suite  Suite
+	fault  Fault
+	stores []headgate.Store
+
+	strikes, histories int
+	counts             history.Counts
+	slowest            time.Duration // from the end of Heal until the last client was answered again
+}
+
+// String says what was seen.
+func (r *run) String() string {
+	return fmt.Sprintf("%d strikes, %d histories, all explained; operations: %d answered, %d of unknown outcome, %d failed; answered again %v after",
+		r.strikes, r.histories, r.counts.Answered, r.counts.Unknown, r.counts.Failed, r.slowest.Round(time.Millisecond))
+}
+
+func (r *run) all() error {
+	for r.histories < r.suite.Histories {
+		if err := r.strike(); err != nil {
+			return fmt.Errorf("strike %d: %w", r.strikes+1, err)
+		}
+		r.strikes++
+		r.histories += r.suite.Keys
+	}
+	if noticed := r.counts.Unknown + r.counts.Failed; r.fault.Felt && noticed == 0 {
+		return errors.New("no operation failed or stayed unknown: the fault did not strike")
+	}
+	return nil
+}
+
+// strike has all keys asked for with the fault in the midst, and their histories judged.
+func (r *run) strike() error {
+	s := &scene{run: r, over: make(chan struct{})}
+	if err := s.prepare(); err != nil {
+		return err
+	}
+	if err := s.play(); err != nil {
+		return err
+	}
+	return s.judge()
+}
+
+// scene is one strike: keys, their clients, and how far things are.
+type scene struct {
+	run      *run
+	subjects []*subject
+	ready    sync.WaitGroup // clients that have begun to ask
+	over     chan struct{}  // closed when the fault is over
+	healed   time.Time      // when that was
+	slowest  atomic.Int64   // in ns since then
+
+	mu  sync.Mutex
+	err error // the first that a client had
+}
+
+// subject is a key and its history.
+type subject struct {
+	key    string
+	bounds []headgate.Bound // in each process
+	log    *history.Log
+	stride int64
+	now    atomic.Int64 // the latest instant, in µs after noon
+}
+
+func (s *scene) prepare() error {
+	suite := &s.run.suite
+	for i := range suite.Keys {
+		n := s.run.histories + i
+		a := suite.Algorithms[n%len(suite.Algorithms)]
+		limit := headgate.MustParseLimit([]string{"6/1h", "20/1h", "60/1h"}[n/len(suite.Algorithms)%3])
+		sub := &subject{key: fmt.Sprintf("key %d", n), log: history.New(a, limit), stride: strides[n/len(suite.Algorithms)%len(strides)]}
+		scope := fmt.Sprintf("faults %x %s %d", suite.Seed, s.run.fault.Name, n)
+		for _, store := range s.run.stores {
+			b, err := store.Bind(headgate.Rule{Scope: scope, Name: "rule", Limit: limit, Algorithm: a})
+			if err != nil {
+				return err
+			}
+			sub.bounds = append(sub.bounds, b)
+		}
+		s.subjects = append(s.subjects, sub)
+	}
+	return nil
+}
+
+// play starts the clients, strikes once all have begun, and waits until they are done.
+func (s *scene) play() error {
+	var all sync.WaitGroup
+	clients := s.run.suite.Clients
+	s.ready.Add(len(s.subjects) * clients)
+	for n, sub := range s.subjects {
+		for c := range clients {
+			all.Go(func() { s.client(n, sub, c) })
+		}
+	}
+	s.ready.Wait()
+	struck, err := s.breakAndHeal()
+	for _, sub := range s.subjects {
+		sub.log.Lose(s.run.fault.Loses, struck, s.healed)
+	}
+	close(s.over)
+	all.Wait()
+	s.run.slowest = max(s.run.slowest, time.Duration(s.slowest.Load()))
+	return errors.Join(err, s.err)
+}
+
+func (s *scene) breakAndHeal() (struck time.Time, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	struck = time.Now()
+	if err = s.run.fault.Strike(ctx); err != nil {
+		err = fmt.Errorf("strike: %w", err)
+	} else {
+		time.Sleep(s.run.fault.Hold)
+	}
+	if heal := s.run.fault.Heal; heal != nil {
+		if e := heal(ctx); e != nil {
+			err = errors.Join(err, fmt.Errorf("heal: %w", e))
+		}
+	}
+	s.healed = time.Now()
+	return struck, err
+}
+
+// judge checks every history, as many at once as there are processors.
+func (s *scene) judge() error {
+	var all sync.WaitGroup
+	free := make(chan struct{}, runtime.GOMAXPROCS(0))
+	for _, sub := range s.subjects {
+		counts := sub.log.Counts()
+		s.run.counts.Add(counts)
+		if s.run.fault.Quiet && counts.Unknown+counts.Failed > 0 {
+			s.note(fmt.Errorf("%d operations of unknown outcome and %d that failed, under a fault that nobody may notice:\n%v", counts.Unknown, counts.Failed, sub.log))
+		}
+		all.Go(func() {
+			free <- struct{}{}
+			defer func() { <-free }()
+			s.note(sub.log.Check(patience))
+		})
+	}
+	all.Wait()
+	return s.err
+}
+
+func (s *scene) note(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.err = err
+	}
+}

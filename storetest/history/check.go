@@ -1,0 +1,167 @@
+package history
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/headgate/headgate"
+)
+
+// Check looks for an order of the operations that explains every answer, for at most so long, and says that there is none, or that
+// none was found in time. Nobody may write to the log meanwhile.
+func (l *Log) Check(timeout time.Duration) error {
+	c := &checker{machine: newMachine(l.algorithm, l.limit)}
+	model := c.model(l.events)
+	operations := c.operations(l.events)
+	switch porcupine.CheckOperationsTimeout(model, operations, timeout) {
+	case porcupine.Ok:
+		return nil
+	case porcupine.Unknown:
+		return fmt.Errorf("history: undecided after %v: fewer operations at once, or fewer of unknown outcome, are decided sooner:\n%v", timeout, l)
+	default:
+		return &Violation{Log: l, Explained: explained(model, operations, timeout), Of: len(operations)}
+	}
+}
+
+// Violation is a history that no order of its operations explains.
+type Violation struct {
+	Log       *Log
+	Explained int // how many operations the longest explanation found has
+	Of        int // how many there are to explain
+}
+
+// Error is the whole history.
+func (v *Violation) Error() string {
+	return fmt.Sprintf("history: no order of these operations gives these answers; the best explains %d of %d:\n%v", v.Explained, v.Of, v.Log)
+}
+
+// explained says how many operations the longest explanation of a part of them has.
+func explained(model porcupine.Model, operations []porcupine.Operation, timeout time.Duration) (most int) {
+	_, info := porcupine.CheckOperationsVerbose(model, operations, timeout)
+	for _, partition := range info.PartialLinearizations() {
+		for _, part := range partition {
+			most = max(most, len(part))
+		}
+	}
+	return most
+}
+
+// checker is the sequential specification: a machine, and the order of what is unknown.
+type checker struct {
+	machine *machine
+	classes []Request // of operations whose outcome is unknown
+	loses   bool      // the newest writes may be lost at some time: the states that were are kept in mind
+}
+
+// state is where a search stands. Operations of unknown outcome that ask for the same are alike: whichever was called first may as
+// well have happened first, so no other order of them is tried, and done says how many of each class have happened.
+type state struct {
+	key   int
+	trail int // the states before, if they matter
+	done  [maxClasses]uint16
+}
+
+// maxClasses is of how many kinds operations of unknown outcome may be before some are searched in every order.
+const maxClasses = 16
+
+// input is an event to the search. Class and rank are those of an unknown outcome.
+type input struct {
+	event       *event
+	class, rank int
+}
+
+func (c *checker) model(events []event) porcupine.Model {
+	for i := range events {
+		c.loses = c.loses || events[i].loss == Newest
+	}
+	nondeterministic := porcupine.NondeterministicModel{
+		Init:  func() []any { return []any{state{}} },
+		Step:  func(s, in, _ any) []any { return c.step(s.(state), in.(input)) },
+		Equal: func(a, b any) bool { return a.(state) == b.(state) },
+		Hash:  func(s any) uint64 { return uint64(s.(state).key)*0x9e3779b97f4a7c15 + uint64(s.(state).trail) },
+	}
+	return nondeterministic.ToModel()
+}
+
+// operations are the events that may have happened, an unknown one at any time from its call on.
+func (c *checker) operations(events []event) []porcupine.Operation {
+	ordered := make([]*event, 0, len(events))
+	for i := range events {
+		if e := &events[i]; e.loss != Nothing || e.outcome != Never && !(e.outcome == Unknown && e.request.Verb == headgate.Peek) {
+			ordered = append(ordered, e)
+		}
+	}
+	slices.SortStableFunc(ordered, func(a, b *event) int { return int(a.call - b.call) })
+	operations := make([]porcupine.Operation, len(ordered))
+	var ranks [maxClasses]int
+	for i, e := range ordered {
+		in, end := input{event: e, class: -1}, int64(e.answer)
+		if e.loss == Nothing && e.outcome == Unknown {
+			end = math.MaxInt64
+			if in.class = c.classOf(e.request); in.class >= 0 {
+				in.rank = ranks[in.class]
+				ranks[in.class]++
+			}
+		}
+		operations[i] = porcupine.Operation{ClientId: max(0, e.client), Input: in, Call: int64(e.call), Return: end}
+	}
+	return operations
+}
+
+// classOf is the number of a kind of request, or −1 if there are too many.
+func (c *checker) classOf(r Request) int {
+	if i := slices.Index(c.classes, r); i >= 0 {
+		return i
+	}
+	if len(c.classes) == maxClasses {
+		return -1
+	}
+	c.classes = append(c.classes, r)
+	return len(c.classes) - 1
+}
+
+// step gives the states that may follow; none if the answer does not fit.
+func (c *checker) step(s state, in input) []any {
+	switch in.event.loss {
+	case Newest:
+		return c.lost(s, c.machine.members[s.trail])
+	case Everything:
+		return c.lost(s, []int{unused})
+	}
+	if in.class >= 0 {
+		if int(s.done[in.class]) != in.rank {
+			return nil
+		}
+		s.done[in.class]++
+	}
+	done := c.machine.do(s.key, in.event.request)
+	if in.event.outcome == Answered && !same(done.decision, in.event.decision) {
+		return nil
+	}
+	if c.loses {
+		s.trail = c.machine.extended(s.trail, s.key)
+	}
+	next := make([]any, len(done.next))
+	for i, key := range done.next {
+		s.key = key
+		next[i] = s
+	}
+	return next
+}
+
+// lost gives the state as it is, and what it may have become.
+func (c *checker) lost(s state, became []int) []any {
+	next := []any{s}
+	for _, key := range became {
+		if key != s.key {
+			n := s
+			n.key = key
+			next = append(next, n)
+		}
+	}
+	return next
+}

@@ -1,0 +1,111 @@
+package history
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/storetest/model"
+)
+
+// machine is the model of a key, with every state that was met under a number, and every step from it done only once: a search
+// comes by the same ones again and again. It is not for concurrent use.
+type machine struct {
+	algorithm headgate.Algorithm
+	limit     headgate.Limit
+	numbers   map[string]int
+	keys      []*model.Key
+	steps     map[step]result
+	trails    map[string]int
+	members   [][]int // of each trail, in order
+}
+
+type step struct {
+	state   int
+	request Request
+}
+
+// result is what a request is answered in a state, and the states that may be left: what no longer counts at the request's
+// instant may have been dropped, or not.
+type result struct {
+	decision headgate.Decision
+	next     []int
+}
+
+// unused is the number of the state that a key begins in.
+const unused = 0
+
+func newMachine(a headgate.Algorithm, l headgate.Limit) *machine {
+	m := &machine{algorithm: a, limit: l, numbers: make(map[string]int), steps: make(map[step]result), trails: make(map[string]int)}
+	m.number(model.NewKey(a))
+	m.trail(nil)
+	return m
+}
+
+func (m *machine) number(k *model.Key) int {
+	text := k.Text()
+	n, known := m.numbers[text]
+	if !known {
+		n = len(m.keys)
+		m.numbers[text] = n
+		m.keys = append(m.keys, k)
+	}
+	return n
+}
+
+// do is one step, from what is known or from the model.
+func (m *machine) do(state int, r Request) result {
+	s := step{state, r}
+	done, known := m.steps[s]
+	if !known {
+		done = m.compute(state, r)
+		m.steps[s] = done
+	}
+	return done
+}
+
+func (m *machine) compute(state int, r Request) result {
+	k, t := m.keys[state].Clone(), int64(r.At)
+	var d headgate.Decision
+	switch r.Verb {
+	case headgate.Take:
+		d = k.Take(m.limit, t, r.Cost)
+	case headgate.Peek:
+		d = k.Peek(m.limit, t, r.Cost)
+	case headgate.Refund:
+		d = k.Refund(m.limit, t, r.Cost)
+	default:
+		d = k.Reset(m.limit, t)
+	}
+	next := []int{m.number(k)}
+	if k.Forgets(m.limit, t) {
+		settled := k.Clone()
+		settled.Settle(m.limit, t)
+		if n := m.number(settled); n != next[0] {
+			next = append(next, n)
+		}
+	}
+	return result{d, next}
+}
+
+// trail is the number of a set of states.
+func (m *machine) trail(states []int) int {
+	text := strings.Trim(fmt.Sprint(states), "[]")
+	n, known := m.trails[text]
+	if !known {
+		n = len(m.members)
+		m.trails[text] = n
+		m.members = append(m.members, states)
+	}
+	return n
+}
+
+// extended is the trail with one more state.
+func (m *machine) extended(trail, state int) int {
+	i, found := slices.BinarySearch(m.members[trail], state)
+	if found {
+		return trail
+	}
+	return m.trail(slices.Insert(slices.Clone(m.members[trail]), i, state))
+}

@@ -1,0 +1,67 @@
+package model
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/headgate/headgate"
+)
+
+// Text tells states apart: two keys of one algorithm, used under one limit alone, with the same text answer alike for ever.
+func (k *Key) Text() string { return k.state.text() }
+
+// Clone is a key of its own with the same state.
+func (k *Key) Clone() *Key { return k.clone() }
+
+// Settle drops from the key what no longer counts at t, as a store may that has been asked at t. See [Key.Forgets].
+func (k *Key) Settle(l headgate.Limit, t int64) {
+	if k.Idle(l, t) {
+		k.clear()
+		return
+	}
+	k.bringUnder(l, t)
+	k.state.settle(t)
+}
+
+func (b *tokenBucket) text() string {
+	if b.tat == nil {
+		return "unused"
+	}
+	return "full at " + b.tat.RatString()
+}
+
+func (b *intervalBucket) text() string {
+	if !b.used {
+		return "unused"
+	}
+	return fmt.Sprintf("%d at %d", b.tokens, b.last)
+}
+
+func (w *fixedWindow) text() string {
+	if w.count == 0 {
+		return "unused"
+	}
+	return fmt.Sprintf("%d in window %d", w.count, w.window)
+}
+
+func (w *slidingLog) text() string {
+	if len(w.spent) == 0 {
+		return "unused"
+	}
+	var b strings.Builder
+	for i := 0; i < len(w.spent); { // entries of one instant count as one
+		e := w.spent[i]
+		for i++; i < len(w.spent) && w.spent[i].at == e.at; i++ {
+			e.units += w.spent[i].units
+		}
+		fmt.Fprintf(&b, "%d at %d, ", e.units, e.at)
+	}
+	return b.String()
+}
+
+func (w *slidingWindow) text() string {
+	if w.prev == 0 && w.cur == 0 {
+		return "unused"
+	}
+	return fmt.Sprintf("%d and %d in window %d", w.prev, w.cur, w.window)
+}
