@@ -17,8 +17,9 @@ type RedisCluster struct {
 	replicas int // of all masters together
 }
 
-// Cluster starts masters with as many replicas each, shares the slots out evenly, in the order of the nodes, and waits until every
-// node answers for the whole cluster. It takes some three seconds: servers make a new cluster wait for two. It ends with the test.
+// Cluster starts masters with as many replicas each, shares the slots out evenly, in the order of the nodes, and waits until
+// every node answers for the whole cluster. It takes some three seconds: servers make a new cluster wait for two. It ends with
+// the test.
 func Cluster(t testing.TB, masters, replicasEach int, opts ...Option) *RedisCluster {
 	t.Helper()
 	o := collect(opts)

@@ -23,8 +23,8 @@ type Migration struct {
 	cluster  *RedisCluster
 }
 
-// StartMigration marks a slot as on its way to a master; keys stay where they are until they are moved. It returns nil if the slot
-// is there already.
+// StartMigration marks a slot as on its way to a master; keys stay where they are until they are moved. It returns nil if the
+// slot is there already.
 func (c *RedisCluster) StartMigration(t testing.TB, slot int, to *RedisServer) *Migration {
 	t.Helper()
 	m := &Migration{From: c.MasterOf(t, slot), To: to, Slot: slot, cluster: c}
@@ -68,8 +68,8 @@ func (m *Migration) Finish(t testing.TB) {
 	m.cluster.Wait(t)
 }
 
-// Failover makes a replica of the node that serves a slot take its place, in agreement with it so that no write is lost, and waits
-// until every node knows. It returns the new master.
+// Failover makes a replica of the node that serves a slot take its place, in agreement with it so that no write is lost, and
+// waits until every node knows. It returns the new master.
 func (c *RedisCluster) Failover(t testing.TB, slot int) *RedisServer {
 	t.Helper()
 	replicas := c.ReplicasOf(t, slot)
@@ -81,8 +81,8 @@ func (c *RedisCluster) Failover(t testing.TB, slot int) *RedisServer {
 	return replicas[0]
 }
 
-// KillMaster kills the node that serves a slot and waits until a replica serves it and every node that runs knows. Writes that the
-// replica had not got are lost. It returns the dead node, which may be started again and then is a replica.
+// KillMaster kills the node that serves a slot and waits until a replica serves it and every node that runs knows. Writes that
+// the replica had not got are lost. It returns the dead node, which may be started again and then is a replica.
 func (c *RedisCluster) KillMaster(t testing.TB, slot int) *RedisServer {
 	t.Helper()
 	dead, replicas := c.ownersOf(t, slot)

@@ -13,7 +13,9 @@ import (
 func TestSlotIsTheServers(t *testing.T) {
 	t.Parallel()
 	s := testserver.Redis(t, testserver.WithConfig("cluster-enabled", "yes"))
-	for _, key := range []string{"", "k", "123456789", "{user}:a", "a{user}b", "{}k", "{k", "k}", "}{k}", "{{k}}", "{a}{b}", "é\x00"} {
+	for _, key := range []string{
+		"", "k", "123456789", "{user}:a", "a{user}b", "{}k", "{k", "k}", "}{k}", "{{k}}", "{a}{b}", "é\x00",
+	} {
 		if got, want := testserver.Slot(key), s.Do(t, "CLUSTER", "KEYSLOT", key).Int(); int64(got) != want {
 			t.Errorf("slot of %q: got %d want %d", key, got, want)
 		}

@@ -1,5 +1,5 @@
-// Package testserver starts real servers for tests, Redis or Valkey (alone, as a cluster, behind sentinels) and memcached, and does
-// to them what happens to servers: it kills, stops and fails them over, and loses what they say.
+// Package testserver starts real servers for tests, Redis or Valkey (alone, as a cluster, behind sentinels) and memcached, and
+// does to them what happens to servers: it kills, stops and fails them over, and loses what they say.
 //
 //	redis := testserver.Redis(t)                      // a process of its own, an empty one, gone when t ends
 //	store := open(t, "redis://"+redis.Addr())
@@ -22,8 +22,8 @@
 //	guarded.Failover(t)
 //
 // The servers come from the packages that scripts/setup installs. A missing one fails the test and names the package; nothing is
-// skipped. Every server listens on the loopback interface alone, on a port that no other test has, in this process or another one,
-// and keeps the port while it is dead. No server outlives the test, nor the process of the tests, however that ends.
+// skipped. Every server listens on the loopback interface alone, on a port that no other test has, in this process or another
+// one, and keeps the port while it is dead. No server outlives the test, nor the process of the tests, however that ends.
 //
 // Everything here may be used from parallel tests. What takes a [testing.TB] ends that test when it fails, so it belongs into the
 // test's own goroutine; everything else may be called from any goroutine and marks the test that made the server as failed.

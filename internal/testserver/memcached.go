@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// MemcachedServer is a server of memcached on a port of the loopback interface, or on a Unix socket. It forgets everything when it
-// is killed. All methods may be called concurrently.
+// MemcachedServer is a server of memcached on a port of the loopback interface, or on a Unix socket. It forgets everything when
+// it is killed. All methods may be called concurrently.
 type MemcachedServer struct {
 	t       testing.TB
 	process *process

@@ -8,7 +8,8 @@ import (
 )
 
 // Ports come from below those that systems give to clients (from 32768 on Linux): a client that dials a dead server there can
-// meet its own connection, and the port can be gone when the server comes back. A node of a cluster listens busOffset further too.
+// meet its own connection, and the port can be gone when the server comes back. A node of a cluster listens busOffset further
+// too.
 const (
 	firstPort = 11000
 	lastPort  = 20999

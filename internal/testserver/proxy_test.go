@@ -53,7 +53,8 @@ func TestProxyPassesBytesAndCountsThem(t *testing.T) {
 		c := dial(t, p)
 		c.expect(t, "PING", "+PONG")
 		c.expect(t, "ECHO hello", "$5")
-		if got, want := p.Counts(), (testserver.ProxyCounts{Connections: 1, Requests: 2, Replies: 2, Sent: 18, Received: 18}); got != want {
+		want := testserver.ProxyCounts{Connections: 1, Requests: 2, Replies: 2, Sent: 18, Received: 18}
+		if got := p.Counts(); got != want {
 			t.Errorf("%s: counts: got %+v want %+v", name, got, want)
 		}
 		if p.Open() != 1 {

@@ -11,8 +11,8 @@ import (
 // masterName is what the sentinels call the master.
 const masterName = "mymaster"
 
-// RedisSentinel is a master with two replicas, watched by three sentinels on the loopback interface. A master that is gone for half
-// a second is replaced, one to three seconds later. All methods may be called concurrently; failovers must not overlap.
+// RedisSentinel is a master with two replicas, watched by three sentinels on the loopback interface. A master that is gone for
+// half a second is replaced, one to three seconds later. All methods may be called concurrently; failovers must not overlap.
 type RedisSentinel struct {
 	nodes     []*RedisServer
 	sentinels []*RedisServer
@@ -115,8 +115,8 @@ func (s *RedisSentinel) masterBy(t testing.TB, sentinel *RedisServer) *RedisServ
 	return s.nodes[at]
 }
 
-// Wait waits until all is as it should be: the sentinels that run agree on the master and reach it, it says that it is one, and all
-// other nodes that run follow it. Dead ones may be missing. A stopped one must be let go on first.
+// Wait waits until all is as it should be: the sentinels that run agree on the master and reach it, it says that it is one, and
+// all other nodes that run follow it. Dead ones may be missing. A stopped one must be let go on first.
 func (s *RedisSentinel) Wait(t testing.TB) {
 	t.Helper()
 	await(t, "the sentinels and their master to be in order", func() error {
@@ -198,8 +198,8 @@ func (s *RedisSentinel) Failover(t testing.TB) *RedisServer {
 	return s.awaitAnother(t, old)
 }
 
-// KillMaster kills the master and waits until a replica has taken over and all that run follow it. Writes that the replica had not
-// got are lost. It returns the dead server, which may be started again and then is made a replica by the sentinels.
+// KillMaster kills the master and waits until a replica has taken over and all that run follow it. Writes that the replica had
+// not got are lost. It returns the dead server, which may be started again and then is made a replica by the sentinels.
 func (s *RedisSentinel) KillMaster(t testing.TB) *RedisServer {
 	t.Helper()
 	dead := s.Master(t)
