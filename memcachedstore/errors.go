@@ -1,6 +1,7 @@
 package memcachedstore
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -30,12 +31,14 @@ func failure(err error, writing bool) error {
 		return trouble(headgate.Unreachable, err, "check that the server runs and that this address is its own")
 	case errors.Is(err, memcache.ErrNoServers):
 		return trouble(headgate.Unreachable, err, "")
+	case errors.As(err, &slow) && slow.Timeout() && writing:
+		return errLate(err)
 	case errors.As(err, &slow) && slow.Timeout():
-		return trouble(headgate.TimedOut, err, "")
-	case strings.HasPrefix(err.Error(), "memcache: "):
+		return errLateUnspent(err)
+	case strings.HasPrefix(err.Error(), "memcache: "), errors.Is(err, bufio.ErrBufferFull):
 		return refusal(err)
 	case writing && !(errors.As(err, &dialed) && dialed.Op == "write"):
-		return trouble(headgate.TimedOut, err, "the connection broke before the reply came")
+		return trouble(headgate.TimedOut, err, "the connection broke before the reply came, so whether it was spent is unknown")
 	default:
 		return trouble(headgate.Unreachable, err, "")
 	}

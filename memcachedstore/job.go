@@ -99,46 +99,6 @@ func (q *single) applyLog(c *cell, t int64) {
 	q.decision = q.bound.named(step.Answer(c.log, t, asked, allowed))
 }
 
-// several is a request on several keys, all or none.
-type several struct {
-	ops       []charge
-	decisions []headgate.Decision
-}
-
-// charge is one op of it, on one of its cells.
-type charge struct {
-	bound *bound
-	cell  int
-	n     int64
-}
-
-func (q *several) apply(cells []*cell, t int64, peek bool) {
-	targets, charges := make([]algo.Target, len(cells)), make([]algo.Charge, len(q.ops))
-	for i, c := range cells {
-		targets[i].State, targets[i].Log = c.state, c.log
-	}
-	for i, op := range q.ops {
-		charges[i] = algo.Charge{Step: op.bound.step, Log: op.bound.log, Target: &targets[op.cell], N: op.n}
-	}
-	all := algo.TakeAll(charges, t, peek, q.decisions)
-	for i, op := range q.ops {
-		q.decisions[i] = op.bound.named(q.decisions[i])
-		if !peek {
-			op.keep(cells[op.cell], &targets[op.cell], all)
-		}
-	}
-}
-
-// keep writes back what an op made of its cell; spent says that all ops were admitted.
-func (op *charge) keep(c *cell, target *algo.Target, spent bool) {
-	if op.bound.log == nil {
-		c.keep(target.State, op.bound.step.ResetAt(target.State))
-		return
-	}
-	c.trim(op.bound.store.mostEntries)
-	c.keepLog(spent && op.n > 0, op.bound.log.ResetAt(c.log))
-}
-
 // do has a job done, on the keys of these digests, and waits for it as long as ctx allows.
 func (s *Store) do(ctx context.Context, j *job, keys []digest) error {
 	if err := ctx.Err(); err != nil {

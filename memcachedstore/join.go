@@ -23,15 +23,17 @@ type desk struct {
 // group is the jobs on the same keys.
 type group struct {
 	id    string
-	names []string // sorted
+	keys  []digest // sorted
+	names []string // theirs in memcached
 	logs  []bool   // which of them hold logs
+	lines []int    // the servers that they lie on, sorted
 	queue []*job
 	alone bool // it joins nobody, and does not hold its key
 }
 
 // submit queues a job, and starts a leader for its group if it has none.
 func (s *Store) submit(j *job, keys []digest) error {
-	g := newGroup(j, keys)
+	g := s.newGroup(j, keys)
 	s.desk.mu.Lock()
 	defer s.desk.mu.Unlock()
 	switch {
@@ -55,11 +57,14 @@ func (s *Store) submit(j *job, keys []digest) error {
 	return nil
 }
 
-func newGroup(j *job, keys []digest) *group {
-	g := &group{queue: []*job{j}, names: make([]string, len(keys)), logs: make([]bool, len(keys))}
+func (s *Store) newGroup(j *job, keys []digest) *group {
+	g := &group{queue: []*job{j}, keys: keys, names: make([]string, len(keys)), logs: make([]bool, len(keys)), lines: make([]int, len(keys))}
 	for i, d := range keys {
 		g.names[i] = d.name()
+		g.lines[i] = s.servers.index(g.names[i])
 	}
+	slices.Sort(g.lines)
+	g.lines = slices.Compact(g.lines)
 	if j.single != nil {
 		g.logs[0] = j.single.bound.log != nil
 	} else {
@@ -146,7 +151,7 @@ func (s *Store) release(names []string) {
 			delete(s.desk.held, name)
 			continue
 		}
-		s.desk.held[name] = slices.Delete(queue, 0, 1)
+		s.desk.held[name] = queue[1:]
 		close(queue[0])
 	}
 }

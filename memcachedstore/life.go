@@ -13,8 +13,7 @@ const (
 	maxRelative = 30 * daySecond
 	// maxAbsolute is the last instant that its protocol can name: 2038-01-19 03:14:07 UTC.
 	maxAbsolute = math.MaxInt32
-	// spare is for the server's clock, which moves once a second: a state is there for one second less than it was told. One more
-	// if it is late.
+	// spare is for the server's clock, which moves once a second: what is told a second may live for none. One more if it is late.
 	spare = 2
 )
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -30,9 +31,9 @@ type round struct {
 }
 
 func (r *round) run() error {
-	r.cells = make([]*cell, len(r.group.names))
-	for i, name := range r.group.names {
-		r.cells[i] = &cell{name: name}
+	r.cells = make([]*cell, len(r.group.keys))
+	for i, key := range r.group.keys {
+		r.cells[i] = &cell{key: key, name: r.group.names[i]}
 	}
 	err := r.tryOften()
 	if err != nil && r.begun() {
@@ -45,11 +46,11 @@ func (r *round) run() error {
 
 func (r *round) tryOften() error {
 	for try := range r.store.options.MaxTries {
-		if try > 0 && !r.store.pause(try) || !r.store.enter() {
+		if try > 0 && !r.store.pause(try) || !r.store.enter(r.group.lines) {
 			return headgate.ErrClosed
 		}
 		done, err := r.attempt()
-		r.store.exit()
+		r.store.exit(r.group.lines)
 		if done || err != nil {
 			return err
 		}
@@ -103,7 +104,7 @@ func (r *round) awaited() bool {
 // begin takes up the jobs that nobody has withdrawn: from here on something may be spent.
 func (r *round) begin() {
 	r.clock = time.Now().UnixMicro()
-	r.taken, r.earliest, r.passedIn = r.taken[:0], r.clock, false
+	r.taken, r.earliest, r.passedIn = r.taken[:0], math.MaxInt64, false
 	for _, j := range r.jobs {
 		if !j.take() {
 			continue
@@ -122,7 +123,7 @@ func (r *round) read() error {
 			names = append(names, c.name)
 		}
 	}
-	items, err := r.store.fetch(names)
+	items, err := r.fetch(names)
 	if err != nil {
 		return err
 	}
@@ -137,6 +138,15 @@ func (r *round) read() error {
 		}
 	}
 	return nil
+}
+
+// fetch reads a single key together with those that others read. Logs may be long, and go alone.
+func (r *round) fetch(names []string) (map[string]*memcache.Item, error) {
+	if len(names) != 1 || r.group.logs[0] {
+		return r.store.fetch(names)
+	}
+	item, err := r.store.reads[r.group.lines[0]].get(r.store, names[0])
+	return map[string]*memcache.Item{names[0]: item}, err
 }
 
 // take is what was read of a cell; nil if there was nothing.
@@ -194,7 +204,7 @@ func (r *round) put(c *cell, value []byte) error {
 		Key: c.name, Value: value, CasID: c.casID,
 		Expiration: expiration(lifeOf(until, r.earliest, r.passedIn), time.Now().Unix()),
 	}
-	r.store.written.note(c.name)
+	r.store.written.note(c.key)
 	if c.raw == nil {
 		return r.store.client.Add(item)
 	}
@@ -219,7 +229,7 @@ func (r *round) correct(c *cell, value []byte) {
 		return
 	}
 	items, err := r.store.fetch([]string{c.name})
-	now := cell{name: c.name}
+	now := cell{key: c.key, name: c.name}
 	if err != nil || now.take(items[c.name]) != nil || !bytes.Equal(now.raw, c.left) || r.put(&now, value) != nil {
 		c.left = nil
 		return

@@ -65,10 +65,15 @@ func (s servers) PickServer(key string) (net.Addr, error) {
 	if len(s) == 0 {
 		return nil, memcache.ErrNoServers
 	}
-	if len(s) == 1 {
-		return s[0], nil
+	return s[s.index(key)], nil
+}
+
+// index is which server a key lies on; 0 where that is not known here, but to a client that the program holds.
+func (s servers) index(key string) int {
+	if len(s) < 2 {
+		return 0
 	}
-	return s[crc32.ChecksumIEEE([]byte(key))%uint32(len(s))], nil
+	return int(crc32.ChecksumIEEE([]byte(key)) % uint32(len(s)))
 }
 
 // Each calls visit with every server, until one answers an error.

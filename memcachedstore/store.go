@@ -1,11 +1,8 @@
 package memcachedstore
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 
 	"github.com/bradfitz/gomemcache/memcache"
 
@@ -17,10 +14,11 @@ import (
 type Store struct {
 	options     Options
 	client      *memcache.Client
-	owned       bool // the client was made here
-	mostEntries int  // in a log
+	servers     servers // none if the client was not made here
+	mostEntries int     // in a log
 	desk        desk
-	slots       chan struct{} // one for each operation that may go on
+	reads       []reads         // for each server
+	lines       []chan struct{} // for each server, a place for each operation that may go on: one that stands still must not stop the others
 	closing     chan struct{}
 	written     names
 }
@@ -40,7 +38,7 @@ func New(opts *Options, servers ...string) (*Store, error) {
 	client := memcache.NewFromSelector(list)
 	client.Timeout = o.Timeout
 	client.MaxIdleConns = o.MaxConns
-	return newStore(o, client, true), nil
+	return newStore(o, client, list), nil
 }
 
 // NewFromClient makes a store over a client that the program already holds, with its servers and its Timeout. Its MaxIdleConns
@@ -54,18 +52,21 @@ func NewFromClient(opts *Options, client *memcache.Client) (*Store, error) {
 	if client == nil {
 		return nil, fmt.Errorf("memcachedstore: %w: no client was given; New makes one", headgate.ErrInvalidPolicy)
 	}
-	return newStore(o, client, false), nil
+	return newStore(o, client, nil), nil
 }
 
-func newStore(o Options, client *memcache.Client, owned bool) *Store {
+func newStore(o Options, client *memcache.Client, list servers) *Store {
 	s := &Store{
-		options: o, client: client, owned: owned, mostEntries: maxEntries,
+		options: o, client: client, servers: list, mostEntries: maxEntries,
 		desk:    desk{groups: make(map[string]*group), held: make(map[string][]chan struct{})},
-		slots:   make(chan struct{}, o.MaxConns),
 		closing: make(chan struct{}),
 	}
+	s.reads = make([]reads, max(1, len(list)))
+	for range s.reads {
+		s.lines = append(s.lines, make(chan struct{}, o.MaxConns))
+	}
 	if o.Ephemeral {
-		s.written.all = make(map[string]struct{})
+		s.written.all = make(map[digest]struct{})
 	}
 	return s
 }
@@ -97,88 +98,28 @@ func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
 	return b, nil
 }
 
-// ApplyAll takes from every op or from none; see [headgate.Store] and the package comment.
-func (s *Store) ApplyAll(ctx context.Context, now headgate.Instant, ops []headgate.Op, peek bool, decisions []headgate.Decision) error {
-	if len(decisions) != len(ops) {
-		return fmt.Errorf("memcachedstore: %w: %d decisions for %d ops", headgate.ErrInvalidPolicy, len(decisions), len(ops))
-	}
-	q := &several{ops: make([]charge, len(ops)), decisions: make([]headgate.Decision, len(ops))}
-	digests := make([]digest, len(ops))
-	for i, op := range ops {
-		b, ours := op.Bound.(*bound)
-		if !ours || b.store != s {
-			return fmt.Errorf("memcachedstore: %w: op %d is bound by another store", headgate.ErrInvalidPolicy, i+1)
+// enter waits until one more operation may go on with each of these servers. It reports false once the store is closed.
+func (s *Store) enter(lines []int) bool {
+	for i, line := range lines {
+		if s.isClosed() {
+			s.exit(lines[:i])
+			return false
 		}
-		q.ops[i], digests[i] = charge{bound: b, n: op.Cost}, b.scope.digest(op.Key)
-	}
-	keys := slices.Clone(digests)
-	slices.SortFunc(keys, digest.compare)
-	keys = slices.Compact(keys)
-	for i, d := range digests {
-		q.ops[i].cell, _ = slices.BinarySearchFunc(keys, d, digest.compare)
-	}
-	j := &job{now: now, peek: peek, several: q, done: make(chan struct{})}
-	if err := s.do(ctx, j, keys); err != nil {
-		return err
-	}
-	copy(decisions, q.decisions)
-	return nil
-}
-
-// fetch reads keys with their cas numbers. Reading twice harms nobody, so it is repeated when a connection turns out to be broken:
-// then the idle ones are closed first, as they are most likely from before the same end.
-func (s *Store) fetch(keys []string) (map[string]*memcache.Item, error) {
-	items, err := s.get(keys)
-	if err != nil && broken(err) {
-		_ = s.client.Close() // it can be used afterwards
-		items, err = s.get(keys)
-	}
-	if err != nil {
-		return nil, failure(err, false)
-	}
-	return items, nil
-}
-
-func (s *Store) get(keys []string) (map[string]*memcache.Item, error) {
-	switch len(keys) {
-	case 0:
-		return nil, nil
-	case 1:
-		item, err := s.client.Get(keys[0])
-		if errors.Is(err, memcache.ErrCacheMiss) {
-			return nil, nil
+		select {
+		case s.lines[line] <- struct{}{}:
+		case <-s.closing:
+			s.exit(lines[:i])
+			return false
 		}
-		if err != nil {
-			return nil, err
-		}
-		return map[string]*memcache.Item{keys[0]: item}, nil
-	default:
-		return s.client.GetMulti(keys)
 	}
+	return true
 }
 
-// lost is failure for something that was to be written.
-func (s *Store) lost(err error) error {
-	if broken(err) {
-		_ = s.client.Close()
-	}
-	return failure(err, true)
-}
-
-// enter waits until one more operation may go on. It reports false once the store is closed.
-func (s *Store) enter() bool {
-	if s.isClosed() {
-		return false
-	}
-	select {
-	case s.slots <- struct{}{}:
-		return true
-	case <-s.closing:
-		return false
+func (s *Store) exit(lines []int) {
+	for _, line := range lines {
+		<-s.lines[line]
 	}
 }
-
-func (s *Store) exit() { <-s.slots }
 
 func (s *Store) isClosed() bool {
 	select {
@@ -203,52 +144,8 @@ func (s *Store) Close() error {
 	s.desk.mu.Unlock()
 	s.desk.leaders.Wait()
 	err := s.deleteWritten()
-	if !s.owned {
+	if s.servers == nil {
 		return err
 	}
 	return errors.Join(err, s.client.Close())
-}
-
-// names are the keys that an ephemeral store wrote; all is nil in any other.
-type names struct {
-	mu  sync.Mutex
-	all map[string]struct{}
-}
-
-func (n *names) note(name string) {
-	if n.all == nil {
-		return
-	}
-	n.mu.Lock()
-	n.all[name] = struct{}{}
-	n.mu.Unlock()
-}
-
-// deleteWritten removes what an ephemeral store wrote. It gives up at the first error: what is left expires.
-func (s *Store) deleteWritten() error {
-	var failed error
-	var once sync.Once
-	var workers sync.WaitGroup
-	work := make(chan string)
-	stop := make(chan struct{})
-	for range min(len(s.written.all), s.options.MaxConns) {
-		workers.Go(func() {
-			for name := range work {
-				if err := s.client.Delete(name); err != nil && !errors.Is(err, memcache.ErrCacheMiss) {
-					once.Do(func() { failed = s.lost(err); close(stop) })
-				}
-			}
-		})
-	}
-	for name := range s.written.all {
-		select {
-		case work <- name:
-			continue
-		case <-stop:
-		}
-		break
-	}
-	close(work)
-	workers.Wait()
-	return failed
 }

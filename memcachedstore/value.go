@@ -33,6 +33,7 @@ var errForeign = errors.New("the value under one of this store's keys is not of 
 
 // cell is what one key holds while an operation is made: as read, and as it is to be.
 type cell struct {
+	key  digest
 	name string
 
 	raw     []byte // as read; nil if there was nothing
