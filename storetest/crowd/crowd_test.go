@@ -1,0 +1,170 @@
+package crowd
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/memstore"
+)
+
+// at has one unit admitted at each of the instants, exactly then.
+func at(instants ...int64) (all []Admission) {
+	for _, t := range instants {
+		all = append(all, Admission{t, t, 1})
+	}
+	return all
+}
+
+func TestBoundsWorkedByHand(t *testing.T) {
+	t.Parallel()
+	const s = 1_000_000
+	for _, c := range []struct {
+		algorithm  headgate.Algorithm
+		limit      string
+		admissions []Admission
+		fits       bool
+	}{
+		{headgate.TokenBucket, "1/1s burst 2", at(0, 0, s, 2*s), true},
+		{headgate.TokenBucket, "1/1s burst 2", at(0, 0, s-1), false},
+		{headgate.TokenBucket, "1/1s burst 2", at(0, 5*s, 5*s, 6*s-1), false},
+		{headgate.LeakyBucket, "1/1s queue 1", at(0, 0, s), true},
+		{headgate.LeakyBucket, "1/1s queue 1", at(0, 0, 0), false},
+		{headgate.TokenBucketInterval, "2/1s", at(0, 0, 1, 1, s, s), true},
+		{headgate.TokenBucketInterval, "2/1s", at(0, 0, 1, 1, 2), false},
+		{headgate.FixedWindow, "2/1s", at(s-1, s-1, s, s), true},
+		{headgate.FixedWindow, "2/1s", at(s, s, 2*s-1), false},
+		{headgate.SlidingLog, "2/1s", at(0, 0, s, s), true},
+		{headgate.SlidingLog, "2/1s", at(0, 0, s-1), false},
+		{headgate.SlidingWindow, "2/1s", at(0, 0, s/2), true},
+		{headgate.SlidingWindow, "2/1s", at(0, 0, s/2-1), false},
+		{headgate.SlidingWindow, "2/1s", at(0, 0, s, s), true},
+		{headgate.SlidingWindow, "2/1s", at(0, 0, s, s, s), false},
+		{headgate.SlidingWindow, "2/1s", at(0, 0, s, s, s+1, 3*s/2), false},
+		{headgate.FixedWindow, "2/1s", []Admission{{s, s + 9, 1}, {s, s + 9, 2}}, false},
+		{headgate.FixedWindow, "2/1s", []Admission{{s, 2*s + 9, 1}, {s, s + 9, 2}}, true}, // the first may be the next window's
+		{headgate.FixedWindow, "2/1s", nil, true},
+	} {
+		limit := headgate.MustParseLimit(c.limit)
+		if err := Check(c.admissions, BoundOf(c.algorithm, limit)); (err == nil) != c.fits {
+			t.Errorf("%s %v, admissions %v: got error %v want none: %v", c.algorithm, limit, c.admissions, err, c.fits)
+		}
+	}
+}
+
+// serveStore answers takes of one store over a socket, so that processes can share it: the letter of an algorithm, and so many
+// units. broken answers yes to every tenth that it denies.
+func serveStore(t *testing.T, limit headgate.Limit, broken bool) string {
+	t.Helper()
+	store := memstore.New(nil)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close(); store.Close() })
+	go func() {
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go answer(c, store, limit, broken)
+		}
+	}()
+	return listener.Addr().String()
+}
+
+func answer(c net.Conn, store headgate.Store, limit headgate.Limit, broken bool) {
+	defer c.Close()
+	lines := bufio.NewScanner(c)
+	for n := 0; lines.Scan(); n++ {
+		var a headgate.Algorithm
+		var cost int64
+		fmt.Sscan(lines.Text(), &a, &cost)
+		b, err := store.Bind(headgate.Rule{Scope: "s", Limit: limit, Algorithm: a})
+		if err != nil {
+			return
+		}
+		d, _ := b.Apply(context.Background(), headgate.StoreClock, "key", headgate.Take, cost)
+		fmt.Fprintln(c, d.Allowed || broken && n%10 == 0)
+	}
+}
+
+// remote is the store at the other end of the socket, as far as a crowd uses it.
+type remote struct {
+	headgate.Store
+	headgate.Bound
+	conns     chan net.Conn
+	algorithm headgate.Algorithm
+}
+
+func dial(t *testing.T, address string) headgate.Store {
+	r := &remote{conns: make(chan net.Conn, 4)}
+	for range cap(r.conns) {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		r.conns <- c
+	}
+	return r
+}
+
+func (r *remote) Bind(rule headgate.Rule) (headgate.Bound, error) {
+	return &remote{conns: r.conns, algorithm: rule.Algorithm}, nil
+}
+
+func (r *remote) Apply(_ context.Context, _ headgate.Instant, _ string, _ headgate.Verb, cost int64) (headgate.Decision, error) {
+	c := <-r.conns
+	defer func() { r.conns <- c }()
+	fmt.Fprintln(c, r.algorithm, cost)
+	var allowed bool
+	_, err := fmt.Fscanln(c, &allowed)
+	return headgate.Decision{Allowed: allowed}, err
+}
+
+func TestCrowdIsKeptToTheBound(t *testing.T) {
+	for _, a := range []headgate.Algorithm{headgate.TokenBucket, headgate.SlidingWindow} {
+		t.Run(string(a), func(t *testing.T) {
+			limit := headgate.MustParseLimit("50/250ms")
+			c := Crowd{Algorithm: a, Limit: limit, Processes: 3, Goroutines: 8, For: 500 * time.Millisecond}
+			got := c.Run(t, func(t *testing.T) string { return serveStore(t, limit, false) }, dial)
+			if os.Getenv(variable) == "" && (got.Admitted < 40 || got.Asked < 2*got.Admitted/3) {
+				t.Errorf("got %+v want a crowd that asks for more than the limit, and is given it", got)
+			}
+		})
+	}
+}
+
+// TestOverAdmissionOfACrowdIsCaught runs the crowd of a store that admits too much in a process of its own, which must fail.
+func TestOverAdmissionOfACrowdIsCaught(t *testing.T) {
+	limit := headgate.MustParseLimit("5/10s")
+	c := Crowd{Algorithm: headgate.SlidingLog, Limit: limit, Processes: 2, Goroutines: 8, For: 300 * time.Millisecond}.withDefaults()
+	if os.Getenv(variable) != "" {
+		c.Run(t, nil, dial)
+		return
+	}
+	admissions, result := c.lead(t, serveStore(t, limit, true))
+	if err := Check(admissions, BoundOf(c.Algorithm, limit)); err == nil {
+		t.Errorf("a store that admits one denied in ten: got no error want one; %+v", result)
+	}
+}
+
+func TestReportsAreReadAsWritten(t *testing.T) {
+	file := t.TempDir() + "/report"
+	want := []Admission{{1, 2, 3}, {4, 5, 6}}
+	if err := errors.Join(report(file, Result{Asked: 9, Failed: 1}, [][]Admission{want[:1], nil, want[1:]})); err != nil {
+		t.Fatal(err)
+	}
+	all, sum := gather(t, []string{file, file})
+	if len(all) != 4 || all[1] != want[1] || sum != (Result{Asked: 18, Failed: 2, Admitted: 18}) {
+		t.Errorf("got %v, %+v want %v twice", all, sum, want)
+	}
+}
