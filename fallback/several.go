@@ -10,8 +10,14 @@ import (
 // ApplyAll takes from every op or from none; see [headgate.Store]. While the store is away the strictest rule holds: if one says
 // closed nothing is decided; otherwise those that say local decide together, and those that say open admit.
 func (s *Store) ApplyAll(ctx context.Context, now headgate.Instant, ops []headgate.Op, peek bool, decisions []headgate.Decision) error {
-	if len(ops) == 0 || len(decisions) != len(ops) {
-		return s.inner.ApplyAll(ctx, now, nil, peek, decisions) // which knows what to say, and has nothing to ask for
+	if len(decisions) != len(ops) {
+		return fmt.Errorf("fallback: %w: %d decisions for %d ops", headgate.ErrInvalidPolicy, len(decisions), len(ops))
+	}
+	if len(ops) == 0 { // nothing to ask for
+		if s.closed.Load() {
+			return headgate.ErrClosed
+		}
+		return ctx.Err()
 	}
 	inner, err := s.unwrapped(ops)
 	if err != nil {

@@ -1,0 +1,357 @@
+package fallback_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/fallback"
+	"github.com/headgate/headgate/memstore"
+)
+
+// outage is a store that fails in a bubble of fake time.
+type outage struct {
+	t     *testing.T
+	inner *fickle
+	ears  *hears
+	limit *headgate.Limiter
+}
+
+func inBubble(t *testing.T, opts fallback.Options, mode headgate.OnStoreError, look func(o *outage)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		o := &outage{t: t, inner: newFickle(), ears: &hears{}}
+		opts.Observer = o.ears
+		if mode == headgate.FailLocal {
+			opts.Local, opts.Instances = memstore.New(nil), 1
+		}
+		o.limit = limiter(t, around(t, o.inner, &opts), "", "1000000/1s", mode)
+		look(o)
+	})
+}
+
+// ask takes one unit of key and says of which trouble the answer is.
+func (o *outage) ask(key string) headgate.Trouble {
+	o.t.Helper()
+	d, err := o.limit.Allow(background, key)
+	var typed *headgate.StoreError
+	if errors.As(err, &typed) {
+		return typed.Trouble
+	}
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return d.Degraded
+}
+
+// fail asks until the store counts as away.
+func (o *outage) fail() {
+	o.t.Helper()
+	for range 1000 {
+		if o.ask("key") == headgate.BreakerOpen {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	o.t.Fatal("1000 failures later the store is still asked")
+}
+
+func (o *outage) mustHear(want ...string) {
+	o.t.Helper()
+	synctest.Wait()
+	if got := o.ears.heard(); !slices.Equal(got, want) {
+		o.t.Errorf("the observer heard %q want %q", got, want)
+	}
+}
+
+func TestStoreAwayIsNotAsked(t *testing.T) { // T40: a long outage
+	t.Parallel()
+	for _, fault := range []headgate.Trouble{headgate.Unreachable, headgate.TimedOut, headgate.Refused} {
+		for _, mode := range []headgate.OnStoreError{headgate.FailClosed, headgate.FailOpen, headgate.FailLocal} {
+			inBubble(t, fallback.Options{}, mode, func(o *outage) {
+				o.ask("key")
+				o.inner.set(trouble(fault))
+				o.fail()
+				o.mustHear("away: " + fault.String())
+				asked, began := o.inner.asked.Load(), time.Now()
+				for range 30_000 {
+					if got := o.ask("key"); got != headgate.BreakerOpen {
+						t.Fatalf("%v, %v: got %v want breaker open", fault, mode, got)
+					}
+					time.Sleep(time.Millisecond)
+				}
+				if time.Since(began) != 30*time.Second {
+					t.Errorf("%v, %v: 30,000 decisions took %v want no time", fault, mode, time.Since(began)-30*time.Second)
+				}
+				if probes := o.inner.asked.Load() - asked; probes < 119 || probes > 120 {
+					t.Errorf("%v, %v: asked %d times in 30 s want 4 times a second, for probes", fault, mode, probes)
+				}
+				o.inner.heal()
+				back := time.Now()
+				for o.ask("key") != headgate.NoTrouble {
+					time.Sleep(time.Millisecond)
+				}
+				if took := time.Since(back); took > 250*time.Millisecond {
+					t.Errorf("%v, %v: normal again after %v want 250 ms at most", fault, mode, took)
+				}
+				o.ask("key")
+				o.ask("key")
+				o.mustHear("away: "+fault.String(), "back")
+			})
+		}
+	}
+}
+
+// The error of a rule that says closed tells why the store is not asked.
+func TestOpenBreakerTellsTheCause(t *testing.T) {
+	t.Parallel()
+	inBubble(t, fallback.Options{}, headgate.FailClosed, func(o *outage) {
+		o.inner.set(trouble(headgate.Refused))
+		o.fail()
+		_, err := o.limit.Allow(background, "key")
+		want := "headgate: fickle: breaker open: headgate: fickle: refused; wait; " +
+			"it failed too often just now; it is probed, and asked again when it answers"
+		if err == nil || err.Error() != want || !errors.Is(err, headgate.ErrStoreUnavailable) {
+			t.Errorf("got %v want %s", err, want)
+		}
+	})
+}
+
+func TestBlipIsNoOutage(t *testing.T) { // T40: a blip
+	t.Parallel()
+	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *outage) {
+		for range 100 {
+			o.inner.set(trouble(headgate.TimedOut))
+			for range 4 {
+				o.ask("key")
+			}
+			o.inner.set(slow(time.Millisecond))
+			if got := o.ask("key"); got != headgate.NoTrouble {
+				t.Fatalf("after 4 failures: got %v want that it is asked", got)
+			}
+			time.Sleep(time.Second)
+		}
+		o.mustHear()
+	})
+}
+
+func slow(d time.Duration) func(context.Context, string) error {
+	return func(context.Context, string) error { time.Sleep(d); return nil }
+}
+
+// A part of the store that is away takes the whole away only if it is half of it.
+func TestPartOfTheStoreAway(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		down int // of three nodes
+		away bool
+	}{{1, false}, {2, true}} {
+		inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *outage) {
+			o.inner.set(func(ctx context.Context, key string) error {
+				if int(key[0]-'a')%3 < c.down {
+					return hangs(ctx, key)
+				}
+				time.Sleep(100 * time.Microsecond)
+				return nil
+			})
+			var turns atomic.Int64
+			for range 64 {
+				go func() {
+					for range 200 {
+						o.limit.Allow(background, string(rune('a'+turns.Add(1)*7919%26)))
+						time.Sleep(time.Millisecond)
+					}
+				}()
+			}
+			time.Sleep(time.Minute)
+			if c.away {
+				o.mustHear("away: timed out") // and not back: the probe asks for a key of a node that is down
+			} else {
+				o.mustHear()
+			}
+		})
+	}
+}
+
+// Denials that are remembered in the process do not make a store that hangs look well.
+func TestRememberedAnswersSayNothing(t *testing.T) {
+	t.Parallel()
+	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *outage) {
+		o.inner.set(func(ctx context.Context, key string) error {
+			if key == "abuser" {
+				return nil // at once
+			}
+			return hangs(ctx, key)
+		})
+		for range 20 {
+			for range 100 {
+				o.ask("abuser")
+			}
+			if o.ask("key") == headgate.BreakerOpen {
+				return
+			}
+		}
+		t.Error("20 callers waited for a store that hangs, between answers that it did not give: it is still asked")
+	})
+}
+
+func TestWhatSaysNothingAboutTheServer(t *testing.T) {
+	t.Parallel()
+	for _, fault := range []headgate.Trouble{headgate.WrongType, headgate.Overloaded, headgate.BreakerOpen} {
+		inBubble(t, fallback.Options{Failures: 1}, headgate.FailOpen, func(o *outage) {
+			o.inner.set(trouble(fault))
+			for range 100 {
+				if got := o.ask("key"); got != fault {
+					t.Fatalf("got %v want %v", got, fault)
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			o.mustHear()
+		})
+	}
+}
+
+// A server that answers reads and refuses writes, as a replica does, is not taken for back.
+func TestProbeThatSucceedsIsNotEnough(t *testing.T) { // T40
+	t.Parallel()
+	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *outage) {
+		o.inner.set(trouble(headgate.Refused))
+		o.fail()
+		o.inner.readOnly.Store(true)
+		o.inner.heal()
+		var taken int
+		for range 10_000 {
+			if got := o.ask("key"); got == headgate.Refused {
+				taken++
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if taken < 30 || taken > 40 {
+			t.Errorf("a store that answers probes only: %d callers of 10,000 tried it want one for each probe, 4 a second", taken)
+		}
+		o.mustHear("away: refused")
+		o.inner.readOnly.Store(false)
+		time.Sleep(250 * time.Millisecond)
+		for range 3 {
+			o.ask("key")
+		}
+		o.mustHear("away: refused", "back")
+	})
+}
+
+// With nobody asking the store is probed all the same; the first who asks then is decided by it.
+func TestFirstCallerAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *outage) {
+		o.inner.set(trouble(headgate.Unreachable))
+		o.fail()
+		time.Sleep(time.Minute)
+		o.inner.heal()
+		time.Sleep(time.Minute)
+		if got := o.ask("key"); got != headgate.NoTrouble {
+			t.Errorf("a minute after the store is back: got %v want its own decision", got)
+		}
+	})
+}
+
+func TestFlappingHandsOutOneShare(t *testing.T) { // T40: flapping
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		inner, ears := newFickle(), &hears{}
+		s := around(t, inner, &fallback.Options{Local: memstore.New(nil), Instances: 2, Observer: ears})
+		l := limiter(t, s, "", "100/1m", headgate.FailLocal)
+		began, local := time.Now(), 0
+		for range 50 {
+			inner.set(trouble(headgate.Unreachable))
+			for range 200 {
+				if d, err := l.Allow(background, "key"); err != nil {
+					t.Fatal(err)
+				} else if d.Allowed && d.Degraded != headgate.NoTrouble {
+					local++
+				}
+				time.Sleep(time.Millisecond)
+			}
+			inner.heal()
+			time.Sleep(300 * time.Millisecond)
+			for range 3 {
+				l.Allow(background, "key")
+			}
+		}
+		if most := 50 + int(50*time.Since(began)/time.Minute) + 1; local > most {
+			t.Errorf("50 outages in %v: %d units of a share of 50/1m went ahead want at most %d", time.Since(began), local, most)
+		}
+		synctest.Wait()
+		var want []string
+		for range 50 {
+			want = append(want, "away: unreachable", "back")
+		}
+		if got := ears.heard(); !slices.Equal(got, want) {
+			t.Errorf("the observer heard %d changes of 50 outages: %q want away and back for each", len(got), got)
+		}
+	})
+}
+
+// A store that is closed while it is away ends its probing, also in the midst of a probe.
+func TestCloseWhileAway(t *testing.T) {
+	t.Parallel()
+	for _, wait := range []time.Duration{0, 100 * time.Millisecond, 255 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			inner := newFickle()
+			s := around(t, inner, nil)
+			l := limiter(t, s, "", "10/1s", headgate.FailOpen)
+			inner.set(hangs)
+			for range 10 {
+				l.Allow(background, "key")
+			}
+			time.Sleep(wait)
+			began := time.Now()
+			if err := s.Close(); err != nil || time.Since(began) > 0 {
+				t.Errorf("got error %v after %v want none at once", err, time.Since(began))
+			}
+			if _, err := l.Allow(background, "key"); !errors.Is(err, headgate.ErrClosed) {
+				t.Errorf("afterwards: got error %v want ErrClosed", err)
+			}
+		})
+	}
+}
+
+// An observer may ask for decisions.
+func TestObserverMayAsk(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		inner, asks := newFickle(), &asking{}
+		s := around(t, inner, &fallback.Options{Observer: asks})
+		l := limiter(t, s, "", "1000/1s", headgate.FailOpen)
+		asks.limiter = l
+		inner.set(trouble(headgate.Unreachable))
+		for range 100 {
+			l.Allow(background, "key")
+			time.Sleep(time.Millisecond)
+		}
+		inner.heal()
+		time.Sleep(time.Second)
+		for range 10 {
+			l.Allow(background, "key")
+		}
+		synctest.Wait()
+		if got := fmt.Sprint(asks.answers); got != "[breaker open none]" {
+			t.Errorf("asked when the store went away and when it came back: got %s want [breaker open none]", got)
+		}
+	})
+}
+
+type asking struct {
+	limiter *headgate.Limiter
+	answers []headgate.Trouble
+}
+
+func (a *asking) ObserveStore(headgate.StoreEvent) {
+	d, _ := a.limiter.Allow(background, "key")
+	a.answers = append(a.answers, d.Degraded)
+}

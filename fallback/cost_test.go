@@ -1,0 +1,81 @@
+package fallback_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/fallback"
+	"github.com/headgate/headgate/memstore"
+)
+
+func TestCostOfADecision(t *testing.T) {
+	inner := newFickle()
+	s := around(t, inner, &fallback.Options{Local: memstore.New(nil), Instances: 1, ProbeEvery: time.Minute})
+	caller, cancel := context.WithCancel(background)
+	defer cancel()
+	most := func(what string, ctx context.Context, mode headgate.OnStoreError, want float64) {
+		t.Helper()
+		l := limiter(t, s, "", "1000/1s", mode)
+		take := func() { l.AllowAt(ctx, noon, "key", 1) }
+		take()
+		// A context for all that starts within a millisecond may be made meanwhile.
+		if got := testing.AllocsPerRun(2000, take); got > want {
+			t.Errorf("%s: got %v allocations want %v", what, got, want)
+		}
+	}
+	most("a caller that cannot be cancelled", background, headgate.FailLocal, 0)
+	most("a caller that can be", caller, headgate.FailLocal, 1)
+	inner.set(trouble(headgate.Refused))
+	l := limiter(t, s, "", "1000/1s", headgate.FailOpen)
+	for d := (headgate.Decision{}); d.Degraded != headgate.BreakerOpen; {
+		d, _ = l.AllowAt(background, noon, "key", 1)
+	}
+	for _, mode := range []headgate.OnStoreError{headgate.FailClosed, headgate.FailOpen, headgate.FailLocal} {
+		most("away, "+string(mode), caller, mode, 0)
+	}
+}
+
+func BenchmarkDecision(b *testing.B) {
+	caller, cancel := context.WithCancel(background)
+	defer cancel()
+	bare := memstore.New(nil)
+	well := around(b, memstore.New(nil), nil)
+	inner := newFickle()
+	away := around(b, inner, &fallback.Options{Local: memstore.New(nil), Instances: 1, ProbeEvery: time.Minute})
+	for _, c := range []struct {
+		name  string
+		ctx   context.Context
+		store headgate.Store
+		mode  headgate.OnStoreError
+	}{
+		{"memstore alone", caller, bare, headgate.FailOpen},
+		{"well", caller, well, headgate.FailOpen},
+		{"well, context.Background", background, well, headgate.FailOpen},
+		{"away, local", caller, away, headgate.FailLocal},
+		{"away, open", caller, away, headgate.FailOpen},
+		{"away, closed", caller, away, headgate.FailClosed},
+	} {
+		l := limiter(b, c.store, "", "1000/1s", c.mode)
+		if c.store == away {
+			inner.set(trouble(headgate.Refused))
+			for began := time.Now(); time.Since(began) < 60*time.Millisecond; {
+				l.Allow(background, "key")
+			}
+		}
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				l.Allow(c.ctx, "key")
+			}
+		})
+	}
+	b.Run("context.WithTimeout, for comparison", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			_, cancel := context.WithTimeout(caller, 50*time.Millisecond)
+			cancel()
+		}
+	})
+}

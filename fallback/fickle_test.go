@@ -1,0 +1,142 @@
+package fallback_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/memstore"
+)
+
+// fickle is a memory store that a test can take away: with a fault set it is that which answers.
+type fickle struct {
+	*memstore.Store
+	fault atomic.Pointer[func(ctx context.Context, key string) error]
+	asked atomic.Int64 // how often it was
+
+	readOnly atomic.Bool // it answers a peek and refuses a take
+}
+
+func newFickle() *fickle { return &fickle{Store: memstore.New(nil)} }
+
+func (f *fickle) set(fault func(ctx context.Context, key string) error) { f.fault.Store(&fault) }
+
+func (f *fickle) heal() { f.fault.Store(nil) }
+
+func (f *fickle) ask(ctx context.Context, key string) error {
+	f.asked.Add(1)
+	if fault := f.fault.Load(); fault != nil {
+		return (*fault)(ctx, key)
+	}
+	return nil
+}
+
+func (f *fickle) Bind(rule headgate.Rule) (headgate.Bound, error) {
+	if !rule.OnStoreError.Closed() {
+		return nil, headgate.ErrUnsupported // as a store that is asked over a network
+	}
+	b, err := f.Store.Bind(rule)
+	if err != nil {
+		return nil, err
+	}
+	return &fickleBound{b, f}, nil
+}
+
+func (f *fickle) ApplyAll(ctx context.Context, now headgate.Instant, ops []headgate.Op, peek bool, decisions []headgate.Decision) error {
+	if err := f.ask(ctx, ops[0].Key); err != nil {
+		return err
+	}
+	bare := slices.Clone(ops)
+	for i := range bare {
+		bare[i].Bound = bare[i].Bound.(*fickleBound).Bound
+	}
+	return f.Store.ApplyAll(ctx, now, bare, peek, decisions)
+}
+
+type fickleBound struct {
+	headgate.Bound
+	store *fickle
+}
+
+func (b *fickleBound) Apply(ctx context.Context, now headgate.Instant, key string, v headgate.Verb, cost int64) (headgate.Decision, error) {
+	if err := b.store.ask(ctx, key); err != nil {
+		return headgate.Decision{}, err
+	}
+	if b.store.readOnly.Load() && v != headgate.Peek {
+		return headgate.Decision{}, trouble(headgate.Refused)(ctx, key)
+	}
+	return b.Bound.Apply(ctx, now, key, v, cost)
+}
+
+func (b *fickleBound) Reserve(ctx context.Context, now headgate.Instant, key string, cost int64, most time.Duration) (headgate.Decision, headgate.Mark, error) {
+	if b.Books() {
+		if err := b.store.ask(ctx, key); err != nil {
+			return headgate.Decision{}, headgate.Mark{}, err
+		}
+	}
+	return b.Bound.Reserve(ctx, now, key, cost, most)
+}
+
+func (b *fickleBound) Cancel(ctx context.Context, now headgate.Instant, key string, cost int64, mark headgate.Mark) (headgate.Decision, error) {
+	if b.Books() {
+		if err := b.store.ask(ctx, key); err != nil {
+			return headgate.Decision{}, err
+		}
+	}
+	return b.Bound.Cancel(ctx, now, key, cost, mark)
+}
+
+// trouble is how a store fails at once.
+func trouble(t headgate.Trouble) func(context.Context, string) error {
+	err := &headgate.StoreError{Store: "fickle", Trouble: t, Advice: "wait"}
+	return func(context.Context, string) error { return err }
+}
+
+// hangs is a server that does not answer, as one that is stopped.
+func hangs(ctx context.Context, _ string) error {
+	<-ctx.Done()
+	return &headgate.StoreError{Store: "fickle", Trouble: headgate.TimedOut, Err: ctx.Err()}
+}
+
+// hears keeps the events that an observer was told.
+type hears struct {
+	mu     sync.Mutex
+	events []headgate.StoreEvent
+}
+
+func (h *hears) ObserveStore(e headgate.StoreEvent) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.events = append(h.events, e)
+}
+
+// heard is “away” and “back” for each event so far.
+func (h *hears) heard() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var names []string
+	for _, e := range h.events {
+		if e.Away {
+			names = append(names, "away: "+e.Trouble.String())
+		} else {
+			names = append(names, "back")
+		}
+	}
+	return names
+}
+
+// limiter decides by one limit, with what holds while its store is away.
+func limiter(t testing.TB, s headgate.Store, a headgate.Algorithm, limit string, mode headgate.OnStoreError) *headgate.Limiter {
+	t.Helper()
+	l, err := headgate.New(s, headgate.Policy{
+		Name: "p", Limits: []headgate.Limit{headgate.MustParseLimit(limit)}, Algorithm: a, OnStoreError: mode,
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}

@@ -1,0 +1,291 @@
+package fallback_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/fallback"
+	"github.com/headgate/headgate/memstore"
+)
+
+// twoSided is a store whose rules are bound as a limiter binds them, so that a test may hold marks.
+type twoSided struct {
+	t     *testing.T
+	inner *fickle
+	local *memstore.Store
+	store *fallback.Store
+}
+
+func newTwoSided(t *testing.T) *twoSided {
+	s := &twoSided{t: t, inner: newFickle(), local: memstore.New(nil)}
+	s.store = around(t, s.inner, &fallback.Options{Local: s.local, Instances: 2, Failures: 1 << 20})
+	return s
+}
+
+func (s *twoSided) bind(a headgate.Algorithm, limit string, mode headgate.OnStoreError) headgate.Bound {
+	s.t.Helper()
+	b, err := s.store.Bind(headgate.Rule{
+		Scope: string(a) + limit + string(mode), Name: string(mode), Limit: headgate.MustParseLimit(limit), Algorithm: a, OnStoreError: mode,
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return b
+}
+
+func (s *twoSided) away() { s.inner.set(trouble(headgate.Refused)) }
+func (s *twoSided) back() { s.inner.heal() }
+
+// left is what remains of key where it is decided now.
+func (s *twoSided) left(b headgate.Bound, want int64, why string) {
+	s.t.Helper()
+	d, err := b.Apply(background, noon, "key", headgate.Peek, 0)
+	if err != nil || d.Remaining != want {
+		s.t.Errorf("%s: got %d remaining, error %v want %d", why, d.Remaining, err, want)
+	}
+}
+
+func (s *twoSided) do(b headgate.Bound, v headgate.Verb, cost int64) headgate.Decision {
+	s.t.Helper()
+	d, err := b.Apply(background, noon, "key", v, cost)
+	if err != nil {
+		s.t.Fatalf("%v %d: %v", v, cost, err)
+	}
+	return d
+}
+
+func (s *twoSided) reserve(b headgate.Bound, cost int64) headgate.Mark {
+	s.t.Helper()
+	d, mark, err := b.Reserve(background, noon, "key", cost, time.Hour)
+	if err != nil || !d.Allowed {
+		s.t.Fatalf("reserve %d: got %+v, error %v want booked", cost, d, err)
+	}
+	return mark
+}
+
+func (s *twoSided) cancel(b headgate.Bound, cost int64, mark headgate.Mark) headgate.Decision {
+	s.t.Helper()
+	d, err := b.Cancel(background, noon, "key", cost, mark)
+	if err != nil {
+		s.t.Fatalf("cancel: %v", err)
+	}
+	return d
+}
+
+func TestReservationIsCancelledWhereItWasBooked(t *testing.T) {
+	t.Parallel()
+	for _, a := range []headgate.Algorithm{headgate.TokenBucket, headgate.TokenBucketInterval, headgate.LeakyBucket} {
+		s := newTwoSided(t)
+		b := s.bind(a, "10/1m", headgate.FailLocal)
+		s.do(b, headgate.Take, 10)
+		atStore := s.reserve(b, 3)
+		s.away()
+		s.do(b, headgate.Take, 5)
+		here := s.reserve(b, 2)
+		waitHere := s.do(b, headgate.Peek, 0).ResetAfter
+
+		if d := s.cancel(b, 3, atStore); d.Degraded != headgate.Refused || d.ResetAfter != waitHere {
+			t.Errorf("%s: cancelled while the store that booked it is away: got %+v want the local key as it was, %v", a, d, waitHere)
+		}
+		s.back()
+		held := s.do(b, headgate.Peek, 0).ResetAfter
+		if d := s.cancel(b, 2, here); d.Degraded != headgate.NoTrouble || d.ResetAfter != held {
+			t.Errorf("%s: cancelled what was booked here: got %+v want the store's key as it was, %v", a, d, held)
+		}
+		if d := s.cancel(b, 3, atStore); d.ResetAfter >= held {
+			t.Errorf("%s: cancelled at the store that booked it: got %v until full want less than %v", a, d.ResetAfter, held)
+		}
+		s.away()
+		if d := s.do(b, headgate.Peek, 0); d.ResetAfter >= waitHere {
+			t.Errorf("%s: what was booked here is not given back: %v until full, before %v", a, d.ResetAfter, waitHere)
+		}
+	}
+}
+
+func TestOpenReservationIsNobodys(t *testing.T) {
+	t.Parallel()
+	s := newTwoSided(t)
+	b := s.bind("", "10/1m", headgate.FailOpen)
+	s.do(b, headgate.Take, 10)
+	s.reserve(b, 1)
+	held := s.do(b, headgate.Peek, 0).ResetAfter
+	s.away()
+	mark := s.reserve(b, 5)
+	if d := s.cancel(b, 5, mark); !d.Allowed || d.Degraded != headgate.Refused {
+		t.Errorf("cancelled while away: got %+v want admitted, refused", d)
+	}
+	s.back()
+	if d := s.cancel(b, 5, mark); d.ResetAfter != held {
+		t.Errorf("cancelled once back: got %v until full want %v: the store had booked nothing", d.ResetAfter, held)
+	}
+}
+
+func TestClosedReservationIsAnError(t *testing.T) {
+	t.Parallel()
+	s := newTwoSided(t)
+	b := s.bind("", "10/1m", headgate.FailClosed)
+	mark := s.reserve(b, 1)
+	s.away()
+	if _, _, err := b.Reserve(background, noon, "key", 1, 0); !errors.Is(err, headgate.ErrStoreUnavailable) {
+		t.Errorf("reserve: got error %v want ErrStoreUnavailable", err)
+	}
+	if _, err := b.Cancel(background, noon, "key", 1, mark); !errors.Is(err, headgate.ErrStoreUnavailable) {
+		t.Errorf("cancel: got error %v want ErrStoreUnavailable", err)
+	}
+}
+
+// What cannot be booked cannot be booked while the store is away either.
+func TestUnsupportedStaysSo(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []headgate.OnStoreError{headgate.FailClosed, headgate.FailOpen, headgate.FailLocal} {
+		s := newTwoSided(t)
+		b := s.bind(headgate.FixedWindow, "10/1m", mode)
+		s.away()
+		if b.Books() {
+			t.Errorf("%v: a window says that it can book", mode)
+		}
+		_, _, err := b.Reserve(background, noon, "key", 1, 0)
+		_, err2 := b.Cancel(background, noon, "key", 1, headgate.Mark{-5})
+		if !errors.Is(err, headgate.ErrUnsupported) || !errors.Is(err2, headgate.ErrUnsupported) {
+			t.Errorf("%v: got errors %v and %v want ErrUnsupported", mode, err, err2)
+		}
+	}
+}
+
+func TestRefundAndResetGoToWhoDecides(t *testing.T) {
+	t.Parallel()
+	s := newTwoSided(t)
+	b := s.bind("", "10/1m", headgate.FailLocal)
+	s.do(b, headgate.Take, 8)
+	s.away()
+	s.left(b, 5, "an unused share")
+	s.do(b, headgate.Refund, 8)
+	s.left(b, 5, "a refund of what the store granted gives nothing to a share that is whole")
+	s.do(b, headgate.Take, 4)
+	s.do(b, headgate.Refund, 1)
+	s.left(b, 2, "4 taken and 1 given back of a share of 5")
+	s.do(b, headgate.Reset, 0)
+	s.left(b, 5, "a reset share")
+	s.back()
+	s.left(b, 2, "the store's own state")
+
+	open := s.bind("", "10/1m", headgate.FailOpen)
+	s.away()
+	for _, v := range []headgate.Verb{headgate.Take, headgate.Peek, headgate.Refund, headgate.Reset} {
+		if d := s.do(open, v, 3); !d.Allowed || d.Degraded != headgate.Refused {
+			t.Errorf("open, %v: got %+v want admitted, refused", v, d)
+		}
+	}
+}
+
+// A bound rule speaks of the rule, also while a share decides.
+func TestBoundSpeaksOfTheRule(t *testing.T) {
+	t.Parallel()
+	s := newTwoSided(t)
+	b := s.bind("", "10/1m", headgate.FailLocal)
+	s.away()
+	if b.Limit() != 10 || b.Spacing(1) != 6*time.Second || !b.Books() {
+		t.Errorf("got limit %d, spacing %v, books %v want 10, 6s, true", b.Limit(), b.Spacing(1), b.Books())
+	}
+}
+
+func TestSeveralRulesWhileAway(t *testing.T) {
+	t.Parallel()
+	const closed, open, local = headgate.FailClosed, headgate.FailOpen, headgate.FailLocal
+	for _, c := range []struct {
+		name  string
+		modes []headgate.OnStoreError
+		cost  int64
+		want  string // allowed and limit for each; empty if there is none
+	}{
+		{"all open", []headgate.OnStoreError{open, open}, 100, "[true 10 true 10]"},
+		{"all local", []headgate.OnStoreError{local, local}, 5, "[true 5 true 5]"},
+		{"local denies", []headgate.OnStoreError{local, open, local}, 6, "[false 5 true 10 false 5]"},
+		{"local and open", []headgate.OnStoreError{open, local}, 5, "[true 10 true 5]"},
+		{"closed", []headgate.OnStoreError{open, local, closed}, 1, ""},
+	} {
+		s := newTwoSided(t)
+		ops := make([]headgate.Op, len(c.modes))
+		for i, mode := range c.modes {
+			ops[i] = headgate.Op{Bound: s.bind("", fmt.Sprintf("10/%dm", i+1), mode), Key: "key", Cost: c.cost}
+		}
+		s.away()
+		decisions := make([]headgate.Decision, len(ops))
+		err := s.store.ApplyAll(background, noon, ops, false, decisions)
+		var got []any
+		for i, d := range decisions {
+			if got = append(got, d.Allowed, d.Limit); err == nil && d.Degraded != headgate.Refused {
+				t.Errorf("%s: decision %d: got %+v want degraded", c.name, i+1, d)
+			}
+		}
+		if c.want == "" {
+			if !errors.Is(err, headgate.ErrStoreUnavailable) {
+				t.Errorf("%s: got error %v want ErrStoreUnavailable", c.name, err)
+			}
+		} else if err != nil || fmt.Sprint(got) != c.want {
+			t.Errorf("%s: got %v, error %v want %s", c.name, got, err, c.want)
+		}
+		for i, mode := range c.modes { // all or none: what one denied the other has not spent
+			if want := int64(5); mode == local {
+				if err == nil && decisions[i].Allowed {
+					want -= c.cost
+				}
+				s.left(ops[i].Bound, want, fmt.Sprintf("%s: rule %d", c.name, i+1))
+			}
+		}
+		s.back()
+		if err := s.store.ApplyAll(background, noon, ops[:1], false, decisions[:1]); err != nil || decisions[0].Degraded != headgate.NoTrouble {
+			t.Errorf("%s: back: got %+v, error %v want the store's decision", c.name, decisions[0], err)
+		}
+	}
+}
+
+func TestSeveralAreOfOneStore(t *testing.T) {
+	t.Parallel()
+	s, other := newTwoSided(t), newTwoSided(t)
+	ops := []headgate.Op{{Bound: other.bind("", "10/1m", ""), Key: "key", Cost: 1}}
+	if err := s.store.ApplyAll(background, noon, ops, false, make([]headgate.Decision, 1)); !errors.Is(err, headgate.ErrInvalidPolicy) {
+		t.Errorf("an op of another store: got error %v want ErrInvalidPolicy", err)
+	}
+	ops[0].Bound = s.bind("", "10/1m", "")
+	if err := s.store.ApplyAll(background, noon, ops, false, nil); !errors.Is(err, headgate.ErrInvalidPolicy) {
+		t.Errorf("an op without a decision: got error %v want ErrInvalidPolicy", err)
+	}
+}
+
+// A local store that cannot decide either says so, together with why it was asked.
+func TestLocalStoreFails(t *testing.T) {
+	t.Parallel()
+	s := newTwoSided(t)
+	b := s.bind("", "10/1m", headgate.FailLocal)
+	s.local.Close()
+	s.away()
+	if _, err := b.Apply(background, noon, "key", headgate.Take, 1); !errors.Is(err, headgate.ErrClosed) || !errors.Is(err, headgate.ErrStoreUnavailable) {
+		t.Errorf("got error %v want ErrClosed and ErrStoreUnavailable", err)
+	}
+	ops := []headgate.Op{{Bound: b, Key: "key", Cost: 1}}
+	if err := s.store.ApplyAll(background, noon, ops, false, make([]headgate.Decision, 1)); !errors.Is(err, headgate.ErrClosed) {
+		t.Errorf("several: got error %v want ErrClosed", err)
+	}
+}
+
+// T14: whoever asks for ever new keys while the store is away finds the local store bounded.
+func TestLocalMemoryIsBounded(t *testing.T) {
+	t.Parallel()
+	inner, local := newFickle(), memstore.New(&memstore.Options{MaxBytes: 1 << 20})
+	s := around(t, inner, &fallback.Options{Local: local, Instances: 4})
+	l := limiter(t, s, "", "10/1m", headgate.FailLocal)
+	inner.set(trouble(headgate.Unreachable))
+	for i := range 200_000 {
+		d, err := l.AllowAt(background, noon, fmt.Sprint("key ", i), 1)
+		if err != nil || d.Degraded == headgate.NoTrouble {
+			t.Fatalf("key %d: got %+v, error %v want a local decision", i, d, err)
+		}
+	}
+	if got := local.Stats().Bytes; got > 1<<20 {
+		t.Errorf("200,000 keys: got %d bytes want at most 1 MiB", got)
+	}
+}
