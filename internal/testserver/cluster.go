@@ -22,7 +22,7 @@ type RedisCluster struct {
 // the test.
 func Cluster(t testing.TB, masters, replicasEach int, opts ...Option) *RedisCluster {
 	t.Helper()
-	o := collect(opts)
+	o := collect(t, opts)
 	c := &RedisCluster{ids: make(map[string]*RedisServer), replicas: masters * replicasEach}
 	for range masters * (1 + replicasEach) {
 		c.nodes = append(c.nodes, newRedis(t, o, "cluster-enabled yes", "cluster-config-file nodes.conf", "cluster-node-timeout 2000",

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
+	"time"
 )
 
 // MigrateSlot moves a slot with all its keys to a master and waits until every node knows. Nothing happens if it is there.
@@ -76,9 +78,20 @@ func (c *RedisCluster) Failover(t testing.TB, slot int) *RedisServer {
 	if len(replicas) == 0 {
 		t.Fatalf("failover of slot %d: its master has no replica", slot)
 	}
-	replicas[0].Do(t, "CLUSTER", "FAILOVER")
-	c.awaitMaster(t, slot, replicas[0])
-	return replicas[0]
+	heir := replicas[0]
+	ask := every(6*time.Second, func() error { // a request is good for five seconds, which a busy machine may miss
+		_, err := heir.Try("CLUSTER", "FAILOVER")
+		return err
+	})
+	await(t, "a replica to take over", func() error {
+		info, err := heir.Try("INFO", "replication")
+		if err != nil || strings.Contains(info.Text, "role:master") {
+			return err
+		}
+		return errors.Join(errors.New("it has not"), ask())
+	})
+	c.awaitMaster(t, slot, heir)
+	return heir
 }
 
 // KillMaster kills the node that serves a slot and waits until a replica serves it and every node that runs knows. Writes that

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"strconv"
+	"syscall"
 	"testing"
 )
 
@@ -41,6 +42,9 @@ func isFree(port int) bool {
 	if err != nil {
 		return false
 	}
+	// A process that another test just starts has a copy of the socket until its program runs: that is waited for.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	return l.Close() == nil
 }
 

@@ -194,6 +194,19 @@ func poll(ask func() error) error {
 	}
 }
 
+// every makes a function that does something when it is called first, and then when d has passed since it did. It returns what
+// came of it the last time.
+func every(d time.Duration, do func() error) func() error {
+	var last time.Time
+	var err error
+	return func() error {
+		if now := time.Now(); last.IsZero() || now.Sub(last) >= d {
+			last, err = now, do()
+		}
+		return err
+	}
+}
+
 // await ends the test if the objection to what is named stays.
 func await(t testing.TB, what string, ask func() error) {
 	t.Helper()

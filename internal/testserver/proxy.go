@@ -5,6 +5,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -75,8 +76,7 @@ func (p *FaultProxy) SetLatency(d time.Duration) { p.latency.Store(int64(d)) }
 
 // Cut closes all connections now and has new ones refused until Restore.
 func (p *FaultProxy) Cut() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.alone()()
 	if p.listener != nil {
 		_ = p.listener.Close()
 		p.listener = nil
@@ -88,11 +88,21 @@ func (p *FaultProxy) Cut() {
 
 // Reset ends the present connections with a reset instead of a proper close. New ones work.
 func (p *FaultProxy) Reset() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.alone()()
 	for l := range p.links {
 		_ = l.client.SetLinger(0)
 		l.close()
+	}
+}
+
+// alone locks the proxy for closing sockets, and returns what unlocks it. A process that is just being started has copies of them
+// until its program runs, and they are not closed before those are.
+func (p *FaultProxy) alone() (unlock func()) {
+	p.mu.Lock()
+	syscall.ForkLock.RLock()
+	return func() {
+		syscall.ForkLock.RUnlock()
+		p.mu.Unlock()
 	}
 }
 

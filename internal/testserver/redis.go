@@ -16,7 +16,8 @@ type options struct {
 	valkey   bool
 	password string
 	tls      bool
-	config   []string // whole lines
+	trust    *authority // with tls
+	config   []string   // whole lines
 }
 
 // Option asks something of a Redis server. Those of a cluster or behind sentinels all get it.
@@ -46,7 +47,7 @@ func ACL(user, password string, rules ...string) Option {
 }
 
 // TLS makes the server's port speak TLS, with a certificate for 127.0.0.1 and localhost from an authority made for it. Clients
-// need no certificate. The socket stays plain.
+// need no certificate. The socket stays plain. Nodes and sentinels speak TLS to each other as well, with one certificate.
 func TLS() Option {
 	return func(o *options) { o.tls = true }
 }
@@ -77,15 +78,19 @@ type RedisServer struct {
 // Redis starts a server and waits until it answers. It ends with the test.
 func Redis(t testing.TB, opts ...Option) *RedisServer {
 	t.Helper()
-	s := newRedis(t, collect(opts))
+	s := newRedis(t, collect(t, opts))
 	s.mustRun(t)
 	return s
 }
 
-func collect(opts []Option) options {
+func collect(t testing.TB, opts []Option) options {
+	t.Helper()
 	var o options
 	for _, opt := range opts {
 		opt(&o)
+	}
+	if o.tls {
+		o.trust = newAuthority(t)
 	}
 	return o
 }
@@ -100,7 +105,10 @@ func newRedis(t testing.TB, o options, more ...string) *RedisServer {
 	s := place(t, name, debian)
 	s.password = o.password
 	lines := []string{"bind 127.0.0.1", "dir " + s.process.dir, "unixsocket " + s.Socket(), `save ""`, "repl-diskless-sync-delay 0"}
-	lines = append(append(append(lines, s.listen(t, o)...), o.config...), more...)
+	if o.password != "" {
+		lines = append(lines, fmt.Sprintf("requirepass %q", o.password), fmt.Sprintf("masterauth %q", o.password))
+	}
+	lines = append(append(append(lines, s.listen(o)...), o.config...), more...)
 	s.configure(t, lines)
 	return s
 }
@@ -112,19 +120,16 @@ func place(t testing.TB, name, debian string) *RedisServer {
 	return &RedisServer{t: t, port: port, process: newProcess(t, name, debian)}
 }
 
-// listen are the directives for the port and who may use it.
-func (s *RedisServer) listen(t testing.TB, o options) []string {
-	t.Helper()
-	var lines []string
-	if o.password != "" {
-		lines = append(lines, fmt.Sprintf("requirepass %q", o.password), fmt.Sprintf("masterauth %q", o.password))
+// listen are the directives for the port.
+func (s *RedisServer) listen(o options) []string {
+	s.trust = o.trust
+	if s.trust == nil {
+		return []string{"port " + s.Port()}
 	}
-	if !o.tls {
-		return append(lines, "port "+strconv.Itoa(s.port))
+	return []string{
+		"port 0", "tls-port " + s.Port(), "tls-auth-clients no", "tls-replication yes", "tls-cluster yes",
+		"tls-cert-file " + s.trust.certFile, "tls-key-file " + s.trust.keyFile, "tls-ca-cert-file " + s.trust.caFile,
 	}
-	s.trust = newAuthority(t, s.process.dir)
-	return append(lines, "port 0", "tls-port "+strconv.Itoa(s.port), "tls-auth-clients no", "tls-replication yes", "tls-cluster yes",
-		"tls-cert-file "+s.trust.certFile, "tls-key-file "+s.trust.keyFile, "tls-ca-cert-file "+s.trust.caFile)
 }
 
 // configure writes the configuration, a line for each directive.

@@ -116,6 +116,32 @@ func TestRedisSpeaksTLS(t *testing.T) {
 	}
 }
 
+// What works together trusts one authority: clients, replicas, nodes that hand keys over, sentinels.
+func TestServersSpeakTLSToEachOther(t *testing.T) {
+	t.Parallel()
+	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
+		c := testserver.Cluster(t, 2, 1, testserver.TLS())
+		slot := testserver.Slot("k")
+		to := c.MasterOf(t, (slot+8192)%16384)
+		c.MasterOf(t, slot).Do(t, "SET", "k", "v")
+		c.MigrateSlot(t, slot, to)
+		if got := to.Do(t, "GET", "k").String(); got != "v" {
+			t.Errorf("GET k after its slot moved: got %q want v", got)
+		}
+		if _, err := tls.Dial("tcp", c.Nodes()[0].Addr(), c.Nodes()[1].TLSConfig()); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("sentinel", func(t *testing.T) {
+		t.Parallel()
+		s := testserver.Sentinel(t, testserver.TLS())
+		if _, err := tls.Dial("tcp", s.Addrs()[0], s.Master(t).TLSConfig()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestValkeyWhereThereIsOne(t *testing.T) {
 	t.Parallel()
 	if !testserver.ValkeyPresent() {

@@ -6,23 +6,24 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // masterName is what the sentinels call the master.
 const masterName = "mymaster"
 
 // RedisSentinel is a master with two replicas, watched by three sentinels on the loopback interface. A master that is gone for
-// half a second is replaced, one to three seconds later. All methods may be called concurrently; failovers must not overlap.
+// a second is replaced, one to three seconds later. All methods may be called concurrently; failovers must not overlap.
 type RedisSentinel struct {
 	nodes     []*RedisServer
 	sentinels []*RedisServer
 }
 
 // Sentinel starts the servers and waits until the replicas are in step and the sentinels know everyone. The options are for the
-// master and the replicas; the sentinels ask for no password. It ends with the test.
+// master and the replicas; the sentinels ask for no password, and speak TLS if those do. It ends with the test.
 func Sentinel(t testing.TB, opts ...Option) *RedisSentinel {
 	t.Helper()
-	o := collect(opts)
+	o := collect(t, opts)
 	s := &RedisSentinel{nodes: []*RedisServer{newRedis(t, o)}}
 	for range 2 {
 		s.nodes = append(s.nodes, newRedis(t, o, "replicaof 127.0.0.1 "+s.nodes[0].Port()))
@@ -42,14 +43,13 @@ func (s *RedisSentinel) watch(t testing.TB, o options) {
 		s.sentinels = append(s.sentinels, newSentinel(t))
 	}
 	for i, sentinel := range s.sentinels {
-		lines := []string{
-			"bind 127.0.0.1", "port " + sentinel.Port(), "dir " + sentinel.Dir(), "unixsocket " + sentinel.Socket(),
-			"sentinel myid " + sentinelID(i),
-			"sentinel monitor mymaster 127.0.0.1 " + s.nodes[0].Port() + " 2",
-			"sentinel down-after-milliseconds mymaster 500",
+		lines := append(sentinel.listen(o),
+			"bind 127.0.0.1", "dir "+sentinel.Dir(), "unixsocket "+sentinel.Socket(),
+			"sentinel myid "+sentinelID(i),
+			"sentinel monitor mymaster 127.0.0.1 "+s.nodes[0].Port()+" 2",
+			"sentinel down-after-milliseconds mymaster 1000",
 			"sentinel failover-timeout mymaster 3000",
-			"sentinel parallel-syncs mymaster 2",
-		}
+			"sentinel parallel-syncs mymaster 2")
 		if o.password != "" {
 			lines = append(lines, fmt.Sprintf("sentinel auth-pass mymaster %q", o.password))
 		}
@@ -190,10 +190,16 @@ func fields(r Reply) map[string]string {
 // moments are lost. It returns the new master.
 func (s *RedisSentinel) Failover(t testing.TB) *RedisServer {
 	t.Helper()
-	old := s.Master(t)
-	await(t, "a sentinel to begin a failover", func() error {
-		_, err := running(s.sentinels)[0].Try("SENTINEL", "FAILOVER", masterName)
+	old, first := s.Master(t), running(s.sentinels)[0]
+	ask := every(time.Second, func() error { // it gives up what takes too long, as on a busy machine, and refuses while it is at it
+		_, err := first.Try("SENTINEL", "FAILOVER", masterName)
 		return err
+	})
+	await(t, "a sentinel to replace the master", func() error {
+		if s.masterBy(t, first) != old {
+			return nil
+		}
+		return errors.Join(errors.New("it has not"), ask())
 	})
 	return s.awaitAnother(t, old)
 }

@@ -16,15 +16,16 @@ import (
 	"time"
 )
 
-// authority signed the certificate of one server; both live as long as the test.
+// authority signed the certificate of one server, or of those that work together; both live as long as the test.
 type authority struct {
 	caFile, certFile, keyFile string // in PEM
 	client                    *tls.Config
 }
 
-// newAuthority makes an authority and a server's certificate in dir.
-func newAuthority(t testing.TB, dir string) *authority {
+// newAuthority makes an authority and a server's certificate.
+func newAuthority(t testing.TB) *authority {
 	t.Helper()
+	dir := t.TempDir()
 	ca := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "headgate's tests"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
