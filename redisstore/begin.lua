@@ -1,5 +1,5 @@
 -- Decides a list of runs on the states of KEYS, at one instant, and writes back what changed: the one script of this store. Before
--- it stand arithmetic.lua and, as ALGORITHMS, a function for each algorithm that gives its functions.
+-- it stand arithmetic.lua and algorithm_of, which gives an algorithm's functions by its number.
 --
 -- ARGV[1] is the head: the instant in µs, or -1 for this server's clock; the mode; how many keys hold plain states, which stand
 -- before those that hold logs; and the rules, each with its algorithm and its terms. ARGV[2] is the runs, one behind the other: key,
@@ -14,7 +14,7 @@ local EACH, ALL, PEEK_ALL = 0, 1, 2 -- modes: each run by itself; take all or no
 local TAKE, PEEK, REFUND, RESET, RESERVE, CANCEL, UNDO = 0, 1, 2, 3, 4, 5, 6
 local STATE, STATE_BYTES, FORMAT = '<BdI4I4', 17, 1
 local ABSENT, FOREIGN = ('\0'):rep(STATE_BYTES), ('\255'):rep(STATE_BYTES)
-local RUN = '<HBBI4d'
+local RUN, DOUBLES = '<HBBI4d', '<dddddddddddd'
 local NEVER_USED = {a = 0, b = 0, c = 0}
 local DAY = 86400000 -- ms
 
@@ -30,24 +30,69 @@ local loaded, rules = {}, {}
 for i = 1, rule_count do
   local algorithm, count
   algorithm, count, at = unpack_from('<BB', head, at)
-  local terms = {unpack_from('<' .. ('d'):rep(count), head, at)}
+  local terms = {unpack_from(DOUBLES:sub(1, count + 1), head, at)}
   at = terms[count + 1]
-  local x = loaded[algorithm] or ALGORITHMS[algorithm]()
-  loaded[algorithm] = x
+  local x = loaded[algorithm]
+  if not x then
+    x = algorithm_of(algorithm)
+    loaded[algorithm] = x
+  end
   rules[i] = {x = x, w = x.new(terms)}
 end
 
--- life is a key's last millisecond as what SET and PEXPIRE take: rounded up and never 0. Where the caller gave the instant this
+-- A key's life, as SET takes it and by the EXPIRE that sets it: rounded up to a millisecond and never 0. Where the caller gave the instant this
 -- server's clock says nothing about it, so the key stays a day longer than it could matter.
-local function life(reset_at)
-  if live then
-    return 'PXAT', ceil_div(reset_at, 1000)
-  end
-  return 'PX', ceil_div(max(0, reset_at - t), 1000) + DAY
+local SET_LIFE, EXPIRE, FROM, EXTRA = 'PXAT', 'PEXPIREAT', 0, 0
+if not live then
+  SET_LIFE, EXPIRE, FROM, EXTRA = 'PX', 'PEXPIRE', t, DAY
 end
 
-local function keep(key, reset_at)
-  local kind, ms = life(reset_at)
-  redis.call(kind == 'PX' and 'PEXPIRE' or 'PEXPIREAT', key, ms)
+-- life is a key's last millisecond if it is as if never used from reset_at on.
+local function life(reset_at)
+  return ceil_div(max(0, reset_at - FROM), 1000) + EXTRA
+end
+
+-- Read the states of the plain keys. Another program's value is foreign and stays as it is; all or nothing then takes nothing.
+local before, states, foreign, last_rule = {}, {}, {}, {}
+if plain > 1 and mode == EACH then
+  before = redis.call('MGET', unpack(KEYS, 1, plain))
+else
+  for k = 1, plain do
+    before[k] = redis.call('GET', KEYS[k])
+  end
+end
+for k = 1, plain do
+  local v = before[k]
+  if not v then
+    states[k] = NEVER_USED
+  else
+    local format, a, b, c
+    if #v == STATE_BYTES then
+      format, a, b, c = unpack_from(STATE, v)
+    end
+    if format == FORMAT then
+      states[k] = {a = a, b = b, c = c}
+    elseif mode == EACH then
+      states[k], foreign[k] = NEVER_USED, true
+    else
+      error('HEADGATE_FOREIGN')
+    end
+  end
+end
+
+local pos, size = 1, #runs
+local logs, answers = {}, {}
+
+-- take_times is count takes of n at one instant: as costs add up, one of all of them if they are all there, else one after another
+-- until one is denied, behind which all are.
+local function take_times(x, w, s, n, count)
+  local next, ok = x.take(w, s, t, n * count)
+  if ok or count == 1 then
+    return next
+  end
+  repeat
+    s, ok = x.take(w, s, t, n)
+  until not ok
+  return s
 end
 

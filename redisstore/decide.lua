@@ -1,254 +1,42 @@
--- Read the states of the plain keys. Another program's value is foreign and stays as it is; all or nothing then takes nothing.
-local before, states, foreign, last_rule = {}, {}, {}, {}
-if plain > 1 and mode == EACH then
-  before = redis.call('MGET', unpack(KEYS, 1, plain))
-else
-  for k = 1, plain do
-    before[k] = redis.call('GET', KEYS[k])
+-- The common case: takes of plain states.
+while pos <= size and mode == EACH and plain == #KEYS do
+  local k, r, verb, count, n, next = unpack_from(RUN, runs, pos)
+  if verb > PEEK then
+    break
   end
-end
-for k = 1, plain do
-  local v = before[k]
-  if not v then
-    states[k] = NEVER_USED
-  else
-    local format, a, b, c
-    if #v == STATE_BYTES then
-      format, a, b, c = unpack_from(STATE, v)
-    end
-    if format == FORMAT then
-      states[k] = {a = a, b = b, c = c}
-    elseif mode == EACH then
-      states[k], foreign[k] = NEVER_USED, true
-    else
-      error('HEADGATE_FOREIGN')
-    end
-  end
-end
-
--- take_times is count takes of n at one instant: as costs add up, one of all of them if they are all there, else one after another
--- until one is denied, behind which all are.
-local function take_times(x, w, s, n, count)
-  local next, ok = x.take(w, s, t, n * count)
-  if ok or count == 1 then
-    return next
-  end
-  repeat
-    s, ok = x.take(w, s, t, n)
-  until not ok
-  return s
-end
-
--- mark reads a state behind a run's own numbers.
-local function mark_at(pos)
-  local _, a, b, c, after = unpack_from(STATE, runs, pos)
-  return {a = a, b = b, c = c}, after
-end
-
--- run is one verb on a plain state; it also says where the next run begins.
-local function run(rule, s, verb, count, n, pos)
-  local x, w = rule.x, rule.w
+  local rule = rules[r]
   if verb == TAKE then
-    return take_times(x, w, s, n, count), pos
-  elseif verb == REFUND then
-    return x.refund(w, s, t, n), pos
-  elseif verb == RESET then
-    return NEVER_USED, pos
-  elseif verb == RESERVE then
-    local max_delay, after = unpack_from('<d', runs, pos)
-    return x.reserve(w, s, t, n, max_delay), after
-  elseif verb == CANCEL then
-    local mark, after = mark_at(pos)
-    return x.cancel(w, s, mark, t, n), after
-  elseif verb == UNDO then -- what was, if nothing happened since
-    local mark, was
-    mark, pos = mark_at(pos)
-    was, pos = mark_at(pos)
-    if s.a == mark.a and s.b == mark.b and s.c == mark.c then
-      return was, pos
-    end
+    states[k] = take_times(rule.x, rule.w, states[k], n, count)
   end
-  return s, pos
+  last_rule[k], pos = rule, next
+end
+if pos <= size then
+  the_rest()
 end
 
-local logs, answers, log_functions = {}, {}, nil
-
--- log_of is the log of a key, read when it is first needed.
-local function log_of(k)
-  local log = logs[k]
-  if not log then
-    log_functions = log_functions or LOG_FUNCTIONS()
-    log = log_functions.open(KEYS[k])
-    logs[k] = log
-  end
-  return log
-end
-
-local function answer(d)
-  answers[#answers + 1] = pack('<BBddd', d.allowed and 1 or 0, d.never and 1 or 0, d.remaining, d.retry_after, d.reset_after)
-end
-
--- change does fn to a log, which is then read anew by whoever needs it next.
-local function change(k, fn, ...)
-  fn(log_of(k), ...)
-  logs[k] = nil
-end
-
--- take_log takes so many times n: as costs add up, all that fit at once. It answers how many those were, then the last of them if
--- there is one, and the first that was denied if there is one.
-local function take_log(k, rule, count, n)
-  local free = log_functions.answer(log_of(k), rule, 0, true).remaining
-  local on, fit = log_functions, count
-  if n > 0 then
-    fit = min(count, floor(free / n))
-  end
-  if fit > 0 and n > 0 then
-    change(k, on.take, rule, fit * n)
-  end
-  answers[#answers + 1] = pack('<d', fit)
-  if fit > 0 then
-    answer(on.answer(log_of(k), rule, n, true))
-  end
-  if fit < count then
-    answer(on.answer(log_of(k), rule, n, false))
-  end
-end
-
--- run_log is one verb on a log; it also says where the next run begins.
-local function run_log(k, rule, verb, count, n, pos)
-  local log, on, mark = log_of(k), log_functions, nil
-  if verb == TAKE then
-    take_log(k, rule, count, n)
-    return pos
-  elseif verb == REFUND then
-    change(k, on.refund, rule, n)
-  elseif verb == RESET then
-    change(k, on.reset)
-  elseif verb == UNDO then
-    mark, pos = unpack_from('<d', runs, pos)
-    change(k, on.undo, rule, mark, n)
-  end
-  if verb ~= PEEK then
-    n = 0
-  end
-  log = log_of(k)
-  answer(on.answer(log, rule, n, on.fits(log, rule, n)))
-  return pos
-end
-
--- each runs one after another.
-local function each()
-  local pos, size = 1, #runs
-  while pos <= size do
-    local k, r, verb, count, n
-    k, r, verb, count, n, pos = unpack_from(RUN, runs, pos)
-    local rule = rules[r]
-    last_rule[k] = rule
-    if k > plain then
-      pos = run_log(k, rule, verb, count, n, pos)
-    else
-      states[k], pos = run(rule, states[k], verb, count, n, pos)
-    end
-  end
-end
-
--- charges reads the runs as charges that are taken all or none, and says whether all fit: each as if it came after those before it.
-local function charges()
-  local pos, size, list, asked_of, ok = 1, #runs, {}, {}, true
-  while pos <= size do
-    local k, r, n, _
-    k, r, _, _, n, pos = unpack_from(RUN, runs, pos)
-    local c = {k = k, rule = rules[r], n = n, asked = n}
-    asked_of[k] = (asked_of[k] or 0) + n
-    if n > 0 then
-      c.asked = asked_of[k]
-    end
-    last_rule[k] = last_rule[k] or c.rule
-    if k > plain then
-      local log = log_of(k)
-      c.fits = log_functions.fits(log, c.rule, c.asked)
-    else
-      _, c.fits = c.rule.x.take(c.rule.w, states[k], t, c.asked)
-    end
-    ok = ok and c.fits
-    list[#list + 1] = c
-  end
-  return list, ok
-end
-
--- settle takes what was admitted. A denial leaves what a changed limit carries over, and nothing else.
-local function settle(list, ok)
-  for i = 1, #list do
-    local c = list[i]
-    local k, rule, n = c.k, c.rule, c.n
-    if not ok then
-      rule, n = last_rule[k], 0
-    end
-    if k <= plain then
-      states[k] = rule.x.take(rule.w, states[k], t, n)
-      last_rule[k] = rule
-    elseif ok then
-      change(k, log_functions.take, rule, n)
-    end
-  end
-end
-
--- all takes every run or none.
-local function all()
-  local list, ok = charges()
-  if mode == ALL then
-    settle(list, ok)
-  end
-  local spent = ok and mode == ALL
-  for i = 1, #list do
-    local c = list[i]
-    if c.k > plain then
-      answer(log_functions.answer(log_of(c.k), c.rule, spent and c.n or c.asked, spent or c.fits))
-    end
-  end
-end
-
-if mode == EACH then
-  each()
-else
-  all()
-end
-
--- write keeps what changed, and sees that whatever stays has a life. A state that is as if never used need not be kept; when the
--- caller gave the instant he may go back behind it, so then it is.
-local function write(k)
-  local key, s, v, rule = KEYS[k], states[k], before[k], last_rule[k]
-  local reset_at = rule.x.reset_at(rule.w, s)
-  if (live and reset_at <= t) or (s.a == 0 and s.b == 0 and s.c == 0) then
-    if v then
-      redis.call('DEL', key)
-    end
-    return
-  end
-  local now = pack(STATE, FORMAT, s.a, s.b, s.c)
-  if now == v then
-    keep(key, reset_at)
-    return
-  end
-  local kind, ms = life(reset_at)
-  if v then
-    redis.call('SET', key, now, kind, ms)
-  elseif not redis.call('SET', key, now, kind, ms, 'NX') then
-    foreign[k] = true -- not a string: MGET gives nothing for it
-  end
-end
-
+-- Keep what changed, and see that whatever stays has a life. A state that is as if never used need not be kept; where the caller
+-- gave the instant he may go back behind it, so then it is.
 local reply = {pack('<d', t)}
 for k = 1, plain do
+  local key, s, v, rule = KEYS[k], states[k], before[k], last_rule[k]
   if not foreign[k] then
-    write(k)
+    local reset_at = rule.x.reset_at(rule.w, s)
+    if (live and reset_at <= t) or (s.a == 0 and s.b == 0 and s.c == 0) then
+      if v then
+        redis.call('DEL', key)
+      end
+    else
+      local now = pack(STATE, FORMAT, s.a, s.b, s.c)
+      if now == v then
+        redis.call(EXPIRE, key, life(reset_at))
+      elseif v then
+        redis.call('SET', key, now, SET_LIFE, life(reset_at))
+      elseif not redis.call('SET', key, now, SET_LIFE, life(reset_at), 'NX') then
+        foreign[k] = true -- not a string: MGET gives nothing for it
+      end
+    end
   end
-  reply[k + 1] = foreign[k] and FOREIGN or before[k] or ABSENT
-end
-for k = plain + 1, #KEYS do
-  if logs[k] then
-    log_functions.close(logs[k], last_rule[k])
-  end
+  reply[k + 1] = foreign[k] and FOREIGN or v or ABSENT
 end
 for i = 1, #answers do
   reply[#reply + 1] = answers[i]

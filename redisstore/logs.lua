@@ -1,8 +1,8 @@
--- LOG_FUNCTIONS gives what a sliding log needs of a store. A log is one string: the format, how many entries in front are dead, the
+-- new_log_functions gives what a sliding log needs of a store. A log is one string: the format, how many entries in front are dead, the
 -- units of all that are not, and then its entries, oldest first, each an instant and its units. A decision looks at few of them: those
 -- in front, until one still counts, and the newest. What lies between is one entry to the algorithm, of as many units.
 
-local function LOG_FUNCTIONS()
+local function new_log_functions()
   local on = {}
   local HEAD, HEAD_BYTES, LOG_FORMAT = '<BI4d', 13, 2
   local ENTRY, ENTRY_BYTES = '<dI4', 12
@@ -54,8 +54,7 @@ local function LOG_FUNCTIONS()
     if entries == '' then
       redis.call('DEL', log.key)
     else
-      local kind, ms = life(rule.x.reset_at(rule.w, log.list))
-      redis.call('SET', log.key, pack(HEAD, LOG_FORMAT, 0, total) .. entries, kind, ms)
+      redis.call('SET', log.key, pack(HEAD, LOG_FORMAT, 0, total) .. entries, SET_LIFE, life(rule.x.reset_at(rule.w, log.list)))
     end
   end
 
@@ -112,7 +111,7 @@ local function LOG_FUNCTIONS()
     end
     redis.call('SETRANGE', key, 0, pack(HEAD, LOG_FORMAT, first, total))
     redis.call('SETRANGE', key, log.bytes - (merged and ENTRY_BYTES or 0), entry)
-    keep(key, reset_at)
+    redis.call(EXPIRE, key, life(reset_at))
   end
 
   -- take is for units that fit. The log is not to be used after it.
@@ -183,7 +182,7 @@ local function LOG_FUNCTIONS()
     if live and reset_at <= t then
       redis.call('DEL', log.key)
     elseif log.bytes > 0 then
-      keep(log.key, reset_at)
+      redis.call(EXPIRE, log.key, life(reset_at))
     end
   end
 

@@ -4,6 +4,7 @@ import (
 	"crypto/sha1"
 	_ "embed"
 	"encoding/hex"
+	"fmt"
 	"strings"
 
 	"github.com/headgate/headgate"
@@ -15,6 +16,9 @@ var beginLua string
 
 //go:embed logs.lua
 var logsLua string
+
+//go:embed rest.lua
+var restLua string
 
 //go:embed decide.lua
 var decideLua string
@@ -39,11 +43,11 @@ var (
 // decideText puts every algorithm's own Lua text, each behind a function so that only those in use are run, before the store's.
 func decideText() string {
 	var text strings.Builder
-	text.WriteString(algo.Arithmetic() + "\nlocal ALGORITHMS = {\n")
-	for _, a := range algo.All() {
-		text.WriteString("function()\n" + a.Lua + "\nend,\n")
+	text.WriteString(algo.Arithmetic() + "\nlocal function algorithm_of(number)\n")
+	for i, a := range algo.All() {
+		fmt.Fprintf(&text, "if number == %d then\n%send\n", i+1, algo.LuaLocal("x", a.Lua)+"return x\n")
 	}
-	return text.String() + "}\n" + beginLua + logsLua + decideLua
+	return text.String() + "end\n" + beginLua + logsLua + restLua + decideLua
 }
 
 // numberOf is an algorithm's place in decideText.

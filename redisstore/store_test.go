@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/headgate/headgate"
@@ -31,4 +32,18 @@ func decisions() int {
 		return 10_000
 	}
 	return 60_000
+}
+
+func TestCluster(t *testing.T) {
+	cluster := testserver.Cluster(t, 3, 1)
+	storetest.Options{Decisions: decisions(), Rounds: 20}.Run(t, func(t *testing.T) headgate.Store {
+		return open(t, "redis+cluster://"+strings.Join(cluster.Addrs(), ","), nil)
+	})
+}
+
+func TestSentinel(t *testing.T) {
+	sentinel := testserver.Sentinel(t)
+	storetest.Options{Decisions: decisions(), Rounds: 20}.Run(t, func(t *testing.T) headgate.Store {
+		return open(t, "redis+sentinel://"+strings.Join(sentinel.Addrs(), ",")+"/"+sentinel.MasterName(), nil)
+	})
 }
