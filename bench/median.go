@@ -6,7 +6,11 @@ import "slices"
 func Median(values []float64) float64 { return slices.Sorted(slices.Values(values))[len(values)/2] }
 
 // LowerQuartile is the value that a quarter lies below: for times on a machine that others use too, who can only add to them.
-func LowerQuartile(values []float64) float64 { return slices.Sorted(slices.Values(values))[len(values)/4] }
+func LowerQuartile(values []float64) float64 {
+	return slices.Sorted(slices.Values(values))[len(values)/4]
+}
 
 // UpperQuartile is the value that a quarter lies above: for rates on such a machine.
-func UpperQuartile(values []float64) float64 { return slices.Sorted(slices.Values(values))[len(values)-1-len(values)/4] }
+func UpperQuartile(values []float64) float64 {
+	return slices.Sorted(slices.Values(values))[len(values)-1-len(values)/4]
+}

@@ -1,0 +1,145 @@
+// Command stores measures limiters over Redis and memcached beside each other.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"runtime/pprof"
+	"time"
+
+	"github.com/headgate/headgate/bench"
+	"github.com/headgate/headgate/bench/server"
+	"github.com/headgate/headgate/bench/stores"
+)
+
+// settings are the flags.
+type settings struct {
+	rounds  int
+	each    time.Duration
+	only    string
+	rows    string
+	results string
+	profile string
+}
+
+func main() {
+	var s settings
+	flag.IntVar(&s.rounds, "rounds", 5, "rounds, in each of which every row has its turn; medians count")
+	flag.DurationVar(&s.each, "time", time.Second, "how long a turn is")
+	flag.StringVar(&s.only, "only", "", "one of many, hot, denied, one, memcached; all if empty")
+	flag.StringVar(&s.rows, "rows", "", "rows by name, separated by semicolons; all if empty")
+	flag.StringVar(&s.results, "results", "", "a directory to keep the tables in; they are only printed if empty")
+	flag.StringVar(&s.profile, "cpuprofile", "", "a file for a CPU profile of this process")
+	flag.Parse()
+	if err := run(s); err != nil {
+		fmt.Fprintln(os.Stderr, "stores:", err)
+		os.Exit(1)
+	}
+}
+
+func run(s settings) (err error) {
+	machine := bench.ThisMachine()
+	kept, err := machine.Keep(s.results, "stores")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, kept.Close()) }()
+	if s.profile != "" {
+		file, err := os.Create(s.profile)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = file.Close() }()
+		if err := pprof.StartCPUProfile(file); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
+	fmt.Println(machine)
+	out := io.MultiWriter(os.Stdout, kept)
+	for _, t := range tables() {
+		if s.only == "" || s.only == t.name {
+			if err := t.measure(out, s); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// table is a case with its rows.
+type table struct {
+	name, title string
+	rows        []stores.Row
+	cases       stores.Case
+	memcached   bool
+	ttl         bool // look afterwards whether every key has one
+}
+
+func tables() []table {
+	const callers, keys = 64, 100_000
+	five := bench.Limit{Count: 5, Per: time.Second, Burst: 5}
+	return []table{
+		{name: "many", title: "64 callers, 100,000 keys", rows: stores.Redis(), ttl: true,
+			cases: stores.Case{Callers: callers, Keys: keys, Limit: bench.Budget}},
+		{name: "hot", title: "64 callers, one key that is never denied", rows: stores.Redis(),
+			cases: stores.Case{Callers: callers, Keys: 1, Limit: stores.Hot}},
+		{name: "denied", title: "64 callers, one key of 5 a second, asked 50 times a second", rows: limiters(stores.Redis()),
+			cases: stores.Case{Callers: callers, Keys: 1, Limit: five, Demand: 50}},
+		{name: "denied", title: "64 callers, one key of 5 a second, asked as often as they can", rows: limiters(stores.Redis()),
+			cases: stores.Case{Callers: callers, Keys: 1, Limit: five}},
+		{name: "one", title: "one caller, 1,000 keys", rows: stores.OneCaller(),
+			cases: stores.Case{Callers: 1, Keys: 1000, Limit: bench.Budget}},
+		{name: "memcached", title: "memcached, 64 callers, 100,000 keys", rows: stores.Memcached(), memcached: true,
+			cases: stores.Case{Callers: callers, Keys: keys, Limit: bench.Budget}},
+		{name: "memcached", title: "memcached, 64 callers, one key", rows: stores.Memcached(), memcached: true,
+			cases: stores.Case{Callers: callers, Keys: 1, Limit: stores.Hot}},
+	}
+}
+
+func limiters(rows []stores.Row) (found []stores.Row) {
+	for _, r := range rows {
+		if !r.Floor {
+			found = append(found, r)
+		}
+	}
+	return found
+}
+
+func (t table) measure(out io.Writer, s settings) (err error) {
+	start := server.Redis
+	if t.memcached {
+		start = server.Memcached
+	}
+	srv, err := start()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, srv.Close()) }()
+	rows, err := stores.Named(t.rows, s.rows)
+	if err != nil {
+		return err
+	}
+	field, err := stores.NewField(rows, srv, t.cases, !t.memcached)
+	if err != nil {
+		return err
+	}
+	for range s.rounds {
+		if err := field.Round(s.each); err != nil {
+			return errors.Join(err, field.Close())
+		}
+	}
+	fmt.Fprintf(out, "\n%s (%s; %d rounds of %v, medians)\n\n", t.title, srv.Version, s.rounds, s.each)
+	t.print(out, rows, field.Turns)
+	if t.ttl {
+		without, all, err := stores.Immortal(srv.Addr)
+		if err != nil {
+			return errors.Join(err, field.Close())
+		}
+		fmt.Fprintf(out, "\n%d of %d keys have no TTL.\n", without, all)
+	}
+	return field.Close()
+}

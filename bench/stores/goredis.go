@@ -1,0 +1,90 @@
+package stores
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-redis/redis_rate/v10"
+	"github.com/redis/go-redis/v9"
+	throttledlib "github.com/throttled/throttled/v2"
+	goredisstore "github.com/throttled/throttled/v2/store/goredisstore.v9"
+	ululelib "github.com/ulule/limiter/v3"
+	ululeredis "github.com/ulule/limiter/v3/drivers/store/redis"
+
+	"github.com/headgate/headgate/bench"
+)
+
+// newGoRedis has a connection for each caller: with go-redis' default, ten for each processor, some would wait for one.
+func newGoRedis(addr string) *redis.Client {
+	return redis.NewClient(&redis.Options{Addr: addr, PoolSize: 64, MinIdleConns: 64})
+}
+
+// redisRate is github.com/go-redis/redis_rate/v10: GCRA in a script, in doubles.
+type redisRate struct {
+	client  *redis.Client
+	limiter *redis_rate.Limiter
+	limit   redis_rate.Limit
+}
+
+func newRedisRate(addr string, limit bench.Limit) (Limiter, error) {
+	c := newGoRedis(addr)
+	return &redisRate{c, redis_rate.NewLimiter(c), redis_rate.Limit{Rate: limit.Count, Period: limit.Per, Burst: limit.Burst}}, nil
+}
+
+func (r *redisRate) Allow(ctx context.Context, key string) (bool, error) {
+	answer, err := r.limiter.Allow(ctx, key, r.limit)
+	return err == nil && answer.Allowed > 0, err
+}
+
+func (r *redisRate) Close() error { return r.client.Close() }
+
+// ulule is github.com/ulule/limiter/v3 over its Redis store: a fixed window that starts with a key's first request.
+type ulule struct {
+	client  *redis.Client
+	limiter *ululelib.Limiter
+}
+
+func newUlule(addr string, limit bench.Limit) (Limiter, error) {
+	c := newGoRedis(addr)
+	store, err := ululeredis.NewStoreWithOptions(c, ululelib.StoreOptions{Prefix: "ulule"})
+	if err != nil {
+		return nil, err
+	}
+	return &ulule{c, ululelib.New(store, ululelib.Rate{Period: limit.Window(), Limit: int64(limit.Burst)})}, nil
+}
+
+func (u *ulule) Allow(ctx context.Context, key string) (bool, error) {
+	answer, err := u.limiter.Get(ctx, key)
+	return err == nil && !answer.Reached, err
+}
+
+func (u *ulule) Close() error { return u.client.Close() }
+
+// throttled is github.com/throttled/throttled/v2 over its go-redis store: TIME and GET in a pipeline, GCRA in Go, then a script that
+// compares and sets; again when another caller was faster, ten times at most, which is an error then.
+type throttled struct {
+	client  *redis.Client
+	limiter *throttledlib.GCRARateLimiterCtx
+}
+
+func newThrottled(addr string, limit bench.Limit) (Limiter, error) {
+	c := newGoRedis(addr)
+	store, err := goredisstore.NewCtx(c, "throttled:")
+	if err != nil {
+		return nil, err
+	}
+	l, err := throttledlib.NewGCRARateLimiterCtx(store, throttledlib.RateQuota{
+		MaxRate: throttledlib.PerDuration(limit.Count, limit.Per), MaxBurst: limit.Burst - 1,
+	})
+	return &throttled{c, l}, err
+}
+
+func (t *throttled) Allow(ctx context.Context, key string) (bool, error) {
+	limited, _, err := t.limiter.RateLimitCtx(ctx, key, 1)
+	return err == nil && !limited, err
+}
+
+func (t *throttled) Close() error { return t.client.Close() }
+
+// day is how long the floors' keys live.
+const day = 24 * time.Hour

@@ -1,0 +1,80 @@
+package stores
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/bradfitz/gomemcache/memcache"
+
+	"github.com/headgate/headgate/bench"
+)
+
+// lockKey is a token bucket as limiters keep one over memcached that have no compare-and-swap: add a lock key, get the bucket, set
+// it, delete the lock. Who finds the lock taken waits and tries again.
+type lockKey struct {
+	client *memcache.Client
+	limit  bench.Limit
+	unit   time.Duration
+}
+
+const (
+	lockLife  = 5 // s: a holder that died has lost the lock then
+	lockPause = 500 * time.Microsecond
+)
+
+func newLockKey(addr string, limit bench.Limit) (Limiter, error) {
+	client := memcache.New(addr)
+	client.MaxIdleConns = 64
+	client.Timeout = time.Second
+	return &lockKey{client, limit, limit.Per / time.Duration(limit.Count)}, nil
+}
+
+func (l *lockKey) Allow(ctx context.Context, key string) (bool, error) {
+	if err := l.lock(ctx, key); err != nil {
+		return false, err
+	}
+	allowed, err := l.take(key)
+	return allowed, errors.Join(err, l.client.Delete("lock:"+key))
+}
+
+func (l *lockKey) lock(ctx context.Context, key string) error {
+	for {
+		err := l.client.Add(&memcache.Item{Key: "lock:" + key, Value: []byte("1"), Expiration: lockLife})
+		if !errors.Is(err, memcache.ErrNotStored) {
+			return err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		time.Sleep(time.Duration(rand.Int64N(int64(lockPause))))
+	}
+}
+
+// take refills whole units, then takes one.
+func (l *lockKey) take(key string) (bool, error) {
+	now := time.Now().UnixNano()
+	tokens, last := int64(l.limit.Burst), now
+	item, err := l.client.Get("bucket:" + key)
+	switch {
+	case errors.Is(err, memcache.ErrCacheMiss):
+	case err != nil:
+		return false, err
+	default:
+		if _, err := fmt.Sscanf(string(item.Value), "%d %d", &tokens, &last); err != nil {
+			return false, err
+		}
+		back := (now - last) / int64(l.unit)
+		tokens, last = min(int64(l.limit.Burst), tokens+back), last+back*int64(l.unit)
+	}
+	if tokens < 1 {
+		return false, nil
+	}
+	return true, l.client.Set(&memcache.Item{
+		Key: "bucket:" + key, Value: fmt.Appendf(nil, "%d %d", tokens-1, last), Expiration: int32(day / time.Second),
+	})
+}
+
+func (l *lockKey) Close() error { return l.client.Close() }
