@@ -40,6 +40,13 @@ type Stepper interface {
 	// Refund gives n units back at t: at most what was spent.
 	Refund(s State, t, n int64) State
 
+	// Undo makes the state at t what it would be if n units had not been taken at t0: that take made after of was, and by now the
+	// state is s. It gives back as much as is certain: everything if nobody else did anything, never more than would be there
+	// without the take, and nothing where that can't be told, as when the clock went back. n = 0 is for a take of which only the
+	// states are known. What others have meanwhile given back without having taken it since t0 (Refund, Reset), or decided under
+	// another limit, Undo can't see.
+	Undo(s, was, after State, t0, t, n int64) State
+
 	// ResetAt is the first instant at which s is as if never used; what is not after the present is so already.
 	ResetAt(s State) int64
 
@@ -82,6 +89,9 @@ type LogStepper interface {
 	Answer(log *Log, t, asked int64, allowed bool) headgate.Decision
 	// Refund gives n units back, the newest first.
 	Refund(log *Log, t, n int64)
+	// Undo gives back n units that a take entered under the instant at: that of the newest entry just after it. Units that have
+	// since moved to another instant stay spent.
+	Undo(log *Log, at, n int64)
 	// ResetAt is that of a Stepper.
 	ResetAt(log *Log) int64
 	// Spacing is that of a Stepper.

@@ -9,6 +9,10 @@ local floor, min, max = math.floor, math.min, math.max
 local EXACT = 9007199254740992 -- 2^53
 local MAX_EXACT = EXACT - 1 -- the latest instant of a state
 
+local function same(s, o)
+  return s.a == o.a and s.b == o.b and s.c == o.c
+end
+
 -- mul_div is a·b/m rounded down, and the remainder, for 0 <= a < 2^35, 0 <= b < 2^53, 0 < m <= 2^45 and a quotient below 2^53.
 local function mul_div(a, b, m)
   local whole = a * floor(b / m)

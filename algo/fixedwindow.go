@@ -82,6 +82,17 @@ func (w *fixedWindow) Refund(s State, t, n int64) State {
 	return now
 }
 
+// Undo lowers the count of the window in which the units were counted: counts do not depend on their order.
+func (w *fixedWindow) Undo(s, was, after State, _, _, n int64) State {
+	switch {
+	case s == after:
+		return was
+	case s.A == after.A && s.B >= n:
+		s.B -= n
+	}
+	return s
+}
+
 // ResetAt is the window's end, if anything was counted.
 func (w *fixedWindow) ResetAt(s State) int64 {
 	if s.B == 0 {

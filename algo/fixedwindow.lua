@@ -64,6 +64,16 @@ function fixed_window.refund(w, s, t, n)
   return now
 end
 
+-- undo lowers the count of the window in which the units were counted: counts do not depend on their order.
+function fixed_window.undo(_, s, was, after, _, _, n)
+  if same(s, after) then
+    return was
+  elseif s.a == after.a and s.b >= n then
+    return {a = s.a, b = s.b - n, c = s.c}
+  end
+  return s
+end
+
 -- reset_at is the window's end, if anything was counted.
 function fixed_window.reset_at(w, s)
   if s.b == 0 then

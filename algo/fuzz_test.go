@@ -48,18 +48,21 @@ func fuzzLife(t *testing.T, k *key, twin *luaTwin, now int64, moves []byte) {
 	twin.forget()
 	twin.bind(k.algorithm, k.limit)
 	var want, got result
-	booked := step{verb: cancel}
+	booked, taken := step{verb: cancel}, step{verb: undo}
 	for ; len(moves) >= 17; moves = moves[17:] {
-		s := fuzzStep(moves, books(k.algorithm), booked)
+		s := fuzzStep(moves, books(k.algorithm), booked, taken)
 		now = fuzzInstant(now, moves, k, &want)
 		s.t = now
-		before := k.String()
+		before, was := k.String(), k.state
 		k.do(&s, &want)
 		if err := twin.do(&s, &got); err != nil || !want.equals(&got) {
 			t.Fatalf("%s: %v:\n got in Lua %v (%v)\nwant as Go %v", before, &s, &got, err, &want)
 		}
 		if s.verb == reserve && want.ok {
 			booked.n, booked.mark = s.n, k.state
+		}
+		if s.verb == take && want.ok {
+			taken.n, taken.was, taken.mark, taken.t0 = s.n, was, k.state, s.t
 		}
 		if st := k.state; st.A < 0 || st.A > maxExact || st.B < 0 || st.B >= 1<<30 || st.C < 0 || st.C >= 1<<30 {
 			t.Fatalf("%s: %v: got state %+v want A below 2^53, B and C below 2^30", before, &s, st)
@@ -75,10 +78,12 @@ func fuzzLife(t *testing.T, k *key, twin *luaTwin, now int64, moves []byte) {
 }
 
 // fuzzStep reads a step from 17 bytes: the verb, a number for the instant and one for the cost.
-func fuzzStep(move []byte, books bool, booked step) step {
+func fuzzStep(move []byte, books bool, booked, taken step) step {
 	amount := binary.LittleEndian.Uint64(move[9:])
 	s := step{verb: verb(move[0]%8) % verbs, n: int64(amount % (1 << 31)), room: amount>>40&1 == 0}
 	switch {
+	case s.verb == undo:
+		s = taken
 	case !books && s.verb > refund:
 		s.verb = take
 	case s.verb == refund:

@@ -22,6 +22,7 @@ var arithmeticLua string
 //	s, allowed = x.take(w, s, t, n)
 //	d = x.answer(w, s, t, asked, spent, allowed)
 //	s = x.refund(w, s, t, n)
+//	s = x.undo(w, s, was, after, t0, t, n)
 //	instant = x.reset_at(w, s)
 //	s, delay, booked = x.reserve(w, s, t, n, max_delay)
 //	s = x.cancel(w, s, mark, t, n)
@@ -29,12 +30,13 @@ var arithmeticLua string
 // A state is {a = A, b = B, c = C} and is never changed, only replaced. A decision d has allowed and never, which are booleans,
 // and limit, remaining, retry_after, reset_after and delay, in units and µs.
 //
-// A [LogStepper]'s twin takes a list of entries {at = t, units = n}, oldest first; take, when it admits, and refund change it:
+// A [LogStepper]'s twin takes a list of entries {at = t, units = n}, oldest first; take, when it admits, refund and undo change it:
 //
 //	allowed = x.take(w, log, t, n, room)
 //	allowed = x.fits(w, log, t, n)
 //	d = x.answer(w, log, t, asked, allowed)
 //	x.refund(w, log, t, n)
+//	x.undo(w, log, at, n)
 //	instant = x.reset_at(w, log)
 func Arithmetic() string { return arithmeticLua }
 

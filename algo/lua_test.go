@@ -73,7 +73,7 @@ func TestLuaTextsStandInOneScript(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, name := range names {
-		for _, function := range []string{"new", "take", "answer", "refund", "reset_at"} {
+		for _, function := range []string{"new", "take", "answer", "refund", "undo", "reset_at"} {
 			if got := vm.GetField(vm.Get(i+1), function); got.Type() != lua.LTFunction {
 				t.Errorf("%s.%s is %v, want a function", name, function, got)
 			}

@@ -37,7 +37,7 @@ var mutations = []mutation{
 	{headgate.TokenBucket, "a borrow that is not borrowed", "a, r = a - 1, r + b.d", "r = r + b.d"},
 	{headgate.TokenBucket, "a delay as long as the longest refused", "held > max_delay or", "held >= max_delay or"},
 	{headgate.TokenBucket, "cancel gives back what is due", "n == 0 or due(b, mark, t, n) then", "n == 0 then"},
-	{headgate.TokenBucket, "cancel behind somebody's back", "s.a ~= mark.a or s.b ~= mark.b or ", ""},
+	{headgate.TokenBucket, "cancel behind somebody's back", "not same(s, mark) or ", ""},
 	{headgate.TokenBucket, "a state beyond 2^53", "past >= MAX_EXACT - b.full - t then", "past >= EXACT - b.full - t + 1 then"},
 
 	{headgate.LeakyBucket, "delay rounded down", "if s.b > r then", "if s.b > r + b.d then"},

@@ -45,7 +45,7 @@ func TestGoStepEqualsLuaStep(t *testing.T) {
 
 // coverage counts what the steps of a comparison were, so that a generator gone lame is noticed.
 type coverage struct {
-	steps, admitted, denied, never, booked, cancelled, backwards, changed int
+	steps, admitted, denied, never, booked, cancelled, backwards, changed, undone int
 }
 
 func (c *coverage) mustCoverEverything(t *testing.T, a algo.Algorithm) {
@@ -54,6 +54,7 @@ func (c *coverage) mustCoverEverything(t *testing.T, a algo.Algorithm) {
 	for name, got := range map[string]struct{ n, least int }{
 		"admitted": {c.admitted, tenth}, "denied": {c.denied, tenth}, "never": {c.never, hundredth},
 		"backwards": {c.backwards, hundredth}, "changed limit": {c.changed, hundredth},
+		"undone": {c.undone, hundredth},
 	} {
 		if got.n < got.least {
 			t.Errorf("got %d steps of kind %s in %+v, want at least %d", got.n, name, *c, got.least)
@@ -98,6 +99,7 @@ type comparison struct {
 	at        int64
 	want, got result
 	bookings  []step // the cancels of what was booked
+	takes     []step // the undos of what was taken
 	seen      coverage
 }
 
@@ -105,7 +107,7 @@ func (c *comparison) life(steps int) string {
 	c.golang.forget()
 	c.lua.forget()
 	c.bind(c.dice.limit(c.algorithm))
-	c.at, c.bookings = c.instant(), c.bookings[:0]
+	c.at, c.bookings, c.takes = c.instant(), c.bookings[:0], c.takes[:0]
 	c.want.decision = headgate.Decision{Remaining: c.limit.Capacity(), Limit: c.limit.Capacity()}
 	for range steps {
 		if c.oneIn(25) {
@@ -141,24 +143,58 @@ func (c *comparison) nextStep() *step {
 		i := max(0, len(c.bookings)-1-c.IntN(2))
 		s, c.bookings = &c.bookings[i], slices.Clone(c.bookings[:i])
 		s.t = now
+	case len(c.takes) > 0 && c.oneIn(4):
+		s = c.undoOne()
 	case s.verb == refund && c.oneIn(20):
 		s.n = maxExact
 	}
 	return s
 }
 
+// undoOne is the undoing of one of the last takes: soon after it more often than not, as it was or with something else in it.
+func (c *comparison) undoOne() *step {
+	i := max(0, len(c.takes)-1-c.IntN(4))
+	s := c.takes[i]
+	s.t = c.at
+	switch c.IntN(8) {
+	case 0:
+		s.n = c.upTo(2 * s.n)
+	case 1:
+		s.n = c.scaled(1, maxExact)
+	case 2:
+		s.t0, s.mark.A = c.at, c.golang.state.A
+	case 3, 4, 5:
+		s.t = min(maxInstant, s.t0+c.scaled(1, c.limit.Period.Microseconds()))
+		c.at = s.t
+	}
+	c.takes = slices.Clone(c.takes[:i])
+	return &s
+}
+
 func (c *comparison) compareOne(s *step) string {
-	before := c.golang.state
+	before, counted := c.golang.state, c.golang.list.Counted()
 	c.golang.do(s, &c.want)
 	err := c.lua.do(s, &c.got)
-	c.seen.count(s, &c.want, before != c.golang.state)
+	c.seen.count(s, &c.want, before != c.golang.state || counted != c.golang.list.Counted())
 	if s.verb == reserve && c.want.ok && s.n > 0 {
 		c.bookings = append(c.bookings, step{verb: cancel, n: s.n, mark: c.golang.state})
+	}
+	if s.verb == take && c.want.ok && s.n > 0 {
+		c.takes = append(c.takes, c.undoOf(s, before))
 	}
 	if err == nil && c.want.equals(&c.got) {
 		return ""
 	}
 	return fmt.Sprintf("%s under %v from state %v:\n%v\n got in Lua %v (%v)\nwant as Go %v", c.algorithm.Name, c.limit, before, s, &c.got, err, &c.want)
+}
+
+// undoOf is the step that undoes s, which has just been taken.
+func (c *comparison) undoOf(s *step, was algo.State) step {
+	u := step{verb: undo, n: s.n, t0: s.t, was: was, mark: c.golang.state}
+	if n := len(c.want.log); n > 0 {
+		u.t0 = c.want.log[n-1][0]
+	}
+	return u
 }
 
 func (r *result) equals(o *result) bool {
@@ -181,5 +217,8 @@ func (c *coverage) count(s *step, r *result, moved bool) {
 	}
 	if s.verb == cancel && moved {
 		c.cancelled++
+	}
+	if s.verb == undo && moved {
+		c.undone++
 	}
 }

@@ -2,6 +2,7 @@ package algo
 
 import (
 	_ "embed"
+	"slices"
 	"sort"
 
 	"github.com/headgate/headgate"
@@ -93,6 +94,21 @@ func (w *slidingLog) Refund(log *Log, t, n int64) {
 		}
 		n -= units
 		log.entries = log.entries[:last]
+	}
+}
+
+// Undo takes n units out of the entry of that instant, wherever it stands, if it has as many.
+func (w *slidingLog) Undo(log *Log, at, n int64) {
+	i := log.head + log.agedOut(at) - 1 // the last entry up to at
+	if i < log.head || log.entries[i].At != at || log.entries[i].Total-log.totalBefore(i) < n {
+		return
+	}
+	emptied := log.entries[i].Total-log.totalBefore(i) == n
+	for j := i; j < len(log.entries); j++ {
+		log.entries[j].Total -= n
+	}
+	if emptied {
+		log.entries = slices.Delete(log.entries, i, i+1)
 	}
 }
 

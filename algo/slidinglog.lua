@@ -1,6 +1,6 @@
 -- The twin of slidinglog.go. State: a list of {at, units}, oldest first, of which no two have the same instant. take, when it admits,
 -- and refund change the list that they are given: they drop entries in front that have aged out, and then add one at the end, or
--- change or drop entries there. Whoever only asks changes nothing, since he may ask about an earlier instant next.
+-- change or drop entries there; undo changes or drops one anywhere. Whoever only asks changes nothing, since he may ask about an earlier instant next.
 
 local sliding_log = {}
 
@@ -106,6 +106,24 @@ function sliding_log.refund(w, log, t, n)
     end
     n = n - newest.units
     log[#log] = nil
+  end
+end
+
+-- undo takes n units out of the entry of that instant, wherever it stands, if it has as many.
+function sliding_log.undo(_, log, instant, n)
+  local i = #log
+  while i > 0 and log[i].at > instant do
+    i = i - 1
+  end
+  local entry = log[i]
+  if not entry or entry.at ~= instant or entry.units < n then
+    return
+  end
+  entry.units = entry.units - n
+  if entry.units == 0 then
+    for j = i, #log do
+      log[j] = log[j + 1]
+    end
   end
 end
 

@@ -95,6 +95,20 @@ func (w *slidingWindow) Refund(s State, t, n int64) State {
 	return now
 }
 
+// Undo lowers the count of the window in which the units were counted, be it cur or, one window on, prev: counts do not depend
+// on their order.
+func (w *slidingWindow) Undo(s, was, after State, _, _, n int64) State {
+	switch {
+	case s == after:
+		return was
+	case s.A == after.A && s.C >= n:
+		s.C -= n
+	case s.A == after.A+w.period && s.B >= n:
+		s.B -= n
+	}
+	return s
+}
+
 // ResetAt is the end of the window after the current one if cur > 0, that of the current one if only prev > 0.
 func (w *slidingWindow) ResetAt(s State) int64 {
 	switch {

@@ -83,6 +83,19 @@ function sliding_window.refund(w, s, t, n)
   return now
 end
 
+-- undo lowers the count of the window in which the units were counted, be it cur or, one window on, prev: counts do not depend on
+-- their order.
+function sliding_window.undo(w, s, was, after, _, _, n)
+  if same(s, after) then
+    return was
+  elseif s.a == after.a and s.c >= n then
+    return {a = s.a, b = s.b, c = s.c - n}
+  elseif s.a == after.a + w.period and s.b >= n then
+    return {a = s.a, b = s.b - n, c = s.c}
+  end
+  return s
+end
+
 -- reset_at is the end of the window after the current one if cur > 0, that of the current one if only prev > 0.
 function sliding_window.reset_at(w, s)
   if s.c > 0 then

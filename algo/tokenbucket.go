@@ -147,8 +147,31 @@ func (b *bucket) Refund(s State, t, n int64) State {
 	if s.A < t || n == 0 {
 		return s
 	}
-	whole, r := b.t.times(min(n, b.t.unitsWithin(maxExact, maxExact-1)+1)) // more than from any TAT to the epoch
+	whole, r := b.units(n)
 	return b.back(s, t, whole, r)
+}
+
+// Undo sets TAT = max(t, TAT − n·T + t − t0). Without the take TAT would be lower by n·T, but for the time for which the bucket
+// would have been full: that is lost whether or not the take is undone, and was at most t − t0. Nobody can tell how much of it
+// is shared with other takes that are undone, so each bears all of it. Units that were promised to reservations for instants to
+// come lie behind the take, as in Cancel, and so do all units of a leaky bucket.
+func (b *bucket) Undo(s, was, after State, t0, t, n int64) State {
+	switch {
+	case s == after:
+		return was
+	case b.leaky || t < t0 || s.C != b.fingerprint || s.A < t || b.wait(s, t) > 0:
+		return s
+	}
+	whole, r := b.units(n)
+	if whole -= t - t0; whole < 0 {
+		return s
+	}
+	return b.back(s, t, whole, r)
+}
+
+// units is n·T for any n, up to more than from any TAT to the epoch.
+func (b *bucket) units(n int64) (whole, r int64) {
+	return b.t.times(min(n, b.t.unitsWithin(maxExact, maxExact-1)+1))
 }
 
 // back moves TAT by whole + r/d µs towards t, not before it.

@@ -155,6 +155,23 @@ function bucket.refund(b, s, t, n)
   return back(b, s, t, times(b, n))
 end
 
+-- undo sets TAT = max(t, TAT − n·T + t − t0), but for units that are promised to somebody.
+function bucket.undo(b, s, was, after, t0, t, n)
+  if same(s, after) then
+    return was
+  end
+  local ahead = s.a - t - b.full
+  if b.leaky or t < t0 or s.c ~= b.fingerprint or s.a < t or ahead > 0 or (ahead == 0 and s.b > b.full_r) then
+    return s
+  end
+  local whole, r = times(b, n)
+  whole = whole - (t - t0)
+  if whole < 0 then
+    return s
+  end
+  return back(b, s, t, whole, r)
+end
+
 -- reset_at is TAT, rounded up.
 function bucket.reset_at(_, s)
   if s.b > 0 then
@@ -183,7 +200,7 @@ end
 -- cancel moves TAT back by n·T, unless something was booked behind the reservation that led to mark, or it is due.
 function bucket.cancel(b, s, mark, t, n)
   s = carry_over(b, s, t)
-  if s.a ~= mark.a or s.b ~= mark.b or s.c ~= mark.c or n == 0 or due(b, mark, t, n) then
+  if not same(s, mark) or n == 0 or due(b, mark, t, n) then
     return s
   end
   return back(b, s, t, times(b, n))

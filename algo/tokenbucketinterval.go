@@ -120,6 +120,23 @@ func (b *intervalBucket) Refund(s State, t, n int64) State {
 	return b.pack(r)
 }
 
+// Undo gives n tokens back unless there was a refill since, which may have filled the bucket, or a token is owed, whose instant
+// was promised. A refill moves the state's instant by a whole interval at least. If the take began the intervals, without it they
+// would begin later, at t at the latest.
+func (b *intervalBucket) Undo(s, was, after State, t0, t, n int64) State {
+	r := b.unpack(s)
+	switch {
+	case s == after:
+		return was
+	case t < t0 || s.C > 0 || n == 0 || n > r.missing || s.A < after.A || s.A-after.A >= b.interval:
+		return s
+	}
+	if r.missing -= n; b.at(was, t0).missing == 0 {
+		r.last = max(r.last, t)
+	}
+	return b.pack(r)
+}
+
 // ResetAt is when the bucket is full.
 func (b *intervalBucket) ResetAt(s State) int64 {
 	r := b.unpack(s)

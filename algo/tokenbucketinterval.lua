@@ -93,6 +93,23 @@ function interval_bucket.refund(b, s, t, n)
   return pack(b, last, missing - min(n, missing))
 end
 
+-- undo gives n tokens back unless there was a refill since, or a token is owed. If the take began the intervals, without it they
+-- would begin later, at t at the latest.
+function interval_bucket.undo(b, s, was, after, t0, t, n)
+  if same(s, after) then
+    return was
+  end
+  local last, missing = unpack(b, s)
+  if t < t0 or s.c > 0 or n == 0 or n > missing or s.a < after.a or s.a - after.a >= b.interval then
+    return s
+  end
+  local _, before = at(b, was, t0)
+  if before == 0 then
+    last = max(last, t)
+  end
+  return pack(b, last, missing - n)
+end
+
 -- reset_at is when the bucket is full.
 function interval_bucket.reset_at(b, s)
   local last, missing = unpack(b, s)
@@ -123,7 +140,7 @@ end
 -- cancel gives n tokens back, unless something was booked behind the reservation that led to mark, or it is due.
 function interval_bucket.cancel(b, s, mark, t, n)
   local last, missing = at(b, s, t)
-  if s.a ~= mark.a or s.b ~= mark.b or s.c ~= mark.c or n == 0 or missing <= b.burst then
+  if not same(s, mark) or n == 0 or missing <= b.burst then
     return s
   end
   return pack(b, last, missing - min(n, missing))

@@ -19,17 +19,22 @@ const (
 	refund
 	reserve
 	cancel
+	undo
 	verbs
 )
 
-func (v verb) String() string { return [...]string{"take", "peek", "refund", "reserve", "cancel"}[v] }
+func (v verb) String() string {
+	return [...]string{"take", "peek", "refund", "reserve", "cancel", "undo"}[v]
+}
 
 // step is one for both twins to do.
 type step struct {
 	verb     verb
 	t, n     int64
 	maxDelay int64      // reserve
-	mark     algo.State // cancel
+	mark     algo.State // cancel; of undo, what the take left
+	was      algo.State // undo: what there was before the take
+	t0       int64      // undo: when it was; of a log, the instant under which it has the units
 	room     bool       // take from a log
 }
 
@@ -40,6 +45,8 @@ func (s step) String() string {
 		text += fmt.Sprintf(" within %d", s.maxDelay)
 	case cancel:
 		text += fmt.Sprintf(" mark %v", s.mark)
+	case undo:
+		text += fmt.Sprintf(" from %v to %v at %d", s.was, s.mark, s.t0)
 	}
 	return text
 }
@@ -112,6 +119,8 @@ func (g *goTwin) do(s *step, r *result) {
 		now, r.booked, r.ok = g.step.(algo.Booker).Reserve(g.state, s.t, s.n, s.maxDelay)
 	case cancel:
 		now, asked = g.step.(algo.Booker).Cancel(g.state, s.mark, s.t, s.n), 0
+	case undo:
+		now, asked = g.step.Undo(g.state, s.was, s.mark, s.t0, s.t, s.n), 0
 	}
 	r.decision = g.step.Answer(now, s.t, asked, spent, r.ok)
 	r.resetAt = g.step.ResetAt(now)
@@ -137,6 +146,9 @@ func (g *goTwin) doLog(s *step, r *result) {
 		r.ok = g.log.Fits(&g.list, s.t, s.n)
 	case refund:
 		g.log.Refund(&g.list, s.t, s.n)
+		asked = 0
+	case undo:
+		g.log.Undo(&g.list, s.t0, s.n)
 		asked = 0
 	}
 	r.decision = g.log.Answer(&g.list, s.t, asked, r.ok)
@@ -199,6 +211,13 @@ function drive.cancel(t, n, a, b, c)
   return report(true, 0, t, 0, 0)
 end
 
+function drive.undo(t, n, t0, was_a, was_b, was_c, a, b, c)
+  local before, s_a, s_b, s_c = s, s.a, s.b, s.c
+  s = x.undo(w, s, {a = was_a, b = was_b, c = was_c}, {a = a, b = b, c = c}, t0, t, n)
+  keep(before, s_a, s_b, s_c)
+  return report(true, 0, t, 0, 0)
+end
+
 return drive
 `
 
@@ -218,6 +237,7 @@ function drive.forget() log = {} end
 function drive.take(t, n, room) return report(x.take(w, log, t, n, room), t, n) end
 function drive.peek(t, n) return report(x.fits(w, log, t, n), t, n) end
 function drive.refund(t, n) x.refund(w, log, t, n) return report(true, t, 0) end
+function drive.undo(t, n, at) x.undo(w, log, at, n) return report(true, t, 0) end
 function drive.entry(i) return log[i].at, log[i].units end
 
 return drive
@@ -290,22 +310,23 @@ func (l *luaTwin) forget() {
 }
 
 func (l *luaTwin) do(s *step, r *result) error {
-	l.vm.Push(l.verbs[s.verb])
-	l.vm.Push(lua.LNumber(s.t))
-	l.vm.Push(lua.LNumber(s.n))
-	arguments := 2
+	numbers := []int64{s.t, s.n}
 	switch s.verb {
-	case take:
+	case reserve:
+		numbers = append(numbers, s.maxDelay)
+	case cancel:
+		numbers = append(numbers, s.mark.A, s.mark.B, s.mark.C)
+	case undo:
+		numbers = append(numbers, s.t0, s.was.A, s.was.B, s.was.C, s.mark.A, s.mark.B, s.mark.C)
+	}
+	l.vm.Push(l.verbs[s.verb])
+	for _, n := range numbers {
+		l.vm.Push(lua.LNumber(n))
+	}
+	arguments := len(numbers)
+	if s.verb == take {
 		l.vm.Push(lua.LBool(s.room))
 		arguments++
-	case reserve:
-		l.vm.Push(lua.LNumber(s.maxDelay))
-		arguments++
-	case cancel:
-		l.vm.Push(lua.LNumber(s.mark.A))
-		l.vm.Push(lua.LNumber(s.mark.B))
-		l.vm.Push(lua.LNumber(s.mark.C))
-		arguments += 3
 	}
 	if err := l.vm.PCall(arguments, driverResults, nil); err != nil {
 		return err
