@@ -109,8 +109,9 @@ var law = map[string]room{
 		why: "a bounded map, and nothing of ours in it",
 	},
 	"service/storeopen": {
-		why:  "the one place that turns a URL into a store, so it knows them all",
-		code: []string{".", "memstore"},
+		why:   "the one place that turns a URL into a store, so it knows them all",
+		code:  []string{".", "memstore", "redisstore", "memcachedstore", "fallback"},
+		tests: []string{"internal/testserver", "go.uber.org/goleak"},
 	},
 	"service/httpapi": {
 		why:   "a door knows its protocol and the engine: no store and no other door; structured headers are written by a library",
@@ -123,7 +124,7 @@ var law = map[string]room{
 			".", "algo", "memstore", "replay", "service/engine", "service/httpapi", "service/storeopen",
 			"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/schollz/progressbar/v3", "golang.org/x/term",
 		},
-		tests: []string{"github.com/rogpeppe/go-internal/testscript"},
+		tests: []string{"internal/testserver", "github.com/rogpeppe/go-internal/testscript"},
 	},
 }
 

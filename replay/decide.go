@@ -8,12 +8,14 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// batchSize is how many requests are decided before they are counted.
-const batchSize = 1024
+// batchSize is how many requests are decided before they are counted: those of a key wait for each other, so with many under way
+// a batch must be long enough that few wait for the last key's.
+const batchSize, batchSizeInFlight = 1 << 10, 1 << 14
 
 // deciding is the second half of a replay: it walks the requests in time order and has every lane decide each.
 type deciding struct {
 	lanes    []*lane
+	batch    int   // how many requests are decided before they are counted
 	exact    *lane // the lane that the others are held against: the sliding log, if there are several; or nil
 	from     *merger
 	tally    *tally
@@ -29,7 +31,7 @@ func newDeciding(g *gathering, lanes []*lane) (*deciding, error) {
 		return nil, err
 	}
 	d := &deciding{
-		lanes: lanes, exact: exactLane(lanes), from: from, requests: g.requests,
+		lanes: lanes, batch: g.opts.batch(), exact: exactLane(lanes), from: from, requests: g.requests,
 		tally: newTally(len(lanes), g.free()), series: newSeries(g.first, g.last, len(lanes)),
 		progress: func(decided int64) { g.opts.Progress(Progress{Bytes: g.bytes, Requests: g.requests, Decided: decided}) },
 	}
@@ -51,7 +53,7 @@ func exactLane(lanes []*lane) *lane {
 
 // decideAll decides every request.
 func (d *deciding) decideAll(ctx context.Context) error {
-	batch, decided := make([]request, 0, batchSize), int64(0)
+	batch, decided := make([]request, 0, d.batch), int64(0)
 	for {
 		var err error
 		if batch, err = d.from.next(batch[:0]); err != nil {

@@ -1,9 +1,7 @@
 package replay
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/headgate/headgate"
@@ -15,6 +13,7 @@ type lane struct {
 	store     headgate.Store
 	limiter   *headgate.Limiter
 	decisions []headgate.Decision // on the batch at hand
+	turns     [][]int32           // requests of the batch, each list to be decided in order; nil if all are
 	err       error
 
 	admitted, denied, never int64
@@ -23,12 +22,15 @@ type lane struct {
 	names                   []string
 }
 
-func newLane(policy headgate.Policy, open func() (headgate.Store, error)) (*lane, error) {
+func newLane(policy headgate.Policy, open func() (headgate.Store, error), o *Options) (*lane, error) {
 	store, err := open()
 	if err != nil {
 		return nil, err
 	}
-	l := &lane{policy: policy, store: store, decisions: make([]headgate.Decision, batchSize)}
+	l := &lane{policy: policy, store: store, decisions: make([]headgate.Decision, o.batch())}
+	if o.InFlight > 1 {
+		l.turns = make([][]int32, o.InFlight)
+	}
 	if l.limiter, err = headgate.New(store, policy, nil); err != nil {
 		_ = store.Close() // it holds nothing yet
 		return nil, err
@@ -38,17 +40,6 @@ func newLane(policy headgate.Policy, open func() (headgate.Store, error)) (*lane
 	}
 	l.deniedBy = make([]int64, len(l.names))
 	return l, nil
-}
-
-// decide decides a batch, each request at its own instant.
-func (l *lane) decide(ctx context.Context, batch []request) {
-	for i := range batch {
-		q := &batch[i]
-		if l.decisions[i], l.err = l.limiter.AllowAt(ctx, headgate.Instant(q.at), q.key, q.cost); l.err != nil {
-			l.err = fmt.Errorf("replay: %s at %d µs: %w", l.policy.Algorithm, q.at, l.err)
-			return
-		}
-	}
 }
 
 // count adds up the decision on request i of the batch.
@@ -72,9 +63,9 @@ func (l *lane) count(i int) (denied bool) {
 	return true
 }
 
-func newLanes(policies []headgate.Policy, open func() (headgate.Store, error)) (lanes []*lane, err error) {
+func newLanes(policies []headgate.Policy, open func() (headgate.Store, error), o *Options) (lanes []*lane, err error) {
 	for _, policy := range policies {
-		l, err := newLane(policy, open)
+		l, err := newLane(policy, open, o)
 		if err != nil {
 			_ = closeLanes(lanes) // nothing was decided
 			return nil, err

@@ -19,6 +19,9 @@ const (
 	MinMemory     = 16 << 20
 )
 
+// MaxInFlight is the most for [Options].InFlight.
+const MaxInFlight = 1 << 12
+
 // Options are a replay's settings. The zero value of each field is its default; nil means all defaults.
 type Options struct {
 	// Format is how the logs are written; the zero value finds out for each log.
@@ -34,6 +37,10 @@ type Options struct {
 	// Decisions, if it is not nil, gets every decision as a line of JSON, in time order. It is written through a buffer of its own
 	// and not closed. An error of its Write ends the replay.
 	Decisions io.Writer
+	// InFlight is how many decisions are asked of a store at once, each key's one after another and in order; 0 means 1, at most
+	// [MaxInFlight]. A store behind a network answers many callers in the time that it takes to answer one; of a store in this
+	// process nothing is gained.
+	InFlight int
 	// StoreStats, if it is not nil, is asked at the end what each store holds.
 	StoreStats func(headgate.Store) StoreStats
 	// Progress, if it is not nil, is called now and then, on the goroutine of [Run].
@@ -73,7 +80,7 @@ func Run(ctx context.Context, logs []Log, policies []headgate.Policy, open func(
 	if err := o.complete(policies); err != nil {
 		return nil, err
 	}
-	lanes, err := newLanes(policies, open)
+	lanes, err := newLanes(policies, open, &o)
 	if err != nil {
 		return nil, err
 	}
@@ -92,6 +99,9 @@ func (o *Options) complete(policies []headgate.Policy) error {
 	if o.Memory < MinMemory {
 		return fmt.Errorf("replay: %d bytes of memory are too few; accepted are %d (16 MiB) and more", o.Memory, MinMemory)
 	}
+	if o.InFlight < 0 || o.InFlight > MaxInFlight {
+		return fmt.Errorf("replay: %d decisions at once; accepted are 1 to %d", o.InFlight, MaxInFlight)
+	}
 	if len(policies) == 0 {
 		return errors.New("replay: there is no policy to decide by")
 	}
@@ -99,6 +109,14 @@ func (o *Options) complete(policies []headgate.Policy) error {
 		o.Progress = func(Progress) {}
 	}
 	return nil
+}
+
+// batch is how many requests are decided before they are counted.
+func (o *Options) batch() int {
+	if o.InFlight > 1 {
+		return batchSizeInFlight
+	}
+	return batchSize
 }
 
 func replay(ctx context.Context, logs []Log, lanes []*lane, o *Options) (*Report, error) {

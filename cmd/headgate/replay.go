@@ -30,6 +30,9 @@ admitted by all or spends nothing.
 Memory is bounded by --memory; what does not fit goes to a temporary file (TMPDIR says where). Gzipped logs are read at the
 speed of one processor's unzipping, plain ones much faster.
 
+With --store redis://… or memcached://… the decisions are made there, by the log's clock as well, and are the same. What is written
+lies under a namespace of its own and is removed at the end; Redis is searched for it with SCAN. A store that fails ends the replay.
+
 The exit status is 1 if no line could be read, if a log broke off (what came before is replayed and reported), or if anything
 could not be written.`
 
@@ -58,7 +61,7 @@ func replayCommand() *cobra.Command {
 	flags.StringArrayVar(&f.policies, "policy", []string{"10/s burst 20"}, "a `limit`; several: all or none")
 	flags.StringVar(&f.algorithm, "algorithm", string(headgate.TokenBucket), "the `name` of its arithmetic; or all, side by side")
 	flags.StringVar(&f.key, "key", "ip", "the `fields` of a log line that make its key: ip, user, method, path, or several, as in ip+path")
-	flags.StringVar(&f.store, "store", "memory", "the `URL` of the store; memory is bounded by --memory")
+	flags.StringVar(&f.store, "store", "memory", "the `URL` of the store: memory (bounded by --memory), redis://…, memcached://…")
 	flags.StringVar(&f.format, "format", "", "how the logs are written: combined, common or jsonl (default: found out from each log)")
 	flags.StringVar(&f.memory, "memory", "256MiB", "the most memory for requests and statistics, and as much again for each store in memory; a `size`")
 	flags.StringVar(&f.decisions, "decisions", "", "write every decision as a line of JSON to this `file`, or - for standard output")
@@ -69,6 +72,9 @@ func replayCommand() *cobra.Command {
 
 // collectAt keeps the process near the memory it was allowed: garbage is collected when the heap has grown by so many percent.
 const collectAt = 25
+
+// replayInFlight is how many decisions are asked of a store behind a network at once.
+const replayInFlight = 256
 
 // run replays the logs that args name.
 func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
@@ -87,6 +93,9 @@ func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
 	opts.Progress = progress.show
 	debug.SetGCPercent(collectAt)
 	open := func() (headgate.Store, error) { return openReplayStore(f.store, opts.Memory) }
+	if storeopen.Networked(f.store) {
+		opts.InFlight, opts.StoreStats = replayInFlight, nil
+	}
 	report, err := withDecisions(f.decisions, cmd.OutOrStdout(), func(w io.Writer) (*replay.Report, error) {
 		opts.Decisions = w
 		return replay.Run(cmd.Context(), logs, policies, open, opts)
@@ -169,7 +178,7 @@ func openReplayStore(url string, memory int64) (headgate.Store, error) {
 	if url == "memory" || url == "memory://" {
 		url = "memory://?max_bytes=" + strconv.FormatInt(memory, 10)
 	}
-	store, err := storeopen.Open(url)
+	store, err := storeopen.OpenScratch(url)
 	if err != nil {
 		return nil, fmt.Errorf("--store: %w", err)
 	}

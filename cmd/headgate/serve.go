@@ -31,6 +31,9 @@ A check is {"limit":"100/1m","key":"k"}, with "algorithm" (token_bucket) and "co
 What was spent is known by key, algorithm and period: 20/1m sent after 10/1m on one key is a changed limit and keeps it, 10/s and
 100/1m on one key are apart. Different limits of one algorithm and period on one key in one request are told apart by their order.
 
+State that several instances share lies in Redis, Valkey or memcached: --store, or REDIS_HOST and REDIS_PORT. While that is away a
+check is answered as --on-store-error says, /readyz says degraded, and so does the answer.
+
 Each flag can also be set in the environment, as HEADGATE_HTTP_ADDR for --http-addr; the flag wins.
 
 SIGTERM or SIGINT: /readyz says draining for --drain-delay; then no more connections are taken, and requests in flight are
@@ -48,6 +51,7 @@ func serveCommand() *cobra.Command {
 			if err := setFromEnvironment(cmd.Flags(), os.LookupEnv); err != nil {
 				return err
 			}
+			s.chooseRedis(cmd.Flags(), os.LookupEnv)
 			if err := s.validate(); err != nil {
 				return err
 			}
@@ -60,7 +64,9 @@ func serveCommand() *cobra.Command {
 
 // run serves until ctx ends and everything in flight is answered.
 func (s *serveSettings) run(ctx context.Context, stderr io.Writer) (err error) {
-	store, err := storeopen.Open(s.store)
+	log := slog.New(slog.NewTextHandler(stderr, nil))
+	s.storeOptions.Observer = storeLog{log}
+	store, err := storeopen.Open(s.store, &s.storeOptions)
 	if err != nil {
 		return fmt.Errorf("%w (--store or %s)", err, environmentName("store"))
 	}
@@ -73,13 +79,13 @@ func (s *serveSettings) run(ctx context.Context, stderr io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	log := slog.New(slog.NewTextHandler(stderr, nil))
 	s.http.Log = log
 	s.httpapi.Store = storeopen.Name(s.store)
 	server := httpapi.NewServer(httpapi.New(e, &s.httpapi), &s.http)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(ln) }()
 	log.Info("listening", "door", "http", "addr", ln.Addr().String(), "store", s.httpapi.Store)
+	defer inBackground(ctx, func(ctx context.Context) { awaken(ctx, e) })()
 	fmt.Fprintf(stderr, "try: curl -d '{\"limit\":\"5/1m\",\"key\":\"you\"}' http://%s/v1/check\n", reachable(ln.Addr()))
 	select {
 	case err := <-ended:

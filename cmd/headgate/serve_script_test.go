@@ -55,7 +55,9 @@ func occupy(ts *testscript.TestScript, _ bool, _ []string) {
 func serve(ts *testscript.TestScript, _ bool, args []string) {
 	s := servingOf(ts)
 	s.cmd = exec.Command(binary(ts), append([]string{"serve"}, args...)...)
-	s.cmd.Env = []string{"HEADGATE_HTTP_ADDR=" + ts.Getenv("HEADGATE_HTTP_ADDR"), "HEADGATE_STORE=" + ts.Getenv("HEADGATE_STORE")}
+	for _, name := range []string{"HEADGATE_HTTP_ADDR", "HEADGATE_STORE", "HEADGATE_ON_STORE_ERROR", "REDIS_HOST", "REDIS_PORT"} {
+		s.cmd.Env = append(s.cmd.Env, name+"="+ts.Getenv(name))
+	}
 	stderr, err := s.cmd.StderrPipe()
 	ts.Check(err)
 	ts.Check(s.cmd.Start())

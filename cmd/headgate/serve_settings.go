@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -10,8 +11,10 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/service/engine"
 	"github.com/headgate/headgate/service/httpapi"
+	"github.com/headgate/headgate/service/storeopen"
 )
 
 // doorOff closes a door when it stands in place of an address.
@@ -21,6 +24,7 @@ const doorOff = "off"
 type serveSettings struct {
 	httpAddr        string
 	store           string
+	storeOptions    storeopen.Options
 	engine          engine.Options
 	httpapi         httpapi.Options
 	http            httpapi.ServerOptions
@@ -31,7 +35,12 @@ type serveSettings struct {
 func (s *serveSettings) flags(f *pflag.FlagSet) {
 	f.SortFlags = false
 	f.StringVar(&s.httpAddr, "http-addr", "127.0.0.1:8080", "where to listen for HTTP: `host:port`; port 0 takes a free one; off closes this door")
-	f.StringVar(&s.store, "store", "memory://", "where state is kept: memory://, memory://?max_entries=N, memory://?max_bytes=N (`url`)")
+	f.StringVar(&s.store, "store", "memory://", "where state is kept: memory://, redis://host:6379, rediss://…, redis+sentinel://host:26379/NAME, "+
+		"redis+cluster://…, redis+unix:///path, memcached://host:11211 (`url`); REDIS_HOST and REDIS_PORT choose Redis, too")
+	f.StringVar((*string)(&s.engine.OnStoreError), "on-store-error", string(headgate.FailClosed), "what holds for checks without a policy while the store is away: "+
+		"closed (503), open (admitted) or local (a share of the limit, see --instances)")
+	f.IntVar(&s.storeOptions.Instances, "instances", 0, "how many instances share the store; each admits one share of so many while local holds")
+	f.DurationVar(&s.storeOptions.Budget, "store-budget", storeopen.DefaultBudget, "longest time to wait for the store, in one decision")
 	f.IntVar(&s.engine.MaxKeyBytes, "max-key-bytes", engine.DefaultMaxKeyBytes, "longest key")
 	f.IntVar(&s.engine.MaxChecks, "max-checks", engine.DefaultMaxChecks, "most checks in one request")
 	f.IntVar(&s.httpapi.MaxBodyBytes, "max-body-bytes", httpapi.DefaultMaxBodyBytes, "longest body of a request")
@@ -81,7 +90,39 @@ func (s *serveSettings) validate() error {
 			return outside(d.flag, d.value.String(), fmt.Sprintf("%v to 24h", d.least))
 		}
 	}
+	return s.validateStore()
+}
+
+// validateStore refuses what would hold while the store is away, and could not.
+func (s *serveSettings) validateStore() error {
+	mode, instances, budget := s.engine.OnStoreError, s.storeOptions.Instances, s.storeOptions.Budget
+	switch {
+	case mode.Validate() != nil:
+		return outside("on-store-error", fmt.Sprintf("%.20q", string(mode)), "closed, open and local")
+	case instances < 0 || instances > 100_000:
+		return outside("instances", strconv.Itoa(instances), "0 (not known) to 100000")
+	case mode == headgate.FailLocal && instances == 0 && storeopen.Networked(s.store):
+		return errors.New("--on-store-error local grants each instance its share of a limit: say among how many, with --instances (or " +
+			environmentName("instances") + ")")
+	case budget < time.Millisecond || budget > time.Minute:
+		return outside("store-budget", budget.String(), "1ms to 1m")
+	}
 	return nil
+}
+
+// chooseRedis takes the Redis that REDIS_HOST and REDIS_PORT name, if no store was chosen otherwise. Kubernetes sets a REDIS_PORT of
+// its own, tcp://address:port, beside every service called redis: alone it chooses nothing.
+func (s *serveSettings) chooseRedis(f *pflag.FlagSet, lookup func(string) (string, bool)) {
+	host, _ := lookup("REDIS_HOST")
+	port, _ := lookup("REDIS_PORT")
+	linked := strings.Contains(port, "://")
+	if f.Changed("store") || host == "" && (port == "" || linked) {
+		return
+	}
+	if linked {
+		port = port[strings.LastIndexByte(port, ':')+1:]
+	}
+	s.store = "redis://" + net.JoinHostPort(cmp.Or(host, "127.0.0.1"), cmp.Or(port, "6379"))
 }
 
 func outside(flag, value, accepted string) error {

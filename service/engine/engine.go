@@ -36,6 +36,8 @@ type Engine struct {
 	store       headgate.Store
 	policies    map[string][]*Rule
 	inline      *memo.Map[inlineKey, *Rule]
+	onError     headgate.OnStoreError // of checks without a policy
+	health      headgate.Bound
 	maxKeyBytes int
 	maxChecks   int
 }
@@ -44,6 +46,9 @@ type Engine struct {
 type Options struct {
 	// Policies are the policies that a check may name, by that name. A policy's own Name is empty or the same.
 	Policies map[string]headgate.Policy
+	// OnStoreError is what holds for a check that brings its own limit while the store cannot decide; the zero value means
+	// [headgate.FailClosed]. A policy says so itself.
+	OnStoreError headgate.OnStoreError
 	// MaxKeyBytes is the longest key, in bytes; 0 means [DefaultMaxKeyBytes].
 	MaxKeyBytes int
 	// MaxChecks is the most checks in one request; 0 means [DefaultMaxChecks].
@@ -63,7 +68,8 @@ type Rule struct {
 // AtOnce is the most that can be spent at once, in units: what a decision calls its Limit.
 func (r *Rule) AtOnce() int64 { return r.bound.Limit() }
 
-// New makes an engine over store. It refuses a policy that cannot work, by its name, and does no I/O. opts may be nil.
+// New makes an engine over store. It refuses a policy that cannot work, by its name, and an OnStoreError that the store cannot keep.
+// It does no I/O. opts may be nil.
 func New(store headgate.Store, opts *Options) (*Engine, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -72,8 +78,12 @@ func New(store headgate.Store, opts *Options) (*Engine, error) {
 		store:       store,
 		policies:    make(map[string][]*Rule, len(opts.Policies)),
 		inline:      memo.New[inlineKey, *Rule](mostInline),
+		onError:     opts.OnStoreError,
 		maxKeyBytes: orDefault(opts.MaxKeyBytes, DefaultMaxKeyBytes),
 		maxChecks:   orDefault(opts.MaxChecks, DefaultMaxChecks),
+	}
+	if err := e.bindHealth(); err != nil {
+		return nil, fmt.Errorf("engine: checks without a policy: %w", err)
 	}
 	for name, policy := range opts.Policies {
 		rules, err := bindPolicy(store, name, policy)

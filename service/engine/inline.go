@@ -37,10 +37,11 @@ func (e *Engine) bindInline(k inlineKey) (*Rule, error) {
 		return nil, err
 	}
 	r, err := bind(e.store, headgate.Rule{
-		Scope:     "inline:" + strconv.Itoa(k.ordinal) + ":" + limit.Period.String(),
-		Name:      strings.Clone(k.limit),
-		Limit:     limit,
-		Algorithm: headgate.Algorithm(k.algorithm),
+		Scope:        "inline:" + strconv.Itoa(k.ordinal) + ":" + limit.Period.String(),
+		Name:         strings.Clone(k.limit),
+		Limit:        limit,
+		Algorithm:    headgate.Algorithm(k.algorithm),
+		OnStoreError: e.onError,
 	})
 	if err != nil {
 		return nil, err

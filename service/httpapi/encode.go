@@ -5,11 +5,11 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/service/engine"
 )
 
-// appendAnswer writes the body that every decision has. Nothing is degraded: an engine without a store to lose has no other
-// way to decide.
+// appendAnswer writes the body that every decision has.
 func appendAnswer(b []byte, a *engine.Answer) []byte {
 	b = append(b, `{"allowed":`...)
 	b = strconv.AppendBool(b, a.Allowed)
@@ -34,7 +34,9 @@ func appendAnswer(b []byte, a *engine.Answer) []byte {
 		}
 		b = appendString(b, name)
 	}
-	return append(b, `],"degraded":false}`...)
+	b = append(b, `],"degraded":`...)
+	b = strconv.AppendBool(b, a.Degraded != headgate.NoTrouble)
+	return append(b, '}')
 }
 
 // appendString writes s as a JSON string.

@@ -3,7 +3,6 @@
 package httpapi
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -180,26 +179,6 @@ func (h *Handler) live(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = io.WriteString(w, "ok\n")
-}
-
-// ready says whether this instance should be sent requests.
-func (h *Handler) ready(w http.ResponseWriter, r *http.Request) {
-	if !readMethod(w, r) {
-		return
-	}
-	state := struct {
-		Status string `json:"status"`
-		Store  string `json:"store"`
-	}{"ok", h.store}
-	status := http.StatusOK
-	if h.draining.Load() {
-		state.Status, status = "draining", http.StatusServiceUnavailable
-	}
-	body, _ := json.Marshal(state) // two strings always can be
-	w.Header()["Content-Type"] = jsonType
-	w.Header()["Cache-Control"] = noStore
-	w.WriteHeader(status)
-	_, _ = w.Write(body)
 }
 
 func readMethod(w http.ResponseWriter, r *http.Request) bool {

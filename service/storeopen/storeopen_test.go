@@ -16,7 +16,7 @@ func TestOpensMemory(t *testing.T) {
 		"memory://?max_entries=1000", "memory://?max_bytes=1048576", "memory://?max_entries=1000&max_bytes=1048576",
 	} {
 		t.Run(url, func(t *testing.T) {
-			store, err := storeopen.Open(url)
+			store, err := storeopen.Open(url, nil)
 			if err != nil {
 				t.Fatalf("Open(%q): %v", url, err)
 			}
@@ -47,7 +47,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		{"memory://", false},
 	} {
 		t.Run(tt.url, func(t *testing.T) {
-			store, err := storeopen.Open(tt.url)
+			store, err := storeopen.Open(tt.url, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -71,14 +71,13 @@ func TestMemoryIsBounded(t *testing.T) {
 
 func TestRefusesAndSaysWhatThereIs(t *testing.T) {
 	for _, tt := range []struct{ url, wantSaid string }{
-		{"", "there is memory://"},
-		{"redis://user:secret@127.0.0.1:6379/0", `store "redis": there is memory://`},
-		{"user:secret@host", "there is memory://"},
-		{"secret@host", "there is memory://"},
+		{"", "there are memory://, redis://"},
+		{"user:secret@host", "there are memory://, redis://"},
+		{"secret@host", "there are memory://, redis://"},
 		{"memory://127.0.0.1", "no address"},
 		{"memory://secret", "no address"},
 		{"memory:secret", "no address"},
-		{"memoryx", "there is memory://"},
+		{"memoryx", "there are memory://, redis://"},
 		{"memory://?max_keys=5", `unknown parameter "max_keys"; there are max_entries and max_bytes`},
 		{"memory://?max_entries=secret", `parameter "max_entries" takes one whole number from 1`},
 		{"memory://?max_entries=0", "from 1"},
@@ -87,9 +86,28 @@ func TestRefusesAndSaysWhatThereIs(t *testing.T) {
 		{"memory://?max_entries=99999999999", "accepted are 1 to"},
 		{"memory://?max_bytes=1", "accepted are 65536 and more"},
 		{"memory://?max_bytes=%zz", "cannot be read"},
+		{"redis://user:secret@", `store "redis": address: it is missing; write redis://`},
+		{"redis://user:secret@host?colour=blue", `store "redis": parameter "colour": unknown`},
+		{"redis://user:secret@host?namespace=" + strings.Repeat("n", 65), `store "redis": headgate: invalid policy: namespace is 65 bytes long`},
+		{"redis+sentinel://:secret@host", `store "redis+sentinel": master name: `},
+		{"redis+mystery://:secret@host", `store "redis+mystery": scheme: `},
+		{"memcached", "address is missing; write memcached://127.0.0.1:11211"},
+		{"memcached://", "address is missing"},
+		{"memcached://?timeout=1s", "address is missing"},
+		{"memcached://user:secret@host", "takes no user and password"},
+		{"memcached://host/secret", "a socket is memcached:///path"},
+		{"memcached://host:0", "accepted are 1 to 65535"},
+		{"memcached://host,,host", "server 2"},
+		{"memcached://host?colour=blue", `unknown parameter "colour"; there are namespace,`},
+		{"memcached://host?timeout=secret", "parameter timeout takes one value: a time such as 500ms"},
+		{"memcached://host?timeout=0s", "takes one value: a time"},
+		{"memcached://host?timeout=1s&timeout=2s", "takes one value"},
+		{"memcached://host?max_conns=0", "parameter max_conns takes one value: a whole number from 1"},
+		{"memcached://host?join=maybe", "takes one value: true or false"},
+		{"memcached://host?timeout=%zz", "cannot be read"},
 	} {
 		t.Run(tt.url, func(t *testing.T) {
-			_, err := storeopen.Open(tt.url)
+			_, err := storeopen.Open(tt.url, nil)
 			var typed *storeopen.Error
 			if !errors.As(err, &typed) || !errors.Is(err, storeopen.ErrUnknownStore) {
 				t.Fatalf("Open(%q): error %v, want a *storeopen.Error", tt.url, err)

@@ -1,0 +1,65 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/headgate/headgate"
+)
+
+// decide decides a batch, each request at its own instant. The requests of one key are decided one after another, in their order.
+// Those of different keys know nothing of each other, so with turns they are under way at the same time.
+func (l *lane) decide(ctx context.Context, batch []request) {
+	if l.turns == nil {
+		for i := range batch {
+			if l.err = l.decideOne(ctx, batch, i); l.err != nil {
+				return
+			}
+		}
+		return
+	}
+	l.share(batch)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var first sync.Once
+	var all sync.WaitGroup
+	for _, turn := range l.turns {
+		all.Go(func() {
+			if err := l.decideTurn(ctx, batch, turn); err != nil {
+				first.Do(func() { l.err = err })
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+}
+
+// share gives every key one turn.
+func (l *lane) share(batch []request) {
+	for i := range l.turns {
+		l.turns[i] = l.turns[i][:0]
+	}
+	for i := range batch {
+		turn := &l.turns[batch[i].hash%uint64(len(l.turns))]
+		*turn = append(*turn, int32(i))
+	}
+}
+
+func (l *lane) decideTurn(ctx context.Context, batch []request, turn []int32) error {
+	for _, i := range turn {
+		if err := l.decideOne(ctx, batch, int(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decideOne decides request i of the batch.
+func (l *lane) decideOne(ctx context.Context, batch []request, i int) (err error) {
+	q := &batch[i]
+	if l.decisions[i], err = l.limiter.AllowAt(ctx, headgate.Instant(q.at), q.key, q.cost); err != nil {
+		return fmt.Errorf("replay: %s at %d µs: %w", l.policy.Algorithm, q.at, err)
+	}
+	return nil
+}

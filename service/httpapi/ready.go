@@ -1,0 +1,52 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// healthTimeout bounds the question to the store, however patient the store is.
+const healthTimeout = time.Second
+
+// readiness is the body of /readyz.
+type readiness struct {
+	Status  string `json:"status"` // ok, degraded or draining
+	Store   string `json:"store"`
+	Trouble string `json:"trouble,omitempty"` // why it is degraded: the store's, without address and detail, which the log has
+}
+
+// ready says whether this instance should be sent requests. While the store is away it should: what the policies say for that case
+// holds, here as on every other instance.
+func (h *Handler) ready(w http.ResponseWriter, r *http.Request) {
+	if !readMethod(w, r) {
+		return
+	}
+	state, status := readiness{Status: "ok", Store: h.store}, http.StatusOK
+	ctx, cancel := context.WithTimeout(r.Context(), healthTimeout)
+	defer cancel()
+	if err := h.engine.Health(ctx); err != nil {
+		state.Status, state.Trouble = "degraded", troubleOf(err)
+	}
+	if h.draining.Load() {
+		state.Status, status = "draining", http.StatusServiceUnavailable
+	}
+	body, _ := json.Marshal(state) // strings always can be
+	w.Header()["Content-Type"] = jsonType
+	w.Header()["Cache-Control"] = noStore
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}
+
+// troubleOf is the store's trouble in words: where it is not asked because it failed before, what it failed of.
+func troubleOf(err error) string {
+	trouble := "could not decide"
+	for cause := (*headgate.StoreError)(nil); errors.As(err, &cause); err = cause.Err {
+		trouble = cause.Trouble.String()
+	}
+	return trouble
+}
