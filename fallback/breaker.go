@@ -16,7 +16,8 @@ import (
 const (
 	countedFor = 10 * time.Second // how long a failure counts
 	countedIn  = time.Second      // steps in which it ages
-	often      = 10               // times Failures, and half of all calls, count as away though some are decided
+	often      = 10               // times Failures, and half of all calls, count as away though some are decided,
+	forAWhile  = time.Second      // for so long
 	trials     = 3                // requests that must be decided once a probe was answered
 )
 
@@ -42,6 +43,7 @@ type breaker struct {
 	observer headgate.StoreObserver
 	born     time.Time
 	decided  atomic.Int64 // ns from born to when the store last decided, as far as calls are counted
+	since    atomic.Int64 // ns from born to when they began to be
 	last     atomic.Pointer[failure]
 	open     atomic.Pointer[headgate.StoreError] // what is answered while the store is not asked
 
@@ -83,16 +85,21 @@ func newBreaker(o *Options) *breaker {
 	return b
 }
 
-// tooMany is whether the store counts as away. That nothing was decided for a while is asked for because calls end in bursts:
-// of a cluster with one node of three away, five that fail in a row are soon seen.
+// tooMany is whether the store counts as away. That nothing was decided for a while, or that it lasts, is asked for because calls
+// fail in bursts: one connection that breaks takes all that were under way on it, and the next one works.
 func (b *breaker) tooMany(c gobreaker.Counts) bool {
-	silent := time.Since(b.born)-time.Duration(b.decided.Load()) >= b.within
-	return silent && c.ConsecutiveFailures >= b.failures ||
-		c.TotalFailures >= often*b.failures && c.TotalFailures >= c.TotalSuccesses
+	now := b.now()
+	if now-b.decided.Load() >= int64(b.within) && c.ConsecutiveFailures >= b.failures {
+		return true
+	}
+	return now-b.since.Load() >= int64(forAWhile) && c.TotalFailures >= often*b.failures && c.TotalFailures >= c.TotalSuccesses
 }
 
+// now is in ns since the breaker was made.
+func (b *breaker) now() int64 { return int64(time.Since(b.born)) }
+
 // noteDecided keeps when the store last decided.
-func (b *breaker) noteDecided() { b.decided.Store(int64(time.Since(b.born))) }
+func (b *breaker) noteDecided() { b.decided.Store(b.now()) }
 
 // away reports whether the store is not asked at all.
 func (b *breaker) away() bool { return b.mode.Load() == away }
@@ -127,13 +134,16 @@ func (b *breaker) admit() (permit, bool) {
 
 // failed ends a permit with a failure of asking for key.
 func (b *breaker) failed(p permit, v verdict, asked headgate.Bound, key string) {
-	b.last.Store(&failure{trouble: v.trouble, err: v.err, asked: asked, key: strings.Clone(key)})
+	if v.trouble != headgate.Overloaded || b.mode.Load() == calm || b.last.Load() == nil { // who waits behind others does not know of what
+		b.last.Store(&failure{trouble: v.trouble, err: v.err, asked: asked, key: strings.Clone(key)})
+	}
 	if p.done != nil {
 		p.done(v.err)
 		return
 	}
 	if b.mode.Load() == calm {
 		b.noteDecided() // it may have been just now
+		b.since.Store(b.now())
 		b.mode.CompareAndSwap(calm, watched)
 	}
 	if b.mode.Load() != watched {

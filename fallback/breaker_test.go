@@ -82,7 +82,7 @@ func TestStoreAwayIsNotAsked(t *testing.T) { // T40: a long outage
 				asked, began := o.inner.asked.Load(), time.Now()
 				for range 30_000 {
 					if got := o.ask("key"); got != headgate.BreakerOpen {
-						t.Fatalf("%v, %v: got %v want breaker open", fault, mode, got)
+						o.t.Fatalf("%v, %v: got %v want breaker open", fault, mode, got)
 					}
 					time.Sleep(time.Millisecond)
 				}
@@ -133,7 +133,7 @@ func TestBlipIsNoOutage(t *testing.T) { // T40: a blip
 			}
 			o.inner.set(slow(time.Millisecond))
 			if got := o.ask("key"); got != headgate.NoTrouble {
-				t.Fatalf("after 4 failures: got %v want that it is asked", got)
+				o.t.Fatalf("after 4 failures: got %v want that it is asked", got)
 			}
 			time.Sleep(time.Second)
 		}
@@ -143,6 +143,35 @@ func TestBlipIsNoOutage(t *testing.T) { // T40: a blip
 
 func slow(d time.Duration) func(context.Context, string) error {
 	return func(context.Context, string) error { time.Sleep(d); return nil }
+}
+
+// One connection that breaks takes with it all that was under way, and the next works.
+func TestBrokenConnectionIsNoOutage(t *testing.T) { // T40: a blip
+	t.Parallel()
+	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *outage) {
+		for range 10 {
+			broken := make(chan struct{})
+			o.inner.set(func(ctx context.Context, key string) error {
+				<-broken
+				return trouble(headgate.TimedOut)(ctx, key)
+			})
+			for range 100 {
+				go o.limit.Allow(background, "key")
+			}
+			time.Sleep(time.Millisecond)
+			close(broken)
+			o.inner.set(slow(time.Millisecond))
+			synctest.Wait()
+			for range 500 {
+				if got := o.ask("key"); got != headgate.NoTrouble {
+					t.Errorf("after 100 failures at once: got %v want that it is asked", got)
+					return
+				}
+				time.Sleep(time.Millisecond)
+			}
+		}
+		o.mustHear()
+	})
 }
 
 // A part of the store that is away takes the whole away only if it is half of it.
@@ -179,6 +208,34 @@ func TestPartOfTheStoreAway(t *testing.T) {
 	}
 }
 
+// A store that decides now and then, and mostly not, is away; one that mostly does is not.
+func TestStoreThatDecidesNowAndThen(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		fails int // of three
+		away  bool
+	}{{1, false}, {2, true}} {
+		inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *outage) {
+			for i := range 3000 {
+				o.inner.set(slow(time.Millisecond))
+				if i%3 < c.fails {
+					o.inner.set(trouble(headgate.Refused))
+				}
+				if got := o.ask("key"); got == headgate.BreakerOpen {
+					if !c.away || i < 50 {
+						o.t.Errorf("%d of 3 fail: away after %d calls", c.fails, i)
+					}
+					return
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			if c.away {
+				o.t.Errorf("%d of 3 fail: still asked after 3000 calls", c.fails)
+			}
+		})
+	}
+}
+
 // Denials that are remembered in the process do not make a store that hangs look well.
 func TestRememberedAnswersSayNothing(t *testing.T) {
 	t.Parallel()
@@ -208,13 +265,26 @@ func TestWhatSaysNothingAboutTheServer(t *testing.T) {
 			o.inner.set(trouble(fault))
 			for range 100 {
 				if got := o.ask("key"); got != fault {
-					t.Fatalf("got %v want %v", got, fault)
+					o.t.Fatalf("got %v want %v", got, fault)
 				}
 				time.Sleep(10 * time.Millisecond)
 			}
 			o.mustHear()
 		})
 	}
+}
+
+// Callers who wait for others until their time is over are a sign of a store that hangs, and those who are sent away at once not.
+func TestWaitingForOthersInVain(t *testing.T) {
+	t.Parallel()
+	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *outage) {
+		o.inner.set(func(ctx context.Context, _ string) error {
+			<-ctx.Done()
+			return &headgate.StoreError{Store: "fickle", Trouble: headgate.Overloaded, Err: ctx.Err()}
+		})
+		o.fail()
+		o.mustHear("away: overloaded")
+	})
 }
 
 // A server that answers reads and refuses writes, as a replica does, is not taken for back.
@@ -242,6 +312,27 @@ func TestProbeThatSucceedsIsNotEnough(t *testing.T) { // T40
 			o.ask("key")
 		}
 		o.mustHear("away: refused", "back")
+	})
+}
+
+// The probe asks for what failed: another key may lie on a node that is well.
+func TestProbeAsksForWhatFailed(t *testing.T) {
+	t.Parallel()
+	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *outage) {
+		o.inner.set(func(ctx context.Context, key string) error {
+			if key == "key" {
+				return trouble(headgate.Refused)(ctx, key)
+			}
+			return nil
+		})
+		o.fail()
+		for range 1000 {
+			if got := o.ask("another key"); got != headgate.BreakerOpen {
+				o.t.Fatalf("with what failed still failing: got %v want breaker open", got)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		o.mustHear("away: refused")
 	})
 }
 
@@ -305,14 +396,20 @@ func TestCloseWhileAway(t *testing.T) {
 			inner := newFickle()
 			s := around(t, inner, nil)
 			l := limiter(t, s, "", "10/1s", headgate.FailOpen)
-			inner.set(hangs)
+			var asking atomic.Int64
+			inner.set(func(ctx context.Context, key string) error {
+				asking.Add(1)
+				defer asking.Add(-1)
+				defer time.Sleep(time.Millisecond)
+				return hangs(ctx, key)
+			})
 			for range 10 {
 				l.Allow(background, "key")
 			}
 			time.Sleep(wait)
 			began := time.Now()
-			if err := s.Close(); err != nil || time.Since(began) > 0 {
-				t.Errorf("got error %v after %v want none at once", err, time.Since(began))
+			if err := s.Close(); err != nil || time.Since(began) > time.Millisecond || asking.Load() != 0 {
+				t.Errorf("got error %v after %v, %d still asking want none", err, time.Since(began), asking.Load())
 			}
 			if _, err := l.Allow(background, "key"); !errors.Is(err, headgate.ErrClosed) {
 				t.Errorf("afterwards: got error %v want ErrClosed", err)

@@ -68,7 +68,7 @@ func (c *call) judge(err error, asked headgate.Bound, key string) verdict {
 	}
 	v := c.classify(err)
 	switch {
-	case !c.evidence(v.trouble):
+	case !c.evidence(v):
 		c.permit.end(errSaysNothing)
 	case v.trouble == headgate.WrongType:
 		c.decided()
@@ -99,14 +99,20 @@ func (c *call) decided() {
 const remembered = 10 * time.Microsecond
 
 // evidence reports whether a trouble says something about the server. A caller who ended the call says nothing, and neither
-// does one who gave the server less than half of the budget.
-func (c *call) evidence(t headgate.Trouble) bool {
-	if c.own && (c.caller.Err() != nil || t == headgate.TimedOut && c.given < c.store.budget.length/2) {
+// does one who gave the server less than half of the budget. Too many callers at once say nothing either, unless one has waited
+// for all of the budget.
+func (c *call) evidence(v verdict) bool {
+	hurried := c.own && c.given < c.store.budget.length/2
+	if c.own && c.caller.Err() != nil {
 		return false
 	}
-	switch t {
-	case headgate.Unreachable, headgate.TimedOut, headgate.Refused, headgate.WrongType:
+	switch v.trouble {
+	case headgate.Unreachable, headgate.Refused, headgate.WrongType:
 		return true
+	case headgate.TimedOut:
+		return !hurried
+	case headgate.Overloaded:
+		return !hurried && errors.Is(v.err, context.DeadlineExceeded)
 	}
 	return false
 }

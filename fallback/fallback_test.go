@@ -152,6 +152,11 @@ func TestCallerWhoGivesUp(t *testing.T) {
 			if d, err := l.Allow(short, "key"); !errors.Is(err, context.Canceled) || d.Allowed {
 				t.Fatalf("cancelled before its deadline: got %+v, error %v want context.Canceled", d, err)
 			}
+			short, cancel = context.WithTimeout(background, 45*time.Millisecond)
+			go func() { time.Sleep(5 * time.Millisecond); cancel() }()
+			if _, err := l.Allow(short, "key"); !errors.Is(err, context.Canceled) {
+				t.Fatalf("cancelled long before its deadline: got error %v want context.Canceled", err)
+			}
 			short, cancel = context.WithTimeout(background, 10*time.Millisecond)
 			if d, err := l.Allow(short, "key"); err != nil || d.Degraded != headgate.TimedOut {
 				t.Fatalf("a deadline of 10 ms: got %+v, error %v want timed out", d, err)

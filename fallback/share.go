@@ -10,7 +10,6 @@ import (
 const (
 	maxInstances = 100_000
 	maxPeriod    = int64(headgate.MaxPeriod / time.Microsecond)
-	minPeriod    = int64(headgate.MinPeriod / time.Microsecond)
 	maxFill      = int64(headgate.MaxFillTime / time.Microsecond)
 )
 
@@ -42,10 +41,9 @@ func dividedRate(l headgate.Limit, n int64) (rate, period int64) {
 	if period <= maxPeriod {
 		return rate, period
 	}
-	g = gcd(rate, period)
+	g = gcd(rate, period) // at most 1e9, so that a period above 366 days stays above 31 ms
 	if rate, period = rate/g, period/g; period <= maxPeriod {
-		enough := (minPeriod + period - 1) / period
-		return rate * enough, period * enough
+		return rate, period
 	}
 	return max(1, mulDiv(rate, maxPeriod, period)), maxPeriod
 }

@@ -32,12 +32,14 @@ func TestShareByHand(t *testing.T) {
 		{"", "1000/30d", 13, "1/33696s burst 76"},         // 390 days, in lowest terms
 		{"", "999983/30d", 13, "938445/366d burst 76921"}, // 12.2 periods are as long as may be: rounded down
 		{"", "1/366d", 2, "1/366d burst 1"},               // no period is long enough
+		{"", "7/366d burst 698", 3, "2/366d burst 199"},   // the rate is rounded down, so less is filled in 100 years
 		{headgate.LeakyBucket, "100/1m queue 50", 2, "50/1m burst 25"},
 		{headgate.LeakyBucket, "100/1m queue 1", 7, "100/7m burst 1"},
 		{headgate.TokenBucketInterval, "10/1s", 3, "3/1s burst 3"},
 		{headgate.TokenBucketInterval, "10/1s burst 100", 3, "3/1s burst 33"},
 		{headgate.TokenBucketInterval, "2/1s burst 100", 5, "1/3s burst 20"},
 		{headgate.TokenBucketInterval, "1/200d", 5, "1/200d burst 1"},
+		{headgate.TokenBucketInterval, "19/366d burst 1881", 10, "1/366d burst 99"},
 		{headgate.FixedWindow, "10/1s", 3, "3/1s"},
 		{headgate.SlidingLog, "10/1s", 10, "1/1s"},
 		{headgate.SlidingLog, "10/1s", 11, "1/2s"},
@@ -67,7 +69,7 @@ func anyLimit(d *rand.Rand) headgate.Limit {
 		}
 	}
 	for {
-		l := headgate.Limit{Rate: scaled(1, 1e9), Period: headgate.Micros(scaled(minPeriod, maxPeriod))}
+		l := headgate.Limit{Rate: scaled(1, 1e9), Period: headgate.Micros(scaled(1000, maxPeriod))}
 		if d.IntN(2) == 0 {
 			l.Burst = scaled(1, 1e9)
 		}

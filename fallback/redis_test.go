@@ -1,0 +1,251 @@
+package fallback_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/fallback"
+	"github.com/headgate/headgate/internal/testserver"
+	"github.com/headgate/headgate/memstore"
+	"github.com/headgate/headgate/redisstore"
+)
+
+var outageFlag = flag.Duration("outage", 0, "how long Redis is away in the tests that take it away; 0 means 1 s, and half of that with -short")
+
+func outageLength() time.Duration {
+	switch {
+	case *outageFlag > 0:
+		return *outageFlag
+	case testing.Short():
+		return 500 * time.Millisecond
+	}
+	return time.Second
+}
+
+const callers = 64
+
+// answer is one decision of a crowd.
+type answer struct {
+	began, took time.Duration // began since the test did
+	degraded    headgate.Trouble
+}
+
+// crowd is callers who ask all the time, for keys of their own and for one that all ask for.
+type crowd struct {
+	began   time.Time
+	stop    atomic.Bool
+	wait    sync.WaitGroup
+	answers [callers][]answer
+	failed  atomic.Pointer[error]
+}
+
+func newCrowd(l *headgate.Limiter, began time.Time) *crowd {
+	c := &crowd{began: began}
+	for i := range callers {
+		c.wait.Go(func() {
+			ctx, cancel := context.WithCancel(background)
+			defer cancel()
+			for n := 0; !c.stop.Load(); n++ {
+				key := "all"
+				if n%4 > 0 {
+					key = fmt.Sprint("key ", i, " ", n%50)
+				}
+				began := time.Since(c.began)
+				d, err := l.Allow(ctx, key)
+				if err != nil {
+					c.failed.Store(&err)
+					return
+				}
+				c.answers[i] = append(c.answers[i], answer{began, time.Since(c.began) - began, d.Degraded})
+				time.Sleep(2 * time.Millisecond)
+			}
+		})
+	}
+	return c
+}
+
+func (c *crowd) now() time.Duration { return time.Since(c.began) }
+
+// leave ends the crowd and gives its answers, by the instant at which they were asked for.
+func (c *crowd) leave(t *testing.T) []answer {
+	t.Helper()
+	c.stop.Store(true)
+	c.wait.Wait()
+	if err := c.failed.Load(); err != nil {
+		t.Errorf("a caller got error %v want a decision: the rule says local", *err)
+	}
+	var all []answer
+	for i := range c.answers {
+		all = append(all, c.answers[i]...)
+	}
+	slices.SortFunc(all, func(a, b answer) int { return int(a.began - b.began) })
+	return all
+}
+
+// percentile of the time taken by the answers asked for from one instant to another.
+func percentile(all []answer, from, to time.Duration, p float64) (took time.Duration, n int) {
+	var times []time.Duration
+	for _, a := range all {
+		if a.began >= from && a.began < to {
+			times = append(times, a.took)
+		}
+	}
+	if len(times) == 0 {
+		return 0, 0
+	}
+	slices.Sort(times)
+	return times[int(float64(len(times)-1)*p)], len(times)
+}
+
+// timed is an observer that keeps when it heard.
+type timed struct {
+	hears
+	mu    sync.Mutex
+	began time.Time
+	at    []time.Duration
+}
+
+func (o *timed) ObserveStore(e headgate.StoreEvent) {
+	o.mu.Lock()
+	o.at = append(o.at, time.Since(o.began))
+	o.mu.Unlock()
+	o.hears.ObserveStore(e)
+}
+
+// when is the instant of the i-th event, or a long time.
+func (o *timed) when(i int) time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if i < len(o.at) {
+		return o.at[i]
+	}
+	return time.Hour
+}
+
+// fault takes a server away and brings it back.
+type fault struct {
+	name       string
+	away, back func(t *testing.T, s *testserver.RedisServer, p *testserver.FaultProxy)
+}
+
+var faults = []fault{
+	{
+		"stopped",
+		func(_ *testing.T, s *testserver.RedisServer, _ *testserver.FaultProxy) { s.Stop() },
+		func(_ *testing.T, s *testserver.RedisServer, _ *testserver.FaultProxy) { s.Continue() },
+	},
+	{
+		"killed",
+		func(_ *testing.T, s *testserver.RedisServer, _ *testserver.FaultProxy) { s.Kill() },
+		func(_ *testing.T, s *testserver.RedisServer, _ *testserver.FaultProxy) { s.Start() },
+	},
+	{
+		"partition",
+		func(_ *testing.T, _ *testserver.RedisServer, p *testserver.FaultProxy) { p.Blackhole(true) },
+		func(_ *testing.T, _ *testserver.RedisServer, p *testserver.FaultProxy) { p.Blackhole(false) },
+	},
+	{
+		"cut",
+		func(_ *testing.T, _ *testserver.RedisServer, p *testserver.FaultProxy) { p.Cut() },
+		func(_ *testing.T, _ *testserver.RedisServer, p *testserver.FaultProxy) { p.Restore() },
+	},
+	{
+		"out of memory", // it answers peeks, and so probes
+		func(t *testing.T, s *testserver.RedisServer, _ *testserver.FaultProxy) {
+			s.Do(t, "CONFIG", "SET", "maxmemory", "1")
+		},
+		func(t *testing.T, s *testserver.RedisServer, _ *testserver.FaultProxy) {
+			s.Do(t, "CONFIG", "SET", "maxmemory", "0")
+		},
+	},
+	{
+		"made a replica",
+		func(t *testing.T, s *testserver.RedisServer, _ *testserver.FaultProxy) {
+			s.Do(t, "REPLICAOF", "127.0.0.1", "1")
+		},
+		func(t *testing.T, s *testserver.RedisServer, _ *testserver.FaultProxy) {
+			s.Do(t, "REPLICAOF", "NO", "ONE")
+		},
+	},
+}
+
+// TestRedisAway takes a real server away under load, in each way, and looks at every decision.
+func TestRedisAway(t *testing.T) { // T40
+	for _, f := range faults {
+		t.Run(f.name, func(t *testing.T) { takeAway(t, f) })
+	}
+}
+
+func takeAway(t *testing.T, f fault) {
+	server := testserver.Redis(t)
+	proxy := testserver.Proxy(t, server.Addr())
+	inner, err := redisstore.Open("redis://"+proxy.Addr(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ears := &timed{began: time.Now()}
+	s := around(t, inner, &fallback.Options{Local: memstore.New(nil), Instances: 4, Observer: ears})
+	l := limiter(t, s, "", "100/1s", headgate.FailLocal)
+	if d, err := l.Allow(background, "key"); err != nil || d.Degraded != headgate.NoTrouble {
+		t.Fatalf("before: got %+v, error %v want a decision of Redis", d, err)
+	}
+	c := newCrowd(l, ears.began)
+	time.Sleep(200 * time.Millisecond)
+
+	goroutines := runtime.NumGoroutine()
+	away := c.now()
+	f.away(t, server, proxy)
+	most := 0
+	for c.now() < away+outageLength() {
+		most = max(most, runtime.NumGoroutine())
+		time.Sleep(5 * time.Millisecond)
+	}
+	f.back(t, server, proxy)
+	back := c.now()
+	time.Sleep(1200 * time.Millisecond)
+	all := c.leave(t)
+
+	if got := ears.heard(); len(got) != 2 || got[1] != "back" {
+		t.Errorf("the observer heard %q want one away and one back", got)
+	}
+	last := time.Duration(0)
+	for _, a := range all {
+		if a.degraded != headgate.NoTrouble {
+			last = a.began
+		}
+	}
+	if last-back > time.Second {
+		t.Errorf("%v after it was back a decision was still degraded want none after 1 s", last-back)
+	}
+	p99, n := percentile(all, away, back, 0.99)
+	slow := slowBy()
+	if p99 > fallback.DefaultBudget+2*time.Millisecond+slow {
+		t.Errorf("p99 of %d decisions while it was away: got %v want at most 52 ms", n, p99)
+	}
+	// Those who waited when it was found to be away wait for the rest of their budget.
+	open, m := percentile(all, ears.when(0)+time.Millisecond, back, 0.99)
+	if open > time.Millisecond+slow {
+		t.Errorf("p99 of %d decisions once it was known to be away: got %v want at most 1 ms", m, open)
+	}
+	if most > goroutines+callers { // the client keeps one for each call that was given up, until it gives the connection up
+		t.Errorf("%d goroutines while it was away, %d before want no more than one for each caller", most, goroutines)
+	}
+	t.Logf("away for %v: known after %v; p99 %v of %d, then %v of %d; normal %v after it was back; goroutines %d, before %d",
+		back-away, ears.when(0)-away, p99, n, open, m, last-back, most, goroutines)
+}
+
+// slowBy is what a machine with the race detector, or with little to spare, may take longer.
+func slowBy() time.Duration {
+	if raceEnabled {
+		return 20 * time.Millisecond
+	}
+	return 0
+}
