@@ -2,6 +2,7 @@ package memcachedstore
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -91,7 +92,11 @@ func errLate(cause error) error {
 	return trouble(headgate.TimedOut, cause, "whether it was spent is unknown")
 }
 
+// errLateUnspent is no trouble of the store when the caller himself did not want to wait.
 func errLateUnspent(cause error) error {
+	if errors.Is(cause, context.Canceled) {
+		return fmt.Errorf("memcachedstore: %w; nothing was spent", cause)
+	}
 	return trouble(headgate.TimedOut, cause, "nothing was spent")
 }
 

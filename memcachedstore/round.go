@@ -140,9 +140,9 @@ func (r *round) read() error {
 	return nil
 }
 
-// fetch reads a single key together with those that others read. Logs may be long, and go alone.
+// fetch reads a single key together with others of the same server. Logs may be long, and go alone.
 func (r *round) fetch(names []string) (map[string]*memcache.Item, error) {
-	if len(names) != 1 || r.group.logs[0] {
+	if len(names) != 1 || r.group.logs[0] || r.store.servers == nil {
 		return r.store.fetch(names)
 	}
 	item, err := r.store.reads[r.group.lines[0]].get(r.store, names[0])

@@ -1,7 +1,16 @@
 package memcachedstore_test
 
 import (
+	"bufio"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/bradfitz/gomemcache/memcache"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testserver"
@@ -9,7 +18,7 @@ import (
 	"github.com/headgate/headgate/storetest"
 )
 
-func open(t *testing.T, opts *memcachedstore.Options, servers ...string) *memcachedstore.Store {
+func open(t testing.TB, opts *memcachedstore.Options, servers ...string) *memcachedstore.Store {
 	t.Helper()
 	s, err := memcachedstore.New(opts, servers...)
 	if err != nil {
@@ -23,9 +32,120 @@ func open(t *testing.T, opts *memcachedstore.Options, servers ...string) *memcac
 	return s
 }
 
+// patient is a Timeout for a machine that has much else to do. An ephemeral store leaves little behind for the next to look through.
+const patient = 20 * time.Second
+
 func TestStore(t *testing.T) {
+	t.Parallel()
 	server := testserver.Memcached(t)
-	storetest.Options{Decisions: 6000, Rounds: 20, Lanes: 16}.Run(t, func(t *testing.T) headgate.Store {
-		return open(t, nil, server.Addr())
+	suite(12_000, server).Run(t, func(t *testing.T) headgate.Store {
+		return open(t, &memcachedstore.Options{Timeout: patient, Ephemeral: true}, server.Addr())
 	})
+	if lives, err := livesOn(server); err != nil || len(lives) != 0 {
+		t.Errorf("after ephemeral stores were closed: got %d keys left, error %v want none", len(lives), err)
+	}
+}
+
+func TestStoreThatJoinsNobody(t *testing.T) {
+	t.Parallel()
+	server := testserver.Memcached(t)
+	suite(3_000, server).Run(t, func(t *testing.T) headgate.Store {
+		return open(t, &memcachedstore.Options{Timeout: patient, Ephemeral: true, DisableJoin: true, MaxTries: 1000}, server.Addr())
+	})
+}
+
+func TestStoreOverSeveralServers(t *testing.T) {
+	t.Parallel()
+	servers := []*testserver.MemcachedServer{testserver.Memcached(t), testserver.MemcachedUnix(t), testserver.Memcached(t)}
+	suite(1_500, servers...).Run(t, func(t *testing.T) headgate.Store {
+		o := &memcachedstore.Options{Timeout: patient, Ephemeral: true}
+		return open(t, o, servers[0].Addr(), servers[1].Addr(), servers[2].Addr())
+	})
+	for i, s := range servers {
+		if slices.Contains(s.Do(t, "stats"), "STAT total_items 0") {
+			t.Errorf("server %d of 3: got no keys want some", i+1)
+		}
+	}
+}
+
+func TestStoreOverAClientOfTheProgram(t *testing.T) {
+	t.Parallel()
+	server := testserver.Memcached(t)
+	client := memcache.New(server.Addr())
+	client.Timeout, client.MaxIdleConns = patient, 64
+	t.Cleanup(func() { _ = client.Close() })
+	suite(1_500, server).Run(t, func(t *testing.T) headgate.Store {
+		s, err := memcachedstore.NewFromClient(&memcachedstore.Options{Timeout: patient, Ephemeral: true}, client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close() })
+		return s
+	})
+	if err := client.Ping(); err != nil {
+		t.Errorf("the client after its stores were closed: got %v want no error", err)
+	}
+}
+
+// suite judges stores over servers, with so many decisions held against the model.
+func suite(decisions int, servers ...*testserver.MemcachedServer) storetest.Options {
+	o := storetest.Options{Decisions: decisions, Rounds: 40, Lanes: 16}
+	if testing.Short() {
+		o.Decisions, o.Rounds = decisions/6, 5
+	}
+	o.Lives = func() (map[string]time.Duration, error) {
+		all := make(map[string]time.Duration)
+		for _, s := range servers {
+			some, err := livesOn(s)
+			if err != nil {
+				return nil, err
+			}
+			for key, life := range some {
+				all[key] = life
+			}
+		}
+		return all, nil
+	}
+	o.Persist = func(key string) error {
+		for _, s := range servers {
+			if _, err := s.Try("touch " + key + " 0"); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return o
+}
+
+// livesOn are a server's keys and how long each has yet to live, negative for those that live for ever.
+func livesOn(s *testserver.MemcachedServer) (map[string]time.Duration, error) {
+	conn, err := net.DialTimeout(s.Network(), s.Addr(), time.Second)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		return nil, err
+	}
+	lives := make(map[string]time.Duration)
+	if _, err := fmt.Fprint(conn, "lru_crawler metadump all\r\n"); err != nil {
+		return nil, err
+	}
+	lines := bufio.NewScanner(conn)
+	for lines.Scan() && lines.Text() != "END" {
+		words := strings.Fields(lines.Text())
+		if len(words) < 2 || !strings.HasPrefix(words[0], "key=") || !strings.HasPrefix(words[1], "exp=") {
+			return nil, fmt.Errorf("metadump: unexpected line %q", lines.Text())
+		}
+		expires, err := strconv.ParseInt(words[1][len("exp="):], 10, 64)
+		if err != nil {
+			return nil, err
+		}
+		life := -time.Second
+		if expires > 0 {
+			life = max(0, time.Until(time.Unix(expires, 0)))
+		}
+		lives[words[0][len("key="):]] = life
+	}
+	return lives, lines.Err()
 }

@@ -1,0 +1,347 @@
+package memcachedstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bradfitz/gomemcache/memcache"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/testserver"
+)
+
+// mustTrouble wants an error of the store of this kind, whose text says a word.
+func mustTrouble(t *testing.T, err error, want headgate.Trouble, word string) {
+	t.Helper()
+	var e *headgate.StoreError
+	if !errors.As(err, &e) || !errors.Is(err, headgate.ErrStoreUnavailable) || e.Trouble != want || !strings.Contains(err.Error(), word) {
+		t.Errorf("got error %v want a StoreError that is %s and says %q", err, want, word)
+	}
+}
+
+func takeErr(ctx context.Context, b *bound, key string) error {
+	_, err := b.Apply(ctx, start, key, headgate.Take, 1)
+	return err
+}
+
+// T8: a reply that is lost is an error, and the write is never sent again.
+func TestLostReplyIsNeverChargedTwice(t *testing.T) {
+	t.Parallel()
+	server := testserver.Memcached(t)
+	wire := testserver.Proxy(t, server.Addr())
+	direct := mustBind(t, mustNew(t, nil, server.Addr()), "rule", "", "10/1h")
+	b := mustBind(t, mustNew(t, nil, wire.Addr()), "rule", "", "10/1h")
+	for i, verb := range []string{"add ", "cas ", "cas "} {
+		wire.DropRepliesTo(1, verb)
+		mustTrouble(t, takeErr(t.Context(), b, "key"), headgate.TimedOut, "unknown")
+		if got := remaining(t, direct, start, "key"); got != int64(9-i) {
+			t.Errorf("after the lost reply to %d takes, the last by %s: got %d remaining want %d", i+1, verb, got, 9-i)
+		}
+	}
+	wire.DropRepliesTo(1, "gets ")
+	if d := mustTake(t, b, start, "key", 1); !d.Allowed || d.Remaining != 6 {
+		t.Errorf("a lost reply to a gets: got %+v want allowed with 6 remaining: reading twice harms nobody", d)
+	}
+}
+
+// Of several keys one reply is lost: what was written for the others is given back.
+func TestLostReplyOfSeveral(t *testing.T) {
+	t.Parallel()
+	server := testserver.Memcached(t)
+	wire := testserver.Proxy(t, server.Addr())
+	direct := mustBind(t, mustNew(t, nil, server.Addr()), "rule", "", "10/1h")
+	first, second := pair(direct)
+	writes := 0
+	s := tapped(t, nil, wire.Addr(), func(verb, _ string) {
+		if verb == "add" {
+			if writes++; writes == 2 {
+				wire.DropRepliesTo(1, "add ")
+			}
+		}
+	})
+	b := mustBind(t, s, "rule", "", "10/1h")
+	ops := []headgate.Op{{Bound: b, Key: "left", Cost: 3}, {Bound: b, Key: "right", Cost: 3}}
+	err := s.ApplyAll(t.Context(), start, ops, false, make([]headgate.Decision, 2))
+	mustTrouble(t, err, headgate.TimedOut, "unknown")
+	if got := remaining(t, direct, start, first); got != 10 {
+		t.Errorf("the key written first: got %d remaining want 10: it was given back", got)
+	}
+	if got := remaining(t, direct, start, second); got != 7 {
+		t.Errorf("the key whose reply was lost: got %d remaining want 7", got)
+	}
+}
+
+// Every idle connection is broken after a restart; none of that is seen.
+func TestServerKilledAndStarted(t *testing.T) {
+	t.Parallel()
+	server := testserver.Memcached(t)
+	b := mustBind(t, mustNew(t, &Options{Timeout: patience}, server.Addr()), "rule", "", "100/1h")
+	together := func() {
+		var all sync.WaitGroup
+		for i := range 32 {
+			all.Go(func() {
+				if err := takeErr(t.Context(), b, fmt.Sprint(i)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+	}
+	together()
+	server.Kill()
+	for range 3 {
+		mustTrouble(t, takeErr(t.Context(), b, "0"), headgate.Unreachable, "refused")
+	}
+	server.Start()
+	together()
+	if got := remaining(t, b, start, "0"); got != 99 {
+		t.Errorf("after a restart: got %d remaining want 99: memcached forgets", got)
+	}
+}
+
+// A server that stands still: callers go when they have to, new ones are turned away at some point, and it is over when it is over.
+func TestServerThatStandsStill(t *testing.T) {
+	t.Parallel()
+	server := testserver.Memcached(t)
+	s := mustNew(t, &Options{MaxWaiting: 50, Timeout: 500 * time.Millisecond}, server.Addr())
+	b := mustBind(t, s, "rule", "", "100/1h")
+	mustTake(t, b, start, "key", 1)
+	server.Stop()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	mustTrouble(t, takeErr(ctx, b, "key"), headgate.TimedOut, "nothing was spent")
+	if took := time.Since(began); took > 400*time.Millisecond {
+		t.Errorf("a call with 50 ms to wait took %v", took)
+	}
+	began = time.Now()
+	mustTrouble(t, takeErr(t.Context(), b, "key"), headgate.TimedOut, "nothing was spent")
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("a call without a deadline took %v want some 500 ms", took)
+	}
+	crowd(t, b)
+	server.Continue()
+	deadline := time.Now().Add(10 * time.Second)
+	for takeErr(t.Context(), b, "key") != nil && time.Now().Before(deadline) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if got := remaining(t, b, start, "key"); got != 98 {
+		t.Errorf("afterwards: got %d remaining want 98: nothing was spent by calls that were given up before they wrote", got)
+	}
+}
+
+// crowd asks from more callers than may wait: all are answered, some at once.
+func crowd(t *testing.T, b *bound) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	seen := make(map[headgate.Trouble]int)
+	for i := range 200 {
+		all.Go(func() {
+			var e *headgate.StoreError
+			if err := takeErr(ctx, b, fmt.Sprint("other ", i)); !errors.As(err, &e) {
+				t.Errorf("got error %v want a StoreError", err)
+				return
+			}
+			mu.Lock()
+			seen[e.Trouble]++
+			mu.Unlock()
+		})
+	}
+	all.Wait()
+	if seen[headgate.Overloaded] < 150 || seen[headgate.TimedOut]+seen[headgate.Overloaded] != 200 {
+		t.Errorf("200 callers where 50 may wait: got %v", seen)
+	}
+}
+
+// T33: with several servers, one that stands still does not stop the others.
+func TestStillServerStopsNoOther(t *testing.T) {
+	t.Parallel()
+	still, fine := testserver.Memcached(t), testserver.Memcached(t)
+	s := mustNew(t, &Options{MaxConns: 2, Timeout: patience}, still.Addr(), fine.Addr())
+	b := mustBind(t, s, "rule", "", "100/1h")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	var all sync.WaitGroup
+	still.Stop()
+	for i := range 100 {
+		key := fmt.Sprint(i)
+		if d := b.scope.digest(key); s.servers.index(d.name()) == 0 {
+			all.Go(func() { _ = takeErr(ctx, b, key) })
+			continue
+		}
+		if d := mustTake(t, b, start, key, 1); !d.Allowed {
+			t.Errorf("key %s, of the server that runs: got denied", key)
+		}
+	}
+	cancel()
+	all.Wait()
+	still.Continue()
+}
+
+// A context that is over changes nothing, and one that ends while the call waits for another's round neither.
+func TestContextThatEnds(t *testing.T) {
+	t.Parallel()
+	server := testserver.Memcached(t)
+	wire := testserver.Proxy(t, server.Addr())
+	b := mustBind(t, mustNew(t, &Options{Timeout: patience}, wire.Addr()), "rule", "", "10/1h")
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := takeErr(over, b, "key"); !errors.Is(err, context.Canceled) || errors.Is(err, headgate.ErrStoreUnavailable) {
+		t.Errorf("a context that is over: got error %v want context.Canceled, which is no trouble of the store", err)
+	}
+	wire.Blackhole(true)
+	leader := make(chan error)
+	go func() { leader <- takeErr(t.Context(), b, "key") }()
+	for wire.Counts().Connections == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	ending, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(20*time.Millisecond, cancel)
+	if err := takeErr(ending, b, "key"); !errors.Is(err, context.Canceled) || errors.Is(err, headgate.ErrStoreUnavailable) {
+		t.Errorf("cancelled while waiting: got error %v want context.Canceled, which is no trouble of the store", err)
+	}
+	wire.Blackhole(false)
+	if err := <-leader; err != nil {
+		t.Errorf("the call that nobody cancelled: got %v", err)
+	}
+	if got := remaining(t, b, start, "key"); got != 9 {
+		t.Errorf("got %d remaining want 9: of three takes two were given up", got)
+	}
+}
+
+// Given up while its write is under way, a take may have been spent, and says so.
+func TestContextThatEndsDuringAWrite(t *testing.T) {
+	t.Parallel()
+	server := testserver.Memcached(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	release := make(chan struct{})
+	s := tapped(t, nil, server.Addr(), func(verb, _ string) {
+		if verb == "add" {
+			cancel()
+			<-release
+		}
+	})
+	b := mustBind(t, s, "rule", "", "10/1h")
+	mustTrouble(t, takeErr(ctx, b, "key"), headgate.TimedOut, "unknown")
+	close(release)
+	if got := remaining(t, b, start, "key"); got != 9 {
+		t.Errorf("got %d remaining want 9: the write came through", got)
+	}
+}
+
+func TestForeignValues(t *testing.T) {
+	t.Parallel()
+	server := testserver.Memcached(t)
+	back := plain(t, server.Addr())
+	s := mustNew(t, nil, server.Addr())
+	for _, a := range everyAlgorithm() {
+		b := mustBind(t, s, "rule", a, "10/1h")
+		d := b.scope.digest("key")
+		for _, value := range []string{"", "1", "12345", "\xb1", "\xb2", strings.Repeat("\xb1", 25), strings.Repeat("\xb2", 25), strings.Repeat("x", 9000)} {
+			if err := back.Set(&memcache.Item{Key: d.name(), Value: []byte(value)}); err != nil {
+				t.Fatal(err)
+			}
+			mustTrouble(t, takeErr(t.Context(), b, "key"), headgate.WrongType, "Namespace")
+			if item, err := back.Get(d.name()); err != nil || string(item.Value) != value {
+				t.Errorf("%s: the foreign value %.9q was touched", a, value)
+			}
+		}
+	}
+}
+
+// listen serves each connection with serve, which is given what was read first.
+func listen(t *testing.T, serve func(conn net.Conn)) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() {
+				defer conn.Close()
+				_ = conn.SetDeadline(time.Now().Add(patience))
+				_, _ = conn.Read(make([]byte, 4096))
+				serve(conn)
+			})
+		}
+	})
+	t.Cleanup(func() { _ = l.Close(); all.Wait() })
+	return l.Addr().String()
+}
+
+func TestServersOfAnotherKind(t *testing.T) {
+	t.Parallel()
+	says := func(text string) func(net.Conn) { return func(c net.Conn) { _, _ = io.WriteString(c, text) } }
+	for _, c := range []struct {
+		name  string
+		addr  string
+		want  headgate.Trouble
+		words string
+	}{
+		{"Redis", testserver.Redis(t).Addr(), headgate.Refused, "is it memcached"},
+		{"HTTP", listen(t, says("HTTP/1.1 400 Bad Request\r\n\r\n")), headgate.Refused, "is it memcached"},
+		{"a stream without lines", listen(t, says(strings.Repeat("x", 9000))), headgate.Refused, "is it memcached"},
+		{"it hangs up", listen(t, func(net.Conn) {}), headgate.Unreachable, "EOF"},
+		{"memcached without cas", testserver.Memcached(t, "-C").Addr(), headgate.Refused, "without -C"},
+		{"memcached with a password", listen(t, says("CLIENT_ERROR unauthenticated\r\n")), headgate.Refused, "without -Y"},
+		{"nobody", "127.0.0.1:1", headgate.Unreachable, "check that the server runs"},
+		{"a name that nobody has", "no-such-host.invalid:11211", headgate.Unreachable, "no-such-host.invalid"},
+		{"a socket that is not there", t.TempDir() + "/socket", headgate.Unreachable, "check that the server runs"},
+	} {
+		b := mustBind(t, mustNew(t, &Options{Timeout: patience}, c.addr), "rule", "", "1/1h")
+		_ = takeErr(t.Context(), b, "key")
+		t.Run(c.name, func(t *testing.T) { mustTrouble(t, takeErr(t.Context(), b, "key"), c.want, c.words) })
+	}
+}
+
+// T4, T43: a full server that may not evict refuses, and nothing is admitted that was not written.
+func TestServerWithoutMemory(t *testing.T) {
+	t.Parallel()
+	server := testserver.Memcached(t, "-m", "2", "-M")
+	back := plain(t, server.Addr())
+	for i := range 200_000 {
+		if err := back.Set(&memcache.Item{Key: fmt.Sprintf("hg:%022d", i), Value: make([]byte, 25), Expiration: 1000}); err != nil {
+			break
+		}
+	}
+	b := mustBind(t, mustNew(t, nil, server.Addr()), "rule", "", "1/1h")
+	var err error
+	for i := range 2000 {
+		if err = takeErr(t.Context(), b, fmt.Sprint(i)); err != nil {
+			break
+		}
+	}
+	mustTrouble(t, err, headgate.Refused, "raise its -m")
+}
+
+func TestBindRefusesWhatHoldsWhileItIsAway(t *testing.T) {
+	t.Parallel()
+	s := mustNew(t, nil, "127.0.0.1:1")
+	for _, o := range []headgate.OnStoreError{headgate.FailOpen, headgate.FailLocal} {
+		_, err := s.Bind(headgate.Rule{Limit: headgate.MustParseLimit("1/1s"), OnStoreError: o})
+		if !errors.Is(err, headgate.ErrUnsupported) || !strings.Contains(err.Error(), "package fallback") {
+			t.Errorf("%s: got error %v want ErrUnsupported that names package fallback", o, err)
+		}
+	}
+	for _, o := range []headgate.OnStoreError{"", headgate.FailClosed} {
+		if _, err := s.Bind(headgate.Rule{Limit: headgate.MustParseLimit("1/1s"), OnStoreError: o}); err != nil {
+			t.Errorf("%q: got error %v want none", o, err)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package memcachedstore
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/testserver"
+)
+
+func TestExpiration(t *testing.T) {
+	t.Parallel()
+	const now, day, month = 1_767_225_600, 86_400, 30 * 86_400
+	for _, c := range []struct {
+		name       string
+		life, wall int64 // µs, seconds
+		want       int32
+	}{
+		{"nothing", 0, now, 3},
+		{"1 ms", 1_000, now, 3},
+		{"999 ms", 999_000, now, 3},
+		{"1 s", 1_000_000, now, 4},
+		{"1001 ms", 1_001_000, now, 4},
+		{"below 0", -5, now, 3},
+		{"the longest from now", (month - 3) * second, now, month},
+		{"a second more is an instant", (month - 2) * second, now, now + month + 1 + day},
+		{"31 days", 31 * day * second, now, now + 31*day + 3 + day},
+		{"100 years", 36525 * day * second, now, maxAbsolute},
+		{"the last instant there is", (maxAbsolute - now - day - 3) * second, now, maxAbsolute},
+		{"31 days, 40 days before the end", 31 * day * second, maxAbsolute - 40*day, maxAbsolute - 40*day + 31*day + 3 + day},
+		{"31 days, 20 days before the end", 31 * day * second, maxAbsolute - 20*day, month},
+		{"31 days, after the end", 31 * day * second, maxAbsolute + day, month},
+		{"1 day, after the end", day * second, maxAbsolute + day, day + 3},
+		{"100 years, after the end", 36525 * day * second, maxAbsolute + day, month},
+	} {
+		if got := expiration(c.life, c.wall); got != c.want {
+			t.Errorf("%s: got %d want %d", c.name, got, c.want)
+		}
+	}
+}
+
+// T5, T6, T43: what the server itself says of a key's life, under limits of every length, at its clock and at any instant.
+func TestLivesOnTheServer(t *testing.T) {
+	t.Parallel()
+	server := testserver.Memcached(t)
+	s := mustNew(t, &Options{Timeout: patience}, server.Addr())
+	untilTheEnd := time.Until(time.Unix(maxAbsolute, 0)) - time.Minute
+	for _, limit := range []string{"1/1ms", "1/999ms", "1/1s", "1/1001ms", "1/1m", "1/29d", "1/30d", "1/31d", "1/366d", "1/366d burst 99"} {
+		for _, at := range []headgate.Instant{headgate.StoreClock, 0, start, headgate.MaxInstant} {
+			b := mustBind(t, s, fmt.Sprint(limit, at), headgate.TokenBucket, limit)
+			d := mustTake(t, b, at, "key", b.limit)
+			digest := b.scope.digest("key")
+			life := lifeOnServer(t, server, digest.name())
+			least, most := min(d.ResetAfter, untilTheEnd), d.ResetAfter+26*time.Hour
+			if at != headgate.StoreClock {
+				least, most = min(d.ResetAfter+24*time.Hour, untilTheEnd), d.ResetAfter+50*time.Hour
+			}
+			if d.ResetAfter+24*time.Hour < 30*24*time.Hour {
+				most -= 24 * time.Hour
+			}
+			if life < least-time.Minute || life > most || life <= 0 || least < 20*24*time.Hour && at == headgate.StoreClock && life < least {
+				t.Errorf("%s at %d, reset_after=%v: the server keeps the key for %v want %v to %v", limit, at, d.ResetAfter, life, least, most)
+			}
+			if mustTake(t, b, at, "key", 1).Allowed && d.ResetAfter > time.Second {
+				t.Errorf("%s at %d: a spent key admits more want denied", limit, at)
+			}
+		}
+	}
+}
+
+// lifeOnServer asks for a key's life as the server has it; below 0 it lives for ever.
+func lifeOnServer(t *testing.T, server *testserver.MemcachedServer, name string) time.Duration {
+	t.Helper()
+	reply := server.Do(t, "mg "+name+" t")[0]
+	seconds, err := strconv.ParseInt(strings.TrimPrefix(reply, "HD t"), 10, 64)
+	if err != nil {
+		t.Fatalf("mg %s t: got %q want HD t and a number of seconds", name, reply)
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// What was given back, or reset, is gone soon.
+func TestUnusedStateIsGoneSoon(t *testing.T) {
+	t.Parallel()
+	server := testserver.Memcached(t)
+	s := mustNew(t, nil, server.Addr())
+	for _, a := range everyAlgorithm() {
+		b := mustBind(t, s, "rule", a, "10/24h")
+		d := b.scope.digest("key")
+		mustTake(t, b, headgate.StoreClock, "key", 5)
+		if _, err := b.Apply(t.Context(), headgate.StoreClock, "key", headgate.Reset, 0); err != nil {
+			t.Fatal(err)
+		}
+		if life := lifeOnServer(t, server, d.name()); life < 0 || life > 5*time.Second {
+			t.Errorf("%s: after a reset: the key lives for %v want a few seconds", a, life)
+		}
+	}
+}

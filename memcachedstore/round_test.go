@@ -1,0 +1,209 @@
+package memcachedstore
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/bradfitz/gomemcache/memcache"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algo"
+	"github.com/headgate/headgate/internal/testserver"
+)
+
+// Another process that spends between a gets and its cas, or its add, is seen: nothing is admitted twice.
+func TestChangeBetweenReadAndWriteIsSeen(t *testing.T) {
+	t.Parallel()
+	server := testserver.Memcached(t)
+	for _, key := range []string{"unused", "used"} {
+		t.Run(key, func(t *testing.T) {
+			other := mustBind(t, mustNew(t, nil, server.Addr()), "rule", "", "10/1h")
+			between := once(func() { mustTake(t, other, start, key, 4) })
+			writes := 0
+			s := tapped(t, nil, server.Addr(), func(verb, _ string) {
+				if verb == "add" || verb == "cas" {
+					writes++
+					between()
+				}
+			})
+			b := mustBind(t, s, "rule", "", "10/1h")
+			left := int64(10)
+			if key == "used" {
+				left -= 2
+				mustTake(t, other, start, key, 2)
+			}
+			if d := mustTake(t, b, start, key, 3); !d.Allowed || d.Remaining != left-7 {
+				t.Errorf("take 3 while another process takes 4 of %d: got %+v want allowed and %d remaining", left, d, left-7)
+			}
+			if writes != 2 {
+				t.Errorf("writes: got %d want 2: one that came too late, and one that did not", writes)
+			}
+		})
+	}
+}
+
+// T43: the server forgets the key at every step there is.
+func TestEvictionAtEveryStep(t *testing.T) {
+	t.Parallel()
+	server := testserver.Memcached(t)
+	back := plain(t, server.Addr())
+	for _, verb := range []string{"gets", "cas"} {
+		for _, a := range everyAlgorithm() {
+			t.Run(fmt.Sprint(verb, " ", a), func(t *testing.T) {
+				var armed atomic.Bool
+				s := tapped(t, nil, server.Addr(), func(got, name string) {
+					if got == verb && armed.CompareAndSwap(true, false) {
+						if err := back.Delete(name); err != nil && !errors.Is(err, memcache.ErrCacheMiss) {
+							t.Error(err)
+						}
+					}
+				})
+				b := mustBind(t, s, verb, a, "10/1h")
+				for round := range 5 {
+					mustTake(t, b, start, "key", 7)
+					armed.Store(true)
+					if d := mustTake(t, b, start, "key", 2); !d.Allowed || d.Remaining != 8 {
+						t.Errorf("round %d: take 2 of a key that was just forgotten: got %+v want allowed with 8 remaining", round, d)
+					}
+					if got := remaining(t, b, start, "key"); got != 8 {
+						t.Errorf("round %d: got %d remaining want 8", round, got)
+					}
+					if _, err := b.Apply(t.Context(), start, "key", headgate.Reset, 0); err != nil {
+						t.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// everyAlgorithm is all of them, by name.
+func everyAlgorithm() []headgate.Algorithm {
+	var all []headgate.Algorithm
+	for _, a := range algo.All() {
+		all = append(all, a.Name)
+	}
+	return all
+}
+
+// A denial and a look send one gets and nothing else.
+func TestWhatChangesNothingWritesNothing(t *testing.T) {
+	t.Parallel()
+	server := testserver.Memcached(t)
+	var mu sync.Mutex
+	var sent []string
+	s := tapped(t, nil, server.Addr(), func(verb, _ string) {
+		mu.Lock()
+		defer mu.Unlock()
+		sent = append(sent, verb)
+	})
+	for _, a := range everyAlgorithm() {
+		b := mustBind(t, s, "rule", a, "3/1h")
+		mustTake(t, b, start, "key", 3)
+		sent = nil
+		if mustTake(t, b, start, "key", 1).Allowed || remaining(t, b, start, "key") != 0 || remaining(t, b, start, "unused") != 3 {
+			t.Errorf("%s: after 3 of 3: got units left want none, and 3 of a key never used", a)
+		}
+		if fmt.Sprint(sent) != "[gets gets gets]" {
+			t.Errorf("%s: a denial and two looks: sent %v want three gets", a, sent)
+		}
+	}
+}
+
+// pair is two keys on which several charges are made at once; first is the one that is written first.
+func pair(b *bound) (first, second string) {
+	if b.scope.digest("left").compare(b.scope.digest("right")) < 0 {
+		return "left", "right"
+	}
+	return "right", "left"
+}
+
+func takeBoth(t *testing.T, s *Store, b *bound, cost int64) []headgate.Decision {
+	t.Helper()
+	decisions := make([]headgate.Decision, 2)
+	ops := []headgate.Op{{Bound: b, Key: "left", Cost: cost}, {Bound: b, Key: "right", Cost: cost}}
+	if err := s.ApplyAll(t.Context(), start, ops, false, decisions); err != nil {
+		t.Fatal(err)
+	}
+	return decisions
+}
+
+// Between the two writes of a charge on two keys another process changes one of them, or both.
+func TestSeveralKeysWhenAnotherProcessComesBetween(t *testing.T) {
+	t.Parallel()
+	server := testserver.Memcached(t)
+	for _, c := range []struct {
+		name                      string
+		takesFirst, takesSecond   int64 // what the other process takes in between
+		allowed                   bool
+		leavesFirst, leavesSecond int64
+	}{
+		{"nothing", 0, 0, true, 7, 7},
+		{"some of the second, which still fits", 0, 7, true, 7, 0},
+		{"too much of the second", 0, 8, false, 10, 2},
+		{"some of the first", 4, 0, true, 3, 7},
+		{"too much of the second, and some of the first, which can then not be given back", 4, 8, false, 3, 2},
+	} {
+		for _, a := range everyAlgorithm() {
+			t.Run(c.name+" "+string(a), func(t *testing.T) {
+				scope := t.Name()
+				other := mustBind(t, mustNew(t, nil, server.Addr()), scope, a, "10/1h")
+				first, second := pair(other)
+				writes := 0
+				s := tapped(t, nil, server.Addr(), func(verb, _ string) {
+					if verb != "add" && verb != "cas" {
+						return
+					}
+					if writes++; writes == 2 {
+						mustTake(t, other, start, first, c.takesFirst)
+						mustTake(t, other, start, second, c.takesSecond)
+					}
+				})
+				decisions := takeBoth(t, s, mustBind(t, s, scope, a, "10/1h"), 3)
+				if got := decisions[0].Allowed && decisions[1].Allowed; got != c.allowed {
+					t.Errorf("3 of both: got allowed=%v want %v", got, c.allowed)
+				}
+				if got := remaining(t, other, start, first); got != c.leavesFirst {
+					t.Errorf("the key written first: got %d remaining want %d", got, c.leavesFirst)
+				}
+				if got := remaining(t, other, start, second); got != c.leavesSecond {
+					t.Errorf("the key written second: got %d remaining want %d", got, c.leavesSecond)
+				}
+			})
+		}
+	}
+}
+
+// Eight stores, as of eight processes, charge two keys at once: never more than the narrower holds, and what was denied because
+// of units that were about to be given back is not lost, but for those that somebody had spent behind.
+func TestSeveralKeysFromSeveralProcesses(t *testing.T) {
+	t.Parallel()
+	server := testserver.Memcached(t)
+	const processes, callers, rounds, limit = 8, 4, 10, 100
+	var admitted atomic.Int64
+	var all sync.WaitGroup
+	probe := mustBind(t, mustNew(t, nil, server.Addr()), "rule", "", "100/1h")
+	mustTake(t, probe, start, "right", 30)
+	for range processes {
+		s := mustNew(t, &Options{MaxTries: 1000, Timeout: patience}, server.Addr())
+		b := mustBind(t, s, "rule", "", "100/1h")
+		for range callers {
+			all.Go(func() {
+				for range rounds {
+					if d := takeBoth(t, s, b, 1); d[0].Allowed && d[1].Allowed {
+						admitted.Add(1)
+					}
+				}
+			})
+		}
+	}
+	all.Wait()
+	left, right := remaining(t, probe, start, "left"), remaining(t, probe, start, "right")
+	if got := admitted.Load(); got > limit-30 || got > limit-left || got+30 > limit-right {
+		t.Errorf("got %d admitted, %d and %d left; want at most 70, all of them spent", got, left, right)
+	}
+	t.Logf("%d of 70 admitted; %d units were spent for nothing on one key, %d on the other", admitted.Load(), limit-left-admitted.Load(), limit-30-right-admitted.Load())
+}

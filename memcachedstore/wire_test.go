@@ -1,0 +1,101 @@
+package memcachedstore
+
+import (
+	"context"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bradfitz/gomemcache/memcache"
+
+	"github.com/headgate/headgate"
+)
+
+// start is 2026-01-01: the instant at which tests begin.
+const start = headgate.Instant(1_767_225_600_000_000)
+
+// tapped makes a store whose every request is shown to before, as its first word and its key, when it is about to be sent.
+func tapped(t *testing.T, opts *Options, server string, before func(verb, name string)) *Store {
+	t.Helper()
+	s := mustNew(t, opts, server)
+	s.client.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		var d net.Dialer
+		conn, err := d.DialContext(ctx, network, address)
+		return &tap{conn, before}, err
+	}
+	return s
+}
+
+type tap struct {
+	net.Conn
+	before func(verb, name string)
+}
+
+func (c *tap) Write(b []byte) (int, error) {
+	if words := strings.Fields(string(b)); len(words) > 1 {
+		c.before(words[0], words[1])
+	}
+	return c.Conn.Write(b)
+}
+
+func mustNew(t *testing.T, opts *Options, servers ...string) *Store {
+	t.Helper()
+	s, err := New(opts, servers...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func mustBind(t *testing.T, s *Store, scope string, a headgate.Algorithm, limit string) *bound {
+	t.Helper()
+	b, err := s.Bind(headgate.Rule{Scope: scope, Name: scope, Limit: headgate.MustParseLimit(limit), Algorithm: a})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.(*bound)
+}
+
+func mustTake(t *testing.T, b *bound, at headgate.Instant, key string, cost int64) headgate.Decision {
+	t.Helper()
+	d, err := b.Apply(t.Context(), at, key, headgate.Take, cost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func remaining(t *testing.T, b *bound, at headgate.Instant, key string) int64 {
+	t.Helper()
+	d, err := b.Apply(t.Context(), at, key, headgate.Peek, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.Remaining
+}
+
+// once calls f the first time it is called, and not while f is at it.
+func once(f func()) func() {
+	var mu sync.Mutex
+	done := false
+	return func() {
+		mu.Lock()
+		first := !done
+		done = true
+		mu.Unlock()
+		if first {
+			f()
+		}
+	}
+}
+
+// plain is a client for what happens behind a store's back.
+func plain(t *testing.T, server string) *memcache.Client {
+	c := memcache.New(server)
+	c.Timeout = 10 * time.Second
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
