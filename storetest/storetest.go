@@ -38,8 +38,9 @@ type Options struct {
 	Unsupported []headgate.Algorithm
 	// NotIsolated is set for a store that charges several keys one after another, and gives back what it took when one denies,
 	// as it must where no operation spans the keys: the nodes of a cluster, a store without transactions. Callers at the same
-	// time may then be denied for units that are about to be given back. Tested is what is still true: never more is admitted
-	// than the limits hold, and once it is quiet what was given back is there. One caller alone sees no difference.
+	// time may then be denied for units that are about to be given back, and where they meet some may stay spent. Tested is what
+	// is still true: never more is admitted than the limits hold, and never more is given back than was taken. One caller alone
+	// sees no difference.
 	NotIsolated bool
 	// Lives lists what the store under test has left on its server: every key, and how long it still lives, negative if for
 	// ever. The suite calls it while no operation is under way. nil means that there is no server: keys are not looked at.

@@ -117,7 +117,7 @@ var caughtBy = map[fault][]string{
 	keepsAsked:          {"nothing kept"},
 	slotByBraces:        {"hostile keys together", "hostile keys"},
 	givesBackTooMuch:    {"several at once"},
-	givesNothingBack:    {"several at once", "all or none", "model"},
+	givesNothingBack:    {"all or none", "model"},
 	clockFrom1970:       {"store clock"},
 	answersWhenClosed:   {"closed"},
 	closedOtherwise:     {"closed", "closed under load"},

@@ -95,7 +95,7 @@ func (c *client) noteBack() {
 
 // ask does one operation.
 func (c *client) ask() history.Outcome {
-	deadline := c.scene.run.suite.Deadline
+	deadline := c.scene.run.fault.Deadline
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	defer cancel()
 	began := time.Now()
@@ -122,7 +122,7 @@ func (c *client) request() history.Request {
 }
 
 func (c *client) instant() headgate.Instant {
-	return noon + headgate.Instant(c.sub.now.Add(c.random.Int64N(c.sub.stride+1)))
+	return noon + headgate.Instant(min(c.sub.now.Add(c.random.Int64N(c.sub.stride+1)), window-1))
 }
 
 func (c *client) pause(most time.Duration) {

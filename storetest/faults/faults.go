@@ -26,6 +26,8 @@ type Fault struct {
 	Heal func(ctx context.Context) error
 	// Back is how soon after Heal every client must be answered again; 0 means 5 s.
 	Back time.Duration
+	// Deadline is each operation's under this fault; 0 means the suite's.
+	Deadline time.Duration
 	// Loses is what the store may forget, once for each strike and key, at some moment between Strike and the end of Heal.
 	Loses history.Loss
 	// Quiet is set for a fault that no client may notice: every operation must be answered.
@@ -61,7 +63,7 @@ func (s Suite) Run(t *testing.T, faults ...Fault) {
 	s = s.withDefaults()
 	for _, f := range faults {
 		t.Run(f.Name, func(t *testing.T) {
-			r := &run{suite: s, fault: f.withDefaults()}
+			r := &run{suite: s, fault: f.withDefaults(s)}
 			for range s.Processes {
 				r.stores = append(r.stores, s.Open(t))
 			}
@@ -91,7 +93,8 @@ func (s Suite) withDefaults() Suite {
 	return s
 }
 
-func (f Fault) withDefaults() Fault {
+func (f Fault) withDefaults(s Suite) Fault {
+	f.Deadline = or(f.Deadline, s.Deadline)
 	f.Hold = or(f.Hold, 100*time.Millisecond)
 	f.Back = or(f.Back, 5*time.Second)
 	return f

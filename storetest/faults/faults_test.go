@@ -150,7 +150,7 @@ func judge(t *testing.T, m mistake, state int32, f Fault) (*run, error) {
 		return nil
 	}
 	suite := Suite{Histories: 60, Keys: 30, Deadline: 10 * time.Millisecond}.withDefaults()
-	r := &run{suite: suite, fault: f.withDefaults(), stores: []headgate.Store{s, s}}
+	r := &run{suite: suite, fault: f.withDefaults(suite), stores: []headgate.Store{s, s}}
 	return r, r.all()
 }
 
@@ -211,7 +211,8 @@ func TestStrikesThatFailAreTold(t *testing.T) {
 	fails := func(context.Context) error { return errors.New("no such server") }
 	works := func(context.Context) error { return nil }
 	for name, f := range map[string]Fault{"strike": {Strike: fails}, "heal": {Strike: works, Heal: fails, Hold: 1}} {
-		r := &run{suite: Suite{Histories: 1}.withDefaults(), fault: f.withDefaults(), stores: []headgate.Store{store}}
+		suite := Suite{Histories: 1}.withDefaults()
+		r := &run{suite: suite, fault: f.withDefaults(suite), stores: []headgate.Store{store}}
 		if err := r.all(); err == nil || !strings.Contains(err.Error(), name+": no such server") {
 			t.Errorf("%s fails: got error %v want it told", name, err)
 		}

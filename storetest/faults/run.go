@@ -13,11 +13,14 @@ import (
 	"github.com/headgate/headgate/storetest/history"
 )
 
-// The instant at which histories begin, 2026-01-01 12:00, and how far it may advance from one operation to the next: not at all,
-// within a window, over many.
-const noon = headgate.Instant(1_767_268_800_000_000)
+// The instant at which histories begin, 2026-01-01 12:00, and how far it may advance from one operation to the next: not at all, a
+// little, so far that units come back. All of a history lies within an hour, which is one window.
+const (
+	noon   = headgate.Instant(1_767_268_800_000_000)
+	window = 3_600_000_000
+)
 
-var strides = []int64{0, 0, 1_000_000, 500_000_000}
+var strides = []int64{0, 0, 1_000_000, 20_000_000}
 
 // patience is how long the search for one explanation may take.
 const patience = 30 * time.Second

@@ -23,31 +23,39 @@ func (l *Log) Check(timeout time.Duration) error {
 	case porcupine.Unknown:
 		return fmt.Errorf("history: undecided after %v: fewer operations at once, or fewer of unknown outcome, are decided sooner:\n%v", timeout, l)
 	default:
-		return &Violation{Log: l, Explained: explained(model, operations, timeout), Of: len(operations)}
+		return &Violation{Log: l, Of: len(operations), order: longest(model, operations, timeout)}
 	}
 }
 
 // Violation is a history that no order of its operations explains.
 type Violation struct {
-	Log       *Log
-	Explained int // how many operations the longest explanation found has
-	Of        int // how many there are to explain
+	Log   *Log
+	Of    int            // how many operations there are to explain
+	order map[*event]int // the place of each operation that the longest explanation found has
 }
 
-// Error is the whole history.
+// Error is the whole history, with the order in which most of it can be explained.
 func (v *Violation) Error() string {
-	return fmt.Sprintf("history: no order of these operations gives these answers; the best explains %d of %d:\n%v", v.Explained, v.Of, v.Log)
+	return fmt.Sprintf("history: no order of these operations gives these answers; the best, by the numbers in front, explains %d of %d:\n%s",
+		len(v.order), v.Of, v.Log.table(v.order))
 }
 
-// explained says how many operations the longest explanation of a part of them has.
-func explained(model porcupine.Model, operations []porcupine.Operation, timeout time.Duration) (most int) {
+// longest is the order of the longest explanation of a part of the operations.
+func longest(model porcupine.Model, operations []porcupine.Operation, timeout time.Duration) map[*event]int {
+	var best []porcupine.Operation
 	_, info := porcupine.CheckOperationsVerbose(model, operations, timeout)
-	for _, partition := range info.PartialLinearizations() {
+	for _, partition := range info.PartialLinearizationsOperations() {
 		for _, part := range partition {
-			most = max(most, len(part))
+			if len(part) > len(best) {
+				best = part
+			}
 		}
 	}
-	return most
+	order := make(map[*event]int)
+	for i, o := range best {
+		order[o.Input.(input).event] = i + 1
+	}
+	return order
 }
 
 // checker is the sequential specification: a machine, and the order of what is unknown.
@@ -89,13 +97,9 @@ func (c *checker) model(events []event) porcupine.Model {
 
 // operations are the events that may have happened, an unknown one at any time from its call on.
 func (c *checker) operations(events []event) []porcupine.Operation {
-	ordered := make([]*event, 0, len(events))
-	for i := range events {
-		if e := &events[i]; e.loss != Nothing || e.outcome != Never && !(e.outcome == Unknown && e.request.Verb == headgate.Peek) {
-			ordered = append(ordered, e)
-		}
-	}
-	slices.SortStableFunc(ordered, func(a, b *event) int { return int(a.call - b.call) })
+	ordered := slices.DeleteFunc(byCall(events), func(e *event) bool {
+		return e.loss == Nothing && (e.outcome == Never || e.outcome == Unknown && e.request.Verb == headgate.Peek)
+	})
 	operations := make([]porcupine.Operation, len(ordered))
 	var ranks [maxClasses]int
 	for i, e := range ordered {

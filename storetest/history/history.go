@@ -2,7 +2,8 @@
 // after another: whether the key was linearizable.
 //
 // Each operation carries the instant at which it is to be decided, so that the answer is known to the microsecond, whatever the
-// order turns out to be. Of some operations the outcome stays unknown: a lost reply does not say whether the server ran what it
+// order turns out to be. All instants of a history lie within one window: a store need not, but may, forget what has aged out at
+// one of them, and operations at an earlier one would see whether it has. Of some operations the outcome stays unknown: a lost reply does not say whether the server ran what it
 // was sent, and it may run it much later. The search for an order is [porcupine]'s, the answers are package model's.
 //
 // [porcupine]: https://github.com/anishathalye/porcupine
@@ -79,6 +80,7 @@ type event struct {
 	loss         Loss // an operation if Nothing
 	outcome      Outcome
 	decision     headgate.Decision
+	err          error
 	call, answer time.Duration // since the log began
 }
 
@@ -92,7 +94,7 @@ func New(a headgate.Algorithm, l headgate.Limit) *Log {
 func (l *Log) Do(ctx context.Context, client int, b headgate.Bound, key string, r Request) (Outcome, error) {
 	e := event{client: client, request: r, call: time.Since(l.began)}
 	d, err := b.Apply(ctx, r.At, key, r.Verb, r.Cost)
-	e.answer, e.decision = time.Since(l.began), d
+	e.answer, e.decision, e.err = time.Since(l.began), d, err
 	outcome, wrong := outcomeOf(d, err)
 	e.outcome = outcome
 	l.note(e)
@@ -154,21 +156,35 @@ func outcomeOf(d headgate.Decision, err error) (Outcome, error) {
 }
 
 // String is the log as a table, in the order in which operations were called.
-func (l *Log) String() string {
+func (l *Log) String() string { return l.table(nil) }
+
+// table numbers the operations that have a place in order.
+func (l *Log) table(order map[*event]int) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	events := slices.Clone(l.events)
-	slices.SortStableFunc(events, func(a, b event) int { return int(a.call - b.call) })
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %v, %d operations\n", l.algorithm, l.limit, len(events))
-	for _, e := range events {
-		fmt.Fprintf(&b, "\t%v\n", e)
+	fmt.Fprintf(&b, "%s %v, %d operations\n", l.algorithm, l.limit, len(l.events))
+	for _, e := range byCall(l.events) {
+		place := ""
+		if n, placed := order[e]; placed {
+			place = fmt.Sprint(n)
+		}
+		fmt.Fprintf(&b, "\t%4s %v\n", place, e)
 	}
 	return b.String()
 }
 
+func byCall(events []event) []*event {
+	ordered := make([]*event, len(events))
+	for i := range events {
+		ordered[i] = &events[i]
+	}
+	slices.SortStableFunc(ordered, func(a, b *event) int { return int(a.call - b.call) })
+	return ordered
+}
+
 // String is one line of a table.
-func (e event) String() string {
+func (e *event) String() string {
 	span := fmt.Sprintf("%9d…%d µs", e.call.Microseconds(), e.answer.Microseconds())
 	if e.loss != Nothing {
 		return span + [...]string{"", " the newest writes may be lost", " the state may be lost"}[e.loss]
@@ -176,9 +192,9 @@ func (e event) String() string {
 	text := fmt.Sprintf("%s client %d: %s %d at %d: ", span, e.client, e.request.Verb, e.request.Cost, e.request.At)
 	switch e.outcome {
 	case Unknown:
-		return text + "unknown"
+		return fmt.Sprintf("%sunknown: %v", text, e.err)
 	case Never:
-		return text + "did not happen"
+		return fmt.Sprintf("%sdid not happen: %v", text, e.err)
 	default:
 		return text + show(e.decision)
 	}

@@ -127,15 +127,15 @@ func TestUndecidedIsNoVerdict(t *testing.T) {
 	}
 }
 
-// TestMemoryIsLinearizable records real histories: at one instant, at instants that advance within a window, and over many.
+// TestMemoryIsLinearizable records real histories: at one instant, at instants that advance a little, and so far that units come back.
 func TestMemoryIsLinearizable(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(nil)
 	defer store.Close()
 	for _, a := range algorithms {
-		for _, stride := range []int64{0, 1_000_000, 500_000_000} {
+		for _, stride := range []int64{0, 1_000_000, 30_000_000} {
 			t.Run(fmt.Sprintf("%s, %d µs", a, stride), func(t *testing.T) {
-				for n := range 10 {
+				for n := range 20 {
 					log := record(t, store, a, stride, uint64(n))
 					if err := log.Check(20 * time.Second); err != nil {
 						t.Fatal(err)

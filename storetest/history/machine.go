@@ -26,8 +26,9 @@ type step struct {
 	request Request
 }
 
-// result is what a request is answered in a state, and the states that may be left: what no longer counts at the request's
-// instant may have been dropped, or not.
+// result is what a request is answered in a state, and the states that may be left. What is as if never used at the request's
+// instant may have been dropped, or not; and where nothing is there to be given back, nothing need be written. An operation at an
+// earlier instant, which comes later, sees the difference.
 type result struct {
 	decision headgate.Decision
 	next     []int
@@ -79,12 +80,11 @@ func (m *machine) compute(state int, r Request) result {
 		d = k.Reset(m.limit, t)
 	}
 	next := []int{m.number(k)}
-	if k.Forgets(m.limit, t) {
-		settled := k.Clone()
-		settled.Settle(m.limit, t)
-		if n := m.number(settled); n != next[0] {
-			next = append(next, n)
-		}
+	if k.Idle(m.limit, t) && next[0] != unused {
+		next = append(next, unused)
+	}
+	if r.Verb == headgate.Refund && m.keys[state].Idle(m.limit, t) && !slices.Contains(next, state) {
+		next = append(next, state)
 	}
 	return result{d, next}
 }

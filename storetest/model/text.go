@@ -3,8 +3,6 @@ package model
 import (
 	"fmt"
 	"strings"
-
-	"github.com/headgate/headgate"
 )
 
 // Text tells states apart: two keys of one algorithm, used under one limit alone, with the same text answer alike for ever.
@@ -12,16 +10,6 @@ func (k *Key) Text() string { return k.state.text() }
 
 // Clone is a key of its own with the same state.
 func (k *Key) Clone() *Key { return k.clone() }
-
-// Settle drops from the key what no longer counts at t, as a store may that has been asked at t. See [Key.Forgets].
-func (k *Key) Settle(l headgate.Limit, t int64) {
-	if k.Idle(l, t) {
-		k.clear()
-		return
-	}
-	k.bringUnder(l, t)
-	k.state.settle(t)
-}
 
 func (b *tokenBucket) text() string {
 	if b.tat == nil {
