@@ -48,7 +48,7 @@ var law = map[string]room{
 	"memcachedstore": {
 		why:   "a store knows how to apply a step, and no other store; the client of memcached stands here and nowhere else",
 		code:  []string{".", "algo", "github.com/bradfitz/gomemcache/memcache"},
-		tests: []string{"storetest", "internal/testserver", "go.uber.org/goleak"},
+		tests: []string{"storetest", "storetest/crowd", "storetest/faults", "storetest/history", "internal/testserver", "go.uber.org/goleak"},
 	},
 	"fallback": {
 		why:   "it stands around any store and beside any other, so it knows none; the circuit breaker is a library's",
@@ -58,7 +58,10 @@ var law = map[string]room{
 	"redisstore": {
 		why:   "a store knows how to apply a step, and no other store; the Redis client stands here alone",
 		code:  []string{".", "algo", "github.com/redis/rueidis"},
-		tests: []string{"storetest", "storetest/history", "fallback", "memstore", "internal/testserver", "go.uber.org/goleak"},
+		tests: []string{
+			"storetest", "storetest/crowd", "storetest/faults", "storetest/history", "fallback", "memstore", "internal/testserver",
+			"go.uber.org/goleak",
+		},
 	},
 	"redisstore/goredis": {
 		why:   "for programs that hold a go-redis client already: no other package drags it along",
