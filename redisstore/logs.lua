@@ -161,19 +161,13 @@ local function new_log_functions()
     redis.call('DEL', log.key)
   end
 
-  -- undo takes back n units that were spent at mark, as if they had never been, while none was spent later.
+  -- undo takes back n units that were entered under the instant mark.
   function on.undo(log, rule, mark, n)
-    local newest = log.list[#log.list]
-    if not newest or newest.at ~= mark or newest.units < n then
-      return
+    if log.count > 0 then
+      cover(log, EXACT, 0)
+      rule.x.undo(rule.w, log.list, mark, n)
+      rewrite(log, rule)
     end
-    cover(log, EXACT, 0)
-    newest = log.list[#log.list]
-    newest.units = newest.units - n
-    if newest.units == 0 then
-      log.list[#log.list] = nil
-    end
-    rewrite(log, rule)
   end
 
   -- close sees that a log that was only asked has a life.

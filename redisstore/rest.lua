@@ -24,13 +24,12 @@ local function the_rest()
     elseif verb == CANCEL then
       local mark, after = mark_at(pos)
       return x.cancel(w, s, mark, t, n), after
-    elseif verb == UNDO then -- what was, if nothing happened since
-      local mark, was
-      mark, pos = mark_at(pos)
+    elseif verb == UNDO then
+      local was, after_it, t0
       was, pos = mark_at(pos)
-      if s.a == mark.a and s.b == mark.b and s.c == mark.c then
-        return was, pos
-      end
+      after_it, pos = mark_at(pos)
+      t0, pos = unpack_from('<d', runs, pos)
+      return x.undo(w, s, was, after_it, t0, t, n), pos
     end
     return s, pos
   end

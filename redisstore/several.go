@@ -10,9 +10,9 @@ import (
 
 // ApplyAll takes from every op or from none; see [headgate.Store]. Where all keys may stand in one call (always, but in a cluster
 // only those of one slot: the limits on one key, and keys that Options.Group puts together) it is one call and atomic. Otherwise all
-// slots are asked at once, and if one denies, those that admitted are undone: each if nothing else happened to its key meanwhile; if
-// something did, the units stay spent. So never too much is admitted; for each request that is denied, a key may for a moment, or
-// in a race for good, be poorer by that request's cost.
+// slots are asked at once, and if one denies, what the others took is undone, as far as it is certain that no key is then richer than
+// if nothing had been taken (see Undo in package algo). So never too much is admitted; for each request that is denied, a key may for
+// a moment be poorer by its cost, and where others took from it meanwhile some of that may stay spent.
 func (s *Store) ApplyAll(ctx context.Context, now headgate.Instant, ops []headgate.Op, peek bool, decisions []headgate.Decision) error {
 	if len(decisions) != len(ops) {
 		return fmt.Errorf("redisstore: %w: %d decisions for %d ops", headgate.ErrInvalidPolicy, len(decisions), len(ops))
@@ -149,13 +149,13 @@ func (g *group) undoing() *group {
 	back := &group{now: g.now}
 	for _, k := range g.keys {
 		last := k.ops[len(k.ops)-1]
-		o := &op{rule: last.rule, key: last.key, name: k.name, was: k.before}
-		o.request = algo.Request{Verb: undo, T: last.request.T, Mark: k.after}
+		o := &op{rule: last.rule, key: last.key, name: k.name, taken: taken{was: k.before, after: k.after, at: g.t}}
+		o.request = algo.Request{Verb: undo, T: last.request.T}
+		for _, spent := range k.ops {
+			o.request.N += spent.request.N
+		}
 		if k.log {
-			for _, spent := range k.ops {
-				o.request.N += spent.request.N
-			}
-			o.request.Mark = algo.State{A: last.newestAt(g.t)}
+			o.taken.at = last.newestAt(g.t)
 		}
 		back.add(o)
 	}

@@ -34,13 +34,19 @@ type op struct {
 	key     string // the caller's
 	name    string // in Redis
 	request algo.Request
-	was     algo.State // what undo puts back
+	taken   taken // for undo
 	queued
 
 	decision headgate.Decision
 	after    algo.State // the state after it, unless it is a log
 	at       moment
 	err      error
+}
+
+// taken is a take that is to be undone: what it found, what it left, and when; of a log the instant under which it entered its units.
+type taken struct {
+	was, after algo.State
+	at         int64
 }
 
 // group is what one script call decides: operations at one instant, on keys that may stand in one call.
@@ -188,9 +194,9 @@ func (o *op) appendRest(b []byte) []byte {
 	case o.request.Verb == algo.Cancel:
 		return appendState(b, o.request.Mark)
 	case o.request.Verb == undo && o.rule.log != nil:
-		return appendDouble(b, o.request.Mark.A)
+		return appendDouble(b, o.taken.at)
 	case o.request.Verb == undo:
-		return appendState(appendState(b, o.request.Mark), o.was)
+		return appendDouble(appendState(appendState(b, o.taken.was), o.taken.after), o.taken.at)
 	}
 	return b
 }
@@ -300,9 +306,7 @@ func (o *op) step(s algo.State, t int64) algo.State {
 	request := o.request
 	request.T = t
 	if request.Verb == undo {
-		if o.after = s; s == request.Mark {
-			o.after = o.was
-		}
+		o.after = o.rule.step.Undo(s, o.taken.was, o.taken.after, o.taken.at, t, request.N)
 		return o.after
 	}
 	out := algo.Apply(o.rule.step, s, &request)
