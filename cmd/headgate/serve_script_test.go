@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -191,6 +192,13 @@ func (l *logLines) mustWait(ts *testscript.TestScript, text string) string {
 		}
 		l.more.Wait()
 	}
+}
+
+// has reports whether a line holds text.
+func (l *logLines) has(text string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.lines, func(line string) bool { return strings.Contains(line, text) })
 }
 
 // all is the whole log, when the process has closed it.
