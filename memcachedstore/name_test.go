@@ -14,10 +14,23 @@ func TestNamesTellAllPartsApart(t *testing.T) {
 	t.Parallel()
 	seen := make(map[string][]string)
 	for _, parts := range [][]string{
-		{"n", "a", "s", "k"}, {"n", "a", "sk", ""}, {"na", "", "s", "k"}, {"n", "as", "", "k"}, {"", "na", "s", "k"},
-		{"n", "a", "a:b", "c"}, {"n", "a", "a", "b:c"}, {"n", "a", "a", ":b:c"}, {"n", "a", "", "sk"}, {"", "", "", "nask"},
-		{"n", "a", "s\x01k", ""}, {"n", "a", "s", "\x01k"}, {"n", "a", "s", "K"}, {"n", "a", "s", "k "}, {"n", "a", "s", "k\x00"},
-		{"n", "a", "s", strings.Repeat("k", 64<<10)}, {"n", "a", "s", strings.Repeat("k", 64<<10-1)},
+		{"n", "a", "s", "k"},
+		{"n", "a", "sk", ""},
+		{"na", "", "s", "k"},
+		{"n", "as", "", "k"},
+		{"", "na", "s", "k"},
+		{"n", "a", "a:b", "c"},
+		{"n", "a", "a", "b:c"},
+		{"n", "a", "a", ":b:c"},
+		{"n", "a", "", "sk"},
+		{"", "", "", "nask"},
+		{"n", "a", "s\x01k", ""},
+		{"n", "a", "s", "\x01k"},
+		{"n", "a", "s", "K"},
+		{"n", "a", "s", "k "},
+		{"n", "a", "s", "k\x00"},
+		{"n", "a", "s", strings.Repeat("k", 64<<10)},
+		{"n", "a", "s", strings.Repeat("k", 64<<10-1)},
 	} {
 		s := newScope(parts[0], parts[1], parts[2])
 		name := s.digest(parts[3]).name()

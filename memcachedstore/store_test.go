@@ -49,7 +49,7 @@ func TestStore(t *testing.T) {
 func TestStoreThatJoinsNobody(t *testing.T) {
 	t.Parallel()
 	server := testserver.Memcached(t)
-	suite(3_000, server).Run(t, func(t *testing.T) headgate.Store {
+	suite(1_500, server).Run(t, func(t *testing.T) headgate.Store {
 		return open(t, &memcachedstore.Options{Timeout: patient, Ephemeral: true, DisableJoin: true, MaxTries: 1000}, server.Addr())
 	})
 }
@@ -68,28 +68,38 @@ func TestStoreOverSeveralServers(t *testing.T) {
 	}
 }
 
+// A client that the program holds finds the same keys as a store of its servers, and lives on when its store is closed.
 func TestStoreOverAClientOfTheProgram(t *testing.T) {
 	t.Parallel()
-	server := testserver.Memcached(t)
-	client := memcache.New(server.Addr())
-	client.Timeout, client.MaxIdleConns = patient, 64
+	addrs := []string{testserver.Memcached(t).Addr(), testserver.Memcached(t).Addr()}
+	client := memcache.New(addrs...)
 	t.Cleanup(func() { _ = client.Close() })
-	suite(1_500, server).Run(t, func(t *testing.T) headgate.Store {
-		s, err := memcachedstore.NewFromClient(&memcachedstore.Options{Timeout: patient, Ephemeral: true}, client)
+	theirs, err := memcachedstore.NewFromClient(nil, client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, s := range []*memcachedstore.Store{theirs, open(t, nil, addrs...), theirs} {
+		l, err := headgate.New(s, headgate.Policy{Name: "p", Limits: []headgate.Limit{headgate.MustParseLimit("10/1h")}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = s.Close() })
-		return s
-	})
+		for k := range 10 {
+			if d, err := l.AllowN(t.Context(), fmt.Sprint("key ", k), 2); err != nil || d.Remaining != int64(8-2*i) {
+				t.Errorf("key %d, take %d of 2: got %+v, error %v want %d remaining", k, i+1, d, err, 8-2*i)
+			}
+		}
+	}
+	if err := theirs.Close(); err != nil {
+		t.Error(err)
+	}
 	if err := client.Ping(); err != nil {
-		t.Errorf("the client after its stores were closed: got %v want no error", err)
+		t.Errorf("the client after its store was closed: got %v want no error", err)
 	}
 }
 
 // suite judges stores over servers, with so many decisions held against the model.
 func suite(decisions int, servers ...*testserver.MemcachedServer) storetest.Options {
-	o := storetest.Options{Decisions: decisions, Rounds: 40, Lanes: 16}
+	o := storetest.Options{Decisions: decisions, Rounds: 20, Lanes: 16}
 	if testing.Short() {
 		o.Decisions, o.Rounds = decisions/6, 5
 	}
