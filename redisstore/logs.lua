@@ -7,6 +7,7 @@ local function new_log_functions()
   local HEAD, HEAD_BYTES, LOG_FORMAT = '<BI4d', 13, 2
   local ENTRY, ENTRY_BYTES = '<dI4', 12
   local CHUNK, MOST = 64, 1048576 -- entries read at once, and kept in all
+  local gone = {} -- keys that are to be deleted, once all is done: a node whose slot is being moved would not let us at them again
 
   -- load appends the entries in raw, from pos on, to the front.
   local function load(log, raw, pos)
@@ -52,14 +53,15 @@ local function new_log_functions()
   -- set writes the whole string: entries behind a head without dead ones.
   local function set(log, rule, total, entries)
     if entries == '' then
-      redis.call('DEL', log.key)
+      gone[log.key] = true
     else
+      gone[log.key] = nil
       redis.call('SET', log.key, pack(HEAD, LOG_FORMAT, 0, total) .. entries, SET_LIFE, life(rule.x.reset_at(rule.w, log.list)))
     end
   end
 
   function on.open(key)
-    local raw = redis.call('GETRANGE', key, 0, HEAD_BYTES + CHUNK * ENTRY_BYTES - 1)
+    local raw = gone[key] and '' or redis.call('GETRANGE', key, 0, HEAD_BYTES + CHUNK * ENTRY_BYTES - 1)
     local log = {key = key, raw = raw, bytes = #raw, count = 0, first = 0, total = 0, front = {}, front_units = 0}
     if raw ~= '' then
       if #raw < HEAD_BYTES or raw:byte(1) ~= LOG_FORMAT then
@@ -158,7 +160,7 @@ local function new_log_functions()
   end
 
   function on.reset(log)
-    redis.call('DEL', log.key)
+    gone[log.key] = true
   end
 
   -- undo takes back n units that were entered under the instant mark.
@@ -172,11 +174,20 @@ local function new_log_functions()
 
   -- close sees that a log that was only asked has a life.
   function on.close(log, rule)
+    if log.bytes == 0 then
+      return
+    end
     local reset_at = rule.x.reset_at(rule.w, log.list)
     if live and reset_at <= t then
-      redis.call('DEL', log.key)
-    elseif log.bytes > 0 then
+      gone[log.key] = true
+    else
       redis.call(EXPIRE, log.key, life(reset_at))
+    end
+  end
+
+  function on.delete_gone()
+    for key in pairs(gone) do
+      redis.call('DEL', key)
     end
   end
 

@@ -178,4 +178,7 @@ local function the_rest()
       log_functions.close(logs[k], last_rule[k])
     end
   end
+  if log_functions then
+    log_functions.delete_gone()
+  end
 end
