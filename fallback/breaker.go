@@ -42,8 +42,10 @@ type breaker struct {
 	within   time.Duration
 	observer headgate.StoreObserver
 	born     time.Time
-	decided  atomic.Int64 // ns from born to when the store last decided, as far as calls are counted
-	since    atomic.Int64 // ns from born to when they began to be
+	since    atomic.Int64 // when calls began to be counted; this and the next two in ns since born
+	decided  atomic.Int64 // when the store last decided since then
+	row      atomic.Int64 // when it first failed since then; 0 if it did not
+	rowOf    atomic.Int64 // how many calls have failed since then that began then or later
 	last     atomic.Pointer[failure]
 	open     atomic.Pointer[headgate.StoreError] // what is answered while the store is not asked
 
@@ -85,11 +87,12 @@ func newBreaker(o *Options) *breaker {
 	return b
 }
 
-// tooMany is whether the store counts as away. That nothing was decided for a while, or that it lasts, is asked for because calls
-// fail in bursts: one connection that breaks takes all that were under way on it, and the next one works.
+// tooMany is whether the store counts as away. Calls fail in bursts: a connection that breaks takes all that were under way on it,
+// and a process that stalls finds them all too late. So only those count as a row that began after the first had failed, and
+// nothing may have been decided for a budget's time; or else it has to last.
 func (b *breaker) tooMany(c gobreaker.Counts) bool {
 	now := b.now()
-	if now-b.decided.Load() >= int64(b.within) && c.ConsecutiveFailures >= b.failures {
+	if now-b.decided.Load() >= int64(b.within) && b.rowOf.Load() >= int64(b.failures) {
 		return true
 	}
 	return now-b.since.Load() >= int64(forAWhile) && c.TotalFailures >= often*b.failures && c.TotalFailures >= c.TotalSuccesses
@@ -98,8 +101,19 @@ func (b *breaker) tooMany(c gobreaker.Counts) bool {
 // now is in ns since the breaker was made.
 func (b *breaker) now() int64 { return int64(time.Since(b.born)) }
 
-// noteDecided keeps when the store last decided.
-func (b *breaker) noteDecided() { b.decided.Store(b.now()) }
+// noteDecided keeps when the store last decided. A row of failures ends with that.
+func (b *breaker) noteDecided() {
+	b.decided.Store(b.now())
+	b.row.Store(0)
+	b.rowOf.Store(0)
+}
+
+// noteFailed counts a failure of a call that began at start.
+func (b *breaker) noteFailed(start time.Time) {
+	if !b.row.CompareAndSwap(0, b.now()) && int64(start.Sub(b.born)) >= b.row.Load() {
+		b.rowOf.Add(1)
+	}
+}
 
 // away reports whether the store is not asked at all.
 func (b *breaker) away() bool { return b.mode.Load() == away }
@@ -133,11 +147,12 @@ func (b *breaker) admit() (permit, bool) {
 }
 
 // failed ends a permit with a failure of asking for key.
-func (b *breaker) failed(p permit, v verdict, asked headgate.Bound, key string) {
+func (b *breaker) failed(p permit, start time.Time, v verdict, asked headgate.Bound, key string) {
 	if v.trouble != headgate.Overloaded || b.mode.Load() == calm || b.last.Load() == nil { // who waits behind others does not know of what
 		b.last.Store(&failure{trouble: v.trouble, err: v.err, asked: asked, key: strings.Clone(key)})
 	}
 	if p.done != nil {
+		b.noteFailed(start)
 		p.done(v.err)
 		return
 	}
@@ -149,6 +164,7 @@ func (b *breaker) failed(p permit, v verdict, asked headgate.Bound, key string) 
 	if b.mode.Load() != watched {
 		return // the store was found to be away meanwhile
 	}
+	b.noteFailed(start)
 	if done, err := b.machine.Allow(); err == nil {
 		done(v.err)
 	}

@@ -15,18 +15,18 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// outage is a store that fails in a bubble of fake time.
-type outage struct {
+// bubble is a store that fails in a bubble of fake time.
+type bubble struct {
 	t     *testing.T
 	inner *fickle
 	ears  *hears
 	limit *headgate.Limiter
 }
 
-func inBubble(t *testing.T, opts fallback.Options, mode headgate.OnStoreError, look func(o *outage)) {
+func inBubble(t *testing.T, opts fallback.Options, mode headgate.OnStoreError, look func(o *bubble)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		o := &outage{t: t, inner: newFickle(), ears: &hears{}}
+		o := &bubble{t: t, inner: newFickle(), ears: &hears{}}
 		opts.Observer = o.ears
 		if mode == headgate.FailLocal {
 			opts.Local, opts.Instances = memstore.New(nil), 1
@@ -37,7 +37,7 @@ func inBubble(t *testing.T, opts fallback.Options, mode headgate.OnStoreError, l
 }
 
 // ask takes one unit of key and says of which trouble the answer is.
-func (o *outage) ask(key string) headgate.Trouble {
+func (o *bubble) ask(key string) headgate.Trouble {
 	o.t.Helper()
 	d, err := o.limit.Allow(background, key)
 	var typed *headgate.StoreError
@@ -51,7 +51,7 @@ func (o *outage) ask(key string) headgate.Trouble {
 }
 
 // fail asks until the store counts as away.
-func (o *outage) fail() {
+func (o *bubble) fail() {
 	o.t.Helper()
 	for range 1000 {
 		if o.ask("key") == headgate.BreakerOpen {
@@ -62,7 +62,7 @@ func (o *outage) fail() {
 	o.t.Fatal("1000 failures later the store is still asked")
 }
 
-func (o *outage) mustHear(want ...string) {
+func (o *bubble) mustHear(want ...string) {
 	o.t.Helper()
 	synctest.Wait()
 	if got := o.ears.heard(); !slices.Equal(got, want) {
@@ -74,7 +74,7 @@ func TestStoreAwayIsNotAsked(t *testing.T) { // T40: a long outage
 	t.Parallel()
 	for _, fault := range []headgate.Trouble{headgate.Unreachable, headgate.TimedOut, headgate.Refused} {
 		for _, mode := range []headgate.OnStoreError{headgate.FailClosed, headgate.FailOpen, headgate.FailLocal} {
-			inBubble(t, fallback.Options{}, mode, func(o *outage) {
+			inBubble(t, fallback.Options{}, mode, func(o *bubble) {
 				o.ask("key")
 				o.inner.set(trouble(fault))
 				o.fail()
@@ -111,7 +111,7 @@ func TestStoreAwayIsNotAsked(t *testing.T) { // T40: a long outage
 // The error of a rule that says closed tells why the store is not asked.
 func TestOpenBreakerTellsTheCause(t *testing.T) {
 	t.Parallel()
-	inBubble(t, fallback.Options{}, headgate.FailClosed, func(o *outage) {
+	inBubble(t, fallback.Options{}, headgate.FailClosed, func(o *bubble) {
 		o.inner.set(trouble(headgate.Refused))
 		o.fail()
 		_, err := o.limit.Allow(background, "key")
@@ -125,7 +125,7 @@ func TestOpenBreakerTellsTheCause(t *testing.T) {
 
 func TestBlipIsNoOutage(t *testing.T) { // T40: a blip
 	t.Parallel()
-	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *outage) {
+	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
 		for range 100 {
 			o.inner.set(trouble(headgate.TimedOut))
 			for range 4 {
@@ -148,7 +148,7 @@ func slow(d time.Duration) func(context.Context, string) error {
 // One connection that breaks takes with it all that was under way, and the next works.
 func TestBrokenConnectionIsNoOutage(t *testing.T) { // T40: a blip
 	t.Parallel()
-	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *outage) {
+	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
 		for range 10 {
 			broken := make(chan struct{})
 			o.inner.set(func(ctx context.Context, key string) error {
@@ -174,6 +174,28 @@ func TestBrokenConnectionIsNoOutage(t *testing.T) { // T40: a blip
 	})
 }
 
+// A process that stalls finds all that was under way too late, also when that happens often.
+func TestStallIsNoOutage(t *testing.T) { // T40: a blip
+	t.Parallel()
+	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
+		for range 20 {
+			o.inner.set(hangs)
+			for range 100 {
+				go o.limit.Allow(background, "key")
+			}
+			time.Sleep(60 * time.Millisecond)
+			o.inner.set(slow(100 * time.Microsecond))
+			for range 1000 {
+				if got := o.ask("key"); got != headgate.NoTrouble {
+					o.t.Errorf("after 100 calls that ended at once: got %v want that it is asked", got)
+					return
+				}
+			}
+		}
+		o.mustHear()
+	})
+}
+
 // A part of the store that is away takes the whole away only if it is half of it.
 func TestPartOfTheStoreAway(t *testing.T) {
 	t.Parallel()
@@ -181,7 +203,7 @@ func TestPartOfTheStoreAway(t *testing.T) {
 		down int // of three nodes
 		away bool
 	}{{1, false}, {2, true}} {
-		inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *outage) {
+		inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
 			o.inner.set(func(ctx context.Context, key string) error {
 				if int(key[0]-'a')%3 < c.down {
 					return hangs(ctx, key)
@@ -215,7 +237,7 @@ func TestStoreThatDecidesNowAndThen(t *testing.T) {
 		fails int // of three
 		away  bool
 	}{{1, false}, {2, true}} {
-		inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *outage) {
+		inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
 			for i := range 3000 {
 				o.inner.set(slow(time.Millisecond))
 				if i%3 < c.fails {
@@ -239,7 +261,7 @@ func TestStoreThatDecidesNowAndThen(t *testing.T) {
 // Denials that are remembered in the process do not make a store that hangs look well.
 func TestRememberedAnswersSayNothing(t *testing.T) {
 	t.Parallel()
-	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *outage) {
+	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
 		o.inner.set(func(ctx context.Context, key string) error {
 			if key == "abuser" {
 				return nil // at once
@@ -261,7 +283,7 @@ func TestRememberedAnswersSayNothing(t *testing.T) {
 func TestWhatSaysNothingAboutTheServer(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []headgate.Trouble{headgate.WrongType, headgate.Overloaded, headgate.BreakerOpen} {
-		inBubble(t, fallback.Options{Failures: 1}, headgate.FailOpen, func(o *outage) {
+		inBubble(t, fallback.Options{Failures: 1}, headgate.FailOpen, func(o *bubble) {
 			o.inner.set(trouble(fault))
 			for range 100 {
 				if got := o.ask("key"); got != fault {
@@ -277,7 +299,7 @@ func TestWhatSaysNothingAboutTheServer(t *testing.T) {
 // Callers who wait for others until their time is over are a sign of a store that hangs, and those who are sent away at once not.
 func TestWaitingForOthersInVain(t *testing.T) {
 	t.Parallel()
-	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *outage) {
+	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
 		o.inner.set(func(ctx context.Context, _ string) error {
 			<-ctx.Done()
 			return &headgate.StoreError{Store: "fickle", Trouble: headgate.Overloaded, Err: ctx.Err()}
@@ -290,7 +312,7 @@ func TestWaitingForOthersInVain(t *testing.T) {
 // A server that answers reads and refuses writes, as a replica does, is not taken for back.
 func TestProbeThatSucceedsIsNotEnough(t *testing.T) { // T40
 	t.Parallel()
-	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *outage) {
+	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
 		o.inner.set(trouble(headgate.Refused))
 		o.fail()
 		o.inner.readOnly.Store(true)
@@ -318,7 +340,7 @@ func TestProbeThatSucceedsIsNotEnough(t *testing.T) { // T40
 // The probe asks for what failed: another key may lie on a node that is well.
 func TestProbeAsksForWhatFailed(t *testing.T) {
 	t.Parallel()
-	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *outage) {
+	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
 		o.inner.set(func(ctx context.Context, key string) error {
 			if key == "key" {
 				return trouble(headgate.Refused)(ctx, key)
@@ -339,7 +361,7 @@ func TestProbeAsksForWhatFailed(t *testing.T) {
 // With nobody asking the store is probed all the same; the first who asks then is decided by it.
 func TestFirstCallerAfterAnOutage(t *testing.T) {
 	t.Parallel()
-	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *outage) {
+	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
 		o.inner.set(trouble(headgate.Unreachable))
 		o.fail()
 		time.Sleep(time.Minute)

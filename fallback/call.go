@@ -73,7 +73,7 @@ func (c *call) judge(err error, asked headgate.Bound, key string) verdict {
 	case v.trouble == headgate.WrongType:
 		c.decided()
 	default:
-		c.store.breaker.failed(c.permit, v, asked, key)
+		c.store.breaker.failed(c.permit, c.start, v, asked, key)
 	}
 	if over := c.caller.Err(); over != nil {
 		return verdict{err: over}

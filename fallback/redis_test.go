@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -65,7 +66,7 @@ func newCrowd(l *headgate.Limiter, began time.Time) *crowd {
 					return
 				}
 				c.answers[i] = append(c.answers[i], answer{began, time.Since(c.began) - began, d.Degraded})
-				time.Sleep(2 * time.Millisecond)
+				time.Sleep(4 * time.Millisecond)
 			}
 		})
 	}
@@ -177,14 +178,53 @@ var faults = []fault{
 	},
 }
 
-// TestRedisAway takes a real server away under load, in each way, and looks at every decision.
+// TestRedisAway takes a real server away under load, in each way, and looks at every decision. On a machine that is busy with other
+// things a server that is well is late as well, so a look during which this process itself was late is taken again.
 func TestRedisAway(t *testing.T) { // T40
 	for _, f := range faults {
-		t.Run(f.name, func(t *testing.T) { takeAway(t, f) })
+		t.Run(f.name, func(t *testing.T) {
+			for tries := 1; ; tries++ {
+				wrong, late := takeAway(t, f)
+				if len(wrong) == 0 {
+					return
+				}
+				if late < tooLate || tries == 5 {
+					t.Errorf("%s\n(this process was up to %v late)", strings.Join(wrong, "\n"), late)
+					return
+				}
+				t.Logf("once more, as this process was %v late: %s", late, strings.Join(wrong, "; "))
+			}
+		})
 	}
 }
 
-func takeAway(t *testing.T, f fault) {
+// tooLate is how late a process may be that is to see what 50 ms are.
+const tooLate = 10 * time.Millisecond
+
+// lateness watches how much longer than asked for this process sleeps.
+func lateness() (most func() time.Duration) {
+	var stop atomic.Bool
+	late := make(chan time.Duration)
+	go func() {
+		worst := time.Duration(0)
+		for !stop.Load() {
+			began := time.Now()
+			time.Sleep(time.Millisecond)
+			worst = max(worst, time.Since(began)-time.Millisecond)
+		}
+		late <- worst
+	}()
+	return func() time.Duration {
+		stop.Store(true)
+		return <-late
+	}
+}
+
+// takeAway says what was wrong, and how late this process was meanwhile.
+func takeAway(t *testing.T, f fault) (wrong []string, late time.Duration) {
+	complain := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
+	watched := lateness()
+	defer func() { late = watched() }()
 	server := testserver.Redis(t)
 	proxy := testserver.Proxy(t, server.Addr())
 	inner, err := redisstore.Open("redis://"+proxy.Addr(), nil)
@@ -195,7 +235,8 @@ func takeAway(t *testing.T, f fault) {
 	s := around(t, inner, &fallback.Options{Local: memstore.New(nil), Instances: 4, Observer: ears})
 	l := limiter(t, s, "", "100/1s", headgate.FailLocal)
 	if d, err := l.Allow(background, "key"); err != nil || d.Degraded != headgate.NoTrouble {
-		t.Fatalf("before: got %+v, error %v want a decision of Redis", d, err)
+		complain("before: got %+v, error %v want a decision of Redis", d, err)
+		return wrong, late
 	}
 	c := newCrowd(l, ears.began)
 	time.Sleep(200 * time.Millisecond)
@@ -214,7 +255,7 @@ func takeAway(t *testing.T, f fault) {
 	all := c.leave(t)
 
 	if got := ears.heard(); len(got) != 2 || got[1] != "back" {
-		t.Errorf("the observer heard %q want one away and one back", got)
+		complain("the observer heard %q want one away and one back", got)
 	}
 	last := time.Duration(0)
 	for _, a := range all {
@@ -223,23 +264,24 @@ func takeAway(t *testing.T, f fault) {
 		}
 	}
 	if last-back > time.Second {
-		t.Errorf("%v after it was back a decision was still degraded want none after 1 s", last-back)
+		complain("%v after it was back a decision was still degraded want none after 1 s", last-back)
 	}
 	p99, n := percentile(all, away, back, 0.99)
 	slow := slowBy()
 	if p99 > fallback.DefaultBudget+2*time.Millisecond+slow {
-		t.Errorf("p99 of %d decisions while it was away: got %v want at most 52 ms", n, p99)
+		complain("p99 of %d decisions while it was away: got %v want at most 52 ms", n, p99)
 	}
 	// Those who waited when it was found to be away wait for the rest of their budget.
 	open, m := percentile(all, ears.when(0)+time.Millisecond, back, 0.99)
 	if open > time.Millisecond+slow {
-		t.Errorf("p99 of %d decisions once it was known to be away: got %v want at most 1 ms", m, open)
+		complain("p99 of %d decisions once it was known to be away: got %v want at most 1 ms", m, open)
 	}
 	if most > goroutines+callers { // the client keeps one for each call that was given up, until it gives the connection up
-		t.Errorf("%d goroutines while it was away, %d before want no more than one for each caller", most, goroutines)
+		complain("%d goroutines while it was away, %d before want no more than one for each caller", most, goroutines)
 	}
 	t.Logf("away for %v: known after %v; p99 %v of %d, then %v of %d; normal %v after it was back; goroutines %d, before %d",
 		back-away, ears.when(0)-away, p99, n, open, m, last-back, most, goroutines)
+	return wrong, late
 }
 
 // slowBy is what a machine with the race detector, or with little to spare, may take longer.
