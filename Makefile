@@ -132,3 +132,11 @@ bench-memory: ## Bytes per key beside other limiters, at 1 and 10 million keys
 .PHONY: flood
 flood: ## 100 million random keys at a store bounded to 1 million
 	cd bench && go run ./cmd/flood -results results
+
+.PHONY: bench-stores
+bench-stores: ## Limiters over Redis and memcached beside each other; starts both servers
+	cd bench && go run ./cmd/stores -results results
+
+.PHONY: bench-layouts
+bench-layouts: ## What layouts and ways to write cost inside Redis
+	cd bench && go run ./cmd/keywrites -results results && go run ./cmd/loglayouts -results results

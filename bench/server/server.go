@@ -98,6 +98,7 @@ type Usage struct {
 	Calls   int64         // of the commands that clients sent, not of what scripts called
 	Scripts int64         // EVALSHA and EVAL among them
 	Busy    time.Duration // in scripts, by the server's own count
+	CPU     time.Duration // of the server's process since it started
 }
 
 // Forget makes Redis count from zero.
@@ -107,7 +108,7 @@ func Forget(ctx context.Context, c rueidis.Client) error {
 
 // Used is what Redis ran since [Forget].
 func Used(ctx context.Context, c rueidis.Client) (Usage, error) {
-	text, err := c.Do(ctx, c.B().Info().Section("stats", "commandstats").Build()).ToString()
+	text, err := c.Do(ctx, c.B().Info().Section("stats", "commandstats", "cpu").Build()).ToString()
 	if err != nil {
 		return Usage{}, err
 	}
@@ -117,6 +118,15 @@ func Used(ctx context.Context, c rueidis.Client) (Usage, error) {
 		line, _, _ = strings.Cut(line, "\r\n")
 		u.Scripts += number(line, "calls=")
 		u.Busy += time.Duration(number(line, "usec=")) * time.Microsecond
+	}
+	for _, name := range []string{"used_cpu_sys:", "used_cpu_user:"} {
+		_, line, _ := strings.Cut(text, "\n"+name)
+		line, _, _ = strings.Cut(line, "\r\n")
+		seconds, err := strconv.ParseFloat(line, 64)
+		if err != nil {
+			return Usage{}, fmt.Errorf("server: INFO says nothing of %s %w", name, err)
+		}
+		u.CPU += time.Duration(seconds * float64(time.Second))
 	}
 	return u, nil
 }

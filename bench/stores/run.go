@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -33,6 +34,8 @@ type Turn struct {
 	Errors   float64 // the share of checks that were not decided
 	Calls    float64 // script calls a second
 	Busy     float64 // the share of time that the server spent in scripts
+	Here     float64 // processor time of this process for a decision, in µs
+	There    float64 // processor time of the server for a decision, in µs
 }
 
 // Round gives every subject its turn.
@@ -56,7 +59,8 @@ type Field struct {
 	seed     uint64
 }
 
-// NewField makes rows ready and asks each for every key once.
+// NewField makes rows ready and asks each for every key once, with as many callers as are measured: a client of Redis may be slower
+// ever after once calls have met in it.
 func NewField(rows []Row, s *server.Server, c Case, redis bool) (*Field, error) {
 	f := &Field{Case: c, Turns: make([][]Turn, len(rows))}
 	var err error
@@ -69,24 +73,21 @@ func NewField(rows []Row, s *server.Server, c Case, redis bool) (*Field, error) 
 		return nil, err
 	}
 	for _, s := range f.subjects {
-		if err := fill(s, c.Keys); err != nil {
+		if err := fill(s, c); err != nil {
 			return nil, fmt.Errorf("stores: %s: %w", s.row.Name, err)
 		}
 	}
 	return f, nil
 }
 
-// fillers fill together.
-const fillers = 64
-
-func fill(s subject, keys int) error {
+func fill(s subject, c Case) error {
 	var next atomic.Int64
 	var failed atomic.Pointer[error]
 	var wg sync.WaitGroup
-	for range min(fillers, keys) {
+	for range c.Callers {
 		wg.Go(func() {
-			texts := bench.NewKeys(keys, 0)
-			for i := next.Add(1) - 1; i < int64(keys) && failed.Load() == nil; i = next.Add(1) - 1 {
+			texts := bench.NewKeys(c.Keys, 0)
+			for i := next.Add(1) - 1; i < int64(c.Keys) && failed.Load() == nil; i = next.Add(1) - 1 {
 				if _, err := s.limiter.Allow(context.Background(), strings.Clone(texts.Key(uint64(i)))); err != nil {
 					failed.Store(&err)
 				}
@@ -117,12 +118,12 @@ type tally struct {
 func (f *Field) turn(s subject, d time.Duration) (Turn, error) {
 	ctx := context.Background()
 	f.seed += 1000
-	if f.info != nil {
-		if err := server.Forget(ctx, f.info); err != nil {
-			return Turn{}, err
-		}
-	}
 	runtime.GC()
+	before, err := f.forget(ctx)
+	if err != nil {
+		return Turn{}, err
+	}
+	here := processorTime()
 	tallies := make([]tally, f.Case.Callers)
 	began := time.Now()
 	var wg sync.WaitGroup
@@ -132,12 +133,35 @@ func (f *Field) turn(s subject, d time.Duration) (Turn, error) {
 	wg.Wait()
 	wall := time.Since(began)
 	t := sum(tallies, wall)
+	decisions := t.Rate * wall.Seconds()
+	t.Here = float64((processorTime() - here).Microseconds()) / decisions
 	if f.info == nil {
 		return t, nil
 	}
 	used, err := server.Used(ctx, f.info)
 	t.Calls, t.Busy = float64(used.Scripts)/wall.Seconds(), used.Busy.Seconds()/wall.Seconds()
+	t.There = float64((used.CPU - before.CPU).Microseconds()) / decisions
 	return t, err
+}
+
+// forget makes Redis count from zero, and says what it can't forget.
+func (f *Field) forget(ctx context.Context) (server.Usage, error) {
+	if f.info == nil {
+		return server.Usage{}, nil
+	}
+	if err := server.Forget(ctx, f.info); err != nil {
+		return server.Usage{}, err
+	}
+	return server.Used(ctx, f.info)
+}
+
+// processorTime is what this process has used.
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // call is one caller's life: as fast as it can, or at its share of the demand.

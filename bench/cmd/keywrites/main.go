@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	keys     = 100_000
+	allKeys  = 100_000
 	perCall  = 64
 	pipeline = 64
 	life     = "7200000" // ms: longer than any state of these scripts matters
@@ -57,7 +57,7 @@ func run(rounds int, each time.Duration, results string) (err error) {
 	out := io.MultiWriter(os.Stdout, kept)
 	fmt.Fprintln(out, redis.Version)
 	for _, n := range []int{perCall, 1} {
-		if err := table(out, client, n, rounds, each); err != nil {
+		if err := (ground{client, allKeys}).table(out, n, rounds, each); err != nil {
 			return err
 		}
 	}
@@ -67,16 +67,22 @@ func run(rounds int, each time.Duration, results string) (err error) {
 // turn is one form's measurement: the server's own µs per key, and keys per second as the client sees it.
 type turn struct{ micros, rate float64 }
 
-func table(out io.Writer, client rueidis.Client, n, rounds int, each time.Duration) error {
+// ground is a server with a number of keys.
+type ground struct {
+	client rueidis.Client
+	keys   int
+}
+
+func (g ground) table(out io.Writer, n, rounds int, each time.Duration) error {
 	turns := make([][]turn, len(forms))
 	for range rounds {
 		for i, f := range forms {
 			if i == 0 || !f.takes(forms[i-1]) {
-				if err := fill(client, f); err != nil {
+				if err := g.fill(f); err != nil {
 					return fmt.Errorf("%s: %w", f.name, err)
 				}
 			}
-			t, err := measure(client, f, n, each)
+			t, err := g.measure(f, n, each)
 			if err != nil {
 				return fmt.Errorf("%s: %w", f.name, err)
 			}
@@ -102,47 +108,47 @@ func summary(turns, first []turn) (micros, ratio, rate float64) {
 }
 
 // measure runs a form's script on random keys.
-func measure(client rueidis.Client, f form, n int, each time.Duration) (turn, error) {
+func (g ground) measure(f form, n int, each time.Duration) (turn, error) {
 	ctx := context.Background()
-	sha, err := client.Do(ctx, client.B().ScriptLoad().Script(f.script(n == 1)).Build()).ToString()
+	sha, err := g.client.Do(ctx, g.client.B().ScriptLoad().Script(f.script(n == 1)).Build()).ToString()
 	if err != nil {
 		return turn{}, err
 	}
 	calls := max(4, pipeline/n)
-	if err := server.Forget(ctx, client); err != nil {
+	if err := server.Forget(ctx, g.client); err != nil {
 		return turn{}, err
 	}
 	began := time.Now()
 	for time.Since(began) < each {
 		batch := make(rueidis.Commands, calls)
 		for i := range batch {
-			batch[i] = client.B().Evalsha().Sha1(sha).Numkeys(int64(n)).Key(some(n)...).Arg(life).Build()
+			batch[i] = g.client.B().Evalsha().Sha1(sha).Numkeys(int64(n)).Key(g.some(n)...).Arg(life).Build()
 		}
-		for _, reply := range client.DoMulti(ctx, batch...) {
+		for _, reply := range g.client.DoMulti(ctx, batch...) {
 			if err := reply.Error(); err != nil {
 				return turn{}, err
 			}
 		}
 	}
 	wall := time.Since(began)
-	used, err := server.Used(ctx, client)
+	used, err := server.Used(ctx, g.client)
 	done := float64(used.Scripts * int64(n))
 	return turn{micros: float64(used.Busy.Microseconds()) / done, rate: done / wall.Seconds()}, err
 }
 
 // fill empties the store and writes every key as the form keeps it.
-func fill(client rueidis.Client, f form) error {
+func (g ground) fill(f form) error {
 	ctx := context.Background()
-	if err := client.Do(ctx, client.B().Flushall().Sync().Build()).Error(); err != nil {
+	if err := g.client.Do(ctx, g.client.B().Flushall().Sync().Build()).Error(); err != nil {
 		return err
 	}
 	script := f.fill()
-	for from := 0; from < keys; from += 1000 {
+	for from := 0; from < g.keys; from += 1000 {
 		names := make([]string, 1000)
 		for i := range names {
 			names[i] = key(from + i)
 		}
-		if err := client.Do(ctx, client.B().Eval().Script(script).Numkeys(1000).Key(names...).Arg(life).Build()).Error(); err != nil {
+		if err := g.client.Do(ctx, g.client.B().Eval().Script(script).Numkeys(1000).Key(names...).Arg(life).Build()).Error(); err != nil {
 			return err
 		}
 	}
@@ -150,12 +156,12 @@ func fill(client rueidis.Client, f form) error {
 }
 
 // some are n different random keys.
-func some(n int) []string {
+func (g ground) some(n int) []string {
 	names := make([]string, 0, n)
-	at, step := rand.IntN(keys), 1+2*rand.IntN(keys/(2*perCall)-1)
+	at, step := rand.IntN(g.keys), 1+2*rand.IntN(g.keys/(2*perCall)-1)
 	for range n {
 		names = append(names, key(at))
-		at = (at + step) % keys
+		at = (at + step) % g.keys
 	}
 	return names
 }

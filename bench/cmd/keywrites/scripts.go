@@ -58,8 +58,10 @@ const (
 var forms = []form{
 	{name: "SET PX, the time a number", write: setPX},
 	{name: "no write at all: what else the script costs", write: " "},
-	{name: "MSET after the loop: loses the TTL", write: "changed[#changed + 1] = key changed[#changed + 1] = value",
-		after: "call('MSET', unpack(changed))"},
+	{
+		name: "MSET after the loop: loses the TTL", write: "changed[#changed + 1] = key changed[#changed + 1] = value",
+		after: "call('MSET', unpack(changed))",
+	},
 	{name: "SET PX, the time formatted by %d", write: "call('SET', key, value, 'PX', format('%d', ms))"},
 	{name: "SET PX, the time an argument of the script", write: setArg},
 	{name: "SET PXAT, the time a number", write: "call('SET', key, value, 'PXAT', floor(t / 1000) + ms)"},
@@ -72,12 +74,16 @@ var forms = []form{
 	{name: "SET and PEXPIREAT", write: "call('SET', key, value) call('PEXPIREAT', key, floor(t / 1000) + ms)"},
 	{name: "SETRANGE '0' and PEXPIREAT", write: setRange + " call('PEXPIREAT', key, at)"},
 	{name: "SETRANGE '0', the value text", decode: unpackText, encode: text, write: setRange},
-	{name: "SETRANGE '0', the value packed by cmsgpack", decode: "a, b, c = cmsgpack.unpack(s)",
-		encode: "cmsgpack.pack(tat, b, c)", write: setRange},
+	{
+		name: "SETRANGE '0', the value packed by cmsgpack", decode: "a, b, c = cmsgpack.unpack(s)",
+		encode: "cmsgpack.pack(tat, b, c)", write: setRange,
+	},
 	{name: "SETRANGE '0', a GET for each key instead of MGET", read: getEach, write: setRange},
 	{name: "SETRANGE '0', four numbers a key in the reply", write: setRange, answer: fourNumbers},
-	{name: "SETRANGE '0', four numbers a key in one packed string", write: setRange, answer: fourPacked,
-		after: "answers = table.concat(answers)"},
+	{
+		name: "SETRANGE '0', four numbers a key in one packed string", write: setRange, answer: fourPacked,
+		after: "answers = table.concat(answers)",
+	},
 }
 
 // script is the form's text for many keys, or for one, which needs no MGET.

@@ -27,8 +27,8 @@ type settings struct {
 
 func main() {
 	var s settings
-	flag.IntVar(&s.rounds, "rounds", 5, "rounds, in each of which every row has its turn; medians count")
-	flag.DurationVar(&s.each, "time", time.Second, "how long a turn is")
+	flag.IntVar(&s.rounds, "rounds", 9, "rounds, in each of which every row has its turn; medians count")
+	flag.DurationVar(&s.each, "time", 400*time.Millisecond, "how long a turn is")
 	flag.StringVar(&s.only, "only", "", "one of many, hot, denied, one, memcached; all if empty")
 	flag.StringVar(&s.rows, "rows", "", "rows by name, separated by semicolons; all if empty")
 	flag.StringVar(&s.results, "results", "", "a directory to keep the tables in; they are only printed if empty")
@@ -83,20 +83,34 @@ func tables() []table {
 	const callers, keys = 64, 100_000
 	five := bench.Limit{Count: 5, Per: time.Second, Burst: 5}
 	return []table{
-		{name: "many", title: "64 callers, 100,000 keys", rows: stores.Redis(), ttl: true,
-			cases: stores.Case{Callers: callers, Keys: keys, Limit: bench.Budget}},
-		{name: "hot", title: "64 callers, one key that is never denied", rows: stores.Redis(),
-			cases: stores.Case{Callers: callers, Keys: 1, Limit: stores.Hot}},
-		{name: "denied", title: "64 callers, one key of 5 a second, asked 50 times a second", rows: limiters(stores.Redis()),
-			cases: stores.Case{Callers: callers, Keys: 1, Limit: five, Demand: 50}},
-		{name: "denied", title: "64 callers, one key of 5 a second, asked as often as they can", rows: limiters(stores.Redis()),
-			cases: stores.Case{Callers: callers, Keys: 1, Limit: five}},
-		{name: "one", title: "one caller, 1,000 keys", rows: stores.OneCaller(),
-			cases: stores.Case{Callers: 1, Keys: 1000, Limit: bench.Budget}},
-		{name: "memcached", title: "memcached, 64 callers, 100,000 keys", rows: stores.Memcached(), memcached: true,
-			cases: stores.Case{Callers: callers, Keys: keys, Limit: bench.Budget}},
-		{name: "memcached", title: "memcached, 64 callers, one key", rows: stores.Memcached(), memcached: true,
-			cases: stores.Case{Callers: callers, Keys: 1, Limit: stores.Hot}},
+		{
+			name: "many", title: "64 callers, 100,000 keys", rows: stores.Redis(), ttl: true,
+			cases: stores.Case{Callers: callers, Keys: keys, Limit: bench.Budget},
+		},
+		{
+			name: "hot", title: "64 callers, one key that is never denied", rows: stores.Redis(),
+			cases: stores.Case{Callers: callers, Keys: 1, Limit: stores.Hot},
+		},
+		{
+			name: "denied", title: "64 callers, one key of 5 a second, asked 50 times a second", rows: limiters(stores.Redis()),
+			cases: stores.Case{Callers: callers, Keys: 1, Limit: five, Demand: 50},
+		},
+		{
+			name: "denied", title: "64 callers, one key of 5 a second, asked as often as they can", rows: limiters(stores.Redis()),
+			cases: stores.Case{Callers: callers, Keys: 1, Limit: five},
+		},
+		{
+			name: "one", title: "one caller, 1,000 keys", rows: stores.OneCaller(),
+			cases: stores.Case{Callers: 1, Keys: 1000, Limit: bench.Budget},
+		},
+		{
+			name: "memcached", title: "memcached, 64 callers, 100,000 keys", rows: stores.Memcached(), memcached: true,
+			cases: stores.Case{Callers: callers, Keys: keys, Limit: bench.Budget},
+		},
+		{
+			name: "memcached", title: "memcached, 64 callers, one key", rows: stores.Memcached(), memcached: true,
+			cases: stores.Case{Callers: callers, Keys: 1, Limit: stores.Hot},
+		},
 	}
 }
 
