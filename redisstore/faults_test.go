@@ -132,7 +132,7 @@ func TestHistoriesBehindSentinels(t *testing.T) {
 	var dead *testserver.RedisServer
 	url := fmt.Sprintf("redis+sentinel://%s/%s", strings.Join(guarded.Addrs(), ","), guarded.MasterName())
 	underFaults(url, forgetful).Run(t, faults.Fault{
-		Name: "master killed", Felt: true, Loses: history.Newest, Back: 15 * time.Second,
+		Name: "master killed", Felt: true, Loses: history.Newest,
 		Strike: does(func() { dead = guarded.KillMaster(t) }), Heal: does(func() { dead.Start(); guarded.Wait(t) }),
 	})
 }
@@ -154,7 +154,7 @@ func TestHistoriesOnACluster(t *testing.T) {
 			Strike: does(func() { cluster.Failover(t, 0) }), Heal: does(func() { cluster.Wait(t) }),
 		},
 		faults.Fault{
-			Name: "master killed", Felt: true, Loses: history.Newest, Back: 15 * time.Second,
+			Name: "master killed", Felt: true, Loses: history.Newest,
 			Strike: does(func() { dead = cluster.KillMaster(t, 0) }), Heal: does(func() { dead.Start(); cluster.Wait(t) }),
 		})
 }

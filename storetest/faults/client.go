@@ -10,16 +10,14 @@ import (
 	"github.com/headgate/headgate/storetest/history"
 )
 
-// How often each client asks. What is of unknown outcome makes a history slow to explain, so few of a client's may be.
+// How often each client asks. What is of unknown outcome makes a history slow to explain, so few of a client's may be, and while a
+// fault is on the instant stands still: what asks for the same at one instant is alike.
 const (
 	askedBefore = 4 // times before the fault
 	askedDuring = 8 // at most, from then until it is over
 	unknownMost = 2 // of them
 	askedAfter  = 4 // answered, when it is over
 )
-
-// grace is how much later than its deadline an operation may return, on a machine that has much to do.
-const grace = 2 * time.Second
 
 // client is one caller of one key.
 type client struct {
@@ -28,6 +26,7 @@ type client struct {
 	number int
 	bound  headgate.Bound
 	random *rand.Rand
+	still  bool // the instant stands still
 }
 
 // client asks before, during and after the fault.
@@ -51,6 +50,7 @@ func (s *scene) client(n int, sub *subject, number int) {
 
 func (c *client) during() {
 	unknown := 0
+	c.still = true
 	for range askedDuring {
 		select {
 		case <-c.scene.over:
@@ -74,8 +74,10 @@ func (c *client) after() {
 			if answered++; answered == 1 {
 				c.noteBack()
 			}
+			c.still = false
 			continue
 		}
+		c.still = true
 		if waited := time.Since(c.scene.healed); waited > c.scene.run.fault.Back {
 			c.scene.note(fmt.Errorf("not answered %v after the fault was over; its key's history:\n%v", waited.Round(time.Millisecond), c.sub.log))
 			return
@@ -101,7 +103,7 @@ func (c *client) ask() history.Outcome {
 	began := time.Now()
 	outcome, err := c.sub.log.Do(ctx, c.number, c.bound, c.sub.key, c.request())
 	c.scene.note(err)
-	if took := time.Since(began); took > deadline+grace {
+	if took := time.Since(began); took > deadline+c.scene.run.suite.Grace {
 		c.scene.note(fmt.Errorf("an operation with a deadline of %v took %v", deadline, took))
 	}
 	return outcome
@@ -122,7 +124,11 @@ func (c *client) request() history.Request {
 }
 
 func (c *client) instant() headgate.Instant {
-	return noon + headgate.Instant(min(c.sub.now.Add(c.random.Int64N(c.sub.stride+1)), window-1))
+	step := c.random.Int64N(c.sub.stride + 1)
+	if c.still {
+		step = 0
+	}
+	return noon + headgate.Instant(min(c.sub.now.Add(step), window-1))
 }
 
 func (c *client) pause(most time.Duration) {

@@ -24,7 +24,7 @@ type Fault struct {
 	Hold time.Duration
 	// Heal puts things right and returns once they are, as far as the server goes; nil if they come right by themselves.
 	Heal func(ctx context.Context) error
-	// Back is how soon after Heal every client must be answered again; 0 means 5 s.
+	// Back is how soon after Heal every client must be answered again; 0 means 15 s, for a machine that has much else to do.
 	Back time.Duration
 	// Deadline is each operation's under this fault; 0 means the suite's.
 	Deadline time.Duration
@@ -50,6 +50,8 @@ type Suite struct {
 	Clients int
 	// Deadline is each operation's; 0 means 100 ms.
 	Deadline time.Duration
+	// Grace is how much later than its deadline an operation may return; 0 means 10 s, for a machine that has much else to do.
+	Grace time.Duration
 	// Algorithms are those of the keys, in turn; nil means all.
 	Algorithms []headgate.Algorithm
 	// TakesOnly is for stores that remember denials: nothing is given back, which another process's memory could not know of.
@@ -81,6 +83,7 @@ func (s Suite) withDefaults() Suite {
 	s.Keys = min(or(s.Keys, 50), s.Histories)
 	s.Clients = or(s.Clients, 4)
 	s.Deadline = or(s.Deadline, 100*time.Millisecond)
+	s.Grace = or(s.Grace, 10*time.Second)
 	for s.Seed == 0 {
 		s.Seed = rand.Uint64()
 	}
@@ -96,7 +99,7 @@ func (s Suite) withDefaults() Suite {
 func (f Fault) withDefaults(s Suite) Fault {
 	f.Deadline = or(f.Deadline, s.Deadline)
 	f.Hold = or(f.Hold, 100*time.Millisecond)
-	f.Back = or(f.Back, 5*time.Second)
+	f.Back = or(f.Back, 15*time.Second)
 	return f
 }
 

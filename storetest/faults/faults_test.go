@@ -98,7 +98,7 @@ func (b *siteBound) broken(ctx context.Context, state int32, v headgate.Verb, do
 	case isVague:
 		return headgate.Decision{}, errors.New("connection reset")
 	case blocks:
-		time.Sleep(grace + 100*time.Millisecond)
+		time.Sleep(700 * time.Millisecond)
 	case unfelt:
 		return do(v)
 	}
@@ -150,6 +150,9 @@ func judge(t *testing.T, m mistake, state int32, f Fault) (*run, error) {
 		return nil
 	}
 	suite := Suite{Histories: 60, Keys: 30, Deadline: 10 * time.Millisecond}.withDefaults()
+	if m == blocks {
+		suite.Grace = 500 * time.Millisecond
+	}
 	r := &run{suite: suite, fault: f.withDefaults(suite), stores: []headgate.Store{s, s}}
 	return r, r.all()
 }
