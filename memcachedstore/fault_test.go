@@ -247,7 +247,11 @@ func TestForeignValues(t *testing.T) {
 	for _, a := range everyAlgorithm() {
 		b := mustBind(t, s, "rule", a, "10/1h")
 		d := b.scope.digest("key")
-		for _, value := range []string{"", "1", "12345", "\xb1", "\xb2", strings.Repeat("\xb1", 25), strings.Repeat("\xb2", 25), strings.Repeat("x", 9000)} {
+		zeros := strings.Repeat("\x00", 24)
+		for _, value := range []string{
+			"", "1", "12345", "\xb1", "\xb2", "\xb3" + zeros, "\xb3" + zeros[:8], zeros,
+			strings.Repeat("\xb1", 25), strings.Repeat("\xb2", 25), strings.Repeat("x", 9000),
+		} {
 			if err := back.Set(&memcache.Item{Key: d.name(), Value: []byte(value)}); err != nil {
 				t.Fatal(err)
 			}

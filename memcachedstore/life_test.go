@@ -99,3 +99,24 @@ func TestUnusedStateIsGoneSoon(t *testing.T) {
 		}
 	}
 }
+
+// A limit that is changed may make a state matter for longer than the key was told to live. Then also a denial writes.
+func TestChangedLimitProlongsLife(t *testing.T) {
+	t.Parallel()
+	server := testserver.Memcached(t)
+	s := mustNew(t, &Options{Timeout: patience}, server.Addr())
+	for _, a := range []headgate.Algorithm{headgate.FixedWindow, headgate.SlidingWindow, headgate.SlidingLog, headgate.TokenBucketInterval} {
+		hourly, daily := mustBind(t, s, "rule", a, "10/1h"), mustBind(t, s, "rule", a, "10/24h")
+		d := daily.scope.digest("key")
+		mustTake(t, hourly, start, "key", 10)
+		if life := lifeOnServer(t, server, d.name()); life > 27*time.Hour {
+			t.Errorf("%s 10/1h: the key lives for %v want at most two periods and a day", a, life)
+		}
+		if mustTake(t, daily, start, "key", 1).Allowed {
+			t.Errorf("%s 10/24h after 10 of 10/1h: got allowed want denied", a)
+		}
+		if life := lifeOnServer(t, server, d.name()); life < 47*time.Hour {
+			t.Errorf("%s 10/24h after 10 of 10/1h: the key lives for %v want at least a period and a day", a, life)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package memcachedstore
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -206,4 +207,49 @@ func TestSeveralKeysFromSeveralProcesses(t *testing.T) {
 		t.Errorf("got %d admitted, %d and %d left; want at most 70, all of them spent", got, left, right)
 	}
 	t.Logf("%d of 70 admitted; %d units were spent for nothing on one key, %d on the other", admitted.Load(), limit-left-admitted.Load(), limit-30-right-admitted.Load())
+}
+
+// In one process requests on keys that overlap take turns: nothing has to be given back, so nothing is lost, and no cas comes too
+// late.
+func TestOverlappingRequestsOfOneProcessTakeTurns(t *testing.T) {
+	t.Parallel()
+	server := testserver.Memcached(t)
+	s := mustNew(t, &Options{Timeout: patience}, server.Addr())
+	b := mustBind(t, s, "rule", "", "10000/1h")
+	scarce := mustBind(t, s, "scarce", "", "50/1h")
+	keys := []string{"a", "b", "c"}
+	spent := make([]atomic.Int64, len(keys))
+	var all sync.WaitGroup
+	for g := range 24 {
+		all.Go(func() {
+			one, other := g%3, (g+1)%3
+			for range 20 {
+				if mustTake(t, b, start, keys[one], 1).Allowed {
+					spent[one].Add(1)
+				}
+				ops := []headgate.Op{
+					{Bound: b, Key: keys[one], Cost: 1}, {Bound: b, Key: keys[other], Cost: 1}, {Bound: scarce, Key: keys[other], Cost: 1},
+				}
+				decisions := make([]headgate.Decision, len(ops))
+				if err := s.ApplyAll(t.Context(), start, ops, false, decisions); err != nil {
+					t.Error(err)
+				} else if decisions[0].Allowed && decisions[1].Allowed && decisions[2].Allowed {
+					spent[one].Add(1)
+					spent[other].Add(1)
+				}
+			}
+		})
+	}
+	all.Wait()
+	for i, key := range keys {
+		if got, want := remaining(t, b, start, key), 10_000-spent[i].Load(); got != want {
+			t.Errorf("key %s: got %d remaining want %d: something was lost", key, got, want)
+		}
+		if got := remaining(t, scarce, start, key); got != 0 {
+			t.Errorf("scarce %s: got %d remaining want 0", key, got)
+		}
+	}
+	if stats := server.Do(t, "stats"); !slices.Contains(stats, "STAT cas_badval 0") {
+		t.Errorf("a cas came too late: %q", stats)
+	}
 }
