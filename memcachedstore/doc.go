@@ -29,7 +29,7 @@
 //
 //   - Eviction: a server that is full drops the keys that were used least recently, whatever they hold. Each time that happens to
 //     a key it is as if never used: at most its capacity B (or L) more is admitted, once for each event. Give the servers memory
-//     for all keys in debt: a state is 25 bytes under a name of 25 bytes, some 110 bytes of the server's memory with its own part.
+//     for all keys in debt: a state is 25 bytes under a name of 25 bytes, 120 bytes of the server's memory with its own part.
 //     With -M a full server refuses instead, and so does this store ([headgate.Refused]).
 //   - A restart forgets every key of that server: at most B more for each key, once. flush_all is the same.
 //   - A server that is away takes its keys with it: calls for them are errors ([headgate.Unreachable], [headgate.TimedOut]), and
