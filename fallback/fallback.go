@@ -86,8 +86,8 @@ type Options struct {
 	// not asked: [headgate.Overloaded].
 	MaxInFlight int
 
-	// Failures is how many failures in a row, with nothing decided for as long as a budget, make the store count as away; 0 means
-	// [DefaultFailures]. Ten times as many within 10 s do so as well, if at least half of all calls failed, for a second: of a
+	// Failures is how many failures in a row, of calls that began after the first had failed and with nothing decided for as long
+	// as a budget, make the store count as away; 0 means [DefaultFailures]. Ten times as many within 10 s do so as well, if at least half of all calls failed, for a second: of a
 	// cluster with one node of three away, two thirds of the keys are still decided. Answers within 10 µs count neither way: they
 	// were remembered in this process, and say nothing about a server.
 	Failures int
