@@ -18,7 +18,9 @@ type bound struct {
 }
 
 // Apply does verb with cost; see [headgate.Bound].
-func (b *bound) Apply(ctx context.Context, now headgate.Instant, key string, verb headgate.Verb, cost int64) (headgate.Decision, error) {
+func (b *bound) Apply(
+	ctx context.Context, now headgate.Instant, key string, verb headgate.Verb, cost int64,
+) (headgate.Decision, error) {
 	c, v := b.store.enter(ctx)
 	if v.err != nil {
 		return b.insteadOfApply(ctx, v, now, key, verb, cost)
@@ -31,7 +33,9 @@ func (b *bound) Apply(ctx context.Context, now headgate.Instant, key string, ver
 	return d, nil
 }
 
-func (b *bound) insteadOfApply(ctx context.Context, v verdict, now headgate.Instant, key string, verb headgate.Verb, cost int64) (headgate.Decision, error) {
+func (b *bound) insteadOfApply(
+	ctx context.Context, v verdict, now headgate.Instant, key string, verb headgate.Verb, cost int64,
+) (headgate.Decision, error) {
 	switch {
 	case v.trouble == headgate.NoTrouble || b.mode.Closed():
 		return headgate.Decision{}, v.err
@@ -67,7 +71,9 @@ func localError(err error, v verdict) error {
 const openMark = math.MinInt64
 
 // Reserve books where the decision is made; see [headgate.Bound].
-func (b *bound) Reserve(ctx context.Context, now headgate.Instant, key string, cost int64, maxDelay time.Duration) (headgate.Decision, headgate.Mark, error) {
+func (b *bound) Reserve(
+	ctx context.Context, now headgate.Instant, key string, cost int64, maxDelay time.Duration,
+) (headgate.Decision, headgate.Mark, error) {
 	c, v := b.store.enter(ctx)
 	if v.err != nil {
 		return b.insteadOfReserve(ctx, v, now, key, cost, maxDelay)
@@ -80,7 +86,9 @@ func (b *bound) Reserve(ctx context.Context, now headgate.Instant, key string, c
 	return d, mark, nil
 }
 
-func (b *bound) insteadOfReserve(ctx context.Context, v verdict, now headgate.Instant, key string, cost int64, maxDelay time.Duration) (headgate.Decision, headgate.Mark, error) {
+func (b *bound) insteadOfReserve(
+	ctx context.Context, v verdict, now headgate.Instant, key string, cost int64, maxDelay time.Duration,
+) (headgate.Decision, headgate.Mark, error) {
 	switch {
 	case v.trouble == headgate.NoTrouble || b.mode.Closed():
 		return headgate.Decision{}, headgate.Mark{}, v.err
@@ -96,7 +104,9 @@ func (b *bound) insteadOfReserve(ctx context.Context, v verdict, now headgate.In
 }
 
 // Cancel gives back where the reservation was made; see [headgate.Bound]. What the store booked stays spent while it is away.
-func (b *bound) Cancel(ctx context.Context, now headgate.Instant, key string, cost int64, mark headgate.Mark) (headgate.Decision, error) {
+func (b *bound) Cancel(
+	ctx context.Context, now headgate.Instant, key string, cost int64, mark headgate.Mark,
+) (headgate.Decision, error) {
 	if mark[0] < 0 && b.Books() {
 		if err := b.cancelHere(ctx, now, key, cost, mark); err != nil {
 			return headgate.Decision{}, err
@@ -130,7 +140,9 @@ func (b *bound) cancelHere(ctx context.Context, now headgate.Instant, key string
 	return nil
 }
 
-func (b *bound) insteadOfCancel(ctx context.Context, v verdict, now headgate.Instant, key string, cost int64, mark headgate.Mark) (headgate.Decision, error) {
+func (b *bound) insteadOfCancel(
+	ctx context.Context, v verdict, now headgate.Instant, key string, cost int64, mark headgate.Mark,
+) (headgate.Decision, error) {
 	if v.trouble != headgate.NoTrouble && !b.mode.Closed() && !b.Books() {
 		return b.inner.Cancel(ctx, now, key, cost, mark)
 	}

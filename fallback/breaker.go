@@ -148,7 +148,8 @@ func (b *breaker) admit() (permit, bool) {
 
 // failed ends a permit with a failure of asking for key.
 func (b *breaker) failed(p permit, start time.Time, v verdict, asked headgate.Bound, key string) {
-	if v.trouble != headgate.Overloaded || b.mode.Load() == calm || b.last.Load() == nil { // who waits behind others does not know of what
+	// Who waits behind others does not know for what.
+	if v.trouble != headgate.Overloaded || b.mode.Load() == calm || b.last.Load() == nil {
 		b.last.Store(&failure{trouble: v.trouble, err: v.err, asked: asked, key: strings.Clone(key)})
 	}
 	if p.done != nil {

@@ -87,9 +87,9 @@ type Options struct {
 	MaxInFlight int
 
 	// Failures is how many failures in a row, of calls that began after the first had failed and with nothing decided for as long
-	// as a budget, make the store count as away; 0 means [DefaultFailures]. Ten times as many within 10 s do so as well, if at least half of all calls failed, for a second: of a
-	// cluster with one node of three away, two thirds of the keys are still decided. Answers within 10 µs count neither way: they
-	// were remembered in this process, and say nothing about a server.
+	// as a budget, make the store count as away; 0 means [DefaultFailures]. Ten times as many within 10 s do so as well, if at least
+	// half of all calls failed, for a second: of a cluster with one node of three away, two thirds of the keys are still decided.
+	// Answers within 10 µs count neither way: they were remembered in this process, and say nothing about a server.
 	Failures int
 
 	// ProbeEvery is the time between two probes of a store that is away: 1 ms to 1 min; 0 means [DefaultProbeEvery]. A probe peeks

@@ -1,0 +1,182 @@
+package fallback_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/fallback"
+	"github.com/headgate/headgate/memstore"
+)
+
+// A server that answers reads and refuses writes, as a replica does, is not taken for back.
+func TestProbeThatSucceedsIsNotEnough(t *testing.T) { // T40
+	t.Parallel()
+	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
+		o.inner.set(trouble(headgate.Refused))
+		o.fail()
+		o.inner.readOnly.Store(true)
+		o.inner.heal()
+		var taken int
+		for range 10_000 {
+			if got := o.ask("key"); got == headgate.Refused {
+				taken++
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if taken < 30 || taken > 40 {
+			t.Errorf("a store that answers probes only: %d callers of 10,000 tried it want one for each probe, 4 a second", taken)
+		}
+		o.mustHear("away: refused")
+		o.inner.readOnly.Store(false)
+		time.Sleep(250 * time.Millisecond)
+		for range 3 {
+			o.ask("key")
+		}
+		o.mustHear("away: refused", "back")
+	})
+}
+
+// The probe asks for what failed: another key may lie on a node that is well.
+func TestProbeAsksForWhatFailed(t *testing.T) {
+	t.Parallel()
+	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
+		o.inner.set(func(ctx context.Context, key string) error {
+			if key == "key" {
+				return trouble(headgate.Refused)(ctx, key)
+			}
+			return nil
+		})
+		o.fail()
+		for range 1000 {
+			if got := o.ask("another key"); got != headgate.BreakerOpen {
+				o.t.Fatalf("with what failed still failing: got %v want breaker open", got)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		o.mustHear("away: refused")
+	})
+}
+
+// With nobody asking the store is probed all the same; the first who asks then is decided by it.
+func TestFirstCallerAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
+		o.inner.set(trouble(headgate.Unreachable))
+		o.fail()
+		time.Sleep(time.Minute)
+		o.inner.heal()
+		time.Sleep(time.Minute)
+		if got := o.ask("key"); got != headgate.NoTrouble {
+			t.Errorf("a minute after the store is back: got %v want its own decision", got)
+		}
+	})
+}
+
+func TestFlappingHandsOutOneShare(t *testing.T) { // T40: flapping
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		inner, ears := newFickle(), &hears{}
+		s := around(t, inner, &fallback.Options{Local: memstore.New(nil), Instances: 2, Observer: ears})
+		l := limiter(t, s, "", "100/1m", headgate.FailLocal)
+		began, local := time.Now(), 0
+		for range 50 {
+			inner.set(trouble(headgate.Unreachable))
+			for range 200 {
+				if d, err := l.Allow(background, "key"); err != nil {
+					t.Fatal(err)
+				} else if d.Allowed && d.Degraded != headgate.NoTrouble {
+					local++
+				}
+				time.Sleep(time.Millisecond)
+			}
+			inner.heal()
+			time.Sleep(300 * time.Millisecond)
+			for range 3 {
+				l.Allow(background, "key")
+			}
+		}
+		if most := 50 + int(50*time.Since(began)/time.Minute) + 1; local > most {
+			t.Errorf("50 outages in %v: %d units of a share of 50/1m went ahead want at most %d", time.Since(began), local, most)
+		}
+		synctest.Wait()
+		var want []string
+		for range 50 {
+			want = append(want, "away: unreachable", "back")
+		}
+		if got := ears.heard(); !slices.Equal(got, want) {
+			t.Errorf("the observer heard %d changes of 50 outages: %q want away and back for each", len(got), got)
+		}
+	})
+}
+
+// A store that is closed while it is away ends its probing, also in the midst of a probe.
+func TestCloseWhileAway(t *testing.T) {
+	t.Parallel()
+	for _, wait := range []time.Duration{0, 100 * time.Millisecond, 255 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			inner := newFickle()
+			s := around(t, inner, nil)
+			l := limiter(t, s, "", "10/1s", headgate.FailOpen)
+			var asking atomic.Int64
+			inner.set(func(ctx context.Context, key string) error {
+				asking.Add(1)
+				defer asking.Add(-1)
+				defer time.Sleep(time.Millisecond)
+				return hangs(ctx, key)
+			})
+			for range 10 {
+				l.Allow(background, "key")
+			}
+			time.Sleep(wait)
+			began := time.Now()
+			if err := s.Close(); err != nil || time.Since(began) > time.Millisecond || asking.Load() != 0 {
+				t.Errorf("got error %v after %v, %d still asking want none", err, time.Since(began), asking.Load())
+			}
+			if _, err := l.Allow(background, "key"); !errors.Is(err, headgate.ErrClosed) {
+				t.Errorf("afterwards: got error %v want ErrClosed", err)
+			}
+		})
+	}
+}
+
+// An observer may ask for decisions.
+func TestObserverMayAsk(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		inner, asks := newFickle(), &asking{}
+		s := around(t, inner, &fallback.Options{Observer: asks})
+		l := limiter(t, s, "", "1000/1s", headgate.FailOpen)
+		asks.limiter = l
+		inner.set(trouble(headgate.Unreachable))
+		for range 100 {
+			l.Allow(background, "key")
+			time.Sleep(time.Millisecond)
+		}
+		inner.heal()
+		time.Sleep(time.Second)
+		for range 10 {
+			l.Allow(background, "key")
+		}
+		synctest.Wait()
+		if got := fmt.Sprint(asks.answers); got != "[breaker open none]" {
+			t.Errorf("asked when the store went away and when it came back: got %s want [breaker open none]", got)
+		}
+	})
+}
+
+type asking struct {
+	limiter *headgate.Limiter
+	answers []headgate.Trouble
+}
+
+func (a *asking) ObserveStore(headgate.StoreEvent) {
+	d, _ := a.limiter.Allow(background, "key")
+	a.answers = append(a.answers, d.Degraded)
+}
