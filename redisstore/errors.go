@@ -2,10 +2,13 @@ package redisstore
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"strings"
+
+	"github.com/redis/rueidis"
 
 	"github.com/headgate/headgate"
 )
@@ -68,7 +71,7 @@ func notRun(err error) reason {
 	return ran
 }
 
-// answers are what a server says when it refuses, by how that begins or what stands in it, and what to do about it.
+// answers are what a server says when it refuses, by how that begins (without ERR) and what stands in it, and what to do about it.
 var answers = []struct {
 	begins, holds string
 	what          headgate.Trouble
@@ -85,7 +88,7 @@ var answers = []struct {
 	{"", "OOM command not allowed", headgate.Refused, "it is out of memory: raise maxmemory, or lower what else lies there"},
 	{"NOAUTH", "", headgate.Refused, "it asks for a password: redis://:password@host or redis://user:password@host"},
 	{"WRONGPASS", "", headgate.Refused, "user or password is wrong"},
-	{"ERR AUTH", "", headgate.Refused, "it has no password set; leave it out of the URL"},
+	{"AUTH", "", headgate.Refused, "it has no password set; leave it out of the URL"},
 	{"NOPERM", "", headgate.Refused, "the user's ACL lacks a rule; docs/operations.md has the least that is needed"},
 	{"", "NOPERM", headgate.Refused, "the user's ACL lacks a rule; docs/operations.md has the least that is needed"},
 	{"", "ACL failure in script", headgate.Refused, "the user's ACL lacks a rule; docs/operations.md has the least that is needed"},
@@ -97,9 +100,11 @@ var answers = []struct {
 	{"MISCONF", "", headgate.Refused, "it cannot save to disk and stopped writing; see its log"},
 	{"BUSY", "", headgate.Refused, "another script keeps it busy"},
 	{"TRYAGAIN", "", headgate.Refused, "the cluster is moving these keys; try again"},
-	{"ERR This instance has cluster support disabled", "", headgate.Refused, "this is no cluster: use redis://"},
-	{"ERR unknown command", "", headgate.Refused, "is this Redis or Valkey, 6.2 or later?"},
-	{"ERR", "", headgate.Refused, ""},
+	{"DB index", "", headgate.Refused, "it has fewer databases; see databases in its configuration"},
+	{"This instance has cluster support disabled", "", headgate.Refused, "this is no cluster: use redis://"},
+	{"No such master", "", headgate.Refused, "the sentinels know no primary of this name; see SENTINEL MASTERS"},
+	{"unknown command", "SENTINEL", headgate.Refused, "is it a sentinel? A server by itself is redis://"},
+	{"unknown command", "", headgate.Refused, "is this Redis or Valkey, 6.2 or later?"},
 }
 
 // storeError sorts a client's error. One that is sorted already stays.
@@ -108,24 +113,58 @@ func storeError(err error) error {
 	if err == nil || errors.As(err, &known) || errors.Is(err, headgate.ErrClosed) {
 		return err
 	}
-	text := err.Error()
+	text := strings.TrimPrefix(err.Error(), "ERR ")
 	for _, a := range answers {
 		if strings.HasPrefix(text, a.begins) && strings.Contains(text, a.holds) {
 			return trouble(a.what, a.advice, shortened(err))
 		}
 	}
+	if answered(err) {
+		return trouble(headgate.Refused, "", shortened(err))
+	}
 	return connectionError(err)
+}
+
+// answered reports whether it was the server that said this: by the error's type in rueidis, or by its method in go-redis.
+func answered(err error) bool {
+	var said interface{ RedisError() }
+	_, ok := rueidis.IsRedisErr(err)
+	return ok || errors.As(err, &said)
 }
 
 // connectionError sorts what is not an answer of the server's. Only where no connection came about is it certain that nothing was
 // spent.
 func connectionError(err error) error {
 	var op *net.OpError
-	if errors.As(err, &op) && op.Op == "dial" {
-		return trouble(headgate.Unreachable, "is it running, and is the address right?", err)
+	switch {
+	case strings.Contains(err.Error(), "unknown message type"):
+		return trouble(headgate.Refused, "what answers there does not speak Redis' protocol; is the address right?", err)
+	case errors.As(err, &op) && op.Op == "dial":
+		return errUnreachable(err, "is it running, and is the address right?")
 	}
 	return errTimedOut(err)
 }
+
+// errUnreachable is for a connection that did not come about.
+func errUnreachable(err error, advice string) error {
+	var certificate *tls.CertificateVerificationError
+	var noTLS tls.RecordHeaderError
+	var slow *handshakeError
+	switch {
+	case errors.As(err, &certificate):
+		advice = "its certificate is not trusted: ca names the authority's file, server_name what the certificate must name"
+	case errors.As(err, &noTLS):
+		advice = "what answers there does not speak TLS; write redis:// instead of rediss://, or give the port that does"
+	case errors.As(err, &slow):
+		advice = "it takes connections and no TLS; write redis:// instead of rediss://, or give the port that does"
+	case strings.Contains(err.Error(), "remote error: tls: "):
+		advice = "it refuses this client's TLS; does it ask for a certificate (cert, key)?"
+	}
+	return trouble(headgate.Unreachable, advice, err)
+}
+
+// errOtherKind is for a server that the URL's scheme does not fit.
+func errOtherKind(advice string) error { return trouble(headgate.Refused, advice, nil) }
 
 // shortened keeps a server's answer from showing more of itself than its first line: what follows can hold a key.
 func shortened(err error) error {

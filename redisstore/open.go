@@ -2,9 +2,7 @@ package redisstore
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
-	"net"
 	"sync"
 	"time"
 
@@ -40,7 +38,7 @@ func Open(rawURL string, opts *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return New(&connecting{kind: t.kind, option: *option}, &o)
+	return New(newConnecting(t, option), &o)
 }
 
 // connecting is a [Client] that connects when it is first used, and again until that succeeds. The client then reconnects by
@@ -48,6 +46,7 @@ func Open(rawURL string, opts *Options) (*Store, error) {
 type connecting struct {
 	kind    kind
 	option  rueidis.ClientOption
+	dialer  *dialer
 	mu      sync.Mutex
 	client  rueidis.Client // nil until connected
 	attempt *attempt       // under way, or just failed
@@ -63,6 +62,12 @@ type attempt struct {
 
 // pause is how long a failure to connect is answered again without another try.
 const pause = 50 * time.Millisecond
+
+func newConnecting(t *target, option *rueidis.ClientOption) *connecting {
+	c := &connecting{kind: t.kind, option: *option, dialer: newDialer(t)}
+	c.option.DialCtxFn = c.dialer.dial
+	return c
+}
 
 // get is the connected client. It waits for a try that is under way, no longer than ctx.
 func (c *connecting) get(ctx context.Context) (rueidis.Client, error) {
@@ -102,37 +107,85 @@ func (a *attempt) failedLongAgo() bool {
 }
 
 func (c *connecting) connect(a *attempt) {
-	client, err := rueidis.NewClient(c.option)
-	if err != nil && client != nil {
-		client.Close()
-	}
+	client, err := c.newClient()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer close(a.done)
-	if a.over = time.Now(); err != nil {
-		a.err = connectError(c.kind, err)
-		return
-	}
-	if c.closed {
-		client.Close()
+	a.over = time.Now()
+	switch {
+	case c.closed:
 		a.err = headgate.ErrClosed
+	case err != nil:
+		a.err = c.connectError(err)
+	default:
+		c.client = client
 		return
 	}
-	c.client = client
+	if client != nil {
+		client.Close()
+	}
+}
+
+// newClient connects, and sees that what answers is what the URL says. Where one of several addresses takes the connection and says
+// nothing, the dialer begins with the next.
+func (c *connecting) newClient() (client rueidis.Client, err error) {
+	for range max(1, len(c.dialer.addresses)) {
+		client, err = rueidis.NewClient(c.option)
+		if _, answered := rueidis.IsRedisErr(err); err == nil || answered {
+			break
+		}
+	}
+	if err != nil {
+		return client, err
+	}
+	return client, c.identify(client)
+}
+
+// identify asks the server what it is. HELLO needs no permission; a server that does not know it is asked nothing more.
+func (c *connecting) identify(client rueidis.Client) error {
+	switch c.kind {
+	case cluster:
+		if client.Mode() != rueidis.ClientModeCluster {
+			return errOtherKind("this is no cluster: use redis:// (rediss://)")
+		}
+	case single, socket:
+		switch modeOf(client) {
+		case "cluster":
+			return errOtherKind("this is a node of a cluster: use redis+cluster:// (rediss+cluster://)")
+		case "sentinel":
+			return errOtherKind("this is a sentinel: use redis+sentinel://host:port/NAME")
+		}
+	}
+	return nil
+}
+
+// modeOf is standalone, cluster or sentinel; empty for an old server, or one in front of it: what is wrong with it the first decision
+// says.
+func modeOf(client rueidis.Client) string {
+	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+	defer cancel()
+	about, err := client.Do(ctx, client.B().Arbitrary("HELLO").Build()).AsMap()
+	if err != nil {
+		return ""
+	}
+	mode := about["mode"]
+	text, _ := mode.ToString()
+	return text
 }
 
 // connectError sorts why there is no connection: nothing was spent in any case.
-func connectError(k kind, err error) error {
+func (c *connecting) connectError(err error) error {
 	sorted := storeError(err)
 	var known *headgate.StoreError
-	if errors.As(sorted, &known) && known.Trouble == headgate.TimedOut {
-		advice := "is it running, and is the address right?"
-		if k == sentinel {
-			advice = "do the sentinels run, and do they know this master name?"
-		}
-		return trouble(headgate.Unreachable, advice, err)
+	switch {
+	case !errors.As(sorted, &known) || known.Trouble != headgate.TimedOut:
+		return sorted
+	case c.kind == sentinel:
+		return errUnreachable(err, "do the sentinels run, and do they know this master name?")
+	case c.option.TLSConfig != nil:
+		return errUnreachable(err, "it takes connections and does not answer: is it stopped, or does it ask for a certificate (cert, key)?")
 	}
-	return sorted
+	return errUnreachable(err, "it takes connections and does not answer: is it stopped, or does it want TLS (rediss://)?")
 }
 
 // Run is that of the client, once there is one.
@@ -150,61 +203,28 @@ func (c *connecting) Run(ctx context.Context, calls []Call, replies []Reply) {
 // Sharded is known from the URL.
 func (c *connecting) Sharded(context.Context) (bool, error) { return c.kind == cluster, nil }
 
-// Remove is that of the client, if there ever was one.
+// Remove is that of the client; if there never was one nothing was written.
 func (c *connecting) Remove(ctx context.Context, pattern string) error {
-	client, err := c.get(ctx)
-	if err != nil {
-		return err
+	c.mu.Lock()
+	client := c.client
+	c.mu.Unlock()
+	if client == nil {
+		return nil
 	}
 	return Rueidis(client).Remove(ctx, pattern)
 }
 
-// Close closes the client, also one that is about to be connected.
+// Close closes the client, also one that is about to be connected, and waits for that.
 func (c *connecting) Close() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	client, a := c.client, c.attempt
 	c.closed = true
-	if c.client != nil {
-		c.client.Close()
+	c.mu.Unlock()
+	if client != nil {
+		client.Close()
 	}
-}
-
-// anyOf connects to the first of several addresses that answers.
-type anyOf struct {
-	socket    bool
-	addresses []string
-}
-
-func (a *anyOf) dial(ctx context.Context, _ string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
-	network := "tcp"
-	if a.socket {
-		network = "unix"
+	c.dialer.close()
+	if a != nil {
+		<-a.done
 	}
-	var last error
-	for _, address := range a.addresses {
-		conn, err := dialer.DialContext(ctx, network, address)
-		if err != nil {
-			last = err
-			continue
-		}
-		if config == nil {
-			return conn, nil
-		}
-		return secured(ctx, conn, address, config)
-	}
-	return nil, last
-}
-
-// secured is conn behind a TLS handshake; the certificate must name the host unless the configuration names another.
-func secured(ctx context.Context, conn net.Conn, address string, config *tls.Config) (net.Conn, error) {
-	if config.ServerName == "" {
-		config = config.Clone()
-		config.ServerName, _, _ = net.SplitHostPort(address)
-	}
-	secure := tls.Client(conn, config)
-	if err := secure.HandshakeContext(ctx); err != nil {
-		_ = conn.Close()
-		return nil, err
-	}
-	return secure, nil
 }

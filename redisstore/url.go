@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -66,11 +67,10 @@ func parseURL(raw string) (*target, error) {
 		t.kind, t.secure = kind("redis"+after), true
 	}
 	rest, query, _ := strings.Cut(rest, "?")
-	var err error
-	if t.params, err = url.ParseQuery(query); err != nil {
-		return nil, &URLError{"parameters", "they cannot be read; write ?name=value&name=value"}
+	if err := t.setParams(query); err != nil {
+		return nil, err
 	}
-	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
+	if i := strings.LastIndexByte(rest, '@'); i >= 0 && !(t.kind == socket && rest[0] == '/') {
 		if err := t.setUser(rest[:i]); err != nil {
 			return nil, err
 		}
@@ -86,13 +86,30 @@ func parseURL(raw string) (*target, error) {
 	return t, t.setPath(path)
 }
 
+// setParams reads what stands behind the question mark. A name that cannot be one may be the rest of a password with a question mark
+// in it, so it is not repeated.
+func (t *target) setParams(query string) (err error) {
+	if t.params, err = url.ParseQuery(query); err != nil {
+		return &URLError{"parameters", "they cannot be read; write ?name=value&name=value, and a ? in a password as %3F"}
+	}
+	for name, values := range t.params {
+		if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") != "" || name == "" {
+			return &URLError{"parameters", "one has a name that cannot be; a ? in a password is written %3F"}
+		}
+		if len(values) > 1 {
+			return &URLError{"parameter " + name, "it is given twice"}
+		}
+	}
+	return nil
+}
+
 func (t *target) setUser(text string) error {
 	user, password, both := strings.Cut(text, ":")
 	var err, err2 error
 	t.user, err = url.PathUnescape(user)
 	t.password, err2 = url.PathUnescape(password)
 	if err != nil || err2 != nil {
-		return &URLError{"user and password", "a % stands for itself as %25, an @ as %40, a : as %3A, a / as %2F"}
+		return &URLError{"user and password", "a % is written %25, an @ %40, a : %3A, a / %2F and a ? %3F"}
 	}
 	if !both && t.user != "" {
 		return &URLError{"user and password", "a password alone is written :password@host, with the colon"}
@@ -125,9 +142,10 @@ func (t *target) setAddresses(hosts string) error {
 	if hosts == "" {
 		return &URLError{"address", "it is missing; write " + string(t.kind) + "://127.0.0.1:" + port}
 	}
-	for _, address := range strings.Split(hosts, ",") {
+	for i, address := range strings.Split(hosts, ",") {
 		full, err := withPort(address, port)
 		if err != nil {
+			err.Part = fmt.Sprintf("%s %d", err.Part, i+1)
 			return err
 		}
 		t.addresses = append(t.addresses, full)
@@ -135,24 +153,28 @@ func (t *target) setAddresses(hosts string) error {
 	return nil
 }
 
-// withPort is host:port of an address that may lack its port.
-func withPort(address, port string) (string, error) {
+// withPort is host:port of an address that may lack its port. What is wrong with it is said without repeating it: where an @ is
+// missing it is the user and the password.
+func withPort(address, port string) (string, *URLError) {
 	host := address
 	if h, p, err := net.SplitHostPort(address); err == nil {
 		host, port = h, p
 	} else if strings.HasPrefix(address, "[") && strings.HasSuffix(address, "]") {
 		host = address[1 : len(address)-1]
 	} else if strings.Contains(address, ":") {
-		return "", &URLError{"address", fmt.Sprintf("%.60q is no host:port; an IPv6 address stands in brackets", address)}
+		return "", &URLError{"address", "it is no host:port; an IPv6 address stands in brackets"}
 	}
-	n, err := strconv.Atoi(port)
-	if err != nil || n < 1 || n > 65535 {
-		return "", &URLError{"port", fmt.Sprintf("%.20q; accepted are 1 to 65535", port)}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n < 1 {
+		return "", &URLError{"port of address", "accepted are 1 to 65535; with a user, write user:password@host:port"}
 	}
-	if host == "" || strings.ContainsAny(host, " \t\r\n") {
-		return "", &URLError{"address", fmt.Sprintf("%.60q has no host", address)}
+	if host == "" || strings.ContainsFunc(host, notInHosts) {
+		return "", &URLError{"address", "it has no host, or one with characters that no host has"}
 	}
 	return net.JoinHostPort(host, port), nil
+}
+
+func notInHosts(c rune) bool {
+	return c <= ' ' || c == 0x7f || strings.ContainsRune(`#@/\?"'<>[]{}|^`+"`", c)
 }
 
 // setPath reads what stands behind the addresses.
@@ -180,7 +202,7 @@ func (t *target) setDatabase(part, text string) error {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 || n > 1<<20 {
-		return &URLError{part, fmt.Sprintf("%.20q is no database; accepted are whole numbers from 0", text)}
+		return &URLError{part, "accepted are whole numbers from 0"}
 	}
 	t.database = n
 	return nil
@@ -207,8 +229,8 @@ func (t *target) apply(o *Options) error {
 	}{{"timeout", &o.Timeout}, {"denial_memory", &o.DenialMemory}} {
 		if v := t.take(p.name); v != "" {
 			d, err := time.ParseDuration(v)
-			if err != nil || d == 0 {
-				return &URLError{"parameter " + p.name, fmt.Sprintf("%.20q is no time such as 500ms", v)}
+			if err != nil || d == 0 || d < 0 && p.to == &o.Timeout {
+				return &URLError{"parameter " + p.name, "accepted are times such as 500ms"}
 			}
 			*p.to = d
 		}
@@ -243,12 +265,10 @@ func (t *target) client() (*rueidis.ClientOption, error) {
 			TLSConfig: option.TLSConfig, Dialer: option.Dialer, TopologyRefreshInterval: sentinelRefresh,
 		}
 	case socket, single:
-		dialer := &anyOf{socket: t.kind == socket, addresses: t.addresses}
-		option.InitAddress = t.addresses[:1]
-		option.DialCtxFn = dialer.dial
+		option.InitAddress = t.addresses[:1] // the dialer knows the others
 	}
 	for name := range t.params {
-		return nil, &URLError{fmt.Sprintf("parameter %.40q", name), "unknown; docs/operations.md lists them"}
+		return nil, &URLError{fmt.Sprintf("parameter %.40q", name), "unknown here; docs/operations.md lists them"}
 	}
 	return option, nil
 }
@@ -270,7 +290,11 @@ func (t *target) secureWith(option *rueidis.ClientOption) error {
 		}
 		return nil
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: name, InsecureSkipVerify: insecure == "true"} //nolint:gosec // on request
+	unchecked, err := strconv.ParseBool(cmp.Or(insecure, "false"))
+	if err != nil {
+		return &URLError{"parameter insecure", "accepted are true and false"}
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: name, InsecureSkipVerify: unchecked}
 	if ca != "" {
 		pem, err := os.ReadFile(ca)
 		config.RootCAs = x509.NewCertPool()
@@ -281,7 +305,7 @@ func (t *target) secureWith(option *rueidis.ClientOption) error {
 	if cert != "" || key != "" {
 		pair, err := tls.LoadX509KeyPair(cert, key)
 		if err != nil {
-			return &URLError{"parameters cert and key", "they are no pair of files that can be read: " + err.Error()}
+			return &URLError{"parameters cert and key", fmt.Sprintf("they are no pair of files that can be read: %.200s", err)}
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}

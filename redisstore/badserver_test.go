@@ -1,0 +1,217 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/testserver"
+)
+
+func TestWrongPasswords(t *testing.T) {
+	t.Parallel()
+	server := testserver.Redis(t, testserver.Password("right"), testserver.ACL("gate", "pass", "~hg:*", "+@all"))
+	mustFail(t, "redis://"+server.Addr(), headgate.Refused, "it asks for a password")
+	mustFail(t, "redis://:s3cret@"+server.Addr(), headgate.Refused, "user or password is wrong")
+	mustFail(t, "redis://gate:s3cret@"+server.Addr(), headgate.Refused, "user or password is wrong")
+	mustFail(t, "redis://nobody:s3cret@"+server.Addr(), headgate.Refused, "user or password is wrong")
+}
+
+func TestWrongDatabase(t *testing.T) {
+	t.Parallel()
+	mustFail(t, "redis://"+testserver.Redis(t).Addr()+"/99", headgate.Refused, "it has fewer databases")
+}
+
+func TestServersOfOtherProtocols(t *testing.T) {
+	t.Parallel()
+	web := httptest.NewServer(http.NotFoundHandler())
+	defer web.Close()
+	const advice = "does not speak Redis' protocol"
+	mustFail(t, "redis://"+web.Listener.Addr().String(), headgate.Refused, advice)
+	mustFail(t, "redis+cluster://"+web.Listener.Addr().String(), headgate.Refused, advice)
+	mustFail(t, "redis+sentinel://"+web.Listener.Addr().String()+"/main", headgate.Refused, advice)
+	mustFail(t, "redis://"+testserver.Memcached(t).Addr(), headgate.Refused, advice)
+}
+
+func TestServersThatSayNothing(t *testing.T) {
+	t.Parallel()
+	closing := listen(t, func(conn net.Conn) { _ = conn.Close() })
+	mustFail(t, "redis://"+closing, headgate.Unreachable, "takes connections and does not answer")
+	silent := listen(t, func(net.Conn) {})
+	mustFail(t, "redis://"+silent+"?timeout=5s", headgate.Unreachable, "takes connections and does not answer")
+	mustFail(t, "redis+sentinel://"+silent+"/main?timeout=5s", headgate.Unreachable, "do the sentinels run")
+	mustFail(t, "redis://nosuchhost.invalid", headgate.Unreachable, "is the address right?")
+	mustFail(t, "redis+unix:///no/such/socket", headgate.Unreachable, "is it running")
+}
+
+// listen gives every connection to a port of its own to serve.
+func listen(t *testing.T, serve func(net.Conn)) (addr string) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+			serve(conn)
+		}
+	}()
+	return ln.Addr().String()
+}
+
+func TestURLsForAnotherKindOfServer(t *testing.T) {
+	t.Parallel()
+	server := testserver.Redis(t)
+	mustFail(t, "redis+cluster://"+server.Addr(), headgate.Refused, "this is no cluster: use redis://")
+	mustFail(t, "redis+cluster://"+server.Addr()+","+server.Addr(), headgate.Refused, "this is no cluster: use redis://")
+	mustFail(t, "redis+sentinel://"+server.Addr()+"/main", headgate.Refused, "is it a sentinel")
+	cluster := testserver.Cluster(t, 3, 0)
+	for _, addr := range cluster.Addrs() {
+		mustFail(t, "redis://"+addr, headgate.Refused, "use redis+cluster://")
+	}
+	sentinel := testserver.Sentinel(t)
+	addrs := strings.Join(sentinel.Addrs(), ",")
+	mustFail(t, "redis://"+sentinel.Addrs()[0], headgate.Refused, "use redis+sentinel://")
+	mustFail(t, "redis+sentinel://"+addrs+"/nobody", headgate.Refused, "the sentinels know no primary of this name")
+	mustDecide(t, "redis+sentinel://"+addrs+"/"+sentinel.MasterName())
+}
+
+func TestReadOnlyReplica(t *testing.T) {
+	t.Parallel()
+	primary := testserver.Redis(t)
+	host, port, _ := net.SplitHostPort(primary.Addr())
+	replica := testserver.Redis(t, testserver.WithConfig("replicaof", host+" "+port))
+	mustFail(t, "redis://"+replica.Addr(), headgate.Refused, "this is a read-only replica")
+
+	lonely := testserver.Redis(t, testserver.WithConfig("replica-serve-stale-data", "no"))
+	lonely.Do(t, "REPLICAOF", "127.0.0.1", "1")
+	mustFail(t, "redis://"+lonely.Addr(), headgate.Refused, "a replica")
+}
+
+func TestTooFewReplicas(t *testing.T) {
+	t.Parallel()
+	server := testserver.Redis(t, testserver.WithConfig("min-replicas-to-write", "1"))
+	mustFail(t, "redis://"+server.Addr(), headgate.Refused, "fewer replicas than min-replicas-to-write")
+}
+
+func TestOutOfMemory(t *testing.T) {
+	t.Parallel()
+	server := testserver.Redis(t, testserver.WithConfig("maxmemory", "1kb", "maxmemory-policy", "noeviction"))
+	mustFail(t, "redis://"+server.Addr(), headgate.Refused, "it is out of memory: raise maxmemory")
+}
+
+func TestDiskIsFull(t *testing.T) {
+	t.Parallel()
+	server := testserver.Redis(t, testserver.WithConfig("save", "3600 1", "enable-protected-configs", "yes"))
+	if _, err := server.Try("CONFIG", "SET", "dir", "/proc/self"); err != nil {
+		t.Fatalf("a folder that cannot be written to: %v", err)
+	}
+	server.Do(t, "SET", "other", "value")
+	_, _ = server.Try("BGSAVE")
+	deadline := time.Now().Add(5 * time.Second)
+	for !strings.Contains(server.Do(t, "INFO", "persistence").Text, "rdb_last_bgsave_status:err") {
+		if time.Now().After(deadline) {
+			t.Fatal("the server saved to /proc")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	mustFail(t, "redis://"+server.Addr(), headgate.Refused, "it cannot save to disk")
+}
+
+func TestLoading(t *testing.T) {
+	t.Parallel()
+	server := testserver.Redis(t, testserver.WithConfig("enable-debug-command", "local", "loading-process-events-interval-bytes", "1024"))
+	server.Do(t, "DEBUG", "POPULATE", "20000")
+	server.Do(t, "SAVE")
+	server.Do(t, "CONFIG", "SET", "key-load-delay", "300") // µs for each key
+	server.Do(t, "CONFIG", "REWRITE")
+	server.Kill()
+	server.StartLoading()
+	var err *headgate.StoreError
+	s := open(t, "redis://"+server.Addr(), nil)
+	for deadline := time.Now().Add(15 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		err = ask(t.Context(), s)
+		if err == nil || err.Trouble == headgate.Refused {
+			break
+		}
+	}
+	if err == nil || !strings.Contains(err.Advice, "it reads its data from disk") {
+		t.Errorf("while it loads: got %v want refused, with why", err)
+	}
+	for deadline := time.Now().Add(20 * time.Second); ask(t.Context(), s) != nil; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("once it has loaded: got no decision")
+		}
+	}
+}
+
+func TestBusyWithAnotherScript(t *testing.T) {
+	t.Parallel()
+	server := testserver.Redis(t, testserver.WithConfig("busy-reply-threshold", "50"))
+	s := open(t, "redis://"+server.Addr(), nil)
+	if err := ask(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _ = server.Try("EVAL", "while true do end", "0") }()
+	defer func() { _, _ = server.Try("SCRIPT", "KILL") }()
+	var err *headgate.StoreError
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		err = ask(ctx, s)
+		cancel()
+		if err != nil && err.Trouble == headgate.Refused {
+			break
+		}
+	}
+	if err == nil || !strings.Contains(err.Advice, "another script keeps it busy") {
+		t.Errorf("got %v want refused, with why", err)
+	}
+}
+
+// Every algorithm's key that holds something else is left as it is.
+func TestKeysOfAnotherType(t *testing.T) {
+	t.Parallel()
+	server := testserver.Redis(t)
+	s := open(t, "redis://"+server.Addr(), nil)
+	for _, algorithm := range []headgate.Algorithm{headgate.TokenBucket, headgate.SlidingLog} {
+		server.Do(t, "FLUSHALL")
+		l, err := headgate.New(s, headgate.Policy{Limits: []headgate.Limit{headgate.MustParseLimit("5/1h")}, Algorithm: algorithm}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Allow(t.Context(), "key"); err != nil {
+			t.Fatal(err)
+		}
+		key := server.Do(t, "KEYS", "*").Items[0].Text
+		for _, foreign := range [][]string{{"LPUSH", key, "x"}, {"HSET", key, "tokens", "1"}, {"SET", key, "\xff no state"}} {
+			server.Do(t, "DEL", key)
+			server.Do(t, foreign...)
+			before := server.Do(t, "DUMP", key).Text
+			_, err := l.Allow(t.Context(), "key")
+			mustBeWrongType(t, foreign[0]+" under "+string(algorithm), err)
+			if server.Do(t, "DUMP", key).Text != before || server.Do(t, "PTTL", key).Int() != -1 {
+				t.Errorf("%s: what was under the key has changed", foreign[0])
+			}
+		}
+	}
+}
+
+func mustBeWrongType(t *testing.T, what string, err error) {
+	t.Helper()
+	var trouble *headgate.StoreError
+	if !errors.As(err, &trouble) || trouble.Trouble != headgate.WrongType || !strings.Contains(trouble.Advice, "namespace of your own") {
+		t.Errorf("%s: got error %v want wrong type, with what to do", what, err)
+	}
+}

@@ -1,0 +1,285 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/testserver"
+	"github.com/headgate/headgate/redisstore"
+)
+
+// ask makes one decision, and reports what was wrong with the store.
+func ask(ctx context.Context, s headgate.Store) *headgate.StoreError {
+	l, err := headgate.New(s, headgate.MustPolicy("1000000/1h"), nil)
+	if err != nil {
+		return &headgate.StoreError{Err: err}
+	}
+	_, err = l.Allow(ctx, "key")
+	var trouble *headgate.StoreError
+	if err != nil && !errors.As(err, &trouble) {
+		return &headgate.StoreError{Advice: "not typed", Err: err}
+	}
+	return trouble
+}
+
+// mustDecide fails the test unless the store of a URL decides.
+func mustDecide(t *testing.T, url string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := ask(ctx, open(t, url, nil)); err != nil {
+		t.Errorf("%s: %v", url, err)
+	}
+}
+
+// mustFail fails the test unless the store of a URL says that it is in that trouble, with that advice.
+func mustFail(t *testing.T, url string, trouble headgate.Trouble, advice string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	err := ask(ctx, open(t, url, nil))
+	if err == nil || err.Trouble != trouble || !strings.Contains(err.Advice, advice) {
+		t.Errorf("%s: got %v want %v with advice %q", url, err, trouble, advice)
+	}
+	if err != nil && strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("%s: the error %q shows the password", url, err)
+	}
+}
+
+func TestOpensByEveryScheme(t *testing.T) {
+	t.Parallel()
+	server := testserver.Redis(t, testserver.Password("s3/c:r@et"), testserver.ACL("gate", "pass", "~hg:*", "+@all"))
+	stopped := testserver.Redis(t)
+	stopped.Stop()
+	defer stopped.Continue()
+	for _, url := range []string{
+		"redis://:s3%2Fc%3Ar%40et@" + server.Addr(),
+		"redis://:s3/c:r@et@" + server.Addr(),
+		"redis://default:s3%2Fc%3Ar%40et@" + server.Addr(),
+		"redis://gate:pass@" + server.Addr() + "/5",
+		"redis+unix://gate:pass@" + server.Socket() + "?db=6",
+		"redis://gate:pass@127.0.0.1:1," + server.Addr(),
+		"redis://gate:pass@" + stopped.Addr() + "," + server.Addr() + "?timeout=5s",
+	} {
+		mustDecide(t, url)
+	}
+}
+
+func TestKeepsItsStateInTheDatabaseOfTheURL(t *testing.T) {
+	t.Parallel()
+	server := testserver.Redis(t)
+	mustDecide(t, "redis://"+server.Addr()+"/5")
+	mustDecide(t, "redis+unix://"+server.Socket()+"?db=6")
+	if space := server.Do(t, "INFO", "keyspace").Text; !strings.Contains(space, "db5:keys=1,") || !strings.Contains(space, "db6:keys=1,") || strings.Contains(space, "db0") {
+		t.Errorf("got keys in %q want one in db5 and one in db6", space)
+	}
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	server, other := testserver.Redis(t, testserver.TLS()), testserver.Redis(t, testserver.TLS())
+	plain := testserver.Redis(t)
+	_, port, _ := net.SplitHostPort(server.Addr())
+	ca := "?ca=" + server.CAFile()
+	mustDecide(t, "rediss://"+server.Addr()+ca)
+	mustDecide(t, "rediss://"+server.Addr()+"?insecure=true")
+	mustDecide(t, "rediss://"+server.Addr()+ca+"&server_name=localhost")
+	mustDecide(t, "rediss://127.0.0.1:1,"+server.Addr()+ca)
+	mustDecide(t, "rediss://localhost:"+port+ca)
+	const untrusted = "its certificate is not trusted"
+	mustFail(t, "rediss://"+server.Addr(), headgate.Unreachable, untrusted)
+	mustFail(t, "rediss://"+server.Addr()+"?ca="+other.CAFile(), headgate.Unreachable, untrusted)
+	mustFail(t, "rediss://"+server.Addr()+ca+"&server_name=example.org", headgate.Unreachable, untrusted)
+	mustFail(t, "rediss://"+plain.Addr()+ca, headgate.Unreachable, "write redis:// instead of rediss://")
+	mustFail(t, "redis://"+server.Addr(), headgate.Unreachable, "does it want TLS (rediss://)?")
+}
+
+func TestACertificateOfTheClientsOwn(t *testing.T) {
+	t.Parallel()
+	server := testserver.Redis(t, testserver.TLS(), testserver.WithConfig("tls-auth-clients", "yes"))
+	url := "rediss://" + server.Addr() + "?ca=" + server.CAFile()
+	mustFail(t, url, headgate.Unreachable, "ask for a certificate (cert, key)?")
+	cert, key := clientPair(t, server)
+	mustDecide(t, url+"&cert="+cert+"&key="+key)
+}
+
+// clientPair are the files of the server's own certificate, which serves a client as well.
+func clientPair(t *testing.T, server *testserver.RedisServer) (cert, key string) {
+	t.Helper()
+	for _, name := range []string{"tls-cert-file", "tls-key-file"} {
+		answer := server.Do(t, "CONFIG", "GET", name).Items
+		if len(answer) != 2 {
+			t.Fatalf("CONFIG GET %s: got %v want a name and a path", name, answer)
+		}
+		path := answer[1].Text
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(server.Dir(), path)
+		}
+		if _, err := os.Stat(path); err != nil {
+			t.Fatal(err)
+		}
+		cert, key = key, path
+	}
+	return cert, key
+}
+
+// A server that is not there at first is used once it is. Nobody waits for it longer than he said.
+func TestConnectsOnceThereIsAServer(t *testing.T) {
+	t.Parallel()
+	server := testserver.Redis(t)
+	server.Kill()
+	s := open(t, "redis://"+server.Addr(), nil)
+	start := time.Now()
+	if err := ask(t.Context(), s); err == nil || err.Trouble != headgate.Unreachable || !strings.Contains(err.Advice, "is it running") {
+		t.Errorf("without a server: got %v want unreachable", err)
+	}
+	if took := time.Since(start); took > 900*time.Millisecond {
+		t.Errorf("a refused connection took %v", took)
+	}
+	server.Start()
+	time.Sleep(60 * time.Millisecond) // a failure is repeated for so long
+	if err := ask(t.Context(), s); err != nil {
+		t.Errorf("with one: %v", err)
+	}
+	server.Kill()
+	if err := ask(t.Context(), s); err == nil {
+		t.Error("without it again: got a decision")
+	}
+	server.Start()
+	deadline := time.Now().Add(5 * time.Second)
+	for ask(t.Context(), s) != nil {
+		if time.Now().After(deadline) {
+			t.Fatal("with it again: got no decision")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func TestNobodyWaitsLongerThanHeSaid(t *testing.T) {
+	t.Parallel()
+	server := testserver.Redis(t)
+	wire := testserver.Proxy(t, server.Addr())
+	wire.Blackhole(true)
+	s := open(t, "redis://"+wire.Addr(), nil)
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		start := time.Now()
+		err := ask(ctx, s)
+		took := time.Since(start)
+		cancel()
+		if err == nil || took > 400*time.Millisecond {
+			t.Errorf("a server that says nothing: got %v after %v want an error after 100 ms", err, took)
+		}
+	}
+}
+
+// A handshake that takes longer than any caller waits comes about all the same.
+func TestReconnectsForCallersWithLittleTime(t *testing.T) {
+	t.Parallel()
+	server := testserver.Redis(t, testserver.TLS())
+	wire := testserver.Proxy(t, server.Addr())
+	s := open(t, "rediss://"+wire.Addr()+"?ca="+server.CAFile(), nil)
+	if err := ask(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	const latency, budget = 120 * time.Millisecond, 450 * time.Millisecond // a round trip is 240 ms: TLS takes one, HELLO another
+	wire.SetLatency(latency)
+	wire.Reset()
+	var last *headgate.StoreError
+	for range 6 {
+		ctx, cancel := context.WithTimeout(t.Context(), budget)
+		last = ask(ctx, s)
+		cancel()
+		if last == nil {
+			return
+		}
+	}
+	t.Errorf("after 6 tries: got %v want a decision", last)
+}
+
+func TestCloseWhileConnecting(t *testing.T) {
+	for name, url := range map[string]func(silent string) string{
+		"single":   func(silent string) string { return "redis://" + silent },
+		"tls":      func(silent string) string { return "rediss://" + silent + "?insecure=true" },
+		"cluster":  func(silent string) string { return "redis+cluster://" + silent },
+		"sentinel": func(silent string) string { return "redis+sentinel://" + silent + "/main" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := testserver.Redis(t)
+			wire := testserver.Proxy(t, server.Addr())
+			wire.Blackhole(true)
+			ignore := goleak.IgnoreCurrent()
+			s, err := redisstore.Open(url(wire.Addr()), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer := make(chan *headgate.StoreError)
+			go func() {
+				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+				defer cancel()
+				_ = ask(ctx, s)
+				close(answer)
+			}()
+			time.Sleep(50 * time.Millisecond)
+			start := time.Now()
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			<-answer
+			if took := time.Since(start); took > 800*time.Millisecond {
+				t.Errorf("closing took %v", took)
+			}
+			if err := ask(t.Context(), s); err == nil || !errors.Is(err.Err, headgate.ErrClosed) {
+				t.Errorf("after Close: got %v want ErrClosed", err)
+			}
+			wire.Cut()
+			mustEnd(t, ignore)
+		})
+	}
+}
+
+// Closing leaves no connection and no goroutine, whatever kind of server it was.
+func TestCloseLeavesNothing(t *testing.T) {
+	server := testserver.Redis(t)
+	urls := []string{"redis://" + server.Addr(), "redis+unix://" + server.Socket()}
+	if !testing.Short() {
+		cluster, sentinel := testserver.Cluster(t, 3, 0), testserver.Sentinel(t)
+		urls = append(urls, "redis+cluster://"+cluster.Addrs()[0],
+			"redis+sentinel://"+strings.Join(sentinel.Addrs(), ",")+"/"+sentinel.MasterName())
+	}
+	ignore := goleak.IgnoreCurrent()
+	for _, url := range urls {
+		s, err := redisstore.Open(url, &redisstore.Options{Timeout: 5 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := ask(t.Context(), s); err != nil {
+			t.Errorf("%s: %v", url, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Errorf("%s: %v", url, err)
+		}
+		mustEnd(t, ignore)
+	}
+}
+
+// mustEnd fails the test if goroutines go on. The client's own end within a second of it.
+func mustEnd(t *testing.T, ignore goleak.Option) {
+	t.Helper()
+	var err error
+	for range 8 {
+		if err = goleak.Find(ignore); err == nil {
+			return
+		}
+	}
+	t.Error(err)
+}
