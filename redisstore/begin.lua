@@ -13,10 +13,11 @@ local unpack_from, pack, concat = struct.unpack, struct.pack, table.concat
 local EACH, ALL, PEEK_ALL = 0, 1, 2 -- modes: each run by itself; take all or nothing; only say so
 local TAKE, PEEK, REFUND, RESET, RESERVE, CANCEL, UNDO = 0, 1, 2, 3, 4, 5, 6
 local STATE, STATE_BYTES, FORMAT = '<BdI4I4', 17, 1
-local ABSENT, FOREIGN = ('\0'):rep(STATE_BYTES), ('\255'):rep(STATE_BYTES)
+local VALUE, VALUE_BYTES = '<BdI4I4d', 25 -- as it lies in Redis: with the ms until which its key lives, or 0
+local ABSENT, FOREIGN = ('\0'):rep(VALUE_BYTES), ('\255'):rep(VALUE_BYTES)
 local RUN, DOUBLES = '<HBBI4d', '<dddddddddddd'
 local NEVER_USED = {a = 0, b = 0, c = 0}
-local DAY = 86400000 -- ms
+local DAY, LEAST_EXTRA, MOST_EXTRA = 86400000, 1000, 60000 -- ms
 
 local head, runs = ARGV[1], ARGV[2]
 local t, mode, plain, rule_count, at = unpack_from('<dBHB', head)
@@ -47,13 +48,13 @@ if not live then
   SET_LIFE, EXPIRE, FROM, EXTRA = 'PX', 'PEXPIRE', t, DAY
 end
 
--- life is a key's last millisecond if it is as if never used from reset_at on.
+-- life is a key's last ms if it is as if never used from reset_at on.
 local function life(reset_at)
   return ceil_div(max(0, reset_at - FROM), 1000) + EXTRA
 end
 
 -- Read the states of the plain keys. Another program's value is foreign and stays as it is; all or nothing then takes nothing.
-local before, states, foreign, last_rule = {}, {}, {}, {}
+local before, found, states, lives_until, foreign, last_rule = {}, {}, {}, {}, {}, {}
 if plain > 1 and mode == EACH then
   before = redis.call('MGET', unpack(KEYS, 1, plain))
 else
@@ -67,11 +68,12 @@ for k = 1, plain do
     states[k] = NEVER_USED
   else
     local format, a, b, c
-    if #v == STATE_BYTES then
-      format, a, b, c = unpack_from(STATE, v)
+    if #v == VALUE_BYTES then
+      format, a, b, c, lives_until[k] = unpack_from(VALUE, v)
     end
     if format == FORMAT then
-      states[k] = {a = a, b = b, c = c}
+      found[k] = {a = a, b = b, c = c}
+      states[k] = found[k]
     elseif mode == EACH then
       states[k], foreign[k] = NEVER_USED, true
     else

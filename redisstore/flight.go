@@ -2,13 +2,14 @@ package redisstore
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
 const (
-	mostFlying = 2   // script calls, or pipelines of them, under way at once
+	mostFlying = 3   // script calls, or pipelines of them, under way at once
 	mostOps    = 512 // operations in one of them
 	maxKeys    = 128 // keys in one script call: a server does nothing else meanwhile
 	maxRules   = 200 // rules in one script call
@@ -110,6 +111,7 @@ func (l *lane) fly() {
 		for _, o := range ops {
 			close(o.done)
 		}
+		runtime.Gosched()
 	}
 }
 

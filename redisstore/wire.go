@@ -13,7 +13,7 @@ import (
 
 const (
 	live        = -1 // stands for the server's own clock
-	stateBytes  = 17
+	valueBytes  = 25
 	stateFormat = 1
 	answerBytes = 26
 	maxUnits    = 1<<53 - 1 // Lua holds whole numbers exactly to here, and no limit reaches it
@@ -233,7 +233,7 @@ func (r *reader) double() int64 {
 
 // state reads a state as it was; ok is false if another program made it.
 func (r *reader) state() (s algo.State, ok bool) {
-	text := []byte(r.next(stateBytes))
+	text := []byte(r.next(valueBytes))
 	if text[0] > stateFormat {
 		return s, false
 	}
