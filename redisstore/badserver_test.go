@@ -133,7 +133,7 @@ func TestDiskIsFull(t *testing.T) {
 func TestLoading(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t, testserver.WithConfig("enable-debug-command", "local", "loading-process-events-interval-bytes", "1024"))
-	server.Do(t, "DEBUG", "POPULATE", "20000")
+	server.Do(t, "DEBUG", "POPULATE", "6000")
 	server.Do(t, "SAVE")
 	server.Do(t, "CONFIG", "SET", "key-load-delay", "300") // µs for each key
 	server.Do(t, "CONFIG", "REWRITE")
