@@ -47,12 +47,14 @@
 //
 // memcached has no transactions. All keys are read first; if one of them denies nothing is written. Then they are written one
 // after another, each by cas. When another process was faster at one of them everything is decided anew, and what had been written
-// already is changed to fit, or given back, by cas, if it still is exactly what was left there. So:
+// already is changed to fit, or given back, by cas; behind what somebody else has spent there meanwhile, as far as it is certain
+// what there would be without it. So:
 //
 //   - never more is admitted than any of the limits holds;
 //   - somebody else may be denied for units that are given back a few round trips later;
 //   - units may stay spent although the request was denied: those of one round on the keys written before the one that denied, if
-//     somebody else has changed them in between or their server does not answer. They come back with time, as all that is spent.
+//     their server does not answer; and if somebody else has changed them in between, those of a leaky bucket, and of a token
+//     bucket as many as come during the round. They come back with time, as all that is spent.
 //
 // In one process such requests take turns, so none of this happens there.
 //

@@ -2,6 +2,7 @@ package memcachedstore
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 
 	"github.com/headgate/headgate"
@@ -31,6 +32,12 @@ const (
 func (j *job) take() bool     { return j.stage.CompareAndSwap(waiting, taken) }
 func (j *job) putBack()       { j.stage.CompareAndSwap(taken, waiting) }
 func (j *job) withdraw() bool { return j.stage.CompareAndSwap(waiting, withdrawn) }
+
+// denied says so of a job on several keys that was decided. Once something is written it stays so: what was written might not
+// be found as it was left, to add to it.
+func (j *job) denied() bool {
+	return slices.ContainsFunc(j.several.decisions, func(d headgate.Decision) bool { return !d.Allowed })
+}
 
 func (j *job) answer(err error) {
 	j.err = err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/bradfitz/gomemcache/memcache"
@@ -27,7 +28,8 @@ type round struct {
 	taken    []*job // whose callers are still there
 	clock    int64
 	earliest int64 // of the instants that the jobs are decided at
-	passedIn bool  // one of them came from a caller
+	latest   int64
+	passedIn bool // one of them came from a caller
 }
 
 func (r *round) run() error {
@@ -36,10 +38,12 @@ func (r *round) run() error {
 		r.cells[i] = &cell{key: key, name: r.group.names[i]}
 	}
 	err := r.tryOften()
-	if err != nil && r.begun() {
-		for _, c := range r.cells {
+	for _, c := range r.cells {
+		if err != nil {
+			c.next = spent{}
 			r.correct(c, nil)
 		}
+		r.giveBack(c)
 	}
 	return err
 }
@@ -76,7 +80,9 @@ func (r *round) attempt() (done bool, err error) {
 	if err := r.read(); err != nil {
 		return false, err
 	}
-	if !r.begun() {
+	if r.begun() {
+		r.taken = slices.DeleteFunc(r.taken, (*job).denied)
+	} else {
 		r.begin()
 	}
 	for _, j := range r.taken {
@@ -104,13 +110,13 @@ func (r *round) awaited() bool {
 // begin takes up the jobs that nobody has withdrawn: from here on something may be spent.
 func (r *round) begin() {
 	r.clock = time.Now().UnixMicro()
-	r.taken, r.earliest, r.passedIn = r.taken[:0], math.MaxInt64, false
+	r.taken, r.earliest, r.latest, r.passedIn = r.taken[:0], math.MaxInt64, 0, false
 	for _, j := range r.jobs {
 		if !j.take() {
 			continue
 		}
 		r.taken = append(r.taken, j)
-		r.earliest = min(r.earliest, j.instant(r.clock))
+		r.earliest, r.latest = min(r.earliest, j.instant(r.clock)), max(r.latest, j.instant(r.clock))
 		r.passedIn = r.passedIn || j.now != headgate.StoreClock
 	}
 }
@@ -179,7 +185,7 @@ func (r *round) write() (done bool, err error) {
 		if err != nil {
 			return false, r.store.lost(err)
 		}
-		c.written, c.left = true, value
+		c.written, c.left, c.spent = true, value, c.next
 	}
 	return true, nil
 }
@@ -217,9 +223,10 @@ func conflict(err error) bool {
 }
 
 // correct replaces what this round wrote by another value, or by what was there before if that is nil: but only while it is
-// exactly what the round wrote. If somebody has spent since, or the server does not answer, it stays.
+// exactly what the round wrote. If somebody has spent since, giveBack sees to it once the round is over; if the server does not
+// answer it stays.
 func (r *round) correct(c *cell, value []byte) {
-	if !c.written || c.left == nil {
+	if !c.written || c.left == nil || c.moved {
 		return
 	}
 	if value == nil {
@@ -228,13 +235,30 @@ func (r *round) correct(c *cell, value []byte) {
 	if bytes.Equal(value, c.left) {
 		return
 	}
-	items, err := r.store.fetch([]string{c.name})
-	now := cell{key: c.key, name: c.name}
-	if err != nil || now.take(items[c.name]) != nil || !bytes.Equal(now.raw, c.left) || r.put(&now, value) != nil {
-		c.left = nil
-		return
+	now, err := r.present(c)
+	if err == nil && bytes.Equal(now.raw, c.left) {
+		err = r.put(now, value)
+	} else if err == nil {
+		err = memcache.ErrCASConflict
 	}
-	c.left = value
+	switch {
+	case err == nil:
+		c.left, c.spent = value, c.next
+	case conflict(err):
+		c.moved = true
+	default:
+		c.left = nil
+	}
+}
+
+// present is what lies under a cell's key now.
+func (r *round) present(c *cell) (*cell, error) {
+	now := &cell{key: c.key, name: c.name}
+	items, err := r.store.fetch([]string{c.name})
+	if err != nil {
+		return nil, err
+	}
+	return now, now.take(items[c.name])
 }
 
 // before is what lay under the key before this round. Nothing cannot be restored, as a delete would take away what another

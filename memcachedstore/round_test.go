@@ -146,7 +146,7 @@ func TestSeveralKeysWhenAnotherProcessComesBetween(t *testing.T) {
 		{"some of the second, which still fits", 0, 7, true, 7, 0},
 		{"too much of the second", 0, 8, false, 10, 2},
 		{"some of the first", 4, 0, true, 3, 7},
-		{"too much of the second, and some of the first, which can then not be given back", 4, 8, false, 3, 2},
+		{"too much of the second, and some of the first, behind which the 3 are given back", 4, 8, false, 6, 2},
 	} {
 		for _, a := range everyAlgorithm() {
 			t.Run(c.name+" "+string(a), func(t *testing.T) {
@@ -166,6 +166,9 @@ func TestSeveralKeysWhenAnotherProcessComesBetween(t *testing.T) {
 				decisions := takeBoth(t, s, mustBind(t, s, scope, a, "10/1h"), 3)
 				if got := decisions[0].Allowed && decisions[1].Allowed; got != c.allowed {
 					t.Errorf("3 of both: got allowed=%v want %v", got, c.allowed)
+				}
+				if a == headgate.LeakyBucket && c.leavesFirst == 6 {
+					c.leavesFirst = 3 // those behind were promised their instants
 				}
 				if got := remaining(t, other, start, first); got != c.leavesFirst {
 					t.Errorf("the key written first: got %d remaining want %d", got, c.leavesFirst)

@@ -69,6 +69,9 @@ func (q *several) apply(cells []*cell, t int64, peek bool) {
 
 // keep writes back what an op made of its cell; spent says that all ops were admitted.
 func (op *charge) keep(c *cell, target *algo.Target, spent bool) {
+	if spent && op.n > 0 {
+		c.next.add(op.bound, op.n)
+	}
 	if op.bound.log == nil {
 		c.keep(target.State, op.bound.step.ResetAt(target.State))
 		return

@@ -46,19 +46,12 @@ func TestStore(t *testing.T) {
 	}
 }
 
-func TestStoreThatJoinsNobody(t *testing.T) {
-	t.Parallel()
-	server := testserver.Memcached(t)
-	suite(1_500, server).Run(t, func(t *testing.T) headgate.Store {
-		return open(t, &memcachedstore.Options{Timeout: patient, Ephemeral: true, DisableJoin: true, MaxTries: 1000}, server.Addr())
-	})
-}
-
+// TestStoreOverSeveralServers joins nobody, so that each call is a gets and a cas of its own.
 func TestStoreOverSeveralServers(t *testing.T) {
 	t.Parallel()
 	servers := []*testserver.MemcachedServer{testserver.Memcached(t), testserver.MemcachedUnix(t), testserver.Memcached(t)}
 	suite(1_500, servers...).Run(t, func(t *testing.T) headgate.Store {
-		o := &memcachedstore.Options{Timeout: patient, Ephemeral: true}
+		o := &memcachedstore.Options{Timeout: patient, Ephemeral: true, DisableJoin: true, MaxTries: 1000}
 		return open(t, o, servers[0].Addr(), servers[1].Addr(), servers[2].Addr())
 	})
 	for i, s := range servers {

@@ -39,17 +39,32 @@ type cell struct {
 	raw     []byte // as read; nil if there was nothing
 	casID   uint64
 	written bool   // something was written in this operation already
-	left    []byte // what that was; nil if somebody else has changed it since
+	left    []byte // what that was; nil if what lies there now is not known
+	spent   spent  // in it
+	moved   bool   // somebody else has changed it since
 
 	state algo.State
 	log   *algo.Log // instead of the state, for a sliding log
 	until int64     // the instant at which it is as if never used
 	dirty bool      // any of these may have changed
+	next  spent     // in what is to be kept
+}
+
+// spent is what the jobs of a round take from a cell.
+type spent struct {
+	n     int64
+	by    *bound // the last of them
+	mixed bool   // under several bounds, whose limits may differ
+}
+
+func (s *spent) add(by *bound, n int64) {
+	s.mixed = s.mixed || s.by != nil && s.by != by
+	s.n, s.by = s.n+n, by
 }
 
 // decode takes apart what was read. A cell may be decoded again.
 func (c *cell) decode(isLog bool) error {
-	c.state, c.log, c.until, c.dirty = algo.State{}, nil, 0, false
+	c.state, c.log, c.until, c.dirty, c.next = algo.State{}, nil, 0, false, spent{}
 	if isLog {
 		c.log = &algo.Log{}
 	}
