@@ -57,26 +57,29 @@ func (d *denials) place(name string) *atomic.Pointer[denial] {
 
 // remember keeps what an operation left, if that is nothing; in any case what was known before is over.
 func (d *denials) remember(o *op) {
-	d.put(&denial{rule: o.rule, name: o.name, at: o.at, over: !o.leftNothing(), state: o.after, decision: o.decision})
+	if d.life >= 0 && !o.leftNothing() {
+		d.end(o)
+	} else if d.life >= 0 {
+		d.put(&denial{rule: o.rule, name: o.name, at: o.at, state: o.after, decision: o.decision})
+	}
 }
 
 // end ends what is known of a key.
-func (d *denials) end(o *op) { d.put(&denial{name: o.name, at: o.at, over: true}) }
-
-func (d *denials) put(next *denial) {
+func (d *denials) end(o *op) {
 	if d.life < 0 {
 		return
 	}
+	if known := d.place(o.name).Load(); known != nil && known.name == o.name {
+		d.put(&denial{name: o.name, at: o.at, over: true})
+	}
+}
+
+// put enters what was heard, unless something was heard since of a later instant.
+func (d *denials) put(next *denial) {
 	place := d.place(next.name)
 	for {
 		known := place.Load()
-		if next.over && (known == nil || known.name != next.name) {
-			return // nothing to end
-		}
-		if known != nil && known.name == next.name && known.at.t > next.at.t {
-			return // heard since, of a later instant
-		}
-		if place.CompareAndSwap(known, next) {
+		if known != nil && known.name == next.name && known.at.t > next.at.t || place.CompareAndSwap(known, next) {
 			return
 		}
 	}

@@ -58,7 +58,9 @@ func (l *lane) do(ctx context.Context, o *op) error {
 		return errOverloaded()
 	}
 	o.since = l.store.elapsed()
-	o.done = make(chan struct{})
+	if o.done == nil {
+		o.done = make(chan struct{}, 1)
+	}
 	l.waiting = append(l.waiting, o)
 	l.mu.Unlock()
 	select {
@@ -100,28 +102,29 @@ func (l *lane) land() {
 // fly sends what waits until nothing does.
 func (l *lane) fly() {
 	defer l.flyers.Done()
+	p := &packer{store: l.store}
+	var ops []*op
 	for {
-		ops := l.board()
-		if len(ops) == 0 {
+		if ops = l.board(ops[:0]); len(ops) == 0 {
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), l.store.options.Timeout)
-		l.store.send(ctx, l.store.groups(ops))
+		l.store.send(ctx, p.groups(ops))
 		cancel()
-		for _, o := range ops {
-			close(o.done)
+		for i, o := range ops {
+			o.done <- struct{}{}
+			ops[i] = nil // its caller may use it again
 		}
-		runtime.Gosched()
+		runtime.Gosched() // so that those who have their answer can ask again, and go along
 	}
 }
 
 // board takes those that wait, but for those whose callers have left or that have waited for too long. If there are none the place
 // in the air is free again.
-func (l *lane) board() []*op {
+func (l *lane) board(ops []*op) []*op {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	latest := l.store.elapsed() - l.store.options.Timeout.Nanoseconds()
-	var ops []*op
 	i := 0
 	for ; i < len(l.waiting) && len(ops) < mostOps; i++ {
 		o := l.waiting[i]
@@ -129,7 +132,7 @@ func (l *lane) board() []*op {
 		case !o.state.CompareAndSwap(isWaiting, isFlying):
 		case o.since < latest:
 			o.err = errOverloaded()
-			close(o.done)
+			o.done <- struct{}{}
 		default:
 			ops = append(ops, o)
 		}
@@ -151,22 +154,57 @@ func (l *lane) close() {
 	l.flyers.Wait()
 }
 
+// packer puts operations into groups; it is used again and again.
+type packer struct {
+	store  *Store
+	index  map[string]*keyOps
+	byName map[string]*group
+}
+
 // groups puts operations into as few script calls as may be: those at one instant together, in a cluster those on one key.
-func (s *Store) groups(ops []*op) []*group {
+func (p *packer) groups(ops []*op) []*group {
+	if p.store.sharded.Load() {
+		return p.groupsByKey(ops)
+	}
 	var all []*group
 	var last *group
-	byName := map[string]*group{}
 	for _, o := range ops {
-		g := last
-		if s.sharded.Load() {
-			g = byName[o.name]
+		if last == nil || !last.accepts(o) {
+			last = p.newGroup(o, len(all) == 0, len(ops))
+			all = append(all, last)
 		}
+		last.add(o)
+	}
+	return all
+}
+
+// newGroup is one with room for so many keys; the first of a flight takes the packer's index along.
+func (p *packer) newGroup(o *op, first bool, keys int) *group {
+	g := &group{now: o.request.T}
+	if first {
+		if p.index == nil {
+			p.index = make(map[string]*keyOps, maxKeys)
+		}
+		clear(p.index)
+		g.index = p.index
+	}
+	g.room = make([]keyOps, min(keys, maxKeys))
+	g.keys = make([]*keyOps, 0, min(keys, maxKeys))
+	return g
+}
+
+func (p *packer) groupsByKey(ops []*op) []*group {
+	if p.byName == nil {
+		p.byName = map[string]*group{}
+	}
+	clear(p.byName)
+	var all []*group
+	for _, o := range ops {
+		g := p.byName[o.name]
 		if g == nil || !g.accepts(o) {
 			g = &group{now: o.request.T}
+			p.byName[o.name] = g
 			all = append(all, g)
-			if last = g; s.sharded.Load() {
-				byName[o.name] = g
-			}
 		}
 		g.add(o)
 	}

@@ -54,10 +54,10 @@ func (n *names) of(key string) string {
 	b = append(b, "hg:{"...)
 	b = appendHash(b, n.namespace, group)
 	b = append(b, n.middle...)
-	if plain(key) && len(key) <= maxKeyPart {
+	if len(key) <= maxKeyPart && plain(key) {
 		return string(append(b, key...))
 	}
-	return string(append(b, part(key, maxKeyPart)...))
+	return string(append(b, lastPart(key)...))
 }
 
 // appendHash appends 128 bits of SHA-256 over the parts, each behind its length, in base64 without padding.
@@ -72,11 +72,16 @@ func appendHash(b []byte, parts ...string) []byte {
 	return base64.RawURLEncoding.AppendEncode(b, sum[:16])
 }
 
-// part is text with everything escaped that is not plain, and at most so many bytes long.
-func part(text string, most int) string {
+// part is text with everything escaped that is not plain, and the colon that separates, and at most so many bytes long.
+func part(text string, most int) string { return escaped(text, most, false) }
+
+// lastPart is that of a key, behind which nothing stands: a colon may stay.
+func lastPart(key string) string { return escaped(key, maxKeyPart, true) }
+
+func escaped(text string, most int, colons bool) string {
 	var b strings.Builder
 	for i := 0; i < len(text) && b.Len() <= most; i++ {
-		if c := text[i]; plainByte[c] {
+		if c := text[i]; plainByte[c] && (c != ':' || colons) {
 			b.WriteByte(c)
 		} else {
 			b.WriteString("%" + string("0123456789ABCDEF"[c>>4]) + string("0123456789ABCDEF"[c&15]))
@@ -88,10 +93,10 @@ func part(text string, most int) string {
 	return b.String()[:most-hashText-1] + "~" + string(appendHash(nil, text))
 }
 
-// plainByte says which bytes stand for themselves: not what separates or escapes, and no byte that a terminal or a glob would take
-// for something else.
+// plainByte says which bytes stand for themselves: not what escapes or cuts, and no byte that a terminal or a glob would take for
+// something else.
 var plainByte = func() (is [256]bool) {
-	for _, c := range "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.@/+=,#" {
+	for _, c := range "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.@/+=,#:" {
 		is[c] = true
 	}
 	return is

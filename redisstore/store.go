@@ -150,7 +150,19 @@ func (r *rule) newOp(now headgate.Instant, key string, v algo.Verb, cost int64) 
 	if now == headgate.StoreClock {
 		t = live
 	}
-	return &op{rule: r, key: key, name: r.names.of(key), request: algo.Request{Verb: v, T: t, N: min(cost, maxUnits)}}
+	o := opPool.Get().(*op)
+	o.rule, o.key, o.name = r, key, r.names.of(key)
+	o.request = algo.Request{Verb: v, T: t, N: min(cost, maxUnits)}
+	return o
+}
+
+// opPool holds operations to be used again. One whose outcome is unknown never is: somebody may yet write to it.
+var opPool = sync.Pool{New: func() any { return new(op) }}
+
+// recycle gives back an operation that has its answer.
+func (o *op) recycle() {
+	*o = op{queued: queued{done: o.done}}
+	opPool.Put(o)
 }
 
 // Apply does verb with cost: one round trip, or none for a key that is known to have nothing left. See [headgate.Bound].
@@ -158,21 +170,24 @@ func (r *rule) Apply(ctx context.Context, now headgate.Instant, key string, v he
 	if err := r.store.ready(ctx); err != nil {
 		return headgate.Decision{}, err
 	}
-	o := r.newOp(now, key, algo.Verb(v), cost)
-	switch {
-	case v > headgate.Reset:
+	if v > headgate.Reset {
 		return headgate.Decision{}, errUnsupported("apply", "there are take, peek, refund and reset")
-	case v == headgate.Take:
+	}
+	o := r.newOp(now, key, algo.Verb(v), cost)
+	if v == headgate.Take {
 		if d, ok := r.store.denials.find(o, r.store.elapsed); ok {
+			o.recycle()
 			return d, nil
 		}
-	case v != headgate.Peek:
+	} else if v != headgate.Peek {
 		r.share.giveBack()
 	}
 	if err := r.store.do(ctx, o); err != nil {
 		return headgate.Decision{}, err
 	}
-	return o.decision, nil
+	d := o.decision
+	o.recycle()
+	return d, nil
 }
 
 // ready reports why a call cannot begin.

@@ -56,8 +56,9 @@ type group struct {
 	rules []*rule
 	keys  []*keyOps // plain states first, once it was written
 	index map[string]*keyOps
-	spent bool  // all or nothing: all
-	t     int64 // the instant that decided
+	room  []keyOps // for new keys
+	spent bool     // all or nothing: all
+	t     int64    // the instant that decided
 }
 
 // keyOps are the operations on one key, in order.
@@ -75,31 +76,45 @@ func (g *group) add(o *op) {
 		k.ops = append(k.ops, o)
 		return
 	}
-	k := &keyOps{name: o.name, log: o.rule.log != nil, first: [1]*op{o}}
+	if len(g.room) == 0 {
+		g.room = make([]keyOps, 1+len(g.keys))
+	}
+	k := &g.room[0]
+	g.room = g.room[1:]
+	k.name, k.log, k.first[0] = o.name, o.rule.log != nil, o
 	k.ops = k.first[:]
 	g.keys = append(g.keys, k)
-	if g.index != nil {
-		g.index[o.name] = k
+	if len(g.keys) > fewKeys {
+		g.note(k)
 	}
 }
 
-// find is a key of the group; from a few keys on by an index.
+// fewKeys are so few that they are found without an index.
+const fewKeys = 6
+
+func (g *group) note(k *keyOps) {
+	if len(g.index) == 0 {
+		if g.index == nil {
+			g.index = make(map[string]*keyOps, maxKeys)
+		}
+		for _, earlier := range g.keys {
+			g.index[earlier.name] = earlier
+		}
+	}
+	g.index[k.name] = k
+}
+
+// find is a key of the group, or nil.
 func (g *group) find(name string) *keyOps {
-	if g.index == nil && len(g.keys) < 8 {
-		for _, k := range g.keys {
-			if k.name == name {
-				return k
-			}
-		}
-		return nil
+	if len(g.keys) > fewKeys {
+		return g.index[name]
 	}
-	if g.index == nil {
-		g.index = make(map[string]*keyOps, maxKeys)
-		for _, k := range g.keys {
-			g.index[k.name] = k
+	for _, k := range g.keys {
+		if k.name == name {
+			return k
 		}
 	}
-	return g.index[name]
+	return nil
 }
 
 // call writes the group as a call of the script.
