@@ -88,7 +88,7 @@ func fill(s subject, c Case) error {
 		wg.Go(func() {
 			texts := bench.NewKeys(c.Keys, 0)
 			for i := next.Add(1) - 1; i < int64(c.Keys) && failed.Load() == nil; i = next.Add(1) - 1 {
-				if _, err := s.limiter.Allow(context.Background(), strings.Clone(texts.Key(uint64(i)))); err != nil {
+				if err := askOnce(s.limiter, strings.Clone(texts.Key(uint64(i)))); err != nil {
 					failed.Store(&err)
 				}
 			}
@@ -99,6 +99,16 @@ func fill(s subject, c Case) error {
 		return *err
 	}
 	return nil
+}
+
+// askOnce asks until there is an answer, a few times: stores give up where a machine stalls for a second.
+func askOnce(l Limiter, key string) (err error) {
+	for range 5 {
+		if _, err = l.Allow(context.Background(), key); err == nil {
+			return nil
+		}
+	}
+	return err
 }
 
 // Close closes every limiter.

@@ -81,6 +81,10 @@ func Named(rows []Row, names string) ([]Row, error) {
 // Hot is the limit for a single key that is never denied: 100 million at once, of which little comes back while it is measured.
 var Hot = bench.Limit{Count: 1_000_000, Per: time.Hour, Burst: 100_000_000}
 
+// Many is the limit for many keys: enough at once that none runs dry, and a unit comes back in 10 s, so that few are as if never
+// used before their next turn.
+var Many = bench.Limit{Count: 360, Per: time.Hour, Burst: 100_000}
+
 // subject is a row with its limiter.
 type subject struct {
 	row     Row

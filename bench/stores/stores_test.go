@@ -55,7 +55,7 @@ func TestTurnsCount(t *testing.T) {
 	if err != nil || len(rows) != 2 {
 		t.Fatalf("got %d rows, %v, want 2", len(rows), err)
 	}
-	f, err := NewField(rows, srv, Case{Callers: 4, Keys: 50, Limit: bench.Budget}, true)
+	f, err := NewField(rows, srv, Case{Callers: 4, Keys: 50, Limit: Many}, true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,36 +76,37 @@ type table struct {
 	rows        []stores.Row
 	cases       stores.Case
 	memcached   bool
+	long        bool // turns of ten times the length: so little happens in it
 	ttl         bool // look afterwards whether every key has one
 }
 
 func tables() []table {
 	const callers, keys = 64, 100_000
-	five := bench.Limit{Count: 5, Per: time.Second, Burst: 5}
+	five := bench.Limit{Count: 5, Per: time.Second, Burst: 1}
 	return []table{
 		{
 			name: "many", title: "64 callers, 100,000 keys", rows: stores.Redis(), ttl: true,
-			cases: stores.Case{Callers: callers, Keys: keys, Limit: bench.Budget},
+			cases: stores.Case{Callers: callers, Keys: keys, Limit: stores.Many},
 		},
 		{
 			name: "hot", title: "64 callers, one key that is never denied", rows: stores.Redis(),
 			cases: stores.Case{Callers: callers, Keys: 1, Limit: stores.Hot},
 		},
 		{
-			name: "denied", title: "64 callers, one key of 5 a second, asked 50 times a second", rows: limiters(stores.Redis()),
+			name: "denied", title: "64 callers, one key of 5 a second, asked 50 times a second", rows: limiters(stores.Redis()), long: true,
 			cases: stores.Case{Callers: callers, Keys: 1, Limit: five, Demand: 50},
 		},
 		{
-			name: "denied", title: "64 callers, one key of 5 a second, asked as often as they can", rows: limiters(stores.Redis()),
+			name: "denied", title: "64 callers, one key of 5 a second, asked as often as they can", rows: limiters(stores.Redis()), long: true,
 			cases: stores.Case{Callers: callers, Keys: 1, Limit: five},
 		},
 		{
 			name: "one", title: "one caller, 1,000 keys", rows: stores.OneCaller(),
-			cases: stores.Case{Callers: 1, Keys: 1000, Limit: bench.Budget},
+			cases: stores.Case{Callers: 1, Keys: 1000, Limit: stores.Many},
 		},
 		{
 			name: "memcached", title: "memcached, 64 callers, 100,000 keys", rows: stores.Memcached(), memcached: true,
-			cases: stores.Case{Callers: callers, Keys: keys, Limit: bench.Budget},
+			cases: stores.Case{Callers: callers, Keys: keys, Limit: stores.Many},
 		},
 		{
 			name: "memcached", title: "memcached, 64 callers, one key", rows: stores.Memcached(), memcached: true,
@@ -136,6 +137,9 @@ func (t table) measure(out io.Writer, s settings) (err error) {
 	rows, err := stores.Named(t.rows, s.rows)
 	if err != nil {
 		return err
+	}
+	if t.long {
+		s.each, s.rounds = 10*s.each, (s.rounds+2)/3
 	}
 	field, err := stores.NewField(rows, srv, t.cases, !t.memcached)
 	if err != nil {
