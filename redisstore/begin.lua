@@ -17,7 +17,7 @@ local VALUE, VALUE_BYTES = '<BdI4I4d', 25 -- as it lies in Redis: with the ms un
 local ABSENT, FOREIGN = ('\0'):rep(VALUE_BYTES), ('\255'):rep(VALUE_BYTES)
 local RUN, DOUBLES = '<HBBI4d', '<dddddddddddd'
 local NEVER_USED = {a = 0, b = 0, c = 0}
-local DAY, LEAST_EXTRA, MOST_EXTRA = 86400000, 1000, 60000 -- ms
+local DAY, LEAST_EXTRA, MOST_EXTRA = 86400000, 10000, 60000 -- ms
 
 local head, runs = ARGV[1], ARGV[2]
 local t, mode, plain, rule_count, at = unpack_from('<dBHB', head)
