@@ -1,0 +1,207 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/testserver"
+	"github.com/headgate/headgate/redisstore"
+)
+
+// publishedScript is what the Redis guides have their readers run, in our words: the caller's clock, one token a request, no time to
+// live. It answers whether the request is allowed and how many tokens are left.
+const publishedScript = `
+local key, now = KEYS[1], tonumber(ARGV[1])
+local capacity, refill_rate, refill_interval = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local bucket = redis.call('HMGET', key, 'tokens', 'last_refill')
+local tokens, last_refill = tonumber(bucket[1]), tonumber(bucket[2])
+if tokens == nil then
+	tokens = capacity
+	last_refill = now
+end
+local refills = math.floor((now - last_refill) / refill_interval)
+if refills > 0 then
+	tokens = math.min(capacity, tokens + refills * refill_rate)
+	last_refill = last_refill + refills * refill_interval
+end
+local allowed = 0
+if tokens >= 1 then
+	tokens = tokens - 1
+	allowed = 1
+end
+redis.call('HSET', key, 'tokens', tokens, 'last_refill', last_refill)
+return {allowed, tostring(tokens)}`
+
+type guideBucket struct {
+	capacity, rate int64
+	interval       time.Duration
+}
+
+var guideBuckets = []guideBucket{
+	{10, 1, time.Second},
+	{10, 3, time.Second},
+	{5, 5, 100 * time.Millisecond},
+	{7, 2, 300 * time.Millisecond},
+	{100, 1, 3 * time.Second},
+	{3, 10, 1500 * time.Millisecond},
+}
+
+func (b guideBucket) limit() headgate.Limit {
+	return headgate.Limit{Rate: b.rate, Period: b.interval, Burst: b.capacity}
+}
+
+// published asks the published script at an instant.
+func (b guideBucket) published(t *testing.T, server *testserver.RedisServer, key string, at headgate.Instant) (allowed bool, tokens string) {
+	t.Helper()
+	seconds := float64(at/1e6) + float64(at%1e6)/1e6
+	reply := server.Do(t, "EVAL", publishedScript, "1", key, strconv.FormatFloat(seconds, 'g', -1, 64),
+		fmt.Sprint(b.capacity), fmt.Sprint(b.rate), strconv.FormatFloat(b.interval.Seconds(), 'g', -1, 64))
+	return reply.Items[0].Int() == 1, reply.Items[1].String()
+}
+
+// pause is some time until the next request: often none, now and then long, and often near the end of an interval.
+func (b guideBucket) pause(dice *rand.Rand) headgate.Instant {
+	interval := b.interval.Microseconds()
+	switch dice.IntN(8) {
+	case 0, 1, 2:
+		return 0
+	case 3:
+		return headgate.Instant(interval + dice.Int64N(3) - 1)
+	case 4:
+		return headgate.Instant(dice.Int64N(b.capacity * interval * 3))
+	default:
+		return headgate.Instant(dice.Int64N(interval))
+	}
+}
+
+// TestGuideBucketIsShared: requests that go by turns to the published script and to this store are answered as if the script had
+// answered them all.
+func TestGuideBucketIsShared(t *testing.T) {
+	server := testserver.Redis(t)
+	store := open(t, "redis://"+server.Addr()+"?layout=guide", nil)
+	requests := 10_000 / len(guideBuckets)
+	if testing.Short() {
+		requests /= 10
+	}
+	for i, b := range guideBuckets {
+		l, err := headgate.New(store, headgate.Policy{Name: fmt.Sprint(i), Algorithm: headgate.TokenBucketInterval, Limits: []headgate.Limit{b.limit()}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dice := rand.New(rand.NewPCG(uint64(i), 7))
+		at, shared, alone := headgate.Instant(1_790_000_000_123_456), fmt.Sprintf("user:%d", i), fmt.Sprintf("alone:%d", i)
+		for n := range requests {
+			at += b.pause(dice)
+			want, left := b.published(t, server, alone, at)
+			var got bool
+			if n%2 == 0 {
+				got, _ = b.published(t, server, shared, at)
+			} else {
+				got = allowGuide(t, l, at, shared, left)
+			}
+			if got != want {
+				t.Fatalf("%+v: request %d at %d: got allowed %v want %v, with %s left", b, n, at, got, want, left)
+			}
+		}
+	}
+}
+
+func allowGuide(t *testing.T, l *headgate.Limiter, at headgate.Instant, key, left string) bool {
+	t.Helper()
+	d, err := l.AllowAt(context.Background(), at, key, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fmt.Sprint(d.Remaining) != left {
+		t.Errorf("at %d: got %d remaining want %s", at, d.Remaining, left)
+	}
+	if !d.Allowed {
+		mustAdmitExactly(t, l, at, key, d.RetryAfter)
+	}
+	return d.Allowed
+}
+
+// mustAdmitExactly: T25.
+func mustAdmitExactly(t *testing.T, l *headgate.Limiter, at headgate.Instant, key string, after time.Duration) {
+	t.Helper()
+	for _, c := range []struct {
+		at   headgate.Instant
+		want bool
+	}{{at + headgate.Instant(after.Microseconds()) - 1, false}, {at + headgate.Instant(after.Microseconds()), true}} {
+		if d, err := l.PeekAt(context.Background(), c.at, key, 1); err != nil || d.Allowed != c.want {
+			t.Errorf("denied at %d for %v: peek at %d: got %+v, error %v want allowed %v", at, after, c.at, d, err, c.want)
+		}
+	}
+}
+
+// TestGuideBucketHasALife: the key is the caller's own, in their layout, and goes away by itself; not before it could matter. // T4
+func TestGuideBucketHasALife(t *testing.T) {
+	server := testserver.Redis(t)
+	store := open(t, "redis://"+server.Addr(), &redisstore.Options{Layout: redisstore.LayoutGuide})
+	l, err := headgate.New(store, headgate.Policy{
+		Name: "api", Algorithm: headgate.TokenBucketInterval, Limits: []headgate.Limit{{Rate: 1, Period: time.Minute, Burst: 10}},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, err := l.Allow(context.Background(), "user:7"); err != nil || !d.Allowed || d.Remaining != 9 {
+		t.Fatalf("first request: got %+v, error %v", d, err)
+	}
+	if got := server.Do(t, "HGET", "user:7", "tokens").String(); got != "9" {
+		t.Errorf("tokens: got %q want 9", got)
+	}
+	if got := server.Do(t, "PTTL", "user:7").Int(); got < 60_000 || got > 2*24*3600*1000 {
+		t.Errorf("life: got %d ms want a minute and a day", got)
+	}
+	server.Do(t, "PERSIST", "user:7")
+	if d, err := l.Peek(context.Background(), "user:7", 1); err != nil || d.Remaining != 9 {
+		t.Fatalf("peek: got %+v, error %v", d, err)
+	}
+	if got := server.Do(t, "PTTL", "user:7").Int(); got < 60_000 {
+		t.Errorf("life after it was lost: got %d ms", got)
+	}
+	if d, err := l.Refund(context.Background(), "user:7", 5); err != nil || d.Remaining != 10 {
+		t.Errorf("refund: got %+v, error %v want 10 remaining", d, err)
+	}
+	if d, err := l.Reset(context.Background(), "user:7"); err != nil || d.Remaining != 10 || server.Do(t, "EXISTS", "user:7").Int() != 0 {
+		t.Errorf("reset: got %+v, error %v want no key", d, err)
+	}
+	if _, err := l.Reserve(context.Background(), "user:7", 1, time.Second); err == nil {
+		t.Error("reserve: got no error; their scripts know no debt")
+	}
+}
+
+// TestGuideBucketsAmongSeveral: all or nothing holds for them too. // T3
+func TestGuideBucketsAmongSeveral(t *testing.T) {
+	server := testserver.Redis(t)
+	store := open(t, "redis://"+server.Addr()+"?layout=guide", nil)
+	limiter := func(name string, a headgate.Algorithm, limit string) *headgate.Limiter {
+		l, err := headgate.New(store, headgate.Policy{Name: name, Algorithm: a, Limits: []headgate.Limit{headgate.MustParseLimit(limit)}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	guide, other := limiter("guide", headgate.TokenBucketInterval, "5/1h"), limiter("other", headgate.SlidingLog, "3/1h")
+	const at = headgate.Instant(1_790_000_000_000_000)
+	checks := []headgate.Check{{Limiter: guide, Key: "a", Cost: 1}, {Limiter: guide, Key: "b", Cost: 2}, {Limiter: other, Key: "a", Cost: 1}}
+	for i, want := range []bool{true, true, false, false} {
+		d, err := headgate.AllowAllAt(context.Background(), at, checks...)
+		if err != nil || d.Allowed != want {
+			t.Fatalf("request %d: got %+v, error %v want allowed %v", i+1, d, err, want)
+		}
+	}
+	for key, want := range map[string]int64{"a": 3, "b": 1} {
+		if d, err := guide.PeekAt(context.Background(), at, key, 0); err != nil || d.Remaining != want {
+			t.Errorf("bucket %s: got %d remaining, error %v want %d", key, d.Remaining, err, want)
+		}
+	}
+	if d, err := other.PeekAt(context.Background(), at, "a", 0); err != nil || d.Remaining != 1 {
+		t.Errorf("log: got %d remaining, error %v want 1", d.Remaining, err)
+	}
+}
