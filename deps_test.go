@@ -56,8 +56,8 @@ var law = map[string]room{
 		tests: []string{"memstore", "redisstore", "storetest", "internal/testserver", "go.uber.org/goleak"},
 	},
 	"redisstore": {
-		why:   "a store knows how to apply a step, and no other store; the Redis client stands here alone",
-		code:  []string{".", "algo", "github.com/redis/rueidis"},
+		why:  "a store knows how to apply a step, and no other store; the Redis client stands here alone",
+		code: []string{".", "algo", "github.com/redis/rueidis"},
 		tests: []string{
 			"storetest", "storetest/crowd", "storetest/faults", "storetest/history", "fallback", "memstore", "internal/testserver",
 			"go.uber.org/goleak",
@@ -272,7 +272,9 @@ func forbidden(folder, name string) string {
 	switch {
 	case folder == ".":
 		return "the root imports the standard library only"
-	case !ours && !wires && !slices.Contains([]string{"redisstore", "memcachedstore", "fallback", "grpclimit"}, folder):
+	case !ours && !wires && !slices.Contains([]string{
+		"redisstore", "redisstore/goredis", "memcachedstore", "fallback", "grpclimit", "storetest/history",
+	}, folder):
 		return "third parties stand in service, cmd and the rooms made for them"
 	case strings.HasPrefix(name, "service/") && !wires:
 		return "only service and cmd wire things together"

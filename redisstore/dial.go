@@ -30,7 +30,9 @@ type pending struct {
 	done chan struct{}
 	conn net.Conn
 	err  error
+	took time.Duration
 	over time.Time
+	left atomic.Bool // for another caller than the one for whom it was begun
 }
 
 // maxPending is for how long a connection that nobody waited for is good, and a failure true.
@@ -56,6 +58,9 @@ func (d *dialer) dial(ctx context.Context, address string, with *net.Dialer, con
 		case <-p.done:
 		case <-ctx.Done():
 			return nil, &net.OpError{Op: "dial", Net: d.network(), Err: ctx.Err()}
+		}
+		if p.tooLateFor(ctx) {
+			return nil, &net.OpError{Op: "dial", Net: d.network(), Err: context.DeadlineExceeded}
 		}
 		if !d.claim(address, p) {
 			continue // another caller has it
@@ -83,12 +88,21 @@ func (d *dialer) start(address string, with *net.Dialer, config *tls.Config) (*p
 		d.work.Go(func() {
 			ctx, cancel := context.WithTimeout(d.life, with.Timeout)
 			defer cancel()
+			begun := time.Now()
 			p.conn, p.err = d.connect(ctx, address, with, config)
 			p.over = time.Now()
+			p.took = p.over.Sub(begun)
 			close(p.done)
 		})
 	}
 	return p, nil
+}
+
+// tooLateFor reports, once, that who waits has not the time left to greet the server and to ask it: two round trips, and connecting
+// took at least one. The client gives up a connection on which somebody has waited for too long.
+func (p *pending) tooLateFor(ctx context.Context) bool {
+	until, ok := ctx.Deadline()
+	return ok && p.err == nil && time.Until(until) < 2*p.took && p.left.CompareAndSwap(false, true)
 }
 
 // claim takes what is pending, once.

@@ -191,7 +191,7 @@ func TestReconnectsForCallersWithLittleTime(t *testing.T) {
 	if err := ask(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
-	const latency, budget = 120 * time.Millisecond, 450 * time.Millisecond // a round trip is 240 ms: TLS takes one, HELLO another
+	const latency, budget = 120 * time.Millisecond, 320 * time.Millisecond // TLS, HELLO and the question take a round trip each
 	wire.SetLatency(latency)
 	wire.Reset()
 	var last *headgate.StoreError
