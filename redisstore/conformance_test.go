@@ -3,6 +3,8 @@ package redisstore_test
 import (
 	"flag"
 	"fmt"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,8 +15,14 @@ import (
 	"github.com/headgate/headgate/storetest"
 )
 
-// conformanceDecisions is how many decisions are held against the model wherever the whole suite runs; 1000000 takes about a minute.
+// conformanceDecisions is how many decisions are held against the model wherever the whole suite runs; 1000000 takes two minutes and more.
 var conformanceDecisions = flag.Int("decisions", 0, "decisions compared with the model in each mode of conformance; 0: few")
+
+// raced says that the race detector is on, under which everything takes several times as long.
+func raced() bool {
+	build, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+}
 
 // keptOn lists every key of the servers with its life, and takes it away, behind the store's back. It leaves the servers empty.
 type keptOn struct {
@@ -62,9 +70,9 @@ const patient = 20 * time.Second
 
 // conformance runs the whole suite on stores that open gives, each over empty servers.
 func conformance(t *testing.T, o storetest.Options, k keptOn, open func(t *testing.T) headgate.Store) {
-	o.Decisions, o.Rounds, o.Lanes = 24_000, 20, 32
-	if testing.Short() {
-		o.Decisions, o.Rounds = 6_000, 5
+	o.Decisions, o.Rounds, o.Lanes = 12_000, 10, 32
+	if testing.Short() || raced() {
+		o.Decisions, o.Rounds = 3_000, 2
 	}
 	if *conformanceDecisions > 0 {
 		o.Decisions = *conformanceDecisions
@@ -85,11 +93,14 @@ func TestConformanceInEveryMode(t *testing.T) {
 		opts redisstore.Options
 	}{
 		{"as it is", redisstore.Options{Timeout: patient}},
+		{"each call by itself, nothing remembered", redisstore.Options{Timeout: patient, NoBatching: true, DenialMemory: -1}},
 		{"each call by itself", redisstore.Options{Timeout: patient, NoBatching: true}},
 		{"nothing remembered", redisstore.Options{Timeout: patient, DenialMemory: -1}},
-		{"each call by itself, nothing remembered", redisstore.Options{Timeout: patient, NoBatching: true, DenialMemory: -1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if raced() && c.opts.NoBatching != (c.opts.DenialMemory < 0) {
+				return // the two extremes have all the code in them
+			}
 			conformance(t, storetest.Options{}, k, func(t *testing.T) headgate.Store {
 				return open(t, "redis://"+server.Addr(), &c.opts)
 			})

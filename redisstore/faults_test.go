@@ -194,7 +194,7 @@ func TestCrowdOnOneKey(t *testing.T) {
 		headgate.SlidingLog, headgate.SlidingWindow, headgate.LeakyBucket,
 	} {
 		t.Run(string(a), func(t *testing.T) {
-			c := crowd.Crowd{Algorithm: a, Limit: headgate.MustParseLimit("200/500ms"), For: 1500 * time.Millisecond}
+			c := crowd.Crowd{Algorithm: a, Limit: headgate.MustParseLimit("200/500ms"), For: time.Second}
 			c.Run(t, func(t *testing.T) string { return "redis://" + testserver.Redis(t).Addr() }, openInCrowd)
 		})
 	}

@@ -14,14 +14,17 @@ import (
 //go:embed begin.lua
 var beginLua string
 
+//go:embed takes.lua
+var takesLua string
+
 //go:embed logs.lua
 var logsLua string
 
 //go:embed rest.lua
 var restLua string
 
-//go:embed decide.lua
-var decideLua string
+//go:embed write.lua
+var writeLua string
 
 //go:embed guide.lua
 var guideLua string
@@ -47,7 +50,8 @@ func decideText() string {
 	for i, a := range algo.All() {
 		fmt.Fprintf(&text, "if number == %d then\n%send\n", i+1, algo.LuaLocal("x", a.Lua)+"return x\n")
 	}
-	return text.String() + "end\n" + beginLua + logsLua + restLua + decideLua
+	// What most calls do not need stands in a branch: to make functions takes time, also of those that nobody calls.
+	return text.String() + "end\n" + beginLua + takesLua + "if pos <= size then\n" + logsLua + restLua + "end\n" + writeLua
 }
 
 // numberOf is an algorithm's place in decideText.

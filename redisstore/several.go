@@ -151,15 +151,24 @@ func (g *group) undoing() *group {
 		last := k.ops[len(k.ops)-1]
 		o := &op{rule: last.rule, key: last.key, name: k.name, taken: taken{was: k.before, after: k.after, at: g.t}}
 		o.request = algo.Request{Verb: undo, T: last.request.T}
-		for _, spent := range k.ops {
-			o.request.N += spent.request.N
-		}
+		o.request.N = k.spent()
 		if k.log {
 			o.taken.at = last.newestAt(g.t)
 		}
 		back.add(o)
 	}
 	return back
+}
+
+// spent is how many units all operations on the key have taken; 0, for unknown, if they were under different limits.
+func (k *keyOps) spent() (units int64) {
+	for _, o := range k.ops {
+		if !k.log && o.rule != k.ops[0].rule {
+			return 0
+		}
+		units += o.request.N
+	}
+	return units
 }
 
 // newestAt is the instant under which a log has entered what was just taken at t: not t if the clock has gone back.

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-// What follows is the other side of begin.lua and decide.lua: how a group of operations is written and its reply read.
+// What follows is the other side of the script: how a group of operations is written and its reply read.
 
 const (
 	live        = -1 // stands for the server's own clock
@@ -316,7 +316,7 @@ func (k *keyOps) read(r *reader, t int64) {
 	}
 }
 
-// step is what decide.lua calls run.
+// step is what rest.lua calls run.
 func (o *op) step(s algo.State, t int64) algo.State {
 	request := o.request
 	request.T = t
