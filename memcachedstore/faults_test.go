@@ -73,7 +73,7 @@ func TestHistoriesWithANetworkInTrouble(t *testing.T) {
 func TestCrowdOnOneKey(t *testing.T) {
 	for _, a := range []headgate.Algorithm{headgate.TokenBucket, headgate.FixedWindow, headgate.SlidingLog} {
 		t.Run(string(a), func(t *testing.T) {
-			c := crowd.Crowd{Algorithm: a, Limit: headgate.MustParseLimit("200/500ms"), For: 1500 * time.Millisecond, MayFail: true}
+			c := crowd.Crowd{Algorithm: a, Limit: headgate.MustParseLimit("200/500ms"), For: time.Second, MayFail: true}
 			c.Run(t, func(t *testing.T) string { return testserver.Memcached(t).Addr() }, func(t *testing.T, addr string) headgate.Store {
 				return open(t, &memcachedstore.Options{MaxTries: 1000}, addr)
 			})
