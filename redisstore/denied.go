@@ -93,6 +93,18 @@ func (o *op) leftNothing() bool {
 	return o.rule.log == nil || !o.decision.Allowed && o.request.N == 1 // else a log has not said when it has room again
 }
 
+// answers reports whether a take is certainly denied, and then answers it: while it waited, its key may have become known.
+func (d *denials) answers(o *op) bool {
+	if o.request.Verb != algo.Take {
+		return false
+	}
+	decision, known := d.find(o, o.rule.store.elapsed)
+	if known {
+		o.decision, o.remembered = decision, true
+	}
+	return known
+}
+
 // find is the answer to a take that is certainly denied.
 func (d *denials) find(o *op, elapsed func() int64) (headgate.Decision, bool) {
 	if d.life < 0 || o.request.N < 1 || o.rule.share.gaveBack.Load() {

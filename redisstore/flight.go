@@ -23,8 +23,20 @@ type lane struct {
 	mu      sync.Mutex
 	waiting []*op
 	flying  int
+	alone   [mostFlying]string // the keys that are under way each by itself
 	closed  bool
 	flyers  sync.WaitGroup
+}
+
+// lanes are all lanes of a store: one, or in a cluster one for each 32nd of the slots, so that a node which does not answer holds up
+// few of those who ask others.
+type lanes [32]lane
+
+func (all *lanes) of(s *Store, name string) *lane {
+	if !s.sharded.Load() {
+		return &all[0]
+	}
+	return &all[slotOf(tagOf(name))>>9]
 }
 
 // queued is an operation's place in a lane.
@@ -42,33 +54,58 @@ const (
 
 // do sends an operation and waits for its answer, which is then in it. After an error the operation is not to be used again.
 func (l *lane) do(ctx context.Context, o *op) error {
-	l.mu.Lock()
-	switch {
-	case l.closed:
-		l.mu.Unlock()
-		return errClosed()
-	case l.flying < mostFlying && len(l.waiting) == 0:
-		l.flying++
-		l.mu.Unlock()
+	place, err := l.enter(o)
+	if err != nil {
+		return err
+	}
+	if place >= 0 {
 		l.flyAlone(ctx, o)
-		l.land()
+		l.land(place)
 		return o.err
-	case len(l.waiting) >= l.store.options.MaxWaiting:
-		l.mu.Unlock()
-		return errOverloaded()
 	}
-	o.since = l.store.elapsed()
-	if o.done == nil {
-		o.done = make(chan struct{}, 1)
-	}
-	l.waiting = append(l.waiting, o)
-	l.mu.Unlock()
 	select {
 	case <-o.done:
 		return o.err
 	case <-ctx.Done():
 		return o.leave(ctx)
 	}
+}
+
+// enter gives an operation a place of its own in the air if there is one, and its key has none; else it waits, and place is -1.
+func (l *lane) enter(o *op) (place int, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return 0, errClosed()
+	}
+	if place = l.placeFor(o.name); place >= 0 && l.flying < mostFlying {
+		l.flying++
+		l.alone[place] = o.name
+		return place, nil
+	}
+	if len(l.waiting) >= l.store.options.MaxWaiting {
+		return 0, errOverloaded()
+	}
+	o.since = l.store.elapsed()
+	if o.done == nil {
+		o.done = make(chan struct{}, 1)
+	}
+	l.waiting = append(l.waiting, o)
+	return -1, nil
+}
+
+// placeFor is a free place for a key, or -1 if it has one already: those who ask for one key ask together.
+func (l *lane) placeFor(name string) int {
+	free := -1
+	for i, flying := range l.alone {
+		switch flying {
+		case name:
+			return -1
+		case "":
+			free = i
+		}
+	}
+	return free
 }
 
 // leave is for a caller whose context is over: nothing was spent if the operation is not yet on its way.
@@ -88,9 +125,10 @@ func (l *lane) flyAlone(ctx context.Context, o *op) {
 }
 
 // land hands a place in the air on to those who wait, if any.
-func (l *lane) land() {
+func (l *lane) land(place int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.alone[place] = ""
 	if len(l.waiting) == 0 {
 		l.flying--
 		return
@@ -132,6 +170,8 @@ func (l *lane) board(ops []*op) []*op {
 		case !o.state.CompareAndSwap(isWaiting, isFlying):
 		case o.since < latest:
 			o.err = errOverloaded()
+			o.done <- struct{}{}
+		case l.store.denials.answers(o):
 			o.done <- struct{}{}
 		default:
 			ops = append(ops, o)

@@ -16,7 +16,7 @@ import (
 type Store struct {
 	options Options
 	client  Client
-	lane    lane
+	lanes   lanes
 	denials denials
 	made    time.Time
 	sharded atomic.Bool // keys of one call must share a slot
@@ -33,7 +33,9 @@ func New(client Client, opts *Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{options: full, client: client, made: time.Now()}
-	s.lane.store = s
+	for i := range s.lanes {
+		s.lanes[i].store = s
+	}
 	s.denials.life = full.DenialMemory.Nanoseconds()
 	return s, nil
 }
@@ -103,7 +105,9 @@ func (s *Store) Close() error {
 	var err error
 	s.closing.Do(func() {
 		s.closed.Store(true)
-		s.lane.close()
+		for i := range s.lanes {
+			s.lanes[i].close()
+		}
 		if s.options.Ephemeral {
 			ctx, cancel := context.WithTimeout(context.Background(), ephemeralTimeout)
 			defer cancel()
@@ -203,12 +207,12 @@ func (s *Store) ready(ctx context.Context) error {
 
 // do sends one operation.
 func (s *Store) do(ctx context.Context, o *op) error {
-	if s.options.NoBatching {
-		s.lane.flyAlone(ctx, o)
-	} else if err := s.lane.do(ctx, o); err != nil {
+	if l := s.lanes.of(s, o.name); s.options.NoBatching {
+		l.flyAlone(ctx, o)
+	} else if err := l.do(ctx, o); err != nil {
 		return err
 	}
-	if o.err == nil {
+	if o.err == nil && !o.remembered {
 		s.denials.remember(o)
 	}
 	return o.err

@@ -37,10 +37,11 @@ type op struct {
 	taken   taken // for undo
 	queued
 
-	decision headgate.Decision
-	after    algo.State // the state after it, unless it is a log
-	at       moment
-	err      error
+	decision   headgate.Decision
+	after      algo.State // the state after it, unless it is a log
+	at         moment
+	remembered bool // Redis was not asked
+	err        error
 }
 
 // taken is a take that is to be undone: what it found, what it left, and when; of a log the instant under which it entered its units.
