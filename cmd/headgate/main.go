@@ -39,6 +39,7 @@ func rootCommand() *cobra.Command {
 	root.AddCommand(versionCommand())
 	root.AddCommand(serveCommand())
 	root.AddCommand(replayCommand())
+	root.AddCommand(checkCommand())
 	return root
 }
 

@@ -121,7 +121,7 @@ func (f *replayFlags) write(cmd *cobra.Command, report *replay.Report) error {
 	}
 	print := report.WriteText
 	if f.json {
-		print = func(w io.Writer) error { return printJSON(w, report) }
+		print = func(w io.Writer) error { return writeJSON(w, report) }
 	}
 	if err := print(out); err != nil {
 		return fmt.Errorf("replay: write the report: %w", err)
@@ -135,11 +135,12 @@ func (f *replayFlags) write(cmd *cobra.Command, report *replay.Report) error {
 	return nil
 }
 
-func printJSON(w io.Writer, report *replay.Report) error {
+// writeJSON writes what a person may read as well.
+func writeJSON(w io.Writer, value any) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
-	return e.Encode(report)
+	return e.Encode(value)
 }
 
 // brokenLogs is an error for the logs that could not be read to their end.

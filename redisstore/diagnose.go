@@ -1,0 +1,210 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algo"
+)
+
+// Finding is one thing that [Diagnose] looked at. It holds no password.
+type Finding struct {
+	Check  string `json:"check"` // what was looked at: connection, version, eviction …
+	Level  Level  `json:"level"`
+	Says   string `json:"says"`             // what it is, and what that costs
+	Advice string `json:"advice,omitempty"` // what to do about it
+}
+
+// Level is how bad a [Finding] is.
+type Level string
+
+// The levels of a finding.
+const (
+	Fine    Level = "ok"
+	Warning Level = "warning" // it works; what it costs is said
+	Failing Level = "error"   // decisions fail, or will
+)
+
+// Diagnose looks at the Redis of a URL, as [Open] takes it, and says what is wrong with it. It makes a few decisions in a namespace
+// of its own, which it removes, and changes nothing else. What the user may not look at is said, too. The error is that of a URL that
+// cannot be read; a server that cannot be reached is a finding. It takes some 30 round trips, and no longer than ctx.
+func Diagnose(ctx context.Context, rawURL string) ([]Finding, error) {
+	t, err := parseURL(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	o := Options{Timeout: diagnoseTimeout}
+	if err := t.apply(&o); err != nil {
+		return nil, err
+	}
+	option, err := t.client()
+	if err != nil {
+		return nil, err
+	}
+	o.Namespace, o.Layout = "check-"+rand.Text(), LayoutHeadgate
+	c := newConnecting(t, option)
+	s, err := New(c, &o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = s.Close() }() // what could be wrong with that was found by then
+	d := &diagnosis{kind: t.kind, store: s}
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	d.run(ctx, c)
+	return d.findings, nil
+}
+
+// diagnoseTimeout bounds the whole of it, if ctx does not.
+const diagnoseTimeout = 20 * time.Second
+
+// diagnosis collects findings.
+type diagnosis struct {
+	kind     kind
+	store    *Store
+	findings []Finding
+}
+
+func (d *diagnosis) add(check string, level Level, says, advice string) {
+	d.findings = append(d.findings, Finding{check, level, says, advice})
+}
+
+// failed adds what an error says, with its own advice.
+func (d *diagnosis) failed(check string, level Level, err error) {
+	var known *headgate.StoreError
+	if !errors.As(err, &known) {
+		d.add(check, level, err.Error(), "")
+		return
+	}
+	bare := *known
+	bare.Advice = ""
+	d.add(check, level, strings.TrimPrefix(bare.Error(), "headgate: redis: "), known.Advice)
+}
+
+func (d *diagnosis) run(ctx context.Context, c *connecting) {
+	client, err := c.get(ctx)
+	if err != nil {
+		d.failed("connection", Failing, err)
+		return
+	}
+	nodes := client.Nodes()
+	if d.kind == cluster {
+		d.cluster(ctx, client)
+	}
+	d.nodes(ctx, nodes)
+	if d.decisions(ctx) {
+		d.latency(ctx)
+	}
+}
+
+// nodes adds what is found on every node that takes writes, once where all say the same.
+func (d *diagnosis) nodes(ctx context.Context, nodes map[string]rueidis.Client) {
+	found := map[Finding][]string{}
+	var order []Finding
+	looked := 0
+	for address, client := range nodes {
+		n := look(ctx, client)
+		if d.kind == cluster && n.about["role"] == "slave" {
+			continue // its primary says what holds
+		}
+		looked++
+		for _, f := range n.findings() {
+			if found[f] == nil {
+				order = append(order, f)
+			}
+			found[f] = append(found[f], address)
+		}
+	}
+	for _, f := range order {
+		if on := found[f]; len(on) < looked {
+			slices.Sort(on)
+			f.Says = strings.Join(on, ", ") + ": " + f.Says
+		}
+		d.findings = append(d.findings, f)
+	}
+}
+
+// cluster adds whether all slots are served.
+func (d *diagnosis) cluster(ctx context.Context, client rueidis.Client) {
+	text, err := client.Do(ctx, client.B().ClusterInfo().Build()).ToString()
+	if err != nil {
+		d.failed("cluster", Warning, storeError(err))
+		return
+	}
+	about := fields(text)
+	switch {
+	case about["cluster_slots_assigned"] != "16384":
+		d.add("cluster", Failing, "only "+about["cluster_slots_assigned"]+" of 16384 slots are assigned: keys of the others cannot be decided",
+			"redis-cli --cluster check, then fix")
+	case about["cluster_state"] != "ok" || about["cluster_slots_fail"] != "0":
+		d.add("cluster", Failing, "its state is "+about["cluster_state"]+", "+about["cluster_slots_fail"]+" slots have no primary that answers",
+			"see CLUSTER NODES")
+	default:
+		d.add("cluster", Fine, "all slots are served, by "+about["cluster_size"]+" primaries", "")
+	}
+}
+
+// decisions makes one of each kind under every algorithm, and takes them back. It reports whether decisions can be made.
+func (d *diagnosis) decisions(ctx context.Context) bool {
+	for _, a := range algo.All() {
+		if err := d.decide(ctx, a.Name); err != nil {
+			d.failed("decisions", Failing, err)
+			return false
+		}
+	}
+	d.add("decisions", Fine, fmt.Sprintf("scripts run: %d algorithms decided, and what they wrote is removed", len(algo.All())), "")
+	return true
+}
+
+func (d *diagnosis) decide(ctx context.Context, name headgate.Algorithm) error {
+	b, err := d.store.Bind(headgate.Rule{Scope: "check", Name: "check", Limit: headgate.Limit{Rate: 10, Period: time.Minute}, Algorithm: name})
+	if err != nil {
+		return err
+	}
+	for _, verb := range []headgate.Verb{headgate.Take, headgate.Peek, headgate.Refund, headgate.Take, headgate.Reset} {
+		if _, err := b.Apply(ctx, headgate.StoreClock, "key", verb, 1); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+const (
+	latencyRounds = 21
+	slowDecision  = 10 * time.Millisecond // a fifth of the budget that a decision has by default
+)
+
+// latency adds how long a decision takes.
+func (d *diagnosis) latency(ctx context.Context) {
+	b, err := d.store.Bind(headgate.Rule{Scope: "check", Name: "check", Limit: headgate.Limit{Rate: 1000, Period: time.Minute}})
+	if err != nil {
+		return
+	}
+	took := make([]time.Duration, latencyRounds)
+	for i := range took {
+		start := time.Now()
+		if _, err := b.Apply(ctx, headgate.StoreClock, "key", headgate.Peek, 1); err != nil {
+			d.failed("latency", Failing, err)
+			return
+		}
+		took[i] = time.Since(start)
+	}
+	slices.Sort(took)
+	median, worst := took[latencyRounds/2], took[latencyRounds-1]
+	says := fmt.Sprintf("a decision takes %v, the slowest of %d %v", round(median), latencyRounds, round(worst))
+	if median > slowDecision {
+		d.add("latency", Warning, says, "keep Redis near, and the budget of a decision well above it")
+		return
+	}
+	d.add("latency", Fine, says, "")
+}
+
+func round(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
