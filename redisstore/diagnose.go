@@ -97,7 +97,7 @@ func (d *diagnosis) run(ctx context.Context, c *connecting) {
 	}
 	nodes := client.Nodes()
 	if d.kind == cluster {
-		d.cluster(ctx, client)
+		d.cluster(ctx, nodes)
 	}
 	d.nodes(ctx, nodes)
 	if d.decisions(ctx) {
@@ -132,24 +132,37 @@ func (d *diagnosis) nodes(ctx context.Context, nodes map[string]rueidis.Client) 
 	}
 }
 
-// cluster adds whether all slots are served.
-func (d *diagnosis) cluster(ctx context.Context, client rueidis.Client) {
-	text, err := client.Do(ctx, client.B().ClusterInfo().Build()).ToString()
-	if err != nil {
-		d.failed("cluster", Warning, storeError(err))
-		return
+// cluster adds whether all slots are served, as the nodes see it: one that disagrees is enough.
+func (d *diagnosis) cluster(ctx context.Context, nodes map[string]rueidis.Client) {
+	var last Finding
+	for address, client := range nodes {
+		text, err := client.Do(ctx, client.B().ClusterInfo().Build()).ToString()
+		if err != nil {
+			d.failed("cluster", Warning, storeError(err))
+			return
+		}
+		if last = clusterFinding(fields(text)); last.Level != Fine {
+			last.Says = address + ": " + last.Says
+			break
+		}
 	}
-	about := fields(text)
+	d.findings = append(d.findings, last)
+}
+
+func clusterFinding(about map[string]string) Finding {
 	switch {
 	case about["cluster_slots_assigned"] != "16384":
-		d.add("cluster", Failing, "only "+about["cluster_slots_assigned"]+" of 16384 slots are assigned: keys of the others cannot be decided",
-			"redis-cli --cluster check, then fix")
+		return Finding{
+			"cluster", Failing, "only " + about["cluster_slots_assigned"] + " of 16384 slots are assigned: keys of the others cannot be decided",
+			"redis-cli --cluster check, then fix",
+		}
 	case about["cluster_state"] != "ok" || about["cluster_slots_fail"] != "0":
-		d.add("cluster", Failing, "its state is "+about["cluster_state"]+", "+about["cluster_slots_fail"]+" slots have no primary that answers",
-			"see CLUSTER NODES")
-	default:
-		d.add("cluster", Fine, "all slots are served, by "+about["cluster_size"]+" primaries", "")
+		return Finding{
+			"cluster", Failing, "its state is " + about["cluster_state"] + ", and " + about["cluster_slots_fail"] + " slots have no primary that answers",
+			"see CLUSTER NODES",
+		}
 	}
+	return Finding{"cluster", Fine, "all slots are served, by " + about["cluster_size"] + " primaries", ""}
 }
 
 // decisions makes one of each kind under every algorithm, and takes them back. It reports whether decisions can be made.
@@ -171,7 +184,7 @@ func (d *diagnosis) decide(ctx context.Context, name headgate.Algorithm) error {
 	}
 	for _, verb := range []headgate.Verb{headgate.Take, headgate.Peek, headgate.Refund, headgate.Take, headgate.Reset} {
 		if _, err := b.Apply(ctx, headgate.StoreClock, "key", verb, 1); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+			return err
 		}
 	}
 	return nil

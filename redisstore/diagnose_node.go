@@ -48,10 +48,10 @@ func (n *node) lookAtClock(ctx context.Context, client rueidis.Client) {
 	n.clock = time.Unix(seconds, micros*1000).Sub(middle)
 }
 
-// fields are the lines name:value of INFO and its like.
+// fields are the lines name:value of INFO and its like, before which RESP3 may say that it is text.
 func fields(text string) map[string]string {
 	all := map[string]string{}
-	for line := range strings.SplitSeq(text, "\n") {
+	for line := range strings.SplitSeq(strings.TrimPrefix(text, "txt:"), "\n") {
 		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
 			all[name] = value
 		}

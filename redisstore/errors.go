@@ -56,11 +56,15 @@ const (
 	ran      reason = iota // it did, or nobody knows, or it never will
 	noScript               // it has forgotten the script
 	tryAgain               // the keys are being moved
+	notSent                // it never had the call
 )
 
 func notRun(err error) reason {
 	if err == nil {
 		return ran
+	}
+	if errors.Is(err, errHungUp) {
+		return notSent
 	}
 	switch text := err.Error(); {
 	case strings.HasPrefix(text, "NOSCRIPT"):
@@ -91,6 +95,7 @@ var answers = []struct {
 	{"AUTH", "", headgate.Refused, "it has no password set; leave it out of the URL"},
 	{"NOPERM", "", headgate.Refused, "the user's ACL lacks a rule; docs/operations.md has the least that is needed"},
 	{"", "NOPERM", headgate.Refused, "the user's ACL lacks a rule; docs/operations.md has the least that is needed"},
+	{"", "The user executing the script can't", headgate.Refused, "the user's ACL lacks a rule; docs/operations.md has the least that is needed"},
 	{"", "ACL failure in script", headgate.Refused, "the user's ACL lacks a rule; docs/operations.md has the least that is needed"},
 	{"MASTERDOWN", "", headgate.Refused, "this is a replica whose primary is away"},
 	{"NOREPLICAS", "", headgate.Refused, "it has fewer replicas than min-replicas-to-write asks for"},

@@ -38,8 +38,9 @@ type Options struct {
 	// and not closed. An error of its Write ends the replay.
 	Decisions io.Writer
 	// InFlight is how many decisions are asked of a store at once, each key's one after another and in order; 0 means 1, at most
-	// [MaxInFlight]. A store behind a network answers many callers in the time that it takes to answer one; of a store in this
-	// process nothing is gained.
+	// [MaxInFlight]. A store behind a network answers many callers in the time that it takes to answer one. With more than 1 the
+	// instants of different keys come to the store out of order, so it must be one that forgets a key by that key's own instants:
+	// a memstore.Store goes by the latest of all, and is to be asked one after another.
 	InFlight int
 	// StoreStats, if it is not nil, is asked at the end what each store holds.
 	StoreStats func(headgate.Store) StoreStats

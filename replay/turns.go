@@ -9,7 +9,7 @@ import (
 )
 
 // decide decides a batch, each request at its own instant. The requests of one key are decided one after another, in their order.
-// Those of different keys know nothing of each other, so with turns they are under way at the same time.
+// Those of different keys know nothing of each other, so with turns they are under way at the same time; see [Options].InFlight.
 func (l *lane) decide(ctx context.Context, batch []request) {
 	if l.turns == nil {
 		for i := range batch {
