@@ -27,7 +27,7 @@ func (b *bound) Apply(
 	}
 	defer c.end()
 	d, err := b.inner.Apply(c.ctx, now, key, verb, cost)
-	if v = c.judge(err, b.inner, key); v.err != nil {
+	if v = c.judge(err, question{bound: b.inner, key: key}); v.err != nil {
 		return b.insteadOfApply(ctx, v, now, key, verb, cost)
 	}
 	return d, nil
@@ -80,7 +80,7 @@ func (b *bound) Reserve(
 	}
 	defer c.end()
 	d, mark, err := b.inner.Reserve(c.ctx, now, key, cost, maxDelay)
-	if v = c.judge(err, b.inner, key); v.err != nil {
+	if v = c.judge(err, question{bound: b.inner, key: key}); v.err != nil {
 		return b.insteadOfReserve(ctx, v, now, key, cost, maxDelay)
 	}
 	return d, mark, nil
@@ -119,7 +119,7 @@ func (b *bound) Cancel(
 	}
 	defer c.end()
 	d, err := b.inner.Cancel(c.ctx, now, key, cost, mark)
-	if v = c.judge(err, b.inner, key); v.err != nil {
+	if v = c.judge(err, question{bound: b.inner, key: key}); v.err != nil {
 		return b.insteadOfCancel(ctx, v, now, key, cost, mark)
 	}
 	return d, nil

@@ -3,7 +3,6 @@ package fallback
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -64,8 +63,7 @@ type breaker struct {
 type failure struct {
 	trouble headgate.Trouble
 	err     error
-	asked   headgate.Bound
-	key     string
+	asked   question
 }
 
 func newBreaker(o *Options) *breaker {
@@ -146,11 +144,11 @@ func (b *breaker) admit() (permit, bool) {
 	return permit{done: done, trial: mode == returning}, err == nil
 }
 
-// failed ends a permit with a failure of asking for key.
-func (b *breaker) failed(p permit, start time.Time, v verdict, asked headgate.Bound, key string) {
+// failed ends a permit with a failure of what was asked.
+func (b *breaker) failed(p permit, start time.Time, v verdict, asked question) {
 	// Who waits behind others does not know for what.
 	if v.trouble != headgate.Overloaded || b.mode.Load() == calm || b.last.Load() == nil {
-		b.last.Store(&failure{trouble: v.trouble, err: v.err, asked: asked, key: strings.Clone(key)})
+		b.last.Store(&failure{trouble: v.trouble, err: v.err, asked: asked.kept()})
 	}
 	if p.done != nil {
 		b.noteFailed(start)
@@ -281,12 +279,16 @@ func (b *breaker) pause(d time.Duration) bool {
 	}
 }
 
-// probe asks for what failed last, without changing it, and reports whether there was an answer.
+// probe asks for what failed last, without changing it, and reports whether there was an answer. That a key holds something else is
+// one, too.
 func (b *breaker) probe() bool {
-	f := b.last.Load()
 	ctx, cancel := context.WithTimeout(b.ctx, b.within)
 	defer cancel()
-	_, err := f.asked.Apply(ctx, headgate.StoreClock, f.key, headgate.Peek, 0)
+	err := b.last.Load().asked.peek(ctx)
+	var known *headgate.StoreError
+	if errors.As(err, &known) && known.Trouble == headgate.WrongType {
+		return true
+	}
 	return err == nil || !errors.Is(err, headgate.ErrStoreUnavailable) && ctx.Err() == nil
 }
 

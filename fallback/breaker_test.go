@@ -19,6 +19,7 @@ type bubble struct {
 	t     *testing.T
 	inner *fickle
 	ears  *hears
+	store *fallback.Store
 	limit *headgate.Limiter
 }
 
@@ -30,7 +31,8 @@ func inBubble(t *testing.T, opts fallback.Options, mode headgate.OnStoreError, l
 		if mode == headgate.FailLocal {
 			opts.Local, opts.Instances = memstore.New(nil), 1
 		}
-		o.limit = limiter(t, around(t, o.inner, &opts), "", "1000000/1s", mode)
+		o.store = around(t, o.inner, &opts)
+		o.limit = limiter(t, o.store, "", "1000000/1s", mode)
 		look(o)
 	})
 }

@@ -60,7 +60,7 @@ func (c *call) end() {
 }
 
 // judge tells the breaker what came of the call, and the caller what it means.
-func (c *call) judge(err error, asked headgate.Bound, key string) verdict {
+func (c *call) judge(err error, asked question) verdict {
 	c.judged = true
 	if err == nil {
 		c.decided()
@@ -73,7 +73,7 @@ func (c *call) judge(err error, asked headgate.Bound, key string) verdict {
 	case v.trouble == headgate.WrongType:
 		c.decided()
 	default:
-		c.store.breaker.failed(c.permit, c.start, v, asked, key)
+		c.store.breaker.failed(c.permit, c.start, v, asked)
 	}
 	if over := c.caller.Err(); over != nil {
 		return verdict{err: over}

@@ -47,8 +47,10 @@ func (f *fickle) Bind(rule headgate.Rule) (headgate.Bound, error) {
 }
 
 func (f *fickle) ApplyAll(ctx context.Context, now headgate.Instant, ops []headgate.Op, peek bool, decisions []headgate.Decision) error {
-	if err := f.ask(ctx, ops[0].Key); err != nil {
-		return err
+	for _, op := range ops {
+		if err := f.ask(ctx, op.Key); err != nil {
+			return err
+		}
 	}
 	bare := slices.Clone(ops)
 	for i := range bare {

@@ -29,7 +29,7 @@ func (s *Store) ApplyAll(ctx context.Context, now headgate.Instant, ops []headga
 	}
 	defer c.end()
 	err = s.inner.ApplyAll(c.ctx, now, inner, peek, decisions)
-	if v = c.judge(err, inner[0].Bound, inner[0].Key); v.err != nil {
+	if v = c.judge(err, question{store: s.inner, ops: inner}); v.err != nil {
 		return s.insteadOfAll(ctx, v, now, ops, peek, decisions)
 	}
 	return nil

@@ -1,0 +1,65 @@
+package fallback_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/fallback"
+)
+
+// A key that holds something else, and failed last when the store went away, must not keep the store away: it was answered.
+func TestProbeOfAForeignValueIsAnswered(t *testing.T) {
+	t.Parallel()
+	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
+		o.inner.set(trouble(headgate.Unreachable))
+		o.fail()
+		o.inner.set(func(ctx context.Context, key string) error {
+			if key == "key" {
+				return trouble(headgate.WrongType)(ctx, key)
+			}
+			return nil
+		})
+		time.Sleep(300 * time.Millisecond)
+		for range 3 {
+			if got := o.ask("another key"); got != headgate.NoTrouble {
+				t.Errorf("another key, once the store is back: got %v want its own decision", got)
+			}
+		}
+		o.mustHear("away: unreachable", "back")
+	})
+}
+
+// Of several keys any may be the one that lies on a server which is away: all are probed, so that no caller has to find out.
+func TestProbeAsksForAllKeysThatFailed(t *testing.T) {
+	t.Parallel()
+	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
+		s := o.store
+		b, err := s.Bind(headgate.Rule{Scope: "p", Name: "p", Limit: headgate.MustParseLimit("1000000/1s"), OnStoreError: headgate.FailOpen})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.inner.set(func(ctx context.Context, key string) error {
+			if key == "away" {
+				return hangs(ctx, key)
+			}
+			return nil
+		})
+		ops := []headgate.Op{{Bound: b, Key: "here", Cost: 1}, {Bound: b, Key: "away", Cost: 1}}
+		var waited int
+		for began := time.Now(); time.Since(began) < 20*time.Second; time.Sleep(time.Millisecond) {
+			asked := time.Now()
+			if err := s.ApplyAll(background, headgate.StoreClock, ops, false, make([]headgate.Decision, 2)); err != nil {
+				t.Fatal(err)
+			}
+			if time.Since(asked) > time.Millisecond {
+				waited++
+			}
+		}
+		if waited > 10 {
+			t.Errorf("in 20 s with one of two keys away %d callers waited for the server want only those until it counted as away", waited)
+		}
+		o.mustHear("away: timed out")
+	})
+}
