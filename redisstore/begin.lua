@@ -15,12 +15,12 @@ local TAKE, PEEK, REFUND, RESET, RESERVE, CANCEL, UNDO = 0, 1, 2, 3, 4, 5, 6
 local STATE, STATE_BYTES, FORMAT = '<BdI4I4', 17, 1
 local VALUE, VALUE_BYTES = '<BdI4I4d', 25 -- as it lies in Redis: with the ms until which its key lives, or 0
 local ABSENT, FOREIGN = ('\0'):rep(VALUE_BYTES), ('\255'):rep(VALUE_BYTES)
-local RUN, DOUBLES = '<HBBI4d', '<dddddddddddd'
+local RUN, DOUBLES = '<HHBI4d', '<dddddddddddd'
 local NEVER_USED = {a = 0, b = 0, c = 0}
 local DAY, LEAST_EXTRA, MOST_EXTRA = 86400000, 10000, 60000 -- ms
 
 local head, runs = ARGV[1], ARGV[2]
-local t, mode, plain, rule_count, at = unpack_from('<dBHB', head)
+local t, mode, plain, rule_count, at = unpack_from('<dBHH', head)
 local live = t < 0
 if live then
   local clock = redis.call('TIME')
@@ -55,7 +55,7 @@ end
 
 -- Read the states of the plain keys. Another program's value is foreign and stays as it is; all or nothing then takes nothing.
 local before, found, states, lives_until, foreign, last_rule = {}, {}, {}, {}, {}, {}
-if plain > 1 and mode == EACH then
+if plain > 0 and #KEYS > 1 and mode == EACH then -- what holds no string is nothing here; see write.lua
   before = redis.call('MGET', unpack(KEYS, 1, plain))
 else
   for k = 1, plain do

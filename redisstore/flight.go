@@ -25,7 +25,9 @@ type lane struct {
 	flying  int
 	alone   [mostFlying]string // the keys that are under way each by itself
 	closed  bool
-	flyers  sync.WaitGroup
+	inAir   sync.WaitGroup
+	late    *time.Timer // tells those who wait for too long, while armed
+	armed   bool
 }
 
 // lanes are all lanes of a store: one, or in a cluster one for each 32nd of the slots, so that a node which does not answer holds up
@@ -79,6 +81,7 @@ func (l *lane) enter(o *op) (place int, err error) {
 		return 0, errClosed()
 	}
 	if place = l.placeFor(o.name); place >= 0 && l.flying < mostFlying {
+		l.inAir.Add(1)
 		l.flying++
 		l.alone[place] = o.name
 		return place, nil
@@ -91,7 +94,41 @@ func (l *lane) enter(o *op) (place int, err error) {
 		o.done = make(chan struct{}, 1)
 	}
 	l.waiting = append(l.waiting, o)
+	l.arm(l.store.options.Timeout)
 	return -1, nil
+}
+
+// arm sees that whoever waits for too long is told so, also while nothing lands: a call in the air may have all the time its caller
+// gave it.
+func (l *lane) arm(after time.Duration) {
+	switch {
+	case l.armed:
+		return
+	case l.late == nil:
+		l.late = time.AfterFunc(after, l.expire)
+	default:
+		l.late.Reset(after)
+	}
+	l.armed = true
+}
+
+// expire answers those that have waited for too long; they stay in the list, as those who have left.
+func (l *lane) expire() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.armed = false
+	limit := l.store.options.Timeout.Nanoseconds()
+	now := l.store.elapsed()
+	for _, o := range l.waiting {
+		if left := o.since + limit - now; left > 0 {
+			l.arm(time.Duration(left))
+			return
+		}
+		if o.state.CompareAndSwap(isWaiting, isAbandoned) {
+			o.err = errOverloaded()
+			o.done <- struct{}{}
+		}
+	}
 }
 
 // placeFor is a free place for a key, or -1 if it has one already: those who ask for one key ask together.
@@ -113,7 +150,12 @@ func (o *op) leave(ctx context.Context) error {
 	if o.state.CompareAndSwap(isWaiting, isAbandoned) {
 		return errNotSent(ctx)
 	}
-	return errTimedOut(ctx.Err())
+	select {
+	case <-o.done: // just now
+		return o.err
+	default:
+		return errTimedOut(ctx.Err())
+	}
 }
 
 func (l *lane) flyAlone(ctx context.Context, o *op) {
@@ -131,15 +173,15 @@ func (l *lane) land(place int) {
 	l.alone[place] = ""
 	if len(l.waiting) == 0 {
 		l.flying--
+		l.inAir.Done()
 		return
 	}
-	l.flyers.Add(1)
 	go l.fly()
 }
 
 // fly sends what waits until nothing does.
 func (l *lane) fly() {
-	defer l.flyers.Done()
+	defer l.inAir.Done()
 	p := &packer{store: l.store}
 	var ops []*op
 	for {
@@ -186,12 +228,26 @@ func (l *lane) board(ops []*op) []*op {
 	return ops
 }
 
-// close answers all later calls with an error and waits until nothing is in the air.
+// close answers all later calls with an error.
 func (l *lane) close() {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.closed = true
-	l.mu.Unlock()
-	l.flyers.Wait()
+}
+
+// close closes all lanes; empty is closed once nothing is in the air.
+func (all *lanes) close() (empty chan struct{}) {
+	for i := range all {
+		all[i].close()
+	}
+	empty = make(chan struct{})
+	go func() {
+		for i := range all {
+			all[i].inAir.Wait()
+		}
+		close(empty)
+	}()
+	return empty
 }
 
 // packer puts operations into groups; it is used again and again.
@@ -283,11 +339,14 @@ func (s *Store) send(ctx context.Context, groups []*group) {
 // again is how long to wait before a call is sent once more that the server could not run just now.
 const again = 2 * time.Millisecond
 
-// run is the client's Run, and heals what the server said that it did not run: a script it has forgotten is sent in full, and keys
-// that a cluster is moving are asked for again until ctx ends.
+// mostTries is how often a call is sent once more: far more than it takes, unless something is wrong.
+const mostTries = 1000
+
+// run is the client's Run, and heals what the server certainly did not run: a script it has forgotten is sent in full, keys that a
+// cluster is moving are asked for again until ctx ends, and what found its connection closed goes by another.
 func (s *Store) run(ctx context.Context, calls []Call, replies []Reply) {
 	s.client.Run(ctx, calls, replies)
-	for {
+	for range mostTries {
 		var missed []int
 		pause := false
 		for i := range replies {

@@ -59,13 +59,31 @@ local function set(log, rule, total, entries)
   end
 end
 
+-- read is the front of a key's string, or nothing if each run is by itself and the key holds something else.
+local function read(key)
+  if gone[key] then
+    return ''
+  end
+  local last = HEAD_BYTES + CHUNK * ENTRY_BYTES - 1
+  local raw = redis.pcall('GETRANGE', key, 0, last)
+  if type(raw) == 'table' and (mode ~= EACH or not raw.err:find('WRONGTYPE', 1, true)) then
+    raw = redis.call('GETRANGE', key, 0, last) -- fails as it did
+  end
+  if type(raw) == 'string' and (raw == '' or (#raw >= HEAD_BYTES and raw:byte(1) == LOG_FORMAT)) then
+    return raw
+  elseif mode ~= EACH then
+    error('HEADGATE_FOREIGN')
+  end
+end
+
+-- open is the log of a key, or nothing as read has nothing.
 function on.open(key)
-  local raw = gone[key] and '' or redis.call('GETRANGE', key, 0, HEAD_BYTES + CHUNK * ENTRY_BYTES - 1)
+  local raw = read(key)
+  if not raw then
+    return
+  end
   local log = {key = key, raw = raw, bytes = #raw, count = 0, first = 0, total = 0, front = {}, front_units = 0}
   if raw ~= '' then
-    if #raw < HEAD_BYTES or raw:byte(1) ~= LOG_FORMAT then
-      error('HEADGATE_FOREIGN')
-    end
     if #raw == HEAD_BYTES + CHUNK * ENTRY_BYTES then
       log.bytes = redis.call('STRLEN', key)
     end

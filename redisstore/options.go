@@ -31,7 +31,7 @@ type Options struct {
 	Group func(key string) string
 	// Layout is how token_bucket_interval is kept.
 	Layout Layout
-	// Timeout bounds a call whose context has no deadline of its own; 0 means 1 s.
+	// Timeout bounds a call whose context has no deadline of its own, and how long a call may wait to be sent; 0 means 1 s.
 	Timeout time.Duration
 	// MaxWaiting is how many callers may wait to be sent; one more is answered with [headgate.Overloaded]. 0 means 65,536.
 	MaxWaiting int

@@ -42,12 +42,12 @@ func (r *reader) state() (s algo.State, ok bool) {
 	return s, true
 }
 
-// answer reads a decision about a log.
-func (r *reader) answer(rule *rule) headgate.Decision {
+// answer reads a decision about a log; ok is false if another program made it.
+func (r *reader) answer(rule *rule) (d headgate.Decision, ok bool) {
 	flags := r.next(2)
-	d := headgate.Decision{Allowed: flags[0] == 1, Never: flags[1] == 1, Limit: rule.limit, Remaining: r.double()}
+	d = headgate.Decision{Allowed: flags[0] == 1, Never: flags[1] == 1, Limit: rule.limit, Remaining: r.double()}
 	d.RetryAfter, d.ResetAfter = headgate.Micros(r.double()), headgate.Micros(r.double())
-	return rule.named(d)
+	return rule.named(d), flags[0] <= 1
 }
 
 // read gives every operation of the group its answer.
@@ -124,20 +124,34 @@ func (k *keyOps) readLog(r *reader) {
 		if ops[0].request.Verb == algo.Take {
 			readTakes(ops[:n], r)
 		} else {
-			ops[0].decision = r.answer(ops[0].rule)
+			ops[0].readAnswer(r)
 		}
 		ops = ops[n:]
 	}
 }
 
+// readAnswer reads the answer to one operation on a log.
+func (o *op) readAnswer(r *reader) {
+	var ok bool
+	if o.decision, ok = r.answer(o.rule); !ok {
+		o.err = errForeign()
+	}
+}
+
 func readTakes(run []*op, r *reader) {
 	fit := min(len(run), int(r.double()))
+	if fit < 0 {
+		for _, o := range run {
+			o.err = errForeign()
+		}
+		return
+	}
 	var admitted, denied headgate.Decision
 	if fit > 0 {
-		admitted = r.answer(run[0].rule)
+		admitted, _ = r.answer(run[0].rule)
 	}
 	if fit < len(run) {
-		denied = r.answer(run[0].rule)
+		denied, _ = r.answer(run[0].rule)
 	}
 	for i, o := range run {
 		o.decision = denied
@@ -159,7 +173,7 @@ func (g *group) readAll(r *reader) {
 	for _, k := range g.keys {
 		if k.log {
 			for _, o := range k.ops {
-				o.decision = r.answer(o.rule)
+				o.readAnswer(r)
 				fit = fit && o.decision.Allowed
 			}
 		}

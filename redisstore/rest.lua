@@ -31,7 +31,7 @@ local function run(rule, s, verb, count, n, pos)
   return s, pos
 end
 
--- log_of is the log of a key, read when it is first needed.
+-- log_of is the log of a key, read when it is first needed; nothing if it is foreign.
 local function log_of(k)
   local log = logs[k]
   if not log then
@@ -41,8 +41,10 @@ local function log_of(k)
   return log
 end
 
+local ANSWER, ANSWER_BYTES = '<BBddd', 26
+
 local function answer(d)
-  answers[#answers + 1] = pack('<BBddd', d.allowed and 1 or 0, d.never and 1 or 0, d.remaining, d.retry_after, d.reset_after)
+  answers[#answers + 1] = pack(ANSWER, d.allowed and 1 or 0, d.never and 1 or 0, d.remaining, d.retry_after, d.reset_after)
 end
 
 -- change does fn to a log, which is then read anew by whoever needs it next.
@@ -74,7 +76,13 @@ end
 -- run_log is one verb on a log; it also says where the next run begins.
 local function run_log(k, rule, verb, count, n, pos)
   local log, mark
-  if verb == TAKE then
+  if verb == UNDO then
+    mark, pos = unpack_from('<d', runs, pos)
+  end
+  if not log_of(k) then
+    answers[#answers + 1] = verb == TAKE and pack('<d', -1) or ('\255'):rep(ANSWER_BYTES)
+    return pos
+  elseif verb == TAKE then
     take_log(k, rule, count, n)
     return pos
   elseif verb == REFUND then
@@ -82,7 +90,6 @@ local function run_log(k, rule, verb, count, n, pos)
   elseif verb == RESET then
     change(k, on.reset)
   elseif verb == UNDO then
-    mark, pos = unpack_from('<d', runs, pos)
     change(k, on.undo, rule, mark, n)
   end
   if verb ~= PEEK then

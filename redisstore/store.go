@@ -100,13 +100,16 @@ func (s *Store) Bind(r headgate.Rule) (headgate.Bound, error) {
 	return bound, nil
 }
 
-// Close answers [headgate.ErrClosed] from now on, waits for what is under way, and closes the client.
+// Close answers [headgate.ErrClosed] from now on, waits for what is under way, half a second at most, and closes the client. Whoever
+// is not answered by then is told that the outcome is unknown.
 func (s *Store) Close() error {
 	var err error
 	s.closing.Do(func() {
 		s.closed.Store(true)
-		for i := range s.lanes {
-			s.lanes[i].close()
+		empty := s.lanes.close()
+		select {
+		case <-empty:
+		case <-time.After(closeTimeout):
 		}
 		if s.options.Ephemeral {
 			ctx, cancel := context.WithTimeout(context.Background(), ephemeralTimeout)
@@ -114,9 +117,13 @@ func (s *Store) Close() error {
 			err = storeError(s.client.Remove(ctx, namespacePattern(s.options.Namespace)))
 		}
 		s.client.Close()
+		<-empty
 	})
 	return err
 }
+
+// closeTimeout is how long what is under way has when the store is closed.
+const closeTimeout = 500 * time.Millisecond
 
 // ephemeralTimeout bounds the removal of a namespace.
 const ephemeralTimeout = 5 * time.Minute

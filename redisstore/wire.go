@@ -139,7 +139,7 @@ func (g *group) head() []byte {
 	b := appendDouble(make([]byte, 0, 12+80*len(g.rules)), g.now)
 	b = append(b, byte(g.mode))
 	b = binary.LittleEndian.AppendUint16(b, uint16(plain))
-	b = append(b, byte(len(g.rules)))
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(g.rules)))
 	for _, r := range g.rules {
 		b = append(b, r.head...)
 	}
@@ -160,14 +160,14 @@ func (g *group) plainFirst() (plain int) {
 	return plain
 }
 
-func (g *group) numberOf(r *rule) byte {
+func (g *group) numberOf(r *rule) int {
 	for i := range g.rules {
 		if g.rules[i] == r {
-			return byte(i + 1)
+			return i + 1
 		}
 	}
 	g.rules = append(g.rules, r)
-	return byte(len(g.rules))
+	return len(g.rules)
 }
 
 // appendRuns writes what is done on one key; equal takes behind one another are one run.
@@ -179,7 +179,8 @@ func (g *group) appendRuns(b []byte, key int) []byte {
 			n = runLength(ops[i:])
 		}
 		b = binary.LittleEndian.AppendUint16(b, uint16(key+1))
-		b = append(b, g.numberOf(o.rule), byte(o.request.Verb))
+		b = binary.LittleEndian.AppendUint16(b, uint16(g.numberOf(o.rule)))
+		b = append(b, byte(o.request.Verb))
 		b = binary.LittleEndian.AppendUint32(b, uint32(n))
 		b = appendDouble(b, o.request.N)
 		b = o.appendRest(b)

@@ -11,12 +11,14 @@ for k = 1, plain do
     if (live and reset_at <= t) or (s.a == 0 and s.b == 0 and s.c == 0) then
       if v then
         redis.call('DEL', key)
+      elseif #KEYS > 1 and type(redis.pcall('GET', key)) == 'table' then
+        foreign[k] = true -- not a string: MGET gives nothing for it
       end
     else
       local needed, lives = life(reset_at), live and lives_until[k] or 0
       if not v then
         if not redis.call('SET', key, pack(VALUE, FORMAT, s.a, s.b, s.c, live and needed or 0), SET_LIFE, needed, 'NX') then
-          foreign[k] = true -- not a string: MGET gives nothing for it
+          foreign[k] = true
         end
       elseif lives >= needed and plain > 1 and mode == EACH then
         if s ~= found[k] then

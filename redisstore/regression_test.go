@@ -1,0 +1,153 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/testserver"
+	"github.com/headgate/headgate/memstore"
+	"github.com/headgate/headgate/redisstore"
+)
+
+const someInstant = headgate.Instant(1_790_000_000_000_000)
+
+func limiterOf(t testing.TB, s headgate.Store, name string, a headgate.Algorithm, limits ...string) *headgate.Limiter {
+	t.Helper()
+	p := headgate.MustPolicy(limits...)
+	p.Name, p.Algorithm = name, a
+	l, err := headgate.New(s, p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// TestAsManyLimitsAsTheyMayBe: 32 limiters of 32 limits each are one request.
+func TestAsManyLimitsAsTheyMayBe(t *testing.T) {
+	server := testserver.Redis(t)
+	s := open(t, "redis://"+server.Addr(), nil)
+	m := memstore.New(nil)
+	defer m.Close()
+	var ours, theirs []headgate.Check
+	for i := range headgate.MaxLimits {
+		var limits []string
+		for j := range headgate.MaxLimits {
+			limits = append(limits, fmt.Sprintf("%d/1h", 2+32*i+j))
+		}
+		ours = append(ours, headgate.Check{Limiter: limiterOf(t, s, fmt.Sprint(i), "", limits...), Key: "a", Cost: 1})
+		theirs = append(theirs, headgate.Check{Limiter: limiterOf(t, m, fmt.Sprint(i), "", limits...), Key: "a", Cost: 1})
+	}
+	for range 3 {
+		got, err := headgate.AllowAllAt(context.Background(), someInstant, ours...)
+		want, _ := headgate.AllowAllAt(context.Background(), someInstant, theirs...)
+		if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("got %+v, error %v want %+v", got, err, want)
+		}
+	}
+}
+
+// TestForeignKeysAmongOthers: a key that holds something else is an error of those who ask for it, and of nobody who asks with them.
+func TestForeignKeysAmongOthers(t *testing.T) {
+	for _, kind := range []string{"LPUSH", "APPEND"} {
+		for _, a := range []headgate.Algorithm{headgate.TokenBucket, headgate.SlidingLog} {
+			t.Run(kind+" "+string(a), func(t *testing.T) {
+				server := testserver.Redis(t)
+				s := open(t, "redis://"+server.Addr(), nil)
+				foreignAmong(t, server, s, kind, a)
+			})
+		}
+	}
+}
+
+func foreignAmong(t *testing.T, server *testserver.RedisServer, s *redisstore.Store, kind string, a headgate.Algorithm) {
+	l := limiterOf(t, s, "x", a, "1000/1h")
+	others := []*headgate.Limiter{limiterOf(t, s, "b", headgate.TokenBucket, "1000/1h"), limiterOf(t, s, "c", headgate.SlidingLog, "1000/1h")}
+	ctx := context.Background()
+	if _, err := l.AllowN(ctx, "bad", 1); err != nil {
+		t.Fatal(err)
+	}
+	name := server.Do(t, "KEYS", "*").Strings()[0]
+	server.Do(t, "DEL", name)
+	server.Do(t, kind, name, "something else")
+	var wg sync.WaitGroup
+	for i := range 24 {
+		wg.Go(func() {
+			for n := range 40 {
+				if i%2 == 0 {
+					l := others[i/2%2]
+					if _, err := l.AllowN(ctx, fmt.Sprint(i/4), 1); err != nil {
+						t.Errorf("a good key: got error %v", err)
+						return
+					}
+					continue
+				}
+				var known *headgate.StoreError
+				d, err := headgate.Decision{}, error(nil)
+				if n%2 == 0 {
+					d, err = l.AllowN(ctx, "bad", 1)
+				} else {
+					d, err = l.Peek(ctx, "bad", 1)
+				}
+				if !errors.As(err, &known) || known.Trouble != headgate.WrongType {
+					t.Errorf("a foreign key: got %+v, error %v want wrong type", d, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// TestNobodyWaitsForAnothersDeadline: a caller without a deadline has the store's, whoever went before him.
+func TestNobodyWaitsForAnothersDeadline(t *testing.T) {
+	server := testserver.Redis(t)
+	s := open(t, "redis://"+server.Addr(), &redisstore.Options{Timeout: 200 * time.Millisecond})
+	l := limiterOf(t, s, "x", "", "1000/1h")
+	if _, err := l.Allow(context.Background(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	server.Stop()
+	defer server.Continue()
+	patient, cancel := context.WithTimeout(context.Background(), time.Hour)
+	defer cancel()
+	go func() { _, _ = l.Allow(patient, "a") }()
+	time.Sleep(50 * time.Millisecond)
+	begin := time.Now()
+	_, err := l.Allow(context.Background(), "a")
+	if took := time.Since(begin); err == nil || took > time.Second {
+		t.Errorf("got error %v after %v want one after 200 ms", err, took)
+	}
+}
+
+// TestCloseWaitsForWhatIsUnderWay: whoever has begun gets his answer, also those who wait for a place in the air.
+func TestCloseWaitsForWhatIsUnderWay(t *testing.T) {
+	server := testserver.Redis(t)
+	wire := testserver.Proxy(t, server.Addr())
+	s := open(t, "redis://"+wire.Addr(), nil)
+	l := limiterOf(t, s, "x", "", "1000/1h")
+	if _, err := l.Allow(context.Background(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	wire.SetLatency(30 * time.Millisecond)
+	var wg sync.WaitGroup
+	for i := range 40 {
+		wg.Go(func() {
+			if _, err := l.Allow(context.Background(), fmt.Sprint(i%10)); err != nil {
+				t.Errorf("got error %v want an answer", err)
+			}
+		})
+	}
+	time.Sleep(10 * time.Millisecond)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	wg.Wait()
+	if _, err := l.Allow(context.Background(), "a"); !errors.Is(err, headgate.ErrClosed) {
+		t.Errorf("after Close: got error %v want closed", err)
+	}
+}
