@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -194,6 +195,7 @@ func (e *handshakeError) Unwrap() error { return e.err }
 // is tried first the next time.
 func (d *dialer) bound(conn net.Conn, way int) net.Conn {
 	c := &boundConn{Conn: conn, dialer: d, way: way}
+	c.touch()
 	c.release = context.AfterFunc(d.life, func() { _ = conn.Close() })
 	return c
 }
@@ -203,13 +205,42 @@ type boundConn struct {
 	dialer  *dialer
 	way     int
 	heard   atomic.Bool
+	used    atomic.Int64 // when it was last written to or heard of, in ns since start
+	reading atomic.Int32 // calls of Read under way
 	release func() bool
 }
 
+// restsAfter is how long a connection that is not used still counts as in use. One that rests is looked at before it is written to:
+// servers and firewalls close what nobody uses, and what was not sent can be sent again.
+const restsAfter = 100 * time.Millisecond
+
+var start = time.Now()
+
+// errHungUp: the connection was found closed before anything was sent on it.
+var errHungUp = errors.New("the server has closed the connection while it was not used")
+
+// Write sends p, unless the connection rests and is found closed. While somebody reads, answers may be awaited to what was sent
+// before, and that the connection is closed is for him to find.
+func (c *boundConn) Write(p []byte) (int, error) {
+	if c.rests() && c.reading.Load() == 0 && hungUp(c.Conn) {
+		return 0, errHungUp
+	}
+	c.touch()
+	defer c.touch()
+	return c.Conn.Write(p)
+}
+
+func (c *boundConn) touch() { c.used.Store(int64(time.Since(start))) }
+
+func (c *boundConn) rests() bool { return int64(time.Since(start))-c.used.Load() > int64(restsAfter) }
+
 // Read reads what the server says.
 func (c *boundConn) Read(p []byte) (int, error) {
+	c.reading.Add(1)
+	defer c.reading.Add(-1)
 	n, err := c.Conn.Read(p)
-	if n > 0 && !c.heard.Load() {
+	if n > 0 {
+		c.touch()
 		c.heard.Store(true)
 	}
 	return n, err

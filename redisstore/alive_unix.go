@@ -1,0 +1,30 @@
+//go:build unix
+
+package redisstore
+
+import (
+	"net"
+	"syscall"
+)
+
+// hungUp reports whether the other side has closed a connection on which nothing is to be read now. It does not block.
+func hungUp(conn net.Conn) bool {
+	if secure, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		conn = secure.NetConn()
+	}
+	open, ok := conn.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := open.SyscallConn()
+	if err != nil {
+		return true
+	}
+	gone := false
+	err = raw.Control(func(fd uintptr) {
+		var one [1]byte
+		n, _, err := syscall.Recvfrom(int(fd), one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		gone = n == 0 && err == nil || err != nil && err != syscall.EAGAIN && err != syscall.EINTR
+	})
+	return gone || err != nil
+}

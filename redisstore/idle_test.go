@@ -1,0 +1,54 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/testserver"
+)
+
+// TestIdleConnectionsThatWereClosedAreNoTrouble: servers and firewalls close connections that nobody uses. Whoever asks next is
+// answered all the same: nothing had been sent.
+func TestIdleConnectionsThatWereClosedAreNoTrouble(t *testing.T) {
+	guarded := testserver.Sentinel(t)
+	single := testserver.Redis(t)
+	for _, tt := range []struct {
+		name, url string
+		server    *testserver.RedisServer
+	}{
+		{"one server", "redis://" + single.Addr(), single},
+		{"sentinel", fmt.Sprintf("redis+sentinel://%s/%s", strings.Join(guarded.Addrs(), ","), guarded.MasterName()), guarded.Master(t)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := limiter(t, open(t, tt.url, nil), "api", headgate.TokenBucket, "1000/1h")
+			for round := range 4 {
+				if round > 1 { // from here on the client's connections have readers of their own
+					askTogether(t, l, 50)
+				}
+				if _, err := l.Allow(context.Background(), "key"); err != nil {
+					t.Fatalf("round %d: %v", round, err)
+				}
+				time.Sleep(idleFor)
+				tt.server.Do(t, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+				time.Sleep(50 * time.Millisecond)
+				var wg sync.WaitGroup
+				for range 2 {
+					wg.Go(func() {
+						if _, err := l.Allow(context.Background(), "key"); err != nil {
+							t.Errorf("round %d, after an idle connection was closed: %v", round, err)
+						}
+					})
+				}
+				wg.Wait()
+			}
+		})
+	}
+}
+
+// idleFor is longer than a connection counts as in use.
+const idleFor = 150 * time.Millisecond
