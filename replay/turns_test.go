@@ -157,11 +157,11 @@ func TestAStoreThatFailsEndsTheReplay(t *testing.T) {
 		fmt.Fprintf(&log, `{"ts_us":%d,"key":"k%d"}`+"\n", 1_000_000+i, i%500)
 	}
 	for _, inFlight := range []int{1, 64} {
-		store := newSlow(1_020_000)
+		store := newSlow(1_002_000)
 		open := func() (headgate.Store, error) { return store, nil }
 		report, err := replay.Run(t.Context(), []replay.Log{textLog("log", log.String())}, replay.SideBySide(limits(t, "3/10s"), headgate.TokenBucket), open,
 			&replay.Options{InFlight: inFlight})
-		if !errors.Is(err, errAway) || report != nil || !strings.Contains(err.Error(), "token_bucket at 1020000 µs") {
+		if !errors.Is(err, errAway) || report != nil || !strings.Contains(err.Error(), "token_bucket at 1002000 µs") {
 			t.Errorf("%d under way: got report %v, error %v want none and where it broke", inFlight, report, err)
 		}
 		if err := store.Close(); err != nil || store.underWay.Load() != 0 {
