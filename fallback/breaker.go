@@ -56,6 +56,8 @@ type breaker struct {
 	mu       sync.Mutex
 	closed   bool
 	watching bool                  // the watch runs
+	checking bool                  // a check does
+	checked  time.Time             // when the last one had an answer
 	news     []headgate.StoreEvent // what the observer has yet to hear
 }
 
@@ -279,17 +281,22 @@ func (b *breaker) pause(d time.Duration) bool {
 	}
 }
 
-// probe asks for what failed last, without changing it, and reports whether there was an answer. That a key holds something else is
-// one, too.
-func (b *breaker) probe() bool {
+// probe asks for what failed last, without changing it, and reports whether there was an answer.
+func (b *breaker) probe() bool { return b.ask(b.last.Load().asked) == nil }
+
+// ask asks again, within a whole budget, and tells why there was no answer. That a key holds something else is one.
+func (b *breaker) ask(q question) error {
 	ctx, cancel := context.WithTimeout(b.ctx, b.within)
 	defer cancel()
-	err := b.last.Load().asked.peek(ctx)
+	err := q.peek(ctx)
 	var known *headgate.StoreError
-	if errors.As(err, &known) && known.Trouble == headgate.WrongType {
-		return true
+	switch {
+	case errors.As(err, &known) && known.Trouble == headgate.WrongType:
+		return nil
+	case errors.Is(err, headgate.ErrStoreUnavailable):
+		return err
 	}
-	return err == nil || !errors.Is(err, headgate.ErrStoreUnavailable) && ctx.Err() == nil
+	return ctx.Err()
 }
 
 // close ends the watch and waits for it.

@@ -70,6 +70,9 @@ func (c *call) judge(err error, asked question) verdict {
 	switch {
 	case !c.evidence(v):
 		c.permit.end(errSaysNothing)
+		if late(v) && c.hurried() {
+			c.store.breaker.check(asked)
+		}
 	case v.trouble == headgate.WrongType:
 		c.decided()
 	default:
@@ -102,19 +105,21 @@ const remembered = 10 * time.Microsecond
 // does one who gave the server less than half of the budget. Too many callers at once say nothing either, unless one has waited
 // for all of the budget.
 func (c *call) evidence(v verdict) bool {
-	hurried := c.own && c.given < c.store.budget.length/2
-	if c.own && c.caller.Err() != nil {
+	switch {
+	case c.own && c.caller.Err() != nil:
 		return false
+	case late(v):
+		return !c.hurried()
 	}
-	switch v.trouble {
-	case headgate.Unreachable, headgate.Refused, headgate.WrongType:
-		return true
-	case headgate.TimedOut:
-		return !hurried
-	case headgate.Overloaded:
-		return !hurried && errors.Is(v.err, context.DeadlineExceeded)
-	}
-	return false
+	return v.trouble == headgate.Unreachable || v.trouble == headgate.Refused || v.trouble == headgate.WrongType
+}
+
+// hurried reports a caller who gave the server less than half of the budget.
+func (c *call) hurried() bool { return c.own && c.given < c.store.budget.length/2 }
+
+// late reports that there was no answer in the time that the server had.
+func late(v verdict) bool {
+	return v.trouble == headgate.TimedOut || v.trouble == headgate.Overloaded && errors.Is(v.err, context.DeadlineExceeded)
 }
 
 func (c *call) classify(err error) verdict {

@@ -59,7 +59,8 @@ const (
 type Options struct {
 	// Budget is the longest that a decision waits for the inner store: 1 ms to 1 min; 0 means [DefaultBudget]. It may be up to
 	// 1 ms, and a fiftieth, shorter. A caller whose own deadline is nearer waits for three quarters of what it has, so that
-	// what holds instead can be said in time. Whoever has no deadline and is cancelled meanwhile returns when the inner store
+	// what holds instead can be said in time; if that is less than half of the budget, and not enough, the store is asked once more
+	// in the background before it counts. Whoever has no deadline and is cancelled meanwhile returns when the inner store
 	// does, or with the budget.
 	Budget time.Duration
 

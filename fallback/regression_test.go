@@ -63,3 +63,47 @@ func TestProbeAsksForAllKeysThatFailed(t *testing.T) {
 		o.mustHear("away: timed out")
 	})
 }
+
+// Callers who all have less time than half a budget, as those of a proxy do that waits 20 ms, find out that a store hangs as well.
+func TestHurriedCallersOfAStoreThatHangs(t *testing.T) {
+	t.Parallel()
+	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
+		hurry := func() headgate.Trouble {
+			ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
+			defer cancel()
+			d, err := o.limit.Allow(ctx, "key")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d.Degraded
+		}
+		o.inner.set(func(ctx context.Context, key string) error {
+			select {
+			case <-ctx.Done():
+				return hangs(ctx, key)
+			case <-time.After(30 * time.Millisecond):
+				return nil
+			}
+		})
+		for range 200 {
+			if got := hurry(); got != headgate.TimedOut {
+				t.Fatalf("of a store that takes 30 ms: got %v want timed out", got)
+			}
+		}
+		o.mustHear()
+		o.inner.set(hangs)
+		began := time.Now()
+		for hurry() != headgate.BreakerOpen {
+			if time.Since(began) > time.Second {
+				t.Fatal("callers with 20 ms each: after a second the store that hangs is still asked")
+			}
+		}
+		o.mustHear("away: timed out")
+		o.inner.heal()
+		time.Sleep(250 * time.Millisecond)
+		for range 3 {
+			hurry()
+		}
+		o.mustHear("away: timed out", "back")
+	})
+}
