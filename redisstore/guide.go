@@ -77,7 +77,7 @@ func (g *guideRule) answer(text string, v headgate.Verb, cost int64) (headgate.D
 	tokens, last, t := double(0), double(1), int64(double(2))*1e6+int64(double(3))
 	d := headgate.Decision{
 		Allowed: text[0] == 1, Limit: g.capacity,
-		Remaining:  min(g.capacity, max(0, int64(math.Floor(tokens)))),
+		Remaining:  int64(max(0, min(float64(g.capacity), math.Floor(tokens)))),
 		ResetAfter: headgate.Micros(g.instantOf(float64(g.capacity), tokens, last, t) - t),
 	}
 	switch {
@@ -90,20 +90,25 @@ func (g *guideRule) answer(text string, v headgate.Verb, cost int64) (headgate.D
 	return g.named(d), nil
 }
 
-// instantOf is the first µs at which the script finds so many tokens.
+// instantOf is the first µs at which the script finds so many tokens; the last instant there is, if another program's numbers put it
+// farther away.
 func (g *guideRule) instantOf(want, tokens, last float64, t int64) int64 {
 	if tokens >= want {
 		return t
 	}
 	refills := math.Ceil((want - tokens) / float64(g.rate))
-	at := int64(math.Ceil((last + refills*g.interval) * 1e6))
-	for g.refills(at-1, last) >= refills {
+	about := math.Ceil((last + refills*g.interval) * 1e6)
+	if about > float64(headgate.MaxInstant) {
+		return int64(headgate.MaxInstant)
+	}
+	at := max(t+1, int64(max(0, about)))
+	for at > t+1 && g.refills(at-1, last) >= refills {
 		at--
 	}
 	for g.refills(at, last) < refills {
 		at++
 	}
-	return max(at, t+1)
+	return at
 }
 
 // refills is what the script computes at an instant. The conversions keep a compiler from joining the operations into one.

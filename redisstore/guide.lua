@@ -6,7 +6,7 @@
 -- clock decides. The reply is one string: whether it is allowed, the tokens then, last_refill, and the instant's seconds and µs.
 
 local TAKE, PEEK, REFUND, RESET = 0, 1, 2, 3
-local DAY = 86400 -- seconds
+local DAY, LONGEST = 86400, 4e9 -- seconds; more than the longest limit needs to fill
 
 local key = KEYS[1]
 local capacity, rate, interval = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -18,12 +18,13 @@ if not seconds then
 end
 local now = seconds + micros / 1000000
 
+local fields = redis.call('HMGET', key, 'tokens', 'last_refill') -- fails, also for RESET, if it is no hash
 if verb == RESET then
   redis.call('DEL', key)
+  fields = {}
 end
-local fields = redis.call('HMGET', key, 'tokens', 'last_refill')
 local tokens, last_refill = tonumber(fields[1] or ''), tonumber(fields[2] or '')
-local missing = not tokens or not last_refill
+local missing = not tokens or not last_refill or tokens - tokens ~= 0 or last_refill - last_refill ~= 0 -- or no finite numbers
 if missing then
   tokens, last_refill = capacity, now
 end
@@ -51,6 +52,6 @@ if (verb == TAKE and n > 0) or (verb == REFUND and not missing) then
 end
 if not missing or (verb == TAKE and n > 0) then
   local full = math.ceil(math.max(0, capacity - tokens) / rate) * interval
-  redis.call('PEXPIRE', key, math.ceil((math.max(0, last_refill + full - now) + DAY) * 1000))
+  redis.call('PEXPIRE', key, math.ceil((math.min(LONGEST, math.max(0, last_refill + full - now)) + DAY) * 1000))
 end
 return struct.pack('<Bdddd', allowed and 1 or 0, tokens, last_refill, seconds, micros)

@@ -87,11 +87,9 @@ func foreignAmong(t *testing.T, server *testserver.RedisServer, s *redisstore.St
 					continue
 				}
 				var known *headgate.StoreError
-				d, err := headgate.Decision{}, error(nil)
+				d, err := l.PeekAt(ctx, headgate.StoreClock, "bad", 1)
 				if n%2 == 0 {
 					d, err = l.AllowN(ctx, "bad", 1)
-				} else {
-					d, err = l.Peek(ctx, "bad", 1)
 				}
 				if !errors.As(err, &known) || known.Trouble != headgate.WrongType {
 					t.Errorf("a foreign key: got %+v, error %v want wrong type", d, err)
@@ -149,5 +147,62 @@ func TestCloseWaitsForWhatIsUnderWay(t *testing.T) {
 	wg.Wait()
 	if _, err := l.Allow(context.Background(), "a"); !errors.Is(err, headgate.ErrClosed) {
 		t.Errorf("after Close: got error %v want closed", err)
+	}
+}
+
+// TestGuideBucketsWithOddNumbers: whatever another program wrote into the fields, each call ends, with an answer or an error.
+func TestGuideBucketsWithOddNumbers(t *testing.T) {
+	server := testserver.Redis(t)
+	s := open(t, "redis://"+server.Addr()+"?layout=guide", nil)
+	l := limiterOf(t, s, "x", headgate.TokenBucketInterval, "10/1s")
+	odd := []string{"", "x", "nan", "-nan", "inf", "-inf", "1e300", "-1e300", "20261121145000", "1.79e15", "-1", "0x10", "1e17", "9.2e12", "0.5"}
+	for i, tokens := range odd {
+		for j, last := range odd {
+			key := fmt.Sprintf("%d:%d", i, j)
+			server.Do(t, "HSET", key, "tokens", tokens, "last_refill", last)
+			for _, verb := range []headgate.Verb{headgate.Peek, headgate.Take, headgate.Refund} {
+				ended := make(chan headgate.Decision, 1)
+				go func() {
+					d, err := applyGuide(l, key, verb)
+					if err != nil {
+						d = headgate.Decision{}
+					}
+					ended <- d
+				}()
+				select {
+				case d := <-ended:
+					if d.Remaining < 0 || d.RetryAfter < 0 || d.ResetAfter < 0 || d.Allowed && d.Remaining == 0 && tokens == "1e300" {
+						t.Errorf("tokens %q, last_refill %q, %v: got %+v", tokens, last, verb, d)
+					}
+				case <-time.After(5 * time.Second):
+					t.Fatalf("tokens %q, last_refill %q: %v does not end", tokens, last, verb)
+				}
+			}
+		}
+	}
+}
+
+func applyGuide(l *headgate.Limiter, key string, verb headgate.Verb) (headgate.Decision, error) {
+	switch verb {
+	case headgate.Peek:
+		return l.PeekAt(context.Background(), someInstant, key, 1)
+	case headgate.Take:
+		return l.AllowAt(context.Background(), someInstant, key, 1)
+	default:
+		return l.RefundAt(context.Background(), someInstant, key, 1)
+	}
+}
+
+// TestGuideResetLeavesOthersKeys: a key that holds something else is the caller's, and stays.
+func TestGuideResetLeavesOthersKeys(t *testing.T) {
+	server := testserver.Redis(t)
+	l := limiterOf(t, open(t, "redis://"+server.Addr()+"?layout=guide", nil), "x", headgate.TokenBucketInterval, "10/1s")
+	server.Do(t, "SET", "user:7", "a session")
+	var known *headgate.StoreError
+	if _, err := l.Reset(context.Background(), "user:7"); !errors.As(err, &known) || known.Trouble != headgate.WrongType {
+		t.Errorf("reset: got error %v want wrong type", err)
+	}
+	if got := server.Do(t, "GET", "user:7").String(); got != "a session" {
+		t.Errorf("after a reset: got %q want what was there", got)
 	}
 }
