@@ -38,7 +38,7 @@ func TestProbeAsksForAllKeysThatFailed(t *testing.T) {
 		s := o.store
 		b, err := s.Bind(headgate.Rule{Scope: "p", Name: "p", Limit: headgate.MustParseLimit("1000000/1s"), OnStoreError: headgate.FailOpen})
 		if err != nil {
-			t.Fatal(err)
+			o.t.Fatal(err)
 		}
 		o.inner.set(func(ctx context.Context, key string) error {
 			if key == "away" {
@@ -51,7 +51,7 @@ func TestProbeAsksForAllKeysThatFailed(t *testing.T) {
 		for began := time.Now(); time.Since(began) < 20*time.Second; time.Sleep(time.Millisecond) {
 			asked := time.Now()
 			if err := s.ApplyAll(background, headgate.StoreClock, ops, false, make([]headgate.Decision, 2)); err != nil {
-				t.Fatal(err)
+				o.t.Fatal(err)
 			}
 			if time.Since(asked) > time.Millisecond {
 				waited++
@@ -73,7 +73,7 @@ func TestHurriedCallersOfAStoreThatHangs(t *testing.T) {
 			defer cancel()
 			d, err := o.limit.Allow(ctx, "key")
 			if err != nil {
-				t.Fatal(err)
+				o.t.Fatal(err)
 			}
 			return d.Degraded
 		}
@@ -87,7 +87,7 @@ func TestHurriedCallersOfAStoreThatHangs(t *testing.T) {
 		})
 		for range 200 {
 			if got := hurry(); got != headgate.TimedOut {
-				t.Fatalf("of a store that takes 30 ms: got %v want timed out", got)
+				o.t.Fatalf("of a store that takes 30 ms: got %v want timed out", got)
 			}
 		}
 		o.mustHear()
@@ -95,7 +95,7 @@ func TestHurriedCallersOfAStoreThatHangs(t *testing.T) {
 		began := time.Now()
 		for hurry() != headgate.BreakerOpen {
 			if time.Since(began) > time.Second {
-				t.Fatal("callers with 20 ms each: after a second the store that hangs is still asked")
+				o.t.Fatal("callers with 20 ms each: after a second the store that hangs is still asked")
 			}
 		}
 		o.mustHear("away: timed out")
