@@ -32,8 +32,8 @@
 //     for all keys in debt: a state is 25 bytes under a name of 25 bytes, 120 bytes of the server's memory with its own part.
 //     With -M a full server refuses instead, and so does this store ([headgate.Refused]).
 //   - A restart forgets every key of that server: at most B more for each key, once. flush_all is the same.
-//   - A server that is away takes its keys with it: calls for them are errors ([headgate.Unreachable], [headgate.TimedOut]), and
-//     those for the other servers' keys go on. Nothing is moved to another server. A list of servers that is changed moves most
+//   - A server that is away takes its keys with it: calls for them are errors ([headgate.Unreachable], [headgate.Overloaded],
+//     [headgate.TimedOut]), and those for the other servers' keys go on. Nothing is moved to another server. A list of servers that is changed moves most
 //     keys (the CRC-32 of the name decides, modulo the number of servers), and each that moves is as if never used.
 //   - Its protocol names no instant after 19 January 2038. A key that has to be remembered beyond that is kept until then, or, from
 //     30 days before it on, for 30 days after it was last written.
@@ -70,7 +70,9 @@
 // Errors are [headgate.StoreError]. A gets may be repeated, once, on a connection that turned out to be broken; a cas or an add is
 // never sent again once it was sent: if its reply does not come the answer is [headgate.TimedOut], and whether it was spent is
 // unknown. A call ends with its context, whatever the server does. What it had asked for is then not done, unless its write was
-// under way already; the error says which. At most MaxWaiting callers are under way and MaxConns operations on each server.
+// under way already; the error says which: only [headgate.TimedOut] leaves it open. Whoever waited in vain, for others or for a
+// server that hangs, hears [headgate.Overloaded] when his own time is over, and [headgate.Unreachable] once a read has taken a
+// Timeout. At most MaxWaiting callers are under way, and MaxConns operations on each server and as many on several at once.
 //
 // A value that is not of this package's making is left alone ([headgate.WrongType]). memcached must not run with -C, which turns
 // cas off: that is noticed, and refused.

@@ -35,7 +35,7 @@ func failure(err error, writing bool) error {
 	case errors.As(err, &slow) && slow.Timeout() && writing:
 		return errLate(err)
 	case errors.As(err, &slow) && slow.Timeout():
-		return errLateUnspent(err)
+		return trouble(headgate.Unreachable, err, "the server did not answer what it was asked; nothing was spent")
 	case strings.HasPrefix(err.Error(), "memcache: "), errors.Is(err, bufio.ErrBufferFull):
 		return refusal(err)
 	case writing && !(errors.As(err, &dialed) && dialed.Op == "write"):
@@ -92,12 +92,23 @@ func errLate(cause error) error {
 	return trouble(headgate.TimedOut, cause, "whether it was spent is unknown")
 }
 
-// errLateUnspent is no trouble of the store when the caller himself did not want to wait.
+// errKept is for a request on several keys that failed after it had begun to write: what it failed of would say that nothing was
+// spent.
+func errKept(err error) error {
+	var known *headgate.StoreError
+	if !errors.As(err, &known) {
+		return err
+	}
+	return trouble(headgate.TimedOut, known.Err, "what was written for the other keys of the request may stay spent")
+}
+
+// errLateUnspent is for a caller who left before anything was written for him. It is no trouble of the store when he himself did
+// not want to wait.
 func errLateUnspent(cause error) error {
 	if errors.Is(cause, context.Canceled) {
 		return fmt.Errorf("memcachedstore: %w; nothing was spent", cause)
 	}
-	return trouble(headgate.TimedOut, cause, "nothing was spent")
+	return trouble(headgate.Overloaded, cause, "it waited for the server, or for others, until its time was over; nothing was spent")
 }
 
 func errVerb(v headgate.Verb) error {

@@ -1,7 +1,6 @@
 package memcachedstore
 
 import (
-	"slices"
 	"strings"
 	"sync"
 
@@ -26,7 +25,7 @@ type group struct {
 	keys  []digest // sorted
 	names []string // theirs in memcached
 	logs  []bool   // which of them hold logs
-	lines []int    // the servers that they lie on, sorted
+	line  int      // of the store's, which it goes by
 	queue []*job
 	alone bool // it joins nobody, and does not hold its key
 }
@@ -58,13 +57,15 @@ func (s *Store) submit(j *job, keys []digest) error {
 }
 
 func (s *Store) newGroup(j *job, keys []digest) *group {
-	g := &group{queue: []*job{j}, keys: keys, names: make([]string, len(keys)), logs: make([]bool, len(keys)), lines: make([]int, len(keys))}
+	g := &group{queue: []*job{j}, keys: keys, names: make([]string, len(keys)), logs: make([]bool, len(keys))}
 	for i, d := range keys {
 		g.names[i] = d.name()
-		g.lines[i] = s.servers.index(g.names[i])
+		server := s.servers.index(g.names[i])
+		if i > 0 && server != g.line {
+			server = len(s.servers)
+		}
+		g.line = server
 	}
-	slices.Sort(g.lines)
-	g.lines = slices.Compact(g.lines)
 	if j.single != nil {
 		g.logs[0] = j.single.bound.log != nil
 	} else {

@@ -38,23 +38,28 @@ func (r *round) run() error {
 		r.cells[i] = &cell{key: key, name: r.group.names[i]}
 	}
 	err := r.tryOften()
+	kept := false
 	for _, c := range r.cells {
 		if err != nil {
 			c.next = spent{}
 			r.correct(c, nil)
+			kept = kept || c.written && (c.left == nil || c.moved)
 		}
 		r.giveBack(c)
+	}
+	if kept {
+		return errKept(err)
 	}
 	return err
 }
 
 func (r *round) tryOften() error {
 	for try := range r.store.options.MaxTries {
-		if try > 0 && !r.store.pause(try) || !r.store.enter(r.group.lines) {
+		if try > 0 && !r.store.pause(try) || !r.store.enter(r.group.line) {
 			return headgate.ErrClosed
 		}
 		done, err := r.attempt()
-		r.store.exit(r.group.lines)
+		r.store.exit(r.group.line)
 		if done || err != nil {
 			return err
 		}
@@ -151,7 +156,7 @@ func (r *round) fetch(names []string) (map[string]*memcache.Item, error) {
 	if len(names) != 1 || r.group.logs[0] || r.store.servers == nil {
 		return r.store.fetch(names)
 	}
-	item, err := r.store.reads[r.group.lines[0]].get(r.store, names[0])
+	item, err := r.store.reads[r.group.line].get(r.store, names[0])
 	return map[string]*memcache.Item{names[0]: item}, err
 }
 

@@ -3,6 +3,7 @@ package memcachedstore
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/bradfitz/gomemcache/memcache"
 
@@ -17,10 +18,14 @@ type Store struct {
 	servers     servers // none if the client was not made here
 	mostEntries int     // in a log
 	desk        desk
-	reads       []reads         // for each server
-	lines       []chan struct{} // for each server, a place for each operation that may go on: one that stands still must not stop the others
-	closing     chan struct{}
-	written     names
+	reads       []reads // for each server
+	// For each server, and at last for operations on several, a place for each operation that may go on: a server that stands still
+	// must not stop the others.
+	lines    []chan struct{}
+	closing  chan struct{}
+	closed   sync.Once
+	closeErr error
+	written  names
 }
 
 // New makes a store over servers: each is host:port, a host alone for port 11211, or the path of a Unix socket. Every key lies on
@@ -37,7 +42,7 @@ func New(opts *Options, servers ...string) (*Store, error) {
 	}
 	client := memcache.NewFromSelector(list)
 	client.Timeout = o.Timeout
-	client.MaxIdleConns = o.MaxConns
+	client.MaxIdleConns = o.MaxConns * min(len(list), 2) // one for an operation on several, as well
 	return newStore(o, client, list), nil
 }
 
@@ -62,7 +67,7 @@ func newStore(o Options, client *memcache.Client, list servers) *Store {
 		closing: make(chan struct{}),
 	}
 	s.reads = make([]reads, max(1, len(list)))
-	for range s.reads {
+	for range len(s.reads) + 1 {
 		s.lines = append(s.lines, make(chan struct{}, o.MaxConns))
 	}
 	if o.Ephemeral {
@@ -98,28 +103,20 @@ func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
 	return b, nil
 }
 
-// enter waits until one more operation may go on with each of these servers. It reports false once the store is closed.
-func (s *Store) enter(lines []int) bool {
-	for i, line := range lines {
-		if s.isClosed() {
-			s.exit(lines[:i])
-			return false
-		}
-		select {
-		case s.lines[line] <- struct{}{}:
-		case <-s.closing:
-			s.exit(lines[:i])
-			return false
-		}
+// enter waits until one more operation may go on by this line. It reports false once the store is closed.
+func (s *Store) enter(line int) bool {
+	if s.isClosed() {
+		return false
 	}
-	return true
+	select {
+	case s.lines[line] <- struct{}{}:
+		return true
+	case <-s.closing:
+		return false
+	}
 }
 
-func (s *Store) exit(lines []int) {
-	for _, line := range lines {
-		<-s.lines[line]
-	}
-}
+func (s *Store) exit(line int) { <-s.lines[line] }
 
 func (s *Store) isClosed() bool {
 	select {
@@ -132,20 +129,18 @@ func (s *Store) isClosed() bool {
 
 // Close lets the operations that are under way end, answers [headgate.ErrClosed] to everyone else, closes idle connections and,
 // for an ephemeral store, deletes what it wrote first. It blocks for as long as that takes: with a server that says nothing, up to
-// a Timeout for each reply that is awaited.
+// a Timeout for each reply that is awaited. Whoever calls it again waits for the same, and gets the same error.
 func (s *Store) Close() error {
-	s.desk.mu.Lock()
-	if s.desk.closed {
+	s.closed.Do(func() {
+		s.desk.mu.Lock()
+		s.desk.closed = true
+		close(s.closing)
 		s.desk.mu.Unlock()
-		return nil
-	}
-	s.desk.closed = true
-	close(s.closing)
-	s.desk.mu.Unlock()
-	s.desk.leaders.Wait()
-	err := s.deleteWritten()
-	if s.servers == nil {
-		return err
-	}
-	return errors.Join(err, s.client.Close())
+		s.desk.leaders.Wait()
+		s.closeErr = s.deleteWritten()
+		if s.servers != nil {
+			s.closeErr = errors.Join(s.closeErr, s.client.Close())
+		}
+	})
+	return s.closeErr
 }

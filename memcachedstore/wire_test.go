@@ -20,12 +20,17 @@ const start = headgate.Instant(1_767_225_600_000_000)
 func tapped(t *testing.T, opts *Options, server string, before func(verb, name string)) *Store {
 	t.Helper()
 	s := mustNew(t, opts, server)
+	tapAll(s, before)
+	return s
+}
+
+// tapAll does so with a store that has not been used yet.
+func tapAll(s *Store, before func(verb, name string)) {
 	s.client.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 		var d net.Dialer
 		conn, err := d.DialContext(ctx, network, address)
 		return &tap{conn, before}, err
 	}
-	return s
 }
 
 type tap struct {
