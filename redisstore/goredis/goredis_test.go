@@ -59,7 +59,12 @@ func TestRing(t *testing.T) {
 	}
 }
 
-func conformance() storetest.Options { return storetest.Options{Decisions: 2000, Rounds: 1, Lanes: 16} }
+func conformance() storetest.Options {
+	if testing.Short() {
+		return storetest.Options{Decisions: 500, Rounds: 1, Lanes: 32}
+	}
+	return storetest.Options{Decisions: 2000, Rounds: 1, Lanes: 32}
+}
 
 func judge(t *testing.T, client func() redis.UniversalClient) { judgeBy(t, conformance(), client) }
 
