@@ -77,6 +77,15 @@ soak: ## Random tests for long: STEPS of Go against Lua (100 million), RUNS of s
 	go test ./algo -run TestGoStepEqualsLuaStep -count 1 -timeout 0 -v -seed $(SEED) -steps $(STEPS)
 	go test ./storetest ./memstore -count $(RUNS) -timeout 0
 
+.PHONY: soak-stores
+soak-stores: setup ## The stores for long: 1,000,000 decisions each, 500 histories under each fault, 50 restarts, 30 s outages
+	go test ./redisstore -run 'TestConformanceInEveryMode/as_it_is|TestClusterConforms' -count 1 -timeout 0 -v -decisions 1000000
+	go test ./memcachedstore -run 'TestStore$$' -count 1 -timeout 0 -v -decisions 1000000
+	go test ./redisstore -run 'Histor|CrowdOverRestarts' -count 1 -timeout 0 -v -histories 500
+	go test ./memcachedstore -run 'Histor' -count 1 -timeout 0 -v -histories 500
+	go test ./redisstore -run ScriptsFlushed -count 1 -timeout 0 -v -flush 30s
+	go test ./fallback -run RedisAway -count 1 -timeout 0 -v -outage 30s
+
 ##@ Analysis
 
 .PHONY: lint

@@ -1,6 +1,7 @@
 package memcachedstore_test
 
 import (
+	"flag"
 	"bufio"
 	"fmt"
 	"net"
@@ -90,11 +91,17 @@ func TestStoreOverAClientOfTheProgram(t *testing.T) {
 	}
 }
 
+// moreDecisions is how many decisions are held against the model wherever the whole suite runs; 1000000 takes some minutes.
+var moreDecisions = flag.Int("decisions", 0, "decisions compared with the model; 0: few")
+
 // suite judges stores over servers, with so many decisions held against the model.
 func suite(decisions int, servers ...*testserver.MemcachedServer) storetest.Options {
 	o := storetest.Options{Decisions: decisions, Rounds: 20, Lanes: 16}
 	if testing.Short() {
 		o.Decisions, o.Rounds = decisions/6, 5
+	}
+	if *moreDecisions > 0 {
+		o.Decisions = *moreDecisions
 	}
 	o.Lives = func() (map[string]time.Duration, error) {
 		all := make(map[string]time.Duration)
