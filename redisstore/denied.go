@@ -25,6 +25,7 @@ type denial struct {
 	name     string
 	at       moment
 	over     bool
+	changes  bool // with over: it did more than spend
 	state    algo.State
 	decision headgate.Decision // of a log: the denial of one unit
 }
@@ -36,8 +37,28 @@ type moment struct {
 	live           bool // t is by the server's clock
 }
 
-// share is what rules with one state have in common, and now and then others too: whether units were given back.
-type share struct{ gaveBack atomic.Bool }
+// share is what rules with one state have in common, and now and then others too: whether units were given back, and whether their
+// limits differ, so that each may find more than the other left.
+type share struct {
+	gaveBack atomic.Bool
+	terms    atomic.Pointer[string] // of the first rule
+	mixed    atomic.Bool
+}
+
+// bind tells of a rule, by what the script reads of it.
+func (s *share) bind(head []byte) {
+	terms := string(head)
+	if !s.terms.CompareAndSwap(nil, &terms) && *s.terms.Load() != terms {
+		s.mixed.Store(true)
+	}
+}
+
+// lost tells of an operation without an answer, which may yet be done.
+func (s *share) lost() {
+	if s.mixed.Load() {
+		s.giveBack()
+	}
+}
 
 func (s *share) giveBack() {
 	if !s.gaveBack.Load() {
@@ -64,25 +85,43 @@ func (d *denials) remember(o *op) {
 	}
 }
 
-// end ends what is known of a key.
+// end ends what is known of a key. Behind what did more than spend, nothing that was heard before it may be entered after it.
 func (d *denials) end(o *op) {
 	if d.life < 0 {
 		return
 	}
-	if known := d.place(o.name).Load(); known != nil && known.name == o.name {
-		d.put(&denial{name: o.name, at: o.at, over: true})
+	changes := o.request.Verb > algo.Peek || o.rule.share.mixed.Load()
+	if known := d.place(o.name).Load(); changes || known != nil && known.name == o.name {
+		d.put(&denial{rule: o.rule, name: o.name, at: o.at, over: true, changes: changes})
 	}
 }
 
-// put enters what was heard, unless something was heard since of a later instant.
+// put enters what was heard.
 func (d *denials) put(next *denial) {
 	place := d.place(next.name)
 	for {
 		known := place.Load()
-		if known != nil && known.name == next.name && known.at.t > next.at.t || place.CompareAndSwap(known, next) {
+		entry := next.after(known)
+		if entry == nil || place.CompareAndSwap(known, entry) {
 			return
 		}
 	}
+}
+
+// after is what is to be known of a key of which something is known already; nil means that this stays. What is of a later instant
+// holds. But where more was done than to spend by one rule nobody can tell what came first, and so nothing is known.
+func (k *denial) after(known *denial) *denial {
+	switch {
+	case known == nil || known.name != k.name || known.at.t < k.at.t:
+		return k
+	case known.over:
+		return nil
+	case k.changes || known.rule != k.rule:
+		return &denial{rule: k.rule, name: k.name, at: known.at, over: true, changes: true}
+	case known.at.t > k.at.t || k.over:
+		return nil
+	}
+	return k
 }
 
 // leftNothing reports whether the next unit is certainly denied, and for how long.

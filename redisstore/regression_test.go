@@ -206,3 +206,62 @@ func TestGuideResetLeavesOthersKeys(t *testing.T) {
 		t.Errorf("after a reset: got %q want what was there", got)
 	}
 }
+
+// TestChangedLimitEndsWhatIsRemembered: a bucket that another limit has carried over is asked for anew, also when the clock went back
+// for it.
+func TestChangedLimitEndsWhatIsRemembered(t *testing.T) {
+	server := testserver.Redis(t)
+	m := memstore.New(nil)
+	defer m.Close()
+	var answers [2][]headgate.Decision
+	for i, s := range []headgate.Store{open(t, "redis://"+server.Addr(), nil), m} {
+		slow, fast := limiterOf(t, s, "x", "", "1/1h"), limiterOf(t, s, "x", "", "10/1s")
+		for _, step := range []struct {
+			l  *headgate.Limiter
+			at headgate.Instant
+		}{{slow, 0}, {slow, 0}, {fast, -1_000_000}, {slow, 0}} {
+			d, err := step.l.AllowAt(context.Background(), someInstant+step.at, "a", 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answers[i] = append(answers[i], d)
+		}
+	}
+	if got, want := fmt.Sprint(answers[0]), fmt.Sprint(answers[1]); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// TestUndoneChargeEndsWhatIsRemembered: who is denied while a charge on two nodes is under way asks again once it is undone.
+func TestUndoneChargeEndsWhatIsRemembered(t *testing.T) {
+	cluster := testserver.Cluster(t, 3, 0)
+	wire := "redis+cluster://" + cluster.Addrs()[0]
+	s := open(t, wire, nil)
+	l := limiterOf(t, s, "x", headgate.FixedWindow, "1/1h")
+	ctx := context.Background()
+	if d, err := l.Allow(ctx, "full"); err != nil || !d.Allowed {
+		t.Fatal(d, err)
+	}
+	for i := range 300 {
+		key := fmt.Sprint(i)
+		denied := make(chan error)
+		go func() {
+			_, err := headgate.AllowAll(ctx, headgate.Check{Limiter: l, Key: key, Cost: 1}, headgate.Check{Limiter: l, Key: "full", Cost: 1})
+			denied <- err
+		}()
+		for range 3 {
+			if d, err := l.Peek(ctx, key, 1); err != nil || !d.Allowed {
+				break
+			}
+		}
+		d, err := l.Allow(ctx, key)
+		if err := <-denied; err != nil {
+			t.Fatal(err)
+		}
+		if err == nil && !d.Allowed {
+			if d, err := l.Allow(ctx, key); err != nil || !d.Allowed {
+				t.Fatalf("key %s, once the charge was undone: got %+v, error %v want allowed", key, d, err)
+			}
+		}
+	}
+}

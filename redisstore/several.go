@@ -30,6 +30,9 @@ func (s *Store) ApplyAll(ctx context.Context, now headgate.Instant, ops []headga
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	if err := x.run(ctx); err != nil {
+		for _, o := range x.ops {
+			o.rule.share.lost()
+		}
 		return err
 	}
 	for i, o := range x.ops {
@@ -138,9 +141,25 @@ func (x *transaction) undo(ctx context.Context) {
 		return
 	}
 	x.store.send(ctx, back)
+	for _, g := range back {
+		g.forget(x.store)
+	}
 	for i, g := range undone {
 		g.decide(true)
 		g.answerLogs(back[i])
+	}
+}
+
+// forget sees that nobody is denied for units that this group has given back.
+func (g *group) forget(s *Store) {
+	for _, k := range g.keys {
+		for _, o := range k.ops {
+			if o.err != nil {
+				o.rule.share.giveBack()
+			} else {
+				s.denials.end(o)
+			}
+		}
 	}
 }
 

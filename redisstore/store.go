@@ -87,6 +87,7 @@ func (s *Store) Bind(r headgate.Rule) (headgate.Bound, error) {
 		}
 		bound.limit = r.Limit.Rate
 		bound.setHead(a.Name, bound.log.Terms())
+		bound.share.bind(bound.head)
 		return bound, nil
 	}
 	if bound.step, err = a.New(r.Limit); err != nil {
@@ -94,6 +95,7 @@ func (s *Store) Bind(r headgate.Rule) (headgate.Bound, error) {
 	}
 	bound.limit = bound.step.Answer(algo.State{}, 0, 0, 0, true).Limit
 	bound.setHead(a.Name, bound.step.Terms())
+	bound.share.bind(bound.head)
 	if s.options.Layout == LayoutGuide && a.Name == headgate.TokenBucketInterval {
 		return newGuideRule(bound, r.Limit), nil
 	}
@@ -217,9 +219,13 @@ func (s *Store) do(ctx context.Context, o *op) error {
 	if l := s.lanes.of(s, o.name); s.options.NoBatching {
 		l.flyAlone(ctx, o)
 	} else if err := l.do(ctx, o); err != nil {
+		o.rule.share.lost()
 		return err
 	}
-	if o.err == nil && !o.remembered {
+	switch {
+	case o.err != nil:
+		o.rule.share.lost()
+	case !o.remembered:
 		s.denials.remember(o)
 	}
 	return o.err
