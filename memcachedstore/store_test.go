@@ -1,8 +1,8 @@
 package memcachedstore_test
 
 import (
-	"flag"
 	"bufio"
+	"flag"
 	"fmt"
 	"net"
 	"slices"
