@@ -71,7 +71,7 @@ for k = 1, plain do
     if #v == VALUE_BYTES then
       format, a, b, c, lives_until[k] = unpack_from(VALUE, v)
     end
-    if format == FORMAT then
+    if format == FORMAT and a >= 0 and a <= MAX_EXACT then
       found[k] = {a = a, b = b, c = c}
       states[k] = found[k]
     elseif mode == EACH then

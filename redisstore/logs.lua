@@ -69,7 +69,8 @@ local function read(key)
   if type(raw) == 'table' and (mode ~= EACH or not raw.err:find('WRONGTYPE', 1, true)) then
     raw = redis.call('GETRANGE', key, 0, last) -- fails as it did
   end
-  if type(raw) == 'string' and (raw == '' or (#raw >= HEAD_BYTES and raw:byte(1) == LOG_FORMAT)) then
+  local entries = #(type(raw) == 'string' and raw or '') - HEAD_BYTES
+  if raw == '' or (entries >= 0 and entries % ENTRY_BYTES == 0 and raw:byte(1) == LOG_FORMAT) then
     return raw
   elseif mode ~= EACH then
     error('HEADGATE_FOREIGN')
@@ -189,7 +190,7 @@ function on.undo(log, rule, mark, n)
   end
 end
 
--- close sees that a log that was only asked has a life.
+-- close sees that a log has a life, also one whose units were denied.
 function on.close(log, rule)
   if log.bytes == 0 then
     return

@@ -265,3 +265,26 @@ func TestUndoneChargeEndsWhatIsRemembered(t *testing.T) {
 		}
 	}
 }
+
+// TestPeekUnderAnotherLimitChangesNothing: also if by that limit the key is as if never used.
+func TestPeekUnderAnotherLimitChangesNothing(t *testing.T) {
+	server := testserver.Redis(t)
+	s := open(t, "redis://"+server.Addr(), &redisstore.Options{DenialMemory: -1})
+	ctx := context.Background()
+	for _, a := range []headgate.Algorithm{headgate.TokenBucketInterval, headgate.SlidingLog, headgate.SlidingWindow} {
+		slow, fast := limiterOf(t, s, "x", a, "2/24h"), limiterOf(t, s, "x", a, "1000/1ms")
+		if d, err := slow.AllowN(ctx, "a", 2); err != nil || !d.Allowed {
+			t.Fatal(d, err)
+		}
+		time.Sleep(5 * time.Millisecond)
+		if _, err := fast.Peek(ctx, "a", 1); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := headgate.PeekAll(ctx, headgate.Check{Limiter: fast, Key: "a", Cost: 1}); err != nil {
+			t.Fatal(err)
+		}
+		if d, err := slow.AllowN(ctx, "a", 1); err != nil || d.Allowed {
+			t.Errorf("%s: got %+v, error %v want a denial", a, d, err)
+		}
+	}
+}

@@ -106,7 +106,9 @@ local function each()
     local k, r, verb, count, n
     k, r, verb, count, n, pos = unpack_from(RUN, runs, pos)
     local rule = rules[r]
-    last_rule[k] = rule
+    if k <= plain or verb ~= PEEK then
+      last_rule[k] = rule
+    end
     if k > plain then
       pos = run_log(k, rule, verb, count, n, pos)
     else
@@ -177,7 +179,7 @@ else
   all()
 end
 for k = plain + 1, #KEYS do
-  if logs[k] then
+  if logs[k] and last_rule[k] and mode ~= PEEK_ALL then -- whoever only asks changes no life: his limit may be another
     on.close(logs[k], last_rule[k])
   end
 end

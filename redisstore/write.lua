@@ -8,7 +8,8 @@ for k = 1, plain do
   local key, s, v, rule = KEYS[k], states[k], before[k], last_rule[k]
   if not foreign[k] then
     local reset_at = rule.x.reset_at(rule.w, s)
-    if (live and reset_at <= t) or (s.a == 0 and s.b == 0 and s.c == 0) then
+    local kept = s == found[k] and (lives_until[k] or 0) >= now_ms -- under another limit it may yet matter to whoever wrote it
+    if (live and reset_at <= t and not kept) or (s.a == 0 and s.b == 0 and s.c == 0) then
       if v then
         redis.call('DEL', key)
       elseif #KEYS > 1 and type(redis.pcall('GET', key)) == 'table' then
