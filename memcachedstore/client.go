@@ -11,7 +11,7 @@ import (
 func (s *Store) fetch(keys []string) (map[string]*memcache.Item, error) {
 	items, err := s.get(keys)
 	if err != nil && broken(err) {
-		_ = s.client.Close() // it can be used afterwards
+		s.closeIdle()
 		items, err = s.get(keys)
 	}
 	if err != nil {
@@ -41,7 +41,15 @@ func (s *Store) get(keys []string) (map[string]*memcache.Item, error) {
 // lost is failure for something that was to be written.
 func (s *Store) lost(err error) error {
 	if broken(err) {
-		_ = s.client.Close()
+		s.closeIdle()
 	}
 	return failure(err, true)
+}
+
+// closeIdle closes the connections that are idle; the next requests make new ones.
+func (s *Store) closeIdle() {
+	_ = s.client.Close() // it can be used afterwards
+	for _, w := range s.wires {
+		w.closeIdle()
+	}
 }

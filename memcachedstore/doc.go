@@ -15,7 +15,8 @@
 // Callers of the same key in one process are joined: while a round is under way the next ones wait, and one round then decides for
 // all of them in the order in which they came, each at its own instant and with its own answer. A key that everyone wants costs
 // two round trips for each round, not for each caller, and cas conflicts come from other processes only. Reads of different keys
-// that wait at the same time go to a server in one request. Counters that memcached increments itself (incr) are not used, for
+// that wait at the same time go to a server in one request, and so do writes, each with its own reply; over a client that the program
+// already holds ([NewFromClient]) only those of one key do. Counters that memcached increments itself (incr) are not used, for
 // windows either: incr creates no key and answers no more than its own number, so that a denial would have to be taken back, and a
 // window that is changed or refunded needs both numbers at once.
 //

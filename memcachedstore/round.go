@@ -156,7 +156,7 @@ func (r *round) fetch(names []string) (map[string]*memcache.Item, error) {
 	if len(names) != 1 || r.group.logs[0] || r.store.servers == nil {
 		return r.store.fetch(names)
 	}
-	item, err := r.store.reads[r.group.line].get(r.store, names[0])
+	item, err := r.store.readOne(r.group.line, names[0])
 	return map[string]*memcache.Item{names[0]: item}, err
 }
 
@@ -208,7 +208,8 @@ func (r *round) wanted(c *cell) []byte {
 	return value
 }
 
-// put writes a value over what was read. It is sent once, whatever becomes of it.
+// put writes a value over what was read. It is sent once, whatever becomes of it; a state goes together with others, and a log, which
+// may be long, alone.
 func (r *round) put(c *cell, value []byte) error {
 	until := int64(binary.BigEndian.Uint64(value[1:]))
 	item := &memcache.Item{
@@ -216,10 +217,14 @@ func (r *round) put(c *cell, value []byte) error {
 		Expiration: expiration(lifeOf(until, r.earliest, r.passedIn), time.Now().Unix()),
 	}
 	r.store.written.note(c.key)
-	if c.raw == nil {
-		return r.store.client.Add(item)
+	client := r.store.writer
+	if value[0] == formatLog {
+		client = r.store.client
 	}
-	return r.store.client.CompareAndSwap(item)
+	if c.raw == nil {
+		return client.Add(item)
+	}
+	return client.CompareAndSwap(item)
 }
 
 // conflict reports that another process has written, or the server has forgotten, what was read.

@@ -1,7 +1,6 @@
 package memcachedstore
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 
@@ -15,10 +14,12 @@ import (
 type Store struct {
 	options     Options
 	client      *memcache.Client
-	servers     servers // none if the client was not made here
-	mostEntries int     // in a log
+	writer      *memcache.Client // of states: on wires, or client if that was not made here
+	wires       []*wires         // for each server
+	servers     servers          // none if the client was not made here
+	mostEntries int              // in a log
 	desk        desk
-	reads       []reads // for each server
+	reads       []gathering[read] // for each server
 	// For each server, and at last for operations on several, a place for each operation that may go on: a server that stands still
 	// must not stop the others.
 	lines    []chan struct{}
@@ -65,8 +66,12 @@ func newStore(o Options, client *memcache.Client, list servers) *Store {
 		options: o, client: client, servers: list, mostEntries: maxEntries,
 		desk:    desk{groups: make(map[string]*group), held: make(map[string][]chan struct{})},
 		closing: make(chan struct{}),
+		writer:  client,
 	}
-	s.reads = make([]reads, max(1, len(list)))
+	if list != nil {
+		s.writer, s.wires = newWriter(client, list)
+	}
+	s.reads = make([]gathering[read], max(1, len(list)))
 	for range len(s.reads) + 1 {
 		s.lines = append(s.lines, make(chan struct{}, o.MaxConns))
 	}
@@ -139,7 +144,7 @@ func (s *Store) Close() error {
 		s.desk.leaders.Wait()
 		s.closeErr = s.deleteWritten()
 		if s.servers != nil {
-			s.closeErr = errors.Join(s.closeErr, s.client.Close())
+			s.closeIdle()
 		}
 	})
 	return s.closeErr

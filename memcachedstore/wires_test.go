@@ -1,0 +1,151 @@
+package memcachedstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bradfitz/gomemcache/memcache"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/testserver"
+)
+
+// T8: writes of many keys go together, and connections break under them again and again: each key has exactly what its own takes
+// were told, and may have those whose outcome is unknown.
+func TestConnectionsThatBreakUnderManyKeys(t *testing.T) {
+	t.Parallel()
+	server := testserver.Memcached(t)
+	proxy := testserver.Proxy(t, server.Addr())
+	direct := mustBind(t, mustNew(t, nil, server.Addr()), "rule", "", "100000/1h")
+	b := mustBind(t, mustNew(t, &Options{Timeout: patience}, proxy.Addr()), "rule", "", "100000/1h")
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	var all sync.WaitGroup
+	var taken, unknown [64]int64
+	for i := range taken {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				err := takeErr(t.Context(), b, fmt.Sprint(i))
+				var e *headgate.StoreError
+				switch {
+				case err == nil:
+					taken[i]++
+				case !errors.As(err, &e):
+					t.Errorf("got error %v want a StoreError", err)
+				case e.Trouble == headgate.TimedOut:
+					unknown[i]++
+				}
+			}
+		})
+	}
+	var breaks int
+	for ; ctx.Err() == nil; breaks++ {
+		time.Sleep(10 * time.Millisecond)
+		proxy.Reset()
+	}
+	all.Wait()
+	lost := int64(0)
+	for i := range taken {
+		spent := 100_000 - remaining(t, direct, start, fmt.Sprint(i))
+		if spent < taken[i] || spent > taken[i]+unknown[i] {
+			t.Errorf("key %d: %d units are spent; want %d that were told so, and at most %d whose outcome is unknown", i, spent, taken[i], unknown[i])
+		}
+		lost += unknown[i]
+	}
+	if lost == 0 || taken[0] == 0 {
+		t.Errorf("%d breaks: %d takes of one key, %d of all with an unknown outcome want some", breaks, taken[0], lost)
+	}
+}
+
+// Some of the writes that go together are not taken by the server: each gets its own answer, and the connection stays.
+func TestSomeOfABatchAreRefused(t *testing.T) {
+	t.Parallel()
+	server := testserver.Memcached(t)
+	s := mustNew(t, nil, server.Addr())
+	w := s.wires[0]
+	text := func(verb, name string, bytes int) *member[write] {
+		return &member[write]{asked: write{text: fmt.Appendf(nil, "%s %s 0 60 %d\r\n%s\r\n", verb, name, bytes, strings.Repeat("x", bytes))}}
+	}
+	batch := []*member[write]{
+		text("add", "a", 1), text("add", "large", 2<<20), text("add", "b", 1), text("add", "a", 1), text("replace", "c", 1),
+	}
+	w.send(batch)
+	for i, want := range []string{"STORED", "SERVER_ERROR object too large for cache", "STORED", "NOT_STORED", "NOT_STORED"} {
+		if got := batch[i].asked; got.err != nil || string(got.reply) != want+"\r\n" {
+			t.Errorf("write %d: got %q, error %v want %s", i, got.reply, got.err, want)
+		}
+	}
+	if len(w.idle) != 1 {
+		t.Errorf("afterwards: got %d idle connections want the one that is in order", len(w.idle))
+	}
+	for _, key := range []string{"a", "b"} {
+		if _, err := plain(t, server.Addr()).Get(key); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Behind a reply that nobody expected the next line may be anything: what has no reply by then is unknown, and the connection goes.
+func TestReplyThatNobodyExpected(t *testing.T) {
+	t.Parallel()
+	server := testserver.Memcached(t)
+	w := mustNew(t, nil, server.Addr()).wires[0]
+	batch := []*member[write]{
+		{asked: write{text: []byte("add a 0 60 1\r\nx\r\n")}},
+		{asked: write{text: []byte("add b 0 60 1\r\nxxxxxxx\r\n")}},
+		{asked: write{text: []byte("add c 0 60 1\r\nx\r\n")}},
+	}
+	w.send(batch)
+	if got := batch[0].asked; got.err != nil || string(got.reply) != "STORED\r\n" {
+		t.Errorf("before it: got %q, error %v want STORED", got.reply, got.err)
+	}
+	if got := batch[1].asked; got.err != nil || !strings.HasPrefix(string(got.reply), "CLIENT_ERROR") {
+		t.Errorf("the reply: got %q, error %v want CLIENT_ERROR", got.reply, got.err)
+	}
+	mustTrouble(t, failure(batch[2].asked.err, true), headgate.TimedOut, "unknown")
+	if len(w.idle) != 0 {
+		t.Errorf("afterwards: got %d idle connections want none", len(w.idle))
+	}
+}
+
+// A connection that was idle for long is not written on: the server may have closed it, and what is lost there is unknown.
+func TestWireThatWasIdleForLong(t *testing.T) {
+	t.Parallel()
+	server := testserver.Memcached(t)
+	s := mustNew(t, nil, server.Addr())
+	b := mustBind(t, s, "rule", "", "10/1h")
+	mustTake(t, b, start, "key", 1)
+	w := s.wires[0]
+	old := w.idle[0]
+	_ = old.Close()
+	old.used = time.Now().Add(-idleWire)
+	if d := mustTake(t, b, start, "key", 1); !d.Allowed || d.Remaining != 8 {
+		t.Errorf("got %+v want allowed with 8 remaining", d)
+	}
+	if len(w.idle) != 1 || w.idle[0] == old {
+		t.Errorf("got %d idle connections want a new one", len(w.idle))
+	}
+}
+
+// A store over a client that the program holds writes with that client alone.
+func TestClientThatIsHeldHasNoWires(t *testing.T) {
+	t.Parallel()
+	server := testserver.Memcached(t)
+	client := memcache.New(server.Addr())
+	s, err := NewFromClient(nil, client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = s.Close(), client.Close() })
+	if s.writer != client || s.wires != nil {
+		t.Error("it has a client of its own for writing")
+	}
+	if d := mustTake(t, mustBind(t, s, "rule", "", "10/1h"), start, "key", 1); !d.Allowed {
+		t.Errorf("got %+v want allowed", d)
+	}
+}
