@@ -288,3 +288,26 @@ func TestPeekUnderAnotherLimitChangesNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestPeekAtAnotherInstantChangesNoLife: whoever asks what a month from now would be decided does not let the key go sooner.
+func TestPeekAtAnotherInstantChangesNoLife(t *testing.T) {
+	server := testserver.Redis(t)
+	s := open(t, "redis://"+server.Addr(), nil)
+	ctx := context.Background()
+	for _, a := range []headgate.Algorithm{headgate.TokenBucket, headgate.FixedWindow, headgate.SlidingLog} {
+		l := limiterOf(t, s, "x", a, "100/300d")
+		d, err := l.AllowN(ctx, "a", 100)
+		if err != nil || !d.Allowed {
+			t.Fatal(d, err)
+		}
+		later := headgate.InstantOf(time.Now().Add(d.ResetAfter - time.Hour))
+		if _, err := l.PeekAt(ctx, later, "a", 1); err != nil {
+			t.Fatal(err)
+		}
+		name := server.Do(t, "KEYS", "*").Strings()[0]
+		if got := time.Duration(server.Do(t, "PTTL", name).Int()) * time.Millisecond; got < d.ResetAfter-time.Minute {
+			t.Errorf("%s: life after a peek: got %v want %v", a, got, d.ResetAfter)
+		}
+		server.Do(t, "DEL", name)
+	}
+}

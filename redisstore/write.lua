@@ -26,7 +26,9 @@ for k = 1, plain do
           redis.call('SETRANGE', key, '0', pack(VALUE, FORMAT, s.a, s.b, s.c, lives))
         end
       elseif s == found[k] then
-        redis.call(EXPIRE, key, max(needed, lives))
+        if live or lives_until[k] == 0 then -- a life by this server's clock is not for the caller's to end
+          redis.call(EXPIRE, key, max(needed, lives))
+        end
       else
         if live then
           needed = max(lives, needed + max(LEAST_EXTRA, min(MOST_EXTRA, needed - now_ms)))
