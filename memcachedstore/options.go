@@ -22,8 +22,8 @@ type Options struct {
 	// MaxWaiting is how many callers may be under way; one more is answered with [headgate.Overloaded]. 0 means 10,000.
 	MaxWaiting int
 	// MaxConns is how many operations go on at once with each server, and as many with several servers at once. 0 means 64. There are
-	// at most as many connections, and two to write on; fewer where operations go together. Callers beyond that wait for their turn. Over a client that
-	// the program already holds, all its servers count as one.
+	// at most as many connections, and two to write on; fewer where operations go together. Callers beyond that wait for their turn.
+	// Over a client that the program already holds, all its servers count as one.
 	MaxConns int
 	// DisableJoin makes every call an operation of its own. By default callers of one key are joined while an operation on it is
 	// under way: the next one decides for all of them, in the order in which they came.

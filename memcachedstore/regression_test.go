@@ -89,6 +89,32 @@ func TestFailureThatCannotBeGivenBackIsUnknown(t *testing.T) {
 	}
 }
 
+// Of keys on several servers the one that another process has changed is read anew, alone.
+func TestChangeOfOneKeyOfSeveralServers(t *testing.T) {
+	t.Parallel()
+	first, second := testserver.Memcached(t), testserver.Memcached(t)
+	other := mustBind(t, mustNew(t, nil, first.Addr(), second.Addr()), "rule", "", "10/1h")
+	keys := on(t, other, 0, 1)
+	s := mustNew(t, nil, first.Addr(), second.Addr())
+	var writes atomic.Int64
+	tapAll(s, func(verb, _ string) {
+		if verb == "add" && writes.Add(1) == 2 {
+			mustTake(t, other, start, keys[1], 1)
+		}
+	})
+	b := mustBind(t, s, "rule", "", "10/1h")
+	ops := []headgate.Op{{Bound: b, Key: keys[0], Cost: 3}, {Bound: b, Key: keys[1], Cost: 3}}
+	d := make([]headgate.Decision, 2)
+	if err := s.ApplyAll(t.Context(), start, ops, false, d); err != nil || !d[0].Allowed || !d[1].Allowed {
+		t.Fatalf("got %+v, error %v want allowed", d, err)
+	}
+	for i, want := range []int64{7, 6} {
+		if got := remaining(t, other, start, keys[i]); got != want {
+			t.Errorf("key %d: got %d remaining want %d", i+1, got, want)
+		}
+	}
+}
+
 // Whoever waited in vain, for others or for a server that does not answer what it is asked, has spent nothing, and hears that.
 func TestWaitInVainSpendsNothing(t *testing.T) {
 	t.Parallel()

@@ -153,7 +153,7 @@ func (r *round) read() error {
 
 // fetch reads a single key together with others of the same server. Logs may be long, and go alone.
 func (r *round) fetch(names []string) (map[string]*memcache.Item, error) {
-	if len(names) != 1 || r.group.logs[0] || r.store.servers == nil {
+	if len(r.group.names) != 1 || r.group.logs[0] || r.store.servers == nil {
 		return r.store.fetch(names)
 	}
 	item, err := r.store.readOne(r.group.line, names[0])
