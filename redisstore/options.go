@@ -38,10 +38,12 @@ type Options struct {
 	// NoBatching sends each call by itself, instead of joining what comes in while others are under way.
 	NoBatching bool
 	// DenialMemory is for how long, at most, a key that has nothing left is denied without asking Redis again. Redis would say
-	// the same, unless another process gives units back meanwhile. 0 means 1 s; below 0 nothing is remembered. Once this process
+	// the same, unless another process gives units back meanwhile, undoes a charge on several nodes, or decides by another limit of
+	// the same policy. 0 means 1 s; below 0 nothing is remembered. Once this process
 	// has given units back under a rule (Refund, Reset, Cancel), nothing is remembered under that rule.
 	DenialMemory time.Duration
-	// Ephemeral removes everything in the namespace when the store is closed: for a namespace that nobody else uses.
+	// Ephemeral removes everything in the namespace when the store is closed: for a namespace that nobody else uses. Buckets in
+	// LayoutGuide are in none, and stay until their life ends.
 	Ephemeral bool
 }
 
