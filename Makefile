@@ -53,7 +53,7 @@ test: test-all test-race test-bench lint ## Everything: tests, again under the r
 test-quick: setup ## The tests alone, shortened and without the race detector
 	go test -short $(PACKAGES)
 
-# Twice: what counts allocations, or steps by the million, runs without the race detector only. The dependency law is a test like
+# Twice: what counts allocations, or steps by the million, runs without the race detector only, and all else shortened under it. The dependency law is a test like
 # any other.
 .PHONY: test-all
 test-all: setup
@@ -61,7 +61,7 @@ test-all: setup
 
 .PHONY: test-race
 test-race: setup
-	go test -race $(PACKAGES)
+	go test -race -short $(PACKAGES)
 
 .PHONY: test-bench
 test-bench: setup
