@@ -9,7 +9,11 @@ import (
 )
 
 func TestStore(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) headgate.Store { return memstore.New(nil) })
+	var o storetest.Options
+	if testing.Short() {
+		o.Decisions = 100_000
+	}
+	o.Run(t, func(t *testing.T) headgate.Store { return memstore.New(nil) })
 }
 
 // TestGrowingStore judges a store whose tables are replaced again and again while it is looked at.
