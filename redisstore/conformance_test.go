@@ -108,6 +108,19 @@ func TestConformanceInEveryMode(t *testing.T) {
 	}
 }
 
+// TestValkeyConforms wants nothing of a machine without Valkey, which Debian has only since its 13th release.
+func TestValkeyConforms(t *testing.T) {
+	if !testserver.ValkeyPresent() {
+		t.Log("no valkey-server on the PATH")
+		return
+	}
+	server := testserver.Redis(t, testserver.Valkey())
+	k := keptOn{t, func() []*testserver.RedisServer { return []*testserver.RedisServer{server} }}
+	conformance(t, storetest.Options{}, k, func(t *testing.T) headgate.Store {
+		return open(t, "redis://"+server.Addr(), &redisstore.Options{Timeout: patient})
+	})
+}
+
 // TestClusterConforms: charges on keys of several nodes are not isolated; all else is as on one server. // T9
 func TestClusterConforms(t *testing.T) {
 	cluster := testserver.Cluster(t, 3, 0)
