@@ -19,8 +19,6 @@ func trouble(what headgate.Trouble, advice string, err error) *headgate.StoreErr
 	return &headgate.StoreError{Store: storeName, Trouble: what, Advice: advice, Err: err}
 }
 
-func errClosed() error { return headgate.ErrClosed }
-
 func errOverloaded() error {
 	return trouble(headgate.Overloaded, "more callers wait than Redis answers in time; ask less, or give it more (MaxWaiting, Timeout)", nil)
 }
@@ -44,6 +42,8 @@ func errForeign() error {
 func errReply(bytes int) error {
 	return trouble(headgate.Refused, "is this Redis or Valkey, 6.2 or later?", fmt.Errorf("a reply of %d bytes that is none of this script's", bytes))
 }
+
+func errVerb() error { return errUnsupported("apply", "there are take, peek, refund and reset") }
 
 func errUnsupported(what, why string) error {
 	return fmt.Errorf("redisstore: %s: %w: %s", what, headgate.ErrUnsupported, why)
@@ -75,28 +75,33 @@ func notRun(err error) reason {
 	return ran
 }
 
+// Advice that stands with several answers.
+const (
+	adviceForeign = "the key holds something that is not a limit's state; use a namespace of your own, or remove it"
+	adviceReplica = "this is a read-only replica; give the address of the primary, or use redis+sentinel://"
+	adviceMemory  = "it is out of memory: raise maxmemory, or lower what else lies there"
+	adviceACL     = "the user's ACL lacks a rule; docs/operations.md has the least that is needed"
+)
+
 // answers are what a server says when it refuses, by how that begins (without ERR) and what stands in it, and what to do about it.
 var answers = []struct {
 	begins, holds string
 	what          headgate.Trouble
 	advice        string
 }{
-	{"WRONGTYPE", "", headgate.WrongType, "the key holds something that is not a limit's state; use a namespace of your own, or remove it"},
-	{"", "WRONGTYPE", headgate.WrongType, "the key holds something that is not a limit's state; use a namespace of your own, or remove it"},
-	{"", "HEADGATE_FOREIGN", headgate.WrongType, "the key holds something that is not a limit's state; use a namespace of your own, or remove it"},
+	{"", "WRONGTYPE", headgate.WrongType, adviceForeign},
+	{"", "HEADGATE_FOREIGN", headgate.WrongType, adviceForeign},
 	{"LOADING", "", headgate.Refused, "it reads its data from disk; wait until it has"},
-	{"READONLY", "", headgate.Refused, "this is a read-only replica; give the address of the primary, or use redis+sentinel://"},
-	{"", "READONLY", headgate.Refused, "this is a read-only replica; give the address of the primary, or use redis+sentinel://"},
-	{"", "read only replica", headgate.Refused, "this is a read-only replica; give the address of the primary, or use redis+sentinel://"},
-	{"OOM", "", headgate.Refused, "it is out of memory: raise maxmemory, or lower what else lies there"},
-	{"", "OOM command not allowed", headgate.Refused, "it is out of memory: raise maxmemory, or lower what else lies there"},
+	{"", "READONLY", headgate.Refused, adviceReplica},
+	{"", "read only replica", headgate.Refused, adviceReplica},
+	{"OOM", "", headgate.Refused, adviceMemory},
+	{"", "OOM command not allowed", headgate.Refused, adviceMemory},
 	{"NOAUTH", "", headgate.Refused, "it asks for a password: redis://:password@host or redis://user:password@host"},
 	{"WRONGPASS", "", headgate.Refused, "user or password is wrong"},
 	{"AUTH", "", headgate.Refused, "it has no password set; leave it out of the URL"},
-	{"NOPERM", "", headgate.Refused, "the user's ACL lacks a rule; docs/operations.md has the least that is needed"},
-	{"", "NOPERM", headgate.Refused, "the user's ACL lacks a rule; docs/operations.md has the least that is needed"},
-	{"", "The user executing the script can't", headgate.Refused, "the user's ACL lacks a rule; docs/operations.md has the least that is needed"},
-	{"", "ACL failure in script", headgate.Refused, "the user's ACL lacks a rule; docs/operations.md has the least that is needed"},
+	{"", "NOPERM", headgate.Refused, adviceACL},
+	{"", "The user executing the script can't", headgate.Refused, adviceACL},
+	{"", "ACL failure in script", headgate.Refused, adviceACL},
 	{"MASTERDOWN", "", headgate.Refused, "this is a replica whose primary is away"},
 	{"NOREPLICAS", "", headgate.Refused, "it has fewer replicas than min-replicas-to-write asks for"},
 	{"CLUSTERDOWN", "", headgate.Refused, "the cluster does not serve this slot; see CLUSTER INFO"},
@@ -144,7 +149,7 @@ func connectionError(err error) error {
 	switch {
 	case strings.Contains(err.Error(), "unknown message type"):
 		return trouble(headgate.Refused, "what answers there does not speak Redis' protocol; is the address right?", err)
-	case errors.As(err, &op) && op.Op == "dial":
+	case errors.Is(err, errHungUp), errors.As(err, &op) && op.Op == "dial":
 		return errUnreachable(err, "is it running, and is the address right?")
 	}
 	return errTimedOut(err)

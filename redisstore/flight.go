@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/headgate/headgate"
 )
 
 const (
@@ -61,7 +63,7 @@ func (l *lane) do(ctx context.Context, o *op) error {
 		return err
 	}
 	if place >= 0 {
-		l.flyAlone(ctx, o)
+		l.store.sendAlone(ctx, o)
 		l.land(place)
 		return o.err
 	}
@@ -78,7 +80,7 @@ func (l *lane) enter(o *op) (place int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		return 0, errClosed()
+		return 0, headgate.ErrClosed
 	}
 	if place = l.placeFor(o.name); place >= 0 && l.flying < mostFlying {
 		l.inAir.Add(1)
@@ -156,14 +158,6 @@ func (o *op) leave(ctx context.Context) error {
 	default:
 		return errTimedOut(ctx.Err())
 	}
-}
-
-func (l *lane) flyAlone(ctx context.Context, o *op) {
-	ctx, cancel := l.store.bounded(ctx)
-	defer cancel()
-	g := &group{now: o.request.T}
-	g.add(o)
-	l.store.send(ctx, []*group{g})
 }
 
 // land hands a place in the air on to those who wait, if any.
@@ -334,6 +328,15 @@ func (s *Store) send(ctx context.Context, groups []*group) {
 		g.read(replies[i].Text)
 		g.stamp(sent, received)
 	}
+}
+
+// sendAlone sends one operation in a call of its own.
+func (s *Store) sendAlone(ctx context.Context, o *op) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	g := &group{now: o.request.T}
+	g.add(o)
+	s.send(ctx, []*group{g})
 }
 
 // again is how long to wait before a call is sent once more that the server could not run just now.

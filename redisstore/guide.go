@@ -42,7 +42,7 @@ func (g *guideRule) Apply(ctx context.Context, now headgate.Instant, key string,
 		return headgate.Decision{}, err
 	}
 	if v > headgate.Reset {
-		return headgate.Decision{}, errUnsupported("apply", "there are take, peek, refund and reset")
+		return headgate.Decision{}, errVerb()
 	}
 	ctx, cancel := g.store.bounded(ctx)
 	defer cancel()

@@ -2,8 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"encoding/binary"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -146,7 +144,7 @@ type rule struct {
 func (r *rule) setHead(name headgate.Algorithm, terms []int64) {
 	r.head = append(r.head, numberOf(name), byte(len(terms)))
 	for _, term := range terms {
-		r.head = binary.LittleEndian.AppendUint64(r.head, math.Float64bits(float64(term)))
+		r.head = appendDouble(r.head, term)
 	}
 }
 
@@ -184,7 +182,7 @@ func (r *rule) Apply(ctx context.Context, now headgate.Instant, key string, v he
 		return headgate.Decision{}, err
 	}
 	if v > headgate.Reset {
-		return headgate.Decision{}, errUnsupported("apply", "there are take, peek, refund and reset")
+		return headgate.Decision{}, errVerb()
 	}
 	o := r.newOp(now, key, algo.Verb(v), cost)
 	if v == headgate.Take {
@@ -216,9 +214,9 @@ func (s *Store) ready(ctx context.Context) error {
 
 // do sends one operation.
 func (s *Store) do(ctx context.Context, o *op) error {
-	if l := s.lanes.of(s, o.name); s.options.NoBatching {
-		l.flyAlone(ctx, o)
-	} else if err := l.do(ctx, o); err != nil {
+	if s.options.NoBatching {
+		s.sendAlone(ctx, o)
+	} else if err := s.lanes.of(s, o.name).do(ctx, o); err != nil {
 		o.rule.share.lost()
 		return err
 	}
