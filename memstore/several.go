@@ -65,13 +65,20 @@ type transaction struct {
 	spareLogs bool   // the lock of the spare logs is held
 }
 
-// charge is one op. before is what earlier charges took from the same target.
+// charge is one op.
 type charge struct {
 	gate   *gate
 	log    *logGate
 	n      int64
-	before int64
 	target *target
+}
+
+// named is what the charge's rule says of a decision.
+func (c *charge) named(d headgate.Decision) headgate.Decision {
+	if c.gate != nil {
+		return c.gate.named(d)
+	}
+	return c.log.named(d)
 }
 
 // target is one key's state: a locked slot or a log.
@@ -84,7 +91,7 @@ type target struct {
 	fresh bool       // the slot was another key's, or empty
 	share bool       // the state is, or was until now, a spare bucket's
 	state algo.State // as it was before
-	total int64      // units of all its charges
+	total int64      // units of all its charges, once they are decided
 
 	logKey  *logKey // nil if there is none yet
 	logHome *logShard
@@ -107,18 +114,9 @@ func (x *transaction) read(ops []headgate.Op) error {
 			return fmt.Errorf("memstore: %w: op %d is bound by another store", headgate.ErrInvalidPolicy, i+1)
 		}
 		c.target = x.targetOf(d, c.gate)
-		c.before = c.target.total
-		c.target.total = saturatingAdd(c.target.total, c.n)
 		x.charges[i] = c
 	}
 	return nil
-}
-
-func saturatingAdd(a, b int64) int64 {
-	if s := a + b; s >= a {
-		return s
-	}
-	return 1<<63 - 1
 }
 
 func (x *transaction) targetOf(d digest, g *gate) *target {
@@ -184,22 +182,24 @@ func (x *transaction) unlockShards() {
 
 // decide answers every charge as if it came after those before it, and reports whether all are allowed. Nothing is spent yet.
 func (x *transaction) decide(decisions []headgate.Decision) bool {
-	all := true
+	seen := make(map[*target]*algo.Target, len(x.targets))
+	charges := make([]algo.Charge, len(x.charges))
 	for i := range x.charges {
 		c := &x.charges[i]
-		asked := c.n
-		if c.n > 0 { // a cost of 0 is always admitted, also behind others on its key
-			asked = saturatingAdd(c.before, c.n)
+		if seen[c.target] == nil {
+			seen[c.target] = &algo.Target{State: c.target.state, Log: c.target.log}
 		}
+		charges[i] = algo.Charge{Target: seen[c.target], N: c.n}
 		if c.gate != nil {
-			r := algo.Request{Verb: algo.Peek, T: x.t, N: asked}
-			out := algo.Apply(c.gate.step, c.target.state, &r)
-			decisions[i] = c.gate.named(algo.AnswerTo(c.gate.step, &r, &out))
+			charges[i].Step = c.gate.step
 		} else {
-			ok := c.log.step.Fits(c.target.log, x.t, asked)
-			decisions[i] = c.log.named(c.log.step.Answer(c.target.log, x.t, asked, ok))
+			charges[i].Log = c.log.step
 		}
-		all = all && decisions[i].Allowed
+		c.target.total += c.n // where it overflows, the charge is denied
+	}
+	all := algo.TakeAll(charges, x.t, true, decisions)
+	for i := range x.charges {
+		decisions[i] = x.charges[i].named(decisions[i])
 	}
 	return all
 }

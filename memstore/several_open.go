@@ -97,8 +97,6 @@ func (x *transaction) mergeTargets(t, other *target) {
 	for i := range x.charges {
 		if c := &x.charges[i]; c.target == t {
 			c.target = other
-			c.before = other.total
-			other.total = saturatingAdd(other.total, c.n)
 		}
 	}
 }
