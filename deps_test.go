@@ -92,6 +92,19 @@ var law = map[string]room{
 		code:  []string{"."},
 		tests: []string{"memstore"},
 	},
+	"httpfields": {
+		why:   "header fields from limits and decisions: it knows neither requests nor stores; an independent parser reads them in its tests",
+		code:  []string{"."},
+		tests: []string{"memstore", "github.com/dunglas/httpsfv"},
+	},
+	"clientaddr": {
+		why: "whose request it is, by its header and its peer: nothing of limits is in it",
+	},
+	"httplimit": {
+		why:   "middleware for net/http: the standard library and ours, over whatever store it is given",
+		code:  []string{".", "clientaddr", "httpfields"},
+		tests: []string{"memstore", "fallback", "redisstore", "internal/testserver", "github.com/dunglas/httpsfv", "go.uber.org/goleak"},
+	},
 	"replay": {
 		why:   "it is given its stores, and makes none",
 		code:  []string{"."},
