@@ -72,7 +72,11 @@ func TestSweepKeepsTheLogInUse(t *testing.T) {
 
 // Shards of another bound may be of the same size.
 func TestRestoreIntoAnotherBoundForgetsNobody(t *testing.T) {
-	for _, n := range [][2]int{{8192, 16384}, {16384, 8192}, {8192, 8192}, {500_000, 1_000_000}} {
+	bounds := [][2]int{{8192, 16384}, {16384, 8192}, {8192, 8192}, {500_000, 1_000_000}}
+	if testing.Short() {
+		bounds = bounds[:3]
+	}
+	for _, n := range bounds {
 		s := New(&Options{MaxEntries: n[0]})
 		g := bind(t, s, "p", "", "1/24h")
 		keys := n[0] / 3

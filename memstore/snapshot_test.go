@@ -96,7 +96,7 @@ func TestBrokenSnapshotIsRefused(t *testing.T) {
 	for at := 29; at < len(whole); at += 37 {
 		broken := bytes.Clone(whole)
 		broken[at] ^= 0x10
-		if _, err := memstore.Restore(bytes.NewReader(broken), nil); err == nil {
+		if _, err := memstore.Restore(bytes.NewReader(broken), &memstore.Options{MaxEntries: 5000}); err == nil {
 			t.Errorf("byte %d changed: got nil want an error", at)
 		}
 	}
