@@ -130,9 +130,9 @@ var law = map[string]room{
 		tests: []string{"internal/testserver", "go.uber.org/goleak"},
 	},
 	"service/httpapi": {
-		why:   "a door knows its protocol and the engine: no store and no other door; structured headers are written by a library",
-		code:  []string{".", "service/engine", "service/internal/memo", "github.com/dunglas/httpsfv"},
-		tests: []string{"memstore", "go.uber.org/goleak"},
+		why:   "a door knows its protocol and the engine: no store and no other door",
+		code:  []string{".", "httpfields", "service/engine", "service/internal/memo"},
+		tests: []string{"memstore", "github.com/dunglas/httpsfv", "go.uber.org/goleak"},
 	},
 	"cmd/headgate": {
 		why: "it wires everything; only here are a command line, a progress bar and a terminal",

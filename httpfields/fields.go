@@ -4,11 +4,9 @@ package httpfields
 
 import (
 	"errors"
-	"net/http"
+	"fmt"
+	"slices"
 	"strings"
-	"time"
-
-	"github.com/headgate/headgate"
 )
 
 // Dialect is one way to say it. The zero value means [IETF].
@@ -41,7 +39,7 @@ const (
 
 // Options are a writer's settings. The zero value of each field is its default; nil means all defaults.
 type Options struct {
-	// Dialects are sent together; nil means [IETF] alone. [Off] stands alone.
+	// Dialects are sent together; none means [IETF] alone. [Off] stands alone.
 	Dialects []Dialect
 	// Every has RateLimit tell of every limit, not only of the tightest. Only [IETF] can.
 	Every bool
@@ -51,47 +49,152 @@ type Options struct {
 	Expose bool
 }
 
-// Limit is what a client is told of one limit.
-type Limit struct {
-	// Name is what the client knows the limit by: the policy's name, mostly. What a structured field cannot hold is replaced by an
-	// underscore. Empty means “default”; a second one without a name in one [Set] is “default-2”, and so on.
-	Name string
-	// Limit is the limit; it must be valid.
-	Limit headgate.Limit
-	// Algorithm is the arithmetic; the zero value means [headgate.TokenBucket].
-	Algorithm headgate.Algorithm
-	// AtOnce is the most that can be spent at once, in units: what a [headgate.Decision] calls its Limit, and Bound.Limit tells.
-	AtOnce int64
+// Writer writes the fields. It is made with [New] and may be used concurrently.
+type Writer struct {
+	ietf, draft07, draft06, draft03 bool
+	x                               xForm
+	github                          bool
+	every                           bool
+	when                            When
+	varying                         int      // values that are written anew for each answer, beside Retry-After and further items
+	expose                          []string // Access-Control-Expose-Headers; nil if that is not wanted. Not to be changed.
 }
 
-// Writer writes the fields. It is made with [New] and may be used concurrently.
-type Writer struct{ opts Options }
+// xForm is what X-RateLimit-Reset counts from.
+type xForm uint8
 
-// New makes a writer. It refuses unknown dialects, the same one twice, and combinations that contradict each other. opts may be nil.
+const (
+	noX xForm = iota
+	fromNow
+	fromEpoch
+)
+
+// New makes a writer. It refuses unknown dialects, the same one twice, and combinations that contradict each other: a field's
+// name has one form. opts may be nil, and is not retained.
 func New(opts *Options) (*Writer, error) {
-	w := &Writer{}
-	if opts != nil {
-		w.opts = *opts
+	if opts == nil {
+		opts = &Options{}
+	}
+	dialects, err := named(opts.Dialects)
+	if err != nil {
+		return nil, err
+	}
+	if err := contradiction(dialects); err != nil {
+		return nil, err
+	}
+	w := &Writer{every: opts.Every, when: opts.When}
+	switch w.when {
+	case "":
+		w.when = Always
+	case Always, NearLimit, OnDenial:
+	default:
+		return nil, fmt.Errorf("%w: When is %.40q; accepted are always, near and denied", ErrInvalidOptions, string(w.when))
+	}
+	for _, d := range dialects {
+		w.speak(d)
+	}
+	if w.every && !w.ietf {
+		return nil, fmt.Errorf("%w: Every needs the dialect ietf: no other can tell of several limits", ErrInvalidOptions)
+	}
+	if opts.Expose {
+		w.expose = []string{exposed(dialects)}
 	}
 	return w, nil
 }
 
-// Set is the limits that take part in one kind of request, with all that stays the same from answer to answer serialised. It
-// may be used concurrently.
-type Set struct{ limits []Limit }
-
-// Set prepares limits, of which there must be at least one, in the order of the decisions to come.
-func (w *Writer) Set(limits ...Limit) *Set { return &Set{limits} }
-
 // NeedsTime reports whether [Writer.Write] reads its instant: only times since 1970 need one.
-func (w *Writer) NeedsTime() bool { return false }
+func (w *Writer) NeedsTime() bool { return w.x == fromEpoch }
 
-// Write adds the fields of one answer to h: decisions has one element for each limit of s, in its order. Fields that are lists
-// are appended to what h holds. On a denial, all decisions together, it sets Retry-After, in whole seconds rounded up and at least 1
-// unless no wait helps, and Cache-Control: no-store. now is the instant of the answer.
-//
-// The text of the values is written to text, which must outlive h's use: one strings.Builder for each answer, and with room
-// for some 128 bytes in it a call makes one allocation beside.
-func (w *Writer) Write(h http.Header, s *Set, decisions []headgate.Decision, now time.Time, text *strings.Builder) {
-	_, _, _, _, _ = h, s, decisions, now, text
+// names are the fields of each dialect, as they are spelt in the documents they come from. Those of one form may be shared.
+var names = map[Dialect][]string{
+	IETF:            {"RateLimit-Policy", "RateLimit"},
+	Draft07:         {"RateLimit-Policy", "RateLimit"},
+	Draft06:         {"RateLimit-Policy", "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"},
+	Draft03:         {"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"},
+	XRateLimit:      {"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"},
+	XRateLimitEpoch: {"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"},
+	GitHub: {
+		"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "X-RateLimit-Used", "X-RateLimit-Resource",
+	},
+	Off: {},
+}
+
+// contradictions are the dialects that write one field in two forms.
+var contradictions = []struct {
+	a, b  Dialect
+	field string
+}{
+	{IETF, Draft07, "RateLimit"},
+	{IETF, Draft06, "RateLimit-Policy"},
+	{Draft06, Draft03, "RateLimit-Limit"},
+	{XRateLimit, XRateLimitEpoch, "X-RateLimit-Reset"},
+	{XRateLimit, GitHub, "X-RateLimit-Reset"},
+}
+
+// named are the dialects without zero values and doubles.
+func named(dialects []Dialect) ([]Dialect, error) {
+	if len(dialects) == 0 {
+		return []Dialect{IETF}, nil
+	}
+	list := make([]Dialect, 0, len(dialects))
+	for _, d := range dialects {
+		if d == "" {
+			d = IETF
+		}
+		if _, known := names[d]; !known {
+			return nil, fmt.Errorf("%w: unknown dialect %.40q; accepted are ietf, draft-07, draft-06, draft-03, x-ratelimit, "+
+				"x-ratelimit-epoch, github and off", ErrInvalidOptions, string(d))
+		}
+		if slices.Contains(list, d) {
+			return nil, fmt.Errorf("%w: the dialect %s is there twice", ErrInvalidOptions, d)
+		}
+		list = append(list, d)
+	}
+	return list, nil
+}
+
+func contradiction(dialects []Dialect) error {
+	if len(dialects) > 1 && slices.Contains(dialects, Off) {
+		return fmt.Errorf("%w: the dialect off stands alone", ErrInvalidOptions)
+	}
+	for _, c := range contradictions {
+		if slices.Contains(dialects, c.a) && slices.Contains(dialects, c.b) {
+			return fmt.Errorf("%w: the dialects %s and %s write %s in different forms; choose one of them",
+				ErrInvalidOptions, c.a, c.b, c.field)
+		}
+	}
+	return nil
+}
+
+// speak adds a dialect.
+func (w *Writer) speak(d Dialect) {
+	switch d {
+	case IETF:
+		w.ietf, w.varying = true, w.varying+1
+	case Draft07:
+		w.draft07, w.varying = true, w.varying+1
+	case Draft06:
+		w.draft06, w.varying = true, w.varying+2
+	case Draft03:
+		w.draft03, w.varying = true, w.varying+2
+	case XRateLimit:
+		w.x, w.varying = fromNow, w.varying+2
+	case XRateLimitEpoch:
+		w.x, w.varying = fromEpoch, w.varying+2
+	case GitHub:
+		w.x, w.github, w.varying = fromEpoch, true, w.varying+3
+	}
+}
+
+// exposed is the list of all fields that the dialects send, each once.
+func exposed(dialects []Dialect) string {
+	var list []string
+	for _, d := range dialects {
+		for _, name := range names[d] {
+			if !slices.Contains(list, name) {
+				list = append(list, name)
+			}
+		}
+	}
+	return strings.Join(append(list, "Retry-After"), ", ")
 }

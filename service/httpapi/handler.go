@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/httpfields"
 	"github.com/headgate/headgate/service/engine"
 	"github.com/headgate/headgate/service/internal/memo"
 )
@@ -19,8 +20,9 @@ import (
 const DefaultMaxBodyBytes = 64 << 10
 
 const (
-	mostItems = 4096     // header items kept ready
-	mostKept  = 64 << 10 // bytes of a buffer that is kept for the next request
+	mostSets       = 4096     // sets of limits whose header fields are kept ready
+	mostFieldBytes = 128      // bytes of header fields that differ from answer to answer, mostly
+	mostKept       = 64 << 10 // bytes of a buffer that is kept for the next request
 )
 
 // Options are a handler's settings. The zero value of each field is its default; nil means all defaults.
@@ -34,7 +36,8 @@ type Options struct {
 // Handler answers the door's paths. It is made with [New] and may be used concurrently.
 type Handler struct {
 	engine       *engine.Engine
-	items        *memo.Map[itemKey, *item]
+	fields       *httpfields.Writer
+	sets         *memo.Map[ruleSet, *httpfields.Set]
 	maxBodyBytes int
 	tooLarge     string
 	store        string
@@ -43,7 +46,9 @@ type Handler struct {
 
 // New makes the door of e. opts may be nil.
 func New(e *engine.Engine, opts *Options) *Handler {
-	h := &Handler{engine: e, items: memo.New[itemKey, *item](mostItems), maxBodyBytes: DefaultMaxBodyBytes}
+	h := &Handler{
+		engine: e, fields: newFields(), sets: memo.New[ruleSet, *httpfields.Set](mostSets), maxBodyBytes: DefaultMaxBodyBytes,
+	}
 	if opts != nil {
 		h.store = opts.Store
 		if opts.MaxBodyBytes != 0 {
@@ -139,7 +144,7 @@ func (h *Handler) decide(w http.ResponseWriter, r *http.Request, verb headgate.V
 func (h *Handler) answer(w http.ResponseWriter, c *call) {
 	header := w.Header()
 	header["Content-Type"] = jsonType
-	h.setLimitFields(header, &c.answer, c.out)
+	h.setLimitFields(header, &c.answer)
 	c.out = appendAnswer(c.out[:0], &c.answer)
 	if !c.answer.Allowed {
 		w.WriteHeader(http.StatusTooManyRequests)
