@@ -105,6 +105,23 @@ var law = map[string]room{
 		code:  []string{".", "clientaddr", "httpfields"},
 		tests: []string{"memstore", "fallback", "redisstore", "internal/testserver", "github.com/dunglas/httpsfv", "go.uber.org/goleak"},
 	},
+	"grpclimit": {
+		why: "interceptors for gRPC, which stands here and in the service; whose call it is, and the fields, as for HTTP",
+		code: []string{
+			".", "clientaddr", "httpfields", "internal/keytext",
+			"google.golang.org/grpc", "google.golang.org/grpc/codes", "google.golang.org/grpc/metadata", "google.golang.org/grpc/peer",
+			"google.golang.org/grpc/status", "google.golang.org/genproto/googleapis/rpc/errdetails",
+			"google.golang.org/protobuf/protoadapt", "google.golang.org/protobuf/types/known/durationpb",
+		},
+		tests: []string{
+			"memstore", "fallback", "redisstore", "internal/testserver", "github.com/dunglas/httpsfv", "go.uber.org/goleak",
+			"google.golang.org/grpc/credentials/insecure", "google.golang.org/grpc/health", "google.golang.org/grpc/health/grpc_health_v1",
+			"google.golang.org/grpc/interop/grpc_testing", "google.golang.org/grpc/test/bufconn",
+		},
+	},
+	"internal/keytext": {
+		why: "how keys of several parts are written: bytes, and nothing of limits",
+	},
 	"replay": {
 		why:   "it is given its stores, and makes none",
 		code:  []string{"."},

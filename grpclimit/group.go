@@ -1,0 +1,229 @@
+package grpclimit
+
+import (
+	"context"
+	"fmt"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/httpfields"
+)
+
+// rules is a charge as the store knows it.
+type rules struct {
+	Charge
+	bounds []headgate.Bound
+	limits []httpfields.Limit // as clients know them, one for each bound
+	queues bool               // Reserve decides like Take, to the microsecond, and what it took can be given back in full
+}
+
+// name is what clients know the policy by.
+func (r *rules) name() string {
+	if r.Policy.Name == "" {
+		return "default"
+	}
+	return r.Policy.Name
+}
+
+// bind makes a charge ready for use.
+func bind(store headgate.Store, c Charge) (*rules, error) {
+	r := &rules{Charge: c}
+	r.Policy.Limits = append([]headgate.Limit(nil), c.Policy.Limits...)
+	for _, rule := range r.Policy.Rules() {
+		b, err := store.Bind(rule)
+		if err != nil {
+			return nil, err
+		}
+		name := rule.Name
+		if c.Policy.Name == "" {
+			name = ""
+		}
+		r.bounds = append(r.bounds, b)
+		r.limits = append(r.limits, httpfields.Limit{
+			Name: name, Limit: rule.Limit, Algorithm: rule.Algorithm, AtOnce: b.Limit(),
+		})
+	}
+	r.queues = c.Policy.Algorithm == headgate.LeakyBucket && len(r.bounds) == 1 && wholeSpacing(c.Policy.Limits[0])
+	return r, nil
+}
+
+// wholeSpacing reports whether units are a whole number of microseconds apart. A reservation rounds its wait up to a microsecond,
+// which makes it decide otherwise than a take if they are not.
+func wholeSpacing(l headgate.Limit) bool { return l.Period.Microseconds()%l.Rate == 0 }
+
+// group is the charges that are made together: all, those made when a stream opens, or those made for each of its messages.
+type group struct {
+	store    headgate.Store
+	observer headgate.Observer
+	writer   *httpfields.Writer
+	address  *addresses
+	rules    []*rules
+	sets     sync.Map // uint32, which of the rules hold → *httpfields.Set
+	kept     atomic.Int64
+}
+
+// mostSets bounds how many combinations of charges are kept ready.
+const mostSets = 256
+
+// set is the limits of those rules whose bit is set.
+func (g *group) set(which uint32) *httpfields.Set {
+	if s, ok := g.sets.Load(which); ok {
+		return s.(*httpfields.Set)
+	}
+	var limits []httpfields.Limit
+	for i, r := range g.rules {
+		if which&(1<<i) != 0 {
+			limits = append(limits, r.limits...)
+		}
+	}
+	s := g.writer.Set(limits...)
+	if g.kept.Add(1) <= mostSets {
+		g.sets.Store(which, s)
+	}
+	return s
+}
+
+// question is what one call, or one message of it, asks the store, and the answer. Charges that do not hold are not in it.
+type question struct {
+	which     uint32 // the bit of each rule that holds
+	ops       []headgate.Op
+	decisions []headgate.Decision // one for each op
+	booked    bool                // the only op was a reservation
+	mark      headgate.Mark       // of it
+	key       []byte              // room
+}
+
+var questions = sync.Pool{New: func() any { return new(question) }}
+
+// release returns q for others to use, without anybody's keys.
+func (q *question) release() {
+	clear(q.ops)
+	clear(q.decisions)
+	*q = question{ops: q.ops[:0], decisions: q.decisions[:0], key: q.key[:0]}
+	questions.Put(q)
+}
+
+// ask fills in what call asks for. Only a cost below zero is an error.
+func (g *group) ask(ctx context.Context, call Call, q *question) error {
+	a := asker{call: call, address: g.address}
+	for i, r := range g.rules {
+		if !r.holds(ctx, call) {
+			continue
+		}
+		cost := r.cost(ctx, call)
+		if cost < 0 {
+			return fmt.Errorf("%w: %d, of policy %q; accepted are whole numbers from 0", headgate.ErrInvalidCost, cost, r.Policy.Name)
+		}
+		q.which |= 1 << i
+		q.key = a.appendKey(ctx, q.key[:0], r.Key.part)
+		key := string(q.key)
+		for _, b := range r.bounds {
+			q.ops = append(q.ops, headgate.Op{Bound: b, Key: key, Cost: cost})
+			q.decisions = append(q.decisions, headgate.Decision{})
+		}
+	}
+	return nil
+}
+
+// take has the store decide q.
+func (g *group) take(ctx context.Context, q *question) (headgate.Decision, error) {
+	err := g.apply(ctx, q)
+	g.observe(q, err)
+	switch {
+	case err != nil:
+		return headgate.Decision{}, err
+	case len(q.decisions) == 1:
+		return q.decisions[0], nil
+	default:
+		return headgate.Combine(q.decisions), nil
+	}
+}
+
+func (g *group) apply(ctx context.Context, q *question) (err error) {
+	if len(q.ops) > 1 {
+		return g.store.ApplyAll(ctx, headgate.StoreClock, q.ops, false, q.decisions)
+	}
+	op := &q.ops[0]
+	if r := g.rules[bits.TrailingZeros32(q.which)]; r.queues && op.Cost > 0 && op.Cost <= op.Bound.Limit() {
+		longest := r.Policy.Limits[0].Period / time.Duration(r.Policy.Limits[0].Rate) * time.Duration(op.Bound.Limit()-op.Cost)
+		q.decisions[0], q.mark, err = op.Bound.Reserve(ctx, headgate.StoreClock, op.Key, op.Cost, longest)
+		q.booked = err == nil
+		return err
+	}
+	q.decisions[0], err = op.Bound.Apply(ctx, headgate.StoreClock, op.Key, headgate.Take, op.Cost)
+	return err
+}
+
+// each calls do with every rule that holds, the decisions on its limits, and the cost.
+func (g *group) each(q *question, do func(r *rules, decisions []headgate.Decision, cost int64)) {
+	first := 0
+	for i, r := range g.rules {
+		if q.which&(1<<i) != 0 {
+			end := first + len(r.bounds)
+			do(r, q.decisions[first:end], q.ops[first].Cost)
+			first = end
+		}
+	}
+}
+
+func (g *group) observe(q *question, err error) {
+	if g.observer == nil {
+		return
+	}
+	g.each(q, func(r *rules, decisions []headgate.Decision, cost int64) {
+		e := headgate.Event{Policy: r.Policy.Name, Verb: headgate.Take.String(), Cost: cost, Err: err}
+		if err == nil {
+			e.Decision = headgate.Combine(decisions)
+		}
+		g.observer.Observe(e)
+	})
+}
+
+// hold keeps an admitted call in a leaky bucket's queue for its delay, unless the call ends before: then what it took is given back,
+// and the error of its context returned.
+func (g *group) hold(ctx context.Context, q *question, delay time.Duration) error {
+	if delay <= 0 {
+		return nil
+	}
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < delay {
+		g.giveBack(ctx, q)
+		return context.DeadlineExceeded
+	}
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		g.giveBack(ctx, q)
+		return ctx.Err()
+	}
+}
+
+// giveBackTimeout bounds the store calls with which a call that has ended gives back what it took.
+const giveBackTimeout = 5 * time.Second
+
+// giveBack returns what q took, as far as nobody has been promised an instant that would be granted twice: the place in a queue if
+// none was taken behind it, and the other limits' units. What cannot be given back stays spent.
+func (g *group) giveBack(ctx context.Context, q *question) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
+	defer cancel()
+	if q.booked {
+		op := &q.ops[0]
+		_, _ = op.Bound.Cancel(ctx, headgate.StoreClock, op.Key, op.Cost, q.mark)
+		return
+	}
+	first := 0
+	g.each(q, func(r *rules, decisions []headgate.Decision, _ int64) {
+		ops := q.ops[first : first+len(decisions)]
+		if first += len(decisions); r.Policy.Algorithm == headgate.LeakyBucket {
+			return
+		}
+		for _, op := range ops {
+			_, _ = op.Bound.Apply(ctx, headgate.StoreClock, op.Key, headgate.Refund, op.Cost)
+		}
+	})
+}
