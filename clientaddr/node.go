@@ -1,0 +1,80 @@
+package clientaddr
+
+import (
+	"net/netip"
+	"strings"
+)
+
+// maxNode is more bytes than any address has, with its zone and port.
+const maxNode = 128
+
+// parseNode reads an address as peers and proxies write it, with spaces around: 203.0.113.9, 203.0.113.9:4711, 2001:db8::1,
+// [2001:db8::1], [2001:db8::1]:4711, with or without a zone. It is unmapped, and the zone dropped. An IPv6 address with a port needs
+// its brackets: without them the port is its end. Numbers with leading zeros, octal to some, are refused.
+func parseNode(s string) (netip.Addr, bool) {
+	s = strings.Trim(s, " \t")
+	if s == "" || len(s) > maxNode {
+		return netip.Addr{}, false
+	}
+	if s[0] == '[' {
+		host, port, closed := strings.Cut(s[1:], "]")
+		if !closed || port != "" && (port[0] != ':' || !isPort(port[1:])) {
+			return netip.Addr{}, false
+		}
+		return parseIPv6(host)
+	}
+	host, port, colon := strings.Cut(s, ":")
+	switch {
+	case !colon:
+		return parseIPv4(host)
+	case strings.Contains(port, ":"):
+		return parseIPv6(s)
+	case !isPort(port):
+		return netip.Addr{}, false
+	}
+	return parseIPv4(host)
+}
+
+func parseIPv4(s string) (netip.Addr, bool) {
+	if s == "" || s[0] < '0' || s[0] > '9' { // “unknown” is common, and an error of netip's is allocated
+		return netip.Addr{}, false
+	}
+	a, err := netip.ParseAddr(s)
+	return a, err == nil && a.Is4()
+}
+
+func parseIPv6(s string) (netip.Addr, bool) {
+	s, zone, zoned := strings.Cut(s, "%")
+	if zoned && zone == "" || !strings.Contains(s, ":") {
+		return netip.Addr{}, false
+	}
+	a, err := netip.ParseAddr(s)
+	return a.Unmap(), err == nil
+}
+
+// isPort is whether s is a port as RFC 7239 has it: up to five digits, or an obfuscated one, _ and some letters.
+func isPort(s string) bool {
+	if obfuscated, found := strings.CutPrefix(s, "_"); found {
+		return all(obfuscated, func(c byte) bool { return isAlphanumeric(c) || strings.IndexByte("._-", c) >= 0 })
+	}
+	return len(s) <= 5 && all(s, func(c byte) bool { return '0' <= c && c <= '9' })
+}
+
+// isToken is whether s is a token as RFC 9110 has it: a field's name, or that of a parameter.
+func isToken(s string) bool {
+	return all(s, func(c byte) bool { return isAlphanumeric(c) || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0 })
+}
+
+func isAlphanumeric(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+}
+
+// all is whether s has bytes, and all of them are in a set.
+func all(s string, in func(byte) bool) bool {
+	for i := range len(s) {
+		if !in(s[i]) {
+			return false
+		}
+	}
+	return s != ""
+}

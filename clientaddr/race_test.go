@@ -1,0 +1,5 @@
+//go:build race
+
+package clientaddr
+
+const raceEnabled = true
