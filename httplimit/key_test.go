@@ -1,0 +1,212 @@
+package httplimit_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/httplimit"
+	"github.com/headgate/headgate/memstore"
+)
+
+func user(r *http.Request) (string, bool) {
+	name, ok := r.Context().Value(userKey{}).(string)
+	return name, ok
+}
+
+type userKey struct{}
+
+func TestKeyText(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("k", 1025)
+	for _, c := range []struct {
+		name string
+		key  httplimit.Key
+		want string
+	}{
+		{"nothing said", httplimit.Key{}, "203.0.113.9"},
+		{"address", httplimit.Address(), "203.0.113.9"},
+		{"a block leaves IPv4 alone", httplimit.AddressBlock(48), "203.0.113.9"},
+		{"a field in any case", httplimit.Header("x-API-key"), "k1"},
+		{"Host is a field as well", httplimit.Header("host"), "example.com"},
+		{"a field that is not there", httplimit.Header("X-None"), ""},
+		{"method", httplimit.Method(), "GET"},
+		{"path as it was written", httplimit.Path(), "/a%2Fb/%C3%A9"},
+		{"no pattern", httplimit.Pattern(), ""},
+		{"a function", httplimit.Func(func(*http.Request) (string, bool) { return "u", true }), "u"},
+		{"a function that finds nothing", httplimit.Func(func(*http.Request) (string, bool) { return "u", false }), ""},
+		{"same", httplimit.Same(), ""},
+		{"parts by their length", httplimit.Join(httplimit.Method(), httplimit.Header("X-Api-Key"), httplimit.Header("X-None")), "3:GET2:k10:"},
+		{"the first that is there", httplimit.First(httplimit.Header("X-None"), httplimit.Header("X-Api-Key")), "1:k1"},
+		{"the first is not there", httplimit.First(httplimit.Header("X-None"), httplimit.Address()), "1:203.0.113.9"},
+		{"none is there", httplimit.First(httplimit.Header("X-None")), "-"},
+		{"nested", httplimit.Join(httplimit.First(httplimit.Join(httplimit.Same()), httplimit.Method()), httplimit.Method()), "4:0:0:3:GET"},
+		{"1 KiB stays", httplimit.Func(func(*http.Request) (string, bool) { return long[1:], true }), long[1:]},
+		{
+			"more does not", httplimit.Func(func(*http.Request) (string, bool) { return long, true }),
+			"sha256:2c2d9e0a8f8a0b2b",
+		},
+	} {
+		r := httptest.NewRequest("GET", "http://example.com/a%2Fb/%C3%A9?q", nil)
+		r.RemoteAddr = "203.0.113.9:4711"
+		r.Header["X-Api-Key"] = []string{"k1", "k2"}
+		if got := httplimit.KeyText(c.key, r); got != c.want && !(c.name == "more does not" && strings.HasPrefix(got, "sha256:") && len(got) == 71) {
+			t.Errorf("%s: got %q want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// T11, T39: texts of parts, pair by pair, under every way to make a key of them: different parts give different keys.
+func TestKeysAreNotAmbiguous(t *testing.T) {
+	t.Parallel()
+	texts := []string{
+		"a", "b", "a:b", ":", "1:a", "a1:b", "0:", "-", "é", "e\u0301", "e", "E", "\x00", "a\x00", "\xff", "\xfe", "203.0.113.9", "unknown",
+		strings.Repeat("a", 1025), strings.Repeat("a", 1026), "sha256:" + strings.Repeat("0", 64),
+	}
+	keys := map[string]httplimit.Key{
+		"join":          httplimit.Join(httplimit.Header("A"), httplimit.Header("B")),
+		"three":         httplimit.Join(httplimit.Header("A"), httplimit.Same(), httplimit.Header("B")),
+		"first in join": httplimit.Join(httplimit.First(httplimit.Header("A"), httplimit.Method()), httplimit.Header("B")),
+		"join in join":  httplimit.Join(httplimit.Join(httplimit.Header("A")), httplimit.Header("B")),
+	}
+	for name, key := range keys {
+		seen := map[string]string{}
+		for _, a := range append(texts, "") {
+			for _, b := range append(texts, "") {
+				r := request("203.0.113.9:1")
+				r.Header["A"], r.Header["B"] = []string{a}, []string{b}
+				text := httplimit.KeyText(key, r)
+				if pair := fmt.Sprintf("%.40q and %.40q", a, b); seen[text] != "" {
+					t.Errorf("%s: %s have the key of %s: %q", name, pair, seen[text], text)
+				} else {
+					seen[text] = pair
+				}
+			}
+		}
+	}
+}
+
+func FuzzJoin(f *testing.F) {
+	f.Add("a:b", "c", "a", "b:c")
+	f.Add("", "1:a", "2:", "a")
+	key := httplimit.Join(httplimit.Header("A"), httplimit.Header("B"))
+	f.Fuzz(func(t *testing.T, a, b, c, d string) {
+		text := func(a, b string) string {
+			r := &http.Request{Header: http.Header{"A": {a}, "B": {b}}}
+			return httplimit.KeyText(key, r)
+		}
+		if same := text(a, b) == text(c, d); same != (a == c && b == d) {
+			t.Errorf("%q, %q and %q, %q: got the same key %v", a, b, c, d, same)
+		}
+	})
+}
+
+// The hash of a long key cannot be written down by somebody else.
+func TestHashOfKeyIsNoKey(t *testing.T) {
+	t.Parallel()
+	r := request("203.0.113.9:1")
+	r.Header.Set("A", strings.Repeat("secret", 1000))
+	hash := httplimit.KeyText(httplimit.Header("A"), r)
+	r.Header.Set("A", hash)
+	if got := httplimit.KeyText(httplimit.Header("A"), r); got == hash {
+		t.Errorf("%q is the key of 6000 bytes and of itself", got)
+	}
+}
+
+// An API key that looks like an address spends nothing of that address' budget: whatever the key is made of.
+func TestHeaderNeverSpendsAddress(t *testing.T) {
+	t.Parallel()
+	for name, charges := range map[string][2]httplimit.Charge{
+		"first": {
+			{Policy: policy("p", "1/h"), Key: httplimit.First(httplimit.Header("Key"), httplimit.Address())},
+			{Policy: policy("p", "1/h"), Key: httplimit.First(httplimit.Header("Key"), httplimit.Address())},
+		},
+		"two middlewares without a name": {
+			{Policy: policy("", "1/h"), Key: httplimit.Header("Key")},
+			{Policy: policy("", "1/h")},
+		},
+	} {
+		store := memstore.New(nil)
+		attacker, victim := over(t, store, nil, charges[0])(ok), over(t, store, nil, charges[1])(ok)
+		r := request("198.51.100.1:1")
+		r.Header["Key"] = []string{"203.0.113.9"}
+		serve(attacker, r)
+		if got := serve(victim, request("203.0.113.9:1")); got.Code != 200 {
+			t.Errorf("%s: the address whose text another sent as its key: got %d want 200", name, got.Code)
+		}
+		if got := serve(attacker, r); got.Code != 429 {
+			t.Errorf("%s: the second request with the key: got %d want 429", name, got.Code)
+		}
+	}
+}
+
+// Who lacks the part shares a budget with all who do.
+func TestMissingPartIsOneBudget(t *testing.T) {
+	t.Parallel()
+	h := by(t, nil, httplimit.Charge{Policy: policy("p", "2/h"), Key: httplimit.Header("Key")})(ok)
+	empty := request("203.0.113.3:1")
+	empty.Header["Key"] = []string{""}
+	for i, r := range []*http.Request{request("203.0.113.1:1"), empty, request("203.0.113.2:1")} {
+		if got, want := serve(h, r).Code, []int{200, 200, 429}[i]; got != want {
+			t.Errorf("request %d without a key: got %d want %d", i+1, got, want)
+		}
+	}
+}
+
+// The pattern is what the mux matched, if the middleware stands behind it.
+func TestPattern(t *testing.T) {
+	t.Parallel()
+	mux := http.NewServeMux()
+	mux.Handle("GET /items/{id}", by(t, nil, httplimit.Charge{Policy: policy("p", "1/h"), Key: httplimit.Pattern()})(ok))
+	s := listen(t, mux)
+	if got := s.get("/items/1").status; got != 200 {
+		t.Errorf("the first item: got %d want 200", got)
+	}
+	if got := s.get("/items/2").status; got != 429 {
+		t.Errorf("another item of the pattern: got %d want 429", got)
+	}
+}
+
+// A limiter of the same policy and store counts on the same state, by the part's text.
+func TestLimiterSharesState(t *testing.T) {
+	t.Parallel()
+	store := memstore.New(nil)
+	named, unnamed := policy("api", "10/h"), policy("", "10/h")
+	header := over(t, store, nil, httplimit.Charge{Policy: named, Key: httplimit.Header("User")})(ok)
+	byAddress := over(t, store, nil, httplimit.Charge{Policy: unnamed})(ok)
+	r := request("203.0.113.9:1")
+	r.Header["User"] = []string{"alice"}
+	serve(header, r)
+	serve(byAddress, r)
+	for key, p := range map[string]headgate.Policy{"alice": named, "203.0.113.9": unnamed} {
+		if got := remaining(t, store, p, key); got != 9 {
+			t.Errorf("%s: a limiter sees %d units want 9", key, got)
+		}
+	}
+}
+
+// Hostile values over a real connection: what net/http lets in has a budget like any other.
+func TestHostileHeaders(t *testing.T) {
+	t.Parallel()
+	s := listen(t, by(t, nil, httplimit.Charge{Policy: policy("p", "1/h"), Key: httplimit.Header("Key")})(ok))
+	for _, value := range []string{strings.Repeat("k", 64<<10), "é", "e", "E", "{}", "a b", "\xff", "a:b", "%00", "203.0.113.9"} {
+		for _, want := range []int{200, 429} {
+			if got := s.raw("GET / HTTP/1.1\nHost: x\nKey: " + value + "\nConnection: close\n\n"); got.status != want {
+				t.Errorf("%.20q: got %d want %d", value, got.status, want)
+			}
+		}
+	}
+	if got := s.raw("GET / HTTP/1.1\nHost: x\nKey: " + strings.Repeat("k", 1<<20+5000) + "\nConnection: close\n\n"); got.status != 431 {
+		t.Errorf("more than 1 MiB of header: got %d want 431, of net/http", got.status)
+	}
+	var many strings.Builder
+	for i := range 5000 {
+		fmt.Fprintf(&many, "Key: %d\n", i)
+	}
+	if got := s.raw("GET / HTTP/1.1\nHost: x\n" + many.String() + "Connection: close\n\n"); got.status != 200 {
+		t.Errorf("5000 keys: got %d want 200, for the first of them", got.status)
+	}
+}

@@ -1,0 +1,98 @@
+package httplimit_test
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/clientaddr"
+	"github.com/headgate/headgate/httpfields"
+	"github.com/headgate/headgate/httplimit"
+	"github.com/headgate/headgate/memstore"
+)
+
+func TestNewRefuses(t *testing.T) {
+	t.Parallel()
+	find := func(*http.Request) (string, bool) { return "", false }
+	store := memstore.New(nil)
+	var manyLimits []httplimit.Charge
+	for range 33 {
+		manyLimits = append(manyLimits, httplimit.Charge{Policy: policy("", "1/s")})
+	}
+	for _, c := range []struct {
+		name    string
+		store   headgate.Store
+		opts    *httplimit.Options
+		charges []httplimit.Charge
+		want    error
+		said    string
+	}{
+		{"no store", nil, nil, []httplimit.Charge{{Policy: policy("", "1/s")}}, httplimit.ErrInvalidOptions, "memstore.New(nil)"},
+		{"no charges", store, nil, nil, httplimit.ErrInvalidOptions, "one at least"},
+		{"33 limits", store, nil, manyLimits, httplimit.ErrInvalidOptions, "more than 32 limits"},
+		{"an empty policy", store, nil, make([]httplimit.Charge, 1), headgate.ErrInvalidPolicy, "charge 1"},
+		{
+			"an unknown algorithm", store, nil,
+			[]httplimit.Charge{{Policy: headgate.Policy{Limits: headgate.MustPolicy("1/s").Limits, Algorithm: "magic"}}},
+			headgate.ErrUnknownAlgorithm, "charge 1",
+		},
+		{
+			"what the store cannot do", store, nil,
+			[]httplimit.Charge{{Policy: headgate.Policy{Limits: headgate.MustPolicy("1/s").Limits, OnStoreError: "ask"}}},
+			headgate.ErrInvalidPolicy, "OnStoreError",
+		},
+		{
+			"an address option", store, &httplimit.Options{Client: &clientaddr.Options{TrustedHops: -1}},
+			[]httplimit.Charge{{Policy: policy("", "1/s")}},
+			clientaddr.ErrInvalidOptions, "",
+		},
+		{
+			"a fields option", store, &httplimit.Options{Fields: &httpfields.Options{Dialects: []httpfields.Dialect{"html"}}},
+			[]httplimit.Charge{{Policy: policy("", "1/s")}},
+			httpfields.ErrInvalidOptions, "",
+		},
+		{"a join of nothing", store, nil, []httplimit.Charge{{Policy: policy("", "1/s"), Key: httplimit.Join()}}, httplimit.ErrInvalidOptions, "need parts"},
+		{
+			"a header without a name, deep down", store, nil,
+			[]httplimit.Charge{{Policy: policy("", "1/s"), Key: httplimit.First(httplimit.Join(httplimit.Header("")))}},
+			httplimit.ErrInvalidOptions, "no name",
+		},
+		{"no function", store, nil, []httplimit.Charge{{Policy: policy("", "1/s"), Key: httplimit.Func(nil)}}, httplimit.ErrInvalidOptions, "no function"},
+		{
+			"one name for two keys", store, nil,
+			[]httplimit.Charge{{Policy: policy("api", "1/s")}, {Policy: policy("x", "1/s")}, {Policy: policy("api", "5/s"), Key: httplimit.Header("Key")}},
+			httplimit.ErrInvalidOptions, "charges 1 and 3",
+		},
+		{
+			"no name for two functions", store, nil,
+			[]httplimit.Charge{{Policy: policy("", "1/s"), Key: httplimit.Func(find)}, {Policy: policy("", "1/s"), Key: httplimit.Func(find)}},
+			httplimit.ErrInvalidOptions, "charges 1 and 2",
+		},
+	} {
+		_, err := httplimit.New(c.store, c.opts, c.charges...)
+		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.said) {
+			t.Errorf("%s: got %v want %v with %q", c.name, err, c.want, c.said)
+		}
+	}
+}
+
+// The same budget may be charged in several ways: one cost for reading and another for writing.
+func TestNewAcceptsOneBudgetTwice(t *testing.T) {
+	t.Parallel()
+	byUser := httplimit.Func(user)
+	for name, keys := range map[string][2]httplimit.Key{
+		"address":  {{}, httplimit.Address()},
+		"block":    {httplimit.AddressBlock(48), httplimit.AddressBlock(48)},
+		"function": {byUser, byUser},
+		"join":     {httplimit.Join(byUser, httplimit.Method()), httplimit.Join(byUser, httplimit.Method())},
+	} {
+		_, err := httplimit.New(memstore.New(nil), nil,
+			httplimit.Charge{Policy: policy("api", "10/s"), Key: keys[0]},
+			httplimit.Charge{Policy: policy("api", "10/s"), Key: keys[1]})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

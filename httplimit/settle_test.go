@@ -1,0 +1,317 @@
+package httplimit_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/httplimit"
+	"github.com/headgate/headgate/memstore"
+)
+
+// settling is a handler behind a charge of charged units that are settled by settle, and what is left after one request.
+func settling(t *testing.T, charged int64, settle func(httplimit.Outcome) int64, h http.HandlerFunc) (left int64) {
+	t.Helper()
+	store, p := memstore.New(nil), policy("p", "100/1h")
+	s := listen(t, over(t, store, nil, httplimit.Charge{Policy: p, Key: httplimit.Same(), Cost: costs(charged), Settle: settle})(h))
+
+	resp, err := s.Client().Get(s.URL)
+	if err == nil {
+		io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+	}
+	s.Close() // waits for the handler
+	return remaining(t, store, p, "")
+}
+
+func status(code int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+}
+
+func body(n int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, n)) }
+}
+
+func TestSettle(t *testing.T) {
+	t.Parallel()
+	real := func(n int64) func(httplimit.Outcome) int64 { return func(httplimit.Outcome) int64 { return n } }
+	for _, c := range []struct {
+		name    string
+		charged int64
+		settle  func(httplimit.Outcome) int64
+		h       http.HandlerFunc
+		left    int64
+	}{
+		{"nothing to settle", 10, nil, status(200), 90},
+		{"only failures: a success", 10, httplimit.OnlyFailures, status(204), 100},
+		{"only failures: a redirect", 10, httplimit.OnlyFailures, status(303), 100},
+		{"only failures: nothing said", 10, httplimit.OnlyFailures, func(http.ResponseWriter, *http.Request) {}, 100},
+		{"only failures: a failure", 10, httplimit.OnlyFailures, status(401), 90},
+		{"only failures: panic", 10, httplimit.OnlyFailures, func(http.ResponseWriter, *http.Request) { panic("oh") }, 90},
+		{
+			"only failures: panic behind a success", 10, httplimit.OnlyFailures,
+			func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(200); panic("oh") }, 90,
+		},
+		{"only successes: a success", 10, httplimit.OnlySuccesses, status(200), 90},
+		{"only successes: a failure", 10, httplimit.OnlySuccesses, status(500), 100},
+		{"only successes: panic", 10, httplimit.OnlySuccesses, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 100},
+		{"only 401 and 403: 401", 10, httplimit.OnlyStatus(401, 403), status(401), 90},
+		{"only 401 and 403: 404", 10, httplimit.OnlyStatus(401, 403), status(404), 100},
+		{"only 500: panic", 10, httplimit.OnlyStatus(500), func(http.ResponseWriter, *http.Request) { panic("oh") }, 90},
+		{"per bytes", 10, httplimit.PerBytes(1000), body(2001), 97},
+		{"per bytes: none", 10, httplimit.PerBytes(1000), status(204), 99},
+		{"per bytes: more than was charged", 10, httplimit.PerBytes(1000), body(42000), 58},
+		{"per bytes of no size", 1, httplimit.PerBytes(0), body(7), 93},
+		{"more than is there takes all", 10, real(1000), status(200), 0},
+		{"as charged", 10, real(10), status(200), 90},
+		{"below nothing is nothing", 10, real(-5), status(200), 100},
+		{"only asked, and paid afterwards", 0, real(30), status(200), 70},
+		{"the most there is", 100, real(1 << 62), status(200), 0},
+	} {
+		if got := settling(t, c.charged, c.settle, c.h); got != c.left {
+			t.Errorf("%s: %d units left of 100 want %d", c.name, got, c.left)
+		}
+	}
+}
+
+// What Settle is told of every way in which a handler can answer, over real connections.
+func TestOutcome(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, make([]byte, 12345), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		h    http.HandlerFunc
+		want httplimit.Outcome
+	}{
+		{"nothing", func(http.ResponseWriter, *http.Request) {}, httplimit.Outcome{Status: 200}},
+		{"a body alone", body(7), httplimit.Outcome{Status: 200, Bytes: 7}},
+		{"a string", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello") }, httplimit.Outcome{Status: 200, Bytes: 5}},
+		{"the first status counts", func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(404)
+			io.WriteString(w, "no")
+		}, httplimit.Outcome{Status: 404, Bytes: 2}},
+		{"1xx are no answer", func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusEarlyHints)
+			w.WriteHeader(http.StatusProcessing)
+			w.WriteHeader(201)
+		}, httplimit.Outcome{Status: 201}},
+		{"1xx and no more", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusEarlyHints) }, httplimit.Outcome{Status: 200}},
+		{"flushed", func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, "a")
+			w.(http.Flusher).Flush()
+			if err := http.NewResponseController(w).Flush(); err != nil {
+				t.Error(err)
+			}
+			io.WriteString(w, "b")
+		}, httplimit.Outcome{Status: 200, Bytes: 2}},
+		{"flushed without a body", func(w http.ResponseWriter, _ *http.Request) { w.(http.Flusher).Flush(); panic("oh") }, httplimit.Outcome{Status: 200, Panicked: true}},
+		{"a file", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, file) }, httplimit.Outcome{Status: 200, Bytes: 12345}},
+		{"copied", func(w http.ResponseWriter, _ *http.Request) {
+			io.Copy(w, strings.NewReader("hello"))
+		}, httplimit.Outcome{Status: 200, Bytes: 5}},
+		{"panic", func(http.ResponseWriter, *http.Request) { panic("oh") }, httplimit.Outcome{Status: 500, Panicked: true}},
+		{"panic in the middle", func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, "half")
+			panic(http.ErrAbortHandler)
+		}, httplimit.Outcome{Status: 200, Bytes: 4, Panicked: true}},
+		{"the goroutine's end", func(http.ResponseWriter, *http.Request) { runtime.Goexit() }, httplimit.Outcome{Status: 500, Panicked: true}},
+		{"taken over", func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := w.(http.Hijacker).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\r\n")
+			conn.Close()
+		}, httplimit.Outcome{Status: 101}},
+		{"taken over with a status", func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusSwitchingProtocols)
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			conn.Close()
+		}, httplimit.Outcome{Status: 101}},
+	} {
+		told := make(chan httplimit.Outcome, 1)
+		h := by(t, nil, httplimit.Charge{Policy: policy("p", "100/1h"), Cost: costs(3), Settle: func(o httplimit.Outcome) int64 {
+			told <- o
+			return o.Charged
+		}})(c.h)
+		server := listen(t, h)
+		if resp, err := server.Client().Get(server.URL); err == nil {
+			io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+		}
+		got := <-told
+		server.Close()
+		if got.Request == nil || got.Request.Method != "GET" {
+			t.Errorf("%s: got request %v want the one that was asked", c.name, got.Request)
+		}
+		got.Request, c.want.Charged = nil, 3
+		if !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: got %+v want %+v", c.name, got, c.want)
+		}
+	}
+}
+
+// A panic goes on as it was, after what it cost was settled.
+func TestPanicGoesOn(t *testing.T) {
+	t.Parallel()
+	store, p := memstore.New(nil), policy("p", "10/1h")
+	for _, value := range []any{http.ErrAbortHandler, errors.New("oh"), "oh"} {
+		h := over(t, store, nil, httplimit.Charge{Policy: p, Settle: httplimit.OnlySuccesses})(
+			http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(value) }))
+		func() {
+			defer func() {
+				if got := recover(); got != value {
+					t.Errorf("recovered %v want %v", got, value)
+				}
+			}()
+			serve(h, request("203.0.113.9:1"))
+		}()
+		if got := remaining(t, store, p, "203.0.113.9"); got != 10 {
+			t.Errorf("%v: %d units left want all 10", value, got)
+		}
+	}
+}
+
+// Parallel requests cannot all pass on what one of them will give back: what may be a failure is charged before.
+func TestChargedBeforeSettledAfter(t *testing.T) {
+	t.Parallel()
+	store, p := memstore.New(nil), policy("login", "5/1h")
+	var running sync.WaitGroup
+	running.Add(5)
+	release := make(chan struct{})
+	h := over(t, store, nil, httplimit.Charge{Policy: p, Settle: httplimit.OnlyFailures})(
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			running.Done()
+			<-release
+		}))
+	codes := make(chan int, 5)
+	for range 5 {
+		go func() { codes <- serve(h, request("203.0.113.9:1")).Code }()
+	}
+	running.Wait()
+	if got := serve(h, request("203.0.113.9:1")).Code; got != 429 {
+		t.Errorf("the sixth guess while five are looked at: got %d want 429", got)
+	}
+	close(release)
+	for range 5 {
+		if got := <-codes; got != 200 {
+			t.Errorf("got %d want 200", got)
+		}
+	}
+	if got := remaining(t, store, p, "203.0.113.9"); got != 5 {
+		t.Errorf("%d units left want all 5: none failed", got)
+	}
+}
+
+// Settling is done for a client that has gone, too; every limit of every charge by its own.
+func TestSettleAfterClientIsGone(t *testing.T) {
+	t.Parallel()
+	store, heard := memstore.New(nil), &hears{}
+	two, kept := policy("two", "10/1h", "20/2h"), policy("kept", "10/1h")
+	ctx, cancel := context.WithCancel(t.Context())
+	h := over(t, store, &httplimit.Options{Observer: heard},
+		httplimit.Charge{Policy: two, Cost: costs(4), Settle: func(httplimit.Outcome) int64 { return 1 }},
+		httplimit.Charge{Policy: kept, Cost: costs(4)},
+	)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { cancel() }))
+	serve(h, request("203.0.113.9:1").WithContext(ctx))
+	for i, p := range []headgate.Policy{two, kept} {
+		if got, want := remaining(t, store, p, "203.0.113.9"), []int64{9, 6}[i]; got != want {
+			t.Errorf("%s: %d units left want %d", p.Name, got, want)
+		}
+	}
+	events := heard.all()
+	if last := events[len(events)-1]; last.Verb != "refund" || last.Cost != 3 || last.Policy != "two" || last.Decision.Remaining != 9 {
+		t.Errorf("the observer heard %+v last want a refund of 3", last)
+	}
+}
+
+// A store that goes away before it could be settled leaves what was charged, and the answer as it was.
+func TestSettleWithoutStore(t *testing.T) {
+	t.Parallel()
+	for name, cost := range map[string]int64{"refund": 0, "take": 9} {
+		store, heard := memstore.New(nil), &hears{}
+		h := over(t, store, &httplimit.Options{Observer: heard}, httplimit.Charge{
+			Policy: policy("p", "10/1h"), Settle: func(httplimit.Outcome) int64 { return cost },
+		})(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { store.Close() }))
+		if got := serve(h, request("203.0.113.9:1")).Code; got != 200 {
+			t.Errorf("%s: got %d want the handler's 200", name, got)
+		}
+		events := heard.all()
+		if last := events[len(events)-1]; last.Verb != name || !errors.Is(last.Err, headgate.ErrClosed) {
+			t.Errorf("%s: the observer heard %+v last want what failed", name, last)
+		}
+	}
+}
+
+// A writer below that can neither flush nor be taken over says so, and does not crash.
+func TestPlainWriter(t *testing.T) {
+	t.Parallel()
+	h := by(t, nil, httplimit.Charge{Policy: policy("p", "10/1h"), Settle: httplimit.OnlyFailures})(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.(http.Flusher).Flush()
+			if err := http.NewResponseController(w).Flush(); !errors.Is(err, http.ErrNotSupported) {
+				t.Errorf("Flush: got %v want that it is not supported", err)
+			}
+			if _, _, err := w.(http.Hijacker).Hijack(); !errors.Is(err, http.ErrNotSupported) {
+				t.Errorf("Hijack: got %v want that it is not supported", err)
+			}
+			if n, err := w.(io.ReaderFrom).ReadFrom(strings.NewReader("hello")); n != 5 || err != nil {
+				t.Errorf("ReadFrom: got %d, %v want 5", n, err)
+			}
+		}))
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(struct{ http.ResponseWriter }{rec}, request("203.0.113.9:1"))
+	if got := rec.Body.String(); got != "hello" {
+		t.Errorf("got %q want hello", got)
+	}
+}
+
+// A handler that echoes on the connection it took over, as websockets do: the middleware is out of the way.
+func TestTakenOverConnection(t *testing.T) {
+	t.Parallel()
+	s := listen(t, by(t, nil, httplimit.Charge{Policy: policy("p", "10/1h"), Settle: httplimit.OnlyFailures})(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			conn, rw, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			fmt.Fprint(rw, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+			rw.Flush()
+			word, _ := rw.ReadString('\n')
+			fmt.Fprint(rw, word)
+			rw.Flush()
+		})))
+	conn := dial(t, s.Listener.Addr().String())
+	fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+	in := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(in, nil)
+	if err != nil || resp.StatusCode != 101 {
+		t.Fatalf("got %v, %v want 101", resp, err)
+	}
+	fmt.Fprint(conn, "hello\n")
+	if got, err := in.ReadString('\n'); got != "hello\n" {
+		t.Errorf("got %q, %v want hello", got, err)
+	}
+}
