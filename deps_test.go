@@ -102,7 +102,7 @@ var law = map[string]room{
 	},
 	"httplimit": {
 		why:   "middleware for net/http: the standard library and ours, over whatever store it is given",
-		code:  []string{".", "clientaddr", "httpfields"},
+		code:  []string{".", "clientaddr", "httpfields", "internal/keytext"},
 		tests: []string{"memstore", "fallback", "redisstore", "internal/testserver", "github.com/dunglas/httpsfv", "go.uber.org/goleak"},
 	},
 	"grpclimit": {
@@ -135,8 +135,12 @@ var law = map[string]room{
 	},
 	"service/engine": {
 		why:   "it decides for every door: it is given a store and knows no door",
-		code:  []string{".", "algo", "service/internal/memo"},
+		code:  []string{".", "algo", "service/internal/memo", "service/routing"},
 		tests: []string{"memstore"},
+	},
+	"service/routing": {
+		why:  "which policies a request is under, and whose budget it spends: it decides nothing",
+		code: []string{"clientaddr"},
 	},
 	"service/internal/memo": {
 		why: "a bounded map, and nothing of ours in it",

@@ -2,68 +2,124 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/headgate/headgate"
 )
 
-// Check is one charge: a named policy, or a limit and an algorithm of its own, and whom it concerns.
+// Check is one charge: a named policy, or a limit of its own as text or as a value, and whom it concerns.
 type Check struct {
-	Policy    string // the policy's name; empty means that Limit and Algorithm say what holds
+	Policy    string // the policy's name; empty means that Own, or Limit and Algorithm, say what holds
 	Limit     string // the limit's text, as [headgate.ParseLimit] reads it
 	Algorithm string // the algorithm's name; empty means token_bucket
+	Own       *Own   // a limit as a value, in place of both; not retained
 	Key       string // whose budget; may be empty
 	Cost      int64  // units, at least 0
 }
 
 // Answer is what [Engine.Decide] found. Its zero value is ready; used again it keeps its memory, so a door should keep some.
 type Answer struct {
-	// Decision is the one answer for the request, as [headgate.Combine] makes it.
+	// Decision is the one answer for the request, as [headgate.Combine] makes it. Policies that only watch have no part in it, unless
+	// there are no others: it then says what they have left, and is always allowed.
 	headgate.Decision
 	// Policy is the policy that Limit, Remaining and ResetAfter are of; empty for a check that brought its own limit.
 	Policy string
-	// Rules are all limits that took part, in the order of the request, and Decisions what each of them said.
+	// Rules are all limits that Decision is made of, in the order of the request, and Decisions what each of them said.
 	Rules     []*Rule
 	Decisions []headgate.Decision
 	// Tightest is the index of the limit that Limit, Remaining and ResetAfter are of.
 	Tightest int
+	// Shadows are what checks that only watched would have answered, in the order of the request.
+	Shadows []Watched
+	// Generation is that of the snapshot that decided.
+	Generation uint64
 
-	ops []headgate.Op
+	counted, watched charges
 }
 
-// Decide does verb for all checks, at the store's own clock; see [Engine.DecideAt].
+// Watched is what one check would have answered, had it counted.
+type Watched struct {
+	Check    int               // its place in the request, from 0
+	Policy   string            // its policy; empty for a check that brought its own limit
+	Decision headgate.Decision // zero if Err is set
+	Err      error             // why nothing was decided
+}
+
+// charges are what is asked of the store at once: rules, ops and decisions belong together by their place.
+type charges struct {
+	rules     []*Rule
+	ops       []headgate.Op
+	decisions []headgate.Decision
+}
+
+func (c *charges) reset() {
+	clear(c.ops)
+	c.rules, c.ops, c.decisions = c.rules[:0], c.ops[:0], c.decisions[:0]
+}
+
+func (c *charges) add(r *Rule, check *Check) {
+	c.rules = append(c.rules, r)
+	c.ops = append(c.ops, headgate.Op{Bound: r.bound, Key: check.Key, Cost: check.Cost})
+	c.decisions = append(c.decisions, headgate.Decision{})
+}
+
+// Decide does verb for all checks, at the store's own clock; see [Snapshot.DecideAt].
 func (e *Engine) Decide(ctx context.Context, verb headgate.Verb, checks []Check, a *Answer) error {
-	return e.DecideAt(ctx, headgate.StoreClock, verb, checks, a)
+	return e.holds.Load().DecideAt(ctx, headgate.StoreClock, verb, checks, a)
+}
+
+// DecideAt is [Snapshot.DecideAt] of the snapshot that holds now.
+func (e *Engine) DecideAt(ctx context.Context, now headgate.Instant, verb headgate.Verb, checks []Check, a *Answer) error {
+	return e.holds.Load().DecideAt(ctx, now, verb, checks, a)
 }
 
 // DecideAt does verb for all checks at now and writes the answer to a. A take is for all checks or for none, in one operation
-// of the store. A refund and a reset are done check by check, so that an error can leave some of them done; the answer is a
-// peek with cost 0 after the last. One check under one limit is one operation and allocates nothing.
+// of the store, and one more for each check that only watches. A refund and a reset are done check by check, so that an error can
+// leave some of them done; the answer is a peek with cost 0 after the last. One check under one limit is one operation and allocates
+// nothing.
 //
 // A request that cannot be decided as it stands is a [*CheckError] that names the place. [KindOf] sorts every error. No error
 // holds a key. The checks are not retained.
-func (e *Engine) DecideAt(ctx context.Context, now headgate.Instant, verb headgate.Verb, checks []Check, a *Answer) error {
-	a.Decision, a.Policy, a.Tightest = headgate.Decision{}, "", 0
-	a.Rules, a.Decisions, a.ops = a.Rules[:0], a.Decisions[:0], a.ops[:0]
-	defer func() { clear(a.ops) }()
-	if err := e.resolve(checks, a); err != nil {
+func (s *Snapshot) DecideAt(ctx context.Context, now headgate.Instant, verb headgate.Verb, checks []Check, a *Answer) error {
+	a.Decision, a.Policy, a.Tightest, a.Generation = headgate.Decision{}, "", 0, s.generation
+	a.Rules, a.Decisions, a.Shadows = nil, nil, a.Shadows[:0]
+	defer a.forgetKeys()
+	if err := s.resolve(checks, a); err != nil {
 		return err
 	}
-	if err := e.apply(ctx, now, verb, a); err != nil {
-		return err
+	if s.enforcement == Off && verb != headgate.Reset {
+		a.waveThrough()
+		return nil
 	}
-	a.combine()
+	if len(a.counted.ops) > 0 {
+		if err := s.apply(ctx, now, verb, &a.counted, 0, len(a.counted.ops)); err != nil {
+			return err
+		}
+		a.combine(&a.counted)
+	}
+	if len(a.Shadows) > 0 {
+		s.watch(ctx, now, verb, checks, a)
+	}
 	return nil
 }
 
+// forgetKeys leaves the rules and decisions to whoever asked, and the keys to nobody.
+func (a *Answer) forgetKeys() {
+	clear(a.counted.ops)
+	clear(a.watched.ops)
+}
+
 // resolve finds the rules of every check.
-func (e *Engine) resolve(checks []Check, a *Answer) error {
-	if n := len(checks); n < 1 || n > e.maxChecks {
+func (s *Snapshot) resolve(checks []Check, a *Answer) error {
+	a.counted.reset()
+	a.watched.reset()
+	if n := len(checks); n < 1 || n > s.maxChecks {
 		return &CheckError{Index: -1, Field: "checks", Err: fmt.Errorf("%w: %d checks in one request; accepted are 1 to %d",
-			ErrInvalidRequest, n, e.maxChecks)}
+			ErrInvalidRequest, n, s.maxChecks)}
 	}
 	for i := range checks {
-		if field, err := e.resolveOne(&checks[i], a); err != nil {
+		if field, err := s.resolveOne(i, &checks[i], a); err != nil {
 			return &CheckError{Index: i, Field: field, Err: err}
 		}
 	}
@@ -71,64 +127,81 @@ func (e *Engine) resolve(checks []Check, a *Answer) error {
 }
 
 // resolveOne adds the rules of one check to a, or says which field is wrong with it.
-func (e *Engine) resolveOne(c *Check, a *Answer) (field string, err error) {
-	if len(c.Key) > e.maxKeyBytes {
-		return "key", fmt.Errorf("%w: the key has %d bytes; accepted are at most %d", ErrInvalidRequest, len(c.Key), e.maxKeyBytes)
+func (s *Snapshot) resolveOne(i int, c *Check, a *Answer) (field string, err error) {
+	if len(c.Key) > s.maxKeyBytes {
+		return "key", fmt.Errorf("%w: the key has %d bytes; accepted are at most %d", ErrInvalidRequest, len(c.Key), s.maxKeyBytes)
 	}
 	if c.Cost < 0 {
 		return "cost", fmt.Errorf("%w: %d; accepted are whole numbers from 0 (0 only asks)", headgate.ErrInvalidCost, c.Cost)
 	}
 	if c.Policy != "" {
-		rules, ok := e.policies[c.Policy]
+		p, ok := s.policies[c.Policy]
 		if !ok {
-			return "policy", e.unknownPolicy(c.Policy)
+			return "policy", s.unknownPolicy(c.Policy)
 		}
-		for _, r := range rules {
-			a.add(r, c)
+		to := s.chargesFor(i, p.name, p.enforces(c.Key), a)
+		for _, r := range p.rulesFor(c.Key) {
+			to.add(r, c)
 		}
 		return "", nil
 	}
-	first, err := e.inlineRule(inlineKey{c.Limit, c.Algorithm, 0})
+	to := s.chargesFor(i, "", true, a)
+	r, err := s.ruleOf(c, to)
 	if err != nil {
 		return inlineField(err), err
 	}
-	r := first
-	if n := a.ordinalOf(first, c.Key); n > 0 {
-		if r, err = e.inlineRule(inlineKey{c.Limit, c.Algorithm, n}); err != nil {
-			return inlineField(err), err
-		}
-	}
-	a.add(r, c)
+	to.add(r, c)
 	return "", nil
 }
 
-func (a *Answer) add(r *Rule, c *Check) {
-	a.Rules = append(a.Rules, r)
-	a.ops = append(a.ops, headgate.Op{Bound: r.bound, Key: c.Key, Cost: c.Cost})
-	a.Decisions = append(a.Decisions, headgate.Decision{})
+// chargesFor are the charges that a check belongs to: those that count, or those that are only watched.
+func (s *Snapshot) chargesFor(i int, policy string, enforced bool, a *Answer) *charges {
+	if s.enforcement == Off || enforced && s.enforcement != Shadow {
+		return &a.counted
+	}
+	a.Shadows = append(a.Shadows, Watched{Check: i, Policy: policy})
+	return &a.watched
 }
 
-func (e *Engine) apply(ctx context.Context, now headgate.Instant, verb headgate.Verb, a *Answer) (err error) {
-	if len(a.ops) == 1 {
-		op := &a.ops[0]
-		a.Decisions[0], err = op.Bound.Apply(ctx, now, op.Key, verb, op.Cost)
+// ruleOf is the rule of a check that brought its own limit, behind the others of its request.
+func (s *Snapshot) ruleOf(c *Check, others *charges) (*Rule, error) {
+	if c.Own != nil {
+		return s.ownRule(c.Own)
+	}
+	first, err := s.inlineRule(inlineKey{c.Limit, c.Algorithm, 0})
+	if err != nil {
+		return nil, err
+	}
+	if n := others.ordinalOf(first, c.Key); n > 0 {
+		return s.inlineRule(inlineKey{c.Limit, c.Algorithm, n})
+	}
+	return first, nil
+}
+
+// apply does verb for the charges from one place to another.
+func (s *Snapshot) apply(ctx context.Context, now headgate.Instant, verb headgate.Verb, c *charges, from, to int) (err error) {
+	ops, decisions := c.ops[from:to], c.decisions[from:to]
+	if len(ops) == 1 {
+		op := &ops[0]
+		decisions[0], err = op.Bound.Apply(ctx, now, op.Key, verb, op.Cost)
 		return err
 	}
 	if verb == headgate.Take || verb == headgate.Peek {
-		return e.store.ApplyAll(ctx, now, a.ops, verb == headgate.Peek, a.Decisions)
+		return s.store.ApplyAll(ctx, now, ops, verb == headgate.Peek, decisions)
 	}
-	for i := range a.ops {
-		op := &a.ops[i]
+	for i := range ops {
+		op := &ops[i]
 		if _, err := op.Bound.Apply(ctx, now, op.Key, verb, op.Cost); err != nil {
 			return err
 		}
 		op.Cost = 0
 	}
-	return e.store.ApplyAll(ctx, now, a.ops, true, a.Decisions)
+	return s.store.ApplyAll(ctx, now, ops, true, decisions)
 }
 
 // combine makes the one answer of all decisions.
-func (a *Answer) combine() {
+func (a *Answer) combine(c *charges) {
+	a.Rules, a.Decisions = c.rules, c.decisions
 	for i := range a.Decisions {
 		if a.Decisions[i].Remaining < a.Decisions[a.Tightest].Remaining {
 			a.Tightest = i
@@ -140,4 +213,74 @@ func (a *Answer) combine() {
 		return
 	}
 	a.Decision = headgate.Combine(a.Decisions)
+}
+
+// watch asks for each check that does not count, by itself: what it cannot decide is nobody's trouble. What the others denied is
+// not charged.
+func (s *Snapshot) watch(ctx context.Context, now headgate.Instant, verb headgate.Verb, checks []Check, a *Answer) {
+	counts := len(a.Rules) > 0
+	if counts && !a.Allowed && verb == headgate.Take {
+		verb = headgate.Peek
+	}
+	from := 0
+	for i := range a.Shadows {
+		w := &a.Shadows[i]
+		to := from + s.width(&checks[w.Check])
+		if w.Err = s.apply(ctx, now, verb, &a.watched, from, to); w.Err != nil {
+			for j := from; j < to; j++ {
+				a.watched.decisions[j] = unspent(a.watched.rules[j])
+				a.watched.decisions[j].Degraded = troubleOf(w.Err)
+			}
+		} else {
+			w.Decision = one(a.watched.decisions[from:to])
+		}
+		from = to
+	}
+	if !counts {
+		for i := range a.watched.decisions {
+			admit(&a.watched.decisions[i])
+		}
+		a.combine(&a.watched)
+	}
+}
+
+// width is how many rules a check has.
+func (s *Snapshot) width(c *Check) int {
+	if c.Policy == "" {
+		return 1
+	}
+	return len(s.policies[c.Policy].rulesFor(c.Key))
+}
+
+func one(decisions []headgate.Decision) headgate.Decision {
+	if len(decisions) == 1 {
+		return decisions[0]
+	}
+	return headgate.Combine(decisions)
+}
+
+// admit makes a decision one that lets the request go ahead at once, and leaves what it says of the budget.
+func admit(d *headgate.Decision) {
+	d.Allowed, d.Never, d.RetryAfter, d.Delay, d.DeniedBy = true, false, 0, 0, nil
+}
+
+// unspent is the decision about a key that was never used.
+func unspent(r *Rule) headgate.Decision {
+	return headgate.Decision{Allowed: true, Limit: r.AtOnce(), Remaining: r.AtOnce()}
+}
+
+// waveThrough is the answer while nothing is enforced: that of keys that were never used.
+func (a *Answer) waveThrough() {
+	for i, r := range a.counted.rules {
+		a.counted.decisions[i] = unspent(r)
+	}
+	a.combine(&a.counted)
+}
+
+// troubleOf is the trouble that a store told of.
+func troubleOf(err error) headgate.Trouble {
+	if cause := (*headgate.StoreError)(nil); errors.As(err, &cause) {
+		return cause.Trouble
+	}
+	return headgate.NoTrouble
 }

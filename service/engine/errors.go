@@ -71,11 +71,11 @@ func KindOf(err error) Kind {
 	return Undecided
 }
 
-func (e *Engine) unknownPolicy(name string) error {
+func (s *Snapshot) unknownPolicy(name string) error {
 	if len(name) > 64 {
 		name = name[:64] + "…"
 	}
-	if len(e.policies) == 0 {
+	if len(s.policies) == 0 {
 		return fmt.Errorf("%w %q: this service has no policies; send a limit, such as 10/s, instead", ErrUnknownPolicy, name)
 	}
 	return fmt.Errorf("%w %q", ErrUnknownPolicy, name)

@@ -10,16 +10,17 @@ import (
 // healthLimit is of the rule that Health asks for; nobody spends under it.
 var healthLimit = headgate.MustParseLimit("1/1s")
 
-// bindHealth makes the rule that Health asks for. The store is told of OnStoreError by a rule that is bound in passing, so that one
-// that cannot keep it is known now and not at the first check.
-func (e *Engine) bindHealth() (err error) {
-	rule := headgate.Rule{Scope: "health", Name: "health", Limit: healthLimit, OnStoreError: e.onError}
-	if _, err = e.store.Bind(rule); err != nil {
-		return err
-	}
-	rule.OnStoreError = headgate.FailClosed
-	e.health, err = e.store.Bind(rule)
+// bindHealth makes the rule that Health asks for.
+func bindHealth(store headgate.Store) (headgate.Bound, error) { return bindMode(store, headgate.FailClosed) }
+
+// keeps reports an OnStoreError that the store cannot keep, so that it is known now and not at the first check.
+func keeps(store headgate.Store, mode headgate.OnStoreError) error {
+	_, err := bindMode(store, mode)
 	return err
+}
+
+func bindMode(store headgate.Store, mode headgate.OnStoreError) (headgate.Bound, error) {
+	return store.Bind(headgate.Rule{Scope: "health", Name: "health", Limit: healthLimit, OnStoreError: mode})
 }
 
 // Health asks the store for a decision that spends nothing and leaves nothing behind, and reports why it could not make one, whatever

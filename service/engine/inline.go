@@ -19,42 +19,42 @@ type inlineKey struct {
 }
 
 // inlineRule is the rule for a check that brought its own limit.
-func (e *Engine) inlineRule(k inlineKey) (*Rule, error) {
-	if r, ok := e.inline.Get(k); ok {
+func (s *Snapshot) inlineRule(k inlineKey) (*Rule, error) {
+	if r, ok := s.inline.Get(k); ok {
 		return r, nil
 	}
-	r, err := e.bindInline(k)
+	r, err := s.bindInline(k)
 	if err != nil || len(k.limit)+len(k.algorithm) > longestKept {
 		return r, err
 	}
 	k.limit, k.algorithm = strings.Clone(k.limit), strings.Clone(k.algorithm)
-	return e.inline.Put(k, r), nil
+	return s.inline.Put(k, r), nil
 }
 
-func (e *Engine) bindInline(k inlineKey) (*Rule, error) {
+func (s *Snapshot) bindInline(k inlineKey) (*Rule, error) {
 	limit, err := headgate.ParseLimit(k.limit)
 	if err != nil {
 		return nil, err
 	}
-	r, err := bind(e.store, headgate.Rule{
+	r, err := bind(s.store, headgate.Rule{
 		Scope:        "inline:" + strconv.Itoa(k.ordinal) + ":" + limit.Period.String(),
 		Name:         strings.Clone(k.limit),
 		Limit:        limit,
 		Algorithm:    headgate.Algorithm(k.algorithm),
-		OnStoreError: e.onError,
+		OnStoreError: s.onError,
 	})
 	if err != nil {
 		return nil, err
 	}
-	r.ordinal = k.ordinal
+	r.inline, r.ordinal = true, k.ordinal
 	return r, nil
 }
 
 // ordinalOf is the ordinal of first, a rule of ordinal 0 on key, behind the rules that the request holds already.
-func (a *Answer) ordinalOf(first *Rule, key string) int {
+func (c *charges) ordinalOf(first *Rule, key string) int {
 	next := 0
-	for i, r := range a.Rules {
-		if r.Policy != "" || r.Algorithm != first.Algorithm || r.Limit.Period != first.Limit.Period || a.ops[i].Key != key {
+	for i, r := range c.rules {
+		if !r.inline || r.Algorithm != first.Algorithm || r.Limit.Period != first.Limit.Period || c.ops[i].Key != key {
 			continue
 		}
 		if r.Limit.Rate == first.Limit.Rate && r.Limit.Capacity() == first.Limit.Capacity() {
@@ -63,4 +63,46 @@ func (a *Answer) ordinalOf(first *Rule, key string) int {
 		next = max(next, r.ordinal+1)
 	}
 	return next
+}
+
+// Own is a limit that a check brings as a value, for a door whose protocol has one or whose configuration does: nothing is read from
+// a text. It must not change while it is in use.
+type Own struct {
+	// Scope, the algorithm and the key say whose state it is, whatever the limit: a door's own name, and what else is to tell states
+	// apart. Checks of different scopes share nothing, and none shares anything with policies or with limits that came as text. It is
+	// kept, so there should be few of them and no stranger should choose them.
+	Scope string
+	// Limit is the limit.
+	Limit headgate.Limit
+	// Algorithm is the arithmetic; the zero value means [headgate.TokenBucket].
+	Algorithm headgate.Algorithm
+	// OnStoreError is what holds while the store cannot decide; the zero value means what holds for all checks without a policy.
+	OnStoreError headgate.OnStoreError
+	// Name is what DeniedBy calls it; empty means the text of the limit.
+	Name string
+}
+
+// ownRule is the rule for a limit that came as a value. One that is known allocates nothing.
+func (s *Snapshot) ownRule(own *Own) (*Rule, error) {
+	if r, ok := s.own.Get(*own); ok {
+		return r, nil
+	}
+	rule := headgate.Rule{
+		Scope:        "own:" + own.Scope,
+		Name:         own.Name,
+		Limit:        own.Limit,
+		Algorithm:    own.Algorithm,
+		OnStoreError: own.OnStoreError,
+	}
+	if rule.Name == "" {
+		rule.Name = own.Limit.String()
+	}
+	if rule.OnStoreError == "" {
+		rule.OnStoreError = s.onError
+	}
+	r, err := bind(s.store, rule)
+	if err != nil {
+		return nil, err
+	}
+	return s.own.Put(*own, r), nil
 }

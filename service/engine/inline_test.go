@@ -30,14 +30,14 @@ func TestRulesOfStrangersAreBounded(t *testing.T) {
 	take("100000/1h", 99_999)
 	for i := range 3 * mostInline {
 		take(fmt.Sprintf("%d/1d", 1_000_000+i), int64(1_000_000+i-1-i))
-		if n := e.inline.Len(); n > mostInline {
+		if n := e.Snapshot().inline.Len(); n > mostInline {
 			t.Fatalf("after %d limits %d rules are kept, want at most %d", i+1, n, mostInline)
 		}
 	}
 	take("100000/1h", 99_998) // its rule was forgotten and made again; its state was not
-	kept := e.inline.Len()
+	kept := e.Snapshot().inline.Len()
 	take("100000/1h"+strings.Repeat(" ", 60_000), 99_997)
-	if got := e.inline.Len(); got != kept {
+	if got := e.Snapshot().inline.Len(); got != kept {
 		t.Errorf("a limit of 60 kB is kept: %d rules, want %d", got, kept)
 	}
 }
