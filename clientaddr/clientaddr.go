@@ -28,7 +28,7 @@ const (
 // Options are a resolver's settings. The zero value of each field is its default; nil means all defaults: nobody is trusted.
 type Options struct {
 	// TrustedProxies are the networks that proxies of ours stand in. IPv4 networks hold v4-mapped addresses, too; IPv6 networks never
-	// hold an IPv4 address. Bits that name a host are cleared. 0.0.0.0/0 and ::/0 trust everybody, and so every client's word.
+	// hold an IPv4 address. Bits that name a host do not count. 0.0.0.0/0 and ::/0 trust everybody, and so every client's word.
 	TrustedProxies []netip.Prefix
 	// TrustedHops is how many proxies of ours each request passes, in place of their networks: the client is that many entries from
 	// the right, at most 256. Any peer is trusted, so nobody else may reach the server; and a request that has fewer entries did not
@@ -101,12 +101,12 @@ func (o *Options) validate() error {
 // mappedBits is how long ::ffff:0:0/96 is, which IPv4 is mapped into.
 const mappedBits = 96
 
-// unmapped is a network as addresses are compared with it: of IPv4 if it is one of v4-mapped addresses, and without host bits.
+// unmapped is a network as addresses are compared with it: of IPv4 if it is one of v4-mapped addresses.
 func unmapped(p netip.Prefix) netip.Prefix {
 	if p.Addr().Is4In6() {
 		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-mappedBits)
 	}
-	return p.Masked()
+	return p
 }
 
 // Addr is the client's address, unmapped and without a zone; the zero Addr if there is none: a peer on a unix socket, or one whose

@@ -10,23 +10,19 @@ import (
 //
 //	for=192.0.2.1;by=", for=203.0.113.9
 //
-// would swallow what our proxies have appended. Read from the right, what they wrote is whole whatever stands before it.
+// would swallow what our proxies have appended. Read from the right, what they wrote is whole whatever stands before it. A quote
+// inside of quotes has a backslash before it; the one that opens them has not, as it stands behind an equals sign.
 func lastForwarded(line string) (rest, element string, more bool) {
 	quoted := false
 	for i := len(line) - 1; i >= 0; i-- {
 		switch {
-		case line[i] == '"' && !(quoted && escaped(line[:i])):
+		case line[i] == '"' && !(quoted && i > 0 && line[i-1] == '\\'):
 			quoted = !quoted
 		case line[i] == ',' && !quoted:
 			return line[:i], line[i+1:], true
 		}
 	}
 	return "", line, false
-}
-
-// escaped is whether what follows s in a quoted string is escaped: by an odd number of backslashes.
-func escaped(s string) bool {
-	return (len(s)-len(strings.TrimRight(s, `\`)))%2 == 1
 }
 
 // parseForwarded reads the address in an element of Forwarded, its one parameter “for”. It is not found in an element without it, with
