@@ -83,7 +83,10 @@ func withDetails(code codes.Code, message string, details ...protoadapt.MessageV
 var headers = sync.Pool{New: func() any { return make(http.Header, 8) }}
 
 // fields is the metadata that tells of q's answer; nil if nothing is to be told.
-func (g *group) fields(q *question) metadata.MD {
+func (g *group) fields(q *question, d *headgate.Decision) metadata.MD {
+	if g.silent && d.Allowed {
+		return nil
+	}
 	header := headers.Get().(http.Header)
 	defer func() {
 		clear(header)
@@ -93,9 +96,8 @@ func (g *group) fields(q *question) metadata.MD {
 	if g.writer.NeedsTime() {
 		now = time.Now()
 	}
-	var text strings.Builder
-	text.Grow(128)
-	g.writer.Write(header, g.set(q.which), q.decisions, now, &text)
+	q.text.Grow(128)
+	g.writer.Write(header, g.set(q.which), q.decisions, now, &q.text)
 	delete(header, "Cache-Control") // no cache keeps answers to gRPC
 	if len(header) == 0 {
 		return nil
@@ -107,16 +109,18 @@ func (g *group) fields(q *question) metadata.MD {
 	return md
 }
 
-// lowered are the names of fields in lower case, by the names as package httpfields writes them: a few dozen at most.
-var lowered sync.Map
+// lowered are the names of fields that allowed calls have mostly, in lower case.
+var lowered = map[string]string{
+	"Ratelimit-Policy": "ratelimit-policy", "Ratelimit": "ratelimit", "Ratelimit-Limit": "ratelimit-limit",
+	"Ratelimit-Remaining": "ratelimit-remaining", "Ratelimit-Reset": "ratelimit-reset", "X-Ratelimit-Limit": "x-ratelimit-limit",
+	"X-Ratelimit-Remaining": "x-ratelimit-remaining", "X-Ratelimit-Reset": "x-ratelimit-reset",
+}
 
 func lower(name string) string {
-	if known, ok := lowered.Load(name); ok {
-		return known.(string)
+	if known, ok := lowered[name]; ok {
+		return known
 	}
-	text := strings.ToLower(name)
-	lowered.Store(name, text)
-	return text
+	return strings.ToLower(name)
 }
 
 // pushbackName is what gRPC's own retries are told to wait by, in milliseconds; below 0 they are told not to retry.

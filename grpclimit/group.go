@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/bits"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -59,6 +60,7 @@ type group struct {
 	store    headgate.Store
 	observer headgate.Observer
 	writer   *httpfields.Writer
+	silent   bool // allowed calls are told nothing
 	address  *addresses
 	rules    []*rules
 	sets     sync.Map // uint32, which of the rules hold → *httpfields.Set
@@ -94,6 +96,7 @@ type question struct {
 	booked    bool                // the only op was a reservation
 	mark      headgate.Mark       // of it
 	key       []byte              // room
+	text      strings.Builder     // of the fields
 }
 
 var questions = sync.Pool{New: func() any { return new(question) }}

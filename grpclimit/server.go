@@ -44,6 +44,7 @@ func NewServer(store headgate.Store, opts *Options, charges ...Charge) (*Server,
 	}
 	for _, g := range []*group{&s.unary, &s.opening, &s.messages} {
 		g.store, g.observer, g.writer, g.address = store, s.opts.Observer, writer, address
+		g.silent = s.opts.Fields != nil && s.opts.Fields.When == httpfields.OnDenial
 	}
 	for _, c := range charges {
 		r, err := bind(store, c)
@@ -126,7 +127,7 @@ func (s *Server) admit(ctx context.Context, g *group, call Call) (metadata.MD, e
 	if g == &s.messages {
 		return nil, nil // the header told of the opening
 	}
-	return g.fields(q), nil
+	return g.fields(q, &d), nil
 }
 
 func (s *Server) deny(ctx context.Context, g *group, call Call, q *question, d *headgate.Decision) (metadata.MD, error) {
@@ -139,7 +140,7 @@ func (s *Server) deny(ctx context.Context, g *group, call Call, q *question, d *
 	if err == nil {
 		return nil, nil
 	}
-	fields := g.fields(q)
+	fields := g.fields(q, d)
 	if s.opts.Pushback > 0 {
 		if fields == nil {
 			fields = make(metadata.MD, 1)

@@ -1,0 +1,245 @@
+package grpclimit_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	pb "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/grpclimit"
+	"github.com/headgate/headgate/memstore"
+)
+
+// waiting serves s without limits, to clients that wait.
+func waiting(t *testing.T, s *service, c *grpclimit.Client) *world {
+	t.Helper()
+	return serve(t, s, nil, grpc.WithUnaryInterceptor(c.Unary), grpc.WithStreamInterceptor(c.Stream))
+}
+
+func TestClientsWaitForTheirTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		heard := &tape{}
+		w := waiting(t, &service{}, newClient(t, &grpclimit.ClientOptions{Observer: heard}, grpclimit.Charge{Policy: policy("out", "2/1s")}))
+		defer w.stop()
+		begin := time.Now()
+		for i, want := range []time.Duration{0, 0, 500 * time.Millisecond, time.Second} {
+			_, _, err := w.empty(t.Context())
+			mustCode(t, "in turn", err, codes.OK)
+			if got := time.Since(begin); got != want {
+				t.Errorf("call %d: sent at %v want %v", i, got, want)
+			}
+		}
+		if e := heard.heard(); len(e) != 4 || e[0].Verb != "wait" || e[0].Policy != "out" {
+			t.Errorf("observed %+v want four waits", e)
+		}
+	})
+}
+
+func TestClientsThatCannotBeInTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		first := grpclimit.Charge{Policy: policy("first", "2/1h"), Key: grpclimit.Method()}
+		out := grpclimit.Charge{Policy: policy("out", "1/10s")}
+		out.Cost = func(ctx context.Context, _ grpclimit.Call) int64 {
+			if cost, ok := ctx.Value(costKey{}).(int64); ok {
+				return cost
+			}
+			return 1
+		}
+		w := waiting(t, &service{}, newClient(t, nil, first, out))
+		defer w.stop()
+		w.empty(t.Context())
+		deadline, cancel := context.WithTimeout(t.Context(), 9*time.Second)
+		defer cancel()
+		cancelled, cancelLater := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancelLater)
+		for _, c := range []struct {
+			name string
+			ctx  context.Context
+			code codes.Code
+			is   error
+			took time.Duration
+		}{
+			{"its turn comes after its deadline", deadline, codes.ResourceExhausted, headgate.ErrWouldExceedDeadline, 0},
+			{"its turn never comes", context.WithValue(t.Context(), costKey{}, int64(2)), codes.ResourceExhausted, headgate.ErrNeverAllowed, 0},
+			{"a cost below zero", context.WithValue(t.Context(), costKey{}, int64(-1)), codes.Internal, headgate.ErrInvalidCost, 0},
+			{"cancelled while it waits", cancelled, codes.Canceled, context.Canceled, time.Second},
+		} {
+			took, err := timed(func() error { _, _, err := w.empty(c.ctx); return err })
+			mustCode(t, c.name, err, c.code)
+			if !errors.Is(err, c.is) || took != c.took {
+				t.Errorf("%s: got %v after %v want %v after %v", c.name, err, took, c.is, c.took)
+			}
+		}
+		if got := w.service.calls.Load(); got != 1 {
+			t.Errorf("%d calls were sent want 1", got)
+		}
+		_, _, err := w.empty(t.Context()) // the first charge has its unit left: what was not sent gave it back
+		mustCode(t, "in turn", err, codes.OK)
+	})
+}
+
+type costKey struct{}
+
+func TestClientsStreams(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		opens := grpclimit.Charge{Policy: policy("streams", "1/10s")}
+		w := waiting(t, &service{}, newClient(t, nil, opens, perMessage(grpclimit.Charge{Policy: policy("messages", "2/1s")})))
+		defer w.stop()
+		for i, want := range []time.Duration{time.Second, 9*time.Second + 500*time.Millisecond} {
+			took, err := timed(func() error {
+				n, _, err := w.echo(t.Context(), []int{4, 3}[i])
+				if err == nil && n != []int{4, 3}[i] {
+					t.Errorf("stream %d: got %d answers", i, n)
+				}
+				return err
+			})
+			mustCode(t, "a stream", err, codes.OK)
+			if took != want {
+				t.Errorf("stream %d: got it done after %v want %v", i, took, want)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		_, err := w.client.FullDuplexCall(ctx)
+		mustCode(t, "too late to open", err, codes.ResourceExhausted)
+		if !errors.Is(err, headgate.ErrWouldExceedDeadline) {
+			t.Errorf("too late to open: got %v", err)
+		}
+	})
+}
+
+func TestClientsMessagesThatCannotBeInTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := waiting(t, &service{}, newClient(t, nil, perMessage(grpclimit.Charge{Policy: policy("messages", "1/10s")})))
+		defer w.stop()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		stream, err := w.client.FullDuplexCall(ctx)
+		if err != nil || stream.Send(message) != nil {
+			t.Fatal("the first message was not sent", err)
+		}
+		took, err := timed(func() error { return stream.Send(message) })
+		mustCode(t, "the second message", err, codes.ResourceExhausted)
+		if took != 0 {
+			t.Errorf("told after %v want at once", took)
+		}
+	})
+}
+
+// Server and client limit alike; the client is ahead of itself and obeys what it is told.
+func TestClientsObeyRetryInfo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, &grpclimit.ClientOptions{Retries: 1}, grpclimit.Charge{Policy: policy("out", "1000/1s")})
+		w := serve(t, &service{}, newServer(t, nil, same(policy("calls", "3/1s"))), grpc.WithUnaryInterceptor(c.Unary))
+		defer w.stop()
+		for i := range 5 {
+			took, err := timed(func() error { _, _, err := w.empty(t.Context()); return err })
+			mustCode(t, "obeying", err, codes.OK)
+			if want := []time.Duration{0, 0, 0, 333_334 * time.Microsecond, 333_333 * time.Microsecond}[i]; took != want {
+				t.Errorf("call %d: got it after %v want %v", i, took, want)
+			}
+		}
+	})
+}
+
+func TestClientsDoNotObeyWhatMakesNoSense(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		delay := func(d *durationpb.Duration) error {
+			s, _ := status.New(codes.Unavailable, "").WithDetails(&errdetails.QuotaFailure{}, &errdetails.RetryInfo{RetryDelay: d})
+			return s.Err()
+		}
+		for _, c := range []struct {
+			name  string
+			err   error
+			calls int64
+			took  time.Duration
+		}{
+			{"2s", delay(durationpb.New(2 * time.Second)), 3, 4 * time.Second},
+			{"a RetryInfo without a delay", delay(nil), 1, 0},
+			{"at once", delay(durationpb.New(0)), 3, 0},
+			{"no RetryInfo", status.Error(codes.ResourceExhausted, ""), 1, 0},
+			{"another code", status.Error(codes.Internal, ""), 1, 0},
+			{"below zero", delay(durationpb.New(-time.Second)), 1, 0},
+			{"beyond all numbers", delay(&durationpb.Duration{Seconds: math.MaxInt64}), 1, 0},
+			{"above MaxRetryDelay", delay(durationpb.New(21 * time.Second)), 1, 0},
+			{"past the deadline", delay(durationpb.New(20 * time.Second)), 1, 0},
+		} {
+			limit := newClient(t, &grpclimit.ClientOptions{Retries: 2, MaxRetryDelay: 20 * time.Second}, grpclimit.Charge{Policy: policy("out", "9/1s")})
+			w := waiting(t, &service{unary: func(context.Context) error { return c.err }}, limit)
+			ctx, cancel := context.WithTimeout(t.Context(), 19*time.Second)
+			took, err := timed(func() error { _, _, err := w.empty(ctx); return err })
+			mustCode(t, c.name, err, status.Code(c.err))
+			if got := w.service.calls.Load(); got != c.calls || took != c.took {
+				t.Errorf("%s: sent %d times in %v want %d in %v", c.name, got, took, c.calls, c.took)
+			}
+			cancel()
+			w.stop()
+		}
+	})
+}
+
+// A client that is cancelled between two attempts makes no other.
+func TestClientsStopObeying(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, &grpclimit.ClientOptions{Retries: 9}, grpclimit.Charge{Policy: policy("out", "9/1s")})
+		w := serve(t, &service{}, newServer(t, nil, same(policy("calls", "1/20s"))), grpc.WithUnaryInterceptor(c.Unary))
+		defer w.stop()
+		w.empty(t.Context())
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		took, err := timed(func() error { _, _, err := w.empty(ctx); return err })
+		mustCode(t, "the server's denial", err, codes.ResourceExhausted)
+		if took != time.Second {
+			t.Errorf("got it after %v want 1s", took)
+		}
+	})
+}
+
+func TestClientsWithoutADecision(t *testing.T) {
+	t.Parallel()
+	var skip atomic.Bool
+	store := memstore.New(nil)
+	pass := func(context.Context, grpclimit.Call, error) error { return nil }
+	for _, c := range []struct {
+		opts *grpclimit.ClientOptions
+		want codes.Code
+	}{
+		{nil, codes.Unavailable},
+		{&grpclimit.ClientOptions{Undecided: pass}, codes.OK},
+		{&grpclimit.ClientOptions{Skip: func(context.Context, grpclimit.Call) bool { return skip.Swap(true) || true }}, codes.OK},
+	} {
+		limit, err := grpclimit.NewClient(store, c.opts, grpclimit.Charge{Policy: policy("out", "9/1s")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		store.Close()
+		w := waiting(t, &service{}, limit)
+		_, err = w.client.EmptyCall(t.Context(), &pb.Empty{})
+		mustCode(t, "closed", err, c.want)
+		if c.want != codes.OK && !errors.Is(err, headgate.ErrClosed) {
+			t.Errorf("got %v want the store's error in it", err)
+		}
+		store = memstore.New(nil)
+	}
+	if !skip.Load() {
+		t.Error("Skip was not asked")
+	}
+}

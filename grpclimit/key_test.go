@@ -1,0 +1,223 @@
+package grpclimit_test
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	pb "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+
+	"github.com/headgate/headgate/clientaddr"
+	"github.com/headgate/headgate/grpclimit"
+)
+
+// from is the context of a call by a peer with metadata.
+func from(addr string, md ...string) context.Context {
+	p := &peer.Peer{}
+	switch {
+	case strings.HasPrefix(addr, "/"), addr == "@":
+		p.Addr = &net.UnixAddr{Net: "unix", Name: addr}
+	case addr != "":
+		p.Addr = net.TCPAddrFromAddrPort(netip.MustParseAddrPort(addr))
+	}
+	return metadata.NewIncomingContext(peer.NewContext(context.Background(), p), metadata.Pairs(md...))
+}
+
+var (
+	call    = grpclimit.Call{Method: "/shop.Cart/Add"}
+	proxies = &clientaddr.Options{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
+)
+
+func TestAddresses(t *testing.T) {
+	t.Parallel()
+	const forwarded = "203.0.113.9"
+	for _, c := range []struct {
+		name  string
+		ctx   context.Context
+		trust *clientaddr.Options
+		want  string
+	}{
+		{"IPv4", from("198.51.100.7:4711"), nil, "198.51.100.7"},
+		{"IPv6", from("[2001:db8:1:2:3:4:5:6]:4711"), nil, "2001:db8:1:2::/64"},
+		{"a zone", from("[fe80::1%eth0]:4711"), nil, "fe80::/64"},
+		{"mapped", from("[::ffff:198.51.100.7]:4711"), nil, "198.51.100.7"},
+		{"translated", from("[64:ff9b::198.51.100.7]:4711"), nil, "198.51.100.7"},
+		{"a unix socket", from("/run/socket"), nil, "unknown"},
+		{"an unnamed one", from("@"), nil, "unknown"},
+		{"no address", from(""), nil, "unknown"},
+		{"no peer", context.Background(), nil, "unknown"},
+		{"whoever pretends", from("198.51.100.7:4711", "x-forwarded-for", forwarded, "forwarded", "for="+forwarded), nil, "198.51.100.7"},
+		{"a proxy", from("10.0.0.1:4711", "x-forwarded-for", forwarded), proxies, forwarded},
+		{"a proxy, mapped", from("[::ffff:10.0.0.1]:4711", "x-forwarded-for", forwarded), proxies, forwarded},
+		{"several lines", from("10.0.0.1:4711", "x-forwarded-for", "1.1.1.1", "x-forwarded-for", forwarded+", 10.0.0.2"), proxies, forwarded},
+		{"a proxy's own call", from("10.0.0.1:4711"), proxies, "10.0.0.1"},
+		{"a stranger beside proxies", from("198.51.100.7:4711", "x-forwarded-for", forwarded), proxies, "198.51.100.7"},
+		{"one hop", from("198.51.100.7:4711", "x-forwarded-for", "1.1.1.1, "+forwarded), &clientaddr.Options{TrustedHops: 1}, forwarded},
+		{"a proxy by a unix socket", from("/run/socket", "x-forwarded-for", forwarded), &clientaddr.Options{TrustUnix: true}, forwarded},
+		{
+			"another field", from("10.0.0.1:4711", "x-forwarded-for", "1.1.1.1", "x-real-ip", forwarded),
+			&clientaddr.Options{TrustedProxies: proxies.TrustedProxies, Header: "X-Real-IP"}, forwarded,
+		},
+	} {
+		if got := grpclimit.ServerKey(c.ctx, grpclimit.Key{}, call, c.trust); got != c.want {
+			t.Errorf("%s: got %q want %q", c.name, got, c.want)
+		}
+	}
+}
+
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	ctx := from("198.51.100.7:4711", "user", "ann", "user", "ben", "empty", "")
+	user, address, missing := grpclimit.Metadata("User"), grpclimit.Address(), grpclimit.Metadata("x")
+	found := grpclimit.Func(func(context.Context) (string, bool) { return "found", true })
+	nobody := grpclimit.Func(func(context.Context) (string, bool) { return "ann", false })
+	for _, c := range []struct {
+		name string
+		key  grpclimit.Key
+		want string
+	}{
+		{"method", grpclimit.Method(), "/shop.Cart/Add"},
+		{"service", grpclimit.Service(), "shop.Cart"},
+		{"metadata", user, "ann"},
+		{"missing", missing, ""},
+		{"func", found, "found"},
+		{"func without", nobody, ""},
+		{"same", grpclimit.Same(), ""},
+		{"join", grpclimit.Join(user, grpclimit.Service(), missing), "3:ann9:shop.Cart0:"},
+		{"first", grpclimit.First(user, address), "0:ann"},
+		{"second", grpclimit.First(missing, address), "1:198.51.100.7"},
+		{"first that is not empty", grpclimit.First(grpclimit.Metadata("empty"), nobody, grpclimit.Join(missing, nobody), grpclimit.Key{}), "3:198.51.100.7"},
+		{"none", grpclimit.First(missing, nobody), "-"},
+		{"a block", grpclimit.AddressBlock(0), "198.51.100.7"},
+	} {
+		if got := grpclimit.ServerKey(ctx, c.key, call, nil); got != c.want {
+			t.Errorf("%s: got %q want %q", c.name, got, c.want)
+		}
+	}
+	if got := grpclimit.ServerKey(from("[2001:db8:1:2::3]:1"), grpclimit.AddressBlock(48), call, nil); got != "2001:db8:1::/48" {
+		t.Errorf("a block of IPv6: got %q want its /48", got)
+	}
+	long := from("", "user", strings.Repeat("x", 1<<20))
+	if got := grpclimit.ServerKey(long, user, call, nil); len(got) != len("sha256:")+64 {
+		t.Errorf("1 MiB: got %d bytes want a hash", len(got))
+	}
+}
+
+func TestClientsKeys(t *testing.T) {
+	t.Parallel()
+	ctx := metadata.AppendToOutgoingContext(context.Background(), "User", "ann")
+	call := grpclimit.Call{Method: "/shop.Cart/Add", Target: "dns:///shop"}
+	for key, want := range map[grpclimit.Key]string{
+		{}:                         "dns:///shop",
+		grpclimit.Target():         "dns:///shop",
+		grpclimit.Metadata("user"): "ann",
+	} {
+		if got := grpclimit.ClientKey(ctx, key, call); got != want {
+			t.Errorf("got %q want %q", got, want)
+		}
+	}
+	if got := grpclimit.ClientKey(context.Background(), grpclimit.Metadata("user"), call); got != "" {
+		t.Errorf("without metadata: got %q want none", got)
+	}
+}
+
+// On sockets as they are: each has the address that it should.
+func TestPeersOfRealSockets(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "hg") // a socket's path has some hundred bytes at most
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	local := &clientaddr.Options{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+	for _, c := range []struct {
+		network, address string
+		opts             *clientaddr.Options
+		second           codes.Code // of a call that says that it comes from elsewhere
+	}{
+		{"tcp", "127.0.0.1:0", nil, codes.ResourceExhausted},
+		{"tcp", "127.0.0.1:0", local, codes.OK},
+		{"tcp", "[::]:0", local, codes.OK}, // IPv4 comes mapped
+		{"unix", filepath.Join(dir, "a"), nil, codes.ResourceExhausted},
+		{"unix", filepath.Join(dir, "b"), &clientaddr.Options{TrustUnix: true}, codes.OK},
+	} {
+		opts := &grpclimit.Options{Client: c.opts}
+		if c.opts == nil {
+			opts.Client = &clientaddr.Options{Warn: func(string) {}}
+		}
+		client := listen(t, c.network, c.address, newServer(t, opts, grpclimit.Charge{Policy: policy("calls", "1/1h")}))
+		for i, want := range []codes.Code{codes.OK, c.second, codes.ResourceExhausted} {
+			ctx := metadata.AppendToOutgoingContext(t.Context(), "x-forwarded-for", []string{"203.0.113.1", "203.0.113.2", "203.0.113.1"}[i])
+			_, err := client.EmptyCall(ctx, &pb.Empty{})
+			mustCode(t, c.network+" "+c.address, err, want)
+		}
+	}
+}
+
+// listen serves on a real socket and connects to it.
+func listen(t *testing.T, network, address string, limit *grpclimit.Server) pb.TestServiceClient {
+	t.Helper()
+	socket, err := net.Listen(network, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer(grpc.UnaryInterceptor(limit.Unary))
+	pb.RegisterTestServiceServer(server, &service{})
+	go server.Serve(socket)
+	target := "unix:" + address
+	if tcp, ok := socket.Addr().(*net.TCPAddr); ok {
+		target = netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), tcp.AddrPort().Port()).String()
+	}
+	conn := connect(t, target)
+	t.Cleanup(func() {
+		conn.Close()
+		server.Stop()
+	})
+	return pb.NewTestServiceClient(conn)
+}
+
+func connect(t *testing.T, target string) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// FuzzJoin: different values never make the same key, however they are joined.
+func FuzzJoin(f *testing.F) {
+	f.Add("a:b", "c", "a", "b:c")
+	f.Add("", "1.2.3.4", "1.2.3.4", "")
+	f.Add("0:", "", "", "0:")
+	text := func(i int) grpclimit.Key {
+		return grpclimit.Func(func(ctx context.Context) (string, bool) {
+			s := ctx.Value(valuesKey{}).([2]string)[i]
+			return s, s != ""
+		})
+	}
+	keys := []grpclimit.Key{
+		grpclimit.Join(text(0), text(1)),
+		grpclimit.Join(grpclimit.First(text(0), text(1)), grpclimit.Join(text(0)), text(1)),
+	}
+	f.Fuzz(func(t *testing.T, a, b, c, d string) {
+		for i, key := range keys {
+			x := grpclimit.ServerKey(context.WithValue(context.Background(), valuesKey{}, [2]string{a, b}), key, call, nil)
+			y := grpclimit.ServerKey(context.WithValue(context.Background(), valuesKey{}, [2]string{c, d}), key, call, nil)
+			if same := a == c && b == d; same != (x == y) {
+				t.Errorf("key %d: %q, %q and %q, %q: got %q and %q", i, a, b, c, d, x, y)
+			}
+		}
+	})
+}
+
+type valuesKey struct{}

@@ -1,0 +1,244 @@
+package grpclimit_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dunglas/httpsfv"
+	"go.uber.org/goleak"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	pb "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/grpclimit"
+	"github.com/headgate/headgate/memstore"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// service is gRPC's own for tests. A function that is not set answers at once.
+type service struct {
+	pb.UnimplementedTestServiceServer
+	calls  atomic.Int64
+	unary  func(ctx context.Context) error
+	duplex func(stream pb.TestService_FullDuplexCallServer) error
+}
+
+func (s *service) EmptyCall(ctx context.Context, _ *pb.Empty) (*pb.Empty, error) {
+	s.calls.Add(1)
+	if s.unary != nil {
+		if err := s.unary(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return &pb.Empty{}, nil
+}
+
+// UnaryCall is a call whose message has a number, its size.
+func (s *service) UnaryCall(context.Context, *pb.SimpleRequest) (*pb.SimpleResponse, error) {
+	s.calls.Add(1)
+	return &pb.SimpleResponse{}, nil
+}
+
+// StreamingInputCall counts the messages of its client.
+func (s *service) StreamingInputCall(stream pb.TestService_StreamingInputCallServer) error {
+	for n := int32(0); ; n++ {
+		if _, err := stream.Recv(); err != nil {
+			if stream.Context().Err() == nil && status.Code(err) == codes.Unknown { // io.EOF
+				return stream.SendAndClose(&pb.StreamingInputCallResponse{AggregatedPayloadSize: n})
+			}
+			return err
+		}
+		s.calls.Add(1)
+	}
+}
+
+// FullDuplexCall answers each message with one.
+func (s *service) FullDuplexCall(stream pb.TestService_FullDuplexCallServer) error {
+	s.calls.Add(1)
+	if s.duplex != nil {
+		return s.duplex(stream)
+	}
+	for {
+		if _, err := stream.Recv(); err != nil {
+			if status.Code(err) == codes.Unknown { // io.EOF
+				return nil
+			}
+			return err
+		}
+		if err := stream.Send(&pb.StreamingOutputCallResponse{}); err != nil {
+			return err
+		}
+	}
+}
+
+// world is a server and a connection to it, in memory.
+type world struct {
+	service *service
+	client  pb.TestServiceClient
+	conn    *grpc.ClientConn
+	server  *grpc.Server
+	wire    *bufconn.Listener
+}
+
+// serve starts a server, which ends with the test. For tests in a bubble of synctest, whose goroutines must end before: stop.
+func serve(t testing.TB, s *service, limit *grpclimit.Server, dial ...grpc.DialOption) *world {
+	t.Helper()
+	var opts []grpc.ServerOption
+	if limit != nil {
+		opts = append(opts, grpc.ChainUnaryInterceptor(recovering, limit.Unary), grpc.ChainStreamInterceptor(limit.Stream))
+	}
+	w := &world{service: s, server: grpc.NewServer(opts...), wire: bufconn.Listen(1 << 20)}
+	pb.RegisterTestServiceServer(w.server, s)
+	go w.server.Serve(w.wire)
+	w.conn = w.dial(t, dial...)
+	w.client = pb.NewTestServiceClient(w.conn)
+	t.Cleanup(w.stop)
+	return w
+}
+
+func (w *world) dial(t testing.TB, opts ...grpc.DialOption) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///memory", append(opts,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return w.wire.DialContext(ctx) }))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+func (w *world) stop() {
+	w.conn.Close()
+	w.server.Stop()
+	w.wire.Close()
+}
+
+// recovering is what many servers have outermost.
+func recovering(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (_ any, err error) {
+	defer func() {
+		if recover() != nil {
+			err = status.Error(codes.Internal, "panicked")
+		}
+	}()
+	return handler(ctx, req)
+}
+
+// policy is a named token bucket.
+func policy(name string, limits ...string) headgate.Policy {
+	p := headgate.MustPolicy(limits...)
+	p.Name = name
+	return p
+}
+
+func leaky(name, limit string) headgate.Policy {
+	p := policy(name, limit)
+	p.Algorithm = headgate.LeakyBucket
+	return p
+}
+
+func newServer(t testing.TB, opts *grpclimit.Options, charges ...grpclimit.Charge) *grpclimit.Server {
+	t.Helper()
+	s, err := grpclimit.NewServer(memstore.New(nil), opts, charges...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func newClient(t testing.TB, opts *grpclimit.ClientOptions, charges ...grpclimit.Charge) *grpclimit.Client {
+	t.Helper()
+	c, err := grpclimit.NewClient(memstore.New(nil), opts, charges...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// same is a charge with one budget for all calls.
+func same(p headgate.Policy) grpclimit.Charge {
+	return grpclimit.Charge{Policy: p, Key: grpclimit.Same()}
+}
+
+// empty makes an empty call and returns what came with its answer.
+func (w *world) empty(ctx context.Context) (header, trailer metadata.MD, err error) {
+	_, err = w.client.EmptyCall(ctx, &pb.Empty{}, grpc.Header(&header), grpc.Trailer(&trailer))
+	return header, trailer, err
+}
+
+func mustCode(t *testing.T, what string, err error, want codes.Code) {
+	t.Helper()
+	if got := status.Code(err); got != want {
+		t.Fatalf("%s: got %v, %v want %v", what, got, err, want)
+	}
+}
+
+// details are what an error has of them.
+func details(err error) (retry *errdetails.RetryInfo, quota *errdetails.QuotaFailure) {
+	for _, d := range status.Convert(err).Details() {
+		switch d := d.(type) {
+		case *errdetails.RetryInfo:
+			retry = d
+		case *errdetails.QuotaFailure:
+			quota = d
+		}
+	}
+	return retry, quota
+}
+
+// item reads a parameter of the item that a structured field names.
+func item(t *testing.T, md metadata.MD, field, name, param string) any {
+	t.Helper()
+	list, err := httpsfv.UnmarshalList(md.Get(field))
+	if err != nil {
+		t.Fatalf("%s %q: %v", field, md.Get(field), err)
+	}
+	for _, member := range list {
+		if it, ok := member.(httpsfv.Item); ok && it.Value == name {
+			value, _ := it.Params.Get(param)
+			return value
+		}
+	}
+	t.Fatalf("%s %q: no %q in it", field, md.Get(field), name)
+	return nil
+}
+
+// tape keeps what an observer hears.
+type tape struct {
+	mu     sync.Mutex
+	events []headgate.Event
+}
+
+func (o *tape) Observe(e headgate.Event) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.events = append(o.events, e)
+}
+
+func (o *tape) heard() []headgate.Event {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return append([]headgate.Event(nil), o.events...)
+}
+
+func timed(f func() error) (time.Duration, error) {
+	begin := time.Now()
+	err := f()
+	return time.Since(begin), err
+}
+
+var errBroken = errors.New("broken")
+
+// isErr is errors.Is, for which nil is a target as well.
+func isErr(err, want error) bool { return err == want || want != nil && errors.Is(err, want) }

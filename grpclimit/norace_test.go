@@ -1,0 +1,6 @@
+//go:build !race
+
+package grpclimit_test
+
+// raceEnabled says that nothing else allocates.
+const raceEnabled = false

@@ -1,0 +1,110 @@
+package grpclimit_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/fallback"
+	"github.com/headgate/headgate/grpclimit"
+	"github.com/headgate/headgate/internal/testserver"
+	"github.com/headgate/headgate/memstore"
+	"github.com/headgate/headgate/redisstore"
+)
+
+func TestNothingCouldBeDecided(t *testing.T) {
+	t.Parallel()
+	var cause error
+	own := func(_ context.Context, _ grpclimit.Call, err error) error {
+		cause = err
+		return nil
+	}
+	below := same(policy("calls", "1/1h"))
+	below.Cost = func(context.Context, grpclimit.Call) int64 { return -1 }
+	for _, c := range []struct {
+		name   string
+		opts   *grpclimit.Options
+		charge grpclimit.Charge
+		closed bool
+		want   codes.Code
+		retry  time.Duration
+	}{
+		{"a store that is closed", nil, same(policy("calls", "1/1h")), true, codes.Unavailable, time.Second},
+		{"let pass all the same", &grpclimit.Options{Undecided: own}, same(policy("calls", "1/1h")), true, codes.OK, 0},
+		{"a cost below zero", nil, below, false, codes.Internal, 0},
+	} {
+		store := memstore.New(nil)
+		l, err := grpclimit.NewServer(store, c.opts, c.charge)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.closed {
+			store.Close()
+		}
+		w := serve(t, &service{}, l)
+		_, _, err = w.empty(t.Context())
+		mustCode(t, c.name, err, c.want)
+		if retry, _ := details(err); retry.GetRetryDelay().AsDuration() != c.retry {
+			t.Errorf("%s: RetryInfo: got %v want %v", c.name, retry, c.retry)
+		}
+	}
+	if !errors.Is(cause, headgate.ErrClosed) {
+		t.Errorf("Undecided heard of %v want the store's error", cause)
+	}
+}
+
+// The policy says what holds while Redis is away; what is told of that names no server.
+func TestRedisAway(t *testing.T) {
+	t.Parallel()
+	redis := testserver.Redis(t)
+	for _, c := range []struct {
+		on   headgate.OnStoreError
+		want []codes.Code
+	}{
+		{headgate.FailOpen, []codes.Code{codes.OK, codes.OK, codes.OK}},
+		{headgate.FailLocal, []codes.Code{codes.OK, codes.OK, codes.ResourceExhausted}},
+		{headgate.FailClosed, []codes.Code{codes.Unavailable, codes.Unavailable, codes.Unavailable}},
+	} {
+		heard := &tape{}
+		w := serve(t, &service{}, overRedis(t, redis, c.on, heard))
+		redis.Start()
+		_, _, err := w.empty(t.Context())
+		mustCode(t, "Redis decides", err, codes.OK)
+		redis.Kill()
+		for i, want := range c.want {
+			_, _, err := w.empty(t.Context())
+			mustCode(t, string(c.on), err, want)
+			if e := heard.heard()[i+1]; want != codes.Unavailable && e.Decision.Degraded == headgate.NoTrouble || want == codes.Unavailable && e.Err == nil {
+				t.Errorf("%s: observed %+v want it degraded, or an error", c.on, e)
+			}
+			if m := status.Convert(err).Message(); want == codes.Unavailable && m != "rate limit: no decision could be made; try again in 1s" {
+				t.Errorf("%s: told %q, which says too much", c.on, m)
+			}
+		}
+	}
+}
+
+func overRedis(t *testing.T, redis *testserver.RedisServer, on headgate.OnStoreError, o headgate.Observer) *grpclimit.Server {
+	t.Helper()
+	inner, err := redisstore.Open("redis://"+redis.Addr(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := fallback.New(inner, &fallback.Options{Local: memstore.New(nil), Instances: 1, Budget: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	p := policy("calls-"+string(on), "2/1h")
+	p.OnStoreError = on
+	l, err := grpclimit.NewServer(store, &grpclimit.Options{Observer: o}, same(p))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
