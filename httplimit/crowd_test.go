@@ -1,0 +1,78 @@
+package httplimit_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/httplimit"
+)
+
+var crowdFlag = flag.Duration("crowd", time.Second, "how long wrk asks a limited handler")
+
+// span is the time from the first request's coming to the last one's end.
+type span struct {
+	http.Handler
+	mu          sync.Mutex
+	first, last time.Time
+}
+
+func (s *span) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	began := time.Now()
+	s.Handler.ServeHTTP(w, r)
+	ended := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.first.IsZero() || began.Before(s.first) {
+		s.first = began
+	}
+	if ended.After(s.last) {
+		s.last = ended
+	}
+}
+
+// wrk asks url on 64 connections for d and says what it was answered, by the names of testdata/count.lua.
+func wrk(t *testing.T, url string, d time.Duration) map[string]int64 {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d+30*time.Second)
+	defer cancel()
+	seconds := fmt.Sprintf("%ds", max(1, int(d.Seconds())))
+	out, err := exec.CommandContext(ctx, "wrk", "-t1", "-c64", "-d"+seconds, "-s", "testdata/count.lua", url).CombinedOutput()
+	if err != nil {
+		t.Fatalf("wrk, of the Debian package wrk: %v\n%s", err, out)
+	}
+	found := map[string]int64{}
+	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
+		var name string
+		var n int64
+		if count, _ := fmt.Sscanf(lines.Text(), "%s %d", &name, &n); count == 2 {
+			found[name] = n
+		}
+	}
+	t.Logf("%s\n%v", out, found)
+	return found
+}
+
+// wrk with 64 connections against a limited handler: never more than the bound is admitted, and every denial says when to come back.
+func TestWrk(t *testing.T) {
+	const burst, perSecond = 100, 500
+	s := &span{Handler: by(t, nil, httplimit.Charge{Policy: policy("tokens", "500/1s burst 100")})(ok)}
+	site := listen(t, s)
+	got := wrk(t, site.URL, *crowdFlag)
+	site.Close() // waits for requests that are on their way
+	took := s.last.Sub(s.first)
+	most := burst + took.Seconds()*perSecond
+	if float64(got["admitted"]) > most || got["admitted"] < burst {
+		t.Errorf("%d admitted in %v want %d to %.1f", got["admitted"], took, burst, most)
+	}
+	if got["denied"] == 0 || got["hintless"] > 0 || got["other"] > 0 || got["broken"] > 0 {
+		t.Errorf("got %v want denials, each with Retry-After, and nothing else", got)
+	}
+}

@@ -1,0 +1,91 @@
+package httplimit_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/fallback"
+	"github.com/headgate/headgate/httplimit"
+	"github.com/headgate/headgate/internal/testserver"
+	"github.com/headgate/headgate/memstore"
+	"github.com/headgate/headgate/redisstore"
+)
+
+// Redis is killed under three middlewares whose policies say what holds then, and comes back.
+func TestRedisKilled(t *testing.T) {
+	t.Parallel()
+	redis := testserver.Redis(t)
+	inner, err := redisstore.Open("redis://"+redis.Addr(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := fallback.New(inner, &fallback.Options{Local: memstore.New(nil), Instances: 2, ProbeEvery: 10 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	under := func(mode headgate.OnStoreError) *site {
+		p := policy(string(mode), "4/1h")
+		p.OnStoreError = mode
+		return listen(t, over(t, store, nil, httplimit.Charge{Policy: p})(ok))
+	}
+	closed, open, local := under(headgate.FailClosed), under(headgate.FailOpen), under(headgate.FailLocal)
+	for _, s := range []*site{closed, open, local} {
+		s.must(200, 200, 200)
+	}
+	redis.Kill()
+	for range 10 {
+		got := closed.get("/")
+		if got.status != 503 || got.header.Get("Retry-After") != "1" || got.header.Get("Ratelimit-Reason") != "capacity" {
+			t.Fatalf("closed: got %d, %v want 503 with Retry-After", got.status, got.header)
+		}
+	}
+	open.must(200, 200, 200, 200, 200, 200)
+	local.must(200, 200, 429) // half of the limit, as two share it
+	redis.Start()
+	for began := time.Now(); closed.get("/").status == 503; time.Sleep(time.Millisecond) {
+		if time.Since(began) > 10*time.Second {
+			t.Fatal("10 s after Redis is back nothing is decided")
+		}
+	}
+}
+
+// Several policies, and outcomes, over Redis.
+func TestOverRedis(t *testing.T) {
+	t.Parallel()
+	redis := testserver.Redis(t)
+	store, err := redisstore.Open("redis://"+redis.Addr(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	failures, all := policy("failures", "2/1h"), policy("all", "7/1h")
+	s := listen(t, over(t, store, nil,
+		httplimit.Charge{Policy: failures, Key: httplimit.Header("User"), Settle: httplimit.OnlyFailures},
+		httplimit.Charge{Policy: all, Key: httplimit.Same(), Settle: httplimit.PerBytes(10)},
+	)(status(401)))
+	for i, want := range []int{401, 401, 429} {
+		if got := s.get("/", "User", "{a}:b"); got.status != want {
+			t.Errorf("guess %d: got %d want %d", i+1, got.status, want)
+		}
+	}
+	if got := remaining(t, store, all, ""); got != 5 {
+		t.Errorf("%d of 7 left want 5: what was denied spends nothing", got)
+	}
+	fine := listen(t, over(t, store, nil,
+		httplimit.Charge{Policy: failures, Key: httplimit.Header("User"), Settle: httplimit.OnlyFailures},
+		httplimit.Charge{Policy: all, Key: httplimit.Same(), Settle: httplimit.PerBytes(10)},
+	)(body(25)))
+	for range 2 {
+		if got := fine.get("/", "User", "c"); got.status != 200 {
+			t.Errorf("got %d want 200", got.status)
+		}
+	}
+	if got := remaining(t, store, failures, "c"); got != 2 {
+		t.Errorf("%d failures left want 2: none failed", got)
+	}
+	if got := remaining(t, store, all, ""); got != 0 {
+		t.Errorf("%d of 7 left want 0: 3 for each body, as far as it is there", got)
+	}
+}
