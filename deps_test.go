@@ -122,6 +122,11 @@ var law = map[string]room{
 	"internal/keytext": {
 		why: "how keys of several parts are written: bytes, and nothing of limits",
 	},
+	"loginguard": {
+		why:   "guards of login forms stand on limits alone, over whatever store they are given",
+		code:  []string{".", "clientaddr", "httplimit"},
+		tests: []string{"memstore", "redisstore", "memcachedstore", "internal/testserver"},
+	},
 	"replay": {
 		why:   "it is given its stores, and makes none",
 		code:  []string{"."},

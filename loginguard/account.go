@@ -1,0 +1,150 @@
+package loginguard
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// MaxBody is the most bytes that the body of a try may have; more are refused with 413.
+const MaxBody = 64 << 10
+
+// The reasons to refuse a request. No guess reaches the handler, so nothing is charged.
+var (
+	errTooLarge  = errors.New("loginguard: the body is too large")
+	errUnread    = errors.New("loginguard: the body could not be read")
+	errAmbiguous = errors.New("loginguard: the request names several accounts")
+)
+
+// Normalize makes one of all ways to write an account that differ in case or in white space around it. It does not join the two
+// ways in which Unicode can write “é”, nor what a database's collation may take for equal: see [Options.Normalize].
+func Normalize(account string) string {
+	return strings.Map(smallestFold, strings.TrimSpace(account))
+}
+
+// smallestFold is the one rune that stands for all that differ in case only: “k”, “K” and the Kelvin sign. Lower-casing alone
+// would let an attacker write a name in ways that a comparison without regard to case takes for equal.
+func smallestFold(r rune) rune {
+	smallest := r
+	for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
+		smallest = min(smallest, next)
+	}
+	return unicode.ToLower(smallest)
+}
+
+// account finds whom a try is for, in a body that the handler can still read.
+func (g *Guard) account(r *http.Request) (string, error) {
+	if r.Body == nil { // only a server's requests always have one
+		r.Body = http.NoBody
+	}
+	body, err := readBody(r.Body)
+	if err != nil {
+		return "", err
+	}
+	r.Body = restored{bytes.NewReader(body), r.Body}
+	if g.opts.Account != nil {
+		return g.opts.Account(probeOf(r, body)), nil
+	}
+	values := g.in(r.Form) // of a body that was parsed, and so read, before
+	probe := probeOf(r, body)
+	probe.Form, probe.PostForm, probe.MultipartForm = nil, nil, nil
+	_ = probe.ParseMultipartForm(MaxBody) // what can be read counts, as it does in FormValue; nothing this small is in a file
+	return g.only(slices.Concat(values, g.in(probe.Form), g.inJSON(body)))
+}
+
+// probeOf is a request with the same body. What is parsed of it does not show in the handler's.
+func probeOf(r *http.Request, body []byte) *http.Request {
+	probe := r.WithContext(r.Context())
+	probe.Body = io.NopCloser(bytes.NewReader(body))
+	probe.Form, probe.PostForm = maps.Clone(r.Form), maps.Clone(r.PostForm)
+	return probe
+}
+
+func readBody(r io.Reader) ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(r, MaxBody+1))
+	if err != nil {
+		return nil, errUnread // the cause may hold what was sent
+	}
+	if len(body) > MaxBody {
+		return nil, errTooLarge
+	}
+	return body, nil
+}
+
+// restored is a body that was read, to be read again.
+type restored struct {
+	io.Reader
+	io.Closer
+}
+
+// only is the one account among values. A request that names several is no honest one: whatever this would pick, the
+// handler may pick another, and an attacker would have his guesses charged to a name that he made up.
+func (g *Guard) only(values []string) (string, error) {
+	found, normal := "", ""
+	for _, v := range values {
+		n := g.opts.Normalize(v)
+		if n == "" {
+			continue
+		}
+		if normal != "" && n != normal {
+			return "", errAmbiguous
+		}
+		found, normal = v, n
+	}
+	return found, nil
+}
+
+// in are the values in a query and a body of either kind of form, as net/http reads them for the handler.
+func (g *Guard) in(form url.Values) []string {
+	var values []string
+	for _, field := range g.opts.Fields {
+		values = append(values, form[field]...)
+	}
+	return values
+}
+
+// inJSON are the values in a JSON object, whatever the request says its type is: handlers seldom ask. Members count without
+// regard to case and however often they come, as decoders differ in which they take.
+func (g *Guard) inJSON(body []byte) []string {
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.UseNumber()
+	if opening, err := decoder.Token(); err != nil || opening != json.Delim('{') {
+		return nil
+	}
+	var values []string
+	for decoder.More() {
+		name, err := decoder.Token()
+		if err != nil {
+			return values
+		}
+		var value json.RawMessage
+		if err := decoder.Decode(&value); err != nil {
+			return values
+		}
+		text, _ := name.(string)
+		if slices.ContainsFunc(g.opts.Fields, func(field string) bool { return strings.EqualFold(field, text) }) {
+			values = append(values, scalar(value))
+		}
+	}
+	return values
+}
+
+// scalar is a JSON string's text, or a number as it is written; else empty.
+func scalar(value json.RawMessage) string {
+	var s string
+	if json.Unmarshal(value, &s) == nil {
+		return s
+	}
+	var n json.Number
+	if json.Unmarshal(value, &n) == nil {
+		return n.String()
+	}
+	return ""
+}

@@ -1,0 +1,259 @@
+package loginguard_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/loginguard"
+	"github.com/headgate/headgate/memstore"
+)
+
+const (
+	urlencoded = "application/x-www-form-urlencoded"
+	jsonType   = "application/json"
+)
+
+// seen asks a guard whom a request is for, and what the handler then reads. The status is 0 if it got through.
+func seen(t testing.TB, opts loginguard.Options, r *http.Request) (account string, body []byte, status int) {
+	t.Helper()
+	h := &heard{}
+	opts.Observer, opts.Clear = h, true
+	w := answer(mustNew(t, memstore.New(&memstore.Options{MaxEntries: 1000}), &opts).Protect(http.HandlerFunc(
+		func(w http.ResponseWriter, r *http.Request) {
+			var err error
+			if body, err = io.ReadAll(r.Body); err != nil {
+				t.Errorf("the handler cannot read the body: %v", err)
+			}
+			w.WriteHeader(299)
+		})), r)
+	if w.Code != 299 {
+		return "", nil, w.Code
+	}
+	return h.events[0].Account, body, 0
+}
+
+func post(target, contentType, body string) *http.Request {
+	r := httptest.NewRequest(http.MethodPost, target, strings.NewReader(body))
+	r.Header.Set("Content-Type", contentType)
+	return r
+}
+
+func multi(t testing.TB, parts ...string) *http.Request {
+	t.Helper()
+	var b bytes.Buffer
+	w := multipart.NewWriter(&b)
+	for i := 0; i < len(parts); i += 2 {
+		if err := w.WriteField(parts[i], parts[i+1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = w.Close()
+	return post("/", w.FormDataContentType(), b.String())
+}
+
+func TestWhomATryIsFor(t *testing.T) {
+	t.Parallel()
+	form := func(text string) *http.Request { return post("/login", urlencoded, text) }
+	object := func(text string) *http.Request { return post("/login", jsonType, text) }
+	get := httptest.NewRequest(http.MethodGet, "/login?username=bob", nil)
+	nobody := httptest.NewRequest(http.MethodPost, "/login", nil)
+	nobody.Body = nil
+	for _, c := range []struct {
+		name   string
+		r      *http.Request
+		want   string
+		status int
+	}{
+		{"form", form("username=bob&password=x"), "bob", 0},
+		{"email", form("email=Bob@Example.COM"), "bob@example.com", 0},
+		{"login", form("login=bob"), "bob", 0},
+		{"space and case", form("username=+%09BoB%20"), "bob", 0},
+		{"the Kelvin sign is a k", form("username=%E2%84%AAim"), "kim", 0},
+		{"not latin", form("username=%C3%89MILE"), "émile", 0},
+		{"none", form("password=x"), "", 0},
+		{"empty", form("username="), "", 0},
+		{"blank", form("username=+"), "", 0},
+		{"the same twice", form("username=bob&username=Bob"), "bob", 0},
+		{"two", form("username=bob&username=ann"), "", 400},
+		{"two fields", form("username=bob&email=ann"), "", 400},
+		{"two fields that agree", form("username=bob&email=bob"), "bob", 0},
+		{"empty and another", form("username=&email=ann"), "ann", 0},
+		{"query", post("/login?username=bob", urlencoded, ""), "bob", 0},
+		{"query beside body", post("/login?username=bob", urlencoded, "username=ann"), "", 400},
+		{"get", get, "bob", 0},
+		{"no body", nobody, "", 0},
+		{"broken escape", form("username=bob&password=%zz"), "bob", 0},
+		{"a semicolon", form("username=bob;x=1"), "", 0},
+		{"case of the field's name, as net/http has it", form("Username=bob"), "", 0},
+		{"multipart", multi(t, "username", "bob", "password", "x"), "bob", 0},
+		{"multipart twice", multi(t, "username", "bob", "username", "ann"), "", 400},
+		{"multipart without a boundary", post("/", "multipart/form-data", "username=bob"), "", 0},
+		{"json", object(`{"username":"bob","password":"x"}`), "bob", 0},
+		{"json in another case, as decoders take it", object(`{"UserName":"bob"}`), "bob", 0},
+		{"json twice", object(`{"username":"bob","username":"ann"}`), "", 400},
+		{"json twice, in two cases", object(`{"username":"bob","USERNAME":"ann"}`), "", 400},
+		{"json escapes", object(`{"\u0075sername":"b\u006fb"}`), "bob", 0},
+		{"json number", object(`{"login":4711}`), "4711", 0},
+		{"json null", object(`{"login":null}`), "", 0},
+		{"json deeper down", object(`{"user":{"username":"bob"}}`), "", 0},
+		{"json list", object(`["username","bob"]`), "", 0},
+		{"json and more", object(`{"username":"bob"} {"username":"ann"}`), "bob", 0},
+		{"json said to be a form", form(`{"username":"bob"}`), "bob", 0},
+		{"json said to be text", post("/", "text/plain", `  {"username":"bob"}`), "bob", 0},
+		{"json beside a query", post("/?email=ann", jsonType, `{"username":"bob"}`), "", 400},
+		{"broken json", object(`{"username":"bob",`), "bob", 0},
+		{"no json", object(`username=bob`), "", 0},
+		{"giant name", form("username=" + strings.Repeat("b", 60<<10)), strings.Repeat("b", 60<<10), 0},
+		{"largest body", form("username=bob&p=" + strings.Repeat("x", loginguard.MaxBody-15)), "bob", 0},
+		{"too large", form("username=bob&p=" + strings.Repeat("x", loginguard.MaxBody-14)), "", 413},
+		{"nested without end", object(strings.Repeat(`{"a":`, 12_000)), "", 0},
+	} {
+		got, _, status := seen(t, loginguard.Options{}, c.r)
+		if got != c.want || status != c.status {
+			t.Errorf("%s: got %.80q, status %d; want %.80q, %d", c.name, got, status, c.want, c.status)
+		}
+	}
+}
+
+func TestOwnFieldsAndFunctions(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		opts loginguard.Options
+		body string
+		want string
+	}{
+		{"one field", loginguard.Options{Fields: []string{"email"}}, "username=x&email=bob", "bob"},
+		{"no field", loginguard.Options{Fields: []string{}}, "username=x", ""},
+		{
+			"a function",
+			loginguard.Options{Account: func(r *http.Request) string { return r.FormValue("tenant") + "/" + r.FormValue("user") }},
+			"tenant=A&user=bob", "a/bob",
+		},
+		{
+			"as the database has it",
+			loginguard.Options{Normalize: func(s string) string { return strings.ReplaceAll(s, ".", "") }},
+			"username=B.o.b", "Bob",
+		},
+	} {
+		got, body, status := seen(t, c.opts, post("/", urlencoded, c.body))
+		if got != c.want || status != 0 || string(body) != c.body {
+			t.Errorf("%s: got %q, body %q, status %d; want %q, the body as it was", c.name, got, body, status, c.want)
+		}
+	}
+}
+
+// A body that was parsed before the guard is read where it is, and nothing is added to it.
+func TestFormThatIsParsedAlready(t *testing.T) {
+	t.Parallel()
+	for _, opts := range []loginguard.Options{{}, {Account: func(r *http.Request) string { return r.FormValue("username") }}} {
+		for _, r := range []*http.Request{post("/?q=1", urlencoded, "username=bob"), multi(t, "username", "bob")} {
+			if err := r.ParseMultipartForm(1 << 20); err != nil && !errors.Is(err, http.ErrNotMultipart) {
+				t.Fatal(err)
+			}
+			if got, _, _ := seen(t, opts, r); got != "bob" || len(r.Form["username"]) != 1 {
+				t.Errorf("got %q, the form is then %v; want bob, once", got, r.Form)
+			}
+		}
+	}
+}
+
+type torn struct{}
+
+func (torn) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+func (torn) Close() error             { return nil }
+
+func TestBodyThatBreaksOff(t *testing.T) {
+	t.Parallel()
+	r := post("/", urlencoded, "")
+	r.Body = torn{}
+	if _, _, status := seen(t, loginguard.Options{}, r); status != http.StatusBadRequest {
+		t.Errorf("status %d; want 400", status)
+	}
+}
+
+// Refused requests never reach the handler, cost nothing and are heard of.
+func TestRefusedRequests(t *testing.T) {
+	t.Parallel()
+	h := &heard{}
+	g := mustNew(t, memstore.New(nil), &loginguard.Options{Observer: h})
+	for range 300 {
+		w := answer(g.Protect(login), post("/", urlencoded, "username=a&username=b"))
+		if w.Code != 400 || w.Header().Get("Content-Type") != "application/problem+json" || !json.Valid(w.Body.Bytes()) {
+			t.Fatalf("status %d, header %v, body %q; want 400 and a problem", w.Code, w.Header(), w.Body)
+		}
+	}
+	if got := h.kinds(); got[loginguard.KindRefused] != 300 || len(got) != 1 {
+		t.Errorf("events %v; want 300 refused", got)
+	}
+}
+
+func TestNormalizeIsStable(t *testing.T) {
+	t.Parallel()
+	for r := rune(0); r <= 0x2FFFF; r++ {
+		s := string(r)
+		n := loginguard.Normalize("a" + s + "b")
+		if again := loginguard.Normalize(n); again != n {
+			t.Fatalf("%U: normalised once %q, twice %q", r, n, again)
+		}
+		if upper := loginguard.Normalize("A" + strings.ToUpper(s) + "B"); strings.EqualFold(strings.ToUpper(s), s) && upper != n {
+			t.Fatalf("%U: %q and its upper case %q differ", r, n, upper)
+		}
+	}
+}
+
+// Whatever is sent: no panic, the handler reads what was sent, and where the handler would find an account by any of the usual
+// ways, the guard charges that one.
+func FuzzAccount(f *testing.F) {
+	for _, seed := range []struct{ query, contentType, body string }{
+		{"", urlencoded, "username=bob&password=x"},
+		{"username=a", urlencoded, "username=b&username=%zz"},
+		{"", jsonType, `{"username":"bob","Email":1}`},
+		{"", jsonType, `{"email":"\ud800","username":{}`},
+		{"", "multipart/form-data; boundary=x", "--x\r\nContent-Disposition: form-data; name=\"username\"\r\n\r\nbob\r\n--x--\r\n"},
+		{"a=%", "multipart/form-data; boundary=\"", "--"},
+		{"", "text/plain; charset=utf-16", "\xff\xfe{"},
+	} {
+		f.Add(seed.query, seed.contentType, seed.body)
+	}
+	f.Fuzz(func(t *testing.T, query, contentType, body string) {
+		r := post("/login", contentType, body)
+		r.URL = &url.URL{Path: "/login", RawQuery: query}
+		got, read, status := seen(t, loginguard.Options{}, r)
+		if status != 0 {
+			if status != 400 && status != 413 {
+				t.Errorf("status %d", status)
+			}
+			return
+		}
+		if string(read) != body {
+			t.Errorf("the handler reads %q of %q", read, body)
+		}
+		again := post("/login", contentType, body)
+		again.URL = r.URL
+		for _, field := range []string{"username", "email", "login"} {
+			mustAgree(t, got, again.FormValue(field))
+		}
+		var fields struct{ Username, Email, Login string }
+		if json.NewDecoder(strings.NewReader(body)).Decode(&fields) == nil {
+			mustAgree(t, got, fields.Username)
+			mustAgree(t, got, fields.Email)
+			mustAgree(t, got, fields.Login)
+		}
+	})
+}
+
+func mustAgree(t *testing.T, charged, handler string) {
+	t.Helper()
+	if want := loginguard.Normalize(handler); want != "" && charged != want {
+		t.Errorf("charged %q, while a handler finds %q", charged, want)
+	}
+}

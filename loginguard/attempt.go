@@ -1,0 +1,225 @@
+package loginguard
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// Client is who tries.
+type Client struct {
+	Addr    netip.Addr // the zero Addr if there is none; all such clients are one
+	Account string     // as typed, existing or not; empty if there is none
+	Device  string     // what [Attempt.Device] gave out after an earlier success, if anything
+}
+
+// Attempt is one try: charged when it is made, and given back when it succeeds. Its methods may be called concurrently.
+type Attempt struct {
+	guard    *Guard
+	client   Client // the account normalised
+	nonce    []byte // of the device, if it is one of ours
+	keys     subjects
+	decision headgate.Decision
+	deniedBy []string
+	checks   []headgate.Check // what it was charged
+	unmarked int64            // units left in the bucket that makes the pair known
+	known    bool
+	exempt   bool
+	settled  atomic.Bool
+}
+
+// subjects are the keys of a try.
+type subjects struct {
+	account, address, subnet string
+	pair                     string // whose failures a try is: the device's or the address', with the account
+	home                     string // the address with the account, which becomes known
+}
+
+// Attempt charges a try on all limits that hold for it, or on none if one denies, at the store's own time. Run what it protects
+// only if it is [Attempt.Allowed], and then say how it ended. An error means that the store could not decide. It takes two round
+// trips.
+func (g *Guard) Attempt(ctx context.Context, c Client) (*Attempt, error) {
+	return g.AttemptAt(ctx, headgate.StoreClock, c)
+}
+
+// AttemptAt is [Guard.Attempt] at the instant now.
+func (g *Guard) AttemptAt(ctx context.Context, now headgate.Instant, c Client) (*Attempt, error) {
+	c.Account = g.opts.Normalize(c.Account)
+	a := &Attempt{guard: g, client: c}
+	a.name(now)
+	if a.exempt = g.allows(c.Addr); a.exempt {
+		a.decision.Allowed = true
+		return a, nil
+	}
+	if err := a.charge(ctx, now); err != nil {
+		g.observe(a.event(KindError, err))
+		return nil, err
+	}
+	if !a.decision.Allowed {
+		g.observe(a.event(KindDenied, nil))
+	}
+	return a, nil
+}
+
+// name finds the keys.
+func (a *Attempt) name(now headgate.Instant) {
+	g, c := a.guard, a.client
+	address := textOf(g.address(c.Addr))
+	a.keys.address = g.digest("address", address)
+	a.keys.subnet = g.digest("subnet", textOf(g.subnet(c.Addr)))
+	if c.Account == "" {
+		return
+	}
+	a.keys.account = g.digest("account", c.Account)
+	a.keys.home = g.digest("pair", address, c.Account)
+	a.keys.pair = a.keys.home
+	if a.nonce = g.device(c.Device, a.keys.account, now); a.nonce != nil {
+		a.known = true
+		a.keys.pair = g.digest("device", string(a.nonce), c.Account)
+	}
+}
+
+// charge asks whether the pair is known, and takes from its limits. The same is asked for every account.
+func (a *Attempt) charge(ctx context.Context, now headgate.Instant) error {
+	if a.client.Account != "" {
+		mark, err := a.guard.known.PeekAt(ctx, now, a.keys.home, 0)
+		if err != nil {
+			return err
+		}
+		if mark.Degraded == headgate.NoTrouble { // else it is not the store that says so
+			a.known = a.known || mark.Remaining < mark.Limit
+			a.unmarked = mark.Remaining
+		}
+	}
+	checks := a.limits()
+	if len(checks) == 0 {
+		a.decision.Allowed = true
+		return nil
+	}
+	d, err := headgate.AllowAllAt(ctx, now, checks...)
+	if err != nil {
+		return err
+	}
+	a.decision = d
+	for _, name := range d.DeniedBy {
+		if kind := a.guard.kinds[name]; !slices.Contains(a.deniedBy, kind) {
+			a.deniedBy = append(a.deniedBy, kind)
+		}
+	}
+	if d.Allowed {
+		a.checks = checks
+	}
+	return nil
+}
+
+// limits are those that hold for this try: a known pair answers for itself alone, so that nobody else can lock it out.
+func (a *Attempt) limits() []headgate.Check {
+	checks := make([]headgate.Check, 0, headgate.MaxLimits)
+	add := func(kind, key string) {
+		for _, l := range a.guard.limiters[kind] {
+			checks = append(checks, headgate.Check{Limiter: l, Key: key, Cost: 1})
+		}
+	}
+	if a.client.Account != "" {
+		add(ByPair, a.keys.pair)
+	}
+	if a.known {
+		return checks
+	}
+	if a.client.Account != "" {
+		add(ByAccount, a.keys.account)
+	}
+	add(ByAddress, a.keys.address)
+	add(BySubnet, a.keys.subnet)
+	add(ByTotal, "")
+	return checks
+}
+
+// Allowed reports whether the try may go ahead.
+func (a *Attempt) Allowed() bool { return a.decision.Allowed }
+
+// RetryAfter is 0 if the try is allowed, else the wait after which it is if nobody else tries; rounded up to a microsecond.
+func (a *Attempt) RetryAfter() time.Duration { return a.decision.RetryAfter }
+
+// Known reports whether the account was logged in to before from this address or device. Do not tell the client.
+func (a *Attempt) Known() bool { return a.known }
+
+// DeniedBy names the kinds of limits that denied, each once: pair, account, address, subnet, total. Do not tell the client.
+func (a *Attempt) DeniedBy() []string { return a.deniedBy }
+
+// Failed says that the guess was wrong. It stays charged, so this only tells the observer. Only the first word on a try counts,
+// and none on one that was denied.
+func (a *Attempt) Failed() { a.keep(KindFailed) }
+
+// keep leaves the try charged.
+func (a *Attempt) keep(kind Kind) {
+	if a.Allowed() && !a.settled.Swap(true) {
+		a.guard.observe(a.event(kind, nil))
+	}
+}
+
+// Succeeded says that the guess was right: what was charged is given back, once, and the pair is known from now on. Only the
+// first word on a try counts, and none on one that was denied. An error means that the store could not be told; what was charged
+// is then a failure too many, which the limits forget as any other. It takes up to two round trips, as all is given back at once.
+func (a *Attempt) Succeeded(ctx context.Context) error {
+	return a.SucceededAt(ctx, headgate.StoreClock)
+}
+
+// SucceededAt is [Attempt.Succeeded] at the instant now.
+func (a *Attempt) SucceededAt(ctx context.Context, now headgate.Instant) error {
+	return a.succeed(ctx, now, true)
+}
+
+// succeed is SucceededAt; certain is false if only a status says that it did.
+func (a *Attempt) succeed(ctx context.Context, now headgate.Instant, certain bool) error {
+	if !a.Allowed() || a.settled.Swap(true) {
+		return nil
+	}
+	kind, err := KindSucceeded, error(nil)
+	if !a.exempt {
+		kind, err = a.giveBack(ctx, now, certain)
+	}
+	if err != nil {
+		kind = KindError
+	}
+	a.guard.observe(a.event(kind, err))
+	return err
+}
+
+func (a *Attempt) giveBack(ctx context.Context, now headgate.Instant, certain bool) (Kind, error) {
+	if !certain && a.client.Account != "" {
+		d, err := a.guard.believed.AllowAt(ctx, now, a.keys.account, 1)
+		if err != nil || !d.Allowed {
+			return KindDoubted, err
+		}
+	}
+	errs := make([]error, len(a.checks)+1)
+	var wait sync.WaitGroup
+	for i, c := range a.checks {
+		wait.Go(func() { _, errs[i] = c.Limiter.RefundAt(ctx, now, c.Key, c.Cost) })
+	}
+	if a.unmarked > 0 { // denied if another success was faster, which is as good
+		_, errs[len(a.checks)] = a.guard.known.AllowAt(ctx, now, a.keys.home, a.unmarked)
+	}
+	wait.Wait()
+	return KindSucceeded, errors.Join(errs...)
+}
+
+// event is what the observer hears of the try.
+func (a *Attempt) event(kind Kind, err error) Event {
+	e := Event{
+		Kind: kind, Account: a.keys.account, Address: a.keys.address, Subnet: a.keys.subnet,
+		Known: a.known, DeniedBy: a.deniedBy, RetryAfter: a.decision.RetryAfter, Err: err,
+	}
+	if a.guard.opts.Clear {
+		e.Account = a.client.Account
+		e.Address, e.Subnet = textOf(a.guard.address(a.client.Addr)), textOf(a.guard.subnet(a.client.Addr))
+	}
+	return e
+}

@@ -1,0 +1,47 @@
+package loginguard
+
+import "time"
+
+// Observer hears what became of every try, for alerts. Its method is called synchronously, possibly by many at once; it should
+// return fast.
+type Observer interface {
+	ObserveTry(Event)
+}
+
+// Kind is what became of a try.
+type Kind string
+
+// The kinds of events.
+const (
+	KindDenied    Kind = "denied"    // a limit was reached; the handler did not run
+	KindFailed    Kind = "failed"    // the handler ran and said no; it stays charged
+	KindSucceeded Kind = "succeeded" // the handler ran and said yes; it is given back
+	KindNeither   Kind = "neither"   // the handler panicked or answered 5xx; it stays charged
+	KindDoubted   Kind = "doubted"   // a success by its status alone, too many of one account; it stays charged
+	KindRefused   Kind = "refused"   // a request that names several accounts, or is too large; the handler did not run
+	KindError     Kind = "error"     // the store could not decide, or not give back: Err says why
+)
+
+// The limits that Event.DeniedBy names.
+const (
+	ByPair    = "pair"
+	ByAccount = "account"
+	ByAddress = "address"
+	BySubnet  = "subnet"
+	ByTotal   = "total"
+)
+
+// Event is one try. Account, Address and Subnet are keyed hashes, of 32 hexadecimal digits, the same for the same subject as long
+// as the secret stays; with [Options.Clear] they are the account as normalised, the address and the network. They are empty where
+// they are not known.
+type Event struct {
+	Form       string // the guard's name
+	Kind       Kind
+	Account    string
+	Address    string
+	Subnet     string
+	Known      bool          // the account was logged in to before from here
+	DeniedBy   []string      // which limits denied, each once: pair, account, address, subnet, total
+	RetryAfter time.Duration // of a denial
+	Err        error         // of an error; holds no key
+}

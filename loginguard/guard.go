@@ -1,0 +1,176 @@
+package loginguard
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/clientaddr"
+)
+
+// Guard limits the tries on one form. It is made with [New] and may be used concurrently. It holds no state but in the store.
+type Guard struct {
+	opts     Options
+	secret   []byte
+	client   *clientaddr.Resolver
+	limiters map[string][]*headgate.Limiter // by pair, account, …: one for each limit
+	kinds    map[string]string              // the name of a limit's policy → pair, account, …
+	// known holds the pairs that are known, as buckets of knownParts units that a success empties: whatever is missing says that
+	// there was one in the last KnownFor. Units of a 90th part each let a later success lengthen it.
+	known    *headgate.Limiter
+	believed *headgate.Limiter // successes by their status, of an account
+
+	inRow  atomic.Int64 // successes by their status since anything failed
+	warned atomic.Bool
+}
+
+const (
+	believedAnHour = 20  // successes of one account that their status alone makes
+	suspiciousRow  = 100 // of all accounts, without one failure, that are warned of
+)
+
+// New makes a guard over store. It refuses options that cannot work, with [ErrInvalidOptions], and what [headgate.New] and
+// [clientaddr.New] refuse. It does no I/O. opts may be nil.
+func New(store headgate.Store, opts *Options) (*Guard, error) {
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	o = o.withDefaults()
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	client, err := clientaddr.New(o.Client)
+	if err != nil {
+		return nil, err
+	}
+	g := &Guard{opts: o, client: client, limiters: make(map[string][]*headgate.Limiter), kinds: make(map[string]string)}
+	if err := g.bind(store); err != nil {
+		return nil, err
+	}
+	g.secret = append([]byte(nil), o.Secret...)
+	if o.Secret == nil {
+		g.secret = processSecret()
+		if fmt.Sprintf("%T", store) != "*memstore.Store" {
+			o.Warn("loginguard: Secret is not set, so every process has limits of its own, and forgets them when it ends; " +
+				"processes that share a store need the same secret")
+		}
+	}
+	return g, nil
+}
+
+// processSecret is one for all guards of this process, so that they can share known pairs.
+var processSecret = sync.OnceValue(func() []byte {
+	secret := make([]byte, sha256.Size)
+	_, _ = rand.Read(secret) // crypto/rand ends the program rather than fail
+	return secret
+})
+
+// bind makes the limiters.
+func (g *Guard) bind(store headgate.Store) (err error) {
+	all := 0
+	for _, part := range []struct {
+		kind   string
+		limits []headgate.Limit
+	}{
+		{ByPair, g.opts.Limits.Pair},
+		{ByAccount, g.opts.Limits.Account},
+		{ByAddress, g.opts.Limits.Address},
+		{BySubnet, g.opts.Limits.Subnet},
+		{ByTotal, g.opts.Limits.Total},
+	} {
+		all += len(part.limits)
+		if all > headgate.MaxLimits {
+			return fmt.Errorf("%w: Limits has more than %d limits together", ErrInvalidOptions, headgate.MaxLimits)
+		}
+		for i, limit := range part.limits {
+			name := g.opts.Name + "/" + part.kind + "/" + strconv.Itoa(i)
+			l, err := g.limiter(store, name, limit)
+			if err != nil {
+				return fmt.Errorf("loginguard: limits of the %s: %w", part.kind, err)
+			}
+			g.limiters[part.kind] = append(g.limiters[part.kind], l)
+			g.kinds[name] = part.kind
+		}
+	}
+	part := (g.opts.KnownFor / knownParts).Truncate(time.Microsecond)
+	g.known, err = g.limiter(store, g.opts.KnownBy+"/known", headgate.Limit{Rate: 1, Period: part, Burst: knownParts})
+	if err != nil {
+		return err
+	}
+	g.believed, err = g.limiter(store, g.opts.Name+"/believed", headgate.Limit{Rate: believedAnHour, Period: time.Hour})
+	return err
+}
+
+func (g *Guard) limiter(store headgate.Store, name string, limit headgate.Limit) (*headgate.Limiter, error) {
+	return headgate.New(store, headgate.Policy{
+		Name:         name,
+		Limits:       []headgate.Limit{limit},
+		OnStoreError: g.opts.OnStoreError,
+	}, nil)
+}
+
+// digest is the keyed hash of several parts, as 32 hexadecimal digits. Parts of different number or length never meet.
+func (g *Guard) digest(parts ...string) string {
+	h := hmac.New(sha256.New, g.secret)
+	for _, p := range parts {
+		_, _ = h.Write(strconv.AppendInt(nil, int64(len(p)), 10)) // a hash never fails
+		_, _ = h.Write([]byte{':'})
+		_, _ = h.Write([]byte(p))
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// address and subnet are the blocks that addr counts as.
+func (g *Guard) address(addr netip.Addr) netip.Prefix {
+	return clientaddr.Group(addr, g.opts.V6Address)
+}
+
+func (g *Guard) subnet(addr netip.Addr) netip.Prefix {
+	p := clientaddr.Group(addr, g.opts.V6Subnet)
+	if p.Addr().Is4() {
+		p, _ = p.Addr().Prefix(24) // 24 bits are always there
+	}
+	return p
+}
+
+// allows reports whether addr is in the list of those that are not limited.
+func (g *Guard) allows(addr netip.Addr) bool {
+	addr = addr.Unmap().WithZone("")
+	for _, p := range g.opts.Allow {
+		if p.Contains(addr) {
+			return true
+		}
+	}
+	return false
+}
+
+func textOf(p netip.Prefix) string { return string(clientaddr.AppendKey(nil, p)) }
+
+func (g *Guard) observe(e Event) {
+	if g.opts.Observer != nil {
+		e.Form = g.opts.Name
+		g.opts.Observer.ObserveTry(e)
+	}
+}
+
+// count keeps an eye on a handler on which nothing ever fails.
+func (g *Guard) count(o Outcome) {
+	if o != Success {
+		g.inRow.Store(0)
+		return
+	}
+	if g.inRow.Add(1) >= suspiciousRow && !g.warned.Swap(true) {
+		g.opts.Warn("loginguard: the last 100 tries succeeded, by the status of the handler's answers; if it answers 200 or " +
+			"redirects when a guess is wrong, it must call loginguard.Failed, or Options.Outcome must tell: nearly nothing is " +
+			"limited until then")
+	}
+}

@@ -1,0 +1,168 @@
+package loginguard
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/clientaddr"
+	"github.com/headgate/headgate/httplimit"
+)
+
+// ErrInvalidOptions is what every error of [New] about its options matches, but for those of limits, which match
+// [headgate.ErrInvalidLimit] or [headgate.ErrInvalidPolicy], and of the client's address, [clientaddr.ErrInvalidOptions].
+var ErrInvalidOptions = errors.New("loginguard: invalid options")
+
+// Options are a guard's settings. The zero value of each field is its default; nil means all defaults.
+type Options struct {
+	// Name tells forms apart: each has its own state. At most 64 bytes; empty means “login”.
+	Name string
+	// Secret is the key of all hashes, at least 16 bytes, the same in all processes that share the store, and kept. nil means a
+	// random one for this process, and so limits and known pairs of its own; New warns if the store is not memstore's.
+	Secret []byte
+	// Limits are how many failures there may be.
+	Limits Limits
+	// KnownFor is how long a pair stays known after a success, up to a 90th part less: 1 s to 90 · 366 days; 0 means 90 days.
+	KnownFor time.Duration
+	// KnownBy is the name of the guard whose known pairs count here, over the same store and secret; empty means its own. A form
+	// on which nobody ever succeeds, such as one that sends a mail to reset a password, takes “login”.
+	KnownBy string
+	// DeviceCookie is the name of a cookie that makes a browser known for an account, wherever it is: it is set when the handler
+	// calls [Succeeded] before it answers. Empty means none.
+	DeviceCookie string
+
+	// Client is how the client's address is found; nil trusts no header field.
+	Client *clientaddr.Options
+	// V6Address and V6Subnet are how many bits of an IPv6 address are one address, and one network: 1 to 128; 0 means 64 and 48.
+	// Of IPv4 it is 32 and 24.
+	V6Address, V6Subnet int
+	// Allow are networks that are not limited at all.
+	Allow []netip.Prefix
+
+	// Fields are the form fields, or the members of a JSON object, that hold the account; nil means username, email and login. A
+	// request that names two accounts by them is refused with 400.
+	Fields []string
+	// Account finds the account in place of Fields: what the session says for a one-time code, say. It may read the body, of
+	// which it is given a copy. Empty means that there is none; such a try is charged to its address and network alone.
+	Account func(*http.Request) string
+	// Normalize makes one of all ways to write an account that your program takes for the same; nil means [Normalize].
+	Normalize func(account string) string
+	// Outcome says how a try ended of which the handler did not say so itself. nil means [ByStatus], and doubts beyond 20
+	// successes an hour of one account.
+	Outcome func(status int, header http.Header) Outcome
+
+	// Denied answers a try that is denied; Retry-After and Cache-Control are set already. It should show the same for every
+	// account. nil means [httplimit.Problem].
+	Denied func(http.ResponseWriter, *http.Request, *httplimit.Denial)
+	// Undecided answers a try for which the store could not decide. nil means [httplimit.Unavailable]: 503.
+	Undecided func(http.ResponseWriter, *http.Request, error)
+	// OnStoreError is what holds while the store cannot decide; the zero value means that nobody gets in. Others need package
+	// fallback around the store.
+	OnStoreError headgate.OnStoreError
+
+	// Observer hears what became of every try; nil means nobody does.
+	Observer Observer
+	// Clear has events name accounts and addresses as they are, not by hashes.
+	Clear bool
+	// Warn is told once what is likely to be wrong: a secret that is missing, a handler on which nothing fails. nil means
+	// slog.Warn.
+	Warn func(message string)
+}
+
+// Outcome is how a try ended.
+type Outcome uint8
+
+// The outcomes of a try.
+const (
+	Neither Outcome = iota // nothing was said about the guess: it stays charged
+	Failure                // the guess was wrong: it stays charged
+	Success                // the guess was right: it is given back, and the pair is known from now on
+)
+
+// ByStatus takes a status of 200 to 399 for a success, 400 to 499 for a failure, and anything else for neither.
+func ByStatus(status int, _ http.Header) Outcome {
+	switch {
+	case status >= 200 && status < 400:
+		return Success
+	case status >= 400 && status < 500:
+		return Failure
+	}
+	return Neither
+}
+
+// EveryTry takes every answer for a failure: for forms on which nobody succeeds, such as one that sends a mail to reset a
+// password and always says the same.
+func EveryTry(int, http.Header) Outcome { return Failure }
+
+const (
+	leastSecret  = 16 // bytes
+	mostName     = 64 // bytes
+	knownParts   = 90 // see Guard.known
+	defaultKnown = 90 * 24 * time.Hour
+	leastKnown   = time.Second
+	mostKnown    = knownParts * headgate.MaxPeriod
+)
+
+func (o Options) withDefaults() Options {
+	if o.Name == "" {
+		o.Name = "login"
+	}
+	if o.KnownBy == "" {
+		o.KnownBy = o.Name
+	}
+	if o.KnownFor == 0 {
+		o.KnownFor = defaultKnown
+	}
+	if o.V6Address == 0 {
+		o.V6Address = 64
+	}
+	if o.V6Subnet == 0 {
+		o.V6Subnet = 48
+	}
+	if o.Fields == nil {
+		o.Fields = []string{"username", "email", "login"}
+	}
+	if o.Normalize == nil {
+		o.Normalize = Normalize
+	}
+	if o.Denied == nil {
+		o.Denied = httplimit.Problem
+	}
+	if o.Undecided == nil {
+		o.Undecided = httplimit.Unavailable
+	}
+	if o.Warn == nil {
+		o.Warn = func(message string) { slog.Warn(message) }
+	}
+	o.Limits = o.Limits.withDefaults()
+	return o
+}
+
+// validate reports what cannot work; the defaults are filled in.
+func (o Options) validate() error {
+	switch {
+	case len(o.Name) > mostName || len(o.KnownBy) > mostName:
+		return fmt.Errorf("%w: Name and KnownBy have %d and %d bytes; accepted are at most %d",
+			ErrInvalidOptions, len(o.Name), len(o.KnownBy), mostName)
+	case o.Secret != nil && len(o.Secret) < leastSecret:
+		return fmt.Errorf("%w: Secret has %d bytes; accepted are at least %d random ones, or nil",
+			ErrInvalidOptions, len(o.Secret), leastSecret)
+	case o.KnownFor < leastKnown || o.KnownFor > mostKnown:
+		return fmt.Errorf("%w: KnownFor is %v; accepted are %v to %v", ErrInvalidOptions, o.KnownFor, leastKnown, mostKnown)
+	case o.V6Address < 1 || o.V6Address > 128 || o.V6Subnet < 1 || o.V6Subnet > o.V6Address:
+		return fmt.Errorf("%w: V6Address is %d and V6Subnet %d bits; accepted are 1 to 128, the network not the longer one",
+			ErrInvalidOptions, o.V6Address, o.V6Subnet)
+	case o.DeviceCookie != "" && (&http.Cookie{Name: o.DeviceCookie}).Valid() != nil:
+		return fmt.Errorf("%w: DeviceCookie is %.80q, which cannot be a cookie's name", ErrInvalidOptions, o.DeviceCookie)
+	}
+	for _, p := range o.Allow {
+		if !p.IsValid() {
+			return fmt.Errorf("%w: Allow holds a network that is not valid; netip.ParsePrefix makes them", ErrInvalidOptions)
+		}
+	}
+	return nil
+}

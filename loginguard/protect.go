@@ -1,0 +1,159 @@
+package loginguard
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/httplimit"
+)
+
+// settleTime bounds how long a success is waited for to be told to the store. The answer is on its way already, and the client
+// may be gone, which must not keep it charged.
+const settleTime = 2 * time.Second
+
+// Protect puts the guard before a handler: every request is a try, whatever its method, so mount it on those that are. How a try
+// ended the handler says by [Failed] and [Succeeded], or else its answer does, by [Options.Outcome]. A handler that panics, or
+// answers 500 or above, leaves the try charged: an attacker who can make it crash gains nothing.
+func (g *Guard) Protect(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		account, err := g.account(r)
+		if err != nil {
+			g.observe(g.refusal(r))
+			refuse(w, err)
+			return
+		}
+		a, err := g.Attempt(r.Context(), Client{Addr: g.client.Addr(r), Account: account, Device: g.tokenOf(r)})
+		switch {
+		case err != nil:
+			g.opts.Undecided(w, r, err)
+		case !a.Allowed():
+			g.deny(w, r, a.RetryAfter())
+		default:
+			t := &try{ResponseWriter: w, attempt: a}
+			t.serve(next, r)
+		}
+	})
+}
+
+func (g *Guard) refusal(r *http.Request) Event {
+	a := &Attempt{guard: g, client: Client{Addr: g.client.Addr(r)}}
+	a.name(headgate.StoreClock)
+	return a.event(KindRefused, nil)
+}
+
+// deny answers the same whichever limit denied, and whether the account exists or not.
+func (g *Guard) deny(w http.ResponseWriter, r *http.Request, wait time.Duration) {
+	w.Header().Set("Cache-Control", "no-store")
+	setRetryAfter(w.Header(), wait)
+	g.opts.Denied(w, r, &httplimit.Denial{
+		Decision: headgate.Decision{RetryAfter: wait},
+		Policies: []string{g.opts.Name},
+	})
+}
+
+// Failed says that the guess of this request was wrong, whatever the answer's status is. It has the last word: a success that was
+// said before, or is after, does not count. It does nothing for a request that no guard let through.
+func Failed(r *http.Request) {
+	if t, ok := r.Context().Value(tryKey{}).(*try); ok {
+		t.failed.Store(true)
+	}
+}
+
+// Succeeded says that the guess of this request was right, whatever the answer's status is. Say it before answering, so that
+// [Options.DeviceCookie] can be set, and only when nothing can fail any more. It does nothing for a request that no guard let
+// through.
+func Succeeded(r *http.Request) {
+	t, ok := r.Context().Value(tryKey{}).(*try)
+	if !ok || t.failed.Load() || t.succeeded.Swap(true) {
+		return
+	}
+	t.attempt.guard.setCookie(t.ResponseWriter, t.attempt.Device())
+}
+
+type tryKey struct{}
+
+// try is a request that is let through, and the answer to it.
+type try struct {
+	http.ResponseWriter
+	attempt           *Attempt
+	status            int // 0 until it is written
+	failed, succeeded atomic.Bool
+}
+
+// WriteHeader notes the status, but for those that only announce another.
+func (t *try) WriteHeader(status int) {
+	if t.status == 0 && status >= http.StatusOK {
+		t.status = status
+	}
+	t.ResponseWriter.WriteHeader(status)
+}
+
+// Write answers 200 if nothing else was said.
+func (t *try) Write(b []byte) (int, error) {
+	if t.status == 0 {
+		t.status = http.StatusOK
+	}
+	return t.ResponseWriter.Write(b)
+}
+
+// Unwrap is for [http.ResponseController].
+func (t *try) Unwrap() http.ResponseWriter { return t.ResponseWriter }
+
+func (t *try) serve(next http.Handler, r *http.Request) {
+	returned := false
+	defer func() { t.settle(r.Context(), returned) }()
+	next.ServeHTTP(t, r.WithContext(context.WithValue(r.Context(), tryKey{}, t)))
+	returned = true
+}
+
+// settle says how the try ended. returned is false if the handler panicked.
+func (t *try) settle(ctx context.Context, returned bool) {
+	outcome, certain := t.outcome(returned)
+	if !certain && t.attempt.client.Account != "" {
+		t.attempt.guard.count(outcome)
+	}
+	switch outcome {
+	case Success:
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+		defer cancel()
+		_ = t.attempt.succeed(ctx, headgate.StoreClock, certain) // the observer has heard of it
+	case Failure:
+		t.attempt.Failed()
+	default:
+		t.attempt.keep(KindNeither)
+	}
+}
+
+// outcome is how the try ended, and whether more than a status says so.
+func (t *try) outcome(returned bool) (o Outcome, certain bool) {
+	if t.status == 0 {
+		t.status = http.StatusOK // what net/http answers for a handler that wrote nothing
+	}
+	of := t.attempt.guard.opts.Outcome
+	switch {
+	case t.failed.Load():
+		return Failure, true
+	case t.succeeded.Load():
+		return Success, true
+	case !returned:
+		return Neither, true
+	case of != nil:
+		return of(t.status, t.Header()), true
+	}
+	return ByStatus(t.status, t.Header()), false
+}
+
+func refuse(w http.ResponseWriter, err error) {
+	switch {
+	case errors.Is(err, errTooLarge):
+		problem(w, http.StatusRequestEntityTooLarge, "about:blank", "The request is too large.")
+	case errors.Is(err, errAmbiguous):
+		problem(w, http.StatusBadRequest, "about:blank", "The request names more than one account.")
+	default:
+		problem(w, http.StatusBadRequest, "about:blank", "The request could not be read.")
+	}
+}
