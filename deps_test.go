@@ -160,10 +160,20 @@ var law = map[string]room{
 		code:  []string{".", "httpfields", "service/engine", "service/internal/memo"},
 		tests: []string{"memstore", "github.com/dunglas/httpsfv", "go.uber.org/goleak"},
 	},
+	"service/demo": {
+		why:  "a page that shows what limiters over a store answer: it knows no store and no door; a real browser looks at it in its tests",
+		code: []string{".", "algo", "httpfields"},
+		tests: []string{
+			"memstore", "github.com/chromedp/cdproto/accessibility", "github.com/chromedp/cdproto/browser", "github.com/chromedp/cdproto/cdp",
+			"github.com/chromedp/cdproto/emulation", "github.com/chromedp/cdproto/input", "github.com/chromedp/cdproto/log",
+			"github.com/chromedp/cdproto/page", "github.com/chromedp/cdproto/runtime", "github.com/chromedp/chromedp",
+			"github.com/chromedp/chromedp/kb", "go.uber.org/goleak",
+		},
+	},
 	"cmd/headgate": {
 		why: "it wires everything; only here are a command line, a progress bar and a terminal",
 		code: []string{
-			".", "algo", "memstore", "replay", "service/engine", "service/httpapi", "service/storeopen",
+			".", "algo", "memstore", "replay", "service/demo", "service/engine", "service/httpapi", "service/storeopen",
 			"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/schollz/progressbar/v3", "golang.org/x/term",
 		},
 		tests: []string{"internal/testserver", "github.com/rogpeppe/go-internal/testscript"},

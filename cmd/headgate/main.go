@@ -38,6 +38,7 @@ func rootCommand() *cobra.Command {
 	}
 	root.AddCommand(versionCommand())
 	root.AddCommand(serveCommand())
+	root.AddCommand(demoCommand())
 	root.AddCommand(replayCommand())
 	root.AddCommand(checkCommand())
 	return root

@@ -1,0 +1,178 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// How often a page hears of its session.
+const (
+	framePause   = 50 * time.Millisecond
+	beat         = time.Second     // between two frames when nothing changes
+	writeTimeout = 5 * time.Second // of one event; a page that does not read loses its session
+)
+
+// told is what a page must know as a whole; it is sent when any of it changes.
+type told struct {
+	Session  string                          `json:"session"`
+	Settings Settings                        `json:"settings"`
+	Tracks   []string                        `json:"tracks"` // their names
+	Playing  string                          `json:"playing"`
+	Note     string                          `json:"note"`
+	SpanUS   int64                           `json:"span_us"` // of the charts
+	Code     map[headgate.Algorithm]snippets `json:"code"`
+}
+
+// events is the stream of one page, and its session's life.
+func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
+	s, err := h.openSession(r.Context())
+	if err != nil {
+		writeRefusal(w, err)
+		return
+	}
+	defer h.closeSession(s)
+	h.opts.Log.Debug("a page was opened", "store", h.opts.Store)
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Accel-Buffering", "no") // proxies pass each event on at once
+	out := &stream{w: w, control: http.NewResponseController(w)}
+	if err := h.broadcast(s, out); err != nil && s.ctx.Err() == nil {
+		h.opts.Log.Debug("a page went away", "cause", err)
+	}
+}
+
+// broadcast sends frames until the session ends, the page stops reading, or nobody presses anything for too long.
+func (h *Handler) broadcast(s *session, out *stream) error {
+	ticker := time.NewTicker(framePause)
+	defer ticker.Stop()
+	c := &camera{s: s, second: time.Now()}
+	known := -1
+	var last frame
+	var sent time.Time
+	for {
+		if t, version := h.tell(s); version != known {
+			known = version
+			if err := out.send("told", t); err != nil {
+				return err
+			}
+		}
+		f := c.shoot(s.ctx)
+		if !still(last, f) || time.Since(sent) >= beat {
+			if err := out.send("frame", f); err != nil {
+				return err
+			}
+			last, sent = f, time.Now()
+		}
+		if s.idle() > h.opts.IdleTimeout {
+			return out.send("bye", struct{}{})
+		}
+		select {
+		case <-s.ctx.Done():
+			return context.Cause(s.ctx)
+		case <-ticker.C:
+		}
+	}
+}
+
+// still reports whether nothing but the time has changed from one frame to the next.
+func still(before, f frame) bool {
+	before.T, before.Rows, before.Edge = f.T, nil, f.Edge
+	return reflect.DeepEqual(before, f)
+}
+
+// tell is what the page must know now, and its version.
+func (h *Handler) tell(s *session) (told, int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := told{
+		Session: s.id, Settings: s.stage.settings, Playing: s.playing, Note: s.note,
+		SpanUS: s.stage.settings.span().Microseconds(),
+		Code:   make(map[headgate.Algorithm]snippets),
+	}
+	for _, track := range s.stage.tracks {
+		t.Tracks = append(t.Tracks, track.name)
+	}
+	for _, a := range algorithms() {
+		t.Code[a] = s.stage.settings.snippets(a, h.opts.CheckURL)
+	}
+	return t, s.told
+}
+
+// stream writes events.
+type stream struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+}
+
+func (o *stream) send(event string, data any) error {
+	text, err := json.Marshal(data)
+	if err != nil {
+		return err
+	}
+	_ = o.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // not every server can
+	if _, err := fmt.Fprintf(o.w, "event: %s\ndata: %s\n\n", event, text); err != nil {
+		return err
+	}
+	return o.control.Flush()
+}
+
+// state is what the server keeps of a session, for whoever wants to hold the page against it.
+func (h *Handler) state(w http.ResponseWriter, r *http.Request) {
+	s, err := h.session(r.URL.Query().Get("session"))
+	if err != nil {
+		writeRefusal(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	_ = json.NewEncoder(w).Encode(s.kept()) // the client is gone, if this fails
+}
+
+// kept is a session's journal.
+type kept struct {
+	Settings Settings    `json:"settings"`
+	Playing  string      `json:"playing"`
+	Epoch    int         `json:"epoch"`
+	Sent     int64       `json:"sent"`
+	Tracks   []keptTrack `json:"tracks"`
+	Rows     []rowFrame  `json:"rows"`
+}
+
+type keptTrack struct {
+	Name  string     `json:"name"`
+	Gates []keptGate `json:"gates"`
+}
+
+type keptGate struct {
+	Algorithm headgate.Algorithm `json:"algorithm"`
+	Allowed   int64              `json:"allowed"`
+	Denied    int64              `json:"denied"`
+	Undecided int64              `json:"undecided"`
+	Last      *answer            `json:"last"`
+}
+
+func (s *session) kept() kept {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j := &s.journal
+	k := kept{Settings: s.stage.settings, Playing: s.playing, Epoch: j.epoch, Sent: j.seq, Rows: j.table(s.stage)}
+	for i, t := range s.stage.tracks {
+		kt := keptTrack{Name: t.name}
+		for g, a := range algorithms() {
+			c := &j.tallies[i][g]
+			last := c.last.answer()
+			if last != nil {
+				last.Fields = s.stage.settings.fields(a, c.last)
+			}
+			kt.Gates = append(kt.Gates, keptGate{a, c.allowed, c.denied, c.undecided, last})
+		}
+		k.Tracks = append(k.Tracks, kt)
+	}
+	return k
+}

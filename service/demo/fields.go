@@ -1,0 +1,41 @@
+package demo
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/httpfields"
+)
+
+// fields are the lines that an HTTP answer with this outcome begins with: the status, and the header fields in the page's dialect.
+func (s Settings) fields(a headgate.Algorithm, o outcome) []string {
+	if o.err != nil {
+		return []string{"503 Service Unavailable"}
+	}
+	lines := []string{"200 OK"}
+	if !o.decision.Allowed {
+		lines[0] = "429 Too Many Requests"
+	}
+	writer, err := httpfields.New(&httpfields.Options{Dialects: []httpfields.Dialect{s.Dialect}})
+	if err != nil {
+		return lines
+	}
+	set := writer.Set(httpfields.Limit{Name: policyName, Limit: s.limit(a), Algorithm: a, AtOnce: o.decision.Limit})
+	header := make(http.Header)
+	var text strings.Builder
+	writer.Write(header, set, []headgate.Decision{o.decision}, o.at, &text)
+	for _, name := range slices.Sorted(maps.Keys(header)) {
+		for _, value := range header[name] {
+			lines = append(lines, asWritten(name)+": "+value)
+		}
+	}
+	return lines
+}
+
+// asWritten is a field's name as the documents write it; HTTP does not care.
+func asWritten(name string) string {
+	return strings.ReplaceAll(name, "Ratelimit", "RateLimit")
+}

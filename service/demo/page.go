@@ -1,0 +1,95 @@
+package demo
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"mime"
+	"net/http"
+	"path"
+	"time"
+)
+
+// web is all that a browser loads: plain files, as they are written.
+//
+//go:embed web
+var web embed.FS
+
+// view is what the page is made of before any script runs.
+type view struct {
+	Store     string
+	Settings  Settings
+	Words     []words
+	Scenarios []scenario
+	Dialects  []choice
+	Glance    []glance
+	At        Settings // the limit of the table at a glance
+	Tracks    []int    // the most that are compared
+	Most      map[string]any
+}
+
+// choice is an entry of a list.
+type choice struct{ Value, Says string }
+
+// page answers with the page: it is the same for everybody, so it is made once.
+func (h *Handler) page() (http.Handler, error) {
+	t, err := template.ParseFS(web, "web/page.html")
+	if err != nil {
+		return nil, err
+	}
+	var text bytes.Buffer
+	err = t.Execute(&text, view{
+		Store: h.opts.Store, Settings: defaultSettings(), Words: described(), Scenarios: scenarios(), Dialects: dialectChoices(),
+		Glance: h.glance, At: glanceSettings(), Tracks: []int{0, 1},
+		Most: map[string]any{"Burst": maxBurst, "Rate": maxStreamRate, "Units": maxUnits, "PeriodS": maxPeriodMS / 1000},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("demo: page: %w", err)
+	}
+	return asset("page.html", text.Bytes()), nil
+}
+
+func dialectChoices() []choice {
+	says := map[string]string{
+		"ietf": "IETF draft 11", "draft-07": "IETF draft 7", "draft-06": "IETF draft 6", "draft-03": "IETF draft 3",
+		"x-ratelimit": "X-RateLimit, reset from now", "x-ratelimit-epoch": "X-RateLimit, reset since 1970", "github": "GitHub", "off": "none",
+	}
+	var all []choice
+	for _, d := range dialects() {
+		all = append(all, choice{string(d), says[string(d)]})
+	}
+	return all
+}
+
+// addAssets routes every embedded file but the page itself.
+func addAssets(mux *http.ServeMux) error {
+	return fs.WalkDir(web, "web", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || path.Base(name) == "page.html" {
+			return err
+		}
+		content, err := web.ReadFile(name)
+		mux.Handle("GET "+name[len("web"):], asset(name, content))
+		return err
+	})
+}
+
+// asset answers with content. A browser asks each time whether it is still the same.
+func asset(name string, content []byte) http.Handler {
+	kinds := map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".html": "text/html; charset=utf-8"}
+	kind, ok := kinds[path.Ext(name)]
+	if !ok {
+		kind = mime.TypeByExtension(path.Ext(name))
+	}
+	sum := sha256.Sum256(content)
+	tag := `"` + hex.EncodeToString(sum[:8]) + `"`
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", kind)
+		w.Header().Set("ETag", tag)
+		w.Header().Set("Cache-Control", "no-cache")
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
+	})
+}

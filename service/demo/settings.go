@@ -1,0 +1,100 @@
+package demo
+
+import (
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/httpfields"
+)
+
+// Settings are what is set on a page.
+type Settings struct {
+	Rate     int64              `json:"rate"`      // units in each period
+	PeriodMS int64              `json:"period_ms"` // in milliseconds
+	Burst    int64              `json:"burst"`     // units that a bucket holds
+	Queue    int64              `json:"queue"`     // units that wait in the leaky bucket
+	Cost     int64              `json:"cost"`      // units of each request; 0 only asks
+	Key      string             `json:"key"`       // whose budget
+	Dialect  httpfields.Dialect `json:"dialect"`   // of the header fields
+}
+
+// Bounds on settings. They are tighter than a limit's own: a sliding log keeps an entry for each unit.
+const (
+	maxUnits    = 10_000
+	minPeriodMS = 100
+	maxPeriodMS = 60 * 60 * 1000
+	maxKeyBytes = 128
+)
+
+func defaultSettings() Settings {
+	return Settings{Rate: 10, PeriodMS: 5000, Burst: 10, Queue: 5, Cost: 1, Dialect: httpfields.IETF}
+}
+
+// dialects are those that the page offers, in its order.
+func dialects() []httpfields.Dialect {
+	return []httpfields.Dialect{
+		httpfields.IETF, httpfields.Draft07, httpfields.Draft06, httpfields.Draft03,
+		httpfields.XRateLimit, httpfields.XRateLimitEpoch, httpfields.GitHub, httpfields.Off,
+	}
+}
+
+func (s Settings) validate() error {
+	for _, n := range []struct {
+		field       string
+		value       int64
+		least, most int64
+	}{
+		{"rate", s.Rate, 1, maxUnits},
+		{"period_ms", s.PeriodMS, minPeriodMS, maxPeriodMS},
+		{"burst", s.Burst, 1, maxUnits},
+		{"queue", s.Queue, 0, maxUnits},
+		{"cost", s.Cost, 0, maxUnits},
+	} {
+		if n.value < n.least || n.value > n.most {
+			return refuse(n.field, "%s is %d; accepted are %d to %d", n.field, n.value, n.least, n.most)
+		}
+	}
+	if len(s.Key) > maxKeyBytes || !utf8.ValidString(s.Key) || strings.ContainsFunc(s.Key, unicode.IsControl) {
+		return refuse("key", "the key is longer than %d bytes, or no plain text", maxKeyBytes)
+	}
+	if !slices.Contains(dialects(), s.Dialect) {
+		return refuse("dialect", "there is no such dialect of header fields")
+	}
+	return nil
+}
+
+// limit is the settings as a limit for one algorithm: each takes what it uses.
+func (s Settings) limit(a headgate.Algorithm) headgate.Limit {
+	l := headgate.Limit{Rate: s.Rate, Period: time.Duration(s.PeriodMS) * time.Millisecond}
+	switch a {
+	case headgate.TokenBucket, headgate.TokenBucketInterval:
+		l.Burst = s.Burst
+	case headgate.LeakyBucket:
+		l.Queue = s.Queue
+		if s.Queue == 0 {
+			l.Burst = 1
+		}
+	}
+	return l
+}
+
+// policy has one name whatever the limit is, so that a changed limit keeps what was spent.
+func (s Settings) policy(a headgate.Algorithm) headgate.Policy {
+	return headgate.Policy{Name: policyName, Limits: []headgate.Limit{s.limit(a)}, Algorithm: a}
+}
+
+// span is how much time the charts show: three periods, if that can be watched.
+func (s Settings) span() time.Duration {
+	return min(max(3*time.Duration(s.PeriodMS)*time.Millisecond, 6*time.Second), time.Minute)
+}
+
+// policyName is what the page's policy is called, in the store too.
+const policyName = "demo"
+
+// Scope is the [headgate.Rule] scope of the page's limits: who binds a rule under it, over the same store, counts on what the page
+// shows.
+const Scope = "policy:0:" + policyName

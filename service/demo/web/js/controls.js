@@ -1,0 +1,113 @@
+// The controls: what is pressed and typed becomes actions, and what the server says becomes values.
+
+import { act } from './server.js';
+
+const $ = (id) => document.getElementById(id);
+const NUMBERS = { rate: 'rate', capacity: 'burst', queue: 'queue', cost: 'cost' };
+const FIELDS = { rate: 'rate', period_ms: 'period', burst: 'capacity', queue: 'queue', cost: 'cost', key: 'key', dialect: 'dialect', n: 'n', stream: 'rate-stream' };
+
+export class Controls {
+  constructor() {
+    this.settings = null;
+    this.pending = null;
+    $('controls').addEventListener('submit', (event) => event.preventDefault());
+    $('one').addEventListener('click', () => this.do({ do: 'send', n: 1 }));
+    $('burst').addEventListener('click', () => this.do({ do: 'send', n: $('n').valueAsNumber }));
+    $('stream').addEventListener('click', () => this.do({ do: 'stream', rate: $('rate-stream').valueAsNumber }));
+    $('stop').addEventListener('click', () => this.do({ do: 'stop' }));
+    $('reset').addEventListener('click', () => this.do({ do: 'reset' }));
+    for (const pill of this.pills) {
+      pill.addEventListener('click', () => {
+        const playing = pill.getAttribute('aria-pressed') === 'true';
+        this.do(playing ? { do: 'stop' } : { do: 'scenario', scenario: pill.dataset.scenario });
+        this.explain(pill.dataset.scenario);
+      });
+    }
+    this.wireStream();
+    for (const id of [...Object.keys(NUMBERS), 'period', 'key']) {
+      $(id).addEventListener('input', () => this.later());
+      $(id).addEventListener('change', () => this.set());
+    }
+    $('dialect').addEventListener('change', () => this.set());
+  }
+
+  get pills() { return document.querySelectorAll('[data-scenario]'); }
+
+  wireStream() {
+    const label = () => {
+      $('burst').querySelector('output').textContent = $('n').value;
+      $('stream').querySelector('output').textContent = $('rate-stream').value;
+    };
+    $('n').addEventListener('input', label);
+    $('rate-stream').addEventListener('input', () => {
+      $('rate-slider').value = Math.round(10 * Math.log10(Math.max($('rate-stream').valueAsNumber || 0.1, 0.1)));
+      label();
+    });
+    $('rate-stream').addEventListener('change', () => this.restream());
+    $('rate-slider').addEventListener('input', () => {
+      $('rate-stream').value = Number((10 ** ($('rate-slider').value / 10)).toPrecision(2));
+      label();
+    });
+    $('rate-slider').addEventListener('change', () => this.restream());
+  }
+
+  // restream gives a stream that runs its new rate.
+  restream() {
+    if (this.playing === 'stream') this.do({ do: 'stream', rate: $('rate-stream').valueAsNumber });
+  }
+
+  // later sets what was typed once the typing pauses.
+  later() {
+    clearTimeout(this.pending);
+    this.pending = setTimeout(() => this.set(), 350);
+  }
+
+  set() {
+    clearTimeout(this.pending);
+    const settings = { period_ms: Math.round($('period').valueAsNumber * 1000), key: $('key').value, dialect: $('dialect').value };
+    for (const [id, name] of Object.entries(NUMBERS)) settings[name] = $(id).valueAsNumber;
+    if (this.settings && Object.keys(settings).every((name) => settings[name] === this.settings[name])) return this.problem(null);
+    return this.do({ do: 'set', settings });
+  }
+
+  async do(action) {
+    for (const [name, value] of Object.entries(action.settings ?? action)) {
+      if (Number.isNaN(value)) return this.problem({ field: name === 'rate' && action.do === 'stream' ? 'stream' : name, detail: 'this is no number' });
+      if (typeof value === 'number' && !Number.isInteger(value) && action.do !== 'stream') return this.problem({ field: name, detail: 'this must be a whole number' });
+    }
+    this.problem(await act(action));
+  }
+
+  problem(problem) {
+    for (const id of Object.values(FIELDS)) $(id).removeAttribute('aria-invalid');
+    $('problem').textContent = problem?.detail ?? '';
+    if (problem?.field && FIELDS[problem.field]) $(FIELDS[problem.field]).setAttribute('aria-invalid', 'true');
+  }
+
+  // told shows what the server has: what is being typed in is left alone.
+  told({ settings, playing, note }) {
+    this.settings = settings;
+    this.playing = playing;
+    const show = (id, value) => {
+      if (document.activeElement !== $(id) || playing) $(id).value = value;
+    };
+    for (const [id, name] of Object.entries(NUMBERS)) show(id, settings[name]);
+    show('period', settings.period_ms / 1000);
+    show('key', settings.key);
+    show('dialect', settings.dialect);
+    document.documentElement.dataset.dialect = settings.dialect;
+    document.documentElement.dataset.playing = playing;
+    for (const pill of this.pills) pill.setAttribute('aria-pressed', String(pill.dataset.scenario === playing));
+    $('stream').setAttribute('aria-pressed', String(playing === 'stream'));
+    $('note').textContent = note;
+    if (playing && playing !== 'stream') this.explain(playing);
+  }
+
+  explain(scenario) {
+    for (const p of document.querySelectorAll('.watch p')) p.hidden = p.id !== `watch-${scenario}`;
+  }
+
+  enable(on) {
+    for (const button of document.querySelectorAll('.actions button, .pills button')) button.disabled = !on;
+  }
+}

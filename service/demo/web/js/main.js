@@ -1,0 +1,117 @@
+// Wires the page: events from the server go to the panels, and a clock draws them.
+
+import { Announcer } from './announce.js';
+import { readInks } from './chart.js';
+import { Code } from './code.js';
+import { Controls } from './controls.js';
+import { Panel } from './panel.js';
+import { act, connect } from './server.js';
+import * as table from './table.js';
+import { whole } from './words.js';
+
+const $ = (id) => document.getElementById(id);
+const panels = [...document.querySelectorAll('.panel')].map((element) => new Panel(element));
+const controls = new Controls();
+const code = new Code($('code'));
+const announcer = new Announcer($('summary'));
+const still = matchMedia('(prefers-reduced-motion: reduce)');
+const dark = matchMedia('(prefers-color-scheme: dark)');
+
+const LAG = 100e3; // µs that the picture is behind, so that what arrives has its place
+const view = { now: 0, span: 15e6, unit: 1, edges: [], inks: readInks() };
+const clock = { offset: null, epoch: -1, drawn: 0 };
+
+for (const button of document.querySelectorAll('[data-code]')) button.addEventListener('click', () => code.choose(button.dataset.code));
+
+connect({ onTold, onFrame, onState });
+requestAnimationFrame(draw);
+
+function onTold(told, fresh) {
+  if (fresh && controls.settings) { // a new session behind the same page: it gets the old one's settings
+    act({ do: 'set', settings: controls.settings });
+    clock.offset = null;
+    clock.epoch = -1;
+  }
+  controls.told(told);
+  controls.enable(true);
+  code.set(told.code);
+  view.span = told.span_us;
+  $('panels').classList.toggle('two', told.tracks.length > 1);
+  for (const panel of panels) panel.setTracks(told.tracks);
+}
+
+function onFrame(frame) {
+  const here = performance.now() * 1000;
+  clock.offset = clock.offset === null ? frame.t - here : Math.max(clock.offset - 20, frame.t - here);
+  if (frame.epoch !== clock.epoch) {
+    clock.epoch = frame.epoch;
+    for (const panel of panels) panel.clear();
+    table.fill($('requests'), []);
+  }
+  if (frame.edge && frame.edge !== view.edges.at(-1)) view.edges.push(frame.edge);
+  while (view.edges.length && view.edges[0] < frame.t - view.span - 2e6) view.edges.shift();
+  panels.forEach((panel, i) => panel.take(frame.t, view.span, frame.tracks.map((track) => track.gates[i])));
+  if (frame.rows) table.fill($('requests'), frame.rows);
+  view.unit = unitOf();
+  $('unit').textContent = view.unit === 1 ? '1 mark = 1 request' : `1 mark = up to ${whole(view.unit)} requests`;
+  $('sent').textContent = whole(frame.sent);
+  $('speed').textContent = whole(frame.rate);
+  document.documentElement.dataset.sent = frame.sent;
+  if (frame.sent) announcer.offer(summary(frame.sent));
+}
+
+// unitOf is how many requests a mark stands for: one, unless more are on top of each other than there is room for.
+function unitOf() {
+  const { most, rows } = panels.map((panel) => panel.tallest()).reduce((a, b) => (a.most / a.rows >= b.most / b.rows ? a : b));
+  for (let unit = 1; ; unit *= 10) {
+    for (const step of [1, 2, 5]) if (most <= unit * step * rows) return unit * step;
+  }
+}
+
+function summary(sent) {
+  const parts = panels.map((panel) => {
+    const said = panel.tracks.map((track) => {
+      const name = panel.tracks.length > 1 ? `${track.name} ` : '';
+      return `${name}${track.totals?.allowed ?? 0} allowed, ${track.totals?.denied ?? 0} denied`;
+    });
+    return `${panel.title}: ${said.join('; ')}`;
+  });
+  return `${sent} requests so far. ${parts.join('. ')}.`;
+}
+
+function onState(state) {
+  const says = { live: 'live', lost: 'connection lost, trying again', refused: 'refused: load the page again', ended: 'ended after a long rest: load the page again' };
+  $('link').textContent = says[state];
+  $('dot').classList.toggle('live', state === 'live');
+  if (state !== 'live') controls.enable(false);
+}
+
+// draw runs with the screen, or twice a second where motion is not wanted.
+function draw(at) {
+  requestAnimationFrame(draw);
+  if (clock.offset === null || (still.matches && at - clock.drawn < 500)) return;
+  clock.drawn = at;
+  view.now = at * 1000 + clock.offset - LAG;
+  for (const panel of panels) panel.draw(view);
+}
+
+function isDark() {
+  const chosen = document.documentElement.dataset.theme;
+  return chosen ? chosen === 'dark' : dark.matches;
+}
+
+function showTheme() {
+  $('theme').setAttribute('aria-pressed', String(isDark()));
+  view.inks = readInks();
+}
+
+$('theme').addEventListener('click', () => {
+  const theme = isDark() ? 'light' : 'dark';
+  document.documentElement.dataset.theme = theme;
+  try {
+    localStorage.setItem('headgate-theme', theme);
+  } catch { /* storage may be forbidden: the choice then lasts as long as the page */ }
+  showTheme();
+});
+dark.addEventListener('change', showTheme);
+showTheme();

@@ -1,0 +1,92 @@
+// One algorithm's panel: its chart, its counts, its last answer.
+
+import { Chart } from './chart.js';
+import { History } from './history.js';
+import { time, whole } from './words.js';
+
+export class Panel {
+  constructor(element) {
+    this.element = element;
+    this.algorithm = element.dataset.algorithm;
+    this.title = element.querySelector('h3').textContent;
+    this.windowed = /window/.test(this.algorithm);
+    this.chart = new Chart(element.querySelector('canvas'));
+    this.counts = [...element.querySelectorAll('.count')];
+    this.facts = Object.fromEntries([...element.querySelectorAll('[data-fact]')].map((dd) => [dd.dataset.fact, dd]));
+    this.fields = element.querySelector('.fields');
+    this.tracks = [];
+    this.lastSeq = 0;
+  }
+
+  setTracks(names) {
+    if (names.length === this.tracks.length && names.every((name, i) => name === this.tracks[i].name)) return;
+    this.tracks = names.map((name) => ({ name, history: new History(), totals: null }));
+    this.counts.forEach((count, i) => {
+      count.hidden = i >= names.length;
+      count.querySelector('.name').textContent = names[i] ?? '';
+    });
+  }
+
+  // clear forgets the past.
+  clear() {
+    for (const track of this.tracks) track.history = new History();
+    this.lastSeq = 0;
+    for (const dd of Object.values(this.facts)) dd.textContent = '–';
+    this.fields.replaceChildren();
+    delete this.element.dataset.seq;
+  }
+
+  // take takes this panel's part of a frame.
+  take(t, span, gates) {
+    gates.forEach((gate, i) => {
+      const track = this.tracks[i];
+      if (!track) return;
+      track.history.setWidth(this.chart.binWidth(span));
+      track.history.add(t, gate);
+      track.history.forget(t - span);
+      track.totals = gate;
+      this.showCounts(this.counts[i], gate);
+      if (gate.last && gate.last.seq > this.lastSeq) this.showAnswer(gate.last);
+    });
+  }
+
+  showCounts(element, gate) {
+    for (const kind of ['allowed', 'denied', 'undecided']) {
+      const b = element.querySelector(`[data-count=${kind}]`);
+      b.textContent = whole(gate[kind]);
+      b.dataset.value = gate[kind];
+    }
+    element.querySelector('.un').hidden = gate.undecided === 0;
+  }
+
+  showAnswer(answer) {
+    this.lastSeq = answer.seq;
+    this.element.dataset.seq = answer.seq;
+    const undecided = Boolean(answer.error);
+    const set = (fact, text) => {
+      this.facts[fact].textContent = undecided ? '–' : text;
+      this.facts[fact].dataset.value = answer[fact];
+    };
+    set('remaining', `${whole(answer.remaining)} of ${whole(answer.limit)}`);
+    set('retry_after_us', answer.never ? 'never' : time(answer.retry_after_us));
+    set('reset_after_us', time(answer.reset_after_us));
+    set('delay_us', time(answer.delay_us));
+    const [status, ...lines] = answer.fields ?? [];
+    const first = document.createElement('b');
+    first.textContent = status ?? '';
+    first.classList.toggle('no', !answer.allowed);
+    this.fields.replaceChildren(first, lines.map((line) => `\n${line}`).join(''));
+  }
+
+  // tallest is the most marks on top of each other, and how many fit.
+  tallest() {
+    return {
+      most: Math.max(0, ...this.tracks.map((track) => track.history.tallest())),
+      rows: this.chart.rows(Math.max(this.tracks.length, 1)),
+    };
+  }
+
+  draw(view) {
+    this.chart.draw({ ...view, tracks: this.tracks, windowed: this.windowed });
+  }
+}

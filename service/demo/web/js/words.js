@@ -1,0 +1,23 @@
+// Numbers as people read them. Every number comes from the server; here they only get units.
+
+export function time(us) {
+  if (us === 0) return '0';
+  if (us < 1000) return `${us} µs`;
+  if (us < 1e6) return `${Math.ceil(us / 1000)} ms`;
+  if (us < 60e6) return `${(Math.ceil(us / 1e4) / 100).toFixed(2)} s`;
+  const seconds = Math.ceil(us / 1e6);
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
+  return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
+}
+
+export const whole = (n) => n.toLocaleString('en');
+
+// answer says one decision in a few words.
+export function answer(a) {
+  if (!a) return { text: '–', kind: '' };
+  if (a.error) return { text: `? ${a.error}`, kind: 'no' };
+  if (a.never) return { text: '✕ never: the cost is above the limit', kind: 'no' };
+  if (!a.allowed) return { text: `✕ denied, retry in ${time(a.retry_after_us)}`, kind: 'no' };
+  const held = a.delay_us > 0 ? `, held ${time(a.delay_us)}` : '';
+  return { text: `● allowed, ${whole(a.remaining)} left${held}`, kind: 'yes' };
+}
