@@ -70,25 +70,25 @@ func combined(decisions []headgate.Decision) (a answer) {
 func (w *Writer) Write(h http.Header, s *Set, decisions []headgate.Decision, now time.Time, text *strings.Builder) {
 	a := combined(decisions)
 	tells := a.denied || w.when == Always || w.when == NearLimit && a.near
-	p := pen{h: h, text: text, start: text.Len()}
+	p := pen{h: h, start: text.Len()}
 	if n := w.valuesOf(tells, a.retry > 0); n > 0 {
 		p.values = make([]string, 0, n)
 	}
 	if a.denied {
-		p.deny(a.retry)
+		p.deny(text, a.retry)
 	}
 	if !tells {
 		return
 	}
 	told := report{limit: &s.limits[a.tightest], Decision: &decisions[a.tightest], answer: a, now: now}
 	if w.ietf {
-		p.ietf(w, s, decisions, &told)
+		p.ietf(text, w, s, decisions, &told)
 	}
 	if w.draft07 || w.draft06 || w.draft03 {
-		p.drafts(w, s, &told)
+		p.drafts(text, w, s, &told)
 	}
 	if w.x != noX {
-		p.x(w, &told)
+		p.x(text, w, &told)
 	}
 	p.expose(w, a.denied)
 }
@@ -116,48 +116,46 @@ type report struct {
 // remaining is what is left, in units.
 func (r *report) remaining() int64 { return clamp(r.Decision.Remaining) }
 
-// pen writes values one after another into one text, and keeps them in one slice.
+// pen writes values one after another into one text, and keeps them in one slice. The text is passed to each method: kept here, it
+// would cost its owner an allocation.
 type pen struct {
 	h      http.Header
-	text   *strings.Builder
 	start  int // of the value that is being written
 	values []string
 }
 
-func (p *pen) string(s string) { p.text.WriteString(s) }
-
-func (p *pen) int(n int64) {
+func writeInt(text *strings.Builder, n int64) {
 	var digits [20]byte
-	p.text.Write(strconv.AppendInt(digits[:0], n, 10))
+	text.Write(strconv.AppendInt(digits[:0], n, 10))
 }
 
 // value ends the value that is being written. Its capacity is its length, so that whoever appends to it copies it.
-func (p *pen) value() []string {
-	end := p.text.Len()
-	p.values = append(p.values, p.text.String()[p.start:end])
+func (p *pen) value(text *strings.Builder) []string {
+	end := text.Len()
+	p.values = append(p.values, text.String()[p.start:end])
 	p.start = end
 	n := len(p.values)
 	return p.values[n-1 : n : n]
 }
 
 // number is n as a field's whole value.
-func (p *pen) number(n int64) []string {
-	p.int(n)
-	return p.value()
+func (p *pen) number(text *strings.Builder, n int64) []string {
+	writeInt(text, n)
+	return p.value(text)
 }
 
 // deny sets what every denial has.
-func (p *pen) deny(retry int64) {
+func (p *pen) deny(text *strings.Builder, retry int64) {
 	p.h[cacheControlKey] = noStore
 	if retry == 0 {
 		delete(p.h, retryAfterKey)
 		return
 	}
-	p.h[retryAfterKey] = p.number(retry)
+	p.h[retryAfterKey] = p.number(text, retry)
 }
 
 // ietf writes the fields of the draft of today.
-func (p *pen) ietf(w *Writer, s *Set, decisions []headgate.Decision, told *report) {
+func (p *pen) ietf(text *strings.Builder, w *Writer, s *Set, decisions []headgate.Decision, told *report) {
 	if !p.mayList(told) {
 		return
 	}
@@ -167,31 +165,31 @@ func (p *pen) ietf(w *Writer, s *Set, decisions []headgate.Decision, told *repor
 	}
 	p.addPolicies(policies, true)
 	if w.every && len(decisions) > 1 {
-		p.every(s, decisions, told)
+		writeEvery(text, s, decisions, told)
 	} else {
-		p.item(told.limit, told.Decision)
+		writeItem(text, told.limit, told.Decision)
 	}
-	p.add(rateLimitKey, p.value())
+	p.add(rateLimitKey, p.value(text))
 }
 
-// item writes one item of RateLimit.
-func (p *pen) item(l *limit, d *headgate.Decision) {
-	p.string(l.name)
-	p.int(clamp(d.Remaining))
-	p.string(";t=")
-	p.int(clamp(l.window(d)))
+// writeItem writes one item of RateLimit.
+func writeItem(text *strings.Builder, l *limit, d *headgate.Decision) {
+	text.WriteString(l.name)
+	writeInt(text, clamp(d.Remaining))
+	text.WriteString(";t=")
+	writeInt(text, clamp(l.window(d)))
 }
 
-// every writes one item for each limit, and of those that are there twice the one with less remaining.
-func (p *pen) every(s *Set, decisions []headgate.Decision, told *report) {
+// writeEvery writes one item for each limit, and of those that are there twice the one with less remaining.
+func writeEvery(text *strings.Builder, s *Set, decisions []headgate.Decision, told *report) {
 	separator := ""
 	for i := range decisions {
 		l := &s.limits[i]
 		if l.nth >= mostListed && l.nth != told.nth || s.shared && s.toldElsewhere(decisions, i) {
 			continue
 		}
-		p.string(separator)
-		p.item(l, &decisions[i])
+		text.WriteString(separator)
+		writeItem(text, l, &decisions[i])
 		separator = ", "
 	}
 }
@@ -208,23 +206,23 @@ func (s *Set) toldElsewhere(decisions []headgate.Decision, i int) bool {
 }
 
 // drafts writes the fields of the earlier drafts.
-func (p *pen) drafts(w *Writer, s *Set, told *report) {
+func (p *pen) drafts(text *strings.Builder, w *Writer, s *Set, told *report) {
 	tells := false
 	if w.draft07 && p.mayReplaceDictionary(told) {
 		tells = true
-		p.string("limit=")
-		p.string(told.limitText())
-		p.string(", remaining=")
-		p.int(told.remaining())
-		p.string(", reset=")
-		p.int(told.wait())
-		p.h[rateLimitKey] = p.value()
+		text.WriteString("limit=")
+		text.WriteString(told.limitText())
+		text.WriteString(", remaining=")
+		writeInt(text, told.remaining())
+		text.WriteString(", reset=")
+		writeInt(text, told.wait())
+		p.h[rateLimitKey] = p.value(text)
 	}
 	if (w.draft06 || w.draft03) && p.mayReplace(remainingKey, told) {
 		tells = true
 		p.h[limitKey] = told.limitField(w.draft03)
-		p.h[remainingKey] = p.number(told.remaining())
-		p.h[resetKey] = p.number(told.wait())
+		p.h[remainingKey] = p.number(text, told.remaining())
+		p.h[resetKey] = p.number(text, told.wait())
 	}
 	if s.numbers != nil && (w.draft07 || w.draft06) {
 		p.addPolicies(s.numbers, tells)
@@ -262,19 +260,19 @@ func (r *report) limitField(withPolicies bool) []string {
 }
 
 // x writes the X-RateLimit family.
-func (p *pen) x(w *Writer, told *report) {
+func (p *pen) x(text *strings.Builder, w *Writer, told *report) {
 	if !p.mayReplace(xRemainingKey, told) {
 		return
 	}
 	p.h[xLimitKey] = told.limitField(false)
-	p.h[xRemainingKey] = p.number(told.remaining())
-	p.h[xResetKey] = p.number(told.reset(w.x))
+	p.h[xRemainingKey] = p.number(text, told.remaining())
+	p.h[xResetKey] = p.number(text, told.reset(w.x))
 	if !w.github {
 		delete(p.h, xUsedKey) // another limit's
 		delete(p.h, xResourceKey)
 		return
 	}
-	p.h[xUsedKey] = p.number(clamp(told.Decision.Limit - told.Decision.Remaining))
+	p.h[xUsedKey] = p.number(text, clamp(told.Decision.Limit-told.Decision.Remaining))
 	p.h[xResourceKey] = told.resource
 }
 

@@ -1,0 +1,304 @@
+package httpfields_test
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dunglas/httpsfv"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/httpfields"
+)
+
+// New refuses what cannot be meant, and says what to choose between.
+func TestOptionsAreChecked(t *testing.T) {
+	t.Parallel()
+	type list = []httpfields.Dialect
+	for _, tt := range []struct {
+		name string
+		opts httpfields.Options
+		want string // part of the error; empty if it is accepted
+	}{
+		{"nothing", httpfields.Options{}, ""},
+		{"no dialect", httpfields.Options{Dialects: list{}}, ""},
+		{"the zero dialect", httpfields.Options{Dialects: list{""}, Every: true, When: httpfields.NearLimit}, ""},
+		{"all that go together", httpfields.Options{Dialects: list{httpfields.IETF, httpfields.Draft03, httpfields.GitHub}}, ""},
+		{"two drafts", httpfields.Options{Dialects: list{httpfields.Draft07, httpfields.Draft06, httpfields.XRateLimit}}, ""},
+		{"one form twice", httpfields.Options{Dialects: list{httpfields.XRateLimitEpoch, httpfields.GitHub}}, ""},
+		{"off", httpfields.Options{Dialects: list{httpfields.Off}, Expose: true}, ""},
+		{"unknown", httpfields.Options{Dialects: list{"draft-99"}}, `unknown dialect "draft-99"; accepted are ietf, draft-07`},
+		{"twice", httpfields.Options{Dialects: list{httpfields.IETF, ""}}, "the dialect ietf is there twice"},
+		{"off and another", httpfields.Options{Dialects: list{httpfields.Off, httpfields.IETF}}, "off stands alone"},
+		{
+			"two forms of RateLimit",
+			httpfields.Options{Dialects: list{httpfields.Draft07, httpfields.IETF}},
+			"ietf and draft-07 write RateLimit in different forms",
+		},
+		{
+			"two forms of RateLimit-Policy",
+			httpfields.Options{Dialects: list{httpfields.IETF, httpfields.Draft06}},
+			"ietf and draft-06 write RateLimit-Policy in different forms",
+		},
+		{
+			"two forms of RateLimit-Limit",
+			httpfields.Options{Dialects: list{httpfields.Draft03, httpfields.Draft06}},
+			"draft-06 and draft-03 write RateLimit-Limit in different forms",
+		},
+		{
+			"two forms of Reset",
+			httpfields.Options{Dialects: list{httpfields.XRateLimitEpoch, httpfields.XRateLimit}},
+			"x-ratelimit and x-ratelimit-epoch write X-RateLimit-Reset in different forms",
+		},
+		{
+			"two forms of Reset, by GitHub",
+			httpfields.Options{Dialects: list{httpfields.GitHub, httpfields.XRateLimit}},
+			"x-ratelimit and github write X-RateLimit-Reset in different forms",
+		},
+		{"every by one value", httpfields.Options{Dialects: list{httpfields.GitHub}, Every: true}, "Every needs the dialect ietf"},
+		{"unknown time", httpfields.Options{When: "never"}, `When is "never"; accepted are always, near and denied`},
+	} {
+		_, err := httpfields.New(&tt.opts)
+		switch {
+		case tt.want == "" && err != nil:
+			t.Errorf("%s: %v", tt.name, err)
+		case tt.want != "" && (!errors.Is(err, httpfields.ErrInvalidOptions) || !strings.Contains(err.Error(), tt.want)):
+			t.Errorf("%s: got %v, want …%s…", tt.name, err, tt.want)
+		}
+	}
+	if newWriter(t, nil).NeedsTime() || !newWriter(t, speaking(httpfields.GitHub)).NeedsTime() {
+		t.Error("NeedsTime: want it for times since 1970, and not else")
+	}
+}
+
+func allowed(limit, remaining int64) []headgate.Decision {
+	return []headgate.Decision{{Allowed: true, Limit: limit, Remaining: remaining, ResetAfter: time.Second}}
+}
+
+// What is sent when: a denial always has all of it.
+func TestWhenFieldsAreSent(t *testing.T) {
+	t.Parallel()
+	denial := []headgate.Decision{{Limit: 100, Remaining: 50, RetryAfter: time.Second}}
+	never := []headgate.Decision{{Limit: 100, Remaining: 100, Never: true}}
+	for _, tt := range []struct {
+		when      httpfields.When
+		decisions []headgate.Decision
+		want      string // the fields
+	}{
+		{"", allowed(100, 99), "Ratelimit Ratelimit-Policy"},
+		{httpfields.Always, never, "Cache-Control Ratelimit Ratelimit-Policy"},
+		{httpfields.NearLimit, allowed(100, 11), ""},
+		{httpfields.NearLimit, allowed(100, 10), "Ratelimit Ratelimit-Policy"},
+		{httpfields.NearLimit, allowed(9, 1), ""},
+		{httpfields.NearLimit, allowed(9, 0), "Ratelimit Ratelimit-Policy"},
+		{httpfields.NearLimit, denial, "Cache-Control Ratelimit Ratelimit-Policy Retry-After"},
+		{httpfields.OnDenial, allowed(100, 0), ""},
+		{httpfields.OnDenial, denial, "Cache-Control Ratelimit Ratelimit-Policy Retry-After"},
+	} {
+		w := newWriter(t, &httpfields.Options{When: tt.when})
+		var got []string
+		for line := range strings.Lines(lines(write(w, w.Set(limit("a", "100/1m", "")), tt.decisions, start))) {
+			name, _, _ := strings.Cut(line, ":")
+			got = append(got, name)
+		}
+		if strings.Join(got, " ") != tt.want {
+			t.Errorf("%s, %+v: got %v, want %s", tt.when, tt.decisions, got, tt.want)
+		}
+	}
+}
+
+// A limit near its end is told of wherever it stands.
+func TestAnyLimitCanBeNear(t *testing.T) {
+	t.Parallel()
+	w := newWriter(t, &httpfields.Options{When: httpfields.NearLimit})
+	s := w.Set(limit("a", "5/1m", ""), limit("b", "1000/1h", ""))
+	if h := write(w, s, append(allowed(5, 4), allowed(1000, 100)...), start); h.Get("RateLimit") != `"a";r=4;t=48` {
+		t.Errorf("got %s", lines(h))
+	}
+}
+
+// Values that no store gives do no harm: what is written can be read.
+func TestAbsurdDecisions(t *testing.T) {
+	t.Parallel()
+	const huge = 1<<63 - 1
+	w := newWriter(t, speaking(httpfields.IETF, httpfields.Draft03, httpfields.GitHub))
+	for _, algorithm := range algorithms {
+		s := w.Set(httpfields.Limit{Limit: headgate.MustParseLimit("1/366d"), Algorithm: algorithm, AtOnce: huge})
+		for _, d := range []headgate.Decision{
+			{},
+			{Never: true},
+			{Limit: huge, Remaining: huge, ResetAfter: huge, RetryAfter: huge, Allowed: true},
+			{RetryAfter: huge},
+			{Limit: -1, Remaining: -huge, ResetAfter: -huge, RetryAfter: -1},
+			{Limit: huge, ResetAfter: huge, Degraded: headgate.TimedOut},
+			{Allowed: true, Remaining: huge, Degraded: headgate.Unreachable},
+			{Remaining: 1, ResetAfter: -1},
+		} {
+			for _, now := range []headgate.Instant{0, start, headgate.MaxInstant} {
+				h := write(w, s, []headgate.Decision{d}, now)
+				mustPass(t, h)
+				for _, name := range []string{"RateLimit", "RateLimit-Policy", "RateLimit-Limit", "RateLimit-Reset", "X-RateLimit-Used", "X-RateLimit-Reset"} {
+					if _, err := httpsfv.UnmarshalList(h.Values(name)); err != nil || strings.Contains(h.Get(name), "-1") {
+						t.Errorf("%+v: %s: %s: %v", d, name, h.Get(name), err)
+					}
+				}
+				if retry := h.Get("Retry-After"); !d.Allowed && !d.Never && (retry == "" || retry == "0") {
+					t.Errorf("%+v: Retry-After is %q", d, retry)
+				}
+			}
+		}
+	}
+}
+
+// An answer from a share of a limit, while the store is away, is told by its own waits: the share fills more slowly.
+func TestDegradedAnswers(t *testing.T) {
+	t.Parallel()
+	w := newWriter(t, speaking(httpfields.IETF, httpfields.Draft03, httpfields.XRateLimit))
+	l := limit("a", "100/1m", "")
+	away := headgate.Unreachable
+	for _, tt := range []struct {
+		d                             headgate.Decision
+		rateLimit, limitField, xLimit string
+	}{
+		{headgate.Decision{Allowed: true, Limit: 100, Remaining: 100, Degraded: away}, `"a";r=100;t=60`, "100, 100;w=60", "100"},
+		{headgate.Decision{Allowed: true, Limit: 10, Remaining: 5, ResetAfter: 30 * time.Second, Degraded: away}, `"a";r=5;t=30`, "10, 100;w=60", "10"},
+		{headgate.Decision{Allowed: true, Limit: 10, ResetAfter: 60 * time.Second, Degraded: away}, `"a";r=0;t=60`, "10, 100;w=60", "10"},
+		{headgate.Decision{Limit: 10, RetryAfter: 5100 * time.Millisecond, ResetAfter: 60 * time.Second, Degraded: away}, `"a";r=0;t=6`, "10, 100;w=60", "10"},
+	} {
+		h := write(w, w.Set(l), []headgate.Decision{tt.d}, start)
+		if h.Get("RateLimit") != tt.rateLimit || h.Get("RateLimit-Limit") != tt.limitField || h.Get("X-RateLimit-Limit") != tt.xLimit {
+			t.Errorf("%+v: got\n%s", tt.d, lines(h))
+		}
+	}
+}
+
+// Two limits of one name are told apart; one that is there twice is told of once, and the least of it.
+func TestNamesAreDistinct(t *testing.T) {
+	t.Parallel()
+	w := newWriter(t, &httpfields.Options{Every: true})
+	ten, hour := limit("a", "10/1s", ""), limit("a", "100/1h", "")
+	s := w.Set(ten, hour, limit("a-2", "5/1m", ""), ten, limit("a", "10/1s", headgate.GCRA), limit("", "7/1s", ""))
+	d := append(append(allowed(10, 3), allowed(100, 50)...), append(allowed(5, 4), allowed(10, 2)...)...)
+	h := write(w, s, append(d, append(allowed(10, 2), allowed(7, 7)...)...), start)
+	want := `Ratelimit: "a-2";r=50;t=1800, "a-2-2";r=4;t=48, "a";r=2;t=1, "default";r=7;t=1
+Ratelimit-Policy: "a";q=10;w=1, "a-2";q=100;w=3600, "a-2-2";q=5;w=60, "default";q=7;w=1
+`
+	if got := lines(h); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+// Two limits of one quota are told once in the earlier drafts, which allow no more: by the longer window, wherever it stands.
+func TestEqualQuotasOfEarlierDrafts(t *testing.T) {
+	t.Parallel()
+	w := newWriter(t, speaking(httpfields.Draft06))
+	s := w.Set(limit("a", "10/1s", ""), limit("b", "10/1h", ""), limit("c", "10/1m", ""), limit("d", "20/1m", ""), limit("e", "3/1500ms", ""))
+	h := write(w, s, append(append(allowed(10, 9), allowed(10, 9)...), append(allowed(10, 9), append(allowed(20, 19), allowed(3, 2)...)...)...), start)
+	if got := h.Get("RateLimit-Policy"); got != "10;w=3600, 20;w=60" {
+		t.Errorf("got %s", got)
+	}
+	h = write(w, w.Set(limit("e", "3/1500ms", "")), allowed(3, 2), start)
+	if got, there := h["Ratelimit-Policy"]; there {
+		t.Errorf("a limit whose window cannot be told is told: %s", got)
+	}
+}
+
+// However many limits there are, a field lists some, and the tightest.
+func TestListsAreBounded(t *testing.T) {
+	t.Parallel()
+	for _, every := range []bool{false, true} {
+		w := newWriter(t, &httpfields.Options{Dialects: []httpfields.Dialect{httpfields.IETF, httpfields.Draft03}, Every: every})
+		var limits []httpfields.Limit
+		var decisions []headgate.Decision
+		for i := range int64(500) {
+			limits = append(limits, httpfields.Limit{Limit: headgate.Limit{Rate: 1000 - i, Period: time.Hour}})
+			decisions = append(decisions, allowed(1000-i, 999-i)...)
+		}
+		h := write(w, w.Set(limits...), decisions, start)
+		for name, want := range map[string]int{"RateLimit-Policy": 33, "RateLimit": map[bool]int{false: 1, true: 33}[every], "RateLimit-Limit": 33} {
+			list, err := httpsfv.UnmarshalList(h.Values(name))
+			if err != nil || len(list) != want {
+				t.Errorf("%s: %d items, want %d: %v", name, len(list), want, err)
+			}
+		}
+		if got := h.Get("RateLimit-Policy"); !strings.HasSuffix(got, `"default-500";q=501;w=3600`) {
+			t.Errorf("the tightest is not in %s", got)
+		}
+	}
+}
+
+// A set is made when a program starts, or of what was checked: what cannot be told is the programmer's mistake.
+func TestImpossibleSetsPanic(t *testing.T) {
+	t.Parallel()
+	w := newWriter(t, nil)
+	for name, limits := range map[string][]httpfields.Limit{"none": nil, "an invalid one": {{Name: "a"}}} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			w.Set(limits...)
+		}()
+	}
+}
+
+// Write costs one allocation beside the text's.
+func TestWriteAllocatesLittle(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector allocates for itself")
+	}
+	for _, tt := range []struct {
+		name string
+		opts *httpfields.Options
+		d    headgate.Decision
+	}{
+		{"ietf", nil, headgate.Decision{Allowed: true, Limit: 100, Remaining: 42, ResetAfter: time.Second}},
+		{"ietf, denied", nil, headgate.Decision{Limit: 100, RetryAfter: time.Second, ResetAfter: time.Minute}},
+		{"draft-07", speaking(httpfields.Draft07), headgate.Decision{Allowed: true, Limit: 100, Remaining: 42, ResetAfter: time.Second}},
+		{
+			"all at once", &httpfields.Options{Dialects: []httpfields.Dialect{httpfields.IETF, httpfields.Draft03, httpfields.GitHub}, Expose: true},
+			headgate.Decision{Limit: 100, Remaining: 42, RetryAfter: time.Second, ResetAfter: time.Minute},
+		},
+	} {
+		w := newWriter(t, tt.opts)
+		s := w.Set(limit("login", "100/1m", ""))
+		h, decisions, now := make(http.Header, 16), []headgate.Decision{tt.d}, timeOf(start)
+		got := testing.AllocsPerRun(1000, func() {
+			clear(h)
+			var text strings.Builder
+			text.Grow(128)
+			w.Write(h, s, decisions, now, &text)
+		})
+		if got > 2 {
+			t.Errorf("%s: %v allocations with the text's, want 2", tt.name, got)
+		}
+	}
+}
+
+func BenchmarkWrite(b *testing.B) {
+	for _, bb := range []struct {
+		name string
+		opts *httpfields.Options
+		d    headgate.Decision
+	}{
+		{"ietf", nil, headgate.Decision{Allowed: true, Limit: 100, Remaining: 42, ResetAfter: time.Second}},
+		{"ietf-denied", nil, headgate.Decision{Limit: 100, RetryAfter: time.Second, ResetAfter: time.Minute}},
+		{"github", speaking(httpfields.GitHub), headgate.Decision{Allowed: true, Limit: 100, Remaining: 42, ResetAfter: time.Second}},
+	} {
+		b.Run(bb.name, func(b *testing.B) {
+			w := newWriter(b, bb.opts)
+			s := w.Set(limit("login", "100/1m", ""))
+			h, decisions, now := make(http.Header, 16), []headgate.Decision{bb.d}, timeOf(start)
+			b.ReportAllocs()
+			for b.Loop() {
+				clear(h)
+				var text strings.Builder
+				text.Grow(128)
+				w.Write(h, s, decisions, now, &text)
+			}
+		})
+	}
+}

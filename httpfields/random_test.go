@@ -1,0 +1,149 @@
+package httpfields_test
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/httpfields"
+	"github.com/headgate/headgate/memstore"
+)
+
+var (
+	fieldsToTry = flag.Int("fields", 100_000, "random policies and states whose fields are read")
+	seedToTry   = flag.Uint64("seed", 1, "of the random policies and states")
+)
+
+// few is n, or a small part of it where time is short.
+func few(n int) int {
+	if testing.Short() || raceDetector {
+		return n / 20
+	}
+	return n
+}
+
+var algorithms = []headgate.Algorithm{
+	headgate.TokenBucket, headgate.TokenBucketInterval, headgate.FixedWindow, headgate.SlidingLog, headgate.SlidingWindow,
+	headgate.LeakyBucket, headgate.GCRA, "",
+}
+
+// someNames are harmless and hostile.
+var someNames = []string{
+	"", "login", "api:10/s", "default", "default-2", `quoted "name"`, `back\slash`, "two\nlines\r\n", "é 漢字 \xff\x00", "a,b;c=d", " ",
+	"login", "", "rate limit", "\x7f~", `";r=0;t=0, "x`,
+}
+
+// randomLimit is any limit that is accepted: small ones, odd ones and huge ones.
+func randomLimit(r *rand.Rand) httpfields.Limit {
+	for {
+		l := headgate.Limit{Rate: 1 + r.Int64N(20), Period: time.Duration(1+r.Int64N(60)) * time.Second}
+		switch r.IntN(4) {
+		case 0:
+			l.Period = time.Duration(1000+r.Int64N(5_000_000)) * time.Microsecond
+		case 1:
+			l.Rate, l.Period = 1+r.Int64N(headgate.MaxUnits), time.Duration(1+r.Int64N(31_622_400_000))*time.Millisecond
+		case 2:
+			l.Period = time.Second / time.Duration([]int64{1, 2, 4, 5, 10, 1000}[r.IntN(6)])
+		}
+		algorithm := algorithms[r.IntN(len(algorithms))]
+		switch algorithm {
+		case headgate.LeakyBucket:
+			l.Queue = r.Int64N(20)
+		default:
+			l.Burst = max(0, r.Int64N(60)-30)
+		}
+		if l.Validate() == nil {
+			return httpfields.Limit{Name: someNames[r.IntN(len(someNames))], Limit: l, Algorithm: algorithm}
+		}
+	}
+}
+
+// randomCost is mostly small, sometimes all there is and sometimes more.
+func randomCost(r *rand.Rand, l httpfields.Limit) int64 {
+	most := l.Limit.Capacity()
+	switch r.IntN(6) {
+	case 0:
+		return most
+	case 1:
+		return 1 + r.Int64N(most)
+	case 2:
+		return r.Int64N(2*most + 2)
+	default:
+		return r.Int64N(3)
+	}
+}
+
+// state is a request, and what was decided of it at an instant.
+type state struct {
+	*request
+	now       headgate.Instant
+	cost      int64
+	decisions []headgate.Decision
+}
+
+// randomState is what comes of some charges at random instants. Several states share a store.
+func randomState(tb testing.TB, r *rand.Rand, store headgate.Store, key string) (*state, bool) {
+	limits := make([]httpfields.Limit, 1+max(0, r.IntN(7)-3))
+	for i := range limits {
+		limits[i] = randomLimit(r)
+	}
+	for _, l := range limits { // what a store refuses for reasons of its own is of no use here
+		if _, err := store.Bind(headgate.Rule{Limit: l.Limit, Algorithm: l.Algorithm}); err != nil {
+			return nil, false
+		}
+	}
+	s := &state{request: bind(tb, store, key, limits...), now: start + headgate.Instant(r.Int64N(1e15))}
+	for range 1 + r.IntN(4) {
+		s.cost = randomCost(r, limits[r.IntN(len(limits))])
+		s.decisions = s.decide(tb, s.now, s.cost, r.IntN(8) == 0)
+		if r.IntN(3) == 0 {
+			break
+		}
+		s.now += headgate.Instant(r.Int64N(int64(limits[0].Limit.Period/time.Microsecond) + 2))
+	}
+	if s.now > start { // what was decided last was decided at this instant
+		s.decisions = s.decide(tb, s.now, s.cost, r.IntN(8) == 0)
+	}
+	return s, true
+}
+
+// eachState gives n random states to judge, on every processor.
+func eachState(t *testing.T, n int, judge func(r *rand.Rand, s *state)) {
+	t.Helper()
+	const workers, perStore = 2, 500
+	var all sync.WaitGroup
+	for worker := range workers {
+		all.Go(func() {
+			r := rand.New(rand.NewPCG(*seedToTry, uint64(worker)))
+			var store headgate.Store
+			for i := 0; i < n/workers && !t.Failed(); i++ {
+				if i%perStore == 0 {
+					store = memstore.New(&memstore.Options{MaxEntries: 8 * perStore})
+				}
+				if s, ok := randomState(t, r, store, strconv.Itoa(i%perStore)); ok {
+					judge(r, s)
+				} else {
+					i--
+				}
+				if i%perStore == perStore-1 {
+					_ = store.Close()
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// describe is for messages: no other state can be told from it.
+func (s *state) String() string {
+	text := fmt.Sprintf("seed %d, at %d, cost %d:\n", *seedToTry, s.now, s.cost)
+	for i, l := range s.limits {
+		text += fmt.Sprintf("  %q %s %s: %+v\n", l.Name, l.Limit, l.Algorithm, s.decisions[i])
+	}
+	return text
+}
