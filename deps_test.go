@@ -170,6 +170,14 @@ var law = map[string]room{
 			"github.com/chromedp/chromedp/kb", "go.uber.org/goleak",
 		},
 	},
+	"service/respapi": {
+		why:  "a door knows its protocol and the engine: no store and no other door; the system calls of its event loops are a library's",
+		code: []string{".", "service/engine", "golang.org/x/sys/unix"},
+		tests: []string{
+			"memstore", "fallback", "redisstore", "internal/testserver", "github.com/redis/go-redis/v9", "github.com/redis/rueidis",
+			"go.uber.org/goleak",
+		},
+	},
 	"cmd/headgate": {
 		why: "it wires everything; only here are a command line, a progress bar and a terminal",
 		code: []string{

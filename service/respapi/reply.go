@@ -1,0 +1,101 @@
+package respapi
+
+import "strconv"
+
+// The replies, in the form of the protocol's version 2 or, where it has one of its own, 3. Each is written behind what is in w.out.
+
+const crlf = "\r\n"
+
+func (w *worker) ok() { w.out = append(w.out, "+OK\r\n"...) }
+
+// simple is text that is the program's own: without line ends.
+func (w *worker) simple(text string) {
+	w.out = append(append(append(w.out, '+'), text...), crlf...)
+}
+
+// fail is an error. What a client sent may be in it: line ends and the like become question marks.
+func (w *worker) fail(text string) {
+	w.out = append(w.out, '-')
+	for i := range len(text) {
+		c := text[i]
+		if c < ' ' || c == 0x7f {
+			c = '?'
+		}
+		w.out = append(w.out, c)
+	}
+	w.out = append(w.out, crlf...)
+}
+
+func (w *worker) number(n int64) { w.out = appendNumber(w.out, ':', n) }
+
+func appendNumber(out []byte, kind byte, n int64) []byte {
+	out = append(out, kind)
+	if n >= 0 && n < 10 {
+		return append(out, byte('0'+n), '\r', '\n')
+	}
+	return append(strconv.AppendInt(out, n, 10), crlf...)
+}
+
+func (w *worker) bulk(text string) {
+	w.out = appendNumber(w.out, '$', int64(len(text)))
+	w.out = append(append(w.out, text...), crlf...)
+}
+
+// text is a bulk string for people; version 3 says that it is one.
+func (w *worker) text(text string) {
+	if w.s.version < 3 {
+		w.bulk(text)
+		return
+	}
+	w.out = appendNumber(w.out, '=', int64(len(text)+len("txt:")))
+	w.out = append(append(append(w.out, "txt:"...), text...), crlf...)
+}
+
+func (w *worker) null() {
+	if w.s.version < 3 {
+		w.out = append(w.out, "$-1\r\n"...)
+		return
+	}
+	w.out = append(w.out, "_\r\n"...)
+}
+
+func (w *worker) boolean(b bool) {
+	switch {
+	case w.s.version < 3 && b:
+		w.out = append(w.out, ":1\r\n"...)
+	case w.s.version < 3:
+		w.out = append(w.out, ":0\r\n"...)
+	case b:
+		w.out = append(w.out, "#t\r\n"...)
+	default:
+		w.out = append(w.out, "#f\r\n"...)
+	}
+}
+
+// array begins an array of n replies.
+func (w *worker) array(n int) { w.out = appendNumber(w.out, '*', int64(n)) }
+
+// fields begins a map of n names and their values: in version 2 an array of names and values in turn.
+func (w *worker) fields(n int) {
+	if w.s.version < 3 {
+		w.array(2 * n)
+		return
+	}
+	w.out = appendNumber(w.out, '%', int64(n))
+}
+
+func (w *worker) bulks(texts []string) {
+	w.array(len(texts))
+	for _, text := range texts {
+		w.bulk(text)
+	}
+}
+
+// nullArray stands in place of an array that is not there.
+func (w *worker) nullArray() {
+	if w.s.version < 3 {
+		w.out = append(w.out, "*-1\r\n"...)
+		return
+	}
+	w.null()
+}

@@ -1,0 +1,126 @@
+package respapi
+
+import (
+	"io"
+	"net"
+	"time"
+)
+
+const (
+	readSize  = 16 << 10 // bytes that are read of a connection at a time
+	firstSize = 4 << 10  // bytes of a connection's first buffer, where it has one of its own
+
+	lingerTime = time.Second            // what a client has to take the last reply in
+	drainTime  = 100 * time.Millisecond // what requests on their way have to arrive in when a server stops
+)
+
+// stream is a connection that a goroutine serves.
+type stream struct {
+	server *Server
+	conn   net.Conn
+	w      *worker
+	s      *session
+	buf    []byte // its length is what there is room for
+	have   int    // bytes in buf
+	begun  time.Time
+	until  time.Time // once the server stops: when nothing more is read
+}
+
+// serveStream serves a connection until it ends.
+func (s *Server) serveStream(conn net.Conn) {
+	c := &stream{
+		server: s, conn: conn, w: &worker{h: s.handler, ctx: s.ctx}, s: s.handler.openFor(conn),
+		buf: make([]byte, firstSize), begun: time.Now(),
+	}
+	defer s.part()
+	defer func() {
+		s.mu.Lock()
+		delete(s.streams, conn)
+		s.mu.Unlock()
+		_ = conn.Close() // all that mattered was sent
+	}()
+	for c.turn() {
+	}
+	c.finish()
+}
+
+// turn reads once and answers what is there. It reports whether to go on.
+func (c *stream) turn() bool {
+	if !c.setDeadline() {
+		return false
+	}
+	n, err := c.conn.Read(c.buf[c.have:])
+	c.have += n
+	if n > 0 && !c.answer() || c.s.closing {
+		return false
+	}
+	return err == nil || timedOut(err) && c.server.isStopping()
+}
+
+// setDeadline says until when to wait for input. It reports whether there is to be more.
+func (c *stream) setDeadline() bool {
+	if c.server.isStopping() {
+		if c.until.IsZero() {
+			c.until = time.Now().Add(drainTime)
+		}
+		_ = c.conn.SetReadDeadline(c.until)
+		return time.Now().Before(c.until)
+	}
+	wait := c.server.opts.IdleTimeout
+	if c.have > 0 {
+		wait = c.server.opts.RequestTimeout
+	}
+	_ = c.conn.SetReadDeadline(c.begun.Add(wait))
+	if c.server.isStopping() { // its own deadline may just have been overwritten
+		_ = c.conn.SetReadDeadline(time.Now())
+	}
+	return true
+}
+
+// answer runs what is in the buffer and sends the replies. It reports whether the client took them.
+func (c *stream) answer() bool {
+	from := 0
+	for {
+		used := c.w.serve(c.s, c.buf[from:c.have])
+		from += used
+		if len(c.w.out) > 0 && !c.send() {
+			return false
+		}
+		if used == 0 || c.s.closing || from == c.have {
+			break
+		}
+	}
+	c.keep(from)
+	return true
+}
+
+// keep moves what is left of the input to the front, and makes room behind it.
+func (c *stream) keep(from int) {
+	if from > 0 {
+		c.begun = time.Now()
+	}
+	c.have = copy(c.buf, c.buf[from:c.have])
+	if most := c.server.handler.known.request + readSize; c.have == len(c.buf) && len(c.buf) < most {
+		c.buf = append(c.buf, make([]byte, min(len(c.buf), most-len(c.buf)))...)
+	}
+}
+
+// send writes the replies.
+func (c *stream) send() bool {
+	_ = c.conn.SetWriteDeadline(time.Now().Add(c.server.opts.WriteTimeout))
+	_, err := c.conn.Write(c.w.out)
+	if c.w.out = c.w.out[:0]; cap(c.w.out) > 2*enough {
+		c.w.out = nil
+	}
+	return err == nil
+}
+
+// finish ends the connection in a way that lets the last reply arrive: whoever is closed with input unread may lose what was sent.
+func (c *stream) finish() {
+	half, ok := c.conn.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		return
+	}
+	_ = c.conn.SetReadDeadline(time.Now().Add(lingerTime))
+	_, _ = io.Copy(io.Discard, c.conn)
+}
