@@ -125,7 +125,7 @@ var law = map[string]room{
 	"loginguard": {
 		why:   "guards of login forms stand on limits alone, over whatever store they are given",
 		code:  []string{".", "clientaddr", "httplimit"},
-		tests: []string{"memstore", "redisstore", "memcachedstore", "internal/testserver"},
+		tests: []string{"memstore", "redisstore", "memcachedstore", "fallback", "internal/testserver"},
 	},
 	"replay": {
 		why:   "it is given its stores, and makes none",

@@ -14,7 +14,7 @@ import (
 
 // Client is who tries.
 type Client struct {
-	Addr    netip.Addr // the zero Addr if there is none; all such clients are one
+	Addr    netip.Addr // the zero Addr if there is none; all such clients are one, and not known by their address
 	Account string     // as typed, existing or not; empty if there is none
 	Device  string     // what [Attempt.Device] gave out after an earlier success, if anything
 }
@@ -85,9 +85,10 @@ func (a *Attempt) name(now headgate.Instant) {
 	}
 }
 
-// charge asks whether the pair is known, and takes from its limits. The same is asked for every account.
+// charge asks whether the pair is known, and takes from its limits. The same is asked for every account. Who has no address is
+// known by his device alone: an account known from nowhere would be known to all who come from there.
 func (a *Attempt) charge(ctx context.Context, now headgate.Instant) error {
-	if a.client.Account != "" {
+	if a.client.Account != "" && a.client.Addr.IsValid() {
 		mark, err := a.guard.known.PeekAt(ctx, now, a.keys.home, 0)
 		if err != nil {
 			return err

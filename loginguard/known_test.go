@@ -117,6 +117,26 @@ func TestDeviceTokens(t *testing.T) {
 	}
 }
 
+// Clients without an address are one, so none of them is known by it.
+func TestNobodyIsKnownFromNowhere(t *testing.T) {
+	t.Parallel()
+	g := mustNew(t, memstore.New(nil), nil)
+	c := loginguard.Client{Account: "bob"}
+	a := mustTry(t, g, noon, c)
+	mustSucceed(t, noon, a)
+	if mustTry(t, g, noon, c).Known() {
+		t.Error("an account is known from nowhere")
+	}
+	c.Device = a.DeviceAt(noon)
+	if !mustTry(t, g, noon, c).Known() {
+		t.Error("a device without an address is not known")
+	}
+	spray := &greedy{guard: g, now: noon, next: func(try int) loginguard.Client { return loginguard.Client{Account: name(try)} }}
+	if spray.step(t); spray.tries != 29 {
+		t.Errorf("%d accounts tried at once from nowhere; want 29, and the one that was not taken for known", spray.tries)
+	}
+}
+
 // A device has failures of its own, however many tokens it is given.
 func TestDeviceAnswersForItsFailures(t *testing.T) {
 	t.Parallel()

@@ -222,6 +222,19 @@ func remaining(t *testing.T, store headgate.Store, policy string, limit headgate
 	return d.Remaining
 }
 
+// A handler can reach what is below, as by net/http's own writer.
+func TestHandlerCanFlush(t *testing.T) {
+	t.Parallel()
+	w := answer(mustNew(t, memstore.New(nil), nil).Protect(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			t.Error(err)
+		}
+	})), form("192.0.2.1", "bob", right))
+	if !w.Flushed {
+		t.Error("not flushed")
+	}
+}
+
 // Outside of a guard the words do nothing.
 func TestWordsWithoutAGuard(t *testing.T) {
 	t.Parallel()
