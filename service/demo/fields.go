@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"maps"
 	"net/http"
 	"slices"
@@ -27,12 +28,24 @@ func (s Settings) fields(a headgate.Algorithm, o outcome) []string {
 	header := make(http.Header)
 	var text strings.Builder
 	writer.Write(header, set, []headgate.Decision{o.decision}, o.at, &text)
-	for _, name := range slices.Sorted(maps.Keys(header)) {
+	for _, name := range slices.SortedFunc(maps.Keys(header), limitsFirst) {
 		for _, value := range header[name] {
 			lines = append(lines, asWritten(name)+": "+value)
 		}
 	}
 	return lines
+}
+
+// limitsFirst sorts the fields that tell of the limit before the others.
+func limitsFirst(a, b string) int {
+	return cmp.Or(strings.Compare(rank(a), rank(b)), strings.Compare(a, b))
+}
+
+func rank(name string) string {
+	if strings.Contains(name, "Ratelimit") {
+		return "a"
+	}
+	return "b"
 }
 
 // asWritten is a field's name as the documents write it; HTTP does not care.

@@ -14,7 +14,7 @@ type frame struct {
 	T      int64        `json:"t"`
 	Epoch  int          `json:"epoch"`            // when it changes, the past is gone
 	Sent   int64        `json:"sent"`             // requests so far
-	Rate   int64        `json:"rate"`             // requests in the last whole second
+	Rate   int64        `json:"rate"`             // requests a second, over the last one
 	Edge   int64        `json:"edge,omitempty"`   // when the window of this time ends
 	Tracks []trackFrame `json:"tracks,omitempty"` // missing if nothing has changed
 	Rows   []rowFrame   `json:"rows,omitempty"`   // the newest first; missing if nothing has changed
@@ -73,7 +73,7 @@ type camera struct {
 	s      *session
 	edge   time.Time // of the window as it was when last asked
 	edgeOf *stage
-	second time.Time // the last whole one
+	second time.Time // when the last one began
 	before int64     // requests until then
 	rate   int64
 	rowsAt time.Time
@@ -118,12 +118,10 @@ func (c *camera) findEdge(ctx context.Context, st *stage) {
 	c.edge, c.edgeOf = edge, st
 }
 
-// measure is the requests of the last whole second.
+// measure is the requests a second, over the last one.
 func (c *camera) measure(now time.Time, seq int64) int64 {
-	if now.Sub(c.second) >= time.Second {
-		if now.Sub(c.second) < 2*time.Second {
-			c.rate = seq - c.before
-		}
+	if took := now.Sub(c.second); took >= time.Second {
+		c.rate = (seq - c.before) * int64(time.Second) / int64(took)
 		c.second, c.before = now, seq
 	}
 	return c.rate

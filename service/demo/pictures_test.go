@@ -15,7 +15,7 @@ import (
 var (
 	pictures = flag.String("pictures", "", "write demo-light.png and demo-dark.png into this folder; see make screenshots")
 	scenario = flag.String("scenario", "edge", "what is going on in the pictures")
-	wait     = flag.Duration("wait", 10*time.Second, "how long it goes on before they are taken")
+	wait     = flag.Duration("wait", 3*time.Second, "how long it goes on, from the first attack on, before they are taken")
 )
 
 // TestPictures takes the pictures of the README, if it is told where to put them.
@@ -27,11 +27,12 @@ func TestPictures(t *testing.T) {
 		name  string
 		looks look
 	}{
-		{"demo-light", look{width: 1440, height: 1080}},
-		{"demo-dark", look{width: 1440, height: 1080, dark: true}},
+		{"demo-light", look{width: 1440, height: 1290}},
+		{"demo-dark", look{width: 1440, height: 1290, dark: true}},
 	} {
 		b := open(t, serve(t, demo.Options{}).URL, p.looks)
 		b.click(t, "[data-scenario="+*scenario+"]")
+		b.until(t, "Number(document.documentElement.dataset.sent) >= 20")
 		time.Sleep(*wait)
 		b.shoot(t, filepath.Join(*pictures, p.name+".png"))
 	}

@@ -23,7 +23,7 @@ func scenarios() []scenario {
 		{
 			Name: "edge", Title: "The window’s edge",
 			Watch: "Ten requests arrive just before a window ends and ten just after: the fixed window admits all twenty, twice its rate in a " +
-				"moment. The sliding log stays at ten in any four seconds, and the sliding window lets in what has faded.",
+				"second and a half. The sliding log stays at ten in any four seconds, and the sliding window lets in what has faded.",
 			set:  func(c *Settings) { c.Rate, c.PeriodMS, c.Burst, c.Queue, c.Cost = 10, 4000, 10, 9, 1 },
 			play: playEdge,
 		},
@@ -123,8 +123,8 @@ func (p *player) spread(ctx context.Context, track, n int, pause time.Duration) 
 
 // Around an edge: how far from it the requests begin, and how far from each other they are.
 const (
-	edgeLead  = 420 * time.Millisecond
-	edgePause = 20 * time.Millisecond
+	edgeLead  = 800 * time.Millisecond
+	edgePause = 60 * time.Millisecond
 )
 
 // playEdge attacks three edges of real windows, with a window of rest between two attacks.
@@ -146,7 +146,7 @@ func playEdge(ctx context.Context, p *player) {
 		}
 		p.note("ten before the edge, ten behind it")
 		p.spread(ctx, 0, 10, edgePause)
-		if !sleepUntil(ctx, edge.Add(edgeLead/2)) {
+		if !sleepUntil(ctx, edge.Add(edgeLead/4)) {
 			return
 		}
 		p.spread(ctx, 0, 10, edgePause)

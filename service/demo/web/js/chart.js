@@ -9,7 +9,7 @@ export function readInks() {
   const probe = document.createElement('i');
   document.body.append(probe);
   const inks = {};
-  for (const name of ['ink', 'muted', 'line', 'accent', 'denied', 'wash', 'control', 'sunken']) {
+  for (const name of ['ink', 'muted', 'line', 'accent', 'denied', 'control', 'card']) {
     probe.style.color = `var(--${name})`;
     inks[name] = getComputedStyle(probe).color;
   }
@@ -45,7 +45,7 @@ export class Chart {
 
   bands(i, tracks) {
     const height = (this.height - 14) / tracks;
-    const level = Math.round(height * (tracks > 1 ? 0.46 : 0.52));
+    const level = Math.round(height * (tracks > 1 ? 0.46 : 0.47));
     const top = 10 + i * height;
     return { top, level: level - 6, marksTop: top + level, marks: height - level - 6 };
   }
@@ -65,7 +65,7 @@ export class Chart {
       this.drawLevels(track, band, x, now, inks);
       this.drawMarks(track.history, band, x, unit, inks);
       this.drawOuts(track.history, band, x, inks);
-      if (tracks.length > 1) this.label(track.name, 0, band.top + 3, inks.muted, 11, 'left');
+      if (tracks.length > 1) this.label(track.name, 3, band.top + 13, inks.muted, 11, 'left', 400, inks.card);
     });
     c.restore();
     tracks.forEach((track, i) => this.drawVessel(track, this.bands(i, tracks.length), tracks.length, inks));
@@ -73,10 +73,17 @@ export class Chart {
     this.label('now', this.plot, this.height - 3, inks.muted, 11, 'right');
   }
 
-  label(text, x, y, ink, size, align, weight = 400) {
+  // label writes a text; with a halo it can be read over lines.
+  label(text, x, y, ink, size, align, weight = 400, halo = null) {
     const c = this.context;
     c.font = `${weight} ${size}px ${FONT}`;
     c.textAlign = align;
+    if (halo) {
+      c.strokeStyle = halo;
+      c.lineWidth = 4;
+      c.lineJoin = 'round';
+      c.strokeText(text, x, y);
+    }
     c.fillStyle = ink;
     c.fillText(text, x, y);
   }
@@ -168,12 +175,12 @@ export class Chart {
   drawOuts(history, band, x, inks) {
     if (!history.outs.length) return;
     const c = this.context;
-    const y = band.marksTop + band.marks;
+    const y = band.marksTop;
     c.strokeStyle = inks.accent;
     c.lineWidth = 1.5;
     c.beginPath();
     for (const t of history.outs) {
-      c.moveTo(x(t), y - 1);
+      c.moveTo(x(t), y);
       c.lineTo(x(t), y + 5);
     }
     c.stroke();

@@ -11,11 +11,11 @@ export class Controls {
     this.settings = null;
     this.pending = null;
     $('controls').addEventListener('submit', (event) => event.preventDefault());
-    $('one').addEventListener('click', () => this.do({ do: 'send', n: 1 }));
-    $('burst').addEventListener('click', () => this.do({ do: 'send', n: $('n').valueAsNumber }));
-    $('stream').addEventListener('click', () => this.do({ do: 'stream', rate: $('rate-stream').valueAsNumber }));
-    $('stop').addEventListener('click', () => this.do({ do: 'stop' }));
-    $('reset').addEventListener('click', () => this.do({ do: 'reset' }));
+    this.press('one', () => ({ do: 'send', n: 1 }));
+    this.press('burst', () => ({ do: 'send', n: $('n').valueAsNumber }));
+    this.press('stream', () => ({ do: 'stream', rate: $('rate-stream').valueAsNumber }));
+    this.press('stop', () => ({ do: 'stop' }));
+    this.press('reset', () => ({ do: 'reset' }));
     for (const pill of this.pills) {
       pill.addEventListener('click', () => {
         const playing = pill.getAttribute('aria-pressed') === 'true';
@@ -32,6 +32,14 @@ export class Controls {
   }
 
   get pills() { return document.querySelectorAll('[data-scenario]'); }
+
+  // press wires a button to an action; what a scenario that is over said is put away.
+  press(id, action) {
+    $(id).addEventListener('click', () => {
+      if (id !== 'stop' && (!this.playing || this.playing === 'stream')) this.explain('none');
+      this.do(action());
+    });
+  }
 
   wireStream() {
     const label = () => {
@@ -100,7 +108,7 @@ export class Controls {
     for (const pill of this.pills) pill.setAttribute('aria-pressed', String(pill.dataset.scenario === playing));
     $('stream').setAttribute('aria-pressed', String(playing === 'stream'));
     $('note').textContent = note;
-    if (playing && playing !== 'stream') this.explain(playing);
+    if (playing) this.explain(playing === 'stream' ? 'none' : playing);
   }
 
   explain(scenario) {

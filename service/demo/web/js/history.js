@@ -1,6 +1,7 @@
 // The past of one gate, as the server told it, no longer than what is drawn.
 
 const SLACK = 2e6; // µs kept beyond the chart's span
+const FRAME = 60e3; // µs between two frames while things change
 const MOST = 4000; // entries, whatever happens
 
 export class History {
@@ -26,8 +27,13 @@ export class History {
     const points = (this.levels[i] ??= []);
     const n = points.length;
     const same = (p) => p.level.remaining === level.remaining && p.level.limit === level.limit && p.level.error === level.error;
-    if (n > 1 && same(points[n - 1]) && same(points[n - 2])) points[n - 1].t = t;
-    else points.push({ t, level });
+    if (n > 1 && same(points[n - 1]) && same(points[n - 2])) {
+      points[n - 1].t = t;
+      return;
+    }
+    // The server sends nothing while nothing changes: until the frame before this one it was as it was.
+    if (n > 0 && t - points[n - 1].t > FRAME) points.push({ t: t - FRAME, level: points[n - 1].level });
+    points.push({ t, level });
   }
 
   bin([t, allowed, denied, undecided]) {

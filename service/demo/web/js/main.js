@@ -17,6 +17,8 @@ const announcer = new Announcer($('summary'));
 const still = matchMedia('(prefers-reduced-motion: reduce)');
 const dark = matchMedia('(prefers-color-scheme: dark)');
 
+const narrow = matchMedia('(max-width: 860px)');
+
 const LAG = 100e3; // µs that the picture is behind, so that what arrives has its place
 const view = { now: 0, span: 15e6, unit: 1, edges: [], inks: readInks() };
 const clock = { offset: null, epoch: -1, drawn: 0 };
@@ -45,6 +47,7 @@ function onFrame(frame) {
   clock.offset = clock.offset === null ? frame.t - here : Math.max(clock.offset - 20, frame.t - here);
   if (frame.epoch !== clock.epoch) {
     clock.epoch = frame.epoch;
+    view.edges = [];
     for (const panel of panels) panel.clear();
     table.fill($('requests'), []);
   }
@@ -115,3 +118,10 @@ $('theme').addEventListener('click', () => {
 });
 dark.addEventListener('change', showTheme);
 showTheme();
+
+// On a narrow screen the settings fold away, so that the panels are near.
+function fold() {
+  $('settings').open = !narrow.matches;
+}
+narrow.addEventListener('change', fold);
+fold();

@@ -14,6 +14,8 @@ export class Panel {
     this.counts = [...element.querySelectorAll('.count')];
     this.facts = Object.fromEntries([...element.querySelectorAll('[data-fact]')].map((dd) => [dd.dataset.fact, dd]));
     this.fields = element.querySelector('.fields');
+    this.whose = element.querySelector('.whose');
+    this.verdict = element.querySelector('.verdict b');
     this.tracks = [];
     this.lastSeq = 0;
   }
@@ -32,7 +34,8 @@ export class Panel {
     for (const track of this.tracks) track.history = new History();
     this.lastSeq = 0;
     for (const dd of Object.values(this.facts)) dd.textContent = '–';
-    this.fields.replaceChildren();
+    this.fields.textContent = '';
+    this.showVerdict('no answer yet', true);
     delete this.element.dataset.seq;
   }
 
@@ -46,7 +49,7 @@ export class Panel {
       track.history.forget(t - span);
       track.totals = gate;
       this.showCounts(this.counts[i], gate);
-      if (gate.last && gate.last.seq > this.lastSeq) this.showAnswer(gate.last);
+      if (gate.last && gate.last.seq > this.lastSeq) this.showAnswer(gate.last, track);
     });
   }
 
@@ -59,7 +62,7 @@ export class Panel {
     element.querySelector('.un').hidden = gate.undecided === 0;
   }
 
-  showAnswer(answer) {
+  showAnswer(answer, track) {
     this.lastSeq = answer.seq;
     this.element.dataset.seq = answer.seq;
     const undecided = Boolean(answer.error);
@@ -72,10 +75,14 @@ export class Panel {
     set('reset_after_us', time(answer.reset_after_us));
     set('delay_us', time(answer.delay_us));
     const [status, ...lines] = answer.fields ?? [];
-    const first = document.createElement('b');
-    first.textContent = status ?? '';
-    first.classList.toggle('no', !answer.allowed);
-    this.fields.replaceChildren(first, lines.map((line) => `\n${line}`).join(''));
+    this.showVerdict(status ?? '', answer.allowed);
+    this.whose.textContent = this.tracks.length > 1 ? `last answer, ${track.name}` : 'last answer';
+    this.fields.textContent = lines.join('\n');
+  }
+
+  showVerdict(text, fine) {
+    this.verdict.textContent = text;
+    this.verdict.classList.toggle('no', !fine);
   }
 
   // tallest is the most marks on top of each other, and how many fit.

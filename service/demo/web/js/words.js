@@ -3,7 +3,7 @@
 export function time(us) {
   if (us === 0) return '0';
   if (us < 1000) return `${us} µs`;
-  if (us < 1e6) return `${Math.ceil(us / 1000)} ms`;
+  if (us <= 999e3) return `${Math.ceil(us / 1000)} ms`;
   if (us < 60e6) return `${(Math.ceil(us / 1e4) / 100).toFixed(2)} s`;
   const seconds = Math.ceil(us / 1e6);
   if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
