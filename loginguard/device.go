@@ -86,7 +86,7 @@ func (g *Guard) tokenOf(r *http.Request) string {
 }
 
 func (g *Guard) setCookie(w http.ResponseWriter, token string) {
-	if g.opts.DeviceCookie == "" || token == "" {
+	if token == "" {
 		return
 	}
 	http.SetCookie(w, &http.Cookie{

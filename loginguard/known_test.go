@@ -184,6 +184,13 @@ func TestDeviceCookie(t *testing.T) {
 	if w := answer(says, form("198.51.100.1", "bob", "guess")); len(w.Result().Cookies()) != 0 {
 		t.Errorf("a failure sets %v; want no cookie", w.Result().Cookies())
 	}
+	fails := g.Protect(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		loginguard.Succeeded(r)
+		loginguard.Failed(r) // the second factor
+	}))
+	if w := answer(fails, form("198.51.100.2", "ann", right)); len(w.Result().Cookies()) != 0 {
+		t.Errorf("a success that is taken back sets %v; want no cookie", w.Result().Cookies())
+	}
 	silent := g.Protect(login) // whose success only its status says
 	if w := mustAnswer(t, silent, form("203.0.113.1", "ann", right), http.StatusSeeOther); len(w.Result().Cookies()) != 0 {
 		t.Errorf("a status sets %v; want no cookie", w.Result().Cookies())

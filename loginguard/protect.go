@@ -67,11 +67,9 @@ func Failed(r *http.Request) {
 // [Options.DeviceCookie] can be set, and only when nothing can fail any more. It does nothing for a request that no guard let
 // through.
 func Succeeded(r *http.Request) {
-	t, ok := r.Context().Value(tryKey{}).(*try)
-	if !ok || t.failed.Load() || t.succeeded.Swap(true) {
-		return
+	if t, ok := r.Context().Value(tryKey{}).(*try); ok {
+		t.succeeded.Store(true)
 	}
-	t.attempt.guard.setCookie(t.ResponseWriter, t.attempt.Device())
 }
 
 type tryKey struct{}
@@ -84,20 +82,35 @@ type try struct {
 	failed, succeeded atomic.Bool
 }
 
-// WriteHeader notes the status, but for those that only announce another.
+// begin notes the status, and sets the cookie of whoever succeeded by all that the handler has said by now.
+func (t *try) begin(status int) {
+	if t.status != 0 {
+		return
+	}
+	t.status = status
+	if g := t.attempt.guard; g.opts.DeviceCookie != "" && t.succeeded.Load() && !t.failed.Load() {
+		g.setCookie(t.ResponseWriter, t.attempt.Device())
+	}
+}
+
+// WriteHeader begins the answer, but for a status that only announces another.
 func (t *try) WriteHeader(status int) {
-	if t.status == 0 && status >= http.StatusOK {
-		t.status = status
+	if status >= http.StatusOK {
+		t.begin(status)
 	}
 	t.ResponseWriter.WriteHeader(status)
 }
 
 // Write answers 200 if nothing else was said.
 func (t *try) Write(b []byte) (int, error) {
-	if t.status == 0 {
-		t.status = http.StatusOK
-	}
+	t.begin(http.StatusOK)
 	return t.ResponseWriter.Write(b)
+}
+
+// FlushError is Write without a body, for [http.ResponseController].
+func (t *try) FlushError() error {
+	t.begin(http.StatusOK)
+	return http.NewResponseController(t.ResponseWriter).Flush()
 }
 
 // Unwrap is for [http.ResponseController].
@@ -107,6 +120,7 @@ func (t *try) serve(next http.Handler, r *http.Request) {
 	returned := false
 	defer func() { t.settle(r.Context(), returned) }()
 	next.ServeHTTP(t, r.WithContext(context.WithValue(r.Context(), tryKey{}, t)))
+	t.begin(http.StatusOK) // what net/http answers for a handler that wrote nothing
 	returned = true
 }
 
@@ -130,9 +144,6 @@ func (t *try) settle(ctx context.Context, returned bool) {
 
 // outcome is how the try ended, and whether more than a status says so.
 func (t *try) outcome(returned bool) (o Outcome, certain bool) {
-	if t.status == 0 {
-		t.status = http.StatusOK // what net/http answers for a handler that wrote nothing
-	}
 	of := t.attempt.guard.opts.Outcome
 	switch {
 	case t.failed.Load():

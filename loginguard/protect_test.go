@@ -225,13 +225,23 @@ func remaining(t *testing.T, store headgate.Store, policy string, limit headgate
 // A handler can reach what is below, as by net/http's own writer.
 func TestHandlerCanFlush(t *testing.T) {
 	t.Parallel()
-	w := answer(mustNew(t, memstore.New(nil), nil).Protect(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if err := http.NewResponseController(w).Flush(); err != nil {
-			t.Error(err)
-		}
-	})), form("192.0.2.1", "bob", right))
-	if !w.Flushed {
-		t.Error("not flushed")
+	opts := &loginguard.Options{DeviceCookie: "known"}
+	server := httptest.NewServer(mustNew(t, memstore.New(nil), opts).Protect(http.HandlerFunc(
+		func(w http.ResponseWriter, r *http.Request) {
+			loginguard.Succeeded(r)
+			control := http.NewResponseController(w)
+			if err := errors.Join(control.SetWriteDeadline(time.Time{}), control.Flush()); err != nil {
+				t.Error(err)
+			}
+		})))
+	defer server.Close()
+	got, err := http.PostForm(server.URL, url.Values{"username": {"bob"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = got.Body.Close()
+	if len(got.Cookies()) != 1 {
+		t.Errorf("cookies %v; want the device's, though the handler flushed first", got.Cookies())
 	}
 }
 
