@@ -43,8 +43,8 @@ func (d *Denial) add(name string, limits []httpfields.Limit, decisions []headgat
 	}
 }
 
-// Status is RESOURCE_EXHAUSTED with a RetryInfo, unless no wait helps, and a QuotaFailure that has a violation for each policy that
-// denied: its name as the subject, its limits in the description.
+// Status is RESOURCE_EXHAUSTED with a RetryInfo, unless no wait helps, and a QuotaFailure that has a violation for each policy
+// that denied: its name as the subject, its limits in the description.
 func (d *Denial) Status() *status.Status {
 	failure := &errdetails.QuotaFailure{}
 	for i, name := range d.Policies {
@@ -126,8 +126,8 @@ func lower(name string) string {
 // pushbackName is what gRPC's own retries are told to wait by, in milliseconds; below 0 they are told not to retry.
 const pushbackName = "grpc-retry-pushback-ms"
 
-// pushback is how long gRPC's own retries are to wait after a denial: -1 if they should not, for they would wait too long or past the
-// call's deadline, and fail then without having been told why.
+// pushback is how long gRPC's own retries are to wait after a denial: -1 if they should not, for they would wait too long or past
+// the call's deadline, and fail then without having been told why.
 func pushback(ctx context.Context, d *headgate.Decision, longest time.Duration) string {
 	deadline, ok := ctx.Deadline()
 	if d.Never || d.RetryAfter > longest || ok && time.Until(deadline) < d.RetryAfter {

@@ -25,9 +25,9 @@ type ClientOptions struct {
 	// Undecided makes the error of a call for which the store could not decide. If it returns nil the call is sent. nil means
 	// UNAVAILABLE, from which errors.Is and errors.As find the cause.
 	Undecided func(context.Context, Call, error) error
-	// Retries is how often a unary call is sent again that a server has denied, with RESOURCE_EXHAUSTED or UNAVAILABLE and a RetryInfo,
-	// after the wait that this asks for; 0 means never. Each time it waits for its turn again. Do not combine it with a
-	// retryPolicy for the same codes.
+	// Retries is how often a unary call is sent again that a server has denied, with RESOURCE_EXHAUSTED or UNAVAILABLE and a
+	// RetryInfo, after the wait that this asks for; 0 means never. Each time it waits for its turn again. Do not combine it with
+	// a retryPolicy for the same codes.
 	Retries int
 	// MaxRetryDelay is the longest such wait; 0 means [DefaultMaxRetryDelay]. A call that is asked to wait longer, or past its
 	// deadline, fails at once with what the server said.
@@ -36,8 +36,8 @@ type ClientOptions struct {
 	Observer headgate.Observer
 }
 
-// Client has the interceptors of a client. Its calls wait for their turn, those of one key in this process in the order they came.
-// It is made with [NewClient] and may be used concurrently and by several connections.
+// Client has the interceptors of a client. Its calls wait for their turn, those of one key in this process in the order they
+// came. It is made with [NewClient] and may be used concurrently and by several connections.
 type Client struct {
 	opts    ClientOptions
 	charges []clientCharge
@@ -49,8 +49,8 @@ type clientCharge struct {
 	limiter *headgate.Limiter
 }
 
-// NewClient makes interceptors whose calls wait until every charge that holds for them was made, one after another. It refuses what
-// headgate.New refuses, and keys that cannot work, and does no I/O. opts may be nil.
+// NewClient makes interceptors whose calls wait until every charge that holds for them was made, one after another. It refuses
+// what headgate.New refuses, and keys that cannot work, and does no I/O. It does not own the store. opts may be nil.
 func NewClient(store headgate.Store, opts *ClientOptions, charges ...Charge) (*Client, error) {
 	c := &Client{}
 	if opts != nil {
@@ -76,10 +76,13 @@ func NewClient(store headgate.Store, opts *ClientOptions, charges ...Charge) (*C
 	return c, nil
 }
 
-// Unary is a [grpc.UnaryClientInterceptor]: for grpc.WithUnaryInterceptor or grpc.WithChainUnaryInterceptor. A call that cannot have
-// its turn before its deadline is not sent: it fails at once with RESOURCE_EXHAUSTED, an error that matches
-// [headgate.ErrWouldExceedDeadline], and spends nothing.
-func (c *Client) Unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+// Unary is a [grpc.UnaryClientInterceptor]: for grpc.WithUnaryInterceptor or grpc.WithChainUnaryInterceptor. A call that cannot
+// have its turn before its deadline is not sent: it fails at once with RESOURCE_EXHAUSTED, an error that matches
+// [headgate.ErrWouldExceedDeadline], and spends nothing. One whose cost is above the limit fails alike, with
+// [headgate.ErrNeverAllowed], and one that ends while it waits with the status of its context.
+func (c *Client) Unary(
+	ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption,
+) error {
 	call := Call{Method: method, Target: targetOf(cc), Message: req}
 	if c.skips(ctx, call) {
 		return invoker(ctx, method, req, reply, cc, opts...)
@@ -96,9 +99,11 @@ func (c *Client) Unary(ctx context.Context, method string, req, reply any, cc *g
 }
 
 // Stream is a [grpc.StreamClientInterceptor]: for grpc.WithStreamInterceptor or grpc.WithChainStreamInterceptor. The stream opens
-// when its turn has come, as in [Client.Unary]; with a charge for messages each SendMsg waits for its own. A message that cannot have
-// its turn leaves the stream open: the caller ends it, as always, by its context.
-func (c *Client) Stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+// when its turn has come, as in [Client.Unary]; with a charge for messages each SendMsg waits for its own. A message that cannot
+// have its turn leaves the stream open: the caller ends it, as always, by its context.
+func (c *Client) Stream(
+	ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption,
+) (grpc.ClientStream, error) {
 	call := Call{Method: method, Target: targetOf(cc), Stream: true}
 	if c.skips(ctx, call) {
 		return streamer(ctx, desc, cc, method, opts...)
@@ -180,15 +185,14 @@ func (c *Client) wait(ctx context.Context, call Call, m moment) error {
 			giveBackAll(ctx, undo)
 			return err
 		}
-		if i+1 < len(c.charges) && charge.Policy.Algorithm != headgate.LeakyBucket {
+		if i+1 < len(c.charges) && charge.Policy.Algorithm != headgate.LeakyBucket { // others were promised instants behind it
 			undo = append(undo, func(ctx context.Context) { _, _ = charge.limiter.Refund(ctx, key, cost) })
 		}
 	}
 	return nil
 }
 
-// giveBackAll refunds what a call took that is not sent. Its context may be over. A leaky bucket's units stay spent: they lie behind
-// others' that were promised their instants.
+// giveBackAll refunds what a call took that is not sent. Its context may be over.
 func giveBackAll(ctx context.Context, undo []func(context.Context)) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
 	defer cancel()
@@ -233,8 +237,8 @@ func (e *notSent) Unwrap() error { return e.err }
 // GRPCStatus makes it an error as gRPC has them.
 func (e *notSent) GRPCStatus() *status.Status { return status.New(e.code, e.Error()) }
 
-// pause waits as long as a server asked for in the error of a call. It reports false at once if it asked for nothing, or for more than
-// there is time for.
+// pause waits as long as a server asked for in the error of a call. It reports false at once if it asked for nothing, or for more
+// than there is time for.
 func (c *Client) pause(ctx context.Context, err error) bool {
 	delay, asked := retryDelay(err)
 	if !asked || delay > c.opts.MaxRetryDelay {

@@ -1,6 +1,7 @@
 package grpclimit_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -170,20 +171,21 @@ func TestClientsDoNotObeyWhatMakesNoSense(t *testing.T) {
 			err   error
 			calls int64
 			took  time.Duration
+			limit time.Duration // the call's own; 0 means 19s
 		}{
-			{"2s", delay(durationpb.New(2 * time.Second)), 3, 4 * time.Second},
-			{"a RetryInfo without a delay", delay(nil), 1, 0},
-			{"at once", delay(durationpb.New(0)), 3, 0},
-			{"no RetryInfo", status.Error(codes.ResourceExhausted, ""), 1, 0},
-			{"another code", status.Error(codes.Internal, ""), 1, 0},
-			{"below zero", delay(durationpb.New(-time.Second)), 1, 0},
-			{"beyond all numbers", delay(&durationpb.Duration{Seconds: math.MaxInt64}), 1, 0},
-			{"above MaxRetryDelay", delay(durationpb.New(21 * time.Second)), 1, 0},
-			{"past the deadline", delay(durationpb.New(20 * time.Second)), 1, 0},
+			{"2s", delay(durationpb.New(2 * time.Second)), 3, 4 * time.Second, 0},
+			{"a RetryInfo without a delay", delay(nil), 1, 0, 0},
+			{"at once", delay(durationpb.New(0)), 3, 0, 0},
+			{"no RetryInfo", status.Error(codes.ResourceExhausted, ""), 1, 0, 0},
+			{"another code", status.Error(codes.Internal, ""), 1, 0, 0},
+			{"below zero", delay(durationpb.New(-time.Second)), 1, 0, 0},
+			{"beyond all numbers", delay(&durationpb.Duration{Seconds: math.MaxInt64}), 1, 0, 0},
+			{"above MaxRetryDelay", delay(durationpb.New(21 * time.Second)), 1, 0, time.Hour},
+			{"past the deadline", delay(durationpb.New(20 * time.Second)), 1, 0, 0},
 		} {
 			limit := newClient(t, &grpclimit.ClientOptions{Retries: 2, MaxRetryDelay: 20 * time.Second}, grpclimit.Charge{Policy: policy("out", "9/1s")})
 			w := waiting(t, &service{unary: func(context.Context) error { return c.err }}, limit)
-			ctx, cancel := context.WithTimeout(t.Context(), 19*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(c.limit, 19*time.Second))
 			took, err := timed(func() error { _, _, err := w.empty(ctx); return err })
 			mustCode(t, c.name, err, status.Code(c.err))
 			if got := w.service.calls.Load(); got != c.calls || took != c.took {

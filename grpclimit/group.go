@@ -185,8 +185,8 @@ func (g *group) observe(q *question, err error) {
 	})
 }
 
-// hold keeps an admitted call in a leaky bucket's queue for its delay, unless the call ends before: then what it took is given back,
-// and the error of its context returned.
+// hold keeps an admitted call in a leaky bucket's queue for its delay, unless the call ends before: then what it took is given
+// back, and the error of its context returned.
 func (g *group) hold(ctx context.Context, q *question, delay time.Duration) error {
 	if delay <= 0 {
 		return nil
@@ -209,8 +209,8 @@ func (g *group) hold(ctx context.Context, q *question, delay time.Duration) erro
 // giveBackTimeout bounds the store calls with which a call that has ended gives back what it took.
 const giveBackTimeout = 5 * time.Second
 
-// giveBack returns what q took, as far as nobody has been promised an instant that would be granted twice: the place in a queue if
-// none was taken behind it, and the other limits' units. What cannot be given back stays spent.
+// giveBack returns what q took, as far as nobody has been promised an instant that would be granted twice: the place in a queue
+// if none was taken behind it, and the other limits' units. What cannot be given back stays spent.
 func (g *group) giveBack(ctx context.Context, q *question) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
 	defer cancel()

@@ -1,5 +1,5 @@
-// Package grpclimit is interceptors for google.golang.org/grpc: on a server they limit how often calls come, by address, metadata,
-// method or what you choose, with answers that clients understand; on a client they wait for the call's turn.
+// Package grpclimit is interceptors for google.golang.org/grpc: on a server they limit how often calls come, by address,
+// metadata, method or what you choose, with answers that clients understand; on a client they wait for the call's turn.
 //
 // # What a denied call is told
 //
@@ -44,8 +44,8 @@ type Charge struct {
 	Cost func(context.Context, Call) int64
 	// When says which calls it is for; nil means all. A call for which no charge holds is not limited.
 	When func(context.Context, Call) bool
-	// PerMessage charges each message that the client sends, in place of the call: a server when it has arrived, a client before it is
-	// sent. A unary call is one message.
+	// PerMessage charges each message that the client sends, in place of the call: a server when it has arrived, a client before
+	// it is sent. A unary call is one message.
 	PerMessage bool
 }
 
@@ -55,7 +55,8 @@ type Call struct {
 	Method string
 	// Target is the server as a client's connection knows it, “dns:///example.org:443”; empty on a server.
 	Target string
-	// Message is that of a unary call, or the one of a stream that is being charged; nil while a stream opens. It must not be changed.
+	// Message is that of a unary call, or the one of a stream that is being charged; nil while a stream opens. It must not be
+	// changed.
 	Message any
 	// Stream reports whether the call is a stream, in either direction.
 	Stream bool
@@ -98,7 +99,8 @@ type Options struct {
 	// Pushback is the longest wait that gRPC's own retries are told to make, in grpc-retry-pushback-ms; of longer ones they are told
 	// not to retry. 0 means [DefaultPushback]; below 0 nothing is told, and they keep to their own backoff.
 	Pushback time.Duration
-	// Observer hears of every decision; nil means nobody does.
+	// Observer hears of every decision, though not of what a call gives back that has left a leaky bucket's queue; nil means nobody
+	// does.
 	Observer headgate.Observer
 }
 

@@ -11,14 +11,15 @@ import (
 	"github.com/headgate/headgate/internal/keytext"
 )
 
-// Key says whose budget a call spends: an address, a metadata value, a method, or several of these. Different parts never run into
-// each other. A call that lacks the part, or has an empty one, shares one budget with all others that do; see [First].
+// Key says whose budget a call spends: an address, a metadata value, a method, or several of these. Different parts never run
+// into each other. A call that lacks the part, or has an empty one, shares one budget with all others that do; see [First].
 //
 // Nothing is normalised: upper and lower case are different keys, and so is each invalid byte. A key that is longer than 1 KiB is
-// replaced by its SHA-256. The state of a key made of one part is what a [headgate.Limiter] of the same policy calls by that part's
-// text (for an address see [clientaddr.AppendKey]), if the policy has a name; package httplimit writes the same keys.
+// replaced by its SHA-256. The state of a key made of one part is what a [headgate.Limiter] of the same policy calls by that
+// part's text (for an address see [clientaddr.AppendKey]), if the policy has a name; package httplimit writes the same keys.
 //
-// The zero value means [Address] on a server and [Target] on a client. A Key may be used concurrently and in any number of charges.
+// The zero value means [Address] on a server and [Target] on a client. A Key may be used concurrently and in any number of
+// charges.
 type Key struct{ part *part }
 
 // kind is where a part comes from.

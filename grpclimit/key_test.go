@@ -24,8 +24,8 @@ import (
 func from(addr string, md ...string) context.Context {
 	p := &peer.Peer{}
 	switch {
-	case strings.HasPrefix(addr, "/"), addr == "@":
-		p.Addr = &net.UnixAddr{Net: "unix", Name: addr}
+	case strings.HasPrefix(addr, "unix:"):
+		p.Addr = &net.UnixAddr{Net: "unix", Name: addr[len("unix:"):]}
 	case addr != "":
 		p.Addr = net.TCPAddrFromAddrPort(netip.MustParseAddrPort(addr))
 	}
@@ -51,8 +51,9 @@ func TestAddresses(t *testing.T) {
 		{"a zone", from("[fe80::1%eth0]:4711"), nil, "fe80::/64"},
 		{"mapped", from("[::ffff:198.51.100.7]:4711"), nil, "198.51.100.7"},
 		{"translated", from("[64:ff9b::198.51.100.7]:4711"), nil, "198.51.100.7"},
-		{"a unix socket", from("/run/socket"), nil, "unknown"},
-		{"an unnamed one", from("@"), nil, "unknown"},
+		{"a unix socket", from("unix:/run/socket"), nil, "unknown"},
+		{"an unnamed one", from("unix:@"), nil, "unknown"},
+		{"one whose name is an address", from("unix:198.51.100.7:4711"), nil, "unknown"},
 		{"no address", from(""), nil, "unknown"},
 		{"no peer", context.Background(), nil, "unknown"},
 		{"whoever pretends", from("198.51.100.7:4711", "x-forwarded-for", forwarded, "forwarded", "for="+forwarded), nil, "198.51.100.7"},
@@ -62,7 +63,7 @@ func TestAddresses(t *testing.T) {
 		{"a proxy's own call", from("10.0.0.1:4711"), proxies, "10.0.0.1"},
 		{"a stranger beside proxies", from("198.51.100.7:4711", "x-forwarded-for", forwarded), proxies, "198.51.100.7"},
 		{"one hop", from("198.51.100.7:4711", "x-forwarded-for", "1.1.1.1, "+forwarded), &clientaddr.Options{TrustedHops: 1}, forwarded},
-		{"a proxy by a unix socket", from("/run/socket", "x-forwarded-for", forwarded), &clientaddr.Options{TrustUnix: true}, forwarded},
+		{"a proxy by a unix socket", from("unix:/run/socket", "x-forwarded-for", forwarded), &clientaddr.Options{TrustUnix: true}, forwarded},
 		{
 			"another field", from("10.0.0.1:4711", "x-forwarded-for", "1.1.1.1", "x-real-ip", forwarded),
 			&clientaddr.Options{TrustedProxies: proxies.TrustedProxies, Header: "X-Real-IP"}, forwarded,
@@ -71,6 +72,20 @@ func TestAddresses(t *testing.T) {
 		if got := grpclimit.ServerKey(c.ctx, grpclimit.Key{}, call, c.trust); got != c.want {
 			t.Errorf("%s: got %q want %q", c.name, got, c.want)
 		}
+	}
+}
+
+// Whoever forgets to name a proxy hears of it, once.
+func TestProxyThatWasNotNamed(t *testing.T) {
+	t.Parallel()
+	warned := 0
+	trust := &clientaddr.Options{Warn: func(string) { warned++ }}
+	l := newServer(t, &grpclimit.Options{Client: trust}, grpclimit.Charge{Policy: policy("calls", "9/1h")})
+	for range 3 {
+		interceptor(from("10.0.0.1:4711", "x-forwarded-for", "203.0.113.9"), l)()
+	}
+	if warned != 1 {
+		t.Errorf("warned %d times want once", warned)
 	}
 }
 

@@ -241,4 +241,6 @@ func timed(f func() error) (time.Duration, error) {
 var errBroken = errors.New("broken")
 
 // isErr is errors.Is, for which nil is a target as well.
-func isErr(err, want error) bool { return err == want || want != nil && errors.Is(err, want) }
+func isErr(err, want error) bool {
+	return want == nil && err == nil || want != nil && errors.Is(err, want)
+}

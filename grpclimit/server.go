@@ -12,8 +12,8 @@ import (
 	"github.com/headgate/headgate/httpfields"
 )
 
-// Server has the interceptors of a server. It is made with [NewServer], keeps nothing of a call, and may be used concurrently and by
-// several servers.
+// Server has the interceptors of a server. It is made with [NewServer], keeps nothing of a call, and may be used concurrently and
+// by several servers.
 type Server struct {
 	opts     Options
 	unary    group // all charges

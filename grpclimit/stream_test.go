@@ -137,10 +137,15 @@ func TestMessagesAreChargedAsTheyArrive(t *testing.T) {
 	}
 }
 
-// A handler that does not heed the error gets no further message.
+// A handler that does not heed the error gets no further message, not even one that would be admitted.
 func TestDeniedMessageEndsReceiving(t *testing.T) {
 	t.Parallel()
-	received := 0
+	received, charged := 0, int64(0)
+	messages := perMessage(same(policy("messages", "4/1h")))
+	messages.Cost = func(context.Context, grpclimit.Call) int64 {
+		charged++
+		return []int64{0, 1, 2, 2, 1}[charged]
+	}
 	s := &service{duplex: func(stream pb.TestService_FullDuplexCallServer) error {
 		for range 5 {
 			if _, err := stream.Recv(); err == nil {
@@ -150,11 +155,11 @@ func TestDeniedMessageEndsReceiving(t *testing.T) {
 		}
 		return nil
 	}}
-	w := serve(t, s, newServer(t, nil, perMessage(same(policy("messages", "2/1h")))))
-	n, _, err := w.echo(t.Context(), 5)
+	w := serve(t, s, newServer(t, nil, messages))
+	n, _, err := w.echo(t.Context(), 4)
 	mustCode(t, "a handler that goes on", err, codes.OK)
-	if n != 2 || received != 2 {
-		t.Errorf("got %d answers, %d received want 2", n, received)
+	if n != 2 || received != 2 || charged != 3 {
+		t.Errorf("got %d answers, %d received, %d charged want 2, 2, 3", n, received, charged)
 	}
 }
 

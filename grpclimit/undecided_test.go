@@ -89,6 +89,62 @@ func TestRedisAway(t *testing.T) {
 	}
 }
 
+// Giving back outlives the call that has ended, also where the store looks at its context.
+func TestGivingBackToRedis(t *testing.T) {
+	t.Parallel()
+	store, err := redisstore.Open("redis://"+testserver.Redis(t).Addr(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	queue, out, turns := leaky("queue", "1/1h queue 1"), policy("out", "5/1h"), policy("turns", "1/1h")
+	onServer, err := grpclimit.NewServer(store, nil, same(queue))
+	if err != nil {
+		t.Fatal(err)
+	}
+	onClient, err := grpclimit.NewClient(store, nil, same(out), same(turns))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name   string
+		world  *world
+		policy headgate.Policy
+		left   int64 // while the second call waits, and one more once it has given back
+	}{
+		{"a server's queue", serve(t, &service{}, onServer), queue, 0},
+		{"a client's first charge", waiting(t, &service{}, onClient), out, 3},
+	} {
+		limiter, err := headgate.New(store, c.policy, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, err = c.world.empty(t.Context())
+		mustCode(t, c.name, err, codes.OK)
+		ctx, cancel := context.WithCancel(t.Context())
+		gone := make(chan error)
+		go func() { _, _, err := c.world.empty(ctx); gone <- err }()
+		until(t, limiter, c.left)
+		cancel()
+		mustCode(t, c.name, <-gone, codes.Canceled)
+		until(t, limiter, c.left+1)
+	}
+}
+
+// until asks until so much remains.
+func until(t *testing.T, l *headgate.Limiter, remaining int64) {
+	t.Helper()
+	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
+		d, err := l.Peek(t.Context(), "", 0)
+		if err != nil || time.Since(begin) > 10*time.Second {
+			t.Fatalf("got %+v, error %v want %d remaining", d, err, remaining)
+		}
+		if d.Remaining == remaining {
+			return
+		}
+	}
+}
+
 func overRedis(t *testing.T, redis *testserver.RedisServer, on headgate.OnStoreError, o headgate.Observer) *grpclimit.Server {
 	t.Helper()
 	inner, err := redisstore.Open("redis://"+redis.Addr(), nil)
