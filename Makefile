@@ -47,7 +47,7 @@ pictures: ## Draw the pictures in docs/pictures anew, by the real limiter
 ##@ Tests
 
 .PHONY: test
-test: test-all test-race test-bench lint ## Everything: tests, again under the race detector, the bench module, lint
+test: test-all test-race test-bench test-examples lint ## Everything: tests, again under the race detector, the other modules, lint
 
 .PHONY: test-quick
 test-quick: setup ## The tests alone, shortened and without the race detector
@@ -66,6 +66,10 @@ test-race: setup
 .PHONY: test-bench
 test-bench: setup
 	cd bench && go test ./... && go test -run '^$$' -bench . -benchtime 1x . > /dev/null
+
+.PHONY: test-examples
+test-examples:
+	cd examples && go test ./...
 
 .PHONY: fuzz
 fuzz: setup ## Every fuzz target for FUZZTIME (30s)
@@ -102,21 +106,25 @@ format: $(TOOLS)/.built
 tidy:
 	go mod tidy -diff
 	cd bench && go mod tidy -diff
+	cd examples && go mod tidy -diff
 
 .PHONY: vet
 vet:
 	go vet $(PACKAGES)
 	cd bench && go vet ./...
+	cd examples && go vet ./...
 
 .PHONY: staticcheck
 staticcheck: $(TOOLS)/.built
 	$(TOOLS)/staticcheck $(PACKAGES)
 	cd bench && $(TOOLS)/staticcheck ./...
+	cd examples && $(TOOLS)/staticcheck ./...
 
 .PHONY: golangci-lint
 golangci-lint: $(TOOLS)/.built
 	$(TOOLS)/golangci-lint run $(PACKAGES)
 	cd bench && $(TOOLS)/golangci-lint run --config ../.golangci.yml ./...
+	cd examples && $(TOOLS)/golangci-lint run --config ../.golangci.yml ./...
 
 .PHONY: vuln
 vuln: $(TOOLS)/.built ## Look for known vulnerabilities in what is imported (asks vuln.go.dev)

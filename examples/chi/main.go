@@ -1,0 +1,39 @@
+// Chi has a limit for each route and client address: middleware of httplimit is chi's own kind. What stands behind With knows the
+// route's pattern, so that /items/1 and /items/2 are one budget; before it, with Use, use httplimit.Path or none.
+package main
+
+import (
+	"fmt"
+	"log"
+	"net/http"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/httplimit"
+	"github.com/headgate/headgate/memstore"
+)
+
+func newHandler() (http.Handler, error) {
+	perRoute, err := httplimit.New(memstore.New(nil), nil, httplimit.Charge{
+		Policy: headgate.MustPolicy("10/1m burst 3"),
+		Key:    httplimit.Join(httplimit.Pattern(), httplimit.Address()),
+	})
+	if err != nil {
+		return nil, err
+	}
+	router := chi.NewRouter()
+	router.Get("/health", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "fine") }) // not limited
+	limited := router.With(perRoute)
+	limited.Get("/items/{id}", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "item", chi.URLParam(r, "id")) })
+	limited.Get("/users/{id}", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "user", chi.URLParam(r, "id")) })
+	return router, nil
+}
+
+func main() {
+	handler, err := newHandler()
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Fatal(http.ListenAndServe("localhost:8080", handler))
+}

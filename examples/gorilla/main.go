@@ -1,0 +1,46 @@
+// Gorilla has a limit for each route and client address: a func(http.Handler) http.Handler is what its Use takes. gorilla/mux keeps
+// the route's template to itself, so a function finds it.
+package main
+
+import (
+	"fmt"
+	"log"
+	"net/http"
+
+	"github.com/gorilla/mux"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/httplimit"
+	"github.com/headgate/headgate/memstore"
+)
+
+// template is the route's path as it was registered, so that /items/1 and /items/2 are one budget.
+func template(r *http.Request) (string, bool) {
+	text, err := mux.CurrentRoute(r).GetPathTemplate()
+	return text, err == nil
+}
+
+func newHandler() (http.Handler, error) {
+	perRoute, err := httplimit.New(memstore.New(nil), nil, httplimit.Charge{
+		Policy: headgate.MustPolicy("10/1m burst 3"),
+		Key:    httplimit.Join(httplimit.Func(template), httplimit.Address()),
+	})
+	if err != nil {
+		return nil, err
+	}
+	router := mux.NewRouter()
+	router.HandleFunc("/health", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "fine") }) // not limited
+	limited := router.NewRoute().Subrouter()
+	limited.Use(perRoute)
+	limited.HandleFunc("/items/{id}", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "item", mux.Vars(r)["id"]) })
+	limited.HandleFunc("/users/{id}", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "user", mux.Vars(r)["id"]) })
+	return router, nil
+}
+
+func main() {
+	handler, err := newHandler()
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Fatal(http.ListenAndServe("localhost:8080", handler))
+}

@@ -1,0 +1,67 @@
+// Grpc has a limit on both sides: the server denies with RESOURCE_EXHAUSTED and says when to come back, and the client comes back
+// then. The service is gRPC's own for health checks, to need no other.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/grpclimit"
+	"github.com/headgate/headgate/memstore"
+)
+
+// newServer limits each method for each client address.
+func newServer() (*grpc.Server, error) {
+	limit, err := grpclimit.NewServer(memstore.New(nil), nil, grpclimit.Charge{
+		Policy: headgate.MustPolicy("10/1s burst 2"),
+		Key:    grpclimit.Join(grpclimit.Method(), grpclimit.Address()),
+	})
+	if err != nil {
+		return nil, err
+	}
+	server := grpc.NewServer(grpc.ChainUnaryInterceptor(limit.Unary), grpc.ChainStreamInterceptor(limit.Stream))
+	grpc_health_v1.RegisterHealthServer(server, health.NewServer())
+	return server, nil
+}
+
+// dial makes a client that keeps to 100 calls a second by itself, and to what servers tell it.
+func dial(address string) (*grpc.ClientConn, error) {
+	limit, err := grpclimit.NewClient(memstore.New(nil), &grpclimit.ClientOptions{Retries: 3}, grpclimit.Charge{
+		Policy: headgate.MustPolicy("100/1s"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithChainUnaryInterceptor(limit.Unary), grpc.WithChainStreamInterceptor(limit.Stream))
+}
+
+func main() {
+	server, err := newServer()
+	if err != nil {
+		log.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	go func() { log.Fatal(server.Serve(listener)) }()
+	conn, err := dial(listener.Addr().String())
+	if err != nil {
+		log.Fatal(err)
+	}
+	began := time.Now()
+	for range 12 {
+		answer, err := grpc_health_v1.NewHealthClient(conn).Check(context.Background(), &grpc_health_v1.HealthCheckRequest{})
+		fmt.Println(time.Since(began).Round(time.Millisecond), answer.GetStatus(), err)
+	}
+}

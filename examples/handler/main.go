@@ -1,0 +1,31 @@
+// Handler is the least: ten requests a minute for each client address, in front of any http.Handler.
+package main
+
+import (
+	"fmt"
+	"log"
+	"net/http"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/httplimit"
+	"github.com/headgate/headgate/memstore"
+)
+
+func main() {
+	handler, err := newHandler()
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Fatal(http.ListenAndServe("localhost:8080", handler))
+}
+
+func newHandler() (http.Handler, error) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") })
+
+	limit, err := httplimit.New(memstore.New(nil), nil, httplimit.Charge{Policy: headgate.MustPolicy("10/1m burst 3")})
+	if err != nil {
+		return nil, err
+	}
+	return limit(mux), nil
+}

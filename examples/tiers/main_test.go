@@ -1,0 +1,50 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+func TestEachTierHasItsOwnLimit(t *testing.T) {
+	t.Parallel()
+	handler, err := newHandler()
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(handler)
+	defer server.Close()
+	for _, c := range []struct {
+		key, policy string
+		admitted    int // of 10 at once
+	}{
+		{"k-alice", `"free`, 3},
+		{"k-bob", `"pro`, 10},
+		{"", `"anonymous"`, 2},
+		{"k-invented", `"anonymous"`, 0}, // an invented key is the same address
+	} {
+		admitted := 0
+		for range 10 {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("X-API-Key", c.key)
+			answer, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer.Body.Close()
+			if answer.StatusCode == http.StatusOK {
+				admitted++
+			}
+			if got := answer.Header.Get("RateLimit-Policy"); !strings.HasPrefix(got, c.policy) {
+				t.Errorf("key %q: RateLimit-Policy %q, want it to begin with %s", c.key, got, c.policy)
+			}
+		}
+		if admitted != c.admitted {
+			t.Errorf("key %q: %d of 10 admitted, want %d", c.key, admitted, c.admitted)
+		}
+	}
+}
