@@ -158,3 +158,25 @@ func TestGolden(t *testing.T) {
 		})
 	}
 }
+
+// What docs/http.md shows of each dialect is what is sent.
+func TestDocsShowWhatIsSent(t *testing.T) {
+	t.Parallel()
+	docs, err := os.ReadFile("../docs/http.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := strings.ToLower(string(docs))
+	for _, d := range spoken {
+		for i := range scenarios {
+			if scenarios[i].name != "allowed, nearly empty" || d.opts != nil && d.opts.Expose {
+				continue
+			}
+			for line := range strings.Lines(scenarios[i].told(t, newWriter(t, d.opts))) {
+				if line = strings.TrimSuffix(line, "\n"); !strings.HasPrefix(line, "#") && !strings.Contains(shown, "`"+strings.ToLower(line)+"`") {
+					t.Errorf("%s: %s is not shown", d.file, line)
+				}
+			}
+		}
+	}
+}

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Fields that are there already come from another middleware, perhaps one of this package, or from behind a proxy. A client must be
-// able to read the result, so two forms of one field are never mixed, and of two families of single values the one with less
+// Fields that are there already come from another middleware, perhaps one of this package, or from behind a proxy. A client must
+// be able to read the result, so two forms of one field are never mixed, and of two families of single values the one with less
 // remaining is told, whole.
 
 // mayReplace reports whether our values are to stand in a family's fields, of which key holds what remains. What no client can
@@ -32,8 +32,8 @@ func (p *pen) mayReplaceDictionary(told *report) bool {
 	return !found || told.weighsMore(theirs)
 }
 
-// mayList reports whether a list of the draft of today can be appended to what is there. A dictionary of an earlier draft stays if
-// it has less remaining, and makes room otherwise.
+// mayList reports whether a list of the draft of today can be appended to what is there. A dictionary of an earlier draft stays
+// if it has less remaining, and makes room otherwise.
 func (p *pen) mayList(told *report) bool {
 	there := p.h[rateLimitKey]
 	for _, value := range there {

@@ -95,8 +95,8 @@ func TestFieldsThatAreThere(t *testing.T) {
 	}
 }
 
-// Two middlewares of ours, one around the other: both lists are there, of single values the tighter, and nothing that is shared among
-// answers was written to.
+// Two middlewares of ours, one around the other: both lists are there, of single values the tighter, and nothing that is shared
+// among answers was written to.
 func TestNestedWriters(t *testing.T) {
 	t.Parallel()
 	opts := &httpfields.Options{Dialects: []httpfields.Dialect{httpfields.IETF, httpfields.GitHub}, Expose: true}
@@ -120,8 +120,24 @@ func TestNestedWriters(t *testing.T) {
 	}
 }
 
-// FuzzNamesAndHeaders: whatever a policy is called, and whatever is there already, what we write can be read, and a list that could be
-// read still can.
+// Whoever appends to one field changes no other, though all values of an answer lie side by side.
+func TestValuesAreApart(t *testing.T) {
+	t.Parallel()
+	w := newWriter(t, speaking(httpfields.IETF, httpfields.Draft03, httpfields.GitHub))
+	h := write(w, w.Set(limit("a", "100/1m", "")), []headgate.Decision{{Limit: 100, RetryAfter: time.Second, ResetAfter: time.Minute}}, start)
+	want := lines(h)
+	for name := range h {
+		before := h[name]
+		h[name] = append(before, "more")
+		h[name] = before
+	}
+	if got := lines(h); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+// FuzzNamesAndHeaders: whatever a policy is called, and whatever is there already, what we write can be read, and a list that
+// could be read still can.
 func FuzzNamesAndHeaders(f *testing.F) {
 	f.Add("login", `"up";r=1;t=2`, "5", int64(3))
 	f.Add(`a"b\c`, "limit=1, remaining=2, reset=3", "5, 6", int64(0))

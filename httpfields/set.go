@@ -64,7 +64,7 @@ func (w *Writer) Set(limits ...Limit) *Set {
 	}
 	s := &Set{limits: make([]limit, len(limits))}
 	first := make(map[Limit]int, len(limits))
-	taken := make(map[string]bool, len(limits))
+	taken := make(map[string]int, len(limits))
 	for i, l := range limits {
 		l = l.normal()
 		if at, found := first[l]; found {
@@ -118,14 +118,21 @@ func safeName(name string) string {
 	return name[:min(len(name), maxName)]
 }
 
-// distinct is name, or name with the first number behind it that makes it different from all that are taken.
-func distinct(name string, taken map[string]bool) string {
-	unique := name
-	for n := 2; taken[unique]; n++ {
-		unique = name + "-" + strconv.Itoa(n)
+// distinct is name, or name with the first number behind it that makes it different from all that are taken: by name, the number
+// tried last.
+func distinct(name string, taken map[string]int) string {
+	if taken[name] == 0 {
+		taken[name] = 1
+		return name
 	}
-	taken[unique] = true
-	return unique
+	for {
+		taken[name]++
+		unique := name + "-" + strconv.Itoa(taken[name])
+		if taken[unique] == 0 {
+			taken[unique] = 1
+			return unique
+		}
+	}
 }
 
 func newLimit(l Limit, nth int, name string) limit {

@@ -41,8 +41,8 @@ func (s *state) window(tb testing.TB, i int) int64 {
 	}
 }
 
-// mayBeLate reports whether a t of one second more is right as well. The decision knows waits in whole microseconds: if it is not on
-// a cost of 1, the wait for a unit may be found a microsecond too long.
+// mayBeLate reports whether a t of one second more is right as well. The decision knows waits in whole microseconds: if it is not
+// on a cost of 1, the wait for a unit may be found a microsecond too long.
 func (s *state) mayBeLate(tb testing.TB, i int) bool {
 	tb.Helper()
 	l, d := s.limits[i], s.decisions[i]
@@ -127,8 +127,8 @@ func TestRemainingIsThere(t *testing.T) {
 	}
 }
 
-// No more than r units can be spent within t, but for the second by which t is rounded up: of a fixed window that is in use, and of every
-// limit that has nothing left and denied one unit, and of a sliding log that denied one more than it has.
+// No more than r units can be spent within t, but for the second by which t is rounded up: of a fixed window that is in use, and
+// of every limit that has nothing left and denied one unit, and of a sliding log that denied one more than it has.
 func TestNoMoreThanRemainsWithinT(t *testing.T) {
 	t.Parallel()
 	w := newWriter(t, nil)

@@ -61,8 +61,8 @@ func combined(decisions []headgate.Decision) (a answer) {
 
 // Write adds the fields of one answer to h: decisions has one element for each limit of s, in its order. Fields that are lists
 // are appended to what h holds. Of those that are not, a family that h holds already stays if it has as little remaining: two
-// values in one field are none to most readers. On a denial, all decisions together, it sets Retry-After, in whole seconds rounded
-// up and at least 1, unless no wait helps, and Cache-Control: no-store. now is the instant of the answer.
+// values in one field are none to most readers. On a denial, all decisions together, it sets Retry-After, in whole seconds
+// rounded up and at least 1, unless no wait helps, and Cache-Control: no-store. now is the instant of the answer.
 //
 // The text of the values is written to text, which must outlive h's use: one strings.Builder for each answer, and with room
 // for some 128 bytes in it a call makes one allocation beside. Values that are the same in all answers are shared among them:
@@ -116,8 +116,8 @@ type report struct {
 // remaining is what is left, in units.
 func (r *report) remaining() int64 { return clamp(r.Decision.Remaining) }
 
-// pen writes values one after another into one text, and keeps them in one slice. The text is passed to each method: kept here, it
-// would cost its owner an allocation.
+// pen writes values one after another into one text, and keeps them in one slice. The text is passed to each method: kept here,
+// it would cost its owner an allocation.
 type pen struct {
 	h      http.Header
 	start  int // of the value that is being written
