@@ -47,8 +47,14 @@ func bind(store headgate.Store, c Charge) (*rules, error) {
 			Name: name, Limit: rule.Limit, Algorithm: rule.Algorithm, AtOnce: b.Limit(),
 		})
 	}
-	r.queues = c.Policy.Algorithm == headgate.LeakyBucket && len(r.bounds) == 1 && wholeSpacing(c.Policy.Limits[0])
+	r.queues = len(r.bounds) == 1 && r.bounds[0].Books() && reservable(&r.Policy)
 	return r, nil
+}
+
+// reservable reports whether a reservation within the time that the queue takes decides like a take. What is decided in this
+// process, on a share of the limit, has a shorter queue.
+func reservable(p *headgate.Policy) bool {
+	return p.Algorithm == headgate.LeakyBucket && wholeSpacing(p.Limits[0]) && p.OnStoreError != headgate.FailLocal
 }
 
 // wholeSpacing reports whether units are a whole number of microseconds apart. A reservation rounds its wait up to a microsecond,

@@ -89,6 +89,36 @@ func TestRedisAway(t *testing.T) {
 	}
 }
 
+// The queue of a share is as long as the share says, though the limit's own is longer.
+func TestQueueOfAShare(t *testing.T) {
+	t.Parallel()
+	inner, err := redisstore.Open("redis://127.0.0.1:1", nil) // where nobody is
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := fallback.New(inner, &fallback.Options{Local: memstore.New(nil), Instances: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	p := leaky("queue", "1/1h queue 10")
+	p.OnStoreError = headgate.FailLocal
+	l, err := grpclimit.NewServer(store, nil, same(p))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := serve(t, &service{}, l)
+	want := []codes.Code{codes.OK, codes.DeadlineExceeded, codes.DeadlineExceeded, codes.DeadlineExceeded, codes.DeadlineExceeded, codes.ResourceExhausted}
+	for i, want := range want {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		took, err := timed(func() error { _, _, err := w.empty(ctx); return err })
+		cancel()
+		if status.Code(err) != want || took > 5*time.Second {
+			t.Fatalf("call %d: got %v after %v want %v at once", i, err, took, want)
+		}
+	}
+}
+
 // Giving back outlives the call that has ended, also where the store looks at its context.
 func TestGivingBackToRedis(t *testing.T) {
 	t.Parallel()
