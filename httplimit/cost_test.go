@@ -72,6 +72,7 @@ func TestCost(t *testing.T) {
 			}
 			best = min(best, time.Since(began)/100)
 		}
+		t.Logf("%s: %v", s.name, best)
 		if best > s.longest {
 			t.Errorf("%s: %v a request want at most %v", s.name, best, s.longest)
 		}

@@ -21,12 +21,17 @@ type gate struct {
 	needsTime bool
 	charges   []charge
 	sets      fieldSets
+	only      *charge // the only one, if all of it fits the short way
 }
 
 // serve is one request's way.
 func (g *gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	if g.opts.Skip != nil && g.opts.Skip(r) {
 		next.ServeHTTP(w, r)
+		return
+	}
+	if g.only != nil {
+		g.serveShort(w, r, next)
 		return
 	}
 	v := newVisit(g, r)
@@ -43,7 +48,9 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 	v.tell(w.Header())
 	switch {
 	case !v.all.Allowed:
-		g.deny(w, r, v)
+		d := v.denial()
+		v.release()
+		g.opts.Denied(w, r, d)
 	case v.all.Delay > 0 || v.settles:
 		g.serveSlowly(w, r, next, v)
 	default:
@@ -84,12 +91,6 @@ func hold(ctx context.Context, delay time.Duration) error {
 		}
 		return ctx.Err()
 	}
-}
-
-func (g *gate) deny(w http.ResponseWriter, r *http.Request, v *visit) {
-	d := v.denial()
-	v.release()
-	g.opts.Denied(w, r, d)
 }
 
 // undecided answers when nothing was decided. To a client that has gone nothing can be said, and it is nobody's fault.

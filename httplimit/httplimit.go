@@ -131,5 +131,6 @@ func newGate(store headgate.Store, opts *Options, charges []Charge) (g *gate, er
 	}
 	g.needsTime = g.writer.NeedsTime()
 	g.sets.init(g.writer, g.charges)
+	g.only = g.shortWay()
 	return g, nil
 }

@@ -124,6 +124,9 @@ func (p *part) wrong() string {
 	return ""
 }
 
+// simple reports whether the key is not made of others.
+func (p *part) simple() bool { return p.kind != joinKind && p.kind != firstKind }
+
 // shape tells what a key is made of in words, equal for equal keys. Functions cannot be told apart.
 func (p *part) shape() string {
 	switch p.kind {

@@ -33,6 +33,18 @@ func (a *asker) appendKey(dst []byte, p *part) []byte {
 
 // append appends the text of a part and reports whether the request has it.
 func (a *asker) append(dst []byte, p *part) ([]byte, bool) {
+	switch p.kind {
+	case joinKind:
+		return a.appendAll(dst, p.parts)
+	case firstKind:
+		return a.appendFirst(dst, p.parts)
+	default:
+		return a.appendSimple(dst, p)
+	}
+}
+
+// appendSimple is append for a part that is not made of others. It does not keep dst, which may be on the stack.
+func (a *asker) appendSimple(dst []byte, p *part) ([]byte, bool) {
 	begin := len(dst)
 	switch p.kind {
 	case addressKind:
@@ -50,10 +62,6 @@ func (a *asker) append(dst []byte, p *part) ([]byte, bool) {
 		if text, ok := p.find(a.req); ok {
 			dst = append(dst, text...)
 		}
-	case joinKind:
-		return a.appendAll(dst, p.parts)
-	case firstKind:
-		return a.appendFirst(dst, p.parts)
 	case sameKind:
 		return dst, true
 	}
