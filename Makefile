@@ -154,6 +154,10 @@ flood: ## 100 million random keys at a store bounded to 1 million
 bench-stores: ## Limiters over Redis and memcached beside each other; starts both servers
 	cd bench && go run ./cmd/stores -results results
 
+.PHONY: bench-middleware
+bench-middleware: ## What HTTP middlewares add to a handler, beside each other
+	cd bench && go run ./cmd/middleware -results results
+
 .PHONY: bench-layouts
 bench-layouts: ## What layouts and ways to write cost inside Redis
 	cd bench && go run ./cmd/keywrites -results results && go run ./cmd/loglayouts -results results
