@@ -66,7 +66,7 @@ func TestWaitsAsLongAsToldAndNoLonger(t *testing.T) {
 		client, came := serve(t, "1/30s burst 2")
 		began := time.Now()
 		for i := range 4 {
-			text := fmt.Sprint("text ", i)
+			text := strings.Repeat(fmt.Sprint("text ", i), 2000) // more than is buffered
 			answer, err := client.Post("http://server/", "text/plain", strings.NewReader(text))
 			if err != nil {
 				t.Fatal(err)
@@ -74,11 +74,34 @@ func TestWaitsAsLongAsToldAndNoLonger(t *testing.T) {
 			body, err := io.ReadAll(answer.Body)
 			answer.Body.Close()
 			if err != nil || answer.StatusCode != 200 || string(body) != text {
-				t.Errorf("request %d: got %d %q, %v, want 200 %q", i, answer.StatusCode, body, err, text)
+				t.Errorf("request %d: got %d and %d bytes, %v, want 200 and %d", i, answer.StatusCode, len(body), err, len(text))
 			}
 		}
 		if took := time.Since(began); took != time.Minute || *came != 6 {
 			t.Errorf("took %v and %d requests, want 1m0s and 6: each wait is told exactly", took, *came)
+		}
+	})
+}
+
+type always429 struct{ asked int }
+
+func (a *always429) RoundTrip(*http.Request) (*http.Response, error) {
+	a.asked++
+	return &http.Response{StatusCode: 429, Header: http.Header{"Retry-After": {"1"}}, Body: http.NoBody}, nil
+}
+
+func TestDoesNotAskForEver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := &always429{}
+		client := &http.Client{Transport: &patient{next: server, tries: 3, longest: time.Minute}}
+		answer, err := client.Get("http://server/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != 429 || server.asked != 3 {
+			t.Errorf("got %d after %d requests, want 429 after 3", answer.StatusCode, server.asked)
 		}
 	})
 }
