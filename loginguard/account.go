@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -54,16 +53,18 @@ func (g *Guard) account(r *http.Request) (string, error) {
 	}
 	values := g.in(r.Form) // of a body that was parsed, and so read, before
 	probe := probeOf(r, body)
-	probe.Form, probe.PostForm, probe.MultipartForm = nil, nil, nil
 	_ = probe.ParseMultipartForm(MaxBody) // what can be read counts, as it does in FormValue; nothing this small is in a file
 	return g.only(slices.Concat(values, g.in(probe.Form), g.inJSON(body)))
 }
 
-// probeOf is a request with the same body. What is parsed of it does not show in the handler's.
+// probeOf is a request with the same body. What is parsed of it does not show in the handler's. Of a body that was read before, what
+// was parsed then is all there is.
 func probeOf(r *http.Request, body []byte) *http.Request {
 	probe := r.WithContext(r.Context())
 	probe.Body = io.NopCloser(bytes.NewReader(body))
-	probe.Form, probe.PostForm = maps.Clone(r.Form), maps.Clone(r.PostForm)
+	if len(body) > 0 {
+		probe.Form, probe.PostForm, probe.MultipartForm = nil, nil, nil
+	}
 	return probe
 }
 

@@ -166,6 +166,27 @@ func TestFormThatIsParsedAlready(t *testing.T) {
 	}
 }
 
+// What the guard parses to find the account is not parsed for the handler a second time.
+func TestFormWhoseQueryIsParsedAlready(t *testing.T) {
+	t.Parallel()
+	for _, opts := range []loginguard.Options{{}, {Account: func(r *http.Request) string { return r.FormValue("username") }}} {
+		r := multi(t, "username", "bob")
+		if err := r.ParseForm(); err != nil {
+			t.Fatal(err)
+		}
+		h := &heard{}
+		opts.Observer, opts.Clear = h, true
+		answer(mustNew(t, memstore.New(nil), &opts).Protect(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if err := r.ParseMultipartForm(1 << 20); err != nil || len(r.Form["username"]) != 1 {
+				t.Errorf("the handler's form is %v, error %v; want bob once", r.Form, err)
+			}
+		})), r)
+		if h.events[0].Account != "bob" {
+			t.Errorf("got %q want bob", h.events[0].Account)
+		}
+	}
+}
+
 type torn struct{}
 
 func (torn) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }

@@ -12,7 +12,6 @@ import (
 	"github.com/headgate/headgate/internal/testserver"
 	"github.com/headgate/headgate/loginguard"
 	"github.com/headgate/headgate/memstore"
-	"github.com/headgate/headgate/redisstore"
 )
 
 // counted is the embedded store, and a list of what it was asked, without keys.
@@ -83,10 +82,7 @@ func TestNoDifferenceInWhatIsAsked(t *testing.T) {
 func BenchmarkTry(b *testing.B) {
 	b.Run("memory", func(b *testing.B) { benchmarkTries(b, memstore.New(nil)) })
 	b.Run("redis", func(b *testing.B) {
-		store, err := redisstore.Open("redis://"+testserver.Redis(b).Addr(), nil)
-		if err != nil {
-			b.Fatal(err)
-		}
+		store := mustOpenRedis(b, testserver.Redis(b))
 		defer store.Close()
 		benchmarkTries(b, store)
 	})

@@ -11,18 +11,13 @@ import (
 	"github.com/headgate/headgate/internal/testserver"
 	"github.com/headgate/headgate/loginguard"
 	"github.com/headgate/headgate/memstore"
-	"github.com/headgate/headgate/redisstore"
 )
 
 // While Redis is gone: nobody gets in, a share of the limits holds, or everybody may try.
 func TestWhatHoldsWhileTheStoreIsAway(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t)
-	inner, err := redisstore.Open("redis://"+server.Addr(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	store, err := fallback.New(inner, &fallback.Options{Local: memstore.New(nil), Instances: 1, Budget: 100 * time.Millisecond})
+	store, err := fallback.New(mustOpenRedis(t, server), &fallback.Options{Local: memstore.New(nil), Instances: 1, Budget: 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

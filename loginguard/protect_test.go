@@ -19,6 +19,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/clientaddr"
 	"github.com/headgate/headgate/httplimit"
+	"github.com/headgate/headgate/internal/testserver"
 	"github.com/headgate/headgate/loginguard"
 	"github.com/headgate/headgate/memstore"
 )
@@ -276,6 +277,20 @@ func TestHandlerThatNeverFails(t *testing.T) {
 	})
 }
 
+// Where a guess fails now and then all is well, however rare it is.
+func TestHandlerThatFailsAtTimes(t *testing.T) {
+	t.Parallel()
+	g := mustNew(t, memstore.New(nil), &loginguard.Options{Warn: func(m string) { t.Errorf("warned: %s", m) }})
+	h := g.Protect(login)
+	always := g.Protect(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	for n := range 300 {
+		answer(always, form(fmt.Sprintf("10.%d.0.1", n%250), name(n), right))
+		if n%99 == 98 {
+			mustAnswer(t, h, form("192.0.2.1", "eve", "guess"), http.StatusUnauthorized)
+		}
+	}
+}
+
 // Whoever calls Succeeded is believed however often.
 func TestWordIsBelieved(t *testing.T) {
 	t.Parallel()
@@ -436,7 +451,9 @@ func TestStoreThatIsLostDuringATry(t *testing.T) {
 func TestClientThatIsGone(t *testing.T) {
 	t.Parallel()
 	h := &heard{}
-	g := mustNew(t, memstore.New(nil), &loginguard.Options{Observer: h})
+	store := mustOpenRedis(t, testserver.Redis(t)) // which minds whether its caller is gone
+	t.Cleanup(func() { _ = store.Close() })
+	g := mustNew(t, store, &loginguard.Options{Observer: h})
 	ctx, cancel := context.WithCancel(t.Context())
 	answer(g.Protect(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		loginguard.Succeeded(r)
