@@ -148,12 +148,23 @@ func TestDeviceAnswersForItsFailures(t *testing.T) {
 		mustSucceed(t, noon, a)
 		c.Device = a.DeviceAt(noon)
 	}
+	older := c.Device
+	again := mustTry(t, g, noon, c)
+	mustSucceed(t, noon, again)
+	for range 5 {
+		mustTry(t, g, noon, c).Failed()
+	}
+	if c.Device = again.DeviceAt(noon); mustTry(t, g, noon, c).Allowed() {
+		t.Error("with a newer token a device has failures to make anew")
+	}
+	c.Device = older
+
 	thief := &greedy{guard: g, now: noon, next: func(try int) loginguard.Client {
 		c.Addr = host(100+try, 1)
 		return c
 	}}
-	if got := thief.until(t, after(hour)); got != 19 {
-		t.Errorf("with a stolen token: %d tries in an hour; want 19, as for any pair", got)
+	if got := thief.until(t, after(hour)); got != 19-5 {
+		t.Errorf("with a stolen token: %d tries in an hour after 5 of the owner's; want 19 together, as for any pair", got)
 	}
 }
 

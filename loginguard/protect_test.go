@@ -77,7 +77,12 @@ func TestTwoLines(t *testing.T) {
 		if w.Header().Get("Retry-After") != "1" || w.Header().Get("Cache-Control") != "no-store" {
 			t.Errorf("header %v; want Retry-After: 1 and Cache-Control: no-store", w.Header())
 		}
-		time.Sleep(time.Second)
+		time.Sleep(900 * time.Millisecond)
+		w = mustAnswer(t, mux, form("192.0.2.1", "bob", right), http.StatusTooManyRequests)
+		if w.Header().Get("Retry-After") != "1" {
+			t.Errorf("Retry-After %q with 0.1 s to go; want 1, never early", w.Header().Get("Retry-After"))
+		}
+		time.Sleep(100 * time.Millisecond)
 		for range 10 {
 			mustAnswer(t, mux, form("192.0.2.1", "bob", right), http.StatusSeeOther)
 		}
