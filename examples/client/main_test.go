@@ -48,7 +48,13 @@ func serve(t *testing.T, limit string) (client *http.Client, came *int) {
 		t.Fatal(err)
 	}
 	came = new(int)
-	limited := mw(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }))
+	limited := mw(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		_, _ = w.Write(body)
+	}))
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		*came++
 		limited.ServeHTTP(w, r)

@@ -1,5 +1,5 @@
-// Gorilla has a limit for each route and client address: a func(http.Handler) http.Handler is what its Use takes. gorilla/mux keeps
-// the route's template to itself, so a function finds it.
+// Gorilla has a limit for each route and client address: a func(http.Handler) http.Handler is what its Use takes. gorilla/mux
+// keeps the route's template to itself, so a function finds it.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Tiers gives each user of an API the limits of what he pays for: the policy is chosen request by request, by who asks. Whoever has
-// no key is known by his address, and gets least.
+// Tiers gives each user of an API the limits of what he pays for: the policy is chosen request by request, by who asks. Whoever
+// has no key is known by his address, and gets least.
 package main
 
 import (

@@ -1,5 +1,6 @@
-// Worker calls something that others limit, a mail server say, as often as it may and never more: each job waits for its turn. The
-// limiter does not poll, jobs of one key go in the order they came, and one whose deadline would pass in the line is refused at once.
+// Worker calls something that others limit, a mail server say, as often as it may and never more: each job waits for its turn.
+// The limiter does not poll, jobs of one key go in the order they came, and one whose deadline would pass in the line is refused
+// at once.
 package main
 
 import (
