@@ -37,17 +37,25 @@ func newStore(tb testing.TB) headgate.Store {
 // bind makes a request of limits, whose state is that of key.
 func bind(tb testing.TB, store headgate.Store, key string, limits ...httpfields.Limit) *request {
 	tb.Helper()
+	r, err := tryBind(store, key, limits...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
+
+func tryBind(store headgate.Store, key string, limits ...httpfields.Limit) (*request, error) {
 	r := &request{store: store, limits: limits}
 	for i := range limits {
 		l := &r.limits[i]
 		bound, err := store.Bind(headgate.Rule{Scope: string(rune('a' + i)), Name: l.Name, Limit: l.Limit, Algorithm: l.Algorithm})
 		if err != nil {
-			tb.Fatalf("%+v: %v", l, err)
+			return nil, err
 		}
 		l.AtOnce = bound.Limit()
 		r.ops = append(r.ops, headgate.Op{Bound: bound, Key: key, Cost: 1})
 	}
-	return r
+	return r, nil
 }
 
 // decide asks for cost units of every limit.

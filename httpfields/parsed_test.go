@@ -166,6 +166,9 @@ func same(a, b httpfields.Limit) bool {
 		if l.Algorithm == "" || l.Algorithm == headgate.GCRA {
 			l.Algorithm = headgate.TokenBucket
 		}
+		if l.Name == "" {
+			l.Name = "default"
+		}
 		return l
 	}
 	return plain(a) == plain(b)

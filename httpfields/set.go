@@ -152,10 +152,11 @@ func newLimit(l Limit, nth int, name string) limit {
 	}
 }
 
+// escapes are those of a string of a structured field.
+var escapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+
 // quoted is name as a string of a structured field.
-func quoted(name string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(name) + `"`
-}
+func quoted(name string) string { return `"` + escapes.Replace(name) + `"` }
 
 // resource is name as a field's whole value, around which readers drop spaces.
 func resource(name string) string {
