@@ -36,7 +36,7 @@ func subjects() []subject {
 	return []subject{
 		{"IPv4", nil, httplimit.Charge{Policy: wide}, "203.0.113.9:4711", 2, time.Microsecond},
 		{"IPv6", nil, httplimit.Charge{Policy: wide}, "[2001:db8:1234:5678:9abc:def0:1234:5678]:4711", 2, time.Microsecond},
-		{"without fields", off, httplimit.Charge{Policy: wide}, "203.0.113.9:4711", 1, time.Microsecond},
+		{"without fields", off, httplimit.Charge{Policy: wide}, "203.0.113.9:4711", 0, time.Microsecond},
 		{"skipped", &httplimit.Options{Skip: func(*http.Request) bool { return true }}, httplimit.Charge{Policy: wide}, "203.0.113.9:4711", 0, time.Microsecond},
 		{"no charge holds", nil, httplimit.Charge{Policy: wide, When: never}, "203.0.113.9:4711", 0, time.Microsecond},
 		{"joined key", nil, httplimit.Charge{Policy: wide, Key: httplimit.Join(httplimit.Address(), httplimit.Method(), httplimit.Path())}, "203.0.113.9:4711", 2, time.Microsecond},

@@ -22,6 +22,7 @@ type gate struct {
 	charges   []charge
 	sets      fieldSets
 	only      *charge // the only one, if all of it fits the short way
+	room      int     // bytes that the fields of most answers take
 }
 
 // serve is one request's way.

@@ -2,10 +2,12 @@ package httplimit
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/httpfields"
 	"github.com/headgate/headgate/internal/keytext"
 )
 
@@ -21,8 +23,42 @@ func (g *gate) shortWay() *charge {
 	return c
 }
 
+// roomForItem is how many bytes one item of the draft of today takes beside its name, and Retry-After: ;r= and ;t= with their digits.
+const roomForItem = 48
+
+// fieldsRoom is how many bytes the fields of an answer under one limit take, if all answers have some. Less room costs less: what is
+// taken is touched.
+func (g *gate) fieldsRoom() int {
+	o := httpfields.Options{}
+	if g.opts.Fields != nil {
+		o = *g.opts.Fields
+	}
+	switch {
+	case slices.Contains(o.Dialects, httpfields.Off) || o.When != "" && o.When != httpfields.Always:
+		return 0
+	case o.Dialects == nil || len(o.Dialects) == 1 && o.Dialects[0] == httpfields.IETF:
+		return roomForItem + len(g.charges[0].limits[0].fields.Name)
+	default:
+		return roomForFields
+	}
+}
+
 // roomForKey is how many bytes most keys take.
 const roomForKey = 64
+
+// shortKey is the key as text: part of the peer's address, if that is how it begins, or else written to
+// text, with room for fields behind it.
+func (a *asker) shortKey(p *part, text *strings.Builder, fields int) string {
+	var room [roomForKey]byte
+	key, _ := a.appendSimple(room[:0], p)
+	key = keytext.Bounded(key, 0)
+	if peer := a.req.RemoteAddr; len(key) <= len(peer) && peer[:len(key)] == string(key) {
+		return peer[:len(key)]
+	}
+	text.Grow(len(key) + fields)
+	text.Write(key)
+	return text.String()
+}
 
 func (g *gate) serveShort(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	c := g.only
@@ -38,16 +74,12 @@ func (g *gate) serveShort(w http.ResponseWriter, r *http.Request, next http.Hand
 		g.undecided(w, r, errCost(cost))
 		return
 	}
-	var room [roomForKey]byte
-	a := asker{req: r, resolver: g.resolver}
-	key, _ := a.appendSimple(room[:0], c.key)
-	key = keytext.Bounded(key, 0)
 	var text strings.Builder
-	text.Grow(len(key) + roomForFields)
-	text.Write(key)
+	a := asker{req: r, resolver: g.resolver}
+	key := a.shortKey(c.key, &text, g.room)
 	var decisions [1]headgate.Decision
 	var err error
-	decisions[0], err = c.limits[0].bound.Apply(r.Context(), headgate.StoreClock, text.String(), headgate.Take, cost)
+	decisions[0], err = c.limits[0].bound.Apply(r.Context(), headgate.StoreClock, key, headgate.Take, cost)
 	if err != nil {
 		g.undecided(w, r, err)
 		return
@@ -56,6 +88,7 @@ func (g *gate) serveShort(w http.ResponseWriter, r *http.Request, next http.Hand
 	if g.needsTime {
 		now = time.Now()
 	}
+	text.Grow(g.room)
 	g.writer.Write(w.Header(), g.sets.all, decisions[:], now, &text)
 	if !decisions[0].Allowed {
 		g.opts.Denied(w, r, &Denial{Decision: decisions[0], Policies: []string{c.limits[0].fields.Name}})
