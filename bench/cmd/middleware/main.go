@@ -23,7 +23,7 @@ func main() {
 	if len(os.Args) == 2 && os.Args[1] == workerFlag {
 		exit(serve(os.Stdin, os.Stdout))
 	}
-	rounds := flag.Int("rounds", 101, "rounds, in each of which every row has its turn; lower quartiles count")
+	rounds := flag.Int("rounds", 41, "rounds, in each of which every row has its turn; lower quartiles count")
 	each := flag.Duration("time", 10*time.Millisecond, "how long a turn is; each row has two, one for the bare handler")
 	clients := flag.Int("clients", 100_000, "clients of the second table; the first has one")
 	results := flag.String("results", "", "a directory to keep the tables in; they are only printed if empty")
