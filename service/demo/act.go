@@ -81,7 +81,7 @@ func (s *session) click(n int) error {
 		s.stopScript()
 		s.plain()
 	}
-	s.send(s.ctx, 0, n)
+	s.send(0, n)
 	return nil
 }
 

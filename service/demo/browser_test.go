@@ -50,8 +50,8 @@ func serve(t testing.TB, opts demo.Options) *served {
 	return s
 }
 
-// browser is a Chromium with one tab on a page, and what it complained of.
-type browser struct {
+// chrome is a Chromium with one tab on a page, and what it complained of.
+type chrome struct {
 	ctx context.Context
 	mu  sync.Mutex
 	bad []string
@@ -64,7 +64,7 @@ type look struct {
 }
 
 // open starts Chromium with a profile of its own and goes to url. Chromium is a package that scripts/setup installs.
-func open(t testing.TB, url string, l look) *browser {
+func open(t testing.TB, url string, l look) *chrome {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
 	if err != nil {
@@ -74,7 +74,7 @@ func open(t testing.TB, url string, l look) *browser {
 		chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()), chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("hide-scrollbars", true))
 	alloc, stopAlloc := chromedp.NewExecAllocator(context.Background(), flags...)
-	b := &browser{}
+	b := &chrome{}
 	ctx, stop := chromedp.NewContext(alloc, chromedp.WithListener(b.listen))
 	b.ctx = ctx
 	t.Cleanup(func() {
@@ -91,7 +91,7 @@ func open(t testing.TB, url string, l look) *browser {
 }
 
 // hold gives the browser another look.
-func (b *browser) hold(t testing.TB, l look) {
+func (b *chrome) hold(t testing.TB, l look) {
 	t.Helper()
 	scheme, motion := "light", "no-preference"
 	if l.dark {
@@ -112,7 +112,7 @@ func (b *browser) hold(t testing.TB, l look) {
 }
 
 // listen keeps what a person would see in the console: all that is said, thrown or refused.
-func (b *browser) listen(event any) {
+func (b *chrome) listen(event any) {
 	said := ""
 	switch e := event.(type) {
 	case *runtime.EventExceptionThrown:
@@ -129,7 +129,14 @@ func (b *browser) listen(event any) {
 	b.bad = append(b.bad, said)
 }
 
-func (b *browser) mustBeQuiet(t testing.TB) {
+// forget drops what was said so far.
+func (b *chrome) forget() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.bad = nil
+}
+
+func (b *chrome) mustBeQuiet(t testing.TB) {
 	t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -139,7 +146,7 @@ func (b *browser) mustBeQuiet(t testing.TB) {
 }
 
 // do runs actions, for at most ten seconds.
-func (b *browser) do(t testing.TB, actions ...chromedp.Action[chromedp.Void]) {
+func (b *chrome) do(t testing.TB, actions ...chromedp.Action[chromedp.Void]) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, 10*time.Second)
 	defer cancel()
@@ -149,7 +156,7 @@ func (b *browser) do(t testing.TB, actions ...chromedp.Action[chromedp.Void]) {
 }
 
 // eval is the value of an expression on the page.
-func eval[T any](t testing.TB, b *browser, expression string) T {
+func eval[T any](t testing.TB, b *chrome, expression string) T {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, 10*time.Second)
 	defer cancel()
@@ -161,7 +168,7 @@ func eval[T any](t testing.TB, b *browser, expression string) T {
 }
 
 // until waits for an expression to be true on the page.
-func (b *browser) until(t testing.TB, expression string) {
+func (b *chrome) until(t testing.TB, expression string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, 10*time.Second)
 	defer cancel()
@@ -172,7 +179,7 @@ func (b *browser) until(t testing.TB, expression string) {
 }
 
 // click presses what a selector finds.
-func (b *browser) click(t testing.TB, selector string) {
+func (b *chrome) click(t testing.TB, selector string) {
 	t.Helper()
 	b.do(t, chromedp.Click(chromedp.CSS(selector)))
 }

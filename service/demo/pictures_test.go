@@ -39,7 +39,7 @@ func TestPictures(t *testing.T) {
 }
 
 // shoot takes a picture of what is in view.
-func (b *browser) shoot(t *testing.T, file string) {
+func (b *chrome) shoot(t *testing.T, file string) {
 	t.Helper()
 	png, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
 	if err != nil {

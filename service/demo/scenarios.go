@@ -117,7 +117,7 @@ func (p *player) spread(ctx context.Context, track, n int, pause time.Duration) 
 		if !sleepUntil(ctx, begin.Add(time.Duration(i)*pause)) {
 			return
 		}
-		p.s.send(ctx, track, 1)
+		p.s.send(track, 1)
 	}
 }
 
@@ -191,8 +191,8 @@ func playServers(ctx context.Context, p *player) {
 		if !sleepUntil(ctx, begin.Add(time.Duration(i)*time.Second/8)) {
 			return
 		}
-		p.s.send(ctx, 0, 1)
-		p.s.send(ctx, 1, 1)
+		p.s.send(0, 1)
+		p.s.send(1, 1)
 	}
 }
 
@@ -226,7 +226,7 @@ const patientPause = 200 * time.Millisecond
 // patient asks one algorithm, and then waits: as long as the request was delayed, and until the next would be admitted.
 func (p *player) patient(ctx context.Context, gate int) {
 	for ctx.Err() == nil {
-		o := p.s.sendTo(ctx, 0, gate)
+		o := p.s.sendTo(0, gate)
 		if !p.after(ctx, max(patientPause, o.decision.Delay)) {
 			return
 		}
@@ -238,12 +238,12 @@ func (p *player) patient(ctx context.Context, gate int) {
 }
 
 // sendTo has one algorithm alone decide a request.
-func (s *session) sendTo(ctx context.Context, track, gate int) outcome {
+func (s *session) sendTo(track, gate int) outcome {
 	st := s.current()
 	s.mu.Lock()
 	seq := s.journal.enter(1, track, s.since(), st.settings.Cost, len(st.tracks[track].gates))
 	s.mu.Unlock()
-	return s.ask(ctx, st, track, gate, seq)
+	return s.ask(st, track, gate, seq)
 }
 
 // nextWait is the wait after which a request would be admitted, as the limiter says it.

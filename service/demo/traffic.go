@@ -9,8 +9,9 @@ import (
 )
 
 // send has every algorithm decide n requests of a track, one after another; the algorithms are asked at the same time, as a
-// store behind a network takes its time. It returns when all are decided.
-func (s *session) send(ctx context.Context, track, n int) {
+// store behind a network takes its time. It returns when all are decided: what was begun is finished, unless the page has gone, so
+// that all algorithms have decided the same requests.
+func (s *session) send(track, n int) {
 	st := s.current()
 	if track >= len(st.tracks) {
 		return
@@ -22,8 +23,8 @@ func (s *session) send(ctx context.Context, track, n int) {
 	var all sync.WaitGroup
 	for i := range gates {
 		all.Go(func() {
-			for seq := first; seq < first+int64(n) && ctx.Err() == nil; seq++ {
-				s.ask(ctx, st, track, i, seq)
+			for seq := first; seq < first+int64(n) && s.ctx.Err() == nil; seq++ {
+				s.ask(st, track, i, seq)
 			}
 		})
 	}
@@ -31,15 +32,15 @@ func (s *session) send(ctx context.Context, track, n int) {
 }
 
 // ask has one algorithm decide one request and keeps the answer.
-func (s *session) ask(ctx context.Context, st *stage, track, gate int, seq int64) outcome {
+func (s *session) ask(st *stage, track, gate int, seq int64) outcome {
 	t := &st.tracks[track]
 	g := t.gates[gate]
 	o := outcome{seq: seq}
 	if g.refused != "" {
 		return o
 	}
-	o.decision, o.err = g.next().AllowN(ctx, t.key, st.settings.Cost)
-	if ctx.Err() != nil && o.err != nil {
+	o.decision, o.err = g.next().AllowN(s.ctx, t.key, st.settings.Cost)
+	if s.ctx.Err() != nil && o.err != nil {
 		return o // nobody is left to be told
 	}
 	o.at = time.Now()
@@ -61,7 +62,7 @@ func (s *session) steady(ctx context.Context, track int, rate float64) {
 	pace := pace{begin: time.Now(), rate: rate}
 	for sleepUntil(ctx, pace.next()) {
 		if n := pace.due(time.Now()); n > 0 {
-			s.send(ctx, track, n)
+			s.send(track, n)
 		}
 	}
 }

@@ -6,7 +6,7 @@ export class Announcer {
   constructor(region) {
     this.region = region;
     this.said = '';
-    this.at = 0;
+    this.at = -PAUSE;
   }
 
   // offer says text if it is new and the last was long enough ago; the next offer comes with the next frame.

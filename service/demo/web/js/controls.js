@@ -6,10 +6,13 @@ const $ = (id) => document.getElementById(id);
 const NUMBERS = { rate: 'rate', capacity: 'burst', queue: 'queue', cost: 'cost' };
 const FIELDS = { rate: 'rate', period_ms: 'period', burst: 'capacity', queue: 'queue', cost: 'cost', key: 'key', dialect: 'dialect', n: 'n', stream: 'rate-stream' };
 
+const same = (a, b) => Object.keys(a).every((name) => a[name] === b[name]);
+
 export class Controls {
   constructor() {
     this.settings = null;
-    this.pending = null;
+    this.pending = null; // typed, not yet sent
+    this.wanted = null; // sent, not yet heard of again
     $('controls').addEventListener('submit', (event) => event.preventDefault());
     this.press('one', () => ({ do: 'send', n: 1 }));
     this.press('burst', () => ({ do: 'send', n: $('n').valueAsNumber }));
@@ -72,9 +75,11 @@ export class Controls {
 
   set() {
     clearTimeout(this.pending);
+    this.pending = null;
     const settings = { period_ms: Math.round($('period').valueAsNumber * 1000), key: $('key').value, dialect: $('dialect').value };
     for (const [id, name] of Object.entries(NUMBERS)) settings[name] = $(id).valueAsNumber;
-    if (this.settings && Object.keys(settings).every((name) => settings[name] === this.settings[name])) return this.problem(null);
+    const known = this.wanted ?? this.settings;
+    if (known && same(settings, known)) return this.problem(null);
     return this.do({ do: 'set', settings });
   }
 
@@ -83,7 +88,10 @@ export class Controls {
       if (Number.isNaN(value)) return this.problem({ field: name === 'rate' && action.do === 'stream' ? 'stream' : name, detail: 'this is no number' });
       if (typeof value === 'number' && !Number.isInteger(value) && action.do !== 'stream') return this.problem({ field: name, detail: 'this must be a whole number' });
     }
-    this.problem(await act(action));
+    this.wanted = action.settings ?? (action.scenario ? null : this.wanted);
+    const problem = await act(action);
+    if (problem && this.wanted === action.settings) this.wanted = null;
+    this.problem(problem);
   }
 
   problem(problem) {
@@ -92,12 +100,13 @@ export class Controls {
     if (problem?.field && FIELDS[problem.field]) $(FIELDS[problem.field]).setAttribute('aria-invalid', 'true');
   }
 
-  // told shows what the server has: what is being typed in is left alone.
+  // told shows what the server has. What was typed since is left alone.
   told({ settings, playing, note }) {
     this.settings = settings;
     this.playing = playing;
+    if (this.wanted && same(settings, this.wanted)) this.wanted = null;
     const show = (id, value) => {
-      if (document.activeElement !== $(id) || playing) $(id).value = value;
+      if (!this.wanted && !this.pending && document.activeElement !== $(id)) $(id).value = value;
     };
     for (const [id, name] of Object.entries(NUMBERS)) show(id, settings[name]);
     show('period', settings.period_ms / 1000);

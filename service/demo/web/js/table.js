@@ -2,9 +2,19 @@
 
 import { answer, whole } from './words.js';
 
+const SHOWN = 12; // requests
+
 export function fill(table, rows) {
   const body = table.tBodies[0];
-  body.replaceChildren(...rows.slice(0, 12).map(line));
+  body.replaceChildren(...(rows.length ? rows.slice(0, SHOWN).map(line) : [nothing()]));
+}
+
+function nothing() {
+  const tr = document.createElement('tr');
+  const td = tr.insertCell();
+  td.colSpan = 9;
+  td.textContent = 'Nothing was sent yet.';
+  return tr;
 }
 
 function line(row) {

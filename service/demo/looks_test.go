@@ -1,0 +1,361 @@
+package demo_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/accessibility"
+	"github.com/chromedp/cdproto/browser"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/headgate/headgate/service/demo"
+)
+
+// shown is what a person reads on the page.
+type shown struct {
+	Sent   int64
+	Panels []struct {
+		Algorithm string
+		Seq       int64
+		Counts    []struct{ Allowed, Denied, Undecided, Text string }
+		Facts     map[string]string
+		Verdict   string
+		Fields    string
+	}
+	Rows [][]string
+}
+
+const readPage = `(() => ({
+	sent: Number(document.documentElement.dataset.sent),
+	panels: [...document.querySelectorAll('.panel')].map((p) => ({
+		algorithm: p.dataset.algorithm,
+		seq: Number(p.dataset.seq ?? 0),
+		counts: [...p.querySelectorAll('.count:not([hidden])')].map((c) => ({
+			...Object.fromEntries([...c.querySelectorAll('[data-count]')].map((b) => [b.dataset.count, b.textContent])),
+			text: c.innerText,
+		})),
+		facts: Object.fromEntries([...p.querySelectorAll('[data-fact]')].map((f) => [f.dataset.fact, f.dataset.value ?? ''])),
+		verdict: p.querySelector('.verdict b').textContent,
+		fields: p.querySelector('.fields').textContent,
+	})),
+	rows: [...document.querySelectorAll('#requests tbody tr')].map((r) => [...r.cells].map((c) => c.textContent)),
+}))()`
+
+// visitor is a page in a browser and the same page's session on the server.
+type visitor struct {
+	*chrome
+	*tab
+}
+
+func visit(t *testing.T, b *chrome, url string) visitor {
+	t.Helper()
+	return visitor{b, &tab{url: url, session: eval[string](t, b, "document.documentElement.dataset.session")}}
+}
+
+// mustAgree waits until nothing moves, and holds the page against what the server kept.
+func (v visitor) mustAgree(t *testing.T, what string) (state, shown) {
+	t.Helper()
+	var differ string
+	for deadline := time.Now().Add(8 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		kept, page := v.state(t), eval[shown](t, v.chrome, readPage)
+		if differ = difference(kept, page); differ == "" {
+			return kept, page
+		}
+	}
+	t.Fatalf("after %s the page and the server differ: %s", what, differ)
+	return state{}, shown{}
+}
+
+func difference(kept state, page shown) string {
+	if kept.Sent != page.Sent {
+		return fmt.Sprintf("%d requests were sent, the page says %d", kept.Sent, page.Sent)
+	}
+	if newest := strings.ReplaceAll(page.Rows[0][0], ",", ""); len(kept.Rows) > 0 && newest != fmt.Sprint(kept.Rows[0].Seq) {
+		return fmt.Sprintf("the table begins with request %s want %d", newest, kept.Rows[0].Seq)
+	}
+	for i, panel := range page.Panels {
+		if len(panel.Counts) != len(kept.Tracks) {
+			return fmt.Sprintf("%s has %d tracks want %d", panel.Algorithm, len(panel.Counts), len(kept.Tracks))
+		}
+		var last *answer
+		for k, track := range kept.Tracks {
+			g := track.Gates[i]
+			got := fmt.Sprint(panel.Algorithm, strings.ReplaceAll(panel.Counts[k].Allowed+"/"+panel.Counts[k].Denied+"/"+panel.Counts[k].Undecided, ",", ""))
+			if want := fmt.Sprintf("%s%d/%d/%d", g.Algorithm, g.Allowed, g.Denied, g.Undecided); got != want {
+				return fmt.Sprintf("counts: got %s want %s", got, want)
+			}
+			if g.Last != nil && (last == nil || g.Last.Seq > last.Seq) {
+				last = g.Last
+			}
+		}
+		if differ := panelDifference(panel.Seq, panel.Facts, panel.Verdict, panel.Fields, last); differ != "" {
+			return panel.Algorithm + ": " + differ
+		}
+	}
+	return ""
+}
+
+func panelDifference(seq int64, facts map[string]string, verdict, fields string, last *answer) string {
+	if last == nil {
+		if verdict != "no answer yet" {
+			return "an answer is shown that there was not: " + verdict
+		}
+		return ""
+	}
+	want := map[string]string{
+		"remaining": fmt.Sprint(last.Remaining), "retry_after_us": fmt.Sprint(last.RetryUS),
+		"reset_after_us": fmt.Sprint(last.ResetUS), "delay_us": fmt.Sprint(last.DelayUS),
+	}
+	if seq != last.Seq || fmt.Sprint(facts) != fmt.Sprint(want) || verdict+"\n"+fields != strings.TrimSuffix(strings.Join(last.Fields, "\n"), "\n") &&
+		verdict != strings.Join(last.Fields, "\n") {
+		return fmt.Sprintf("the last answer: got %d %v %s %s want %+v", seq, facts, verdict, fields, last)
+	}
+	return ""
+}
+
+// The page in a real browser: every control is pressed, and what it shows is what the server answered.
+func TestPageInChromium(t *testing.T) {
+	t.Parallel()
+	s := serve(t, demo.Options{})
+	b := open(t, s.URL, look{width: 1440, height: 1000})
+	v := visit(t, b, s.URL)
+	t.Run("first paint", func(t *testing.T) { v.mustAgree(t, "loading") })
+	t.Run("limit", v.testLimit)
+	t.Run("buttons", v.testButtons)
+	if testing.Short() {
+		b.mustBeQuiet(t)
+		return
+	}
+	t.Run("names", v.testNames)
+	t.Run("dialects", v.testDialects)
+	t.Run("bad input", v.testBadInput)
+	t.Run("stream", v.testStream)
+	t.Run("code", v.testCode)
+	t.Run("scenarios", v.testScenarios)
+	t.Run("theme", v.testTheme)
+	t.Run("keyboard", v.testKeyboard)
+	t.Run("widths", v.testWidths)
+	b.mustBeQuiet(t)
+}
+
+// put types a value into a field as a person would, and leaves it.
+func (v visitor) put(t *testing.T, id, value string) {
+	t.Helper()
+	v.do(t, chromedp.Focus(chromedp.ID(id)), chromedp.Evaluate[chromedp.Void]("document.activeElement.select()"),
+		chromedp.KeyEvent(value), chromedp.KeyEvent(kb.Tab))
+}
+
+func (v visitor) testLimit(t *testing.T) {
+	for _, f := range []struct {
+		id, value string
+		get       func(demo.Settings) any
+	}{
+		{"rate", "7", func(s demo.Settings) any { return s.Rate }},
+		{"period", "3600", func(s demo.Settings) any { return s.PeriodMS / 1000 }},
+		{"capacity", "9", func(s demo.Settings) any { return s.Burst }},
+		{"queue", "4", func(s demo.Settings) any { return s.Queue }},
+		{"cost", "2", func(s demo.Settings) any { return s.Cost }},
+		{"key", "ada", func(s demo.Settings) any { return s.Key }},
+	} {
+		v.put(t, f.id, f.value)
+		v.tab.until(t, f.id, func(s state) bool { return fmt.Sprint(f.get(s.Settings)) == f.value })
+	}
+	v.put(t, "cost", "1")
+	v.tab.until(t, "cost 1", func(s state) bool { return s.Settings.Cost == 1 })
+}
+
+// send presses what makes n requests and waits until the server has decided them.
+func (v visitor) send(t *testing.T, selector string, n int64) {
+	t.Helper()
+	before := v.state(t).Sent
+	v.click(t, selector)
+	v.tab.until(t, selector, func(s state) bool { return s.Sent == before+n })
+}
+
+func (v visitor) testButtons(t *testing.T) {
+	v.send(t, "#one", 1)
+	kept, page := v.mustAgree(t, "Send one")
+	if kept.Sent != 1 || kept.Settings.Key != "ada" || page.Panels[0].Verdict != "200 OK" || page.Panels[0].Facts["remaining"] != "8" {
+		t.Errorf("one request: got %+v", page.Panels[0])
+	}
+	v.put(t, "n", "12")
+	v.send(t, "#burst", 12)
+	kept, page = v.mustAgree(t, "a burst")
+	if kept.Sent != 13 || len(page.Rows) != 12 || !strings.Contains(page.Rows[0][3], "denied") {
+		t.Errorf("a burst of 12: sent %d, rows %v", kept.Sent, page.Rows)
+	}
+	for _, panel := range page.Panels {
+		if panel.Verdict != "429 Too Many Requests" || !strings.Contains(panel.Fields, "Retry-After: ") {
+			t.Errorf("%s: got %s %s want a denial with its fields", panel.Algorithm, panel.Verdict, panel.Fields)
+		}
+	}
+	v.click(t, "#reset")
+	v.tab.until(t, "reset", func(s state) bool { return s.Tracks[0].Gates[0].Denied == 0 })
+	v.mustAgree(t, "Reset")
+}
+
+func (v visitor) testDialects(t *testing.T) {
+	for _, d := range []string{"draft-07", "draft-06", "draft-03", "x-ratelimit", "x-ratelimit-epoch", "github", "off", "ietf"} {
+		eval[bool](t, v.chrome, fmt.Sprintf("(() => { const s = document.getElementById('dialect'); s.value = %q; return s.dispatchEvent(new Event('change')) })()", d))
+		v.tab.until(t, d, func(s state) bool { return string(s.Settings.Dialect) == d })
+		v.send(t, "#one", 1)
+		v.mustAgree(t, "a request under "+d)
+	}
+}
+
+func (v visitor) testBadInput(t *testing.T) {
+	for id, value := range map[string]string{"rate": "0", "period": "0.00001", "queue": "99999", "cost": "1.5"} {
+		before := eval[string](t, v.chrome, fmt.Sprintf("document.getElementById(%q).value", id))
+		v.put(t, id, value)
+		v.chrome.until(t, fmt.Sprintf("document.getElementById(%q).getAttribute('aria-invalid') === 'true' && document.getElementById('problem').textContent !== ''", id))
+		v.put(t, id, before)
+		v.chrome.until(t, "document.getElementById('problem').textContent === ''")
+	}
+	v.forget() // a refused post is no fault of the page, and the browser notes it
+}
+
+func (v visitor) testStream(t *testing.T) {
+	v.put(t, "rate-stream", "50")
+	v.click(t, "#stream")
+	v.tab.until(t, "a stream", func(s state) bool { return s.Playing == "stream" && s.Sent > 20 })
+	v.chrome.until(t, "document.getElementById('stream').getAttribute('aria-pressed') === 'true' && Number(document.getElementById('speed').textContent) >= 0")
+	eval[bool](t, v.chrome, "(() => { const r = document.getElementById('rate-slider'); r.value = 40; r.dispatchEvent(new Event('input')); return r.dispatchEvent(new Event('change')) })()")
+	if got := eval[string](t, v.chrome, "document.getElementById('rate-stream').value"); got != "10000" {
+		t.Errorf("the slider's end: got %s a second want 10000", got)
+	}
+	v.tab.until(t, "ten thousand a second", func(s state) bool { return s.Sent > 3000 })
+	v.chrome.until(t, "/up to [0-9,]+ requests/.test(document.getElementById('unit').textContent)")
+	v.click(t, "#stop")
+	v.tab.until(t, "stop", func(s state) bool { return s.Playing == "" })
+	v.mustAgree(t, "Stop")
+	v.chrome.until(t, "document.getElementById('summary').textContent.includes('requests so far. Token bucket: ')")
+}
+
+func (v visitor) testCode(t *testing.T) {
+	for _, name := range []browser.PermissionType{"clipboard-read", "clipboard-write"} {
+		_, err := chromedp.CallBrowser(v.ctx, browser.SetPermission, browser.SetPermissionParams{
+			Permission: &browser.PermissionDescriptor{Name: string(name)}, Setting: browser.PermissionSettingGranted,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, a := range order {
+		v.click(t, fmt.Sprintf("[data-code=%s]", a))
+		for _, kind := range []string{"go", "yaml", "curl"} {
+			v.click(t, fmt.Sprintf("[data-copy=%s]", kind))
+			shown := eval[string](t, v.chrome, fmt.Sprintf("document.getElementById('code-%s').textContent", kind))
+			v.chrome.until(t, fmt.Sprintf("document.querySelector('[data-copy=%s]').textContent.startsWith('Copied')", kind))
+			if copied := eval[string](t, v.chrome, "navigator.clipboard.readText()"); copied != shown || shown == "" {
+				t.Errorf("%s %s: copied %q, shown is %q", a, kind, copied, shown)
+			}
+		}
+		if yaml := eval[string](t, v.chrome, "document.getElementById('code-yaml').textContent"); !strings.Contains(yaml, "algorithm: "+string(a)) {
+			t.Errorf("%s: the YAML is %s", a, yaml)
+		}
+	}
+}
+
+func (v visitor) testScenarios(t *testing.T) {
+	for _, name := range []string{"edge", "pause", "servers", "patience", "hot"} {
+		v.click(t, "[data-scenario="+name+"]")
+		v.tab.until(t, name, func(s state) bool { return s.Playing == name && (s.Sent > 4 || name == "edge") })
+		v.chrome.until(t, fmt.Sprintf("document.querySelector('[data-scenario=%s]').getAttribute('aria-pressed') === 'true' && !document.getElementById('watch-%s').hidden && document.getElementById('note').textContent !== ''", name, name))
+		v.click(t, "[data-scenario="+name+"]")
+		v.tab.until(t, "the end of "+name, func(s state) bool { return s.Playing == "" })
+		v.mustAgree(t, name)
+	}
+	v.click(t, "#reset")
+	v.tab.until(t, "one track", func(s state) bool { return len(s.Tracks) == 1 })
+}
+
+func (v visitor) testTheme(t *testing.T) {
+	paper := func() string {
+		return eval[string](t, v.chrome, "getComputedStyle(document.documentElement).backgroundColor")
+	}
+	light := paper()
+	v.click(t, "#theme")
+	dark := paper()
+	v.hold(t, look{width: 1440, height: 1000, dark: true})
+	v.click(t, "#theme")
+	if chosen := paper(); light == dark || chosen != light {
+		t.Errorf("paper: light %s, pressed %s, pressed again on a dark system %s", light, dark, chosen)
+	}
+}
+
+// testKeyboard goes through the page with the tab key alone.
+func (v visitor) testKeyboard(t *testing.T) {
+	v.click(t, "h1")
+	eval[bool](t, v.chrome, "(document.activeElement.blur(), window.scrollTo(0, 0), getSelection().removeAllRanges(), document.querySelector('.skip').focus(), true)")
+	var order []string
+	for range 26 {
+		v.do(t, chromedp.KeyEvent(kb.Tab))
+		order = append(order, eval[string](t, v.chrome, `(() => {
+			const e = document.activeElement, s = getComputedStyle(e);
+			return (e.id || e.dataset.scenario || e.dataset.code) + (s.outlineStyle === 'none' && s.outlineWidth !== '0px' ? ' without a ring' : '');
+		})()`))
+	}
+	want := []string{
+		"theme", "one", "burst", "stream", "stop", "reset", "n", "rate-stream", "rate-slider", "rate", "period", "capacity", "queue", "cost",
+		"key", "dialect", "edge", "pause", "servers", "patience", "hot",
+		"token_bucket", "token_bucket_interval", "fixed_window", "sliding_log", "sliding_window",
+	}
+	if !slices.Equal(order, want) {
+		t.Errorf("the tab key goes\n%v want\n%v", order, want)
+	}
+	sent := v.state(t).Sent
+	v.do(t, chromedp.Focus(chromedp.ID("one")), chromedp.KeyEvent(kb.Enter), chromedp.KeyEvent(" "))
+	v.tab.until(t, "two requests by keyboard", func(s state) bool { return s.Sent == sent+2 })
+	v.mustAgree(t, "the keyboard")
+}
+
+// testNames asks the accessibility tree: every control has a name, and no two buttons the same.
+func (v visitor) testNames(t *testing.T) {
+	tree, err := chromedp.Call(v.ctx, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := func(value *accessibility.Value) (s string) {
+		if value != nil {
+			_ = json.Unmarshal([]byte(value.Value), &s)
+		}
+		return s
+	}
+	seen := make(map[string]int)
+	for _, node := range tree.Nodes {
+		role := text(node.Role)
+		if node.Ignored || !slices.Contains([]string{"button", "spinbutton", "textbox", "slider", "combobox", "link", "img", "image", "region", "table"}, role) {
+			continue
+		}
+		name := text(node.Name)
+		seen[role+" "+name]++
+		if name == "" && role != "table" {
+			t.Errorf("a %s has no name", role)
+		}
+	}
+	for _, want := range []string{"button Send one", "button Code for Leaky bucket", "spinbutton Rate", "combobox Header fields", "textbox Key", "slider Stream, from 0.1 to 10,000 per second"} {
+		if seen[want] != 1 {
+			t.Errorf("%q is there %d times want once; there are %v", want, seen[want], seen)
+		}
+	}
+}
+
+// testWidths finds nothing that sticks out of the page, from a phone to a wide screen.
+func (v visitor) testWidths(t *testing.T) {
+	for _, l := range []look{{width: 390, height: 844, phone: true}, {width: 768, height: 1024}, {width: 1280, height: 800, lessMove: true}, {width: 1920, height: 1080}} {
+		v.hold(t, l)
+		v.chrome.until(t, fmt.Sprintf("innerWidth === %d", l.width))
+		if over := eval[int64](t, v.chrome, "document.documentElement.scrollWidth - innerWidth"); over > 0 {
+			t.Errorf("%d px wide: the page is %d px wider", l.width, over)
+		}
+		small := eval[[]string](t, v.chrome, `[...document.querySelectorAll('button, input:not([type=range]), select')].filter((e) => e.checkVisibility() && (e.getBoundingClientRect().height < 24 || e.scrollWidth > e.clientWidth + 2 && e.tagName === 'BUTTON')).map((e) => e.outerHTML)`)
+		if len(small) > 0 {
+			t.Errorf("%d px wide: too small to press, or cut off: %v", l.width, small)
+		}
+	}
+}
