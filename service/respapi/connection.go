@@ -144,7 +144,9 @@ func (w *worker) ping() {
 }
 
 func (w *worker) echo() {
-	w.bulk(string(w.arg(1)))
+	text := w.arg(1)
+	w.out = appendNumber(w.out, '$', int64(len(text)))
+	w.out = append(append(w.out, text...), crlf...)
 }
 
 func (w *worker) selectDatabase() {

@@ -104,11 +104,11 @@ func (r *reader) bulk(in []byte, b bounds) (done bool, err error) {
 	if err := tooBig(end+2, b); err != nil {
 		return false, err
 	}
+	if end < len(in) && in[end] != '\r' || end+1 < len(in) && in[end+1] != '\n' {
+		return false, errBulkEnd
+	}
 	if end+2 > len(in) {
 		return false, nil
-	}
-	if in[end] != '\r' || in[end+1] != '\n' {
-		return false, errBulkEnd
 	}
 	r.args = append(r.args, span{int32(start), int32(end)})
 	r.pos = end + 2

@@ -24,6 +24,7 @@ type stream struct {
 	have   int    // bytes in buf
 	begun  time.Time
 	until  time.Time // once the server stops: when nothing more is read
+	gone   bool      // the client takes nothing more
 }
 
 // serveStream serves a connection until it ends.
@@ -37,11 +38,13 @@ func (s *Server) serveStream(conn net.Conn) {
 		s.mu.Lock()
 		delete(s.streams, conn)
 		s.mu.Unlock()
-		_ = conn.Close() // all that mattered was sent
+		c.close()
 	}()
 	for c.turn() {
 	}
-	c.finish()
+	if !c.gone {
+		c.finish()
+	}
 }
 
 // turn reads once and answers what is there. It reports whether to go on.
@@ -51,7 +54,10 @@ func (c *stream) turn() bool {
 	}
 	n, err := c.conn.Read(c.buf[c.have:])
 	c.have += n
-	if n > 0 && !c.answer() || c.s.closing {
+	if n > 0 {
+		c.answer()
+	}
+	if c.gone || c.s.closing {
 		return false
 	}
 	return err == nil || timedOut(err) && c.server.isStopping()
@@ -77,21 +83,17 @@ func (c *stream) setDeadline() bool {
 	return true
 }
 
-// answer runs what is in the buffer and sends the replies. It reports whether the client took them.
-func (c *stream) answer() bool {
+// answer runs what is in the buffer and sends the replies.
+func (c *stream) answer() {
 	from := 0
-	for {
-		used := c.w.serve(c.s, c.buf[from:c.have])
+	for used := -1; used != 0 && from < c.have && !c.gone && !c.s.closing; {
+		used = c.w.serve(c.s, c.buf[from:c.have])
 		from += used
-		if len(c.w.out) > 0 && !c.send() {
-			return false
-		}
-		if used == 0 || c.s.closing || from == c.have {
-			break
+		if len(c.w.out) > 0 {
+			c.send()
 		}
 	}
 	c.keep(from)
-	return true
 }
 
 // keep moves what is left of the input to the front, and makes room behind it.
@@ -106,13 +108,22 @@ func (c *stream) keep(from int) {
 }
 
 // send writes the replies.
-func (c *stream) send() bool {
+func (c *stream) send() {
 	_ = c.conn.SetWriteDeadline(time.Now().Add(c.server.opts.WriteTimeout))
 	_, err := c.conn.Write(c.w.out)
 	if c.w.out = c.w.out[:0]; cap(c.w.out) > 2*enough {
 		c.w.out = nil
 	}
-	return err == nil
+	c.gone = err != nil
+}
+
+// close closes the connection. One of TLS that is gone takes no farewell, either, and would be waited for.
+func (c *stream) close() {
+	conn := c.conn
+	if secure, ok := conn.(interface{ NetConn() net.Conn }); ok && c.gone {
+		conn = secure.NetConn()
+	}
+	_ = conn.Close() // all that mattered was sent
 }
 
 // finish ends the connection in a way that lets the last reply arrive: whoever is closed with input unread may lose what was sent.

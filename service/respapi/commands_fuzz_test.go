@@ -1,0 +1,90 @@
+package respapi
+
+import (
+	"bytes"
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// FuzzCommands sends anything: every reply must be whole and well-formed, no request may panic, and a door that decides many at a time
+// must answer as one that decides each at once.
+func FuzzCommands(f *testing.F) {
+	f.Add([]byte(session1))
+	for _, line := range []string{
+		"HELLO 3 AUTH default x SETNAME y", "CLIENT LIST", "CLIENT SETINFO lib-name x", "COMMAND DOCS ping", "COMMAND INFO x", "INFO", "AUTH a b",
+		"CL.THROTTLE k 4 1 1 5\r\nCL.THROTTLE k 4 1 1 -2\r\nCL.THROTTLE k -1 1 1\r\nCL.THROTTLE k x y z", "THROTTLE k 4 1 1\r\nTHROTTLE k 0 0 0",
+		"HG.CHECK login k\r\nHG.RESET login k\r\nHG.REFUND login k 9223372036854775807\r\nHG.CHECK nothing k", "SELECT 1\r\nRESET\r\nQUIT\r\nPING",
+		"CONFIG GET save appendonly x", "CLIENT TRACKING on", "POST /", "CL.THROTTLE \"\\xff\\r\\n\" 1 1 1 0",
+	} {
+		f.Add([]byte(line + "\r\n"))
+	}
+	f.Fuzz(func(t *testing.T, input []byte) {
+		log := &strings.Builder{}
+		one := New(mustEngine(t, newFrozen(t), policies), &Options{Log: textLog(log)})
+		many := New(mustEngine(t, newFrozen(t), policies), &Options{Networked: true, Log: textLog(log)})
+		got := one.replies(t, string(input))
+		if other := many.replies(t, string(input)); other != got {
+			t.Fatalf("%q:\n got %q\nwant %q", input, other, got)
+		}
+		if log.Len() > 0 {
+			t.Fatalf("%q: %s", input, log)
+		}
+		for rest := []byte(got); len(rest) > 0; {
+			var err error
+			if rest, err = skipReply(rest, 0); err != nil {
+				t.Fatalf("%q: in %q at %q: %v", input, got, rest, err)
+			}
+		}
+	})
+}
+
+var errReply = errors.New("no reply")
+
+// skipReply reads one reply and gives back what is behind it.
+func skipReply(in []byte, depth int) ([]byte, error) {
+	line, rest, ok := bytes.Cut(in, []byte("\r\n"))
+	if !ok || len(line) == 0 || depth > 4 {
+		return in, errReply
+	}
+	n, err := strconv.ParseInt(string(line[1:]), 10, 64)
+	switch kind := line[0]; kind {
+	case '+', '-':
+		return rest, nil
+	case ':':
+		return rest, err
+	case '_':
+		return rest, nil
+	case '#':
+		if b := string(line); b != "#t" && b != "#f" {
+			return in, errReply
+		}
+		return rest, nil
+	case '$', '=':
+		if err != nil || n < -1 || len(rest) < int(n)+2 {
+			return in, errReply
+		}
+		if n == -1 {
+			return rest, nil
+		}
+		if string(rest[n:n+2]) != "\r\n" {
+			return in, errReply
+		}
+		return rest[n+2:], nil
+	case '*', '%':
+		if err != nil || n < -1 {
+			return in, errReply
+		}
+		if kind == '%' {
+			n *= 2
+		}
+		for range n {
+			if rest, err = skipReply(rest, depth+1); err != nil {
+				return rest, err
+			}
+		}
+		return rest, nil
+	}
+	return in, errReply
+}

@@ -1,0 +1,637 @@
+package respapi
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/memstore"
+)
+
+func textLog(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
+
+// door is a way to reach a server.
+type door struct {
+	name      string
+	networked bool
+	listen    func(t *testing.T) net.Listener
+	dial      func(ln net.Listener) (net.Conn, error)
+}
+
+func listenTCP(t *testing.T) net.Listener {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ln
+}
+
+func dialPlain(ln net.Listener) (net.Conn, error) {
+	return net.Dial(ln.Addr().Network(), ln.Addr().String())
+}
+
+var doors = []door{
+	{"loop", false, listenTCP, dialPlain},
+	{"goroutines", true, listenTCP, dialPlain},
+	{"unix", false, func(t *testing.T) net.Listener {
+		ln, err := ListenUnix(filepath.Join(t.TempDir(), "s"), 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ln
+	}, dialPlain},
+	{"tls", false, func(t *testing.T) net.Listener {
+		return tls.NewListener(listenTCP(t), &tls.Config{Certificates: []tls.Certificate{selfSigned(t)}})
+	}, func(ln net.Listener) (net.Conn, error) {
+		return tls.Dial("tcp", ln.Addr().String(), &tls.Config{InsecureSkipVerify: true})
+	}},
+}
+
+func selfSigned(t *testing.T) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// served is a server under test.
+type served struct {
+	*Server
+	t    *testing.T
+	ln   net.Listener
+	door door
+	log  *safeBuilder
+}
+
+type safeBuilder struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (s *safeBuilder) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *safeBuilder) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// serve starts a server that is stopped with the test; store may be nil.
+func serve(t *testing.T, d door, store headgate.Store, opts Options, bounds *ServerOptions) *served {
+	t.Helper()
+	if store == nil {
+		store = newFrozen(t)
+	}
+	s := &served{t: t, ln: d.listen(t), door: d, log: &safeBuilder{}}
+	opts.Networked, opts.Log = d.networked, textLog(s.log)
+	s.Server = NewServer(New(mustEngine(t, store, policies), &opts), bounds)
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(s.ln) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := s.Shutdown(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Shutdown: %v", err)
+		}
+		if err := <-done; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+		if n := s.handler.clients.now.Load(); n != 0 {
+			t.Errorf("%d clients are counted when all are gone", n)
+		}
+	})
+	return s
+}
+
+func (s *served) dial() net.Conn {
+	s.t.Helper()
+	conn, err := s.door.dial(s.ln)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	s.t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+func (s *served) write(conn net.Conn, text string) {
+	s.t.Helper()
+	if _, err := io.WriteString(conn, text); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// expect reads exactly want.
+func (s *served) expect(conn net.Conn, want string) {
+	s.t.Helper()
+	got := make([]byte, len(want))
+	n, err := io.ReadFull(conn, got)
+	if err != nil || string(got) != want {
+		s.t.Fatalf("got %.300q, %v; want %.300q", got[:n], err, want)
+	}
+}
+
+// expectEnd reads to the end of the connection, which must be an orderly one.
+func (s *served) expectEnd(conn net.Conn, want string) {
+	s.t.Helper()
+	got, err := io.ReadAll(conn)
+	if err != nil || string(got) != want {
+		s.t.Fatalf("got %.300q, %v; want %.300q and the end", got, err, want)
+	}
+}
+
+func eachDoor(t *testing.T, test func(t *testing.T, d door)) {
+	for _, d := range doors {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			test(t, d)
+		})
+	}
+}
+
+// Whatever the way to a server, the replies are the same bytes.
+func TestServedAlike(t *testing.T) {
+	t.Parallel()
+	want := New(mustEngine(t, newFrozen(t), policies), nil).replies(t, session1)
+	eachDoor(t, func(t *testing.T, d door) {
+		s := serve(t, d, nil, Options{}, nil)
+		conn := s.dial()
+		s.write(conn, session1+request("QUIT"))
+		s.expectEnd(conn, want+"+OK\r\n")
+	})
+}
+
+func TestServedByteByByte(t *testing.T) {
+	t.Parallel()
+	want := New(mustEngine(t, newFrozen(t), policies), nil).replies(t, session1)
+	eachDoor(t, func(t *testing.T, d door) {
+		s := serve(t, d, nil, Options{}, nil)
+		conn := s.dial()
+		for i := range len(session1) {
+			s.write(conn, session1[i:i+1])
+		}
+		s.expect(conn, want)
+	})
+}
+
+// A client that breaks the protocol gets one line and the end, not a reset that takes the line away.
+func TestBrokenProtocolEndsOrderly(t *testing.T) {
+	t.Parallel()
+	eachDoor(t, func(t *testing.T, d door) {
+		s := serve(t, d, nil, Options{}, nil)
+		for _, tt := range []struct{ input, want string }{
+			{"*1\r\n:1\r\n", "-ERR Protocol error: expected '$', got ':'\r\n"},
+			{"*1025\r\n", "-ERR Protocol error: invalid multibulk length\r\n"},
+			{"*-1000000000000\r\n", "-ERR Protocol error: invalid multibulk length\r\n"},
+			{"*1\r\n$16385\r\n", "-ERR Protocol error: invalid bulk length\r\n"},
+			{"*2\r\n$16000\r\n" + strings.Repeat("x", 16000) + "\r\n$1000\r\n", "-ERR Protocol error: too big request\r\n"},
+			{strings.Repeat("x", 16<<10), "-ERR Protocol error: too big inline request\r\n"},
+			{request("PING") + "*1\r\n$4\r\nPINGPING\r\n", "+PONG\r\n-ERR Protocol error: expected CRLF behind a bulk string\r\n"},
+		} {
+			conn := s.dial()
+			go func() { _, _ = io.WriteString(conn, tt.input+strings.Repeat("junk", 10_000)) }()
+			s.expectEnd(conn, tt.want)
+		}
+	})
+}
+
+func TestStrangersHaveSmallerBounds(t *testing.T) {
+	t.Parallel()
+	s := serve(t, doors[0], nil, Options{Password: "p"}, nil)
+	conn := s.dial()
+	s.write(conn, "*11\r\n")
+	s.expectEnd(conn, "-ERR Protocol error: invalid multibulk length\r\n")
+	conn = s.dial()
+	s.write(conn, "*1\r\n$5000\r\n")
+	s.expectEnd(conn, "-ERR Protocol error: too big request\r\n")
+	conn = s.dial()
+	s.write(conn, request("AUTH", "p")+request("ECHO", strings.Repeat("x", 5000)))
+	s.expect(conn, "+OK\r\n$5000\r\n"+strings.Repeat("x", 5000)+"\r\n")
+}
+
+func TestTooManyClients(t *testing.T) {
+	t.Parallel()
+	eachDoor(t, func(t *testing.T, d door) {
+		s := serve(t, d, nil, Options{MaxClients: 2}, nil)
+		for range 2 {
+			conn := s.dial()
+			s.write(conn, request("PING"))
+			s.expect(conn, "+PONG\r\n")
+			defer func() { s.write(conn, request("PING")); s.expect(conn, "+PONG\r\n") }()
+		}
+		conn, err := d.dial(s.ln)
+		if err == nil {
+			defer conn.Close()
+			got, _ := io.ReadAll(conn)
+			if d.name != "tls" && string(got) != "-ERR max number of clients reached\r\n" {
+				t.Errorf("the third client got %q", got)
+			}
+		}
+		if n := s.handler.clients.refused.Load(); n != 1 {
+			t.Errorf("%d clients were refused, want 1", n)
+		}
+	})
+}
+
+func TestPlacesAreFreedAgain(t *testing.T) {
+	t.Parallel()
+	eachDoor(t, func(t *testing.T, d door) {
+		s := serve(t, d, nil, Options{MaxClients: 1}, nil)
+		for range 5 {
+			conn := s.dial()
+			s.write(conn, request("PING")+request("QUIT"))
+			s.expectEnd(conn, "+PONG\r\n+OK\r\n")
+			conn.Close()
+			for s.handler.clients.now.Load() > 0 {
+				runtime.Gosched()
+			}
+		}
+	})
+}
+
+func TestTimeouts(t *testing.T) {
+	t.Parallel()
+	hour := time.Hour
+	for _, tt := range []struct {
+		name   string
+		bounds ServerOptions
+		input  string
+		want   string
+	}{
+		{"idle from the start", ServerOptions{IdleTimeout: 30 * time.Millisecond, RequestTimeout: hour}, "", ""},
+		{"idle behind a request", ServerOptions{IdleTimeout: 30 * time.Millisecond, RequestTimeout: hour}, request("PING"), "+PONG\r\n"},
+		{"in a request", ServerOptions{IdleTimeout: hour, RequestTimeout: 30 * time.Millisecond}, request("PING") + "*1\r\n$4\r\nPI", "+PONG\r\n"},
+		{"in an inline request", ServerOptions{IdleTimeout: hour, RequestTimeout: 30 * time.Millisecond}, "PI", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			eachDoor(t, func(t *testing.T, d door) {
+				s := serve(t, d, nil, Options{}, &tt.bounds)
+				conn := s.dial()
+				s.write(conn, tt.input)
+				s.expectEnd(conn, tt.want)
+			})
+		})
+	}
+}
+
+// A request that comes in drops takes no longer than one that does not come: only a whole one counts.
+func TestDropsDoNotKeepAConnection(t *testing.T) {
+	t.Parallel()
+	eachDoor(t, func(t *testing.T, d door) {
+		s := serve(t, d, nil, Options{}, &ServerOptions{RequestTimeout: 60 * time.Millisecond})
+		conn := s.dial()
+		began := time.Now()
+		go func() {
+			for range 1000 {
+				if _, err := io.WriteString(conn, "x"); err != nil {
+					return
+				}
+				time.Sleep(2 * time.Millisecond)
+			}
+		}()
+		_, _ = io.ReadAll(conn)
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("the connection was kept for %v, want about 60ms", took)
+		}
+	})
+}
+
+// A client that sends and does not read is cut off, and holds no more meanwhile than its bounds say, while others are answered.
+func TestSlowReaders(t *testing.T) {
+	eachDoorInTurn(t, func(t *testing.T, d door) {
+		const slow = 20
+		pipeline := []byte(strings.Repeat(request("ECHO", strings.Repeat("x", 8000)), 8))
+		s := serve(t, d, nil, Options{}, &ServerOptions{WriteTimeout: 200 * time.Millisecond})
+		polite := s.dial()
+		before := heap()
+		var stuck sync.WaitGroup
+		for range slow {
+			conn := s.dial()
+			stuck.Go(func() {
+				for err := error(nil); err == nil; {
+					_, err = conn.Write(pipeline) // it waits in the end, until it is cut off
+				}
+			})
+		}
+		for range 30 {
+			s.write(polite, request("PING"))
+			s.expect(polite, "+PONG\r\n")
+			time.Sleep(4 * time.Millisecond)
+		}
+		if grown := heap() - before; grown > slow*(128<<10)+(2<<20) {
+			t.Errorf("%d clients that read nothing hold %d KiB", slow, grown>>10)
+		}
+		stuck.Wait()
+		for deadline := time.Now().Add(5 * time.Second); s.handler.clients.now.Load() > 1 && time.Now().Before(deadline); {
+			time.Sleep(time.Millisecond)
+		}
+		if n := s.handler.clients.now.Load(); n != 1 {
+			t.Errorf("%d clients are left, want the polite one", n)
+		}
+	})
+}
+
+func eachDoorInTurn(t *testing.T, test func(t *testing.T, d door)) {
+	for _, d := range doors {
+		t.Run(d.name, func(t *testing.T) { test(t, d) })
+	}
+}
+
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// Clients that send half a request hold their half, and no more.
+func TestHalfRequests(t *testing.T) {
+	eachDoorInTurn(t, func(t *testing.T, d door) {
+		const clients = 200
+		s := serve(t, d, nil, Options{}, nil)
+		before := heap()
+		half := "*2\r\n$4\r\nECHO\r\n$16000\r\n" + strings.Repeat("x", 10_000)
+		for range clients {
+			s.write(s.dial(), half)
+		}
+		polite := s.dial()
+		s.write(polite, request("PING"))
+		s.expect(polite, "+PONG\r\n")
+		if grown := heap() - before; grown > clients*(128<<10) {
+			t.Errorf("%d halves of 10 KB hold %d KiB", clients, grown>>10)
+		}
+	})
+}
+
+// While one client sends as fast as it can, another is answered.
+func TestGreedyClientStarvesNobody(t *testing.T) {
+	eachDoorInTurn(t, func(t *testing.T, d door) {
+		s := serve(t, d, nil, Options{}, nil)
+		greedy, polite := s.dial(), s.dial()
+		var all sync.WaitGroup
+		pipeline := strings.Repeat(request("CL.THROTTLE", "greedy", "15", "30", "60"), 2000)
+		all.Go(func() { _, _ = io.Copy(io.Discard, greedy) })
+		all.Go(func() {
+			for {
+				if _, err := io.WriteString(greedy, pipeline); err != nil {
+					return
+				}
+			}
+		})
+		for i := range 100 {
+			s.write(polite, request("CL.THROTTLE", fmt.Sprint(i), "15", "30", "60"))
+			s.expect(polite, numbersReply(0, 16, 15, -1, 2))
+		}
+		greedy.Close()
+		all.Wait()
+	})
+}
+
+// Shutdown answers what was sent, then ends the connection between two replies.
+func TestShutdownAnswersWhatHasArrived(t *testing.T) {
+	t.Parallel()
+	eachDoor(t, func(t *testing.T, d door) {
+		s := serve(t, d, nil, Options{}, nil)
+		const requests = 500
+		conn, idle := s.dial(), s.dial()
+		s.write(conn, request("PING"))
+		s.expect(conn, "+PONG\r\n")
+		s.write(idle, request("PING"))
+		s.expect(idle, "+PONG\r\n")
+		s.write(conn, strings.Repeat(request("CL.THROTTLE", "k", "-1", "30", "60"), requests))
+		done := make(chan error, 1)
+		go func() { done <- s.Shutdown(t.Context()) }()
+		s.expectEnd(conn, strings.Repeat(numbersReply(1, 0, 0, -1, 0), requests))
+		s.expectEnd(idle, "")
+		conn.Close()
+		idle.Close()
+		if err := <-done; err != nil {
+			t.Errorf("Shutdown: %v", err)
+		}
+		if conn, err := d.dial(s.ln); err == nil {
+			conn.Close()
+			t.Error("a connection was accepted behind the shutdown")
+		}
+		if err := s.Serve(listenTCP(t)); err == nil {
+			t.Error("Serve behind Shutdown gave no error")
+		}
+	})
+}
+
+// Under load every connection ends between two replies, none is answered twice or out of order.
+func TestShutdownUnderLoad(t *testing.T) {
+	t.Parallel()
+	eachDoor(t, func(t *testing.T, d door) {
+		for range 5 {
+			s := serve(t, d, nil, Options{}, nil)
+			var all sync.WaitGroup
+			ready := make(chan bool, 8)
+			for range 8 {
+				conn := s.dial()
+				all.Go(func() {
+					defer conn.Close()
+					r := bufio.NewReader(conn)
+					for i := 0; ; i++ {
+						ping := fmt.Sprint(i)
+						if _, err := io.WriteString(conn, request("ECHO", ping)); err != nil {
+							return
+						}
+						want := fmt.Sprintf("$%d\r\n%s\r\n", len(ping), ping)
+						got := make([]byte, len(want))
+						n, err := io.ReadFull(r, got)
+						if err != nil && n == 0 {
+							return
+						}
+						if string(got) != want {
+							t.Errorf("got %q, %v, want %q", got[:n], err, want)
+							return
+						}
+						if i == 20 {
+							ready <- true
+						}
+					}
+				})
+			}
+			for range 8 {
+				<-ready
+			}
+			if err := s.Shutdown(t.Context()); err != nil {
+				t.Errorf("Shutdown: %v", err)
+			}
+			all.Wait()
+		}
+	})
+}
+
+func TestShutdownIsBounded(t *testing.T) {
+	t.Parallel()
+	eachDoor(t, func(t *testing.T, d door) {
+		s := serve(t, d, nil, Options{}, nil)
+		conn := s.dial()
+		s.write(conn, request("PING"))
+		s.expect(conn, "+PONG\r\n")
+		go func() {
+			for _, err := conn.Write([]byte(request("PING"))); err == nil; _, err = conn.Write([]byte(request("PING"))) {
+			}
+		}()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := s.Shutdown(ctx); !errors.Is(err, context.Canceled) && err != nil {
+			t.Errorf("Shutdown: %v, want canceled or done", err)
+		}
+		conn.Close()
+	})
+}
+
+// bombs is a store that panics at a key.
+type bombs struct{ headgate.Store }
+
+func (b bombs) Bind(rule headgate.Rule) (headgate.Bound, error) {
+	bound, err := b.Store.Bind(rule)
+	return bomb{bound}, err
+}
+
+type bomb struct{ headgate.Bound }
+
+func (b bomb) Apply(ctx context.Context, now headgate.Instant, key string, v headgate.Verb, cost int64) (headgate.Decision, error) {
+	if key == "boom" {
+		panic("boom")
+	}
+	return b.Bound.Apply(ctx, now, key, v, cost)
+}
+
+func TestPanicEndsOneConnection(t *testing.T) {
+	t.Parallel()
+	eachDoor(t, func(t *testing.T, d door) {
+		store := memstore.New(&memstore.Options{MaxEntries: 100})
+		defer store.Close()
+		s := serve(t, d, bombs{store}, Options{}, nil)
+		other := s.dial()
+		conn := s.dial()
+		s.write(conn, request("PING")+request("CL.THROTTLE", "k", "15", "30", "60")+request("CL.THROTTLE", "boom", "15", "30", "60"))
+		s.expect(conn, "+PONG\r\n"+numbersReply(0, 16, 15, -1, 2))
+		if d.networked {
+			s.expect(conn, "-Cell error: Store error: internal error\r\n")
+		} else {
+			s.expectEnd(conn, "-ERR internal error\r\n")
+		}
+		s.write(other, request("CL.THROTTLE", "k", "15", "30", "60"))
+		s.expect(other, numbersReply(0, 16, 14, -1, 4))
+		if !strings.Contains(s.log.String(), "panicked") {
+			t.Errorf("the log says %q", s.log)
+		}
+	})
+}
+
+// meeting is a store whose decisions wait until so many are being made.
+type meeting struct {
+	headgate.Store
+	all *sync.WaitGroup
+}
+
+func (m meeting) Bind(rule headgate.Rule) (headgate.Bound, error) {
+	bound, err := m.Store.Bind(rule)
+	return met{bound, m.all}, err
+}
+
+type met struct {
+	headgate.Bound
+	all *sync.WaitGroup
+}
+
+func (m met) Apply(ctx context.Context, now headgate.Instant, key string, v headgate.Verb, cost int64) (headgate.Decision, error) {
+	if strings.HasPrefix(key, "meet") {
+		m.all.Done()
+		m.all.Wait()
+	}
+	return m.Bound.Apply(ctx, now, key, v, cost)
+}
+
+// Over a network what came together is decided together: many callers' clients share one connection. Those of a key stay in order.
+func TestPipelineIsDecidedTogether(t *testing.T) {
+	t.Parallel()
+	const together = 20
+	var all sync.WaitGroup
+	all.Add(together)
+	s := serve(t, doors[1], meeting{newFrozen(t), &all}, Options{}, nil)
+	conn := s.dial()
+	var input, want strings.Builder
+	for i := range together {
+		input.WriteString(request("CL.THROTTLE", "same", "99", "1", "1"))
+		want.WriteString(numbersReply(0, 100, 99-int64(i), -1, int64(i)+1))
+		input.WriteString(request("CL.THROTTLE", fmt.Sprint("meet", i), "15", "30", "60"))
+		want.WriteString(numbersReply(0, 16, 15, -1, 2))
+	}
+	s.write(conn, input.String())
+	s.expect(conn, want.String())
+}
+
+func TestUnixSocketIsTheOwnersAlone(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "socket")
+	for range 2 { // the second time in the place of one that was left behind
+		ln, err := ListenUnix(path, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info := mustStat(t, path); info.Mode().Perm() != 0o600 {
+			t.Errorf("mode %v, want 0600", info.Mode())
+		}
+		if _, err := ListenUnix(path, 0); err == nil {
+			t.Error("a socket that is in use was taken over")
+		}
+		ln.(*unixListener).UnixListener.Close() // as if the process had been killed
+	}
+	ln, err := ListenUnix(path, 0o666)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info := mustStat(t, path); info.Mode().Perm() != 0o666 {
+		t.Errorf("mode %v, want 0666", info.Mode())
+	}
+	if err := ln.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := net.Dial("unix", path); err == nil {
+		t.Error("the socket is still there")
+	}
+}
+
+func mustStat(t *testing.T, path string) os.FileInfo {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
+}
