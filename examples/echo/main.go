@@ -1,5 +1,5 @@
-// Echo has a limit for each route and client address, and one for wrong passwords. Around a whole server, which is an http.Handler,
-// no adapter is needed: http.ListenAndServe(addr, limit(e)). For groups and routes echo brings one.
+// Echo has a limit for each route and client address, and one for wrong passwords. Around a whole server no adapter is needed, as
+// it is an http.Handler: http.ListenAndServe(addr, limit(e)). For groups and routes echo brings one.
 package main
 
 import (
