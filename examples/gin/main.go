@@ -1,5 +1,5 @@
-// Gin has a limit for each route and client address, and one for wrong passwords. Around a whole engine no adapter is needed, as it
-// is an http.Handler: http.ListenAndServe(addr, limit(engine)). For groups and routes this one is.
+// Gin has a limit for each route and client address, and one for wrong passwords. Around a whole engine no adapter is needed, as
+// it is an http.Handler: http.ListenAndServe(addr, limit(engine)). For groups and routes this one is.
 package main
 
 import (
