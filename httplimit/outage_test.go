@@ -1,6 +1,8 @@
 package httplimit_test
 
 import (
+	"context"
+	"net/http"
 	"testing"
 	"time"
 
@@ -20,7 +22,9 @@ func TestRedisKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := fallback.New(inner, &fallback.Options{Local: memstore.New(nil), Instances: 2, ProbeEvery: 10 * time.Millisecond})
+	store, err := fallback.New(inner, &fallback.Options{
+		Local: memstore.New(nil), Instances: 2, Budget: 5 * time.Second, ProbeEvery: 10 * time.Millisecond,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,5 +91,38 @@ func TestOverRedis(t *testing.T) {
 	}
 	if got := remaining(t, store, all, ""); got != 0 {
 		t.Errorf("%d of 7 left want 0: 3 for each body, as far as it is there", got)
+	}
+}
+
+// What a client that has gone leaves behind is given back over a network as well, where its own context would end the call.
+func TestGoneOverRedis(t *testing.T) {
+	t.Parallel()
+	redis := testserver.Redis(t)
+	store, err := redisstore.Open("redis://"+redis.Addr(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	settled, line := policy("settled", "5/1h"), queue("line", "1/1h queue 4")
+	ctx, cancel := context.WithCancel(t.Context())
+	serve(over(t, store, nil, httplimit.Charge{Policy: settled, Settle: httplimit.OnlyFailures})(
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) { cancel() })), request("203.0.113.9:1").WithContext(ctx))
+	if got := remaining(t, store, settled, "203.0.113.9"); got != 5 {
+		t.Errorf("the handler's client has gone: %d units left want 5", got)
+	}
+	queued := over(t, store, nil, httplimit.Charge{Policy: line})(ok)
+	serve(queued, request("203.0.113.9:1"))
+	ctx, cancel = context.WithCancel(t.Context())
+	code := make(chan int)
+	go func() { code <- serve(queued, request("203.0.113.9:1").WithContext(ctx)).Code }()
+	for remaining(t, store, line, "203.0.113.9") != 3 { // until it is in the queue
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	if got := <-code; got != 499 {
+		t.Errorf("left the queue: got %d want 499", got)
+	}
+	if got := remaining(t, store, line, "203.0.113.9"); got != 4 {
+		t.Errorf("left the queue: %d places left want 4", got)
 	}
 }
