@@ -147,6 +147,14 @@ var law = map[string]room{
 		why:  "which policies a request is under, and whose budget it spends: it decides nothing",
 		code: []string{"clientaddr"},
 	},
+	"service/config": {
+		why: "the one configuration file, and the one place that reads the environment: YAML and the watching of files stand here alone",
+		code: []string{
+			".", "algo", "service/engine", "service/routing", "go.yaml.in/yaml/v4", "go.yaml.in/yaml/v4/plugin/loaderlimits",
+			"github.com/fsnotify/fsnotify",
+		},
+		tests: []string{"memstore", "service/httpapi", "github.com/santhosh-tekuri/jsonschema/v6", "go.uber.org/goleak"},
+	},
 	"service/internal/memo": {
 		why: "a bounded map, and nothing of ours in it",
 	},
@@ -164,10 +172,9 @@ var law = map[string]room{
 		why:  "a page that shows what limiters over a store answer: it knows no store and no door; a real browser looks at it in its tests",
 		code: []string{".", "algo", "httpfields"},
 		tests: []string{
-			"memstore", "github.com/chromedp/cdproto/accessibility", "github.com/chromedp/cdproto/browser", "github.com/chromedp/cdproto/cdp",
-			"github.com/chromedp/cdproto/emulation", "github.com/chromedp/cdproto/input", "github.com/chromedp/cdproto/log",
-			"github.com/chromedp/cdproto/page", "github.com/chromedp/cdproto/runtime", "github.com/chromedp/chromedp",
-			"github.com/chromedp/chromedp/kb", "go.uber.org/goleak",
+			"memstore", "github.com/chromedp/cdproto/accessibility", "github.com/chromedp/cdproto/browser",
+			"github.com/chromedp/cdproto/emulation", "github.com/chromedp/cdproto/log", "github.com/chromedp/cdproto/runtime",
+			"github.com/chromedp/chromedp", "github.com/chromedp/chromedp/kb", "go.uber.org/goleak",
 		},
 	},
 	"service/respapi": {
@@ -181,8 +188,9 @@ var law = map[string]room{
 	"cmd/headgate": {
 		why: "it wires everything; only here are a command line, a progress bar and a terminal",
 		code: []string{
-			".", "algo", "memstore", "replay", "service/demo", "service/engine", "service/httpapi", "service/storeopen",
-			"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/schollz/progressbar/v3", "golang.org/x/term",
+			".", "algo", "clientaddr", "memstore", "replay", "service/config", "service/demo", "service/engine", "service/httpapi",
+			"service/routing", "service/storeopen", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/schollz/progressbar/v3",
+			"golang.org/x/term",
 		},
 		tests: []string{"internal/testserver", "github.com/rogpeppe/go-internal/testscript"},
 	},

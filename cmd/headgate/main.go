@@ -41,6 +41,8 @@ func rootCommand() *cobra.Command {
 	root.AddCommand(demoCommand())
 	root.AddCommand(replayCommand())
 	root.AddCommand(checkCommand())
+	root.AddCommand(configCommand())
+	root.AddCommand(explainCommand())
 	return root
 }
 

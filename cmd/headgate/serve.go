@@ -14,6 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/service/config"
 	"github.com/headgate/headgate/service/engine"
 	"github.com/headgate/headgate/service/httpapi"
 	"github.com/headgate/headgate/service/storeopen"
@@ -24,68 +26,76 @@ const serveHelp = `Serve answers checks over HTTP until it is told to stop. With
 
     curl -d '{"limit":"5/1m","key":"you"}' http://127.0.0.1:8080/v1/check
 
-A check is {"limit":"100/1m","key":"k"}, with "algorithm" (token_bucket) and "cost" (1) if wanted; or several, all or none:
-{"checks":[{…},{…}]}. The answer is 200 or 429, with how much is left and how long to wait. /v1/peek asks and spends nothing,
-/v1/refund gives back, /v1/reset forgets. /livez and /readyz are for health checks.
+A check is {"limit":"100/1m","key":"k"}, with "algorithm" (token_bucket) and "cost" (1) if wanted; or {"policy":"login","key":"k"}; or
+several, all or none: {"checks":[{…},{…}]}. The answer is 200 or 429, with how much is left and how long to wait. /v1/peek asks and
+spends nothing, /v1/refund gives back, /v1/reset forgets. /livez and /readyz are for health checks.
 
-What was spent is known by key, algorithm and period: 20/1m sent after 10/1m on one key is a changed limit and keeps it, 10/s and
-100/1m on one key are apart. Different limits of one algorithm and period on one key in one request are told apart by their order.
+Policies stand in the file that --config or HEADGATE_CONFIG names. It is watched, and read again on SIGHUP; what was spent stays
+spent. A file with an error never replaces a good one: headgate config check FILE says what is wrong.
 
 State that several instances share lies in Redis, Valkey or memcached: --store, or REDIS_HOST and REDIS_PORT. While that is away a
 check is answered as --on-store-error says, /readyz says degraded, and so does the answer.
 
-Each flag can also be set in the environment, as HEADGATE_HTTP_ADDR for --http-addr; the flag wins.
+Each setting is a flag, a variable and a line of the file, named alike: --http-addr, HEADGATE_HTTP_ADDR, http.addr. Flags win over
+variables, and these over the file. headgate config print shows what is in force.
 
 SIGTERM or SIGINT: /readyz says draining for --drain-delay; then no more connections are taken, and requests in flight are
 answered for at most --shutdown-timeout. A second signal ends the process at once.`
 
 // serveCommand is “headgate serve”.
 func serveCommand() *cobra.Command {
-	var s serveSettings
+	var flags settingFlags
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Answer checks over HTTP",
 		Long:  serveHelp,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := setFromEnvironment(cmd.Flags(), os.LookupEnv); err != nil {
-				return err
+			s := service{sources: flags.sources()}
+			var err error
+			if s.config, err = s.sources.Load(); err != nil {
+				return reported(err)
 			}
-			s.chooseRedis(cmd.Flags(), os.LookupEnv)
-			if err := s.validate(); err != nil {
-				return err
+			if s.config.HTTP.Addr == config.Off {
+				return errors.New("no door is open: http.addr is off (--http-addr), and there is no other")
 			}
 			return s.run(cmd.Context(), cmd.ErrOrStderr())
 		},
 	}
-	s.flags(cmd.Flags())
+	flags.add(cmd.Flags())
 	return cmd
 }
 
+// service is what runs: everything that requests go through.
+type service struct {
+	sources config.Sources
+	config  *config.Config // what it was started with
+	log     *slog.Logger
+	engine  *engine.Engine
+	live    *config.Live
+}
+
 // run serves until ctx ends and everything in flight is answered.
-func (s *serveSettings) run(ctx context.Context, stderr io.Writer) (err error) {
-	log := slog.New(slog.NewTextHandler(stderr, nil))
-	s.storeOptions.Observer = storeLog{log}
-	store, err := storeopen.Open(s.store, &s.storeOptions)
+func (s *service) run(ctx context.Context, stderr io.Writer) (err error) {
+	s.log = slog.New(slog.NewTextHandler(stderr, nil))
+	store, err := s.openStore()
 	if err != nil {
-		return fmt.Errorf("%w (--store or %s)", err, environmentName("store"))
+		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	e, err := engine.New(store, &s.engine)
+	if s.engine, err = engine.New(store, s.config.Engine()); err != nil {
+		return err
+	}
+	ln, err := listen(ctx, "HTTP", string(s.config.HTTP.Addr), "http-addr")
 	if err != nil {
 		return err
 	}
-	ln, err := listen(ctx, "HTTP", s.httpAddr, "http-addr")
-	if err != nil {
-		return err
-	}
-	s.http.Log = log
-	s.httpapi.Store = storeopen.Name(s.store)
-	server := httpapi.NewServer(httpapi.New(e, &s.httpapi), &s.http)
+	defer s.follow(ctx)()
+	server := s.door()
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(ln) }()
-	log.Info("listening", "door", "http", "addr", ln.Addr().String(), "store", s.httpapi.Store)
-	defer inBackground(ctx, func(ctx context.Context) { awaken(ctx, e) })()
+	s.log.Info("listening", "door", "http", "addr", ln.Addr().String(), "store", storeopen.Name(string(s.config.Store)))
+	defer inBackground(ctx, func(ctx context.Context) { awaken(ctx, s.engine) })()
 	fmt.Fprintf(stderr, "try: curl -d '{\"limit\":\"5/1m\",\"key\":\"you\"}' http://%s/v1/check\n", reachable(ln.Addr()))
 	select {
 	case err := <-ended:
@@ -93,24 +103,52 @@ func (s *serveSettings) run(ctx context.Context, stderr io.Writer) (err error) {
 	case <-ctx.Done():
 	}
 	signal.Reset(os.Interrupt, syscall.SIGTERM) // so that a second one ends the process
-	s.stop(server, log)
+	s.stop(server)
 	return <-ended
 }
 
-// stop lets load balancers turn away, then closes the door behind the last request.
-func (s *serveSettings) stop(server *httpapi.Server, log *slog.Logger) {
-	server.Drain()
-	log.Info("draining", "delay", s.drainDelay, "timeout", s.shutdownTimeout)
-	if s.drainDelay > 0 {
-		time.Sleep(s.drainDelay)
+func (s *service) openStore() (headgate.Store, error) {
+	opts := &storeopen.Options{Budget: s.config.StoreBudget, Observer: storeLog{s.log}}
+	if storeopen.Networked(string(s.config.Store)) {
+		opts.Instances = max(1, s.config.Instances) // also where no policy says local yet: a reload may bring one that does
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), s.shutdownTimeout)
+	store, err := storeopen.Open(string(s.config.Store), opts)
+	if err != nil {
+		return nil, fmt.Errorf("%w (%s)", err, s.config.Origins["store"])
+	}
+	return store, nil
+}
+
+// door is the server for HTTP.
+func (s *service) door() *httpapi.Server {
+	c := s.config
+	opts := &httpapi.Options{MaxBodyBytes: c.MaxBodyBytes, Store: storeopen.Name(string(c.Store))}
+	if s.sources.Path != "" {
+		opts.Config = func() (uint64, bool) {
+			status := s.live.Status()
+			return status.Generation, status.Err != nil
+		}
+	}
+	return httpapi.NewServer(httpapi.New(s.engine, opts), &httpapi.ServerOptions{
+		HeaderTimeout: c.HeaderTimeout, ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout, IdleTimeout: c.IdleTimeout,
+		MaxHeaderBytes: c.MaxHeaderBytes, Log: s.log,
+	})
+}
+
+// stop lets load balancers turn away, then closes the door behind the last request.
+func (s *service) stop(server *httpapi.Server) {
+	server.Drain()
+	s.log.Info("draining", "delay", s.config.DrainDelay, "timeout", s.config.ShutdownTimeout)
+	if s.config.DrainDelay > 0 {
+		time.Sleep(s.config.DrainDelay)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.config.ShutdownTimeout)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil {
-		log.Warn("requests were cut off", "cause", err)
+		s.log.Warn("requests were cut off", "cause", err)
 		return
 	}
-	log.Info("stopped")
+	s.log.Info("stopped")
 }
 
 // listen opens a door's port, or says how to choose another.

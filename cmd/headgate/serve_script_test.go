@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -26,6 +28,8 @@ var servingCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"finish":  finish,
 	"signal":  sendSignal,
 	"ended":   ended,
+	"logs":    logs,
+	"link":    link,
 }
 
 type servingKey struct{}
@@ -56,7 +60,8 @@ func occupy(ts *testscript.TestScript, _ bool, _ []string) {
 func serve(ts *testscript.TestScript, _ bool, args []string) {
 	s := servingOf(ts)
 	s.cmd = exec.Command(binary(ts), append([]string{"serve"}, args...)...)
-	for _, name := range []string{"HEADGATE_HTTP_ADDR", "HEADGATE_STORE", "HEADGATE_ON_STORE_ERROR", "REDIS_HOST", "REDIS_PORT"} {
+	s.cmd.Dir = ts.MkAbs(".")
+	for _, name := range []string{"HEADGATE_HTTP_ADDR", "HEADGATE_STORE", "HEADGATE_ON_STORE_ERROR", "HEADGATE_CONFIG", "REDIS_HOST", "REDIS_PORT"} {
 		s.cmd.Env = append(s.cmd.Env, name+"="+ts.Getenv(name))
 	}
 	stderr, err := s.cmd.StderrPipe()
@@ -128,10 +133,23 @@ func finish(ts *testscript.TestScript, neg bool, args []string) {
 // signal NAME [text] sends a signal and waits until the log says text.
 func sendSignal(ts *testscript.TestScript, _ bool, args []string) {
 	s := servingOf(ts)
-	ts.Check(s.cmd.Process.Signal(map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT}[args[0]]))
+	ts.Check(s.cmd.Process.Signal(map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "HUP": syscall.SIGHUP}[args[0]]))
 	if len(args) > 1 {
 		s.log.mustWait(ts, args[1])
 	}
+}
+
+// logs text… waits until the log says each text.
+func logs(ts *testscript.TestScript, _ bool, args []string) {
+	for _, text := range args {
+		servingOf(ts).log.mustWait(ts, text)
+	}
+}
+
+// link name target makes a symbolic link in one step, in the place of one that is there.
+func link(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Check(os.Symlink(args[1], ts.MkAbs(args[0]+".new")))
+	ts.Check(os.Rename(ts.MkAbs(args[0]+".new"), ts.MkAbs(args[0])))
 }
 
 // ended status waits until the server has ended, with this status or by this signal, and prints its log.
@@ -181,14 +199,16 @@ func newLogLines(r io.Reader) *logLines {
 func (l *logLines) mustWait(ts *testscript.TestScript, text string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	late := time.Now().Add(20 * time.Second)
+	defer time.AfterFunc(time.Until(late), l.more.Broadcast).Stop()
 	for next := 0; ; {
 		for ; next < len(l.lines); next++ {
 			if strings.Contains(l.lines[next], text) {
 				return l.lines[next]
 			}
 		}
-		if l.ended {
-			ts.Fatalf("the server ended without saying %q:\n%s", text, strings.Join(l.lines, "\n"))
+		if l.ended || !time.Now().Before(late) {
+			ts.Fatalf("the server ended, or 20 s passed, without its saying %q:\n%s", text, strings.Join(l.lines, "\n"))
 		}
 		l.more.Wait()
 	}

@@ -69,6 +69,11 @@ func (e *Engine) Decide(ctx context.Context, verb headgate.Verb, checks []Check,
 	return e.holds.Load().DecideAt(ctx, headgate.StoreClock, verb, checks, a)
 }
 
+// Decide does verb for all checks, at the store's own clock; see [Snapshot.DecideAt].
+func (s *Snapshot) Decide(ctx context.Context, verb headgate.Verb, checks []Check, a *Answer) error {
+	return s.DecideAt(ctx, headgate.StoreClock, verb, checks, a)
+}
+
 // DecideAt is [Snapshot.DecideAt] of the snapshot that holds now.
 func (e *Engine) DecideAt(ctx context.Context, now headgate.Instant, verb headgate.Verb, checks []Check, a *Answer) error {
 	return e.holds.Load().DecideAt(ctx, now, verb, checks, a)

@@ -155,6 +155,9 @@ func (s *Snapshot) Routes() *routing.Table { return s.routes }
 // Generation counts the snapshots of an engine, from 1.
 func (s *Snapshot) Generation() uint64 { return s.generation }
 
+// MaxChecks is the most checks that one request may hold.
+func (s *Snapshot) MaxChecks() int { return s.maxChecks }
+
 // Enforcement says whether answers count.
 func (s *Snapshot) Enforcement() Enforcement { return s.enforcement }
 

@@ -11,7 +11,9 @@ import (
 var healthLimit = headgate.MustParseLimit("1/1s")
 
 // bindHealth makes the rule that Health asks for.
-func bindHealth(store headgate.Store) (headgate.Bound, error) { return bindMode(store, headgate.FailClosed) }
+func bindHealth(store headgate.Store) (headgate.Bound, error) {
+	return bindMode(store, headgate.FailClosed)
+}
 
 // keeps reports an OnStoreError that the store cannot keep, so that it is known now and not at the first check.
 func keeps(store headgate.Store, mode headgate.OnStoreError) error {

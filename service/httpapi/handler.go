@@ -31,6 +31,9 @@ type Options struct {
 	MaxBodyBytes int
 	// Store is what /readyz calls the store.
 	Store string
+	// Config says how many configurations have taken effect, and whether the one that lies there now was refused; /readyz repeats it.
+	// nil means that there is no file.
+	Config func() (generation uint64, refused bool)
 }
 
 // Handler answers the door's paths. It is made with [New] and may be used concurrently.
@@ -41,6 +44,7 @@ type Handler struct {
 	maxBodyBytes int
 	tooLarge     string
 	store        string
+	config       func() (uint64, bool)
 	draining     atomic.Bool
 }
 
@@ -50,7 +54,7 @@ func New(e *engine.Engine, opts *Options) *Handler {
 		engine: e, fields: newFields(), sets: memo.New[ruleSet, *httpfields.Set](mostSets), maxBodyBytes: DefaultMaxBodyBytes,
 	}
 	if opts != nil {
-		h.store = opts.Store
+		h.store, h.config = opts.Store, opts.Config
 		if opts.MaxBodyBytes != 0 {
 			h.maxBodyBytes = opts.MaxBodyBytes
 		}
@@ -129,11 +133,12 @@ func (h *Handler) decide(w http.ResponseWriter, r *http.Request, verb headgate.V
 		return
 	}
 	h.turnAway(w) // the body may have taken its time
-	if err := c.in.decode(string(c.body), h.engine.MaxChecks()); err != nil {
+	holds := h.engine.Snapshot()
+	if err := c.in.decode(string(c.body), holds.MaxChecks()); err != nil {
 		refuse(w, &c.in, err)
 		return
 	}
-	if err := h.engine.Decide(r.Context(), verb, c.in.checks, &c.answer); err != nil {
+	if err := holds.Decide(r.Context(), verb, c.in.checks, &c.answer); err != nil {
 		refuse(w, &c.in, err)
 		return
 	}

@@ -15,9 +15,16 @@ const healthTimeout = time.Second
 
 // readiness is the body of /readyz.
 type readiness struct {
-	Status  string `json:"status"` // ok, degraded or draining
-	Store   string `json:"store"`
-	Trouble string `json:"trouble,omitempty"` // why it is degraded: the store's, without address and detail, which the log has
+	Status  string       `json:"status"` // ok, degraded or draining
+	Store   string       `json:"store"`
+	Trouble string       `json:"trouble,omitempty"` // why it is degraded: the store's, without address and detail, which the log has
+	Config  *configState `json:"config,omitempty"`
+}
+
+// configState is what /readyz says of the configuration file.
+type configState struct {
+	Generation uint64 `json:"generation"`        // how many configurations have taken effect
+	Refused    bool   `json:"refused,omitempty"` // what the file holds now is wrong, and the last good one in force; the log says why
 }
 
 // ready says whether this instance should be sent requests. While the store is away it should: what the policies say for that case
@@ -31,6 +38,12 @@ func (h *Handler) ready(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	if err := h.engine.Health(ctx); err != nil {
 		state.Status, state.Trouble = "degraded", troubleOf(err)
+	}
+	if h.config != nil {
+		state.Config = new(configState)
+		if state.Config.Generation, state.Config.Refused = h.config(); state.Config.Refused {
+			state.Status = "degraded"
+		}
 	}
 	if h.draining.Load() {
 		state.Status, status = "draining", http.StatusServiceUnavailable

@@ -80,8 +80,8 @@ func (t *Table) AppendCharges(dst []Charge, r *Request) []Charge {
 // KeyOf is the key of a policy; the zero Key if the table does not know it.
 func (t *Table) KeyOf(policy string) Key { return t.keys[policy] }
 
-// Routes is how many routes there are.
-func (t *Table) Routes() int { return len(t.routes) }
+// Route is the route of an index that [Table.Match] gave.
+func (t *Table) Route(i int) Route { return t.routes[i] }
 
 // Methods is a set of methods. The zero value is all of them.
 type Methods struct {

@@ -1,0 +1,234 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/clientaddr"
+	"github.com/headgate/headgate/service/config"
+	"github.com/headgate/headgate/service/engine"
+	"github.com/headgate/headgate/service/routing"
+	"github.com/headgate/headgate/service/storeopen"
+)
+
+const explainHelp = `Explain takes a request apart as headgate serve would with this configuration: whose it is, which route it takes, under which policies
+it is, whose budget of each it spends, and what would be answered now. It only asks, and spends nothing.
+
+State in memory is that of the process that holds it, so that with such a store every key looks as if never used.`
+
+// explaining is what “headgate explain” is told.
+type explaining struct {
+	flags   settingFlags
+	method  string
+	host    string
+	path    string
+	headers []string
+	remote  string
+	policy  string
+	key     string
+	cost    int64
+	asJSON  bool
+}
+
+// explainCommand is “headgate explain”.
+func explainCommand() *cobra.Command {
+	var x explaining
+	cmd := &cobra.Command{
+		Use:   "explain",
+		Short: "Say which policies a request is under, and what would be answered",
+		Long:  explainHelp,
+		Example: "  headgate explain --config headgate.yaml --method POST --host shop.example.com --path /login --remote-addr 203.0.113.9\n" +
+			"  headgate explain --config headgate.yaml --policy api --key acme",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return x.run(cmd.Context(), cmd.OutOrStdout())
+		},
+	}
+	f := cmd.Flags()
+	x.flags.add(f, "store", "store_budget", "trusted_proxies", "enforcement", "instances")
+	f.StringVar(&x.method, "method", http.MethodGet, "the request's `method`")
+	f.StringVar(&x.host, "host", "", "its `host`")
+	f.StringVar(&x.path, "path", "/", "its `path`, as the client writes it")
+	f.StringArrayVarP(&x.headers, "header", "H", nil, "a header `field`, “Name: value”; can be repeated")
+	f.StringVar(&x.remote, "remote-addr", "127.0.0.1", "the `address` that it comes from")
+	f.StringVar(&x.policy, "policy", "", "in place of a request: a check of this `policy`")
+	f.StringVar(&x.key, "key", "", "the `key` of that check")
+	f.Int64Var(&x.cost, "cost", 1, "what it costs, in `units`")
+	f.BoolVar(&x.asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// explanation is what was found, as JSON prints it.
+type explanation struct {
+	Client      string            `json:"client,omitempty"`
+	Routes      []explainedRoute  `json:"routes,omitempty"`
+	Policies    []explainedPolicy `json:"policies"`
+	Enforcement string            `json:"enforcement"`
+	Store       string            `json:"store"`
+	Allowed     bool              `json:"allowed"`
+	RetryAfter  int64             `json:"retry_after_ms"`
+	DeniedBy    []string          `json:"denied_by"`
+	Degraded    bool              `json:"degraded"`
+}
+
+type explainedRoute struct {
+	Index int    `json:"index"`
+	Match string `json:"match"`
+}
+
+type explainedPolicy struct {
+	Policy    string           `json:"policy"`
+	Algorithm string           `json:"algorithm"`
+	KeyBy     string           `json:"key_by"`
+	Key       string           `json:"key"`
+	Override  bool             `json:"override"`
+	Enforced  bool             `json:"enforced"`
+	Allowed   bool             `json:"allowed"` // whether it would admit the request, had it a say
+	Limits    []explainedLimit `json:"limits"`
+	denial    headgate.Decision
+}
+
+type explainedLimit struct {
+	Limit      string `json:"limit"`
+	AtOnce     int64  `json:"at_once"`
+	Remaining  int64  `json:"remaining"`
+	ResetAfter int64  `json:"reset_after_ms"`
+}
+
+func (x *explaining) run(ctx context.Context, w io.Writer) (err error) {
+	sources := x.flags.sources()
+	c, err := sources.Load()
+	if err != nil {
+		return reported(err)
+	}
+	request, err := x.request(c)
+	if err != nil {
+		return err
+	}
+	opts := &storeopen.Options{Budget: c.StoreBudget}
+	if storeopen.Networked(string(c.Store)) {
+		opts.Instances = max(1, c.Instances)
+	}
+	store, err := storeopen.Open(string(c.Store), opts)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	e, err := engine.New(store, c.Engine())
+	if err != nil {
+		return err
+	}
+	found, err := x.explain(ctx, c, e.Snapshot(), request)
+	if err != nil {
+		return err
+	}
+	if x.asJSON {
+		return writeJSON(w, found)
+	}
+	return x.print(w, request, found)
+}
+
+// request is the one that the flags describe.
+func (x *explaining) request(c *config.Config) (*routing.Request, error) {
+	header := make(http.Header)
+	for _, field := range x.headers {
+		name, value, ok := strings.Cut(field, ":")
+		if !ok || strings.TrimSpace(name) == "" {
+			return nil, fmt.Errorf("--header %q: write it as “Name: value”", field)
+		}
+		header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
+	}
+	trusted := make([]netip.Prefix, len(c.TrustedProxies))
+	for i, n := range c.TrustedProxies {
+		trusted[i] = n.Prefix
+	}
+	clients, err := clientaddr.New(&clientaddr.Options{TrustedProxies: trusted, Warn: func(string) {}})
+	if err != nil {
+		return nil, err
+	}
+	peer := x.remote
+	if _, err := netip.ParseAddr(peer); err == nil {
+		peer = net.JoinHostPort(peer, "0")
+	}
+	client := clients.AddrOf(peer, header)
+	if !client.IsValid() {
+		return nil, fmt.Errorf("--remote-addr %q is no address; write one such as 203.0.113.9", x.remote)
+	}
+	path, query, _ := strings.Cut(x.path, "?")
+	return &routing.Request{Method: x.method, Host: x.host, Path: path, RawQuery: query, Header: header, ClientAddr: client}, nil
+}
+
+// explain asks what holds for the request, policy by policy and then all together.
+func (x *explaining) explain(ctx context.Context, c *config.Config, holds *engine.Snapshot, r *routing.Request) (*explanation, error) {
+	found := &explanation{
+		Policies: []explainedPolicy{}, Enforcement: string(c.Enforcement), Store: storeopen.Name(string(c.Store)), Allowed: true, DeniedBy: []string{},
+	}
+	charges := []routing.Charge{{Policy: x.policy, Key: x.key}}
+	if x.policy == "" {
+		found.Client = r.ClientAddr.String()
+		plain, lenient := holds.Routes().Match(r)
+		for _, i := range []int{plain, lenient} {
+			if i != routing.None && (len(found.Routes) == 0 || found.Routes[0].Index != i) {
+				found.Routes = append(found.Routes, explainedRoute{i, holds.Routes().Route(i).String()})
+			}
+		}
+		charges = holds.Routes().AppendCharges(nil, r)
+	}
+	var checks []engine.Check
+	for _, charge := range charges {
+		check := engine.Check{Policy: charge.Policy, Key: charge.Key, Cost: x.cost}
+		checks = append(checks, check)
+		one, err := explainPolicy(ctx, c, holds, check)
+		if err != nil {
+			return nil, err
+		}
+		found.Policies = append(found.Policies, *one)
+	}
+	if len(checks) == 0 {
+		return found, nil
+	}
+	var a engine.Answer
+	if err := holds.Decide(ctx, headgate.Peek, checks, &a); err != nil {
+		return nil, err
+	}
+	found.Allowed, found.RetryAfter, found.Degraded = a.Allowed, millis(a.RetryAfter), a.Degraded != headgate.NoTrouble
+	found.DeniedBy = append(found.DeniedBy, a.DeniedBy...)
+	return found, nil
+}
+
+func explainPolicy(ctx context.Context, c *config.Config, holds *engine.Snapshot, check engine.Check) (*explainedPolicy, error) {
+	var a engine.Answer
+	if err := holds.Decide(ctx, headgate.Peek, []engine.Check{check}, &a); err != nil {
+		return nil, err
+	}
+	p := c.Policies[check.Policy]
+	_, override := p.Overrides["key:"+check.Key]
+	found := &explainedPolicy{
+		Policy: check.Policy, Algorithm: string(p.Algorithm), KeyBy: p.Key.String(), Key: check.Key, Override: override,
+		Enforced: len(a.Shadows) == 0, denial: a.Decision,
+	}
+	if !found.Enforced {
+		if found.denial = a.Shadows[0].Decision; a.Shadows[0].Err != nil {
+			return nil, a.Shadows[0].Err
+		}
+	}
+	found.Allowed = found.denial.Allowed
+	for i, r := range a.Rules {
+		d := a.Decisions[i]
+		found.Limits = append(found.Limits, explainedLimit{r.Limit.String(), d.Limit, d.Remaining, millis(d.ResetAfter)})
+	}
+	return found, nil
+}
+
+// millis is a wait in whole milliseconds, rounded up.
+func millis(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }

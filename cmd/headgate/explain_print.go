@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/service/routing"
+)
+
+// print tells a person what was found.
+func (x *explaining) print(w io.Writer, r *routing.Request, found *explanation) error {
+	var b strings.Builder
+	if x.policy == "" {
+		fmt.Fprintf(&b, "request   %s %s%s\nclient    %s\n", r.Method, r.Host, r.Path, found.Client)
+		for _, route := range found.Routes {
+			fmt.Fprintf(&b, "route     routes[%d]: %s\n", route.Index, route.Match)
+		}
+		if len(found.Routes) == 0 {
+			b.WriteString("route     none: the request is let pass\n")
+		} else if len(found.Policies) == 0 {
+			b.WriteString("policies  none: the request is let pass\n")
+		}
+	}
+	for i := range found.Policies {
+		found.Policies[i].print(&b)
+	}
+	b.WriteString(found.verdict())
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (p *explainedPolicy) print(b *strings.Builder) {
+	fmt.Fprintf(b, "policy    %s, %s\n", p.Policy, p.Algorithm)
+	fmt.Fprintf(b, "  key     %q (%s)", p.Key, p.KeyBy)
+	if p.Override {
+		b.WriteString(", which has limits of its own")
+	}
+	b.WriteString("\n")
+	for _, l := range p.Limits {
+		fmt.Fprintf(b, "  limit   %s: %d of %d left", l.Limit, l.Remaining, l.AtOnce)
+		if l.ResetAfter > 0 {
+			fmt.Fprintf(b, ", as if never used in %s", waitOf(l.ResetAfter))
+		}
+		b.WriteString("\n")
+	}
+	switch {
+	case p.Enforced:
+	case p.Allowed:
+		b.WriteString("  watches only, and would admit it\n")
+	default:
+		b.WriteString("  watches only, and would deny it\n")
+	}
+}
+
+// verdict is the last line.
+func (x *explanation) verdict() string {
+	note := ""
+	switch {
+	case x.Enforcement != "on":
+		note = " (enforcement is " + x.Enforcement + ")"
+	case x.Degraded:
+		note = " (the store is away)"
+	case x.Store == "memory" && len(x.Policies) > 0:
+		note = " (of a store in memory: what other processes hold there is not seen)"
+	}
+	switch {
+	case x.Allowed:
+		return "answer    allowed" + note + "\n"
+	case x.RetryAfter == 0:
+		return "answer    denied by " + strings.Join(x.DeniedBy, ", ") + "; the cost is above the limit, so no wait helps" + note + "\n"
+	}
+	return "answer    denied by " + strings.Join(x.DeniedBy, ", ") + "; allowed again in " + waitOf(x.RetryAfter) + note + "\n"
+}
+
+func waitOf(ms int64) string { return (time.Duration(ms) * time.Millisecond).String() }

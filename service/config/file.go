@@ -1,0 +1,73 @@
+// Package config reads the service's one configuration file, and what flags and the environment say beside it.
+//
+// The Go types in this package are the format: from them come the reader, the JSON Schema for editors, and the name of each setting as a
+// flag, a variable and a line of the file. What is wrong is said with file, line and column, all of it at once. A file that is wrong
+// anywhere is no configuration at all.
+package config
+
+import (
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/service/engine"
+	"github.com/headgate/headgate/service/routing"
+)
+
+// File is everything that can be configured. Each field that is no list of policies or routes is a setting: its name as a flag is that
+// in the file with - in place of . and _, its variable HEADGATE_ and the same in capitals. The tags say what is accepted: see leaf.
+type File struct {
+	HTTP            HTTP                  `yaml:"http" help:"The door for HTTP."`
+	Store           StoreURL              `yaml:"store" default:"memory://" restart:"yes" help:"where state is kept: memory://, redis://host:6379, rediss://…, redis+sentinel://host:26379/NAME, redis+cluster://…, redis+unix:///path, memcached://host:11211; REDIS_HOST and REDIS_PORT choose Redis, too"`
+	OnStoreError    headgate.OnStoreError `yaml:"on_store_error" default:"closed" oneof:"closed open local" help:"what holds while the store is away, for checks without a policy and policies that do not say: closed (503), open (admitted) or local (a share of the limit, see instances)"`
+	Instances       int                   `yaml:"instances" default:"0" range:"0 100000" restart:"yes" help:"how many instances share the store; each admits one share of so many while local holds; 0: not known, taken for 1"`
+	StoreBudget     time.Duration         `yaml:"store_budget" default:"50ms" range:"1ms 1m" restart:"yes" help:"longest time to wait for the store, in one decision"`
+	Enforcement     engine.Enforcement    `yaml:"enforcement" default:"on" oneof:"on shadow off" help:"on; shadow: everything counts and nobody is denied; off: everybody is admitted and nothing is charged, for when limits do harm"`
+	TrustedProxies  []Network             `yaml:"trusted_proxies" count:"0 1024" help:"networks of proxies that are believed who the client is"`
+	MaxKeyBytes     int                   `yaml:"max_key_bytes" default:"1024" range:"1 65536" help:"longest key"`
+	MaxChecks       int                   `yaml:"max_checks" default:"32" range:"1 1024" help:"most checks in one request"`
+	MaxBodyBytes    int                   `yaml:"max_body_bytes" default:"65536" range:"1 16777216" restart:"yes" help:"longest body of a request"`
+	MaxHeaderBytes  int                   `yaml:"max_header_bytes" default:"16384" range:"1 1048576" restart:"yes" help:"longest header of a request, to some 4096 bytes"`
+	HeaderTimeout   time.Duration         `yaml:"header_timeout" default:"5s" range:"1ms 24h" restart:"yes" help:"longest time to read a request's header"`
+	ReadTimeout     time.Duration         `yaml:"read_timeout" default:"10s" range:"1ms 24h" restart:"yes" help:"longest time to read a whole request"`
+	WriteTimeout    time.Duration         `yaml:"write_timeout" default:"10s" range:"1ms 24h" restart:"yes" help:"longest time to answer a request"`
+	IdleTimeout     time.Duration         `yaml:"idle_timeout" default:"2m" range:"1ms 24h" restart:"yes" help:"longest time between two requests on a connection"`
+	DrainDelay      time.Duration         `yaml:"drain_delay" default:"0s" range:"0s 24h" restart:"yes" help:"how long to go on answering, and say draining, once told to stop"`
+	ShutdownTimeout time.Duration         `yaml:"shutdown_timeout" default:"10s" range:"1ms 24h" restart:"yes" help:"how long requests in flight may take after that"`
+	Envoy           Envoy                 `yaml:"envoy" help:"Envoy's rate limit service."`
+	Policies        map[string]Policy     `yaml:"policies" named:"policy" help:"What is limited how, by the name that checks and routes call it by."`
+	Routes          []Route               `yaml:"routes" count:"0 1000" help:"Which policies a request is under, for doors that see HTTP: the first route that matches. None: it is let pass."`
+}
+
+// HTTP are the settings of the door for HTTP that other doors have, too.
+type HTTP struct {
+	Addr Address `yaml:"addr" default:"127.0.0.1:8080" restart:"yes" help:"where to listen for HTTP: host:port; port 0 takes a free one; off closes this door"`
+}
+
+// Envoy is what Envoy's rate limit service is told.
+type Envoy struct {
+	Config Folder `yaml:"config" restart:"yes" help:"a folder of envoyproxy/ratelimit's files, from where the configuration file is"`
+}
+
+// Policy is one or more limits, all or none.
+type Policy struct {
+	Limits       []headgate.Limit            `yaml:"limits" required:"yes" count:"1 32" help:"The limits, all or none: 10/s, 5/15m burst 20, 100/1m queue 50."`
+	Algorithm    headgate.Algorithm          `yaml:"algorithm" default:"token_bucket" oneof:"token_bucket gcra token_bucket_interval fixed_window sliding_log sliding_window leaky_bucket" help:"The arithmetic."`
+	Key          routing.Key                 `yaml:"key" default:"ip" help:"Whose budget a request spends, for doors that see HTTP: ip, header:NAME, method, host, path; the first of several between commas that the request has; parts joined by +."`
+	OnStoreError headgate.OnStoreError       `yaml:"on_store_error" oneof:"closed open local" help:"What holds while the store is away; if it is not here, what the file says for all."`
+	Shadow       bool                        `yaml:"shadow" default:"false" help:"Only watch: count, tell what would be answered, deny nobody."`
+	Enforce      engine.Share                `yaml:"enforce" default:"100%" help:"The share of keys that are denied; for the others the policy only watches. The same keys each time."`
+	Overrides    map[string][]headgate.Limit `yaml:"overrides" named:"key" keys:"^key:" count:"1 32" help:"Limits for single keys, in place of the policy's: key:acme."`
+}
+
+// Route is which requests are under which policies.
+type Route struct {
+	Match    Match    `yaml:"match" help:"Which requests: all parts must match. A part that is missing matches everything."`
+	Policies []string `yaml:"policies" required:"yes" count:"0 32" help:"Their policies, all or none. None at all: the request is let pass."`
+}
+
+// Match is a part of all requests.
+type Match struct {
+	Host   routing.Host `yaml:"host" help:"The host: a name, or *.example.com for every name below. Case and port do not matter."`
+	Method []Method     `yaml:"method" count:"1 32" help:"The methods."`
+	Path   routing.Path `yaml:"path" help:"The path: * is one segment, ** any number of them. Case does not matter."`
+}

@@ -1,0 +1,101 @@
+package config
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// member is one key that a mapping of the file may have.
+type member struct {
+	name  string
+	index int // of the field
+	typ   reflect.Type
+	tag   reflect.StructTag
+}
+
+// membersOf are the keys of a struct, in its order.
+func membersOf(t reflect.Type) []member {
+	var all []member
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if name := f.Tag.Get("yaml"); name != "" {
+			all = append(all, member{name, i, f.Type, f.Tag})
+		}
+	}
+	return all
+}
+
+func namesOf(members []member) []string {
+	names := make([]string, len(members))
+	for i, m := range members {
+		names[i] = m.name
+	}
+	return names
+}
+
+// isLeaf reports whether values of t are written as one text or number.
+func isLeaf(t reflect.Type) bool { return leaves[t] != nil }
+
+// places are where each key of the format stands: "limits" → policies.NAME.limits.
+var places = func() map[string][]string {
+	all := make(map[string][]string)
+	addPlaces(all, reflect.TypeFor[File](), "")
+	return all
+}()
+
+func addPlaces(all map[string][]string, t reflect.Type, at string) {
+	switch {
+	case isLeaf(t):
+	case t.Kind() == reflect.Struct:
+		for _, m := range membersOf(t) {
+			place := strings.TrimPrefix(at+"."+m.name, ".")
+			all[m.name] = append(all[m.name], place)
+			if m.typ.Kind() == reflect.Map {
+				place += "." + strings.ToUpper(m.tag.Get("named"))
+			}
+			addPlaces(all, m.typ, place)
+		}
+	case t.Kind() == reflect.Map:
+		addPlaces(all, t.Elem(), at)
+	case t.Kind() == reflect.Slice:
+		addPlaces(all, t.Elem(), at+"[]")
+	}
+}
+
+// unknownKey says what was meant by a key that is none of members.
+func unknownKey(name string, members []member) string {
+	here := namesOf(members)
+	if there := places[name]; len(there) > 0 {
+		return "it does not belong here; it belongs at " + strings.Join(there, " or ")
+	}
+	if meant := nearest(name, here); meant != "" {
+		return "unknown key; did you mean " + meant + "?"
+	}
+	for _, s := range Settings() {
+		if flat(s.Path) == flat(name) {
+			return "unknown key; did you mean " + s.Path + "? " + nested(s.Path)
+		}
+	}
+	if slices.Contains([]string{"domain", "descriptors", "rate_limit"}, name) {
+		return "unknown key; this is a file of envoyproxy/ratelimit: put it into a folder and name that at envoy.config"
+	}
+	every := make([]string, 0, len(places))
+	for known := range places {
+		every = append(every, known)
+	}
+	slices.Sort(every)
+	if meant := nearest(name, every); meant != "" {
+		return "unknown key; " + meant + " belongs at " + strings.Join(places[meant], " or ")
+	}
+	return "unknown key; there are " + strings.Join(here, ", ")
+}
+
+// nested shows how a key with a point is written.
+func nested(path string) string {
+	section, name, ok := strings.Cut(path, ".")
+	if !ok {
+		return ""
+	}
+	return "It is written " + section + ": {" + name + ": …}"
+}
