@@ -2,6 +2,7 @@ package respapi
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -85,7 +86,7 @@ func TestProtocolErrors(t *testing.T) {
 			if n == 0 && err == nil {
 				n, err = r.next([]byte(tt.input), small)
 			}
-			if n != 0 || err != tt.want {
+			if n != 0 || !errors.Is(err, tt.want) {
 				t.Errorf("%q, cut at %d: got %d, %v, want %v", tt.input, cut, n, err, tt.want)
 			}
 		}

@@ -23,7 +23,7 @@ func ListenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("respapi: listen on %s: %w", path, err)
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }() // what is in it has moved, or failed to
 	hidden := dir + "/s"
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: hidden, Net: "unix"})
 	if err != nil {
