@@ -14,20 +14,19 @@ var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 // IPv6. It does not allocate.
 func Group(a netip.Addr, v6Bits int) netip.Prefix {
 	a = translated(a.Unmap())
-	bits := a.BitLen()
-	if a.Is6() {
-		bits = v6Bits
-		if bits < 1 || bits > a.BitLen() {
-			bits = usualBits
-		}
+	if !a.Is6() {
+		return netip.PrefixFrom(a, a.BitLen()) // of the zero Addr the zero Prefix
 	}
-	p, _ := a.Prefix(bits) // bits fit
+	if v6Bits < 1 || v6Bits > a.BitLen() {
+		v6Bits = usualBits
+	}
+	p, _ := a.Prefix(v6Bits) // they fit
 	return p
 }
 
 // translated is the IPv4 address behind one that NAT64 has made, and every other as it is.
 func translated(a netip.Addr) netip.Addr {
-	if !nat64.Contains(a.WithZone("")) {
+	if !a.Is6() || !nat64.Contains(a.WithZone("")) {
 		return a
 	}
 	b := a.As16()

@@ -156,20 +156,29 @@ func (p *pen) deny(text *strings.Builder, retry int64) {
 
 // ietf writes the fields of the draft of today.
 func (p *pen) ietf(text *strings.Builder, w *Writer, s *Set, decisions []headgate.Decision, told *report) {
-	if !p.mayList(told) {
+	alone := len(p.h) == 0 // nothing to be merged with: that is most answers, and a look at each field costs as much as its text
+	if !alone && !p.mayList(told) {
 		return
 	}
 	policies := s.policies
 	if told.nth >= mostListed {
 		policies = []string{policies[0] + ", " + told.policy}
 	}
-	p.addPolicies(policies, true)
+	if alone {
+		p.h[policyKey] = policies
+	} else {
+		p.addPolicies(policies, true)
+	}
 	if w.every && len(decisions) > 1 {
 		writeEvery(text, s, decisions, told)
 	} else {
 		writeItem(text, told.limit, told.Decision)
 	}
-	p.add(rateLimitKey, p.value(text))
+	if alone {
+		p.h[rateLimitKey] = p.value(text)
+	} else {
+		p.add(rateLimitKey, p.value(text))
+	}
 }
 
 // writeItem writes one item of RateLimit.
