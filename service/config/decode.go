@@ -154,7 +154,7 @@ func wrongName(what, name, pattern string) string {
 		return "a " + what + " begins with " + begin
 	}
 	if !goodName.MatchString(name) {
-		return "a " + what + " is not empty, and has neither control characters nor a blank at its ends"
+		return "the name of a " + what + " is not empty, and has neither control characters nor a blank at its ends"
 	}
 	return ""
 }
@@ -260,13 +260,15 @@ func wrongScalar(n *yaml.Node, l *leaf, t reflect.Type, tag reflect.StructTag) s
 	switch {
 	case n.Tag == "!!null":
 		return expected + ", and nothing stands here; leave the key out to have its default"
-	case l.unit != "" && (n.Tag == "!!int" || n.Tag == "!!float"):
-		return expected + "; did you mean " + clipped(n.Value) + l.unit + "?"
+	case l.meant != "" && (n.Tag == "!!int" || n.Tag == "!!float"):
+		return expected + "; did you mean " + fmt.Sprintf(l.meant, clipped(n.Value)) + "?"
+	case tag.Get("oneof") != "" && n.Tag != "!!str":
+		return expected + ", not " + tagNames[n.Tag]
 	case l.what == text && n.Tag != "!!str":
 		return expected + "; " + quoted(t, n.Value) + " is " + tagNames[n.Tag] + " in YAML: put it into quotes"
 	case l.what == truth && n.Tag == "!!str" && meantTruth[strings.ToLower(n.Value)] != "":
 		return expected + "; did you mean " + meantTruth[strings.ToLower(n.Value)] + "?"
-	case l.what == number && n.Tag != "!!int", l.what == truth && n.Tag != "!!bool":
+	case l.what == number && n.Tag != "!!int" && n.Tag != "!!float", l.what == truth && n.Tag != "!!bool":
 		return expected + ", not " + tagNames[n.Tag]
 	}
 	return ""

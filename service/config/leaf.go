@@ -82,7 +82,7 @@ type leaf struct {
 	parse   func(string) (any, error)
 	show    func(any) string
 	example string
-	unit    string // what a bare number most likely lacks
+	meant   string // what a bare number was most likely meant to be: %s/s
 }
 
 // leaves are all types that are no struct, list or map.
@@ -92,18 +92,18 @@ var leaves = map[reflect.Type]*leaf{
 	reflect.TypeFor[bool]():   {what: truth, pattern: `^([Tt]rue|[Ff]alse|TRUE|FALSE)$`, says: "true or false", parse: as(strconv.ParseBool)},
 	reflect.TypeFor[time.Duration](): {
 		what: text, pattern: `^([0-9]{1,15}(\.[0-9]{1,9})?(ns|us|µs|ms|s|m|h))+$`, says: "a time such as 5s or 1m30s",
-		parse: as(time.ParseDuration), show: func(v any) string { return shortTime(v.(time.Duration)) }, example: "5s", unit: "s",
+		parse: as(time.ParseDuration), show: func(v any) string { return shortTime(v.(time.Duration)) }, example: "5s", meant: "%ss",
 	},
 	reflect.TypeFor[headgate.Limit](): {
 		what: text, pattern: `^[ \t]*[0-9]+[ \t]*/[ \t]*([0-9]+[ \t]*)?(us|ms|s|m|h|d|w)([ \t]+(burst|queue)[ \t]+[0-9]+)?[ \t]*$`,
-		says: "a limit such as 10/s or 5/15m burst 20", parse: as(headgate.ParseLimit), example: "10/s burst 20",
+		says: "a limit such as 10/s or 5/15m burst 20", parse: as(headgate.ParseLimit), example: "10/s burst 20", meant: "%s/s",
 	},
 	reflect.TypeFor[headgate.OnStoreError](): {what: text, parse: as(func(s string) (headgate.OnStoreError, error) { return headgate.OnStoreError(s), nil })},
 	reflect.TypeFor[headgate.Algorithm]():    {what: text, parse: as(func(s string) (headgate.Algorithm, error) { return headgate.Algorithm(s), nil })},
 	reflect.TypeFor[engine.Enforcement]():    {what: text, parse: as(func(s string) (engine.Enforcement, error) { return engine.Enforcement(s), nil })},
 	reflect.TypeFor[engine.Share](): {
 		what: text, pattern: `^([0-9]{1,2}(\.[0-9]{1,4})?|100(\.0{1,4})?)%$`, says: "a percentage from 0% to 100%",
-		parse: as(engine.ParseShare), example: "25%", unit: "%",
+		parse: as(engine.ParseShare), example: "25%", meant: "%s%%",
 	},
 	reflect.TypeFor[routing.Key](): {
 		what: text, says: "ip, header:NAME, method, host or path, joined by + or, as alternatives, by commas",
@@ -125,7 +125,7 @@ var leaves = map[reflect.Type]*leaf{
 	},
 	reflect.TypeFor[Address](): {
 		what: text, pattern: `^(off|(\[[0-9A-Fa-f:.]+(%[0-9A-Za-z.]+)?\]|[^\s:\[\]/]*):[0-9]{1,5})$`, says: "host:port, such as 127.0.0.1:8080, or off",
-		parse: as(parseAddress), example: "127.0.0.1:8080",
+		parse: as(parseAddress), example: "127.0.0.1:8080", meant: "127.0.0.1:%s",
 	},
 	reflect.TypeFor[StoreURL](): {
 		what: text, pattern: `^[A-Za-z][A-Za-z0-9+]*([:?][^\s]*)?$`, says: "a store's URL, such as redis://127.0.0.1:6379",
@@ -217,8 +217,8 @@ func read(t reflect.Type, tag reflect.StructTag, s string) (reflect.Value, *prob
 	shaped := patterns[t].MatchString(s)
 	v, err := l.parse(s)
 	if err != nil {
-		p := describe(l, s, err)
-		p.shape = !shaped
+		p := describe(l, tag, s, err)
+		p.shape = p.shape || !shaped
 		return reflect.Value{}, p
 	}
 	if !shaped {
@@ -254,7 +254,7 @@ func quoted(t reflect.Type, s string) string {
 }
 
 // describe is what is wrong with a text that could not be parsed.
-func describe(l *leaf, s string, err error) *problem {
+func describe(l *leaf, tag reflect.StructTag, s string, err error) *problem {
 	if e := (*headgate.SyntaxError)(nil); errors.As(err, &e) {
 		return &problem{clip(s) + " is no limit: " + e.Reason, e.Offset, false}
 	}
@@ -267,6 +267,9 @@ func describe(l *leaf, s string, err error) *problem {
 			return &problem{e.Reason, e.Offset, false}
 		}
 		return &problem{clip(part) + " " + e.Reason, e.Offset, false}
+	}
+	if bounds := tag.Get("range"); l.what == number && bounds != "" && errors.Is(err, strconv.ErrRange) {
+		return &problem{clipped(s) + " is not accepted; accepted: " + strings.Replace(bounds, " ", " to ", 1), -1, true}
 	}
 	if l.what == number || patterns[reflect.TypeFor[time.Duration]()].String() == l.pattern {
 		return &problem{clip(s) + " is not " + l.says, -1, false}

@@ -44,13 +44,13 @@ func document(source string, text []byte) (*yaml.Node, *Error) {
 		if ended(err) {
 			return nil, nil
 		}
-		return nil, malformed(source, err)
+		return nil, malformed(source, text, err)
 	}
 	switch err := loader.Load(&second); {
 	case err == nil:
 		return nil, wrong(place{second.Line, second.Column}, "a second document begins here; one file holds one")
 	case !ended(err):
-		return nil, malformed(source, err)
+		return nil, malformed(source, text, err)
 	}
 	if len(first.Content) == 0 {
 		return nil, nil
@@ -62,7 +62,7 @@ func document(source string, text []byte) (*yaml.Node, *Error) {
 func ended(err error) bool { return errors.Is(err, io.EOF) }
 
 // malformed is the loader's error, in our words where its own do not say what to do.
-func malformed(source string, err error) *Error {
+func malformed(source string, text []byte, err error) *Error {
 	e := &Error{Source: source, Message: err.Error(), shape: true}
 	var load *yaml.LoadError
 	if !errors.As(err, &load) {
@@ -71,6 +71,10 @@ func malformed(source string, err error) *Error {
 	e.Line, e.Column, e.Message = load.Mark.Line, load.Mark.Column, load.Message
 	if e.Line == 0 && load.ContextMark.Line != 0 {
 		e.Line, e.Column = load.ContextMark.Line, load.ContextMark.Column
+	}
+	if at := bytes.IndexFunc(text, func(r rune) bool { return r < ' ' && r != '\t' && r != '\n' && r != '\r' }); e.Line == 0 && at >= 0 {
+		p := placeAt(text, at)
+		e.Line, e.Column, e.Message = p.line, p.column, "a control character"
 	}
 	switch {
 	case strings.Contains(load.Message, "max depth"):
@@ -94,6 +98,11 @@ func invalidUTF8(text []byte) place {
 		}
 		at += size
 	}
+	return placeAt(text, at)
+}
+
+// placeAt is the line and column of an offset.
+func placeAt(text []byte, at int) place {
 	before := text[:at]
 	start := bytes.LastIndexByte(before, '\n') + 1
 	return place{1 + bytes.Count(before, []byte("\n")), 1 + utf8.RuneCount(before[start:])}

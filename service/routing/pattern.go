@@ -2,6 +2,7 @@ package routing
 
 import (
 	"strings"
+	"unicode/utf8"
 )
 
 // Host is a pattern of hosts: a name, “*.example.com” for every name below it however deep, or “*” for all. The zero value is all.
@@ -25,7 +26,7 @@ func ParseHost(text string) (Host, error) {
 		case r == ':' && text[0] != '[':
 			return wrong(i, len(text)-i, "is no part of a pattern; leave the port out")
 		case r > '~':
-			return wrong(i, 1, "is not ASCII; write the name as it travels: xn--…")
+			return wrong(i, utf8.RuneLen(r), "is not ASCII; write the name as it travels: xn--…")
 		case r <= ' ':
 			return wrong(i, 1, "is no part of a host")
 		}
@@ -185,6 +186,9 @@ func (p Path) covers(other Path) bool {
 	}
 	if !other.some {
 		other.segments = []string{anySegments}
+	}
+	if a, b := p.segments, other.segments; len(a) > 0 && len(b) > 0 && a[0][0] != '*' && a[0] != b[0] {
+		return false // as most do
 	}
 	return covers(p.segments, other.segments)
 }
