@@ -28,6 +28,10 @@ help: ## Show this list
 run: ## Run the service on this machine
 	go run ./cmd/headgate serve
 
+.PHONY: demo
+demo: ## Run the page that shows what each algorithm does
+	go run ./cmd/headgate demo
+
 .PHONY: build
 build: ## Build ./headgate
 	CGO_ENABLED=0 go build -trimpath -o headgate ./cmd/headgate
@@ -43,6 +47,10 @@ clean: ## Remove what was built here
 .PHONY: pictures
 pictures: ## Draw the pictures in docs/pictures anew, by the real limiter
 	cd bench && go run ./cmd/pictures ../docs/pictures
+
+.PHONY: screenshots
+screenshots: setup ## Take the pictures of the demo page in docs/pictures anew, in a real browser
+	go test ./service/demo -run TestPictures -count 1 -pictures $(CURDIR)/docs/pictures
 
 ##@ Tests
 

@@ -120,6 +120,9 @@ func (b *chrome) listen(event any) {
 	case *runtime.EventConsoleAPICalled:
 		said = fmt.Sprintf("console.%s: %+v", e.Type, e.Args)
 	case *cdplog.EventEntryAdded:
+		if strings.HasSuffix(e.Entry.URL, "/act") && strings.Contains(e.Entry.Text, "400 (Bad Request)") {
+			return // a refused setting is no fault of the page, and the browser notes it
+		}
 		said = fmt.Sprintf("%s: %s %s", e.Entry.Level, e.Entry.Text, e.Entry.URL)
 	default:
 		return
@@ -127,13 +130,6 @@ func (b *chrome) listen(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.bad = append(b.bad, said)
-}
-
-// forget drops what was said so far.
-func (b *chrome) forget() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.bad = nil
 }
 
 func (b *chrome) mustBeQuiet(t testing.TB) {

@@ -143,6 +143,28 @@ func TestPageInChromium(t *testing.T) {
 	b.mustBeQuiet(t)
 }
 
+// shifts is how much of the page has moved so far, as browsers count it: also just after a click.
+const shifts = `new Promise((done) => new PerformanceObserver((list, observer) => {
+	observer.disconnect();
+	done(list.getEntries().reduce((sum, e) => sum + e.value, 0));
+}).observe({ type: 'layout-shift', buffered: true }) ?? setTimeout(() => done(0), 300))`
+
+// pale are the texts that stand out too little from what is behind them, by WCAG's AA.
+const pale = `(() => {
+	const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+	const rgba = (color) => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1); return [...canvas.getImageData(0, 0, 1, 1).data]; };
+	const light = ([r, g, b]) => [r, g, b].map((c) => c / 255).map((c) => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4).reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+	const behind = (e) => { for (; e; e = e.parentElement) { const c = rgba(getComputedStyle(e).backgroundColor); if (c[3] === 255) return c; } return [255, 255, 255]; };
+	const bad = new Set();
+	for (const e of document.querySelectorAll('body *')) {
+		const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+		if (!own || !e.checkVisibility() || e.disabled || e.tagName === 'NOSCRIPT') continue;
+		const [a, b] = [light(rgba(getComputedStyle(e).color)), light(behind(e))].sort((x, y) => y - x);
+		if ((a + 0.05) / (b + 0.05) < 4.5) bad.add(e.tagName + '.' + e.className + ' ' + ((a + 0.05) / (b + 0.05)).toFixed(2) + ' ' + e.textContent.trim().slice(0, 30));
+	}
+	return [...bad];
+})()`
+
 // put types a value into a field as a person would, and leaves it.
 func (v visitor) put(t *testing.T, id, value string) {
 	t.Helper()
@@ -194,6 +216,9 @@ func (v visitor) testButtons(t *testing.T) {
 			t.Errorf("%s: got %s %s want a denial with its fields", panel.Algorithm, panel.Verdict, panel.Fields)
 		}
 	}
+	if moved := eval[float64](t, v.chrome, shifts); moved > 0.001 {
+		t.Errorf("the layout has shifted by %.4f", moved)
+	}
 	v.click(t, "#reset")
 	v.tab.until(t, "reset", func(s state) bool { return s.Tracks[0].Gates[0].Denied == 0 })
 	v.mustAgree(t, "Reset")
@@ -216,7 +241,6 @@ func (v visitor) testBadInput(t *testing.T) {
 		v.put(t, id, before)
 		v.chrome.until(t, "document.getElementById('problem').textContent === ''")
 	}
-	v.forget() // a refused post is no fault of the page, and the browser notes it
 }
 
 func (v visitor) testStream(t *testing.T) {
@@ -279,7 +303,14 @@ func (v visitor) testTheme(t *testing.T) {
 		return eval[string](t, v.chrome, "getComputedStyle(document.documentElement).backgroundColor")
 	}
 	light := paper()
-	v.click(t, "#theme")
+	for _, scheme := range []string{"light", "dark"} {
+		if texts := eval[[]string](t, v.chrome, pale); len(texts) > 0 {
+			t.Errorf("%s: too pale to read: %q", scheme, texts)
+		}
+		if scheme == "light" {
+			v.click(t, "#theme")
+		}
+	}
 	dark := paper()
 	v.hold(t, look{width: 1440, height: 1000, dark: true})
 	v.click(t, "#theme")

@@ -46,8 +46,8 @@ export class Controls {
 
   wireStream() {
     const label = () => {
-      $('burst').querySelector('output').textContent = $('n').value;
-      $('stream').querySelector('output').textContent = $('rate-stream').value;
+      $('label-n').textContent = $('n').value;
+      $('label-rate').textContent = $('rate-stream').value;
     };
     $('n').addEventListener('input', label);
     $('rate-stream').addEventListener('input', () => {
