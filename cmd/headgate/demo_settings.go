@@ -6,6 +6,8 @@ import (
 	"strconv"
 
 	"github.com/spf13/pflag"
+
+	"github.com/headgate/headgate/service/config"
 )
 
 const defaultDemoAddr = "127.0.0.1:8080"
@@ -43,13 +45,9 @@ func (d *demoSettings) choose(f *pflag.FlagSet, lookup func(string) (string, boo
 	if _, port, err := net.SplitHostPort(d.httpAddr); err != nil || port == "" {
 		return outside("http-addr", strconv.Quote(d.httpAddr), "host:port, such as "+defaultDemoAddr)
 	}
-	given := f
-	if redis {
-		given = pflag.NewFlagSet("", pflag.ContinueOnError) // in which no store was given
+	if url, ok := config.RedisOf(d.redisVariables(lookup)); ok && (redis || !f.Changed("store")) {
+		d.store = string(url)
 	}
-	s := serveSettings{store: d.store}
-	s.chooseRedis(given, d.redisVariables(lookup))
-	d.store = s.store
 	return nil
 }
 

@@ -12,18 +12,6 @@ import (
 	"github.com/headgate/headgate/service/storeopen"
 )
 
-// serveSettings are what a command is told by flags, and where the store is that the environment chooses.
-type serveSettings struct {
-	store string
-}
-
-// chooseRedis takes the Redis that REDIS_HOST and REDIS_PORT name, if no store was chosen otherwise.
-func (s *serveSettings) chooseRedis(f *pflag.FlagSet, lookup func(string) (string, bool)) {
-	if url, ok := config.RedisOf(lookup); ok && !f.Changed("store") {
-		s.store = string(url)
-	}
-}
-
 // settingFlags are flags for settings of the configuration, and for its file.
 type settingFlags struct {
 	file   string
