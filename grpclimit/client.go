@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/headgate/headgate"
@@ -115,21 +117,46 @@ func (c *Client) Stream(
 	if err != nil || !c.chargesMessages() {
 		return stream, err
 	}
-	return &clientStream{stream, c, call}, nil
+	return &clientStream{ClientStream: stream, ctx: ctx, client: c, call: call}, nil
 }
 
 // clientStream waits before each message.
 type clientStream struct {
 	grpc.ClientStream
-	client *Client
-	call   Call
+	ctx      context.Context // of whoever opened it
+	client   *Client
+	call     Call
+	answered atomic.Bool
+}
+
+// Header waits for the server's answer.
+func (s *clientStream) Header() (metadata.MD, error) {
+	md, err := s.ClientStream.Header()
+	s.answered.Store(true)
+	return md, err
+}
+
+// RecvMsg waits for a message.
+func (s *clientStream) RecvMsg(m any) error {
+	err := s.ClientStream.RecvMsg(m)
+	s.answered.Store(true)
+	return err
+}
+
+// life is the context in which messages wait. That of the stream ends with it, but whoever asks for it before the server has
+// answered tells gRPC never to retry the stream.
+func (s *clientStream) life() context.Context {
+	if s.answered.Load() {
+		return s.Context()
+	}
+	return s.ctx
 }
 
 // SendMsg sends a message when its turn has come.
 func (s *clientStream) SendMsg(m any) error {
 	call := s.call
 	call.Message = m
-	if err := s.client.wait(s.Context(), call, messages); err != nil {
+	if err := s.client.wait(s.life(), call, messages); err != nil {
 		return err
 	}
 	return s.ClientStream.SendMsg(m)
@@ -177,13 +204,12 @@ func (c *Client) wait(ctx context.Context, call Call, m moment) error {
 			continue
 		}
 		key, cost := string(a.appendKey(ctx, room[:0], charge.Key.part)), charge.cost(ctx, call)
-		err := charge.limiter.WaitN(ctx, key, cost)
-		if err != nil {
-			err = c.failure(ctx, call, charge.Policy.Name, err)
-		}
-		if err != nil {
-			giveBackAll(ctx, undo)
-			return err
+		if err := charge.limiter.WaitN(ctx, key, cost); err != nil {
+			if err = c.failure(ctx, call, charge.Policy.Name, err); err != nil {
+				giveBackAll(ctx, undo)
+				return err
+			}
+			continue // nothing was taken
 		}
 		if i+1 < len(c.charges) && charge.Policy.Algorithm != headgate.LeakyBucket { // others were promised instants behind it
 			undo = append(undo, func(ctx context.Context) { _, _ = charge.limiter.Refund(ctx, key, cost) })

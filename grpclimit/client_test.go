@@ -245,3 +245,51 @@ func TestClientsWithoutADecision(t *testing.T) {
 		t.Error("Skip was not asked")
 	}
 }
+
+// deaf is a store whose policy of one name cannot be asked, though what was spent under it can be given back.
+type deaf struct {
+	headgate.Store
+	scope string
+}
+
+func (s deaf) Bind(r headgate.Rule) (headgate.Bound, error) {
+	b, err := s.Store.Bind(r)
+	if r.Name == s.scope {
+		return deafBound{b}, err
+	}
+	return b, err
+}
+
+type deafBound struct{ headgate.Bound }
+
+func (deafBound) Reserve(
+	context.Context, headgate.Instant, string, int64, time.Duration,
+) (headgate.Decision, headgate.Mark, error) {
+	return headgate.Decision{}, headgate.Mark{}, headgate.ErrStoreUnavailable
+}
+
+// A charge that could not be made, and was waived, is not given back: those units are others'.
+func TestClientsGiveBackOnlyWhatTheyTook(t *testing.T) {
+	t.Parallel()
+	store := memstore.New(nil)
+	first := policy("first", "5/1h")
+	limiter, err := headgate.New(store, first, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, err := limiter.AllowN(t.Context(), "", 3); err != nil || !d.Allowed {
+		t.Fatal(d, err)
+	}
+	never := same(policy("never", "1/1h"))
+	never.Cost = func(context.Context, grpclimit.Call) int64 { return 2 }
+	pass := func(context.Context, grpclimit.Call, error) error { return nil }
+	c, err := grpclimit.NewClient(deaf{store, "first"}, &grpclimit.ClientOptions{Undecided: pass}, same(first), never)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = waiting(t, &service{}, c).empty(t.Context())
+	mustCode(t, "the second charge", err, codes.ResourceExhausted)
+	if d, err := limiter.Peek(t.Context(), "", 0); err != nil || d.Remaining != 2 {
+		t.Errorf("got %+v, error %v want 2 remaining, as before", d, err)
+	}
+}

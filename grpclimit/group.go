@@ -18,7 +18,7 @@ type rules struct {
 	Charge
 	bounds []headgate.Bound
 	limits []httpfields.Limit // as clients know them, one for each bound
-	queues bool               // Reserve decides like Take, to the microsecond, and what it took can be given back in full
+	queues bool               // places in its queue are booked, so that they can be given back
 }
 
 // name is what clients know the policy by.
@@ -47,19 +47,10 @@ func bind(store headgate.Store, c Charge) (*rules, error) {
 			Name: name, Limit: rule.Limit, Algorithm: rule.Algorithm, AtOnce: b.Limit(),
 		})
 	}
-	r.queues = len(r.bounds) == 1 && r.bounds[0].Books() && reservable(&r.Policy)
+	r.queues = len(r.bounds) == 1 && r.bounds[0].Books() && c.Policy.Algorithm == headgate.LeakyBucket &&
+		c.Policy.OnStoreError != headgate.FailLocal // a share of the limit has a shorter queue
 	return r, nil
 }
-
-// reservable reports whether a reservation within the time that the queue takes decides like a take. What is decided in this
-// process, on a share of the limit, has a shorter queue.
-func reservable(p *headgate.Policy) bool {
-	return p.Algorithm == headgate.LeakyBucket && wholeSpacing(p.Limits[0]) && p.OnStoreError != headgate.FailLocal
-}
-
-// wholeSpacing reports whether units are a whole number of microseconds apart. A reservation rounds its wait up to a microsecond,
-// which makes it decide otherwise than a take if they are not.
-func wholeSpacing(l headgate.Limit) bool { return l.Period.Microseconds()%l.Rate == 0 }
 
 // group is the charges that are made together: all, those made when a stream opens, or those made for each of its messages.
 type group struct {
@@ -157,13 +148,22 @@ func (g *group) apply(ctx context.Context, q *question) (err error) {
 	}
 	op := &q.ops[0]
 	if r := g.rules[bits.TrailingZeros32(q.which)]; r.queues && op.Cost > 0 && op.Cost <= op.Bound.Limit() {
-		longest := r.Policy.Limits[0].Period / time.Duration(r.Policy.Limits[0].Rate) * time.Duration(op.Bound.Limit()-op.Cost)
-		q.decisions[0], q.mark, err = op.Bound.Reserve(ctx, headgate.StoreClock, op.Key, op.Cost, longest)
-		q.booked = err == nil
-		return err
+		if decided, err := q.book(ctx, op); decided || err != nil {
+			return err
+		}
 	}
 	q.decisions[0], err = op.Bound.Apply(ctx, headgate.StoreClock, op.Key, headgate.Take, op.Cost)
 	return err
+}
+
+// book books a place in the queue of a leaky bucket and reports whether that has decided. The longest wait is what the queue
+// takes, in whole microseconds: in the last of them a take decides.
+func (q *question) book(ctx context.Context, op *headgate.Op) (decided bool, err error) {
+	longest := op.Bound.Spacing(op.Bound.Limit() - op.Cost)
+	d := &q.decisions[0]
+	*d, q.mark, err = op.Bound.Reserve(ctx, headgate.StoreClock, op.Key, op.Cost, longest)
+	q.booked = err == nil && d.Allowed
+	return d.Allowed || d.Never || d.RetryAfter > time.Microsecond, err
 }
 
 // each calls do with every rule that holds, the decisions on its limits, and the cost.

@@ -149,29 +149,33 @@ func TestLeakyBucketHoldsCalls(t *testing.T) {
 	})
 }
 
-// A client that goes away in the queue is not run, leaves nothing behind, and frees its place.
+// A client that goes away in the queue is not run, leaves nothing behind, and frees its place, however far places are apart.
 func TestLeakyBucketLetsGo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := serve(t, &service{}, newServer(t, nil, same(leaky("queue", "1/1s queue 2"))))
-		defer w.stop()
-		w.empty(t.Context())
-		ctx, cancel := context.WithCancel(t.Context())
-		gone := make(chan error, 1)
-		go func() { _, _, err := w.empty(ctx); gone <- err }()
-		synctest.Wait()
-		cancel()
-		mustCode(t, "cancelled", <-gone, codes.Canceled)
-		synctest.Wait()
-		for i := 1; i <= 2; i++ { // both places are free again
-			took, err := timed(func() error { _, _, err := w.empty(t.Context()); return err })
-			mustCode(t, "after it", err, codes.OK)
-			if took != time.Second {
-				t.Errorf("call %d after it: got through after %v want 1s", i, took)
+		for _, limit := range []string{"1/1s queue 2", "3/1s queue 2"} { // every 333,333.3… µs
+			s := &service{}
+			w := serve(t, s, newServer(t, nil, same(leaky("queue", limit))))
+			spacing := time.Second / time.Duration(headgate.MustParseLimit(limit).Rate)
+			w.empty(t.Context())
+			ctx, cancel := context.WithCancel(t.Context())
+			gone := make(chan error, 1)
+			go func() { _, _, err := w.empty(ctx); gone <- err }()
+			synctest.Wait()
+			cancel()
+			mustCode(t, "cancelled", <-gone, codes.Canceled)
+			synctest.Wait()
+			for i := 1; i <= 2; i++ { // both places are free again
+				took, err := timed(func() error { _, _, err := w.empty(t.Context()); return err })
+				mustCode(t, "after it", err, codes.OK)
+				if took < spacing-time.Microsecond || took > spacing+time.Microsecond {
+					t.Errorf("%s: call %d after it: got through after %v want %v", limit, i, took, spacing)
+				}
 			}
-		}
-		if got := w.service.calls.Load(); got != 3 {
-			t.Errorf("the handler ran %d times want 3", got)
+			if got := s.calls.Load(); got != 3 {
+				t.Errorf("%s: the handler ran %d times want 3", limit, got)
+			}
+			w.stop()
 		}
 	})
 }
@@ -223,6 +227,24 @@ func TestLeakyBucketAndDeadlines(t *testing.T) {
 		mustCode(t, "without a deadline", err, codes.OK)
 		if took != 20*time.Second {
 			t.Errorf("without a deadline: got through after %v want 20s", took)
+		}
+	})
+}
+
+// A client's own charge for messages does not keep gRPC from retrying a stream that was denied.
+func TestRetriesOfGRPCBesideAChargeForMessages(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, nil, perMessage(grpclimit.Charge{Policy: policy("messages", "1000/1s")}))
+		l := newServer(t, nil, same(policy("streams", "1/10s")))
+		w := serve(t, &service{}, l, retrying("RESOURCE_EXHAUSTED"), grpc.WithStreamInterceptor(c.Stream))
+		defer w.stop()
+		for i, want := range []time.Duration{0, 10 * time.Second} {
+			took, err := timed(func() error { _, _, err := w.echo(t.Context(), 2); return err })
+			mustCode(t, "stream "+strconv.Itoa(i), err, codes.OK)
+			if took != want {
+				t.Errorf("stream %d: got it after %v want %v", i, took, want)
+			}
 		}
 	})
 }

@@ -169,7 +169,7 @@ type serverStream struct {
 	denied error // what a message was answered; for the goroutine that receives
 
 	mu     sync.Mutex
-	fields metadata.MD // to be told with the header
+	fields metadata.MD // not told yet
 	sent   bool        // the header is on its way
 }
 
@@ -211,25 +211,26 @@ func (s *serverStream) tell() {
 	if !s.sent {
 		s.sent = true
 		_ = s.SetHeader(s.fields) // fails if somebody sent a header around this stream: then the call goes without
+		s.fields = nil
 	}
 }
 
-// replace has the stream tell of a message that was denied, if it has told nothing yet.
+// replace has the stream tell of a message that was denied, and no more of the opening.
 func (s *serverStream) replace(fields metadata.MD) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fields = fields
 }
 
-// end tells what was not told because nothing was sent. With an error it is a trailer, since clients cannot retry after a header.
+// end tells what was not told yet: nothing was sent, or a message was denied since. With an error it is a trailer, since clients
+// cannot retry after a header.
 func (s *serverStream) end(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.sent:
 	case err != nil:
 		s.SetTrailer(s.fields)
-	default:
+	case !s.sent:
 		_ = s.SetHeader(s.fields) // as in tell
 	}
 }

@@ -137,6 +137,18 @@ func TestMessagesAreChargedAsTheyArrive(t *testing.T) {
 	}
 }
 
+// A message that is denied after the header was sent is told of in the trailer.
+func TestDeniedMessageAfterTheHeader(t *testing.T) {
+	t.Parallel()
+	w := serve(t, &service{}, newServer(t, nil, perMessage(same(policy("messages", "1/1h")))))
+	n, stream, err := w.echo(t.Context(), 2)
+	mustCode(t, "the second message", err, codes.ResourceExhausted)
+	trailer := stream.Trailer()
+	if r := item(t, trailer, "ratelimit", "messages", "r"); n != 1 || r != int64(0) || len(trailer.Get("retry-after")) != 1 {
+		t.Errorf("got %d answers, trailer %v want 1, and the denial told of", n, trailer)
+	}
+}
+
 // A handler that does not heed the error gets no further message, not even one that would be admitted.
 func TestDeniedMessageEndsReceiving(t *testing.T) {
 	t.Parallel()
