@@ -136,8 +136,12 @@ func clone(v any) any {
 type mutator struct{ *rand.Rand }
 
 var odd = []any{
-	"", "x", "5/s", " 5 / 1m burst 3 ", "5/15min", "5/s queue 2", "0/s", 5, 1.5, -1, 0, 32, 1025, 1 << 40, true, false, nil, []any{}, map[string]any{},
-	[]any{"5/s"}, []any{"login"}, "ip", "ip+path, header:X-A", "header:", "off", "on", "10.0.0.0/8", "10.0.0.1", "1.2.3.4/33", "/x", "/a/*/**", "x/y",
+	"", "x", "5/s", " 5 / 1m burst 3 ", "5/15min", "5/s queue 2", "0/s", 5, 1.5, -1, 0, 32, 1025, 1 << 40, true, false, nil,
+	[]any{},
+	map[string]any{},
+	[]any{"5/s"},
+	[]any{"login"},
+	"ip", "ip+path, header:X-A", "header:", "off", "on", "10.0.0.0/8", "10.0.0.1", "1.2.3.4/33", "/x", "/a/*/**", "x/y",
 	"*.a.b", "*", "a:80", "[::1]", "[::1]:80", ":0", "25%", "100%", "100.1%", "1.23456%", "5s", "1m30s", "5", "-5s", "1µs", "0s", "999999h", "key:a", " ", "ü",
 	"a\nb", "GET", "get", "G T", "memory", "redis://a b", "sliding_log", "token-bucket", "local", "closed", strings.Repeat("k", 300), "login", "api",
 }

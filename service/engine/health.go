@@ -17,6 +17,9 @@ func bindHealth(store headgate.Store) (headgate.Bound, error) {
 
 // keeps reports an OnStoreError that the store cannot keep, so that it is known now and not at the first check.
 func keeps(store headgate.Store, mode headgate.OnStoreError) error {
+	if err := mode.Validate(); err != nil {
+		return err
+	}
 	_, err := bindMode(store, mode)
 	return err
 }

@@ -1,0 +1,208 @@
+package config_test
+
+import (
+	"bytes"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/service/config"
+)
+
+// Every setting has three names that are alike, and each source is heard: flags before variables before the file.
+func TestEverySettingHasThreeNames(t *testing.T) {
+	t.Parallel()
+	values := map[string][3]string{ // by what kind of value it is: flag, variable, file
+		"host:port": {"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"}, "url": {"redis://a", "redis://b", "redis://c"},
+		"closed|open|local": {"open", "local", "open"}, "on|shadow|off": {"shadow", "off", "shadow"}, "int": {"11", "12", "13"},
+		"duration": {"11ms", "12ms", "13ms"}, "list": {"10.0.0.1,10.1.0.0/16", "10.0.0.2", "10.0.0.3"}, "folder": {"/a", "/b", "/c"},
+	}
+	for _, s := range config.Settings() {
+		if flat := strings.NewReplacer(".", "-", "_", "-").Replace(s.Path); s.Flag != flat || s.Env != "HEADGATE_"+strings.ToUpper(strings.ReplaceAll(flat, "-", "_")) {
+			t.Errorf("%s is called --%s and %s", s.Path, s.Flag, s.Env)
+		}
+		three, known := values[s.Kind()]
+		if !known {
+			t.Fatalf("%s is a %s, of which this test has no values", s.Path, s.Kind())
+		}
+		file := s.Path + ": " + yamlValue(s.Kind(), three[2]) + "\n"
+		if section, name, ok := strings.Cut(s.Path, "."); ok {
+			file = section + ": {" + name + ": " + yamlValue(s.Kind(), three[2]) + "}\n"
+		}
+		path := filepath.Join(t.TempDir(), "f.yaml")
+		replace(t, path, file)
+		from := config.Sources{Path: path, Flags: map[string]string{s.Path: three[0]}, Lookup: lookupOf(map[string]string{s.Env: three[1]})}
+		mustBe(t, &from, s, three[0], "--"+s.Flag)
+		from.Flags = nil
+		mustBe(t, &from, s, three[1], s.Env)
+		from.Lookup = lookupOf(map[string]string{s.Env: ""})
+		mustBe(t, &from, s, three[2], path+":1")
+		from.Path = ""
+		mustBe(t, &from, s, s.Default, "default")
+	}
+}
+
+func yamlValue(kind, text string) string {
+	switch kind {
+	case "int":
+		return text
+	case "list":
+		return `["` + text + `"]`
+	}
+	return `"` + text + `"`
+}
+
+func lookupOf(variables map[string]string) func(string) (string, bool) {
+	return func(name string) (string, bool) { value, ok := variables[name]; return value, ok }
+}
+
+func mustBe(t *testing.T, from *config.Sources, s config.Setting, want, origin string) {
+	t.Helper()
+	c, err := from.Load()
+	if err != nil {
+		t.Errorf("%s: %v", s.Path, err)
+		return
+	}
+	if got := s.Text(&c.File); got != want || c.Origins[s.Path] != origin {
+		t.Errorf("%s: got %q from %s want %q from %s", s.Path, got, c.Origins[s.Path], want, origin)
+	}
+}
+
+func TestRedisOfTheEnvironment(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		env  map[string]string
+		file string
+		want string
+	}{
+		{"neither", nil, "", "memory://"},
+		{"a host", map[string]string{"REDIS_HOST": "cache"}, "", "redis://cache:6379"},
+		{"a port", map[string]string{"REDIS_PORT": "7000"}, "", "redis://127.0.0.1:7000"},
+		{"both, IPv6", map[string]string{"REDIS_HOST": "2001:db8::1", "REDIS_PORT": "7000"}, "", "redis://[2001:db8::1]:7000"},
+		{"a port of Kubernetes' own", map[string]string{"REDIS_PORT": "tcp://10.0.0.1:6379"}, "", "memory://"},
+		{"a host beside that", map[string]string{"REDIS_HOST": "cache", "REDIS_PORT": "tcp://10.0.0.1:7000"}, "", "redis://cache:7000"},
+		{"a store that is named wins", map[string]string{"REDIS_HOST": "cache", "HEADGATE_STORE": "memory://?max_entries=5"}, "", "memory://?max_entries=5"},
+		{"also in the file", map[string]string{"REDIS_HOST": "cache"}, "store: memory://\n", "memory://"},
+	} {
+		from := config.Sources{Lookup: lookupOf(c.env)}
+		if c.file != "" {
+			from.Path = filepath.Join(t.TempDir(), "f.yaml")
+			replace(t, from.Path, c.file)
+		}
+		got, err := from.Load()
+		if err != nil || string(got.Store) != c.want {
+			t.Errorf("%s: got %q, error %v want %q", c.name, string(got.Store), err, c.want)
+		}
+	}
+}
+
+// Whatever is wrong anywhere is told at once, and no password with it.
+func TestErrorsOfAllSources(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "f.yaml")
+	replace(t, path, "store: redis://:secret@h\nmax_key_bytes: 0\n")
+	from := config.Sources{
+		Path: path, Flags: map[string]string{"max_checks": "many", "http.addr": "8080"}, Lookup: lookupOf(map[string]string{"HEADGATE_IDLE_TIMEOUT": "5"}),
+	}
+	_, err := from.Load()
+	got := strings.ReplaceAll(err.Error(), path, "f.yaml")
+	want := `f.yaml:2:16: max_key_bytes: 0 is not accepted; accepted: 1 to 65536
+--http-addr: "8080" is no address; write host:port, such as 127.0.0.1:8080, or off
+--max-checks: "many" is not a whole number
+HEADGATE_IDLE_TIMEOUT: "5" is not a time such as 5s or 1m30s`
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	replace(t, path, "# a comment\nstore: redis://:secret@h\n")
+	from = config.Sources{Path: path, CheckStore: func(config.StoreURL) error { return errors.New("no such store") }}
+	if _, err = from.Load(); err == nil || err.Error() != path+":2:8: store: no such store" {
+		t.Errorf("a store that there is not: got %v want its place in the file", err)
+	}
+	from = config.Sources{CheckStore: from.CheckStore, Flags: map[string]string{"store": "redis://:secret@h"}}
+	if _, err = from.Load(); err == nil || err.Error() != "--store: no such store" {
+		t.Errorf("a store that there is not: got %v want its flag", err)
+	}
+}
+
+func TestMasked(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[config.StoreURL]string{
+		"memory://":                               "memory://",
+		"redis://h:6379/0":                        "redis://h:6379/0",
+		"redis://:secret@h":                       "redis://***:***@h",
+		"redis://user:se@cret@h/1?namespace=a":    "redis://***:***@h/1?namespace=a",
+		"redis+sentinel://a:secret@h,i/m":         "redis+sentinel://***:***@h,i/m",
+		"redis://h?sentinel_password=secret&db=1": "redis://h?sentinel_password=***&db=1",
+		"redis://:se?cret@h":                      "redis://:se?***",
+	} {
+		if got := url.Masked(); got != want {
+			t.Errorf("%s: got %s want %s", string(url), got, want)
+		}
+	}
+}
+
+// The full file names everything there is, so that who reads it has seen all.
+func TestTheFullFileIsFull(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(config.FullFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := config.Sources{Path: config.FullFile}
+	c, err := from.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range config.Settings() {
+		if !strings.HasPrefix(c.Origins[s.Path], config.FullFile) {
+			t.Errorf("the full file does not name %s", s.Path)
+		}
+	}
+	for _, part := range []reflect.Type{reflect.TypeFor[config.Policy](), reflect.TypeFor[config.Route](), reflect.TypeFor[config.Match]()} {
+		for i := range part.NumField() {
+			if name := part.Field(i).Tag.Get("yaml"); !bytes.Contains(text, []byte(name+":")) {
+				t.Errorf("the full file does not name %s of a %s", name, part.Name())
+			}
+		}
+	}
+	if got := slices.Sorted(maps.Keys(c.Policies)); !slices.Equal(got, []string{"api", "login", "upload"}) || len(c.Routes) != 4 {
+		t.Errorf("got policies %q and %d routes", got, len(c.Routes))
+	}
+	if got := string(c.Envoy.Config); got != filepath.Join("testdata", "ratelimit") {
+		t.Errorf("envoy.config is %q, want it beside the file", got)
+	}
+	if c.Warnings != nil {
+		t.Errorf("warnings: %q", c.Warnings)
+	}
+}
+
+// docs/configuration.md shows that file, and every setting with its names and default.
+func TestTheDocumentShowsAll(t *testing.T) {
+	t.Parallel()
+	doc, err := os.ReadFile("../../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	full, err := os.ReadFile(config.FullFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(doc, append([]byte("```yaml\n"), full...)) {
+		t.Error("docs/configuration.md does not show " + config.FullFile + " as it is")
+	}
+	for _, s := range config.Settings() {
+		row := "| `" + s.Path + "` | `--" + s.Flag + "` | `" + s.Env + "` |"
+		if s.Default != "" {
+			row += " `" + s.Default + "` |"
+		}
+		if !bytes.Contains(doc, []byte(row)) {
+			t.Errorf("docs/configuration.md has no row that begins with %s", row)
+		}
+	}
+}
