@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
@@ -253,7 +254,7 @@ func (k Key) marks(chosen int, made []byte) bool {
 	}
 	for i := range k.alternatives {
 		a := &k.alternatives[i]
-		if a.alone() && looksLikeAddress(string(made)) {
+		if a.alone() && looksLikeAddress(made) {
 			return true
 		}
 		if len(made) > len(a.text) && made[len(a.text)] == '=' && string(made[:len(a.text)]) == a.text {
@@ -268,10 +269,15 @@ func (k Key) otherBlocks(chosen int) bool {
 	return slices.ContainsFunc(k.alternatives[:chosen], func(a alternative) bool { return a.alone() })
 }
 
-func looksLikeAddress(s string) bool {
-	if s == unknownAddress {
+// looksLikeAddress reports whether a key could be that of an address, or is nearly one.
+func looksLikeAddress(made []byte) bool {
+	if string(made) == unknownAddress {
 		return true
 	}
+	if bytes.IndexByte(made, '.') < 0 && bytes.IndexByte(made, ':') < 0 {
+		return false // as most do: no need to allocate an error for them
+	}
+	s := string(made)
 	_, err := netip.ParseAddr(s)
 	_, err2 := netip.ParsePrefix(s)
 	return err == nil || err2 == nil

@@ -18,6 +18,7 @@ func ParseHost(text string) (Host, error) {
 		return wrong(0, 0, "is empty; leave it out to match every host")
 	}
 	for i, r := range text {
+		_, size := utf8.DecodeRuneInString(text[i:])
 		switch {
 		case r == '*' && i > 0:
 			return wrong(i, 1, "stands only at the beginning: *.example.com")
@@ -26,7 +27,7 @@ func ParseHost(text string) (Host, error) {
 		case r == ':' && text[0] != '[':
 			return wrong(i, len(text)-i, "is no part of a pattern; leave the port out")
 		case r > '~':
-			return wrong(i, utf8.RuneLen(r), "is not ASCII; write the name as it travels: xn--…")
+			return wrong(i, size, "is not ASCII; write the name as it travels: xn--…")
 		case r <= ' ':
 			return wrong(i, 1, "is no part of a host")
 		}

@@ -47,9 +47,10 @@ func (t *Table) Match(r *Request) (plain, lenient int) {
 }
 
 func (t *Table) first(host, method, path string) int {
+	bit := bitOf(method)
 	for i := range t.routes {
 		route := &t.routes[i]
-		if route.Path.matches(path) && route.Methods.has(method) && route.Host.matches(host) {
+		if route.Methods.holds(method, bit) && route.Host.matches(host) && route.Path.matches(path) {
 			return i
 		}
 	}
@@ -103,8 +104,8 @@ func (m *Methods) Add(name string) error {
 	if !m.all() && m.has(upper) {
 		return &SyntaxError{"method", name, 0, len(name), "stands here twice"}
 	}
-	if i := slices.Index(commonMethods[:], upper); i >= 0 {
-		m.common |= 1 << i
+	if bit := bitOf(upper); bit != 0 {
+		m.common |= bit
 		return nil
 	}
 	m.others = append(m.others, upper)
@@ -129,16 +130,21 @@ func (m Methods) names() []string {
 	return append(names, m.others...)
 }
 
-func (m *Methods) has(name string) bool {
-	if m.all() {
-		return true
-	}
-	for rest := m.common; rest != 0; rest &= rest - 1 {
-		if commonMethods[bits.TrailingZeros16(rest)] == name {
-			return true
+func (m *Methods) has(name string) bool { return m.holds(name, bitOf(name)) }
+
+// holds is has, for a method whose bit is known.
+func (m *Methods) holds(name string, bit uint16) bool {
+	return m.common&bit != 0 || m.all() || bit == 0 && slices.Contains(m.others, name)
+}
+
+// bitOf is the bit of a common method; 0 for others.
+func bitOf(name string) uint16 {
+	for i, common := range commonMethods {
+		if name == common {
+			return 1 << i
 		}
 	}
-	return slices.Contains(m.others, name)
+	return 0
 }
 
 // Shadow says that a route never matches because of those before it.
