@@ -10,6 +10,7 @@ import (
 
 	"github.com/chromedp/cdproto/accessibility"
 	"github.com/chromedp/cdproto/browser"
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
@@ -141,6 +142,18 @@ func TestPageInChromium(t *testing.T) {
 	t.Run("keyboard", v.testKeyboard)
 	t.Run("widths", v.testWidths)
 	b.mustBeQuiet(t)
+	t.Run("no script", v.testWithoutScript)
+}
+
+// testWithoutScript looks at the page as a browser shows it that runs no scripts: nothing that does nothing.
+func (v visitor) testWithoutScript(t *testing.T) {
+	off := emulation.SetScriptExecutionDisabledParams{Value: true}
+	if _, err := chromedp.Call(v.ctx, emulation.SetScriptExecutionDisabled, off); err != nil {
+		t.Fatal(err)
+	}
+	v.do(t, chromedp.Navigate(v.url), chromedp.WaitVisible(chromedp.CSS("#glance table")), chromedp.WaitVisible(chromedp.CSS(".notice")),
+		chromedp.WaitVisible(chromedp.CSS("#title-leaky_bucket")), chromedp.WaitVisible(chromedp.CSS("#watch-edge")),
+		chromedp.WaitNotVisible(chromedp.CSS("#one")), chromedp.WaitNotVisible(chromedp.CSS("#key")))
 }
 
 // shifts is how much of the page has moved so far, as browsers count it: also just after a click.
@@ -225,12 +238,15 @@ func (v visitor) testButtons(t *testing.T) {
 }
 
 func (v visitor) testDialects(t *testing.T) {
-	for _, d := range []string{"draft-07", "draft-06", "draft-03", "x-ratelimit", "x-ratelimit-epoch", "github", "off", "ietf"} {
-		eval[bool](t, v.chrome, fmt.Sprintf("(() => { const s = document.getElementById('dialect'); s.value = %q; return s.dispatchEvent(new Event('change')) })()", d))
+	v.do(t, chromedp.Focus(chromedp.ID("dialect")))
+	for _, d := range []string{"draft-07", "draft-06", "draft-03", "x-ratelimit", "x-ratelimit-epoch", "github", "off"} {
+		v.do(t, chromedp.Focus(chromedp.ID("dialect")), chromedp.KeyEvent(kb.ArrowDown))
 		v.tab.until(t, d, func(s state) bool { return string(s.Settings.Dialect) == d })
 		v.send(t, "#one", 1)
 		v.mustAgree(t, "a request under "+d)
 	}
+	v.do(t, chromedp.Focus(chromedp.ID("dialect")), chromedp.KeyEvent(kb.Home))
+	v.tab.until(t, "ietf", func(s state) bool { return s.Settings.Dialect == "ietf" })
 }
 
 func (v visitor) testBadInput(t *testing.T) {
@@ -248,7 +264,7 @@ func (v visitor) testStream(t *testing.T) {
 	v.click(t, "#stream")
 	v.tab.until(t, "a stream", func(s state) bool { return s.Playing == "stream" && s.Sent > 20 })
 	v.chrome.until(t, "document.getElementById('stream').getAttribute('aria-pressed') === 'true' && Number(document.getElementById('speed').textContent) >= 0")
-	eval[bool](t, v.chrome, "(() => { const r = document.getElementById('rate-slider'); r.value = 40; r.dispatchEvent(new Event('input')); return r.dispatchEvent(new Event('change')) })()")
+	v.do(t, chromedp.Focus(chromedp.ID("rate-slider")), chromedp.KeyEvent(kb.End))
 	if got := eval[string](t, v.chrome, "document.getElementById('rate-stream').value"); got != "10000" {
 		t.Errorf("the slider's end: got %s a second want 10000", got)
 	}
@@ -282,6 +298,10 @@ func (v visitor) testCode(t *testing.T) {
 		if yaml := eval[string](t, v.chrome, "document.getElementById('code-yaml').textContent"); !strings.Contains(yaml, "algorithm: "+string(a)) {
 			t.Errorf("%s: the YAML is %s", a, yaml)
 		}
+	}
+	v.do(t, chromedp.Focus(chromedp.ID("code-algorithm")), chromedp.KeyEvent(kb.Home))
+	if yaml := eval[string](t, v.chrome, "document.getElementById('code-yaml').textContent"); !strings.Contains(yaml, "algorithm: token_bucket\n") {
+		t.Errorf("the first algorithm of the list: the YAML is %s", yaml)
 	}
 }
 
@@ -381,6 +401,10 @@ func (v visitor) testWidths(t *testing.T) {
 	for _, l := range []look{{width: 390, height: 844, phone: true}, {width: 768, height: 1024}, {width: 1280, height: 800, lessMove: true}, {width: 1920, height: 1080}} {
 		v.hold(t, l)
 		v.chrome.until(t, fmt.Sprintf("innerWidth === %d", l.width))
+		if l.phone {
+			v.click(t, "#settings summary")
+			v.do(t, chromedp.WaitVisible(chromedp.ID("rate")))
+		}
 		if over := eval[int64](t, v.chrome, "document.documentElement.scrollWidth - innerWidth"); over > 0 {
 			t.Errorf("%d px wide: the page is %d px wider", l.width, over)
 		}
