@@ -33,10 +33,15 @@ func (l *login) admits(user, password []byte) bool {
 	return subtle.ConstantTimeCompare(u[:], l.user[:])&subtle.ConstantTimeCompare(p[:], l.password[:]) == 1
 }
 
+// mostFailures is how many wrong passwords end a connection: a pipeline of them would be tried by the million.
+const mostFailures = 10
+
 // admit lets the client in, or says why not. Where there is no password the user default has any, as in Redis.
 func (w *worker) admit(user, password []byte) bool {
 	if l := w.h.login; l == nil && string(user) != defaultUser || l != nil && !l.admits(user, password) {
 		w.fail("WRONGPASS invalid username-password pair or user is disabled.")
+		w.s.failures++
+		w.s.closing = w.s.failures >= mostFailures
 		return false
 	}
 	w.s.welcome, w.s.user = true, clip(user)

@@ -133,6 +133,12 @@ func TestAuth(t *testing.T) {
 			{"PING", "+PONG\r\n"},
 		})
 	})
+	t.Run("wrong ones by the dozen end the connection", func(t *testing.T) {
+		c := check(t, &Options{Password: "secret"}, nil)
+		if got := c.send(strings.Repeat(request("AUTH", "x"), 20)); got != strings.Repeat(badPass, 10) || !c.s.closing {
+			t.Errorf("got %q, closing %v; want 10 answers and the end", got, c.s.closing)
+		}
+	})
 	t.Run("QUIT needs none", func(t *testing.T) {
 		check(t, &Options{Password: "secret"}, []step{{"QUIT", okReply}})
 	})

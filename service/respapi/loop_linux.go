@@ -44,7 +44,7 @@ type loop struct {
 }
 
 func (s *Server) startLoops() error {
-	n := orDefault(s.opts.Loops, max(1, runtime.GOMAXPROCS(0)/4))
+	n := orDefault(s.opts.Loops, max(1, runtime.GOMAXPROCS(0)/2))
 	for range n {
 		l, err := s.newLoop()
 		if err != nil {
@@ -81,9 +81,7 @@ func (l *loop) control(op, fd int, events uint32) error {
 
 // add gives a connection to the loop, if it is one that a loop can serve. It may be called from any goroutine.
 func (l *loop) add(conn net.Conn) bool {
-	switch conn.(type) {
-	case *net.TCPConn, *net.UnixConn:
-	default:
+	if !plain(conn) {
 		return false
 	}
 	fd, err := duplicate(conn.(syscall.Conn))

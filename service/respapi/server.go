@@ -14,7 +14,7 @@ type ServerOptions struct {
 	RequestTimeout time.Duration // from a request's first byte to its last; 0 means 10 s
 	WriteTimeout   time.Duration // for a client to take replies that do not go out at once; 0 means 10 s
 	IdleTimeout    time.Duration // between two requests on a connection; 0 means 10 min
-	// Loops is how many event loops there are; 0 means one for each four processors. One serves as many small requests as one core of a
+	// Loops is how many event loops there are; 0 means one for each two processors. One serves as many small requests as one core of a
 	// Redis does, and more.
 	Loops int
 }
@@ -126,9 +126,7 @@ func (s *Server) welcome(conn net.Conn) {
 	if c.now.Add(1) > c.most {
 		s.part()
 		c.refused.Add(1)
-		_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
-		_, _ = conn.Write([]byte(tooMany)) // it goes into an empty buffer
-		_ = conn.Close()
+		refuse(conn)
 		return
 	}
 	s.mu.Lock()
@@ -143,6 +141,22 @@ func (s *Server) welcome(conn net.Conn) {
 	}
 	s.streams[conn] = true
 	s.running.Go(func() { s.serveStream(conn) })
+}
+
+// refuse tells a client that there are too many, where that takes no time: in TLS a handshake would come first.
+func refuse(conn net.Conn) {
+	if plain(conn) {
+		_, _ = conn.Write([]byte(tooMany)) // it goes into an empty buffer
+	}
+	_ = conn.Close()
+}
+
+func plain(conn net.Conn) bool {
+	switch conn.(type) {
+	case *net.TCPConn, *net.UnixConn:
+		return true
+	}
+	return false
 }
 
 // part forgets a connection.

@@ -9,6 +9,7 @@ type session struct {
 	version    int8 // of the protocol: 2 or 3
 	welcome    bool // it has said who it is, or need not
 	closing    bool // nothing more is read of it
+	failures   int8 // how often it said a wrong password
 	user, name string
 	library    [2]string // its name and version
 	addrs      [2]string // the client's and ours

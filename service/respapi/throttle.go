@@ -101,26 +101,29 @@ func (w *worker) crabThrottle() {
 	}
 }
 
+// ready is a limit that was asked with last: mostly it is asked with again.
+type ready struct {
+	numbers numbers
+	limit   headgate.Limit
+}
+
 // throttle decides under a limit of so many units at once, if it is one that is accepted.
 func (w *worker) throttle(n numbers, capacity int64, burst string, mostBurst int64, s style) {
-	limit, why := limitOf(n, capacity, burst, mostBurst)
-	if why != "" {
-		if s == cellStyle {
-			w.refuse(cellError + why)
-		} else {
-			w.refuse(crabError + why)
+	last, quantity := &w.last[s], n.quantity
+	if n.quantity = 0; last.numbers != n {
+		limit, why := limitOf(n, capacity, burst, mostBurst)
+		if why != "" {
+			w.refuse([...]string{cellStyle: cellError, crabStyle: crabError}[s] + why)
+			return
 		}
-		return
+		*last = ready{n, limit}
 	}
 	j := w.newJob()
 	j.style, j.policy, j.key = s, "", w.textOf(w.arg(1))
-	j.own.Scope, j.own.Limit = cellScope, limit
-	if s == crabStyle {
-		j.own.Scope = crabScope
-	}
-	j.verb, j.cost = headgate.Take, n.quantity
-	if n.quantity < 0 {
-		j.verb, j.cost = headgate.Refund, -max(n.quantity, -1<<63+1)
+	j.own.Scope, j.own.Limit = [...]string{cellStyle: cellScope, crabStyle: crabScope}[s], last.limit
+	j.verb, j.cost = headgate.Take, quantity
+	if quantity < 0 {
+		j.verb, j.cost = headgate.Refund, -max(quantity, -1<<63+1)
 	}
 	w.submit(j)
 }

@@ -22,8 +22,9 @@ type worker struct {
 	mark int             // where the reply to that begins in out
 	fold [longestName]byte
 
-	job    job    // the decision that is made, of a worker that makes one at a time
-	jobs   []*job // those that are yet to be made, of one that makes many
+	last   [2]ready // by style
+	job    job      // the decision that is made, of a worker that makes one at a time
+	jobs   []*job   // those that are yet to be made, of one that makes many
 	idle   []*job
 	checks [1]engine.Check
 }
