@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 )
@@ -20,6 +21,7 @@ var (
 	errTooLarge  = errors.New("loginguard: the body is too large")
 	errUnread    = errors.New("loginguard: the body could not be read")
 	errAmbiguous = errors.New("loginguard: the request names several accounts")
+	errType      = errors.New("loginguard: the body is of a type in which no account can be found")
 )
 
 // Normalize makes one of all ways to write an account that differ in case or in white space around it. It does not join the two
@@ -51,6 +53,9 @@ func (g *Guard) account(r *http.Request) (string, error) {
 	if g.opts.Account != nil {
 		return g.opts.Account(probeOf(r, body)), nil
 	}
+	if len(g.opts.Fields) > 0 && len(body) > 0 && !readable(r.Header["Content-Type"]) {
+		return "", errType
+	}
 	values := g.in(r.Form) // of a body that was parsed, and so read, before
 	probe := probeOf(r, body)
 	_ = probe.ParseMultipartForm(MaxBody) // what can be read counts, as it does in FormValue; nothing this small is in a file
@@ -70,13 +75,27 @@ func probeOf(r *http.Request, body []byte) *http.Request {
 
 func readBody(r io.Reader) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(r, MaxBody+1))
-	if err != nil {
+	var smaller *http.MaxBytesError // of a middleware further out
+	switch {
+	case len(body) > MaxBody, errors.As(err, &smaller):
+		return nil, errTooLarge
+	case err != nil:
 		return nil, errUnread // the cause may hold what was sent
 	}
-	if len(body) > MaxBody {
-		return nil, errTooLarge
-	}
 	return body, nil
+}
+
+// readable is whether the guard finds accounts in bodies of these types. A handler that binds whatever a request says its body is
+// finds them in XML, YAML and others, too, where an attacker would put them to be charged for none, or for one that he made up.
+func readable(types []string) bool {
+	return !slices.ContainsFunc(types, func(line string) bool {
+		kind, _, _ := strings.Cut(strings.ToLower(line), ";")
+		switch kind = strings.TrimSpace(kind); kind {
+		case "", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "application/json", "text/json":
+			return false
+		}
+		return !strings.HasSuffix(kind, "+json")
+	})
 }
 
 // restored is a body that was read, to be read again.
@@ -102,13 +121,21 @@ func (g *Guard) only(values []string) (string, error) {
 	return found, nil
 }
 
-// in are the values in a query and a body of either kind of form, as net/http reads them for the handler.
+// in are the values in a query and a body of either kind of form, as net/http reads them for the handler. The case of a field's name
+// makes no difference, as it makes none to many who bind forms to structs.
 func (g *Guard) in(form url.Values) []string {
 	var values []string
-	for _, field := range g.opts.Fields {
-		values = append(values, form[field]...)
+	for name, those := range form {
+		if g.isField(name) {
+			values = append(values, those...)
+		}
 	}
 	return values
+}
+
+// isField is whether a field or member of that name holds the account.
+func (g *Guard) isField(name string) bool {
+	return slices.ContainsFunc(g.opts.Fields, func(field string) bool { return strings.EqualFold(field, name) })
 }
 
 // inJSON are the values in a JSON object, whatever the request says its type is: handlers seldom ask. Members count without
@@ -129,15 +156,14 @@ func (g *Guard) inJSON(body []byte) []string {
 		if err := decoder.Decode(&value); err != nil {
 			return values
 		}
-		text, _ := name.(string)
-		if slices.ContainsFunc(g.opts.Fields, func(field string) bool { return strings.EqualFold(field, text) }) {
+		if text, _ := name.(string); g.isField(text) {
 			values = append(values, scalar(value))
 		}
 	}
 	return values
 }
 
-// scalar is a JSON string's text, or a number as it is written; else empty.
+// scalar is a JSON string's text, or a number's; else empty.
 func scalar(value json.RawMessage) string {
 	var s string
 	if json.Unmarshal(value, &s) == nil {
@@ -145,7 +171,16 @@ func scalar(value json.RawMessage) string {
 	}
 	var n json.Number
 	if json.Unmarshal(value, &n) == nil {
-		return n.String()
+		return plain(n)
 	}
 	return ""
+}
+
+// plain is the one way to write a number that stands for 1000, 1000.0, 1e3 and all others that a handler may read as the same.
+func plain(n json.Number) string {
+	f, err := n.Float64()
+	if err != nil || !strings.ContainsAny(n.String(), ".eE") { // whole ones are exact, however large
+		return n.String()
+	}
+	return strconv.FormatFloat(f, 'f', -1, 64)
 }

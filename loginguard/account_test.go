@@ -92,7 +92,8 @@ func TestWhomATryIsFor(t *testing.T) {
 		{"no body", nobody, "", 0},
 		{"broken escape", form("username=bob&password=%zz"), "bob", 0},
 		{"a semicolon", form("username=bob;x=1"), "", 0},
-		{"case of the field's name, as net/http has it", form("Username=bob"), "", 0},
+		{"case of the field's name", form("USERname=bob"), "bob", 0},
+		{"two, in two cases of the field's name", form("username=bob&Username=ann"), "", 400},
 		{"multipart", multi(t, "username", "bob", "password", "x"), "bob", 0},
 		{"multipart twice", multi(t, "username", "bob", "username", "ann"), "", 400},
 		{"multipart without a boundary", post("/", "multipart/form-data", "username=bob"), "", 0},
@@ -102,9 +103,20 @@ func TestWhomATryIsFor(t *testing.T) {
 		{"json twice, in two cases", object(`{"username":"bob","USERNAME":"ann"}`), "", 400},
 		{"json escapes", object(`{"\u0075sername":"b\u006fb"}`), "bob", 0},
 		{"json number", object(`{"login":4711}`), "4711", 0},
+		{"json number in other words", object(`{"login":47110e-1}`), "4711", 0},
+		{"json number with a fraction of nothing", object(`{"login":4711.00}`), "4711", 0},
+		{"large json number", object(`{"login":18446744073709551615}`), "18446744073709551615", 0},
+		{"absurd json number", object(`{"login":1e999}`), "1e999", 0},
 		{"json null", object(`{"login":null}`), "", 0},
 		{"json deeper down", object(`{"user":{"username":"bob"}}`), "", 0},
 		{"json list", object(`["username","bob"]`), "", 0},
+		{"json of a type of its own", post("/", "Application/Vnd.API+JSON; charset=x", `{"login":"bob"}`), "bob", 0},
+		{"no type", post("/", "", `{"login":"bob"}`), "bob", 0},
+		{"xml", post("/", "application/xml", `<login><Username>bob</Username></login>`), "", 415},
+		{"xml behind a decoy", post("/?login=ann", "text/xml ;charset=utf-8", `{"login":"ann"}<l><Username>bob</Username></l>`), "", 415},
+		{"yaml", post("/", "application/x-yaml", `username: bob`), "", 415},
+		{"a type that begins as another", post("/", "application/json xml", `{"login":"bob"}`), "", 415},
+		{"xml without a body", post("/?username=bob", "application/xml", ""), "bob", 0},
 		{"json and more", object(`{"username":"bob"} {"username":"ann"}`), "bob", 0},
 		{"json said to be a form", form(`{"username":"bob"}`), "bob", 0},
 		{"json said to be text", post("/", "text/plain", `  {"username":"bob"}`), "bob", 0},
@@ -187,6 +199,31 @@ func TestFormWhoseQueryIsParsedAlready(t *testing.T) {
 	}
 }
 
+// A type that is not read is refused wherever it stands, and only where an account is looked for in bodies.
+func TestTypeThatIsNotRead(t *testing.T) {
+	t.Parallel()
+	twice := post("/", jsonType, `<l><Username>bob</Username></l>`)
+	twice.Header.Add("Content-Type", "text/xml")
+	if _, _, status := seen(t, loginguard.Options{}, twice); status != http.StatusUnsupportedMediaType {
+		t.Errorf("two types, of which one is XML: status %d; want 415", status)
+	}
+	for _, opts := range []loginguard.Options{{Fields: []string{}}, {Account: func(*http.Request) string { return "" }}} {
+		if _, _, status := seen(t, opts, post("/", "application/xml", "<l/>")); status != 0 {
+			t.Errorf("XML where no account is looked for in fields: status %d; want it let through", status)
+		}
+	}
+}
+
+// A middleware further out may allow less; that is no other answer than for what the guard itself finds too large.
+func TestBodyThatIsTooLargeForOthers(t *testing.T) {
+	t.Parallel()
+	r := post("/", urlencoded, "username=bob&password=guess")
+	r.Body = http.MaxBytesReader(nil, r.Body, 10)
+	if _, _, status := seen(t, loginguard.Options{}, r); status != http.StatusRequestEntityTooLarge {
+		t.Errorf("status %d; want 413", status)
+	}
+}
+
 type torn struct{}
 
 func (torn) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
@@ -242,6 +279,7 @@ func FuzzAccount(f *testing.F) {
 		{"", "multipart/form-data; boundary=x", "--x\r\nContent-Disposition: form-data; name=\"username\"\r\n\r\nbob\r\n--x--\r\n"},
 		{"a=%", "multipart/form-data; boundary=\"", "--"},
 		{"", "text/plain; charset=utf-16", "\xff\xfe{"},
+		{"", "text/xml", "<l><Username>bob</Username></l>"},
 	} {
 		f.Add(seed.query, seed.contentType, seed.body)
 	}
@@ -250,7 +288,7 @@ func FuzzAccount(f *testing.F) {
 		r.URL = &url.URL{Path: "/login", RawQuery: query}
 		got, read, status := seen(t, loginguard.Options{}, r)
 		if status != 0 {
-			if status != 400 && status != 413 {
+			if status != 400 && status != 413 && status != 415 {
 				t.Errorf("status %d", status)
 			}
 			return

@@ -18,7 +18,7 @@ const (
 	KindSucceeded Kind = "succeeded" // the handler ran and said yes; it is given back
 	KindNeither   Kind = "neither"   // the handler panicked or answered 5xx; it stays charged
 	KindDoubted   Kind = "doubted"   // a success by its status alone, too many of one account; it stays charged
-	KindRefused   Kind = "refused"   // a request that names several accounts, or is too large; the handler did not run
+	KindRefused   Kind = "refused"   // too large, of a type that is not read, or names several accounts; the handler did not run
 	KindError     Kind = "error"     // the store could not decide, or not give back: Err says why
 )
 

@@ -28,8 +28,9 @@ type Guard struct {
 	known    *headgate.Limiter
 	believed *headgate.Limiter // successes by their status, of an account
 
-	inRow  atomic.Int64 // successes by their status since anything failed
-	warned atomic.Bool
+	inRow        atomic.Int64 // successes by their status since anything failed
+	warned       atomic.Bool  // that nothing fails
+	warnedNobody atomic.Bool  // that no account was found
 }
 
 const (
@@ -162,13 +163,18 @@ func (g *Guard) observe(e Event) {
 	}
 }
 
-// count keeps an eye on a handler on which nothing ever fails.
-func (g *Guard) count(o Outcome) {
-	if o != Success {
+// count keeps an eye on a handler on which nothing ever fails, and on successes for which no account was found.
+func (g *Guard) count(o Outcome, certain bool, account string) {
+	switch {
+	case account == "":
+		if o == Success && (g.opts.Account != nil || len(g.opts.Fields) > 0) && !g.warnedNobody.Swap(true) {
+			g.opts.Warn("loginguard: a try succeeded for which no account was found, so it was limited by its address alone: name the " +
+				"form's field in Options.Fields, or set Options.Account; and mount the guard on the form's POST alone")
+		}
+	case certain:
+	case o != Success:
 		g.inRow.Store(0)
-		return
-	}
-	if g.inRow.Add(1) >= suspiciousRow && !g.warned.Swap(true) {
+	case g.inRow.Add(1) >= suspiciousRow && !g.warned.Swap(true):
 		g.opts.Warn("loginguard: the last 100 tries succeeded, by the status of the handler's answers; if it answers 200 or " +
 			"redirects when a guess is wrong, it must call loginguard.Failed, or Options.Outcome must tell: nearly nothing is " +
 			"limited until then")

@@ -1,8 +1,10 @@
 package loginguard
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -11,8 +13,8 @@ import (
 	"github.com/headgate/headgate/httplimit"
 )
 
-// settleTime bounds how long a success is waited for to be told to the store. The answer is on its way already, and the client
-// may be gone, which must not keep it charged.
+// settleTime bounds how long a success is waited for to be told to the store. The client waits for it, or is gone, which must not keep
+// it charged.
 const settleTime = 2 * time.Second
 
 // Protect puts the guard before a handler: every request is a try, whatever its method, so mount it on those that are. How a try
@@ -33,7 +35,7 @@ func (g *Guard) Protect(next http.Handler) http.Handler {
 		case !a.Allowed():
 			g.deny(w, r, a.RetryAfter())
 		default:
-			t := &try{ResponseWriter: w, attempt: a}
+			t := &try{ResponseWriter: w, attempt: a, outer: tryOf(r.Context())}
 			t.serve(next, r)
 		}
 	})
@@ -58,7 +60,7 @@ func (g *Guard) deny(w http.ResponseWriter, r *http.Request, wait time.Duration)
 // Failed says that the guess of this request was wrong, whatever the answer's status is. It has the last word: a success that was
 // said before, or is after, does not count. It does nothing for a request that no guard let through.
 func Failed(r *http.Request) {
-	if t, ok := r.Context().Value(tryKey{}).(*try); ok {
+	for t := tryOf(r.Context()); t != nil; t = t.outer {
 		t.failed.Store(true)
 	}
 }
@@ -67,18 +69,25 @@ func Failed(r *http.Request) {
 // [Options.DeviceCookie] can be set, and only when nothing can fail any more. It does nothing for a request that no guard let
 // through.
 func Succeeded(r *http.Request) {
-	if t, ok := r.Context().Value(tryKey{}).(*try); ok {
+	for t := tryOf(r.Context()); t != nil; t = t.outer {
 		t.succeeded.Store(true)
 	}
 }
 
 type tryKey struct{}
 
+// tryOf is the try that the innermost guard let through; nil if none did.
+func tryOf(ctx context.Context) *try {
+	t, _ := ctx.Value(tryKey{}).(*try)
+	return t
+}
+
 // try is a request that is let through, and the answer to it.
 type try struct {
 	http.ResponseWriter
 	attempt           *Attempt
-	status            int // 0 until it is written
+	outer             *try // of the guard around this one, if there is one: words are for all of them
+	status            int  // 0 until it is written
 	failed, succeeded atomic.Bool
 }
 
@@ -95,7 +104,7 @@ func (t *try) begin(status int) {
 
 // WriteHeader begins the answer, but for a status that only announces another.
 func (t *try) WriteHeader(status int) {
-	if status >= http.StatusOK {
+	if status >= http.StatusOK || status == http.StatusSwitchingProtocols {
 		t.begin(status)
 	}
 	t.ResponseWriter.WriteHeader(status)
@@ -113,26 +122,38 @@ func (t *try) FlushError() error {
 	return http.NewResponseController(t.ResponseWriter).Flush()
 }
 
+// Hijack hands the connection over. What is answered by it the guard does not see.
+func (t *try) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(t.ResponseWriter).Hijack()
+	if err == nil && t.status == 0 {
+		t.status = http.StatusSwitchingProtocols
+	}
+	return conn, rw, err
+}
+
 // Unwrap is for [http.ResponseController].
 func (t *try) Unwrap() http.ResponseWriter { return t.ResponseWriter }
 
 func (t *try) serve(next http.Handler, r *http.Request) {
 	returned := false
-	defer func() { t.settle(r.Context(), returned) }()
+	defer func() { t.settle(r, returned) }()
 	next.ServeHTTP(t, r.WithContext(context.WithValue(r.Context(), tryKey{}, t)))
-	t.begin(http.StatusOK) // what net/http answers for a handler that wrote nothing
+	if r.Context().Err() == nil {
+		t.begin(http.StatusOK) // what net/http answers for a handler that wrote nothing
+	} // else it gave up, for a client that is gone: that says nothing of the guess
 	returned = true
 }
 
 // settle says how the try ended. returned is false if the handler panicked.
-func (t *try) settle(ctx context.Context, returned bool) {
+func (t *try) settle(r *http.Request, returned bool) {
 	outcome, certain := t.outcome(returned)
-	if !certain && t.attempt.client.Account != "" {
-		t.attempt.guard.count(outcome)
-	}
+	t.attempt.guard.count(outcome, certain, t.attempt.client.Account)
 	switch outcome {
 	case Success:
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+		if !certain && shows(r.Method) {
+			t.attempt.unmarked = 0 // a page that was shown made nobody known, whatever name was in its address
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), settleTime)
 		defer cancel()
 		_ = t.attempt.succeed(ctx, headgate.StoreClock, certain) // the observer has heard of it
 	case Failure:
@@ -140,6 +161,11 @@ func (t *try) settle(ctx context.Context, returned bool) {
 	default:
 		t.attempt.keep(KindNeither)
 	}
+}
+
+// shows is whether a method only asks for something to be shown: logins by it must say that they succeeded.
+func shows(method string) bool {
+	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions || method == http.MethodTrace
 }
 
 // outcome is how the try ended, and whether more than a status says so.
@@ -150,7 +176,7 @@ func (t *try) outcome(returned bool) (o Outcome, certain bool) {
 		return Failure, true
 	case t.succeeded.Load():
 		return Success, true
-	case !returned:
+	case !returned, t.status == 0:
 		return Neither, true
 	case of != nil:
 		return of(t.status, t.Header()), true
@@ -162,6 +188,8 @@ func refuse(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, errTooLarge):
 		problem(w, http.StatusRequestEntityTooLarge, "about:blank", "The request is too large.")
+	case errors.Is(err, errType):
+		problem(w, http.StatusUnsupportedMediaType, "about:blank", "The request's content type is not accepted here.")
 	case errors.Is(err, errAmbiguous):
 		problem(w, http.StatusBadRequest, "about:blank", "The request names more than one account.")
 	default:

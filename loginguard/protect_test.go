@@ -185,6 +185,7 @@ func TestHowATryEnded(t *testing.T) {
 		{"fails first", says(status(200), loginguard.Failed, loginguard.Succeeded), nil, loginguard.KindFailed},
 		{"says that it failed, and panics", says(panics, loginguard.Failed), nil, loginguard.KindFailed},
 		{"says that it succeeded, and panics", says(panics, loginguard.Succeeded), nil, loginguard.KindSucceeded},
+		{"another protocol", status(101), nil, loginguard.KindNeither},
 		{"200 where every try counts", status(200), loginguard.EveryTry, loginguard.KindFailed},
 		{"an outcome of its own", status(302), func(s int, _ http.Header) loginguard.Outcome {
 			if s == 302 {
