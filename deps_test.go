@@ -158,6 +158,17 @@ var law = map[string]room{
 	"service/internal/memo": {
 		why: "a bounded map, and nothing of ours in it",
 	},
+	"service/internal/answerfields": {
+		why:  "the header fields of the engine's answers, for every door that speaks HTTP: it knows neither requests nor stores",
+		code: []string{"httpfields", "service/engine", "service/internal/memo"},
+	},
+	"service/forwardauth": {
+		why: "a door knows its protocol and the engine: no store and no other door; real proxies ask it in its tests",
+		code: []string{
+			".", "clientaddr", "service/engine", "service/internal/answerfields", "service/routing",
+		},
+		tests: []string{"memstore", "internal/testserver", "github.com/dunglas/httpsfv", "go.uber.org/goleak"},
+	},
 	"service/storeopen": {
 		why:   "the one place that turns a URL into a store, so it knows them all",
 		code:  []string{".", "memstore", "redisstore", "memcachedstore", "fallback"},
@@ -167,6 +178,31 @@ var law = map[string]room{
 		why:   "a door knows its protocol and the engine: no store and no other door",
 		code:  []string{".", "httpfields", "service/engine", "service/internal/memo"},
 		tests: []string{"memstore", "github.com/dunglas/httpsfv", "go.uber.org/goleak"},
+	},
+	"service/envoyconfig": {
+		why: "what envoyproxy/ratelimit's files say, as rules: it decides nothing, and YAML is read here as that service reads it",
+		code: []string{
+			".", "algo", "service/engine", "go.yaml.in/yaml/v4", "go.yaml.in/yaml/v4/plugin/loaderlimits",
+			"google.golang.org/protobuf/types/known/structpb",
+		},
+	},
+	"service/rlsapi": {
+		why: "a door knows its protocol and the engine: no store and no other door; gRPC's server and Envoy's protocol stand here",
+		code: []string{
+			".", "internal/keytext", "service/engine", "service/envoyconfig",
+			"github.com/envoyproxy/go-control-plane/envoy/config/core/v3",
+			"github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3",
+			"github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3",
+			"google.golang.org/grpc", "google.golang.org/grpc/codes", "google.golang.org/grpc/credentials", "google.golang.org/grpc/health",
+			"google.golang.org/grpc/health/grpc_health_v1", "google.golang.org/grpc/keepalive", "google.golang.org/grpc/reflection",
+			"google.golang.org/grpc/status", "google.golang.org/protobuf/encoding/protojson",
+			"google.golang.org/protobuf/types/known/durationpb", "google.golang.org/protobuf/types/known/structpb",
+		},
+		tests: []string{
+			"memstore", "redisstore", "fallback", "internal/testserver", "github.com/envoyproxy/go-control-plane/envoy/type/v3",
+			"google.golang.org/grpc/credentials/insecure", "google.golang.org/grpc/reflection/grpc_reflection_v1", "google.golang.org/grpc/test/bufconn",
+			"google.golang.org/protobuf/proto", "google.golang.org/protobuf/types/known/wrapperspb", "go.uber.org/goleak",
+		},
 	},
 	"service/demo": {
 		why:  "a page that shows what limiters over a store answer: it knows no store and no door; a real browser looks at it in its tests",

@@ -1,0 +1,128 @@
+package rlsapi
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"runtime"
+	"time"
+
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
+)
+
+// healthName is what envoyproxy/ratelimit calls itself in health checks.
+const healthName = "ratelimit"
+
+// ServerOptions bound what a client may take of a server. The zero value of each field is its default; nil means all defaults.
+type ServerOptions struct {
+	TLS              *tls.Config   // for TLS, and certificates of clients; nil means plain text
+	MaxMessageBytes  int           // of a request; 0 means 64 KiB
+	MaxStreams       int           // requests at a time on one connection; 0 means 1,024
+	MaxHeaderBytes   int           // of a request's header; 0 means 16 KiB
+	MaxConnectionAge time.Duration // after which a client is asked for another connection; 0 means 24 h
+	AgeGrace         time.Duration // for requests in flight after that; 0 means 1 h
+	HandshakeTimeout time.Duration // for a client to say that it speaks HTTP/2, and its TLS; 0 means 5 s
+}
+
+// Server is a [Handler] behind gRPC, beside health checks and reflection. It is made with [NewServer] and may be used concurrently.
+type Server struct {
+	handler *Handler
+	grpc    *grpc.Server
+	health  *health.Server
+}
+
+// NewServer makes a server for h, which must have no other. opts may be nil.
+func NewServer(h *Handler, opts *ServerOptions) *Server {
+	if opts == nil {
+		opts = &ServerOptions{}
+	}
+	s := &Server{handler: h, grpc: grpc.NewServer(serverOptions(h, opts)...), health: health.NewServer()}
+	pb.RegisterRateLimitServiceServer(s.grpc, h)
+	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
+	reflection.Register(s.grpc)
+	tell := func(healthy bool) {
+		state := grpc_health_v1.HealthCheckResponse_NOT_SERVING
+		if healthy {
+			state = grpc_health_v1.HealthCheckResponse_SERVING
+		}
+		s.health.SetServingStatus(healthName, state)
+	}
+	h.onReady.Store(&tell)
+	tell(h.Healthy())
+	return s
+}
+
+func serverOptions(h *Handler, opts *ServerOptions) []grpc.ServerOption {
+	options := []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(orDefault(opts.MaxMessageBytes, 64<<10)),
+		grpc.MaxConcurrentStreams(uint32(orDefault(opts.MaxStreams, 1024))),
+		grpc.MaxHeaderListSize(uint32(orDefault(opts.MaxHeaderBytes, 16<<10))),
+		grpc.ConnectionTimeout(orDefaultTime(opts.HandshakeTimeout, 5*time.Second)),
+		grpc.NumStreamWorkers(uint32(4 * runtime.GOMAXPROCS(0))), // stacks that have grown already
+		grpc.SharedWriteBuffer(true),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionAge:      orDefaultTime(opts.MaxConnectionAge, 24*time.Hour),
+			MaxConnectionAgeGrace: orDefaultTime(opts.AgeGrace, time.Hour),
+			Time:                  time.Minute, // a client that does not answer a ping is gone
+			Timeout:               20 * time.Second,
+		}),
+		grpc.UnaryInterceptor(h.recover),
+	}
+	if opts.TLS != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(opts.TLS)))
+	}
+	return options
+}
+
+func orDefaultTime(d, otherwise time.Duration) time.Duration {
+	if d == 0 {
+		return otherwise
+	}
+	return d
+}
+
+// recover answers a request that brought us to a panic, and goes on.
+func (h *Handler) recover(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			h.opts.Log.Error("a request brought the service to a panic", "method", info.FullMethod, "cause", cause)
+			resp, err = nil, status.Error(codes.Internal, "internal error")
+		}
+	}()
+	return next(ctx, req)
+}
+
+// Serve answers the connections of ln, which it closes, until [Server.Shutdown]; it then returns nil. It may be called for several
+// listeners.
+func (s *Server) Serve(ln net.Listener) error { return s.grpc.Serve(ln) }
+
+// Drain is [Handler.Drain].
+func (s *Server) Drain() { s.handler.Drain() }
+
+// Shutdown makes health checks fail, takes no more connections, asks clients to use others, and waits until every request in flight is
+// answered. If ctx ends before, it closes what is left and returns ctx's error.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.Drain()
+	done := make(chan struct{})
+	go func() {
+		s.grpc.GracefulStop()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		s.grpc.Stop()
+		<-done
+		return ctx.Err()
+	}
+}
