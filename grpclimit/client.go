@@ -65,7 +65,8 @@ func NewClient(store headgate.Store, opts *ClientOptions, charges ...Charge) (*C
 	if c.opts.MaxRetryDelay == 0 {
 		c.opts.MaxRetryDelay = DefaultMaxRetryDelay
 	}
-	if err := validate(store, charges, true); err != nil {
+	charges, err := validate(store, charges, true)
+	if err != nil {
 		return nil, err
 	}
 	for _, charge := range charges {

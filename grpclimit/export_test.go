@@ -13,11 +13,11 @@ func ServerKey(ctx context.Context, key Key, call Call, trust *clientaddr.Option
 		panic(err)
 	}
 	a := asker{call: call, address: address}
-	return string(a.appendKey(ctx, nil, key.part))
+	return string(a.appendKey(ctx, nil, key.resolved(false).part))
 }
 
 // ClientKey is the text of a key on a client.
 func ClientKey(ctx context.Context, key Key, call Call) string {
 	a := asker{call: call}
-	return string(a.appendKey(ctx, nil, key.part))
+	return string(a.appendKey(ctx, nil, key.resolved(true).part))
 }

@@ -33,7 +33,7 @@ func (r *rules) name() string {
 func bind(store headgate.Store, c Charge) (*rules, error) {
 	r := &rules{Charge: c}
 	r.Policy.Limits = append([]headgate.Limit(nil), c.Policy.Limits...)
-	for _, rule := range r.Policy.Rules() {
+	for _, rule := range r.Charge.rules(false) {
 		b, err := store.Bind(rule)
 		if err != nil {
 			return nil, err
@@ -96,13 +96,20 @@ type question struct {
 	text      strings.Builder     // of the fields
 }
 
+// mostKept bounds the bytes for a key that a question keeps for the next one.
+const mostKept = 16 << 10
+
 var questions = sync.Pool{New: func() any { return new(question) }}
 
 // release returns q for others to use, without anybody's keys.
 func (q *question) release() {
 	clear(q.ops)
 	clear(q.decisions)
-	*q = question{ops: q.ops[:0], decisions: q.decisions[:0], key: q.key[:0]}
+	key := q.key[:0]
+	if cap(key) > mostKept { // a client has sent an absurd one
+		key = nil
+	}
+	*q = question{ops: q.ops[:0], decisions: q.decisions[:0], key: key}
 	questions.Put(q)
 }
 

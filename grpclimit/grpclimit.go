@@ -22,6 +22,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,7 +37,8 @@ var ErrInvalidOptions = errors.New("grpclimit: invalid options")
 
 // Charge is a policy, and whose budget of it a call spends how much of.
 type Charge struct {
-	// Policy is the policy. Its name is what metadata, details and events call it.
+	// Policy is the policy. Its name is what metadata, details and events call it, and whose state it is: charges with policies of
+	// the same name must have the same key. On a server a policy without a name counts apart for each sort of key.
 	Policy headgate.Policy
 	// Key is whose budget; the zero value means [Address] on a server and [Target] on a client.
 	Key Key
@@ -104,23 +106,31 @@ type Options struct {
 	Observer headgate.Observer
 }
 
-// validate reports what is wrong with a store and charges: on a client if client is set, else on a server.
-func validate(store headgate.Store, charges []Charge, client bool) error {
+// validate is the charges without zero keys, or what is wrong with them or the store: on a client if client is set, else on a
+// server.
+func validate(store headgate.Store, charges []Charge, client bool) ([]Charge, error) {
 	if store == nil {
-		return fmt.Errorf("%w: no store was given; memstore.New(nil) makes the embedded one", ErrInvalidOptions)
+		return nil, fmt.Errorf("%w: no store was given; memstore.New(nil) makes the embedded one", ErrInvalidOptions)
 	}
 	if n := len(charges); n < 1 || n > headgate.MaxLimits {
-		return fmt.Errorf("%w: %d charges; accepted are 1 to %d", ErrInvalidOptions, n, headgate.MaxLimits)
+		return nil, fmt.Errorf("%w: %d charges; accepted are 1 to %d", ErrInvalidOptions, n, headgate.MaxLimits)
 	}
-	for i, c := range charges {
+	charges = slices.Clone(charges)
+	for i := range charges {
+		c := &charges[i]
 		if err := c.Policy.Validate(); err != nil {
-			return err
+			return nil, err
 		}
+		c.Key = c.Key.resolved(client)
 		if why := c.Key.part.wrong(client); why != "" {
-			return fmt.Errorf("%w: the key of charge %d, policy %q: %s", ErrInvalidOptions, i+1, c.Policy.Name, why)
+			return nil, fmt.Errorf("%w: the key of charge %d, policy %q: %s", ErrInvalidOptions, i+1, c.Policy.Name, why)
+		}
+		if j := slices.IndexFunc(charges[:i], func(other Charge) bool { return c.mixes(&other, client) }); j >= 0 {
+			return nil, fmt.Errorf("%w: the policies of charges %d and %d are the same and their keys are not, so the keys of one could"+
+				" spend the budgets of the other; give each policy a name of its own", ErrInvalidOptions, j+1, i+1)
 		}
 	}
-	return nil
+	return charges, nil
 }
 
 // holds reports whether the charge is made for call.

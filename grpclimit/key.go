@@ -37,7 +37,7 @@ const (
 	sameKind
 )
 
-// part is one key or a part of one. It does not change once made; nil is that of the zero Key.
+// part is one key or a part of one. It does not change once made; nil is that of the zero Key, until it is resolved.
 type part struct {
 	kind  kind
 	bits  int                                  // of an address
@@ -98,9 +98,6 @@ func partsOf(keys []Key) []*part {
 
 // wrong says why a key cannot work; it is empty if it can.
 func (p *part) wrong(client bool) string {
-	if p == nil {
-		return ""
-	}
 	switch {
 	case p.kind == addressKind && client:
 		return "Address is for servers: a client has Target"
@@ -139,9 +136,9 @@ func (a *asker) appendKey(ctx context.Context, dst []byte, p *part) []byte {
 // append appends the text of a part and reports whether the call has it.
 func (a *asker) append(ctx context.Context, dst []byte, p *part) ([]byte, bool) {
 	begin := len(dst)
-	switch a.kindOf(p) {
+	switch p.kind {
 	case addressKind:
-		return a.appendAddress(ctx, dst, p)
+		return a.appendAddress(ctx, dst, p.bits)
 	case targetKind:
 		dst = append(dst, a.call.Target...)
 	case metadataKind:
@@ -164,24 +161,9 @@ func (a *asker) append(ctx context.Context, dst []byte, p *part) ([]byte, bool) 
 	return dst, len(dst) > begin
 }
 
-func (a *asker) kindOf(p *part) kind {
-	switch {
-	case p != nil:
-		return p.kind
-	case a.address != nil:
-		return addressKind
-	default:
-		return targetKind
-	}
-}
-
-func (a *asker) appendAddress(ctx context.Context, dst []byte, p *part) ([]byte, bool) {
+func (a *asker) appendAddress(ctx context.Context, dst []byte, bits int) ([]byte, bool) {
 	if !a.known {
 		a.addr, a.known = a.address.of(ctx), true
-	}
-	bits := defaultBits
-	if p != nil {
-		bits = p.bits
 	}
 	return clientaddr.AppendKey(dst, clientaddr.Group(a.addr, bits)), a.addr.IsValid()
 }

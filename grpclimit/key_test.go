@@ -15,9 +15,12 @@ import (
 	pb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/clientaddr"
 	"github.com/headgate/headgate/grpclimit"
+	"github.com/headgate/headgate/memstore"
 )
 
 // from is the context of a call by a peer with metadata.
@@ -236,3 +239,28 @@ func FuzzJoin(f *testing.F) {
 }
 
 type valuesKey struct{}
+
+// Nobody spends an address' budget by sending that address as something else: a policy without a name counts apart for each sort
+// of key, whatever other doors there are to the same store.
+func TestMetadataThatLooksLikeAnAddress(t *testing.T) {
+	t.Parallel()
+	store := memstore.New(nil)
+	p := headgate.MustPolicy("1/1h")
+	byAddress, err := grpclimit.NewServer(store, nil, grpclimit.Charge{Policy: p})
+	if err != nil {
+		t.Fatal(err)
+	}
+	byToken, err := grpclimit.NewServer(store, nil, grpclimit.Charge{Policy: p, Key: grpclimit.Metadata("token")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const victim = "203.0.113.9"
+	handler := func(context.Context, any) (any, error) { return nil, nil }
+	info := &grpc.UnaryServerInfo{FullMethod: call.Method}
+	for _, spent := range []error{nil, status.Error(codes.ResourceExhausted, "")} {
+		_, err = byToken.Unary(from("198.51.100.7:1", "token", victim), nil, info, handler)
+		mustCode(t, "the value", err, status.Code(spent))
+	}
+	_, err = byAddress.Unary(from(victim+":1"), nil, info, handler)
+	mustCode(t, "the address", err, codes.OK)
+}

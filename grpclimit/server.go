@@ -31,7 +31,11 @@ func NewServer(store headgate.Store, opts *Options, charges ...Charge) (*Server,
 	if s.opts.Pushback == 0 {
 		s.opts.Pushback = DefaultPushback
 	}
-	if err := validate(store, charges, false); err != nil {
+	if s.opts.Denied == nil {
+		s.opts.Denied = func(_ context.Context, _ Call, d *Denial) error { return d.Status().Err() }
+	}
+	charges, err := validate(store, charges, false)
+	if err != nil {
 		return nil, err
 	}
 	address, err := newAddresses(s.opts.Client)
@@ -133,10 +137,7 @@ func (s *Server) admit(ctx context.Context, g *group, call Call) (metadata.MD, e
 func (s *Server) deny(ctx context.Context, g *group, call Call, q *question, d *headgate.Decision) (metadata.MD, error) {
 	denial := &Denial{Decision: *d}
 	g.each(q, func(r *rules, decisions []headgate.Decision, _ int64) { denial.add(r.name(), r.limits, decisions) })
-	err := denial.Status().Err()
-	if s.opts.Denied != nil {
-		err = s.opts.Denied(ctx, call, denial)
-	}
+	err := s.opts.Denied(ctx, call, denial)
 	if err == nil {
 		return nil, nil
 	}

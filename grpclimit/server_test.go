@@ -224,6 +224,7 @@ func TestWhatCannotWorkIsRefused(t *testing.T) {
 	t.Parallel()
 	good := same(policy("good", "1/s"))
 	nobody := func(context.Context) (string, bool) { return "", false }
+	unnamed, user := headgate.MustPolicy("1/s"), grpclimit.Func(nobody)
 	for _, c := range []struct {
 		name    string
 		charges []grpclimit.Charge
@@ -240,7 +241,14 @@ func TestWhatCannotWorkIsRefused(t *testing.T) {
 		{"no function", []grpclimit.Charge{{Policy: good.Policy, Key: grpclimit.Func(nil)}}, nil, grpclimit.ErrInvalidOptions},
 		{"no parts", []grpclimit.Charge{{Policy: good.Policy, Key: grpclimit.First()}}, nil, grpclimit.ErrInvalidOptions},
 		{"no such dialect", []grpclimit.Charge{good}, &grpclimit.Options{Fields: &httpfields.Options{Dialects: []httpfields.Dialect{"x"}}}, httpfields.ErrInvalidOptions},
-		{"fine", []grpclimit.Charge{good, {Policy: good.Policy, Key: grpclimit.Func(nobody)}}, nil, nil},
+		{"one name, two keys", []grpclimit.Charge{good, {Policy: good.Policy, Key: grpclimit.Method()}}, nil, grpclimit.ErrInvalidOptions},
+		{"no name, two functions", []grpclimit.Charge{
+			{Policy: unnamed, Key: grpclimit.Func(nobody)}, {Policy: unnamed, Key: grpclimit.Func(nobody)},
+		}, nil, grpclimit.ErrInvalidOptions},
+		{"one name, one key", []grpclimit.Charge{
+			{Policy: good.Policy, Key: grpclimit.Join(user, grpclimit.Key{})}, {Policy: good.Policy, Key: grpclimit.Join(user, grpclimit.Address())},
+		}, nil, nil},
+		{"no name, two sorts of key", []grpclimit.Charge{{Policy: unnamed, Key: grpclimit.Method()}, {Policy: unnamed, Key: user}}, nil, nil},
 	} {
 		if _, err := grpclimit.NewServer(memstore.New(nil), c.opts, c.charges...); !isErr(err, c.want) {
 			t.Errorf("%s: got %v want %v", c.name, err, c.want)
