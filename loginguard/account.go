@@ -53,7 +53,7 @@ func (g *Guard) account(r *http.Request) (string, error) {
 	if g.opts.Account != nil {
 		return g.opts.Account(probeOf(r, body)), nil
 	}
-	if len(g.opts.Fields) > 0 && len(body) > 0 && !readable(r.Header["Content-Type"]) {
+	if len(g.opts.Fields) > 0 && len(body) > 0 && !readable(r.Header) {
 		return "", errType
 	}
 	values := g.in(r.Form) // of a body that was parsed, and so read, before
@@ -85,17 +85,22 @@ func readBody(r io.Reader) ([]byte, error) {
 	return body, nil
 }
 
-// readable is whether the guard finds accounts in bodies of these types. A handler that binds whatever a request says its body is
-// finds them in XML, YAML and others, too, where an attacker would put them to be charged for none, or for one that he made up.
-func readable(types []string) bool {
-	return !slices.ContainsFunc(types, func(line string) bool {
-		kind, _, _ := strings.Cut(strings.ToLower(line), ";")
-		switch kind = strings.TrimSpace(kind); kind {
-		case "", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "application/json", "text/json":
-			return false
-		}
-		return !strings.HasSuffix(kind, "+json")
-	})
+// readable is whether the guard finds accounts in a body of these types. A handler that binds whatever a request says its body is
+// finds them in XML, YAML and others, or unpacks it, where an attacker would put them to be charged for none, or for one that he made up.
+func readable(h http.Header) bool {
+	return !slices.ContainsFunc(h["Content-Encoding"], func(coding string) bool { return !strings.EqualFold(coding, "identity") }) &&
+		!slices.ContainsFunc(h["Content-Type"], func(line string) bool {
+			kind, _, _ := strings.Cut(strings.ToLower(line), ";")
+			return !isReadable(strings.TrimSpace(kind))
+		})
+}
+
+func isReadable(kind string) bool {
+	switch kind {
+	case "", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "application/json", "text/json":
+		return true
+	}
+	return strings.HasSuffix(kind, "+json")
 }
 
 // restored is a body that was read, to be read again.

@@ -207,6 +207,16 @@ func TestTypeThatIsNotRead(t *testing.T) {
 	if _, _, status := seen(t, loginguard.Options{}, twice); status != http.StatusUnsupportedMediaType {
 		t.Errorf("two types, of which one is XML: status %d; want 415", status)
 	}
+	packed := post("/?username=ann", jsonType, "\x1f\x8b and so on")
+	packed.Header.Set("Content-Encoding", "gzip")
+	if _, _, status := seen(t, loginguard.Options{}, packed); status != http.StatusUnsupportedMediaType {
+		t.Errorf("a body that is packed: status %d; want 415", status)
+	}
+	plain := post("/", jsonType, `{"login":"bob"}`)
+	plain.Header.Set("Content-Encoding", "Identity")
+	if got, _, status := seen(t, loginguard.Options{}, plain); got != "bob" || status != 0 {
+		t.Errorf("a body that is not packed: got %q, status %d; want bob", got, status)
+	}
 	for _, opts := range []loginguard.Options{{Fields: []string{}}, {Account: func(*http.Request) string { return "" }}} {
 		if _, _, status := seen(t, opts, post("/", "application/xml", "<l/>")); status != 0 {
 			t.Errorf("XML where no account is looked for in fields: status %d; want it let through", status)
