@@ -170,7 +170,7 @@ type serverStream struct {
 	denied error // what a message was answered; for the goroutine that receives
 
 	mu     sync.Mutex
-	fields metadata.MD // not told yet
+	fields metadata.MD // to be told with the header
 	sent   bool        // the header is on its way
 }
 
@@ -212,26 +212,26 @@ func (s *serverStream) tell() {
 	if !s.sent {
 		s.sent = true
 		_ = s.SetHeader(s.fields) // fails if somebody sent a header around this stream: then the call goes without
-		s.fields = nil
 	}
 }
 
-// replace has the stream tell of a message that was denied, and no more of the opening.
+// replace has the stream tell of a message that was denied, if it has told nothing yet.
 func (s *serverStream) replace(fields metadata.MD) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fields = fields
 }
 
-// end tells what was not told yet: nothing was sent, or a message was denied since. With an error it is a trailer, since clients
-// cannot retry after a header.
+// end tells what was not told because nothing was sent. With an error it is a trailer, since clients cannot retry after a header;
+// to HTTP it is the header then. After a header it would be a trailer to HTTP as well, where the draft forbids its fields.
 func (s *serverStream) end(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
+	case s.sent:
 	case err != nil:
 		s.SetTrailer(s.fields)
-	case !s.sent:
+	default:
 		_ = s.SetHeader(s.fields) // as in tell
 	}
 }
