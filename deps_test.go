@@ -225,7 +225,7 @@ var law = map[string]room{
 		why: "it wires everything; only here are a command line, a progress bar and a terminal",
 		code: []string{
 			".", "algo", "clientaddr", "memstore", "replay", "service/config", "service/demo", "service/engine", "service/httpapi",
-			"service/routing", "service/storeopen", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/schollz/progressbar/v3",
+			"service/respapi", "service/routing", "service/storeopen", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/schollz/progressbar/v3",
 			"golang.org/x/term",
 		},
 		tests: []string{"internal/testserver", "github.com/rogpeppe/go-internal/testscript"},

@@ -17,14 +17,14 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/service/config"
 	"github.com/headgate/headgate/service/engine"
-	"github.com/headgate/headgate/service/httpapi"
 	"github.com/headgate/headgate/service/storeopen"
 )
 
-const serveHelp = `Serve answers checks over HTTP until it is told to stop. Without arguments it keeps its state in memory and listens on
-127.0.0.1:8080:
+const serveHelp = `Serve answers checks, over HTTP and of Redis clients, until it is told to stop. Without arguments it keeps its state in memory and
+listens on 127.0.0.1:8080 and 127.0.0.1:6380:
 
     curl -d '{"limit":"5/1m","key":"you"}' http://127.0.0.1:8080/v1/check
+    redis-cli -p 6380 CL.THROTTLE you 4 5 60
 
 A check is {"limit":"100/1m","key":"k"}, with "algorithm" (token_bucket) and "cost" (1) if wanted; or {"policy":"login","key":"k"}; or
 several, all or none: {"checks":[{…},{…}]}. The answer is 200 or 429, with how much is left and how long to wait. /v1/peek asks and
@@ -32,6 +32,9 @@ spends nothing, /v1/refund gives back, /v1/reset forgets. /livez and /readyz are
 
 Policies stand in the file that --config or HEADGATE_CONFIG names. It is watched, and read again on SIGHUP; what was spent stays
 spent. A file with an error never replaces a good one: headgate config check FILE says what is wrong.
+
+Redis clients ask with CL.THROTTLE as of redis-cell, THROTTLE as of throttlecrab, or HG.CHECK with a policy. --resp-addr off closes
+their door, unix:/path makes it a socket.
 
 State that several instances share lies in Redis, Valkey or memcached: --store, or REDIS_HOST and REDIS_PORT. While that is away a
 check is answered as --on-store-error says, /readyz says degraded, and so does the answer.
@@ -47,7 +50,7 @@ func serveCommand() *cobra.Command {
 	var flags settingFlags
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Answer checks over HTTP",
+		Short: "Answer checks, over HTTP and of Redis clients",
 		Long:  serveHelp,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -55,9 +58,6 @@ func serveCommand() *cobra.Command {
 			var err error
 			if s.config, err = s.sources.Load(); err != nil {
 				return reported(err)
-			}
-			if s.config.HTTP.Addr == config.Off {
-				return errors.New("no door is open: http.addr is off (--http-addr), and there is no other")
 			}
 			return s.run(cmd.Context(), cmd.ErrOrStderr())
 		},
@@ -86,25 +86,39 @@ func (s *service) run(ctx context.Context, stderr io.Writer) (err error) {
 	if s.engine, err = engine.New(store, s.config.Engine()); err != nil {
 		return err
 	}
-	ln, err := listen(ctx, "HTTP", string(s.config.HTTP.Addr), "http-addr")
+	doors, err := s.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer s.follow(ctx)()
-	server := s.door()
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(ln) }()
-	s.log.Info("listening", "door", "http", "addr", ln.Addr().String(), "store", storeopen.Name(string(s.config.Store)))
+	ended := serveAll(doors)
+	for _, d := range doors {
+		s.log.Info("listening", "door", d.name, "addr", d.ln.Addr().String(), "store", storeopen.Name(string(s.config.Store)))
+	}
 	defer inBackground(ctx, func(ctx context.Context) { awaken(ctx, s.engine) })()
-	fmt.Fprintf(stderr, "try: curl -d '{\"limit\":\"5/1m\",\"key\":\"you\"}' http://%s/v1/check\n", reachable(ln.Addr()))
+	try(stderr, doors)
 	select {
-	case err := <-ended:
-		return fmt.Errorf("the HTTP door broke: %w", err)
+	case err = <-ended:
 	case <-ctx.Done():
 	}
 	signal.Reset(os.Interrupt, syscall.SIGTERM) // so that a second one ends the process
-	s.stop(server)
-	return <-ended
+	s.stop(doors)
+	return errors.Join(err, <-ended)
+}
+
+// try says how to ask at the doors that are open.
+func try(stderr io.Writer, doors []door) {
+	for _, d := range doors {
+		switch _, socket := d.ln.Addr().(*net.UnixAddr); {
+		case d.name == "http":
+			fmt.Fprintf(stderr, "try: curl -d '{\"limit\":\"5/1m\",\"key\":\"you\"}' http://%s/v1/check\n", reachable(d.ln.Addr()))
+		case d.name == "resp" && socket:
+			fmt.Fprintf(stderr, "try: redis-cli -s %s CL.THROTTLE you 4 5 60\n", d.ln.Addr())
+		case d.name == "resp":
+			host, port, _ := net.SplitHostPort(reachable(d.ln.Addr()))
+			fmt.Fprintf(stderr, "try: redis-cli -h %s -p %s CL.THROTTLE you 4 5 60\n", host, port)
+		}
+	}
 }
 
 func (s *service) openStore() (headgate.Store, error) {
@@ -119,50 +133,24 @@ func (s *service) openStore() (headgate.Store, error) {
 	return store, nil
 }
 
-// door is the server for HTTP.
-func (s *service) door() *httpapi.Server {
-	c := s.config
-	opts := &httpapi.Options{MaxBodyBytes: c.MaxBodyBytes, Store: storeopen.Name(string(c.Store))}
-	if s.sources.Path != "" {
-		opts.Config = func() (uint64, bool) {
-			status := s.live.Status()
-			return status.Generation, status.Err != nil
+// stop lets load balancers turn away, then closes the doors behind the last request.
+func (s *service) stop(doors []door) {
+	for _, d := range doors {
+		if server, ok := d.server.(interface{ Drain() }); ok {
+			server.Drain()
 		}
 	}
-	return httpapi.NewServer(httpapi.New(s.engine, opts), &httpapi.ServerOptions{
-		HeaderTimeout: c.HeaderTimeout, ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout, IdleTimeout: c.IdleTimeout,
-		MaxHeaderBytes: c.MaxHeaderBytes, Log: s.log,
-	})
-}
-
-// stop lets load balancers turn away, then closes the door behind the last request.
-func (s *service) stop(server *httpapi.Server) {
-	server.Drain()
 	s.log.Info("draining", "delay", s.config.DrainDelay, "timeout", s.config.ShutdownTimeout)
 	if s.config.DrainDelay > 0 {
 		time.Sleep(s.config.DrainDelay)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.ShutdownTimeout)
 	defer cancel()
-	if err := server.Shutdown(ctx); err != nil {
+	if err := shutdown(ctx, doors); err != nil {
 		s.log.Warn("requests were cut off", "cause", err)
 		return
 	}
 	s.log.Info("stopped")
-}
-
-// listen opens a door's port, or says how to choose another.
-func listen(ctx context.Context, door, addr, flag string) (net.Listener, error) {
-	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
-	if err == nil {
-		return ln, nil
-	}
-	var cause error = err
-	if errno := syscall.Errno(0); errors.As(err, &errno) {
-		cause = errno
-	}
-	return nil, fmt.Errorf("cannot listen for %s on %s: %w; choose another address with --%s or %s",
-		door, addr, cause, flag, environmentName(flag))
 }
 
 // reachable is where a client on this machine finds a listener.

@@ -43,6 +43,7 @@ type serving struct {
 
 func setUpServing(env *testscript.Env) error {
 	env.Values[servingKey{}] = &serving{}
+	env.Setenv("HEADGATE_RESP_ADDR", "off") // its port is one, and the scripts run beside each other
 	return nil
 }
 
@@ -56,12 +57,15 @@ func occupy(ts *testscript.TestScript, _ bool, _ []string) {
 	ts.Setenv("OCCUPIED", ln.Addr().String())
 }
 
-// serve [flag…] starts headgate serve, waits until it listens, and sets ADDR.
+// serve [flag…] starts headgate serve, waits until it listens, and sets ADDR, and RESPPORT if Redis clients have a port.
 func serve(ts *testscript.TestScript, _ bool, args []string) {
 	s := servingOf(ts)
 	s.cmd = exec.Command(binary(ts), append([]string{"serve"}, args...)...)
 	s.cmd.Dir = ts.MkAbs(".")
-	for _, name := range []string{"HEADGATE_HTTP_ADDR", "HEADGATE_STORE", "HEADGATE_ON_STORE_ERROR", "HEADGATE_CONFIG", "REDIS_HOST", "REDIS_PORT"} {
+	for _, name := range []string{
+		"HEADGATE_HTTP_ADDR", "HEADGATE_RESP_ADDR", "HEADGATE_RESP_PASSWORD", "HEADGATE_STORE", "HEADGATE_ON_STORE_ERROR", "HEADGATE_CONFIG",
+		"REDIS_HOST", "REDIS_PORT",
+	} {
 		s.cmd.Env = append(s.cmd.Env, name+"="+ts.Getenv(name))
 	}
 	stderr, err := s.cmd.StderrPipe()
@@ -73,6 +77,11 @@ func serve(ts *testscript.TestScript, _ bool, args []string) {
 	_, rest, _ := strings.Cut(line, "http://")
 	addr, _, _ := strings.Cut(rest, "/")
 	ts.Setenv("ADDR", addr)
+	if s.log.has("door=resp addr=127.0.0.1:") {
+		_, rest, _ := strings.Cut(s.log.mustWait(ts, "door=resp addr=127.0.0.1:"), "addr=127.0.0.1:")
+		port, _, _ := strings.Cut(rest, " ")
+		ts.Setenv("RESPPORT", port)
+	}
 }
 
 // binary is where the script would find headgate.

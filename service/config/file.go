@@ -17,6 +17,7 @@ import (
 // in the file with - in place of . and _, its variable HEADGATE_ and the same in capitals. The tags say what is accepted: see leaf.
 type File struct {
 	HTTP            HTTP                  `yaml:"http" help:"The door for HTTP."`
+	RESP            RESP                  `yaml:"resp" help:"The door for Redis clients."`
 	Store           StoreURL              `yaml:"store" default:"memory://" restart:"yes" help:"where state is kept: memory://, redis://host:6379, rediss://…, redis+sentinel://host:26379/NAME, redis+cluster://…, redis+unix:///path, memcached://host:11211; REDIS_HOST and REDIS_PORT choose Redis, too"`
 	OnStoreError    headgate.OnStoreError `yaml:"on_store_error" default:"closed" oneof:"closed open local" help:"what holds while the store is away, for checks without a policy and policies that do not say: closed (503), open (admitted) or local (a share of the limit, see instances)"`
 	Instances       int                   `yaml:"instances" default:"0" range:"0 100000" restart:"yes" help:"how many instances share the store; each admits one share of so many while local holds; 0: not known, taken for 1"`
@@ -41,6 +42,18 @@ type File struct {
 // HTTP are the settings of the door for HTTP that other doors have, too.
 type HTTP struct {
 	Addr Address `yaml:"addr" default:"127.0.0.1:8080" restart:"yes" help:"where to listen for HTTP: host:port; port 0 takes a free one; off closes this door"`
+}
+
+// RESP are the settings of the door for Redis clients.
+type RESP struct {
+	Addr            Endpoint      `yaml:"addr" default:"127.0.0.1:6380" restart:"yes" help:"where to listen for Redis clients: host:port; unix:/path for a socket that its owner alone may use; off closes this door"`
+	User            string        `yaml:"user" default:"default" restart:"yes" help:"whose the password is"`
+	Password        Secret        `yaml:"password" restart:"yes" help:"what Redis clients must know; if it is not here, everybody who reaches the door may ask"`
+	MaxClients      int           `yaml:"max_clients" default:"10000" range:"1 1000000" restart:"yes" help:"most Redis clients at a time"`
+	MaxRequestBytes int           `yaml:"max_request_bytes" default:"16384" range:"1 1048576" restart:"yes" help:"longest request of a Redis client; at least 1024 more than max_key_bytes"`
+	RequestTimeout  time.Duration `yaml:"request_timeout" default:"10s" range:"1ms 24h" restart:"yes" help:"longest time to read a Redis client's request"`
+	WriteTimeout    time.Duration `yaml:"write_timeout" default:"10s" range:"1ms 24h" restart:"yes" help:"longest time for a Redis client to take its replies"`
+	IdleTimeout     time.Duration `yaml:"idle_timeout" default:"10m" range:"1ms 24h" restart:"yes" help:"longest time between two requests of a Redis client"`
 }
 
 // Envoy is what Envoy's rate limit service is told.

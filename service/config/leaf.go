@@ -23,6 +23,23 @@ type Address string
 // Off closes a door in place of an address.
 const Off Address = "off"
 
+// Endpoint is where a door listens that can do so on a unix socket, too: host:port, unix:/path, or off.
+type Endpoint string
+
+// Socket is the path of the unix socket, if it is one.
+func (e Endpoint) Socket() (path string, ok bool) { return strings.CutPrefix(string(e), "unix:") }
+
+// Secret is a password. It is never printed.
+type Secret string
+
+// String stands for the secret, so that no log or message shows it by accident.
+func (s Secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return "***"
+}
+
 // StoreURL is a store's URL. It may hold a password; [StoreURL.Masked] does not.
 type StoreURL string
 
@@ -89,7 +106,7 @@ type leaf struct {
 var leaves = map[reflect.Type]*leaf{
 	reflect.TypeFor[string](): {what: text, pattern: `.`, says: "a name", parse: as(func(s string) (string, error) { return s, nil })},
 	reflect.TypeFor[int]():    {what: number, pattern: `^-?[0-9]{1,18}$`, says: "a whole number", parse: as(strconv.Atoi)},
-	reflect.TypeFor[bool]():   {what: truth, pattern: `^([Tt]rue|[Ff]alse|TRUE|FALSE)$`, says: "true or false", parse: as(strconv.ParseBool)},
+	reflect.TypeFor[bool]():   {what: truth, pattern: `^(true|True|TRUE|false|False|FALSE)$`, says: "true or false", parse: as(strconv.ParseBool)},
 	reflect.TypeFor[time.Duration](): {
 		what: text, pattern: `^([0-9]{1,15}(\.[0-9]{1,9})?(ns|us|µs|ms|s|m|h))+$`, says: "a time such as 5s or 1m30s",
 		parse: as(time.ParseDuration), show: func(v any) string { return shortTime(v.(time.Duration)) }, example: "5s", meant: "%ss",
@@ -127,6 +144,11 @@ var leaves = map[reflect.Type]*leaf{
 		what: text, pattern: `^(off|(\[[0-9A-Fa-f:.]+(%[0-9A-Za-z.]+)?\]|[^\s:\[\]/]*):[0-9]{1,5})$`, says: "host:port, such as 127.0.0.1:8080, or off",
 		parse: as(parseAddress), example: "127.0.0.1:8080", meant: "127.0.0.1:%s",
 	},
+	reflect.TypeFor[Endpoint](): {
+		what: text, pattern: `^(off|unix:[^\x00]+|(\[[0-9A-Fa-f:.]+(%[0-9A-Za-z.]+)?\]|[^\s:\[\]/]*):[0-9]{1,5})$`,
+		says: "host:port, such as 127.0.0.1:6380, unix:/path, or off", parse: as(parseEndpoint), example: "127.0.0.1:6380", meant: "127.0.0.1:%s",
+	},
+	reflect.TypeFor[Secret](): {what: text, pattern: `.`, says: "a password", parse: as(func(s string) (Secret, error) { return Secret(s), nil })},
 	reflect.TypeFor[StoreURL](): {
 		what: text, pattern: `^[A-Za-z][A-Za-z0-9+]*([:?][^\s]*)?$`, says: "a store's URL, such as redis://127.0.0.1:6379",
 		parse: as(func(s string) (StoreURL, error) { return StoreURL(s), nil }), example: "redis://127.0.0.1:6379",
@@ -180,6 +202,16 @@ func parseAddress(s string) (Address, error) {
 		return "", fmt.Errorf("%s is no address; write host:port, such as 127.0.0.1:8080, or off", clip(s))
 	}
 	return Address(s), nil
+}
+
+func parseEndpoint(s string) (Endpoint, error) {
+	if path, ok := Endpoint(s).Socket(); ok && path != "" {
+		return Endpoint(s), nil
+	}
+	if _, err := parseAddress(s); err != nil {
+		return "", fmt.Errorf("%s is no address; write host:port, such as 127.0.0.1:6380, unix:/path, or off", clip(s))
+	}
+	return Endpoint(s), nil
 }
 
 // shortTime is a time without parts that are zero: 2m, not 2m0s.
@@ -245,9 +277,9 @@ func readOption(t reflect.Type, options []string, s string) (reflect.Value, *pro
 	return reflect.ValueOf(v), nil
 }
 
-// quoted is a text as an error repeats it: a URL can hold a password.
+// quoted is a text as an error repeats it, unless it may hold a password.
 func quoted(t reflect.Type, s string) string {
-	if t == reflect.TypeFor[StoreURL]() {
+	if t == reflect.TypeFor[StoreURL]() || t == reflect.TypeFor[Secret]() {
 		return "what stands here"
 	}
 	return clip(s)

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"syscall"
+
+	"github.com/headgate/headgate/service/config"
+	"github.com/headgate/headgate/service/httpapi"
+	"github.com/headgate/headgate/service/respapi"
+	"github.com/headgate/headgate/service/storeopen"
+)
+
+// door is one way in: where it listens, and who answers there.
+type door struct {
+	name   string
+	ln     net.Listener
+	server interface {
+		Serve(ln net.Listener) error
+		Shutdown(ctx context.Context) error
+	}
+}
+
+// open listens at every door that is not off. Nobody is answered yet.
+func (s *service) open(ctx context.Context) (all []door, err error) {
+	defer func() {
+		if err != nil {
+			for _, d := range all {
+				_ = d.ln.Close() // nobody came in
+			}
+		}
+	}()
+	if s.config.HTTP.Addr != config.Off {
+		ln, err := listen(ctx, "HTTP", string(s.config.HTTP.Addr), "http-addr")
+		if err != nil {
+			return all, err
+		}
+		all = append(all, door{"http", ln, s.http()})
+	}
+	if s.config.RESP.Addr != config.Endpoint(config.Off) {
+		ln, err := s.listenRESP(ctx)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, door{"resp", ln, s.resp()})
+	}
+	if len(all) == 0 {
+		return nil, errors.New("no door is open: http.addr and resp.addr are off (--http-addr, --resp-addr), and there are no others")
+	}
+	return all, nil
+}
+
+// http is the server for HTTP.
+func (s *service) http() *httpapi.Server {
+	c := s.config
+	opts := &httpapi.Options{MaxBodyBytes: c.MaxBodyBytes, Store: storeopen.Name(string(c.Store))}
+	if s.sources.Path != "" {
+		opts.Config = func() (uint64, bool) {
+			status := s.live.Status()
+			return status.Generation, status.Err != nil
+		}
+	}
+	return httpapi.NewServer(httpapi.New(s.engine, opts), &httpapi.ServerOptions{
+		HeaderTimeout: c.HeaderTimeout, ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout, IdleTimeout: c.IdleTimeout,
+		MaxHeaderBytes: c.MaxHeaderBytes, Log: s.log,
+	})
+}
+
+// resp is the server for Redis clients.
+func (s *service) resp() *respapi.Server {
+	c := &s.config.RESP
+	handler := respapi.New(s.engine, &respapi.Options{
+		User: c.User, Password: string(c.Password), Networked: storeopen.Networked(string(s.config.Store)), MaxClients: c.MaxClients,
+		MaxRequestBytes: max(c.MaxRequestBytes, s.config.MaxKeyBytes+1024), Version: version(), Log: s.log,
+	})
+	return respapi.NewServer(handler, &respapi.ServerOptions{
+		RequestTimeout: c.RequestTimeout, WriteTimeout: c.WriteTimeout, IdleTimeout: c.IdleTimeout,
+	})
+}
+
+func (s *service) listenRESP(ctx context.Context) (net.Listener, error) {
+	addr := s.config.RESP.Addr
+	path, ok := addr.Socket()
+	if !ok {
+		return listen(ctx, "RESP", string(addr), "resp-addr")
+	}
+	ln, err := respapi.ListenUnix(path, 0)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen for RESP: %w; choose another address with --resp-addr or %s", err, environmentName("resp-addr"))
+	}
+	return ln, nil
+}
+
+// serveAll answers at all doors. What it returns tells once a door breaks, and is closed when all have ended.
+func serveAll(doors []door) <-chan error {
+	ended := make(chan error, len(doors))
+	var all sync.WaitGroup
+	for _, d := range doors {
+		all.Go(func() {
+			if err := d.server.Serve(d.ln); err != nil {
+				ended <- fmt.Errorf("the %s door broke: %w", d.name, err)
+			}
+		})
+	}
+	go func() { all.Wait(); close(ended) }()
+	return ended
+}
+
+// shutdown closes all doors at a time, each behind the last request.
+func shutdown(ctx context.Context, doors []door) error {
+	errs := make([]error, len(doors))
+	var all sync.WaitGroup
+	for i, d := range doors {
+		all.Go(func() { errs[i] = d.server.Shutdown(ctx) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// listen opens a door's port, or says how to choose another.
+func listen(ctx context.Context, door, addr, flag string) (net.Listener, error) {
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	if err == nil {
+		return ln, nil
+	}
+	var cause error = err
+	if errno := syscall.Errno(0); errors.As(err, &errno) {
+		cause = errno
+	}
+	return nil, fmt.Errorf("cannot listen for %s on %s: %w; choose another address with --%s or %s",
+		door, addr, cause, flag, environmentName(flag))
+}
