@@ -130,6 +130,12 @@ func (r *Resolver) AddrOf(peer string, header http.Header) netip.Addr {
 	return single(header[r.header], addr)
 }
 
+// Trusts reports whether a peer, as [http.Request.RemoteAddr] has it, is one whose fields are believed. It does not allocate.
+func (r *Resolver) Trusts(peer string) bool {
+	addr, _ := parseNode(peer)
+	return r.trustsPeer(peer, addr)
+}
+
 func (r *Resolver) trustsPeer(peer string, addr netip.Addr) bool {
 	switch {
 	case r.hops > 0:

@@ -214,3 +214,25 @@ func TestKeyOfPrefixesThatGroupDoesNotMake(t *testing.T) {
 		}
 	}
 }
+
+func TestTrusts(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		peer string
+		o    Options
+		want bool
+	}{
+		{"10.0.0.1:4711", Options{}, false},
+		{"10.0.0.1:4711", Options{TrustedProxies: []netip.Prefix{tens}}, true},
+		{"[::ffff:10.0.0.1]:4711", Options{TrustedProxies: []netip.Prefix{tens}}, true},
+		{"203.0.113.9:1", Options{TrustedProxies: []netip.Prefix{tens}}, false},
+		{"203.0.113.9:1", Options{TrustedHops: 1}, true},
+		{"@", Options{TrustedProxies: []netip.Prefix{tens}}, false},
+		{"@", Options{TrustUnix: true}, true},
+		{"pipe", Options{TrustUnix: true, TrustedProxies: []netip.Prefix{tens}}, false},
+	} {
+		if got := mustNew(t, &c.o).Trusts(c.peer); got != c.want {
+			t.Errorf("peer %s, options %+v: got %t, want %t", c.peer, c.o, got, c.want)
+		}
+	}
+}

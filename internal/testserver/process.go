@@ -20,7 +20,8 @@ const patience = 30 * time.Second
 type process struct {
 	binary string
 	args   []string
-	dir    string // holds its files; it is also where it runs
+	dir    string   // holds its files; it is also where it runs
+	env    []string // its environment; nil means ours
 
 	mu   sync.Mutex
 	cmd  *exec.Cmd     // nil before the first start
@@ -32,6 +33,9 @@ type process struct {
 func newProcess(t testing.TB, name, debian string) *process {
 	t.Helper()
 	binary, err := exec.LookPath(name)
+	if err != nil {
+		binary, err = exec.LookPath("/usr/sbin/" + name) // where only root looks by itself
+	}
 	if err != nil {
 		t.Fatalf("%s is not installed: scripts/setup or apt-get install %s does it", name, debian)
 	}
@@ -77,7 +81,7 @@ func (p *process) start() error {
 		return err
 	}
 	cmd := exec.Command(p.binary, p.args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = p.dir, output, output, diesWithUs()
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = p.dir, p.env, output, output, diesWithUs()
 	started, done := make(chan error), make(chan struct{})
 	go func() {
 		runtime.LockOSThread()

@@ -1,0 +1,99 @@
+package testserver
+
+import (
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Gateway is a real reverse proxy, by its own configuration. All methods may be called concurrently.
+type Gateway struct {
+	process *process
+	addr    string
+}
+
+// FreeAddr is an address on the loopback interface where nobody listens: 127.0.0.1 and a port. No other test gets it before this one
+// ends.
+func FreeAddr(t testing.TB) string { return loopback(freePort(t)) }
+
+// Nginx starts nginx with a configuration of servers, as it stands inside http { }, and waits until it listens at addr. It is one
+// process, which ends with the test.
+func Nginx(t testing.TB, addr, servers string) *Gateway {
+	t.Helper()
+	g := &Gateway{newProcess(t, "nginx", "nginx"), addr}
+	main := strings.ReplaceAll(nginxMain, "DIR", g.process.dir)
+	if os.Geteuid() == 0 {
+		main = "user root;\n" + main // its files lie in a folder that is root's
+	}
+	g.write(t, "servers.conf", servers)
+	g.write(t, "nginx.conf", main)
+	g.process.args = []string{"-p", g.process.dir, "-c", g.process.path("nginx.conf"), "-e", "stderr"}
+	return g.run(t)
+}
+
+const nginxMain = `daemon off;
+master_process off;
+pid DIR/pid;
+error_log stderr;
+events {}
+http {
+    access_log off;
+    client_body_temp_path DIR/body;
+    proxy_temp_path DIR/proxy;
+    fastcgi_temp_path DIR/fastcgi;
+    uwsgi_temp_path DIR/uwsgi;
+    scgi_temp_path DIR/scgi;
+    include DIR/servers.conf;
+}
+`
+
+// HAProxy starts HAProxy with a configuration and the files that it names, by their names, and waits until it listens at addr. It ends
+// with the test.
+func HAProxy(t testing.TB, addr, config string, files map[string]string) *Gateway {
+	t.Helper()
+	g := &Gateway{newProcess(t, "haproxy", "haproxy"), addr}
+	for name, text := range files {
+		g.write(t, name, text)
+	}
+	g.write(t, "haproxy.cfg", config)
+	g.process.args = []string{"-db", "-f", "haproxy.cfg"}
+	return g.run(t)
+}
+
+// Caddy starts Caddy with a Caddyfile, which must not begin with global options, and waits until it listens at addr. It ends with the test.
+func Caddy(t testing.TB, addr, caddyfile string) *Gateway {
+	t.Helper()
+	g := &Gateway{newProcess(t, "caddy", "caddy"), addr}
+	g.write(t, "Caddyfile", "{\n\tadmin off\n}\n"+caddyfile) // its port is the same for all
+	g.process.args = []string{"run", "--config", "Caddyfile", "--adapter", "caddyfile"}
+	g.process.env = append(os.Environ(), "HOME="+g.process.dir, "XDG_DATA_HOME="+g.process.dir, "XDG_CONFIG_HOME="+g.process.dir)
+	return g.run(t)
+}
+
+func (g *Gateway) write(t testing.TB, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(g.process.path(name), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (g *Gateway) run(t testing.TB) *Gateway {
+	t.Helper()
+	if err := g.process.run(g.ready); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func (g *Gateway) ready() error {
+	conn, err := net.DialTimeout("tcp", g.addr, time.Second)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
+// Addr is where the proxy listens.
+func (g *Gateway) Addr() string { return g.addr }

@@ -1,0 +1,118 @@
+package forwardauth
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/service/engine"
+)
+
+// The problem types of the IETF draft, and that of a problem without one.
+const (
+	quotaExceeded   = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+	reducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+	noType          = "about:blank"
+)
+
+// decisionField says in one word what came of a request; its name has the form that net/http keeps fields in.
+const decisionField = "X-Ratelimit-Decision"
+
+// The words, and other values that are the same in every answer; not to be changed.
+var (
+	allowed     = []string{"allow"}
+	denied      = []string{"deny"}
+	failed      = []string{"error"}
+	problemType = []string{"application/problem+json"}
+	noStore     = []string{"no-store"}
+)
+
+// denyStatus is the status of a denial: 429, unless the query's parameter deny is another. Other parameters are left alone, as a proxy
+// may have added the client's own.
+func denyStatus(query string) (int, *refusal) {
+	status := 0
+	for query != "" {
+		var pair string
+		pair, query, _ = strings.Cut(query, "&")
+		value, ok := strings.CutPrefix(pair, "deny=")
+		if !ok {
+			continue
+		}
+		n, err := strconv.Atoi(value)
+		if err != nil || status != 0 || n != http.StatusForbidden && n != http.StatusTooManyRequests && n != http.StatusServiceUnavailable {
+			return 0, refuse(http.StatusBadRequest, "deny, the status of denials, is one of 403, 429 and 503, and stands there once")
+		}
+		status = n
+	}
+	if status == 0 {
+		status = http.StatusTooManyRequests
+	}
+	return status, nil
+}
+
+// allow says that the request may go ahead.
+func allow(w http.ResponseWriter) {
+	w.Header()[decisionField] = allowed
+	w.WriteHeader(http.StatusOK)
+}
+
+// problem is a body as RFC 9457 has it.
+type problem struct {
+	Type     string   `json:"type"`
+	Title    string   `json:"title"`
+	Status   int      `json:"status"`
+	Detail   string   `json:"detail,omitempty"`
+	Violated []string `json:"violated-policies,omitempty"`
+}
+
+// writeDenial says that the request may not go ahead. The fields of the decision are there already.
+func writeDenial(w http.ResponseWriter, status int, a *engine.Answer) {
+	w.Header()[decisionField] = denied
+	writeProblem(w, &problem{Type: quotaExceeded, Title: http.StatusText(status), Status: status, Violated: a.DeniedBy})
+}
+
+// refusal is why nothing was decided.
+type refusal struct {
+	status       int
+	kind, detail string
+}
+
+// refuse makes a refusal of no particular type. The detail never holds what a client sent.
+func refuse(status int, detail string) *refusal { return &refusal{status, noType, detail} }
+
+// write answers with the refusal.
+func (no *refusal) write(w http.ResponseWriter) {
+	w.Header()[decisionField] = failed
+	writeProblem(w, &problem{Type: no.kind, Title: http.StatusText(no.status), Status: no.status, Detail: no.detail})
+}
+
+// writeProblem is a whole answer that nothing keeps. net/http leaves the body out for HEAD.
+func writeProblem(w http.ResponseWriter, p *problem) {
+	text, _ := json.Marshal(p) // strings and numbers always can be
+	h := w.Header()
+	h["Content-Type"], h["Cache-Control"] = problemType, noStore
+	w.WriteHeader(p.Status)
+	_, _ = w.Write(text) // the proxy is gone, if this fails
+}
+
+// awaitTurn holds an admitted request until its turn in the queue has come. If the proxy goes away before, it gives the turn back.
+func (c *call) awaitTurn(ctx context.Context) bool {
+	due := time.Now().Add(c.answer.Delay)
+	timer := time.NewTimer(c.answer.Delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+	}
+	if !time.Now().Before(due) {
+		return true // both at once: its turn cannot be given back, so it had better be used
+	}
+	// The store bounds how long this takes. That it fails is nobody's trouble: one turn passes unused.
+	_ = c.holds.Decide(context.WithoutCancel(ctx), headgate.Refund, c.checks, &c.answer)
+	return false
+}
