@@ -23,8 +23,8 @@ import (
 	"github.com/headgate/headgate/service/storeopen"
 )
 
-const demoHelp = `Demo serves a page on which you see what each algorithm does: all of them side by side on the same traffic, live. Open the address
-that it prints. It needs no file and no network; the limiters on the page are the real ones, over the store that is chosen here.
+const demoHelp = `Demo serves a page on which you see what each algorithm does: all of them side by side on the same traffic, live.
+Open the address that it prints. It needs no file and no network; the limiters on the page are the real ones, over the store that is chosen here.
 
 By default that is one in memory. --redis-host and --redis-port, or REDIS_HOST and REDIS_PORT, or --store put it on a shared one.
 

@@ -62,8 +62,8 @@ func startDemo(ts *testscript.TestScript, _ bool, args []string) {
 
 type pageKey struct{}
 
-// page opens the page's stream, sets SESSION and KEY, and writes each algorithm's snippets: NAME.go, NAME.yaml, NAME.json (the body
-// of the curl line).
+// page opens the page's stream, sets SESSION and KEY, and writes each algorithm's snippets: NAME.go, NAME.yaml, NAME.json (the
+// body of the curl line).
 func openPage(ts *testscript.TestScript, _ bool, _ []string) {
 	resp, err := http.Get("http://" + ts.Getenv("ADDR") + "/events")
 	ts.Check(err)

@@ -24,15 +24,17 @@ type demoSettings struct {
 
 func (d *demoSettings) flags(f *pflag.FlagSet) {
 	f.SortFlags = false
-	f.StringVar(&d.httpAddr, "http-addr", defaultDemoAddr, "where to listen: `host:port`; a free port if nothing is said and this one is taken")
-	f.StringSliceVar(&d.allowHost, "allow-host", nil, "`name` under which a browser may reach the page, beside localhost and addresses; can be repeated")
+	f.StringVar(&d.httpAddr, "http-addr", defaultDemoAddr,
+		"where to listen: `host:port`; a free port if nothing is said and this one is taken")
+	f.StringSliceVar(&d.allowHost, "allow-host", nil,
+		"`name` under which a browser may reach the page, beside localhost and addresses; can be repeated")
 	f.StringVar(&d.store, "store", "memory://", "where state is kept: a `url` as for headgate serve")
 	f.StringVar(&d.redisHost, "redis-host", "", "keep state in the Redis on this `host`, or REDIS_HOST")
 	f.StringVar(&d.redisPort, "redis-port", "", "its `port`, or REDIS_PORT (6379)")
 }
 
-// choose takes what the environment says and chooses the store. Flags win over variables, and what is said of Redis on the command
-// line over a store that a variable names.
+// choose takes what the environment says and chooses the store. Flags win over variables, and what is said of Redis on the
+// command line over a store that a variable names.
 func (d *demoSettings) choose(f *pflag.FlagSet, lookup func(string) (string, bool)) error {
 	redis, store := f.Changed("redis-host") || f.Changed("redis-port"), f.Changed("store")
 	if redis && store {

@@ -100,7 +100,9 @@ func (b *chrome) hold(t testing.TB, l look) {
 	if l.lessMove {
 		motion = "reduce"
 	}
-	features := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: motion}}
+	features := []*emulation.MediaFeature{
+		{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: motion},
+	}
 	if _, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features}); err != nil {
 		t.Fatal(err)
 	}

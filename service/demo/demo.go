@@ -68,14 +68,15 @@ type Handler struct {
 	open     sync.WaitGroup // streams
 }
 
-// New makes the page over store, which stays the caller's. It refuses options that cannot work. It does no I/O. opts may not be nil:
-// OwnStore is needed.
+// New makes the page over store, which stays the caller's. It refuses options that cannot work. It does no I/O. opts may not be
+// nil: OwnStore is needed.
 func New(store headgate.Store, opts *Options) (*Handler, error) {
 	if store == nil || opts == nil || opts.OwnStore == nil {
 		return nil, errors.New("demo: a store and Options.OwnStore are needed")
 	}
 	if opts.MaxSessions < 0 || opts.IdleTimeout < 0 {
-		return nil, fmt.Errorf("demo: MaxSessions is %d and IdleTimeout %v; accepted are 0 (the default) and more", opts.MaxSessions, opts.IdleTimeout)
+		return nil, fmt.Errorf("demo: MaxSessions is %d and IdleTimeout %v; accepted are 0 (the default) and more",
+			opts.MaxSessions, opts.IdleTimeout)
 	}
 	h := &Handler{store: store, opts: *opts, sessions: make(map[string]*session)}
 	h.setDefaults()

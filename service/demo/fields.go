@@ -11,7 +11,8 @@ import (
 	"github.com/headgate/headgate/httpfields"
 )
 
-// fields are the lines that an HTTP answer with this outcome begins with: the status, and the header fields in the page's dialect.
+// fields are the lines that an HTTP answer with this outcome begins with: the status, and the header fields in the page's
+// dialect.
 func (s Settings) fields(a headgate.Algorithm, o outcome) []string {
 	if o.err != nil {
 		return []string{"503 Service Unavailable"}

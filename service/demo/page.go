@@ -43,8 +43,8 @@ func (h *Handler) page() (http.Handler, error) {
 	}
 	var text bytes.Buffer
 	err = t.Execute(&text, view{
-		Store: h.opts.Store, Settings: defaultSettings(), Words: described(), Scenarios: scenarios(), Dialects: dialectChoices(),
-		Glance: h.glance, At: glanceSettings(), Tracks: []int{0, 1},
+		Store: h.opts.Store, Settings: defaultSettings(), Words: described(), Scenarios: scenarios(),
+		Dialects: dialectChoices(), Glance: h.glance, At: glanceSettings(), Tracks: []int{0, 1},
 		Most: map[string]any{"Burst": maxBurst, "Rate": maxStreamRate, "Units": maxUnits, "PeriodS": maxPeriodMS / 1000},
 	})
 	if err != nil {
@@ -56,7 +56,8 @@ func (h *Handler) page() (http.Handler, error) {
 func dialectChoices() []choice {
 	says := map[string]string{
 		"ietf": "IETF draft 11", "draft-07": "IETF draft 7", "draft-06": "IETF draft 6", "draft-03": "IETF draft 3",
-		"x-ratelimit": "X-RateLimit, reset from now", "x-ratelimit-epoch": "X-RateLimit, reset since 1970", "github": "GitHub", "off": "none",
+		"x-ratelimit": "X-RateLimit, reset from now", "x-ratelimit-epoch": "X-RateLimit, reset since 1970",
+		"github": "GitHub", "off": "none",
 	}
 	var all []choice
 	for _, d := range dialects() {
@@ -79,7 +80,9 @@ func addAssets(mux *http.ServeMux) error {
 
 // asset answers with content. A browser asks each time whether it is still the same.
 func asset(name string, content []byte) http.Handler {
-	kinds := map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".html": "text/html; charset=utf-8"}
+	kinds := map[string]string{
+		".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".html": "text/html; charset=utf-8",
+	}
 	kind, ok := kinds[path.Ext(name)]
 	if !ok {
 		kind = mime.TypeByExtension(path.Ext(name))

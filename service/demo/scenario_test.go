@@ -53,7 +53,7 @@ func TestScenarios(t *testing.T) {
 	})
 	t.Run("patience", func(t *testing.T) {
 		t.Parallel()
-		s := play(t, url, "patience", 80)
+		s := play(t, url, "patience", 55)
 		for algorithm, patient := range s.by(0) {
 			if hasty := s.by(1)[algorithm]; patient.Denied != 0 || patient.Allowed == 0 || hasty.Denied == 0 {
 				t.Errorf("%s: the patient client has %+v, the hasty one %+v; want denials of the hasty one alone", algorithm, patient, hasty)

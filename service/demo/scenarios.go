@@ -22,38 +22,40 @@ func scenarios() []scenario {
 	return []scenario{
 		{
 			Name: "edge", Title: "The window’s edge",
-			Watch: "Ten requests arrive just before a window ends and ten just after: the fixed window admits all twenty, twice its rate in a " +
-				"second and a half. The sliding log stays at ten in any four seconds, and the sliding window lets in what has faded.",
+			Watch: "Ten requests arrive just before a window ends and ten just after: the fixed window admits all twenty, twice its " +
+				"rate in a second and a half. The sliding log stays at ten in any four seconds, and the sliding window lets in " +
+				"what has faded.",
 			set:  func(c *Settings) { c.Rate, c.PeriodMS, c.Burst, c.Queue, c.Cost = 10, 4000, 10, 9, 1 },
 			play: playEdge,
 		},
 		{
 			Name: "pause", Title: "After a pause",
-			Watch: "A busy client rests for five seconds and comes back with thirty requests at once: the buckets have saved up a burst of twenty. " +
-				"Windows save nothing beyond their ten, and the leaky bucket takes what fits into its queue and holds it back.",
+			Watch: "A busy client rests for eight seconds and comes back with thirty requests at once: the buckets have saved up a " +
+				"burst of twenty. Windows save nothing beyond their ten, and the leaky bucket takes what fits into its queue and " +
+				"holds it back.",
 			set:  func(c *Settings) { c.Rate, c.PeriodMS, c.Burst, c.Queue, c.Cost = 10, 4000, 20, 9, 1 },
 			play: playPause,
 		},
 		{
 			Name: "servers", Title: "Two servers",
-			Watch: "The same requests go in turn to two servers that share one store, above, and to two that each have their own, below. " +
-				"Those on their own admit twice the limit, because neither knows what the other has spent.",
+			Watch: "The same requests go in turn to two servers that share one store, above, and to two that each have their own, " +
+				"below. Those on their own admit twice the limit, because neither knows what the other has spent.",
 			set:    func(c *Settings) { c.Rate, c.PeriodMS, c.Burst, c.Queue, c.Cost = 10, 5000, 10, 9, 1 },
 			layout: layServers,
 			play:   playServers,
 		},
 		{
 			Name: "patience", Title: "Patient and hasty",
-			Watch: "Both clients have the same limit: the patient one waits as long as it is told to and is never denied, the hasty one tries ten " +
-				"times a second. Haste gains nothing: count what each was allowed.",
+			Watch: "Both clients have the same limit: the patient one waits as long as it is told to and is never denied, the hasty " +
+				"one tries ten times a second. Haste gains nothing: count what each was allowed.",
 			set:    func(c *Settings) { c.Rate, c.PeriodMS, c.Burst, c.Queue, c.Cost = 5, 4000, 5, 4, 1 },
 			layout: layClients("/patient", "patient", "/hasty", "hasty"),
 			play:   playPatience,
 		},
 		{
 			Name: "hot", Title: "A hot key",
-			Watch: "One key is hammered two hundred times a second, another asks now and then. The other one is never denied, because each " +
-				"key has a budget of its own and the store is not busy.",
+			Watch: "One key is hammered two hundred times a second, another asks now and then. The other one is never denied, " +
+				"because each key has a budget of its own and the store is not busy.",
 			set:    func(c *Settings) { c.Rate, c.PeriodMS, c.Burst, c.Queue, c.Cost = 10, 4000, 10, 9, 1 },
 			layout: layClients("/hot", "hot key", "/other", "other key"),
 			play:   playHot,
@@ -173,7 +175,7 @@ func playPause(ctx context.Context, p *player) {
 		p.note("busy: five a second")
 		p.spread(ctx, 0, 20, 200*time.Millisecond)
 		p.note("a pause")
-		if !p.after(ctx, 5*time.Second) {
+		if !p.after(ctx, 8*time.Second) {
 			return
 		}
 		p.note("back, with thirty at once")

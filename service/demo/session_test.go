@@ -266,7 +266,7 @@ func TestStreamOutlivesTimeouts(t *testing.T) {
 	defer s.Close()
 	defer page.Close()
 	p := newTab(t, s.URL)
-	for range 3 { // at rest there is one in a second
+	for range 2 { // at rest there is one in a second
 		p.next(t, "frame", &frame{})
 	}
 	p.mustAct(t, map[string]any{"do": "send", "n": 1})

@@ -95,6 +95,6 @@ func (s Settings) span() time.Duration {
 // policyName is what the page's policy is called, in the store too.
 const policyName = "demo"
 
-// Scope is the [headgate.Rule] scope of the page's limits: who binds a rule under it, over the same store, counts on what the page
-// shows.
+// Scope is the [headgate.Rule] scope of the page's limits: who binds a rule under it, over the same store, counts on what the
+// page shows.
 const Scope = "policy:0:" + policyName

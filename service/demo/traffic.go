@@ -9,8 +9,8 @@ import (
 )
 
 // send has every algorithm decide n requests of a track, one after another; the algorithms are asked at the same time, as a
-// store behind a network takes its time. It returns when all are decided: what was begun is finished, unless the page has gone, so
-// that all algorithms have decided the same requests.
+// store behind a network takes its time. It returns when all are decided: what was begun is finished, unless the page has gone,
+// so that all algorithms have decided the same requests.
 func (s *session) send(track, n int) {
 	st := s.current()
 	if track >= len(st.tracks) {
@@ -124,7 +124,9 @@ func (h *Handler) stream(s *session, rate float64) error {
 	share := int64(math.Ceil(rate))
 	if h.rates.Add(share) > maxTotalRate {
 		h.rates.Add(-share)
-		return &refusal{Field: "stream", Detail: "all pages together ask for too much; take a lower rate", status: http.StatusServiceUnavailable}
+		return &refusal{
+			Field: "stream", Detail: "all pages together ask for too much; take a lower rate", status: http.StatusServiceUnavailable,
+		}
 	}
 	s.plain()
 	s.startScript("stream", func(ctx context.Context) {
