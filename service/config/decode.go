@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
@@ -129,7 +130,18 @@ func setDefaults(v reflect.Value) {
 	if v.Kind() != reflect.Struct {
 		return
 	}
-	for _, m := range membersOf(v.Type()) {
+	known, ok := presets.Load(v.Type())
+	if !ok {
+		known, _ = presets.LoadOrStore(v.Type(), preset(v.Type()))
+	}
+	v.Set(known.(reflect.Value))
+}
+
+var presets sync.Map // reflect.Type → reflect.Value: what a mapping is before it is read
+
+func preset(t reflect.Type) reflect.Value {
+	v := reflect.New(t).Elem()
+	for _, m := range membersOf(t) {
 		if text := m.tag.Get("default"); text != "" {
 			value, wrong := read(m.typ, m.tag, text)
 			if wrong != nil {
@@ -138,6 +150,7 @@ func setDefaults(v reflect.Value) {
 			v.Field(m.index).Set(value)
 		}
 	}
+	return v
 }
 
 // namePattern is what a name may be: no control characters, no blanks at its ends.

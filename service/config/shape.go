@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // member is one key that a mapping of the file may have.
@@ -16,6 +17,9 @@ type member struct {
 
 // membersOf are the keys of a struct, in its order.
 func membersOf(t reflect.Type) []member {
+	if known, ok := members.Load(t); ok {
+		return known.([]member)
+	}
 	var all []member
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -23,8 +27,11 @@ func membersOf(t reflect.Type) []member {
 			all = append(all, member{name, i, f.Type, f.Tag})
 		}
 	}
+	members.Store(t, all)
 	return all
 }
+
+var members sync.Map // reflect.Type → []member: there are a handful
 
 func namesOf(members []member) []string {
 	names := make([]string, len(members))
