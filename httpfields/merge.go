@@ -16,7 +16,8 @@ func (p *pen) mayReplace(key string, told *report) bool {
 	if len(values) != 1 {
 		return true
 	}
-	theirs, err := strconv.ParseInt(strings.Trim(values[0], " \t"), 10, 64)
+	number, _, _ := strings.Cut(values[0], ";") // behind it are parameters, which readers ignore
+	theirs, err := strconv.ParseInt(strings.Trim(number, " \t"), 10, 64)
 	return err != nil || theirs < 0 || told.weighsMore(theirs)
 }
 
@@ -57,7 +58,7 @@ func leastRemaining(values []string) (least int64, found bool) {
 	for _, value := range values {
 		mark := "remaining="
 		if isList(value) {
-			mark = ";r="
+			mark, value = ";r=", strings.ReplaceAll(value, " ", "") // spaces may stand before a parameter
 		}
 		for {
 			_, rest, more := strings.Cut(value, mark)

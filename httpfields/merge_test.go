@@ -74,6 +74,14 @@ func TestFieldsThatAreThere(t *testing.T) {
 			"a list with more, and our dictionary", httpfields.Draft07, "Ratelimit: \"u\";r=9;t=1\nRatelimit-Policy: \"u\";q=9\n", allowed(100, 4),
 			"Ratelimit: limit=100, remaining=4, reset=3\nRatelimit-Policy: 100;w=60\n",
 		},
+		{
+			"a list with less, spaced, and our dictionary", httpfields.Draft07, "Ratelimit: \"u\"; r=3;  t=1\nRatelimit-Policy: \"u\"; q=9\n", allowed(100, 4),
+			"Ratelimit: \"u\"; r=3;  t=1\nRatelimit-Policy: \"u\"; q=9\n",
+		},
+		{
+			"less, with parameters", httpfields.Draft06, "Ratelimit-Limit: 7;x\nRatelimit-Remaining: 3; x=1\nRatelimit-Reset: 1\n", allowed(100, 4),
+			"Ratelimit-Limit: 7;x\nRatelimit-Policy: 100;w=60\nRatelimit-Remaining: 3; x=1\nRatelimit-Reset: 1\n",
+		},
 		{"less in single values", httpfields.Draft03, theirs, allowed(100, 50), theirs},
 		{"as little in single values", httpfields.Draft03, theirs, allowed(100, 5), theirs},
 		{"more in single values", httpfields.Draft06, theirs, allowed(100, 4), "Ratelimit-Limit: 100\nRatelimit-Policy: 100;w=60\nRatelimit-Remaining: 4\nRatelimit-Reset: 3\n"},
