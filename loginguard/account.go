@@ -62,8 +62,8 @@ func (g *Guard) account(r *http.Request) (string, error) {
 	return g.only(slices.Concat(values, g.in(probe.Form), g.inJSON(body)))
 }
 
-// probeOf is a request with the same body. What is parsed of it does not show in the handler's. Of a body that was read before, what
-// was parsed then is all there is.
+// probeOf is a request with the same body. What is parsed of it does not show in the handler's. Of a body that was read before,
+// what was parsed then is all there is.
 func probeOf(r *http.Request, body []byte) *http.Request {
 	probe := r.WithContext(r.Context())
 	probe.Body = io.NopCloser(bytes.NewReader(body))
@@ -85,8 +85,8 @@ func readBody(r io.Reader) ([]byte, error) {
 	return body, nil
 }
 
-// readable is whether the guard finds accounts in a body of these types. A handler that binds whatever a request says its body is
-// finds them in XML, YAML and others, or unpacks it, where an attacker would put them to be charged for none, or for one that he made up.
+// readable is whether the guard finds accounts in such a body. A handler that binds whatever a request says its body is finds them
+// in XML and YAML, too, or unpacks it: there an attacker would put them, to be charged for none, or for one that he made up.
 func readable(h http.Header) bool {
 	return !slices.ContainsFunc(h["Content-Encoding"], func(coding string) bool { return !strings.EqualFold(coding, "identity") }) &&
 		!slices.ContainsFunc(h["Content-Type"], func(line string) bool {
@@ -126,8 +126,8 @@ func (g *Guard) only(values []string) (string, error) {
 	return found, nil
 }
 
-// in are the values in a query and a body of either kind of form, as net/http reads them for the handler. The case of a field's name
-// makes no difference, as it makes none to many who bind forms to structs.
+// in are the values in a query and a body of either kind of form, as net/http reads them for the handler. The case of a field's
+// name makes no difference, as it makes none to many who bind forms to structs.
 func (g *Guard) in(form url.Values) []string {
 	var values []string
 	for name, those := range form {

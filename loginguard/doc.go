@@ -16,8 +16,8 @@
 //
 // By default a status of 200 to 399 is a success. A handler that shows the form again with status 200, or redirects back to it,
 // must say so: call [Failed] (and [Succeeded] where it succeeds), or set [Options.Outcome]. The guard warns once if nothing ever
-// fails, and believes only 20 successes an hour of one account by their status; but that is no protection against a handler that
-// tells it the wrong thing.
+// fails, and believes few successes of one account by their status, 20 and 20 an hour more; but that is no protection against a
+// handler that tells it the wrong thing.
 //
 // # What is kept
 //

@@ -34,7 +34,7 @@ type Guard struct {
 }
 
 const (
-	believedAnHour = 20  // successes of one account that their status alone makes
+	believedAnHour = 20  // successes of one account that their status alone makes, and as many at once
 	suspiciousRow  = 100 // of all accounts, without one failure, that are warned of
 )
 

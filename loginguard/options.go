@@ -43,16 +43,18 @@ type Options struct {
 	// Allow are networks that are not limited at all.
 	Allow []netip.Prefix
 
-	// Fields are the form fields, or the members of a JSON object, that hold the account; nil means username, email and login. A
-	// request that names two accounts by them is refused with 400.
+	// Fields are the form fields, or the members of a JSON object, that hold the account, in any case; nil means username, email and
+	// login. A request that names two accounts by them is refused with 400, and a body that is neither form nor JSON with 415. Empty
+	// and not nil means that there is no account.
 	Fields []string
 	// Account finds the account in place of Fields: what the session says for a one-time code, say. It may read the body, of
 	// which it is given a copy. Empty means that there is none; such a try is charged to its address and network alone.
 	Account func(*http.Request) string
-	// Normalize makes one of all ways to write an account that your program takes for the same; nil means [Normalize].
+	// Normalize makes one of all ways to write an account that your program takes for the same, and of no others: whoever owns one
+	// of them is known as all. nil means [Normalize].
 	Normalize func(account string) string
-	// Outcome says how a try ended of which the handler did not say so itself. nil means [ByStatus], and doubts beyond 20
-	// successes an hour of one account.
+	// Outcome says how a try ended of which the handler did not say so itself. nil means [ByStatus], doubts beyond 20 successes at
+	// once, and 20 an hour more, of one account, and nobody who is known by a GET, HEAD or OPTIONS.
 	Outcome func(status int, header http.Header) Outcome
 
 	// Denied answers a try that is denied; Retry-After and Cache-Control are set already. It should show the same for every
@@ -68,8 +70,8 @@ type Options struct {
 	Observer Observer
 	// Clear has events name accounts and addresses as they are, not by hashes.
 	Clear bool
-	// Warn is told once what is likely to be wrong: a secret that is missing, a handler on which nothing fails. nil means
-	// slog.Warn.
+	// Warn is told once what is likely to be wrong: a secret that is missing, a handler on which nothing fails, a success for which
+	// no account was found. nil means slog.Warn.
 	Warn func(message string)
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/headgate/headgate/httplimit"
 )
 
-// settleTime bounds how long a success is waited for to be told to the store. The client waits for it, or is gone, which must not keep
-// it charged.
+// settleTime bounds how long a success is waited for to be told to the store. The client waits for it, or is gone, which must not
+// keep it charged.
 const settleTime = 2 * time.Second
 
 // Protect puts the guard before a handler: every request is a try, whatever its method, so mount it on those that are. How a try
