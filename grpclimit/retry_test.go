@@ -3,6 +3,7 @@ package grpclimit_test
 import (
 	"context"
 	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/grpclimit"
+	"github.com/headgate/headgate/memstore"
 )
 
 // retrying is a client whose service config retries, by a backoff that is far from what the server says.
@@ -245,6 +247,87 @@ func TestRetriesOfGRPCBesideAChargeForMessages(t *testing.T) {
 			if took != want {
 				t.Errorf("stream %d: got it after %v want %v", i, took, want)
 			}
+		}
+	})
+}
+
+// A server that stops lets go of the call in its queue, whose place is free then; one that stops gracefully serves it first.
+func TestStoppingWithACallInTheQueue(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			name string
+			stop func(*grpc.Server)
+			took time.Duration
+			want codes.Code
+		}{
+			{"at once", (*grpc.Server).Stop, 0, codes.Unavailable},
+			{"gracefully", (*grpc.Server).GracefulStop, time.Second, codes.OK},
+		} {
+			store := memstore.New(nil)
+			p := leaky("queue", "1/1s queue 3")
+			l, err := grpclimit.NewServer(store, nil, same(p))
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := serve(t, &service{}, l)
+			_, _, err = w.empty(t.Context())
+			mustCode(t, "the first", err, codes.OK)
+			second := make(chan error, 1)
+			go func() { _, _, err := w.empty(t.Context()); second <- err }()
+			synctest.Wait()
+			if took, _ := timed(func() error { c.stop(w.server); return nil }); took != c.took {
+				t.Errorf("%s: stopped after %v want %v", c.name, took, c.took)
+			}
+			mustCode(t, c.name, <-second, c.want)
+			synctest.Wait()
+			limiter, err := headgate.New(store, p, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d, err := limiter.Peek(t.Context(), "", 0); err != nil || d.Remaining != 3 {
+				t.Errorf("%s: got %+v, error %v want all places but the one just used", c.name, d, err)
+			}
+			w.stop()
+		}
+	})
+}
+
+// Many calls wait at once, and some of them give up: the others are sent in turn, none earlier than the limit says, and what
+// those who gave up had booked is spent by nobody.
+func TestManyClientsWaiting(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const calls = 60
+		c := newClient(t, nil, grpclimit.Charge{Policy: policy("out", "10/1s burst 1")})
+		w := waiting(t, &service{}, c)
+		defer w.stop()
+		begin, sent := time.Now(), make(chan time.Duration, calls)
+		var all sync.WaitGroup
+		for i := range calls {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if i%3 == 0 && i > 0 {
+				time.AfterFunc(time.Millisecond, cancel)
+			}
+			all.Go(func() {
+				if _, _, err := w.empty(ctx); err == nil {
+					sent <- time.Since(begin)
+				}
+			})
+			synctest.Wait() // so that they come in order
+		}
+		all.Wait()
+		close(sent)
+		n := time.Duration(0)
+		for at := range sent {
+			if want := n * 100 * time.Millisecond; at != want {
+				t.Errorf("call %d: sent at %v want %v", n, at, want)
+			}
+			n++
+		}
+		if n != calls-calls/3+1 {
+			t.Errorf("%d calls were sent want %d", n, calls-calls/3+1)
 		}
 	})
 }
