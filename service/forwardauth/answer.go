@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -31,6 +30,11 @@ var (
 	noStore     = []string{"no-store"}
 )
 
+// denyStatuses are what denials may be told by: to most proxies, to nginx, and to those that know neither.
+var denyStatuses = map[string]int{
+	"429": http.StatusTooManyRequests, "403": http.StatusForbidden, "503": http.StatusServiceUnavailable,
+}
+
 // denyStatus is the status of a denial: 429, unless the query's parameter deny is another. Other parameters are left alone, as a proxy
 // may have added the client's own.
 func denyStatus(query string) (int, *refusal) {
@@ -42,11 +46,10 @@ func denyStatus(query string) (int, *refusal) {
 		if !ok {
 			continue
 		}
-		n, err := strconv.Atoi(value)
-		if err != nil || status != 0 || n != http.StatusForbidden && n != http.StatusTooManyRequests && n != http.StatusServiceUnavailable {
+		if status != 0 || denyStatuses[value] == 0 {
 			return 0, refuse(http.StatusBadRequest, "deny, the status of denials, is one of 403, 429 and 503, and stands there once")
 		}
-		status = n
+		status = denyStatuses[value]
 	}
 	if status == 0 {
 		status = http.StatusTooManyRequests
