@@ -76,7 +76,7 @@ func withDetails(code codes.Code, message string, details ...protoadapt.MessageV
 	if s, err := bare.WithDetails(details...); err == nil {
 		return s
 	}
-	return bare // never happens: only OK takes no details
+	return bare // never happens: only OK, and text that is no UTF-8, take no details
 }
 
 // headers are room for fields on their way into metadata, which needs names in lower case.

@@ -21,12 +21,12 @@ type rules struct {
 	queues bool               // places in its queue are booked, so that they can be given back
 }
 
-// name is what clients know the policy by.
+// name is what clients know the policy by; messages of gRPC hold valid UTF-8 alone.
 func (r *rules) name() string {
 	if r.Policy.Name == "" {
 		return "default"
 	}
-	return r.Policy.Name
+	return strings.ToValidUTF8(r.Policy.Name, "_")
 }
 
 // bind makes a charge ready for use.

@@ -115,11 +115,14 @@ func validate(store headgate.Store, charges []Charge, client bool) ([]Charge, er
 	if n := len(charges); n < 1 || n > headgate.MaxLimits {
 		return nil, fmt.Errorf("%w: %d charges; accepted are 1 to %d", ErrInvalidOptions, n, headgate.MaxLimits)
 	}
-	charges = slices.Clone(charges)
+	charges, limits := slices.Clone(charges), 0
 	for i := range charges {
 		c := &charges[i]
 		if err := c.Policy.Validate(); err != nil {
 			return nil, err
+		}
+		if limits += len(c.Policy.Limits); limits > headgate.MaxLimits {
+			return nil, fmt.Errorf("%w: more than %d limits in all charges together", ErrInvalidOptions, headgate.MaxLimits)
 		}
 		c.Key = c.Key.resolved(client)
 		if why := c.Key.part.wrong(client); why != "" {

@@ -220,6 +220,19 @@ func TestHandlerThatPanics(t *testing.T) {
 	}
 }
 
+// A name that no message of gRPC can hold costs a denial none of its details.
+func TestNamesThatAreNoText(t *testing.T) {
+	t.Parallel()
+	w := serve(t, &service{}, newServer(t, nil, same(policy("a\xff\n\"", "1/1h"))))
+	w.empty(t.Context())
+	_, trailer, err := w.empty(t.Context())
+	mustCode(t, "denied", err, codes.ResourceExhausted)
+	retry, quota := details(err)
+	if v := quota.GetViolations(); retry == nil || len(v) != 1 || v[0].GetSubject() != "a_\n\"" || len(trailer.Get("ratelimit")) != 1 {
+		t.Errorf("got %v, %v, trailer %v want all there is to tell", retry, v, trailer)
+	}
+}
+
 func TestWhatCannotWorkIsRefused(t *testing.T) {
 	t.Parallel()
 	good := same(policy("good", "1/s"))
@@ -233,6 +246,7 @@ func TestWhatCannotWorkIsRefused(t *testing.T) {
 	}{
 		{"no charge", nil, nil, grpclimit.ErrInvalidOptions},
 		{"33 charges", slices.Repeat([]grpclimit.Charge{good}, 33), nil, grpclimit.ErrInvalidOptions},
+		{"33 limits", []grpclimit.Charge{good, same(policy("more", slices.Repeat([]string{"1/s"}, 32)...))}, nil, grpclimit.ErrInvalidOptions},
 		{"no limit", []grpclimit.Charge{{}}, nil, headgate.ErrInvalidPolicy},
 		{"no such algorithm", []grpclimit.Charge{same(headgate.Policy{Limits: good.Policy.Limits, Algorithm: "x"})}, nil, headgate.ErrUnknownAlgorithm},
 		{"a client's key", []grpclimit.Charge{{Policy: good.Policy, Key: grpclimit.Target()}}, nil, grpclimit.ErrInvalidOptions},
