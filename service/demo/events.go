@@ -14,6 +14,7 @@ import (
 // How often a page hears of its session.
 const (
 	framePause   = 50 * time.Millisecond
+	retryPause   = time.Second     // until a page that was cut off comes back
 	beat         = time.Second     // between two frames when nothing changes
 	writeTimeout = 5 * time.Second // of one event; a page that does not read loses its session
 )
@@ -42,6 +43,7 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no") // proxies pass each event on at once
 	out := &stream{w: w, control: http.NewResponseController(w)}
+	fmt.Fprintf(w, "retry: %d\n\n", retryPause.Milliseconds())
 	if err := h.broadcast(s, out); err != nil && s.ctx.Err() == nil {
 		h.opts.Log.Debug("a page went away", "cause", err)
 	}

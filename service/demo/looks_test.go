@@ -65,6 +65,15 @@ func TestPageInChromium(t *testing.T) {
 	t.Run("keyboard", v.testKeyboard)
 	t.Run("widths", v.testWidths)
 	b.mustBeQuiet(t)
+	t.Run("cut off", func(t *testing.T) {
+		settings := v.state(t).Settings
+		s.CloseClientConnections()
+		v.chrome.until(t, fmt.Sprintf("document.documentElement.dataset.session !== %q", v.session))
+		again := visit(t, b, s.URL)
+		again.tab.until(t, "the same settings in a new session", func(s state) bool { return s.Settings == settings })
+		again.send(t, "#one", 1)
+		again.mustAgree(t, "a request on a new stream")
+	})
 	t.Run("no script", v.testWithoutScript)
 }
 
@@ -132,6 +141,7 @@ func (v visitor) testButtons(t *testing.T) {
 			t.Errorf("%s: got %s %s want a denial with its fields", panel.Algorithm, panel.Verdict, panel.Fields)
 		}
 	}
+	v.chrome.until(t, drawn+".every((inks) => inks === 'yes,yes')")
 	if moved := eval[float64](t, v.chrome, shifts); moved > 0.001 {
 		t.Errorf("the layout has shifted by %.4f", moved)
 	}

@@ -89,6 +89,26 @@ const shifts = `new Promise((done) => new PerformanceObserver((list, observer) =
 	done(list.getEntries().reduce((sum, e) => sum + e.value, 0));
 }).observe({ type: 'layout-shift', buffered: true }) ?? setTimeout(() => done(0), 300))`
 
+// drawn says of each chart whether it holds the colour of allowed requests and that of denied ones.
+const drawn = `(() => {
+	const probe = document.createElement('i');
+	document.body.append(probe);
+	const inks = ['accent', 'denied'].map((name) => {
+		probe.style.color = 'var(--' + name + ')';
+		return getComputedStyle(probe).color.match(/[0-9]+/g).slice(0, 3).map(Number);
+	});
+	probe.remove();
+	return [...document.querySelectorAll('.chart')].map((c) => {
+		const data = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
+		return inks.map((ink) => {
+			for (let i = 0; i < data.length; i += 4) {
+				if (data[i + 3] > 200 && ink.every((v, k) => Math.abs(data[i + k] - v) < 24)) return 'yes';
+			}
+			return 'no';
+		}).join();
+	});
+})()`
+
 // pale are the texts that stand out too little from what is behind them, by WCAG's AA.
 const pale = `(() => {
 	const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
