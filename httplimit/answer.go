@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -87,12 +86,13 @@ func (d *Denial) detail() string {
 // seconds is Retry-After; 0 if no wait helps.
 func (d *Denial) seconds() int64 { return int64((d.RetryAfter + time.Second - 1) / time.Second) }
 
-// writeJSON is a whole answer that nothing keeps. net/http leaves the body out for HEAD.
+// writeJSON is a whole answer that nothing keeps. net/http leaves the body out for HEAD, and counts it: a middleware around may
+// change it, so its length is not said here.
 func writeJSON(w http.ResponseWriter, status int, contentType string, body any) {
 	text, _ := json.Marshal(body) // strings and numbers always can be
 	h := w.Header()
 	h.Set("Content-Type", contentType)
-	h.Set("Content-Length", strconv.Itoa(len(text)))
+	h.Del("Content-Length")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
