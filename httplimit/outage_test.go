@@ -126,3 +126,56 @@ func TestGoneOverRedis(t *testing.T) {
 		t.Errorf("left the queue: %d places left want 4", got)
 	}
 }
+
+// What was charged while Redis was away is not given back to Redis, which knows nothing of it: only to who gave it.
+func TestChargedElsewhere(t *testing.T) {
+	t.Parallel()
+	redis := testserver.Redis(t)
+	inner, err := redisstore.Open("redis://"+redis.Addr(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := fallback.New(inner, &fallback.Options{
+		Local: memstore.New(nil), Instances: 1, Budget: 5 * time.Second, ProbeEvery: 10 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	for _, mode := range []headgate.OnStoreError{headgate.FailOpen, headgate.FailLocal} {
+		p := policy(string(mode), "5/1h")
+		p.OnStoreError = mode
+		under := func(h http.HandlerFunc) http.Handler {
+			return over(t, store, nil, httplimit.Charge{Policy: p, Settle: httplimit.OnlyFailures})(h)
+		}
+		redis.Kill()
+		for range 10 { // more than there are: each is given back by who gave it
+			if got := serve(under(status(200)), request("203.0.113.9:1")).Code; got != 200 {
+				t.Errorf("%s, away: got %d want 200", mode, got)
+			}
+		}
+		serve(under(func(http.ResponseWriter, *http.Request) {
+			redis.Start()
+			for away(t, store, p) {
+				time.Sleep(time.Millisecond)
+			}
+			for range 3 {
+				serve(under(status(401)), request("203.0.113.9:1"))
+			}
+		}), request("203.0.113.9:1"))
+		if got := remaining(t, store, p, "203.0.113.9"); got != 2 {
+			t.Errorf("%s: %d left want 2: three failed since Redis is back", mode, got)
+		}
+	}
+}
+
+// away reports whether the store does not decide by itself.
+func away(t *testing.T, store headgate.Store, p headgate.Policy) bool {
+	t.Helper()
+	l, err := headgate.New(store, p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := l.Peek(t.Context(), "somebody", 0)
+	return err != nil || d.Degraded != headgate.NoTrouble
+}

@@ -22,15 +22,15 @@ func (rec *recorder) Unwrap() http.ResponseWriter { return rec.ResponseWriter }
 
 // WriteHeader remembers the first status that is an answer: 100 to 199 are not, but for 101.
 func (rec *recorder) WriteHeader(status int) {
+	rec.ResponseWriter.WriteHeader(status) // it panics if there is no such status
 	if rec.status == 0 && (status >= http.StatusOK || status == http.StatusSwitchingProtocols) {
 		rec.status = status
 	}
-	rec.ResponseWriter.WriteHeader(status)
 }
 
-// begin is what a write without a status means.
+// begin is what a write without a status means, if it is still an answer.
 func (rec *recorder) begin() {
-	if rec.status == 0 {
+	if rec.status == 0 && !rec.hijacked {
 		rec.status = http.StatusOK
 	}
 }

@@ -56,20 +56,31 @@ func PerBytes(size int64) func(Outcome) int64 {
 // bill is what is left of a visit while the request is held or handled.
 type bill struct {
 	gate    *gate
-	ops     []headgate.Op
+	items   []item
 	taken   []take
 	booking booking
 	settles bool
+	asked   time.Time
+}
+
+// item is what one limit was asked for, and what it said.
+type item struct {
+	headgate.Op
+	said headgate.Decision
 }
 
 // bill copies what a visit knows of its charges.
 func (v *visit) bill() *bill {
-	return &bill{v.gate, slices.Clone(v.ops), slices.Clone(v.taken), v.booking, v.settles}
+	items := make([]item, len(v.ops))
+	for i := range items {
+		items[i] = item{v.ops[i], v.decisions[i]}
+	}
+	return &bill{v.gate, items, slices.Clone(v.taken), v.booking, v.settles, v.asked}
 }
 
-// each calls f with each charge and its ops.
-func (b *bill) each(f func(t *take, ops []headgate.Op)) {
-	rest := b.ops
+// each calls f with each charge and its items.
+func (b *bill) each(f func(t *take, items []item)) {
+	rest := b.items
 	for i := range b.taken {
 		n := len(b.taken[i].charge.limits)
 		f(&b.taken[i], rest[:n])
@@ -80,12 +91,12 @@ func (b *bill) each(f func(t *take, ops []headgate.Op)) {
 // giveBack is for a request that left its queue: its handler has not run. A leaky bucket's place is given back unless others stand
 // behind it, who were promised their instants; beside other policies it stays taken.
 func (b *bill) giveBack(ctx context.Context) {
-	b.each(func(t *take, ops []headgate.Op) {
+	b.each(func(t *take, items []item) {
 		switch {
 		case b.booking.held:
-			b.cancel(ctx, t, &ops[0])
+			b.cancel(ctx, t, &items[0].Op)
 		case !t.charge.leaky:
-			b.refund(ctx, t.charge, ops, t.cost)
+			b.refund(ctx, t.charge, items, t.cost)
 		}
 	})
 }
@@ -110,50 +121,71 @@ func (b *bill) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 // settle has each charge's real cost taken. o lacks the request and what was charged.
 func (b *bill) settle(r *http.Request, o Outcome) {
 	o.Request = r
-	b.each(func(t *take, ops []headgate.Op) {
+	b.each(func(t *take, items []item) {
 		if t.charge.settle == nil {
 			return
 		}
 		o.Charged = t.cost
 		switch cost := max(t.charge.settle(o), 0); {
 		case cost < t.cost:
-			b.refund(r.Context(), t.charge, ops, t.cost-cost)
+			b.refund(r.Context(), t.charge, items, t.cost-cost)
 		case cost > t.cost:
-			b.spend(r.Context(), t.charge, ops, cost-t.cost)
+			b.spend(r.Context(), t.charge, items, cost-t.cost)
 		}
 	})
 }
 
-// refund gives units back to each limit of a charge.
-func (b *bill) refund(ctx context.Context, c *charge, ops []headgate.Op, units int64) {
+// refund gives units back to each limit of a charge that still has them.
+func (b *bill) refund(ctx context.Context, c *charge, items []item, units int64) {
 	ctx, done := afterwards(ctx)
 	defer done()
-	decisions := make([]headgate.Decision, len(ops))
+	var decisions []headgate.Decision
 	var failed error
-	for i := range ops {
-		var err error
-		if decisions[i], err = ops[i].Bound.Apply(ctx, headgate.StoreClock, ops[i].Key, headgate.Refund, units); err != nil {
+	for i := range items {
+		if !b.owes(ctx, &items[i]) {
+			continue
+		}
+		d, err := items[i].Bound.Apply(ctx, headgate.StoreClock, items[i].Key, headgate.Refund, units)
+		if err != nil {
 			failed = err
 		}
+		decisions = append(decisions, d)
 	}
-	b.gate.observe(c, headgate.Refund, units, decisions, failed)
+	if len(decisions) > 0 {
+		b.gate.observe(c, headgate.Refund, units, decisions, failed)
+	}
+}
+
+// owes reports whether a limit still has what it was paid. What has come back by itself would come back twice, at the cost of what
+// others have spent since. What was charged while the store was away the store knows nothing of, so it goes back only while it still is.
+func (b *bill) owes(ctx context.Context, it *item) bool {
+	if time.Since(b.asked) >= it.said.ResetAfter {
+		return false
+	}
+	if it.said.Degraded == headgate.NoTrouble {
+		return true
+	}
+	d, err := it.Bound.Apply(ctx, headgate.StoreClock, it.Key, headgate.Peek, 0)
+	return err == nil && d.Degraded != headgate.NoTrouble
 }
 
 // spend takes as much of units as is there: each limit of a charge loses the same.
-func (b *bill) spend(ctx context.Context, c *charge, ops []headgate.Op, units int64) {
+func (b *bill) spend(ctx context.Context, c *charge, items []item, units int64) {
 	ctx, done := afterwards(ctx)
 	defer done()
-	decisions := make([]headgate.Decision, len(ops))
+	ops, decisions := make([]headgate.Op, len(items)), make([]headgate.Decision, len(items))
 	for range mostTries {
 		for i := range ops {
+			ops[i] = items[i].Op
 			ops[i].Cost = units
 		}
 		err := b.gate.store.ApplyAll(ctx, headgate.StoreClock, ops, false, decisions)
-		b.gate.observe(c, headgate.Take, units, decisions, err)
-		if err != nil || decisions[0].Allowed && headgate.Combine(decisions).Allowed {
+		all := headgate.Combine(decisions)
+		if err != nil || all.Allowed {
+			b.gate.observe(c, headgate.Take, units, decisions, err)
 			return
 		}
-		if units = min(units, headgate.Combine(decisions).Remaining); units == 0 {
+		if units = min(units, all.Remaining); units == 0 {
 			return
 		}
 	}

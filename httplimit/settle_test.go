@@ -12,9 +12,12 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/httplimit"
@@ -138,6 +141,18 @@ func TestOutcome(t *testing.T) {
 			}
 			io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\r\n")
 			conn.Close()
+		}, httplimit.Outcome{Status: 101}},
+		{"an impossible status", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(1000) }, httplimit.Outcome{Status: 500, Panicked: true}},
+		{"written to after it was taken over", func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := w.(http.Hijacker).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			conn.Close()
+			if _, err := io.WriteString(w, "hello"); err == nil {
+				t.Error("no error")
+			}
 		}, httplimit.Outcome{Status: 101}},
 		{"taken over with a status", func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusSwitchingProtocols)
@@ -313,5 +328,68 @@ func TestTakenOverConnection(t *testing.T) {
 	fmt.Fprint(conn, "hello\n")
 	if got, err := in.ReadString('\n'); got != "hello\n" {
 		t.Errorf("got %q, %v want hello", got, err)
+	}
+}
+
+// T30: what has come back by itself is not given back again, or others' units would come back in its place.
+func TestNothingComesBackTwice(t *testing.T) {
+	t.Parallel()
+	for _, algorithm := range []headgate.Algorithm{headgate.FixedWindow, headgate.TokenBucket, headgate.SlidingLog, headgate.TokenBucketInterval} {
+		inBubble(t, func(t *testing.T) {
+			store, p := memstore.New(nil), policy("p", "5/1m")
+			p.Algorithm = algorithm
+			h := over(t, store, nil, httplimit.Charge{Policy: p, Settle: httplimit.OnlyFailures})(
+				http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					wait, _ := time.ParseDuration(r.URL.RawQuery)
+					if time.Sleep(wait); wait == 0 {
+						w.WriteHeader(http.StatusUnauthorized)
+					}
+				}))
+			guesses := func() (admitted int) {
+				for range 6 {
+					if serve(h, request("203.0.113.9:1")).Code == http.StatusUnauthorized {
+						admitted++
+					}
+				}
+				return admitted
+			}
+			var slow sync.WaitGroup
+			for range 5 {
+				r := request("203.0.113.9:1")
+				r.URL.RawQuery = "61s"
+				slow.Go(func() { serve(h, r) })
+			}
+			synctest.Wait()
+			time.Sleep(time.Minute) // everything is there again
+			before := guesses()
+			slow.Wait()
+			if before != 5 || guesses() > 1 { // one has come back by itself, of some
+				t.Errorf("%s: %d failures and more, after others that took a minute have not failed; want 5", algorithm, before)
+			}
+		})
+	}
+}
+
+// The observer hears of what was taken in the end, and not of each try.
+func TestObserverHearsOfWhatIsTaken(t *testing.T) {
+	t.Parallel()
+	heard := &hears{}
+	for _, c := range []struct {
+		cost int64
+		want []int64
+	}{{7, []int64{2, 5}}, {100, []int64{2, 8}}, {2, []int64{2}}} {
+		heard.events = nil
+		serve(by(t, &httplimit.Options{Observer: heard}, httplimit.Charge{
+			Policy: policy("p", "10/1h"), Cost: costs(2), Settle: func(httplimit.Outcome) int64 { return c.cost },
+		})(ok), request("203.0.113.9:1"))
+		var took []int64
+		for _, e := range heard.all() {
+			if took = append(took, e.Cost); !e.Decision.Allowed {
+				t.Errorf("%d in the end: heard of a denial: %+v", c.cost, e)
+			}
+		}
+		if !slices.Equal(took, c.want) {
+			t.Errorf("%d in the end: heard of %d want %d", c.cost, took, c.want)
+		}
 	}
 }

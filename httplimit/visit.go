@@ -23,6 +23,7 @@ type visit struct {
 	all       headgate.Decision // of all together
 	mask      uint32            // bit i: charge i holds
 	settles   bool              // one of them wants to know the outcome
+	asked     time.Time         // when, if something may be given back
 	booking   booking
 	text      strings.Builder // keys, then the values of header fields: one allocation
 }
@@ -76,6 +77,9 @@ func (v *visit) collect() bool {
 		v.taken = append(v.taken, take{c, len(v.keys), cost})
 		v.mask |= 1 << i
 		v.settles = v.settles || c.settle != nil
+		if v.asked.IsZero() && (c.settle != nil || c.leaky) {
+			v.asked = time.Now()
+		}
 	}
 	return len(v.taken) > 0
 }
