@@ -95,13 +95,16 @@ type Denial struct {
 
 // New makes middleware that admits a request if every charge that holds for it does, and else spends nothing. It refuses what
 // headgate.New refuses, and charges that contradict each other. The middleware may be used concurrently, and around any number of
-// handlers, which then share its budgets. It does not own the store. opts may be nil.
+// handlers, which then share its budgets; it panics if one is nil. It does not own the store. opts may be nil.
 func New(store headgate.Store, opts *Options, charges ...Charge) (func(http.Handler) http.Handler, error) {
 	g, err := newGate(store, opts, charges)
 	if err != nil {
 		return nil, err
 	}
 	return func(next http.Handler) http.Handler {
+		if next == nil {
+			panic("httplimit: the handler is nil; http.DefaultServeMux is the one that http.Handle registers with")
+		}
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.serve(w, r, next) })
 	}, nil
 }

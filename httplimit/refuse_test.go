@@ -2,6 +2,7 @@ package httplimit_test
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -95,4 +96,16 @@ func TestNewAcceptsOneBudgetTwice(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// A handler that was forgotten is seen when the program starts, and not by its clients.
+func TestNoHandler(t *testing.T) {
+	t.Parallel()
+	limit := by(t, nil, httplimit.Charge{Policy: policy("", "1/s")})
+	defer func() {
+		if said := fmt.Sprint(recover()); !strings.Contains(said, "http.DefaultServeMux") {
+			t.Errorf("got %s want a panic that says what to do", said)
+		}
+	}()
+	limit(nil)
 }
