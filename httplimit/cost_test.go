@@ -2,6 +2,7 @@ package httplimit_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,6 +37,7 @@ func subjects() []subject {
 	return []subject{
 		{"IPv4", nil, httplimit.Charge{Policy: wide}, "203.0.113.9:4711", 2, time.Microsecond},
 		{"IPv6", nil, httplimit.Charge{Policy: wide}, "[2001:db8:1234:5678:9abc:def0:1234:5678]:4711", 2, time.Microsecond},
+		{"header", nil, httplimit.Charge{Policy: wide, Key: httplimit.Header("Authorization")}, "203.0.113.9:4711", 2, time.Microsecond},
 		{"without fields", off, httplimit.Charge{Policy: wide}, "203.0.113.9:4711", 0, time.Microsecond},
 		{"skipped", &httplimit.Options{Skip: func(*http.Request) bool { return true }}, httplimit.Charge{Policy: wide}, "203.0.113.9:4711", 0, time.Microsecond},
 		{"no charge holds", nil, httplimit.Charge{Policy: wide, When: never}, "203.0.113.9:4711", 0, time.Microsecond},
@@ -47,6 +49,7 @@ func (s subject) serve(t testing.TB) func() {
 	store := memstore.New(&memstore.Options{MaxEntries: 1000})
 	h := over(t, store, s.opts, s.charge)(nothing{})
 	w, r := nothing{http.Header{}}, request(s.addr)
+	r.Header.Set("Authorization", "Bearer "+strings.Repeat("long as tokens are ", 40))
 	return func() {
 		clear(w.header)
 		h.ServeHTTP(w, r)

@@ -45,27 +45,35 @@ func (a *asker) append(dst []byte, p *part) ([]byte, bool) {
 
 // appendSimple is append for a part that is not made of others. It does not keep dst, which may be on the stack.
 func (a *asker) appendSimple(dst []byte, p *part) ([]byte, bool) {
-	begin := len(dst)
 	switch p.kind {
 	case addressKind:
 		addr := a.address()
 		return clientaddr.AppendKey(dst, clientaddr.Group(addr, p.bits)), addr.IsValid()
-	case headerKind:
-		dst = append(dst, headerValue(a.req, p.name)...)
-	case methodKind:
-		dst = append(dst, a.req.Method...)
-	case pathKind:
-		dst = append(dst, a.req.URL.EscapedPath()...)
-	case patternKind:
-		dst = append(dst, a.req.Pattern...)
-	case funcKind:
-		if text, ok := p.find(a.req); ok {
-			dst = append(dst, text...)
-		}
 	case sameKind:
 		return dst, true
+	default:
+		text := a.text(p)
+		return append(dst, text...), text != ""
 	}
-	return dst, len(dst) > begin
+}
+
+// text is the text of a part that the request has as it is; it is empty if the request lacks it.
+func (a *asker) text(p *part) string {
+	switch p.kind {
+	case headerKind:
+		return headerValue(a.req, p.name)
+	case methodKind:
+		return a.req.Method
+	case pathKind:
+		return a.req.URL.EscapedPath()
+	case patternKind:
+		return a.req.Pattern
+	case funcKind:
+		if text, ok := p.find(a.req); ok {
+			return text
+		}
+	}
+	return ""
 }
 
 // headerValue is the first value of a field; net/http keeps Host elsewhere.

@@ -43,15 +43,17 @@ func (g *gate) fieldsRoom() int {
 	}
 }
 
-// roomForKey is how many bytes most keys take.
+// roomForKey is how many bytes an address takes at most.
 const roomForKey = 64
 
-// shortKey is the key as text: part of the peer's address, if that is how it begins, or else written to
+// shortKey is the key as text: what the request has as it is; part of the peer's address, if that is how it begins; or else written to
 // text, with room for fields behind it.
 func (a *asker) shortKey(p *part, text *strings.Builder, fields int) string {
+	if p.kind != addressKind {
+		return keytext.BoundedString(a.text(p))
+	}
 	var room [roomForKey]byte
 	key, _ := a.appendSimple(room[:0], p)
-	key = keytext.Bounded(key, 0)
 	if peer := a.req.RemoteAddr; len(key) <= len(peer) && peer[:len(key)] == string(key) {
 		return peer[:len(key)]
 	}

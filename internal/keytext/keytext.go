@@ -1,5 +1,5 @@
 // Package keytext writes the text of keys that are made of parts, so that no part's text can pass for another's: the same text
-// at every door, so that doors over one store share what a key has spent. No function allocates if dst has room.
+// at every door, so that doors over one store share what a key has spent. What is appended to dst allocates nothing if dst has room.
 package keytext
 
 import (
@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // MaxBytes is the longest key that is kept as it is.
@@ -25,6 +26,14 @@ func Bounded(dst []byte, begin int) []byte {
 	}
 	sum := sha256.Sum256(key)
 	return hex.AppendEncode(append(dst[:begin], hashMark...), sum[:])
+}
+
+// BoundedString is [Bounded] of a key that is a string already, which costs nothing if it is kept as it is.
+func BoundedString(key string) string {
+	if len(key) <= MaxBytes && !strings.HasPrefix(key, hashMark) {
+		return key
+	}
+	return string(Bounded([]byte(key), 0))
 }
 
 // Joined puts its length before the part that begins at begin: parts that are joined can be told apart, as in 5:alice1:/.

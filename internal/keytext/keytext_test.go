@@ -42,6 +42,11 @@ func TestBoundedKeepsShortKeysAndHashesLongOnes(t *testing.T) {
 	t.Parallel()
 	bounded := func(key string) string { return string(keytext.Bounded([]byte("k="+key), 2)) }
 	longest := strings.Repeat("x", keytext.MaxBytes)
+	for _, key := range []string{"", "alice", longest, longest + "x", "sha256:", "sha256", "SHA256:"} {
+		if got, want := keytext.BoundedString(key), strings.TrimPrefix(bounded(key), "k="); got != want {
+			t.Errorf("%.10q as a string: got %q want %q", key, got, want)
+		}
+	}
 	for _, key := range []string{"", "alice", longest} {
 		if got := bounded(key); got != "k="+key {
 			t.Errorf("%.10q: got %q want it as it is", key, got)
@@ -61,6 +66,7 @@ func TestNothingIsAllocated(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() {
 		dst := keytext.AppendChoice(room, 3)
 		dst = keytext.Joined(append(dst, "alice"...), len(dst))
+		_ = keytext.BoundedString("alice")
 		_ = keytext.Bounded(append(dst, make([]byte, keytext.MaxBytes)...), 0)
 	}); n > 0 {
 		t.Errorf("got %v allocations want none", n)
