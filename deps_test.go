@@ -176,7 +176,7 @@ var law = map[string]room{
 	},
 	"service/httpapi": {
 		why:   "a door knows its protocol and the engine: no store and no other door",
-		code:  []string{".", "httpfields", "service/engine", "service/internal/memo"},
+		code:  []string{".", "service/engine", "service/internal/answerfields"},
 		tests: []string{"memstore", "github.com/dunglas/httpsfv", "go.uber.org/goleak"},
 	},
 	"service/envoyconfig": {

@@ -35,7 +35,7 @@ func limitFields(t *testing.T, h *Handler, checks ...engine.Check) http.Header {
 		t.Fatal(err)
 	}
 	header := http.Header{}
-	h.setLimitFields(header, &a)
+	h.fields.Write(header, &a)
 	for _, name := range []string{"RateLimit-Policy", "RateLimit"} {
 		mustBeList(t, name, header.Get(name))
 	}

@@ -6,24 +6,23 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/httpfields"
 	"github.com/headgate/headgate/service/engine"
-	"github.com/headgate/headgate/service/internal/memo"
+	"github.com/headgate/headgate/service/internal/answerfields"
 )
 
 // DefaultMaxBodyBytes is the longest body, unless [Options] say otherwise.
 const DefaultMaxBodyBytes = 64 << 10
 
-const (
-	mostSets       = 4096     // sets of limits whose header fields are kept ready
-	mostFieldBytes = 128      // bytes of header fields that differ from answer to answer, mostly
-	mostKept       = 64 << 10 // bytes of a buffer that is kept for the next request
-)
+// mostKept is how many bytes of a buffer are kept for the next request.
+const mostKept = 64 << 10
 
 // Options are a handler's settings. The zero value of each field is its default; nil means all defaults.
 type Options struct {
@@ -34,13 +33,16 @@ type Options struct {
 	// Config says how many configurations have taken effect, and whether the one that lies there now was refused; /readyz repeats it.
 	// nil means that there is no file.
 	Config func() (generation uint64, refused bool)
+	// Mounted are handlers of other doors that stand at this one: each by its path, where it answers for all paths below, too. It must
+	// not be changed afterwards.
+	Mounted map[string]http.Handler
 }
 
 // Handler answers the door's paths. It is made with [New] and may be used concurrently.
 type Handler struct {
 	engine       *engine.Engine
-	fields       *httpfields.Writer
-	sets         *memo.Map[ruleSet, *httpfields.Set]
+	fields       *answerfields.Writer
+	mounted      map[string]http.Handler
 	maxBodyBytes int
 	tooLarge     string
 	store        string
@@ -50,11 +52,9 @@ type Handler struct {
 
 // New makes the door of e. opts may be nil.
 func New(e *engine.Engine, opts *Options) *Handler {
-	h := &Handler{
-		engine: e, fields: newFields(), sets: memo.New[ruleSet, *httpfields.Set](mostSets), maxBodyBytes: DefaultMaxBodyBytes,
-	}
+	h := &Handler{engine: e, fields: answerfields.New(), maxBodyBytes: DefaultMaxBodyBytes}
 	if opts != nil {
-		h.store, h.config = opts.Store, opts.Config
+		h.store, h.config, h.mounted = opts.Store, opts.Config, opts.Mounted
 		if opts.MaxBodyBytes != 0 {
 			h.maxBodyBytes = opts.MaxBodyBytes
 		}
@@ -84,9 +84,24 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/readyz":
 		h.ready(w, r)
 	default:
-		writeProblem(w, http.StatusNotFound,
-			"there are /v1/check, /v1/peek, /v1/refund, /v1/reset, /livez and /readyz", "")
+		if handler := h.mountedAt(r.URL.Path); handler != nil {
+			handler.ServeHTTP(w, r)
+			return
+		}
+		paths := append([]string{"/v1/check", "/v1/peek", "/v1/refund", "/v1/reset", "/livez", "/readyz"},
+			slices.Sorted(maps.Keys(h.mounted))...)
+		writeProblem(w, http.StatusNotFound, "there are "+strings.Join(paths, ", "), "")
 	}
+}
+
+// mountedAt is the handler of another door that stands at a path or above it; nil if there is none.
+func (h *Handler) mountedAt(path string) http.Handler {
+	for at, handler := range h.mounted {
+		if below, ok := strings.CutPrefix(path, at); ok && (below == "" || below[0] == '/') {
+			return handler
+		}
+	}
+	return nil
 }
 
 // turnAway asks the client to use another connection, if this instance is going away.
@@ -149,7 +164,7 @@ func (h *Handler) decide(w http.ResponseWriter, r *http.Request, verb headgate.V
 func (h *Handler) answer(w http.ResponseWriter, c *call) {
 	header := w.Header()
 	header["Content-Type"] = jsonType
-	h.setLimitFields(header, &c.answer)
+	h.fields.Write(header, &c.answer)
 	c.out = appendAnswer(c.out[:0], &c.answer)
 	if !c.answer.Allowed {
 		w.WriteHeader(http.StatusTooManyRequests)
