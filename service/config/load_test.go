@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -11,7 +12,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/service/config"
+	"github.com/headgate/headgate/service/engine"
+	"github.com/headgate/headgate/service/routing"
 )
 
 // Every setting has three names that are alike, and each source is heard: flags before variables before the file.
@@ -145,6 +149,44 @@ func TestMasked(t *testing.T) {
 		if got := url.Masked(); got != want {
 			t.Errorf("%s: got %s want %s", string(url), got, want)
 		}
+	}
+}
+
+// Everything that the file says of decisions reaches the engine.
+func TestEngine(t *testing.T) {
+	t.Parallel()
+	opts := mustLoad(t, `
+on_store_error: open
+enforcement: shadow
+max_checks: 7
+max_key_bytes: 70
+policies:
+  a: {limits: [5/1h queue 3, 9/1d], algorithm: leaky_bucket, key: host, enforce: 25%, overrides: {"key:k": [6/1h]}}
+  b: {limits: [5/1h], on_store_error: closed, shadow: true}
+routes:
+  - match: {host: "*.example.com", method: [post], path: /x}
+    policies: [a, b]
+`).Engine()
+	a := headgate.Policy{
+		Name: "a", Limits: headgate.MustPolicy("5/1h queue 3", "9/1d").Limits, Algorithm: headgate.LeakyBucket, OnStoreError: headgate.FailOpen,
+	}
+	b := headgate.Policy{Name: "b", Limits: headgate.MustPolicy("5/1h").Limits, Algorithm: headgate.TokenBucket, OnStoreError: headgate.FailClosed}
+	if !reflect.DeepEqual(opts.Policies, map[string]headgate.Policy{"a": a, "b": b}) {
+		t.Errorf("policies: got %+v want %+v and %+v", opts.Policies, a, b)
+	}
+	terms := map[string]engine.Terms{
+		"a": {Shadow: 750_000, Overrides: map[string][]headgate.Limit{"k": headgate.MustPolicy("6/1h").Limits}}, "b": {Shadow: engine.All},
+	}
+	if !reflect.DeepEqual(opts.Terms, terms) {
+		t.Errorf("terms: got %+v want %+v", opts.Terms, terms)
+	}
+	if opts.OnStoreError != headgate.FailOpen || opts.Enforcement != engine.Shadow || opts.MaxChecks != 7 || opts.MaxKeyBytes != 70 {
+		t.Errorf("got %+v", opts)
+	}
+	request := &routing.Request{Method: "POST", Host: "shop.example.com", Path: "/x", ClientAddr: netip.MustParseAddr("192.0.2.1")}
+	want := []routing.Charge{{Policy: "a", Key: "shop.example.com"}, {Policy: "b", Key: "192.0.2.1"}}
+	if got := opts.Routes.AppendCharges(nil, request); !slices.Equal(got, want) {
+		t.Errorf("charges: got %+v want %+v", got, want)
 	}
 }
 

@@ -103,6 +103,15 @@ func TestSwappedLinksAreTold(t *testing.T) {
 			}
 		}
 	}
+	for len(w.Changes()) > 0 {
+		<-w.Changes()
+	}
+	replace(t, filepath.Join(dir, "..5", "f.yaml"), "# written where the link leads now\n")
+	select {
+	case <-w.Changes():
+	case <-time.After(5 * time.Second):
+		t.Error("a file that was written in the last folder was not told")
+	}
 	if err := w.Close(); err != nil {
 		t.Errorf("Close: %v", err)
 	}
