@@ -148,11 +148,7 @@ func (x *explaining) request(c *config.Config) (*routing.Request, error) {
 		}
 		header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
 	}
-	trusted := make([]netip.Prefix, len(c.TrustedProxies))
-	for i, n := range c.TrustedProxies {
-		trusted[i] = n.Prefix
-	}
-	clients, err := clientaddr.New(&clientaddr.Options{TrustedProxies: trusted, Warn: func(string) {}})
+	clients, err := clientaddr.New(&clientaddr.Options{TrustedProxies: trusted(c), Warn: func(string) {}})
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/service/config"
 	"github.com/headgate/headgate/service/engine"
+	"github.com/headgate/headgate/service/forwardauth"
 	"github.com/headgate/headgate/service/storeopen"
 )
 
@@ -29,6 +30,7 @@ listens on 127.0.0.1:8080 and 127.0.0.1:6380:
 A check is {"limit":"100/1m","key":"k"}, with "algorithm" (token_bucket) and "cost" (1) if wanted; or {"policy":"login","key":"k"}; or
 several, all or none: {"checks":[{…},{…}]}. The answer is 200 or 429, with how much is left and how long to wait. /v1/peek asks and
 spends nothing, /v1/refund gives back, /v1/reset forgets. /livez and /readyz are for health checks.
+/v1/forward-auth answers proxies that ask about a request, by the routes of the configuration: docs/proxies.
 
 Policies stand in the file that --config or HEADGATE_CONFIG names. It is watched, and read again on SIGHUP; what was spent stays
 spent. A file with an error never replaces a good one: headgate config check FILE says what is wrong.
@@ -73,6 +75,8 @@ type service struct {
 	log     *slog.Logger
 	engine  *engine.Engine
 	live    *config.Live
+
+	forwardAuth *forwardauth.Handler // nil if the door for HTTP is off
 }
 
 // run serves until ctx ends and everything in flight is answered.

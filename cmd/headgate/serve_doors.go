@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"sync"
 	"syscall"
 
 	"github.com/headgate/headgate/service/config"
+	"github.com/headgate/headgate/service/forwardauth"
 	"github.com/headgate/headgate/service/httpapi"
 	"github.com/headgate/headgate/service/respapi"
 	"github.com/headgate/headgate/service/storeopen"
@@ -38,6 +40,9 @@ func (s *service) open(ctx context.Context) (all []door, err error) {
 		if err != nil {
 			return all, err
 		}
+		if err := s.openForwardAuth(ln); err != nil {
+			return all, errors.Join(err, ln.Close())
+		}
 		all = append(all, door{"http", ln, s.http()})
 	}
 	if s.config.RESP.Addr != config.Endpoint(config.Off) {
@@ -56,7 +61,10 @@ func (s *service) open(ctx context.Context) (all []door, err error) {
 // http is the server for HTTP.
 func (s *service) http() *httpapi.Server {
 	c := s.config
-	opts := &httpapi.Options{MaxBodyBytes: c.MaxBodyBytes, Store: storeopen.Name(string(c.Store))}
+	opts := &httpapi.Options{
+		MaxBodyBytes: c.MaxBodyBytes, Store: storeopen.Name(string(c.Store)),
+		Mounted: map[string]http.Handler{forwardauth.Path: s.forwardAuth},
+	}
 	if s.sources.Path != "" {
 		opts.Config = func() (uint64, bool) {
 			status := s.live.Status()

@@ -95,7 +95,7 @@ func binary(ts *testscript.TestScript) string {
 	return ""
 }
 
-// request method path [body] prints the answer: status line, header, body.
+// request method path [body [field…]] prints the answer: status line, header, body.
 func request(ts *testscript.TestScript, _ bool, args []string) {
 	body := ""
 	if len(args) > 2 {
@@ -103,6 +103,10 @@ func request(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	req, err := http.NewRequest(args[0], "http://"+ts.Getenv("ADDR")+args[1], strings.NewReader(body))
 	ts.Check(err)
+	for _, field := range args[min(3, len(args)):] {
+		name, value, _ := strings.Cut(field, ": ")
+		req.Header.Add(name, value)
+	}
 	req.Close = true
 	resp, err := http.DefaultTransport.RoundTrip(req)
 	ts.Check(err)
