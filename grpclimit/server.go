@@ -55,14 +55,19 @@ func NewServer(store headgate.Store, opts *Options, charges ...Charge) (*Server,
 		if err != nil {
 			return nil, err
 		}
-		s.unary.rules = append(s.unary.rules, r)
-		if c.PerMessage {
-			s.messages.rules = append(s.messages.rules, r)
-		} else {
-			s.opening.rules = append(s.opening.rules, r)
-		}
+		s.add(r)
 	}
 	return s, nil
+}
+
+// add puts a charge into the groups that make it.
+func (s *Server) add(r *rules) {
+	s.unary.rules = append(s.unary.rules, r)
+	if r.PerMessage {
+		s.messages.rules = append(s.messages.rules, r)
+	} else {
+		s.opening.rules = append(s.opening.rules, r)
+	}
 }
 
 // Unary is a [grpc.UnaryServerInterceptor]: for grpc.UnaryInterceptor or grpc.ChainUnaryInterceptor.

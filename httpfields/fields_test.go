@@ -302,3 +302,17 @@ func BenchmarkWrite(b *testing.B) {
 		})
 	}
 }
+
+// A body that names a limit can name it as the fields do.
+func TestNamesAreThoseOfTheFields(t *testing.T) {
+	t.Parallel()
+	w := newWriter(t, nil)
+	hour, minute := limit("é api", "9/1h", ""), limit("è api", "9/1m", "")
+	s := w.Set(hour, minute, hour, limit("", "9/1h", ""))
+	h := write(w, s, append(allowed(9, 8), append(allowed(9, 8), append(allowed(9, 8), allowed(9, 8)...)...)...), start)
+	for i, want := range []string{"_ api", "_ api-2", "_ api", "default"} {
+		if got := s.Name(i); got != want || !strings.Contains(h.Get("RateLimit-Policy"), `"`+want+`";q=`) {
+			t.Errorf("limit %d: got name %q want %q, and the field says %s", i, got, want, h.Get("RateLimit-Policy"))
+		}
+	}
+}

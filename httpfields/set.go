@@ -49,6 +49,7 @@ type limit struct {
 	capacity int64    // of a bucket, in units
 	nth      int      // which of the different limits of the set
 	name     string   // the item of RateLimit, up to its first number: "login";r=
+	told     string   // the name that the fields have
 	policy   string   // the item of RateLimit-Policy: "login";q=5;w=900
 	atOnce   string   // AtOnce, in digits
 	alone    []string // the same as a field's value; not to be changed, like those below
@@ -77,6 +78,9 @@ func (w *Writer) Set(limits ...Limit) *Set {
 	s.list(w)
 	return s
 }
+
+// Name is what the fields call the i-th limit, from 0: for bodies and logs that name it as well.
+func (s *Set) Name(i int) string { return s.limits[i].told }
 
 // normal is l with its defaults filled in, and a name that fields can hold.
 func (l Limit) normal() Limit {
@@ -145,6 +149,7 @@ func newLimit(l Limit, nth int, name string) limit {
 		capacity: l.Limit.Capacity(),
 		nth:      nth,
 		name:     item + ";r=",
+		told:     name,
 		policy:   item + ";q=" + strconv.FormatInt(quota, 10) + parameters(quota, window, l.AtOnce),
 		atOnce:   atOnce,
 		alone:    []string{atOnce},

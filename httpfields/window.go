@@ -21,11 +21,11 @@ func seconds(d time.Duration) int64 {
 	return int64((d-1)/time.Second) + 1
 }
 
-// window is the effective window, in seconds rounded up, at least 1. With nothing remaining it is the wait for the next unit;
-// otherwise:
+// window is the effective window, in seconds rounded up, at least 1:
 //
-//   - for a window, the wait until all that counts now counts no more, or until this cost is admitted;
-//   - for a bucket, the time in which what remains comes in: more than the sustained rate is never promised.
+//   - for a window, the wait until all that counts now counts no more, or until this cost is admitted if that is sooner;
+//   - for a bucket with something left, the time in which as much comes in: more than the sustained rate is never promised;
+//   - for an empty bucket, the wait for the next unit.
 func (l *limit) window(d *headgate.Decision) int64 {
 	switch {
 	case l.windowed:
