@@ -40,6 +40,7 @@ type writer struct {
 func (w *writer) WriteHeader(status int)                { w.seen.WriteHeader(status) }
 func (w *writer) Write(p []byte) (int, error)           { return w.seen.Write(p) }
 func (w *writer) WriteString(s string) (n int, e error) { return io.WriteString(w.seen, s) }
+func (w *writer) Unwrap() http.ResponseWriter           { return w.seen } // for http.ResponseController
 
 func newHandler() (http.Handler, error) {
 	store := memstore.New(nil)
@@ -73,5 +74,6 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	log.Print("listening on http://localhost:8080")
 	log.Fatal(http.ListenAndServe("localhost:8080", handler))
 }

@@ -1,12 +1,18 @@
 package main
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"testing"
+	"time"
 
 	"github.com/gin-gonic/gin"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/httplimit"
+	"github.com/headgate/headgate/memstore"
 )
 
 func get(t *testing.T, url string) (int, http.Header) {
@@ -94,5 +100,26 @@ func TestDeniedHandlerDoesNotRun(t *testing.T) {
 	engine.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 	if w.Code != http.StatusTooManyRequests {
 		t.Errorf("got %d, want %d", w.Code, http.StatusTooManyRequests)
+	}
+}
+
+// Behind an adapter that is settled, too, a handler reaches the connection: for its deadlines, for events as they happen.
+func TestHandlerReachesItsConnection(t *testing.T) {
+	t.Parallel()
+	failures, err := httplimit.New(memstore.New(nil), nil, httplimit.Charge{Policy: headgate.MustPolicy("2/15m"), Settle: httplimit.OnlyFailures})
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine := gin.New()
+	engine.GET("/", adapt(failures), func(c *gin.Context) {
+		control := http.NewResponseController(c.Writer)
+		if err := errors.Join(control.SetWriteDeadline(time.Now().Add(time.Minute)), control.Flush()); err != nil {
+			t.Error(err)
+		}
+	})
+	server := httptest.NewServer(engine)
+	defer server.Close()
+	if status, _ := get(t, server.URL); status != http.StatusOK {
+		t.Errorf("got %d, want %d", status, http.StatusOK)
 	}
 }

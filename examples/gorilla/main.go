@@ -42,5 +42,6 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	log.Print("listening on http://localhost:8080")
 	log.Fatal(http.ListenAndServe("localhost:8080", handler))
 }
