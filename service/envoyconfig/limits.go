@@ -93,6 +93,10 @@ func (b *builder) listed(r *Rule, from *value) {
 			b.fail(v, strings.TrimPrefix(reason, "headgate: "))
 			return
 		}
+		if wrong := b.misfit(r, limit, algorithm); wrong != "" {
+			b.fail(v, limit.String()+wrong)
+			return
+		}
 		l := Limit{Requests: uint32(limit.Rate), Unit: unitOf(limit.Period), Period: limit.Period}
 		l.Windows = algorithm == headgate.FixedWindow && limit.Period%time.Second == 0
 		l.Own = &engine.Own{
@@ -101,6 +105,20 @@ func (b *builder) listed(r *Rule, from *value) {
 		seen[limit.Period]++
 		r.Limits = append(r.Limits, l)
 	}
+}
+
+// misfit says what is wrong with a limit behind those that a rule has already; nothing if it is empty.
+func (b *builder) misfit(r *Rule, limit headgate.Limit, algorithm headgate.Algorithm) string {
+	windows := []headgate.Algorithm{headgate.FixedWindow, headgate.SlidingLog, headgate.SlidingWindow}
+	switch {
+	case limit.Queue > 0 && algorithm != headgate.LeakyBucket:
+		return ": " + string(algorithm) + " has no queue; it belongs to leaky_bucket"
+	case limit.Burst > 0 && slices.Contains(windows, algorithm):
+		return ": " + string(algorithm) + " has no burst; it belongs to buckets"
+	case slices.ContainsFunc(r.Limits, func(l Limit) bool { return l.Own.Limit == limit }):
+		return " stands in limits twice"
+	}
+	return ""
 }
 
 func (b *builder) algorithm(from *value, otherwise headgate.Algorithm) headgate.Algorithm {

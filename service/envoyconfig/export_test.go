@@ -1,0 +1,4 @@
+package envoyconfig
+
+// Glob is for the tests of patterns.
+var Glob = glob
