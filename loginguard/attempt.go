@@ -27,7 +27,7 @@ type Attempt struct {
 	keys     subjects
 	decision headgate.Decision
 	deniedBy []string
-	checks   []headgate.Check // what it was charged
+	checks   []headgate.Check // what it was charged on
 	unmarked int64            // units left in the bucket that makes the pair known
 	known    bool
 	exempt   bool
@@ -113,7 +113,8 @@ func (a *Attempt) charge(ctx context.Context, now headgate.Instant) error {
 			a.deniedBy = append(a.deniedBy, kind)
 		}
 	}
-	if d.Allowed {
+	open := a.guard.opts.OnStoreError == headgate.FailOpen && d.Degraded != headgate.NoTrouble
+	if d.Allowed && !open { // who was let through unasked was charged nothing that could be given back
 		a.checks = checks
 	}
 	return nil

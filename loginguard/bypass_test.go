@@ -70,7 +70,7 @@ func TestHijackedIsNoSuccess(t *testing.T) {
 	done := make(chan struct{})
 	protected := mustNew(t, memstore.New(nil), &loginguard.Options{Observer: h}).Protect(http.HandlerFunc(
 		func(w http.ResponseWriter, _ *http.Request) {
-			conn, _, err := http.NewResponseController(w).Hijack()
+			conn, _, err := w.(http.Hijacker).Hijack() // as most who speak WebSocket ask
 			if err != nil {
 				t.Error(err)
 				return

@@ -1,6 +1,7 @@
 package loginguard_test
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"testing"
@@ -56,4 +57,59 @@ func TestWhatHoldsWhileTheStoreIsAway(t *testing.T) {
 		}
 	}
 	mustAnswer(t, forms[headgate.FailLocal].Protect(login), form("192.0.2.1", "bob", right), http.StatusSeeOther)
+}
+
+// Whoever was let through unasked was charged nothing, and gets nothing back once the store is there again: else each success of his
+// own would be one more guess. At the store's own time, at which it is asked whether it is back.
+func TestNothingIsGivenBackThatWasNotCharged(t *testing.T) {
+	t.Parallel()
+	server := testserver.Redis(t)
+	store, err := fallback.New(mustOpenRedis(t, server), &fallback.Options{Budget: 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	policy := headgate.Policy{Name: "login/address/0", Limits: headgate.MustPolicy("10/24h").Limits, OnStoreError: headgate.FailOpen}
+	g := mustNew(t, store, &loginguard.Options{OnStoreError: headgate.FailOpen, Limits: loginguard.Limits{Address: policy.Limits}})
+	address, err := headgate.New(store, policy, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := loginguard.Client{Addr: host(1, 1), Account: "mallory"}
+	for range 3 {
+		mustTry(t, g, headgate.StoreClock, loginguard.Client{Addr: own.Addr, Account: "bob"}).Failed()
+	}
+	server.Stop()
+	var unasked []*loginguard.Attempt
+	for range 3 {
+		unasked = append(unasked, mustTry(t, g, headgate.StoreClock, own))
+	}
+	server.Continue()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	left := func() headgate.Decision {
+		d, err := address.Peek(ctx, hashOf(t, own), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	before := left()
+	for before.Degraded != headgate.NoTrouble {
+		before = left()
+	}
+	for _, a := range unasked {
+		mustSucceed(t, headgate.StoreClock, a)
+	}
+	if d := left(); d.Remaining > before.Remaining || before.Remaining > 7 {
+		t.Errorf("%d left of 10 after 3 failures, and %d after what was let through unasked; want no more", before.Remaining, d.Remaining)
+	}
+}
+
+// hashOf is what the address of c is called in events.
+func hashOf(t *testing.T, c loginguard.Client) string {
+	t.Helper()
+	h := &heard{}
+	mustTry(t, mustNew(t, memstore.New(nil), &loginguard.Options{Observer: h}), noon, c).Failed()
+	return h.events[0].Address
 }

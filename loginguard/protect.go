@@ -122,6 +122,9 @@ func (t *try) FlushError() error {
 	return http.NewResponseController(t.ResponseWriter).Flush()
 }
 
+// Flush is FlushError, for code that asks by type assertion.
+func (t *try) Flush() { _ = t.FlushError() }
+
 // Hijack hands the connection over. What is answered by it the guard does not see.
 func (t *try) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(t.ResponseWriter).Hijack()

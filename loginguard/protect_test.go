@@ -236,6 +236,11 @@ func TestHandlerCanFlush(t *testing.T) {
 	server := httptest.NewServer(mustNew(t, memstore.New(nil), opts).Protect(http.HandlerFunc(
 		func(w http.ResponseWriter, r *http.Request) {
 			loginguard.Succeeded(r)
+			if f, ok := w.(http.Flusher); ok { // as gin asks, and panics
+				f.Flush()
+			} else {
+				t.Error("the writer is no http.Flusher")
+			}
 			control := http.NewResponseController(w)
 			if err := errors.Join(control.SetWriteDeadline(time.Time{}), control.Flush()); err != nil {
 				t.Error(err)
