@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"maps"
+	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -222,6 +223,45 @@ func TestTheFullFileIsFull(t *testing.T) {
 	}
 	if c.Warnings != nil {
 		t.Errorf("warnings: %q", c.Warnings)
+	}
+}
+
+// A file as short as most are, and what it means.
+func TestAShortFile(t *testing.T) {
+	t.Parallel()
+	c := mustLoad(t, `store: redis://127.0.0.1:6379
+policies:
+  login:
+    limits: ["5/15m", "20/24h"]        # all or none
+    algorithm: sliding_log
+    key: "ip"
+    on_store_error: local              # open | closed | local
+    shadow: false
+  api:
+    limits: ["100/1s burst 200"]
+    algorithm: token_bucket
+    key: "header:X-API-Key, ip"        # the first that is there
+    overrides: { "key:acme": ["1000/1s burst 2000"] }
+routes:
+  - match: { host: "*.example.com", method: [POST], path: "/login" }
+    policies: [login]
+  - match: { path: "/api/**" }
+    policies: [api]
+envoy:
+  config: ./ratelimit
+trusted_proxies: ["10.0.0.0/8"]
+`)
+	routes := c.Engine().Routes
+	request := &routing.Request{Method: "POST", Host: "shop.example.com:443", Path: "/login", ClientAddr: netip.MustParseAddr("192.0.2.1")}
+	if got := routes.AppendCharges(nil, request); !slices.Equal(got, []routing.Charge{{Policy: "login", Key: "192.0.2.1"}}) {
+		t.Errorf("a login: got %+v", got)
+	}
+	request = &routing.Request{Method: "GET", Path: "/api/v1/x", Header: http.Header{"X-Api-Key": {"acme"}}}
+	if got := routes.AppendCharges(nil, request); !slices.Equal(got, []routing.Charge{{Policy: "api", Key: "acme"}}) {
+		t.Errorf("a call with a key: got %+v", got)
+	}
+	if len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "instances") {
+		t.Errorf("warnings: got %q want one about instances", c.Warnings)
 	}
 }
 
