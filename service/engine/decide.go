@@ -36,6 +36,7 @@ type Answer struct {
 	Generation uint64
 
 	counted, watched charges
+	event            Event // kept here, so that telling it allocates nothing
 }
 
 // Watched is what one check would have answered, had it counted.
@@ -90,6 +91,14 @@ func (s *Snapshot) DecideAt(ctx context.Context, now headgate.Instant, verb head
 	a.Decision, a.Policy, a.Tightest, a.Generation = headgate.Decision{}, "", 0, s.generation
 	a.Rules, a.Decisions, a.Shadows = nil, nil, a.Shadows[:0]
 	defer a.forgetKeys()
+	began := s.begin()
+	err := s.decide(ctx, now, verb, checks, a)
+	s.tell(verb, began, a, err)
+	return err
+}
+
+// decide is DecideAt behind an answer that is cleared.
+func (s *Snapshot) decide(ctx context.Context, now headgate.Instant, verb headgate.Verb, checks []Check, a *Answer) error {
 	if err := s.resolve(checks, a); err != nil {
 		return err
 	}

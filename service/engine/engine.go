@@ -53,7 +53,12 @@ type Engine struct {
 	store  headgate.Store
 	health headgate.Bound
 	holds  atomic.Pointer[Snapshot]
-	mu     sync.Mutex // held by Use
+
+	observer Observer // nil but for an engine that Observed made
+	of       *Engine  // whose policies that one goes by
+
+	mu    sync.Mutex // held by Use
+	views []*Engine  // that go by what this one has in force
 }
 
 // Options are an engine's settings. The zero value of each field is its default; nil means all defaults.
@@ -111,6 +116,7 @@ type Snapshot struct {
 	maxChecks   int
 	routes      *routing.Table
 	generation  uint64
+	observer    Observer // nil means that nobody hears of it
 }
 
 // New makes an engine over store. It refuses a policy that cannot work, by its name, and an OnStoreError that the store cannot keep.
@@ -130,6 +136,9 @@ func New(store headgate.Store, opts *Options) (*Engine, error) {
 // Use puts opts in the place of what holds, all of it, or changes nothing and says why. Requests that are being decided end under
 // what held when they came. It does no I/O. opts may be nil.
 func (e *Engine) Use(opts *Options) error {
+	if e.of != nil {
+		return e.of.Use(opts)
+	}
 	if opts == nil {
 		opts = &Options{}
 	}
@@ -139,7 +148,7 @@ func (e *Engine) Use(opts *Options) error {
 	if err != nil {
 		return err
 	}
-	e.holds.Store(next)
+	e.hold(next)
 	return nil
 }
 
