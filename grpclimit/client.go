@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -198,7 +199,7 @@ func (c *Client) chargesMessages() bool {
 func (c *Client) wait(ctx context.Context, call Call, m moment) error {
 	a := asker{call: call}
 	var room [64]byte
-	var undo []func(context.Context)
+	var before []paid
 	for i := range c.charges {
 		charge := &c.charges[i]
 		if !m.includes(&charge.Charge) || !charge.holds(ctx, call) {
@@ -207,25 +208,51 @@ func (c *Client) wait(ctx context.Context, call Call, m moment) error {
 		key, cost := string(a.appendKey(ctx, room[:0], charge.Key.part)), charge.cost(ctx, call)
 		if err := charge.limiter.WaitN(ctx, key, cost); err != nil {
 			if err = c.failure(ctx, call, charge.Policy.Name, err); err != nil {
-				giveBackAll(ctx, undo)
+				giveBack(ctx, before)
 				return err
 			}
 			continue // nothing was taken
 		}
 		if i+1 < len(c.charges) && charge.Policy.Algorithm != headgate.LeakyBucket { // others were promised instants behind it
-			undo = append(undo, func(ctx context.Context) { _, _ = charge.limiter.Refund(ctx, key, cost) })
+			before = append(before, paid{charge, key, cost, time.Now()})
 		}
 	}
 	return nil
 }
 
-// giveBackAll refunds what a call took that is not sent. Its context may be over.
-func giveBackAll(ctx context.Context, undo []func(context.Context)) {
+// paid is a charge that was made, while others are to come.
+type paid struct {
+	charge *clientCharge
+	key    string
+	cost   int64
+	at     time.Time
+}
+
+// giveBack refunds what a call took that is not sent. Its context may be over.
+func giveBack(ctx context.Context, charges []paid) {
+	waited := ctx.Err() != nil
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
 	defer cancel()
-	for _, f := range undo {
-		f(ctx)
+	for i := range charges {
+		if p := &charges[i]; !p.mayBeBack(waited) {
+			_, _ = p.charge.limiter.Refund(ctx, p.key, p.cost)
+		}
 	}
+}
+
+// mayBeBack reports whether what was paid may have come back by itself: as much time has passed as it takes, or it was a window's,
+// which may end any moment, and the call has waited. Given back again, it would be there twice.
+func (p *paid) mayBeBack(waited bool) bool {
+	switch p.charge.Policy.Algorithm {
+	case headgate.FixedWindow, headgate.SlidingWindow, headgate.SlidingLog:
+		if waited {
+			return true
+		}
+	}
+	passed := time.Since(p.at)
+	return slices.ContainsFunc(p.charge.Policy.Limits, func(l headgate.Limit) bool {
+		return passed >= l.Period/time.Duration(l.Rate)*time.Duration(p.cost)
+	})
 }
 
 // failure is what a call is answered that was not sent; nil if it is to be sent all the same.

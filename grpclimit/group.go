@@ -58,10 +58,16 @@ type group struct {
 	observer headgate.Observer
 	writer   *httpfields.Writer
 	silent   bool // allowed calls are told nothing
+	holds    bool // one of the rules has a queue
 	address  *addresses
 	rules    []*rules
 	sets     sync.Map // uint32, which of the rules hold → *httpfields.Set
 	kept     atomic.Int64
+}
+
+func (g *group) add(r *rules) {
+	g.rules = append(g.rules, r)
+	g.holds = g.holds || r.Policy.Algorithm == headgate.LeakyBucket
 }
 
 // mostSets bounds how many combinations of charges are kept ready.
@@ -92,6 +98,7 @@ type question struct {
 	decisions []headgate.Decision // one for each op
 	booked    bool                // the only op was a reservation
 	mark      headgate.Mark       // of it
+	asked     time.Time           // if one of the rules has a queue
 	key       []byte              // room
 	text      strings.Builder     // of the fields
 }
@@ -137,6 +144,9 @@ func (g *group) ask(ctx context.Context, call Call, q *question) error {
 
 // take has the store decide q.
 func (g *group) take(ctx context.Context, q *question) (headgate.Decision, error) {
+	if g.holds {
+		q.asked = time.Now()
+	}
 	err := g.apply(ctx, q)
 	g.observe(q, err)
 	switch {
@@ -222,8 +232,9 @@ func (g *group) hold(ctx context.Context, q *question, delay time.Duration) erro
 // giveBackTimeout bounds the store calls with which a call that has ended gives back what it took.
 const giveBackTimeout = 5 * time.Second
 
-// giveBack returns what q took, as far as nobody has been promised an instant that would be granted twice: the place in a queue
-// if none was taken behind it, and the other limits' units. What cannot be given back stays spent.
+// giveBack returns what q took, as far as nothing would be granted twice: the place in a queue if none was taken behind it, for
+// those were promised their instants, and the other limits' units that have not come back by themselves meanwhile. What the store
+// did not decide it was not paid. What cannot be given back stays spent.
 func (g *group) giveBack(ctx context.Context, q *question) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
 	defer cancel()
@@ -238,8 +249,10 @@ func (g *group) giveBack(ctx context.Context, q *question) {
 		if first += len(decisions); r.Policy.Algorithm == headgate.LeakyBucket {
 			return
 		}
-		for _, op := range ops {
-			_, _ = op.Bound.Apply(ctx, headgate.StoreClock, op.Key, headgate.Refund, op.Cost)
+		for i, op := range ops {
+			if d := &decisions[i]; d.Degraded == headgate.NoTrouble && time.Since(q.asked) < d.ResetAfter {
+				_, _ = op.Bound.Apply(ctx, headgate.StoreClock, op.Key, headgate.Refund, op.Cost)
+			}
 		}
 	})
 }

@@ -62,11 +62,11 @@ func NewServer(store headgate.Store, opts *Options, charges ...Charge) (*Server,
 
 // add puts a charge into the groups that make it.
 func (s *Server) add(r *rules) {
-	s.unary.rules = append(s.unary.rules, r)
+	s.unary.add(r)
 	if r.PerMessage {
-		s.messages.rules = append(s.messages.rules, r)
+		s.messages.add(r)
 	} else {
-		s.opening.rules = append(s.opening.rules, r)
+		s.opening.add(r)
 	}
 }
 
