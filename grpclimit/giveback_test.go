@@ -65,3 +65,40 @@ func TestWhatHasComeBackIsNotGivenBack(t *testing.T) {
 		}
 	})
 }
+
+// A window may end while a call waits, however short its wait is beside the window.
+func TestWhatAWindowGaveIsKeptByWhoWaited(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		window := policy("window", "5/1h")
+		window.Algorithm = headgate.FixedWindow
+		store := memstore.New(nil)
+		limiter, err := headgate.New(store, window, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := grpclimit.NewClient(store, nil, same(window), same(policy("long", "1/1h")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := waiting(t, &service{}, c)
+		defer w.stop()
+		time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour - time.Second)))
+		w.empty(t.Context())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, _, err = w.empty(ctx) // refused at once, so its unit is back
+		mustCode(t, "too late", err, codes.ResourceExhausted)
+		if d, err := limiter.Peek(t.Context(), "", 0); err != nil || d.Remaining != 4 {
+			t.Errorf("refused at once: got %+v, error %v want 4 remaining", d, err)
+		}
+		ctx, cancel = context.WithCancel(t.Context())
+		time.AfterFunc(2*time.Second, cancel)
+		time.AfterFunc(time.Second, func() { limiter.AllowN(context.Background(), "", 3) })
+		_, _, err = w.empty(ctx)
+		mustCode(t, "given up", err, codes.Canceled)
+		if d, err := limiter.Peek(t.Context(), "", 0); err != nil || d.Remaining != 2 {
+			t.Errorf("given up in the next window: got %+v, error %v want 2 remaining", d, err)
+		}
+	})
+}
