@@ -27,8 +27,8 @@ type problem struct {
 }
 
 // Problem answers 429 with application/problem+json: type quota-exceeded, and the policies that were violated. It sets the field
-// RateLimit-Reason, which says in one word for programs why this 429 came: rate, or cost if no wait helps. The header fields of the
-// decision, Retry-After among them, are there already.
+// RateLimit-Reason, which says in one word for programs why this 429 came: rate, or cost if no wait helps. The header fields of
+// the decision, Retry-After among them, are there already.
 func Problem(w http.ResponseWriter, _ *http.Request, d *Denial) {
 	w.Header().Set(reasonField, d.reason())
 	writeJSON(w, http.StatusTooManyRequests, "application/problem+json", problem{
@@ -36,8 +36,8 @@ func Problem(w http.ResponseWriter, _ *http.Request, d *Denial) {
 	})
 }
 
-// JSON answers 429 with {"error": …}, for clients that expect it, in seconds after which the request is admitted, rounded up, unless
-// no wait helps, and the policies that were violated. It sets RateLimit-Reason as [Problem] does.
+// JSON answers 429 with {"error": …}, for clients that expect it, in seconds after which the request is admitted, rounded up,
+// unless no wait helps, and the policies that were violated. It sets RateLimit-Reason as [Problem] does.
 func JSON(w http.ResponseWriter, _ *http.Request, d *Denial) {
 	w.Header().Set(reasonField, d.reason())
 	writeJSON(w, http.StatusTooManyRequests, "application/json", struct {
@@ -48,8 +48,8 @@ func JSON(w http.ResponseWriter, _ *http.Request, d *Denial) {
 }
 
 // Unavailable answers a request for which nothing could be decided: 503 with application/problem+json, type
-// temporary-reduced-capacity, and Retry-After: 1, as no store says when it will be back; and 500 if the cost was below zero. The body
-// says nothing of the cause: that is for the observer.
+// temporary-reduced-capacity, and Retry-After: 1, as no store says when it will be back; and 500 if the cost was below zero. The
+// body says nothing of the cause: that is for the observer.
 func Unavailable(w http.ResponseWriter, _ *http.Request, err error) {
 	if errors.Is(err, headgate.ErrInvalidCost) {
 		writeJSON(w, http.StatusInternalServerError, "application/problem+json", problem{

@@ -7,8 +7,8 @@
 //
 // # What a request is asked for
 //
-// Each [Charge] whose When holds takes its cost from the budget that its key names: all of them do or none does, in one operation of
-// the store. The header fields of package httpfields then tell of every limit that took part.
+// Each [Charge] whose When holds takes its cost from the budget that its key names: all of them do or none does, in one operation
+// of the store. The header fields of package httpfields then tell of every limit that took part.
 //
 // # What is answered
 //
@@ -21,9 +21,10 @@
 //
 // # What it costs
 //
-// About a third of a microsecond and two allocations for an admitted request under one limit over memory, header fields included: their text,
-// with that of the key if it has to be written, and the list of their values. Without fields, by IPv4 address, none. A request that is
-// skipped, or for which no charge holds, allocates nothing. Several charges, queues and Settle take more.
+// About a third of a microsecond and two allocations for an admitted request under one limit over memory, header fields included,
+// of whatever dialect: their text, with that of the key if it has to be written, and the list of their values. Without fields, by
+// IPv4 address, none. A request that is skipped, or for which no charge holds, allocates nothing. Keys that have to be hashed or
+// escaped, several charges, queues and Settle take more.
 package httplimit
 
 import (
@@ -41,8 +42,9 @@ var ErrInvalidOptions = errors.New("httplimit: invalid options")
 
 // Charge is a policy, and whose budget of it a request spends how much of.
 type Charge struct {
-	// Policy is the policy. Its name is what header fields, problem bodies and events call it, and whose state it is: charges of
-	// one [New] with policies of the same name must have the same key. A policy without a name counts apart for each sort of key.
+	// Policy is the policy. Its name is what header fields, problem bodies and events call it, and whose state it is, in all
+	// middlewares over one store: charges of one [New] with policies of the same name must have the same key. A policy without a
+	// name is known by its limits, and counts apart for each sort of key; all functions are one sort.
 	Policy headgate.Policy
 	// Key is whose budget; the zero value means [Address].
 	Key Key
@@ -50,13 +52,16 @@ type Charge struct {
 	Cost func(*http.Request) int64
 	// When says which requests it is for; nil means all. A request for which no charge holds is not limited.
 	When func(*http.Request) bool
-	// Settle says, once the handler has answered, what the request has really cost: less gives the rest back, more spends the rest as
-	// far as it is there. nil keeps what was charged. See [OnlyFailures] and [OnlyStatus].
+	// Settle says, once the handler has answered, what the request has really cost: less gives the rest back, more spends the
+	// rest as far as it is there. nil keeps what was charged. See [OnlyFailures] and [OnlyStatus].
 	//
 	// What was charged before is what keeps parallel requests from passing all at once, so charge the most that is likely.
 	// Settling is one operation of the store for each limit, between the handler's return and the end of the answer; the header
-	// fields were sent before. It is done although the client has gone, or the handler panicked. What fails is told to the observer
-	// alone, and leaves what was charged.
+	// fields were sent before. It is done although the client has gone, or the handler panicked. What fails is told to the
+	// observer alone, and leaves what was charged; so does a panic of Settle for the charges that are left.
+	//
+	// Nothing comes back twice: what a budget has regained while the handler ran is not given back as well, nor is what was
+	// charged while the store was away given to a store that never had it.
 	Settle func(Outcome) int64
 }
 
@@ -77,7 +82,8 @@ type Options struct {
 	Fields *httpfields.Options
 	// Skip lets requests pass unlimited: health checks, say. nil skips none.
 	Skip func(*http.Request) bool
-	// Denied answers a request that is denied; header fields are set already. nil means [Problem].
+	// Denied answers a request that is denied; header fields are set already. It has to write a status: net/http says 200 for who
+	// writes nothing. nil means [Problem].
 	Denied func(http.ResponseWriter, *http.Request, *Denial)
 	// Undecided answers a request for which the store could not decide, or whose deadline ended in a leaky bucket. nil means
 	// [Unavailable]. To let requests pass instead, set the policy's OnStoreError, which needs package fallback around the store.
@@ -90,7 +96,7 @@ type Options struct {
 // Denial is what a denied request is told.
 type Denial struct {
 	headgate.Decision          // of all charges together
-	Policies          []string // what header fields call the policies that denied, each once
+	Policies          []string // the names of the limits that denied, each once; header fields replace what is not ASCII in them
 }
 
 // New makes middleware that admits a request if every charge that holds for it does, and else spends nothing. It refuses what

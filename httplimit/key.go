@@ -7,11 +7,13 @@ import (
 )
 
 // Key says whose budget a request spends: an address, a header field's value, a path, or several of these. Different parts never
-// run into each other. A request that lacks the part, or has an empty one, shares one budget with all others that do; see [First].
+// run into each other. A request that lacks the part, or has an empty one, shares one budget with all others that do; see
+// [First].
 //
 // Nothing is normalised: “é” and “e”, upper and lower case, are different keys, and so is each invalid byte. A key that is longer
-// than 1 KiB is replaced by its SHA-256. The state of a key made of one part is what a [headgate.Limiter] of the same policy
-// calls by that part's text (for an address see [clientaddr.AppendKey]), if the policy has a name.
+// than 1 KiB is replaced by “sha256:” and its SHA-256, and so is one that begins like that. The state of a key made of one part
+// is what a [headgate.Limiter] of the same policy calls by that part's text (for an address see [clientaddr.AppendKey]), if the
+// policy has a name.
 //
 // The zero value means [Address]. A Key may be used concurrently and in any number of charges.
 type Key struct{ part *part }
@@ -73,16 +75,18 @@ func Header(name string) Key {
 // Method is the request's method.
 func Method() Key { return Key{&part{kind: methodKind}} }
 
-// Path is the path of the request's URL, as the client wrote it: “/a” and “/%61” are two. See [Pattern].
+// Path is the path of the request's URL, as the client wrote it: “/a” and “/%61” are two. Bytes that no URL may hold count as
+// their escapes. See [Pattern].
 func Path() Key { return Key{&part{kind: pathKind}} }
 
-// Pattern is the pattern of net/http's mux that matched, which the middleware must stand behind to know.
+// Pattern is the pattern of net/http's mux that matched, or chi's, which the middleware must stand behind to know.
 func Pattern() Key { return Key{&part{kind: patternKind}} }
 
 // Func is what f finds: a user from the request's context, say. It reports false if there is none. It may be called concurrently.
 func Func(f func(*http.Request) (string, bool)) Key { return Key{&part{kind: funcKind, find: f}} }
 
-// Join is all of several parts together: a path and a user.
+// Join is all of several parts together: a path and a user. A request has it if it has one of them, so to have the address in
+// place of a missing user, say Join(Path(), First(user, Address())), not First(Join(Path(), user), Address()).
 func Join(parts ...Key) Key { return Key{&part{kind: joinKind, parts: partsOf(parts)}} }
 
 // First is the first of several parts that the request has: an API key, else the address. Which part it was belongs to the key,

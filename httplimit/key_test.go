@@ -35,6 +35,7 @@ func TestKeyText(t *testing.T) {
 		{"a field that is not there", httplimit.Header("X-None"), ""},
 		{"method", httplimit.Method(), "GET"},
 		{"path as it was written", httplimit.Path(), "/a%2Fb/%C3%A9"},
+		{"a path with what no URL may hold", httplimit.Path(), "/%22%C3%A9"},
 		{"no pattern", httplimit.Pattern(), ""},
 		{"a function", httplimit.Func(func(*http.Request) (string, bool) { return "u", true }), "u"},
 		{"a function that finds nothing", httplimit.Func(func(*http.Request) (string, bool) { return "u", false }), ""},
@@ -51,6 +52,9 @@ func TestKeyText(t *testing.T) {
 		},
 	} {
 		r := httptest.NewRequest("GET", "http://example.com/a%2Fb/%C3%A9?q", nil)
+		if strings.HasPrefix(c.name, "a path with") {
+			r.URL.Path, r.URL.RawPath = "/\"é", "/\"é"
+		}
 		r.RemoteAddr = "203.0.113.9:4711"
 		r.Header["X-Api-Key"] = []string{"k1", "k2"}
 		if got := httplimit.KeyText(c.key, r); got != c.want && !(c.name == "more does not" && strings.HasPrefix(got, "sha256:") && len(got) == 71) {

@@ -7,8 +7,8 @@ import (
 	"net/http"
 )
 
-// recorder is a response writer that remembers status and size. What a writer may do beside, it does through the one below, and says
-// so if that cannot: for code that asks by type assertion, as [http.ResponseController] does by Unwrap.
+// recorder is a response writer that remembers status and size. What a writer may do beside, it does through the one below, and
+// says so if that cannot: for code that asks by type assertion, as [http.ResponseController] does by Unwrap.
 type recorder struct {
 	http.ResponseWriter
 

@@ -15,8 +15,9 @@ const settleTimeout = time.Second
 // mostTries bounds how often a rest is asked for that others may spend meanwhile.
 const mostTries = 3
 
-// OnlyFailures is a Settle that gives everything back for answers below 400: what is left is charged to who fails, such as a wrong
-// password. A handler that panicked failed.
+// OnlyFailures is a Settle that gives everything back for answers below 400: what is left is charged to who fails, such as a
+// wrong password. A handler that panicked failed; so do answers of 500 and above, which are not the client's doing: see
+// [OnlyStatus].
 func OnlyFailures(o Outcome) int64 {
 	if o.Status < http.StatusBadRequest && !o.Panicked {
 		return 0
@@ -24,8 +25,8 @@ func OnlyFailures(o Outcome) int64 {
 	return o.Charged
 }
 
-// OnlySuccesses is a Settle that gives everything back for answers of 400 and above, and for a handler that panicked: nobody pays for
-// what did not work. Whoever can make requests fail can make them without end.
+// OnlySuccesses is a Settle that gives everything back for answers of 400 and above, and for a handler that panicked: nobody pays
+// for what did not work. Whoever can make requests fail can make them without end.
 func OnlySuccesses(o Outcome) int64 { return o.Charged - OnlyFailures(o) }
 
 // OnlyStatus is a Settle that gives everything back unless the answer has one of these statuses: 401 and 403 on a login, say. A
@@ -88,8 +89,8 @@ func (b *bill) each(f func(t *take, items []item)) {
 	}
 }
 
-// giveBack is for a request that left its queue: its handler has not run. A leaky bucket's place is given back unless others stand
-// behind it, who were promised their instants; beside other policies it stays taken.
+// giveBack is for a request that left its queue: its handler has not run. A leaky bucket's place is given back unless others
+// stand behind it, who were promised their instants; beside other policies it stays taken.
 func (b *bill) giveBack(ctx context.Context) {
 	b.each(func(t *take, items []item) {
 		switch {
@@ -156,8 +157,9 @@ func (b *bill) refund(ctx context.Context, c *charge, items []item, units int64)
 	}
 }
 
-// owes reports whether a limit still has what it was paid. What has come back by itself would come back twice, at the cost of what
-// others have spent since. What was charged while the store was away the store knows nothing of, so it goes back only while it still is.
+// owes reports whether a limit still has what it was paid. What has come back by itself would come back twice, at the cost of
+// what others have spent since. What was charged while the store was away the store knows nothing of, so it goes back only while
+// it still is.
 func (b *bill) owes(ctx context.Context, it *item) bool {
 	if time.Since(b.asked) >= it.said.ResetAfter {
 		return false

@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate/internal/keytext"
 )
 
-// The short way is that of most programs: one limit, which is not a queue, with a simple key, nothing to settle and nobody who observes.
-// It is gate.serve with one of everything, and that on the stack.
+// The short way is that of most programs: one limit, which is not a queue, with a simple key, nothing to settle and nobody who
+// observes. It is gate.serve with one of everything, and that on the stack.
 
 // shortWay is the only charge, if it fits the short way.
 func (g *gate) shortWay() *charge {
@@ -23,11 +23,12 @@ func (g *gate) shortWay() *charge {
 	return c
 }
 
-// roomForItem is how many bytes one item of the draft of today takes beside its name, and Retry-After: ;r= and ;t= with their digits.
+// roomForItem is how many bytes one item of the draft of today takes beside its name, and Retry-After: ;r= and ;t= with their
+// digits.
 const roomForItem = 48
 
-// fieldsRoom is how many bytes the fields of an answer under one limit take, if all answers have some. Less room costs less: what is
-// taken is touched.
+// fieldsRoom is how many bytes the fields of an answer under one limit take, if all answers have some. Less room costs less: what
+// is taken is touched.
 func (g *gate) fieldsRoom() int {
 	o := httpfields.Options{}
 	if g.opts.Fields != nil {
@@ -46,8 +47,8 @@ func (g *gate) fieldsRoom() int {
 // roomForKey is how many bytes an address takes at most.
 const roomForKey = 64
 
-// shortKey is the key as text: what the request has as it is; part of the peer's address, if that is how it begins; or else written to
-// text, with room for fields behind it.
+// shortKey is the key as text: what the request has as it is; part of the peer's address, if that is how it begins; or else
+// written to text, with room for fields behind it.
 func (a *asker) shortKey(p *part, text *strings.Builder, fields int) string {
 	if p.kind != addressKind {
 		return keytext.BoundedString(a.text(p))

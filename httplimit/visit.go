@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// visit is what one request is asked for and what was decided. Visits are used again, so that a request makes no garbage but for the
-// text that outlives it.
+// visit is what one request is asked for and what was decided. Visits are used again, so that a request makes no garbage but for
+// the text that outlives it.
 type visit struct {
 	gate      *gate
 	asker     asker
@@ -177,8 +177,9 @@ type booking struct {
 	held bool // mark is that of a place that was booked
 }
 
-// take is Apply with Take for an op of a leaky bucket, but that its place can be cancelled without moving those behind it. A booking
-// knows no queue, so its wait is bounded by what the queue holds, in whole microseconds; in the last of them the take itself decides.
+// take is Apply with Take for an op of a leaky bucket, but that its place can be cancelled without moving those behind it. A
+// booking knows no queue, so its wait is bounded by what the queue holds, in whole microseconds; in the last of them the take
+// itself decides.
 func (b *booking) take(ctx context.Context, op *headgate.Op) (headgate.Decision, error) {
 	most := op.Bound.Spacing(op.Bound.Limit() - op.Cost)
 	d, mark, err := op.Bound.Reserve(ctx, headgate.StoreClock, op.Key, op.Cost, most)
