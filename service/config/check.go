@@ -38,10 +38,19 @@ func Parse(source string, text []byte) (*Parsed, error) {
 	if err := d.errs.orNil(); err != nil {
 		return nil, err
 	}
-	if f.Envoy.Config != "" && !filepath.IsAbs(string(f.Envoy.Config)) {
-		f.Envoy.Config = Folder(filepath.Join(filepath.Dir(source), string(f.Envoy.Config)))
+	f.Envoy.Config = Folder(beside(source, string(f.Envoy.Config)))
+	for _, path := range []*Path{&f.GRPC.TLSCert, &f.GRPC.TLSKey, &f.GRPC.ClientCA} {
+		*path = Path(beside(source, string(*path)))
 	}
 	return &Parsed{f, source, d.at}, nil
+}
+
+// beside is a path that a file names, from where the file is.
+func beside(source, path string) string {
+	if path == "" || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(filepath.Dir(source), path)
 }
 
 // sets reports whether the file names a setting.

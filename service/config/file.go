@@ -18,6 +18,7 @@ import (
 type File struct {
 	HTTP            HTTP                  `yaml:"http" help:"The door for HTTP."`
 	RESP            RESP                  `yaml:"resp" help:"The door for Redis clients."`
+	GRPC            GRPC                  `yaml:"grpc" help:"The door for Envoy."`
 	Store           StoreURL              `yaml:"store" default:"memory://" restart:"yes" help:"where state is kept: memory://, redis://host:6379, rediss://…, redis+sentinel://host:26379/NAME, redis+cluster://…, redis+unix:///path, memcached://host:11211; REDIS_HOST and REDIS_PORT choose Redis, too"`
 	OnStoreError    headgate.OnStoreError `yaml:"on_store_error" default:"closed" oneof:"closed open local" help:"what holds while the store is away, for checks without a policy and policies that do not say: closed (503), open (admitted) or local (a share of the limit, see instances)"`
 	Instances       int                   `yaml:"instances" default:"0" range:"0 100000" restart:"yes" help:"how many instances share the store; each admits one share of so many while local holds; 0: not known, taken for 1"`
@@ -56,9 +57,36 @@ type RESP struct {
 	IdleTimeout     time.Duration `yaml:"idle_timeout" default:"10m" range:"1ms 24h" restart:"yes" help:"longest time between two requests of a Redis client"`
 }
 
+// GRPC are the settings of the door for Envoy.
+type GRPC struct {
+	Addr                  Endpoint      `yaml:"addr" default:"127.0.0.1:8081" restart:"yes" help:"where to listen for Envoy: host:port; unix:/path for a socket that its owner alone may use; off closes this door"`
+	TLSCert               Path          `yaml:"tls_cert" restart:"yes" help:"the certificate of this door, and those above it; it is looked at again when it changes; if it is not here, the door speaks plain text"`
+	TLSKey                Path          `yaml:"tls_key" restart:"yes" help:"the certificate's key"`
+	ClientCA              Path          `yaml:"client_ca" restart:"yes" help:"who certifies clients; if it is here, a client must have a certificate"`
+	ClientName            string        `yaml:"client_name" restart:"yes" help:"the name that a client's certificate must be for"`
+	MaxStreams            int           `yaml:"max_streams" default:"1024" range:"1 1000000" restart:"yes" help:"most requests at a time on one connection"`
+	MaxMessageBytes       int           `yaml:"max_message_bytes" default:"65536" range:"1 16777216" restart:"yes" help:"longest request"`
+	MaxConnectionAge      time.Duration `yaml:"max_connection_age" default:"24h" range:"1ms 8760h" restart:"yes" help:"after which a client is asked for another connection"`
+	MaxConnectionAgeGrace time.Duration `yaml:"max_connection_age_grace" default:"1h" range:"1ms 8760h" restart:"yes" help:"how long requests in flight may take after that"`
+}
+
 // Envoy is what Envoy's rate limit service is told.
 type Envoy struct {
-	Config Folder `yaml:"config" restart:"yes" help:"a folder of envoyproxy/ratelimit's files, from where the configuration file is"`
+	Config          Folder       `yaml:"config" restart:"yes" help:"a folder of envoyproxy/ratelimit's files, from where the configuration file is; it is watched"`
+	MergeDomains    bool         `yaml:"merge_domains" default:"false" restart:"yes" help:"several files may hold descriptors of one domain"`
+	DotFiles        bool         `yaml:"dot_files" default:"false" restart:"yes" help:"files whose names begin with a point are read, too"`
+	StartAnyway     bool         `yaml:"start_anyway" default:"false" restart:"yes" help:"start even if the folder cannot be read, or a file in it is wrong, and answer that there is no configuration until that is mended"`
+	NeedDomains     bool         `yaml:"need_domains" default:"false" restart:"yes" help:"/healthcheck and the health check of gRPC fail until there is a domain"`
+	Charge          Charge       `yaml:"charge" default:"all_or_none" oneof:"all_or_none each" restart:"yes" help:"all_or_none: the descriptors of a request are charged all, or none if one is over; each: each by itself, and hits that are denied count, as envoyproxy/ratelimit does it"`
+	Shadow          bool         `yaml:"shadow" default:"false" restart:"yes" help:"every answer is OK; its statuses say what it would have been"`
+	Quota           bool         `yaml:"quota" default:"false" restart:"yes" help:"all descriptors are in quota mode: they deny only together"`
+	Metadata        bool         `yaml:"metadata" default:"false" restart:"yes" help:"answers carry dynamic metadata"`
+	Headers         bool         `yaml:"headers" default:"false" restart:"yes" help:"answers carry header fields for the client"`
+	HeaderLimit     string       `yaml:"header_limit" default:"RateLimit-Limit" restart:"yes" help:"the name of the field with the limit"`
+	HeaderRemaining string       `yaml:"header_remaining" default:"RateLimit-Remaining" restart:"yes" help:"the name of the field with what is left"`
+	HeaderReset     string       `yaml:"header_reset" default:"RateLimit-Reset" restart:"yes" help:"the name of the field with the seconds until all is left"`
+	NearLimit       engine.Share `yaml:"near_limit" default:"80%" restart:"yes" help:"from which part of a limit on hits are counted as near it"`
+	JSON503         bool         `yaml:"json_503" default:"false" restart:"yes" help:"/json answers 503 while the store is away, and not 400 as envoyproxy/ratelimit does"`
 }
 
 // Policy is one or more limits, all or none.

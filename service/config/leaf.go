@@ -46,6 +46,12 @@ type StoreURL string
 // Folder is a folder's path; in a file it is relative to where the file is.
 type Folder string
 
+// Path is a file's path; in a file it is relative to where that is.
+type Path string
+
+// Charge is how the descriptors of one of Envoy's requests are charged.
+type Charge string
+
 // Network is a block of addresses.
 type Network struct{ netip.Prefix }
 
@@ -153,6 +159,8 @@ var leaves = map[reflect.Type]*leaf{
 		what: text, pattern: `^[A-Za-z][A-Za-z0-9+]*([:?][^\s]*)?$`, says: "a store's URL, such as redis://127.0.0.1:6379",
 		parse: as(func(s string) (StoreURL, error) { return StoreURL(s), nil }), example: "redis://127.0.0.1:6379",
 	},
+	reflect.TypeFor[Path]():   {what: text, pattern: `^[^\x00]+$`, says: "a file", parse: as(func(s string) (Path, error) { return Path(s), nil })},
+	reflect.TypeFor[Charge](): {what: text, parse: as(func(s string) (Charge, error) { return Charge(s), nil })},
 	reflect.TypeFor[Folder](): {what: text, pattern: `^[^\x00]+$`, says: "a folder", parse: as(func(s string) (Folder, error) { return Folder(s), nil })},
 }
 

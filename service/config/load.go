@@ -23,6 +23,9 @@ type Sources struct {
 	Flags map[string]string
 	// Lookup finds variables, os.LookupEnv mostly; nil means that there are none. An empty variable is none.
 	Lookup func(string) (string, bool)
+	// Ratelimit takes the environment for that of envoyproxy/ratelimit. It is also taken for that if one of its RUNTIME_ROOT,
+	// RUNTIME_SUBDIRECTORY and RUNTIME_APPDIRECTORY is there.
+	Ratelimit bool
 	// CheckStore says what is wrong with a store's URL, without the URL; nil accepts all.
 	CheckStore func(StoreURL) error
 }
@@ -96,9 +99,9 @@ func readError(path string, err error) error {
 // Over puts flags and environment over what a file says, and that over the defaults. The file may be nil.
 func (s *Sources) Over(parsed *Parsed) (*Config, error) {
 	c := &Config{Origins: make(map[string]string, len(settings)), parsed: parsed}
-	var errs Errors
+	incumbent, errs := s.ratelimit(c)
 	for i := range settings {
-		if wrong := s.settle(&settings[i], c, parsed); wrong != nil {
+		if wrong := s.settle(&settings[i], c, parsed, incumbent[settings[i].Path]); wrong != nil {
 			errs = append(errs, wrong)
 		}
 	}
@@ -118,13 +121,15 @@ func (s *Sources) Over(parsed *Parsed) (*Config, error) {
 }
 
 // settle finds the value of one setting.
-func (s *Sources) settle(setting *Setting, c *Config, parsed *Parsed) *Error {
+func (s *Sources) settle(setting *Setting, c *Config, parsed *Parsed, incumbent foreign) *Error {
 	origin, value := "default", setting.Default
 	fromFile := parsed != nil && parsed.sets(setting.Path)
 	if flag, ok := s.Flags[setting.Path]; ok {
 		origin, value = "--"+setting.Flag, flag
 	} else if variable, ok := s.lookup(setting.Env); ok {
 		origin, value = setting.Env, variable
+	} else if incumbent.name != "" && (incumbent.given || !fromFile) {
+		origin, value = incumbent.name, incumbent.value
 	} else if fromFile {
 		setting.copy(&c.File, &parsed.File)
 		c.Origins[setting.Path] = parsed.Source + ":" + strconv.Itoa(parsed.at[setting.Path].line)

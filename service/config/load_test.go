@@ -26,6 +26,7 @@ func TestEverySettingHasThreeNames(t *testing.T) {
 		"host:port": {"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"}, "url": {"redis://a", "redis://b", "redis://c"},
 		"closed|open|local": {"open", "local", "open"}, "on|shadow|off": {"shadow", "off", "shadow"}, "int": {"11", "12", "13"},
 		"duration": {"11ms", "12ms", "13ms"}, "list": {"10.0.0.1,10.1.0.0/16", "10.0.0.2", "10.0.0.3"}, "folder": {"/a", "/b", "/c"},
+		"path": {"/a", "/b", "/c"}, "bool": {"true", "false", "true"}, "share": {"10%", "20%", "30%"}, "all_or_none|each": {"each", "all_or_none", "each"},
 		"endpoint": {"127.0.0.1:1", "unix:/2", "off"}, "string": {"a", "b", "c"}, "secret": {"***", "***", "***"}, // as it is shown
 	}
 	for _, s := range config.Settings() {
@@ -55,7 +56,7 @@ func TestEverySettingHasThreeNames(t *testing.T) {
 
 func yamlValue(kind, text string) string {
 	switch kind {
-	case "int":
+	case "int", "bool":
 		return text
 	case "list":
 		return `["` + text + `"]`

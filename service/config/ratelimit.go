@@ -1,0 +1,219 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// foreign is the value of a setting from the environment of envoyproxy/ratelimit.
+type foreign struct {
+	name  string // of the variables; empty if there is none
+	value string
+	given bool // one of them is there; else it is that service's default, and a file wins over it
+}
+
+// incumbent reads the environment of envoyproxy/ratelimit.
+type incumbent struct {
+	*Sources
+	values map[string]foreign
+	errs   Errors
+}
+
+// ratelimit are the settings that envoyproxy/ratelimit's environment stands for, by path, if this is one. What it asks for and is not there
+// is an error if answers would be others without it, or else a warning in c.
+func (s *Sources) ratelimit(c *Config) (map[string]foreign, Errors) {
+	if !s.Ratelimit && !s.any("RUNTIME_ROOT", "RUNTIME_SUBDIRECTORY", "RUNTIME_APPDIRECTORY") {
+		return nil, nil
+	}
+	r := &incumbent{Sources: s, values: make(map[string]foreign)}
+	r.listeners()
+	r.files()
+	for path, name := range map[string]string{
+		"envoy.merge_domains": "MERGE_DOMAIN_CONFIG", "envoy.need_domains": "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED",
+		"envoy.start_anyway": "FORCE_START_WITHOUT_INITIAL_CONFIG", "envoy.shadow": "SHADOW_MODE", "envoy.quota": "QUOTA_MODE",
+		"envoy.metadata": "RESPONSE_DYNAMIC_METADATA", "envoy.headers": "LIMIT_RESPONSE_HEADERS_ENABLED",
+	} {
+		r.set(path, name, strconv.FormatBool(r.yes(name, false)), name)
+	}
+	for path, name := range map[string]string{
+		"envoy.header_limit": "LIMIT_LIMIT_HEADER", "envoy.header_remaining": "LIMIT_REMAINING_HEADER", "envoy.header_reset": "LIMIT_RESET_HEADER",
+		"grpc.max_connection_age": "GRPC_MAX_CONNECTION_AGE", "grpc.max_connection_age_grace": "GRPC_MAX_CONNECTION_AGE_GRACE",
+	} {
+		if value, ok := s.lookup(name); ok {
+			r.set(path, name, value, name)
+		}
+	}
+	r.nearLimit()
+	r.tls()
+	r.store()
+	r.refuse()
+	c.Warnings = append(c.Warnings, r.warnings()...)
+	return r.values, r.errs
+}
+
+// any reports whether one of some variables is there.
+func (s *Sources) any(names ...string) bool {
+	for _, name := range names {
+		if _, ok := s.lookup(name); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// set gives a setting a value that one or several variables stand for.
+func (r *incumbent) set(path, label, value string, names ...string) {
+	given := r.any(names...)
+	if !given {
+		label = "default of envoyproxy/ratelimit"
+	}
+	r.values[path] = foreign{label, value, given}
+}
+
+func (r *incumbent) text(name, otherwise string) string {
+	value, _ := r.lookup(name)
+	return cmp.Or(value, otherwise)
+}
+
+func (r *incumbent) yes(name string, otherwise bool) bool {
+	text, ok := r.lookup(name)
+	if !ok {
+		return otherwise
+	}
+	value, err := strconv.ParseBool(text)
+	if err != nil {
+		r.fail(name, "%s is not true or false", clip(text))
+	}
+	return value
+}
+
+func (r *incumbent) fail(name, format string, args ...any) {
+	r.errs = append(r.errs, &Error{Source: name, Message: fmt.Sprintf(format, args...)})
+}
+
+func (r *incumbent) listeners() {
+	r.set("http.addr", "HOST, PORT", net.JoinHostPort(r.text("HOST", "0.0.0.0"), r.text("PORT", "8080")), "HOST", "PORT")
+	if socket, ok := r.lookup("GRPC_UDS"); ok {
+		r.set("grpc.addr", "GRPC_UDS", "unix:"+socket, "GRPC_UDS")
+		return
+	}
+	addr := net.JoinHostPort(r.text("GRPC_HOST", "0.0.0.0"), r.text("GRPC_PORT", "8081"))
+	r.set("grpc.addr", "GRPC_HOST, GRPC_PORT", addr, "GRPC_HOST", "GRPC_PORT")
+}
+
+func (r *incumbent) files() {
+	names := []string{"RUNTIME_ROOT", "RUNTIME_SUBDIRECTORY", "RUNTIME_APPDIRECTORY"}
+	folder := filepath.Join(r.text(names[0], "/srv/runtime_data/current"), r.text(names[1], ""), r.text(names[2], "config"))
+	r.set("envoy.config", strings.Join(names, ", "), folder, names...)
+	r.set("envoy.dot_files", "RUNTIME_IGNOREDOTFILES", strconv.FormatBool(!r.yes("RUNTIME_IGNOREDOTFILES", false)), "RUNTIME_IGNOREDOTFILES")
+}
+
+func (r *incumbent) nearLimit() {
+	text, ok := r.lookup("NEAR_LIMIT_RATIO")
+	if !ok {
+		return
+	}
+	ratio, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(ratio >= 0 && ratio <= 1) {
+		r.fail("NEAR_LIMIT_RATIO", "%s is no number from 0 to 1", clip(text))
+		return
+	}
+	r.set("envoy.near_limit", "NEAR_LIMIT_RATIO", strconv.FormatFloat(100*ratio, 'f', 4, 64)+"%", "NEAR_LIMIT_RATIO")
+}
+
+func (r *incumbent) tls() {
+	if !r.yes("GRPC_SERVER_USE_TLS", false) {
+		return
+	}
+	for path, name := range map[string]string{
+		"grpc.tls_cert": "GRPC_SERVER_TLS_CERT", "grpc.tls_key": "GRPC_SERVER_TLS_KEY", "grpc.client_ca": "GRPC_CLIENT_TLS_CACERT",
+		"grpc.client_name": "GRPC_CLIENT_TLS_SAN",
+	} {
+		if value, ok := r.lookup(name); ok {
+			r.set(path, name, value, name)
+		}
+	}
+}
+
+// store is the URL of the store that REDIS_URL and MEMCACHE_HOST_PORT name.
+func (r *incumbent) store() {
+	switch backend := r.text("BACKEND_TYPE", "redis"); backend {
+	case "redis":
+		if text, ok := r.lookup("REDIS_URL"); ok {
+			r.set("store", "REDIS_URL", r.redis(text), "REDIS_URL")
+		}
+	case "memcache":
+		if text, ok := r.lookup("MEMCACHE_HOST_PORT"); ok {
+			r.set("store", "MEMCACHE_HOST_PORT", "memcached://"+text, "MEMCACHE_HOST_PORT")
+		}
+	default:
+		r.fail("BACKEND_TYPE", "%s is not redis or memcache", clip(backend))
+	}
+}
+
+// redis is the URL of a Redis.
+func (r *incumbent) redis(text string) string {
+	if strings.Contains(text, "://") {
+		return text
+	}
+	u := url.URL{Scheme: "redis", Host: text}
+	tls := r.yes("REDIS_TLS", false)
+	kind := strings.ToUpper(r.text("REDIS_TYPE", "SINGLE"))
+	switch {
+	case tls && kind != "SINGLE":
+		r.fail("REDIS_TLS", "TLS to several servers has to be said as a URL: HEADGATE_STORE")
+	case tls:
+		u.Scheme = "rediss"
+	}
+	switch {
+	case kind == "CLUSTER":
+		u.Scheme = "redis+cluster"
+	case kind == "SENTINEL":
+		u.Scheme = "redis+sentinel"
+		u.Path, u.Host, _ = strings.Cut(text, ",")
+	case kind != "SINGLE":
+		r.fail("REDIS_TYPE", "%s is not SINGLE, CLUSTER or SENTINEL", clip(kind))
+	case r.text("REDIS_SOCKET_TYPE", "") == "unix" || strings.HasPrefix(text, "/"):
+		u.Scheme, u.Host, u.Path = "redis+unix", "", text
+	}
+	if auth, ok := r.lookup("REDIS_AUTH"); ok {
+		user, password, both := strings.Cut(auth, ":")
+		if !both {
+			user, password = "", auth
+		}
+		u.User = url.UserPassword(user, password)
+	}
+	if ca, ok := r.lookup("REDIS_TLS_CACERT"); ok && tls {
+		u.RawQuery = url.Values{"ca": {ca}}.Encode()
+	}
+	return u.String()
+}
+
+// refuse fails for what cannot be done, and would make other answers if it were left out.
+func (r *incumbent) refuse() {
+	if kind := r.text("CONFIG_TYPE", "FILE"); kind != "FILE" {
+		r.fail("CONFIG_TYPE", "%s is not there: the configuration is read from files (FILE)", clip(kind))
+	}
+}
+
+// warnings tell of what is asked for in vain.
+func (r *incumbent) warnings() (all []string) {
+	for name, instead := range map[string]string{
+		"REDIS_PERSECOND":               "limits by the second lie in the same Redis as all others",
+		"USE_CALENDAR_MONTH_RATE_LIMIT": "a month has 30 days",
+		"TRACING_ENABLED":               "requests are not traced",
+	} {
+		if r.yes(name, false) {
+			all = append(all, name+" has no effect: "+instead)
+		}
+	}
+	if _, ok := r.lookup("CACHE_KEY_PREFIX"); ok {
+		all = append(all, "CACHE_KEY_PREFIX has no effect: the store's URL takes ?namespace=")
+	}
+	return all
+}
