@@ -165,6 +165,9 @@ func (o Options) validate() error {
 		if !p.IsValid() {
 			return fmt.Errorf("%w: Allow holds a network that is not valid; netip.ParsePrefix makes them", ErrInvalidOptions)
 		}
+		if p.Addr().Is4In6() {
+			return fmt.Errorf("%w: Allow holds %s, which no address is in: write it as an IPv4 network", ErrInvalidOptions, p)
+		}
 	}
 	return nil
 }

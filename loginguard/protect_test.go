@@ -566,6 +566,9 @@ func TestOptionsThatCannotWork(t *testing.T) {
 		{"bits", loginguard.Options{V6Address: 129}, loginguard.ErrInvalidOptions},
 		{"cookie", loginguard.Options{DeviceCookie: "a b"}, loginguard.ErrInvalidOptions},
 		{"network", loginguard.Options{Allow: []netip.Prefix{{}}}, loginguard.ErrInvalidOptions},
+		{"network of mapped addresses", loginguard.Options{
+			Allow: []netip.Prefix{netip.MustParsePrefix("::ffff:192.0.2.0/120")},
+		}, loginguard.ErrInvalidOptions},
 		{"too many limits", loginguard.Options{Limits: loginguard.Limits{Pair: make([]headgate.Limit, 33)}}, loginguard.ErrInvalidOptions},
 		{"limit", loginguard.Options{Limits: loginguard.Limits{Total: invalid}}, headgate.ErrInvalidLimit},
 		{"store error", loginguard.Options{OnStoreError: "perhaps"}, headgate.ErrInvalidPolicy},
