@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	fieldsToTry = flag.Int("fields", 100_000, "random policies and states whose fields are read")
+	fieldsToTry = flag.Int("fields", 50_000, "random policies and states whose fields are read")
 	seedToTry   = flag.Uint64("seed", 1, "of the random policies and states")
 )
 
