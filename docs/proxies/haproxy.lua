@@ -1,5 +1,5 @@
--- headgate describes the request to Headgate and leaves what it answers in the transaction's variables: limit_decision is allow or deny,
--- or not there if nothing was decided.
+-- headgate describes the request to Headgate and leaves what it answers in the transaction's variables: limit_decision is allow
+-- or deny, or not there if nothing was decided.
 
 -- What of the client's own header is sent: add the fields that policies make keys of.
 local passed = {"x-api-key"}

@@ -14,8 +14,8 @@ type Gateway struct {
 	addr    string
 }
 
-// FreeAddr is an address on the loopback interface where nobody listens: 127.0.0.1 and a port. No other test gets it before this one
-// ends.
+// FreeAddr is an address on the loopback interface where nobody listens: 127.0.0.1 and a port. No other test gets it before this
+// one ends.
 func FreeAddr(t testing.TB) string { return loopback(freePort(t)) }
 
 // Nginx starts nginx with a configuration of servers, as it stands inside http { }, and waits until it listens at addr. It is one
@@ -49,8 +49,8 @@ http {
 }
 `
 
-// HAProxy starts HAProxy with a configuration and the files that it names, by their names, and waits until it listens at addr. It ends
-// with the test.
+// HAProxy starts HAProxy with a configuration and the files that it names, by their names, and waits until it listens at addr.
+// It ends with the test.
 func HAProxy(t testing.TB, addr, config string, files map[string]string) *Gateway {
 	t.Helper()
 	g := &Gateway{newProcess(t, "haproxy", "haproxy"), addr}
@@ -62,7 +62,8 @@ func HAProxy(t testing.TB, addr, config string, files map[string]string) *Gatewa
 	return g.run(t)
 }
 
-// Caddy starts Caddy with a Caddyfile, which must not begin with global options, and waits until it listens at addr. It ends with the test.
+// Caddy starts Caddy with a Caddyfile, which must not begin with global options, and waits until it listens at addr. It ends
+// with the test.
 func Caddy(t testing.TB, addr, caddyfile string) *Gateway {
 	t.Helper()
 	g := &Gateway{newProcess(t, "caddy", "caddy"), addr}

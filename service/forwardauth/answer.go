@@ -35,8 +35,8 @@ var denyStatuses = map[string]int{
 	"429": http.StatusTooManyRequests, "403": http.StatusForbidden, "503": http.StatusServiceUnavailable,
 }
 
-// denyStatus is the status of a denial: 429, unless the query's parameter deny is another. Other parameters are left alone, as a proxy
-// may have added the client's own.
+// denyStatus is the status of a denial: 429, unless the query's parameter deny is another. Other parameters are left alone, as a
+// proxy may have added the client's own.
 func denyStatus(query string) (int, *refusal) {
 	status := 0
 	for query != "" {
@@ -102,7 +102,8 @@ func writeProblem(w http.ResponseWriter, p *problem) {
 	_, _ = w.Write(text) // the proxy is gone, if this fails
 }
 
-// awaitTurn holds an admitted request until its turn in the queue has come. If the proxy goes away before, it gives the turn back.
+// awaitTurn holds an admitted request until its turn in the queue has come. If the proxy goes away before, it gives the turn
+// back.
 func (c *call) awaitTurn(ctx context.Context) bool {
 	due := time.Now().Add(c.answer.Delay)
 	timer := time.NewTimer(c.answer.Delay)

@@ -17,7 +17,8 @@ const (
 	mostHost   = 255 + len(":65535")
 )
 
-// way is one of the ways to describe a request: which fields it takes, by their canonical names, and how people write two of them.
+// way is one of the ways to describe a request: which fields it takes, by their canonical names, and how people write two of
+// them.
 type way struct {
 	uri, method string
 	host, proto string // empty if the way has none
@@ -99,7 +100,8 @@ func hostAndScheme(r *http.Request, y *way, authority string, d *routing.Request
 // checkHost refuses what no pattern of a host could match, so that nobody gets around a route by it.
 func checkHost(name, host string) *refusal {
 	if len(host) > mostHost || strings.ContainsAny(host, " \t,/@") {
-		return refuse(http.StatusBadRequest, name+" holds no host: have the proxy set it to the request's, in place of what the client sent")
+		return refuse(http.StatusBadRequest, name+" holds no host: have the proxy set it to the request's, in place of what the "+
+			"client sent")
 	}
 	return nil
 }

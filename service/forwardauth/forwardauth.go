@@ -1,17 +1,15 @@
-// Package forwardauth is the door for proxies that ask whether a request may go ahead before they pass it on: nginx's auth_request,
-// Traefik's ForwardAuth, Caddy's forward_auth, HAProxy with a few lines of Lua. docs/proxies has a file for each.
+// Package forwardauth is the door for proxies that ask whether a request may go ahead before they pass it on: nginx's
+// auth_request, Traefik's ForwardAuth, Caddy's forward_auth, HAProxy with a few lines of Lua. docs/proxies has a file for each.
 //
-// # What is read
-//
-// The request that is decided is the one that the proxy describes, and only proxies that are trusted may describe one. There are two
-// ways to say it, and each is whole: none of the fields of the other way is read, so that a client cannot add to what the proxy said. A
-// request that is described in both ways is refused, because one of them can only be the client's.
+// The request that is decided is the one that the proxy describes, and only proxies that are trusted may describe one. There are
+// two ways to say it, and each is whole: none of the fields of the other way is read, so that a client cannot add to what the
+// proxy said. A request that is described in both ways is refused, because one of them can only be the client's.
 //
 //   - X-Forwarded-Method and X-Forwarded-Uri, with X-Forwarded-Host, X-Forwarded-Proto, and the client in X-Forwarded-For
 //   - X-Original-Method and X-Original-URI, with the host in Host, and the client in X-Real-IP
 //
-// X-Forwarded-For is read from the right, as package clientaddr does: the last entry is the proxy's word, and entries before it count
-// only as far as trusted proxies wrote them. All other fields are the client's, and keys may be made of them.
+// X-Forwarded-For is read from the right, as package clientaddr does: the last entry is the proxy's word, and entries before it
+// count only as far as trusted proxies wrote them. All other fields are the client's, and keys may be made of them.
 package forwardauth
 
 import (
@@ -29,15 +27,16 @@ import (
 	"github.com/headgate/headgate/service/routing"
 )
 
-// Path is where the door is. Below it, behind a slash, stands the name of a policy that holds for the request whatever the routes say.
+// Path is where the door is. Below it, behind a slash, stands the name of a policy that holds for the request whatever the
+// routes say.
 const Path = "/v1/forward-auth"
 
 // Options are a handler's settings. The zero value of each field is its default; nil means all defaults: nobody is trusted.
 type Options struct {
 	// TrustedProxies are the networks of proxies that may describe requests, and whose entries in X-Forwarded-For are believed.
 	TrustedProxies []netip.Prefix
-	// Local lets peers on this machine describe requests as well: those on a loopback address or a unix socket. It is for a door that
-	// nobody else can reach. Entries of loopback addresses in X-Forwarded-For are believed only if TrustedProxies holds them.
+	// Local lets peers on this machine describe requests as well: those on a loopback address or a unix socket. It is for a door
+	// that nobody else can reach. Entries of loopback addresses in X-Forwarded-For are believed only if TrustedProxies holds them.
 	Local bool
 	// Log hears, once, of a peer that described a request and is not trusted; nil means nobody does.
 	Log *slog.Logger
@@ -68,8 +67,8 @@ func New(e *engine.Engine, opts *Options) (*Handler, error) {
 	return h, nil
 }
 
-// Trust puts other networks in the place of TrustedProxies, or changes nothing and says why. Requests that are being read end under
-// those that held when they came.
+// Trust puts other networks in the place of TrustedProxies, or changes nothing and says why. Requests that are being read end
+// under those that held when they came.
 func (h *Handler) Trust(proxies []netip.Prefix) error {
 	t, err := newTrust(proxies, h.local)
 	if err != nil {
@@ -79,10 +78,10 @@ func (h *Handler) Trust(proxies []netip.Prefix) error {
 	return nil
 }
 
-// ServeHTTP answers one request, of any method; its body is not read. The answer is 200 if what is described may go ahead, also if no
-// route matches it. If it is denied the answer is 429, or what the parameter deny says: 403, 429 or 503. The header says the rest:
-// X-RateLimit-Decision is allow, deny, or error where nothing was decided. A request that was admitted into a queue is answered when its
-// turn has come; if the proxy goes away before, the turn is given back.
+// ServeHTTP answers one request, of any method; its body is not read. The answer is 200 if what is described may go ahead, also
+// if no route matches it. If it is denied the answer is 429, or what the parameter deny says: 403, 429 or 503. The header says
+// the rest: X-RateLimit-Decision is allow, deny, or error where nothing was decided. A request that was admitted into a queue is
+// answered when its turn has come; if the proxy goes away before, the turn is given back.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := calls.Get().(*call)
 	defer c.release()
@@ -175,16 +174,20 @@ func (c *call) needsClient(routes *routing.Table) bool {
 // warnOnce says that a proxy is not trusted. It says no address.
 func (h *Handler) warnOnce() {
 	if h.warned.CompareAndSwap(false, true) {
-		h.log.Warn("a peer asked about a request and is not a trusted proxy, so it was answered 403: name its network in trusted_proxies; " +
-			"this is said once")
+		h.log.Warn("a peer asked about a request and is not a trusted proxy, so it was answered 403: name its network in " +
+			"trusted_proxies; this is said once")
 	}
+}
+
+var unavailable = &refusal{
+	http.StatusServiceUnavailable, reducedCapacity, "whether the request may go ahead cannot be decided at the moment",
 }
 
 // undecided answers when nothing was decided. What is wrong is the store's trouble, or the configuration's: never the client's.
 func (h *Handler) undecided(w http.ResponseWriter, err error) {
 	if engine.KindOf(err) == engine.Undecided {
 		w.Header().Set("Retry-After", "1")
-		(&refusal{http.StatusServiceUnavailable, reducedCapacity, "whether the request may go ahead cannot be decided at the moment"}).write(w)
+		unavailable.write(w)
 		return
 	}
 	status := http.StatusBadRequest

@@ -215,7 +215,9 @@ func TestProxiesDoWhatTheTableSays(t *testing.T) {
 
 		r := somebody.do("GET", "/free?x=1", "")
 		r.expect(t, "a request under no policy", want["allowed"])
-		r.fields(t, "under no policy", map[string]string{"RateLimit": "", "RateLimit-Policy": "", "Retry-After": "", "X-Application": "yes"})
+		r.fields(t, "under no policy", map[string]string{
+			"RateLimit": "", "RateLimit-Policy": "", "Retry-After": "", "X-Application": "yes",
+		})
 		for left := 2; left >= 0; left-- {
 			r = somebody.do("POST", "/login", "name=a")
 			r.expect(t, "a login", want["allowed"])
@@ -230,11 +232,14 @@ func TestProxiesDoWhatTheTableSays(t *testing.T) {
 		somebody.do("GET", "/login", "").expect(t, "another method", want["allowed"])
 		another.do("POST", "/login", "").expect(t, "another client", want["allowed"])
 
-		c.wire.Blackhole(true)
-		begun := time.Now()
+		c.wire.SetLatency(5 * time.Second)
+		asked, begun := c.wire.Counts().Requests, time.Now()
 		another.do("POST", "/plain/1", "name=a").expect(t, "slow", want["Headgate is slow"])
 		if took := time.Since(begun); took < 100*time.Millisecond || took > 3*time.Second {
 			t.Errorf("slow: answered after %v, want some 100 ms", took)
+		}
+		if got := c.wire.Counts().Requests - asked; got != 1 {
+			t.Errorf("slow: Headgate was asked %d times, want once", got)
 		}
 		c.wire.Restore()
 		c.wire.Cut()
@@ -305,7 +310,8 @@ func TestProxiesPassPathsAsTheyAreWritten(t *testing.T) {
 		}
 		for _, uri := range []string{
 			"/login", "/login/", "//login", "/./login", "/a/../login", "/a/%2e%2e/login", "/LOGIN", "/log%69n", "/login?x=/free", "/login?",
-			"/a%2f..%2flogin", "/login;jsessionid=1", "/login%3Bx", "/%2flogin", "http://shop.test/login",
+			"/a%2f..%2flogin",
+			"/login;jsessionid=1", "/login%3Bx", "/%2flogin", "http://shop.test/login",
 		} {
 			somebody.do("POST", uri, "").expect(t, uri, want["denied"])
 		}

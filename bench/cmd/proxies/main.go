@@ -1,5 +1,6 @@
-// Command proxies measures what a request through a real nginx costs when nginx asks Headgate about it, beside nginx's own limit_req and
-// beside no limit at all, all in one run. wrk sends the requests; the application behind is an nginx that answers at once.
+// Command proxies measures what a request through a real nginx costs when nginx asks Headgate about it, beside nginx's own
+// limit_req and beside no limit at all, all in one run. wrk sends the requests; the application behind is an nginx that answers
+// at once.
 package main
 
 import (
@@ -93,11 +94,12 @@ func (s settings) turns(site *site, l load) ([][]turn, error) {
 	return all, nil
 }
 
-// print prints the table of a load: the upper quartile of rates over the rounds and the lower one of times, as whatever else runs on the
-// machine can only make them worse.
+// print prints the table of a load: the upper quartile of rates over the rounds and the lower one of times, as whatever else
+// runs on the machine can only make them worse.
 func print(out io.Writer, l load, s settings, rows []row, turns [][]turn) {
 	fmt.Fprintf(out, "\n%s (%d rounds of %v, the better quartiles)\n\n", l.name, s.rounds, s.each)
-	fmt.Fprintln(out, "| | requests/s | × no limit | p50 µs | added | p99 µs | added | nginx µs of processor | headgate µs of processor |")
+	fmt.Fprint(out, "| | requests/s | × no limit | p50 µs | added | p99 µs | added | ")
+	fmt.Fprintln(out, "nginx µs of processor | headgate µs of processor |")
 	fmt.Fprintln(out, "|---|--:|--:|--:|--:|--:|--:|--:|--:|")
 	most := bench.UpperQuartile(values(turns[0], rate))
 	for i, r := range rows {
