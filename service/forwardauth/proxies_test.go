@@ -60,12 +60,11 @@ func expectations(t *testing.T) map[string]map[string]int {
 	return found
 }
 
-// start runs a file of the folder with the addresses of the test.
-func start(t *testing.T, file, headgate, application string) *testserver.Gateway {
+// start runs a text such as that of a file of the folder, with the addresses of the test.
+func start(t *testing.T, file, text, headgate, application string) *testserver.Gateway {
 	t.Helper()
 	addr := testserver.FreeAddr(t)
 	_, port, _ := net.SplitHostPort(addr)
-	text := read(t, file)
 	for _, replaced := range [][2]string{
 		{":8000", ":" + port}, {"127.0.0.1:8080", headgate}, {"127.0.0.1:9000", application},
 	} {
@@ -95,6 +94,11 @@ type chain struct {
 
 func newChain(t *testing.T, file string) *chain {
 	t.Helper()
+	return chainOf(t, file, read(t, file))
+}
+
+func chainOf(t *testing.T, file, text string) *chain {
+	t.Helper()
 	c := &chain{}
 	h, store := newHandler(t, &forwardauth.Options{Local: true})
 	c.undo = store.Close
@@ -110,7 +114,7 @@ func newChain(t *testing.T, file string) *chain {
 		fmt.Fprintf(w, "%s %s %s", r.Method, r.RequestURI, body)
 	}))
 	t.Cleanup(application.Close)
-	c.proxy = start(t, file, c.wire.Addr(), application.Listener.Addr().String())
+	c.proxy = start(t, file, text, c.wire.Addr(), application.Listener.Addr().String())
 	return c
 }
 
@@ -234,7 +238,11 @@ func TestProxiesDoWhatTheTableSays(t *testing.T) {
 
 		c.wire.SetLatency(5 * time.Second)
 		asked, begun := c.wire.Counts().Requests, time.Now()
-		another.do("POST", "/plain/1", "name=a").expect(t, "slow", want["Headgate is slow"])
+		r = another.do("POST", "/plain/1", "name=a")
+		r.expect(t, "slow", want["Headgate is slow"])
+		if r.called && r.body != "POST /plain/1 name=a" {
+			t.Errorf("slow: the application was asked %q", r.body)
+		}
 		if took := time.Since(begun); took < 100*time.Millisecond || took > 3*time.Second {
 			t.Errorf("slow: answered after %v, want some 100 ms", took)
 		}
@@ -361,4 +369,71 @@ func TestProxiesKeepConnections(t *testing.T) {
 			t.Errorf("100 requests took %d connections to Headgate, want a few", got)
 		}
 	})
+}
+
+// What people write by themselves: the fields of nginx's own documentation, and the client's header passed on whole.
+const byHand = `
+server {
+    listen 127.0.0.1:8000;
+    location / {
+        auth_request /ask;
+        auth_request_set $decision $upstream_http_x_ratelimit_decision;
+        error_page 403 = @maybe_limited;
+        proxy_pass http://127.0.0.1:9000;
+    }
+    location @maybe_limited { internal; if ($decision = deny) { return 429; } return 403; }
+    location = /ask {
+        internal;
+        proxy_pass http://127.0.0.1:8080/v1/forward-auth?deny=403;
+        proxy_pass_request_body off;
+        proxy_set_header Content-Length "";
+        proxy_set_header X-Original-URI $request_uri;
+        proxy_set_header X-Original-Method $request_method;
+        proxy_set_header X-Real-IP $remote_addr;
+        proxy_intercept_errors on;
+        error_page 500 502 503 504 = @open;
+    }
+    location @open { internal; return 204; }
+}`
+
+func TestNginxWithTheOtherDescription(t *testing.T) {
+	t.Parallel()
+	c := chainOf(t, "nginx-by-hand", byHand)
+	somebody := c.client(t, "127.0.0.2")
+	for i := range 4 {
+		lies := []string{
+			"X-Forwarded-For", fmt.Sprintf("6.6.6.%d", i), "X-Real-IP", "6.6.6.6", "X-Original-URI", "/free", "X-Forwarded-Host", "x",
+		}
+		somebody.do("POST", "/login", "", lies...).expect(t, fmt.Sprintf("login %d", i+1), []int{200, 200, 200, 429}[i])
+	}
+	for _, name := range []string{"X-Forwarded-Uri", "X-Forwarded-Method"} {
+		somebody.do("POST", "/login", "", name, "/free").expect(t, "a description of the client's own", http.StatusInternalServerError)
+	}
+	c.client(t, "127.0.0.3").do("POST", "/login", "").expect(t, "another client", http.StatusOK)
+	c.wire.Cut()
+	somebody.do("POST", "/login", "").expect(t, "down", http.StatusOK)
+}
+
+const directive = `
+http://:8000 {
+	bind 127.0.0.1
+	forward_auth 127.0.0.1:8080 {
+		uri /v1/forward-auth?
+		copy_headers X-RateLimit-Decision
+	}
+	reverse_proxy 127.0.0.1:9000
+}
+`
+
+func TestCaddyWithItsDirective(t *testing.T) {
+	t.Parallel()
+	c := chainOf(t, "Caddyfile-directive", directive)
+	somebody := c.client(t, "127.0.0.2")
+	for i := range 4 {
+		lies := []string{"X-Forwarded-For", fmt.Sprintf("6.6.6.%d", i), "X-Real-IP", "6.6.6.6", "X-Forwarded-Uri", "/free"}
+		r := somebody.do("POST", "/login?next=%2F&x", "name=a", lies...)
+		r.expect(t, fmt.Sprintf("login %d", i+1), []int{200, 200, 200, 429}[i])
+	}
+	somebody.do("POST", "/login", "", "X-Original-URI", "/free").expect(t, "a description of the client's own", http.StatusBadRequest)
+	somebody.do("POST", "/login?deny=503", "").expect(t, "a parameter of the client's", http.StatusTooManyRequests)
 }
