@@ -162,9 +162,18 @@ flood: ## 100 million random keys at a store bounded to 1 million
 bench-stores: ## Limiters over Redis and memcached beside each other; starts both servers
 	cd bench && go run ./cmd/stores -results results
 
+.PHONY: bench-resp
+bench-resp: setup ## CL.THROTTLE at our door beside INCR at a redis-server, by redis-benchmark
+	cd bench && go build -o ../dist/bench-resp ./cmd/resp && ../dist/bench-resp -results results
+
 .PHONY: bench-middleware
 bench-middleware: ## What HTTP middlewares add to a handler, beside each other
 	cd bench && go run ./cmd/middleware -results results
+
+.PHONY: bench-proxies
+bench-proxies: setup ## Requests through nginx that asks Headgate, beside its own limit_req, by wrk
+	CGO_ENABLED=0 go build -trimpath -o dist/headgate ./cmd/headgate
+	cd bench && go run ./cmd/proxies -results results
 
 .PHONY: bench-layouts
 bench-layouts: ## What layouts and ways to write cost inside Redis

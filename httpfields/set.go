@@ -183,14 +183,16 @@ func parameters(quota, window, atOnce int64) string {
 	return p
 }
 
-// quotaWindow is a limit in whole seconds: as it is, or for a whole part of a second the quota of one second. For other
-// periods the window is 0: it cannot be told.
+// quotaWindow is a limit in whole seconds: as it is, or for a part of a second the quota of one second, if that is whole: 3/300ms is
+// 10 a second. For other periods the window is 0: it cannot be told.
 func quotaWindow(l headgate.Limit) (quota, window int64) {
+	period := int64(l.Period / time.Microsecond)
+	aSecond := l.Rate * 1e6 // units per second, times the period in µs; at most 1e15
 	switch {
-	case l.Period%time.Second == 0:
-		return l.Rate, int64(l.Period / time.Second)
-	case time.Second%l.Period == 0:
-		return l.Rate * int64(time.Second/l.Period), 1
+	case period%1e6 == 0:
+		return l.Rate, period / 1e6
+	case period < 1e6 && aSecond%period == 0:
+		return aSecond / period, 1
 	default:
 		return l.Rate, 0
 	}

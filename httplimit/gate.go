@@ -78,9 +78,12 @@ func (g *gate) serveSlowly(w http.ResponseWriter, r *http.Request, next http.Han
 	b.serve(w, r, next)
 }
 
-// hold waits for a request's turn.
+// hold waits for a request's turn, if that comes before its deadline.
 func hold(ctx context.Context, delay time.Duration) error {
 	due := time.Now().Add(delay)
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(due) {
+		return context.DeadlineExceeded
+	}
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
 	select {

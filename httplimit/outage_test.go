@@ -3,6 +3,7 @@ package httplimit_test
 import (
 	"context"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
@@ -178,4 +179,46 @@ func away(t *testing.T, store headgate.Store, p headgate.Policy) bool {
 	}
 	d, err := l.Peek(t.Context(), "somebody", 0)
 	return err != nil || d.Degraded != headgate.NoTrouble
+}
+
+// A queue of which this process has a share, while Redis is away, is as long as that share: as a limiter over the same store has it.
+func TestQueueOfAShare(t *testing.T) {
+	t.Parallel()
+	redis := testserver.Redis(t)
+	redis.Kill()
+	for _, instances := range []int{1, 3, 4} {
+		inner, err := redisstore.Open("redis://"+redis.Addr(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		store, err := fallback.New(inner, &fallback.Options{Local: memstore.New(nil), Instances: instances})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		heard, p := &hears{}, queue("q", "1/1h queue 9")
+		p.OnStoreError = headgate.FailLocal
+		l, err := headgate.New(store, p, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := over(t, store, &httplimit.Options{Observer: heard}, httplimit.Charge{Policy: p})(ok)
+		ctx, cancel := context.WithCancel(t.Context())
+		var held sync.WaitGroup
+		for i := range 12 {
+			want, err := l.Allow(t.Context(), "somebody")
+			if err != nil {
+				t.Fatal(err)
+			}
+			held.Go(func() { serve(h, request("203.0.113.9:1").WithContext(ctx)) })
+			for len(heard.all()) == i {
+				time.Sleep(100 * time.Microsecond)
+			}
+			if got := heard.all()[i].Decision; got.Allowed != want.Allowed || got.Degraded == headgate.NoTrouble {
+				t.Errorf("a share of 1/%d, request %d: got %+v want %+v", instances, i+1, got, want)
+			}
+		}
+		cancel()
+		held.Wait()
+	}
 }

@@ -207,6 +207,9 @@ func TestQueueDeadline(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
 		late := <-l.join(ctx)
+		if waited := time.Since(l.began); waited > 0 {
+			t.Errorf("told after %v that its turn comes too late; want at once", waited)
+		}
 		if late.Code != 503 || late.Header().Get("Retry-After") != "1" || !strings.Contains(late.Body.String(), "reduced-capacity") {
 			t.Errorf("got %d, %v want 503", late.Code, late.Header())
 		}

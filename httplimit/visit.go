@@ -179,16 +179,21 @@ type booking struct {
 
 // take is Apply with Take for an op of a leaky bucket, but that its place can be cancelled without moving those behind it. A
 // booking knows no queue, so its wait is bounded by what the queue holds, in whole microseconds; in the last of them the take
-// itself decides.
+// itself decides. So it does while the store is away: the share of the limit that holds then has a shorter queue.
 func (b *booking) take(ctx context.Context, op *headgate.Op) (headgate.Decision, error) {
 	most := op.Bound.Spacing(op.Bound.Limit() - op.Cost)
 	d, mark, err := op.Bound.Reserve(ctx, headgate.StoreClock, op.Key, op.Cost, most)
 	if err != nil {
 		return headgate.Decision{}, err
 	}
-	if !d.Allowed && !d.Never && d.RetryAfter <= time.Microsecond {
-		return op.Bound.Apply(ctx, headgate.StoreClock, op.Key, headgate.Take, op.Cost)
+	switch away := d.Degraded != headgate.NoTrouble; {
+	case away && d.Delay > 0:
+		if _, err = op.Bound.Cancel(ctx, headgate.StoreClock, op.Key, op.Cost, mark); err != nil {
+			return headgate.Decision{}, err
+		}
+	case d.Allowed || d.Never || !away && d.RetryAfter > time.Microsecond:
+		b.mark, b.held = mark, d.Allowed
+		return d, nil
 	}
-	b.mark, b.held = mark, d.Allowed
-	return d, nil
+	return op.Bound.Apply(ctx, headgate.StoreClock, op.Key, headgate.Take, op.Cost)
 }

@@ -36,10 +36,14 @@ func configCheckCommand() *cobra.Command {
 			if err := usable(c); err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
-			for _, w := range c.Warnings {
+			domains, more, err := envoyOf(c)
+			if err != nil {
+				return err
+			}
+			for _, w := range append(c.Warnings, more...) {
 				fmt.Fprintf(cmd.ErrOrStderr(), "%s: warning: %s\n", args[0], w)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: fine: %s, %s\n", args[0], counted(len(c.Policies), "policy", "policies"), counted(len(c.Routes), "route", "routes"))
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: fine: %s, %s%s\n", args[0], counted(len(c.Policies), "policy", "policies"), counted(len(c.Routes), "route", "routes"), domains)
 			return nil
 		},
 	}
@@ -54,6 +58,15 @@ func usable(c *config.Config) (err error) {
 	defer func() { err = errors.Join(err, store.Close()) }()
 	_, err = engine.New(store, c.Engine())
 	return err
+}
+
+// envoyOf is what a summary says of the files of envoy.config, with what works and is hardly meant.
+func envoyOf(c *config.Config) (summary string, warnings []string, err error) {
+	if c.Envoy.Config == "" {
+		return "", nil, nil
+	}
+	domains, warnings, err := checkEnvoy(c)
+	return ", " + counted(domains, "domain", "domains") + " of Envoy's", warnings, err
 }
 
 func counted(n int, one, many string) string {

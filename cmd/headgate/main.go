@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -18,13 +19,20 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // the second signal ends a command that does not heed the first
-	if err := rootCommand().ExecuteContext(ctx); err != nil {
+	root := rootCommand()
+	if calledRatelimit() && len(os.Args) == 1 {
+		root.SetArgs([]string{"serve"})
+	}
+	if err := root.ExecuteContext(ctx); err != nil {
 		if !errors.Is(err, errReported) {
 			fmt.Fprintln(os.Stderr, "headgate:", strings.TrimPrefix(err.Error(), "headgate: "))
 		}
 		os.Exit(1)
 	}
 }
+
+// calledRatelimit reports whether this program stands in the place of envoyproxy/ratelimit's, under that one's name.
+func calledRatelimit() bool { return filepath.Base(os.Args[0]) == "ratelimit" }
 
 // errReported ends a command that has already told the person what is wrong.
 var errReported = errors.New("reported")

@@ -21,8 +21,8 @@ import (
 	"github.com/headgate/headgate/service/storeopen"
 )
 
-const serveHelp = `Serve answers checks, over HTTP and of Redis clients, until it is told to stop. Without arguments it keeps its state in memory and
-listens on 127.0.0.1:8080 and 127.0.0.1:6380:
+const serveHelp = `Serve answers checks, over HTTP, of Redis clients and of Envoy, until it is told to stop. Without arguments it keeps its state in memory and
+listens on 127.0.0.1:8080, 127.0.0.1:6380 and 127.0.0.1:8081:
 
     curl -d '{"limit":"5/1m","key":"you"}' http://127.0.0.1:8080/v1/check
     redis-cli -p 6380 CL.THROTTLE you 4 5 60
@@ -38,6 +38,9 @@ spent. A file with an error never replaces a good one: headgate config check FIL
 Redis clients ask with CL.THROTTLE as of redis-cell, THROTTLE as of throttlecrab, or HG.CHECK with a policy. --resp-addr off closes
 their door, unix:/path makes it a socket.
 
+Envoy asks its rate limit service on 127.0.0.1:8081, --grpc-addr; the rules are envoyproxy/ratelimit's own files, in the folder that
+--envoy-config names. Where that service's environment is there, RUNTIME_ROOT for one, its names are taken, too: docs/envoy.md.
+
 State that several instances share lies in Redis, Valkey or memcached: --store, or REDIS_HOST and REDIS_PORT. While that is away a
 check is answered as --on-store-error says, /readyz says degraded, and so does the answer.
 
@@ -52,7 +55,7 @@ func serveCommand() *cobra.Command {
 	var flags settingFlags
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Answer checks, over HTTP and of Redis clients",
+		Short: "Answer checks, over HTTP, of Redis clients and of Envoy",
 		Long:  serveHelp,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -77,6 +80,7 @@ type service struct {
 	live    *config.Live
 
 	forwardAuth *forwardauth.Handler // nil if the door for HTTP is off
+	envoy       *envoyRules
 }
 
 // run serves until ctx ends and everything in flight is answered.
@@ -90,11 +94,15 @@ func (s *service) run(ctx context.Context, stderr io.Writer) (err error) {
 	if s.engine, err = engine.New(store, s.config.Engine()); err != nil {
 		return err
 	}
+	if err := s.openEnvoy(); err != nil {
+		return err
+	}
 	doors, err := s.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer s.follow(ctx)()
+	defer s.followEnvoy(ctx)()
 	ended := serveAll(doors)
 	for _, d := range doors {
 		s.log.Info("listening", "door", d.name, "addr", d.ln.Addr().String(), "store", storeopen.Name(string(s.config.Store)))

@@ -52,8 +52,20 @@ func (s *service) open(ctx context.Context) (all []door, err error) {
 		}
 		all = append(all, door{"resp", ln, s.resp()})
 	}
+	if s.config.GRPC.Addr != config.Endpoint(config.Off) {
+		server, err := s.grpc()
+		if err != nil {
+			return all, err
+		}
+		ln, err := s.listenGRPC(ctx)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, door{"grpc", ln, server})
+	}
 	if len(all) == 0 {
-		return nil, errors.New("no door is open: http.addr and resp.addr are off (--http-addr, --resp-addr), and there are no others")
+		return nil, errors.New("no door is open: http.addr, resp.addr and grpc.addr are off (--http-addr, --resp-addr, --grpc-addr), " +
+			"and there are no others")
 	}
 	return all, nil
 }
@@ -63,12 +75,16 @@ func (s *service) http() *httpapi.Server {
 	c := s.config
 	opts := &httpapi.Options{
 		MaxBodyBytes: c.MaxBodyBytes, Store: storeopen.Name(string(c.Store)),
-		Mounted: map[string]http.Handler{forwardauth.Path: s.forwardAuth},
+		Mounted: map[string]http.Handler{
+			forwardauth.Path: s.forwardAuth,
+			"/json":          http.HandlerFunc(s.envoy.handler.ServeJSON),
+			"/healthcheck":   http.HandlerFunc(s.envoy.handler.ServeHealth),
+		},
 	}
-	if s.sources.Path != "" {
+	if s.sources.Path != "" || c.Envoy.Config != "" {
 		opts.Config = func() (uint64, bool) {
 			status := s.live.Status()
-			return status.Generation, status.Err != nil
+			return status.Generation, status.Err != nil || s.envoy.refused.Load()
 		}
 	}
 	return httpapi.NewServer(httpapi.New(s.engine, opts), &httpapi.ServerOptions{

@@ -19,9 +19,6 @@ const mostLogged = 10
 func (s *service) follow(ctx context.Context) (end func()) {
 	s.live = config.Start(s.sources, s.config, s.use, s.reloaded)
 	s.warn(s.config.Warnings)
-	if s.config.Envoy.Config != "" {
-		s.log.Warn("envoy.config is set, and this version has no door that reads it")
-	}
 	if s.sources.Path == "" {
 		return func() {}
 	}

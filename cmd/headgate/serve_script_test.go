@@ -44,6 +44,7 @@ type serving struct {
 func setUpServing(env *testscript.Env) error {
 	env.Values[servingKey{}] = &serving{}
 	env.Setenv("HEADGATE_RESP_ADDR", "off") // its port is one, and the scripts run beside each other
+	env.Setenv("HEADGATE_GRPC_ADDR", "off")
 	return nil
 }
 
@@ -63,7 +64,7 @@ func serve(ts *testscript.TestScript, _ bool, args []string) {
 	s.cmd = exec.Command(binary(ts), append([]string{"serve"}, args...)...)
 	s.cmd.Dir = ts.MkAbs(".")
 	for _, name := range []string{
-		"HEADGATE_HTTP_ADDR", "HEADGATE_RESP_ADDR", "HEADGATE_RESP_PASSWORD", "HEADGATE_STORE", "HEADGATE_ON_STORE_ERROR", "HEADGATE_CONFIG",
+		"HEADGATE_HTTP_ADDR", "HEADGATE_RESP_ADDR", "HEADGATE_GRPC_ADDR", "HEADGATE_RESP_PASSWORD", "HEADGATE_STORE", "HEADGATE_ON_STORE_ERROR", "HEADGATE_CONFIG",
 		"REDIS_HOST", "REDIS_PORT",
 	} {
 		s.cmd.Env = append(s.cmd.Env, name+"="+ts.Getenv(name))

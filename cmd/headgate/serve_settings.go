@@ -56,13 +56,18 @@ func (s *settingFlags) add(f *pflag.FlagSet, only ...string) {
 		}
 		value := &settingFlag{setting: setting}
 		s.values[setting.Path] = value
-		f.Var(value, setting.Flag, setting.Help)
+		flag := f.VarPF(value, setting.Flag, "", setting.Help)
+		if value.Type() == "bool" {
+			flag.NoOptDefVal = "true"
+		}
 	}
 }
 
 // sources are the flags that were given, the environment, and the file that either of them names.
 func (s *settingFlags) sources() config.Sources {
-	from := config.Sources{Path: s.file, Flags: make(map[string]string), Lookup: os.LookupEnv, CheckStore: checkStoreURL}
+	from := config.Sources{
+		Path: s.file, Flags: make(map[string]string), Lookup: os.LookupEnv, Ratelimit: calledRatelimit(), CheckStore: checkStoreURL,
+	}
 	if from.Path == "" {
 		from.Path = os.Getenv(environmentName("config"))
 	}

@@ -70,8 +70,19 @@ func byName(all ...command) map[string]*command {
 	return m
 }
 
-// command is the one that is asked for, or nil.
-func (w *worker) command() *command { return w.h.commands[string(w.folded(w.arg(0)))] }
+// command is the one that is asked for, or nil. Mostly it is the last one again, written alike.
+func (w *worker) command() *command {
+	name := w.arg(0)
+	if w.recent != nil && string(name) == string(w.called[:len(w.recent.name)]) {
+		return w.recent
+	}
+	c := w.h.commands[string(w.folded(name))]
+	if c != nil {
+		copy(w.called[:], name)
+		w.recent = c
+	}
+	return c
+}
 
 // folded is text in lower case; text that is too long for a name is none. It is valid until the next call.
 func (w *worker) folded(text []byte) []byte {

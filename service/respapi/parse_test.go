@@ -72,6 +72,7 @@ func TestProtocolErrors(t *testing.T) {
 		{"*1\r\n$4\r\nPING\n\n", errBulkEnd},
 		{"*1\r\n$4\r\nPING\r\r", errBulkEnd},
 		{"*4\r\n" + strings.Repeat("$16\r\n0123456789abcdef\r\n", 2) + "$16\r\n", errTooBig},
+		{"*3\r\n" + strings.Repeat("$16\r\n0123456789abcdef\r\n", 2) + "$9\r\n", errTooBig}, // 65 bytes, with its text
 		{`a "b` + "\r\n", errInlineQuotes},
 		{`a "b"c` + "\r\n", errInlineQuotes},
 		{`a 'b` + "\n", errInlineQuotes},
@@ -99,6 +100,7 @@ func TestBoundsAreAccepted(t *testing.T) {
 		"*4\r\n" + strings.Repeat("$1\r\na\r\n", 4),
 		"*1\r\n$16\r\n0123456789abcdef\r\n",
 		"*2\r\n$16\r\n0123456789abcdef\r\n$16\r\n0123456789abcdef\r\n",
+		"*3\r\n" + strings.Repeat("$16\r\n0123456789abcdef\r\n", 2) + "$8\r\n01234567\r\n", // 64 bytes
 		strings.Repeat("a", 16) + "\n",
 		"a a a a" + strings.Repeat(" ", 56) + "\n",
 	} {
@@ -106,6 +108,16 @@ func TestBoundsAreAccepted(t *testing.T) {
 		if n, err := r.next([]byte(input), small); n != len(input) || err != nil {
 			t.Errorf("%q: got %d, %v, want %d", input, n, err, len(input))
 		}
+	}
+}
+
+// Short requests with long replies do not pile up: no more of them are run than there is room for.
+func TestRepliesAreBounded(t *testing.T) {
+	c := New(mustEngine(t, newFrozen(t), nil), nil).newClient(t)
+	one := len(c.do("COMMAND"))
+	in := []byte(strings.Repeat("COMMAND\n", 2000))
+	if used := c.w.serve(c.s, in); used == 0 || used == len(in) || len(c.w.out) > enough+one {
+		t.Errorf("%d bytes of %d were run at once, with %d bytes of replies", used, len(in), len(c.w.out))
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -572,6 +573,8 @@ type met struct {
 func (m met) Apply(ctx context.Context, now headgate.Instant, key string, v headgate.Verb, cost int64) (headgate.Decision, error) {
 	if strings.HasPrefix(key, "meet") {
 		m.all.Done()
+	}
+	if key != "same" || cost > 1 { // the first of one key is late
 		m.all.Wait()
 	}
 	return m.Bound.Apply(ctx, now, key, v, cost)
@@ -586,9 +589,11 @@ func TestPipelineIsDecidedTogether(t *testing.T) {
 	s := serve(t, doors[1], meeting{newFrozen(t), &all}, Options{}, nil)
 	conn := s.dial()
 	var input, want strings.Builder
+	input.WriteString(request("CL.THROTTLE", "same", "99", "1", "1", "50"))
+	want.WriteString(numbersReply(0, 100, 50, -1, 50))
 	for i := range together {
 		input.WriteString(request("CL.THROTTLE", "same", "99", "1", "1"))
-		want.WriteString(numbersReply(0, 100, 99-int64(i), -1, int64(i)+1))
+		want.WriteString(numbersReply(0, 100, 49-int64(i), -1, int64(i)+51))
 		input.WriteString(request("CL.THROTTLE", fmt.Sprint("meet", i), "15", "30", "60"))
 		want.WriteString(numbersReply(0, 16, 15, -1, 2))
 	}
@@ -634,4 +639,49 @@ func mustStat(t *testing.T, path string) os.FileInfo {
 		t.Fatal(err)
 	}
 	return info
+}
+
+func TestSeveralLoops(t *testing.T) {
+	t.Parallel()
+	s := serve(t, doors[0], nil, Options{}, &ServerOptions{Loops: 3})
+	var conns []net.Conn
+	for range 10 {
+		conns = append(conns, s.dial())
+	}
+	for i := range 200 {
+		s.write(conns[i%10], request("CL.THROTTLE", "k", "999", "1", "1"))
+		s.expect(conns[i%10], numbersReply(0, 1000, 999-int64(i), -1, 1+int64(i)))
+	}
+}
+
+// unlucky is a listener that first has no file descriptors, and then is broken.
+type unlucky struct {
+	net.Listener
+	failures []error
+}
+
+func (u *unlucky) Accept() (net.Conn, error) {
+	if len(u.failures) == 0 {
+		return u.Listener.Accept()
+	}
+	err := u.failures[0]
+	u.failures = u.failures[1:]
+	return nil, err
+}
+
+func TestFailuresToAccept(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("broken")
+	full := &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
+	log := &safeBuilder{}
+	s := NewServer(New(mustEngine(t, newFrozen(t), nil), &Options{Log: textLog(log)}), nil)
+	if err := s.Serve(&unlucky{listenTCP(t), []error{full, full, broken}}); !errors.Is(err, broken) {
+		t.Errorf("Serve: %v, want %v", err, broken)
+	}
+	if got := strings.Count(log.String(), "too many open files"); got != 2 {
+		t.Errorf("the log tells %d times of too many open files, want 2: %s", got, log)
+	}
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
 }

@@ -22,6 +22,9 @@ type worker struct {
 	mark int             // where the reply to that begins in out
 	fold [longestName]byte
 
+	recent *command          // the last one
+	called [longestName]byte // its name, as the client wrote it
+
 	last   [2]ready // by style
 	job    job      // the decision that is made, of a worker that makes one at a time
 	jobs   []*job   // those that are yet to be made, of one that makes many

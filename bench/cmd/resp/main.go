@@ -1,0 +1,273 @@
+// Command resp measures CL.THROTTLE at the RESP door beside INCR at a redis-server, both by redis-benchmark.
+package main
+
+import (
+	"bufio"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/bench"
+	"github.com/headgate/headgate/bench/server"
+	"github.com/headgate/headgate/memstore"
+	"github.com/headgate/headgate/service/engine"
+	"github.com/headgate/headgate/service/respapi"
+)
+
+// settings are the flags.
+type settings struct {
+	rounds  int
+	size    int
+	conns   int
+	results string
+	door    string
+}
+
+func main() {
+	var s settings
+	flag.IntVar(&s.rounds, "rounds", 15, "rounds, in each of which every server has its turn; medians count")
+	flag.IntVar(&s.size, "requests", 40_000, "requests of a turn without a pipeline; ten times as many with one")
+	flag.IntVar(&s.conns, "connections", 50, "connections")
+	flag.StringVar(&s.results, "results", "", "a directory to keep the rounds in; they are only printed if empty")
+	flag.StringVar(&s.door, "door", "", "used by this program itself: the server to be")
+	flag.Parse()
+	run := s.measure
+	if s.door != "" {
+		run = s.serve
+	}
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "resp:", err)
+		os.Exit(1)
+	}
+}
+
+// hidden is a listener whose connections no event loop can serve, so that each has a goroutine.
+type hidden struct{ net.Listener }
+
+func (h hidden) Accept() (net.Conn, error) {
+	conn, err := h.Listener.Accept()
+	return struct{ net.Conn }{conn}, err
+}
+
+// serve is the server's process: it says its address and runs until its input ends.
+func (s settings) serve() error {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	e, err := engine.New(memstore.New(nil), nil)
+	if err != nil {
+		return err
+	}
+	fmt.Println(ln.Addr())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}()
+	if s.door == "goroutines" {
+		ln = hidden{ln}
+	}
+	return respapi.NewServer(respapi.New(e, nil), nil).Serve(ln)
+}
+
+// row is a server and what it is asked.
+type row struct {
+	name, addr string
+	pid        int
+	request    []string
+}
+
+// depths are the pipelines that are measured.
+var depths = []int{1, 16, 64}
+
+func (s settings) measure() (err error) {
+	machine := bench.ThisMachine()
+	kept, err := machine.Keep(s.results, "resp")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, kept.Close()) }()
+	redis, err := server.Redis()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = redis.Close() }()
+	pid, err := processOf(redis.Addr)
+	if err != nil {
+		return err
+	}
+	rows := []row{{"redis INCR", redis.Addr, pid, []string{"INCR", "key:__rand_int__"}}}
+	for _, door := range []string{"loop", "goroutines"} {
+		addr, pid, end, err := start(door)
+		if err != nil {
+			return err
+		}
+		defer end()
+		rows = append(rows, row{"headgate, " + door, addr, pid, []string{"CL.THROTTLE", "key:__rand_int__", "15", "30", "60"}})
+	}
+	out := io.MultiWriter(os.Stdout, kept)
+	fmt.Fprintf(os.Stdout, "%s\n", machine)
+	fmt.Fprintf(out, "# %s; redis-benchmark -c %d -r 100000; requests a second in each round, then medians: "+
+		"requests a second, their ratio to the first row's with its quartiles, and the server's processor time for a request\n", redis.Version, s.conns)
+	for _, depth := range depths {
+		if err := s.table(out, depth, rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// start starts this program as a server.
+func start(door string) (addr string, pid int, end func(), err error) {
+	cmd := exec.Command(os.Args[0], "-door", door)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return "", 0, nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return "", 0, nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return "", 0, nil, err
+	}
+	addr, err = bufio.NewReader(out).ReadString('\n')
+	return strings.TrimSpace(addr), cmd.Process.Pid, func() { _ = in.Close(); _ = cmd.Wait() }, err
+}
+
+// table measures every row in turn, round for round, and compares each with the first: the ratio is taken within a round, so that a
+// machine that grows slower does so for both.
+func (s settings) table(out io.Writer, depth int, rows []row) error {
+	rates, ratios, costs := make([][]float64, len(rows)), make([][]float64, len(rows)), make([][]float64, len(rows))
+	for round := range s.rounds {
+		for turn := range rows {
+			i := (round + turn) % len(rows)
+			rate, cost, err := s.undisturbed(rows[i], depth)
+			if err != nil {
+				return err
+			}
+			rates[i] = append(rates[i], rate)
+			costs[i] = append(costs[i], cost)
+		}
+		fmt.Fprintf(out, "-P %d, round %d:", depth, round+1)
+		for i := range rows {
+			fmt.Fprintf(out, " %.0f", rates[i][round])
+			ratios[i] = append(ratios[i], rates[i][round]/rates[0][round])
+		}
+		fmt.Fprintln(out)
+	}
+	for i, r := range rows {
+		fmt.Fprintf(out, "| -P %d | %s | %.0f | %.2f (%.2f to %.2f) | %.2f µs |\n", depth, r.name, bench.Median(rates[i]),
+			bench.Median(ratios[i]), bench.LowerQuartile(ratios[i]), bench.UpperQuartile(ratios[i]), bench.Median(costs[i]))
+	}
+	return nil
+}
+
+// turn is how many requests a turn has.
+func (s settings) turn(depth int) int {
+	if depth > 1 {
+		return 10 * s.size
+	}
+	return s.size
+}
+
+// processOf is the process of a Redis.
+func processOf(addr string) (int, error) {
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "INFO server\r\n"); err != nil {
+		return 0, err
+	}
+	for lines := bufio.NewScanner(conn); lines.Scan(); {
+		if pid, ok := strings.CutPrefix(lines.Text(), "process_id:"); ok {
+			return strconv.Atoi(pid)
+		}
+	}
+	return 0, errors.New("INFO tells no process_id")
+}
+
+// processorTime is what a process has had of the processors so far, to a hundredth of a second; 0 where there is no /proc.
+func processorTime(pid int) time.Duration {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, _ := strings.Cut(string(text), ") ")
+	fields := strings.Fields(rest)
+	if len(fields) < 13 {
+		return 0
+	}
+	user, _ := strconv.Atoi(fields[11])
+	system, _ := strconv.Atoi(fields[12])
+	return time.Duration(user+system) * 10 * time.Millisecond
+}
+
+// mostDisturbed is the part of one processor that others may take during a turn, and mostTries how often one is begun anew if they
+// take more.
+const (
+	mostDisturbed = 0.2
+	mostTries     = 30
+)
+
+// undisturbed is a turn in which nobody else had much to do: its rate, and the server's processor time for a request in µs.
+func (s settings) undisturbed(r row, depth int) (rate, cost float64, err error) {
+	for range mostTries {
+		began, busy, server := time.Now(), busyTime(), processorTime(r.pid)
+		var client time.Duration
+		if rate, client, err = s.ask(r, depth); err != nil {
+			return 0, 0, err
+		}
+		took := time.Since(began)
+		server = processorTime(r.pid) - server
+		cost = float64(server.Nanoseconds()) / 1000 / float64(s.turn(depth))
+		if others := busyTime() - busy - server - client; others.Seconds() <= mostDisturbed*took.Seconds() {
+			return rate, cost, nil
+		}
+		time.Sleep(took)
+	}
+	fmt.Fprintln(os.Stderr, "resp: this machine has other things to do; a disturbed turn was taken")
+	return rate, cost, nil
+}
+
+// busyTime is what all processes together have had of the processors so far; 0 where there is no /proc.
+func busyTime() (sum time.Duration) {
+	text, _ := os.ReadFile("/proc/stat")
+	line, _, _ := strings.Cut(string(text), "\n")
+	for i, field := range strings.Fields(line) {
+		if n, err := strconv.Atoi(field); err == nil && i != 4 && i != 5 && i < 9 { // idle, and waiting for disks; guests are counted already
+			sum += time.Duration(n) * 10 * time.Millisecond
+		}
+	}
+	return sum
+}
+
+// ask has redis-benchmark ask, and reads its rate. It also tells the processor time that redis-benchmark took.
+func (s settings) ask(r row, depth int) (rate float64, took time.Duration, err error) {
+	host, port, err := net.SplitHostPort(r.addr)
+	if err != nil {
+		return 0, 0, err
+	}
+	args := []string{
+		"-h", host, "-p", port, "-c", strconv.Itoa(s.conns), "-n", strconv.Itoa(s.turn(depth)), "-P", strconv.Itoa(depth), "-r", "100000", "--csv",
+	}
+	cmd := exec.Command("redis-benchmark", append(args, r.request...)...)
+	text, err := cmd.Output()
+	if err != nil {
+		return 0, 0, fmt.Errorf("redis-benchmark: %w: apt-get install redis-tools brings it", err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	fields := strings.Split(lines[len(lines)-1], `","`)
+	if len(fields) < 2 {
+		return 0, 0, fmt.Errorf("redis-benchmark said %q", text)
+	}
+	rate, err = strconv.ParseFloat(fields[1], 64)
+	return rate, cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), err
+}

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/headgate/headgate/service/config"
+	"github.com/headgate/headgate/service/envoyconfig"
+	"github.com/headgate/headgate/service/respapi"
+	"github.com/headgate/headgate/service/rlsapi"
+)
+
+// envoyRules keeps a folder of envoyproxy/ratelimit's files in force.
+type envoyRules struct {
+	service *service
+	handler *rlsapi.Handler
+	refused atomic.Bool
+
+	mu   sync.Mutex
+	read []envoyconfig.File // at the last look
+	err  string             // what came of it
+}
+
+// openEnvoy makes the door for Envoy, with its configuration if there is one.
+func (s *service) openEnvoy() error {
+	c := &s.config.Envoy
+	opts := &rlsapi.Options{
+		Charge: rlsapi.Charge(c.Charge), Shadow: c.Shadow, Quota: c.Quota, DynamicMetadata: c.Metadata,
+		NearLimitRatio: float64(c.NearLimit) / float64(1_000_000), NeedDomains: c.NeedDomains, Unavailable503: c.JSON503,
+		MaxDescriptors: s.config.MaxChecks, MaxEntryBytes: s.config.MaxKeyBytes, MaxBodyBytes: s.config.MaxBodyBytes, Log: s.log,
+	}
+	if c.Headers {
+		opts.Headers = &rlsapi.Headers{Limit: c.HeaderLimit, Remaining: c.HeaderRemaining, Reset: c.HeaderReset}
+	}
+	handler, err := rlsapi.New(s.engine, opts)
+	if err != nil {
+		return err
+	}
+	s.envoy = &envoyRules{service: s, handler: handler}
+	if c.Config == "" {
+		return nil
+	}
+	if s.envoy.load(true); s.envoy.refused.Load() && !c.StartAnyway {
+		return fmt.Errorf("the files in %s (%s) are not accepted; mend them, or start all the same with --envoy-start-anyway",
+			c.Config, s.config.Origins["envoy.config"])
+	}
+	return nil
+}
+
+// load reads the folder, and puts what it holds into force, all of it or nothing. It says what came of it, if it is other than before or
+// said always.
+func (r *envoyRules) load(always bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	files, err := envoyconfig.ReadFolder(string(r.service.config.Envoy.Config), r.service.config.Envoy.DotFiles)
+	if err == nil && !always && slices.EqualFunc(files, r.read, sameFile) && r.err == "" {
+		return
+	}
+	var c *envoyconfig.Config
+	if err == nil {
+		r.read = files
+		c, err = r.use(files)
+	}
+	r.refused.Store(err != nil)
+	if err == nil {
+		r.err = ""
+		r.loaded(c, len(files))
+		return
+	}
+	if always || err.Error() != r.err {
+		r.handler.Refused()
+		r.refuse(err)
+	}
+	r.err = err.Error()
+}
+
+func sameFile(a, b envoyconfig.File) bool {
+	return a.Name == b.Name && string(a.Content) == string(b.Content)
+}
+
+func (r *envoyRules) use(files []envoyconfig.File) (*envoyconfig.Config, error) {
+	c, err := envoyconfig.Parse(files, &envoyconfig.ParseOptions{MergeDomains: r.service.config.Envoy.MergeDomains})
+	if err != nil {
+		return nil, err
+	}
+	return c, r.handler.Use(c)
+}
+
+func (r *envoyRules) loaded(c *envoyconfig.Config, files int) {
+	log := r.service.log
+	log.Info("envoy configuration loaded", "files", files, "domains", c.Domains(), "rules", len(c.Rules()))
+	for _, w := range c.Warnings()[:min(len(c.Warnings()), mostLogged)] {
+		log.Warn("envoy configuration", "warning", w.String())
+	}
+	if c.Domains() == 0 {
+		log.Warn("envoy configuration: there is no *.yaml, so that everything is admitted", "folder", string(r.service.config.Envoy.Config))
+	}
+}
+
+// refuse tells every error, in the words of envoyproxy/ratelimit and with its place.
+func (r *envoyRules) refuse(err error) {
+	log := r.service.log
+	var all envoyconfig.Errors
+	if !errors.As(err, &all) {
+		log.Error("envoy configuration refused: the last good one stays", "cause", err)
+		return
+	}
+	log.Error("envoy configuration refused: the last good one stays", "errors", len(all))
+	for _, one := range all[:min(len(all), mostLogged)] {
+		log.Error("envoy configuration", "error", one.Error(), "at", one.Place())
+	}
+}
+
+// followEnvoy keeps the folder in force until what it returns is called; SIGHUP has it read again.
+func (s *service) followEnvoy(ctx context.Context) (end func()) {
+	if s.config.Envoy.Config == "" {
+		return func() {}
+	}
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	ended := inBackground(ctx, func(ctx context.Context) {
+		if err := s.envoy.watch(ctx, hangups); err != nil {
+			s.log.Error("envoy's configuration is not watched", "cause", err)
+		}
+	})
+	return func() { signal.Stop(hangups); ended() }
+}
+
+func (r *envoyRules) watch(ctx context.Context, hangups <-chan os.Signal) error {
+	w, err := config.Watch(string(r.service.config.Envoy.Config))
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	r.load(false) // what came between the start and now
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-hangups:
+			r.load(true)
+		case <-w.Changes():
+			r.load(false)
+		}
+	}
+}
+
+// grpc is the server for Envoy.
+func (s *service) grpc() (*rlsapi.Server, error) {
+	c := &s.config.GRPC
+	opts := &rlsapi.ServerOptions{
+		MaxMessageBytes: c.MaxMessageBytes, MaxStreams: c.MaxStreams, MaxHeaderBytes: s.config.MaxHeaderBytes,
+		MaxConnectionAge: c.MaxConnectionAge, AgeGrace: c.MaxConnectionAgeGrace, HandshakeTimeout: s.config.HeaderTimeout,
+	}
+	if c.TLSCert != "" || c.TLSKey != "" || c.ClientCA != "" {
+		var err error
+		if opts.TLS, err = newCertificates(string(c.TLSCert), string(c.TLSKey), string(c.ClientCA), c.ClientName).config(); err != nil {
+			return nil, fmt.Errorf("TLS of the gRPC door: %w", err)
+		}
+	}
+	return rlsapi.NewServer(s.envoy.handler, opts), nil
+}
+
+func (s *service) listenGRPC(ctx context.Context) (net.Listener, error) {
+	addr := s.config.GRPC.Addr
+	path, ok := addr.Socket()
+	if !ok {
+		return listen(ctx, "gRPC", string(addr), "grpc-addr")
+	}
+	ln, err := respapi.ListenUnix(path, 0)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen for gRPC: %w; choose another address with --grpc-addr or %s", err, environmentName("grpc-addr"))
+	}
+	return ln, nil
+}
+
+// checkEnvoy says what is wrong with the files of envoy.config, in lines that a person reads.
+func checkEnvoy(c *config.Config) (domains int, warnings []string, err error) {
+	loaded, err := envoyconfig.Load(string(c.Envoy.Config), &envoyconfig.LoadOptions{
+		ParseOptions: envoyconfig.ParseOptions{MergeDomains: c.Envoy.MergeDomains}, DotFiles: c.Envoy.DotFiles,
+	})
+	if err != nil {
+		return 0, nil, err
+	}
+	for _, w := range loaded.Warnings() {
+		warnings = append(warnings, w.String())
+	}
+	return loaded.Domains(), warnings, nil
+}

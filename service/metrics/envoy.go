@@ -1,0 +1,116 @@
+package metrics
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// EnvoyCounts are the hits of one rule of envoyproxy/ratelimit's files.
+type EnvoyCounts struct {
+	TotalHits, OverLimit, NearLimit, WithinLimit, ShadowMode, TotalNegativeHits uint64
+}
+
+// EnvoyState is what the door for Envoy has counted.
+type EnvoyState struct {
+	Rules                      map[string]EnvoyCounts // by domain.key_value.key
+	DomainNotFound             map[string]uint64      // by domain
+	ConfigLoads, ConfigErrors  uint64
+	StoreErrors, ServiceErrors uint64
+	GlobalShadow               uint64
+}
+
+// Envoy adds what the door for Envoy counts, by the names that envoyproxy/ratelimit's metrics have in Prometheus, so that dashboards and
+// alerts go on. As there, only the first two levels of a rule are labels: rules below are counted together. State is asked at each
+// scrape.
+func (m *Metrics) Envoy(state func() EnvoyState) { m.add(envoyCollector(state)) }
+
+type envoyCollector func() EnvoyState
+
+// envoyHits are the metrics of rules, and how many hits each counts.
+var envoyHits = []struct {
+	plain, nested *prometheus.Desc
+	of            func(EnvoyCounts) uint64
+}{
+	envoyRule("total_hits", "Hits of requests that the rule was found for.", func(c EnvoyCounts) uint64 { return c.TotalHits }),
+	envoyRule("over_limit", "Hits beyond the limit.", func(c EnvoyCounts) uint64 { return c.OverLimit }),
+	envoyRule("near_limit", "Hits near the limit, and not beyond.", func(c EnvoyCounts) uint64 { return c.NearLimit }),
+	envoyRule("within_limit", "Hits of requests that were not over.", func(c EnvoyCounts) uint64 { return c.WithinLimit }),
+	envoyRule("shadow_mode", "Hits of requests that would have been over.", func(c EnvoyCounts) uint64 { return c.ShadowMode }),
+	envoyRule("total_negative_hits", "Hits that were given back.", func(c EnvoyCounts) uint64 { return c.TotalNegativeHits }),
+}
+
+func envoyRule(name, help string, of func(EnvoyCounts) uint64) struct {
+	plain, nested *prometheus.Desc
+	of            func(EnvoyCounts) uint64
+} {
+	name = "ratelimit_service_rate_limit_" + name
+	return struct {
+		plain, nested *prometheus.Desc
+		of            func(EnvoyCounts) uint64
+	}{
+		prometheus.NewDesc(name, help, []string{"domain", "key1"}, nil),
+		prometheus.NewDesc(name, help, []string{"domain", "key1", "key2"}, nil),
+		of,
+	}
+}
+
+var (
+	envoyDomain  = prometheus.NewDesc("ratelimit_service_rate_limit_domain_not_found", "Requests for domains that are not configured.", []string{"domain"}, nil)
+	envoyError   = prometheus.NewDesc("ratelimit_service_should_rate_limit_error", "Requests that were answered with an error.", []string{"err_type"}, nil)
+	envoyLoaded  = prometheus.NewDesc("ratelimit_service_config_load_success", "Configurations that took effect.", nil, nil)
+	envoyRefused = prometheus.NewDesc("ratelimit_service_config_load_error", "Configurations that were refused.", nil, nil)
+	envoyShadow  = prometheus.NewDesc("ratelimit_service_global_shadow_mode", "Requests that were over, and told OK because all answers are.", nil, nil)
+)
+
+// Describe says nothing: one name has series of two levels and of one.
+func (c envoyCollector) Describe(chan<- *prometheus.Desc) {}
+
+func (c envoyCollector) Collect(to chan<- prometheus.Metric) {
+	state := c()
+	count := func(desc *prometheus.Desc, n uint64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), labels...)
+	}
+	rules := folded(state.Rules)
+	for _, path := range slices.Sorted(maps.Keys(rules)) {
+		labels := strings.Split(path, ".")
+		for _, hits := range envoyHits {
+			if len(labels) == 2 {
+				count(hits.plain, hits.of(rules[path]), labels...)
+			} else {
+				count(hits.nested, hits.of(rules[path]), labels...)
+			}
+		}
+	}
+	for domain, n := range state.DomainNotFound {
+		count(envoyDomain, n, domain)
+	}
+	count(envoyError, state.StoreErrors, "redis_error")
+	count(envoyError, state.ServiceErrors, "service_error")
+	count(envoyLoaded, state.ConfigLoads)
+	count(envoyRefused, state.ConfigErrors)
+	count(envoyShadow, state.GlobalShadow)
+}
+
+// folded adds up rules that are of one domain and the same first two levels.
+func folded(rules map[string]EnvoyCounts) map[string]EnvoyCounts {
+	sums := make(map[string]EnvoyCounts, len(rules))
+	for path, c := range rules {
+		parts := strings.SplitN(strings.ToValidUTF8(path, "_"), ".", 4)
+		if len(parts) == 1 {
+			parts = append(parts, "")
+		}
+		path = strings.Join(parts[:min(3, len(parts))], ".")
+		sum := sums[path]
+		sum.TotalHits += c.TotalHits
+		sum.OverLimit += c.OverLimit
+		sum.NearLimit += c.NearLimit
+		sum.WithinLimit += c.WithinLimit
+		sum.ShadowMode += c.ShadowMode
+		sum.TotalNegativeHits += c.TotalNegativeHits
+		sums[path] = sum
+	}
+	return sums
+}

@@ -1,0 +1,60 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// ConfigState is how it stands with the configuration.
+type ConfigState struct {
+	Generation uint64    // of configurations that have taken effect, from 1
+	Since      time.Time // when the last one did
+	Loads      uint64    // how many have taken effect, the first too
+	Refused    uint64    // how many did not
+	Wrong      bool      // what the file holds now is not in force
+}
+
+// StoreState is what a store in memory holds.
+type StoreState struct {
+	Keys       int
+	Bytes      int64
+	Overflowed uint64 // decisions for keys that found no room and shared a spare bucket
+}
+
+// Config adds what is known of the configuration; state is asked at each scrape.
+func (m *Metrics) Config(state func() ConfigState) {
+	m.of("config_generation", "How many configurations have taken effect.", func() float64 { return float64(state().Generation) })
+	m.of("config_last_reload_successful", "Whether what the file holds now is in force: 0 while the last good one is.", func() float64 {
+		return truth(!state().Wrong)
+	})
+	m.of("config_last_reload_success_timestamp_seconds", "When a configuration last took effect.", func() float64 {
+		return float64(state().Since.UnixMilli()) / 1e3
+	})
+	m.total("config_loads_total", "Configurations that took effect, the first too.", func() float64 { return float64(state().Loads) })
+	m.total("config_refused_total", "Configurations that were refused.", func() float64 { return float64(state().Refused) })
+}
+
+// Store adds what a store in memory holds; state is asked at each scrape.
+func (m *Metrics) Store(state func() StoreState) {
+	m.of("store_keys", "Keys that the store in memory holds.", func() float64 { return float64(state().Keys) })
+	m.of("store_bytes", "Memory that the store in memory holds for state.", func() float64 { return float64(state().Bytes) })
+	m.total("store_overflowed_total", "Decisions for keys that found no room in memory and shared a spare bucket.", func() float64 {
+		return float64(state().Overflowed)
+	})
+}
+
+func (m *Metrics) of(name, help string, value func() float64) {
+	m.add(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, value))
+}
+
+func (m *Metrics) total(name, help string, value func() float64) {
+	m.add(prometheus.NewCounterFunc(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, value))
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
