@@ -85,7 +85,7 @@ type Options struct {
 	// Denied answers a request that is denied; header fields are set already. It has to write a status: net/http says 200 for who
 	// writes nothing. nil means [Problem].
 	Denied func(http.ResponseWriter, *http.Request, *Denial)
-	// Undecided answers a request for which the store could not decide, or whose deadline ended in a leaky bucket. nil means
+	// Undecided answers a request for which the store could not decide, or whose deadline is before its turn. nil means
 	// [Unavailable]. To let requests pass instead, set the policy's OnStoreError, which needs package fallback around the store.
 	Undecided func(http.ResponseWriter, *http.Request, error)
 	// Observer hears of every decision, once for each charge; of what Settle gives back or takes; and of a queued request's
