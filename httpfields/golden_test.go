@@ -63,6 +63,7 @@ var scenarios = []scenario{
 	{"leaky bucket, held", one("1/1s queue 4", headgate.LeakyBucket), []step{now(1), now(1)}},
 	{"leaky bucket, denied", one("1/1s queue 4", headgate.LeakyBucket), []step{now(5), later(100*time.Millisecond, 1)}},
 	{"a part of a second", one("5/100ms", ""), []step{now(5), now(1)}},
+	{"a part of a second that is no whole part", one("3/300ms", ""), []step{now(2)}},
 	{"a period of no whole seconds", one("5/1500ms", ""), []step{now(4)}},
 	{"a long period", one("1000/30d", ""), []step{now(1)}},
 	{

@@ -323,7 +323,8 @@ func TestStoreTroubleIs503(t *testing.T) {
 	}
 	for _, path := range []string{"/v1/check", "/v1/peek", "/v1/refund", "/v1/reset"} {
 		got := s.post(path, `{"policy":"login","key":"`+secret+`"}`)
-		if got.status != 503 || !strings.Contains(got.body, "store is closed") || strings.Contains(got.body, secret) {
+		if got.status != 503 || !strings.Contains(got.body, "store is closed") || strings.Contains(got.body, secret) ||
+			!strings.Contains(got.body, "#temporary-reduced-capacity") || got.header.Get("Retry-After") != "1" {
 			t.Errorf("%s: %d %s, want 503 and why", path, got.status, got.body)
 		}
 	}

@@ -19,8 +19,19 @@ type problem struct {
 	Field  string `json:"field,omitempty"` // where in the body
 }
 
+// reducedCapacity is the type of a problem that is ours and not the client's, and plainType that of one which its status explains.
+const (
+	reducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+	plainType       = "about:blank"
+)
+
 func writeProblem(w http.ResponseWriter, status int, detail, field string) {
-	body, _ := json.Marshal(problem{"about:blank", http.StatusText(status), status, detail, field}) // strings always can be
+	kind := plainType
+	if status == http.StatusServiceUnavailable {
+		kind = reducedCapacity
+		w.Header().Set("Retry-After", "1") // no store says when it will be back
+	}
+	body, _ := json.Marshal(problem{kind, http.StatusText(status), status, detail, field}) // strings always can be
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
