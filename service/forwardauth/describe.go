@@ -40,7 +40,7 @@ func (y *way) in(h http.Header) bool { return len(h[y.uri]) > 0 || len(h[y.metho
 // wayOf is the one way in which the header describes a request.
 func wayOf(h http.Header) (*way, *refusal) {
 	switch forwarded, original := byForwarded.in(h), byOriginal.in(h); {
-	case false:
+	case forwarded && original:
 		return nil, refuse(http.StatusBadRequest, "the request is described twice, by X-Forwarded-Method or X-Forwarded-Uri and by "+
 			"X-Original-Method or X-Original-URI: have the proxy set one pair and remove the other, which is the client's")
 	case forwarded:
