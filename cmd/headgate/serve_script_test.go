@@ -65,7 +65,7 @@ func serve(ts *testscript.TestScript, _ bool, args []string) {
 	s.cmd.Dir = ts.MkAbs(".")
 	for _, name := range []string{
 		"HEADGATE_HTTP_ADDR", "HEADGATE_RESP_ADDR", "HEADGATE_GRPC_ADDR", "HEADGATE_RESP_PASSWORD", "HEADGATE_STORE", "HEADGATE_ON_STORE_ERROR", "HEADGATE_CONFIG",
-		"REDIS_HOST", "REDIS_PORT",
+		"REDIS_HOST", "REDIS_PORT", "RUNTIME_ROOT", "RUNTIME_SUBDIRECTORY", "SHADOW_MODE", "LIMIT_RESPONSE_HEADERS_ENABLED",
 	} {
 		s.cmd.Env = append(s.cmd.Env, name+"="+ts.Getenv(name))
 	}
