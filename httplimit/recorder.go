@@ -23,20 +23,20 @@ func (rec *recorder) Unwrap() http.ResponseWriter { return rec.ResponseWriter }
 // WriteHeader remembers the first status that is an answer: 100 to 199 are not, but for 101.
 func (rec *recorder) WriteHeader(status int) {
 	rec.ResponseWriter.WriteHeader(status) // it panics if there is no such status
-	if rec.status == 0 && (status >= http.StatusOK || status == http.StatusSwitchingProtocols) {
+	if status >= http.StatusOK || status == http.StatusSwitchingProtocols {
+		rec.begin(status)
+	}
+}
+
+// begin remembers the status, if it is the first and this is still an answer.
+func (rec *recorder) begin(status int) {
+	if rec.status == 0 && !rec.hijacked {
 		rec.status = status
 	}
 }
 
-// begin is what a write without a status means, if it is still an answer.
-func (rec *recorder) begin() {
-	if rec.status == 0 && !rec.hijacked {
-		rec.status = http.StatusOK
-	}
-}
-
 func (rec *recorder) Write(p []byte) (int, error) {
-	rec.begin()
+	rec.begin(http.StatusOK)
 	n, err := rec.ResponseWriter.Write(p)
 	rec.bytes += int64(n)
 	return n, err
@@ -44,7 +44,7 @@ func (rec *recorder) Write(p []byte) (int, error) {
 
 // WriteString saves a copy where the writer below does.
 func (rec *recorder) WriteString(s string) (int, error) {
-	rec.begin()
+	rec.begin(http.StatusOK)
 	n, err := io.WriteString(rec.ResponseWriter, s)
 	rec.bytes += int64(n)
 	return n, err
@@ -52,7 +52,7 @@ func (rec *recorder) WriteString(s string) (int, error) {
 
 // ReadFrom lets the writer below send files without copying them.
 func (rec *recorder) ReadFrom(src io.Reader) (int64, error) {
-	rec.begin()
+	rec.begin(http.StatusOK)
 	n, err := io.Copy(rec.ResponseWriter, src)
 	rec.bytes += n
 	return n, err
@@ -65,7 +65,7 @@ func (rec *recorder) Flush() { _ = rec.FlushError() }
 func (rec *recorder) FlushError() error {
 	err := http.NewResponseController(rec.ResponseWriter).Flush()
 	if err == nil {
-		rec.begin()
+		rec.begin(http.StatusOK)
 	}
 	return err
 }

@@ -150,6 +150,7 @@ func TestOutcome(t *testing.T) {
 				return
 			}
 			conn.Close()
+			w.WriteHeader(http.StatusNotFound)
 			if _, err := io.WriteString(w, "hello"); err == nil {
 				t.Error("no error")
 			}
