@@ -25,7 +25,7 @@ core.register_action("headgate", {"http-req"}, function(txn)
     if value ~= "" then header[name] = {value} end
   end
   local answer = core.httpclient():get{
-    url = "http://127.0.0.1/v1/forward-auth", dst = "abns@headgate", headers = header, timeout = 1000,
+    url = "http://127.0.0.1/v1/forward-auth", dst = "abns@headgate", headers = header, timeout = 10000,
   }
   for name, variable in pairs(kept) do
     local values = answer.headers and answer.headers[name]
