@@ -69,8 +69,11 @@ func start(t *testing.T, file, text, headgate, application string) *testserver.G
 	addr := testserver.FreeAddr(t)
 	_, port, _ := net.SplitHostPort(addr)
 	for _, replaced := range [][2]string{
-		{":8000", ":" + port}, {"127.0.0.1:8080", headgate}, {"127.0.0.1:9000", application},
-		{"50ms", "1s"}, {"100ms", fmt.Sprint(patience.Milliseconds(), "ms")},
+		{":8000", ":" + port},
+		{"127.0.0.1:8080", headgate},
+		{"127.0.0.1:9000", application},
+		{"50ms", "1s"},
+		{"100ms", fmt.Sprint(patience.Milliseconds(), "ms")},
 	} {
 		if !strings.Contains(text, replaced[0]) {
 			t.Fatalf("%s does not hold %s", file, replaced[0])
