@@ -204,6 +204,14 @@ var law = map[string]room{
 			"google.golang.org/protobuf/proto", "google.golang.org/protobuf/types/known/wrapperspb", "go.uber.org/goleak",
 		},
 	},
+	"service/metrics": {
+		why: "it hears of what doors are asked, decides nothing and knows no door: Prometheus and the hash of keys stand here alone",
+		code: []string{
+			".", "service/engine", "github.com/dchest/siphash", "github.com/prometheus/client_golang/prometheus",
+			"github.com/prometheus/client_golang/prometheus/collectors", "github.com/prometheus/client_golang/prometheus/promhttp",
+		},
+		tests: []string{"memstore", "github.com/prometheus/client_golang/prometheus/testutil", "github.com/prometheus/client_model/go"},
+	},
 	"service/demo": {
 		why:  "a page that shows what limiters over a store answer: it knows no store and no door; a real browser looks at it in its tests",
 		code: []string{".", "algo", "httpfields"},

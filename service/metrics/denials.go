@@ -53,7 +53,7 @@ func NewDenials(opts *DenialOptions) *Denials {
 	}
 	d.k0, d.k1 = binary.LittleEndian.Uint64(secret[:]), binary.LittleEndian.Uint64(secret[8:])
 	d.opts.Secret = ""
-	d.top.init()
+	d.top.init(moment())
 	return d
 }
 
@@ -76,6 +76,7 @@ func (d *Denials) hash(policy, key string) uint64 {
 	return siphash.Hash(d.k0^uint64(len(policy)), d.k1, b)
 }
 
+// hashText is a hash as it is written.
 func hashText(h uint64) string { return fmt.Sprintf("h:%016x", h) }
 
 // add notes a denial.
@@ -160,3 +161,6 @@ func (n *notLogged) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(notLoggedDesc, prometheus.CounterValue, float64(all), name)
 	}
 }
+
+// Hash is what stands for a key under a policy, here and in the log.
+func (d *Denials) Hash(policy, key string) string { return hashText(d.hash(policy, key)) }

@@ -123,7 +123,7 @@ func (d *Door) newPolicy(name string) *policy {
 		if p := (*known)[name]; p != nil {
 			return p
 		}
-		p := d.metrics.newPolicy(d.name, strings.Clone(name))
+		p := d.metrics.newPolicy(d.name, strings.ToValidUTF8(name, "_"))
 		next := maps.Clone(*known)
 		next[strings.Clone(name)] = p
 		if d.policies.CompareAndSwap(known, &next) {

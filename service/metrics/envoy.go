@@ -29,28 +29,24 @@ func (m *Metrics) Envoy(state func() EnvoyState) { m.add(envoyCollector(state)) 
 
 type envoyCollector func() EnvoyState
 
-// envoyHits are the metrics of rules, and how many hits each counts.
-var envoyHits = []struct {
-	plain, nested *prometheus.Desc
-	of            func(EnvoyCounts) uint64
-}{
-	envoyRule("total_hits", "Hits of requests that the rule was found for.", func(c EnvoyCounts) uint64 { return c.TotalHits }),
-	envoyRule("over_limit", "Hits beyond the limit.", func(c EnvoyCounts) uint64 { return c.OverLimit }),
-	envoyRule("near_limit", "Hits near the limit, and not beyond.", func(c EnvoyCounts) uint64 { return c.NearLimit }),
-	envoyRule("within_limit", "Hits of requests that were not over.", func(c EnvoyCounts) uint64 { return c.WithinLimit }),
-	envoyRule("shadow_mode", "Hits of requests that would have been over.", func(c EnvoyCounts) uint64 { return c.ShadowMode }),
-	envoyRule("total_negative_hits", "Hits that were given back.", func(c EnvoyCounts) uint64 { return c.TotalNegativeHits }),
+// envoyHit is one metric of rules: of those on the first level, and of those below.
+type envoyHit struct {
+	flat, nested *prometheus.Desc
+	of           func(EnvoyCounts) uint64
 }
 
-func envoyRule(name, help string, of func(EnvoyCounts) uint64) struct {
-	plain, nested *prometheus.Desc
-	of            func(EnvoyCounts) uint64
-} {
+var envoyHits = []envoyHit{
+	newEnvoyHit("total_hits", "Hits of requests that the rule was found for.", func(c EnvoyCounts) uint64 { return c.TotalHits }),
+	newEnvoyHit("over_limit", "Hits beyond the limit.", func(c EnvoyCounts) uint64 { return c.OverLimit }),
+	newEnvoyHit("near_limit", "Hits near the limit, and not beyond.", func(c EnvoyCounts) uint64 { return c.NearLimit }),
+	newEnvoyHit("within_limit", "Hits of requests that were not over.", func(c EnvoyCounts) uint64 { return c.WithinLimit }),
+	newEnvoyHit("shadow_mode", "Hits of requests that would have been over.", func(c EnvoyCounts) uint64 { return c.ShadowMode }),
+	newEnvoyHit("total_negative_hits", "Hits that were given back.", func(c EnvoyCounts) uint64 { return c.TotalNegativeHits }),
+}
+
+func newEnvoyHit(name, help string, of func(EnvoyCounts) uint64) envoyHit {
 	name = "ratelimit_service_rate_limit_" + name
-	return struct {
-		plain, nested *prometheus.Desc
-		of            func(EnvoyCounts) uint64
-	}{
+	return envoyHit{
 		prometheus.NewDesc(name, help, []string{"domain", "key1"}, nil),
 		prometheus.NewDesc(name, help, []string{"domain", "key1", "key2"}, nil),
 		of,
@@ -58,11 +54,13 @@ func envoyRule(name, help string, of func(EnvoyCounts) uint64) struct {
 }
 
 var (
-	envoyDomain  = prometheus.NewDesc("ratelimit_service_rate_limit_domain_not_found", "Requests for domains that are not configured.", []string{"domain"}, nil)
+	envoyDomain = prometheus.NewDesc("ratelimit_service_rate_limit_domain_not_found",
+		"Requests for domains that are not configured.", []string{"domain"}, nil)
 	envoyError   = prometheus.NewDesc("ratelimit_service_should_rate_limit_error", "Requests that were answered with an error.", []string{"err_type"}, nil)
 	envoyLoaded  = prometheus.NewDesc("ratelimit_service_config_load_success", "Configurations that took effect.", nil, nil)
 	envoyRefused = prometheus.NewDesc("ratelimit_service_config_load_error", "Configurations that were refused.", nil, nil)
-	envoyShadow  = prometheus.NewDesc("ratelimit_service_global_shadow_mode", "Requests that were over, and told OK because all answers are.", nil, nil)
+	envoyShadow  = prometheus.NewDesc("ratelimit_service_global_shadow_mode",
+		"Requests that were over, and told OK because all answers are.", nil, nil)
 )
 
 // Describe says nothing: one name has series of two levels and of one.
@@ -78,14 +76,14 @@ func (c envoyCollector) Collect(to chan<- prometheus.Metric) {
 		labels := strings.Split(path, ".")
 		for _, hits := range envoyHits {
 			if len(labels) == 2 {
-				count(hits.plain, hits.of(rules[path]), labels...)
+				count(hits.flat, hits.of(rules[path]), labels...)
 			} else {
 				count(hits.nested, hits.of(rules[path]), labels...)
 			}
 		}
 	}
 	for domain, n := range state.DomainNotFound {
-		count(envoyDomain, n, domain)
+		count(envoyDomain, n, strings.ToValidUTF8(domain, "_"))
 	}
 	count(envoyError, state.StoreErrors, "redis_error")
 	count(envoyError, state.ServiceErrors, "service_error")

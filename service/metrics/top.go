@@ -39,8 +39,9 @@ type topEntry struct {
 	place        int // in the order
 }
 
-func (t *top) init() {
+func (t *top) init(now int64) {
 	for i := range t.shards {
+		t.shards[i].halved = now
 		t.shards[i].byHash = make(map[uint64]*topEntry, topKeys)
 	}
 }

@@ -1,0 +1,398 @@
+package metrics_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/memstore"
+	"github.com/headgate/headgate/service/engine"
+	"github.com/headgate/headgate/service/metrics"
+)
+
+var policies = &engine.Options{
+	Policies: map[string]headgate.Policy{
+		"login":  {Limits: []headgate.Limit{headgate.MustParseLimit("2/1h"), headgate.MustParseLimit("3/24h")}},
+		"api":    {Limits: []headgate.Limit{headgate.MustParseLimit("1000000000/1s")}},
+		"strict": {Limits: []headgate.Limit{headgate.MustParseLimit("1/24h")}},
+		"seen":   {Limits: []headgate.Limit{headgate.MustParseLimit("1/1h")}},
+	},
+	Terms: map[string]engine.Terms{"seen": {Shadow: engine.All}},
+}
+
+func newEngine(t testing.TB) *engine.Engine {
+	t.Helper()
+	store := memstore.New(nil)
+	t.Cleanup(func() { _ = store.Close() })
+	e, err := engine.New(store, policies)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// ask asks, and wants no error.
+func ask(t testing.TB, e *engine.Engine, verb headgate.Verb, checks ...engine.Check) {
+	t.Helper()
+	var a engine.Answer
+	if err := e.Decide(t.Context(), verb, checks, &a); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func check(policy, key string) engine.Check { return engine.Check{Policy: policy, Key: key, Cost: 1} }
+
+// text are the lines of some metrics, as they are scraped.
+func text(t testing.TB, m *metrics.Metrics, prefix string) []string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	var lines []string
+	for line := range strings.Lines(w.Body.String()) {
+		if strings.HasPrefix(line, prefix) {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	return lines
+}
+
+func mustShow(t testing.TB, m *metrics.Metrics, prefix string, want ...string) {
+	t.Helper()
+	var got []string
+	for _, line := range text(t, m, prefix) {
+		if !strings.HasSuffix(line, " 0") {
+			got = append(got, line)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: got\n%s\nwant\n%s", prefix, strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestEachOutcomeIsCountedAtItsDoor(t *testing.T) {
+	t.Parallel()
+	e, m := newEngine(t), metrics.New(nil)
+	http, resp := e.Observed(m.Door("http")), e.Observed(m.Door("resp"))
+	for range 3 {
+		ask(t, http, headgate.Take, check("login", "k"))
+	}
+	ask(t, resp, headgate.Take, check("api", "a"), check("login", "k"), check("seen", "s"))
+	ask(t, resp, headgate.Take, check("seen", "s"))
+	ask(t, resp, headgate.Take, check("seen", "s"))
+	ask(t, resp, headgate.Take, engine.Check{Limit: "1/1h", Key: "k", Cost: 1})
+	ask(t, resp, headgate.Peek, check("login", "k"))
+	ask(t, resp, headgate.Reset, check("login", "k"))
+	var a engine.Answer
+	_ = http.Decide(t.Context(), headgate.Take, []engine.Check{check("none", "k")}, &a)
+	_ = http.Decide(t.Context(), headgate.Peek, []engine.Check{{Limit: "x"}}, &a)
+	mustShow(t, m, "headgate_decisions_total",
+		`headgate_decisions_total{door="http",outcome="allowed",policy="login"} 2`,
+		`headgate_decisions_total{door="http",outcome="denied",policy="login"} 1`,
+		`headgate_decisions_total{door="resp",outcome="allowed",policy=""} 1`,
+		`headgate_decisions_total{door="resp",outcome="allowed",policy="api"} 1`,
+		`headgate_decisions_total{door="resp",outcome="allowed",policy="seen"} 2`,
+		`headgate_decisions_total{door="resp",outcome="denied",policy="login"} 1`,
+		`headgate_decisions_total{door="resp",outcome="shadow",policy="seen"} 1`,
+	)
+	mustShow(t, m, "headgate_operations_total",
+		`headgate_operations_total{door="resp",verb="peek"} 1`, `headgate_operations_total{door="resp",verb="reset"} 1`)
+	mustShow(t, m, "headgate_refused_total",
+		`headgate_refused_total{door="http",reason="bad_input"} 1`, `headgate_refused_total{door="http",reason="unknown_policy"} 1`)
+}
+
+func TestWhatAStoreThatIsAwayBringsIsCounted(t *testing.T) {
+	t.Parallel()
+	m := metrics.New(nil)
+	m.ObserveStore(headgate.StoreEvent{Away: true, Trouble: headgate.TimedOut, Err: errors.New("x")})
+	mustShow(t, m, "headgate_store_up")
+	m.ObserveStore(headgate.StoreEvent{})
+	mustShow(t, m, "headgate_store", `headgate_store_outages_total{trouble="timed out"} 1`, `headgate_store_up 1`)
+	d, rule := m.Door("http"), &engine.Rule{Policy: "login"}
+	d.Observe(&engine.Event{Err: headgate.ErrStoreUnavailable, Rules: []*engine.Rule{rule}, Decisions: make([]headgate.Decision, 1)})
+	d.Observe(&engine.Event{Rules: []*engine.Rule{rule}, Decisions: []headgate.Decision{{Allowed: true, Degraded: headgate.TimedOut}}})
+	mustShow(t, m, "headgate_decisions_total", `headgate_decisions_total{door="http",outcome="degraded",policy="login"} 1`,
+		`headgate_decisions_total{door="http",outcome="undecided",policy="login"} 1`)
+}
+
+func TestEveryDecisionOverANetworkIsTimed(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		networked   bool
+		least, most float64
+	}{{true, 4000, 4000}, {false, 150, 350}} { // 250 ± 15
+		m := metrics.New(&metrics.Options{Networked: c.networked})
+		e := newEngine(t).Observed(m.Door("http"))
+		for range 4000 {
+			ask(t, e, headgate.Take, check("api", "k"))
+		}
+		var n float64
+		line := strings.Join(text(t, m, "headgate_decision_duration_seconds_count"), "")
+		if _, err := fmt.Sscanf(line, `headgate_decision_duration_seconds_count{door="http"} %g`, &n); err != nil || n < c.least || n > c.most {
+			t.Errorf("networked %v: %s, want between %g and %g", c.networked, line, c.least, c.most)
+		}
+	}
+}
+
+// everything is a registry in which each metric has been used.
+func everything(t *testing.T) *metrics.Metrics {
+	t.Helper()
+	m := metrics.New(&metrics.Options{
+		Version: "v1", Store: "memory",
+		Denials: metrics.NewDenials(&metrics.DenialOptions{Log: slog.New(slog.DiscardHandler), PerSecond: 1}),
+	})
+	e := newEngine(t).Observed(m.Door("http"))
+	for range 3 {
+		ask(t, e, headgate.Take, check("strict", "k"))
+	}
+	m.ObserveStore(headgate.StoreEvent{Away: true, Trouble: headgate.Refused})
+	m.Config(func() metrics.ConfigState {
+		return metrics.ConfigState{Generation: 2, Since: time.UnixMilli(1500), Loads: 2, Refused: 1}
+	})
+	m.Store(func() metrics.StoreState { return metrics.StoreState{Keys: 1, Bytes: 2, Overflowed: 3} })
+	m.Envoy(func() metrics.EnvoyState {
+		return metrics.EnvoyState{
+			Rules:          map[string]metrics.EnvoyCounts{"d.a": {TotalHits: 1}, "d.b.c.x": {OverLimit: 2}, "d.b.c.y": {OverLimit: 3}, "others": {}},
+			DomainNotFound: map[string]uint64{"x": 1},
+			ConfigLoads:    1, ConfigErrors: 2, StoreErrors: 3, ServiceErrors: 4, GlobalShadow: 5,
+		}
+	})
+	return m
+}
+
+func TestEnvoysMetricsHaveTheNamesThatTheyHadBefore(t *testing.T) {
+	t.Parallel()
+	mustShow(t, everything(t), "ratelimit_",
+		`ratelimit_service_config_load_error 2`,
+		`ratelimit_service_config_load_success 1`,
+		`ratelimit_service_global_shadow_mode 5`,
+		`ratelimit_service_rate_limit_domain_not_found{domain="x"} 1`,
+		`ratelimit_service_rate_limit_over_limit{domain="d",key1="b",key2="c"} 5`,
+		`ratelimit_service_rate_limit_total_hits{domain="d",key1="a"} 1`,
+		`ratelimit_service_should_rate_limit_error{err_type="redis_error"} 3`,
+		`ratelimit_service_should_rate_limit_error{err_type="service_error"} 4`,
+	)
+}
+
+func TestNamesAreAsPrometheusWantsThem(t *testing.T) {
+	t.Parallel()
+	problems, err := testutil.GatherAndLint(everything(t).Gatherer())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		if !strings.HasPrefix(p.Metric, "ratelimit_") { // those names are envoyproxy/ratelimit's
+			t.Errorf("%s: %s", p.Metric, p.Text)
+		}
+	}
+}
+
+// The table in the documentation is what there is: name, type, labels, and what it means.
+func TestTheDocumentationListsEveryMetric(t *testing.T) {
+	t.Parallel()
+	families, err := everything(t).Gatherer().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, f := range families {
+		if name := f.GetName(); strings.HasPrefix(name, "headgate_") || strings.HasPrefix(name, "ratelimit_") {
+			want = append(want, row(f))
+		}
+	}
+	doc, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := regexp.MustCompile("(?m)^\\| `(headgate|ratelimit)_[a-z_0-9]+` \\| (counter|gauge|histogram) .*$").FindAllString(string(doc), -1)
+	if !slices.Equal(got, want) {
+		t.Errorf("docs/metrics.md has\n%s\nand should have\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// row is a metric as the table has it.
+func row(f *dto.MetricFamily) string {
+	var labels []string
+	for _, one := range f.GetMetric() {
+		for _, l := range one.GetLabel() {
+			if !slices.Contains(labels, "`"+l.GetName()+"`") {
+				labels = append(labels, "`"+l.GetName()+"`")
+			}
+		}
+	}
+	slices.Sort(labels)
+	return fmt.Sprintf("| `%s` | %s | %s | %s |", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(labels, " "), f.GetHelp())
+}
+
+func TestNoKeyIsInAnyMetric(t *testing.T) {
+	t.Parallel()
+	m := metrics.New(&metrics.Options{Denials: metrics.NewDenials(nil)})
+	e := newEngine(t).Observed(m.Door("http"))
+	for range 3 {
+		ask(t, e, headgate.Take, check("strict", "203.0.113.9"))
+	}
+	if all := strings.Join(text(t, m, ""), "\n"); strings.Contains(all, "203.0.113.9") || strings.Contains(all, "h:") {
+		t.Error("a key is in the metrics")
+	}
+}
+
+func TestCountingAllocatesNothing(t *testing.T) {
+	m := metrics.New(&metrics.Options{Networked: true, Denials: metrics.NewDenials(nil)})
+	bare := newEngine(t)
+	counted := bare.Observed(m.Door("http"))
+	ctx, long := context.Background(), strings.Repeat("k", 200)
+	for _, checks := range [][]engine.Check{{check("api", "k")}, {check("strict", long)}, {check("api", "k"), check("strict", "k")}, {check("seen", "k")}} {
+		var a engine.Answer
+		allocations := func(e *engine.Engine) float64 {
+			return testing.AllocsPerRun(1000, func() {
+				if err := e.Decide(ctx, headgate.Take, checks, &a); err != nil {
+					t.Fatal(err)
+				}
+			})
+		}
+		if without, with := allocations(bare), allocations(counted); with > without {
+			t.Errorf("%+v: %v allocations, and %v without counting", checks, with, without)
+		}
+	}
+}
+
+// denying is a door at which the policy strict has admitted its one request of each key.
+func denying(t testing.TB, opts *metrics.DenialOptions) (*metrics.Denials, *metrics.Metrics, func(key string)) {
+	d := metrics.NewDenials(opts)
+	m := metrics.New(&metrics.Options{Denials: d})
+	bare := newEngine(t)
+	e := bare.Observed(m.Door("http"))
+	return d, m, func(key string) {
+		ask(t, bare, headgate.Take, check("strict", key))
+		ask(t, e, headgate.Take, check("strict", key))
+	}
+}
+
+func TestDenialsAreLoggedSoManyASecond(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		opts := &metrics.DenialOptions{Log: slog.New(slog.NewJSONHandler(&out, nil)), PerSecond: 2, Secret: "s"}
+		_, m, deny := denying(t, opts)
+		for range 5 {
+			deny("203.0.113.9")
+		}
+		time.Sleep(time.Second)
+		deny("203.0.113.9")
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		if len(lines) != 3 || strings.Contains(out.String(), "203.0.113.9") {
+			t.Fatalf("logged\n%s\nwant three lines and no key", out.String())
+		}
+		var last map[string]any
+		if err := json.Unmarshal([]byte(lines[2]), &last); err != nil {
+			t.Fatal(err)
+		}
+		if last["left_out"] != 3.0 || last["policy"] != "strict" || last["door"] != "http" || last["limit"] == "" || last["retry_after_ms"] == 0.0 {
+			t.Errorf("the last line is %v, want three left out, the policy, the door, the limit and when to come back", last)
+		}
+		if key := last["key"].(string); !regexp.MustCompile(`^h:[0-9a-f]{16}$`).MatchString(key) {
+			t.Errorf("the key is %q, want a hash", key)
+		}
+		mustShow(t, m, "headgate_denials_not_logged_total", `headgate_denials_not_logged_total{policy="strict"} 3`)
+	})
+}
+
+func TestKeysAreShownIfAskedFor(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	d, _, deny := denying(t, &metrics.DenialOptions{Log: slog.New(slog.NewTextHandler(&out, nil)), PerSecond: 1, LogKeys: true, TopKeys: true})
+	deny(strings.Repeat("k", 300))
+	if want := "key=" + strings.Repeat("k", 256) + "…"; !strings.Contains(out.String(), want) {
+		t.Errorf("logged %s, want %s", out.String(), want)
+	}
+	if top := d.Top(1); len(top) != 1 || top[0].Key != strings.Repeat("k", 256)+"…" {
+		t.Errorf("the top is %v", top)
+	}
+}
+
+func TestInstancesOfOneSecretHashAlike(t *testing.T) {
+	t.Parallel()
+	hash := func(secret string) string {
+		d, _, deny := denying(t, &metrics.DenialOptions{Secret: secret})
+		deny("k")
+		return d.Top(1)[0].Key
+	}
+	again := hash("a")
+	again, unknown := hash("a"), hash("")
+	if hash("a") != again || hash("a") == hash("b") || unknown == hash("") || unknown == again {
+		t.Error("keys are not hashed with the secret, or with one by chance if there is none")
+	}
+}
+
+func TestTheMostDeniedKeysAreFoundInAFlood(t *testing.T) {
+	t.Parallel()
+	d, _, deny := denying(t, &metrics.DenialOptions{TopKeys: true})
+	for i := range 20_000 {
+		deny(fmt.Sprint("stranger ", i))
+		if i%20 == 0 {
+			deny(fmt.Sprint("crawler ", i/20%5)) // each 200 times
+		}
+	}
+	top := d.Top(5)
+	for _, k := range top {
+		if !strings.HasPrefix(k.Key, "crawler ") || k.Denials < 200 || k.Denials-k.Error > 200 {
+			t.Fatalf("the top is %+v, want the five crawlers, each with 200 in between", top)
+		}
+	}
+	if len(top) != 5 || len(d.Top(1<<20)) > 2048 {
+		t.Errorf("%d keys of 5, %d of all; want 5 and at most 2048", len(top), len(d.Top(1<<20)))
+	}
+}
+
+func TestOldDenialsFade(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d, _, deny := denying(t, nil)
+		for range 40 {
+			deny("k")
+		}
+		time.Sleep(2 * d.HalfLife())
+		if top := d.Top(1); len(top) != 1 || top[0].Denials < 10 || top[0].Denials > 20 {
+			t.Errorf("after two half-lives it is %+v, want 10 to 20", top)
+		}
+		time.Sleep(100 * d.HalfLife())
+		if top := d.Top(1); len(top) != 0 {
+			t.Errorf("after a hundred more it is %+v, want nothing", top)
+		}
+	})
+}
+
+// What counting adds to a decision: bare, observed, and both when it is denied.
+func BenchmarkDecide(b *testing.B) {
+	for _, policy := range []string{"api", "strict"} {
+		for _, observed := range []string{"bare", "observed", "over a network"} {
+			b.Run(policy+"/"+observed, func(b *testing.B) {
+				e := newEngine(b)
+				if observed != "bare" {
+					m := metrics.New(&metrics.Options{Networked: observed != "observed", Denials: metrics.NewDenials(nil)})
+					e = e.Observed(m.Door("http"))
+				}
+				checks, a := []engine.Check{check(policy, "203.0.113.9")}, engine.Answer{}
+				for b.Loop() {
+					if err := e.Decide(b.Context(), headgate.Take, checks, &a); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
