@@ -331,7 +331,6 @@ func TestInstancesOfOneSecretHashAlike(t *testing.T) {
 		deny("k")
 		return d.Top(1)[0].Key
 	}
-	again := hash("a")
 	again, unknown := hash("a"), hash("")
 	if hash("a") != again || hash("a") == hash("b") || unknown == hash("") || unknown == again {
 		t.Error("keys are not hashed with the secret, or with one by chance if there is none")
