@@ -34,7 +34,8 @@ func TestAllocations(t *testing.T) {
 		{"Forwarded", &Options{TrustedProxies: proxies, Header: "Forwarded"}, proxy, field, 0},
 		{"a named field", &Options{TrustedProxies: proxies, Header: "X-Real-IP"}, proxy, named, 0},
 		{"unknown", &Options{TrustedProxies: proxies}, proxy, http.Header{"X-Forwarded-For": {"unknown"}}, 0},
-		{"junk", &Options{TrustedProxies: proxies}, proxy, http.Header{"X-Forwarded-For": {"1.2.3"}}, 1},
+		{"junk", &Options{TrustedProxies: proxies}, proxy, http.Header{"X-Forwarded-For": {"1.2.3"}}, 0},
+		{"junk with colons", &Options{TrustedProxies: proxies}, proxy, http.Header{"X-Forwarded-For": {"a:b:c"}}, 1},
 		{"escapes", &Options{TrustedProxies: proxies, Header: "Forwarded"}, proxy, http.Header{"Forwarded": {`for="\1.2.3.4"`}}, 1},
 		{
 			"a thousand of ours", &Options{TrustedProxies: proxies},

@@ -12,40 +12,55 @@ const maxNode = 128
 // [2001:db8::1], [2001:db8::1]:4711, with or without a zone. It is unmapped, and the zone dropped. An IPv6 address with a port needs
 // its brackets: without them the port is its end. Numbers with leading zeros, octal to some, are refused.
 func parseNode(s string) (netip.Addr, bool) {
-	s = strings.Trim(s, " \t")
-	if s == "" || len(s) > maxNode {
+	if s == "" {
 		return netip.Addr{}, false
 	}
-	if s[0] == '[' {
-		host, port, closed := strings.Cut(s[1:], "]")
+	if s[0] <= ' ' || s[len(s)-1] <= ' ' {
+		s = strings.Trim(s, " \t")
+	}
+	if a, rest, ok := leadingIPv4(s); ok && (rest == "" || rest[0] == ':' && isPort(rest[1:])) {
+		return a, true
+	}
+	if len(s) > maxNode {
+		return netip.Addr{}, false
+	}
+	if inner, bracket := strings.CutPrefix(s, "["); bracket {
+		host, port, closed := strings.Cut(inner, "]")
 		if !closed || port != "" && (port[0] != ':' || !isPort(port[1:])) {
 			return netip.Addr{}, false
 		}
-		return parseIPv6(host)
+		s = host
 	}
-	host, port, colon := strings.Cut(s, ":")
-	switch {
-	case !colon:
-		return parseIPv4(host)
-	case strings.Contains(port, ":"):
-		return parseIPv6(s)
-	case !isPort(port):
-		return netip.Addr{}, false
-	}
-	return parseIPv4(host)
+	return parseIPv6(s)
 }
 
-func parseIPv4(s string) (netip.Addr, bool) {
-	if s == "" || s[0] < '0' || s[0] > '9' { // “unknown” is common, and an error of netip's is allocated
-		return netip.Addr{}, false
+// leadingIPv4 is the IPv4 address that s begins with, and what is behind it. It looks at each byte once: most addresses are such, and
+// each request has one.
+func leadingIPv4(s string) (a netip.Addr, rest string, ok bool) {
+	var fields [4]byte
+	for i := range fields {
+		n, digits := 0, 0
+		for digits < len(s) && digits < 3 && '0' <= s[digits] && s[digits] <= '9' {
+			n = n*10 + int(s[digits]-'0')
+			digits++
+		}
+		if digits == 0 || n > 255 || digits > 1 && s[0] == '0' {
+			return netip.Addr{}, "", false
+		}
+		fields[i], s = byte(n), s[digits:]
+		if i < 3 {
+			if s == "" || s[0] != '.' {
+				return netip.Addr{}, "", false
+			}
+			s = s[1:]
+		}
 	}
-	a, err := netip.ParseAddr(s)
-	return a, err == nil && a.Is4()
+	return netip.AddrFrom4(fields), s, true
 }
 
 func parseIPv6(s string) (netip.Addr, bool) {
 	s, zone, zoned := strings.Cut(s, "%")
-	if zoned && zone == "" || !strings.Contains(s, ":") {
+	if zoned && zone == "" || strings.Count(s, ":") < 2 { // “unknown” and host:80 are common, and an error of netip's is allocated
 		return netip.Addr{}, false
 	}
 	a, err := netip.ParseAddr(s)
