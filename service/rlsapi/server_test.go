@@ -1,0 +1,301 @@
+package rlsapi_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"math/big"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/headgate/headgate/service/rlsapi"
+)
+
+const smallConfig = `
+domain: d
+descriptors:
+  - key: k
+    rate_limit: {unit: hour, requests_per_unit: 5, name: five}
+`
+
+func TestOverGRPC(t *testing.T) {
+	t.Parallel()
+	c := client(t, open(t, nil, smallConfig, nil), nil)
+	for i := range 7 {
+		resp, err := c.ShouldRateLimit(t.Context(), request("d", "k", "v"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := resp.GetStatuses()[0]
+		wantCode, wantLeft := pb.RateLimitResponse_OK, uint32(max(0, 4-i))
+		if i >= 5 {
+			wantCode = pb.RateLimitResponse_OVER_LIMIT
+		}
+		if resp.GetOverallCode() != wantCode || s.GetCode() != wantCode || s.GetLimitRemaining() != wantLeft || s.GetCurrentLimit().GetName() != "five" ||
+			s.GetDurationUntilReset().GetSeconds() < 1 || s.GetDurationUntilReset().GetNanos() != 0 {
+			t.Errorf("request %d: got %v want %v with %d left", i+1, resp, wantCode, wantLeft)
+		}
+	}
+}
+
+// Every bound is kept to the byte and to the piece.
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	c := client(t, open(t, nil, smallConfig, nil), nil)
+	descriptors := func(n int) *pb.RateLimitRequest {
+		r := request("d", "k", "v")
+		for len(r.Descriptors) < n {
+			r.Descriptors = append(r.Descriptors, request("d", "other", "v").Descriptors[0])
+		}
+		return r
+	}
+	entries := func(n int) *pb.RateLimitRequest {
+		r := request("d", "k", "v")
+		for len(r.Descriptors[0].Entries) < n {
+			r.Descriptors[0].Entries = append(r.Descriptors[0].Entries, &ratelimit.RateLimitDescriptor_Entry{Key: "k"})
+		}
+		return r
+	}
+	large := func(n int) *pb.RateLimitRequest { // of some n bytes in all
+		r := request("d", "k", "v")
+		for range 31 {
+			r.Descriptors = append(r.Descriptors, request("d", "k", strings.Repeat("v", 1024), "k", strings.Repeat("v", n/32-1024)).Descriptors[0])
+		}
+		return r
+	}
+	for _, b := range []struct {
+		name string
+		req  *pb.RateLimitRequest
+		want codes.Code
+	}{
+		{"32 descriptors", descriptors(32), codes.OK},
+		{"33 descriptors", descriptors(33), codes.InvalidArgument},
+		{"16 entries", entries(16), codes.OK},
+		{"17 entries", entries(17), codes.InvalidArgument},
+		{"a value of 1 KiB", request("d", "k", strings.Repeat("v", 1024)), codes.OK},
+		{"a value of 1 KiB and a byte", request("d", "k", strings.Repeat("v", 1025)), codes.InvalidArgument},
+		{"a key of 1 KiB and a byte", request("d", strings.Repeat("k", 1025), "v"), codes.InvalidArgument},
+		{"a domain of 1 KiB", request(strings.Repeat("d", 1024), "k", "v"), codes.OK},
+		{"a domain of 1 KiB and a byte", request(strings.Repeat("d", 1025), "k", "v"), codes.InvalidArgument},
+		{"60 KiB", large(60 << 10), codes.OK},
+		{"66 KiB", large(66 << 10), codes.ResourceExhausted},
+	} {
+		resp, err := c.ShouldRateLimit(t.Context(), b.req)
+		if status.Code(err) != b.want {
+			t.Errorf("%s: got %v want %v", b.name, err, b.want)
+		}
+		if err == nil && resp.GetOverallCode() != pb.RateLimitResponse_OK {
+			t.Errorf("%s: got %v", b.name, resp.GetOverallCode())
+		}
+	}
+}
+
+// A key whose text is long is kept as its hash, and is still one budget of its own.
+func TestLongKeys(t *testing.T) {
+	t.Parallel()
+	h := open(t, nil, "domain: d\ndescriptors: [{key: k, descriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 1}}]}]", nil)
+	ask := func(last string) pb.RateLimitResponse_Code {
+		resp, err := h.ShouldRateLimit(t.Context(), request("d", "k", strings.Repeat("v", 1024), "k", strings.Repeat("v", 1023)+last))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.GetOverallCode()
+	}
+	if ask("a") != pb.RateLimitResponse_OK || ask("b") != pb.RateLimitResponse_OK || ask("a") != pb.RateLimitResponse_OVER_LIMIT {
+		t.Error("two long keys that differ in their last byte share a budget, or one has several")
+	}
+}
+
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	h := open(t, nil, "", &rlsapi.Options{NeedDomains: true})
+	addr, s := serve(t, h, nil)
+	c := grpc_health_v1.NewHealthClient(connect(t, addr))
+	state := func(service string) grpc_health_v1.HealthCheckResponse_ServingStatus {
+		resp, err := c.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: service})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.GetStatus()
+	}
+	mustBe := func(when string, want grpc_health_v1.HealthCheckResponse_ServingStatus) {
+		t.Helper()
+		if got := state("ratelimit"); got != want {
+			t.Errorf("%s: ratelimit is %v, want %v", when, got, want)
+		}
+		if got := state(""); got != grpc_health_v1.HealthCheckResponse_SERVING {
+			t.Errorf("%s: the server is %v, want it serving in any case", when, got)
+		}
+	}
+	mustBe("without a configuration", grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+	if err := h.Use(mustConfig(t, smallConfig)); err != nil {
+		t.Fatal(err)
+	}
+	mustBe("with one", grpc_health_v1.HealthCheckResponse_SERVING)
+	s.Drain()
+	mustBe("on its way out", grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+	if h.Healthy() {
+		t.Error("on its way out the handler is healthy")
+	}
+}
+
+func TestReflection(t *testing.T) {
+	t.Parallel()
+	addr, _ := serve(t, open(t, nil, smallConfig, nil), nil)
+	stream, err := grpc_reflection_v1.NewServerReflectionClient(connect(t, addr)).ServerReflectionInfo(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Send(&grpc_reflection_v1.ServerReflectionRequest{
+		MessageRequest: &grpc_reflection_v1.ServerReflectionRequest_ListServices{},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := stream.Recv()
+	if err != nil || !strings.Contains(resp.String(), "envoy.service.ratelimit.v3.RateLimitService") {
+		t.Errorf("got %v, error %v, want Envoy's service among those listed", resp, err)
+	}
+	if err := stream.CloseSend(); err != nil {
+		t.Error(err)
+	}
+}
+
+// authority certifies.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{}
+	a.cert, a.key = a.certify(t, "ca", true)
+	return a
+}
+
+func (a *authority) certify(t *testing.T, name string, ca bool) (*x509.Certificate, *ecdsa.PrivateKey) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: ca, BasicConstraintsValid: true,
+	}
+	parent, signer := template, key
+	if a.cert != nil {
+		parent, signer = a.cert, a.key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert, key
+}
+
+func (a *authority) pair(t *testing.T, name string) tls.Certificate {
+	t.Helper()
+	cert, key := a.certify(t, name, false)
+	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	ours, theirs := newAuthority(t), newAuthority(t)
+	pool := x509.NewCertPool()
+	pool.AddCert(ours.cert)
+	addr, _ := serve(t, open(t, nil, smallConfig, nil), &rlsapi.ServerOptions{TLS: &tls.Config{
+		Certificates: []tls.Certificate{ours.pair(t, "server")}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert,
+	}})
+	for _, c := range []struct {
+		name string
+		cert []tls.Certificate
+		want codes.Code
+	}{
+		{"a certificate of ours", []tls.Certificate{ours.pair(t, "envoy")}, codes.OK},
+		{"none", nil, codes.Unavailable},
+		{"one of others", []tls.Certificate{theirs.pair(t, "envoy")}, codes.Unavailable},
+	} {
+		conn := connect(t, addr, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: pool, Certificates: c.cert})))
+		_, err := pb.NewRateLimitServiceClient(conn).ShouldRateLimit(t.Context(), request("d", "k", "v"))
+		if status.Code(err) != c.want {
+			t.Errorf("%s: got %v want %v", c.name, err, c.want)
+		}
+	}
+	if _, err := pb.NewRateLimitServiceClient(connect(t, addr)).ShouldRateLimit(t.Context(), request("d", "k", "v")); status.Code(err) != codes.Unavailable {
+		t.Errorf("plain text: got %v", err)
+	}
+}
+
+// A client that is being answered is answered to the end, whatever is shut down and loaded meanwhile.
+func TestShutdownUnderLoad(t *testing.T) {
+	t.Parallel()
+	rounds := 20
+	if testing.Short() {
+		rounds = 3
+	}
+	for range rounds {
+		h := open(t, nil, "domain: d\ndescriptors: [{key: k, rate_limit: {unit: day, requests_per_unit: 1000000000}}]", nil)
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := rlsapi.NewServer(h, nil)
+		ended := make(chan error, 1)
+		go func() { ended <- s.Serve(ln) }()
+		var answered, failed atomic.Int64
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for range 8 {
+			conn := connect(t, ln.Addr().String())
+			c := pb.NewRateLimitServiceClient(conn)
+			if _, err := c.ShouldRateLimit(ctx, request("d", "k", "v")); err != nil {
+				t.Fatal(err)
+			}
+			wg.Go(func() {
+				for ctx.Err() == nil && conn.GetState().String() == "READY" {
+					if _, err := c.ShouldRateLimit(context.Background(), request("d", "k", "v")); err == nil {
+						answered.Add(1)
+					} else if !strings.Contains(err.Error(), "connection refused") { // it was not accepted any more
+						failed.Add(1)
+						t.Errorf("a call failed: %v", err)
+					}
+				}
+			})
+		}
+		for answered.Load() < 100 {
+			time.Sleep(time.Millisecond) // others are asking meanwhile
+		}
+		if err := s.Shutdown(t.Context()); err != nil {
+			t.Errorf("Shutdown: %v", err)
+		}
+		stop()
+		wg.Wait()
+		if err := <-ended; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+			t.Errorf("Serve: %v", err)
+		}
+	}
+}
