@@ -1,0 +1,102 @@
+package respapi
+
+import (
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A client that sends and does not read is cut off, and holds no more meanwhile than its bounds say, while others are answered.
+func TestSlowReaders(t *testing.T) {
+	eachDoorInTurn(t, func(t *testing.T, d door) {
+		const slow = 20
+		pipeline := []byte(strings.Repeat(request("ECHO", strings.Repeat("x", 8000)), 8))
+		s := serve(t, d, nil, Options{}, &ServerOptions{WriteTimeout: 200 * time.Millisecond})
+		polite := s.dial()
+		before := heap()
+		var stuck sync.WaitGroup
+		for range slow {
+			conn := s.dial()
+			stuck.Go(func() {
+				for err := error(nil); err == nil; {
+					_, err = conn.Write(pipeline) // it waits in the end, until it is cut off
+				}
+			})
+		}
+		for range 30 {
+			s.write(polite, request("PING"))
+			s.expect(polite, "+PONG\r\n")
+			time.Sleep(4 * time.Millisecond)
+		}
+		if grown := heap() - before; grown > slow*(128<<10)+(2<<20) {
+			t.Errorf("%d clients that read nothing hold %d KiB", slow, grown>>10)
+		}
+		stuck.Wait()
+		for deadline := time.Now().Add(5 * time.Second); s.handler.clients.now.Load() > 1 && time.Now().Before(deadline); {
+			time.Sleep(time.Millisecond)
+		}
+		if n := s.handler.clients.now.Load(); n != 1 {
+			t.Errorf("%d clients are left, want the polite one", n)
+		}
+	})
+}
+
+func eachDoorInTurn(t *testing.T, test func(t *testing.T, d door)) {
+	for _, d := range doors {
+		t.Run(d.name, func(t *testing.T) { test(t, d) })
+	}
+}
+
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// Clients that send half a request hold their half, and no more.
+func TestHalfRequests(t *testing.T) {
+	eachDoorInTurn(t, func(t *testing.T, d door) {
+		const clients = 200
+		s := serve(t, d, nil, Options{}, nil)
+		before := heap()
+		half := "*2\r\n$4\r\nECHO\r\n$16000\r\n" + strings.Repeat("x", 10_000)
+		for range clients {
+			s.write(s.dial(), half)
+		}
+		polite := s.dial()
+		s.write(polite, request("PING"))
+		s.expect(polite, "+PONG\r\n")
+		if grown := heap() - before; grown > clients*(128<<10) {
+			t.Errorf("%d halves of 10 KB hold %d KiB", clients, grown>>10)
+		}
+	})
+}
+
+// While one client sends as fast as it can, another is answered.
+func TestGreedyClientStarvesNobody(t *testing.T) {
+	eachDoorInTurn(t, func(t *testing.T, d door) {
+		s := serve(t, d, nil, Options{}, nil)
+		greedy, polite := s.dial(), s.dial()
+		var all sync.WaitGroup
+		pipeline := strings.Repeat(request("CL.THROTTLE", "greedy", "15", "30", "60"), 2000)
+		all.Go(func() { _, _ = io.Copy(io.Discard, greedy) })
+		all.Go(func() {
+			for {
+				if _, err := io.WriteString(greedy, pipeline); err != nil {
+					return
+				}
+			}
+		})
+		for i := range 100 {
+			s.write(polite, request("CL.THROTTLE", fmt.Sprint(i), "15", "30", "60"))
+			s.expect(polite, numbersReply(0, 16, 15, -1, 2))
+		}
+		greedy.Close()
+		all.Wait()
+	})
+}

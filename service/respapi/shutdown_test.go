@@ -1,0 +1,108 @@
+package respapi
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Shutdown answers what was sent, then ends the connection between two replies.
+func TestShutdownAnswersWhatHasArrived(t *testing.T) {
+	t.Parallel()
+	eachDoor(t, func(t *testing.T, d door) {
+		s := serve(t, d, nil, Options{}, nil)
+		const requests = 500
+		conn, idle := s.dial(), s.dial()
+		s.write(conn, request("PING"))
+		s.expect(conn, "+PONG\r\n")
+		s.write(idle, request("PING"))
+		s.expect(idle, "+PONG\r\n")
+		s.write(conn, strings.Repeat(request("CL.THROTTLE", "k", "-1", "30", "60"), requests))
+		done := make(chan error, 1)
+		go func() { done <- s.Shutdown(t.Context()) }()
+		s.expectEnd(conn, strings.Repeat(numbersReply(1, 0, 0, -1, 0), requests))
+		s.expectEnd(idle, "")
+		conn.Close()
+		idle.Close()
+		if err := <-done; err != nil {
+			t.Errorf("Shutdown: %v", err)
+		}
+		if conn, err := d.dial(s.ln); err == nil {
+			conn.Close()
+			t.Error("a connection was accepted behind the shutdown")
+		}
+		if err := s.Serve(listenTCP(t)); err == nil {
+			t.Error("Serve behind Shutdown gave no error")
+		}
+	})
+}
+
+// Under load every connection ends between two replies, none is answered twice or out of order.
+func TestShutdownUnderLoad(t *testing.T) {
+	t.Parallel()
+	eachDoor(t, func(t *testing.T, d door) {
+		for range 5 {
+			s := serve(t, d, nil, Options{}, nil)
+			var all sync.WaitGroup
+			ready := make(chan bool, 8)
+			for range 8 {
+				conn := s.dial()
+				all.Go(func() {
+					defer conn.Close()
+					r := bufio.NewReader(conn)
+					for i := 0; ; i++ {
+						ping := fmt.Sprint(i)
+						if _, err := io.WriteString(conn, request("ECHO", ping)); err != nil {
+							return
+						}
+						want := fmt.Sprintf("$%d\r\n%s\r\n", len(ping), ping)
+						got := make([]byte, len(want))
+						n, err := io.ReadFull(r, got)
+						if err != nil && n == 0 {
+							return
+						}
+						if string(got) != want {
+							t.Errorf("got %q, %v, want %q", got[:n], err, want)
+							return
+						}
+						if i == 20 {
+							ready <- true
+						}
+					}
+				})
+			}
+			for range 8 {
+				<-ready
+			}
+			if err := s.Shutdown(t.Context()); err != nil {
+				t.Errorf("Shutdown: %v", err)
+			}
+			all.Wait()
+		}
+	})
+}
+
+func TestShutdownIsBounded(t *testing.T) {
+	t.Parallel()
+	eachDoor(t, func(t *testing.T, d door) {
+		s := serve(t, d, nil, Options{}, nil)
+		conn := s.dial()
+		s.write(conn, request("PING"))
+		s.expect(conn, "+PONG\r\n")
+		go func() {
+			for _, err := conn.Write([]byte(request("PING"))); err == nil; _, err = conn.Write([]byte(request("PING"))) {
+			}
+		}()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := s.Shutdown(ctx); !errors.Is(err, context.Canceled) && err != nil {
+			t.Errorf("Shutdown: %v, want canceled or done", err)
+		}
+		conn.Close()
+	})
+}
