@@ -204,6 +204,10 @@ var law = map[string]room{
 			"google.golang.org/protobuf/proto", "google.golang.org/protobuf/types/known/wrapperspb", "go.uber.org/goleak",
 		},
 	},
+	"service/admin": {
+		why:   "a door that is given what it answers with: it knows neither the engine nor what is measured",
+		tests: []string{"go.uber.org/goleak"},
+	},
 	"service/metrics": {
 		why: "it hears of what doors are asked, decides nothing and knows no door: Prometheus and the hash of keys stand here alone",
 		code: []string{

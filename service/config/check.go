@@ -39,7 +39,10 @@ func Parse(source string, text []byte) (*Parsed, error) {
 		return nil, err
 	}
 	f.Envoy.Config = Folder(beside(source, string(f.Envoy.Config)))
-	for _, path := range []*Path{&f.GRPC.TLSCert, &f.GRPC.TLSKey, &f.GRPC.ClientCA} {
+	for _, path := range []*Path{
+		&f.GRPC.TLSCert, &f.GRPC.TLSKey, &f.GRPC.ClientCA, &f.HTTP.TLSCert, &f.HTTP.TLSKey, &f.HTTP.ClientCA,
+		&f.RESP.TLSCert, &f.RESP.TLSKey, &f.RESP.ClientCA,
+	} {
 		*path = Path(beside(source, string(*path)))
 	}
 	return &Parsed{f, source, d.at}, nil

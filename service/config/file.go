@@ -19,6 +19,9 @@ type File struct {
 	HTTP            HTTP                  `yaml:"http" help:"The door for HTTP."`
 	RESP            RESP                  `yaml:"resp" help:"The door for Redis clients."`
 	GRPC            GRPC                  `yaml:"grpc" help:"The door for Envoy."`
+	Admin           Admin                 `yaml:"admin" help:"The door for who runs the service."`
+	Metrics         Metrics               `yaml:"metrics" help:"A door with nothing but metrics."`
+	Log             Log                   `yaml:"log" help:"What is logged, and how."`
 	Store           StoreURL              `yaml:"store" default:"memory://" restart:"yes" help:"where state is kept: memory://, redis://host:6379, rediss://…, redis+sentinel://host:26379/NAME, redis+cluster://…, redis+unix:///path, memcached://host:11211; REDIS_HOST and REDIS_PORT choose Redis, too"`
 	OnStoreError    headgate.OnStoreError `yaml:"on_store_error" default:"closed" oneof:"closed open local" help:"what holds while the store is away, for checks without a policy and policies that do not say: closed (503), open (admitted) or local (a share of the limit, see instances)"`
 	Instances       int                   `yaml:"instances" default:"0" range:"0 100000" restart:"yes" help:"how many instances share the store; each admits one share of so many while local holds; 0: not known, taken for 1"`
@@ -42,7 +45,11 @@ type File struct {
 
 // HTTP are the settings of the door for HTTP that other doors have, too.
 type HTTP struct {
-	Addr Address `yaml:"addr" default:"127.0.0.1:8080" restart:"yes" help:"where to listen for HTTP: host:port; port 0 takes a free one; off closes this door"`
+	Addr       Address `yaml:"addr" default:"127.0.0.1:8080" restart:"yes" help:"where to listen for HTTP: host:port; port 0 takes a free one; off closes this door"`
+	TLSCert    Path    `yaml:"tls_cert" restart:"yes" help:"the certificate of this door, and those above it; it is looked at again when it changes; if it is not here, the door speaks plain text"`
+	TLSKey     Path    `yaml:"tls_key" restart:"yes" help:"the certificate's key"`
+	ClientCA   Path    `yaml:"client_ca" restart:"yes" help:"who certifies clients; if it is here, a client must have a certificate"`
+	ClientName string  `yaml:"client_name" restart:"yes" help:"the name that a client's certificate must be for"`
 }
 
 // RESP are the settings of the door for Redis clients.
@@ -52,6 +59,10 @@ type RESP struct {
 	Password        Secret        `yaml:"password" restart:"yes" help:"what Redis clients must know; if it is not here, everybody who reaches the door may ask"`
 	MaxClients      int           `yaml:"max_clients" default:"10000" range:"1 1000000" restart:"yes" help:"most Redis clients at a time"`
 	MaxRequestBytes int           `yaml:"max_request_bytes" default:"16384" range:"1 1048576" restart:"yes" help:"longest request of a Redis client; at least 1024 more than max_key_bytes"`
+	TLSCert         Path          `yaml:"tls_cert" restart:"yes" help:"the certificate of this door, and those above it; it is looked at again when it changes; if it is not here, the door speaks plain text"`
+	TLSKey          Path          `yaml:"tls_key" restart:"yes" help:"the certificate's key"`
+	ClientCA        Path          `yaml:"client_ca" restart:"yes" help:"who certifies clients; if it is here, a client must have a certificate"`
+	ClientName      string        `yaml:"client_name" restart:"yes" help:"the name that a client's certificate must be for"`
 	RequestTimeout  time.Duration `yaml:"request_timeout" default:"10s" range:"1ms 24h" restart:"yes" help:"longest time to read a Redis client's request"`
 	WriteTimeout    time.Duration `yaml:"write_timeout" default:"10s" range:"1ms 24h" restart:"yes" help:"longest time for a Redis client to take its replies"`
 	IdleTimeout     time.Duration `yaml:"idle_timeout" default:"10m" range:"1ms 24h" restart:"yes" help:"longest time between two requests of a Redis client"`

@@ -109,8 +109,10 @@ func (s *Sources) Over(parsed *Parsed) (*Config, error) {
 		c.Policies, c.Routes = parsed.File.Policies, parsed.File.Routes
 	}
 	s.chooseRedis(c)
-	if wrong := s.checkStore(c); wrong != nil {
-		errs = append(errs, wrong)
+	for _, wrong := range []*Error{s.checkStore(c), c.checkAdmin()} {
+		if wrong != nil {
+			errs = append(errs, wrong)
+		}
 	}
 	if err := errs.orNil(); err != nil {
 		return nil, err

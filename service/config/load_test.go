@@ -28,6 +28,7 @@ func TestEverySettingHasThreeNames(t *testing.T) {
 		"duration": {"11ms", "12ms", "13ms"}, "list": {"10.0.0.1,10.1.0.0/16", "10.0.0.2", "10.0.0.3"}, "folder": {"/a", "/b", "/c"},
 		"path": {"/a", "/b", "/c"}, "bool": {"true", "false", "true"}, "share": {"10%", "20%", "30%"}, "all_or_none|each": {"each", "all_or_none", "each"},
 		"endpoint": {"127.0.0.1:1", "unix:/2", "off"}, "string": {"a", "b", "c"}, "secret": {"***", "***", "***"}, // as it is shown
+		"text|json": {"json", "text", "json"}, "debug|info|warn|error": {"warn", "error", "debug"},
 	}
 	for _, s := range config.Settings() {
 		if flat := strings.NewReplacer(".", "-", "_", "-").Replace(s.Path); s.Flag != flat || s.Env != "HEADGATE_"+strings.ToUpper(strings.ReplaceAll(flat, "-", "_")) {

@@ -49,6 +49,7 @@ func (s *Sources) ratelimit(c *Config) (map[string]foreign, Errors) {
 		}
 	}
 	r.nearLimit()
+	r.operations()
 	r.tls()
 	r.store()
 	r.refuse()
@@ -124,6 +125,36 @@ func (r *incumbent) nearLimit() {
 		return
 	}
 	r.set("envoy.near_limit", "NEAR_LIMIT_RATIO", strconv.FormatFloat(100*ratio, 'f', 4, 64)+"%", "NEAR_LIMIT_RATIO")
+}
+
+// operations are where metrics are, and how lines are logged. The debug port stays on this machine: what is there is for operators.
+func (r *incumbent) operations() {
+	if r.yes("USE_PROMETHEUS", false) {
+		r.set("metrics.addr", "PROMETHEUS_ADDR", r.text("PROMETHEUS_ADDR", ":9090"), "USE_PROMETHEUS")
+	}
+	if port, ok := r.lookup("DEBUG_PORT"); ok {
+		r.set("admin.addr", "DEBUG_PORT", net.JoinHostPort("127.0.0.1", port), "DEBUG_PORT")
+	}
+	if format, ok := r.lookup("LOG_FORMAT"); ok {
+		r.set("log.format", "LOG_FORMAT", strings.ToLower(format), "LOG_FORMAT")
+	}
+	if level, ok := r.lookup("LOG_LEVEL"); ok {
+		r.set("log.level", "LOG_LEVEL", levelOf(level), "LOG_LEVEL")
+	}
+}
+
+// levelOf is the level that is nearest to one of envoyproxy/ratelimit's.
+func levelOf(text string) string {
+	switch level := strings.ToLower(text); level {
+	case "trace":
+		return "debug"
+	case "warning":
+		return "warn"
+	case "fatal", "panic":
+		return "error"
+	default:
+		return level
+	}
 }
 
 func (r *incumbent) tls() {

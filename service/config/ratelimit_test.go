@@ -49,6 +49,11 @@ func TestEnvironmentOfRatelimit(t *testing.T) {
 		{"a cluster", map[string]string{"REDIS_URL": "a:1,b:2", "REDIS_TYPE": "cluster"}, map[string]string{"store": "redis+cluster://a:1,b:2"}},
 		{"sentinels", map[string]string{"REDIS_URL": "main,a:1,b:2", "REDIS_TYPE": "SENTINEL"}, map[string]string{"store": "redis+sentinel://a:1,b:2/main"}},
 		{"memcached", map[string]string{"BACKEND_TYPE": "memcache", "MEMCACHE_HOST_PORT": "a:1,b:2"}, map[string]string{"store": "memcached://a:1,b:2"}},
+		{"metrics and the log", map[string]string{
+			"USE_PROMETHEUS": "true", "PROMETHEUS_ADDR": ":19001", "DEBUG_PORT": "6071", "LOG_FORMAT": "json", "LOG_LEVEL": "WARNING",
+		}, map[string]string{
+			"metrics.addr": ":19001", "admin.addr": "127.0.0.1:6071", "log.format": "json", "log.level": "warn",
+		}},
 		{"our own names win", map[string]string{"PORT": "1", "HEADGATE_HTTP_ADDR": "127.0.0.1:9"}, map[string]string{"http.addr": "127.0.0.1:9"}},
 	} {
 		env := maps.Clone(c.env)
