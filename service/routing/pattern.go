@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"net/netip"
 	"strings"
 	"unicode/utf8"
 )
@@ -40,8 +41,11 @@ func ParseHost(text string) (Host, error) {
 		return wrong(0, len(text), "is no host")
 	case h.text[0] == '*' && !strings.HasPrefix(h.text, "*."):
 		return wrong(0, len(text), "is no pattern; write *.example.com for all names below example.com")
-	case h.text[0] == '[' && !strings.HasSuffix(h.text, "]"):
-		return wrong(0, len(text), "is no address; write [2001:db8::1], without a port")
+	case h.text[0] == '[':
+		if addr, err := netip.ParseAddr(strings.Trim(h.text, "[]")); err != nil || h.text[len(h.text)-1] != ']' || !addr.Is6() {
+			return wrong(0, len(text), "is no address; write [2001:db8::1], without a port")
+		}
+		h.text = canonicalHost(h.text)
 	}
 	return h, nil
 }

@@ -10,7 +10,7 @@
 //
 //   - plainly: only “/” parts segments; %2F is a part of its segment.
 //   - leniently: “\”, %2F and %5C part segments too, as in many programs, “;” and what follows it in a segment is left out, as
-//     in Java's, and so is what follows a “#”.
+//     in Java's, and so is what follows a “#” or, as in C, %00.
 //
 // A key made of the path takes the lenient reading, so that no spelling has a budget of its own.
 package routing
@@ -51,14 +51,20 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("%s: %.60q %s", e.What, part, e.Reason)
 }
 
-// canonicalHost is a host without port and dot at its end, in lower case. It allocates only for capitals.
+// canonicalHost is a host without port and dot at its end, in lower case; an IPv6 address stands in brackets and is written as
+// [netip.Addr] writes it. It allocates only for capitals and for IPv6.
 func canonicalHost(host string) string {
-	if i := strings.LastIndexByte(host, ':'); i >= 0 && strings.IndexByte(host[i:], ']') < 0 {
-		if strings.IndexByte(host, ':') == i || host[0] == '[' {
-			host = host[:i]
+	port := strings.IndexByte(host, ':')
+	if port < 0 {
+		return lower(strings.TrimRight(host, "."))
+	}
+	if literal, bracketed := strings.CutPrefix(host, "["); bracketed || port != strings.LastIndexByte(host, ':') {
+		literal, _, _ = strings.Cut(literal, "]")
+		if addr, err := netip.ParseAddr(literal); err == nil {
+			return "[" + addr.String() + "]"
 		}
 	}
-	return lower(strings.TrimRight(host, "."))
+	return lower(strings.TrimRight(host[:port], "."))
 }
 
 // canonicalMethod is a method in upper case: some programs take “post” for POST.
