@@ -279,15 +279,15 @@ func TestPlacesAreFreedAgain(t *testing.T) {
 
 func TestTimeouts(t *testing.T) {
 	t.Parallel()
-	hour := time.Hour
+	hour, idle := time.Hour, 500*time.Millisecond // long enough for a handshake on a busy machine
 	for _, tt := range []struct {
 		name   string
 		bounds ServerOptions
 		input  string
 		want   string
 	}{
-		{"idle from the start", ServerOptions{IdleTimeout: 30 * time.Millisecond, RequestTimeout: hour}, "", ""},
-		{"idle behind a request", ServerOptions{IdleTimeout: 30 * time.Millisecond, RequestTimeout: hour}, request("PING"), "+PONG\r\n"},
+		{"idle from the start", ServerOptions{IdleTimeout: idle, RequestTimeout: hour}, "", ""},
+		{"idle behind a request", ServerOptions{IdleTimeout: idle, RequestTimeout: hour}, request("PING"), "+PONG\r\n"},
 		{"in a request", ServerOptions{IdleTimeout: hour, RequestTimeout: 30 * time.Millisecond}, request("PING") + "*1\r\n$4\r\nPI", "+PONG\r\n"},
 		{"in an inline request", ServerOptions{IdleTimeout: hour, RequestTimeout: 30 * time.Millisecond}, "PI", ""},
 	} {
