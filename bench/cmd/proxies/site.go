@@ -116,6 +116,7 @@ func open(headgate, file string) (s *site, err error) {
 	ports := strings.NewReplacer(
 		"NONE", addrs[0], "LIMITED", addrs[1], "ASKING", addrs[2], "127.0.0.1:8000", addrs[3],
 		"127.0.0.1:8080", addrs[4], "127.0.0.1:9000", addrs[5], "APPLICATION", addrs[5], "BARE", addrs[6],
+		"100ms", "10s", "50ms", "10s", // a busy machine is no reason to give up
 	)
 	if err := s.write("headgate.yaml", policies); err != nil {
 		return s, err
