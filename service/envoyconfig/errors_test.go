@@ -60,7 +60,7 @@ func TestErrors(t *testing.T) {
 func TestErrorsSayWhere(t *testing.T) {
 	t.Parallel()
 	_, err := parse("a.yaml", "domain: d\ndescriptors:\n  - key: k\n    rate_limit:\n      unit: day\n      foo: 1\n")
-	if wrong := (envoyconfig.Errors)(nil); !errors.As(err, &wrong) || wrong[0].Place() != "a.yaml:6:7" {
+	if wrong := envoyconfig.Errors(nil); !errors.As(err, &wrong) || wrong[0].Place() != "a.yaml:6:7" {
 		t.Errorf("got %v, want the place a.yaml:6:7", err)
 	}
 }

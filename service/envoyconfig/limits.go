@@ -31,12 +31,7 @@ var unitScopes = func() (scopes [len(units)]string) {
 // limits reads what a rate_limit counts.
 func (b *builder) limits(r *Rule, from *value) {
 	name := b.str(from.get("unit"))
-	unit := Unit(slices.IndexFunc(units[:], func(u struct {
-		name   string
-		length time.Duration
-	}) bool {
-		return strings.EqualFold(u.name, name)
-	}))
+	unit := unitNamed(name)
 	own := from.get("limits") != nil
 	switch {
 	case r.Unlimited && unit > UnknownUnit:
@@ -53,6 +48,16 @@ func (b *builder) limits(r *Rule, from *value) {
 	default:
 		b.perUnit(r, from, unit)
 	}
+}
+
+// unitNamed is the unit of a name in any case of letters, or below all of them.
+func unitNamed(name string) Unit {
+	for u := range units {
+		if strings.EqualFold(units[u].name, name) {
+			return Unit(u)
+		}
+	}
+	return -1
 }
 
 // perUnit is the limit of unit and requests_per_unit, in fixed windows unless algorithm says otherwise.

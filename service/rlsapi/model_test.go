@@ -150,7 +150,7 @@ func (m *model) overall(all []charge, denied []bool) bool {
 // them is said by the cases.
 func TestModel(t *testing.T) {
 	t.Parallel()
-	rounds := 20_000
+	rounds := 10_000
 	if testing.Short() {
 		rounds = 4_000
 	}

@@ -112,10 +112,11 @@ descriptors:
 		}
 		return resp.GetOverallCode().String()
 	}
-	for _, key := range []string{"closed", "open", "local"} {
-		if got := code(key); got != "OK" {
-			t.Fatalf("%s with the store there: got %s", key, got)
+	for begin := time.Now(); code("closed") != "OK"; { // it is away until it has connected
+		if time.Since(begin) > 10*time.Second {
+			t.Fatal("the store never answered")
 		}
+		time.Sleep(10 * time.Millisecond)
 	}
 	redis.Kill()
 	for range 3 {
@@ -129,6 +130,31 @@ descriptors:
 			}
 			if got != want[0] && got != want[len(want)-1] {
 				t.Errorf("%s with the store away: got %s want %v", key, got, want)
+			}
+		}
+	}
+}
+
+// The switches that are thrown when limits do harm hold at this door, too.
+func TestEnforcement(t *testing.T) {
+	t.Parallel()
+	for enforcement, left := range map[engine.Enforcement]uint32{engine.Off: 5, engine.Shadow: 0} {
+		e, err := engine.New(memstore.New(nil), &engine.Options{Enforcement: enforcement})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := mustHandler(t, e, nil)
+		if err := h.Use(mustConfig(t, smallConfig+"  - key: none\n    rate_limit: {unit: hour, requests_per_unit: 0}\n")); err != nil {
+			t.Fatal(err)
+		}
+		req := request("d", "k", "v")
+		req.Descriptors = append(req.Descriptors, request("d", "none", "v").Descriptors...)
+		for i := range 9 {
+			resp, err := h.ShouldRateLimit(t.Context(), req)
+			if err != nil || resp.GetOverallCode() != pb.RateLimitResponse_OK || resp.GetStatuses()[1].GetCode() != pb.RateLimitResponse_OK {
+				t.Errorf("%s: got %v, error %v, want OK", enforcement, resp, err)
+			} else if got := resp.GetStatuses()[0].GetLimitRemaining(); i == 8 && got != left {
+				t.Errorf("%s: %d left, want %d", enforcement, got, left)
 			}
 		}
 	}

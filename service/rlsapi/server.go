@@ -67,7 +67,6 @@ func serverOptions(h *Handler, opts *ServerOptions) []grpc.ServerOption {
 		grpc.MaxHeaderListSize(uint32(orDefault(opts.MaxHeaderBytes, 16<<10))),
 		grpc.ConnectionTimeout(orDefaultTime(opts.HandshakeTimeout, 5*time.Second)),
 		grpc.NumStreamWorkers(uint32(4 * runtime.GOMAXPROCS(0))), // stacks that have grown already
-		grpc.SharedWriteBuffer(true),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionAge:      orDefaultTime(opts.MaxConnectionAge, 24*time.Hour),

@@ -253,7 +253,7 @@ func TestTLS(t *testing.T) {
 // A client that is being answered is answered to the end, whatever is shut down and loaded meanwhile.
 func TestShutdownUnderLoad(t *testing.T) {
 	t.Parallel()
-	rounds := 20
+	rounds := 8
 	if testing.Short() {
 		rounds = 3
 	}
