@@ -1,5 +1,5 @@
-// Package testserver starts real servers for tests, Redis or Valkey (alone, as a cluster, behind sentinels) and memcached, and
-// does to them what happens to servers: it kills, stops and fails them over, and loses what they say.
+// Package testserver starts real servers for tests, Redis or Valkey (alone, as a cluster, behind sentinels), memcached and reverse
+// proxies, and does to them what happens to servers: it kills, stops and fails them over, and loses what they say.
 //
 //	redis := testserver.Redis(t)                      // a process of its own, an empty one, gone when t ends
 //	store := open(t, "redis://"+redis.Addr())
@@ -20,6 +20,9 @@
 //
 //	guarded := testserver.Sentinel(t)                 // a master, two replicas, three sentinels
 //	guarded.Failover(t)
+//
+//	addr := testserver.FreeAddr(t)
+//	testserver.Nginx(t, addr, "server { listen "+addr+"; … }") // or HAProxy, or Caddy: real proxies, by a configuration
 //
 // The servers come from the packages that scripts/setup installs. A missing one fails the test and names the package; nothing is
 // skipped. Every server listens on the loopback interface alone, on a port that no other test has, in this process or another
