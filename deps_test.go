@@ -236,7 +236,7 @@ var law = map[string]room{
 	"cmd/headgate": {
 		why: "it wires everything; only here are a command line, a progress bar and a terminal",
 		code: []string{
-			".", "algo", "clientaddr", "memstore", "replay", "service/config", "service/demo", "service/engine", "service/envoyconfig",
+			".", "algo", "clientaddr", "memstore", "replay", "service/config", "service/demo", "service/admin", "service/metrics", "service/engine", "service/envoyconfig",
 			"service/forwardauth", "service/httpapi", "service/respapi", "service/rlsapi", "service/routing", "service/storeopen",
 			"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/schollz/progressbar/v3", "golang.org/x/term",
 		},

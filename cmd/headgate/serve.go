@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -18,6 +19,8 @@ import (
 	"github.com/headgate/headgate/service/config"
 	"github.com/headgate/headgate/service/engine"
 	"github.com/headgate/headgate/service/forwardauth"
+	"github.com/headgate/headgate/service/httpapi"
+	"github.com/headgate/headgate/service/metrics"
 	"github.com/headgate/headgate/service/storeopen"
 )
 
@@ -81,16 +84,21 @@ type service struct {
 
 	forwardAuth *forwardauth.Handler // nil if the door for HTTP is off
 	envoy       *envoyRules
+	health      *httpapi.Handler // answers /livez and /readyz
+	metrics     *metrics.Metrics
+	denials     *metrics.Denials
 }
 
 // run serves until ctx ends and everything in flight is answered.
 func (s *service) run(ctx context.Context, stderr io.Writer) (err error) {
-	s.log = slog.New(slog.NewTextHandler(stderr, nil))
+	s.log = newLog(&s.config.Log, stderr)
+	s.observe()
 	store, err := s.openStore()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
+	s.measureStore(store)
 	if s.engine, err = engine.New(store, s.config.Engine()); err != nil {
 		return err
 	}
@@ -108,7 +116,9 @@ func (s *service) run(ctx context.Context, stderr io.Writer) (err error) {
 		s.log.Info("listening", "door", d.name, "addr", d.ln.Addr().String(), "store", storeopen.Name(string(s.config.Store)))
 	}
 	defer inBackground(ctx, func(ctx context.Context) { awaken(ctx, s.engine) })()
-	try(stderr, doors)
+	if s.config.Log.Format == "text" {
+		try(stderr, doors)
+	}
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
@@ -123,7 +133,7 @@ func try(stderr io.Writer, doors []door) {
 	for _, d := range doors {
 		switch _, socket := d.ln.Addr().(*net.UnixAddr); {
 		case d.name == "http":
-			fmt.Fprintf(stderr, "try: curl -d '{\"limit\":\"5/1m\",\"key\":\"you\"}' http://%s/v1/check\n", reachable(d.ln.Addr()))
+			fmt.Fprintf(stderr, "try: curl -d '{\"limit\":\"5/1m\",\"key\":\"you\"}' %s://%s/v1/check\n", scheme(d.ln), reachable(d.ln.Addr()))
 		case d.name == "resp" && socket:
 			fmt.Fprintf(stderr, "try: redis-cli -s %s CL.THROTTLE you 4 5 60\n", d.ln.Addr())
 		case d.name == "resp":
@@ -134,7 +144,7 @@ func try(stderr io.Writer, doors []door) {
 }
 
 func (s *service) openStore() (headgate.Store, error) {
-	opts := &storeopen.Options{Budget: s.config.StoreBudget, Observer: storeLog{s.log}}
+	opts := &storeopen.Options{Budget: s.config.StoreBudget, Observer: storeObservers{storeLog{s.log}, s.metrics}}
 	if storeopen.Networked(string(s.config.Store)) {
 		opts.Instances = max(1, s.config.Instances) // also where no policy says local yet: a reload may bring one that does
 	}
@@ -152,13 +162,19 @@ func (s *service) stop(doors []door) {
 			server.Drain()
 		}
 	}
+	if s.health != nil {
+		s.health.Drain()
+	}
+	s.metrics.Draining()
 	s.log.Info("draining", "delay", s.config.DrainDelay, "timeout", s.config.ShutdownTimeout)
 	if s.config.DrainDelay > 0 {
 		time.Sleep(s.config.DrainDelay)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.ShutdownTimeout)
 	defer cancel()
-	if err := shutdown(ctx, doors); err != nil {
+	operators := slices.DeleteFunc(slices.Clone(doors), func(d door) bool { return !d.forOperators() })
+	err := shutdown(ctx, slices.DeleteFunc(doors, door.forOperators))
+	if err := errors.Join(err, shutdown(ctx, operators)); err != nil {
 		s.log.Warn("requests were cut off", "cause", err)
 		return
 	}

@@ -43,6 +43,9 @@ func (s *service) open(ctx context.Context) (all []door, err error) {
 		if err := s.openForwardAuth(ln); err != nil {
 			return all, errors.Join(err, ln.Close())
 		}
+		if ln, err = secured(ln, s.httpCertificates()); err != nil {
+			return all, err
+		}
 		all = append(all, door{"http", ln, s.http()})
 	}
 	if s.config.RESP.Addr != config.Endpoint(config.Off) {
@@ -67,36 +70,43 @@ func (s *service) open(ctx context.Context) (all []door, err error) {
 		return nil, errors.New("no door is open: http.addr, resp.addr and grpc.addr are off (--http-addr, --resp-addr, --grpc-addr), " +
 			"and there are no others")
 	}
-	return all, nil
+	more, err := s.openAdmin(ctx)
+	return append(all, more...), err
 }
 
 // http is the server for HTTP.
 func (s *service) http() *httpapi.Server {
-	c := s.config
-	opts := &httpapi.Options{
-		MaxBodyBytes: c.MaxBodyBytes, Store: storeopen.Name(string(c.Store)),
-		Mounted: map[string]http.Handler{
-			forwardauth.Path: s.forwardAuth,
-			"/json":          http.HandlerFunc(s.envoy.handler.ServeJSON),
-			"/healthcheck":   http.HandlerFunc(s.envoy.handler.ServeHealth),
-		},
+	c, opts := s.config, s.healthOptions()
+	opts.MaxBodyBytes = c.MaxBodyBytes
+	opts.Mounted = map[string]http.Handler{
+		forwardauth.Path: s.forwardAuth,
+		"/json":          http.HandlerFunc(s.envoy.handler.ServeJSON),
+		"/healthcheck":   http.HandlerFunc(s.envoy.handler.ServeHealth),
 	}
+	s.health = httpapi.New(s.at("http"), opts)
+	return httpapi.NewServer(s.health, &httpapi.ServerOptions{
+		HeaderTimeout: c.HeaderTimeout, ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout, IdleTimeout: c.IdleTimeout,
+		MaxHeaderBytes: c.MaxHeaderBytes, Log: s.log,
+	})
+}
+
+// healthOptions are what /readyz tells, at whatever door.
+func (s *service) healthOptions() *httpapi.Options {
+	c := s.config
+	opts := &httpapi.Options{Store: storeopen.Name(string(c.Store))}
 	if s.sources.Path != "" || c.Envoy.Config != "" {
 		opts.Config = func() (uint64, bool) {
 			status := s.live.Status()
 			return status.Generation, status.Err != nil || s.envoy.refused.Load()
 		}
 	}
-	return httpapi.NewServer(httpapi.New(s.engine, opts), &httpapi.ServerOptions{
-		HeaderTimeout: c.HeaderTimeout, ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout, IdleTimeout: c.IdleTimeout,
-		MaxHeaderBytes: c.MaxHeaderBytes, Log: s.log,
-	})
+	return opts
 }
 
 // resp is the server for Redis clients.
 func (s *service) resp() *respapi.Server {
 	c := &s.config.RESP
-	handler := respapi.New(s.engine, &respapi.Options{
+	handler := respapi.New(s.at("resp"), &respapi.Options{
 		User: c.User, Password: string(c.Password), Networked: storeopen.Networked(string(s.config.Store)), MaxClients: c.MaxClients,
 		MaxRequestBytes: max(c.MaxRequestBytes, s.config.MaxKeyBytes+1024), Version: version(), Log: s.log,
 	})
@@ -109,7 +119,11 @@ func (s *service) listenRESP(ctx context.Context) (net.Listener, error) {
 	addr := s.config.RESP.Addr
 	path, ok := addr.Socket()
 	if !ok {
-		return listen(ctx, "RESP", string(addr), "resp-addr")
+		ln, err := listen(ctx, "RESP", string(addr), "resp-addr")
+		if err != nil {
+			return nil, err
+		}
+		return secured(ln, s.respCertificates())
 	}
 	ln, err := respapi.ListenUnix(path, 0)
 	if err != nil {

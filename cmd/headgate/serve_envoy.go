@@ -40,7 +40,7 @@ func (s *service) openEnvoy() error {
 	if c.Headers {
 		opts.Headers = &rlsapi.Headers{Limit: c.HeaderLimit, Remaining: c.HeaderRemaining, Reset: c.HeaderReset}
 	}
-	handler, err := rlsapi.New(s.engine, opts)
+	handler, err := rlsapi.New(s.at("grpc"), opts)
 	if err != nil {
 		return err
 	}
@@ -162,8 +162,11 @@ func (s *service) grpc() (*rlsapi.Server, error) {
 	}
 	if c.TLSCert != "" || c.TLSKey != "" || c.ClientCA != "" {
 		var err error
-		if opts.TLS, err = newCertificates(string(c.TLSCert), string(c.TLSKey), string(c.ClientCA), c.ClientName).config(); err != nil {
-			return nil, fmt.Errorf("TLS of the gRPC door: %w", err)
+		certs := &certificates{
+			door: "grpc", cert: string(c.TLSCert), key: string(c.TLSKey), ca: string(c.ClientCA), name: c.ClientName, protocols: []string{"h2"}, log: s.log,
+		}
+		if opts.TLS, err = certs.config(); err != nil {
+			return nil, err
 		}
 	}
 	return rlsapi.NewServer(s.envoy.handler, opts), nil

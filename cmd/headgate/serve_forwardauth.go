@@ -12,7 +12,7 @@ import (
 // reach it.
 func (s *service) openForwardAuth(ln net.Listener) (err error) {
 	tcp, ok := ln.Addr().(*net.TCPAddr)
-	s.forwardAuth, err = forwardauth.New(s.engine, &forwardauth.Options{
+	s.forwardAuth, err = forwardauth.New(s.at("forward_auth"), &forwardauth.Options{
 		TrustedProxies: trusted(s.config), Local: ok && tcp.IP.IsLoopback(), Log: s.log,
 	})
 	return err

@@ -45,6 +45,7 @@ func setUpServing(env *testscript.Env) error {
 	env.Values[servingKey{}] = &serving{}
 	env.Setenv("HEADGATE_RESP_ADDR", "off") // its port is one, and the scripts run beside each other
 	env.Setenv("HEADGATE_GRPC_ADDR", "off")
+	env.Setenv("HEADGATE_ADMIN_ADDR", "off")
 	return nil
 }
 
@@ -64,7 +65,7 @@ func serve(ts *testscript.TestScript, _ bool, args []string) {
 	s.cmd = exec.Command(binary(ts), append([]string{"serve"}, args...)...)
 	s.cmd.Dir = ts.MkAbs(".")
 	for _, name := range []string{
-		"HEADGATE_HTTP_ADDR", "HEADGATE_RESP_ADDR", "HEADGATE_GRPC_ADDR", "HEADGATE_RESP_PASSWORD", "HEADGATE_STORE", "HEADGATE_ON_STORE_ERROR", "HEADGATE_CONFIG",
+		"HEADGATE_HTTP_ADDR", "HEADGATE_RESP_ADDR", "HEADGATE_GRPC_ADDR", "HEADGATE_ADMIN_ADDR", "HEADGATE_ADMIN_TOKEN", "HEADGATE_RESP_PASSWORD", "HEADGATE_STORE", "HEADGATE_ON_STORE_ERROR", "HEADGATE_CONFIG",
 		"REDIS_HOST", "REDIS_PORT", "RUNTIME_ROOT", "RUNTIME_SUBDIRECTORY", "SHADOW_MODE", "LIMIT_RESPONSE_HEADERS_ENABLED",
 	} {
 		s.cmd.Env = append(s.cmd.Env, name+"="+ts.Getenv(name))
@@ -75,9 +76,16 @@ func serve(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Defer(func() { _ = s.cmd.Process.Kill() })
 	s.log = newLogLines(stderr)
 	line := s.log.mustWait(ts, "try: curl")
-	_, rest, _ := strings.Cut(line, "http://")
+	_, rest, _ := strings.Cut(line, "://")
 	addr, _, _ := strings.Cut(rest, "/")
 	ts.Setenv("ADDR", addr)
+	for _, name := range []string{"admin", "metrics"} { // ADMIN and METRICS, if those doors are open
+		if s.log.has("door=" + name + " addr=127.0.0.1:") {
+			_, rest, _ := strings.Cut(s.log.mustWait(ts, "door="+name+" addr=127.0.0.1:"), "addr=")
+			addr, _, _ := strings.Cut(rest, " ")
+			ts.Setenv(strings.ToUpper(name), addr)
+		}
+	}
 	if s.log.has("door=resp addr=127.0.0.1:") {
 		_, rest, _ := strings.Cut(s.log.mustWait(ts, "door=resp addr=127.0.0.1:"), "addr=127.0.0.1:")
 		port, _, _ := strings.Cut(rest, " ")

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/memstore"
+	"github.com/headgate/headgate/service/admin"
+	"github.com/headgate/headgate/service/config"
+	"github.com/headgate/headgate/service/engine"
+	"github.com/headgate/headgate/service/httpapi"
+	"github.com/headgate/headgate/service/metrics"
+	"github.com/headgate/headgate/service/rlsapi"
+	"github.com/headgate/headgate/service/storeopen"
+)
+
+// levels are those that log.level may name.
+var levels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
+
+// newLog is the log that the configuration asks for.
+func newLog(c *config.Log, to io.Writer) *slog.Logger {
+	opts := &slog.HandlerOptions{Level: levels[c.Level]}
+	if c.Format == "json" {
+		return slog.New(slog.NewJSONHandler(to, opts))
+	}
+	return slog.New(slog.NewTextHandler(to, opts))
+}
+
+// observe makes what hears of every request.
+func (s *service) observe() {
+	c := s.config
+	s.denials = metrics.NewDenials(&metrics.DenialOptions{
+		Log: s.log, PerSecond: c.Log.Denials, LogKeys: c.Log.Keys, TopKeys: c.Admin.Keys, Secret: string(c.Log.HashSecret),
+	})
+	s.metrics = metrics.New(&metrics.Options{
+		Version: version(), Store: storeopen.Name(string(c.Store)), Networked: storeopen.Networked(string(c.Store)), Denials: s.denials,
+	})
+	s.metrics.Config(s.configState)
+	s.metrics.Envoy(s.envoyState)
+}
+
+// at is the engine as one door asks it.
+func (s *service) at(door string) *engine.Engine { return s.engine.Observed(s.metrics.Door(door)) }
+
+// measureStore has the metrics tell what a store in memory holds.
+func (s *service) measureStore(store headgate.Store) {
+	if memory, ok := store.(*memstore.Store); ok {
+		s.metrics.Store(func() metrics.StoreState {
+			held := memory.Stats()
+			return metrics.StoreState{Keys: held.Keys, Bytes: held.Bytes, Overflowed: held.Overflowed}
+		})
+	}
+}
+
+func (s *service) configState() metrics.ConfigState {
+	if s.live == nil {
+		return metrics.ConfigState{}
+	}
+	now := s.live.Status()
+	return metrics.ConfigState{Generation: now.Generation, Since: now.Since, Loads: now.Loads, Refused: now.Refused, Wrong: now.Err != nil}
+}
+
+func (s *service) envoyState() metrics.EnvoyState {
+	counted := s.envoy.handler.Snapshot()
+	state := metrics.EnvoyState{
+		Rules: make(map[string]metrics.EnvoyCounts, len(counted.Rules)), DomainNotFound: counted.DomainNotFound,
+		ConfigLoads: counted.ConfigLoads, ConfigErrors: counted.ConfigErrors, StoreErrors: counted.StoreErrors,
+		ServiceErrors: counted.ServiceErrors, GlobalShadow: counted.GlobalShadow,
+	}
+	for path, c := range counted.Rules {
+		state.Rules[path] = metrics.EnvoyCounts(c)
+	}
+	return state
+}
+
+// openAdmin opens the doors for operators and for Prometheus, behind all others.
+func (s *service) openAdmin(ctx context.Context) (all []door, err error) {
+	c := s.config
+	if c.Admin.Addr != config.Off {
+		ln, err := listen(ctx, "operators", string(c.Admin.Addr), "admin-addr")
+		switch {
+		case err == nil:
+			all = append(all, door{"admin", ln, admin.NewServer(s.adminHandler(), s.log)})
+		case c.Origins["admin.addr"] == "default" && errors.Is(err, syscall.EADDRINUSE): // nobody asked for this door
+			s.log.Warn("the door for operators is closed", "cause", err)
+		default:
+			return all, err
+		}
+	}
+	if c.Metrics.Addr != config.Off {
+		ln, err := listen(ctx, "metrics", string(c.Metrics.Addr), "metrics-addr")
+		if err != nil {
+			return all, err
+		}
+		all = append(all, door{"metrics", ln, admin.NewServer(s.metrics.Handler(), s.log)})
+	}
+	return all, nil
+}
+
+func (s *service) adminHandler() *admin.Handler {
+	if s.health == nil {
+		s.health = httpapi.New(s.engine, s.healthOptions())
+	}
+	return admin.New(&admin.Options{
+		Token:   string(s.config.Admin.Token),
+		Health:  s.health,
+		Metrics: s.metrics.Handler(),
+		Config:  func(w io.Writer) error { return s.live.Config().Print(w) },
+		Top:     func(n int) any { return s.denials.Top(n) },
+		Hash:    s.denials.Hash,
+		Lines:   map[string]func() []string{"/rlconfig": s.envoy.handler.Dump, "/stats": s.envoyStats},
+	})
+}
+
+// envoyStats are the counters of Envoy's door by envoyproxy/ratelimit's names, as its /stats has them.
+func (s *service) envoyStats() []string {
+	counted := s.envoy.handler.Snapshot()
+	values := map[string]uint64{
+		"config_load_success": counted.ConfigLoads, "config_load_error": counted.ConfigErrors, "global_shadow_mode": counted.GlobalShadow,
+		"call.should_rate_limit.redis_error": counted.StoreErrors, "call.should_rate_limit.service_error": counted.ServiceErrors,
+	}
+	for domain, n := range counted.DomainNotFound {
+		values["rate_limit."+domain+".domain_not_found"] = n
+	}
+	for path, c := range counted.Rules {
+		addStats(values, "rate_limit."+path+".", c)
+	}
+	lines := make([]string, 0, len(values))
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		lines = append(lines, fmt.Sprintf("ratelimit.service.%s: %d", strings.NewReplacer("\n", "_", "\r", "_").Replace(name), values[name]))
+	}
+	return lines
+}
+
+func addStats(to map[string]uint64, prefix string, c rlsapi.Counts) {
+	for name, n := range map[string]uint64{
+		"total_hits": c.TotalHits, "over_limit": c.OverLimit, "near_limit": c.NearLimit, "within_limit": c.WithinLimit, "shadow_mode": c.ShadowMode,
+		"total_negative_hits": c.TotalNegativeHits,
+	} {
+		to[prefix+name] = n
+	}
+}
+
+// forOperators reports whether a door stays open until all requests are answered.
+func (d door) forOperators() bool { return d.name == "admin" || d.name == "metrics" }
+
+// storeObservers hear of the store one after the other.
+type storeObservers []headgate.StoreObserver
+
+// ObserveStore tells all of them.
+func (all storeObservers) ObserveStore(e headgate.StoreEvent) {
+	for _, o := range all {
+		o.ObserveStore(e)
+	}
+}
+
+// servesTLS reports whether a door speaks TLS.
+func servesTLS(ln net.Listener) bool { _, ok := ln.(*tlsListener); return ok }
+
+func scheme(ln net.Listener) string {
+	if servesTLS(ln) {
+		return "https"
+	}
+	return "http"
+}
