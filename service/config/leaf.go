@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -135,9 +136,11 @@ var leaves = map[reflect.Type]*leaf{
 	},
 	reflect.TypeFor[routing.Host](): {
 		what: text, pattern: `^[!-.0-9:;<-~]+$`, says: "a host, or *.example.com", parse: as(routing.ParseHost), example: "*.example.com",
+		show: unlessZero[routing.Host],
 	},
 	reflect.TypeFor[routing.Path](): {
 		what: text, pattern: `^/[^?#%\\;]*$`, says: "a path that begins with a slash", parse: as(routing.ParsePath), example: "/api/**",
+		show: unlessZero[routing.Path],
 	},
 	reflect.TypeFor[Method](): {
 		what: text, pattern: `^[A-Za-z-]{1,32}$`, says: "a method such as GET", parse: as(parseMethod), example: "POST",
@@ -159,9 +162,15 @@ var leaves = map[reflect.Type]*leaf{
 		what: text, pattern: `^[A-Za-z][A-Za-z0-9+]*([:?][^\s]*)?$`, says: "a store's URL, such as redis://127.0.0.1:6379",
 		parse: as(func(s string) (StoreURL, error) { return StoreURL(s), nil }), example: "redis://127.0.0.1:6379",
 	},
-	reflect.TypeFor[Path]():   {what: text, pattern: `^[^\x00]+$`, says: "a file", parse: as(func(s string) (Path, error) { return Path(s), nil })},
 	reflect.TypeFor[Charge](): {what: text, parse: as(func(s string) (Charge, error) { return Charge(s), nil })},
-	reflect.TypeFor[Folder](): {what: text, pattern: `^[^\x00]+$`, says: "a folder", parse: as(func(s string) (Folder, error) { return Folder(s), nil })},
+	reflect.TypeFor[Path](): {
+		what: text, pattern: `^[^\x00]+$`, says: "a file", parse: as(func(s string) (Path, error) { return Path(s), nil }),
+		show: func(v any) string { return absolute(string(v.(Path))) },
+	},
+	reflect.TypeFor[Folder](): {
+		what: text, pattern: `^[^\x00]+$`, says: "a folder", parse: as(func(s string) (Folder, error) { return Folder(s), nil }),
+		show: func(v any) string { return absolute(string(v.(Folder))) },
+	},
 }
 
 const keyPart = `(ip(/[0-9]{1,3})?|header:[ \t]*[!#$%&'*.^_|~0-9A-Za-z\x60-]+|method|host|path)`
@@ -347,7 +356,26 @@ func mustInt(s string) int {
 	return n
 }
 
-// shown is a value as it would be written.
+// absolute is a path as it can be written in any file; empty for none.
+func absolute(path string) string {
+	if path == "" {
+		return ""
+	}
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
+}
+
+// unlessZero leaves out what matches everything.
+func unlessZero[T fmt.Stringer](v any) string {
+	if reflect.ValueOf(v).IsZero() {
+		return ""
+	}
+	return v.(T).String()
+}
+
+// shown is a value as it would be written; nothing for one that is left out.
 func shown(v reflect.Value) string {
 	if l := leaves[v.Type()]; l.show != nil {
 		return l.show(v.Interface())

@@ -267,6 +267,55 @@ trusted_proxies: ["10.0.0.0/8"]
 	}
 }
 
+// What is printed means the same, wherever it is put: the same policies, terms and routes, and settings of the same values.
+func TestWhatIsPrintedMeansTheSame(t *testing.T) {
+	t.Parallel()
+	odd := filepath.Join(t.TempDir(), "f.yaml")
+	replace(t, odd, `resp: {user: "null"}
+grpc: {tls_cert: "~", client_name: "123"}
+envoy: {config: "true", near_limit: 0%}
+enforcement: "off"
+policies:
+  "none": {limits: [5/s], enforce: 0%}
+  "some": {limits: [5/s], enforce: 0.0001%, on_store_error: open}
+  "all": {limits: [5/s], enforce: 100%}
+  "true": {limits: [5/1000ms, 7/60s], shadow: true, overrides: {"key:": [1/s], "key:a: b #c": [2/s], "key:\"'\\": [3/s], "key:é\u2028😀": [4/s]}}
+  "a # b": {limits: [100/90m queue 3], algorithm: leaky_bucket, key: "header:a+ip/48, header:b, ip"}
+routes:
+- {match: {path: "/*/**/*", host: "*", method: [foo]}, policies: ["none", "true", "a # b"]}
+- {match: {path: /a b'"x, host: "[0::1]"}, policies: []}
+- {policies: ["some"]}
+`)
+	mustPrintTheSame(t, odd)
+	mustPrintTheSame(t, config.FullFile) // which names a folder from where it is
+}
+
+func mustPrintTheSame(t *testing.T, path string) {
+	t.Helper()
+	from, to := config.Sources{Path: path}, config.Sources{Path: filepath.Join(t.TempDir(), "printed.yaml")}
+	c, err := from.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := c.Print(&b); err != nil {
+		t.Fatal(err)
+	}
+	replace(t, to.Path, b.String())
+	again, err := to.Load()
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, b.String())
+	}
+	for _, s := range config.Settings() {
+		if got, want := s.Text(&again.File), s.Text(&c.File); got != want {
+			t.Errorf("%s: got %q want %q", s.Path, got, want)
+		}
+	}
+	if got, want := again.Engine(), c.Engine(); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v\nwant %+v\nfrom\n%s", got, want, b.String())
+	}
+}
+
 // docs/configuration.md shows that file, and every setting with its names and default.
 func TestTheDocumentShowsAll(t *testing.T) {
 	t.Parallel()

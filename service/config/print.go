@@ -11,7 +11,8 @@ import (
 	"github.com/headgate/headgate/service/engine"
 )
 
-// Print writes the configuration as a file: what is in force, and behind each setting where it came from. Secrets in URLs are left out.
+// Print writes the configuration as a file: what is in force, and behind each setting where it came from. The file means the same wherever
+// it lies, but for passwords: *** stands for each.
 func (c *Config) Print(w io.Writer) error {
 	root := c.node(reflect.ValueOf(&c.File).Elem(), "")
 	text, err := yaml.Dump(root, yaml.WithIndent(2), yaml.WithLineWidth(-1))
@@ -48,7 +49,7 @@ func (c *Config) node(v reflect.Value, path string) *yaml.Node {
 
 func (c *Config) scalar(v reflect.Value, path string) *yaml.Node {
 	text := shown(v)
-	if text == "" || v.IsZero() && c.Origins[path] == "" && leaves[v.Type()].what != truth {
+	if text == "" {
 		return nil
 	}
 	n := &yaml.Node{Kind: yaml.ScalarNode, Value: text}
