@@ -174,7 +174,11 @@ func TestDecisionsAreTheLimiters(t *testing.T) {
 
 // With little memory a log goes through a temporary file, and nothing else changes.
 func TestLittleMemoryChangesNothing(t *testing.T) {
-	log := recordsLog(t, randomRecords(1_200_000, 60_000_000))
+	requests, runs := 1_200_000, 2
+	if testing.Short() {
+		requests, runs = 600_000, 1
+	}
+	log := recordsLog(t, randomRecords(requests, 60_000_000))
 	decide := func(memory int64) (uint64, *replay.Report) {
 		decisions := fnv.New64a()
 		r, err := replay.Run(t.Context(), []replay.Log{log}, []headgate.Policy{headgate.MustPolicy("10/1s")}, openMemory,
@@ -186,9 +190,9 @@ func TestLittleMemoryChangesNothing(t *testing.T) {
 	}
 	roomy, all := decide(replay.DefaultMemory)
 	tight, some := decide(replay.MinMemory)
-	if all.Memory.SpilledRuns != 0 || some.Memory.SpilledRuns < 2 || some.Memory.RequestsBytes > replay.MinMemory {
-		t.Errorf("%d and %d runs were spilled, and %d bytes held; want none, several, at most %d",
-			all.Memory.SpilledRuns, some.Memory.SpilledRuns, some.Memory.RequestsBytes, replay.MinMemory)
+	if all.Memory.SpilledRuns != 0 || some.Memory.SpilledRuns < runs || some.Memory.RequestsBytes > replay.MinMemory {
+		t.Errorf("%d and %d runs were spilled, and %d bytes held; want none, at least %d, at most %d",
+			all.Memory.SpilledRuns, some.Memory.SpilledRuns, some.Memory.RequestsBytes, runs, replay.MinMemory)
 	}
 	if roomy != tight || all.OutOfOrder != some.OutOfOrder || all.Policies[0].Denied != some.Policies[0].Denied {
 		t.Errorf("with little memory the decisions differ: %d of %d denied, %d of %d out of order",
