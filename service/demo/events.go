@@ -32,6 +32,10 @@ type told struct {
 
 // events is the stream of one page, and its session's life.
 func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodHead {
+		w.Header().Set("Content-Type", "text/event-stream")
+		return // who reads no events needs no session
+	}
 	s, err := h.openSession(r.Context())
 	if err != nil {
 		writeRefusal(w, err)

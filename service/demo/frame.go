@@ -13,10 +13,10 @@ import (
 type frame struct {
 	T      int64        `json:"t"`
 	Epoch  int          `json:"epoch"`            // when it changes, the past is gone
-	Sent   int64        `json:"sent"`             // requests so far
+	Sent   int64        `json:"sent"`             // requests in this epoch
 	Rate   int64        `json:"rate"`             // requests a second, over the last one
 	Edge   int64        `json:"edge,omitempty"`   // when the window of this time ends
-	Tracks []trackFrame `json:"tracks,omitempty"` // missing if nothing has changed
+	Tracks []trackFrame `json:"tracks,omitempty"` // missing while what is compared changes
 	Rows   []rowFrame   `json:"rows,omitempty"`   // the newest first; missing if nothing has changed
 }
 
@@ -83,7 +83,7 @@ type camera struct {
 
 // shoot takes the frame of now.
 func (c *camera) shoot(ctx context.Context) frame {
-	st := c.s.current()
+	st, epoch := c.s.showing()
 	c.findEdge(ctx, st)
 	levels := st.levels(ctx)
 	now := time.Now()
@@ -94,9 +94,13 @@ func (c *camera) shoot(ctx context.Context) frame {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	j := &c.s.journal
+	if j.epoch != c.epoch {
+		c.epoch, c.rowsTo = j.epoch, 0
+		c.second, c.before, c.rate = now, 0, 0
+	}
 	f.Epoch, f.Sent = j.epoch, j.seq
 	f.Rate = c.measure(now, j.seq)
-	if len(levels) == len(j.tallies) {
+	if epoch == j.epoch { // otherwise the levels are of what was shown before
 		for i := range j.tallies {
 			f.Tracks = append(f.Tracks, trackFrame{j.gates(i, levels[i], c.s.stage)})
 		}
@@ -130,12 +134,6 @@ func (c *camera) measure(now time.Time, seq int64) int64 {
 // rows are the newest requests, if there are new ones and the page has had time to read; the caller holds the session's mutex.
 func (c *camera) rows(now time.Time) []rowFrame {
 	j := &c.s.journal
-	if j.epoch != c.epoch {
-		c.epoch, c.rowsTo = j.epoch, j.seq
-		if len(j.recent()) > 0 {
-			c.rowsTo = 0
-		}
-	}
 	if j.seq == c.rowsTo || now.Sub(c.rowsAt) < rowsPause {
 		return nil
 	}

@@ -17,8 +17,8 @@ const (
 
 // journal is what was decided. Its stage's mutex is the session's.
 type journal struct {
-	epoch   int // counts how often it was cleared
-	seq     int64
+	epoch   int       // counts how often it was cleared
+	seq     int64     // requests since then
 	tallies [][]tally // by track and algorithm
 	rows    [keptRows]row
 }
@@ -54,6 +54,7 @@ type row struct {
 
 func (j *journal) clear(st *stage) {
 	j.epoch++
+	j.seq = 0
 	j.rows = [keptRows]row{}
 	j.tallies = make([][]tally, len(st.tracks))
 	for i, t := range st.tracks {

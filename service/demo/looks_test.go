@@ -74,7 +74,27 @@ func TestPageInChromium(t *testing.T) {
 		again.send(t, "#one", 1)
 		again.mustAgree(t, "a request on a new stream")
 	})
+	t.Run("store away", func(t *testing.T) { visit(t, b, s.URL).testStoreAway(t, s) })
 	t.Run("no script", v.testWithoutScript)
+}
+
+// testStoreAway takes the store away: the page says so, and draws nothing where nothing is known.
+func (v visitor) testStoreAway(t *testing.T, s *served) {
+	s.store.Close()
+	v.send(t, "#one", 1)
+	_, page := v.mustAgree(t, "a request without a store")
+	for _, panel := range page.Panels {
+		if panel.Verdict != "503 Service Unavailable" || !strings.Contains(panel.Counts[0].Text, "○ 1 undecided") {
+			t.Errorf("%s without a store: got %+v want one undecided", panel.Algorithm, panel)
+		}
+	}
+	v.chrome.until(t, "document.getElementById('link').textContent.startsWith('live, but ')")
+	v.chrome.until(t, "!document.getElementById('undecided').hidden")
+	got := eval[string](t, v.chrome, `import('/js/chart.js').then(({ known }) => known(
+		['a', '', 'away', 'away', '', ''].map((error, t) => ({ t, level: { error } }))).map((stretch) => stretch.map((p) => p.t).join()).join('|'))`)
+	if got != "1|4,5" {
+		t.Errorf("what is left was known at %s want 1|4,5", got)
+	}
 }
 
 // testWithoutScript looks at the page as a browser shows it that runs no scripts: nothing that does nothing.
@@ -227,6 +247,9 @@ func (v visitor) testScenarios(t *testing.T) {
 		v.tab.until(t, name, func(s state) bool { return s.Playing == name && (s.Sent > 4 || name == "edge") })
 		v.chrome.until(t, fmt.Sprintf("document.querySelector('[data-scenario=%s]').getAttribute('aria-pressed') === 'true'", name))
 		v.chrome.until(t, fmt.Sprintf("!document.getElementById('watch-%s').hidden", name))
+		if look := eval[bool](t, v.chrome, "document.querySelector('[data-algorithm=fixed_window]').classList.contains('look')"); look != (name == "edge") {
+			t.Errorf("%s: the fixed window stands out: %t", name, look)
+		}
 		v.chrome.until(t, "document.getElementById('note').textContent !== ''")
 		v.click(t, "[data-scenario="+name+"]")
 		v.tab.until(t, "the end of "+name, func(s state) bool { return s.Playing == "" })

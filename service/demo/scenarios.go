@@ -2,6 +2,7 @@ package demo
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -11,7 +12,8 @@ import (
 type scenario struct {
 	Name   string
 	Title  string
-	Watch  string // two sentences of what to look at
+	Watch  string               // two sentences of what to look at
+	Look   []headgate.Algorithm // at which panels, if not at all
 	set    func(*Settings)
 	layout func(s *session) (layout, []headgate.Store) // nil means one track
 	play   func(ctx context.Context, p *player)
@@ -21,7 +23,7 @@ type scenario struct {
 func scenarios() []scenario {
 	return []scenario{
 		{
-			Name: "edge", Title: "The window’s edge",
+			Name: "edge", Title: "The window’s edge", Look: []headgate.Algorithm{headgate.FixedWindow},
 			Watch: "Ten requests arrive just before a window ends and ten just after: the fixed window admits all twenty, twice its " +
 				"rate in a second and a half. The sliding log stays at ten in any four seconds, and the sliding window lets in " +
 				"what has faded.",
@@ -29,7 +31,7 @@ func scenarios() []scenario {
 			play: playEdge,
 		},
 		{
-			Name: "pause", Title: "After a pause",
+			Name: "pause", Title: "After a pause", Look: []headgate.Algorithm{headgate.TokenBucket, headgate.TokenBucketInterval},
 			Watch: "A busy client rests for eight seconds and comes back with thirty requests at once: the buckets have saved up a " +
 				"burst of twenty. Windows save nothing beyond their ten, and the leaky bucket takes what fits into its queue and " +
 				"holds it back.",
@@ -165,7 +167,8 @@ func (st *stage) nextEdge(ctx context.Context) (time.Time, error) {
 		return time.Time{}, headgate.ErrUnsupported
 	}
 	asked := time.Now()
-	d, err := st.edges.AllowN(ctx, "edge", 1)
+	key := fmt.Sprint("edge/", st.settings.PeriodMS) // a window that is open keeps its end when the period changes
+	d, err := st.edges.AllowN(ctx, key, 1)
 	took := time.Since(asked)
 	return asked.Add(took/2 + d.ResetAfter), err
 }
@@ -199,7 +202,7 @@ func playServers(ctx context.Context, p *player) {
 }
 
 func playHot(ctx context.Context, p *player) {
-	p.note("200 a second on one key, one each 800 ms on the other")
+	p.note("200/s on one key, 1.25/s on the other")
 	ctx, stop := context.WithTimeout(ctx, 20*time.Second)
 	defer stop()
 	other := inBackground(func() { p.spread(ctx, 1, 25, 800*time.Millisecond) })

@@ -86,6 +86,13 @@ func (s *session) current() *stage {
 	return s.stage
 }
 
+// showing is what decides now, and the epoch that it belongs to.
+func (s *session) showing() (*stage, int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stage, s.journal.epoch
+}
+
 // put makes st decide from now on. Afresh means that nothing of what was counted and drawn stays.
 func (s *session) put(st *stage, afresh bool) {
 	s.mu.Lock()

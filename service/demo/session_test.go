@@ -114,6 +114,51 @@ func TestChangesKeepWhatWasSpent(t *testing.T) {
 	}
 }
 
+// The edge that is drawn, and that the first scenario waits for, is that of the period that is set: not of a longer one before.
+func TestEdgeFollowsThePeriod(t *testing.T) {
+	t.Parallel()
+	p := newTab(t, serve(t, demo.Options{}).URL)
+	for _, ms := range []int64{3_600_000, 4000} {
+		p.set(t, func(s *demo.Settings) { s.PeriodMS = ms })
+		for p.told.Settings.PeriodMS != ms {
+			p.next(t, "told", &p.told)
+		}
+		var f struct{ T, Edge int64 }
+		p.next(t, "frame", &f)
+		if wait := f.Edge - f.T; wait < -1_000_000 || wait > ms*1000 {
+			t.Errorf("a period of %d ms: its window ends in %d µs", ms, wait)
+		}
+	}
+}
+
+// What is counted begins anew with a reset, and so does the number that was sent; who only asks for the head opens no session.
+func TestCountsBeginAnew(t *testing.T) {
+	t.Parallel()
+	s := serve(t, demo.Options{MaxSessions: 1})
+	resp, err := http.Head(s.URL + "/events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if got := resp.Header.Get("Content-Type"); got != "text/event-stream" {
+		t.Errorf("the head of the stream: got %q", got)
+	}
+	p := newTab(t, s.URL)
+	for _, again := range []string{"reset", "scenario"} {
+		p.mustAct(t, map[string]any{"do": "send", "n": 7})
+		p.mustAct(t, map[string]any{"do": again, "scenario": "edge"})
+		p.mustAct(t, map[string]any{"do": "stop"})
+		if k := p.state(t); k.Sent > 6 || len(k.Rows) != int(k.Sent) {
+			t.Errorf("after %s: got %d sent and %d rows want what came since", again, k.Sent, len(k.Rows))
+		}
+	}
+	p.mustAct(t, map[string]any{"do": "reset"})
+	p.mustAct(t, map[string]any{"do": "send", "n": 3})
+	if k := p.state(t); k.Sent != 3 || k.Rows[0].Seq != 3 {
+		t.Errorf("three requests after a reset: got %d, the newest is %+v", k.Sent, k.Rows[0])
+	}
+}
+
 func TestCosts(t *testing.T) {
 	t.Parallel()
 	p := newTab(t, serve(t, demo.Options{}).URL)

@@ -2,6 +2,7 @@ package demo
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -31,7 +32,7 @@ const (
 )
 
 func defaultSettings() Settings {
-	return Settings{Rate: 10, PeriodMS: 5000, Burst: 10, Queue: 5, Cost: 1, Dialect: httpfields.IETF}
+	return Settings{Rate: 10, PeriodMS: 5000, Burst: 10, Queue: 9, Cost: 1, Dialect: httpfields.IETF}
 }
 
 // dialects are those that the page offers, in its order.
@@ -49,7 +50,6 @@ func (s Settings) validate() error {
 		least, most int64
 	}{
 		{"rate", s.Rate, 1, maxUnits},
-		{"period_ms", s.PeriodMS, minPeriodMS, maxPeriodMS},
 		{"burst", s.Burst, 1, maxUnits},
 		{"queue", s.Queue, 0, maxUnits},
 		{"cost", s.Cost, 0, maxUnits},
@@ -57,6 +57,9 @@ func (s Settings) validate() error {
 		if n.value < n.least || n.value > n.most {
 			return refuse(n.field, "%s is %d; accepted are %d to %d", n.field, n.value, n.least, n.most)
 		}
+	}
+	if s.PeriodMS < minPeriodMS || s.PeriodMS > maxPeriodMS {
+		return refuse("period_ms", "the period is %s s; accepted are %s to %s", seconds(s.PeriodMS), seconds(minPeriodMS), seconds(maxPeriodMS))
 	}
 	if len(s.Key) > maxKeyBytes || !utf8.ValidString(s.Key) || strings.ContainsFunc(s.Key, unicode.IsControl) {
 		return refuse("key", "the key is longer than %d bytes, or no plain text", maxKeyBytes)
@@ -66,6 +69,9 @@ func (s Settings) validate() error {
 	}
 	return nil
 }
+
+// seconds is ms as people read it.
+func seconds(ms int64) string { return strconv.FormatFloat(float64(ms)/1000, 'f', -1, 64) }
 
 // limit is the settings as a limit for one algorithm: each takes what it uses.
 func (s Settings) limit(a headgate.Algorithm) headgate.Limit {

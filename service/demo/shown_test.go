@@ -99,7 +99,9 @@ const drawn = `(() => {
 	});
 	probe.remove();
 	return [...document.querySelectorAll('.chart')].map((c) => {
-		const data = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
+		const copy = new OffscreenCanvas(c.width, c.height).getContext('2d', { willReadFrequently: true });
+		copy.drawImage(c, 0, 0); // reading the page's own again and again would be complained of
+		const data = copy.getImageData(0, 0, c.width, c.height).data;
 		return inks.map((ink) => {
 			for (let i = 0; i < data.length; i += 4) {
 				if (data[i + 3] > 200 && ink.every((v, k) => Math.abs(data[i + k] - v) < 24)) return 'yes';

@@ -68,7 +68,10 @@ func (s Settings) yaml(a headgate.Algorithm) string {
 }
 
 func (s Settings) curl(a headgate.Algorithm, url string) string {
-	body, err := json.Marshal(struct {
+	var body strings.Builder
+	encoder := json.NewEncoder(&body)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(struct {
 		Limit     string             `json:"limit"`
 		Algorithm headgate.Algorithm `json:"algorithm"`
 		Key       string             `json:"key"`
@@ -77,7 +80,7 @@ func (s Settings) curl(a headgate.Algorithm, url string) string {
 	if err != nil {
 		return "" // strings and numbers can be encoded
 	}
-	return "curl -d " + shellQuoted(string(body)) + " " + url + "\n"
+	return "curl -d " + shellQuoted(strings.TrimSuffix(body.String(), "\n")) + " " + url + "\n"
 }
 
 // shellQuoted is one word for a POSIX shell.

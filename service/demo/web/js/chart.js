@@ -1,6 +1,9 @@
 // Draws a panel's chart: what is left over time, the requests below it, and a vessel as full as the key is now.
 
-const DOT = 6; // px from mark to mark
+import { whole } from './words.js';
+
+const DOT = 5.4; // px from mark to mark
+const BEAT = 1.5e6; // µs after which nothing is known any more, if the server says nothing
 const RIGHT = 62; // px for the vessel
 const FONT = '-apple-system, "Segoe UI", Roboto, "Helvetica Neue", Cantarell, Ubuntu, Arial, system-ui, sans-serif';
 
@@ -44,13 +47,13 @@ export class Chart {
   rows(tracks) { return Math.max(Math.floor((this.bands(0, tracks).marks - 4) / 2 / DOT), 1); }
 
   bands(i, tracks) {
-    const height = (this.height - 14) / tracks;
-    const level = Math.round(height * (tracks > 1 ? 0.46 : 0.47));
+    const height = (this.height - 18) / tracks;
+    const level = Math.round(height * (tracks > 1 ? 0.46 : 0.4)); // ten marks fit on either side of the line below it
     const top = 10 + i * height;
     return { top, level: level - 6, marksTop: top + level, marks: height - level - 6 };
   }
 
-  draw({ tracks, now, span, unit, edges, windowed, inks }) {
+  draw({ tracks, now, heard, span, unit, edges, windowed, inks }) {
     const c = this.context;
     c.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
     c.clearRect(0, 0, this.width, this.height);
@@ -62,7 +65,7 @@ export class Chart {
     this.drawEdges(edges, x, windowed, inks);
     tracks.forEach((track, i) => {
       const band = this.bands(i, tracks.length);
-      this.drawLevels(track, band, x, now, inks);
+      this.drawLevels(track, band, x, Math.min(this.plot + 2, x(heard + BEAT)), inks);
       this.drawMarks(track.history, band, x, unit, inks);
       this.drawOuts(track.history, band, x, inks);
       if (tracks.length > 1) this.label(track.name, 3, band.top + 13, inks.muted, 11, 'left', 400, inks.card);
@@ -103,8 +106,8 @@ export class Chart {
     c.setLineDash([]);
   }
 
-  // drawLevels draws what is left of each state: the first as an area, another as a line alone.
-  drawLevels(track, band, x, now, inks) {
+  // drawLevels draws what is left of each state, up to end: the first as an area, another as a line alone.
+  drawLevels(track, band, x, end, inks) {
     const c = this.context;
     const bottom = band.top + band.level;
     c.strokeStyle = inks.line;
@@ -115,29 +118,38 @@ export class Chart {
       c.lineTo(this.plot, Math.round(y) + 0.5);
     }
     c.stroke();
+    const y = ({ remaining, limit }) => bottom - (limit ? Math.min(remaining / limit, 1) : 0) * band.level;
     track.history.levels.forEach((points, i) => {
-      if (!points.length || points[points.length - 1].level.error) return;
-      const y = ({ remaining, limit }) => bottom - (limit ? Math.min(remaining / limit, 1) : 0) * band.level;
-      const path = new Path2D();
-      points.forEach((p, k) => path[k ? 'lineTo' : 'moveTo'](x(p.t), y(p.level)));
-      const last = points[points.length - 1];
-      path.lineTo(this.plot + 2, y(last.level));
-      if (i === 0) {
-        const area = new Path2D(path);
-        area.lineTo(this.plot + 2, bottom);
-        area.lineTo(x(points[0].t), bottom);
-        c.fillStyle = inks.accent;
-        c.globalAlpha = 0.13;
-        c.fill(area);
-        c.globalAlpha = 1;
+      for (const stretch of known(points)) {
+        const corners = stretch.map((p) => [x(p.t), y(p.level)]);
+        if (stretch.at(-1) === points.at(-1)) corners.push([end, corners.at(-1)[1]]);
+        this.drawStretch(corners, i === 0 ? bottom : null, inks);
       }
-      c.strokeStyle = inks.accent;
-      c.lineWidth = 1.6;
-      c.lineJoin = 'round';
-      c.setLineDash(i ? [4, 3] : []);
-      c.stroke(path);
-      c.setLineDash([]);
     });
+    const error = track.history.levels[0]?.at(-1)?.level.error;
+    if (error) this.label(error, this.plot - 4, bottom - 8, inks.muted, 11, 'right', 400, inks.card);
+  }
+
+  // drawStretch draws a line, and down to bottom an area; without bottom it is dashed.
+  drawStretch(corners, bottom, inks) {
+    const c = this.context;
+    const path = new Path2D();
+    corners.forEach(([x, y], k) => path[k ? 'lineTo' : 'moveTo'](x, y));
+    if (bottom !== null) {
+      const area = new Path2D(path);
+      area.lineTo(corners.at(-1)[0], bottom);
+      area.lineTo(corners[0][0], bottom);
+      c.fillStyle = inks.accent;
+      c.globalAlpha = 0.13;
+      c.fill(area);
+      c.globalAlpha = 1;
+    }
+    c.strokeStyle = inks.accent;
+    c.lineWidth = 1.6;
+    c.lineJoin = 'round';
+    c.setLineDash(bottom === null ? [4, 3] : []);
+    c.stroke(path);
+    c.setLineDash([]);
   }
 
   // drawMarks stacks allowed requests above a line, denied ones below it.
@@ -157,7 +169,7 @@ export class Chart {
     for (const [at, [allowed, denied, undecided]] of history.bins) {
       const cx = x((at + 0.5) * history.width);
       if (cx < -DOT) continue;
-      for (let i = 0; i < Math.min(Math.ceil(allowed / unit), most); i++) disc(dots, cx, middle - 4.5 - i * DOT, 2.4);
+      for (let i = 0; i < Math.min(Math.ceil(allowed / unit), most); i++) disc(dots, cx, middle - 4.5 - i * DOT, 2.3);
       const below = Math.min(Math.ceil(denied / unit), most);
       for (let i = 0; i < below; i++) cross(crosses, cx, middle + 4.5 + i * DOT, 2);
       for (let i = 0; i < Math.min(Math.ceil(undecided / unit), most - below); i++) disc(rings, cx, middle + 4.5 + (below + i) * DOT, 2);
@@ -186,11 +198,10 @@ export class Chart {
     c.stroke();
   }
 
-  // drawVessel shows what is left at this moment, in parts that can be counted if they are few.
+  // drawVessel shows what is left at this moment; two states stand side by side.
   drawVessel(track, band, tracks, inks) {
     const c = this.context;
-    const points = track.history.levels[0];
-    const level = points?.[points.length - 1]?.level;
+    const levels = track.history.levels.map((points) => points.at(-1)?.level);
     const left = this.width - 40;
     const width = 34;
     c.strokeStyle = inks.control;
@@ -198,29 +209,50 @@ export class Chart {
     c.beginPath();
     c.roundRect(left + 0.5, band.top + 0.5, width - 1, band.level - 1, 5);
     c.stroke();
-    if (!level || level.error) {
-      this.label(level?.error ? '–' : '', left + width / 2, band.top + band.level + 22, inks.muted, 16, 'center');
+    const middle = left + width / 2;
+    if (!levels.length || levels.some((level) => !level || level.error)) {
+      this.label(levels.length ? '–' : '', middle, band.top + band.level + 22, inks.muted, 16, 'center');
       return;
     }
+    const share = (width - 4) / levels.length;
+    levels.forEach((level, i) => this.drawFill(level, left + 2 + i * share + 1, share - 2, band, inks));
+    const text = levels.map((level) => whole(level.remaining)).join(' + ');
+    const big = tracks > 1 || text.length > 3 ? 15 : 21;
+    const y = band.top + band.level + big + 5;
+    this.label(text, middle, y, inks.ink, big, 'center', 650);
+    this.label(`of ${whole(levels[0].limit)}`, middle, y + 15, inks.muted, 11, 'center');
+  }
+
+  // drawFill fills a part of a vessel, in pieces that can be counted if they are few.
+  drawFill({ remaining, limit }, left, width, band, inks) {
+    const c = this.context;
     const inner = band.level - 6;
-    const parts = level.limit <= inner / 4 ? level.limit : 0;
+    const bottom = band.top + 3 + inner;
     c.fillStyle = inks.accent;
     c.beginPath();
-    if (parts) {
-      const step = inner / parts;
-      for (let i = 0; i < Math.min(level.remaining, parts); i++) {
-        c.roundRect(left + 3, band.top + 3 + inner - (i + 1) * step + 0.5, width - 6, step - 1, Math.min(2, step / 3));
+    if (limit <= inner / 4) {
+      const step = inner / limit;
+      for (let i = 0; i < Math.min(remaining, limit); i++) {
+        c.roundRect(left, bottom - (i + 1) * step + 0.5, width, step - 1, Math.min(2, step / 3));
       }
-    } else if (level.remaining > 0) {
-      const full = Math.max(Math.min(level.remaining / level.limit, 1) * inner, 1);
-      c.roundRect(left + 3, band.top + 3 + inner - full, width - 6, full, 2);
+    } else if (remaining > 0) {
+      const full = Math.max(Math.min(remaining / limit, 1) * inner, 1);
+      c.roundRect(left, bottom - full, width, full, 2);
     }
     c.fill();
-    const big = tracks > 1 ? 15 : level.remaining > 9999 ? 15 : 21;
-    const y = band.top + band.level + big + 5;
-    this.label(level.remaining.toLocaleString('en'), left + width / 2, y, inks.ink, big, 'center', 650);
-    this.label(`of ${level.limit.toLocaleString('en')}`, left + width / 2, y + 15, inks.muted, 11, 'center');
   }
+}
+
+// known splits what is left into the stretches in which it was known: while the store was away there is nothing to draw.
+export function known(points) {
+  const stretches = [];
+  let stretch = null;
+  for (const p of points) {
+    if (p.level.error) stretch = null;
+    else if (stretch) stretch.push(p);
+    else stretches.push(stretch = [p]);
+  }
+  return stretches;
 }
 
 function disc(path, x, y, r) {

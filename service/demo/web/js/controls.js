@@ -46,8 +46,10 @@ export class Controls {
 
   wireStream() {
     const label = () => {
-      $('label-n').textContent = $('n').value;
-      $('label-rate').textContent = $('rate-stream').value;
+      for (const [id, name] of [['n', 'label-n'], ['rate-stream', 'label-rate']]) {
+        const value = $(id).valueAsNumber;
+        $(name).textContent = Number.isNaN(value) ? '…' : value.toLocaleString('en');
+      }
     };
     $('n').addEventListener('input', label);
     $('rate-stream').addEventListener('input', () => {
@@ -120,8 +122,11 @@ export class Controls {
     if (playing) this.explain(playing === 'stream' ? 'none' : playing);
   }
 
+  // explain shows what a scenario's words are, and which panels they are about.
   explain(scenario) {
     for (const p of document.querySelectorAll('.watch p')) p.hidden = p.id !== `watch-${scenario}`;
+    const look = document.querySelector(`[data-scenario=${scenario}]`)?.dataset.look.split(' ') ?? [];
+    for (const panel of document.querySelectorAll('.panel')) panel.classList.toggle('look', look.includes(panel.dataset.algorithm));
   }
 
   enable(on) {

@@ -20,8 +20,9 @@ const dark = matchMedia('(prefers-color-scheme: dark)');
 const narrow = matchMedia('(max-width: 860px)');
 
 const LAG = 100e3; // µs that the picture is behind, so that what arrives has its place
-const view = { now: 0, span: 15e6, unit: 1, edges: [], inks: readInks() };
+const view = { now: 0, heard: 0, span: 15e6, unit: 1, edges: [], inks: readInks() };
 const clock = { offset: null, epoch: -1, drawn: 0 };
+const link = { state: 'lost', trouble: '' };
 
 for (const button of document.querySelectorAll('[data-code]')) button.addEventListener('click', () => code.choose(button.dataset.code));
 
@@ -53,14 +54,21 @@ function onFrame(frame) {
   }
   if (frame.edge && frame.edge !== view.edges.at(-1)) view.edges.push(frame.edge);
   while (view.edges.length && view.edges[0] < frame.t - view.span - 2e6) view.edges.shift();
-  panels.forEach((panel, i) => panel.take(frame.t, view.span, frame.tracks.map((track) => track.gates[i])));
+  if (frame.tracks) takeTracks(frame.t, frame.tracks);
   if (frame.rows) table.fill($('requests'), frame.rows);
-  view.unit = unitOf();
   $('unit').textContent = view.unit === 1 ? '1 mark = 1 request' : `1 mark = up to ${whole(view.unit)} requests`;
   $('sent').textContent = whole(frame.sent);
   $('speed').textContent = whole(frame.rate);
   document.documentElement.dataset.sent = frame.sent;
   if (frame.sent) announcer.offer(summary(frame.sent));
+}
+
+function takeTracks(t, tracks) {
+  panels.forEach((panel, i) => panel.take(t, view.span, tracks.map((track) => track.gates[i])));
+  view.heard = t;
+  view.unit = unitOf();
+  link.trouble = trouble(tracks);
+  showLink();
 }
 
 // unitOf is how many requests a mark stands for: one, unless more are on top of each other than there is room for.
@@ -82,11 +90,30 @@ function summary(sent) {
   return `${sent} requests so far. ${parts.join('. ')}.`;
 }
 
+// trouble is why no algorithm can decide anything; empty if one can.
+function trouble(tracks) {
+  const errors = tracks.flatMap((track) => track.gates.map((gate) => gate.levels[0].error));
+  $('undecided').hidden = tracks.every((track) => track.gates.every((gate) => !gate.undecided));
+  return errors.every(Boolean) ? errors[0] : '';
+}
+
 function onState(state) {
-  const says = { live: 'live', lost: 'connection lost, trying again', refused: 'refused: load the page again', ended: 'ended after a long rest: load the page again' };
-  $('link').textContent = says[state];
-  $('dot').classList.toggle('live', state === 'live');
+  link.state = state;
+  showLink();
   if (state !== 'live') controls.enable(false);
+}
+
+function showLink() {
+  const says = {
+    live: link.trouble ? `live, but ${link.trouble}` : 'live',
+    lost: 'connection lost, trying again',
+    refused: 'refused, perhaps too many pages are open; trying again',
+    ended: 'ended after a long rest: load the page again',
+  };
+  const text = says[link.state];
+  if ($('link').textContent !== text) $('link').textContent = text;
+  $('dot').classList.toggle('live', link.state === 'live' && !link.trouble);
+  document.documentElement.dataset.link = link.state;
 }
 
 // draw runs with the screen, or twice a second where motion is not wanted.

@@ -14,6 +14,7 @@ export class Panel {
     this.counts = [...element.querySelectorAll('.count')];
     this.facts = Object.fromEntries([...element.querySelectorAll('[data-fact]')].map((dd) => [dd.dataset.fact, dd]));
     this.fields = element.querySelector('.fields');
+    this.promise = this.fields.textContent; // what will be there
     this.whose = element.querySelector('.whose');
     this.verdict = element.querySelector('.verdict b');
     this.tracks = [];
@@ -34,7 +35,8 @@ export class Panel {
     for (const track of this.tracks) track.history = new History();
     this.lastSeq = 0;
     for (const dd of Object.values(this.facts)) dd.textContent = '–';
-    this.fields.textContent = '';
+    this.fields.textContent = this.promise;
+    this.whose.textContent = 'last answer';
     this.showVerdict('no answer yet', true);
     delete this.element.dataset.seq;
   }
@@ -70,13 +72,14 @@ export class Panel {
       this.facts[fact].textContent = undecided ? '–' : text;
       this.facts[fact].dataset.value = answer[fact];
     };
-    set('remaining', `${whole(answer.remaining)} of ${whole(answer.limit)}`);
+    set('remaining', whole(answer.remaining));
     set('retry_after_us', answer.never ? 'never' : time(answer.retry_after_us));
     set('reset_after_us', time(answer.reset_after_us));
     set('delay_us', time(answer.delay_us));
     const [status, ...lines] = answer.fields ?? [];
     this.showVerdict(status ?? '', answer.allowed);
-    this.whose.textContent = this.tracks.length > 1 ? `last answer, ${track.name}` : 'last answer';
+    const whose = answer.error ?? 'last answer';
+    this.whose.textContent = this.tracks.length > 1 ? `${whose}, ${track.name}` : whose;
     this.fields.textContent = lines.join('\n');
   }
 

@@ -1,5 +1,7 @@
 // The way to the server and back: one stream of events, and posts of what was pressed.
 
+const REFUSED = 5000; // ms until a refused page tries again
+
 let session = '';
 
 // connect opens the stream. It opens a new one when the old is cut; the server then has a new session.
@@ -18,8 +20,11 @@ export function connect({ onTold, onFrame, onState }) {
     onState('ended');
   });
   source.onopen = () => onState('live');
-  source.onerror = () => onState(source.readyState === EventSource.CLOSED ? 'refused' : 'lost');
-  return source;
+  source.onerror = () => {
+    const refused = source.readyState === EventSource.CLOSED; // by an answer; browsers then give up
+    onState(refused ? 'refused' : 'lost');
+    if (refused) setTimeout(connect, REFUSED, { onTold, onFrame, onState });
+  };
 }
 
 // act asks for one thing and resolves to a problem, or to null when it was done.

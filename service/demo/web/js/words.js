@@ -6,8 +6,9 @@ export function time(us) {
   if (us <= 999e3) return `${Math.ceil(us / 1000)} ms`;
   if (us < 60e6) return `${(Math.ceil(us / 1e4) / 100).toFixed(2)} s`;
   const seconds = Math.ceil(us / 1e6);
-  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
-  return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)}m ${seconds % 60}s`;
+  const minutes = Math.ceil(seconds / 60);
+  return `${Math.floor(minutes / 60)}h ${minutes % 60}m`;
 }
 
 export const whole = (n) => n.toLocaleString('en');
@@ -15,9 +16,9 @@ export const whole = (n) => n.toLocaleString('en');
 // answer says one decision in a few words.
 export function answer(a) {
   if (!a) return { text: '–', kind: '' };
-  if (a.error) return { text: `? ${a.error}`, kind: 'no' };
-  if (a.never) return { text: '✕ never: the cost is above the limit', kind: 'no' };
-  if (!a.allowed) return { text: `✕ denied, retry in ${time(a.retry_after_us)}`, kind: 'no' };
+  if (a.error) return { text: `○ ${a.error}`, kind: 'no' };
+  if (a.never) return { text: '✕ never: cost above limit', kind: 'no' };
+  if (!a.allowed) return { text: `✕ denied for ${time(a.retry_after_us)}`, kind: 'no' };
   const held = a.delay_us > 0 ? `, held ${time(a.delay_us)}` : '';
   return { text: `● allowed, ${whole(a.remaining)} left${held}`, kind: 'yes' };
 }
