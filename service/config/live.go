@@ -16,12 +16,16 @@ type Live struct {
 	apply   func(*Config) error
 	observe func(Reload)
 
-	mu      sync.Mutex
 	started *Config // what the process began with
+	once    bool    // the file is a pipe: what it held is in force, and it holds nothing more
+
+	reloading sync.Mutex // while the file is read and put into force, which can take its time
+	text      []byte     // of the file that was looked at last
+	failed    string     // the last error, so that it is said once
+
+	mu      sync.Mutex // to write it, both are held
 	current *Config
 	status  Status
-	text    []byte // of the file that was looked at last
-	failed  string // the last error, so that it is said once
 }
 
 // Status is how it stands with the configuration.
@@ -45,16 +49,27 @@ type Reload struct {
 // all of it into force, or changes nothing and says why. Observe hears of every reload, on the goroutine that made it; it may be nil.
 func Start(sources Sources, first *Config, apply func(*Config) error, observe func(Reload)) *Live {
 	l := &Live{sources: sources, apply: apply, observe: observe, started: first, status: Status{Path: sources.Path}}
+	l.once = sources.Path != "" && endless(sources.Path)
 	l.accept(first)
 	return l
 }
 
-func (l *Live) accept(c *Config) {
+// endless reports whether what lies at a path is a pipe or a device: reading may never end, and a second time finds something else.
+func endless(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && !info.Mode().IsRegular() && !info.IsDir()
+}
+
+// accept holds what has taken effect.
+func (l *Live) accept(c *Config) Status {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.current, l.text, l.failed = c, c.text, ""
 	l.status.Generation++
 	l.status.Loads++
 	l.status.Since, l.status.Err = time.Now(), nil
 	l.status.Restart = NeedRestart(&l.started.File, &c.File)
+	return l.status
 }
 
 // Config is what is in force. It must not be changed.
@@ -78,32 +93,47 @@ func (l *Live) Refresh() { l.reload(false) }
 func (l *Live) Reload() { l.reload(true) }
 
 func (l *Live) reload(always bool) {
-	if l.sources.Path == "" {
+	if l.sources.Path == "" || l.once {
 		return
 	}
-	l.mu.Lock()
+	l.reloading.Lock()
 	r, tell := l.look(always)
-	l.mu.Unlock()
+	l.reloading.Unlock()
 	if tell && l.observe != nil {
 		l.observe(r)
 	}
 }
 
 func (l *Live) look(always bool) (Reload, bool) {
-	text, err := ReadFile(l.sources.Path)
-	if err == nil {
-		if !always && bytes.Equal(text, l.text) && (l.failed == "" || l.status.Err != nil && errors.Is(l.status.Err, ErrInvalid)) {
-			return Reload{}, false
-		}
-		l.text = text
-		var c *Config
-		if c, err = l.sources.load(text); err == nil {
-			if err = l.apply(c); err == nil {
-				l.accept(c)
-				return Reload{l.status, c.Warnings}, true
-			}
-		}
+	text, err := l.read()
+	if err != nil {
+		return l.refuse(err, always)
 	}
+	if !always && bytes.Equal(text, l.text) && (l.failed == "" || l.status.Err != nil && errors.Is(l.status.Err, ErrInvalid)) {
+		return Reload{}, false
+	}
+	l.text = text
+	c, err := l.sources.load(text)
+	if err == nil {
+		err = l.apply(c)
+	}
+	if err != nil {
+		return l.refuse(err, always)
+	}
+	return Reload{l.accept(c), c.Warnings}, true
+}
+
+func (l *Live) read() ([]byte, error) {
+	if endless(l.sources.Path) {
+		return nil, readError(l.sources.Path, errors.New("it is no file any more"))
+	}
+	return ReadFile(l.sources.Path)
+}
+
+// refuse holds why what the file holds has not taken effect, and says whether that is news.
+func (l *Live) refuse(err error, always bool) (Reload, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	told := l.failed == err.Error()
 	l.failed, l.status.Err = err.Error(), err
 	if !told || always {
@@ -112,9 +142,9 @@ func (l *Live) look(always bool) (Reload, bool) {
 	return Reload{l.status, nil}, !told || always
 }
 
-// Run watches the file, and reloads it on every signal too, until ctx ends. Without a file it only waits.
+// Run watches the file, and reloads it on every signal too, until ctx ends. Without a file, and with a pipe in its place, it only waits.
 func (l *Live) Run(ctx context.Context, signals <-chan os.Signal) error {
-	if l.sources.Path == "" {
+	if l.sources.Path == "" || l.once {
 		<-ctx.Done()
 		return nil
 	}

@@ -21,11 +21,14 @@ const (
 )
 
 // Watcher tells when what lies at a path may have become other: when the file was written or replaced, when a symbolic link on the way
-// was, as Kubernetes does it, when a folder on the way went or came back; and every ten seconds, for file systems that tell nobody.
-// A burst of changes is told once it is over. It is made with [Watch].
+// was, as Kubernetes does it, when a folder on the way went or came back; and every ten seconds, for file systems that tell nobody and
+// systems whose watches others have used up. A burst of changes is told once it is over. It is made with [Watch].
 type Watcher struct {
 	path    string
-	events  *fsnotify.Watcher
+	open    func() (*fsnotify.Watcher, error)
+	events  *fsnotify.Watcher // nil while the system has none to give
+	told    chan fsnotify.Event
+	failed  chan error
 	changes chan struct{}
 	close   sync.Once
 	done    chan struct{}
@@ -38,16 +41,14 @@ func Watch(path string) (*Watcher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("config: watch: %w", err)
 	}
-	events, err := fsnotify.NewWatcher()
-	if err != nil {
-		return nil, fmt.Errorf("config: watch: %w", err)
-	}
-	w := &Watcher{
-		path: abs, events: events, changes: make(chan struct{}, 1), done: make(chan struct{}), ended: make(chan struct{}),
-	}
+	return watch(abs, fsnotify.NewWatcher), nil
+}
+
+func watch(path string, open func() (*fsnotify.Watcher, error)) *Watcher {
+	w := &Watcher{path: path, open: open, changes: make(chan struct{}, 1), done: make(chan struct{}), ended: make(chan struct{})}
 	w.follow()
 	go w.run()
-	return w, nil
+	return w
 }
 
 // Changes is where each change is told. What nobody has received yet is told once.
@@ -58,8 +59,9 @@ func (w *Watcher) Close() error {
 	var err error
 	w.close.Do(func() {
 		close(w.done)
-		err = w.events.Close()
-		<-w.ended
+		if <-w.ended; w.events != nil {
+			err = w.events.Close()
+		}
 	})
 	return err
 }
@@ -78,7 +80,7 @@ func (w *Watcher) run() {
 		case <-look.C:
 			w.follow()
 			w.tell()
-		case _, open := <-w.events.Events:
+		case _, open := <-w.told:
 			if !open {
 				return
 			}
@@ -86,7 +88,7 @@ func (w *Watcher) run() {
 				first = time.Now()
 			}
 			settled.Reset(max(0, min(settleTime, settleMost-time.Since(first))))
-		case err, open := <-w.events.Errors:
+		case err, open := <-w.failed:
 			if !open {
 				return
 			}
@@ -110,6 +112,13 @@ func (w *Watcher) tell() {
 
 // follow watches the folders that lead to the path now, and no others.
 func (w *Watcher) follow() {
+	if w.events == nil {
+		events, err := w.open()
+		if err != nil {
+			return // others hold all there are; the next look asks again
+		}
+		w.events, w.told, w.failed = events, events.Events, events.Errors
+	}
 	wanted := folders(w.path)
 	for _, was := range w.events.WatchList() {
 		if !slices.Contains(wanted, was) {

@@ -4,8 +4,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/fsnotify/fsnotify"
 
 	"github.com/headgate/headgate/service/config"
 )
@@ -115,4 +119,23 @@ func TestSwappedLinksAreTold(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Errorf("Close: %v", err)
 	}
+}
+
+// Where other programs have used up the system's watches, changes are found by looking, and watches are asked for again.
+func TestASystemWithoutWatches(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		w := config.WatchWhere("/etc/headgate.yaml", func() (*fsnotify.Watcher, error) { asked++; return nil, syscall.EMFILE })
+		began := time.Now()
+		for range 3 {
+			<-w.Changes()
+		}
+		if took := time.Since(began); took != 30*time.Second || asked != 4 {
+			t.Errorf("told three times in %v, asked for a watch %d times; want 30s and 4", took, asked)
+		}
+		if err := w.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
 }
