@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
-	"runtime"
 	"time"
 
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -20,6 +19,10 @@ import (
 
 // healthName is what envoyproxy/ratelimit calls itself in health checks.
 const healthName = "ratelimit"
+
+// streamWorkers is how many goroutines are kept for requests: their stacks have grown already, which a new one's does for each request
+// again. Those that find none free get one of their own. They are as many as wait for a store behind a network at a time.
+const streamWorkers = 128
 
 // ServerOptions bound what a client may take of a server. The zero value of each field is its default; nil means all defaults.
 type ServerOptions struct {
@@ -66,7 +69,7 @@ func serverOptions(h *Handler, opts *ServerOptions) []grpc.ServerOption {
 		grpc.MaxConcurrentStreams(uint32(orDefault(opts.MaxStreams, 1024))),
 		grpc.MaxHeaderListSize(uint32(orDefault(opts.MaxHeaderBytes, 16<<10))),
 		grpc.ConnectionTimeout(orDefaultTime(opts.HandshakeTimeout, 5*time.Second)),
-		grpc.NumStreamWorkers(uint32(4 * runtime.GOMAXPROCS(0))), // stacks that have grown already
+		grpc.NumStreamWorkers(streamWorkers),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionAge:      orDefaultTime(opts.MaxConnectionAge, 24*time.Hour),
