@@ -234,13 +234,16 @@ var law = map[string]room{
 		},
 	},
 	"cmd/headgate": {
-		why: "it wires everything; only here are a command line, a progress bar and a terminal",
+		why: "it wires everything; only here are a command line, a progress bar and a terminal, and what the system does with sockets",
 		code: []string{
 			".", "algo", "clientaddr", "memstore", "replay", "service/config", "service/demo", "service/admin", "service/metrics", "service/engine", "service/envoyconfig",
 			"service/forwardauth", "service/httpapi", "service/respapi", "service/rlsapi", "service/routing", "service/storeopen",
-			"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/schollz/progressbar/v3", "golang.org/x/term",
+			"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/schollz/progressbar/v3", "golang.org/x/sys/unix", "golang.org/x/term",
 		},
-		tests: []string{"internal/testserver", "github.com/rogpeppe/go-internal/testscript"},
+		tests: []string{
+			"internal/testserver", "github.com/rogpeppe/go-internal/testscript", "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3",
+			"github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3", "google.golang.org/grpc", "google.golang.org/grpc/credentials/insecure",
+		},
 	},
 }
 

@@ -170,6 +170,7 @@ func (s *service) stop(doors []door) {
 	if s.config.DrainDelay > 0 {
 		time.Sleep(s.config.DrainDelay)
 	}
+	s.letIn(doors)
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.ShutdownTimeout)
 	defer cancel()
 	operators := slices.DeleteFunc(slices.Clone(doors), func(d door) bool { return !d.forOperators() })
@@ -179,6 +180,19 @@ func (s *service) stop(doors []door) {
 		return
 	}
 	s.log.Info("stopped")
+}
+
+// settleTime is for connections that wait to be accepted.
+const settleTime = 50 * time.Millisecond
+
+// letIn takes in who waits at a door, and nobody behind them.
+func (s *service) letIn(doors []door) {
+	for _, d := range doors {
+		if err := quiet(d.ln); err != nil {
+			s.log.Debug("a door closes before whoever waits at it", "door", d.name, "cause", err)
+		}
+	}
+	time.Sleep(min(settleTime, s.config.ShutdownTimeout))
 }
 
 // reachable is where a client on this machine finds a listener.

@@ -160,7 +160,9 @@ func shutdown(ctx context.Context, doors []door) error {
 
 // listen opens a door's port, or says how to choose another.
 func listen(ctx context.Context, door, addr, flag string) (net.Listener, error) {
-	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	var plain net.ListenConfig
+	plain.SetMultipathTCP(false) // which takes no filters: see quiet
+	ln, err := plain.Listen(ctx, "tcp", addr)
 	if err == nil {
 		return ln, nil
 	}

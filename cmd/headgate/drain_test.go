@@ -1,0 +1,213 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+var drains = flag.Int("drains", 3, "how often the service is told to stop under load")
+
+// TestStoppingUnderLoadFailsNoCall tells the service to stop while clients ask at every door. A call fails if it was sent and not
+// answered, or answered with an error. Clients of HTTP and gRPC go on until nobody listens any more. Redis' protocol cannot say that a
+// connection is about to end, so those clients heed what /readyz says, as whoever sends them does.
+func TestStoppingUnderLoadFailsNoCall(t *testing.T) {
+	t.Parallel()
+	rounds := *drains
+	if testing.Short() {
+		rounds = min(rounds, 1)
+	}
+	for round := range rounds {
+		l := newLoad(t)
+		l.start()
+		time.Sleep(150 * time.Millisecond)
+		l.terminate()
+		if l.failed.Load() > 0 || l.http.Load() == 0 || l.grpc.Load() == 0 || l.resp.Load() == 0 {
+			t.Fatalf("round %d: %d calls failed (%v), of %d over HTTP, %d over gRPC and %d of Redis clients",
+				round+1, l.failed.Load(), l.first.Load(), l.http.Load(), l.grpc.Load(), l.resp.Load())
+		}
+	}
+}
+
+// load is clients at a service.
+type load struct {
+	t       *testing.T
+	cmd     *exec.Cmd
+	addrs   map[string]string // by door
+	clients sync.WaitGroup
+	ctx     context.Context
+	cancel  context.CancelFunc
+
+	draining, stop   atomic.Bool
+	http, grpc, resp atomic.Int64 // calls that were answered
+	failed           atomic.Int64
+	first            atomic.Value // the first failure
+}
+
+var listening = regexp.MustCompile(`msg=listening door=(\w+) addr=(\S+)`)
+
+// newLoad starts a service.
+func newLoad(t *testing.T) *load {
+	t.Helper()
+	l := &load{t: t, addrs: make(map[string]string)}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	rules := t.TempDir()
+	if err := os.WriteFile(filepath.Join(rules, "d.yaml"), []byte(envoyRule), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.cmd = exec.Command("headgate", "serve", "--http-addr", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0", "--resp-addr", "127.0.0.1:0", "--admin-addr",
+		"127.0.0.1:0", "--drain-delay", "100ms", "--envoy-config", rules, "--log-denials", "0")
+	stderr, err := l.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.cmd.Process.Kill(); l.cancel() })
+	lines := bufio.NewScanner(stderr)
+	for len(l.addrs) < 4 && lines.Scan() {
+		if m := listening.FindStringSubmatch(lines.Text()); m != nil {
+			l.addrs[m[1]] = m[2]
+		}
+	}
+	go func() { _, _ = io.Copy(io.Discard, stderr) }()
+	if len(l.addrs) < 4 {
+		t.Fatalf("the service does not listen: %v", l.addrs)
+	}
+	return l
+}
+
+const envoyRule = `domain: d
+descriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 5}}]
+`
+
+func (l *load) start() {
+	for range 4 {
+		l.clients.Go(l.askHTTP)
+		l.clients.Go(l.askRESP)
+	}
+	conn, err := grpc.NewClient(l.addrs["grpc"], grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(func() { _ = conn.Close() })
+	for range 4 {
+		l.clients.Go(func() { l.askGRPC(pb.NewRateLimitServiceClient(conn)) })
+	}
+	l.clients.Go(l.watch)
+}
+
+// terminate tells the service to stop, and waits until it has and all clients have, too.
+func (l *load) terminate() {
+	if err := l.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		l.t.Fatal(err)
+	}
+	if err := l.cmd.Wait(); err != nil {
+		l.t.Errorf("the service ended with %v", err)
+	}
+	l.stop.Store(true)
+	l.cancel()
+	l.clients.Wait()
+}
+
+func (l *load) fail(format string, args ...any) {
+	if l.failed.Add(1) == 1 {
+		l.first.Store(fmt.Sprintf(format, args...))
+	}
+}
+
+// watch heeds /readyz, as a load balancer does.
+func (l *load) watch() {
+	for !l.stop.Load() && !l.draining.Load() {
+		resp, err := http.Get("http://" + l.addrs["admin"] + "/readyz") //nolint:noctx // it answers at once, or is gone
+		if err != nil {
+			return
+		}
+		_ = resp.Body.Close()
+		l.draining.Store(resp.StatusCode == http.StatusServiceUnavailable)
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func (l *load) askHTTP() {
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1}}
+	defer client.CloseIdleConnections()
+	for !l.stop.Load() {
+		resp, err := client.Post("http://"+l.addrs["http"]+"/v1/check", "application/json", strings.NewReader(`{"limit":"5/1h","key":"k"}`)) //nolint:noctx // see above
+		if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op == "dial" {
+			return // nobody listens any more: nothing was sent
+		}
+		if err != nil {
+			l.fail("HTTP: %v", err)
+			return
+		}
+		_, err = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+		if err != nil || resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusTooManyRequests {
+			l.fail("HTTP: %s, %v", resp.Status, err)
+			return
+		}
+		l.http.Add(1)
+	}
+}
+
+func (l *load) askGRPC(client pb.RateLimitServiceClient) {
+	request := &pb.RateLimitRequest{Domain: "d", Descriptors: []*ratelimitv3.RateLimitDescriptor{
+		{Entries: []*ratelimitv3.RateLimitDescriptor_Entry{{Key: "k", Value: "v"}}},
+	}}
+	for !l.stop.Load() {
+		_, err := client.ShouldRateLimit(l.ctx, request, grpc.WaitForReady(true)) // what was not sent waits for another server
+		switch {
+		case err != nil && l.ctx.Err() != nil:
+			return
+		case err != nil:
+			l.fail("gRPC: %v", err)
+			return
+		}
+		l.grpc.Add(1)
+	}
+}
+
+func (l *load) askRESP() {
+	conn, err := net.Dial("tcp", l.addrs["resp"])
+	if err != nil {
+		l.fail("RESP: %v", err)
+		return
+	}
+	defer conn.Close()
+	lines := bufio.NewScanner(conn)
+	for !l.stop.Load() && !l.draining.Load() {
+		_, err := io.WriteString(conn, "CL.THROTTLE k 4 5 3600\r\n")
+		for want := 6; err == nil && want > 0; want-- {
+			if !lines.Scan() || strings.HasPrefix(lines.Text(), "-") {
+				err = fmt.Errorf("%q, %w", lines.Text(), lines.Err())
+			}
+		}
+		if err != nil {
+			l.fail("RESP: %v", err)
+			return
+		}
+		l.resp.Add(1)
+	}
+}
