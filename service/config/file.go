@@ -75,6 +75,7 @@ type GRPC struct {
 	TLSKey                Path          `yaml:"tls_key" restart:"yes" help:"the certificate's key"`
 	ClientCA              Path          `yaml:"client_ca" restart:"yes" help:"who certifies clients; if it is here, a client must have a certificate"`
 	ClientName            string        `yaml:"client_name" restart:"yes" help:"the name that a client's certificate must be for"`
+	MaxConnections        int           `yaml:"max_connections" default:"4096" range:"1 1000000" restart:"yes" help:"most connections at a time"`
 	MaxStreams            int           `yaml:"max_streams" default:"1024" range:"1 1000000" restart:"yes" help:"most requests at a time on one connection"`
 	MaxMessageBytes       int           `yaml:"max_message_bytes" default:"65536" range:"1 16777216" restart:"yes" help:"longest request"`
 	MaxConnectionAge      time.Duration `yaml:"max_connection_age" default:"24h" range:"1ms 8760h" restart:"yes" help:"after which a client is asked for another connection"`

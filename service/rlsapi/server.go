@@ -28,6 +28,7 @@ const streamWorkers = 128
 type ServerOptions struct {
 	TLS              *tls.Config   // for TLS, and certificates of clients; nil means plain text
 	MaxMessageBytes  int           // of a request; 0 means 64 KiB
+	MaxConnections   int           // at a time, those beyond are closed at once; 0 means 4,096
 	MaxStreams       int           // requests at a time on one connection; 0 means 1,024
 	MaxHeaderBytes   int           // of a request's header; 0 means 16 KiB
 	MaxConnectionAge time.Duration // after which a client is asked for another connection; 0 means 24 h
@@ -40,6 +41,7 @@ type Server struct {
 	handler *Handler
 	grpc    *grpc.Server
 	health  *health.Server
+	most    int64 // connections on one listener
 }
 
 // NewServer makes a server for h, which must have no other. opts may be nil.
@@ -48,6 +50,7 @@ func NewServer(h *Handler, opts *ServerOptions) *Server {
 		opts = &ServerOptions{}
 	}
 	s := &Server{handler: h, grpc: grpc.NewServer(serverOptions(h, opts)...), health: health.NewServer()}
+	s.most = int64(orDefault(opts.MaxConnections, 4096))
 	pb.RegisterRateLimitServiceServer(s.grpc, h)
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
@@ -104,8 +107,10 @@ func (h *Handler) recover(ctx context.Context, req any, info *grpc.UnaryServerIn
 }
 
 // Serve answers the connections of ln, which it closes, until [Server.Shutdown]; it then returns nil. It may be called for several
-// listeners.
-func (s *Server) Serve(ln net.Listener) error { return s.grpc.Serve(ln) }
+// listeners; each is bounded by itself.
+func (s *Server) Serve(ln net.Listener) error {
+	return s.grpc.Serve(&boundedListener{Listener: ln, most: s.most})
+}
 
 // Drain is [Handler.Drain].
 func (s *Server) Drain() { s.handler.Drain() }
