@@ -17,50 +17,56 @@ import (
 // TestShutdownAnswersWhatWasSentBefore: requests are sent whole, on connections in use and on such as nobody has accepted yet,
 // and the server is stopped before it can have read them all.
 func TestShutdownAnswersWhatWasSentBefore(t *testing.T) {
+	t.Parallel()
+	for range 5 {
+		t.Run("", stopAmidRequests)
+	}
+}
+
+func stopAmidRequests(t *testing.T) {
+	t.Parallel()
 	const request = "POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Length: 31\r\n\r\n" + `{"limit":"1000000/s","key":"k"}`
-	for round := range 5 {
-		e, err := engine.New(memstore.New(nil), nil)
+	e, err := engine.New(memstore.New(nil), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httpapi.NewServer(httpapi.New(e, nil), nil)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(ln) }()
+	var conns []net.Conn
+	for range 200 {
+		conn, err := net.Dial("tcp", ln.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
-		server := httpapi.NewServer(httpapi.New(e, nil), nil)
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
+		defer conn.Close()
+		conns = append(conns, conn)
+	}
+	for _, conn := range conns {
+		if _, err := io.WriteString(conn, request); err != nil {
 			t.Fatal(err)
 		}
-		ended := make(chan error, 1)
-		go func() { ended <- server.Serve(ln) }()
-		var conns []net.Conn
-		for range 200 {
-			conn, err := net.Dial("tcp", ln.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
-			conns = append(conns, conn)
+	}
+	stopped := make(chan error, 1)
+	go func() { stopped <- server.Shutdown(context.Background()) }()
+	for i, conn := range conns {
+		_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatalf("request %d of 200, sent before the stop: got %v want an answer", i, err)
 		}
-		for _, conn := range conns {
-			if _, err := io.WriteString(conn, request); err != nil {
-				t.Fatal(err)
-			}
+		if resp.StatusCode != http.StatusOK {
+			t.Errorf("request %d: got %d want 200", i, resp.StatusCode)
 		}
-		stopped := make(chan error, 1)
-		go func() { stopped <- server.Shutdown(context.Background()) }()
-		for i, conn := range conns {
-			_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
-			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-			if err != nil {
-				t.Fatalf("round %d: request %d of 200, sent before the stop: got %v want an answer", round, i, err)
-			}
-			if resp.StatusCode != http.StatusOK {
-				t.Errorf("round %d: request %d: got %d want 200", round, i, resp.StatusCode)
-			}
-		}
-		if err := <-stopped; err != nil {
-			t.Errorf("Shutdown: got %v want nil", err)
-		}
-		if err := <-ended; err != nil {
-			t.Errorf("Serve: got %v want nil", err)
-		}
+	}
+	if err := <-stopped; err != nil {
+		t.Errorf("Shutdown: got %v want nil", err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("Serve: got %v want nil", err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 )
 
 func TestDecodeReads(t *testing.T) {
+	t.Parallel()
 	k := engine.Check{Limit: "10/s", Key: "k", Cost: 1}
 	for _, tt := range []struct {
 		name, body string
@@ -49,6 +50,7 @@ func TestDecodeReads(t *testing.T) {
 }
 
 func TestDecodeRefuses(t *testing.T) {
+	t.Parallel()
 	const rest = `"limit":"10/s","key":"k"`
 	for _, tt := range []struct{ name, body, field, said string }{
 		{"nothing", "", "", "the body is empty"},

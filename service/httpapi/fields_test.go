@@ -59,6 +59,7 @@ func mustBeList(t *testing.T, name, value string) httpsfv.List {
 
 // T38: what is written can be read, and says what it should.
 func TestLimitFields(t *testing.T) {
+	t.Parallel()
 	policies := &engine.Options{Policies: map[string]headgate.Policy{
 		"login":     {Limits: []headgate.Limit{headgate.MustParseLimit("5/15m")}},
 		"two":       {Limits: []headgate.Limit{headgate.MustParseLimit("5/15m"), headgate.MustParseLimit("3/24h")}},
@@ -117,6 +118,7 @@ func TestLimitFields(t *testing.T) {
 
 // T23, T25: Retry-After is there exactly when a wait helps, in whole seconds, rounded up.
 func TestRetryAfter(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		limit       string
 		spend, cost int64
@@ -141,6 +143,7 @@ func TestRetryAfter(t *testing.T) {
 
 // Requests of many policies are answered with a header of bounded length that still names the tightest.
 func TestListOfPoliciesIsBounded(t *testing.T) {
+	t.Parallel()
 	h := newTestHandler(t, &engine.Options{MaxChecks: 500})
 	checks := make([]engine.Check, 500)
 	for i := range checks {

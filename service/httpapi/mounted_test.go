@@ -10,6 +10,7 @@ import (
 )
 
 func TestMountedDoors(t *testing.T) {
+	t.Parallel()
 	other := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, "other "+r.URL.Path)
 	})

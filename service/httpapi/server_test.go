@@ -64,6 +64,7 @@ func response(t *testing.T, conn net.Conn) *http.Response {
 }
 
 func TestShutdownAnswersWhatIsInFlight(t *testing.T) {
+	t.Parallel()
 	s := serve(t, nil, nil)
 	conn := s.begin()
 	done := make(chan error, 1)
@@ -90,6 +91,7 @@ func TestShutdownAnswersWhatIsInFlight(t *testing.T) {
 }
 
 func TestDrainAsksForAnotherConnection(t *testing.T) {
+	t.Parallel()
 	s := serve(t, nil, nil)
 	conn := s.begin()
 	s.server.Drain()
@@ -100,6 +102,7 @@ func TestDrainAsksForAnotherConnection(t *testing.T) {
 }
 
 func TestShutdownIsBounded(t *testing.T) {
+	t.Parallel()
 	s := serve(t, nil, &httpapi.ServerOptions{ReadTimeout: time.Hour})
 	conn := s.begin()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -114,6 +117,7 @@ func TestShutdownIsBounded(t *testing.T) {
 
 // A body that says it is too long is refused before it is sent.
 func TestLongBodyIsRefusedUnread(t *testing.T) {
+	t.Parallel()
 	s := serve(t, nil, nil)
 	conn := s.dial()
 	mustWrite(t, conn, "POST /v1/check HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 65537\r\n\r\n")
@@ -135,6 +139,7 @@ func mustBeClosed(t *testing.T, conn net.Conn) int64 {
 
 // A client that sends slowly, or too much, is cut off.
 func TestServerLimits(t *testing.T) {
+	t.Parallel()
 	const soon, late = 30 * time.Millisecond, time.Hour
 	for _, tt := range []struct {
 		name   string
@@ -149,6 +154,7 @@ func TestServerLimits(t *testing.T) {
 		{"a header of 30 kB", httpapi.ServerOptions{MaxHeaderBytes: 40_000}, "GET /livez HTTP/1.1\r\nHost: h\r\nConnection: close\r\nX: " + strings.Repeat("x", 30_000) + "\r\n\r\n", 200},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			s := serve(t, nil, &tt.opts)
 			conn := s.dial()
 			go func() { _, _ = io.WriteString(conn, tt.sends) }()
