@@ -14,7 +14,12 @@ import (
 
 // configCommand is “headgate config” and what stands below it.
 func configCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "config", Short: "Say what is wrong with a configuration, what is in force, and what can be written"}
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Say what is wrong with a configuration, what is in force, and what can be written",
+		Args:  cobra.NoArgs, // so that a misspelt “check” does not pass for one
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
 	cmd.AddCommand(configCheckCommand(), configPrintCommand(), configSchemaCommand())
 	return cmd
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,6 +66,9 @@ func explainCommand() *cobra.Command {
 	f.StringVar(&x.key, "key", "", "the `key` of that check")
 	f.Int64Var(&x.cost, "cost", 1, "what it costs, in `units`")
 	f.BoolVar(&x.asJSON, "json", false, "print JSON")
+	for _, ofARequest := range []string{"method", "host", "path", "header", "remote-addr"} {
+		cmd.MarkFlagsMutuallyExclusive("policy", ofARequest)
+	}
 	return cmd
 }
 
@@ -106,6 +110,9 @@ type explainedLimit struct {
 }
 
 func (x *explaining) run(ctx context.Context, w io.Writer) (err error) {
+	if x.policy == "" && x.key != "" {
+		return errors.New("--key is the key of a check: name its --policy, too")
+	}
 	sources := x.flags.sources()
 	c, err := sources.Load()
 	if err != nil {
@@ -161,7 +168,11 @@ func (x *explaining) request(c *config.Config) (*routing.Request, error) {
 		return nil, fmt.Errorf("--remote-addr %q is no address; write one such as 203.0.113.9", x.remote)
 	}
 	path, query, _ := strings.Cut(x.path, "?")
-	return &routing.Request{Method: x.method, Host: x.host, Path: path, RawQuery: query, Header: header, ClientAddr: client}, nil
+	if !strings.HasPrefix(path, "/") {
+		return nil, fmt.Errorf("--path %q does not begin with a slash; the host goes into --host", x.path)
+	}
+	host := cmp.Or(x.host, header.Get("Host"))
+	return &routing.Request{Method: x.method, Host: host, Path: path, RawQuery: query, Header: header, ClientAddr: client}, nil
 }
 
 // explain asks what holds for the request, policy by policy and then all together.

@@ -93,7 +93,7 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, path string, depth int)
 		}
 	}
 	for _, m := range members {
-		if _, there := seen[m.name]; !there && m.tag.Get("required") != "" {
+		if _, there := seen[m.name]; !there && m.tag.Get("required") != "" && d.nodes <= mostNodes {
 			d.fail(placeOf(n), path, true, "%s is missing", m.name)
 		}
 	}
@@ -207,7 +207,7 @@ func (d *decoder) list(n *yaml.Node, v reflect.Value, tag reflect.StructTag, pat
 		item = "values such as [" + strconv.Quote(l.example) + "]"
 	}
 	if isLeaf(v.Type().Elem()) && n.Kind == yaml.ScalarNode && n.Tag != "!!null" {
-		item += "; did you mean [" + clip(n.Value) + "]?"
+		item += "; did you mean [" + clip(asMeant(n, leaves[v.Type().Elem()])) + "]?"
 	}
 	if !d.expect(n, yaml.SequenceNode, path, "a list of "+item) {
 		return
@@ -223,6 +223,14 @@ func (d *decoder) list(n *yaml.Node, v reflect.Value, tag reflect.StructTag, pat
 	for i, entry := range n.Content {
 		d.value(entry, v.Index(i), tag, path+"["+strconv.Itoa(i)+"]", depth+1)
 	}
+}
+
+// asMeant is a scalar as it would be written to be accepted.
+func asMeant(n *yaml.Node, l *leaf) string {
+	if l.meant != "" && (n.Tag == "!!int" || n.Tag == "!!float") {
+		return fmt.Sprintf(l.meant, clipped(n.Value))
+	}
+	return n.Value
 }
 
 // countOf are the least and most entries of a list.
@@ -274,7 +282,7 @@ func wrongScalar(n *yaml.Node, l *leaf, t reflect.Type, tag reflect.StructTag) s
 	case n.Tag == "!!null":
 		return expected + ", and nothing stands here; leave the key out to have its default"
 	case l.meant != "" && (n.Tag == "!!int" || n.Tag == "!!float"):
-		return expected + "; did you mean " + fmt.Sprintf(l.meant, clipped(n.Value)) + "?"
+		return expected + "; did you mean " + asMeant(n, l) + "?"
 	case tag.Get("oneof") != "" && n.Tag != "!!str":
 		return expected + ", not " + tagNames[n.Tag]
 	case l.what == text && n.Tag != "!!str":

@@ -33,12 +33,15 @@ func (e Endpoint) Socket() (path string, ok bool) { return strings.CutPrefix(str
 // Secret is a password. It is never printed.
 type Secret string
 
+// masked stands for a secret.
+const masked = "***"
+
 // String stands for the secret, so that no log or message shows it by accident.
 func (s Secret) String() string {
 	if s == "" {
 		return ""
 	}
-	return "***"
+	return masked
 }
 
 // StoreURL is a store's URL. It may hold a password; [StoreURL.Masked] does not.

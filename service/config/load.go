@@ -138,8 +138,8 @@ func (s *Sources) settle(setting *Setting, c *Config, parsed *Parsed, incumbent 
 		return nil
 	}
 	c.Origins[setting.Path] = origin
-	if value == "" && origin == "default" {
-		return nil
+	if value == "" && setting.Default == "" {
+		return nil // nothing, which a flag can put in the place of what the file says
 	}
 	if wrong := setting.set(&c.File, value); wrong != nil {
 		return &Error{Source: origin, Message: wrong.message}
@@ -188,10 +188,15 @@ func (s *Sources) checkStore(c *Config) *Error {
 	if err == nil {
 		return nil
 	}
-	e := &Error{Source: c.Origins["store"], Message: err.Error()}
-	if c.parsed != nil && c.parsed.sets("store") && strings.HasPrefix(e.Source, c.parsed.Source+":") {
-		at := c.parsed.at["store"]
-		e.Source, e.Line, e.Column, e.Path = c.parsed.Source, at.line, at.column, "store"
+	return c.wrong("store", err.Error())
+}
+
+// wrong is an error about a setting, where its value came from.
+func (c *Config) wrong(path, message string) *Error {
+	e := &Error{Source: c.Origins[path], Message: message}
+	if c.parsed != nil && c.parsed.sets(path) && strings.HasPrefix(e.Source, c.parsed.Source+":") {
+		at := c.parsed.at[path]
+		e.Source, e.Line, e.Column, e.Path = c.parsed.Source, at.line, at.column, path
 	}
 	return e
 }
@@ -219,6 +224,11 @@ func (c *Config) warn() {
 	for _, n := range c.TrustedProxies {
 		if n.Bits() == 0 {
 			c.Warnings = append(c.Warnings, "trusted_proxies holds "+n.String()+": whoever reaches this service says which client it is")
+		}
+	}
+	for _, s := range settings {
+		if value := s.raw(&c.File); value == masked || strings.Contains(value, masked+":"+masked+"@") {
+			c.Warnings = append(c.Warnings, s.Path+" holds "+masked+", which config print writes in the place of a secret: put the secret there")
 		}
 	}
 	if c.Enforcement == engine.Off {

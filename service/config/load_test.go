@@ -46,6 +46,10 @@ func TestEverySettingHasThreeNames(t *testing.T) {
 		replace(t, path, file)
 		from := config.Sources{Path: path, Flags: map[string]string{s.Path: three[0]}, Lookup: lookupOf(map[string]string{s.Env: three[1]})}
 		mustBe(t, &from, s, three[0], "--"+s.Flag)
+		if s.Default == "" {
+			from.Flags[s.Path] = ""
+			mustBe(t, &from, s, "", "--"+s.Flag)
+		}
 		from.Flags = nil
 		mustBe(t, &from, s, three[1], s.Env)
 		from.Lookup = lookupOf(map[string]string{s.Env: ""})
@@ -135,6 +139,26 @@ HEADGATE_IDLE_TIMEOUT: "5" is not a time such as 5s or 1m30s`
 	from = config.Sources{CheckStore: from.CheckStore, Flags: map[string]string{"store": "redis://:secret@h"}}
 	if _, err = from.Load(); err == nil || err.Error() != "--store: no such store" {
 		t.Errorf("a store that there is not: got %v want its flag", err)
+	}
+}
+
+// What config print wrote for a secret is no secret, and whoever made a file of it hears so.
+func TestMaskedSecretsAreWarnedOf(t *testing.T) {
+	t.Parallel()
+	c := mustLoad(t, `store: "redis://***:***@h/1"`+"\nresp: {password: '***'}\nadmin: {token: 'a***'}\n")
+	if got := strings.Join(c.Warnings, "\n"); len(c.Warnings) != 2 || !strings.Contains(got, "store holds ***") || !strings.Contains(got, "resp.password holds ***") {
+		t.Errorf("got %q want one of the store and one of the password", c.Warnings)
+	}
+}
+
+// A door for operators that anybody reaches is refused where it was opened.
+func TestAPublicDoorForOperatorsHasItsPlace(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "f.yaml")
+	replace(t, path, "# a comment\nadmin: {addr: 0.0.0.0:1}\n")
+	from := config.Sources{Path: path}
+	if _, err := from.Load(); err == nil || !strings.HasPrefix(err.Error(), path+":2:15: admin.addr: ") {
+		t.Errorf("got %v want its place in the file", err)
 	}
 }
 

@@ -43,7 +43,7 @@ func (c *Config) checkAdmin() *Error {
 		return nil
 	}
 	_, port, _ := net.SplitHostPort(string(c.Admin.Addr))
-	return &Error{Source: c.Origins["admin.addr"], Message: "admin.addr is " + string(c.Admin.Addr) +
-		", which others than this machine can reach, and there is no token: set admin.token (--admin-token or HEADGATE_ADMIN_TOKEN), listen on 127.0.0.1:" +
-		port + ", or, for metrics alone, choose --metrics-addr"}
+	return c.wrong("admin.addr", string(c.Admin.Addr)+
+		" can be reached by others than this machine, and there is no token: set admin.token (--admin-token or HEADGATE_ADMIN_TOKEN), listen on 127.0.0.1:"+
+		port+", or, for metrics alone, choose --metrics-addr")
 }

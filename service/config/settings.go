@@ -122,6 +122,14 @@ func (s *Setting) Text(f *File) string {
 	return strings.Join(all, ",")
 }
 
+// raw is a text in f as it is, secrets too; empty for what is no text.
+func (s *Setting) raw(f *File) string {
+	if v := reflect.ValueOf(f).Elem().FieldByIndex(s.index); v.Kind() == reflect.String {
+		return v.String()
+	}
+	return ""
+}
+
 // equal reports whether a and b agree on the setting.
 func (s *Setting) equal(a, b *File) bool {
 	return reflect.DeepEqual(reflect.ValueOf(a).Elem().FieldByIndex(s.index).Interface(), reflect.ValueOf(b).Elem().FieldByIndex(s.index).Interface())
