@@ -157,7 +157,8 @@ func (r *envoyRules) watch(ctx context.Context, hangups <-chan os.Signal) error 
 func (s *service) grpc() (*rlsapi.Server, error) {
 	c := &s.config.GRPC
 	opts := &rlsapi.ServerOptions{
-		MaxMessageBytes: c.MaxMessageBytes, MaxConnections: c.MaxConnections, MaxStreams: c.MaxStreams, MaxHeaderBytes: s.config.MaxHeaderBytes,
+		MaxMessageBytes: c.MaxMessageBytes, MaxConnections: c.MaxConnections, MaxStreams: c.MaxStreams,
+		MaxHeaderBytes: s.config.MaxHeaderBytes,
 		MaxConnectionAge: c.MaxConnectionAge, AgeGrace: c.MaxConnectionAgeGrace, HandshakeTimeout: s.config.HeaderTimeout,
 	}
 	if c.TLSCert != "" || c.TLSKey != "" || c.ClientCA != "" {
