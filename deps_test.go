@@ -242,7 +242,8 @@ var law = map[string]room{
 		},
 		tests: []string{
 			"internal/testserver", "github.com/rogpeppe/go-internal/testscript", "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3",
-			"github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3", "google.golang.org/grpc", "google.golang.org/grpc/credentials/insecure",
+			"github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3", "google.golang.org/grpc", "google.golang.org/grpc/credentials", "google.golang.org/grpc/credentials/insecure",
+			"google.golang.org/grpc/health/grpc_health_v1",
 		},
 	},
 }

@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -64,37 +63,19 @@ type load struct {
 	first            atomic.Value // the first failure
 }
 
-var listening = regexp.MustCompile(`msg=listening door=(\w+) addr=(\S+)`)
-
 // newLoad starts a service.
 func newLoad(t *testing.T) *load {
 	t.Helper()
-	l := &load{t: t, addrs: make(map[string]string)}
-	l.ctx, l.cancel = context.WithCancel(context.Background())
 	rules := t.TempDir()
 	if err := os.WriteFile(filepath.Join(rules, "d.yaml"), []byte(envoyRule), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l.cmd = exec.Command("headgate", "serve", "--http-addr", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0", "--resp-addr", "127.0.0.1:0", "--admin-addr",
-		"127.0.0.1:0", "--drain-delay", "100ms", "--envoy-config", rules, "--log-denials", "0")
-	stderr, err := l.cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.cmd.Process.Kill(); l.cancel() })
-	lines := bufio.NewScanner(stderr)
-	for len(l.addrs) < 4 && lines.Scan() {
-		if m := listening.FindStringSubmatch(lines.Text()); m != nil {
-			l.addrs[m[1]] = m[2]
-		}
-	}
-	go func() { _, _ = io.Copy(io.Discard, stderr) }()
-	if len(l.addrs) < 4 {
-		t.Fatalf("the service does not listen: %v", l.addrs)
-	}
+	l := &load{t: t}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	t.Cleanup(l.cancel)
+	p := launch(t, 4, "--http-addr", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0", "--resp-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0",
+		"--drain-delay", "100ms", "--envoy-config", rules, "--log-denials", "0")
+	l.cmd, l.addrs = p.cmd, p.addrs
 	return l
 }
 

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health/grpc_health_v1"
+)
+
+// authority signs certificates.
+type authority struct {
+	t    *testing.T
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pool *x509.CertPool
+}
+
+func newAuthority(t *testing.T) *authority {
+	a := &authority{t: t, pool: x509.NewCertPool()}
+	a.cert, a.key = a.sign(1, "authority", nil, nil)
+	a.pool.AddCert(a.cert)
+	return a
+}
+
+// sign makes a certificate of a number and a name; by itself if there is no issuer.
+func (a *authority) sign(serial int64, name string, issuer *x509.Certificate, by *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
+	a.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: issuer == nil, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+	}
+	if issuer == nil {
+		issuer, by = template, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, issuer, &key.PublicKey, by)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return cert, key
+}
+
+// write puts a certificate and its key into a folder, each in one step.
+func (a *authority) write(dir string, serial int64, name string) tls.Certificate {
+	a.t.Helper()
+	cert, key := a.sign(serial, name, a.cert, a.key)
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})
+	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
+	place(a.t, filepath.Join(dir, "tls.key"), keyPEM)
+	place(a.t, filepath.Join(dir, "tls.crt"), certPEM)
+	place(a.t, filepath.Join(dir, "ca.crt"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw}))
+	pair, err := tls.X509KeyPair(certPEM, keyPEM)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return pair
+}
+
+func place(t *testing.T, path string, text []byte) {
+	t.Helper()
+	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// launchTLS starts a service that speaks TLS at every door, and wants certificates for client.example.
+func launchTLS(t *testing.T, dir string) *launched {
+	var flags []string
+	for _, door := range []string{"http", "grpc", "resp"} {
+		flags = append(flags, "--"+door+"-addr", "127.0.0.1:0", "--"+door+"-tls-cert", dir+"/tls.crt", "--"+door+"-tls-key", dir+"/tls.key",
+			"--"+door+"-client-ca", dir+"/ca.crt", "--"+door+"-client-name", "client.example")
+	}
+	return launch(t, 3, append(flags, "--admin-addr", "off")...)
+}
+
+// clientOf is what a client with these certificates does.
+func (a *authority) clientOf(pairs ...tls.Certificate) *tls.Config {
+	return &tls.Config{RootCAs: a.pool, ServerName: "server.example", Certificates: pairs, MinVersion: tls.VersionTLS12}
+}
+
+// served asks each door, and is the number of the certificate that it showed; an error if it did not answer.
+func served(addrs map[string]string, config *tls.Config) (serials map[string]int64, errs map[string]error) {
+	serials, errs = make(map[string]int64), make(map[string]error)
+	for door, ask := range map[string]func(string, *tls.Config) error{"http": askHTTPS, "grpc": askGRPCS, "resp": askRESPS} {
+		seen := config.Clone()
+		seen.VerifyConnection = func(s tls.ConnectionState) error {
+			serials[door] = s.PeerCertificates[0].SerialNumber.Int64()
+			return nil
+		}
+		errs[door] = ask(addrs[door], seen)
+	}
+	return serials, errs
+}
+
+func askHTTPS(addr string, config *tls.Config) error {
+	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
+	defer transport.CloseIdleConnections()
+	resp, err := (&http.Client{Transport: transport}).Get("https://" + addr + "/livez") //nolint:noctx // it answers at once
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK || resp.ProtoMajor != 2 {
+		return fmt.Errorf("%s %s", resp.Proto, resp.Status)
+	}
+	return nil
+}
+
+func askGRPCS(addr string, config *tls.Config) error {
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(credentials.NewTLS(config)))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	_, err = grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
+	return err
+}
+
+func askRESPS(addr string, config *tls.Config) error {
+	conn, err := tls.Dial("tcp", addr, config)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err = io.WriteString(conn, "PING\r\n"); err != nil {
+		return err
+	}
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err == nil && line != "+PONG\r\n" {
+		err = fmt.Errorf("%q", line)
+	}
+	return err
+}
+
+func TestEveryDoorSpeaksTLSAndKnowsItsClients(t *testing.T) {
+	t.Parallel()
+	a, dir := newAuthority(t), t.TempDir()
+	a.write(dir, 2, "server.example")
+	known, other, stranger := a.write(t.TempDir(), 10, "client.example"), a.write(t.TempDir(), 11, "other.example"),
+		newAuthority(t).write(t.TempDir(), 12, "client.example")
+	p := launchTLS(t, dir)
+	serials, errs := served(p.addrs, a.clientOf(known))
+	for door, err := range errs {
+		if err != nil || serials[door] != 2 {
+			t.Errorf("%s: certificate %d, error %v; want 2 and an answer", door, serials[door], err)
+		}
+	}
+	for name, config := range map[string]*tls.Config{
+		"no certificate": a.clientOf(), "for another name": a.clientOf(other), "of a stranger": a.clientOf(stranger),
+	} {
+		_, errs := served(p.addrs, config)
+		for door, err := range errs {
+			if err == nil {
+				t.Errorf("%s: a client with %s was answered", door, name)
+			}
+		}
+	}
+}
+
+func TestCertificatesAreReadAgain(t *testing.T) {
+	t.Parallel()
+	a, dir := newAuthority(t), t.TempDir()
+	a.write(dir, 2, "server.example")
+	client := a.clientOf(a.write(t.TempDir(), 10, "client.example"))
+	p := launchTLS(t, dir)
+	shows := func(serial int64) func() bool {
+		return func() bool {
+			serials, errs := served(p.addrs, client)
+			for door, err := range errs {
+				if err != nil {
+					t.Fatalf("%s: %v", door, err)
+				}
+			}
+			return serials["http"] == serial && serials["grpc"] == serial && serials["resp"] == serial
+		}
+	}
+	a.write(dir, 3, "server.example")
+	eventually(t, "the second certificate is shown", shows(3))
+	other := t.TempDir()
+	a.write(other, 4, "server.example")
+	text, err := os.ReadFile(other + "/tls.crt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	place(t, dir+"/tls.crt", text) // its key is another
+	refused := "certificate refused: the last good one stays"
+	eventually(t, "a certificate that does not match its key is told of, and the good one stays", func() bool {
+		return shows(3)() && strings.Count(p.text(), refused) == 3
+	})
+	if !shows(3)() || strings.Count(p.text(), refused) != 3 {
+		t.Errorf("it is told more than once:\n%s", p.text())
+	}
+	a.write(dir, 5, "server.example")
+	eventually(t, "the next good one is shown", shows(5))
+}
