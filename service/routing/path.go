@@ -54,13 +54,9 @@ func read(path string, leniently bool) string {
 			add(lower(strings.ReplaceAll(segment, "/", string(rune(held)))))
 			continue
 		}
-		segment, _, ended := strings.Cut(segment, "\x00")
 		for part := range strings.FieldsFuncSeq(segment, func(r rune) bool { return r == '/' || r == '\\' }) {
 			part, _, _ = strings.Cut(part, ";")
 			add(lower(part))
-		}
-		if ended {
-			break
 		}
 	}
 	return "/" + strings.Join(segments, "/")

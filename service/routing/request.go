@@ -10,7 +10,7 @@
 //
 //   - plainly: only “/” parts segments; %2F is a part of its segment.
 //   - leniently: “\”, %2F and %5C part segments too, as in many programs, “;” and what follows it in a segment is left out, as
-//     in Java's, and so is what follows a “#” or, as in C, %00.
+//     in Java's, and so is what follows a “#”.
 //
 // A key made of the path takes the lenient reading, so that no spelling has a budget of its own.
 package routing

@@ -90,8 +90,8 @@ func TestNobodyGetsAroundAPath(t *testing.T) {
 		"/login": {
 			`/login /login/ //login ///login// /./login /login/. /x/../login /%6cogin /%6C%6f%67in /LOGIN /Login /%4Cogin /login;a=b /login;jsessionid=1/ ` +
 				`/;x/login /a/..;/login /a/..;b=c/login /%2e/login /a/%2e%2e/login /a%2f..%2flogin /a/..%2flogin /%2flogin /login%2f \login /\login /a\..\login /a%5c..%5clogin ` +
-				`/login#x /../login /../../login login /login%3bx=y /login/..;/login /login%00 /login%00.css /login%00/x/../y /login;a%00`,
-			`/ /logi /login2 /x/login /login/x /log%20in /login%252f /login%2525 /..login /log;in/ /log%00in /x%00/login /login%20 `,
+				`/login#x /../login /../../login login /login%3bx=y /login/..;/login /x%00/..%2flogin`,
+			`/ /logi /login2 /x/login /login/x /log%20in /login%252f /login%2525 /..login /log;in/ /login%00 /login%20 `,
 		},
 		"/api/*":     {"/api/x /API/X /api//x/ /api/a%2fb /api/x/../y /api/x;y", "/api /api/ /api/x/y /apix"},
 		"/api/**":    {"/api /api/ /api/x /api/x/y/z /api/../api/x /x/../api /api;x /api%2fx", "/apix / /x/api"},
