@@ -138,6 +138,16 @@ var law = map[string]room{
 	"internal/testserver": {
 		why: "servers and networks that fail, for the tests of stores: it speaks their protocols by hand and knows nothing of ours",
 	},
+	"service": {
+		why: "all doors side by side, in a test: whichever one a request comes through, the answer is the limiter's",
+		tests: []string{
+			".", "algo", "memstore", "redisstore", "internal/testserver", "service/engine", "service/envoyconfig", "service/httpapi",
+			"service/respapi", "service/rlsapi", "github.com/redis/go-redis/v9", "google.golang.org/grpc",
+			"google.golang.org/grpc/credentials/insecure", "google.golang.org/protobuf/types/known/wrapperspb",
+			"github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3",
+			"github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3",
+		},
+	},
 	"service/engine": {
 		why:   "it decides for every door: it is given a store and knows no door",
 		code:  []string{".", "algo", "service/internal/memo", "service/routing"},
