@@ -1,10 +1,12 @@
 package demo
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
+	"time"
 )
 
 // action is what was pressed on a page.
@@ -26,6 +28,8 @@ func (h *Handler) act(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = h.do(a)
 	}
+	// A slow store may have taken longer than the server gives other answers; not every server can.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 	if err != nil {
 		writeRefusal(w, err)
 		return
@@ -50,6 +54,9 @@ func (h *Handler) do(a action) error {
 	if err != nil {
 		return err
 	}
+	if a.Do != "send" && a.Do != "set" {
+		s.cutClick() // a slow store is not waited for
+	}
 	s.acting.Lock()
 	defer s.acting.Unlock()
 	s.touch()
@@ -72,7 +79,7 @@ func (h *Handler) do(a action) error {
 	}
 }
 
-// click sends n requests at once. What a scenario compares is put away for them.
+// click sends n requests at once; those that a later action cuts off stay undecided. What a scenario compares is put away for them.
 func (s *session) click(n int) error {
 	if n < 1 || n > maxBurst {
 		return refuse("n", "a click sends %d requests; accepted are 1 to %d", n, maxBurst)
@@ -81,7 +88,10 @@ func (s *session) click(n int) error {
 		s.stopScript()
 		s.plain()
 	}
-	s.send(0, n)
+	ctx, stop := context.WithCancel(s.ctx)
+	defer stop()
+	s.onCut(stop)
+	s.send(ctx, 0, n)
 	return nil
 }
 

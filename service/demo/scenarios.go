@@ -121,7 +121,7 @@ func (p *player) spread(ctx context.Context, track, n int, pause time.Duration) 
 		if !sleepUntil(ctx, begin.Add(time.Duration(i)*pause)) {
 			return
 		}
-		p.s.send(track, 1)
+		p.s.send(p.s.ctx, track, 1)
 	}
 }
 
@@ -196,8 +196,8 @@ func playServers(ctx context.Context, p *player) {
 		if !sleepUntil(ctx, begin.Add(time.Duration(i)*time.Second/8)) {
 			return
 		}
-		p.s.send(0, 1)
-		p.s.send(1, 1)
+		p.s.send(p.s.ctx, 0, 1)
+		p.s.send(p.s.ctx, 1, 1)
 	}
 }
 
@@ -248,7 +248,7 @@ func (s *session) sendTo(track, gate int) outcome {
 	s.mu.Lock()
 	seq := s.journal.enter(1, track, s.since(), st.settings.Cost, len(st.tracks[track].gates))
 	s.mu.Unlock()
-	return s.ask(st, track, gate, seq)
+	return s.ask(s.ctx, st, track, gate, seq)
 }
 
 // nextWait is the wait after which a request would be admitted, as the limiter says it.

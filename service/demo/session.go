@@ -26,6 +26,7 @@ type session struct {
 
 	mu      sync.Mutex // guards what follows
 	stage   *stage
+	cut     func()    // cuts the last click off
 	touched time.Time // when something was pressed last
 	told    int       // changes that the page must hear of as a whole: settings, layout, what plays
 	playing string    // a scenario's name, or “stream”
@@ -132,6 +133,22 @@ func (s *session) play(name, note string) {
 	if s.playing != name || s.note != note {
 		s.playing, s.note = name, note
 		s.told++
+	}
+}
+
+// onCut keeps what cuts a click off.
+func (s *session) onCut(cut func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cut = cut
+}
+
+// cutClick ends the click that runs, if one does, by cutting its requests off.
+func (s *session) cutClick() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cut != nil {
+		s.cut()
 	}
 }
 

@@ -1,6 +1,7 @@
 package demo_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -123,6 +124,7 @@ func TestEdgeFollowsThePeriod(t *testing.T) {
 		for p.told.Settings.PeriodMS != ms {
 			p.next(t, "told", &p.told)
 		}
+		p.mustAct(t, map[string]any{"do": "send", "n": 1}) // at rest a frame would be a second away
 		var f struct{ T, Edge int64 }
 		p.next(t, "frame", &f)
 		if wait := f.Edge - f.T; wait < -1_000_000 || wait > ms*1000 {
@@ -327,6 +329,51 @@ func TestStoreAway(t *testing.T) {
 	for _, g := range p.state(t).Tracks[0].Gates {
 		if g.Undecided != 3 || g.Allowed+g.Denied != 0 || g.Last.Error == "" || g.Last.Fields[0] != "503 Service Unavailable" {
 			t.Errorf("%s: got %+v want three undecided", g.Algorithm, g)
+		}
+	}
+}
+
+// stuck is a store that answers nobody until they lose patience.
+type stuck struct{ headgate.Store }
+
+type stuckBound struct{ headgate.Bound }
+
+func (s stuck) Bind(rule headgate.Rule) (headgate.Bound, error) {
+	b, err := s.Store.Bind(rule)
+	return stuckBound{b}, err
+}
+
+func (stuckBound) Apply(ctx context.Context, _ headgate.Instant, _ string, verb headgate.Verb, _ int64) (headgate.Decision, error) {
+	if verb == headgate.Take {
+		<-ctx.Done()
+	}
+	return headgate.Decision{}, headgate.ErrStoreUnavailable
+}
+
+// Stop and Reset do not wait until a slow store has decided all that was clicked: what is left is undecided.
+func TestStopCutsAClick(t *testing.T) {
+	t.Parallel()
+	store := stuck{small()}
+	defer store.Close()
+	page, err := demo.New(store, &demo.Options{OwnStore: small})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(page)
+	defer s.Close()
+	defer page.Close()
+	p := newTab(t, s.URL)
+	clicked := make(chan struct{})
+	go func() {
+		defer close(clicked)
+		_, _ = p.act(t, map[string]any{"do": "send", "n": 50, "session": p.session})
+	}()
+	p.until(t, "a click that hangs", func(s state) bool { return s.Sent == 50 })
+	p.mustAct(t, map[string]any{"do": "stop"})
+	<-clicked
+	for _, g := range p.state(t).Tracks[0].Gates {
+		if g.Undecided != 50 {
+			t.Errorf("%s: got %+v want 50 undecided", g.Algorithm, g)
 		}
 	}
 }

@@ -59,7 +59,8 @@ func (s Settings) validate() error {
 		}
 	}
 	if s.PeriodMS < minPeriodMS || s.PeriodMS > maxPeriodMS {
-		return refuse("period_ms", "the period is %s s; accepted are %s to %s", seconds(s.PeriodMS), seconds(minPeriodMS), seconds(maxPeriodMS))
+		return refuse("period_ms", "the period is %s s; accepted are %s to %s",
+			seconds(s.PeriodMS), seconds(minPeriodMS), seconds(maxPeriodMS))
 	}
 	if len(s.Key) > maxKeyBytes || !utf8.ValidString(s.Key) || strings.ContainsFunc(s.Key, unicode.IsControl) {
 		return refuse("key", "the key is longer than %d bytes, or no plain text", maxKeyBytes)

@@ -10,8 +10,8 @@ import (
 
 // send has every algorithm decide n requests of a track, one after another; the algorithms are asked at the same time, as a
 // store behind a network takes its time. It returns when all are decided: what was begun is finished, unless the page has gone,
-// so that all algorithms have decided the same requests.
-func (s *session) send(track, n int) {
+// so that all algorithms have decided the same requests. What ctx cuts off is undecided.
+func (s *session) send(ctx context.Context, track, n int) {
 	st := s.current()
 	if track >= len(st.tracks) {
 		return
@@ -24,7 +24,7 @@ func (s *session) send(track, n int) {
 	for i := range gates {
 		all.Go(func() {
 			for seq := first; seq < first+int64(n) && s.ctx.Err() == nil; seq++ {
-				s.ask(st, track, i, seq)
+				s.ask(ctx, st, track, i, seq)
 			}
 		})
 	}
@@ -32,14 +32,14 @@ func (s *session) send(track, n int) {
 }
 
 // ask has one algorithm decide one request and keeps the answer.
-func (s *session) ask(st *stage, track, gate int, seq int64) outcome {
+func (s *session) ask(ctx context.Context, st *stage, track, gate int, seq int64) outcome {
 	t := &st.tracks[track]
 	g := t.gates[gate]
 	o := outcome{seq: seq}
 	if g.refused != "" {
 		return o
 	}
-	o.decision, o.err = g.next().AllowN(s.ctx, t.key, st.settings.Cost)
+	o.decision, o.err = g.next().AllowN(ctx, t.key, st.settings.Cost)
 	if s.ctx.Err() != nil && o.err != nil {
 		return o // nobody is left to be told
 	}
@@ -62,7 +62,7 @@ func (s *session) steady(ctx context.Context, track int, rate float64) {
 	pace := pace{begin: time.Now(), rate: rate}
 	for sleepUntil(ctx, pace.next()) {
 		if n := pace.due(time.Now()); n > 0 {
-			s.send(track, n)
+			s.send(s.ctx, track, n)
 		}
 	}
 }
