@@ -91,6 +91,7 @@ type service struct {
 
 // run serves until ctx ends and everything in flight is answered.
 func (s *service) run(ctx context.Context, stderr io.Writer) (err error) {
+	defer spareCollector()()
 	s.log = newLog(&s.config.Log, stderr)
 	s.observe()
 	store, err := s.openStore()

@@ -158,7 +158,7 @@ func (s *service) grpc() (*rlsapi.Server, error) {
 	c := &s.config.GRPC
 	opts := &rlsapi.ServerOptions{
 		MaxMessageBytes: c.MaxMessageBytes, MaxConnections: c.MaxConnections, MaxStreams: c.MaxStreams,
-		MaxHeaderBytes: s.config.MaxHeaderBytes,
+		MaxHeaderBytes:   s.config.MaxHeaderBytes,
 		MaxConnectionAge: c.MaxConnectionAge, AgeGrace: c.MaxConnectionAgeGrace, HandshakeTimeout: s.config.HeaderTimeout,
 	}
 	if c.TLSCert != "" || c.TLSKey != "" || c.ClientCA != "" {
