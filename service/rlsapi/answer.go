@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"runtime/debug"
 	"time"
 
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -18,8 +19,17 @@ import (
 
 // ShouldRateLimit answers one request, at the store's own clock. What makes no sense is answered InvalidArgument, and what could not be
 // decided Unavailable; Envoy does then what its failure_mode_deny says.
-func (h *Handler) ShouldRateLimit(ctx context.Context, req *pb.RateLimitRequest) (*pb.RateLimitResponse, error) {
+func (h *Handler) ShouldRateLimit(ctx context.Context, req *pb.RateLimitRequest) (resp *pb.RateLimitResponse, err error) {
+	defer h.recover(&resp, &err)
 	return h.ShouldRateLimitAt(ctx, headgate.StoreClock, req)
+}
+
+// recover answers a request that brought us to a panic, and goes on.
+func (h *Handler) recover(resp **pb.RateLimitResponse, err *error) {
+	if cause := recover(); cause != nil {
+		h.opts.Log.Error("a request brought the service to a panic", "cause", cause, "stack", string(debug.Stack()))
+		*resp, *err = nil, status.Error(codes.Internal, "internal error")
+	}
 }
 
 // ShouldRateLimitAt is [Handler.ShouldRateLimit] at the instant now.

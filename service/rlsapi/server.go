@@ -8,13 +8,11 @@ import (
 
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
-	"google.golang.org/grpc/status"
 )
 
 // healthName is what envoyproxy/ratelimit calls itself in health checks.
@@ -49,7 +47,7 @@ func NewServer(h *Handler, opts *ServerOptions) *Server {
 	if opts == nil {
 		opts = &ServerOptions{}
 	}
-	s := &Server{handler: h, grpc: grpc.NewServer(serverOptions(h, opts)...), health: health.NewServer()}
+	s := &Server{handler: h, grpc: grpc.NewServer(serverOptions(opts)...), health: health.NewServer()}
 	s.most = int64(orDefault(opts.MaxConnections, 4096))
 	pb.RegisterRateLimitServiceServer(s.grpc, h)
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
@@ -66,13 +64,15 @@ func NewServer(h *Handler, opts *ServerOptions) *Server {
 	return s
 }
 
-func serverOptions(h *Handler, opts *ServerOptions) []grpc.ServerOption {
+func serverOptions(opts *ServerOptions) []grpc.ServerOption {
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(orDefault(opts.MaxMessageBytes, 64<<10)),
 		grpc.MaxConcurrentStreams(uint32(orDefault(opts.MaxStreams, 1024))),
 		grpc.MaxHeaderListSize(uint32(orDefault(opts.MaxHeaderBytes, 16<<10))),
 		grpc.ConnectionTimeout(orDefaultTime(opts.HandshakeTimeout, 5*time.Second)),
 		grpc.NumStreamWorkers(streamWorkers),
+		grpc.StaticStreamWindowSize(64 << 10), // without these each read is followed by a ping, to find out how wide the way is
+		grpc.StaticConnWindowSize(1 << 20),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionAge:      orDefaultTime(opts.MaxConnectionAge, 24*time.Hour),
@@ -80,7 +80,6 @@ func serverOptions(h *Handler, opts *ServerOptions) []grpc.ServerOption {
 			Time:                  time.Minute, // a client that does not answer a ping is gone
 			Timeout:               20 * time.Second,
 		}),
-		grpc.UnaryInterceptor(h.recover),
 	}
 	if opts.TLS != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(opts.TLS)))
@@ -93,17 +92,6 @@ func orDefaultTime(d, otherwise time.Duration) time.Duration {
 		return otherwise
 	}
 	return d
-}
-
-// recover answers a request that brought us to a panic, and goes on.
-func (h *Handler) recover(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			h.opts.Log.Error("a request brought the service to a panic", "method", info.FullMethod, "cause", cause)
-			resp, err = nil, status.Error(codes.Internal, "internal error")
-		}
-	}()
-	return next(ctx, req)
 }
 
 // Serve answers the connections of ln, which it closes, until [Server.Shutdown]; it then returns nil. It may be called for several

@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
+	"log/slog"
 	"math/big"
 	"net"
 	"strings"
@@ -26,6 +27,8 @@ import (
 	"google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/service/rlsapi"
 )
 
@@ -330,4 +333,33 @@ func TestShutdownUnderLoad(t *testing.T) {
 			t.Errorf("Serve: %v", err)
 		}
 	}
+}
+
+// A request that brings us to a panic is answered, and the next one is too.
+func TestPanic(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	c := client(t, open(t, panicking{memstore.New(nil)}, smallConfig, &rlsapi.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}), nil)
+	for range 2 {
+		if _, err := c.ShouldRateLimit(t.Context(), request("d", "k", "person@example.com")); status.Code(err) != codes.Internal {
+			t.Errorf("got %v want Internal", err)
+		}
+	}
+	if got := log.String(); !strings.Contains(got, "the store is broken") || strings.Contains(got, "person") {
+		t.Errorf("the log is %s", got)
+	}
+}
+
+// panicking is a store that breaks when it is asked for a decision.
+type panicking struct{ headgate.Store }
+
+func (p panicking) Bind(rule headgate.Rule) (headgate.Bound, error) {
+	b, err := p.Store.Bind(rule)
+	return panickingBound{b}, err
+}
+
+type panickingBound struct{ headgate.Bound }
+
+func (panickingBound) Apply(context.Context, headgate.Instant, string, headgate.Verb, int64) (headgate.Decision, error) {
+	panic("the store is broken")
 }
