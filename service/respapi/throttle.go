@@ -122,7 +122,10 @@ func (w *worker) throttle(n numbers, capacity int64, burst string, mostBurst int
 	j.style, j.policy, j.key = s, "", w.textOf(w.arg(1))
 	j.own.Scope, j.own.Limit = [...]string{cellStyle: cellScope, crabStyle: crabScope}[s], last.limit
 	j.verb, j.cost = headgate.Take, quantity
-	if quantity < 0 {
+	switch {
+	case quantity == 0:
+		j.verb = headgate.Peek // a take of nothing would carry a key over to another limit
+	case quantity < 0:
 		j.verb, j.cost = headgate.Refund, -max(quantity, -1<<63+1)
 	}
 	w.submit(j)

@@ -261,3 +261,24 @@ func TestSecondsOfCell(t *testing.T) {
 		}
 	}
 }
+
+// To ask changes nothing, also where the limit that is asked with holds less than was spent under another.
+func TestToAskChangesNothing(t *testing.T) {
+	c := New(mustEngine(t, newFrozen(t), nil), nil).newClient(t)
+	for _, tt := range []struct {
+		command           string
+		spent, asked, now []int64
+	}{
+		{"CL.THROTTLE", []int64{0, 16, 6, -1, 20}, []int64{0, 3, 0, -1, 3}, []int64{0, 16, 6, -1, 20}},
+		{"THROTTLE", []int64{1, 15, 5, 20, 0}, []int64{1, 2, 0, 2, 0}, []int64{1, 15, 5, 20, 0}},
+	} {
+		for _, step := range []struct {
+			args string
+			want []int64
+		}{{"k 15 30 60 10", tt.spent}, {"k 2 60 60 0", tt.asked}, {"k 15 30 60 0", tt.now}} {
+			if got, want := c.do(words(tt.command+" "+step.args)...), numbersReply(step.want...); got != want {
+				t.Errorf("%s %s: got %q, want %q", tt.command, step.args, got, want)
+			}
+		}
+	}
+}
