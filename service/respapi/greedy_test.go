@@ -100,3 +100,39 @@ func TestGreedyClientStarvesNobody(t *testing.T) {
 		all.Wait()
 	})
 }
+
+// The time for a request begins with its first byte, however long the connection was at rest before.
+func TestRequestInPiecesAfterARest(t *testing.T) {
+	t.Parallel()
+	eachDoor(t, func(t *testing.T, d door) {
+		const most = 300 * time.Millisecond
+		s := serve(t, d, nil, Options{}, &ServerOptions{RequestTimeout: most})
+		conn := s.dial()
+		s.write(conn, request("PING"))
+		s.expect(conn, "+PONG\r\n")
+		time.Sleep(most + 10*time.Millisecond)
+		whole := request("ECHO", "hi")
+		s.write(conn, whole[:10])
+		time.Sleep(20 * time.Millisecond) // for the server to read that alone
+		s.write(conn, whole[10:])
+		s.expect(conn, "$2\r\nhi\r\n")
+	})
+}
+
+// A handshake has as long as a request: half of one holds memory as half of the other does.
+func TestHandshakeTakesNoLongerThanARequest(t *testing.T) {
+	t.Parallel()
+	for _, sent := range []string{"", "\x16\x03\x01\x02\x00\x01"} {
+		s := serve(t, doors[3], nil, Options{}, &ServerOptions{RequestTimeout: 50 * time.Millisecond})
+		conn, err := dialPlain(s.ln)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+		s.write(conn, sent)
+		if _, err := io.ReadAll(conn); timedOut(err) {
+			t.Errorf("%q: the connection was kept for 5s, want about 50ms", sent)
+		}
+	}
+}

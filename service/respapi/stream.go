@@ -1,6 +1,7 @@
 package respapi
 
 import (
+	"context"
 	"io"
 	"net"
 	"time"
@@ -40,11 +41,25 @@ func (s *Server) serveStream(conn net.Conn) {
 		s.mu.Unlock()
 		c.close()
 	}()
-	for c.turn() {
+	c.gone = !c.shake()
+	for !c.gone && c.turn() {
 	}
 	if !c.gone {
 		c.finish()
 	}
+}
+
+// shake is the handshake of TLS. It may take as long as a request: what is kept of a half of one is more than of a connection at rest.
+func (c *stream) shake() bool {
+	secure, ok := c.conn.(interface {
+		HandshakeContext(ctx context.Context) error
+	})
+	if !ok {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(c.server.ctx, c.server.opts.RequestTimeout)
+	defer cancel()
+	return secure.HandshakeContext(ctx) == nil
 }
 
 // turn reads once and answers what is there. It reports whether to go on.
@@ -52,10 +67,14 @@ func (c *stream) turn() bool {
 	if !c.setDeadline() {
 		return false
 	}
-	n, err := c.conn.Read(c.buf[c.have:])
+	before := c.have
+	n, err := c.conn.Read(c.buf[before:])
 	c.have += n
 	if n > 0 {
 		c.answer()
+		if before == 0 || c.have < before+n {
+			c.begun = time.Now()
+		}
 	}
 	if c.gone || c.s.closing {
 		return false
@@ -98,9 +117,6 @@ func (c *stream) answer() {
 
 // keep moves what is left of the input to the front, and makes room behind it.
 func (c *stream) keep(from int) {
-	if from > 0 {
-		c.begun = time.Now()
-	}
 	c.have = copy(c.buf, c.buf[from:c.have])
 	if most := c.server.handler.known.request + readSize; c.have == len(c.buf) && len(c.buf) < most {
 		c.buf = append(c.buf, make([]byte, min(len(c.buf), most-len(c.buf)))...)
