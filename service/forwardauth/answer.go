@@ -57,9 +57,10 @@ func denyStatus(query string) (int, *refusal) {
 	return status, nil
 }
 
-// allow says that the request may go ahead.
+// allow says that the request may go ahead: this one, and no other that a cache would answer by the same word.
 func allow(w http.ResponseWriter) {
-	w.Header()[decisionField] = allowed
+	h := w.Header()
+	h[decisionField], h["Cache-Control"] = allowed, noStore
 	w.WriteHeader(http.StatusOK)
 }
 
@@ -103,8 +104,9 @@ func writeProblem(w http.ResponseWriter, p *problem) {
 }
 
 // awaitTurn holds an admitted request until its turn in the queue has come. If the proxy goes away before, it gives the turn
-// back.
-func (c *call) awaitTurn(ctx context.Context) bool {
+// back. A server's bound on how long an answer takes is lifted: the queue's length is the bound, and the answer is small.
+func (c *call) awaitTurn(ctx context.Context, w http.ResponseWriter) bool {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // where there are no deadlines, there is no bound either
 	due := time.Now().Add(c.answer.Delay)
 	timer := time.NewTimer(c.answer.Delay)
 	defer timer.Stop()

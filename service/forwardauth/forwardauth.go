@@ -104,7 +104,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch h.fields.Write(w.Header(), &c.answer); {
 	case !c.answer.Allowed:
 		writeDenial(w, deny, &c.answer)
-	case c.answer.Delay > 0 && !c.awaitTurn(r.Context()):
+	case c.answer.Delay > 0 && !c.awaitTurn(r.Context(), w):
 		refuse(http.StatusServiceUnavailable, "the proxy did not wait for the request's turn").write(w)
 	default:
 		allow(w)

@@ -45,6 +45,9 @@ func TestAnswersOfALimit(t *testing.T) {
 	for left := 2; left >= 0; left-- {
 		r := ask(h, forwardauth.Path, login()...)
 		said(t, "a login", r, 200, "allow")
+		if got := r.Header.Get("Cache-Control"); got != "no-store" {
+			t.Errorf("Cache-Control: got %q, and a cache may let others pass by it", got)
+		}
 		if got, want := r.Header.Get("RateLimit"), fmt.Sprintf(`"login";r=%d;t=86400`, left); got != want || body(t, r) != "" {
 			t.Errorf("RateLimit: got %s want %s, and no body", got, want)
 		}
@@ -370,6 +373,26 @@ func TestTurnsInAQueue(t *testing.T) {
 		said(t, "a proxy that went", w.Result(), 503, "error")
 		timed(2 * time.Second)
 	})
+}
+
+// A server bounds how long an answer takes; a turn may be further away than that.
+func TestTurnsOutlastTheServersTimeouts(t *testing.T) {
+	t.Parallel()
+	h, _ := newHandler(t, &options{Options: forwardauth.Options{Local: true}})
+	server := httptest.NewUnstartedServer(h)
+	server.Config.WriteTimeout, server.Config.ReadTimeout = 100*time.Millisecond, 100*time.Millisecond
+	server.Start()
+	defer server.Close()
+	for i := range 3 {
+		r := must(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+forwardauth.Path+"/quick", nil))
+		r.Header = request("", "/", login()...).Header
+		resp, err := server.Client().Do(r)
+		if err != nil {
+			t.Fatalf("request %d, whose turn comes after at most 300 ms: %v", i+1, err)
+		}
+		said(t, "paced", resp, 200, "allow")
+		resp.Body.Close()
+	}
 }
 
 // What Traefik sends, as its source has it; it is no package of Debian's, so it does not run here.

@@ -30,6 +30,7 @@ var policies = map[string]headgate.Policy{
 	"api":    {Limits: []headgate.Limit{headgate.MustParseLimit("2/24h")}, Algorithm: headgate.SlidingLog},
 	"plain":  {Limits: []headgate.Limit{headgate.MustParseLimit("1000000/24h")}},
 	"paced":  {Limits: []headgate.Limit{headgate.MustParseLimit("1/1s queue 5")}, Algorithm: headgate.LeakyBucket},
+	"quick":  {Limits: []headgate.Limit{headgate.MustParseLimit("1/300ms queue 5")}, Algorithm: headgate.LeakyBucket},
 	"shadow": {Limits: []headgate.Limit{headgate.MustParseLimit("1/24h")}},
 }
 
