@@ -123,6 +123,12 @@ func open(t *testing.T, store headgate.Store) *doors {
 		d.library[a.Name], policies[p.Name] = limiter, p
 		rules += fmt.Sprintf("  - {key: %s, rate_limit: {algorithm: %s, limits: [%q]}}\n", a.Name, a.Name, limitText)
 	}
+	d.open(t, store, policies, rules)
+	return d
+}
+
+// open opens the doors that are asked over a network: for policies, and for Envoy by rules.
+func (d *doors) open(t *testing.T, store headgate.Store, policies map[string]headgate.Policy, rules string) {
 	e, err := engine.New(store, &engine.Options{Policies: policies})
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +137,6 @@ func open(t *testing.T, store headgate.Store) *doors {
 	t.Cleanup(d.http.Close)
 	d.openRedis(t, e)
 	d.openEnvoy(t, e, rules)
-	return d
 }
 
 // server is what a door's server can do.
@@ -160,7 +165,7 @@ func serve(t *testing.T, s server) (addr string) {
 }
 
 func (d *doors) openRedis(t *testing.T, e *engine.Engine) {
-	addr := serve(t, respapi.NewServer(respapi.New(e, nil), nil))
+	addr := serve(t, respapi.NewServer(respapi.New(e, &respapi.Options{Networked: true}), nil))
 	d.redis = redis.NewClient(&redis.Options{Addr: addr, Protocol: 2})
 	t.Cleanup(func() { _ = d.redis.Close() })
 }
@@ -279,9 +284,17 @@ func (d *doors) hold(t *testing.T, q ask) {
 	if allowed := got.Code == pb.RateLimitResponse_OK; q.verb != headgate.Peek && allowed != decision.Allowed || int64(got.LimitRemaining) != remaining(q, decision) {
 		t.Errorf("gRPC, %+v: got %v want allowed %v, %d left", q, got, decision.Allowed, decision.Remaining)
 	}
-	if wait := got.DurationUntilReset.AsDuration(); !decision.Allowed && q.verb == headgate.Take && q.cost == 1 && wait != decision.RetryAfter {
+	if wait := got.DurationUntilReset.AsDuration(); !decision.Allowed && q.verb == headgate.Take && q.cost == 1 && wait != inEnvoysWords(q, decision.RetryAfter) {
 		t.Errorf("gRPC, %+v: denied for %v want %v", q, wait, decision.RetryAfter)
 	}
+}
+
+// inEnvoysWords is a wait as Envoy is told it: of a fixed window in whole seconds, rounded up.
+func inEnvoysWords(q ask, wait time.Duration) time.Duration {
+	if q.algorithm == headgate.FixedWindow {
+		return (wait + time.Second - 1).Truncate(time.Second)
+	}
+	return wait
 }
 
 // remaining is what Envoy is told: of a denial always 0.
