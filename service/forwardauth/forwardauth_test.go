@@ -378,8 +378,11 @@ func TestTurnsInAQueue(t *testing.T) {
 // A server bounds how long an answer takes; a turn may be further away than that.
 func TestTurnsOutlastTheServersTimeouts(t *testing.T) {
 	t.Parallel()
-	h, _ := newHandler(t, &options{Options: forwardauth.Options{Local: true}})
-	server := httptest.NewUnstartedServer(h)
+	h, _ := newHandler(t, proxied)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.RemoteAddr = proxy
+		h.ServeHTTP(w, r)
+	}))
 	server.Config.WriteTimeout, server.Config.ReadTimeout = 100*time.Millisecond, 100*time.Millisecond
 	server.Start()
 	defer server.Close()
