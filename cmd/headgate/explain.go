@@ -155,7 +155,7 @@ func (x *explaining) request(c *config.Config) (*routing.Request, error) {
 		}
 		header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
 	}
-	clients, err := clientaddr.New(&clientaddr.Options{TrustedProxies: trusted(c), Warn: func(string) {}})
+	clients, err := clientaddr.New(&clientaddr.Options{TrustedProxies: c.Proxies(), Warn: func(string) {}})
 	if err != nil {
 		return nil, err
 	}

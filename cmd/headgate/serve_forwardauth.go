@@ -2,9 +2,7 @@ package main
 
 import (
 	"net"
-	"net/netip"
 
-	"github.com/headgate/headgate/service/config"
 	"github.com/headgate/headgate/service/forwardauth"
 )
 
@@ -13,16 +11,7 @@ import (
 func (s *service) openForwardAuth(ln net.Listener) (err error) {
 	tcp, ok := ln.Addr().(*net.TCPAddr)
 	s.forwardAuth, err = forwardauth.New(s.at("forward_auth"), &forwardauth.Options{
-		TrustedProxies: trusted(s.config), Local: ok && tcp.IP.IsLoopback(), Log: s.log,
+		Local: ok && tcp.IP.IsLoopback(), Log: s.log,
 	})
 	return err
-}
-
-// trusted are the networks of a configuration's trusted proxies.
-func trusted(c *config.Config) []netip.Prefix {
-	networks := make([]netip.Prefix, len(c.TrustedProxies))
-	for i, n := range c.TrustedProxies {
-		networks[i] = n.Prefix
-	}
-	return networks
 }

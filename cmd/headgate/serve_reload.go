@@ -33,12 +33,7 @@ func (s *service) follow(ctx context.Context) (end func()) {
 }
 
 // use puts a configuration into force for the requests that come.
-func (s *service) use(c *config.Config) error {
-	if err := s.engine.Use(c.Engine()); err != nil || s.forwardAuth == nil {
-		return err
-	}
-	return s.forwardAuth.Trust(trusted(c)) // networks that a configuration holds are accepted
-}
+func (s *service) use(c *config.Config) error { return s.engine.Use(c.Engine()) }
 
 // reloaded tells what came of a reload.
 func (s *service) reloaded(r config.Reload) {

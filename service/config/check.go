@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -202,6 +203,8 @@ func (c *Config) Engine() *engine.Options {
 		Enforcement:  c.Enforcement,
 		MaxKeyBytes:  c.MaxKeyBytes,
 		MaxChecks:    c.MaxChecks,
+
+		TrustedProxies: c.Proxies(),
 	}
 	keys := make(map[string]routing.Key, len(c.Policies))
 	for name, p := range c.Policies {
@@ -210,6 +213,15 @@ func (c *Config) Engine() *engine.Options {
 	}
 	opts.Routes = routing.NewTable(routesOf(c.Routes), keys)
 	return opts
+}
+
+// Proxies are the networks of trusted proxies.
+func (c *Config) Proxies() []netip.Prefix {
+	networks := make([]netip.Prefix, len(c.TrustedProxies))
+	for i, n := range c.TrustedProxies {
+		networks[i] = n.Prefix
+	}
+	return networks
 }
 
 // library is the policy as the library has it.

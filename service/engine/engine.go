@@ -30,6 +30,7 @@ package engine
 
 import (
 	"fmt"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 
@@ -78,6 +79,9 @@ type Options struct {
 	MaxChecks int
 	// Routes say which policies a request is under, for doors that see HTTP; the engine itself has no use for them. nil means none.
 	Routes *routing.Table
+	// TrustedProxies are the networks of proxies that doors believe who the client is; the engine itself has no use for them, either.
+	// What they are is for the doors to check.
+	TrustedProxies []netip.Prefix
 }
 
 // Terms are what is special about a policy.
@@ -115,6 +119,7 @@ type Snapshot struct {
 	maxKeyBytes int
 	maxChecks   int
 	routes      *routing.Table
+	proxies     []netip.Prefix
 	generation  uint64
 	observer    Observer // nil means that nobody hears of it
 }
@@ -161,6 +166,9 @@ func (e *Engine) MaxChecks() int { return e.holds.Load().maxChecks }
 // Routes say which policies a request is under; never nil.
 func (s *Snapshot) Routes() *routing.Table { return s.routes }
 
+// TrustedProxies are the networks of proxies that are believed who the client is. They must not be changed.
+func (s *Snapshot) TrustedProxies() []netip.Prefix { return s.proxies }
+
 // Generation counts the snapshots of an engine, from 1.
 func (s *Snapshot) Generation() uint64 { return s.generation }
 
@@ -182,6 +190,7 @@ func newSnapshot(store headgate.Store, opts *Options, last *Snapshot) (*Snapshot
 		maxKeyBytes: orDefault(opts.MaxKeyBytes, DefaultMaxKeyBytes),
 		maxChecks:   orDefault(opts.MaxChecks, DefaultMaxChecks),
 		routes:      opts.Routes,
+		proxies:     opts.TrustedProxies,
 		generation:  1,
 	}
 	if s.routes == nil {

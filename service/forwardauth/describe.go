@@ -155,6 +155,7 @@ func splitURI(uri string, y *way, d *routing.Request) (authority string, no *ref
 type trust struct {
 	peers        *clientaddr.Resolver
 	list, single *clientaddr.Resolver
+	generation   uint64 // of the engine's, which they are of
 }
 
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}

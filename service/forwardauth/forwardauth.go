@@ -31,12 +31,11 @@ import (
 // routes say.
 const Path = "/v1/forward-auth"
 
-// Options are a handler's settings. The zero value of each field is its default; nil means all defaults: nobody is trusted.
+// Options are a handler's settings. The zero value of each field is its default; nil means all defaults.
 type Options struct {
-	// TrustedProxies are the networks of proxies that may describe requests, and whose entries in X-Forwarded-For are believed.
-	TrustedProxies []netip.Prefix
-	// Local lets peers on this machine describe requests as well: those on a loopback address or a unix socket. It is for a door
-	// that nobody else can reach. Entries of loopback addresses in X-Forwarded-For are believed only if TrustedProxies holds them.
+	// Local lets peers on this machine describe requests, beside the engine's TrustedProxies: those on a loopback address or a unix
+	// socket. It is for a door that nobody else can reach. Entries of loopback addresses in X-Forwarded-For are believed only if
+	// TrustedProxies holds them.
 	Local bool
 	// Log hears, once, of a peer that described a request and is not trusted; nil means nobody does.
 	Log *slog.Logger
@@ -52,7 +51,8 @@ type Handler struct {
 	trust  atomic.Pointer[trust]
 }
 
-// New makes the door of e. It refuses networks that package clientaddr refuses. opts may be nil.
+// New makes the door of e: the TrustedProxies that e has in force may describe requests, and their entries in X-Forwarded-For are
+// believed. It refuses networks that package clientaddr refuses. opts may be nil.
 func New(e *engine.Engine, opts *Options) (*Handler, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -61,21 +61,24 @@ func New(e *engine.Engine, opts *Options) (*Handler, error) {
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
 	}
-	if err := h.Trust(opts.TrustedProxies); err != nil {
+	if _, err := h.trustOf(e.Snapshot()); err != nil {
 		return nil, err
 	}
 	return h, nil
 }
 
-// Trust puts other networks in the place of TrustedProxies, or changes nothing and says why. Requests that are being read end
-// under those that held when they came.
-func (h *Handler) Trust(proxies []netip.Prefix) error {
-	t, err := newTrust(proxies, h.local)
-	if err != nil {
-		return err
+// trustOf is who may describe a request that s decides: of one configuration with its routes and policies. It is made once for each.
+func (h *Handler) trustOf(s *engine.Snapshot) (*trust, error) {
+	if t := h.trust.Load(); t != nil && t.generation == s.Generation() {
+		return t, nil
 	}
+	t, err := newTrust(s.TrustedProxies(), h.local)
+	if err != nil {
+		return nil, err
+	}
+	t.generation = s.Generation()
 	h.trust.Store(t)
-	return nil
+	return t, nil
 }
 
 // ServeHTTP answers one request, of any method; its body is not read. The answer is 200 if what is described may go ahead, also
@@ -132,8 +135,9 @@ func (c *call) release() {
 
 // read finds what the described request is to be charged.
 func (h *Handler) read(r *http.Request, c *call) *refusal {
-	t := h.trust.Load()
-	if !t.peers.Trusts(r.RemoteAddr) {
+	c.holds = h.engine.Snapshot()
+	t, err := h.trustOf(c.holds)
+	if err != nil || !t.peers.Trusts(r.RemoteAddr) {
 		h.warnOnce()
 		return refuse(http.StatusForbidden, "what this peer says of a request is not read, as it is not a trusted proxy: "+
 			"name its network in trusted_proxies")
@@ -143,7 +147,6 @@ func (h *Handler) read(r *http.Request, c *call) *refusal {
 		return refusal
 	}
 	c.described.ClientAddr = t.client(way, r.Header)
-	c.holds = h.engine.Snapshot()
 	routes := c.holds.Routes()
 	if policy := strings.Trim(strings.TrimPrefix(r.URL.Path, Path), "/"); policy != "" {
 		c.charges = append(c.charges, routing.Charge{Policy: policy, Key: routes.KeyOf(policy).Of(&c.described)})

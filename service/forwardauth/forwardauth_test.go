@@ -12,13 +12,17 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/dunglas/httpsfv"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/clientaddr"
+	"github.com/headgate/headgate/memstore"
+	"github.com/headgate/headgate/service/engine"
 	"github.com/headgate/headgate/service/forwardauth"
 )
 
@@ -252,24 +256,24 @@ func TestWhoMayDescribe(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		peer string
-		o    forwardauth.Options
+		o    options
 		want int
 	}{
-		{"127.0.0.1:1", forwardauth.Options{}, 403},
-		{"[::1]:1", forwardauth.Options{}, 403},
-		{"@", forwardauth.Options{}, 403},
-		{"10.0.0.1:1", forwardauth.Options{}, 403},
+		{"127.0.0.1:1", options{}, 403},
+		{"[::1]:1", options{}, 403},
+		{"@", options{}, 403},
+		{"10.0.0.1:1", options{}, 403},
 		{"10.0.0.1:1", *proxied, 200},
 		{"[::ffff:10.0.0.1]:1", *proxied, 200},
 		{"127.0.0.1:1", *proxied, 403},
 		{"203.0.113.9:1", *proxied, 403},
 		{"nonsense", *proxied, 403},
-		{"127.0.0.1:1", forwardauth.Options{Local: true}, 200},
-		{"127.8.8.8:1", forwardauth.Options{Local: true}, 200},
-		{"[::1]:1", forwardauth.Options{Local: true}, 200},
-		{"@", forwardauth.Options{Local: true}, 200},
-		{"10.0.0.1:1", forwardauth.Options{Local: true}, 403},
-		{"10.0.0.1:1", forwardauth.Options{Local: true, TrustedProxies: proxied.TrustedProxies}, 200},
+		{"127.0.0.1:1", options{Options: forwardauth.Options{Local: true}}, 200},
+		{"127.8.8.8:1", options{Options: forwardauth.Options{Local: true}}, 200},
+		{"[::1]:1", options{Options: forwardauth.Options{Local: true}}, 200},
+		{"@", options{Options: forwardauth.Options{Local: true}}, 200},
+		{"10.0.0.1:1", options{Options: forwardauth.Options{Local: true}}, 403},
+		{"10.0.0.1:1", options{forwardauth.Options{Local: true}, proxied.TrustedProxies}, 200},
 	} {
 		h, _ := newHandler(t, &c.o)
 		w := httptest.NewRecorder()
@@ -283,7 +287,7 @@ func TestWhoMayDescribe(t *testing.T) {
 // A proxy on this machine says who its client is; who its client says to come from is another matter.
 func TestLocalAddressesInAListAreClients(t *testing.T) {
 	t.Parallel()
-	h, _ := newHandler(t, &forwardauth.Options{Local: true, TrustedProxies: proxied.TrustedProxies})
+	h, _ := newHandler(t, &options{forwardauth.Options{Local: true}, proxied.TrustedProxies})
 	for i, list := range []string{"6.6.6.1, 127.0.0.1", "6.6.6.2, 127.0.0.1, 10.0.0.7", "127.0.0.1"} {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, request("127.0.0.1:1", forwardauth.Path, append(login()[:6:6], "X-Forwarded-For", list)...))
@@ -296,24 +300,62 @@ func TestLocalAddressesInAListAreClients(t *testing.T) {
 func TestTrustChangesWhileItRuns(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	h, _ := newHandler(t, &forwardauth.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	h, e, store := newDoor(t, &options{Options: forwardauth.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}})
 	said(t, "nobody is trusted", ask(h, forwardauth.Path, login()...), 403, "error")
 	said(t, "nobody is trusted", ask(h, forwardauth.Path, login()...), 403, "error")
 	if got := strings.Count(log.String(), "trusted_proxies"); got != 1 || strings.Contains(log.String(), "10.0.0") {
 		t.Errorf("the log: %s", log.String())
 	}
-	if err := h.Trust(proxied.TrustedProxies); err != nil {
+	if err := e.Use(decidedBy(proxied.TrustedProxies)); err != nil {
 		t.Fatal(err)
 	}
 	said(t, "trusted", ask(h, forwardauth.Path, login()...), 200, "allow")
-	if err := h.Trust([]netip.Prefix{{}}); !errors.Is(err, clientaddr.ErrInvalidOptions) {
-		t.Errorf("an invalid network: got %v", err)
-	}
-	said(t, "still trusted", ask(h, forwardauth.Path, login()...), 200, "allow")
-	_, err := forwardauth.New(nil, &forwardauth.Options{TrustedProxies: []netip.Prefix{{}}})
-	if !errors.Is(err, clientaddr.ErrInvalidOptions) {
+	invalid := must(engine.New(store, decidedBy([]netip.Prefix{{}})))
+	if _, err := forwardauth.New(invalid, nil); !errors.Is(err, clientaddr.ErrInvalidOptions) {
 		t.Errorf("New with an invalid network: got %v", err)
 	}
+}
+
+// Who is trusted changes with the policies and the routes: no request is told apart by one file and decided by another.
+func TestAClientIsOfOneConfiguration(t *testing.T) {
+	t.Parallel()
+	of := func(own, others string, trusted ...netip.Prefix) *engine.Options {
+		return &engine.Options{
+			Policies: map[string]headgate.Policy{"p": headgate.MustPolicy(others)}, TrustedProxies: trusted,
+			Terms: map[string]engine.Terms{"p": {Overrides: map[string][]headgate.Limit{"203.0.113.9": {headgate.MustParseLimit(own)}}}},
+		}
+	}
+	// A list that ends in 10.0.0.7 is from 203.0.113.9 for the first, and from 10.0.0.7 for the second. The third limit is nobody's.
+	const first, second, never = "1111111/24h", "2222222/24h", "3333333/24h"
+	trusting, local := of(first, never, proxied.TrustedProxies...), of(never, second)
+	store := memstore.New(nil)
+	defer store.Close()
+	e := must(engine.New(store, trusting))
+	h := must(forwardauth.New(e, &forwardauth.Options{Local: true}))
+	done := make(chan struct{})
+	var reloads sync.WaitGroup
+	reloads.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			if err := e.Use([]*engine.Options{local, trusting}[i%2]); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for range 2_000 {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, request("127.0.0.1:1", forwardauth.Path+"/p", append(login()[:6:6], "X-Forwarded-For", "203.0.113.9, 10.0.0.7")...))
+		if got := w.Header().Get("RateLimit-Policy"); w.Code != 200 || !strings.Contains(got, "q=1111111;") && !strings.Contains(got, "q=2222222;") {
+			t.Errorf("got %d and %s", w.Code, got)
+			break
+		}
+	}
+	close(done)
+	reloads.Wait()
 }
 
 func TestUndecided(t *testing.T) {

@@ -51,26 +51,43 @@ func routes() *routing.Table {
 	}, map[string]routing.Key{"api": must(routing.ParseKey("header:X-API-Key, ip"))})
 }
 
+// options are those of a door and of what it trusts.
+type options struct {
+	forwardauth.Options
+	TrustedProxies []netip.Prefix
+}
+
+// decidedBy is what an engine of every test has in force.
+func decidedBy(trusted []netip.Prefix) *engine.Options {
+	return &engine.Options{
+		Policies: policies, Routes: routes(), Terms: map[string]engine.Terms{"shadow": {Shadow: engine.All}}, TrustedProxies: trusted,
+	}
+}
+
 // newHandler makes a door over an empty store.
-func newHandler(t testing.TB, opts *forwardauth.Options) (*forwardauth.Handler, *memstore.Store) {
+func newHandler(t testing.TB, opts *options) (*forwardauth.Handler, *memstore.Store) {
 	t.Helper()
-	store := memstore.New(nil)
-	t.Cleanup(func() { _ = store.Close() })
-	e, err := engine.New(store, &engine.Options{
-		Policies: policies, Routes: routes(), Terms: map[string]engine.Terms{"shadow": {Shadow: engine.All}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, err := forwardauth.New(e, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h, _, store := newDoor(t, opts)
 	return h, store
 }
 
+func newDoor(t testing.TB, opts *options) (*forwardauth.Handler, *engine.Engine, *memstore.Store) {
+	t.Helper()
+	store := memstore.New(nil)
+	t.Cleanup(func() { _ = store.Close() })
+	e, err := engine.New(store, decidedBy(opts.TrustedProxies))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := forwardauth.New(e, &opts.Options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h, e, store
+}
+
 // proxied trusts the proxy that ask speaks as.
-var proxied = &forwardauth.Options{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
+var proxied = &options{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
 
 const proxy = "10.0.0.1:4711"
 

@@ -107,7 +107,7 @@ func newChain(t *testing.T, file string) *chain {
 func chainOf(t *testing.T, file, text string) *chain {
 	t.Helper()
 	c := &chain{}
-	h, store := newHandler(t, &forwardauth.Options{Local: true})
+	h, store := newHandler(t, &options{Options: forwardauth.Options{Local: true}})
 	c.undo = store.Close
 	mux := http.NewServeMux()
 	mux.Handle(forwardauth.Path, h)
