@@ -73,7 +73,7 @@ func TestSchemaAndReaderAgree(t *testing.T) {
 	if !judge(t, s, full) {
 		t.Fatal("the full file is refused")
 	}
-	rounds := 3_000
+	rounds := 1_000
 	if testing.Short() {
 		rounds = 300
 	}
