@@ -219,6 +219,17 @@ var law = map[string]room{
 		why:   "a door that is given what it answers with: it knows neither the engine nor what is measured",
 		tests: []string{"go.uber.org/goleak"},
 	},
+	"service/load": {
+		why: "a client of every door, to measure them: it knows their protocols from outside, and no door; the histogram stands here alone",
+		code: []string{
+			".", "github.com/HdrHistogram/hdrhistogram-go", "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3",
+			"github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3", "google.golang.org/grpc", "google.golang.org/grpc/credentials",
+			"google.golang.org/grpc/credentials/insecure",
+		},
+		tests: []string{
+			"memstore", "service/engine", "service/envoyconfig", "service/httpapi", "service/respapi", "service/rlsapi", "go.uber.org/goleak",
+		},
+	},
 	"service/metrics": {
 		why: "it hears of what doors are asked, decides nothing and knows no door: Prometheus and the hash of keys stand here alone",
 		code: []string{
@@ -247,7 +258,7 @@ var law = map[string]room{
 	"cmd/headgate": {
 		why: "it wires everything; only here are a command line, a progress bar and a terminal, and what the system does with sockets",
 		code: []string{
-			".", "algo", "clientaddr", "memstore", "replay", "service/config", "service/demo", "service/admin", "service/metrics", "service/engine", "service/envoyconfig",
+			".", "algo", "clientaddr", "memstore", "replay", "service/config", "service/demo", "service/admin", "service/load", "service/metrics", "service/engine", "service/envoyconfig",
 			"service/forwardauth", "service/httpapi", "service/respapi", "service/rlsapi", "service/routing", "service/storeopen",
 			"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/schollz/progressbar/v3", "golang.org/x/sys/unix", "golang.org/x/term",
 		},

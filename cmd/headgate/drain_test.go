@@ -37,7 +37,7 @@ func TestStoppingUnderLoadFailsNoCall(t *testing.T) {
 		rounds = min(rounds, 1)
 	}
 	for round := range rounds {
-		l := newLoad(t)
+		l := newCrowd(t)
 		l.start()
 		time.Sleep(150 * time.Millisecond)
 		l.terminate()
@@ -48,8 +48,8 @@ func TestStoppingUnderLoadFailsNoCall(t *testing.T) {
 	}
 }
 
-// load is clients at a service.
-type load struct {
+// crowd is clients at a service.
+type crowd struct {
 	t       *testing.T
 	cmd     *exec.Cmd
 	addrs   map[string]string // by door
@@ -63,14 +63,14 @@ type load struct {
 	first            atomic.Value // the first failure
 }
 
-// newLoad starts a service.
-func newLoad(t *testing.T) *load {
+// newCrowd starts a service.
+func newCrowd(t *testing.T) *crowd {
 	t.Helper()
 	rules := t.TempDir()
 	if err := os.WriteFile(filepath.Join(rules, "d.yaml"), []byte(envoyRule), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l := &load{t: t}
+	l := &crowd{t: t}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	t.Cleanup(l.cancel)
 	p := launch(t, 4, "--http-addr", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0", "--resp-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0",
@@ -83,7 +83,7 @@ const envoyRule = `domain: d
 descriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 5}}]
 `
 
-func (l *load) start() {
+func (l *crowd) start() {
 	for range 4 {
 		l.clients.Go(l.askHTTP)
 		l.clients.Go(l.askRESP)
@@ -100,7 +100,7 @@ func (l *load) start() {
 }
 
 // terminate tells the service to stop, and waits until it has and all clients have, too.
-func (l *load) terminate() {
+func (l *crowd) terminate() {
 	if err := l.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		l.t.Fatal(err)
 	}
@@ -112,14 +112,14 @@ func (l *load) terminate() {
 	l.clients.Wait()
 }
 
-func (l *load) fail(format string, args ...any) {
+func (l *crowd) fail(format string, args ...any) {
 	if l.failed.Add(1) == 1 {
 		l.first.Store(fmt.Sprintf(format, args...))
 	}
 }
 
 // watch heeds /readyz, as a load balancer does.
-func (l *load) watch() {
+func (l *crowd) watch() {
 	for !l.stop.Load() && !l.draining.Load() {
 		resp, err := http.Get("http://" + l.addrs["admin"] + "/readyz") //nolint:noctx // it answers at once, or is gone
 		if err != nil {
@@ -131,7 +131,7 @@ func (l *load) watch() {
 	}
 }
 
-func (l *load) askHTTP() {
+func (l *crowd) askHTTP() {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1}}
 	defer client.CloseIdleConnections()
 	for !l.stop.Load() {
@@ -153,7 +153,7 @@ func (l *load) askHTTP() {
 	}
 }
 
-func (l *load) askGRPC(client pb.RateLimitServiceClient) {
+func (l *crowd) askGRPC(client pb.RateLimitServiceClient) {
 	request := &pb.RateLimitRequest{Domain: "d", Descriptors: []*ratelimitv3.RateLimitDescriptor{
 		{Entries: []*ratelimitv3.RateLimitDescriptor_Entry{{Key: "k", Value: "v"}}},
 	}}
@@ -170,7 +170,7 @@ func (l *load) askGRPC(client pb.RateLimitServiceClient) {
 	}
 }
 
-func (l *load) askRESP() {
+func (l *crowd) askRESP() {
 	conn, err := net.Dial("tcp", l.addrs["resp"])
 	if err != nil {
 		l.fail("RESP: %v", err)

@@ -51,6 +51,7 @@ func rootCommand() *cobra.Command {
 	root.AddCommand(checkCommand())
 	root.AddCommand(configCommand())
 	root.AddCommand(explainCommand())
+	root.AddCommand(benchCommand())
 	return root
 }
 

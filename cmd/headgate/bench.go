@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/service/load"
+)
+
+const benchHelp = `Bench asks a running service as fast as it answers, and prints how many calls it answered in a second and in what time:
+
+    http://127.0.0.1:8080     POST /v1/check with --limit, or --policy
+    grpc://127.0.0.1:8081     Envoy's ShouldRateLimit for --domain, with one entry --entry
+    redis://127.0.0.1:6380    CL.THROTTLE with --limit, or HG.CHECK of --policy; redis://default:PASSWORD@…
+
+https://, grpcs:// and rediss:// are the same over TLS. Each call takes one of --keys keys by chance. With --pipeline so many calls are
+sent at a time on each connection, and their latency is that of the last answer. The calls count: state is left behind under keys
+that begin with bench:, until it expires.
+
+The load takes processors, too: on the machine of the service they share them. The exit status is 1 if a call failed.`
+
+// benchCommand is “headgate bench”.
+func benchCommand() *cobra.Command {
+	opts, limit := load.Options{}, ""
+	cmd := &cobra.Command{
+		Use:     "bench URL",
+		Short:   "Load a running service at one of its doors, and say how fast it answers",
+		Long:    benchHelp,
+		Example: "  headgate bench http://127.0.0.1:8080\n  headgate bench redis://127.0.0.1:6380 --pipeline 16 --duration 30s",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if opts.Limit, err = headgate.ParseLimit(limit); err != nil {
+				return fmt.Errorf("--limit: %w", err)
+			}
+			for name, n := range map[string]int{"connections": opts.Connections, "keys": opts.Keys, "pipeline": opts.Pipeline} {
+				if n < 1 {
+					return fmt.Errorf("--%s is %d; accepted are whole numbers from 1", name, n)
+				}
+			}
+			return bench(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], &opts)
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.IntVar(&opts.Connections, "connections", 50, "how many connections ask at a time, 1 to 10000")
+	f.DurationVar(&opts.Duration, "duration", 10*time.Second, "how long to ask")
+	f.IntVar(&opts.Keys, "keys", 10_000, "from how many keys each call takes one")
+	f.IntVar(&opts.Pipeline, "pipeline", 1, "how many calls are sent at a time on a connection, 1 to 1000; 1 over HTTP")
+	f.StringVar(&limit, "limit", "1000000/1s", "the limit that each call brings, over HTTP and of Redis clients")
+	f.StringVar(&opts.Policy, "policy", "", "the policy that each call names, in place of a limit")
+	f.StringVar(&opts.Domain, "domain", "headgate", "the domain of Envoy's calls")
+	f.StringVar(&opts.Entry, "entry", "key", "the key of the entry of Envoy's calls")
+	return cmd
+}
+
+// bench loads a service and prints what was measured.
+func bench(ctx context.Context, out, progress io.Writer, url string, opts *load.Options) error {
+	run, err := load.Start(ctx, url, opts)
+	if err != nil {
+		return err
+	}
+	result := watched(run, progress, opts.Duration)
+	printBench(out, result)
+	switch {
+	case result.Failed > 0:
+		return fmt.Errorf("%d calls failed; the first: %w", result.Failed, result.First)
+	case result.Calls() == 0:
+		return fmt.Errorf("no call was answered within %v", opts.Duration)
+	}
+	return nil
+}
+
+// watched waits for a load, and shows on a terminal how it goes.
+func watched(run *load.Run, w io.Writer, duration time.Duration) *load.Result {
+	file, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return run.Wait()
+	}
+	ended := make(chan struct{})
+	shown := make(chan struct{})
+	go func() {
+		defer close(shown)
+		for before := run.Now(); ; {
+			select {
+			case <-ended:
+				fmt.Fprint(w, "\r\x1b[K")
+				return
+			case <-time.After(200 * time.Millisecond):
+			}
+			now := run.Now()
+			rate := float64(now.Calls()-before.Calls()) / (now.Took - before.Took).Seconds()
+			fmt.Fprintf(w, "\r\x1b[K%4.1fs of %v: %.0f/s, %d denied, %d failed", now.Took.Seconds(), duration, rate, now.Denied, now.Failed)
+			before = now
+		}
+	}()
+	result := run.Wait()
+	close(ended)
+	<-shown
+	return result
+}
+
+func printBench(w io.Writer, r *load.Result) {
+	fmt.Fprintf(w, "calls    %d in %.2fs: %.0f/s\n", r.Calls(), r.Took.Seconds(), r.PerSecond())
+	fmt.Fprintf(w, "answers  %d allowed, %d denied, %d failed\n", r.Allowed, r.Denied, r.Failed)
+	if r.Calls() == 0 {
+		return
+	}
+	fmt.Fprint(w, "latency ")
+	for _, p := range []struct {
+		name    string
+		percent float64
+	}{{"p50", 50}, {"p90", 90}, {"p99", 99}, {"p99.9", 99.9}, {"most", 100}} {
+		fmt.Fprintf(w, " %s %v ", p.name, r.Latency(p.percent))
+	}
+	fmt.Fprintln(w)
+}

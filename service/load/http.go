@@ -1,0 +1,83 @@
+package load
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+)
+
+// httpClient asks POST /v1/check, on one connection.
+type httpClient struct {
+	url       string
+	limit     string
+	policy    string
+	transport *http.Transport
+	body      bytes.Buffer
+}
+
+func openHTTP(u *url.URL, opts *Options) func(context.Context) (client, error) {
+	at := *u
+	if at.Path == "" || at.Path == "/" {
+		at.Path = "/v1/check"
+	}
+	return func(context.Context) (client, error) {
+		transport := &http.Transport{
+			DialContext: (&net.Dialer{Timeout: callTimeout}).DialContext, MaxConnsPerHost: 1, DisableCompression: true, ForceAttemptHTTP2: at.Scheme == "https",
+		}
+		return &httpClient{url: at.String(), limit: opts.Limit.String(), policy: opts.Policy, transport: transport}, nil
+	}
+}
+
+// check is the body of a call.
+type check struct {
+	Policy string `json:"policy,omitempty"`
+	Limit  string `json:"limit,omitempty"`
+	Key    string `json:"key"`
+}
+
+func (c *httpClient) ask(ctx context.Context, keys []string) (allowed int, err error) {
+	for _, key := range keys {
+		ok, err := c.askOne(ctx, key)
+		if err != nil {
+			return 0, err
+		}
+		if ok {
+			allowed++
+		}
+	}
+	return allowed, nil
+}
+
+func (c *httpClient) askOne(ctx context.Context, key string) (allowed bool, err error) {
+	body := check{Policy: c.policy, Key: key}
+	if c.policy == "" {
+		body.Limit = c.limit
+	}
+	c.body.Reset()
+	_ = json.NewEncoder(&c.body).Encode(body) // texts always can be
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(c.body.Bytes()))
+	if err != nil {
+		return false, err
+	}
+	r.Header["Content-Type"] = []string{"application/json"}
+	resp, err := c.transport.RoundTrip(r)
+	if err != nil {
+		return false, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	switch {
+	case err != nil:
+		return false, err
+	case resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusTooManyRequests:
+		return false, fmt.Errorf("%s answers %s: %.200q", c.url, resp.Status, bytes.TrimSpace(text))
+	}
+	return resp.StatusCode == http.StatusOK, nil
+}
+
+func (c *httpClient) close() { c.transport.CloseIdleConnections() }
