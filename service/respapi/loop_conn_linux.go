@@ -14,9 +14,10 @@ type loopConn struct {
 	fd      int
 	s       *session
 	in      []byte    // input that is not run yet
-	out     []byte    // replies that are not sent yet; while there are some nothing is read
-	waits   uint32    // the events that are waited for
+	out     []byte    // replies that are not sent yet
+	waits   uint32    // the events that are waited for; while it is EPOLLOUT there is something to send or to run, and nothing is read
 	since   time.Time // when it came to be as it is: idle, in a request, with replies to send, or ending
+	last    bool      // nothing more is read: the server stops
 	lingers bool      // our end is closed, and the client's is waited for
 }
 
@@ -25,7 +26,7 @@ func (l *loop) turn(c *loopConn, events uint32) {
 	switch {
 	case c.lingers:
 		l.discard(c)
-	case len(c.out) > 0:
+	case c.waits == unix.EPOLLOUT:
 		if events&(unix.EPOLLERR|unix.EPOLLHUP) != 0 {
 			l.drop(c)
 			return
@@ -51,17 +52,12 @@ func (l *loop) receive(c *loopConn) bool {
 	return true
 }
 
-// answer runs the requests in the input, of which so many bytes were known before, and sends the replies.
+// answer runs requests in the input, of which so many bytes were known before, and sends the replies. Where these are enough for now
+// the rest is left for the connection's next turn: some requests have a reply a thousand times their size, and others wait.
 func (l *loop) answer(c *loopConn, in []byte, before int) {
-	used, sent := 0, true
-	for sent {
-		n := l.w.serve(c.s, in[used:])
-		used += n
-		sent = l.send(c)
-		if n == 0 || used == len(in) || c.s.closing {
-			break
-		}
-	}
+	used := l.w.serve(c.s, in)
+	full := len(l.w.out) >= enough
+	sent := l.send(c)
 	if l.conns[c.fd] != c {
 		return
 	}
@@ -72,8 +68,14 @@ func (l *loop) answer(c *loopConn, in []byte, before int) {
 		used = len(in)
 	}
 	c.in = kept(c.in, in[used:])
-	if sent && c.s.closing {
+	switch {
+	case !sent:
+	case full && len(c.in) > 0:
+		l.await(c, unix.EPOLLOUT)
+	case c.s.closing || c.last:
 		l.finish(c)
+	default:
+		l.await(c, unix.EPOLLIN|unix.EPOLLRDHUP)
 	}
 }
 
@@ -111,42 +113,54 @@ func (l *loop) send(c *loopConn) bool {
 
 // resume sends what a client did not take before, and goes on with what it sent meanwhile.
 func (l *loop) resume(c *loopConn) {
-	n, errno := write(c.fd, c.out)
-	switch {
-	case errno == syscall.EAGAIN || errno == syscall.EINTR:
-		return
-	case errno != 0:
-		l.drop(c)
-		return
-	case n < len(c.out):
-		c.out = c.out[n:]
+	if len(c.out) > 0 && !l.flush(c) {
 		return
 	}
-	c.out, c.since = nil, l.now
-	l.await(c, unix.EPOLLIN|unix.EPOLLRDHUP)
+	c.since = l.now
 	if c.s.closing {
 		l.finish(c)
 		return
 	}
-	if n := copy(l.buf, c.in); n > 0 {
-		l.answer(c, l.buf[:n], n)
-	}
+	n := copy(l.buf, c.in)
+	l.answer(c, l.buf[:n], n)
 }
 
-// await has the loop woken by these events of the connection.
-func (l *loop) await(c *loopConn, events uint32) {
+// flush sends the replies that were kept. It reports whether the client took them all.
+func (l *loop) flush(c *loopConn) bool {
+	n, errno := write(c.fd, c.out)
+	switch {
+	case errno == syscall.EAGAIN || errno == syscall.EINTR:
+		return false
+	case errno != 0:
+		l.drop(c)
+		return false
+	case n < len(c.out):
+		c.out = c.out[n:]
+		return false
+	}
+	c.out = nil
+	return true
+}
+
+// await has the loop woken by these events of the connection. Where that is not possible, it ends.
+func (l *loop) await(c *loopConn, events uint32) (ok bool) {
 	if c.waits == events {
-		return
+		return true
 	}
 	c.waits = events
 	if err := l.control(unix.EPOLL_CTL_MOD, c.fd, events); err != nil {
 		l.drop(c)
+		return false
 	}
+	return true
 }
 
 // finish closes our end behind the last reply, and waits a while for the client to close its: whoever is closed with input unread may
 // lose what was sent.
 func (l *loop) finish(c *loopConn) {
+	if !l.await(c, unix.EPOLLIN|unix.EPOLLRDHUP) {
+		return
+	}
 	if unix.Shutdown(c.fd, unix.SHUT_WR) != nil {
 		l.drop(c)
 		return
@@ -181,12 +195,12 @@ const mostDrained = 64
 // drain answers what has arrived, and ends the connection. A client that does not take its replies is given the time it has anyway.
 func (l *loop) drain(c *loopConn) {
 	for range mostDrained {
-		if len(c.out) > 0 || c.lingers || l.conns[c.fd] != c || !l.receive(c) {
+		if c.waits == unix.EPOLLOUT || c.lingers || l.conns[c.fd] != c || !l.receive(c) {
 			break
 		}
 	}
-	c.s.closing = true
-	if l.conns[c.fd] == c && len(c.out) == 0 && !c.lingers {
+	c.last = true
+	if l.conns[c.fd] == c && c.waits != unix.EPOLLOUT && !c.lingers {
 		l.finish(c)
 	}
 }
@@ -200,7 +214,7 @@ func (l *loop) sweep() {
 		switch {
 		case c.lingers:
 			most = lingerTime
-		case len(c.out) > 0:
+		case c.waits == unix.EPOLLOUT:
 			most = opts.WriteTimeout
 		case len(c.in) > 0:
 			most = opts.RequestTimeout

@@ -1,0 +1,104 @@
+package respapi
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// newTestLoop is a loop that nobody runs, with one connection: its turns are the test's. The other end reads nothing by itself.
+func newTestLoop(t *testing.T) (l *loop, c *loopConn, client net.Conn) {
+	t.Helper()
+	s := NewServer(New(mustEngine(t, newFrozen(t), nil), nil), nil)
+	l, err := s.newLoop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = unix.SetsockoptInt(pair[0], unix.SOL_SOCKET, unix.SO_SNDBUF, 1<<20)
+	file := os.NewFile(uintptr(pair[1]), "client")
+	client, err = net.FileConn(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = file.Close()
+	c = &loopConn{fd: pair[0], s: s.handler.open("", ""), since: l.now}
+	l.take(c)
+	t.Cleanup(func() {
+		_ = client.Close()
+		l.drop(c)
+		l.close()
+	})
+	return l, c, client
+}
+
+// A reply can be a hundred times its request. However many of those have come, a turn ends when the replies are enough for now, so that
+// others have theirs.
+func TestTurnIsBounded(t *testing.T) {
+	t.Parallel()
+	const asked = 300
+	l, c, client := newTestLoop(t)
+	want := strings.Repeat(New(mustEngine(t, newFrozen(t), nil), nil).newClient(t).do("COMMAND"), asked)
+	if _, err := io.WriteString(client, strings.Repeat("COMMAND\r\n", asked)); err != nil {
+		t.Fatal(err)
+	}
+	got, buf := new(bytes.Buffer), make([]byte, 1<<20)
+	for turns := 0; got.Len() < len(want); turns++ {
+		if turns > asked {
+			t.Fatalf("%d of %d bytes came in %d turns", got.Len(), len(want), turns)
+		}
+		l.turn(c, c.waits)
+		n, err := client.Read(buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if most := enough + len(want)/asked; n > most {
+			t.Fatalf("a turn wrote %d bytes, want at most %d", n, most)
+		}
+		got.Write(buf[:n])
+	}
+	if got.String() != want {
+		t.Error("the replies are not those to the requests")
+	}
+	if l.turn(c, c.waits); c.waits&unix.EPOLLIN == 0 || c.in != nil || c.out != nil {
+		t.Errorf("when all is answered, %d bytes to run and %d to send are kept; want it to wait for more", len(c.in), len(c.out))
+	}
+}
+
+// What has arrived and was read is answered when the server stops, also where it is more than a turn's.
+func TestDrainAnswersWhatIsLeftOfATurn(t *testing.T) {
+	t.Parallel()
+	const asked = 300
+	l, c, client := newTestLoop(t)
+	want := strings.Repeat(New(mustEngine(t, newFrozen(t), nil), nil).newClient(t).do("COMMAND"), asked)
+	if _, err := io.WriteString(client, strings.Repeat("COMMAND\r\n", asked)); err != nil {
+		t.Fatal(err)
+	}
+	l.turn(c, c.waits)
+	l.drain(c)
+	got, err := make(chan string), make(chan error)
+	go func() {
+		text, failed := io.ReadAll(client)
+		got <- string(text)
+		err <- failed
+	}()
+	for !c.lingers {
+		for _, e := range l.events[:l.wait()] {
+			l.turn(c, e.Events)
+		}
+	}
+	if text, failed := <-got, <-err; text != want || failed != nil {
+		t.Errorf("got %d bytes, %v; want %d", len(text), failed, len(want))
+	}
+	if c.waits&unix.EPOLLOUT != 0 {
+		t.Error("an ending connection wakes the loop for nothing")
+	}
+}
