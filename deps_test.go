@@ -186,9 +186,13 @@ var law = map[string]room{
 		tests: []string{"internal/testserver", "go.uber.org/goleak"},
 	},
 	"service/httpapi": {
-		why:   "a door knows its protocol and the engine: no store and no other door",
-		code:  []string{".", "service/engine", "service/internal/answerfields"},
-		tests: []string{"memstore", "github.com/dunglas/httpsfv", "go.uber.org/goleak"},
+		why:  "a door knows its protocol and the engine: no store and no other door, but for its document, which tells of all that stand at it",
+		code: []string{".", "service/engine", "service/internal/answerfields"},
+		tests: []string{
+			"memstore", "service/envoyconfig", "service/forwardauth", "service/rlsapi", "github.com/dunglas/httpsfv",
+			"github.com/getkin/kin-openapi/openapi3", "github.com/getkin/kin-openapi/openapi3filter", "github.com/getkin/kin-openapi/routers",
+			"go.uber.org/goleak",
+		},
 	},
 	"service/envoyconfig": {
 		why: "what envoyproxy/ratelimit's files say, as rules: it decides nothing, and YAML is read here as that service reads it",

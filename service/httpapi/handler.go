@@ -1,5 +1,5 @@
-// Package httpapi is the service's own door for HTTP: check, peek, refund and reset under /v1, and the two health paths. It
-// knows its protocol and nothing of arithmetic or storage.
+// Package httpapi is the service's own door for HTTP: check, peek, refund and reset under /v1, the two health paths, and the OpenAPI
+// document that describes them. It knows its protocol and nothing of arithmetic or storage.
 package httpapi
 
 import (
@@ -83,12 +83,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.live(w, r)
 	case "/readyz":
 		h.ready(w, r)
+	case "/openapi.json":
+		describe(w, r)
 	default:
 		if handler := h.mountedAt(r.URL.Path); handler != nil {
 			handler.ServeHTTP(w, r)
 			return
 		}
-		paths := append([]string{"/v1/check", "/v1/peek", "/v1/refund", "/v1/reset", "/livez", "/readyz"},
+		paths := append([]string{"/v1/check", "/v1/peek", "/v1/refund", "/v1/reset", "/livez", "/readyz", "/openapi.json"},
 			slices.Sorted(maps.Keys(h.mounted))...)
 		writeProblem(w, http.StatusNotFound, "there are "+strings.Join(paths, ", "), "")
 	}

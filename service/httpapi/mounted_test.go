@@ -17,7 +17,7 @@ func TestMountedDoors(t *testing.T) {
 	s := serve(t, &httpapi.Options{Mounted: map[string]http.Handler{"/v1/other": other}}, nil)
 	for path, want := range map[string]string{
 		"/v1/other": "other /v1/other", "/v1/other/": "other /v1/other/", "/v1/other/x/y?z": "other /v1/other/x/y",
-		"/v1/others": "there are /v1/check", "/v1": "/readyz, /v1/other", "/livez": "ok\n",
+		"/v1/others": "there are /v1/check", "/v1": "/openapi.json, /v1/other", "/livez": "ok\n",
 	} {
 		if got := s.do("GET", path, ""); !strings.Contains(got.body, want) {
 			t.Errorf("%s: got %d %q, want %q", path, got.status, got.body, want)
