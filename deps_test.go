@@ -209,8 +209,9 @@ var law = map[string]room{
 			"github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3",
 			"github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3",
 			"google.golang.org/grpc", "google.golang.org/grpc/codes", "google.golang.org/grpc/credentials", "google.golang.org/grpc/health",
-			"google.golang.org/grpc/health/grpc_health_v1", "google.golang.org/grpc/keepalive", "google.golang.org/grpc/reflection",
-			"google.golang.org/grpc/status", "google.golang.org/protobuf/encoding/protojson",
+			"google.golang.org/grpc/encoding", "google.golang.org/grpc/health/grpc_health_v1", "google.golang.org/grpc/keepalive",
+			"google.golang.org/grpc/mem", "google.golang.org/grpc/reflection", "google.golang.org/grpc/status",
+			"google.golang.org/protobuf/encoding/protojson", "google.golang.org/protobuf/encoding/protowire",
 			"google.golang.org/protobuf/types/known/durationpb", "google.golang.org/protobuf/types/known/structpb",
 		},
 		tests: []string{
@@ -240,7 +241,7 @@ var law = map[string]room{
 			".", "service/engine", "github.com/dchest/siphash", "github.com/prometheus/client_golang/prometheus",
 			"github.com/prometheus/client_golang/prometheus/collectors", "github.com/prometheus/client_golang/prometheus/promhttp",
 		},
-		tests: []string{"memstore", "github.com/prometheus/client_golang/prometheus/testutil", "github.com/prometheus/client_model/go"},
+		tests: []string{"fallback", "memstore", "github.com/prometheus/client_golang/prometheus/testutil", "github.com/prometheus/client_model/go"},
 	},
 	"service/demo": {
 		why:  "a page that shows what limiters over a store answer: it knows no store and no door; a real browser looks at it in its tests",

@@ -70,6 +70,7 @@ func serverOptions(opts *ServerOptions) []grpc.ServerOption {
 		grpc.MaxConcurrentStreams(uint32(orDefault(opts.MaxStreams, 1024))),
 		grpc.MaxHeaderListSize(uint32(orDefault(opts.MaxHeaderBytes, 16<<10))),
 		grpc.ConnectionTimeout(orDefaultTime(opts.HandshakeTimeout, 5*time.Second)),
+		grpc.ForceServerCodecV2(newCodec()),
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.StaticStreamWindowSize(64 << 10), // without these each read is followed by a ping, to find out how wide the way is
 		grpc.StaticConnWindowSize(1 << 20),

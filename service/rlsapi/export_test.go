@@ -1,0 +1,7 @@
+package rlsapi
+
+// NewCodec and ReadRequest are for the tests of the codec.
+var (
+	NewCodec    = newCodec
+	ReadRequest = readRequest
+)
