@@ -241,7 +241,7 @@ var law = map[string]room{
 			".", "service/engine", "github.com/dchest/siphash", "github.com/prometheus/client_golang/prometheus",
 			"github.com/prometheus/client_golang/prometheus/collectors", "github.com/prometheus/client_golang/prometheus/promhttp",
 		},
-		tests: []string{"fallback", "memstore", "github.com/prometheus/client_golang/prometheus/testutil", "github.com/prometheus/client_model/go"},
+		tests: []string{"memstore", "service/storeopen", "github.com/prometheus/client_golang/prometheus/testutil", "github.com/prometheus/client_model/go"},
 	},
 	"service/demo": {
 		why:  "a page that shows what limiters over a store answer: it knows no store and no door; a real browser looks at it in its tests",

@@ -49,7 +49,7 @@ func (s *service) observe() {
 }
 
 // at is the engine as one door asks it.
-func (s *service) at(door string) *engine.Engine { return s.engine.Observed(s.metrics.Door(door)) }
+func (s *service) at(door string) *engine.Engine { return s.metrics.Observed(s.engine, door) }
 
 // measureStore has the metrics tell what a store in memory holds.
 func (s *service) measureStore(store headgate.Store) {

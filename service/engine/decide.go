@@ -36,7 +36,8 @@ type Answer struct {
 	Generation uint64
 
 	counted, watched charges
-	event            Event // kept here, so that telling it allocates nothing
+	event            Event  // kept here, so that telling it allocates nothing
+	lot              uint64 // which requests begin with the observer
 }
 
 // Watched is what one check would have answered, had it counted.
@@ -91,9 +92,12 @@ func (s *Snapshot) DecideAt(ctx context.Context, now headgate.Instant, verb head
 	a.Decision, a.Policy, a.Tightest, a.Generation = headgate.Decision{}, "", 0, s.generation
 	a.Rules, a.Decisions, a.Shadows = nil, nil, a.Shadows[:0]
 	defer a.forgetKeys()
-	began := s.begin()
+	if s.observer == nil {
+		return s.decide(ctx, now, verb, checks, a)
+	}
+	s.begin(a)
 	err := s.decide(ctx, now, verb, checks, a)
-	s.tell(verb, began, a, err)
+	s.tell(verb, a, err)
 	return err
 }
 

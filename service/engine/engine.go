@@ -56,6 +56,7 @@ type Engine struct {
 	holds  atomic.Pointer[Snapshot]
 
 	observer Observer // nil but for an engine that Observed made
+	everyNth uint32   // of its requests begin with it
 	of       *Engine  // whose policies that one goes by
 
 	mu    sync.Mutex // held by Use
@@ -122,6 +123,7 @@ type Snapshot struct {
 	proxies     []netip.Prefix
 	generation  uint64
 	observer    Observer // nil means that nobody hears of it
+	everyNth    uint32   // requests to one that begins with it; 0 means that none does
 }
 
 // New makes an engine over store. It refuses a policy that cannot work, by its name, and an OnStoreError that the store cannot keep.

@@ -21,10 +21,10 @@ func (j *journal) Observe(e *engine.Event) {
 		j.lines = append(j.lines, fmt.Sprint(line, " ", engine.KindOf(e.Err)))
 		return
 	}
-	for i, r := range e.Rules {
-		line += fmt.Sprintf(" %s/%s=%v", r.Policy, e.Key(i), e.Decisions[i].Allowed)
+	for i, r := range e.Rules() {
+		line += fmt.Sprintf(" %s/%s=%v", r.Policy, e.Key(i), e.Decisions()[i].Allowed)
 	}
-	for _, w := range e.Shadows {
+	for _, w := range e.Shadows() {
 		line += fmt.Sprintf(" (%s=%v)", w.Policy, w.Decision.Allowed)
 	}
 	j.lines = append(j.lines, line)
@@ -50,7 +50,7 @@ func TestAnObserverHearsOfEveryRequestOfItsDoor(t *testing.T) {
 	t.Parallel()
 	e, _ := newEngine(t, observed)
 	var front, back journal
-	door, other := e.Observed(&front), e.Observed(&back)
+	door, other := e.Observed(&front, 1), e.Observed(&back, 1)
 	one, seen := engine.Check{Policy: "one", Key: "a", Cost: 1}, engine.Check{Policy: "seen", Key: "b", Cost: 1}
 	decide(t, door, headgate.Take, one, seen)
 	decide(t, e, headgate.Take, one)
@@ -77,7 +77,7 @@ func TestAnObservedEngineGoesByTheOtherOnesPolicies(t *testing.T) {
 	t.Parallel()
 	e, _ := newEngine(t, observed)
 	var heard journal
-	door := e.Observed(&heard)
+	door := e.Observed(&heard, 1)
 	next := &engine.Options{Policies: map[string]headgate.Policy{"two": observed.Policies["one"]}}
 	if err := e.Use(next); err != nil {
 		t.Fatal(err)
@@ -98,15 +98,15 @@ func TestAnObservedEngineGoesByTheOtherOnesPolicies(t *testing.T) {
 }
 
 // silent counts, so that what is measured is telling alone.
-type silent struct{ heard int }
+type silent struct{ began, heard int }
 
-func (*silent) Begin() int64            { return 0 }
+func (s *silent) Begin() int64          { s.began++; return 1 }
 func (s *silent) Observe(*engine.Event) { s.heard++ }
 
 func TestTellingAllocatesNothing(t *testing.T) {
 	e, _ := newEngine(t, twoPolicies)
 	var s silent
-	door := e.Observed(&s)
+	door := e.Observed(&s, 0)
 	var a engine.Answer
 	checks, ctx := []engine.Check{{Policy: "api", Key: "k", Cost: 1}}, t.Context()
 	got := testing.AllocsPerRun(1000, func() {
@@ -116,5 +116,26 @@ func TestTellingAllocatesNothing(t *testing.T) {
 	})
 	if got > 0 || s.heard == 0 {
 		t.Errorf("%v allocations and %d events, want none and some", got, s.heard)
+	}
+}
+
+func TestSomeRequestsBeginWithTheObserver(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		everyNth    uint32
+		least, most int
+	}{{0, 0, 0}, {1, 16_000, 16_000}, {16, 850, 1150}} { // 1000 ± 31
+		e, _ := newEngine(t, twoPolicies)
+		var s silent
+		door := e.Observed(&s, c.everyNth)
+		var a engine.Answer
+		for range 16_000 {
+			if err := door.Decide(t.Context(), headgate.Peek, []engine.Check{{Policy: "api", Key: "k"}}, &a); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if s.began < c.least || s.began > c.most || s.heard != 16_000 {
+			t.Errorf("one in %d: %d of %d began, want %d to %d", c.everyNth, s.began, s.heard, c.least, c.most)
+		}
 	}
 }

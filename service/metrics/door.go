@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"maps"
-	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -15,13 +14,8 @@ var began = time.Now()
 
 func moment() int64 { return int64(time.Since(began)) }
 
-// Begin is the moment, for a request whose time is measured. Which ones are is left to chance, so that no pattern hides.
-func (d *Door) Begin() int64 {
-	if d.metrics.every > 1 && rand.Uint32()%d.metrics.every != 0 {
-		return 0
-	}
-	return moment()
-}
+// Begin is the moment, for a request whose time is measured.
+func (d *Door) Begin() int64 { return moment() }
 
 // Observe counts a request. It allocates nothing, but for the first request of a policy and for a denial that is logged.
 func (d *Door) Observe(e *engine.Event) {
@@ -35,13 +29,13 @@ func (d *Door) Observe(e *engine.Event) {
 		d.operations[e.Verb].Inc()
 		return
 	}
-	if len(e.Rules) == 1 { // as it mostly is
+	if len(e.Rules()) == 1 { // as it mostly is
 		d.count(e, 0, 1)
 	} else {
 		d.countEach(e)
 	}
-	for i := range e.Shadows {
-		d.countShadow(&e.Shadows[i])
+	for i, shadows := 0, e.Shadows(); i < len(shadows); i++ {
+		d.countShadow(e, &shadows[i])
 	}
 }
 
@@ -60,9 +54,10 @@ func (d *Door) refuse(kind engine.Kind) bool {
 
 // countEach counts a request once for each of its policies: the limits of one stand beside each other.
 func (d *Door) countEach(e *engine.Event) {
-	for from := 0; from < len(e.Rules); {
+	rules := e.Rules()
+	for from := 0; from < len(rules); {
 		to := from + 1
-		for to < len(e.Rules) && e.Rules[to].Policy == e.Rules[from].Policy {
+		for to < len(rules) && rules[to].Policy == rules[from].Policy {
 			to++
 		}
 		d.count(e, from, to)
@@ -72,28 +67,30 @@ func (d *Door) countEach(e *engine.Event) {
 
 // count counts what the limits of one policy said.
 func (d *Door) count(e *engine.Event, from, to int) {
-	p := d.policy(e.Rules[from].Policy)
+	p := d.policy(e.Rules()[from].Policy)
+	if e.Err != nil {
+		p.add(e, Undecided)
+		return
+	}
 	outcome := Allowed
-	for i := from; i < to && e.Err == nil; i++ {
-		switch decision := &e.Decisions[i]; {
+	decisions := e.Decisions()[from:to]
+	for i := range decisions {
+		switch decision := &decisions[i]; {
 		case !decision.Allowed:
-			p.counts[Denied].Inc()
+			p.add(e, Denied)
 			if p.log != nil {
-				d.metrics.denials.add(d.name, e.Rules[i], e.Key(i), decision, p.log)
+				d.metrics.denials.add(d.name, e.Rules()[from+i], e.Key(from+i), decision, p.log)
 			}
 			return
 		case decision.Degraded != headgate.NoTrouble:
 			outcome = Degraded
 		}
 	}
-	if e.Err != nil {
-		outcome = Undecided
-	}
-	p.counts[outcome].Inc()
+	p.add(e, outcome)
 }
 
 // countShadow counts what a check that only watched would have answered.
-func (d *Door) countShadow(w *engine.Watched) {
+func (d *Door) countShadow(e *engine.Event, w *engine.Watched) {
 	outcome := Allowed
 	switch {
 	case w.Err != nil:
@@ -103,11 +100,14 @@ func (d *Door) countShadow(w *engine.Watched) {
 	case w.Decision.Degraded != headgate.NoTrouble:
 		outcome = Degraded
 	}
-	d.policy(w.Policy).counts[outcome].Inc()
+	d.policy(w.Policy).add(e, outcome)
 }
 
 // policy is what is counted of one.
 func (d *Door) policy(name string) *policy {
+	if p := d.unnamed.Load(); name == "" && p != nil {
+		return p
+	}
 	if p := (*d.policies.Load())[name]; p != nil {
 		return p
 	}
@@ -123,22 +123,18 @@ func (d *Door) newPolicy(name string) *policy {
 		if p := (*known)[name]; p != nil {
 			return p
 		}
-		p := d.metrics.newPolicy(d.name, strings.ToValidUTF8(name, "_"))
+		name = strings.ToValidUTF8(name, "_") // which labels must be, and policies of a file are
+		p := &policy{}
+		if d.metrics.denials != nil {
+			p.log = d.metrics.denials.sampler(name)
+		}
 		next := maps.Clone(*known)
-		next[strings.Clone(name)] = p
+		next[name] = p
 		if d.policies.CompareAndSwap(known, &next) {
+			if name == "" {
+				d.unnamed.Store(p)
+			}
 			return p
 		}
 	}
-}
-
-func (m *Metrics) newPolicy(door, name string) *policy {
-	p := &policy{}
-	for outcome := range outcomes {
-		p.counts[outcome] = m.decisions.WithLabelValues(door, name, outcome.String())
-	}
-	if m.denials != nil {
-		p.log = m.denials.sampler(name)
-	}
-	return p
 }

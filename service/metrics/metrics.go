@@ -8,6 +8,8 @@ package metrics
 import (
 	"net/http"
 	"runtime"
+	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -59,7 +61,9 @@ type Metrics struct {
 	every    uint32
 	denials  *Denials
 
-	decisions  *prometheus.CounterVec
+	mu    sync.Mutex
+	doors []*Door // in the order in which they were made
+
 	operations *prometheus.CounterVec
 	refused    *prometheus.CounterVec
 	latency    *prometheus.HistogramVec
@@ -92,7 +96,6 @@ func New(opts *Options) *Metrics {
 
 // addDoors adds what the doors count.
 func (m *Metrics) addDoors() {
-	m.decisions = counter("decisions_total", "Requests to spend, by the policy they were under and what came of it.", "door", "policy", "outcome")
 	m.operations = counter("operations_total", "Requests to look, give back or forget.", "door", "verb")
 	m.refused = counter("refused_total", "Requests that could not be asked of any store as they stood.", "door", "reason")
 	m.latency = prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -100,7 +103,7 @@ func (m *Metrics) addDoors() {
 		Help:    "Time of a decision, with the store and without the door's protocol; of a store in memory, one in 16 is measured.",
 		Buckets: []float64{1e-6, 2.5e-6, 5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 0.5, 1},
 	}, []string{"door"})
-	m.add(m.decisions, m.operations, m.refused, m.latency)
+	m.add((*decisions)(m), m.operations, m.refused, m.latency)
 }
 
 // addState adds what is true of the process.
@@ -147,7 +150,7 @@ func (m *Metrics) ObserveStore(e headgate.StoreEvent) {
 	m.outages.WithLabelValues(e.Trouble.String()).Inc()
 }
 
-// Door is the observer of one door, whose requests are counted under its name. It must be one of few.
+// Door is the observer of one door, whose requests are counted under its name. It must be one of few, and each name be asked for once.
 func (m *Metrics) Door(name string) *Door {
 	d := &Door{metrics: m, name: name, latency: m.latency.WithLabelValues(name)}
 	for verb := headgate.Peek; verb <= headgate.Reset; verb++ {
@@ -156,7 +159,15 @@ func (m *Metrics) Door(name string) *Door {
 	d.badInput = m.refused.WithLabelValues(name, "bad_input")
 	d.unknownPolicy = m.refused.WithLabelValues(name, "unknown_policy")
 	d.policies.Store(&map[string]*policy{})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.doors = append(m.doors, d)
 	return d
+}
+
+// Observed is e with a door of this name as its observer.
+func (m *Metrics) Observed(e *engine.Engine, door string) *engine.Engine {
+	return e.Observed(m.Door(door), m.every)
 }
 
 // Door counts the requests of one door.
@@ -168,13 +179,54 @@ type Door struct {
 
 	badInput, unknownPolicy prometheus.Counter
 
-	policies atomic.Pointer[map[string]*policy] // by name; replaced, never changed
+	unnamed  atomic.Pointer[policy]             // of checks that bring their own limit; nil before the first
+	policies atomic.Pointer[map[string]*policy] // all, by name; replaced, never changed
 }
+
+// lanes are how many counters there are of one thing: requests that are decided at a time mostly count on different ones, so that
+// no processor waits for another.
+const lanes = 8
 
 // policy is what is counted of one, at one door. It is found once for each request, and holds everything that is then counted up.
 type policy struct {
-	counts [outcomes]prometheus.Counter
-	log    *sampler // of its denials; nil if nobody hears of them
+	lanes [lanes]lane
+	log   *sampler // of its denials; nil if nobody hears of them
+}
+
+// lane is one cache line.
+type lane struct {
+	counts [outcomes]atomic.Uint64
+	_      [64 - 8*outcomes]byte
+}
+
+func (p *policy) add(e *engine.Event, o Outcome) { p.lanes[e.Lane%lanes].counts[o].Add(1) }
+
+func (p *policy) total(o Outcome) (sum uint64) {
+	for i := range p.lanes {
+		sum += p.lanes[i].counts[o].Load()
+	}
+	return sum
+}
+
+// decisions collects what all doors count of all policies.
+type decisions Metrics
+
+var decisionsDesc = prometheus.NewDesc(namespace+"_decisions_total", "Requests to spend, by the policy they were under and what came of it.",
+	[]string{"door", "policy", "outcome"}, nil)
+
+func (c *decisions) Describe(to chan<- *prometheus.Desc) { to <- decisionsDesc }
+
+func (c *decisions) Collect(to chan<- prometheus.Metric) {
+	c.mu.Lock()
+	doors := slices.Clone(c.doors)
+	c.mu.Unlock()
+	for _, d := range doors {
+		for name, p := range *d.policies.Load() {
+			for o := range outcomes {
+				to <- prometheus.MustNewConstMetric(decisionsDesc, prometheus.CounterValue, float64(p.total(o)), d.name, name, o.String())
+			}
+		}
+	}
 }
 
 var _ engine.Observer = (*Door)(nil)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http/httptest"
 	"os"
 	"regexp"
@@ -23,6 +24,7 @@ import (
 	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/service/engine"
 	"github.com/headgate/headgate/service/metrics"
+	"github.com/headgate/headgate/service/storeopen"
 )
 
 var policies = &engine.Options{
@@ -87,7 +89,7 @@ func mustShow(t testing.TB, m *metrics.Metrics, prefix string, want ...string) {
 func TestEachOutcomeIsCountedAtItsDoor(t *testing.T) {
 	t.Parallel()
 	e, m := newEngine(t), metrics.New(nil)
-	http, resp := e.Observed(m.Door("http")), e.Observed(m.Door("resp"))
+	http, resp := m.Observed(e, "http"), m.Observed(e, "resp")
 	for range 3 {
 		ask(t, http, headgate.Take, check("login", "k"))
 	}
@@ -122,11 +124,31 @@ func TestWhatAStoreThatIsAwayBringsIsCounted(t *testing.T) {
 	mustShow(t, m, "headgate_store_up")
 	m.ObserveStore(headgate.StoreEvent{})
 	mustShow(t, m, "headgate_store", `headgate_store_outages_total{trouble="timed out"} 1`, `headgate_store_up 1`)
-	d, rule := m.Door("http"), &engine.Rule{Policy: "login"}
-	d.Observe(&engine.Event{Err: headgate.ErrStoreUnavailable, Rules: []*engine.Rule{rule}, Decisions: make([]headgate.Decision, 1)})
-	d.Observe(&engine.Event{Rules: []*engine.Rule{rule}, Decisions: []headgate.Decision{{Allowed: true, Degraded: headgate.TimedOut}}})
-	mustShow(t, m, "headgate_decisions_total", `headgate_decisions_total{door="http",outcome="degraded",policy="login"} 1`,
-		`headgate_decisions_total{door="http",outcome="undecided",policy="login"} 1`)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = ln.Close() // where nobody listens
+	store, err := storeopen.Open("redis://"+ln.Addr().String(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	limits := []headgate.Limit{headgate.MustParseLimit("1/1h")}
+	e, err := engine.New(store, &engine.Options{Policies: map[string]headgate.Policy{
+		"open": {Limits: limits, OnStoreError: headgate.FailOpen}, "closed": {Limits: limits},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e = m.Observed(e, "http")
+	ask(t, e, headgate.Take, check("open", "k"))
+	var a engine.Answer
+	if err := e.Decide(t.Context(), headgate.Take, []engine.Check{check("closed", "k")}, &a); err == nil {
+		t.Fatal("a store that is away decided")
+	}
+	mustShow(t, m, "headgate_decisions_total", `headgate_decisions_total{door="http",outcome="degraded",policy="open"} 1`,
+		`headgate_decisions_total{door="http",outcome="undecided",policy="closed"} 1`)
 }
 
 func TestEveryDecisionOverANetworkIsTimed(t *testing.T) {
@@ -136,7 +158,7 @@ func TestEveryDecisionOverANetworkIsTimed(t *testing.T) {
 		least, most float64
 	}{{true, 4000, 4000}, {false, 150, 350}} { // 250 ± 15
 		m := metrics.New(&metrics.Options{Networked: c.networked})
-		e := newEngine(t).Observed(m.Door("http"))
+		e := m.Observed(newEngine(t), "http")
 		for range 4000 {
 			ask(t, e, headgate.Take, check("api", "k"))
 		}
@@ -155,7 +177,7 @@ func everything(t *testing.T) *metrics.Metrics {
 		Version: "v1", Store: "memory",
 		Denials: metrics.NewDenials(&metrics.DenialOptions{Log: slog.New(slog.DiscardHandler), PerSecond: 1}),
 	})
-	e := newEngine(t).Observed(m.Door("http"))
+	e := m.Observed(newEngine(t), "http")
 	for range 3 {
 		ask(t, e, headgate.Take, check("strict", "k"))
 	}
@@ -241,7 +263,7 @@ func row(f *dto.MetricFamily) string {
 func TestNoKeyIsInAnyMetric(t *testing.T) {
 	t.Parallel()
 	m := metrics.New(&metrics.Options{Denials: metrics.NewDenials(nil)})
-	e := newEngine(t).Observed(m.Door("http"))
+	e := m.Observed(newEngine(t), "http")
 	for range 3 {
 		ask(t, e, headgate.Take, check("strict", "203.0.113.9"))
 	}
@@ -253,7 +275,7 @@ func TestNoKeyIsInAnyMetric(t *testing.T) {
 func TestCountingAllocatesNothing(t *testing.T) {
 	m := metrics.New(&metrics.Options{Networked: true, Denials: metrics.NewDenials(nil)})
 	bare := newEngine(t)
-	counted := bare.Observed(m.Door("http"))
+	counted := m.Observed(bare, "http")
 	ctx, long := context.Background(), strings.Repeat("k", 200)
 	for _, checks := range [][]engine.Check{{check("api", "k")}, {check("strict", long)}, {check("api", "k"), check("strict", "k")}, {check("seen", "k")}} {
 		var a engine.Answer
@@ -275,7 +297,7 @@ func denying(t testing.TB, opts *metrics.DenialOptions) (*metrics.Denials, *metr
 	d := metrics.NewDenials(opts)
 	m := metrics.New(&metrics.Options{Denials: d})
 	bare := newEngine(t)
-	e := bare.Observed(m.Door("http"))
+	e := m.Observed(bare, "http")
 	return d, m, func(key string) {
 		ask(t, bare, headgate.Take, check("strict", key))
 		ask(t, e, headgate.Take, check("strict", key))
@@ -383,7 +405,7 @@ func BenchmarkDecide(b *testing.B) {
 				e := newEngine(b)
 				if observed != "bare" {
 					m := metrics.New(&metrics.Options{Networked: observed != "observed", Denials: metrics.NewDenials(nil)})
-					e = e.Observed(m.Door("http"))
+					e = m.Observed(e, "http")
 				}
 				checks, a := []engine.Check{check(policy, "203.0.113.9")}, engine.Answer{}
 				for b.Loop() {
