@@ -44,14 +44,20 @@ their door, unix:/path makes it a socket.
 Envoy asks its rate limit service on 127.0.0.1:8081, --grpc-addr; the rules are envoyproxy/ratelimit's own files, in the folder that
 --envoy-config names. Where that service's environment is there, RUNTIME_ROOT for one, its names are taken, too: docs/envoy.md.
 
+Operators ask on 127.0.0.1:6070, --admin-addr: /metrics for Prometheus, /debug/top-denied, /debug/config, /debug/pprof/. Another address
+than one of this machine needs --admin-token; --metrics-addr opens a door for metrics alone.
+
 State that several instances share lies in Redis, Valkey or memcached: --store, or REDIS_HOST and REDIS_PORT. While that is away a
 check is answered as --on-store-error says, /readyz says degraded, and so does the answer.
 
 Each setting is a flag, a variable and a line of the file, named alike: --http-addr, HEADGATE_HTTP_ADDR, http.addr. Flags win over
 variables, and these over the file. headgate config print shows what is in force.
 
-SIGTERM or SIGINT: /readyz says draining for --drain-delay; then no more connections are taken, and requests in flight are
-answered for at most --shutdown-timeout. A second signal ends the process at once.`
+SIGTERM or SIGINT: /readyz says draining for --drain-delay; then no more connections are taken, those that wait are, and requests in
+flight are answered for at most --shutdown-timeout. A second signal ends the process at once.
+
+--http-tls-cert and --http-tls-key, and the same of --grpc- and --resp-, are files of a certificate, which are read again when they change;
+--http-client-ca has clients show one, too.`
 
 // serveCommand is “headgate serve”.
 func serveCommand() *cobra.Command {
