@@ -136,3 +136,32 @@ func TestHandshakeTakesNoLongerThanARequest(t *testing.T) {
 		}
 	}
 }
+
+// What a connection needs while it is busy it does not keep.
+func TestRestHoldsNothing(t *testing.T) {
+	const clients, most = 100, 16 << 10
+	s := serve(t, doors[1], nil, Options{}, nil)
+	var pipeline strings.Builder
+	for i := range 600 {
+		pipeline.WriteString(request("CL.THROTTLE", fmt.Sprint(i), "999999", "30", "86400"))
+	}
+	before := heap()
+	for range clients {
+		conn := s.dial()
+		s.write(conn, pipeline.String()+request("PING"))
+		for buf, tail := make([]byte, 64<<10), ""; !strings.HasSuffix(tail, "+PONG\r\n"); {
+			n, err := conn.Read(buf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tail = string(buf[max(0, n-7):n])
+		}
+	}
+	grown := heap() - before
+	for deadline := time.Now().Add(5 * time.Second); grown > clients*most && time.Now().Before(deadline); grown = heap() - before {
+		time.Sleep(50 * time.Millisecond)
+	}
+	if grown > clients*most {
+		t.Errorf("%d clients at rest hold %d KiB", clients, grown>>10)
+	}
+}

@@ -12,6 +12,7 @@ const (
 	firstSize = 4 << 10  // bytes of a connection's first buffer, where it has one of its own
 
 	lingerTime = time.Second            // what a client has to take the last reply in
+	restTime   = time.Second / 2        // behind a request: when a connection is at rest
 	drainTime  = 100 * time.Millisecond // what requests on their way have to arrive in when a server stops
 )
 
@@ -30,10 +31,8 @@ type stream struct {
 
 // serveStream serves a connection until it ends.
 func (s *Server) serveStream(conn net.Conn) {
-	c := &stream{
-		server: s, conn: conn, w: &worker{h: s.handler, ctx: s.ctx}, s: s.handler.openFor(conn),
-		buf: make([]byte, firstSize), begun: time.Now(),
-	}
+	c := &stream{server: s, conn: conn, s: s.handler.openFor(conn), begun: time.Now()}
+	c.lighten()
 	defer s.part()
 	defer func() {
 		s.mu.Lock()
@@ -79,7 +78,25 @@ func (c *stream) turn() bool {
 	if c.gone || c.s.closing {
 		return false
 	}
-	return err == nil || timedOut(err) && c.server.isStopping()
+	return err == nil || timedOut(err) && (c.server.isStopping() || c.rest())
+}
+
+// heavy reports whether the connection holds much more memory than when it was new.
+func (c *stream) heavy() bool {
+	return len(c.buf) > firstSize || cap(c.w.out) > firstSize || len(c.w.idle) > 8
+}
+
+// rest lets go of the memory that a busy connection takes. It reports whether there was any, and no request has begun.
+func (c *stream) rest() bool {
+	if c.have > 0 || !c.heavy() {
+		return false
+	}
+	c.lighten()
+	return true
+}
+
+func (c *stream) lighten() {
+	c.w, c.buf = &worker{h: c.server.handler, ctx: c.server.ctx}, make([]byte, firstSize)
 }
 
 // setDeadline says until when to wait for input. It reports whether there is to be more.
@@ -92,8 +109,11 @@ func (c *stream) setDeadline() bool {
 		return time.Now().Before(c.until)
 	}
 	wait := c.server.opts.IdleTimeout
-	if c.have > 0 {
+	switch {
+	case c.have > 0:
 		wait = c.server.opts.RequestTimeout
+	case c.heavy():
+		wait = min(wait, restTime)
 	}
 	_ = c.conn.SetReadDeadline(c.begun.Add(wait))
 	if c.server.isStopping() { // its own deadline may just have been overwritten
