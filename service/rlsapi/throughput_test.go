@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/fallback"
 	"github.com/headgate/headgate/internal/testserver"
 	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/redisstore"
@@ -71,6 +72,9 @@ func serveForBenchmark() {
 	var store headgate.Store = memstore.New(nil)
 	if addr, ok := strings.CutPrefix(role, "redis:"); ok {
 		if store, err = redisstore.Open("redis://"+addr, nil); err != nil {
+			panic(err)
+		}
+		if store, err = fallback.New(store, nil); err != nil { // as headgate serve has it
 			panic(err)
 		}
 	}
