@@ -51,54 +51,64 @@ type stats struct {
 
 	mu       sync.RWMutex
 	counters map[string]*Counter
-	varying  int // of those, how many requests named
+	asked    map[string]*Counter // by the names as requests have them
 	domains  map[string]*atomic.Uint64
 
 	loads, refusals, storeErrors, serviceErrors, shadowed atomic.Uint64
 }
 
 func newStats(ratio float64) *stats {
-	return &stats{ratio: float32(ratio), counters: make(map[string]*Counter), domains: make(map[string]*atomic.Uint64)}
+	return &stats{
+		ratio: float32(ratio), counters: make(map[string]*Counter), asked: make(map[string]*Counter), domains: make(map[string]*atomic.Uint64),
+	}
 }
 
 // counter is the one of a rule of the configuration.
 func (s *stats) counter(path string) *Counter {
-	name := sanitize(path)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.counterOf(sanitize(path))
+}
+
+// counterOf is the counter of a name, which is made if it is not there.
+func (s *stats) counterOf(name string) *Counter {
 	if s.counters[name] == nil {
 		s.counters[name] = new(Counter)
 	}
 	return s.counters[name]
 }
 
-// named is a counter that a request names. One that is known allocates nothing.
+// named is a counter that a request names. One that is known, and all those that are too many, allocate nothing.
 func (s *stats) named(raw []byte) *Counter {
 	s.mu.RLock()
-	c := s.counters[string(raw)]
+	c := s.asked[string(raw)]
+	if c == nil && len(s.asked) >= mostCounters {
+		c = s.counters[Others]
+	}
 	s.mu.RUnlock()
 	if c != nil {
 		return c
 	}
-	name := sanitize(string(raw))
+	return s.newNamed(string(raw))
+}
+
+func (s *stats) newNamed(raw string) *Counter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c := s.counters[name]; c != nil {
-		return c
+	if len(s.asked) >= mostCounters || len(raw) > 1<<10 {
+		return s.counterOf(Others)
 	}
-	if s.varying >= mostCounters || len(name) > 1<<10 {
-		name = Others
-	}
-	if s.counters[name] == nil {
-		s.counters[name] = new(Counter)
-		s.varying++
-	}
-	return s.counters[name]
+	c := s.counterOf(sanitize(raw))
+	s.asked[raw] = c
+	return c
 }
 
 func (s *stats) domainNotFound(domain string) {
 	s.mu.RLock()
 	n := s.domains[domain]
+	if n == nil && len(s.domains) > mostDomains {
+		n = s.domains[Others]
+	}
 	s.mu.RUnlock()
 	if n == nil {
 		n = s.newDomain(sanitize(domain))
