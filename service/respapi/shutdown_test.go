@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Shutdown answers what was sent, then ends the connection between two replies.
@@ -105,4 +106,39 @@ func TestShutdownIsBounded(t *testing.T) {
 		}
 		conn.Close()
 	})
+}
+
+// A pipeline is read in pieces. The time that requests have to arrive in may end between two of them.
+func TestShutdownReadsToTheEndOfAPipeline(t *testing.T) {
+	t.Parallel()
+	const asked = 1000
+	ln := listenTCP(t)
+	defer ln.Close()
+	client, err := dialPlain(ln)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	conn, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(client, strings.Repeat(request("PING"), asked)); err != nil {
+		t.Fatal(err)
+	}
+	s := NewServer(New(mustEngine(t, newFrozen(t), nil), &Options{Networked: true}), nil)
+	c := &stream{server: s, conn: conn, s: s.handler.openFor(conn), begun: time.Now()}
+	c.lighten()
+	if !c.turn() {
+		t.Fatal("the connection ended")
+	}
+	s.stop()
+	for c.until = time.Now(); c.turn(); {
+	}
+	conn.Close()
+	got, err := io.ReadAll(client)
+	if want := strings.Repeat("+PONG\r\n", asked); err != nil || string(got) != want {
+		t.Errorf("got %d bytes, %v; want %d", len(got), err, len(want))
+	}
 }

@@ -24,8 +24,9 @@ type stream struct {
 	s      *session
 	buf    []byte // its length is what there is room for
 	have   int    // bytes in buf
+	more   bool   // the last read filled it
 	begun  time.Time
-	until  time.Time // once the server stops: when nothing more is read
+	until  time.Time // once the server stops: when no other request is read
 	gone   bool      // the client takes nothing more
 }
 
@@ -69,6 +70,7 @@ func (c *stream) turn() bool {
 	before := c.have
 	n, err := c.conn.Read(c.buf[before:])
 	c.have += n
+	c.more = c.have == len(c.buf)
 	if n > 0 {
 		c.answer()
 		if before == 0 || c.have < before+n {
@@ -102,11 +104,16 @@ func (c *stream) lighten() {
 // setDeadline says until when to wait for input. It reports whether there is to be more.
 func (c *stream) setDeadline() bool {
 	if c.server.isStopping() {
+		now := time.Now()
 		if c.until.IsZero() {
-			c.until = time.Now().Add(drainTime)
+			c.until = now.Add(drainTime)
 		}
-		_ = c.conn.SetReadDeadline(c.until)
-		return time.Now().Before(c.until)
+		until := c.until
+		if c.more || c.have > 0 {
+			until = until.Add(drainTime) // the rest has arrived, or is about to
+		}
+		_ = c.conn.SetReadDeadline(until)
+		return now.Before(until)
 	}
 	wait := c.server.opts.IdleTimeout
 	switch {
