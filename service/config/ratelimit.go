@@ -158,32 +158,6 @@ func levelOf(text string) string {
 	}
 }
 
-// levels are the levels of its log by ours.
-var levels = map[string]string{
-	"trace": "debug", "debug": "debug", "info": "info", "warn": "warn", "warning": "warn", "error": "error", "fatal": "error", "panic": "error",
-}
-
-// operators are what those who run the service look at. The door for them stays on this machine, unless its own setting says otherwise: it
-// shows more than that service's does.
-func (r *incumbent) operators() {
-	if text, ok := r.lookup("LOG_LEVEL"); ok {
-		level, known := levels[strings.ToLower(text)]
-		if !known {
-			r.fail("LOG_LEVEL", "%s is not one of debug, info, warn and error", clip(text))
-		}
-		r.set("log.level", "LOG_LEVEL", level, "LOG_LEVEL")
-	}
-	if text, ok := r.lookup("LOG_FORMAT"); ok {
-		r.set("log.format", "LOG_FORMAT", strings.ToLower(text), "LOG_FORMAT")
-	}
-	if r.yes("USE_PROMETHEUS", false) {
-		r.set("metrics.addr", "USE_PROMETHEUS, PROMETHEUS_ADDR", r.text("PROMETHEUS_ADDR", ":9090"), "USE_PROMETHEUS")
-	}
-	if port, ok := r.lookup("DEBUG_PORT"); ok {
-		r.set("admin.addr", "DEBUG_PORT", net.JoinHostPort("127.0.0.1", port), "DEBUG_PORT")
-	}
-}
-
 func (r *incumbent) tls() {
 	if !r.yes("GRPC_SERVER_USE_TLS", false) {
 		return

@@ -39,9 +39,6 @@ func TestEnvironmentOfRatelimit(t *testing.T) {
 			"envoy.merge_domains": "true", "envoy.near_limit": "75.5%", "envoy.need_domains": "true", "envoy.start_anyway": "true",
 			"grpc.max_connection_age": "5m",
 		}},
-		{"logs and metrics", map[string]string{
-			"LOG_LEVEL": "WARNING", "LOG_FORMAT": "JSON", "USE_PROMETHEUS": "true", "PROMETHEUS_ADDR": ":19001", "DEBUG_PORT": "6071",
-		}, map[string]string{"log.level": "warn", "log.format": "json", "metrics.addr": ":19001", "admin.addr": "127.0.0.1:6071"}},
 		{"metrics that are not wanted", map[string]string{"PROMETHEUS_ADDR": ":19001"}, map[string]string{"metrics.addr": "off"}},
 		{"TLS", map[string]string{"GRPC_SERVER_USE_TLS": "true", "GRPC_SERVER_TLS_CERT": "/c", "GRPC_SERVER_TLS_KEY": "/k", "GRPC_CLIENT_TLS_CACERT": "/ca", "GRPC_CLIENT_TLS_SAN": "n"}, map[string]string{
 			"grpc.tls_cert": "/c", "grpc.tls_key": "/k", "grpc.client_ca": "/ca", "grpc.client_name": "n",
