@@ -4,26 +4,16 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"testing"
 	"time"
 
 	"github.com/gin-gonic/gin"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/examples/internal/expect"
 	"github.com/headgate/headgate/httplimit"
 	"github.com/headgate/headgate/memstore"
 )
-
-func get(t *testing.T, url string) (int, http.Header) {
-	t.Helper()
-	answer, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer.Body.Close()
-	return answer.StatusCode, answer.Header
-}
 
 func TestEachRouteHasItsOwnLimit(t *testing.T) {
 	t.Parallel()
@@ -31,32 +21,7 @@ func TestEachRouteHasItsOwnLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(handler)
-	defer server.Close()
-	for _, c := range []struct {
-		path string
-		want int
-	}{
-		{"/items/1", 200},
-		{"/items/2", 200},
-		{"/items/3", 200},
-		{"/items/4", 429}, // another item, the same route
-		{"/items/1", 429},
-		{"/users/1", 200}, // another route
-		{"/health", 200},
-		{"/nothing", 404},
-	} {
-		status, header := get(t, server.URL+c.path)
-		if status != c.want {
-			t.Errorf("%s: got %d, want %d", c.path, status, c.want)
-		}
-		if limited := c.want != 404 && c.path != "/health"; (header.Get("RateLimit") != "") != limited {
-			t.Errorf("%s: RateLimit is %q", c.path, header.Get("RateLimit"))
-		}
-		if (header.Get("Retry-After") != "") != (c.want == 429) {
-			t.Errorf("%s: Retry-After is %q", c.path, header.Get("Retry-After"))
-		}
-	}
+	expect.ALimitForEachRoute(t, handler)
 }
 
 func TestOnlyWrongPasswordsCount(t *testing.T) {
@@ -65,28 +30,7 @@ func TestOnlyWrongPasswordsCount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(handler)
-	defer server.Close()
-	for i, c := range []struct {
-		password string
-		want     int
-	}{
-		{"correct horse", 200},
-		{"correct horse", 200},
-		{"correct horse", 200},
-		{"guess", 401},
-		{"guess", 401},
-		{"guess", 429},
-	} {
-		answer, err := http.PostForm(server.URL+"/login", url.Values{"password": {c.password}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer.Body.Close()
-		if answer.StatusCode != c.want {
-			t.Errorf("try %d, %s: got %d, want %d", i+1, c.password, answer.StatusCode, c.want)
-		}
-	}
+	expect.OnlyWrongPasswordsCount(t, handler)
 }
 
 func TestDeniedHandlerDoesNotRun(t *testing.T) {
@@ -119,7 +63,7 @@ func TestHandlerReachesItsConnection(t *testing.T) {
 	})
 	server := httptest.NewServer(engine)
 	defer server.Close()
-	if status, _ := get(t, server.URL); status != http.StatusOK {
+	if status, _ := expect.Get(t, server.URL); status != http.StatusOK {
 		t.Errorf("got %d, want %d", status, http.StatusOK)
 	}
 }

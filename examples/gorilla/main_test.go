@@ -1,20 +1,10 @@
 package main
 
 import (
-	"net/http"
-	"net/http/httptest"
 	"testing"
-)
 
-func get(t *testing.T, url string) (int, http.Header) {
-	t.Helper()
-	answer, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer.Body.Close()
-	return answer.StatusCode, answer.Header
-}
+	"github.com/headgate/headgate/examples/internal/expect"
+)
 
 func TestEachRouteHasItsOwnLimit(t *testing.T) {
 	t.Parallel()
@@ -22,30 +12,5 @@ func TestEachRouteHasItsOwnLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(handler)
-	defer server.Close()
-	for _, c := range []struct {
-		path string
-		want int
-	}{
-		{"/items/1", 200},
-		{"/items/2", 200},
-		{"/items/3", 200},
-		{"/items/4", 429}, // another item, the same route
-		{"/items/1", 429},
-		{"/users/1", 200}, // another route
-		{"/health", 200},
-		{"/nothing", 404},
-	} {
-		status, header := get(t, server.URL+c.path)
-		if status != c.want {
-			t.Errorf("%s: got %d, want %d", c.path, status, c.want)
-		}
-		if limited := c.want != 404 && c.path != "/health"; (header.Get("RateLimit") != "") != limited {
-			t.Errorf("%s: RateLimit is %q", c.path, header.Get("RateLimit"))
-		}
-		if (header.Get("Retry-After") != "") != (c.want == 429) {
-			t.Errorf("%s: Retry-After is %q", c.path, header.Get("Retry-After"))
-		}
-	}
+	expect.ALimitForEachRoute(t, handler)
 }
