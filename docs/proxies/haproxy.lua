@@ -1,5 +1,5 @@
--- headgate describes the request to Headgate and leaves what it answers in the transaction's variables: limit_decision is allow
--- or deny, or not there if nothing was decided.
+-- headgate describes the request to Headgate and leaves what it answers in the transaction's variables: limit_decision is allow,
+-- deny or error, or not there if Headgate did not answer.
 
 -- What of the client's own header is sent: add the fields that policies make keys of.
 local passed = {"x-api-key"}
@@ -11,6 +11,9 @@ local kept = {
   ["ratelimit"] = "txn.limit_left",
   ["retry-after"] = "txn.limit_wait",
 }
+
+-- What HAProxy itself answers while Headgate is not there, or late.
+local away = {[502] = true, [503] = true, [504] = true}
 
 core.register_action("headgate", {"http-req"}, function(txn)
   local header = {
@@ -27,6 +30,8 @@ core.register_action("headgate", {"http-req"}, function(txn)
   local answer = core.httpclient():get{
     url = "http://127.0.0.1/v1/forward-auth", dst = "abns@headgate", headers = header, timeout = 10000,
   }
+  -- An answer without a decision is to a request that Headgate does not read, one with too long a header, and never a yes.
+  if answer.status and not away[answer.status] then txn:set_var("txn.limit_decision", "error") end
   for name, variable in pairs(kept) do
     local values = answer.headers and answer.headers[name]
     if values then txn:set_var(variable, values[0]) end

@@ -67,10 +67,19 @@ func HAProxy(t testing.TB, addr, config string, files map[string]string) *Gatewa
 func Caddy(t testing.TB, addr, caddyfile string) *Gateway {
 	t.Helper()
 	g := &Gateway{newProcess(t, "caddy", "caddy"), addr}
-	g.write(t, "Caddyfile", "{\n\tadmin off\n}\n"+caddyfile) // its port is the same for all
+	g.write(t, "Caddyfile", withoutAdmin(caddyfile))
 	g.process.args = []string{"run", "--config", "Caddyfile", "--adapter", "caddyfile"}
 	g.process.env = append(os.Environ(), "HOME="+g.process.dir, "XDG_DATA_HOME="+g.process.dir, "XDG_CONFIG_HOME="+g.process.dir)
 	return g.run(t)
+}
+
+// withoutAdmin closes Caddy's own door, whose port is the same for all, beside the global options that the file has.
+func withoutAdmin(caddyfile string) string {
+	before, options, has := strings.Cut("\n"+caddyfile, "\n{\n")
+	if !has {
+		return "{\n\tadmin off\n}\n" + caddyfile
+	}
+	return before + "\n{\n\tadmin off\n" + options
 }
 
 func (g *Gateway) write(t testing.TB, name, text string) {
