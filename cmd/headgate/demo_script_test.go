@@ -46,7 +46,7 @@ func TestDemoScripts(t *testing.T) {
 func startDemo(ts *testscript.TestScript, _ bool, args []string) {
 	s := servingOf(ts)
 	s.cmd = exec.Command(binary(ts), append([]string{"demo"}, args...)...)
-	for _, name := range []string{"HEADGATE_HTTP_ADDR", "HEADGATE_STORE", "REDIS_HOST", "REDIS_PORT"} {
+	for _, name := range []string{"HEADGATE_HTTP_ADDR", "HEADGATE_STORE", "REDIS_HOST", "REDIS_PORT", "GORACE"} {
 		s.cmd.Env = append(s.cmd.Env, name+"="+ts.Getenv(name))
 	}
 	stdout, err := s.cmd.StdoutPipe()

@@ -1,13 +1,18 @@
 package main
 
 import (
+	"os"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
+// raceSettings keep a program that looks for races from sleeping a second when it ends.
+const raceSettings = "atexit_sleep_ms=10"
+
 // TestMain lets scripts run this test binary as headgate.
 func TestMain(m *testing.M) {
+	_ = os.Setenv("GORACE", raceSettings)
 	testscript.Main(m, map[string]func(){"headgate": main})
 }
 

@@ -21,6 +21,7 @@ func TestReplayScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("LOG", log)
+			env.Setenv("GORACE", raceSettings)
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"gzip": gzipFiles, "cut": cutFile},

@@ -46,6 +46,7 @@ func setUpServing(env *testscript.Env) error {
 	env.Setenv("HEADGATE_RESP_ADDR", "off") // its port is one, and the scripts run beside each other
 	env.Setenv("HEADGATE_GRPC_ADDR", "off")
 	env.Setenv("HEADGATE_ADMIN_ADDR", "off")
+	env.Setenv("GORACE", raceSettings)
 	return nil
 }
 
@@ -65,7 +66,7 @@ func serve(ts *testscript.TestScript, _ bool, args []string) {
 	s.cmd = exec.Command(binary(ts), append([]string{"serve"}, args...)...)
 	s.cmd.Dir = ts.MkAbs(".")
 	for _, name := range []string{
-		"HEADGATE_HTTP_ADDR", "HEADGATE_RESP_ADDR", "HEADGATE_GRPC_ADDR", "HEADGATE_ADMIN_ADDR", "HEADGATE_ADMIN_TOKEN", "HEADGATE_RESP_PASSWORD", "HEADGATE_STORE", "HEADGATE_ON_STORE_ERROR", "HEADGATE_CONFIG",
+		"HEADGATE_HTTP_ADDR", "HEADGATE_RESP_ADDR", "HEADGATE_GRPC_ADDR", "HEADGATE_ADMIN_ADDR", "HEADGATE_ADMIN_TOKEN", "GORACE", "HEADGATE_RESP_PASSWORD", "HEADGATE_STORE", "HEADGATE_ON_STORE_ERROR", "HEADGATE_CONFIG",
 		"REDIS_HOST", "REDIS_PORT", "RUNTIME_ROOT", "RUNTIME_SUBDIRECTORY", "SHADOW_MODE", "LIMIT_RESPONSE_HEADERS_ENABLED",
 	} {
 		s.cmd.Env = append(s.cmd.Env, name+"="+ts.Getenv(name))
