@@ -171,7 +171,15 @@ func (s *Server) addToLoop(conn net.Conn) bool {
 }
 
 func (h *Handler) openFor(conn net.Conn) *session {
-	return h.open(conn.RemoteAddr().String(), conn.LocalAddr().String())
+	return h.open(shownAddr(conn.RemoteAddr()), shownAddr(conn.LocalAddr()))
+}
+
+// shownAddr is an address as its client is told. That of a unix socket is the name it had when it was made, which nobody knows.
+func shownAddr(a net.Addr) string {
+	if a.Network() == "unix" {
+		return "unix"
+	}
+	return a.String()
 }
 
 // Shutdown takes no more connections, answers every request that has arrived, and ends each connection behind its last reply, as QUIT

@@ -358,6 +358,14 @@ func TestUnixSocketIsTheOwnersAlone(t *testing.T) {
 	}
 }
 
+func TestAddressesOfAUnixSocket(t *testing.T) {
+	t.Parallel()
+	s := serve(t, doors[2], nil, Options{}, nil)
+	conn := s.dial()
+	s.write(conn, request("CLIENT", "INFO"))
+	s.expect(conn, "$108\r\nid=1 addr=unix laddr=unix name=")
+}
+
 func mustStat(t *testing.T, path string) os.FileInfo {
 	t.Helper()
 	info, err := os.Stat(path)
