@@ -43,7 +43,7 @@ func configCheckCommand() *cobra.Command {
 			}
 			domains, more, err := envoyOf(c)
 			if err != nil {
-				return err
+				return fmt.Errorf("%s: envoy.config: %w", c.Origins["envoy.config"], err)
 			}
 			for _, w := range append(c.Warnings, more...) {
 				fmt.Fprintf(cmd.ErrOrStderr(), "%s: warning: %s\n", args[0], w)
