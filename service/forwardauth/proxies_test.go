@@ -339,8 +339,8 @@ func TestProxiesPassPathsAsTheyAreWritten(t *testing.T) {
 	})
 }
 
-// expectNoneIsTooLong sends what is denied with more and more around it: whatever Headgate says of that, or does to the connection, it
-// is there, and the application is not asked.
+// expectNoneIsTooLong sends what is denied with more and more around it: whatever Headgate says of that, or does to the connection,
+// it is there, and the application is not asked.
 func (c *chain) expectNoneIsTooLong(t *testing.T) {
 	t.Helper()
 	for _, n := range []int{4, 8, 15, 17, 25, 40, 400, 900} {

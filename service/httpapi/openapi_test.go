@@ -47,7 +47,9 @@ func newDescribed(t *testing.T) *described {
 	h := httpapi.New(e, &httpapi.Options{
 		MaxBodyBytes: 4 << 10, Store: "memory", Config: func() (uint64, bool) { return 1, false },
 		Mounted: map[string]http.Handler{
-			forwardauth.Path: proxies, "/json": http.HandlerFunc(envoy.ServeJSON), "/healthcheck": http.HandlerFunc(envoy.ServeHealth),
+			forwardauth.Path: proxies,
+			"/json":          http.HandlerFunc(envoy.ServeJSON),
+			"/healthcheck":   http.HandlerFunc(envoy.ServeHealth),
 		},
 	})
 	d.drain = func() { h.Drain(); envoy.Drain() }
@@ -70,7 +72,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// ask sends a request as a program would that knows only the document, and holds the answer against it. The path may have a query.
+// ask sends a request, and holds the answer against what the document tells of the path. said is why it calls that no request.
 func (d *described) ask(method, path, target, body string, fields ...string) (status int, said error) {
 	d.t.Helper()
 	r := must(http.NewRequestWithContext(d.t.Context(), method, d.url+target, strings.NewReader(body)))
@@ -85,26 +87,24 @@ func (d *described) ask(method, path, target, body string, fields ...string) (st
 	defer resp.Body.Close()
 	text := must(io.ReadAll(resp.Body))
 	item := d.doc.Paths.Value(path)
-	operation := item.Post
+	told, operation := http.MethodPost, item.Post // of a path, the document tells of one method
 	if operation == nil {
-		operation = item.Get
-		method = http.MethodGet
-	} else {
-		method = http.MethodPost
+		told, operation = http.MethodGet, item.Get
 	}
 	r.Body = io.NopCloser(strings.NewReader(body))
 	in := &openapi3filter.RequestValidationInput{
 		Request: r, PathParams: map[string]string{"policy": "login"},
-		Route:   &routers.Route{Spec: d.doc, Path: path, PathItem: item, Method: method, Operation: operation},
+		Route:   &routers.Route{Spec: d.doc, Path: path, PathItem: item, Method: told, Operation: operation},
 		Options: &openapi3filter.Options{IncludeResponseStatus: true, SkipSettingDefaults: true},
 	}
 	out := &openapi3filter.ResponseValidationInput{
 		RequestValidationInput: in, Status: resp.StatusCode, Header: resp.Header, Options: in.Options,
 	}
 	if err := openapi3filter.ValidateResponse(d.t.Context(), out.SetBodyBytes(text)); err != nil {
-		d.t.Errorf("%s %s %s: the answer %d %v %s is not what the document says: %v", method, target, body, resp.StatusCode, resp.Header, text, err)
+		d.t.Errorf("%s %s %s: the answer %d %v %s is not what the document says: %v",
+			method, target, body, resp.StatusCode, resp.Header, text, err)
 	}
-	d.seen[fmt.Sprintf("%s %s %d", method, path, resp.StatusCode)] = true
+	d.seen[fmt.Sprintf("%s %s %d", told, path, resp.StatusCode)] = true
 	return resp.StatusCode, openapi3filter.ValidateRequest(d.t.Context(), in)
 }
 
@@ -179,64 +179,84 @@ func TestOpenAPIDocumentTellsRequestsApart(t *testing.T) {
 func TestAnswersAreAsTheOpenAPIDocumentSays(t *testing.T) {
 	t.Parallel()
 	d := newDescribed(t)
-	const descriptor = `{"domain":"d","descriptors":[{"entries":[{"key":"k","value":"v"}],"limit":{"requestsPerUnit":1,"unit":"DAY"}}]}`
-	request := []string{"X-Forwarded-Method", "POST", "X-Forwarded-Uri", "/", "X-Forwarded-Host", "shop.test", "X-Forwarded-For", "203.0.113.9"}
-	expect := func(method, path, target, body string, want int, fields ...string) {
-		t.Helper()
-		if got, _ := d.ask(method, path, target, body, fields...); got != want {
-			t.Errorf("%s %s %.60s: got %d want %d", method, target, body, got, want)
-		}
-	}
-	for _, verb := range []string{"/v1/check", "/v1/peek", "/v1/refund", "/v1/reset"} {
-		denied := map[string]int{"/v1/check": 429, "/v1/peek": 429, "/v1/refund": 200, "/v1/reset": 200}[verb]
-		expect("POST", verb, verb, `{"policy":"two","key":"k"}`, 200)
-		expect("POST", verb, verb, `{"checks":[{"policy":"two","key":"k"},{"limit":"2/1m","key":"k"}]}`, 200)
-		expect("POST", verb, verb, `{"policy":"two","key":"k","cost":6}`, denied)
-		expect("POST", verb, verb, `{"policy":"two"}`, 400)
-		expect("POST", verb, verb, `{"checks":[{"policy":"two","key":"k"},{"policy":"none","key":"k"}]}`, 404)
-		expect("PUT", verb, verb, `{}`, 405)
-		expect("POST", verb, verb, strings.Repeat(" ", 4<<10+1), 413)
-	}
-	const byRoute, byPolicy = forwardauth.Path, forwardauth.Path + "/{policy}"
-	expect("GET", byRoute, byRoute, "", 200, request...)
-	for range 5 {
-		expect("GET", byPolicy, byRoute+"/login", "", 200, request...)
-	}
-	for query, status := range map[string]int{"": 429, "?deny=429": 429, "?deny=403": 403, "?deny=503": 503, "?deny=1": 400} {
-		expect("GET", byPolicy, byRoute+"/login"+query, "", status, request...)
-	}
-	long := append(slices.Clone(request), "X-Forwarded-Uri", "/"+strings.Repeat("a", 8<<10))
-	for _, path := range []string{byRoute, byPolicy} {
-		target := strings.Replace(path, "{policy}", "login", 1)
-		expect("GET", path, target, "", 400)
-		expect("GET", path, target, "", 414, long...)
-	}
-	expect("GET", byPolicy, byRoute+"/none", "", 404, request...)
-	expect("GET", "/livez", "/livez", "", 200)
-	expect("PUT", "/livez", "/livez", "", 405)
-	expect("GET", "/readyz", "/readyz", "", 200)
-	expect("PUT", "/readyz", "/readyz", "", 405)
-	expect("GET", "/openapi.json", "/openapi.json", "", 200)
-	expect("PUT", "/openapi.json", "/openapi.json", "", 405)
-	expect("GET", "/healthcheck", "/healthcheck", "", 200)
-	expect("POST", "/json", "/json", descriptor, 200)
-	expect("POST", "/json", "/json", descriptor, 429)
-	expect("POST", "/json", "/json", "{}", 400)
-	expect("POST", "/json", "/json", strings.Repeat(" ", 64<<10+1), 413)
-
+	d.askForChecks()
+	d.askAsAProxy()
+	d.askTheRest()
 	if err := d.store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for _, verb := range []string{"/v1/check", "/v1/peek", "/v1/refund", "/v1/reset"} {
-		expect("POST", verb, verb, `{"policy":"two","key":"k"}`, 503)
+	for _, verb := range verbs {
+		d.expect("POST", verb, verb, `{"policy":"two","key":"k"}`, 503)
 	}
-	expect("GET", byPolicy, byRoute+"/login", "", 503, request...)
-	expect("POST", "/json", "/json", descriptor, 503)
-	expect("GET", "/readyz", "/readyz", "", 200)
+	d.expect("GET", byPolicy, byRoute+"/login", "", 503, aRequest...)
+	d.expect("POST", "/json", "/json", descriptor, 503)
+	d.expect("GET", "/readyz", "/readyz", "", 200)
 	d.drain()
-	expect("GET", "/readyz", "/readyz", "", 503)
-	expect("GET", "/healthcheck", "/healthcheck", "", 500)
+	d.expect("GET", "/readyz", "/readyz", "", 503)
+	d.expect("GET", "/healthcheck", "/healthcheck", "", 500)
 	d.expectAll()
+}
+
+var (
+	verbs    = []string{"/v1/check", "/v1/peek", "/v1/refund", "/v1/reset"}
+	aRequest = []string{
+		"X-Forwarded-Method", "POST", "X-Forwarded-Uri", "/", "X-Forwarded-Host", "shop.test", "X-Forwarded-For", "203.0.113.9",
+	}
+)
+
+const (
+	byRoute    = forwardauth.Path
+	byPolicy   = forwardauth.Path + "/{policy}"
+	descriptor = `{"domain":"d","descriptors":[{"entries":[{"key":"k","value":"v"}],"limit":{"requestsPerUnit":1,"unit":"DAY"}}]}`
+)
+
+func (d *described) expect(method, path, target, body string, want int, fields ...string) {
+	d.t.Helper()
+	if got, _ := d.ask(method, path, target, body, fields...); got != want {
+		d.t.Errorf("%s %s %.60s: got %d want %d", method, target, body, got, want)
+	}
+}
+
+func (d *described) askForChecks() {
+	for _, verb := range verbs {
+		denied := map[string]int{"/v1/check": 429, "/v1/peek": 429, "/v1/refund": 200, "/v1/reset": 200}[verb]
+		d.expect("POST", verb, verb, `{"policy":"two","key":"k"}`, 200)
+		d.expect("POST", verb, verb, `{"checks":[{"policy":"two","key":"k"},{"limit":"2/1m","key":"k"}]}`, 200)
+		d.expect("POST", verb, verb, `{"policy":"two","key":"k","cost":6}`, denied)
+		d.expect("POST", verb, verb, `{"policy":"two"}`, 400)
+		d.expect("POST", verb, verb, `{"checks":[{"policy":"two","key":"k"},{"policy":"none","key":"k"}]}`, 404)
+		d.expect("PUT", verb, verb, `{}`, 405)
+		d.expect("POST", verb, verb, strings.Repeat(" ", 4<<10+1), 413)
+	}
+}
+
+func (d *described) askAsAProxy() {
+	d.expect("GET", byRoute, byRoute, "", 200, aRequest...)
+	for range 5 {
+		d.expect("GET", byPolicy, byRoute+"/login", "", 200, aRequest...)
+	}
+	for query, status := range map[string]int{"": 429, "?deny=429": 429, "?deny=403": 403, "?deny=503": 503, "?deny=1": 400} {
+		d.expect("GET", byPolicy, byRoute+"/login"+query, "", status, aRequest...)
+	}
+	long := append(slices.Clone(aRequest), "X-Forwarded-Uri", "/"+strings.Repeat("a", 8<<10))
+	for _, path := range []string{byRoute, byPolicy} {
+		target := strings.Replace(path, "{policy}", "login", 1)
+		d.expect("GET", path, target, "", 400)
+		d.expect("GET", path, target, "", 414, long...)
+	}
+	d.expect("GET", byPolicy, byRoute+"/none", "", 404, aRequest...)
+}
+
+func (d *described) askTheRest() {
+	for _, path := range []string{"/livez", "/readyz", "/openapi.json"} {
+		d.expect("GET", path, path, "", 200)
+		d.expect("PUT", path, path, "", 405)
+	}
+	d.expect("GET", "/healthcheck", "/healthcheck", "", 200)
+	d.expect("POST", "/json", "/json", descriptor, 200)
+	d.expect("POST", "/json", "/json", descriptor, 429)
+	d.expect("POST", "/json", "/json", "{}", 400)
+	d.expect("POST", "/json", "/json", strings.Repeat(" ", 64<<10+1), 413)
 }
 
 // expectAll looks for answers that the document tells of and nobody got.
