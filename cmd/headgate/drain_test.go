@@ -169,7 +169,7 @@ func (l *crowd) askRESP() {
 		_, err := io.WriteString(conn, "CL.THROTTLE k 4 5 3600\r\n")
 		for want := 6; err == nil && want > 0; want-- {
 			if !lines.Scan() || strings.HasPrefix(lines.Text(), "-") {
-				err = fmt.Errorf("%q (%v)", lines.Text(), lines.Err()) //nolint:errorlint // it may be nil
+				err = fmt.Errorf("%q (%v)", lines.Text(), lines.Err())
 			}
 		}
 		if err != nil {
