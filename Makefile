@@ -28,6 +28,11 @@ help: ## Show this list
 run: ## Run the service on this machine
 	go run ./cmd/headgate serve
 
+.PHONY: quickstart
+quickstart: ## Run the service between Redis and nginx, until Ctrl-C, and say what to try
+	CGO_ENABLED=0 go build -trimpath -o dist/headgate ./cmd/headgate
+	@HEADGATE=$(CURDIR)/dist/headgate quickstart/run
+
 .PHONY: demo
 demo: ## Run the page that shows what each algorithm does
 	go run ./cmd/headgate demo
