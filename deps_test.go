@@ -189,7 +189,7 @@ var law = map[string]room{
 		why:  "a door knows its protocol and the engine: no store and no other door, but for its document, which tells of all that stand at it",
 		code: []string{".", "service/engine", "service/internal/answerfields"},
 		tests: []string{
-			"memstore", "service/envoyconfig", "service/forwardauth", "service/rlsapi", "github.com/dunglas/httpsfv",
+			"memstore", "redisstore", "service/envoyconfig", "service/forwardauth", "service/rlsapi", "github.com/dunglas/httpsfv",
 			"github.com/getkin/kin-openapi/openapi3", "github.com/getkin/kin-openapi/openapi3filter", "github.com/getkin/kin-openapi/routers",
 			"go.uber.org/goleak",
 		},

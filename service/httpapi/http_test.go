@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/memstore"
+	"github.com/headgate/headgate/redisstore"
 	"github.com/headgate/headgate/service/engine"
 	"github.com/headgate/headgate/service/httpapi"
 )
@@ -340,6 +342,22 @@ func TestStoreTroubleIs503(t *testing.T) {
 	}
 	if got := s.do("GET", "/livez", ""); got.status != 200 {
 		t.Errorf("/livez: %d, want 200 whatever the store does", got.status)
+	}
+}
+
+// What a client gets names neither the store's address nor what an operator is told to do about it: the log has both.
+func TestProblemsNameNoAddress(t *testing.T) {
+	t.Parallel()
+	const nobody = "127.0.0.1:1"
+	store := must(redisstore.Open("redis://"+nobody, nil))
+	defer store.Close()
+	h := httpapi.New(must(engine.New(store, nil)), nil)
+	for _, path := range []string{"/v1/check", "/v1/peek", "/v1/refund", "/v1/reset"} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, path, strings.NewReader(`{"limit":"5/1m","key":"k"}`)))
+		if got := w.Body.String(); w.Code != 503 || !strings.Contains(got, `"detail":"the store could not decide: unreachable"`) {
+			t.Errorf("%s: got %d %s want 503, and that the store is unreachable", path, w.Code, got)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/service/engine"
 )
 
@@ -55,8 +56,16 @@ func refuse(w http.ResponseWriter, r *request, err error) {
 	if check := (*engine.CheckError)(nil); errors.As(err, &check) {
 		err, field = check.Err, r.path(check.Index, check.Field)
 	}
+	writeProblem(w, status, detailOf(err), field)
+}
+
+// detailOf is an error in one line for a client. What a store in a network says of its trouble names addresses: the log has that.
+func detailOf(err error) string {
+	if errors.As(err, new(*headgate.StoreError)) {
+		return "the store could not decide: " + troubleOf(err)
+	}
 	detail, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "headgate: "), "\n") // the rest is for terminals
-	writeProblem(w, status, detail, field)
+	return detail
 }
 
 // refuseBody answers a request whose body could not be read.
