@@ -112,12 +112,12 @@ func printBench(w io.Writer, r *load.Result) {
 	if r.Calls() == 0 {
 		return
 	}
-	fmt.Fprint(w, "latency ")
+	line := "latency"
 	for _, p := range []struct {
 		name    string
 		percent float64
 	}{{"p50", 50}, {"p90", 90}, {"p99", 99}, {"p99.9", 99.9}, {"most", 100}} {
-		fmt.Fprintf(w, " %s %v ", p.name, r.Latency(p.percent))
+		line += fmt.Sprintf("  %s %v", p.name, r.Latency(p.percent))
 	}
-	fmt.Fprintln(w)
+	fmt.Fprintln(w, line)
 }

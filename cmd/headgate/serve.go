@@ -173,7 +173,7 @@ func (s *service) stop(doors []door) {
 		s.health.Drain()
 	}
 	s.metrics.Draining()
-	s.log.Info("draining", "delay", s.config.DrainDelay, "timeout", s.config.ShutdownTimeout)
+	s.log.Info("draining", "delay", s.config.DrainDelay.String(), "timeout", s.config.ShutdownTimeout.String())
 	if s.config.DrainDelay > 0 {
 		time.Sleep(s.config.DrainDelay)
 	}
