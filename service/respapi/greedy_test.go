@@ -3,6 +3,7 @@ package respapi
 import (
 	"fmt"
 	"io"
+	"net"
 	"runtime"
 	"strings"
 	"sync"
@@ -104,16 +105,16 @@ func TestGreedyClientStarvesNobody(t *testing.T) {
 // The time for a request begins with its first byte, however long the connection was at rest before.
 func TestRequestInPiecesAfterARest(t *testing.T) {
 	t.Parallel()
-	eachDoor(t, func(t *testing.T, d door) {
-		const most = 300 * time.Millisecond
-		s := serve(t, d, nil, Options{}, &ServerOptions{RequestTimeout: most})
-		conn := s.dial()
+	whole := request("ECHO", "hi")
+	eachDoorAtATime(t, &ServerOptions{RequestTimeout: moment}, func(s *served, conn net.Conn) {
 		s.write(conn, request("PING"))
 		s.expect(conn, "+PONG\r\n")
-		time.Sleep(most + 10*time.Millisecond)
-		whole := request("ECHO", "hi")
+	}, func(*served, net.Conn) {
+		time.Sleep(moment / 3)
+	}, func(s *served, conn net.Conn) {
 		s.write(conn, whole[:10])
-		time.Sleep(20 * time.Millisecond) // for the server to read that alone
+		time.Sleep(10 * time.Millisecond) // for the server to read that alone
+	}, func(s *served, conn net.Conn) {
 		s.write(conn, whole[10:])
 		s.expect(conn, "$2\r\nhi\r\n")
 	})
@@ -139,7 +140,10 @@ func TestHandshakeTakesNoLongerThanARequest(t *testing.T) {
 
 // What a connection needs while it is busy it does not keep.
 func TestRestHoldsNothing(t *testing.T) {
-	const clients, most = 100, 16 << 10
+	if testing.Short() {
+		t.Skip("it waits, and measures what the race detector multiplies")
+	}
+	const clients, most = 40, 16 << 10
 	s := serve(t, doors[1], nil, Options{}, nil)
 	var pipeline strings.Builder
 	for i := range 600 {

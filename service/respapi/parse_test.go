@@ -128,6 +128,7 @@ var session1 = request("PING") + request("CL.THROTTLE", "k", "15", "30", "60") +
 
 // However the input is cut, the replies are the same.
 func TestCutAnywhere(t *testing.T) {
+	t.Parallel()
 	for _, networked := range []bool{false, true} {
 		h := New(mustEngine(t, newFrozen(t), policies), &Options{Networked: networked})
 		want := h.replies(t, session1)
