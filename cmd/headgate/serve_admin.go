@@ -74,7 +74,7 @@ func (s *service) envoyState() metrics.EnvoyState {
 	state := metrics.EnvoyState{
 		Rules: make(map[string]metrics.EnvoyCounts, len(counted.Rules)), DomainNotFound: counted.DomainNotFound,
 		ConfigLoads: counted.ConfigLoads, ConfigErrors: counted.ConfigErrors, StoreErrors: counted.StoreErrors,
-		ServiceErrors: counted.ServiceErrors, GlobalShadow: counted.GlobalShadow,
+		ServiceErrors: counted.ServiceErrors, GlobalShadow: counted.GlobalShadow, Requests: counted.Requests,
 	}
 	for path, c := range counted.Rules {
 		state.Rules[path] = metrics.EnvoyCounts(c)

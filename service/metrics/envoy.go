@@ -18,6 +18,7 @@ type EnvoyState struct {
 	Rules                      map[string]EnvoyCounts // by domain.key_value.key
 	DomainNotFound             map[string]uint64      // by domain
 	ConfigLoads, ConfigErrors  uint64
+	Requests                   uint64 // over gRPC and at /json
 	StoreErrors, ServiceErrors uint64
 	GlobalShadow               uint64
 }
@@ -56,10 +57,11 @@ func newEnvoyHit(name, help string, of func(EnvoyCounts) uint64) envoyHit {
 var (
 	envoyDomain = prometheus.NewDesc("ratelimit_service_rate_limit_domain_not_found",
 		"Requests for domains that are not configured.", []string{"domain"}, nil)
-	envoyError   = prometheus.NewDesc("ratelimit_service_should_rate_limit_error", "Requests that were answered with an error.", []string{"err_type"}, nil)
-	envoyLoaded  = prometheus.NewDesc("ratelimit_service_config_load_success", "Configurations that took effect.", nil, nil)
-	envoyRefused = prometheus.NewDesc("ratelimit_service_config_load_error", "Configurations that were refused.", nil, nil)
-	envoyShadow  = prometheus.NewDesc("ratelimit_service_global_shadow_mode",
+	envoyError    = prometheus.NewDesc("ratelimit_service_should_rate_limit_error", "Requests that were answered with an error.", []string{"err_type"}, nil)
+	envoyRequests = prometheus.NewDesc("ratelimit_service_total_requests", "Requests, over gRPC and at /json.", []string{"grpc_method"}, nil)
+	envoyLoaded   = prometheus.NewDesc("ratelimit_service_config_load_success", "Configurations that took effect.", nil, nil)
+	envoyRefused  = prometheus.NewDesc("ratelimit_service_config_load_error", "Configurations that were refused.", nil, nil)
+	envoyShadow   = prometheus.NewDesc("ratelimit_service_global_shadow_mode",
 		"Requests that were over, and told OK because all answers are.", nil, nil)
 )
 
@@ -87,6 +89,7 @@ func (c envoyCollector) Collect(to chan<- prometheus.Metric) {
 	}
 	count(envoyError, state.StoreErrors, "redis_error")
 	count(envoyError, state.ServiceErrors, "service_error")
+	count(envoyRequests, state.Requests, "ShouldRateLimit")
 	count(envoyLoaded, state.ConfigLoads)
 	count(envoyRefused, state.ConfigErrors)
 	count(envoyShadow, state.GlobalShadow)

@@ -190,7 +190,7 @@ func everything(t *testing.T) *metrics.Metrics {
 		return metrics.EnvoyState{
 			Rules:          map[string]metrics.EnvoyCounts{"d.a": {TotalHits: 1}, "d.b.c.x": {OverLimit: 2}, "d.b.c.y": {OverLimit: 3}, "others": {}},
 			DomainNotFound: map[string]uint64{"x": 1},
-			ConfigLoads:    1, ConfigErrors: 2, StoreErrors: 3, ServiceErrors: 4, GlobalShadow: 5,
+			ConfigLoads:    1, ConfigErrors: 2, StoreErrors: 3, ServiceErrors: 4, GlobalShadow: 5, Requests: 6,
 		}
 	})
 	return m
@@ -207,6 +207,7 @@ func TestEnvoysMetricsHaveTheNamesThatTheyHadBefore(t *testing.T) {
 		`ratelimit_service_rate_limit_total_hits{domain="d",key1="a"} 1`,
 		`ratelimit_service_should_rate_limit_error{err_type="redis_error"} 3`,
 		`ratelimit_service_should_rate_limit_error{err_type="service_error"} 4`,
+		`ratelimit_service_total_requests{grpc_method="ShouldRateLimit"} 6`,
 	)
 }
 

@@ -21,6 +21,7 @@ import (
 // decided Unavailable; Envoy does then what its failure_mode_deny says.
 func (h *Handler) ShouldRateLimit(ctx context.Context, req *pb.RateLimitRequest) (resp *pb.RateLimitResponse, err error) {
 	defer h.recover(&resp, &err)
+	h.stats.requests.Add(1)
 	return h.ShouldRateLimitAt(ctx, headgate.StoreClock, req)
 }
 
