@@ -27,7 +27,8 @@ func openHTTP(u *url.URL, opts *Options) func(context.Context) (client, error) {
 	}
 	return func(context.Context) (client, error) {
 		transport := &http.Transport{
-			DialContext: (&net.Dialer{Timeout: callTimeout}).DialContext, MaxConnsPerHost: 1, DisableCompression: true, ForceAttemptHTTP2: at.Scheme == "https",
+			DialContext: (&net.Dialer{Timeout: callTimeout}).DialContext, MaxConnsPerHost: 1, DisableCompression: true,
+			ForceAttemptHTTP2: at.Scheme == "https",
 		}
 		return &httpClient{url: at.String(), limit: opts.Limit.String(), policy: opts.Policy, transport: transport}, nil
 	}

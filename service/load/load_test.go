@@ -38,7 +38,9 @@ type server interface {
 func doors(t *testing.T) map[string]string {
 	t.Helper()
 	store := memstore.New(nil)
-	e, err := engine.New(store, &engine.Options{Policies: map[string]headgate.Policy{"one": {Limits: []headgate.Limit{headgate.MustParseLimit("1/24h")}}}})
+	e, err := engine.New(store, &engine.Options{Policies: map[string]headgate.Policy{
+		"one": {Limits: []headgate.Limit{headgate.MustParseLimit("1/24h")}},
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +190,10 @@ func TestCallsThatFailAreCounted(t *testing.T) {
 // A server that speaks another protocol, or none, is no reason to wait or to grow.
 func TestStrangeReplies(t *testing.T) {
 	t.Parallel()
-	for _, reply := range []string{"\r\n", "+OK\r\n", "*5\r\n:0\r\n", "*1000000\r\n", "*2\r\n*1000000\r\n", "*1\r\n$99999999\r\n", strings.Repeat("*2\r\n", 64), strings.Repeat("x", 1<<20)} {
+	for _, reply := range []string{
+		"\r\n", "+OK\r\n", "*5\r\n:0\r\n", "*1000000\r\n", "*2\r\n*1000000\r\n", "*1\r\n$99999999\r\n",
+		strings.Repeat("*2\r\n", 64), strings.Repeat("x", 1<<20),
+	} {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)

@@ -278,7 +278,9 @@ func TestCountingAllocatesNothing(t *testing.T) {
 	bare := newEngine(t)
 	counted := m.Observed(bare, "http")
 	ctx, long := context.Background(), strings.Repeat("k", 200)
-	for _, checks := range [][]engine.Check{{check("api", "k")}, {check("strict", long)}, {check("api", "k"), check("strict", "k")}, {check("seen", "k")}} {
+	for _, checks := range [][]engine.Check{
+		{check("api", "k")}, {check("strict", long)}, {check("api", "k"), check("strict", "k")}, {check("seen", "k")},
+	} {
 		var a engine.Answer
 		allocations := func(e *engine.Engine) float64 {
 			return testing.AllocsPerRun(1000, func() {
