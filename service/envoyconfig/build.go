@@ -260,7 +260,7 @@ func (b *builder) plainMap(v *value) map[string]any {
 	m := make(map[string]any, len(v.members))
 	for _, one := range v.members {
 		if one.key.kind != text {
-			b.fail(one.key, "error parsing metadata: key is not of type string: "+one.key.shown())
+			b.fail(one.key, "error parsing metadata: key is not of type string: "+one.key.understood())
 		}
 		m[one.key.text] = b.plain(one.value)
 	}

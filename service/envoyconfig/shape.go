@@ -42,7 +42,7 @@ func checkKeys(file string, v *value) *Error {
 	for _, m := range v.members {
 		switch {
 		case m.key.kind != text:
-			return fail(m.key, "config error, key is not of type string: %s", m.key.shown())
+			return fail(m.key, "config error, key is not of type string: %s", m.key.understood())
 		case !known(m.key.text):
 			return fail(m.key, "config error, unknown key '%s'", m.key.shown())
 		case m.key.text == "metadata":
@@ -59,7 +59,7 @@ func checkKeys(file string, v *value) *Error {
 				continue
 			}
 			if item.kind != mapping {
-				return fail(item, "config error, yaml file contains list of type other than map: %s", item.shown())
+				return fail(item, "config error, yaml file contains list of type other than map: %s", item.understood())
 			}
 			if wrong := checkKeys(file, item); wrong != nil {
 				return wrong

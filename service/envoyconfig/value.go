@@ -67,20 +67,45 @@ func (v *value) get(key string) *value {
 	return nil
 }
 
-// shown is a value as messages repeat it: bounded.
-func (v *value) shown() string {
+// shown is a scalar as messages repeat it: as it stands there, bounded.
+func (v *value) shown() string { return clip(v.text) }
+
+// understood is a value as envoyproxy/ratelimit's messages repeat it: yes is true, and 010 is 8. It is bounded.
+func (v *value) understood() string { return clip(string(v.append(nil))) }
+
+func (v *value) append(dst []byte) []byte {
 	switch v.kind {
+	case null:
+		return append(dst, "<nil>"...)
+	case truth:
+		return strconv.AppendBool(dst, v.yes)
+	case whole:
+		return strconv.AppendInt(dst, v.number, 10)
+	case fraction:
+		return fmt.Append(dst, v.float())
 	case list:
-		return "[…]"
+		dst = append(dst, '[')
+		for i, item := range v.items {
+			if i > 0 {
+				dst = append(dst, ' ')
+			}
+			if dst = item.append(dst); len(dst) > mostShown {
+				break
+			}
+		}
+		return append(dst, ']')
 	case mapping:
-		return "map[…]"
+		return append(dst, "map[…]"...)
 	}
-	return clip(v.text)
+	return append(dst, v.text...)
 }
 
+// mostShown bounds what messages repeat of a file, in bytes.
+const mostShown = 60
+
 func clip(s string) string {
-	if len(s) > 60 {
-		return strings.ToValidUTF8(s[:60], "") + "…"
+	if len(s) > mostShown {
+		return strings.ToValidUTF8(s[:mostShown], "") + "…"
 	}
 	return s
 }
@@ -225,7 +250,7 @@ var truths = map[string]bool{
 
 var nulls = []string{"", "~", "null", "Null", "NULL"}
 
-var floats = regexp.MustCompile(`^([-+]?[0-9]*\.?[0-9]+([eE][-+][0-9]+)?|[-+]?[0-9]+\.|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$`)
+var floats = regexp.MustCompile(`^([-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$`)
 
 // scalar says what a scalar is. One in quotes, or called a text by its tag, is a text.
 func (v *value) scalar(n *yaml.Node) {
