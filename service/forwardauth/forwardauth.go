@@ -33,9 +33,9 @@ const Path = "/v1/forward-auth"
 
 // Options are a handler's settings. The zero value of each field is its default; nil means all defaults.
 type Options struct {
-	// Local lets peers on this machine describe requests, beside the engine's TrustedProxies: those on a loopback address or a unix
-	// socket. It is for a door that nobody else can reach. Entries of loopback addresses in X-Forwarded-For are believed only if
-	// TrustedProxies holds them.
+	// Local lets peers on this machine describe requests, those on a loopback address or a unix socket, while the engine has no
+	// TrustedProxies: whoever names proxies names all of them. It is for a door that nobody else can reach. Entries of loopback
+	// addresses in X-Forwarded-For are believed only if TrustedProxies holds them.
 	Local bool
 	// Log hears, once, of a peer that described a request and is not trusted; nil means nobody does.
 	Log *slog.Logger
@@ -72,7 +72,8 @@ func (h *Handler) trustOf(s *engine.Snapshot) (*trust, error) {
 	if t := h.trust.Load(); t != nil && t.generation == s.Generation() {
 		return t, nil
 	}
-	t, err := newTrust(s.TrustedProxies(), h.local)
+	proxies := s.TrustedProxies()
+	t, err := newTrust(proxies, h.local && len(proxies) == 0)
 	if err != nil {
 		return nil, err
 	}

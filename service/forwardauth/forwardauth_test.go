@@ -274,6 +274,8 @@ func TestWhoMayDescribe(t *testing.T) {
 		{"@", options{Options: forwardauth.Options{Local: true}}, 200},
 		{"10.0.0.1:1", options{Options: forwardauth.Options{Local: true}}, 403},
 		{"10.0.0.1:1", options{forwardauth.Options{Local: true}, proxied.TrustedProxies}, 200},
+		{"127.0.0.1:1", options{forwardauth.Options{Local: true}, proxied.TrustedProxies}, 403},
+		{"@", options{forwardauth.Options{Local: true}, proxied.TrustedProxies}, 403},
 	} {
 		h, _ := newHandler(t, &c.o)
 		w := httptest.NewRecorder()
@@ -287,8 +289,8 @@ func TestWhoMayDescribe(t *testing.T) {
 // A proxy on this machine says who its client is; who its client says to come from is another matter.
 func TestLocalAddressesInAListAreClients(t *testing.T) {
 	t.Parallel()
-	h, _ := newHandler(t, &options{forwardauth.Options{Local: true}, proxied.TrustedProxies})
-	for i, list := range []string{"6.6.6.1, 127.0.0.1", "6.6.6.2, 127.0.0.1, 10.0.0.7", "127.0.0.1"} {
+	h, _ := newHandler(t, &options{Options: forwardauth.Options{Local: true}})
+	for i, list := range []string{"6.6.6.1, 127.0.0.1", "6.6.6.2, 6.6.6.3, 127.0.0.1", "127.0.0.1"} {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, request("127.0.0.1:1", forwardauth.Path, append(login()[:6:6], "X-Forwarded-For", list)...))
 		if got, want := w.Header().Get("RateLimit"), fmt.Sprintf(`"login";r=%d;t=86400`, 2-i); got != want {
@@ -327,7 +329,8 @@ func TestAClientIsOfOneConfiguration(t *testing.T) {
 	}
 	// A list that ends in 10.0.0.7 is from 203.0.113.9 for the first, and from 10.0.0.7 for the second. The third limit is nobody's.
 	const first, second, never = "1111111/24h", "2222222/24h", "3333333/24h"
-	trusting, local := of(first, never, proxied.TrustedProxies...), of(never, second)
+	here := netip.MustParsePrefix("127.0.0.0/8")
+	trusting, local := of(first, never, here, proxied.TrustedProxies[0]), of(never, second)
 	store := memstore.New(nil)
 	defer store.Close()
 	e := must(engine.New(store, trusting))
