@@ -76,6 +76,9 @@ func cut(s string) (tag byte, number uint64, text, rest string, ok bool) {
 	return tag, 0, rest[:number], rest[number:], true
 }
 
+// mostPlain is how many descriptors are read here, each with room for entries. More of them are refused mostly, and may have none.
+const mostPlain = 64
+
 // single is a descriptor of up to two entries, as most are, and the list of a request that has no other.
 type single struct {
 	descriptor  ratelimit.RateLimitDescriptor
@@ -98,7 +101,7 @@ func readRequest(s string, req *pb.RateLimitRequest) bool {
 			req.Domain = text
 		case tag == tagDomain:
 			return false
-		case tag == tagDescriptor && !readDescriptor(text, req):
+		case tag == tagDescriptor && (len(req.Descriptors) == mostPlain || !readDescriptor(text, req)):
 			return false
 		}
 		s = rest

@@ -58,6 +58,21 @@ func TestCodecReads(t *testing.T) {
 	}
 }
 
+// Many descriptors that say nothing are the library's: read here each takes memory for entries that are not there.
+func TestCodecLeavesManyDescriptors(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]bool{64: true, 65: false, 32_000: false} {
+		body := strings.Repeat("\x12\x00", n)
+		if read := rlsapi.ReadRequest(body, new(pb.RateLimitRequest)); read != want {
+			t.Errorf("%d descriptors are read here: %v, want %v", n, read, want)
+		}
+		got := new(pb.RateLimitRequest)
+		if err := rlsapi.NewCodec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(body)}, got); err != nil || len(got.GetDescriptors()) != n {
+			t.Errorf("got %d descriptors, error %v want %d", len(got.GetDescriptors()), err, n)
+		}
+	}
+}
+
 // What the codec writes is read as what it was.
 func TestCodecWrites(t *testing.T) {
 	t.Parallel()
