@@ -145,12 +145,14 @@ func startQuickstart(t *testing.T, cmd *exec.Cmd) (said *launched, commands []st
 	return nil, nil
 }
 
-// A script that is told to end has all of its servers end, also where it alone is told.
+// A script that is told to end has all of its servers end, also where it is told before they are, and again while it does so.
 func TestQuickstartEndsWhenItIsTold(t *testing.T) {
 	t.Parallel()
 	q := newQuickstart(t)
 	cmd := q.command()
 	said, _ := startQuickstart(t, cmd)
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGHUP)
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 143 {
 		t.Errorf("SIGTERM: %v, want exit status 143:\n%s", err, said.text())
