@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/headgate/headgate"
 )
@@ -69,6 +70,28 @@ func KindOf(err error) Kind {
 		}
 	}
 	return Undecided
+}
+
+// Reason is an error of [Engine.Decide] in one line for a client. Where the store is, and how it is asked, is not a client's to know: the
+// log has that.
+func Reason(err error) string {
+	if check := (*CheckError)(nil); errors.As(err, &check) {
+		err = check.Err
+	}
+	if errors.As(err, new(*headgate.StoreError)) {
+		return "the store could not decide: " + Trouble(err)
+	}
+	line, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "headgate: "), "\n") // the rest is for terminals
+	return line
+}
+
+// Trouble is the store's trouble in words: where it is not asked because it failed before, what it failed of.
+func Trouble(err error) string {
+	trouble := Undecided.String()
+	for cause := (*headgate.StoreError)(nil); errors.As(err, &cause); err = cause.Err {
+		trouble = cause.Trouble.String()
+	}
+	return trouble
 }
 
 func (s *Snapshot) unknownPolicy(name string) error {

@@ -13,7 +13,6 @@
 package forwardauth
 
 import (
-	"errors"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -198,8 +197,5 @@ func (h *Handler) undecided(w http.ResponseWriter, err error) {
 	if engine.KindOf(err) == engine.UnknownPolicy {
 		status = http.StatusNotFound
 	}
-	if check := (*engine.CheckError)(nil); errors.As(err, &check) {
-		err = check.Err
-	}
-	refuse(status, strings.TrimPrefix(err.Error(), "headgate: ")).write(w)
+	refuse(status, engine.Reason(err)).write(w)
 }

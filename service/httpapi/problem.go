@@ -5,9 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"os"
-	"strings"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/service/engine"
 )
 
@@ -56,16 +54,7 @@ func refuse(w http.ResponseWriter, r *request, err error) {
 	if check := (*engine.CheckError)(nil); errors.As(err, &check) {
 		err, field = check.Err, r.path(check.Index, check.Field)
 	}
-	writeProblem(w, status, detailOf(err), field)
-}
-
-// detailOf is an error in one line for a client. What a store in a network says of its trouble names addresses: the log has that.
-func detailOf(err error) string {
-	if errors.As(err, new(*headgate.StoreError)) {
-		return "the store could not decide: " + troubleOf(err)
-	}
-	detail, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "headgate: "), "\n") // the rest is for terminals
-	return detail
+	writeProblem(w, status, engine.Reason(err), field)
 }
 
 // refuseBody answers a request whose body could not be read.

@@ -3,11 +3,10 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/service/engine"
 )
 
 // healthTimeout bounds the question to the store, however patient the store is.
@@ -37,7 +36,7 @@ func (h *Handler) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), healthTimeout)
 	defer cancel()
 	if err := h.engine.Health(ctx); err != nil {
-		state.Status, state.Trouble = "degraded", troubleOf(err)
+		state.Status, state.Trouble = "degraded", engine.Trouble(err)
 	}
 	if h.config != nil {
 		state.Config = new(configState)
@@ -53,13 +52,4 @@ func (h *Handler) ready(w http.ResponseWriter, r *http.Request) {
 	w.Header()["Cache-Control"] = noStore
 	w.WriteHeader(status)
 	_, _ = w.Write(body)
-}
-
-// troubleOf is the store's trouble in words: where it is not asked because it failed before, what it failed of.
-func troubleOf(err error) string {
-	trouble := "could not decide"
-	for cause := (*headgate.StoreError)(nil); errors.As(err, &cause); err = cause.Err {
-		trouble = cause.Trouble.String()
-	}
-	return trouble
 }

@@ -2,7 +2,6 @@ package respapi
 
 import (
 	"errors"
-	"strings"
 	"sync"
 	"unsafe"
 
@@ -163,15 +162,5 @@ func (w *worker) tellError(j *job) {
 	}
 }
 
-// reason is why there is no decision, in one line. Where the store is, and how it is asked, is not a client's to know.
-func reason(err error) (engine.Kind, string) {
-	if check := (*engine.CheckError)(nil); errors.As(err, &check) {
-		err = check.Err
-	}
-	kind := engine.KindOf(err)
-	if store := (*headgate.StoreError)(nil); errors.As(err, &store) {
-		return kind, "the store could not decide: " + store.Trouble.String()
-	}
-	line, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "headgate: "), "\n") // the rest is for terminals
-	return kind, line
-}
+// reason is why there is no decision, in one line.
+func reason(err error) (engine.Kind, string) { return engine.KindOf(err), engine.Reason(err) }

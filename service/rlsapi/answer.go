@@ -2,7 +2,6 @@ package rlsapi
 
 import (
 	"context"
-	"errors"
 	"math"
 	"runtime/debug"
 	"time"
@@ -80,16 +79,13 @@ func (h *Handler) answer(ctx context.Context, now headgate.Instant, req *pb.Rate
 
 // failure is an error of the engine in gRPC's words.
 func failure(ctx context.Context, err error) error {
-	if check := (*engine.CheckError)(nil); errors.As(err, &check) {
-		err = check.Err
-	}
 	switch {
 	case ctx.Err() != nil:
 		return status.FromContextError(ctx.Err()).Err()
 	case engine.KindOf(err) == engine.BadInput:
-		return status.Error(codes.InvalidArgument, err.Error())
+		return status.Error(codes.InvalidArgument, engine.Reason(err))
 	}
-	return status.Error(codes.Unavailable, err.Error())
+	return status.Error(codes.Unavailable, engine.Reason(err))
 }
 
 // reply is an answer for one descriptor, as most are, in one piece of memory.
