@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -81,10 +82,14 @@ func (s *Server) Serve(ln net.Listener) error {
 	}
 }
 
-// passing reports whether Accept may succeed later: no file descriptor is free, or the client has gone already.
+// passing reports whether Accept may succeed later: no file descriptor or memory is free, or the client has gone already.
 func passing(err error) bool {
-	e, ok := errors.AsType[net.Error](err)
-	return ok && e.Temporary() //nolint:staticcheck // there is no other way to tell, and package net/http uses it, too
+	for _, cause := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.ECONNRESET} {
+		if errors.Is(err, cause) {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *Server) sleep(d time.Duration) {

@@ -15,7 +15,7 @@ func Get(t *testing.T, url string) (int, http.Header) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer.Body.Close()
+	defer answer.Body.Close()
 	return answer.StatusCode, answer.Header
 }
 
@@ -70,7 +70,9 @@ func OnlyWrongPasswordsCount(t *testing.T, handler http.Handler) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer.Body.Close()
+		if err := answer.Body.Close(); err != nil {
+			t.Error(err)
+		}
 		if answer.StatusCode != c.want {
 			t.Errorf("try %d, %s: got %d, want %d", i+1, c.password, answer.StatusCode, c.want)
 		}
