@@ -3,6 +3,7 @@ package httplimit
 import (
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,10 +24,6 @@ func (g *gate) shortWay() *charge {
 	return c
 }
 
-// roomForItem is how many bytes one item of the draft of today takes beside its name, and Retry-After: ;r= and ;t= with their
-// digits.
-const roomForItem = 48
-
 // fieldsRoom is how many bytes the fields of an answer under one limit take, if all answers have some. Less room costs less: what
 // is taken is touched.
 func (g *gate) fieldsRoom() int {
@@ -38,11 +35,33 @@ func (g *gate) fieldsRoom() int {
 	case slices.Contains(o.Dialects, httpfields.Off) || o.When != "" && o.When != httpfields.Always:
 		return 0
 	case o.Dialects == nil || len(o.Dialects) == 1 && o.Dialects[0] == httpfields.IETF:
-		return roomForItem + len(g.charges[0].limits[0].fields.Name)
+		return g.charges[0].limits[0].itemRoom()
 	default:
 		return roomForFields
 	}
 }
+
+// roomForRetry is how many bytes Retry-After takes, mostly.
+const roomForRetry = 8
+
+// roomFor is how many bytes the fields of an answer take.
+func (g *gate) roomFor(allowed bool) int {
+	if allowed {
+		return g.room
+	}
+	return g.room + roomForRetry
+}
+
+// itemRoom is how many bytes an item of RateLimit takes, as in "default";r=20;t=2. A denial says more, and takes more.
+func (l *limit) itemRoom() int {
+	f := &l.fields
+	seconds := int64(f.Limit.Period/time.Second) + 1
+	longest := max(seconds, f.AtOnce/f.Limit.Rate*seconds+seconds) // until all is there again
+	return len(`"";r=;t=`) + len(f.Name) + digits(f.AtOnce) + digits(longest)
+}
+
+// digits is how many digits n has.
+func digits(n int64) int { return len(strconv.FormatInt(n, 10)) }
 
 // roomForKey is how many bytes an address takes at most.
 const roomForKey = 64
@@ -91,7 +110,7 @@ func (g *gate) serveShort(w http.ResponseWriter, r *http.Request, next http.Hand
 	if g.needsTime {
 		now = time.Now()
 	}
-	text.Grow(g.room)
+	text.Grow(g.roomFor(decisions[0].Allowed))
 	g.writer.Write(w.Header(), g.sets.all, decisions[:], now, &text)
 	if !decisions[0].Allowed {
 		g.opts.Denied(w, r, &Denial{Decision: decisions[0], Policies: []string{c.limits[0].fields.Name}})
