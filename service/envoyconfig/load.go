@@ -60,6 +60,7 @@ func readAll(folder string, dotFiles bool) ([]File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("envoyconfig: %w", err)
 	}
+	data, _ := filepath.EvalSymlinks(filepath.Join(folder, "..data"))
 	var files []File
 	total := 0
 	for _, entry := range entries {
@@ -67,7 +68,7 @@ func readAll(folder string, dotFiles bool) ([]File, error) {
 		if filepath.Ext(name) != ".yaml" || !dotFiles && strings.HasPrefix(name, ".") {
 			continue
 		}
-		content, err := readFile(filepath.Join(folder, name))
+		content, err := readFile(throughData(folder, name, data))
 		if errors.Is(err, errFolder) {
 			continue
 		}
@@ -82,6 +83,20 @@ func readAll(folder string, dotFiles bool) ([]File, error) {
 	}
 	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
 	return files, nil
+}
+
+// throughData is where a file of folder is, if it is a link through ..data in the folder that ..data was found to be: the link may be
+// swapped there and back between two files.
+func throughData(folder, name, data string) string {
+	path := filepath.Join(folder, name)
+	if data == "" {
+		return path
+	}
+	target, err := os.Readlink(path)
+	if inner, found := strings.CutPrefix(target, "..data/"); err == nil && found {
+		return filepath.Join(data, inner)
+	}
+	return path
 }
 
 var errFolder = errors.New("it is a folder")
