@@ -102,7 +102,7 @@ var law = map[string]room{
 	},
 	"httplimit": {
 		why:   "middleware for net/http: the standard library and ours, over whatever store it is given",
-		code:  []string{".", "clientaddr", "httpfields", "internal/keytext"},
+		code:  []string{"internal/problem", ".", "clientaddr", "httpfields", "internal/keytext"},
 		tests: []string{"memstore", "fallback", "redisstore", "internal/testserver", "github.com/dunglas/httpsfv", "go.uber.org/goleak"},
 	},
 	"grpclimit": {
@@ -134,6 +134,9 @@ var law = map[string]room{
 	},
 	"replay/internal/biglog": {
 		why: "it writes long logs for tests, and knows nothing of limits",
+	},
+	"internal/problem": {
+		why: "bodies of answers without a decision, the same from the middleware and the service's doors: nothing of limits is in it",
 	},
 	"internal/testserver": {
 		why: "servers and networks that fail, for the tests of stores: it speaks their protocols by hand and knows nothing of ours",
@@ -176,6 +179,7 @@ var law = map[string]room{
 	"service/forwardauth": {
 		why: "a door knows its protocol and the engine: no store and no other door; real proxies ask it in its tests",
 		code: []string{
+			"internal/problem",
 			".", "clientaddr", "service/engine", "service/internal/answerfields", "service/routing",
 		},
 		tests: []string{"memstore", "internal/testserver", "github.com/dunglas/httpsfv", "go.uber.org/goleak"},
@@ -187,7 +191,7 @@ var law = map[string]room{
 	},
 	"service/httpapi": {
 		why:  "a door knows its protocol and the engine: no store and no other door, but for its document, which tells of all that stand at it",
-		code: []string{".", "service/engine", "service/internal/answerfields"},
+		code: []string{"internal/problem", ".", "service/engine", "service/internal/answerfields"},
 		tests: []string{
 			"memstore", "redisstore", "service/envoyconfig", "service/forwardauth", "service/rlsapi", "github.com/dunglas/httpsfv",
 			"github.com/getkin/kin-openapi/openapi3", "github.com/getkin/kin-openapi/openapi3filter", "github.com/getkin/kin-openapi/routers",

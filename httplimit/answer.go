@@ -8,31 +8,19 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/problem"
 )
 
-// The problem types of the IETF draft.
-const (
-	quotaExceeded    = "https://iana.org/assignments/http-problem-types#quota-exceeded"
-	reducedCapacity  = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
-	statusClientGone = 499 // as nginx logs it
-)
-
-// problem is a body as RFC 9457 has it.
-type problem struct {
-	Type     string   `json:"type"`
-	Title    string   `json:"title"`
-	Status   int      `json:"status"`
-	Detail   string   `json:"detail"`
-	Violated []string `json:"violated-policies,omitempty"`
-}
+const statusClientGone = 499 // as nginx logs it
 
 // Problem answers 429 with application/problem+json: type quota-exceeded, and the policies that were violated. It sets the field
 // RateLimit-Reason, which says in one word for programs why this 429 came: rate, or cost if no wait helps. The header fields of
 // the decision, Retry-After among them, are there already.
 func Problem(w http.ResponseWriter, _ *http.Request, d *Denial) {
 	w.Header().Set(reasonField, d.reason())
-	writeJSON(w, http.StatusTooManyRequests, "application/problem+json", problem{
-		quotaExceeded, http.StatusText(http.StatusTooManyRequests), http.StatusTooManyRequests, d.detail(), d.Policies,
+	writeJSON(w, http.StatusTooManyRequests, problem.ContentType, problem.Problem{
+		Type: problem.QuotaExceeded, Title: http.StatusText(http.StatusTooManyRequests), Status: http.StatusTooManyRequests,
+		Detail: d.detail(), Violated: d.Policies,
 	})
 }
 
@@ -52,16 +40,16 @@ func JSON(w http.ResponseWriter, _ *http.Request, d *Denial) {
 // body says nothing of the cause: that is for the observer.
 func Unavailable(w http.ResponseWriter, _ *http.Request, err error) {
 	if errors.Is(err, headgate.ErrInvalidCost) {
-		writeJSON(w, http.StatusInternalServerError, "application/problem+json", problem{
-			Type: "about:blank", Title: http.StatusText(http.StatusInternalServerError), Status: http.StatusInternalServerError,
+		writeJSON(w, http.StatusInternalServerError, problem.ContentType, problem.Problem{
+			Type: problem.Plain, Title: http.StatusText(http.StatusInternalServerError), Status: http.StatusInternalServerError,
 			Detail: "the cost of this request could not be told",
 		})
 		return
 	}
 	w.Header().Set(reasonField, "capacity")
 	w.Header().Set("Retry-After", "1")
-	writeJSON(w, http.StatusServiceUnavailable, "application/problem+json", problem{
-		Type: reducedCapacity, Title: http.StatusText(http.StatusServiceUnavailable), Status: http.StatusServiceUnavailable,
+	writeJSON(w, http.StatusServiceUnavailable, problem.ContentType, problem.Problem{
+		Type: problem.ReducedCapacity, Title: http.StatusText(http.StatusServiceUnavailable), Status: http.StatusServiceUnavailable,
 		Detail: "whether this request may go ahead cannot be decided at the moment; try again soon",
 	})
 }

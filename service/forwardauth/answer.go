@@ -2,20 +2,13 @@ package forwardauth
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/service/engine"
-)
-
-// The problem types of the IETF draft, and that of a problem without one.
-const (
-	quotaExceeded   = "https://iana.org/assignments/http-problem-types#quota-exceeded"
-	reducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
-	noType          = "about:blank"
 )
 
 // decisionField says in one word what came of a request; its name has the form that net/http keeps fields in.
@@ -23,11 +16,10 @@ const decisionField = "X-Ratelimit-Decision"
 
 // The words, and other values that are the same in every answer; not to be changed.
 var (
-	allowed     = []string{"allow"}
-	denied      = []string{"deny"}
-	failed      = []string{"error"}
-	problemType = []string{"application/problem+json"}
-	noStore     = []string{"no-store"}
+	allowed = []string{"allow"}
+	denied  = []string{"deny"}
+	failed  = []string{"error"}
+	noStore = []string{"no-store"}
 )
 
 // denyStatuses are what denials may be told by: to most proxies, to nginx, and to those that know neither.
@@ -64,19 +56,10 @@ func allow(w http.ResponseWriter) {
 	w.WriteHeader(http.StatusOK)
 }
 
-// problem is a body as RFC 9457 has it.
-type problem struct {
-	Type     string   `json:"type"`
-	Title    string   `json:"title"`
-	Status   int      `json:"status"`
-	Detail   string   `json:"detail,omitempty"`
-	Violated []string `json:"violated-policies,omitempty"`
-}
-
 // writeDenial says that the request may not go ahead. The fields of the decision are there already.
 func writeDenial(w http.ResponseWriter, status int, a *engine.Answer) {
 	w.Header()[decisionField] = denied
-	writeProblem(w, &problem{Type: quotaExceeded, Title: http.StatusText(status), Status: status, Violated: a.DeniedBy})
+	problem.Write(w, problem.Problem{Type: problem.QuotaExceeded, Status: status, Violated: a.DeniedBy})
 }
 
 // refusal is why nothing was decided.
@@ -86,21 +69,12 @@ type refusal struct {
 }
 
 // refuse makes a refusal of no particular type. The detail never holds what a client sent.
-func refuse(status int, detail string) *refusal { return &refusal{status, noType, detail} }
+func refuse(status int, detail string) *refusal { return &refusal{status, problem.Plain, detail} }
 
 // write answers with the refusal.
 func (no *refusal) write(w http.ResponseWriter) {
 	w.Header()[decisionField] = failed
-	writeProblem(w, &problem{Type: no.kind, Title: http.StatusText(no.status), Status: no.status, Detail: no.detail})
-}
-
-// writeProblem is a whole answer that nothing keeps. net/http leaves the body out for HEAD.
-func writeProblem(w http.ResponseWriter, p *problem) {
-	text, _ := json.Marshal(p) // strings and numbers always can be
-	h := w.Header()
-	h["Content-Type"], h["Cache-Control"] = problemType, noStore
-	w.WriteHeader(p.Status)
-	_, _ = w.Write(text) // the proxy is gone, if this fails
+	problem.Write(w, problem.Problem{Type: no.kind, Status: no.status, Detail: no.detail})
 }
 
 // awaitTurn holds an admitted request until its turn in the queue has come. If the proxy goes away before, it gives the turn

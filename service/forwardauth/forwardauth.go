@@ -21,6 +21,7 @@ import (
 	"sync/atomic"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/service/engine"
 	"github.com/headgate/headgate/service/internal/answerfields"
 	"github.com/headgate/headgate/service/routing"
@@ -183,7 +184,7 @@ func (h *Handler) warnOnce() {
 }
 
 var unavailable = &refusal{
-	http.StatusServiceUnavailable, reducedCapacity, "whether the request may go ahead cannot be decided at the moment",
+	http.StatusServiceUnavailable, problem.ReducedCapacity, "whether the request may go ahead cannot be decided at the moment",
 }
 
 // undecided answers when nothing was decided. What is wrong is the store's trouble, or the configuration's: never the client's.

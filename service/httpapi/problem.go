@@ -1,40 +1,22 @@
 package httpapi
 
 import (
-	"encoding/json"
 	"errors"
 	"net/http"
 	"os"
 
+	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/service/engine"
 )
 
-// problem is the body of every answer that holds no decision, as RFC 9457 has it.
-type problem struct {
-	Type   string `json:"type"`
-	Title  string `json:"title"`
-	Status int    `json:"status"`
-	Detail string `json:"detail"`
-	Field  string `json:"field,omitempty"` // where in the body
-}
-
-// reducedCapacity is the type of a problem that is ours and not the client's, and plainType that of one which its status explains.
-const (
-	reducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
-	plainType       = "about:blank"
-)
-
+// writeProblem answers with a problem. A 503 is ours and not the client's, and no store says when it will be back.
 func writeProblem(w http.ResponseWriter, status int, detail, field string) {
-	kind := plainType
+	kind := problem.Plain
 	if status == http.StatusServiceUnavailable {
-		kind = reducedCapacity
-		w.Header().Set("Retry-After", "1") // no store says when it will be back
+		kind = problem.ReducedCapacity
+		w.Header().Set("Retry-After", "1")
 	}
-	body, _ := json.Marshal(problem{kind, http.StatusText(status), status, detail, field}) // strings always can be
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	_, _ = w.Write(body) // the client is gone, if this fails
+	problem.Write(w, problem.Problem{Type: kind, Status: status, Detail: detail, Field: field})
 }
 
 // statuses are the engine's kinds of error in this door's words.
