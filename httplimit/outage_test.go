@@ -15,21 +15,28 @@ import (
 	"github.com/headgate/headgate/redisstore"
 )
 
-// Redis is killed under three middlewares whose policies say what holds then, and comes back.
-func TestRedisKilled(t *testing.T) {
-	t.Parallel()
+// killable is a Redis, and a store over it that goes on without: one of so many instances.
+func killable(t *testing.T, instances int) (*testserver.RedisServer, headgate.Store) {
+	t.Helper()
 	redis := testserver.Redis(t)
 	inner, err := redisstore.Open("redis://"+redis.Addr(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	store, err := fallback.New(inner, &fallback.Options{
-		Local: memstore.New(nil), Instances: 2, Budget: 5 * time.Second, ProbeEvery: 10 * time.Millisecond,
+		Local: memstore.New(nil), Instances: instances, Budget: 5 * time.Second, ProbeEvery: 10 * time.Millisecond,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer store.Close()
+	t.Cleanup(func() { _ = store.Close() })
+	return redis, store
+}
+
+// Redis is killed under three middlewares whose policies say what holds then, and comes back.
+func TestRedisKilled(t *testing.T) {
+	t.Parallel()
+	redis, store := killable(t, 2)
 	under := func(mode headgate.OnStoreError) *site {
 		p := policy(string(mode), "4/1h")
 		p.OnStoreError = mode
@@ -131,18 +138,7 @@ func TestGoneOverRedis(t *testing.T) {
 // What was charged while Redis was away is not given back to Redis, which knows nothing of it: only to who gave it.
 func TestChargedElsewhere(t *testing.T) {
 	t.Parallel()
-	redis := testserver.Redis(t)
-	inner, err := redisstore.Open("redis://"+redis.Addr(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	store, err := fallback.New(inner, &fallback.Options{
-		Local: memstore.New(nil), Instances: 1, Budget: 5 * time.Second, ProbeEvery: 10 * time.Millisecond,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
+	redis, store := killable(t, 1)
 	for _, mode := range []headgate.OnStoreError{headgate.FailOpen, headgate.FailLocal} {
 		p := policy(string(mode), "5/1h")
 		p.OnStoreError = mode
