@@ -29,7 +29,7 @@ type room struct {
 var law = map[string]room{
 	".": {
 		why:   "what people import first: it drags nothing along",
-		tests: []string{"memstore", "go.uber.org/goleak"},
+		tests: []string{"memstore", "internal/leaktest"},
 	},
 	"algo": {
 		why:   "arithmetic alone: it knows limits and decisions, and neither stores nor doors; a Lua VM runs the twins in its tests",
@@ -48,19 +48,19 @@ var law = map[string]room{
 	"memcachedstore": {
 		why:   "a store knows how to apply a step, and no other store; the client of memcached stands here and nowhere else",
 		code:  []string{".", "algo", "github.com/bradfitz/gomemcache/memcache"},
-		tests: []string{"storetest", "storetest/crowd", "storetest/faults", "storetest/history", "internal/testserver", "go.uber.org/goleak"},
+		tests: []string{"storetest", "storetest/crowd", "storetest/faults", "storetest/history", "internal/testserver", "internal/leaktest"},
 	},
 	"fallback": {
 		why:   "it stands around any store and beside any other, so it knows none; the circuit breaker is a library's",
 		code:  []string{".", "github.com/sony/gobreaker/v2"},
-		tests: []string{"memstore", "redisstore", "storetest", "internal/testserver", "go.uber.org/goleak"},
+		tests: []string{"memstore", "redisstore", "storetest", "internal/testserver", "internal/leaktest"},
 	},
 	"redisstore": {
 		why:  "a store knows how to apply a step, and no other store; the Redis client stands here alone",
 		code: []string{".", "algo", "github.com/redis/rueidis"},
 		tests: []string{
 			"storetest", "storetest/crowd", "storetest/faults", "storetest/history", "fallback", "memstore", "internal/testserver",
-			"go.uber.org/goleak",
+			"internal/leaktest",
 		},
 	},
 	"redisstore/goredis": {
@@ -103,7 +103,7 @@ var law = map[string]room{
 	"httplimit": {
 		why:   "middleware for net/http: the standard library and ours, over whatever store it is given",
 		code:  []string{"internal/problem", ".", "clientaddr", "httpfields", "internal/keytext"},
-		tests: []string{"memstore", "fallback", "redisstore", "internal/testserver", "github.com/dunglas/httpsfv", "go.uber.org/goleak"},
+		tests: []string{"memstore", "fallback", "redisstore", "internal/testserver", "github.com/dunglas/httpsfv", "internal/leaktest"},
 	},
 	"grpclimit": {
 		why: "interceptors for gRPC, which stands here and in the service; whose call it is, and the fields, as for HTTP",
@@ -114,7 +114,7 @@ var law = map[string]room{
 			"google.golang.org/protobuf/protoadapt", "google.golang.org/protobuf/types/known/durationpb",
 		},
 		tests: []string{
-			"memstore", "fallback", "redisstore", "internal/testserver", "github.com/dunglas/httpsfv", "go.uber.org/goleak",
+			"memstore", "fallback", "redisstore", "internal/testserver", "github.com/dunglas/httpsfv", "internal/leaktest",
 			"google.golang.org/grpc/credentials/insecure", "google.golang.org/grpc/health", "google.golang.org/grpc/health/grpc_health_v1",
 			"google.golang.org/grpc/interop/grpc_testing", "google.golang.org/grpc/test/bufconn",
 		},
@@ -130,10 +130,14 @@ var law = map[string]room{
 	"replay": {
 		why:   "it is given its stores, and makes none",
 		code:  []string{"."},
-		tests: []string{"algo", "memstore", "replay/internal/biglog", "go.uber.org/goleak"},
+		tests: []string{"algo", "memstore", "replay/internal/biglog", "internal/leaktest"},
 	},
 	"replay/internal/biglog": {
 		why: "it writes long logs for tests, and knows nothing of limits",
+	},
+	"internal/leaktest": {
+		why:  "goroutines that any package's tests leave behind: nothing of limits is in it",
+		code: []string{"go.uber.org/goleak"},
 	},
 	"internal/problem": {
 		why: "bodies of answers without a decision, the same from the middleware and the service's doors: nothing of limits is in it",
@@ -167,7 +171,7 @@ var law = map[string]room{
 			".", "algo", "service/engine", "service/routing", "go.yaml.in/yaml/v4", "go.yaml.in/yaml/v4/plugin/loaderlimits",
 			"github.com/fsnotify/fsnotify",
 		},
-		tests: []string{"memstore", "service/httpapi", "github.com/santhosh-tekuri/jsonschema/v6", "go.uber.org/goleak"},
+		tests: []string{"memstore", "service/httpapi", "github.com/santhosh-tekuri/jsonschema/v6", "internal/leaktest"},
 	},
 	"service/internal/memo": {
 		why: "a bounded map, and nothing of ours in it",
@@ -182,12 +186,12 @@ var law = map[string]room{
 			"internal/problem",
 			".", "clientaddr", "service/engine", "service/internal/answerfields", "service/routing",
 		},
-		tests: []string{"memstore", "internal/testserver", "github.com/dunglas/httpsfv", "go.uber.org/goleak"},
+		tests: []string{"memstore", "internal/testserver", "github.com/dunglas/httpsfv", "internal/leaktest"},
 	},
 	"service/storeopen": {
 		why:   "the one place that turns a URL into a store, so it knows them all",
 		code:  []string{".", "memstore", "redisstore", "memcachedstore", "fallback"},
-		tests: []string{"internal/testserver", "go.uber.org/goleak"},
+		tests: []string{"internal/testserver", "internal/leaktest"},
 	},
 	"service/httpapi": {
 		why:  "a door knows its protocol and the engine: no store and no other door, but for its document, which tells of all that stand at it",
@@ -195,7 +199,7 @@ var law = map[string]room{
 		tests: []string{
 			"memstore", "redisstore", "service/envoyconfig", "service/forwardauth", "service/rlsapi", "github.com/dunglas/httpsfv",
 			"github.com/getkin/kin-openapi/openapi3", "github.com/getkin/kin-openapi/openapi3filter", "github.com/getkin/kin-openapi/routers",
-			"go.uber.org/goleak",
+			"internal/leaktest",
 		},
 	},
 	"service/envoyconfig": {
@@ -221,12 +225,12 @@ var law = map[string]room{
 		tests: []string{
 			"memstore", "redisstore", "fallback", "internal/testserver", "github.com/envoyproxy/go-control-plane/envoy/type/v3",
 			"google.golang.org/grpc/credentials/insecure", "google.golang.org/grpc/reflection/grpc_reflection_v1", "google.golang.org/grpc/test/bufconn",
-			"google.golang.org/protobuf/proto", "google.golang.org/protobuf/types/known/wrapperspb", "go.uber.org/goleak",
+			"google.golang.org/protobuf/proto", "google.golang.org/protobuf/types/known/wrapperspb", "internal/leaktest",
 		},
 	},
 	"service/admin": {
 		why:   "a door that is given what it answers with: it knows neither the engine nor what is measured",
-		tests: []string{"go.uber.org/goleak"},
+		tests: []string{"internal/leaktest"},
 	},
 	"service/load": {
 		why: "a client of every door, to measure them: it knows their protocols from outside, and no door; the histogram stands here alone",
@@ -236,7 +240,7 @@ var law = map[string]room{
 			"google.golang.org/grpc/credentials/insecure",
 		},
 		tests: []string{
-			"memstore", "service/engine", "service/envoyconfig", "service/httpapi", "service/respapi", "service/rlsapi", "go.uber.org/goleak",
+			"memstore", "service/engine", "service/envoyconfig", "service/httpapi", "service/respapi", "service/rlsapi", "internal/leaktest",
 		},
 	},
 	"service/metrics": {
@@ -253,7 +257,7 @@ var law = map[string]room{
 		tests: []string{
 			"memstore", "github.com/chromedp/cdproto/accessibility", "github.com/chromedp/cdproto/browser",
 			"github.com/chromedp/cdproto/emulation", "github.com/chromedp/cdproto/log", "github.com/chromedp/cdproto/runtime",
-			"github.com/chromedp/chromedp", "github.com/chromedp/chromedp/kb", "go.uber.org/goleak",
+			"github.com/chromedp/chromedp", "github.com/chromedp/chromedp/kb", "internal/leaktest",
 		},
 	},
 	"service/respapi": {
@@ -261,7 +265,7 @@ var law = map[string]room{
 		code: []string{".", "service/engine", "golang.org/x/sys/unix"},
 		tests: []string{
 			"memstore", "fallback", "redisstore", "internal/testserver", "github.com/redis/go-redis/v9", "github.com/redis/rueidis",
-			"go.uber.org/goleak",
+			"internal/leaktest",
 		},
 	},
 	"cmd/headgate": {
@@ -421,7 +425,7 @@ func forbidden(folder, name string) string {
 	case folder == ".":
 		return "the root imports the standard library only"
 	case !ours && !wires && !slices.Contains([]string{
-		"redisstore", "redisstore/goredis", "memcachedstore", "fallback", "grpclimit", "storetest/history",
+		"redisstore", "redisstore/goredis", "memcachedstore", "fallback", "grpclimit", "storetest/history", "internal/leaktest",
 	}, folder):
 		return "third parties stand in service, cmd and the rooms made for them"
 	case strings.HasPrefix(name, "service/") && !wires:

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/dunglas/httpsfv"
-	"go.uber.org/goleak"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -22,10 +21,11 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/grpclimit"
+	"github.com/headgate/headgate/internal/leaktest"
 	"github.com/headgate/headgate/memstore"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // service is gRPC's own for tests. A function that is not set answers at once.
 type service struct {

@@ -8,9 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/leaktest"
 	"github.com/headgate/headgate/internal/testserver"
 )
 
@@ -168,7 +167,7 @@ func TestJoinedAnswersAreThoseOfOneAfterAnother(t *testing.T) {
 // Not parallel, as it counts goroutines.
 func TestCloseLeavesNoGoroutine(t *testing.T) {
 	server := testserver.Memcached(t)
-	before := goleak.IgnoreCurrent()
+	mustEnd := leaktest.Since(t)
 	s := mustNew(t, nil, server.Addr())
 	b := mustBind(t, s, "rule", "", "10/1h")
 	var all sync.WaitGroup
@@ -183,5 +182,5 @@ func TestCloseLeavesNoGoroutine(t *testing.T) {
 		t.Error(err)
 	}
 	all.Wait()
-	goleak.VerifyNone(t, before)
+	mustEnd()
 }

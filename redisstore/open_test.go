@@ -10,9 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/leaktest"
 	"github.com/headgate/headgate/internal/testserver"
 	"github.com/headgate/headgate/redisstore"
 )
@@ -217,7 +216,7 @@ func TestCloseWhileConnecting(t *testing.T) {
 			server := testserver.Redis(t)
 			wire := testserver.Proxy(t, server.Addr())
 			wire.Blackhole(true)
-			ignore := goleak.IgnoreCurrent()
+			mustEnd := leaktest.Since(t)
 			s, err := redisstore.Open(url(wire.Addr()), nil)
 			if err != nil {
 				t.Fatal(err)
@@ -242,7 +241,7 @@ func TestCloseWhileConnecting(t *testing.T) {
 				t.Errorf("after Close: got %v want ErrClosed", err)
 			}
 			wire.Cut()
-			mustEnd(t, ignore)
+			mustEnd()
 		})
 	}
 }
@@ -256,7 +255,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 		urls = append(urls, "redis+cluster://"+cluster.Addrs()[0],
 			"redis+sentinel://"+strings.Join(sentinel.Addrs(), ",")+"/"+sentinel.MasterName())
 	}
-	ignore := goleak.IgnoreCurrent()
+	mustEnd := leaktest.Since(t)
 	for _, url := range urls {
 		s, err := redisstore.Open(url, &redisstore.Options{Timeout: 5 * time.Second})
 		if err != nil {
@@ -268,18 +267,6 @@ func TestCloseLeavesNothing(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Errorf("%s: %v", url, err)
 		}
-		mustEnd(t, ignore)
+		mustEnd()
 	}
-}
-
-// mustEnd fails the test if goroutines go on. The client's own end within a second of it.
-func mustEnd(t *testing.T, ignore goleak.Option) {
-	t.Helper()
-	var err error
-	for range 8 {
-		if err = goleak.Find(ignore); err == nil {
-			return
-		}
-	}
-	t.Error(err)
 }

@@ -3,8 +3,8 @@ package replay
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/headgate/headgate/internal/leaktest"
 )
 
 // No replay leaves a goroutine behind, however it ends.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }

@@ -14,8 +14,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"go.uber.org/goleak"
-
+	"github.com/headgate/headgate/internal/leaktest"
 	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/service/config"
 	"github.com/headgate/headgate/service/engine"
@@ -24,7 +23,7 @@ import (
 
 var reloads = flag.Int("reloads", 300, "how often a file is replaced under load")
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // generation is a file whose three policies all say the same number, so that an answer of two files shows.
 func generation(n int) string {

@@ -6,16 +6,15 @@ import (
 	"net/netip"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/leaktest"
 	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/service/engine"
 	"github.com/headgate/headgate/service/forwardauth"
 	"github.com/headgate/headgate/service/routing"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 func must[T any](v T, err error) T {
 	if err != nil {

@@ -16,9 +16,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/leaktest"
 	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/redisstore"
 	"github.com/headgate/headgate/service/engine"
@@ -27,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) {
 	serveForBenchmark()
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }
 
 // served is a server as people meet it: over TCP.

@@ -14,9 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/leaktest"
 	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/service/engine"
 	"github.com/headgate/headgate/service/envoyconfig"
@@ -26,7 +25,7 @@ import (
 	"github.com/headgate/headgate/service/rlsapi"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // server is what doors have in common.
 type server interface {

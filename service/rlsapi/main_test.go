@@ -3,10 +3,10 @@ package rlsapi_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/headgate/headgate/internal/leaktest"
 )
 
 func TestMain(m *testing.M) {
 	serveForBenchmark()
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }
