@@ -30,6 +30,9 @@ type Answer struct {
 	Decisions []headgate.Decision
 	// Tightest is the index of the limit that Limit, Remaining and ResetAfter are of.
 	Tightest int
+	// Unenforced says that no limit of the request could have denied it: all of them only watch, or nothing is enforced. A door then tells
+	// its clients nothing that they would slow down for.
+	Unenforced bool
 	// Shadows are what checks that only watched would have answered, in the order of the request.
 	Shadows []Watched
 	// Generation is that of the snapshot that decided.
@@ -89,7 +92,7 @@ func (e *Engine) DecideAt(ctx context.Context, now headgate.Instant, verb headga
 // A request that cannot be decided as it stands is a [*CheckError] that names the place. [KindOf] sorts every error. No error
 // holds a key. The checks are not retained.
 func (s *Snapshot) DecideAt(ctx context.Context, now headgate.Instant, verb headgate.Verb, checks []Check, a *Answer) error {
-	a.Decision, a.Policy, a.Tightest, a.Generation = headgate.Decision{}, "", 0, s.generation
+	a.Decision, a.Policy, a.Tightest, a.Unenforced, a.Generation = headgate.Decision{}, "", 0, false, s.generation
 	a.Rules, a.Decisions, a.Shadows = nil, nil, a.Shadows[:0]
 	defer a.forgetKeys()
 	if s.observer == nil {
@@ -259,6 +262,7 @@ func (s *Snapshot) watch(ctx context.Context, now headgate.Instant, verb headgat
 			admit(&a.watched.decisions[i])
 		}
 		a.combine(&a.watched)
+		a.Unenforced = true
 	}
 }
 
@@ -293,6 +297,7 @@ func (a *Answer) waveThrough() {
 		a.counted.decisions[i] = unspent(r)
 	}
 	a.combine(&a.counted)
+	a.Unenforced = true
 }
 
 // troubleOf is the trouble that a store told of.

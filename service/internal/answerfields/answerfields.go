@@ -36,9 +36,10 @@ func New() *Writer {
 }
 
 // Write adds RateLimit-Policy, for all limits of the answer, RateLimit for the tightest, and Retry-After for a denial that will end. An
-// answer without limits adds nothing. It allocates once or twice.
+// answer without limits adds nothing, nor does one of limits that could not have denied it: clients slow down for what the fields say, and
+// nobody is to notice a limit that denies nobody. It allocates once or twice.
 func (w *Writer) Write(header http.Header, a *engine.Answer) {
-	if len(a.Rules) == 0 {
+	if len(a.Rules) == 0 || a.Unenforced {
 		return
 	}
 	var text strings.Builder
