@@ -142,6 +142,11 @@ type Limit struct {
 	Windows bool
 }
 
+// SharesState reports whether what two limits count of one key is the same.
+func (l Limit) SharesState(other Limit) bool {
+	return l.Own != nil && other.Own != nil && l.Own.Scope == other.Own.Scope && l.Own.Algorithm == other.Own.Algorithm
+}
+
 // MakeLimit is a limit of requests in each window of period, as envoyproxy/ratelimit counts. State is told by the period: those of one
 // period share it. More than [headgate.MaxUnits] requests are counted to that number only, and denied above. It allocates nothing that
 // lasts but the scope, for which period should be that of a [Unit].

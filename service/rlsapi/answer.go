@@ -161,7 +161,7 @@ func (it *item) tightest() int {
 // remainingOf is what is left, of as much as the limit says: more than can be counted is left unless it was spent.
 func remainingOf(l *envoyconfig.Limit, d *headgate.Decision) uint32 {
 	left := d.Remaining
-	if l.Own == nil {
+	if l.Requests == 0 {
 		left = 0
 	} else if l.Requests > headgate.MaxUnits {
 		left += int64(l.Requests) - headgate.MaxUnits

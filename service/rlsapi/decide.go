@@ -2,9 +2,11 @@ package rlsapi
 
 import (
 	"context"
+	"slices"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/service/engine"
+	"github.com/headgate/headgate/service/envoyconfig"
 )
 
 // decide charges what is to be charged, and leaves in every item whether it is over. It reports whether the request is.
@@ -45,7 +47,8 @@ func (c *call) over() bool {
 }
 
 // together charges all counted items or none. Of those that deny only together, those that are over are left out, one attempt after
-// the other: each is one operation of the store, which alone decides.
+// the other: each is one operation of the store, which alone decides. The others come first, and what is left is given in the order of
+// the request, so that no more are left out than must be.
 func (h *Handler) together(ctx context.Context, c *call) error {
 	verb := headgate.Take
 	for i := range c.items {
@@ -53,12 +56,12 @@ func (h *Handler) together(ctx context.Context, c *call) error {
 			it.over = true
 		}
 	}
-	if c.over() {
-		verb = headgate.Peek
-	}
 	for {
+		if c.over() {
+			verb = headgate.Peek
+		}
 		allowed, err := c.ask(ctx, verb, c.countedAndNotOver)
-		if err != nil || allowed || c.over() || verb == headgate.Peek {
+		if err != nil || allowed || !c.unsure && (verb == headgate.Peek || c.over()) {
 			return err
 		}
 	}
@@ -78,12 +81,9 @@ func (c *call) enforced() bool {
 
 // ask decides about some items at once, and marks those that are over. It reports whether all are allowed.
 func (c *call) ask(ctx context.Context, verb headgate.Verb, which func(*item) bool) (bool, error) {
-	c.checks = c.checks[:0]
-	for i := range c.items {
-		if it := &c.items[i]; !it.blocked && which(it) {
-			c.add(it)
-		}
-	}
+	c.order, c.checks, c.unsure = c.order[:0], c.checks[:0], false
+	c.choose(which, false)
+	c.choose(which, true)
 	if len(c.checks) == 0 {
 		return true, nil
 	}
@@ -91,45 +91,95 @@ func (c *call) ask(ctx context.Context, verb headgate.Verb, which func(*item) bo
 		return false, err
 	}
 	from, allowed := 0, true
-	for i := range c.items {
-		it := &c.items[i]
-		if it.blocked || !which(it) {
-			continue
-		}
+	for _, it := range c.order {
 		from += copy(it.decisions, c.answer.Decisions[from:])
-		for j := range it.decisions {
-			if !it.decisions[j].Allowed {
-				it.over, allowed = true, false
-			}
+		it.spent = it.decisions[0].Limit - it.decisions[0].Remaining
+		if it.denied = it.anyDenied(); it.denied {
+			allowed = false
+			c.deny(it)
 		}
 	}
 	if verb == headgate.Take && allowed {
-		c.unstack(which)
+		c.unstack()
 	}
 	return allowed, nil
 }
 
-func (c *call) add(it *item) {
-	for i := range it.limits {
-		c.checks = append(c.checks, engine.Check{Own: it.limits[i].Own, Key: it.key, Cost: it.cost})
-	}
-}
-
-// unstack gives each of several charges of one fixed window what was left just after it: the store says what is left after all.
-func (c *call) unstack(which func(*item) bool) {
+// choose adds to what is asked: first those that deny alone, so that none of the others takes what they need.
+func (c *call) choose(which func(*item) bool, quota bool) {
 	for i := range c.items {
-		a := &c.items[i]
-		if a.blocked || !which(a) || len(a.limits) != 1 || !a.limits[0].Windows {
-			continue
-		}
-		for j := i + 1; j < len(c.items); j++ {
-			b := &c.items[j]
-			if !b.blocked && which(b) && len(b.limits) == 1 && b.key == a.key && *b.limits[0].Own == *a.limits[0].Own {
-				a.decisions[0].Remaining += b.cost
+		if it := &c.items[i]; it.quota == quota && !it.blocked && which(it) {
+			c.order = append(c.order, it)
+			for j := range it.limits {
+				c.checks = append(c.checks, engine.Check{Own: it.limits[j].Own, Key: it.key, Cost: it.cost})
 			}
 		}
 	}
 }
+
+func (it *item) anyDenied() bool {
+	for i := range it.decisions {
+		if !it.decisions[i].Allowed {
+			return true
+		}
+	}
+	return false
+}
+
+// deny marks an item that was denied. The store answers each charge as if it came behind all before it, denied ones too: of those that
+// are left out if they are over it is then not sure that they are.
+func (c *call) deny(it *item) {
+	if !it.quota {
+		it.over = true
+		return
+	}
+	for j := range it.decisions {
+		if !it.decisions[j].Allowed && !c.behindDenied(it, &it.limits[j]) {
+			it.over = true
+			return
+		}
+	}
+	c.unsure = true
+}
+
+// behindDenied reports whether an item that was denied is charged before it to the same state.
+func (c *call) behindDenied(it *item, l *envoyconfig.Limit) bool {
+	for _, before := range c.order {
+		if before == it {
+			break
+		}
+		if before.denied && before.key == it.key && slices.ContainsFunc(before.limits, l.SharesState) {
+			return true
+		}
+	}
+	return false
+}
+
+// unstack gives each of several charges of one fixed window what was left just after it, in the order of the request: the store says
+// what is left after all.
+func (c *call) unstack() {
+	if len(c.order) == 1 {
+		return
+	}
+	for i, a := range c.order {
+		if !a.windowed() {
+			continue
+		}
+		spent, later := a.spent, int64(0)
+		for j, b := range c.order {
+			if i == j || !b.windowed() || a.key != b.key || !a.limits[0].SharesState(b.limits[0]) {
+				continue
+			}
+			if spent = max(spent, b.spent); b.place > a.place {
+				later += b.cost
+			}
+		}
+		a.decisions[0].Remaining = max(0, a.decisions[0].Limit-spent+later)
+	}
+}
+
+// windowed reports whether an item counts in one fixed window alone.
+func (it *item) windowed() bool { return len(it.limits) == 1 && it.limits[0].Windows }
 
 // each decides about the items of one part, each by itself: at once if all are allowed, as they mostly are.
 func (h *Handler) each(ctx context.Context, c *call, of part, verb headgate.Verb) error {
@@ -172,7 +222,7 @@ func (h *Handler) each(ctx context.Context, c *call, of part, verb headgate.Verb
 // useUp takes what a denied charge of a fixed window left, if each descriptor is charged by itself: envoyproxy/ratelimit counts hits
 // that it denies, so that nothing more is admitted in their window.
 func (h *Handler) useUp(ctx context.Context, c *call, it *item) error {
-	if h.opts.Charge != Each || !it.over || len(it.limits) != 1 || !it.limits[0].Windows || it.decisions[0].Remaining == 0 {
+	if h.opts.Charge != Each || !it.over || !it.windowed() || it.decisions[0].Remaining == 0 {
 		return nil
 	}
 	check := engine.Check{Own: it.limits[0].Own, Key: it.key, Cost: it.decisions[0].Remaining}

@@ -49,6 +49,9 @@ type item struct {
 
 	decisions []headgate.Decision // one for each limit
 	over      bool
+	denied    bool  // by the last answer, which need not mean that it is over
+	spent     int64 // of its first limit, after the last answer
+	place     int   // in the request
 
 	one   [1]envoyconfig.Limit // of a descriptor that brings its own
 	own   engine.Own
@@ -67,8 +70,10 @@ type call struct {
 	items     []item
 	keys      []byte
 	name      []byte
+	order     []*item // those that were asked for last, in the order in which they were
 	checks    []engine.Check
 	answer    engine.Answer
+	unsure    bool // some were denied of which it is not certain that they are over
 	freeQuota bool // one of those that deny only together passes in any case
 }
 
@@ -79,6 +84,7 @@ func (c *call) release() {
 	c.matcher.Forget()
 	clear(c.entries[:cap(c.entries)])
 	clear(c.items)
+	clear(c.order[:cap(c.order)])
 	clear(c.checks[:cap(c.checks)])
 	c.holds, c.snapshot, c.domain, c.freeQuota = nil, nil, nil, false
 	if cap(c.keys) <= 64<<10 {
@@ -163,7 +169,7 @@ func (h *Handler) resolveOne(req *pb.RateLimitRequest, d *ratelimit.RateLimitDes
 	case rule.Unlimited:
 		it.part = unlimited
 	case d.GetIsNegativeHits():
-		it.part = refunded
+		it.giveBack()
 	case rule.Shadow:
 		it.part = watched
 	}
@@ -186,12 +192,23 @@ func (h *Handler) override(req *pb.RateLimitRequest, d *ratelimit.RateLimitDescr
 	it.limits, it.shown = it.one[:], it.oneOf[:]
 	it.part = counted
 	if d.GetIsNegativeHits() {
-		it.part = refunded
+		it.giveBack()
 	}
 	c.name = envoyconfig.AppendPath(c.name[:0], req.GetDomain(), c.entries)
 	it.counter = h.stats.named(c.name)
 	c.addKey(req.GetDomain(), false)
 	return nil
+}
+
+// giveBack makes a descriptor one of negative hits. Where nothing is allowed any more something may have been, so that there is
+// something to give back: it counts in that window, by another limit.
+func (it *item) giveBack() {
+	it.part = refunded
+	if len(it.limits) == 1 && it.limits[0].Own == nil {
+		it.one[0], it.own = envoyconfig.MakeLimit(1, it.limits[0].Period)
+		it.one[0].Requests, it.one[0].Own = 0, &it.own
+		it.limits = it.one[:]
+	}
 }
 
 // mostCost is more than any limit: what asks for it or for more is never admitted, and gives everything back.
@@ -254,6 +271,7 @@ func (h *Handler) assign(c *call) {
 	keys, from := string(c.keys), 0
 	for i := range c.items {
 		it := &c.items[i]
+		it.place = i
 		it.key, from = keys[from:it.keyEnd], it.keyEnd
 		it.quota = it.part != unlimited && (h.opts.Quota || it.rule != nil && it.rule.Quota)
 		it.blocked = len(it.limits) == 1 && it.limits[0].Own == nil

@@ -8,7 +8,7 @@
 // [Each] every descriptor is charged by itself, as envoyproxy/ratelimit does it.
 //
 //   - Rules in shadow mode have no say: they are charged if the others admit the request, each by itself.
-//   - Rules in quota mode deny only all together: those that have something left are charged.
+//   - Rules in quota mode deny only all together: those that have something left are charged, in their order, behind all others.
 //   - Negative hits are given back, whatever the others say.
 package rlsapi
 
