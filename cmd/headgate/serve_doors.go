@@ -79,9 +79,10 @@ func (s *service) http() *httpapi.Server {
 	c, opts := s.config, s.healthOptions()
 	opts.MaxBodyBytes = c.MaxBodyBytes
 	opts.Mounted = map[string]http.Handler{
-		forwardauth.Path: s.forwardAuth,
-		"/json":          http.HandlerFunc(s.envoy.handler.ServeJSON),
-		"/healthcheck":   http.HandlerFunc(s.envoy.handler.ServeHealth),
+		forwardauth.Path:       s.forwardAuth,
+		forwardauth.Path + "/": s.forwardAuth,
+		"/json":                http.HandlerFunc(s.envoy.handler.ServeJSON),
+		"/healthcheck":         http.HandlerFunc(s.envoy.handler.ServeHealth),
 	}
 	s.health = httpapi.New(s.at("http"), opts)
 	return httpapi.NewServer(s.health, &httpapi.ServerOptions{

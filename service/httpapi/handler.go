@@ -33,8 +33,8 @@ type Options struct {
 	// Config says how many configurations have taken effect, and whether the one that lies there now was refused; /readyz repeats it.
 	// nil means that there is no file.
 	Config func() (generation uint64, refused bool)
-	// Mounted are handlers of other doors that stand at this one: each by its path, where it answers for all paths below, too. It must
-	// not be changed afterwards.
+	// Mounted are handlers of other doors that stand at this one, each by its path; one that ends with a slash is for all paths below it.
+	// It must not be changed afterwards.
 	Mounted map[string]http.Handler
 }
 
@@ -98,8 +98,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // mountedAt is the handler of another door that stands at a path or above it; nil if there is none.
 func (h *Handler) mountedAt(path string) http.Handler {
+	if handler := h.mounted[path]; handler != nil {
+		return handler
+	}
 	for at, handler := range h.mounted {
-		if below, ok := strings.CutPrefix(path, at); ok && (below == "" || below[0] == '/') {
+		if strings.HasSuffix(at, "/") && strings.HasPrefix(path, at) {
 			return handler
 		}
 	}

@@ -47,9 +47,10 @@ func newDescribed(t *testing.T) *described {
 	h := httpapi.New(e, &httpapi.Options{
 		MaxBodyBytes: 4 << 10, Store: "memory", Config: func() (uint64, bool) { return 1, false },
 		Mounted: map[string]http.Handler{
-			forwardauth.Path: proxies,
-			"/json":          http.HandlerFunc(envoy.ServeJSON),
-			"/healthcheck":   http.HandlerFunc(envoy.ServeHealth),
+			forwardauth.Path:       proxies,
+			forwardauth.Path + "/": proxies,
+			"/json":                http.HandlerFunc(envoy.ServeJSON),
+			"/healthcheck":         http.HandlerFunc(envoy.ServeHealth),
 		},
 	})
 	d.drain = func() { h.Drain(); envoy.Drain() }
@@ -256,7 +257,7 @@ func (d *described) askTheRest() {
 	d.expect("POST", "/json", "/json", descriptor, 200)
 	d.expect("POST", "/json", "/json", descriptor, 429)
 	d.expect("POST", "/json", "/json", "{}", 400)
-	d.expect("POST", "/json", "/json", strings.Repeat(" ", 64<<10+1), 413)
+	d.expect("POST", "/json", "/json", strings.Repeat(" ", 64<<10+1), 400)
 }
 
 // expectAll looks for answers that the document tells of and nobody got.

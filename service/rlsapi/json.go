@@ -1,7 +1,6 @@
 package rlsapi
 
 import (
-	"errors"
 	"io"
 	"net/http"
 
@@ -12,13 +11,9 @@ import (
 )
 
 // ServeJSON answers envoyproxy/ratelimit's /json: a RateLimitRequest as JSON, and its answer. The status is 200, 429 if it is over the
-// limit, or 400 for everything that is wrong.
+// limit, or 400 for everything that is wrong, a body that is too long or cut short as well.
 func (h *Handler) ServeJSON(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(h.opts.MaxBodyBytes)))
-	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		http.Error(w, "Request Entity Too Large", http.StatusRequestEntityTooLarge)
-		return
-	}
 	req := new(pb.RateLimitRequest)
 	if err != nil || protojson.Unmarshal(body, req) != nil {
 		http.Error(w, "Bad Request", http.StatusBadRequest)

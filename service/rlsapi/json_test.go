@@ -1,8 +1,10 @@
 package rlsapi_test
 
 import (
+	"bufio"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -37,7 +39,16 @@ func TestJSON(t *testing.T) {
 		{"no JSON", "POST", `domain`, 400, "Bad Request\n"},
 		{"deep", "POST", strings.Repeat(`{"a":`, 11_000), 400, "Bad Request\n"},
 		{"twice the same", "POST", `{"domain":"d","domain":"e"}`, 400, "Bad Request\n"},
-		{"64 KiB and a byte", "POST", one + strings.Repeat(" ", 64<<10+1-len(one)), 413, "Request Entity Too Large\n"},
+		{"64 KiB and a byte", "POST", one + strings.Repeat(" ", 64<<10+1-len(one)), 400, "Bad Request\n"},
+		{"64 KiB and a byte of no JSON", "POST", strings.Repeat("x", 64<<10+1), 400, "Bad Request\n"},
+		{"a request cut short", "POST", one[:len(one)-1], 400, "Bad Request\n"},
+		{"two requests", "POST", one + one, 400, "Bad Request\n"},
+		{"no text", "POST", "\xff\xfe", 400, "Bad Request\n"},
+		{"null", "POST", "null", 400, "Bad Request\n"},
+		{"a list", "POST", "[]", 400, "Bad Request\n"},
+		{"a negative addend", "POST", `{"domain":"d","hitsAddend":-1,"descriptors":[{}]}`, 400, "Bad Request\n"},
+		{"an addend too large", "POST", `{"domain":"d","hitsAddend":4294967296,"descriptors":[{}]}`, 400, "Bad Request\n"},
+		{"a unit that is none", "POST", `{"domain":"d","descriptors":[{"limit":{"requestsPerUnit":1,"unit":"UNKNOWN"}}]}`, 400, "Bad Request\n"},
 		{"64 KiB", "POST", `{"domain":"x","descriptors":[{"entries":[{"key":"k","value":"v"}]}]}` + strings.Repeat(" ", 64<<10-68), 200, `{"overallCode":"OK","statuses":[{"code":"OK"}]}`},
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), c.method, server.URL, strings.NewReader(c.body))
@@ -60,6 +71,33 @@ func TestJSON(t *testing.T) {
 		if got := resp.Header.Get("Content-Type"); got != wantType {
 			t.Errorf("%s: the content is %s, want %s", c.name, got, wantType)
 		}
+	}
+}
+
+// A body that ends before its time is a bad request like any other.
+func TestJSONCutBody(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(open(t, nil, smallConfig, nil).ServeJSON))
+	t.Cleanup(server.Close)
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "POST /json HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n{\"domain\":"); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, _ := io.ReadAll(resp.Body)
+	if resp.StatusCode != 400 || string(body) != "Bad Request\n" || resp.Header.Get("Content-Type") != "text/plain; charset=utf-8" {
+		t.Errorf("got %d %q %v want 400 and Bad Request", resp.StatusCode, body, resp.Header)
 	}
 }
 
