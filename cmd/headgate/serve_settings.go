@@ -66,10 +66,11 @@ func (s *settingFlags) add(f *pflag.FlagSet, only ...string) {
 // sources are the flags that were given, the environment, and the file that either of them names.
 func (s *settingFlags) sources() config.Sources {
 	from := config.Sources{
-		Path: s.file, Flags: make(map[string]string), Lookup: os.LookupEnv, Ratelimit: calledRatelimit(), CheckStore: checkStoreURL,
+		Path: s.file, Flags: make(map[string]string), Lookup: os.LookupEnv, Environ: os.Environ(), Others: variablesOfDemo(),
+		Ratelimit: calledRatelimit(), CheckStore: checkStoreURL,
 	}
 	if from.Path == "" {
-		from.Path = os.Getenv(environmentName("config"))
+		from.Path = os.Getenv(config.FileVariable)
 	}
 	for path, value := range s.values {
 		if value.given {
@@ -77,6 +78,14 @@ func (s *settingFlags) sources() config.Sources {
 		}
 	}
 	return from
+}
+
+// variablesOfDemo set the flags of headgate demo.
+func variablesOfDemo() (names []string) {
+	f := pflag.NewFlagSet("", pflag.ContinueOnError)
+	new(demoSettings).flags(f)
+	f.VisitAll(func(flag *pflag.Flag) { names = append(names, environmentName(flag.Name)) })
+	return names
 }
 
 // checkStoreURL says what is wrong with a store's URL. It does no I/O.

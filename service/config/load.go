@@ -23,6 +23,11 @@ type Sources struct {
 	Flags map[string]string
 	// Lookup finds variables, os.LookupEnv mostly; nil means that there are none. An empty variable is none.
 	Lookup func(string) (string, bool)
+	// Environ are all variables, “NAME=value”, os.Environ mostly: one that begins with [Prefix], is not empty and sets nothing is an error,
+	// unless Kubernetes sets it.
+	Environ []string
+	// Others are variables of other commands, which are no errors, and set nothing.
+	Others []string
 	// Ratelimit takes the environment for that of envoyproxy/ratelimit. It is also taken for that if one of its RUNTIME_ROOT,
 	// RUNTIME_SUBDIRECTORY and RUNTIME_APPDIRECTORY is there.
 	Ratelimit bool
@@ -100,6 +105,7 @@ func readError(path string, err error) error {
 func (s *Sources) Over(parsed *Parsed) (*Config, error) {
 	c := &Config{Origins: make(map[string]string, len(settings)), parsed: parsed}
 	incumbent, errs := s.ratelimit(c)
+	errs = append(errs, s.strangers(c)...)
 	for i := range settings {
 		if wrong := s.settle(&settings[i], c, parsed, incumbent[settings[i].Path]); wrong != nil {
 			errs = append(errs, wrong)
