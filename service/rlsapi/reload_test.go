@@ -74,9 +74,13 @@ func TestUseRefusesWhatTheStoreCannotDo(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = store.Close() })
 	h := open(t, store, smallConfig, nil)
-	err = h.Use(mustConfig(t, "domain: d\ndescriptors: [{key: k, rate_limit: {unit: day, requests_per_unit: 1, on_store_error: local}}]"))
+	err = h.Use(mustConfig(t, "domain: d\ndescriptors: [{key: first, rate_limit: {unit: day, requests_per_unit: 1}},"+
+		"{key: k, rate_limit: {unit: day, requests_per_unit: 1, on_store_error: local}}]"))
 	if err == nil {
 		t.Fatal("a store that can be away, and nothing in its place: got no error")
+	}
+	if _, there := h.Snapshot().Rules["d.first"]; there {
+		t.Error("what is refused left a counter behind")
 	}
 	resp, err := h.ShouldRateLimit(t.Context(), request("d", "k", "v"))
 	if err != nil || resp.GetStatuses()[0].GetCurrentLimit().GetName() != "five" {

@@ -162,7 +162,7 @@ func (h *Handler) resolveOne(req *pb.RateLimitRequest, d *ratelimit.RateLimitDes
 	it.rule, it.limits, it.shown, it.counter = rule, rule.Limits, of.limits, of.counter
 	if it.counter == nil {
 		c.name = c.matcher.AppendStat(c.name[:0], rule)
-		it.counter = h.stats.named(c.name)
+		it.counter = h.stats.named(c.name, rule.Path)
 	}
 	it.part = counted
 	switch {
@@ -195,7 +195,7 @@ func (h *Handler) override(req *pb.RateLimitRequest, d *ratelimit.RateLimitDescr
 		it.giveBack()
 	}
 	c.name = envoyconfig.AppendPath(c.name[:0], req.GetDomain(), c.entries)
-	it.counter = h.stats.named(c.name)
+	it.counter = h.stats.named(c.name, req.GetDomain())
 	c.addKey(req.GetDomain(), false)
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -83,6 +84,7 @@ type Handler struct {
 
 	engine  *engine.Engine
 	opts    Options
+	using   sync.Mutex // held by Use
 	holds   atomic.Pointer[rules]
 	stats   *stats
 	stopped atomic.Bool
@@ -141,18 +143,18 @@ type ready struct {
 var ErrConfig = errors.New("rlsapi: configuration refused")
 
 // Use puts a configuration in the place of what holds, all of it, or changes nothing and says why: a rule may ask for what the store
-// cannot do. Requests that are being answered end under what held when they came. It does no I/O.
+// cannot do. Requests that are being answered end under what held when they came. Counters of rules that are gone are
+// dropped, those of rules that stay go on. It does no I/O.
 func (h *Handler) Use(c *envoyconfig.Config) error {
-	snapshot := h.engine.Snapshot()
+	h.using.Lock()
+	defer h.using.Unlock()
+	if err := h.suits(c); err != nil {
+		h.stats.configLoad(false)
+		return err
+	}
 	next := &rules{config: c, ready: make([]ready, len(c.Rules()))}
 	for i, r := range c.Rules() {
 		for j := range r.Limits {
-			if own := r.Limits[j].Own; own != nil {
-				if err := snapshot.Ready(own); err != nil {
-					h.stats.configLoad(false)
-					return fmt.Errorf("%w: %s: %w", ErrConfig, r.Path, err)
-				}
-			}
 			next.ready[i].limits = append(next.ready[i].limits, limitOf(r.Name, &r.Limits[j]))
 		}
 		if !r.StatVaries() {
@@ -160,8 +162,24 @@ func (h *Handler) Use(c *envoyconfig.Config) error {
 		}
 	}
 	h.holds.Store(next)
+	h.stats.keep(next)
 	h.stats.configLoad(true)
 	h.tellReady()
+	return nil
+}
+
+// suits says which rule asks for what the store cannot do.
+func (h *Handler) suits(c *envoyconfig.Config) error {
+	snapshot := h.engine.Snapshot()
+	for _, r := range c.Rules() {
+		for j := range r.Limits {
+			if own := r.Limits[j].Own; own != nil {
+				if err := snapshot.Ready(own); err != nil {
+					return fmt.Errorf("%w: %s: %w", ErrConfig, r.Path, err)
+				}
+			}
+		}
+	}
 	return nil
 }
 

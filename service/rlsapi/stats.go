@@ -11,9 +11,10 @@ import (
 
 // Bounds on counters whose names requests choose: what comes beyond counts under Others.
 const (
-	mostCounters = 10_000
-	mostDomains  = 100
-	Others       = "others"
+	mostCounters  = 10_000
+	mostDomains   = 100
+	mostNameBytes = 1 << 10
+	Others        = "others"
 )
 
 // Counter counts hits under one rule, by envoyproxy/ratelimit's names.
@@ -47,13 +48,23 @@ type Snapshot struct {
 	GlobalShadow uint64
 }
 
+// add adds what another counter stands at.
+func (c *Counter) add(other *Counter) {
+	c.total.Add(other.total.Load())
+	c.over.Add(other.over.Load())
+	c.near.Add(other.near.Load())
+	c.within.Add(other.within.Load())
+	c.shadow.Add(other.shadow.Load())
+	c.negative.Add(other.negative.Load())
+}
+
 // stats are all counters.
 type stats struct {
 	ratio float32
 
 	mu       sync.RWMutex
 	counters map[string]*Counter
-	asked    map[string]*Counter // by the names as requests have them
+	asked    map[string]named // by the names as requests have them
 	domains  map[string]*atomic.Uint64
 
 	requests, loads, refusals, storeErrors, serviceErrors, shadowed atomic.Uint64
@@ -61,7 +72,7 @@ type stats struct {
 
 func newStats(ratio float64) *stats {
 	return &stats{
-		ratio: float32(ratio), counters: make(map[string]*Counter), asked: make(map[string]*Counter), domains: make(map[string]*atomic.Uint64),
+		ratio: float32(ratio), counters: make(map[string]*Counter), asked: make(map[string]named), domains: make(map[string]*atomic.Uint64),
 	}
 }
 
@@ -80,29 +91,39 @@ func (s *stats) counterOf(name string) *Counter {
 	return s.counters[name]
 }
 
-// named is a counter that a request names. One that is known, and all those that are too many, allocate nothing.
-func (s *stats) named(raw []byte) *Counter {
-	s.mu.RLock()
-	c := s.asked[string(raw)]
-	if c == nil && len(s.asked) >= mostCounters {
-		c = s.counters[Others]
-	}
-	s.mu.RUnlock()
-	if c != nil {
-		return c
-	}
-	return s.newNamed(string(raw))
+// named is a counter that a request names.
+type named struct {
+	counter *Counter
+	by      string // the path of the rule, or the domain of the limit that was brought, for which it is there; if for several, the shortest
 }
 
-func (s *stats) newNamed(raw string) *Counter {
+// named is a counter that a request names, for a rule by its path or for a domain. One that is known, and all those that are too many,
+// allocate nothing.
+func (s *stats) named(raw []byte, by string) *Counter {
+	s.mu.RLock()
+	n := s.asked[string(raw)]
+	if n.counter == nil && (len(s.asked) >= mostCounters || len(raw) > mostNameBytes) {
+		n = named{s.counters[Others], by}
+	}
+	s.mu.RUnlock()
+	if n.counter != nil && len(by) >= len(n.by) {
+		return n.counter
+	}
+	return s.newNamed(string(raw), by)
+}
+
+func (s *stats) newNamed(raw, by string) *Counter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.asked) >= mostCounters || len(raw) > 1<<10 {
+	n, known := s.asked[raw]
+	if !known && (len(s.asked) >= mostCounters || len(raw) > mostNameBytes) {
 		return s.counterOf(Others)
 	}
-	c := s.counterOf(sanitize(raw))
-	s.asked[raw] = c
-	return c
+	if !known || len(by) < len(n.by) {
+		n = named{s.counterOf(sanitize(raw)), strings.Clone(by)}
+		s.asked[raw] = n
+	}
+	return n.counter
 }
 
 func (s *stats) domainNotFound(domain string) {

@@ -1,0 +1,148 @@
+package rlsapi_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+
+	"github.com/headgate/headgate/service/rlsapi"
+)
+
+func mustUse(t *testing.T, h *rlsapi.Handler, config string) {
+	t.Helper()
+	if err := h.Use(mustConfig(t, config)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustAsk(t *testing.T, h *rlsapi.Handler, path ...string) {
+	t.Helper()
+	req := request("d", path[0], path[1])
+	for i := 2; i+1 < len(path); i += 2 {
+		d := req.Descriptors[0]
+		d.Entries = append(d.Entries, &ratelimit.RateLimitDescriptor_Entry{Key: path[i], Value: path[i+1]})
+	}
+	if _, err := h.ShouldRateLimit(t.Context(), req); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// However often the rules change, counters are kept of those in force alone, and those that stay go on.
+func TestCountersOfRulesThatWent(t *testing.T) {
+	t.Parallel()
+	h := open(t, nil, "", nil)
+	const stays = "domain: d\ndescriptors:\n  - {key: stays, rate_limit: {unit: year, requests_per_unit: 1000}}\n"
+	for i := range 200 {
+		mustUse(t, h, stays+fmt.Sprintf("  - {key: k%d, rate_limit: {unit: year, requests_per_unit: 5}}\n", i))
+		mustAsk(t, h, "stays", "x")
+		mustAsk(t, h, fmt.Sprint("k", i), "x")
+	}
+	s := h.Snapshot()
+	if len(s.Rules) != 2 || s.Rules["d.stays"].TotalHits != 200 || s.Rules["d.k199"].TotalHits != 1 {
+		t.Errorf("after 200 reloads: got %v want 200 hits of d.stays, 1 of d.k199 and no others", s.Rules)
+	}
+}
+
+// Counters that requests name go with the rule, or with the domain where no rule did, so that there is room for others.
+func TestCountersThatRequestsName(t *testing.T) {
+	t.Parallel()
+	const detailed = "  - {key: %s, detailed_metric: true, rate_limit: {unit: year, requests_per_unit: 1000}}\n"
+	h := open(t, nil, "", nil)
+	override := func() {
+		req := request("d", "own", "x")
+		req.Descriptors[0].Limit = &ratelimit.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: 9, Unit: typev3.RateLimitUnit_DAY}
+		if _, err := h.ShouldRateLimit(t.Context(), req); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, step := range []struct{ config, want string }{
+		{"domain: d\ndescriptors:\n" + fmt.Sprintf(detailed, "a") + fmt.Sprintf(detailed, "own"), "d.a_1 1, d.own_x 2"},
+		{"domain: d\ndescriptors:\n" + fmt.Sprintf(detailed, "a"), "d.a_1 2, d.own_x 3"},
+		{"domain: d\ndescriptors:\n" + fmt.Sprintf(detailed, "own"), "d.own_x 5"},
+		{"domain: d", "d.own_x 6"},
+		{"domain: e", ""},
+	} {
+		mustUse(t, h, step.config)
+		mustAsk(t, h, "a", "1")
+		mustAsk(t, h, "own", "x")
+		override()
+		var got []string
+		for _, name := range []string{"d.a_1", "d.own_x"} {
+			if c, there := h.Snapshot().Rules[name]; there {
+				got = append(got, fmt.Sprint(name, " ", c.TotalHits))
+			}
+		}
+		if text := strings.Join(got, ", "); text != step.want {
+			t.Errorf("under %s: got %s want %s", step.config, text, step.want)
+		}
+	}
+}
+
+// Rules below the second level are one series: it does not fall when one of them goes, which would be taken for a restart.
+func TestCountersThatAreAddedUp(t *testing.T) {
+	t.Parallel()
+	config := func(leaves ...string) string {
+		text := "domain: d\ndescriptors:\n  - key: a\n    descriptors:\n      - key: b\n        descriptors:\n"
+		for _, leaf := range leaves {
+			text += fmt.Sprintf("          - {key: %s, rate_limit: {unit: year, requests_per_unit: 100}}\n", leaf)
+		}
+		return text
+	}
+	h := open(t, nil, config("x", "y"), nil)
+	for _, leaf := range []string{"x", "x", "y"} {
+		mustAsk(t, h, "a", "", "b", "", leaf, "")
+	}
+	sum := func() (n uint64) {
+		for name, c := range h.Snapshot().Rules {
+			if strings.HasPrefix(name, "d.a.b") {
+				n += c.TotalHits
+			}
+		}
+		return n
+	}
+	for _, leaves := range [][]string{{"y"}, {"z"}, {"y", "z"}} {
+		mustUse(t, h, config(leaves...))
+		if got := sum(); got != 3 {
+			t.Errorf("with %v left: got %d hits want 3", leaves, got)
+		}
+	}
+	if got := h.Snapshot().Rules; len(got) > 3 {
+		t.Errorf("got %v, want both rules and what is left of the others", got)
+	}
+	if mustUse(t, h, "domain: d"); len(h.Snapshot().Rules) != 0 {
+		t.Errorf("all are gone: got %v", h.Snapshot().Rules)
+	}
+}
+
+// Counting, reading and reloading at once loses nothing of a rule that stays.
+func TestCountersWhileRulesChange(t *testing.T) {
+	t.Parallel()
+	const each = 500
+	h := open(t, nil, "domain: d\ndescriptors: [{key: stays, rate_limit: {unit: year, requests_per_unit: 1000000}}]", nil)
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			for j := range each {
+				mustAsk(t, h, "stays", "x")
+				mustAsk(t, h, fmt.Sprint("detailed", j%7), fmt.Sprint(i))
+				if j%50 == 0 {
+					h.Snapshot()
+				}
+			}
+		})
+		wg.Go(func() {
+			for j := range each / 5 {
+				mustUse(t, h, "domain: d\ndescriptors: [{key: stays, rate_limit: {unit: year, requests_per_unit: 1000000}},"+
+					fmt.Sprintf("{key: detailed%d, detailed_metric: true, rate_limit: {unit: year, requests_per_unit: 5}}]", j%7))
+			}
+		})
+	}
+	wg.Wait()
+	if got := h.Snapshot().Rules["d.stays"].TotalHits; got != 4*each {
+		t.Errorf("got %d hits want %d", got, 4*each)
+	}
+}
