@@ -148,8 +148,8 @@ var law = map[string]room{
 	"service": {
 		why: "all doors side by side, in a test: whichever one a request comes through, the answer is the limiter's",
 		tests: []string{
-			".", "algo", "memstore", "redisstore", "internal/testserver", "service/engine", "service/envoyconfig", "service/httpapi",
-			"service/respapi", "service/rlsapi", "service/storeopen", "github.com/redis/go-redis/v9", "google.golang.org/grpc",
+			".", "algo", "memstore", "redisstore", "internal/testserver", "service/engine", "service/envoyconfig",
+			"service/forwardauth", "service/httpapi", "service/respapi", "service/rlsapi", "service/storeopen", "github.com/redis/go-redis/v9", "google.golang.org/grpc",
 			"google.golang.org/grpc/codes", "google.golang.org/grpc/status",
 			"google.golang.org/grpc/credentials/insecure", "google.golang.org/protobuf/types/known/wrapperspb",
 			"github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3",
@@ -271,7 +271,7 @@ var law = map[string]room{
 	"cmd/headgate": {
 		why: "it wires everything; only here are a command line, a progress bar and a terminal, and what the system does with sockets",
 		code: []string{
-			".", "algo", "clientaddr", "memstore", "replay", "service/config", "service/demo", "service/admin", "service/load", "service/metrics", "service/engine", "service/envoyconfig",
+			".", "algo", "clientaddr", "internal/logs", "memstore", "replay", "service/config", "service/demo", "service/admin", "service/load", "service/metrics", "service/engine", "service/envoyconfig",
 			"service/forwardauth", "service/httpapi", "service/respapi", "service/rlsapi", "service/routing", "service/storeopen",
 			"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/schollz/progressbar/v3", "golang.org/x/sys/unix", "golang.org/x/term",
 		},

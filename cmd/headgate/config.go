@@ -39,7 +39,7 @@ func configCheckCommand() *cobra.Command {
 				return reported(err)
 			}
 			if err := usable(c); err != nil {
-				return fmt.Errorf("%s: %w", args[0], err)
+				return reported(fmt.Errorf("%s: %w", args[0], err))
 			}
 			domains, more, err := envoyOf(c)
 			if err != nil {
@@ -62,7 +62,7 @@ func usable(c *config.Config) (err error) {
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	_, err = engine.New(store, c.Engine())
-	return err
+	return c.Refused(err)
 }
 
 // envoyOf is what a summary says of the files of envoy.config, with what works and is hardly meant.

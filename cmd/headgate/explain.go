@@ -133,7 +133,7 @@ func (x *explaining) run(ctx context.Context, w io.Writer) (err error) {
 	defer func() { err = errors.Join(err, store.Close()) }()
 	e, err := engine.New(store, c.Engine())
 	if err != nil {
-		return err
+		return reported(c.Refused(err))
 	}
 	found, err := x.explain(ctx, c, e.Snapshot(), request)
 	if err != nil {

@@ -107,7 +107,7 @@ func (s *service) run(ctx context.Context, stderr io.Writer) (err error) {
 	defer func() { err = errors.Join(err, store.Close()) }()
 	s.measureStore(store)
 	if s.engine, err = engine.New(store, s.config.Engine()); err != nil {
-		return err
+		return reported(s.config.Refused(err))
 	}
 	if err := s.openEnvoy(); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -128,7 +129,24 @@ func misfit(a algo.Algorithm, l headgate.Limit) string {
 	case l.Burst > 0 && slices.Contains([]headgate.Algorithm{headgate.FixedWindow, headgate.SlidingLog, headgate.SlidingWindow}, a.Name):
 		return fmt.Sprintf("%s has no burst: its limit is what can be spent at once; leave it out, or choose algorithm: token_bucket", a.Name)
 	}
+	var err error
+	if a.NewLog != nil {
+		_, err = a.NewLog(l)
+	} else {
+		_, err = a.New(l)
+	}
+	if err != nil {
+		return refusalOf(l, err)
+	}
 	return ""
+}
+
+// refusalOf is what an algorithm or a store has against a limit.
+func refusalOf(l headgate.Limit, err error) string {
+	if e := (*headgate.LimitError)(nil); errors.As(err, &e) {
+		return outsideOf(l.String(), e)
+	}
+	return err.Error()
 }
 
 func (d *decoder) checkRoute(path string, r *Route, names []string) {

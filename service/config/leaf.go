@@ -311,7 +311,7 @@ func describe(l *leaf, tag reflect.StructTag, s string, err error) *problem {
 		return &problem{clip(s) + " is no limit: " + e.Reason, e.Offset, false}
 	}
 	if e := (*headgate.LimitError)(nil); errors.As(err, &e) {
-		return &problem{fmt.Sprintf("%s is outside of what is accepted: %s is %s; %s", clip(s), e.Field, e.Value, e.Bound), -1, false}
+		return &problem{outsideOf(s, e), -1, false}
 	}
 	if e := (*routing.SyntaxError)(nil); errors.As(err, &e) {
 		part := e.Input[e.Offset : e.Offset+e.Length]
@@ -327,6 +327,11 @@ func describe(l *leaf, tag reflect.StructTag, s string, err error) *problem {
 		return &problem{clip(s) + " is not " + l.says, -1, false}
 	}
 	return &problem{err.Error(), -1, false}
+}
+
+// outsideOf says which part of a limit is outside the domain.
+func outsideOf(limit string, e *headgate.LimitError) string {
+	return fmt.Sprintf("%s is outside of what is accepted: %s is %s; %s", clip(limit), e.Field, e.Value, e.Bound)
 }
 
 // outside is what a range accepts, if v is not in it.

@@ -115,7 +115,7 @@ func (l *Live) look(always bool) (Reload, bool) {
 	l.text = text
 	c, err := l.sources.load(text)
 	if err == nil {
-		err = l.apply(c)
+		err = c.Refused(l.apply(c))
 	}
 	if err != nil {
 		return l.refuse(err, always)

@@ -205,12 +205,8 @@ func newSnapshot(store headgate.Store, opts *Options, last *Snapshot) (*Snapshot
 	if err := s.enforcement.validate(); err != nil {
 		return nil, err
 	}
-	for name, policy := range opts.Policies {
-		bound, err := s.bindPolicy(name, policy, opts.Terms[name], last)
-		if err != nil {
-			return nil, fmt.Errorf("engine: policy %q: %w", name, err)
-		}
-		s.policies[name] = bound
+	if err := s.bindPolicies(opts, last); err != nil {
+		return nil, err
 	}
 	for name := range opts.Terms {
 		if s.policies[name] == nil {

@@ -34,6 +34,40 @@ func (e *CheckError) Error() string {
 // Unwrap is the cause.
 func (e *CheckError) Unwrap() error { return e.Err }
 
+// PolicyError says which policy cannot work over this store, and what of it. The text never holds the key of an override. [New] and
+// [Engine.Use] join one for each place, so that all can be told at once.
+type PolicyError struct {
+	Policy     string // its name
+	Field      string // limits, algorithm, on_store_error; or empty for the policy itself
+	Overridden bool   // the limits are those of an override
+	Key        string // of the override
+	Limit      int    // the limit's place, from 0; of no meaning for other fields
+	Err        error
+}
+
+// Error names the policy and the cause.
+func (e *PolicyError) Error() string {
+	override := ""
+	if e.Overridden {
+		override = "an override: "
+	}
+	return fmt.Sprintf("engine: policy %q: %s%v", e.Policy, override, e.Err)
+}
+
+// Unwrap is the cause.
+func (e *PolicyError) Unwrap() error { return e.Err }
+
+// policyField is the field of a policy that a store's refusal of a rule is about.
+func policyField(err error) string {
+	switch {
+	case errors.Is(err, headgate.ErrInvalidLimit):
+		return "limits"
+	case errors.Is(err, headgate.ErrUnknownAlgorithm), errors.Is(err, headgate.ErrUnsupported):
+		return "algorithm"
+	}
+	return ""
+}
+
 // Kind sorts errors by what a caller can do about them. Each door has its own word for each kind.
 type Kind uint8
 

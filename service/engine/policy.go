@@ -1,7 +1,10 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/headgate/headgate"
 )
@@ -28,51 +31,90 @@ func (p *policy) rulesFor(key string) []*Rule {
 // enforces reports whether the policy's answers count for a key.
 func (p *policy) enforces(key string) bool { return !p.watches || place(p.name, key) < p.below }
 
-func (s *Snapshot) bindPolicy(name string, from headgate.Policy, terms Terms, last *Snapshot) (*policy, error) {
-	if name == "" || from.Name != "" && from.Name != name {
-		return nil, fmt.Errorf("%w: it is listed as %q and calls itself %q", headgate.ErrInvalidPolicy, name, from.Name)
+// bindPolicies makes all policies ready, or says what is wrong with each that cannot be.
+func (s *Snapshot) bindPolicies(opts *Options, last *Snapshot) error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(opts.Policies)) {
+		b := binding{Snapshot: s, last: last, policy: &policy{name: name}}
+		b.bind(opts.Policies[name], opts.Terms[name])
+		s.policies[name] = b.policy
+		errs = append(errs, b.errs...)
 	}
-	from.Name = name
+	return errors.Join(errs...)
+}
+
+// binding makes one policy ready.
+type binding struct {
+	*Snapshot
+	last   *Snapshot
+	policy *policy
+	errs   []error
+}
+
+func (b *binding) fail(e PolicyError) {
+	e.Policy = b.policy.name
+	b.errs = append(b.errs, &e)
+}
+
+func (b *binding) bind(from headgate.Policy, terms Terms) {
+	p := b.policy
+	if p.name == "" || from.Name != "" && from.Name != p.name {
+		b.fail(PolicyError{Err: fmt.Errorf("%w: it is listed as %q and calls itself %q", headgate.ErrInvalidPolicy, p.name, from.Name)})
+		return
+	}
+	from.Name = p.name
 	if err := terms.Shadow.validate(); err != nil {
-		return nil, err
+		b.fail(PolicyError{Err: err})
 	}
-	p := &policy{name: name, watches: terms.Shadow > 0, below: (All - terms.Shadow).of64()}
-	var err error
-	if p.rules, err = s.bindRules(from, last); err != nil {
-		return nil, err
+	if err := keeps(b.store, from.OnStoreError); err != nil {
+		b.fail(PolicyError{Field: "on_store_error", Err: err})
+		return
 	}
+	p.watches, p.below = terms.Shadow > 0, (All - terms.Shadow).of64()
+	p.rules = b.rulesOf(from, PolicyError{})
 	if len(terms.Overrides) > 0 {
 		p.overrides = make(map[string][]*Rule, len(terms.Overrides))
 	}
-	for key, limits := range terms.Overrides {
-		from.Limits = limits
-		if p.overrides[key], err = s.bindRules(from, last); err != nil {
-			return nil, fmt.Errorf("an override: %w", err)
-		}
+	for _, key := range slices.Sorted(maps.Keys(terms.Overrides)) {
+		from.Limits = terms.Overrides[key]
+		p.overrides[key] = b.rulesOf(from, PolicyError{Overridden: true, Key: key})
 	}
-	return p, nil
 }
 
-// bindRules makes a policy's rules ready, each once: many overrides may be of the same limits.
-func (s *Snapshot) bindRules(from headgate.Policy, last *Snapshot) ([]*Rule, error) {
+// rulesOf makes a policy's rules ready, each once: many overrides may be of the same limits.
+func (b *binding) rulesOf(from headgate.Policy, at PolicyError) []*Rule {
 	if err := from.Validate(); err != nil {
-		return nil, err
+		at.Err = err
+		b.fail(at)
+		return nil
 	}
 	rules := from.Rules()
 	bound := make([]*Rule, len(rules))
 	for i, rule := range rules {
-		r := s.rules[rule]
-		if r == nil && last != nil {
-			r = last.rules[rule]
+		r, err := b.ruleOf(rule)
+		if err != nil {
+			at.Field, at.Limit, at.Err = policyField(err), i, err
+			b.fail(at)
+			continue
 		}
-		if r == nil {
-			var err error
-			if r, err = bind(s.store, rule); err != nil {
-				return nil, err
-			}
-			r.Policy = from.Name
-		}
-		s.rules[rule], bound[i] = r, r
+		bound[i] = r
 	}
-	return bound, nil
+	return bound
+}
+
+// ruleOf is a rule that is known, or makes it ready.
+func (b *binding) ruleOf(rule headgate.Rule) (*Rule, error) {
+	r := b.rules[rule]
+	if r == nil && b.last != nil {
+		r = b.last.rules[rule]
+	}
+	if r == nil {
+		var err error
+		if r, err = bind(b.store, rule); err != nil {
+			return nil, err
+		}
+		r.Policy = b.policy.name
+	}
+	b.rules[rule] = r
+	return r, nil
 }
