@@ -139,6 +139,9 @@ var law = map[string]room{
 		why:  "goroutines that any package's tests leave behind: nothing of limits is in it",
 		code: []string{"go.uber.org/goleak"},
 	},
+	"internal/logs": {
+		why: "what keeps a log from doing harm, for the service's log and for each server's: nothing of ours is in it",
+	},
 	"internal/problem": {
 		why: "bodies of answers without a decision, the same from the middleware and the service's doors: nothing of limits is in it",
 	},
@@ -195,7 +198,7 @@ var law = map[string]room{
 	},
 	"service/httpapi": {
 		why:  "a door knows its protocol and the engine: no store and no other door, but for its document, which tells of all that stand at it",
-		code: []string{"internal/problem", ".", "service/engine", "service/internal/answerfields"},
+		code: []string{"internal/logs", "internal/problem", ".", "service/engine", "service/internal/answerfields"},
 		tests: []string{
 			"memstore", "redisstore", "service/envoyconfig", "service/forwardauth", "service/rlsapi", "github.com/dunglas/httpsfv",
 			"github.com/getkin/kin-openapi/openapi3", "github.com/getkin/kin-openapi/openapi3filter", "github.com/getkin/kin-openapi/routers",
@@ -230,6 +233,7 @@ var law = map[string]room{
 	},
 	"service/admin": {
 		why:   "a door that is given what it answers with: it knows neither the engine nor what is measured",
+		code:  []string{"internal/logs"},
 		tests: []string{"internal/leaktest"},
 	},
 	"service/load": {
@@ -246,7 +250,7 @@ var law = map[string]room{
 	"service/metrics": {
 		why: "it hears of what doors are asked, decides nothing and knows no door: Prometheus and the hash of keys stand here alone",
 		code: []string{
-			".", "service/engine", "github.com/dchest/siphash", "github.com/prometheus/client_golang/prometheus",
+			".", "internal/logs", "service/engine", "github.com/dchest/siphash", "github.com/prometheus/client_golang/prometheus",
 			"github.com/prometheus/client_golang/prometheus/collectors", "github.com/prometheus/client_golang/prometheus/promhttp",
 		},
 		tests: []string{"memstore", "service/storeopen", "github.com/prometheus/client_golang/prometheus/testutil", "github.com/prometheus/client_model/go"},

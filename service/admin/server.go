@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/headgate/headgate/internal/logs"
 )
 
 // Server is a handler behind bounded connections. It is made with [NewServer] and may be used concurrently.
@@ -15,15 +17,12 @@ type Server struct{ http http.Server }
 // NewServer makes a server, mostly for a [Handler]. Answers may take their time: a profile is recorded for as long as it is asked for. log
 // hears of broken connections; nil means nobody does.
 func NewServer(handler http.Handler, log *slog.Logger) *Server {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
 	return &Server{http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		ErrorLog:          logs.ForHTTP(log),
 	}}
 }
 

@@ -48,7 +48,9 @@ type Watched struct {
 	Check    int               // its place in the request, from 0
 	Policy   string            // its policy; empty for a check that brought its own limit
 	Decision headgate.Decision // zero if Err is set
+	DeniedBy *Rule             // the first limit that denied; nil if none did
 	Err      error             // why nothing was decided
+	first    int               // the place of its first limit among those that are watched
 }
 
 // charges are what is asked of the store at once: rules, ops and decisions belong together by their place.
@@ -246,6 +248,7 @@ func (s *Snapshot) watch(ctx context.Context, now headgate.Instant, verb headgat
 	from := 0
 	for i := range a.Shadows {
 		w := &a.Shadows[i]
+		w.first = from
 		to := from + s.width(&checks[w.Check])
 		if w.Err = s.apply(ctx, now, verb, &a.watched, from, to); w.Err != nil {
 			for j := from; j < to; j++ {
@@ -254,6 +257,7 @@ func (s *Snapshot) watch(ctx context.Context, now headgate.Instant, verb headgat
 			}
 		} else {
 			w.Decision = one(a.watched.decisions[from:to])
+			w.DeniedBy = a.watched.denier(from, to)
 		}
 		from = to
 	}
@@ -264,6 +268,16 @@ func (s *Snapshot) watch(ctx context.Context, now headgate.Instant, verb headgat
 		a.combine(&a.watched)
 		a.Unenforced = true
 	}
+}
+
+// denier is the first rule between two places that denied; nil if none did.
+func (c *charges) denier(from, to int) *Rule {
+	for i := from; i < to; i++ {
+		if !c.decisions[i].Allowed {
+			return c.rules[i]
+		}
+	}
+	return nil
 }
 
 // width is how many rules a check has.

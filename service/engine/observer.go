@@ -39,6 +39,9 @@ func (e *Event) Key(i int) string { return e.answer.counted.ops[i].Key }
 // Shadows are what checks that only watched would have answered.
 func (e *Event) Shadows() []Watched { return e.answer.Shadows }
 
+// ShadowKey is whose budget the check at a place of Shadows is of.
+func (e *Event) ShadowKey(i int) string { return e.answer.watched.ops[e.answer.Shadows[i].first].Key }
+
 // lanes counts the memories that requests were decided on.
 var lanes atomic.Uint32
 

@@ -24,8 +24,12 @@ func (j *journal) Observe(e *engine.Event) {
 	for i, r := range e.Rules() {
 		line += fmt.Sprintf(" %s/%s=%v", r.Policy, e.Key(i), e.Decisions()[i].Allowed)
 	}
-	for _, w := range e.Shadows() {
-		line += fmt.Sprintf(" (%s=%v)", w.Policy, w.Decision.Allowed)
+	for i, w := range e.Shadows() {
+		line += fmt.Sprintf(" (%s/%s=%v", w.Policy, e.ShadowKey(i), w.Decision.Allowed)
+		if w.DeniedBy != nil {
+			line += " by " + w.DeniedBy.Limit.String()
+		}
+		line += ")"
 	}
 	j.lines = append(j.lines, line)
 }
@@ -41,7 +45,7 @@ func (j *journal) mustHaveHeard(t *testing.T, want ...string) {
 var observed = &engine.Options{
 	Policies: map[string]headgate.Policy{
 		"one":  {Limits: []headgate.Limit{headgate.MustParseLimit("1/1h")}},
-		"seen": {Limits: []headgate.Limit{headgate.MustParseLimit("1/1h")}},
+		"seen": {Limits: []headgate.Limit{headgate.MustParseLimit("5/1m"), headgate.MustParseLimit("1/1h")}},
 	},
 	Terms: map[string]engine.Terms{"seen": {Shadow: engine.All}},
 }
@@ -55,16 +59,16 @@ func TestAnObserverHearsOfEveryRequestOfItsDoor(t *testing.T) {
 	decide(t, door, headgate.Take, one, seen)
 	decide(t, e, headgate.Take, one)
 	decide(t, door, headgate.Take, inline("c", "5/s"), one)
-	decide(t, door, headgate.Take, seen)
+	decide(t, door, headgate.Take, engine.Check{Policy: "seen", Key: "d", Cost: 1}, seen)
 	decide(t, door, headgate.Peek, one)
 	var a engine.Answer
 	if err := door.Decide(t.Context(), headgate.Take, []engine.Check{{Policy: "none"}}, &a); err == nil {
 		t.Fatal("an unknown policy was accepted")
 	}
 	front.mustHaveHeard(t,
-		"take began=7 one/a=true (seen=true)",
+		"take began=7 one/a=true (seen/b=true)",
 		"take began=7 /c=true one/a=false",
-		"take began=7 (seen=false)",
+		"take began=7 (seen/d=true) (seen/b=false by 1/h)",
 		"peek began=7 one/a=false",
 		"take began=7 unknown policy",
 	)

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/headgate/headgate/internal/logs"
 )
 
 // ServerOptions bound what a client may take of a server. The zero value of each field is its default; nil means all defaults.
@@ -33,10 +35,6 @@ func NewServer(h *Handler, opts *ServerOptions) *Server {
 	if opts == nil {
 		opts = &ServerOptions{}
 	}
-	log := opts.Log
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
 	s := &Server{handler: h, http: http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: orDefault(opts.HeaderTimeout, 5*time.Second),
@@ -44,7 +42,7 @@ func NewServer(h *Handler, opts *ServerOptions) *Server {
 		WriteTimeout:      orDefault(opts.WriteTimeout, 10*time.Second),
 		IdleTimeout:       orDefault(opts.IdleTimeout, 2*time.Minute),
 		MaxHeaderBytes:    orDefault(opts.MaxHeaderBytes, 16<<10),
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		ErrorLog:          logs.ForHTTP(opts.Log),
 	}}
 	states := &connStates{busy: &s.busy}
 	s.http.ConnState = states.change

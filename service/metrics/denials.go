@@ -12,7 +12,7 @@ import (
 	"github.com/dchest/siphash"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/logs"
 	"github.com/headgate/headgate/service/engine"
 )
 
@@ -30,7 +30,7 @@ type DenialOptions struct {
 	Secret string
 }
 
-// Denials hear of every denial: they keep the keys that are denied most, and log some. They are made with [NewDenials] and may be used
+// Denials hear of every denial, and of those that would have been had the policy counted: they keep the keys that are denied most, and log some. They are made with [NewDenials] and may be used
 // concurrently.
 type Denials struct {
 	opts   DenialOptions
@@ -38,12 +38,12 @@ type Denials struct {
 	top    top
 
 	mu       sync.Mutex
-	samplers map[string]*sampler // by policy
+	samplers map[string]*logs.Sampler // by policy
 }
 
 // NewDenials makes them. opts may be nil.
 func NewDenials(opts *DenialOptions) *Denials {
-	d := &Denials{samplers: make(map[string]*sampler)}
+	d := &Denials{samplers: make(map[string]*logs.Sampler)}
 	if opts != nil {
 		d.opts = *opts
 	}
@@ -57,7 +57,7 @@ func NewDenials(opts *DenialOptions) *Denials {
 	return d
 }
 
-// mostShown bounds what is shown of a key or a limit's name, in bytes.
+// mostShown bounds what is shown of a key, in bytes.
 const mostShown = 256
 
 // shown is the beginning of a text.
@@ -79,68 +79,52 @@ func (d *Denials) hash(policy, key string) uint64 {
 // hashText is a hash as it is written.
 func hashText(h uint64) string { return fmt.Sprintf("h:%016x", h) }
 
-// add notes a denial.
-func (d *Denials) add(door string, rule *engine.Rule, key string, decision *headgate.Decision, s *sampler) {
+// denial is one of a request.
+type denial struct {
+	door       string
+	rule       *engine.Rule // that denied
+	key        string
+	retryAfter time.Duration
+	shadow     bool // it would have been one, had the policy counted
+}
+
+// add notes a denial; s is the sampler of its policy.
+func (d *Denials) add(one *denial, s *logs.Sampler) {
 	now := moment()
-	h := d.hash(rule.Policy, key)
+	h := d.hash(one.rule.Policy, one.key)
 	text := ""
 	if d.opts.TopKeys {
-		text = key
+		text = one.key
 	}
-	d.top.add(now, h, rule.Policy, text)
-	if leftOut, ok := s.take(now, d.opts.PerSecond); ok {
-		d.log(door, rule, key, h, decision, leftOut)
+	d.top.add(now, h, one.rule.Policy, text, one.shadow)
+	if d.opts.Log == nil || d.opts.PerSecond == 0 {
+		return
+	}
+	if leftOut, ok := s.Take(now, d.opts.PerSecond); ok {
+		d.log(one, h, leftOut)
 	}
 }
 
-func (d *Denials) log(door string, rule *engine.Rule, key string, h uint64, decision *headgate.Decision, leftOut uint64) {
-	text := hashText(h)
+func (d *Denials) log(one *denial, h, leftOut uint64) {
+	key, message := hashText(h), "denied"
 	if d.opts.LogKeys {
-		text = shown(key)
+		key = shown(one.key)
 	}
-	d.opts.Log.Info("denied", "door", door, "policy", rule.Policy, "limit", shown(rule.Name), "key", text,
-		"retry_after_ms", (decision.RetryAfter + time.Millisecond - 1).Milliseconds(), "left_out", leftOut)
+	if one.shadow {
+		message = "would be denied"
+	}
+	d.opts.Log.Info(message, "door", one.door, "policy", one.rule.Policy, "limit", one.rule.Limit.String(), "key", key,
+		"retry_after_ms", (one.retryAfter + time.Millisecond - 1).Milliseconds(), "left_out", leftOut)
 }
 
 // sampler is the one of a policy, at whatever door.
-func (d *Denials) sampler(policy string) *sampler {
+func (d *Denials) sampler(policy string) *logs.Sampler {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.samplers[policy] == nil {
-		d.samplers[policy] = &sampler{silent: d.opts.Log == nil || d.opts.PerSecond == 0}
+		d.samplers[policy] = &logs.Sampler{}
 	}
 	return d.samplers[policy]
-}
-
-// sampler lets so many denials of a policy be logged in each second, and counts the others.
-type sampler struct {
-	silent bool // none is
-
-	mu      sync.Mutex
-	second  int64 // that logged is of
-	logged  int
-	leftOut uint64 // since the last one that was logged
-	all     uint64 // that were left out, ever
-}
-
-// take reports whether a denial is logged now, and how many were not since the last one.
-func (s *sampler) take(now int64, most int) (leftOut uint64, ok bool) {
-	if s.silent {
-		return 0, false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if second := now / int64(time.Second); second != s.second {
-		s.second, s.logged = second, 0
-	}
-	if s.logged >= most {
-		s.leftOut++
-		s.all++
-		return 0, false
-	}
-	s.logged++
-	leftOut, s.leftOut = s.leftOut, 0
-	return leftOut, true
 }
 
 // notLogged collects how many denials the log does not hold.
@@ -155,10 +139,7 @@ func (n *notLogged) Collect(to chan<- prometheus.Metric) {
 	n.denials.mu.Lock()
 	defer n.denials.mu.Unlock()
 	for name, s := range n.denials.samplers {
-		s.mu.Lock()
-		all := s.all
-		s.mu.Unlock()
-		to <- prometheus.MustNewConstMetric(notLoggedDesc, prometheus.CounterValue, float64(all), name)
+		to <- prometheus.MustNewConstMetric(notLoggedDesc, prometheus.CounterValue, float64(s.LeftOut()), name)
 	}
 }
 

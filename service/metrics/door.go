@@ -35,7 +35,7 @@ func (d *Door) Observe(e *engine.Event) {
 		d.countEach(e)
 	}
 	for i, shadows := 0, e.Shadows(); i < len(shadows); i++ {
-		d.countShadow(e, &shadows[i])
+		d.countShadow(e, i, &shadows[i])
 	}
 }
 
@@ -79,7 +79,7 @@ func (d *Door) count(e *engine.Event, from, to int) {
 		case !decision.Allowed:
 			p.add(e, Denied)
 			if p.log != nil {
-				d.metrics.denials.add(d.name, e.Rules()[from+i], e.Key(from+i), decision, p.log)
+				d.metrics.denials.add(&denial{d.name, e.Rules()[from+i], e.Key(from + i), decision.RetryAfter, false}, p.log)
 			}
 			return
 		case decision.Degraded != headgate.NoTrouble:
@@ -89,18 +89,23 @@ func (d *Door) count(e *engine.Event, from, to int) {
 	p.add(e, outcome)
 }
 
-// countShadow counts what a check that only watched would have answered.
-func (d *Door) countShadow(e *engine.Event, w *engine.Watched) {
-	outcome := Allowed
+// countShadow counts what the check at a place of those that only watched would have answered; nobody asked them if the others could not be
+// decided.
+func (d *Door) countShadow(e *engine.Event, i int, w *engine.Watched) {
+	p := d.policy(w.Policy)
 	switch {
-	case w.Err != nil:
-		outcome = Undecided
-	case !w.Decision.Allowed:
-		outcome = Shadow
+	case e.Err != nil || w.Err != nil:
+		p.add(e, Undecided)
+	case w.DeniedBy != nil:
+		p.add(e, Shadow)
+		if p.log != nil {
+			d.metrics.denials.add(&denial{d.name, w.DeniedBy, e.ShadowKey(i), w.Decision.RetryAfter, true}, p.log)
+		}
 	case w.Decision.Degraded != headgate.NoTrouble:
-		outcome = Degraded
+		p.add(e, Degraded)
+	default:
+		p.add(e, Allowed)
 	}
-	d.policy(w.Policy).add(e, outcome)
 }
 
 // policy is what is counted of one.
@@ -115,6 +120,7 @@ func (d *Door) policy(name string) *policy {
 }
 
 func (d *Door) newPolicy(name string) *policy {
+	name = strings.ToValidUTF8(name, "_") // which labels must be, and policies of a file are
 	for {
 		known := d.policies.Load()
 		if len(*known) >= mostPolicies {
@@ -123,7 +129,6 @@ func (d *Door) newPolicy(name string) *policy {
 		if p := (*known)[name]; p != nil {
 			return p
 		}
-		name = strings.ToValidUTF8(name, "_") // which labels must be, and policies of a file are
 		p := &policy{}
 		if d.metrics.denials != nil {
 			p.log = d.metrics.denials.sampler(name)

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/logs"
 	"github.com/headgate/headgate/service/engine"
 )
 
@@ -190,7 +191,7 @@ const lanes = 8
 // policy is what is counted of one, at one door. It is found once for each request, and holds everything that is then counted up.
 type policy struct {
 	lanes [lanes]lane
-	log   *sampler // of its denials; nil if nobody hears of them
+	log   *logs.Sampler // of its denials; nil if nobody hears of them
 }
 
 // lane is one cache line.

@@ -136,19 +136,20 @@ func TestWhatAStoreThatIsAwayBringsIsCounted(t *testing.T) {
 	defer store.Close()
 	limits := []headgate.Limit{headgate.MustParseLimit("1/1h")}
 	e, err := engine.New(store, &engine.Options{Policies: map[string]headgate.Policy{
-		"open": {Limits: limits, OnStoreError: headgate.FailOpen}, "closed": {Limits: limits},
-	}})
+		"open": {Limits: limits, OnStoreError: headgate.FailOpen}, "closed": {Limits: limits}, "seen": {Limits: limits},
+	}, Terms: map[string]engine.Terms{"seen": {Shadow: engine.All}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	e = m.Observed(e, "http")
 	ask(t, e, headgate.Take, check("open", "k"))
 	var a engine.Answer
-	if err := e.Decide(t.Context(), headgate.Take, []engine.Check{check("closed", "k")}, &a); err == nil {
+	if err := e.Decide(t.Context(), headgate.Take, []engine.Check{check("closed", "k"), check("seen", "k")}, &a); err == nil {
 		t.Fatal("a store that is away decided")
 	}
 	mustShow(t, m, "headgate_decisions_total", `headgate_decisions_total{door="http",outcome="degraded",policy="open"} 1`,
-		`headgate_decisions_total{door="http",outcome="undecided",policy="closed"} 1`)
+		`headgate_decisions_total{door="http",outcome="undecided",policy="closed"} 1`,
+		`headgate_decisions_total{door="http",outcome="undecided",policy="seen"} 1`)
 }
 
 func TestEveryDecisionOverANetworkIsTimed(t *testing.T) {
@@ -326,7 +327,7 @@ func TestDenialsAreLoggedSoManyASecond(t *testing.T) {
 		if err := json.Unmarshal([]byte(lines[2]), &last); err != nil {
 			t.Fatal(err)
 		}
-		if last["left_out"] != 3.0 || last["policy"] != "strict" || last["door"] != "http" || last["limit"] == "" || last["retry_after_ms"] == 0.0 {
+		if last["left_out"] != 3.0 || last["policy"] != "strict" || last["door"] != "http" || last["limit"] != headgate.MustParseLimit("1/24h").String() || last["retry_after_ms"] == 0.0 {
 			t.Errorf("the last line is %v, want three left out, the policy, the door, the limit and when to come back", last)
 		}
 		if key := last["key"].(string); !regexp.MustCompile(`^h:[0-9a-f]{16}$`).MatchString(key) {
@@ -346,6 +347,25 @@ func TestKeysAreShownIfAskedFor(t *testing.T) {
 	}
 	if top := d.Top(1); len(top) != 1 || top[0].Key != strings.Repeat("k", 256)+"…" {
 		t.Errorf("the top is %v", top)
+	}
+}
+
+func TestWhatAPolicyInShadowWouldDenyIsToldApart(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	d := metrics.NewDenials(&metrics.DenialOptions{Log: slog.New(slog.NewTextHandler(&out, nil)), PerSecond: 10, LogKeys: true, TopKeys: true})
+	e := metrics.New(&metrics.Options{Denials: d}).Observed(newEngine(t), "http")
+	for range 3 {
+		ask(t, e, headgate.Take, check("api", "a"), check("seen", "s"))
+	}
+	ask(t, e, headgate.Take, check("strict", "k"))
+	ask(t, e, headgate.Take, check("strict", "k"))
+	want := []metrics.TopKey{{Policy: "seen", Key: "s", Denials: 2, Shadow: true}, {Policy: "strict", Key: "k", Denials: 1}}
+	if top := d.Top(9); !slices.Equal(top, want) {
+		t.Errorf("the top is %+v, want %+v", top, want)
+	}
+	if strings.Count(out.String(), `msg="would be denied" door=http policy=seen limit=1/h key=s`) != 2 || strings.Count(out.String(), "msg=denied") != 1 {
+		t.Errorf("logged\n%s\nwant what would be denied twice, and one denial", out.String())
 	}
 }
 

@@ -36,7 +36,8 @@ type topEntry struct {
 	hash         uint64
 	policy, key  string // key is empty if it is not to be seen
 	count, error uint64
-	place        int // in the order
+	shadow       bool // the last denial would have been one, had the policy counted
+	place        int  // in the order
 }
 
 func (t *top) init(now int64) {
@@ -47,7 +48,7 @@ func (t *top) init(now int64) {
 }
 
 // add counts a denial of a key, at a moment.
-func (t *top) add(now int64, hash uint64, policy, key string) {
+func (t *top) add(now int64, hash uint64, policy, key string, shadow bool) {
 	s := &t.shards[hash%topShards]
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,6 +57,7 @@ func (t *top) add(now int64, hash uint64, policy, key string) {
 	if e == nil {
 		e = s.enter(hash, policy, key)
 	}
+	e.shadow = shadow
 	e.count++
 	heap.Fix(&s.order, e.place)
 }
@@ -103,6 +105,7 @@ type TopKey struct {
 	Key     string `json:"key"`     // h: and the keyed hash of policy and key; the key itself if that was asked for
 	Denials uint64 `json:"denials"` // what was counted, with older denials of less weight
 	Error   uint64 `json:"error"`   // Denials is too high by at most this
+	Shadow  bool   `json:"shadow"`  // the last of them would have been one, had the policy counted
 }
 
 // Top are the keys that are denied most, those first, and at most n.
@@ -125,7 +128,7 @@ func (s *topShard) keys(now int64, asTheyAre bool) []TopKey {
 	s.fade(now)
 	var all []TopKey
 	for _, e := range s.order {
-		k := TopKey{e.policy, hashText(e.hash), e.count, e.error}
+		k := TopKey{e.policy, hashText(e.hash), e.count, e.error, e.shadow}
 		if asTheyAre {
 			k.Key = e.key
 		}
