@@ -24,13 +24,18 @@ type ParseOptions struct {
 
 // Parse makes a configuration of files, or says what is wrong with them: the error is [Errors]. opts may be nil.
 func Parse(files []File, opts *ParseOptions) (*Config, error) {
+	return assemble(files, opts, (*Config).add)
+}
+
+// assemble makes a configuration of parts, each added by itself.
+func assemble[Part any](parts []Part, opts *ParseOptions, add func(c *Config, part Part, merge bool) *Error) (*Config, error) {
 	if opts == nil {
 		opts = &ParseOptions{}
 	}
 	c := &Config{domains: make(map[string]*Domain)}
 	var errs Errors
-	for _, f := range files {
-		if wrong := c.add(f, opts.MergeDomains); wrong != nil {
+	for _, part := range parts {
+		if wrong := add(c, part, opts.MergeDomains); wrong != nil {
 			errs = append(errs, wrong)
 		}
 	}
@@ -57,16 +62,23 @@ func (c *Config) add(f File, merge bool) *Error {
 	if wrong := checkKeys(f.Name, root); wrong != nil {
 		return wrong
 	}
-	b := builder{decoder: decoder{file: f.Name}, config: c}
-	b.document(root, merge)
-	if b.wrong != nil {
-		return b.wrong
+	if wrong := c.build(f.Name, root, merge); wrong != nil {
+		return wrong
 	}
 	if more {
-		b.warn(root, "only the first document of the file is read")
+		c.warnings = append(c.warnings, Warning{f.Name, root.line, root.column, "only the first document of the file is read"})
 	}
-	c.warnings = append(c.warnings, b.warnings...)
 	return nil
+}
+
+// build adds what one file says.
+func (c *Config) build(file string, root *value, merge bool) *Error {
+	b := builder{decoder: decoder{file: file}, config: c}
+	b.document(root, merge)
+	if b.wrong == nil {
+		c.warnings = append(c.warnings, b.warnings...)
+	}
+	return b.wrong
 }
 
 // builder makes the tree of one file.
