@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"os"
+	"time"
 
 	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/service/engine"
@@ -39,12 +40,16 @@ func refuse(w http.ResponseWriter, r *request, err error) {
 	writeProblem(w, status, engine.Reason(err), field)
 }
 
+// lastWord is how long a client that did not send its body in time may take to read why: by then an answer may be overdue as well.
+const lastWord = time.Second
+
 // refuseBody answers a request whose body could not be read.
 func (h *Handler) refuseBody(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, errTooLarge):
 		writeProblem(w, http.StatusRequestEntityTooLarge, h.tooLarge, "")
 	case errors.Is(err, os.ErrDeadlineExceeded):
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(lastWord)) // where there are no deadlines, there is no bound either
 		writeProblem(w, http.StatusRequestTimeout, "the body did not come in time", "")
 	default:
 		writeProblem(w, http.StatusBadRequest, "the body could not be read", "")

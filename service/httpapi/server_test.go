@@ -149,6 +149,7 @@ func TestServerLimits(t *testing.T) {
 	}{
 		{"a header that does not end", httpapi.ServerOptions{HeaderTimeout: soon, ReadTimeout: late}, "POST /v1/check HTTP/1.1\r\nHo", 0},
 		{"a body that does not come", httpapi.ServerOptions{ReadTimeout: soon}, longRequest, 408},
+		{"a body that does not come, as long as an answer may take", httpapi.ServerOptions{ReadTimeout: soon, WriteTimeout: soon}, longRequest, 408},
 		{"no second request", httpapi.ServerOptions{IdleTimeout: soon, ReadTimeout: late, HeaderTimeout: late}, "GET /livez HTTP/1.1\r\nHost: h\r\n\r\n", 200},
 		{"a header of 100 kB", httpapi.ServerOptions{}, "GET /livez HTTP/1.1\r\nHost: h\r\nX: " + strings.Repeat("x", 100_000) + "\r\n\r\n", 431},
 		{"a header of 30 kB", httpapi.ServerOptions{MaxHeaderBytes: 40_000}, "GET /livez HTTP/1.1\r\nHost: h\r\nConnection: close\r\nX: " + strings.Repeat("x", 30_000) + "\r\n\r\n", 200},
