@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/logs"
 	"github.com/headgate/headgate/service/config"
 	"github.com/headgate/headgate/service/engine"
 	"github.com/headgate/headgate/service/forwardauth"
@@ -84,6 +85,7 @@ func serveCommand() *cobra.Command {
 type service struct {
 	sources config.Sources
 	config  *config.Config // what it was started with
+	lines   *logs.Queue    // of the log
 	log     *slog.Logger
 	engine  *engine.Engine
 	live    *config.Live
@@ -98,7 +100,7 @@ type service struct {
 // run serves until ctx ends and everything in flight is answered.
 func (s *service) run(ctx context.Context, stderr io.Writer) (err error) {
 	defer spareCollector()()
-	s.log = newLog(&s.config.Log, stderr)
+	defer s.openLog(stderr)()
 	s.observe()
 	store, err := s.openStore()
 	if err != nil {
@@ -124,7 +126,7 @@ func (s *service) run(ctx context.Context, stderr io.Writer) (err error) {
 	}
 	defer inBackground(ctx, func(ctx context.Context) { awaken(ctx, s.engine) })()
 	if s.config.Log.Format == "text" {
-		try(stderr, doors)
+		try(s.lines, doors)
 	}
 	select {
 	case err = <-ended:
@@ -136,16 +138,16 @@ func (s *service) run(ctx context.Context, stderr io.Writer) (err error) {
 }
 
 // try says how to ask at the doors that are open.
-func try(stderr io.Writer, doors []door) {
+func try(log io.Writer, doors []door) {
 	for _, d := range doors {
 		switch _, socket := d.ln.Addr().(*net.UnixAddr); {
 		case d.name == "http":
-			fmt.Fprintf(stderr, "try: curl -d '{\"limit\":\"5/1m\",\"key\":\"you\"}' %s://%s/v1/check\n", scheme(d.ln), reachable(d.ln.Addr()))
+			fmt.Fprintf(log, "try: curl -d '{\"limit\":\"5/1m\",\"key\":\"you\"}' %s://%s/v1/check\n", scheme(d.ln), reachable(d.ln.Addr()))
 		case d.name == "resp" && socket:
-			fmt.Fprintf(stderr, "try: redis-cli -s %s CL.THROTTLE you 4 5 60\n", d.ln.Addr())
+			fmt.Fprintf(log, "try: redis-cli -s %s CL.THROTTLE you 4 5 60\n", d.ln.Addr())
 		case d.name == "resp":
 			host, port, _ := net.SplitHostPort(reachable(d.ln.Addr()))
-			fmt.Fprintf(stderr, "try: redis-cli -h %s -p %s CL.THROTTLE you 4 5 60\n", host, port)
+			fmt.Fprintf(log, "try: redis-cli -h %s -p %s CL.THROTTLE you 4 5 60\n", host, port)
 		}
 	}
 }

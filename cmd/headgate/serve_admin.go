@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"net"
 	"slices"
@@ -23,18 +22,6 @@ import (
 	"github.com/headgate/headgate/service/storeopen"
 )
 
-// levels are those that log.level may name.
-var levels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
-
-// newLog is the log that the configuration asks for.
-func newLog(c *config.Log, to io.Writer) *slog.Logger {
-	opts := &slog.HandlerOptions{Level: levels[c.Level]}
-	if c.Format == "json" {
-		return slog.New(slog.NewJSONHandler(to, opts))
-	}
-	return slog.New(slog.NewTextHandler(to, opts))
-}
-
 // observe makes what hears of every request.
 func (s *service) observe() {
 	c := s.config
@@ -44,6 +31,7 @@ func (s *service) observe() {
 	s.metrics = metrics.New(&metrics.Options{
 		Version: version(), Store: storeopen.Name(string(c.Store)), Networked: storeopen.Networked(string(c.Store)), Denials: s.denials,
 	})
+	s.metrics.Log(s.lines.Dropped)
 	s.metrics.Config(s.configState)
 	s.metrics.Envoy(s.envoyState)
 }
@@ -74,7 +62,7 @@ func (s *service) envoyState() metrics.EnvoyState {
 	state := metrics.EnvoyState{
 		Rules: make(map[string]metrics.EnvoyCounts, len(counted.Rules)), DomainNotFound: counted.DomainNotFound,
 		ConfigLoads: counted.ConfigLoads, ConfigErrors: counted.ConfigErrors, StoreErrors: counted.StoreErrors,
-		ServiceErrors: counted.ServiceErrors, GlobalShadow: counted.GlobalShadow, Requests: counted.Requests,
+		ServiceErrors: counted.ServiceErrors, GlobalShadow: counted.GlobalShadow, Times: metrics.EnvoyTimes(counted.Times),
 	}
 	for path, c := range counted.Rules {
 		state.Rules[path] = metrics.EnvoyCounts(c)

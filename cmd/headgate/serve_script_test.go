@@ -28,7 +28,7 @@ var servingCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"finish":  finish,
 	"signal":  sendSignal,
 	"ended":   ended,
-	"logs":    logs,
+	"logs":    logsText,
 	"link":    link,
 }
 
@@ -163,7 +163,7 @@ func sendSignal(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 // logs text… waits until the log says each text.
-func logs(ts *testscript.TestScript, _ bool, args []string) {
+func logsText(ts *testscript.TestScript, _ bool, args []string) {
 	for _, text := range args {
 		servingOf(ts).log.mustWait(ts, text)
 	}

@@ -186,6 +186,7 @@ func everything(t *testing.T) *metrics.Metrics {
 	m.Config(func() metrics.ConfigState {
 		return metrics.ConfigState{Generation: 2, Since: time.UnixMilli(1500), Loads: 2, Refused: 1}
 	})
+	m.Log(func() uint64 { return 4 })
 	m.Store(func() metrics.StoreState { return metrics.StoreState{Keys: 1, Bytes: 2, Overflowed: 3} })
 	m.Envoy(func() metrics.EnvoyState {
 		return metrics.EnvoyState{

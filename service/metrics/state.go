@@ -22,6 +22,11 @@ type StoreState struct {
 	Overflowed uint64 // decisions for keys that found no room and shared a spare bucket
 }
 
+// Log adds how many lines the log has lost; dropped is asked at each scrape.
+func (m *Metrics) Log(dropped func() uint64) {
+	m.total("log_lines_dropped_total", "Lines of the log that nobody took.", func() float64 { return float64(dropped()) })
+}
+
 // Config adds what is known of the configuration; state is asked at each scrape.
 func (m *Metrics) Config(state func() ConfigState) {
 	m.of("config_generation", "How many configurations have taken effect.", func() float64 { return float64(state().Generation) })
