@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -13,12 +14,19 @@ type EnvoyCounts struct {
 	TotalHits, OverLimit, NearLimit, WithinLimit, ShadowMode, TotalNegativeHits uint64
 }
 
+// EnvoyTimes are how long all requests took, over gRPC and at /json.
+type EnvoyTimes struct {
+	Count uint64
+	Sum   time.Duration
+	UpTo  map[time.Duration]uint64 // how many took at most so long
+}
+
 // EnvoyState is what the door for Envoy has counted.
 type EnvoyState struct {
 	Rules                      map[string]EnvoyCounts // by domain.key_value.key
 	DomainNotFound             map[string]uint64      // by domain
 	ConfigLoads, ConfigErrors  uint64
-	Requests                   uint64 // over gRPC and at /json
+	Times                      EnvoyTimes
 	StoreErrors, ServiceErrors uint64
 	GlobalShadow               uint64
 }
@@ -59,9 +67,11 @@ var (
 		"Requests for domains that are not configured.", []string{"domain"}, nil)
 	envoyError    = prometheus.NewDesc("ratelimit_service_should_rate_limit_error", "Requests that were answered with an error.", []string{"err_type"}, nil)
 	envoyRequests = prometheus.NewDesc("ratelimit_service_total_requests", "Requests, over gRPC and at /json.", []string{"grpc_method"}, nil)
-	envoyLoaded   = prometheus.NewDesc("ratelimit_service_config_load_success", "Configurations that took effect.", nil, nil)
-	envoyRefused  = prometheus.NewDesc("ratelimit_service_config_load_error", "Configurations that were refused.", nil, nil)
-	envoyShadow   = prometheus.NewDesc("ratelimit_service_global_shadow_mode",
+	envoyTimes    = prometheus.NewDesc("ratelimit_service_response_time_seconds",
+		"Time of a request, over gRPC and at /json, without its transport. Of those below 0.1 ms one in 8 is measured.", []string{"grpc_method"}, nil)
+	envoyLoaded  = prometheus.NewDesc("ratelimit_service_config_load_success", "Configurations that took effect.", nil, nil)
+	envoyRefused = prometheus.NewDesc("ratelimit_service_config_load_error", "Configurations that were refused.", nil, nil)
+	envoyShadow  = prometheus.NewDesc("ratelimit_service_global_shadow_mode",
 		"Requests that were over, and told OK because all answers are.", nil, nil)
 )
 
@@ -89,10 +99,20 @@ func (c envoyCollector) Collect(to chan<- prometheus.Metric) {
 	}
 	count(envoyError, state.StoreErrors, "redis_error")
 	count(envoyError, state.ServiceErrors, "service_error")
-	count(envoyRequests, state.Requests, "ShouldRateLimit")
+	count(envoyRequests, state.Times.Count, "ShouldRateLimit")
+	to <- state.Times.histogram()
 	count(envoyLoaded, state.ConfigLoads)
 	count(envoyRefused, state.ConfigErrors)
 	count(envoyShadow, state.GlobalShadow)
+}
+
+// histogram is the metric of times.
+func (t *EnvoyTimes) histogram() prometheus.Metric {
+	buckets := make(map[float64]uint64, len(t.UpTo))
+	for d, n := range t.UpTo {
+		buckets[d.Seconds()] = n
+	}
+	return prometheus.MustNewConstHistogram(envoyTimes, t.Count, t.Sum.Seconds(), buckets, "ShouldRateLimit")
 }
 
 // folded adds up rules that are of one domain and the same first two levels.

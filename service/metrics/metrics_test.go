@@ -192,7 +192,8 @@ func everything(t *testing.T) *metrics.Metrics {
 		return metrics.EnvoyState{
 			Rules:          map[string]metrics.EnvoyCounts{"d.a": {TotalHits: 1}, "d.b.c.x": {OverLimit: 2}, "d.b.c.y": {OverLimit: 3}, "others": {}},
 			DomainNotFound: map[string]uint64{"x": 1},
-			ConfigLoads:    1, ConfigErrors: 2, StoreErrors: 3, ServiceErrors: 4, GlobalShadow: 5, Requests: 6,
+			ConfigLoads:    1, ConfigErrors: 2, StoreErrors: 3, ServiceErrors: 4, GlobalShadow: 5,
+			Times: metrics.EnvoyTimes{Count: 6, Sum: 30 * time.Millisecond, UpTo: map[time.Duration]uint64{5 * time.Millisecond: 4, time.Second: 6}},
 		}
 	})
 	return m
@@ -207,6 +208,11 @@ func TestEnvoysMetricsHaveTheNamesThatTheyHadBefore(t *testing.T) {
 		`ratelimit_service_rate_limit_domain_not_found{domain="x"} 1`,
 		`ratelimit_service_rate_limit_over_limit{domain="d",key1="b",key2="c"} 5`,
 		`ratelimit_service_rate_limit_total_hits{domain="d",key1="a"} 1`,
+		`ratelimit_service_response_time_seconds_bucket{grpc_method="ShouldRateLimit",le="0.005"} 4`,
+		`ratelimit_service_response_time_seconds_bucket{grpc_method="ShouldRateLimit",le="1"} 6`,
+		`ratelimit_service_response_time_seconds_bucket{grpc_method="ShouldRateLimit",le="+Inf"} 6`,
+		`ratelimit_service_response_time_seconds_sum{grpc_method="ShouldRateLimit"} 0.03`,
+		`ratelimit_service_response_time_seconds_count{grpc_method="ShouldRateLimit"} 6`,
 		`ratelimit_service_should_rate_limit_error{err_type="redis_error"} 3`,
 		`ratelimit_service_should_rate_limit_error{err_type="service_error"} 4`,
 		`ratelimit_service_total_requests{grpc_method="ShouldRateLimit"} 6`,

@@ -19,13 +19,16 @@ import (
 // ShouldRateLimit answers one request, at the store's own clock. What makes no sense is answered InvalidArgument, and what could not be
 // decided Unavailable; Envoy does then what its failure_mode_deny says.
 func (h *Handler) ShouldRateLimit(ctx context.Context, req *pb.RateLimitRequest) (resp *pb.RateLimitResponse, err error) {
-	defer h.recover(&resp, &err)
-	h.stats.requests.Add(1)
-	return h.ShouldRateLimitAt(ctx, headgate.StoreClock, req)
+	c := calls.Get().(*call)
+	c.watch.start(moment)
+	defer h.end(c, &resp, &err)
+	return h.decided(ctx, headgate.StoreClock, req, c)
 }
 
-// recover answers a request that brought us to a panic, and goes on.
-func (h *Handler) recover(resp **pb.RateLimitResponse, err *error) {
+// end counts a request, and answers one that brought us to a panic.
+func (h *Handler) end(c *call, resp **pb.RateLimitResponse, err *error) {
+	h.stats.times.add(c.watch.lane, c.watch.stop(moment))
+	c.release()
 	if cause := recover(); cause != nil {
 		h.opts.Log.Error("a request brought the service to a panic", "cause", cause, "stack", string(debug.Stack()))
 		*resp, *err = nil, status.Error(codes.Internal, "internal error")
@@ -36,6 +39,11 @@ func (h *Handler) recover(resp **pb.RateLimitResponse, err *error) {
 func (h *Handler) ShouldRateLimitAt(ctx context.Context, now headgate.Instant, req *pb.RateLimitRequest) (*pb.RateLimitResponse, error) {
 	c := calls.Get().(*call)
 	defer c.release()
+	return h.decided(ctx, now, req, c)
+}
+
+// decided is the answer, or an error that is counted.
+func (h *Handler) decided(ctx context.Context, now headgate.Instant, req *pb.RateLimitRequest, c *call) (*pb.RateLimitResponse, error) {
 	resp, err := h.answer(ctx, now, req, c)
 	if err != nil {
 		h.stats.serviceError(status.Code(err) == codes.Unavailable)

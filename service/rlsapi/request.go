@@ -61,6 +61,7 @@ type item struct {
 
 // call is the memory of one request, kept for the next.
 type call struct {
+	watch     stopwatch
 	holds     *rules
 	snapshot  *engine.Snapshot
 	domain    *envoyconfig.Domain
@@ -77,7 +78,7 @@ type call struct {
 	freeQuota bool // one of those that deny only together passes in any case
 }
 
-var calls = sync.Pool{New: func() any { return new(call) }}
+var calls = sync.Pool{New: func() any { return &call{watch: stopwatch{lane: stopwatches.Add(1)}} }}
 
 // release keeps c for another request, without what this one held.
 func (c *call) release() {

@@ -38,8 +38,8 @@ type Snapshot struct {
 	Rules map[string]Counts
 	// DomainNotFound counts requests for domains that are not configured.
 	DomainNotFound map[string]uint64
-	// Requests are all, over gRPC and at /json.
-	Requests uint64
+	// Times are those of all requests, over gRPC and at /json, without their transport.
+	Times Times
 	// ConfigLoads are configurations that took effect, and ConfigErrors those that were refused.
 	ConfigLoads, ConfigErrors uint64
 	// StoreErrors are requests that could not be decided, and ServiceErrors those that made no sense.
@@ -67,7 +67,9 @@ type stats struct {
 	asked    map[string]named // by the names as requests have them
 	domains  map[string]*atomic.Uint64
 
-	requests, loads, refusals, storeErrors, serviceErrors, shadowed atomic.Uint64
+	times times
+
+	loads, refusals, storeErrors, serviceErrors, shadowed atomic.Uint64
 }
 
 func newStats(ratio float64) *stats {
@@ -235,7 +237,7 @@ func (h *Handler) Snapshot() Snapshot {
 		DomainNotFound: make(map[string]uint64, len(s.domains)),
 		ConfigLoads:    s.loads.Load(),
 		ConfigErrors:   s.refusals.Load(),
-		Requests:       s.requests.Load(),
+		Times:          s.times.all(),
 		StoreErrors:    s.storeErrors.Load(),
 		ServiceErrors:  s.serviceErrors.Load(),
 		GlobalShadow:   s.shadowed.Load(),

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
@@ -144,5 +145,21 @@ func TestCountersWhileRulesChange(t *testing.T) {
 	wg.Wait()
 	if got := h.Snapshot().Rules["d.stays"].TotalHits; got != 4*each {
 		t.Errorf("got %d hits want %d", got, 4*each)
+	}
+}
+
+// Requests that make no sense take their time, too.
+func TestTimes(t *testing.T) {
+	t.Parallel()
+	h := open(t, nil, smallConfig, nil)
+	for range 20 {
+		mustAsk(t, h, "k", "v")
+	}
+	if _, err := h.ShouldRateLimit(t.Context(), request("", "k", "v")); err == nil {
+		t.Fatal("no domain: got no error")
+	}
+	times := h.Snapshot().Times
+	if times.Count != 21 || times.Sum < 21 || times.UpTo[10*time.Second] != 21 {
+		t.Errorf("got %+v want 21 requests", times)
 	}
 }
