@@ -113,18 +113,22 @@ func (s *service) adminHandler() *admin.Handler {
 func (s *service) envoyStats() []string {
 	counted := s.envoy.handler.Snapshot()
 	values := map[string]uint64{
-		"config_load_success": counted.ConfigLoads, "config_load_error": counted.ConfigErrors, "global_shadow_mode": counted.GlobalShadow,
-		"call.should_rate_limit.redis_error": counted.StoreErrors, "call.should_rate_limit.service_error": counted.ServiceErrors,
+		"ratelimit_server.ShouldRateLimit.total_requests":        counted.Times.Count,
+		"ratelimit.service.config_load_success":                  counted.ConfigLoads,
+		"ratelimit.service.config_load_error":                    counted.ConfigErrors,
+		"ratelimit.service.global_shadow_mode":                   counted.GlobalShadow,
+		"ratelimit.service.call.should_rate_limit.redis_error":   counted.StoreErrors,
+		"ratelimit.service.call.should_rate_limit.service_error": counted.ServiceErrors,
 	}
 	for domain, n := range counted.DomainNotFound {
-		values["rate_limit."+domain+".domain_not_found"] = n
+		values["ratelimit.service.rate_limit."+domain+".domain_not_found"] = n
 	}
 	for path, c := range counted.Rules {
-		addStats(values, "rate_limit."+path+".", c)
+		addStats(values, "ratelimit.service.rate_limit."+path+".", c)
 	}
 	lines := make([]string, 0, len(values))
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		lines = append(lines, fmt.Sprintf("ratelimit.service.%s: %d", strings.NewReplacer("\n", "_", "\r", "_").Replace(name), values[name]))
+		lines = append(lines, fmt.Sprintf("%s: %d", strings.NewReplacer("\n", "_", "\r", "_").Replace(name), values[name]))
 	}
 	return lines
 }
@@ -132,7 +136,7 @@ func (s *service) envoyStats() []string {
 func addStats(to map[string]uint64, prefix string, c rlsapi.Counts) {
 	for name, n := range map[string]uint64{
 		"total_hits": c.TotalHits, "over_limit": c.OverLimit, "near_limit": c.NearLimit, "within_limit": c.WithinLimit, "shadow_mode": c.ShadowMode,
-		"total_negative_hits": c.TotalNegativeHits,
+		"total_negative_hits": c.TotalNegativeHits, "over_limit_with_local_cache": 0, // there is no such cache
 	} {
 		to[prefix+name] = n
 	}
