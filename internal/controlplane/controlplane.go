@@ -48,6 +48,9 @@ func Start(t testing.TB, config *tls.Config) *Server {
 // Addr is where it listens, also after it was down.
 func (s *Server) Addr() string { return s.addr }
 
+// Secure has it speak TLS as config says, or plain text for nil, from the next time on that it is up.
+func (s *Server) Secure(config *tls.Config) { s.tls = config }
+
 // Up starts it again, at the same address and with nothing pushed.
 func (s *Server) Up() {
 	s.t.Helper()

@@ -1,0 +1,230 @@
+package envoyxds_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"net"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/headgate/headgate/internal/controlplane"
+	"github.com/headgate/headgate/service/envoyxds"
+)
+
+// scripted is a server that does with each stream what a test says.
+type scripted struct {
+	discovery.UnimplementedAggregatedDiscoveryServiceServer
+	streams atomic.Int64
+	do      func(discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error
+}
+
+func (s *scripted) StreamAggregatedResources(stream discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+	s.streams.Add(1)
+	return s.do(stream)
+}
+
+func serve(t *testing.T, do func(discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error) (*scripted, string) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a port of this machine
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, server := &scripted{do: do}, grpc.NewServer()
+	discovery.RegisterAggregatedDiscoveryServiceServer(server, s)
+	go func() { _ = server.Serve(ln) }() // its clients see what comes of it
+	t.Cleanup(server.Stop)
+	return s, ln.Addr().String()
+}
+
+func packed(t *testing.T, url string, m proto.Message) *anypb.Any {
+	t.Helper()
+	value, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &anypb.Any{TypeUrl: url, Value: value}
+}
+
+// Answers that cannot be read are refused, and the good one behind them is taken.
+func TestAnswersThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	var text []byte
+	for range 1000 { // descriptors in each other
+		text = append(protoHeader(4, len(text)), text...)
+	}
+	text = append(protoHeader(3, len(text)), text...)
+	answers := []*anypb.Any{
+		{TypeUrl: envoyxds.TypeURL, Value: []byte{0xff, 0xff}},
+		{TypeUrl: envoyxds.TypeURL, Value: []byte("\x12\x02\xff\xff")}, // a domain that is no text
+		{TypeUrl: envoyxds.TypeURL, Value: text},
+		packed(t, "type.googleapis.com/envoy.service.discovery.v3.DiscoveryRequest", &discovery.DiscoveryRequest{}),
+		packed(t, "", domain("untold")),
+		packed(t, envoyxds.TypeURL, domain("fine")),
+	}
+	got := make(chan *discovery.DiscoveryRequest, len(answers)+1)
+	_, addr := serve(t, func(s discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+		for i := 0; ; i++ {
+			r, err := s.Recv()
+			if err != nil {
+				return err
+			}
+			if got <- r; i >= len(answers) {
+				continue
+			}
+			answer := &discovery.DiscoveryResponse{
+				VersionInfo: "v", Nonce: string(rune('a' + i)), TypeUrl: envoyxds.TypeURL, Resources: answers[i : i+1],
+			}
+			if err := s.Send(answer); err != nil {
+				return err
+			}
+		}
+	})
+	_, rules := subscribe(t, envoyxds.Options{Server: addr})
+	eventually(t, "the good one holds", rules.is("fine"))
+	<-got
+	for i := range answers {
+		r := <-got
+		fine := i == len(answers)-1
+		if (r.GetErrorDetail() == nil) != fine || r.GetResponseNonce() != string(rune('a'+i)) || !fine && r.GetVersionInfo() != "" {
+			t.Errorf("answer %d is answered %v", i, r)
+		}
+		if code := r.GetErrorDetail().GetCode(); !fine && code != int32(codes.InvalidArgument) {
+			t.Errorf("answer %d is refused with code %d", i, code)
+		}
+	}
+	if n := len(rules.refusals()); n != len(answers)-1 {
+		t.Errorf("%d refusals were told, want %d: %q", n, len(answers)-1, rules.refusals())
+	}
+}
+
+// protoHeader is the beginning of a message in a message.
+func protoHeader(field, length int) []byte {
+	header := []byte{byte(field<<3 | 2)}
+	for ; length >= 0x80; length >>= 7 {
+		header = append(header, byte(length)|0x80)
+	}
+	return append(header, byte(length))
+}
+
+// Whatever a server does with its streams, another is opened, not more often than waits allow.
+func TestStreamsThatEnd(t *testing.T) {
+	t.Parallel()
+	for name, do := range map[string]func(discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error{
+		"at once": func(discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error { return nil },
+		"with an error": func(discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+			return status.Error(codes.PermissionDenied, "no")
+		},
+		"with another type": func(s discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+			if err := s.Send(&discovery.DiscoveryResponse{TypeUrl: "other"}); err != nil {
+				return err
+			}
+			_, err := s.Recv()
+			for err == nil {
+				_, err = s.Recv()
+			}
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, addr := serve(t, do)
+			began := time.Now()
+			client, rules := subscribe(t, envoyxds.Options{Server: addr})
+			eventually(t, "five streams were opened", func() bool { return server.streams.Load() >= 5 })
+			if least := (20 + 3*40) * time.Millisecond; time.Since(began) < least {
+				t.Errorf("five streams within %v, want at least %v", time.Since(began), least)
+			}
+			if got, _ := rules.last(); got != "nothing" || client.State().Failures < 4 {
+				t.Errorf("%s holds behind %d failures", got, client.State().Failures)
+			}
+		})
+	}
+}
+
+// A server that takes connections and says nothing, and one that takes none, keep nobody from ending.
+func TestServersThatSayNothing(t *testing.T) {
+	t.Parallel()
+	ln, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a port of this machine
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	silent, _ := subscribe(t, envoyxds.Options{Server: ln.Addr().String()})
+	closed, _ := subscribe(t, envoyxds.Options{Server: "127.0.0.1:1"})
+	conn, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	eventually(t, "nobody is there", func() bool { return closed.State().Failures > 2 })
+	if silent.State().Connected || closed.State().Connected {
+		t.Error("it says that it is connected")
+	}
+}
+
+// Only who shows the right certificate is asked, and only who is shown one answers.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	known := httptest.NewUnstartedServer(nil)
+	known.StartTLS()
+	known.Close()
+	dir := t.TempDir()
+	cert, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	pair := known.TLS.Certificates[0]
+	der, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: pair.Certificate[0]}, key: {Type: "PRIVATE KEY", Bytes: der}} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plane := controlplane.Start(t, &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS12})
+	plane.Push("default", "1", domain("secret"))
+	for name, c := range map[string]struct {
+		tls  *envoyxds.TLS
+		fine bool
+	}{
+		"all is right":                {&envoyxds.TLS{Cert: cert, Key: key, CA: cert}, true},
+		"another name that it is for": {&envoyxds.TLS{Cert: cert, Key: key, CA: cert, ServerName: "example.com"}, true},
+		"a name that it is not for":   {&envoyxds.TLS{Cert: cert, Key: key, CA: cert, ServerName: "other"}, false},
+		"nobody certifies it":         {&envoyxds.TLS{Cert: cert, Key: key}, false},
+		"no certificate is shown":     {&envoyxds.TLS{CA: cert}, false},
+		"plain text":                  {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client, rules := subscribe(t, envoyxds.Options{Server: plane.Addr(), TLS: c.tls})
+			eventually(t, "it is taken or refused", func() bool { return rules.is("secret")() || client.State().Failures > 2 })
+			if got := rules.is("secret")(); got != c.fine {
+				t.Errorf("got an answer: %v, want %v", got, c.fine)
+			}
+		})
+	}
+}
+
+// A reason is told in part, if it is long.
+func TestLongReason(t *testing.T) {
+	t.Parallel()
+	plane := controlplane.Start(t, nil)
+	plane.Push("default", "1", domain("bad "+strings.Repeat("ä", 10_000)))
+	subscribe(t, envoyxds.Options{Server: plane.Addr()})
+	eventually(t, "it is refused", func() bool { return len(plane.Refusals()[""]) > 0 })
+	if reason := plane.Refusals()[""][0]; len(reason) > 4<<10 || !strings.HasSuffix(reason, "ä") {
+		t.Errorf("the reason has %d bytes, and ends with %q", len(reason), reason[len(reason)-3:])
+	}
+}

@@ -1,0 +1,178 @@
+package envoyxds
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	rpc "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// An answer that was refused and comes again, as go-control-plane sends it at once, is refused again only after so long: or both sides
+// would do nothing else. Another answer is waited for as long, at most.
+const (
+	leastAgain = 100 * time.Millisecond
+	mostAgain  = 5 * time.Second
+)
+
+const (
+	mostReason  = 4 << 10 // bytes of a reason that the control plane is told
+	deepest     = 200     // messages in each other, in an answer
+	mostVersion = 64      // bytes of a version that are logged
+)
+
+// errEnded is why there is no stream any more, if the control plane said nothing else.
+var errEnded = errors.New("it ended the stream")
+
+// refusal is of the last answer that does not hold.
+type refusal struct {
+	digest [sha256.Size]byte
+	reason string // empty if the last one holds
+}
+
+type stream = discovery.AggregatedDiscoveryService_StreamAggregatedResourcesClient
+
+// session connects once and follows the stream to its end. It says whether there was one, and why there is none any more.
+func (c *Client) session(ctx context.Context) (opened bool, err error) {
+	defer c.failed()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // which ends the stream
+	conn, err := c.dial()
+	if err != nil {
+		return false, err
+	}
+	defer conn.Close()
+	ctx = metadata.NewOutgoingContext(ctx, metadata.New(c.opts.Headers))
+	s, err := discovery.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(ctx)
+	if err != nil {
+		return false, plainly(err)
+	}
+	began := time.Now()
+	c.connected(true)
+	c.told = ""
+	c.opts.Log.Info("the control plane is connected", "server", c.opts.Server)
+	err = c.follow(ctx, s)
+	if time.Since(began) > c.opts.BackoffMax {
+		c.ended.Reset()
+	}
+	return true, err
+}
+
+// plainly is an error of gRPC as people read it.
+func plainly(err error) error {
+	if errors.Is(err, io.EOF) {
+		return errEnded
+	}
+	return fmt.Errorf("%s: %s", status.Code(err), status.Convert(err).Message())
+}
+
+// follow subscribes, and answers each answer. A new stream is begun as if nothing held: a control plane that was started again may call
+// something else by the version that holds here, and would not send it.
+func (c *Client) follow(ctx context.Context, s stream) error {
+	err := c.send(s, &discovery.DiscoveryRequest{})
+	for err == nil {
+		var answer *discovery.DiscoveryResponse
+		if answer, err = s.Recv(); err != nil {
+			return plainly(err)
+		}
+		err = c.take(ctx, s, answer)
+	}
+	return err
+}
+
+// send sends a request; what is the same in all of them is added.
+func (c *Client) send(s stream, r *discovery.DiscoveryRequest) error {
+	r.Node, r.TypeUrl = c.node, TypeURL
+	err := s.Send(r)
+	if errors.Is(err, io.EOF) {
+		_, err = s.Recv() // which says why
+	}
+	if err != nil {
+		return plainly(err)
+	}
+	return nil
+}
+
+// take puts an answer into force and acknowledges it, or refuses it.
+func (c *Client) take(ctx context.Context, s stream, answer *discovery.DiscoveryResponse) error {
+	if got := answer.GetTypeUrl(); got != TypeURL && got != "" {
+		return fmt.Errorf("it sent resources of type %.100q, which nobody asked for", got)
+	}
+	digest := digestOf(answer)
+	if c.refused.reason != "" && c.refused.digest == digest {
+		pause(ctx, c.again.NextBackOff())
+		return c.refuse(s, answer)
+	}
+	resources, err := read(answer)
+	if err == nil {
+		err = c.rules.Use(resources)
+	}
+	version := fmt.Sprintf("%.*s", mostVersion, answer.GetVersionInfo())
+	if err != nil {
+		c.refused = refusal{digest, reasonOf(err)}
+		c.again.Reset()
+		c.rules.Refused(err)
+		c.opts.Log.Info("the control plane is told that its configuration is refused", "version", version)
+		return c.refuse(s, answer)
+	}
+	c.refused, c.accepted = refusal{}, answer.GetVersionInfo()
+	c.ended.Reset()
+	c.opts.Log.Info("the control plane is told that its configuration holds", "version", version)
+	return c.send(s, &discovery.DiscoveryRequest{VersionInfo: c.accepted, ResponseNonce: answer.GetNonce()})
+}
+
+// refuse says why an answer does not hold, and which version does.
+func (c *Client) refuse(s stream, answer *discovery.DiscoveryResponse) error {
+	return c.send(s, &discovery.DiscoveryRequest{
+		VersionInfo: c.accepted, ResponseNonce: answer.GetNonce(),
+		ErrorDetail: &rpc.Status{Code: int32(codes.InvalidArgument), Message: c.refused.reason},
+	})
+}
+
+func reasonOf(err error) string {
+	reason := err.Error()
+	if len(reason) > mostReason {
+		reason = reason[:mostReason]
+	}
+	return strings.ToValidUTF8(reason, "")
+}
+
+// digestOf tells answers apart, whatever order their resources come in.
+func digestOf(answer *discovery.DiscoveryResponse) [sha256.Size]byte {
+	sums := make([][]byte, 0, len(answer.GetResources())+1)
+	for _, r := range answer.GetResources() {
+		sum := sha256.New()
+		sum.Write([]byte(r.GetTypeUrl() + "\x00"))
+		sum.Write(r.GetValue())
+		sums = append(sums, sum.Sum(nil))
+	}
+	slices.SortFunc(sums, slices.Compare)
+	version := sha256.Sum256([]byte(answer.GetVersionInfo()))
+	return sha256.Sum256(slices.Concat(append(sums, version[:])...))
+}
+
+// read is what an answer holds. Fields that are not known are left out: they come with control planes that are newer.
+func read(answer *discovery.DiscoveryResponse) ([]*Resource, error) {
+	resources := make([]*Resource, len(answer.GetResources()))
+	for i, packed := range answer.GetResources() {
+		resources[i] = new(Resource)
+		if !packed.MessageIs(resources[i]) {
+			return nil, fmt.Errorf("resource %d is of type %.100q, and nobody asked for that", i, packed.GetTypeUrl())
+		}
+		if err := anypb.UnmarshalTo(packed, resources[i], proto.UnmarshalOptions{RecursionLimit: deepest, DiscardUnknown: true}); err != nil {
+			return nil, fmt.Errorf("resource %d cannot be read: %.200s", i, err)
+		}
+	}
+	return resources, nil
+}
