@@ -4,8 +4,8 @@
 // # Who may ask
 //
 // With a token, whoever sends it as “Authorization: Bearer TOKEN”. Without one the door must be on this machine alone, which is for who
-// opens it to see to; it then answers only requests for this machine by name or address, so that no page in a browser here can ask
-// under a name of its own. /livez and /readyz are for everybody: they say no more than they do at the door for HTTP.
+// opens it to see to; it then answers only requests for this machine by name or address, and none that another site's page has a browser
+// make, so that no page in a browser here can ask. /livez and /readyz are for everybody: they say no more than they do at the door for HTTP.
 package admin
 
 import (
@@ -18,6 +18,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"net/netip"
+	"os"
 	"strconv"
 	"strings"
 )
@@ -51,12 +52,12 @@ type Handler struct {
 // New makes the door. opts is not nil.
 func New(opts *Options) *Handler {
 	h := &Handler{opts: *opts, token: sha256.Sum256([]byte(opts.Token))}
-	h.mux.HandleFunc("/debug/pprof/", pprof.Index)
-	h.mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-	h.mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	h.mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	h.mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	h.paths = []string{"/debug/pprof/"}
+	h.add("/debug/pprof/", http.HandlerFunc(pprof.Index))
+	h.mux.HandleFunc("GET /debug/pprof/cmdline", program)
+	h.mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	h.mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	h.mux.HandleFunc("POST /debug/pprof/symbol", pprof.Symbol)
+	h.mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	if opts.Metrics != nil {
 		h.add("/metrics", opts.Metrics)
 	}
@@ -74,7 +75,7 @@ func New(opts *Options) *Handler {
 		h.public.Handle("/readyz", opts.Health)
 		h.paths = append(h.paths, "/livez", "/readyz")
 	}
-	h.mux.HandleFunc("/{$}", h.index)
+	h.mux.HandleFunc("GET /{$}", h.index)
 	return h
 }
 
@@ -98,6 +99,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this door needs its token: Authorization: Bearer TOKEN", http.StatusUnauthorized)
 	case h.opts.Token == "" && !forThisMachine(r.Host):
 		http.Error(w, "this door has no token, and answers requests for localhost only", http.StatusForbidden)
+	case h.opts.Token == "" && embedded(r):
+		http.Error(w, "this door has no token, and answers no page of another site", http.StatusForbidden)
 	default:
 		h.mux.ServeHTTP(w, r)
 	}
@@ -117,6 +120,21 @@ func forThisMachine(host string) bool {
 	}
 	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
 	return err == nil && ip.Unmap().IsLoopback() || strings.EqualFold(host, "localhost")
+}
+
+// embedded reports whether a page of another site has a browser make this request, and not a person who follows a link there.
+func embedded(r *http.Request) bool {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "", "none", "same-origin":
+		return false
+	}
+	return r.Header.Get("Sec-Fetch-Dest") != "document"
+}
+
+// program stands in for pprof.Cmdline: the arguments may hold passwords.
+func program(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = io.WriteString(w, os.Args[0])
 }
 
 func (h *Handler) index(w http.ResponseWriter, _ *http.Request) {

@@ -2,11 +2,15 @@ package admin_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/headgate/headgate/internal/leaktest"
@@ -80,7 +84,7 @@ func TestWhatIsThere(t *testing.T) {
 		"/metrics": "counted", "/livez": "healthy", "/readyz": "healthy", "/debug/config": "max_checks: 32", "/rlconfig": "a\nb\n",
 		"/debug/top-denied": "20", "/debug/top-denied?n=7": "7", "/debug/top-denied?n=1000000": "1000", "/debug/top-denied?n=x": "20",
 		"/debug/top-denied?policy=p&key=a%20b": `"hash": "p/a b"`, "/debug/pprof/": "goroutine", "/debug/pprof/goroutine?debug=1": "goroutine profile",
-		"/debug/pprof/cmdline": "admin.test", "/": "/debug/pprof/\n/metrics\n",
+		"/debug/pprof/cmdline": "admin.test", "/debug/pprof/symbol": "num_symbols: 1", "/": "/debug/pprof/\n/metrics\n",
 	} {
 		if status, body := get(t, "GET", url+path, "", ""); status != 200 || !strings.Contains(body, want) {
 			t.Errorf("%s: %d %s, want 200 and %q", path, status, body, want)
@@ -89,10 +93,117 @@ func TestWhatIsThere(t *testing.T) {
 	if status, _ := get(t, "GET", url+"/x", "", ""); status != 404 {
 		t.Errorf("another path: %d, want 404", status)
 	}
-	if status, _ := get(t, "DELETE", url+"/debug/config", "", ""); status != 405 {
-		t.Errorf("DELETE: %d, want 405", status)
+	for _, path := range []string{"/", "/debug/config", "/metrics", "/debug/top-denied", "/debug/pprof/", "/debug/pprof/profile", "/debug/pprof/trace"} {
+		for _, method := range []string{"DELETE", "POST", "PUT", "PROPFIND"} {
+			if status, _ := get(t, method, url+path, "", ""); status != 405 {
+				t.Errorf("%s %s: %d, want 405", method, path, status)
+			}
+		}
 	}
 }
+
+func TestTheCommandLineIsNotShown(t *testing.T) {
+	t.Parallel()
+	url, _ := open(t, "")
+	if _, body := get(t, "GET", url+"/debug/pprof/cmdline", "", ""); body != os.Args[0] {
+		t.Errorf("it shows %q, want %q and no argument, which may be a password", body, os.Args[0])
+	}
+}
+
+func TestAPageOfAnotherSiteIsNotAnswered(t *testing.T) {
+	t.Parallel()
+	url, _ := open(t, "")
+	secret, _ := open(t, "secret")
+	for _, c := range []struct {
+		url, site, dest string
+		want            int
+	}{
+		{url, "", "", 200},
+		{url, "none", "document", 200},
+		{url, "same-origin", "empty", 200},
+		{url, "cross-site", "document", 200},
+		{url, "cross-site", "empty", 403},
+		{url, "cross-site", "iframe", 403},
+		{url, "same-site", "image", 403},
+		{url, "cross-site", "", 403},
+		{secret, "cross-site", "empty", 200},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.url+"/debug/config", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = http.Header{"Sec-Fetch-Site": {c.site}, "Sec-Fetch-Dest": {c.dest}, "Authorization": {"Bearer secret"}}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != c.want {
+			t.Errorf("%+v: %d", c, resp.StatusCode)
+		}
+	}
+}
+
+// Time passes at once here, so the connection is a pipe.
+func TestAClientThatKeepsTheDoorWaitingIsGivenUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ln := newPipes()
+		server := admin.NewServer(admin.New(&admin.Options{Token: "secret", Metrics: says("counted")}), nil)
+		ended := make(chan error, 1)
+		go func() { ended <- server.Serve(ln) }()
+		conn := ln.dial()
+		began := time.Now()
+		fmt.Fprint(conn, "GET /metrics HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\n")
+		answer, err := io.ReadAll(conn)
+		if took := time.Since(began); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 401 ") || took > 10*time.Second {
+			t.Errorf("%.40q, %v, after %v; want 401, and the end within 10 s", answer, err, took)
+		}
+		conn = ln.dial() // and a profile may take longer than that
+		began = time.Now()
+		fmt.Fprint(conn, "GET /debug/pprof/mutex?seconds=100 HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer secret\r\nConnection: close\r\n\r\n")
+		answer, err = io.ReadAll(conn)
+		if took := time.Since(began); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 200 ") || took < 100*time.Second {
+			t.Errorf("%.40q, %v, after %v; want 200 after 100 s", answer, err, took)
+		}
+		conn = ln.dial()
+		fmt.Fprint(conn, "GET /metrics HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer secret\r\n\r\n")
+		time.Sleep(2 * time.Minute) // while the answer is not read
+		if answer, err = io.ReadAll(conn); len(answer) > 0 || err != nil {
+			t.Errorf("%.40q, %v, of an answer that was not taken for two minutes; want that it was given up", answer, err)
+		}
+		_ = server.Shutdown(t.Context())
+		<-ended
+	})
+}
+
+// pipes is a listener of connections that are no sockets.
+type pipes struct {
+	conns chan net.Conn
+	ended chan struct{}
+	once  sync.Once
+}
+
+func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), ended: make(chan struct{})} }
+
+func (p *pipes) dial() net.Conn {
+	client, server := net.Pipe()
+	p.conns <- server
+	return client
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.conns:
+		return conn, nil
+	case <-p.ended:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error { p.once.Do(func() { close(p.ended) }); return nil }
+
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
 
 func TestAPageInABrowserCannotAskUnderANameOfItsOwn(t *testing.T) {
 	t.Parallel()

@@ -11,6 +11,11 @@ import (
 	"github.com/headgate/headgate/internal/logs"
 )
 
+const (
+	bodyTimeout  = 5 * time.Second // for the body of a request, which hardly any has
+	writeTimeout = time.Minute     // for a client to take an answer, behind the time that a profile is recorded for
+)
+
 // Server is a handler behind bounded connections. It is made with [NewServer] and may be used concurrently.
 type Server struct{ http http.Server }
 
@@ -18,12 +23,23 @@ type Server struct{ http http.Server }
 // hears of broken connections; nil means nobody does.
 func NewServer(handler http.Handler, log *slog.Logger) *Server {
 	return &Server{http.Server{
-		Handler:           handler,
+		Handler:           inTime(handler),
 		ReadHeaderTimeout: 5 * time.Second,
+		WriteTimeout:      writeTimeout,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          logs.ForHTTP(log),
 	}}
+}
+
+// inTime bounds the time for the body of a request. It does for none without: the end of a server's ReadTimeout also ends a profile.
+func inTime(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Body != http.NoBody {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // that of an http.Server can be set
+		}
+		handler.ServeHTTP(w, r)
+	})
 }
 
 // Serve answers the connections of ln, which it closes, until [Server.Shutdown]; it then returns nil at once.

@@ -130,9 +130,12 @@ func gauge(name, help string, labels ...string) *prometheus.GaugeVec {
 // add registers collectors. Two of one name are a mistake in this program.
 func (m *Metrics) add(all ...prometheus.Collector) { m.registry.MustRegister(all...) }
 
-// Handler answers with all metrics, in the formats that Prometheus reads.
+// mostScrapes bounds the scrapes that are answered at a time, each of which holds all metrics.
+const mostScrapes = 10
+
+// Handler answers with all metrics, in the formats that Prometheus reads. Of scrapes at a time those beyond ten get a 503.
 func (m *Metrics) Handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: mostScrapes})
 }
 
 // Gatherer is what [Metrics.Handler] asks.

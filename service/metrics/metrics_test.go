@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -267,6 +269,74 @@ func row(f *dto.MetricFamily) string {
 	}
 	slices.Sort(labels)
 	return fmt.Sprintf("| `%s` | %s | %s | %s |", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(labels, " "), f.GetHelp())
+}
+
+func TestScrapesAreBounded(t *testing.T) {
+	t.Parallel()
+	m, proceed, begun := metrics.New(nil), make(chan struct{}), make(chan struct{}, 20)
+	m.Log(func() uint64 { begun <- struct{}{}; <-proceed; return 0 })
+	h := m.Handler()
+	scrape := func() int {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+		return w.Code
+	}
+	var all sync.WaitGroup
+	for range 10 {
+		all.Go(func() {
+			if code := scrape(); code != http.StatusOK {
+				t.Errorf("one of ten: %d, want 200", code)
+			}
+		})
+	}
+	for range 10 {
+		<-begun
+	}
+	if code := scrape(); code != http.StatusServiceUnavailable {
+		t.Errorf("the eleventh: %d, want 503", code)
+	}
+	close(proceed)
+	all.Wait()
+}
+
+// Counting goes on while metrics are scraped, and nothing is lost or counted twice.
+func TestWhatIsCountedAtOnceIsCounted(t *testing.T) {
+	t.Parallel()
+	d := metrics.NewDenials(nil)
+	m := metrics.New(&metrics.Options{Denials: d})
+	e := m.Observed(newEngine(t), "http")
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for range 500 {
+				ask(t, e, headgate.Take, check("api", fmt.Sprint(i)), check("seen", "s"))
+				ask(t, e, headgate.Take, check("strict", "k"))
+			}
+		})
+		all.Go(func() {
+			for before := -1; before < 3000; {
+				now := 0
+				for _, line := range text(t, m, `headgate_decisions_total{door="http",outcome="allowed",policy="api"}`) {
+					_, _ = fmt.Sscan(line[strings.LastIndex(line, " "):], &now)
+				}
+				if now < before {
+					t.Errorf("a counter went from %d to %d", before, now)
+				}
+				before = now
+			}
+			d.Top(5)
+		})
+	}
+	all.Wait()
+	mustShow(t, m, "headgate_decisions_total",
+		`headgate_decisions_total{door="http",outcome="allowed",policy="api"} 4000`,
+		`headgate_decisions_total{door="http",outcome="allowed",policy="seen"} 1`,
+		`headgate_decisions_total{door="http",outcome="allowed",policy="strict"} 1`,
+		`headgate_decisions_total{door="http",outcome="denied",policy="strict"} 3999`,
+		`headgate_decisions_total{door="http",outcome="shadow",policy="seen"} 3999`)
+	if top := d.Top(5); len(top) != 2 || top[0].Denials != 3999 || top[1].Denials != 3999 {
+		t.Errorf("the top is %+v, want two keys with 3999 denials", top)
+	}
 }
 
 func TestNoKeyIsInAnyMetric(t *testing.T) {
