@@ -16,7 +16,7 @@ func FuzzCommands(f *testing.F) {
 		"HELLO 3 AUTH default x SETNAME y", "CLIENT LIST", "CLIENT SETINFO lib-name x", "COMMAND DOCS ping", "COMMAND INFO x", "INFO", "AUTH a b",
 		"CL.THROTTLE k 4 1 1 5\r\nCL.THROTTLE k 4 1 1 -2\r\nCL.THROTTLE k -1 1 1\r\nCL.THROTTLE k x y z", "THROTTLE k 4 1 1\r\nTHROTTLE k 0 0 0",
 		"HG.CHECK login k\r\nHG.RESET login k\r\nHG.REFUND login k 9223372036854775807\r\nHG.CHECK nothing k", "SELECT 1\r\nRESET\r\nQUIT\r\nPING",
-		"CONFIG GET save appendonly x", "CLIENT TRACKING on", "POST /", "CL.THROTTLE \"\\xff\\r\\n\" 1 1 1 0",
+		"CONFIG GET save appendonly x", "CLIENT TRACKING on", "POST /", "MULTI\r\nCL.THROTTLE 'k\\'' 1 1 1\r\nHG.CHECK login k\r\nCL.THROTTLE k\r\nPING\r\nEXEC\r\nMULTI\r\nINFO\r\nEXEC\r\nMULTI\r\nDISCARD", "COMMAND GETKEYS hg.check a b", "CL.THROTTLE \"\\xff\\r\\n\" 1 1 1 0",
 	} {
 		f.Add([]byte(line + "\r\n"))
 	}
@@ -62,17 +62,17 @@ func skipReply(in []byte, depth int) ([]byte, error) {
 		}
 		return rest, nil
 	case '$', '=':
-		if err != nil || n < -1 || len(rest) < int(n)+2 {
-			return in, errReply
-		}
-		if n == -1 {
+		if n == -1 && err == nil {
 			return rest, nil
+		}
+		if err != nil || n < 0 || len(rest) < int(n)+2 {
+			return in, errReply
 		}
 		if string(rest[n:n+2]) != "\r\n" {
 			return in, errReply
 		}
 		return rest[n+2:], nil
-	case '*', '%':
+	case '*', '%', '~':
 		if err != nil || n < -1 {
 			return in, errReply
 		}

@@ -1,6 +1,7 @@
 package respapi
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -187,24 +188,51 @@ func TestCommand(t *testing.T) {
 	const throttle = "*10\r\n$11\r\ncl.throttle\r\n:-5\r\n*3\r\n+fast\r\n+write\r\n+denyoom\r\n:1\r\n:1\r\n:1\r\n*0\r\n*0\r\n*0\r\n*0\r\n"
 	const check1 = "*10\r\n$8\r\nhg.check\r\n:-3\r\n*3\r\n+fast\r\n+write\r\n+denyoom\r\n:2\r\n:2\r\n:1\r\n*0\r\n*0\r\n*0\r\n*0\r\n"
 	c := check(t, nil, []step{
-		{"COMMAND COUNT", ":17\r\n"},
-		{"COMMAND INFO cl.throttle HG.CHECK foo", "*3\r\n" + throttle + check1 + "*-1\r\n"},
+		{"COMMAND COUNT", ":20\r\n"},
+		{"COMMAND INFO cl.throttle HG.CHECK foo", "*3\r\n" + throttle + check1 + "$-1\r\n"},
 		{"COMMAND DOCS echo foo", "*2\r\n$4\r\necho\r\n*6\r\n$7\r\nsummary\r\n$12\r\nECHO message\r\n$5\r\nsince\r\n$5\r\n1.0.0\r\n$5\r\ngroup\r\n$10\r\nconnection\r\n"},
 		{"COMMAND FOO", "-ERR unknown subcommand 'FOO' of COMMAND\r\n"},
 		{"HELLO 3", hello("3")},
 		{"COMMAND INFO foo", "*1\r\n_\r\n"},
 	})
 	for _, tt := range []struct{ asked, head string }{
-		{"COMMAND", "*17\r\n*10\r\n$4\r\nauth\r\n"},
-		{"COMMAND INFO", "*17\r\n*10\r\n$4\r\nauth\r\n"},
-		{"COMMAND LIST", "*17\r\n$4\r\nauth\r\n"},
-		{"COMMAND DOCS", "%17\r\n$4\r\nauth\r\n%3\r\n"},
-		{"COMMAND INFO" + strings.Repeat(" ping", 1000), "*17\r\n*10\r\n$4\r\nping\r\n"},
+		{"COMMAND", "*20\r\n*10\r\n$4\r\nauth\r\n"},
+		{"COMMAND INFO", "*20\r\n*10\r\n$4\r\nauth\r\n"},
+		{"COMMAND LIST", "*20\r\n$4\r\nauth\r\n"},
+		{"COMMAND DOCS", "%20\r\n$4\r\nauth\r\n%3\r\n"},
 	} {
 		if got := c.do(words(tt.asked)...); !strings.HasPrefix(got, tt.head) {
 			t.Errorf("%.40s: got %.60q, want %q", tt.asked, got, tt.head)
 		}
 	}
+}
+
+// Each name has its answer, up to the most arguments that a request may have, known or not, once or often.
+func TestCommandAnswersForEveryName(t *testing.T) {
+	const echo = "*10\r\n$4\r\necho\r\n:2\r\n~4\r\n+fast\r\n+noscript\r\n+loading\r\n+stale\r\n:0\r\n:0\r\n:0\r\n~0\r\n~0\r\n~0\r\n*0\r\n"
+	const docs = "$4\r\necho\r\n%3\r\n$7\r\nsummary\r\n$12\r\nECHO message\r\n$5\r\nsince\r\n$5\r\n1.0.0\r\n$5\r\ngroup\r\n$10\r\nconnection\r\n"
+	const most = (mostArgs - 2) / 2
+	names := strings.Repeat(" echo foo", most)
+	check(t, nil, []step{
+		{"HELLO 3", hello("3")},
+		{"COMMAND INFO" + names, fmt.Sprintf("*%d\r\n", 2*most) + strings.Repeat(echo+"_\r\n", most)},
+		{"COMMAND DOCS" + names, fmt.Sprintf("%%%d\r\n", most) + strings.Repeat(docs, most)},
+	})
+}
+
+func TestCommandGetKeys(t *testing.T) {
+	invalid := "-ERR Invalid number of arguments specified for command\r\n"
+	check(t, nil, []step{
+		{"COMMAND GETKEYS cl.throttle k 15 30 60", "*1\r\n$1\r\nk\r\n"},
+		{"COMMAND GETKEYS HG.CHECK api k", "*1\r\n$1\r\nk\r\n"},
+		{"COMMAND GETKEYS hg.check api", invalid},
+		{"COMMAND GETKEYS cl.throttle", invalid},
+		{"COMMAND GETKEYS ping", "-ERR The command has no key arguments\r\n"},
+		{"COMMAND GETKEYS foo x", "-ERR Invalid command specified\r\n"},
+		{"COMMAND GETKEYS", "-ERR wrong number of arguments for 'command|getkeys' command\r\n"},
+		{"COMMAND COUNT x", "-ERR wrong number of arguments for 'command|count' command\r\n"},
+		{"COMMAND LIST x", "-ERR wrong number of arguments for 'command|list' command\r\n"},
+	})
 }
 
 // A page in a browser can send requests here; that what it puts into them is run ends with the first line.

@@ -75,6 +75,15 @@ func (w *worker) boolean(b bool) {
 // array begins an array of n replies.
 func (w *worker) array(n int) { w.out = appendNumber(w.out, '*', int64(n)) }
 
+// set begins a set of n replies: in version 2 an array.
+func (w *worker) set(n int) {
+	if w.s.version < 3 {
+		w.array(n)
+		return
+	}
+	w.out = appendNumber(w.out, '~', int64(n))
+}
+
 // fields begins a map of n names and their values: in version 2 an array of names and values in turn.
 func (w *worker) fields(n int) {
 	if w.s.version < 3 {
@@ -89,13 +98,4 @@ func (w *worker) bulks(texts []string) {
 	for _, text := range texts {
 		w.bulk(text)
 	}
-}
-
-// nullArray stands in place of an array that is not there.
-func (w *worker) nullArray() {
-	if w.s.version < 3 {
-		w.out = append(w.out, "*-1\r\n"...)
-		return
-	}
-	w.null()
 }

@@ -14,6 +14,7 @@ type session struct {
 	library    [2]string // its name and version
 	addrs      [2]string // the client's and ours
 	since      time.Time
+	multi      *transaction // nil outside of one
 }
 
 // open begins a session.
@@ -25,7 +26,7 @@ func (h *Handler) open(client, ours string) *session {
 
 // reset makes the session as if new.
 func (s *session) reset(h *Handler) {
-	s.version, s.welcome, s.user, s.name = 2, h.login == nil, defaultUser, ""
+	s.version, s.welcome, s.user, s.name, s.multi = 2, h.login == nil, defaultUser, "", nil
 }
 
 func (h *Handler) boundsFor(s *session) bounds {

@@ -95,16 +95,26 @@ func (w *worker) arg(i int) []byte {
 
 func (w *worker) args() int { return len(w.s.reader.args) }
 
-// run runs one request.
+// run runs one request, or keeps it for the end of its transaction.
 func (w *worker) run() {
 	c := w.command()
+	if w.s.multi != nil && (c == nil || !c.steers) {
+		w.settle()
+		w.enqueue(c)
+		return
+	}
+	w.runNow(c)
+}
+
+// runNow runs one request of c, which may be nil.
+func (w *worker) runNow(c *command) {
 	switch {
 	case c == nil:
 		w.unknown()
 	case !w.s.welcome && !c.open:
 		w.settle()
 		w.fail("NOAUTH Authentication required.")
-	case c.arity > 0 && w.args() != c.arity || c.arity < 0 && w.args() < -c.arity:
+	case !c.takes(w.args()):
 		w.wrongArity(c.name)
 	default:
 		if !c.decides {
