@@ -201,3 +201,33 @@ func TestOneMoreThanMayWait(t *testing.T) {
 		t.Errorf("got %d remaining, error %v want %d", d.Remaining, err, 100-1-5)
 	}
 }
+
+// TestManyGoTogether: where many come, a call waits for a good part of them, so that they cost the server less.
+func TestManyGoTogether(t *testing.T) {
+	const callers, each = 64, 100
+	server := testserver.Redis(t)
+	wire := testserver.Proxy(t, server.Addr())
+	l := limiter(t, open(t, "redis://"+wire.Addr(), &redisstore.Options{Timeout: patient}), "many", headgate.TokenBucket, "1000/1h")
+	if _, err := l.Allow(context.Background(), "warm"); err != nil {
+		t.Fatal(err)
+	}
+	scriptCalls(t, server)
+	wire.SetLatency(time.Millisecond)
+	var wg sync.WaitGroup
+	for i := range callers {
+		wg.Go(func() {
+			for n := range each {
+				if _, err := l.Allow(context.Background(), fmt.Sprint(i, n)); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	calls := scriptCalls(t, server)
+	t.Logf("%d script calls for %d callers", calls, callers*each)
+	if most := callers * each / 25; calls > most {
+		t.Errorf("script calls: got %d want at most %d", calls, most)
+	}
+}
