@@ -142,6 +142,15 @@ var law = map[string]room{
 	"internal/logs": {
 		why: "what keeps a log from doing harm, for the service's log and for each server's: nothing of ours is in it",
 	},
+	"internal/controlplane": {
+		why: "a real xDS server for tests: go-control-plane's stands here alone, and nothing of ours",
+		code: []string{
+			"github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3", "github.com/envoyproxy/go-control-plane/pkg/cache/types",
+			"github.com/envoyproxy/go-control-plane/pkg/cache/v3", "github.com/envoyproxy/go-control-plane/pkg/resource/v3",
+			"github.com/envoyproxy/go-control-plane/pkg/server/v3", "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3",
+			"google.golang.org/grpc", "google.golang.org/grpc/credentials", "google.golang.org/grpc/metadata",
+		},
+	},
 	"internal/problem": {
 		why: "bodies of answers without a decision, the same from the middleware and the service's doors: nothing of limits is in it",
 	},
@@ -206,11 +215,26 @@ var law = map[string]room{
 		},
 	},
 	"service/envoyconfig": {
-		why: "what envoyproxy/ratelimit's files say, as rules: it decides nothing, and YAML is read here as that service reads it",
+		why: "what envoyproxy/ratelimit's files say, or a control plane, as rules: it decides nothing, and YAML is read here as that service reads it",
 		code: []string{
 			".", "algo", "service/engine", "go.yaml.in/yaml/v4", "go.yaml.in/yaml/v4/plugin/loaderlimits",
+			"google.golang.org/protobuf/types/known/structpb", "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3",
+		},
+		tests: []string{"google.golang.org/protobuf/encoding/protojson", "google.golang.org/protobuf/proto"},
+	},
+	"service/envoyxds": {
+		why: "a client of control planes: it knows their protocol, and neither rules nor doors; times between attempts are a library's",
+		code: []string{
+			"github.com/cenkalti/backoff/v5", "github.com/envoyproxy/go-control-plane/envoy/config/core/v3",
+			"github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3",
+			"github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3",
+			"google.golang.org/genproto/googleapis/rpc/status", "google.golang.org/grpc", "google.golang.org/grpc/backoff",
+			"google.golang.org/grpc/codes", "google.golang.org/grpc/credentials", "google.golang.org/grpc/credentials/insecure",
+			"google.golang.org/grpc/keepalive", "google.golang.org/grpc/metadata", "google.golang.org/grpc/status",
+			"google.golang.org/protobuf/proto", "google.golang.org/protobuf/types/known/anypb",
 			"google.golang.org/protobuf/types/known/structpb",
 		},
+		tests: []string{"internal/controlplane", "internal/leaktest"},
 	},
 	"service/rlsapi": {
 		why: "a door knows its protocol and the engine: no store and no other door; gRPC's server and Envoy's protocol stand here",
@@ -275,13 +299,14 @@ var law = map[string]room{
 	"cmd/headgate": {
 		why: "it wires everything; only here are a command line, a progress bar and a terminal, and what the system does with sockets",
 		code: []string{
-			".", "algo", "clientaddr", "internal/logs", "memstore", "replay", "service/config", "service/demo", "service/admin", "service/load", "service/metrics", "service/engine", "service/envoyconfig",
+			".", "algo", "clientaddr", "internal/logs", "memstore", "replay", "service/config", "service/demo", "service/admin", "service/load", "service/metrics", "service/engine", "service/envoyconfig", "service/envoyxds",
 			"service/forwardauth", "service/httpapi", "service/respapi", "service/rlsapi", "service/routing", "service/storeopen",
 			"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/schollz/progressbar/v3", "golang.org/x/sys/unix", "golang.org/x/term",
 		},
 		tests: []string{
+			"internal/controlplane", "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3",
 			"internal/testserver", "github.com/rogpeppe/go-internal/testscript", "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3",
-			"github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3", "google.golang.org/grpc", "google.golang.org/grpc/credentials", "google.golang.org/grpc/credentials/insecure",
+			"github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3", "google.golang.org/grpc", "google.golang.org/grpc/codes", "google.golang.org/grpc/status", "google.golang.org/grpc/credentials", "google.golang.org/grpc/credentials/insecure",
 			"google.golang.org/grpc/health/grpc_health_v1",
 		},
 	},
@@ -430,6 +455,7 @@ func forbidden(folder, name string) string {
 		return "the root imports the standard library only"
 	case !ours && !wires && !slices.Contains([]string{
 		"redisstore", "redisstore/goredis", "memcachedstore", "fallback", "grpclimit", "storetest/history", "internal/leaktest",
+		"internal/controlplane",
 	}, folder):
 		return "third parties stand in service, cmd and the rooms made for them"
 	case strings.HasPrefix(name, "service/") && !wires:
