@@ -39,7 +39,8 @@ type Server struct {
 	handler *Handler
 	grpc    *grpc.Server
 	health  *health.Server
-	most    int64 // connections on one listener
+	stop    context.CancelFunc // lets those go who watch the health
+	most    int64              // connections on one listener
 }
 
 // NewServer makes a server for h, which must have no other. opts may be nil.
@@ -50,7 +51,9 @@ func NewServer(h *Handler, opts *ServerOptions) *Server {
 	s := &Server{handler: h, grpc: grpc.NewServer(serverOptions(opts)...), health: health.NewServer()}
 	s.most = int64(orDefault(opts.MaxConnections, 4096))
 	pb.RegisterRateLimitServiceServer(s.grpc, h)
-	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
+	stopping, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	grpc_health_v1.RegisterHealthServer(s.grpc, &healthService{s.health, stopping})
 	reflection.Register(s.grpc)
 	tell := func(healthy bool) {
 		state := grpc_health_v1.HealthCheckResponse_NOT_SERVING
@@ -104,10 +107,11 @@ func (s *Server) Serve(ln net.Listener) error {
 // Drain is [Handler.Drain].
 func (s *Server) Drain() { s.handler.Drain() }
 
-// Shutdown makes health checks fail, takes no more connections, asks clients to use others, and waits until every request in flight is
-// answered. If ctx ends before, it closes what is left and returns ctx's error.
+// Shutdown makes health checks fail, takes no more connections, asks clients to use others, lets those go who watch the health, and waits
+// until every request in flight is answered. If ctx ends before, it closes what is left and returns ctx's error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.Drain()
+	s.stop()
 	done := make(chan struct{})
 	go func() {
 		s.grpc.GracefulStop()

@@ -160,6 +160,37 @@ func TestHealth(t *testing.T) {
 	}
 }
 
+func TestWhoWatchesTheHealthHoldsNothingOpen(t *testing.T) {
+	t.Parallel()
+	addr, s := serve(t, open(t, nil, smallConfig, nil), nil)
+	c := grpc_health_v1.NewHealthClient(connect(t, addr))
+	states := make(map[string]grpc_health_v1.Health_WatchClient)
+	for _, service := range []string{"", "ratelimit", "unknown"} {
+		stream, err := c.Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: service})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := stream.Recv(); err != nil {
+			t.Fatal(err)
+		}
+		states[service] = stream
+	}
+	s.Drain()
+	if resp, err := states["ratelimit"].Recv(); err != nil || resp.GetStatus() != grpc_health_v1.HealthCheckResponse_NOT_SERVING {
+		t.Errorf("on its way out: %v, %v, want not serving", resp.GetStatus(), err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := s.Shutdown(ctx); err != nil {
+		t.Errorf("three who watch held it open: %v", err)
+	}
+	for service, stream := range states {
+		if resp, err := stream.Recv(); status.Code(err) != codes.Unavailable {
+			t.Errorf("%q: %v, %v, want the end", service, resp, err)
+		}
+	}
+}
+
 func TestReflection(t *testing.T) {
 	t.Parallel()
 	addr, _ := serve(t, open(t, nil, smallConfig, nil), nil)
