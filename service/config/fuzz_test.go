@@ -25,9 +25,14 @@ func FuzzParse(f *testing.F) {
 		f.Add([]byte(c.text))
 	}
 	f.Add([]byte(bomb(4)))
+	f.Add([]byte("admin: {addr: ':0'}\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		parsed, err := config.Parse("f.yaml", text)
 		if err != nil {
+			mustHavePlaces(t, err, text)
+			return
+		}
+		if _, err := (&config.Sources{Path: "f.yaml"}).Over(parsed); err != nil { // settings that are each fine, and not together
 			mustHavePlaces(t, err, text)
 			return
 		}
