@@ -46,7 +46,7 @@ func checkCommand() *cobra.Command {
 		},
 	}
 	store.Flags().BoolVar(&asJSON, "json", false, "print the findings as JSON")
-	check.AddCommand(store)
+	check.AddCommand(store, checkServiceCommand())
 	return check
 }
 

@@ -19,6 +19,9 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // the second signal ends a command that does not heed the first
+	if len(os.Args) > 1 && os.Args[1] == "/bin/ratelimit" {
+		os.Args = os.Args[1:] // “command: /bin/ratelimit” comes behind an image's entry point
+	}
 	root := rootCommand()
 	if calledRatelimit() && len(os.Args) == 1 {
 		root.SetArgs([]string{"serve"})

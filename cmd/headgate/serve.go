@@ -124,6 +124,7 @@ func (s *service) run(ctx context.Context, stderr io.Writer) (err error) {
 	for _, d := range doors {
 		s.log.Info("listening", "door", d.name, "addr", d.ln.Addr().String(), "store", storeopen.Name(string(s.config.Store)))
 	}
+	s.tellSystemd(systemdReady)
 	defer inBackground(ctx, func(ctx context.Context) { awaken(ctx, s.engine) })()
 	if s.config.Log.Format == "text" {
 		try(s.lines, doors)
@@ -166,6 +167,7 @@ func (s *service) openStore() (headgate.Store, error) {
 
 // stop lets load balancers turn away, then closes the doors behind the last request.
 func (s *service) stop(doors []door) {
+	s.tellSystemd(systemdStopping)
 	for _, d := range doors {
 		if server, ok := d.server.(interface{ Drain() }); ok {
 			server.Drain()
