@@ -25,6 +25,7 @@ func pause(ctx context.Context, d time.Duration) {
 // backlogListener can stop without turning away who already waits to be accepted.
 type backlogListener struct {
 	net.Listener
+	conns    *connStates
 	stopping atomic.Bool
 	once     sync.Once
 	closed   error // what the first Close said
@@ -44,26 +45,37 @@ func (l *backlogListener) stop(until time.Time) {
 	}
 }
 
-// Accept is that of the listener; the end of the last wait is that of the listener.
+// Accept is that of the listener, for connections that there is room for; the end of the last wait is that of the listener.
 func (l *backlogListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if l.stopping.Load() && errors.Is(err, os.ErrDeadlineExceeded) {
-		return nil, errors.Join(net.ErrClosed, l.Close())
+	for {
+		conn, err := l.Listener.Accept()
+		switch {
+		case l.stopping.Load() && errors.Is(err, os.ErrDeadlineExceeded):
+			return nil, errors.Join(net.ErrClosed, l.Close())
+		case err != nil || l.conns.room():
+			return conn, err
+		}
+		_ = conn.Close() // nothing was said on it
 	}
-	return conn, err
 }
 
-// connStates counts the connections that are not idle.
+// connStates counts connections, and those that are not idle.
 type connStates struct {
-	busy  *atomic.Int64
-	conns sync.Map // net.Conn → whether it is busy
+	most  int64
+	open  atomic.Int64
+	busy  atomic.Int64 // new, or in a request
+	conns sync.Map     // net.Conn → whether it is busy
 }
 
 func (c *connStates) change(conn net.Conn, state http.ConnState) {
 	busy := state == http.StateNew || state == http.StateActive
 	before, known := c.conns.Swap(conn, busy)
+	if !known {
+		c.open.Add(1)
+	}
 	if state == http.StateClosed || state == http.StateHijacked {
 		c.conns.Delete(conn)
+		c.open.Add(-1)
 	}
 	switch was := known && before.(bool); {
 	case busy && !was:
@@ -71,4 +83,23 @@ func (c *connStates) change(conn net.Conn, state http.ConnState) {
 	case !busy && was:
 		c.busy.Add(-1)
 	}
+}
+
+// room reports whether another connection may stay. If there are as many as may be, one that waits for its next request is closed for it:
+// whoever only holds connections keeps nobody out.
+func (c *connStates) room() bool {
+	if c.open.Load() < c.most {
+		return true
+	}
+	made := false
+	if c.open.Load() > c.busy.Load() { // or else all are looked at in vain
+		c.conns.Range(func(conn, _ any) bool {
+			if made = c.conns.CompareAndDelete(conn, false); made {
+				c.open.Add(-1)
+				_ = conn.(net.Conn).Close() // whose end is then told, as of one that nobody knows
+			}
+			return !made
+		})
+	}
+	return made
 }

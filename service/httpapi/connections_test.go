@@ -70,3 +70,41 @@ func stopAmidRequests(t *testing.T) {
 		t.Errorf("Serve: got %v want nil", err)
 	}
 }
+
+// Whoever holds connections open keeps nobody out: those that only wait for a request make room, and beyond those that are in one there
+// are no more.
+func TestConnectionsAreBounded(t *testing.T) {
+	t.Parallel()
+	s := serve(t, nil, &httpapi.ServerOptions{MaxConnections: 3, ReadTimeout: time.Hour})
+	var waiting, asking []net.Conn
+	for range 5 {
+		waiting = append(waiting, s.stays("GET /livez HTTP/1.1\r\nHost: h\r\n\r\n", "HTTP/1.1 200 OK\r\n"))
+	}
+	for range 3 {
+		asking = append(asking, s.stays("POST /v1/check HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 30\r\n\r\n", "HTTP/1.1 100 Continue\r\n"))
+	}
+	for _, conn := range waiting {
+		mustBeClosed(t, conn)
+	}
+	mustBeClosed(t, s.dial())
+	mustWrite(t, asking[0], `{"limit":"100/s","key":"keys"}`)
+	if resp := response(t, asking[0]); resp.StatusCode != http.StatusOK {
+		t.Errorf("who was in a request: status %d, want 200", resp.StatusCode)
+	}
+	s.stays("GET /livez HTTP/1.1\r\nHost: h\r\n\r\n", "HTTP/1.1 200 OK\r\n") // in the place of the one that has its answer
+}
+
+// stays is a connection that is answered. It is another one as long as none is idle: who has just been answered is soon.
+func (s *served) stays(request, answer string) net.Conn {
+	s.t.Helper()
+	for range 1000 {
+		conn := s.dial()
+		_, _ = io.WriteString(conn, request)
+		if line, err := bufio.NewReader(conn).ReadString('\n'); err == nil && line == answer {
+			return conn
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	s.t.Fatalf("no connection was answered %q", answer)
+	return nil
+}

@@ -19,6 +19,7 @@ type ServerOptions struct {
 	WriteTimeout   time.Duration // from the header's end until the answer is written; 0 means 10 s
 	IdleTimeout    time.Duration // between two requests on a connection; 0 means 2 min
 	MaxHeaderBytes int           // of a request, to some 4 KiB; 0 means 16 KiB
+	MaxConnections int           // at a time; beyond, idle ones are closed, or else the newest; 0 means 10,000
 	Log            *slog.Logger  // hears of broken connections; nil means nobody does
 }
 
@@ -27,7 +28,7 @@ type Server struct {
 	handler  *Handler
 	http     http.Server
 	listener atomic.Pointer[backlogListener]
-	busy     atomic.Int64 // connections that are new, or in a request
+	conns    connStates
 }
 
 // NewServer makes a server for h. opts may be nil.
@@ -44,8 +45,8 @@ func NewServer(h *Handler, opts *ServerOptions) *Server {
 		MaxHeaderBytes:    orDefault(opts.MaxHeaderBytes, 16<<10),
 		ErrorLog:          logs.ForHTTP(opts.Log),
 	}}
-	states := &connStates{busy: &s.busy}
-	s.http.ConnState = states.change
+	s.conns.most = int64(orDefault(opts.MaxConnections, 10_000))
+	s.http.ConnState = s.conns.change
 	return s
 }
 
@@ -58,7 +59,7 @@ func orDefault[T int | time.Duration](n, otherwise T) T {
 
 // Serve answers the connections of ln, which it closes, until [Server.Shutdown]; it then returns nil at once.
 func (s *Server) Serve(ln net.Listener) error {
-	backlog := &backlogListener{Listener: ln}
+	backlog := &backlogListener{Listener: ln, conns: &s.conns}
 	s.listener.Store(backlog)
 	err := s.http.Serve(backlog)
 	if errors.Is(err, http.ErrServerClosed) || backlog.stopping.Load() && errors.Is(err, net.ErrClosed) {
@@ -83,7 +84,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	pause(ctx, settleTime)
 	for range 100 {
-		if s.busy.Load() == 0 || ctx.Err() != nil {
+		if s.conns.busy.Load() == 0 || ctx.Err() != nil {
 			break
 		}
 		pause(ctx, settleTime/50)
