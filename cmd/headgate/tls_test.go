@@ -31,10 +31,11 @@ type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 	pool *x509.CertPool
+	ends time.Time // of what it signs
 }
 
 func newAuthority(t *testing.T) *authority {
-	a := &authority{t: t, pool: x509.NewCertPool()}
+	a := &authority{t: t, pool: x509.NewCertPool(), ends: time.Now().Add(time.Hour)}
 	a.cert, a.key = a.sign(1, "authority", nil, nil)
 	a.pool.AddCert(a.cert)
 	return a
@@ -48,7 +49,7 @@ func (a *authority) sign(serial int64, name string, issuer *x509.Certificate, by
 		a.t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, NotAfter: a.ends,
 		IsCA: issuer == nil, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
 	if issuer == nil {
