@@ -43,7 +43,7 @@ func Parse(source string, text []byte) (*Parsed, error) {
 	f.Envoy.Config = Folder(beside(source, string(f.Envoy.Config)))
 	for _, path := range []*Path{
 		&f.GRPC.TLSCert, &f.GRPC.TLSKey, &f.GRPC.ClientCA, &f.HTTP.TLSCert, &f.HTTP.TLSKey, &f.HTTP.ClientCA,
-		&f.RESP.TLSCert, &f.RESP.TLSKey, &f.RESP.ClientCA,
+		&f.RESP.TLSCert, &f.RESP.TLSKey, &f.RESP.ClientCA, &f.Envoy.XDS.TLSCert, &f.Envoy.XDS.TLSKey, &f.Envoy.XDS.ServerCA,
 	} {
 		*path = Path(beside(source, string(*path)))
 	}

@@ -45,11 +45,12 @@ type File struct {
 
 // HTTP are the settings of the door for HTTP that other doors have, too.
 type HTTP struct {
-	Addr       Address `yaml:"addr" default:"127.0.0.1:8080" restart:"yes" help:"where to listen for HTTP: host:port; port 0 takes a free one; off closes this door"`
-	TLSCert    Path    `yaml:"tls_cert" restart:"yes" help:"the certificate of this door, and those above it; it is looked at again when it changes; if it is not here, the door speaks plain text"`
-	TLSKey     Path    `yaml:"tls_key" restart:"yes" help:"the certificate's key"`
-	ClientCA   Path    `yaml:"client_ca" restart:"yes" help:"who certifies clients; if it is here, a client must have a certificate"`
-	ClientName string  `yaml:"client_name" restart:"yes" help:"the name that a client's certificate must be for"`
+	Addr           Address `yaml:"addr" default:"127.0.0.1:8080" restart:"yes" help:"where to listen for HTTP: host:port; port 0 takes a free one; off closes this door"`
+	TLSCert        Path    `yaml:"tls_cert" restart:"yes" help:"the certificate of this door, and those above it; it is looked at again when it changes; if it is not here, the door speaks plain text"`
+	TLSKey         Path    `yaml:"tls_key" restart:"yes" help:"the certificate's key"`
+	ClientCA       Path    `yaml:"client_ca" restart:"yes" help:"who certifies clients; if it is here, a client must have a certificate"`
+	ClientName     string  `yaml:"client_name" restart:"yes" help:"the name that a client's certificate must be for"`
+	MaxConnections int     `yaml:"max_connections" default:"10000" range:"1 1000000" restart:"yes" help:"most connections at a time; beyond, one that waits for its next request makes room for a new one"`
 }
 
 // RESP are the settings of the door for Redis clients.
@@ -87,7 +88,7 @@ type Envoy struct {
 	Config          Folder       `yaml:"config" restart:"yes" help:"a folder of envoyproxy/ratelimit's files, from where the configuration file is; it is watched"`
 	MergeDomains    bool         `yaml:"merge_domains" default:"false" restart:"yes" help:"several files may hold descriptors of one domain"`
 	DotFiles        bool         `yaml:"dot_files" default:"false" restart:"yes" help:"files whose names begin with a point are read, too"`
-	StartAnyway     bool         `yaml:"start_anyway" default:"false" restart:"yes" help:"start even if the folder cannot be read, or a file in it is wrong, and answer that there is no configuration until that is mended"`
+	StartAnyway     bool         `yaml:"start_anyway" default:"false" restart:"yes" help:"start even if the folder cannot be read, or a file in it is wrong, or the control plane has sent nothing that is fine, and answer that there is no configuration until then"`
 	NeedDomains     bool         `yaml:"need_domains" default:"false" restart:"yes" help:"/healthcheck and the health check of gRPC fail until there is a domain"`
 	Charge          Charge       `yaml:"charge" default:"all_or_none" oneof:"all_or_none each" restart:"yes" help:"all_or_none: the descriptors of a request are charged all, or none if one is over; each: each by itself, and hits that are denied count, as envoyproxy/ratelimit does it"`
 	Shadow          bool         `yaml:"shadow" default:"false" restart:"yes" help:"every answer is OK; its statuses say what it would have been"`
@@ -99,6 +100,7 @@ type Envoy struct {
 	HeaderReset     string       `yaml:"header_reset" default:"RateLimit-Reset" restart:"yes" help:"the name of the field with the seconds until all is left"`
 	NearLimit       engine.Share `yaml:"near_limit" default:"80%" restart:"yes" help:"from which part of a limit on hits are counted as near it"`
 	JSON503         bool         `yaml:"json_503" default:"false" restart:"yes" help:"/json answers 503 while the store is away, and not 400 as envoyproxy/ratelimit does"`
+	XDS             XDS          `yaml:"xds" help:"A control plane that says the rules, in the place of a folder."`
 }
 
 // Policy is one or more limits, all or none.

@@ -165,6 +165,18 @@ var leaves = map[reflect.Type]*leaf{
 		what: text, pattern: `^[A-Za-z][A-Za-z0-9+]*([:?][^\s]*)?$`, says: "a store's URL, such as redis://127.0.0.1:6379",
 		parse: as(func(s string) (StoreURL, error) { return StoreURL(s), nil }), example: "redis://127.0.0.1:6379",
 	},
+	reflect.TypeFor[Target](): {
+		what: text, pattern: `^(unix:[^\x00]+|(dns:///)?(\[[0-9A-Fa-f:.]+(%[0-9A-Za-z.]+)?\]|[^\s:\[\]/]+):[0-9]{1,5})$`,
+		says: "host:port, such as 127.0.0.1:18000, or unix:/path", parse: as(parseTarget), example: "127.0.0.1:18000", meant: "127.0.0.1:%s",
+	},
+	reflect.TypeFor[Label](): {
+		what: text, pattern: `^[!-<>-~]+=[^\x00-\x1f\x7f]*$`, says: "name=value", parse: as(func(s string) (Label, error) { return Label(s), nil }),
+		example: "zone=a",
+	},
+	reflect.TypeFor[Header](): {
+		what: text, pattern: `^[0-9A-Za-z_.-]+:[ -~]*$`, says: "a header field, name: value",
+		parse: as(func(s string) (Header, error) { return Header(s), nil }), example: "x-zone: a",
+	},
 	reflect.TypeFor[Charge](): {what: text, parse: as(func(s string) (Charge, error) { return Charge(s), nil })},
 	reflect.TypeFor[Path](): {
 		what: text, pattern: `^[^\x00]+$`, says: "a file", parse: as(func(s string) (Path, error) { return Path(s), nil }),
@@ -299,7 +311,7 @@ func readOption(t reflect.Type, options []string, s string) (reflect.Value, *pro
 
 // quoted is a text as an error repeats it, unless it may hold a password.
 func quoted(t reflect.Type, s string) string {
-	if t == reflect.TypeFor[StoreURL]() || t == reflect.TypeFor[Secret]() {
+	if t == reflect.TypeFor[StoreURL]() || t == reflect.TypeFor[Secret]() || t == reflect.TypeFor[Header]() {
 		return "what stands here"
 	}
 	return clip(s)

@@ -115,7 +115,7 @@ func (s *Sources) Over(parsed *Parsed) (*Config, error) {
 		c.Policies, c.Routes = parsed.File.Policies, parsed.File.Routes
 	}
 	s.chooseRedis(c)
-	for _, wrong := range []*Error{s.checkStore(c), c.checkAdmin()} {
+	for _, wrong := range []*Error{s.checkStore(c), c.checkAdmin(), c.checkXDS()} {
 		if wrong != nil {
 			errs = append(errs, wrong)
 		}
@@ -124,6 +124,7 @@ func (s *Sources) Over(parsed *Parsed) (*Config, error) {
 		return nil, err
 	}
 	c.setDefaults()
+	c.chooseRules()
 	c.warn()
 	return c, nil
 }

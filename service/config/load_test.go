@@ -29,19 +29,24 @@ func TestEverySettingHasThreeNames(t *testing.T) {
 		"path": {"/a", "/b", "/c"}, "bool": {"true", "false", "true"}, "share": {"10%", "20%", "30%"}, "all_or_none|each": {"each", "all_or_none", "each"},
 		"endpoint": {"127.0.0.1:1", "unix:/2", "off"}, "string": {"a", "b", "c"}, "secret": {"***", "***", "***"}, // as it is shown
 		"text|json": {"json", "text", "json"}, "debug|info|warn|error": {"warn", "error", "debug"},
+		"target": {"a:1", "unix:/b", "dns:///c:3"},
+	}
+	lists := map[string][3]string{ // by path, of those that hold no networks
+		"envoy.xds.node_metadata": {"a=1,b=2", "c=3", "d=4"}, "envoy.xds.headers": {"a: ***,b: ***", "c: ***", "d: ***"},
 	}
 	for _, s := range config.Settings() {
 		if flat := strings.NewReplacer(".", "-", "_", "-").Replace(s.Path); s.Flag != flat || s.Env != "HEADGATE_"+strings.ToUpper(strings.ReplaceAll(flat, "-", "_")) {
 			t.Errorf("%s is called --%s and %s", s.Path, s.Flag, s.Env)
 		}
 		three, known := values[s.Kind()]
+		if list, other := lists[s.Path]; other {
+			three = list
+		}
 		if !known {
 			t.Fatalf("%s is a %s, of which this test has no values", s.Path, s.Kind())
 		}
-		file := s.Path + ": " + yamlValue(s.Kind(), three[2]) + "\n"
-		if section, name, ok := strings.Cut(s.Path, "."); ok {
-			file = section + ": {" + name + ": " + yamlValue(s.Kind(), three[2]) + "}\n"
-		}
+		within := strings.Count(s.Path, ".")
+		file := strings.ReplaceAll(s.Path, ".", ": {") + ": " + yamlValue(s.Kind(), three[2]) + strings.Repeat("}", within) + "\n"
 		path := filepath.Join(t.TempDir(), "f.yaml")
 		replace(t, path, file)
 		from := config.Sources{Path: path, Flags: map[string]string{s.Path: three[0]}, Lookup: lookupOf(map[string]string{s.Env: three[1]})}
@@ -244,11 +249,18 @@ func TestTheFullFileIsFull(t *testing.T) {
 	if got := slices.Sorted(maps.Keys(c.Policies)); !slices.Equal(got, []string{"api", "login", "upload"}) || len(c.Routes) != 4 {
 		t.Errorf("got policies %q and %d routes", got, len(c.Routes))
 	}
-	if got := string(c.Envoy.Config); got != filepath.Join("testdata", "ratelimit") {
+	parsed, err := config.Parse(config.FullFile, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(parsed.File.Envoy.Config); got != filepath.Join("testdata", "ratelimit") {
 		t.Errorf("envoy.config is %q, want it beside the file", got)
 	}
-	if c.Warnings != nil {
-		t.Errorf("warnings: %q", c.Warnings)
+	if got := string(c.Envoy.XDS.ServerCA); got != filepath.Join("testdata", "tls", "ca.crt") {
+		t.Errorf("envoy.xds.server_ca is %q, want it beside the file", got)
+	}
+	if want := "envoy.config is not read: the rules come from envoy.xds.server"; len(c.Warnings) != 1 || c.Warnings[0] != want || c.Envoy.Config != "" {
+		t.Errorf("warnings: %q, want that one of two sources is read", c.Warnings)
 	}
 }
 

@@ -28,12 +28,12 @@ type incumbent struct {
 // ratelimit are the settings that envoyproxy/ratelimit's environment stands for, by path, if this is one. What it asks for and is not there
 // is an error if answers would be others without it, or else a warning in c.
 func (s *Sources) ratelimit(c *Config) (map[string]foreign, Errors) {
-	if !s.Ratelimit && !s.any("RUNTIME_ROOT", "RUNTIME_SUBDIRECTORY", "RUNTIME_APPDIRECTORY") {
+	if !s.Ratelimit && !s.any("RUNTIME_ROOT", "RUNTIME_SUBDIRECTORY", "RUNTIME_APPDIRECTORY", "CONFIG_GRPC_XDS_SERVER_URL") {
 		return nil, nil
 	}
 	r := &incumbent{Sources: s, values: make(map[string]foreign)}
 	r.listeners()
-	r.files()
+	r.source()
 	for path, name := range map[string]string{
 		"envoy.merge_domains": "MERGE_DOMAIN_CONFIG", "envoy.need_domains": "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED",
 		"envoy.start_anyway": "FORCE_START_WITHOUT_INITIAL_CONFIG", "envoy.shadow": "SHADOW_MODE", "envoy.quota": "QUOTA_MODE",
@@ -41,19 +41,14 @@ func (s *Sources) ratelimit(c *Config) (map[string]foreign, Errors) {
 	} {
 		r.set(path, name, strconv.FormatBool(r.yes(name, false)), name)
 	}
-	for path, name := range map[string]string{
+	r.repeat(map[string]string{
 		"envoy.header_limit": "LIMIT_LIMIT_HEADER", "envoy.header_remaining": "LIMIT_REMAINING_HEADER", "envoy.header_reset": "LIMIT_RESET_HEADER",
 		"grpc.max_connection_age": "GRPC_MAX_CONNECTION_AGE", "grpc.max_connection_age_grace": "GRPC_MAX_CONNECTION_AGE_GRACE",
-	} {
-		if value, ok := s.lookup(name); ok {
-			r.set(path, name, value, name)
-		}
-	}
-	r.nearLimit()
+	})
+	r.ratio("envoy.near_limit", "NEAR_LIMIT_RATIO")
 	r.operations()
 	r.tls()
 	r.store()
-	r.refuse()
 	c.Warnings = append(c.Warnings, r.warnings()...)
 	return r.values, r.errs
 }
@@ -72,7 +67,7 @@ func (s *Sources) any(names ...string) bool {
 func (r *incumbent) set(path, label, value string, names ...string) {
 	given := r.any(names...)
 	if !given {
-		label = "default of envoyproxy/ratelimit"
+		label = defaultOfIncumbent
 	}
 	r.values[path] = foreign{label, value, given}
 }
@@ -115,19 +110,6 @@ func (r *incumbent) files() {
 	r.set("envoy.dot_files", "RUNTIME_IGNOREDOTFILES", strconv.FormatBool(!r.yes("RUNTIME_IGNOREDOTFILES", false)), "RUNTIME_IGNOREDOTFILES")
 }
 
-func (r *incumbent) nearLimit() {
-	text, ok := r.lookup("NEAR_LIMIT_RATIO")
-	if !ok {
-		return
-	}
-	ratio, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(ratio >= 0 && ratio <= 1) {
-		r.fail("NEAR_LIMIT_RATIO", "%s is no number from 0 to 1", clip(text))
-		return
-	}
-	r.set("envoy.near_limit", "NEAR_LIMIT_RATIO", strconv.FormatFloat(100*ratio, 'f', 4, 64)+"%", "NEAR_LIMIT_RATIO")
-}
-
 // operations are where metrics are, and how lines are logged. The debug port stays on this machine: what is there is for operators.
 func (r *incumbent) operations() {
 	if r.yes("USE_PROMETHEUS", false) {
@@ -162,14 +144,10 @@ func (r *incumbent) tls() {
 	if !r.yes("GRPC_SERVER_USE_TLS", false) {
 		return
 	}
-	for path, name := range map[string]string{
+	r.repeat(map[string]string{
 		"grpc.tls_cert": "GRPC_SERVER_TLS_CERT", "grpc.tls_key": "GRPC_SERVER_TLS_KEY", "grpc.client_ca": "GRPC_CLIENT_TLS_CACERT",
 		"grpc.client_name": "GRPC_CLIENT_TLS_SAN",
-	} {
-		if value, ok := r.lookup(name); ok {
-			r.set(path, name, value, name)
-		}
-	}
+	})
 }
 
 // store is the URL of the store that REDIS_URL and MEMCACHE_HOST_PORT name.
@@ -226,13 +204,6 @@ func (r *incumbent) redis(text string) string {
 	return u.String()
 }
 
-// refuse fails for what cannot be done, and would make other answers if it were left out.
-func (r *incumbent) refuse() {
-	if kind := r.text("CONFIG_TYPE", "FILE"); kind != "FILE" {
-		r.fail("CONFIG_TYPE", "%s is not there: the configuration is read from files (FILE)", clip(kind))
-	}
-}
-
 // warnings tell of what is asked for in vain.
 func (r *incumbent) warnings() (all []string) {
 	for name, instead := range map[string]string{
@@ -252,6 +223,7 @@ func (r *incumbent) warnings() (all []string) {
 			all = append(all, name+" has no effect: "+instead)
 		}
 	}
+	all = append(all, r.mapper()...)
 	slices.Sort(all)
 	return all
 }

@@ -55,6 +55,33 @@ func TestEnvironmentOfRatelimit(t *testing.T) {
 		}, map[string]string{
 			"metrics.addr": ":19001", "admin.addr": "127.0.0.1:6071", "log.format": "json", "log.level": "warn",
 		}},
+		{"a control plane", map[string]string{
+			"CONFIG_TYPE": "GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL": "eg:18001", "CONFIG_GRPC_XDS_NODE_ID": "n",
+			"CONFIG_GRPC_XDS_NODE_METADATA": "a=1=2,b:3,c=", "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS": "x:1,authorization:Bearer s",
+			"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL": "5s", "CONFIG_GRPC_XDS_SERVER_USE_TLS": "true",
+			"CONFIG_GRPC_XDS_CLIENT_TLS_CERT": "/c", "CONFIG_GRPC_XDS_CLIENT_TLS_KEY": "/k", "CONFIG_GRPC_XDS_SERVER_TLS_CACERT": "/ca",
+			"CONFIG_GRPC_XDS_SERVER_TLS_SAN": "san", "XDS_CLIENT_BACKOFF_INITIAL_INTERVAL": "1s", "XDS_CLIENT_BACKOFF_MAX_INTERVAL": "2s",
+			"XDS_CLIENT_BACKOFF_RANDOM_FACTOR": "0.25", "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES": "5000",
+		}, map[string]string{
+			"envoy.config": "", "envoy.xds.server": "eg:18001", "envoy.xds.node_id": "n", "envoy.xds.node_metadata": "a=1=2,c=",
+			"envoy.xds.headers": "x: ***,authorization: ***", "envoy.xds.connect_retry": "5s", "envoy.xds.tls": "true", "envoy.xds.tls_cert": "/c",
+			"envoy.xds.tls_key": "/k", "envoy.xds.server_ca": "/ca", "envoy.xds.server_name": "san", "envoy.xds.backoff_initial": "1s",
+			"envoy.xds.backoff_max": "2s", "envoy.xds.backoff_random": "25%", "envoy.xds.max_message_bytes": "5000",
+		}},
+		{"a control plane by default", map[string]string{
+			"CONFIG_TYPE": "GRPC_XDS_SOTW", "XDS_CLIENT_BACKOFF_JITTER": "false", "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES": "0",
+			"CONFIG_GRPC_XDS_SERVER_TLS_CACERT": "/ca",
+		}, map[string]string{
+			"envoy.xds.server": "localhost:18000", "envoy.xds.node_id": "default", "envoy.xds.tls": "false", "envoy.xds.server_ca": "",
+			"envoy.xds.connect_retry": "3s", "envoy.xds.backoff_initial": "10s", "envoy.xds.backoff_max": "1m", "envoy.xds.backoff_random": "0%",
+			"envoy.xds.max_message_bytes": "4194304", "envoy.xds.node_metadata": "", "envoy.config": "",
+		}},
+		{"a control plane that is not asked", map[string]string{"CONFIG_GRPC_XDS_SERVER_URL": "eg:18001"}, map[string]string{
+			"envoy.config": "/data/config", "envoy.xds.server": "",
+		}},
+		{"our own control plane", map[string]string{"HEADGATE_ENVOY_XDS_SERVER": "eg:18001"}, map[string]string{
+			"envoy.config": "", "envoy.xds.server": "eg:18001",
+		}},
 		{"our own names win", map[string]string{"PORT": "1", "HEADGATE_HTTP_ADDR": "127.0.0.1:9"}, map[string]string{"http.addr": "127.0.0.1:9"}},
 	} {
 		env := maps.Clone(c.env)
@@ -110,7 +137,7 @@ func TestFileBesideRatelimit(t *testing.T) {
 func TestWhatRatelimitHasAndWeDoNot(t *testing.T) {
 	t.Parallel()
 	for name, value := range map[string]string{
-		"CONFIG_TYPE": "GRPC_XDS_SOTW", "BACKEND_TYPE": "mongo", "SHADOW_MODE": "maybe", "NEAR_LIMIT_RATIO": "2", "GRPC_PORT": "x",
+		"CONFIG_TYPE": "GRPC_XDS_DELTA", "BACKEND_TYPE": "mongo", "SHADOW_MODE": "maybe", "NEAR_LIMIT_RATIO": "2", "GRPC_PORT": "x",
 		"GRPC_MAX_CONNECTION_AGE": "soon", "LOG_LEVEL": "loud", "LOG_FORMAT": "xml",
 	} {
 		from := config.Sources{Ratelimit: true, Lookup: lookupOf(map[string]string{name: value})}
