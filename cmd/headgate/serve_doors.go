@@ -87,7 +87,7 @@ func (s *service) http() *httpapi.Server {
 	s.health = httpapi.New(s.at("http"), opts)
 	return httpapi.NewServer(s.health, &httpapi.ServerOptions{
 		HeaderTimeout: c.HeaderTimeout, ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout, IdleTimeout: c.IdleTimeout,
-		MaxHeaderBytes: c.MaxHeaderBytes, Log: s.log,
+		MaxHeaderBytes: c.MaxHeaderBytes, MaxConnections: c.HTTP.MaxConnections, Log: s.log,
 	})
 }
 
