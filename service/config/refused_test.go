@@ -2,13 +2,13 @@ package config_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/memstore"
-	"github.com/headgate/headgate/redisstore"
 	"github.com/headgate/headgate/service/config"
 	"github.com/headgate/headgate/service/engine"
 )
@@ -20,6 +20,8 @@ func (s picky) Bind(rule headgate.Rule) (headgate.Bound, error) {
 	switch {
 	case rule.Algorithm == headgate.SlidingLog:
 		return nil, headgate.ErrUnsupported
+	case rule.OnStoreError == headgate.FailLocal:
+		return nil, fmt.Errorf("picky: %w: nothing decides in its place", headgate.ErrUnsupported)
 	case rule.Limit.Rate > 1000:
 		return nil, &headgate.LimitError{Field: "rate", Value: "more", Bound: "accepted are at most 1000"}
 	}
@@ -39,6 +41,9 @@ func TestRefusalsOfAStore(t *testing.T) {
     limits: ["1/s", "1001/m"]
     overrides:
       "key:acme": ["1/s", "5000/m", "6000/m"]
+  mine:
+    limits: ["1/s", "5000/m"]
+    on_store_error: local
 `
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -48,23 +53,8 @@ func TestRefusalsOfAStore(t *testing.T) {
 	mustRefuse(t, path, store, path+`:5:16: policies.log.algorithm: headgate: unsupported
 `+path+`:7:21: policies.many.limits[1]: "1001/m" is outside of what is accepted: rate is more; accepted are at most 1000
 `+path+`:9:27: policies.many.overrides."key:acme"[1]: "5000/m" is outside of what is accepted: rate is more; accepted are at most 1000
-`+path+`:9:37: policies.many.overrides."key:acme"[2]: "6000/m" is outside of what is accepted: rate is more; accepted are at most 1000`)
-}
-
-// A Redis alone has nothing to decide with while it is away.
-func TestRefusalsOfRedis(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "f.yaml")
-	if err := os.WriteFile(path, []byte("policies:\n  p:\n    limits: [1/s]\n    on_store_error: local\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	store, err := redisstore.Open("redis://127.0.0.1:1", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = store.Close() })
-	mustRefuse(t, path, store, path+":4:21: policies.p.on_store_error: redisstore: on store error local: headgate: unsupported: "+
-		"wrap this store with fallback.New, which decides while it is away")
+`+path+`:9:37: policies.many.overrides."key:acme"[2]: "6000/m" is outside of what is accepted: rate is more; accepted are at most 1000
+`+path+`:12:21: policies.mine.on_store_error: picky: headgate: unsupported: nothing decides in its place`)
 }
 
 // mustRefuse loads a file, has an engine over store refuse it, and looks at what is said of it, at once and on a reload.
