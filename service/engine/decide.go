@@ -41,6 +41,7 @@ type Answer struct {
 	counted, watched charges
 	event            Event  // kept here, so that telling it allocates nothing
 	lot              uint64 // which requests begin with the observer
+	recent           recentRule
 }
 
 // Watched is what one check would have answered, had it counted.
@@ -169,7 +170,7 @@ func (s *Snapshot) resolveOne(i int, c *Check, a *Answer) (field string, err err
 		return "", nil
 	}
 	to := s.chargesFor(i, "", true, a)
-	r, err := s.ruleOf(c, to)
+	r, err := s.ruleOf(c, to, a)
 	if err != nil {
 		return inlineField(err), err
 	}
@@ -187,9 +188,9 @@ func (s *Snapshot) chargesFor(i int, policy string, enforced bool, a *Answer) *c
 }
 
 // ruleOf is the rule of a check that brought its own limit, behind the others of its request.
-func (s *Snapshot) ruleOf(c *Check, others *charges) (*Rule, error) {
+func (s *Snapshot) ruleOf(c *Check, others *charges, a *Answer) (*Rule, error) {
 	if c.Own != nil {
-		return s.ownRule(c.Own)
+		return a.ownRule(s, c.Own)
 	}
 	first, err := s.inlineRule(inlineKey{c.Limit, c.Algorithm, 0})
 	if err != nil {

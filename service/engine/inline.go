@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/service/internal/memo"
 )
 
 // longestKept bounds the text of a rule that is kept ready, in bytes: with mostInline it bounds the memory that strangers'
@@ -105,4 +106,23 @@ func (s *Snapshot) ownRule(own *Own) (*Rule, error) {
 		return nil, err
 	}
 	return s.own.Put(*own, r), nil
+}
+
+// recentRule is the rule of the limit that an answer was last asked with as a value.
+type recentRule struct {
+	own   Own
+	rule  *Rule
+	among *memo.Map[Own, *Rule] // the snapshot's that it was taken from; snapshots that share it have the same rules
+}
+
+// ownRule is the snapshot's. The limit of the last time, which it mostly is, is not looked up: that would be a fifth of a decision.
+func (a *Answer) ownRule(s *Snapshot, own *Own) (*Rule, error) {
+	if a.recent.among == s.own && a.recent.own == *own {
+		return a.recent.rule, nil
+	}
+	r, err := s.ownRule(own)
+	if err == nil {
+		a.recent = recentRule{*own, r, s.own}
+	}
+	return r, err
 }

@@ -41,3 +41,61 @@ func TestRulesOfStrangersAreBounded(t *testing.T) {
 		t.Errorf("a limit of 60 kB is kept: %d rules, want %d", got, kept)
 	}
 }
+
+// An answer remembers the limit that it was last asked with, of one snapshot: another engine, another snapshot with other rules, and a
+// limit that differs in anything have their own.
+func TestRecentRuleIsForgotten(t *testing.T) {
+	engines := make([]*Engine, 2)
+	for i := range engines {
+		store := memstore.New(nil)
+		defer store.Close()
+		var err error
+		if engines[i], err = New(store, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var a Answer
+	take := func(e *Engine, own Own, want int64) *Rule {
+		t.Helper()
+		if err := e.DecideAt(t.Context(), 0, headgate.Take, []Check{{Own: &own, Key: "k", Cost: 1}}, &a); err != nil {
+			t.Fatal(err)
+		}
+		if a.Remaining != want {
+			t.Errorf("%+v: %d remaining, want %d", own, a.Remaining, want)
+		}
+		if kept, _ := e.Snapshot().own.Get(own); kept != a.Rules[0] {
+			t.Errorf("%+v: the rule is not the snapshot's", own)
+		}
+		return a.Rules[0]
+	}
+	own := Own{Scope: "s", Limit: headgate.MustParseLimit("10/1h")}
+	first := take(engines[0], own, 9)
+	take(engines[1], own, 9)
+	if take(engines[0], own, 8) != first {
+		t.Error("the same limit has two rules")
+	}
+	for _, e := range engines {
+		if err := e.Use(&Options{MaxChecks: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if take(engines[0], own, 7) != first {
+		t.Error("a snapshot that shares the last one's rules has others")
+	}
+	if err := engines[0].Use(&Options{OnStoreError: headgate.FailOpen}); err != nil {
+		t.Fatal(err)
+	}
+	if take(engines[0], own, 6) == first {
+		t.Error("a snapshot with other terms has the last one's rule")
+	}
+	larger := own
+	larger.Limit.Burst = 20
+	take(engines[0], larger, 15)
+	larger.Scope = "other"
+	take(engines[0], larger, 19)
+	larger.Algorithm = headgate.FixedWindow
+	larger.Limit.Burst = 0
+	take(engines[0], larger, 9)
+	larger.Name = "named"
+	take(engines[0], larger, 8)
+}

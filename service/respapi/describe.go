@@ -127,7 +127,7 @@ func (w *worker) getKeys() {
 		w.fail("ERR Invalid command specified")
 	case c.key == 0:
 		w.fail("ERR The command has no key arguments")
-	case !c.takes(w.args()-2) || c.key+2 >= w.args():
+	case c.key+2 >= w.args():
 		w.fail("ERR Invalid number of arguments specified for command")
 	default:
 		w.array(1)
