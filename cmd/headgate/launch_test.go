@@ -16,6 +16,7 @@ var listening = regexp.MustCompile(`msg=listening door=(\w+) addr=(\S+)`)
 type launched struct {
 	cmd   *exec.Cmd
 	addrs map[string]string // by door
+	lines *bufio.Scanner    // of its log
 
 	mu  sync.Mutex
 	log strings.Builder
@@ -24,7 +25,15 @@ type launched struct {
 // launch starts headgate serve, and waits until it listens at so many doors.
 func launch(t *testing.T, doors int, flags ...string) *launched {
 	t.Helper()
-	p := &launched{cmd: exec.Command("headgate", append([]string{"serve"}, flags...)...), addrs: make(map[string]string)}
+	p := begun(t, exec.Command("headgate", append([]string{"serve"}, flags...)...))
+	p.mustListen(t, doors)
+	return p
+}
+
+// begun starts a command, whose log is read as it comes.
+func begun(t *testing.T, cmd *exec.Cmd) *launched {
+	t.Helper()
+	p := &launched{cmd: cmd, addrs: make(map[string]string)}
 	stderr, err := p.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -33,22 +42,27 @@ func launch(t *testing.T, doors int, flags ...string) *launched {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.cmd.Process.Kill(); _ = p.cmd.Wait() })
-	lines := bufio.NewScanner(stderr)
-	for len(p.addrs) < doors && lines.Scan() {
-		p.write(lines.Text())
-		if m := listening.FindStringSubmatch(lines.Text()); m != nil {
+	p.lines = bufio.NewScanner(stderr)
+	return p
+}
+
+// mustListen waits until the service listens at so many doors. It is called once.
+func (p *launched) mustListen(t *testing.T, doors int) {
+	t.Helper()
+	for len(p.addrs) < doors && p.lines.Scan() {
+		p.write(p.lines.Text())
+		if m := listening.FindStringSubmatch(p.lines.Text()); m != nil {
 			p.addrs[m[1]] = m[2]
 		}
 	}
 	go func() {
-		for lines.Scan() {
-			p.write(lines.Text())
+		for p.lines.Scan() {
+			p.write(p.lines.Text())
 		}
 	}()
 	if len(p.addrs) < doors {
 		t.Fatalf("the service does not listen: %s", p.text())
 	}
-	return p
 }
 
 func (p *launched) write(line string) {

@@ -43,7 +43,8 @@ Redis clients ask with CL.THROTTLE as of redis-cell, THROTTLE as of throttlecrab
 their door, unix:/path makes it a socket.
 
 Envoy asks its rate limit service on 127.0.0.1:8081, --grpc-addr; the rules are envoyproxy/ratelimit's own files, in the folder that
---envoy-config names. Where that service's environment is there, RUNTIME_ROOT for one, its names are taken, too: docs/envoy.md.
+--envoy-config names, or what a control plane says over xDS, --envoy-xds-server. Where that service's environment is there, RUNTIME_ROOT
+for one, its names are taken, too: docs/envoy.md.
 
 Operators ask on 127.0.0.1:6070, --admin-addr: /metrics for Prometheus, /debug/top-denied, /debug/config, /debug/pprof/. Another address
 than one of this machine needs --admin-token; --metrics-addr opens a door for metrics alone.
@@ -113,6 +114,11 @@ func (s *service) run(ctx context.Context, stderr io.Writer) (err error) {
 	}
 	if err := s.openEnvoy(); err != nil {
 		return err
+	}
+	end, first := s.followXDS(ctx)
+	defer end()
+	if !first {
+		return nil
 	}
 	doors, err := s.open(ctx)
 	if err != nil {

@@ -95,7 +95,10 @@ func (s *service) http() *httpapi.Server {
 func (s *service) healthOptions() *httpapi.Options {
 	c := s.config
 	opts := &httpapi.Options{Store: storeopen.Name(string(c.Store))}
-	if s.sources.Path != "" || c.Envoy.Config != "" {
+	if s.envoy.xds != nil {
+		opts.ControlPlane = s.envoy.controlPlane
+	}
+	if s.sources.Path != "" || c.Envoy.Config != "" || s.envoy.xds != nil {
 		opts.Config = func() (uint64, bool) {
 			status := s.live.Status()
 			return status.Generation, status.Err != nil || s.envoy.refused.Load()

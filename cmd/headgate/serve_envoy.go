@@ -14,15 +14,19 @@ import (
 
 	"github.com/headgate/headgate/service/config"
 	"github.com/headgate/headgate/service/envoyconfig"
+	"github.com/headgate/headgate/service/envoyxds"
 	"github.com/headgate/headgate/service/respapi"
 	"github.com/headgate/headgate/service/rlsapi"
 )
 
-// envoyRules keeps a folder of envoyproxy/ratelimit's files in force.
+// envoyRules keeps a folder of envoyproxy/ratelimit's files in force, or what a control plane says.
 type envoyRules struct {
 	service *service
 	handler *rlsapi.Handler
-	refused atomic.Bool
+	xds     *envoyxds.Client // nil if there is no control plane
+	refused atomic.Bool      // the last configuration
+	first   sync.Once
+	ready   chan struct{} // closed behind the first configuration that holds
 
 	mu   sync.Mutex
 	read []envoyconfig.File // at the last look
@@ -44,7 +48,10 @@ func (s *service) openEnvoy() error {
 	if err != nil {
 		return err
 	}
-	s.envoy = &envoyRules{service: s, handler: handler}
+	s.envoy = &envoyRules{service: s, handler: handler, ready: make(chan struct{})}
+	if c.XDS.Server != "" {
+		return s.envoy.openXDS()
+	}
 	if c.Config == "" {
 		return nil
 	}
@@ -72,11 +79,10 @@ func (r *envoyRules) load(always bool) {
 	r.refused.Store(err != nil)
 	if err == nil {
 		r.err = ""
-		r.loaded(c, len(files))
+		r.loaded(c, "files", len(files))
 		return
 	}
 	if always || err.Error() != r.err {
-		r.handler.Refused()
 		r.refuse(err)
 	}
 	r.err = err.Error()
@@ -94,26 +100,45 @@ func (r *envoyRules) use(files []envoyconfig.File) (*envoyconfig.Config, error) 
 	return c, r.handler.Use(c)
 }
 
-func (r *envoyRules) loaded(c *envoyconfig.Config, files int) {
+// loaded tells of a configuration that holds, of so many parts.
+func (r *envoyRules) loaded(c *envoyconfig.Config, parts string, n int) {
+	r.first.Do(func() { close(r.ready) })
 	log := r.service.log
-	log.Info("envoy configuration loaded", "files", files, "domains", c.Domains(), "rules", len(c.Rules()))
+	log.Info("envoy configuration loaded", parts, n, "domains", c.Domains(), "rules", len(c.Rules()))
 	for _, w := range c.Warnings()[:min(len(c.Warnings()), mostLogged)] {
 		log.Warn("envoy configuration", "warning", w.String())
 	}
-	if c.Domains() == 0 {
+	if c.Domains() == 0 && r.xds != nil {
+		log.Warn("envoy configuration: the control plane says no domain, so that everything is admitted")
+	} else if c.Domains() == 0 {
 		log.Warn("envoy configuration: there is no *.yaml, so that everything is admitted", "folder", string(r.service.config.Envoy.Config))
 	}
 }
 
-// refuse tells every error, in the words of envoyproxy/ratelimit and with its place.
+// holds reports whether there is a configuration.
+func (r *envoyRules) holds() bool {
+	select {
+	case <-r.ready:
+		return true
+	default:
+		return false
+	}
+}
+
+// refuse counts a configuration that does not hold and tells every error, in the words of envoyproxy/ratelimit and with its place.
 func (r *envoyRules) refuse(err error) {
+	r.count(err)
+	message := "envoy configuration refused: there is none until it is mended"
+	if r.holds() {
+		message = "envoy configuration refused: the last good one stays"
+	}
 	log := r.service.log
 	var all envoyconfig.Errors
 	if !errors.As(err, &all) {
-		log.Error("envoy configuration refused: the last good one stays", "cause", err)
+		log.Error(message, "cause", err)
 		return
 	}
-	log.Error("envoy configuration refused: the last good one stays", "errors", len(all))
+	log.Error(message, "errors", len(all))
 	for _, one := range all[:min(len(all), mostLogged)] {
 		log.Error("envoy configuration", "error", one.Error(), "at", one.Place())
 	}

@@ -33,6 +33,9 @@ type Options struct {
 	// Config says how many configurations have taken effect, and whether the one that lies there now was refused; /readyz repeats it.
 	// nil means that there is no file.
 	Config func() (generation uint64, refused bool)
+	// ControlPlane says whether the control plane of Envoy's rules is connected, and whether what holds is of it; /readyz repeats it. nil
+	// means that there is none.
+	ControlPlane func() (connected, configured bool)
 	// Mounted are handlers of other doors that stand at this one, each by its path; one that ends with a slash is for all paths below it.
 	// It must not be changed afterwards.
 	Mounted map[string]http.Handler
@@ -47,6 +50,7 @@ type Handler struct {
 	tooLarge     string
 	store        string
 	config       func() (uint64, bool)
+	controlPlane func() (bool, bool)
 	draining     atomic.Bool
 }
 
@@ -54,7 +58,7 @@ type Handler struct {
 func New(e *engine.Engine, opts *Options) *Handler {
 	h := &Handler{engine: e, fields: answerfields.New(), maxBodyBytes: DefaultMaxBodyBytes}
 	if opts != nil {
-		h.store, h.config, h.mounted = opts.Store, opts.Config, opts.Mounted
+		h.store, h.config, h.controlPlane, h.mounted = opts.Store, opts.Config, opts.ControlPlane, opts.Mounted
 		if opts.MaxBodyBytes != 0 {
 			h.maxBodyBytes = opts.MaxBodyBytes
 		}

@@ -360,6 +360,24 @@ func TestProblemsNameNoAddress(t *testing.T) {
 	}
 }
 
+// While a control plane is away, or has said nothing that holds, an instance answers and is degraded.
+func TestHealthOfControlPlanes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		connected, configured bool
+		want                  string
+	}{
+		{true, true, `{"status":"ok","store":"memory","control_plane":{"connected":true,"configured":true}}`},
+		{false, true, `{"status":"degraded","store":"memory","control_plane":{"connected":false,"configured":true}}`},
+		{true, false, `{"status":"degraded","store":"memory","control_plane":{"connected":true,"configured":false}}`},
+	} {
+		s := serve(t, &httpapi.Options{Store: "memory", ControlPlane: func() (bool, bool) { return c.connected, c.configured }}, nil)
+		if got := s.do("GET", "/readyz", ""); got.status != 200 || got.body != c.want {
+			t.Errorf("got %d %s want %s", got.status, got.body, c.want)
+		}
+	}
+}
+
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	s := serve(t, &httpapi.Options{Store: "memory"}, nil)

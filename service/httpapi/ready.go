@@ -18,6 +18,14 @@ type readiness struct {
 	Store   string       `json:"store"`
 	Trouble string       `json:"trouble,omitempty"` // why it is degraded: the store's, without address and detail, which the log has
 	Config  *configState `json:"config,omitempty"`
+
+	ControlPlane *controlPlaneState `json:"control_plane,omitempty"`
+}
+
+// controlPlaneState is what /readyz says of the control plane of Envoy's rules.
+type controlPlaneState struct {
+	Connected  bool `json:"connected"`
+	Configured bool `json:"configured"` // it has said rules that hold
 }
 
 // configState is what /readyz says of the configuration file.
@@ -41,6 +49,13 @@ func (h *Handler) ready(w http.ResponseWriter, r *http.Request) {
 	if h.config != nil {
 		state.Config = new(configState)
 		if state.Config.Generation, state.Config.Refused = h.config(); state.Config.Refused {
+			state.Status = "degraded"
+		}
+	}
+	if h.controlPlane != nil {
+		connected, configured := h.controlPlane()
+		state.ControlPlane = &controlPlaneState{connected, configured}
+		if !connected || !configured {
 			state.Status = "degraded"
 		}
 	}

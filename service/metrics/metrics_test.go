@@ -198,6 +198,7 @@ func everything(t *testing.T) *metrics.Metrics {
 			Times: metrics.EnvoyTimes{Count: 6, Sum: 30 * time.Millisecond, UpTo: map[time.Duration]uint64{5 * time.Millisecond: 4, time.Second: 6}},
 		}
 	})
+	m.XDS(func() metrics.XDSState { return metrics.XDSState{Connected: true, Failures: 7} })
 	return m
 }
 
@@ -219,6 +220,11 @@ func TestEnvoysMetricsHaveTheNamesThatTheyHadBefore(t *testing.T) {
 		`ratelimit_service_should_rate_limit_error{err_type="service_error"} 4`,
 		`ratelimit_service_total_requests{grpc_method="ShouldRateLimit"} 6`,
 	)
+}
+
+func TestControlPlanesAreMeasured(t *testing.T) {
+	t.Parallel()
+	mustShow(t, everything(t), "headgate_envoy_", `headgate_envoy_xds_connected 1`, `headgate_envoy_xds_failures_total 7`)
 }
 
 func TestNamesAreAsPrometheusWantsThem(t *testing.T) {

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	conf "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+
+	"github.com/headgate/headgate/internal/controlplane"
+	"github.com/headgate/headgate/internal/testserver"
+)
+
+// gateway is Envoy Gateway's control plane, and the deployment that it makes of envoyproxy/ratelimit with this program in its place.
+type gateway struct {
+	t       *testing.T
+	plane   *controlplane.Server
+	certs   string // folder of the limiter's certificate
+	signer  *authority
+	service *launched
+	client  pb.RateLimitServiceClient
+}
+
+const gatewayNode = "envoy-ratelimit"
+
+// newGateway starts the control plane, which wants certificates that its authority signed.
+func newGateway(t *testing.T) *gateway {
+	t.Helper()
+	g := &gateway{t: t, certs: t.TempDir()}
+	g.plane = controlplane.Start(t, g.certify())
+	return g
+}
+
+// certify has a new authority sign all certificates, and is what the control plane needs of them.
+func (g *gateway) certify() *tls.Config {
+	g.t.Helper()
+	g.signer = newAuthority(g.t)
+	mine := g.signer.write(g.t.TempDir(), 2, "envoy-gateway")
+	g.signer.write(g.certs, 3, "envoy-ratelimit")
+	return &tls.Config{
+		Certificates: []tls.Certificate{mine}, ClientCAs: g.signer.pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12,
+	}
+}
+
+// environment is what Envoy Gateway gives its container, but for addresses, which are free ones of this machine, and for the times after
+// which to connect again.
+func (g *gateway) environment(more ...string) []string {
+	return append([]string{
+		"RUNTIME_ROOT=/data", "RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_IGNOREDOTFILES=true", "RUNTIME_WATCH_ROOT=false", "LOG_LEVEL=info",
+		"USE_STATSD=false", "USE_PROMETHEUS=true", "PROMETHEUS_ADDR=127.0.0.1:0", "PROMETHEUS_MAPPER_YAML=/etc/statsd-exporter/conf.yaml",
+		"CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL=" + g.plane.Addr(), "CONFIG_GRPC_XDS_NODE_ID=" + gatewayNode,
+		"GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT=" + g.certs + "/tls.crt", "GRPC_SERVER_TLS_KEY=" + g.certs + "/tls.key",
+		"GRPC_SERVER_TLS_CA_CERT=" + g.certs + "/ca.crt", "CONFIG_GRPC_XDS_SERVER_USE_TLS=true",
+		"CONFIG_GRPC_XDS_CLIENT_TLS_CERT=" + g.certs + "/tls.crt", "CONFIG_GRPC_XDS_CLIENT_TLS_KEY=" + g.certs + "/tls.key",
+		"CONFIG_GRPC_XDS_SERVER_TLS_CACERT=" + g.certs + "/ca.crt",
+		"REDIS_SOCKET_TYPE=tcp", "REDIS_URL=" + testserver.Redis(g.t).Addr(),
+		"CONFIG_GRPC_XDS_SERVER_TLS_SAN=envoy-gateway", "HOST=127.0.0.1", "PORT=0", "GRPC_HOST=127.0.0.1", "GRPC_PORT=0",
+		"HEADGATE_RESP_ADDR=off", "HEADGATE_ADMIN_ADDR=off", "GORACE=" + raceSettings,
+		"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL=50ms", "XDS_CLIENT_BACKOFF_INITIAL_INTERVAL=50ms", "XDS_CLIENT_BACKOFF_MAX_INTERVAL=100ms",
+	}, more...)
+}
+
+// start starts the program, by the name of envoyproxy/ratelimit's and with nothing else, where it can write no file.
+func (g *gateway) start(more ...string) {
+	g.t.Helper()
+	cmd := exec.Command("sh", "-c", "ulimit -f 0; exec ratelimit") //nolint:noctx // its end is seen to
+	cmd.Env, cmd.Dir = g.environment(append(more, "PATH="+os.Getenv("PATH"))...), "/"
+	g.service = begun(g.t, cmd)
+}
+
+// connect waits until the program listens.
+func (g *gateway) connect() {
+	g.t.Helper()
+	g.service.mustListen(g.t, 3)
+	trusted := &tls.Config{RootCAs: g.signer.pool, ServerName: "envoy-ratelimit", MinVersion: tls.VersionTLS12}
+	conn, err := grpc.NewClient(g.service.addrs["grpc"], grpc.WithTransportCredentials(credentials.NewTLS(trusted)))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.t.Cleanup(func() { conn.Close() })
+	g.client = pb.NewRateLimitServiceClient(conn)
+}
+
+// ask asks for one hit of a user.
+func (g *gateway) ask(user string) (*pb.RateLimitResponse, error) {
+	return g.client.ShouldRateLimit(g.t.Context(), &pb.RateLimitRequest{
+		Domain: "default/eg/http", Descriptors: []*ratelimitv3.RateLimitDescriptor{
+			{Entries: []*ratelimitv3.RateLimitDescriptor_Entry{{Key: "route", Value: "checkout"}, {Key: "user", Value: user}}},
+		},
+	})
+}
+
+// says reports whether answers are by a rule of so many an hour.
+func (g *gateway) says(requests uint32) func() bool {
+	return func() bool {
+		resp, err := g.ask("looks")
+		return err == nil && resp.GetStatuses()[0].GetCurrentLimit().GetRequestsPerUnit() == requests
+	}
+}
+
+// page is what the program answers to GET.
+func (g *gateway) page(door, path string) string {
+	g.t.Helper()
+	resp, err := http.Get("http://" + g.service.addrs[door] + path) //nolint:noctx // it answers at once
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return fmt.Sprintf("%d %s", resp.StatusCode, body)
+}
+
+// rules are such as Envoy Gateway makes of a policy: so many requests of a user.
+func rules(unit conf.RateLimitUnit, requests uint32) *conf.RateLimitConfig {
+	return &conf.RateLimitConfig{Name: "default/eg/http", Domain: "default/eg/http", Descriptors: []*conf.RateLimitDescriptor{
+		{Key: "route", Value: "checkout", Descriptors: []*conf.RateLimitDescriptor{
+			{Key: "user", RateLimit: &conf.RateLimitPolicy{Unit: unit, RequestsPerUnit: requests}},
+		}},
+	}}
+}
+
+// In the place of envoyproxy/ratelimit Envoy Gateway finds what it needs: health before the first configuration, rules over mutual TLS,
+// changes that take effect, refusals of what is wrong, and the last good rules while it is away.
+func TestEnvoyGatewayFindsWhatItNeeds(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	g.start("FORCE_START_WITHOUT_INITIAL_CONFIG=true")
+	g.connect()
+	if got := g.page("http", "/healthcheck"); got != "200 OK" {
+		t.Errorf("before the first configuration /healthcheck says %s", got)
+	}
+	if _, err := g.ask("anna"); status.Code(err) != codes.Unavailable {
+		t.Errorf("before the first configuration: got %v, want Unavailable", err)
+	}
+
+	g.plane.Push(gatewayNode, "1", rules(conf.RateLimitUnit_HOUR, 2))
+	eventually(t, "the pushed rules answer", g.says(2))
+	for i, want := range []pb.RateLimitResponse_Code{pb.RateLimitResponse_OK, pb.RateLimitResponse_OK, pb.RateLimitResponse_OVER_LIMIT} {
+		if resp, err := g.ask("bert"); err != nil || resp.GetOverallCode() != want {
+			t.Errorf("request %d: got %v, error %v, want %v", i, resp, err, want)
+		}
+	}
+	g.plane.Push(gatewayNode, "2", rules(conf.RateLimitUnit_WEEK, 9))
+	eventually(t, "a change takes effect", g.says(9))
+
+	g.plane.Push(gatewayNode, "3", rules(conf.RateLimitUnit_UNKNOWN, 5))
+	eventually(t, "what is wrong is refused", func() bool { return len(g.plane.Refusals()["2"]) > 0 })
+	if got, want := g.plane.Refusals()["2"][0], "default/eg/http: invalid rate limit unit 'UNKNOWN'"; got != want {
+		t.Errorf("the reason is %q, want %q", got, want)
+	}
+	if got := g.page("http", "/readyz"); !g.says(9)() || !strings.Contains(got, `"refused":true`) || !strings.HasPrefix(got, "200") {
+		t.Errorf("the last good rules do not stay, or /readyz does not say so: %s", got)
+	}
+	metrics := g.page("metrics", "/metrics")
+	for _, want := range []string{
+		"ratelimit_service_config_load_success 2\n", "ratelimit_service_config_load_error 1\n", "headgate_envoy_xds_connected 1\n",
+	} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("/metrics does not say %s", want)
+		}
+	}
+
+	g.plane.Down()
+	eventually(t, "it is known that the control plane is away", func() bool {
+		return strings.Contains(g.page("http", "/readyz"), `"connected":false`) && strings.Contains(g.page("metrics", "/metrics"), "headgate_envoy_xds_connected 0\n")
+	})
+	if !g.says(9)() {
+		t.Error("the last good rules do not stay while the control plane is away")
+	}
+	g.plane.Secure(g.certify()) // files are read again
+	g.plane.Up()
+	g.plane.Push(gatewayNode, "1", rules(conf.RateLimitUnit_MINUTE, 7))
+	eventually(t, "what the control plane says when it is back takes effect, also under a number that it used before", g.says(7))
+	if got := g.page("http", "/readyz"); !strings.Contains(got, `"connected":true`) || !strings.Contains(got, `"status":"ok"`) {
+		t.Errorf("/readyz says %s", got)
+	}
+}
+
+// Without FORCE_START_WITHOUT_INITIAL_CONFIG nobody is answered before the first good configuration is there.
+func TestEnvoyGatewayIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	g.plane.Push(gatewayNode, "1", rules(conf.RateLimitUnit_UNKNOWN, 5))
+	g.start()
+	eventually(t, "the first configuration is refused", func() bool { return len(g.plane.Refusals()[""]) > 0 })
+	g.plane.Push(gatewayNode, "2", rules(conf.RateLimitUnit_YEAR, 4))
+	g.connect()
+	if !g.says(4)() {
+		t.Error("the first answer is not by the first good configuration")
+	}
+	if log := g.service.text(); strings.Index(log, "envoy configuration loaded") > strings.Index(log, "msg=listening") ||
+		strings.Contains(log, "last good one stays") {
+		t.Errorf("it listens before it has a configuration, or speaks of a good one that is not there:\n%s", log)
+	}
+}
+
+// A program that still waits for its first configuration ends when it is told to.
+func TestWaitingForEnvoyGatewayEnds(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	g.start()
+	eventually(t, "the control plane is asked", func() bool { return len(g.plane.Requests()) > 0 })
+	if err := g.service.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.service.cmd.Wait(); err != nil {
+		t.Errorf("got %v, want status 0", err)
+	}
+}
