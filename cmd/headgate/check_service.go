@@ -60,6 +60,9 @@ func checkService(ctx context.Context, w io.Writer, base string) error {
 	if _, err := io.CopyN(w, resp.Body, readySize); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
+	}
 	if resp.StatusCode != http.StatusOK {
 		return errReported
 	}

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/service/config"
 )
@@ -65,4 +66,35 @@ func TestPackagedConfigurationsAreFine(t *testing.T) {
 			t.Errorf("%s: %v, want two policies and two routes", name, err)
 		}
 	}
+}
+
+// Who is told to stop has the time for it before it is killed.
+func TestPackagingLeavesTimeToStop(t *testing.T) {
+	t.Parallel()
+	for file, c := range map[string]struct{ told, killed *regexp.Regexp }{
+		"headgate.service": {regexp.MustCompile(`--(?:drain-delay|shutdown-timeout)[ =](\d+s)`), regexp.MustCompile(`(?m)^TimeoutStopSec=(\d+s)$`)},
+		"kubernetes.yaml":  {regexp.MustCompile(`--(?:drain-delay|shutdown-timeout)=(\d+s)`), regexp.MustCompile(`terminationGracePeriodSeconds: (\d+)`)},
+	} {
+		text, err := os.ReadFile(filepath.Join(packaging, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		stopping, killed := seconds(t, c.told.FindAllStringSubmatch(string(text), -1)), seconds(t, c.killed.FindAllStringSubmatch(string(text), -1))
+		if stopping == 0 || killed < stopping+5*time.Second {
+			t.Errorf("%s: stopping takes up to %v, and it is killed after %v", file, stopping, killed)
+		}
+	}
+}
+
+// seconds adds up the times that were found.
+func seconds(t *testing.T, found [][]string) (sum time.Duration) {
+	t.Helper()
+	for _, m := range found {
+		d, err := time.ParseDuration(strings.TrimSuffix(m[1], "s") + "s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += d
+	}
+	return sum
 }
