@@ -27,6 +27,7 @@ type settings struct {
 	size    int
 	conns   int
 	results string
+	tries   int
 	door    string
 }
 
@@ -35,6 +36,7 @@ func main() {
 	flag.IntVar(&s.rounds, "rounds", 15, "rounds, in each of which every server has its turn; medians count")
 	flag.IntVar(&s.size, "requests", 40_000, "requests of a turn without a pipeline; ten times as many with one")
 	flag.IntVar(&s.conns, "connections", 50, "connections")
+	flag.IntVar(&s.tries, "tries", 30, "how often a turn is begun anew that other programs disturb; at 1 all count, and the processor time tells more than the rate")
 	flag.StringVar(&s.results, "results", "", "a directory to keep the rounds in; they are only printed if empty")
 	flag.StringVar(&s.door, "door", "", "used by this program itself: the server to be")
 	flag.Parse()
@@ -115,7 +117,8 @@ func (s settings) measure() (err error) {
 	out := io.MultiWriter(os.Stdout, kept)
 	fmt.Fprintf(os.Stdout, "%s\n", machine)
 	fmt.Fprintf(out, "# %s; redis-benchmark -c %d -r 100000; requests a second in each round, then medians: "+
-		"requests a second, their ratio to the first row's with its quartiles, and the server's processor time for a request\n", redis.Version, s.conns)
+		"requests a second, their ratio to the first row's with its quartiles, and of all rounds together the server's processor time for a "+
+		"request and its ratio to the first row's\n", redis.Version, s.conns)
 	for _, depth := range depths {
 		if err := s.table(out, depth, rows); err != nil {
 			return err
@@ -146,7 +149,7 @@ func start(door string) (addr string, pid int, end func(), err error) {
 // table measures every row in turn, round for round, and compares each with the first: the ratio is taken within a round, so that a
 // machine that grows slower does so for both.
 func (s settings) table(out io.Writer, depth int, rows []row) error {
-	rates, ratios, costs := make([][]float64, len(rows)), make([][]float64, len(rows)), make([][]float64, len(rows))
+	rates, ratios, costs := make([][]float64, len(rows)), make([][]float64, len(rows)), make([]time.Duration, len(rows))
 	for round := range s.rounds {
 		for turn := range rows {
 			i := (round + turn) % len(rows)
@@ -155,7 +158,7 @@ func (s settings) table(out io.Writer, depth int, rows []row) error {
 				return err
 			}
 			rates[i] = append(rates[i], rate)
-			costs[i] = append(costs[i], cost)
+			costs[i] += cost
 		}
 		fmt.Fprintf(out, "-P %d, round %d:", depth, round+1)
 		for i := range rows {
@@ -165,8 +168,9 @@ func (s settings) table(out io.Writer, depth int, rows []row) error {
 		fmt.Fprintln(out)
 	}
 	for i, r := range rows {
-		fmt.Fprintf(out, "| -P %d | %s | %.0f | %.2f (%.2f to %.2f) | %.2f µs |\n", depth, r.name, bench.Median(rates[i]),
-			bench.Median(ratios[i]), bench.LowerQuartile(ratios[i]), bench.UpperQuartile(ratios[i]), bench.Median(costs[i]))
+		fmt.Fprintf(out, "| -P %d | %s | %.0f | %.2f (%.2f to %.2f) | %.2f µs | %.2f |\n", depth, r.name, bench.Median(rates[i]),
+			bench.Median(ratios[i]), bench.LowerQuartile(ratios[i]), bench.UpperQuartile(ratios[i]),
+			float64(costs[i].Nanoseconds())/1000/float64(s.rounds*s.turn(depth)), costs[i].Seconds()/costs[0].Seconds())
 	}
 	return nil
 }
@@ -210,28 +214,28 @@ func processorTime(pid int) time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
-// mostDisturbed is the part of one processor that others may take during a turn, and mostTries how often one is begun anew if they
-// take more.
-const (
-	mostDisturbed = 0.2
-	mostTries     = 30
-)
+// mostDisturbed is the part of one processor that others may take during a turn. If they take more it is begun anew.
+const mostDisturbed = 0.2
 
-// undisturbed is a turn in which nobody else had much to do: its rate, and the server's processor time for a request in µs.
-func (s settings) undisturbed(r row, depth int) (rate, cost float64, err error) {
-	for range mostTries {
+// undisturbed is a turn in which nobody else had much to do: its rate, and the server's processor time for all of it.
+func (s settings) undisturbed(r row, depth int) (rate float64, cost time.Duration, err error) {
+	for try := range s.tries {
+		if try > 0 {
+			time.Sleep(time.Second / 2)
+		}
 		began, busy, server := time.Now(), busyTime(), processorTime(r.pid)
 		var client time.Duration
 		if rate, client, err = s.ask(r, depth); err != nil {
 			return 0, 0, err
 		}
 		took := time.Since(began)
-		server = processorTime(r.pid) - server
-		cost = float64(server.Nanoseconds()) / 1000 / float64(s.turn(depth))
-		if others := busyTime() - busy - server - client; others.Seconds() <= mostDisturbed*took.Seconds() {
+		cost = processorTime(r.pid) - server
+		if others := busyTime() - busy - cost - client; others.Seconds() <= mostDisturbed*took.Seconds() {
 			return rate, cost, nil
 		}
-		time.Sleep(took)
+	}
+	if s.tries == 1 {
+		return rate, cost, nil
 	}
 	fmt.Fprintln(os.Stderr, "resp: this machine has other things to do; a disturbed turn was taken")
 	return rate, cost, nil
