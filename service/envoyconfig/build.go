@@ -270,6 +270,9 @@ func (b *builder) metadata(v *value) *structpb.Struct {
 
 func (b *builder) plainMap(v *value) map[string]any {
 	m := make(map[string]any, len(v.members))
+	if v.before != nil {
+		m = b.plainMap(v.before)
+	}
 	for _, one := range v.members {
 		if one.key.kind != text {
 			b.fail(one.key, "error parsing metadata: key is not of type string: "+one.key.understood())
@@ -288,8 +291,10 @@ func (b *builder) plain(v *value) any {
 		return v.yes
 	case whole:
 		return v.number
-	case large, fraction:
-		return v.float()
+	case large:
+		return v.natural
+	case fraction:
+		return v.real
 	case list:
 		items := make([]any, len(v.items))
 		for i, item := range v.items {

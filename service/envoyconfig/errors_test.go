@@ -118,8 +118,13 @@ func TestBombs(t *testing.T) {
 	for i := 1; i < 10; i++ {
 		laughs += fmt.Sprintf("  a%d: &a%d [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d,", i-1), 10), ","))
 	}
+	var wide strings.Builder
+	for i := range 50_000 {
+		fmt.Fprintf(&wide, "%d: ,", i)
+	}
 	for name, text := range map[string]string{
 		"a billion laughs": laughs,
+		"wide":             "foo: {" + wide.String() + "}",
 		"deep":             "domain: d\ndescriptors: " + strings.Repeat("[", 10_000),
 		"deep and closed":  "domain: " + strings.Repeat("[", 5000) + strings.Repeat("]", 5000),
 		"long":             "domain: " + strings.Repeat("d", envoyconfig.MaxFileBytes),

@@ -150,12 +150,3 @@ func (b *builder) onStoreError(from *value) headgate.OnStoreError {
 	}
 	return mode
 }
-
-// float is a number of metadata.
-func (v *value) float() float64 {
-	f, err := strconv.ParseFloat(strings.ReplaceAll(strings.ToLower(v.text), ".inf", "inf"), 64)
-	if err != nil && f == 0 {
-		f, _ = strconv.ParseFloat(strings.TrimPrefix(strings.ToLower(v.text), "."), 64) // .nan
-	}
-	return f
-}

@@ -180,8 +180,8 @@ descriptors:
     rate_limit: &weekly {unit: week, requests_per_unit: 7}
   - key: white
     rate_limit:
-      unlimited: yes
       <<: {name: merged, unlimited: no}
+      unlimited: yes
 `
 
 func TestMergedAndRepeated(t *testing.T) {
@@ -189,7 +189,7 @@ func TestMergedAndRepeated(t *testing.T) {
 	config := mustParse(t, limitsConfig)
 	last := config.Rules()[len(config.Rules())-1]
 	if !last.Unlimited || last.Name != "merged" {
-		t.Errorf("got %+v, want what is merged in behind what is said", last)
+		t.Errorf("got %+v, want what is said behind what is merged in", last)
 	}
 	var m envoyconfig.Matcher
 	if m.Match(config.Domain("d"), entries("yes=2026-01-01")) == nil {

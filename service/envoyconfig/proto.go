@@ -108,7 +108,7 @@ func (m *messages) any(v *structpb.Value, depth int) *value {
 	case *structpb.Value_BoolValue:
 		return boolean(v.BoolValue)
 	case *structpb.Value_NumberValue:
-		return &value{kind: fraction, text: strconv.FormatFloat(v.NumberValue, 'g', -1, 64)}
+		return &value{kind: fraction, real: v.NumberValue}
 	case *structpb.Value_StringValue:
 		return textual(v.StringValue)
 	case *structpb.Value_StructValue:
