@@ -20,15 +20,16 @@ const benchHelp = `Bench asks a running service as fast as it answers, and print
     grpc://127.0.0.1:8081     Envoy's ShouldRateLimit for --domain, with one entry --entry
     redis://127.0.0.1:6380    CL.THROTTLE with --limit, or HG.CHECK of --policy; redis://default:PASSWORD@…
 
-https://, grpcs:// and rediss:// are the same over TLS. Each call takes one of --keys keys by chance. With --pipeline so many calls are
-sent at a time on each connection, and their latency is that of the last answer. The calls count: state is left behind under keys
+https://, grpcs:// and rediss:// are the same over TLS: --ca says whom to trust, --cert and --key what to show. Each call takes one of --keys keys by chance. With --pipeline so many calls are
+sent at a time on each connection, and their latency is that of the last answer; if one fails they all count as failed. The calls count: state is left behind under keys
 that begin with bench:, until it expires.
 
-The load takes processors, too: on the machine of the service they share them. The exit status is 1 if a call failed.`
+A connection asks again once it has its answer, so a service that stops for a second costs each connection one slow call, and not all that
+others would have made meanwhile. A call that has no answer within 10s fails. The load takes processors, too: on the machine of the service they share them. The exit status is 1 if a call failed.`
 
 // benchCommand is “headgate bench”.
 func benchCommand() *cobra.Command {
-	opts, limit := load.Options{}, ""
+	opts, limit, files := load.Options{}, "", benchTLS{}
 	cmd := &cobra.Command{
 		Use:     "bench URL",
 		Short:   "Load a running service at one of its doors, and say how fast it answers",
@@ -38,6 +39,12 @@ func benchCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if opts.Limit, err = headgate.ParseLimit(limit); err != nil {
 				return fmt.Errorf("--limit: %w", err)
+			}
+			if opts.TLS, err = files.config(args[0]); err != nil {
+				return err
+			}
+			if opts.Duration <= 0 {
+				return fmt.Errorf("--duration is %v; accepted are 1ms to 24h", opts.Duration)
 			}
 			for name, n := range map[string]int{"connections": opts.Connections, "keys": opts.Keys, "pipeline": opts.Pipeline} {
 				if n < 1 {
@@ -57,6 +64,7 @@ func benchCommand() *cobra.Command {
 	f.StringVar(&opts.Policy, "policy", "", "the policy that each call names, in place of a limit")
 	f.StringVar(&opts.Domain, "domain", "headgate", "the domain of Envoy's calls")
 	f.StringVar(&opts.Entry, "entry", "key", "the key of the entry of Envoy's calls")
+	files.add(f)
 	return cmd
 }
 

@@ -15,6 +15,7 @@ import (
 	"math/big"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -188,6 +189,38 @@ func TestEveryDoorSpeaksTLSAndKnowsItsClients(t *testing.T) {
 			if err == nil {
 				t.Errorf("%s: a client with %s was answered", door, name)
 			}
+		}
+	}
+}
+
+func TestALoadKnowsWhomToTrustAndWhatToShow(t *testing.T) {
+	t.Parallel()
+	a, dir, own := newAuthority(t), t.TempDir(), t.TempDir()
+	a.write(dir, 2, "server.example")
+	a.write(own, 10, "client.example")
+	p := launchTLS(t, dir)
+	trust, show := []string{"--ca", dir + "/ca.crt", "--server-name", "server.example"}, []string{"--cert", own + "/tls.crt", "--key", own + "/tls.key"}
+	for _, c := range []struct {
+		door, scheme string
+		flags        []string
+		want         string
+	}{
+		{"http", "https", append(trust, show...), " 0 failed"},
+		{"resp", "rediss", append(trust, show...), " 0 failed"},
+		{"grpc", "grpcs", append(trust, show...), "no rate limit configuration"}, // which the door says
+		{"http", "https", trust, "certificate required"},
+		{"resp", "rediss", trust, "certificate required"},
+		{"http", "https", show, "certificate"}, // for 127.0.0.1, or unknown
+		{"http", "https", append(trust[:2:2], show...), "127.0.0.1"},
+		{"http", "http", trust, "are for https://"},
+		{"http", "https", []string{"--ca", own + "/tls.key"}, "holds no certificate"},
+		{"http", "https", []string{"--ca", own + "/none"}, "--ca: open"},
+		{"http", "https", show[:2], "--cert and --key: "},
+	} {
+		args := append([]string{"bench", c.scheme + "://" + p.addrs[c.door], "--duration", "50ms", "--connections", "2"}, c.flags...)
+		out, _ := exec.Command("headgate", args...).CombinedOutput()
+		if !strings.Contains(string(out), c.want) {
+			t.Errorf("%s, %v: %s, want %q", c.door, c.flags, out, c.want)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package load
 
 import (
 	"context"
-	"crypto/tls"
 	"net/url"
 	"sync"
 	"sync/atomic"
@@ -24,7 +23,7 @@ type grpcClient struct {
 func openGRPC(u *url.URL, opts *Options) func(context.Context) (client, error) {
 	trust := insecure.NewCredentials()
 	if u.Scheme == "grpcs" {
-		trust = credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12})
+		trust = credentials.NewTLS(opts.trust(u.Hostname()))
 	}
 	return func(context.Context) (client, error) {
 		conn, err := grpc.NewClient("passthrough:///"+u.Host, grpc.WithTransportCredentials(trust))

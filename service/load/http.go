@@ -22,13 +22,14 @@ type httpClient struct {
 
 func openHTTP(u *url.URL, opts *Options) func(context.Context) (client, error) {
 	at := *u
+	at.User = nil // nobody is asked who he is there, and errors show the URL
 	if at.Path == "" || at.Path == "/" {
 		at.Path = "/v1/check"
 	}
 	return func(context.Context) (client, error) {
 		transport := &http.Transport{
 			DialContext: (&net.Dialer{Timeout: callTimeout}).DialContext, MaxConnsPerHost: 1, DisableCompression: true,
-			ForceAttemptHTTP2: at.Scheme == "https",
+			ForceAttemptHTTP2: at.Scheme == "https", TLSClientConfig: opts.trust(at.Hostname()),
 		}
 		return &httpClient{url: at.String(), limit: opts.Limit.String(), policy: opts.Policy, transport: transport}, nil
 	}

@@ -4,6 +4,7 @@ package load
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -35,6 +36,7 @@ type Options struct {
 	Policy      string         // of which each call is, in place of Limit; not of Redis clients' CL.THROTTLE
 	Domain      string         // of Envoy's calls; empty means headgate
 	Entry       string         // the key of the only entry of Envoy's calls, whose value is the key; empty means key
+	TLS         *tls.Config    // of URLs with TLS; nil means that the system's authorities are trusted, and no certificate is shown
 }
 
 // Result is what was measured.
@@ -83,8 +85,8 @@ type client interface {
 	close()
 }
 
-// Start opens all connections and begins to ask. What is not there, or does not understand, is told now. The load ends with
-// [Run.Wait], or with ctx.
+// Start opens all connections, asks once on each, and begins to measure. What is not there, or does not understand, is told now. The load
+// ends with [Run.Wait], or with ctx.
 func Start(ctx context.Context, rawURL string, opts *Options) (*Run, error) {
 	r := &Run{}
 	if opts != nil {
@@ -141,32 +143,31 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// openAll opens all connections, or none, and asks once on the first, for nothing is worth measuring that does not understand.
+// openAll opens all connections, or none, and asks once on each: nothing is worth measuring that does not understand, and what it takes to
+// connect is no call's latency.
 func (r *Run) openAll(ctx context.Context) (all []client, err error) {
-	defer func() {
+	for range r.opts.Connections {
+		c, err := r.open(ctx)
+		if err == nil {
+			all = append(all, c)
+			err = r.askOnce(ctx, c)
+		}
 		if err != nil {
 			for _, c := range all {
 				c.close()
 			}
-		}
-	}()
-	for i := range r.opts.Connections {
-		c, err := r.open(ctx)
-		if err != nil {
-			return all, err
-		}
-		all = append(all, c)
-		if i > 0 {
-			continue
-		}
-		asking, cancel := context.WithTimeout(ctx, callTimeout)
-		_, err = c.ask(asking, []string{"bench:0"})
-		cancel()
-		if err != nil {
-			return all, err
+			return nil, err
 		}
 	}
 	return all, nil
+}
+
+// askOnce is a call that is not measured.
+func (r *Run) askOnce(ctx context.Context, c client) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err := c.ask(ctx, []string{"bench:0"})
+	return err
 }
 
 // work asks on one connection until the time is over. A connection that breaks is opened again.
@@ -183,13 +184,39 @@ func (r *Run) work(ctx context.Context, c client, seen *latencies) {
 		}
 		r.fail(ctx, len(keys), err)
 		c.close()
-		for c = client(broken{}); !r.over(ctx); pause(ctx) {
-			if again, err := r.open(ctx); err == nil {
-				c = again
-				break
-			}
-		}
+		c = r.again(ctx)
 	}
+}
+
+// again opens a connection in the place of one that broke, a little later: a server that fails at once is not worth a storm.
+func (r *Run) again(ctx context.Context) client {
+	for {
+		pause(ctx)
+		if r.over(ctx) {
+			return broken{}
+		}
+		c, err := r.open(ctx)
+		if err != nil {
+			continue
+		}
+		if err = r.askOnce(ctx, c); err == nil {
+			return c
+		}
+		c.close()
+		r.fail(ctx, 1, err)
+	}
+}
+
+// trust is what a connection with TLS to a host takes.
+func (o *Options) trust(host string) *tls.Config {
+	made := &tls.Config{MinVersion: tls.VersionTLS12}
+	if o.TLS != nil {
+		made = o.TLS.Clone()
+	}
+	if made.ServerName == "" {
+		made.ServerName = host
+	}
+	return made
 }
 
 func (r *Run) once(ctx context.Context, c client, keys []string, seen *latencies) error {

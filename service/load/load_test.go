@@ -180,7 +180,7 @@ func TestCallsThatFailAreCounted(t *testing.T) {
 		}
 	}))
 	defer s.Close()
-	r := mustRun(t, s.URL, &load.Options{Connections: 2, Duration: 200 * time.Millisecond})
+	r := mustRun(t, s.URL, &load.Options{Connections: 2, Duration: 300 * time.Millisecond})
 	if r.Failed < 2 || r.Allowed < 5 || r.Denied > 0 || r.First == nil {
 		t.Errorf("%+v, want calls that failed and others that did not", r)
 	}
@@ -232,5 +232,81 @@ func TestALoadEndsWithItsContext(t *testing.T) {
 	cancel()
 	if r := run.Wait(); r.Failed > 0 {
 		t.Errorf("%d calls failed: %v", r.Failed, r.First)
+	}
+}
+
+// slowly is a door for HTTP that takes its time for every twentieth call.
+func slowly(t *testing.T, d time.Duration) (url string) {
+	t.Helper()
+	var calls atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		if calls.Add(1)%20 == 0 {
+			time.Sleep(d)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+func TestLatenciesAreThoseOfTheCalls(t *testing.T) {
+	t.Parallel()
+	r := mustRun(t, slowly(t, 50*time.Millisecond), &load.Options{Connections: 1, Duration: 700 * time.Millisecond})
+	if p50, p90, p99, most := r.Latency(50), r.Latency(90), r.Latency(99), r.Latency(100); p50 > 45*time.Millisecond || p90 > 49*time.Millisecond ||
+		p99 < 50*time.Millisecond || p99 > 200*time.Millisecond || most < p99 {
+		t.Errorf("p50 %v, p90 %v, p99 %v, most %v; want one call in twenty to take 50 ms, and the others none", p50, p90, p99, most)
+	}
+}
+
+// silent is a door that takes what it is sent, and answers the first call only: the one that is not measured.
+func silent(t *testing.T) (addr string) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ln.Close() })
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				_, _ = conn.Read(make([]byte, 4096))
+				_, _ = io.WriteString(conn, "*5\r\n:0\r\n:1\r\n:0\r\n:-1\r\n:0\r\n")
+				_, _ = io.Copy(io.Discard, conn)
+			}()
+		}
+	}()
+	return ln.Addr().String()
+}
+
+func TestNobodyWaitsForAnAnswerWhenTheLoadIsToEnd(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	run, err := load.Start(ctx, "redis://"+silent(t), &load.Options{Connections: 2, Duration: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(50*time.Millisecond, cancel) // when they have asked
+	if r := run.Wait(); r.Took > 5*time.Second || r.Failed > 0 {
+		t.Errorf("it took %v, and %d failed (%v)", r.Took, r.Failed, r.First)
+	}
+}
+
+// A server that refuses at once is not stormed.
+func TestAServerThatFailsIsGivenTime(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if calls.Add(1) > 2 { // those that are not measured
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	defer s.Close()
+	r := mustRun(t, s.URL, &load.Options{Connections: 2, Duration: 200 * time.Millisecond})
+	if r.Failed < 2 || r.Failed > 2*11 {
+		t.Errorf("%d calls failed, want one in 20 ms on each of two connections", r.Failed)
 	}
 }

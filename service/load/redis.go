@@ -21,6 +21,7 @@ type redisClient struct {
 	lines *bufio.Reader
 	out   []byte
 	question
+	forget func() bool // the end of the load
 }
 
 func openRedis(u *url.URL, opts *Options) (func(context.Context) (client, error), error) {
@@ -31,15 +32,17 @@ func openRedis(u *url.URL, opts *Options) (func(context.Context) (client, error)
 	return func(ctx context.Context) (client, error) {
 		dial := (&net.Dialer{Timeout: callTimeout}).DialContext
 		if u.Scheme == "rediss" {
-			dial = (&tls.Dialer{NetDialer: &net.Dialer{Timeout: callTimeout}, Config: &tls.Config{MinVersion: tls.VersionTLS12}}).DialContext
+			dial = (&tls.Dialer{NetDialer: &net.Dialer{Timeout: callTimeout}, Config: opts.trust(u.Hostname())}).DialContext
 		}
 		conn, err := dial(ctx, "tcp", u.Host)
 		if err != nil {
 			return nil, err
 		}
 		c := &redisClient{conn: conn, lines: bufio.NewReaderSize(conn, 16<<10), question: *asked}
+		c.forget = context.AfterFunc(ctx, func() { _ = conn.Close() }) // so that nobody waits for an answer when the load is to end
 		if err := c.login(u.User); err != nil {
-			return nil, errors.Join(err, conn.Close())
+			c.close()
+			return nil, err
 		}
 		return c, nil
 	}, nil
@@ -179,7 +182,10 @@ func (c *redisClient) line() (string, error) {
 	return line, nil
 }
 
-func (c *redisClient) close() { _ = c.conn.Close() }
+func (c *redisClient) close() {
+	c.forget()
+	_ = c.conn.Close()
+}
 
 // opener is what opens connections to a URL.
 func opener(rawURL string, opts *Options) (func(context.Context) (client, error), error) {
@@ -193,13 +199,17 @@ func opener(rawURL string, opts *Options) (func(context.Context) (client, error)
 			return nil, errors.New("load: HTTP takes one call at a time on a connection; leave pipeline out, and take more connections")
 		}
 		return openHTTP(u, opts), nil
-	case "grpc", "grpcs":
-		if opts.Policy != "" {
-			return nil, errors.New("load: Envoy's calls name a domain and an entry, and no policy")
-		}
-		return openGRPC(u, opts), nil
-	case "redis", "rediss":
-		return openRedis(u, opts)
+	case "grpc", "grpcs", "redis", "rediss":
+	default:
+		return nil, fmt.Errorf("load: there is no door for %.20q; there are http, https, grpc, grpcs, redis and rediss", u.Scheme)
 	}
-	return nil, fmt.Errorf("load: there is no door for %.20q; there are http, https, grpc, grpcs, redis and rediss", u.Scheme)
+	switch {
+	case u.Port() == "":
+		return nil, errors.New("load: the URL has no port; write it behind the host, as in redis://127.0.0.1:6380")
+	case u.Scheme == "redis" || u.Scheme == "rediss":
+		return openRedis(u, opts)
+	case opts.Policy != "":
+		return nil, errors.New("load: Envoy's calls name a domain and an entry, and no policy")
+	}
+	return openGRPC(u, opts), nil
 }
