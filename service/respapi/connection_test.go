@@ -216,7 +216,7 @@ func TestCommandAnswersForEveryName(t *testing.T) {
 	check(t, nil, []step{
 		{"HELLO 3", hello("3")},
 		{"COMMAND INFO" + names, fmt.Sprintf("*%d\r\n", 2*most) + strings.Repeat(echo+"_\r\n", most)},
-		{"COMMAND DOCS" + names, fmt.Sprintf("%%%d\r\n", most) + strings.Repeat(docs, most)},
+		{"COMMAND DOCS" + names, "%1\r\n" + docs}, // a map has no name twice
 	})
 }
 

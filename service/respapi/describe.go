@@ -21,7 +21,7 @@ func (w *worker) commandCommand() {
 	case sub == "info":
 		w.describeAll(w.named())
 	case sub == "docs":
-		w.documentAll(slices.DeleteFunc(w.named(), func(c *command) bool { return c == nil }))
+		w.documentAll(w.named())
 	case sub == "getkeys" && alone:
 		w.wrongArity("command|getkeys")
 	case sub == "getkeys":
@@ -97,9 +97,16 @@ func (w *worker) describe(c *command) {
 	w.array(0) // subcommands
 }
 
+// documentAll is a map: a command that is named twice is in it once, and one that is not there is not.
 func (w *worker) documentAll(all []*command) {
-	w.fields(len(all))
+	var once []*command
 	for _, c := range all {
+		if c != nil && !slices.Contains(once, c) {
+			once = append(once, c)
+		}
+	}
+	w.fields(len(once))
+	for _, c := range once {
 		w.document(c)
 	}
 }

@@ -37,13 +37,19 @@ func TestSlowReaders(t *testing.T) {
 			t.Errorf("%d clients that read nothing hold %d KiB", slow, grown>>10)
 		}
 		stuck.Wait()
-		for deadline := time.Now().Add(5 * time.Second); s.handler.clients.now.Load() > 1 && time.Now().Before(deadline); {
-			time.Sleep(time.Millisecond)
-		}
-		if n := s.handler.clients.now.Load(); n != 1 {
-			t.Errorf("%d clients are left, want the polite one", n)
-		}
+		s.awaitClients(1) // the polite one
 	})
+}
+
+// awaitClients waits until the server counts so many clients.
+func (s *served) awaitClients(want int64) {
+	s.t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); s.handler.clients.now.Load() > want && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	if n := s.handler.clients.now.Load(); n != want {
+		s.t.Errorf("%d clients are left, want %d", n, want)
+	}
 }
 
 func eachDoorInTurn(t *testing.T, test func(t *testing.T, d door)) {

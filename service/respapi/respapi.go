@@ -38,7 +38,8 @@ type Options struct {
 	// MaxClients is the most connections at a time, those beyond are told so and closed; 0 means [DefaultMaxClients].
 	MaxClients int
 	// MaxRequestBytes is the longest request, and the longest transaction, in bytes; 0 means [DefaultMaxRequestBytes]. What is kept of a
-	// connection between two of its turns is at most one of each, a read of 16 KiB, and 16 KiB and one reply to send.
+	// connection between two of its turns is at most one of each, a read of 16 KiB, and 16 KiB and one reply to send, which is at most
+	// some ten times as long as what was asked.
 	MaxRequestBytes int
 	// Version is what INFO calls the version of this program.
 	Version string

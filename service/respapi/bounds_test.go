@@ -1,0 +1,82 @@
+package respapi
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// ended is the only line that a client gets of which too much came.
+func ended(why protocolError) string { return "-ERR " + why.Error() + "\r\n" }
+
+// echo is a request of so many bytes, and its reply.
+func echo(size int) (asked, reply string) {
+	text := strings.Repeat("x", size-len(request("ECHO", strings.Repeat("x", 1000)))+1000)
+	if size > 10_000 {
+		text = text[1:] // its length has one more digit
+	}
+	return request("ECHO", text), fmt.Sprintf("$%d\r\n%s\r\n", len(text), text)
+}
+
+// Each default bound at its end, and exceeded by one.
+func TestDefaultBounds(t *testing.T) {
+	t.Parallel()
+	const most, mostStranger = DefaultMaxRequestBytes, unauthenticatedBytes
+	key := strings.Repeat("k", 1024)
+	whole, wholeReply := echo(most)
+	over, _ := echo(most + 1)
+	strangers, _ := echo(mostStranger)
+	strangersOver, _ := echo(mostStranger + 1)
+	line := "PING " + strings.Repeat(" ", most-len("PING \n")) + "\n"
+	for _, tt := range []struct{ name, password, input, want string }{
+		{"request", "", whole, wholeReply},
+		{"request + 1", "", over, ended(errTooBig)},
+		{"line", "", line, "+PONG\r\n"},
+		{"line + 1", "", " " + line, ended(errInlineLength)},
+		{"arguments", "", request(append([]string{"ECHO"}, make([]string, 1023)...)...), "-ERR wrong number of arguments for 'echo' command\r\n"},
+		{"arguments + 1", "", "*1025\r\n", ended(errArrayLength)},
+		{"words of a line + 1", "", "ECHO" + strings.Repeat(" x", 1024) + "\n", ended(errArrayLength)},
+		{"argument + 1", "", "*1\r\n$16385\r\n", ended(errBulkLength)},
+		{"key", "", request("CL.THROTTLE", key, "15", "30", "60"), numbersReply(0, 16, 15, -1, 2)},
+		{
+			"key + 1", "", request("CL.THROTTLE", key+"k", "15", "30", "60"),
+			"-Cell error: Store error: invalid request: the key has 1025 bytes; accepted are at most 1024\r\n",
+		},
+		{"name", "", request("CLIENT", "SETNAME", strings.Repeat("n", 128)), okReply},
+		{"name + 1", "", request("CLIENT", "SETNAME", strings.Repeat("n", 129)), "-" + errClientName + "\r\n"},
+		{"a stranger's request", "p", strangers, noAuth},
+		{"a stranger's request + 1", "p", strangersOver, ended(errTooBig)},
+		{"a stranger's arguments", "p", request("ECHO", "2", "3", "4", "5", "6", "7", "8", "9", "10"), noAuth},
+		{"a stranger's arguments + 1", "p", "*11\r\n", ended(errArrayLength)},
+	} {
+		h := New(mustEngine(t, newFrozen(t), nil), &Options{Password: tt.password})
+		if got := h.replies(t, tt.input); got != tt.want {
+			t.Errorf("%s: got %.100q, want %.100q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// A client that goes in the middle of a request, at whichever byte, leaves nothing behind, and what was whole has counted.
+func TestClientsThatGoAtAnyByte(t *testing.T) {
+	t.Parallel()
+	eachDoor(t, func(t *testing.T, d door) {
+		s := serve(t, d, nil, Options{}, nil)
+		once := request("CL.THROTTLE", "k", "999", "1", "1")
+		dialled, spent := int64(0), int64(0)
+		for cut := 1; cut < 2*len(once); cut += 3 {
+			conn := s.dial()
+			s.write(conn, (once + once)[:cut])
+			_ = conn.Close()
+			dialled++
+			spent += int64(cut / len(once))
+		}
+		for s.handler.clients.all.Load() < dialled {
+			runtime.Gosched()
+		}
+		s.awaitClients(0)
+		conn := s.dial()
+		s.write(conn, request("CL.THROTTLE", "k", "999", "1", "1", "0"))
+		s.expect(conn, numbersReply(0, 1000, 1000-spent, -1, spent))
+	})
+}
