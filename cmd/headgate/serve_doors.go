@@ -35,36 +35,23 @@ func (s *service) open(ctx context.Context) (all []door, err error) {
 			}
 		}
 	}()
-	if s.config.HTTP.Addr != config.Off {
-		ln, err := listen(ctx, "HTTP", string(s.config.HTTP.Addr), "http-addr")
+	c := s.config
+	for _, way := range []struct {
+		off  bool
+		open func(ctx context.Context) (door, error)
+	}{
+		{c.HTTP.Addr == config.Off, s.openHTTP},
+		{c.RESP.Addr == config.Endpoint(config.Off), s.openRESP},
+		{c.GRPC.Addr == config.Endpoint(config.Off), s.openGRPC},
+	} {
+		if way.off {
+			continue
+		}
+		d, err := way.open(ctx)
 		if err != nil {
 			return all, err
 		}
-		if err := s.openForwardAuth(ln); err != nil {
-			return all, errors.Join(err, ln.Close())
-		}
-		if ln, err = secured(ln, s.httpCertificates()); err != nil {
-			return all, err
-		}
-		all = append(all, door{"http", ln, s.http()})
-	}
-	if s.config.RESP.Addr != config.Endpoint(config.Off) {
-		ln, err := s.listenRESP(ctx)
-		if err != nil {
-			return all, err
-		}
-		all = append(all, door{"resp", ln, s.resp()})
-	}
-	if s.config.GRPC.Addr != config.Endpoint(config.Off) {
-		server, err := s.grpc()
-		if err != nil {
-			return all, err
-		}
-		ln, err := s.listenGRPC(ctx)
-		if err != nil {
-			return all, err
-		}
-		all = append(all, door{"grpc", ln, server})
+		all = append(all, d)
 	}
 	if len(all) == 0 {
 		return nil, errors.New("no door is open: http.addr, resp.addr and grpc.addr are off (--http-addr, --resp-addr, --grpc-addr), " +
@@ -72,6 +59,40 @@ func (s *service) open(ctx context.Context) (all []door, err error) {
 	}
 	more, err := s.openAdmin(ctx)
 	return append(all, more...), err
+}
+
+func (s *service) openHTTP(ctx context.Context) (door, error) {
+	ln, err := listen(ctx, "HTTP", string(s.config.HTTP.Addr), "http-addr")
+	if err != nil {
+		return door{}, err
+	}
+	if err := s.openForwardAuth(ln); err != nil {
+		return door{}, errors.Join(err, ln.Close())
+	}
+	if ln, err = secured(ln, s.httpCertificates()); err != nil {
+		return door{}, err
+	}
+	return door{"http", ln, s.http()}, nil
+}
+
+func (s *service) openRESP(ctx context.Context) (door, error) {
+	ln, err := s.listenRESP(ctx)
+	if err != nil {
+		return door{}, err
+	}
+	return door{"resp", ln, s.resp()}, nil
+}
+
+func (s *service) openGRPC(ctx context.Context) (door, error) {
+	server, err := s.grpc()
+	if err != nil {
+		return door{}, err
+	}
+	ln, err := s.listenGRPC(ctx)
+	if err != nil {
+		return door{}, err
+	}
+	return door{"grpc", ln, server}, nil
 }
 
 // http is the server for HTTP.
