@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/headgate/headgate/service/config"
+	"github.com/headgate/headgate/service/engine"
 	"github.com/headgate/headgate/service/envoyconfig"
 	"github.com/headgate/headgate/service/envoyxds"
 	"github.com/headgate/headgate/service/respapi"
@@ -38,7 +39,7 @@ func (s *service) openEnvoy() error {
 	c := &s.config.Envoy
 	opts := &rlsapi.Options{
 		Charge: rlsapi.Charge(c.Charge), Shadow: c.Shadow, Quota: c.Quota, DynamicMetadata: c.Metadata,
-		NearLimitRatio: float64(c.NearLimit) / float64(1_000_000), NeedDomains: c.NeedDomains, Unavailable503: c.JSON503,
+		NearLimitRatio: nearLimitRatio(c.NearLimit), NeedDomains: c.NeedDomains, Unavailable503: c.JSON503,
 		MaxDescriptors: s.config.MaxChecks, MaxEntryBytes: s.config.MaxKeyBytes, MaxBodyBytes: s.config.MaxBodyBytes, Log: s.log,
 	}
 	if c.Headers {
@@ -60,6 +61,14 @@ func (s *service) openEnvoy() error {
 			c.Config, s.config.Origins["envoy.config"])
 	}
 	return nil
+}
+
+// nearLimitRatio is a share as the door has it, where 0 is its default and less the share of nothing.
+func nearLimitRatio(s engine.Share) float64 {
+	if s == 0 {
+		return -1
+	}
+	return float64(s) / 1_000_000
 }
 
 // load reads the folder, and puts what it holds into force, all of it or nothing. It says what came of it, if it is other than before or
@@ -127,7 +136,7 @@ func (r *envoyRules) holds() bool {
 
 // refuse counts a configuration that does not hold and tells every error, in the words of envoyproxy/ratelimit and with its place.
 func (r *envoyRules) refuse(err error) {
-	r.count(err)
+
 	message := "envoy configuration refused: there is none until it is mended"
 	if r.holds() {
 		message = "envoy configuration refused: the last good one stays"

@@ -28,7 +28,7 @@ func (h *Handler) addHeaders(resp *pb.RateLimitResponse, c *call) {
 	var tightest *pb.RateLimitResponse_DescriptorStatus
 	least := uint32(math.MaxUint32)
 	for i, s := range resp.Statuses {
-		if s.CurrentLimit != nil && s.LimitRemaining < least {
+		if s.CurrentLimit != nil && (tightest == nil || s.LimitRemaining < least) {
 			tightest, least = s, s.LimitRemaining
 		}
 		if s.Code == pb.RateLimitResponse_OVER_LIMIT && !c.items[i].quota {

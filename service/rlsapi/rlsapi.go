@@ -62,7 +62,8 @@ type Options struct {
 	DynamicMetadata bool
 	// Headers adds header fields about the tightest limit; nil means none.
 	Headers *Headers
-	// NearLimitRatio is the part of a limit from which on hits are counted as near it; 0 means 0.8.
+	// NearLimitRatio is the part of a limit from which on hits are counted as near it; 0 means 0.8, and less than 0 that
+	// all are.
 	NearLimitRatio float64
 	// NeedDomains makes the health checks fail until a configuration with at least one domain is there.
 	NeedDomains bool
@@ -107,6 +108,7 @@ func New(e *engine.Engine, opts *Options) (*Handler, error) {
 	if h.opts.NearLimitRatio == 0 {
 		h.opts.NearLimitRatio = 0.8
 	}
+	h.opts.NearLimitRatio = max(0, h.opts.NearLimitRatio)
 	h.opts.MaxDescriptors = orDefault(opts.MaxDescriptors, DefaultMaxDescriptors)
 	h.opts.MaxEntryBytes = orDefault(opts.MaxEntryBytes, DefaultMaxEntryBytes)
 	h.opts.MaxBodyBytes = orDefault(opts.MaxBodyBytes, DefaultMaxBodyBytes)

@@ -163,3 +163,16 @@ func TestTimes(t *testing.T) {
 		t.Errorf("got %+v want 21 requests", times)
 	}
 }
+
+// From which part of a limit on hits are near it may also be its beginning.
+func TestAllHitsAreNear(t *testing.T) {
+	t.Parallel()
+	for ratio, want := range map[float64]uint64{0: 0, -1: 2, 0.2: 1, 0.4: 0} {
+		h := open(t, nil, smallConfig, &rlsapi.Options{NearLimitRatio: ratio})
+		mustAsk(t, h, "k", "v")
+		mustAsk(t, h, "k", "v")
+		if got := h.Snapshot().Rules["d.k"].NearLimit; got != want {
+			t.Errorf("ratio %v: got %d hits of 2 near a limit of 5, want %d", ratio, got, want)
+		}
+	}
+}
