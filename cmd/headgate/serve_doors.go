@@ -72,7 +72,7 @@ func (s *service) openHTTP(ctx context.Context) (door, error) {
 	if ln, err = secured(ln, s.httpCertificates()); err != nil {
 		return door{}, err
 	}
-	return door{"http", ln, s.http()}, nil
+	return door{"http", ln, s.http(ln)}, nil
 }
 
 func (s *service) openRESP(ctx context.Context) (door, error) {
@@ -96,7 +96,7 @@ func (s *service) openGRPC(ctx context.Context) (door, error) {
 }
 
 // http is the server for HTTP.
-func (s *service) http() *httpapi.Server {
+func (s *service) http(ln net.Listener) *httpapi.Server {
 	c, opts := s.config, s.healthOptions()
 	opts.MaxBodyBytes = c.MaxBodyBytes
 	opts.Mounted = map[string]http.Handler{
@@ -105,11 +105,16 @@ func (s *service) http() *httpapi.Server {
 		"/json":                http.HandlerFunc(s.envoy.handler.ServeJSON),
 		"/healthcheck":         http.HandlerFunc(s.envoy.handler.ServeHealth),
 	}
+	page := s.mountDemo(ln, opts.Mounted)
 	s.health = httpapi.New(s.at("http"), opts)
-	return httpapi.NewServer(s.health, &httpapi.ServerOptions{
+	server := httpapi.NewServer(s.health, &httpapi.ServerOptions{
 		HeaderTimeout: c.HeaderTimeout, ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout, IdleTimeout: c.IdleTimeout,
 		MaxHeaderBytes: c.MaxHeaderBytes, MaxConnections: c.HTTP.MaxConnections, Log: s.log,
 	})
+	if page != nil {
+		server.OnShutdown(page.close)
+	}
+	return server
 }
 
 // healthOptions are what /readyz tells, at whatever door.

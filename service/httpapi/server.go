@@ -68,6 +68,10 @@ func (s *Server) Serve(ln net.Listener) error {
 	return err
 }
 
+// OnShutdown has f called, on a goroutine of its own, once [Server.Shutdown] takes no more connections: it ends what would go on answering
+// for ever, such as a stream of events.
+func (s *Server) OnShutdown(f func()) { s.http.RegisterOnShutdown(f) }
+
 // Drain is [Handler.Drain].
 func (s *Server) Drain() { s.handler.Drain() }
 

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// only opens the door for HTTP and no other.
+var only = []string{"--resp-addr", "off", "--grpc-addr", "off", "--admin-addr", "off", "--http-addr"}
+
+// The page stands at the door for HTTP, and does not keep the service from stopping.
+func TestServedPage(t *testing.T) {
+	t.Parallel()
+	p := launch(t, 1, slices.Concat(only, []string{"127.0.0.1:0", "--shutdown-timeout", "1h"})...)
+	url := "http://" + p.addrs["http"]
+	resp, err := http.Get(url + "/demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if kind := resp.Header.Get("Content-Type"); resp.StatusCode != http.StatusOK || !strings.HasPrefix(kind, "text/html") || resp.Request.URL.Path != "/demo/" {
+		t.Errorf("got %s, %s at %s want the page at /demo/", resp.Status, kind, resp.Request.URL.Path)
+	}
+	stream, err := http.Get(url + "/demo/events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Body.Close()
+	lines := bufio.NewScanner(stream.Body)
+	if !lines.Scan() || stream.StatusCode != http.StatusOK {
+		t.Fatalf("got %s and no events", stream.Status)
+	}
+	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	for lines.Scan() { // until it ends
+	}
+	eventually(t, "the service stops", func() bool { return strings.Contains(p.text(), "msg=stopped") })
+}
+
+// Where others than this machine come there is no page: nobody logs in to it.
+func TestServedPageIsForThisMachine(t *testing.T) {
+	t.Parallel()
+	p := launch(t, 1, slices.Concat(only, []string{"0.0.0.0:0"})...)
+	_, port, err := net.SplitHostPort(p.addrs["http"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/demo", "/demo/", "/demo/events"} {
+		resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%s%s", port, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusNotFound {
+			t.Errorf("%s: got %s want 404", path, resp.Status)
+		}
+	}
+}
