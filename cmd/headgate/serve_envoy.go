@@ -136,7 +136,7 @@ func (r *envoyRules) holds() bool {
 
 // refuse counts a configuration that does not hold and tells every error, in the words of envoyproxy/ratelimit and with its place.
 func (r *envoyRules) refuse(err error) {
-
+	r.count(err)
 	message := "envoy configuration refused: there is none until it is mended"
 	if r.holds() {
 		message = "envoy configuration refused: the last good one stays"

@@ -178,6 +178,11 @@ func TestControlPlaneGoesAndComes(t *testing.T) {
 			t.Error("it says that it is not connected")
 		}
 	}
+	for _, r := range plane.Requests() {
+		if r.GetResponseNonce() == "" && r.GetVersionInfo() != "" {
+			t.Errorf("a stream begins with the version %s of another one, which the control plane may call something else by", r.GetVersionInfo())
+		}
+	}
 }
 
 // An answer that is longer than accepted is not taken, and one that is shorter is, afterwards.
