@@ -161,7 +161,8 @@ var law = map[string]room{
 		why: "all doors side by side, in a test: whichever one a request comes through, the answer is the limiter's",
 		tests: []string{
 			".", "algo", "memstore", "redisstore", "internal/testserver", "service/engine", "service/envoyconfig",
-			"service/forwardauth", "service/httpapi", "service/respapi", "service/rlsapi", "service/storeopen", "github.com/redis/go-redis/v9", "google.golang.org/grpc",
+			"service/forwardauth", "service/httpapi", "service/respapi", "service/rlsapi", "service/storeopen",
+			"github.com/redis/go-redis/v9", "google.golang.org/grpc",
 			"google.golang.org/grpc/codes", "google.golang.org/grpc/status",
 			"google.golang.org/grpc/credentials/insecure", "google.golang.org/protobuf/types/known/wrapperspb",
 			"github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3",
