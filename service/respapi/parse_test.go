@@ -133,6 +133,9 @@ func TestCutAnywhere(t *testing.T) {
 		h := New(mustEngine(t, newFrozen(t), policies), &Options{Networked: networked})
 		want := h.replies(t, session1)
 		for cut := range len(session1) {
+			if strings.HasPrefix(session1[cut:], "long long ") && cut%100 != 0 {
+				continue // in the middle of a long text every place is like any other
+			}
 			h := New(mustEngine(t, newFrozen(t), policies), &Options{Networked: networked})
 			if got := h.replies(t, session1[:cut], session1[cut:]); got != want {
 				t.Fatalf("networked %v, cut at %d: got %q, want %q", networked, cut, got, want)
