@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -67,7 +68,7 @@ func (g *gateway) environment(more ...string) []string {
 		"CONFIG_GRPC_XDS_SERVER_TLS_CACERT=" + g.certs + "/ca.crt",
 		"REDIS_SOCKET_TYPE=tcp", "REDIS_URL=" + testserver.Redis(g.t).Addr(),
 		"CONFIG_GRPC_XDS_SERVER_TLS_SAN=envoy-gateway", "HOST=127.0.0.1", "PORT=0", "GRPC_HOST=127.0.0.1", "GRPC_PORT=0",
-		"HEADGATE_RESP_ADDR=off", "HEADGATE_ADMIN_ADDR=off", "GORACE=" + raceSettings,
+		"HEADGATE_RESP_ADDR=off", "HEADGATE_ADMIN_ADDR=off", "HEADGATE_STORE_BUDGET=10s", "GORACE=" + raceSettings,
 		"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL=50ms", "XDS_CLIENT_BACKOFF_INITIAL_INTERVAL=50ms", "XDS_CLIENT_BACKOFF_MAX_INTERVAL=100ms",
 	}, more...)
 }
@@ -221,4 +222,68 @@ func TestWaitingForEnvoyGatewayEnds(t *testing.T) {
 	if err := g.service.cmd.Wait(); err != nil {
 		t.Errorf("got %v, want status 0", err)
 	}
+}
+
+// pair are two rules of one number.
+func pair(unit conf.RateLimitUnit, n uint32) *conf.RateLimitConfig {
+	rule := &conf.RateLimitPolicy{Unit: unit, RequestsPerUnit: n}
+	return &conf.RateLimitConfig{Name: "pair", Domain: "pair", Descriptors: []*conf.RateLimitDescriptor{
+		{Key: "one", RateLimit: rule}, {Key: "other", RateLimit: rule},
+	}}
+}
+
+// askPair reports the number that both rules have in one answer.
+func (g *gateway) askPair() (uint32, error) {
+	resp, err := g.client.ShouldRateLimit(g.t.Context(), &pb.RateLimitRequest{
+		Domain: "pair", Descriptors: []*ratelimitv3.RateLimitDescriptor{
+			{Entries: []*ratelimitv3.RateLimitDescriptor_Entry{{Key: "one", Value: "v"}}},
+			{Entries: []*ratelimitv3.RateLimitDescriptor_Entry{{Key: "other", Value: "v"}}},
+		},
+	})
+	if err != nil {
+		return 0, err
+	}
+	one, other := resp.GetStatuses()[0].GetCurrentLimit(), resp.GetStatuses()[1].GetCurrentLimit()
+	if one.GetRequestsPerUnit() != other.GetRequestsPerUnit() {
+		return 0, fmt.Errorf("one answer by two configurations: %v", resp)
+	}
+	return one.GetRequestsPerUnit(), nil
+}
+
+// While rules are pushed, good and bad ones, every request is answered, and each by one configuration.
+func TestPushesUnderLoad(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	g.plane.Push(gatewayNode, "0", pair(conf.RateLimitUnit_HOUR, 1_000_000))
+	g.start("HEADGATE_STORE=memory://")
+	g.connect()
+	var callers sync.WaitGroup
+	over := make(chan bool)
+	for range 4 {
+		callers.Go(func() {
+			for {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				if n, err := g.askPair(); err != nil || n < 1_000_000 {
+					t.Errorf("%d, error %v: want every request answered by good rules", n, err)
+					return
+				}
+			}
+		})
+	}
+	for i := range uint32(40) {
+		if i%8 == 7 {
+			answered := len(g.plane.Requests())
+			g.plane.Push(gatewayNode, fmt.Sprint("bad ", i), pair(conf.RateLimitUnit_UNKNOWN, i))
+			eventually(t, "bad rules are answered", func() bool { return len(g.plane.Requests()) > answered })
+			continue
+		}
+		g.plane.Push(gatewayNode, fmt.Sprint(i), pair(conf.RateLimitUnit_HOUR, 1_000_000+i))
+		eventually(t, "good rules hold", func() bool { n, err := g.askPair(); return err != nil || n == 1_000_000+i })
+	}
+	close(over)
+	callers.Wait()
 }
