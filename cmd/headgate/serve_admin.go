@@ -63,6 +63,7 @@ func (s *service) envoyState() metrics.EnvoyState {
 		Rules: make(map[string]metrics.EnvoyCounts, len(counted.Rules)), DomainNotFound: counted.DomainNotFound,
 		ConfigLoads: counted.ConfigLoads, ConfigErrors: counted.ConfigErrors, StoreErrors: counted.StoreErrors,
 		ServiceErrors: counted.ServiceErrors, GlobalShadow: counted.GlobalShadow, Times: metrics.EnvoyTimes(counted.Times),
+		Milliseconds: s.config.Envoy.ResponseMS,
 	}
 	for path, c := range counted.Rules {
 		state.Rules[path] = metrics.EnvoyCounts(c)

@@ -100,6 +100,7 @@ type Envoy struct {
 	HeaderReset     string       `yaml:"header_reset" default:"RateLimit-Reset" restart:"yes" help:"the name of the field with the seconds until all is left"`
 	NearLimit       engine.Share `yaml:"near_limit" default:"80%" restart:"yes" help:"from which part of a limit on hits are counted as near it"`
 	JSON503         bool         `yaml:"json_503" default:"false" restart:"yes" help:"/json answers 503 while the store is away, and not 400 as envoyproxy/ratelimit does"`
+	ResponseMS      bool         `yaml:"response_ms" default:"false" restart:"yes" help:"response times in metrics are milliseconds, as envoyproxy/ratelimit had them once, and not seconds as their name says"`
 	XDS             XDS          `yaml:"xds" help:"A control plane that says the rules, in the place of a folder."`
 }
 

@@ -34,9 +34,11 @@ func TestEnvironmentOfRatelimit(t *testing.T) {
 			"SHADOW_MODE": "true", "QUOTA_MODE": "1", "RESPONSE_DYNAMIC_METADATA": "t", "LIMIT_RESPONSE_HEADERS_ENABLED": "true",
 			"LIMIT_LIMIT_HEADER": "L", "MERGE_DOMAIN_CONFIG": "true", "NEAR_LIMIT_RATIO": "0.755", "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED": "true",
 			"FORCE_START_WITHOUT_INITIAL_CONFIG": "true", "GRPC_MAX_CONNECTION_AGE": "5m",
+			"PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS": "true",
 		}, map[string]string{
 			"envoy.shadow": "true", "envoy.quota": "true", "envoy.metadata": "true", "envoy.headers": "true", "envoy.header_limit": "L",
 			"envoy.merge_domains": "true", "envoy.near_limit": "75.5%", "envoy.need_domains": "true", "envoy.start_anyway": "true",
+			"envoy.response_ms":       "true",
 			"grpc.max_connection_age": "5m",
 		}},
 		{"metrics that are not wanted", map[string]string{"PROMETHEUS_ADDR": ":19001"}, map[string]string{"metrics.addr": "off"}},

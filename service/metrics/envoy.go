@@ -27,6 +27,7 @@ type EnvoyState struct {
 	DomainNotFound             map[string]uint64      // by domain
 	ConfigLoads, ConfigErrors  uint64
 	Times                      EnvoyTimes
+	Milliseconds               bool // in which times are shown, and not in seconds as their name says
 	StoreErrors, ServiceErrors uint64
 	GlobalShadow               uint64
 }
@@ -100,19 +101,23 @@ func (c envoyCollector) Collect(to chan<- prometheus.Metric) {
 	count(envoyError, state.StoreErrors, "redis_error")
 	count(envoyError, state.ServiceErrors, "service_error")
 	count(envoyRequests, state.Times.Count, "ShouldRateLimit")
-	to <- state.Times.histogram()
+	unit := time.Second
+	if state.Milliseconds {
+		unit = time.Millisecond
+	}
+	to <- state.Times.histogram(unit)
 	count(envoyLoaded, state.ConfigLoads)
 	count(envoyRefused, state.ConfigErrors)
 	count(envoyShadow, state.GlobalShadow)
 }
 
 // histogram is the metric of times.
-func (t *EnvoyTimes) histogram() prometheus.Metric {
+func (t *EnvoyTimes) histogram(unit time.Duration) prometheus.Metric {
 	buckets := make(map[float64]uint64, len(t.UpTo))
 	for d, n := range t.UpTo {
-		buckets[d.Seconds()] = n
+		buckets[float64(d)/float64(unit)] = n
 	}
-	return prometheus.MustNewConstHistogram(envoyTimes, t.Count, t.Sum.Seconds(), buckets, "ShouldRateLimit")
+	return prometheus.MustNewConstHistogram(envoyTimes, t.Count, float64(t.Sum)/float64(unit), buckets, "ShouldRateLimit")
 }
 
 // folded adds up rules that are of one domain and the same first two levels.

@@ -227,6 +227,21 @@ func TestControlPlanesAreMeasured(t *testing.T) {
 	mustShow(t, everything(t), "headgate_envoy_", `headgate_envoy_xds_connected 1`, `headgate_envoy_xds_failures_total 7`)
 }
 
+func TestEnvoysTimesInMilliseconds(t *testing.T) {
+	t.Parallel()
+	m := metrics.New(nil)
+	m.Envoy(func() metrics.EnvoyState {
+		times := metrics.EnvoyTimes{Count: 2, Sum: 7 * time.Millisecond, UpTo: map[time.Duration]uint64{25 * time.Microsecond: 1}}
+		return metrics.EnvoyState{Times: times, Milliseconds: true}
+	})
+	mustShow(t, m, "ratelimit_service_response",
+		`ratelimit_service_response_time_seconds_bucket{grpc_method="ShouldRateLimit",le="0.025"} 1`,
+		`ratelimit_service_response_time_seconds_bucket{grpc_method="ShouldRateLimit",le="+Inf"} 2`,
+		`ratelimit_service_response_time_seconds_sum{grpc_method="ShouldRateLimit"} 7`,
+		`ratelimit_service_response_time_seconds_count{grpc_method="ShouldRateLimit"} 2`,
+	)
+}
+
 func TestNamesAreAsPrometheusWantsThem(t *testing.T) {
 	t.Parallel()
 	problems, err := testutil.GatherAndLint(everything(t).Gatherer())
