@@ -138,6 +138,3 @@ func (s *topShard) keys(now int64, asTheyAre bool) []TopKey {
 	}
 	return all
 }
-
-// HalfLife is the time in which denials lose half of their weight for [Denials.Top].
-func (d *Denials) HalfLife() time.Duration { return halfLife }

@@ -1,0 +1,117 @@
+package metrics
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+)
+
+// flood is a sketch beside the exact count of each key, of which older denials weigh less, too.
+type flood struct {
+	t      *testing.T
+	top    top
+	weight map[uint64]float64
+	sums   [topShards]float64
+}
+
+func newFlood(t *testing.T) *flood {
+	f := &flood{t: t, weight: make(map[uint64]float64)}
+	f.top.init(0)
+	return f
+}
+
+// deny denies keys as a crawler and many strangers are, at a moment.
+func (f *flood) deny(at time.Duration, seed uint64) {
+	keys := rand.NewZipf(rand.New(rand.NewPCG(seed, 0)), 1.2, 4, 1<<20)
+	for range 30_000 {
+		hash := keys.Uint64() * 0x9e3779b97f4a7c15
+		f.top.add(int64(at), hash, "p", "", false)
+		f.weight[hash]++
+		f.sums[hash%topShards]++
+	}
+}
+
+func (f *flood) fade() {
+	for hash := range f.weight {
+		f.weight[hash] /= 2
+	}
+	for i := range f.sums {
+		f.sums[i] /= 2
+	}
+}
+
+// mustHold checks what the documentation promises, give or take what is rounded.
+func (f *flood) mustHold(rounded float64) {
+	f.t.Helper()
+	for hash, weight := range f.weight {
+		s := &f.top.shards[hash%topShards]
+		e := s.byHash[hash]
+		switch {
+		case e == nil && weight > f.sums[hash%topShards]/topKeys+rounded:
+			f.t.Fatalf("a key with %g of %g denials is missing", weight, f.sums[hash%topShards])
+		case e != nil && (float64(e.count)+rounded < weight || float64(e.count-e.error) > weight+rounded):
+			f.t.Fatalf("%d denials with an error of %d, and there were %g", e.count, e.error, weight)
+		case e != nil && s.order[e.place] != e:
+			f.t.Fatal("an entry is not at its place")
+		}
+	}
+	for i := range f.top.shards {
+		if s := &f.top.shards[i]; len(s.byHash) != topKeys || len(s.order) != topKeys {
+			f.t.Fatalf("shard %d holds %d keys in %d places, want %d", i, len(s.byHash), len(s.order), topKeys)
+		}
+	}
+}
+
+func TestTheSketchKeepsItsWord(t *testing.T) {
+	t.Parallel()
+	f := newFlood(t)
+	f.deny(0, 1)
+	f.mustHold(0)
+	f.fade()
+	f.deny(halfLife*3/2, 2) // the one that passed
+	f.mustHold(1)
+	f.fade()
+	f.deny(halfLife*2, 3) // which is half a half-life later, and yet the second
+	f.mustHold(1)
+}
+
+func TestPoliciesThatAreMetAtOnceAreAllCounted(t *testing.T) {
+	t.Parallel()
+	d := New(nil).Door("http")
+	var all sync.WaitGroup
+	for i := range 64 {
+		all.Go(func() { d.policy(fmt.Sprint(i % 32)).lanes[0].counts[Allowed].Add(1) })
+	}
+	all.Wait()
+	for i := range 32 {
+		if n := d.policy(fmt.Sprint(i)).total(Allowed); n != 2 {
+			t.Errorf("policy %d was counted %d times, want 2", i, n)
+		}
+	}
+}
+
+func TestPoliciesAreBounded(t *testing.T) {
+	t.Parallel()
+	d := New(nil).Door("http")
+	full := make(map[string]*policy)
+	for i := range mostPolicies {
+		full[fmt.Sprint(i)] = &policy{}
+	}
+	d.policies.Store(&full)
+	if known, late, later := d.policy("7"), d.policy("late"), d.policy("later"); known != full["7"] || late != later || late != d.policy(Others) {
+		t.Error("policies beyond the most are not counted as others, or others are")
+	}
+	if n := len(*d.policies.Load()); n != mostPolicies+1 {
+		t.Errorf("%d policies are counted apart, want %d and others", n, mostPolicies)
+	}
+}
+
+func TestAPolicyWithoutAProperNameIsOne(t *testing.T) {
+	t.Parallel()
+	d := New(nil).Door("http")
+	if d.policy("a\xff") != d.policy("a\xff") || d.policy("a\xff") != d.policy("a_") {
+		t.Error("a name that is no UTF-8 is another policy each time")
+	}
+}
