@@ -199,10 +199,21 @@ func (r *incumbent) redis(text string) string {
 		}
 		u.User = url.UserPassword(user, password)
 	}
-	if ca, ok := r.lookup("REDIS_TLS_CACERT"); ok && tls {
-		u.RawQuery = url.Values{"ca": {ca}}.Encode()
+	if tls {
+		u.RawQuery = r.redisFiles()
 	}
 	return u.String()
+}
+
+// redisFiles are the files for TLS to a Redis, as its URL has them.
+func (r *incumbent) redisFiles() string {
+	files := make(url.Values)
+	for param, name := range map[string]string{"ca": "REDIS_TLS_CACERT", "cert": "REDIS_TLS_CLIENT_CERT", "key": "REDIS_TLS_CLIENT_KEY"} {
+		if file, ok := r.lookup(name); ok {
+			files.Set(param, file)
+		}
+	}
+	return files.Encode()
 }
 
 // warnings tell of what is asked for in vain.
@@ -211,6 +222,8 @@ func (r *incumbent) warnings() (all []string) {
 		"REDIS_PERSECOND":               "limits by the second lie in the same Redis as all others",
 		"USE_CALENDAR_MONTH_RATE_LIMIT": "a month has 30 days",
 		"TRACING_ENABLED":               "requests are not traced",
+
+		"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION": "a certificate must be for the host, or for server_name= of the store's URL",
 	} {
 		if r.yes(name, false) {
 			all = append(all, name+" has no effect: "+instead)

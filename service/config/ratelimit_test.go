@@ -49,6 +49,9 @@ func TestEnvironmentOfRatelimit(t *testing.T) {
 		{"Redis", map[string]string{"REDIS_SOCKET_TYPE": "tcp", "REDIS_URL": "redis:6379"}, map[string]string{"store": "redis://redis:6379"}},
 		{"Redis by a socket", map[string]string{"REDIS_URL": "/run/redis.sock"}, map[string]string{"store": "redis+unix:///run/redis.sock"}},
 		{"Redis with TLS", map[string]string{"REDIS_URL": "r:1", "REDIS_TLS": "true", "REDIS_TLS_CACERT": "/ca"}, map[string]string{"store": "rediss://r:1?ca=%2Fca"}},
+		{"Redis that wants a certificate", map[string]string{
+			"REDIS_URL": "r:1", "REDIS_TLS": "true", "REDIS_TLS_CLIENT_CERT": "/c", "REDIS_TLS_CLIENT_KEY": "/k",
+		}, map[string]string{"store": "rediss://r:1?cert=%2Fc&key=%2Fk"}},
 		{"a cluster", map[string]string{"REDIS_URL": "a:1,b:2", "REDIS_TYPE": "cluster"}, map[string]string{"store": "redis+cluster://a:1,b:2"}},
 		{"sentinels", map[string]string{"REDIS_URL": "main,a:1,b:2", "REDIS_TYPE": "SENTINEL"}, map[string]string{"store": "redis+sentinel://a:1,b:2/main"}},
 		{"memcached", map[string]string{"BACKEND_TYPE": "memcache", "MEMCACHE_HOST_PORT": "a:1,b:2"}, map[string]string{"store": "memcached://a:1,b:2"}},
@@ -147,9 +150,9 @@ func TestWhatRatelimitHasAndWeDoNot(t *testing.T) {
 			t.Errorf("%s=%s: got %v, want an error that names it", name, value, err)
 		}
 	}
-	from := config.Sources{Ratelimit: true, Lookup: lookupOf(map[string]string{"REDIS_PERSECOND": "true", "CACHE_KEY_PREFIX": "p"})}
+	from := config.Sources{Ratelimit: true, Lookup: lookupOf(map[string]string{"REDIS_PERSECOND": "true", "CACHE_KEY_PREFIX": "p", "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION": "1"})}
 	c, err := from.Load()
-	if err != nil || !slices.ContainsFunc(c.Warnings, func(w string) bool { return strings.HasPrefix(w, "REDIS_PERSECOND") }) || len(c.Warnings) != 2 {
-		t.Errorf("got %v, error %v, want two warnings", c, err)
+	if err != nil || !slices.ContainsFunc(c.Warnings, func(w string) bool { return strings.HasPrefix(w, "REDIS_PERSECOND") }) || len(c.Warnings) != 3 {
+		t.Errorf("got %v, error %v, want three warnings", c, err)
 	}
 }
