@@ -57,6 +57,9 @@ func TestRedisCLI(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", tt.args, got, tt.want)
 		}
 	}
+	if got := mustRun(t, "", "redis-cli", "-p", s.port(), "help", "cl.throttle"); !strings.Contains(got, "key max_burst count_per_period period [quantity]") {
+		t.Errorf("help: got %q", got)
+	}
 	if got, want := mustRun(t, "PING\nCL.THROTTLE k2 0 1 60\n", "redis-cli", "-p", s.port()), "PONG\n0\n1\n0\n-1\n60\n"; got != want {
 		t.Errorf("commands from a pipe: got %q, want %q", got, want)
 	}

@@ -13,7 +13,7 @@ import (
 func FuzzCommands(f *testing.F) {
 	f.Add([]byte(session1))
 	for _, line := range []string{
-		"HELLO 3 AUTH default x SETNAME y", "CLIENT LIST", "CLIENT SETINFO lib-name x", "COMMAND DOCS ping", "COMMAND INFO x", "INFO", "AUTH a b",
+		"HELLO 3 AUTH default x SETNAME y", "CLIENT LIST", "CLIENT SETINFO lib-name x", "HELLO 3\r\nCOMMAND DOCS ping hg.check", "COMMAND INFO x", "INFO", "AUTH a b",
 		"CL.THROTTLE k 4 1 1 5\r\nCL.THROTTLE k 4 1 1 -2\r\nCL.THROTTLE k -1 1 1\r\nCL.THROTTLE k x y z", "THROTTLE k 4 1 1\r\nTHROTTLE k 0 0 0",
 		"HG.CHECK login k\r\nHG.RESET login k\r\nHG.REFUND login k 9223372036854775807\r\nHG.CHECK nothing k", "SELECT 1\r\nRESET\r\nQUIT\r\nPING",
 		"CONFIG GET save appendonly x", "CLIENT TRACKING on", "POST /", "MULTI\r\nCL.THROTTLE 'k\\'' 1 1 1\r\nHG.CHECK login k\r\nCL.THROTTLE k\r\nPING\r\nEXEC\r\nMULTI\r\nINFO\r\nEXEC\r\nMULTI\r\nDISCARD", "COMMAND GETKEYS hg.check a b", "CL.THROTTLE \"\\xff\\r\\n\" 1 1 1 0",
@@ -45,7 +45,7 @@ var errReply = errors.New("no reply")
 // skipReply reads one reply and gives back what is behind it.
 func skipReply(in []byte, depth int) ([]byte, error) {
 	line, rest, ok := bytes.Cut(in, []byte("\r\n"))
-	if !ok || len(line) == 0 || depth > 4 {
+	if !ok || len(line) == 0 || depth > 5 {
 		return in, errReply
 	}
 	n, err := strconv.ParseInt(string(line[1:]), 10, 64)

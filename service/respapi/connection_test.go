@@ -220,6 +220,16 @@ func TestCommandAnswersForEveryName(t *testing.T) {
 	})
 }
 
+// redis-cli shows the arguments while one types.
+func TestCommandDocsTellArguments(t *testing.T) {
+	const begin = "$7\r\nhg.peek\r\n*8\r\n$7\r\nsummary\r\n$44\r\nwhat HG.CHECK would answer; nothing is spent\r\n$5\r\nsince\r\n$5\r\n1.0.0\r\n" +
+		"$5\r\ngroup\r\n$6\r\nmodule\r\n$9\r\narguments\r\n*3\r\n"
+	const policy = "*4\r\n$4\r\nname\r\n$6\r\npolicy\r\n$4\r\ntype\r\n$6\r\nstring\r\n"
+	const key = "*4\r\n$4\r\nname\r\n$3\r\nkey\r\n$4\r\ntype\r\n$3\r\nkey\r\n"
+	const cost = "*6\r\n$4\r\nname\r\n$4\r\ncost\r\n$4\r\ntype\r\n$7\r\ninteger\r\n$5\r\nflags\r\n*1\r\n+optional\r\n"
+	check(t, nil, []step{{"COMMAND DOCS hg.peek", "*2\r\n" + begin + policy + key + cost}})
+}
+
 func TestCommandGetKeys(t *testing.T) {
 	invalid := "-ERR Invalid number of arguments specified for command\r\n"
 	check(t, nil, []step{

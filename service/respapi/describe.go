@@ -3,6 +3,7 @@ package respapi
 import (
 	"maps"
 	"slices"
+	"strings"
 )
 
 // commandCommand is COMMAND and its subcommands.
@@ -113,17 +114,50 @@ func (w *worker) documentAll(all []*command) {
 
 // document is what COMMAND DOCS says of a command.
 func (w *worker) document(c *command) {
+	summary, group, fields := c.summary, "connection", 3
+	if c.key > 0 {
+		_, summary, _ = strings.Cut(summary, ": ") // before it are the arguments
+		group, fields = "module", 4
+	}
 	w.bulk(c.name)
-	w.fields(3)
+	w.fields(fields)
 	w.bulk("summary")
-	w.bulk(c.summary)
+	w.bulk(summary)
 	w.bulk("since")
 	w.bulk("1.0.0")
 	w.bulk("group")
+	w.bulk(group)
 	if c.key > 0 {
-		w.bulk("module")
-	} else {
-		w.bulk("connection")
+		w.bulk("arguments")
+		w.arguments(c)
+	}
+}
+
+// arguments are those of a command that has a key, as its summary names them: redis-cli shows them while one types.
+func (w *worker) arguments(c *command) {
+	syntax, _, _ := strings.Cut(c.summary, ":")
+	names := strings.Fields(syntax)[1:]
+	w.array(len(names))
+	for _, shown := range names {
+		name, kind, fields := strings.Trim(shown, "[]"), "integer", 2
+		if name == "key" {
+			kind = name
+		} else if name == "policy" {
+			kind = "string"
+		}
+		if name != shown {
+			fields = 3
+		}
+		w.fields(fields)
+		w.bulk("name")
+		w.bulk(name)
+		w.bulk("type")
+		w.bulk(kind)
+		if name != shown {
+			w.bulk("flags")
+			w.set(1)
+			w.simple("optional")
+		}
 	}
 }
 
