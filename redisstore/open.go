@@ -185,7 +185,7 @@ func (c *connecting) connectError(err error) error {
 	case c.option.TLSConfig != nil:
 		return errUnreachable(err, "it takes connections and does not answer: is it stopped, or does it ask for a certificate (cert, key)?")
 	}
-	return errUnreachable(err, "it takes connections and does not answer: is it stopped, or does it want TLS (rediss://)?")
+	return errUnreachable(err, "it takes connections and does not answer: is it stopped, in protected mode, or does it want TLS (rediss://)?")
 }
 
 // Run is that of the client, once there is one.
