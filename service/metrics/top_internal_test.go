@@ -1,8 +1,10 @@
 package metrics
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -10,14 +12,14 @@ import (
 
 // flood is a sketch beside the exact count of each key, of which older denials weigh less, too.
 type flood struct {
-	t      *testing.T
-	top    top
+	t *testing.T
+	*Denials
 	weight map[uint64]float64
 	sums   [topShards]float64
 }
 
 func newFlood(t *testing.T) *flood {
-	f := &flood{t: t, weight: make(map[uint64]float64)}
+	f := &flood{t: t, Denials: NewDenials(nil), weight: make(map[uint64]float64)}
 	f.top.init(0)
 	return f
 }
@@ -75,19 +77,32 @@ func TestTheSketchKeepsItsWord(t *testing.T) {
 	f.fade()
 	f.deny(halfLife*2, 3) // which is half a half-life later, and yet the second
 	f.mustHold(1)
+	f.fade()
+	top := f.topAt(int64(halfLife*3), 1<<20)
+	f.mustHold(1)
+	if !slices.IsSortedFunc(top, func(a, b TopKey) int { return cmp.Compare(b.Denials-b.Error, a.Denials-a.Error) }) || len(top) < 100 {
+		t.Errorf("%d keys are not in the order of the denials that are certain", len(top))
+	}
 }
 
 func TestPoliciesThatAreMetAtOnceAreAllCounted(t *testing.T) {
 	t.Parallel()
 	d := New(nil).Door("http")
 	var all sync.WaitGroup
-	for i := range 64 {
-		all.Go(func() { d.policy(fmt.Sprint(i % 32)).lanes[0].counts[Allowed].Add(1) })
+	begin := make(chan struct{})
+	for range 8 {
+		all.Go(func() {
+			<-begin
+			for i := range 300 {
+				d.policy(fmt.Sprint(i)).lanes[0].counts[Allowed].Add(1)
+			}
+		})
 	}
+	close(begin)
 	all.Wait()
-	for i := range 32 {
-		if n := d.policy(fmt.Sprint(i)).total(Allowed); n != 2 {
-			t.Errorf("policy %d was counted %d times, want 2", i, n)
+	for i := range 300 {
+		if n := d.policy(fmt.Sprint(i)).total(Allowed); n != 8 {
+			t.Errorf("policy %d was counted %d times, want 8", i, n)
 		}
 	}
 }
