@@ -11,6 +11,7 @@ STEPS    ?= 100000000
 RUNS     ?= 50
 SEED     ?= $(shell date +%s)
 ROUNDS   ?= 5
+DOCKER   ?= docker
 TIME     ?= 500ms
 
 TOOLS    := $(CURDIR)/dist/tools/$(shell go env GOVERSION)
@@ -40,6 +41,11 @@ demo: ## Run the page that shows what each algorithm does
 .PHONY: build
 build: ## Build ./headgate
 	CGO_ENABLED=0 go build -trimpath -o headgate ./cmd/headgate
+
+.PHONY: image
+image: ## Build the container image headgate with DOCKER (docker; podman does, too)
+	$(DOCKER) build -f packaging/Dockerfile -t headgate \
+		--build-arg VERSION="$$(git describe --tags --always --dirty)" --build-arg REVISION="$$(git rev-parse HEAD)" .
 
 .PHONY: setup
 setup: ## Install the Debian packages that are missing; what needs them does so by itself
