@@ -103,13 +103,18 @@ func TestRedisCLIWithSecrets(t *testing.T) {
 func TestRedisBenchmark(t *testing.T) {
 	t.Parallel()
 	eachDoor(t, func(t *testing.T, d door) {
-		if d.name == "unix" || d.name == "tls" {
+		if d.name == "tls" {
 			return // the same requests as over TCP
 		}
-		s := serve(t, d, nil, Options{}, nil)
-		for _, pipeline := range []string{"1", "16", "64"} {
-			got := mustRun(t, "", "redis-benchmark", "-p", s.port(), "-c", "50", "-n", "2000", "-P", pipeline, "-r", "100", "-q",
+		opts, pipelines, where := Options{}, []string{"1", "16", "64"}, []string{"-p"}
+		if d.name == "unix" {
+			opts, pipelines, where = Options{Password: "secret"}, []string{"16"}, []string{"-3", "-a", "secret", "-s"}
+		}
+		s := serve(t, d, nil, opts, nil)
+		for _, pipeline := range pipelines {
+			args := append(where[:len(where):len(where)], s.where(), "-c", "50", "-n", "2000", "-P", pipeline, "-r", "100", "-q",
 				"CL.THROTTLE", "key:__rand_int__", "15", "30", "60")
+			got := mustRun(t, "", "redis-benchmark", args...)
 			if !strings.Contains(got, "requests per second") || strings.Contains(got, "WARNING") || strings.Contains(got, "Error") {
 				t.Errorf("-P %s: got %q", pipeline, got)
 			}
