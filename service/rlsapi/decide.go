@@ -102,6 +102,9 @@ func (c *call) ask(ctx context.Context, verb headgate.Verb, which func(*item) bo
 	if verb == headgate.Take && allowed {
 		c.unstack()
 	}
+	for _, it := range c.order {
+		c.settle(it)
+	}
 	return allowed, nil
 }
 
@@ -220,12 +223,12 @@ func (h *Handler) each(ctx context.Context, c *call, of part, verb headgate.Verb
 }
 
 // useUp takes what a denied charge of a fixed window left, if each descriptor is charged by itself: envoyproxy/ratelimit counts hits
-// that it denies, so that nothing more is admitted in their window.
+// that it denies, so that nothing more is admitted in their window, and hits of 0 are over.
 func (h *Handler) useUp(ctx context.Context, c *call, it *item) error {
-	if h.opts.Charge != Each || !it.over || !it.windowed() || it.decisions[0].Remaining == 0 {
+	if h.opts.Charge != Each || !it.over || !it.windowed() || it.decisions[0].Limit == it.spent {
 		return nil
 	}
-	check := engine.Check{Own: it.limits[0].Own, Key: it.key, Cost: it.decisions[0].Remaining}
+	check := engine.Check{Own: it.limits[0].Own, Key: it.key, Cost: it.decisions[0].Limit - it.spent}
 	c.checks = append(c.checks[:0], check)
 	return c.snapshot.DecideAt(ctx, c.now, headgate.Take, c.checks, &c.answer)
 }

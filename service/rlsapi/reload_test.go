@@ -142,23 +142,25 @@ descriptors:
 // The switches that are thrown when limits do harm hold at this door, too.
 func TestEnforcement(t *testing.T) {
 	t.Parallel()
-	for enforcement, left := range map[engine.Enforcement]uint32{engine.Off: 5, engine.Shadow: 0} {
-		e, err := engine.New(memstore.New(nil), &engine.Options{Enforcement: enforcement})
-		if err != nil {
-			t.Fatal(err)
-		}
-		h := mustHandler(t, e, nil)
-		if err := h.Use(mustConfig(t, smallConfig+"  - key: none\n    rate_limit: {unit: hour, requests_per_unit: 0}\n")); err != nil {
-			t.Fatal(err)
-		}
-		req := request("d", "k", "v")
-		req.Descriptors = append(req.Descriptors, request("d", "none", "v").Descriptors...)
-		for i := range 9 {
-			resp, err := h.ShouldRateLimit(t.Context(), req)
-			if err != nil || resp.GetOverallCode() != pb.RateLimitResponse_OK || resp.GetStatuses()[1].GetCode() != pb.RateLimitResponse_OK {
-				t.Errorf("%s: got %v, error %v, want OK", enforcement, resp, err)
-			} else if got := resp.GetStatuses()[0].GetLimitRemaining(); i == 8 && got != left {
-				t.Errorf("%s: %d left, want %d", enforcement, got, left)
+	for _, charge := range []rlsapi.Charge{rlsapi.AllOrNone, rlsapi.Each} {
+		for enforcement, left := range map[engine.Enforcement]uint32{engine.Off: 5, engine.Shadow: 0} {
+			e, err := engine.New(memstore.New(nil), &engine.Options{Enforcement: enforcement})
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := mustHandler(t, e, &rlsapi.Options{Charge: charge})
+			if err := h.Use(mustConfig(t, smallConfig+"  - key: none\n    rate_limit: {unit: hour, requests_per_unit: 0}\n")); err != nil {
+				t.Fatal(err)
+			}
+			req := request("d", "k", "v")
+			req.Descriptors = append(req.Descriptors, request("d", "none", "v").Descriptors...)
+			for i := range 9 {
+				resp, err := h.ShouldRateLimit(t.Context(), req)
+				if err != nil || resp.GetOverallCode() != pb.RateLimitResponse_OK || resp.GetStatuses()[1].GetCode() != pb.RateLimitResponse_OK {
+					t.Errorf("%s, %s: got %v, error %v, want OK", charge, enforcement, resp, err)
+				} else if got := resp.GetStatuses()[0].GetLimitRemaining(); i == 8 && got != left {
+					t.Errorf("%s, %s: %d left, want %d", charge, enforcement, got, left)
+				}
 			}
 		}
 	}

@@ -49,6 +49,7 @@ type item struct {
 
 	decisions []headgate.Decision // one for each limit
 	over      bool
+	beyond    bool  // it is charged under one hit more than its limit has
 	denied    bool  // by the last answer, which need not mean that it is over
 	spent     int64 // of its first limit, after the last answer
 	place     int   // in the request
@@ -174,6 +175,9 @@ func (h *Handler) resolveOne(req *pb.RateLimitRequest, d *ratelimit.RateLimitDes
 	case rule.Shadow:
 		it.part = watched
 	}
+	if of.beyond != nil && it.part != refunded {
+		it.limits, it.beyond = of.beyond, true
+	}
 	c.addKey(req.GetDomain(), true)
 	return nil
 }
@@ -194,6 +198,8 @@ func (h *Handler) override(req *pb.RateLimitRequest, d *ratelimit.RateLimitDescr
 	it.part = counted
 	if d.GetIsNegativeHits() {
 		it.giveBack()
+	} else if it.beyond = h.opts.Charge == Each && goesBeyond(it.limits); it.beyond {
+		it.own.Limit.Rate++
 	}
 	c.name = envoyconfig.AppendPath(c.name[:0], req.GetDomain(), c.entries)
 	it.counter = h.stats.named(c.name, req.GetDomain())

@@ -39,7 +39,8 @@ type Charge string
 const (
 	// AllOrNone charges all descriptors, or none if one is over its limit.
 	AllOrNone Charge = "all_or_none"
-	// Each charges each descriptor by itself, whatever the others say. One that crosses its fixed window's limit uses up what was left.
+	// Each charges each descriptor by itself, whatever the others say. One that crosses its fixed window's limit uses up what was left, and
+	// one hit more, by which hits of 0 are over, too.
 	Each Charge = "each"
 )
 
@@ -138,7 +139,8 @@ type rules struct {
 // ready is what of a rule is the same in every answer.
 type ready struct {
 	limits  []*pb.RateLimitResponse_RateLimit
-	counter *Counter // nil if its name depends on the request
+	beyond  []envoyconfig.Limit // what is charged in the place of the rule's limits; nil if they are
+	counter *Counter            // nil if its name depends on the request
 }
 
 // ErrConfig is what an error of [Handler.Use] matches.
@@ -158,6 +160,9 @@ func (h *Handler) Use(c *envoyconfig.Config) error {
 	for i, r := range c.Rules() {
 		for j := range r.Limits {
 			next.ready[i].limits = append(next.ready[i].limits, limitOf(r.Name, &r.Limits[j]))
+		}
+		if h.opts.Charge == Each {
+			next.ready[i].beyond = beyond(r.Limits)
 		}
 		if !r.StatVaries() {
 			next.ready[i].counter = h.stats.counter(r.Path)

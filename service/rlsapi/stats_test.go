@@ -9,6 +9,7 @@ import (
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/headgate/headgate/service/rlsapi"
 )
@@ -173,6 +174,32 @@ func TestAllHitsAreNear(t *testing.T) {
 		mustAsk(t, h, "k", "v")
 		if got := h.Snapshot().Rules["d.k"].NearLimit; got != want {
 			t.Errorf("ratio %v: got %d hits of 2 near a limit of 5, want %d", ratio, got, want)
+		}
+	}
+}
+
+// Hits that are denied and counted all the same are split as envoyproxy/ratelimit splits them.
+func TestCountersOfEach(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		hits []uint64
+		want rlsapi.Counts
+	}{
+		{[]uint64{7, 2, 3, 1}, rlsapi.Counts{TotalHits: 13, WithinLimit: 9, NearLimit: 2, OverLimit: 3}},
+		{[]uint64{9, 2, 0, 4}, rlsapi.Counts{TotalHits: 15, WithinLimit: 9, NearLimit: 2, OverLimit: 5}},
+		{[]uint64{11}, rlsapi.Counts{TotalHits: 11, NearLimit: 2, OverLimit: 1}},
+		{[]uint64{500}, rlsapi.Counts{TotalHits: 500, NearLimit: 2, OverLimit: 490}},
+	} {
+		h := open(t, nil, "domain: d\ndescriptors: [{key: k, rate_limit: {unit: year, requests_per_unit: 10}}]", &rlsapi.Options{Charge: rlsapi.Each})
+		for _, n := range c.hits {
+			req := request("d", "k", "v")
+			req.Descriptors[0].HitsAddend = wrapperspb.UInt64(n)
+			if _, err := h.ShouldRateLimitAt(t.Context(), 1_700_000_000_000_000, req); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := h.Snapshot().Rules["d.k"]; got != c.want {
+			t.Errorf("%v: got %+v want %+v", c.hits, got, c.want)
 		}
 	}
 }
