@@ -287,3 +287,18 @@ func TestPushesUnderLoad(t *testing.T) {
 	close(over)
 	callers.Wait()
 }
+
+// Who asks for it is told to send requests once there is a domain, and not before.
+func TestEnvoyGatewaySaysADomainFirst(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	g.plane.Push(gatewayNode, "1")
+	g.start("FORCE_START_WITHOUT_INITIAL_CONFIG=true", "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED=true", "HEADGATE_STORE=memory://")
+	g.connect()
+	eventually(t, "a configuration without domains holds", func() bool { return strings.Contains(g.page("http", "/readyz"), `"configured":true`) })
+	if got := g.page("http", "/healthcheck"); got != "500 " {
+		t.Errorf("without a domain /healthcheck says %s, want 500", got)
+	}
+	g.plane.Push(gatewayNode, "2", rules(conf.RateLimitUnit_DAY, 3))
+	eventually(t, "/healthcheck says 200", func() bool { return g.page("http", "/healthcheck") == "200 OK" })
+}
