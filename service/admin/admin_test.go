@@ -102,6 +102,21 @@ func TestWhatIsThere(t *testing.T) {
 	}
 }
 
+func TestNothingIsKeptOnTheWay(t *testing.T) {
+	t.Parallel()
+	url, _ := open(t, "")
+	for _, path := range []string{"/metrics", "/debug/config", "/debug/pprof/", "/livez", "/x"} {
+		resp, err := http.Get(url + path) //nolint:noctx // it answers at once
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if h := resp.Header; h.Get("Cache-Control") != "no-store" || h.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: %v, want no-store and nosniff", path, h)
+		}
+	}
+}
+
 func TestTheCommandLineIsNotShown(t *testing.T) {
 	t.Parallel()
 	url, _ := open(t, "")
@@ -159,6 +174,26 @@ func TestAClientThatKeepsTheDoorWaitingIsGivenUp(t *testing.T) {
 		if took := time.Since(began); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 401 ") || took > 10*time.Second {
 			t.Errorf("%.40q, %v, after %v; want 401, and the end within 10 s", answer, err, took)
 		}
+		conn = ln.dial()
+		began = time.Now()
+		fmt.Fprint(conn, "GET /met")
+		if _, err := io.ReadAll(conn); err != nil || time.Since(began) != 5*time.Second {
+			t.Errorf("half a header was waited for during %v (%v), want 5 s", time.Since(began), err)
+		}
+		conn = ln.dial()
+		fmt.Fprint(conn, "GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n")
+		began = time.Now()
+		if _, err := io.ReadAll(conn); err != nil || time.Since(began) != 2*time.Minute {
+			t.Errorf("an idle connection was kept for %v (%v), want 2 min", time.Since(began), err)
+		}
+		conn = ln.dial()
+		go func() {
+			fmt.Fprintf(conn, "GET /metrics HTTP/1.1\r\nHost: h\r\nX: %s\r\n\r\n", strings.Repeat("x", 32<<10))
+		}()
+		if answer, err = io.ReadAll(conn); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 431 ") {
+			t.Errorf("a header of 32 KiB: %.40q, %v, want 431", answer, err)
+		}
+		_ = conn.Close()
 		conn = ln.dial() // and a profile may take longer than that
 		began = time.Now()
 		fmt.Fprint(conn, "GET /debug/pprof/mutex?seconds=100 HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer secret\r\nConnection: close\r\n\r\n")
@@ -209,7 +244,7 @@ func TestAPageInABrowserCannotAskUnderANameOfItsOwn(t *testing.T) {
 	t.Parallel()
 	url, _ := open(t, "")
 	for host, want := range map[string]int{
-		"localhost:6070": 200, "LOCALHOST": 200, "127.0.0.1": 200, "[::1]:6070": 200, "127.3.2.1:1": 200,
+		"localhost:6070": 200, "LOCALHOST": 200, "127.0.0.1": 200, "[::1]:6070": 200, "127.3.2.1:1": 200, "[::ffff:127.0.0.1]:6070": 200,
 		"evil.example": 403, "localhost.evil.example": 403, "127.0.0.1.nip.io": 403, "10.0.0.1": 403,
 	} {
 		if status, body := get(t, "GET", url+"/debug/config", host, ""); status != want {

@@ -14,6 +14,9 @@ import (
 	"testing"
 	"time"
 
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/leaktest"
 	"github.com/headgate/headgate/memstore"
@@ -310,3 +313,57 @@ func TestAServerThatFailsIsGivenTime(t *testing.T) {
 		t.Errorf("%d calls failed, want one in 20 ms on each of two connections", r.Failed)
 	}
 }
+
+// faulty is Envoy's service, of which each tenth call fails.
+type faulty struct {
+	pb.UnimplementedRateLimitServiceServer
+	calls atomic.Int64
+}
+
+func (f *faulty) ShouldRateLimit(context.Context, *pb.RateLimitRequest) (*pb.RateLimitResponse, error) {
+	if f.calls.Add(1)%10 == 9 {
+		return nil, errors.New("faulty")
+	}
+	return &pb.RateLimitResponse{OverallCode: pb.RateLimitResponse_OK}, nil
+}
+
+// Calls that were sent together with one that failed are not known to have been answered.
+func TestAllThatWasSentTogetherFailsTogether(t *testing.T) {
+	t.Parallel()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := grpc.NewServer()
+	f := &faulty{}
+	pb.RegisterRateLimitServiceServer(s, f)
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ln) }()
+	t.Cleanup(func() { s.Stop(); <-ended })
+	r := mustRun(t, "grpc://"+ln.Addr().String(), &load.Options{Connections: 2, Pipeline: 4, Duration: 300 * time.Millisecond})
+	if r.Failed < 4 || 4*r.Failed < f.calls.Load() || r.Denied > 0 || r.Calls()%4 > 0 || r.First == nil || !strings.Contains(r.First.Error(), "faulty") {
+		t.Errorf("of %d calls %d were allowed, %d denied, and %d failed (%v); want four failed for each that did",
+			f.calls.Load(), r.Allowed, r.Denied, r.Failed, r.First)
+	}
+}
+
+func TestLatenciesAreThoseOfAllConnections(t *testing.T) {
+	t.Parallel()
+	var conns atomic.Int64
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if n := r.Context().Value(connKey{}).(int64); n == 1 {
+			time.Sleep(50 * time.Millisecond)
+		}
+	}))
+	s.Config.ConnContext = func(ctx context.Context, _ net.Conn) context.Context {
+		return context.WithValue(ctx, connKey{}, conns.Add(1))
+	}
+	s.Start()
+	defer s.Close()
+	r := mustRun(t, s.URL, &load.Options{Connections: 2, Duration: 300 * time.Millisecond})
+	if r.Latency(10) > 40*time.Millisecond || r.Latency(100) < 50*time.Millisecond {
+		t.Errorf("the fastest took %v, the slowest %v; want one connection that is slow, and one that is not", r.Latency(10), r.Latency(100))
+	}
+}
+
+type connKey struct{}
