@@ -1,8 +1,8 @@
 // Package metrics is what operators see of the service: Prometheus metrics, the keys that are denied most, and a log of denials that a
 // flood does not fill. It hears of every request as an [engine.Observer], one for each door, and decides nothing.
 //
-// No label holds a key, an address, or anything else that a stranger may choose: there are as many series as doors, policies and
-// outcomes. docs/metrics.md lists them all.
+// No label holds a key, an address, or anything else that a stranger may choose, but as Envoy's incumbent has it, and then no more than so
+// many: there are as many series as doors, policies and outcomes. docs/metrics.md lists them all.
 package metrics
 
 import (
