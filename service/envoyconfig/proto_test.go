@@ -153,7 +153,9 @@ func TestSeveralResources(t *testing.T) {
 func TestBoundsOnResources(t *testing.T) {
 	t.Parallel()
 	many := make([]*ratelimit.RateLimitConfig, envoyconfig.MaxResources+1)
-	wide := &ratelimit.RateLimitConfig{Name: "wide", Domain: "d", Descriptors: make([]*ratelimit.RateLimitDescriptor, 500_001)}
+	wide := &ratelimit.RateLimitConfig{Name: "wide", Domain: "d", Descriptors: []*ratelimit.RateLimitDescriptor{
+		{Key: "k", RateLimit: &ratelimit.RateLimitPolicy{Replaces: make([]*ratelimit.RateLimitReplace, 500_001)}},
+	}}
 	odd := &ratelimit.RateLimitConfig{Name: "odd", Domain: "d", Descriptors: []*ratelimit.RateLimitDescriptor{nil}}
 	for i := range many {
 		many[i] = &ratelimit.RateLimitConfig{Name: fmt.Sprint(i), Domain: fmt.Sprint(i)}
