@@ -170,36 +170,30 @@ func TestEnforcement(t *testing.T) {
 func TestSameOverRedis(t *testing.T) {
 	t.Parallel()
 	redis := testserver.Redis(t)
-	remote, err := redisstore.Open("redis://"+redis.Addr(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = remote.Close() })
-	var doors []*rlsapi.Handler
-	for _, store := range []headgate.Store{memstore.New(nil), remote} {
-		e, err := engine.New(store, nil)
+	r := newRandom(t)
+	for _, charge := range []rlsapi.Charge{rlsapi.AllOrNone, rlsapi.Each} {
+		remote, err := redisstore.Open("redis://"+redis.Addr()+"?namespace="+string(charge), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := mustHandler(t, e, nil)
-		if err := h.Use(mustConfig(t, modelConfig)); err != nil {
-			t.Fatal(err)
+		t.Cleanup(func() { _ = remote.Close() })
+		var doors []*rlsapi.Handler
+		for _, store := range []headgate.Store{memstore.New(nil), remote} {
+			doors = append(doors, open(t, store, modelConfig, &rlsapi.Options{Charge: charge}))
 		}
-		doors = append(doors, h)
-	}
-	r := newRandom(t)
-	now := headgate.InstantOf(time.Now())
-	for i := range 1000 {
-		now += headgate.Instant(r.Int64N(400_000))
-		_, req := randomRequest(r)
-		var answers [2]*pb.RateLimitResponse
-		for j, h := range doors {
-			if answers[j], err = h.ShouldRateLimitAt(t.Context(), now, req); err != nil {
-				t.Fatal(err)
+		now := headgate.InstantOf(time.Now())
+		for i := range 1000 {
+			now += headgate.Instant(r.Int64N(400_000))
+			_, req := randomRequest(r)
+			var answers [2]*pb.RateLimitResponse
+			for j, h := range doors {
+				if answers[j], err = h.ShouldRateLimitAt(t.Context(), now, req); err != nil {
+					t.Fatal(err)
+				}
 			}
-		}
-		if a, b := shown(answers[0], nil), shown(answers[1], nil); a != b {
-			t.Fatalf("request %d: %v\nmemory %s\nRedis  %s", i, req, a, b)
+			if a, b := shown(answers[0], nil), shown(answers[1], nil); a != b {
+				t.Fatalf("%s, request %d: %v\nmemory %s\nRedis  %s", charge, i, req, a, b)
+			}
 		}
 	}
 }
