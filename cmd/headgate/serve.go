@@ -187,11 +187,12 @@ func (s *service) stop(doors []door) {
 	if s.config.DrainDelay > 0 {
 		time.Sleep(s.config.DrainDelay)
 	}
-	s.letIn(doors)
+	operators := slices.DeleteFunc(slices.Clone(doors), func(d door) bool { return !d.forOperators() })
+	others := slices.DeleteFunc(doors, door.forOperators)
+	s.letIn(others)
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.ShutdownTimeout)
 	defer cancel()
-	operators := slices.DeleteFunc(slices.Clone(doors), func(d door) bool { return !d.forOperators() })
-	err := shutdown(ctx, slices.DeleteFunc(doors, door.forOperators))
+	err := shutdown(ctx, others)
 	if err := errors.Join(err, shutdown(ctx, operators)); err != nil {
 		s.log.Warn("requests were cut off", "cause", err)
 		return

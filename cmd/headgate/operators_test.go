@@ -1,0 +1,108 @@
+package main
+
+import (
+	"bufio"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// operator asks the door for operators.
+func (p *launched) operator(t *testing.T, path string) (status int, body string) {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get("http://" + p.addrs["admin"] + path) //nolint:noctx // it answers at once
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+func (p *launched) mustShowDraining(t *testing.T) {
+	t.Helper()
+	eventually(t, "the door for operators says draining", func() bool {
+		status, body := p.operator(t, "/readyz")
+		return status == http.StatusServiceUnavailable && strings.Contains(body, `"draining"`)
+	})
+	if _, body := p.operator(t, "/metrics"); !strings.Contains(body, "\nheadgate_draining 1\n") {
+		t.Error("the metrics do not say that it is draining")
+	}
+}
+
+func terminated(t *testing.T, p *launched) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOperatorsSeeTheStopWithoutADoorForHTTP(t *testing.T) {
+	t.Parallel()
+	p := launch(t, 2, "--http-addr", "off", "--grpc-addr", "off", "--resp-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--drain-delay", "1h")
+	terminated(t, p)
+	p.mustShowDraining(t)
+}
+
+func TestOperatorsSeeTheStopToItsEnd(t *testing.T) {
+	t.Parallel()
+	p := launch(t, 2, "--http-addr", "127.0.0.1:0", "--grpc-addr", "off", "--resp-addr", "off", "--admin-addr", "127.0.0.1:0")
+	conn, err := net.Dial("tcp", p.addrs["http"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	const body = `{"limit":"5/1h","key":"k"}`
+	fmt.Fprintf(conn, "POST /v1/check HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", len(body))
+	answer := bufio.NewReader(conn)
+	if line, err := answer.ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") {
+		t.Fatalf("%q, %v", line, err)
+	}
+	terminated(t, p)
+	eventually(t, "nobody is let in any more", func() bool {
+		other, err := net.DialTimeout("tcp", p.addrs["http"], 100*time.Millisecond)
+		if err == nil {
+			_ = other.Close()
+		}
+		return err != nil
+	})
+	time.Sleep(200 * time.Millisecond) // for a door that would close now
+	p.mustShowDraining(t)
+	fmt.Fprint(conn, body)
+	if text, err := io.ReadAll(answer); err != nil || !strings.Contains(string(text), "HTTP/1.1 200 OK") {
+		t.Errorf("the request in flight: %q, %v, want 200", text, err)
+	}
+	if err := p.cmd.Wait(); err != nil {
+		t.Errorf("the service ended with %v", err)
+	}
+}
+
+func TestOldTLSIsRefused(t *testing.T) {
+	t.Parallel()
+	a, dir := newAuthority(t), t.TempDir()
+	a.write(dir, 2, "server.example")
+	config := a.clientOf(a.write(t.TempDir(), 10, "client.example"))
+	p := launchTLS(t, dir)
+	for version, accepted := range map[uint16]bool{tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
+		config.MinVersion, config.MaxVersion = version, version
+		for door, addr := range p.addrs {
+			conn, err := tls.Dial("tcp", addr, config)
+			if err == nil {
+				_ = conn.Close()
+			}
+			if (err == nil) != accepted {
+				t.Errorf("%s, %s: %v, want that it is accepted: %v", door, tls.VersionName(version), err, accepted)
+			}
+		}
+	}
+}
