@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/logs"
 	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/service/demo"
 	"github.com/headgate/headgate/service/engine"
@@ -136,7 +137,7 @@ func newDemoServer(page *demo.Handler, checks http.Handler, hosts []string, log 
 	}
 	return &http.Server{
 		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second,
-		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: logs.ForHTTP(log),
 	}
 }
 

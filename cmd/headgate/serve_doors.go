@@ -182,7 +182,11 @@ func shutdown(ctx context.Context, doors []door) error {
 	errs := make([]error, len(doors))
 	var all sync.WaitGroup
 	for i, d := range doors {
-		all.Go(func() { errs[i] = d.server.Shutdown(ctx) })
+		all.Go(func() {
+			if err := d.server.Shutdown(ctx); err != nil {
+				errs[i] = fmt.Errorf("the %s door: %w", d.name, err)
+			}
+		})
 	}
 	all.Wait()
 	return errors.Join(errs...)
