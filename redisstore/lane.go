@@ -11,15 +11,16 @@ import (
 )
 
 const (
-	mostFlying = 3   // script calls, or pipelines of them, under way at once
-	few        = 4   // operations under way: up to here the next is sent as soon as it comes
-	enough     = 32  // operations that wait: from here on they are worth a call beside those under way
-	mostOps    = 512 // operations in one of them
+	mostFlying = 3                    // script calls, or pipelines of them, under way at once
+	few        = 4                    // operations under way: up to here the next is sent as soon as it comes
+	enough     = 32                   // operations that wait: from here on they are worth a call beside those under way
+	mostOps    = 512                  // operations in one of them
+	patience   = 2 * time.Millisecond // for how long one waits for others, while there is room for a call
 )
 
 // lane sends operations to Redis. While few are under way each goes by itself, on its caller's goroutine. Those that come in
-// meanwhile wait, and go together once all have landed or enough are waiting: several on one key in one step, several keys in one
-// script call where they may be, and all else pipelined.
+// meanwhile wait, and go together once all have landed, enough are waiting or one has waited for long: several on one key in one
+// step, several keys in one script call where they may be, and all else pipelined.
 type lane struct {
 	store   *Store
 	mu      sync.Mutex
@@ -31,8 +32,8 @@ type lane struct {
 	alone   [mostFlying]string // the keys that are under way each by itself
 	closed  bool
 	inAir   sync.WaitGroup
-	late    *time.Timer // tells those who wait for too long, while armed
-	armed   bool
+	late    *time.Timer // calls look
+	due     int64       // when it does, in ns since the store was made; 0: not at all
 }
 
 // lanes are all lanes of a store: one, or in a cluster one for each 32nd of the slots, so that a node which does not answer holds up
@@ -100,10 +101,10 @@ func (l *lane) enter(o *op) (place int, err error) {
 		o.done = make(chan struct{}, 1)
 	}
 	l.waiting = append(l.waiting, o)
-	l.arm(l.store.options.Timeout)
 	if place >= 0 || len(l.waiting) >= enough {
 		l.gather()
 	}
+	l.arm()
 	return -1, nil
 }
 
@@ -115,8 +116,10 @@ func (l *lane) mayFly(ops int) bool {
 		return true
 	case l.flying == mostFlying:
 		return false
+	case ops >= enough || l.aboard+ops <= few:
+		return true
 	}
-	return ops >= enough || l.aboard+ops <= few
+	return len(l.waiting) > 0 && l.store.elapsed() >= l.waiting[0].since+int64(patience)
 }
 
 // takeOff counts a call with so many operations as under way.
@@ -141,37 +144,54 @@ func (l *lane) gather() {
 	}
 }
 
-// arm sees that whoever waits for too long is told so, also while nothing lands: a call in the air may have all the time its caller
-// gave it.
-func (l *lane) arm(after time.Duration) {
-	switch {
-	case l.armed:
+// arm sees that whoever waits for too long is sent, or told so, also while nothing lands: a call in the air may have all the time its
+// caller gave it.
+func (l *lane) arm() {
+	first := l.oldest()
+	if first == nil {
 		return
-	case l.late == nil:
-		l.late = time.AfterFunc(after, l.expire)
-	default:
+	}
+	due := first.since + int64(patience)
+	if l.flying == mostFlying || l.gathers {
+		due = first.since + l.store.options.Timeout.Nanoseconds()
+	}
+	if l.due != 0 && l.due <= due {
+		return
+	}
+	l.due = due
+	if after := time.Duration(due - l.store.elapsed()); l.late == nil {
+		l.late = time.AfterFunc(after, l.look)
+	} else {
 		l.late.Reset(after)
 	}
-	l.armed = true
 }
 
-// expire answers those that have waited for too long; they stay in the list, as those who have left.
-func (l *lane) expire() {
+// oldest is who has waited for longest, or nil. It forgets those before him who have left.
+func (l *lane) oldest() *op {
+	for len(l.waiting) > 0 {
+		if o := l.waiting[0]; o.state.Load() == isWaiting {
+			return o
+		}
+		l.waiting[0] = nil
+		l.waiting = l.waiting[1:]
+	}
+	return nil
+}
+
+// look answers those that have waited for too long, and sends the others if they may go now.
+func (l *lane) look() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.armed = false
-	limit := l.store.options.Timeout.Nanoseconds()
-	now := l.store.elapsed()
-	for _, o := range l.waiting {
-		if left := o.since + limit - now; left > 0 {
-			l.arm(time.Duration(left))
-			return
-		}
+	l.due = 0
+	latest := l.store.elapsed() - l.store.options.Timeout.Nanoseconds()
+	for o := l.oldest(); o != nil && o.since <= latest; o = l.oldest() {
 		if o.state.CompareAndSwap(isWaiting, isAbandoned) {
 			o.err = errOverloaded()
 			o.done <- struct{}{}
 		}
 	}
+	l.gather()
+	l.arm()
 }
 
 // placeFor is a free place for a key, or -1 if it has one already: those who ask for one key ask together.
@@ -209,6 +229,7 @@ func (l *lane) land(place int) {
 	l.alone[place] = ""
 	l.touchDown(1)
 	l.gather()
+	l.arm()
 }
 
 // fly sends what waits until nothing does, or others are under way with which it has to wait.
@@ -249,6 +270,7 @@ func (l *lane) board(ops []*op) []*op {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.gathers = false
+	defer l.arm()
 	if !l.mayFly(len(l.waiting)) {
 		return nil
 	}

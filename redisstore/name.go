@@ -50,8 +50,8 @@ func (n *names) of(key string) string {
 	if n.group != nil {
 		group = n.group(key)
 	}
-	b := make([]byte, 0, len("hg:{")+hashText+len(n.middle)+maxKeyPart)
-	b = append(b, "hg:{"...)
+	var buffer [256]byte // on the stack; few names are longer
+	b := append(buffer[:0], "hg:{"...)
 	b = appendHash(b, n.namespace, group)
 	b = append(b, n.middle...)
 	if len(key) <= maxKeyPart && plain(key) {
