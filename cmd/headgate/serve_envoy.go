@@ -40,7 +40,7 @@ func (s *service) openEnvoy() error {
 	opts := &rlsapi.Options{
 		Charge: rlsapi.Charge(c.Charge), Shadow: c.Shadow, Quota: c.Quota, DynamicMetadata: c.Metadata,
 		NearLimitRatio: nearLimitRatio(c.NearLimit), NeedDomains: c.NeedDomains, Unavailable503: c.JSON503,
-		MaxDescriptors: s.config.MaxChecks, MaxEntryBytes: s.config.MaxKeyBytes, MaxBodyBytes: s.config.MaxBodyBytes, Log: s.log,
+		MaxDescriptors: s.config.MaxChecks, MaxEntries: c.MaxEntries, MaxEntryBytes: s.config.MaxKeyBytes, MaxBodyBytes: s.config.MaxBodyBytes, Log: s.log,
 	}
 	if c.Headers {
 		opts.Headers = &rlsapi.Headers{Limit: c.HeaderLimit, Remaining: c.HeaderRemaining, Reset: c.HeaderReset}
@@ -97,12 +97,16 @@ func (r *envoyRules) load(always bool) {
 	r.err = err.Error()
 }
 
+func parseOptions(c *config.Envoy) *envoyconfig.ParseOptions {
+	return &envoyconfig.ParseOptions{MergeDomains: c.MergeDomains, MaxEntries: c.MaxEntries}
+}
+
 func sameFile(a, b envoyconfig.File) bool {
 	return a.Name == b.Name && string(a.Content) == string(b.Content)
 }
 
 func (r *envoyRules) use(files []envoyconfig.File) (*envoyconfig.Config, error) {
-	c, err := envoyconfig.Parse(files, &envoyconfig.ParseOptions{MergeDomains: r.service.config.Envoy.MergeDomains})
+	c, err := envoyconfig.Parse(files, parseOptions(&r.service.config.Envoy))
 	if err != nil {
 		return nil, err
 	}
@@ -223,7 +227,7 @@ func (s *service) listenGRPC(ctx context.Context) (net.Listener, error) {
 // checkEnvoy says what is wrong with the files of envoy.config, in lines that a person reads.
 func checkEnvoy(c *config.Config) (domains int, warnings []string, err error) {
 	loaded, err := envoyconfig.Load(string(c.Envoy.Config), &envoyconfig.LoadOptions{
-		ParseOptions: envoyconfig.ParseOptions{MergeDomains: c.Envoy.MergeDomains}, DotFiles: c.Envoy.DotFiles,
+		ParseOptions: *parseOptions(&c.Envoy), DotFiles: c.Envoy.DotFiles,
 	})
 	if err != nil {
 		return 0, nil, err

@@ -45,7 +45,7 @@ func xdsOptions(c *config.XDS, s *service) *envoyxds.Options {
 
 // Use puts what the control plane says into force, all of it or nothing.
 func (r *envoyRules) Use(resources []*envoyxds.Resource) error {
-	c, err := envoyconfig.ParseResources(resources, &envoyconfig.ParseOptions{MergeDomains: r.service.config.Envoy.MergeDomains})
+	c, err := envoyconfig.ParseResources(resources, parseOptions(&r.service.config.Envoy))
 	if err == nil {
 		err = r.handler.Use(c)
 	}

@@ -88,6 +88,7 @@ type Envoy struct {
 	Config          Folder       `yaml:"config" restart:"yes" help:"a folder of envoyproxy/ratelimit's files, from where the configuration file is; it is watched"`
 	MergeDomains    bool         `yaml:"merge_domains" default:"false" restart:"yes" help:"several files may hold descriptors of one domain"`
 	DotFiles        bool         `yaml:"dot_files" default:"false" restart:"yes" help:"files whose names begin with a point are read, too"`
+	MaxEntries      int          `yaml:"max_entries" default:"16" range:"1 128" restart:"yes" help:"most entries of a descriptor"`
 	StartAnyway     bool         `yaml:"start_anyway" default:"false" restart:"yes" help:"start even if the folder cannot be read, or a file in it is wrong, or the control plane has sent nothing that is fine, and answer that there is no configuration until then"`
 	NeedDomains     bool         `yaml:"need_domains" default:"false" restart:"yes" help:"/healthcheck and the health check of gRPC fail until there is a domain"`
 	Charge          Charge       `yaml:"charge" default:"all_or_none" oneof:"all_or_none each" restart:"yes" help:"all_or_none: the descriptors of a request are charged all, or none if one is over; each: each by itself, and hits that are denied count, as envoyproxy/ratelimit does it"`

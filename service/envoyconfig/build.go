@@ -1,6 +1,7 @@
 package envoyconfig
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,6 +21,8 @@ type File struct {
 type ParseOptions struct {
 	// MergeDomains lets several files say descriptors of one domain.
 	MergeDomains bool
+	// MaxEntries is the most entries of a descriptor that requests may bring; 0 means [DefaultMaxEntries].
+	MaxEntries int
 }
 
 // Parse makes a configuration of files, or says what is wrong with them: the error is [Errors]. opts may be nil.
@@ -32,7 +35,7 @@ func assemble[Part any](parts []Part, opts *ParseOptions, add func(c *Config, pa
 	if opts == nil {
 		opts = &ParseOptions{}
 	}
-	c := &Config{domains: make(map[string]*Domain)}
+	c := &Config{domains: make(map[string]*Domain), maxEntries: cmp.Or(opts.MaxEntries, DefaultMaxEntries)}
 	var errs Errors
 	for _, part := range parts {
 		if wrong := add(c, part, opts.MergeDomains); wrong != nil {
@@ -185,8 +188,8 @@ func (b *builder) descriptor(at *node, parent string, v *value, depth int) {
 	if wild {
 		at.wildcards = append(at.wildcards, n)
 	}
-	if depth == MaxEntries+1 {
-		b.warn(v, "it can never match: descriptors of more than %d entries are refused", MaxEntries)
+	if most := b.config.maxEntries; depth == most+1 {
+		b.warn(v, "it can never match: descriptors of more than %d entries are refused", most)
 	}
 	first := len(b.config.rules)
 	b.descriptors(n, path+".", v.get("descriptors"), depth+1)

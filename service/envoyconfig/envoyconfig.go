@@ -23,8 +23,8 @@ import (
 	"github.com/headgate/headgate/service/engine"
 )
 
-// MaxEntries is the most entries of a descriptor that can match: deeper rules are told as warnings.
-const MaxEntries = 16
+// DefaultMaxEntries is the most entries of a descriptor, unless [ParseOptions] say otherwise: deeper rules are told as warnings.
+const DefaultMaxEntries = 16
 
 // Unit is the span of a limit, by the numbers of Envoy's protocol.
 type Unit int32
@@ -89,6 +89,8 @@ type Config struct {
 	domains  map[string]*Domain
 	rules    []*Rule
 	warnings []Warning
+
+	maxEntries int
 }
 
 // Domain finds a domain by its name; nil if there is none.

@@ -107,8 +107,8 @@ func (h *Handler) check(req *pb.RateLimitRequest) error {
 		return refuse("%d descriptors in one request; accepted are at most %d", len(req.GetDescriptors()), h.opts.MaxDescriptors)
 	}
 	for i, d := range req.GetDescriptors() {
-		if n := len(d.GetEntries()); n > envoyconfig.MaxEntries {
-			return refuse("descriptor %d has %d entries; accepted are at most %d", i+1, n, envoyconfig.MaxEntries)
+		if n := len(d.GetEntries()); n > h.opts.MaxEntries {
+			return refuse("descriptor %d has %d entries; accepted are at most %d", i+1, n, h.opts.MaxEntries)
 		}
 		for _, e := range d.GetEntries() {
 			if n := max(len(e.GetKey()), len(e.GetValue())); n > h.opts.MaxEntryBytes {

@@ -72,6 +72,8 @@ type Options struct {
 	Unavailable503 bool
 	// MaxDescriptors is the most descriptors in one request; 0 means [DefaultMaxDescriptors].
 	MaxDescriptors int
+	// MaxEntries is the most entries of a descriptor; 0 means [envoyconfig.DefaultMaxEntries].
+	MaxEntries int
 	// MaxEntryBytes is the longest domain, key and value, in bytes; 0 means [DefaultMaxEntryBytes].
 	MaxEntryBytes int
 	// MaxBodyBytes is the longest body of /json, in bytes; 0 means [DefaultMaxBodyBytes].
@@ -111,6 +113,7 @@ func New(e *engine.Engine, opts *Options) (*Handler, error) {
 	}
 	h.opts.NearLimitRatio = max(0, h.opts.NearLimitRatio)
 	h.opts.MaxDescriptors = orDefault(opts.MaxDescriptors, DefaultMaxDescriptors)
+	h.opts.MaxEntries = orDefault(opts.MaxEntries, envoyconfig.DefaultMaxEntries)
 	h.opts.MaxEntryBytes = orDefault(opts.MaxEntryBytes, DefaultMaxEntryBytes)
 	h.opts.MaxBodyBytes = orDefault(opts.MaxBodyBytes, DefaultMaxBodyBytes)
 	if h.opts.Log == nil {

@@ -29,6 +29,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/memstore"
+	"github.com/headgate/headgate/service/envoyconfig"
 	"github.com/headgate/headgate/service/rlsapi"
 )
 
@@ -107,6 +108,28 @@ func TestBounds(t *testing.T) {
 		}
 		if err == nil && resp.GetOverallCode() != pb.RateLimitResponse_OK {
 			t.Errorf("%s: got %v", b.name, resp.GetOverallCode())
+		}
+	}
+}
+
+// The bound on entries is a setting: of the requests, and of what is warned of in the files.
+func TestBoundOnEntriesIsASetting(t *testing.T) {
+	t.Parallel()
+	deep := "domain: d\ndescriptors: [{key: k, descriptors: [{key: k, descriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 1}}]}]}]"
+	for most, want := range map[int]struct {
+		code     codes.Code
+		warnings int
+	}{2: {codes.InvalidArgument, 1}, 3: {codes.OK, 0}} {
+		c, err := envoyconfig.Parse([]envoyconfig.File{{Name: "a.yaml", Content: []byte(deep)}}, &envoyconfig.ParseOptions{MaxEntries: most})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := len(c.Warnings()); got != want.warnings {
+			t.Errorf("most %d: got %d warnings want %d: %v", most, got, want.warnings, c.Warnings())
+		}
+		h := open(t, nil, deep, &rlsapi.Options{MaxEntries: most})
+		if _, err := h.ShouldRateLimit(t.Context(), request("d", "k", "", "k", "", "k", "")); status.Code(err) != want.code {
+			t.Errorf("most %d: three entries: got %v want %v", most, err, want.code)
 		}
 	}
 }
