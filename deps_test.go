@@ -139,6 +139,9 @@ var law = map[string]room{
 		why:  "goroutines that any package's tests leave behind: nothing of limits is in it",
 		code: []string{"go.uber.org/goleak"},
 	},
+	"internal/bounded": {
+		why: "listeners with a bound on their connections: nothing of limits is in it",
+	},
 	"internal/logs": {
 		why: "what keeps a log from doing harm, for the service's log and for each server's: nothing of ours is in it",
 	},
@@ -240,7 +243,7 @@ var law = map[string]room{
 	"service/rlsapi": {
 		why: "a door knows its protocol and the engine: no store and no other door; gRPC's server and Envoy's protocol stand here",
 		code: []string{
-			".", "internal/keytext", "service/engine", "service/envoyconfig",
+			".", "internal/bounded", "internal/keytext", "service/engine", "service/envoyconfig",
 			"github.com/envoyproxy/go-control-plane/envoy/config/core/v3",
 			"github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3",
 			"github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3",
@@ -258,7 +261,7 @@ var law = map[string]room{
 	},
 	"service/admin": {
 		why:   "a door that is given what it answers with: it knows neither the engine nor what is measured",
-		code:  []string{"internal/logs"},
+		code:  []string{"internal/bounded", "internal/logs"},
 		tests: []string{"internal/leaktest"},
 	},
 	"service/load": {

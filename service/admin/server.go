@@ -8,12 +8,14 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/headgate/headgate/internal/bounded"
 	"github.com/headgate/headgate/internal/logs"
 )
 
 const (
-	bodyTimeout  = 5 * time.Second // for the body of a request, which hardly any has
-	writeTimeout = time.Minute     // for a client to take an answer, behind the time that a profile is recorded for
+	bodyTimeout     = 5 * time.Second // for the body of a request, which hardly any has
+	mostConnections = 1000
+	writeTimeout    = time.Minute // for a client to take an answer, behind the time that a profile is recorded for
 )
 
 // Server is a handler behind bounded connections. It is made with [NewServer] and may be used concurrently.
@@ -42,9 +44,10 @@ func inTime(handler http.Handler) http.Handler {
 	})
 }
 
-// Serve answers the connections of ln, which it closes, until [Server.Shutdown]; it then returns nil at once.
+// Serve answers the connections of ln, which it closes, until [Server.Shutdown]; it then returns nil at once. Of more
+// than 1,000 connections at a time the newest are closed.
 func (s *Server) Serve(ln net.Listener) error {
-	if err := s.http.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+	if err := s.http.Serve(bounded.Listener(ln, mostConnections)); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil

@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
+
+	"github.com/headgate/headgate/internal/bounded"
 )
 
 // healthName is what envoyproxy/ratelimit calls itself in health checks.
@@ -40,7 +42,7 @@ type Server struct {
 	grpc    *grpc.Server
 	health  *health.Server
 	stop    context.CancelFunc // lets those go who watch the health
-	most    int64              // connections on one listener
+	most    int                // connections on one listener
 }
 
 // NewServer makes a server for h, which must have no other. opts may be nil.
@@ -49,7 +51,7 @@ func NewServer(h *Handler, opts *ServerOptions) *Server {
 		opts = &ServerOptions{}
 	}
 	s := &Server{handler: h, grpc: grpc.NewServer(serverOptions(opts)...), health: health.NewServer()}
-	s.most = int64(orDefault(opts.MaxConnections, 4096))
+	s.most = orDefault(opts.MaxConnections, 4096)
 	pb.RegisterRateLimitServiceServer(s.grpc, h)
 	stopping, stop := context.WithCancel(context.Background())
 	s.stop = stop
@@ -101,7 +103,7 @@ func orDefaultTime(d, otherwise time.Duration) time.Duration {
 // Serve answers the connections of ln, which it closes, until [Server.Shutdown]; it then returns nil. It may be called for several
 // listeners; each is bounded by itself.
 func (s *Server) Serve(ln net.Listener) error {
-	return s.grpc.Serve(&boundedListener{Listener: ln, most: s.most})
+	return s.grpc.Serve(bounded.Listener(ln, s.most))
 }
 
 // Drain is [Handler.Drain].

@@ -1,4 +1,5 @@
-package rlsapi
+// Package bounded keeps the connections of a listener to a number of them.
+package bounded
 
 import (
 	"net"
@@ -6,15 +7,20 @@ import (
 	"sync/atomic"
 )
 
-// boundedListener closes connections beyond a number of them.
-type boundedListener struct {
+// Listener is ln with at most most connections open at a time, from 1 up: those beyond are closed before a byte is read. Closing it closes
+// ln. It may be used concurrently, and costs a connection one allocation.
+func Listener(ln net.Listener, most int) net.Listener {
+	return &listener{Listener: ln, most: int64(most)}
+}
+
+type listener struct {
 	net.Listener
 	most int64
 	open atomic.Int64
 }
 
 // Accept is that of the listener, for connections that may stay.
-func (l *boundedListener) Accept() (net.Conn, error) {
+func (l *listener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
 		if err != nil {
