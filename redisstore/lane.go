@@ -13,7 +13,7 @@ import (
 const (
 	mostFlying = 3                    // script calls, or pipelines of them, under way at once
 	few        = 4                    // operations under way: up to here the next is sent as soon as it comes
-	enough     = 32                   // operations that wait: from here on they are worth a call beside those under way
+	enough     = 24                   // operations that wait: from here on they are worth a call beside those under way
 	mostOps    = 512                  // operations in one of them
 	patience   = 2 * time.Millisecond // for how long one waits for others, while there is room for a call
 )
