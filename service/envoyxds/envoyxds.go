@@ -40,7 +40,8 @@ type Rules interface {
 	// Use puts what resources say in the place of what holds, all of it, or changes nothing and says why. The control plane is told the
 	// error's text. Use may keep the resources.
 	Use(resources []*Resource) error
-	// Refused hears why an answer does not hold: Use's error, or that it could not be read. An answer that comes again is not told again.
+	// Refused hears why an answer does not hold: Use's error, or that it could not be read. An answer that comes again is neither used nor
+	// told again.
 	Refused(err error)
 }
 
@@ -88,8 +89,10 @@ type Client struct {
 	// only Run's goroutine knows these
 	unreached, ended, again *backoff.ExponentialBackOff
 	accepted                string // the version that holds
-	refused                 refusal
-	told                    string // the last failure that the log heard of
+	last                    verdict
+	ignored                 bool      // an answer of this stream, which the log heard of
+	told                    string    // the last failure that the log heard of
+	toldAt                  time.Time // when
 
 	mu    sync.Mutex
 	state State
@@ -145,12 +148,21 @@ func (c *Client) Run(ctx context.Context) {
 		if opened {
 			wait = c.ended.NextBackOff()
 		}
-		if c.told != err.Error() {
-			c.opts.Log.Warn("the control plane is away", "server", c.opts.Server, "cause", err, "again_in", wait.Round(time.Millisecond).String())
-		}
-		c.told = err.Error()
+		c.tell(err.Error(), wait)
 		pause(ctx, wait)
 	}
+}
+
+// tellAfter is how long the log is spared another cause: many hold a port or the time, and are never the same.
+const tellAfter = time.Minute
+
+// tell logs why there is no stream, if that is news.
+func (c *Client) tell(cause string, wait time.Duration) {
+	if c.told == cause || c.told != "" && time.Since(c.toldAt) < tellAfter {
+		return
+	}
+	c.told, c.toldAt = cause, time.Now()
+	c.opts.Log.Warn("the control plane is away", "server", c.opts.Server, "cause", cause, "again_in", wait.Round(time.Millisecond).String())
 }
 
 // pause waits, or until ctx ends.

@@ -4,11 +4,14 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
+	"log/slog"
 	"net"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -127,16 +130,6 @@ func TestStreamsThatEnd(t *testing.T) {
 		"with an error": func(discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
 			return status.Error(codes.PermissionDenied, "no")
 		},
-		"with another type": func(s discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
-			if err := s.Send(&discovery.DiscoveryResponse{TypeUrl: "other"}); err != nil {
-				return err
-			}
-			_, err := s.Recv()
-			for err == nil {
-				_, err = s.Recv()
-			}
-			return err
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -226,5 +219,137 @@ func TestLongReason(t *testing.T) {
 	eventually(t, "it is refused", func() bool { return len(plane.Refusals()[""]) > 0 })
 	if reason := plane.Refusals()[""][0]; len(reason) > 4<<10 || !strings.HasSuffix(reason, "ä") {
 		t.Errorf("the reason has %d bytes, and ends with %q", len(reason), reason[len(reason)-3:])
+	}
+}
+
+// log is what a client logs.
+type log struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// count is how often something stands in it.
+func (l *log) count(what string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), what)
+}
+
+func (l *log) options(server string) envoyxds.Options {
+	return envoyxds.Options{Server: server, Log: slog.New(slog.NewTextHandler(l, nil))}
+}
+
+// answers is a server that sends the n-th answer behind the n-th request of a stream, and says how many requests there were.
+func answers(t *testing.T, nth func(n int64) *discovery.DiscoveryResponse) (requests *atomic.Int64, addr string) {
+	t.Helper()
+	requests = new(atomic.Int64)
+	_, addr = serve(t, func(s discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+		for {
+			if _, err := s.Recv(); err != nil {
+				return err
+			}
+			if err := s.Send(nth(requests.Add(1))); err != nil {
+				return err
+			}
+		}
+	})
+	return requests, addr
+}
+
+// What is of another type is left alone, and told of once. What was asked for is taken all the same.
+func TestAnswersThatNobodyAskedFor(t *testing.T) {
+	t.Parallel()
+	_, addr := serve(t, func(s discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+		for _, kind := range []string{"other", "another", envoyxds.TypeURL} {
+			if err := s.Send(&discovery.DiscoveryResponse{TypeUrl: kind, Resources: []*anypb.Any{packed(t, envoyxds.TypeURL, domain(kind))}}); err != nil {
+				return err
+			}
+		}
+		<-s.Context().Done()
+		return nil
+	})
+	var told log
+	client, rules := subscribe(t, told.options(addr))
+	eventually(t, "what was asked for holds", rules.is(envoyxds.TypeURL))
+	if n := told.count("nobody asked for"); n != 1 || client.State().Failures != 0 || len(rules.refusals()) != 0 {
+		t.Errorf("it was told of %d times, %d streams ended, refused was %q", n, client.State().Failures, rules.refusals())
+	}
+}
+
+// A server that sends all it has behind each request, whatever that says, keeps nobody busy.
+func TestServersThatRepeatThemselves(t *testing.T) {
+	t.Parallel()
+	for name, nth := range map[string]func(n int64) *anypb.Any{
+		"with what holds":               func(int64) *anypb.Any { return packed(t, envoyxds.TypeURL, domain("good")) },
+		"with what is refused":          func(int64) *anypb.Any { return packed(t, envoyxds.TypeURL, domain("bad")) },
+		"with something else each time": func(n int64) *anypb.Any { return packed(t, envoyxds.TypeURL, domain(fmt.Sprint("bad ", n))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			requests, addr := answers(t, func(n int64) *discovery.DiscoveryResponse {
+				version := fmt.Sprint(n)
+				return &discovery.DiscoveryResponse{TypeUrl: envoyxds.TypeURL, VersionInfo: version, Nonce: version, Resources: []*anypb.Any{nth(n)}}
+			})
+			began := time.Now()
+			_, rules := subscribe(t, envoyxds.Options{Server: addr})
+			eventually(t, "it is answered five times", func() bool { return requests.Load() >= 6 })
+			if took := time.Since(began); took < 1500*time.Millisecond {
+				t.Errorf("five answers within %v, want 1.5 s and more", took)
+			}
+			if _, uses := rules.last(); uses > 1 {
+				t.Errorf("the same was put into force %d times", uses)
+			}
+		})
+	}
+}
+
+// A control plane that comes back with what holds changes nothing, and is told that it holds.
+func TestTheSameAgain(t *testing.T) {
+	t.Parallel()
+	plane := controlplane.Start(t, nil)
+	plane.Push("default", "1", domain("same"))
+	_, rules := subscribe(t, envoyxds.Options{Server: plane.Addr()})
+	eventually(t, "it holds", rules.is("same"))
+	plane.Down()
+	plane.Up()
+	plane.Push("default", "other", domain("same"))
+	eventually(t, "it is told that it holds", func() bool {
+		r := plane.Requests()
+		return r[len(r)-1].GetVersionInfo() == "other" && r[len(r)-1].GetErrorDetail() == nil
+	})
+	if _, uses := rules.last(); uses != 1 {
+		t.Errorf("it was put into force %d times, want once", uses)
+	}
+}
+
+// The log hears once that the control plane is away, also if the cause is never the same.
+func TestLogWhileItIsAway(t *testing.T) {
+	t.Parallel()
+	ln, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a port of this machine
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			_ = conn.(*net.TCPConn).SetLinger(0) // a reset, which is told with both ports
+			conn.Close()
+		}
+	}()
+	var told log
+	client, _ := subscribe(t, told.options(ln.Addr().String()))
+	eventually(t, "it was asked for several times", func() bool { return client.State().Failures > 8 })
+	if n := told.count("is away"); n != 1 {
+		t.Errorf("the log says %d times that it is away, want once", n)
 	}
 }

@@ -19,8 +19,9 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// An answer that was refused and comes again, as go-control-plane sends it at once, is refused again only after so long: or both sides
-// would do nothing else. Another answer is waited for as long, at most.
+// An answer that comes again is answered again only after so long, and so is a refusal behind another: go-control-plane sends at once
+// what was refused, simpler ones send all they have behind whatever they are told, and both sides would do nothing else. What is really
+// new is waited for as long, at most. One that comes after mostAgain begins with leastAgain.
 const (
 	leastAgain = 100 * time.Millisecond
 	mostAgain  = 5 * time.Second
@@ -29,16 +30,18 @@ const (
 const (
 	mostReason  = 4 << 10 // bytes of a reason that the control plane is told
 	deepest     = 200     // messages in each other, in an answer
-	mostVersion = 64      // bytes of a version that are logged
+	mostVersion = 64      // letters of a version that are logged
 )
 
 // errEnded is why there is no stream any more, if the control plane said nothing else.
 var errEnded = errors.New("it ended the stream")
 
-// refusal is of the last answer that does not hold.
-type refusal struct {
-	digest [sha256.Size]byte
-	reason string // empty if the last one holds
+// verdict is what the last answer was told.
+type verdict struct {
+	digest  [sha256.Size]byte // of its resources
+	refused bool
+	reason  string // of a refusal
+	at      time.Time
 }
 
 type stream = discovery.AggregatedDiscoveryService_StreamAggregatedResourcesClient
@@ -60,7 +63,7 @@ func (c *Client) session(ctx context.Context) (opened bool, err error) {
 	}
 	began := time.Now()
 	c.connected(true)
-	c.told = ""
+	c.told, c.ignored = "", false
 	c.opts.Log.Info("the control plane is connected", "server", c.opts.Server)
 	err = c.follow(ctx, s)
 	if time.Since(began) > c.opts.BackoffMax {
@@ -104,40 +107,65 @@ func (c *Client) send(s stream, r *discovery.DiscoveryRequest) error {
 	return nil
 }
 
-// take puts an answer into force and acknowledges it, or refuses it.
+// take puts an answer into force and acknowledges it, or refuses it. One that comes again is not read again, whatever its version is.
 func (c *Client) take(ctx context.Context, s stream, answer *discovery.DiscoveryResponse) error {
 	if got := answer.GetTypeUrl(); got != TypeURL && got != "" {
-		return fmt.Errorf("it sent resources of type %.100q, which nobody asked for", got)
+		c.ignore(got)
+		return nil
 	}
 	digest := digestOf(answer)
-	if c.refused.reason != "" && c.refused.digest == digest {
-		pause(ctx, c.again.NextBackOff())
-		return c.refuse(s, answer)
+	if digest == c.last.digest {
+		c.calm(ctx)
+		return c.reply(s, answer)
 	}
 	resources, err := read(answer)
 	if err == nil {
 		err = c.rules.Use(resources)
 	}
+	before := c.last.refused
+	c.last.digest, c.last.refused = digest, err != nil
 	version := fmt.Sprintf("%.*s", mostVersion, answer.GetVersionInfo())
-	if err != nil {
-		c.refused = refusal{digest, reasonOf(err)}
-		c.again.Reset()
-		c.rules.Refused(err)
-		c.opts.Log.Info("the control plane is told that its configuration is refused", "version", version)
-		return c.refuse(s, answer)
+	if err == nil {
+		c.opts.Log.Info("the control plane is told that its configuration holds", "version", version)
+		return c.reply(s, answer)
 	}
-	c.refused, c.accepted = refusal{}, answer.GetVersionInfo()
-	c.ended.Reset()
-	c.opts.Log.Info("the control plane is told that its configuration holds", "version", version)
-	return c.send(s, &discovery.DiscoveryRequest{VersionInfo: c.accepted, ResponseNonce: answer.GetNonce()})
+	c.last.reason = reasonOf(err)
+	c.rules.Refused(err)
+	c.opts.Log.Info("the control plane is told that its configuration is refused", "version", version)
+	if before {
+		c.calm(ctx)
+	}
+	return c.reply(s, answer)
 }
 
-// refuse says why an answer does not hold, and which version does.
-func (c *Client) refuse(s stream, answer *discovery.DiscoveryResponse) error {
-	return c.send(s, &discovery.DiscoveryRequest{
-		VersionInfo: c.accepted, ResponseNonce: answer.GetNonce(),
-		ErrorDetail: &rpc.Status{Code: int32(codes.InvalidArgument), Message: c.refused.reason},
-	})
+// ignore tells, once for a stream, of an answer that nobody asked for.
+func (c *Client) ignore(kind string) {
+	if !c.ignored {
+		c.opts.Log.Warn("the control plane sends what nobody asked for", "type", fmt.Sprintf("%.100s", kind))
+	}
+	c.ignored = true
+}
+
+// calm waits before the control plane is told the same again, the longer the more often it is.
+func (c *Client) calm(ctx context.Context) {
+	if time.Since(c.last.at) > mostAgain {
+		c.again.Reset()
+	}
+	pause(ctx, c.again.NextBackOff())
+}
+
+// reply tells the control plane the last verdict: that an answer holds, or why it does not, and which version does.
+func (c *Client) reply(s stream, answer *discovery.DiscoveryResponse) error {
+	r := &discovery.DiscoveryRequest{ResponseNonce: answer.GetNonce()}
+	if c.last.refused {
+		r.ErrorDetail = &rpc.Status{Code: int32(codes.InvalidArgument), Message: c.last.reason}
+	} else {
+		c.accepted = answer.GetVersionInfo()
+		c.ended.Reset()
+	}
+	r.VersionInfo = c.accepted
+	c.last.at = time.Now()
+	return c.send(s, r)
 }
 
 func reasonOf(err error) string {
@@ -148,9 +176,9 @@ func reasonOf(err error) string {
 	return strings.ToValidUTF8(reason, "")
 }
 
-// digestOf tells answers apart, whatever order their resources come in.
+// digestOf tells what answers hold apart, whatever order it comes in.
 func digestOf(answer *discovery.DiscoveryResponse) [sha256.Size]byte {
-	sums := make([][]byte, 0, len(answer.GetResources())+1)
+	sums := make([][]byte, 0, len(answer.GetResources()))
 	for _, r := range answer.GetResources() {
 		sum := sha256.New()
 		sum.Write([]byte(r.GetTypeUrl() + "\x00"))
@@ -158,8 +186,7 @@ func digestOf(answer *discovery.DiscoveryResponse) [sha256.Size]byte {
 		sums = append(sums, sum.Sum(nil))
 	}
 	slices.SortFunc(sums, slices.Compare)
-	version := sha256.Sum256([]byte(answer.GetVersionInfo()))
-	return sha256.Sum256(slices.Concat(append(sums, version[:])...))
+	return sha256.Sum256(slices.Concat(sums...))
 }
 
 // read is what an answer holds. Fields that are not known are left out: they come with control planes that are newer.
