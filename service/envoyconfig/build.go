@@ -232,6 +232,9 @@ func (b *builder) rule(v *value, path string) *Rule {
 	}
 	r.Metadata = b.metadata(v.get("metadata"))
 	b.config.rules = append(b.config.rules, r)
+	if b.config.named += len(path); b.config.named > mostNamed {
+		b.fail(v, fmt.Sprintf("the names of all rules, domain.key_value.key, have more than %d bytes", mostNamed))
+	}
 	return r
 }
 
@@ -310,7 +313,8 @@ func (b *builder) plain(v *value) any {
 	return v.text
 }
 
-// warnCovered tells of descriptors that can never match, as another of the level always comes first.
+// warnCovered tells of descriptors that can never match, as another of the level always comes first. Each is held against all that have a
+// *, for as long as that takes no more than it should.
 func (b *builder) warnCovered(at *node, from *value) {
 	if from == nil || len(at.wildcards) == 0 || b.wrong != nil {
 		return
@@ -328,11 +332,11 @@ func (b *builder) warnCovered(at *node, from *value) {
 			continue // what is said exactly comes first
 		}
 		for _, w := range at.wildcards {
-			if w.pattern == pattern {
+			if b.config.compared += len(w.pattern) * len(asked); w.pattern == pattern || b.config.compared > mostCompared {
 				break
 			}
 			if glob(w.pattern, []byte(asked)) {
-				b.warn(v, "%s can never match: %s of the same level comes before it and matches all of it", pattern, w.pattern)
+				b.warn(v, "%s can never match: %s of the same level comes before it and matches all of it", clip(pattern), clip(w.pattern))
 				break
 			}
 		}
@@ -345,9 +349,10 @@ func (c *Config) warnReplaces() {
 	for _, r := range c.rules {
 		names[r.Name] = true
 	}
+	most := len(c.warnings) + mostWarnings
 	for _, r := range c.rules {
 		for _, name := range r.Replaces {
-			if !names[name] {
+			if !names[name] && len(c.warnings) < most {
 				c.warnings = append(c.warnings, Warning{File: r.Path, Message: fmt.Sprintf("replaces %s, and no rule has that name", clip(name))})
 			}
 		}

@@ -91,6 +91,8 @@ type Config struct {
 	warnings []Warning
 
 	maxEntries int
+	named      int // of mostNamed
+	compared   int // of mostCompared
 }
 
 // Domain finds a domain by its name; nil if there is none.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
@@ -55,41 +54,67 @@ func (m *messages) room(depth int) bool {
 }
 
 func (m *messages) config(r *ratelimit.RateLimitConfig) *value {
-	return object("domain", textual(r.GetDomain()), "descriptors", m.descriptors(r.GetDescriptors(), 1))
+	v := &value{kind: mapping}
+	v.tell("domain", r.GetDomain())
+	v.put("descriptors", m.descriptors(r.GetDescriptors(), 1))
+	return v
 }
 
-// descriptors are a list of them. Each level is as deep as two of a file.
+// descriptors are a list of them; nil for none. Each level is as deep as two of a file.
 func (m *messages) descriptors(all []*ratelimit.RateLimitDescriptor, depth int) *value {
+	if len(all) == 0 {
+		return nil
+	}
 	made := &value{kind: list}
 	for _, d := range all {
 		if !m.room(depth + 1) {
 			break
 		}
-		v := object("key", textual(d.GetKey()), "value", textual(d.GetValue()), "shadow_mode", boolean(d.GetShadowMode()),
-			"quota_mode", boolean(d.GetQuotaMode()), "detailed_metric", boolean(d.GetDetailedMetric()),
-			"descriptors", m.descriptors(d.GetDescriptors(), depth+2))
-		if r := d.GetRateLimit(); r != nil {
-			v.set("rate_limit", m.policy(r, depth+2))
-		}
+		v := &value{kind: mapping}
+		v.tell("key", d.GetKey())
+		v.tell("value", d.GetValue())
+		v.mark("shadow_mode", d.GetShadowMode())
+		v.mark("quota_mode", d.GetQuotaMode())
+		v.mark("detailed_metric", d.GetDetailedMetric())
+		v.put("descriptors", m.descriptors(d.GetDescriptors(), depth+2))
+		v.put("rate_limit", m.policy(d.GetRateLimit(), depth+2))
 		if d.GetMetadata() != nil {
-			v.set("metadata", m.structure(d.GetMetadata(), depth+2))
+			v.put("metadata", m.structure(d.GetMetadata(), depth+2))
 		}
 		made.items = append(made.items, v)
 	}
 	return made
 }
 
-// policy is a rate_limit. Its unit is told by name, and one that is not known by its number.
+// policy is a rate_limit; nil for none. Its unit is told by name, and one that is not known by its number.
 func (m *messages) policy(r *ratelimit.RateLimitPolicy, depth int) *value {
-	replaces := &value{kind: list}
-	for _, one := range r.GetReplaces() {
+	if r == nil {
+		return nil
+	}
+	v := &value{kind: mapping}
+	v.tell("unit", r.GetUnit().String())
+	if n := int64(r.GetRequestsPerUnit()); n > 0 {
+		v.put("requests_per_unit", &value{kind: whole, number: n})
+	}
+	v.mark("unlimited", r.GetUnlimited())
+	v.tell("name", r.GetName())
+	if len(r.GetReplaces()) > 0 {
+		v.put("replaces", m.replaces(r.GetReplaces(), depth))
+	}
+	return v
+}
+
+func (m *messages) replaces(all []*ratelimit.RateLimitReplace, depth int) *value {
+	made := &value{kind: list}
+	for _, one := range all {
 		if !m.room(depth) {
 			break
 		}
-		replaces.items = append(replaces.items, object("name", textual(one.GetName())))
+		v := &value{kind: mapping}
+		v.tell("name", one.GetName())
+		made.items = append(made.items, v)
 	}
-	return object("unit", textual(r.GetUnit().String()), "requests_per_unit", integer(int64(r.GetRequestsPerUnit())),
-		"unlimited", boolean(r.GetUnlimited()), "name", textual(r.GetName()), "replaces", replaces)
+	return made
 }
 
 func (m *messages) structure(s *structpb.Struct, depth int) *value {
@@ -98,7 +123,7 @@ func (m *messages) structure(s *structpb.Struct, depth int) *value {
 		if !m.room(depth) {
 			break
 		}
-		made.set(key, m.any(one, depth+1))
+		made.members = append(made.members, member{textual(key), m.any(one, depth+1)})
 	}
 	return made
 }
@@ -128,18 +153,35 @@ func (m *messages) any(v *structpb.Value, depth int) *value {
 
 func textual(s string) *value { return &value{kind: text, text: s} }
 
-func boolean(b bool) *value { return &value{kind: truth, yes: b, text: strconv.FormatBool(b)} }
+func boolean(b bool) *value { return &value{kind: truth, yes: b} }
 
-func integer(n int64) *value { return &value{kind: whole, number: n, text: strconv.FormatInt(n, 10)} }
-
-// object is a mapping of keys and values, one behind the other.
-func object(pairs ...any) *value {
-	made := &value{kind: mapping}
-	for i := 0; i < len(pairs); i += 2 {
-		made.set(pairs[i].(string), pairs[i+1].(*value))
+// keyValues are the keys of a file, each once: values are larger than what they stand for in a message.
+var keyValues = func() map[string]*value {
+	all := make(map[string]*value)
+	for _, keys := range keysOf {
+		for _, key := range keys {
+			all[key] = textual(key)
+		}
 	}
-	return made
+	return all
+}()
+
+// put says a key of a file, unless its value is nil: what is not said means what nothing means.
+func (v *value) put(key string, to *value) {
+	if to != nil {
+		v.members = append(v.members, member{keyValues[key], to})
+	}
 }
 
-// set adds a key that is not there yet.
-func (v *value) set(key string, to *value) { v.members = append(v.members, member{textual(key), to}) }
+// tell says a text, and mark a truth, if there is one.
+func (v *value) tell(key, s string) {
+	if s != "" {
+		v.put(key, textual(s))
+	}
+}
+
+func (v *value) mark(key string, yes bool) {
+	if yes {
+		v.put(key, boolean(yes))
+	}
+}

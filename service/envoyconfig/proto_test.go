@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -180,6 +182,49 @@ func TestBoundsOnResources(t *testing.T) {
 	}}}}, nil)
 	if err != nil || inf.Rules()[0].Metadata.GetFields()["inf"].GetNumberValue() != math.Inf(-1) {
 		t.Errorf("got %v, error %v", inf, err)
+	}
+}
+
+// descriptors are n of them below a key.
+func below(key string, n int, name func(i int) string) *ratelimit.RateLimitConfig {
+	top := &ratelimit.RateLimitDescriptor{Key: key}
+	for i := range n {
+		rule := &ratelimit.RateLimitPolicy{Unit: ratelimit.RateLimitUnit_DAY, RequestsPerUnit: 1}
+		top.Descriptors = append(top.Descriptors, &ratelimit.RateLimitDescriptor{Key: name(i), RateLimit: rule})
+	}
+	return &ratelimit.RateLimitConfig{Name: "r", Domain: "d", Descriptors: []*ratelimit.RateLimitDescriptor{top}}
+}
+
+// A small message does not make large rules.
+func TestWhatResourcesCost(t *testing.T) { //nolint:paralleltest // it is what allocates
+	nothing := &ratelimit.RateLimitConfig{Name: "r", Domain: "d"}
+	for range 100_000 {
+		nothing.Descriptors = append(nothing.Descriptors, new(ratelimit.RateLimitDescriptor))
+	}
+	number := func(prefix string) func(int) string { return func(i int) string { return fmt.Sprint(prefix, i, "x") } }
+	for name, c := range map[string]struct {
+		from     *ratelimit.RateLimitConfig
+		want     string // error
+		mostMB   uint64
+		mostTime time.Duration
+	}{
+		"descriptors that say nothing":                     {nothing, "r: descriptor has empty key", 40, time.Minute},
+		"rules that say little":                            {below("k", 50_000, number("k")), "", 100, time.Minute},
+		"rules below a key that is long":                   {below(strings.Repeat("k", 40_000), 20_000, number("k")), "r: the names of all rules, domain.key_value.key, have more than 67108864 bytes", 200, time.Minute},
+		"patterns that have to be held against each other": {below("k", 20_000, number(strings.Repeat("*aab", 10))), "", 100, 5 * time.Second},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		began := time.Now()
+		got, err := envoyconfig.ParseResources([]*ratelimit.RateLimitConfig{c.from}, nil)
+		took := time.Since(began)
+		runtime.ReadMemStats(&after)
+		if (err != nil || c.want != "") && fmt.Sprint(err) != c.want {
+			t.Errorf("%s: got %v, error %.200v, want %s", name, got, err, c.want)
+		}
+		if mb := (after.TotalAlloc - before.TotalAlloc) >> 20; mb > c.mostMB || took > c.mostTime {
+			t.Errorf("%s: %d MB and %v, want at most %d and %v", name, mb, took, c.mostMB, c.mostTime)
+		}
 	}
 }
 

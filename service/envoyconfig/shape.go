@@ -83,7 +83,9 @@ func (d *decoder) fail(v *value, message string) {
 }
 
 func (d *decoder) warn(v *value, format string, args ...any) {
-	d.warnings = append(d.warnings, Warning{d.file, v.line, v.column, fmt.Sprintf(format, args...)})
+	if len(d.warnings) < mostWarnings {
+		d.warnings = append(d.warnings, Warning{d.file, v.line, v.column, fmt.Sprintf(format, args...)})
+	}
 }
 
 // mismatch fails as YAML's own reader would.

@@ -5,11 +5,14 @@ import (
 	"strings"
 )
 
-// Bounds on a file, so that none costs more to read than it should.
+// Bounds on a file, and on a configuration, so that none costs more to read than it should.
 const (
-	MaxFileBytes = 4 << 20 // of text
-	mostDepth    = 100     // of lists and mappings in each other: two for each level of descriptors
-	mostValues   = 500_000 // those that an alias repeats counted each time
+	MaxFileBytes = 4 << 20     // of text
+	mostDepth    = 100         // of lists and mappings in each other: two for each level of descriptors
+	mostValues   = 500_000     // those that an alias repeats counted each time
+	mostNamed    = 64 << 20    // bytes of what the rules of a configuration are called: each repeats those above it
+	mostCompared = 200_000_000 // letters of it that are held against each other to find rules that can never match
+	mostWarnings = 1000        // of a file, and of names in replaces in all
 )
 
 // kind is what a value is by the rules of the YAML 1.1 that envoyproxy/ratelimit reads, in which yes is true and 010 is 8.
