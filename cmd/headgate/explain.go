@@ -99,6 +99,7 @@ type explainedPolicy struct {
 	Enforced  bool             `json:"enforced"`
 	Allowed   bool             `json:"allowed"` // whether it would admit the request, had it a say
 	Limits    []explainedLimit `json:"limits"`
+	watches   bool             // it has no say, and was asked what it would have said
 	denial    headgate.Decision
 }
 
@@ -222,9 +223,9 @@ func explainPolicy(ctx context.Context, c *config.Config, holds *engine.Snapshot
 	_, override := p.Overrides["key:"+check.Key]
 	found := &explainedPolicy{
 		Policy: check.Policy, Algorithm: string(p.Algorithm), KeyBy: p.Key.String(), Key: check.Key, Override: override,
-		Enforced: len(a.Shadows) == 0, denial: a.Decision,
+		Enforced: !a.Unenforced, watches: len(a.Shadows) > 0, denial: a.Decision,
 	}
-	if !found.Enforced {
+	if found.watches {
 		if found.denial = a.Shadows[0].Decision; a.Shadows[0].Err != nil {
 			return nil, a.Shadows[0].Err
 		}

@@ -46,7 +46,7 @@ func (p *explainedPolicy) print(b *strings.Builder) {
 		b.WriteString("\n")
 	}
 	switch {
-	case p.Enforced:
+	case !p.watches:
 	case p.Allowed:
 		b.WriteString("  watches only, and would admit it\n")
 	default:

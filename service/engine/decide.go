@@ -121,6 +121,7 @@ func (s *Snapshot) decide(ctx context.Context, now headgate.Instant, verb headga
 			return err
 		}
 		a.combine(&a.counted)
+		a.Unenforced = s.enforcement == Off // of a reset, which is done all the same
 	}
 	if len(a.Shadows) > 0 {
 		s.watch(ctx, now, verb, checks, a)

@@ -122,9 +122,9 @@ func TestOff(t *testing.T) {
 	t.Parallel()
 	e, store := one(t, headgate.MustPolicy("2/1h"), engine.Terms{}, engine.Off)
 	check := engine.Check{Policy: "p", Key: "k", Cost: 99}
-	for _, verb := range []headgate.Verb{headgate.Take, headgate.Peek, headgate.Refund} {
+	for _, verb := range []headgate.Verb{headgate.Take, headgate.Peek, headgate.Refund, headgate.Reset} {
 		a := decide(t, e, verb, check, inline("k", "5/1h"))
-		if !a.Allowed || a.Remaining != 2 || a.Limit != 2 || len(a.Rules) != 2 || a.Shadows != nil {
+		if !a.Allowed || a.Remaining != 2 || a.Limit != 2 || len(a.Rules) != 2 || a.Shadows != nil || !a.Unenforced {
 			t.Errorf("%v: got %+v, want it admitted with all left", verb, a)
 		}
 	}
