@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 
 	"github.com/headgate/headgate"
@@ -41,6 +42,10 @@ func (s *service) mountDemo(ln net.Listener, at map[string]http.Handler) *served
 
 // ServeHTTP answers what is below the path, where the page's own links lead.
 func (p *servedPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if brought(r.Header) {
+		http.Error(w, "the page is for this machine, and a proxy brought this request", http.StatusNotFound)
+		return
+	}
 	routes, err := p.open()
 	if err != nil {
 		p.log.Error("there is no page", "cause", err)
@@ -48,6 +53,14 @@ func (p *servedPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	routes.ServeHTTP(w, r)
+}
+
+// brought reports whether a proxy says that it brought a request. Whom it is of is then not on this machine, where one click is work for a
+// millisecond.
+func brought(h http.Header) bool {
+	return slices.ContainsFunc([]string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", "Via"}, func(field string) bool {
+		return len(h[field]) > 0
+	})
 }
 
 // open makes the page, unless it is there.

@@ -63,3 +63,24 @@ func TestServedPageIsForThisMachine(t *testing.T) {
 		}
 	}
 }
+
+// Nor is there one for whoever a proxy on this machine brings.
+func TestServedPageIsNotForProxies(t *testing.T) {
+	t.Parallel()
+	p := launch(t, 1, slices.Concat(only, []string{"127.0.0.1:0"})...)
+	for _, field := range []string{"X-Forwarded-For", "Forwarded", "X-Real-IP", "Via", "X-Forwarded-Host"} {
+		r, err := http.NewRequest(http.MethodGet, "http://"+p.addrs["http"]+"/demo/events", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set(field, "203.0.113.9")
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusNotFound {
+			t.Errorf("%s: got %s want 404", field, resp.Status)
+		}
+	}
+}
