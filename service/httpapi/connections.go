@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"net/http"
@@ -96,10 +97,19 @@ func (c *connStates) room() bool {
 		c.conns.Range(func(conn, _ any) bool {
 			if made = c.conns.CompareAndDelete(conn, false); made {
 				c.open.Add(-1)
-				_ = conn.(net.Conn).Close() // whose end is then told, as of one that nobody knows
+				cut(conn.(net.Conn)) // whose end is then told, as of one that nobody knows
 			}
 			return !made
 		})
 	}
 	return made
+}
+
+// cut closes a connection at once. In TLS the one below is: to say that it ends takes five seconds where the client has stopped reading, and
+// others wait to be accepted.
+func cut(conn net.Conn) {
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn()
+	}
+	_ = conn.Close()
 }
