@@ -14,7 +14,7 @@ type command struct {
 	decides bool   // it makes decisions, together with those that came with it
 	write   bool   // it changes what is kept of a key
 	queues  bool   // it may be part of a transaction
-	steers  bool   // inside of a transaction it is run at once
+	steers  bool   // inside of a transaction it is run at once, if it makes sense
 	summary string
 	run     func(*worker)
 }

@@ -98,7 +98,7 @@ func (w *worker) args() int { return len(w.s.reader.args) }
 // run runs one request, or keeps it for the end of its transaction.
 func (w *worker) run() {
 	c := w.command()
-	if w.s.multi != nil && (c == nil || !c.steers) {
+	if w.s.multi != nil && (c == nil || !c.steers || !c.takes(w.args())) {
 		w.settle()
 		w.enqueue(c)
 		return
