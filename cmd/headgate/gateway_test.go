@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -196,7 +197,8 @@ func TestEnvoyGatewayFindsWhatItNeeds(t *testing.T) {
 func TestEnvoyGatewayIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
-	g.plane.Push(gatewayNode, "1", rules(conf.RateLimitUnit_UNKNOWN, 5))
+	long := strings.Repeat("d", 1<<20)
+	g.plane.Push(gatewayNode, "1", &conf.RateLimitConfig{Name: "a", Domain: long}, &conf.RateLimitConfig{Name: "b", Domain: long})
 	g.start()
 	eventually(t, "the first configuration is refused", func() bool { return len(g.plane.Refusals()[""]) > 0 })
 	g.plane.Push(gatewayNode, "2", rules(conf.RateLimitUnit_YEAR, 4))
@@ -207,15 +209,28 @@ func TestEnvoyGatewayIsWaitedFor(t *testing.T) {
 	if log := g.service.text(); strings.Index(log, "envoy configuration loaded") > strings.Index(log, "msg=listening") ||
 		strings.Contains(log, "last good one stays") {
 		t.Errorf("it listens before it has a configuration, or speaks of a good one that is not there:\n%s", log)
+	} else if !strings.Contains(log, "b: duplicate domain 'ddd") || len(log) > 16<<10 {
+		t.Errorf("the log does not say what is wrong, or says it in %d bytes", len(log))
 	}
 }
 
-// A program that still waits for its first configuration ends when it is told to.
-func TestWaitingForEnvoyGatewayEnds(t *testing.T) {
+// A program that still waits for its first configuration says what is odd about its own, reads that again when it is told to, and ends when
+// it is told to.
+func TestWaitingForEnvoyGateway(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
-	g.start()
+	file := filepath.Join(t.TempDir(), "headgate.yaml")
+	if err := os.WriteFile(file, []byte("policies: {}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g.start("HEADGATE_CONFIG="+file, "TRACING_ENABLED=true")
+	g.service.mustListen(t, 0) // it listens nowhere yet; its log is read
 	eventually(t, "the control plane is asked", func() bool { return len(g.plane.Requests()) > 0 })
+	eventually(t, "what is odd is told", func() bool { return strings.Contains(g.service.text(), "TRACING_ENABLED has no effect") })
+	if err := g.service.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "its own configuration is read again", func() bool { return strings.Contains(g.service.text(), "configuration loaded") })
 	if err := g.service.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

@@ -115,6 +115,7 @@ func (s *service) run(ctx context.Context, stderr io.Writer) (err error) {
 	if err := s.openEnvoy(); err != nil {
 		return err
 	}
+	defer s.follow(ctx)()
 	end, first := s.followXDS(ctx)
 	defer end()
 	if !first {
@@ -124,7 +125,6 @@ func (s *service) run(ctx context.Context, stderr io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	defer s.follow(ctx)()
 	defer s.followEnvoy(ctx)()
 	ended := serveAll(doors)
 	for _, d := range doors {

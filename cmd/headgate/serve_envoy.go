@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -119,7 +120,7 @@ func (r *envoyRules) loaded(c *envoyconfig.Config, parts string, n int) {
 	log := r.service.log
 	log.Info("envoy configuration loaded", parts, n, "domains", c.Domains(), "rules", len(c.Rules()))
 	for _, w := range c.Warnings()[:min(len(c.Warnings()), mostLogged)] {
-		log.Warn("envoy configuration", "warning", w.String())
+		log.Warn("envoy configuration", "warning", shown(w.String()))
 	}
 	if c.Domains() == 0 && r.xds != nil {
 		log.Warn("envoy configuration: the control plane says no domain, so that everything is admitted")
@@ -148,13 +149,23 @@ func (r *envoyRules) refuse(err error) {
 	log := r.service.log
 	var all envoyconfig.Errors
 	if !errors.As(err, &all) {
-		log.Error(message, "cause", err)
+		log.Error(message, "cause", shown(err.Error()))
 		return
 	}
 	log.Error(message, "errors", len(all))
 	for _, one := range all[:min(len(all), mostLogged)] {
-		log.Error("envoy configuration", "error", one.Error(), "at", one.Place())
+		log.Error("envoy configuration", "error", shown(one.Error()), "at", one.Place())
 	}
+}
+
+// mostShown bounds what the log tells of one error, in bytes: it may repeat a name of any length, and a line that is too long is lost.
+const mostShown = 1 << 10
+
+func shown(text string) string {
+	if len(text) > mostShown {
+		text = strings.ToValidUTF8(text[:mostShown], "") + "…"
+	}
+	return text
 }
 
 // followEnvoy keeps the folder in force until what it returns is called; SIGHUP has it read again.

@@ -170,7 +170,7 @@ var leaves = map[reflect.Type]*leaf{
 		says: "host:port, such as 127.0.0.1:18000, or unix:/path", parse: as(parseTarget), example: "127.0.0.1:18000", meant: "127.0.0.1:%s",
 	},
 	reflect.TypeFor[Label](): {
-		what: text, pattern: `^[!-<>-~]+=[^\x00-\x1f\x7f]*$`, says: "name=value", parse: as(func(s string) (Label, error) { return Label(s), nil }),
+		what: text, pattern: `^[^=\x00-\x1f\x7f]+=[^\x00-\x1f\x7f]*$`, says: "name=value", parse: as(func(s string) (Label, error) { return Label(s), nil }),
 		example: "zone=a",
 	},
 	reflect.TypeFor[Header](): {

@@ -23,7 +23,7 @@ type XDS struct {
 	TLSKey          Path          `yaml:"tls_key" restart:"yes" help:"the certificate's key"`
 	ServerCA        Path          `yaml:"server_ca" restart:"yes" help:"who certifies the control plane; if it is not here, whoever the system trusts"`
 	ServerName      string        `yaml:"server_name" restart:"yes" help:"the name that its certificate must be for; if it is not here, the host of server"`
-	MaxMessageBytes int           `yaml:"max_message_bytes" default:"4194304" range:"1 67108864" restart:"yes" help:"longest answer of the control plane"`
+	MaxMessageBytes int           `yaml:"max_message_bytes" default:"4194304" range:"1 2147483647" restart:"yes" help:"longest answer of the control plane"`
 	ConnectRetry    time.Duration `yaml:"connect_retry" default:"3s" range:"1ms 1h" restart:"yes" help:"how long to wait, give or take a half, for a control plane that was not reached"`
 	BackoffInitial  time.Duration `yaml:"backoff_initial" default:"10s" range:"1ms 1h" restart:"yes" help:"how long to wait behind a stream that ended; from one to the next that brought nothing good it doubles"`
 	BackoffMax      time.Duration `yaml:"backoff_max" default:"1m" range:"1ms 24h" restart:"yes" help:"the most of that"`
@@ -136,12 +136,12 @@ func (r *incumbent) xds() {
 	r.nodeMetadata()
 }
 
-// nodeMetadata are the entries that say a value; others say nothing there, either.
+// nodeMetadata are the entries that name a value; others say nothing.
 func (r *incumbent) nodeMetadata() {
 	name := "CONFIG_GRPC_XDS_NODE_METADATA"
 	var kept []string
 	for one := range strings.SplitSeq(r.text(name, ""), ",") {
-		if strings.Contains(one, "=") {
+		if name, _, ok := strings.Cut(one, "="); ok && strings.TrimSpace(name) != "" {
 			kept = append(kept, one)
 		}
 	}

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -66,5 +67,22 @@ func TestMappingOfMetrics(t *testing.T) {
 	replace(t, path, "mappings: []")
 	if c, err := from.Load(); err != nil || len(c.Warnings) != 1 || !strings.HasPrefix(c.Warnings[0], "PROMETHEUS_MAPPER_YAML has no effect") {
 		t.Errorf("with the file: %v, error %v", c, err)
+	}
+}
+
+// What envoyproxy/ratelimit takes is taken, as it stands there.
+func TestWhatIsOddAboutControlPlanes(t *testing.T) {
+	t.Parallel()
+	from := config.Sources{Ratelimit: true, Lookup: lookupOf(map[string]string{
+		"CONFIG_TYPE": "GRPC_XDS_SOTW", "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES": "2147483647",
+		"CONFIG_GRPC_XDS_NODE_METADATA": `=nothing,word, région du nord=a=b,{"a":"b"},z=`,
+	})}
+	c, err := from.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &c.Envoy.XDS
+	if want := []config.Label{"région du nord=a=b", "z="}; !slices.Equal(x.NodeMetadata, want) || x.MaxMessageBytes != 1<<31-1 {
+		t.Errorf("got %q and %d bytes, want %q and 2147483647", x.NodeMetadata, x.MaxMessageBytes, want)
 	}
 }

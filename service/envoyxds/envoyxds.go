@@ -17,6 +17,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
@@ -99,12 +100,12 @@ type Client struct {
 }
 
 // New makes a client that has not connected yet. The files of TLS are read once, so that what is wrong with them is known now.
-func New(rules Rules, opts *Options) (*Client, error) {
-	c := &Client{rules: rules, opts: *opts}
+func New(rules Rules, opts *Options) (c *Client, err error) {
+	c = &Client{rules: rules, opts: *opts}
 	if c.opts.Server == "" {
 		return nil, errors.New("envoyxds: there is no server to ask")
 	}
-	if _, err := c.opts.TLS.credentials(); err != nil {
+	if _, err = c.opts.TLS.credentials(); err != nil {
 		return nil, fmt.Errorf("envoyxds: %w", err)
 	}
 	c.opts.MaxMessageBytes = cmp.Or(opts.MaxMessageBytes, DefaultMaxMessageBytes)
@@ -117,12 +118,23 @@ func New(rules Rules, opts *Options) (*Client, error) {
 	if c.opts.Log == nil {
 		c.opts.Log = slog.New(slog.DiscardHandler)
 	}
-	c.node = &core.Node{Id: cmp.Or(opts.NodeID, DefaultNodeID), UserAgentName: "headgate", Metadata: &structpb.Struct{}}
-	c.node.Metadata.Fields = make(map[string]*structpb.Value, len(opts.NodeMetadata))
-	for name, value := range opts.NodeMetadata {
-		c.node.Metadata.Fields[name] = structpb.NewStringValue(value)
+	if c.node, err = nodeOf(opts); err != nil {
+		return nil, fmt.Errorf("envoyxds: %w", err)
 	}
 	return c, nil
+}
+
+// nodeOf is what a client says of itself.
+func nodeOf(opts *Options) (*core.Node, error) {
+	node := &core.Node{Id: cmp.Or(opts.NodeID, DefaultNodeID), UserAgentName: "headgate", Metadata: &structpb.Struct{}}
+	node.Metadata.Fields = make(map[string]*structpb.Value, len(opts.NodeMetadata))
+	for name, value := range opts.NodeMetadata {
+		node.Metadata.Fields[name] = structpb.NewStringValue(value)
+	}
+	if _, err := proto.Marshal(node); err != nil {
+		return nil, errors.New("the node's name or metadata is no UTF-8 text")
+	}
+	return node, nil
 }
 
 // doubling are times to wait that double, from first to most, each of them random by a part.

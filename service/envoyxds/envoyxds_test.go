@@ -190,12 +190,18 @@ func TestLongestAnswer(t *testing.T) {
 	t.Parallel()
 	plane := controlplane.Start(t, nil)
 	plane.Push("default", "1", domain("short"))
-	client, rules := subscribe(t, envoyxds.Options{Server: plane.Addr(), MaxMessageBytes: 1000})
+	var told log
+	opts := told.options(plane.Addr())
+	opts.MaxMessageBytes = 1000
+	client, rules := subscribe(t, opts)
 	eventually(t, "the first answer holds", rules.is("short"))
 	plane.Push("default", "2", domain(strings.Repeat("x", 1001)))
 	eventually(t, "it is not taken", func() bool { return client.State().Failures > 1 })
 	if !rules.is("short")() {
 		t.Error("the last good one does not stay")
+	}
+	if told.count("has to be raised") == 0 {
+		t.Error("the log does not say what to do")
 	}
 	plane.Push("default", "3", domain("short, too"))
 	eventually(t, "the next holds", rules.is("short, too"))
@@ -208,6 +214,8 @@ func TestNew(t *testing.T) {
 		"a certificate needs its key": {Server: "s:1", TLS: &envoyxds.TLS{Cert: "c"}},
 		"no such file":                {Server: "s:1", TLS: &envoyxds.TLS{CA: t.TempDir() + "/ca"}},
 		"no such file or directory":   {Server: "s:1", TLS: &envoyxds.TLS{Cert: "/nowhere/c", Key: "/nowhere/k"}},
+		"is no UTF-8 text":            {Server: "s:1", NodeID: "\xff"},
+		"metadata is no UTF-8 text":   {Server: "s:1", NodeMetadata: map[string]string{"zone": "\xff"}},
 		"holds no certificate":        {Server: "s:1", TLS: &envoyxds.TLS{CA: "envoyxds.go"}},
 	} {
 		if _, err := envoyxds.New(new(held), &opts); err == nil || !strings.Contains(err.Error(), want) {

@@ -135,13 +135,17 @@ func TestStreamsThatEnd(t *testing.T) {
 			t.Parallel()
 			server, addr := serve(t, do)
 			began := time.Now()
-			client, rules := subscribe(t, envoyxds.Options{Server: addr})
+			var told log
+			client, rules := subscribe(t, told.options(addr))
 			eventually(t, "five streams were opened", func() bool { return server.streams.Load() >= 5 })
 			if least := (20 + 3*40) * time.Millisecond; time.Since(began) < least {
 				t.Errorf("five streams within %v, want at least %v", time.Since(began), least)
 			}
 			if got, _ := rules.last(); got != "nothing" || client.State().Failures < 4 {
 				t.Errorf("%s holds behind %d failures", got, client.State().Failures)
+			}
+			if n := told.count("is away"); n != 1 {
+				t.Errorf("the log says %d times that it is away, want once", n)
 			}
 		})
 	}

@@ -28,7 +28,7 @@ const (
 )
 
 const (
-	mostReason  = 4 << 10 // bytes of a reason that the control plane is told
+	mostReason  = 4 << 10 // bytes of a reason that the control plane is told, letters of one that it tells
 	deepest     = 200     // messages in each other, in an answer
 	mostVersion = 64      // letters of a version that are logged
 )
@@ -63,13 +63,19 @@ func (c *Client) session(ctx context.Context) (opened bool, err error) {
 	}
 	began := time.Now()
 	c.connected(true)
-	c.told, c.ignored = "", false
+	c.ignored = false
 	c.opts.Log.Info("the control plane is connected", "server", c.opts.Server)
 	err = c.follow(ctx, s)
 	if time.Since(began) > c.opts.BackoffMax {
-		c.ended.Reset()
+		c.worked()
 	}
 	return true, err
+}
+
+// worked notes that a stream was of use, so that its end is news and the next is not far.
+func (c *Client) worked() {
+	c.ended.Reset()
+	c.told = ""
 }
 
 // plainly is an error of gRPC as people read it.
@@ -77,7 +83,11 @@ func plainly(err error) error {
 	if errors.Is(err, io.EOF) {
 		return errEnded
 	}
-	return fmt.Errorf("%s: %s", status.Code(err), status.Convert(err).Message())
+	message := status.Convert(err).Message()
+	if strings.Contains(message, "received message larger than max") {
+		message += "; the client's setting of the longest message has to be raised"
+	}
+	return fmt.Errorf("%s: %.*s", status.Code(err), mostReason, message)
 }
 
 // follow subscribes, and answers each answer. A new stream is begun as if nothing held: a control plane that was started again may call
@@ -161,7 +171,7 @@ func (c *Client) reply(s stream, answer *discovery.DiscoveryResponse) error {
 		r.ErrorDetail = &rpc.Status{Code: int32(codes.InvalidArgument), Message: c.last.reason}
 	} else {
 		c.accepted = answer.GetVersionInfo()
-		c.ended.Reset()
+		c.worked()
 	}
 	r.VersionInfo = c.accepted
 	c.last.at = time.Now()
