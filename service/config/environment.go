@@ -9,12 +9,13 @@ import (
 // FileVariable names the file, as --config does.
 const FileVariable = Prefix + "CONFIG"
 
-// ofKubernetes are variables that Kubernetes sets in every container of a namespace that has a Service called headgate, or headgate-….
-var ofKubernetes = regexp.MustCompile(`^` + Prefix +
-	`([A-Z0-9_]+?_)??(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+// ofOthers are variables that Kubernetes sets in every container of a namespace that has a Service called headgate, or headgate-…, and
+// Docker's --link for a container of such a name.
+var ofOthers = regexp.MustCompile(`^` + Prefix + `([A-Z0-9_]+?_)??(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|` +
+	`PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR|(PORT_)?(START|END)))?)?|NAME|ENV_.+)$`)
 
-// strangers refuses variables that are called as a setting is and set none, as unknown keys of a file are refused. What Kubernetes sets is
-// left alone.
+// strangers refuses variables that are called as a setting is and set none, as unknown keys of a file are refused. What Kubernetes and
+// Docker set is left alone.
 func (s *Sources) strangers(c *Config) (errs Errors) {
 	known := []string{FileVariable}
 	for i := range settings {
@@ -22,11 +23,11 @@ func (s *Sources) strangers(c *Config) (errs Errors) {
 	}
 	for _, variable := range slices.Sorted(slices.Values(s.Environ)) {
 		name, value, _ := strings.Cut(variable, "=")
-		switch linked := ofKubernetes.FindStringSubmatch(name); {
+		switch linked := ofOthers.FindStringSubmatch(name); {
 		case !strings.HasPrefix(name, Prefix) || value == "" || slices.Contains(known, name):
 		case linked != nil && linked[2] == "PORT" && !strings.Contains(value, "://"): // which Kubernetes would have written
 			c.Warnings = append(c.Warnings, name+" sets nothing; HEADGATE_HTTP_ADDR and its like say where to listen")
-		case linked != nil:
+		case linked != nil && (linked[2] != "NAME" || strings.HasPrefix(value, "/")): // which is how Docker names a link
 		case slices.Contains(s.Others, name):
 			c.Warnings = append(c.Warnings, name+" is for another command and sets nothing here")
 		default:

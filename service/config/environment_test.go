@@ -42,6 +42,11 @@ func TestUnknownVariables(t *testing.T) {
 		{"HEADGATE_GRPC_SERVICE_HOST=10.0.0.1", "", ""},
 		{"HEADGATE_GRPC_PORT_8081_TCP_ADDR=10.0.0.1", "", ""},
 		{"HEADGATE_REDIS_PORT=tcp://10.0.0.1:6379", "", ""},
+		{"HEADGATE_PORT_8080_TCP_START=tcp://172.17.0.2:8080", "", ""},
+		{"HEADGATE_PORT_8080_TCP_PORT_END=8081", "", ""},
+		{"HEADGATE_REDIS_NAME=/web/headgate-redis", "", ""},
+		{"HEADGATE_REDIS_ENV_REDIS_VERSION=7.2", "", ""},
+		{"HEADGATE_NAME=x", "HEADGATE_NAME: there is no such setting", ""},
 		{"HEADGATE_PORT=8080", "", "HEADGATE_PORT sets nothing"},
 		{"HEADGATE_ALLOW_HOST=x", "", "HEADGATE_ALLOW_HOST is for another command"},
 	} {
