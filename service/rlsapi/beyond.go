@@ -29,10 +29,23 @@ func beyond(limits []envoyconfig.Limit) []envoyconfig.Limit {
 func (c *call) settle(it *item) {
 	d := &it.decisions[0]
 	switch {
-	case !it.beyond || d.Limit != it.limits[0].Own.Limit.Rate: // or it is a share of the limit, while the store is away
+	case !it.goneBeyond():
 	case d.Allowed && d.Remaining == 0 && c.enforced():
 		it.over, d.Allowed, d.Remaining = true, false, max(0, it.cost-1) // as much was left before
 	default:
 		d.Remaining = max(0, d.Remaining-1)
 	}
+}
+
+// goneBeyond reports whether the last answer is about one hit more than the limit has: not about a share of it, while the store is away.
+func (it *item) goneBeyond() bool {
+	return it.beyond && it.decisions[0].Limit == it.limits[0].Own.Limit.Rate
+}
+
+// capacity is the most that one of the limits admits at once.
+func (it *item) capacity(limit int) int64 {
+	if it.goneBeyond() {
+		return it.decisions[limit].Limit - 1
+	}
+	return it.decisions[limit].Limit
 }

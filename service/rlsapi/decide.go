@@ -23,8 +23,9 @@ func (h *Handler) decide(ctx context.Context, c *call) (over bool, err error) {
 		return false, err
 	}
 	over = c.over()
+	c.spared = over && h.opts.Charge != Each && !h.opts.Shadow
 	verb := headgate.Take
-	if over && h.opts.Charge != Each && !h.opts.Shadow {
+	if c.spared {
 		verb = headgate.Peek
 	}
 	return over, h.each(ctx, c, watched, verb)
@@ -99,7 +100,7 @@ func (c *call) ask(ctx context.Context, verb headgate.Verb, which func(*item) bo
 			c.deny(it)
 		}
 	}
-	if verb == headgate.Take && allowed {
+	if verb == headgate.Take && allowed && c.enforced() {
 		c.unstack()
 	}
 	for _, it := range c.order {
@@ -177,7 +178,8 @@ func (c *call) unstack() {
 				later += b.cost
 			}
 		}
-		a.decisions[0].Remaining = max(0, a.decisions[0].Limit-spent+later)
+		limit := a.decisions[0].Limit
+		a.decisions[0].Remaining = min(limit, max(0, limit-spent+later)) // all of it is left where nothing was charged, as the store is away
 	}
 }
 
@@ -201,7 +203,7 @@ func (h *Handler) each(ctx context.Context, c *call, of part, verb headgate.Verb
 		return nil
 	}
 	ofPart := func(it *item) bool { return it.part == of }
-	if allowed, err := c.ask(ctx, verb, ofPart); err != nil || allowed || verb == headgate.Peek {
+	if allowed, err := c.ask(ctx, verb, ofPart); err != nil || allowed {
 		return err
 	}
 	for i := range c.items {
@@ -225,12 +227,18 @@ func (h *Handler) each(ctx context.Context, c *call, of part, verb headgate.Verb
 // useUp takes what a denied charge of a fixed window left, if each descriptor is charged by itself: envoyproxy/ratelimit counts hits
 // that it denies, so that nothing more is admitted in their window, and hits of 0 are over.
 func (h *Handler) useUp(ctx context.Context, c *call, it *item) error {
-	if h.opts.Charge != Each || !it.over || !it.windowed() || it.decisions[0].Limit == it.spent {
+	if h.opts.Charge != Each || !it.over || !it.windowed() {
 		return nil
 	}
-	check := engine.Check{Own: it.limits[0].Own, Key: it.key, Cost: it.decisions[0].Limit - it.spent}
-	c.checks = append(c.checks[:0], check)
-	return c.snapshot.DecideAt(ctx, c.now, headgate.Take, c.checks, &c.answer)
+	// Who is denied here came behind others that spent meanwhile: less is left.
+	for left := it.decisions[0].Limit - it.spent; left > 0; left = c.answer.Decisions[0].Remaining {
+		c.checks = append(c.checks[:0], engine.Check{Own: it.limits[0].Own, Key: it.key, Cost: left})
+		err := c.snapshot.DecideAt(ctx, c.now, headgate.Take, c.checks, &c.answer)
+		if err != nil || c.answer.Decisions[0].Allowed {
+			return err
+		}
+	}
+	return nil
 }
 
 // refund gives back what negative hits say.

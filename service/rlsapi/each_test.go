@@ -3,6 +3,7 @@ package rlsapi_test
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
@@ -107,6 +108,37 @@ func TestEach(t *testing.T) {
 			if want := c.answer(all); got != want {
 				t.Fatalf("round %d, request %d: %v behind %s\n got %s\nwant %s", i, j, all, before, got, want)
 			}
+		}
+	}
+}
+
+// Who is denied uses the window up, also if others spend meanwhile.
+func TestEachUsesUpAmongOthers(t *testing.T) {
+	t.Parallel()
+	h := open(t, nil, eachConfig, &rlsapi.Options{Charge: rlsapi.Each})
+	ask := func(key string, hits uint64) pb.RateLimitResponse_Code {
+		req := request("t", "plain", key)
+		req.Descriptors[0].HitsAddend = wrapperspb.UInt64(hits)
+		resp, err := h.ShouldRateLimit(t.Context(), req)
+		if err != nil {
+			t.Error(err)
+		}
+		return resp.GetOverallCode()
+	}
+	rounds := 3000
+	if testing.Short() {
+		rounds = 300
+	}
+	for i := range rounds {
+		key := fmt.Sprint(i)
+		var wg sync.WaitGroup
+		wg.Go(func() { ask(key, 7) })
+		for range 3 {
+			wg.Go(func() { ask(key, 1) })
+		}
+		wg.Wait()
+		if code := ask(key, 0); code != pb.RateLimitResponse_OVER_LIMIT {
+			t.Fatalf("round %d: hits of 0 behind hits that were denied: got %v want OVER_LIMIT", i, code)
 		}
 	}
 }

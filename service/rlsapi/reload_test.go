@@ -137,6 +137,12 @@ descriptors:
 			}
 		}
 	}
+	twice := request("d", "open", "v")
+	twice.Descriptors = append(twice.Descriptors, request("d", "open", "v").Descriptors...)
+	resp, err := c.ShouldRateLimit(t.Context(), twice)
+	if err != nil || resp.GetStatuses()[0].GetLimitRemaining() != 2 {
+		t.Errorf("the same twice with the store away: got %v, error %v, want 2 left", resp, err)
+	}
 }
 
 // The switches that are thrown when limits do harm hold at this door, too.

@@ -2,6 +2,7 @@ package rlsapi
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"sync"
 
@@ -41,6 +42,7 @@ type item struct {
 	blocked bool // nothing at all is allowed
 	rule    *envoyconfig.Rule
 	cost    int64
+	hits    uint64 // as statistics count them
 	limits  []envoyconfig.Limit
 	shown   []*pb.RateLimitResponse_RateLimit
 	counter *Counter
@@ -76,6 +78,7 @@ type call struct {
 	checks    []engine.Check
 	answer    engine.Answer
 	unsure    bool // some were denied of which it is not certain that they are over
+	spared    bool // nothing was charged but what was given back, as the request is over
 	freeQuota bool // one of those that deny only together passes in any case
 }
 
@@ -152,7 +155,8 @@ func (h *Handler) resolveOne(req *pb.RateLimitRequest, d *ratelimit.RateLimitDes
 	for _, e := range d.GetEntries() {
 		c.entries = append(c.entries, envoyconfig.Entry{Key: e.GetKey(), Value: e.GetValue()})
 	}
-	it.cost = costOf(req, d)
+	hits := hitsOf(req, d)
+	it.cost, it.hits = int64(min(hits, mostCost)), min(hits, mostCounted)
 	if d.GetLimit() != nil {
 		return h.override(req, d, it, c)
 	}
@@ -218,15 +222,19 @@ func (it *item) giveBack() {
 	}
 }
 
-// mostCost is more than any limit: what asks for it or for more is never admitted, and gives everything back.
-const mostCost = headgate.MaxUnits + 1
+const (
+	// mostCost is more than any limit: what asks for it or for more is never admitted, and gives everything back.
+	mostCost = headgate.MaxUnits + 1
+	// mostCounted is how many hits of one descriptor statistics count at most, so that no counter comes to its end.
+	mostCounted = math.MaxUint32
+)
 
-// costOf is how many hits a descriptor asks for: its own, also 0, or those of the request, of which 0 means 1.
-func costOf(req *pb.RateLimitRequest, d *ratelimit.RateLimitDescriptor) int64 {
+// hitsOf is how many hits a descriptor asks for: its own, also 0, or those of the request, of which 0 means 1.
+func hitsOf(req *pb.RateLimitRequest, d *ratelimit.RateLimitDescriptor) uint64 {
 	if own := d.GetHitsAddend(); own != nil {
-		return int64(min(own.GetValue(), mostCost))
+		return own.GetValue()
 	}
-	return min(max(int64(req.GetHitsAddend()), 1), mostCost)
+	return max(uint64(req.GetHitsAddend()), 1)
 }
 
 // addKey says whose budget it is: the domain and all entries, each with its length before it, or a hash of them if they are long.

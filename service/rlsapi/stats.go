@@ -195,36 +195,35 @@ func (s *stats) count(c *call) {
 			continue
 		}
 		if it.part == refunded {
-			it.counter.negative.Add(uint64(it.cost))
+			it.counter.negative.Add(it.hits)
 			continue
 		}
-		s.countItem(it)
+		s.countItem(it, !it.over && !c.spared)
 	}
 }
 
 // countItem splits hits into those that were near the limit and those beyond it, as envoyproxy/ratelimit does: one request may have some of
-// each.
-func (s *stats) countItem(it *item) {
+// each. What is left was told behind them if they were charged.
+func (s *stats) countItem(it *item, charged bool) {
 	t := it.tightest()
-	limit := int64(it.limits[t].Requests)
+	limit, hits := it.capacity(t), int64(it.hits)
 	near := int64(math.Floor(float64(float32(limit) * s.ratio)))
-	after := limit - int64(remainingOf(&it.limits[t], &it.decisions[t]))
-	before := after - it.cost
-	if it.over {
-		before, after = after, after+it.cost
+	before := limit - it.decisions[t].Remaining
+	if charged {
+		before -= hits
 	}
-	it.counter.total.Add(uint64(it.cost))
+	after := before + hits
+	it.counter.total.Add(it.hits)
 	if it.over {
-		beyond := min(it.cost, after-limit)
-		it.counter.over.Add(uint64(max(0, beyond)))
+		it.counter.over.Add(uint64(max(0, min(hits, after-limit))))
 		it.counter.near.Add(uint64(max(0, limit-max(near, before))))
 		if it.part == watched {
-			it.counter.shadow.Add(uint64(it.cost))
+			it.counter.shadow.Add(it.hits)
 		}
 		return
 	}
-	it.counter.near.Add(uint64(max(0, min(it.cost, after-near))))
-	it.counter.within.Add(uint64(it.cost))
+	it.counter.near.Add(uint64(max(0, min(hits, after-near))))
+	it.counter.within.Add(it.hits)
 }
 
 // Snapshot is what was counted since the start. Counters go on meanwhile: it is of no one instant.

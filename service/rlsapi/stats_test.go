@@ -203,3 +203,48 @@ func TestCountersOfEach(t *testing.T) {
 		}
 	}
 }
+
+// What a request that is denied would have spent is split as if it had been, and hits beyond what can be counted are counted.
+func TestCountersSplit(t *testing.T) {
+	t.Parallel()
+	h := open(t, nil, `
+domain: d
+descriptors:
+  - {key: none, rate_limit: {unit: year, requests_per_unit: 0}}
+  - {key: ten, rate_limit: {unit: year, requests_per_unit: 10}}
+  - {key: watch, shadow_mode: true, rate_limit: {unit: year, requests_per_unit: 10}}
+  - {key: huge, rate_limit: {unit: year, requests_per_unit: 4294967295}}
+  - {key: bucket, rate_limit: {limits: [10/1h burst 100], algorithm: token_bucket}}
+`, nil)
+	for _, step := range []struct {
+		key    string
+		hits   uint64
+		denied bool
+		want   rlsapi.Counts // of key, from the first step on
+	}{
+		{"ten", 9, true, rlsapi.Counts{TotalHits: 9, WithinLimit: 9, NearLimit: 1}},
+		{"ten", 7, false, rlsapi.Counts{TotalHits: 16, WithinLimit: 16, NearLimit: 1}},
+		{"ten", 2, true, rlsapi.Counts{TotalHits: 18, WithinLimit: 18, NearLimit: 2}},
+		{"watch", 10, true, rlsapi.Counts{TotalHits: 10, WithinLimit: 10, NearLimit: 2}},
+		{"watch", 11, true, rlsapi.Counts{TotalHits: 21, WithinLimit: 10, NearLimit: 4, OverLimit: 1, ShadowMode: 11}},
+		{"huge", 1_000_000_000, false, rlsapi.Counts{TotalHits: 1_000_000_000, WithinLimit: 1_000_000_000, NearLimit: 200_000_000}},
+		{"huge", 3_000_000_000, false, rlsapi.Counts{
+			TotalHits: 4_000_000_000, WithinLimit: 1_000_000_000, NearLimit: 200_000_000, OverLimit: 3_000_000_000,
+		}},
+		{"bucket", 70, false, rlsapi.Counts{TotalHits: 70, WithinLimit: 70}},
+		{"bucket", 20, false, rlsapi.Counts{TotalHits: 90, WithinLimit: 90, NearLimit: 10}},
+		{"bucket", 1 << 63, false, rlsapi.Counts{TotalHits: 90 + 1<<32 - 1, WithinLimit: 90, NearLimit: 20, OverLimit: 1<<32 - 1 - 10}},
+	} {
+		req := request("d", step.key, "v")
+		req.Descriptors[0].HitsAddend = wrapperspb.UInt64(step.hits)
+		if step.denied {
+			req.Descriptors = append(req.Descriptors, request("d", "none", "v").Descriptors...)
+		}
+		if _, err := h.ShouldRateLimitAt(t.Context(), 1_700_000_000_000_000, req); err != nil {
+			t.Fatal(err)
+		}
+		if got := h.Snapshot().Rules["d."+step.key]; got != step.want {
+			t.Errorf("%d hits of %s: got %+v want %+v", step.hits, step.key, got, step.want)
+		}
+	}
+}
