@@ -50,7 +50,7 @@ type HTTP struct {
 	TLSKey         Path    `yaml:"tls_key" restart:"yes" help:"the certificate's key"`
 	ClientCA       Path    `yaml:"client_ca" restart:"yes" help:"who certifies clients; if it is here, a client must have a certificate"`
 	ClientName     string  `yaml:"client_name" restart:"yes" help:"the name that a client's certificate must be for"`
-	MaxConnections int     `yaml:"max_connections" default:"10000" range:"1 1000000" restart:"yes" help:"most connections at a time; beyond, one that waits for its next request makes room for a new one"`
+	MaxConnections int     `yaml:"max_connections" default:"10000" range:"1 1000000" restart:"yes" help:"most connections at a time; beyond, one that has sent no request for a second from its beginning, or waits for its next, makes room for a new one"`
 }
 
 // RESP are the settings of the door for Redis clients.
