@@ -19,7 +19,7 @@ type ServerOptions struct {
 	WriteTimeout   time.Duration // from the header's end until the answer is written; 0 means 10 s
 	IdleTimeout    time.Duration // between two requests on a connection; 0 means 2 min
 	MaxHeaderBytes int           // of a request, to some 4 KiB; 0 means 16 KiB
-	MaxConnections int           // at a time; beyond, one that waits makes room, or else the newest is closed; 0: 10,000
+	MaxConnections int           // at a time; beyond, one that waits makes room, or else the newest is closed; 0 means 10,000
 	Log            *slog.Logger  // hears of broken connections; nil means nobody does
 }
 
