@@ -240,8 +240,8 @@ func (b *builder) rule(v *value, path string) *Rule {
 
 // unruled warns of what has no meaning without a rate_limit.
 func (b *builder) unruled(v *value) {
-	for _, key := range []string{"shadow_mode", "quota_mode", "detailed_metric"} {
-		if at := v.get(key); at != nil && at.yes {
+	for _, key := range []string{"shadow_mode", "quota_mode", "detailed_metric", "metadata"} {
+		if at := v.get(key); at != nil && (at.yes || at.kind >= list) {
 			b.warn(at, "%s says nothing in a descriptor without a rate_limit", key)
 		}
 	}

@@ -14,7 +14,8 @@ func (h *Handler) decide(ctx context.Context, c *call) (over bool, err error) {
 	if err := h.refund(ctx, c); err != nil {
 		return false, err
 	}
-	if h.opts.Charge == Each || h.opts.Shadow {
+	alone := h.opts.Charge == Each || h.opts.Shadow
+	if alone {
 		err = h.each(ctx, c, counted, headgate.Take)
 	} else {
 		err = h.together(ctx, c)
@@ -23,7 +24,7 @@ func (h *Handler) decide(ctx context.Context, c *call) (over bool, err error) {
 		return false, err
 	}
 	over = c.over()
-	c.spared = over && h.opts.Charge != Each && !h.opts.Shadow
+	c.spared = over && !alone
 	verb := headgate.Take
 	if c.spared {
 		verb = headgate.Peek
