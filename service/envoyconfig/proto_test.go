@@ -185,7 +185,39 @@ func TestBoundsOnResources(t *testing.T) {
 	}
 }
 
-// descriptors are n of them below a key.
+// Metadata is as deep as accepted, whatever it is made of, and warnings are not more.
+func TestMoreBoundsOnResources(t *testing.T) {
+	t.Parallel()
+	lists, structs := structpb.NewBoolValue(true), structpb.NewBoolValue(true)
+	for range 100 {
+		lists = structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{lists}})
+		structs = structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"s": structs}})
+	}
+	for name, deep := range map[string]*structpb.Value{"lists": lists, "structs": structs} {
+		rule := &ratelimit.RateLimitDescriptor{
+			Key: "k", RateLimit: &ratelimit.RateLimitPolicy{Unit: ratelimit.RateLimitUnit_DAY}, Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{"m": deep}},
+		}
+		all := []*ratelimit.RateLimitConfig{{Name: "r", Domain: "d", Descriptors: []*ratelimit.RateLimitDescriptor{rule}}}
+		if _, err := envoyconfig.ParseResources(all, nil); fmt.Sprint(err) != "r: error loading config file: exceeded max depth" {
+			t.Errorf("%s: got %v, want an error", name, err)
+		}
+	}
+	odd := &ratelimit.RateLimitConfig{Name: "odd", Domain: "odd"}
+	for i := range 1500 {
+		odd.Descriptors = append(odd.Descriptors, &ratelimit.RateLimitDescriptor{Key: fmt.Sprint(i), QuotaMode: true})
+	}
+	replaces := below("k", 1, func(int) string { return "one" })
+	for i := range 1500 {
+		rule := replaces.GetDescriptors()[0].GetDescriptors()[0].GetRateLimit()
+		rule.Replaces = append(rule.Replaces, &ratelimit.RateLimitReplace{Name: fmt.Sprint(i)})
+	}
+	c, err := envoyconfig.ParseResources([]*ratelimit.RateLimitConfig{odd, replaces}, nil)
+	if err != nil || len(c.Warnings()) != 2000 {
+		t.Errorf("got %d warnings, error %v, want 1000 of the file and 1000 of replaces", len(c.Warnings()), err)
+	}
+}
+
+// below is a resource of n rules below a key.
 func below(key string, n int, name func(i int) string) *ratelimit.RateLimitConfig {
 	top := &ratelimit.RateLimitDescriptor{Key: key}
 	for i := range n {

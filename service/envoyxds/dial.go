@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
@@ -55,14 +54,13 @@ func (t *TLS) credentials() (credentials.TransportCredentials, error) {
 }
 
 const (
-	connectTimeout = 20 * time.Second // of one attempt, with its TLS
 	// Servers of gRPC turn clients away that ask for signs of life more often than every 5 minutes, if nothing else was said.
 	pingAfter   = 6 * time.Minute
 	pingTimeout = 20 * time.Second
 	mostHeaders = 64 << 10 // bytes of an answer's header
 )
 
-// dial makes a connection that is used for one stream.
+// dial makes a connection that is used for one stream. gRPC gives its one attempt 20 seconds, with its TLS.
 func (c *Client) dial() (*grpc.ClientConn, error) {
 	creds, err := c.opts.TLS.credentials()
 	if err != nil {
@@ -73,7 +71,6 @@ func (c *Client) dial() (*grpc.ClientConn, error) {
 		grpc.WithUserAgent("headgate"),
 		grpc.WithDisableRetry(),
 		grpc.WithDisableServiceConfig(),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: connectTimeout}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingAfter, Timeout: pingTimeout}),
 		grpc.WithMaxHeaderListSize(mostHeaders),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(c.opts.MaxMessageBytes)),

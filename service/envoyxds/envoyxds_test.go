@@ -1,6 +1,7 @@
 package envoyxds_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,7 +67,8 @@ func (h *held) refusals() []string {
 func subscribe(t *testing.T, opts envoyxds.Options) (*envoyxds.Client, *held) {
 	t.Helper()
 	rules := new(held)
-	opts.ConnectRetry, opts.BackoffInitial, opts.BackoffMax = 20*time.Millisecond, 20*time.Millisecond, 40*time.Millisecond
+	opts.ConnectRetry = cmp.Or(opts.ConnectRetry, 20*time.Millisecond)
+	opts.BackoffInitial, opts.BackoffMax = cmp.Or(opts.BackoffInitial, 20*time.Millisecond), cmp.Or(opts.BackoffMax, 40*time.Millisecond)
 	c, err := envoyxds.New(rules, &opts)
 	if err != nil {
 		t.Fatal(err)

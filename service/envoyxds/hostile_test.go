@@ -1,6 +1,7 @@
 package envoyxds_test
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -151,6 +152,70 @@ func TestStreamsThatEnd(t *testing.T) {
 	}
 }
 
+// Times between streams grow until one brings something good, whose end is news.
+func TestGoodAnswersCountFromTheBeginning(t *testing.T) {
+	t.Parallel()
+	began := make(chan time.Time, 10)
+	var streams atomic.Int64
+	_, addr := serve(t, func(s discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+		began <- time.Now()
+		switch n := streams.Add(1); {
+		case n < 5:
+			return status.Error(codes.PermissionDenied, "no")
+		case n > 5:
+			<-s.Context().Done()
+			return nil
+		}
+		if err := s.Send(&discovery.DiscoveryResponse{Resources: []*anypb.Any{packed(t, envoyxds.TypeURL, domain("good"))}}); err != nil {
+			return err
+		}
+		for range 2 { // it subscribes, and acknowledges
+			if _, err := s.Recv(); err != nil {
+				return err
+			}
+		}
+		return status.Error(codes.PermissionDenied, "no")
+	})
+	var told log
+	opts := told.options(addr)
+	opts.BackoffInitial, opts.BackoffMax = 100*time.Millisecond, 10*time.Second
+	_, rules := subscribe(t, opts)
+	var before time.Time
+	for i := range 6 {
+		eventually(t, "another stream begins", func() bool { return len(began) > 0 })
+		now := <-began
+		if least := 50 * time.Millisecond << i; i > 0 && i < 5 && now.Sub(before) < least {
+			t.Errorf("stream %d began %v behind the one before, want at least %v", i, now.Sub(before), least)
+		}
+		if i == 5 && now.Sub(before) > 1300*time.Millisecond {
+			t.Errorf("behind a good answer %v went by, want 0.1 s", now.Sub(before))
+		}
+		before = now
+	}
+	if n := told.count("is away"); n != 2 || !rules.is("good")() {
+		t.Errorf("the log says %d times that it is away, want twice", n)
+	}
+}
+
+// Who waits to connect again ends at once.
+func TestTheEndDoesNotWait(t *testing.T) {
+	t.Parallel()
+	client, err := envoyxds.New(new(held), &envoyxds.Options{Server: "127.0.0.1:1", ConnectRetry: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); client.Run(ctx) }()
+	eventually(t, "it waits", func() bool { return client.State().Failures == 1 })
+	cancel()
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Second):
+		t.Error("it waits for an hour")
+	}
+}
+
 // A server that takes connections and says nothing, and one that takes none, keep nobody from ending.
 func TestServersThatSayNothing(t *testing.T) {
 	t.Parallel()
@@ -270,8 +335,8 @@ func answers(t *testing.T, nth func(n int64) *discovery.DiscoveryResponse) (requ
 func TestAnswersThatNobodyAskedFor(t *testing.T) {
 	t.Parallel()
 	_, addr := serve(t, func(s discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
-		for _, kind := range []string{"other", "another", envoyxds.TypeURL} {
-			if err := s.Send(&discovery.DiscoveryResponse{TypeUrl: kind, Resources: []*anypb.Any{packed(t, envoyxds.TypeURL, domain(kind))}}); err != nil {
+		for _, kind := range []string{"other", "another", ""} {
+			if err := s.Send(&discovery.DiscoveryResponse{TypeUrl: kind, Resources: []*anypb.Any{packed(t, envoyxds.TypeURL, domain("of "+kind))}}); err != nil {
 				return err
 			}
 		}
@@ -280,7 +345,7 @@ func TestAnswersThatNobodyAskedFor(t *testing.T) {
 	})
 	var told log
 	client, rules := subscribe(t, told.options(addr))
-	eventually(t, "what was asked for holds", rules.is(envoyxds.TypeURL))
+	eventually(t, "what was asked for holds", rules.is("of "))
 	if n := told.count("nobody asked for"); n != 1 || client.State().Failures != 0 || len(rules.refusals()) != 0 {
 		t.Errorf("it was told of %d times, %d streams ended, refused was %q", n, client.State().Failures, rules.refusals())
 	}

@@ -49,13 +49,11 @@ type stream = discovery.AggregatedDiscoveryService_StreamAggregatedResourcesClie
 // session connects once and follows the stream to its end. It says whether there was one, and why there is none any more.
 func (c *Client) session(ctx context.Context) (opened bool, err error) {
 	defer c.failed()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // which ends the stream
 	conn, err := c.dial()
 	if err != nil {
 		return false, err
 	}
-	defer conn.Close()
+	defer conn.Close() // which ends the stream
 	ctx = metadata.NewOutgoingContext(ctx, metadata.New(c.opts.Headers))
 	s, err := discovery.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(ctx)
 	if err != nil {
@@ -199,14 +197,11 @@ func digestOf(answer *discovery.DiscoveryResponse) [sha256.Size]byte {
 	return sha256.Sum256(slices.Concat(sums...))
 }
 
-// read is what an answer holds. Fields that are not known are left out: they come with control planes that are newer.
+// read is what an answer holds, all of one type. Fields that are not known are left out: they come with control planes that are newer.
 func read(answer *discovery.DiscoveryResponse) ([]*Resource, error) {
 	resources := make([]*Resource, len(answer.GetResources()))
 	for i, packed := range answer.GetResources() {
 		resources[i] = new(Resource)
-		if !packed.MessageIs(resources[i]) {
-			return nil, fmt.Errorf("resource %d is of type %.100q, and nobody asked for that", i, packed.GetTypeUrl())
-		}
 		if err := anypb.UnmarshalTo(packed, resources[i], proto.UnmarshalOptions{RecursionLimit: deepest, DiscardUnknown: true}); err != nil {
 			return nil, fmt.Errorf("resource %d cannot be read: %.200s", i, err)
 		}
