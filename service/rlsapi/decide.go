@@ -95,7 +95,7 @@ func (c *call) ask(ctx context.Context, verb headgate.Verb, which func(*item) bo
 	from, allowed := 0, true
 	for _, it := range c.order {
 		from += copy(it.decisions, c.answer.Decisions[from:])
-		it.spent = it.decisions[0].Limit - it.decisions[0].Remaining
+		it.spent, it.ahead = it.decisions[0].Limit-it.decisions[0].Remaining, 0
 		if it.denied = it.anyDenied(); it.denied {
 			allowed = false
 			c.deny(it)
@@ -134,30 +134,30 @@ func (it *item) anyDenied() bool {
 // deny marks an item that was denied. The store answers each charge as if it came behind all before it, denied ones too: of those that
 // are left out if they are over it is then not sure that they are.
 func (c *call) deny(it *item) {
-	if !it.quota {
-		it.over = true
-		return
-	}
 	for j := range it.decisions {
-		if !it.decisions[j].Allowed && !c.behindDenied(it, &it.limits[j]) {
-			it.over = true
+		if it.decisions[j].Allowed {
+			continue
+		}
+		ahead, denied := c.ahead(it, &it.limits[j])
+		if !it.quota || !denied {
+			it.over, it.ahead = true, ahead
 			return
 		}
 	}
 	c.unsure = true
 }
 
-// behindDenied reports whether an item that was denied is charged before it to the same state.
-func (c *call) behindDenied(it *item, l *envoyconfig.Limit) bool {
+// ahead is what all items before one were asked to spend of the state of one of its limits, and whether one of them was denied.
+func (c *call) ahead(it *item, l *envoyconfig.Limit) (cost int64, denied bool) {
 	for _, before := range c.order {
 		if before == it {
 			break
 		}
-		if before.denied && before.key == it.key && slices.ContainsFunc(before.limits, l.SharesState) {
-			return true
+		if before.key == it.key && slices.ContainsFunc(before.limits, l.SharesState) {
+			cost, denied = cost+before.cost, denied || before.denied
 		}
 	}
-	return false
+	return cost, denied
 }
 
 // unstack gives each of several charges of one fixed window what was left just after it, in the order of the request: the store says

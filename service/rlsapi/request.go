@@ -54,6 +54,7 @@ type item struct {
 	beyond    bool  // it is charged under one hit more than its limit has
 	denied    bool  // by the last answer, which need not mean that it is over
 	spent     int64 // of its first limit, after the last answer
+	ahead     int64 // what others of the request were to spend before it, if it is over
 	place     int   // in the request
 
 	one   [1]envoyconfig.Limit // of a descriptor that brings its own

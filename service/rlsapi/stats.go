@@ -208,7 +208,7 @@ func (s *stats) countItem(it *item, charged bool) {
 	t := it.tightest()
 	limit, hits := it.capacity(t), int64(it.hits)
 	near := int64(math.Floor(float64(float32(limit) * s.ratio)))
-	before := limit - it.decisions[t].Remaining
+	before := limit - it.decisions[t].Remaining + it.ahead
 	if charged {
 		before -= hits
 	}

@@ -248,3 +248,26 @@ descriptors:
 		}
 	}
 }
+
+// Of a counter that a request charges twice the hits that do not fit behind the first are beyond the limit.
+func TestCountersTwice(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		rule string
+		want rlsapi.Counts
+	}{
+		{"", rlsapi.Counts{TotalHits: 12, WithinLimit: 6, NearLimit: 2, OverLimit: 2}},
+		{"quota_mode: true, ", rlsapi.Counts{TotalHits: 12, WithinLimit: 6, NearLimit: 2, OverLimit: 2}},
+	} {
+		h := open(t, nil, "domain: d\ndescriptors:\n  - {key: k, "+c.rule+"rate_limit: {unit: year, requests_per_unit: 10}}\n", nil)
+		req := request("d", "k", "v")
+		req.HitsAddend = 6
+		req.Descriptors = append(req.Descriptors, req.Descriptors[0])
+		if _, err := h.ShouldRateLimit(t.Context(), req); err != nil {
+			t.Fatal(err)
+		}
+		if got := h.Snapshot().Rules["d.k"]; got != c.want {
+			t.Errorf("%sgot %+v want %+v", c.rule, got, c.want)
+		}
+	}
+}
