@@ -100,7 +100,7 @@ type explainedPolicy struct {
 	Allowed   bool             `json:"allowed"` // whether it would admit the request, had it a say
 	Limits    []explainedLimit `json:"limits"`
 	watches   bool             // it has no say, and was asked what it would have said
-	denial    headgate.Decision
+	undecided bool             // and the store could not say
 }
 
 type explainedLimit struct {
@@ -223,14 +223,11 @@ func explainPolicy(ctx context.Context, c *config.Config, holds *engine.Snapshot
 	_, override := p.Overrides["key:"+check.Key]
 	found := &explainedPolicy{
 		Policy: check.Policy, Algorithm: string(p.Algorithm), KeyBy: p.Key.String(), Key: check.Key, Override: override,
-		Enforced: !a.Unenforced, watches: len(a.Shadows) > 0, denial: a.Decision,
+		Enforced: !a.Unenforced, Allowed: a.Allowed, watches: len(a.Shadows) > 0,
 	}
 	if found.watches {
-		if found.denial = a.Shadows[0].Decision; a.Shadows[0].Err != nil {
-			return nil, a.Shadows[0].Err
-		}
+		found.Allowed, found.undecided = a.Shadows[0].Decision.Allowed, a.Shadows[0].Err != nil
 	}
-	found.Allowed = found.denial.Allowed
 	for i, r := range a.Rules {
 		d := a.Decisions[i]
 		found.Limits = append(found.Limits, explainedLimit{r.Limit.String(), d.Limit, d.Remaining, millis(d.ResetAfter)})

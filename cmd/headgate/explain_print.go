@@ -47,6 +47,8 @@ func (p *explainedPolicy) print(b *strings.Builder) {
 	}
 	switch {
 	case !p.watches:
+	case p.undecided:
+		b.WriteString("  watches only, and could not decide\n")
 	case p.Allowed:
 		b.WriteString("  watches only, and would admit it\n")
 	default:
