@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -200,6 +201,8 @@ func TestALoadKnowsWhomToTrustAndWhatToShow(t *testing.T) {
 	a.write(own, 10, "client.example")
 	p := launchTLS(t, dir)
 	trust, show := []string{"--ca", dir + "/ca.crt", "--server-name", "server.example"}, []string{"--cert", own + "/tls.crt", "--key", own + "/tls.key"}
+	// In TLS 1.3 a client may write before it hears that it is turned away, and then finds its connection closed.
+	const cutOff = "certificate required|broken pipe|reset by peer"
 	for _, c := range []struct {
 		door, scheme string
 		flags        []string
@@ -208,8 +211,8 @@ func TestALoadKnowsWhomToTrustAndWhatToShow(t *testing.T) {
 		{"http", "https", append(trust, show...), " 0 failed"},
 		{"resp", "rediss", append(trust, show...), " 0 failed"},
 		{"grpc", "grpcs", append(trust, show...), "no rate limit configuration"}, // which the door says
-		{"http", "https", trust, "certificate required"},
-		{"resp", "rediss", trust, "certificate required"},
+		{"http", "https", trust, cutOff},
+		{"resp", "rediss", trust, cutOff},
 		{"http", "https", show, "certificate"}, // for 127.0.0.1, or unknown
 		{"http", "https", append(trust[:2:2], show...), "127.0.0.1"},
 		{"http", "http", trust, "are for https://"},
@@ -219,7 +222,7 @@ func TestALoadKnowsWhomToTrustAndWhatToShow(t *testing.T) {
 	} {
 		args := append([]string{"bench", c.scheme + "://" + p.addrs[c.door], "--duration", "50ms", "--connections", "2"}, c.flags...)
 		out, _ := exec.Command("headgate", args...).CombinedOutput()
-		if !strings.Contains(string(out), c.want) {
+		if !regexp.MustCompile(c.want).Match(out) {
 			t.Errorf("%s, %v: %s, want %q", c.door, c.flags, out, c.want)
 		}
 	}
