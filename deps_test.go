@@ -213,7 +213,7 @@ var law = map[string]room{
 		why:  "a door knows its protocol and the engine: no store and no other door, but for its document, which tells of all that stand at it",
 		code: []string{"internal/logs", "internal/problem", ".", "service/engine", "service/internal/answerfields"},
 		tests: []string{
-			"memstore", "redisstore", "service/envoyconfig", "service/forwardauth", "service/rlsapi", "github.com/dunglas/httpsfv",
+			"memstore", "redisstore", "internal/testserver", "service/envoyconfig", "service/forwardauth", "service/rlsapi", "github.com/dunglas/httpsfv",
 			"github.com/getkin/kin-openapi/openapi3", "github.com/getkin/kin-openapi/openapi3filter", "github.com/getkin/kin-openapi/routers",
 			"internal/leaktest",
 		},
@@ -238,7 +238,7 @@ var law = map[string]room{
 			"google.golang.org/protobuf/proto", "google.golang.org/protobuf/types/known/anypb",
 			"google.golang.org/protobuf/types/known/structpb",
 		},
-		tests: []string{"internal/controlplane", "internal/leaktest"},
+		tests: []string{"internal/controlplane", "internal/testserver", "internal/leaktest"},
 	},
 	"service/rlsapi": {
 		why: "a door knows its protocol and the engine: no store and no other door; gRPC's server and Envoy's protocol stand here",

@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -25,6 +24,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/headgate/headgate/internal/controlplane"
+	"github.com/headgate/headgate/internal/testserver"
 	"github.com/headgate/headgate/service/envoyxds"
 )
 
@@ -292,22 +292,11 @@ func TestLongReason(t *testing.T) {
 }
 
 // log is what a client logs.
-type log struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
+type log struct{ testserver.Log }
 
 // count is how often something stands in it.
 func (l *log) count(what string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), what)
+	return strings.Count(l.String(), what)
 }
 
 func (l *log) options(server string) envoyxds.Options {

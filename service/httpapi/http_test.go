@@ -1,7 +1,6 @@
 package httpapi_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/leaktest"
+	"github.com/headgate/headgate/internal/testserver"
 	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/redisstore"
 	"github.com/headgate/headgate/service/engine"
@@ -37,25 +37,7 @@ type served struct {
 	store  headgate.Store
 	server *httpapi.Server
 	client *http.Client
-	log    *syncBuffer
-}
-
-// syncBuffer is a log that a server may still write to.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
+	log    *testserver.Log
 }
 
 var policies = map[string]headgate.Policy{
@@ -65,7 +47,7 @@ var policies = map[string]headgate.Policy{
 
 func serve(t *testing.T, opts *httpapi.Options, serverOpts *httpapi.ServerOptions) *served {
 	t.Helper()
-	s := &served{t: t, store: memstore.New(nil), client: &http.Client{Transport: &http.Transport{}}, log: &syncBuffer{}}
+	s := &served{t: t, store: memstore.New(nil), client: &http.Client{Transport: &http.Transport{}}, log: new(testserver.Log)}
 	e, err := engine.New(s.store, &engine.Options{Policies: policies})
 	if err != nil {
 		t.Fatal(err)

@@ -17,12 +17,12 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/testserver"
 )
 
 func textLog(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
@@ -85,24 +85,7 @@ type served struct {
 	t    *testing.T
 	ln   net.Listener
 	door door
-	log  *safeBuilder
-}
-
-type safeBuilder struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (s *safeBuilder) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *safeBuilder) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
+	log  *testserver.Log
 }
 
 // serve starts a server that is stopped with the test; store may be nil.
@@ -111,7 +94,7 @@ func serve(t *testing.T, d door, store headgate.Store, opts Options, bounds *Ser
 	if store == nil {
 		store = newFrozen(t)
 	}
-	s := &served{t: t, ln: d.listen(t), door: d, log: &safeBuilder{}}
+	s := &served{t: t, ln: d.listen(t), door: d, log: new(testserver.Log)}
 	opts.Networked, opts.Log = d.networked, textLog(s.log)
 	s.Server = NewServer(New(mustEngine(t, store, policies), &opts), bounds)
 	done := make(chan error, 1)
@@ -426,7 +409,7 @@ func TestFailuresToAccept(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
 	full := &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
-	log := &safeBuilder{}
+	log := new(testserver.Log)
 	s := NewServer(New(mustEngine(t, newFrozen(t), nil), &Options{Log: textLog(log)}), nil)
 	if err := s.Serve(&unlucky{listenTCP(t), []error{full, full, broken}}); !errors.Is(err, broken) {
 		t.Errorf("Serve: %v, want %v", err, broken)
