@@ -114,9 +114,9 @@ func (r *envoyRules) use(files []envoyconfig.File) (*envoyconfig.Config, error) 
 	return c, r.handler.Use(c)
 }
 
-// loaded tells of a configuration that holds, of so many parts.
+// loaded tells of a configuration that holds, of so many parts: first the log, then who waits to open the doors.
 func (r *envoyRules) loaded(c *envoyconfig.Config, parts string, n int) {
-	r.first.Do(func() { close(r.ready) })
+	defer r.first.Do(func() { close(r.ready) })
 	log := r.service.log
 	log.Info("envoy configuration loaded", parts, n, "domains", c.Domains(), "rules", len(c.Rules()))
 	for _, w := range c.Warnings()[:min(len(c.Warnings()), mostLogged)] {
