@@ -128,11 +128,12 @@ func TestGivingBackToRedis(t *testing.T) {
 	}
 	t.Cleanup(func() { store.Close() })
 	queue, out, turns := leaky("queue", "1/1h queue 1"), policy("out", "5/1h"), policy("turns", "1/1h")
-	onServer, err := grpclimit.NewServer(store, nil, same(queue))
+	decided := make(decisions, 10)
+	onServer, err := grpclimit.NewServer(store, &grpclimit.Options{Observer: decided}, same(queue))
 	if err != nil {
 		t.Fatal(err)
 	}
-	onClient, err := grpclimit.NewClient(store, nil, same(out), same(turns))
+	onClient, err := grpclimit.NewClient(store, &grpclimit.ClientOptions{Observer: decided}, same(out), same(turns))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,13 +152,29 @@ func TestGivingBackToRedis(t *testing.T) {
 		}
 		_, _, err = c.world.empty(t.Context())
 		mustCode(t, c.name, err, codes.OK)
+		decided.await(c.policy)
 		ctx, cancel := context.WithCancel(t.Context())
 		gone := make(chan error)
 		go func() { _, _, err := c.world.empty(ctx); gone <- err }()
+		decided.await(c.policy) // or else it is not known whether anything was taken, and nothing is given back
 		until(t, limiter, c.left)
 		cancel()
 		mustCode(t, c.name, <-gone, codes.Canceled)
 		until(t, limiter, c.left+1)
+	}
+}
+
+// decisions are those that an observer heard of.
+type decisions chan headgate.Event
+
+func (d decisions) Observe(e headgate.Event) { d <- e }
+
+// await waits for the next decision under a policy.
+func (d decisions) await(p headgate.Policy) {
+	for e := range d {
+		if e.Policy == p.Name {
+			return
+		}
 	}
 }
 
