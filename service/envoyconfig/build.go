@@ -291,16 +291,6 @@ func (b *builder) plainMap(v *value) map[string]any {
 // plain is a value of metadata as the library has it.
 func (b *builder) plain(v *value) any {
 	switch v.kind {
-	case null:
-		return nil
-	case truth:
-		return v.yes
-	case whole:
-		return v.number
-	case large:
-		return v.natural
-	case fraction:
-		return v.real
 	case list:
 		items := make([]any, len(v.items))
 		for i, item := range v.items {
@@ -310,7 +300,7 @@ func (b *builder) plain(v *value) any {
 	case mapping:
 		return b.plainMap(v)
 	}
-	return v.text
+	return v.generic()
 }
 
 // warnCovered tells of descriptors that can never match, as another of the level always comes first. Each is held against all that have a

@@ -77,7 +77,7 @@ func (v *value) generic() any {
 	case truth:
 		return v.yes
 	case whole:
-		return int(v.number)
+		return v.number
 	case large:
 		return v.natural
 	case fraction:
