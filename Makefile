@@ -61,7 +61,7 @@ pictures: ## Draw the pictures in docs/pictures anew, by the real limiter
 
 .PHONY: screenshots
 screenshots: setup ## Take the pictures of the demo page in docs/pictures anew, in a real browser
-	go test ./service/demo -run TestPictures -count 1 -pictures $(CURDIR)/docs/pictures
+	go test ./cmd/headgate/internal/demo -run TestPictures -count 1 -pictures $(CURDIR)/docs/pictures
 
 ##@ Tests
 

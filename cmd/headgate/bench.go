@@ -11,7 +11,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/service/load"
+	"github.com/headgate/headgate/cmd/headgate/internal/load"
 )
 
 const benchHelp = `Bench asks a running service as fast as it answers, and prints how many calls it answered in a second and in what time:

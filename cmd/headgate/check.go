@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate/service/storeopen"
+	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
 )
 
 const checkStoreHelp = `Check store looks at a Redis, a Valkey or a memcached and says what is wrong with it as a store of limits: whether it can be

@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate/service/config"
-	"github.com/headgate/headgate/service/engine"
-	"github.com/headgate/headgate/service/storeopen"
+	"github.com/headgate/headgate/cmd/headgate/internal/config"
+	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
 )
 
 // configCommand is “headgate config” and what stands below it.

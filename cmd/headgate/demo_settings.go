@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/headgate/headgate/service/config"
+	"github.com/headgate/headgate/cmd/headgate/internal/config"
 )
 
 const defaultDemoAddr = "127.0.0.1:8080"

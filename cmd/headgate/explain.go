@@ -16,10 +16,10 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/clientaddr"
-	"github.com/headgate/headgate/service/config"
-	"github.com/headgate/headgate/service/engine"
-	"github.com/headgate/headgate/service/routing"
-	"github.com/headgate/headgate/service/storeopen"
+	"github.com/headgate/headgate/cmd/headgate/internal/config"
+	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+	"github.com/headgate/headgate/cmd/headgate/internal/routing"
+	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
 )
 
 const explainHelp = `Explain takes a request apart as headgate serve would with this configuration: whose it is, which route it takes, under which policies

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate/service/routing"
+	"github.com/headgate/headgate/cmd/headgate/internal/routing"
 )
 
 // print tells a person what was found.

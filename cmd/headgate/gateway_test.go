@@ -21,7 +21,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
-	"github.com/headgate/headgate/internal/controlplane"
+	"github.com/headgate/headgate/cmd/headgate/internal/controlplane"
 	"github.com/headgate/headgate/internal/testserver"
 )
 

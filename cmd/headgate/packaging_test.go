@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/service/config"
+	"github.com/headgate/headgate/cmd/headgate/internal/config"
 )
 
 const packaging = "../../packaging"

@@ -16,13 +16,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/logs"
-	"github.com/headgate/headgate/service/config"
-	"github.com/headgate/headgate/service/engine"
-	"github.com/headgate/headgate/service/forwardauth"
-	"github.com/headgate/headgate/service/httpapi"
-	"github.com/headgate/headgate/service/metrics"
-	"github.com/headgate/headgate/service/storeopen"
+	"github.com/headgate/headgate/cmd/headgate/internal/logs"
+	"github.com/headgate/headgate/cmd/headgate/internal/config"
+	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+	"github.com/headgate/headgate/cmd/headgate/internal/forwardauth"
+	"github.com/headgate/headgate/cmd/headgate/internal/httpapi"
+	"github.com/headgate/headgate/cmd/headgate/internal/metrics"
+	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
 )
 
 const serveHelp = `Serve answers checks, over HTTP, of Redis clients and of Envoy, until it is told to stop. Without arguments it keeps its state in memory and

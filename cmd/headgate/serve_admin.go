@@ -13,13 +13,13 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/memstore"
-	"github.com/headgate/headgate/service/admin"
-	"github.com/headgate/headgate/service/config"
-	"github.com/headgate/headgate/service/engine"
-	"github.com/headgate/headgate/service/httpapi"
-	"github.com/headgate/headgate/service/metrics"
-	"github.com/headgate/headgate/service/rlsapi"
-	"github.com/headgate/headgate/service/storeopen"
+	"github.com/headgate/headgate/cmd/headgate/internal/admin"
+	"github.com/headgate/headgate/cmd/headgate/internal/config"
+	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+	"github.com/headgate/headgate/cmd/headgate/internal/httpapi"
+	"github.com/headgate/headgate/cmd/headgate/internal/metrics"
+	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
+	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
 )
 
 // observe makes what hears of every request.

@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/service/demo"
+	"github.com/headgate/headgate/cmd/headgate/internal/demo"
 )
 
 // demoPath is where the page stands at the door for HTTP.

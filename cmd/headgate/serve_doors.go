@@ -9,11 +9,11 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/headgate/headgate/service/config"
-	"github.com/headgate/headgate/service/forwardauth"
-	"github.com/headgate/headgate/service/httpapi"
-	"github.com/headgate/headgate/service/respapi"
-	"github.com/headgate/headgate/service/storeopen"
+	"github.com/headgate/headgate/cmd/headgate/internal/config"
+	"github.com/headgate/headgate/cmd/headgate/internal/forwardauth"
+	"github.com/headgate/headgate/cmd/headgate/internal/httpapi"
+	"github.com/headgate/headgate/cmd/headgate/internal/respapi"
+	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
 )
 
 // door is one way in: where it listens, and who answers there.

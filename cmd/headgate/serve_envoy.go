@@ -13,12 +13,12 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	"github.com/headgate/headgate/service/config"
-	"github.com/headgate/headgate/service/engine"
-	"github.com/headgate/headgate/service/envoyconfig"
-	"github.com/headgate/headgate/service/envoyxds"
-	"github.com/headgate/headgate/service/respapi"
-	"github.com/headgate/headgate/service/rlsapi"
+	"github.com/headgate/headgate/cmd/headgate/internal/config"
+	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+	"github.com/headgate/headgate/cmd/headgate/internal/envoyconfig"
+	"github.com/headgate/headgate/cmd/headgate/internal/envoyxds"
+	"github.com/headgate/headgate/cmd/headgate/internal/respapi"
+	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
 )
 
 // envoyRules keeps a folder of envoyproxy/ratelimit's files in force, or what a control plane says.

@@ -3,7 +3,7 @@ package main
 import (
 	"net"
 
-	"github.com/headgate/headgate/service/forwardauth"
+	"github.com/headgate/headgate/cmd/headgate/internal/forwardauth"
 )
 
 // openForwardAuth makes the door for proxies, which stands at that for HTTP: they are believed on this machine if nobody else can

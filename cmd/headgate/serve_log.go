@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/headgate/headgate/internal/logs"
-	"github.com/headgate/headgate/service/config"
+	"github.com/headgate/headgate/cmd/headgate/internal/logs"
+	"github.com/headgate/headgate/cmd/headgate/internal/config"
 )
 
 const (

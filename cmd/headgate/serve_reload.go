@@ -8,7 +8,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/headgate/headgate/service/config"
+	"github.com/headgate/headgate/cmd/headgate/internal/config"
 )
 
 // mostLogged bounds how many errors of one file are logged; headgate config check tells all.

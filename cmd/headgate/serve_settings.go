@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/headgate/headgate/service/config"
-	"github.com/headgate/headgate/service/storeopen"
+	"github.com/headgate/headgate/cmd/headgate/internal/config"
+	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
 )
 
 // settingFlags are flags for settings of the configuration, and for its file.

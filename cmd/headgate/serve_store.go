@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/service/engine"
+	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
 
 // storeLog says once when the store goes away, and once when it is back.

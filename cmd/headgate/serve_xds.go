@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 
-	"github.com/headgate/headgate/service/config"
-	"github.com/headgate/headgate/service/engine"
-	"github.com/headgate/headgate/service/envoyconfig"
-	"github.com/headgate/headgate/service/envoyxds"
-	"github.com/headgate/headgate/service/metrics"
-	"github.com/headgate/headgate/service/rlsapi"
+	"github.com/headgate/headgate/cmd/headgate/internal/config"
+	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+	"github.com/headgate/headgate/cmd/headgate/internal/envoyconfig"
+	"github.com/headgate/headgate/cmd/headgate/internal/envoyxds"
+	"github.com/headgate/headgate/cmd/headgate/internal/metrics"
+	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
 )
 
 // openXDS makes the client of the control plane that says the rules. It does not ask yet.

@@ -17,8 +17,8 @@ import (
 	"github.com/headgate/headgate/bench"
 	"github.com/headgate/headgate/bench/server"
 	"github.com/headgate/headgate/memstore"
-	"github.com/headgate/headgate/service/engine"
-	"github.com/headgate/headgate/service/respapi"
+	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+	"github.com/headgate/headgate/cmd/headgate/internal/respapi"
 )
 
 // settings are the flags.

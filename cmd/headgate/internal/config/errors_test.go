@@ -1,0 +1,68 @@
+package config_test
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/config"
+)
+
+var update = flag.Bool("update", false, "write what is said anew")
+
+// wrongFile is a case of testdata/errors.txt.
+type wrongFile struct{ name, text, errors string }
+
+func wrongFiles(t testing.TB) (head string, all []wrongFile) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/errors.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := strings.Split(string(text), "\n#### ")
+	for _, part := range parts[1:] {
+		name, rest, _ := strings.Cut(part, "\n")
+		file, said, ok := strings.Cut("\n"+rest, "\n==\n")
+		if !ok {
+			t.Fatalf("case %q has no ==", name)
+		}
+		if file = strings.TrimPrefix(file, "\n"); file != "" {
+			file += "\n"
+		}
+		all = append(all, wrongFile{name, file, strings.TrimSpace(said)})
+	}
+	return parts[0], all
+}
+
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	head, all := wrongFiles(t)
+	if len(all) < 60 {
+		t.Fatalf("%d cases, want at least 60", len(all))
+	}
+	var b bytes.Buffer
+	b.WriteString(head)
+	for _, c := range all {
+		_, err := config.Parse("headgate.yaml", []byte(c.text))
+		if err == nil || !errors.Is(err, config.ErrInvalid) {
+			t.Errorf("%s: got error %v want what is wrong with it", c.name, err)
+			continue
+		}
+		fmt.Fprintf(&b, "\n#### %s\n%s==\n%s\n", c.name, c.text, err)
+		if got := err.Error(); got != c.errors && !*update {
+			t.Errorf("%s: got\n%s\nwant\n%s", c.name, got, c.errors)
+		}
+		if strings.Contains(err.Error(), "secret") && !strings.Contains(c.text, "!secret") {
+			t.Errorf("%s: the error repeats a password: %v", c.name, err)
+		}
+	}
+	if *update {
+		if err := os.WriteFile("testdata/errors.txt", b.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

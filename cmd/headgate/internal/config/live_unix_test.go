@@ -1,0 +1,112 @@
+//go:build unix
+
+package config_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/config"
+)
+
+// live follows a file that is fine; what takes effect goes to apply.
+func live(t *testing.T, path string, apply func(*config.Config) error) *config.Live {
+	t.Helper()
+	sources := config.Sources{Path: path}
+	first, err := sources.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config.Start(sources, first, apply, nil)
+}
+
+func accepts(*config.Config) error { return nil }
+
+// within fails if f has not ended in good time.
+func within(t *testing.T, what string, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	select {
+	case <-done:
+	case <-time.After(5 * time.Second):
+		t.Fatalf("%s does not end", what)
+	}
+}
+
+// As with --config <(…): what a pipe held once is in force for good.
+func TestAPipeIsReadOnce(t *testing.T) {
+	t.Parallel()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if _, err := w.WriteString("max_checks: 7\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l := live(t, fmt.Sprintf("/dev/fd/%d", r.Fd()), accepts)
+	l.Refresh()
+	l.Reload()
+	if s := l.Status(); s.Err != nil || s.Refused != 0 || l.Config().MaxChecks != 7 {
+		t.Errorf("got %+v with max_checks %d, want what the pipe held", s, l.Config().MaxChecks)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := l.Run(ctx, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// A pipe in the place of the file is refused and not waited for.
+func TestAPipeInThePlaceOfAFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "f.yaml")
+	replace(t, path, "max_checks: 1\n")
+	l := live(t, path, accepts)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "the look at a pipe", l.Refresh)
+	if s := l.Status(); s.Err == nil || s.Generation != 1 {
+		t.Errorf("a pipe: got %+v, want it refused", s)
+	}
+	replace(t, path, "max_checks: 2\n")
+	l.Refresh()
+	if s := l.Status(); s.Err != nil || s.Generation != 2 {
+		t.Errorf("a file again: got %+v, want it in force", s)
+	}
+}
+
+// How it stands is known while a reload takes its time: health checks ask.
+func TestStatusDoesNotWait(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "f.yaml")
+	replace(t, path, "max_checks: 1\n")
+	begun, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	l := live(t, path, func(*config.Config) error { close(begun); <-goOn; return nil })
+	replace(t, path, "max_checks: 2\n")
+	go func() { defer close(ended); l.Refresh() }()
+	<-begun
+	within(t, "Status during a reload", func() {
+		if s := l.Status(); s.Generation != 1 || l.Config().MaxChecks != 1 {
+			t.Errorf("during the reload: got %+v, want the first", s)
+		}
+	})
+	close(goOn)
+	<-ended
+	if s := l.Status(); s.Generation != 2 {
+		t.Errorf("after it: got %+v, want the second", s)
+	}
+}

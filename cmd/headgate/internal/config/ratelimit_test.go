@@ -1,0 +1,158 @@
+package config_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/config"
+)
+
+// The environment of envoyproxy/ratelimit, and what it comes to.
+func TestEnvironmentOfRatelimit(t *testing.T) {
+	t.Parallel()
+	root := map[string]string{"RUNTIME_ROOT": "/data"}
+	for _, c := range []struct {
+		name string
+		env  map[string]string
+		want map[string]string // settings by path
+	}{
+		{"its defaults", root, map[string]string{
+			"http.addr": "0.0.0.0:8080", "grpc.addr": "0.0.0.0:8081", "envoy.config": "/data/config", "envoy.dot_files": "true",
+			"envoy.shadow": "false", "envoy.near_limit": "80%", "store": "memory://", "envoy.header_limit": "RateLimit-Limit",
+		}},
+		{"its folders", map[string]string{"RUNTIME_SUBDIRECTORY": "ratelimit", "RUNTIME_IGNOREDOTFILES": "TRUE"}, map[string]string{
+			"envoy.config": "/srv/runtime_data/current/ratelimit/config", "envoy.dot_files": "false",
+		}},
+		{"another folder", map[string]string{"RUNTIME_ROOT": "/data", "RUNTIME_SUBDIRECTORY": "a/b", "RUNTIME_APPDIRECTORY": "c"}, map[string]string{
+			"envoy.config": "/data/a/b/c",
+		}},
+		{"ports", map[string]string{"HOST": "::1", "PORT": "1", "GRPC_PORT": "2"}, map[string]string{"http.addr": "[::1]:1", "grpc.addr": "0.0.0.0:2"}},
+		{"a socket", map[string]string{"GRPC_UDS": "/run/rl.sock", "GRPC_PORT": "2"}, map[string]string{"grpc.addr": "unix:/run/rl.sock"}},
+		{"modes", map[string]string{
+			"SHADOW_MODE": "true", "QUOTA_MODE": "1", "RESPONSE_DYNAMIC_METADATA": "t", "LIMIT_RESPONSE_HEADERS_ENABLED": "true",
+			"LIMIT_LIMIT_HEADER": "L", "MERGE_DOMAIN_CONFIG": "true", "NEAR_LIMIT_RATIO": "0.755", "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED": "true",
+			"FORCE_START_WITHOUT_INITIAL_CONFIG": "true", "GRPC_MAX_CONNECTION_AGE": "5m",
+			"PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS": "true",
+		}, map[string]string{
+			"envoy.shadow": "true", "envoy.quota": "true", "envoy.metadata": "true", "envoy.headers": "true", "envoy.header_limit": "L",
+			"envoy.merge_domains": "true", "envoy.near_limit": "75.5%", "envoy.need_domains": "true", "envoy.start_anyway": "true",
+			"envoy.response_ms":       "true",
+			"grpc.max_connection_age": "5m",
+		}},
+		{"metrics that are not wanted", map[string]string{"PROMETHEUS_ADDR": ":19001"}, map[string]string{"metrics.addr": "off"}},
+		{"TLS", map[string]string{"GRPC_SERVER_USE_TLS": "true", "GRPC_SERVER_TLS_CERT": "/c", "GRPC_SERVER_TLS_KEY": "/k", "GRPC_CLIENT_TLS_CACERT": "/ca", "GRPC_CLIENT_TLS_SAN": "n"}, map[string]string{
+			"grpc.tls_cert": "/c", "grpc.tls_key": "/k", "grpc.client_ca": "/ca", "grpc.client_name": "n",
+		}},
+		{"TLS that is off", map[string]string{"GRPC_SERVER_TLS_CERT": "/c"}, map[string]string{"grpc.tls_cert": ""}},
+		{"Redis", map[string]string{"REDIS_SOCKET_TYPE": "tcp", "REDIS_URL": "redis:6379"}, map[string]string{"store": "redis://redis:6379"}},
+		{"Redis by a socket", map[string]string{"REDIS_URL": "/run/redis.sock"}, map[string]string{"store": "redis+unix:///run/redis.sock"}},
+		{"Redis with TLS", map[string]string{"REDIS_URL": "r:1", "REDIS_TLS": "true", "REDIS_TLS_CACERT": "/ca"}, map[string]string{"store": "rediss://r:1?ca=%2Fca"}},
+		{"Redis that wants a certificate", map[string]string{
+			"REDIS_URL": "r:1", "REDIS_TLS": "true", "REDIS_TLS_CLIENT_CERT": "/c", "REDIS_TLS_CLIENT_KEY": "/k",
+		}, map[string]string{"store": "rediss://r:1?cert=%2Fc&key=%2Fk"}},
+		{"a cluster", map[string]string{"REDIS_URL": "a:1,b:2", "REDIS_TYPE": "cluster"}, map[string]string{"store": "redis+cluster://a:1,b:2"}},
+		{"sentinels", map[string]string{"REDIS_URL": "main,a:1,b:2", "REDIS_TYPE": "SENTINEL"}, map[string]string{"store": "redis+sentinel://a:1,b:2/main"}},
+		{"memcached", map[string]string{"BACKEND_TYPE": "memcache", "MEMCACHE_HOST_PORT": "a:1,b:2"}, map[string]string{"store": "memcached://a:1,b:2"}},
+		{"metrics and the log", map[string]string{
+			"USE_PROMETHEUS": "true", "PROMETHEUS_ADDR": ":19001", "DEBUG_PORT": "6071", "LOG_FORMAT": "json", "LOG_LEVEL": "WARNING",
+		}, map[string]string{
+			"metrics.addr": ":19001", "admin.addr": "127.0.0.1:6071", "log.format": "json", "log.level": "warn",
+		}},
+		{"a control plane", map[string]string{
+			"CONFIG_TYPE": "GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL": "eg:18001", "CONFIG_GRPC_XDS_NODE_ID": "n",
+			"CONFIG_GRPC_XDS_NODE_METADATA": "a=1=2,b:3,c=", "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS": "x:1,authorization:Bearer s",
+			"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL": "5s", "CONFIG_GRPC_XDS_SERVER_USE_TLS": "true",
+			"CONFIG_GRPC_XDS_CLIENT_TLS_CERT": "/c", "CONFIG_GRPC_XDS_CLIENT_TLS_KEY": "/k", "CONFIG_GRPC_XDS_SERVER_TLS_CACERT": "/ca",
+			"CONFIG_GRPC_XDS_SERVER_TLS_SAN": "san", "XDS_CLIENT_BACKOFF_INITIAL_INTERVAL": "1s", "XDS_CLIENT_BACKOFF_MAX_INTERVAL": "2s",
+			"XDS_CLIENT_BACKOFF_RANDOM_FACTOR": "0.25", "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES": "5000",
+		}, map[string]string{
+			"envoy.config": "", "envoy.xds.server": "eg:18001", "envoy.xds.node_id": "n", "envoy.xds.node_metadata": "a=1=2,c=",
+			"envoy.xds.headers": "x: ***,authorization: ***", "envoy.xds.connect_retry": "5s", "envoy.xds.tls": "true", "envoy.xds.tls_cert": "/c",
+			"envoy.xds.tls_key": "/k", "envoy.xds.server_ca": "/ca", "envoy.xds.server_name": "san", "envoy.xds.backoff_initial": "1s",
+			"envoy.xds.backoff_max": "2s", "envoy.xds.backoff_random": "25%", "envoy.xds.max_message_bytes": "5000",
+		}},
+		{"a control plane by default", map[string]string{
+			"CONFIG_TYPE": "GRPC_XDS_SOTW", "XDS_CLIENT_BACKOFF_JITTER": "false", "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES": "0",
+			"CONFIG_GRPC_XDS_SERVER_TLS_CACERT": "/ca",
+		}, map[string]string{
+			"envoy.xds.server": "localhost:18000", "envoy.xds.node_id": "default", "envoy.xds.tls": "false", "envoy.xds.server_ca": "",
+			"envoy.xds.connect_retry": "3s", "envoy.xds.backoff_initial": "10s", "envoy.xds.backoff_max": "1m", "envoy.xds.backoff_random": "0%",
+			"envoy.xds.max_message_bytes": "4194304", "envoy.xds.node_metadata": "", "envoy.config": "",
+		}},
+		{"a control plane that is not asked", map[string]string{"CONFIG_GRPC_XDS_SERVER_URL": "eg:18001"}, map[string]string{
+			"envoy.config": "/data/config", "envoy.xds.server": "",
+		}},
+		{"our own control plane", map[string]string{"HEADGATE_ENVOY_XDS_SERVER": "eg:18001"}, map[string]string{
+			"envoy.config": "", "envoy.xds.server": "eg:18001",
+		}},
+		{"our own names win", map[string]string{"PORT": "1", "HEADGATE_HTTP_ADDR": "127.0.0.1:9"}, map[string]string{"http.addr": "127.0.0.1:9"}},
+	} {
+		env := maps.Clone(c.env)
+		if c.name != "its folders" {
+			maps.Copy(env, root)
+		}
+		from := config.Sources{Lookup: lookupOf(env)}
+		got, err := from.Load()
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		for _, s := range config.Settings() {
+			if want, asked := c.want[s.Path]; asked && s.Text(&got.File) != want {
+				t.Errorf("%s: %s is %s (%s), want %s", c.name, s.Path, s.Text(&got.File), got.Origins[s.Path], want)
+			}
+		}
+	}
+}
+
+func TestPasswordOfRatelimit(t *testing.T) {
+	t.Parallel()
+	for auth, want := range map[string]string{"p@ss": "redis://:p%40ss@r:1", "user:a:b": "redis://user:a%3Ab@r:1"} {
+		from := config.Sources{Ratelimit: true, Lookup: lookupOf(map[string]string{"REDIS_URL": "r:1", "REDIS_AUTH": auth})}
+		if c, err := from.Load(); err != nil || string(c.Store) != want {
+			t.Errorf("%s: got %v, error %v want %s", auth, c, err, want)
+		}
+	}
+}
+
+// HOST and PORT are names that anybody's environment may have.
+func TestEnvironmentOfNobody(t *testing.T) {
+	t.Parallel()
+	from := config.Sources{Lookup: lookupOf(map[string]string{"HOST": "box", "PORT": "5000", "SHADOW_MODE": "true", "REDIS_URL": "r:1"})}
+	c, err := from.Load()
+	if err != nil || c.HTTP.Addr != "127.0.0.1:8080" || c.Envoy.Shadow || c.Store != "memory://" {
+		t.Errorf("got %+v, error %v, want the defaults", c, err)
+	}
+}
+
+// A file wins over defaults of that service, and its variables win over the file.
+func TestFileBesideRatelimit(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir() + "/f.yaml"
+	replace(t, path, "http: {addr: 127.0.0.1:1}\ngrpc: {addr: 127.0.0.1:2}\n")
+	from := config.Sources{Path: path, Lookup: lookupOf(map[string]string{"RUNTIME_ROOT": "/data", "GRPC_PORT": "3"})}
+	c, err := from.Load()
+	if err != nil || c.HTTP.Addr != "127.0.0.1:1" || c.GRPC.Addr != "0.0.0.0:3" {
+		t.Errorf("got %+v, error %v", c, err)
+	}
+}
+
+func TestWhatRatelimitHasAndWeDoNot(t *testing.T) {
+	t.Parallel()
+	for name, value := range map[string]string{
+		"CONFIG_TYPE": "GRPC_XDS_DELTA", "BACKEND_TYPE": "mongo", "SHADOW_MODE": "maybe", "NEAR_LIMIT_RATIO": "2", "GRPC_PORT": "x",
+		"GRPC_MAX_CONNECTION_AGE": "soon", "LOG_LEVEL": "loud", "LOG_FORMAT": "xml",
+	} {
+		from := config.Sources{Ratelimit: true, Lookup: lookupOf(map[string]string{name: value})}
+		if _, err := from.Load(); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s=%s: got %v, want an error that names it", name, value, err)
+		}
+	}
+	from := config.Sources{Ratelimit: true, Lookup: lookupOf(map[string]string{"REDIS_PERSECOND": "true", "CACHE_KEY_PREFIX": "p", "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION": "1"})}
+	c, err := from.Load()
+	if err != nil || !slices.ContainsFunc(c.Warnings, func(w string) bool { return strings.HasPrefix(w, "REDIS_PERSECOND") }) || len(c.Warnings) != 3 {
+		t.Errorf("got %v, error %v, want three warnings", c, err)
+	}
+}

@@ -1,0 +1,87 @@
+package config_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/memstore"
+	"github.com/headgate/headgate/cmd/headgate/internal/config"
+	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+)
+
+// picky is a store in memory that cannot hold everything.
+type picky struct{ headgate.Store }
+
+func (s picky) Bind(rule headgate.Rule) (headgate.Bound, error) {
+	switch {
+	case rule.Algorithm == headgate.SlidingLog:
+		return nil, headgate.ErrUnsupported
+	case rule.OnStoreError == headgate.FailLocal:
+		return nil, fmt.Errorf("picky: %w: nothing decides in its place", headgate.ErrUnsupported)
+	case rule.Limit.Rate > 1000:
+		return nil, &headgate.LimitError{Field: "rate", Value: "more", Bound: "accepted are at most 1000"}
+	}
+	return s.Store.Bind(rule)
+}
+
+// What a store has against a policy is told at the place in the file, all of it at once.
+func TestRefusalsOfAStore(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "f.yaml")
+	text := `policies:
+  fine: {limits: ["1/s"]}
+  log:
+    limits: ["1/s", "2/m"]
+    algorithm: sliding_log
+  many:
+    limits: ["1/s", "1001/m"]
+    overrides:
+      "key:acme": ["1/s", "5000/m", "6000/m"]
+  mine:
+    limits: ["1/s", "5000/m"]
+    on_store_error: local
+`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	store := picky{memstore.New(nil)}
+	t.Cleanup(func() { _ = store.Close() })
+	mustRefuse(t, path, store, path+`:5:16: policies.log.algorithm: headgate: unsupported
+`+path+`:7:21: policies.many.limits[1]: "1001/m" is outside of what is accepted: rate is more; accepted are at most 1000
+`+path+`:9:27: policies.many.overrides."key:acme"[1]: "5000/m" is outside of what is accepted: rate is more; accepted are at most 1000
+`+path+`:9:37: policies.many.overrides."key:acme"[2]: "6000/m" is outside of what is accepted: rate is more; accepted are at most 1000
+`+path+`:12:21: policies.mine.on_store_error: picky: headgate: unsupported: nothing decides in its place`)
+}
+
+// mustRefuse loads a file, has an engine over store refuse it, and looks at what is said of it, at once and on a reload.
+func mustRefuse(t *testing.T, path string, store headgate.Store, want string) {
+	t.Helper()
+	from := config.Sources{Path: path}
+	c, err := from.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, refused := engine.New(store, c.Engine())
+	if got := c.Refused(refused); !errors.Is(got, config.ErrInvalid) || got.Error() != want {
+		t.Errorf("got\n%v\nwant\n%s", got, want)
+	}
+	e, err := engine.New(store, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	live := config.Start(config.Sources{Path: path}, &config.Config{}, func(c *config.Config) error { return e.Use(c.Engine()) }, nil)
+	live.Reload()
+	if got := live.Status().Err; got == nil || got.Error() != want {
+		t.Errorf("on a reload: got\n%v\nwant\n%s", got, want)
+	}
+	if got := c.Refused(nil); got != nil {
+		t.Errorf("no error became %v", got)
+	}
+	if other := errors.New("other"); c.Refused(other) != other { //nolint:errorlint // it is to be the very same
+		t.Error("another error became another one")
+	}
+}

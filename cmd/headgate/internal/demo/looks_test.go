@@ -1,0 +1,370 @@
+package demo_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/accessibility"
+	"github.com/chromedp/cdproto/browser"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/demo"
+)
+
+// visitor is a page in a browser and the same page's session on the server.
+type visitor struct {
+	*chrome
+	*tab
+}
+
+func visit(t *testing.T, b *chrome, url string) visitor {
+	t.Helper()
+	return visitor{b, &tab{url: url, session: eval[string](t, b, "document.documentElement.dataset.session")}}
+}
+
+// mustAgree waits until nothing moves, and holds the page against what the server kept.
+func (v visitor) mustAgree(t *testing.T, what string) (state, shown) {
+	t.Helper()
+	var differ string
+	for deadline := time.Now().Add(8 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		kept, page := v.state(t), eval[shown](t, v.chrome, readPage)
+		if differ = difference(kept, page); differ == "" {
+			return kept, page
+		}
+	}
+	t.Fatalf("after %s the page and the server differ: %s", what, differ)
+	return state{}, shown{}
+}
+
+// The page in a real browser: every control is pressed, and what it shows is what the server answered.
+func TestPageInChromium(t *testing.T) {
+	t.Parallel()
+	s := serve(t, demo.Options{})
+	b := open(t, s.URL, look{width: 1440, height: 1000})
+	v := visit(t, b, s.URL)
+	t.Run("first paint", func(t *testing.T) { v.mustAgree(t, "loading") })
+	t.Run("limit", v.testLimit)
+	t.Run("buttons", v.testButtons)
+	if testing.Short() {
+		b.mustBeQuiet(t)
+		return
+	}
+	t.Run("names", v.testNames)
+	t.Run("dialects", v.testDialects)
+	t.Run("bad input", v.testBadInput)
+	t.Run("stream", v.testStream)
+	t.Run("code", v.testCode)
+	t.Run("scenarios", v.testScenarios)
+	t.Run("theme", v.testTheme)
+	t.Run("keyboard", v.testKeyboard)
+	t.Run("widths", v.testWidths)
+	b.mustBeQuiet(t)
+	t.Run("cut off", func(t *testing.T) {
+		settings := v.state(t).Settings
+		s.CloseClientConnections()
+		v.chrome.until(t, fmt.Sprintf("document.documentElement.dataset.session !== %q", v.session))
+		again := visit(t, b, s.URL)
+		again.tab.until(t, "the same settings in a new session", func(s state) bool { return s.Settings == settings })
+		again.send(t, "#one", 1)
+		again.mustAgree(t, "a request on a new stream")
+	})
+	t.Run("store away", func(t *testing.T) { visit(t, b, s.URL).testStoreAway(t, s) })
+	t.Run("no script", v.testWithoutScript)
+}
+
+// testStoreAway takes the store away: the page says so, and draws nothing where nothing is known.
+func (v visitor) testStoreAway(t *testing.T, s *served) {
+	s.store.Close()
+	v.send(t, "#one", 1)
+	_, page := v.mustAgree(t, "a request without a store")
+	for _, panel := range page.Panels {
+		if panel.Verdict != "503 Service Unavailable" || !strings.Contains(panel.Counts[0].Text, "○ 1 undecided") {
+			t.Errorf("%s without a store: got %+v want one undecided", panel.Algorithm, panel)
+		}
+	}
+	v.chrome.until(t, "document.getElementById('link').textContent.startsWith('live, but ')")
+	v.chrome.until(t, "!document.getElementById('undecided').hidden")
+	got := eval[string](t, v.chrome, `import('/js/chart.js').then(({ known }) => known(
+		['a', '', 'away', 'away', '', ''].map((error, t) => ({ t, level: { error } }))).map((stretch) => stretch.map((p) => p.t).join()).join('|'))`)
+	if got != "1|4,5" {
+		t.Errorf("what is left was known at %s want 1|4,5", got)
+	}
+}
+
+// testWithoutScript looks at the page as a browser shows it that runs no scripts: nothing that does nothing.
+func (v visitor) testWithoutScript(t *testing.T) {
+	off := emulation.SetScriptExecutionDisabledParams{Value: true}
+	if _, err := chromedp.Call(v.ctx, emulation.SetScriptExecutionDisabled, off); err != nil {
+		t.Fatal(err)
+	}
+	v.do(t, chromedp.Navigate(v.url),
+		chromedp.WaitVisible(chromedp.CSS("#glance table")), chromedp.WaitVisible(chromedp.CSS(".notice")),
+		chromedp.WaitVisible(chromedp.CSS("#title-leaky_bucket")), chromedp.WaitVisible(chromedp.CSS("#watch-edge")),
+		chromedp.WaitNotVisible(chromedp.CSS("#one")), chromedp.WaitNotVisible(chromedp.CSS("#key")))
+}
+
+// put types a value into a field as a person would, and leaves it.
+func (v visitor) put(t *testing.T, id, value string) {
+	t.Helper()
+	v.do(t, chromedp.Focus(chromedp.ID(id)), chromedp.Evaluate[chromedp.Void]("document.activeElement.select()"),
+		chromedp.KeyEvent(value), chromedp.KeyEvent(kb.Tab))
+}
+
+func (v visitor) testLimit(t *testing.T) {
+	for _, f := range []struct {
+		id, value string
+		get       func(demo.Settings) any
+	}{
+		{"rate", "7", func(s demo.Settings) any { return s.Rate }},
+		{"period", "3600", func(s demo.Settings) any { return s.PeriodMS / 1000 }},
+		{"capacity", "9", func(s demo.Settings) any { return s.Burst }},
+		{"queue", "4", func(s demo.Settings) any { return s.Queue }},
+		{"cost", "2", func(s demo.Settings) any { return s.Cost }},
+		{"key", "ada", func(s demo.Settings) any { return s.Key }},
+	} {
+		v.put(t, f.id, f.value)
+		v.tab.until(t, f.id, func(s state) bool { return fmt.Sprint(f.get(s.Settings)) == f.value })
+	}
+	v.put(t, "cost", "1")
+	v.tab.until(t, "cost 1", func(s state) bool { return s.Settings.Cost == 1 })
+}
+
+// send presses what makes n requests and waits until the server has decided them.
+func (v visitor) send(t *testing.T, selector string, n int64) {
+	t.Helper()
+	before := v.state(t).Sent
+	v.click(t, selector)
+	v.tab.until(t, selector, func(s state) bool { return s.Sent == before+n })
+}
+
+func (v visitor) testButtons(t *testing.T) {
+	v.send(t, "#one", 1)
+	kept, page := v.mustAgree(t, "Send one")
+	if kept.Sent != 1 || kept.Settings.Key != "ada" ||
+		page.Panels[0].Verdict != "200 OK" || page.Panels[0].Facts["remaining"] != "8" {
+		t.Errorf("one request: got %+v", page.Panels[0])
+	}
+	v.put(t, "n", "12")
+	v.send(t, "#burst", 12)
+	kept, page = v.mustAgree(t, "a burst")
+	if kept.Sent != 13 || len(page.Rows) != 12 || !strings.Contains(page.Rows[0][3], "denied") {
+		t.Errorf("a burst of 12: sent %d, rows %v", kept.Sent, page.Rows)
+	}
+	for _, panel := range page.Panels {
+		if panel.Verdict != "429 Too Many Requests" || !strings.Contains(panel.Fields, "Retry-After: ") {
+			t.Errorf("%s: got %s %s want a denial with its fields", panel.Algorithm, panel.Verdict, panel.Fields)
+		}
+	}
+	v.chrome.until(t, drawn+".every((inks) => inks === 'yes,yes')")
+	if moved := eval[float64](t, v.chrome, shifts); moved > 0.001 {
+		t.Errorf("the layout has shifted by %.4f", moved)
+	}
+	v.click(t, "#reset")
+	v.tab.until(t, "reset", func(s state) bool { return s.Tracks[0].Gates[0].Denied == 0 })
+	v.mustAgree(t, "Reset")
+}
+
+func (v visitor) testDialects(t *testing.T) {
+	v.do(t, chromedp.Focus(chromedp.ID("dialect")))
+	for _, d := range []string{"draft-07", "draft-06", "draft-03", "x-ratelimit", "x-ratelimit-epoch", "github", "off"} {
+		v.do(t, chromedp.Focus(chromedp.ID("dialect")), chromedp.KeyEvent(kb.ArrowDown))
+		v.tab.until(t, d, func(s state) bool { return string(s.Settings.Dialect) == d })
+		v.send(t, "#one", 1)
+		v.mustAgree(t, "a request under "+d)
+	}
+	v.do(t, chromedp.Focus(chromedp.ID("dialect")), chromedp.KeyEvent(kb.Home))
+	v.tab.until(t, "ietf", func(s state) bool { return s.Settings.Dialect == "ietf" })
+}
+
+func (v visitor) testBadInput(t *testing.T) {
+	for id, value := range map[string]string{"rate": "0", "period": "0.00001", "queue": "99999", "cost": "1.5"} {
+		before := eval[string](t, v.chrome, fmt.Sprintf("document.getElementById(%q).value", id))
+		v.put(t, id, value)
+		v.chrome.until(t, fmt.Sprintf("document.getElementById(%q).getAttribute('aria-invalid') === 'true'", id))
+		v.chrome.until(t, "document.getElementById('problem').textContent !== ''")
+		v.put(t, id, before)
+		v.chrome.until(t, "document.getElementById('problem').textContent === ''")
+	}
+}
+
+func (v visitor) testStream(t *testing.T) {
+	v.put(t, "rate-stream", "50")
+	v.click(t, "#stream")
+	v.tab.until(t, "a stream", func(s state) bool { return s.Playing == "stream" && s.Sent > 20 })
+	v.chrome.until(t, "document.getElementById('stream').getAttribute('aria-pressed') === 'true'")
+	v.do(t, chromedp.Focus(chromedp.ID("rate-slider")), chromedp.KeyEvent(kb.End))
+	if got := eval[string](t, v.chrome, "document.getElementById('rate-stream').value"); got != "10000" {
+		t.Errorf("the slider's end: got %s a second want 10000", got)
+	}
+	v.tab.until(t, "ten thousand a second", func(s state) bool { return s.Sent > 3000 })
+	v.chrome.until(t, "/up to [0-9,]+ requests/.test(document.getElementById('unit').textContent)")
+	v.click(t, "#stop")
+	v.tab.until(t, "stop", func(s state) bool { return s.Playing == "" })
+	v.mustAgree(t, "Stop")
+	v.chrome.until(t, "document.getElementById('summary').textContent.includes('requests so far. Token bucket: ')")
+}
+
+func (v visitor) testCode(t *testing.T) {
+	for _, name := range []browser.PermissionType{"clipboard-read", "clipboard-write"} {
+		_, err := chromedp.CallBrowser(v.ctx, browser.SetPermission, browser.SetPermissionParams{
+			Permission: &browser.PermissionDescriptor{Name: string(name)}, Setting: browser.PermissionSettingGranted,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, a := range order {
+		v.click(t, fmt.Sprintf("[data-code=%s]", a))
+		for _, kind := range []string{"go", "yaml", "curl"} {
+			v.click(t, fmt.Sprintf("[data-copy=%s]", kind))
+			shown := eval[string](t, v.chrome, fmt.Sprintf("document.getElementById('code-%s').textContent", kind))
+			v.chrome.until(t, fmt.Sprintf("document.querySelector('[data-copy=%s]').textContent.startsWith('Copied')", kind))
+			if copied := eval[string](t, v.chrome, "navigator.clipboard.readText()"); copied != shown || shown == "" {
+				t.Errorf("%s %s: copied %q, shown is %q", a, kind, copied, shown)
+			}
+		}
+		yaml := eval[string](t, v.chrome, "document.getElementById('code-yaml').textContent")
+		if !strings.Contains(yaml, "algorithm: "+string(a)) {
+			t.Errorf("%s: the YAML is %s", a, yaml)
+		}
+	}
+	v.do(t, chromedp.Focus(chromedp.ID("code-algorithm")), chromedp.KeyEvent(kb.Home))
+	yaml := eval[string](t, v.chrome, "document.getElementById('code-yaml').textContent")
+	if !strings.Contains(yaml, "algorithm: token_bucket\n") {
+		t.Errorf("the first algorithm of the list: the YAML is %s", yaml)
+	}
+}
+
+func (v visitor) testScenarios(t *testing.T) {
+	for _, name := range []string{"edge", "pause", "servers", "patience", "hot"} {
+		v.click(t, "[data-scenario="+name+"]")
+		v.tab.until(t, name, func(s state) bool { return s.Playing == name && (s.Sent > 4 || name == "edge") })
+		v.chrome.until(t, fmt.Sprintf("document.querySelector('[data-scenario=%s]').getAttribute('aria-pressed') === 'true'", name))
+		v.chrome.until(t, fmt.Sprintf("!document.getElementById('watch-%s').hidden", name))
+		if look := eval[bool](t, v.chrome, "document.querySelector('[data-algorithm=fixed_window]').classList.contains('look')"); look != (name == "edge") {
+			t.Errorf("%s: the fixed window stands out: %t", name, look)
+		}
+		v.chrome.until(t, "document.getElementById('note').textContent !== ''")
+		v.click(t, "[data-scenario="+name+"]")
+		v.tab.until(t, "the end of "+name, func(s state) bool { return s.Playing == "" })
+		v.mustAgree(t, name)
+	}
+	v.click(t, "#reset")
+	v.tab.until(t, "one track", func(s state) bool { return len(s.Tracks) == 1 })
+}
+
+func (v visitor) testTheme(t *testing.T) {
+	paper := func() string {
+		return eval[string](t, v.chrome, "getComputedStyle(document.documentElement).backgroundColor")
+	}
+	light := paper()
+	for _, scheme := range []string{"light", "dark"} {
+		if texts := eval[[]string](t, v.chrome, pale); len(texts) > 0 {
+			t.Errorf("%s: too pale to read: %q", scheme, texts)
+		}
+		if scheme == "light" {
+			v.click(t, "#theme")
+		}
+	}
+	dark := paper()
+	v.hold(t, look{width: 1440, height: 1000, dark: true})
+	v.click(t, "#theme")
+	if chosen := paper(); light == dark || chosen != light {
+		t.Errorf("paper: light %s, pressed %s, pressed again on a dark system %s", light, dark, chosen)
+	}
+}
+
+// testKeyboard goes through the page with the tab key alone.
+func (v visitor) testKeyboard(t *testing.T) {
+	v.click(t, "h1")
+	eval[bool](t, v.chrome, "(getSelection().removeAllRanges(), document.querySelector('.skip').focus(), true)")
+	var order []string
+	for range 26 {
+		v.do(t, chromedp.KeyEvent(kb.Tab))
+		order = append(order, eval[string](t, v.chrome, `(() => {
+			const e = document.activeElement, s = getComputedStyle(e);
+			return (e.id || e.dataset.scenario || e.dataset.code) +
+				(s.outlineStyle === 'none' && s.outlineWidth !== '0px' ? ' without a ring' : '');
+		})()`))
+	}
+	want := []string{
+		"theme", "one", "burst", "stream", "stop", "reset", "n", "rate-stream", "rate-slider",
+		"rate", "period", "capacity", "queue", "cost", "key", "dialect", "edge", "pause", "servers", "patience", "hot",
+		"token_bucket", "token_bucket_interval", "fixed_window", "sliding_log", "sliding_window",
+	}
+	if !slices.Equal(order, want) {
+		t.Errorf("the tab key goes\n%v want\n%v", order, want)
+	}
+	sent := v.state(t).Sent
+	v.do(t, chromedp.Focus(chromedp.ID("one")), chromedp.KeyEvent(kb.Enter), chromedp.KeyEvent(" "))
+	v.tab.until(t, "two requests by keyboard", func(s state) bool { return s.Sent == sent+2 })
+	v.mustAgree(t, "the keyboard")
+}
+
+// testNames asks the accessibility tree: every control has a name, and no two buttons the same.
+func (v visitor) testNames(t *testing.T) {
+	tree, err := chromedp.Call(v.ctx, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := func(value *accessibility.Value) (s string) {
+		if value != nil {
+			_ = json.Unmarshal([]byte(value.Value), &s)
+		}
+		return s
+	}
+	named := []string{"button", "spinbutton", "textbox", "slider", "combobox", "link", "img", "image", "region"}
+	seen := make(map[string]int)
+	for _, node := range tree.Nodes {
+		role := text(node.Role)
+		if node.Ignored || !slices.Contains(named, role) {
+			continue
+		}
+		name := text(node.Name)
+		seen[role+" "+name]++
+		if name == "" {
+			t.Errorf("a %s has no name", role)
+		}
+	}
+	for _, want := range []string{
+		"button Send one", "button Burst of 12", "button Code for Leaky bucket", "spinbutton Rate", "combobox Header fields", "textbox Key",
+		"slider Stream, from 0.1 to 10,000 per second",
+	} {
+		if seen[want] != 1 {
+			t.Errorf("%q is there %d times want once; there are %v", want, seen[want], seen)
+		}
+	}
+}
+
+// testWidths finds nothing that sticks out of the page, from a phone to a wide screen.
+func (v visitor) testWidths(t *testing.T) {
+	for _, l := range []look{
+		{width: 390, height: 844, phone: true},
+		{width: 768, height: 1024},
+		{width: 1280, height: 800, lessMove: true},
+		{width: 1920, height: 1080},
+	} {
+		v.hold(t, l)
+		v.chrome.until(t, fmt.Sprintf("innerWidth === %d", l.width))
+		if l.phone {
+			v.click(t, "#settings summary")
+			v.do(t, chromedp.WaitVisible(chromedp.ID("rate")))
+		}
+		if over := eval[int64](t, v.chrome, "document.documentElement.scrollWidth - innerWidth"); over > 0 {
+			t.Errorf("%d px wide: the page is %d px wider", l.width, over)
+		}
+		small := eval[[]string](t, v.chrome, `[...document.querySelectorAll('button, input:not([type=range]), select')]
+			.filter((e) => e.checkVisibility())
+			.filter((e) => e.getBoundingClientRect().height < 24 || e.scrollWidth > e.clientWidth + 2 && e.tagName === 'BUTTON')
+			.map((e) => e.outerHTML)`)
+		if len(small) > 0 {
+			t.Errorf("%d px wide: too small to press, or cut off: %v", l.width, small)
+		}
+	}
+}

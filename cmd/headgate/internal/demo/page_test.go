@@ -1,0 +1,145 @@
+package demo_test
+
+import (
+	"go/format"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/demo"
+)
+
+// fetch is what a path answers with.
+func fetch(t *testing.T, url string) (*http.Response, string) {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp, string(text)
+}
+
+// The page is useful before and without a script: the table in it was filled by the limiters.
+func TestFirstPaint(t *testing.T) {
+	t.Parallel()
+	_, text := fetch(t, serve(t, demo.Options{Store: "redis"}).URL)
+	for _, want := range []string{ // worked out by hand under 10 in 10 s, burst 20, queue 9
+		`<th scope="row">Token bucket</th><td>20</td><td>20</td><td>20</td>`,
+		`<th scope="row">Token bucket, by interval</th><td>20</td><td>20</td><td>20</td>`,
+		`<th scope="row">Fixed window</th><td>10</td><td>20</td><td>10</td>`,
+		`<th scope="row">Sliding log</th><td>10</td><td>10</td><td>10</td>`,
+		`<th scope="row">Sliding window</th><td>10</td><td>10</td><td>10</td>`,
+		`<th scope="row">Leaky bucket</th><td>10</td><td>10</td><td>10</td>`,
+		"store <b>redis</b>", "<noscript>", `data-scenario="edge"`, `<option value="draft-07">`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %s", want)
+		}
+	}
+}
+
+// Nothing in the page is inline, and nothing comes from elsewhere.
+func TestPageKeepsItsPolicy(t *testing.T) {
+	t.Parallel()
+	s := serve(t, demo.Options{})
+	_, text := fetch(t, s.URL)
+	for _, forbidden := range []string{`\sstyle=`, `<style`, `\son[a-z]+=`, `<script(>|\s[^>]*>[^<])`, `(src|href)="(https?:)?//`, `javascript:`} {
+		if found := regexp.MustCompile(forbidden).FindString(text); found != "" {
+			t.Errorf("the page holds %q", found)
+		}
+	}
+	for _, link := range regexp.MustCompile(`(?:src|href)="([^"#]+)"`).FindAllStringSubmatch(text, -1) {
+		resp, content := fetch(t, s.URL+"/"+link[1])
+		if resp.StatusCode != http.StatusOK || content == "" || resp.Header.Get("ETag") == "" {
+			t.Errorf("%s: got %s", link[1], resp.Status)
+		}
+	}
+	resp, _ := fetch(t, s.URL+"/js/main.js")
+	if got := resp.Header.Get("Content-Type"); got != "text/javascript; charset=utf-8" {
+		t.Errorf("a module's type is %q", got)
+	}
+	if status := get(t, s.URL+"/style.css", map[string]string{"If-None-Match": mustTag(t, s.URL+"/style.css")}); status != http.StatusNotModified {
+		t.Errorf("the same file again: got %d want 304", status)
+	}
+}
+
+func mustTag(t *testing.T, url string) string {
+	t.Helper()
+	resp, _ := fetch(t, url)
+	return resp.Header.Get("ETag")
+}
+
+// The handler can be mounted anywhere.
+func TestMounted(t *testing.T) {
+	t.Parallel()
+	s := serve(t, demo.Options{})
+	mux := http.NewServeMux()
+	mux.Handle("/see/", http.StripPrefix("/see", s.page))
+	s.Config.Handler = mux
+	p := newTab(t, s.URL+"/see")
+	p.mustAct(t, map[string]any{"do": "send", "n": 1})
+	if resp, _ := fetch(t, s.URL+"/see/"); resp.StatusCode != http.StatusOK {
+		t.Errorf("the page under a prefix: got %s", resp.Status)
+	}
+}
+
+// The Go code compiles as it is, whatever was typed; the YAML and the curl line hold the limit and the key.
+func TestSnippets(t *testing.T) {
+	t.Parallel()
+	p := newTab(t, serve(t, demo.Options{CheckURL: "http://127.0.0.1:7/v1/check"}).URL)
+	key := "it's \"quoted\" \\ `so` ü"
+	p.set(t, func(s *demo.Settings) { s.Key, s.Queue, s.Burst, s.PeriodMS = key, 0, 7, 1500 })
+	for p.told.Settings.Key != key {
+		p.next(t, "told", &p.told)
+	}
+	folder := t.TempDir()
+	for a, code := range p.told.Code {
+		if formatted, err := format.Source([]byte(code.Go)); err != nil || string(formatted) != code.Go {
+			t.Errorf("%s: the Go code does not parse or is not formatted: %v", a, err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, a+".go"), []byte(code.Go), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(code.YAML, "algorithm: "+a+"\n") || !strings.Contains(code.YAML, `limits: ["10/1500ms`) {
+			t.Errorf("%s: the YAML is %s", a, code.YAML)
+		}
+		if !strings.HasPrefix(code.Curl, `curl -d '{"limit":"10/1500ms`) || !strings.HasSuffix(code.Curl, "' http://127.0.0.1:7/v1/check\n") ||
+			!strings.Contains(code.Curl, `it'\''s \"quoted\" \\ `+"`so`"+` ü`) {
+			t.Errorf("%s: the curl line is %s", a, code.Curl)
+		}
+	}
+	if testing.Short() {
+		return
+	}
+	for _, a := range []string{"token_bucket", "leaky_bucket"} { // the others differ in a word
+		if out, err := exec.Command("go", "vet", filepath.Join(folder, a+".go")).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", a, err, out)
+		}
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	t.Parallel()
+	store := small()
+	defer store.Close()
+	for name, opts := range map[string]*demo.Options{
+		"no options": nil, "no own store": {}, "sessions": {OwnStore: small, MaxSessions: -1}, "idle": {OwnStore: small, IdleTimeout: -1},
+	} {
+		if _, err := demo.New(store, opts); err == nil {
+			t.Errorf("%s: got no error", name)
+		}
+	}
+	if _, err := demo.New(nil, &demo.Options{OwnStore: small}); err == nil {
+		t.Error("no store: got no error")
+	}
+}

@@ -1,0 +1,95 @@
+package demo_test
+
+import (
+	"testing"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/demo"
+)
+
+// play starts a scenario in a page of its own and waits until it has sent enough.
+func play(t *testing.T, url, name string, sent int64) state {
+	t.Helper()
+	p := newTab(t, url)
+	p.mustAct(t, map[string]any{"do": "scenario", "scenario": name})
+	p.until(t, name, func(s state) bool { return s.Sent >= sent })
+	p.mustAct(t, map[string]any{"do": "stop"})
+	return p.state(t)
+}
+
+// by is a track's gates by algorithm.
+func (s state) by(track int) map[string]gateState {
+	gates := make(map[string]gateState)
+	for _, g := range s.Tracks[track].Gates {
+		gates[g.Algorithm] = g
+	}
+	return gates
+}
+
+// Each scenario shows on the real store what it says.
+func TestScenarios(t *testing.T) {
+	t.Parallel()
+	url := serve(t, demo.Options{}).URL
+	t.Run("edge", func(t *testing.T) {
+		t.Parallel()
+		if testing.Short() {
+			t.Skip("it waits for the edge of a real window")
+		}
+		gates := play(t, url, "edge", 20).by(0)
+		if got := gates["sliding_log"].Allowed; got != 10 {
+			t.Errorf("the sliding log let %d through want 10", got)
+		}
+		if got := gates["fixed_window"].Allowed; got < 15 { // 20, if this machine is not too busy to send in time
+			t.Errorf("the fixed window let %d through want both tens", got)
+		}
+	})
+	t.Run("servers", func(t *testing.T) {
+		t.Parallel()
+		s := play(t, url, "servers", 46)
+		for algorithm, one := range s.by(0) {
+			if each := s.by(1)[algorithm]; each.Allowed <= one.Allowed {
+				t.Errorf("%s: two stores let %d through, one %d; want more", algorithm, each.Allowed, one.Allowed)
+			}
+		}
+	})
+	t.Run("patience", func(t *testing.T) {
+		t.Parallel()
+		s := play(t, url, "patience", 55)
+		for algorithm, patient := range s.by(0) {
+			if hasty := s.by(1)[algorithm]; patient.Denied != 0 || patient.Allowed == 0 || hasty.Denied == 0 {
+				t.Errorf("%s: the patient client has %+v, the hasty one %+v; want denials of the hasty one alone", algorithm, patient, hasty)
+			}
+		}
+	})
+	t.Run("hot", func(t *testing.T) {
+		t.Parallel()
+		s := play(t, url, "hot", 300)
+		for algorithm, hot := range s.by(0) {
+			if other := s.by(1)[algorithm]; other.Denied != 0 || other.Allowed == 0 || hot.Denied == 0 {
+				t.Errorf("%s: the hot key has %+v, the other %+v; want denials of the hot one alone", algorithm, hot, other)
+			}
+		}
+	})
+	t.Run("pause", func(t *testing.T) {
+		t.Parallel()
+		s := play(t, url, "pause", 5)
+		if got := s.by(0)["token_bucket"]; got.Allowed < 5 || got.Last.Limit != 20 {
+			t.Errorf("the token bucket: got %+v want a burst of 20", got)
+		}
+	})
+}
+
+// A click ends what a scenario compares.
+func TestClickEndsScenario(t *testing.T) {
+	t.Parallel()
+	p := newTab(t, serve(t, demo.Options{}).URL)
+	p.mustAct(t, map[string]any{"do": "scenario", "scenario": "servers"})
+	p.until(t, "two tracks", func(s state) bool { return len(s.Tracks) == 2 && s.Sent > 0 })
+	p.set(t, func(s *demo.Settings) { s.Rate = 7 }) // while it runs
+	if s := p.state(t); s.Settings.Rate != 7 || s.Playing != "servers" {
+		t.Errorf("a setting changed under a scenario: got %+v, playing %q", s.Settings, s.Playing)
+	}
+	p.mustAct(t, map[string]any{"do": "send", "n": 2})
+	if s := p.state(t); len(s.Tracks) != 1 || s.Playing != "" || s.Tracks[0].Gates[0].Allowed+s.Tracks[0].Gates[0].Denied != 2 {
+		t.Errorf("after a click: got %+v want one track, two requests, no scenario", s)
+	}
+}

@@ -1,0 +1,97 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/memstore"
+	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+)
+
+// remote is a memory store that can be away, as one behind a network; it keeps the rules that it was told of.
+type remote struct {
+	*memstore.Store
+	away  *headgate.StoreError
+	rules []headgate.Rule
+}
+
+func (s *remote) Bind(r headgate.Rule) (headgate.Bound, error) {
+	if r.OnStoreError == headgate.FailLocal {
+		return nil, headgate.ErrUnsupported
+	}
+	s.rules = append(s.rules, r)
+	b, err := s.Store.Bind(r)
+	return remoteBound{b, s, r.OnStoreError}, err
+}
+
+type remoteBound struct {
+	headgate.Bound
+	store *remote
+	mode  headgate.OnStoreError
+}
+
+func (b remoteBound) Apply(ctx context.Context, now headgate.Instant, key string, v headgate.Verb, cost int64) (headgate.Decision, error) {
+	switch {
+	case b.store.away == nil:
+		return b.Bound.Apply(ctx, now, key, v, cost)
+	case b.mode == headgate.FailOpen:
+		return headgate.Decision{Allowed: true, Degraded: b.store.away.Trouble}, nil
+	default:
+		return headgate.Decision{}, b.store.away
+	}
+}
+
+// Health says that the store is away also where checks are admitted meanwhile, and leaves nothing in it.
+func TestHealthIsTheStores(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []headgate.OnStoreError{"", headgate.FailClosed, headgate.FailOpen} {
+		store := &remote{Store: memstore.New(nil)}
+		e, err := engine.New(store, &engine.Options{OnStoreError: mode})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Health(t.Context()); err != nil || store.Stats().Keys != 0 {
+			t.Errorf("%q, a store that is well: got error %v, %d keys want neither", mode, err, store.Stats().Keys)
+		}
+		store.away = &headgate.StoreError{Store: "remote", Trouble: headgate.TimedOut}
+		if err := e.Health(t.Context()); !errors.Is(err, headgate.ErrStoreUnavailable) {
+			t.Errorf("%q, a store that is away: got error %v want the store's", mode, err)
+		}
+		store.away = nil
+		_ = store.Close()
+		if err := e.Health(t.Context()); !errors.Is(err, headgate.ErrClosed) {
+			t.Errorf("%q, a store that is closed: got error %v want ErrClosed", mode, err)
+		}
+	}
+}
+
+// What holds for checks without a policy is said once for all; a policy says it itself.
+func TestOnStoreErrorOfChecksWithoutAPolicy(t *testing.T) {
+	t.Parallel()
+	store := &remote{Store: memstore.New(nil)}
+	e, err := engine.New(store, &engine.Options{
+		OnStoreError: headgate.FailOpen,
+		Policies:     map[string]headgate.Policy{"login": headgate.MustPolicy("5/1m")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store.away = &headgate.StoreError{Store: "remote", Trouble: headgate.Unreachable}
+	var a engine.Answer
+	if err := e.Decide(t.Context(), headgate.Take, []engine.Check{inline("k", "1/1h")}, &a); err != nil || !a.Allowed || a.Degraded != headgate.Unreachable {
+		t.Errorf("a check that brings its own limit: got %+v, error %v want admitted and degraded", a.Decision, err)
+	}
+	err = e.Decide(t.Context(), headgate.Take, []engine.Check{{Policy: "login", Key: "k", Cost: 1}}, &a)
+	if !errors.Is(err, headgate.ErrStoreUnavailable) || engine.KindOf(err) != engine.Undecided {
+		t.Errorf("a policy that says nothing: got error %v want the store's", err)
+	}
+}
+
+func TestAnOnStoreErrorThatTheStoreCannotKeepIsRefusedAtOnce(t *testing.T) {
+	t.Parallel()
+	if _, err := engine.New(&remote{Store: memstore.New(nil)}, &engine.Options{OnStoreError: headgate.FailLocal}); !errors.Is(err, headgate.ErrUnsupported) {
+		t.Errorf("got error %v want ErrUnsupported", err)
+	}
+}

@@ -1,0 +1,413 @@
+package envoyxds_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/controlplane"
+	"github.com/headgate/headgate/internal/testserver"
+	"github.com/headgate/headgate/cmd/headgate/internal/envoyxds"
+)
+
+// scripted is a server that does with each stream what a test says.
+type scripted struct {
+	discovery.UnimplementedAggregatedDiscoveryServiceServer
+	streams atomic.Int64
+	do      func(discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error
+}
+
+func (s *scripted) StreamAggregatedResources(stream discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+	s.streams.Add(1)
+	return s.do(stream)
+}
+
+func serve(t *testing.T, do func(discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error) (*scripted, string) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a port of this machine
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, server := &scripted{do: do}, grpc.NewServer()
+	discovery.RegisterAggregatedDiscoveryServiceServer(server, s)
+	go func() { _ = server.Serve(ln) }() // its clients see what comes of it
+	t.Cleanup(server.Stop)
+	return s, ln.Addr().String()
+}
+
+func packed(t *testing.T, url string, m proto.Message) *anypb.Any {
+	t.Helper()
+	value, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &anypb.Any{TypeUrl: url, Value: value}
+}
+
+// Answers that cannot be read are refused, and the good one behind them is taken.
+func TestAnswersThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	var text []byte
+	for range 1000 { // descriptors in each other
+		text = append(protoHeader(4, len(text)), text...)
+	}
+	text = append(protoHeader(3, len(text)), text...)
+	answers := []*anypb.Any{
+		{TypeUrl: envoyxds.TypeURL, Value: []byte{0xff, 0xff}},
+		{TypeUrl: envoyxds.TypeURL, Value: []byte("\x12\x02\xff\xff")}, // a domain that is no text
+		{TypeUrl: envoyxds.TypeURL, Value: text},
+		packed(t, "type.googleapis.com/envoy.service.discovery.v3.DiscoveryRequest", &discovery.DiscoveryRequest{}),
+		packed(t, "", domain("untold")),
+		packed(t, envoyxds.TypeURL, domain("fine")),
+	}
+	got := make(chan *discovery.DiscoveryRequest, len(answers)+1)
+	_, addr := serve(t, func(s discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+		for i := 0; ; i++ {
+			r, err := s.Recv()
+			if err != nil {
+				return err
+			}
+			if got <- r; i >= len(answers) {
+				continue
+			}
+			answer := &discovery.DiscoveryResponse{
+				VersionInfo: "v", Nonce: string(rune('a' + i)), TypeUrl: envoyxds.TypeURL, Resources: answers[i : i+1],
+			}
+			if err := s.Send(answer); err != nil {
+				return err
+			}
+		}
+	})
+	_, rules := subscribe(t, envoyxds.Options{Server: addr})
+	eventually(t, "the good one holds", rules.is("fine"))
+	<-got
+	for i := range answers {
+		r := <-got
+		fine := i == len(answers)-1
+		if (r.GetErrorDetail() == nil) != fine || r.GetResponseNonce() != string(rune('a'+i)) || !fine && r.GetVersionInfo() != "" {
+			t.Errorf("answer %d is answered %v", i, r)
+		}
+		if code := r.GetErrorDetail().GetCode(); !fine && code != int32(codes.InvalidArgument) {
+			t.Errorf("answer %d is refused with code %d", i, code)
+		}
+	}
+	if n := len(rules.refusals()); n != len(answers)-1 {
+		t.Errorf("%d refusals were told, want %d: %q", n, len(answers)-1, rules.refusals())
+	}
+}
+
+// protoHeader is the beginning of a message in a message.
+func protoHeader(field, length int) []byte {
+	header := []byte{byte(field<<3 | 2)}
+	for ; length >= 0x80; length >>= 7 {
+		header = append(header, byte(length)|0x80)
+	}
+	return append(header, byte(length))
+}
+
+// Whatever a server does with its streams, another is opened, not more often than waits allow.
+func TestStreamsThatEnd(t *testing.T) {
+	t.Parallel()
+	for name, do := range map[string]func(discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error{
+		"at once": func(discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error { return nil },
+		"with an error": func(discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+			return status.Error(codes.PermissionDenied, "no")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, addr := serve(t, do)
+			began := time.Now()
+			var told log
+			client, rules := subscribe(t, told.options(addr))
+			eventually(t, "five streams were opened", func() bool { return server.streams.Load() >= 5 })
+			if least := (20 + 3*40) * time.Millisecond; time.Since(began) < least {
+				t.Errorf("five streams within %v, want at least %v", time.Since(began), least)
+			}
+			if got, _ := rules.last(); got != "nothing" || client.State().Failures < 4 {
+				t.Errorf("%s holds behind %d failures", got, client.State().Failures)
+			}
+			if n := told.count("is away"); n != 1 {
+				t.Errorf("the log says %d times that it is away, want once", n)
+			}
+		})
+	}
+}
+
+// Times between streams grow until one brings something good, whose end is news.
+func TestGoodAnswersCountFromTheBeginning(t *testing.T) {
+	t.Parallel()
+	began := make(chan time.Time, 10)
+	var streams atomic.Int64
+	_, addr := serve(t, func(s discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+		began <- time.Now()
+		switch n := streams.Add(1); {
+		case n < 5:
+			return status.Error(codes.PermissionDenied, "no")
+		case n > 5:
+			<-s.Context().Done()
+			return nil
+		}
+		if err := s.Send(&discovery.DiscoveryResponse{Resources: []*anypb.Any{packed(t, envoyxds.TypeURL, domain("good"))}}); err != nil {
+			return err
+		}
+		for range 2 { // it subscribes, and acknowledges
+			if _, err := s.Recv(); err != nil {
+				return err
+			}
+		}
+		return status.Error(codes.PermissionDenied, "no")
+	})
+	var told log
+	opts := told.options(addr)
+	opts.BackoffInitial, opts.BackoffMax = 100*time.Millisecond, 10*time.Second
+	_, rules := subscribe(t, opts)
+	var before time.Time
+	for i := range 6 {
+		eventually(t, "another stream begins", func() bool { return len(began) > 0 })
+		now := <-began
+		if least := 50 * time.Millisecond << i; i > 0 && i < 5 && now.Sub(before) < least {
+			t.Errorf("stream %d began %v behind the one before, want at least %v", i, now.Sub(before), least)
+		}
+		if i == 5 && now.Sub(before) > 1300*time.Millisecond {
+			t.Errorf("behind a good answer %v went by, want 0.1 s", now.Sub(before))
+		}
+		before = now
+	}
+	if n := told.count("is away"); n != 2 || !rules.is("good")() {
+		t.Errorf("the log says %d times that it is away, want twice", n)
+	}
+}
+
+// Who waits to connect again ends at once.
+func TestTheEndDoesNotWait(t *testing.T) {
+	t.Parallel()
+	client, err := envoyxds.New(new(held), &envoyxds.Options{Server: "127.0.0.1:1", ConnectRetry: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); client.Run(ctx) }()
+	eventually(t, "it waits", func() bool { return client.State().Failures == 1 })
+	cancel()
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Second):
+		t.Error("it waits for an hour")
+	}
+}
+
+// A server that takes connections and says nothing, and one that takes none, keep nobody from ending.
+func TestServersThatSayNothing(t *testing.T) {
+	t.Parallel()
+	ln, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a port of this machine
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	silent, _ := subscribe(t, envoyxds.Options{Server: ln.Addr().String()})
+	closed, _ := subscribe(t, envoyxds.Options{Server: "127.0.0.1:1"})
+	conn, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	eventually(t, "nobody is there", func() bool { return closed.State().Failures > 2 })
+	if silent.State().Connected || closed.State().Connected {
+		t.Error("it says that it is connected")
+	}
+}
+
+// Only who shows the right certificate is asked, and only who is shown one answers.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	known := httptest.NewUnstartedServer(nil)
+	known.StartTLS()
+	known.Close()
+	dir := t.TempDir()
+	cert, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	pair := known.TLS.Certificates[0]
+	der, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: pair.Certificate[0]}, key: {Type: "PRIVATE KEY", Bytes: der}} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plane := controlplane.Start(t, &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS12})
+	plane.Push("default", "1", domain("secret"))
+	for name, c := range map[string]struct {
+		tls  *envoyxds.TLS
+		fine bool
+	}{
+		"all is right":                {&envoyxds.TLS{Cert: cert, Key: key, CA: cert}, true},
+		"another name that it is for": {&envoyxds.TLS{Cert: cert, Key: key, CA: cert, ServerName: "example.com"}, true},
+		"a name that it is not for":   {&envoyxds.TLS{Cert: cert, Key: key, CA: cert, ServerName: "other"}, false},
+		"nobody certifies it":         {&envoyxds.TLS{Cert: cert, Key: key}, false},
+		"no certificate is shown":     {&envoyxds.TLS{CA: cert}, false},
+		"plain text":                  {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client, rules := subscribe(t, envoyxds.Options{Server: plane.Addr(), TLS: c.tls})
+			eventually(t, "it is taken or refused", func() bool { return rules.is("secret")() || client.State().Failures > 2 })
+			if got := rules.is("secret")(); got != c.fine {
+				t.Errorf("got an answer: %v, want %v", got, c.fine)
+			}
+		})
+	}
+}
+
+// A reason is told in part, if it is long.
+func TestLongReason(t *testing.T) {
+	t.Parallel()
+	plane := controlplane.Start(t, nil)
+	plane.Push("default", "1", domain("bad "+strings.Repeat("ä", 10_000)))
+	subscribe(t, envoyxds.Options{Server: plane.Addr()})
+	eventually(t, "it is refused", func() bool { return len(plane.Refusals()[""]) > 0 })
+	if reason := plane.Refusals()[""][0]; len(reason) > 4<<10 || !strings.HasSuffix(reason, "ä") {
+		t.Errorf("the reason has %d bytes, and ends with %q", len(reason), reason[len(reason)-3:])
+	}
+}
+
+// log is what a client logs.
+type log struct{ testserver.Log }
+
+// count is how often something stands in it.
+func (l *log) count(what string) int {
+	return strings.Count(l.String(), what)
+}
+
+func (l *log) options(server string) envoyxds.Options {
+	return envoyxds.Options{Server: server, Log: slog.New(slog.NewTextHandler(l, nil))}
+}
+
+// answers is a server that sends the n-th answer behind the n-th request of a stream, and says how many requests there were.
+func answers(t *testing.T, nth func(n int64) *discovery.DiscoveryResponse) (requests *atomic.Int64, addr string) {
+	t.Helper()
+	requests = new(atomic.Int64)
+	_, addr = serve(t, func(s discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+		for {
+			if _, err := s.Recv(); err != nil {
+				return err
+			}
+			if err := s.Send(nth(requests.Add(1))); err != nil {
+				return err
+			}
+		}
+	})
+	return requests, addr
+}
+
+// What is of another type is left alone, and told of once. What was asked for is taken all the same.
+func TestAnswersThatNobodyAskedFor(t *testing.T) {
+	t.Parallel()
+	_, addr := serve(t, func(s discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+		for _, kind := range []string{"other", "another", ""} {
+			if err := s.Send(&discovery.DiscoveryResponse{TypeUrl: kind, Resources: []*anypb.Any{packed(t, envoyxds.TypeURL, domain("of "+kind))}}); err != nil {
+				return err
+			}
+		}
+		<-s.Context().Done()
+		return nil
+	})
+	var told log
+	client, rules := subscribe(t, told.options(addr))
+	eventually(t, "what was asked for holds", rules.is("of "))
+	if n := told.count("nobody asked for"); n != 1 || client.State().Failures != 0 || len(rules.refusals()) != 0 {
+		t.Errorf("it was told of %d times, %d streams ended, refused was %q", n, client.State().Failures, rules.refusals())
+	}
+}
+
+// A server that sends all it has behind each request, whatever that says, keeps nobody busy.
+func TestServersThatRepeatThemselves(t *testing.T) {
+	t.Parallel()
+	for name, nth := range map[string]func(n int64) *anypb.Any{
+		"with what holds":               func(int64) *anypb.Any { return packed(t, envoyxds.TypeURL, domain("good")) },
+		"with what is refused":          func(int64) *anypb.Any { return packed(t, envoyxds.TypeURL, domain("bad")) },
+		"with something else each time": func(n int64) *anypb.Any { return packed(t, envoyxds.TypeURL, domain(fmt.Sprint("bad ", n))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			requests, addr := answers(t, func(n int64) *discovery.DiscoveryResponse {
+				version := fmt.Sprint(n)
+				return &discovery.DiscoveryResponse{TypeUrl: envoyxds.TypeURL, VersionInfo: version, Nonce: version, Resources: []*anypb.Any{nth(n)}}
+			})
+			began := time.Now()
+			_, rules := subscribe(t, envoyxds.Options{Server: addr})
+			eventually(t, "it is answered five times", func() bool { return requests.Load() >= 6 })
+			if took := time.Since(began); took < 1500*time.Millisecond {
+				t.Errorf("five answers within %v, want 1.5 s and more", took)
+			}
+			if _, uses := rules.last(); uses > 1 {
+				t.Errorf("the same was put into force %d times", uses)
+			}
+		})
+	}
+}
+
+// A control plane that comes back with what holds changes nothing, and is told that it holds.
+func TestTheSameAgain(t *testing.T) {
+	t.Parallel()
+	plane := controlplane.Start(t, nil)
+	plane.Push("default", "1", domain("same"))
+	_, rules := subscribe(t, envoyxds.Options{Server: plane.Addr()})
+	eventually(t, "it holds", rules.is("same"))
+	plane.Down()
+	plane.Up()
+	plane.Push("default", "other", domain("same"))
+	eventually(t, "it is told that it holds", func() bool {
+		r := plane.Requests()
+		return r[len(r)-1].GetVersionInfo() == "other" && r[len(r)-1].GetErrorDetail() == nil
+	})
+	if _, uses := rules.last(); uses != 1 {
+		t.Errorf("it was put into force %d times, want once", uses)
+	}
+}
+
+// The log hears once that the control plane is away, also if the cause is never the same.
+func TestLogWhileItIsAway(t *testing.T) {
+	t.Parallel()
+	ln, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a port of this machine
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			_ = conn.(*net.TCPConn).SetLinger(0) // a reset, which is told with both ports
+			conn.Close()
+		}
+	}()
+	var told log
+	client, _ := subscribe(t, told.options(ln.Addr().String()))
+	eventually(t, "it was asked for several times", func() bool { return client.State().Failures > 8 })
+	if n := told.count("is away"); n != 1 {
+		t.Errorf("the log says %d times that it is away, want once", n)
+	}
+}

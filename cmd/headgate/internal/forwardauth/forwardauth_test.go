@@ -1,0 +1,505 @@
+package forwardauth_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dunglas/httpsfv"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/clientaddr"
+	"github.com/headgate/headgate/memstore"
+	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+	"github.com/headgate/headgate/cmd/headgate/internal/forwardauth"
+)
+
+func body(t *testing.T, r *http.Response) string {
+	t.Helper()
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// said checks the status and the word that comes with it.
+func said(t *testing.T, what string, r *http.Response, status int, decision string) {
+	t.Helper()
+	if got := r.Header.Values("X-RateLimit-Decision"); r.StatusCode != status || len(got) != 1 || got[0] != decision {
+		t.Errorf("%s: got %d, decision %q; want %d, %s", what, r.StatusCode, got, status, decision)
+	}
+}
+
+func TestAnswersOfALimit(t *testing.T) {
+	t.Parallel()
+	h, _ := newHandler(t, proxied)
+	for left := 2; left >= 0; left-- {
+		r := ask(h, forwardauth.Path, login()...)
+		said(t, "a login", r, 200, "allow")
+		if got := r.Header.Get("Cache-Control"); got != "no-store" {
+			t.Errorf("Cache-Control: got %q, and a cache may let others pass by it", got)
+		}
+		if got, want := r.Header.Get("RateLimit"), fmt.Sprintf(`"login";r=%d;t=86400`, left); got != want || body(t, r) != "" {
+			t.Errorf("RateLimit: got %s want %s, and no body", got, want)
+		}
+	}
+	r := ask(h, forwardauth.Path, login()...)
+	said(t, "a login too many", r, 429, "deny")
+	for name, want := range map[string]string{
+		"Retry-After": "86400", "Cache-Control": "no-store", "Content-Type": "application/problem+json",
+		"RateLimit": `"login";r=0;t=86400`, "RateLimit-Policy": `"login";q=3;w=86400`,
+	} {
+		if got := r.Header.Get(name); got != want {
+			t.Errorf("%s: got %q want %q", name, got, want)
+		}
+	}
+	want := `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,` +
+		`"violated-policies":["login"]}`
+	if got := body(t, r); got != want {
+		t.Errorf("body:\n got %s\nwant %s", got, want)
+	}
+	if _, err := httpsfv.UnmarshalList(r.Header.Values("RateLimit")); err != nil {
+		t.Error(err)
+	}
+	said(t, "another method", ask(h, forwardauth.Path, "X-Forwarded-Method", "GET", "X-Forwarded-Uri", "/login"), 200, "allow")
+}
+
+// Either way to describe a request leads to the same budget, and each is read by itself.
+func TestBothWaysDescribeTheSame(t *testing.T) {
+	t.Parallel()
+	h, _ := newHandler(t, proxied)
+	for i, fields := range [][]string{
+		login(),
+		{
+			"X-Original-Method", "POST", "X-Original-URI", "/login?x", "X-Real-IP", "203.0.113.9",
+			"X-Forwarded-For", "6.6.6.6", "X-Forwarded-Host", "a, b",
+		},
+		{
+			"X-Forwarded-Method", "post", "X-Forwarded-Uri", "https://shop.test/login", "X-Forwarded-Proto", "https",
+			"X-Forwarded-For", "6.6.6.6, 203.0.113.9, 10.9.9.9", "X-Real-IP", "6.6.6.6",
+		},
+	} {
+		r := ask(h, forwardauth.Path, fields...)
+		said(t, fmt.Sprintf("description %d", i), r, 200, "allow")
+		if got, want := r.Header.Get("RateLimit"), fmt.Sprintf(`"login";r=%d;t=86400`, 2-i); got != want {
+			t.Errorf("description %d: got %s want %s", i, got, want)
+		}
+	}
+}
+
+func TestHosts(t *testing.T) {
+	t.Parallel()
+	h, _ := newHandler(t, proxied)
+	for _, c := range []struct {
+		fields []string
+		limits bool
+	}{
+		{[]string{"X-Forwarded-Host", "a.example.com"}, true},
+		{[]string{"X-Forwarded-Host", "A.Example.com:8443"}, true},
+		{[]string{"X-Forwarded-Host", "other.test"}, false},
+		{[]string{"X-Forwarded-Uri", "http://a.example.com"}, true},
+		{[]string{"X-Forwarded-Uri", "http://a.example.com:80/x?y"}, true},
+		{[]string{"X-Forwarded-Uri", "http://a.example.com/x", "X-Forwarded-Host", "other.test"}, false},
+		{[]string{"X-Forwarded-Uri", "/http://a.example.com/x"}, false},
+		{[]string{"X-Forwarded-Uri", "*"}, false},
+	} {
+		fields := append([]string{"X-Forwarded-Method", "OPTIONS", "X-Forwarded-For", "203.0.113.9"}, c.fields...)
+		if !strings.Contains(strings.Join(c.fields, " "), "Uri") {
+			fields = append(fields, "X-Forwarded-Uri", "/")
+		}
+		r := ask(h, forwardauth.Path, fields...)
+		said(t, fmt.Sprint(c.fields), r, 200, "allow")
+		if got := r.Header.Get("RateLimit") != ""; got != c.limits {
+			t.Errorf("%q: limited is %t, want %t", c.fields, got, c.limits)
+		}
+	}
+	original := []string{"X-Original-Method", "GET", "X-Original-URI", "/", "X-Real-IP", "203.0.113.9"}
+	r := ask(h, "http://b.example.com"+forwardauth.Path, original...)
+	if r.Header.Get("RateLimit") == "" {
+		t.Error("the Host of the request is not that of the original")
+	}
+}
+
+func TestRoutesAndPolicies(t *testing.T) {
+	t.Parallel()
+	h, _ := newHandler(t, proxied)
+	describe := func(uri string, more ...string) []string {
+		return append([]string{"X-Forwarded-Method", "GET", "X-Forwarded-Uri", uri, "X-Forwarded-For", "203.0.113.9"}, more...)
+	}
+	for _, c := range []struct {
+		what, path string
+		fields     []string
+		status     int
+		policies   string
+	}{
+		{"no route", "", describe("/free"), 200, ""},
+		{"a route without policies", "", describe("/health"), 200, ""},
+		{"all policies of a route", "", describe("/api/x", "X-API-Key", "acme"), 200, `"api";q=2;w=86400, "plain";q=1000000;w=86400`},
+		{"the same key", "", describe("/api/y", "X-API-Key", "acme"), 200, `"api";q=2;w=86400, "plain";q=1000000;w=86400`},
+		{"none is charged", "", describe("/api/y", "X-API-Key", "acme"), 429, `"api";q=2;w=86400, "plain";q=1000000;w=86400`},
+		{"a policy by name", "/plain", describe("/free"), 200, `"plain";q=1000000;w=86400`},
+		{"a slash and no name", "/", describe("/free"), 200, ""},
+		{"an unknown policy", "/nonsense", describe("/free"), 404, ""},
+		{"a path below", "/plain/x", describe("/free"), 404, ""},
+		{"a policy that watches", "", describe("/watched"), 200, ``},
+		{"a policy that would deny", "", describe("/watched"), 200, ``},
+	} {
+		r := ask(h, forwardauth.Path+c.path, c.fields...)
+		if got := r.Header.Get("RateLimit-Policy"); r.StatusCode != c.status || got != c.policies {
+			t.Errorf("%s: got %d, %s want %d, %s", c.what, r.StatusCode, got, c.status, c.policies)
+		}
+	}
+	r := ask(h, forwardauth.Path+"/plain", describe("/free")...)
+	if got := r.Header.Get("RateLimit"); !strings.HasPrefix(got, `"plain";r=999996;`) {
+		t.Errorf("after 2 + 1 requests under plain, and one that api denied: got %s, want 999996 left", got)
+	}
+}
+
+func TestStatusOfDenials(t *testing.T) {
+	t.Parallel()
+	h, _ := newHandler(t, proxied)
+	for range 3 {
+		ask(h, forwardauth.Path, login()...)
+	}
+	for query, want := range map[string]int{
+		"": 429, "?deny=429": 429, "?deny=403": 403, "?deny=503": 503, "?x=y&deny=403&z": 403, "?x=deny=403": 429, "?&&": 429,
+	} {
+		r := ask(h, forwardauth.Path+query, login()...)
+		said(t, query, r, want, "deny")
+		var p struct{ Status int }
+		if err := json.Unmarshal([]byte(body(t, r)), &p); err != nil || p.Status != want {
+			t.Errorf("%s: the body says %d, error %v", query, p.Status, err)
+		}
+	}
+	for _, query := range []string{
+		"?deny=200", "?deny=", "?deny=404", "?deny=0403", "?deny=403&deny=403", "?deny=4e2", "?deny=-403",
+	} {
+		said(t, query, ask(h, forwardauth.Path+query, login()...), 400, "error")
+	}
+}
+
+func TestDescriptionsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	h, _ := newHandler(t, proxied)
+	long := "/" + strings.Repeat("a", 8<<10)
+	host := func(value string) []string {
+		return []string{"X-Forwarded-Method", "GET", "X-Forwarded-Uri", "/", "X-Forwarded-Host", value}
+	}
+	original := func(name, value string) []string {
+		return []string{"X-Original-Method", "POST", "X-Original-URI", "/login", name, value}
+	}
+	for _, c := range []struct {
+		what   string
+		fields []string
+		status int
+		says   string
+	}{
+		{"nothing", nil, 400, "X-Forwarded-Method"},
+		{"an address alone", []string{"X-Forwarded-For", "203.0.113.9", "X-Real-IP", "203.0.113.9"}, 400, "X-Original-Method"},
+		{"no method", []string{"X-Forwarded-Uri", "/"}, 400, "X-Forwarded-Method"},
+		{"no URI", []string{"X-Forwarded-Method", "GET"}, 400, "X-Forwarded-Uri"},
+		{"no original method", []string{"X-Original-URI", "/"}, 400, "X-Original-Method"},
+		{"no original URI", []string{"X-Original-Method", "GET"}, 400, "X-Original-URI"},
+		{"an empty URI", []string{"X-Original-Method", "GET", "X-Original-URI", ""}, 400, "X-Original-URI"},
+		{"an empty method", login("X-Forwarded-Method", "")[8:], 400, "X-Forwarded-Method"},
+		{"both ways", login("X-Original-URI", "/login"), 400, "twice"},
+		{"both ways, other parts", []string{"X-Forwarded-Uri", "/login", "X-Original-Method", "POST"}, 400, "twice"},
+		{"two methods", login("X-Forwarded-Method", "GET"), 400, "X-Forwarded-Method"},
+		{"two URIs", login("X-Forwarded-Uri", "/login"), 400, "X-Forwarded-Uri"},
+		{"two hosts", login("X-Forwarded-Host", "shop.test"), 400, "X-Forwarded-Host"},
+		{"two schemes", login("X-Forwarded-Proto", "http", "X-Forwarded-Proto", "http"), 400, "X-Forwarded-Proto"},
+		{"a list of hosts", host("a.test, b.test"), 400, "X-Forwarded-Host"},
+		{"a long host", host(strings.Repeat("a", 300)), 400, "X-Forwarded-Host"},
+		{"a method of two words", []string{"X-Forwarded-Method", "GET /", "X-Forwarded-Uri", "/"}, 400, "X-Forwarded-Method"},
+		{"a long method", []string{"X-Forwarded-Method", strings.Repeat("A", 33), "X-Forwarded-Uri", "/"}, 400, "X-Forwarded-Method"},
+		{"a relative URI", []string{"X-Forwarded-Method", "GET", "X-Forwarded-Uri", "login"}, 400, "X-Forwarded-Uri"},
+		{"a query alone", []string{"X-Forwarded-Method", "GET", "X-Forwarded-Uri", "?a=://b/login"}, 400, "X-Forwarded-Uri"},
+		{"a long URI", []string{"X-Forwarded-Method", "GET", "X-Forwarded-Uri", long}, 414, "8192 bytes"},
+		{"no address", login()[:6], 400, "X-Forwarded-For"},
+		{"no address in it", append(login()[:6:6], "X-Forwarded-For", "unknown"), 400, "X-Forwarded-For"},
+		{"no address in the last line", login("X-Forwarded-For", "")[:10], 400, "X-Forwarded-For"},
+		{"no original address", original("X-Forwarded-For", "203.0.113.9"), 400, "X-Real-IP"},
+		{"two original addresses", original("X-Real-IP", "6.6.6.6, 203.0.113.9"), 400, "X-Real-IP"},
+	} {
+		r := ask(h, forwardauth.Path, c.fields...)
+		said(t, c.what, r, c.status, "error")
+		text := body(t, r)
+		var p struct {
+			Status int
+			Detail string
+		}
+		if err := json.Unmarshal([]byte(text), &p); err != nil || p.Status != c.status || !strings.Contains(p.Detail, c.says) {
+			t.Errorf("%s: the body %s does not say %s, error %v", c.what, text, c.says, err)
+		}
+		if strings.Contains(text, "203.0.113.9") || strings.Contains(text, "shop.test") {
+			t.Errorf("%s: the body holds what a client said: %s", c.what, text)
+		}
+	}
+	said(t, "8 KiB", ask(h, forwardauth.Path, "X-Forwarded-Method", "GET", "X-Forwarded-Uri", long[:8<<10]), 200, "allow")
+	said(t, "no address, and none is needed", ask(h, forwardauth.Path, host("a.test")...), 200, "allow")
+}
+
+func TestWhoMayDescribe(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		peer string
+		o    options
+		want int
+	}{
+		{"127.0.0.1:1", options{}, 403},
+		{"[::1]:1", options{}, 403},
+		{"@", options{}, 403},
+		{"10.0.0.1:1", options{}, 403},
+		{"10.0.0.1:1", *proxied, 200},
+		{"[::ffff:10.0.0.1]:1", *proxied, 200},
+		{"127.0.0.1:1", *proxied, 403},
+		{"203.0.113.9:1", *proxied, 403},
+		{"nonsense", *proxied, 403},
+		{"127.0.0.1:1", options{Options: forwardauth.Options{Local: true}}, 200},
+		{"127.8.8.8:1", options{Options: forwardauth.Options{Local: true}}, 200},
+		{"[::1]:1", options{Options: forwardauth.Options{Local: true}}, 200},
+		{"@", options{Options: forwardauth.Options{Local: true}}, 200},
+		{"10.0.0.1:1", options{Options: forwardauth.Options{Local: true}}, 403},
+		{"10.0.0.1:1", options{forwardauth.Options{Local: true}, proxied.TrustedProxies}, 200},
+		{"127.0.0.1:1", options{forwardauth.Options{Local: true}, proxied.TrustedProxies}, 403},
+		{"@", options{forwardauth.Options{Local: true}, proxied.TrustedProxies}, 403},
+	} {
+		h, _ := newHandler(t, &c.o)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, request(c.peer, forwardauth.Path, login()...))
+		if w.Code != c.want {
+			t.Errorf("peer %s, %v, local %t: got %d want %d", c.peer, c.o.TrustedProxies, c.o.Local, w.Code, c.want)
+		}
+	}
+}
+
+// A proxy on this machine says who its client is; who its client says to come from is another matter.
+func TestLocalAddressesInAListAreClients(t *testing.T) {
+	t.Parallel()
+	h, _ := newHandler(t, &options{Options: forwardauth.Options{Local: true}})
+	for i, list := range []string{"6.6.6.1, 127.0.0.1", "6.6.6.2, 6.6.6.3, 127.0.0.1", "127.0.0.1"} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, request("127.0.0.1:1", forwardauth.Path, append(login()[:6:6], "X-Forwarded-For", list)...))
+		if got, want := w.Header().Get("RateLimit"), fmt.Sprintf(`"login";r=%d;t=86400`, 2-i); got != want {
+			t.Errorf("%s: got %s want %s, all of one client", list, got, want)
+		}
+	}
+}
+
+func TestTrustChangesWhileItRuns(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	h, e, store := newDoor(t, &options{Options: forwardauth.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}})
+	said(t, "nobody is trusted", ask(h, forwardauth.Path, login()...), 403, "error")
+	said(t, "nobody is trusted", ask(h, forwardauth.Path, login()...), 403, "error")
+	if got := strings.Count(log.String(), "trusted_proxies"); got != 1 || strings.Contains(log.String(), "10.0.0") {
+		t.Errorf("the log: %s", log.String())
+	}
+	if err := e.Use(decidedBy(proxied.TrustedProxies)); err != nil {
+		t.Fatal(err)
+	}
+	said(t, "trusted", ask(h, forwardauth.Path, login()...), 200, "allow")
+	invalid := must(engine.New(store, decidedBy([]netip.Prefix{{}})))
+	if _, err := forwardauth.New(invalid, nil); !errors.Is(err, clientaddr.ErrInvalidOptions) {
+		t.Errorf("New with an invalid network: got %v", err)
+	}
+}
+
+// Who is trusted changes with the policies and the routes: no request is told apart by one file and decided by another.
+func TestAClientIsOfOneConfiguration(t *testing.T) {
+	t.Parallel()
+	of := func(own, others string, trusted ...netip.Prefix) *engine.Options {
+		return &engine.Options{
+			Policies: map[string]headgate.Policy{"p": headgate.MustPolicy(others)}, TrustedProxies: trusted,
+			Terms: map[string]engine.Terms{"p": {Overrides: map[string][]headgate.Limit{"203.0.113.9": {headgate.MustParseLimit(own)}}}},
+		}
+	}
+	// A list that ends in 10.0.0.7 is from 203.0.113.9 for the first, and from 10.0.0.7 for the second. The third limit is nobody's.
+	const first, second, never = "1111111/24h", "2222222/24h", "3333333/24h"
+	here := netip.MustParsePrefix("127.0.0.0/8")
+	trusting, local := of(first, never, here, proxied.TrustedProxies[0]), of(never, second)
+	store := memstore.New(nil)
+	defer store.Close()
+	e := must(engine.New(store, trusting))
+	h := must(forwardauth.New(e, &forwardauth.Options{Local: true}))
+	done := make(chan struct{})
+	var reloads sync.WaitGroup
+	reloads.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			if err := e.Use([]*engine.Options{local, trusting}[i%2]); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for range 2_000 {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, request("127.0.0.1:1", forwardauth.Path+"/p", append(login()[:6:6], "X-Forwarded-For", "203.0.113.9, 10.0.0.7")...))
+		if got := w.Header().Get("RateLimit-Policy"); w.Code != 200 || !strings.Contains(got, "q=1111111;") && !strings.Contains(got, "q=2222222;") {
+			t.Errorf("got %d and %s", w.Code, got)
+			break
+		}
+	}
+	close(done)
+	reloads.Wait()
+}
+
+func TestUndecided(t *testing.T) {
+	t.Parallel()
+	h, store := newHandler(t, proxied)
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r := ask(h, forwardauth.Path+"?deny=403", login()...)
+	said(t, "a store that is gone", r, 503, "error")
+	if got := r.Header.Get("Retry-After"); got != "1" || !strings.Contains(body(t, r), "temporary-reduced-capacity") {
+		t.Errorf("Retry-After: got %q want 1, and a body of that type", got)
+	}
+	free := []string{"X-Forwarded-Method", "GET", "X-Forwarded-Uri", "/free"}
+	said(t, "no route needs no store", ask(h, forwardauth.Path, free...), 200, "allow")
+}
+
+// Whatever the method is, the body is left alone.
+func TestMethodsAndBodies(t *testing.T) {
+	t.Parallel()
+	h, _ := newHandler(t, proxied)
+	for _, method := range []string{"GET", "HEAD", "POST", "OPTIONS", "DELETE", "PROPFIND"} {
+		r := request(proxy, forwardauth.Path, "X-Forwarded-Method", "GET", "X-Forwarded-Uri", "/free")
+		r.Method, r.Body = method, io.NopCloser(untouched{t})
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		said(t, method, w.Result(), 200, "allow")
+	}
+}
+
+type untouched struct{ t *testing.T }
+
+func (u untouched) Read([]byte) (int, error) {
+	u.t.Error("the body was read")
+	return 0, io.EOF
+}
+
+// A request that queues is answered when its turn has come; one whose proxy went away leaves its place to the next.
+func TestTurnsInAQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newHandler(t, proxied)
+		fields := []string{"X-Forwarded-Method", "GET", "X-Forwarded-Uri", "/paced", "X-Forwarded-For", "203.0.113.9"}
+		begun := time.Now()
+		timed := func(want time.Duration) {
+			t.Helper()
+			said(t, "paced", ask(h, forwardauth.Path, fields...), 200, "allow")
+			if took := time.Since(begun).Round(time.Millisecond); took != want {
+				t.Errorf("answered after %v, want %v", took, want)
+			}
+		}
+		timed(0)
+		timed(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, request(proxy, forwardauth.Path, fields...).WithContext(ctx))
+		said(t, "a proxy that went", w.Result(), 503, "error")
+		timed(2 * time.Second)
+	})
+}
+
+// A server bounds how long an answer takes; a turn may be further away than that.
+func TestTurnsOutlastTheServersTimeouts(t *testing.T) {
+	t.Parallel()
+	h, _ := newHandler(t, proxied)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.RemoteAddr = proxy
+		h.ServeHTTP(w, r)
+	}))
+	server.Config.WriteTimeout, server.Config.ReadTimeout = 100*time.Millisecond, 100*time.Millisecond
+	server.Start()
+	defer server.Close()
+	for i := range 3 {
+		r := must(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+forwardauth.Path+"/quick", nil))
+		r.Header = request("", "/", login()...).Header
+		resp, err := server.Client().Do(r)
+		if err != nil {
+			t.Fatalf("request %d, whose turn comes after at most 300 ms: %v", i+1, err)
+		}
+		said(t, "paced", resp, 200, "allow")
+		resp.Body.Close()
+	}
+}
+
+// What Traefik sends, as its source has it; it is no package of Debian's, so it does not run here.
+func TestAsTraefikAsks(t *testing.T) {
+	t.Parallel()
+	h, _ := newHandler(t, proxied)
+	fields := []string{
+		"X-Forwarded-Method", "POST", "X-Forwarded-Proto", "https", "X-Forwarded-Host", "shop.test",
+		"X-Forwarded-Uri", "/login?next=%2F",
+		"X-Forwarded-For", "203.0.113.9", "X-Forwarded-Port", "443", "X-Forwarded-Server", "edge", "X-Real-Ip", "203.0.113.9",
+		"User-Agent", "curl", "Cookie", "a=b",
+	}
+	for i := range 4 {
+		r := ask(h, forwardauth.Path, fields...)
+		if want := 200; i < 3 && r.StatusCode != want {
+			t.Errorf("login %d: got %d want %d", i+1, r.StatusCode, want)
+		} else if i == 3 && r.StatusCode != 429 {
+			t.Errorf("login 4: got %d want 429", r.StatusCode)
+		}
+	}
+	for _, want := range []string{"http://127.0.0.1:8080" + forwardauth.Path, "http://127.0.0.1:9000", "trustForwardHeader: false"} {
+		if !strings.Contains(read(t, "traefik.yaml"), want) {
+			t.Errorf("traefik.yaml does not hold %s", want)
+		}
+	}
+}
+
+// nowhere takes an answer and keeps only its status.
+type nowhere struct {
+	header http.Header
+	status int
+}
+
+func (n *nowhere) Header() http.Header         { return n.header }
+func (n *nowhere) Write(b []byte) (int, error) { return len(b), nil }
+func (n *nowhere) WriteHeader(status int)      { n.status = status }
+
+func TestAllocatesLittle(t *testing.T) {
+	h, _ := newHandler(t, proxied)
+	r := request(proxy, forwardauth.Path, "X-Forwarded-Method", "GET", "X-Forwarded-Uri", "/plain/1?x=y",
+		"X-Forwarded-Host", "shop.test", "X-Forwarded-Proto", "https", "X-Forwarded-For", "203.0.113.9")
+	w := &nowhere{header: http.Header{}}
+	got := testing.AllocsPerRun(1000, func() {
+		clear(w.header)
+		h.ServeHTTP(w, r)
+	})
+	if want := 6.0; got > want || w.status != 200 {
+		t.Errorf("%v allocations (status %d), want at most %v", got, w.status, want)
+	}
+}
+
+func BenchmarkForwardAuth(b *testing.B) {
+	h, _ := newHandler(b, proxied)
+	r := request(proxy, forwardauth.Path, "X-Forwarded-Method", "GET", "X-Forwarded-Uri", "/plain/1?x=y",
+		"X-Forwarded-Host", "shop.test", "X-Forwarded-Proto", "https", "X-Forwarded-For", "203.0.113.9")
+	w := &nowhere{header: http.Header{}}
+	b.ReportAllocs()
+	for b.Loop() {
+		clear(w.header)
+		h.ServeHTTP(w, r)
+	}
+}

@@ -1,0 +1,115 @@
+package forwardauth_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"testing"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/leaktest"
+	"github.com/headgate/headgate/memstore"
+	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+	"github.com/headgate/headgate/cmd/headgate/internal/forwardauth"
+	"github.com/headgate/headgate/cmd/headgate/internal/routing"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// policies are all that tests name; the limits are such that nothing comes back while a test runs.
+var policies = map[string]headgate.Policy{
+	"login":  {Limits: []headgate.Limit{headgate.MustParseLimit("3/24h")}, Algorithm: headgate.SlidingLog},
+	"api":    {Limits: []headgate.Limit{headgate.MustParseLimit("2/24h")}, Algorithm: headgate.SlidingLog},
+	"plain":  {Limits: []headgate.Limit{headgate.MustParseLimit("1000000/24h")}},
+	"paced":  {Limits: []headgate.Limit{headgate.MustParseLimit("1/1s queue 5")}, Algorithm: headgate.LeakyBucket},
+	"quick":  {Limits: []headgate.Limit{headgate.MustParseLimit("1/300ms queue 5")}, Algorithm: headgate.LeakyBucket},
+	"shadow": {Limits: []headgate.Limit{headgate.MustParseLimit("1/24h")}},
+}
+
+// routes are those of every test. The plain policy is on all requests to one host, beside nothing else.
+func routes() *routing.Table {
+	post := routing.Methods{}
+	if err := post.Add("POST"); err != nil {
+		panic(err)
+	}
+	return routing.NewTable([]routing.Route{
+		{Path: must(routing.ParsePath("/login")), Methods: post, Policies: []string{"login"}},
+		{Path: must(routing.ParsePath("/api/**")), Policies: []string{"api", "plain"}},
+		{Path: must(routing.ParsePath("/paced")), Policies: []string{"paced"}},
+		{Path: must(routing.ParsePath("/watched")), Policies: []string{"shadow"}},
+		{Path: must(routing.ParsePath("/health")), Policies: nil},
+		{Path: must(routing.ParsePath("/plain/**")), Policies: []string{"plain"}},
+		{Host: must(routing.ParseHost("*.example.com")), Policies: []string{"plain"}},
+	}, map[string]routing.Key{"api": must(routing.ParseKey("header:X-API-Key, ip"))})
+}
+
+// options are those of a door and of what it trusts.
+type options struct {
+	forwardauth.Options
+	TrustedProxies []netip.Prefix
+}
+
+// decidedBy is what an engine of every test has in force.
+func decidedBy(trusted []netip.Prefix) *engine.Options {
+	return &engine.Options{
+		Policies: policies, Routes: routes(), Terms: map[string]engine.Terms{"shadow": {Shadow: engine.All}}, TrustedProxies: trusted,
+	}
+}
+
+// newHandler makes a door over an empty store.
+func newHandler(t testing.TB, opts *options) (*forwardauth.Handler, *memstore.Store) {
+	t.Helper()
+	h, _, store := newDoor(t, opts)
+	return h, store
+}
+
+func newDoor(t testing.TB, opts *options) (*forwardauth.Handler, *engine.Engine, *memstore.Store) {
+	t.Helper()
+	store := memstore.New(nil)
+	t.Cleanup(func() { _ = store.Close() })
+	e, err := engine.New(store, decidedBy(opts.TrustedProxies))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := forwardauth.New(e, &opts.Options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h, e, store
+}
+
+// proxied trusts the proxy that ask speaks as.
+var proxied = &options{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
+
+const proxy = "10.0.0.1:4711"
+
+// request is one that a proxy asks about.
+func request(peer, target string, fields ...string) *http.Request {
+	r := httptest.NewRequest(http.MethodGet, target, nil)
+	r.RemoteAddr = peer
+	for i := 0; i < len(fields); i += 2 {
+		r.Header.Add(fields[i], fields[i+1])
+	}
+	return r
+}
+
+// ask has the proxy ask.
+func ask(h http.Handler, target string, fields ...string) *http.Response {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, request(proxy, target, fields...))
+	return w.Result()
+}
+
+// login are the fields of a login of one client.
+func login(more ...string) []string {
+	return append([]string{
+		"X-Forwarded-Method", "POST", "X-Forwarded-Host", "shop.test", "X-Forwarded-Uri", "/login", "X-Forwarded-For", "203.0.113.9",
+	}, more...)
+}

@@ -1,0 +1,110 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/memstore"
+	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+	"github.com/headgate/headgate/cmd/headgate/internal/httpapi"
+)
+
+// TestShutdownAnswersWhatWasSentBefore: requests are sent whole, on connections in use and on such as nobody has accepted yet,
+// and the server is stopped before it can have read them all.
+func TestShutdownAnswersWhatWasSentBefore(t *testing.T) {
+	t.Parallel()
+	for range 5 {
+		t.Run("", stopAmidRequests)
+	}
+}
+
+func stopAmidRequests(t *testing.T) {
+	t.Parallel()
+	const request = "POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Length: 31\r\n\r\n" + `{"limit":"1000000/s","key":"k"}`
+	e, err := engine.New(memstore.New(nil), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httpapi.NewServer(httpapi.New(e, nil), nil)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(ln) }()
+	var conns []net.Conn
+	for range 200 {
+		conn, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		conns = append(conns, conn)
+	}
+	for _, conn := range conns {
+		if _, err := io.WriteString(conn, request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stopped := make(chan error, 1)
+	go func() { stopped <- server.Shutdown(context.Background()) }()
+	for i, conn := range conns {
+		_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatalf("request %d of 200, sent before the stop: got %v want an answer", i, err)
+		}
+		if resp.StatusCode != http.StatusOK {
+			t.Errorf("request %d: got %d want 200", i, resp.StatusCode)
+		}
+	}
+	if err := <-stopped; err != nil {
+		t.Errorf("Shutdown: got %v want nil", err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("Serve: got %v want nil", err)
+	}
+}
+
+// Whoever holds connections open keeps nobody out: those that only wait for a request make room, and beyond those that are in one there
+// are no more.
+func TestConnectionsAreBounded(t *testing.T) {
+	t.Parallel()
+	s := serve(t, nil, &httpapi.ServerOptions{MaxConnections: 3, ReadTimeout: time.Hour})
+	var waiting, asking []net.Conn
+	for range 5 {
+		waiting = append(waiting, s.stays("GET /livez HTTP/1.1\r\nHost: h\r\n\r\n", "HTTP/1.1 200 OK\r\n"))
+	}
+	for range 3 {
+		asking = append(asking, s.stays("POST /v1/check HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 30\r\n\r\n", "HTTP/1.1 100 Continue\r\n"))
+	}
+	for _, conn := range waiting {
+		mustBeClosed(t, conn)
+	}
+	mustBeClosed(t, s.dial())
+	mustWrite(t, asking[0], `{"limit":"100/s","key":"keys"}`)
+	if resp := response(t, asking[0]); resp.StatusCode != http.StatusOK {
+		t.Errorf("who was in a request: status %d, want 200", resp.StatusCode)
+	}
+	s.stays("GET /livez HTTP/1.1\r\nHost: h\r\n\r\n", "HTTP/1.1 200 OK\r\n") // in the place of the one that has its answer
+}
+
+// stays is a connection that is answered. It is another one as long as none is idle: who has just been answered is soon.
+func (s *served) stays(request, answer string) net.Conn {
+	s.t.Helper()
+	for range 1000 {
+		conn := s.dial()
+		_, _ = io.WriteString(conn, request)
+		if line, err := bufio.NewReader(conn).ReadString('\n'); err == nil && line == answer {
+			return conn
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	s.t.Fatalf("no connection was answered %q", answer)
+	return nil
+}

@@ -1,0 +1,279 @@
+package httpapi_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+
+	"github.com/headgate/headgate/memstore"
+	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+	"github.com/headgate/headgate/cmd/headgate/internal/envoyconfig"
+	"github.com/headgate/headgate/cmd/headgate/internal/forwardauth"
+	"github.com/headgate/headgate/cmd/headgate/internal/httpapi"
+	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
+)
+
+// described is a door with all that stands at it, as people get it, and what it says of itself.
+type described struct {
+	t     *testing.T
+	url   string
+	drain func()
+	store *memstore.Store
+	doc   *openapi3.T
+	seen  map[string]bool // method, path and status of every answer
+}
+
+func newDescribed(t *testing.T) *described {
+	t.Helper()
+	d := &described{t: t, store: memstore.New(nil), seen: make(map[string]bool)}
+	t.Cleanup(func() { _ = d.store.Close() })
+	e := must(engine.New(d.store, &engine.Options{Policies: policies}))
+	proxies := must(forwardauth.New(e, &forwardauth.Options{Local: true}))
+	envoy := must(rlsapi.New(e, &rlsapi.Options{Unavailable503: true}))
+	rules := must(envoyconfig.Parse([]envoyconfig.File{{Name: "d.yaml", Content: []byte("domain: d\ndescriptors: [{key: k}]\n")}}, nil))
+	if err := envoy.Use(rules); err != nil {
+		t.Fatal(err)
+	}
+	h := httpapi.New(e, &httpapi.Options{
+		MaxBodyBytes: 4 << 10, Store: "memory", Config: func() (uint64, bool) { return 1, false }, ControlPlane: func() (bool, bool) { return true, true },
+		Mounted: map[string]http.Handler{
+			forwardauth.Path:       proxies,
+			forwardauth.Path + "/": proxies,
+			"/json":                http.HandlerFunc(envoy.ServeJSON),
+			"/healthcheck":         http.HandlerFunc(envoy.ServeHealth),
+		},
+	})
+	d.drain = func() { h.Drain(); envoy.Drain() }
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	d.url = server.URL
+	resp := must(http.Get(d.url + "/openapi.json"))
+	defer resp.Body.Close()
+	if got := resp.Header.Get("Content-Type"); resp.StatusCode != 200 || got != "application/json" {
+		t.Fatalf("the document: got %d, %s want 200, application/json", resp.StatusCode, got)
+	}
+	d.doc = must(openapi3.NewLoader().LoadFromData(must(io.ReadAll(resp.Body))))
+	return d
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// ask sends a request, and holds the answer against what the document tells of the path. said is why it calls that no request.
+func (d *described) ask(method, path, target, body string, fields ...string) (status int, said error) {
+	d.t.Helper()
+	r := must(http.NewRequestWithContext(d.t.Context(), method, d.url+target, strings.NewReader(body)))
+	r.Header.Set("Content-Type", "application/json")
+	for i := 0; i < len(fields); i += 2 {
+		r.Header.Set(fields[i], fields[i+1])
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		d.t.Fatalf("%s %s: %v", method, target, err)
+	}
+	defer resp.Body.Close()
+	text := must(io.ReadAll(resp.Body))
+	item := d.doc.Paths.Value(path)
+	told, operation := http.MethodPost, item.Post // of a path, the document tells of one method
+	if operation == nil {
+		told, operation = http.MethodGet, item.Get
+	}
+	r.Body = io.NopCloser(strings.NewReader(body))
+	in := &openapi3filter.RequestValidationInput{
+		Request: r, PathParams: map[string]string{"policy": "login"},
+		Route:   &routers.Route{Spec: d.doc, Path: path, PathItem: item, Method: told, Operation: operation},
+		Options: &openapi3filter.Options{IncludeResponseStatus: true, SkipSettingDefaults: true},
+	}
+	out := &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: in, Status: resp.StatusCode, Header: resp.Header, Options: in.Options,
+	}
+	if err := openapi3filter.ValidateResponse(d.t.Context(), out.SetBodyBytes(text)); err != nil {
+		d.t.Errorf("%s %s %s: the answer %d %v %s is not what the document says: %v",
+			method, target, body, resp.StatusCode, resp.Header, text, err)
+	}
+	d.seen[fmt.Sprintf("%s %s %d", told, path, resp.StatusCode)] = true
+	return resp.StatusCode, openapi3filter.ValidateRequest(d.t.Context(), in)
+}
+
+func TestOpenAPIDocumentIsOne(t *testing.T) {
+	t.Parallel()
+	d := newDescribed(t)
+	if err := d.doc.Validate(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if got := d.doc.OpenAPI; got != "3.1.0" {
+		t.Errorf("the version: got %s want 3.1.0", got)
+	}
+	got := slices.Sorted(maps.Keys(d.doc.Paths.Map()))
+	want := []string{
+		"/healthcheck", "/json", "/livez", "/openapi.json", "/readyz", "/v1/check", "/v1/forward-auth", "/v1/forward-auth/{policy}",
+		"/v1/peek", "/v1/refund", "/v1/reset",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the paths: got %q want %q", got, want)
+	}
+}
+
+// What the document calls a request is one for the door, and nothing else is.
+func TestOpenAPIDocumentTellsRequestsApart(t *testing.T) {
+	t.Parallel()
+	d := newDescribed(t)
+	var checks []string
+	for range 33 {
+		checks = append(checks, `{"limit":"5/1m","key":"k","cost":0}`)
+	}
+	for _, c := range []struct {
+		body string
+		ok   bool
+	}{
+		{`{"limit":"5/1m","key":"k"}`, true},
+		{`{"limit":"5/1m","key":""}`, true},
+		{`{"limit":"5/1m","key":"k","cost":0,"algorithm":"gcra"}`, true},
+		{`{"limit":"5/1m","key":"k","algorithm":""}`, true},
+		{`{"policy":"login","key":"k","cost":1}`, true},
+		{`{"checks":[{"policy":"login","key":"k"},{"limit":"5/1m","key":"k"}]}`, true},
+		{`{"checks":[` + strings.Join(checks[:32], ",") + `]}`, true},
+		{`{"checks":[` + strings.Join(checks, ",") + `]}`, false},
+		{`{"checks":[]}`, false},
+		{`{"checks":[{"limit":"5/1m","key":"k"}],"cost":1}`, false},
+		{`{"checks":[{"checks":[]}]}`, false},
+		{`{"limit":"5/1m"}`, false},
+		{`{"key":"k"}`, false},
+		{`{"policy":"","key":"k"}`, false},
+		{`{"policy":"login","limit":"5/1m","key":"k"}`, false},
+		{`{"policy":"login","algorithm":"gcra","key":"k"}`, false},
+		{`{"limit":"5/1m","key":"k","algorithm":"magic"}`, false},
+		{`{"limit":"5/1m","key":"k","cost":-1}`, false},
+		{`{"limit":"5/1m","key":"k","cost":1.5}`, false},
+		{`{"limit":"5/1m","key":"k","cost":"1"}`, false},
+		{`{"limit":"5/1m","key":"k","cost":null}`, false},
+		{`{"limit":5,"key":"k"}`, false},
+		{`{"limit":"5/1m","key":7}`, false},
+		{`{"limit":"5/1m","key":"k","more":1}`, false},
+		{`{"limit":"5/1m","key":"` + strings.Repeat("k", 1025) + `"}`, false},
+		{`[]`, false},
+		{`null`, false},
+		{``, false},
+	} {
+		status, err := d.ask("POST", "/v1/check", "/v1/check", c.body)
+		if (status != 400) != c.ok || (err == nil) != c.ok {
+			t.Errorf("%.80s: got %d, and the document says %v", c.body, status, err)
+		}
+	}
+}
+
+// Every answer that the document tells of is given, as it tells, and no other.
+func TestAnswersAreAsTheOpenAPIDocumentSays(t *testing.T) {
+	t.Parallel()
+	d := newDescribed(t)
+	d.askForChecks()
+	d.askAsAProxy()
+	d.askTheRest()
+	if err := d.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, verb := range verbs {
+		d.expect("POST", verb, verb, `{"policy":"two","key":"k"}`, 503)
+	}
+	d.expect("GET", byPolicy, byRoute+"/login", "", 503, aRequest...)
+	d.expect("POST", "/json", "/json", descriptor, 503)
+	d.expect("GET", "/readyz", "/readyz", "", 200)
+	d.drain()
+	d.expect("GET", "/readyz", "/readyz", "", 503)
+	d.expect("GET", "/healthcheck", "/healthcheck", "", 500)
+	d.expectAll()
+}
+
+var (
+	verbs    = []string{"/v1/check", "/v1/peek", "/v1/refund", "/v1/reset"}
+	aRequest = []string{
+		"X-Forwarded-Method", "POST", "X-Forwarded-Uri", "/", "X-Forwarded-Host", "shop.test", "X-Forwarded-For", "203.0.113.9",
+	}
+)
+
+const (
+	byRoute    = forwardauth.Path
+	byPolicy   = forwardauth.Path + "/{policy}"
+	descriptor = `{"domain":"d","descriptors":[{"entries":[{"key":"k","value":"v"}],"limit":{"requestsPerUnit":1,"unit":"DAY"}}]}`
+)
+
+func (d *described) expect(method, path, target, body string, want int, fields ...string) {
+	d.t.Helper()
+	if got, _ := d.ask(method, path, target, body, fields...); got != want {
+		d.t.Errorf("%s %s %.60s: got %d want %d", method, target, body, got, want)
+	}
+}
+
+func (d *described) askForChecks() {
+	for _, verb := range verbs {
+		denied := map[string]int{"/v1/check": 429, "/v1/peek": 429, "/v1/refund": 200, "/v1/reset": 200}[verb]
+		d.expect("POST", verb, verb, `{"policy":"two","key":"k"}`, 200)
+		d.expect("POST", verb, verb, `{"checks":[{"policy":"two","key":"k"},{"limit":"2/1m","key":"k"}]}`, 200)
+		d.expect("POST", verb, verb, `{"policy":"two","key":"k","cost":6}`, denied)
+		d.expect("POST", verb, verb, `{"policy":"two"}`, 400)
+		d.expect("POST", verb, verb, `{"checks":[{"policy":"two","key":"k"},{"policy":"none","key":"k"}]}`, 404)
+		d.expect("PUT", verb, verb, `{}`, 405)
+		d.expect("POST", verb, verb, strings.Repeat(" ", 4<<10+1), 413)
+	}
+}
+
+func (d *described) askAsAProxy() {
+	d.expect("GET", byRoute, byRoute, "", 200, aRequest...)
+	for range 5 {
+		d.expect("GET", byPolicy, byRoute+"/login", "", 200, aRequest...)
+	}
+	for query, status := range map[string]int{"": 429, "?deny=429": 429, "?deny=403": 403, "?deny=503": 503, "?deny=1": 400} {
+		d.expect("GET", byPolicy, byRoute+"/login"+query, "", status, aRequest...)
+	}
+	long := append(slices.Clone(aRequest), "X-Forwarded-Uri", "/"+strings.Repeat("a", 8<<10))
+	for _, path := range []string{byRoute, byPolicy} {
+		target := strings.Replace(path, "{policy}", "login", 1)
+		d.expect("GET", path, target, "", 400)
+		d.expect("GET", path, target, "", 414, long...)
+	}
+	d.expect("GET", byPolicy, byRoute+"/none", "", 404, aRequest...)
+}
+
+func (d *described) askTheRest() {
+	for _, path := range []string{"/livez", "/readyz", "/openapi.json"} {
+		d.expect("GET", path, path, "", 200)
+		d.expect("PUT", path, path, "", 405)
+	}
+	d.expect("GET", "/healthcheck", "/healthcheck", "", 200)
+	d.expect("POST", "/json", "/json", descriptor, 200)
+	d.expect("POST", "/json", "/json", descriptor, 429)
+	d.expect("POST", "/json", "/json", "{}", 400)
+	d.expect("POST", "/json", "/json", strings.Repeat(" ", 64<<10+1), 400)
+}
+
+// expectAll looks for answers that the document tells of and nobody got.
+func (d *described) expectAll() {
+	d.t.Helper()
+	elsewhere := []string{ // what the tests of server and of forwardauth get
+		"POST /v1/check 408", "POST /v1/peek 408", "POST /v1/refund 408", "POST /v1/reset 408",
+		"GET /v1/forward-auth 403", "GET /v1/forward-auth 429", "GET /v1/forward-auth 503",
+	}
+	for path, item := range d.doc.Paths.Map() {
+		for method, operation := range item.Operations() {
+			for status := range operation.Responses.Map() {
+				if told := method + " " + path + " " + status; !d.seen[told] && !slices.Contains(elsewhere, told) {
+					d.t.Errorf("the document tells of %s, which nobody got", told)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,228 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+)
+
+// decoder reads a body from left to right. Nothing in a body nests deeper than a field of a check, so neither does it.
+type decoder struct {
+	text   string
+	at     int    // the next byte to read
+	most   int    // checks
+	check  int    // the check that is being read; -1 outside checks
+	field  string // the field whose value is being read, if any
+	checks []engine.Check
+}
+
+// member reads the name of an object's next member and its colon; more is false behind the closing brace.
+func (d *decoder) member(first bool) (name string, more bool, err error) {
+	if d.next('}') {
+		return "", false, nil
+	}
+	if !first && !d.next(',') {
+		return "", false, d.malformed("expected a comma or }")
+	}
+	if d.blank(); !d.ahead('"') {
+		return "", false, d.malformed("expected a field's name in quotes")
+	}
+	if name, err = d.string(); err != nil {
+		return "", false, err
+	}
+	if !d.next(':') {
+		return "", false, d.malformed("expected a colon")
+	}
+	return name, true, nil
+}
+
+// blank skips white space.
+func (d *decoder) blank() {
+	for d.at < len(d.text) {
+		switch d.text[d.at] {
+		case ' ', '\t', '\n', '\r':
+			d.at++
+		default:
+			return
+		}
+	}
+}
+
+// ahead reports whether c is the next byte.
+func (d *decoder) ahead(c byte) bool { return d.at < len(d.text) && d.text[d.at] == c }
+
+// next skips white space and then c, if it is there.
+func (d *decoder) next(c byte) bool {
+	d.blank()
+	if !d.ahead(c) {
+		return false
+	}
+	d.at++
+	return true
+}
+
+// string reads a string. Without escapes it is a part of the text and costs nothing.
+func (d *decoder) string() (string, error) {
+	if !d.next('"') {
+		return "", d.wrongType("a string")
+	}
+	start := d.at
+	for d.at < len(d.text) {
+		switch c := d.text[d.at]; {
+		case c == '"':
+			d.at++
+			return d.text[start : d.at-1], nil
+		case c == '\\' || c >= utf8.RuneSelf:
+			return d.longString(start)
+		case c < ' ':
+			return "", d.malformed("a control character in a string; write it as \\u00XX")
+		}
+		d.at++
+	}
+	return "", d.malformed("the string does not end")
+}
+
+// longString is the rest of string for text with escapes or beyond ASCII.
+func (d *decoder) longString(start int) (string, error) {
+	var b strings.Builder
+	b.WriteString(d.text[start:d.at])
+	for d.at < len(d.text) {
+		c := d.text[d.at]
+		switch {
+		case c == '"':
+			d.at++
+			return b.String(), nil
+		case c == '\\':
+			r, err := d.escape()
+			if err != nil {
+				return "", err
+			}
+			b.WriteRune(r)
+			continue
+		case c < ' ':
+			return "", d.malformed("a control character in a string; write it as \\u00XX")
+		}
+		r, size := utf8.DecodeRuneInString(d.text[d.at:])
+		if r == utf8.RuneError && size == 1 {
+			return "", d.malformed("not UTF-8")
+		}
+		b.WriteString(d.text[d.at : d.at+size])
+		d.at += size
+	}
+	return "", d.malformed("the string does not end")
+}
+
+// escape reads one backslash escape, or the two that make a surrogate pair.
+func (d *decoder) escape() (rune, error) {
+	if d.at+1 >= len(d.text) {
+		return 0, d.malformed("the string does not end")
+	}
+	if i := strings.IndexByte(`"\/bfnrt`, d.text[d.at+1]); i >= 0 {
+		d.at += 2
+		return rune("\"\\/\b\f\n\r\t"[i]), nil
+	}
+	r, ok := hexEscape(d.text[d.at:])
+	if !ok {
+		return 0, d.malformed(`expected an escape: \" \\ \/ \b \f \n \r \t or \uXXXX`)
+	}
+	if !utf16.IsSurrogate(r) {
+		d.at += 6
+		return r, nil
+	}
+	low, _ := hexEscape(d.text[d.at+6:])
+	if r = utf16.DecodeRune(r, low); r == utf8.RuneError {
+		return 0, d.malformed("half of a surrogate pair")
+	}
+	d.at += 12
+	return r, nil
+}
+
+// hexEscape reads \uXXXX at the beginning of s.
+func hexEscape(s string) (rune, bool) {
+	if len(s) < 6 || s[0] != '\\' || s[1] != 'u' {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(s[2:6], 16, 16)
+	return rune(n), err == nil
+}
+
+// whole reads a whole number.
+func (d *decoder) whole() (int64, error) {
+	if d.blank(); !d.ahead('-') && !d.digit() {
+		return 0, d.wrongType("a whole number")
+	}
+	start := d.at
+	if d.ahead('-') {
+		d.at++
+	}
+	digits := d.at
+	for d.digit() {
+		d.at++
+	}
+	switch {
+	case d.at == digits:
+		return 0, d.malformed("expected a digit")
+	case d.text[digits] == '0' && d.at > digits+1:
+		return 0, d.malformed("a number begins with 0")
+	case d.ahead('.') || d.ahead('e') || d.ahead('E'):
+		return 0, d.wrong(d.field, "expected a whole number, without a fraction or an exponent")
+	}
+	n, err := strconv.ParseInt(d.text[start:d.at], 10, 64)
+	if errors.Is(err, strconv.ErrRange) {
+		return 0, d.wrong(d.field, "accepted are whole numbers from 0 to 9223372036854775807")
+	}
+	return n, err
+}
+
+func (d *decoder) digit() bool {
+	return d.at < len(d.text) && d.text[d.at] >= '0' && d.text[d.at] <= '9'
+}
+
+// malformed is an error about text that is no JSON. It never repeats the text: it may be a key.
+func (d *decoder) malformed(reason string) error {
+	field := ""
+	if d.field != "" || d.check >= 0 {
+		field = d.path(d.field)
+	}
+	return &inputError{field, fmt.Sprintf("malformed JSON at byte %d: %s", d.at, reason)}
+}
+
+// wrongType is an error about a value that is something else than expected.
+func (d *decoder) wrongType(expected string) error {
+	found := ""
+	if d.blank(); d.at < len(d.text) {
+		found = kindOf(d.text[d.at])
+	}
+	if found == "" {
+		return d.malformed("expected " + expected)
+	}
+	field := ""
+	if d.field != "" || d.check >= 0 {
+		field = d.path(d.field)
+	}
+	return &inputError{field, "expected " + expected + ", found " + found}
+}
+
+// kindOf names the value that begins with c; empty if none does.
+func kindOf(c byte) string {
+	switch {
+	case c == '{':
+		return "an object"
+	case c == '[':
+		return "an array"
+	case c == '"':
+		return "a string"
+	case c == 't' || c == 'f':
+		return "true or false"
+	case c == 'n':
+		return "null"
+	case c == '-' || c >= '0' && c <= '9':
+		return "a number"
+	}
+	return ""
+}

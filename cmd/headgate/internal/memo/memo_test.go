@@ -1,0 +1,47 @@
+package memo_test
+
+import (
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/memo"
+)
+
+func TestFirstValueStays(t *testing.T) {
+	m := memo.New[string, int](4)
+	if got := m.Put("a", 1); got != 1 {
+		t.Errorf("first Put(a, 1) = %d, want 1", got)
+	}
+	if got := m.Put("a", 2); got != 1 {
+		t.Errorf("second Put(a, 2) = %d, want the first value 1", got)
+	}
+	if got, ok := m.Get("a"); !ok || got != 1 {
+		t.Errorf("Get(a) = %d, %v, want 1, true", got, ok)
+	}
+	if got, ok := m.Get("b"); ok {
+		t.Errorf("Get(b) = %d, true, want nothing", got)
+	}
+}
+
+// T13: what strangers send must not fill the memory.
+func TestNeverMoreThanItsBound(t *testing.T) {
+	const most = 16
+	m := memo.New[string, int](most)
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			for i := range 1000 {
+				m.Put(strconv.Itoa(g*1000+i), i)
+				if n := m.Len(); n > most {
+					t.Errorf("after key %d: %d values kept, want at most %d", g*1000+i, n, most)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	m.Put("last", 7)
+	if got, ok := m.Get("last"); !ok || got != 7 {
+		t.Errorf("Get(last) = %d, %v, want 7, true", got, ok)
+	}
+}

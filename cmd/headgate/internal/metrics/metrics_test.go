@@ -1,0 +1,564 @@
+package metrics_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/memstore"
+	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+	"github.com/headgate/headgate/cmd/headgate/internal/metrics"
+	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
+)
+
+var policies = &engine.Options{
+	Policies: map[string]headgate.Policy{
+		"login":  {Limits: []headgate.Limit{headgate.MustParseLimit("2/1h"), headgate.MustParseLimit("3/24h")}},
+		"api":    {Limits: []headgate.Limit{headgate.MustParseLimit("1000000000/1s")}},
+		"strict": {Limits: []headgate.Limit{headgate.MustParseLimit("1/24h")}},
+		"seen":   {Limits: []headgate.Limit{headgate.MustParseLimit("1/1h")}},
+	},
+	Terms: map[string]engine.Terms{"seen": {Shadow: engine.All}},
+}
+
+func newEngine(t testing.TB) *engine.Engine {
+	t.Helper()
+	store := memstore.New(nil)
+	t.Cleanup(func() { _ = store.Close() })
+	e, err := engine.New(store, policies)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// ask asks, and wants no error.
+func ask(t testing.TB, e *engine.Engine, verb headgate.Verb, checks ...engine.Check) {
+	t.Helper()
+	var a engine.Answer
+	if err := e.Decide(t.Context(), verb, checks, &a); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func check(policy, key string) engine.Check { return engine.Check{Policy: policy, Key: key, Cost: 1} }
+
+// text are the lines of some metrics, as they are scraped.
+func text(t testing.TB, m *metrics.Metrics, prefix string) []string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	var lines []string
+	for line := range strings.Lines(w.Body.String()) {
+		if strings.HasPrefix(line, prefix) {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	return lines
+}
+
+func mustShow(t testing.TB, m *metrics.Metrics, prefix string, want ...string) {
+	t.Helper()
+	var got []string
+	for _, line := range text(t, m, prefix) {
+		if !strings.HasSuffix(line, " 0") {
+			got = append(got, line)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: got\n%s\nwant\n%s", prefix, strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestEachOutcomeIsCountedAtItsDoor(t *testing.T) {
+	t.Parallel()
+	e, m := newEngine(t), metrics.New(nil)
+	http, resp := m.Observed(e, "http"), m.Observed(e, "resp")
+	for range 3 {
+		ask(t, http, headgate.Take, check("login", "k"))
+	}
+	ask(t, resp, headgate.Take, check("api", "a"), check("login", "k"), check("seen", "s"))
+	ask(t, resp, headgate.Take, check("seen", "s"))
+	ask(t, resp, headgate.Take, check("seen", "s"))
+	ask(t, resp, headgate.Take, engine.Check{Limit: "1/1h", Key: "k", Cost: 1})
+	ask(t, resp, headgate.Peek, check("login", "k"))
+	ask(t, resp, headgate.Reset, check("login", "k"))
+	var a engine.Answer
+	_ = http.Decide(t.Context(), headgate.Take, []engine.Check{check("none", "k")}, &a)
+	_ = http.Decide(t.Context(), headgate.Peek, []engine.Check{{Limit: "x"}}, &a)
+	mustShow(t, m, "headgate_decisions_total",
+		`headgate_decisions_total{door="http",outcome="allowed",policy="login"} 2`,
+		`headgate_decisions_total{door="http",outcome="denied",policy="login"} 1`,
+		`headgate_decisions_total{door="resp",outcome="allowed",policy=""} 1`,
+		`headgate_decisions_total{door="resp",outcome="allowed",policy="api"} 1`,
+		`headgate_decisions_total{door="resp",outcome="allowed",policy="seen"} 2`,
+		`headgate_decisions_total{door="resp",outcome="denied",policy="login"} 1`,
+		`headgate_decisions_total{door="resp",outcome="shadow",policy="seen"} 1`,
+	)
+	mustShow(t, m, "headgate_operations_total",
+		`headgate_operations_total{door="resp",verb="peek"} 1`, `headgate_operations_total{door="resp",verb="reset"} 1`)
+	mustShow(t, m, "headgate_refused_total",
+		`headgate_refused_total{door="http",reason="bad_input"} 1`, `headgate_refused_total{door="http",reason="unknown_policy"} 1`)
+}
+
+func TestWhatAStoreThatIsAwayBringsIsCounted(t *testing.T) {
+	t.Parallel()
+	m := metrics.New(nil)
+	m.ObserveStore(headgate.StoreEvent{Away: true, Trouble: headgate.TimedOut, Err: errors.New("x")})
+	mustShow(t, m, "headgate_store_up")
+	m.ObserveStore(headgate.StoreEvent{})
+	mustShow(t, m, "headgate_store", `headgate_store_outages_total{trouble="timed out"} 1`, `headgate_store_up 1`)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = ln.Close() // where nobody listens
+	store, err := storeopen.Open("redis://"+ln.Addr().String(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	limits := []headgate.Limit{headgate.MustParseLimit("1/1h")}
+	e, err := engine.New(store, &engine.Options{Policies: map[string]headgate.Policy{
+		"open": {Limits: limits, OnStoreError: headgate.FailOpen}, "closed": {Limits: limits}, "seen": {Limits: limits},
+		"open seen": {Limits: limits, OnStoreError: headgate.FailOpen},
+	}, Terms: map[string]engine.Terms{"seen": {Shadow: engine.All}, "open seen": {Shadow: engine.All}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e = m.Observed(e, "http")
+	ask(t, e, headgate.Take, check("open", "k"), check("open seen", "k"))
+	var a engine.Answer
+	if err := e.Decide(t.Context(), headgate.Take, []engine.Check{check("closed", "k"), check("seen", "k")}, &a); err == nil {
+		t.Fatal("a store that is away decided")
+	}
+	mustShow(t, m, "headgate_decisions_total", `headgate_decisions_total{door="http",outcome="degraded",policy="open"} 1`,
+		`headgate_decisions_total{door="http",outcome="degraded",policy="open seen"} 1`,
+		`headgate_decisions_total{door="http",outcome="undecided",policy="closed"} 1`,
+		`headgate_decisions_total{door="http",outcome="undecided",policy="seen"} 1`)
+}
+
+func TestEveryDecisionOverANetworkIsTimed(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		networked   bool
+		least, most float64
+	}{{true, 4000, 4000}, {false, 150, 350}} { // 250 ± 15
+		m := metrics.New(&metrics.Options{Networked: c.networked})
+		e := m.Observed(newEngine(t), "http")
+		for range 4000 {
+			ask(t, e, headgate.Take, check("api", "k"))
+		}
+		var n float64
+		line := strings.Join(text(t, m, "headgate_decision_duration_seconds_count"), "")
+		if _, err := fmt.Sscanf(line, `headgate_decision_duration_seconds_count{door="http"} %g`, &n); err != nil || n < c.least || n > c.most {
+			t.Errorf("networked %v: %s, want between %g and %g", c.networked, line, c.least, c.most)
+		}
+	}
+}
+
+// everything is a registry in which each metric has been used.
+func everything(t *testing.T) *metrics.Metrics {
+	t.Helper()
+	m := metrics.New(&metrics.Options{
+		Version: "v1", Store: "memory",
+		Denials: metrics.NewDenials(&metrics.DenialOptions{Log: slog.New(slog.DiscardHandler), PerSecond: 1}),
+	})
+	e := m.Observed(newEngine(t), "http")
+	for range 3 {
+		ask(t, e, headgate.Take, check("strict", "k"))
+	}
+	m.ObserveStore(headgate.StoreEvent{Away: true, Trouble: headgate.Refused})
+	m.Config(func() metrics.ConfigState {
+		return metrics.ConfigState{Generation: 2, Since: time.UnixMilli(1500), Loads: 2, Refused: 1}
+	})
+	m.Log(func() uint64 { return 4 })
+	m.Store(func() metrics.StoreState { return metrics.StoreState{Keys: 1, Bytes: 2, Overflowed: 3} })
+	m.Envoy(func() metrics.EnvoyState {
+		return metrics.EnvoyState{
+			Rules:          map[string]metrics.EnvoyCounts{"d.a": {TotalHits: 1}, "d.b.c.x": {OverLimit: 2}, "d.b.c.y": {OverLimit: 3}, "others": {}},
+			DomainNotFound: map[string]uint64{"x": 1},
+			ConfigLoads:    1, ConfigErrors: 2, StoreErrors: 3, ServiceErrors: 4, GlobalShadow: 5,
+			Times: metrics.EnvoyTimes{Count: 6, Sum: 30 * time.Millisecond, UpTo: map[time.Duration]uint64{5 * time.Millisecond: 4, time.Second: 6}},
+		}
+	})
+	m.XDS(func() metrics.XDSState { return metrics.XDSState{Connected: true, Failures: 7} })
+	m.Draining()
+	return m
+}
+
+func TestTheStateIsShown(t *testing.T) {
+	t.Parallel()
+	m := everything(t)
+	mustShow(t, m, "headgate_config", `headgate_config_generation 2`, `headgate_config_last_reload_success_timestamp_seconds 1.5`,
+		`headgate_config_last_reload_successful 1`, `headgate_config_loads_total 2`, `headgate_config_refused_total 1`)
+	mustShow(t, m, "headgate_draining", `headgate_draining 1`)
+	mustShow(t, m, "headgate_log_lines", `headgate_log_lines_dropped_total 4`)
+	mustShow(t, m, "headgate_store", `headgate_store_bytes 2`, `headgate_store_keys 1`, `headgate_store_outages_total{trouble="refused"} 1`,
+		`headgate_store_overflowed_total 3`)
+}
+
+func TestEnvoysMetricsHaveTheNamesThatTheyHadBefore(t *testing.T) {
+	t.Parallel()
+	mustShow(t, everything(t), "ratelimit_",
+		`ratelimit_service_config_load_error 2`,
+		`ratelimit_service_config_load_success 1`,
+		`ratelimit_service_global_shadow_mode 5`,
+		`ratelimit_service_rate_limit_domain_not_found{domain="x"} 1`,
+		`ratelimit_service_rate_limit_over_limit{domain="d",key1="b",key2="c"} 5`,
+		`ratelimit_service_rate_limit_total_hits{domain="d",key1="a"} 1`,
+		`ratelimit_service_response_time_seconds_bucket{grpc_method="ShouldRateLimit",le="0.005"} 4`,
+		`ratelimit_service_response_time_seconds_bucket{grpc_method="ShouldRateLimit",le="1"} 6`,
+		`ratelimit_service_response_time_seconds_bucket{grpc_method="ShouldRateLimit",le="+Inf"} 6`,
+		`ratelimit_service_response_time_seconds_sum{grpc_method="ShouldRateLimit"} 0.03`,
+		`ratelimit_service_response_time_seconds_count{grpc_method="ShouldRateLimit"} 6`,
+		`ratelimit_service_should_rate_limit_error{err_type="redis_error"} 3`,
+		`ratelimit_service_should_rate_limit_error{err_type="service_error"} 4`,
+		`ratelimit_service_total_requests{grpc_method="ShouldRateLimit"} 6`,
+	)
+}
+
+func TestControlPlanesAreMeasured(t *testing.T) {
+	t.Parallel()
+	mustShow(t, everything(t), "headgate_envoy_", `headgate_envoy_xds_connected 1`, `headgate_envoy_xds_failures_total 7`)
+}
+
+func TestEnvoysTimesInMilliseconds(t *testing.T) {
+	t.Parallel()
+	m := metrics.New(nil)
+	m.Envoy(func() metrics.EnvoyState {
+		times := metrics.EnvoyTimes{Count: 2, Sum: 7 * time.Millisecond, UpTo: map[time.Duration]uint64{25 * time.Microsecond: 1}}
+		return metrics.EnvoyState{Times: times, Milliseconds: true}
+	})
+	mustShow(t, m, "ratelimit_service_response",
+		`ratelimit_service_response_time_seconds_bucket{grpc_method="ShouldRateLimit",le="0.025"} 1`,
+		`ratelimit_service_response_time_seconds_bucket{grpc_method="ShouldRateLimit",le="+Inf"} 2`,
+		`ratelimit_service_response_time_seconds_sum{grpc_method="ShouldRateLimit"} 7`,
+		`ratelimit_service_response_time_seconds_count{grpc_method="ShouldRateLimit"} 2`,
+	)
+}
+
+func TestNamesAreAsPrometheusWantsThem(t *testing.T) {
+	t.Parallel()
+	problems, err := testutil.GatherAndLint(everything(t).Gatherer())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		if !strings.HasPrefix(p.Metric, "ratelimit_") { // those names are envoyproxy/ratelimit's
+			t.Errorf("%s: %s", p.Metric, p.Text)
+		}
+	}
+}
+
+// The table in the documentation is what there is: name, type, labels, and what it means.
+func TestTheDocumentationListsEveryMetric(t *testing.T) {
+	t.Parallel()
+	families, err := everything(t).Gatherer().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, f := range families {
+		if name := f.GetName(); strings.HasPrefix(name, "headgate_") || strings.HasPrefix(name, "ratelimit_") {
+			want = append(want, row(f))
+		}
+	}
+	doc, err := os.ReadFile("../../../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := regexp.MustCompile("(?m)^\\| `(headgate|ratelimit)_[a-z_0-9]+` \\| (counter|gauge|histogram) .*$").FindAllString(string(doc), -1)
+	if !slices.Equal(got, want) {
+		t.Errorf("docs/metrics.md has\n%s\nand should have\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// row is a metric as the table has it.
+func row(f *dto.MetricFamily) string {
+	var labels []string
+	for _, one := range f.GetMetric() {
+		for _, l := range one.GetLabel() {
+			if !slices.Contains(labels, "`"+l.GetName()+"`") {
+				labels = append(labels, "`"+l.GetName()+"`")
+			}
+		}
+	}
+	slices.Sort(labels)
+	return fmt.Sprintf("| `%s` | %s | %s | %s |", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(labels, " "), f.GetHelp())
+}
+
+func TestScrapesAreBounded(t *testing.T) {
+	t.Parallel()
+	m, proceed, begun := metrics.New(nil), make(chan struct{}), make(chan struct{}, 20)
+	m.Log(func() uint64 { begun <- struct{}{}; <-proceed; return 0 })
+	h := m.Handler()
+	scrape := func() int {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+		return w.Code
+	}
+	var all sync.WaitGroup
+	for range 10 {
+		all.Go(func() {
+			if code := scrape(); code != http.StatusOK {
+				t.Errorf("one of ten: %d, want 200", code)
+			}
+		})
+	}
+	for range 10 {
+		<-begun
+	}
+	if code := scrape(); code != http.StatusServiceUnavailable {
+		t.Errorf("the eleventh: %d, want 503", code)
+	}
+	close(proceed)
+	all.Wait()
+}
+
+// Counting goes on while metrics are scraped, and nothing is lost or counted twice.
+func TestWhatIsCountedAtOnceIsCounted(t *testing.T) {
+	t.Parallel()
+	d := metrics.NewDenials(nil)
+	m := metrics.New(&metrics.Options{Denials: d})
+	e := m.Observed(newEngine(t), "http")
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for range 500 {
+				ask(t, e, headgate.Take, check("api", fmt.Sprint(i)), check("seen", "s"))
+				ask(t, e, headgate.Take, check("strict", "k"))
+			}
+		})
+		all.Go(func() {
+			for before := -1; before < 3000; {
+				now := 0
+				for _, line := range text(t, m, `headgate_decisions_total{door="http",outcome="allowed",policy="api"}`) {
+					_, _ = fmt.Sscan(line[strings.LastIndex(line, " "):], &now)
+				}
+				if now < before {
+					t.Errorf("a counter went from %d to %d", before, now)
+				}
+				before = now
+			}
+			d.Top(5)
+		})
+	}
+	all.Wait()
+	mustShow(t, m, "headgate_decisions_total",
+		`headgate_decisions_total{door="http",outcome="allowed",policy="api"} 4000`,
+		`headgate_decisions_total{door="http",outcome="allowed",policy="seen"} 1`,
+		`headgate_decisions_total{door="http",outcome="allowed",policy="strict"} 1`,
+		`headgate_decisions_total{door="http",outcome="denied",policy="strict"} 3999`,
+		`headgate_decisions_total{door="http",outcome="shadow",policy="seen"} 3999`)
+	if top := d.Top(5); len(top) != 2 || top[0].Denials != 3999 || top[1].Denials != 3999 {
+		t.Errorf("the top is %+v, want two keys with 3999 denials", top)
+	}
+}
+
+func TestNoKeyIsInAnyMetric(t *testing.T) {
+	t.Parallel()
+	m := metrics.New(&metrics.Options{Denials: metrics.NewDenials(nil)})
+	e := m.Observed(newEngine(t), "http")
+	for range 3 {
+		ask(t, e, headgate.Take, check("strict", "203.0.113.9"))
+	}
+	if all := strings.Join(text(t, m, ""), "\n"); strings.Contains(all, "203.0.113.9") || strings.Contains(all, "h:") {
+		t.Error("a key is in the metrics")
+	}
+}
+
+func TestCountingAllocatesNothing(t *testing.T) {
+	m := metrics.New(&metrics.Options{Networked: true, Denials: metrics.NewDenials(nil)})
+	bare := newEngine(t)
+	counted := m.Observed(bare, "http")
+	ctx, long := context.Background(), strings.Repeat("k", 200)
+	for _, checks := range [][]engine.Check{
+		{check("api", "k")}, {check("strict", long)}, {check("api", "k"), check("strict", "k")}, {check("seen", "k")},
+	} {
+		var a engine.Answer
+		allocations := func(e *engine.Engine) float64 {
+			return testing.AllocsPerRun(1000, func() {
+				if err := e.Decide(ctx, headgate.Take, checks, &a); err != nil {
+					t.Fatal(err)
+				}
+			})
+		}
+		if without, with := allocations(bare), allocations(counted); with > without {
+			t.Errorf("%+v: %v allocations, and %v without counting", checks, with, without)
+		}
+	}
+}
+
+// denying is a door at which the policy strict has admitted its one request of each key.
+func denying(t testing.TB, opts *metrics.DenialOptions) (*metrics.Denials, *metrics.Metrics, func(key string)) {
+	d := metrics.NewDenials(opts)
+	m := metrics.New(&metrics.Options{Denials: d})
+	bare := newEngine(t)
+	e := m.Observed(bare, "http")
+	return d, m, func(key string) {
+		ask(t, bare, headgate.Take, check("strict", key))
+		ask(t, e, headgate.Take, check("strict", key))
+	}
+}
+
+func TestDenialsAreLoggedSoManyASecond(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		opts := &metrics.DenialOptions{Log: slog.New(slog.NewJSONHandler(&out, nil)), PerSecond: 2, Secret: "s"}
+		_, m, deny := denying(t, opts)
+		for range 5 {
+			deny("203.0.113.9")
+		}
+		time.Sleep(time.Second + time.Microsecond)
+		deny("203.0.113.9")
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		if len(lines) != 3 || strings.Contains(out.String(), "203.0.113.9") {
+			t.Fatalf("logged\n%s\nwant three lines and no key", out.String())
+		}
+		var last map[string]any
+		if err := json.Unmarshal([]byte(lines[2]), &last); err != nil {
+			t.Fatal(err)
+		}
+		if last["left_out"] != 3.0 || last["policy"] != "strict" || last["door"] != "http" || last["limit"] != headgate.MustParseLimit("1/24h").String() || last["retry_after_ms"] != 86_399_000.0 { // rounded up
+			t.Errorf("the last line is %v, want three left out, the policy, the door, the limit and when to come back", last)
+		}
+		if key := last["key"].(string); !regexp.MustCompile(`^h:[0-9a-f]{16}$`).MatchString(key) {
+			t.Errorf("the key is %q, want a hash", key)
+		}
+		mustShow(t, m, "headgate_denials_not_logged_total", `headgate_denials_not_logged_total{policy="strict"} 3`)
+	})
+}
+
+func TestKeysAreShownIfAskedFor(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	d, _, deny := denying(t, &metrics.DenialOptions{Log: slog.New(slog.NewTextHandler(&out, nil)), PerSecond: 1, LogKeys: true, TopKeys: true})
+	deny(strings.Repeat("k", 300))
+	if want := "key=" + strings.Repeat("k", 256) + "…"; !strings.Contains(out.String(), want) {
+		t.Errorf("logged %s, want %s", out.String(), want)
+	}
+	if top := d.Top(1); len(top) != 1 || top[0].Key != strings.Repeat("k", 256)+"…" {
+		t.Errorf("the top is %v", top)
+	}
+}
+
+func TestWhatAPolicyInShadowWouldDenyIsToldApart(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	d := metrics.NewDenials(&metrics.DenialOptions{Log: slog.New(slog.NewTextHandler(&out, nil)), PerSecond: 10, LogKeys: true, TopKeys: true})
+	e := metrics.New(&metrics.Options{Denials: d}).Observed(newEngine(t), "http")
+	for range 3 {
+		ask(t, e, headgate.Take, check("api", "a"), check("seen", "s"))
+	}
+	ask(t, e, headgate.Take, check("strict", "k"))
+	ask(t, e, headgate.Take, check("strict", "k"))
+	want := []metrics.TopKey{{Policy: "seen", Key: "s", Denials: 2, Shadow: true}, {Policy: "strict", Key: "k", Denials: 1}}
+	if top := d.Top(9); !slices.Equal(top, want) {
+		t.Errorf("the top is %+v, want %+v", top, want)
+	}
+	if strings.Count(out.String(), `msg="would be denied" door=http policy=seen limit=1/h key=s`) != 2 || strings.Count(out.String(), "msg=denied") != 1 {
+		t.Errorf("logged\n%s\nwant what would be denied twice, and one denial", out.String())
+	}
+}
+
+func TestPolicyAndKeyAreHashedApart(t *testing.T) {
+	t.Parallel()
+	d := metrics.NewDenials(nil)
+	for _, other := range [][2]string{{"a\x00b", "c"}, {"", "a\x00b\x00c"}, {"a", "b\x00"}, {"a", "b\x00d"}} {
+		if d.Hash("a", "b\x00c") == d.Hash(other[0], other[1]) {
+			t.Errorf("%q has the hash of another policy and key", other)
+		}
+	}
+}
+
+func TestInstancesOfOneSecretHashAlike(t *testing.T) {
+	t.Parallel()
+	hash := func(secret string) string {
+		d, _, deny := denying(t, &metrics.DenialOptions{Secret: secret})
+		deny("k")
+		return d.Top(1)[0].Key
+	}
+	again, unknown := hash("a"), hash("")
+	if hash("a") != again || hash("a") == hash("b") || unknown == hash("") || unknown == again {
+		t.Error("keys are not hashed with the secret, or with one by chance if there is none")
+	}
+}
+
+func TestTheMostDeniedKeysAreFoundInAFlood(t *testing.T) {
+	t.Parallel()
+	d, _, deny := denying(t, &metrics.DenialOptions{TopKeys: true})
+	for i := range 20_000 {
+		deny(fmt.Sprint("stranger ", i))
+		if i%20 == 0 {
+			deny(fmt.Sprint("crawler ", i/20%5)) // each 200 times
+		}
+	}
+	top := d.Top(5)
+	for _, k := range top {
+		if !strings.HasPrefix(k.Key, "crawler ") || k.Denials < 200 || k.Denials-k.Error > 200 {
+			t.Fatalf("the top is %+v, want the five crawlers, each with 200 in between", top)
+		}
+	}
+	if len(top) != 5 || len(d.Top(1<<20)) > 2048 {
+		t.Errorf("%d keys of 5, %d of all; want 5 and at most 2048", len(top), len(d.Top(1<<20)))
+	}
+}
+
+func TestOldDenialsFade(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d, _, deny := denying(t, nil)
+		for range 40 {
+			deny("k")
+		}
+		time.Sleep(20 * time.Minute)
+		if top := d.Top(1); len(top) != 1 || top[0].Denials < 10 || top[0].Denials > 20 {
+			t.Errorf("after two half-lives it is %+v, want 10 to 20", top)
+		}
+		time.Sleep(1000 * time.Minute)
+		if top := d.Top(1); len(top) != 0 {
+			t.Errorf("after a hundred more it is %+v, want nothing", top)
+		}
+	})
+}
+
+// What counting adds to a decision: bare, observed, and both when it is denied.
+func BenchmarkDecide(b *testing.B) {
+	for _, policy := range []string{"api", "strict"} {
+		for _, observed := range []string{"bare", "observed", "over a network"} {
+			b.Run(policy+"/"+observed, func(b *testing.B) {
+				e := newEngine(b)
+				if observed != "bare" {
+					m := metrics.New(&metrics.Options{Networked: observed != "observed", Denials: metrics.NewDenials(nil)})
+					e = m.Observed(e, "http")
+				}
+				checks, a := []engine.Check{check(policy, "203.0.113.9")}, engine.Answer{}
+				for b.Loop() {
+					if err := e.Decide(b.Context(), headgate.Take, checks, &a); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}

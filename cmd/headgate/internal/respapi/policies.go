@@ -1,0 +1,65 @@
+package respapi
+
+import (
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+)
+
+func (w *worker) hgCheck()  { w.policy(headgate.Take) }
+func (w *worker) hgPeek()   { w.policy(headgate.Peek) }
+func (w *worker) hgRefund() { w.policy(headgate.Refund) }
+func (w *worker) hgReset()  { w.policy(headgate.Reset) }
+
+// policy is HG.<verb> policy key [cost].
+func (w *worker) policy(verb headgate.Verb) {
+	cost := int64(1)
+	if w.args() > 4 {
+		w.wrongArity([...]string{"hg.check", "hg.peek", "hg.refund", "hg.reset"}[verb])
+		return
+	}
+	if w.args() == 4 {
+		var ok bool
+		if cost, ok = parseInt(w.arg(3)); !ok {
+			w.refuse(errNoInteger)
+			return
+		}
+	}
+	if len(w.arg(1)) == 0 {
+		w.refuse("NOPOLICY the policy's name is empty")
+		return
+	}
+	j := w.newJob()
+	j.style, j.verb, j.cost = ownStyle, verb, cost
+	j.policy, j.key = w.textOf(w.arg(1)), w.textOf(w.arg(2))
+	w.submit(j)
+}
+
+// tellOwn has the fields of the answer over HTTP, in their order. Times are in ms, rounded up.
+func (w *worker) tellOwn(a *engine.Answer) {
+	w.fields(10)
+	w.bulk("allowed")
+	w.boolean(a.Allowed)
+	w.bulk("limit")
+	w.number(a.Limit)
+	w.bulk("remaining")
+	w.number(a.Remaining)
+	w.bulk("retry_after_ms")
+	w.number(millis(a.RetryAfter))
+	w.bulk("reset_after_ms")
+	w.number(millis(a.ResetAfter))
+	w.bulk("delay_ms")
+	w.number(millis(a.Delay))
+	w.bulk("never")
+	w.boolean(a.Never)
+	w.bulk("policy")
+	w.bulk(a.Policy)
+	w.bulk("denied_by")
+	w.bulks(a.DeniedBy)
+	w.bulk("degraded")
+	w.boolean(a.Degraded != headgate.NoTrouble)
+}
+
+// millis is d in whole milliseconds, rounded up.
+func millis(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }

@@ -1,0 +1,419 @@
+package rlsapi_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"log/slog"
+	"math/big"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/memstore"
+	"github.com/headgate/headgate/cmd/headgate/internal/envoyconfig"
+	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
+)
+
+const smallConfig = `
+domain: d
+descriptors:
+  - key: k
+    rate_limit: {unit: hour, requests_per_unit: 5, name: five}
+`
+
+func TestOverGRPC(t *testing.T) {
+	t.Parallel()
+	c := client(t, open(t, nil, smallConfig, nil), nil)
+	for i := range 7 {
+		resp, err := c.ShouldRateLimit(t.Context(), request("d", "k", "v"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := resp.GetStatuses()[0]
+		wantCode, wantLeft := pb.RateLimitResponse_OK, uint32(max(0, 4-i))
+		if i >= 5 {
+			wantCode = pb.RateLimitResponse_OVER_LIMIT
+		}
+		if resp.GetOverallCode() != wantCode || s.GetCode() != wantCode || s.GetLimitRemaining() != wantLeft || s.GetCurrentLimit().GetName() != "five" ||
+			s.GetDurationUntilReset().GetSeconds() < 1 || s.GetDurationUntilReset().GetNanos() != 0 {
+			t.Errorf("request %d: got %v want %v with %d left", i+1, resp, wantCode, wantLeft)
+		}
+	}
+}
+
+// Every bound is kept to the byte and to the piece.
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	c := client(t, open(t, nil, smallConfig, nil), nil)
+	descriptors := func(n int) *pb.RateLimitRequest {
+		r := request("d", "k", "v")
+		for len(r.Descriptors) < n {
+			r.Descriptors = append(r.Descriptors, request("d", "other", "v").Descriptors[0])
+		}
+		return r
+	}
+	entries := func(n int) *pb.RateLimitRequest {
+		r := request("d", "k", "v")
+		for len(r.Descriptors[0].Entries) < n {
+			r.Descriptors[0].Entries = append(r.Descriptors[0].Entries, &ratelimit.RateLimitDescriptor_Entry{Key: "k"})
+		}
+		return r
+	}
+	large := func(n int) *pb.RateLimitRequest { // of some n bytes in all
+		r := request("d", "k", "v")
+		for range 31 {
+			r.Descriptors = append(r.Descriptors, request("d", "k", strings.Repeat("v", 1024), "k", strings.Repeat("v", n/32-1024)).Descriptors[0])
+		}
+		return r
+	}
+	for _, b := range []struct {
+		name string
+		req  *pb.RateLimitRequest
+		want codes.Code
+	}{
+		{"32 descriptors", descriptors(32), codes.OK},
+		{"33 descriptors", descriptors(33), codes.InvalidArgument},
+		{"16 entries", entries(16), codes.OK},
+		{"17 entries", entries(17), codes.InvalidArgument},
+		{"a value of 1 KiB", request("d", "k", strings.Repeat("v", 1024)), codes.OK},
+		{"a value of 1 KiB and a byte", request("d", "k", strings.Repeat("v", 1025)), codes.InvalidArgument},
+		{"a key of 1 KiB and a byte", request("d", strings.Repeat("k", 1025), "v"), codes.InvalidArgument},
+		{"a domain of 1 KiB", request(strings.Repeat("d", 1024), "k", "v"), codes.OK},
+		{"a domain of 1 KiB and a byte", request(strings.Repeat("d", 1025), "k", "v"), codes.InvalidArgument},
+		{"60 KiB", large(60 << 10), codes.OK},
+		{"66 KiB", large(66 << 10), codes.ResourceExhausted},
+	} {
+		resp, err := c.ShouldRateLimit(t.Context(), b.req)
+		if status.Code(err) != b.want {
+			t.Errorf("%s: got %v want %v", b.name, err, b.want)
+		}
+		if err == nil && resp.GetOverallCode() != pb.RateLimitResponse_OK {
+			t.Errorf("%s: got %v", b.name, resp.GetOverallCode())
+		}
+	}
+}
+
+// The bound on entries is a setting: of the requests, and of what is warned of in the files.
+func TestBoundOnEntriesIsASetting(t *testing.T) {
+	t.Parallel()
+	deep := "domain: d\ndescriptors: [{key: k, descriptors: [{key: k, descriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 1}}]}]}]"
+	for most, want := range map[int]struct {
+		code     codes.Code
+		warnings int
+	}{2: {codes.InvalidArgument, 1}, 3: {codes.OK, 0}} {
+		c, err := envoyconfig.Parse([]envoyconfig.File{{Name: "a.yaml", Content: []byte(deep)}}, &envoyconfig.ParseOptions{MaxEntries: most})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := len(c.Warnings()); got != want.warnings {
+			t.Errorf("most %d: got %d warnings want %d: %v", most, got, want.warnings, c.Warnings())
+		}
+		h := open(t, nil, deep, &rlsapi.Options{MaxEntries: most})
+		if _, err := h.ShouldRateLimit(t.Context(), request("d", "k", "", "k", "", "k", "")); status.Code(err) != want.code {
+			t.Errorf("most %d: three entries: got %v want %v", most, err, want.code)
+		}
+	}
+}
+
+// A key whose text is long is kept as its hash, and is still one budget of its own.
+func TestLongKeys(t *testing.T) {
+	t.Parallel()
+	h := open(t, nil, "domain: d\ndescriptors: [{key: k, descriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 1}}]}]", nil)
+	ask := func(last string) pb.RateLimitResponse_Code {
+		resp, err := h.ShouldRateLimit(t.Context(), request("d", "k", strings.Repeat("v", 1024), "k", strings.Repeat("v", 1023)+last))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.GetOverallCode()
+	}
+	if ask("a") != pb.RateLimitResponse_OK || ask("b") != pb.RateLimitResponse_OK || ask("a") != pb.RateLimitResponse_OVER_LIMIT {
+		t.Error("two long keys that differ in their last byte share a budget, or one has several")
+	}
+}
+
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	h := open(t, nil, "", &rlsapi.Options{NeedDomains: true})
+	addr, s := serve(t, h, nil)
+	c := grpc_health_v1.NewHealthClient(connect(t, addr))
+	state := func(service string) grpc_health_v1.HealthCheckResponse_ServingStatus {
+		resp, err := c.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: service})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.GetStatus()
+	}
+	mustBe := func(when string, want grpc_health_v1.HealthCheckResponse_ServingStatus) {
+		t.Helper()
+		if got := state("ratelimit"); got != want {
+			t.Errorf("%s: ratelimit is %v, want %v", when, got, want)
+		}
+		if got := state(""); got != grpc_health_v1.HealthCheckResponse_SERVING {
+			t.Errorf("%s: the server is %v, want it serving in any case", when, got)
+		}
+	}
+	mustBe("without a configuration", grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+	if err := h.Use(mustConfig(t, smallConfig)); err != nil {
+		t.Fatal(err)
+	}
+	mustBe("with one", grpc_health_v1.HealthCheckResponse_SERVING)
+	s.Drain()
+	mustBe("on its way out", grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+	if h.Healthy() {
+		t.Error("on its way out the handler is healthy")
+	}
+}
+
+func TestWhoWatchesTheHealthHoldsNothingOpen(t *testing.T) {
+	t.Parallel()
+	addr, s := serve(t, open(t, nil, smallConfig, nil), nil)
+	c := grpc_health_v1.NewHealthClient(connect(t, addr))
+	states := make(map[string]grpc_health_v1.Health_WatchClient)
+	for _, service := range []string{"", "ratelimit", "unknown"} {
+		stream, err := c.Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: service})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := stream.Recv(); err != nil {
+			t.Fatal(err)
+		}
+		states[service] = stream
+	}
+	s.Drain()
+	if resp, err := states["ratelimit"].Recv(); err != nil || resp.GetStatus() != grpc_health_v1.HealthCheckResponse_NOT_SERVING {
+		t.Errorf("on its way out: %v, %v, want not serving", resp.GetStatus(), err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := s.Shutdown(ctx); err != nil {
+		t.Errorf("three who watch held it open: %v", err)
+	}
+	for service, stream := range states {
+		if resp, err := stream.Recv(); status.Code(err) != codes.Unavailable {
+			t.Errorf("%q: %v, %v, want the end", service, resp, err)
+		}
+	}
+}
+
+func TestReflection(t *testing.T) {
+	t.Parallel()
+	addr, _ := serve(t, open(t, nil, smallConfig, nil), nil)
+	stream, err := grpc_reflection_v1.NewServerReflectionClient(connect(t, addr)).ServerReflectionInfo(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Send(&grpc_reflection_v1.ServerReflectionRequest{
+		MessageRequest: &grpc_reflection_v1.ServerReflectionRequest_ListServices{},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := stream.Recv()
+	if err != nil || !strings.Contains(resp.String(), "envoy.service.ratelimit.v3.RateLimitService") {
+		t.Errorf("got %v, error %v, want Envoy's service among those listed", resp, err)
+	}
+	if err := stream.CloseSend(); err != nil {
+		t.Error(err)
+	}
+}
+
+// authority certifies.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{}
+	a.cert, a.key = a.certify(t, "ca", true)
+	return a
+}
+
+func (a *authority) certify(t *testing.T, name string, ca bool) (*x509.Certificate, *ecdsa.PrivateKey) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: ca, BasicConstraintsValid: true,
+	}
+	parent, signer := template, key
+	if a.cert != nil {
+		parent, signer = a.cert, a.key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert, key
+}
+
+func (a *authority) pair(t *testing.T, name string) tls.Certificate {
+	t.Helper()
+	cert, key := a.certify(t, name, false)
+	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	ours, theirs := newAuthority(t), newAuthority(t)
+	pool := x509.NewCertPool()
+	pool.AddCert(ours.cert)
+	addr, _ := serve(t, open(t, nil, smallConfig, nil), &rlsapi.ServerOptions{TLS: &tls.Config{
+		Certificates: []tls.Certificate{ours.pair(t, "server")}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert,
+	}})
+	for _, c := range []struct {
+		name string
+		cert []tls.Certificate
+		want codes.Code
+	}{
+		{"a certificate of ours", []tls.Certificate{ours.pair(t, "envoy")}, codes.OK},
+		{"none", nil, codes.Unavailable},
+		{"one of others", []tls.Certificate{theirs.pair(t, "envoy")}, codes.Unavailable},
+	} {
+		conn := connect(t, addr, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: pool, Certificates: c.cert})))
+		_, err := pb.NewRateLimitServiceClient(conn).ShouldRateLimit(t.Context(), request("d", "k", "v"))
+		if status.Code(err) != c.want {
+			t.Errorf("%s: got %v want %v", c.name, err, c.want)
+		}
+	}
+	if _, err := pb.NewRateLimitServiceClient(connect(t, addr)).ShouldRateLimit(t.Context(), request("d", "k", "v")); status.Code(err) != codes.Unavailable {
+		t.Errorf("plain text: got %v", err)
+	}
+}
+
+// Connections beyond the bound are closed, and those that went make room for others.
+func TestConnectionsAreBounded(t *testing.T) {
+	t.Parallel()
+	addr, _ := serve(t, open(t, nil, smallConfig, nil), &rlsapi.ServerOptions{MaxConnections: 2, HandshakeTimeout: time.Minute})
+	dial := func() net.Conn {
+		conn, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		return conn
+	}
+	greeted := func(conn net.Conn) bool { // the server says its settings first
+		_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+		_, err := conn.Read(make([]byte, 9))
+		return err == nil
+	}
+	first, second := dial(), dial()
+	if !greeted(first) || !greeted(second) {
+		t.Fatal("two connections are not taken")
+	}
+	if greeted(dial()) {
+		t.Error("a third connection is taken")
+	}
+	first.Close()
+	for begin := time.Now(); !greeted(dial()); {
+		if time.Since(begin) > 10*time.Second {
+			t.Fatal("a connection that went makes no room")
+		}
+	}
+}
+
+// A client that is being answered is answered to the end, whatever is shut down and loaded meanwhile.
+func TestShutdownUnderLoad(t *testing.T) {
+	t.Parallel()
+	rounds := 8
+	if testing.Short() {
+		rounds = 3
+	}
+	for range rounds {
+		h := open(t, nil, "domain: d\ndescriptors: [{key: k, rate_limit: {unit: day, requests_per_unit: 1000000000}}]", nil)
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := rlsapi.NewServer(h, nil)
+		ended := make(chan error, 1)
+		go func() { ended <- s.Serve(ln) }()
+		var answered, failed atomic.Int64
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for range 8 {
+			conn := connect(t, ln.Addr().String())
+			c := pb.NewRateLimitServiceClient(conn)
+			if _, err := c.ShouldRateLimit(ctx, request("d", "k", "v")); err != nil {
+				t.Fatal(err)
+			}
+			wg.Go(func() {
+				for ctx.Err() == nil && conn.GetState().String() == "READY" {
+					if _, err := c.ShouldRateLimit(context.Background(), request("d", "k", "v")); err == nil {
+						answered.Add(1)
+					} else if !strings.Contains(err.Error(), "connection refused") { // it was not accepted any more
+						failed.Add(1)
+						t.Errorf("a call failed: %v", err)
+					}
+				}
+			})
+		}
+		for answered.Load() < 100 {
+			time.Sleep(time.Millisecond) // others are asking meanwhile
+		}
+		if err := s.Shutdown(t.Context()); err != nil {
+			t.Errorf("Shutdown: %v", err)
+		}
+		stop()
+		wg.Wait()
+		if err := <-ended; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+			t.Errorf("Serve: %v", err)
+		}
+	}
+}
+
+// A request that brings us to a panic is answered, and the next one is too.
+func TestPanic(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	c := client(t, open(t, panicking{memstore.New(nil)}, smallConfig, &rlsapi.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}), nil)
+	for range 2 {
+		if _, err := c.ShouldRateLimit(t.Context(), request("d", "k", "person@example.com")); status.Code(err) != codes.Internal {
+			t.Errorf("got %v want Internal", err)
+		}
+	}
+	if got := log.String(); !strings.Contains(got, "the store is broken") || strings.Contains(got, "person") {
+		t.Errorf("the log is %s", got)
+	}
+}
+
+// panicking is a store that breaks when it is asked for a decision.
+type panicking struct{ headgate.Store }
+
+func (p panicking) Bind(rule headgate.Rule) (headgate.Bound, error) {
+	b, err := p.Store.Bind(rule)
+	return panickingBound{b}, err
+}
+
+type panickingBound struct{ headgate.Bound }
+
+func (panickingBound) Apply(context.Context, headgate.Instant, string, headgate.Verb, int64) (headgate.Decision, error) {
+	panic("the store is broken")
+}

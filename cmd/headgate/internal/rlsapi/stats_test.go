@@ -1,0 +1,273 @@
+package rlsapi_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
+)
+
+func mustUse(t *testing.T, h *rlsapi.Handler, config string) {
+	t.Helper()
+	if err := h.Use(mustConfig(t, config)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustAsk(t *testing.T, h *rlsapi.Handler, path ...string) {
+	t.Helper()
+	req := request("d", path[0], path[1])
+	for i := 2; i+1 < len(path); i += 2 {
+		d := req.Descriptors[0]
+		d.Entries = append(d.Entries, &ratelimit.RateLimitDescriptor_Entry{Key: path[i], Value: path[i+1]})
+	}
+	if _, err := h.ShouldRateLimit(t.Context(), req); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// However often the rules change, counters are kept of those in force alone, and those that stay go on.
+func TestCountersOfRulesThatWent(t *testing.T) {
+	t.Parallel()
+	h := open(t, nil, "", nil)
+	const stays = "domain: d\ndescriptors:\n  - {key: stays, rate_limit: {unit: year, requests_per_unit: 1000}}\n"
+	for i := range 200 {
+		mustUse(t, h, stays+fmt.Sprintf("  - {key: k%d, rate_limit: {unit: year, requests_per_unit: 5}}\n", i))
+		mustAsk(t, h, "stays", "x")
+		mustAsk(t, h, fmt.Sprint("k", i), "x")
+	}
+	s := h.Snapshot()
+	if len(s.Rules) != 2 || s.Rules["d.stays"].TotalHits != 200 || s.Rules["d.k199"].TotalHits != 1 {
+		t.Errorf("after 200 reloads: got %v want 200 hits of d.stays, 1 of d.k199 and no others", s.Rules)
+	}
+}
+
+// Counters that requests name go with the rule, or with the domain where no rule did, so that there is room for others.
+func TestCountersThatRequestsName(t *testing.T) {
+	t.Parallel()
+	const detailed = "  - {key: %s, detailed_metric: true, rate_limit: {unit: year, requests_per_unit: 1000}}\n"
+	h := open(t, nil, "", nil)
+	override := func() {
+		req := request("d", "own", "x")
+		req.Descriptors[0].Limit = &ratelimit.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: 9, Unit: typev3.RateLimitUnit_DAY}
+		if _, err := h.ShouldRateLimit(t.Context(), req); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, step := range []struct{ config, want string }{
+		{"domain: d\ndescriptors:\n" + fmt.Sprintf(detailed, "a") + fmt.Sprintf(detailed, "own"), "d.a_1 1, d.own_x 2"},
+		{"domain: d\ndescriptors:\n" + fmt.Sprintf(detailed, "a"), "d.a_1 2, d.own_x 3"},
+		{"domain: d\ndescriptors:\n" + fmt.Sprintf(detailed, "own"), "d.own_x 5"},
+		{"domain: d", "d.own_x 6"},
+		{"domain: e", ""},
+	} {
+		mustUse(t, h, step.config)
+		mustAsk(t, h, "a", "1")
+		mustAsk(t, h, "own", "x")
+		override()
+		var got []string
+		for _, name := range []string{"d.a_1", "d.own_x"} {
+			if c, there := h.Snapshot().Rules[name]; there {
+				got = append(got, fmt.Sprint(name, " ", c.TotalHits))
+			}
+		}
+		if text := strings.Join(got, ", "); text != step.want {
+			t.Errorf("under %s: got %s want %s", step.config, text, step.want)
+		}
+	}
+}
+
+// Rules below the second level are one series: it does not fall when one of them goes, which would be taken for a restart.
+func TestCountersThatAreAddedUp(t *testing.T) {
+	t.Parallel()
+	config := func(leaves ...string) string {
+		text := "domain: d\ndescriptors:\n  - key: a\n    descriptors:\n      - key: b\n        descriptors:\n"
+		for _, leaf := range leaves {
+			text += fmt.Sprintf("          - {key: %s, rate_limit: {unit: year, requests_per_unit: 100}}\n", leaf)
+		}
+		return text
+	}
+	h := open(t, nil, config("x", "y"), nil)
+	for _, leaf := range []string{"x", "x", "y"} {
+		mustAsk(t, h, "a", "", "b", "", leaf, "")
+	}
+	sum := func() (n uint64) {
+		for name, c := range h.Snapshot().Rules {
+			if strings.HasPrefix(name, "d.a.b") {
+				n += c.TotalHits
+			}
+		}
+		return n
+	}
+	for _, leaves := range [][]string{{"y"}, {"z"}, {"y", "z"}} {
+		mustUse(t, h, config(leaves...))
+		if got := sum(); got != 3 {
+			t.Errorf("with %v left: got %d hits want 3", leaves, got)
+		}
+	}
+	if got := h.Snapshot().Rules; len(got) > 3 {
+		t.Errorf("got %v, want both rules and what is left of the others", got)
+	}
+	if mustUse(t, h, "domain: d"); len(h.Snapshot().Rules) != 0 {
+		t.Errorf("all are gone: got %v", h.Snapshot().Rules)
+	}
+}
+
+// Counting, reading and reloading at once loses nothing of a rule that stays.
+func TestCountersWhileRulesChange(t *testing.T) {
+	t.Parallel()
+	const each = 500
+	h := open(t, nil, "domain: d\ndescriptors: [{key: stays, rate_limit: {unit: year, requests_per_unit: 1000000}}]", nil)
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			for j := range each {
+				mustAsk(t, h, "stays", "x")
+				mustAsk(t, h, fmt.Sprint("detailed", j%7), fmt.Sprint(i))
+				if j%50 == 0 {
+					h.Snapshot()
+				}
+			}
+		})
+		wg.Go(func() {
+			for j := range each / 5 {
+				mustUse(t, h, "domain: d\ndescriptors: [{key: stays, rate_limit: {unit: year, requests_per_unit: 1000000}},"+
+					fmt.Sprintf("{key: detailed%d, detailed_metric: true, rate_limit: {unit: year, requests_per_unit: 5}}]", j%7))
+			}
+		})
+	}
+	wg.Wait()
+	if got := h.Snapshot().Rules["d.stays"].TotalHits; got != 4*each {
+		t.Errorf("got %d hits want %d", got, 4*each)
+	}
+}
+
+// Requests that make no sense take their time, too.
+func TestTimes(t *testing.T) {
+	t.Parallel()
+	h := open(t, nil, smallConfig, nil)
+	for range 20 {
+		mustAsk(t, h, "k", "v")
+	}
+	if _, err := h.ShouldRateLimit(t.Context(), request("", "k", "v")); err == nil {
+		t.Fatal("no domain: got no error")
+	}
+	times := h.Snapshot().Times
+	if times.Count != 21 || times.Sum < 21 || times.UpTo[10*time.Second] != 21 {
+		t.Errorf("got %+v want 21 requests", times)
+	}
+}
+
+// From which part of a limit on hits are near it may also be its beginning.
+func TestAllHitsAreNear(t *testing.T) {
+	t.Parallel()
+	for ratio, want := range map[float64]uint64{0: 0, -1: 2, 0.2: 1, 0.4: 0} {
+		h := open(t, nil, smallConfig, &rlsapi.Options{NearLimitRatio: ratio})
+		mustAsk(t, h, "k", "v")
+		mustAsk(t, h, "k", "v")
+		if got := h.Snapshot().Rules["d.k"].NearLimit; got != want {
+			t.Errorf("ratio %v: got %d hits of 2 near a limit of 5, want %d", ratio, got, want)
+		}
+	}
+}
+
+// Hits that are denied and counted all the same are split as envoyproxy/ratelimit splits them.
+func TestCountersOfEach(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		hits []uint64
+		want rlsapi.Counts
+	}{
+		{[]uint64{7, 2, 3, 1}, rlsapi.Counts{TotalHits: 13, WithinLimit: 9, NearLimit: 2, OverLimit: 3}},
+		{[]uint64{9, 2, 0, 4}, rlsapi.Counts{TotalHits: 15, WithinLimit: 9, NearLimit: 2, OverLimit: 5}},
+		{[]uint64{11}, rlsapi.Counts{TotalHits: 11, NearLimit: 2, OverLimit: 1}},
+		{[]uint64{500}, rlsapi.Counts{TotalHits: 500, NearLimit: 2, OverLimit: 490}},
+	} {
+		h := open(t, nil, "domain: d\ndescriptors: [{key: k, rate_limit: {unit: year, requests_per_unit: 10}}]", &rlsapi.Options{Charge: rlsapi.Each})
+		for _, n := range c.hits {
+			req := request("d", "k", "v")
+			req.Descriptors[0].HitsAddend = wrapperspb.UInt64(n)
+			if _, err := h.ShouldRateLimitAt(t.Context(), 1_700_000_000_000_000, req); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := h.Snapshot().Rules["d.k"]; got != c.want {
+			t.Errorf("%v: got %+v want %+v", c.hits, got, c.want)
+		}
+	}
+}
+
+// What a request that is denied would have spent is split as if it had been, and hits beyond what can be counted are counted.
+func TestCountersSplit(t *testing.T) {
+	t.Parallel()
+	h := open(t, nil, `
+domain: d
+descriptors:
+  - {key: none, rate_limit: {unit: year, requests_per_unit: 0}}
+  - {key: ten, rate_limit: {unit: year, requests_per_unit: 10}}
+  - {key: watch, shadow_mode: true, rate_limit: {unit: year, requests_per_unit: 10}}
+  - {key: huge, rate_limit: {unit: year, requests_per_unit: 4294967295}}
+  - {key: bucket, rate_limit: {limits: [10/1h burst 100], algorithm: token_bucket}}
+`, nil)
+	for _, step := range []struct {
+		key    string
+		hits   uint64
+		denied bool
+		want   rlsapi.Counts // of key, from the first step on
+	}{
+		{"ten", 9, true, rlsapi.Counts{TotalHits: 9, WithinLimit: 9, NearLimit: 1}},
+		{"ten", 7, false, rlsapi.Counts{TotalHits: 16, WithinLimit: 16, NearLimit: 1}},
+		{"ten", 2, true, rlsapi.Counts{TotalHits: 18, WithinLimit: 18, NearLimit: 2}},
+		{"watch", 10, true, rlsapi.Counts{TotalHits: 10, WithinLimit: 10, NearLimit: 2}},
+		{"watch", 11, true, rlsapi.Counts{TotalHits: 21, WithinLimit: 10, NearLimit: 4, OverLimit: 1, ShadowMode: 11}},
+		{"huge", 1_000_000_000, false, rlsapi.Counts{TotalHits: 1_000_000_000, WithinLimit: 1_000_000_000, NearLimit: 200_000_000}},
+		{"huge", 3_000_000_000, false, rlsapi.Counts{
+			TotalHits: 4_000_000_000, WithinLimit: 1_000_000_000, NearLimit: 200_000_000, OverLimit: 3_000_000_000,
+		}},
+		{"bucket", 70, false, rlsapi.Counts{TotalHits: 70, WithinLimit: 70}},
+		{"bucket", 20, false, rlsapi.Counts{TotalHits: 90, WithinLimit: 90, NearLimit: 10}},
+		{"bucket", 1 << 63, false, rlsapi.Counts{TotalHits: 90 + 1<<32 - 1, WithinLimit: 90, NearLimit: 20, OverLimit: 1<<32 - 1 - 10}},
+	} {
+		req := request("d", step.key, "v")
+		req.Descriptors[0].HitsAddend = wrapperspb.UInt64(step.hits)
+		if step.denied {
+			req.Descriptors = append(req.Descriptors, request("d", "none", "v").Descriptors...)
+		}
+		if _, err := h.ShouldRateLimitAt(t.Context(), 1_700_000_000_000_000, req); err != nil {
+			t.Fatal(err)
+		}
+		if got := h.Snapshot().Rules["d."+step.key]; got != step.want {
+			t.Errorf("%d hits of %s: got %+v want %+v", step.hits, step.key, got, step.want)
+		}
+	}
+}
+
+// Of a counter that a request charges twice the hits that do not fit behind the first are beyond the limit.
+func TestCountersTwice(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		rule string
+		want rlsapi.Counts
+	}{
+		{"", rlsapi.Counts{TotalHits: 12, WithinLimit: 6, NearLimit: 2, OverLimit: 2}},
+		{"quota_mode: true, ", rlsapi.Counts{TotalHits: 12, WithinLimit: 6, NearLimit: 2, OverLimit: 2}},
+	} {
+		h := open(t, nil, "domain: d\ndescriptors:\n  - {key: k, "+c.rule+"rate_limit: {unit: year, requests_per_unit: 10}}\n", nil)
+		req := request("d", "k", "v")
+		req.HitsAddend = 6
+		req.Descriptors = append(req.Descriptors, req.Descriptors[0])
+		if _, err := h.ShouldRateLimit(t.Context(), req); err != nil {
+			t.Fatal(err)
+		}
+		if got := h.Snapshot().Rules["d.k"]; got != c.want {
+			t.Errorf("%sgot %+v want %+v", c.rule, got, c.want)
+		}
+	}
+}

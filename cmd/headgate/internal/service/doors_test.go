@@ -1,0 +1,350 @@
+// Package service_test holds the doors of the service side by side: whichever one a request comes through, the answer is that of the
+// limiter.
+package service_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/redis/go-redis/v9"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algo"
+	"github.com/headgate/headgate/internal/testserver"
+	"github.com/headgate/headgate/memstore"
+	"github.com/headgate/headgate/redisstore"
+	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+	"github.com/headgate/headgate/cmd/headgate/internal/envoyconfig"
+	"github.com/headgate/headgate/cmd/headgate/internal/httpapi"
+	"github.com/headgate/headgate/cmd/headgate/internal/respapi"
+	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
+)
+
+// stopped is a store whose own clock says what the test says, so that doors, which all ask by that clock, are asked at one instant.
+type stopped struct {
+	headgate.Store
+	now *atomic.Int64
+}
+
+func (s stopped) Bind(rule headgate.Rule) (headgate.Bound, error) {
+	b, err := s.Store.Bind(rule)
+	return stoppedBound{b, s.now}, err
+}
+
+func (s stopped) ApplyAll(ctx context.Context, now headgate.Instant, ops []headgate.Op, peek bool, decisions []headgate.Decision) error {
+	inner := make([]headgate.Op, len(ops))
+	for i, op := range ops {
+		op.Bound = op.Bound.(stoppedBound).Bound
+		inner[i] = op
+	}
+	return s.Store.ApplyAll(ctx, at(now, s.now), inner, peek, decisions)
+}
+
+type stoppedBound struct {
+	headgate.Bound
+	now *atomic.Int64
+}
+
+func (b stoppedBound) Apply(ctx context.Context, now headgate.Instant, key string, verb headgate.Verb, cost int64) (headgate.Decision, error) {
+	return b.Bound.Apply(ctx, at(now, b.now), key, verb, cost)
+}
+
+func at(now headgate.Instant, clock *atomic.Int64) headgate.Instant {
+	if now == headgate.StoreClock {
+		return headgate.Instant(clock.Load())
+	}
+	return now
+}
+
+// ask is one request: what is done with how much of whose budget.
+type ask struct {
+	algorithm headgate.Algorithm
+	verb      headgate.Verb
+	key       string
+	cost      int64
+}
+
+// told is an answer in the words that all doors have: waits in ms, rounded up.
+type told struct {
+	Allowed    bool  `json:"allowed"`
+	Limit      int64 `json:"limit"`
+	Remaining  int64 `json:"remaining"`
+	RetryAfter int64 `json:"retry_after_ms"`
+	ResetAfter int64 `json:"reset_after_ms"`
+	Delay      int64 `json:"delay_ms"`
+	Never      bool  `json:"never"`
+}
+
+func ms(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
+
+func inWords(d headgate.Decision) told {
+	return told{d.Allowed, d.Limit, d.Remaining, ms(d.RetryAfter), ms(d.ResetAfter), ms(d.Delay), d.Never}
+}
+
+// limitText is one limit for every algorithm.
+const limitText = "7/3s"
+
+func policyOf(a headgate.Algorithm) headgate.Policy {
+	return headgate.Policy{Name: string(a), Limits: []headgate.Limit{headgate.MustParseLimit(limitText)}, Algorithm: a}
+}
+
+// doors are all doors before one engine, and the library over the same store.
+type doors struct {
+	library map[headgate.Algorithm]*headgate.Limiter
+	http    *httptest.Server
+	redis   *redis.Client
+	envoy   pb.RateLimitServiceClient
+}
+
+func open(t *testing.T, store headgate.Store) *doors {
+	d := &doors{library: make(map[headgate.Algorithm]*headgate.Limiter)}
+	policies := make(map[string]headgate.Policy)
+	rules := "domain: doors\ndescriptors:\n"
+	for _, a := range algo.All() {
+		p := policyOf(a.Name)
+		limiter, err := headgate.New(store, p, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.library[a.Name], policies[p.Name] = limiter, p
+		rules += fmt.Sprintf("  - {key: %s, rate_limit: {algorithm: %s, limits: [%q]}}\n", a.Name, a.Name, limitText)
+	}
+	d.open(t, store, policies, rules)
+	return d
+}
+
+// open opens the doors that are asked over a network: for policies, and for Envoy by rules.
+func (d *doors) open(t *testing.T, store headgate.Store, policies map[string]headgate.Policy, rules string) {
+	e, err := engine.New(store, &engine.Options{Policies: policies})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.http = httptest.NewServer(httpapi.New(e, nil))
+	t.Cleanup(d.http.Close)
+	d.openRedis(t, e)
+	d.openEnvoy(t, e, rules)
+}
+
+// server is what a door's server can do.
+type server interface {
+	Serve(ln net.Listener) error
+	Shutdown(ctx context.Context) error
+}
+
+func serve(t *testing.T, s server) (addr string) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ln) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := s.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+		<-ended
+	})
+	return ln.Addr().String()
+}
+
+func (d *doors) openRedis(t *testing.T, e *engine.Engine) {
+	addr := serve(t, respapi.NewServer(respapi.New(e, &respapi.Options{Networked: true}), nil))
+	d.redis = redis.NewClient(&redis.Options{Addr: addr, Protocol: 2})
+	t.Cleanup(func() { _ = d.redis.Close() })
+}
+
+func (d *doors) openEnvoy(t *testing.T, e *engine.Engine, rules string) {
+	config, err := envoyconfig.Parse([]envoyconfig.File{{Name: "doors.yaml", Content: []byte(rules)}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := rlsapi.New(e, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Use(config); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := grpc.NewClient(serve(t, rlsapi.NewServer(h, nil)), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	d.envoy = pb.NewRateLimitServiceClient(conn)
+}
+
+func (d *doors) askLibrary(t *testing.T, q ask) headgate.Decision {
+	t.Helper()
+	l, key := d.library[q.algorithm], "library:"+q.key
+	var answer headgate.Decision
+	var err error
+	switch q.verb {
+	case headgate.Peek:
+		answer, err = l.Peek(t.Context(), key, q.cost)
+	case headgate.Refund:
+		answer, err = l.Refund(t.Context(), key, q.cost)
+	default:
+		answer, err = l.AllowN(t.Context(), key, q.cost)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}
+
+func (d *doors) askHTTP(t *testing.T, q ask) (answer told) {
+	t.Helper()
+	path := map[headgate.Verb]string{headgate.Take: "check", headgate.Peek: "peek", headgate.Refund: "refund"}[q.verb]
+	body := fmt.Sprintf(`{"policy":%q,"key":%q,"cost":%d}`, q.algorithm, "http:"+q.key, q.cost)
+	resp, err := http.Post(d.http.URL+"/v1/"+path, "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
+		t.Fatal(err)
+	}
+	if want := map[bool]int{true: http.StatusOK, false: http.StatusTooManyRequests}[answer.Allowed]; resp.StatusCode != want {
+		t.Errorf("%+v: status %d beside %+v", q, resp.StatusCode, answer)
+	}
+	return answer
+}
+
+func (d *doors) askRedis(t *testing.T, q ask) told {
+	t.Helper()
+	command := map[headgate.Verb]string{headgate.Take: "HG.CHECK", headgate.Peek: "HG.PEEK", headgate.Refund: "HG.REFUND"}[q.verb]
+	reply, err := d.redis.Do(t.Context(), command, string(q.algorithm), "redis:"+q.key, q.cost).Slice()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := make(map[string]int64)
+	for i := 0; i+1 < len(reply); i += 2 {
+		if n, isNumber := reply[i+1].(int64); isNumber {
+			fields[reply[i].(string)] = n
+		}
+	}
+	return told{
+		fields["allowed"] == 1, fields["limit"], fields["remaining"], fields["retry_after_ms"], fields["reset_after_ms"],
+		fields["delay_ms"], fields["never"] == 1,
+	}
+}
+
+func (d *doors) askEnvoy(t *testing.T, q ask) *pb.RateLimitResponse_DescriptorStatus {
+	t.Helper()
+	cost := q.cost
+	if q.verb == headgate.Peek {
+		cost = 0
+	}
+	answer, err := d.envoy.ShouldRateLimit(t.Context(), &pb.RateLimitRequest{
+		Domain: "doors",
+		Descriptors: []*common.RateLimitDescriptor{{
+			Entries:        []*common.RateLimitDescriptor_Entry{{Key: string(q.algorithm), Value: q.key}},
+			HitsAddend:     wrapperspb.UInt64(uint64(cost)),
+			IsNegativeHits: q.verb == headgate.Refund,
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer.OverallCode != answer.Statuses[0].Code {
+		t.Errorf("%+v: overall %v, the only descriptor %v", q, answer.OverallCode, answer.Statuses[0].Code)
+	}
+	return answer.Statuses[0]
+}
+
+// hold asks every door the same, and holds what they say against the library.
+func (d *doors) hold(t *testing.T, q ask) {
+	t.Helper()
+	decision := d.askLibrary(t, q)
+	want := inWords(decision)
+	if got := d.askHTTP(t, q); got != want {
+		t.Errorf("HTTP, %+v: got %+v want %+v", q, got, want)
+	}
+	if got := d.askRedis(t, q); got != want {
+		t.Errorf("RESP, %+v: got %+v want %+v", q, got, want)
+	}
+	got := d.askEnvoy(t, q)
+	if allowed := got.Code == pb.RateLimitResponse_OK; q.verb != headgate.Peek && allowed != decision.Allowed || int64(got.LimitRemaining) != remaining(q, decision) {
+		t.Errorf("gRPC, %+v: got %v want allowed %v, %d left", q, got, decision.Allowed, decision.Remaining)
+	}
+	if wait := got.DurationUntilReset.AsDuration(); !decision.Allowed && q.verb == headgate.Take && q.cost == 1 && wait != inEnvoysWords(q, decision.RetryAfter) {
+		t.Errorf("gRPC, %+v: denied for %v want %v", q, wait, decision.RetryAfter)
+	}
+}
+
+// inEnvoysWords is a wait as Envoy is told it: of a fixed window in whole seconds, rounded up.
+func inEnvoysWords(q ask, wait time.Duration) time.Duration {
+	if q.algorithm == headgate.FixedWindow {
+		return (wait + time.Second - 1).Truncate(time.Second)
+	}
+	return wait
+}
+
+// remaining is what Envoy is told: of a denial always 0.
+func remaining(q ask, d headgate.Decision) int64 {
+	if q.verb == headgate.Take && !d.Allowed {
+		return 0
+	}
+	return d.Remaining
+}
+
+// TestEveryDoorAnswersAlike sends one random timeline through the library, HTTP, RESP and Envoy's service, over memory and Redis.
+func TestEveryDoorAnswersAlike(t *testing.T) {
+	t.Parallel()
+	const start = 1_800_000_000_000_000
+	stores := map[string]func(t *testing.T) (headgate.Store, int){
+		"memory": func(*testing.T) (headgate.Store, int) { return memstore.New(nil), 3000 },
+		"redis": func(t *testing.T) (headgate.Store, int) {
+			store, err := redisstore.Open("redis://"+testserver.Redis(t).Addr(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return store, 1500
+		},
+	}
+	for name, make := range stores {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inner, steps := make(t)
+			t.Cleanup(func() { _ = inner.Close() })
+			if testing.Short() {
+				steps /= 5
+			}
+			var now atomic.Int64
+			now.Store(start)
+			d := open(t, stopped{inner, &now})
+			seed := rand.Uint64()
+			rng := rand.New(rand.NewPCG(seed, 1))
+			algorithms := algo.All()
+			for range steps {
+				now.Add(rng.Int64N(900_000))
+				d.hold(t, ask{
+					algorithm: algorithms[rng.IntN(len(algorithms))].Name,
+					verb:      []headgate.Verb{headgate.Take, headgate.Take, headgate.Take, headgate.Peek, headgate.Refund}[rng.IntN(5)],
+					key:       string(rune('a' + rng.IntN(3))),
+					cost:      []int64{0, 1, 1, 1, 2, 3, 7, 8}[rng.IntN(8)],
+				})
+				if t.Failed() {
+					t.Fatalf("seed %d", seed)
+				}
+			}
+		})
+	}
+}
