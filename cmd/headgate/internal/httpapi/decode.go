@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+	"github.com/headgate/headgate/cmd/headgate/internal/suggest"
 )
 
 // inputError is a request that must change: what is wrong, and where in the body if it is in one place.
@@ -227,7 +228,7 @@ func checkPath(check int, name string) string {
 	return path + "." + name
 }
 
-// unknown refuses a name and offers the nearest.
+// unknown refuses a field name and suggests the nearest accepted one.
 func (d *decoder) unknown(name string, accepted fields) error {
 	detail := "is no field of a check"
 	if accepted&checksField != 0 {
@@ -235,13 +236,12 @@ func (d *decoder) unknown(name string, accepted fields) error {
 	}
 	var known []string
 	for i, other := range fieldNames {
-		if accepted&(1<<i) == 0 {
-			continue
+		if accepted&(1<<i) != 0 {
+			known = append(known, other)
 		}
-		if distance(strings.ToLower(clip(name)), other) <= 2 {
-			return d.wrong(clip(name), detail+"; "+strconv.Quote(other)+" is")
-		}
-		known = append(known, other)
+	}
+	if meant := suggest.Nearest(name, known); meant != "" {
+		return d.wrong(clip(name), detail+"; "+strconv.Quote(meant)+" is")
 	}
 	return d.wrong(clip(name), detail+"; there are "+strings.Join(known, ", "))
 }
@@ -252,25 +252,4 @@ func clip(s string) string {
 		return strings.ToValidUTF8(s[:40], "") + "…"
 	}
 	return s
-}
-
-// distance is how many single bytes must be put in, left out or changed to make a into b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
 }
