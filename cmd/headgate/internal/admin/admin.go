@@ -14,13 +14,13 @@ import (
 	"crypto/subtle"
 	"encoding/json"
 	"io"
-	"net"
 	"net/http"
 	"net/http/pprof"
-	"net/netip"
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/localaccess"
 )
 
 // Bounds on how many keys are shown.
@@ -97,9 +97,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case h.opts.Token != "" && !h.knows(r):
 		w.Header().Set("WWW-Authenticate", `Bearer realm="headgate"`)
 		http.Error(w, "this door needs its token: Authorization: Bearer TOKEN", http.StatusUnauthorized)
-	case h.opts.Token == "" && !forThisMachine(r.Host):
+	case h.opts.Token == "" && !localaccess.Host(r.Host):
 		http.Error(w, "this door has no token, and answers requests for localhost only", http.StatusForbidden)
-	case h.opts.Token == "" && embedded(r):
+	case h.opts.Token == "" && localaccess.CrossSite(r):
 		http.Error(w, "this door has no token, and answers no page of another site", http.StatusForbidden)
 	default:
 		h.mux.ServeHTTP(w, r)
@@ -111,24 +111,6 @@ func (h *Handler) knows(r *http.Request) bool {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	sum := sha256.Sum256([]byte(token))
 	return subtle.ConstantTimeCompare(sum[:], h.token[:]) == 1 && strings.EqualFold(scheme, "Bearer")
-}
-
-// forThisMachine reports whether a request's Host is this machine, and not a name that somebody made stand for it.
-func forThisMachine(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return err == nil && ip.Unmap().IsLoopback() || strings.EqualFold(host, "localhost")
-}
-
-// embedded reports whether a page of another site has a browser make this request, and not a person who follows a link there.
-func embedded(r *http.Request) bool {
-	switch r.Header.Get("Sec-Fetch-Site") {
-	case "", "none", "same-origin":
-		return false
-	}
-	return r.Header.Get("Sec-Fetch-Dest") != "document"
 }
 
 // program stands in for pprof.Cmdline: the arguments may hold passwords.

@@ -402,7 +402,7 @@ func TestGuard(t *testing.T) {
 		{"a post from another port", own, "POST", "/act", map[string]string{"Sec-Fetch-Site": "same-site"}, 403},
 		{"a post from elsewhere, old browser", own, "POST", "/act", map[string]string{"Origin": "http://evil.example"}, 403},
 		{"a stream for elsewhere", own, "GET", "/events", map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}, 403},
-		{"a link from elsewhere", own, "GET", "/", map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 200},
+		{"a link from elsewhere", own, "GET", "/", map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}, 200},
 		{"another method", own, "PUT", "/act", nil, 405},
 		{"no such file", own, "GET", "/page.html", nil, 404},
 		{"out of the folder", own, "GET", "/../demo.go", nil, 404},
