@@ -15,24 +15,20 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algo"
+	"github.com/headgate/headgate/internal/diagnosis"
 )
 
-// Finding is one thing that [Diagnose] looked at.
-type Finding struct {
-	Check  string `json:"check"` // what was looked at: connection, version, eviction …
-	Level  Level  `json:"level"`
-	Says   string `json:"says"`             // what it is, and what that costs
-	Advice string `json:"advice,omitempty"` // what to do about it
-}
+// Finding is the result of one check of [Diagnose]. It contains no password.
+type Finding = diagnosis.Finding
 
-// Level is how bad a [Finding] is.
-type Level string
+// Level is the severity of a [Finding].
+type Level = diagnosis.Level
 
 // The levels of a finding.
 const (
-	Fine    Level = "ok"
-	Warning Level = "warning" // it works; what it costs is said
-	Failing Level = "error"   // decisions fail, or will
+	Fine    = diagnosis.Fine
+	Warning = diagnosis.Warning // decisions work, at a cost that the finding names
+	Failing = diagnosis.Failing // decisions fail, or will fail
 )
 
 // Diagnose looks at servers of memcached, as [New] takes them, and says what is wrong with them. It makes a few decisions in a

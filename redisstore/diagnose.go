@@ -13,24 +13,20 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algo"
+	"github.com/headgate/headgate/internal/diagnosis"
 )
 
-// Finding is one thing that [Diagnose] looked at. It holds no password.
-type Finding struct {
-	Check  string `json:"check"` // what was looked at: connection, version, eviction …
-	Level  Level  `json:"level"`
-	Says   string `json:"says"`             // what it is, and what that costs
-	Advice string `json:"advice,omitempty"` // what to do about it
-}
+// Finding is the result of one check of [Diagnose]. It contains no password.
+type Finding = diagnosis.Finding
 
-// Level is how bad a [Finding] is.
-type Level string
+// Level is the severity of a [Finding].
+type Level = diagnosis.Level
 
 // The levels of a finding.
 const (
-	Fine    Level = "ok"
-	Warning Level = "warning" // it works; what it costs is said
-	Failing Level = "error"   // decisions fail, or will
+	Fine    = diagnosis.Fine
+	Warning = diagnosis.Warning // decisions work, at a cost that the finding names
+	Failing = diagnosis.Failing // decisions fail, or will fail
 )
 
 // Diagnose looks at the Redis of a URL, as [Open] takes it, and says what is wrong with it. It makes a few decisions in a namespace
@@ -56,7 +52,7 @@ func Diagnose(ctx context.Context, rawURL string) ([]Finding, error) {
 		return nil, err
 	}
 	defer func() { _ = s.Close() }() // what could be wrong with that was found by then
-	d := &diagnosis{kind: t.kind, store: s}
+	d := &diagnoser{kind: t.kind, store: s}
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	d.run(ctx, c)
@@ -66,19 +62,19 @@ func Diagnose(ctx context.Context, rawURL string) ([]Finding, error) {
 // diagnoseTimeout bounds the whole of it, if ctx does not.
 const diagnoseTimeout = 20 * time.Second
 
-// diagnosis collects findings.
-type diagnosis struct {
+// diagnoser collects findings.
+type diagnoser struct {
 	kind     kind
 	store    *Store
 	findings []Finding
 }
 
-func (d *diagnosis) add(check string, level Level, says, advice string) {
+func (d *diagnoser) add(check string, level Level, says, advice string) {
 	d.findings = append(d.findings, Finding{check, level, says, advice})
 }
 
 // failed adds what an error says, with its own advice.
-func (d *diagnosis) failed(check string, level Level, err error) {
+func (d *diagnoser) failed(check string, level Level, err error) {
 	var known *headgate.StoreError
 	if !errors.As(err, &known) {
 		d.add(check, level, err.Error(), "")
@@ -89,7 +85,7 @@ func (d *diagnosis) failed(check string, level Level, err error) {
 	d.add(check, level, strings.TrimPrefix(bare.Error(), "headgate: redis: "), known.Advice)
 }
 
-func (d *diagnosis) run(ctx context.Context, c *connecting) {
+func (d *diagnoser) run(ctx context.Context, c *connecting) {
 	client, err := c.get(ctx)
 	if err != nil {
 		d.failed("connection", Failing, err)
@@ -106,7 +102,7 @@ func (d *diagnosis) run(ctx context.Context, c *connecting) {
 }
 
 // nodes adds what is found on every node that takes writes, once where all say the same.
-func (d *diagnosis) nodes(ctx context.Context, nodes map[string]rueidis.Client) {
+func (d *diagnoser) nodes(ctx context.Context, nodes map[string]rueidis.Client) {
 	found := map[Finding][]string{}
 	var order []Finding
 	looked := 0
@@ -133,7 +129,7 @@ func (d *diagnosis) nodes(ctx context.Context, nodes map[string]rueidis.Client) 
 }
 
 // cluster adds whether all slots are served, as the nodes see it: one that disagrees is enough.
-func (d *diagnosis) cluster(ctx context.Context, nodes map[string]rueidis.Client) {
+func (d *diagnoser) cluster(ctx context.Context, nodes map[string]rueidis.Client) {
 	var last Finding
 	for address, client := range nodes {
 		text, err := client.Do(ctx, client.B().ClusterInfo().Build()).ToString()
@@ -166,7 +162,7 @@ func clusterFinding(about map[string]string) Finding {
 }
 
 // decisions makes one of each kind under every algorithm, and takes them back. It reports whether decisions can be made.
-func (d *diagnosis) decisions(ctx context.Context) bool {
+func (d *diagnoser) decisions(ctx context.Context) bool {
 	for _, a := range algo.All() {
 		if err := d.decide(ctx, a.Name); err != nil {
 			d.failed("decisions", Failing, err)
@@ -177,7 +173,7 @@ func (d *diagnosis) decisions(ctx context.Context) bool {
 	return true
 }
 
-func (d *diagnosis) decide(ctx context.Context, name headgate.Algorithm) error {
+func (d *diagnoser) decide(ctx context.Context, name headgate.Algorithm) error {
 	b, err := d.store.Bind(headgate.Rule{Scope: "check", Name: "check", Limit: headgate.Limit{Rate: 10, Period: time.Minute}, Algorithm: name})
 	if err != nil {
 		return err
@@ -196,7 +192,7 @@ const (
 )
 
 // latency adds how long a decision takes.
-func (d *diagnosis) latency(ctx context.Context) {
+func (d *diagnoser) latency(ctx context.Context) {
 	b, err := d.store.Bind(headgate.Rule{Scope: "check", Name: "check", Limit: headgate.Limit{Rate: 1000, Period: time.Minute}})
 	if err != nil {
 		return

@@ -4,18 +4,19 @@ import (
 	"context"
 	"strings"
 
+	"github.com/headgate/headgate/internal/diagnosis"
 	"github.com/headgate/headgate/memcachedstore"
 	"github.com/headgate/headgate/redisstore"
 )
 
-// Finding is one thing that [Check] looked at: what, how bad it is, what that costs, and what to do about it.
-type Finding = redisstore.Finding
+// Finding is the result of one check of [Check]: the check, its level, the cost and the advice.
+type Finding = diagnosis.Finding
 
 // The levels of a finding.
 const (
-	Fine    = redisstore.Fine
-	Warning = redisstore.Warning
-	Failing = redisstore.Failing
+	Fine    = diagnosis.Fine
+	Warning = diagnosis.Warning
+	Failing = diagnosis.Failing
 )
 
 // Check looks at the store of a URL and says what is wrong with it; see [redisstore.Diagnose] and [memcachedstore.Diagnose]. The error
@@ -36,11 +37,7 @@ func Check(ctx context.Context, rawURL string) ([]Finding, error) {
 		if err != nil {
 			return nil, &Error{name, reason(err, "memcachedstore: "), err}
 		}
-		all := make([]Finding, len(found))
-		for i, f := range found {
-			all[i] = Finding{Check: f.Check, Level: redisstore.Level(f.Level), Says: f.Says, Advice: f.Advice}
-		}
-		return all, nil
+		return found, nil
 	case strings.HasPrefix(name, "redis"):
 		found, err := redisstore.Diagnose(ctx, rawURL)
 		if err != nil {

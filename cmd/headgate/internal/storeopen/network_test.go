@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/testserver"
 	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
+	"github.com/headgate/headgate/internal/testserver"
 )
 
 // urls are those of every kind of store that can be reached here, by a name.
