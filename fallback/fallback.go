@@ -38,6 +38,7 @@
 package fallback
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -107,10 +108,10 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Local != nil && o.Instances == 0 {
 		return o, errors.New("fallback: Local is given without Instances: say how many processes share the limits; 1 if only this one does")
 	}
-	o.Budget = orDefault(o.Budget, DefaultBudget)
-	o.ProbeEvery = orDefault(o.ProbeEvery, DefaultProbeEvery)
-	o.MaxInFlight = orDefault(o.MaxInFlight, DefaultMaxInFlight)
-	o.Failures = orDefault(o.Failures, DefaultFailures)
+	o.Budget = cmp.Or(o.Budget, DefaultBudget)
+	o.ProbeEvery = cmp.Or(o.ProbeEvery, DefaultProbeEvery)
+	o.MaxInFlight = cmp.Or(o.MaxInFlight, DefaultMaxInFlight)
+	o.Failures = cmp.Or(o.Failures, DefaultFailures)
 	for _, d := range []struct {
 		name  string
 		value time.Duration
@@ -131,13 +132,6 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("fallback: Instances is %d; accepted are 1 to %d", o.Instances, maxInstances)
 	}
 	return o, nil
-}
-
-func orDefault[T int | time.Duration](value, otherwise T) T {
-	if value == 0 {
-		return otherwise
-	}
-	return value
 }
 
 // Store is a [headgate.Store] that answers also while the one it is made around is away. It is safe for concurrent use.

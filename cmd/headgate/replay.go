@@ -13,9 +13,9 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algo"
+	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
 	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/replay"
-	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
 )
 
 const replayHelp = `Replay access logs against a limit: what would it have done to last week's traffic?

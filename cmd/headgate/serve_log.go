@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
+	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 )
 
 const (

@@ -13,8 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headgate/headgate/internal/leaktest"
 	"github.com/headgate/headgate/cmd/headgate/internal/admin"
+	"github.com/headgate/headgate/internal/leaktest"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }

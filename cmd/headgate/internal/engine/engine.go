@@ -29,6 +29,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"sync"
@@ -189,8 +190,8 @@ func newSnapshot(store headgate.Store, opts *Options, last *Snapshot) (*Snapshot
 		rules:       make(map[headgate.Rule]*Rule),
 		onError:     opts.OnStoreError,
 		enforcement: opts.Enforcement,
-		maxKeyBytes: orDefault(opts.MaxKeyBytes, DefaultMaxKeyBytes),
-		maxChecks:   orDefault(opts.MaxChecks, DefaultMaxChecks),
+		maxKeyBytes: cmp.Or(opts.MaxKeyBytes, DefaultMaxKeyBytes),
+		maxChecks:   cmp.Or(opts.MaxChecks, DefaultMaxChecks),
 		routes:      opts.Routes,
 		proxies:     opts.TrustedProxies,
 		generation:  1,
@@ -226,13 +227,6 @@ func (s *Snapshot) keepInline(last *Snapshot) {
 		return
 	}
 	s.inline, s.own = memo.New[inlineKey, *Rule](mostInline), memo.New[Own, *Rule](mostInline)
-}
-
-func orDefault(n, otherwise int) int {
-	if n == 0 {
-		return otherwise
-	}
-	return n
 }
 
 // bind makes a rule ready. Its algorithm gets the name that package algo lists.

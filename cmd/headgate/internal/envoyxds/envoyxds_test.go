@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/controlplane"
-	"github.com/headgate/headgate/internal/leaktest"
 	"github.com/headgate/headgate/cmd/headgate/internal/envoyxds"
+	"github.com/headgate/headgate/internal/leaktest"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }

@@ -24,8 +24,8 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/controlplane"
-	"github.com/headgate/headgate/internal/testserver"
 	"github.com/headgate/headgate/cmd/headgate/internal/envoyxds"
+	"github.com/headgate/headgate/internal/testserver"
 )
 
 // scripted is a server that does with each stream what a test says.

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/httpapi"
+	"github.com/headgate/headgate/memstore"
 )
 
 // TestShutdownAnswersWhatWasSentBefore: requests are sent whole, on connections in use and on such as nobody has accepted yet,

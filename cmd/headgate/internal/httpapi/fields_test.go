@@ -10,8 +10,8 @@ import (
 	"github.com/dunglas/httpsfv"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+	"github.com/headgate/headgate/memstore"
 )
 
 const start = headgate.Instant(1_747_785_600_000_000)

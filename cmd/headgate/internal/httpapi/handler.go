@@ -14,8 +14,8 @@ import (
 	"sync/atomic"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/answerfields"
+	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
 
 // DefaultMaxBodyBytes is the longest body, unless [Options] say otherwise.

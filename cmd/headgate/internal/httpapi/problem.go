@@ -6,8 +6,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+	"github.com/headgate/headgate/internal/problem"
 )
 
 // writeProblem answers with a problem. A 503 is ours and not the client's, and no store says when it will be back.

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -38,23 +39,16 @@ func NewServer(h *Handler, opts *ServerOptions) *Server {
 	}
 	s := &Server{handler: h, http: http.Server{
 		Handler:           h,
-		ReadHeaderTimeout: orDefault(opts.HeaderTimeout, 5*time.Second),
-		ReadTimeout:       orDefault(opts.ReadTimeout, 10*time.Second),
-		WriteTimeout:      orDefault(opts.WriteTimeout, 10*time.Second),
-		IdleTimeout:       orDefault(opts.IdleTimeout, 2*time.Minute),
-		MaxHeaderBytes:    orDefault(opts.MaxHeaderBytes, 16<<10),
+		ReadHeaderTimeout: cmp.Or(opts.HeaderTimeout, 5*time.Second),
+		ReadTimeout:       cmp.Or(opts.ReadTimeout, 10*time.Second),
+		WriteTimeout:      cmp.Or(opts.WriteTimeout, 10*time.Second),
+		IdleTimeout:       cmp.Or(opts.IdleTimeout, 2*time.Minute),
+		MaxHeaderBytes:    cmp.Or(opts.MaxHeaderBytes, 16<<10),
 		ErrorLog:          logs.ForHTTP(opts.Log),
 	}}
-	s.conns.most = int64(orDefault(opts.MaxConnections, 10_000))
+	s.conns.most = int64(cmp.Or(opts.MaxConnections, 10_000))
 	s.http.ConnState = s.conns.change
 	return s
-}
-
-func orDefault[T int | time.Duration](n, otherwise T) T {
-	if n == 0 {
-		return otherwise
-	}
-	return n
 }
 
 // Serve answers the connections of ln, which it closes, until [Server.Shutdown]; it then returns nil at once.

@@ -16,9 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/httpapi"
+	"github.com/headgate/headgate/memstore"
 )
 
 // The comparison of BenchmarkThroughput: two server processes take turns, this process loads them.

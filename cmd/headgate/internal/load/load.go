@@ -3,6 +3,7 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -115,17 +116,10 @@ func Start(ctx context.Context, rawURL string, opts *Options) (*Run, error) {
 }
 
 func (o *Options) setDefaults() {
-	o.Connections, o.Keys, o.Pipeline = orDefault(o.Connections, 50), orDefault(o.Keys, 10_000), orDefault(o.Pipeline, 1)
-	o.Duration = orDefault(o.Duration, 10*time.Second)
-	o.Domain, o.Entry = orDefault(o.Domain, "headgate"), orDefault(o.Entry, "key")
-	o.Limit = orDefault(o.Limit, headgate.MustParseLimit("1000000/1s"))
-}
-
-func orDefault[T comparable](v, otherwise T) T {
-	if v == *new(T) {
-		return otherwise
-	}
-	return v
+	o.Connections, o.Keys, o.Pipeline = cmp.Or(o.Connections, 50), cmp.Or(o.Keys, 10_000), cmp.Or(o.Pipeline, 1)
+	o.Duration = cmp.Or(o.Duration, 10*time.Second)
+	o.Domain, o.Entry = cmp.Or(o.Domain, "headgate"), cmp.Or(o.Entry, "key")
+	o.Limit = cmp.Or(o.Limit, headgate.MustParseLimit("1000000/1s"))
 }
 
 func (o *Options) validate() error {

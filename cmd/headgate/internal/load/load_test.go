@@ -18,14 +18,14 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/leaktest"
-	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/envoyconfig"
 	"github.com/headgate/headgate/cmd/headgate/internal/httpapi"
 	"github.com/headgate/headgate/cmd/headgate/internal/load"
 	"github.com/headgate/headgate/cmd/headgate/internal/respapi"
 	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
+	"github.com/headgate/headgate/internal/leaktest"
+	"github.com/headgate/headgate/memstore"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }

@@ -1,6 +1,7 @@
 package respapi
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"runtime"
@@ -44,7 +45,7 @@ type loop struct {
 }
 
 func (s *Server) startLoops() error {
-	n := orDefault(s.opts.Loops, max(1, runtime.GOMAXPROCS(0)/2))
+	n := cmp.Or(s.opts.Loops, max(1, runtime.GOMAXPROCS(0)/2))
 	for range n {
 		l, err := s.newLoop()
 		if err != nil {

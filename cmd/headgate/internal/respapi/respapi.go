@@ -11,6 +11,7 @@
 package respapi
 
 import (
+	"cmp"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -83,19 +84,12 @@ func New(e *engine.Engine, opts *Options) *Handler {
 		log:       opts.Log,
 		since:     time.Now(),
 	}
-	h.clients.most = int64(orDefault(opts.MaxClients, DefaultMaxClients))
-	size := orDefault(opts.MaxRequestBytes, DefaultMaxRequestBytes)
+	h.clients.most = int64(cmp.Or(opts.MaxClients, DefaultMaxClients))
+	size := cmp.Or(opts.MaxRequestBytes, DefaultMaxRequestBytes)
 	h.known = bounds{request: size, args: mostArgs, bulk: size}
 	h.unknown = bounds{request: min(size, unauthenticatedBytes), args: unauthenticatedArgs, bulk: size}
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
 	}
 	return h
-}
-
-func orDefault[T int | time.Duration](n, otherwise T) T {
-	if n == 0 {
-		return otherwise
-	}
-	return n
 }

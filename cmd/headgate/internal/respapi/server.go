@@ -1,6 +1,7 @@
 package respapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -50,9 +51,9 @@ func NewServer(h *Handler, opts *ServerOptions) *Server {
 		listeners: make(map[net.Listener]bool),
 		streams:   make(map[net.Conn]bool),
 	}
-	s.opts.RequestTimeout = orDefault(s.opts.RequestTimeout, 10*time.Second)
-	s.opts.WriteTimeout = orDefault(s.opts.WriteTimeout, 10*time.Second)
-	s.opts.IdleTimeout = orDefault(s.opts.IdleTimeout, 10*time.Minute)
+	s.opts.RequestTimeout = cmp.Or(s.opts.RequestTimeout, 10*time.Second)
+	s.opts.WriteTimeout = cmp.Or(s.opts.WriteTimeout, 10*time.Second)
+	s.opts.IdleTimeout = cmp.Or(s.opts.IdleTimeout, 10*time.Minute)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }

@@ -24,14 +24,14 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algo"
-	"github.com/headgate/headgate/internal/testserver"
-	"github.com/headgate/headgate/memstore"
-	"github.com/headgate/headgate/redisstore"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/envoyconfig"
 	"github.com/headgate/headgate/cmd/headgate/internal/httpapi"
 	"github.com/headgate/headgate/cmd/headgate/internal/respapi"
 	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
+	"github.com/headgate/headgate/internal/testserver"
+	"github.com/headgate/headgate/memstore"
+	"github.com/headgate/headgate/redisstore"
 )
 
 // stopped is a store whose own clock says what the test says, so that doors, which all ask by that clock, are asked at one instant.
