@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/cmd/headgate/internal/load"
+	"github.com/headgate/headgate/cmd/headgate/internal/tlsfiles"
 )
 
 const benchHelp = `Bench asks a running service as fast as it answers, and prints how many calls it answered in a second and in what time:
@@ -29,7 +30,7 @@ others would have made meanwhile. A call that has no answer within 10s fails. Th
 
 // benchCommand is “headgate bench”.
 func benchCommand() *cobra.Command {
-	opts, limit, files := load.Options{}, "", benchTLS{}
+	opts, limit, files := load.Options{}, "", tlsfiles.Files{}
 	cmd := &cobra.Command{
 		Use:     "bench URL",
 		Short:   "Load a running service at one of its doors, and say how fast it answers",
@@ -40,7 +41,7 @@ func benchCommand() *cobra.Command {
 			if opts.Limit, err = headgate.ParseLimit(limit); err != nil {
 				return fmt.Errorf("--limit: %w", err)
 			}
-			if opts.TLS, err = files.config(args[0]); err != nil {
+			if opts.TLS, err = benchTLS(args[0], &files); err != nil {
 				return err
 			}
 			if opts.Duration <= 0 {
@@ -64,7 +65,7 @@ func benchCommand() *cobra.Command {
 	f.StringVar(&opts.Policy, "policy", "", "the policy that each call names, in place of a limit")
 	f.StringVar(&opts.Domain, "domain", "headgate", "the domain of Envoy's calls")
 	f.StringVar(&opts.Entry, "entry", "key", "the key of the entry of Envoy's calls")
-	files.add(f)
+	addTLSFlags(f, &files)
 	return cmd
 }
 

@@ -69,7 +69,7 @@ func (s *service) openHTTP(ctx context.Context) (door, error) {
 	if err := s.openForwardAuth(ln); err != nil {
 		return door{}, errors.Join(err, ln.Close())
 	}
-	if ln, err = secured(ln, s.httpCertificates()); err != nil {
+	if ln, err = secured(ln, s.tlsOf("http", &s.config.HTTP.TLS, "h2", "http/1.1")); err != nil {
 		return door{}, err
 	}
 	return door{"http", ln, s.http(ln)}, nil
@@ -153,7 +153,7 @@ func (s *service) listenRESP(ctx context.Context) (net.Listener, error) {
 		if err != nil {
 			return nil, err
 		}
-		return secured(ln, s.respCertificates())
+		return secured(ln, s.tlsOf("resp", &s.config.RESP.TLS))
 	}
 	ln, err := respapi.ListenUnix(path, 0)
 	if err != nil {

@@ -210,12 +210,9 @@ func (s *service) grpc() (*rlsapi.Server, error) {
 		MaxHeaderBytes:   s.config.MaxHeaderBytes,
 		MaxConnectionAge: c.MaxConnectionAge, AgeGrace: c.MaxConnectionAgeGrace, HandshakeTimeout: s.config.HeaderTimeout,
 	}
-	if c.TLSCert != "" || c.TLSKey != "" || c.ClientCA != "" {
+	if files := s.tlsOf("grpc", &c.TLS, "h2"); files.Enabled() {
 		var err error
-		certs := &certificates{
-			door: "grpc", cert: string(c.TLSCert), key: string(c.TLSKey), ca: string(c.ClientCA), name: c.ClientName, protocols: []string{"h2"}, log: s.log,
-		}
-		if opts.TLS, err = certs.config(); err != nil {
+		if opts.TLS, err = files.Config(); err != nil {
 			return nil, err
 		}
 	}

@@ -37,8 +37,9 @@ func xdsOptions(c *config.XDS, s *service) *envoyxds.Options {
 		name, value := h.Split()
 		opts.Headers[name] = value
 	}
-	if c.TLS {
-		opts.TLS = &envoyxds.TLS{Cert: string(c.TLSCert), Key: string(c.TLSKey), CA: string(c.ServerCA), ServerName: c.ServerName}
+	if c.UseTLS {
+		files := c.TLS.Files()
+		opts.TLS = &files
 	}
 	return opts
 }

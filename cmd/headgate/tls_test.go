@@ -217,8 +217,8 @@ func TestALoadKnowsWhomToTrustAndWhatToShow(t *testing.T) {
 		{"http", "https", append(trust[:2:2], show...), "127.0.0.1"},
 		{"http", "http", trust, "are for https://"},
 		{"http", "https", []string{"--ca", own + "/tls.key"}, "holds no certificate"},
-		{"http", "https", []string{"--ca", own + "/none"}, "--ca: open"},
-		{"http", "https", show[:2], "--cert and --key: "},
+		{"http", "https", []string{"--ca", own + "/none"}, "--ca, --cert and --key: open"},
+		{"http", "https", show[:2], "--ca, --cert and --key: a certificate file requires a key file"},
 	} {
 		args := append([]string{"bench", c.scheme + "://" + p.addrs[c.door], "--duration", "50ms", "--connections", "2"}, c.flags...)
 		out, _ := exec.Command("headgate", args...).CombinedOutput()
@@ -254,7 +254,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	place(t, dir+"/tls.crt", text) // its key is another
-	refused := "certificate refused: the last good one stays"
+	refused := "certificate reload failed; the previous one stays in use"
 	eventually(t, "a certificate that does not match its key is told of, and the good one stays", func() bool {
 		return shows(3)() && strings.Count(p.text(), refused) == 3
 	})

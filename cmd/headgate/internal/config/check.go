@@ -40,12 +40,11 @@ func Parse(source string, text []byte) (*Parsed, error) {
 	if err := d.errs.orNil(); err != nil {
 		return nil, err
 	}
-	f.Envoy.Config = Folder(beside(source, string(f.Envoy.Config)))
-	for _, path := range []*Path{
-		&f.GRPC.TLSCert, &f.GRPC.TLSKey, &f.GRPC.ClientCA, &f.HTTP.TLSCert, &f.HTTP.TLSKey, &f.HTTP.ClientCA,
-		&f.RESP.TLSCert, &f.RESP.TLSKey, &f.RESP.ClientCA, &f.Envoy.XDS.TLSCert, &f.Envoy.XDS.TLSKey, &f.Envoy.XDS.ServerCA,
-	} {
-		*path = Path(beside(source, string(*path)))
+	for _, s := range settings {
+		if s.typ == reflect.TypeFor[Path]() || s.typ == reflect.TypeFor[Folder]() {
+			path := reflect.ValueOf(&f).Elem().FieldByIndex(s.index)
+			path.SetString(beside(source, path.String()))
+		}
 	}
 	return &Parsed{f, source, d.at}, nil
 }

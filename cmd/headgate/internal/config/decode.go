@@ -85,7 +85,7 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, path string, depth int)
 			if m.name == name {
 				found = true
 				d.keys[join(path, name)] = placeOf(n.Content[i])
-				d.value(n.Content[i+1], v.Field(m.index), m.tag, join(path, name), depth+1)
+				d.value(n.Content[i+1], v.FieldByIndex(m.index), m.tag, join(path, name), depth+1)
 			}
 		}
 		if !found {
@@ -147,7 +147,7 @@ func preset(t reflect.Type) reflect.Value {
 			if wrong != nil {
 				panic("config: the default of " + m.name + ": " + wrong.message)
 			}
-			v.Field(m.index).Set(value)
+			v.FieldByIndex(m.index).Set(value)
 		}
 	}
 	return v

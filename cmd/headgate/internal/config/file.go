@@ -11,6 +11,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/routing"
+	"github.com/headgate/headgate/cmd/headgate/internal/tlsfiles"
 )
 
 // File is everything that can be configured. Each field that is no list of policies or routes is a setting: its name as a flag is that
@@ -46,10 +47,7 @@ type File struct {
 // HTTP are the settings of the door for HTTP that other doors have, too.
 type HTTP struct {
 	Addr           Address `yaml:"addr" default:"127.0.0.1:8080" restart:"yes" help:"where to listen for HTTP: host:port; port 0 takes a free one; off closes this door"`
-	TLSCert        Path    `yaml:"tls_cert" restart:"yes" help:"the certificate of this door, and those above it; it is looked at again when it changes; if it is not here, the door speaks plain text"`
-	TLSKey         Path    `yaml:"tls_key" restart:"yes" help:"the certificate's key"`
-	ClientCA       Path    `yaml:"client_ca" restart:"yes" help:"who certifies clients; if it is here, a client must have a certificate"`
-	ClientName     string  `yaml:"client_name" restart:"yes" help:"the name that a client's certificate must be for"`
+	TLS            TLS     `yaml:",inline" peer:"client"`
 	MaxConnections int     `yaml:"max_connections" default:"10000" range:"1 1000000" restart:"yes" help:"most connections at a time; beyond, one that has sent no request for a second from its beginning, or waits for its next, makes room for a new one"`
 }
 
@@ -60,10 +58,7 @@ type RESP struct {
 	Password        Secret        `yaml:"password" restart:"yes" help:"what Redis clients must know; if it is not here, everybody who reaches the door may ask"`
 	MaxClients      int           `yaml:"max_clients" default:"10000" range:"1 1000000" restart:"yes" help:"most Redis clients at a time"`
 	MaxRequestBytes int           `yaml:"max_request_bytes" default:"16384" range:"1 1048576" restart:"yes" help:"longest request of a Redis client; at least 1024 more than max_key_bytes"`
-	TLSCert         Path          `yaml:"tls_cert" restart:"yes" help:"the certificate of this door, and those above it; it is looked at again when it changes; if it is not here, the door speaks plain text"`
-	TLSKey          Path          `yaml:"tls_key" restart:"yes" help:"the certificate's key"`
-	ClientCA        Path          `yaml:"client_ca" restart:"yes" help:"who certifies clients; if it is here, a client must have a certificate"`
-	ClientName      string        `yaml:"client_name" restart:"yes" help:"the name that a client's certificate must be for"`
+	TLS             TLS           `yaml:",inline" peer:"client"`
 	RequestTimeout  time.Duration `yaml:"request_timeout" default:"10s" range:"1ms 24h" restart:"yes" help:"longest time to read a Redis client's request"`
 	WriteTimeout    time.Duration `yaml:"write_timeout" default:"10s" range:"1ms 24h" restart:"yes" help:"longest time for a Redis client to take its replies"`
 	IdleTimeout     time.Duration `yaml:"idle_timeout" default:"10m" range:"1ms 24h" restart:"yes" help:"longest time between two requests of a Redis client"`
@@ -72,10 +67,7 @@ type RESP struct {
 // GRPC are the settings of the door for Envoy.
 type GRPC struct {
 	Addr                  Endpoint      `yaml:"addr" default:"127.0.0.1:8081" restart:"yes" help:"where to listen for Envoy: host:port; unix:/path for a socket that its owner alone may use; off closes this door"`
-	TLSCert               Path          `yaml:"tls_cert" restart:"yes" help:"the certificate of this door, and those above it; it is looked at again when it changes; if it is not here, the door speaks plain text"`
-	TLSKey                Path          `yaml:"tls_key" restart:"yes" help:"the certificate's key"`
-	ClientCA              Path          `yaml:"client_ca" restart:"yes" help:"who certifies clients; if it is here, a client must have a certificate"`
-	ClientName            string        `yaml:"client_name" restart:"yes" help:"the name that a client's certificate must be for"`
+	TLS                   TLS           `yaml:",inline" peer:"client"`
 	MaxConnections        int           `yaml:"max_connections" default:"4096" range:"1 1000000" restart:"yes" help:"most connections at a time"`
 	MaxStreams            int           `yaml:"max_streams" default:"1024" range:"1 1000000" restart:"yes" help:"most requests at a time on one connection"`
 	MaxMessageBytes       int           `yaml:"max_message_bytes" default:"65536" range:"1 16777216" restart:"yes" help:"longest request"`
@@ -127,4 +119,18 @@ type Match struct {
 	Host   routing.Host `yaml:"host" help:"The host: a name, or *.example.com for every name below. Case and port do not matter."`
 	Method []Method     `yaml:"method" count:"1 32" help:"The methods."`
 	Path   routing.Path `yaml:"path" help:"The path: * is one segment, ** any number of them. Case does not matter."`
+}
+
+// TLS are the files of one end of TLS, in the keys of the struct that embeds it inline: PEER is the
+// peer tag of that field, client for a listener and server for a client.
+type TLS struct {
+	Cert     Path   `yaml:"tls_cert" restart:"yes"`
+	Key      Path   `yaml:"tls_key" restart:"yes"`
+	CA       Path   `yaml:"PEER_ca" restart:"yes"`
+	PeerName string `yaml:"PEER_name" restart:"yes"`
+}
+
+// Files returns the files for package tlsfiles.
+func (t *TLS) Files() tlsfiles.Files {
+	return tlsfiles.Files{Cert: string(t.Cert), Key: string(t.Key), CA: string(t.CA), PeerName: t.PeerName}
 }

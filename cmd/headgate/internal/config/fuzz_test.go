@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+	"github.com/headgate/headgate/memstore"
 )
 
 // Whatever the text, the reader ends with a configuration that an engine takes, or with errors that have a place; what is printed of

@@ -14,11 +14,11 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/headgate/headgate/internal/leaktest"
-	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/httpapi"
+	"github.com/headgate/headgate/internal/leaktest"
+	"github.com/headgate/headgate/memstore"
 )
 
 var reloads = flag.Int("reloads", 300, "how often a file is replaced under load")

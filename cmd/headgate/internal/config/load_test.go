@@ -256,7 +256,7 @@ func TestTheFullFileIsFull(t *testing.T) {
 	if got := string(parsed.File.Envoy.Config); got != filepath.Join("testdata", "ratelimit") {
 		t.Errorf("envoy.config is %q, want it beside the file", got)
 	}
-	if got := string(c.Envoy.XDS.ServerCA); got != filepath.Join("testdata", "tls", "ca.crt") {
+	if got := string(c.Envoy.XDS.TLS.CA); got != filepath.Join("testdata", "tls", "ca.crt") {
 		t.Errorf("envoy.xds.server_ca is %q, want it beside the file", got)
 	}
 	if want := "envoy.config is not read: the rules come from envoy.xds.server"; len(c.Warnings) != 1 || c.Warnings[0] != want || c.Envoy.Config != "" {

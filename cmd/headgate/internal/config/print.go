@@ -31,8 +31,8 @@ func (c *Config) node(v reflect.Value, path string) *yaml.Node {
 	case v.Kind() == reflect.Struct:
 		n := &yaml.Node{Kind: yaml.MappingNode}
 		for _, m := range membersOf(v.Type()) {
-			if m.name != "enforce" || v.Field(m.index).Interface() != engine.All { // beside shadow it would be refused
-				add(n, m.name, c.node(v.Field(m.index), join(path, m.name)))
+			if m.name != "enforce" || v.FieldByIndex(m.index).Interface() != engine.All { // beside shadow it would be refused
+				add(n, m.name, c.node(v.FieldByIndex(m.index), join(path, m.name)))
 			}
 		}
 		return filled(n)

@@ -11,7 +11,7 @@ import (
 // the file: whatever it refuses, [Parse] refuses too. Parse refuses more: limits outside the domain, policies that are not there, routes
 // that can never match.
 func Schema() []byte {
-	s := schemaOf(reflect.TypeFor[File](), "")
+	s := schemaOf(reflect.TypeFor[File](), "", "")
 	s["$schema"], s["title"] = "https://json-schema.org/draft/2020-12/schema", "Configuration of headgate serve"
 	s["type"] = []string{"object", "null"} // a file of comments
 	var b bytes.Buffer
@@ -24,7 +24,7 @@ func Schema() []byte {
 	return b.Bytes()
 }
 
-func schemaOf(t reflect.Type, tag reflect.StructTag) map[string]any {
+func schemaOf(t reflect.Type, tag reflect.StructTag, path string) map[string]any {
 	s := make(map[string]any)
 	switch {
 	case isLeaf(t):
@@ -32,7 +32,7 @@ func schemaOf(t reflect.Type, tag reflect.StructTag) map[string]any {
 	case t.Kind() == reflect.Struct:
 		properties, required := make(map[string]any), []string(nil)
 		for _, m := range membersOf(t) {
-			properties[m.name] = schemaOf(m.typ, m.tag)
+			properties[m.name] = schemaOf(m.typ, m.tag, join(path, m.name))
 			if m.tag.Get("required") != "" {
 				required = append(required, m.name)
 			}
@@ -42,16 +42,16 @@ func schemaOf(t reflect.Type, tag reflect.StructTag) map[string]any {
 			s["required"] = required
 		}
 	case t.Kind() == reflect.Map:
-		s["type"], s["additionalProperties"] = "object", schemaOf(t.Elem(), withoutHelp(tag))
+		s["type"], s["additionalProperties"] = "object", schemaOf(t.Elem(), withoutHelp(tag), join(path, "NAME"))
 		s["propertyNames"] = map[string]any{"pattern": namePattern}
 		if keys := tag.Get("keys"); keys != "" {
 			s["propertyNames"] = map[string]any{"allOf": []any{map[string]any{"pattern": namePattern}, map[string]any{"pattern": keys}}}
 		}
 	default:
-		s["type"], s["items"] = "array", schemaOf(t.Elem(), "")
+		s["type"], s["items"] = "array", schemaOf(t.Elem(), "", path+"[]")
 		s["minItems"], s["maxItems"] = countOf(tag)
 	}
-	if help := tag.Get("help"); help != "" {
+	if help := help(path, tag); help != "" {
 		s["description"] = strings.ToUpper(help[:1]) + help[1:]
 	}
 	return s

@@ -31,7 +31,7 @@ func Settings() []Setting { return settings }
 func settingsOf(t reflect.Type, path string, index []int) []Setting {
 	var all []Setting
 	for _, m := range membersOf(t) {
-		at, here := join(path, m.name), append(index[:len(index):len(index)], m.index)
+		at, here := join(path, m.name), append(index[:len(index):len(index)], m.index...)
 		switch {
 		case isLeaf(m.typ) || m.typ.Kind() == reflect.Slice && isLeaf(m.typ.Elem()):
 			all = append(all, newSetting(at, here, m))
@@ -49,7 +49,7 @@ func newSetting(path string, index []int, m member) Setting {
 		Flag:    flag,
 		Env:     Prefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_")),
 		Default: m.tag.Get("default"),
-		Help:    m.tag.Get("help"),
+		Help:    help(path, m.tag),
 		Accepts: accepts(m.typ, m.tag),
 		Restart: m.tag.Get("restart") != "",
 		index:   index,

@@ -10,12 +10,12 @@ import (
 // member is one key that a mapping of the file may have.
 type member struct {
 	name  string
-	index int // of the field
+	index []int // of the field
 	typ   reflect.Type
 	tag   reflect.StructTag
 }
 
-// membersOf are the keys of a struct, in its order.
+// membersOf returns the keys of a struct in its order, with those of structs that it embeds inline.
 func membersOf(t reflect.Type) []member {
 	if known, ok := members.Load(t); ok {
 		return known.([]member)
@@ -23,8 +23,16 @@ func membersOf(t reflect.Type) []member {
 	var all []member
 	for i := range t.NumField() {
 		f := t.Field(i)
-		if name := f.Tag.Get("yaml"); name != "" {
-			all = append(all, member{name, i, f.Type, f.Tag})
+		switch name := f.Tag.Get("yaml"); name {
+		case "":
+		case ",inline":
+			for _, m := range membersOf(f.Type) {
+				m.name = strings.Replace(m.name, "PEER", f.Tag.Get("peer"), 1)
+				m.index = append([]int{i}, m.index...)
+				all = append(all, m)
+			}
+		default:
+			all = append(all, member{name, []int{i}, f.Type, f.Tag})
 		}
 	}
 	members.Store(t, all)

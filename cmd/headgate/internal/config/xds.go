@@ -18,11 +18,8 @@ type XDS struct {
 	NodeID          string        `yaml:"node_id" default:"default" restart:"yes" help:"what this instance calls itself there"`
 	NodeMetadata    []Label       `yaml:"node_metadata" count:"0 64" restart:"yes" help:"what it says of itself beside"`
 	Headers         []Header      `yaml:"headers" count:"0 32" restart:"yes" help:"fields that are sent with each stream; their values are not printed"`
-	TLS             bool          `yaml:"tls" default:"false" restart:"yes" help:"speak TLS to the control plane"`
-	TLSCert         Path          `yaml:"tls_cert" restart:"yes" help:"the certificate that it is shown, and those above it; files are read for each connection"`
-	TLSKey          Path          `yaml:"tls_key" restart:"yes" help:"the certificate's key"`
-	ServerCA        Path          `yaml:"server_ca" restart:"yes" help:"who certifies the control plane; if it is not here, whoever the system trusts"`
-	ServerName      string        `yaml:"server_name" restart:"yes" help:"the name that its certificate must be for; if it is not here, the host of server"`
+	UseTLS          bool          `yaml:"tls" default:"false" restart:"yes" help:"speak TLS to the control plane"`
+	TLS             TLS           `yaml:",inline" peer:"server"`
 	MaxMessageBytes int           `yaml:"max_message_bytes" default:"4194304" range:"1 2147483647" restart:"yes" help:"longest answer of the control plane"`
 	ConnectRetry    time.Duration `yaml:"connect_retry" default:"3s" range:"1ms 1h" restart:"yes" help:"how long to wait, give or take a half, for a control plane that was not reached"`
 	BackoffInitial  time.Duration `yaml:"backoff_initial" default:"10s" range:"1ms 1h" restart:"yes" help:"how long to wait behind a stream that ended; from one to the next that brought nothing good it doubles"`
@@ -73,9 +70,9 @@ const defaultOfIncumbent = "default of envoyproxy/ratelimit"
 // checkXDS refuses plain text where TLS is told of: whoever wrote that did not mean it.
 func (c *Config) checkXDS() *Error {
 	x := &c.Envoy.XDS
-	files := map[string]Path{"envoy.xds.tls_cert": x.TLSCert, "envoy.xds.tls_key": x.TLSKey, "envoy.xds.server_ca": x.ServerCA}
+	files := map[string]Path{"envoy.xds.tls_cert": x.TLS.Cert, "envoy.xds.tls_key": x.TLS.Key, "envoy.xds.server_ca": x.TLS.CA}
 	for _, path := range slices.Sorted(maps.Keys(files)) {
-		if x.Server != "" && !x.TLS && files[path] != "" {
+		if x.Server != "" && !x.UseTLS && files[path] != "" {
 			return c.wrong(path, "it has no meaning while envoy.xds.tls is false: the control plane would be asked in plain text; write tls: true")
 		}
 	}

@@ -1,11 +1,7 @@
 package envoyxds
 
 import (
-	"crypto/tls"
-	"crypto/x509"
-	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"google.golang.org/grpc"
@@ -14,41 +10,14 @@ import (
 	"google.golang.org/grpc/keepalive"
 )
 
-// TLS are the files for TLS to a control plane. They are read for each connection, so that those that are replaced count from the next on.
-type TLS struct {
-	// Cert and Key are the certificate that the control plane is shown; empty means none.
-	Cert, Key string
-	// CA is who certifies the control plane; empty means those whom the system trusts.
-	CA string
-	// ServerName is who its certificate must be for; empty means the host of [Options.Server].
-	ServerName string
-}
-
-// credentials are what the files hold now; plain text for nil.
-func (t *TLS) credentials() (credentials.TransportCredentials, error) {
-	if t == nil {
+// credentials reads the TLS files, if there are any.
+func (c *Client) credentials() (credentials.TransportCredentials, error) {
+	if c.opts.TLS == nil {
 		return insecure.NewCredentials(), nil
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
-	if (t.Cert == "") != (t.Key == "") {
-		return nil, errors.New("TLS to the control plane: a certificate needs its key, and both are files")
-	}
-	if t.Cert != "" {
-		pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
-		if err != nil {
-			return nil, fmt.Errorf("TLS to the control plane: %w", err)
-		}
-		config.Certificates = []tls.Certificate{pair}
-	}
-	if t.CA != "" {
-		pem, err := os.ReadFile(t.CA)
-		if err != nil {
-			return nil, fmt.Errorf("TLS to the control plane: %w", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("TLS to the control plane: %s holds no certificate", t.CA)
-		}
+	config, err := c.opts.TLS.Client()
+	if err != nil {
+		return nil, fmt.Errorf("TLS to the control plane: %w", err)
 	}
 	return credentials.NewTLS(config), nil
 }
@@ -62,7 +31,7 @@ const (
 
 // dial makes a connection that is used for one stream. gRPC gives its one attempt 20 seconds, with its TLS.
 func (c *Client) dial() (*grpc.ClientConn, error) {
-	creds, err := c.opts.TLS.credentials()
+	creds, err := c.credentials()
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,8 @@ import (
 	ratelimit "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/tlsfiles"
 )
 
 // TypeURL is the type of what is subscribed to.
@@ -56,8 +58,8 @@ type Options struct {
 	NodeMetadata map[string]string
 	// Headers are sent with each stream, by their names in lower case. They are not logged.
 	Headers map[string]string
-	// TLS is for TLS; nil means plain text.
-	TLS *TLS
+	// TLS names the files for TLS, which are read again for each connection; nil means plain text.
+	TLS *tlsfiles.Files
 	// MaxMessageBytes is the longest answer, in bytes; 0 means [DefaultMaxMessageBytes].
 	MaxMessageBytes int
 	// ConnectRetry is how long to wait, give or take a half, for a control plane that was not reached; 0 means [DefaultConnectRetry].
@@ -105,7 +107,7 @@ func New(rules Rules, opts *Options) (c *Client, err error) {
 	if c.opts.Server == "" {
 		return nil, errors.New("envoyxds: there is no server to ask")
 	}
-	if _, err = c.opts.TLS.credentials(); err != nil {
+	if _, err = c.credentials(); err != nil {
 		return nil, fmt.Errorf("envoyxds: %w", err)
 	}
 	c.opts.MaxMessageBytes = cmp.Or(opts.MaxMessageBytes, DefaultMaxMessageBytes)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate/internal/controlplane"
 	"github.com/headgate/headgate/cmd/headgate/internal/envoyxds"
+	"github.com/headgate/headgate/cmd/headgate/internal/tlsfiles"
 	"github.com/headgate/headgate/internal/leaktest"
 )
 
@@ -212,13 +213,13 @@ func TestLongestAnswer(t *testing.T) {
 func TestNew(t *testing.T) {
 	t.Parallel()
 	for want, opts := range map[string]envoyxds.Options{
-		"there is no server":          {},
-		"a certificate needs its key": {Server: "s:1", TLS: &envoyxds.TLS{Cert: "c"}},
-		"no such file":                {Server: "s:1", TLS: &envoyxds.TLS{CA: t.TempDir() + "/ca"}},
-		"no such file or directory":   {Server: "s:1", TLS: &envoyxds.TLS{Cert: "/nowhere/c", Key: "/nowhere/k"}},
-		"is no UTF-8 text":            {Server: "s:1", NodeID: "\xff"},
-		"metadata is no UTF-8 text":   {Server: "s:1", NodeMetadata: map[string]string{"zone": "\xff"}},
-		"holds no certificate":        {Server: "s:1", TLS: &envoyxds.TLS{CA: "envoyxds.go"}},
+		"there is no server":                     {},
+		"a certificate file requires a key file": {Server: "s:1", TLS: &tlsfiles.Files{Cert: "c"}},
+		"no such file":                           {Server: "s:1", TLS: &tlsfiles.Files{CA: t.TempDir() + "/ca"}},
+		"no such file or directory":              {Server: "s:1", TLS: &tlsfiles.Files{Cert: "/nowhere/c", Key: "/nowhere/k"}},
+		"is no UTF-8 text":                       {Server: "s:1", NodeID: "\xff"},
+		"metadata is no UTF-8 text":              {Server: "s:1", NodeMetadata: map[string]string{"zone": "\xff"}},
+		"holds no certificate":                   {Server: "s:1", TLS: &tlsfiles.Files{CA: "envoyxds.go"}},
 	} {
 		if _, err := envoyxds.New(new(held), &opts); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)

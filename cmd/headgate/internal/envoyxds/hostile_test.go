@@ -25,6 +25,7 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate/internal/controlplane"
 	"github.com/headgate/headgate/cmd/headgate/internal/envoyxds"
+	"github.com/headgate/headgate/cmd/headgate/internal/tlsfiles"
 	"github.com/headgate/headgate/internal/testserver"
 )
 
@@ -258,14 +259,14 @@ func TestTLS(t *testing.T) {
 	plane := controlplane.Start(t, &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS12})
 	plane.Push("default", "1", domain("secret"))
 	for name, c := range map[string]struct {
-		tls  *envoyxds.TLS
+		tls  *tlsfiles.Files
 		fine bool
 	}{
-		"all is right":                {&envoyxds.TLS{Cert: cert, Key: key, CA: cert}, true},
-		"another name that it is for": {&envoyxds.TLS{Cert: cert, Key: key, CA: cert, ServerName: "example.com"}, true},
-		"a name that it is not for":   {&envoyxds.TLS{Cert: cert, Key: key, CA: cert, ServerName: "other"}, false},
-		"nobody certifies it":         {&envoyxds.TLS{Cert: cert, Key: key}, false},
-		"no certificate is shown":     {&envoyxds.TLS{CA: cert}, false},
+		"all is right":                {&tlsfiles.Files{Cert: cert, Key: key, CA: cert}, true},
+		"another name that it is for": {&tlsfiles.Files{Cert: cert, Key: key, CA: cert, PeerName: "example.com"}, true},
+		"a name that it is not for":   {&tlsfiles.Files{Cert: cert, Key: key, CA: cert, PeerName: "other"}, false},
+		"nobody certifies it":         {&tlsfiles.Files{Cert: cert, Key: key}, false},
+		"no certificate is shown":     {&tlsfiles.Files{CA: cert}, false},
 		"plain text":                  {nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {

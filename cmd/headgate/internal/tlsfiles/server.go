@@ -1,0 +1,129 @@
+package tlsfiles
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+)
+
+// checkInterval is how often the files are read to see whether they changed, at most.
+const checkInterval = time.Second
+
+// Server is the TLS side of one listener. Files that cannot be used do not replace those in use.
+// Set the exported fields before the first call of Config, and do not change them afterwards.
+type Server struct {
+	Files
+	Listener  string       // name of the listener, for errors and logs
+	Protocols []string     // for ALPN
+	Log       *slog.Logger // required
+
+	mu      sync.Mutex
+	pipe    bool // one of the files is a pipe, which cannot be read again
+	checked time.Time
+	stamp   string // of the contents in use
+	bad     string // stamp of the contents that could not be used at the last check
+	logged  string // stamp of the contents whose failure was logged
+	config  *tls.Config
+}
+
+// Enabled reports whether any file is named, so that the listener must use TLS.
+func (s *Server) Enabled() bool { return s.Cert != "" || s.Key != "" || s.CA != "" }
+
+// Config reads the files and returns a configuration that reloads them. A handshake reads them
+// again if the last check is a second or more ago. Config fails if the files cannot be used, and
+// logs a warning if the certificate has expired or is not valid yet.
+func (s *Server) Config() (*tls.Config, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.Cert == "" || s.Key == "" {
+		return nil, fmt.Errorf("TLS of the %s listener requires a certificate and its key: set both %s.tls_cert and %s.tls_key", s.Listener, s.Listener, s.Listener)
+	}
+	s.pipe = !regular(s.Cert) || !regular(s.Key) || s.CA != "" && !regular(s.CA)
+	read, err := s.read()
+	if err == nil {
+		s.config, err = s.server(read, s.Protocols)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("TLS of the %s listener: %w", s.Listener, err)
+	}
+	if err := validNow(s.config); err != nil {
+		s.Log.Warn("clients will not accept this certificate", "listener", s.Listener, "cause", err)
+	}
+	s.stamp = read.stamp()
+	outer := s.config.Clone()
+	outer.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.current(), nil }
+	return outer, nil
+}
+
+// regular reports whether a path is not that of a pipe or device.
+func regular(path string) bool {
+	info, err := os.Stat(path)
+	return err != nil || info.Mode().IsRegular()
+}
+
+// current returns the configuration in use, after a check of the files if one is due.
+func (s *Server) current() *tls.Config {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.pipe && time.Since(s.checked) >= checkInterval {
+		s.checked = time.Now()
+		s.check()
+	}
+	return s.config
+}
+
+// check reloads files that changed. It logs a failure only when a second check finds the same
+// contents: a certificate and its key are two files and may be replaced one after the other.
+func (s *Server) check() {
+	next, stamp, err := s.load()
+	switch {
+	case stamp == s.stamp:
+		s.bad = ""
+	case err == nil:
+		s.config, s.stamp, s.bad, s.logged = next, stamp, "", ""
+		s.Log.Info("certificate reloaded", "listener", s.Listener)
+	case stamp == s.bad && stamp != s.logged:
+		s.logged = stamp
+		s.Log.Error("certificate reload failed; the previous one stays in use", "listener", s.Listener, "cause", err)
+	default:
+		s.bad = stamp
+	}
+}
+
+// load returns the configuration that the files make now, and the stamp of their contents. It does
+// not make a configuration of the contents that are in use.
+func (s *Server) load() (config *tls.Config, stamp string, err error) {
+	read, err := s.read()
+	if err != nil {
+		return nil, err.Error(), err
+	}
+	if stamp = read.stamp(); stamp == s.stamp {
+		return nil, stamp, nil
+	}
+	if config, err = s.server(read, s.Protocols); err == nil {
+		err = validNow(config)
+	}
+	return config, stamp, err
+}
+
+// stamp differs for different contents.
+func (c *contents) stamp() string {
+	all := sha256.New()
+	for _, text := range c {
+		fmt.Fprintf(all, "%d %s", len(text), text)
+	}
+	return string(all.Sum(nil))
+}
+
+// validNow reports a certificate that has expired or is not valid yet.
+func validNow(config *tls.Config) error {
+	leaf := config.Certificates[0].Leaf
+	if now := time.Now(); now.Before(leaf.NotBefore) || now.After(leaf.NotAfter) {
+		return fmt.Errorf("it is valid from %s to %s, but not now", leaf.NotBefore.Format(time.RFC3339), leaf.NotAfter.Format(time.RFC3339))
+	}
+	return nil
+}

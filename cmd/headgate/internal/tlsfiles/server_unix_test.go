@@ -1,0 +1,26 @@
+//go:build unix
+
+package tlsfiles_test
+
+import (
+	"os"
+	"syscall"
+	"testing"
+)
+
+// A pipe holds its contents once: a server that read it again would wait forever.
+func TestCertificateFromPipeIsReadOnce(t *testing.T) {
+	t.Parallel()
+	a, dir := newAuthority(t), t.TempDir()
+	a.write(dir, 2, "server.example")
+	key := read(t, dir+"/tls.key")
+	must(t, os.Remove(dir+"/tls.key"))
+	must(t, syscall.Mkfifo(dir+"/tls.key", 0o600))
+	go func() { _ = os.WriteFile(dir+"/tls.key", key, 0o600) }()
+	w := newWatched(t, dir)
+	config, err := w.config.GetConfigForClient(nil)
+	must(t, err)
+	if got := config.Certificates[0].Leaf.SerialNumber.Int64(); got != 2 {
+		t.Errorf("certificate %d is in use, want 2", got)
+	}
+}
