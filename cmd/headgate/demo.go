@@ -78,7 +78,7 @@ func (d *demoSettings) run(ctx context.Context, stdout, stderr io.Writer) (err e
 		return err
 	}
 	defer inBackground(ctx, func(ctx context.Context) { awaken(ctx, e) })()
-	server := newDemoServer(page, httpapi.New(e, &httpapi.Options{Store: storeopen.Name(d.store)}), d.allowHost, log)
+	server := newDemoServer(page, httpapi.New(e, &httpapi.Options{Health: httpapi.NewHealth(e, &httpapi.HealthOptions{Store: storeopen.Name(d.store)})}), d.allowHost, log)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(ln) }()
 	d.greet(stdout, url, ln.Addr())

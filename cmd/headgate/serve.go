@@ -93,7 +93,7 @@ type service struct {
 
 	forwardAuth *forwardauth.Handler // nil if the door for HTTP is off
 	envoy       *envoyRules
-	health      *httpapi.Handler // answers /livez and /readyz
+	health      *httpapi.Health // answers /livez and /readyz
 	metrics     *metrics.Metrics
 	denials     *metrics.Denials
 }

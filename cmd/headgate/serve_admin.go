@@ -97,7 +97,7 @@ func (s *service) openAdmin(ctx context.Context) (all []door, err error) {
 
 func (s *service) adminHandler() *admin.Handler {
 	if s.health == nil {
-		s.health = httpapi.New(s.engine, s.healthOptions())
+		s.health = httpapi.NewHealth(s.engine, s.healthOptions())
 	}
 	return admin.New(&admin.Options{
 		Token:   string(s.config.Admin.Token),

@@ -97,8 +97,9 @@ func (s *service) openGRPC(ctx context.Context) (door, error) {
 
 // http is the server for HTTP.
 func (s *service) http(ln net.Listener) *httpapi.Server {
-	c, opts := s.config, s.healthOptions()
-	opts.MaxBodyBytes = c.MaxBodyBytes
+	c := s.config
+	s.health = httpapi.NewHealth(s.engine, s.healthOptions())
+	opts := &httpapi.Options{MaxBodyBytes: c.MaxBodyBytes, Health: s.health}
 	opts.Mounted = map[string]http.Handler{
 		forwardauth.Path:       s.forwardAuth,
 		forwardauth.Path + "/": s.forwardAuth,
@@ -106,8 +107,7 @@ func (s *service) http(ln net.Listener) *httpapi.Server {
 		"/healthcheck":         http.HandlerFunc(s.envoy.handler.ServeHealth),
 	}
 	page := s.mountDemo(ln, opts.Mounted)
-	s.health = httpapi.New(s.at("http"), opts)
-	server := httpapi.NewServer(s.health, &httpapi.ServerOptions{
+	server := httpapi.NewServer(httpapi.New(s.at("http"), opts), &httpapi.ServerOptions{
 		HeaderTimeout: c.HeaderTimeout, ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout, IdleTimeout: c.IdleTimeout,
 		MaxHeaderBytes: c.MaxHeaderBytes, MaxConnections: c.HTTP.MaxConnections, Log: s.log,
 	})
@@ -118,9 +118,9 @@ func (s *service) http(ln net.Listener) *httpapi.Server {
 }
 
 // healthOptions are what /readyz tells, at whatever door.
-func (s *service) healthOptions() *httpapi.Options {
+func (s *service) healthOptions() *httpapi.HealthOptions {
 	c := s.config
-	opts := &httpapi.Options{Store: storeopen.Name(string(c.Store))}
+	opts := &httpapi.HealthOptions{Store: storeopen.Name(string(c.Store))}
 	if s.envoy.xds != nil {
 		opts.ControlPlane = s.envoy.controlPlane
 	}

@@ -3,6 +3,8 @@
 package httpapi
 
 import (
+	"cmp"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/cmd/headgate/internal/answerfields"
@@ -28,94 +29,91 @@ const mostKept = 64 << 10
 type Options struct {
 	// MaxBodyBytes is the longest body of a request, in bytes; 0 means [DefaultMaxBodyBytes].
 	MaxBodyBytes int
-	// Store is what /readyz calls the store.
-	Store string
-	// Config says how many configurations have taken effect, and whether the one that lies there now was refused; /readyz repeats it.
-	// nil means that there is no file.
-	Config func() (generation uint64, refused bool)
-	// ControlPlane says whether the control plane of Envoy's rules is connected, and whether what holds is of it; /readyz repeats it. nil
-	// means that there is none.
-	ControlPlane func() (connected, configured bool)
-	// Mounted are handlers of other doors that stand at this one, each by its path; one that ends with a slash is for all paths below it.
-	// It must not be changed afterwards.
+	// Health answers /livez and /readyz; nil means one with default options.
+	Health *Health
+	// Mounted are the handlers of other APIs on this listener, by path; a path that ends with a slash includes all paths below
+	// it, and of several the longest counts. It must not be changed afterwards.
 	Mounted map[string]http.Handler
 }
 
-// Handler answers the door's paths. It is made with [New] and may be used concurrently.
+// Handler answers the paths of the HTTP API. It is made with [New] and may be used concurrently.
 type Handler struct {
 	engine       *engine.Engine
+	health       *Health
 	fields       *answerfields.Writer
-	mounted      map[string]http.Handler
 	maxBodyBytes int
 	tooLarge     string
-	store        string
-	config       func() (uint64, bool)
-	controlPlane func() (bool, bool)
-	draining     atomic.Bool
+
+	routes   map[string]http.Handler // by whole path
+	subtrees []subtree               // the longest first
+	notFound string
 }
 
-// New makes the door of e. opts may be nil.
+// subtree is the handler of all paths that begin with prefix.
+type subtree struct {
+	prefix  string
+	handler http.Handler
+}
+
+// New makes the HTTP API of e. opts may be nil.
 func New(e *engine.Engine, opts *Options) *Handler {
-	h := &Handler{engine: e, fields: answerfields.New(), maxBodyBytes: DefaultMaxBodyBytes}
-	if opts != nil {
-		h.store, h.config, h.controlPlane, h.mounted = opts.Store, opts.Config, opts.ControlPlane, opts.Mounted
-		if opts.MaxBodyBytes != 0 {
-			h.maxBodyBytes = opts.MaxBodyBytes
-		}
+	if opts == nil {
+		opts = &Options{}
+	}
+	h := &Handler{engine: e, health: opts.Health, fields: answerfields.New(), maxBodyBytes: cmp.Or(opts.MaxBodyBytes, DefaultMaxBodyBytes)}
+	if h.health == nil {
+		h.health = NewHealth(e, nil)
 	}
 	h.tooLarge = fmt.Sprintf("the body has more than %d bytes", h.maxBodyBytes)
+	h.route(opts.Mounted)
 	return h
 }
 
-// Drain makes /readyz say that this instance is going away, and asks clients to close their connections. Requests are still
+// route fills the tables of paths. They stand in for [http.ServeMux], which redirects a path with a double slash, where this
+// API answers 404 and a mounted handler gets the path as it was sent.
+func (h *Handler) route(mounted map[string]http.Handler) {
+	h.routes = map[string]http.Handler{"/livez": h.health, "/readyz": h.health, "/openapi.json": reading(describe)}
+	verbs := map[string]headgate.Verb{
+		"/v1/check": headgate.Take, "/v1/peek": headgate.Peek, "/v1/refund": headgate.Refund, "/v1/reset": headgate.Reset,
+	}
+	for path, verb := range verbs {
+		h.routes[path] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.decide(w, r, verb) })
+	}
+	paths := []string{"/v1/check", "/v1/peek", "/v1/refund", "/v1/reset", "/livez", "/readyz", "/openapi.json"}
+	for _, path := range slices.Sorted(maps.Keys(mounted)) {
+		paths = append(paths, path)
+		if strings.HasSuffix(path, "/") {
+			h.subtrees = slices.Insert(h.subtrees, 0, subtree{path, mounted[path]}) // a longer one sorts behind its own prefix
+		} else if h.routes[path] == nil {
+			h.routes[path] = mounted[path]
+		}
+	}
+	h.notFound = "there are " + strings.Join(paths, ", ")
+}
+
+// Drain makes /readyz report that this instance is going away, and asks clients to close their connections. Requests are still
 // answered.
-func (h *Handler) Drain() { h.draining.Store(true) }
+func (h *Handler) Drain() { h.health.Drain() }
 
 // ServeHTTP answers one request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.turnAway(w)
-	switch r.URL.Path {
-	case "/v1/check":
-		h.decide(w, r, headgate.Take)
-	case "/v1/peek":
-		h.decide(w, r, headgate.Peek)
-	case "/v1/refund":
-		h.decide(w, r, headgate.Refund)
-	case "/v1/reset":
-		h.decide(w, r, headgate.Reset)
-	case "/livez":
-		h.live(w, r)
-	case "/readyz":
-		h.ready(w, r)
-	case "/openapi.json":
-		describe(w, r)
-	default:
-		if handler := h.mountedAt(r.URL.Path); handler != nil {
-			handler.ServeHTTP(w, r)
+	if handler := h.routes[r.URL.Path]; handler != nil {
+		handler.ServeHTTP(w, r)
+		return
+	}
+	for _, t := range h.subtrees {
+		if strings.HasPrefix(r.URL.Path, t.prefix) {
+			t.handler.ServeHTTP(w, r)
 			return
 		}
-		paths := append([]string{"/v1/check", "/v1/peek", "/v1/refund", "/v1/reset", "/livez", "/readyz", "/openapi.json"},
-			slices.Sorted(maps.Keys(h.mounted))...)
-		writeProblem(w, http.StatusNotFound, "there are "+strings.Join(paths, ", "), "")
 	}
-}
-
-// mountedAt is the handler of another door that stands at a path or above it; nil if there is none.
-func (h *Handler) mountedAt(path string) http.Handler {
-	if handler := h.mounted[path]; handler != nil {
-		return handler
-	}
-	for at, handler := range h.mounted {
-		if strings.HasSuffix(at, "/") && strings.HasPrefix(path, at) {
-			return handler
-		}
-	}
-	return nil
+	writeProblem(w, http.StatusNotFound, h.notFound, "")
 }
 
 // turnAway asks the client to use another connection, if this instance is going away.
 func (h *Handler) turnAway(w http.ResponseWriter) {
-	if h.draining.Load() {
+	if h.health.draining.Load() {
 		w.Header().Set("Connection", "close")
 	}
 }
@@ -206,21 +204,26 @@ func (c *call) read(r *http.Request, most int) error {
 	}
 }
 
-// live answers as long as the process does; it asks nobody.
-func (h *Handler) live(w http.ResponseWriter, r *http.Request) {
-	if !readMethod(w, r) {
-		return
-	}
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = io.WriteString(w, "ok\n")
+// openAPI is the OpenAPI document of this API and those mounted beside it.
+//
+//go:embed openapi.json
+var openAPI []byte
+
+// describe answers with the OpenAPI document, which needs neither the engine nor the store.
+func describe(w http.ResponseWriter, _ *http.Request) {
+	w.Header()["Content-Type"] = jsonType
+	_, _ = w.Write(openAPI)
 }
 
-func readMethod(w http.ResponseWriter, r *http.Request) bool {
-	if r.Method == http.MethodGet || r.Method == http.MethodHead {
-		return true
-	}
-	wrongMethod(w, "GET, HEAD")
-	return false
+// reading is a handler that answers GET and HEAD with next, and other methods with 405.
+func reading(next http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			wrongMethod(w, "GET, HEAD")
+			return
+		}
+		next(w, r)
+	})
 }
 
 func wrongMethod(w http.ResponseWriter, allowed string) {

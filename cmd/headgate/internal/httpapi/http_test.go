@@ -47,10 +47,19 @@ var policies = map[string]headgate.Policy{
 
 func serve(t *testing.T, opts *httpapi.Options, serverOpts *httpapi.ServerOptions) *served {
 	t.Helper()
+	return serveHealth(t, nil, opts, serverOpts)
+}
+
+// serveHealth is serve with health paths of these options.
+func serveHealth(t *testing.T, health *httpapi.HealthOptions, opts *httpapi.Options, serverOpts *httpapi.ServerOptions) *served {
+	t.Helper()
 	s := &served{t: t, store: memstore.New(nil), client: &http.Client{Transport: &http.Transport{}}, log: new(testserver.Log)}
 	e, err := engine.New(s.store, &engine.Options{Policies: policies})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if health != nil {
+		opts = &httpapi.Options{Health: httpapi.NewHealth(e, health)}
 	}
 	if serverOpts == nil {
 		serverOpts = &httpapi.ServerOptions{}
@@ -353,7 +362,7 @@ func TestHealthOfControlPlanes(t *testing.T) {
 		{false, true, `{"status":"degraded","store":"memory","control_plane":{"connected":false,"configured":true}}`},
 		{true, false, `{"status":"degraded","store":"memory","control_plane":{"connected":true,"configured":false}}`},
 	} {
-		s := serve(t, &httpapi.Options{Store: "memory", ControlPlane: func() (bool, bool) { return c.connected, c.configured }}, nil)
+		s := serveHealth(t, &httpapi.HealthOptions{Store: "memory", ControlPlane: func() (bool, bool) { return c.connected, c.configured }}, nil, nil)
 		if got := s.do("GET", "/readyz", ""); got.status != 200 || got.body != c.want {
 			t.Errorf("got %d %s want %s", got.status, got.body, c.want)
 		}
@@ -362,7 +371,7 @@ func TestHealthOfControlPlanes(t *testing.T) {
 
 func TestHealth(t *testing.T) {
 	t.Parallel()
-	s := serve(t, &httpapi.Options{Store: "memory"}, nil)
+	s := serveHealth(t, &httpapi.HealthOptions{Store: "memory"}, nil, nil)
 	for _, method := range []string{"GET", "HEAD"} {
 		for path, want := range map[string]string{"/livez": "ok\n", "/readyz": `{"status":"ok","store":"memory"}`} {
 			if method == "HEAD" {

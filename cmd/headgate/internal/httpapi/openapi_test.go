@@ -45,7 +45,10 @@ func newDescribed(t *testing.T) *described {
 		t.Fatal(err)
 	}
 	h := httpapi.New(e, &httpapi.Options{
-		MaxBodyBytes: 4 << 10, Store: "memory", Config: func() (uint64, bool) { return 1, false }, ControlPlane: func() (bool, bool) { return true, true },
+		MaxBodyBytes: 4 << 10,
+		Health: httpapi.NewHealth(e, &httpapi.HealthOptions{
+			Store: "memory", Config: func() (uint64, bool) { return 1, false }, ControlPlane: func() (bool, bool) { return true, true },
+		}),
 		Mounted: map[string]http.Handler{
 			forwardauth.Path:       proxies,
 			forwardauth.Path + "/": proxies,
