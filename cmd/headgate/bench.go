@@ -4,11 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/cmd/headgate/internal/load"
@@ -86,32 +84,29 @@ func bench(ctx context.Context, out, progress io.Writer, url string, opts *load.
 	return nil
 }
 
-// watched waits for a load, and shows on a terminal how it goes.
+// watched waits for a load and shows its rate on a terminal meanwhile.
 func watched(run *load.Run, w io.Writer, duration time.Duration) *load.Result {
-	file, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(file.Fd())) {
-		return run.Wait()
-	}
-	ended := make(chan struct{})
-	shown := make(chan struct{})
+	line, ended, cleared := newStatusLine(w), make(chan struct{}), make(chan struct{})
 	go func() {
-		defer close(shown)
+		defer close(cleared)
+		defer line.clear()
 		for before := run.Now(); ; {
 			select {
 			case <-ended:
-				fmt.Fprint(w, "\r\x1b[K")
 				return
-			case <-time.After(200 * time.Millisecond):
+			case <-time.After(2 * statusInterval):
 			}
 			now := run.Now()
 			rate := float64(now.Calls()-before.Calls()) / (now.Took - before.Took).Seconds()
-			fmt.Fprintf(w, "\r\x1b[K%4.1fs of %v: %.0f/s, %d denied, %d failed", now.Took.Seconds(), duration, rate, now.Denied, now.Failed)
+			line.show(func() string {
+				return fmt.Sprintf("%4.1fs of %v: %.0f/s, %d denied, %d failed", now.Took.Seconds(), duration, rate, now.Denied, now.Failed)
+			})
 			before = now
 		}
 	}()
 	result := run.Wait()
 	close(ended)
-	<-shown
+	<-cleared
 	return result
 }
 

@@ -89,7 +89,7 @@ func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
 	if err := keepLogs(args, cmd.InOrStdin(), f.decisions, f.html); err != nil {
 		return err
 	}
-	progress := newProgress(cmd.ErrOrStderr(), total)
+	progress := &progress{line: newStatusLine(cmd.ErrOrStderr()), total: total}
 	opts.Progress = progress.show
 	debug.SetGCPercent(collectAt)
 	open := func() (headgate.Store, error) { return openReplayStore(f.store, opts.Memory) }
@@ -100,7 +100,7 @@ func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
 		opts.Decisions = w
 		return replay.Run(cmd.Context(), logs, policies, open, opts)
 	})
-	progress.done()
+	progress.line.clear()
 	if errors.Is(err, context.Canceled) {
 		return errors.New("replay: interrupted; there is no report")
 	}
