@@ -16,8 +16,8 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/cmd/headgate/internal/demo"
+	"github.com/headgate/headgate/memstore"
 )
 
 // small is a store of one's own.
@@ -57,9 +57,13 @@ type chrome struct {
 	bad []string
 }
 
+// patience is how long a test waits for what must happen: only a failure takes that long.
+const patience = time.Minute
+
 // look is how a browser is held.
 type look struct {
 	width, height         int64
+	zoom, text            int64 // how many times larger than usual; 0 is 1
 	dark, phone, lessMove bool
 }
 
@@ -109,6 +113,8 @@ func (b *chrome) hold(t testing.TB, l look) {
 	var opts []chromedp.EmulateViewportOption
 	if l.phone {
 		opts = append(opts, chromedp.EmulateMobile, chromedp.EmulateTouch, chromedp.EmulateScale(2))
+	} else if l.zoom > 1 {
+		opts = append(opts, chromedp.EmulateScale(float64(l.zoom)))
 	}
 	b.do(t, chromedp.EmulateViewport(l.width, l.height, opts...))
 }
@@ -143,10 +149,10 @@ func (b *chrome) mustBeQuiet(t testing.TB) {
 	}
 }
 
-// do runs actions, for at most ten seconds.
+// do runs actions, for at most patience.
 func (b *chrome) do(t testing.TB, actions ...chromedp.Action[chromedp.Void]) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	if err := chromedp.Do(ctx, actions...); err != nil {
 		t.Fatal(err)
@@ -156,7 +162,7 @@ func (b *chrome) do(t testing.TB, actions ...chromedp.Action[chromedp.Void]) {
 // eval is the value of an expression on the page.
 func eval[T any](t testing.TB, b *chrome, expression string) T {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 	if err != nil {
@@ -168,7 +174,7 @@ func eval[T any](t testing.TB, b *chrome, expression string) T {
 // until waits for an expression to be true on the page.
 func (b *chrome) until(t testing.TB, expression string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	_, err := chromedp.Run(ctx, chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingInterval(20*time.Millisecond)))
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"net/http/httptest"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/cmd/headgate/internal/demo"
+	"github.com/headgate/headgate/memstore"
 )
 
 // The page under a path of a program's own server, over the program's own store.

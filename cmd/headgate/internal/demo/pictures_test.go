@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	pictures = flag.String("pictures", "", "write demo-light.png and demo-dark.png into this folder; see make screenshots")
+	pictures = flag.String("pictures", "", "write demo-light.png and demo-dark.png into this folder, and what the test of widths sees; see make screenshots")
 	scenario = flag.String("scenario", "edge", "what is going on in the pictures")
 	wait     = flag.Duration("wait", 3*time.Second, "how long it goes on, from the first attack on, before they are taken")
 )

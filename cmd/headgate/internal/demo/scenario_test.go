@@ -2,6 +2,7 @@ package demo_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/demo"
 )
@@ -31,15 +32,16 @@ func TestScenarios(t *testing.T) {
 	url := serve(t, demo.Options{}).URL
 	t.Run("edge", func(t *testing.T) {
 		t.Parallel()
-		if testing.Short() {
-			t.Skip("it waits for the edge of a real window")
-		}
-		gates := play(t, url, "edge", 20).by(0)
-		if got := gates["sliding_log"].Allowed; got != 10 {
-			t.Errorf("the sliding log let %d through want 10", got)
-		}
-		if got := gates["fixed_window"].Allowed; got < 15 { // 20, if this machine is not too busy to send in time
-			t.Errorf("the fixed window let %d through want both tens", got)
+		// A machine that is too busy sends some of the first ten after the edge: the scenario is then played again.
+		for deadline := time.Now().Add(patience); ; {
+			gates := play(t, url, "edge", 20).by(0)
+			log, window := gates["sliding_log"].Allowed, gates["fixed_window"].Allowed
+			if log == 10 && window >= 15 {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("the sliding log let %d through want 10, the fixed window %d want both tens", log, window)
+			}
 		}
 	})
 	t.Run("servers", func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/cmd/headgate/internal/demo"
+	"github.com/headgate/headgate/memstore"
 )
 
 var order = []headgate.Algorithm{
@@ -263,7 +263,7 @@ func TestSessionsAreBounded(t *testing.T) {
 	}
 	first.mustAct(t, map[string]any{"do": "stream", "rate": 10_000})
 	first.close()
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(patience)
 	for get(t, s.URL+"/state?session="+first.session, nil) != http.StatusNotFound {
 		if time.Now().After(deadline) {
 			t.Fatal("the first session did not end with its stream")
@@ -308,7 +308,7 @@ func TestStreamOutlivesTimeouts(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := httptest.NewUnstartedServer(page)
-	s.Config.ReadTimeout, s.Config.WriteTimeout = 100*time.Millisecond, 100*time.Millisecond
+	s.Config.ReadTimeout, s.Config.WriteTimeout = 700*time.Millisecond, 700*time.Millisecond
 	s.Start()
 	defer s.Close()
 	defer page.Close()

@@ -83,11 +83,12 @@ func panelDifference(seq int64, facts map[string]string, verdict, fields string,
 	return ""
 }
 
-// shifts is how much of the page has moved so far, as browsers count it: also just after a click.
-const shifts = `new Promise((done) => new PerformanceObserver((list, observer) => {
-	observer.disconnect();
-	done(list.getEntries().reduce((sum, e) => sum + e.value, 0));
-}).observe({ type: 'layout-shift', buffered: true }) ?? setTimeout(() => done(0), 300))`
+// places is where the parts of the page are. Requests and their answers must not move them, but for what is
+// below the table that they fill.
+const places = `[...document.querySelectorAll('main > :not(#glance), .panel > *')].map((e) => {
+	const { top, left } = e.getBoundingClientRect();
+	return [e.id || e.className || e.tagName, Math.round(left), Math.round(top + scrollY)].join(' ');
+})`
 
 // drawn says of each chart whether it holds the colour of allowed requests and that of denied ones.
 const drawn = `(() => {

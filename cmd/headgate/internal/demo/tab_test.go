@@ -177,10 +177,10 @@ func (p *tab) state(t testing.TB) (s state) {
 	return s
 }
 
-// until reads the state until it is as wanted, for at most ten seconds.
+// until reads the state until it is as wanted, for at most patience.
 func (p *tab) until(t testing.TB, what string, wanted func(state) bool) state {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; {
+	for deadline := time.Now().Add(patience); ; {
 		s := p.state(t)
 		if wanted(s) {
 			return s

@@ -5,7 +5,6 @@ import { whole } from './words.js';
 const DOT = 5.4; // px from mark to mark
 const BEAT = 1.5e6; // µs after which nothing is known any more, if the server says nothing
 const RIGHT = 62; // px for the vessel
-const FONT = '-apple-system, "Segoe UI", Roboto, "Helvetica Neue", Cantarell, Ubuntu, Arial, system-ui, sans-serif';
 
 // inks are the page's colours as a canvas takes them.
 export function readInks() {
@@ -16,6 +15,7 @@ export function readInks() {
     probe.style.color = `var(--${name})`;
     inks[name] = getComputedStyle(probe).color;
   }
+  inks.font = getComputedStyle(document.body).fontFamily;
   probe.remove();
   return inks;
 }
@@ -55,6 +55,7 @@ export class Chart {
 
   draw({ tracks, now, heard, span, unit, edges, windowed, inks }) {
     const c = this.context;
+    this.font = inks.font;
     c.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
     c.clearRect(0, 0, this.width, this.height);
     const x = (t) => this.plot - ((now - t) / span) * this.plot;
@@ -76,19 +77,20 @@ export class Chart {
     this.label('now', this.plot, this.height - 3, inks.muted, 11, 'right');
   }
 
-  // label writes a text; with a halo it can be read over lines.
+  // label writes a text; with a halo it can be read over lines. A font that is too wide for the chart is squeezed.
   label(text, x, y, ink, size, align, weight = 400, halo = null) {
     const c = this.context;
-    c.font = `${weight} ${size}px ${FONT}`;
+    const room = { left: this.width - x, right: x, center: 2 * Math.min(x, this.width - x) }[align];
+    c.font = `${weight} ${size}px ${this.font}`;
     c.textAlign = align;
     if (halo) {
       c.strokeStyle = halo;
       c.lineWidth = 4;
       c.lineJoin = 'round';
-      c.strokeText(text, x, y);
+      c.strokeText(text, x, y, room);
     }
     c.fillStyle = ink;
-    c.fillText(text, x, y);
+    c.fillText(text, x, y, room);
   }
 
   drawEdges(edges, x, windowed, inks) {

@@ -40,7 +40,8 @@ export class Code {
     const label = button.firstChild;
     label.textContent = done ? 'Copied' : 'Selected';
     this.status.textContent = done ? `${pre.getAttribute('aria-label')} copied` : 'selected: copy it with the keyboard';
-    setTimeout(() => {
+    clearTimeout(button.timer); // of an earlier press
+    button.timer = setTimeout(() => {
       label.textContent = 'Copy';
       this.status.textContent = '';
     }, 1600);

@@ -17,7 +17,7 @@ const announcer = new Announcer($('summary'));
 const still = matchMedia('(prefers-reduced-motion: reduce)');
 const dark = matchMedia('(prefers-color-scheme: dark)');
 
-const narrow = matchMedia('(max-width: 860px)');
+const narrow = matchMedia('(max-width: 53.75em)');
 
 const LAG = 100e3; // µs that the picture is behind, so that what arrives has its place
 const view = { now: 0, heard: 0, span: 15e6, unit: 1, edges: [], inks: readInks() };

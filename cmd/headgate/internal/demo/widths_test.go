@@ -1,0 +1,138 @@
+package demo_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+)
+
+// fonts are what a reader's system may have in place of the page's first choice. The styles are set on every element. Wide
+// spacing (WCAG 1.4.12) stands for all wider fonts that this machine does not have.
+var fonts = []struct{ name, style string }{
+	{"the page's own font", ""},
+	{"DejaVu Sans", `font-family: "DejaVu Sans", Verdana, sans-serif !important`},
+	{"a monospaced font", `font-family: "DejaVu Sans Mono", "Liberation Mono", monospace !important`},
+	{"a serif font", `font-family: "DejaVu Serif", "Liberation Serif", serif !important`},
+	{"wide spacing", `letter-spacing: 0.12em !important; word-spacing: 0.16em !important; line-height: 1.5 !important`},
+}
+
+// looks are from a small phone to a wide screen, at the sizes of text that a browser offers. Zoom by 200 % halves the width and
+// the height in CSS pixels and doubles their density; text of 200 % leaves both.
+var looks = []look{
+	{width: 320, height: 568, phone: true},
+	{width: 390, height: 844, phone: true},
+	{width: 768, height: 1024},
+	{width: 1440, height: 900, lessMove: true},
+	{width: 1920, height: 1080},
+	{width: 384, height: 512, zoom: 2},
+	{width: 640, height: 400, zoom: 2},
+	{width: 720, height: 450, zoom: 2},
+	{width: 320, height: 568, phone: true, text: 2},
+	{width: 390, height: 844, phone: true, text: 2},
+	{width: 768, height: 1024, text: 2},
+	{width: 1440, height: 900, text: 2},
+}
+
+func (l look) String() string {
+	return fmt.Sprintf("%d x %d px, zoom %d %%, text %d %%", l.width, l.height, 100*max(l.zoom, 1), 100*max(l.text, 1))
+}
+
+// testWidths finds no text cut off, no control over another and no need to scroll sideways, whatever the width, the zoom, the
+// size of text and the font. The page shows the longest texts that it has.
+func (v visitor) testWidths(t *testing.T) {
+	v.click(t, "[data-scenario=servers]")
+	v.tab.until(t, "two tracks", func(s state) bool { return s.Playing == "servers" && s.Sent > 4 })
+	v.click(t, "#stop")
+	v.tab.until(t, "stop", func(s state) bool { return s.Playing == "" })
+	v.mustAgree(t, "two tracks")
+	looks, fonts := looks, fonts
+	if testing.Short() {
+		looks, fonts = looks[1:4], fonts[:3]
+	}
+	for _, l := range looks {
+		v.hold(t, l)
+		v.textSize(t, l.text)
+		v.chrome.until(t, fmt.Sprintf("document.documentElement.clientWidth === %d", l.width))
+		eval[bool](t, v.chrome, "document.getElementById('settings').open = true")
+		for _, f := range fonts {
+			if faults := eval[[]string](t, v.chrome, fmt.Sprintf("(%s)(%q)", faultsOfLayout, f.style)); len(faults) > 0 {
+				t.Errorf("%s, %s: got %d faults: %q", l, f.name, len(faults), faults[:min(len(faults), 12)])
+			}
+			if *pictures != "" {
+				v.shoot(t, fmt.Sprintf("%s/%d-%d-%d-%s.png", *pictures, l.width, max(l.zoom, 1), max(l.text, 1), f.name))
+			}
+		}
+	}
+	v.textSize(t, 1)
+}
+
+// textSize sets the size of text that a reader has chosen in the browser's settings.
+func (v visitor) textSize(t *testing.T, times int64) {
+	t.Helper()
+	sizes := &page.FontSizes{Standard: 16 * max(times, 1), Fixed: 13 * max(times, 1)}
+	if _, err := chromedp.Call(v.ctx, page.SetFontSizes, page.SetFontSizesParams{FontSizes: sizes}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// faultsOfLayout gives every element a style and the page its longest texts, and reports what cannot be read or pressed.
+const faultsOfLayout = `(style) => {
+	const sheet = new CSSStyleSheet();
+	sheet.replaceSync('body, body * {' + style + '}');
+	document.adoptedStyleSheets = [sheet];
+	const long = { link: 'refused, perhaps too many pages are open; trying again', unit: '1 mark = up to 500,000 requests',
+		sent: '36,000,000', speed: '10,000', 'label-rate': '10,000', 'label-n': '1,000' };
+	const former = Object.keys(long).map((id) => [id, document.getElementById(id).textContent]);
+	for (const id in long) document.getElementById(id).textContent = long[id];
+	const faults = new Set();
+	const say = (what, e) => faults.add(what + ': ' + (e.id || e.className || e.tagName) + ' ' + (e.innerText ?? '').trim().slice(0, 24));
+	const seen = (e) => e.checkVisibility({ visibilityProperty: true }) && !e.closest('.hidden, .skip, .word');
+	const scrolls = (e) => e.matches('.scroll, .snippet pre');
+
+	const wider = document.documentElement.scrollWidth - document.documentElement.clientWidth;
+	if (wider > 0) faults.add('the page is ' + wider + ' px too wide');
+
+	if (document.querySelector('.skip').getBoundingClientRect().bottom > 0) faults.add('the skip link shows');
+
+	const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+	const range = document.createRange();
+	for (let node; (node = walker.nextNode());) {
+		const e = node.parentElement;
+		if (!node.textContent.trim() || !seen(e) || e.closest('option, noscript')) continue;
+		range.selectNodeContents(node);
+		for (const r of range.getClientRects()) {
+			if (r.width < 1) continue;
+			for (let box = e; box; box = box.parentElement) {
+				if (scrolls(box)) break; // it can be scrolled, also by keyboard
+				if (getComputedStyle(box).display === 'contents' || getComputedStyle(box).display === 'inline') continue;
+				const b = box.getBoundingClientRect();
+				if (r.left < b.left - 1 || r.right > b.right + 1) {
+					say('text sticks out of ' + (box.id || box.className || box.tagName) + ', ' + Math.round(r.left - b.left) + ' to ' + Math.round(r.right - b.left) + ' of ' + Math.round(b.width) + ' px', e);
+					break;
+				}
+				if (box.matches('button, summary, .panel, .top, .actions, .last, .snippet') && (r.top < b.top - 1 || r.bottom > b.bottom + 1))
+					say('text sticks out below or above ' + (box.id || box.className || box.tagName), e);
+			}
+		}
+	}
+	const controls = [...document.querySelectorAll('button, input, select, summary, a[href]')].filter(seen);
+	const boxes = controls.map((e) => e.getBoundingClientRect());
+	const bar = document.querySelector('.actions');
+	const sticks = getComputedStyle(bar).position === 'sticky';
+	controls.forEach((e, i) => {
+		const a = boxes[i];
+		if (a.height < 24 || a.width < 24) say('too small to press, ' + Math.round(a.width) + ' x ' + Math.round(a.height) + ' px', e);
+		if (e.matches('button, summary') && (e.scrollWidth > e.clientWidth + 2 || e.scrollHeight > e.clientHeight + 2)) say('cut off', e);
+		for (let k = 0; k < i; k++) {
+			if (sticks && bar.contains(e) !== bar.contains(controls[k])) continue; // what the bar covers can be scrolled away from it
+			const b = boxes[k];
+			if (Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1)
+				say('lies over ' + (controls[k].id || controls[k].innerText), e);
+		}
+	});
+	if (sticks && bar.offsetHeight > innerHeight / 2.5) faults.add('the bar takes ' + bar.offsetHeight + ' px of ' + innerHeight);
+	for (const [id, text] of former) document.getElementById(id).textContent = text;
+	return [...faults];
+}`
