@@ -1,0 +1,137 @@
+package dependencies_test
+
+// serviceRules are the packages of the module cmd/headgate.
+var serviceRules = map[string]packageRule{
+	"cmd/headgate": {
+		why: "the command line: flags and printing",
+		code: []string{
+			".", "algo", "clientaddr", "memstore", "replay", service("admin"), service("config"), service("demo"), service("engine"),
+			service("envoyconfig"), service("envoyxds"), service("forwardauth"), service("httpapi"), service("load"), service("logs"),
+			service("metrics"), service("respapi"), service("rlsapi"), service("routing"), service("storeopen"),
+		},
+		tests: []string{service("controlplane"), "internal/testserver"},
+	},
+	service("service"): {
+		why: "all interfaces side by side: whichever one a request comes through, the decision is the limiter's",
+		tests: []string{
+			".", "algo", "memstore", "redisstore", "internal/testserver", service("engine"), service("envoyconfig"),
+			service("forwardauth"), service("httpapi"), service("respapi"), service("rlsapi"), service("storeopen"),
+		},
+	},
+	service("engine"): {
+		why:   "it decides for every interface over the store that it is given",
+		code:  []string{".", "algo", service("memo"), service("routing")},
+		tests: []string{"memstore"},
+	},
+	service("routing"): {
+		why:  "it finds the policies and keys of a request and decides nothing",
+		code: []string{"clientaddr"},
+	},
+	service("config"): {
+		why:   "the configuration file, environment and flags",
+		code:  []string{".", "algo", service("engine"), service("routing")},
+		tests: []string{"memstore", service("httpapi"), "internal/leaktest"},
+	},
+	service("memo"): {why: "a bounded map"},
+	service("answerfields"): {
+		why:  "the header fields of the engine's answers, for every interface over HTTP",
+		code: []string{"httpfields", service("engine"), service("memo")},
+	},
+	service("forwardauth"): {
+		why:   "an interface knows its protocol and the engine",
+		code:  []string{".", "clientaddr", "internal/problem", service("answerfields"), service("engine"), service("routing")},
+		tests: []string{"memstore", "internal/testserver", "internal/leaktest"},
+	},
+	service("httpapi"): {
+		why:  "an interface knows its protocol and the engine; its tests check the OpenAPI document, which covers the other interfaces over HTTP",
+		code: []string{".", "internal/problem", service("answerfields"), service("engine"), service("logs")},
+		tests: []string{
+			"memstore", "redisstore", "internal/testserver", "internal/leaktest", service("envoyconfig"), service("forwardauth"),
+			service("rlsapi"),
+		},
+	},
+	service("respapi"): {
+		why:   "an interface knows its protocol and the engine",
+		code:  []string{".", service("engine")},
+		tests: []string{"memstore", "fallback", "redisstore", "internal/testserver", "internal/leaktest"},
+	},
+	service("rlsapi"): {
+		why:   "an interface knows its protocol and the engine; rules come from envoyproxy/ratelimit's configuration",
+		code:  []string{".", "internal/keytext", service("bounded"), service("engine"), service("envoyconfig")},
+		tests: []string{"memstore", "redisstore", "fallback", "internal/testserver", "internal/leaktest"},
+	},
+	service("envoyconfig"): {
+		why:  "envoyproxy/ratelimit's configuration, from files or a control plane, as rules",
+		code: []string{".", "algo", service("engine")},
+	},
+	service("envoyxds"): {
+		why:   "an xDS client: it knows the protocol and neither rules nor interfaces",
+		tests: []string{service("controlplane"), "internal/testserver", "internal/leaktest"},
+	},
+	service("storeopen"): {
+		why:   "it turns a URL into a store, so it imports all stores",
+		code:  []string{".", "memstore", "redisstore", "memcachedstore", "fallback"},
+		tests: []string{"internal/testserver", "internal/leaktest"},
+	},
+	service("metrics"): {
+		why:   "it observes the engine and knows no interface",
+		code:  []string{".", service("engine"), service("logs")},
+		tests: []string{"memstore", service("storeopen")},
+	},
+	service("admin"): {
+		why:   "the admin listener; what it serves is passed to it",
+		code:  []string{service("bounded"), service("logs")},
+		tests: []string{"internal/leaktest"},
+	},
+	service("demo"): {
+		why:   "the demo page over stores that it is given",
+		code:  []string{".", "algo", "httpfields"},
+		tests: []string{"memstore", "internal/leaktest"},
+	},
+	service("load"): {
+		why:  "a load generator: a client of every interface",
+		code: []string{"."},
+		tests: []string{
+			"memstore", "internal/leaktest", service("engine"), service("envoyconfig"), service("httpapi"), service("respapi"), service("rlsapi"),
+		},
+	},
+	service("logs"):         {why: "bounded, sampled logging"},
+	service("bounded"):      {why: "listeners with a maximum number of connections"},
+	service("controlplane"): {why: "a real xDS server for tests"},
+}
+
+// serviceThirdParty are the third-party modules of cmd/headgate and grpclimit.
+var serviceThirdParty = map[string]thirdPartyRule{
+	"github.com/HdrHistogram/hdrhistogram-go": {why: "the load generator's latencies", code: []string{service("load")}},
+	"github.com/cenkalti/backoff/v5":          {why: "delays between attempts to reach the control plane", code: []string{service("envoyxds")}},
+	"github.com/chromedp":                     {why: "a real browser in tests", tests: []string{service("demo")}},
+	"github.com/dchest/siphash":               {why: "hashes of keys in logs of denials", code: []string{service("metrics")}},
+	"github.com/envoyproxy/go-control-plane": {
+		why: "Envoy's protocol messages; a real xDS server in tests",
+		code: []string{
+			service("controlplane"), service("envoyconfig"), service("envoyxds"), service("load"), service("rlsapi"),
+		},
+		tests: []string{"cmd/headgate", service("service")},
+	},
+	"github.com/fsnotify/fsnotify":             {why: "watching configuration files", code: []string{service("config")}},
+	"github.com/getkin/kin-openapi":            {why: "it checks answers against the OpenAPI document in tests", tests: []string{service("httpapi")}},
+	"github.com/prometheus":                    {why: "metrics", code: []string{service("metrics")}},
+	"github.com/rogpeppe/go-internal":          {why: "scripts that test the command line", tests: []string{"cmd/headgate"}},
+	"github.com/santhosh-tekuri/jsonschema/v6": {why: "it checks the JSON Schema of the configuration in tests", tests: []string{service("config")}},
+	"github.com/schollz/progressbar/v3":        {why: "the progress of a replay", code: []string{"cmd/headgate"}},
+	"github.com/spf13":                         {why: "the command line", code: []string{"cmd/headgate"}},
+	"go.yaml.in/yaml/v4":                       {why: "YAML with positions", code: []string{service("config"), service("envoyconfig")}},
+	"golang.org/x/sys":                         {why: "event loops and socket options", code: []string{"cmd/headgate", service("respapi")}},
+	"golang.org/x/term":                        {why: "whether output is a terminal", code: []string{"cmd/headgate"}},
+	"google.golang.org/genproto":               {why: "error details of gRPC", code: []string{"grpclimit", service("envoyxds")}},
+	"google.golang.org/grpc": {
+		why:   "gRPC servers and clients",
+		code:  []string{"grpclimit", service("controlplane"), service("envoyxds"), service("load"), service("rlsapi")},
+		tests: []string{"cmd/headgate", service("service")},
+	},
+	"google.golang.org/protobuf": {
+		why:   "protocol messages",
+		code:  []string{"grpclimit", service("envoyconfig"), service("envoyxds"), service("rlsapi")},
+		tests: []string{service("service")},
+	},
+}
