@@ -22,12 +22,12 @@ var libraryRules = map[string]packageRule{
 	},
 	"memcachedstore": {
 		why:   "a store applies an algorithm's step and knows no other store",
-		code:  []string{".", "algo"},
+		code:  []string{".", "algo", "internal/diagnosis"},
 		tests: []string{"storetest", "storetest/crowd", "storetest/faults", "storetest/history", "internal/testserver", "internal/leaktest"},
 	},
 	"redisstore": {
 		why:  "a store applies an algorithm's step and knows no other store",
-		code: []string{".", "algo"},
+		code: []string{".", "algo", "internal/diagnosis"},
 		tests: []string{
 			"storetest", "storetest/crowd", "storetest/faults", "storetest/history", "fallback", "memstore", "internal/testserver",
 			"internal/leaktest",
@@ -98,6 +98,7 @@ var libraryRules = map[string]packageRule{
 	"replay/internal/biglog": {why: "it writes long logs for tests"},
 	"internal/dependencies":  {why: "it reads source files"},
 	"internal/keytext":       {why: "it encodes keys of several parts"},
+	"internal/diagnosis":     {why: "what a check of a store found, for every store"},
 	"internal/modules":       {why: "it runs the go command"},
 	"internal/leaktest":      {why: "it finds goroutines that a test left behind"},
 	"internal/problem":       {why: "it writes problem details (RFC 9457) for the middleware and the service"},

@@ -7,7 +7,7 @@ var serviceRules = map[string]packageRule{
 		code: []string{
 			".", "algo", "clientaddr", "memstore", "replay", service("admin"), service("config"), service("demo"), service("engine"),
 			service("envoyconfig"), service("envoyxds"), service("forwardauth"), service("httpapi"), service("load"), service("logs"),
-			service("metrics"), service("respapi"), service("rlsapi"), service("routing"), service("storeopen"),
+			service("metrics"), service("respapi"), service("rlsapi"), service("routing"), service("storeopen"), service("suggest"), service("tlsfiles"),
 		},
 		tests: []string{service("controlplane"), "internal/testserver"},
 	},
@@ -29,7 +29,7 @@ var serviceRules = map[string]packageRule{
 	},
 	service("config"): {
 		why:   "the configuration file, environment and flags",
-		code:  []string{".", "algo", service("engine"), service("routing")},
+		code:  []string{".", "algo", service("engine"), service("localaccess"), service("routing"), service("suggest"), service("tlsfiles")},
 		tests: []string{"memstore", service("httpapi"), "internal/leaktest"},
 	},
 	service("memo"): {why: "a bounded map"},
@@ -44,7 +44,7 @@ var serviceRules = map[string]packageRule{
 	},
 	service("httpapi"): {
 		why:  "an interface knows its protocol and the engine; its tests check the OpenAPI document, which covers the other interfaces over HTTP",
-		code: []string{".", "internal/problem", service("answerfields"), service("engine"), service("logs")},
+		code: []string{".", "internal/problem", service("answerfields"), service("engine"), service("logs"), service("suggest")},
 		tests: []string{
 			"memstore", "redisstore", "internal/testserver", "internal/leaktest", service("envoyconfig"), service("forwardauth"),
 			service("rlsapi"),
@@ -66,11 +66,12 @@ var serviceRules = map[string]packageRule{
 	},
 	service("envoyxds"): {
 		why:   "an xDS client: it knows the protocol and neither rules nor interfaces",
+		code:  []string{service("tlsfiles")},
 		tests: []string{service("controlplane"), "internal/testserver", "internal/leaktest"},
 	},
 	service("storeopen"): {
 		why:   "it turns a URL into a store, so it imports all stores",
-		code:  []string{".", "memstore", "redisstore", "memcachedstore", "fallback"},
+		code:  []string{".", "memstore", "redisstore", "memcachedstore", "fallback", "internal/diagnosis"},
 		tests: []string{"internal/testserver", "internal/leaktest"},
 	},
 	service("metrics"): {
@@ -80,12 +81,12 @@ var serviceRules = map[string]packageRule{
 	},
 	service("admin"): {
 		why:   "the admin listener; what it serves is passed to it",
-		code:  []string{service("bounded"), service("logs")},
+		code:  []string{service("bounded"), service("localaccess"), service("logs")},
 		tests: []string{"internal/leaktest"},
 	},
 	service("demo"): {
 		why:   "the demo page over stores that it is given",
-		code:  []string{".", "algo", "httpfields"},
+		code:  []string{".", "algo", "httpfields", service("localaccess")},
 		tests: []string{"memstore", "internal/leaktest"},
 	},
 	service("load"): {
@@ -95,6 +96,9 @@ var serviceRules = map[string]packageRule{
 			"memstore", "internal/leaktest", service("engine"), service("envoyconfig"), service("httpapi"), service("respapi"), service("rlsapi"),
 		},
 	},
+	service("localaccess"):  {why: "who counts as local: listeners, Host and Origin of requests"},
+	service("suggest"):      {why: "it finds the name that a misspelled one means"},
+	service("tlsfiles"):     {why: "TLS configurations from files, read again when they change"},
 	service("logs"):         {why: "bounded, sampled logging"},
 	service("bounded"):      {why: "listeners with a maximum number of connections"},
 	service("controlplane"): {why: "a real xDS server for tests"},
@@ -118,7 +122,6 @@ var serviceThirdParty = map[string]thirdPartyRule{
 	"github.com/prometheus":                    {why: "metrics", code: []string{service("metrics")}},
 	"github.com/rogpeppe/go-internal":          {why: "scripts that test the command line", tests: []string{"cmd/headgate"}},
 	"github.com/santhosh-tekuri/jsonschema/v6": {why: "it checks the JSON Schema of the configuration in tests", tests: []string{service("config")}},
-	"github.com/schollz/progressbar/v3":        {why: "the progress of a replay", code: []string{"cmd/headgate"}},
 	"github.com/spf13":                         {why: "the command line", code: []string{"cmd/headgate"}},
 	"go.yaml.in/yaml/v4":                       {why: "YAML with positions", code: []string{service("config"), service("envoyconfig")}},
 	"golang.org/x/sys":                         {why: "event loops and socket options", code: []string{"cmd/headgate", service("respapi")}},
