@@ -174,8 +174,9 @@ bench-stores: ## Limiters over Redis and memcached beside each other; starts bot
 	cd bench && go run ./cmd/stores -results results
 
 .PHONY: bench-resp
-bench-resp: setup ## CL.THROTTLE at our door beside INCR at a redis-server, by redis-benchmark
-	cd bench && go build -o ../dist/bench-resp ./cmd/resp && ../dist/bench-resp -results results
+bench-resp: setup ## CL.THROTTLE at headgate serve against INCR at a redis-server, by redis-benchmark
+	CGO_ENABLED=0 go build -trimpath -o dist/headgate ./cmd/headgate
+	cd bench && go run ./cmd/resp -results results
 
 .PHONY: bench-middleware
 bench-middleware: ## What HTTP middlewares add to a handler, beside each other
@@ -185,7 +186,3 @@ bench-middleware: ## What HTTP middlewares add to a handler, beside each other
 bench-proxies: setup ## Requests through nginx that asks Headgate, beside its own limit_req, by wrk
 	CGO_ENABLED=0 go build -trimpath -o dist/headgate ./cmd/headgate
 	cd bench && go run ./cmd/proxies -results results
-
-.PHONY: bench-layouts
-bench-layouts: ## What layouts and ways to write cost inside Redis
-	cd bench && go run ./cmd/keywrites -results results && go run ./cmd/loglayouts -results results

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -41,6 +42,21 @@ func Memcached() (*Server, error) {
 	})
 }
 
+// Headgate starts the program at a path, with state in memory and its Redis-compatible endpoint alone,
+// and waits until it accepts connections. It runs until [Server.Close].
+func Headgate(program string, flags ...string) (*Server, error) {
+	path, err := filepath.Abs(program)
+	if err != nil {
+		return nil, err
+	}
+	return start(path, func(port string) []string {
+		return append([]string{"serve", "--resp-addr", "127.0.0.1:" + port, "--http-addr", "off", "--grpc-addr", "off", "--admin-addr", "off"}, flags...)
+	})
+}
+
+// PID returns the number of the server's process.
+func (s *Server) PID() int { return s.cmd.Process.Pid }
+
 func start(program string, args func(port string) []string) (*Server, error) {
 	addr, err := freeAddr()
 	if err != nil {
@@ -57,7 +73,7 @@ func start(program string, args func(port string) []string) (*Server, error) {
 		s.Version = strings.TrimSpace(string(text))
 	}
 	if err := s.cmd.Start(); err != nil {
-		return nil, errors.Join(fmt.Errorf("server: %w: apt-get install %s brings it", err, program), os.RemoveAll(dir))
+		return nil, errors.Join(fmt.Errorf("server: %s cannot be started: %w; scripts/setup installs what this module runs", program, err), os.RemoveAll(dir))
 	}
 	if err := s.await(); err != nil {
 		return nil, errors.Join(err, s.Close())

@@ -141,7 +141,7 @@ func (s *service) resp() *respapi.Server {
 		MaxRequestBytes: max(c.MaxRequestBytes, s.config.MaxKeyBytes+1024), Version: version(), Log: s.log,
 	})
 	return respapi.NewServer(handler, &respapi.ServerOptions{
-		RequestTimeout: c.RequestTimeout, WriteTimeout: c.WriteTimeout, IdleTimeout: c.IdleTimeout,
+		RequestTimeout: c.RequestTimeout, WriteTimeout: c.WriteTimeout, IdleTimeout: c.IdleTimeout, NoLoops: !c.EventLoops,
 	})
 }
 

@@ -1,8 +1,8 @@
-// Command resp measures CL.THROTTLE at the RESP door beside INCR at a redis-server, both by redis-benchmark.
+// Command resp measures CL.THROTTLE at “headgate serve”, with event loops and without, against INCR at
+// a redis-server. redis-benchmark sends the requests.
 package main
 
 import (
-	"bufio"
 	"errors"
 	"flag"
 	"fmt"
@@ -16,19 +16,16 @@ import (
 
 	"github.com/headgate/headgate/bench"
 	"github.com/headgate/headgate/bench/server"
-	"github.com/headgate/headgate/memstore"
-	"github.com/headgate/headgate/cmd/headgate/internal/engine"
-	"github.com/headgate/headgate/cmd/headgate/internal/respapi"
 )
 
 // settings are the flags.
 type settings struct {
-	rounds  int
-	size    int
-	conns   int
-	results string
-	tries   int
-	door    string
+	rounds   int
+	size     int
+	conns    int
+	results  string
+	tries    int
+	headgate string
 }
 
 func main() {
@@ -38,52 +35,19 @@ func main() {
 	flag.IntVar(&s.conns, "connections", 50, "connections")
 	flag.IntVar(&s.tries, "tries", 30, "how often a turn is begun anew that other programs disturb; at 1 all count, and the processor time tells more than the rate")
 	flag.StringVar(&s.results, "results", "", "a directory to keep the rounds in; they are only printed if empty")
-	flag.StringVar(&s.door, "door", "", "used by this program itself: the server to be")
+	flag.StringVar(&s.headgate, "headgate", "../dist/headgate", "the program to measure")
 	flag.Parse()
-	run := s.measure
-	if s.door != "" {
-		run = s.serve
-	}
-	if err := run(); err != nil {
+	if err := s.measure(); err != nil {
 		fmt.Fprintln(os.Stderr, "resp:", err)
 		os.Exit(1)
 	}
 }
 
-// hidden is a listener whose connections no event loop can serve, so that each has a goroutine.
-type hidden struct{ net.Listener }
-
-func (h hidden) Accept() (net.Conn, error) {
-	conn, err := h.Listener.Accept()
-	return struct{ net.Conn }{conn}, err
-}
-
-// serve is the server's process: it says its address and runs until its input ends.
-func (s settings) serve() error {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	e, err := engine.New(memstore.New(nil), nil)
-	if err != nil {
-		return err
-	}
-	fmt.Println(ln.Addr())
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(0)
-	}()
-	if s.door == "goroutines" {
-		ln = hidden{ln}
-	}
-	return respapi.NewServer(respapi.New(e, nil), nil).Serve(ln)
-}
-
 // row is a server and what it is asked.
 type row struct {
-	name, addr string
-	pid        int
-	request    []string
+	name    string
+	server  *server.Server
+	request []string
 }
 
 // depths are the pipelines that are measured.
@@ -101,18 +65,17 @@ func (s settings) measure() (err error) {
 		return err
 	}
 	defer func() { _ = redis.Close() }()
-	pid, err := processOf(redis.Addr)
-	if err != nil {
-		return err
-	}
-	rows := []row{{"redis INCR", redis.Addr, pid, []string{"INCR", "key:__rand_int__"}}}
-	for _, door := range []string{"loop", "goroutines"} {
-		addr, pid, end, err := start(door)
+	rows := []row{{"redis INCR", redis, []string{"INCR", "key:__rand_int__"}}}
+	for _, way := range []struct{ name, flag string }{
+		{"headgate, event loops", "--resp-event-loops"},
+		{"headgate, a goroutine for each connection", "--resp-event-loops=false"},
+	} {
+		headgate, err := server.Headgate(s.headgate, way.flag)
 		if err != nil {
 			return err
 		}
-		defer end()
-		rows = append(rows, row{"headgate, " + door, addr, pid, []string{"CL.THROTTLE", "key:__rand_int__", "15", "30", "60"}})
+		defer func() { _ = headgate.Close() }()
+		rows = append(rows, row{way.name, headgate, []string{"CL.THROTTLE", "key:__rand_int__", "15", "30", "60"}})
 	}
 	out := io.MultiWriter(os.Stdout, kept)
 	fmt.Fprintf(os.Stdout, "%s\n", machine)
@@ -125,25 +88,6 @@ func (s settings) measure() (err error) {
 		}
 	}
 	return nil
-}
-
-// start starts this program as a server.
-func start(door string) (addr string, pid int, end func(), err error) {
-	cmd := exec.Command(os.Args[0], "-door", door)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return "", 0, nil, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return "", 0, nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return "", 0, nil, err
-	}
-	addr, err = bufio.NewReader(out).ReadString('\n')
-	return strings.TrimSpace(addr), cmd.Process.Pid, func() { _ = in.Close(); _ = cmd.Wait() }, err
 }
 
 // table measures every row in turn, round for round, and compares each with the first: the ratio is taken within a round, so that a
@@ -183,24 +127,6 @@ func (s settings) turn(depth int) int {
 	return s.size
 }
 
-// processOf is the process of a Redis.
-func processOf(addr string) (int, error) {
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		return 0, err
-	}
-	defer conn.Close()
-	if _, err := io.WriteString(conn, "INFO server\r\n"); err != nil {
-		return 0, err
-	}
-	for lines := bufio.NewScanner(conn); lines.Scan(); {
-		if pid, ok := strings.CutPrefix(lines.Text(), "process_id:"); ok {
-			return strconv.Atoi(pid)
-		}
-	}
-	return 0, errors.New("INFO tells no process_id")
-}
-
 // processorTime is what a process has had of the processors so far, to a hundredth of a second; 0 where there is no /proc.
 func processorTime(pid int) time.Duration {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -223,13 +149,13 @@ func (s settings) undisturbed(r row, depth int) (rate float64, cost time.Duratio
 		if try > 0 {
 			time.Sleep(time.Second / 2)
 		}
-		began, busy, server := time.Now(), busyTime(), processorTime(r.pid)
+		began, busy, spent := time.Now(), busyTime(), processorTime(r.server.PID())
 		var client time.Duration
 		if rate, client, err = s.ask(r, depth); err != nil {
 			return 0, 0, err
 		}
 		took := time.Since(began)
-		cost = processorTime(r.pid) - server
+		cost = processorTime(r.server.PID()) - spent
 		if others := busyTime() - busy - cost - client; others.Seconds() <= mostDisturbed*took.Seconds() {
 			return rate, cost, nil
 		}
@@ -255,7 +181,7 @@ func busyTime() (sum time.Duration) {
 
 // ask has redis-benchmark ask, and reads its rate. It also tells the processor time that redis-benchmark took.
 func (s settings) ask(r row, depth int) (rate float64, took time.Duration, err error) {
-	host, port, err := net.SplitHostPort(r.addr)
+	host, port, err := net.SplitHostPort(r.server.Addr)
 	if err != nil {
 		return 0, 0, err
 	}

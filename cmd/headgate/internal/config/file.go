@@ -56,6 +56,7 @@ type RESP struct {
 	Addr            Endpoint      `yaml:"addr" default:"127.0.0.1:6380" restart:"yes" help:"where to listen for Redis clients: host:port; unix:/path for a socket that its owner alone may use; off closes this door"`
 	User            string        `yaml:"user" default:"default" restart:"yes" help:"whose the password is"`
 	Password        Secret        `yaml:"password" restart:"yes" help:"what Redis clients must know; if it is not here, everybody who reaches the door may ask"`
+	EventLoops      bool          `yaml:"event_loops" default:"true" restart:"yes"`
 	MaxClients      int           `yaml:"max_clients" default:"10000" range:"1 1000000" restart:"yes" help:"most Redis clients at a time"`
 	MaxRequestBytes int           `yaml:"max_request_bytes" default:"16384" range:"1 1048576" restart:"yes" help:"longest request of a Redis client; at least 1024 more than max_key_bytes"`
 	TLS             TLS           `yaml:",inline" peer:"client"`

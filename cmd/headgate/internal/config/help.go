@@ -8,6 +8,7 @@ var helps = map[string]string{
 	"http.tls_key":          "the certificate's key",
 	"http.client_ca":        "who certifies clients; if it is here, a client must have a certificate",
 	"http.client_name":      "the name that a client's certificate must be for",
+	"resp.event_loops":      "event loops on Linux; false: a goroutine for each connection",
 	"resp.tls_cert":         "the certificate of this door, and those above it; it is looked at again when it changes; if it is not here, the door speaks plain text",
 	"resp.tls_key":          "the certificate's key",
 	"resp.client_ca":        "who certifies clients; if it is here, a client must have a certificate",

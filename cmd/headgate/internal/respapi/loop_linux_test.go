@@ -102,3 +102,19 @@ func TestDrainAnswersWhatIsLeftOfATurn(t *testing.T) {
 		t.Error("an ending connection wakes the loop for nothing")
 	}
 }
+
+func TestLoopsCanBeSwitchedOff(t *testing.T) {
+	t.Parallel()
+	for _, off := range []bool{false, true} {
+		s := serve(t, doors[0], nil, Options{}, &ServerOptions{NoLoops: off})
+		conn := s.dial()
+		s.write(conn, "PING\r\n")
+		s.expect(conn, "+PONG\r\n")
+		s.mu.Lock()
+		loops, goroutines := len(s.loops), len(s.streams)
+		s.mu.Unlock()
+		if off != (loops == 0) || off != (goroutines == 1) {
+			t.Errorf("NoLoops %v: %d loops, %d goroutines for one connection", off, loops, goroutines)
+		}
+	}
+}

@@ -6,7 +6,8 @@
 //
 // On Linux, connections of TCP and unix sockets are served by event loops: one goroutine waits for all of them, reads, decides and
 // writes, so that a small request costs two system calls and nothing else. That needs a store that answers at once. Over a store
-// that is asked through a network ([Options].Networked), for TLS and on other systems each connection has a goroutine; the requests
+// that is asked through a network ([Options].Networked), for TLS, on other systems and where loops are
+// switched off ([ServerOptions].NoLoops) each connection has a goroutine; the requests
 // that came together are then decided together, but for those of one key, and answered in their order.
 package respapi
 

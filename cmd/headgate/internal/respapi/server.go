@@ -16,6 +16,9 @@ type ServerOptions struct {
 	RequestTimeout time.Duration // from a request's first byte to its last; 0 means 10 s
 	WriteTimeout   time.Duration // for a client to take replies that do not go out at once; 0 means 10 s
 	IdleTimeout    time.Duration // between two requests on a connection; 0 means 10 min
+	// NoLoops serves each connection with a goroutine, as is always done for TLS, over a store on a
+	// network, and on systems other than Linux.
+	NoLoops bool
 	// Loops is how many event loops there are; 0 means one for each two processors. One serves as many small requests as one core of a
 	// Redis does, and more.
 	Loops int
@@ -108,7 +111,7 @@ func (s *Server) begin(ln net.Listener) error {
 		return errors.New("respapi: the server was shut down")
 	}
 	s.listeners[ln] = true
-	if s.started || s.handler.networked {
+	if s.started || s.handler.networked || s.opts.NoLoops {
 		return nil
 	}
 	s.started = true
