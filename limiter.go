@@ -111,12 +111,8 @@ func (l *Limiter) ResetAt(ctx context.Context, now Instant, key string) (Decisio
 }
 
 func (l *Limiter) apply(ctx context.Context, now Instant, key string, verb Verb, cost int64) (d Decision, err error) {
-	switch err = checkRequest(now, cost); {
-	case err != nil:
-	case l.bound != nil:
-		d, err = l.bound.Apply(ctx, now, key, verb, cost)
-	default:
-		d, err = l.applyEach(ctx, now, key, verb, cost)
+	if err = checkRequest(now, cost); err == nil {
+		d, err = l.decide(ctx, now, key, verb, cost)
 	}
 	if l.observer != nil {
 		l.observer.Observe(Event{Policy: l.policy.Name, Verb: verb.String(), Cost: cost, Decision: d, Err: err})
@@ -124,9 +120,23 @@ func (l *Limiter) apply(ctx context.Context, now Instant, key string, verb Verb,
 	return d, err
 }
 
-// applyEach is apply for a policy with several limits: a charge is all or nothing, giving back is limit by limit.
-func (l *Limiter) applyEach(ctx context.Context, now Instant, key string, verb Verb, cost int64) (Decision, error) {
-	decisions := make([]Decision, len(l.bounds))
+// decide is apply without checks and without the observer.
+func (l *Limiter) decide(ctx context.Context, now Instant, key string, verb Verb, cost int64) (Decision, error) {
+	if l.bound != nil {
+		return l.bound.Apply(ctx, now, key, verb, cost)
+	}
+	return l.askEach(ctx, now, key, verb, cost, make([]Decision, len(l.bounds)))
+}
+
+// askEach is decide, and writes what each limit decided into decisions. With several limits a charge is all or nothing, and a refund
+// is made limit by limit.
+func (l *Limiter) askEach(
+	ctx context.Context, now Instant, key string, verb Verb, cost int64, decisions []Decision,
+) (d Decision, err error) {
+	if l.bound != nil {
+		decisions[0], err = l.bound.Apply(ctx, now, key, verb, cost)
+		return decisions[0], err
+	}
 	if verb == Take || verb == Peek {
 		ops := make([]Op, len(l.bounds))
 		for i, b := range l.bounds {

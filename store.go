@@ -50,6 +50,14 @@ type Store interface {
 	Close() error
 }
 
+// Shared reports whether other processes may use the state that store keeps. A store whose state is its own process' alone has a
+// method Shared() bool that returns false, and a store around another returns what the inner one does; a store without the method
+// is shared. It does no I/O.
+func Shared(store Store) bool {
+	s, ok := store.(interface{ Shared() bool })
+	return !ok || s.Shared()
+}
+
 // Op is one charge in a [Store.ApplyAll].
 type Op struct {
 	Bound Bound

@@ -5,10 +5,9 @@ import (
 	"context"
 	"sync"
 	"time"
-)
 
-// giveBackTimeout bounds the store call with which a waiter that was cancelled gives its booking back.
-const giveBackTimeout = 5 * time.Second
+	"github.com/headgate/headgate/internal/turn"
+)
 
 // Wait blocks until one unit of key is there and has been spent, and returns nil; see [Limiter.WaitN].
 func (l *Limiter) Wait(ctx context.Context, key string) error { return l.WaitN(ctx, key, 1) }
@@ -39,7 +38,7 @@ func (l *Limiter) wait(ctx context.Context, key string, cost int64) error {
 		return err
 	}
 	if cost == 0 {
-		_, err := l.ask(ctx, key, Take, 0)
+		_, err := l.decide(ctx, StoreClock, key, Take, 0)
 		return err
 	}
 	w, err := l.waiters.join(ctx, key, cost, l.spacing)
@@ -62,6 +61,7 @@ func (l *Limiter) wait(ctx context.Context, key string, cost int64) error {
 
 // waitBooked is the head of a line with an algorithm that books ahead.
 func (l *Limiter) waitBooked(ctx context.Context, w *waiter) error {
+	began := time.Now()
 	r, err := l.reserve(ctx, StoreClock, w.key, w.cost, w.patience())
 	if err != nil {
 		return err
@@ -69,61 +69,85 @@ func (l *Limiter) waitBooked(ctx context.Context, w *waiter) error {
 	if !r.OK() {
 		return refusal(r.decision)
 	}
-	if err := l.sleep(ctx, w, r.Delay()); err != nil {
-		giveBack(ctx, r.Cancel)
+	if err := l.await(ctx, w, r.Delay()); err != nil {
+		ctx, done := turn.Detached(ctx)
+		defer done()
+		_ = r.Cancel(ctx) // the waiter's error is returned; what cannot be cancelled stays spent
 		return err
+	}
+	if receipt := turn.ReceiptOf(ctx); receipt != nil {
+		receipt.Add(func(ctx context.Context) { l.release(ctx, w, began, []Decision{r.decision}) })
 	}
 	return nil
 }
 
-// giveBack runs a store call for a waiter whose own context may be over. Its error is not told: the waiter's is, and units that
-// could not be given back stay spent.
-func giveBack(ctx context.Context, call func(context.Context) error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
-	defer cancel()
-	_ = call(ctx)
-}
-
-// waitRetrying is the head of a line with an algorithm that cannot book: it asks again when the store said to.
+// waitRetrying is the head of a line with limits that cannot book: it asks again when the store said to. Leaky buckets that admit a
+// request together hold it back.
 func (l *Limiter) waitRetrying(ctx context.Context, w *waiter) error {
+	decisions := make([]Decision, len(l.bounds))
 	for {
-		d, err := l.ask(ctx, w.key, Take, w.cost)
+		began := time.Now()
+		d, err := l.takeInTime(ctx, w, decisions)
 		switch {
 		case err != nil:
 			return err
 		case d.Allowed:
-			return l.holdBack(ctx, w, d.Delay)
+			return l.holdBack(ctx, w, began, decisions, d.Delay)
 		case d.Never || d.RetryAfter > w.patience():
 			return refusal(d)
 		}
-		if err := l.sleep(ctx, w, d.RetryAfter); err != nil {
+		if err := l.await(ctx, w, d.RetryAfter); err != nil {
 			return err
 		}
 	}
 }
 
-// ask is apply without an observer: what it hears of is the whole wait.
-func (l *Limiter) ask(ctx context.Context, key string, verb Verb, cost int64) (Decision, error) {
-	if l.bound != nil {
-		return l.bound.Apply(ctx, StoreClock, key, verb, cost)
+// takeInTime takes from all limits or from none. A place in a queue stays taken, so a waiter with a deadline looks first whether its
+// turn comes in time.
+func (l *Limiter) takeInTime(ctx context.Context, w *waiter, decisions []Decision) (Decision, error) {
+	if l.policy.Algorithm.Queues() && !w.deadline.IsZero() {
+		d, err := l.askEach(ctx, StoreClock, w.key, Peek, w.cost, decisions)
+		if err != nil || !d.Allowed {
+			return d, err
+		}
+		if d.Delay > w.patience() {
+			return Decision{RetryAfter: d.Delay}, nil
+		}
 	}
-	return l.applyEach(ctx, StoreClock, key, verb, cost)
+	return l.askEach(ctx, StoreClock, w.key, Take, w.cost, decisions)
 }
 
-// holdBack waits as long as leaky buckets hold a request that they admitted together; one alone books, and says so before it
-// spends. What comes too late is given back.
-func (l *Limiter) holdBack(ctx context.Context, w *waiter, delay time.Duration) error {
-	err := ErrWouldExceedDeadline
-	if delay <= w.patience() {
-		err = l.sleep(ctx, w, delay)
-	}
+// holdBack waits as long as leaky buckets hold a request that they admitted together.
+func (l *Limiter) holdBack(ctx context.Context, w *waiter, began time.Time, decisions []Decision, delay time.Duration) error {
+	err := l.await(ctx, w, delay)
 	if err != nil {
-		giveBack(ctx, func(ctx context.Context) error {
-			_, err := l.ask(ctx, w.key, Refund, w.cost)
-			return err
-		})
+		ctx, done := turn.Detached(ctx)
+		defer done()
+		l.release(ctx, w, began, decisions)
+	} else if receipt := turn.ReceiptOf(ctx); receipt != nil {
+		receipt.Add(func(ctx context.Context) { l.release(ctx, w, began, decisions) })
 	}
 	return err
+}
+
+// release gives back what w took at began, limit by limit, as far as nothing is granted twice. Its errors are dropped: what cannot be
+// refunded stays spent.
+func (l *Limiter) release(ctx context.Context, w *waiter, began time.Time, decisions []Decision) {
+	for i, b := range l.bounds {
+		taken := turn.Taken{
+			Queues: l.policy.Algorithm.Queues(), Age: time.Since(began),
+			Degraded: decisions[i].Degraded != NoTrouble, ResetAfter: decisions[i].ResetAfter,
+		}
+		switch taken.Action() {
+		case turn.RefundIfUnavailable:
+			if d, err := b.Apply(ctx, StoreClock, w.key, Peek, 0); err != nil || d.Degraded == NoTrouble {
+				continue
+			}
+			fallthrough
+		case turn.Refund:
+			_, _ = b.Apply(ctx, StoreClock, w.key, Refund, w.cost)
+		}
+	}
 }
 
 func refusal(d Decision) error {
@@ -133,23 +157,18 @@ func refusal(d Decision) error {
 	return ErrWouldExceedDeadline
 }
 
-func (l *Limiter) sleep(ctx context.Context, w *waiter, d time.Duration) error {
+// await blocks the head of a line for d.
+func (l *Limiter) await(ctx context.Context, w *waiter, d time.Duration) error {
 	if d <= 0 {
 		return nil
 	}
 	due := time.Now().Add(d)
 	l.waiters.announce(w, due, l.spacing)
-	timer := time.NewTimer(time.Until(due))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		if !time.Now().Before(due) {
-			return nil // both at once: what is due cannot be given back, so it had better be used
-		}
-		return ctx.Err()
+	err := turn.Await(ctx, due)
+	if err != nil && ctx.Err() == nil {
+		return ErrWouldExceedDeadline
 	}
+	return err
 }
 
 // spacing is a lower bound of the time between the head's grant and that of a waiter for own units with between units in line
@@ -158,7 +177,7 @@ func (l *Limiter) spacing(head, between, own int64) time.Duration {
 	switch {
 	case l.bound == nil:
 		return 0
-	case l.policy.Algorithm == LeakyBucket:
+	case l.policy.Algorithm.Queues():
 		return l.bound.Spacing(head + between)
 	default:
 		return l.bound.Spacing(between + own)

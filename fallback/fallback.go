@@ -200,6 +200,9 @@ func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
 	return b, nil
 }
 
+// Shared returns what the inner store does; see [headgate.Shared].
+func (s *Store) Shared() bool { return headgate.Shared(s.inner) }
+
 // Close ends the probing, waits for it, and closes the inner store and the local one. Later calls answer [headgate.ErrClosed].
 func (s *Store) Close() error {
 	s.closing.Do(func() {

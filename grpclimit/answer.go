@@ -97,7 +97,7 @@ func (g *group) fields(q *question, d *headgate.Decision) metadata.MD {
 		now = time.Now()
 	}
 	q.text.Grow(128)
-	g.writer.Write(header, g.set(q.which), q.decisions, now, &q.text)
+	g.writer.Write(header, g.set(q.which), q.Decisions, now, &q.text)
 	delete(header, "Cache-Control") // no cache keeps answers to gRPC
 	if len(header) == 0 {
 		return nil

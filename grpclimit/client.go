@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/turn"
 )
 
 // DefaultMaxRetryDelay is the longest wait that a client makes at a server's request when nothing else is said.
@@ -195,64 +195,30 @@ func (c *Client) chargesMessages() bool {
 	return false
 }
 
-// wait blocks until call's charges were made. If one cannot be, those before it are given back.
+// wait blocks until call's charges were made. If one cannot be, what the charges before it took is released.
 func (c *Client) wait(ctx context.Context, call Call, m moment) error {
 	a := asker{call: call}
 	var room [64]byte
-	var before []paid
+	var receipt *turn.Receipt // of the charges before
+	if len(c.charges) > 1 {
+		ctx, receipt = turn.WithReceipt(ctx)
+	}
 	for i := range c.charges {
 		charge := &c.charges[i]
 		if !m.includes(&charge.Charge) || !charge.holds(ctx, call) {
 			continue
 		}
 		key, cost := string(a.appendKey(ctx, room[:0], charge.Key.part)), charge.cost(ctx, call)
-		if err := charge.limiter.WaitN(ctx, key, cost); err != nil {
-			if err = c.failure(ctx, call, charge.Policy.Name, err); err != nil {
-				giveBack(ctx, before)
-				return err
-			}
-			continue // nothing was taken
+		err := charge.limiter.WaitN(ctx, key, cost)
+		if err != nil {
+			err = c.failure(ctx, call, charge.Policy.Name, err)
 		}
-		if i+1 < len(c.charges) && charge.Policy.Algorithm != headgate.LeakyBucket { // others were promised instants behind it
-			before = append(before, paid{charge, key, cost, time.Now()})
+		if err != nil {
+			receipt.Undo(ctx)
+			return err
 		}
 	}
 	return nil
-}
-
-// paid is a charge that was made, while others are to come.
-type paid struct {
-	charge *clientCharge
-	key    string
-	cost   int64
-	at     time.Time
-}
-
-// giveBack refunds what a call took that is not sent. Its context may be over.
-func giveBack(ctx context.Context, charges []paid) {
-	waited := ctx.Err() != nil
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
-	defer cancel()
-	for i := range charges {
-		if p := &charges[i]; !p.mayBeBack(waited) {
-			_, _ = p.charge.limiter.Refund(ctx, p.key, p.cost)
-		}
-	}
-}
-
-// mayBeBack reports whether what was paid may have come back by itself: as much time has passed as it takes, or it was a window's,
-// which may end any moment, and the call has waited. Given back again, it would be there twice.
-func (p *paid) mayBeBack(waited bool) bool {
-	switch p.charge.Policy.Algorithm {
-	case headgate.FixedWindow, headgate.SlidingWindow, headgate.SlidingLog:
-		if waited {
-			return true
-		}
-	}
-	passed := time.Since(p.at)
-	return slices.ContainsFunc(p.charge.Policy.Limits, func(l headgate.Limit) bool {
-		return passed >= l.Period/time.Duration(l.Rate)*time.Duration(p.cost)
-	})
 }
 
 // failure is what a call is answered that was not sent; nil if it is to be sent all the same.
@@ -298,17 +264,7 @@ func (c *Client) pause(ctx context.Context, err error) bool {
 	if !asked || delay > c.opts.MaxRetryDelay {
 		return false
 	}
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < delay {
-		return false
-	}
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return turn.Await(ctx, time.Now().Add(delay)) == nil
 }
 
 // retryDelay is the wait that a server asks for in its denial.

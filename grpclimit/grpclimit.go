@@ -101,8 +101,8 @@ type Options struct {
 	// Pushback is the longest wait that gRPC's own retries are told to make, in grpc-retry-pushback-ms; of longer ones they are told
 	// not to retry. 0 means [DefaultPushback]; below 0 nothing is told, and they keep to their own backoff.
 	Pushback time.Duration
-	// Observer hears of every decision, though not of what a call gives back that has left a leaky bucket's queue; nil means nobody
-	// does.
+	// Observer receives every decision, once for each charge, and what is cancelled or refunded for a call that leaves a queue
+	// before its turn. nil means none.
 	Observer headgate.Observer
 }
 

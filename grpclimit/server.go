@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/httpfields"
+	"github.com/headgate/headgate/internal/admission"
 )
 
 // Server has the interceptors of a server. It is made with [NewServer], keeps nothing of a call, and may be used concurrently and
@@ -46,12 +47,14 @@ func NewServer(store headgate.Store, opts *Options, charges ...Charge) (*Server,
 	if err != nil {
 		return nil, err
 	}
+	core := &admission.Core{Store: store, Observer: s.opts.Observer}
 	for _, g := range []*group{&s.unary, &s.opening, &s.messages} {
-		g.store, g.observer, g.writer, g.address = store, s.opts.Observer, writer, address
+		g.core, g.writer, g.address = core, writer, address
 		g.silent = s.opts.Fields != nil && s.opts.Fields.When == httpfields.OnDenial
 	}
+	binder := admission.Binder{Store: store}
 	for _, c := range charges {
-		r, err := bind(store, c)
+		r, err := bind(&binder, c)
 		if err != nil {
 			return nil, err
 		}
@@ -62,11 +65,11 @@ func NewServer(store headgate.Store, opts *Options, charges ...Charge) (*Server,
 
 // add puts a charge into the groups that make it.
 func (s *Server) add(r *rules) {
-	s.unary.add(r)
+	s.unary.rules = append(s.unary.rules, r)
 	if r.PerMessage {
-		s.messages.add(r)
+		s.messages.rules = append(s.messages.rules, r)
 	} else {
-		s.opening.add(r)
+		s.opening.rules = append(s.opening.rules, r)
 	}
 }
 
@@ -120,17 +123,17 @@ func (s *Server) admit(ctx context.Context, g *group, call Call) (metadata.MD, e
 	if err != nil {
 		return nil, s.undecided(ctx, call, err)
 	}
-	if len(q.ops) == 0 {
+	if len(q.rules) == 0 {
 		return nil, nil
 	}
-	d, err := g.take(ctx, q)
+	d, err := q.Decide(ctx)
 	switch {
 	case err != nil:
 		return nil, s.undecided(ctx, call, err)
 	case !d.Allowed:
 		return s.deny(ctx, g, call, q, &d)
 	}
-	if err := g.hold(ctx, q, d.Delay); err != nil {
+	if err := q.Hold(ctx, d.Delay); err != nil {
 		return nil, status.FromContextError(err).Err()
 	}
 	if g == &s.messages {
@@ -141,7 +144,10 @@ func (s *Server) admit(ctx context.Context, g *group, call Call) (metadata.MD, e
 
 func (s *Server) deny(ctx context.Context, g *group, call Call, q *question, d *headgate.Decision) (metadata.MD, error) {
 	denial := &Denial{Decision: *d}
-	g.each(q, func(r *rules, decisions []headgate.Decision, _ int64) { denial.add(r.name(), r.limits, decisions) })
+	parts := q.Parts()
+	for i, r := range q.rules {
+		denial.add(r.name(), r.limits, q.DecisionsOf(&parts[i]))
+	}
 	err := s.opts.Denied(ctx, call, denial)
 	if err == nil {
 		return nil, nil

@@ -3,6 +3,7 @@ package grpclimit_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -103,20 +104,22 @@ func TestQueueOfAShare(t *testing.T) {
 	t.Cleanup(func() { store.Close() })
 	p := leaky("queue", "1/1h queue 10")
 	p.OnStoreError = headgate.FailLocal
-	l, err := grpclimit.NewServer(store, nil, same(p))
+	decided := make(decisions, 20)
+	l, err := grpclimit.NewServer(store, &grpclimit.Options{Observer: decided}, same(p))
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := serve(t, &service{}, l)
-	want := []codes.Code{codes.OK, codes.DeadlineExceeded, codes.DeadlineExceeded, codes.DeadlineExceeded, codes.DeadlineExceeded, codes.ResourceExhausted}
-	for i, want := range want {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		took, err := timed(func() error { _, _, err := w.empty(ctx); return err })
-		cancel()
-		if status.Code(err) != want || took > 5*time.Second {
-			t.Fatalf("call %d: got %v after %v want %v at once", i, err, took, want)
+	ctx, cancel := context.WithCancel(t.Context())
+	var held sync.WaitGroup
+	for i := range 6 {
+		held.Go(func() { w.empty(ctx) })
+		if e := <-decided; e.Err != nil || e.Decision.Allowed != (i < 5) || e.Decision.Degraded == headgate.NoTrouble {
+			t.Errorf("call %d, while the others are held: got %+v want it allowed for the first 5, degraded", i, e)
 		}
 	}
+	cancel()
+	held.Wait()
 }
 
 // Giving back outlives the call that has ended, also where the store looks at its context.

@@ -4,28 +4,28 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/httpfields"
+	"github.com/headgate/headgate/internal/admission"
 )
 
 // charge is a [Charge] made ready.
 type charge struct {
-	policy string // its name, for observers
+	admission.Charge
 	key    *part
 	cost   func(*http.Request) int64
 	when   func(*http.Request) bool
 	settle func(Outcome) int64
-	limits []limit
-	scopes []string // whose state the limits are, but for the key
-	leaky  bool
 }
 
-// limit is one limit of a charge.
-type limit struct {
-	bound  headgate.Bound
-	fields httpfields.Limit
+// fields returns the limits as header fields list them.
+func (c *charge) fields() []httpfields.Limit {
+	limits := make([]httpfields.Limit, len(c.Limits))
+	for i, l := range c.Limits {
+		limits[i] = httpfields.Limit{Name: l.Name, Limit: l.Rule.Limit, Algorithm: l.Rule.Algorithm, AtOnce: l.Bound.Limit()}
+	}
+	return limits
 }
 
 // bindAll makes charges ready, and refuses those that contradict each other.
@@ -33,13 +33,13 @@ func bindAll(store headgate.Store, charges []Charge) ([]charge, error) {
 	if len(charges) == 0 {
 		return nil, fmt.Errorf("%w: no charges; one at least, such as Charge{Policy: headgate.MustPolicy(\"100/1m\")}", ErrInvalidOptions)
 	}
-	bound, limits, unnamed := make([]charge, len(charges)), 0, 0
+	bound, limits, binder := make([]charge, len(charges)), 0, admission.Binder{Store: store}
 	for i := range charges {
-		c, err := bindOne(store, &charges[i], &unnamed)
+		c, err := bindOne(&binder, &charges[i])
 		if err != nil {
 			return nil, fmt.Errorf("httplimit: charge %d: %w", i+1, err)
 		}
-		if limits += len(c.limits); limits > headgate.MaxLimits {
+		if limits += len(c.Limits); limits > headgate.MaxLimits {
 			return nil, fmt.Errorf("%w: more than %d limits in all charges together", ErrInvalidOptions, headgate.MaxLimits)
 		}
 		if j := slices.IndexFunc(bound[:i], c.mixes); j >= 0 {
@@ -52,53 +52,23 @@ func bindAll(store headgate.Store, charges []Charge) ([]charge, error) {
 }
 
 // mixes reports whether texts that mean different things would name the same state.
-func (c *charge) mixes(other charge) bool {
-	shared := slices.ContainsFunc(c.scopes, func(scope string) bool { return slices.Contains(other.scopes, scope) })
-	return shared && !c.key.equal(other.key)
-}
+func (c *charge) mixes(other charge) bool { return c.Shares(&other.Charge) && !c.key.equal(other.key) }
 
-// bindOne makes one charge ready; unnamed counts the limits of policies without a name.
-func bindOne(store headgate.Store, c *Charge, unnamed *int) (charge, error) {
-	if err := c.Policy.Validate(); err != nil {
-		return charge{}, err
-	}
-	ready := charge{
-		policy: c.Policy.Name, key: c.Key.orAddress(), cost: c.Cost, when: c.When, settle: c.Settle,
-		leaky: c.Policy.Algorithm == headgate.LeakyBucket,
-	}
+// bindOne makes one charge ready.
+func bindOne(binder *admission.Binder, c *Charge) (charge, error) {
+	ready := charge{key: c.Key.orAddress(), cost: c.Cost, when: c.When, settle: c.Settle}
 	if why := ready.key.wrong(); why != "" {
 		return charge{}, fmt.Errorf("%w: key: %s", ErrInvalidOptions, why)
 	}
-	for _, rule := range c.Policy.Rules() {
-		name := rule.Name
-		if c.Policy.Name == "" {
-			*unnamed++
-			name = defaultName(*unnamed)
-			rule.Scope += scopeOf(ready.key)
-		}
-		b, err := store.Bind(rule)
-		if err != nil {
-			return charge{}, err
-		}
-		told := httpfields.Limit{Name: name, Limit: rule.Limit, Algorithm: rule.Algorithm, AtOnce: b.Limit()}
-		ready.limits, ready.scopes = append(ready.limits, limit{b, told}), append(ready.scopes, rule.Scope)
-	}
-	return ready, nil
+	var err error
+	ready.Charge, err = binder.Bind(c.Policy, scopeOf(ready.key))
+	return ready, err
 }
 
-// defaultName is what the n-th limit without a name is called, from 1.
-func defaultName(n int) string {
-	if n == 1 {
-		return "default"
-	}
-	return "default-" + strconv.Itoa(n)
-}
-
-// scopeOf keeps the states of unnamed policies apart whose keys are not of one sort: or a header field's value that looks like an
-// address would spend that address' budget. A limiter elsewhere whose keys are addresses shares the state of one here.
+// scopeOf names the sort of a key, for policies without a name; it is empty for addresses.
 func scopeOf(key *part) string {
 	if key.equal(address) {
 		return ""
 	}
-	return " by " + key.shape()
+	return key.shape()
 }

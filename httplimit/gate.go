@@ -5,16 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/clientaddr"
 	"github.com/headgate/headgate/httpfields"
+	"github.com/headgate/headgate/internal/admission"
 )
 
 // gate is the middleware, whatever it stands before.
 type gate struct {
-	store     headgate.Store
+	core      admission.Core
 	opts      Options // with Denied and Undecided set
 	resolver  *clientaddr.Resolver
 	writer    *httpfields.Writer
@@ -36,65 +36,37 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 		return
 	}
 	v := newVisit(g, r)
-	if !v.collect() {
-		v.release()
-		next.ServeHTTP(w, r)
-		return
-	}
-	if err := v.decide(r.Context()); err != nil {
-		v.release()
-		g.undecided(w, r, err)
-		return
-	}
-	v.tell(w.Header())
 	switch {
-	case !v.all.Allowed:
-		d := v.denial()
+	case !g.admit(w, r, v):
 		v.release()
-		g.opts.Denied(w, r, d)
-	case v.all.Delay > 0 || v.settles:
-		g.serveSlowly(w, r, next, v)
+	case v.settles:
+		v.serveAndSettle(w, r, next)
+		v.release()
 	default:
 		v.release()
 		next.ServeHTTP(w, r)
 	}
 }
 
-// serveSlowly is the way of a request that is held, or settled, so that something of it outlives the visit.
-func (g *gate) serveSlowly(w http.ResponseWriter, r *http.Request, next http.Handler, v *visit) {
-	b, delay := v.bill(), v.all.Delay
-	v.release()
-	if delay > 0 {
-		if err := hold(r.Context(), delay); err != nil {
-			b.giveBack(r.Context())
-			g.undecided(w, r, err)
-			return
-		}
+// admit charges a request and holds it for its turn. If it returns false the request was answered.
+func (g *gate) admit(w http.ResponseWriter, r *http.Request, v *visit) bool {
+	if !v.collect() {
+		return true
 	}
-	if !b.settles {
-		next.ServeHTTP(w, r)
-		return
+	if err := v.decide(r.Context()); err != nil {
+		g.undecided(w, r, err)
+		return false
 	}
-	b.serve(w, r, next)
-}
-
-// hold waits for a request's turn, if that comes before its deadline.
-func hold(ctx context.Context, delay time.Duration) error {
-	due := time.Now().Add(delay)
-	if deadline, ok := ctx.Deadline(); ok && deadline.Before(due) {
-		return context.DeadlineExceeded
+	v.writeFields(w.Header())
+	if !v.all.Allowed {
+		g.opts.Denied(w, r, v.denial())
+		return false
 	}
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		if !time.Now().Before(due) {
-			return nil // both at once: its turn cannot be given back, so it had better be used
-		}
-		return ctx.Err()
+	if err := v.Hold(r.Context(), v.all.Delay); err != nil {
+		g.undecided(w, r, err)
+		return false
 	}
+	return true
 }
 
 // undecided answers when nothing was decided. To a client that has gone nothing can be said, and it is nobody's fault.
@@ -104,18 +76,6 @@ func (g *gate) undecided(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	g.opts.Undecided(w, r, err)
-}
-
-// observe tells the observer of one charge's part.
-func (g *gate) observe(c *charge, verb headgate.Verb, cost int64, decisions []headgate.Decision, err error) {
-	if g.opts.Observer == nil {
-		return
-	}
-	e := headgate.Event{Policy: c.policy, Verb: verb.String(), Cost: cost, Err: err}
-	if err == nil {
-		e.Decision = headgate.Combine(decisions)
-	}
-	g.opts.Observer.Observe(e)
 }
 
 func errCost(cost int64) error {

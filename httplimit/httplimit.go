@@ -35,6 +35,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/clientaddr"
 	"github.com/headgate/headgate/httpfields"
+	"github.com/headgate/headgate/internal/admission"
 )
 
 // ErrInvalidOptions is what the errors of [New] match that are not about a policy, an address or a field.
@@ -60,8 +61,9 @@ type Charge struct {
 	// fields were sent before. It is done although the client has gone, or the handler panicked. What fails is told to the
 	// observer alone, and leaves what was charged; so does a panic of Settle for the charges that are left.
 	//
-	// Nothing comes back twice: what a budget has regained while the handler ran is not given back as well, nor is what was
-	// charged while the store was away given to a store that never had it.
+	// Nothing comes back twice: what a budget has regained while the handler ran is not refunded, nor is what was charged while
+	// the store was unavailable refunded to a store that never had it. A place in a leaky bucket's queue stays taken, as the
+	// requests behind it were promised their instants.
 	Settle func(Outcome) int64
 }
 
@@ -119,9 +121,10 @@ func newGate(store headgate.Store, opts *Options, charges []Charge) (g *gate, er
 	if store == nil {
 		return nil, fmt.Errorf("%w: no store was given; memstore.New(nil) makes the embedded one", ErrInvalidOptions)
 	}
-	g = &gate{store: store}
+	g = &gate{core: admission.Core{Store: store}}
 	if opts != nil {
 		g.opts = *opts
+		g.core.Observer = opts.Observer
 	}
 	if g.opts.Denied == nil {
 		g.opts.Denied = Problem

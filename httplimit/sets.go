@@ -57,9 +57,7 @@ func (f *fieldSets) add(mask uint32) *httpfields.Set {
 func (f *fieldSets) make(mask uint32) *httpfields.Set {
 	var limits []httpfields.Limit
 	for ; mask != 0; mask &= mask - 1 {
-		for _, l := range f.charges[bits.TrailingZeros32(mask)].limits {
-			limits = append(limits, l.fields)
-		}
+		limits = append(limits, f.charges[bits.TrailingZeros32(mask)].fields()...)
 	}
 	return f.writer.Set(limits...)
 }

@@ -18,7 +18,7 @@ import (
 // shortWay is the only charge, if it fits the short way.
 func (g *gate) shortWay() *charge {
 	c := &g.charges[0]
-	if len(g.charges) > 1 || len(c.limits) > 1 || !c.key.simple() || c.leaky || c.settle != nil || g.opts.Observer != nil {
+	if len(g.charges) > 1 || len(c.Limits) > 1 || !c.key.simple() || c.Queues() || c.settle != nil || g.core.Observer != nil {
 		return nil
 	}
 	return c
@@ -35,7 +35,7 @@ func (g *gate) fieldsRoom() int {
 	case slices.Contains(o.Dialects, httpfields.Off) || o.When != "" && o.When != httpfields.Always:
 		return 0
 	case o.Dialects == nil || len(o.Dialects) == 1 && o.Dialects[0] == httpfields.IETF:
-		return g.charges[0].limits[0].itemRoom()
+		return itemRoom(&g.charges[0].fields()[0])
 	default:
 		return roomForFields
 	}
@@ -53,8 +53,7 @@ func (g *gate) roomFor(allowed bool) int {
 }
 
 // itemRoom is how many bytes an item of RateLimit takes, as in "default";r=20;t=2. A denial says more, and takes more.
-func (l *limit) itemRoom() int {
-	f := &l.fields
+func itemRoom(f *httpfields.Limit) int {
 	seconds := int64(f.Limit.Period/time.Second) + 1
 	longest := max(seconds, f.AtOnce/f.Limit.Rate*seconds+seconds) // until all is there again
 	return len(`"";r=;t=`) + len(f.Name) + digits(f.AtOnce) + digits(longest)
@@ -101,7 +100,7 @@ func (g *gate) serveShort(w http.ResponseWriter, r *http.Request, next http.Hand
 	key := a.shortKey(c.key, &text, g.room)
 	var decisions [1]headgate.Decision
 	var err error
-	decisions[0], err = c.limits[0].bound.Apply(r.Context(), headgate.StoreClock, key, headgate.Take, cost)
+	decisions[0], err = c.Limits[0].Bound.Apply(r.Context(), headgate.StoreClock, key, headgate.Take, cost)
 	if err != nil {
 		g.undecided(w, r, err)
 		return
@@ -113,7 +112,7 @@ func (g *gate) serveShort(w http.ResponseWriter, r *http.Request, next http.Hand
 	text.Grow(g.roomFor(decisions[0].Allowed))
 	g.writer.Write(w.Header(), g.sets.all, decisions[:], now, &text)
 	if !decisions[0].Allowed {
-		g.opts.Denied(w, r, &Denial{Decision: decisions[0], Policies: []string{c.limits[0].fields.Name}})
+		g.opts.Denied(w, r, &Denial{Decision: decisions[0], Policies: []string{c.Limits[0].Name}})
 		return
 	}
 	next.ServeHTTP(w, r)

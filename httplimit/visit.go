@@ -9,23 +9,21 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/admission"
 )
 
-// visit is what one request is asked for and what was decided. Visits are used again, so that a request makes no garbage but for
-// the text that outlives it.
+// visit is one request and what was decided on it. Visits are pooled, so that a request allocates nothing but the text that
+// outlives it.
 type visit struct {
-	gate      *gate
-	asker     asker
-	keys      []byte // the text of all keys, one behind the other
-	taken     []take
-	ops       []headgate.Op
-	decisions []headgate.Decision
-	all       headgate.Decision // of all together
-	mask      uint32            // bit i: charge i holds
-	settles   bool              // one of them wants to know the outcome
-	asked     time.Time         // when, if something may be given back
-	booking   booking
-	text      strings.Builder // keys, then the values of header fields: one allocation
+	admission.Request
+	gate    *gate
+	asker   asker
+	keys    []byte // the text of all keys, one behind the other
+	taken   []take
+	all     headgate.Decision // of all together
+	mask    uint32            // bit i: charge i holds
+	settles bool              // one of them wants to know the outcome
+	text    strings.Builder   // keys, then the values of header fields: one allocation
 }
 
 // take is one charge of a visit.
@@ -45,20 +43,19 @@ const mostKept = 16 << 10
 
 func newVisit(g *gate, r *http.Request) *visit {
 	v := visits.Get().(*visit)
-	v.gate, v.asker = g, asker{req: r, resolver: g.resolver}
+	v.Core, v.gate, v.asker = &g.core, g, asker{req: r, resolver: g.resolver}
 	return v
 }
 
-// release gives the visit back. Nothing of it may be used afterwards but strings.
+// release returns the visit to the pool. Nothing of it may be used afterwards but strings.
 func (v *visit) release() {
 	clear(v.taken)
-	clear(v.ops)
-	clear(v.decisions)
+	v.Request.Reset()
 	keys := v.keys[:0]
 	if cap(keys) > mostKept {
 		keys = nil
 	}
-	*v = visit{keys: keys, taken: v.taken[:0], ops: v.ops[:0], decisions: v.decisions[:0]}
+	*v = visit{Request: v.Request, keys: keys, taken: v.taken[:0]}
 	visits.Put(v)
 }
 
@@ -77,31 +74,24 @@ func (v *visit) collect() bool {
 		v.taken = append(v.taken, take{c, len(v.keys), cost})
 		v.mask |= 1 << i
 		v.settles = v.settles || c.settle != nil
-		if v.asked.IsZero() && (c.settle != nil || c.leaky) {
-			v.asked = time.Now()
-		}
 	}
 	return len(v.taken) > 0
 }
 
-// decide asks the store.
-func (v *visit) decide(ctx context.Context) error {
-	err := v.makeOps()
-	if err == nil {
-		err = v.apply(ctx)
-	}
-	v.observe(err)
-	if err != nil {
+// decide charges the request.
+func (v *visit) decide(ctx context.Context) (err error) {
+	if err = v.charge(); err != nil {
 		return err
 	}
-	if v.all = v.decisions[0]; len(v.decisions) > 1 {
-		v.all = headgate.Combine(v.decisions)
+	if v.settles {
+		v.Date(headgate.StoreClock)
 	}
-	return nil
+	v.all, err = v.Decide(ctx)
+	return err
 }
 
-// makeOps writes the keys to where they stay and makes an op for each limit.
-func (v *visit) makeOps() error {
+// charge writes the keys to where they stay, and adds every charge to the request.
+func (v *visit) charge() error {
 	v.text.Grow(len(v.keys) + roomForFields)
 	v.text.Write(v.keys)
 	keys, begin := v.text.String(), 0
@@ -110,60 +100,28 @@ func (v *visit) makeOps() error {
 		if t.cost < 0 {
 			return errCost(t.cost)
 		}
-		for j := range t.charge.limits {
-			v.ops = append(v.ops, headgate.Op{Bound: t.charge.limits[j].bound, Key: keys[begin:t.keyEnd], Cost: t.cost})
-		}
+		v.Charge(&t.charge.Charge, keys[begin:t.keyEnd], t.cost)
 		begin = t.keyEnd
 	}
-	v.decisions = slices.Grow(v.decisions, len(v.ops))[:len(v.ops)]
 	return nil
 }
 
-func (v *visit) apply(ctx context.Context) (err error) {
-	if len(v.ops) > 1 {
-		return v.gate.store.ApplyAll(ctx, headgate.StoreClock, v.ops, false, v.decisions)
-	}
-	if op := &v.ops[0]; v.taken[0].charge.leaky && op.Bound.Books() && op.Cost > 0 && op.Cost <= op.Bound.Limit() {
-		v.decisions[0], err = v.booking.take(ctx, op)
-	} else {
-		v.decisions[0], err = op.Bound.Apply(ctx, headgate.StoreClock, op.Key, headgate.Take, op.Cost)
-	}
-	return err
-}
-
-// observe tells the observer of each charge its own part of the answer.
-func (v *visit) observe(err error) {
-	if v.gate.opts.Observer == nil {
-		return
-	}
-	var rest []headgate.Decision
-	if err == nil {
-		rest = v.decisions
-	}
-	for i := range v.taken {
-		t := &v.taken[i]
-		n := min(len(t.charge.limits), len(rest))
-		v.gate.observe(t.charge, headgate.Take, t.cost, rest[:n], err)
-		rest = rest[n:]
-	}
-}
-
-// tell writes the header fields.
-func (v *visit) tell(h http.Header) {
+// writeFields writes the header fields.
+func (v *visit) writeFields(h http.Header) {
 	var now time.Time
 	if v.gate.needsTime {
 		now = time.Now()
 	}
-	v.gate.writer.Write(h, v.gate.sets.of(v.mask), v.decisions, now, &v.text)
+	v.gate.writer.Write(h, v.gate.sets.of(v.mask), v.Decisions, now, &v.text)
 }
 
 // denial is what a denied request is told.
 func (v *visit) denial() *Denial {
 	d, i := &Denial{Decision: v.all}, 0
-	for _, t := range v.taken {
-		for _, l := range t.charge.limits {
-			if !v.decisions[i].Allowed && !slices.Contains(d.Policies, l.fields.Name) {
-				d.Policies = append(d.Policies, l.fields.Name)
+	for _, p := range v.Parts() {
+		for _, l := range p.Charge.Limits {
+			if !v.Decisions[i].Allowed && !slices.Contains(d.Policies, l.Name) {
+				d.Policies = append(d.Policies, l.Name)
 			}
 			i++
 		}
@@ -171,29 +129,22 @@ func (v *visit) denial() *Denial {
 	return d
 }
 
-// booking is a place in the queue of a leaky bucket.
-type booking struct {
-	mark headgate.Mark
-	held bool // mark is that of a place that was booked
+// serveAndSettle runs the handler and settles, also if it panics: the panic goes on.
+func (v *visit) serveAndSettle(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	rec, finished := &recorder{ResponseWriter: w}, false
+	defer func() { v.settle(r, rec.outcome(!finished)) }()
+	next.ServeHTTP(rec, r)
+	finished = true
 }
 
-// take is Apply with Take for an op of a leaky bucket, but that its place can be cancelled without moving those behind it. A
-// booking knows no queue, so its wait is bounded by what the queue holds, in whole microseconds; in the last of them the take
-// itself decides. So it does while the store is away: the share of the limit that holds then has a shorter queue.
-func (b *booking) take(ctx context.Context, op *headgate.Op) (headgate.Decision, error) {
-	most := op.Bound.Spacing(op.Bound.Limit() - op.Cost)
-	d, mark, err := op.Bound.Reserve(ctx, headgate.StoreClock, op.Key, op.Cost, most)
-	if err != nil {
-		return headgate.Decision{}, err
-	}
-	switch away := d.Degraded != headgate.NoTrouble; {
-	case away && d.Delay > 0:
-		if _, err = op.Bound.Cancel(ctx, headgate.StoreClock, op.Key, op.Cost, mark); err != nil {
-			return headgate.Decision{}, err
+// settle has each charge's real cost taken. o lacks the request and what was charged.
+func (v *visit) settle(r *http.Request, o Outcome) {
+	o.Request = r
+	parts := v.Parts()
+	for i := range parts {
+		if settle := v.taken[i].charge.settle; settle != nil {
+			o.Charged = parts[i].Cost
+			v.Settle(r.Context(), &parts[i], max(settle(o), 0))
 		}
-	case d.Allowed || d.Never || !away && d.RetryAfter > time.Microsecond:
-		b.mark, b.held = mark, d.Allowed
-		return d, nil
 	}
-	return op.Bound.Apply(ctx, headgate.StoreClock, op.Key, headgate.Take, op.Cost)
 }

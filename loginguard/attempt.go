@@ -3,6 +3,7 @@ package loginguard
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/admission"
 )
 
 // Client is who tries.
@@ -27,8 +29,8 @@ type Attempt struct {
 	keys     subjects
 	decision headgate.Decision
 	deniedBy []string
-	checks   []headgate.Check // what it was charged on
-	unmarked int64            // units left in the bucket that makes the pair known
+	charged  admission.Batch
+	unmarked int64 // units left in the bucket that makes the pair known
 	known    bool
 	exempt   bool
 	settled  atomic.Bool
@@ -88,6 +90,9 @@ func (a *Attempt) name(now headgate.Instant) {
 // charge asks whether the pair is known, and takes from its limits. The same is asked for every account. Who has no address is
 // known by his device alone: an account known from nowhere would be known to all who come from there.
 func (a *Attempt) charge(ctx context.Context, now headgate.Instant) error {
+	if err := checkInstant(now); err != nil {
+		return err
+	}
 	if a.client.Account != "" && a.client.Addr.IsValid() {
 		mark, err := a.guard.known.PeekAt(ctx, now, a.keys.home, 0)
 		if err != nil {
@@ -98,41 +103,36 @@ func (a *Attempt) charge(ctx context.Context, now headgate.Instant) error {
 			a.unmarked = mark.Remaining
 		}
 	}
-	checks := a.limits()
-	if len(checks) == 0 {
+	a.addLimits()
+	if len(a.charged.Ops) == 0 {
 		a.decision.Allowed = true
 		return nil
 	}
-	d, err := headgate.AllowAllAt(ctx, now, checks...)
-	if err != nil {
+	a.charged.Date(now)
+	if err := a.charged.Take(ctx, a.guard.store, now); err != nil {
 		return err
 	}
-	a.decision = d
-	for _, name := range d.DeniedBy {
+	a.decision = headgate.Combine(a.charged.Decisions)
+	for _, name := range a.decision.DeniedBy {
 		if kind := a.guard.kinds[name]; !slices.Contains(a.deniedBy, kind) {
 			a.deniedBy = append(a.deniedBy, kind)
 		}
 	}
-	open := a.guard.opts.OnStoreError == headgate.FailOpen && d.Degraded != headgate.NoTrouble
-	if d.Allowed && !open { // who was let through unasked was charged nothing that could be given back
-		a.checks = checks
-	}
 	return nil
 }
 
-// limits are those that hold for this try: a known pair answers for itself alone, so that nobody else can lock it out.
-func (a *Attempt) limits() []headgate.Check {
-	checks := make([]headgate.Check, 0, headgate.MaxLimits)
+// addLimits adds those that hold for this try: a known pair answers for itself alone, so that nobody else can lock it out.
+func (a *Attempt) addLimits() {
 	add := func(kind, key string) {
-		for _, l := range a.guard.limiters[kind] {
-			checks = append(checks, headgate.Check{Limiter: l, Key: key, Cost: 1})
+		for _, bound := range a.guard.limits[kind] {
+			a.charged.Add(bound, false, key, 1)
 		}
 	}
 	if a.client.Account != "" {
 		add(ByPair, a.keys.pair)
 	}
 	if a.known {
-		return checks
+		return
 	}
 	if a.client.Account != "" {
 		add(ByAccount, a.keys.account)
@@ -140,7 +140,6 @@ func (a *Attempt) limits() []headgate.Check {
 	add(ByAddress, a.keys.address)
 	add(BySubnet, a.keys.subnet)
 	add(ByTotal, "")
-	return checks
 }
 
 // Allowed reports whether the try may go ahead.
@@ -195,22 +194,33 @@ func (a *Attempt) succeed(ctx context.Context, now headgate.Instant, certain boo
 }
 
 func (a *Attempt) giveBack(ctx context.Context, now headgate.Instant, certain bool) (Kind, error) {
+	if err := checkInstant(now); err != nil {
+		return KindError, err
+	}
 	if !certain && a.client.Account != "" {
 		d, err := a.guard.believed.AllowAt(ctx, now, a.keys.account, 1)
 		if err != nil || !d.Allowed {
 			return KindDoubted, err
 		}
 	}
-	errs := make([]error, len(a.checks)+1)
+	charges := len(a.charged.Ops)
+	errs := make([]error, charges+1)
 	var wait sync.WaitGroup
-	for i, c := range a.checks {
-		wait.Go(func() { _, errs[i] = c.Limiter.RefundAt(ctx, now, c.Key, c.Cost) })
+	for i := range charges {
+		wait.Go(func() { _, _, errs[i] = a.charged.Release(ctx, now, i, 1) })
 	}
 	if a.unmarked > 0 { // denied if another success was faster, which is as good
-		_, errs[len(a.checks)] = a.guard.known.AllowAt(ctx, now, a.keys.home, a.unmarked)
+		_, errs[charges] = a.guard.known.AllowAt(ctx, now, a.keys.home, a.unmarked)
 	}
 	wait.Wait()
 	return KindSucceeded, errors.Join(errs...)
+}
+
+func checkInstant(now headgate.Instant) error {
+	if now.Valid() {
+		return nil
+	}
+	return fmt.Errorf("loginguard: %w: %d µs; must be 0 (1970) to %d (2155)", headgate.ErrInvalidInstant, now, headgate.MaxInstant)
 }
 
 // event is what the observer hears of the try.

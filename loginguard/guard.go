@@ -14,15 +14,17 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/clientaddr"
+	"github.com/headgate/headgate/internal/admission"
 )
 
 // Guard limits the tries on one form. It is made with [New] and may be used concurrently. It holds no state but in the store.
 type Guard struct {
-	opts     Options
-	secret   []byte
-	client   *clientaddr.Resolver
-	limiters map[string][]*headgate.Limiter // by pair, account, …: one for each limit
-	kinds    map[string]string              // the name of a limit's policy → pair, account, …
+	opts   Options
+	secret []byte
+	client *clientaddr.Resolver
+	store  headgate.Store
+	limits map[string][]headgate.Bound // by pair, account, …: one for each limit
+	kinds  map[string]string           // the name of a limit's policy → pair, account, …
 	// known holds the pairs that are known, as buckets of knownParts units that a success empties: whatever is missing says that
 	// there was one in the last KnownFor. Units of a 90th part each let a later success lengthen it.
 	known    *headgate.Limiter
@@ -53,14 +55,14 @@ func New(store headgate.Store, opts *Options) (*Guard, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Guard{opts: o, client: client, limiters: make(map[string][]*headgate.Limiter), kinds: make(map[string]string)}
+	g := &Guard{opts: o, client: client, store: store, limits: make(map[string][]headgate.Bound), kinds: make(map[string]string)}
 	if err := g.bind(store); err != nil {
 		return nil, err
 	}
 	g.secret = append([]byte(nil), o.Secret...)
 	if o.Secret == nil {
 		g.secret = processSecret()
-		if fmt.Sprintf("%T", store) != "*memstore.Store" {
+		if headgate.Shared(store) {
 			o.Warn("loginguard: Secret is not set, so every process has limits of its own, and forgets them when it ends; " +
 				"processes that share a store need the same secret")
 		}
@@ -77,7 +79,7 @@ var processSecret = sync.OnceValue(func() []byte {
 
 // bind makes the limiters.
 func (g *Guard) bind(store headgate.Store) (err error) {
-	all := 0
+	all, binder := 0, admission.Binder{Store: store}
 	for _, part := range []struct {
 		kind   string
 		limits []headgate.Limit
@@ -94,29 +96,26 @@ func (g *Guard) bind(store headgate.Store) (err error) {
 		}
 		for i, limit := range part.limits {
 			name := g.opts.Name + "/" + part.kind + "/" + strconv.Itoa(i)
-			l, err := g.limiter(store, name, limit)
+			c, err := binder.Bind(g.policy(name, limit), "")
 			if err != nil {
 				return fmt.Errorf("loginguard: limits of the %s: %w", part.kind, err)
 			}
-			g.limiters[part.kind] = append(g.limiters[part.kind], l)
+			g.limits[part.kind] = append(g.limits[part.kind], c.Limits[0].Bound)
 			g.kinds[name] = part.kind
 		}
 	}
 	part := (g.opts.KnownFor / knownParts).Truncate(time.Microsecond)
-	g.known, err = g.limiter(store, g.opts.KnownBy+"/known", headgate.Limit{Rate: 1, Period: part, Burst: knownParts})
-	if err != nil {
+	known := headgate.Limit{Rate: 1, Period: part, Burst: knownParts}
+	if g.known, err = headgate.New(store, g.policy(g.opts.KnownBy+"/known", known), nil); err != nil {
 		return err
 	}
-	g.believed, err = g.limiter(store, g.opts.Name+"/believed", headgate.Limit{Rate: believedAnHour, Period: time.Hour})
+	believed := headgate.Limit{Rate: believedAnHour, Period: time.Hour}
+	g.believed, err = headgate.New(store, g.policy(g.opts.Name+"/believed", believed), nil)
 	return err
 }
 
-func (g *Guard) limiter(store headgate.Store, name string, limit headgate.Limit) (*headgate.Limiter, error) {
-	return headgate.New(store, headgate.Policy{
-		Name:         name,
-		Limits:       []headgate.Limit{limit},
-		OnStoreError: g.opts.OnStoreError,
-	}, nil)
+func (g *Guard) policy(name string, limit headgate.Limit) headgate.Policy {
+	return headgate.Policy{Name: name, Limits: []headgate.Limit{limit}, OnStoreError: g.opts.OnStoreError}
 }
 
 // digest is the keyed hash of several parts, as 32 hexadecimal digits. Parts of different number or length never meet.

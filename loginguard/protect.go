@@ -6,16 +6,15 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/httplimit"
+	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/internal/turn"
 )
-
-// settleTime bounds how long a success is waited for to be told to the store. The client waits for it, or is gone, which must not
-// keep it charged.
-const settleTime = 2 * time.Second
 
 // Protect puts the guard before a handler: every request is a try, whatever its method, so mount it on those that are. How a try
 // ended the handler says by [Failed] and [Succeeded], or else its answer does, by [Options.Outcome]. A handler that panics, or
@@ -50,7 +49,9 @@ func (g *Guard) refusal(r *http.Request) Event {
 // deny answers the same whichever limit denied, and whether the account exists or not.
 func (g *Guard) deny(w http.ResponseWriter, r *http.Request, wait time.Duration) {
 	w.Header().Set("Cache-Control", "no-store")
-	setRetryAfter(w.Header(), wait)
+	if wait > 0 { // else no wait helps
+		w.Header().Set("Retry-After", strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10))
+	}
 	g.opts.Denied(w, r, &httplimit.Denial{
 		Decision: headgate.Decision{RetryAfter: wait},
 		Policies: []string{g.opts.Name},
@@ -156,8 +157,8 @@ func (t *try) settle(r *http.Request, returned bool) {
 		if !certain && shows(r.Method) {
 			t.attempt.unmarked = 0 // a page that was shown made nobody known, whatever name was in its address
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), settleTime)
-		defer cancel()
+		ctx, done := turn.Detached(r.Context())
+		defer done()
 		_ = t.attempt.succeed(ctx, headgate.StoreClock, certain) // the observer has heard of it
 	case Failure:
 		t.attempt.Failed()
@@ -188,14 +189,14 @@ func (t *try) outcome(returned bool) (o Outcome, certain bool) {
 }
 
 func refuse(w http.ResponseWriter, err error) {
+	p := problem.Problem{Type: problem.Plain, Status: http.StatusBadRequest, Detail: "The request could not be read."}
 	switch {
 	case errors.Is(err, errTooLarge):
-		problem(w, http.StatusRequestEntityTooLarge, "about:blank", "The request is too large.")
+		p.Status, p.Detail = http.StatusRequestEntityTooLarge, "The request is too large."
 	case errors.Is(err, errType):
-		problem(w, http.StatusUnsupportedMediaType, "about:blank", "The request's content type is not accepted here.")
+		p.Status, p.Detail = http.StatusUnsupportedMediaType, "The request's content type is not accepted here."
 	case errors.Is(err, errAmbiguous):
-		problem(w, http.StatusBadRequest, "about:blank", "The request names more than one account.")
-	default:
-		problem(w, http.StatusBadRequest, "about:blank", "The request could not be read.")
+		p.Detail = "The request names more than one account."
 	}
+	problem.Write(w, p)
 }

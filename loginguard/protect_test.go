@@ -18,6 +18,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/clientaddr"
+	"github.com/headgate/headgate/fallback"
 	"github.com/headgate/headgate/httplimit"
 	"github.com/headgate/headgate/internal/testserver"
 	"github.com/headgate/headgate/loginguard"
@@ -585,6 +586,20 @@ func TestOptionsThatCannotWork(t *testing.T) {
 // Without a secret, a store that others may share is warned of.
 type elsewhere struct{ *memstore.Store }
 
+func (elsewhere) Shared() bool { return true }
+
+// foreign is a store that does not report whether it is shared.
+type foreign struct{ headgate.Store }
+
+func around(t *testing.T, inner headgate.Store) headgate.Store {
+	store, err := fallback.New(inner, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	return store
+}
+
 func TestSecretIsAskedForWhereAStoreIsShared(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -596,6 +611,9 @@ func TestSecretIsAskedForWhereAStoreIsShared(t *testing.T) {
 		{"memory", memstore.New(nil), nil, 0},
 		{"another", elsewhere{memstore.New(nil)}, nil, 1},
 		{"another, with a secret", elsewhere{memstore.New(nil)}, secret, 0},
+		{"one that does not report it", foreign{memstore.New(nil)}, nil, 1},
+		{"memory, behind a fallback", around(t, memstore.New(nil)), nil, 0},
+		{"another, behind a fallback", around(t, elsewhere{memstore.New(nil)}), nil, 1},
 	} {
 		warnings := 0
 		_, err := loginguard.New(c.store, &loginguard.Options{Secret: c.secret, Warn: func(string) { warnings++ }})

@@ -191,6 +191,9 @@ func (r *ruleState) named(d headgate.Decision) headgate.Decision {
 	return d
 }
 
+// Shared returns false: the state is this process' alone; see [headgate.Shared].
+func (s *Store) Shared() bool { return false }
+
 // Close makes every later call answer [headgate.ErrClosed]. The store has no goroutine and nothing else to release.
 func (s *Store) Close() error {
 	s.closed.Store(true)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/admission"
 )
 
 // Check is one charge: a named policy, or a limit of its own as text or as a value, and whom it concerns.
@@ -56,20 +57,18 @@ type Watched struct {
 
 // charges are what is asked of the store at once: rules, ops and decisions belong together by their place.
 type charges struct {
-	rules     []*Rule
-	ops       []headgate.Op
-	decisions []headgate.Decision
+	admission.Batch
+	rules []*Rule
 }
 
 func (c *charges) reset() {
-	clear(c.ops)
-	c.rules, c.ops, c.decisions = c.rules[:0], c.ops[:0], c.decisions[:0]
+	c.Reset()
+	c.rules = c.rules[:0]
 }
 
 func (c *charges) add(r *Rule, check *Check) {
 	c.rules = append(c.rules, r)
-	c.ops = append(c.ops, headgate.Op{Bound: r.bound, Key: check.Key, Cost: check.Cost})
-	c.decisions = append(c.decisions, headgate.Decision{})
+	c.Add(r.bound, r.queues, check.Key, check.Cost)
 }
 
 // Decide does verb for all checks, at the store's own clock; see [Snapshot.DecideAt].
@@ -95,20 +94,25 @@ func (e *Engine) DecideAt(ctx context.Context, now headgate.Instant, verb headga
 // A request that cannot be decided as it stands is a [*CheckError] that names the place. [KindOf] sorts every error. No error
 // holds a key. The checks are not retained.
 func (s *Snapshot) DecideAt(ctx context.Context, now headgate.Instant, verb headgate.Verb, checks []Check, a *Answer) error {
+	defer a.forgetKeys()
+	return s.observed(ctx, now, verb, checks, a, false)
+}
+
+// observed is DecideAt, and leaves the keys in a. What is held can be taken back by [Snapshot.Await].
+func (s *Snapshot) observed(ctx context.Context, now headgate.Instant, verb headgate.Verb, checks []Check, a *Answer, held bool) error {
 	a.Decision, a.Policy, a.Tightest, a.Unenforced, a.Generation = headgate.Decision{}, "", 0, false, s.generation
 	a.Rules, a.Decisions, a.Shadows = nil, nil, a.Shadows[:0]
-	defer a.forgetKeys()
 	if s.observer == nil {
-		return s.decide(ctx, now, verb, checks, a)
+		return s.decide(ctx, now, verb, checks, a, held)
 	}
 	s.begin(a)
-	err := s.decide(ctx, now, verb, checks, a)
+	err := s.decide(ctx, now, verb, checks, a, held)
 	s.tell(verb, a, err)
 	return err
 }
 
-// decide is DecideAt behind an answer that is cleared.
-func (s *Snapshot) decide(ctx context.Context, now headgate.Instant, verb headgate.Verb, checks []Check, a *Answer) error {
+// decide is observed with an answer that is cleared.
+func (s *Snapshot) decide(ctx context.Context, now headgate.Instant, verb headgate.Verb, checks []Check, a *Answer, held bool) error {
 	if err := s.resolve(checks, a); err != nil {
 		return err
 	}
@@ -116,8 +120,8 @@ func (s *Snapshot) decide(ctx context.Context, now headgate.Instant, verb headga
 		a.waveThrough()
 		return nil
 	}
-	if len(a.counted.ops) > 0 {
-		if err := s.apply(ctx, now, verb, &a.counted, 0, len(a.counted.ops)); err != nil {
+	if len(a.counted.Ops) > 0 {
+		if err := s.count(ctx, now, verb, a, held); err != nil {
 			return err
 		}
 		a.combine(&a.counted)
@@ -129,10 +133,19 @@ func (s *Snapshot) decide(ctx context.Context, now headgate.Instant, verb headga
 	return nil
 }
 
+// count does verb for the charges that count.
+func (s *Snapshot) count(ctx context.Context, now headgate.Instant, verb headgate.Verb, a *Answer, held bool) error {
+	if !held {
+		return s.apply(ctx, now, verb, &a.counted, 0, len(a.counted.Ops))
+	}
+	a.watched.Date(now)
+	return a.counted.Take(ctx, s.store, now)
+}
+
 // forgetKeys leaves the rules and decisions to whoever asked, and the keys to nobody.
 func (a *Answer) forgetKeys() {
-	clear(a.counted.ops)
-	clear(a.watched.ops)
+	clear(a.counted.Ops)
+	clear(a.watched.Ops)
 }
 
 // resolve finds the rules of every check.
@@ -205,7 +218,7 @@ func (s *Snapshot) ruleOf(c *Check, others *charges, a *Answer) (*Rule, error) {
 
 // apply does verb for the charges from one place to another.
 func (s *Snapshot) apply(ctx context.Context, now headgate.Instant, verb headgate.Verb, c *charges, from, to int) (err error) {
-	ops, decisions := c.ops[from:to], c.decisions[from:to]
+	ops, decisions := c.Ops[from:to], c.Decisions[from:to]
 	if len(ops) == 1 {
 		op := &ops[0]
 		decisions[0], err = op.Bound.Apply(ctx, now, op.Key, verb, op.Cost)
@@ -226,7 +239,7 @@ func (s *Snapshot) apply(ctx context.Context, now headgate.Instant, verb headgat
 
 // combine makes the one answer of all decisions.
 func (a *Answer) combine(c *charges) {
-	a.Rules, a.Decisions = c.rules, c.decisions
+	a.Rules, a.Decisions = c.rules, c.Decisions
 	for i := range a.Decisions {
 		if a.Decisions[i].Remaining < a.Decisions[a.Tightest].Remaining {
 			a.Tightest = i
@@ -254,18 +267,18 @@ func (s *Snapshot) watch(ctx context.Context, now headgate.Instant, verb headgat
 		to := from + s.width(&checks[w.Check])
 		if w.Err = s.apply(ctx, now, verb, &a.watched, from, to); w.Err != nil {
 			for j := from; j < to; j++ {
-				a.watched.decisions[j] = unspent(a.watched.rules[j])
-				a.watched.decisions[j].Degraded = troubleOf(w.Err)
+				a.watched.Decisions[j] = unspent(a.watched.rules[j])
+				a.watched.Decisions[j].Degraded = troubleOf(w.Err)
 			}
 		} else {
-			w.Decision = one(a.watched.decisions[from:to])
+			w.Decision = one(a.watched.Decisions[from:to])
 			w.DeniedBy = a.watched.denier(from, to)
 		}
 		from = to
 	}
 	if !counts {
-		for i := range a.watched.decisions {
-			admit(&a.watched.decisions[i])
+		for i := range a.watched.Decisions {
+			admit(&a.watched.Decisions[i])
 		}
 		a.combine(&a.watched)
 		a.Unenforced = true
@@ -275,7 +288,7 @@ func (s *Snapshot) watch(ctx context.Context, now headgate.Instant, verb headgat
 // denier is the first rule between two places that denied; nil if none did.
 func (c *charges) denier(from, to int) *Rule {
 	for i := from; i < to; i++ {
-		if !c.decisions[i].Allowed {
+		if !c.Decisions[i].Allowed {
 			return c.rules[i]
 		}
 	}
@@ -310,7 +323,7 @@ func unspent(r *Rule) headgate.Decision {
 // waveThrough is the answer while nothing is enforced: that of keys that were never used.
 func (a *Answer) waveThrough() {
 	for i, r := range a.counted.rules {
-		a.counted.decisions[i] = unspent(r)
+		a.counted.Decisions[i] = unspent(r)
 	}
 	a.combine(&a.counted)
 	a.Unenforced = true

@@ -103,6 +103,7 @@ type Rule struct {
 	inline    bool               // of a check with the text of a limit: ordinal then tells it apart, see inlineKey
 	ordinal   int
 	bound     headgate.Bound
+	queues    bool // the algorithm does
 }
 
 // AtOnce is the most that can be spent at once, in units: what a decision calls its Limit.
@@ -240,5 +241,5 @@ func bind(store headgate.Store, rule headgate.Rule) (*Rule, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Rule{Name: rule.Name, Limit: rule.Limit, Algorithm: rule.Algorithm, bound: bound}, nil
+	return &Rule{Name: rule.Name, Limit: rule.Limit, Algorithm: rule.Algorithm, bound: bound, queues: rule.Algorithm.Queues()}, nil
 }

@@ -55,7 +55,7 @@ func (s *Snapshot) bindInline(k inlineKey) (*Rule, error) {
 func (c *charges) ordinalOf(first *Rule, key string) int {
 	next := 0
 	for i, r := range c.rules {
-		if !r.inline || r.Algorithm != first.Algorithm || r.Limit.Period != first.Limit.Period || c.ops[i].Key != key {
+		if !r.inline || r.Algorithm != first.Algorithm || r.Limit.Period != first.Limit.Period || c.Ops[i].Key != key {
 			continue
 		}
 		if r.Limit.Rate == first.Limit.Rate && r.Limit.Capacity() == first.Limit.Capacity() {

@@ -31,16 +31,16 @@ type Event struct {
 func (e *Event) Rules() []*Rule { return e.answer.counted.rules }
 
 // Decisions are what each of Rules said; of no meaning if Err is set.
-func (e *Event) Decisions() []headgate.Decision { return e.answer.counted.decisions }
+func (e *Event) Decisions() []headgate.Decision { return e.answer.counted.Decisions }
 
 // Key is whose budget the limit at a place of Rules is of.
-func (e *Event) Key(i int) string { return e.answer.counted.ops[i].Key }
+func (e *Event) Key(i int) string { return e.answer.counted.Ops[i].Key }
 
 // Shadows are what checks that only watched would have answered.
 func (e *Event) Shadows() []Watched { return e.answer.Shadows }
 
 // ShadowKey is whose budget the check at a place of Shadows is of.
-func (e *Event) ShadowKey(i int) string { return e.answer.watched.ops[e.answer.Shadows[i].first].Key }
+func (e *Event) ShadowKey(i int) string { return e.answer.watched.Ops[e.answer.Shadows[i].first].Key }
 
 // lanes counts the memories that requests were decided on.
 var lanes atomic.Uint32

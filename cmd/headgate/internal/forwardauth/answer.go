@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
@@ -77,22 +76,9 @@ func (no *refusal) write(w http.ResponseWriter) {
 	problem.Write(w, problem.Problem{Type: no.kind, Status: no.status, Detail: no.detail})
 }
 
-// awaitTurn holds an admitted request until its turn in the queue has come. If the proxy goes away before, it gives the turn
-// back. A server's bound on how long an answer takes is lifted: the queue's length is the bound, and the answer is small.
+// awaitTurn holds an admitted request until its turn in the queue has come, and reports whether the proxy has waited. The server's
+// write timeout is lifted: the queue's length bounds the wait, and the answer is small.
 func (c *call) awaitTurn(ctx context.Context, w http.ResponseWriter) bool {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // where there are no deadlines, there is no bound either
-	due := time.Now().Add(c.answer.Delay)
-	timer := time.NewTimer(c.answer.Delay)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-	}
-	if !time.Now().Before(due) {
-		return true // both at once: its turn cannot be given back, so it had better be used
-	}
-	// The store bounds how long this takes. That it fails is nobody's trouble: one turn passes unused.
-	_ = c.holds.Decide(context.WithoutCancel(ctx), headgate.Refund, c.checks, &c.answer)
-	return false
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // a writer without deadlines has no timeout either
+	return c.holds.Await(ctx, &c.answer) == nil
 }

@@ -20,7 +20,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/answerfields"
@@ -85,7 +84,7 @@ func (h *Handler) trustOf(s *engine.Snapshot) (*trust, error) {
 // ServeHTTP answers one request, of any method; its body is not read. The answer is 200 if what is described may go ahead, also
 // if no route matches it. If it is denied the answer is 429, or what the parameter deny says: 403, 429 or 503. The header says
 // the rest: X-RateLimit-Decision is allow, deny, or error where nothing was decided. A request that was admitted into a queue is
-// answered when its turn has come; if the proxy goes away before, the turn is given back.
+// answered when its turn has come; if the proxy leaves before, its place is cancelled.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := calls.Get().(*call)
 	defer c.release()
@@ -101,7 +100,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		allow(w)
 		return
 	}
-	if err := c.holds.Decide(r.Context(), headgate.Take, c.checks, &c.answer); err != nil {
+	if err := c.holds.Admit(r.Context(), c.checks, &c.answer); err != nil {
 		h.undecided(w, err)
 		return
 	}

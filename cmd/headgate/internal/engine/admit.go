@@ -1,0 +1,67 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/turn"
+)
+
+// Admit takes for all checks or for none, as [Snapshot.Decide] does with [headgate.Take], for a request that is held for its turn. If
+// the answer has a Delay the request must call [Snapshot.Await] next, with the same answer; the answer keeps the keys until then.
+func (s *Snapshot) Admit(ctx context.Context, checks []Check, a *Answer) error {
+	defer func() {
+		if a.Delay == 0 {
+			a.forgetKeys()
+		}
+	}()
+	return s.observed(ctx, headgate.StoreClock, headgate.Take, checks, a, true)
+}
+
+// Await blocks until the turn of a request that was admitted with a Delay. If the request leaves before, Await cancels its place in
+// the queue, refunds its other charges as far as nothing is granted twice, and returns an error: that of ctx, or
+// [context.DeadlineExceeded] immediately if the deadline of ctx is before the turn. The observer receives that as a refund.
+func (s *Snapshot) Await(ctx context.Context, a *Answer) error {
+	defer a.forgetKeys()
+	err := a.counted.Await(ctx, a.Delay)
+	if err != nil {
+		s.leave(ctx, a)
+	}
+	return err
+}
+
+// leave gives back what a request took that does not go ahead.
+func (s *Snapshot) leave(ctx context.Context, a *Answer) {
+	ctx, done := turn.Detached(ctx)
+	defer done()
+	if s.observer != nil {
+		s.begin(a)
+	}
+	err := a.counted.release(ctx, 0, len(a.counted.Ops))
+	for i := range a.Shadows {
+		if w := &a.Shadows[i]; w.Decision.Allowed {
+			_ = a.watched.release(ctx, w.first, a.endOf(i)) // what a shadow can't refund concerns no request
+		}
+	}
+	if s.observer != nil {
+		s.tell(headgate.Refund, a, err)
+	}
+}
+
+// endOf returns where the charges of a shadow end.
+func (a *Answer) endOf(i int) int {
+	if i+1 < len(a.Shadows) {
+		return a.Shadows[i+1].first
+	}
+	return len(a.watched.Ops)
+}
+
+// release gives back what the charges from one place to another took, and returns the last error.
+func (c *charges) release(ctx context.Context, from, to int) (failed error) {
+	for i := from; i < to; i++ {
+		if _, _, err := c.Release(ctx, headgate.StoreClock, i, c.Ops[i].Cost); err != nil {
+			failed = err
+		}
+	}
+	return failed
+}

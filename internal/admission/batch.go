@@ -1,0 +1,151 @@
+// Package admission takes from one or more limits what a request needs, holds the request in a queue, and returns what the request
+// does not use. Every caller that limits requests uses it, so that all of them follow one rule: see [turn.Taken.Action].
+package admission
+
+import (
+	"context"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/turn"
+)
+
+// Batch is the operations that one request is admitted by: all of them, or nothing is taken. The zero value is empty and ready;
+// [Batch.Reset] keeps its memory for the next request. After Take, Release may be called concurrently; nothing else may.
+type Batch struct {
+	Ops       []headgate.Op
+	Decisions []headgate.Decision // one for each op
+
+	queues []bool // of each op: its algorithm queues
+	queued bool   // one of them does
+	dated  bool
+	now    headgate.Instant
+	taken  time.Time
+	token  headgate.Mark
+	booked bool // the only op is a reservation whose turn has not come
+}
+
+// Add adds an operation.
+func (b *Batch) Add(bound headgate.Bound, queues bool, key string, cost int64) {
+	b.Ops = append(b.Ops, headgate.Op{Bound: bound, Key: key, Cost: cost})
+	b.Decisions = append(b.Decisions, headgate.Decision{})
+	b.queues = append(b.queues, queues)
+	b.queued = b.queued || queues
+}
+
+// Reset empties the batch. It keeps no key.
+func (b *Batch) Reset() {
+	clear(b.Ops)
+	clear(b.Decisions)
+	*b = Batch{Ops: b.Ops[:0], Decisions: b.Decisions[:0], queues: b.queues[:0]}
+}
+
+// Date notes that the operations are made at now, for [Batch.Release]. Take does it for a batch with a queue; call it before for
+// any other batch that may be released.
+func (b *Batch) Date(now headgate.Instant) { b.dated, b.now, b.taken = true, now, time.Now() }
+
+// Take asks the store for all operations at now, and fills in the decisions. A queue that is the only operation is asked for a
+// reservation, so that the place can be cancelled; its decision is that of a take. It is one operation of the store, and
+// allocates nothing; a reservation may need three.
+func (b *Batch) Take(ctx context.Context, store headgate.Store, now headgate.Instant) (err error) {
+	if b.queued {
+		b.Date(now)
+	}
+	if len(b.Ops) > 1 {
+		return store.ApplyAll(ctx, now, b.Ops, false, b.Decisions)
+	}
+	op := &b.Ops[0]
+	if b.queued && op.Cost > 0 && op.Cost <= op.Bound.Limit() && op.Bound.Books() {
+		return b.book(ctx, now, op)
+	}
+	b.Decisions[0], err = op.Bound.Apply(ctx, now, op.Key, headgate.Take, op.Cost)
+	return err
+}
+
+// book takes a place in a queue by a reservation. Reservations do not know the queue's length, so the wait is bounded by what the
+// queue takes, in whole microseconds; in the last of them a take decides.
+func (b *Batch) book(ctx context.Context, now headgate.Instant, op *headgate.Op) error {
+	d, err := b.reserve(ctx, now, op, op.Bound.Spacing(op.Bound.Limit()-op.Cost))
+	if err == nil && d.Degraded != headgate.NoTrouble && d.Delay > 0 {
+		d, err = b.rebook(ctx, now, op)
+	}
+	if err != nil || d.Allowed || d.Never || d.RetryAfter > time.Microsecond && d.Degraded == headgate.NoTrouble {
+		return err
+	}
+	b.Decisions[0], err = op.Bound.Apply(ctx, now, op.Key, headgate.Take, op.Cost)
+	return err
+}
+
+// rebook books again where the local fallback did: it has a share of the limit, so its queue is shorter. A peek returns the place
+// that a take would have.
+func (b *Batch) rebook(ctx context.Context, now headgate.Instant, op *headgate.Op) (headgate.Decision, error) {
+	b.booked = false
+	if _, err := op.Bound.Cancel(ctx, now, op.Key, op.Cost, b.token); err != nil {
+		return headgate.Decision{}, err
+	}
+	d, err := op.Bound.Apply(ctx, now, op.Key, headgate.Peek, op.Cost)
+	if b.Decisions[0] = d; err != nil || !d.Allowed {
+		return d, err
+	}
+	return b.reserve(ctx, now, op, d.Delay)
+}
+
+// reserve books a place that is due within longest.
+func (b *Batch) reserve(
+	ctx context.Context, now headgate.Instant, op *headgate.Op, longest time.Duration,
+) (d headgate.Decision, err error) {
+	d, b.token, err = op.Bound.Reserve(ctx, now, op.Key, op.Cost, longest)
+	b.booked = err == nil && d.Delay > 0
+	b.Decisions[0] = d
+	return d, err
+}
+
+// Await holds an admitted request for delay. If it returns an error, which is that of [turn.Await], the request has left and what
+// it took is to be released.
+func (b *Batch) Await(ctx context.Context, delay time.Duration) error {
+	if delay > 0 {
+		if err := turn.Await(ctx, time.Now().Add(delay)); err != nil {
+			return err
+		}
+	}
+	b.booked = false
+	return nil
+}
+
+// Release gives back units of what the operation at i took at an earlier time, as far as nothing is granted twice. It returns what
+// it did, with the decision after it: "cancel", "refund", or "" if the units stay spent. It is at most two operations of the
+// store.
+func (b *Batch) Release(ctx context.Context, now headgate.Instant, i int, units int64) (did string, d headgate.Decision, err error) {
+	op := &b.Ops[i]
+	taken := turn.Taken{
+		Queues: b.queues[i], Booked: b.booked, Age: b.age(now),
+		Degraded: b.Decisions[i].Degraded != headgate.NoTrouble, ResetAfter: b.Decisions[i].ResetAfter,
+	}
+	switch action := taken.Action(); action {
+	case turn.Cancel:
+		d, err = op.Bound.Cancel(ctx, now, op.Key, op.Cost, b.token)
+		return "cancel", d, err
+	case turn.RefundIfUnavailable:
+		if d, err = op.Bound.Apply(ctx, now, op.Key, headgate.Peek, 0); err != nil || d.Degraded == headgate.NoTrouble {
+			return "", d, nil
+		}
+		fallthrough
+	case turn.Refund:
+		d, err = op.Bound.Apply(ctx, now, op.Key, headgate.Refund, units)
+		return headgate.Refund.String(), d, err
+	default:
+		return "", d, nil
+	}
+}
+
+// age returns how long ago the operations were made.
+func (b *Batch) age(now headgate.Instant) time.Duration {
+	switch {
+	case !b.dated:
+		return 0
+	case now != headgate.StoreClock && b.now != headgate.StoreClock:
+		return headgate.Micros(int64(now - b.now))
+	default:
+		return time.Since(b.taken)
+	}
+}

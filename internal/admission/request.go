@@ -1,0 +1,156 @@
+package admission
+
+import (
+	"context"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/turn"
+)
+
+// Core is what the requests of one caller have in common.
+type Core struct {
+	Store    headgate.Store
+	Observer headgate.Observer // receives each charge's own part of every request; nil means nobody
+}
+
+// maxTries bounds how often units are asked for that other requests may spend meanwhile.
+const maxTries = 3
+
+// Request is one request under several charges. The zero value with its Core set is ready; [Request.Reset] keeps its memory.
+type Request struct {
+	*Core
+	Batch
+	parts []Part
+}
+
+// Part is what a request is charged under one charge.
+type Part struct {
+	Charge *Charge
+	Cost   int64
+	first  int // place of its first op
+}
+
+// Reset empties the request.
+func (q *Request) Reset() {
+	clear(q.parts)
+	q.Batch.Reset()
+	q.Core, q.parts = nil, q.parts[:0]
+}
+
+// Charge adds a charge.
+func (q *Request) Charge(c *Charge, key string, cost int64) {
+	q.parts = append(q.parts, Part{c, cost, len(q.Ops)})
+	for i := range c.Limits {
+		q.Add(c.Limits[i].Bound, c.queues, key, cost)
+	}
+}
+
+// Parts returns the charges in the order in which they were added.
+func (q *Request) Parts() []Part { return q.parts }
+
+// DecisionsOf returns the decisions of one part, one for each limit.
+func (q *Request) DecisionsOf(p *Part) []headgate.Decision {
+	return q.Decisions[p.first : p.first+len(p.Charge.Limits)]
+}
+
+// Decide takes from all charges or from none, and returns the one decision for the request. At least one charge is required.
+func (q *Request) Decide(ctx context.Context) (d headgate.Decision, err error) {
+	err = q.Take(ctx, q.Store, headgate.StoreClock)
+	if q.Observer != nil {
+		for i := range q.parts {
+			p := &q.parts[i]
+			q.observe(p, headgate.Take.String(), p.Cost, q.DecisionsOf(p), err)
+		}
+	}
+	switch {
+	case err != nil:
+		return d, err
+	case len(q.Decisions) == 1:
+		return q.Decisions[0], nil
+	default:
+		return headgate.Combine(q.Decisions), nil
+	}
+}
+
+// Hold holds the admitted request for delay. If it ends before its turn, what it took is released, and the error is that of
+// [turn.Await].
+func (q *Request) Hold(ctx context.Context, delay time.Duration) error {
+	err := q.Await(ctx, delay)
+	if err == nil {
+		return nil
+	}
+	ctx, done := turn.Detached(ctx)
+	defer done()
+	for i := range q.parts {
+		q.release(ctx, &q.parts[i], q.parts[i].Cost)
+	}
+	return err
+}
+
+// Settle corrects what was charged for one part to cost: it releases the rest, or spends more, as far as that is there. Call
+// [Batch.Date] before Decide for a request that may be settled.
+func (q *Request) Settle(ctx context.Context, p *Part, cost int64) {
+	ctx, done := turn.Detached(ctx)
+	defer done()
+	switch {
+	case cost < p.Cost:
+		q.release(ctx, p, p.Cost-cost)
+	case cost > p.Cost:
+		q.spend(ctx, p, cost-p.Cost)
+	}
+}
+
+// release gives units back to each limit of a part, as far as nothing is granted twice. Units that cannot be released stay spent.
+func (q *Request) release(ctx context.Context, p *Part, units int64) {
+	var verb string
+	var failed error
+	var decisions []headgate.Decision
+	for i := range p.Charge.Limits {
+		did, d, err := q.Release(ctx, headgate.StoreClock, p.first+i, units)
+		if did == "" {
+			continue
+		}
+		if verb = did; err != nil {
+			failed = err
+		}
+		decisions = append(decisions, d)
+	}
+	if verb != "" {
+		q.observe(p, verb, units, decisions, failed)
+	}
+}
+
+// spend takes as much of units as is there: each limit of a part loses the same.
+func (q *Request) spend(ctx context.Context, p *Part, units int64) {
+	var more Batch
+	for i, l := range p.Charge.Limits {
+		more.Add(l.Bound, p.Charge.queues, q.Ops[p.first+i].Key, units)
+	}
+	for range maxTries {
+		for i := range more.Ops {
+			more.Ops[i].Cost = units
+		}
+		err := q.Store.ApplyAll(ctx, headgate.StoreClock, more.Ops, false, more.Decisions)
+		all := headgate.Combine(more.Decisions)
+		if err != nil || all.Allowed {
+			q.observe(p, headgate.Take.String(), units, more.Decisions, err)
+			return
+		}
+		if units = min(units, all.Remaining); units == 0 {
+			return
+		}
+	}
+}
+
+// observe reports one part of the request to the observer.
+func (q *Request) observe(p *Part, verb string, cost int64, decisions []headgate.Decision, err error) {
+	if q.Observer == nil {
+		return
+	}
+	e := headgate.Event{Policy: p.Charge.Policy, Verb: verb, Cost: cost, Err: err}
+	if err == nil {
+		e.Decision = headgate.Combine(decisions)
+	}
+	q.Observer.Observe(e)
+}

@@ -1,0 +1,116 @@
+package turn_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate/internal/turn"
+)
+
+func TestAction(t *testing.T) {
+	t.Parallel()
+	const s = time.Second
+	for name, tt := range map[string]struct {
+		taken turn.Taken
+		want  turn.Action
+	}{
+		"just taken":                          {turn.Taken{ResetAfter: s}, turn.Refund},
+		"partly regained":                     {turn.Taken{Age: s - 1, ResetAfter: s}, turn.Refund},
+		"regained":                            {turn.Taken{Age: s, ResetAfter: s}, turn.Keep},
+		"nothing was taken":                   {turn.Taken{}, turn.Keep},
+		"booked in a queue":                   {turn.Taken{Queues: true, Booked: true, ResetAfter: s}, turn.Cancel},
+		"booked in a bucket":                  {turn.Taken{Booked: true, ResetAfter: s}, turn.Cancel},
+		"booked while unavailable":            {turn.Taken{Queues: true, Booked: true, Degraded: true, ResetAfter: s}, turn.Cancel},
+		"in a queue, with other limits":       {turn.Taken{Queues: true, ResetAfter: s}, turn.Keep},
+		"in a queue while unavailable":        {turn.Taken{Queues: true, Degraded: true, ResetAfter: s}, turn.Keep},
+		"taken while unavailable":             {turn.Taken{Degraded: true, ResetAfter: s}, turn.RefundIfUnavailable},
+		"taken while unavailable, regained":   {turn.Taken{Degraded: true, Age: 2 * s, ResetAfter: s}, turn.Keep},
+		"fail open, which takes nothing":      {turn.Taken{Degraded: true}, turn.Keep},
+		"booked, and its turn should be past": {turn.Taken{Booked: true, Age: 2 * s, ResetAfter: s}, turn.Cancel},
+	} {
+		if got := tt.taken.Action(); got != tt.want {
+			t.Errorf("%s: got action %d want %d", name, got, tt.want)
+		}
+	}
+}
+
+func TestAwait(t *testing.T) {
+	t.Parallel()
+	const turnAfter = time.Second
+	for name, tt := range map[string]struct {
+		delay    time.Duration
+		cancel   time.Duration // 0: never
+		deadline time.Duration // 0: none
+		want     error
+		waits    time.Duration
+	}{
+		"the turn comes":                      {delay: turnAfter, waits: turnAfter},
+		"it is due":                           {delay: 0},
+		"it was due":                          {delay: -time.Hour},
+		"cancelled before":                    {delay: turnAfter, cancel: time.Second / 2, want: context.Canceled, waits: time.Second / 2},
+		"cancelled at the same instant":       {delay: turnAfter, cancel: turnAfter, waits: turnAfter},
+		"the deadline is at the same instant": {delay: turnAfter, deadline: turnAfter, waits: turnAfter},
+		"the deadline is before":              {delay: turnAfter, deadline: turnAfter - 1, want: context.DeadlineExceeded},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if tt.deadline > 0 {
+				ctx, cancel = context.WithTimeout(ctx, tt.deadline)
+				defer cancel()
+			}
+			if tt.cancel > 0 {
+				time.AfterFunc(tt.cancel, cancel)
+			}
+			began := time.Now()
+			err := turn.Await(ctx, began.Add(tt.delay))
+			if waited := time.Since(began); !errors.Is(err, tt.want) || waited != tt.waits {
+				t.Errorf("%s: got %v after %v want %v after %v", name, err, waited, tt.want, tt.waits)
+			}
+		})
+	}
+}
+
+func TestDetached(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		type key struct{}
+		parent, end := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
+		end()
+		ctx, done := turn.Detached(parent)
+		defer done()
+		if ctx.Err() != nil || ctx.Value(key{}) != "value" {
+			t.Errorf("of a context that has ended: got error %v, value %v want none, its value", ctx.Err(), ctx.Value(key{}))
+		}
+		time.Sleep(turn.StoreTimeout)
+		synctest.Wait()
+		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			t.Errorf("after StoreTimeout: got error %v want it ended", ctx.Err())
+		}
+	})
+}
+
+func TestReceipt(t *testing.T) {
+	t.Parallel()
+	if r := turn.ReceiptOf(t.Context()); r != nil {
+		t.Errorf("of a context without a receipt: got %v want nil", r)
+	}
+	parent, end := context.WithCancel(t.Context())
+	ctx, receipt := turn.WithReceipt(parent)
+	var undone []int
+	for i := range 3 {
+		turn.ReceiptOf(ctx).Add(func(ctx context.Context) {
+			if ctx.Err() == nil {
+				undone = append(undone, i)
+			}
+		})
+	}
+	end()
+	receipt.Undo(ctx)
+	if len(undone) != 3 {
+		t.Errorf("undone with a context that has not ended: %v want all three", undone)
+	}
+}
