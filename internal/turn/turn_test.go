@@ -74,6 +74,34 @@ func TestAwait(t *testing.T) {
 	}
 }
 
+// lateContext has ended when its Done channel is first looked at, which takes until an instant.
+type lateContext struct {
+	context.Context
+	at time.Time
+}
+
+func (c lateContext) Done() <-chan struct{} {
+	time.Sleep(time.Until(c.at))
+	done := make(chan struct{})
+	close(done)
+	return done
+}
+
+func (lateContext) Err() error { return context.Canceled }
+
+// If the turn is due and the context has ended, either may be seen first: the turn is used.
+func TestAwaitUsesATurnThatIsDueWhenTheContextEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for range 100 {
+			due := time.Now().Add(time.Second)
+			if err := turn.Await(lateContext{t.Context(), due}, due); err != nil {
+				t.Fatalf("both at the same instant: got error %v want none", err)
+			}
+		}
+	})
+}
+
 func TestDetached(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

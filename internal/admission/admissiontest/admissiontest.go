@@ -1,0 +1,195 @@
+// Package admissiontest checks that every caller of limits decides, holds and releases alike: one table of scenarios, run by the
+// tests of each caller. It is for tests only.
+package admissiontest
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/fallback"
+	"github.com/headgate/headgate/memstore"
+)
+
+// Address is the client of every request, and the key of its budget.
+const Address = "203.0.113.9"
+
+// Caller is a package that limits requests.
+type Caller struct {
+	// New returns how to send one request of the client at [Address], under all policies. A request blocks until it may go ahead,
+	// and then returns nil. Requests do not share a process: a caller that orders its requests must not order these.
+	New func(t *testing.T, store headgate.Store, policies ...headgate.Policy) func(ctx context.Context) error
+	// OnePolicy is set for a caller whose requests are under one policy.
+	OnePolicy bool
+	// OneByOne is set for a caller that charges one policy after another.
+	OneByOne bool
+}
+
+// request is one request of a scenario. It comes at an instant, and leaves at another unless that is 0.
+type request struct {
+	at, leaves time.Duration
+	deadline   time.Duration // from the beginning; 0: none
+}
+
+// gone is the result of a request that does not go ahead.
+const gone = -time.Millisecond
+
+// scenario is what requests do, and what becomes of them.
+type scenario struct {
+	name     string
+	policies []headgate.Policy
+	fallback bool // the store is behind package fallback, two instances share it
+	down, up time.Duration
+	isDown   bool // from down to up the store is unavailable
+	together bool // only for callers that charge all policies together
+	requests []request
+	want     []time.Duration // when each goes ahead
+	left     []int64         // units of the first limit of each policy at the end, half a second after the last request came; nil: any
+}
+
+// outage is a memory store that can be unavailable.
+type outage struct {
+	*memstore.Store
+	down atomic.Bool
+}
+
+type outageBound struct {
+	headgate.Bound
+	store *outage
+}
+
+func (s *outage) err() error {
+	if s.down.Load() {
+		return &headgate.StoreError{Store: "test", Trouble: headgate.Unreachable, Err: errors.New("down")}
+	}
+	return nil
+}
+
+func (s *outage) Bind(rule headgate.Rule) (headgate.Bound, error) {
+	b, err := s.Store.Bind(rule)
+	return &outageBound{b, s}, err
+}
+
+func (s *outage) ApplyAll(ctx context.Context, now headgate.Instant, ops []headgate.Op, peek bool, d []headgate.Decision) error {
+	if err := s.err(); err != nil {
+		return err
+	}
+	inner := make([]headgate.Op, len(ops))
+	for i, op := range ops {
+		inner[i] = headgate.Op{Bound: op.Bound.(*outageBound).Bound, Key: op.Key, Cost: op.Cost}
+	}
+	return s.Store.ApplyAll(ctx, now, inner, peek, d)
+}
+
+func (b *outageBound) Apply(ctx context.Context, now headgate.Instant, key string, v headgate.Verb, cost int64) (headgate.Decision, error) {
+	if err := b.store.err(); err != nil {
+		return headgate.Decision{}, err
+	}
+	return b.Bound.Apply(ctx, now, key, v, cost)
+}
+
+func (b *outageBound) Reserve(
+	ctx context.Context, now headgate.Instant, key string, cost int64, longest time.Duration,
+) (headgate.Decision, headgate.Mark, error) {
+	if err := b.store.err(); err != nil {
+		return headgate.Decision{}, headgate.Mark{}, err
+	}
+	return b.Bound.Reserve(ctx, now, key, cost, longest)
+}
+
+func (b *outageBound) Cancel(
+	ctx context.Context, now headgate.Instant, key string, cost int64, m headgate.Mark,
+) (headgate.Decision, error) {
+	if err := b.store.err(); err != nil {
+		return headgate.Decision{}, err
+	}
+	return b.Bound.Cancel(ctx, now, key, cost, m)
+}
+
+// Run runs the table against a caller.
+func Run(t *testing.T, c Caller) {
+	t.Helper()
+	for _, s := range scenarios() {
+		if c.OnePolicy && len(s.policies) > 1 || c.OneByOne && s.together {
+			continue
+		}
+		t.Run(s.name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { s.run(t, c) }) })
+	}
+}
+
+// run plays one scenario.
+func (s *scenario) run(t *testing.T, c Caller) {
+	inner := &outage{Store: memstore.New(nil)}
+	store := s.open(t, inner)
+	defer func() { _ = store.Close() }()
+	send := c.New(t, store, s.policies...)
+	began := time.Now()
+	if s.isDown {
+		time.AfterFunc(s.down, func() { inner.down.Store(true) })
+		time.AfterFunc(s.up, func() { inner.down.Store(false) })
+	}
+	ahead := make([]chan time.Duration, len(s.requests))
+	for i, r := range s.requests {
+		time.Sleep(time.Until(began.Add(r.at)))
+		synctest.Wait() // what happens at this instant has happened
+		ahead[i] = make(chan time.Duration, 1)
+		go func() { ahead[i] <- r.send(t, began, send) }()
+		synctest.Wait() // it is charged, so it is before the next
+	}
+	time.Sleep(500 * time.Millisecond)
+	synctest.Wait()
+	s.compareLeft(t, store)
+	for i, want := range s.want {
+		if got := <-ahead[i]; got != want {
+			t.Errorf("request %d: got %v want %v (%v: it does not go ahead)", i+1, got, want, gone)
+		}
+	}
+}
+
+// open returns the store of the scenario.
+func (s *scenario) open(t *testing.T, inner headgate.Store) headgate.Store {
+	t.Helper()
+	if !s.fallback {
+		return inner
+	}
+	store, err := fallback.New(inner, &fallback.Options{Local: memstore.New(nil), Instances: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+// send sends the request and returns when it went ahead.
+func (r request) send(t *testing.T, began time.Time, send func(context.Context) error) time.Duration {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if r.leaves > 0 {
+		time.AfterFunc(time.Until(began.Add(r.leaves)), cancel)
+	}
+	if r.deadline > 0 {
+		var done context.CancelFunc
+		ctx, done = context.WithDeadline(ctx, began.Add(r.deadline))
+		defer done()
+	}
+	if send(ctx) != nil {
+		return gone
+	}
+	return time.Since(began).Round(time.Millisecond)
+}
+
+// compareLeft compares what is left of each policy.
+func (s *scenario) compareLeft(t *testing.T, store headgate.Store) {
+	for i, want := range s.left {
+		l, err := headgate.New(store, s.policies[i], nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d, err := l.Peek(t.Context(), Address, 0); err != nil || d.Remaining != want {
+			t.Errorf("left under %q: got %d, error %v want %d", s.policies[i].Name, d.Remaining, err, want)
+		}
+	}
+}
