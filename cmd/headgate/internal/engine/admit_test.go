@@ -1,0 +1,89 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+	"github.com/headgate/headgate/memstore"
+)
+
+// verbs notes the verb, the error and the first key of every event.
+type verbs struct {
+	got  []headgate.Verb
+	keys []string
+}
+
+func (*verbs) Begin() int64 { return 1 }
+
+func (v *verbs) Observe(e *engine.Event) {
+	v.got, v.keys = append(v.got, e.Verb), append(v.keys, e.Key(0))
+}
+
+// A request that leaves its queue has its other charges refunded, those in shadow as well.
+func TestAwaitReleasesShadows(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		queue := headgate.MustPolicy("1/1s queue 5")
+		queue.Algorithm = headgate.LeakyBucket
+		e, err := engine.New(memstore.New(nil), &engine.Options{
+			Policies: map[string]headgate.Policy{
+				"queue": queue, "bucket": headgate.MustPolicy("9/1h"),
+				"watched": headgate.MustPolicy("9/1h"), "full": headgate.MustPolicy("1/1h"),
+			},
+			Terms: map[string]engine.Terms{"watched": {Shadow: engine.All}, "full": {Shadow: engine.All}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		heard := &verbs{}
+		s := e.Observed(heard, 1).Snapshot()
+		var checks []engine.Check
+		for _, name := range []string{"watched", "queue", "full", "bucket"} {
+			checks = append(checks, engine.Check{Policy: name, Key: "k", Cost: 1})
+		}
+		var a engine.Answer
+		if err := s.Admit(t.Context(), checks, &a); err != nil || !a.Allowed || a.Delay != 0 {
+			t.Fatalf("the first: got %+v, error %v", a.Decision, err)
+		}
+		if err := s.Admit(t.Context(), checks, &a); err != nil || !a.Allowed || a.Delay != time.Second {
+			t.Fatalf("the second: got %+v, error %v", a.Decision, err)
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second/2, leave)
+		if err := s.Await(ctx, &a); !errors.Is(err, context.Canceled) {
+			t.Errorf("it leaves: got error %v want context.Canceled", err)
+		}
+		if want := []headgate.Verb{headgate.Take, headgate.Take, headgate.Refund}; !slices.Equal(heard.got, want) || heard.keys[2] != "k" {
+			t.Errorf("observed %v of keys %q want %v of k", heard.got, heard.keys, want)
+		}
+		for name, want := range map[string]int64{"bucket": 8, "watched": 8, "full": 0, "queue": 4} {
+			if err := e.Decide(t.Context(), headgate.Peek, []engine.Check{{Policy: name, Key: "k"}}, &a); err != nil {
+				t.Fatal(err)
+			}
+			if a.Remaining != want {
+				t.Errorf("%s: got %d remaining want %d", name, a.Remaining, want)
+			}
+		}
+	})
+}
+
+func TestAdmitAllocatesNothing(t *testing.T) {
+	queue := headgate.MustPolicy("1000000/1s queue 1000000")
+	queue.Algorithm = headgate.LeakyBucket
+	e, _ := newEngine(t, &engine.Options{Policies: map[string]headgate.Policy{"queue": queue}})
+	checks := []engine.Check{{Policy: "queue", Key: "k", Cost: 1}}
+	var a engine.Answer
+	if n := testing.AllocsPerRun(1000, func() {
+		if err := e.Snapshot().Admit(t.Context(), checks, &a); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("a place in a queue: got %v allocations want 0", n)
+	}
+}
