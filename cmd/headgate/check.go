@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate/headgate/cmd/headgate/internal/service"
 	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
 )
 
@@ -31,12 +32,12 @@ func checkCommand() *cobra.Command {
 			"  HEADGATE_STORE=redis://:secret@10.0.0.1 headgate check store --json",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			url := os.Getenv(environmentName("store"))
+			url := os.Getenv(service.Variable("store"))
 			if len(args) > 0 {
 				url = args[0]
 			}
 			if url == "" {
-				return fmt.Errorf("which store? Give its URL, such as redis://127.0.0.1:6379, or set %s", environmentName("store"))
+				return fmt.Errorf("which store? Give its URL, such as redis://127.0.0.1:6379, or set %s", service.Variable("store"))
 			}
 			findings, err := storeopen.Check(cmd.Context(), url)
 			if err != nil {

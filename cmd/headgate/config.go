@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+	"github.com/headgate/headgate/cmd/headgate/internal/service"
 	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
 )
 
@@ -70,7 +71,7 @@ func envoyOf(c *config.Config) (summary string, warnings []string, err error) {
 	if c.Envoy.Config == "" {
 		return "", nil, nil
 	}
-	domains, warnings, err := checkEnvoy(c)
+	domains, warnings, err := service.CheckEnvoy(&c.Envoy)
 	return ", " + counted(domains, "domain", "domains") + " of Envoy's", warnings, err
 }
 

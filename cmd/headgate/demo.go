@@ -19,9 +19,10 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/demo"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/httpapi"
+	"github.com/headgate/headgate/cmd/headgate/internal/localaccess"
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
+	"github.com/headgate/headgate/cmd/headgate/internal/service"
 	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
-	"github.com/headgate/headgate/memstore"
 )
 
 const demoHelp = `Demo serves a page on which you see what each algorithm does: all of them side by side on the same traffic, live.
@@ -56,9 +57,9 @@ func demoCommand() *cobra.Command {
 // run serves until ctx ends.
 func (d *demoSettings) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	log := slog.New(slog.NewTextHandler(stderr, nil))
-	store, err := storeopen.Open(d.store, &storeopen.Options{Observer: storeLog{log}})
+	store, err := storeopen.Open(d.store, &storeopen.Options{Observer: service.LogStore(log)})
 	if err != nil {
-		return fmt.Errorf("%w (--store or %s)", err, environmentName("store"))
+		return fmt.Errorf("%w (--store or %s)", err, service.Variable("store"))
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	ln, err := d.listen(ctx)
@@ -70,14 +71,14 @@ func (d *demoSettings) run(ctx context.Context, stdout, stderr io.Writer) (err e
 	if err != nil {
 		return err
 	}
-	url := "http://" + reachable(ln.Addr())
+	url := "http://" + service.Reachable(ln.Addr())
 	page, err := demo.New(store, &demo.Options{
-		Store: storeopen.Name(d.store), OwnStore: smallStore, CheckURL: url + "/v1/check", Hosts: d.allowHost, Log: log,
+		Store: storeopen.Name(d.store), OwnStore: service.NewPageStore, CheckURL: url + "/v1/check", Hosts: d.allowHost, Log: log,
 	})
 	if err != nil {
 		return err
 	}
-	defer inBackground(ctx, func(ctx context.Context) { awaken(ctx, e) })()
+	defer service.WarmUp(ctx, e)()
 	server := newDemoServer(page, httpapi.New(e, &httpapi.Options{Health: httpapi.NewHealth(e, &httpapi.HealthOptions{Store: storeopen.Name(d.store)})}), d.allowHost, log)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(ln) }()
@@ -109,23 +110,20 @@ func (d *demoSettings) greet(w io.Writer, url string, addr net.Addr) {
 		fmt.Fprintf(w, "%s is taken, so this is on a free port (--http-addr chooses one).\n", defaultDemoAddr)
 	}
 	fmt.Fprintf(w, "Six limiters, the same requests: %s/\nstore: %s. Ctrl-C ends it.\n", url, storeopen.Name(d.store))
-	if tcp, ok := addr.(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
+	if !localaccess.Addr(addr) {
 		fmt.Fprintln(w, "Whoever reaches this address can use the page and its checks.")
 	}
 }
 
 // listen opens the port. If the default one is taken, any free one will do.
 func (d *demoSettings) listen(ctx context.Context) (net.Listener, error) {
-	ln, err := listen(ctx, "the page", d.httpAddr, "http-addr")
+	ln, err := service.Listen(ctx, "the page", d.httpAddr, "http-addr")
 	if d.addrGiven || !errors.Is(err, syscall.EADDRINUSE) {
 		return ln, err
 	}
 	d.moved = true
-	return listen(ctx, "the page", "127.0.0.1:0", "http-addr")
+	return service.Listen(ctx, "the page", "127.0.0.1:0", "http-addr")
 }
-
-// smallStore is a store of its own for a page.
-func smallStore() headgate.Store { return memstore.New(&memstore.Options{MaxEntries: 1000}) }
 
 // newDemoServer serves the page, and checks beside it for the curl lines on it.
 func newDemoServer(page *demo.Handler, checks http.Handler, hosts []string, log *slog.Logger) *http.Server {

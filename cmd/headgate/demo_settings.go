@@ -2,12 +2,14 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"strconv"
 
 	"github.com/spf13/pflag"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
+	"github.com/headgate/headgate/cmd/headgate/internal/service"
 )
 
 const defaultDemoAddr = "127.0.0.1:8080"
@@ -63,3 +65,26 @@ func (d *demoSettings) redisVariables(lookup func(string) (string, bool)) func(s
 		return lookup(name)
 	}
 }
+
+// outside is the error of a flag whose value is not accepted.
+func outside(flag, value, accepted string) error {
+	return fmt.Errorf("--%s (or %s) is %s; accepted: %s", flag, service.Variable(flag), value, accepted)
+}
+
+// setFromEnvironment sets the flags that were not given from their variables. An empty variable is none.
+func setFromEnvironment(f *pflag.FlagSet, lookup func(string) (string, bool)) (err error) {
+	f.VisitAll(func(flag *pflag.Flag) {
+		name := service.Variable(flag.Name)
+		value, ok := lookup(name)
+		if flag.Changed || !ok || value == "" || flag.Name == "help" || err != nil {
+			return
+		}
+		if f.Set(flag.Name, value) != nil {
+			err = fmt.Errorf("%s is %q; expected: %s", name, value, expected[flag.Value.Type()])
+		}
+	})
+	return err
+}
+
+// expected says what a flag of each type takes.
+var expected = map[string]string{"int": "a whole number", "duration": "a time such as 5s or 1m30s"}

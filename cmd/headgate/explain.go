@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -72,44 +71,6 @@ func explainCommand() *cobra.Command {
 	return cmd
 }
 
-// explanation is what was found, as JSON prints it.
-type explanation struct {
-	Client      string            `json:"client,omitempty"`
-	Routes      []explainedRoute  `json:"routes,omitempty"`
-	Policies    []explainedPolicy `json:"policies"`
-	Enforcement string            `json:"enforcement"`
-	Store       string            `json:"store"`
-	Allowed     bool              `json:"allowed"`
-	RetryAfter  int64             `json:"retry_after_ms"`
-	DeniedBy    []string          `json:"denied_by"`
-	Degraded    bool              `json:"degraded"`
-}
-
-type explainedRoute struct {
-	Index int    `json:"index"`
-	Match string `json:"match"`
-}
-
-type explainedPolicy struct {
-	Policy    string           `json:"policy"`
-	Algorithm string           `json:"algorithm"`
-	KeyBy     string           `json:"key_by"`
-	Key       string           `json:"key"`
-	Override  bool             `json:"override"`
-	Enforced  bool             `json:"enforced"`
-	Allowed   bool             `json:"allowed"` // whether it would admit the request, had it a say
-	Limits    []explainedLimit `json:"limits"`
-	watches   bool             // it has no say, and was asked what it would have said
-	undecided bool             // and the store could not say
-}
-
-type explainedLimit struct {
-	Limit      string `json:"limit"`
-	AtOnce     int64  `json:"at_once"`
-	Remaining  int64  `json:"remaining"`
-	ResetAfter int64  `json:"reset_after_ms"`
-}
-
 func (x *explaining) run(ctx context.Context, w io.Writer) (err error) {
 	if x.policy == "" && x.key != "" {
 		return errors.New("--key is the key of a check: name its --policy, too")
@@ -143,7 +104,7 @@ func (x *explaining) run(ctx context.Context, w io.Writer) (err error) {
 	if x.asJSON {
 		return writeJSON(w, found)
 	}
-	return x.print(w, request, found)
+	return found.print(w, request)
 }
 
 // request is the one that the flags describe.
@@ -234,6 +195,3 @@ func explainPolicy(ctx context.Context, c *config.Config, holds *engine.Snapshot
 	}
 	return found, nil
 }
-
-// millis is a wait in whole milliseconds, rounded up.
-func millis(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }

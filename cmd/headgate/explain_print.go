@@ -9,10 +9,51 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/routing"
 )
 
-// print tells a person what was found.
-func (x *explaining) print(w io.Writer, r *routing.Request, found *explanation) error {
+// explanation is what was found, as JSON prints it.
+type explanation struct {
+	Client      string            `json:"client,omitempty"`
+	Routes      []explainedRoute  `json:"routes,omitempty"`
+	Policies    []explainedPolicy `json:"policies"`
+	Enforcement string            `json:"enforcement"`
+	Store       string            `json:"store"`
+	Allowed     bool              `json:"allowed"`
+	RetryAfter  int64             `json:"retry_after_ms"`
+	DeniedBy    []string          `json:"denied_by"`
+	Degraded    bool              `json:"degraded"`
+}
+
+type explainedRoute struct {
+	Index int    `json:"index"`
+	Match string `json:"match"`
+}
+
+type explainedPolicy struct {
+	Policy    string           `json:"policy"`
+	Algorithm string           `json:"algorithm"`
+	KeyBy     string           `json:"key_by"`
+	Key       string           `json:"key"`
+	Override  bool             `json:"override"`
+	Enforced  bool             `json:"enforced"`
+	Allowed   bool             `json:"allowed"` // whether it would admit the request, had it a say
+	Limits    []explainedLimit `json:"limits"`
+	watches   bool             // it has no say, and was asked what it would have said
+	undecided bool             // and the store could not say
+}
+
+type explainedLimit struct {
+	Limit      string `json:"limit"`
+	AtOnce     int64  `json:"at_once"`
+	Remaining  int64  `json:"remaining"`
+	ResetAfter int64  `json:"reset_after_ms"`
+}
+
+// millis is a wait in whole milliseconds, rounded up.
+func millis(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
+
+// print writes the explanation of a request, or of the check of a policy, for people.
+func (found *explanation) print(w io.Writer, r *routing.Request) error {
 	var b strings.Builder
-	if x.policy == "" {
+	if found.Client != "" { // of a request
 		fmt.Fprintf(&b, "request   %s %s%s\nclient    %s\n", r.Method, r.Host, r.Path, found.Client)
 		for _, route := range found.Routes {
 			fmt.Fprintf(&b, "route     routes[%d]: %s\n", route.Index, route.Match)

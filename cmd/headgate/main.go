@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"syscall"
 
@@ -34,12 +32,6 @@ func main() {
 	}
 }
 
-// calledRatelimit reports whether this program stands in the place of envoyproxy/ratelimit's, under that one's name.
-func calledRatelimit() bool { return filepath.Base(os.Args[0]) == "ratelimit" }
-
-// errReported ends a command that has already told the person what is wrong.
-var errReported = errors.New("reported")
-
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "headgate",
@@ -56,24 +48,4 @@ func rootCommand() *cobra.Command {
 	root.AddCommand(explainCommand())
 	root.AddCommand(benchCommand())
 	return root
-}
-
-func versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Say which version this is and what it was built from",
-		Args:  cobra.NoArgs,
-		Run: func(cmd *cobra.Command, _ []string) {
-			fmt.Fprintln(cmd.OutOrStdout(), "headgate", version())
-		},
-	}
-}
-
-// version is the module's version as the toolchain recorded it.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "(devel)"
-	}
-	return info.Main.Version + " " + info.GoVersion
 }

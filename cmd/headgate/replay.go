@@ -110,6 +110,28 @@ func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
 	return errors.Join(f.write(cmd, report), brokenLogs(report), err)
 }
 
+// write writes the report where the flags say.
+func (f *replayFlags) write(cmd *cobra.Command, report *replay.Report) error {
+	out := cmd.OutOrStdout()
+	if f.decisions == "-" {
+		out = cmd.ErrOrStderr()
+	}
+	print := report.WriteText
+	if f.json {
+		print = func(w io.Writer) error { return writeJSON(w, report) }
+	}
+	if err := print(out); err != nil {
+		return fmt.Errorf("replay: write the report: %w", err)
+	}
+	if f.html == "" || report.Requests == 0 {
+		return nil
+	}
+	if err := writeWhole(f.html, report.WriteHTML); err != nil {
+		return fmt.Errorf("--html: %w", err)
+	}
+	return nil
+}
+
 // parse reads the flags that need reading.
 func (f *replayFlags) parse() (*replay.Options, []headgate.Policy, error) {
 	opts := &replay.Options{StoreStats: storeStats}

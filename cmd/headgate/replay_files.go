@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/spf13/cobra"
-
 	"github.com/headgate/headgate/replay"
 )
 
@@ -111,28 +109,6 @@ func (f *lateFile) Write(p []byte) (int, error) {
 	}
 	f.emptied = true
 	return f.file.Write(p)
-}
-
-// write writes the report where the flags say.
-func (f *replayFlags) write(cmd *cobra.Command, report *replay.Report) error {
-	out := cmd.OutOrStdout()
-	if f.decisions == "-" {
-		out = cmd.ErrOrStderr()
-	}
-	print := report.WriteText
-	if f.json {
-		print = func(w io.Writer) error { return writeJSON(w, report) }
-	}
-	if err := print(out); err != nil {
-		return fmt.Errorf("replay: write the report: %w", err)
-	}
-	if f.html == "" || report.Requests == 0 {
-		return nil
-	}
-	if err := writeWhole(f.html, report.WriteHTML); err != nil {
-		return fmt.Errorf("--html: %w", err)
-	}
-	return nil
 }
 
 // writeJSON writes what a person may read as well.

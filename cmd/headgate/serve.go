@@ -1,28 +1,13 @@
 package main
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"io"
-	"log/slog"
-	"net"
-	"os"
 	"os/signal"
-	"slices"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/cmd/headgate/internal/config"
-	"github.com/headgate/headgate/cmd/headgate/internal/engine"
-	"github.com/headgate/headgate/cmd/headgate/internal/forwardauth"
-	"github.com/headgate/headgate/cmd/headgate/internal/httpapi"
-	"github.com/headgate/headgate/cmd/headgate/internal/logs"
-	"github.com/headgate/headgate/cmd/headgate/internal/metrics"
-	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
+	"github.com/headgate/headgate/cmd/headgate/internal/service"
 )
 
 const serveHelp = `Serve answers checks, over HTTP, of Redis clients and of Envoy, until it is told to stop. Without arguments it keeps its state in memory and
@@ -69,155 +54,21 @@ func serveCommand() *cobra.Command {
 		Short: "Answer checks, over HTTP, of Redis clients and of Envoy",
 		Long:  serveHelp,
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			s := service{sources: flags.sources()}
-			var err error
-			if s.config, err = s.sources.Load(); err != nil {
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			sources := flags.sources()
+			c, err := sources.Load()
+			if err != nil {
 				return reported(err)
 			}
-			return s.run(cmd.Context(), cmd.ErrOrStderr())
+			signal.Ignore(syscall.SIGPIPE) // without this a broken pipe at stderr ends a Go program
+			s, err := service.New(&service.Options{Config: c, Sources: sources, Version: version(), Log: cmd.ErrOrStderr()})
+			if err != nil {
+				return reported(err)
+			}
+			defer func() { err = errors.Join(err, s.Close()) }()
+			return s.Run(cmd.Context())
 		},
 	}
 	flags.add(cmd.Flags())
 	return cmd
-}
-
-// service is what runs: everything that requests go through.
-type service struct {
-	sources config.Sources
-	config  *config.Config // what it was started with
-	lines   *logs.Queue    // of the log
-	log     *slog.Logger
-	engine  *engine.Engine
-	live    *config.Live
-
-	forwardAuth *forwardauth.Handler // nil if the door for HTTP is off
-	envoy       *envoyRules
-	health      *httpapi.Health // answers /livez and /readyz
-	metrics     *metrics.Metrics
-	denials     *metrics.Denials
-}
-
-// run serves until ctx ends and everything in flight is answered.
-func (s *service) run(ctx context.Context, stderr io.Writer) (err error) {
-	defer spareCollector()()
-	defer s.openLog(stderr)()
-	s.observe()
-	store, err := s.openStore()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	s.measureStore(store)
-	if s.engine, err = engine.New(store, s.config.Engine()); err != nil {
-		return reported(s.config.Refused(err))
-	}
-	if err := s.openEnvoy(); err != nil {
-		return err
-	}
-	defer s.follow(ctx)()
-	end, first := s.followXDS(ctx)
-	defer end()
-	if !first {
-		return nil
-	}
-	doors, err := s.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.followEnvoy(ctx)()
-	ended := serveAll(doors)
-	for _, d := range doors {
-		s.log.Info("listening", "door", d.name, "addr", d.ln.Addr().String(), "store", storeopen.Name(string(s.config.Store)))
-	}
-	s.tellSystemd(systemdReady)
-	defer inBackground(ctx, func(ctx context.Context) { awaken(ctx, s.engine) })()
-	if s.config.Log.Format == "text" {
-		try(s.lines, doors)
-	}
-	select {
-	case err = <-ended:
-	case <-ctx.Done():
-	}
-	signal.Reset(os.Interrupt, syscall.SIGTERM) // so that a second one ends the process
-	s.stop(doors)
-	return errors.Join(err, <-ended)
-}
-
-// try says how to ask at the doors that are open.
-func try(log io.Writer, doors []door) {
-	for _, d := range doors {
-		switch _, socket := d.ln.Addr().(*net.UnixAddr); {
-		case d.name == "http":
-			fmt.Fprintf(log, "try: curl -d '{\"limit\":\"5/1m\",\"key\":\"you\"}' %s://%s/v1/check\n", scheme(d.ln), reachable(d.ln.Addr()))
-		case d.name == "resp" && socket:
-			fmt.Fprintf(log, "try: redis-cli -s %s CL.THROTTLE you 4 5 60\n", d.ln.Addr())
-		case d.name == "resp":
-			host, port, _ := net.SplitHostPort(reachable(d.ln.Addr()))
-			fmt.Fprintf(log, "try: redis-cli -h %s -p %s CL.THROTTLE you 4 5 60\n", host, port)
-		}
-	}
-}
-
-func (s *service) openStore() (headgate.Store, error) {
-	opts := &storeopen.Options{Budget: s.config.StoreBudget, Observer: storeObservers{storeLog{s.log}, s.metrics}}
-	if storeopen.Networked(string(s.config.Store)) {
-		opts.Instances = max(1, s.config.Instances) // also where no policy says local yet: a reload may bring one that does
-	}
-	store, err := storeopen.Open(string(s.config.Store), opts)
-	if err != nil {
-		return nil, fmt.Errorf("%w (%s)", err, s.config.Origins["store"])
-	}
-	return store, nil
-}
-
-// stop lets load balancers turn away, then closes the doors behind the last request.
-func (s *service) stop(doors []door) {
-	s.tellSystemd(systemdStopping)
-	for _, d := range doors {
-		if server, ok := d.server.(interface{ Drain() }); ok {
-			server.Drain()
-		}
-	}
-	if s.health != nil {
-		s.health.Drain()
-	}
-	s.metrics.Draining()
-	s.log.Info("draining", "delay", s.config.DrainDelay.String(), "timeout", s.config.ShutdownTimeout.String())
-	if s.config.DrainDelay > 0 {
-		time.Sleep(s.config.DrainDelay)
-	}
-	operators := slices.DeleteFunc(slices.Clone(doors), func(d door) bool { return !d.forOperators() })
-	others := slices.DeleteFunc(doors, door.forOperators)
-	s.letIn(others)
-	ctx, cancel := context.WithTimeout(context.Background(), s.config.ShutdownTimeout)
-	defer cancel()
-	err := shutdown(ctx, others)
-	if err := errors.Join(err, shutdown(ctx, operators)); err != nil {
-		s.log.Warn("requests were cut off", "cause", err)
-		return
-	}
-	s.log.Info("stopped")
-}
-
-// settleTime is for connections that wait to be accepted.
-const settleTime = 50 * time.Millisecond
-
-// letIn takes in who waits at a door, and nobody behind them.
-func (s *service) letIn(doors []door) {
-	for _, d := range doors {
-		if err := quiet(d.ln); err != nil {
-			s.log.Debug("a door closes before whoever waits at it", "door", d.name, "cause", err)
-		}
-	}
-	time.Sleep(min(settleTime, s.config.ShutdownTimeout))
-}
-
-// reachable is where a client on this machine finds a listener.
-func reachable(addr net.Addr) string {
-	tcp, ok := addr.(*net.TCPAddr)
-	if !ok || !tcp.IP.IsUnspecified() {
-		return addr.String()
-	}
-	return fmt.Sprintf("127.0.0.1:%d", tcp.Port)
 }

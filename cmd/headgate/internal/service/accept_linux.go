@@ -1,4 +1,4 @@
-package main
+package service
 
 import (
 	"errors"
@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// noNewConnections drops segments that begin a connection, which have SYN (2) and not ACK (16) at byte 13 of TCP's header, and passes all
-// others: the rest of a handshake, too. Connections that the listener has made carry it on, where it never finds anything.
+// noNewConnections drops TCP segments that begin a connection, which have SYN (2) and not ACK (16) at byte 13 of the header, and
+// passes all others, which includes the rest of a handshake. Accepted connections inherit the filter, where it never matches.
 var noNewConnections = []unix.SockFilter{
 	{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: 13},
 	{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: 2 | 16},
@@ -17,9 +17,9 @@ var noNewConnections = []unix.SockFilter{
 	{Code: unix.BPF_RET | unix.BPF_K, K: 1<<32 - 1},
 }
 
-// quiet has nobody come in at a listener any more, while those who wait to be accepted still are: a listener that is closed resets them.
-// Who knocks now is told that nobody listens once it is closed.
-func quiet(ln net.Listener) error {
+// stopAccepting lets no new connection into the backlog of a listener. Connections that are in it can still be accepted: to
+// close the listener would reset them. A client that connects now is refused once the listener is closed.
+func stopAccepting(ln net.Listener) error {
 	if outer, ok := ln.(*tlsListener); ok {
 		ln = outer.Listener
 	}

@@ -1,14 +1,14 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/pflag"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
+	"github.com/headgate/headgate/cmd/headgate/internal/service"
 	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
 )
 
@@ -80,11 +80,14 @@ func (s *settingFlags) sources() config.Sources {
 	return from
 }
 
+// calledRatelimit reports whether this program was started under the name of envoyproxy/ratelimit's, which it replaces.
+func calledRatelimit() bool { return filepath.Base(os.Args[0]) == "ratelimit" }
+
 // variablesOfDemo set the flags of headgate demo.
 func variablesOfDemo() (names []string) {
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
 	new(demoSettings).flags(f)
-	f.VisitAll(func(flag *pflag.Flag) { names = append(names, environmentName(flag.Name)) })
+	f.VisitAll(func(flag *pflag.Flag) { names = append(names, service.Variable(flag.Name)) })
 	return names
 }
 
@@ -96,42 +99,3 @@ func checkStoreURL(url config.StoreURL) error {
 	}
 	return store.Close()
 }
-
-// reported prints each error of a configuration on a line of its own and is errReported then; other errors are as they were.
-func reported(err error) error {
-	var all config.Errors
-	if !errors.As(err, &all) {
-		return err
-	}
-	for _, one := range all {
-		fmt.Fprintln(os.Stderr, one)
-	}
-	return errReported
-}
-
-func outside(flag, value, accepted string) error {
-	return fmt.Errorf("--%s (or %s) is %s; accepted: %s", flag, environmentName(flag), value, accepted)
-}
-
-// environmentName is the variable that sets a flag.
-func environmentName(flag string) string {
-	return config.Prefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
-}
-
-// setFromEnvironment sets the flags that were not given from their variables. An empty variable is none.
-func setFromEnvironment(f *pflag.FlagSet, lookup func(string) (string, bool)) (err error) {
-	f.VisitAll(func(flag *pflag.Flag) {
-		name := environmentName(flag.Name)
-		value, ok := lookup(name)
-		if flag.Changed || !ok || value == "" || flag.Name == "help" || err != nil {
-			return
-		}
-		if f.Set(flag.Name, value) != nil {
-			err = fmt.Errorf("%s is %q; expected: %s", name, value, expected[flag.Value.Type()])
-		}
-	})
-	return err
-}
-
-// expected says what a flag of each type takes.
-var expected = map[string]string{"int": "a whole number", "duration": "a time such as 5s or 1m30s"}

@@ -1,18 +1,19 @@
-package main
+package service
 
 import (
+	"log/slog"
 	"net"
 	"os"
 )
 
-// What systemd is told; man sd_notify.
+// The states that systemd is notified of; see man sd_notify.
 const (
 	systemdReady    = "READY=1"
 	systemdStopping = "STOPPING=1"
 )
 
-// tellSystemd says how far the service is, if a unit of Type=notify has started it: in NOTIFY_SOCKET is then where to say so.
-func (s *service) tellSystemd(state string) {
+// notifySystemd sends a state to the socket in NOTIFY_SOCKET, which systemd sets for a unit of Type=notify.
+func notifySystemd(log *slog.Logger, state string) {
 	socket := os.Getenv("NOTIFY_SOCKET")
 	if socket == "" {
 		return
@@ -23,6 +24,6 @@ func (s *service) tellSystemd(state string) {
 		_ = conn.Close()
 	}
 	if err != nil {
-		s.log.Warn("systemd cannot be told", "state", state, "cause", err)
+		log.Warn("systemd cannot be told", "state", state, "cause", err)
 	}
 }

@@ -1,8 +1,9 @@
-package main
+package service
 
 import (
 	"crypto/tls"
 	"errors"
+	"log/slog"
 	"net"
 	"time"
 
@@ -10,9 +11,13 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/tlsfiles"
 )
 
-// tlsOf returns the TLS side of a listener.
-func (s *service) tlsOf(listener string, from *config.TLS, protocols ...string) *tlsfiles.Server {
-	return &tlsfiles.Server{Files: from.Files(), Listener: listener, Protocols: protocols, Log: s.log}
+// serverTLS returns the TLS configuration of a listener; nil if its settings name no file.
+func serverTLS(listener string, c *config.TLS, log *slog.Logger, protocols ...string) (*tls.Config, error) {
+	server := &tlsfiles.Server{Files: c.Files(), Listener: listener, Protocols: protocols, Log: log}
+	if !server.Enabled() {
+		return nil, nil
+	}
+	return server.Config()
 }
 
 // tlsListener makes a TLS connection of each connection it accepts. It passes deadlines on, so that
@@ -39,14 +44,18 @@ func (l *tlsListener) SetDeadline(t time.Time) error {
 	return errors.ErrUnsupported
 }
 
-// secured adds TLS to a listener if any file is named. It closes ln if it fails.
-func secured(ln net.Listener, files *tlsfiles.Server) (net.Listener, error) {
-	if !files.Enabled() {
-		return ln, nil
+// secured adds TLS to a listener, unless config is nil.
+func secured(ln net.Listener, config *tls.Config) net.Listener {
+	if config == nil {
+		return ln
 	}
-	config, err := files.Config()
-	if err != nil {
-		return nil, errors.Join(err, ln.Close())
+	return &tlsListener{ln, config}
+}
+
+// scheme is the URL scheme of HTTP at a listener.
+func scheme(ln net.Listener) string {
+	if _, ok := ln.(*tlsListener); ok {
+		return "https"
 	}
-	return &tlsListener{ln, config}, nil
+	return "http"
 }

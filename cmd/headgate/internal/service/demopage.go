@@ -1,0 +1,80 @@
+package service
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/cmd/headgate/internal/demo"
+	"github.com/headgate/headgate/cmd/headgate/internal/localaccess"
+	"github.com/headgate/headgate/memstore"
+)
+
+// demoPath is the path of the page on the HTTP listener.
+const demoPath = "/demo"
+
+// NewPageStore returns a small store in memory for the page of headgate demo.
+func NewPageStore() headgate.Store { return memstore.New(&memstore.Options{MaxEntries: 1000}) }
+
+// demoPage is the page of headgate demo, on the HTTP listener. It has a small store of its own and consumes nothing that
+// counts. It is made by the first request for it.
+type demoPage struct {
+	checkURL string
+	log      *slog.Logger
+
+	mu     sync.Mutex
+	store  headgate.Store
+	page   *demo.Handler
+	routes http.Handler
+	closed bool
+}
+
+// ServeHTTP answers the paths below demoPath. It refuses a request that a proxy sent on: its client may be on another machine,
+// and one click is a millisecond of work here.
+func (p *demoPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if localaccess.Proxied(r.Header) {
+		http.Error(w, "the page is for this machine, and a proxy brought this request", http.StatusNotFound)
+		return
+	}
+	routes, err := p.open()
+	if err != nil {
+		p.log.Error("there is no page", "cause", err)
+		http.Error(w, "there is no page", http.StatusServiceUnavailable)
+		return
+	}
+	routes.ServeHTTP(w, r)
+}
+
+// open makes the page at the first call.
+func (p *demoPage) open() (http.Handler, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, errors.New("the service stops")
+	}
+	if p.page != nil {
+		return p.routes, nil
+	}
+	store := NewPageStore()
+	page, err := demo.New(store, &demo.Options{OwnStore: NewPageStore, CheckURL: p.checkURL, Log: p.log})
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	p.store, p.page, p.routes = store, page, http.StripPrefix(demoPath, page)
+	return p.routes, nil
+}
+
+// close ends the page's streams; later requests are refused.
+func (p *demoPage) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed = true; p.page == nil {
+		return
+	}
+	p.page.Close()
+	if err := p.store.Close(); err != nil {
+		p.log.Warn("the page's store", "cause", err)
+	}
+}

@@ -1,0 +1,109 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/config"
+	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+	"github.com/headgate/headgate/cmd/headgate/internal/envoyxds"
+	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
+)
+
+// envoy is Envoy's rate limit service: the handler, its rules, and what changes them.
+type envoy struct {
+	handler *rlsapi.Handler
+	rules   *envoyRules
+	client  *envoyxds.Client          // of the control plane; nil if none is configured
+	follow  func(ctx context.Context) // applies changes of the rules until ctx ends
+}
+
+// newEnvoy makes the service for Envoy, with the rules in the folder of the configuration, if it names one. A control plane is
+// not connected to yet.
+func newEnvoy(e *engine.Engine, c *config.Config, log *slog.Logger) (*envoy, error) {
+	handler, err := rlsapi.New(e, rlsOptions(c, log))
+	if err != nil {
+		return nil, err
+	}
+	rules := newEnvoyRules(&c.Envoy, handler, log)
+	switch {
+	case c.Envoy.XDS.Server != "":
+		client, err := envoyxds.New(rules, xdsOptions(&c.Envoy.XDS, log))
+		if err != nil {
+			return nil, err
+		}
+		return &envoy{handler, rules, client, client.Run}, nil
+	case c.Envoy.Config != "":
+		folder := &ruleFolder{rules: rules}
+		if folder.load(true); rules.refused.Load() && !c.Envoy.StartAnyway {
+			return nil, fmt.Errorf("the files in %s (%s) are not accepted; mend them, or start all the same with --envoy-start-anyway",
+				c.Envoy.Config, c.Origins["envoy.config"])
+		}
+		return &envoy{handler, rules, nil, folder.follow}, nil
+	default:
+		return &envoy{handler, rules, nil, func(context.Context) {}}, nil
+	}
+}
+
+func rlsOptions(c *config.Config, log *slog.Logger) *rlsapi.Options {
+	from := &c.Envoy
+	opts := &rlsapi.Options{
+		Charge: rlsapi.Charge(from.Charge), Shadow: from.Shadow, Quota: from.Quota, DynamicMetadata: from.Metadata,
+		NearLimitRatio: nearLimitRatio(from.NearLimit), NeedDomains: from.NeedDomains, Unavailable503: from.JSON503,
+		MaxDescriptors: c.MaxChecks, MaxEntries: from.MaxEntries, MaxEntryBytes: c.MaxKeyBytes, MaxBodyBytes: c.MaxBodyBytes, Log: log,
+	}
+	if from.Headers {
+		opts.Headers = &rlsapi.Headers{Limit: from.HeaderLimit, Remaining: from.HeaderRemaining, Reset: from.HeaderReset}
+	}
+	return opts
+}
+
+// nearLimitRatio converts a share for the handler, where 0 means the default and a negative ratio means 0.
+func nearLimitRatio(s engine.Share) float64 {
+	if s == 0 {
+		return -1
+	}
+	return float64(s) / float64(engine.All)
+}
+
+func xdsOptions(c *config.XDS, log *slog.Logger) *envoyxds.Options {
+	opts := &envoyxds.Options{
+		Server: string(c.Server), NodeID: c.NodeID, NodeMetadata: make(map[string]string), Headers: make(map[string]string),
+		MaxMessageBytes: c.MaxMessageBytes, ConnectRetry: c.ConnectRetry, BackoffInitial: c.BackoffInitial, BackoffMax: c.BackoffMax,
+		BackoffRandom: float64(c.BackoffRandom) / float64(engine.All), Log: log,
+	}
+	for _, l := range c.NodeMetadata {
+		name, value := l.Split()
+		opts.NodeMetadata[name] = value
+	}
+	for _, h := range c.Headers {
+		name, value := h.Split()
+		opts.Headers[name] = value
+	}
+	if c.UseTLS {
+		files := c.TLS.Files()
+		opts.TLS = &files
+	}
+	return opts
+}
+
+// awaitRules waits for the first rules of the control plane, unless there is none or the service starts without rules. It
+// reports false if ctx ends first.
+func (v *envoy) awaitRules(ctx context.Context) bool {
+	if v.client == nil || v.rules.config.StartAnyway {
+		return true
+	}
+	v.rules.log.Info("waiting for the first configuration of the control plane", "server", string(v.rules.config.XDS.Server))
+	select {
+	case <-v.rules.ready:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// controlPlane is the state of the control plane for /readyz.
+func (v *envoy) controlPlane() (connected, configured bool) {
+	return v.client.State().Connected, v.rules.configured()
+}

@@ -1,0 +1,106 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/config"
+	"github.com/headgate/headgate/cmd/headgate/internal/respapi"
+)
+
+// listener is an open listener and the server that answers on it.
+type listener struct {
+	name   string
+	ln     net.Listener
+	server server
+}
+
+// server answers on one listener.
+type server interface {
+	Serve(ln net.Listener) error
+	Shutdown(ctx context.Context) error
+}
+
+// Variable is the environment variable that sets a flag.
+func Variable(flag string) string {
+	return config.Prefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// Listen opens a TCP port. name is what it is for and flag the flag that sets it: an error repeats both.
+func Listen(ctx context.Context, name, addr, flag string) (net.Listener, error) {
+	var plain net.ListenConfig
+	plain.SetMultipathTCP(false) // which takes no socket filters: see stopAccepting
+	ln, err := plain.Listen(ctx, "tcp", addr)
+	if err == nil {
+		return ln, nil
+	}
+	var cause error = err
+	if errno := syscall.Errno(0); errors.As(err, &errno) {
+		cause = errno
+	}
+	return nil, fmt.Errorf("cannot listen for %s on %s: %w; choose another address with --%s or %s", name, addr, cause, flag, Variable(flag))
+}
+
+// listenEndpoint opens a TCP port or a unix socket.
+func listenEndpoint(ctx context.Context, name string, addr config.Endpoint, flag string) (net.Listener, error) {
+	path, ok := addr.Socket()
+	if !ok {
+		return Listen(ctx, name, string(addr), flag)
+	}
+	ln, err := respapi.ListenUnix(path, 0)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen for %s: %w; choose another address with --%s or %s", name, err, flag, Variable(flag))
+	}
+	return ln, nil
+}
+
+// Reachable is the address at which a client on this machine reaches a listener.
+func Reachable(addr net.Addr) string {
+	tcp, ok := addr.(*net.TCPAddr)
+	if !ok || !tcp.IP.IsUnspecified() {
+		return addr.String()
+	}
+	return fmt.Sprintf("127.0.0.1:%d", tcp.Port)
+}
+
+// serveAll answers on all listeners. The channel gets an error for each listener that fails, and is closed when all have ended.
+func serveAll(listeners []listener) <-chan error {
+	ended := make(chan error, len(listeners))
+	var all sync.WaitGroup
+	for _, l := range listeners {
+		all.Go(func() {
+			if err := l.server.Serve(l.ln); err != nil {
+				ended <- fmt.Errorf("the %s door broke: %w", l.name, err)
+			}
+		})
+	}
+	go func() { all.Wait(); close(ended) }()
+	return ended
+}
+
+// shutdown closes all listeners at the same time, each after its last request.
+func shutdown(ctx context.Context, listeners []listener) error {
+	errs := make([]error, len(listeners))
+	var all sync.WaitGroup
+	for i, l := range listeners {
+		all.Go(func() {
+			if err := l.server.Shutdown(ctx); err != nil {
+				errs[i] = fmt.Errorf("the %s door: %w", l.name, err)
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// closeAll closes listeners on which nothing was served.
+func closeAll(listeners []listener) {
+	for _, l := range listeners {
+		_ = l.ln.Close() // nothing was accepted
+	}
+}

@@ -1,0 +1,62 @@
+package service
+
+import (
+	"log/slog"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/cmd/headgate/internal/config"
+	"github.com/headgate/headgate/cmd/headgate/internal/envoyxds"
+	"github.com/headgate/headgate/cmd/headgate/internal/metrics"
+	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
+	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
+	"github.com/headgate/headgate/memstore"
+)
+
+// observers count and log what the service decides.
+type observers struct {
+	*metrics.Metrics
+	denials *metrics.Denials
+}
+
+func newObservers(c *config.Config, version string, log *slog.Logger, droppedLines func() uint64) *observers {
+	denials := metrics.NewDenials(&metrics.DenialOptions{
+		Log: log, PerSecond: c.Log.Denials, LogKeys: c.Log.Keys, TopKeys: c.Admin.Keys, Secret: string(c.Log.HashSecret),
+	})
+	o := &observers{denials: denials, Metrics: metrics.New(&metrics.Options{
+		Version: version, Store: storeopen.Name(string(c.Store)), Networked: storeopen.Networked(string(c.Store)), Denials: denials,
+	})}
+	o.Log(droppedLines)
+	return o
+}
+
+// report has the metrics include the state of the store, of the configuration and of Envoy's rules, and of the control plane
+// unless client is nil.
+func (o *observers) report(store headgate.Store, live *config.Live, rls *rlsapi.Handler, client *envoyxds.Client, milliseconds bool) {
+	if memory, ok := store.(*memstore.Store); ok {
+		o.Store(func() metrics.StoreState {
+			stats := memory.Stats()
+			return metrics.StoreState{Keys: stats.Keys, Bytes: stats.Bytes, Overflowed: stats.Overflowed}
+		})
+	}
+	o.Config(func() metrics.ConfigState {
+		now := live.Status()
+		return metrics.ConfigState{Generation: now.Generation, Since: now.Since, Loads: now.Loads, Refused: now.Refused, Wrong: now.Err != nil}
+	})
+	o.Envoy(func() metrics.EnvoyState { return envoyState(rls.Snapshot(), milliseconds) })
+	if client != nil {
+		o.XDS(func() metrics.XDSState { return metrics.XDSState(client.State()) })
+	}
+}
+
+func envoyState(counted rlsapi.Snapshot, milliseconds bool) metrics.EnvoyState {
+	state := metrics.EnvoyState{
+		Rules: make(map[string]metrics.EnvoyCounts, len(counted.Rules)), DomainNotFound: counted.DomainNotFound,
+		ConfigLoads: counted.ConfigLoads, ConfigErrors: counted.ConfigErrors, StoreErrors: counted.StoreErrors,
+		ServiceErrors: counted.ServiceErrors, GlobalShadow: counted.GlobalShadow, Times: metrics.EnvoyTimes(counted.Times),
+		Milliseconds: milliseconds,
+	}
+	for path, c := range counted.Rules {
+		state.Rules[path] = metrics.EnvoyCounts(c)
+	}
+	return state
+}

@@ -1,0 +1,91 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/admin"
+	"github.com/headgate/headgate/cmd/headgate/internal/config"
+	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
+)
+
+// openOperators opens the admin listener and the one for metrics alone, unless they are off. A default admin port that is in
+// use is only logged: the user did not ask for it.
+func openOperators(ctx context.Context, p *parts) (all []listener, err error) {
+	c := p.config
+	if c.Admin.Addr != config.Off {
+		ln, err := Listen(ctx, "operators", string(c.Admin.Addr), "admin-addr")
+		switch {
+		case err == nil:
+			all = append(all, listener{"admin", ln, admin.NewServer(newAdminHandler(p), p.log)})
+		case c.Origins["admin.addr"] == "default" && errors.Is(err, syscall.EADDRINUSE):
+			p.log.Warn("the door for operators is closed", "cause", err)
+		default:
+			return all, err
+		}
+	}
+	if c.Metrics.Addr != config.Off {
+		ln, err := Listen(ctx, "metrics", string(c.Metrics.Addr), "metrics-addr")
+		if err != nil {
+			return all, err
+		}
+		all = append(all, listener{"metrics", ln, admin.NewServer(p.observers.Handler(), p.log)})
+	}
+	return all, nil
+}
+
+// forOperators reports whether a listener stays open until all requests on the others are answered.
+func (l listener) forOperators() bool { return l.name == "admin" || l.name == "metrics" }
+
+func newAdminHandler(p *parts) *admin.Handler {
+	return admin.New(&admin.Options{
+		Token:   string(p.config.Admin.Token),
+		Health:  p.health,
+		Metrics: p.observers.Handler(),
+		Config:  func(w io.Writer) error { return p.live.Config().Print(w) },
+		Top:     func(n int) any { return p.observers.denials.Top(n) },
+		Hash:    p.observers.denials.Hash,
+		Lines: map[string]func() []string{
+			"/rlconfig": p.envoy.handler.Dump,
+			"/stats":    func() []string { return envoyStats(p.envoy.handler.Snapshot()) },
+		},
+	})
+}
+
+// envoyStats are the counters of the endpoint for Envoy, under the names that envoyproxy/ratelimit has in its /stats.
+func envoyStats(counted rlsapi.Snapshot) []string {
+	values := map[string]uint64{
+		"ratelimit_server.ShouldRateLimit.total_requests":        counted.Times.Count,
+		"ratelimit.service.config_load_success":                  counted.ConfigLoads,
+		"ratelimit.service.config_load_error":                    counted.ConfigErrors,
+		"ratelimit.service.global_shadow_mode":                   counted.GlobalShadow,
+		"ratelimit.service.call.should_rate_limit.redis_error":   counted.StoreErrors,
+		"ratelimit.service.call.should_rate_limit.service_error": counted.ServiceErrors,
+	}
+	for domain, n := range counted.DomainNotFound {
+		values["ratelimit.service.rate_limit."+domain+".domain_not_found"] = n
+	}
+	for path, c := range counted.Rules {
+		addStats(values, "ratelimit.service.rate_limit."+path+".", c)
+	}
+	lines := make([]string, 0, len(values))
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		lines = append(lines, fmt.Sprintf("%s: %d", strings.NewReplacer("\n", "_", "\r", "_").Replace(name), values[name]))
+	}
+	return lines
+}
+
+func addStats(to map[string]uint64, prefix string, c rlsapi.Counts) {
+	for name, n := range map[string]uint64{
+		"total_hits": c.TotalHits, "over_limit": c.OverLimit, "near_limit": c.NearLimit, "within_limit": c.WithinLimit, "shadow_mode": c.ShadowMode,
+		"total_negative_hits": c.TotalNegativeHits, "over_limit_with_local_cache": 0, // there is no such cache
+	} {
+		to[prefix+name] = n
+	}
+}

@@ -1,0 +1,64 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/config"
+	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+)
+
+// startConfig makes a configuration that e follows, and logs the warnings of the first one.
+func startConfig(sources config.Sources, first *config.Config, e *engine.Engine, log *slog.Logger) *config.Live {
+	live := config.Start(sources, first, func(c *config.Config) error { return e.Use(c.Engine()) }, func(r config.Reload) { logReload(log, r) })
+	logWarnings(log, first.Warnings)
+	return live
+}
+
+// followConfig reloads the configuration in the background when its file changes, and on SIGHUP. Without a file there is
+// nothing to reload, and SIGHUP ends the process. end stops it and waits.
+func followConfig(ctx context.Context, live *config.Live, log *slog.Logger) (end func()) {
+	if live.Status().Path == "" {
+		return func() {}
+	}
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	ended := inBackground(ctx, func(ctx context.Context) {
+		if err := live.Run(ctx, hangups); err != nil {
+			log.Error("the configuration is not watched", "cause", err)
+		}
+	})
+	return func() { signal.Stop(hangups); ended() }
+}
+
+// logReload logs the result of a reload.
+func logReload(log *slog.Logger, r config.Reload) {
+	logWarnings(log, r.Warnings)
+	if r.Err == nil {
+		log.Info("configuration loaded", "file", r.Path, "generation", r.Generation)
+		if len(r.Restart) > 0 {
+			log.Warn("these settings hold from the next start on", "settings", strings.Join(r.Restart, ", "))
+		}
+		return
+	}
+	var all config.Errors
+	if !errors.As(r.Err, &all) {
+		log.Error("configuration refused: the last good one stays", "file", r.Path, "generation", r.Generation, "cause", r.Err)
+		return
+	}
+	log.Error("configuration refused: the last good one stays", "file", r.Path, "generation", r.Generation, "errors", len(all))
+	for _, one := range all[:min(len(all), maxLoggedErrors)] {
+		log.Error("configuration", "error", one.Error())
+	}
+}
+
+func logWarnings(log *slog.Logger, warnings []string) {
+	for _, w := range warnings {
+		log.Warn("configuration", "warning", w)
+	}
+}

@@ -1,0 +1,133 @@
+package service
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/config"
+	"github.com/headgate/headgate/cmd/headgate/internal/envoyconfig"
+	"github.com/headgate/headgate/cmd/headgate/internal/envoyxds"
+	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
+)
+
+// envoyRules applies rules of envoyproxy/ratelimit to the handler for Envoy, and logs the result.
+type envoyRules struct {
+	config  *config.Envoy
+	handler *rlsapi.Handler
+	log     *slog.Logger
+	refused atomic.Bool // whether the last configuration was refused
+	first   sync.Once
+	ready   chan struct{} // closed after the first configuration that was applied
+}
+
+func newEnvoyRules(c *config.Envoy, handler *rlsapi.Handler, log *slog.Logger) *envoyRules {
+	return &envoyRules{config: c, handler: handler, log: log, ready: make(chan struct{})}
+}
+
+func parseOptions(c *config.Envoy) *envoyconfig.ParseOptions {
+	return &envoyconfig.ParseOptions{MergeDomains: c.MergeDomains, MaxEntries: c.MaxEntries}
+}
+
+// CheckEnvoy returns how many domains the files of envoy.config have, and their warnings. The error names every mistake.
+func CheckEnvoy(c *config.Envoy) (domains int, warnings []string, err error) {
+	loaded, err := envoyconfig.Load(string(c.Config), &envoyconfig.LoadOptions{ParseOptions: *parseOptions(c), DotFiles: c.DotFiles})
+	if err != nil {
+		return 0, nil, err
+	}
+	for _, w := range loaded.Warnings() {
+		warnings = append(warnings, w.String())
+	}
+	return loaded.Domains(), warnings, nil
+}
+
+// Use applies the resources of a control plane, all of them or none.
+func (r *envoyRules) Use(resources []*envoyxds.Resource) error {
+	c, err := envoyconfig.ParseResources(resources, parseOptions(r.config))
+	if err == nil {
+		err = r.handler.Use(c)
+	}
+	if err == nil {
+		r.refused.Store(false)
+		r.applied(c, "resources", len(resources))
+	}
+	return err
+}
+
+// Refused logs why the resources of a control plane were not applied.
+func (r *envoyRules) Refused(err error) {
+	r.refused.Store(true)
+	r.logRefused(err)
+}
+
+// useFiles applies the files of a folder, all of them or none.
+func (r *envoyRules) useFiles(files []envoyconfig.File) error {
+	c, err := envoyconfig.Parse(files, parseOptions(r.config))
+	if err == nil {
+		err = r.handler.Use(c)
+	}
+	if err == nil {
+		r.applied(c, "files", len(files))
+	}
+	return err
+}
+
+// applied logs a configuration that was read from n files or resources, and then closes ready.
+func (r *envoyRules) applied(c *envoyconfig.Config, kind string, n int) {
+	defer r.first.Do(func() { close(r.ready) })
+	r.log.Info("envoy configuration loaded", kind, n, "domains", c.Domains(), "rules", len(c.Rules()))
+	for _, w := range c.Warnings()[:min(len(c.Warnings()), maxLoggedErrors)] {
+		r.log.Warn("envoy configuration", "warning", shorten(w.String()))
+	}
+	switch {
+	case c.Domains() > 0:
+	case r.config.XDS.Server != "":
+		r.log.Warn("envoy configuration: the control plane says no domain, so that everything is admitted")
+	default:
+		r.log.Warn("envoy configuration: there is no *.yaml, so that everything is admitted", "folder", string(r.config.Config))
+	}
+}
+
+// configured reports whether a configuration was applied.
+func (r *envoyRules) configured() bool {
+	select {
+	case <-r.ready:
+		return true
+	default:
+		return false
+	}
+}
+
+// logRefused counts a configuration that was refused, and logs every error in the words of envoyproxy/ratelimit, with its place.
+func (r *envoyRules) logRefused(err error) {
+	if !errors.Is(err, rlsapi.ErrConfig) { // the handler counts those that it refuses
+		r.handler.Refused()
+	}
+	message := "envoy configuration refused: there is none until it is mended"
+	if r.configured() {
+		message = "envoy configuration refused: the last good one stays"
+	}
+	var all envoyconfig.Errors
+	if !errors.As(err, &all) {
+		r.log.Error(message, "cause", shorten(err.Error()))
+		return
+	}
+	r.log.Error(message, "errors", len(all))
+	for _, one := range all[:min(len(all), maxLoggedErrors)] {
+		r.log.Error("envoy configuration", "error", shorten(one.Error()), "at", one.Place())
+	}
+}
+
+const (
+	maxLoggedErrors = 10      // of one file; headgate config check prints all
+	maxErrorBytes   = 1 << 10 // of one error in the log: it may repeat a name of any length, and a line that is too long is lost
+)
+
+func shorten(text string) string {
+	if len(text) > maxErrorBytes {
+		text = strings.ToValidUTF8(text[:maxErrorBytes], "") + "…"
+	}
+	return text
+}

@@ -1,0 +1,142 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/config"
+	"github.com/headgate/headgate/cmd/headgate/internal/forwardauth"
+	"github.com/headgate/headgate/cmd/headgate/internal/httpapi"
+	"github.com/headgate/headgate/cmd/headgate/internal/localaccess"
+	"github.com/headgate/headgate/cmd/headgate/internal/respapi"
+	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
+	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
+)
+
+// openAll opens every listener that is not off. Nothing is answered yet. It closes what it opened if one fails.
+func openAll(ctx context.Context, p *parts) (all []listener, err error) {
+	defer func() {
+		if err != nil {
+			closeAll(all)
+		}
+	}()
+	c := p.config
+	for _, one := range []struct {
+		off  bool
+		open func(context.Context, *parts) (listener, error)
+	}{
+		{c.HTTP.Addr == config.Off, openHTTP},
+		{c.RESP.Addr == config.Endpoint(config.Off), openRESP},
+		{c.GRPC.Addr == config.Endpoint(config.Off), openGRPC},
+	} {
+		if one.off {
+			continue
+		}
+		l, err := one.open(ctx, p)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, l)
+	}
+	if len(all) == 0 {
+		return nil, errors.New("no door is open: http.addr, resp.addr and grpc.addr are off (--http-addr, --resp-addr, --grpc-addr), " +
+			"and there are no others")
+	}
+	more, err := openOperators(ctx, p)
+	return append(all, more...), err
+}
+
+// openHTTP opens the HTTP API, with forward-auth, Envoy's JSON API and the page mounted on it.
+func openHTTP(ctx context.Context, p *parts) (listener, error) {
+	ln, err := Listen(ctx, "HTTP", string(p.config.HTTP.Addr), "http-addr")
+	if err != nil {
+		return listener{}, err
+	}
+	secure, err := serverTLS("http", &p.config.HTTP.TLS, p.log, "h2", "http/1.1")
+	if err != nil {
+		return listener{}, errors.Join(err, ln.Close())
+	}
+	ln = secured(ln, secure)
+	server, err := newHTTPServer(p, ln)
+	if err != nil {
+		return listener{}, errors.Join(err, ln.Close())
+	}
+	return listener{"http", ln, server}, nil
+}
+
+// newHTTPServer makes the server of an open HTTP listener. Only if the listener is local does it trust every proxy and serve
+// the page, which has no login.
+func newHTTPServer(p *parts, ln net.Listener) (*httpapi.Server, error) {
+	c, local := p.config, localaccess.Addr(ln.Addr())
+	proxies, err := forwardauth.New(p.observed("forward_auth"), &forwardauth.Options{Local: local, Log: p.log})
+	if err != nil {
+		return nil, err
+	}
+	page := &demoPage{checkURL: scheme(ln) + "://" + Reachable(ln.Addr()) + "/v1/check", log: p.log}
+	mounted := map[string]http.Handler{
+		forwardauth.Path:       proxies,
+		forwardauth.Path + "/": proxies,
+		"/json":                http.HandlerFunc(p.envoy.handler.ServeJSON),
+		"/healthcheck":         http.HandlerFunc(p.envoy.handler.ServeHealth),
+	}
+	if local {
+		mounted[demoPath] = http.RedirectHandler(demoPath+"/", http.StatusFound)
+		mounted[demoPath+"/"] = page
+	}
+	handler := httpapi.New(p.observed("http"), &httpapi.Options{MaxBodyBytes: c.MaxBodyBytes, Health: p.health, Mounted: mounted})
+	server := httpapi.NewServer(handler, &httpapi.ServerOptions{
+		HeaderTimeout: c.HeaderTimeout, ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout, IdleTimeout: c.IdleTimeout,
+		MaxHeaderBytes: c.MaxHeaderBytes, MaxConnections: c.HTTP.MaxConnections, Log: p.log,
+	})
+	server.OnShutdown(page.close)
+	return server, nil
+}
+
+// openRESP opens the Redis-compatible endpoint. A unix socket has no TLS.
+func openRESP(ctx context.Context, p *parts) (listener, error) {
+	c := &p.config.RESP
+	ln, err := listenEndpoint(ctx, "RESP", c.Addr, "resp-addr")
+	if err != nil {
+		return listener{}, err
+	}
+	if _, socket := c.Addr.Socket(); !socket {
+		secure, err := serverTLS("resp", &c.TLS, p.log)
+		if err != nil {
+			return listener{}, errors.Join(err, ln.Close())
+		}
+		ln = secured(ln, secure)
+	}
+	return listener{"resp", ln, newRESPServer(p)}, nil
+}
+
+func newRESPServer(p *parts) *respapi.Server {
+	c := &p.config.RESP
+	handler := respapi.New(p.observed("resp"), &respapi.Options{
+		User: c.User, Password: string(c.Password), Networked: storeopen.Networked(string(p.config.Store)), MaxClients: c.MaxClients,
+		MaxRequestBytes: max(c.MaxRequestBytes, p.config.MaxKeyBytes+1024), Version: p.version, Log: p.log,
+	})
+	return respapi.NewServer(handler, &respapi.ServerOptions{
+		RequestTimeout: c.RequestTimeout, WriteTimeout: c.WriteTimeout, IdleTimeout: c.IdleTimeout, NoLoops: !c.EventLoops,
+	})
+}
+
+// openGRPC opens Envoy's rate limit service, which does its TLS by itself.
+func openGRPC(ctx context.Context, p *parts) (listener, error) {
+	c := &p.config.GRPC
+	secure, err := serverTLS("grpc", &c.TLS, p.log, "h2")
+	if err != nil {
+		return listener{}, err
+	}
+	ln, err := listenEndpoint(ctx, "gRPC", c.Addr, "grpc-addr")
+	if err != nil {
+		return listener{}, err
+	}
+	return listener{"grpc", ln, rlsapi.NewServer(p.envoy.handler, &rlsapi.ServerOptions{
+		MaxMessageBytes: c.MaxMessageBytes, MaxConnections: c.MaxConnections, MaxStreams: c.MaxStreams,
+		MaxHeaderBytes:   p.config.MaxHeaderBytes,
+		MaxConnectionAge: c.MaxConnectionAge, AgeGrace: c.MaxConnectionAgeGrace, HandshakeTimeout: p.config.HeaderTimeout,
+		TLS: secure,
+	})}, nil
+}

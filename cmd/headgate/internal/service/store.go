@@ -1,0 +1,72 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/cmd/headgate/internal/config"
+	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
+)
+
+// LogStore returns an observer that logs once when a store becomes unavailable, and once when it has recovered.
+func LogStore(log *slog.Logger) headgate.StoreObserver { return storeLog{log} }
+
+type storeLog struct{ log *slog.Logger }
+
+// ObserveStore logs a change.
+func (s storeLog) ObserveStore(e headgate.StoreEvent) {
+	if e.Away {
+		s.log.Warn("the store is away", "trouble", e.Trouble.String(), "cause", e.Err)
+		return
+	}
+	s.log.Info("the store is back")
+}
+
+// storeObservers are notified one after the other.
+type storeObservers []headgate.StoreObserver
+
+// ObserveStore notifies all of them.
+func (all storeObservers) ObserveStore(e headgate.StoreEvent) {
+	for _, o := range all {
+		o.ObserveStore(e)
+	}
+}
+
+// openStore opens the store of the configuration. An error names the source of the setting.
+func openStore(c *config.Config, observers ...headgate.StoreObserver) (headgate.Store, error) {
+	opts := &storeopen.Options{Budget: c.StoreBudget, Observer: storeObservers(observers)}
+	if storeopen.Networked(string(c.Store)) {
+		opts.Instances = max(1, c.Instances) // even if no policy uses the local fallback yet: a reload may bring one that does
+	}
+	store, err := storeopen.Open(string(c.Store), opts)
+	if err != nil {
+		return nil, fmt.Errorf("%w (%s)", err, c.Origins["store"])
+	}
+	return store, nil
+}
+
+const (
+	warmUpTries = 10                     // often enough for the circuit breaker to open if the store never answers
+	warmUpPause = 100 * time.Millisecond // after a try that failed
+)
+
+// WarmUp connects to the store of e in the background, so that the first request finds a connection, or an open circuit
+// breaker. end stops it and waits for its goroutine.
+func WarmUp(ctx context.Context, e *engine.Engine) (end func()) {
+	return inBackground(ctx, func(ctx context.Context) {
+		for range warmUpTries {
+			if e.Health(ctx) == nil {
+				return
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(warmUpPause):
+			}
+		}
+	})
+}
