@@ -88,6 +88,11 @@ func TestURLsForAnotherKindOfServer(t *testing.T) {
 	mustDecide(t, "redis+sentinel://"+addrs+"/"+sentinel.MasterName())
 }
 
+// Some versions of rueidis return a nil pointer in an interface that is not nil.
+func TestSentinelsUnreachable(t *testing.T) {
+	mustFail(t, "redis+sentinel://127.0.0.1:1/primary", headgate.Unreachable, "is it running")
+}
+
 func TestReadOnlyReplica(t *testing.T) {
 	t.Parallel()
 	primary := testserver.Redis(t)

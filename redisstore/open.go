@@ -136,7 +136,7 @@ func (c *connecting) newClient() (client rueidis.Client, err error) {
 		}
 	}
 	if err != nil {
-		return client, err
+		return nil, err // what rueidis returns with an error is a nil pointer in an interface that is not nil
 	}
 	return client, c.identify(client)
 }
