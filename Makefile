@@ -15,7 +15,8 @@ DOCKER   ?= docker
 TIME     ?= 500ms
 
 TOOLS    := $(CURDIR)/dist/tools/$(shell go env GOVERSION)
-PACKAGES := ./...
+PARALLEL ?= $(shell echo $$((2 * $$(nproc))))
+EACH     := $(CURDIR)/scripts/each-module
 
 ##@ Everyday
 
@@ -57,7 +58,7 @@ clean: ## Remove what was built here
 
 .PHONY: pictures
 pictures: ## Draw the pictures in docs/pictures anew, by the real limiter
-	cd bench && go run ./cmd/pictures ../docs/pictures
+	cd bench && GOWORK=off go run ./cmd/pictures ../docs/pictures
 
 .PHONY: screenshots
 screenshots: setup ## Take the pictures of the demo page in docs/pictures anew, in a real browser
@@ -65,30 +66,34 @@ screenshots: setup ## Take the pictures of the demo page in docs/pictures anew, 
 
 ##@ Tests
 
+# Every kind of check runs here, with fewer steps, keys and rounds where a test has many: what testing.Short() says is in the
+# test. Servers are waited for more than cores are busy, so more packages run at a time than there are cores.
 .PHONY: test
-test: test-all test-race test-bench test-examples lint ## Everything: tests, again under the race detector, the other modules, lint
+test: setup ## The tests of every package and the examples, with fewer steps: some minutes
+	$(EACH) --without bench go test -short -p $(PARALLEL) ./...
 
-.PHONY: test-quick
-test-quick: setup ## The tests alone, shortened and without the race detector
-	go test -short $(PACKAGES)
+.PHONY: test-long
+test-long: test-full test-race test-lowest test-bench lint ## All else: full numbers of steps, the race detector, lowest versions, bench, lint
 
-# Twice: what counts allocations, or steps by the million, runs without the race detector only, and all else shortened under it; but for
-# algo, which is arithmetic without goroutines. The dependency law is a test like any other.
-.PHONY: test-all
-test-all: setup
-	go test $(PACKAGES)
+# What counts allocations, or steps by the million, runs without the race detector only, and all else shortened under it; but for
+# algo, which is arithmetic without goroutines.
+.PHONY: test-full
+test-full: setup
+	$(EACH) --without bench go test -p $(PARALLEL) ./...
+	@[[ ! -e scripts/test-made-up-algorithm ]] || scripts/test-made-up-algorithm
 
 .PHONY: test-race
 test-race: setup
-	go test -race -short $$(go list $(PACKAGES) | grep -v /algo$$)
+	$(EACH) --without bench bash -c 'go test -race -short -p $(PARALLEL) $$(go list ./... | grep -v /algo$$)'
+
+# Their other tests run with the highest version that any module requires, which for cmd/headgate is its own.
+.PHONY: test-lowest
+test-lowest: setup
+	$(EACH) --without cmd/headgate --lowest go test -short -p $(PARALLEL) ./...
 
 .PHONY: test-bench
 test-bench: setup
-	cd bench && go test ./... && go test -run '^$$' -bench . -benchtime 1x . > /dev/null
-
-.PHONY: test-examples
-test-examples:
-	cd examples && go test ./...
+	cd bench && GOWORK=off go test ./... && GOWORK=off go test -run '^$$' -bench . -benchtime 1x . > /dev/null
 
 .PHONY: fuzz
 fuzz: setup ## Every fuzz target for FUZZTIME (30s)
@@ -123,55 +128,47 @@ format: $(TOOLS)/.built
 
 .PHONY: tidy
 tidy:
-	go mod tidy -diff
-	cd bench && go mod tidy -diff
-	cd examples && go mod tidy -diff
+	scripts/tidy
 
 .PHONY: vet
 vet:
-	go vet $(PACKAGES)
-	cd bench && go vet ./...
-	cd examples && go vet ./...
+	$(EACH) go vet ./...
 
 .PHONY: staticcheck
 staticcheck: $(TOOLS)/.built
-	$(TOOLS)/staticcheck $(PACKAGES)
-	cd bench && $(TOOLS)/staticcheck ./...
-	cd examples && $(TOOLS)/staticcheck ./...
+	$(EACH) $(TOOLS)/staticcheck ./...
 
 .PHONY: golangci-lint
 golangci-lint: $(TOOLS)/.built
-	$(TOOLS)/golangci-lint run $(PACKAGES)
-	cd bench && $(TOOLS)/golangci-lint run --config ../.golangci.yml ./...
-	cd examples && $(TOOLS)/golangci-lint run --config ../.golangci.yml ./...
+	$(EACH) $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yml ./...
 
 .PHONY: vuln
 vuln: $(TOOLS)/.built ## Look for known vulnerabilities in what is imported (asks vuln.go.dev)
-	scripts/vuln $(TOOLS)/govulncheck $(PACKAGES)
+	$(EACH) $(CURDIR)/scripts/vuln $(TOOLS)/govulncheck ./...
 
 $(TOOLS)/.built: tools/go.mod tools/go.sum
 	@echo 'building the tools (once)'
 	@mkdir -p $(TOOLS)
-	cd tools && go build -o $(TOOLS)/ tool
+	cd tools && GOWORK=off go build -o $(TOOLS)/ tool
 	@touch $@
 
 ##@ Measurements
 
 .PHONY: bench
 bench: setup ## Speed beside other limiters: the table, and the raw rounds in bench/results
-	cd bench && go run ./cmd/table -rounds $(ROUNDS) -time $(TIME) -results results
+	cd bench && GOWORK=off go run ./cmd/table -rounds $(ROUNDS) -time $(TIME) -results results
 
 .PHONY: bench-memory
 bench-memory: ## Bytes per key beside other limiters, at 1 and 10 million keys
-	cd bench && go run ./cmd/memory -results results
+	cd bench && GOWORK=off go run ./cmd/memory -results results
 
 .PHONY: flood
 flood: ## 100 million random keys at a store bounded to 1 million
-	cd bench && go run ./cmd/flood -results results
+	cd bench && GOWORK=off go run ./cmd/flood -results results
 
 .PHONY: bench-stores
 bench-stores: ## Limiters over Redis and memcached beside each other; starts both servers
-	cd bench && go run ./cmd/stores -results results
+	cd bench && GOWORK=off go run ./cmd/stores -results results
 
 .PHONY: bench-resp
 bench-resp: setup ## CL.THROTTLE at headgate serve against INCR at a redis-server, by redis-benchmark
@@ -180,9 +177,9 @@ bench-resp: setup ## CL.THROTTLE at headgate serve against INCR at a redis-serve
 
 .PHONY: bench-middleware
 bench-middleware: ## What HTTP middlewares add to a handler, beside each other
-	cd bench && go run ./cmd/middleware -results results
+	cd bench && GOWORK=off go run ./cmd/middleware -results results
 
 .PHONY: bench-proxies
 bench-proxies: setup ## Requests through nginx that asks Headgate, beside its own limit_req, by wrk
 	CGO_ENABLED=0 go build -trimpath -o dist/headgate ./cmd/headgate
-	cd bench && go run ./cmd/proxies -results results
+	cd bench && GOWORK=off go run ./cmd/proxies -results results

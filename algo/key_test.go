@@ -106,6 +106,9 @@ func eachAlgorithm(t *testing.T, test func(t *testing.T, a algo.Algorithm)) {
 // before each step, with the instant and the cost of the step.
 func eachMoment(t *testing.T, moments int, check func(t *testing.T, d dice, k *key, now, cost int64)) {
 	t.Helper()
+	if testing.Short() {
+		moments = min(moments, 2_000)
+	}
 	eachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
 		d := newDice(*seedFlag, 400)
 		for done := 0; done < moments && !t.Failed(); {

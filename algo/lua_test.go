@@ -95,7 +95,7 @@ func TestNoLuaNumberPasses2To53(t *testing.T) {
 				t.Fatal(err)
 			}
 			steps := 25_000
-			if raceDetector {
+			if raceDetector || testing.Short() {
 				steps = 4_000
 			}
 			if _, difference := compare(a, checked, newDice(*seedFlag, uint64(100+i)), steps); difference != "" {
@@ -231,7 +231,7 @@ func TestLuaArithmeticEqualsBigIntegers(t *testing.T) {
 	}
 	d := newDice(*seedFlag, 200)
 	done := 0
-	for done < 10*moments {
+	for done < 10*moments && !(testing.Short() && done >= moments) {
 		a, b, m := d.edge(35), d.edge(53), max(1, d.edge(45))
 		if d.oneIn(20) {
 			m = 1 << 45

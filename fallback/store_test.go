@@ -13,7 +13,7 @@ import (
 func TestStore(t *testing.T) {
 	o := storetest.Options{Decisions: 200_000, Rounds: 50}
 	if testing.Short() {
-		o = storetest.Options{Decisions: 20_000, Rounds: 5}
+		o = storetest.Options{Decisions: 10_000, Rounds: 5}
 	}
 	o.Run(t, func(t *testing.T) headgate.Store { return around(t, memstore.New(nil), nil) })
 }

@@ -98,7 +98,7 @@ var moreDecisions = flag.Int("decisions", 0, "decisions compared with the model;
 func suite(decisions int, servers ...*testserver.MemcachedServer) storetest.Options {
 	o := storetest.Options{Decisions: decisions, Rounds: 20, Lanes: 16}
 	if testing.Short() {
-		o.Decisions, o.Rounds = decisions/6, 5
+		o.Decisions, o.Rounds = min(decisions/6, 500), 2
 	}
 	if *moreDecisions > 0 {
 		o.Decisions = *moreDecisions

@@ -86,7 +86,7 @@ func TestAllOrNothingUnderConcurrency(t *testing.T) {
 			for g := range 8 {
 				all.Go(func() {
 					rng := rand.New(rand.NewPCG(uint64(g), 9))
-					for range atLeast(1000, 5000) {
+					for range atLeast(300, 5000) {
 						x, y := rng.IntN(len(spent)), rng.IntN(len(spent))
 						d, err := headgate.AllowAllAt(context.Background(), start,
 							headgate.Check{Limiter: one, Key: fmt.Sprint(x), Cost: 1},
@@ -209,7 +209,7 @@ func TestNewKeyTakesTheSlotOfOneInTheSameRequest(t *testing.T) {
 // TestRequestsForManyNewKeysMakeTheTableGrow: a request that finds its part of a small table full makes it grow, and shares no
 // spare bucket while there is room.
 func TestRequestsForManyNewKeysMakeTheTableGrow(t *testing.T) {
-	for range atLeast(8, 60) {
+	for range atLeast(3, 60) {
 		s := memstore.New(nil)
 		one, two := newLimiter(t, s, "one", headgate.TokenBucket, "1/1h"), newLimiter(t, s, "two", headgate.TokenBucket, "1/1h")
 		for i := range 8000 {

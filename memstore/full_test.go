@@ -39,7 +39,7 @@ func names() []headgate.Algorithm {
 
 const start = 1_700_000_000_000_000
 
-// atLeast is how often something is repeated: the full number, or the short one in a shortened suite.
+// atLeast is how often something is repeated, or how large it is: the full number, or the short one in a shortened suite.
 func atLeast(short, full int) int {
 	if testing.Short() {
 		return short
@@ -80,7 +80,7 @@ func TestBusyKeysAreAnsweredAsWithoutTheFlood(t *testing.T) {
 			flooded := memstore.New(&memstore.Options{MaxEntries: 10_000})
 			l := newLimiter(t, flooded, "p", a, "10/1m")
 			quiet := newLimiter(t, memstore.New(nil), "p", a, "10/1m")
-			for i := range atLeast(30_000, 200_000) {
+			for i := range atLeast(20_000, 200_000) {
 				now := int64(start + i*50)
 				if i%10 == 0 {
 					key := fmt.Sprint("busy", i/10%100)
@@ -113,7 +113,7 @@ func TestKeyWithoutAPlaceIsNeverAdmittedMore(t *testing.T) {
 			alone := newLimiter(t, memstore.New(nil), "p", a, "7/1s")
 			spent := map[string][]int64{}
 			now := int64(start)
-			for range atLeast(30_000, 300_000) {
+			for range atLeast(10_000, 300_000) {
 				now += rng.Int64N(2000)
 				key, cost := fmt.Sprint(rng.IntN(200)), 1+rng.Int64N(3)
 				if !allow(t, l, now, key, cost).Allowed {
@@ -242,7 +242,7 @@ func TestLogWithoutRoomCountsLonger(t *testing.T) {
 }
 
 func TestMemoryStaysWithinMaxBytes(t *testing.T) {
-	for _, bytes := range []int64{64 << 10, 1 << 20, int64(atLeast(2_000_000, 5_000_000))} {
+	for _, bytes := range []int64{64 << 10, 1 << 20, int64(atLeast(500_000, 5_000_000))} {
 		s := memstore.New(&memstore.Options{MaxBytes: bytes})
 		bucket := newLimiter(t, s, "p", headgate.TokenBucket, "5/1h")
 		log := newLimiter(t, s, "q", headgate.SlidingLog, "100/1h")

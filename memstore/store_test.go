@@ -11,14 +11,14 @@ import (
 func TestStore(t *testing.T) {
 	var o storetest.Options
 	if testing.Short() {
-		o.Decisions = 100_000
+		o.Decisions, o.Rounds = 30_000, 50
 	}
 	o.Run(t, func(t *testing.T) headgate.Store { return memstore.New(nil) })
 }
 
 // TestGrowingStore judges a store whose tables are replaced again and again while it is looked at.
 func TestGrowingStore(t *testing.T) {
-	storetest.Options{Decisions: 100_000, Rounds: 20}.Run(t, func(t *testing.T) headgate.Store {
+	storetest.Options{Decisions: atLeast(20_000, 100_000), Rounds: atLeast(5, 20)}.Run(t, func(t *testing.T) headgate.Store {
 		return memstore.New(&memstore.Options{MaxEntries: 20_000})
 	})
 }

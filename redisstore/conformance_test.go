@@ -72,7 +72,7 @@ const patient = 20 * time.Second
 func conformance(t *testing.T, o storetest.Options, k keptOn, open func(t *testing.T) headgate.Store) {
 	o.Decisions, o.Rounds, o.Lanes = 12_000, 10, 32
 	if testing.Short() || raced() {
-		o.Decisions, o.Rounds = 3_000, 2
+		o.Decisions, o.Rounds = 600, 1
 	}
 	if *conformanceDecisions > 0 {
 		o.Decisions = *conformanceDecisions

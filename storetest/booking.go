@@ -89,7 +89,7 @@ func reserveBooksAhead(j *judge, a headgate.Algorithm) {
 
 // reserveIsHonest compares a reservation with the wait that a take of the same cost is told.
 func reserveIsHonest(j *judge, a headgate.Algorithm) {
-	j.spread(states, func(j *judge) {
+	j.spread(j.states(), func(j *judge) {
 		u := j.someState(a, "key")
 		cost := 1 + j.random.Int64N(mostOf(a, u.limit))
 		want := j.peek(u.limiter, u.at, "key", cost)
@@ -127,7 +127,7 @@ func cancelGivesBack(j *judge, a headgate.Algorithm) {
 	j.mustLookAs(j.look(l, start, "key"), held, l, "after it was cancelled twice")
 	j.cancel(first, start+2)
 	j.mustLookAs(j.look(l, start, "key"), before, l, "after all reservations were cancelled")
-	j.spread(states, func(j *judge) {
+	j.spread(j.states(), func(j *judge) {
 		u := j.someState(a, "key")
 		cost := mostOf(a, u.limit)
 		if j.take(u.limiter, u.at, "key", cost); j.take(u.limiter, u.at, "key", 1).Allowed {
@@ -202,7 +202,7 @@ func othersRefuse(j *judge) {
 
 // spacingIsLowerBound: who had to wait and was served, and then wants n more, waits at least Spacing(n).
 func spacingIsLowerBound(j *judge, a headgate.Algorithm) {
-	j.spread(states, func(j *judge) {
+	j.spread(j.states(), func(j *judge) {
 		u := j.someState(a, "key")
 		b, err := j.store.Bind(headgate.Rule{Scope: j.name(), Name: "rule", Limit: u.limit, Algorithm: a})
 		j.mustf(err, "bind")

@@ -220,7 +220,7 @@ func (g *generator) period() int64 {
 }
 
 func neverAboveLimit(j *judge, a headgate.Algorithm) {
-	j.spread(states, func(j *judge) {
+	j.spread(j.states(), func(j *judge) {
 		limit := randomLimit(j.random, a)
 		l := j.limiterFor(headgate.Policy{Name: j.name(), Algorithm: a, Limits: []headgate.Limit{limit}})
 		most := mostOf(a, limit)

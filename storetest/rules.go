@@ -7,8 +7,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// states is how many random states of a key each rule is tried on.
-const states = 60
+// states is how many random states of a key each rule is tried on: 60, and fewer where few decisions are compared.
+func (j *judge) states() int { return min(60, max(12, j.options.Decisions/25)) }
 
 func ruleChecks() []check {
 	return []check{
@@ -71,7 +71,7 @@ func denialChangesNothing(j *judge, a headgate.Algorithm) {
 	j.mustAllow(eight, start, "key", 8)
 	j.mustDeny(eight, start, "key", 5)
 	j.mustAllow(eight, start, "key", 2)
-	j.spread(states, func(j *judge) {
+	j.spread(j.states(), func(j *judge) {
 		u := j.someState(a, "key")
 		before := j.look(u.limiter, u.at, "key")
 		for _, cost := range []int64{before[0].Remaining + 1, mostOf(a, u.limit), mostOf(a, u.limit) + 1, math.MaxInt64} {
@@ -84,7 +84,7 @@ func denialChangesNothing(j *judge, a headgate.Algorithm) {
 }
 
 func peekChangesNothing(j *judge, a headgate.Algorithm) {
-	j.spread(states, func(j *judge) {
+	j.spread(j.states(), func(j *judge) {
 		u := j.someState(a, "key")
 		before := j.look(u.limiter, u.at, "key")
 		for _, later := range []int64{0, 1, before[0].ResetAfter.Microseconds(), u.limit.Period.Microseconds()} {
@@ -105,7 +105,7 @@ func peekChangesNothing(j *judge, a headgate.Algorithm) {
 }
 
 func idleIsAbsent(j *judge, a headgate.Algorithm) {
-	j.spread(states, func(j *judge) {
+	j.spread(j.states(), func(j *judge) {
 		u := j.someState(a, "key")
 		reset := headgate.Instant(j.peek(u.limiter, u.at, "key", 0).ResetAfter.Microseconds())
 		if reset == 0 {
@@ -124,7 +124,7 @@ func idleIsAbsent(j *judge, a headgate.Algorithm) {
 }
 
 func backwardsAdmitsNoMore(j *judge, a headgate.Algorithm) {
-	j.spread(states, func(j *judge) {
+	j.spread(j.states(), func(j *judge) {
 		u := j.someState(a, "key")
 		still := j.peek(u.limiter, u.at, "key", 0)
 		for _, back := range []int64{1, 1_000, u.limit.Period.Microseconds(), 3_600_000_000} {
@@ -160,7 +160,7 @@ func (j *judge) spendBackwards(u used, key string) {
 }
 
 func costsAddUp(j *judge, a headgate.Algorithm) {
-	j.spread(states, func(j *judge) {
+	j.spread(j.states(), func(j *judge) {
 		u := j.someState(a, "at once")
 		j.repeat(u, "one by one")
 		n := min(1+j.random.Int64N(20), j.peek(u.limiter, u.at, "at once", 0).Remaining)
@@ -173,7 +173,7 @@ func costsAddUp(j *judge, a headgate.Algorithm) {
 }
 
 func refundIsBounded(j *judge, a headgate.Algorithm) {
-	j.spread(states, func(j *judge) {
+	j.spread(j.states(), func(j *judge) {
 		u := j.someState(a, "key")
 		before := j.look(u.limiter, u.at, "key")
 		if left := before[0].Remaining; left > 0 {
@@ -250,7 +250,7 @@ func changes(a headgate.Algorithm) []change {
 }
 
 func resetForgets(j *judge, a headgate.Algorithm) {
-	j.spread(states, func(j *judge) {
+	j.spread(j.states(), func(j *judge) {
 		u := j.someState(a, "key")
 		if d := j.reset(u.limiter, u.at, "key"); d.Remaining != d.Limit || d.ResetAfter != 0 || !d.Allowed {
 			j.failf("%s: reset: got %s want the answer to a peek at a key never used", describe(u.limiter), show(d))

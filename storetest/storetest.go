@@ -24,7 +24,8 @@ import (
 // Options say how long to look, and what the store under test does not claim to do. The zero value of each field is its
 // default.
 type Options struct {
-	// Decisions is how many are compared with the model, over all algorithms together; 0 means 1,000,000.
+	// Decisions is how many are compared with the model, over all algorithms together; 0 means 1,000,000. Each rule is tried on
+	// 60 random states of a key, and with fewer than 1,500 decisions on one for every 25, but on 12 at least.
 	Decisions int
 	// Rounds is how often 64 goroutines race for one key, for each algorithm; 0 means 1,000.
 	Rounds int

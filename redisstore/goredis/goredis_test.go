@@ -61,7 +61,7 @@ func TestRing(t *testing.T) {
 
 func conformance() storetest.Options {
 	if testing.Short() {
-		return storetest.Options{Decisions: 500, Rounds: 1, Lanes: 32}
+		return storetest.Options{Decisions: 300, Rounds: 1, Lanes: 32}
 	}
 	return storetest.Options{Decisions: 2000, Rounds: 1, Lanes: 32}
 }
