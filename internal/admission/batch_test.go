@@ -1,0 +1,119 @@
+package admission_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/admission"
+	"github.com/headgate/headgate/memstore"
+)
+
+const noon = headgate.Instant(1_767_268_800_000_000)
+
+func bind(t *testing.T, store headgate.Store, a headgate.Algorithm, limit string) headgate.Bound {
+	t.Helper()
+	b, err := store.Bind(headgate.Rule{Scope: limit, Limit: headgate.MustParseLimit(limit), Algorithm: a})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// The age of what was taken is measured on the clock that the caller uses.
+func TestReleaseMeasuresAgeByTheCallersInstants(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		after time.Duration
+		want  string
+	}{{0, "refund"}, {time.Second - time.Microsecond, "refund"}, {time.Second, ""}, {time.Hour, ""}} {
+		store := memstore.New(nil)
+		var b admission.Batch
+		b.Add(bind(t, store, headgate.TokenBucket, "5/5s"), false, "k", 1)
+		b.Date(noon)
+		if err := b.Take(t.Context(), store, noon); err != nil {
+			t.Fatal(err)
+		}
+		did, _, err := b.Release(t.Context(), noon+headgate.Instant(tt.after.Microseconds()), 0, 1)
+		if err != nil || did != tt.want {
+			t.Errorf("%v later: got %q, error %v want %q", tt.after, did, err, tt.want)
+		}
+	}
+}
+
+// A place whose turn has come is not cancelled any more.
+func TestReleaseAfterTheTurn(t *testing.T) {
+	t.Parallel()
+	store := memstore.New(nil)
+	var b admission.Batch
+	b.Add(bind(t, store, headgate.LeakyBucket, "1000/1s queue 9"), true, "k", 9)
+	for range 2 {
+		if err := b.Take(t.Context(), store, headgate.StoreClock); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Await(t.Context(), b.Decisions[0].Delay); err != nil {
+			t.Fatal(err)
+		}
+		if did, _, err := b.Release(t.Context(), headgate.StoreClock, 0, 9); err != nil || did != "" {
+			t.Errorf("after its turn: got %q, error %v want nothing done", did, err)
+		}
+	}
+}
+
+func TestBatchAllocatesNothing(t *testing.T) {
+	store := memstore.New(nil)
+	bucket, queue := bind(t, store, headgate.TokenBucket, "1000000/1s"), bind(t, store, headgate.LeakyBucket, "1000000/1s queue 1000000")
+	var b admission.Batch
+	for name, bound := range map[string]headgate.Bound{"bucket": bucket, "queue": queue} {
+		if n := testing.AllocsPerRun(1000, func() {
+			b.Reset()
+			b.Add(bound, name == "queue", "k", 1)
+			if err := b.Take(context.Background(), store, headgate.StoreClock); err != nil {
+				t.Fatal(err)
+			}
+		}); n != 0 {
+			t.Errorf("%s: got %v allocations want 0", name, n)
+		}
+	}
+}
+
+func TestBind(t *testing.T) {
+	t.Parallel()
+	binder := admission.Binder{Store: memstore.New(nil)}
+	charge := func(p headgate.Policy, keys string) admission.Charge {
+		t.Helper()
+		c, err := binder.Bind(p, keys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	named := headgate.MustPolicy("5/1m")
+	named.Name = "named"
+	one, two := charge(headgate.MustPolicy("5/1m", "9/1h"), ""), charge(headgate.MustPolicy("5/1m"), "header X")
+	for i, got := range []string{one.Limits[0].Name, one.Limits[1].Name, two.Limits[0].Name, charge(named, "").Limits[0].Name} {
+		if want := []string{"default", "default-2", "default-3", "named"}[i]; got != want {
+			t.Errorf("limit %d: got name %q want %q", i, got, want)
+		}
+	}
+	again, other := charge(headgate.MustPolicy("5/1m"), ""), charge(named, "header X")
+	header := charge(named, "")
+	for _, tt := range []struct {
+		name string
+		a, b admission.Charge
+		want bool
+	}{
+		{"the same limit by the same sort of key", one, again, true},
+		{"the same limit by another sort of key", one, two, false},
+		{"the same name by another sort of key", header, other, true},
+		{"a name and none", header, one, false},
+	} {
+		if got := tt.a.Shares(&tt.b); got != tt.want {
+			t.Errorf("%s: got %v want %v", tt.name, got, tt.want)
+		}
+	}
+	if _, err := (&admission.Binder{}).Bind(named, ""); err == nil {
+		t.Error("without a store: got no error")
+	}
+}
