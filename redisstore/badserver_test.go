@@ -1,14 +1,12 @@
 package redisstore_test
 
 import (
-	"context"
 	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testserver"
@@ -125,13 +123,9 @@ func TestDiskIsFull(t *testing.T) {
 	}
 	server.Do(t, "SET", "other", "value")
 	_, _ = server.Try("BGSAVE")
-	deadline := time.Now().Add(5 * time.Second)
-	for !strings.Contains(server.Do(t, "INFO", "persistence").Text, "rdb_last_bgsave_status:err") {
-		if time.Now().After(deadline) {
-			t.Fatal("the server saved to /proc")
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	eventually(t, func() bool {
+		return strings.Contains(server.Do(t, "INFO", "persistence").Text, "rdb_last_bgsave_status:err")
+	}, "that the server cannot save to /proc")
 	mustFail(t, "redis://"+server.Addr(), headgate.Refused, "it cannot save to disk")
 }
 
@@ -140,26 +134,21 @@ func TestLoading(t *testing.T) {
 	server := testserver.Redis(t, testserver.WithConfig("enable-debug-command", "local", "loading-process-events-interval-bytes", "1024"))
 	server.Do(t, "DEBUG", "POPULATE", "6000")
 	server.Do(t, "SAVE")
-	server.Do(t, "CONFIG", "SET", "key-load-delay", "300") // µs for each key
+	server.Do(t, "CONFIG", "SET", "key-load-delay", "3000") // µs for each key: longer than this test
 	server.Do(t, "CONFIG", "REWRITE")
 	server.Kill()
 	server.StartLoading()
 	var err *headgate.StoreError
 	s := open(t, "redis://"+server.Addr(), nil)
-	for deadline := time.Now().Add(15 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	eventually(t, func() bool {
 		err = ask(t.Context(), s)
-		if err == nil || err.Trouble == headgate.Refused {
-			break
-		}
-	}
+		return err == nil || err.Trouble == headgate.Refused
+	}, "a refusal while it loads")
 	if err == nil || !strings.Contains(err.Advice, "it reads its data from disk") {
 		t.Errorf("while it loads: got %v want refused, with why", err)
 	}
-	for deadline := time.Now().Add(20 * time.Second); ask(t.Context(), s) != nil; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("once it has loaded: got no decision")
-		}
-	}
+	server.Do(t, "CONFIG", "SET", "key-load-delay", "0")
+	eventually(t, func() bool { return ask(t.Context(), s) == nil }, "a decision once it has loaded")
 }
 
 func TestBusyWithAnotherScript(t *testing.T) {
@@ -172,14 +161,10 @@ func TestBusyWithAnotherScript(t *testing.T) {
 	go func() { _, _ = server.Try("EVAL", "while true do end", "0") }()
 	defer func() { _, _ = server.Try("SCRIPT", "KILL") }()
 	var err *headgate.StoreError
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-		err = ask(ctx, s)
-		cancel()
-		if err != nil && err.Trouble == headgate.Refused {
-			break
-		}
-	}
+	eventually(t, func() bool {
+		err = ask(t.Context(), s)
+		return err != nil && err.Trouble == headgate.Refused
+	}, "a refusal")
 	if err == nil || !strings.Contains(err.Advice, "another script keeps it busy") {
 		t.Errorf("got %v want refused, with why", err)
 	}

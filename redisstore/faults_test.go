@@ -212,13 +212,16 @@ func TestCrowdOverRestarts(t *testing.T) {
 	c := crowd.Crowd{
 		Algorithm: headgate.TokenBucket, Limit: headgate.MustParseLimit("400/1s burst 50"), MayFail: true,
 		For: time.Duration(restarts) * 300 * time.Millisecond,
-		Meanwhile: func() {
-			for range restarts {
-				time.Sleep(150 * time.Millisecond)
-				server.Kill()
-				server.Start()
+	}
+	c.Meanwhile = func() {
+		end := time.Now().Add(c.For)
+		for range restarts {
+			for calls := 0; calls < 100 && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+				calls += scriptCalls(t, server)
 			}
-		},
+			server.Kill()
+			server.Start()
+		}
 	}
 	c.Run(t, func(t *testing.T) string {
 		server = testserver.Redis(t, testserver.AppendFsyncAlways())

@@ -3,6 +3,8 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -34,8 +36,7 @@ func TestIdleConnectionsThatWereClosedAreNoTrouble(t *testing.T) {
 					t.Fatalf("round %d: %v", round, err)
 				}
 				time.Sleep(idleFor)
-				tt.server.Do(t, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-				time.Sleep(50 * time.Millisecond)
+				killClients(t, tt.server)
 				var wg sync.WaitGroup
 				for range 2 {
 					wg.Go(func() {
@@ -52,3 +53,15 @@ func TestIdleConnectionsThatWereClosedAreNoTrouble(t *testing.T) {
 
 // idleFor is longer than a connection counts as in use.
 const idleFor = 150 * time.Millisecond
+
+// killClients closes all connections of clients to a server, and returns once they are closed.
+func killClients(t *testing.T, server *testserver.RedisServer) {
+	t.Helper()
+	list := func() string { return "\n" + server.Do(t, "CLIENT", "LIST", "TYPE", "normal").String() }
+	before := regexp.MustCompile(`\nid=\d+ `).FindAllString(list(), -1)
+	server.Do(t, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+	eventually(t, func() bool {
+		now := list()
+		return !slices.ContainsFunc(before, func(id string) bool { return strings.Contains(now, id) })
+	}, "that all connections are closed")
+}

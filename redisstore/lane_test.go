@@ -1,6 +1,17 @@
 package redisstore
 
-import "testing"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate"
+)
 
 func TestMayFly(t *testing.T) {
 	for _, c := range []struct {
@@ -24,4 +35,186 @@ func TestMayFly(t *testing.T) {
 			t.Errorf("%d with %d operations under way, %d wait: got %v want %v", c.flying, c.aboard, c.ops, got, c.want)
 		}
 	}
+}
+
+// fakeClient is a Client without a network, for tests with fake time. Each call takes trip, or until its context ends, and
+// finds every key unused.
+type fakeClient struct {
+	trip        atomic.Int64 // a time.Duration
+	calls, keys atomic.Int64 // script calls, and keys in all of them
+}
+
+func (c *fakeClient) Run(ctx context.Context, calls []Call, replies []Reply) {
+	for _, call := range calls {
+		c.calls.Add(1)
+		c.keys.Add(int64(len(call.Keys)))
+	}
+	ended := !sleep(ctx, time.Duration(c.trip.Load()))
+	for i := range replies {
+		replies[i] = Reply{Text: string(make([]byte, 8+valueBytes*len(calls[i].Keys)))}
+		if ended {
+			replies[i] = Reply{Err: ctx.Err()}
+		}
+	}
+}
+
+func (c *fakeClient) Sharded(context.Context) (bool, error) { return false, nil }
+
+func (c *fakeClient) Remove(context.Context, string) error { return nil }
+
+func (c *fakeClient) Close() {}
+
+// laneTest runs test in fake time, with a limiter of a store whose calls take trip.
+func laneTest(t *testing.T, trip time.Duration, opts *Options, test func(*Store, *headgate.Limiter, *fakeClient)) {
+	synctest.Test(t, func(t *testing.T) {
+		client := &fakeClient{}
+		client.trip.Store(int64(trip))
+		s, err := New(client, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := headgate.New(s, headgate.MustPolicy("1000/1h"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Allow(t.Context(), "first"); err != nil {
+			t.Fatal(err)
+		}
+		client.calls.Store(0)
+		client.keys.Store(0)
+		test(s, l, client)
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestCallersOfOneKeyShareCalls: T34.
+func TestCallersOfOneKeyShareCalls(t *testing.T) {
+	laneTest(t, 20*time.Millisecond, nil, func(_ *Store, l *headgate.Limiter, client *fakeClient) {
+		var wg sync.WaitGroup
+		for range 300 {
+			wg.Go(func() {
+				if _, err := l.Allow(context.Background(), "hot"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if calls := client.calls.Load(); calls > 6 {
+			t.Errorf("300 callers: got %d script calls want a few", calls)
+		}
+	})
+}
+
+func TestManyCallersShareCalls(t *testing.T) {
+	const callers, each = 64, 100
+	laneTest(t, time.Millisecond, nil, func(_ *Store, l *headgate.Limiter, client *fakeClient) {
+		var wg sync.WaitGroup
+		for i := range callers {
+			wg.Go(func() {
+				for n := range each {
+					if _, err := l.Allow(context.Background(), fmt.Sprint(i, " ", n)); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+		calls, keys := client.calls.Load(), client.keys.Load()
+		t.Logf("%d script calls for %d keys", calls, keys)
+		if keys != callers*each || calls > keys/16 {
+			t.Errorf("got %d keys in %d script calls want %d keys, and 16 a call or more", keys, calls, callers*each)
+		}
+	})
+}
+
+func TestSlowCallDoesNotDelayLaterCallers(t *testing.T) {
+	const trip = 250 * time.Millisecond
+	laneTest(t, trip, nil, func(_ *Store, l *headgate.Limiter, _ *fakeClient) {
+		ask := func(key string) {
+			if _, err := l.Allow(context.Background(), key); err != nil {
+				t.Error(err)
+			}
+		}
+		var wg sync.WaitGroup
+		for range 1 + 24 { // one alone, and as many as share the next call
+			wg.Go(func() { ask("hot") })
+		}
+		time.Sleep(trip / 4)
+		began := time.Now()
+		ask("later")
+		if took := time.Since(began); took >= trip*3/2 {
+			t.Errorf("a caller who came while others were under way: got the answer after %v, want a round trip of %v", took, trip)
+		}
+		wg.Wait()
+	})
+}
+
+func TestCallersBeyondMaxWaitingAreRefused(t *testing.T) {
+	const callers, maxWaiting = 50, 4
+	laneTest(t, time.Second, &Options{MaxWaiting: maxWaiting, Timeout: time.Minute}, func(_ *Store, l *headgate.Limiter, client *fakeClient) {
+		var wg sync.WaitGroup
+		var overloaded atomic.Int64
+		for i := range callers {
+			wg.Go(func() {
+				var e *headgate.StoreError
+				if _, err := l.Allow(context.Background(), fmt.Sprint(i)); errors.As(err, &e) && e.Trouble == headgate.Overloaded {
+					overloaded.Add(1)
+				} else if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait() // until all are sent, wait or have been refused
+		refused, sent := overloaded.Load(), client.keys.Load()
+		if sent == 0 || refused != callers-sent-maxWaiting {
+			t.Errorf("%d callers of a server that does not answer: got %d sent and %d refused want the others, but for %d who wait",
+				callers, sent, refused, maxWaiting)
+		}
+		wg.Wait()
+		if sent := client.keys.Load(); overloaded.Load() != refused || sent != callers-refused {
+			t.Errorf("once it answered: got %d sent and %d refused want %d and %d", sent, overloaded.Load(), callers-refused, refused)
+		}
+	})
+}
+
+func TestCloseWaitsForCallsUnderWay(t *testing.T) {
+	laneTest(t, 30*time.Millisecond, nil, func(s *Store, l *headgate.Limiter, _ *fakeClient) {
+		var wg sync.WaitGroup
+		for i := range 40 {
+			wg.Go(func() {
+				if _, err := l.Allow(context.Background(), fmt.Sprint(i%10)); err != nil {
+					t.Errorf("got error %v want an answer", err)
+				}
+			})
+		}
+		synctest.Wait() // until all are sent or wait
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+		if _, err := l.Allow(context.Background(), "a"); !errors.Is(err, headgate.ErrClosed) {
+			t.Errorf("after Close: got error %v want closed", err)
+		}
+	})
+}
+
+// TestCallerWithoutDeadlineHasTheTimeoutOfTheStore: also if the call ahead may take an hour.
+func TestCallerWithoutDeadlineHasTheTimeoutOfTheStore(t *testing.T) {
+	const timeout = 200 * time.Millisecond
+	laneTest(t, 0, &Options{Timeout: timeout}, func(_ *Store, l *headgate.Limiter, client *fakeClient) {
+		client.trip.Store(int64(time.Hour))
+		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+		var wg sync.WaitGroup
+		wg.Go(func() { _, _ = l.Allow(ctx, "a") })
+		synctest.Wait()
+		began := time.Now()
+		if _, err := l.Allow(context.Background(), "a"); err == nil || time.Since(began) > 2*timeout {
+			t.Errorf("got error %v after %v want one after %v", err, time.Since(began), timeout)
+		}
+		cancel()
+		wg.Wait()
+	})
 }

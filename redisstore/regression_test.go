@@ -101,55 +101,6 @@ func foreignAmong(t *testing.T, server *testserver.RedisServer, s *redisstore.St
 	wg.Wait()
 }
 
-// TestNobodyWaitsForAnothersDeadline: a caller without a deadline has the store's, whoever went before him.
-func TestNobodyWaitsForAnothersDeadline(t *testing.T) {
-	server := testserver.Redis(t)
-	s := open(t, "redis://"+server.Addr(), &redisstore.Options{Timeout: 200 * time.Millisecond})
-	l := limiterOf(t, s, "x", "", "1000/1h")
-	if _, err := l.Allow(context.Background(), "a"); err != nil {
-		t.Fatal(err)
-	}
-	server.Stop()
-	defer server.Continue()
-	patient, cancel := context.WithTimeout(context.Background(), time.Hour)
-	defer cancel()
-	go func() { _, _ = l.Allow(patient, "a") }()
-	time.Sleep(50 * time.Millisecond)
-	begin := time.Now()
-	_, err := l.Allow(context.Background(), "a")
-	if took := time.Since(begin); err == nil || took > time.Second {
-		t.Errorf("got error %v after %v want one after 200 ms", err, took)
-	}
-}
-
-// TestCloseWaitsForWhatIsUnderWay: whoever has begun gets his answer, also those who wait for a place in the air.
-func TestCloseWaitsForWhatIsUnderWay(t *testing.T) {
-	server := testserver.Redis(t)
-	wire := testserver.Proxy(t, server.Addr())
-	s := open(t, "redis://"+wire.Addr(), nil)
-	l := limiterOf(t, s, "x", "", "1000/1h")
-	if _, err := l.Allow(context.Background(), "a"); err != nil {
-		t.Fatal(err)
-	}
-	wire.SetLatency(30 * time.Millisecond)
-	var wg sync.WaitGroup
-	for i := range 40 {
-		wg.Go(func() {
-			if _, err := l.Allow(context.Background(), fmt.Sprint(i%10)); err != nil {
-				t.Errorf("got error %v want an answer", err)
-			}
-		})
-	}
-	time.Sleep(10 * time.Millisecond)
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
-	wg.Wait()
-	if _, err := l.Allow(context.Background(), "a"); !errors.Is(err, headgate.ErrClosed) {
-		t.Errorf("after Close: got error %v want closed", err)
-	}
-}
-
 // TestGuideBucketsWithOddNumbers: whatever another program wrote into the fields, each call ends, with an answer or an error.
 func TestGuideBucketsWithOddNumbers(t *testing.T) {
 	server := testserver.Redis(t)
@@ -174,7 +125,7 @@ func TestGuideBucketsWithOddNumbers(t *testing.T) {
 					if d.Remaining < 0 || d.RetryAfter < 0 || d.ResetAfter < 0 || d.Allowed && d.Remaining == 0 && tokens == "1e300" {
 						t.Errorf("tokens %q, last_refill %q, %v: got %+v", tokens, last, verb, d)
 					}
-				case <-time.After(5 * time.Second):
+				case <-time.After(patient):
 					t.Fatalf("tokens %q, last_refill %q: %v does not end", tokens, last, verb)
 				}
 			}
@@ -273,17 +224,17 @@ func TestPeekUnderAnotherLimitChangesNothing(t *testing.T) {
 	ctx := context.Background()
 	for _, a := range []headgate.Algorithm{headgate.TokenBucketInterval, headgate.SlidingLog, headgate.SlidingWindow} {
 		slow, fast := limiterOf(t, s, "x", a, "2/24h"), limiterOf(t, s, "x", a, "1000/1ms")
-		if d, err := slow.AllowN(ctx, "a", 2); err != nil || !d.Allowed {
+		if d, err := slow.AllowAt(ctx, someInstant, "a", 2); err != nil || !d.Allowed {
 			t.Fatal(d, err)
 		}
-		time.Sleep(5 * time.Millisecond)
-		if _, err := fast.Peek(ctx, "a", 1); err != nil {
+		const later = someInstant + 5000 // µs
+		if _, err := fast.PeekAt(ctx, later, "a", 1); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := headgate.PeekAll(ctx, headgate.Check{Limiter: fast, Key: "a", Cost: 1}); err != nil {
+		if _, err := headgate.PeekAllAt(ctx, later, headgate.Check{Limiter: fast, Key: "a", Cost: 1}); err != nil {
 			t.Fatal(err)
 		}
-		if d, err := slow.AllowN(ctx, "a", 1); err != nil || d.Allowed {
+		if d, err := slow.AllowAt(ctx, later, "a", 1); err != nil || d.Allowed {
 			t.Errorf("%s: got %+v, error %v want a denial", a, d, err)
 		}
 	}

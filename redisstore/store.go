@@ -21,6 +21,7 @@ type Store struct {
 	asked   atomic.Bool // whether sharded is known
 	closed  atomic.Bool
 	closing sync.Once
+	ops     sync.Pool // of *op; one with an unknown outcome is never reused, because its call may still write to it
 }
 
 // New makes a store over a client that the program has: see [Rueidis] and package goredis. Closing the store closes the client. It
@@ -30,7 +31,7 @@ func New(client Client, opts *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{options: full, client: client, made: time.Now()}
+	s := &Store{options: full, client: client, made: time.Now(), ops: sync.Pool{New: func() any { return new(op) }}}
 	for i := range s.lanes {
 		s.lanes[i].store = s
 	}
@@ -161,19 +162,17 @@ func (r *rule) newOp(now headgate.Instant, key string, v algo.Verb, cost int64) 
 	if now == headgate.StoreClock {
 		t = live
 	}
-	o := opPool.Get().(*op)
+	o := r.store.ops.Get().(*op)
 	o.rule, o.key, o.name = r, key, r.names.of(key)
 	o.request = algo.Request{Verb: v, T: t, N: min(cost, maxUnits)}
 	return o
 }
 
-// opPool holds operations to be used again. One whose outcome is unknown never is: somebody may yet write to it.
-var opPool = sync.Pool{New: func() any { return new(op) }}
-
 // recycle gives back an operation that has its answer.
 func (o *op) recycle() {
+	ops := &o.rule.store.ops
 	*o = op{queued: queued{done: o.done}}
-	opPool.Put(o)
+	ops.Put(o)
 }
 
 // Apply does verb with cost: one round trip, or none for a key that is known to have nothing left. See [headgate.Bound].

@@ -1,15 +1,21 @@
 package redisstore_test
 
 import (
+	"cmp"
 	"testing"
 
 	"github.com/headgate/headgate/redisstore"
 )
 
-// open makes a store that is closed when the test ends.
+// open opens a store that is closed with the test. Without a Timeout in opts it is patient.
 func open(t testing.TB, url string, opts *redisstore.Options) *redisstore.Store {
 	t.Helper()
-	s, err := redisstore.Open(url, opts)
+	var o redisstore.Options
+	if opts != nil {
+		o = *opts
+	}
+	o.Timeout = cmp.Or(o.Timeout, patient)
+	s, err := redisstore.Open(url, &o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -99,7 +99,7 @@ func TestALostReplyIsNotAskedForAgain(t *testing.T) {
 	for name, together := range map[string]int{"alone": 1, "pipelined": 20} {
 		server := testserver.Redis(t)
 		wire := testserver.Proxy(t, server.Addr())
-		client := redis.NewClient(&redis.Options{Addr: wire.Addr(), MaxRetries: 3, ReadTimeout: 200 * time.Millisecond})
+		client := redis.NewClient(&redis.Options{Addr: wire.Addr(), MaxRetries: 3, ReadTimeout: patient})
 		l := limiter(t, open(t, client, nil))
 		if _, err := l.Allow(t.Context(), "key"); err != nil {
 			t.Fatal(err)
@@ -132,11 +132,14 @@ func TestALostReplyIsNotAskedForAgain(t *testing.T) {
 	}
 }
 
-// A server that says nothing keeps nobody longer than his context.
-func TestEndsWithItsContext(t *testing.T) {
+// patient bounds what must not fail because the machine is slow.
+const patient = 20 * time.Second
+
+// A call to a server that does not answer ends with its context.
+func TestCallEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t)
-	l := limiter(t, open(t, redis.NewClient(&redis.Options{Addr: server.Addr(), ReadTimeout: 2 * time.Second}), nil))
+	l := limiter(t, open(t, redis.NewClient(&redis.Options{Addr: server.Addr(), ReadTimeout: time.Hour}), nil))
 	if _, err := l.Allow(t.Context(), "key"); err != nil {
 		t.Fatal(err)
 	}
@@ -144,11 +147,19 @@ func TestEndsWithItsContext(t *testing.T) {
 	defer server.Continue()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	start := time.Now()
-	_, err := l.Allow(ctx, "key")
-	var trouble *headgate.StoreError
-	if took := time.Since(start); !errors.As(err, &trouble) || trouble.Trouble != headgate.TimedOut || took > time.Second {
-		t.Errorf("got %v after %v want timed out after 50 ms", err, took)
+	answer := make(chan error, 1)
+	go func() {
+		_, err := l.Allow(ctx, "key")
+		answer <- err
+	}()
+	select {
+	case err := <-answer:
+		var trouble *headgate.StoreError
+		if !errors.As(err, &trouble) || trouble.Trouble != headgate.TimedOut {
+			t.Errorf("got %v want timed out", err)
+		}
+	case <-time.After(patient):
+		t.Errorf("a call with 50 ms: got no answer after %v", patient)
 	}
 }
 
