@@ -112,7 +112,7 @@ soak-stores: setup ## The stores for long: 1,000,000 decisions each, 500 histori
 	go test ./redisstore -run 'Histor|CrowdOverRestarts' -count 1 -timeout 0 -v -histories 500
 	go test ./memcachedstore -run 'Histor' -count 1 -timeout 0 -v -histories 500
 	go test ./redisstore -run ScriptsFlushed -count 1 -timeout 0 -v -flush 30s
-	go test ./fallback -run RedisAway -count 1 -timeout 0 -v -outage 30s
+	go test ./fallback -run RedisUnavailable -count 1 -timeout 0 -v -outage 30s
 
 ##@ Analysis
 

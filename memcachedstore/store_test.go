@@ -2,6 +2,7 @@ package memcachedstore_test
 
 import (
 	"bufio"
+	"cmp"
 	"flag"
 	"fmt"
 	"net"
@@ -21,7 +22,12 @@ import (
 
 func open(t testing.TB, opts *memcachedstore.Options, servers ...string) *memcachedstore.Store {
 	t.Helper()
-	s, err := memcachedstore.New(opts, servers...)
+	var o memcachedstore.Options
+	if opts != nil {
+		o = *opts
+	}
+	o.Timeout = cmp.Or(o.Timeout, patient)
+	s, err := memcachedstore.New(&o, servers...)
 	if err != nil {
 		t.Fatal(err)
 	}

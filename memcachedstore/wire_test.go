@@ -1,6 +1,7 @@
 package memcachedstore
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"strings"
@@ -45,9 +46,15 @@ func (c *tap) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
+// mustNew makes a store that is closed with the test. Without a Timeout in opts it is patient.
 func mustNew(t *testing.T, opts *Options, servers ...string) *Store {
 	t.Helper()
-	s, err := New(opts, servers...)
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	o.Timeout = cmp.Or(o.Timeout, patience)
+	s, err := New(&o, servers...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,4 +110,14 @@ func plain(t *testing.T, server string) *memcache.Client {
 	c.Timeout = 10 * time.Second
 	t.Cleanup(func() { _ = c.Close() })
 	return c
+}
+
+// eventually fails the test unless something becomes true.
+func eventually(t *testing.T, true func() bool, want string) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !true(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("after %v: want %s", patience, want)
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,8 +24,9 @@ func TestConnectionsThatBreakUnderManyKeys(t *testing.T) {
 	proxy := testserver.Proxy(t, server.Addr())
 	direct := mustBind(t, mustNew(t, nil, server.Addr()), "rule", "", "100000/1h")
 	b := mustBind(t, mustNew(t, &Options{Timeout: patience}, proxy.Addr()), "rule", "", "100000/1h")
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	var someTaken, someUnknown atomic.Bool
 	var all sync.WaitGroup
 	var taken, unknown [64]int64
 	for i := range taken {
@@ -35,30 +37,32 @@ func TestConnectionsThatBreakUnderManyKeys(t *testing.T) {
 				switch {
 				case err == nil:
 					taken[i]++
+					someTaken.Store(true)
 				case !errors.As(err, &e):
 					t.Errorf("got error %v want a StoreError", err)
 				case e.Trouble == headgate.TimedOut:
 					unknown[i]++
+					someUnknown.Store(true)
 				}
 			}
 		})
 	}
-	var breaks int
-	for ; ctx.Err() == nil; breaks++ {
-		time.Sleep(10 * time.Millisecond)
+	breaks := 0
+	eventually(t, func() bool {
+		breaks++
+		for range 10 { // time for some takes
+			time.Sleep(time.Millisecond)
+		}
 		proxy.Reset()
-	}
+		return breaks >= 50 && someTaken.Load() && someUnknown.Load()
+	}, "takes, some of them with an unknown outcome")
+	cancel()
 	all.Wait()
-	lost := int64(0)
 	for i := range taken {
 		spent := 100_000 - remaining(t, direct, start, fmt.Sprint(i))
 		if spent < taken[i] || spent > taken[i]+unknown[i] {
 			t.Errorf("key %d: %d units are spent; want %d that were told so, and at most %d whose outcome is unknown", i, spent, taken[i], unknown[i])
 		}
-		lost += unknown[i]
-	}
-	if lost == 0 || taken[0] == 0 {
-		t.Errorf("%d breaks: %d takes of one key, %d of all with an unknown outcome want some", breaks, taken[0], lost)
 	}
 }
 
