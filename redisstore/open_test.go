@@ -76,8 +76,11 @@ func TestOpensByEveryScheme(t *testing.T) {
 func TestKeepsItsStateInTheDatabaseOfTheURL(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t)
-	mustDecide(t, "redis://"+server.Addr()+"/5")
-	mustDecide(t, "redis+unix://"+server.Socket()+"?db=6")
+	for _, url := range []string{"redis://" + server.Addr() + "/5", "redis+unix://" + server.Socket() + "?db=6"} {
+		if _, err := limiter(t, open(t, url, nil), "api", headgate.FixedWindow, "1/366d").Allow(t.Context(), "key"); err != nil {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
 	if space := server.Do(t, "INFO", "keyspace").Text; !strings.Contains(space, "db5:keys=1,") || !strings.Contains(space, "db6:keys=1,") || strings.Contains(space, "db0") {
 		t.Errorf("got keys in %q want one in db5 and one in db6", space)
 	}

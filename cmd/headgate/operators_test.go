@@ -70,14 +70,16 @@ func TestOperatorsSeeTheStopToItsEnd(t *testing.T) {
 	}
 	terminated(t, p)
 	eventually(t, "nobody is let in any more", func() bool {
-		other, err := net.DialTimeout("tcp", p.addrs["http"], 100*time.Millisecond)
+		other, err := net.DialTimeout("tcp", p.addrs["http"], 10*time.Second)
 		if err == nil {
 			_ = other.Close()
 		}
 		return err != nil
 	})
-	time.Sleep(200 * time.Millisecond) // for a door that would close now
-	p.mustShowDraining(t)
+	for range 20 { // it stays so while a request is in flight
+		p.mustShowDraining(t)
+		time.Sleep(10 * time.Millisecond)
+	}
 	fmt.Fprint(conn, body)
 	if text, err := io.ReadAll(answer); err != nil || !strings.Contains(string(text), "HTTP/1.1 200 OK") {
 		t.Errorf("the request in flight: %q, %v, want 200", text, err)

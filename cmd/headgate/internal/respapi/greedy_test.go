@@ -44,7 +44,7 @@ func TestSlowReaders(t *testing.T) {
 // awaitClients waits until the server counts so many clients.
 func (s *served) awaitClients(want int64) {
 	s.t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); s.handler.clients.now.Load() > want && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(patience); s.handler.clients.now.Load() > want && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
 	if n := s.handler.clients.now.Load(); n != want {
@@ -116,7 +116,7 @@ func TestRequestInPiecesAfterARest(t *testing.T) {
 		s.write(conn, request("PING"))
 		s.expect(conn, "+PONG\r\n")
 	}, func(*served, net.Conn) {
-		time.Sleep(moment / 3)
+		time.Sleep(moment / 3) // four times: together longer than a request may take
 	}, func(s *served, conn net.Conn) {
 		s.write(conn, whole[:10])
 		time.Sleep(10 * time.Millisecond) // for the server to read that alone
@@ -136,10 +136,10 @@ func TestHandshakeTakesNoLongerThanARequest(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+		_ = conn.SetDeadline(time.Now().Add(patience))
 		s.write(conn, sent)
 		if _, err := io.ReadAll(conn); timedOut(err) {
-			t.Errorf("%q: the connection was kept for 5s, want about 50ms", sent)
+			t.Errorf("%q: the connection was kept for %v, want about 50ms", sent, patience)
 		}
 	}
 }
@@ -168,7 +168,7 @@ func TestRestHoldsNothing(t *testing.T) {
 		}
 	}
 	grown := heap() - before
-	for deadline := time.Now().Add(5 * time.Second); grown > clients*most && time.Now().Before(deadline); grown = heap() - before {
+	for deadline := time.Now().Add(patience); grown > clients*most && time.Now().Before(deadline); grown = heap() - before {
 		time.Sleep(50 * time.Millisecond)
 	}
 	if grown > clients*most {

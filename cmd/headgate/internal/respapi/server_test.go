@@ -100,7 +100,7 @@ func serve(t *testing.T, d door, store headgate.Store, opts Options, bounds *Ser
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(s.ln) }()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := s.Shutdown(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Shutdown: %v", err)
@@ -261,8 +261,11 @@ func TestPlacesAreFreedAgain(t *testing.T) {
 	})
 }
 
-// moment is long enough for a handshake on a busy machine.
-const moment = 500 * time.Millisecond
+// moment is long enough for a handshake, or the rest of a request, on a busy machine.
+const moment = 2 * time.Second
+
+// patience bounds what takes as long as a busy machine makes it take.
+const patience = 30 * time.Second
 
 func TestTimeouts(t *testing.T) {
 	t.Parallel()
@@ -305,10 +308,9 @@ func eachDoorAtATime(t *testing.T, bounds *ServerOptions, steps ...func(s *serve
 	}
 }
 
-// A request that comes in drops takes no longer than one that does not come: only a whole one counts.
-func TestDropsDoNotKeepAConnection(t *testing.T) {
+// A client that sends a request byte by byte has no longer than one that sends nothing: only a whole request counts.
+func TestRequestTimeoutIsForTheWholeRequest(t *testing.T) {
 	t.Parallel()
-	began := time.Now()
 	eachDoorAtATime(t, &ServerOptions{RequestTimeout: moment}, func(_ *served, conn net.Conn) {
 		go func() {
 			for {
@@ -319,9 +321,9 @@ func TestDropsDoNotKeepAConnection(t *testing.T) {
 			}
 		}()
 	}, func(_ *served, conn net.Conn) {
-		_, _ = io.ReadAll(conn)
-		if took := time.Since(began); took > 10*moment {
-			t.Errorf("the connection was kept for %v, want about %v", took, moment)
+		_ = conn.SetReadDeadline(time.Now().Add(patience))
+		if _, err := io.ReadAll(conn); timedOut(err) {
+			t.Errorf("the connection was kept for %v, want about %v", patience, moment)
 		}
 	})
 }
