@@ -15,3 +15,6 @@ func WatchWhere(path string, open func() (*fsnotify.Watcher, error)) *Watcher {
 
 // FullFile is a file that names everything there is; docs/configuration.md shows it.
 const FullFile = "testdata/full.yaml"
+
+// Helps are all help texts by path.
+var Helps = helps

@@ -42,7 +42,7 @@ func schemaOf(t reflect.Type, tag reflect.StructTag, path string) map[string]any
 			s["required"] = required
 		}
 	case t.Kind() == reflect.Map:
-		s["type"], s["additionalProperties"] = "object", schemaOf(t.Elem(), withoutHelp(tag), join(path, "NAME"))
+		s["type"], s["additionalProperties"] = "object", schemaOf(t.Elem(), tag, join(path, "NAME"))
 		s["propertyNames"] = map[string]any{"pattern": namePattern}
 		if keys := tag.Get("keys"); keys != "" {
 			s["propertyNames"] = map[string]any{"allOf": []any{map[string]any{"pattern": namePattern}, map[string]any{"pattern": keys}}}
@@ -51,18 +51,10 @@ func schemaOf(t reflect.Type, tag reflect.StructTag, path string) map[string]any
 		s["type"], s["items"] = "array", schemaOf(t.Elem(), "", path+"[]")
 		s["minItems"], s["maxItems"] = countOf(tag)
 	}
-	if help := help(path, tag); help != "" {
+	if help := helps[path]; help != "" {
 		s["description"] = strings.ToUpper(help[:1]) + help[1:]
 	}
 	return s
-}
-
-// withoutHelp is what holds for the values of a map, of the tag of the map.
-func withoutHelp(tag reflect.StructTag) reflect.StructTag {
-	if count := tag.Get("count"); count != "" {
-		return reflect.StructTag(`count:"` + count + `"`)
-	}
-	return ""
 }
 
 func leafSchema(t reflect.Type, tag reflect.StructTag) map[string]any {

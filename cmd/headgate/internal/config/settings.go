@@ -49,7 +49,7 @@ func newSetting(path string, index []int, m member) Setting {
 		Flag:    flag,
 		Env:     Prefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_")),
 		Default: m.tag.Get("default"),
-		Help:    help(path, m.tag),
+		Help:    helps[path],
 		Accepts: accepts(m.typ, m.tag),
 		Restart: m.tag.Get("restart") != "",
 		index:   index,

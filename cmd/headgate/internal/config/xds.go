@@ -14,17 +14,17 @@ import (
 
 // XDS is where the rules of Envoy's rate limit service come from if they come from a control plane.
 type XDS struct {
-	Server          Target        `yaml:"server" restart:"yes" help:"the control plane that says the rules, by xDS (aggregated, state of the world), in the place of envoy.config; if it is not here, there is none"`
-	NodeID          string        `yaml:"node_id" default:"default" restart:"yes" help:"what this instance calls itself there"`
-	NodeMetadata    []Label       `yaml:"node_metadata" count:"0 64" restart:"yes" help:"what it says of itself beside"`
-	Headers         []Header      `yaml:"headers" count:"0 32" restart:"yes" help:"fields that are sent with each stream; their values are not printed"`
-	UseTLS          bool          `yaml:"tls" default:"false" restart:"yes" help:"speak TLS to the control plane"`
+	Server          Target        `yaml:"server" restart:"yes"`
+	NodeID          string        `yaml:"node_id" default:"default" restart:"yes"`
+	NodeMetadata    []Label       `yaml:"node_metadata" count:"0 64" restart:"yes"`
+	Headers         []Header      `yaml:"headers" count:"0 32" restart:"yes"`
+	UseTLS          bool          `yaml:"tls" default:"false" restart:"yes"`
 	TLS             TLS           `yaml:",inline" peer:"server"`
-	MaxMessageBytes int           `yaml:"max_message_bytes" default:"4194304" range:"1 2147483647" restart:"yes" help:"longest answer of the control plane"`
-	ConnectRetry    time.Duration `yaml:"connect_retry" default:"3s" range:"1ms 1h" restart:"yes" help:"how long to wait, give or take a half, for a control plane that was not reached"`
-	BackoffInitial  time.Duration `yaml:"backoff_initial" default:"10s" range:"1ms 1h" restart:"yes" help:"how long to wait behind a stream that ended; from one to the next that brought nothing good it doubles"`
-	BackoffMax      time.Duration `yaml:"backoff_max" default:"1m" range:"1ms 24h" restart:"yes" help:"the most of that"`
-	BackoffRandom   engine.Share  `yaml:"backoff_random" default:"50%" restart:"yes" help:"the part of it that chance takes away or adds"`
+	MaxMessageBytes int           `yaml:"max_message_bytes" default:"4194304" range:"1 2147483647" restart:"yes"`
+	ConnectRetry    time.Duration `yaml:"connect_retry" default:"3s" range:"1ms 1h" restart:"yes"`
+	BackoffInitial  time.Duration `yaml:"backoff_initial" default:"10s" range:"1ms 1h" restart:"yes"`
+	BackoffMax      time.Duration `yaml:"backoff_max" default:"1m" range:"1ms 24h" restart:"yes"`
+	BackoffRandom   engine.Share  `yaml:"backoff_random" default:"50%" restart:"yes"`
 }
 
 // Target is where a server is asked: host:port or unix:/path.
