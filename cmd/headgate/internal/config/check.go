@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate/algo"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/routing"
+	"github.com/headgate/headgate/cmd/headgate/internal/suggest"
 )
 
 // Parsed is one file as it was read.
@@ -174,7 +175,7 @@ func unknownPolicy(name string, names []string) string {
 	if len(names) == 0 {
 		return "there is no policy " + clip(name) + "; policies says which there are, and it names none"
 	}
-	if meant := nearest(name, names); meant != "" {
+	if meant := suggest.Nearest(name, names); meant != "" {
 		return "there is no policy " + clip(name) + "; did you mean " + clip(meant) + "?"
 	}
 	return "there is no policy " + clip(name) + "; there are " + clipped(strings.Join(names, ", "))

@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/suggest"
 )
 
 // FileVariable names the file, as --config does.
@@ -39,7 +41,7 @@ func (s *Sources) strangers(c *Config) (errs Errors) {
 
 // unknownVariable says what was meant by a variable that sets nothing.
 func unknownVariable(name string, known []string) string {
-	if meant := nearest(name, known); meant != "" {
+	if meant := suggest.Nearest(name, known); meant != "" {
 		return "there is no such setting; did you mean " + meant + "?"
 	}
 	for _, k := range known {

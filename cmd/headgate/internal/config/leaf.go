@@ -16,6 +16,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/routing"
+	"github.com/headgate/headgate/cmd/headgate/internal/suggest"
 )
 
 // Address is where a door listens: host:port, or off.
@@ -297,7 +298,7 @@ func read(t reflect.Type, tag reflect.StructTag, s string) (reflect.Value, *prob
 func readOption(t reflect.Type, options []string, s string) (reflect.Value, *problem) {
 	if !slices.Contains(options, s) {
 		message := clip(s) + " is not one of " + strings.Join(options, ", ")
-		if meant := nearest(s, options); meant != "" {
+		if meant := suggest.Nearest(s, options); meant != "" {
 			message += fmt.Sprintf("; did you mean %s?", meant)
 		}
 		return reflect.Value{}, &problem{message, -1, true}

@@ -2,8 +2,8 @@ package config
 
 import (
 	"net"
-	"net/netip"
-	"strings"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/localaccess"
 )
 
 // Admin are the settings of the door for who runs the service.
@@ -27,19 +27,9 @@ type Log struct {
 	HashSecret Secret `yaml:"hash_secret" restart:"yes"`
 }
 
-// loopback reports whether only this machine can reach an address. A name counts only if it is localhost: others may come to mean more.
-func (a Address) loopback() bool {
-	host, _, err := net.SplitHostPort(string(a))
-	if err != nil {
-		return false
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.Unmap().IsLoopback() || err != nil && strings.EqualFold(host, "localhost")
-}
-
 // checkAdmin refuses a door for operators that strangers can reach and that asks for no token.
 func (c *Config) checkAdmin() *Error {
-	if c.Admin.Addr == Off || c.Admin.Addr == "" || c.Admin.Token != "" || c.Admin.Addr.loopback() {
+	if c.Admin.Addr == Off || c.Admin.Addr == "" || c.Admin.Token != "" || localaccess.Address(string(c.Admin.Addr)) {
 		return nil
 	}
 	_, port, _ := net.SplitHostPort(string(c.Admin.Addr))

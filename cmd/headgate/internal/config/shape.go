@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/suggest"
 )
 
 // member is one key that a mapping of the file may have.
@@ -84,7 +86,7 @@ func unknownKey(name string, members []member) string {
 	if there := places[name]; len(there) > 0 {
 		return "it does not belong here; it belongs at " + strings.Join(there, " or ")
 	}
-	if meant := nearest(name, here); meant != "" {
+	if meant := suggest.Nearest(name, here); meant != "" {
 		return "unknown key; did you mean " + meant + "?"
 	}
 	for _, s := range Settings() {
@@ -100,7 +102,7 @@ func unknownKey(name string, members []member) string {
 		every = append(every, known)
 	}
 	slices.Sort(every)
-	if meant := nearest(name, every); meant != "" {
+	if meant := suggest.Nearest(name, every); meant != "" {
 		return "unknown key; " + meant + " belongs at " + strings.Join(places[meant], " or ")
 	}
 	return "unknown key; there are " + strings.Join(here, ", ")
@@ -113,4 +115,9 @@ func nested(path string) string {
 		return ""
 	}
 	return "It is written " + section + ": {" + name + ": …}"
+}
+
+// flat returns the first 64 bytes of a name without the characters that join its words.
+func flat(s string) string {
+	return strings.NewReplacer("_", "", "-", "", ".", "", " ", "").Replace(strings.ToLower(s[:min(len(s), 64)]))
 }

@@ -9,11 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dchest/siphash"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 )
 
 // DenialOptions are settings of [NewDenials]. The zero value of each field is its default; nil means all defaults.
@@ -73,7 +72,7 @@ func (d *Denials) hash(policy, key string) uint64 {
 	var buf [256]byte
 	b := append(buf[:0], policy...)
 	b = append(append(b, 0), key...)
-	return siphash.Hash(d.k0^uint64(len(policy)), d.k1, b)
+	return sipHash(d.k0^uint64(len(policy)), d.k1, b)
 }
 
 // hashText is a hash as it is written.

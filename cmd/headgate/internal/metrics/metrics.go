@@ -17,8 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 )
 
 // Others is the policy of what comes beyond the most policies that are counted apart.

@@ -23,10 +23,10 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/metrics"
 	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
+	"github.com/headgate/headgate/memstore"
 )
 
 var policies = &engine.Options{

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/internal/leaktest"
 	"github.com/headgate/headgate/memstore"
-	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
 
 func TestMain(m *testing.M) {

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+	"github.com/headgate/headgate/memstore"
 )
 
 // ownReply is the reply of HG.…, with the fields' values as they are written.

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/internal/testserver"
 	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/redisstore"
-	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
 
 // everyAlgorithm has a policy of each.

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 )
@@ -19,7 +20,7 @@ func ListenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	if err := vacate(path); err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp(parent(path), ".headgate-") // 0700: nobody else finds the socket before its mode is right
+	dir, err := os.MkdirTemp(filepath.Dir(path), ".headgate-") // 0700: nobody else finds the socket before its mode is right
 	if err != nil {
 		return nil, fmt.Errorf("respapi: listen on %s: %w", path, err)
 	}
@@ -35,15 +36,6 @@ func ListenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 		return nil, fmt.Errorf("respapi: listen on %s: %w", path, err)
 	}
 	return &unixListener{UnixListener: ln, path: path}, nil
-}
-
-func parent(path string) string {
-	for i := len(path) - 1; i >= 0; i-- {
-		if os.IsPathSeparator(path[i]) {
-			return path[:i+1]
-		}
-	}
-	return "."
 }
 
 // vacate removes a socket that nobody listens on.
