@@ -108,6 +108,13 @@ func (s *Snapshot) ownRule(own *Own) (*Rule, error) {
 	return s.own.Put(*own, r), nil
 }
 
+// Ready returns why a limit that checks may bring could not be decided under, or nil. An interface
+// that reads limits from its configuration calls it before the first request. It does no I/O.
+func (s *Snapshot) Ready(own *Own) error {
+	_, err := s.ownRule(own)
+	return err
+}
+
 // recentRule is the rule of the limit that an answer was last asked with as a value.
 type recentRule struct {
 	own   Own

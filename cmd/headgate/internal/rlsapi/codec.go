@@ -10,7 +10,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// codec reads requests and writes answers as most of them are, in few pieces of memory. All else, and every error, is the library's.
+// codec reads requests and writes responses of the usual form with few allocations. The library
+// reads and writes all others, and returns every error.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2("proto")} }
@@ -38,7 +39,7 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
-// The tags of what is read here: the number of a field and how it is written, in one byte.
+// The tags of fields that are read here: the field's number and its wire type, in one byte.
 const (
 	tagDomain     = 1<<3 | byte(protowire.BytesType)
 	tagDescriptor = 2<<3 | byte(protowire.BytesType)
@@ -48,8 +49,8 @@ const (
 	tagValue      = 2<<3 | byte(protowire.BytesType)
 )
 
-// varint is the number that s begins with, and how long it is; 0 if there is none.
-func varint(s string) (n uint64, length int) {
+// readVarint reads the number that s begins with, and returns its length; 0 if there is none.
+func readVarint(s string) (n uint64, length int) {
 	for i := range min(len(s), 9) {
 		n |= uint64(s[i]&0x7f) << (7 * i)
 		if s[i] < 0x80 {
@@ -59,10 +60,11 @@ func varint(s string) (n uint64, length int) {
 	return 0, 0
 }
 
-// cut is the next field: its tag, its number or its text, and what follows. It is not ok if the field is none of those read here.
-func cut(s string) (tag byte, number uint64, text, rest string, ok bool) {
+// readField reads the next field: its tag, its number or its text, and what follows. It is not
+// ok if the field is none of the tags above.
+func readField(s string) (tag byte, number uint64, text, rest string, ok bool) {
 	tag = s[0]
-	number, n := varint(s[1:])
+	number, n := readVarint(s[1:])
 	if n == 0 {
 		return tag, 0, "", "", false
 	}
@@ -76,22 +78,23 @@ func cut(s string) (tag byte, number uint64, text, rest string, ok bool) {
 	return tag, 0, rest[:number], rest[number:], true
 }
 
-// mostPlain is how many descriptors are read here, each with room for entries. More of them are refused mostly, and may have none.
-const mostPlain = 64
+// maxPlain is the most descriptors that are read here, each with room for entries. More of them
+// are mostly refused, and may have no entries.
+const maxPlain = 64
 
-// single is a descriptor of up to two entries, as most are, and the list of a request that has no other.
-type single struct {
+// singleDescriptor is the only descriptor of a request, with up to two entries, as most are.
+type singleDescriptor struct {
 	descriptor  ratelimit.RateLimitDescriptor
 	descriptors [1]*ratelimit.RateLimitDescriptor
 	entry       [2]ratelimit.RateLimitDescriptor_Entry
 	entries     [2]*ratelimit.RateLimitDescriptor_Entry
 }
 
-// readRequest reads a request of a domain, hits and descriptors that have entries alone. It reports whether it was one. The request
-// shares s.
+// readRequest reads a request with a domain, hits, and descriptors with entries. It reports
+// whether the request has no other field. The request shares s.
 func readRequest(s string, req *pb.RateLimitRequest) bool {
 	for s != "" {
-		tag, number, text, rest, ok := cut(s)
+		tag, number, text, rest, ok := readField(s)
 		switch {
 		case !ok:
 			return false
@@ -101,7 +104,7 @@ func readRequest(s string, req *pb.RateLimitRequest) bool {
 			req.Domain = text
 		case tag == tagDomain:
 			return false
-		case tag == tagDescriptor && (len(req.Descriptors) == mostPlain || !readDescriptor(text, req)):
+		case tag == tagDescriptor && (len(req.Descriptors) == maxPlain || !readDescriptor(text, req)):
 			return false
 		}
 		s = rest
@@ -109,12 +112,12 @@ func readRequest(s string, req *pb.RateLimitRequest) bool {
 	return true
 }
 
-// readDescriptor adds a descriptor of entries.
+// readDescriptor adds a descriptor with entries.
 func readDescriptor(s string, req *pb.RateLimitRequest) bool {
-	m := new(single)
+	m := new(singleDescriptor)
 	m.descriptor.Entries = m.entries[:0]
 	for s != "" {
-		tag, _, text, rest, ok := cut(s)
+		tag, _, text, rest, ok := readField(s)
 		if !ok || tag != tagEntry {
 			return false
 		}
@@ -137,7 +140,7 @@ func readDescriptor(s string, req *pb.RateLimitRequest) bool {
 
 func readEntry(s string, e *ratelimit.RateLimitDescriptor_Entry) bool {
 	for s != "" {
-		tag, _, text, rest, ok := cut(s)
+		tag, _, text, rest, ok := readField(s)
 		switch {
 		case !ok || !utf8.ValidString(text):
 			return false
@@ -153,12 +156,12 @@ func readEntry(s string, e *ratelimit.RateLimitDescriptor_Entry) bool {
 	return true
 }
 
-// isPlain reports whether an answer holds statuses and nothing else.
+// isPlain reports whether a response has statuses and nothing else.
 func isPlain(r *pb.RateLimitResponse) bool {
 	return r.ResponseHeadersToAdd == nil && r.RequestHeadersToAdd == nil && r.RawBody == nil && r.DynamicMetadata == nil && r.Quota == nil
 }
 
-// appendResponse appends an answer that is plain.
+// appendResponse appends a plain response.
 func appendResponse(b []byte, r *pb.RateLimitResponse) []byte {
 	b = appendNumber(b, 1, uint64(r.OverallCode))
 	for _, s := range r.Statuses {
@@ -198,7 +201,7 @@ func appendNumber(b []byte, field protowire.Number, n uint64) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), n)
 }
 
-// appendMessage appends a message and its length before it, which takes one byte mostly.
+// appendMessage appends the length of a message, in most cases one byte, and the message.
 func appendMessage(b []byte, write func([]byte) []byte) []byte {
 	begin := len(b)
 	b = write(append(b, 0))

@@ -10,8 +10,9 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// ServeJSON answers envoyproxy/ratelimit's /json: a RateLimitRequest as JSON, and its answer. The status is 200, 429 if it is over the
-// limit, or 400 for everything that is wrong, a body that is too long or cut short as well.
+// ServeJSON serves envoyproxy/ratelimit's /json: a RateLimitRequest and its response as JSON.
+// The status is 200, 429 if the request is over its limits, or 400 for every error, including a
+// body that is too long or incomplete.
 func (h *Handler) ServeJSON(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(h.opts.MaxBodyBytes)))
 	req := new(pb.RateLimitRequest)
@@ -20,15 +21,14 @@ func (h *Handler) ServeJSON(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	resp, err := h.ShouldRateLimit(r.Context(), req)
-	if h.opts.Unavailable503 && status.Code(err) == codes.Unavailable {
+	switch {
+	case h.opts.Unavailable503 && status.Code(err) == codes.Unavailable:
 		http.Error(w, "Service Unavailable", http.StatusServiceUnavailable)
-		return
-	}
-	if err != nil {
+	case err != nil:
 		http.Error(w, "Bad Request", http.StatusBadRequest)
-		return
+	default:
+		writeJSON(w, resp)
 	}
-	writeJSON(w, resp)
 }
 
 func writeJSON(w http.ResponseWriter, resp *pb.RateLimitResponse) {
@@ -41,15 +41,15 @@ func writeJSON(w http.ResponseWriter, resp *pb.RateLimitResponse) {
 	if resp.GetOverallCode() == pb.RateLimitResponse_OVER_LIMIT {
 		w.WriteHeader(http.StatusTooManyRequests)
 	}
-	_, _ = w.Write(body) // the client is gone, if this fails
+	_, _ = w.Write(body) // it fails only if the client has disconnected
 }
 
-// ServeHealth answers envoyproxy/ratelimit's /healthcheck: 200 and OK, or 500 and nothing.
+// ServeHealth serves envoyproxy/ratelimit's /healthcheck: 200 and OK, or 500 and no body.
 func (h *Handler) ServeHealth(w http.ResponseWriter, _ *http.Request) {
 	if !h.Healthy() {
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = io.WriteString(w, "OK") // the client is gone, if this fails
+	_, _ = io.WriteString(w, "OK") // it fails only if the client has disconnected
 }

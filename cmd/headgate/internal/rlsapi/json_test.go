@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
+	"github.com/headgate/headgate/memstore"
 )
 
 func TestJSON(t *testing.T) {

@@ -12,12 +12,12 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
 	"github.com/headgate/headgate/fallback"
 	"github.com/headgate/headgate/internal/testserver"
 	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/redisstore"
-	"github.com/headgate/headgate/cmd/headgate/internal/engine"
-	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
 )
 
 // No request is answered from two configurations, and none is lost, however often another takes effect.

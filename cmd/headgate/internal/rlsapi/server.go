@@ -1,6 +1,7 @@
 package rlsapi
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"net"
@@ -8,82 +9,85 @@ import (
 
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/bounded"
 )
 
-// healthName is what envoyproxy/ratelimit calls itself in health checks.
+// healthName is the service that envoyproxy/ratelimit reports the health of.
 const healthName = "ratelimit"
 
-// streamWorkers is how many goroutines are kept for requests: their stacks have grown already, which a new one's does for each request
-// again. Those that find none free get one of their own. They are as many as wait for a store behind a network at a time.
+// streamWorkers is the number of goroutines that are kept for requests: the stack of a new one
+// would grow again. It is about as many requests as wait for a remote store simultaneously.
 const streamWorkers = 128
 
-// ServerOptions bound what a client may take of a server. The zero value of each field is its default; nil means all defaults.
+// ServerOptions limit what clients may use. The zero value of each field is its default.
 type ServerOptions struct {
-	TLS              *tls.Config   // for TLS, and certificates of clients; nil means plain text
+	TLS              *tls.Config   // with client certificates, if it requires them; nil means plain text
 	MaxMessageBytes  int           // of a request; 0 means 64 KiB
-	MaxConnections   int           // at a time, those beyond are closed at once; 0 means 4,096
-	MaxStreams       int           // requests at a time on one connection; 0 means 1,024
-	MaxHeaderBytes   int           // of a request's header; 0 means 16 KiB
-	MaxConnectionAge time.Duration // after which a client is asked for another connection; 0 means 24 h
+	MaxConnections   int           // simultaneously, others are closed immediately; 0 means 4,096
+	MaxStreams       int           // simultaneous requests of one connection; 0 means 1,024
+	MaxHeaderBytes   int           // of a request; 0 means 16 KiB
+	MaxConnectionAge time.Duration // after which a client must connect again; 0 means 24 h
 	AgeGrace         time.Duration // for requests in flight after that; 0 means 1 h
-	HandshakeTimeout time.Duration // for a client to say that it speaks HTTP/2, and its TLS; 0 means 5 s
+	HandshakeTimeout time.Duration // for TLS and the HTTP/2 preface; 0 means 5 s
 }
 
-// Server is a [Handler] behind gRPC, beside health checks and reflection. It is made with [NewServer] and may be used concurrently.
+// Server serves a [Handler] over gRPC, with health checks and reflection. It is made with
+// [NewServer] and may be used concurrently.
 type Server struct {
-	handler *Handler
-	grpc    *grpc.Server
-	health  *health.Server
-	stop    context.CancelFunc // lets those go who watch the health
-	most    int                // connections on one listener
+	handler        *Handler
+	grpc           *grpc.Server
+	health         *health.Server
+	stopWatches    context.CancelFunc // ends streams of health
+	maxConnections int                // of one listener
 }
 
-// NewServer makes a server for h, which must have no other. opts may be nil.
+// NewServer makes the only server of h. opts may be nil.
 func NewServer(h *Handler, opts *ServerOptions) *Server {
 	if opts == nil {
 		opts = &ServerOptions{}
 	}
-	s := &Server{handler: h, grpc: grpc.NewServer(serverOptions(opts)...), health: health.NewServer()}
-	s.most = orDefault(opts.MaxConnections, 4096)
+	s := &Server{handler: h, grpc: grpc.NewServer(newServerOptions(opts)...), health: health.NewServer()}
+	s.maxConnections = cmp.Or(opts.MaxConnections, 4096)
 	pb.RegisterRateLimitServiceServer(s.grpc, h)
 	stopping, stop := context.WithCancel(context.Background())
-	s.stop = stop
+	s.stopWatches = stop
 	grpc_health_v1.RegisterHealthServer(s.grpc, &healthService{s.health, stopping})
 	reflection.Register(s.grpc)
-	tell := func(healthy bool) {
+	publish := func(healthy bool) {
 		state := grpc_health_v1.HealthCheckResponse_NOT_SERVING
 		if healthy {
 			state = grpc_health_v1.HealthCheckResponse_SERVING
 		}
 		s.health.SetServingStatus(healthName, state)
 	}
-	h.onReady.Store(&tell)
-	tell(h.Healthy())
+	h.onReady.Store(&publish)
+	publish(h.Healthy())
 	return s
 }
 
-func serverOptions(opts *ServerOptions) []grpc.ServerOption {
+func newServerOptions(opts *ServerOptions) []grpc.ServerOption {
 	options := []grpc.ServerOption{
-		grpc.MaxRecvMsgSize(orDefault(opts.MaxMessageBytes, 64<<10)),
-		grpc.MaxConcurrentStreams(uint32(orDefault(opts.MaxStreams, 1024))),
-		grpc.MaxHeaderListSize(uint32(orDefault(opts.MaxHeaderBytes, 16<<10))),
-		grpc.ConnectionTimeout(orDefaultTime(opts.HandshakeTimeout, 5*time.Second)),
+		grpc.MaxRecvMsgSize(cmp.Or(opts.MaxMessageBytes, 64<<10)),
+		grpc.MaxConcurrentStreams(uint32(cmp.Or(opts.MaxStreams, 1024))),
+		grpc.MaxHeaderListSize(uint32(cmp.Or(opts.MaxHeaderBytes, 16<<10))),
+		grpc.ConnectionTimeout(cmp.Or(opts.HandshakeTimeout, 5*time.Second)),
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.NumStreamWorkers(streamWorkers),
-		grpc.StaticStreamWindowSize(64 << 10), // without these each read is followed by a ping, to find out how wide the way is
+		grpc.StaticStreamWindowSize(64 << 10), // otherwise a ping after each read measures the bandwidth
 		grpc.StaticConnWindowSize(1 << 20),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
-			MaxConnectionAge:      orDefaultTime(opts.MaxConnectionAge, 24*time.Hour),
-			MaxConnectionAgeGrace: orDefaultTime(opts.AgeGrace, time.Hour),
-			Time:                  time.Minute, // a client that does not answer a ping is gone
+			MaxConnectionAge:      cmp.Or(opts.MaxConnectionAge, 24*time.Hour),
+			MaxConnectionAgeGrace: cmp.Or(opts.AgeGrace, time.Hour),
+			Time:                  time.Minute, // a client that does not respond to a ping is disconnected
 			Timeout:               20 * time.Second,
 		}),
 	}
@@ -93,27 +97,21 @@ func serverOptions(opts *ServerOptions) []grpc.ServerOption {
 	return options
 }
 
-func orDefaultTime(d, otherwise time.Duration) time.Duration {
-	if d == 0 {
-		return otherwise
-	}
-	return d
-}
-
-// Serve answers the connections of ln, which it closes, until [Server.Shutdown]; it then returns nil. It may be called for several
-// listeners; each is bounded by itself.
+// Serve serves the connections of ln, which it closes, until [Server.Shutdown]; it then returns
+// nil. It may be called for several listeners; each has its own limit of connections.
 func (s *Server) Serve(ln net.Listener) error {
-	return s.grpc.Serve(bounded.Listener(ln, s.most))
+	return s.grpc.Serve(bounded.Listener(ln, s.maxConnections))
 }
 
 // Drain is [Handler.Drain].
 func (s *Server) Drain() { s.handler.Drain() }
 
-// Shutdown makes health checks fail, takes no more connections, asks clients to use others, lets those go who watch the health, and waits
-// until every request in flight is answered. If ctx ends before, it closes what is left and returns ctx's error.
+// Shutdown makes health checks fail, accepts no more connections, asks clients to use other
+// servers, ends streams of health, and waits until every request in flight has its response. If
+// ctx ends first, it closes all connections and returns ctx's error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.Drain()
-	s.stop()
+	s.stopWatches()
 	done := make(chan struct{})
 	go func() {
 		s.grpc.GracefulStop()
@@ -128,3 +126,31 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		return ctx.Err()
 	}
 }
+
+// healthService is the health service of gRPC, but ends its streams when the server stops:
+// they would keep it running otherwise.
+type healthService struct {
+	*health.Server
+	stopping context.Context
+}
+
+// Watch sends each change of health until the client or the server ends the stream.
+func (h *healthService) Watch(r *grpc_health_v1.HealthCheckRequest, stream grpc_health_v1.Health_WatchServer) error {
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	defer context.AfterFunc(h.stopping, cancel)()
+	err := h.Server.Watch(r, watchStream{stream, ctx})
+	if h.stopping.Err() != nil {
+		return status.Error(codes.Unavailable, "the server stops")
+	}
+	return err
+}
+
+// watchStream is a stream that ends with a context.
+type watchStream struct {
+	grpc_health_v1.Health_WatchServer
+	ctx context.Context
+}
+
+// Context returns the context that the stream ends with.
+func (w watchStream) Context() context.Context { return w.ctx }

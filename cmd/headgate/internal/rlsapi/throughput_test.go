@@ -23,13 +23,13 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+	"github.com/headgate/headgate/cmd/headgate/internal/envoyconfig"
+	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
 	"github.com/headgate/headgate/fallback"
 	"github.com/headgate/headgate/internal/testserver"
 	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/redisstore"
-	"github.com/headgate/headgate/cmd/headgate/internal/engine"
-	"github.com/headgate/headgate/cmd/headgate/internal/envoyconfig"
-	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
 )
 
 // The comparison of BenchmarkThroughput: server processes take turns, this process loads them.

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// timeBounds are those that response times are counted up to. From 5 ms on they are those that envoyproxy/ratelimit has.
+// timeBounds are bounds of durations. From 5 ms on they are those of envoyproxy/ratelimit.
 var timeBounds = [...]time.Duration{
 	25 * time.Microsecond, 50 * time.Microsecond, 100 * time.Microsecond, 250 * time.Microsecond, 500 * time.Microsecond,
 	time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond,
@@ -13,30 +13,30 @@ var timeBounds = [...]time.Duration{
 	10 * time.Second,
 }
 
-// Of quick requests one in so many is measured, and those behind it count as if they had taken as long: looking at the clock twice costs
-// as much as a quarter of a decision in memory. Those behind a slow one are all measured.
+// Only 1 in measureEvery fast requests is timed; the others are counted with its duration. Two
+// looks at the clock cost a quarter of a decision in memory. After a slow request all are timed.
 const (
 	measureEvery = 8
-	quick        = 100 * time.Microsecond
+	fast         = 100 * time.Microsecond
 )
 
-// Times are how long requests took.
+// Times are durations of requests.
 type Times struct {
 	Count uint64                   // of all requests
 	Sum   time.Duration            // of all requests
-	UpTo  map[time.Duration]uint64 // how many took at most so long
+	UpTo  map[time.Duration]uint64 // requests of at most this duration
 }
 
-// timeLanes are how many counters of times there are: calls that are made at a time mostly count on different ones.
+// timeLanes is the number of histograms. Simultaneous requests mostly count in different ones.
 const timeLanes = 8
 
-// times counts response times. Its zero value is ready.
+// times is a histogram of durations. Its zero value is ready.
 type times struct{ lanes [timeLanes]timeLane }
 
 type timeLane struct {
 	sum    atomic.Int64                       // ns
-	counts [len(timeBounds) + 1]atomic.Uint64 // of each bound those above the one before; the last of those above all
-	_      [40]byte                           // up to whole cache lines
+	counts [len(timeBounds) + 1]atomic.Uint64 // by bound; the last is above all bounds
+	_      [40]byte                           // fills the last cache line
 }
 
 func (t *times) add(lane uint32, d time.Duration) {
@@ -49,8 +49,8 @@ func (t *times) add(lane uint32, d time.Duration) {
 	l.sum.Add(int64(d))
 }
 
-// all is what was counted since the start.
-func (t *times) all() Times {
+// load adds up what was counted since the start.
+func (t *times) load() Times {
 	all := Times{UpTo: make(map[time.Duration]uint64, len(timeBounds))}
 	for i := range len(timeBounds) + 1 {
 		for lane := range t.lanes {
@@ -66,31 +66,31 @@ func (t *times) all() Times {
 	return all
 }
 
-// stopwatch measures the requests of one call's memory, one after the other.
+// stopwatch times the requests of one requestState, one after the other.
 type stopwatch struct {
 	lane    uint32
-	passed  uint32        // requests since one was measured
-	last    time.Duration // the last that was measured; 0 before the first
-	started time.Duration // 0 if the request is not measured
+	skipped uint32        // requests since the last timed one
+	last    time.Duration // the last timed duration; 0 before the first
+	started time.Duration // 0 if the current request is not timed
 }
 
-// stopwatches is how many there are.
+// stopwatches is the number of stopwatches.
 var stopwatches atomic.Uint32
 
-// begun is when moments begin.
-var begun = time.Now()
+// processStart is the instant that moments are counted from.
+var processStart = time.Now()
 
-// moment is later than 0.
-func moment() time.Duration { return time.Since(begun) + 1 }
+// moment is always more than 0.
+func moment() time.Duration { return time.Since(processStart) + 1 }
 
 func (s *stopwatch) start(now func() time.Duration) {
 	s.started = 0
-	if s.passed++; s.last == 0 || s.last > quick || s.passed >= measureEvery {
-		s.passed, s.started = 0, now()
+	if s.skipped++; s.last == 0 || s.last > fast || s.skipped >= measureEvery {
+		s.skipped, s.started = 0, now()
 	}
 }
 
-// stop is how long the request took, as far as it is known: more than 0.
+// stop returns the duration of the request, more than 0, or of the last timed one.
 func (s *stopwatch) stop(now func() time.Duration) time.Duration {
 	if s.started != 0 {
 		s.last = max(1, now()-s.started)

@@ -1,0 +1,182 @@
+package rlsapi
+
+import (
+	"context"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+)
+
+// charge refunds and charges all descriptors, and reports whether the request is over its limits.
+func (r *requestState) charge(ctx context.Context) (isOver bool, err error) {
+	r.decisions = r.decisions[:0]
+	r.denyBlocked()
+	if _, err := r.askAll(ctx, refunded, headgate.Refund); err != nil {
+		return false, err
+	}
+	if r.chargesEach() {
+		err = r.chargeEach(ctx, counted, headgate.Take)
+	} else {
+		err = r.chargeTogether(ctx)
+	}
+	if err != nil {
+		return false, err
+	}
+	isOver = r.isOver()
+	verb := headgate.Take
+	if isOver && !r.chargesEach() {
+		verb = headgate.Peek
+	}
+	return isOver, r.chargeEach(ctx, shadowed, verb)
+}
+
+// chargesEach reports whether each descriptor is charged by itself, whatever the others decide.
+func (r *requestState) chargesEach() bool {
+	return r.handler.opts.Charge == Each || r.handler.opts.Shadow
+}
+
+// denyBlocked decides about descriptors whose limit is 0.
+func (r *requestState) denyBlocked() {
+	for i := range r.descriptors {
+		d := &r.descriptors[i]
+		if !isBlocked(d.limits) {
+			continue
+		}
+		r.decisions = append(r.decisions, headgate.Decision{})
+		d.decisions = r.decisions[len(r.decisions)-1:]
+		if d.cost > 0 && r.isEnforced() {
+			d.verdict = over
+		}
+	}
+}
+
+func (r *requestState) isEnforced() bool {
+	e := r.snapshot.Enforcement()
+	return e != engine.Off && e != engine.Shadow
+}
+
+// isOver reports whether the request is over its limits: a descriptor that denies alone is over,
+// or all descriptors with quota are.
+func (r *requestState) isOver() bool {
+	quotas, passed := false, false
+	for i := range r.descriptors {
+		d := &r.descriptors[i]
+		switch {
+		case d.quota && d.disposition == counted:
+			quotas, passed = true, passed || d.verdict != over
+		case d.quota:
+			passed = true
+		case d.disposition == counted && d.verdict == over:
+			return true
+		}
+	}
+	return quotas && !passed
+}
+
+// chargeTogether charges all counted descriptors, or none. Descriptors with quota that are over
+// are left out, and the others are asked about again: each attempt is one atomic operation.
+func (r *requestState) chargeTogether(ctx context.Context) error {
+	for verb := headgate.Take; ; {
+		if r.isOver() {
+			verb = headgate.Peek
+		}
+		worst, err := r.askAll(ctx, counted, verb)
+		if err != nil || worst == allowed || worst == over && (verb == headgate.Peek || r.isOver()) {
+			return err
+		}
+	}
+}
+
+// chargeEach charges each descriptor of one disposition by itself. One operation is enough if
+// all of them are allowed, as they are in most requests.
+func (r *requestState) chargeEach(ctx context.Context, of disposition, verb headgate.Verb) error {
+	worst, err := r.askAll(ctx, of, verb)
+	if err != nil || worst == allowed {
+		return err
+	}
+	alone := len(r.asked) == 1
+	for i := range r.descriptors {
+		d := &r.descriptors[i]
+		if d.disposition != of || isBlocked(d.limits) {
+			continue
+		}
+		if !alone {
+			r.asked = append(r.asked[:0], d)
+			if _, err := r.ask(ctx, verb); err != nil {
+				return err
+			}
+		}
+		if err := r.drain(ctx, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// drain takes what a denied descriptor has left in its fixed window: with [Each],
+// envoyproxy/ratelimit counts hits that it denies, allows nothing more in that window, and
+// reports it as over, even to 0 hits.
+func (r *requestState) drain(ctx context.Context, d *descriptor) error {
+	if r.handler.opts.Charge != Each || d.verdict != over || !d.isWindow() {
+		return nil
+	}
+	// A denied attempt means that others spent meanwhile: less is left.
+	for left := d.decisions[0].Limit - d.spent; left > 0; left = r.answer.Decisions[0].Remaining {
+		r.checks = append(r.checks[:0], engine.Check{Own: d.limits[0].Own, Key: d.key, Cost: left})
+		if err := r.decide(ctx, headgate.Take); err != nil || r.answer.Decisions[0].Allowed {
+			return err
+		}
+	}
+	return nil
+}
+
+// askAll decides together about the descriptors of one disposition that are not over. Those
+// that deny alone come first, so that no descriptor with quota takes what they need.
+func (r *requestState) askAll(ctx context.Context, of disposition, verb headgate.Verb) (worst verdict, err error) {
+	r.asked = r.asked[:0]
+	for _, quota := range [...]bool{false, true} {
+		for i := range r.descriptors {
+			d := &r.descriptors[i]
+			if d.disposition == of && d.quota == quota && d.verdict != over && !isBlocked(d.limits) {
+				r.asked = append(r.asked, d)
+			}
+		}
+	}
+	return r.ask(ctx, verb)
+}
+
+// ask decides about the asked descriptors in one operation, and sets their results. It returns
+// the worst verdict of the store.
+func (r *requestState) ask(ctx context.Context, verb headgate.Verb) (worst verdict, err error) {
+	if len(r.asked) == 0 {
+		return allowed, nil
+	}
+	r.checks = r.checks[:0]
+	for _, d := range r.asked {
+		for j := range d.limits {
+			r.checks = append(r.checks, engine.Check{Own: d.limits[j].Own, Key: d.key, Cost: d.cost})
+		}
+	}
+	if err := r.decide(ctx, verb); err != nil {
+		return allowed, err
+	}
+	begin := len(r.decisions)
+	r.decisions = append(r.decisions, r.answer.Decisions...)
+	for i, d := range r.asked {
+		end := begin + len(d.limits)
+		d.judge(r.decisions[begin:end], r.asked[:i])
+		worst, begin = max(worst, d.verdict), end
+	}
+	for _, d := range r.asked {
+		if verb == headgate.Take && worst == allowed && r.isEnforced() {
+			d.unstack(r.asked)
+		}
+		d.settle(r.isEnforced())
+	}
+	return worst, nil
+}
+
+// decide asks the engine about the checks.
+func (r *requestState) decide(ctx context.Context, verb headgate.Verb) error {
+	return r.snapshot.DecideAt(ctx, r.now, verb, r.checks, &r.answer)
+}

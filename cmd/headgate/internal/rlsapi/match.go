@@ -1,0 +1,88 @@
+package rlsapi
+
+import (
+	"slices"
+	"strconv"
+
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/envoyconfig"
+	"github.com/headgate/headgate/internal/keytext"
+)
+
+// match is what was found for one descriptor. Its zero value means nothing.
+type match struct {
+	rule    *envoyconfig.Rule // nil for a descriptor that brings its own limit
+	counter *Counter
+	keyEnd  int // in the keys of all descriptors; the key begins where the one before ends
+}
+
+// match finds what applies to each descriptor: a rule of the configuration, or the limit that
+// the descriptor brings. In an unknown domain nothing applies.
+func (r *requestState) match(req *pb.RateLimitRequest) error {
+	n := len(req.GetDescriptors())
+	r.keys, r.matches = r.keys[:0], slices.Grow(r.matches[:0], n)[:n]
+	domain := r.rules.config.Domain(req.GetDomain())
+	if domain == nil {
+		r.handler.stats.counters.countUnknownDomain(req.GetDomain())
+		return nil
+	}
+	for i, d := range req.GetDescriptors() {
+		r.entries = r.entries[:0]
+		for _, e := range d.GetEntries() {
+			r.entries = append(r.entries, envoyconfig.Entry{Key: e.GetKey(), Value: e.GetValue()})
+		}
+		m := &r.matches[i]
+		if d.GetLimit() == nil {
+			m.rule, m.counter = r.matchRule(domain)
+		} else {
+			if envoyconfig.Unit(d.GetLimit().GetUnit()).Length() == 0 {
+				return refuse("descriptor %d: the unit of its limit is %d; accepted are 1 (second) to 6 (year), and 7 (week)", i+1, d.GetLimit().GetUnit())
+			}
+			m.counter = r.matchOverride(domain)
+		}
+		m.keyEnd = len(r.keys)
+	}
+	return nil
+}
+
+// matchRule finds the rule of the current entries and its counter, and appends their key.
+func (r *requestState) matchRule(domain *envoyconfig.Domain) (*envoyconfig.Rule, *Counter) {
+	rule := r.matcher.Match(domain, r.entries)
+	if rule == nil {
+		return nil, nil
+	}
+	r.appendKey(domain, true)
+	counter := r.rules.prepared[rule.Index].counter
+	if counter == nil {
+		r.name = r.matcher.AppendStat(r.name[:0], rule)
+		counter = r.handler.stats.counters.find(r.name, rule.Path)
+	}
+	return rule, counter
+}
+
+// matchOverride finds the counter of a descriptor that brings its own limit, and appends its key.
+func (r *requestState) matchOverride(domain *envoyconfig.Domain) *Counter {
+	r.appendKey(domain, false)
+	r.name = envoyconfig.AppendPath(r.name[:0], domain.Name(), r.entries)
+	return r.handler.stats.counters.find(r.name, domain.Name())
+}
+
+// appendKey appends the key that the current entries count under: the domain and all entries,
+// each with its length before it, or a hash of them if they are long.
+func (r *requestState) appendKey(domain *envoyconfig.Domain, matched bool) {
+	begin := len(r.keys)
+	r.keys = appendPart(r.keys, domain.Name())
+	for i := range r.entries {
+		value := r.entries[i].Value
+		if matched {
+			value = r.matcher.Value(i) // which may be the pattern
+		}
+		r.keys = appendPart(appendPart(r.keys, r.entries[i].Key), value)
+	}
+	r.keys = keytext.Bounded(r.keys, begin)
+}
+
+func appendPart(dst []byte, part string) []byte {
+	return append(append(strconv.AppendInt(dst, int64(len(part)), 10), ':'), part...)
+}

@@ -1,0 +1,212 @@
+package rlsapi
+
+import (
+	"math"
+	"strconv"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/cmd/headgate/internal/envoyconfig"
+)
+
+// respond makes the response to a request.
+func (r *requestState) respond(req *pb.RateLimitRequest, isOver bool) *pb.RateLimitResponse {
+	resp, opts := r.newResponse(), &r.handler.opts
+	switch {
+	case isOver && opts.Shadow:
+		r.handler.stats.shadowed.Add(1)
+	case isOver:
+		resp.OverallCode = pb.RateLimitResponse_OVER_LIMIT
+	}
+	if opts.Headers != nil {
+		resp.ResponseHeadersToAdd = opts.Headers.fields(r.tightestStatus(resp.Statuses))
+	}
+	if opts.DynamicMetadata {
+		resp.DynamicMetadata = r.metadata(req)
+	}
+	return resp
+}
+
+// singleResponse is a response about one descriptor, as most are, in one piece of memory.
+type singleResponse struct {
+	response pb.RateLimitResponse
+	status   pb.RateLimitResponse_DescriptorStatus
+	statuses [1]*pb.RateLimitResponse_DescriptorStatus
+	reset    durationpb.Duration
+}
+
+// newResponse makes a response with code OK and one status for each descriptor.
+func (r *requestState) newResponse() *pb.RateLimitResponse {
+	if len(r.descriptors) == 1 {
+		s := new(singleResponse)
+		s.statuses[0] = &s.status
+		s.response.OverallCode = pb.RateLimitResponse_OK
+		s.response.Statuses = s.statuses[:]
+		r.descriptors[0].describe(r.now, &s.status, &s.reset)
+		return &s.response
+	}
+	statuses := make([]pb.RateLimitResponse_DescriptorStatus, len(r.descriptors))
+	resets := make([]durationpb.Duration, len(r.descriptors))
+	all := make([]*pb.RateLimitResponse_DescriptorStatus, len(r.descriptors))
+	for i := range r.descriptors {
+		r.descriptors[i].describe(r.now, &statuses[i], &resets[i])
+		all[i] = &statuses[i]
+	}
+	return &pb.RateLimitResponse{OverallCode: pb.RateLimitResponse_OK, Statuses: all}
+}
+
+// describe writes the status of a descriptor.
+func (d *descriptor) describe(now headgate.Instant, s *pb.RateLimitResponse_DescriptorStatus, reset *durationpb.Duration) {
+	s.Code = pb.RateLimitResponse_OK
+	switch d.disposition {
+	case unmatched:
+		return
+	case unlimited:
+		s.LimitRemaining = math.MaxUint32
+		return
+	case counted:
+		if d.verdict == over {
+			s.Code = pb.RateLimitResponse_OVER_LIMIT
+		}
+	}
+	tightest := d.tightest()
+	limit, decision := &d.limits[tightest], &d.decisions[tightest]
+	s.CurrentLimit = d.reported[tightest]
+	if d.verdict != over {
+		s.LimitRemaining = remaining(limit, decision)
+	}
+	wait := d.wait(limit, decision, now)
+	reset.Seconds, reset.Nanos = int64(wait/time.Second), int32(wait%time.Second)
+	s.DurationUntilReset = reset
+}
+
+// remaining is what is left of a limit. Of more requests than can be counted, the rest is added.
+func remaining(l *envoyconfig.Limit, d *headgate.Decision) uint32 {
+	left := d.Remaining
+	if l.Requests == 0 {
+		left = 0
+	} else if l.Requests > headgate.MaxUnits {
+		left += int64(l.Requests) - headgate.MaxUnits
+	}
+	return uint32(min(left, math.MaxUint32))
+}
+
+// wait is the time until a fixed window ends, in whole seconds, at least 1. For other limits it
+// is the time until the same hits are allowed if they are denied, or else until the limit is full.
+func (d *descriptor) wait(l *envoyconfig.Limit, decision *headgate.Decision, now headgate.Instant) time.Duration {
+	if !l.Windows {
+		if d.verdict == over && decision.RetryAfter > 0 {
+			return decision.RetryAfter
+		}
+		return decision.ResetAfter
+	}
+	left := max(decision.ResetAfter, decision.RetryAfter)
+	if left == 0 || left > l.Period { // an unused window: the store did not return where it ends
+		left = l.Period - sinceEpoch(now)%l.Period
+	}
+	return (left + time.Second - 1).Truncate(time.Second)
+}
+
+func sinceEpoch(now headgate.Instant) time.Duration {
+	if now == headgate.StoreClock {
+		return time.Duration(time.Now().UnixNano())
+	}
+	return headgate.Micros(int64(now))
+}
+
+// tightestStatus is the status with the least left, the first of equals. If descriptors without
+// quota are over, it is the last of those. It is nil if no status has a limit.
+func (r *requestState) tightestStatus(all []*pb.RateLimitResponse_DescriptorStatus) (tightest *pb.RateLimitResponse_DescriptorStatus) {
+	least := uint32(math.MaxUint32)
+	for i, s := range all {
+		if s.CurrentLimit != nil && (tightest == nil || s.LimitRemaining < least) {
+			tightest, least = s, s.LimitRemaining
+		}
+		if s.Code == pb.RateLimitResponse_OVER_LIMIT && !r.descriptors[i].quota {
+			tightest, least = s, 0
+		}
+	}
+	return tightest
+}
+
+// fields are the header fields about a status; none if it is nil.
+func (n *Headers) fields(s *pb.RateLimitResponse_DescriptorStatus) []*core.HeaderValue {
+	if s == nil {
+		return nil
+	}
+	seconds := s.DurationUntilReset.GetSeconds()
+	if s.DurationUntilReset.GetNanos() > 0 {
+		seconds++
+	}
+	return []*core.HeaderValue{
+		{Key: n.Limit, Value: strconv.FormatUint(uint64(s.CurrentLimit.GetRequestsPerUnit()), 10)},
+		{Key: n.Remaining, Value: strconv.FormatUint(uint64(s.LimitRemaining), 10)},
+		{Key: n.Reset, Value: strconv.FormatInt(seconds, 10)},
+	}
+}
+
+// metadata repeats the request, and merges the metadata of the rules that did not deny it.
+func (r *requestState) metadata(req *pb.RateLimitRequest) *structpb.Struct {
+	descriptors := make([]*structpb.Value, len(req.GetDescriptors()))
+	for i, d := range req.GetDescriptors() {
+		descriptors[i] = structpb.NewStructValue(toStruct(d))
+	}
+	fields := map[string]*structpb.Value{
+		"domain":      structpb.NewStringValue(req.GetDomain()),
+		"descriptors": structpb.NewListValue(&structpb.ListValue{Values: descriptors}),
+	}
+	if n := req.GetHitsAddend(); n != 0 {
+		fields["hitsAddend"] = structpb.NewNumberValue(float64(n))
+	}
+	passed := &structpb.Struct{Fields: make(map[string]*structpb.Value)}
+	for i := range r.descriptors {
+		d := &r.descriptors[i]
+		if d.rule != nil && d.disposition != unlimited && !(d.disposition == counted && d.verdict == over) {
+			merge(passed, d.rule.Metadata)
+		}
+	}
+	if len(passed.Fields) > 0 {
+		fields["metadata"] = structpb.NewStructValue(passed)
+	}
+	return &structpb.Struct{Fields: fields}
+}
+
+func toStruct(d *ratelimit.RateLimitDescriptor) *structpb.Struct {
+	entries := make([]*structpb.Value, len(d.GetEntries()))
+	for i, e := range d.GetEntries() {
+		entries[i] = structpb.NewStringValue(e.GetKey() + "=" + e.GetValue())
+	}
+	fields := map[string]*structpb.Value{"entries": structpb.NewListValue(&structpb.ListValue{Values: entries})}
+	if d.GetLimit() != nil {
+		fields["limit"] = structpb.NewStringValue(d.GetLimit().String())
+	}
+	if n := d.GetHitsAddend(); n != nil {
+		fields["hitsAddend"] = structpb.NewNumberValue(float64(n.GetValue()))
+	}
+	return &structpb.Struct{Fields: fields}
+}
+
+// merge adds to into what it does not have, mapping by mapping: the first value wins. Values are
+// shared with from, but mappings are copied, because later merges may add to them.
+func merge(into, from *structpb.Struct) {
+	for name, value := range from.GetFields() {
+		inner := value.GetStructValue()
+		existing, exists := into.Fields[name]
+		switch {
+		case !exists && inner != nil:
+			made := &structpb.Struct{Fields: make(map[string]*structpb.Value)}
+			merge(made, inner)
+			into.Fields[name] = structpb.NewStructValue(made)
+		case !exists:
+			into.Fields[name] = value
+		case inner != nil && existing.GetStructValue() != nil:
+			merge(existing.GetStructValue(), inner)
+		}
+	}
+}
