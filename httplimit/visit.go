@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/admission"
+	"github.com/headgate/headgate/internal/recorder"
 )
 
 // visit is one request and what was decided on it. Visits are pooled, so that a request allocates nothing but the text that
@@ -131,8 +132,8 @@ func (v *visit) denial() *Denial {
 
 // serveAndSettle runs the handler and settles, also if it panics: the panic goes on.
 func (v *visit) serveAndSettle(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	rec, finished := &recorder{ResponseWriter: w}, false
-	defer func() { v.settle(r, rec.outcome(!finished)) }()
+	rec, finished := &recorder.Recorder{ResponseWriter: w}, false
+	defer func() { v.settle(r, outcomeOf(rec, !finished)) }()
 	next.ServeHTTP(rec, r)
 	finished = true
 }
@@ -147,4 +148,17 @@ func (v *visit) settle(r *http.Request, o Outcome) {
 			v.Settle(r.Context(), &parts[i], max(settle(o), 0))
 		}
 	}
+}
+
+// outcomeOf returns how a request ended, without the request and what was charged.
+func outcomeOf(rec *recorder.Recorder, panicked bool) Outcome {
+	o := Outcome{Status: rec.Status(), Bytes: rec.Bytes, Panicked: panicked}
+	switch {
+	case o.Status != 0:
+	case panicked:
+		o.Status = http.StatusInternalServerError
+	default:
+		o.Status = http.StatusOK
+	}
+	return o
 }

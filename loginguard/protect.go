@@ -1,10 +1,8 @@
 package loginguard
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"net"
 	"net/http"
 	"strconv"
 	"sync/atomic"
@@ -13,6 +11,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/httplimit"
 	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/internal/recorder"
 	"github.com/headgate/headgate/internal/turn"
 )
 
@@ -34,7 +33,8 @@ func (g *Guard) Protect(next http.Handler) http.Handler {
 		case !a.Allowed():
 			g.deny(w, r, a.RetryAfter())
 		default:
-			t := &try{ResponseWriter: w, attempt: a, outer: tryOf(r.Context())}
+			t := &try{attempt: a, outer: tryOf(r.Context())}
+			t.answer = recorder.Recorder{ResponseWriter: w, Before: t.setCookie}
 			t.serve(next, r)
 		}
 	})
@@ -83,67 +83,27 @@ func tryOf(ctx context.Context) *try {
 	return t
 }
 
-// try is a request that is let through, and the answer to it.
+// try is a request that is let through.
 type try struct {
-	http.ResponseWriter
+	answer            recorder.Recorder
 	attempt           *Attempt
 	outer             *try // of the guard around this one, if there is one: words are for all of them
-	status            int  // 0 until it is written
 	failed, succeeded atomic.Bool
 }
 
-// begin notes the status, and sets the cookie of whoever succeeded by all that the handler has said by now.
-func (t *try) begin(status int) {
-	if t.status != 0 {
-		return
-	}
-	t.status = status
+// setCookie sets the cookie of a client that succeeded by all that the handler has said when its answer begins.
+func (t *try) setCookie() {
 	if g := t.attempt.guard; g.opts.DeviceCookie != "" && t.succeeded.Load() && !t.failed.Load() {
-		g.setCookie(t.ResponseWriter, t.attempt.Device())
+		g.setCookie(t.answer.ResponseWriter, t.attempt.Device())
 	}
 }
-
-// WriteHeader begins the answer, but for a status that only announces another.
-func (t *try) WriteHeader(status int) {
-	if status >= http.StatusOK || status == http.StatusSwitchingProtocols {
-		t.begin(status)
-	}
-	t.ResponseWriter.WriteHeader(status)
-}
-
-// Write answers 200 if nothing else was said.
-func (t *try) Write(b []byte) (int, error) {
-	t.begin(http.StatusOK)
-	return t.ResponseWriter.Write(b)
-}
-
-// FlushError is Write without a body, for [http.ResponseController].
-func (t *try) FlushError() error {
-	t.begin(http.StatusOK)
-	return http.NewResponseController(t.ResponseWriter).Flush()
-}
-
-// Flush is FlushError, for code that asks by type assertion.
-func (t *try) Flush() { _ = t.FlushError() }
-
-// Hijack hands the connection over. What is answered by it the guard does not see.
-func (t *try) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, rw, err := http.NewResponseController(t.ResponseWriter).Hijack()
-	if err == nil && t.status == 0 {
-		t.status = http.StatusSwitchingProtocols
-	}
-	return conn, rw, err
-}
-
-// Unwrap is for [http.ResponseController].
-func (t *try) Unwrap() http.ResponseWriter { return t.ResponseWriter }
 
 func (t *try) serve(next http.Handler, r *http.Request) {
 	returned := false
 	defer func() { t.settle(r, returned) }()
-	next.ServeHTTP(t, r.WithContext(context.WithValue(r.Context(), tryKey{}, t)))
+	next.ServeHTTP(&t.answer, r.WithContext(context.WithValue(r.Context(), tryKey{}, t)))
 	if r.Context().Err() == nil {
-		t.begin(http.StatusOK) // what net/http answers for a handler that wrote nothing
+		t.answer.Begin(http.StatusOK) // what net/http answers for a handler that wrote nothing
 	} // else it gave up, for a client that is gone: that says nothing of the guess
 	returned = true
 }
@@ -174,18 +134,18 @@ func shows(method string) bool {
 
 // outcome is how the try ended, and whether more than a status says so.
 func (t *try) outcome(returned bool) (o Outcome, certain bool) {
-	of := t.attempt.guard.opts.Outcome
+	of, status := t.attempt.guard.opts.Outcome, t.answer.Status()
 	switch {
 	case t.failed.Load():
 		return Failure, true
 	case t.succeeded.Load():
 		return Success, true
-	case !returned, t.status == 0:
+	case !returned, status == 0:
 		return Neither, true
 	case of != nil:
-		return of(t.status, t.Header()), true
+		return of(status, t.answer.Header()), true
 	}
-	return ByStatus(t.status, t.Header()), false
+	return ByStatus(status, t.answer.Header()), false
 }
 
 func refuse(w http.ResponseWriter, err error) {

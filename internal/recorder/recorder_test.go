@@ -1,0 +1,49 @@
+package recorder_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/internal/recorder"
+)
+
+// final drops informational answers, which httptest takes for the answer.
+type final struct{ *httptest.ResponseRecorder }
+
+func (w final) WriteHeader(status int) {
+	if status >= http.StatusOK {
+		w.ResponseRecorder.WriteHeader(status)
+	}
+}
+
+// Before is called once, while header fields can still be set, however the answer begins.
+func TestBeforeIsCalledOnce(t *testing.T) {
+	t.Parallel()
+	for name, write := range map[string]func(*recorder.Recorder){
+		"WriteHeader": func(rec *recorder.Recorder) { rec.WriteHeader(http.StatusTeapot) },
+		"Write":       func(rec *recorder.Recorder) { _, _ = rec.Write([]byte("body")) },
+		"WriteString": func(rec *recorder.Recorder) { _, _ = rec.WriteString("body") },
+		"ReadFrom":    func(rec *recorder.Recorder) { _, _ = rec.ReadFrom(strings.NewReader("body")) },
+		"Flush":       func(rec *recorder.Recorder) { rec.Flush() },
+		"Begin":       func(rec *recorder.Recorder) { rec.Begin(http.StatusOK) },
+	} {
+		w, calls := httptest.NewRecorder(), 0
+		rec := &recorder.Recorder{ResponseWriter: final{w}}
+		rec.Before = func() {
+			calls++
+			rec.Header().Set("X-Before", "set")
+		}
+		rec.WriteHeader(http.StatusEarlyHints)
+		if calls != 0 || rec.Status() != 0 {
+			t.Errorf("%s: an informational status counts as the answer", name)
+		}
+		write(rec)
+		_, _ = io.WriteString(rec, "more")
+		if want := w.Code; calls != 1 || w.Result().Header.Get("X-Before") != "set" || rec.Status() != want {
+			t.Errorf("%s: %d calls, header %v, status %d want 1, the field, %d", name, calls, w.Result().Header, rec.Status(), want)
+		}
+	}
+}
