@@ -22,48 +22,57 @@ const (
 	LeakyBucket Algorithm = "leaky_bucket"
 )
 
-// Refill is how a limit grants units again after they were spent.
+// Refill is how an algorithm grants units again after they were spent.
 type Refill uint8
 
 // The ways to refill.
 const (
+	// RefillUnknown is that of a name which is no algorithm: nothing can be concluded.
+	RefillUnknown Refill = iota
 	// RefillContinuous grants single units at a constant rate.
-	RefillContinuous Refill = iota
+	RefillContinuous
 	// RefillStepped grants a whole period's units together, at the end of the period.
 	RefillStepped
 	// RefillWindow grants units when they leave the window in which they were counted.
 	RefillWindow
 )
 
-// algorithmKinds is the one table of what kind each algorithm is. Code outside package algo asks the methods below and never
-// compares names, so that a new algorithm is treated correctly where it is not known by name.
-var algorithmKinds = map[Algorithm]algorithmKind{
-	TokenBucket:         {refill: RefillContinuous},
-	TokenBucketInterval: {refill: RefillStepped},
+// kinds is the table of what kind each algorithm is. Code outside package algo asks the methods below and compares no names, so
+// that it treats an algorithm that it has never seen correctly.
+var kinds = map[Algorithm]kind{
+	TokenBucket:         {refill: RefillContinuous, reserves: true},
+	TokenBucketInterval: {refill: RefillStepped, reserves: true},
 	FixedWindow:         {refill: RefillWindow},
 	SlidingLog:          {refill: RefillWindow},
 	SlidingWindow:       {refill: RefillWindow},
-	LeakyBucket:         {refill: RefillContinuous, queues: true},
+	LeakyBucket:         {refill: RefillContinuous, reserves: true, queues: true},
 }
 
-type algorithmKind struct {
-	refill Refill
-	queues bool
+type kind struct {
+	refill   Refill
+	reserves bool
+	queues   bool
 }
 
-// kind returns a's row of the table; an unknown name has the zero kind.
-func (a Algorithm) kind() algorithmKind {
+// kind returns the row of a. An unknown name has the zero kind.
+func (a Algorithm) kind() kind {
 	if a == "" || a == GCRA {
 		a = TokenBucket
 	}
-	return algorithmKinds[a]
+	return kinds[a]
 }
 
-// Queues reports whether a admits requests with a [Decision.Delay]: a limit of it may have a queue.
-func (a Algorithm) Queues() bool { return a.kind().queues }
+// Refill returns how a grants units again, [RefillUnknown] for a name that is no algorithm.
+func (a Algorithm) Refill() Refill { return a.kind().refill }
 
-// Windowed reports whether a counts in windows: a limit of it has no burst.
+// Windowed reports whether a counts in windows. The most that it grants simultaneously is then the limit's Rate, and a burst has
+// no meaning. It is false for a name that is no algorithm.
 func (a Algorithm) Windowed() bool { return a.kind().refill == RefillWindow }
 
-// Refill returns how a grants units again.
-func (a Algorithm) Refill() Refill { return a.kind().refill }
+// Queues reports whether a admits requests with a [Decision.Delay], so that a limit may have a queue. It is false for a name that
+// is no algorithm.
+func (a Algorithm) Queues() bool { return a.kind().queues }
+
+// CanReserve reports whether a can promise units which are still to come: see [Limiter.Reserve]. A store may refuse that all the
+// same; [Bound.Books] reports what it does. It is false for a name that is no algorithm.
+func (a Algorithm) CanReserve() bool { return a.kind().reserves }

@@ -109,9 +109,12 @@ type Algorithm struct {
 	Lua     string // the twin's text; see Arithmetic
 }
 
-// All lists every algorithm, in the order in which documents and reports show them.
-func All() []Algorithm {
-	return []Algorithm{
+// all lists every algorithm, in the order in which documents and reports show them.
+var all []Algorithm
+
+// init fills the list: its constructors list it in their errors.
+func init() {
+	all = []Algorithm{
 		{Name: headgate.TokenBucket, Aliases: []headgate.Algorithm{headgate.GCRA}, New: newTokenBucket, Lua: tokenBucketLua},
 		{Name: headgate.TokenBucketInterval, New: newIntervalBucket, Lua: intervalBucketLua},
 		{Name: headgate.FixedWindow, New: newFixedWindow, Lua: fixedWindowLua},
@@ -121,13 +124,16 @@ func All() []Algorithm {
 	}
 }
 
+// All returns every algorithm, in the order in which documents and reports show them. The list is the caller's.
+func All() []Algorithm { return slices.Clone(all) }
+
 // Named finds an algorithm by its name or an alias; the empty name is the token bucket. An unknown one is answered with
 // [headgate.ErrUnknownAlgorithm] and the list of names.
 func Named(name headgate.Algorithm) (Algorithm, error) {
 	if name == "" {
 		name = headgate.TokenBucket
 	}
-	for _, a := range All() {
+	for _, a := range all {
 		if a.Name == name || slices.Contains(a.Aliases, name) {
 			return a, nil
 		}
@@ -142,7 +148,7 @@ func Named(name headgate.Algorithm) (Algorithm, error) {
 // Names are all names that [Named] accepts.
 func Names() []string {
 	var names []string
-	for _, a := range All() {
+	for _, a := range all {
 		names = append(names, string(a.Name))
 		for _, alias := range a.Aliases {
 			names = append(names, string(alias))
@@ -151,18 +157,52 @@ func Names() []string {
 	return names
 }
 
+// NamesWhere lists the algorithms of a kind for an error, such as headgate.Algorithm.Queues: “a, b and c”.
+func NamesWhere(kind func(headgate.Algorithm) bool) string {
+	var names []string
+	for _, a := range all {
+		if kind(a.Name) {
+			names = append(names, string(a.Name))
+		}
+	}
+	if last := len(names) - 1; last > 0 {
+		return strings.Join(names[:last], ", ") + " and " + names[last]
+	}
+	return strings.Join(names, "")
+}
+
+// Check reports why a cannot decide by l, and which field of l it has no use for: a queue where no request is held back, a burst
+// where windows count. The error is a [*headgate.LimitError]. New and NewLog refuse the same, except that windows ignore a burst.
+func (a Algorithm) Check(l headgate.Limit) error {
+	if l.Burst > 0 && a.Name.Windowed() {
+		return unused("burst", l.Burst, a.Name, func(name headgate.Algorithm) bool { return !name.Windowed() }, "have a burst")
+	}
+	var err error
+	if a.NewLog != nil {
+		_, err = a.NewLog(l)
+	} else {
+		_, err = a.New(l)
+	}
+	return err
+}
+
 // validate refuses a limit outside the domain, and a queue where nothing is ever queued.
 func validate(l headgate.Limit, name headgate.Algorithm) error {
 	if err := l.Validate(); err != nil {
 		return err
 	}
-	if l.Queue > 0 && name != headgate.LeakyBucket {
-		return &headgate.LimitError{
-			Field: "queue", Value: fmt.Sprint(l.Queue),
-			Bound: fmt.Sprintf("accepted with %s only; %s holds no request back", headgate.LeakyBucket, name),
-		}
+	if l.Queue > 0 && !name.Queues() {
+		return unused("queue", l.Queue, name, headgate.Algorithm.Queues, "have a queue")
 	}
 	return nil
+}
+
+// unused is the error for a field that the algorithm does not use and those of a kind do.
+func unused(field string, value int64, name headgate.Algorithm, kind func(headgate.Algorithm) bool, have string) error {
+	return &headgate.LimitError{
+		Field: field, Value: fmt.Sprint(value),
+		Bound: fmt.Sprintf("must be 0 under %s; algorithms that %s are %s", name, have, NamesWhere(kind)),
+	}
 }
 
 func periodMicros(l headgate.Limit) int64 { return int64(l.Period / time.Microsecond) }

@@ -20,17 +20,17 @@ type tooMany func(span, units int64) bool
 // guarantees of each algorithm under a limit, as the documentation states them.
 func guarantee(name headgate.Algorithm, l headgate.Limit) tooMany {
 	rate, period, capacity := l.Rate, l.Period.Microseconds(), l.Capacity()
-	switch name {
-	case headgate.TokenBucket, headgate.LeakyBucket: // B + s·L/P
-		return func(span, units int64) bool { return above(units-capacity, period, span, rate) }
-	case headgate.TokenBucketInterval: // B, and R at the end of each interval
-		return func(span, units int64) bool { return units > capacity+rate*((span+period-1)/period) }
-	case headgate.FixedWindow: // 2·L in a span of P
-		return func(span, units int64) bool { return span <= period && units > 2*rate }
-	case headgate.SlidingLog: // L in less than P
+	switch {
+	case name == headgate.SlidingLog: // L in less than P
 		return func(span, units int64) bool { return span < period && units > rate }
-	case headgate.SlidingWindow: // L·(1 + s/P) in a span s up to P
+	case name == headgate.SlidingWindow: // L·(1 + s/P) in a span s up to P
 		return func(span, units int64) bool { return span <= period && above(units-rate, period, span, rate) }
+	case name.Windowed(): // 2·L in a span of P, which touches two windows
+		return func(span, units int64) bool { return span <= period && units > 2*rate }
+	case name.Refill() == headgate.RefillStepped: // B, and R at the end of each interval
+		return func(span, units int64) bool { return units > capacity+rate*((span+period-1)/period) }
+	case name.Refill() == headgate.RefillContinuous: // B + s·L/P
+		return func(span, units int64) bool { return above(units-capacity, period, span, rate) }
 	default:
 		panic("no guarantee is stated for " + name)
 	}
@@ -114,7 +114,7 @@ func TestGuaranteeHoldsInAnySpan(t *testing.T) { // T28
 // up to 1 µs nearer together than what they stand for; and what waited for the end of an interval may go out together with what
 // else that brings.
 func guaranteeWithBookings(name headgate.Algorithm, l headgate.Limit) tooMany {
-	if name == headgate.TokenBucketInterval {
+	if name.Refill() == headgate.RefillStepped {
 		return func(span, units int64) bool { return units > l.Capacity()+l.Rate*(span/l.Period.Microseconds()+1) }
 	}
 	over := guarantee(name, l)

@@ -99,7 +99,7 @@ func (d dice) limit(a algo.Algorithm) headgate.Limit {
 		case d.oneIn(20):
 			l = pick(d, edgeLimits...)
 		case d.oneIn(3):
-		case a.Name == headgate.LeakyBucket && d.oneIn(2):
+		case a.Name.Queues() && d.oneIn(2):
 			l.Queue = d.units()
 		default:
 			l.Burst = d.units()

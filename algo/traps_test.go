@@ -198,10 +198,10 @@ func buildError(a algo.Algorithm, l headgate.Limit) (err error) {
 	return err
 }
 
-func TestQueueIsForTheLeakyBucketOnly(t *testing.T) {
+func TestQueueIsForAlgorithmsThatQueue(t *testing.T) {
 	l := headgate.Limit{Rate: 1, Period: time.Second, Queue: 3}
 	for _, a := range algo.All() {
-		if err := buildError(a, l); (err == nil) != (a.Name == headgate.LeakyBucket) {
+		if err := buildError(a, l); (err == nil) != a.Name.Queues() {
 			t.Errorf("%s with a queue: got error %v", a.Name, err)
 		}
 	}

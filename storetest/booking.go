@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -20,17 +19,12 @@ func bookingChecks() []check {
 	}
 }
 
-// booking are the algorithms with reservations that the store claims to hold.
-func (j *judge) booking() []headgate.Algorithm {
-	return slices.DeleteFunc(slices.Clone(books), func(a headgate.Algorithm) bool {
-		return slices.Contains(j.options.Unsupported, a)
-	})
-}
-
 func onBookers(look func(*judge, headgate.Algorithm)) func(*judge) {
 	return func(j *judge) {
-		for _, a := range j.booking() {
-			look(j, a)
+		for _, a := range j.options.algorithms() {
+			if a.CanReserve() {
+				look(j, a)
+			}
 		}
 	}
 }
@@ -54,11 +48,11 @@ func (j *judge) cancel(r *headgate.Reservation, at headgate.Instant) {
 }
 
 // full is a limiter of a under 1/1s with a capacity of 2, both of which are spent: from here on every unit comes a second after
-// the one before. A leaky bucket sends at once what it admits first, so its units come a second earlier.
+// the one before. A queue sends at once what it admits first, so its units come a second earlier.
 func (j *judge) full(a headgate.Algorithm) (*headgate.Limiter, time.Duration) {
 	l := j.limiter(a, "1/1s burst 2")
 	j.mustAllow(l, start, "key", 2)
-	if a == headgate.LeakyBucket {
+	if a.Queues() {
 		return l, 2 * time.Second
 	}
 	return l, time.Second
@@ -94,13 +88,13 @@ func reserveIsHonest(j *judge, a headgate.Algorithm) {
 		cost := 1 + j.random.Int64N(mostOf(a, u.limit))
 		want := j.peek(u.limiter, u.at, "key", cost)
 		wait := want.RetryAfter
-		if a == headgate.LeakyBucket {
+		if a.Queues() {
 			wait = j.peek(u.limiter, u.at, "key", 0).Delay // it is held until the queue before it has drained
 		}
 		if wait > 0 {
 			again := want.RetryAfter
 			if want.Allowed {
-				again = time.Microsecond // a leaky bucket admits it at once, but holds it back 1 µs too long
+				again = time.Microsecond // a queue admits it at once, but holds it back 1 µs too long
 			}
 			if r := j.reserve(u.limiter, u.at, cost, wait-time.Microsecond); r.OK() {
 				j.failf("%s: reserve %d within 1 µs less than its wait of %v: got booked want refused", describe(u.limiter), cost, wait)
@@ -184,7 +178,7 @@ func othersRefuse(j *judge) {
 	for _, a := range j.options.algorithms() {
 		l := j.limiter(a, "1/1s")
 		_, err := l.ReserveAt(background, start, "key", 1, time.Second)
-		if slices.Contains(books, a) {
+		if a.CanReserve() {
 			j.mustf(err, "%s: reserve", describe(l))
 			continue
 		}

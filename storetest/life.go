@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/storetest/model"
 )
 
 func lifeChecks() []check {
@@ -27,13 +28,13 @@ func bindRefuses(j *judge) {
 		}
 	}
 	refuse("an unknown algorithm", headgate.Rule{Limit: limit, Algorithm: "no such thing"}, headgate.ErrUnknownAlgorithm)
-	for _, a := range modelled {
+	for _, a := range model.Algorithms() {
 		if slices.Contains(j.options.Unsupported, a) {
 			refuse(string(a)+", which is declared as unsupported", headgate.Rule{Limit: limit, Algorithm: a}, headgate.ErrUnsupported)
 			continue
 		}
 		refuse(string(a)+" with a zero limit", headgate.Rule{Algorithm: a}, headgate.ErrInvalidLimit)
-		if a != headgate.LeakyBucket {
+		if !a.Queues() {
 			queued := headgate.Limit{Rate: 1, Period: time.Second, Queue: 5}
 			refuse(string(a)+" with a queue", headgate.Rule{Limit: queued, Algorithm: a}, headgate.ErrInvalidLimit)
 		}
@@ -96,7 +97,7 @@ func closedAnswers(j *judge, a headgate.Algorithm) {
 		},
 		"bind": func() error { _, err := j.store.Bind(rule); return err },
 	}
-	if slices.Contains(books, a) {
+	if a.CanReserve() {
 		answers["reserve"] = func() error { _, _, err := b.Reserve(background, start, "key", 1, 0); return err }
 		answers["cancel"] = func() error { _, err := b.Cancel(background, start, "key", 1, headgate.Mark{}); return err }
 	}

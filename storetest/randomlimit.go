@@ -21,7 +21,7 @@ var (
 func randomLimit(r *rand.Rand, a headgate.Algorithm) headgate.Limit {
 	for {
 		l := headgate.Limit{Rate: randomUnits(r), Period: randomPeriod(r)}
-		if a == headgate.LeakyBucket && r.IntN(2) == 0 {
+		if a.Queues() && r.IntN(2) == 0 {
 			l.Queue = randomUnits(r)
 		} else if r.IntN(3) > 0 {
 			l.Burst = randomUnits(r)
@@ -32,13 +32,13 @@ func randomLimit(r *rand.Rand, a headgate.Algorithm) headgate.Limit {
 	}
 }
 
-// accepted says whether l is in the domain of a. An interval bucket fills in whole intervals.
+// accepted says whether l is in the domain of a. What is refilled in steps fills in whole intervals.
 func accepted(a headgate.Algorithm, l headgate.Limit) bool {
 	if l.Validate() != nil {
 		return false
 	}
 	intervals := (l.Capacity() + l.Rate - 1) / l.Rate
-	return a != headgate.TokenBucketInterval || intervals <= int64(headgate.MaxFillTime/l.Period)
+	return a.Refill() != headgate.RefillStepped || intervals <= int64(headgate.MaxFillTime/l.Period)
 }
 
 func randomUnits(r *rand.Rand) int64 {

@@ -166,8 +166,7 @@ func (g *generator) changedLimit(n int) headgate.Limit {
 		if g.judge.random.IntN(2) == 0 {
 			l.Rate = r.limit.Rate
 		}
-		switch r.algorithm {
-		case headgate.FixedWindow, headgate.SlidingLog, headgate.SlidingWindow:
+		if r.algorithm.Windowed() {
 			l.Period = r.limit.Period
 		}
 		if accepted(r.algorithm, l) {

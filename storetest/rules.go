@@ -58,12 +58,10 @@ func (j *judge) repeat(u used, key string) {
 
 // mostOf is the most that a under l can ever spend at once.
 func mostOf(a headgate.Algorithm, l headgate.Limit) int64 {
-	switch a {
-	case headgate.FixedWindow, headgate.SlidingLog, headgate.SlidingWindow:
+	if a.Windowed() {
 		return l.Rate
-	default:
-		return l.Capacity()
 	}
+	return l.Capacity()
 }
 
 func denialChangesNothing(j *judge, a headgate.Algorithm) {
@@ -232,8 +230,8 @@ func changeKeepsSpent(j *judge, a headgate.Algorithm) {
 // changes are worked by hand. Under 10/1m a unit of a continuous bucket is 6 s: it keeps the instant at which it is full
 // again, at most the new limit's B·T away. The others keep their counts, the interval bucket its tokens.
 func changes(a headgate.Algorithm) []change {
-	switch a {
-	case headgate.TokenBucket, headgate.LeakyBucket:
+	switch a.Refill() {
+	case headgate.RefillContinuous:
 		return []change{
 			{4, "20/1m", 12},           // 24 s at 3 s
 			{4, "5/1m", 3},             // 24 s at 12 s
@@ -242,7 +240,7 @@ func changes(a headgate.Algorithm) []change {
 			{10, "10/10s", 0},          // 60 s, kept to 10 s
 			{1, "10/10s", 4},           // 6 s at 1 s
 		}
-	case headgate.TokenBucketInterval:
+	case headgate.RefillStepped:
 		return []change{{4, "20/1m", 6}, {4, "5/1m", 5}, {4, "10/1m burst 20", 6}, {10, "20/1m", 0}, {10, "10/1s", 0}, {10, "10/1h", 0}}
 	default:
 		return []change{{4, "20/1m", 16}, {4, "5/1m", 1}, {4, "3/1m", 0}, {10, "20/1m", 10}, {10, "10/1h", 0}, {10, "10/7m", 0}}

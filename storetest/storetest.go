@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/storetest/model"
 )
 
 // Options say how long to look, and what the store under test does not claim to do. The zero value of each field is its
@@ -97,23 +98,10 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// modelled are the algorithms that the suite knows, each under the name that it is asked for by.
-var modelled = []headgate.Algorithm{
-	headgate.TokenBucket,
-	headgate.TokenBucketInterval,
-	headgate.FixedWindow,
-	headgate.SlidingLog,
-	headgate.SlidingWindow,
-	headgate.LeakyBucket,
-}
-
-// books are the algorithms that can promise what is still to come.
-var books = []headgate.Algorithm{headgate.TokenBucket, headgate.TokenBucketInterval, headgate.LeakyBucket}
-
 // algorithms are those that the store claims to hold.
 func (o Options) algorithms() []headgate.Algorithm {
 	var claimed []headgate.Algorithm
-	for _, a := range modelled {
+	for _, a := range model.Algorithms() {
 		if !slices.Contains(o.Unsupported, a) {
 			claimed = append(claimed, a)
 		}

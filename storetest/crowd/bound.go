@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/storetest/model"
 )
 
 // Admission is what a process was admitted. The store decided between Before and After, in µs since the epoch by the clock that all
@@ -15,32 +15,9 @@ type Admission struct {
 	Cost          int64 // units
 }
 
-// Bound is the most units that an algorithm under a limit admits from one instant to another, both included, in µs since the epoch.
-type Bound func(from, to int64) int64
-
-// BoundOf is what an algorithm guarantees.
-func BoundOf(a headgate.Algorithm, l headgate.Limit) Bound {
-	rate, period, capacity := l.Rate, l.Period.Microseconds(), l.Capacity()
-	switch a {
-	case headgate.FixedWindow: // in each window that it touches
-		return func(from, to int64) int64 { return rate * (to/period - from/period + 1) }
-	case headgate.SlidingLog: // in any period, of which it needs so many to be covered
-		return func(from, to int64) int64 { return rate * ((to-from)/period + 1) }
-	case headgate.SlidingWindow: // for a span within one period; a longer one is covered by several
-		return func(from, to int64) int64 {
-			whole := max(0, to-from-1) / period
-			return 2*rate*whole + rate + (to-from-whole*period)*rate/period
-		}
-	case headgate.TokenBucketInterval: // the bucket, and a refill at the end of each interval
-		return func(from, to int64) int64 { return capacity + rate*((to-from)/period+1) }
-	default:
-		return func(from, to int64) int64 { return capacity + (to-from)*rate/period }
-	}
-}
-
 // Check says in which span more was admitted than the bound allows, if in any. It counts only what was certainly decided within a
 // span, so a failure is one.
-func Check(admissions []Admission, bound Bound) error {
+func Check(admissions []Admission, bound model.Bound) error {
 	byBefore := slices.Clone(admissions)
 	slices.SortFunc(byBefore, func(a, b Admission) int { return cmp.Compare(a.Before, b.Before) })
 	byAfter := slices.Clone(admissions)

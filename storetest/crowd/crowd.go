@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/storetest/model"
 )
 
 // Crowd is many processes that ask for one key. The zero value of each field but Algorithm and Limit is its default.
@@ -74,7 +75,7 @@ func (c Crowd) Run(t *testing.T, serve func(t *testing.T) (address string), open
 	if result.Failed > 0 && !c.MayFail {
 		t.Errorf("%d of %d operations failed", result.Failed, result.Asked)
 	}
-	bound := BoundOf(c.Algorithm, c.Limit)
+	bound := model.BoundOf(c.Algorithm, c.Limit)
 	lost := c.Lost * bound(0, 0)
 	if err := Check(admissions, func(from, to int64) int64 { return lost + bound(from, to) }); err != nil {
 		t.Error(err)

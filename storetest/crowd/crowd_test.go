@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/memstore"
+	"github.com/headgate/headgate/storetest/model"
 )
 
 // at has one unit admitted at each of the instants, exactly then.
@@ -52,7 +53,7 @@ func TestBoundsWorkedByHand(t *testing.T) {
 		{headgate.FixedWindow, "2/1s", nil, true},
 	} {
 		limit := headgate.MustParseLimit(c.limit)
-		if err := Check(c.admissions, BoundOf(c.algorithm, limit)); (err == nil) != c.fits {
+		if err := Check(c.admissions, model.BoundOf(c.algorithm, limit)); (err == nil) != c.fits {
 			t.Errorf("%s %v, admissions %v: got error %v want none: %v", c.algorithm, limit, c.admissions, err, c.fits)
 		}
 	}
@@ -152,7 +153,7 @@ func TestOverAdmissionOfACrowdIsCaught(t *testing.T) {
 		return
 	}
 	admissions, result := c.lead(t, serveStore(t, limit, true))
-	if err := Check(admissions, BoundOf(c.Algorithm, limit)); err == nil {
+	if err := Check(admissions, model.BoundOf(c.Algorithm, limit)); err == nil {
 		t.Errorf("a store that admits one denied in ten: got no error want one; %+v", result)
 	}
 }

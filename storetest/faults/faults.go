@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/storetest/history"
+	"github.com/headgate/headgate/storetest/model"
 )
 
 // Fault is one way in which things break.
@@ -88,10 +89,7 @@ func (s Suite) withDefaults() Suite {
 		s.Seed = rand.Uint64()
 	}
 	if s.Algorithms == nil {
-		s.Algorithms = []headgate.Algorithm{
-			headgate.TokenBucket, headgate.TokenBucketInterval, headgate.FixedWindow,
-			headgate.SlidingLog, headgate.SlidingWindow, headgate.LeakyBucket,
-		}
+		s.Algorithms = model.Algorithms()
 	}
 	return s
 }

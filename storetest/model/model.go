@@ -64,22 +64,11 @@ func NewKey(algorithm headgate.Algorithm) *Key {
 
 func (k *Key) clear() {
 	k.under = terms{}
-	switch k.algorithm {
-	case "", headgate.TokenBucket, headgate.GCRA:
-		k.state = &tokenBucket{}
-	case headgate.LeakyBucket:
-		k.state = &tokenBucket{queues: true}
-	case headgate.TokenBucketInterval:
-		k.state = &intervalBucket{}
-	case headgate.FixedWindow:
-		k.state = &fixedWindow{}
-	case headgate.SlidingLog:
-		k.state = &slidingLog{}
-	case headgate.SlidingWindow:
-		k.state = &slidingWindow{}
-	default:
+	definition, ok := definitionOf(k.algorithm)
+	if !ok {
 		panic(fmt.Sprintf("model: algorithm %q is not modelled", k.algorithm))
 	}
+	k.state = definition.unused()
 }
 
 // Take spends n units under l at t if they are there, and says so.
