@@ -197,6 +197,22 @@ func TestCombine(t *testing.T) {
 	}
 }
 
+func TestTightest(t *testing.T) {
+	t.Parallel()
+	for want, left := range [][]int64{{4, 5, 9}, {20, 3, 5}, {7, 3, 2}} {
+		var decisions []headgate.Decision
+		for _, n := range left {
+			decisions = append(decisions, headgate.Decision{Allowed: true, Limit: 20, Remaining: n})
+		}
+		if got := headgate.Tightest(append(decisions, decisions[want])); got != want {
+			t.Errorf("%v, and the least again: got %d want %d", left, got, want)
+		}
+	}
+	if got := headgate.Tightest(nil); got != 0 {
+		t.Errorf("no decision: got %d want 0", got)
+	}
+}
+
 func TestAllowAllRefuses(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(nil)

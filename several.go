@@ -85,23 +85,25 @@ func observeAll(checks []Check, decisions []Decision, peek bool, err error) {
 	}
 }
 
-// Combine is the one answer for several decisions on one request, at least one: allowed if all are. RetryAfter is the longest
-// of those that denied, Delay the longest of all, DeniedBy names every limit that denied; Limit, Remaining and ResetAfter are
-// those of the decision with the least remaining, the first of equals. If one can never be admitted neither can the whole; if one
-// is degraded so is the whole.
-func Combine(decisions []Decision) Decision {
+// Tightest returns the index of the decision with the least Remaining, the first of equals, whether or not it denied: the one that
+// an answer about several reports. It returns 0 for none.
+func Tightest(decisions []Decision) int {
 	tightest := 0
 	for i := range decisions {
 		if decisions[i].Remaining < decisions[tightest].Remaining {
 			tightest = i
 		}
 	}
-	all := Decision{
-		Allowed:    true,
-		Limit:      decisions[tightest].Limit,
-		Remaining:  decisions[tightest].Remaining,
-		ResetAfter: decisions[tightest].ResetAfter,
-	}
+	return tightest
+}
+
+// Combine is the one answer for several decisions on one request, at least one: allowed if all are. RetryAfter is the longest
+// of those that denied, Delay the longest of all, DeniedBy names every limit that denied; Limit, Remaining and ResetAfter are
+// those of the [Tightest]. If one can never be admitted neither can the whole; if one
+// is degraded so is the whole.
+func Combine(decisions []Decision) Decision {
+	tightest := &decisions[Tightest(decisions)]
+	all := Decision{Allowed: true, Limit: tightest.Limit, Remaining: tightest.Remaining, ResetAfter: tightest.ResetAfter}
 	for i := range decisions {
 		all.add(&decisions[i])
 	}

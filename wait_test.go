@@ -101,7 +101,7 @@ func untilServed(t *testing.T, l *headgate.Limiter) time.Duration {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l.Policy().Algorithm == headgate.LeakyBucket {
+	if l.Policy().Algorithm.Queues() {
 		d, _ = l.Peek(t.Context(), "key", 0)
 		return d.Delay
 	}
@@ -276,8 +276,7 @@ func TestWaitersDoNotPoll(t *testing.T) {
 				line.all.Wait()
 				instants := int64(len(slices.Compact(line.served)))
 				most := int64(40)
-				switch c.algorithm {
-				case headgate.FixedWindow, headgate.SlidingLog, headgate.SlidingWindow:
+				if c.algorithm.Windowed() {
 					most += instants // the head asks, waits and asks again
 				}
 				if calls := store.calls.Load(); calls > most {

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -157,7 +158,7 @@ func Names() []string {
 	return names
 }
 
-// NamesWhere lists the algorithms of a kind for an error, such as headgate.Algorithm.Queues: “a, b and c”.
+// NamesWhere lists the algorithms of a kind for an error: “a, b or c” for, say, headgate.Algorithm.CanReserve.
 func NamesWhere(kind func(headgate.Algorithm) bool) string {
 	var names []string
 	for _, a := range all {
@@ -166,7 +167,7 @@ func NamesWhere(kind func(headgate.Algorithm) bool) string {
 		}
 	}
 	if last := len(names) - 1; last > 0 {
-		return strings.Join(names[:last], ", ") + " and " + names[last]
+		return strings.Join(names[:last], ", ") + " or " + names[last]
 	}
 	return strings.Join(names, "")
 }
@@ -175,7 +176,7 @@ func NamesWhere(kind func(headgate.Algorithm) bool) string {
 // where windows count. The error is a [*headgate.LimitError]. New and NewLog refuse the same, except that windows ignore a burst.
 func (a Algorithm) Check(l headgate.Limit) error {
 	if l.Burst > 0 && a.Name.Windowed() {
-		return unused("burst", l.Burst, a.Name, func(name headgate.Algorithm) bool { return !name.Windowed() }, "have a burst")
+		return unused("burst", l.Burst, a.Name, func(name headgate.Algorithm) bool { return !name.Windowed() })
 	}
 	var err error
 	if a.NewLog != nil {
@@ -192,16 +193,16 @@ func validate(l headgate.Limit, name headgate.Algorithm) error {
 		return err
 	}
 	if l.Queue > 0 && !name.Queues() {
-		return unused("queue", l.Queue, name, headgate.Algorithm.Queues, "have a queue")
+		return unused("queue", l.Queue, name, headgate.Algorithm.Queues)
 	}
 	return nil
 }
 
 // unused is the error for a field that the algorithm does not use and those of a kind do.
-func unused(field string, value int64, name headgate.Algorithm, kind func(headgate.Algorithm) bool, have string) error {
+func unused(field string, value int64, name headgate.Algorithm, kind func(headgate.Algorithm) bool) error {
 	return &headgate.LimitError{
-		Field: field, Value: fmt.Sprint(value),
-		Bound: fmt.Sprintf("must be 0 under %s; algorithms that %s are %s", name, have, NamesWhere(kind)),
+		Field: field, Value: strconv.FormatInt(value, 10),
+		Bound: fmt.Sprintf("must be 0 under %s; a %s requires %s", name, field, NamesWhere(kind)),
 	}
 }
 

@@ -21,7 +21,7 @@ func eachVector(t *testing.T, test func(t *testing.T, v *conformance.Vector)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range files {
+	for _, f := range append(files, generatedFiles(madeUp())...) {
 		for i := range f.Vectors {
 			t.Run(strings.TrimSuffix(f.Name, ".json")+"/"+f.Vectors[i].Name, func(t *testing.T) { test(t, &f.Vectors[i]) })
 		}

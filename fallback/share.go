@@ -20,14 +20,14 @@ func share(a headgate.Algorithm, l headgate.Limit, n int64) headgate.Limit {
 		return l
 	}
 	capacity := max(1, l.Capacity()/n)
-	switch a {
-	case "", headgate.TokenBucket, headgate.GCRA, headgate.LeakyBucket:
+	switch a.Refill() {
+	case headgate.RefillContinuous:
 		rate, period := dividedRate(l, n)
 		return headgate.Limit{Rate: rate, Period: headgate.Micros(period), Burst: min(capacity, mulDiv(maxFill, rate, period))}
-	case headgate.FixedWindow, headgate.SlidingLog, headgate.SlidingWindow:
+	case headgate.RefillWindow:
 		rate, period := steppedRate(l, n)
 		return headgate.Limit{Rate: rate, Period: headgate.Micros(period)}
-	default:
+	default: // RefillStepped; stores refuse a name that is no algorithm
 		rate, period := steppedRate(l, n)
 		return headgate.Limit{Rate: rate, Period: headgate.Micros(period), Burst: min(capacity, min(maxFill/period, headgate.MaxUnits)*rate)}
 	}

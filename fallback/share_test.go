@@ -7,13 +7,17 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algo"
 	"github.com/headgate/headgate/memstore"
 )
 
-var algorithms = []headgate.Algorithm{
-	"", headgate.TokenBucket, headgate.GCRA, headgate.LeakyBucket, headgate.TokenBucketInterval,
-	headgate.FixedWindow, headgate.SlidingLog, headgate.SlidingWindow,
-}
+var algorithms = func() []headgate.Algorithm {
+	names := []headgate.Algorithm{"", headgate.GCRA}
+	for _, a := range algo.All() {
+		names = append(names, a.Name)
+	}
+	return names
+}()
 
 func TestShareByHand(t *testing.T) {
 	t.Parallel()
@@ -118,7 +122,7 @@ func TestSharesAddUp(t *testing.T) {
 }
 
 func continuous(a headgate.Algorithm) bool {
-	return a == "" || a == headgate.TokenBucket || a == headgate.GCRA || a == headgate.LeakyBucket
+	return a.Refill() == headgate.RefillContinuous
 }
 
 // tooLongInSteps: so many whole periods would be longer than may be.
@@ -187,15 +191,15 @@ func spendAll(t *testing.T, a headgate.Algorithm, l headgate.Limit, n int64) []i
 // over reports whether so many units within a span are more than the limit guarantees in one store.
 func over(a headgate.Algorithm, l headgate.Limit, span, units int64) bool {
 	p := l.Period.Microseconds()
-	switch a {
-	case headgate.TokenBucketInterval:
-		return units > l.Capacity()+l.Rate*((span+p-1)/p)
-	case headgate.FixedWindow:
-		return span <= p && units > 2*l.Rate
-	case headgate.SlidingLog:
+	switch {
+	case a == headgate.SlidingLog:
 		return span < p && units > l.Rate
-	case headgate.SlidingWindow:
+	case a == headgate.SlidingWindow:
 		return span <= p && (units-l.Rate)*p > l.Rate*span
+	case a.Windowed():
+		return span <= p && units > 2*l.Rate
+	case a.Refill() == headgate.RefillStepped:
+		return units > l.Capacity()+l.Rate*((span+p-1)/p)
 	default:
 		return (units-l.Capacity())*p > l.Rate*span
 	}

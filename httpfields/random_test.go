@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algo"
 	"github.com/headgate/headgate/httpfields"
 	"github.com/headgate/headgate/memstore"
 )
@@ -27,10 +28,13 @@ func few(n int) int {
 	return n
 }
 
-var algorithms = []headgate.Algorithm{
-	headgate.TokenBucket, headgate.TokenBucketInterval, headgate.FixedWindow, headgate.SlidingLog, headgate.SlidingWindow,
-	headgate.LeakyBucket, headgate.GCRA, "",
-}
+var algorithms = func() []headgate.Algorithm {
+	names := []headgate.Algorithm{headgate.GCRA, ""}
+	for _, a := range algo.All() {
+		names = append(names, a.Name)
+	}
+	return names
+}()
 
 // someNames are harmless and hostile.
 var someNames = []string{
@@ -51,10 +55,9 @@ func randomLimit(r *rand.Rand) httpfields.Limit {
 			l.Period = time.Second / time.Duration([]int64{1, 2, 4, 5, 10, 1000}[r.IntN(6)])
 		}
 		algorithm := algorithms[r.IntN(len(algorithms))]
-		switch algorithm {
-		case headgate.LeakyBucket:
+		if algorithm.Queues() {
 			l.Queue = r.Int64N(20)
-		default:
+		} else {
 			l.Burst = max(0, r.Int64N(60)-30)
 		}
 		if l.Validate() == nil {

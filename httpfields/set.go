@@ -92,7 +92,7 @@ func (l Limit) normal() Limit {
 	}
 	if l.AtOnce <= 0 {
 		l.AtOnce = l.Limit.Capacity()
-		if l.windowed() {
+		if !l.bucket() {
 			l.AtOnce = l.Limit.Rate
 		}
 	}
@@ -103,12 +103,11 @@ func (l Limit) normal() Limit {
 	return l
 }
 
-func (l Limit) windowed() bool {
-	switch l.Algorithm {
-	case headgate.FixedWindow, headgate.SlidingWindow, headgate.SlidingLog:
-		return true
-	}
-	return false
+// bucket reports whether the limit is a bucket, which refills. For an algorithm that is not known the fields have only the waits of
+// its decisions, as for a window.
+func (l Limit) bucket() bool {
+	refill := l.Algorithm.Refill()
+	return refill == headgate.RefillContinuous || refill == headgate.RefillStepped
 }
 
 // safeName replaces what a string of a structured field cannot hold.
@@ -145,7 +144,7 @@ func newLimit(l Limit, nth int, name string) limit {
 	atOnce := strconv.FormatInt(l.AtOnce, 10)
 	return limit{
 		Limit:    l,
-		windowed: l.windowed(),
+		windowed: !l.bucket(),
 		capacity: l.Limit.Capacity(),
 		nth:      nth,
 		name:     item + ";r=",

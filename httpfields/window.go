@@ -65,7 +65,7 @@ func (l *limit) timeToFill(r int64) int64 {
 // the wait for this cost if that is shorter, which for a cost of 1 is exact.
 func (l *limit) untilNextUnit(d *headgate.Decision) time.Duration {
 	var others time.Duration
-	if l.Algorithm == headgate.TokenBucketInterval {
+	if l.Algorithm.Refill() == headgate.RefillStepped {
 		others = time.Duration((l.capacity-1)/l.Limit.Limit.Rate) * l.Limit.Limit.Period
 	} else {
 		hi, lo := bits.Mul64(uint64(l.capacity-1), uint64(l.Limit.Limit.Period/time.Microsecond))

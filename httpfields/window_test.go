@@ -14,7 +14,7 @@ import (
 )
 
 func windowed(l httpfields.Limit) bool {
-	return l.Algorithm == headgate.FixedWindow || l.Algorithm == headgate.SlidingLog || l.Algorithm == headgate.SlidingWindow
+	return l.Algorithm.Windowed()
 }
 
 // window is the t that the i-th limit should have, by other means than the code's: exact fractions, and the store's own word.
@@ -172,7 +172,7 @@ func TestBucketsArePacedByT(t *testing.T) {
 		if big.NewRat(r, told*1e6).Cmp(sustained) > 0 {
 			t.Fatalf("%sr=%d;t=%d is more than the sustained rate", s, r, told)
 		}
-		if l.Algorithm == headgate.TokenBucketInterval {
+		if l.Algorithm.Refill() == headgate.RefillStepped {
 			return // refills come at the end of intervals: on average alone
 		}
 		for i := range int64(3) {

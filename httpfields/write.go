@@ -32,7 +32,7 @@ var noStore = []string{"no-store"}
 
 // answer is what all decisions on one request say together, as [headgate.Combine] has it.
 type answer struct {
-	tightest int // the first of those with the least remaining
+	tightest int // see [headgate.Tightest]
 	denied   bool
 	near     bool  // of some limit a tenth or less remains
 	retry    int64 // Retry-After in seconds; 0 if it is not sent
@@ -41,11 +41,9 @@ type answer struct {
 func combined(decisions []headgate.Decision) (a answer) {
 	var wait time.Duration
 	never := false
+	a.tightest = headgate.Tightest(decisions)
 	for i := range decisions {
 		d := &decisions[i]
-		if d.Remaining < decisions[a.tightest].Remaining {
-			a.tightest = i
-		}
 		a.near = a.near || d.Remaining <= d.Limit/10
 		if d.Allowed {
 			continue

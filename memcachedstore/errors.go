@@ -13,6 +13,7 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algo"
 )
 
 const storeName = "memcached"
@@ -116,6 +117,6 @@ func errVerb(v headgate.Verb) error {
 }
 
 func errNoBooking(verb string) error {
-	return fmt.Errorf("memcachedstore: %s: %w: only token_bucket, token_bucket_interval and leaky_bucket can book ahead",
-		verb, headgate.ErrUnsupported)
+	return fmt.Errorf("memcachedstore: %s: %w: reservations require %s",
+		verb, headgate.ErrUnsupported, algo.NamesWhere(headgate.Algorithm.CanReserve))
 }

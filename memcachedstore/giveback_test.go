@@ -65,7 +65,7 @@ func TestGiveBackBehindOthers(t *testing.T) {
 		}, 0, 0, []int64{3, 2}, []bool{true, false}, 6, 7},
 	} {
 		for _, a := range everyAlgorithm() {
-			if a == headgate.LeakyBucket {
+			if a.Queues() {
 				continue
 			}
 			t.Run(c.name+" "+string(a), func(t *testing.T) {

@@ -167,7 +167,7 @@ func TestSeveralKeysWhenAnotherProcessComesBetween(t *testing.T) {
 				if got := decisions[0].Allowed && decisions[1].Allowed; got != c.allowed {
 					t.Errorf("3 of both: got allowed=%v want %v", got, c.allowed)
 				}
-				if a == headgate.LeakyBucket && c.leavesFirst == 6 {
+				if a.Queues() && c.leavesFirst == 6 {
 					c.leavesFirst = 3 // those behind were promised their instants
 				}
 				if got := remaining(t, other, start, first); got != c.leavesFirst {

@@ -22,7 +22,7 @@ func TestManyGoroutinesOnOneKeyGetExactlyTheLimit(t *testing.T) {
 			t.Run(fmt.Sprint(a, " ", limit), func(t *testing.T) {
 				l := newLimiter(t, memstore.New(nil), "p", a, limit)
 				want := headgate.MustParseLimit(limit).Capacity()
-				if a == headgate.FixedWindow || a == headgate.SlidingWindow || a == headgate.SlidingLog {
+				if a.Windowed() {
 					want = headgate.MustParseLimit(limit).Rate
 				}
 				for round := range 100 {

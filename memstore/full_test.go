@@ -119,7 +119,7 @@ func TestKeyWithoutAPlaceIsNeverAdmittedMore(t *testing.T) {
 				if !allow(t, l, now, key, cost).Allowed {
 					continue
 				}
-				if a == headgate.TokenBucketInterval {
+				if a.Refill() == headgate.RefillStepped {
 					for range cost {
 						spent[key] = append(spent[key], now)
 					}

@@ -258,7 +258,7 @@ func (g *gate) booking(verb string) error {
 }
 
 func errNoBooking(verb string) error {
-	return fmt.Errorf("memstore: %s: %w: only token_bucket, token_bucket_interval and leaky_bucket can book ahead", verb, headgate.ErrUnsupported)
+	return fmt.Errorf("memstore: %s: %w: reservations require %s", verb, headgate.ErrUnsupported, algo.NamesWhere(headgate.Algorithm.CanReserve))
 }
 
 // Spacing is a lower bound of the time that cost more units need.

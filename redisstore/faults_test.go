@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/storetest/crowd"
 	"github.com/headgate/headgate/storetest/faults"
 	"github.com/headgate/headgate/storetest/history"
+	"github.com/headgate/headgate/storetest/model"
 )
 
 // histories is how many keys have their history judged under each fault; 500 take about five minutes.
@@ -189,10 +190,7 @@ func (m *slotOnTheMove) finish() { m.migration.Finish(m.t) }
 
 // TestCrowdOnOneKey: T1.
 func TestCrowdOnOneKey(t *testing.T) {
-	for _, a := range []headgate.Algorithm{
-		headgate.TokenBucket, headgate.TokenBucketInterval, headgate.FixedWindow,
-		headgate.SlidingLog, headgate.SlidingWindow, headgate.LeakyBucket,
-	} {
+	for _, a := range model.Algorithms() {
 		t.Run(string(a), func(t *testing.T) {
 			c := crowd.Crowd{Algorithm: a, Limit: headgate.MustParseLimit("200/500ms"), For: time.Second}
 			c.Run(t, func(t *testing.T) string { return "redis://" + testserver.Redis(t).Addr() }, openInCrowd)

@@ -28,12 +28,16 @@ func (g *guideRule) Books() bool { return false }
 
 // Reserve is not supported: the scripts that share the bucket know no debt.
 func (g *guideRule) Reserve(context.Context, headgate.Instant, string, int64, time.Duration) (headgate.Decision, headgate.Mark, error) {
-	return headgate.Decision{}, headgate.Mark{}, errNoBooking("reserve")
+	return headgate.Decision{}, headgate.Mark{}, errNoGuideBooking("reserve")
 }
 
 // Cancel is not supported.
 func (g *guideRule) Cancel(context.Context, headgate.Instant, string, int64, headgate.Mark) (headgate.Decision, error) {
-	return headgate.Decision{}, errNoBooking("cancel")
+	return headgate.Decision{}, errNoGuideBooking("cancel")
+}
+
+func errNoGuideBooking(verb string) error {
+	return errUnsupported(verb, "the layout of the Redis guides cannot hold reservations; layout headgate can")
 }
 
 // Apply does verb with cost on the hash at key: one round trip. See [headgate.Bound].

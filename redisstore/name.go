@@ -24,6 +24,7 @@ const (
 	hashText     = 22 // characters of 128 bits in base64
 )
 
+// codes are the algorithms' names in keys. An algorithm without one is written in full: no name is another's code.
 var codes = map[headgate.Algorithm]string{
 	headgate.TokenBucket:         "tb",
 	headgate.TokenBucketInterval: "ti",

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algo"
 	"github.com/headgate/headgate/internal/testserver"
 )
 
@@ -72,4 +73,17 @@ func FuzzNamesTellAllPartsApart(f *testing.F) {
 			t.Errorf("(%q, %q) and (%q, %q): got names %s and %s", scope1, key1, scope2, key2, one, other)
 		}
 	})
+}
+
+// Algorithms do not share state: each has a name in keys of its own.
+func TestAlgorithmsHaveKeysOfTheirOwn(t *testing.T) {
+	seen := make(map[string]headgate.Algorithm)
+	for _, a := range algo.All() {
+		n := newNames(&Options{Namespace: "app"}, a.Name, "scope")
+		key := n.of("key")
+		if other, taken := seen[key]; taken {
+			t.Errorf("%s and %s are both stored at %s", other, a.Name, key)
+		}
+		seen[key] = a.Name
+	}
 }

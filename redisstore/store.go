@@ -261,8 +261,9 @@ func (r *rule) Cancel(ctx context.Context, now headgate.Instant, key string, cos
 	return o.decision, nil
 }
 
+// errNoBooking is for a rule whose algorithm cannot reserve.
 func errNoBooking(verb string) error {
-	return errUnsupported(verb, "only token_bucket, token_bucket_interval (in this store's own layout) and leaky_bucket can book ahead")
+	return errUnsupported(verb, "reservations require "+algo.NamesWhere(headgate.Algorithm.CanReserve))
 }
 
 // Spacing is a lower bound of the time that cost more units need.

@@ -90,7 +90,7 @@ func SideBySide(limits []headgate.Limit, algorithms ...headgate.Algorithm) []hea
 	for i, algorithm := range algorithms {
 		own := slices.Clone(limits)
 		for n := range own {
-			if len(algorithms) > 1 && algorithm != headgate.LeakyBucket && own[n].Queue > 0 {
+			if len(algorithms) > 1 && !algorithm.Queues() && own[n].Queue > 0 {
 				own[n].Queue, own[n].Burst = 0, own[n].Capacity()
 			}
 		}

@@ -366,7 +366,7 @@ func TestSideBySide(t *testing.T) {
 	limit := limits(t, "100/1m queue 50", "5/s")
 	for _, p := range replay.SideBySide(limit, everyAlgorithm()...) {
 		want := "100/m burst 51"
-		if p.Algorithm == headgate.LeakyBucket {
+		if p.Algorithm.Queues() {
 			want = "100/m queue 50"
 		}
 		if got := p.Limits[0].String(); got != want || p.Limits[1] != limit[1] {

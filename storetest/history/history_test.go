@@ -14,13 +14,12 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/memstore"
+	"github.com/headgate/headgate/storetest/model"
 )
 
 const noon = headgate.Instant(1_767_268_800_000_000) // 2026-01-01 12:00
 
-var algorithms = []headgate.Algorithm{
-	headgate.TokenBucket, headgate.TokenBucketInterval, headgate.FixedWindow, headgate.SlidingLog, headgate.SlidingWindow, headgate.LeakyBucket,
-}
+var algorithms = model.Algorithms()
 
 // hand is a log written by hand, of a fixed window of 5 an hour: what is left is easy to follow.
 type hand struct{ *Log }

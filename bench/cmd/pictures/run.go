@@ -55,7 +55,7 @@ type level struct{ at, n int64 }
 
 // limitOf is 10 a second and 10 at once, for every algorithm.
 func limitOf(a headgate.Algorithm) headgate.Limit {
-	if a == headgate.LeakyBucket {
+	if a.Queues() {
 		return headgate.MustParseLimit("10/s queue 9")
 	}
 	return headgate.MustParseLimit("10/s")

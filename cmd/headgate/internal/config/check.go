@@ -111,34 +111,14 @@ func (d *decoder) checkLimits(path string, name headgate.Algorithm, limits []hea
 	}
 	for i, l := range limits {
 		at := path + "[" + strconv.Itoa(i) + "]"
-		if wrong := misfit(a, l); wrong != "" {
-			d.fail(d.at[at], at, false, "%s", wrong)
+		if err := a.Check(l); err != nil {
+			d.fail(d.at[at], at, false, "%s", refusalOf(l, err))
 			continue
 		}
 		if first := slices.Index(limits[:i], l); first >= 0 {
 			d.fail(d.at[at], at, false, "%s stands here twice; the first is limits[%d]", l, first)
 		}
 	}
-}
-
-// misfit says what is wrong with a limit under an algorithm; nothing if it is empty.
-func misfit(a algo.Algorithm, l headgate.Limit) string {
-	switch {
-	case l.Queue > 0 && a.Name != headgate.LeakyBucket:
-		return fmt.Sprintf("%s has no queue; write burst %d, or choose algorithm: leaky_bucket", a.Name, l.Queue)
-	case l.Burst > 0 && slices.Contains([]headgate.Algorithm{headgate.FixedWindow, headgate.SlidingLog, headgate.SlidingWindow}, a.Name):
-		return fmt.Sprintf("%s has no burst: its limit is what can be spent at once; leave it out, or choose algorithm: token_bucket", a.Name)
-	}
-	var err error
-	if a.NewLog != nil {
-		_, err = a.NewLog(l)
-	} else {
-		_, err = a.New(l)
-	}
-	if err != nil {
-		return refusalOf(l, err)
-	}
-	return ""
 }
 
 // refusalOf is what an algorithm or a store has against a limit.

@@ -270,8 +270,8 @@ func (d *decoder) leaf(n *yaml.Node, v reflect.Value, tag reflect.StructTag, pat
 // wrongScalar says why n is none of what l is written as; nothing if it is.
 func wrongScalar(n *yaml.Node, l *leaf, t reflect.Type, tag reflect.StructTag) string {
 	expected := "expected " + string(l.what)
-	if options := tag.Get("oneof"); options != "" {
-		expected = "expected " + strings.Join(strings.Fields(options), ", ")
+	if options := optionsOf(tag); options != nil {
+		expected = "expected " + strings.Join(options, ", ")
 	} else if l.says != "" {
 		expected = "expected " + l.says
 	}

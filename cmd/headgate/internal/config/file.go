@@ -101,7 +101,7 @@ type Envoy struct {
 // Policy is one or more limits, all or none.
 type Policy struct {
 	Limits       []headgate.Limit            `yaml:"limits" required:"yes" count:"1 32"`
-	Algorithm    headgate.Algorithm          `yaml:"algorithm" default:"token_bucket" oneof:"token_bucket gcra token_bucket_interval fixed_window sliding_log sliding_window leaky_bucket"`
+	Algorithm    headgate.Algorithm          `yaml:"algorithm" default:"token_bucket" oneof:"algorithms"`
 	Key          routing.Key                 `yaml:"key" default:"ip"`
 	OnStoreError headgate.OnStoreError       `yaml:"on_store_error" oneof:"closed open local"`
 	Shadow       bool                        `yaml:"shadow" default:"false"`

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algo"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/routing"
 	"github.com/headgate/headgate/cmd/headgate/internal/suggest"
@@ -276,8 +277,8 @@ var patterns = func() map[reflect.Type]*regexp.Regexp {
 // read reads a text as a value of type t, within what the tag accepts.
 func read(t reflect.Type, tag reflect.StructTag, s string) (reflect.Value, *problem) {
 	l := leaves[t]
-	if options := tag.Get("oneof"); options != "" {
-		return readOption(t, strings.Fields(options), s)
+	if options := optionsOf(tag); options != nil {
+		return readOption(t, options, s)
 	}
 	shaped := patterns[t].MatchString(s)
 	v, err := l.parse(s)
@@ -293,6 +294,16 @@ func read(t reflect.Type, tag reflect.StructTag, s string) (reflect.Value, *prob
 		return reflect.Value{}, &problem{s + " is not accepted; accepted: " + accepted, -1, l.what == number}
 	}
 	return reflect.ValueOf(v), nil
+}
+
+// optionsOf returns the values that a tag accepts, or nil if it has no list of them. The list “algorithms” is that of package algo.
+func optionsOf(tag reflect.StructTag) []string {
+	if list := tag.Get("oneof"); list == "algorithms" {
+		return algo.Names()
+	} else if list != "" {
+		return strings.Fields(list)
+	}
+	return nil
 }
 
 func readOption(t reflect.Type, options []string, s string) (reflect.Value, *problem) {

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algo"
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/routing"
@@ -373,6 +374,18 @@ func TestTheDocumentShowsAll(t *testing.T) {
 		}
 		if !bytes.Contains(doc, []byte(row)) {
 			t.Errorf("docs/configuration.md has no row that begins with %s", row)
+		}
+	}
+}
+
+func TestEveryAlgorithmIsAccepted(t *testing.T) {
+	t.Parallel()
+	for _, name := range algo.Names() {
+		parsed, err := config.Parse("h.yaml", []byte("policies: {p: {limits: [5/s], algorithm: "+name+"}}"))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if got := parsed.File.Policies["p"].Algorithm; string(got) != name {
+			t.Errorf("%s: got %s", name, got)
 		}
 	}
 }

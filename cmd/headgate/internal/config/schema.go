@@ -62,7 +62,7 @@ func leafSchema(t reflect.Type, tag reflect.StructTag) map[string]any {
 	s := make(map[string]any)
 	switch {
 	case tag.Get("oneof") != "":
-		s["enum"] = strings.Fields(tag.Get("oneof"))
+		s["enum"] = optionsOf(tag)
 	case l.what == number:
 		s["type"] = "integer"
 		if least, most, ok := strings.Cut(tag.Get("range"), " "); ok {

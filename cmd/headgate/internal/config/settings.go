@@ -60,8 +60,8 @@ func newSetting(path string, index []int, m member) Setting {
 
 // accepts is what values a type and a tag accept, in words.
 func accepts(t reflect.Type, tag reflect.StructTag) string {
-	if options := tag.Get("oneof"); options != "" {
-		return strings.Join(strings.Fields(options), ", ")
+	if options := optionsOf(tag); options != nil {
+		return strings.Join(options, ", ")
 	}
 	if least, most, ok := strings.Cut(tag.Get("range"), " "); ok {
 		return least + " to " + most
@@ -78,7 +78,7 @@ func (s *Setting) Kind() string {
 	case s.typ.Kind() == reflect.Slice:
 		return "list"
 	case s.tag.Get("oneof") != "":
-		return strings.ReplaceAll(s.tag.Get("oneof"), " ", "|")
+		return strings.Join(optionsOf(s.tag), "|")
 	case s.typ == reflect.TypeFor[StoreURL]():
 		return "url"
 	case s.typ == reflect.TypeFor[Address]():

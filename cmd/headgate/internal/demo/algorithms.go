@@ -45,12 +45,19 @@ func described() []words {
 	for _, a := range algo.All() {
 		w, ok := said[a.Name]
 		if !ok {
-			w.Title = string(a.Name)
+			w = words{Title: string(a.Name), Says: saysOfKind[a.Name.Refill()]}
 		}
 		w.Name = a.Name
 		all = append(all, w)
 	}
 	return all
+}
+
+// saysOfKind is how an algorithm works for which there are no words of its own.
+var saysOfKind = map[headgate.Refill]string{
+	headgate.RefillContinuous: "Refills at a constant rate.",
+	headgate.RefillStepped:    "Refills at the end of each period.",
+	headgate.RefillWindow:     "Counts in windows of one period.",
 }
 
 // algorithms are the names of all that there are.

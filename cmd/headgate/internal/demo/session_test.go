@@ -10,14 +10,18 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algo"
 	"github.com/headgate/headgate/cmd/headgate/internal/demo"
 	"github.com/headgate/headgate/memstore"
 )
 
-var order = []headgate.Algorithm{
-	headgate.TokenBucket, headgate.TokenBucketInterval, headgate.FixedWindow,
-	headgate.SlidingLog, headgate.SlidingWindow, headgate.LeakyBucket,
-}
+// order is that of the panels.
+var order = func() (names []headgate.Algorithm) {
+	for _, a := range algo.All() {
+		names = append(names, a.Name)
+	}
+	return names
+}()
 
 // Every click is decided by limiters over the store, and what is kept and sent is what they said.
 func TestAnswersAreTheLimiters(t *testing.T) {
@@ -33,7 +37,7 @@ func TestAnswersAreTheLimiters(t *testing.T) {
 	}
 	for i, g := range got.Tracks[0].Gates {
 		want := int64(10)
-		if order[i] == headgate.LeakyBucket {
+		if order[i].Queues() {
 			want = 6 // one at once and five that wait
 		}
 		if headgate.Algorithm(g.Algorithm) != order[i] || g.Allowed != want || g.Denied != 25-want || g.Undecided != 0 {
@@ -44,11 +48,11 @@ func TestAnswersAreTheLimiters(t *testing.T) {
 		}
 		p.mustAgreeWithStore(t, s.store, got.Settings, order[i], g)
 	}
-	if len(got.Rows) == 0 || got.Rows[0].Seq != 25 || len(got.Rows[0].Answers) != 6 {
-		t.Errorf("rows: got %+v want the newest first, with six answers each", got.Rows)
+	if len(got.Rows) == 0 || got.Rows[0].Seq != 25 || len(got.Rows[0].Answers) != len(order) {
+		t.Errorf("rows: got %+v want the newest first, with an answer of each", got.Rows)
 	}
 	var f frame
-	for f.Sent != 25 || f.Tracks == nil || f.Tracks[0].Gates[5].Denied != 19 {
+	for f.Sent != 25 || f.Tracks == nil || f.Tracks[0].Gates[len(order)-1].Allowed+f.Tracks[0].Gates[len(order)-1].Denied != 25 {
 		p.next(t, "frame", &f)
 	}
 	for i, g := range f.Tracks[0].Gates {
@@ -62,7 +66,7 @@ func TestAnswersAreTheLimiters(t *testing.T) {
 func (p *tab) mustAgreeWithStore(t *testing.T, store headgate.Store, s demo.Settings, a headgate.Algorithm, g gateState) {
 	t.Helper()
 	limit := headgate.Limit{Rate: s.Rate, Period: time.Duration(s.PeriodMS) * time.Millisecond}
-	if a == headgate.LeakyBucket {
+	if a.Queues() {
 		limit.Queue = s.Queue
 	}
 	limiter, err := headgate.New(store, headgate.Policy{Name: "demo", Limits: []headgate.Limit{limit}, Algorithm: a}, nil)
@@ -98,11 +102,11 @@ func TestChangesKeepWhatWasSpent(t *testing.T) {
 	left(4)
 	p.set(t, func(s *demo.Settings) { s.Rate, s.Burst, s.Queue = 5, 5, 4 }) // six were spent
 	p.mustAct(t, map[string]any{"do": "send", "n": 1})
-	after := map[headgate.Algorithm]int64{ // half of the time of six is three; the interval bucket keeps its four tokens
-		headgate.TokenBucket: 1, headgate.LeakyBucket: 1, headgate.TokenBucketInterval: 3,
+	after := map[headgate.Refill]int64{ // half of the time of six is three; the interval bucket keeps its four tokens
+		headgate.RefillContinuous: 1, headgate.RefillStepped: 3,
 	}
 	for i, g := range p.state(t).Tracks[0].Gates {
-		want, some := after[order[i]]
+		want, some := after[order[i].Refill()]
 		if g.Last.Allowed != some || g.Last.Remaining != want {
 			t.Errorf("%s under half the limit: got %+v want %d left, allowed %t", g.Algorithm, g.Last, want, some)
 		}

@@ -77,14 +77,13 @@ func seconds(ms int64) string { return strconv.FormatFloat(float64(ms)/1000, 'f'
 // limit is the settings as a limit for one algorithm: each takes what it uses.
 func (s Settings) limit(a headgate.Algorithm) headgate.Limit {
 	l := headgate.Limit{Rate: s.Rate, Period: time.Duration(s.PeriodMS) * time.Millisecond}
-	switch a {
-	case headgate.TokenBucket, headgate.TokenBucketInterval:
-		l.Burst = s.Burst
-	case headgate.LeakyBucket:
+	switch {
+	case a.Queues() && s.Queue == 0:
+		l.Burst = 1
+	case a.Queues():
 		l.Queue = s.Queue
-		if s.Queue == 0 {
-			l.Burst = 1
-		}
+	case !a.Windowed():
+		l.Burst = s.Burst
 	}
 	return l
 }

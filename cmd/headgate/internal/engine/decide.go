@@ -240,11 +240,7 @@ func (s *Snapshot) apply(ctx context.Context, now headgate.Instant, verb headgat
 // combine makes the one answer of all decisions.
 func (a *Answer) combine(c *charges) {
 	a.Rules, a.Decisions = c.rules, c.Decisions
-	for i := range a.Decisions {
-		if a.Decisions[i].Remaining < a.Decisions[a.Tightest].Remaining {
-			a.Tightest = i
-		}
-	}
+	a.Tightest = headgate.Tightest(a.Decisions)
 	a.Policy = a.Rules[a.Tightest].Policy
 	if len(a.Decisions) == 1 {
 		a.Decision = a.Decisions[0]

@@ -14,8 +14,9 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/memstore"
+	"github.com/headgate/headgate/algo"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+	"github.com/headgate/headgate/memstore"
 )
 
 // start is the instant of every test: on a boundary of all the windows used.
@@ -428,9 +429,7 @@ func TestLimitsOnInputAreSettable(t *testing.T) {
 // A cost that no integer type of a store holds well, and hostile keys, are decided like all others.
 func TestExtremes(t *testing.T) {
 	e, _ := newEngine(t, nil)
-	for _, algorithm := range []string{
-		"token_bucket", "token_bucket_interval", "fixed_window", "sliding_log", "sliding_window", "leaky_bucket",
-	} {
+	for _, algorithm := range algo.Names() {
 		for _, key := range []string{"", "\x00", "}{", strings.Repeat("k", 1024), "\xff\xfe", "é"} {
 			c := engine.Check{Limit: "1000000000/366d", Algorithm: algorithm, Key: key, Cost: math.MaxInt64}
 			if a := decide(t, e, headgate.Take, c); a.Allowed || !a.Never || a.Remaining != 1_000_000_000 {

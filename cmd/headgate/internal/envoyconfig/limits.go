@@ -1,6 +1,7 @@
 package envoyconfig
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -114,12 +115,16 @@ func (b *builder) listed(r *Rule, from *value) {
 
 // misfit says what is wrong with a limit behind those that a rule has already; nothing if it is empty.
 func (b *builder) misfit(r *Rule, limit headgate.Limit, algorithm headgate.Algorithm) string {
-	windows := []headgate.Algorithm{headgate.FixedWindow, headgate.SlidingLog, headgate.SlidingWindow}
+	named, err := algo.Named(algorithm)
+	if err == nil {
+		err = named.Check(limit)
+	}
+	var wrong *headgate.LimitError
 	switch {
-	case limit.Queue > 0 && algorithm != headgate.LeakyBucket:
-		return ": " + string(algorithm) + " has no queue; it belongs to leaky_bucket"
-	case limit.Burst > 0 && slices.Contains(windows, algorithm):
-		return ": " + string(algorithm) + " has no burst; it belongs to buckets"
+	case errors.As(err, &wrong):
+		return fmt.Sprintf(": %s is %s; %s", wrong.Field, wrong.Value, wrong.Bound)
+	case err != nil:
+		return ": " + err.Error()
 	case slices.ContainsFunc(r.Limits, func(l Limit) bool { return l.Own.Limit == limit }):
 		return " stands in limits twice"
 	}

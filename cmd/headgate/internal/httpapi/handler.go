@@ -15,6 +15,7 @@ import (
 	"sync"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algo"
 	"github.com/headgate/headgate/cmd/headgate/internal/answerfields"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
@@ -204,10 +205,12 @@ func (c *call) read(r *http.Request, most int) error {
 	}
 }
 
-// openAPI is the OpenAPI document of this API and those mounted beside it.
-//
 //go:embed openapi.json
-var openAPI []byte
+var openAPIText string
+
+// openAPI is the OpenAPI document of this API and those mounted beside it. It accepts the algorithms that package algo lists, and the
+// empty name.
+var openAPI = []byte(strings.Replace(openAPIText, `"ALGORITHMS"`, `"", "`+strings.Join(algo.Names(), `", "`)+`"`, 1))
 
 // describe answers with the OpenAPI document, which needs neither the engine nor the store.
 func describe(w http.ResponseWriter, _ *http.Request) {

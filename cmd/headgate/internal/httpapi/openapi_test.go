@@ -15,6 +15,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
 
+	"github.com/headgate/headgate/algo"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/envoyconfig"
 	"github.com/headgate/headgate/cmd/headgate/internal/forwardauth"
@@ -120,6 +121,13 @@ func TestOpenAPIDocumentIsOne(t *testing.T) {
 	}
 	if got := d.doc.OpenAPI; got != "3.1.0" {
 		t.Errorf("the version: got %s want 3.1.0", got)
+	}
+	wantNames := []any{""}
+	for _, name := range algo.Names() {
+		wantNames = append(wantNames, name)
+	}
+	if got := d.doc.Components.Schemas["LimitCheck"].Value.Properties["algorithm"].Value.Enum; !slices.Equal(got, wantNames) {
+		t.Errorf("the algorithms: got %q want %q", got, wantNames)
 	}
 	got := slices.Sorted(maps.Keys(d.doc.Paths.Map()))
 	want := []string{

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algo"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/internal/testserver"
 	"github.com/headgate/headgate/memstore"
@@ -17,11 +18,15 @@ import (
 // everyAlgorithm has a policy of each.
 func everyAlgorithm() map[string]headgate.Policy {
 	all := make(map[string]headgate.Policy)
-	for algorithm, limit := range map[headgate.Algorithm]string{
-		headgate.TokenBucket: "7/3s burst 12", headgate.LeakyBucket: "7/3s queue 9", headgate.FixedWindow: "11/2s", headgate.SlidingWindow: "9/1s",
-		headgate.SlidingLog: "8/1s", "token_bucket_interval": "5/1s burst 9",
-	} {
-		all[string(algorithm)] = headgate.Policy{Name: string(algorithm), Algorithm: algorithm, Limits: []headgate.Limit{headgate.MustParseLimit(limit)}}
+	for _, a := range algo.All() {
+		limit := "7/3s burst 12"
+		switch {
+		case a.Name.Queues():
+			limit = "7/3s queue 9"
+		case a.Name.Windowed():
+			limit = "9/1s"
+		}
+		all[string(a.Name)] = headgate.Policy{Name: string(a.Name), Algorithm: a.Name, Limits: []headgate.Limit{headgate.MustParseLimit(limit)}}
 	}
 	all["two"] = headgate.Policy{Name: "two", Limits: []headgate.Limit{headgate.MustParseLimit("5/1s"), headgate.MustParseLimit("20/10s")}}
 	return all

@@ -9,7 +9,7 @@ export class Panel {
     this.element = element;
     this.algorithm = element.dataset.algorithm;
     this.title = element.querySelector('h3').textContent;
-    this.windowed = /window/.test(this.algorithm);
+    this.windowed = 'windowed' in element.dataset;
     this.chart = new Chart(element.querySelector('canvas'));
     this.counts = [...element.querySelectorAll('.count')];
     this.facts = Object.fromEntries([...element.querySelectorAll('[data-fact]')].map((dd) => [dd.dataset.fact, dd]));
