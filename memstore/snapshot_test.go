@@ -57,7 +57,7 @@ func TestRestoredStoreAnswersAsTheOldOne(t *testing.T) {
 // TestCrowdedStoreIsRestoredWhole: a store whose keys do not all have places fits its own bound again, and every key finds the
 // state it had, its own or a shared one.
 func TestCrowdedStoreIsRestoredWhole(t *testing.T) {
-	const entries = 700
+	entries := 117 * len(names())
 	old := used(t, entries)
 	restored, err := memstore.Restore(bytes.NewReader(snapshot(t, old)), &memstore.Options{MaxEntries: entries})
 	if err != nil {
