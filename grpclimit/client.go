@@ -197,8 +197,6 @@ func (c *Client) chargesMessages() bool {
 
 // wait blocks until call's charges were made. If one cannot be, what the charges before it took is released.
 func (c *Client) wait(ctx context.Context, call Call, m moment) error {
-	a := asker{call: call}
-	var room [64]byte
 	var receipt *turn.Receipt // of the charges before
 	if len(c.charges) > 1 {
 		ctx, receipt = turn.WithReceipt(ctx)
@@ -208,7 +206,7 @@ func (c *Client) wait(ctx context.Context, call Call, m moment) error {
 		if !m.includes(&charge.Charge) || !charge.holds(ctx, call) {
 			continue
 		}
-		key, cost := string(a.appendKey(ctx, room[:0], charge.Key.part)), charge.cost(ctx, call)
+		key, cost := charge.Key.ready.Text(asker{ctx: ctx, call: call}), charge.cost(ctx, call)
 		err := charge.limiter.WaitN(ctx, key, cost)
 		if err != nil {
 			err = c.failure(ctx, call, charge.Policy.Name, err)

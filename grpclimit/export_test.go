@@ -12,12 +12,18 @@ func ServerKey(ctx context.Context, key Key, call Call, trust *clientaddr.Option
 	if err != nil {
 		panic(err)
 	}
-	a := asker{call: call, address: address}
-	return string(a.appendKey(ctx, nil, key.resolved(false).part))
+	bound, err := key.bound(false)
+	if err != nil {
+		panic(err)
+	}
+	return bound.ready.Text(asker{ctx, call, &client{from: address}})
 }
 
 // ClientKey is the text of a key on a client.
 func ClientKey(ctx context.Context, key Key, call Call) string {
-	a := asker{call: call}
-	return string(a.appendKey(ctx, nil, key.resolved(true).part))
+	bound, err := key.bound(true)
+	if err != nil {
+		panic(err)
+	}
+	return bound.ready.Text(asker{ctx: ctx, call: call})
 }

@@ -29,11 +29,7 @@ func (r *rules) name() string {
 
 // bind makes a charge ready for use on a server.
 func bind(binder *admission.Binder, c Charge) (*rules, error) {
-	keys := ""
-	if !c.Key.part.equal(Address().part) {
-		keys = c.Key.part.shape()
-	}
-	bound, err := binder.Bind(c.Policy, keys)
+	bound, err := binder.Bind(c.Policy, c.Key.ready.Sort())
 	if err != nil {
 		return nil, err
 	}
@@ -81,14 +77,11 @@ func (g *group) set(which uint32) *httpfields.Set {
 // question is what one call, or one message of it, is charged. Charges that do not hold are not in it.
 type question struct {
 	admission.Request
-	which uint32          // the bit of each rule that holds
-	rules []*rules        // those, one for each part of the request
-	key   []byte          // room
+	which uint32   // the bit of each rule that holds
+	rules []*rules // those, one for each part of the request
+	peer  client
 	text  strings.Builder // of the fields
 }
-
-// mostKept bounds the bytes for a key that a question keeps for the next one.
-const mostKept = 16 << 10
 
 var questions = sync.Pool{New: func() any { return new(question) }}
 
@@ -96,17 +89,13 @@ var questions = sync.Pool{New: func() any { return new(question) }}
 func (q *question) release() {
 	q.Reset()
 	clear(q.rules)
-	key := q.key[:0]
-	if cap(key) > mostKept { // a client has sent an absurd one
-		key = nil
-	}
-	*q = question{Request: q.Request, rules: q.rules[:0], key: key}
+	*q = question{Request: q.Request, rules: q.rules[:0]}
 	questions.Put(q)
 }
 
 // ask fills in what call is charged. Only a cost below zero is an error.
 func (g *group) ask(ctx context.Context, call Call, q *question) error {
-	a := asker{call: call, address: g.address}
+	q.peer.from = g.address
 	q.Core = g.core
 	for i, r := range g.rules {
 		if !r.holds(ctx, call) {
@@ -118,8 +107,7 @@ func (g *group) ask(ctx context.Context, call Call, q *question) error {
 		}
 		q.which |= 1 << i
 		q.rules = append(q.rules, r)
-		q.key = a.appendKey(ctx, q.key[:0], r.Key.part)
-		q.Charge(&r.bound, string(q.key), cost)
+		q.Charge(&r.bound, r.Key.ready.Text(asker{ctx, call, &q.peer}), cost)
 	}
 	return nil
 }

@@ -124,9 +124,9 @@ func validate(store headgate.Store, charges []Charge, client bool) ([]Charge, er
 		if limits += len(c.Policy.Limits); limits > headgate.MaxLimits {
 			return nil, fmt.Errorf("%w: more than %d limits in all charges together", ErrInvalidOptions, headgate.MaxLimits)
 		}
-		c.Key = c.Key.resolved(client)
-		if why := c.Key.part.wrong(client); why != "" {
-			return nil, fmt.Errorf("%w: the key of charge %d, policy %q: %s", ErrInvalidOptions, i+1, c.Policy.Name, why)
+		var err error
+		if c.Key, err = c.Key.bound(client); err != nil {
+			return nil, fmt.Errorf("%w: the key of charge %d, policy %q: %w", ErrInvalidOptions, i+1, c.Policy.Name, err)
 		}
 		if j := slices.IndexFunc(charges[:i], func(other Charge) bool { return c.mixes(&other, client) }); j >= 0 {
 			return nil, fmt.Errorf("%w: the policies of charges %d and %d are the same and their keys are not, so the keys of one could"+

@@ -8,12 +8,13 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/httpfields"
 	"github.com/headgate/headgate/internal/admission"
+	"github.com/headgate/headgate/internal/key"
 )
 
 // charge is a [Charge] made ready.
 type charge struct {
 	admission.Charge
-	key    *part
+	key    *key.Key[asker]
 	cost   func(*http.Request) int64
 	when   func(*http.Request) bool
 	settle func(Outcome) int64
@@ -52,23 +53,15 @@ func bindAll(store headgate.Store, charges []Charge) ([]charge, error) {
 }
 
 // mixes reports whether texts that mean different things would name the same state.
-func (c *charge) mixes(other charge) bool { return c.Shares(&other.Charge) && !c.key.equal(other.key) }
+func (c *charge) mixes(other charge) bool { return c.Shares(&other.Charge) && !c.key.Equal(other.key) }
 
 // bindOne makes one charge ready.
 func bindOne(binder *admission.Binder, c *Charge) (charge, error) {
-	ready := charge{key: c.Key.orAddress(), cost: c.Cost, when: c.When, settle: c.Settle}
-	if why := ready.key.wrong(); why != "" {
-		return charge{}, fmt.Errorf("%w: key: %s", ErrInvalidOptions, why)
-	}
+	ready := charge{cost: c.Cost, when: c.When, settle: c.Settle}
 	var err error
-	ready.Charge, err = binder.Bind(c.Policy, scopeOf(ready.key))
-	return ready, err
-}
-
-// scopeOf names the sort of a key, for policies without a name; it is empty for addresses.
-func scopeOf(key *part) string {
-	if key.equal(address) {
-		return ""
+	if ready.key, err = c.Key.ready(); err != nil {
+		return charge{}, fmt.Errorf("%w: key: %w", ErrInvalidOptions, err)
 	}
-	return key.shape()
+	ready.Charge, err = binder.Bind(c.Policy, ready.key.Sort())
+	return ready, err
 }

@@ -12,6 +12,9 @@ func KeyText(k Key, r *http.Request) string {
 	if err != nil {
 		panic(err)
 	}
-	a := asker{req: r, resolver: resolver}
-	return string(a.appendKey(nil, k.orAddress()))
+	ready, err := k.ready()
+	if err != nil {
+		panic(err)
+	}
+	return string(ready.Append(nil, asker{r, &client{resolver: resolver}}))
 }

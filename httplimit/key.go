@@ -2,165 +2,127 @@ package httplimit
 
 import (
 	"net/http"
-	"strconv"
-	"strings"
+	"net/netip"
+
+	"github.com/headgate/headgate/clientaddr"
+	"github.com/headgate/headgate/internal/key"
 )
 
 // Key says whose budget a request spends: an address, a header field's value, a path, or several of these. Different parts never
 // run into each other. A request that lacks the part, or has an empty one, shares one budget with all others that do; see
 // [First].
 //
-// Nothing is normalised: “é” and “e”, upper and lower case, are different keys, and so is each invalid byte. A key that is longer
-// than 1 KiB is replaced by “sha256:” and its SHA-256, and so is one that begins like that. The state of a key made of one part
-// is what a [headgate.Limiter] of the same policy calls by that part's text (for an address see [clientaddr.AppendKey]), if the
-// policy has a name.
+// Nothing is normalised: “é” and “e”, upper and lower case, are different keys, and so is each invalid byte.
+//
+// The text of a key is what a [headgate.Limiter] of the same named policy calls it, and so do the service and package grpclimit for
+// the same parts. A key of one part is that part; for an address see [clientaddr.AppendKey]. Joined parts have a “+” between them,
+// and a “+” or “\” of their own has a “\” before it. A First is the text of the alternative, after its name and a “=” where it
+// could be mistaken for another one. A key longer than 1 KiB is replaced with “sha256=” and its SHA-256, and so is one that begins like that.
 //
 // The zero value means [Address]. A Key may be used concurrently and in any number of charges.
-type Key struct{ part *part }
-
-// kind is where a part comes from.
-type kind uint8
-
-const (
-	addressKind kind = iota
-	headerKind
-	methodKind
-	pathKind
-	patternKind
-	funcKind
-	joinKind
-	firstKind
-	sameKind
-)
-
-// part is one key or a part of one. It does not change once made.
-type part struct {
-	kind  kind
-	bits  int                                // of an address
-	name  string                             // of a header field, as net/http has it
-	find  func(*http.Request) (string, bool) // of Func
-	parts []*part                            // of Join and First
-}
-
-// defaultBits of an IPv6 address are what one client holds at least.
-const defaultBits = 64
-
-var address = &part{kind: addressKind, bits: defaultBits}
-
-func (k Key) orAddress() *part {
-	if k.part == nil {
-		return address
-	}
-	return k.part
-}
+type Key struct{ part key.Part[asker] }
 
 // Address is the client's address; of IPv6 its /64.
-func Address() Key { return Key{address} }
+func Address() Key { return AddressBlock(64) }
 
 // AddressBlock is the client's address, of IPv6 its first v6Bits bits: a second charge with 48 bounds who holds many /64. Outside
 // 1 to 128 it is that of [Address].
-func AddressBlock(v6Bits int) Key {
-	if v6Bits < 1 || v6Bits > 128 {
-		v6Bits = defaultBits
-	}
-	return Key{&part{kind: addressKind, bits: v6Bits}}
-}
+func AddressBlock(v6Bits int) Key { return Key{key.Address[asker](v6Bits)} }
 
 // Header is the first value of a header field. Clients choose it: alone it limits only those who keep to it, and whoever invents
 // values has a budget for each.
 func Header(name string) Key {
-	return Key{&part{kind: headerKind, name: http.CanonicalHeaderKey(name)}}
+	if name == "" {
+		return Key{key.Wrong[asker]("Header has no name")}
+	}
+	name = http.CanonicalHeaderKey(name)
+	return text(key.FieldName("header", name), func(r *http.Request) string { return headerValue(r, name) })
 }
 
 // Method is the request's method.
-func Method() Key { return Key{&part{kind: methodKind}} }
+func Method() Key { return text("method", func(r *http.Request) string { return r.Method }) }
 
 // Path is the path of the request's URL, as the client wrote it: “/a” and “/%61” are two. Bytes that no URL may hold count as
 // their escapes. See [Pattern].
-func Path() Key { return Key{&part{kind: pathKind}} }
+func Path() Key { return text("path", func(r *http.Request) string { return r.URL.EscapedPath() }) }
 
 // Pattern is the pattern of net/http's mux that matched, or chi's, which the middleware must stand behind to know.
-func Pattern() Key { return Key{&part{kind: patternKind}} }
+func Pattern() Key { return text("pattern", func(r *http.Request) string { return r.Pattern }) }
 
 // Func is what f finds: a user from the request's context, say. It reports false if there is none. It may be called concurrently.
-func Func(f func(*http.Request) (string, bool)) Key { return Key{&part{kind: funcKind, find: f}} }
+func Func(f func(*http.Request) (string, bool)) Key {
+	if f == nil {
+		return Key{key.Wrong[asker]("Func has no function")}
+	}
+	return Key{key.Func[asker](reader(func(r *http.Request) string {
+		if found, ok := f(r); ok {
+			return found
+		}
+		return ""
+	}))}
+}
 
-// Join is all of several parts together: a path and a user. A request has it if it has one of them, so to have the address in
-// place of a missing user, say Join(Path(), First(user, Address())), not First(Join(Path(), user), Address()).
-func Join(parts ...Key) Key { return Key{&part{kind: joinKind, parts: partsOf(parts)}} }
+// Join is all of several parts together: a path and a user. A request has it if it has all of them: First(Join(Path(), user), Address())
+// is the address of a request without a user.
+func Join(parts ...Key) Key { return Key{key.Join(partsOf(parts)...)} }
 
-// First is the first of several parts that the request has: an API key, else the address. Which part it was belongs to the key,
-// so a header field's value that looks like an address never spends the address' budget.
-func First(parts ...Key) Key { return Key{&part{kind: firstKind, parts: partsOf(parts)}} }
+// First is the first of several parts that the request has: an API key, else the address; if it has none, it is the last, with
+// nothing for what is missing. Which part it was belongs to the key, so a header field's value that looks like an address never
+// spends the address' budget.
+func First(parts ...Key) Key { return Key{key.First(partsOf(parts)...)} }
 
 // Same is one budget for all requests.
-func Same() Key { return Key{&part{kind: sameKind}} }
+func Same() Key { return Key{key.Same[asker]()} }
 
-func partsOf(keys []Key) []*part {
-	parts := make([]*part, len(keys))
+func partsOf(keys []Key) []key.Part[asker] {
+	parts := make([]key.Part[asker], len(keys))
 	for i, k := range keys {
-		parts[i] = k.orAddress()
+		parts[i] = k.part
 	}
 	return parts
 }
 
-// wrong says what a key lacks to work; it is empty if it lacks nothing.
-func (p *part) wrong() string {
-	switch p.kind {
-	case headerKind:
-		if p.name == "" {
-			return "Header has no name"
-		}
-	case funcKind:
-		if p.find == nil {
-			return "Func has no function"
-		}
-	case joinKind, firstKind:
-		if len(p.parts) == 0 {
-			return "Join and First need parts"
-		}
-		for _, inner := range p.parts {
-			if why := inner.wrong(); why != "" {
-				return why
-			}
-		}
+func text(name string, read reader) Key { return Key{key.Text[asker](name, read)} }
+
+// reader reads a part that needs no address.
+type reader func(*http.Request) string
+
+// Read returns the part's text.
+func (f reader) Read(a asker) string { return f(a.req) }
+
+// headerValue is the first value of a field; net/http keeps Host elsewhere.
+func headerValue(r *http.Request, name string) string {
+	if name == "Host" {
+		return r.Host
+	}
+	if values := r.Header[name]; len(values) > 0 {
+		return values[0]
 	}
 	return ""
 }
 
-// simple reports whether the key is not made of others.
-func (p *part) simple() bool { return p.kind != joinKind && p.kind != firstKind }
+// ready returns the key that makes texts, or an error if it lacks something.
+func (k Key) ready() (*key.Key[asker], error) { return k.part.Key(Address().part) }
 
-// shape tells what a key is made of in words, equal for equal keys. Functions cannot be told apart.
-func (p *part) shape() string {
-	switch p.kind {
-	case addressKind:
-		return "address/" + strconv.Itoa(p.bits)
-	case headerKind:
-		return "header " + p.name
-	case joinKind, firstKind:
-		inner := make([]string, len(p.parts))
-		for i, q := range p.parts {
-			inner[i] = q.shape()
-		}
-		return [...]string{joinKind: "join", firstKind: "first"}[p.kind] + "(" + strings.Join(inner, ", ") + ")"
-	default:
-		return [...]string{methodKind: "method", pathKind: "path", patternKind: "pattern", funcKind: "func", sameKind: "same"}[p.kind]
-	}
+// asker is the request of which keys are made, and its client.
+type asker struct {
+	req    *http.Request
+	client *client
 }
 
-// equal reports whether two keys give the same text for every request, as far as that can be told.
-func (p *part) equal(q *part) bool {
-	if p == q {
-		return true
+// Addr returns the client's address, the zero Addr if there is none.
+func (a asker) Addr() netip.Addr { return a.client.address(a.req) }
+
+// client is the client behind one request. Its address is resolved once, when it is needed.
+type client struct {
+	resolver *clientaddr.Resolver
+	addr     netip.Addr
+	known    bool
+}
+
+func (c *client) address(r *http.Request) netip.Addr {
+	if !c.known {
+		c.addr, c.known = c.resolver.Addr(r), true
 	}
-	if p.kind != q.kind || p.kind == funcKind || p.bits != q.bits || p.name != q.name || len(p.parts) != len(q.parts) {
-		return false
-	}
-	for i := range p.parts {
-		if !p.parts[i].equal(q.parts[i]) {
-			return false
-		}
-	}
-	return true
+	return c.addr
 }

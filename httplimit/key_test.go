@@ -22,6 +22,7 @@ type userKey struct{}
 func TestKeyText(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("k", 1025)
+	nobody := httplimit.Func(func(*http.Request) (string, bool) { return "u", false })
 	for _, c := range []struct {
 		name string
 		key  httplimit.Key
@@ -38,17 +39,22 @@ func TestKeyText(t *testing.T) {
 		{"a path with what no URL may hold", httplimit.Path(), "/%22%C3%A9"},
 		{"no pattern", httplimit.Pattern(), ""},
 		{"a function", httplimit.Func(func(*http.Request) (string, bool) { return "u", true }), "u"},
-		{"a function that finds nothing", httplimit.Func(func(*http.Request) (string, bool) { return "u", false }), ""},
+		{"a function that finds nothing", nobody, ""},
 		{"same", httplimit.Same(), ""},
-		{"parts by their length", httplimit.Join(httplimit.Method(), httplimit.Header("X-Api-Key"), httplimit.Header("X-None")), "3:GET2:k10:"},
-		{"the first that is there", httplimit.First(httplimit.Header("X-None"), httplimit.Header("X-Api-Key")), "1:k1"},
-		{"the first is not there", httplimit.First(httplimit.Header("X-None"), httplimit.Address()), "1:203.0.113.9"},
-		{"none is there", httplimit.First(httplimit.Header("X-None")), "-"},
-		{"nested", httplimit.Join(httplimit.First(httplimit.Join(httplimit.Same()), httplimit.Method()), httplimit.Method()), "4:0:0:3:GET"},
+		{"joined", httplimit.Join(httplimit.Method(), httplimit.Header("X-Api-Key"), httplimit.Header("X-None")), "GET+k1+"},
+		{"the first that is there", httplimit.First(httplimit.Header("X-None"), httplimit.Header("X-Api-Key")), "header:x-api-key=k1"},
+		{"the first is not there", httplimit.First(httplimit.Header("X-None"), httplimit.Key{}), "203.0.113.9"},
+		{"none is there", httplimit.First(httplimit.Header("X-None"), httplimit.Header("X-Nobody")), "header:x-nobody="},
+		{
+			"a join without one of its parts", httplimit.First(httplimit.Join(httplimit.Path(), httplimit.Header("X-None")), httplimit.Address()),
+			"203.0.113.9",
+		},
+		{"the second function", httplimit.First(nobody, httplimit.Func(func(*http.Request) (string, bool) { return "u", true })), "func:2=u"},
+		{"nested", httplimit.Join(httplimit.First(httplimit.Join(httplimit.Same()), httplimit.Method()), httplimit.Method()), "+GET"},
 		{"1 KiB stays", httplimit.Func(func(*http.Request) (string, bool) { return long[1:], true }), long[1:]},
 		{
 			"more does not", httplimit.Func(func(*http.Request) (string, bool) { return long, true }),
-			"sha256:2c2d9e0a8f8a0b2b",
+			"sha256=",
 		},
 	} {
 		r := httptest.NewRequest("GET", "http://example.com/a%2Fb/%C3%A9?q", nil)
@@ -57,7 +63,7 @@ func TestKeyText(t *testing.T) {
 		}
 		r.RemoteAddr = "203.0.113.9:4711"
 		r.Header["X-Api-Key"] = []string{"k1", "k2"}
-		if got := httplimit.KeyText(c.key, r); got != c.want && !(c.name == "more does not" && strings.HasPrefix(got, "sha256:") && len(got) == 71) {
+		if got := httplimit.KeyText(c.key, r); got != c.want && !(c.name == "more does not" && strings.HasPrefix(got, "sha256=") && len(got) == 71) {
 			t.Errorf("%s: got %q want %q", c.name, got, c.want)
 		}
 	}
@@ -67,8 +73,8 @@ func TestKeyText(t *testing.T) {
 func TestKeysAreNotAmbiguous(t *testing.T) {
 	t.Parallel()
 	texts := []string{
-		"a", "b", "a:b", ":", "1:a", "a1:b", "0:", "-", "é", "e\u0301", "e", "E", "\x00", "a\x00", "\xff", "\xfe", "203.0.113.9", "unknown",
-		strings.Repeat("a", 1025), strings.Repeat("a", 1026), "sha256:" + strings.Repeat("0", 64),
+		"a", "b", "a+b", "+", `\`, `a\`, `\+b`, "a=", "header:a=", "method=GET", "é", "e\u0301", "e", "E", "\x00", "a\x00", "\xff", "\xfe", "203.0.113.9", "unknown",
+		strings.Repeat("a", 1025), strings.Repeat("a", 1026), "sha256=" + strings.Repeat("0", 64),
 	}
 	keys := map[string]httplimit.Key{
 		"join":          httplimit.Join(httplimit.Header("A"), httplimit.Header("B")),
@@ -94,8 +100,8 @@ func TestKeysAreNotAmbiguous(t *testing.T) {
 }
 
 func FuzzJoin(f *testing.F) {
-	f.Add("a:b", "c", "a", "b:c")
-	f.Add("", "1:a", "2:", "a")
+	f.Add("a+b", "c", "a", "b+c")
+	f.Add("", `\`, "+", "a")
 	key := httplimit.Join(httplimit.Header("A"), httplimit.Header("B"))
 	f.Fuzz(func(t *testing.T, a, b, c, d string) {
 		text := func(a, b string) string {

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/clientaddr"
 	"github.com/headgate/headgate/httpfields"
-	"github.com/headgate/headgate/internal/keytext"
 )
 
 // The short way is that of most programs: one limit, which is not a queue, with a simple key, nothing to settle and nobody who
@@ -18,7 +18,7 @@ import (
 // shortWay is the only charge, if it fits the short way.
 func (g *gate) shortWay() *charge {
 	c := &g.charges[0]
-	if len(g.charges) > 1 || len(c.Limits) > 1 || !c.key.simple() || c.Queues() || c.settle != nil || g.core.Observer != nil {
+	if len(g.charges) > 1 || len(c.Limits) > 1 || !c.key.Single() || c.Queues() || c.settle != nil || g.core.Observer != nil {
 		return nil
 	}
 	return c
@@ -67,17 +67,19 @@ const roomForKey = 64
 
 // shortKey is the key as text: what the request has as it is; part of the peer's address, if that is how it begins; or else
 // written to text, with room for fields behind it.
-func (a *asker) shortKey(p *part, text *strings.Builder, fields int) string {
-	if p.kind != addressKind {
-		return keytext.BoundedString(a.text(p))
+func (g *gate) shortKey(r *http.Request, text *strings.Builder) string {
+	k := g.only.key
+	v6Bits, isAddress := k.Block()
+	if !isAddress {
+		return k.Text(asker{req: r})
 	}
 	var room [roomForKey]byte
-	key, _ := a.appendSimple(room[:0], p)
-	if peer := a.req.RemoteAddr; len(key) <= len(peer) && peer[:len(key)] == string(key) {
-		return peer[:len(key)]
+	made := clientaddr.AppendKey(room[:0], clientaddr.Group(g.resolver.Addr(r), v6Bits))
+	if peer := r.RemoteAddr; len(made) <= len(peer) && peer[:len(made)] == string(made) {
+		return peer[:len(made)]
 	}
-	text.Grow(len(key) + fields)
-	text.Write(key)
+	text.Grow(len(made) + g.room)
+	text.Write(made)
 	return text.String()
 }
 
@@ -96,8 +98,7 @@ func (g *gate) serveShort(w http.ResponseWriter, r *http.Request, next http.Hand
 		return
 	}
 	var text strings.Builder
-	a := asker{req: r, resolver: g.resolver}
-	key := a.shortKey(c.key, &text, g.room)
+	key := g.shortKey(r, &text)
 	var decisions [1]headgate.Decision
 	var err error
 	decisions[0], err = c.Limits[0].Bound.Apply(r.Context(), headgate.StoreClock, key, headgate.Take, cost)

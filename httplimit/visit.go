@@ -18,7 +18,8 @@ import (
 type visit struct {
 	admission.Request
 	gate    *gate
-	asker   asker
+	req     *http.Request
+	client  client
 	keys    []byte // the text of all keys, one behind the other
 	taken   []take
 	all     headgate.Decision // of all together
@@ -44,7 +45,7 @@ const mostKept = 16 << 10
 
 func newVisit(g *gate, r *http.Request) *visit {
 	v := visits.Get().(*visit)
-	v.Core, v.gate, v.asker = &g.core, g, asker{req: r, resolver: g.resolver}
+	v.Core, v.gate, v.req, v.client = &g.core, g, r, client{resolver: g.resolver}
 	return v
 }
 
@@ -64,14 +65,14 @@ func (v *visit) release() {
 func (v *visit) collect() bool {
 	for i := range v.gate.charges {
 		c := &v.gate.charges[i]
-		if c.when != nil && !c.when(v.asker.req) {
+		if c.when != nil && !c.when(v.req) {
 			continue
 		}
 		cost := int64(1)
 		if c.cost != nil {
-			cost = c.cost(v.asker.req)
+			cost = c.cost(v.req)
 		}
-		v.keys = v.asker.appendKey(v.keys, c.key)
+		v.keys = c.key.Append(v.keys, asker{v.req, &v.client})
 		v.taken = append(v.taken, take{c, len(v.keys), cost})
 		v.mask |= 1 << i
 		v.settles = v.settles || c.settle != nil

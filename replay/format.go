@@ -43,7 +43,7 @@ type lineReader struct {
 	clock  logClock
 	log    logLine
 	json   jsonRecord
-	joined []byte
+	made []byte
 }
 
 // detect is the format of the first line of text that can be read, or the zero value. The lines before it are readable in no
@@ -85,11 +85,8 @@ func (r *lineReader) read(format Format, line []byte) (at, cost int64, key []byt
 		if reason = r.log.parse(line, &r.clock); reason != "" {
 			return 0, 0, nil, reason
 		}
-		if len(r.key.fields) > 1 {
-			r.joined = r.key.of(&r.log, r.joined)
-			return r.log.at, 1, r.joined, ""
-		}
-		return r.log.at, 1, r.key.of(&r.log, nil), ""
+		r.made = r.key.of(&r.log, r.made)
+		return r.log.at, 1, r.made, ""
 	default:
 		return 0, 0, nil, badFormat
 	}

@@ -1,10 +1,11 @@
 package replay
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/headgate/headgate/internal/key"
 )
 
 // Key says which fields of a log line make the key. It is written as their names joined by “+”, such as “ip+path”; see
@@ -65,34 +66,21 @@ func (k Key) String() string {
 	return strings.Join(names, "+")
 }
 
-// of is the key of a line: one field as it stands, several joined by a space. A space or backslash inside one of several is
-// written with a backslash before it, so that no two different lines share a key by the joining. It may append to dst.
+// of is the key of a line: the text that the service and the middlewares make of the same parts. It is written over dst.
 func (k Key) of(line *logLine, dst []byte) []byte {
+	dst = dst[:0]
 	switch len(k.fields) {
 	case 0:
-		return line.field(keyIP)
+		dst = append(dst, line.field(keyIP)...)
 	case 1:
-		return line.field(k.fields[0])
-	}
-	dst = dst[:0]
-	for i, f := range k.fields {
-		if i > 0 {
-			dst = append(dst, ' ')
+		dst = append(dst, line.field(k.fields[0])...)
+	default:
+		for i, f := range k.fields {
+			if i > 0 {
+				dst = append(dst, '+')
+			}
+			dst = key.AppendEscaped(dst, line.field(f))
 		}
-		dst = appendEscaped(dst, line.field(f))
 	}
-	return dst
-}
-
-func appendEscaped(dst, part []byte) []byte {
-	if bytes.IndexByte(part, ' ') < 0 && bytes.IndexByte(part, '\\') < 0 {
-		return append(dst, part...)
-	}
-	for _, c := range part {
-		if c == ' ' || c == '\\' {
-			dst = append(dst, '\\')
-		}
-		dst = append(dst, c)
-	}
-	return dst
+	return key.Bound(dst, 0)
 }

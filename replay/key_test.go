@@ -1,11 +1,14 @@
 package replay
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"hash/maphash"
 	"strings"
 	"testing"
+
+	"github.com/headgate/headgate/internal/key"
 )
 
 func TestParseKey(t *testing.T) {
@@ -25,11 +28,31 @@ func TestParseKey(t *testing.T) {
 	}
 }
 
+// A key is the text that the service makes of the same parts.
+func TestKeyOfALine(t *testing.T) {
+	line := &logLine{host: []byte("203.0.113.9"), user: []byte("a+b"), request: []byte("GET /a HTTP/1.1")}
+	for text, want := range map[string]string{
+		"ip": "203.0.113.9", "user": "a+b", "ip+path": "203.0.113.9+/a", "ip+user": `203.0.113.9+a\+b`,
+	} {
+		k, err := ParseKey(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(k.of(line, []byte("before"))); got != want {
+			t.Errorf("%s: got %q want %q", text, got, want)
+		}
+	}
+	long := &logLine{host: bytes.Repeat([]byte("x"), key.MaxBytes+1)}
+	if got := string(Key{}.of(long, nil)); len(got) != len("sha256=")+64 {
+		t.Errorf("a host of %d bytes: got %q want a hash", len(long.host), got)
+	}
+}
+
 // T11: keys of several fields are told apart wherever their fields are cut.
 func FuzzJoinedKeys(f *testing.F) {
-	f.Add("a b", "c", "a", "b c")
-	f.Add(`a\`, "b", "a", `\ b`)
-	f.Add(`\`, " ", ` \`, "")
+	f.Add("a+b", "c", "a", "b+c")
+	f.Add(`a\`, "b", "a", `\+b`)
+	f.Add(`\`, "+", `+\`, "")
 	f.Fuzz(func(t *testing.T, ip1, user1, ip2, user2 string) {
 		k, err := ParseKey("ip+user")
 		if err != nil {

@@ -2,12 +2,11 @@ package rlsapi
 
 import (
 	"slices"
-	"strconv"
 
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/envoyconfig"
-	"github.com/headgate/headgate/internal/keytext"
+	"github.com/headgate/headgate/internal/key"
 )
 
 // match is what was found for one descriptor. Its zero value means nothing.
@@ -69,20 +68,17 @@ func (r *requestState) matchOverride(domain *envoyconfig.Domain) *Counter {
 }
 
 // appendKey appends the key that the current entries count under: the domain and all entries,
-// each with its length before it, or a hash of them if they are long.
+// joined, or a hash of them if they are long.
 func (r *requestState) appendKey(domain *envoyconfig.Domain, matched bool) {
 	begin := len(r.keys)
-	r.keys = appendPart(r.keys, domain.Name())
+	r.keys = key.AppendEscaped(r.keys, domain.Name())
 	for i := range r.entries {
 		value := r.entries[i].Value
 		if matched {
 			value = r.matcher.Value(i) // which may be the pattern
 		}
-		r.keys = appendPart(appendPart(r.keys, r.entries[i].Key), value)
+		r.keys = key.AppendEscaped(append(r.keys, '+'), r.entries[i].Key)
+		r.keys = key.AppendEscaped(append(r.keys, '+'), value)
 	}
-	r.keys = keytext.Bounded(r.keys, begin)
-}
-
-func appendPart(dst []byte, part string) []byte {
-	return append(append(strconv.AppendInt(dst, int64(len(part)), 10), ':'), part...)
+	r.keys = key.Bound(r.keys, begin)
 }

@@ -1,16 +1,13 @@
 package routing
 
 import (
-	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"net/http"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/headgate/headgate/clientaddr"
+	"github.com/headgate/headgate/internal/key"
 )
 
 // Key says whose budget a request spends: “ip”, “header:X-API-Key, ip”, “ip+path”. It is made with [ParseKey]; the zero value is
@@ -26,97 +23,138 @@ import (
 //	host         the host in lower case, without port
 //	path         the path as it is read, see the package
 //
-// # The text of a key
-//
-// A key of one part is that part as it is: 203.0.113.9, acme. So a check that a program sends itself can name the same budget. Parts
-// that are joined have a + between them, and a + or \ in them behind a \. Whatever could be taken for a key made otherwise by the
-// same expression begins with how it was made and a =: “header:authorization=acme”, if header:Authorization is not the first
-// alternative, or “header:x-api-key=203.0.113.9” where that could be an address, too. A key longer than 512 bytes is told by its
-// hash: “sha256=…”. No two requests that differ in a part share a key.
-type Key struct {
-	alternatives []alternative
+// The text of a key is that of package internal/key, as the middlewares and interceptors of the library write it: 203.0.113.9, acme,
+// 203.0.113.9+/cart, header:x-api-key=198.51.100.1. No two requests that differ in a part share a key.
+type Key struct{ key *key.Key[request] }
+
+// request reads the parts of a request.
+type request struct{ *Request }
+
+// Addr returns the client's address, the zero Addr if it is not known.
+func (r request) Addr() netip.Addr { return r.ClientAddr }
+
+// header is a header field by its canonical name.
+type header string
+
+// Read returns the field's first value.
+func (h header) Read(r request) string {
+	if values := r.Header[string(h)]; len(values) > 0 {
+		return values[0]
+	}
+	return ""
 }
 
-type alternative struct {
-	text  string // as it would be written
-	parts []part
-}
-
-// part is one thing that a request has, or has not.
-type part struct {
-	kind  kind
-	field string // of a header, canonical
-	bits  int    // of an IPv6 address
-}
-
-type kind uint8
+// other is what every request has.
+type other uint8
 
 const (
-	address kind = iota
-	header
-	method
+	method other = iota
 	host
 	path
 )
 
-// Bounds on an expression, and on the text that it makes.
+// Read returns the part's text.
+func (o other) Read(r request) string {
+	switch o {
+	case method:
+		return canonicalMethod(r.Method)
+	case host:
+		return canonicalHost(r.Host)
+	default:
+		_, lenient := readings(r.Path)
+		return lenient
+	}
+}
+
+// part is one part of an expression, or an alternative, and how it is written.
+type part struct {
+	key.Part[request]
+	text string
+}
+
+// Bounds on an expression.
 const (
 	mostAlternatives = 8
 	mostParts        = 8
-	longestKey       = 512
-	hashed           = "sha256="
-	unknownAddress   = "unknown"
 )
 
-var byAddress = alternative{text: "ip", parts: []part{{kind: address, bits: 64}}}
+// byAddress is the zero [Key].
+var byAddress = made(key.Part[request]{})
+
+func made(p key.Part[request]) *key.Key[request] {
+	k, err := p.Key(key.Address[request](64))
+	if err != nil {
+		panic(err) // there is no function and no header field without a name
+	}
+	return k
+}
 
 // ParseKey reads an expression.
 func ParseKey(text string) (Key, error) {
-	var k Key
+	var alternatives []part
 	at, starts := 0, []int(nil)
 	for one := range strings.SplitSeq(text, ",") {
 		a, err := parseAlternative(text, one, at)
 		if err != nil {
 			return Key{}, err
 		}
-		if slices.ContainsFunc(k.alternatives, func(b alternative) bool { return a.text == b.text }) {
+		if slices.ContainsFunc(alternatives, a.same) {
 			return Key{}, wrongKey(text, one, at, "stands here twice")
 		}
-		k.alternatives, starts = append(k.alternatives, a), append(starts, at)
+		alternatives, starts = append(alternatives, a), append(starts, at)
 		at += len(one) + 1
 	}
-	if len(k.alternatives) > mostAlternatives {
+	if len(alternatives) > mostAlternatives {
 		return Key{}, wrongKey(text, "", 0, "it has more than "+strconv.Itoa(mostAlternatives)+" alternatives")
 	}
-	for i, a := range k.alternatives[:len(k.alternatives)-1] {
+	for i, a := range alternatives[:len(alternatives)-1] {
 		if a.certain() {
 			return Key{}, wrongKey(text, text[starts[i+1]:], starts[i+1], "is never looked at: every request has "+a.text)
 		}
 	}
-	return k, nil
+	return Key{made(key.First(keysOf(alternatives)...))}, nil
 }
 
-func parseAlternative(text, one string, at int) (a alternative, err error) {
+func parseAlternative(text, one string, at int) (a part, err error) {
+	var parts []part
 	for word := range strings.SplitSeq(one, "+") {
 		p, err := parsePart(text, word, at)
 		if err != nil {
 			return a, err
 		}
-		if slices.Contains(a.parts, p) {
+		if slices.ContainsFunc(parts, p.same) {
 			return a, wrongKey(text, word, at, "stands here twice")
 		}
-		a.parts = append(a.parts, p)
+		parts = append(parts, p)
 		at += len(word) + 1
 	}
-	if len(a.parts) > mostParts {
+	if len(parts) > mostParts {
 		return a, wrongKey(text, one, at-len(one)-1, "has more than "+strconv.Itoa(mostParts)+" parts")
 	}
-	names := make([]string, len(a.parts))
-	for i, p := range a.parts {
-		names[i] = p.String()
-	}
-	a.text = strings.Join(names, "+")
+	a.Part = key.Join(keysOf(parts)...)
+	a.text = made(a.Part).String()
 	return a, nil
+}
+
+func keysOf(parts []part) []key.Part[request] {
+	keys := make([]key.Part[request], len(parts))
+	for i, p := range parts {
+		keys[i] = p.Part
+	}
+	return keys
+}
+
+// same reports whether two parts mean the same.
+func (p part) same(q part) bool { return p.text == q.text }
+
+// certain reports whether every request has all parts of an alternative.
+func (p part) certain() bool {
+	for name := range strings.SplitSeq(p.text, "+") {
+		if name != "method" && name != "path" {
+			return false
+		}
+	}
+	return true
 }
 
 // told are fields in which anybody can write anybody's address.
@@ -130,12 +168,11 @@ func parsePart(text, word string, at int) (part, error) {
 		if err != nil || n < 1 || n > 128 {
 			return part{}, wrongKey(text, word, at, "is no block of addresses; accepted are ip/1 to ip/128, of IPv6")
 		}
-		return part{kind: address, bits: n}, nil
+		return leaf(key.Address[request](n)), nil
 	}
 	if name == "header" {
 		return parseHeader(text, word, at, strings.TrimSpace(argument))
 	}
-	known := map[string]part{"ip": byAddress.parts[0], "method": {kind: method}, "host": {kind: host}, "path": {kind: path}}
 	p, ok := known[name]
 	switch {
 	case trimmed == "":
@@ -145,8 +182,15 @@ func parsePart(text, word string, at int) (part, error) {
 	case has:
 		return part{}, wrongKey(text, word, at, "takes no name behind it")
 	}
-	return p, nil
+	return leaf(p), nil
 }
+
+var known = map[string]key.Part[request]{
+	"ip": key.Address[request](64), "method": key.Text[request]("method", method), "host": key.Text[request]("host", host),
+	"path": key.Text[request]("path", path),
+}
+
+func leaf(p key.Part[request]) part { return part{p, made(p).String()} }
 
 const accepted = "there are ip, header:NAME, method, host and path"
 
@@ -162,7 +206,7 @@ func parseHeader(text, word string, at int, name string) (part, error) {
 	case slices.Contains(told, canonical):
 		return part{}, wrongKey(text, word, at, "is whatever a client writes there; ip is its address, and trusted_proxies says who may tell it")
 	}
-	return part{kind: header, field: canonical}, nil
+	return leaf(key.Text[request](key.FieldName("header", canonical), header(canonical))), nil
 }
 
 // wrongKey points at a word of an expression, without the blanks around it.
@@ -171,187 +215,18 @@ func wrongKey(text, word string, at int, reason string) error {
 	return &SyntaxError{"key", text, max(at, 0), len(strings.TrimSpace(word)), reason}
 }
 
-// String is the part as it would be written.
-func (p part) String() string {
-	switch p.kind {
-	case header:
-		return "header:" + lower(p.field)
-	case method:
-		return "method"
-	case host:
-		return "host"
-	case path:
-		return "path"
+func (k Key) orAddress() *key.Key[request] {
+	if k.key == nil {
+		return byAddress
 	}
-	if p.bits == 64 {
-		return "ip"
-	}
-	return "ip/" + strconv.Itoa(p.bits)
+	return k.key
 }
 
 // String is the expression as it would be written.
-func (k Key) String() string {
-	var texts []string
-	for _, a := range k.all() {
-		texts = append(texts, a.text)
-	}
-	return strings.Join(texts, ", ")
-}
-
-func (k Key) all() []alternative {
-	if len(k.alternatives) == 0 {
-		return []alternative{byAddress}
-	}
-	return k.alternatives
-}
-
-// certain reports whether every request has all parts.
-func (a *alternative) certain() bool {
-	return !slices.ContainsFunc(a.parts, func(p part) bool { return p.kind == header || p.kind == host || p.kind == address })
-}
-
-// alone reports whether it is an address and nothing else.
-func (a *alternative) alone() bool { return len(a.parts) == 1 && a.parts[0].kind == address }
+func (k Key) String() string { return k.orAddress().String() }
 
 // Of is the key of a request.
-func (k Key) Of(r *Request) string {
-	var buf [128]byte
-	return string(k.Append(buf[:0], r))
-}
+func (k Key) Of(r *Request) string { return k.orAddress().Text(request{r}) }
 
 // Append appends the key of a request to dst. With room in dst it allocates nothing for a path that is written as it is read.
-func (k Key) Append(dst []byte, r *Request) []byte {
-	if len(k.alternatives) == 0 {
-		return byAddress.parts[0].append(dst, r)
-	}
-	chosen := len(k.alternatives) - 1
-	for i := range k.alternatives[:chosen] {
-		if k.alternatives[i].in(r) {
-			chosen = i
-			break
-		}
-	}
-	start := len(dst)
-	dst = k.alternatives[chosen].append(dst, r)
-	if len(k.alternatives) > 1 && k.marks(chosen, dst[start:]) {
-		dst = slices.Insert(dst, start, []byte(k.alternatives[chosen].text+"=")...)
-	}
-	if made := dst[start:]; len(made) > longestKey || strings.HasPrefix(string(made[:min(len(made), len(hashed))]), hashed) {
-		sum := sha256.Sum256(made)
-		dst = append(dst[:start], hashed...)
-		dst = hex.AppendEncode(dst, sum[:])
-	}
-	return dst
-}
-
-// marks reports whether made must say by which alternative it was made.
-func (k Key) marks(chosen int, made []byte) bool {
-	switch {
-	case k.alternatives[chosen].alone():
-		return k.otherBlocks(chosen)
-	case chosen > 0 || len(made) == 0:
-		return true
-	}
-	for i := range k.alternatives {
-		a := &k.alternatives[i]
-		if a.alone() && looksLikeAddress(made) {
-			return true
-		}
-		if len(made) > len(a.text) && made[len(a.text)] == '=' && string(made[:len(a.text)]) == a.text {
-			return true
-		}
-	}
-	return false
-}
-
-// otherBlocks reports whether an alternative before this one is an address, too: “ip/48, ip” cannot be told apart by their text.
-func (k Key) otherBlocks(chosen int) bool {
-	return slices.ContainsFunc(k.alternatives[:chosen], func(a alternative) bool { return a.alone() })
-}
-
-// looksLikeAddress reports whether a key could be that of an address, or is nearly one.
-func looksLikeAddress(made []byte) bool {
-	if string(made) == unknownAddress {
-		return true
-	}
-	if bytes.IndexByte(made, '.') < 0 && bytes.IndexByte(made, ':') < 0 {
-		return false // as most do: no need to allocate an error for them
-	}
-	s := string(made)
-	_, err := netip.ParseAddr(s)
-	_, err2 := netip.ParsePrefix(s)
-	return err == nil || err2 == nil
-}
-
-// in reports whether the request has all parts.
-func (a *alternative) in(r *Request) bool {
-	for i := range a.parts {
-		if !a.parts[i].in(r) {
-			return false
-		}
-	}
-	return true
-}
-
-func (p *part) in(r *Request) bool {
-	switch p.kind {
-	case address:
-		return r.ClientAddr.IsValid()
-	case header:
-		return fieldOf(r, p.field) != ""
-	case host:
-		return r.Host != ""
-	}
-	return true
-}
-
-func fieldOf(r *Request, name string) string {
-	if values := r.Header[name]; len(values) > 0 {
-		return values[0]
-	}
-	return ""
-}
-
-// append writes the parts, each apart from the next.
-func (a *alternative) append(dst []byte, r *Request) []byte {
-	if len(a.parts) == 1 {
-		return a.parts[0].append(dst, r)
-	}
-	for i := range a.parts {
-		if i > 0 {
-			dst = append(dst, '+')
-		}
-		start := len(dst)
-		dst = escape(a.parts[i].append(dst, r), start)
-	}
-	return dst
-}
-
-// escape puts a \ before every + and \ from start on.
-func escape(b []byte, start int) []byte {
-	for i := start; i < len(b); i++ {
-		if b[i] == '+' || b[i] == '\\' {
-			b = slices.Insert(b, i, '\\')
-			i++
-		}
-	}
-	return b
-}
-
-func (p *part) append(dst []byte, r *Request) []byte {
-	switch p.kind {
-	case header:
-		return append(dst, fieldOf(r, p.field)...)
-	case method:
-		return append(dst, canonicalMethod(r.Method)...)
-	case host:
-		return append(dst, canonicalHost(r.Host)...)
-	case path:
-		_, lenient := readings(r.Path)
-		return append(dst, lenient...)
-	}
-	if !r.ClientAddr.IsValid() {
-		return append(dst, unknownAddress...)
-	}
-	return clientaddr.AppendKey(dst, clientaddr.Group(r.ClientAddr, p.bits))
-}
+func (k Key) Append(dst []byte, r *Request) []byte { return k.orAddress().Append(dst, request{r}) }
