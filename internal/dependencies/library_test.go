@@ -77,12 +77,12 @@ var libraryRules = map[string]packageRule{
 	},
 	"httplimit": {
 		why:   "net/http middleware over any store",
-		code:  []string{".", "clientaddr", "httpfields", "internal/keytext", "internal/problem"},
+		code:  []string{".", "clientaddr", "httpfields", "internal/key", "internal/problem"},
 		tests: []string{"memstore", "fallback", "redisstore", "internal/testserver", "internal/leaktest"},
 	},
 	"grpclimit": {
 		why:   "gRPC interceptors over any store; client addresses and fields are those of HTTP",
-		code:  []string{".", "clientaddr", "httpfields", "internal/keytext"},
+		code:  []string{".", "clientaddr", "httpfields", "internal/key"},
 		tests: []string{"memstore", "fallback", "redisstore", "internal/testserver", "internal/leaktest"},
 	},
 	"loginguard": {
@@ -91,13 +91,13 @@ var libraryRules = map[string]packageRule{
 		tests: []string{"memstore", "redisstore", "memcachedstore", "fallback", "internal/testserver"},
 	},
 	"replay": {
-		why:   "it replays logs against stores that it is given",
-		code:  []string{"."},
+		why:   "it replays logs against stores that it is given, under the keys of the service",
+		code:  []string{".", "internal/key"},
 		tests: []string{"algo", "memstore", "replay/internal/biglog", "internal/leaktest"},
 	},
 	"replay/internal/biglog": {why: "it writes long logs for tests"},
 	"internal/dependencies":  {why: "it reads source files"},
-	"internal/keytext":       {why: "it encodes keys of several parts"},
+	"internal/key":           {why: "it makes the keys of requests, of which the client's address is a part", code: []string{"clientaddr"}},
 	"internal/diagnosis":     {why: "what a check of a store found, for every store"},
 	"internal/modules":       {why: "it runs the go command"},
 	"internal/leaktest":      {why: "it finds goroutines that a test left behind"},

@@ -14,8 +14,8 @@ var serviceRules = map[string]packageRule{
 	service("service"): {
 		why: "all interfaces side by side: whichever one a request comes through, the decision is the limiter's",
 		tests: []string{
-			".", "algo", "memstore", "redisstore", "internal/testserver", service("engine"), service("envoyconfig"),
-			service("forwardauth"), service("httpapi"), service("respapi"), service("rlsapi"), service("storeopen"),
+			".", "algo", "httplimit", "memstore", "redisstore", "internal/testserver", service("engine"), service("envoyconfig"),
+			service("forwardauth"), service("httpapi"), service("respapi"), service("rlsapi"), service("routing"), service("storeopen"),
 		},
 	},
 	service("engine"): {
@@ -25,7 +25,7 @@ var serviceRules = map[string]packageRule{
 	},
 	service("routing"): {
 		why:  "it finds the policies and keys of a request and decides nothing",
-		code: []string{"clientaddr"},
+		code: []string{"internal/key"},
 	},
 	service("config"): {
 		why:   "the configuration file, environment and flags",
@@ -57,7 +57,7 @@ var serviceRules = map[string]packageRule{
 	},
 	service("rlsapi"): {
 		why:   "an interface knows its protocol and the engine; rules come from envoyproxy/ratelimit's configuration",
-		code:  []string{".", "internal/keytext", service("bounded"), service("engine"), service("envoyconfig")},
+		code:  []string{".", "internal/key", service("bounded"), service("engine"), service("envoyconfig")},
 		tests: []string{"memstore", "redisstore", "fallback", "internal/testserver", "internal/leaktest"},
 	},
 	service("envoyconfig"): {
