@@ -30,7 +30,7 @@ type gateway struct {
 	t       *testing.T
 	plane   *controlplane.Server
 	certs   string // folder of the limiter's certificate
-	signer  *authority
+	signer  *testserver.Authority
 	service *launched
 	client  pb.RateLimitServiceClient
 }
@@ -48,11 +48,11 @@ func newGateway(t *testing.T) *gateway {
 // certify has a new authority sign all certificates, and is what the control plane needs of them.
 func (g *gateway) certify() *tls.Config {
 	g.t.Helper()
-	g.signer = newAuthority(g.t)
-	mine := g.signer.write(g.t.TempDir(), 2, "envoy-gateway")
-	g.signer.write(g.certs, 3, "envoy-ratelimit")
+	g.signer = testserver.NewAuthority(g.t)
+	mine := g.signer.Write(g.t.TempDir(), 2, "envoy-gateway")
+	g.signer.Write(g.certs, 3, "envoy-ratelimit")
 	return &tls.Config{
-		Certificates: []tls.Certificate{mine}, ClientCAs: g.signer.pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12,
+		Certificates: []tls.Certificate{mine}, ClientCAs: g.signer.Pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12,
 	}
 }
 
@@ -86,7 +86,7 @@ func (g *gateway) start(more ...string) {
 func (g *gateway) connect() {
 	g.t.Helper()
 	g.service.mustListen(g.t, 3)
-	trusted := &tls.Config{RootCAs: g.signer.pool, ServerName: "envoy-ratelimit", MinVersion: tls.VersionTLS12}
+	trusted := &tls.Config{RootCAs: g.signer.Pool, ServerName: "envoy-ratelimit", MinVersion: tls.VersionTLS12}
 	conn, err := grpc.NewClient(g.service.addrs["grpc"], grpc.WithTransportCredentials(credentials.NewTLS(trusted)))
 	if err != nil {
 		g.t.Fatal(err)

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/headgate/headgate/internal/testserver"
 )
 
 // operator asks the door for operators.
@@ -91,9 +93,9 @@ func TestOperatorsSeeTheStopToItsEnd(t *testing.T) {
 
 func TestOldTLSIsRefused(t *testing.T) {
 	t.Parallel()
-	a, dir := newAuthority(t), t.TempDir()
-	a.write(dir, 2, "server.example")
-	config := a.clientOf(a.write(t.TempDir(), 10, "client.example"))
+	a, dir := testserver.NewAuthority(t), t.TempDir()
+	a.Write(dir, 2, "server.example")
+	config := clientOf(a, a.Write(t.TempDir(), 10, "client.example"))
 	p := launchTLS(t, dir)
 	for version, accepted := range map[uint16]bool{tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
 		config.MinVersion, config.MaxVersion = version, version

@@ -3,20 +3,12 @@ package main
 import (
 	"bufio"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -25,78 +17,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/headgate/headgate/internal/testserver"
 )
-
-// authority signs certificates.
-type authority struct {
-	t    *testing.T
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	pool *x509.CertPool
-	ends time.Time // of what it signs
-}
-
-func newAuthority(t *testing.T) *authority {
-	a := &authority{t: t, pool: x509.NewCertPool(), ends: time.Now().Add(time.Hour)}
-	a.cert, a.key = a.sign(1, "authority", nil, nil)
-	a.pool.AddCert(a.cert)
-	return a
-}
-
-// sign makes a certificate of a number and a name; by itself if there is no issuer.
-func (a *authority) sign(serial int64, name string, issuer *x509.Certificate, by *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
-	a.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, NotAfter: a.ends,
-		IsCA: issuer == nil, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
-	}
-	if issuer == nil {
-		issuer, by = template, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, issuer, &key.PublicKey, by)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return cert, key
-}
-
-// write puts a certificate and its key into a folder, each in one step.
-func (a *authority) write(dir string, serial int64, name string) tls.Certificate {
-	a.t.Helper()
-	cert, key := a.sign(serial, name, a.cert, a.key)
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})
-	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
-	place(a.t, filepath.Join(dir, "tls.key"), keyPEM)
-	place(a.t, filepath.Join(dir, "tls.crt"), certPEM)
-	place(a.t, filepath.Join(dir, "ca.crt"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw}))
-	pair, err := tls.X509KeyPair(certPEM, keyPEM)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return pair
-}
-
-func place(t *testing.T, path string, text []byte) {
-	t.Helper()
-	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		t.Fatal(err)
-	}
-}
 
 // launchTLS starts a service that speaks TLS at every door, and wants certificates for client.example.
 func launchTLS(t *testing.T, dir string) *launched {
@@ -109,8 +32,8 @@ func launchTLS(t *testing.T, dir string) *launched {
 }
 
 // clientOf is what a client with these certificates does.
-func (a *authority) clientOf(pairs ...tls.Certificate) *tls.Config {
-	return &tls.Config{RootCAs: a.pool, ServerName: "server.example", Certificates: pairs, MinVersion: tls.VersionTLS12}
+func clientOf(a *testserver.Authority, pairs ...tls.Certificate) *tls.Config {
+	return &tls.Config{RootCAs: a.Pool, ServerName: "server.example", Certificates: pairs, MinVersion: tls.VersionTLS12}
 }
 
 // served asks each door, and is the number of the certificate that it showed; an error if it did not answer.
@@ -171,19 +94,19 @@ func askRESPS(addr string, config *tls.Config) error {
 
 func TestEveryDoorSpeaksTLSAndKnowsItsClients(t *testing.T) {
 	t.Parallel()
-	a, dir := newAuthority(t), t.TempDir()
-	a.write(dir, 2, "server.example")
-	known, other, stranger := a.write(t.TempDir(), 10, "client.example"), a.write(t.TempDir(), 11, "other.example"),
-		newAuthority(t).write(t.TempDir(), 12, "client.example")
+	a, dir := testserver.NewAuthority(t), t.TempDir()
+	a.Write(dir, 2, "server.example")
+	known, other, stranger := a.Write(t.TempDir(), 10, "client.example"), a.Write(t.TempDir(), 11, "other.example"),
+		testserver.NewAuthority(t).Write(t.TempDir(), 12, "client.example")
 	p := launchTLS(t, dir)
-	serials, errs := served(p.addrs, a.clientOf(known))
+	serials, errs := served(p.addrs, clientOf(a, known))
 	for door, err := range errs {
 		if err != nil || serials[door] != 2 {
 			t.Errorf("%s: certificate %d, error %v; want 2 and an answer", door, serials[door], err)
 		}
 	}
 	for name, config := range map[string]*tls.Config{
-		"no certificate": a.clientOf(), "for another name": a.clientOf(other), "of a stranger": a.clientOf(stranger),
+		"no certificate": clientOf(a), "for another name": clientOf(a, other), "of a stranger": clientOf(a, stranger),
 	} {
 		_, errs := served(p.addrs, config)
 		for door, err := range errs {
@@ -196,9 +119,9 @@ func TestEveryDoorSpeaksTLSAndKnowsItsClients(t *testing.T) {
 
 func TestALoadKnowsWhomToTrustAndWhatToShow(t *testing.T) {
 	t.Parallel()
-	a, dir, own := newAuthority(t), t.TempDir(), t.TempDir()
-	a.write(dir, 2, "server.example")
-	a.write(own, 10, "client.example")
+	a, dir, own := testserver.NewAuthority(t), t.TempDir(), t.TempDir()
+	a.Write(dir, 2, "server.example")
+	a.Write(own, 10, "client.example")
 	p := launchTLS(t, dir)
 	trust, show := []string{"--ca", dir + "/ca.crt", "--server-name", "server.example"}, []string{"--cert", own + "/tls.crt", "--key", own + "/tls.key"}
 	// In TLS 1.3 a client may write before it hears that it is turned away, and then finds its connection closed.
@@ -230,9 +153,9 @@ func TestALoadKnowsWhomToTrustAndWhatToShow(t *testing.T) {
 
 func TestCertificatesAreReadAgain(t *testing.T) {
 	t.Parallel()
-	a, dir := newAuthority(t), t.TempDir()
-	a.write(dir, 2, "server.example")
-	client := a.clientOf(a.write(t.TempDir(), 10, "client.example"))
+	a, dir := testserver.NewAuthority(t), t.TempDir()
+	a.Write(dir, 2, "server.example")
+	client := clientOf(a, a.Write(t.TempDir(), 10, "client.example"))
 	p := launchTLS(t, dir)
 	shows := func(serial int64) func() bool {
 		return func() bool {
@@ -245,15 +168,15 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 			return serials["http"] == serial && serials["grpc"] == serial && serials["resp"] == serial
 		}
 	}
-	a.write(dir, 3, "server.example")
+	a.Write(dir, 3, "server.example")
 	eventually(t, "the second certificate is shown", shows(3))
 	other := t.TempDir()
-	a.write(other, 4, "server.example")
+	a.Write(other, 4, "server.example")
 	text, err := os.ReadFile(other + "/tls.crt")
 	if err != nil {
 		t.Fatal(err)
 	}
-	place(t, dir+"/tls.crt", text) // its key is another
+	testserver.ReplaceFile(t, dir+"/tls.crt", text) // its key is another
 	refused := "certificate reload failed; the previous one stays in use"
 	eventually(t, "a certificate that does not match its key is told of, and the good one stays", func() bool {
 		return shows(3)() && strings.Count(p.text(), refused) == 3
@@ -261,6 +184,6 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	if !shows(3)() || strings.Count(p.text(), refused) != 3 {
 		t.Errorf("it is told more than once:\n%s", p.text())
 	}
-	a.write(dir, 5, "server.example")
+	a.Write(dir, 5, "server.example")
 	eventually(t, "the next good one is shown", shows(5))
 }

@@ -16,7 +16,8 @@ type options struct {
 	valkey   bool
 	password string
 	tls      bool
-	trust    *authority // with tls
+	trust    *Authority // with tls
+	tlsDir   string     // of its certificate
 	config   []string   // whole lines
 }
 
@@ -71,7 +72,8 @@ type RedisServer struct {
 	process  *process
 	port     int
 	password string
-	trust    *authority // nil without TLS
+	trust    *Authority // nil without TLS
+	tlsDir   string     // of its certificate
 	begin    func()     // what is done after each start; nil for nothing
 }
 
@@ -90,7 +92,8 @@ func collect(t testing.TB, opts []Option) options {
 		opt(&o)
 	}
 	if o.tls {
-		o.trust = newAuthority(t)
+		o.trust, o.tlsDir = NewAuthority(t), t.TempDir()
+		o.trust.Write(o.tlsDir, 2, "localhost", "127.0.0.1")
 	}
 	return o
 }
@@ -122,13 +125,13 @@ func place(t testing.TB, name, debian string) *RedisServer {
 
 // listen are the directives for the port.
 func (s *RedisServer) listen(o options) []string {
-	s.trust = o.trust
+	s.trust, s.tlsDir = o.trust, o.tlsDir
 	if s.trust == nil {
 		return []string{"port " + s.Port()}
 	}
 	return []string{
 		"port 0", "tls-port " + s.Port(), "tls-auth-clients no", "tls-replication yes", "tls-cluster yes",
-		"tls-cert-file " + s.trust.certFile, "tls-key-file " + s.trust.keyFile, "tls-ca-cert-file " + s.trust.caFile,
+		"tls-cert-file " + s.tlsDir + "/tls.crt", "tls-key-file " + s.tlsDir + "/tls.key", "tls-ca-cert-file " + s.tlsDir + "/ca.crt",
 	}
 }
 
@@ -187,7 +190,7 @@ func (s *RedisServer) TLSConfig() *tls.Config {
 	if s.trust == nil {
 		return nil
 	}
-	return s.trust.client.Clone()
+	return &tls.Config{RootCAs: s.trust.Pool, MinVersion: tls.VersionTLS12}
 }
 
 // CAFile is the path of the certificate, in PEM, that clients of a server with [TLS] have to trust. Empty without TLS.
@@ -195,7 +198,7 @@ func (s *RedisServer) CAFile() string {
 	if s.trust == nil {
 		return ""
 	}
-	return s.trust.caFile
+	return s.tlsDir + "/ca.crt"
 }
 
 // Kill ends the server at once, as kill -9 does, and waits until it is gone. A server that is gone stays so.

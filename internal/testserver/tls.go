@@ -16,69 +16,95 @@ import (
 	"time"
 )
 
-// authority signed the certificate of one server, or of those that work together; both live as long as the test.
-type authority struct {
-	caFile, certFile, keyFile string // in PEM
-	client                    *tls.Config
+// Authority is a certificate authority for tests. It is made with [NewAuthority]; its methods must not be called concurrently.
+type Authority struct {
+	Pool     *x509.CertPool // holds its own certificate
+	NotAfter time.Time      // when the certificates that it signs expire
+
+	t    testing.TB
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
 }
 
-// newAuthority makes an authority and a server's certificate.
-func newAuthority(t testing.TB) *authority {
+// NewAuthority makes an authority whose certificates expire after a day, unless NotAfter is changed.
+func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
-	dir := t.TempDir()
-	ca := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "headgate's tests"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	server := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "localhost"}, NotBefore: ca.NotBefore, NotAfter: ca.NotAfter,
-		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, // nodes are each other's clients
-	}
-	caKey, serverKey := newKey(t), newKey(t)
-	a := &authority{
-		caFile:   sign(t, filepath.Join(dir, "ca.pem"), ca, ca, caKey, caKey),
-		certFile: sign(t, filepath.Join(dir, "server.pem"), server, ca, serverKey, caKey),
-		keyFile:  filepath.Join(dir, "server.key"),
-	}
-	key, err := x509.MarshalECPrivateKey(serverKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	writePEM(t, a.keyFile, "EC PRIVATE KEY", key)
-	text, err := os.ReadFile(a.caFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a.client = &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
-	a.client.RootCAs.AppendCertsFromPEM(text)
+	a := &Authority{Pool: x509.NewCertPool(), NotAfter: time.Now().Add(24 * time.Hour), t: t}
+	a.cert, a.key = a.sign(&x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "headgate's tests"}, IsCA: true, KeyUsage: x509.KeyUsageCertSign,
+	})
+	a.Pool.AddCert(a.cert)
 	return a
 }
 
-func newKey(t testing.TB) *ecdsa.PrivateKey {
-	t.Helper()
+// Pair signs a certificate for host names and IP addresses, which servers and clients may use.
+func (a *Authority) Pair(serial int64, names ...string) tls.Certificate {
+	a.t.Helper()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: names[0]}, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	for _, name := range names {
+		if ip := net.ParseIP(name); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, name)
+		}
+	}
+	cert, key := a.sign(template)
+	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert}
+}
+
+// sign completes and signs a certificate; the first one is the authority's own.
+func (a *Authority) sign(template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
+	a.t.Helper()
+	template.NotBefore, template.NotAfter, template.BasicConstraintsValid = time.Now().Add(-time.Hour), a.NotAfter, true
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		t.Fatal(err)
+		a.t.Fatal(err)
 	}
-	return key
-}
-
-// sign writes the certificate of a key, signed by parent's, and returns the file's name.
-func sign(t testing.TB, file string, cert, parent *x509.Certificate, key, by *ecdsa.PrivateKey) string {
-	t.Helper()
-	der, err := x509.CreateCertificate(rand.Reader, cert, parent, &key.PublicKey, by)
+	issuer, by := a.cert, a.key
+	if issuer == nil {
+		issuer, by = template, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, issuer, &key.PublicKey, by)
 	if err != nil {
-		t.Fatal(err)
+		a.t.Fatal(err)
 	}
-	writePEM(t, file, "CERTIFICATE", der)
-	return file
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return cert, key
 }
 
-func writePEM(t testing.TB, file, kind string, der []byte) {
+// Write signs a certificate as [Authority.Pair] does, and writes tls.crt, tls.key and the authority's ca.crt into a folder.
+// Each file is replaced in one step.
+func (a *Authority) Write(dir string, serial int64, names ...string) tls.Certificate {
+	a.t.Helper()
+	pair := a.Pair(serial, names...)
+	key, err := x509.MarshalECPrivateKey(pair.PrivateKey.(*ecdsa.PrivateKey))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.writePEM(filepath.Join(dir, "tls.key"), "EC PRIVATE KEY", key)
+	a.writePEM(filepath.Join(dir, "tls.crt"), "CERTIFICATE", pair.Certificate[0])
+	a.writePEM(filepath.Join(dir, "ca.crt"), "CERTIFICATE", a.cert.Raw)
+	return pair
+}
+
+func (a *Authority) writePEM(file, kind string, der []byte) {
+	a.t.Helper()
+	ReplaceFile(a.t, file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
+}
+
+// ReplaceFile writes a file in one step: a reader sees the old text or the new one.
+func ReplaceFile(t testing.TB, file string, text []byte) {
 	t.Helper()
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+	if err := os.WriteFile(file+".new", text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(file+".new", file); err != nil {
 		t.Fatal(err)
 	}
 }

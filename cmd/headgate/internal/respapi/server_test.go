@@ -2,16 +2,11 @@ package respapi
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -59,24 +54,10 @@ var doors = []door{
 		return ln
 	}, dialPlain},
 	{"tls", false, func(t *testing.T) net.Listener {
-		return tls.NewListener(listenTCP(t), &tls.Config{Certificates: []tls.Certificate{selfSigned(t)}})
+		return tls.NewListener(listenTCP(t), &tls.Config{Certificates: []tls.Certificate{testserver.NewAuthority(t).Pair(2, "localhost")}})
 	}, func(ln net.Listener) (net.Conn, error) {
 		return tls.Dial("tcp", ln.Addr().String(), &tls.Config{InsecureSkipVerify: true})
 	}},
-}
-
-func selfSigned(t *testing.T) tls.Certificate {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
 // served is a server under test.
