@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/tlsfiles"
+
+	"github.com/headgate/headgate/internal/testserver"
 )
 
 // handshake returns the errors of both ends.
@@ -34,10 +36,10 @@ func handshake(t *testing.T, client, server *tls.Config) error {
 
 func TestClientAndServerVerifyEachOther(t *testing.T) {
 	t.Parallel()
-	a, stranger, ours, theirs, foreign := newAuthority(t), newAuthority(t), t.TempDir(), t.TempDir(), t.TempDir()
-	a.write(ours, 2, "server.example")
-	a.write(theirs, 3, "client.example")
-	stranger.write(foreign, 4, "client.example")
+	a, stranger, ours, theirs, foreign := testserver.NewAuthority(t), testserver.NewAuthority(t), t.TempDir(), t.TempDir(), t.TempDir()
+	a.Write(ours, 2, "server.example")
+	a.Write(theirs, 3, "client.example")
+	stranger.Write(foreign, 4, "client.example")
 	server := tlsfiles.Server{
 		Files:    tlsfiles.Files{Cert: ours + "/tls.crt", Key: ours + "/tls.key", CA: ours + "/ca.crt", PeerName: "client.example"},
 		Listener: "http", Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
@@ -67,7 +69,7 @@ func TestClientAndServerVerifyEachOther(t *testing.T) {
 func TestClientFilesThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	newAuthority(t).write(dir, 2, "client.example")
+	testserver.NewAuthority(t).Write(dir, 2, "client.example")
 	for name, files := range map[string]tlsfiles.Files{
 		"certificate without key": {Cert: dir + "/tls.crt"},
 		"key without certificate": {Key: dir + "/tls.key"},

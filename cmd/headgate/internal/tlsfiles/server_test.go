@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/tlsfiles"
+
+	"github.com/headgate/headgate/internal/testserver"
 )
 
 // watched is a server whose handshakes and log a test observes.
@@ -53,11 +55,11 @@ const failed, reloaded = "certificate reload failed; the previous one stays in u
 func TestPairReplacedInTwoStepsLogsNoError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a, dir, next := newAuthority(t), t.TempDir(), t.TempDir()
-		a.write(dir, 2, "server.example")
+		a, dir, next := testserver.NewAuthority(t), t.TempDir(), t.TempDir()
+		a.Write(dir, 2, "server.example")
 		w := newWatched(t, dir)
 		w.mustUse(2, "")
-		a.write(next, 3, "server.example")
+		a.Write(next, 3, "server.example")
 		must(t, os.Rename(next+"/tls.crt", dir+"/tls.crt"))
 		w.mustUse(2, "")
 		must(t, os.Rename(next+"/tls.key", dir+"/tls.key"))
@@ -69,24 +71,24 @@ func TestPairReplacedInTwoStepsLogsNoError(t *testing.T) {
 func TestReloadFailureIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a, dir, other := newAuthority(t), t.TempDir(), t.TempDir()
-		a.ends = a.ends.Add(24 * time.Hour)
-		a.write(dir, 2, "server.example")
+		a, dir, other := testserver.NewAuthority(t), t.TempDir(), t.TempDir()
+		a.NotAfter = a.NotAfter.Add(24 * time.Hour)
+		a.Write(dir, 2, "server.example")
 		w := newWatched(t, dir)
-		expired := newAuthority(t)
-		expired.ends = time.Now().Add(-time.Minute)
+		expired := testserver.NewAuthority(t)
+		expired.NotAfter = time.Now().Add(-time.Minute)
 		key := filepath.Join(dir, "tls.key")
 		for _, spoil := range []func(){
 			func() { must(t, os.Remove(key)) },
-			func() { replace(t, key, nil) },
-			func() { replace(t, key, []byte("-----BEGIN EC PRIVATE KEY-----\n")) },
-			func() { replace(t, dir+"/ca.crt", []byte("no certificate")) },
+			func() { testserver.ReplaceFile(t, key, nil) },
+			func() { testserver.ReplaceFile(t, key, []byte("-----BEGIN EC PRIVATE KEY-----\n")) },
+			func() { testserver.ReplaceFile(t, dir+"/ca.crt", []byte("no certificate")) },
 			func() {
-				a.write(dir, 9, "server.example")
-				a.write(other, 8, "x")
-				replace(t, key, read(t, other+"/tls.key"))
+				a.Write(dir, 9, "server.example")
+				a.Write(other, 8, "x")
+				testserver.ReplaceFile(t, key, read(t, other+"/tls.key"))
 			},
-			func() { expired.write(dir, 7, "server.example") },
+			func() { expired.Write(dir, 7, "server.example") },
 		} {
 			spoil()
 			w.mustUse(2, "")
@@ -94,7 +96,7 @@ func TestReloadFailureIsLoggedOnce(t *testing.T) {
 			w.mustUse(2, "")
 			w.mustUse(2, "")
 		}
-		a.write(dir, 3, "server.example")
+		a.Write(dir, 3, "server.example")
 		w.mustUse(3, reloaded)
 	})
 }
@@ -103,14 +105,14 @@ func TestReloadFailureIsLoggedOnce(t *testing.T) {
 func TestFilesWithTheSameTimeAndSizeAreReloaded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a, root := newAuthority(t), t.TempDir()
+		a, root := testserver.NewAuthority(t), t.TempDir()
 		write := func(name string, serial int64) {
 			must(t, os.Mkdir(root+"/"+name, 0o700))
-			a.write(root+"/"+name, serial, "server.example")
+			a.Write(root+"/"+name, serial, "server.example")
 			for _, file := range []string{"tls.crt", "tls.key", "ca.crt"} {
 				path := filepath.Join(root, name, file)
 				text := read(t, path)
-				replace(t, path, append(text, bytes.Repeat([]byte("\n"), 4096-len(text))...))
+				testserver.ReplaceFile(t, path, append(text, bytes.Repeat([]byte("\n"), 4096-len(text))...))
 				must(t, os.Chtimes(path, time.Unix(1, 0), time.Unix(1, 0)))
 			}
 		}
@@ -132,12 +134,12 @@ func TestFilesWithTheSameTimeAndSizeAreReloaded(t *testing.T) {
 func TestExpiredCertificateIsLoggedAtStart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a, dir := newAuthority(t), t.TempDir()
-		a.ends = time.Now().Add(-time.Minute)
-		a.write(dir, 2, "server.example")
+		a, dir := testserver.NewAuthority(t), t.TempDir()
+		a.NotAfter = time.Now().Add(-time.Minute)
+		a.Write(dir, 2, "server.example")
 		w := newWatched(t, dir)
 		w.mustUse(2, "clients will not accept this certificate")
-		a.write(dir, 3, "server.example") // no better, and no worse
+		a.Write(dir, 3, "server.example") // no better, and no worse
 		w.mustUse(2, "")
 		w.mustUse(2, failed)
 	})
@@ -146,11 +148,11 @@ func TestExpiredCertificateIsLoggedAtStart(t *testing.T) {
 func TestFilesAreCheckedAtMostOnceASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a, dir := newAuthority(t), t.TempDir()
-		a.write(dir, 2, "server.example")
+		a, dir := testserver.NewAuthority(t), t.TempDir()
+		a.Write(dir, 2, "server.example")
 		w := newWatched(t, dir)
 		w.mustUse(2, "")
-		a.write(dir, 3, "server.example")
+		a.Write(dir, 3, "server.example")
 		config, err := w.config.GetConfigForClient(nil)
 		must(t, err)
 		if got := config.Certificates[0].Leaf.SerialNumber.Int64(); got != 2 {

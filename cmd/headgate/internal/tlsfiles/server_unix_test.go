@@ -6,13 +6,15 @@ import (
 	"os"
 	"syscall"
 	"testing"
+
+	"github.com/headgate/headgate/internal/testserver"
 )
 
 // A pipe holds its contents once: a server that read it again would wait forever.
 func TestCertificateFromPipeIsReadOnce(t *testing.T) {
 	t.Parallel()
-	a, dir := newAuthority(t), t.TempDir()
-	a.write(dir, 2, "server.example")
+	a, dir := testserver.NewAuthority(t), t.TempDir()
+	a.Write(dir, 2, "server.example")
 	key := read(t, dir+"/tls.key")
 	must(t, os.Remove(dir+"/tls.key"))
 	must(t, syscall.Mkfifo(dir+"/tls.key", 0o600))
