@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/httpfields"
@@ -22,12 +21,11 @@ func (nothing) WriteHeader(int)                              {}
 
 // subject is a middleware in one situation.
 type subject struct {
-	name    string
-	opts    *httplimit.Options
-	charge  httplimit.Charge
-	addr    string
-	allocs  float64       // at most
-	longest time.Duration // at most, for one request
+	name   string
+	opts   *httplimit.Options
+	charge httplimit.Charge
+	addr   string
+	allocs float64 // at most
 }
 
 func subjects() []subject {
@@ -35,13 +33,13 @@ func subjects() []subject {
 	wide := policy("api", "1000000000/1s")
 	never := func(*http.Request) bool { return false }
 	return []subject{
-		{"IPv4", nil, httplimit.Charge{Policy: wide}, "203.0.113.9:4711", 2, time.Microsecond},
-		{"IPv6", nil, httplimit.Charge{Policy: wide}, "[2001:db8:1234:5678:9abc:def0:1234:5678]:4711", 2, time.Microsecond},
-		{"header", nil, httplimit.Charge{Policy: wide, Key: httplimit.Header("Authorization")}, "203.0.113.9:4711", 2, time.Microsecond},
-		{"without fields", off, httplimit.Charge{Policy: wide}, "203.0.113.9:4711", 0, time.Microsecond},
-		{"skipped", &httplimit.Options{Skip: func(*http.Request) bool { return true }}, httplimit.Charge{Policy: wide}, "203.0.113.9:4711", 0, time.Microsecond},
-		{"no charge holds", nil, httplimit.Charge{Policy: wide, When: never}, "203.0.113.9:4711", 0, time.Microsecond},
-		{"joined key", nil, httplimit.Charge{Policy: wide, Key: httplimit.Join(httplimit.Address(), httplimit.Method(), httplimit.Path())}, "203.0.113.9:4711", 2, time.Microsecond},
+		{"IPv4", nil, httplimit.Charge{Policy: wide}, "203.0.113.9:4711", 2},
+		{"IPv6", nil, httplimit.Charge{Policy: wide}, "[2001:db8:1234:5678:9abc:def0:1234:5678]:4711", 2},
+		{"header", nil, httplimit.Charge{Policy: wide, Key: httplimit.Header("Authorization")}, "203.0.113.9:4711", 2},
+		{"without fields", off, httplimit.Charge{Policy: wide}, "203.0.113.9:4711", 0},
+		{"skipped", &httplimit.Options{Skip: func(*http.Request) bool { return true }}, httplimit.Charge{Policy: wide}, "203.0.113.9:4711", 0},
+		{"no charge holds", nil, httplimit.Charge{Policy: wide, When: never}, "203.0.113.9:4711", 0},
+		{"joined key", nil, httplimit.Charge{Policy: wide, Key: httplimit.Join(httplimit.Address(), httplimit.Method(), httplimit.Path())}, "203.0.113.9:4711", 2},
 	}
 }
 
@@ -56,28 +54,15 @@ func (s subject) serve(t testing.TB) func() {
 	}
 }
 
-// What the middleware adds to a request that is admitted: at most 1 µs and 2 allocations, header fields included.
-func TestCost(t *testing.T) {
+// The middleware adds at most 2 allocations to a request that is allowed, header fields included. BenchmarkServe measures its time.
+func TestAllocations(t *testing.T) {
 	if raceEnabled {
-		t.Skip("measures, and the race detector allocates; it runs without it")
+		t.Skip("the race detector allocates")
 	}
 	for _, s := range subjects() {
 		serve := s.serve(t)
 		if got := testing.AllocsPerRun(1000, serve); got > s.allocs {
 			t.Errorf("%s: %v allocations want at most %v", s.name, got, s.allocs)
-		}
-		// Of many short looks the best: whatever else the machine does only adds.
-		best := time.Hour
-		for range 200 {
-			began := time.Now()
-			for range 100 {
-				serve()
-			}
-			best = min(best, time.Since(began)/100)
-		}
-		t.Logf("%s: %v", s.name, best)
-		if best > s.longest {
-			t.Errorf("%s: %v a request want at most %v", s.name, best, s.longest)
 		}
 	}
 }

@@ -128,10 +128,9 @@ func TestWhatHoldsWhileAStoreIsAway(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range want {
-			begun := time.Now()
 			d, err := l.Allow(t.Context(), "k")
-			if took := time.Since(begun); err != nil || d.Allowed != want[i] || d.Degraded == headgate.NoTrouble || took > time.Second {
-				t.Errorf("%s, request %d: got %+v, error %v after %v want allowed %v and degraded", mode, i+1, d, err, took, want[i])
+			if err != nil || d.Allowed != want[i] || d.Degraded == headgate.NoTrouble {
+				t.Errorf("%s, request %d: got %+v, error %v want allowed %v and degraded", mode, i+1, d, err, want[i])
 			}
 		}
 	}
