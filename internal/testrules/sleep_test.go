@@ -15,6 +15,7 @@ import (
 var sleeps = map[string]string{
 	". Spacing":                         "a store that is slow, for tests in fake time",
 	". watch":                           "a store that is slow, for tests in fake time",
+	"internal/turn Done":                "a context that ends late, for tests in fake time",
 	"cmd/headgate/internal/load slowly": "a server that is slow",
 	"cmd/headgate/internal/respapi TestRequestInPiecesAfterARest": "the time between the pieces is what it tests",
 	"redisstore/goredis Example":                                  "a program that waits for its limit",
