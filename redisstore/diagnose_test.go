@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algo"
 	"github.com/headgate/headgate/internal/testserver"
 	"github.com/headgate/headgate/redisstore"
 )
@@ -45,7 +46,7 @@ func TestDiagnoseOfAServerThatIsWell(t *testing.T) {
 	server := testserver.Redis(t, testserver.AppendFsyncAlways())
 	url := "redis://" + server.Addr()
 	mustFind(t, url, "ok version: Redis ", "ok role: a primary without replicas", "ok memory: ", "ok eviction: nothing is evicted",
-		"ok persistence: appendfsync always", "ok clock: within a second", "ok decisions: scripts run: 6 algorithms", " latency: a decision takes ")
+		"ok persistence: appendfsync always", "ok clock: within a second", fmt.Sprintf("ok decisions: scripts run: %d algorithms", len(algo.All())), " latency: a decision takes ")
 	if text := strings.ReplaceAll(findings(t, url), "warning latency", "on a busy machine: latency"); strings.Contains(text, "error") || strings.Contains(text, "warning") {
 		t.Errorf("got\n%swant nothing wrong", text)
 	}
