@@ -81,7 +81,7 @@ type lateContext struct {
 }
 
 func (c lateContext) Done() <-chan struct{} {
-	time.Sleep(time.Until(c.at))
+	<-time.After(time.Until(c.at))
 	done := make(chan struct{})
 	close(done)
 	return done
