@@ -69,16 +69,9 @@ func (l *Limiter) waitBooked(ctx context.Context, w *waiter) error {
 	if !r.OK() {
 		return refusal(r.decision)
 	}
-	if err := l.await(ctx, w, r.Delay()); err != nil {
-		ctx, done := turn.Detached(ctx)
-		defer done()
-		_ = r.Cancel(ctx) // the waiter's error is returned; what cannot be cancelled stays spent
-		return err
-	}
-	if receipt := turn.ReceiptOf(ctx); receipt != nil {
-		receipt.Add(func(ctx context.Context) { l.release(ctx, w, began, []Decision{r.decision}) })
-	}
-	return nil
+	cancel := func(ctx context.Context) { _ = r.Cancel(ctx) } // what cannot be cancelled stays spent
+	release := func(ctx context.Context) { l.release(ctx, w, began, []Decision{r.decision}) }
+	return l.hold(ctx, w, r.Delay(), cancel, release)
 }
 
 // waitRetrying is the head of a line with limits that cannot book: it asks again when the store said to. Leaky buckets that admit a
@@ -92,7 +85,8 @@ func (l *Limiter) waitRetrying(ctx context.Context, w *waiter) error {
 		case err != nil:
 			return err
 		case d.Allowed:
-			return l.holdBack(ctx, w, began, decisions, d.Delay)
+			release := func(ctx context.Context) { l.release(ctx, w, began, decisions) }
+			return l.hold(ctx, w, d.Delay, release, release)
 		case d.Never || d.RetryAfter > w.patience():
 			return refusal(d)
 		}
@@ -117,15 +111,16 @@ func (l *Limiter) takeInTime(ctx context.Context, w *waiter, decisions []Decisio
 	return l.askEach(ctx, StoreClock, w.key, Take, w.cost, decisions)
 }
 
-// holdBack waits as long as leaky buckets hold a request that they admitted together.
-func (l *Limiter) holdBack(ctx context.Context, w *waiter, began time.Time, decisions []Decision, delay time.Duration) error {
+// hold blocks the head of a line, which has what it asked for, until its turn. If it leaves before, it calls leave; if its context has
+// a receipt, undo is noted there.
+func (l *Limiter) hold(ctx context.Context, w *waiter, delay time.Duration, leave, undo func(context.Context)) error {
 	err := l.await(ctx, w, delay)
 	if err != nil {
 		ctx, done := turn.Detached(ctx)
 		defer done()
-		l.release(ctx, w, began, decisions)
+		leave(ctx)
 	} else if receipt := turn.ReceiptOf(ctx); receipt != nil {
-		receipt.Add(func(ctx context.Context) { l.release(ctx, w, began, decisions) })
+		receipt.Add(undo)
 	}
 	return err
 }

@@ -18,7 +18,7 @@ import (
 // shortWay is the only charge, if it fits the short way.
 func (g *gate) shortWay() *charge {
 	c := &g.charges[0]
-	if len(g.charges) > 1 || len(c.Limits) > 1 || !c.key.Single() || c.Queues() || c.settle != nil || g.core.Observer != nil {
+	if len(g.charges) > 1 || len(c.Limits) > 1 || !c.key.Single() || c.Queues || c.settle != nil || g.core.Observer != nil {
 		return nil
 	}
 	return c

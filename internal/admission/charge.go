@@ -19,7 +19,7 @@ type Limit struct {
 type Charge struct {
 	Policy string // its name, for observers
 	Limits []Limit
-	queues bool
+	Queues bool // its limits have queues
 }
 
 // Binder binds the policies of one caller to a store.
@@ -38,7 +38,7 @@ func (b *Binder) Bind(policy headgate.Policy, keys string) (Charge, error) {
 	if err := policy.Validate(); err != nil {
 		return Charge{}, err
 	}
-	c := Charge{Policy: policy.Name, queues: policy.Algorithm.Queues()}
+	c := Charge{Policy: policy.Name, Queues: policy.Algorithm.Queues()}
 	for _, rule := range policy.Rules() {
 		name := rule.Name
 		if policy.Name == "" {
@@ -63,9 +63,6 @@ func (b *Binder) defaultName() string {
 	}
 	return "default-" + strconv.Itoa(b.unnamed)
 }
-
-// Queues reports whether the charge has queues.
-func (c *Charge) Queues() bool { return c.queues }
 
 // Shares reports whether two charges share state. They must then have the same key.
 func (c *Charge) Shares(other *Charge) bool {

@@ -42,7 +42,7 @@ func (q *Request) Reset() {
 func (q *Request) Charge(c *Charge, key string, cost int64) {
 	q.parts = append(q.parts, Part{c, cost, len(q.Ops)})
 	for i := range c.Limits {
-		q.Add(c.Limits[i].Bound, c.queues, key, cost)
+		q.Add(c.Limits[i].Bound, c.Queues, key, cost)
 	}
 }
 
@@ -125,7 +125,7 @@ func (q *Request) release(ctx context.Context, p *Part, units int64) {
 func (q *Request) spend(ctx context.Context, p *Part, units int64) {
 	var more Batch
 	for i, l := range p.Charge.Limits {
-		more.Add(l.Bound, p.Charge.queues, q.Ops[p.first+i].Key, units)
+		more.Add(l.Bound, p.Charge.Queues, q.Ops[p.first+i].Key, units)
 	}
 	for range maxTries {
 		for i := range more.Ops {

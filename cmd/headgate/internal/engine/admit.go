@@ -10,12 +10,9 @@ import (
 // Admit takes for all checks or for none, as [Snapshot.Decide] does with [headgate.Take], for a request that is held for its turn. If
 // the answer has a Delay the request must call [Snapshot.Await] next, with the same answer; the answer keeps the keys until then.
 func (s *Snapshot) Admit(ctx context.Context, checks []Check, a *Answer) error {
-	defer func() {
-		if a.Delay == 0 {
-			a.forgetKeys()
-		}
-	}()
-	return s.observed(ctx, headgate.StoreClock, headgate.Take, checks, a, true)
+	a.admits = true
+	defer func() { a.admits = false }()
+	return s.Decide(ctx, headgate.Take, checks, a)
 }
 
 // Await blocks until the turn of a request that was admitted with a Delay. If the request leaves before, Await cancels its place in
@@ -40,20 +37,12 @@ func (s *Snapshot) leave(ctx context.Context, a *Answer) {
 	err := a.counted.release(ctx, 0, len(a.counted.Ops))
 	for i := range a.Shadows {
 		if w := &a.Shadows[i]; w.Decision.Allowed {
-			_ = a.watched.release(ctx, w.first, a.endOf(i)) // what a shadow can't refund concerns no request
+			_ = a.watched.release(ctx, w.first, w.end) // what a shadow can't refund concerns no request
 		}
 	}
 	if s.observer != nil {
 		s.tell(headgate.Refund, a, err)
 	}
-}
-
-// endOf returns where the charges of a shadow end.
-func (a *Answer) endOf(i int) int {
-	if i+1 < len(a.Shadows) {
-		return a.Shadows[i+1].first
-	}
-	return len(a.watched.Ops)
 }
 
 // release gives back what the charges from one place to another took, and returns the last error.

@@ -40,6 +40,7 @@ type Answer struct {
 	Generation uint64
 
 	counted, watched charges
+	admits           bool   // the request can be held
 	event            Event  // kept here, so that telling it allocates nothing
 	lot              uint64 // which requests begin with the observer
 	recent           recentRule
@@ -53,6 +54,7 @@ type Watched struct {
 	DeniedBy *Rule             // the first limit that denied; nil if none did
 	Err      error             // why nothing was decided
 	first    int               // the place of its first limit among those that are watched
+	end      int               // and behind its last
 }
 
 // charges are what is asked of the store at once: rules, ops and decisions belong together by their place.
@@ -94,25 +96,20 @@ func (e *Engine) DecideAt(ctx context.Context, now headgate.Instant, verb headga
 // A request that cannot be decided as it stands is a [*CheckError] that names the place. [KindOf] sorts every error. No error
 // holds a key. The checks are not retained.
 func (s *Snapshot) DecideAt(ctx context.Context, now headgate.Instant, verb headgate.Verb, checks []Check, a *Answer) error {
-	defer a.forgetKeys()
-	return s.observed(ctx, now, verb, checks, a, false)
-}
-
-// observed is DecideAt, and leaves the keys in a. What is held can be taken back by [Snapshot.Await].
-func (s *Snapshot) observed(ctx context.Context, now headgate.Instant, verb headgate.Verb, checks []Check, a *Answer, held bool) error {
 	a.Decision, a.Policy, a.Tightest, a.Unenforced, a.Generation = headgate.Decision{}, "", 0, false, s.generation
 	a.Rules, a.Decisions, a.Shadows = nil, nil, a.Shadows[:0]
+	defer a.forgetKeys()
 	if s.observer == nil {
-		return s.decide(ctx, now, verb, checks, a, held)
+		return s.decide(ctx, now, verb, checks, a)
 	}
 	s.begin(a)
-	err := s.decide(ctx, now, verb, checks, a, held)
+	err := s.decide(ctx, now, verb, checks, a)
 	s.tell(verb, a, err)
 	return err
 }
 
-// decide is observed with an answer that is cleared.
-func (s *Snapshot) decide(ctx context.Context, now headgate.Instant, verb headgate.Verb, checks []Check, a *Answer, held bool) error {
+// decide is DecideAt with an answer that is cleared.
+func (s *Snapshot) decide(ctx context.Context, now headgate.Instant, verb headgate.Verb, checks []Check, a *Answer) error {
 	if err := s.resolve(checks, a); err != nil {
 		return err
 	}
@@ -121,7 +118,7 @@ func (s *Snapshot) decide(ctx context.Context, now headgate.Instant, verb headga
 		return nil
 	}
 	if len(a.counted.Ops) > 0 {
-		if err := s.count(ctx, now, verb, a, held); err != nil {
+		if err := s.count(ctx, now, verb, a); err != nil {
 			return err
 		}
 		a.combine(&a.counted)
@@ -134,16 +131,19 @@ func (s *Snapshot) decide(ctx context.Context, now headgate.Instant, verb headga
 }
 
 // count does verb for the charges that count.
-func (s *Snapshot) count(ctx context.Context, now headgate.Instant, verb headgate.Verb, a *Answer, held bool) error {
-	if !held {
+func (s *Snapshot) count(ctx context.Context, now headgate.Instant, verb headgate.Verb, a *Answer) error {
+	if !a.admits {
 		return s.apply(ctx, now, verb, &a.counted, 0, len(a.counted.Ops))
 	}
 	a.watched.Date(now)
 	return a.counted.Take(ctx, s.store, now)
 }
 
-// forgetKeys leaves the rules and decisions to whoever asked, and the keys to nobody.
+// forgetKeys leaves the rules and decisions to the caller, and the keys only to a request that is held.
 func (a *Answer) forgetKeys() {
+	if a.admits && a.Delay > 0 {
+		return
+	}
 	clear(a.counted.Ops)
 	clear(a.watched.Ops)
 }
@@ -259,8 +259,8 @@ func (s *Snapshot) watch(ctx context.Context, now headgate.Instant, verb headgat
 	from := 0
 	for i := range a.Shadows {
 		w := &a.Shadows[i]
-		w.first = from
 		to := from + s.width(&checks[w.Check])
+		w.first, w.end = from, to
 		if w.Err = s.apply(ctx, now, verb, &a.watched, from, to); w.Err != nil {
 			for j := from; j < to; j++ {
 				a.watched.Decisions[j] = unspent(a.watched.rules[j])
