@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
 )
 
-// envoy is Envoy's rate limit service: the handler, its rules, and what changes them.
-type envoy struct {
+// envoyEndpoint is Envoy's rate limit service: the handler, its rules, and what changes them.
+type envoyEndpoint struct {
 	handler *rlsapi.Handler
 	rules   *envoyRules
 	client  *envoyxds.Client          // of the control plane; nil if none is configured
@@ -21,7 +21,7 @@ type envoy struct {
 
 // newEnvoy makes the service for Envoy, with the rules in the folder of the configuration, if it names one. A control plane is
 // not connected to yet.
-func newEnvoy(e *engine.Engine, c *config.Config, log *slog.Logger) (*envoy, error) {
+func newEnvoy(e *engine.Engine, c *config.Config, log *slog.Logger) (*envoyEndpoint, error) {
 	handler, err := rlsapi.New(e, rlsOptions(c, log))
 	if err != nil {
 		return nil, err
@@ -33,16 +33,16 @@ func newEnvoy(e *engine.Engine, c *config.Config, log *slog.Logger) (*envoy, err
 		if err != nil {
 			return nil, err
 		}
-		return &envoy{handler, rules, client, client.Run}, nil
+		return &envoyEndpoint{handler, rules, client, client.Run}, nil
 	case c.Envoy.Config != "":
 		folder := &ruleFolder{rules: rules}
 		if folder.load(true); rules.refused.Load() && !c.Envoy.StartAnyway {
 			return nil, fmt.Errorf("the files in %s (%s) are not accepted; mend them, or start all the same with --envoy-start-anyway",
 				c.Envoy.Config, c.Origins["envoy.config"])
 		}
-		return &envoy{handler, rules, nil, folder.follow}, nil
+		return &envoyEndpoint{handler, rules, nil, folder.follow}, nil
 	default:
-		return &envoy{handler, rules, nil, func(context.Context) {}}, nil
+		return &envoyEndpoint{handler, rules, nil, func(context.Context) {}}, nil
 	}
 }
 
@@ -90,7 +90,7 @@ func xdsOptions(c *config.XDS, log *slog.Logger) *envoyxds.Options {
 
 // awaitRules waits for the first rules of the control plane, unless there is none or the service starts without rules. It
 // reports false if ctx ends first.
-func (v *envoy) awaitRules(ctx context.Context) bool {
+func (v *envoyEndpoint) awaitRules(ctx context.Context) bool {
 	if v.client == nil || v.rules.config.StartAnyway {
 		return true
 	}
@@ -104,6 +104,6 @@ func (v *envoy) awaitRules(ctx context.Context) bool {
 }
 
 // controlPlane is the state of the control plane for /readyz.
-func (v *envoy) controlPlane() (connected, configured bool) {
+func (v *envoyEndpoint) controlPlane() (connected, configured bool) {
 	return v.client.State().Connected, v.rules.configured()
 }

@@ -17,7 +17,7 @@ type parts struct {
 	log       *slog.Logger
 	observers *observers
 	engine    *engine.Engine
-	envoy     *envoy
+	envoy     *envoyEndpoint
 	live      *config.Live
 	health    *httpapi.Health
 }
@@ -46,7 +46,7 @@ func (p *parts) observed(listener string) *engine.Engine {
 }
 
 // healthOptions are what /readyz reports on every listener.
-func healthOptions(c *config.Config, live *config.Live, v *envoy) *httpapi.HealthOptions {
+func healthOptions(c *config.Config, live *config.Live, v *envoyEndpoint) *httpapi.HealthOptions {
 	opts := &httpapi.HealthOptions{Store: storeopen.Name(string(c.Store))}
 	if v.client != nil {
 		opts.ControlPlane = v.controlPlane
