@@ -2,15 +2,9 @@ package rlsapi_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
 	"log/slog"
-	"math/big"
 	"net"
 	"strings"
 	"sync"
@@ -31,6 +25,8 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/envoyconfig"
 	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
 	"github.com/headgate/headgate/memstore"
+
+	"github.com/headgate/headgate/internal/testserver"
 )
 
 const smallConfig = `
@@ -235,68 +231,22 @@ func TestReflection(t *testing.T) {
 	}
 }
 
-// authority certifies.
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-func newAuthority(t *testing.T) *authority {
-	t.Helper()
-	a := &authority{}
-	a.cert, a.key = a.certify(t, "ca", true)
-	return a
-}
-
-func (a *authority) certify(t *testing.T, name string, ca bool) (*x509.Certificate, *ecdsa.PrivateKey) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: ca, BasicConstraintsValid: true,
-	}
-	parent, signer := template, key
-	if a.cert != nil {
-		parent, signer = a.cert, a.key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cert, key
-}
-
-func (a *authority) pair(t *testing.T, name string) tls.Certificate {
-	t.Helper()
-	cert, key := a.certify(t, name, false)
-	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}
-}
-
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	ours, theirs := newAuthority(t), newAuthority(t)
-	pool := x509.NewCertPool()
-	pool.AddCert(ours.cert)
+	ours, theirs := testserver.NewAuthority(t), testserver.NewAuthority(t)
 	addr, _ := serve(t, open(t, nil, smallConfig, nil), &rlsapi.ServerOptions{TLS: &tls.Config{
-		Certificates: []tls.Certificate{ours.pair(t, "server")}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert,
+		Certificates: []tls.Certificate{ours.Pair(2, "127.0.0.1")}, ClientCAs: ours.Pool, ClientAuth: tls.RequireAndVerifyClientCert,
 	}})
 	for _, c := range []struct {
 		name string
 		cert []tls.Certificate
 		want codes.Code
 	}{
-		{"a certificate of ours", []tls.Certificate{ours.pair(t, "envoy")}, codes.OK},
+		{"a certificate of ours", []tls.Certificate{ours.Pair(3, "envoy")}, codes.OK},
 		{"none", nil, codes.Unavailable},
-		{"one of others", []tls.Certificate{theirs.pair(t, "envoy")}, codes.Unavailable},
+		{"one of others", []tls.Certificate{theirs.Pair(3, "envoy")}, codes.Unavailable},
 	} {
-		conn := connect(t, addr, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: pool, Certificates: c.cert})))
+		conn := connect(t, addr, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: ours.Pool, Certificates: c.cert})))
 		_, err := pb.NewRateLimitServiceClient(conn).ShouldRateLimit(t.Context(), request("d", "k", "v"))
 		if status.Code(err) != c.want {
 			t.Errorf("%s: got %v want %v", c.name, err, c.want)
