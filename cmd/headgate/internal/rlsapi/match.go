@@ -16,9 +16,9 @@ type match struct {
 	keyEnd  int // in the keys of all descriptors; the key begins where the one before ends
 }
 
-// match finds what applies to each descriptor: a rule of the configuration, or the limit that
-// the descriptor brings. In an unknown domain nothing applies.
-func (r *requestState) match(req *pb.RateLimitRequest) error {
+// matchDescriptors finds what applies to each descriptor: a rule of the configuration, or the
+// limit that the descriptor brings. In an unknown domain nothing applies.
+func (r *requestState) matchDescriptors(req *pb.RateLimitRequest) error {
 	n := len(req.GetDescriptors())
 	r.keys, r.matches = r.keys[:0], slices.Grow(r.matches[:0], n)[:n]
 	domain := r.rules.config.Domain(req.GetDomain())
@@ -36,7 +36,7 @@ func (r *requestState) match(req *pb.RateLimitRequest) error {
 			m.rule, m.counter = r.matchRule(domain)
 		} else {
 			if envoyconfig.Unit(d.GetLimit().GetUnit()).Length() == 0 {
-				return refuse("descriptor %d: the unit of its limit is %d; accepted are 1 (second) to 6 (year), and 7 (week)", i+1, d.GetLimit().GetUnit())
+				return refuse("descriptor %d: the unit of its limit is %d; must be 1 (second) to 6 (year) or 7 (week)", i+1, d.GetLimit().GetUnit())
 			}
 			m.counter = r.matchOverride(domain)
 		}

@@ -47,8 +47,8 @@ type plan struct {
 // isWindow reports whether one fixed window is all that the descriptor counts in.
 func (p *plan) isWindow() bool { return len(p.limits) == 1 && p.limits[0].Windows }
 
-// plan makes the plan of every descriptor from its match.
-func (r *requestState) plan(req *pb.RateLimitRequest) {
+// planDescriptors makes the plan of every descriptor from its match.
+func (r *requestState) planDescriptors(req *pb.RateLimitRequest) {
 	r.descriptors = slices.Grow(r.descriptors, len(r.matches))[:len(r.matches)]
 	keys, keyBegin := string(r.keys), 0
 	for i := range r.matches {
@@ -66,8 +66,8 @@ func (r *requestState) planOne(p *plan, m *match, req *pb.RateLimitRequest, d *r
 	if m.counter == nil || m.rule != nil && r.isReplaced(m.rule) {
 		return
 	}
-	p.disposition, p.rule, p.counter = choose(m.rule, d.GetIsNegativeHits()), m.rule, m.counter
-	hits := countHits(req, d)
+	p.disposition, p.rule, p.counter = chooseDisposition(m.rule, d.GetIsNegativeHits()), m.rule, m.counter
+	hits := readHits(req, d)
 	p.cost, p.hits = int64(min(hits, maxCost)), min(hits, maxCounted)
 	if m.rule == nil {
 		o := newOverride(d, r.handler.opts.Charge == Each)
@@ -82,8 +82,8 @@ func (r *requestState) planOne(p *plan, m *match, req *pb.RateLimitRequest, d *r
 	}
 }
 
-// choose chooses the disposition of a descriptor, whose rule is nil if it brings its own limit.
-func choose(rule *envoyconfig.Rule, negative bool) disposition {
+// chooseDisposition returns the disposition of a descriptor, whose rule is nil if it brings its own limit.
+func chooseDisposition(rule *envoyconfig.Rule, negative bool) disposition {
 	switch {
 	case rule != nil && rule.Unlimited:
 		return unlimited
@@ -103,8 +103,8 @@ func (r *requestState) isReplaced(rule *envoyconfig.Rule) bool {
 	})
 }
 
-// countHits returns a descriptor's own hits, also 0, or those of the request, of which 0 means 1.
-func countHits(req *pb.RateLimitRequest, d *ratelimit.RateLimitDescriptor) uint64 {
+// readHits returns a descriptor's own hits, also 0, or those of the request, of which 0 means 1.
+func readHits(req *pb.RateLimitRequest, d *ratelimit.RateLimitDescriptor) uint64 {
 	if own := d.GetHitsAddend(); own != nil {
 		return own.GetValue()
 	}

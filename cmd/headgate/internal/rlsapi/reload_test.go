@@ -105,7 +105,7 @@ func TestStoreStopped(t *testing.T) {
 	c := client(t, open(t, store, `
 domain: d
 descriptors:
-  - {key: closed, rate_limit: {unit: year, requests_per_unit: 2}}
+  - {key: closed, rate_limit: {unit: year, requests_per_unit: 1000}} # more than attempts to connect
   - {key: open, rate_limit: {unit: year, requests_per_unit: 2, on_store_error: open}}
   - {key: local, rate_limit: {unit: year, requests_per_unit: 2, on_store_error: local}}
 `, nil), nil)

@@ -25,8 +25,7 @@ var (
 // requestState is the memory of one request, reused for later requests. Each stage of
 // [Handler.process] writes its own part.
 type requestState struct {
-	watch stopwatch
-
+	watch    stopwatch
 	handler  *Handler
 	now      headgate.Instant
 	rules    *ruleSet
@@ -64,7 +63,7 @@ func (r *requestState) release() {
 	clear(r.matches)
 	clear(r.descriptors)
 	clear(r.checks[:cap(r.checks)])
-	r.descriptors, r.rules, r.snapshot = r.descriptors[:0], nil, nil
+	r.descriptors, r.handler, r.rules, r.snapshot = r.descriptors[:0], nil, nil, nil
 	if cap(r.keys) <= 64<<10 {
 		requestStates.Put(r)
 	}
@@ -120,10 +119,10 @@ func (h *Handler) process(ctx context.Context, req *pb.RateLimitRequest, r *requ
 	if r.rules == nil {
 		return nil, errNoConfig
 	}
-	if err := r.match(req); err != nil {
+	if err := r.matchDescriptors(req); err != nil {
 		return nil, err
 	}
-	r.plan(req)
+	r.planDescriptors(req)
 	over, err := r.charge(ctx)
 	if err != nil {
 		return nil, toStatus(ctx, err)
@@ -140,17 +139,17 @@ func (h *Handler) validate(req *pb.RateLimitRequest) error {
 	case len(req.GetDescriptors()) == 0:
 		return errNoDescriptors
 	case len(req.GetDomain()) > h.opts.MaxEntryBytes:
-		return refuse("the domain has %d bytes; accepted are at most %d", len(req.GetDomain()), h.opts.MaxEntryBytes)
+		return refuse("the domain has %d bytes; must be at most %d", len(req.GetDomain()), h.opts.MaxEntryBytes)
 	case len(req.GetDescriptors()) > h.opts.MaxDescriptors:
-		return refuse("%d descriptors in one request; accepted are at most %d", len(req.GetDescriptors()), h.opts.MaxDescriptors)
+		return refuse("the request has %d descriptors; must be at most %d", len(req.GetDescriptors()), h.opts.MaxDescriptors)
 	}
 	for i, d := range req.GetDescriptors() {
 		if n := len(d.GetEntries()); n > h.opts.MaxEntries {
-			return refuse("descriptor %d has %d entries; accepted are at most %d", i+1, n, h.opts.MaxEntries)
+			return refuse("descriptor %d has %d entries; must be at most %d", i+1, n, h.opts.MaxEntries)
 		}
 		for _, e := range d.GetEntries() {
 			if n := max(len(e.GetKey()), len(e.GetValue())); n > h.opts.MaxEntryBytes {
-				return refuse("descriptor %d: an entry has %d bytes; accepted are at most %d", i+1, n, h.opts.MaxEntryBytes)
+				return refuse("descriptor %d: an entry has %d bytes; must be at most %d", i+1, n, h.opts.MaxEntryBytes)
 			}
 		}
 	}

@@ -1,7 +1,6 @@
 // Package rlsapi is the service's endpoint for Envoy: the Rate Limit Service v3 over gRPC, and
-// the HTTP paths /json and /healthcheck of envoyproxy/ratelimit. It responds as
-// envoyproxy/ratelimit does with the same configuration. It contains the protocol, but no
-// arithmetic and no storage. docs/envoy.md is the user's documentation.
+// the HTTP paths /json and /healthcheck of envoyproxy/ratelimit. It responds as that service
+// does with the same configuration. docs/envoy.md is the user's documentation.
 //
 // # What a request is charged
 //
@@ -66,7 +65,6 @@ type Options struct {
 	NeedDomains bool
 	// Unavailable503 is for /json: 503 if the store is unavailable, not 400 as envoyproxy/ratelimit.
 	Unavailable503 bool
-
 	MaxDescriptors int          // of a request; 0 means DefaultMaxDescriptors
 	MaxEntries     int          // of a descriptor; 0 means envoyconfig.DefaultMaxEntries
 	MaxEntryBytes  int          // of a domain, a key or a value; 0 means DefaultMaxEntryBytes

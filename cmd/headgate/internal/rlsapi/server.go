@@ -54,11 +54,9 @@ func NewServer(h *Handler, opts *ServerOptions) *Server {
 	if opts == nil {
 		opts = &ServerOptions{}
 	}
-	s := &Server{handler: h, grpc: grpc.NewServer(newServerOptions(opts)...), health: health.NewServer()}
-	s.maxConnections = cmp.Or(opts.MaxConnections, 4096)
-	pb.RegisterRateLimitServiceServer(s.grpc, h)
 	stopping, stop := context.WithCancel(context.Background())
-	s.stopWatches = stop
+	s := &Server{h, grpc.NewServer(newServerOptions(opts)...), health.NewServer(), stop, cmp.Or(opts.MaxConnections, 4096)}
+	pb.RegisterRateLimitServiceServer(s.grpc, h)
 	grpc_health_v1.RegisterHealthServer(s.grpc, &healthService{s.health, stopping})
 	reflection.Register(s.grpc)
 	publish := func(healthy bool) {

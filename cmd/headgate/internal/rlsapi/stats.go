@@ -63,17 +63,17 @@ func (s *stats) countHits(descriptors []descriptor, charged bool) {
 	for i := range descriptors {
 		switch d := &descriptors[i]; d.disposition {
 		case counted, shadowed:
-			d.countHits(s.ratio, charged && d.verdict != over)
+			d.splitHits(s.ratio, charged && d.verdict != over)
 		case refunded:
 			d.counter.negative.Add(d.hits)
 		}
 	}
 }
 
-// countHits splits hits into those near the limit and those above it, as envoyproxy/ratelimit
+// splitHits counts hits into those near the limit and those above it, as envoyproxy/ratelimit
 // does: one request may have some of each. If they were charged, Remaining is what was left
 // after them.
-func (d *descriptor) countHits(ratio float32, charged bool) {
+func (d *descriptor) splitHits(ratio float32, charged bool) {
 	t, hits := d.tightest(), int64(d.hits)
 	limit := d.decisions[t].Limit
 	if d.hasOverflow() {
