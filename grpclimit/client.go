@@ -66,16 +66,16 @@ func NewClient(store headgate.Store, opts *ClientOptions, charges ...Charge) (*C
 	if c.opts.MaxRetryDelay == 0 {
 		c.opts.MaxRetryDelay = DefaultMaxRetryDelay
 	}
-	charges, err := validate(store, charges, true)
+	bound, err := bindAll(store, charges, true)
 	if err != nil {
 		return nil, err
 	}
-	for _, charge := range charges {
-		limiter, err := headgate.New(store, charge.Policy, &headgate.Options{Observer: c.opts.Observer})
+	for _, r := range bound {
+		limiter, err := headgate.New(store, r.Policy, &headgate.Options{Observer: c.opts.Observer})
 		if err != nil {
 			return nil, err
 		}
-		c.charges = append(c.charges, clientCharge{charge, limiter})
+		c.charges = append(c.charges, clientCharge{r.Charge, limiter})
 	}
 	return c, nil
 }

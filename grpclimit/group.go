@@ -27,9 +27,19 @@ func (r *rules) name() string {
 	return strings.ToValidUTF8(r.Policy.Name, "_")
 }
 
-// bind makes a charge ready for use on a server.
-func bind(binder *admission.Binder, c Charge) (*rules, error) {
-	bound, err := binder.Bind(c.Policy, c.Key.ready.Sort())
+// mixes reports whether texts that mean different things would name the same state.
+func (r *rules) mixes(other *rules) bool {
+	return r.bound.Shares(&other.bound) && !r.Key.ready.Equal(other.Key.ready)
+}
+
+// bind makes a charge ready for use. On a server a policy without a name counts apart for each sort of key; a client's keys are its own
+// program's.
+func bind(binder *admission.Binder, c Charge, client bool) (*rules, error) {
+	sort := ""
+	if !client {
+		sort = c.Key.ready.Sort()
+	}
+	bound, err := binder.Bind(c.Policy, sort)
 	if err != nil {
 		return nil, err
 	}

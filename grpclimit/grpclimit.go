@@ -29,6 +29,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/clientaddr"
 	"github.com/headgate/headgate/httpfields"
+	"github.com/headgate/headgate/internal/admission"
 )
 
 // ErrInvalidOptions is what errors of [NewServer] and [NewClient] match that are about options, charges and keys. Those about
@@ -106,34 +107,33 @@ type Options struct {
 	Observer headgate.Observer
 }
 
-// validate is the charges without zero keys, or what is wrong with them or the store: on a client if client is set, else on a
-// server.
-func validate(store headgate.Store, charges []Charge, client bool) ([]Charge, error) {
+// bindAll makes charges ready: for a client if client is set, else for a server. It refuses a missing store, charges that cannot work,
+// and charges that contradict each other.
+func bindAll(store headgate.Store, charges []Charge, client bool) ([]*rules, error) {
 	if store == nil {
 		return nil, fmt.Errorf("%w: no store was given; memstore.New(nil) makes the embedded one", ErrInvalidOptions)
 	}
 	if n := len(charges); n < 1 || n > headgate.MaxLimits {
 		return nil, fmt.Errorf("%w: %d charges; accepted are 1 to %d", ErrInvalidOptions, n, headgate.MaxLimits)
 	}
-	charges, limits := slices.Clone(charges), 0
-	for i := range charges {
-		c := &charges[i]
-		if err := c.Policy.Validate(); err != nil {
+	bound, limits, binder := make([]*rules, len(charges)), 0, admission.Binder{Store: store}
+	for i, c := range charges {
+		var err error
+		if c.Key, err = c.Key.bound(client); err != nil {
+			return nil, fmt.Errorf("%w: the key of charge %d, policy %q: %w", ErrInvalidOptions, i+1, c.Policy.Name, err)
+		}
+		if bound[i], err = bind(&binder, c, client); err != nil {
 			return nil, err
 		}
 		if limits += len(c.Policy.Limits); limits > headgate.MaxLimits {
 			return nil, fmt.Errorf("%w: more than %d limits in all charges together", ErrInvalidOptions, headgate.MaxLimits)
 		}
-		var err error
-		if c.Key, err = c.Key.bound(client); err != nil {
-			return nil, fmt.Errorf("%w: the key of charge %d, policy %q: %w", ErrInvalidOptions, i+1, c.Policy.Name, err)
-		}
-		if j := slices.IndexFunc(charges[:i], func(other Charge) bool { return c.mixes(&other, client) }); j >= 0 {
+		if j := slices.IndexFunc(bound[:i], bound[i].mixes); j >= 0 {
 			return nil, fmt.Errorf("%w: the policies of charges %d and %d are the same and their keys are not, so the keys of one could"+
 				" spend the budgets of the other; give each policy a name of its own", ErrInvalidOptions, j+1, i+1)
 		}
 	}
-	return charges, nil
+	return bound, nil
 }
 
 // holds reports whether the charge is made for call.

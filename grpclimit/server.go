@@ -35,7 +35,7 @@ func NewServer(store headgate.Store, opts *Options, charges ...Charge) (*Server,
 	if s.opts.Denied == nil {
 		s.opts.Denied = func(_ context.Context, _ Call, d *Denial) error { return d.Status().Err() }
 	}
-	charges, err := validate(store, charges, false)
+	bound, err := bindAll(store, charges, false)
 	if err != nil {
 		return nil, err
 	}
@@ -52,12 +52,7 @@ func NewServer(store headgate.Store, opts *Options, charges ...Charge) (*Server,
 		g.core, g.writer, g.address = core, writer, address
 		g.silent = s.opts.Fields != nil && s.opts.Fields.When == httpfields.OnDenial
 	}
-	binder := admission.Binder{Store: store}
-	for _, c := range charges {
-		r, err := bind(&binder, c)
-		if err != nil {
-			return nil, err
-		}
+	for _, r := range bound {
 		s.add(r)
 	}
 	return s, nil
