@@ -5,60 +5,44 @@ var serviceRules = map[string]packageRule{
 	"cmd/headgate": {
 		why: "the command line: flags and printing",
 		code: []string{
-			".", "algo", "clientaddr", "memstore", "replay", service("admin"), service("config"), service("demo"), service("engine"),
-			service("envoyconfig"), service("envoyxds"), service("forwardauth"), service("httpapi"), service("load"), service("logs"),
-			service("metrics"), service("respapi"), service("rlsapi"), service("routing"), service("storeopen"), service("suggest"), service("tlsfiles"),
+			".", "algo", "clientaddr", "memstore", "replay", service("config"), service("demo"),
+			service("engine"), service("httpapi"), service("load"), service("localaccess"), service("logs"),
+			service("routing"), service("service"), service("storeopen"), service("tlsfiles"),
 		},
-		tests: []string{service("controlplane"), "internal/testserver"},
+		tests: []string{"internal/testserver", service("controlplane")},
 	},
-	service("service"): {
-		why: "all interfaces side by side: whichever one a request comes through, the decision is the limiter's",
-		tests: []string{
-			".", "algo", "httplimit", "memstore", "redisstore", "internal/testserver", service("engine"), service("envoyconfig"),
-			service("forwardauth"), service("httpapi"), service("respapi"), service("rlsapi"), service("routing"), service("storeopen"),
-		},
+	service("admin"): {
+		why:   "the admin listener; what it serves is passed to it",
+		code:  []string{service("bounded"), service("localaccess"), service("logs")},
+		tests: []string{"internal/leaktest"},
 	},
-	service("engine"): {
-		why:   "it decides for every interface over the store that it is given",
-		code:  []string{".", "algo", service("memo"), service("routing")},
-		tests: []string{"memstore"},
-	},
-	service("routing"): {
-		why:  "it finds the policies and keys of a request and decides nothing",
-		code: []string{"internal/key"},
-	},
-	service("config"): {
-		why:   "the configuration file, environment and flags",
-		code:  []string{".", "algo", service("engine"), service("localaccess"), service("routing"), service("suggest"), service("tlsfiles")},
-		tests: []string{"memstore", service("httpapi"), "internal/leaktest"},
-	},
-	service("memo"): {why: "a bounded map"},
 	service("answerfields"): {
 		why:  "the header fields of the engine's answers, for every interface over HTTP",
 		code: []string{"httpfields", service("engine"), service("memo")},
 	},
-	service("forwardauth"): {
-		why:   "an interface knows its protocol and the engine",
-		code:  []string{".", "clientaddr", "internal/problem", service("answerfields"), service("engine"), service("routing")},
-		tests: []string{"memstore", "internal/testserver", "internal/leaktest"},
+	service("bounded"): {
+		why: "listeners with a maximum number of connections",
 	},
-	service("httpapi"): {
-		why:  "an interface knows its protocol and the engine; its tests check the OpenAPI document, which covers the other interfaces over HTTP",
-		code: []string{".", "internal/problem", service("answerfields"), service("engine"), service("logs"), service("suggest")},
-		tests: []string{
-			"memstore", "redisstore", "internal/testserver", "internal/leaktest", service("envoyconfig"), service("forwardauth"),
-			service("rlsapi"),
+	service("config"): {
+		why: "the configuration file, environment and flags",
+		code: []string{
+			".", "algo", service("engine"), service("localaccess"), service("routing"), service("suggest"),
+			service("tlsfiles"),
 		},
+		tests: []string{"internal/leaktest", "memstore", service("httpapi")},
 	},
-	service("respapi"): {
-		why:   "an interface knows its protocol and the engine",
-		code:  []string{".", service("engine")},
-		tests: []string{"memstore", "fallback", "redisstore", "internal/testserver", "internal/leaktest"},
+	service("controlplane"): {
+		why: "a real xDS server for tests",
 	},
-	service("rlsapi"): {
-		why:   "an interface knows its protocol and the engine; rules come from envoyproxy/ratelimit's configuration",
-		code:  []string{".", "internal/key", service("bounded"), service("engine"), service("envoyconfig")},
-		tests: []string{"memstore", "redisstore", "fallback", "internal/testserver", "internal/leaktest"},
+	service("demo"): {
+		why:   "the demo page over stores that it is given",
+		code:  []string{".", "algo", "httpfields", service("localaccess")},
+		tests: []string{"internal/leaktest", "memstore"},
+	},
+	service("engine"): {
+		why:   "it decides for every interface over the store that it is given",
+		code:  []string{".", "algo", "internal/admission", "internal/turn", service("memo"), service("routing")},
+		tests: []string{"memstore"},
 	},
 	service("envoyconfig"): {
 		why:  "envoyproxy/ratelimit's configuration, from files or a control plane, as rules",
@@ -67,69 +51,161 @@ var serviceRules = map[string]packageRule{
 	service("envoyxds"): {
 		why:   "an xDS client: it knows the protocol and neither rules nor interfaces",
 		code:  []string{service("tlsfiles")},
-		tests: []string{service("controlplane"), "internal/testserver", "internal/leaktest"},
+		tests: []string{"internal/leaktest", "internal/testserver", service("controlplane")},
 	},
-	service("storeopen"): {
-		why:   "it turns a URL into a store, so it imports all stores",
-		code:  []string{".", "memstore", "redisstore", "memcachedstore", "fallback", "internal/diagnosis"},
-		tests: []string{"internal/testserver", "internal/leaktest"},
+	service("forwardauth"): {
+		why: "an interface knows its protocol and the engine",
+		code: []string{
+			"clientaddr", "internal/problem", service("answerfields"), service("engine"), service("routing"),
+		},
+		tests: []string{
+			".", "internal/admission/admissiontest", "internal/leaktest", "internal/testserver", "memstore",
+		},
+	},
+	service("httpapi"): {
+		why: "an interface knows its protocol and the engine; its tests check the OpenAPI document, which covers the other interfaces over HTTP",
+		code: []string{
+			".", "algo", "internal/problem", service("answerfields"), service("engine"), service("logs"),
+			service("suggest"),
+		},
+		tests: []string{
+			"internal/leaktest", "internal/testserver", "memstore", "redisstore", service("envoyconfig"),
+			service("forwardauth"), service("rlsapi"),
+		},
+	},
+	service("load"): {
+		why:  "a load generator: a client of every interface",
+		code: []string{"."},
+		tests: []string{
+			"internal/leaktest", "memstore", service("engine"), service("envoyconfig"), service("httpapi"),
+			service("respapi"), service("rlsapi"),
+		},
+	},
+	service("localaccess"): {
+		why: "who counts as local: listeners, Host and Origin of requests",
+	},
+	service("logs"): {
+		why: "bounded, sampled logging",
+	},
+	service("memo"): {
+		why: "a bounded map",
 	},
 	service("metrics"): {
 		why:   "it observes the engine and knows no interface",
 		code:  []string{".", service("engine"), service("logs")},
 		tests: []string{"memstore", service("storeopen")},
 	},
-	service("admin"): {
-		why:   "the admin listener; what it serves is passed to it",
-		code:  []string{service("bounded"), service("localaccess"), service("logs")},
-		tests: []string{"internal/leaktest"},
+	service("respapi"): {
+		why:   "an interface knows its protocol and the engine",
+		code:  []string{".", service("engine")},
+		tests: []string{"algo", "internal/leaktest", "internal/testserver", "memstore", "redisstore"},
 	},
-	service("demo"): {
-		why:   "the demo page over stores that it is given",
-		code:  []string{".", "algo", "httpfields", service("localaccess")},
-		tests: []string{"memstore", "internal/leaktest"},
+	service("rlsapi"): {
+		why:   "an interface knows its protocol and the engine; rules come from envoyproxy/ratelimit's configuration",
+		code:  []string{".", "internal/key", service("bounded"), service("engine"), service("envoyconfig")},
+		tests: []string{"fallback", "internal/leaktest", "internal/testserver", "memstore", "redisstore"},
 	},
-	service("load"): {
-		why:  "a load generator: a client of every interface",
-		code: []string{"."},
+	service("routing"): {
+		why:  "it finds the policies and keys of a request and decides nothing",
+		code: []string{"internal/key"},
+	},
+	service("service"): {
+		why: "it builds the service from its parts in the order of their dependencies, and runs it",
+		code: []string{
+			".", "memstore", service("admin"), service("config"), service("demo"), service("engine"),
+			service("envoyconfig"), service("envoyxds"), service("forwardauth"), service("httpapi"),
+			service("localaccess"), service("logs"), service("metrics"), service("respapi"),
+			service("rlsapi"), service("storeopen"), service("tlsfiles"),
+		},
 		tests: []string{
-			"memstore", "internal/leaktest", service("engine"), service("envoyconfig"), service("httpapi"), service("respapi"), service("rlsapi"),
+			"algo", "httplimit", "internal/leaktest", "internal/testserver", "redisstore", service("routing"),
 		},
 	},
-	service("localaccess"):  {why: "who counts as local: listeners, Host and Origin of requests"},
-	service("suggest"):      {why: "it finds the name that a misspelled one means"},
-	service("tlsfiles"):     {why: "TLS configurations from files, read again when they change"},
-	service("logs"):         {why: "bounded, sampled logging"},
-	service("bounded"):      {why: "listeners with a maximum number of connections"},
-	service("controlplane"): {why: "a real xDS server for tests"},
+	service("storeopen"): {
+		why:   "it turns a URL into a store, so it imports all stores",
+		code:  []string{".", "fallback", "internal/diagnosis", "memcachedstore", "memstore", "redisstore"},
+		tests: []string{"internal/testserver"},
+	},
+	service("suggest"): {
+		why: "it finds the name that a misspelled one means",
+	},
+	service("tlsfiles"): {
+		why:   "TLS configurations from files, read again when they change",
+		tests: []string{"internal/testserver"},
+	},
 }
 
 // serviceThirdParty are the third-party modules of cmd/headgate and grpclimit.
 var serviceThirdParty = map[string]thirdPartyRule{
-	"github.com/HdrHistogram/hdrhistogram-go": {why: "the load generator's latencies", code: []string{service("load")}},
-	"github.com/cenkalti/backoff/v5":          {why: "delays between attempts to reach the control plane", code: []string{service("envoyxds")}},
-	"github.com/chromedp":                     {why: "a real browser in tests", tests: []string{service("demo")}},
-	"github.com/dchest/siphash":               {why: "hashes of keys in logs of denials", code: []string{service("metrics")}},
+	"github.com/HdrHistogram/hdrhistogram-go": {
+		why:  "the load generator's latencies",
+		code: []string{service("load")},
+	},
+	"github.com/cenkalti/backoff/v5": {
+		why:  "delays between attempts to reach the control plane",
+		code: []string{service("envoyxds")},
+	},
+	"github.com/chromedp": {
+		why:   "a real browser in tests",
+		tests: []string{service("demo")},
+	},
 	"github.com/envoyproxy/go-control-plane": {
 		why: "Envoy's protocol messages; a real xDS server in tests",
 		code: []string{
-			service("controlplane"), service("envoyconfig"), service("envoyxds"), service("load"), service("rlsapi"),
+			service("controlplane"), service("envoyconfig"), service("envoyxds"), service("load"),
+			service("rlsapi"),
 		},
 		tests: []string{"cmd/headgate", service("service")},
 	},
-	"github.com/fsnotify/fsnotify":             {why: "watching configuration files", code: []string{service("config")}},
-	"github.com/getkin/kin-openapi":            {why: "it checks answers against the OpenAPI document in tests", tests: []string{service("httpapi")}},
-	"github.com/prometheus":                    {why: "metrics", code: []string{service("metrics")}},
-	"github.com/rogpeppe/go-internal":          {why: "scripts that test the command line", tests: []string{"cmd/headgate"}},
-	"github.com/santhosh-tekuri/jsonschema/v6": {why: "it checks the JSON Schema of the configuration in tests", tests: []string{service("config")}},
-	"github.com/spf13":                         {why: "the command line", code: []string{"cmd/headgate"}},
-	"go.yaml.in/yaml/v4":                       {why: "YAML with positions", code: []string{service("config"), service("envoyconfig")}},
-	"golang.org/x/sys":                         {why: "event loops and socket options", code: []string{"cmd/headgate", service("respapi")}},
-	"golang.org/x/term":                        {why: "whether output is a terminal", code: []string{"cmd/headgate"}},
-	"google.golang.org/genproto":               {why: "error details of gRPC", code: []string{"grpclimit", service("envoyxds")}},
+	"github.com/fsnotify/fsnotify": {
+		why:  "watching configuration files",
+		code: []string{service("config")},
+	},
+	"github.com/getkin/kin-openapi": {
+		why:   "it checks answers against the OpenAPI document in tests",
+		tests: []string{service("httpapi")},
+	},
+	"github.com/prometheus": {
+		why:  "metrics",
+		code: []string{service("metrics")},
+	},
+	"github.com/rogpeppe/go-internal": {
+		why:   "scripts that test the command line",
+		tests: []string{"cmd/headgate"},
+	},
+	"github.com/santhosh-tekuri/jsonschema/v6": {
+		why:   "it checks the JSON Schema of the configuration in tests",
+		tests: []string{service("config")},
+	},
+	"github.com/spf13": {
+		why:  "the command line",
+		code: []string{"cmd/headgate"},
+	},
+	"go.yaml.in/yaml/v2": {
+		why:   "the YAML library of envoyproxy/ratelimit, which judges our reading of its files in tests",
+		tests: []string{service("envoyconfig")},
+	},
+	"go.yaml.in/yaml/v4": {
+		why:  "YAML with positions",
+		code: []string{service("config"), service("envoyconfig")},
+	},
+	"golang.org/x/sys": {
+		why:  "event loops and socket options",
+		code: []string{service("respapi"), service("service")},
+	},
+	"golang.org/x/term": {
+		why:  "whether output is a terminal",
+		code: []string{"cmd/headgate"},
+	},
+	"google.golang.org/genproto": {
+		why:  "error details of gRPC",
+		code: []string{"grpclimit", service("envoyxds")},
+	},
 	"google.golang.org/grpc": {
-		why:   "gRPC servers and clients",
-		code:  []string{"grpclimit", service("controlplane"), service("envoyxds"), service("load"), service("rlsapi")},
+		why: "gRPC servers and clients",
+		code: []string{
+			"grpclimit", service("controlplane"), service("envoyxds"), service("load"), service("rlsapi"),
+		},
 		tests: []string{"cmd/headgate", service("service")},
 	},
 	"google.golang.org/protobuf": {
