@@ -72,7 +72,7 @@ func lookAt(ctx context.Context, server net.Addr) []Finding {
 		return []Finding{finding("connection", failure(err, false))}
 	}
 	return []Finding{
-		{"version", Fine, "memcached " + about["version"], ""},
+		{Check: "version", Level: Fine, Says: "memcached " + about["version"]},
 		memory(about), eviction(about), itemSize(about), numbers(about),
 	}
 }
@@ -81,11 +81,11 @@ func lookAt(ctx context.Context, server net.Addr) []Finding {
 func finding(check string, err error) Finding {
 	var known *headgate.StoreError
 	if !errors.As(err, &known) {
-		return Finding{check, Failing, err.Error(), ""}
+		return Finding{Check: check, Level: Failing, Says: err.Error()}
 	}
 	bare := *known
 	bare.Advice = ""
-	return Finding{check, Failing, strings.TrimPrefix(bare.Error(), "headgate: memcached: "), known.Advice}
+	return Finding{Check: check, Level: Failing, Says: strings.TrimPrefix(bare.Error(), "headgate: memcached: "), Advice: known.Advice}
 }
 
 // mostStats bounds what is read of a server that may be none.
@@ -124,7 +124,7 @@ func number(about map[string]string, name string) int64 {
 
 func memory(about map[string]string) Finding {
 	used, most := number(about, "bytes"), number(about, "limit_maxbytes")
-	return Finding{"memory", Fine, fmt.Sprintf("%.1f of %.1f MB used, %d items", float64(used)/1e6, float64(most)/1e6, number(about, "curr_items")), ""}
+	return Finding{Check: "memory", Level: Fine, Says: fmt.Sprintf("%.1f of %.1f MB used, %d items", float64(used)/1e6, float64(most)/1e6, number(about, "curr_items"))}
 }
 
 func eviction(about map[string]string) Finding {
@@ -132,13 +132,13 @@ func eviction(about map[string]string) Finding {
 	evicted := number(about, "evictions")
 	switch {
 	case about["=evictions"] == "off":
-		return Finding{"eviction", Fine, "nothing is evicted (-M), and a full memory refuses decisions", ""}
+		return Finding{Check: "eviction", Level: Fine, Says: "nothing is evicted (-M), and a full memory refuses decisions"}
 	case evicted == 0:
-		return Finding{"eviction", Fine, "nothing was evicted since it started; once it is full, " + cost, ""}
+		return Finding{Check: "eviction", Level: Fine, Says: "nothing was evicted since it started; once it is full, " + cost}
 	default:
 		return Finding{
-			"eviction", Warning, fmt.Sprintf("%d items were evicted since it started: %s", evicted, cost),
-			"more memory (-m), or a server for limits alone",
+			Check: "eviction", Level: Warning, Says: fmt.Sprintf("%d items were evicted since it started: %s", evicted, cost),
+			Advice: "more memory (-m), or a server for limits alone",
 		}
 	}
 }
@@ -147,17 +147,17 @@ func eviction(about map[string]string) Finding {
 func itemSize(about map[string]string) Finding {
 	most := number(about, "=item_size_max")
 	if most > 0 && most < 1<<20 {
-		return Finding{"item size", Warning, fmt.Sprintf("items have at most %d bytes: a sliding log with more entries is refused", most), "-I 1m or more"}
+		return Finding{Check: "item size", Level: Warning, Says: fmt.Sprintf("items have at most %d bytes: a sliding log with more entries is refused", most), Advice: "-I 1m or more"}
 	}
-	return Finding{"item size", Fine, fmt.Sprintf("items have at most %d bytes", most), ""}
+	return Finding{Check: "item size", Level: Fine, Says: fmt.Sprintf("items have at most %d bytes", most)}
 }
 
 // numbers is about cas, without which nothing is atomic.
 func numbers(about map[string]string) Finding {
 	if about["=cas_enabled"] == "no" {
-		return Finding{"cas", Failing, "its items have no cas numbers", "run it without -C"}
+		return Finding{Check: "cas", Level: Failing, Says: "its items have no cas numbers", Advice: "run it without -C"}
 	}
-	return Finding{"cas", Fine, "items have cas numbers", ""}
+	return Finding{Check: "cas", Level: Fine, Says: "items have cas numbers"}
 }
 
 // tryOut makes decisions under every algorithm, and removes them.
@@ -185,8 +185,8 @@ func tryOut(ctx context.Context, servers []string) []Finding {
 	}
 	slices.Sort(took)
 	return []Finding{
-		{"decisions", Fine, fmt.Sprintf("%d algorithms decided, and what they wrote is removed", len(algo.All())), ""},
-		{"latency", Fine, fmt.Sprintf("a decision takes %v, the slowest of %d %v", took[len(took)/2].Round(10*time.Microsecond), len(took),
-			took[len(took)-1].Round(10*time.Microsecond)), ""},
+		{Check: "decisions", Level: Fine, Says: fmt.Sprintf("%d algorithms decided, and what they wrote is removed", len(algo.All()))},
+		{Check: "latency", Level: Fine, Says: fmt.Sprintf("a decision takes %v, the slowest of %d %v", took[len(took)/2].Round(10*time.Microsecond), len(took),
+			took[len(took)-1].Round(10*time.Microsecond))},
 	}
 }

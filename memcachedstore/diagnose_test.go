@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate/headgate/internal/testserver"
 	"github.com/headgate/headgate/algo"
+	"github.com/headgate/headgate/internal/testserver"
 	"github.com/headgate/headgate/memcachedstore"
 )
 

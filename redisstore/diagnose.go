@@ -70,7 +70,7 @@ type diagnoser struct {
 }
 
 func (d *diagnoser) add(check string, level Level, says, advice string) {
-	d.findings = append(d.findings, Finding{check, level, says, advice})
+	d.findings = append(d.findings, Finding{Check: check, Level: level, Says: says, Advice: advice})
 }
 
 // failed adds what an error says, with its own advice.
@@ -149,16 +149,16 @@ func clusterFinding(about map[string]string) Finding {
 	switch {
 	case about["cluster_slots_assigned"] != "16384":
 		return Finding{
-			"cluster", Failing, "only " + about["cluster_slots_assigned"] + " of 16384 slots are assigned: keys of the others cannot be decided",
-			"redis-cli --cluster check, then fix",
+			Check: "cluster", Level: Failing, Says: "only " + about["cluster_slots_assigned"] + " of 16384 slots are assigned: keys of the others cannot be decided",
+			Advice: "redis-cli --cluster check, then fix",
 		}
 	case about["cluster_state"] != "ok" || about["cluster_slots_fail"] != "0":
 		return Finding{
-			"cluster", Failing, "its state is " + about["cluster_state"] + ", and " + about["cluster_slots_fail"] + " slots have no primary that answers",
-			"see CLUSTER NODES",
+			Check: "cluster", Level: Failing, Says: "its state is " + about["cluster_state"] + ", and " + about["cluster_slots_fail"] + " slots have no primary that answers",
+			Advice: "see CLUSTER NODES",
 		}
 	}
-	return Finding{"cluster", Fine, "all slots are served, by " + about["cluster_size"] + " primaries", ""}
+	return Finding{Check: "cluster", Level: Fine, Says: "all slots are served, by " + about["cluster_size"] + " primaries"}
 }
 
 // decisions makes one of each kind under every algorithm, and takes them back. It reports whether decisions can be made.

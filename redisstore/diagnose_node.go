@@ -68,7 +68,7 @@ func (n *node) number(name string) int64 {
 func (n *node) findings() []Finding {
 	if n.err != nil {
 		return []Finding{
-			{"server", Warning, "it does not say what it is: the user may not run INFO", "allow +info for this check; decisions do without"},
+			{Check: "server", Level: Warning, Says: "it does not say what it is: the user may not run INFO", Advice: "allow +info for this check; decisions do without"},
 			n.clockFinding(),
 		}
 	}
@@ -90,12 +90,12 @@ func (n *node) version() Finding {
 	}
 	var major, minor int
 	if _, err := fmt.Sscanf(text, "%d.%d", &major, &minor); err != nil {
-		return Finding{"version", Warning, fmt.Sprintf("%.40q is no version of Redis or Valkey", text), "6.2 or later is needed"}
+		return Finding{Check: "version", Level: Warning, Says: fmt.Sprintf("%.40q is no version of Redis or Valkey", text), Advice: "6.2 or later is needed"}
 	}
 	if major < 6 || major == 6 && minor < 2 {
-		return Finding{"version", Failing, name + " " + text + " is too old", "6.2 or later is needed"}
+		return Finding{Check: "version", Level: Failing, Says: name + " " + text + " is too old", Advice: "6.2 or later is needed"}
 	}
-	return Finding{"version", Fine, name + " " + text, ""}
+	return Finding{Check: "version", Level: Fine, Says: name + " " + text}
 }
 
 func (n *node) role() Finding {
@@ -103,26 +103,26 @@ func (n *node) role() Finding {
 	needed, _ := strconv.ParseInt(n.config["min-replicas-to-write"], 10, 64)
 	switch {
 	case n.about["loading"] == "1":
-		return Finding{"role", Failing, "it reads its data from disk and answers nothing until it has", "wait"}
+		return Finding{Check: "role", Level: Failing, Says: "it reads its data from disk and answers nothing until it has", Advice: "wait"}
 	case n.about["role"] == "slave":
 		return Finding{
-			"role", Failing, "it is a replica, which takes no writes",
-			"give the address of the primary, or use redis+sentinel://",
+			Check: "role", Level: Failing, Says: "it is a replica, which takes no writes",
+			Advice: "give the address of the primary, or use redis+sentinel://",
 		}
 	case needed > 0 && n.number("min_slaves_good_slaves") < needed:
 		return Finding{
-			"role", Failing, fmt.Sprintf("it takes no writes with fewer than %d replicas in step, and has %d", needed, n.number("min_slaves_good_slaves")),
-			"bring the replicas back, or lower min-replicas-to-write",
+			Check: "role", Level: Failing, Says: fmt.Sprintf("it takes no writes with fewer than %d replicas in step, and has %d", needed, n.number("min_slaves_good_slaves")),
+			Advice: "bring the replicas back, or lower min-replicas-to-write",
 		}
 	case replicas > 0 && needed == 0:
 		return Finding{
-			"role", Fine, fmt.Sprintf("a primary with %d replicas; a failover forgets what they had not yet got", replicas),
-			"min-replicas-to-write bounds how much that can be",
+			Check: "role", Level: Fine, Says: fmt.Sprintf("a primary with %d replicas; a failover forgets what they had not yet got", replicas),
+			Advice: "min-replicas-to-write bounds how much that can be",
 		}
 	case replicas > 0:
-		return Finding{"role", Fine, fmt.Sprintf("a primary with %d replicas, %d of which must be in step", replicas, needed), ""}
+		return Finding{Check: "role", Level: Fine, Says: fmt.Sprintf("a primary with %d replicas, %d of which must be in step", replicas, needed)}
 	}
-	return Finding{"role", Fine, "a primary without replicas", ""}
+	return Finding{Check: "role", Level: Fine, Says: "a primary without replicas"}
 }
 
 // nearlyFull is when memory is worth a warning, in percent of what it may use.
@@ -131,17 +131,17 @@ const nearlyFull = 90
 func (n *node) memory() Finding {
 	used, most := n.number("used_memory"), n.number("maxmemory")
 	if most == 0 {
-		return Finding{"memory", Fine, megabytes(used) + " used, and no maxmemory: the machine's memory alone bounds it", ""}
+		return Finding{Check: "memory", Level: Fine, Says: megabytes(used) + " used, and no maxmemory: the machine's memory alone bounds it"}
 	}
 	says := fmt.Sprintf("%s of %s used", megabytes(used), megabytes(most))
 	evicts := n.about["maxmemory_policy"] != "noeviction"
 	switch {
 	case used >= most && !evicts:
-		return Finding{"memory", Failing, says + ": decisions that write are refused", "raise maxmemory, or lower what else lies there"}
+		return Finding{Check: "memory", Level: Failing, Says: says + ": decisions that write are refused", Advice: "raise maxmemory, or lower what else lies there"}
 	case used >= most/100*nearlyFull:
-		return Finding{"memory", Warning, says, "raise maxmemory, or lower what else lies there"}
+		return Finding{Check: "memory", Level: Warning, Says: says, Advice: "raise maxmemory, or lower what else lies there"}
 	}
-	return Finding{"memory", Fine, says, ""}
+	return Finding{Check: "memory", Level: Fine, Says: says}
 }
 
 func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }
@@ -157,15 +157,15 @@ func (n *node) eviction() Finding {
 	const advice = "noeviction and a maxmemory that is enough; or volatile-ttl, which takes the keys that mean least"
 	switch {
 	case n.number("maxmemory") == 0:
-		return Finding{"eviction", Fine, "nothing is evicted", ""}
+		return Finding{Check: "eviction", Level: Fine, Says: "nothing is evicted"}
 	case policy == "noeviction":
-		return Finding{"eviction", Fine, "noeviction: nothing is evicted, and a full memory refuses decisions" + so, ""}
+		return Finding{Check: "eviction", Level: Fine, Says: "noeviction: nothing is evicted, and a full memory refuses decisions" + so}
 	case policy == "volatile-ttl":
-		return Finding{"eviction", Warning, "volatile-ttl: a full memory evicts the keys that end soonest" + cost + so, "a maxmemory that is enough"}
+		return Finding{Check: "eviction", Level: Warning, Says: "volatile-ttl: a full memory evicts the keys that end soonest" + cost + so, Advice: "a maxmemory that is enough"}
 	case strings.HasPrefix(policy, "volatile-"):
-		return Finding{"eviction", Warning, policy + ": all keys here have a life, so a full memory evicts them first" + cost + so, advice}
+		return Finding{Check: "eviction", Level: Warning, Says: policy + ": all keys here have a life, so a full memory evicts them first" + cost + so, Advice: advice}
 	default:
-		return Finding{"eviction", Warning, policy + ": a full memory evicts keys" + cost + so, advice}
+		return Finding{Check: "eviction", Level: Warning, Says: policy + ": a full memory evicts keys" + cost + so, Advice: advice}
 	}
 }
 
@@ -175,22 +175,22 @@ func (n *node) persistence() Finding {
 	fsync := n.config["appendfsync"]
 	switch {
 	case n.about["aof_last_write_status"] == "err" || n.about["rdb_last_bgsave_status"] == "err" && save != "":
-		return Finding{"persistence", Failing, "the last write to its disk failed: it may refuse to write", "see its log; is the disk full?"}
+		return Finding{Check: "persistence", Level: Failing, Says: "the last write to its disk failed: it may refuse to write", Advice: "see its log; is the disk full?"}
 	case n.about["aof_enabled"] == "1" && fsync == "always":
-		return Finding{"persistence", Fine, "appendfsync always: a restart forgets nothing, and every write waits for the disk", ""}
+		return Finding{Check: "persistence", Level: Fine, Says: "appendfsync always: a restart forgets nothing, and every write waits for the disk"}
 	case n.about["aof_enabled"] == "1" && fsync == "no":
-		return Finding{"persistence", Warning, "appendfsync no: a crash forgets what the system had not yet written, some 30 s", "appendfsync everysec"}
+		return Finding{Check: "persistence", Level: Warning, Says: "appendfsync no: a crash forgets what the system had not yet written, some 30 s", Advice: "appendfsync everysec"}
 	case n.about["aof_enabled"] == "1":
-		return Finding{"persistence", Fine, "append-only file: a crash forgets the last second or two of what was spent", ""}
+		return Finding{Check: "persistence", Level: Fine, Says: "append-only file: a crash forgets the last second or two of what was spent"}
 	case known && save == "":
 		return Finding{
-			"persistence", Warning, "none: a restart forgets what was spent, so every key has its whole burst anew, once",
-			"appendonly yes, if that matters",
+			Check: "persistence", Level: Warning, Says: "none: a restart forgets what was spent, so every key has its whole burst anew, once",
+			Advice: "appendonly yes, if that matters",
 		}
 	default:
 		return Finding{
-			"persistence", Warning, "snapshots: a restart forgets what was spent since the last one",
-			"appendonly yes, if that matters",
+			Check: "persistence", Level: Warning, Says: "snapshots: a restart forgets what was spent since the last one",
+			Advice: "appendonly yes, if that matters",
 		}
 	}
 }
@@ -202,7 +202,7 @@ func (n *node) clients() Finding {
 		most = n.number("maxclients")
 	}
 	if most > 0 && used >= most*nearlyFull/100 {
-		return Finding{"clients", Warning, fmt.Sprintf("%d of %d connections are taken", used, most), "raise maxclients"}
+		return Finding{Check: "clients", Level: Warning, Says: fmt.Sprintf("%d of %d connections are taken", used, most), Advice: "raise maxclients"}
 	}
 	return Finding{}
 }
@@ -215,12 +215,12 @@ func (n *node) clockFinding() Finding {
 	const meaning = "the server's decides, so limits hold all the same"
 	switch {
 	case n.noTime != nil:
-		return Finding{"clock", Failing, "it does not say what time it is: " + n.noTime.Error(), "allow +time"}
+		return Finding{Check: "clock", Level: Failing, Says: "it does not say what time it is: " + n.noTime.Error(), Advice: "allow +time"}
 	case n.clock.Abs() < farOff:
-		return Finding{"clock", Fine, "within a second of this machine's", ""}
+		return Finding{Check: "clock", Level: Fine, Says: "within a second of this machine's"}
 	case n.clock > 0:
-		return Finding{"clock", Warning, fmt.Sprintf("%v ahead of this machine's; %s", n.clock.Round(time.Second), meaning), "run NTP on both"}
+		return Finding{Check: "clock", Level: Warning, Says: fmt.Sprintf("%v ahead of this machine's; %s", n.clock.Round(time.Second), meaning), Advice: "run NTP on both"}
 	default:
-		return Finding{"clock", Warning, fmt.Sprintf("%v behind this machine's; %s", (-n.clock).Round(time.Second), meaning), "run NTP on both"}
+		return Finding{Check: "clock", Level: Warning, Says: fmt.Sprintf("%v behind this machine's; %s", (-n.clock).Round(time.Second), meaning), Advice: "run NTP on both"}
 	}
 }

@@ -39,11 +39,11 @@ type record struct {
 
 // lineReader reads lines of any format. It is one goroutine's own.
 type lineReader struct {
-	key    Key
-	clock  logClock
-	log    logLine
-	json   jsonRecord
-	made []byte
+	key   Key
+	clock logClock
+	log   logLine
+	json  jsonRecord
+	made  []byte
 }
 
 // detect is the format of the first line of text that can be read, or the zero value. The lines before it are readable in no

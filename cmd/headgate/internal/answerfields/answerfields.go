@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate/httpfields"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/memo"
+	"github.com/headgate/headgate/httpfields"
 )
 
 const (

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+	"github.com/headgate/headgate/memstore"
 )
 
 // remote is a memory store that can be away, as one behind a network; it keeps the rules that it was told of.

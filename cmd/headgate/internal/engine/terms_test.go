@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+	"github.com/headgate/headgate/memstore"
 )
 
 func limits(texts ...string) []headgate.Limit { return headgate.MustPolicy(texts...).Limits }

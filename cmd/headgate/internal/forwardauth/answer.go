@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+	"github.com/headgate/headgate/internal/problem"
 )
 
 // decisionField says in one word what came of a request; its name has the form that net/http keeps fields in.

@@ -21,9 +21,9 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/clientaddr"
-	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/forwardauth"
+	"github.com/headgate/headgate/memstore"
 )
 
 func body(t *testing.T, r *http.Response) string {

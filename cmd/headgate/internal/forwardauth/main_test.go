@@ -7,11 +7,11 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/leaktest"
-	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/forwardauth"
 	"github.com/headgate/headgate/cmd/headgate/internal/routing"
+	"github.com/headgate/headgate/internal/leaktest"
+	"github.com/headgate/headgate/memstore"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }

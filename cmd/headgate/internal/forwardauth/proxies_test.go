@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/internal/testserver"
 	"github.com/headgate/headgate/cmd/headgate/internal/forwardauth"
+	"github.com/headgate/headgate/internal/testserver"
 )
 
 const folder = "../../../../docs/proxies"
