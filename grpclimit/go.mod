@@ -5,7 +5,7 @@ go 1.25.0
 require github.com/headgate/headgate v0.0.0
 
 require (
-	github.com/dunglas/httpsfv v1.1.0
+	github.com/dunglas/httpsfv v1.1.2
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20240814211410-ddb44dafa142
 	google.golang.org/grpc v1.67.1
 	google.golang.org/protobuf v1.34.2

@@ -33,9 +33,10 @@ func TestSharedStores(t *testing.T) {
 	})
 }
 
+// mustOpenRedis opens a store whose calls may wait a minute to be sent: a busy machine needs more than the default.
 func mustOpenRedis(t testing.TB, server *testserver.RedisServer) headgate.Store {
 	t.Helper()
-	store, err := redisstore.Open("redis://"+server.Addr(), nil)
+	store, err := redisstore.Open("redis://"+server.Addr(), &redisstore.Options{Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
