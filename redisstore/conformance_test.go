@@ -98,8 +98,8 @@ func TestConformanceInEveryMode(t *testing.T) {
 		{"nothing remembered", redisstore.Options{Timeout: patient, DenialMemory: -1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if raced() && c.opts.NoBatching != (c.opts.DenialMemory < 0) {
-				return // the two extremes have all the code in them
+			if (testing.Short() || raced()) && c.opts.NoBatching != (c.opts.DenialMemory < 0) {
+				return // the first and the second mode run all of the code
 			}
 			conformance(t, storetest.Options{}, k, func(t *testing.T) headgate.Store {
 				return open(t, "redis://"+server.Addr(), &c.opts)
