@@ -89,17 +89,34 @@ func (rec *Recorder) ReadFrom(src io.Reader) (int64, error) {
 	return n, err
 }
 
-// Flush sends what was written; a writer below that cannot is left alone.
+// Flush sends what was written. It does nothing if the writer below cannot flush.
 func (rec *Recorder) Flush() { _ = rec.FlushError() }
 
-// FlushError sends what was written.
+// FlushError sends what was written. It returns an error that matches
+// [errors.ErrUnsupported] if the writer below cannot flush; the answer then has not begun.
 func (rec *Recorder) FlushError() error {
+	if !canFlush(rec.ResponseWriter) {
+		return http.ErrNotSupported
+	}
 	rec.call()
 	err := http.NewResponseController(rec.ResponseWriter).Flush()
 	if err == nil {
 		rec.begin(http.StatusOK)
 	}
 	return err
+}
+
+// canFlush reports whether [http.ResponseController.Flush] reaches a writer that flushes.
+func canFlush(w http.ResponseWriter) bool {
+	switch w := w.(type) {
+	case *Recorder:
+		return canFlush(w.ResponseWriter)
+	case interface{ FlushError() error }, http.Flusher:
+		return true
+	case interface{ Unwrap() http.ResponseWriter }:
+		return canFlush(w.Unwrap())
+	}
+	return false
 }
 
 // Hijack hands the connection over.

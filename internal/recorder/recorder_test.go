@@ -1,6 +1,7 @@
 package recorder_test
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -44,6 +45,23 @@ func TestBeforeIsCalledOnce(t *testing.T) {
 		_, _ = io.WriteString(rec, "more")
 		if want := w.Code; calls != 1 || w.Result().Header.Get("X-Before") != "set" || rec.Status() != want {
 			t.Errorf("%s: %d calls, header %v, status %d want 1, the field, %d", name, calls, w.Result().Header, rec.Status(), want)
+		}
+	}
+}
+
+// plain is a writer that cannot flush.
+type plain struct{ http.ResponseWriter }
+
+// A flush that the writer does not support begins no answer.
+func TestFlushUnsupported(t *testing.T) {
+	t.Parallel()
+	for name, w := range map[string]http.ResponseWriter{
+		"a plain writer":       plain{httptest.NewRecorder()},
+		"a recorder around it": &recorder.Recorder{ResponseWriter: plain{httptest.NewRecorder()}},
+	} {
+		rec := &recorder.Recorder{ResponseWriter: w, Before: func() { t.Errorf("%s: Before was called", name) }}
+		if err := rec.FlushError(); !errors.Is(err, errors.ErrUnsupported) || rec.Status() != 0 {
+			t.Errorf("%s: got error %v, status %d want ErrUnsupported, 0", name, err, rec.Status())
 		}
 	}
 }
