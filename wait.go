@@ -130,17 +130,11 @@ func (l *Limiter) hold(ctx context.Context, w *waiter, delay time.Duration, leav
 func (l *Limiter) release(ctx context.Context, w *waiter, began time.Time, decisions []Decision) {
 	for i, b := range l.bounds {
 		taken := turn.Taken{
-			Queues: l.policy.Algorithm.Queues(), Age: time.Since(began),
-			Degraded: decisions[i].Degraded != NoTrouble, ResetAfter: decisions[i].ResetAfter,
+			Queues: l.policy.Algorithm.Queues(), Age: time.Since(began), ResetAfter: decisions[i].ResetAfter,
 		}
-		switch taken.Action() {
-		case turn.RefundIfUnavailable:
-			if d, err := b.Apply(ctx, StoreClock, w.key, Peek, 0); err != nil || d.Degraded == NoTrouble {
-				continue
-			}
-			fallthrough
-		case turn.Refund:
-			_, _ = b.Apply(ctx, StoreClock, w.key, Refund, w.cost)
+		if taken.Undo() == turn.Refund {
+			granted := turn.WithSource(ctx, decisions[i].Degraded != NoTrouble)
+			_, _ = b.Apply(granted, StoreClock, w.key, Refund, w.cost)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/turn"
 )
 
 // bound is a rule made ready by the inner store and, if it says local, its share by the local one.
@@ -21,6 +22,12 @@ type bound struct {
 func (b *bound) Apply(
 	ctx context.Context, now headgate.Instant, key string, verb headgate.Verb, cost int64,
 ) (headgate.Decision, error) {
+	if verb == headgate.Refund && turn.SourceOf(ctx) == turn.FallbackSource {
+		if err := b.refundHere(ctx, now, key, cost); err != nil {
+			return headgate.Decision{}, err
+		}
+		verb, cost = headgate.Peek, 0
+	}
 	c, v := b.store.enter(ctx)
 	if v.err != nil {
 		return b.insteadOfApply(ctx, v, now, key, verb, cost)
@@ -41,6 +48,9 @@ func (b *bound) insteadOfApply(
 		return headgate.Decision{}, v.err
 	case b.local == nil:
 		return b.admitted(v), nil
+	}
+	if verb == headgate.Refund && turn.SourceOf(ctx) == turn.StoreSource {
+		verb, cost = headgate.Peek, 0
 	}
 	d, err := b.local.Apply(ctx, now, key, verb, cost)
 	return degraded(d, err, v)
@@ -123,6 +133,20 @@ func (b *bound) Cancel(
 		return b.insteadOfCancel(ctx, v, now, key, cost, mark)
 	}
 	return d, nil
+}
+
+// refundHere refunds units that were granted while the store was unavailable.
+func (b *bound) refundHere(ctx context.Context, now headgate.Instant, key string, cost int64) error {
+	if b.store.closed.Load() {
+		return headgate.ErrClosed
+	}
+	if b.local == nil {
+		return nil
+	}
+	if _, err := b.local.Apply(ctx, now, key, headgate.Refund, cost); err != nil {
+		return fmt.Errorf("fallback: refund locally: %w", err)
+	}
+	return nil
 }
 
 // cancelHere gives back what was booked while the store was away.

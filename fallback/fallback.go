@@ -32,8 +32,8 @@
 // store, N instances and their store together admit at most twice that in any span s, however often the store goes; and around
 // one outage at most 2·B more than the store alone. What is decided locally is not charged to the store afterwards.
 //
-// A refund goes to who decides at that moment. One for units that the other side granted gives back at most what was spent
-// here. A reservation is cancelled where it was booked; if that is the store, and it is away, the units stay spent. A request that
+// A refund goes to whichever side decides at that moment, and returns at most what was spent there. The refunds of this module's
+// middleware go to the side that granted the units; if that is the store, and it is unavailable, the units stay spent. A reservation is cancelled where it was booked; if that is the store, and it is away, the units stay spent. A request that
 // timed out may have been spent by the store, so it may count on both sides.
 package fallback
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/clientaddr"
@@ -57,16 +58,17 @@ func (g *gate) admit(w http.ResponseWriter, r *http.Request, v *visit) bool {
 		g.undecided(w, r, err)
 		return false
 	}
-	v.writeFields(w.Header())
-	if !v.all.Allowed {
+	decided := time.Now()
+	if v.all.Allowed {
+		if err := v.Hold(r.Context(), v.all.Delay); err != nil {
+			g.undecided(w, r, err)
+			return false
+		}
+	}
+	if v.writeFields(w.Header(), decided); !v.all.Allowed {
 		g.opts.Denied(w, r, v.denial())
-		return false
 	}
-	if err := v.Hold(r.Context(), v.all.Delay); err != nil {
-		g.undecided(w, r, err)
-		return false
-	}
-	return true
+	return v.all.Allowed
 }
 
 // undecided answers when nothing was decided. To a client that has gone nothing can be said, and it is nobody's fault.

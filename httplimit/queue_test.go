@@ -213,6 +213,9 @@ func TestQueueDeadline(t *testing.T) {
 		if late.Code != 503 || late.Header().Get("Retry-After") != "1" || !strings.Contains(late.Body.String(), "reduced-capacity") {
 			t.Errorf("got %d, %v want 503", late.Code, late.Header())
 		}
+		if got := late.Header().Get("RateLimit"); got != "" {
+			t.Errorf("got RateLimit %q of a request that did not go ahead want none", got)
+		}
 		if done := <-l.join(t.Context()); done.Code != 200 || !slices.Equal(l.handled, []int64{0, 1000}) {
 			t.Errorf("got %d after %v ms want 200 after 1000: the place was given back", done.Code, l.handled)
 		}

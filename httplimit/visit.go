@@ -86,7 +86,7 @@ func (v *visit) decide(ctx context.Context) (err error) {
 		return err
 	}
 	if v.settles {
-		v.Date(headgate.StoreClock)
+		v.MarkTaken(headgate.StoreClock)
 	}
 	v.all, err = v.Decide(ctx)
 	return err
@@ -108,12 +108,8 @@ func (v *visit) charge() error {
 	return nil
 }
 
-// writeFields writes the header fields.
-func (v *visit) writeFields(h http.Header) {
-	var now time.Time
-	if v.gate.needsTime {
-		now = time.Now()
-	}
+// writeFields writes the header fields of the decision made at now.
+func (v *visit) writeFields(h http.Header, now time.Time) {
 	v.gate.writer.Write(h, v.gate.sets.of(v.mask), v.Decisions, now, &v.text)
 }
 

@@ -108,7 +108,7 @@ func (a *Attempt) charge(ctx context.Context, now headgate.Instant) error {
 		a.decision.Allowed = true
 		return nil
 	}
-	a.charged.Date(now)
+	a.charged.MarkTaken(now)
 	if err := a.charged.Take(ctx, a.guard.store, now); err != nil {
 		return err
 	}
@@ -184,7 +184,7 @@ func (a *Attempt) succeed(ctx context.Context, now headgate.Instant, certain boo
 	}
 	kind, err := KindSucceeded, error(nil)
 	if !a.exempt {
-		kind, err = a.giveBack(ctx, now, certain)
+		kind, err = a.refund(ctx, now, certain)
 	}
 	if err != nil {
 		kind = KindError
@@ -193,7 +193,7 @@ func (a *Attempt) succeed(ctx context.Context, now headgate.Instant, certain boo
 	return err
 }
 
-func (a *Attempt) giveBack(ctx context.Context, now headgate.Instant, certain bool) (Kind, error) {
+func (a *Attempt) refund(ctx context.Context, now headgate.Instant, certain bool) (Kind, error) {
 	if err := checkInstant(now); err != nil {
 		return KindError, err
 	}

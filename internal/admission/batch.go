@@ -16,46 +16,48 @@ type Batch struct {
 	Ops       []headgate.Op
 	Decisions []headgate.Decision // one for each op
 
-	queues []bool // of each op: its algorithm queues
-	queued bool   // one of them does
-	dated  bool
-	now    headgate.Instant
-	taken  time.Time
-	token  headgate.Mark
-	booked bool // the only op is a reservation whose turn has not come
+	isQueue  []bool // of each op: its algorithm has a queue
+	anyQueue bool   // one of them has
+	hasTime  bool   // now and taken are set
+	now      headgate.Instant
+	taken    time.Time
+	token    headgate.Mark
+	reserved bool // the only op is a reservation whose turn has not come
 }
 
 // Add adds an operation.
 func (b *Batch) Add(bound headgate.Bound, queues bool, key string, cost int64) {
 	b.Ops = append(b.Ops, headgate.Op{Bound: bound, Key: key, Cost: cost})
 	b.Decisions = append(b.Decisions, headgate.Decision{})
-	b.queues = append(b.queues, queues)
-	b.queued = b.queued || queues
+	b.isQueue = append(b.isQueue, queues)
+	b.anyQueue = b.anyQueue || queues
 }
 
 // Reset empties the batch. It keeps no key.
 func (b *Batch) Reset() {
 	clear(b.Ops)
 	clear(b.Decisions)
-	*b = Batch{Ops: b.Ops[:0], Decisions: b.Decisions[:0], queues: b.queues[:0]}
+	*b = Batch{Ops: b.Ops[:0], Decisions: b.Decisions[:0], isQueue: b.isQueue[:0]}
 }
 
-// Date notes that the operations are made at now, for [Batch.Release]. Take does it for a batch with a queue; call it before for
-// any other batch that may be released.
-func (b *Batch) Date(now headgate.Instant) { b.dated, b.now, b.taken = true, now, time.Now() }
+// MarkTaken notes that the operations are made at now. Take does it for a batch with a
+// queue; call it before Take for any other batch that may be released. Without it,
+// [Batch.Release] takes the units for new and refunds them even if the limit has regained
+// them.
+func (b *Batch) MarkTaken(now headgate.Instant) { b.hasTime, b.now, b.taken = true, now, time.Now() }
 
 // Take asks the store for all operations at now, and fills in the decisions. A queue that is the only operation is asked for a
 // reservation, so that the place can be cancelled; its decision is that of a take. It is one operation of the store, and
-// allocates nothing; a reservation may need three.
+// allocates nothing; a reservation may need up to five, if the local fallback makes it.
 func (b *Batch) Take(ctx context.Context, store headgate.Store, now headgate.Instant) (err error) {
-	if b.queued {
-		b.Date(now)
+	if b.anyQueue {
+		b.MarkTaken(now)
 	}
 	if len(b.Ops) > 1 {
 		return store.ApplyAll(ctx, now, b.Ops, false, b.Decisions)
 	}
 	op := &b.Ops[0]
-	if b.queued && op.Cost > 0 && op.Cost <= op.Bound.Limit() && op.Bound.Books() {
+	if b.anyQueue && op.Cost > 0 && op.Cost <= op.Bound.Limit() && op.Bound.Books() {
 		return b.book(ctx, now, op)
 	}
 	b.Decisions[0], err = op.Bound.Apply(ctx, now, op.Key, headgate.Take, op.Cost)
@@ -79,7 +81,7 @@ func (b *Batch) book(ctx context.Context, now headgate.Instant, op *headgate.Op)
 // rebook books again where the local fallback did: it has a share of the limit, so its queue is shorter. A peek returns the place
 // that a take would have.
 func (b *Batch) rebook(ctx context.Context, now headgate.Instant, op *headgate.Op) (headgate.Decision, error) {
-	b.booked = false
+	b.reserved = false
 	if _, err := op.Bound.Cancel(ctx, now, op.Key, op.Cost, b.token); err != nil {
 		return headgate.Decision{}, err
 	}
@@ -95,7 +97,7 @@ func (b *Batch) reserve(
 	ctx context.Context, now headgate.Instant, op *headgate.Op, longest time.Duration,
 ) (d headgate.Decision, err error) {
 	d, b.token, err = op.Bound.Reserve(ctx, now, op.Key, op.Cost, longest)
-	b.booked = err == nil && d.Delay > 0
+	b.reserved = err == nil && d.Delay > 0
 	b.Decisions[0] = d
 	return d, err
 }
@@ -108,40 +110,36 @@ func (b *Batch) Await(ctx context.Context, delay time.Duration) error {
 			return err
 		}
 	}
-	b.booked = false
+	b.reserved = false
 	return nil
 }
 
-// Release gives back units of what the operation at i took at an earlier time, as far as nothing is granted twice. It returns what
-// it did, with the decision after it: "cancel", "refund", or "" if the units stay spent. It is at most two operations of the
-// store.
-func (b *Batch) Release(ctx context.Context, now headgate.Instant, i int, units int64) (did string, d headgate.Decision, err error) {
-	op := &b.Ops[i]
+// Release refunds or cancels units of what the operation at i took at an earlier time,
+// unless that would grant them twice. It returns what it did, with the decision after it:
+// [turn.Keep] means nothing. It is at most two operations of the store.
+func (b *Batch) Release(
+	ctx context.Context, now headgate.Instant, i int, units int64,
+) (did turn.Action, d headgate.Decision, err error) {
+	op, degraded := &b.Ops[i], b.Decisions[i].Degraded != headgate.NoTrouble
 	taken := turn.Taken{
-		Queues: b.queues[i], Booked: b.booked, Age: b.age(now),
-		Degraded: b.Decisions[i].Degraded != headgate.NoTrouble, ResetAfter: b.Decisions[i].ResetAfter,
+		Queues: b.isQueue[i], Reserved: b.reserved, Age: b.age(now), ResetAfter: b.Decisions[i].ResetAfter,
 	}
-	switch action := taken.Action(); action {
+	switch did = taken.Undo(); did {
 	case turn.Cancel:
 		d, err = op.Bound.Cancel(ctx, now, op.Key, op.Cost, b.token)
-		return "cancel", d, err
-	case turn.RefundIfUnavailable:
-		if d, err = op.Bound.Apply(ctx, now, op.Key, headgate.Peek, 0); err != nil || d.Degraded == headgate.NoTrouble {
-			return "", d, nil
-		}
-		fallthrough
 	case turn.Refund:
-		d, err = op.Bound.Apply(ctx, now, op.Key, headgate.Refund, units)
-		return headgate.Refund.String(), d, err
-	default:
-		return "", d, nil
+		d, err = op.Bound.Apply(turn.WithSource(ctx, degraded), now, op.Key, headgate.Refund, units)
+		if !degraded && d.Degraded != headgate.NoTrouble {
+			did = turn.Keep // the store granted the units and is unavailable
+		}
 	}
+	return did, d, err
 }
 
 // age returns how long ago the operations were made.
 func (b *Batch) age(now headgate.Instant) time.Duration {
 	switch {
-	case !b.dated:
+	case !b.hasTime:
 		return 0
 	case now != headgate.StoreClock && b.now != headgate.StoreClock:
 		return headgate.Micros(int64(now - b.now))

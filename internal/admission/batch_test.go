@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/admission"
+	"github.com/headgate/headgate/internal/turn"
 	"github.com/headgate/headgate/memstore"
 )
 
@@ -26,18 +27,18 @@ func TestReleaseMeasuresAgeByTheCallersInstants(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		after time.Duration
-		want  string
-	}{{0, "refund"}, {time.Second - time.Microsecond, "refund"}, {time.Second, ""}, {time.Hour, ""}} {
+		want  turn.Action
+	}{{0, turn.Refund}, {time.Second - time.Microsecond, turn.Refund}, {time.Second, turn.Keep}, {time.Hour, turn.Keep}} {
 		store := memstore.New(nil)
 		var b admission.Batch
 		b.Add(bind(t, store, headgate.TokenBucket, "5/5s"), false, "k", 1)
-		b.Date(noon)
+		b.MarkTaken(noon)
 		if err := b.Take(t.Context(), store, noon); err != nil {
 			t.Fatal(err)
 		}
 		did, _, err := b.Release(t.Context(), noon+headgate.Instant(tt.after.Microseconds()), 0, 1)
 		if err != nil || did != tt.want {
-			t.Errorf("%v later: got %q, error %v want %q", tt.after, did, err, tt.want)
+			t.Errorf("%v later: got %v, error %v want %v", tt.after, did, err, tt.want)
 		}
 	}
 }
@@ -55,8 +56,8 @@ func TestReleaseAfterTheTurn(t *testing.T) {
 		if err := b.Await(t.Context(), b.Decisions[0].Delay); err != nil {
 			t.Fatal(err)
 		}
-		if did, _, err := b.Release(t.Context(), headgate.StoreClock, 0, 9); err != nil || did != "" {
-			t.Errorf("after its turn: got %q, error %v want nothing done", did, err)
+		if did, _, err := b.Release(t.Context(), headgate.StoreClock, 0, 9); err != nil || did != turn.Keep {
+			t.Errorf("after its turn: got %v, error %v want nothing done", did, err)
 		}
 	}
 }

@@ -28,10 +28,11 @@ type Binder struct {
 	unnamed int // limits of policies without a name, so far
 }
 
-// Bind binds a policy, and refuses what [headgate.New] refuses. keys tells the sort of key that the caller uses for it: a policy without a name counts apart for
-// each, or one sort of key could spend the budgets of another. keys is empty for addresses, so that a [headgate.Limiter] whose
-// keys are addresses shares the state.
-func (b *Binder) Bind(policy headgate.Policy, keys string) (Charge, error) {
+// Bind binds a policy, and refuses what [headgate.New] refuses. kind is the kind of key that
+// the caller uses for the policy: a policy without a name counts apart for each kind, or one
+// kind of key could spend the budgets of another. kind is empty for addresses, so that a
+// [headgate.Limiter] whose keys are addresses shares the state.
+func (b *Binder) Bind(policy headgate.Policy, kind string) (Charge, error) {
 	if b.Store == nil {
 		return Charge{}, fmt.Errorf("%w: no store was given; memstore.New(nil) makes the embedded one", headgate.ErrInvalidPolicy)
 	}
@@ -44,8 +45,8 @@ func (b *Binder) Bind(policy headgate.Policy, keys string) (Charge, error) {
 		if policy.Name == "" {
 			name = b.defaultName()
 		}
-		if policy.Name == "" && keys != "" {
-			rule.Scope += " by " + keys
+		if policy.Name == "" && kind != "" {
+			rule.Scope += " by " + kind
 		}
 		bound, err := b.Store.Bind(rule)
 		if err != nil {

@@ -11,7 +11,7 @@ import (
 // Core is what the requests of one caller have in common.
 type Core struct {
 	Store    headgate.Store
-	Observer headgate.Observer // receives each charge's own part of every request; nil means nobody
+	Observer headgate.Observer // receives an event for each charge; nil means no observer
 }
 
 // maxTries bounds how often units are asked for that other requests may spend meanwhile.
@@ -83,41 +83,42 @@ func (q *Request) Hold(ctx context.Context, delay time.Duration) error {
 	ctx, done := turn.Detached(ctx)
 	defer done()
 	for i := range q.parts {
-		q.release(ctx, &q.parts[i], q.parts[i].Cost)
+		q.releasePart(ctx, &q.parts[i], q.parts[i].Cost)
 	}
 	return err
 }
 
 // Settle corrects what was charged for one part to cost: it releases the rest, or spends more, as far as that is there. Call
-// [Batch.Date] before Decide for a request that may be settled.
+// [Batch.MarkTaken] before Decide for a request that may be settled.
 func (q *Request) Settle(ctx context.Context, p *Part, cost int64) {
 	ctx, done := turn.Detached(ctx)
 	defer done()
 	switch {
 	case cost < p.Cost:
-		q.release(ctx, p, p.Cost-cost)
+		q.releasePart(ctx, p, p.Cost-cost)
 	case cost > p.Cost:
 		q.spend(ctx, p, cost-p.Cost)
 	}
 }
 
-// release gives units back to each limit of a part, as far as nothing is granted twice. Units that cannot be released stay spent.
-func (q *Request) release(ctx context.Context, p *Part, units int64) {
-	var verb string
+// releasePart releases units of each limit of a part; see [Batch.Release]. Units that cannot
+// be released stay spent.
+func (q *Request) releasePart(ctx context.Context, p *Part, units int64) {
+	done := turn.Keep
 	var failed error
 	var decisions []headgate.Decision
 	for i := range p.Charge.Limits {
 		did, d, err := q.Release(ctx, headgate.StoreClock, p.first+i, units)
-		if did == "" {
+		if did == turn.Keep {
 			continue
 		}
-		if verb = did; err != nil {
+		if done = max(done, did); err != nil {
 			failed = err
 		}
 		decisions = append(decisions, d)
 	}
-	if verb != "" {
-		q.observe(p, verb, units, decisions, failed)
+	if len(decisions) > 0 {
+		q.observe(p, done.String(), units, decisions, failed)
 	}
 }
 

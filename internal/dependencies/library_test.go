@@ -21,7 +21,7 @@ var libraryRules = map[string]packageRule{
 	},
 	"fallback": {
 		why:   "it wraps any store, so it imports none",
-		code:  []string{"."},
+		code:  []string{".", "internal/turn"},
 		tests: []string{"algo", "internal/leaktest", "internal/testserver", "memstore", "redisstore", "storetest"},
 	},
 	"grpclimit": {

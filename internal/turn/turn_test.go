@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/internal/turn"
 )
 
-func TestAction(t *testing.T) {
+func TestUndo(t *testing.T) {
 	t.Parallel()
 	const s = time.Second
 	for name, tt := range map[string]struct {
@@ -21,18 +21,13 @@ func TestAction(t *testing.T) {
 		"partly regained":                     {turn.Taken{Age: s - 1, ResetAfter: s}, turn.Refund},
 		"regained":                            {turn.Taken{Age: s, ResetAfter: s}, turn.Keep},
 		"nothing was taken":                   {turn.Taken{}, turn.Keep},
-		"booked in a queue":                   {turn.Taken{Queues: true, Booked: true, ResetAfter: s}, turn.Cancel},
-		"booked in a bucket":                  {turn.Taken{Booked: true, ResetAfter: s}, turn.Cancel},
-		"booked while unavailable":            {turn.Taken{Queues: true, Booked: true, Degraded: true, ResetAfter: s}, turn.Cancel},
+		"booked in a queue":                   {turn.Taken{Queues: true, Reserved: true, ResetAfter: s}, turn.Cancel},
+		"booked in a bucket":                  {turn.Taken{Reserved: true, ResetAfter: s}, turn.Cancel},
 		"in a queue, with other limits":       {turn.Taken{Queues: true, ResetAfter: s}, turn.Keep},
-		"in a queue while unavailable":        {turn.Taken{Queues: true, Degraded: true, ResetAfter: s}, turn.Keep},
-		"taken while unavailable":             {turn.Taken{Degraded: true, ResetAfter: s}, turn.RefundIfUnavailable},
-		"taken while unavailable, regained":   {turn.Taken{Degraded: true, Age: 2 * s, ResetAfter: s}, turn.Keep},
-		"fail open, which takes nothing":      {turn.Taken{Degraded: true}, turn.Keep},
-		"booked, and its turn should be past": {turn.Taken{Booked: true, Age: 2 * s, ResetAfter: s}, turn.Cancel},
+		"booked, and its turn should be past": {turn.Taken{Reserved: true, Age: 2 * s, ResetAfter: s}, turn.Cancel},
 	} {
-		if got := tt.taken.Action(); got != tt.want {
-			t.Errorf("%s: got action %d want %d", name, got, tt.want)
+		if got := tt.taken.Undo(); got != tt.want {
+			t.Errorf("%s: got %v want %v", name, got, tt.want)
 		}
 	}
 }

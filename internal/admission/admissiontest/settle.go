@@ -45,6 +45,7 @@ func RunSettle(t *testing.T, s Settler) {
 		{name: "the bucket has refilled", takes: 8 * time.Second, want: 2},
 		{name: "partly refilled", takes: time.Second, want: 2},
 		{name: "fail local, unavailable", mode: headgate.FailLocal, before: true, after: true, want: 2},
+		{name: "fail local, unavailable only after", mode: headgate.FailLocal, after: true, want: 2},
 		{name: "fail local, recovered", mode: headgate.FailLocal, before: true, want: 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -15,9 +15,11 @@ func (s *Snapshot) Admit(ctx context.Context, checks []Check, a *Answer) error {
 	return s.Decide(ctx, headgate.Take, checks, a)
 }
 
-// Await blocks until the turn of a request that was admitted with a Delay. If the request leaves before, Await cancels its place in
-// the queue, refunds its other charges as far as nothing is granted twice, and returns an error: that of ctx, or
-// [context.DeadlineExceeded] immediately if the deadline of ctx is before the turn. The observer receives that as a refund.
+// Await blocks until the turn of a request that was admitted with a Delay. If the request
+// leaves before, Await cancels its place in the queue, refunds its other charges unless that
+// would grant them twice, and returns an error: that of ctx, or [context.DeadlineExceeded]
+// immediately if the deadline of ctx is before the turn. The observer receives a refund if a
+// charge was refunded or its reservation cancelled, and nothing if all charges stay spent.
 func (s *Snapshot) Await(ctx context.Context, a *Answer) error {
 	defer a.forgetKeys()
 	err := a.counted.Await(ctx, a.Delay)
@@ -27,30 +29,32 @@ func (s *Snapshot) Await(ctx context.Context, a *Answer) error {
 	return err
 }
 
-// leave gives back what a request took that does not go ahead.
+// leave releases what a request took that does not go ahead.
 func (s *Snapshot) leave(ctx context.Context, a *Answer) {
 	ctx, done := turn.Detached(ctx)
 	defer done()
 	if s.observer != nil {
 		s.begin(a)
 	}
-	err := a.counted.release(ctx, 0, len(a.counted.Ops))
+	released, err := a.counted.release(ctx, 0, len(a.counted.Ops))
 	for i := range a.Shadows {
 		if w := &a.Shadows[i]; w.Decision.Allowed {
-			_ = a.watched.release(ctx, w.first, w.end) // what a shadow can't refund concerns no request
+			_, _ = a.watched.release(ctx, w.first, w.end) // what a shadow can't refund concerns no request
 		}
 	}
-	if s.observer != nil {
+	if s.observer != nil && released {
 		s.tell(headgate.Refund, a, err)
 	}
 }
 
-// release gives back what the charges from one place to another took, and returns the last error.
-func (c *charges) release(ctx context.Context, from, to int) (failed error) {
+// release releases the charges from one place to another. It reports whether the store was
+// asked to refund or cancel any, and the last error.
+func (c *charges) release(ctx context.Context, from, to int) (released bool, failed error) {
 	for i := from; i < to; i++ {
-		if _, _, err := c.Release(ctx, headgate.StoreClock, i, c.Ops[i].Cost); err != nil {
+		did, _, err := c.Release(ctx, headgate.StoreClock, i, c.Ops[i].Cost)
+		if released = released || did != turn.Keep; err != nil {
 			failed = err
 		}
 	}
-	return failed
+	return released, failed
 }

@@ -73,6 +73,32 @@ func TestAwaitReleasesShadows(t *testing.T) {
 	})
 }
 
+// A request whose charges all stay spent is not observed as a refund.
+func TestAwaitObservesNoRefundIfNothingIsRefunded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		queue := headgate.MustPolicy("1/1s queue 5", "2/1s queue 5") // no reservation covers two limits
+		queue.Algorithm = headgate.LeakyBucket
+		e, _ := newEngine(t, &engine.Options{Policies: map[string]headgate.Policy{"queue": queue}})
+		heard := &verbs{}
+		s := e.Observed(heard, 1).Snapshot()
+		var a engine.Answer
+		for range 2 {
+			if err := s.Admit(t.Context(), []engine.Check{{Policy: "queue", Key: "k", Cost: 1}}, &a); err != nil || !a.Allowed {
+				t.Fatalf("got %+v, error %v want it admitted", a.Decision, err)
+			}
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		leave()
+		if err := s.Await(ctx, &a); !errors.Is(err, context.Canceled) {
+			t.Errorf("got error %v want context.Canceled", err)
+		}
+		if want := []headgate.Verb{headgate.Take, headgate.Take}; !slices.Equal(heard.got, want) {
+			t.Errorf("observed %v want %v", heard.got, want)
+		}
+	})
+}
+
 func TestAdmitAllocatesNothing(t *testing.T) {
 	queue := headgate.MustPolicy("1000000/1s queue 1000000")
 	queue.Algorithm = headgate.LeakyBucket

@@ -135,7 +135,7 @@ func (s *Snapshot) count(ctx context.Context, now headgate.Instant, verb headgat
 	if !a.admits {
 		return s.apply(ctx, now, verb, &a.counted, 0, len(a.counted.Ops))
 	}
-	a.watched.Date(now)
+	a.watched.MarkTaken(now)
 	return a.counted.Take(ctx, s.store, now)
 }
 

@@ -104,13 +104,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.undecided(w, err)
 		return
 	}
-	switch h.fields.Write(w.Header(), &c.answer); {
-	case !c.answer.Allowed:
-		writeDenial(w, deny, &c.answer)
-	case c.answer.Delay > 0 && !c.awaitTurn(r.Context(), w):
+	if c.answer.Allowed && c.answer.Delay > 0 && !c.awaitTurn(r.Context(), w) {
 		refuse(http.StatusServiceUnavailable, "the proxy did not wait for the request's turn").write(w)
-	default:
+		return
+	}
+	if h.fields.Write(w.Header(), &c.answer); c.answer.Allowed {
 		allow(w)
+	} else {
+		writeDenial(w, deny, &c.answer)
 	}
 }
 

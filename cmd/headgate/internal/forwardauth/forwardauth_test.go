@@ -416,6 +416,9 @@ func TestTurnsInAQueue(t *testing.T) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, request(proxy, forwardauth.Path, fields...).WithContext(ctx))
 		said(t, "a proxy that went", w.Result(), 503, "error")
+		if got := w.Header().Get("RateLimit"); got != "" {
+			t.Errorf("a proxy that went: got RateLimit %q want none", got)
+		}
 		timed(2 * time.Second)
 	})
 }
