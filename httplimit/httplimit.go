@@ -61,8 +61,8 @@ type Charge struct {
 	// fields were sent before. It is done although the client has gone, or the handler panicked. What fails is told to the
 	// observer alone, and leaves what was charged; so does a panic of Settle for the charges that are left.
 	//
-	// Nothing comes back twice: what a budget has regained while the handler ran is not refunded, nor is what was charged while
-	// the store was unavailable refunded to a store that never had it. A place in a leaky bucket's queue stays taken, as the
+	// Nothing comes back twice: what a budget has regained while the handler ran is not refunded, and units are refunded only to
+	// the store or the local fallback that granted them. A place in a leaky bucket's queue stays taken, as the
 	// requests behind it were promised their instants.
 	Settle func(Outcome) int64
 }

@@ -14,8 +14,9 @@ import (
 //
 // Nothing is normalised: “é” and “e”, upper and lower case, are different keys, and so is each invalid byte.
 //
-// The text of a key is what a [headgate.Limiter] of the same named policy calls it, and so do the service and package grpclimit for
-// the same parts. A key of one part is that part; for an address see [clientaddr.AppendKey]. Joined parts have a “+” between them,
+// The text of a key is what a [headgate.Limiter] of the same named policy calls it. The service and package grpclimit write the same
+// text for the same parts. For path and method the service writes the same text only if the request has the canonical form: the
+// service unescapes, cleans and lower-cases paths, and upper-cases methods. A key of one part is that part; for an address see [clientaddr.AppendKey]. Joined parts have a “+” between them,
 // and a “+” or “\” of their own has a “\” before it. A First is the text of the alternative, after its name and a “=” where it
 // could be mistaken for another one. A key longer than 1 KiB is replaced with “sha256=” and its SHA-256, and so is one that begins like that.
 //

@@ -1,5 +1,6 @@
 // Package key makes the keys of requests: whose budget a request spends, as text. The middlewares, the interceptors and the
-// service write the same text for the same parts, so that interfaces over one store share what a key has spent.
+// service write the same text for the same parts, so that interfaces over one store share what a key has spent. For path and
+// method it is the same only if the request has the canonical form, because the service normalises both.
 //
 // # The text of a key
 //
