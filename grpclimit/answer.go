@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/httpfields"
+	"github.com/headgate/headgate/internal/admission"
 )
 
 // Denial is what a denied call is told.
@@ -29,7 +29,7 @@ type Denial struct {
 }
 
 // add notes the limits of a policy that denied.
-func (d *Denial) add(name string, limits []httpfields.Limit, decisions []headgate.Decision) {
+func (d *Denial) add(name string, limits []admission.Limit, decisions []headgate.Decision) {
 	for i := range decisions {
 		if decisions[i].Allowed {
 			continue
@@ -39,7 +39,7 @@ func (d *Denial) add(name string, limits []httpfields.Limit, decisions []headgat
 			at = len(d.Policies)
 			d.Policies, d.exceeded = append(d.Policies, name), append(d.exceeded, nil)
 		}
-		d.exceeded[at] = append(d.exceeded[at], limits[i].Limit.String())
+		d.exceeded[at] = append(d.exceeded[at], limits[i].Rule.Limit.String())
 	}
 }
 
@@ -97,7 +97,7 @@ func (g *group) fields(q *question, d *headgate.Decision) metadata.MD {
 		now = time.Now()
 	}
 	q.text.Grow(128)
-	g.writer.Write(header, g.set(q.which), q.Decisions, now, &q.text)
+	g.writer.Write(header, g.sets.Of(q.which), q.Decisions, now, &q.text)
 	delete(header, "Cache-Control") // no cache keeps answers to gRPC
 	if len(header) == 0 {
 		return nil

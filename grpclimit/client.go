@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/admission"
 	"github.com/headgate/headgate/internal/turn"
 )
 
@@ -66,16 +67,19 @@ func NewClient(store headgate.Store, opts *ClientOptions, charges ...Charge) (*C
 	if c.opts.MaxRetryDelay == 0 {
 		c.opts.MaxRetryDelay = DefaultMaxRetryDelay
 	}
-	bound, err := bindAll(store, charges, true)
+	charges, all, err := keyed(store, charges, true)
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range bound {
-		limiter, err := headgate.New(store, r.Policy, &headgate.Options{Observer: c.opts.Observer})
+	for _, charge := range charges {
+		limiter, err := headgate.New(store, charge.Policy, &headgate.Options{Observer: c.opts.Observer})
 		if err != nil {
 			return nil, err
 		}
-		c.charges = append(c.charges, clientCharge{r.Charge, limiter})
+		c.charges = append(c.charges, clientCharge{charge, limiter})
+	}
+	if err := admission.Check(all, false, ErrInvalidOptions); err != nil {
+		return nil, err
 	}
 	return c, nil
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/httpfields"
@@ -15,8 +14,7 @@ import (
 // rules is a charge, bound to the store.
 type rules struct {
 	Charge
-	bound  admission.Charge
-	limits []httpfields.Limit // as clients know them
+	bound admission.Charge
 }
 
 // name is what clients know the policy by; messages of gRPC hold valid UTF-8 alone.
@@ -27,31 +25,6 @@ func (r *rules) name() string {
 	return strings.ToValidUTF8(r.Policy.Name, "_")
 }
 
-// mixes reports whether texts that mean different things would name the same state.
-func (r *rules) mixes(other *rules) bool {
-	return r.bound.Shares(&other.bound) && !r.Key.ready.Equal(other.Key.ready)
-}
-
-// bind makes a charge ready for use. On a server a policy without a name counts apart for each sort of key; a client's keys are its own
-// program's.
-func bind(binder *admission.Binder, c Charge, client bool) (*rules, error) {
-	sort := ""
-	if !client {
-		sort = c.Key.ready.Sort()
-	}
-	bound, err := binder.Bind(c.Policy, sort)
-	if err != nil {
-		return nil, err
-	}
-	r := &rules{Charge: c, bound: bound}
-	for _, l := range bound.Limits {
-		r.limits = append(r.limits, httpfields.Limit{
-			Name: l.Name, Limit: l.Rule.Limit, Algorithm: l.Rule.Algorithm, AtOnce: l.Bound.Limit(),
-		})
-	}
-	return r, nil
-}
-
 // group is the charges that are made together: all, those made when a stream opens, or those made for each of its messages.
 type group struct {
 	core    *admission.Core
@@ -59,29 +32,16 @@ type group struct {
 	silent  bool // allowed calls are told nothing
 	address *addresses
 	rules   []*rules
-	sets    sync.Map // uint32, which of the rules hold → *httpfields.Set
-	kept    atomic.Int64
+	sets    *admission.FieldSets
 }
 
-// mostSets bounds how many combinations of charges are kept ready.
-const mostSets = 256
-
-// set is the limits of those rules whose bit is set.
-func (g *group) set(which uint32) *httpfields.Set {
-	if s, ok := g.sets.Load(which); ok {
-		return s.(*httpfields.Set)
-	}
-	var limits []httpfields.Limit
+// setFields prepares the header fields of the group's rules.
+func (g *group) setFields() {
+	charges := make([]admission.Charge, len(g.rules))
 	for i, r := range g.rules {
-		if which&(1<<i) != 0 {
-			limits = append(limits, r.limits...)
-		}
+		charges[i] = r.bound
 	}
-	s := g.writer.Set(limits...)
-	if g.kept.Add(1) <= mostSets {
-		g.sets.Store(which, s)
-	}
-	return s
+	g.sets = admission.NewFieldSets(g.writer, charges)
 }
 
 // question is what one call, or one message of it, is charged. Charges that do not hold are not in it.

@@ -107,33 +107,25 @@ type Options struct {
 	Observer headgate.Observer
 }
 
-// bindAll makes charges ready: for a client if client is set, else for a server. It refuses a missing store, charges that cannot work,
-// and charges that contradict each other.
-func bindAll(store headgate.Store, charges []Charge, client bool) ([]*rules, error) {
+// keyed returns charges with their keys made ready: for a client if client is set, else for a server. It refuses a missing store and
+// keys that cannot work.
+func keyed(store headgate.Store, charges []Charge, client bool) ([]Charge, []admission.Keyed[asker], error) {
 	if store == nil {
-		return nil, fmt.Errorf("%w: no store was given; memstore.New(nil) makes the embedded one", ErrInvalidOptions)
+		return nil, nil, fmt.Errorf("%w: no store was given; memstore.New(nil) makes the embedded one", ErrInvalidOptions)
 	}
 	if n := len(charges); n < 1 || n > headgate.MaxLimits {
-		return nil, fmt.Errorf("%w: %d charges; accepted are 1 to %d", ErrInvalidOptions, n, headgate.MaxLimits)
+		return nil, nil, fmt.Errorf("%w: %d charges; must be 1 to %d", ErrInvalidOptions, n, headgate.MaxLimits)
 	}
-	bound, limits, binder := make([]*rules, len(charges)), 0, admission.Binder{Store: store}
+	charges = slices.Clone(charges)
+	all := make([]admission.Keyed[asker], len(charges))
 	for i, c := range charges {
-		var err error
-		if c.Key, err = c.Key.bound(client); err != nil {
-			return nil, fmt.Errorf("%w: the key of charge %d, policy %q: %w", ErrInvalidOptions, i+1, c.Policy.Name, err)
+		k, err := c.Key.bound(client)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%w: the key of charge %d, policy %q: %w", ErrInvalidOptions, i+1, c.Policy.Name, err)
 		}
-		if bound[i], err = bind(&binder, c, client); err != nil {
-			return nil, err
-		}
-		if limits += len(c.Policy.Limits); limits > headgate.MaxLimits {
-			return nil, fmt.Errorf("%w: more than %d limits in all charges together", ErrInvalidOptions, headgate.MaxLimits)
-		}
-		if j := slices.IndexFunc(bound[:i], bound[i].mixes); j >= 0 {
-			return nil, fmt.Errorf("%w: the policies of charges %d and %d are the same and their keys are not, so the keys of one could"+
-				" spend the budgets of the other; give each policy a name of its own", ErrInvalidOptions, j+1, i+1)
-		}
+		charges[i].Key, all[i] = k, admission.Keyed[asker]{Policy: c.Policy, Key: k.ready}
 	}
-	return bound, nil
+	return charges, all, nil
 }
 
 // holds reports whether the charge is made for call.

@@ -35,7 +35,11 @@ func NewServer(store headgate.Store, opts *Options, charges ...Charge) (*Server,
 	if s.opts.Denied == nil {
 		s.opts.Denied = func(_ context.Context, _ Call, d *Denial) error { return d.Status().Err() }
 	}
-	bound, err := bindAll(store, charges, false)
+	charges, all, err := keyed(store, charges, false)
+	if err != nil {
+		return nil, err
+	}
+	bound, err := admission.BindAll(store, all, ErrInvalidOptions)
 	if err != nil {
 		return nil, err
 	}
@@ -47,13 +51,14 @@ func NewServer(store headgate.Store, opts *Options, charges ...Charge) (*Server,
 	if err != nil {
 		return nil, err
 	}
+	for i, c := range charges {
+		s.add(&rules{c, bound[i]})
+	}
 	core := &admission.Core{Store: store, Observer: s.opts.Observer}
 	for _, g := range []*group{&s.unary, &s.opening, &s.messages} {
 		g.core, g.writer, g.address = core, writer, address
 		g.silent = s.opts.Fields != nil && s.opts.Fields.When == httpfields.OnDenial
-	}
-	for _, r := range bound {
-		s.add(r)
+		g.setFields()
 	}
 	return s, nil
 }
@@ -141,7 +146,7 @@ func (s *Server) deny(ctx context.Context, g *group, call Call, q *question, d *
 	denial := &Denial{Decision: *d}
 	parts := q.Parts()
 	for i, r := range q.rules {
-		denial.add(r.name(), r.limits, q.DecisionsOf(&parts[i]))
+		denial.add(r.name(), r.bound.Limits, q.DecisionsOf(&parts[i]))
 	}
 	err := s.opts.Denied(ctx, call, denial)
 	if err == nil {

@@ -21,7 +21,7 @@ type gate struct {
 	writer    *httpfields.Writer
 	needsTime bool
 	charges   []charge
-	sets      fieldSets
+	sets      *admission.FieldSets
 	only      *charge // the only one, if all of it fits the short way
 	room      int     // bytes that the fields of most answers take
 }

@@ -138,11 +138,12 @@ func newGate(store headgate.Store, opts *Options, charges []Charge) (g *gate, er
 	if g.writer, err = httpfields.New(g.opts.Fields); err != nil {
 		return nil, err
 	}
-	if g.charges, err = bindAll(store, charges); err != nil {
+	var bound []admission.Charge
+	if g.charges, bound, err = bindAll(store, charges); err != nil {
 		return nil, err
 	}
 	g.needsTime = g.writer.NeedsTime()
-	g.sets.init(g.writer, g.charges)
+	g.sets = admission.NewFieldSets(g.writer, bound)
 	g.only, g.room = g.shortWay(), g.fieldsRoom()
 	return g, nil
 }

@@ -35,7 +35,7 @@ func (g *gate) fieldsRoom() int {
 	case slices.Contains(o.Dialects, httpfields.Off) || o.When != "" && o.When != httpfields.Always:
 		return 0
 	case o.Dialects == nil || len(o.Dialects) == 1 && o.Dialects[0] == httpfields.IETF:
-		return itemRoom(&g.charges[0].fields()[0])
+		return itemRoom(&g.charges[0].Fields()[0])
 	default:
 		return roomForFields
 	}
@@ -111,7 +111,7 @@ func (g *gate) serveShort(w http.ResponseWriter, r *http.Request, next http.Hand
 		now = time.Now()
 	}
 	text.Grow(g.roomFor(decisions[0].Allowed))
-	g.writer.Write(w.Header(), g.sets.all, decisions[:], now, &text)
+	g.writer.Write(w.Header(), g.sets.Of(1), decisions[:], now, &text)
 	if !decisions[0].Allowed {
 		g.opts.Denied(w, r, &Denial{Decision: decisions[0], Policies: []string{c.Limits[0].Name}})
 		return

@@ -102,7 +102,7 @@ func (v *visit) charge() error {
 		if t.cost < 0 {
 			return errCost(t.cost)
 		}
-		v.Charge(&t.charge.Charge, keys[begin:t.keyEnd], t.cost)
+		v.Charge(t.charge.Charge, keys[begin:t.keyEnd], t.cost)
 		begin = t.keyEnd
 	}
 	return nil
@@ -110,7 +110,7 @@ func (v *visit) charge() error {
 
 // writeFields writes the header fields of the decision made at now.
 func (v *visit) writeFields(h http.Header, now time.Time) {
-	v.gate.writer.Write(h, v.gate.sets.of(v.mask), v.Decisions, now, &v.text)
+	v.gate.writer.Write(h, v.gate.sets.Of(v.mask), v.Decisions, now, &v.text)
 }
 
 // denial is what a denied request is told.

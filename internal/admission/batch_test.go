@@ -2,11 +2,14 @@ package admission_test
 
 import (
 	"context"
+	"errors"
+	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/admission"
+	"github.com/headgate/headgate/internal/key"
 	"github.com/headgate/headgate/internal/turn"
 	"github.com/headgate/headgate/memstore"
 )
@@ -98,23 +101,53 @@ func TestBind(t *testing.T) {
 			t.Errorf("limit %d: got name %q want %q", i, got, want)
 		}
 	}
-	again, other := charge(headgate.MustPolicy("5/1m"), ""), charge(named, "header X")
-	header := charge(named, "")
-	for _, tt := range []struct {
-		name string
-		a, b admission.Charge
-		want bool
-	}{
-		{"the same limit by the same sort of key", one, again, true},
-		{"the same limit by another sort of key", one, two, false},
-		{"the same name by another sort of key", header, other, true},
-		{"a name and none", header, one, false},
-	} {
-		if got := tt.a.Shares(&tt.b); got != tt.want {
-			t.Errorf("%s: got %v want %v", tt.name, got, tt.want)
-		}
-	}
 	if _, err := (&admission.Binder{}).Bind(named, ""); err == nil {
 		t.Error("without a store: got no error")
+	}
+}
+
+// client is a request of one text.
+type client string
+
+func (client) Addr() (none netip.Addr) { return none }
+
+// part reads the text.
+type part struct{}
+
+func (part) Read(c client) string { return string(c) }
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	keyOf := func(p key.Part[client]) *key.Key[client] {
+		k, err := p.Key(key.Address[client](64))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	address, header := keyOf(key.Part[client]{}), keyOf(key.Text[client]("header:x", part{}))
+	function, other := keyOf(key.Func[client](part{})), keyOf(key.Func[client](part{}))
+	unnamed, named := headgate.MustPolicy("5/1m"), headgate.MustPolicy("5/1m")
+	named.Name = "named"
+	invalid := errors.New("invalid")
+	for _, tt := range []struct {
+		name                  string
+		policy                headgate.Policy
+		a, b                  *key.Key[client]
+		byKind, withoutByKind bool // it is refused
+	}{
+		{"a policy without a name by one kind of key", unnamed, address, address, false, false},
+		{"a policy without a name by two kinds of key", unnamed, address, header, false, true},
+		{"a policy without a name by two functions", unnamed, function, other, true, true},
+		{"a name by one kind of key", named, header, header, false, false},
+		{"a name by two kinds of key", named, address, header, true, true},
+	} {
+		all := []admission.Keyed[client]{{Policy: tt.policy, Key: tt.a}, {Policy: tt.policy, Key: tt.b}}
+		if err := admission.Check(all, true, invalid); errors.Is(err, invalid) != tt.byKind {
+			t.Errorf("%s, kinds count apart: got error %v want one: %v", tt.name, err, tt.byKind)
+		}
+		if err := admission.Check(all, false, invalid); errors.Is(err, invalid) != tt.withoutByKind {
+			t.Errorf("%s: got error %v want one: %v", tt.name, err, tt.withoutByKind)
+		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"strconv"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/httpfields"
+	"github.com/headgate/headgate/internal/key"
 )
 
 // Limit is one limit of a policy, bound to a store.
@@ -65,9 +67,56 @@ func (b *Binder) defaultName() string {
 	return "default-" + strconv.Itoa(b.unnamed)
 }
 
-// Shares reports whether two charges share state. They must then have the same key.
-func (c *Charge) Shares(other *Charge) bool {
-	return slices.ContainsFunc(c.Limits, func(l Limit) bool {
-		return slices.ContainsFunc(other.Limits, func(o Limit) bool { return l.Rule.Scope == o.Rule.Scope })
+// Keyed is a policy with the key that a caller uses for it.
+type Keyed[R key.Request] struct {
+	Policy headgate.Policy
+	Key    *key.Key[R]
+}
+
+// BindAll binds the policies of one caller, and refuses what [headgate.New] and [Check] refuse.
+func BindAll[R key.Request](store headgate.Store, all []Keyed[R], invalid error) (charges []Charge, err error) {
+	charges, binder := make([]Charge, len(all)), Binder{Store: store}
+	for i, c := range all {
+		if charges[i], err = binder.Bind(c.Policy, c.Key.Kind()); err != nil {
+			return nil, fmt.Errorf("charge %d: %w", i+1, err)
+		}
+	}
+	return charges, Check(all, true, invalid)
+}
+
+// Check refuses more limits than one request may have, and policies that share state under
+// different keys; its errors match invalid. kinds is set if policies without a name count
+// apart for each kind of key.
+func Check[R key.Request](all []Keyed[R], kinds bool, invalid error) error {
+	limits := 0
+	for i, c := range all {
+		if limits += len(c.Policy.Limits); limits > headgate.MaxLimits {
+			return fmt.Errorf("%w: more than %d limits in all charges together", invalid, headgate.MaxLimits)
+		}
+		if j := slices.IndexFunc(all[:i], func(o Keyed[R]) bool { return c.mixes(o, kinds) }); j >= 0 {
+			return fmt.Errorf("%w: the policies of charges %d and %d are the same and their keys are not, so the keys of one"+
+				" could spend the budgets of the other; give each policy a name of its own", invalid, j+1, i+1)
+		}
+	}
+	return nil
+}
+
+// mixes reports whether keys that mean different things would name the same state.
+func (c Keyed[R]) mixes(o Keyed[R], kinds bool) bool {
+	if c.Key.Equal(o.Key) || kinds && c.Policy.Name == "" && c.Key.Kind() != o.Key.Kind() {
+		return false
+	}
+	scopes := o.Policy.Rules()
+	return slices.ContainsFunc(c.Policy.Rules(), func(r headgate.Rule) bool {
+		return slices.ContainsFunc(scopes, func(s headgate.Rule) bool { return r.Scope == s.Scope })
 	})
+}
+
+// Fields returns the limits as header fields list them.
+func (c *Charge) Fields() []httpfields.Limit {
+	limits := make([]httpfields.Limit, len(c.Limits))
+	for i, l := range c.Limits {
+		limits[i] = httpfields.Limit{Name: l.Name, Limit: l.Rule.Limit, Algorithm: l.Rule.Algorithm, AtOnce: l.Bound.Limit()}
+	}
+	return limits
 }

@@ -50,7 +50,7 @@ var libraryRules = map[string]packageRule{
 	},
 	"internal/admission": {
 		why:   "the core of every middleware: it binds, takes, holds, refunds and observes over any store",
-		code:  []string{".", "internal/turn"},
+		code:  []string{".", "httpfields", "internal/key", "internal/turn"},
 		tests: []string{"memstore"},
 	},
 	"internal/admission/admissiontest": {

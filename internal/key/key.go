@@ -185,9 +185,9 @@ func (n *node[R]) expression() string {
 // String returns the expression as in a configuration. Keys of the same text mean the same but for their functions.
 func (k *Key[R]) String() string { return k.root.name }
 
-// Sort names what the key is made of, for the state of a policy without a name: equal texts of different sorts must not meet. It is
+// Kind names what the key is made of, for the state of a policy without a name: equal texts of different kinds must not meet. It is
 // empty for the client's address, so that every interface shares that state.
-func (k *Key[R]) Sort() string {
+func (k *Key[R]) Kind() string {
 	if k.root.kind == addressKind && k.root.bits == defaultBits {
 		return ""
 	}
