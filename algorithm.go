@@ -37,8 +37,8 @@ const (
 	RefillWindow
 )
 
-// kinds is the table of what kind each algorithm is. Code outside package algo asks the methods below and compares no names, so
-// that it treats an algorithm that it has never seen correctly.
+// kinds is the table of what kind each algorithm is. Code outside package algo asks the methods below and compares names only to
+// resolve the alias [GCRA], so it treats an algorithm that it does not know correctly.
 var kinds = map[Algorithm]kind{
 	TokenBucket:         {refill: RefillContinuous, reserves: true},
 	TokenBucketInterval: {refill: RefillStepped, reserves: true},

@@ -13,9 +13,9 @@ import (
 func (l *Limiter) Wait(ctx context.Context, key string) error { return l.WaitN(ctx, key, 1) }
 
 // WaitN blocks until cost units of key are there and have been spent. Callers of one key in this process are served in the
-// order they came; cost 0 only asks, so it does not stand in line. It refuses at once, and spends nothing, with
-// [ErrNeverAllowed] when cost is above the limit and with [ErrWouldExceedDeadline] when the units cannot come before the
-// context's deadline. When the context ends during the wait it gives back what was booked and returns the context's error.
+// order they came; cost 0 peeks and does not wait. WaitN returns immediately, and spends nothing, with [ErrNeverAllowed] if cost
+// is above the limit and with [ErrWouldExceedDeadline] if the units cannot be granted before the context's deadline. If the context
+// ends during the wait, WaitN cancels or refunds what it took, unless that would grant it twice, and returns the context's error.
 //
 // It never polls: with an algorithm that books ahead a waiter costs the store one operation, with the others one for each time
 // that units were due. Other processes on the same store may be served in between.
@@ -125,8 +125,8 @@ func (l *Limiter) hold(ctx context.Context, w *waiter, delay time.Duration, leav
 	return err
 }
 
-// release gives back what w took at began, limit by limit, as far as nothing is granted twice. Its errors are dropped: what cannot be
-// refunded stays spent.
+// release refunds what w took at began, limit by limit, unless that would grant it twice. It drops errors: units that cannot be
+// refunded stay spent.
 func (l *Limiter) release(ctx context.Context, w *waiter, began time.Time, decisions []Decision) {
 	for i, b := range l.bounds {
 		taken := turn.Taken{
@@ -299,7 +299,7 @@ func (w *waiter) late(ln *line, between int64, spacing pace) bool {
 	return ln.headDue.Add(spacing(ln.head().cost, between, w.cost)).After(w.deadline)
 }
 
-// patience is how long this waiter can still wait.
+// patience returns how long this waiter can still wait.
 func (w *waiter) patience() time.Duration {
 	if w.deadline.IsZero() {
 		return MaxFillTime

@@ -36,7 +36,7 @@ type ClientOptions struct {
 	// MaxRetryDelay is the longest such wait; 0 means [DefaultMaxRetryDelay]. A call that is asked to wait longer, or past its
 	// deadline, fails at once with what the server said.
 	MaxRetryDelay time.Duration
-	// Observer hears of every wait for a turn; nil means nobody does.
+	// Observer receives an event for every wait for a turn; nil means none.
 	Observer headgate.Observer
 }
 
@@ -61,7 +61,7 @@ func NewClient(store headgate.Store, opts *ClientOptions, charges ...Charge) (*C
 		c.opts = *opts
 	}
 	if c.opts.Retries < 0 || c.opts.MaxRetryDelay < 0 {
-		return nil, fmt.Errorf("%w: Retries is %d and MaxRetryDelay %v; accepted are 0 and more",
+		return nil, fmt.Errorf("%w: Retries is %d and MaxRetryDelay %v; both must be 0 or more",
 			ErrInvalidOptions, c.opts.Retries, c.opts.MaxRetryDelay)
 	}
 	if c.opts.MaxRetryDelay == 0 {

@@ -73,7 +73,7 @@ func (g *group) ask(ctx context.Context, call Call, q *question) error {
 		}
 		cost := r.cost(ctx, call)
 		if cost < 0 {
-			return fmt.Errorf("%w: %d, of policy %q; accepted are whole numbers from 0", headgate.ErrInvalidCost, cost, r.Policy.Name)
+			return fmt.Errorf("%w: cost of policy %q is %d; must be 0 or more (0 peeks)", headgate.ErrInvalidCost, r.Policy.Name, cost)
 		}
 		q.which |= 1 << i
 		q.rules = append(q.rules, r)

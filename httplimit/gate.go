@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/internal/admission"
 )
 
-// gate is the middleware, whatever it stands before.
+// gate is the middleware, shared by all handlers that it wraps.
 type gate struct {
 	core      admission.Core
 	opts      Options // with Denied and Undecided set
@@ -26,7 +26,7 @@ type gate struct {
 	room      int     // bytes that the fields of most answers take
 }
 
-// serve is one request's way.
+// serve limits one request.
 func (g *gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	if g.opts.Skip != nil && g.opts.Skip(r) {
 		next.ServeHTTP(w, r)
@@ -71,7 +71,8 @@ func (g *gate) admit(w http.ResponseWriter, r *http.Request, v *visit) bool {
 	return v.all.Allowed
 }
 
-// undecided answers when nothing was decided. To a client that has gone nothing can be said, and it is nobody's fault.
+// undecided answers a request that was not decided: 499 if the client has disconnected, for
+// logs, else the response of Options.Undecided.
 func (g *gate) undecided(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(r.Context().Err(), context.Canceled) {
 		w.WriteHeader(statusClientGone)
@@ -81,5 +82,5 @@ func (g *gate) undecided(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 func errCost(cost int64) error {
-	return fmt.Errorf("httplimit: %w: Cost gave %d; accepted are whole numbers from 0 (0 only asks)", headgate.ErrInvalidCost, cost)
+	return fmt.Errorf("httplimit: %w: cost is %d; must be 0 or more (0 peeks)", headgate.ErrInvalidCost, cost)
 }

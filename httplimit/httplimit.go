@@ -90,8 +90,8 @@ type Options struct {
 	// Undecided answers a request for which the store could not decide, or whose deadline is before its turn. nil means
 	// [Unavailable]. To let requests pass instead, set the policy's OnStoreError, which needs package fallback around the store.
 	Undecided func(http.ResponseWriter, *http.Request, error)
-	// Observer hears of every decision, once for each charge; of what Settle gives back or takes; and of a queued request's
-	// leave. nil means nobody does.
+	// Observer receives every decision, once for each charge; every refund or further take by Settle; and what is cancelled or
+	// refunded for a request that leaves a queue before its turn. nil means none.
 	Observer headgate.Observer
 }
 

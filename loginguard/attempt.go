@@ -21,7 +21,7 @@ type Client struct {
 	Device  string     // what [Attempt.Device] gave out after an earlier success, if anything
 }
 
-// Attempt is one try: charged when it is made, and given back when it succeeds. Its methods may be called concurrently.
+// Attempt is one try: charged when it is made, and refunded when it succeeds. Its methods may be called concurrently.
 type Attempt struct {
 	guard    *Guard
 	client   Client // the account normalised
@@ -87,8 +87,9 @@ func (a *Attempt) name(now headgate.Instant) {
 	}
 }
 
-// charge asks whether the pair is known, and takes from its limits. The same is asked for every account. Who has no address is
-// known by his device alone: an account known from nowhere would be known to all who come from there.
+// charge peeks whether the pair is known, and takes from its limits. It does the same for every account, existing or not. A
+// client without an address is known only by its device: otherwise an account that is known without an address would be known
+// to all clients without one.
 func (a *Attempt) charge(ctx context.Context, now headgate.Instant) error {
 	if err := checkInstant(now); err != nil {
 		return err
@@ -154,8 +155,8 @@ func (a *Attempt) Known() bool { return a.known }
 // DeniedBy names the kinds of limits that denied, each once: pair, account, address, subnet, total. Do not tell the client.
 func (a *Attempt) DeniedBy() []string { return a.deniedBy }
 
-// Failed says that the guess was wrong. It stays charged, so this only tells the observer. Only the first word on a try counts,
-// and none on one that was denied.
+// Failed reports that the guess was wrong. The try stays charged, so Failed only notifies the observer. Only the first report on
+// a try counts, and none on a try that was denied.
 func (a *Attempt) Failed() { a.keep(KindFailed) }
 
 // keep leaves the try charged.
@@ -165,9 +166,9 @@ func (a *Attempt) keep(kind Kind) {
 	}
 }
 
-// Succeeded says that the guess was right: what was charged is given back, once, and the pair is known from now on. Only the
-// first word on a try counts, and none on one that was denied. An error means that the store could not be told; what was charged
-// is then a failure too many, which the limits forget as any other. It takes up to two round trips, as all is given back at once.
+// Succeeded reports that the guess was right: the charge is refunded, once, and the pair is known from now on. Only the first
+// report on a try counts, and none on a try that was denied. An error means that the store did not record it; the charge then
+// counts as a failure until it expires like any other. It takes up to two round trips, as all limits are refunded concurrently.
 func (a *Attempt) Succeeded(ctx context.Context) error {
 	return a.SucceededAt(ctx, headgate.StoreClock)
 }
@@ -223,7 +224,7 @@ func checkInstant(now headgate.Instant) error {
 	return fmt.Errorf("loginguard: %w: %d µs; must be 0 (1970) to %d (2155)", headgate.ErrInvalidInstant, now, headgate.MaxInstant)
 }
 
-// event is what the observer hears of the try.
+// event returns what the observer receives for the try.
 func (a *Attempt) event(kind Kind, err error) Event {
 	e := Event{
 		Kind: kind, Account: a.keys.account, Address: a.keys.address, Subnet: a.keys.subnet,

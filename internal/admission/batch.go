@@ -1,5 +1,6 @@
-// Package admission takes from one or more limits what a request needs, holds the request in a queue, and returns what the request
-// does not use. Every caller that limits requests uses it, so that all of them follow one rule: see [turn.Taken.Action].
+// Package admission takes from one or more limits what a request needs, holds the
+// request in a queue, and releases what the request does not use. Every caller that
+// limits requests uses it, so that all of them follow one rule: see [turn.Taken.Undo].
 package admission
 
 import (
@@ -10,8 +11,9 @@ import (
 	"github.com/headgate/headgate/internal/turn"
 )
 
-// Batch is the operations that one request is admitted by: all of them, or nothing is taken. The zero value is empty and ready;
-// [Batch.Reset] keeps its memory for the next request. After Take, Release may be called concurrently; nothing else may.
+// Batch is the operations that one request is admitted by: all of them, or nothing is
+// taken. The zero value is empty and ready; [Batch.Reset] keeps its memory for the next
+// request. After Take, Release may be called concurrently; nothing else may.
 type Batch struct {
 	Ops       []headgate.Op
 	Decisions []headgate.Decision // one for each op
@@ -46,8 +48,9 @@ func (b *Batch) Reset() {
 // them.
 func (b *Batch) MarkTaken(now headgate.Instant) { b.hasTime, b.now, b.taken = true, now, time.Now() }
 
-// Take asks the store for all operations at now, and fills in the decisions. A queue that is the only operation is asked for a
-// reservation, so that the place can be cancelled; its decision is that of a take. It is one operation of the store, and
+// Take applies all operations to the store at now, and fills in the decisions. If the
+// only operation has a queue, Take makes a reservation, so that the place can be
+// cancelled; its decision is that of a take. It is one operation of the store, and
 // allocates nothing; a reservation may need up to five, if the local fallback makes it.
 func (b *Batch) Take(ctx context.Context, store headgate.Store, now headgate.Instant) (err error) {
 	if b.anyQueue {
@@ -64,8 +67,9 @@ func (b *Batch) Take(ctx context.Context, store headgate.Store, now headgate.Ins
 	return err
 }
 
-// book takes a place in a queue by a reservation. Reservations do not know the queue's length, so the wait is bounded by what the
-// queue takes, in whole microseconds; in the last of them a take decides.
+// book takes a place in a queue by a reservation. Reservations do not know the queue's
+// length, so the wait is bounded by the length of the full queue, in whole
+// microseconds; for a wait that ends within the last microsecond a take decides.
 func (b *Batch) book(ctx context.Context, now headgate.Instant, op *headgate.Op) error {
 	d, err := b.reserve(ctx, now, op, op.Bound.Spacing(op.Bound.Limit()-op.Cost))
 	if err == nil && d.Degraded != headgate.NoTrouble && d.Delay > 0 {
@@ -78,8 +82,9 @@ func (b *Batch) book(ctx context.Context, now headgate.Instant, op *headgate.Op)
 	return err
 }
 
-// rebook books again where the local fallback did: it has a share of the limit, so its queue is shorter. A peek returns the place
-// that a take would have.
+// rebook replaces a reservation that the local fallback made. The fallback has a share
+// of the limit, so its queue is shorter. A peek returns the place that a take would
+// have.
 func (b *Batch) rebook(ctx context.Context, now headgate.Instant, op *headgate.Op) (headgate.Decision, error) {
 	b.reserved = false
 	if _, err := op.Bound.Cancel(ctx, now, op.Key, op.Cost, b.token); err != nil {
@@ -102,8 +107,8 @@ func (b *Batch) reserve(
 	return d, err
 }
 
-// Await holds an admitted request for delay. If it returns an error, which is that of [turn.Await], the request has left and what
-// it took is to be released.
+// Await holds an admitted request for delay. Its error is that of [turn.Await]: the
+// request has left, and the caller must release what it took.
 func (b *Batch) Await(ctx context.Context, delay time.Duration) error {
 	if delay > 0 {
 		if err := turn.Await(ctx, time.Now().Add(delay)); err != nil {

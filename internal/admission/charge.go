@@ -30,10 +30,10 @@ type Binder struct {
 	unnamed int // limits of policies without a name, so far
 }
 
-// Bind binds a policy, and refuses what [headgate.New] refuses. kind is the kind of key that
-// the caller uses for the policy: a policy without a name counts apart for each kind, or one
-// kind of key could spend the budgets of another. kind is empty for addresses, so that a
-// [headgate.Limiter] whose keys are addresses shares the state.
+// Bind binds a policy, and refuses what [headgate.New] refuses. kind is the kind of key
+// that the caller uses for the policy: a policy without a name counts apart for each
+// kind, or one kind of key could spend the budgets of another. kind is empty for
+// addresses, so that a [headgate.Limiter] whose keys are addresses shares the state.
 func (b *Binder) Bind(policy headgate.Policy, kind string) (Charge, error) {
 	if b.Store == nil {
 		return Charge{}, fmt.Errorf("%w: no store was given; memstore.New(nil) makes the embedded one", headgate.ErrInvalidPolicy)
@@ -73,7 +73,8 @@ type Keyed[R key.Request] struct {
 	Key    *key.Key[R]
 }
 
-// BindAll binds the policies of one caller, and refuses what [headgate.New] and [Check] refuse.
+// BindAll binds the policies of one caller, and refuses what [headgate.New] and [Check]
+// refuse.
 func BindAll[R key.Request](store headgate.Store, all []Keyed[R], invalid error) (charges []Charge, err error) {
 	charges, binder := make([]Charge, len(all)), Binder{Store: store}
 	for i, c := range all {
@@ -84,9 +85,9 @@ func BindAll[R key.Request](store headgate.Store, all []Keyed[R], invalid error)
 	return charges, Check(all, true, invalid)
 }
 
-// Check refuses more limits than one request may have, and policies that share state under
-// different keys; its errors match invalid. kinds is set if policies without a name count
-// apart for each kind of key.
+// Check refuses more limits than one request may have, and policies that share state
+// under different keys; its errors match invalid. kinds is set if policies without a
+// name count apart for each kind of key.
 func Check[R key.Request](all []Keyed[R], kinds bool, invalid error) error {
 	limits := 0
 	for i, c := range all {

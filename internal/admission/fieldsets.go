@@ -32,8 +32,8 @@ func NewFieldSets(w *httpfields.Writer, charges []Charge) *FieldSets {
 	return f
 }
 
-// Of returns the set of the charges whose bits are set in mask, of which there is at least
-// one: bit i is charge i.
+// Of returns the set of the charges whose bits are set in mask, of which there is at
+// least one: bit i is charge i.
 func (f *FieldSets) Of(mask uint32) *httpfields.Set {
 	if mask == 1<<len(f.charges)-1 {
 		return f.all

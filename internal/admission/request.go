@@ -14,10 +14,11 @@ type Core struct {
 	Observer headgate.Observer // receives an event for each charge; nil means no observer
 }
 
-// maxTries bounds how often units are asked for that other requests may spend meanwhile.
+// maxTries bounds how often spend tries, as other requests may spend the units meanwhile.
 const maxTries = 3
 
-// Request is one request under several charges. The zero value with its Core set is ready; [Request.Reset] keeps its memory.
+// Request is one request under several charges. The zero value with its Core set is
+// ready; [Request.Reset] keeps its memory.
 type Request struct {
 	*Core
 	Batch
@@ -54,7 +55,8 @@ func (q *Request) DecisionsOf(p *Part) []headgate.Decision {
 	return q.Decisions[p.first : p.first+len(p.Charge.Limits)]
 }
 
-// Decide takes from all charges or from none, and returns the one decision for the request. At least one charge is required.
+// Decide takes from all charges or from none, and returns the one decision for the
+// request. At least one charge is required.
 func (q *Request) Decide(ctx context.Context) (d headgate.Decision, err error) {
 	err = q.Take(ctx, q.Store, headgate.StoreClock)
 	if q.Observer != nil {
@@ -73,8 +75,8 @@ func (q *Request) Decide(ctx context.Context) (d headgate.Decision, err error) {
 	}
 }
 
-// Hold holds the admitted request for delay. If it ends before its turn, what it took is released, and the error is that of
-// [turn.Await].
+// Hold holds the admitted request for delay. If it ends before its turn, what it took
+// is released, and the error is that of [turn.Await].
 func (q *Request) Hold(ctx context.Context, delay time.Duration) error {
 	err := q.Await(ctx, delay)
 	if err == nil {
@@ -88,8 +90,9 @@ func (q *Request) Hold(ctx context.Context, delay time.Duration) error {
 	return err
 }
 
-// Settle corrects what was charged for one part to cost: it releases the rest, or spends more, as far as that is there. Call
-// [Batch.MarkTaken] before Decide for a request that may be settled.
+// Settle changes the charge of one part to cost: it releases the rest, or spends up to
+// that much more. Call [Batch.MarkTaken] before Decide for a request that may be
+// settled.
 func (q *Request) Settle(ctx context.Context, p *Part, cost int64) {
 	ctx, done := turn.Detached(ctx)
 	defer done()
@@ -101,8 +104,8 @@ func (q *Request) Settle(ctx context.Context, p *Part, cost int64) {
 	}
 }
 
-// releasePart releases units of each limit of a part; see [Batch.Release]. Units that cannot
-// be released stay spent.
+// releasePart releases units of each limit of a part; see [Batch.Release]. Units that
+// cannot be released stay spent.
 func (q *Request) releasePart(ctx context.Context, p *Part, units int64) {
 	done := turn.Keep
 	var failed error
@@ -122,7 +125,7 @@ func (q *Request) releasePart(ctx context.Context, p *Part, units int64) {
 	}
 }
 
-// spend takes as much of units as is there: each limit of a part loses the same.
+// spend takes up to units from the limits of a part: the same from each limit.
 func (q *Request) spend(ctx context.Context, p *Part, units int64) {
 	var more Batch
 	for i, l := range p.Charge.Limits {

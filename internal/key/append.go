@@ -23,13 +23,15 @@ func (k *Key[R]) Text(r R) string {
 	return text
 }
 
-// rooms are buffers for keys: one on the stack would move to the heap, because the compiler does not see through readers.
+// rooms are buffers for keys: one on the stack would move to the heap, because the
+// compiler does not see through readers.
 var rooms = sync.Pool{New: func() any { return new([]byte) }}
 
 // maxRoom bounds a buffer that is kept, in bytes.
 const maxRoom = 16 << 10
 
-// Append appends the key of a request. It does not allocate if dst has room and reading the request's parts does not.
+// Append appends the key of a request. It does not allocate if dst has room and reading
+// the request's parts does not.
 func (k *Key[R]) Append(dst []byte, r R) []byte {
 	begin := len(dst)
 	dst, _ = k.root.append(dst, r)
@@ -75,23 +77,27 @@ func (n *node[R]) appendFirst(dst []byte, r R) (_ []byte, has bool) {
 		}
 	}
 	if n.ambiguous(chosen, dst[begin:]) {
-		dst = slices.Insert(dst, begin, n.marks[chosen]...)
+		dst = slices.Insert(dst, begin, n.prefixes[chosen]...)
 	}
 	return dst, has
 }
 
-// ambiguous reports whether the text of a First needs the name of the chosen alternative before it. An address never does: only the
-// last alternative can be an unknown one, and no text that looks like an address is left without a name beside one.
+// ambiguous reports whether the text of a First needs the name of the chosen
+// alternative before it. An address never needs its name: if an alternative is an
+// address, every other alternative's text that looks like an address has a name. The
+// text of an unknown address counts as one that looks like an address, and only the
+// last alternative can write it. The first alternative has no name otherwise, unless it
+// begins like a text with a name.
 func (n *node[R]) ambiguous(chosen int, text []byte) bool {
 	isAddress := func(p *node[R]) bool { return p.kind == addressKind }
-	begins := func(mark []byte) bool { return bytes.HasPrefix(text, mark) }
+	begins := func(prefix []byte) bool { return bytes.HasPrefix(text, prefix) }
 	switch {
 	case isAddress(n.parts[chosen]):
 		return false
 	case chosen > 0:
 		return true
 	}
-	return slices.ContainsFunc(n.parts, isAddress) && looksLikeAddress(text) || slices.ContainsFunc(n.marks, begins)
+	return slices.ContainsFunc(n.parts, isAddress) && looksLikeAddress(text) || slices.ContainsFunc(n.prefixes, begins)
 }
 
 // unknown is the text of an address that is unknown.

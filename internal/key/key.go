@@ -1,18 +1,25 @@
-// Package key makes the keys of requests: whose budget a request spends, as text. The middlewares, the interceptors and the
-// service write the same text for the same parts, so that interfaces over one store share what a key has spent. For path and
-// method it is the same only if the request has the canonical form, because the service normalises both.
+// Package key makes the keys of requests: whose budget a request spends, as text. The
+// middlewares, the interceptors and the service write the same text for the same parts,
+// so that interfaces over one store share what a key has spent. For path and method it
+// is the same only if the request has the canonical form, because the service
+// normalises both.
 //
 // # The text of a key
 //
 //   - A key of one part is the text of that part: 203.0.113.9, acme.
-//   - The parts of a Join have a “+” between them, and a “\” before each “+” and “\” of their own.
-//   - A First is the text of the first alternative that the request has, or of the last alternative if it has none. The name of
-//     the alternative and a “=” come before it where the text could be that of another alternative: “header:x-api-key=acme”. That is
-//     the case for every alternative but the first; for the first if it looks like an address and another alternative is
-//     an address, or if it begins like a text with a name. An address never has a name before it.
-//   - A text that is longer than [MaxBytes], or looks like a hash, is replaced with its hash: sha256=….
+//   - The parts of a Join have a “+” between them, and a “\” before each “+” and “\” of
+//     their own.
+//   - A First is the text of the first alternative that the request has, or of the last
+//     alternative if it has none. The name of the alternative and a “=” come before it
+//     where the text could be that of another alternative: “header:x-api-key=acme”.
+//     That is the case for every alternative but the first; for the first if it looks
+//     like an address and another alternative is an address, or if it begins like a
+//     text with a name. An address never has a name before it.
+//   - A text that is longer than [MaxBytes], or looks like a hash, is replaced with its
+//     hash: sha256=….
 //
-// Two requests that differ in a part have different keys, for every key but for collisions of SHA-256.
+// Two requests that differ in a part have different keys, for every key but for
+// collisions of SHA-256.
 package key
 
 import (
@@ -36,8 +43,9 @@ type Reader[R Request] interface {
 	Read(r R) string
 }
 
-// Part is one part of a key or several: an expression. The zero value stands for the default that [Part.Key] is given. It is
-// immutable, and comparable: equal values are the same part.
+// Part is one part of a key or several: an expression. The zero value stands for the
+// default that [Part.Key] is given. It is immutable, and comparable: equal values are
+// the same part.
 type Part[R Request] struct{ node *node[R] }
 
 type kind uint8
@@ -54,18 +62,19 @@ const (
 
 // node is a part, or several with their parts below.
 type node[R Request] struct {
-	kind   kind
-	name   string // as in a configuration; the reason if it is wrong
-	bits   int    // of an IPv6 address
-	reader Reader[R]
-	parts  []*node[R]
-	marks  [][]byte // of a First: the name of each part and a “=”
+	kind     kind
+	name     string // as in a configuration; the reason if it is wrong
+	bits     int    // of an IPv6 address
+	reader   Reader[R]
+	parts    []*node[R]
+	prefixes [][]byte // of a First: the name of each part and a “=”
 }
 
 // defaultBits is the prefix length of the smallest IPv6 network that one client has.
 const defaultBits = 64
 
-// Address is the client's address: of IPv6 the network of its first v6Bits bits, 64 if v6Bits is outside of 1 to 128.
+// Address is the client's address: of IPv6 the network of its first v6Bits bits, 64 if
+// v6Bits is outside of 1 to 128.
 func Address[R Request](v6Bits int) Part[R] {
 	if v6Bits < 1 || v6Bits > 128 {
 		v6Bits = defaultBits
@@ -82,7 +91,8 @@ func Text[R Request](name string, reader Reader[R]) Part[R] {
 	return Part[R]{&node[R]{kind: textKind, name: name, reader: reader}}
 }
 
-// Func is what a function of the program finds. Functions are told apart by their position in a key.
+// Func is what a function of the program finds. Functions are told apart by their
+// position in a key.
 func Func[R Request](reader Reader[R]) Part[R] {
 	return Part[R]{&node[R]{kind: funcKind, name: "func", reader: reader}}
 }
@@ -90,16 +100,17 @@ func Func[R Request](reader Reader[R]) Part[R] {
 // Same is one budget for all requests.
 func Same[R Request]() Part[R] { return Part[R]{&node[R]{kind: sameKind, name: "same"}} }
 
-// Wrong is a part that cannot work: [Part.Key] returns the reason.
+// Wrong is an invalid part: [Part.Key] returns the reason.
 func Wrong[R Request](reason string) Part[R] { return Part[R]{&node[R]{kind: wrongKind, name: reason}} }
 
 // Join is all of several parts together. A request has it if it has all parts.
-func Join[R Request](parts ...Part[R]) Part[R] { return several(joinKind, parts) }
+func Join[R Request](parts ...Part[R]) Part[R] { return compose(joinKind, parts) }
 
-// First is the first of several parts that the request has, or the last part if it has none.
-func First[R Request](parts ...Part[R]) Part[R] { return several(firstKind, parts) }
+// First is the first of several parts that the request has, or the last part if it has
+// none.
+func First[R Request](parts ...Part[R]) Part[R] { return compose(firstKind, parts) }
 
-func several[R Request](k kind, parts []Part[R]) Part[R] {
+func compose[R Request](k kind, parts []Part[R]) Part[R] {
 	n := &node[R]{kind: k}
 	for _, p := range parts {
 		n.parts = append(n.parts, p.node)
@@ -107,26 +118,28 @@ func several[R Request](k kind, parts []Part[R]) Part[R] {
 	return Part[R]{n}
 }
 
-// FieldName returns the name of a part that is the field called field of a request: “header:x-api-key”. Case is kept only for
-// fields that HTTP does not know.
+// FieldName returns the name of a part that is the field called field of a request:
+// “header:x-api-key”. Case is kept only for fields that HTTP does not know.
 func FieldName(kind, field string) string {
 	if lower := strings.ToLower(field); http.CanonicalHeaderKey(lower) == http.CanonicalHeaderKey(field) {
 		field = lower
 	}
-	return kind + ":" + names.Replace(field)
+	return kind + ":" + nameEscaper.Replace(field)
 }
 
-// names escapes what has a meaning in the name of a part.
-var names = strings.NewReplacer(`\`, `\\`, `+`, `\+`, `=`, `\=`, `,`, `\,`, `(`, `\(`, `)`, `\)`)
+// nameEscaper escapes what has a meaning in the name of a part.
+var nameEscaper = strings.NewReplacer(`\`, `\\`, `+`, `\+`, `=`, `\=`, `,`, `\,`, `(`, `\(`, `)`, `\)`)
 
-// Key is an expression that is ready to make keys of requests. It is made by [Part.Key] and may be used concurrently.
+// Key is an expression that is ready to make keys of requests. It is made by [Part.Key]
+// and may be used concurrently.
 type Key[R Request] struct {
 	root   *node[R]
 	leaves []string   // the names of its parts
 	funcs  []*node[R] // the functions among them, as they were given
 }
 
-// Key returns p as a key, with zero in place of zero parts, or an error that states what is wrong with it.
+// Key returns p as a key, with zero in place of zero parts, or an error that states
+// what is wrong with it.
 func (p Part[R]) Key(zero Part[R]) (k *Key[R], err error) {
 	k = new(Key[R])
 	k.root, err = k.resolve(p.node, zero.node)
@@ -154,7 +167,7 @@ func (k *Key[R]) resolve(n, zero *node[R]) (*node[R], error) {
 			return nil, err
 		}
 		whole.parts = append(whole.parts, resolved)
-		whole.marks = append(whole.marks, []byte(resolved.name+"="))
+		whole.prefixes = append(whole.prefixes, []byte(resolved.name+"="))
 	}
 	whole.name = whole.expression()
 	return whole, nil
@@ -171,7 +184,8 @@ func (k *Key[R]) leaf(n *node[R]) *node[R] {
 	return n
 }
 
-// expression is several parts as in a configuration: “ip+path” and “header:x-api-key, ip”, with parentheses where they are nested.
+// expression is several parts as in a configuration: “ip+path” and “header:x-api-key,
+// ip”, with parentheses where they are nested.
 func (n *node[R]) expression() string {
 	texts := make([]string, len(n.parts))
 	for i, p := range n.parts {
@@ -182,11 +196,13 @@ func (n *node[R]) expression() string {
 	return strings.Join(texts, map[kind]string{joinKind: "+", firstKind: ", "}[n.kind])
 }
 
-// String returns the expression as in a configuration. Keys of the same text mean the same but for their functions.
+// String returns the expression as in a configuration. Keys of the same text mean the
+// same but for their functions.
 func (k *Key[R]) String() string { return k.root.name }
 
-// Kind names what the key is made of, for the state of a policy without a name: equal texts of different kinds must not meet. It is
-// empty for the client's address, so that every interface shares that state.
+// Kind names what the key is made of, for the state of a policy without a name: equal
+// texts of different kinds must not meet. It is empty for the client's address, so that
+// every interface shares that state.
 func (k *Key[R]) Kind() string {
 	if k.root.kind == addressKind && k.root.bits == defaultBits {
 		return ""
@@ -197,7 +213,8 @@ func (k *Key[R]) Kind() string {
 // Parts returns the names of the parts. The caller must not change them.
 func (k *Key[R]) Parts() []string { return k.leaves }
 
-// Equal reports whether two keys make the same text of every request, as far as that can be known of functions.
+// Equal reports whether two keys make the same text of every request, as far as that
+// can be known of functions.
 func (k *Key[R]) Equal(other *Key[R]) bool {
 	return k.root.name == other.root.name && slices.Equal(k.funcs, other.funcs)
 }
@@ -205,5 +222,6 @@ func (k *Key[R]) Equal(other *Key[R]) bool {
 // Single reports whether the key is one part.
 func (k *Key[R]) Single() bool { return k.root.kind < joinKind }
 
-// Block returns the prefix length of IPv6 networks if the key is an address and nothing else.
+// Block returns the prefix length of IPv6 networks if the key is an address and nothing
+// else.
 func (k *Key[R]) Block() (v6Bits int, ok bool) { return k.root.bits, k.root.kind == addressKind }

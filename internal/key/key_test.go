@@ -162,8 +162,9 @@ func TestAppendDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// randomPart is a random expression with what it should say, stated independently: the chosen alternatives and the texts of the
-// parts, in a notation that is unambiguous without any escaping of its own.
+// randomPart is a random expression with what it should say, stated independently: the
+// chosen alternatives and the texts of the parts, in a notation that is unambiguous
+// without any escaping of its own.
 func randomPart(rng *rand.Rand, depth int) (part, func(*request) (model string, has bool)) {
 	i := rng.IntN(4)
 	quoted := func(r *request) (string, bool) { return fmt.Sprintf("%q", r.texts[i]), r.texts[i] != "" }
@@ -215,8 +216,9 @@ func randomParts(rng *rand.Rand, depth int, joined bool) (part, func(*request) (
 	}
 }
 
-// hold makes keys of many requests under a random expression and compares them pair by pair with the model: equal keys for equal
-// parts, and for no others. Requests send the keys of earlier requests, as attackers would.
+// hold makes keys of many requests under a random expression and compares them pair by
+// pair with the model: equal keys for equal parts, and for no others. Requests send the
+// keys of earlier requests, as attackers would.
 func hold(t *testing.T, seed uint64, texts []string) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 1))

@@ -1,4 +1,5 @@
-// Package recorder is the response writer of middleware that looks at the answer: it remembers the status and the size.
+// Package recorder is the response writer of middleware that looks at the answer: it
+// remembers the status and the size.
 package recorder
 
 import (
@@ -8,12 +9,14 @@ import (
 	"net/http"
 )
 
-// Recorder is a response writer that remembers the status and the size. What else a writer can do, it does through the one below,
-// and returns an error if that cannot: for code that asks by type assertion, as [http.ResponseController] does by Unwrap.
+// Recorder is a response writer that remembers the status and the size. What else a
+// writer can do, it does through the one below, and returns an error if that cannot:
+// for code that asks by type assertion, as [http.ResponseController] does by Unwrap.
 type Recorder struct {
 	http.ResponseWriter
 
-	// Before is called once, before the answer begins, while header fields can still be set; nil means nothing is.
+	// Before is called once, before the answer begins, while header fields can still be
+	// set; nil means nothing is.
 	Before func()
 
 	Bytes    int64 // of the body, as far as it was written
@@ -22,7 +25,8 @@ type Recorder struct {
 	called   bool
 }
 
-// Status returns the answer's status: 101 if the connection was hijacked before it began, and 0 if nothing was answered.
+// Status returns the answer's status: 101 if the connection was hijacked before it
+// began, and 0 if nothing was answered.
 func (rec *Recorder) Status() int {
 	if rec.status == 0 && rec.Hijacked {
 		return http.StatusSwitchingProtocols
@@ -30,7 +34,8 @@ func (rec *Recorder) Status() int {
 	return rec.status
 }
 
-// Begin notes that the answer begins with a status, for a handler that returns without writing. It writes nothing.
+// Begin notes that the answer begins with a status, for a handler that returns without
+// writing. It writes nothing.
 func (rec *Recorder) Begin(status int) {
 	rec.call()
 	rec.begin(status)
@@ -53,7 +58,8 @@ func (rec *Recorder) begin(status int) {
 // Unwrap returns the writer below, for [http.ResponseController].
 func (rec *Recorder) Unwrap() http.ResponseWriter { return rec.ResponseWriter }
 
-// WriteHeader remembers the first status that is an answer: 100 to 199 are not, except 101.
+// WriteHeader remembers the first status that is an answer: 100 to 199 are not, except
+// 101.
 func (rec *Recorder) WriteHeader(status int) {
 	answers := status >= http.StatusOK || status == http.StatusSwitchingProtocols
 	if answers {
@@ -93,7 +99,8 @@ func (rec *Recorder) ReadFrom(src io.Reader) (int64, error) {
 func (rec *Recorder) Flush() { _ = rec.FlushError() }
 
 // FlushError sends what was written. It returns an error that matches
-// [errors.ErrUnsupported] if the writer below cannot flush; the answer then has not begun.
+// [errors.ErrUnsupported] if the writer below cannot flush; the answer then has not
+// begun.
 func (rec *Recorder) FlushError() error {
 	if !canFlush(rec.ResponseWriter) {
 		return http.ErrNotSupported

@@ -2,8 +2,8 @@ package turn
 
 import "context"
 
-// Receipt collects how to undo several waits that are made one after another, for a request that needs all of them. It belongs to
-// one goroutine. Its zero value is empty.
+// Receipt collects how to undo several waits that are made one after another, for a
+// request that needs all of them. It belongs to one goroutine. Its zero value is empty.
 type Receipt struct{ undo []func(context.Context) }
 
 type receiptKey struct{}
@@ -23,7 +23,8 @@ func ReceiptOf(ctx context.Context) *Receipt {
 // Add notes how to undo one wait.
 func (r *Receipt) Add(undo func(context.Context)) { r.undo = append(r.undo, undo) }
 
-// Undo undoes every wait, within [StoreTimeout] together. It may be called when ctx has ended, and on a nil receipt.
+// Undo undoes every wait, within [StoreTimeout] together. It may be called when ctx has
+// ended, and on a nil receipt.
 func (r *Receipt) Undo(ctx context.Context) {
 	if r == nil {
 		return

@@ -31,8 +31,8 @@ func (a Action) String() string { return [...]string{"keep", "cancel", "refund"}
 //
 //   - A reservation is cancelled, not refunded: later ones were promised their instants.
 //   - A place in a queue that cannot be cancelled stays taken, for the same reason.
-//   - Units that the limit has regained since are kept: a window has ended, or a bucket is
-//     full again. A refund would return units that other requests spent since.
+//   - Units that the limit has regained since are kept: a window has ended, or a bucket
+//     is full again. A refund would return units that other requests spent since.
 //   - All other units are refunded to the store or the local fallback that granted them.
 func (t Taken) Undo() Action {
 	switch {
@@ -57,9 +57,9 @@ const (
 
 type sourceKey struct{}
 
-// WithSource returns a context for the refund of units that the local fallback granted if
-// degraded is set, and the store if not. Package fallback refunds them there or nowhere. A
-// store that ignores the context refunds them wherever it decides.
+// WithSource returns a context for the refund of units that the local fallback granted
+// if degraded is set, and the store if not. Package fallback refunds them there or
+// nowhere. A store that ignores the context refunds them wherever it decides.
 func WithSource(ctx context.Context, degraded bool) context.Context {
 	source := StoreSource
 	if degraded {

@@ -69,7 +69,8 @@ func TestAwait(t *testing.T) {
 	}
 }
 
-// lateContext has ended when its Done channel is first looked at, which takes until an instant.
+// lateContext has ended when its Done channel is first looked at, which takes until an
+// instant.
 type lateContext struct {
 	context.Context
 	at time.Time
@@ -84,7 +85,8 @@ func (c lateContext) Done() <-chan struct{} {
 
 func (lateContext) Err() error { return context.Canceled }
 
-// If the turn is due and the context has ended, either may be seen first: the turn is used.
+// If the turn is due and the context has ended, either may be seen first: the turn is
+// used.
 func TestAwaitUsesATurnThatIsDueWhenTheContextEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

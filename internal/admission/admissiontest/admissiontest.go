@@ -1,5 +1,5 @@
-// Package admissiontest checks that every caller of limits decides, holds and releases alike: one table of scenarios, run by the
-// tests of each caller. It is for tests only.
+// Package admissiontest checks that every caller of limits decides, holds and releases
+// alike: one table of scenarios, run by the tests of each caller. It is for tests only.
 package admissiontest
 
 import (
@@ -20,8 +20,9 @@ const Address = "203.0.113.9"
 
 // Caller is a package that limits requests.
 type Caller struct {
-	// New returns how to send one request of the client at [Address], under all policies. A request blocks until it may go ahead,
-	// and then returns nil. Requests do not share a process: a caller that orders its requests must not order these.
+	// New returns how to send one request of the client at [Address], under all
+	// policies. A request blocks until it may go ahead, and then returns nil. Requests
+	// do not share a process: a caller that orders its requests must not order these.
 	New func(t *testing.T, store headgate.Store, policies ...headgate.Policy) func(ctx context.Context) error
 	// OnePolicy is set for a caller whose requests are under one policy.
 	OnePolicy bool
@@ -29,7 +30,8 @@ type Caller struct {
 	OneByOne bool
 }
 
-// request is one request of a scenario. It comes at an instant, and leaves at another unless that is 0.
+// request is one request of a scenario. It comes at an instant, and leaves at another
+// unless that is 0.
 type request struct {
 	at, leaves time.Duration
 	deadline   time.Duration // from the beginning; 0: none

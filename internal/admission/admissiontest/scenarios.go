@@ -22,7 +22,8 @@ func on(mode headgate.OnStoreError, p headgate.Policy) headgate.Policy {
 	return p
 }
 
-// scenarios is the table. One request a second means that the n-th request of a queue goes ahead after n - 1 seconds.
+// scenarios is the table. One request a second means that the n-th request of a queue
+// goes ahead after n - 1 seconds.
 func scenarios() []scenario {
 	perSecond := []headgate.Policy{queue("1/1s queue 9")}
 	return []scenario{{

@@ -10,10 +10,12 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// Settler is a package that charges a request before its handler runs and can refund it after.
+// Settler is a package that charges a request before its handler runs and can refund it
+// after.
 type Settler struct {
-	// New returns how to send one request of the client at [Address] under one bucket: one unit is charged, and if that is
-	// admitted the handler runs, and after it the unit is refunded if refund is set. It reports whether the handler ran.
+	// New returns how to send one request of the client at [Address] under one bucket:
+	// one unit is charged, and if that is admitted the handler runs, and after it the
+	// unit is refunded if refund is set. It reports whether the handler ran.
 	New func(t *testing.T, store headgate.Store, limit headgate.Limit, mode headgate.OnStoreError) Send
 }
 
