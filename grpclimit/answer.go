@@ -83,7 +83,7 @@ func withDetails(code codes.Code, message string, details ...protoadapt.MessageV
 var headers = sync.Pool{New: func() any { return make(http.Header, 8) }}
 
 // fields is the metadata that tells of q's answer; nil if nothing is to be told.
-func (g *group) fields(q *question, d *headgate.Decision) metadata.MD {
+func (g *group) fields(q *requestState, d *headgate.Decision) metadata.MD {
 	if g.silent && d.Allowed {
 		return nil
 	}

@@ -210,7 +210,7 @@ func (c *Client) wait(ctx context.Context, call Call, m moment) error {
 		if !m.includes(&charge.Charge) || !charge.holds(ctx, call) {
 			continue
 		}
-		key, cost := charge.Key.ready.Text(asker{ctx: ctx, call: call}), charge.cost(ctx, call)
+		key, cost := charge.Key.ready.Text(keyRequest{ctx: ctx, call: call}), charge.cost(ctx, call)
 		err := charge.limiter.WaitN(ctx, key, cost)
 		if err != nil {
 			err = c.failure(ctx, call, charge.Policy.Name, err)

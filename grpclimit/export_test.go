@@ -16,7 +16,7 @@ func ServerKey(ctx context.Context, key Key, call Call, trust *clientaddr.Option
 	if err != nil {
 		panic(err)
 	}
-	return bound.ready.Text(asker{ctx, call, &client{from: address}})
+	return bound.ready.Text(keyRequest{ctx, call, &client{from: address}})
 }
 
 // ClientKey is the text of a key on a client.
@@ -25,5 +25,5 @@ func ClientKey(ctx context.Context, key Key, call Call) string {
 	if err != nil {
 		panic(err)
 	}
-	return bound.ready.Text(asker{ctx: ctx, call: call})
+	return bound.ready.Text(keyRequest{ctx: ctx, call: call})
 }

@@ -44,8 +44,8 @@ func (g *group) setFields() {
 	g.sets = admission.NewFieldSets(g.writer, charges)
 }
 
-// question is what one call, or one message of it, is charged. Charges that do not hold are not in it.
-type question struct {
+// requestState is one call, or one message of it, and its charges. Charges whose When is false are not in it.
+type requestState struct {
 	admission.Request
 	which uint32   // the bit of each rule that holds
 	rules []*rules // those, one for each part of the request
@@ -53,18 +53,18 @@ type question struct {
 	text  strings.Builder // of the fields
 }
 
-var questions = sync.Pool{New: func() any { return new(question) }}
+var requestStates = sync.Pool{New: func() any { return new(requestState) }}
 
-// release returns q for others to use, without anybody's keys.
-func (q *question) release() {
+// release returns q to the pool, without keys.
+func (q *requestState) release() {
 	q.Reset()
 	clear(q.rules)
-	*q = question{Request: q.Request, rules: q.rules[:0]}
-	questions.Put(q)
+	*q = requestState{Request: q.Request, rules: q.rules[:0]}
+	requestStates.Put(q)
 }
 
-// ask fills in what call is charged. Only a cost below zero is an error.
-func (g *group) ask(ctx context.Context, call Call, q *question) error {
+// collect fills in what call is charged. Only a cost below zero is an error.
+func (g *group) collect(ctx context.Context, call Call, q *requestState) error {
 	q.peer.from = g.address
 	q.Core = g.core
 	for i, r := range g.rules {
@@ -77,7 +77,7 @@ func (g *group) ask(ctx context.Context, call Call, q *question) error {
 		}
 		q.which |= 1 << i
 		q.rules = append(q.rules, r)
-		q.Charge(&r.bound, r.Key.ready.Text(asker{ctx, call, &q.peer}), cost)
+		q.Charge(&r.bound, r.Key.ready.Text(keyRequest{ctx, call, &q.peer}), cost)
 	}
 	return nil
 }

@@ -109,7 +109,7 @@ type Options struct {
 
 // keyed returns charges with their keys made ready: for a client if client is set, else for a server. It refuses a missing store and
 // keys that cannot work.
-func keyed(store headgate.Store, charges []Charge, client bool) ([]Charge, []admission.Keyed[asker], error) {
+func keyed(store headgate.Store, charges []Charge, client bool) ([]Charge, []admission.Keyed[keyRequest], error) {
 	if store == nil {
 		return nil, nil, fmt.Errorf("%w: no store was given; memstore.New(nil) makes the embedded one", ErrInvalidOptions)
 	}
@@ -117,13 +117,13 @@ func keyed(store headgate.Store, charges []Charge, client bool) ([]Charge, []adm
 		return nil, nil, fmt.Errorf("%w: %d charges; must be 1 to %d", ErrInvalidOptions, n, headgate.MaxLimits)
 	}
 	charges = slices.Clone(charges)
-	all := make([]admission.Keyed[asker], len(charges))
+	all := make([]admission.Keyed[keyRequest], len(charges))
 	for i, c := range charges {
 		k, err := c.Key.bound(client)
 		if err != nil {
 			return nil, nil, fmt.Errorf("%w: the key of charge %d, policy %q: %w", ErrInvalidOptions, i+1, c.Policy.Name, err)
 		}
-		charges[i].Key, all[i] = k, admission.Keyed[asker]{Policy: c.Policy, Key: k.ready}
+		charges[i].Key, all[i] = k, admission.Keyed[keyRequest]{Policy: c.Policy, Key: k.ready}
 	}
 	return charges, all, nil
 }

@@ -24,8 +24,8 @@ import (
 // The zero value means [Address] on a server and [Target] on a client. A Key may be used concurrently and in any number of
 // charges.
 type Key struct {
-	part  key.Part[asker]
-	ready *key.Key[asker] // set once the key is bound to a side
+	part  key.Part[keyRequest]
+	ready *key.Key[keyRequest] // set once the key is bound to a side
 }
 
 // Address is the client's address; of IPv6 its /64. Servers alone know it.
@@ -33,37 +33,37 @@ func Address() Key { return AddressBlock(64) }
 
 // AddressBlock is the client's address, of IPv6 its first v6Bits bits: a second charge with 48 bounds who holds many /64. Outside
 // 1 to 128 it is that of [Address].
-func AddressBlock(v6Bits int) Key { return Key{part: key.Address[asker](v6Bits)} }
+func AddressBlock(v6Bits int) Key { return Key{part: key.Address[keyRequest](v6Bits)} }
 
 // targetName is the name of the only part that clients alone have.
 const targetName = "target"
 
 // Target is the server that a client calls, as its connection knows it. Clients alone have one.
-func Target() Key { return text(targetName, func(a asker) string { return a.call.Target }) }
+func Target() Key { return text(targetName, func(a keyRequest) string { return a.call.Target }) }
 
 // Metadata is the first value under a name: of what came in on a server, of what goes out on a client. Clients choose it: alone
 // it limits only those who keep to it, and whoever invents values has a budget for each.
 func Metadata(name string) Key {
 	if name == "" {
-		return Key{part: key.Wrong[asker]("Metadata has no name")}
+		return Key{part: key.Wrong[keyRequest]("Metadata has no name")}
 	}
 	name = strings.ToLower(name)
-	return text(key.FieldName("metadata", name), func(a asker) string { return a.metadata(name) })
+	return text(key.FieldName("metadata", name), func(a keyRequest) string { return a.metadata(name) })
 }
 
 // Method is the full method, “/package.Service/Method”. A server has its own methods alone, so clients cannot invent any, unless
 // it has a handler for unknown ones.
-func Method() Key { return text("method", func(a asker) string { return a.call.Method }) }
+func Method() Key { return text("method", func(a keyRequest) string { return a.call.Method }) }
 
 // Service is the service of the method, “package.Service”.
-func Service() Key { return text("service", func(a asker) string { return a.call.Service() }) }
+func Service() Key { return text("service", func(a keyRequest) string { return a.call.Service() }) }
 
 // Func is what f finds in the call's context: a user, say. It reports false if there is none. It may be called concurrently.
 func Func(f func(context.Context) (string, bool)) Key {
 	if f == nil {
-		return Key{part: key.Wrong[asker]("Func has no function")}
+		return Key{part: key.Wrong[keyRequest]("Func has no function")}
 	}
-	return Key{part: key.Func[asker](reader(func(a asker) string {
+	return Key{part: key.Func[keyRequest](reader(func(a keyRequest) string {
 		if found, ok := f(a.ctx); ok {
 			return found
 		}
@@ -80,23 +80,23 @@ func Join(parts ...Key) Key { return Key{part: key.Join(partsOf(parts)...)} }
 func First(parts ...Key) Key { return Key{part: key.First(partsOf(parts)...)} }
 
 // Same is one budget for all calls.
-func Same() Key { return Key{part: key.Same[asker]()} }
+func Same() Key { return Key{part: key.Same[keyRequest]()} }
 
-func partsOf(keys []Key) []key.Part[asker] {
-	parts := make([]key.Part[asker], len(keys))
+func partsOf(keys []Key) []key.Part[keyRequest] {
+	parts := make([]key.Part[keyRequest], len(keys))
 	for i, k := range keys {
 		parts[i] = k.part
 	}
 	return parts
 }
 
-func text(name string, read reader) Key { return Key{part: key.Text[asker](name, read)} }
+func text(name string, read reader) Key { return Key{part: key.Text[keyRequest](name, read)} }
 
 // reader reads a part that needs no address.
-type reader func(asker) string
+type reader func(keyRequest) string
 
 // Read returns the part's text.
-func (f reader) Read(a asker) string { return f(a) }
+func (f reader) Read(a keyRequest) string { return f(a) }
 
 // bound returns the key ready for a side, or an error if it cannot work there.
 func (k Key) bound(client bool) (Key, error) {
@@ -120,15 +120,15 @@ func (k Key) bound(client bool) (Key, error) {
 	return k, nil
 }
 
-// asker is the call of which keys are made, and its peer, which is nil on a client.
-type asker struct {
+// keyRequest is the call that keys are made for, and its peer, which is nil on a client.
+type keyRequest struct {
 	ctx  context.Context
 	call Call
 	peer *client
 }
 
 // Addr returns the client's address, the zero Addr if there is none.
-func (a asker) Addr() netip.Addr {
+func (a keyRequest) Addr() netip.Addr {
 	if p := a.peer; !p.known {
 		p.addr, p.known = p.from.of(a.ctx), true
 	}
@@ -143,7 +143,7 @@ type client struct {
 }
 
 // metadata is the first value under a name, empty if there is none.
-func (a asker) metadata(name string) string {
+func (a keyRequest) metadata(name string) string {
 	var values []string
 	if a.peer != nil {
 		values = metadata.ValueFromIncomingContext(a.ctx, name)

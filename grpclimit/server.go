@@ -117,9 +117,9 @@ func (s *Server) skips(ctx context.Context, call Call) bool {
 
 // admit returns no error once the call may go ahead, and else what to answer; in both cases with the metadata to tell.
 func (s *Server) admit(ctx context.Context, g *group, call Call) (metadata.MD, error) {
-	q := questions.Get().(*question)
+	q := requestStates.Get().(*requestState)
 	defer q.release()
-	err := g.ask(ctx, call, q)
+	err := g.collect(ctx, call, q)
 	if err != nil {
 		return nil, s.undecided(ctx, call, err)
 	}
@@ -142,7 +142,7 @@ func (s *Server) admit(ctx context.Context, g *group, call Call) (metadata.MD, e
 	return g.fields(q, &d), nil
 }
 
-func (s *Server) deny(ctx context.Context, g *group, call Call, q *question, d *headgate.Decision) (metadata.MD, error) {
+func (s *Server) deny(ctx context.Context, g *group, call Call, q *requestState, d *headgate.Decision) (metadata.MD, error) {
 	denial := &Denial{Decision: *d}
 	parts := q.Parts()
 	for i, r := range q.rules {

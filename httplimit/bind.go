@@ -12,7 +12,7 @@ import (
 // charge is a [Charge] made ready.
 type charge struct {
 	*admission.Charge
-	key    *key.Key[asker]
+	key    *key.Key[keyRequest]
 	cost   func(*http.Request) int64
 	when   func(*http.Request) bool
 	settle func(Outcome) int64
@@ -24,13 +24,13 @@ func bindAll(store headgate.Store, charges []Charge) ([]charge, []admission.Char
 		return nil, nil, fmt.Errorf("%w: no charges; must be one at least, such as Charge{Policy: headgate.MustPolicy(\"100/1m\")}",
 			ErrInvalidOptions)
 	}
-	keyed, ready := make([]admission.Keyed[asker], len(charges)), make([]charge, len(charges))
+	keyed, ready := make([]admission.Keyed[keyRequest], len(charges)), make([]charge, len(charges))
 	for i, c := range charges {
 		k, err := c.Key.ready()
 		if err != nil {
 			return nil, nil, fmt.Errorf("%w: key of charge %d: %w", ErrInvalidOptions, i+1, err)
 		}
-		keyed[i], ready[i] = admission.Keyed[asker]{Policy: c.Policy, Key: k}, charge{nil, k, c.Cost, c.When, c.Settle}
+		keyed[i], ready[i] = admission.Keyed[keyRequest]{Policy: c.Policy, Key: k}, charge{nil, k, c.Cost, c.When, c.Settle}
 	}
 	bound, err := admission.BindAll(store, keyed, ErrInvalidOptions)
 	if err != nil {

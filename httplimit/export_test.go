@@ -16,5 +16,5 @@ func KeyText(k Key, r *http.Request) string {
 	if err != nil {
 		panic(err)
 	}
-	return string(ready.Append(nil, asker{r, &client{resolver: resolver}}))
+	return string(ready.Append(nil, keyRequest{r, &client{resolver: resolver}}))
 }

@@ -36,7 +36,7 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 		g.serveShort(w, r, next)
 		return
 	}
-	v := newVisit(g, r)
+	v := newRequestState(g, r)
 	switch {
 	case !g.admit(w, r, v):
 		v.release()
@@ -50,7 +50,7 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 }
 
 // admit charges a request and holds it for its turn. If it returns false the request was answered.
-func (g *gate) admit(w http.ResponseWriter, r *http.Request, v *visit) bool {
+func (g *gate) admit(w http.ResponseWriter, r *http.Request, v *requestState) bool {
 	if !v.collect() {
 		return true
 	}

@@ -53,13 +53,13 @@ type Charge struct {
 	Cost func(*http.Request) int64
 	// When says which requests it is for; nil means all. A request for which no charge holds is not limited.
 	When func(*http.Request) bool
-	// Settle says, once the handler has answered, what the request has really cost: less gives the rest back, more spends the
-	// rest as far as it is there. nil keeps what was charged. See [OnlyFailures] and [OnlyStatus].
+	// Settle returns the final cost of the request after the handler has answered: a lower cost refunds the rest, a higher cost
+	// spends up to the rest. nil keeps what was charged. See [OnlyFailures] and [OnlyStatus].
 	//
 	// What was charged before is what keeps parallel requests from passing all at once, so charge the most that is likely.
 	// Settling is one operation of the store for each limit, between the handler's return and the end of the answer; the header
-	// fields were sent before. It is done although the client has gone, or the handler panicked. What fails is told to the
-	// observer alone, and leaves what was charged; so does a panic of Settle for the charges that are left.
+	// fields were sent before. It is done although the client has gone, or the handler panicked. Errors are reported to the
+	// observer alone, and the charge stays; if Settle panics, the charges not yet settled stay as well.
 	//
 	// Nothing comes back twice: what a budget has regained while the handler ran is not refunded, and units are refunded only to
 	// the store or the local fallback that granted them. A place in a leaky bucket's queue stays taken, as the
@@ -95,7 +95,7 @@ type Options struct {
 	Observer headgate.Observer
 }
 
-// Denial is what a denied request is told.
+// Denial describes why a request was denied.
 type Denial struct {
 	headgate.Decision          // of all charges together
 	Policies          []string // the names of the limits that denied, each once; header fields replace what is not ASCII in them

@@ -21,20 +21,20 @@ import (
 // could be mistaken for another one. A key longer than 1 KiB is replaced with “sha256=” and its SHA-256, and so is one that begins like that.
 //
 // The zero value means [Address]. A Key may be used concurrently and in any number of charges.
-type Key struct{ part key.Part[asker] }
+type Key struct{ part key.Part[keyRequest] }
 
 // Address is the client's address; of IPv6 its /64.
 func Address() Key { return AddressBlock(64) }
 
 // AddressBlock is the client's address, of IPv6 its first v6Bits bits: a second charge with 48 bounds who holds many /64. Outside
 // 1 to 128 it is that of [Address].
-func AddressBlock(v6Bits int) Key { return Key{key.Address[asker](v6Bits)} }
+func AddressBlock(v6Bits int) Key { return Key{key.Address[keyRequest](v6Bits)} }
 
 // Header is the first value of a header field. Clients choose it: alone it limits only those who keep to it, and whoever invents
 // values has a budget for each.
 func Header(name string) Key {
 	if name == "" {
-		return Key{key.Wrong[asker]("Header has no name")}
+		return Key{key.Wrong[keyRequest]("Header has no name")}
 	}
 	name = http.CanonicalHeaderKey(name)
 	return text(key.FieldName("header", name), func(r *http.Request) string { return headerValue(r, name) })
@@ -53,9 +53,9 @@ func Pattern() Key { return text("pattern", func(r *http.Request) string { retur
 // Func is what f finds: a user from the request's context, say. It reports false if there is none. It may be called concurrently.
 func Func(f func(*http.Request) (string, bool)) Key {
 	if f == nil {
-		return Key{key.Wrong[asker]("Func has no function")}
+		return Key{key.Wrong[keyRequest]("Func has no function")}
 	}
-	return Key{key.Func[asker](reader(func(r *http.Request) string {
+	return Key{key.Func[keyRequest](reader(func(r *http.Request) string {
 		if found, ok := f(r); ok {
 			return found
 		}
@@ -73,23 +73,23 @@ func Join(parts ...Key) Key { return Key{key.Join(partsOf(parts)...)} }
 func First(parts ...Key) Key { return Key{key.First(partsOf(parts)...)} }
 
 // Same is one budget for all requests.
-func Same() Key { return Key{key.Same[asker]()} }
+func Same() Key { return Key{key.Same[keyRequest]()} }
 
-func partsOf(keys []Key) []key.Part[asker] {
-	parts := make([]key.Part[asker], len(keys))
+func partsOf(keys []Key) []key.Part[keyRequest] {
+	parts := make([]key.Part[keyRequest], len(keys))
 	for i, k := range keys {
 		parts[i] = k.part
 	}
 	return parts
 }
 
-func text(name string, read reader) Key { return Key{key.Text[asker](name, read)} }
+func text(name string, read reader) Key { return Key{key.Text[keyRequest](name, read)} }
 
 // reader reads a part that needs no address.
 type reader func(*http.Request) string
 
 // Read returns the part's text.
-func (f reader) Read(a asker) string { return f(a.req) }
+func (f reader) Read(a keyRequest) string { return f(a.req) }
 
 // headerValue is the first value of a field; net/http keeps Host elsewhere.
 func headerValue(r *http.Request, name string) string {
@@ -103,16 +103,16 @@ func headerValue(r *http.Request, name string) string {
 }
 
 // ready returns the key that makes texts, or an error if it lacks something.
-func (k Key) ready() (*key.Key[asker], error) { return k.part.Key(Address().part) }
+func (k Key) ready() (*key.Key[keyRequest], error) { return k.part.Key(Address().part) }
 
-// asker is the request of which keys are made, and its client.
-type asker struct {
+// keyRequest is the request that keys are made for, and its client.
+type keyRequest struct {
 	req    *http.Request
 	client *client
 }
 
 // Addr returns the client's address, the zero Addr if there is none.
-func (a asker) Addr() netip.Addr { return a.client.address(a.req) }
+func (a keyRequest) Addr() netip.Addr { return a.client.address(a.req) }
 
 // client is the client behind one request. Its address is resolved once, when it is needed.
 type client struct {

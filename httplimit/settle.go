@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// OnlyFailures is a Settle that gives everything back for answers below 400: what is left is charged to who fails, such as a
-// wrong password. A handler that panicked failed; so do answers of 500 and above, which are not the client's doing: see
+// OnlyFailures is a Settle that refunds everything for answers below 400: only failures stay charged, such as a wrong
+// password. A handler that panicked failed; so do answers of 500 and above, which are not the client's doing: see
 // [OnlyStatus].
 func OnlyFailures(o Outcome) int64 {
 	if o.Status < http.StatusBadRequest && !o.Panicked {
@@ -15,11 +15,11 @@ func OnlyFailures(o Outcome) int64 {
 	return o.Charged
 }
 
-// OnlySuccesses is a Settle that gives everything back for answers of 400 and above, and for a handler that panicked: nobody pays
-// for what did not work. Whoever can make requests fail can make them without end.
+// OnlySuccesses is a Settle that refunds everything for answers of 400 and above, and for a handler that panicked: a
+// request that failed costs nothing. A client that can make requests fail can make them without limit.
 func OnlySuccesses(o Outcome) int64 { return o.Charged - OnlyFailures(o) }
 
-// OnlyStatus is a Settle that gives everything back unless the answer has one of these statuses: 401 and 403 on a login, say. A
+// OnlyStatus is a Settle that refunds everything unless the answer has one of these statuses: 401 and 403 on a login, say. A
 // handler that panicked before it answered has 500.
 func OnlyStatus(codes ...int) func(Outcome) int64 {
 	codes = slices.Clone(codes)

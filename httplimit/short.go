@@ -71,7 +71,7 @@ func (g *gate) shortKey(r *http.Request, text *strings.Builder) string {
 	k := g.only.key
 	v6Bits, isAddress := k.Block()
 	if !isAddress {
-		return k.Text(asker{req: r})
+		return k.Text(keyRequest{req: r})
 	}
 	var room [roomForKey]byte
 	made := clientaddr.AppendKey(room[:0], clientaddr.Group(g.resolver.Addr(r), v6Bits))

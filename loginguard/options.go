@@ -148,15 +148,15 @@ func (o Options) withDefaults() Options {
 func (o Options) validate() error {
 	switch {
 	case len(o.Name) > mostName || len(o.KnownBy) > mostName:
-		return fmt.Errorf("%w: Name and KnownBy have %d and %d bytes; accepted are at most %d",
+		return fmt.Errorf("%w: Name and KnownBy have %d and %d bytes; must be at most %d",
 			ErrInvalidOptions, len(o.Name), len(o.KnownBy), mostName)
 	case o.Secret != nil && len(o.Secret) < leastSecret:
-		return fmt.Errorf("%w: Secret has %d bytes; accepted are at least %d random ones, or nil",
+		return fmt.Errorf("%w: Secret has %d bytes; must be at least %d random ones, or nil",
 			ErrInvalidOptions, len(o.Secret), leastSecret)
 	case o.KnownFor < leastKnown || o.KnownFor > mostKnown:
-		return fmt.Errorf("%w: KnownFor is %v; accepted are %v to %v", ErrInvalidOptions, o.KnownFor, leastKnown, mostKnown)
+		return fmt.Errorf("%w: KnownFor is %v; must be %v to %v", ErrInvalidOptions, o.KnownFor, leastKnown, mostKnown)
 	case o.V6Address < 1 || o.V6Address > 128 || o.V6Subnet < 1 || o.V6Subnet > o.V6Address:
-		return fmt.Errorf("%w: V6Address is %d and V6Subnet %d bits; accepted are 1 to 128, the network not the longer one",
+		return fmt.Errorf("%w: V6Address is %d and V6Subnet %d bits; must be 1 to 128, the network not the longer one",
 			ErrInvalidOptions, o.V6Address, o.V6Subnet)
 	case o.DeviceCookie != "" && (&http.Cookie{Name: o.DeviceCookie}).Valid() != nil:
 		return fmt.Errorf("%w: DeviceCookie is %.80q, which cannot be a cookie's name", ErrInvalidOptions, o.DeviceCookie)

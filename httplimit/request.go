@@ -13,56 +13,56 @@ import (
 	"github.com/headgate/headgate/internal/recorder"
 )
 
-// visit is one request and what was decided on it. Visits are pooled, so that a request allocates nothing but the text that
-// outlives it.
-type visit struct {
+// requestState is one request and what was decided on it. States are pooled, so that a request allocates nothing but the text
+// that outlives it.
+type requestState struct {
 	admission.Request
 	gate    *gate
 	req     *http.Request
 	client  client
 	keys    []byte // the text of all keys, one behind the other
-	taken   []take
+	taken   []chargeState
 	all     headgate.Decision // of all together
 	mask    uint32            // bit i: charge i holds
-	settles bool              // one of them wants to know the outcome
+	settles bool              // one of them has a Settle function
 	text    strings.Builder   // keys, then the values of header fields: one allocation
 }
 
-// take is one charge of a visit.
-type take struct {
+// chargeState is one charge of a request.
+type chargeState struct {
 	charge *charge
 	keyEnd int // in keys
 	cost   int64
 }
 
-var visits = sync.Pool{New: func() any { return new(visit) }}
+var requestStates = sync.Pool{New: func() any { return new(requestState) }}
 
 // roomForFields is how many bytes the values of header fields take, mostly.
 const roomForFields = 128
 
-// mostKept bounds the bytes for keys that a visit keeps for the next one.
-const mostKept = 16 << 10
+// maxKeyRoom bounds the room for keys that a pooled state keeps, in bytes.
+const maxKeyRoom = 16 << 10
 
-func newVisit(g *gate, r *http.Request) *visit {
-	v := visits.Get().(*visit)
+func newRequestState(g *gate, r *http.Request) *requestState {
+	v := requestStates.Get().(*requestState)
 	v.Core, v.gate, v.req, v.client = &g.core, g, r, client{resolver: g.resolver}
 	return v
 }
 
-// release returns the visit to the pool. Nothing of it may be used afterwards but strings.
-func (v *visit) release() {
+// release returns the state to the pool. Only its strings may be used afterwards.
+func (v *requestState) release() {
 	clear(v.taken)
 	v.Request.Reset()
 	keys := v.keys[:0]
-	if cap(keys) > mostKept {
+	if cap(keys) > maxKeyRoom {
 		keys = nil
 	}
-	*v = visit{Request: v.Request, keys: keys, taken: v.taken[:0]}
-	visits.Put(v)
+	*v = requestState{Request: v.Request, keys: keys, taken: v.taken[:0]}
+	requestStates.Put(v)
 }
 
 // collect finds the charges that hold, with key and cost, and reports whether there are any.
-func (v *visit) collect() bool {
+func (v *requestState) collect() bool {
 	for i := range v.gate.charges {
 		c := &v.gate.charges[i]
 		if c.when != nil && !c.when(v.req) {
@@ -72,8 +72,8 @@ func (v *visit) collect() bool {
 		if c.cost != nil {
 			cost = c.cost(v.req)
 		}
-		v.keys = c.key.Append(v.keys, asker{v.req, &v.client})
-		v.taken = append(v.taken, take{c, len(v.keys), cost})
+		v.keys = c.key.Append(v.keys, keyRequest{v.req, &v.client})
+		v.taken = append(v.taken, chargeState{c, len(v.keys), cost})
 		v.mask |= 1 << i
 		v.settles = v.settles || c.settle != nil
 	}
@@ -81,7 +81,7 @@ func (v *visit) collect() bool {
 }
 
 // decide charges the request.
-func (v *visit) decide(ctx context.Context) (err error) {
+func (v *requestState) decide(ctx context.Context) (err error) {
 	if err = v.charge(); err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (v *visit) decide(ctx context.Context) (err error) {
 }
 
 // charge writes the keys to where they stay, and adds every charge to the request.
-func (v *visit) charge() error {
+func (v *requestState) charge() error {
 	v.text.Grow(len(v.keys) + roomForFields)
 	v.text.Write(v.keys)
 	keys, begin := v.text.String(), 0
@@ -109,12 +109,12 @@ func (v *visit) charge() error {
 }
 
 // writeFields writes the header fields of the decision made at now.
-func (v *visit) writeFields(h http.Header, now time.Time) {
+func (v *requestState) writeFields(h http.Header, now time.Time) {
 	v.gate.writer.Write(h, v.gate.sets.Of(v.mask), v.Decisions, now, &v.text)
 }
 
-// denial is what a denied request is told.
-func (v *visit) denial() *Denial {
+// denial returns the denial of the request.
+func (v *requestState) denial() *Denial {
 	d, i := &Denial{Decision: v.all}, 0
 	for _, p := range v.Parts() {
 		for _, l := range p.Charge.Limits {
@@ -128,15 +128,15 @@ func (v *visit) denial() *Denial {
 }
 
 // serveAndSettle runs the handler and settles, also if it panics: the panic goes on.
-func (v *visit) serveAndSettle(w http.ResponseWriter, r *http.Request, next http.Handler) {
+func (v *requestState) serveAndSettle(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	rec, finished := &recorder.Recorder{ResponseWriter: w}, false
 	defer func() { v.settle(r, outcomeOf(rec, !finished)) }()
 	next.ServeHTTP(rec, r)
 	finished = true
 }
 
-// settle has each charge's real cost taken. o lacks the request and what was charged.
-func (v *visit) settle(r *http.Request, o Outcome) {
+// settle changes each charge to its final cost. o lacks the request and what was charged.
+func (v *requestState) settle(r *http.Request, o Outcome) {
 	o.Request = r
 	parts := v.Parts()
 	for i := range parts {
