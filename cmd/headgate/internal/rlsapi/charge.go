@@ -8,6 +8,7 @@ import (
 )
 
 // charge refunds and charges all descriptors, and reports whether the request is over its limits.
+// The refunds come first, so that the charges can use them. They stay if a charge fails.
 func (r *requestState) charge(ctx context.Context) (isOver bool, err error) {
 	r.decisions = r.decisions[:0]
 	r.denyBlocked()
@@ -75,6 +76,8 @@ func (r *requestState) isOver() bool {
 
 // chargeTogether charges all counted descriptors, or none. Descriptors with quota that are over
 // are left out, and the others are asked about again: each attempt is one atomic operation.
+// The loop ends because each attempt but the last adds a descriptor that is over. worst is the
+// largest verdict among the descriptors of this attempt alone.
 func (r *requestState) chargeTogether(ctx context.Context) error {
 	for verb := headgate.Take; ; {
 		if r.isOver() {
@@ -94,29 +97,29 @@ func (r *requestState) chargeEach(ctx context.Context, of disposition, verb head
 	if err != nil || worst == allowed {
 		return err
 	}
-	alone := len(r.asked) == 1
+	single := len(r.asked) == 1
 	for i := range r.descriptors {
 		d := &r.descriptors[i]
 		if d.disposition != of || isBlocked(d.limits) {
 			continue
 		}
-		if !alone {
+		if !single {
 			r.asked = append(r.asked[:0], d)
 			if _, err := r.ask(ctx, verb); err != nil {
 				return err
 			}
 		}
-		if err := r.drain(ctx, d); err != nil {
+		if err := r.spendRest(ctx, d); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// drain takes what a denied descriptor has left in its fixed window: with [Each],
+// spendRest takes what a denied descriptor has left in its fixed window: with [Each],
 // envoyproxy/ratelimit counts hits that it denies, allows nothing more in that window, and
 // reports it as over, even to 0 hits.
-func (r *requestState) drain(ctx context.Context, d *descriptor) error {
+func (r *requestState) spendRest(ctx context.Context, d *descriptor) error {
 	if r.handler.opts.Charge != Each || d.verdict != over || !d.isWindow() {
 		return nil
 	}
@@ -169,9 +172,9 @@ func (r *requestState) ask(ctx context.Context, verb headgate.Verb) (worst verdi
 	}
 	for _, d := range r.asked {
 		if verb == headgate.Take && worst == allowed && r.isEnforced() {
-			d.unstack(r.asked)
+			d.remainingAfterOwn(r.asked)
 		}
-		d.settle(r.isEnforced())
+		d.applyOverflow(r.isEnforced())
 	}
 	return worst, nil
 }

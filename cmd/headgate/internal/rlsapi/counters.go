@@ -24,7 +24,7 @@ type counters struct {
 	mu        sync.RWMutex
 	rules     map[string]*Counter
 	requested map[string]requestedCounter // by the name as requests have it
-	domains   map[string]*atomic.Uint64
+	domains   map[string]*atomic.Uint64   // by the name as requests have it
 }
 
 // requestedCounter is a counter that a request named.
@@ -97,7 +97,7 @@ func (c *counters) countUnknownDomain(domain string) {
 	}
 	c.mu.RUnlock()
 	if n == nil {
-		n = c.ensureDomain(sanitize(domain))
+		n = c.ensureDomain(domain)
 	}
 	n.Add(1)
 }
@@ -109,7 +109,7 @@ func (c *counters) ensureDomain(name string) *atomic.Uint64 {
 		name = Others
 	}
 	if c.domains[name] == nil {
-		c.domains[name] = new(atomic.Uint64)
+		c.domains[strings.Clone(name)] = new(atomic.Uint64)
 	}
 	return c.domains[name]
 }
@@ -198,7 +198,7 @@ func (c *counters) load() (rules map[string]Counts, domains map[string]uint64) {
 		rules[name] = counter.load()
 	}
 	for name, n := range c.domains {
-		domains[name] = n.Load()
+		domains[sanitize(name)] += n.Load()
 	}
 	return rules, domains
 }

@@ -2,6 +2,7 @@ package rlsapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
@@ -101,10 +102,11 @@ func (h *Handler) handle(ctx context.Context, now headgate.Instant, req *pb.Rate
 	r.handler, r.now = h, now
 	resp, err := h.process(ctx, req, r)
 	switch {
-	case status.Code(err) == codes.Unavailable:
-		h.stats.storeErrors.Add(1)
-	case err != nil:
+	case err == nil:
+	case status.Code(err) == codes.InvalidArgument || errors.Is(err, errNoConfig):
 		h.stats.serviceErrors.Add(1)
+	default:
+		h.stats.storeErrors.Add(1)
 	}
 	return resp, err
 }

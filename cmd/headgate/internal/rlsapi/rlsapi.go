@@ -10,7 +10,8 @@
 //
 //   - Rules in shadow mode never deny. They are charged by themselves if the others allow the request.
 //   - Rules in quota mode deny only if all of them do. Those that allow are charged after the others.
-//   - Negative hits are always refunded.
+//   - Negative hits are always refunded, in an operation before all charges. If a charge then
+//     fails, the refund stays, and a client that repeats the request refunds again.
 package rlsapi
 
 import (
@@ -82,7 +83,9 @@ type Handler struct {
 	rules   atomic.Pointer[ruleSet]
 	stats   stats
 	stopped atomic.Bool
-	onReady atomic.Pointer[func(bool)]
+
+	publishing sync.Mutex // held from the evaluation of the health until it is published
+	publish    func(healthy bool)
 }
 
 // New makes a handler of e: until [Handler.Use], every request is Unavailable. opts may be nil.
@@ -128,9 +131,19 @@ func (h *Handler) Drain() {
 	h.publishHealth()
 }
 
-// publishHealth reports the health to the server of this handler.
+// publishHealth reports the health to the server of this handler, if it has one.
 func (h *Handler) publishHealth() {
-	if publish := h.onReady.Load(); publish != nil {
-		(*publish)(h.Healthy())
+	h.publishing.Lock()
+	defer h.publishing.Unlock()
+	if h.publish != nil {
+		h.publish(h.Healthy())
 	}
+}
+
+// publishTo has every change of the health published from now on, and the current one.
+func (h *Handler) publishTo(publish func(healthy bool)) {
+	h.publishing.Lock()
+	h.publish = publish
+	h.publishing.Unlock()
+	h.publishHealth()
 }

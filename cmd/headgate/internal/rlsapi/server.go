@@ -59,15 +59,13 @@ func NewServer(h *Handler, opts *ServerOptions) *Server {
 	pb.RegisterRateLimitServiceServer(s.grpc, h)
 	grpc_health_v1.RegisterHealthServer(s.grpc, &healthService{s.health, stopping})
 	reflection.Register(s.grpc)
-	publish := func(healthy bool) {
+	h.publishTo(func(healthy bool) {
 		state := grpc_health_v1.HealthCheckResponse_NOT_SERVING
 		if healthy {
 			state = grpc_health_v1.HealthCheckResponse_SERVING
 		}
 		s.health.SetServingStatus(healthName, state)
-	}
-	h.onReady.Store(&publish)
-	publish(h.Healthy())
+	})
 	return s
 }
 

@@ -30,7 +30,8 @@ type Snapshot struct {
 	Times Times
 	// ConfigLoads are configurations that took effect, and ConfigErrors those that were refused.
 	ConfigLoads, ConfigErrors uint64
-	// StoreErrors are requests that could not be decided, and ServiceErrors invalid requests.
+	// StoreErrors are requests that the store did not decide, or not in time. ServiceErrors are
+	// invalid requests, and requests without a configuration.
 	StoreErrors, ServiceErrors uint64
 	// GlobalShadow counts requests over their limits that got OK because every response is OK.
 	GlobalShadow uint64
@@ -80,7 +81,7 @@ func (d *descriptor) splitHits(ratio float32, charged bool) {
 		limit--
 	}
 	near := int64(math.Floor(float64(float32(limit) * ratio)))
-	before := limit - d.decisions[t].Remaining + d.ahead
+	before := limit - d.decisions[t].Remaining + d.costBefore
 	if charged {
 		before -= hits
 	}

@@ -1,6 +1,9 @@
 package rlsapi_test
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -8,10 +11,15 @@ import (
 	"time"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
+	"github.com/headgate/headgate/memstore"
 )
 
 func mustUse(t *testing.T, h *rlsapi.Handler, config string) {
@@ -270,4 +278,77 @@ func TestCountersTwice(t *testing.T) {
 			t.Errorf("%sgot %+v want %+v", c.rule, got, c.want)
 		}
 	}
+}
+
+// Errors count under the name that envoyproxy/ratelimit has for them: a missing configuration is an error of the service, and
+// a call that ends before the store has decided an error of the store.
+func TestErrorsAreCountedByTheirCause(t *testing.T) {
+	t.Parallel()
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, c := range map[string]struct {
+		config         string
+		ctx            context.Context
+		store, service uint64
+	}{
+		"no configuration": {"", t.Context(), 0, 1},
+		"canceled call":    {smallConfig, canceled, 1, 0},
+		"invalid request":  {smallConfig, nil, 0, 1},
+	} {
+		h, req := open(t, unavailable{memstore.New(nil)}, c.config, nil), request("d", "k", "v")
+		if c.ctx == nil {
+			c.ctx, req.Domain = t.Context(), ""
+		}
+		if _, err := h.ShouldRateLimit(c.ctx, req); err == nil {
+			t.Errorf("%s: got no error", name)
+		}
+		if s := h.Snapshot(); s.StoreErrors != c.store || s.ServiceErrors != c.service {
+			t.Errorf("%s: got %d store errors and %d service errors, want %d and %d", name, s.StoreErrors, s.ServiceErrors, c.store, c.service)
+		}
+	}
+}
+
+// A refund is an operation before the charge, and stays if the charge fails.
+func TestRefundStaysIfTheChargeFails(t *testing.T) {
+	t.Parallel()
+	store := memstore.New(nil)
+	works := open(t, store, smallConfig, nil)
+	left := func(h *rlsapi.Handler, req *pb.RateLimitRequest) (n uint32, err error) {
+		resp, err := h.ShouldRateLimit(t.Context(), req)
+		if err == nil {
+			n = resp.GetStatuses()[0].GetLimitRemaining()
+		}
+		return n, err
+	}
+	for range 2 {
+		if _, err := left(works, request("d", "k", "refunded")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	both := request("d", "k", "refunded")
+	both.Descriptors[0].IsNegativeHits = true
+	both.Descriptors = append(both.Descriptors, request("d", "k", "charged").Descriptors...)
+	if _, err := left(open(t, unavailable{store}, smallConfig, nil), both); status.Code(err) != codes.Unavailable {
+		t.Errorf("got error %v, want Unavailable", err)
+	}
+	if n, err := left(works, request("d", "k", "refunded")); n != 3 || err != nil {
+		t.Errorf("after a refund of one of two hits and another hit: got %d left, error %v, want 3", n, err)
+	}
+}
+
+// unavailable is a store that refunds, and fails to take.
+type unavailable struct{ headgate.Store }
+
+func (u unavailable) Bind(rule headgate.Rule) (headgate.Bound, error) {
+	b, err := u.Store.Bind(rule)
+	return unavailableBound{b}, err
+}
+
+type unavailableBound struct{ headgate.Bound }
+
+func (b unavailableBound) Apply(ctx context.Context, now headgate.Instant, key string, verb headgate.Verb, cost int64) (headgate.Decision, error) {
+	if verb == headgate.Take {
+		return headgate.Decision{}, cmp.Or(ctx.Err(), errors.New("unavailable"))
+	}
+	return b.Bound.Apply(ctx, now, key, verb, cost)
 }

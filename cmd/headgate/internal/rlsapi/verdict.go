@@ -13,17 +13,17 @@ type verdict uint8
 const (
 	allowed verdict = iota
 	over
-	// unsure: the store denied it behind another descriptor that it denied too. With quota,
+	// undetermined: the store denied it behind another descriptor that it denied too. With quota,
 	// the other one may be left out, and this one be allowed.
-	unsure
+	undetermined
 )
 
 // result is what the last operation decided about one descriptor.
 type result struct {
-	verdict   verdict
-	spent     int64               // of its first limit
-	ahead     int64               // what descriptors before it asked for, of the limit that it is over
-	decisions []headgate.Decision // one for each limit
+	verdict    verdict
+	spent      int64               // of its first limit
+	costBefore int64               // of the descriptors before it, on the limit that it is over
+	decisions  []headgate.Decision // one for each limit
 }
 
 // judge sets the result of d to the store's decisions. The store decides each charge as if it
@@ -34,18 +34,18 @@ func (d *descriptor) judge(decisions []headgate.Decision, before []*descriptor) 
 		if decisions[i].Allowed {
 			continue
 		}
-		ahead, denied := d.sumAhead(&d.limits[i], before)
+		cost, denied := d.sumCostBefore(&d.limits[i], before)
 		if !d.quota || !denied {
-			d.verdict, d.ahead = over, ahead
+			d.verdict, d.costBefore = over, cost
 			return
 		}
-		d.verdict = unsure
+		d.verdict = undetermined
 	}
 }
 
-// sumAhead adds up what the descriptors before d asked for of the state of one of its limits.
+// sumCostBefore adds up what the descriptors before d asked for of the state of one of its limits.
 // It reports whether one of them was denied.
-func (d *descriptor) sumAhead(l *envoyconfig.Limit, before []*descriptor) (cost int64, denied bool) {
+func (d *descriptor) sumCostBefore(l *envoyconfig.Limit, before []*descriptor) (cost int64, denied bool) {
 	for _, b := range before {
 		if b.key == d.key && slices.ContainsFunc(b.limits, l.SharesState) {
 			cost, denied = cost+b.cost, denied || b.verdict != allowed
@@ -54,9 +54,9 @@ func (d *descriptor) sumAhead(l *envoyconfig.Limit, before []*descriptor) (cost 
 	return cost, denied
 }
 
-// unstack sets what was left just after d, if others of the same operation were charged to the
+// remainingAfterOwn sets what was left just after d, if others of the same operation were charged to the
 // same fixed window, in the order of the request. The store returns what is left after all of them.
-func (d *descriptor) unstack(asked []*descriptor) {
+func (d *descriptor) remainingAfterOwn(asked []*descriptor) {
 	if len(asked) == 1 || !d.isWindow() {
 		return
 	}
@@ -73,8 +73,8 @@ func (d *descriptor) unstack(asked []*descriptor) {
 	d.decisions[0].Remaining = min(limit, max(0, limit-spent+later)) // nothing was charged if the store is unavailable
 }
 
-// settle turns a decision about one hit more into one about the limit.
-func (d *descriptor) settle(enforced bool) {
+// applyOverflow turns a decision about one hit more into one about the limit.
+func (d *descriptor) applyOverflow(enforced bool) {
 	first := &d.decisions[0]
 	switch {
 	case !d.hasOverflow():
