@@ -207,7 +207,7 @@ func TestEnvoyGatewayIsWaitedFor(t *testing.T) {
 		t.Error("the first answer is not by the first good configuration")
 	}
 	if log := g.service.text(); strings.Index(log, "envoy configuration loaded") > strings.Index(log, "msg=listening") ||
-		strings.Contains(log, "last good one stays") {
+		strings.Contains(log, "previous rules stay in effect") {
 		t.Errorf("it listens before it has a configuration, or speaks of a good one that is not there:\n%s", log)
 	} else if !strings.Contains(log, "b: duplicate domain 'ddd") || len(log) > 16<<10 {
 		t.Errorf("the log does not say what is wrong, or says it in %d bytes", len(log))

@@ -58,8 +58,15 @@ func TestReleaseRefusesWhatItCannotPublish(t *testing.T) {
 		{"a version without v", "1.0.0", nil, `must be like v0.2.0`},
 		{"a major version that needs another path", "v2.0.0", nil, "needs a /v2 suffix"},
 		{"no heading in the changelog", "v0.99.98", nil, `no heading "## 0.99.98"`},
+		{"a heading of a longer version", "v0.99.9", nil, `no heading "## 0.99.9"`},
 		{"a tag that exists", version, func() { run(t, folder, gitIdentity, "git", "tag", "grpclimit/"+version) }, "tag grpclimit/" + version + " exists"},
 		{"a changed file", version, func() { write(t, folder, "limit.go", "package headgate") }, "the work tree has changes"},
+		{"a replace directive", version, func() {
+			run(t, folder, gitIdentity, "git", "checkout", "-q", ".")
+			run(t, folder, gitIdentity, "git", "tag", "-d", "grpclimit/"+version)
+			run(t, folder, nil, "go", "mod", "edit", "-replace="+modulePath+"=../..", "cmd/headgate/go.mod")
+			run(t, folder, gitIdentity, "git", "commit", "-qam", "replace")
+		}, "cmd/headgate/go.mod has a replace directive"},
 	} {
 		if c.prepare != nil {
 			c.prepare()
@@ -69,8 +76,8 @@ func TestReleaseRefusesWhatItCannotPublish(t *testing.T) {
 			t.Errorf("%s: got error %v, want one with %q", c.name, err, c.want)
 		}
 	}
-	if tags := run(t, folder, nil, "git", "tag"); strings.Count(tags, "\n") != 1 {
-		t.Errorf("refused releases left tags: %q", tags)
+	if left := run(t, folder, nil, "git", "tag") + run(t, folder, nil, "git", "status", "--porcelain"); left != "" {
+		t.Errorf("refused releases left tags or changes: %q", left)
 	}
 }
 

@@ -35,13 +35,13 @@ type demoPage struct {
 // and one click is a millisecond of work here.
 func (p *demoPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if localaccess.Proxied(r.Header) {
-		http.Error(w, "the page is for this machine, and a proxy brought this request", http.StatusNotFound)
+		http.Error(w, "the demo page does not accept requests from a proxy", http.StatusNotFound)
 		return
 	}
 	routes, err := p.open()
 	if err != nil {
-		p.log.Error("there is no page", "cause", err)
-		http.Error(w, "there is no page", http.StatusServiceUnavailable)
+		p.log.Error("demo page not available", "cause", err)
+		http.Error(w, "demo page not available", http.StatusServiceUnavailable)
 		return
 	}
 	routes.ServeHTTP(w, r)
@@ -52,7 +52,7 @@ func (p *demoPage) open() (http.Handler, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return nil, errors.New("the service stops")
+		return nil, errors.New("service is stopping")
 	}
 	if p.page != nil {
 		return p.routes, nil
@@ -75,6 +75,6 @@ func (p *demoPage) close() {
 	}
 	p.page.Close()
 	if err := p.store.Close(); err != nil {
-		p.log.Warn("the page's store", "cause", err)
+		p.log.Warn("close store of demo page", "cause", err)
 	}
 }

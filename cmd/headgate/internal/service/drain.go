@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"time"
 )
 
@@ -24,24 +23,30 @@ func drain(p *parts, listeners []listener) {
 	c := p.config
 	p.log.Info("draining", "delay", c.DrainDelay.String(), "timeout", c.ShutdownTimeout.String())
 	time.Sleep(c.DrainDelay)
-	operators := slices.DeleteFunc(slices.Clone(listeners), func(l listener) bool { return !l.forOperators() })
-	others := slices.DeleteFunc(listeners, listener.forOperators)
+	var operators, others []listener
+	for _, l := range listeners {
+		if l.forOperators() {
+			operators = append(operators, l)
+		} else {
+			others = append(others, l)
+		}
+	}
 	drainBacklogs(p.log, others, c.ShutdownTimeout)
 	ctx, cancel := context.WithTimeout(context.Background(), c.ShutdownTimeout)
 	defer cancel()
 	err := shutdown(ctx, others)
 	if err := errors.Join(err, shutdown(ctx, operators)); err != nil {
-		p.log.Warn("requests were cut off", "cause", err)
+		p.log.Warn("shutdown timeout: requests canceled", "cause", err)
 		return
 	}
 	p.log.Info("stopped")
 }
 
-// drainBacklogs accepts the connections that wait in the backlogs, and no later ones.
+// drainBacklogs stops new connections, and waits until the servers have accepted those in the backlogs.
 func drainBacklogs(log *slog.Logger, listeners []listener, limit time.Duration) {
 	for _, l := range listeners {
 		if err := stopAccepting(l.ln); err != nil {
-			log.Debug("a door closes before whoever waits at it", "door", l.name, "cause", err)
+			log.Debug("new connections cannot be stopped before the listener closes", "listener", l.name, "cause", err)
 		}
 	}
 	time.Sleep(min(settleTime, limit))

@@ -75,7 +75,7 @@ func serveAll(listeners []listener) <-chan error {
 	for _, l := range listeners {
 		all.Go(func() {
 			if err := l.server.Serve(l.ln); err != nil {
-				ended <- fmt.Errorf("the %s door broke: %w", l.name, err)
+				ended <- fmt.Errorf("%s listener failed: %w", l.name, err)
 			}
 		})
 	}
@@ -90,7 +90,7 @@ func shutdown(ctx context.Context, listeners []listener) error {
 	for i, l := range listeners {
 		all.Go(func() {
 			if err := l.server.Shutdown(ctx); err != nil {
-				errs[i] = fmt.Errorf("the %s door: %w", l.name, err)
+				errs[i] = fmt.Errorf("shut down %s listener: %w", l.name, err)
 			}
 		})
 	}
@@ -98,8 +98,11 @@ func shutdown(ctx context.Context, listeners []listener) error {
 	return errors.Join(errs...)
 }
 
-// closeAll closes listeners on which nothing was served.
+// closeAll closes listeners on which nothing was served, and ends the goroutines of their servers.
 func closeAll(listeners []listener) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel() // no request is in flight
+	_ = shutdown(ctx, listeners)
 	for _, l := range listeners {
 		_ = l.ln.Close() // nothing was accepted
 	}

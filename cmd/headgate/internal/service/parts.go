@@ -17,10 +17,14 @@ type parts struct {
 	log       *slog.Logger
 	observers *observers
 	engine    *engine.Engine
+	seen      seenEngines
 	envoy     *envoyEndpoint
 	live      *config.Live
 	health    *httpapi.Health
 }
+
+// seenEngines are the engine as each API uses it: its decisions are counted under the name of the API.
+type seenEngines struct{ http, forwardAuth, resp, grpc *engine.Engine }
 
 // newParts makes what the listeners answer with, over an open store.
 func newParts(
@@ -30,19 +34,15 @@ func newParts(
 	if err != nil {
 		return nil, c.Refused(err)
 	}
-	v, err := newEnvoy(seen.Observed(e, "grpc"), c, log)
+	engines := seenEngines{seen.Observed(e, "http"), seen.Observed(e, "forward_auth"), seen.Observed(e, "resp"), seen.Observed(e, "grpc")}
+	v, err := newEnvoy(engines.grpc, c, log)
 	if err != nil {
 		return nil, err
 	}
 	live := startConfig(sources, c, e, log)
 	seen.report(store, live, v.handler, v.client, c.Envoy.ResponseMS)
 	health := httpapi.NewHealth(e, healthOptions(c, live, v))
-	return &parts{c, version, log, seen, e, v, live, health}, nil
-}
-
-// observed is the engine for one listener, whose decisions are counted under its name.
-func (p *parts) observed(listener string) *engine.Engine {
-	return p.observers.Observed(p.engine, listener)
+	return &parts{c, version, log, seen, e, engines, v, live, health}, nil
 }
 
 // healthOptions are what /readyz reports on every listener.

@@ -20,8 +20,8 @@ func startConfig(sources config.Sources, first *config.Config, e *engine.Engine,
 	return live
 }
 
-// followConfig reloads the configuration in the background when its file changes, and on SIGHUP. Without a file there is
-// nothing to reload, and SIGHUP ends the process. end stops it and waits.
+// followConfig reloads the configuration in the background when its file changes, and on SIGHUP. Without a file it does nothing.
+// SIGHUP ends a process that has neither this file nor a folder of Envoy's rules. end stops it and waits.
 func followConfig(ctx context.Context, live *config.Live, log *slog.Logger) (end func()) {
 	if live.Status().Path == "" {
 		return func() {}
@@ -30,7 +30,7 @@ func followConfig(ctx context.Context, live *config.Live, log *slog.Logger) (end
 	signal.Notify(hangups, syscall.SIGHUP)
 	ended := inBackground(ctx, func(ctx context.Context) {
 		if err := live.Run(ctx, hangups); err != nil {
-			log.Error("the configuration is not watched", "cause", err)
+			log.Error("watching the configuration failed", "cause", err)
 		}
 	})
 	return func() { signal.Stop(hangups); ended() }
@@ -42,16 +42,16 @@ func logReload(log *slog.Logger, r config.Reload) {
 	if r.Err == nil {
 		log.Info("configuration loaded", "file", r.Path, "generation", r.Generation)
 		if len(r.Restart) > 0 {
-			log.Warn("these settings hold from the next start on", "settings", strings.Join(r.Restart, ", "))
+			log.Warn("restart required for these settings", "settings", strings.Join(r.Restart, ", "))
 		}
 		return
 	}
 	var all config.Errors
 	if !errors.As(r.Err, &all) {
-		log.Error("configuration refused: the last good one stays", "file", r.Path, "generation", r.Generation, "cause", r.Err)
+		log.Error("configuration reload failed; previous configuration stays in effect", "file", r.Path, "generation", r.Generation, "cause", r.Err)
 		return
 	}
-	log.Error("configuration refused: the last good one stays", "file", r.Path, "generation", r.Generation, "errors", len(all))
+	log.Error("configuration reload failed; previous configuration stays in effect", "file", r.Path, "generation", r.Generation, "errors", len(all))
 	for _, one := range all[:min(len(all), maxLoggedErrors)] {
 		log.Error("configuration", "error", one.Error())
 	}

@@ -56,7 +56,8 @@ func (f *ruleFolder) follow(ctx context.Context) {
 	defer signal.Stop(hangups)
 	w, err := config.Watch(string(f.rules.config.Config))
 	if err != nil {
-		f.rules.log.Error("envoy's configuration is not watched", "cause", err)
+		f.rules.log.Error("watching the Envoy configuration failed", "cause", err)
+		<-ctx.Done() // until then SIGHUP does not end the process
 		return
 	}
 	defer w.Close()

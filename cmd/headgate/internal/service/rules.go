@@ -84,9 +84,9 @@ func (r *envoyRules) applied(c *envoyconfig.Config, kind string, n int) {
 	switch {
 	case c.Domains() > 0:
 	case r.config.XDS.Server != "":
-		r.log.Warn("envoy configuration: the control plane says no domain, so that everything is admitted")
+		r.log.Warn("control plane sent no domains; all requests are allowed")
 	default:
-		r.log.Warn("envoy configuration: there is no *.yaml, so that everything is admitted", "folder", string(r.config.Config))
+		r.log.Warn("no *.yaml in the folder of Envoy's rules; all requests are allowed", "folder", string(r.config.Config))
 	}
 }
 
@@ -105,9 +105,9 @@ func (r *envoyRules) logRefused(err error) {
 	if !errors.Is(err, rlsapi.ErrConfig) { // the handler counts those that it refuses
 		r.handler.Refused()
 	}
-	message := "envoy configuration refused: there is none until it is mended"
+	message := "invalid Envoy configuration; no rules loaded"
 	if r.configured() {
-		message = "envoy configuration refused: the last good one stays"
+		message = "invalid Envoy configuration; previous rules stay in effect"
 	}
 	var all envoyconfig.Errors
 	if !errors.As(err, &all) {

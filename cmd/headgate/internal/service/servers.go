@@ -41,8 +41,7 @@ func openAll(ctx context.Context, p *parts) (all []listener, err error) {
 		all = append(all, l)
 	}
 	if len(all) == 0 {
-		return nil, errors.New("no door is open: http.addr, resp.addr and grpc.addr are off (--http-addr, --resp-addr, --grpc-addr), " +
-			"and there are no others")
+		return nil, errors.New("all listeners are off: set http.addr, resp.addr or grpc.addr (--http-addr, --resp-addr, --grpc-addr)")
 	}
 	more, err := openOperators(ctx, p)
 	return append(all, more...), err
@@ -70,7 +69,7 @@ func openHTTP(ctx context.Context, p *parts) (listener, error) {
 // the page, which has no login.
 func newHTTPServer(p *parts, ln net.Listener) (*httpapi.Server, error) {
 	c, local := p.config, localaccess.Addr(ln.Addr())
-	proxies, err := forwardauth.New(p.observed("forward_auth"), &forwardauth.Options{Local: local, Log: p.log})
+	proxies, err := forwardauth.New(p.seen.forwardAuth, &forwardauth.Options{Local: local, Log: p.log})
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +84,7 @@ func newHTTPServer(p *parts, ln net.Listener) (*httpapi.Server, error) {
 		mounted[demoPath] = http.RedirectHandler(demoPath+"/", http.StatusFound)
 		mounted[demoPath+"/"] = page
 	}
-	handler := httpapi.New(p.observed("http"), &httpapi.Options{MaxBodyBytes: c.MaxBodyBytes, Health: p.health, Mounted: mounted})
+	handler := httpapi.New(p.seen.http, &httpapi.Options{MaxBodyBytes: c.MaxBodyBytes, Health: p.health, Mounted: mounted})
 	server := httpapi.NewServer(handler, &httpapi.ServerOptions{
 		HeaderTimeout: c.HeaderTimeout, ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout, IdleTimeout: c.IdleTimeout,
 		MaxHeaderBytes: c.MaxHeaderBytes, MaxConnections: c.HTTP.MaxConnections, Log: p.log,
@@ -113,7 +112,7 @@ func openRESP(ctx context.Context, p *parts) (listener, error) {
 
 func newRESPServer(p *parts) *respapi.Server {
 	c := &p.config.RESP
-	handler := respapi.New(p.observed("resp"), &respapi.Options{
+	handler := respapi.New(p.seen.resp, &respapi.Options{
 		User: c.User, Password: string(c.Password), Networked: storeopen.Networked(string(p.config.Store)), MaxClients: c.MaxClients,
 		MaxRequestBytes: max(c.MaxRequestBytes, p.config.MaxKeyBytes+1024), Version: p.version, Log: p.log,
 	})

@@ -21,7 +21,7 @@ import (
 
 // Options are what a service is built from. All fields are required.
 type Options struct {
-	Config  *config.Config // as Sources gave it
+	Config  *config.Config // read from Sources
 	Sources config.Sources // read again for a reload
 	Version string         // of this program, for metrics and Redis clients
 	Log     io.Writer      // a reader that does not read blocks nothing: lines are dropped and counted
@@ -80,7 +80,7 @@ func (s *Service) serve(ctx context.Context, listeners []listener) error {
 	c, log := s.parts.config, s.parts.log
 	ended := serveAll(listeners)
 	for _, l := range listeners {
-		log.Info("listening", "door", l.name, "addr", l.ln.Addr().String(), "store", storeopen.Name(string(c.Store)))
+		log.Info("listening", "listener", l.name, "addr", l.ln.Addr().String(), "store", storeopen.Name(string(c.Store)))
 	}
 	notifySystemd(log, systemdReady)
 	defer WarmUp(ctx, s.parts.engine)()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
 	"github.com/headgate/headgate/cmd/headgate/internal/service"
+	"github.com/headgate/headgate/internal/leaktest"
 	"github.com/headgate/headgate/internal/testserver"
 )
 
@@ -75,7 +76,7 @@ func TestServiceRunsUntilItsContextEnds(t *testing.T) {
 	go func() { ended <- s.Run(ctx) }()
 	addrs := make(map[string]string)
 	for _, name := range []string{"http", "resp", "grpc", "admin", "metrics"} {
-		addrs[name] = awaitLog(t, log, `msg=listening door=`+name+` addr=(\S+)`)
+		addrs[name] = awaitLog(t, log, `msg=listening listener=`+name+` addr=(\S+)`)
 	}
 	for _, url := range []string{"http://" + addrs["http"] + "/readyz", "http://" + addrs["admin"] + "/readyz", "http://" + addrs["metrics"] + "/metrics"} {
 		if got := statusOf(t, url); got != http.StatusOK {
@@ -106,7 +107,7 @@ func TestHealthWithoutTheHTTPAPI(t *testing.T) {
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
-	if got := statusOf(t, "http://"+awaitLog(t, log, `door=admin addr=(\S+)`)+"/readyz"); got != http.StatusOK {
+	if got := statusOf(t, "http://"+awaitLog(t, log, `listener=admin addr=(\S+)`)+"/readyz"); got != http.StatusOK {
 		t.Errorf("got status %d, want 200", got)
 	}
 	cancel()
@@ -126,7 +127,7 @@ func TestNewReportsWhatCannotBeBuilt(t *testing.T) {
 		want  string
 	}{
 		{map[string]string{"store": "memory://?max_entries=x"}, "max_entries"},
-		{map[string]string{"resp.addr": "127.0.0.1:0", "envoy.config": rules}, "are not accepted"},
+		{map[string]string{"resp.addr": "127.0.0.1:0", "envoy.config": rules}, "is invalid; correct it"},
 		{map[string]string{"resp.addr": "127.0.0.1:0", "envoy.xds.server": "127.0.0.1:1", "envoy.xds.tls": "true", "envoy.xds.server_ca": rules + "/none"}, "no such file"},
 	} {
 		if _, err := newService(t, new(testserver.Log), c.flags); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -141,7 +142,7 @@ func TestRunReportsThatNothingListens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "no door is open") {
+	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "all listeners are off") {
 		t.Errorf("got error %v, want that no listener is open", err)
 	}
 	if err := s.Close(); err != nil {
@@ -167,4 +168,21 @@ func TestRunClosesListenersIfOneFails(t *testing.T) {
 	if err := errors.Join(ln.Close(), s.Close()); err != nil {
 		t.Error(err)
 	}
+}
+
+// If a listener cannot be opened, the servers of those opened before it leave no goroutine.
+func TestRunEndsServersIfAListenerFails(t *testing.T) { //nolint:paralleltest // it counts goroutines
+	ended := leaktest.Since(t)
+	addr := testserver.FreeAddr(t)
+	s, err := newService(t, new(testserver.Log), map[string]string{"grpc.addr": addr, "metrics.addr": addr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot listen for metrics on "+addr) {
+		t.Errorf("got error %v, want that the port is in use", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	ended()
 }

@@ -20,10 +20,10 @@ type storeLog struct{ log *slog.Logger }
 // ObserveStore logs a change.
 func (s storeLog) ObserveStore(e headgate.StoreEvent) {
 	if e.Away {
-		s.log.Warn("the store is away", "trouble", e.Trouble.String(), "cause", e.Err)
+		s.log.Warn("store unavailable", "reason", e.Trouble.String(), "cause", e.Err)
 		return
 	}
-	s.log.Info("the store is back")
+	s.log.Info("store recovered")
 }
 
 // storeObservers are notified one after the other.

@@ -1,10 +1,12 @@
 package tlsfiles_test
 
 import (
+	"bytes"
 	"crypto/tls"
 	"errors"
 	"io"
 	"log/slog"
+	"os"
 	"testing"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/tlsfiles"
@@ -70,7 +72,10 @@ func TestClientFilesThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	testserver.NewAuthority(t).Write(dir, 2, "client.example")
+	long := append(read(t, dir+"/ca.crt"), bytes.Repeat([]byte("\n"), 1<<20)...)
+	must(t, os.WriteFile(dir+"/long", long, 0o600))
 	for name, files := range map[string]tlsfiles.Files{
+		"file that is too long":   {CA: dir + "/long"},
 		"certificate without key": {Cert: dir + "/tls.crt"},
 		"key without certificate": {Key: dir + "/tls.key"},
 		"missing file":            {CA: dir + "/none"},

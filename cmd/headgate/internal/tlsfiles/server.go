@@ -82,7 +82,7 @@ func (s *Server) check() {
 	next, stamp, err := s.load()
 	switch {
 	case stamp == s.stamp:
-		s.bad = ""
+		s.bad, s.logged = "", ""
 	case err == nil:
 		s.config, s.stamp, s.bad, s.logged = next, stamp, "", ""
 		s.Log.Info("certificate reloaded", "listener", s.Listener)

@@ -101,6 +101,24 @@ func TestReloadFailureIsLoggedOnce(t *testing.T) {
 	})
 }
 
+// A failure that comes back after the good files is a new one.
+func TestReloadFailureIsLoggedAgainAfterTheGoodFiles(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, dir := testserver.NewAuthority(t), t.TempDir()
+		a.Write(dir, 2, "server.example")
+		w, key := newWatched(t, dir), dir+"/tls.key"
+		good := read(t, key)
+		for range 2 {
+			testserver.ReplaceFile(t, key, []byte("no key"))
+			w.mustUse(2, "")
+			w.mustUse(2, failed)
+			testserver.ReplaceFile(t, key, good)
+			w.mustUse(2, "")
+		}
+	})
+}
+
 // Files from an image or an archive may all have the same time and size.
 func TestFilesWithTheSameTimeAndSizeAreReloaded(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,7 @@ import (
 	"os"
 )
 
-// maxFileBytes bounds how much is read of one file.
+// maxFileBytes is the most that one file may have.
 const maxFileBytes = 1 << 20
 
 // Files names the PEM files of one end of a TLS connection. The zero value names none.
@@ -92,7 +92,11 @@ func readBounded(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxFileBytes))
+	text, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	if err == nil && len(text) > maxFileBytes {
+		err = fmt.Errorf("%s has more than %d bytes, the most that is read of a PEM file", path, maxFileBytes)
+	}
+	return text, err
 }
 
 func (c *contents) certificates() ([]tls.Certificate, error) {
