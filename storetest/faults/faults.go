@@ -66,7 +66,7 @@ func (s Suite) Run(t *testing.T, faults ...Fault) {
 	s = s.withDefaults()
 	for _, f := range faults {
 		t.Run(f.Name, func(t *testing.T) {
-			r := &run{suite: s, fault: f.withDefaults(s)}
+			r := &run{suite: s, fault: f.withDefaults(s), check: (*history.Log).Check}
 			for range s.Processes {
 				r.stores = append(r.stores, s.Open(t))
 			}

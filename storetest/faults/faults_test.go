@@ -153,7 +153,7 @@ func judge(t *testing.T, m mistake, state int32, f Fault) (*run, error) {
 	if m == blocks {
 		suite.Grace = 500 * time.Millisecond
 	}
-	r := &run{suite: suite, fault: f.withDefaults(suite), stores: []headgate.Store{s, s}}
+	r := &run{suite: suite, fault: f.withDefaults(suite), stores: []headgate.Store{s, s}, check: (*history.Log).Check}
 	return r, r.all()
 }
 
@@ -204,6 +204,35 @@ func TestMistakesUnderAFaultAreCaught(t *testing.T) {
 		if _, err := judge(t, c.mistake, c.state, c.fault); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got error %.300v want one that holds %q", c.mistake, err, c.want)
 		}
+	}
+}
+
+// A history that is not decided in time says nothing about the store: another one is recorded in its place.
+func TestUndecidedHistoriesAreRepeated(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		undecided, of, histories int64
+		want                     string // in the error; empty for none
+	}{
+		{0, 1, 10, ""},
+		{1, 2, 20, ""},
+		{9, 10, 30, ""}, // no more are tried
+		{1, 1, 30, "none of 30 histories was decided"},
+	} {
+		store := memstore.New(nil)
+		f := Fault{Strike: func(context.Context) error { return nil }, Hold: 1}
+		suite := Suite{Histories: 10, Keys: 10, Clients: 1}.withDefaults()
+		var checked atomic.Int64
+		r := &run{suite: suite, fault: f.withDefaults(suite), stores: []headgate.Store{store}, check: func(*history.Log, time.Duration) error {
+			if checked.Add(1)%c.of < c.undecided {
+				return history.ErrUndecided
+			}
+			return nil
+		}}
+		if err := r.all(); int64(r.histories) != c.histories || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%d of %d undecided: got %d histories, error %v, want %d, %q", c.undecided, c.of, r.histories, err, c.histories, c.want)
+		}
+		store.Close()
 	}
 }
 

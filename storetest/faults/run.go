@@ -22,8 +22,12 @@ const (
 
 var strides = []int64{0, 0, 1_000_000, 20_000_000}
 
-// patience is how long the search for one explanation may take.
-const patience = 30 * time.Second
+// patience is how long the search for one explanation may take. A history that is undecided by then is inconclusive: others are
+// recorded in its place, up to repeats times the suite's number in all.
+const (
+	patience = 10 * time.Second
+	repeats  = 3
+)
 
 // run is a fault's subtest.
 type run struct {
@@ -31,24 +35,30 @@ type run struct {
 	fault  Fault
 	stores []headgate.Store
 
+	check func(l *history.Log, timeout time.Duration) error
+
 	strikes, histories int
+	undecided          atomic.Int64 // of the histories
 	counts             history.Counts
 	slowest            time.Duration // from the end of Heal until the last client was answered again
 }
 
 // String says what was seen.
 func (r *run) String() string {
-	return fmt.Sprintf("%d strikes, %d histories, all explained; operations: %d answered, %d of unknown outcome, %d failed; answered again %v after",
-		r.strikes, r.histories, r.counts.Answered, r.counts.Unknown, r.counts.Failed, r.slowest.Round(time.Millisecond))
+	return fmt.Sprintf("%d strikes, %d histories, %d of them undecided, all others explained; operations: %d answered, %d of unknown outcome, %d failed; answered again %v after",
+		r.strikes, r.histories, r.undecided.Load(), r.counts.Answered, r.counts.Unknown, r.counts.Failed, r.slowest.Round(time.Millisecond))
 }
 
 func (r *run) all() error {
-	for r.histories < r.suite.Histories {
+	for r.histories-int(r.undecided.Load()) < r.suite.Histories && r.histories < repeats*r.suite.Histories {
 		if err := r.strike(); err != nil {
 			return fmt.Errorf("strike %d: %w", r.strikes+1, err)
 		}
 		r.strikes++
 		r.histories += r.suite.Keys
+	}
+	if int(r.undecided.Load()) == r.histories {
+		return fmt.Errorf("none of %d histories was decided within %v", r.histories, patience)
 	}
 	if noticed := r.counts.Unknown + r.counts.Failed; r.fault.Felt && noticed == 0 {
 		return errors.New("no operation failed or stayed unknown: the fault did not strike")
@@ -162,7 +172,12 @@ func (s *scene) judge() error {
 		all.Go(func() {
 			free <- struct{}{}
 			defer func() { <-free }()
-			s.note(sub.log.Check(patience))
+			err := s.run.check(sub.log, patience)
+			if errors.Is(err, history.ErrUndecided) {
+				s.run.undecided.Add(1)
+				return
+			}
+			s.note(err)
 		})
 	}
 	all.Wait()

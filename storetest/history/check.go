@@ -1,6 +1,7 @@
 package history
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -10,6 +11,9 @@ import (
 
 	"github.com/headgate/headgate"
 )
+
+// ErrUndecided is what an error of [Log.Check] matches if the search took too long. It is no verdict about the store.
+var ErrUndecided = errors.New("history: undecided")
 
 // Check looks for an order of the operations that explains every answer, for at most so long, and says that there is none, or that
 // none was found in time. Nobody may write to the log meanwhile.
@@ -21,7 +25,7 @@ func (l *Log) Check(timeout time.Duration) error {
 	case porcupine.Ok:
 		return nil
 	case porcupine.Unknown:
-		return fmt.Errorf("history: undecided after %v: fewer operations at once, or fewer of unknown outcome, are decided sooner:\n%v", timeout, l)
+		return fmt.Errorf("%w after %v: fewer operations at once, or fewer of unknown outcome, are decided sooner:\n%v", ErrUndecided, timeout, l)
 	default:
 		return &Violation{Log: l, Of: len(operations), order: longest(model, operations, timeout)}
 	}
