@@ -182,7 +182,7 @@ bench-stores: ## Limiters over Redis and memcached beside each other; starts bot
 .PHONY: bench-resp
 bench-resp: setup ## CL.THROTTLE at headgate serve against INCR at a redis-server, by redis-benchmark
 	CGO_ENABLED=0 go build -trimpath -o dist/headgate ./cmd/headgate
-	cd bench && go run ./cmd/resp -results results
+	cd bench && GOWORK=off go run ./cmd/resp -results results
 
 .PHONY: bench-middleware
 bench-middleware: ## What HTTP middlewares add to a handler, beside each other
