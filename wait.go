@@ -17,8 +17,8 @@ func (l *Limiter) Wait(ctx context.Context, key string) error { return l.WaitN(c
 // is above the limit and with [ErrWouldExceedDeadline] if the units cannot be granted before the context's deadline. If the context
 // ends during the wait, WaitN cancels or refunds what it took, unless that would grant it twice, and returns the context's error.
 //
-// It never polls: with an algorithm that books ahead a waiter costs the store one operation, with the others one for each time
-// that units were due. Other processes on the same store may be served in between.
+// WaitN never polls: a waiter costs the store one operation if the algorithm can reserve, else one for each time that units were
+// due. Other processes on the same store may be served in between.
 func (l *Limiter) WaitN(ctx context.Context, key string, cost int64) error {
 	err := l.wait(ctx, key, cost)
 	if l.observer != nil {
@@ -195,7 +195,7 @@ type line struct {
 	waiters list.List
 	behind  int64     // units wanted by all but the head
 	headDue time.Time // when the head will be served; zero while it has not asked yet
-	unsure  bool      // somebody joined while headDue was zero, so could not be told whether it will be in time
+	unsure  bool      // somebody joined while headDue was zero, so whether it will be in time is unknown
 }
 
 // waiter is one caller of WaitN.
@@ -209,7 +209,7 @@ type waiter struct {
 	refused  chan struct{} // closed when it cannot be in time
 }
 
-// join puts a caller at the end of its key's line, unless it can be told at once that it would come too late.
+// join puts a caller at the end of its key's line, unless it is already certain to be too late.
 func (r *waitingRoom) join(ctx context.Context, key string, cost int64, spacing pace) (*waiter, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -259,7 +259,7 @@ func (r *waitingRoom) leave(w *waiter) {
 	close(next.turn)
 }
 
-// announce notes when the head will be served and refuses those behind it who could not be told before.
+// announce notes when the head will be served, and refuses the waiters behind it that are now certain to be too late.
 func (r *waitingRoom) announce(head *waiter, due time.Time, spacing pace) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
