@@ -3,8 +3,11 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
+	"net"
+	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -37,6 +40,9 @@ func TestIdleConnectionsThatWereClosedAreNoTrouble(t *testing.T) {
 				}
 				time.Sleep(idleFor)
 				killClients(t, tt.server)
+				if round > 1 {
+					waitForReaders(t, tt.server)
+				}
 				var wg sync.WaitGroup
 				for range 2 {
 					wg.Go(func() {
@@ -53,6 +59,26 @@ func TestIdleConnectionsThatWereClosedAreNoTrouble(t *testing.T) {
 
 // idleFor is longer than a connection counts as in use.
 const idleFor = 150 * time.Millisecond
+
+// waitForReaders returns once this process has closed its ends of the connections that the server closed: their readers do so. A
+// call that is sent before that fails, and nobody can tell whether it was run.
+func waitForReaders(t *testing.T, server *testserver.RedisServer) {
+	t.Helper()
+	_, port, err := net.SplitHostPort(server.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const closeWait = "08" // the state of a socket whose other end was closed
+	halfClosed := regexp.MustCompile(fmt.Sprintf(`:%04X %s `, number, closeWait))
+	eventually(t, func() bool {
+		sockets, err := os.ReadFile("/proc/net/tcp")
+		return err != nil || !halfClosed.Match(sockets) // not Linux: there is nothing to wait by
+	}, "that the client has closed its connections")
+}
 
 // killClients closes all connections of clients to a server, and returns once they are closed.
 func killClients(t *testing.T, server *testserver.RedisServer) {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
 )
@@ -47,13 +46,9 @@ func TestBounds(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			start := time.Now()
 			_, err := config.Parse("f.yaml", []byte(c.text))
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("got error %.300v want one with %q", err, c.want)
-			}
-			if took := time.Since(start); took > 20*time.Second {
-				t.Errorf("it took %v", took)
 			}
 		})
 	}
