@@ -84,11 +84,7 @@ func (x *explaining) run(ctx context.Context, w io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	opts := &storeopen.Options{Budget: c.StoreBudget}
-	if storeopen.Networked(string(c.Store)) {
-		opts.Instances = max(1, c.Instances)
-	}
-	store, err := storeopen.Open(string(c.Store), opts)
+	store, err := storeopen.Open(string(c.Store), &storeopen.Options{Budget: c.StoreBudget, Instances: max(1, c.Instances)})
 	if err != nil {
 		return err
 	}

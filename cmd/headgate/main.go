@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/config"
 )
 
 func main() {
@@ -39,13 +42,42 @@ func rootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(versionCommand())
-	root.AddCommand(serveCommand())
-	root.AddCommand(demoCommand())
-	root.AddCommand(replayCommand())
-	root.AddCommand(checkCommand())
-	root.AddCommand(configCommand())
-	root.AddCommand(explainCommand())
-	root.AddCommand(benchCommand())
+	root.AddCommand(versionCommand(), serveCommand(), demoCommand(), replayCommand(),
+		checkCommand(), configCommand(), explainCommand(), benchCommand())
 	return root
+}
+
+// errReported ends a command that has already printed what is wrong.
+var errReported = errors.New("reported")
+
+// reported prints each error of a configuration on a line of its own and is errReported then; other errors are as they were.
+func reported(err error) error {
+	var all config.Errors
+	if !errors.As(err, &all) {
+		return err
+	}
+	for _, one := range all {
+		fmt.Fprintln(os.Stderr, one)
+	}
+	return errReported
+}
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of headgate and of Go",
+		Args:  cobra.NoArgs,
+		Run: func(cmd *cobra.Command, _ []string) {
+			fmt.Fprintln(cmd.OutOrStdout(), "headgate", version())
+		},
+	}
+}
+
+// version is the module's version as the toolchain recorded it.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "(devel)"
+	}
+	return info.Main.Version + " " + info.GoVersion
 }

@@ -22,8 +22,7 @@ const (
 
 var strides = []int64{0, 0, 1_000_000, 20_000_000}
 
-// patience is how long the search for one explanation may take. A history that is undecided by then is inconclusive: others are
-// recorded in its place, up to repeats times the suite's number in all.
+// patience bounds the search for one explanation. Undecided histories are repeated: at most repeats times the suite's number in all.
 const (
 	patience = 10 * time.Second
 	repeats  = 3

@@ -8,7 +8,6 @@ import (
 )
 
 // charge refunds and charges all descriptors, and reports whether the request is over its limits.
-// The refunds come first, so that the charges can use them. They stay if a charge fails.
 func (r *requestState) charge(ctx context.Context) (isOver bool, err error) {
 	r.decisions = r.decisions[:0]
 	r.denyBlocked()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 )
 
@@ -23,14 +24,8 @@ func drain(p *parts, listeners []listener) {
 	c := p.config
 	p.log.Info("draining", "delay", c.DrainDelay.String(), "timeout", c.ShutdownTimeout.String())
 	time.Sleep(c.DrainDelay)
-	var operators, others []listener
-	for _, l := range listeners {
-		if l.forOperators() {
-			operators = append(operators, l)
-		} else {
-			others = append(others, l)
-		}
-	}
+	others := slices.DeleteFunc(slices.Clone(listeners), listener.forOperators)
+	operators := slices.DeleteFunc(slices.Clone(listeners), func(l listener) bool { return !l.forOperators() })
 	drainBacklogs(p.log, others, c.ShutdownTimeout)
 	ctx, cancel := context.WithTimeout(context.Background(), c.ShutdownTimeout)
 	defer cancel()

@@ -38,11 +38,10 @@ func (all storeObservers) ObserveStore(e headgate.StoreEvent) {
 
 // openStore opens the store of the configuration. An error names the source of the setting.
 func openStore(c *config.Config, observers ...headgate.StoreObserver) (headgate.Store, error) {
-	opts := &storeopen.Options{Budget: c.StoreBudget, Observer: storeObservers(observers)}
-	if storeopen.Networked(string(c.Store)) {
-		opts.Instances = max(1, c.Instances) // even if no policy uses the local fallback yet: a reload may bring one that does
-	}
-	store, err := storeopen.Open(string(c.Store), opts)
+	store, err := storeopen.Open(string(c.Store), &storeopen.Options{
+		Budget: c.StoreBudget, Observer: storeObservers(observers),
+		Instances: max(1, c.Instances), // even if no policy uses the local fallback yet: a reload may bring one that does
+	})
 	if err != nil {
 		return nil, fmt.Errorf("%w (%s)", err, c.Origins["store"])
 	}
