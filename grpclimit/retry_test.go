@@ -86,8 +86,8 @@ func TestRetriesOfGRPCWithoutPushback(t *testing.T) {
 		w.empty(t.Context())
 		took, err := timed(func() error { _, _, err := w.empty(t.Context()); return err })
 		mustCode(t, "three attempts", err, codes.ResourceExhausted)
-		if took < 16*time.Millisecond || took > 24*time.Millisecond {
-			t.Errorf("got it after %v want two waits of some 10 ms", took)
+		if took == 0 || took > 24*time.Millisecond { // old versions of gRPC wait for any part of 10 ms, new ones for 8 to 12
+			t.Errorf("got it after %v want two waits of at most 12 ms", took)
 		}
 		if retry, _ := details(err); retry == nil {
 			t.Errorf("got %v want its details kept", err)
