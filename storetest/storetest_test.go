@@ -148,13 +148,13 @@ func TestStoreWithoutTransactionsPasses(t *testing.T) {
 func options(f fault) (Options, func() *reference) {
 	var store *reference
 	return Options{
-			Decisions: 20_000, Rounds: 40, Seed: 1, NotIsolated: f == givesBack || f == givesBackTooMuch || f == givesNothingBack,
-			Lives:   func() (map[string]time.Duration, error) { return store.lives() },
-			Persist: func(id string) error { return store.persist(id) },
-		}, func() *reference {
-			store = newReference(f)
-			return store
-		}
+		Decisions: 20_000, Rounds: 40, Seed: 1, NotIsolated: f == givesBack || f == givesBackTooMuch || f == givesNothingBack,
+		Lives:   func() (map[string]time.Duration, error) { return store.lives() },
+		Persist: func(id string) error { return store.persist(id) },
+	}, func() *reference {
+		store = newReference(f)
+		return store
+	}
 }
 
 func TestSuiteCatchesPlantedFaults(t *testing.T) {

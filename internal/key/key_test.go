@@ -150,7 +150,8 @@ func TestAppendDoesNotAllocate(t *testing.T) {
 	r := &request{addr: netip.MustParseAddr("2001:db8::1"), texts: [4]string{"a+b", "", "c"}}
 	room := make([]byte, 0, 256)
 	for _, p := range []part{
-		{}, header(0), key.First(header(1), part{}), key.First(header(1), key.Join(header(0), header(2))),
+		{},
+		header(0), key.First(header(1), part{}), key.First(header(1), key.Join(header(0), header(2))),
 		key.Join(part{}, key.First(header(1), header(2)), function(0)),
 	} {
 		k := ready(t, p)
