@@ -98,23 +98,23 @@ func (p *explainedPolicy) print(b *strings.Builder) {
 }
 
 // verdict is the last line.
-func (x *explanation) verdict() string {
+func (found *explanation) verdict() string {
 	note := ""
 	switch {
-	case x.Enforcement != "on":
-		note = " (enforcement is " + x.Enforcement + ")"
-	case x.Degraded:
+	case found.Enforcement != "on":
+		note = " (enforcement is " + found.Enforcement + ")"
+	case found.Degraded:
 		note = " (the store is away)"
-	case x.Store == "memory" && len(x.Policies) > 0:
+	case found.Store == "memory" && len(found.Policies) > 0:
 		note = " (of a store in memory: what other processes hold there is not seen)"
 	}
 	switch {
-	case x.Allowed:
+	case found.Allowed:
 		return "answer    allowed" + note + "\n"
-	case x.RetryAfter == 0:
-		return "answer    denied by " + strings.Join(x.DeniedBy, ", ") + "; the cost is above the limit, so no wait helps" + note + "\n"
+	case found.RetryAfter == 0:
+		return "answer    denied by " + strings.Join(found.DeniedBy, ", ") + "; the cost is above the limit, so no wait helps" + note + "\n"
 	}
-	return "answer    denied by " + strings.Join(x.DeniedBy, ", ") + "; allowed again in " + waitOf(x.RetryAfter) + note + "\n"
+	return "answer    denied by " + strings.Join(found.DeniedBy, ", ") + "; allowed again in " + waitOf(found.RetryAfter) + note + "\n"
 }
 
 func waitOf(ms int64) string { return (time.Duration(ms) * time.Millisecond).String() }

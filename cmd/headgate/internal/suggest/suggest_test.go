@@ -15,7 +15,7 @@ func TestNearest(t *testing.T) {
 		{"limt", "limit"},           // delete
 		{"lemit", "limit"},          // change
 		{"limti", "limit"},          // swap
-		{"algortihms", "algorithm"}, // swap and insert
+		{"algroithmx", "algorithm"}, // swap and insert
 		{"LIMIT", "limit"},
 		{"maxKeyBytes", "max_key_bytes"},
 		{"max-key.bytes", "max_key_bytes"},
