@@ -252,7 +252,7 @@ func TestProxiesDoWhatTheTableSays(t *testing.T) {
 		if r.called && r.body != "POST /plain/1 name=a" {
 			t.Errorf("slow: the application was asked %q", r.body)
 		}
-		if took := time.Since(begun); took < patience || took > 3*patience {
+		if took := time.Since(begun); took < patience/2 || took > 20*time.Second { // of the 30 that Headgate needs
 			t.Errorf("slow: answered after %v, want some %v", took, patience)
 		}
 		if got := c.wire.Counts().Requests - asked; got != 1 {
