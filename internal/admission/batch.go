@@ -121,7 +121,7 @@ func (b *Batch) Await(ctx context.Context, delay time.Duration) error {
 
 // Release refunds or cancels units of what the operation at i took at an earlier time,
 // unless that would grant them twice. It returns what it did, with the decision after it:
-// [turn.Keep] means nothing. It is at most two operations of the store.
+// [turn.Keep] means nothing. It is at most one operation of the store.
 func (b *Batch) Release(
 	ctx context.Context, now headgate.Instant, i int, units int64,
 ) (did turn.Action, d headgate.Decision, err error) {
