@@ -89,7 +89,7 @@ test-full: setup
 test-race: setup
 	go test -race -short -vet=off -p $(PARALLEL) $$(go list $(SHIPPED) | grep -v /algo$$)
 
-# Every package with algorithms that do not exist: what kind an algorithm is, packages ask the table.
+# Every package with two additional algorithms: packages read the table of kinds, and do not compare names.
 .PHONY: test-made-up
 test-made-up: setup
 	scripts/test-made-up-algorithm -short -vet=off -p $(PARALLEL)

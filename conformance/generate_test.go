@@ -48,7 +48,7 @@ func TestGeneratedFilesAreWhatTheModelSays(t *testing.T) {
 // shipped are the algorithms that have files.
 func shipped() []algo.Algorithm { return slices.DeleteFunc(algo.All(), isMadeUp) }
 
-// madeUp are those of the build tag madeup. Their vectors are played by every test, but not stored.
+// madeUp returns the algorithms that scripts/test-made-up-algorithm adds. Every test plays their vectors, but no file stores them.
 func madeUp() (algorithms []algo.Algorithm) {
 	for _, a := range algo.All() {
 		if isMadeUp(a) {
