@@ -26,6 +26,28 @@ type Result struct {
 // Nanos is the time per check: wall time by the checks of all goroutines together.
 func (r Result) Nanos() float64 { return float64(r.Wall.Nanoseconds()) / float64(r.Checks) }
 
+// Job is the peer and the case that a worker process measures.
+type Job struct {
+	Peer string
+	Case Case
+}
+
+// Order is one round of a worker process.
+type Order struct {
+	Goroutines int
+	Time       time.Duration // about
+}
+
+// Prepare calls [Prepare] for the job, and returns how to measure a round.
+func (j Job) Prepare() (round func(Order) (Result, error), err error) {
+	peers, err := Named(j.Peer)
+	if err != nil {
+		return nil, err
+	}
+	subject, err := Prepare(peers[0], j.Case)
+	return subject.Round, err
+}
+
 // Subject is a peer made ready for a case.
 type Subject struct {
 	peer    Peer
@@ -70,15 +92,15 @@ func Fill(l Limiter, p Peer, keys int, drained float64) {
 	}
 }
 
-// Round measures for about d with a number of goroutines.
-func (s *Subject) Round(goroutines int, d time.Duration) (Result, error) {
+// Round measures one round.
+func (s *Subject) Round(o Order) (Result, error) {
 	s.seed += 1000
-	l, err := s.forRound(goroutines)
+	l, err := s.forRound(o.Goroutines)
 	if err != nil {
 		return Result{}, err
 	}
 	runtime.GC()
-	return measure(l, s.kind.Keys, goroutines, d, s.seed), nil
+	return measure(l, s.kind.Keys, o.Goroutines, o.Time, s.seed), nil
 }
 
 // forRound is the filled limiter, or for a single key a new one with the rate that suits the number of goroutines.

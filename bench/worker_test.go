@@ -6,7 +6,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/headgate/headgate/bench/worker"
 )
+
+// reply is the answer of a worker.
+type reply struct {
+	Result Result
+	Error  string
+}
 
 func TestServeMeasuresARoundForEachOrder(t *testing.T) {
 	var in strings.Builder
@@ -21,16 +29,16 @@ func TestServeMeasuresARoundForEachOrder(t *testing.T) {
 		}
 	}
 	var out strings.Builder
-	if err := Serve(strings.NewReader(in.String()), &out); err != nil {
+	if err := worker.Serve(strings.NewReader(in.String()), &out, Job.Prepare); err != nil {
 		t.Fatal(err)
 	}
 	replies := json.NewDecoder(strings.NewReader(out.String()))
-	var ready Reply
+	var ready reply
 	if err := replies.Decode(&ready); err != nil || ready.Error != "" || ready.Result.Checks != 0 {
 		t.Errorf("answer to the job: got %+v (%v), want an empty one", ready, err)
 	}
 	for round := range 2 {
-		var r Reply
+		var r reply
 		if err := replies.Decode(&r); err != nil || r.Error != "" || r.Result.Checks == 0 || r.Result.Denied < 0.5 {
 			t.Errorf("round %d: got %+v (%v), want checks, most of them denied", round, r, err)
 		}
@@ -47,10 +55,10 @@ func TestServeAnswersWhatItCannotDo(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var out strings.Builder
-			if err := Serve(strings.NewReader(test.job), &out); err != nil {
+			if err := worker.Serve(strings.NewReader(test.job), &out, Job.Prepare); err != nil {
 				t.Fatal(err)
 			}
-			var r Reply
+			var r reply
 			if err := json.Unmarshal([]byte(out.String()), &r); err != nil || !strings.Contains(r.Error, test.errorHas) {
 				t.Errorf("answer to %s: got %q (%v), want one with %q", test.job, out.String(), err, test.errorHas)
 			}

@@ -30,6 +30,22 @@ type Round struct {
 	Denied     int64 // of all requests; there should be none
 }
 
+// Job is the row, by name, and the case that a worker process measures.
+type Job struct {
+	Row  string
+	Case Case
+}
+
+// Prepare calls [Prepare] for the job, and returns how to measure a round, of about a given time for each of its turns.
+func (j Job) Prepare() (round func(time.Duration) (Round, error), err error) {
+	row, err := Named(j.Row)
+	if err != nil {
+		return nil, err
+	}
+	subject, err := Prepare(row, j.Case)
+	return subject.Round, err
+}
+
 // Subject is a row made ready for a case.
 type Subject struct {
 	with  http.Handler

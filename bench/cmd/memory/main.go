@@ -2,39 +2,29 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 
 	"github.com/headgate/headgate/bench"
+	"github.com/headgate/headgate/bench/worker"
 )
 
-const workerFlag = "-worker"
-
 func main() {
-	if len(os.Args) == 4 && os.Args[1] == workerFlag {
-		exit(work(os.Args[2], os.Args[3]))
-	}
+	worker.Main(prepare)
 	keys := flag.String("keys", "1000000,10000000", "numbers of keys, separated by commas")
 	rows := flag.String("rows", "", "what to measure, separated by commas; everything that keeps keys if empty")
 	most := flag.Int64("most", 6, "GiB of heap above which a measurement is not begun, going by the one before")
 	results := flag.String("results", "", "a directory to keep the table in; it is only printed if empty")
 	flag.Parse()
-	exit(run(*keys, *rows, *most<<30, *results))
-}
-
-func exit(err error) {
-	if err != nil {
+	if err := run(*keys, *rows, *most<<30, *results); err != nil {
 		fmt.Fprintln(os.Stderr, "memory:", err)
 		os.Exit(1)
 	}
-	os.Exit(0)
 }
 
 func run(list, rows string, most int64, results string) error {
@@ -96,33 +86,21 @@ func printRow(out io.Writer, p bench.Peer, counts []int, most int64) error {
 	return nil
 }
 
-// measure has a process of its own do it.
+// measure measures a peer with a number of keys in a new process.
 func measure(p bench.Peer, keys int) (m bench.Memory, err error) {
-	program, err := os.Executable()
+	w, err := worker.Start[int, bench.Memory](p.Name)
 	if err != nil {
 		return m, err
 	}
-	cmd := exec.Command(program, workerFlag, p.Name, strconv.Itoa(keys))
-	cmd.Stderr = os.Stderr
-	answer, err := cmd.Output()
-	if err != nil {
-		return m, err
-	}
-	return m, json.Unmarshal(answer, &m)
+	m, err = w.Run(keys)
+	return m, errors.Join(err, w.Close())
 }
 
-func work(name, keys string) error {
+// prepare returns how a worker process measures the named peer with a number of keys.
+func prepare(name string) (func(keys int) (bench.Memory, error), error) {
 	peers, err := bench.Named(name)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	n, err := strconv.Atoi(keys)
-	if err != nil {
-		return err
-	}
-	m, err := bench.MeasureMemory(peers[0], n)
-	if err != nil {
-		return err
-	}
-	return json.NewEncoder(os.Stdout).Encode(m)
+	return func(keys int) (bench.Memory, error) { return bench.MeasureMemory(peers[0], keys) }, nil
 }

@@ -14,29 +14,20 @@ import (
 
 	"github.com/headgate/headgate/bench"
 	"github.com/headgate/headgate/bench/middleware"
+	"github.com/headgate/headgate/bench/worker"
 )
 
-// workerFlag is the first argument of a process that holds one row.
-const workerFlag = "-worker"
-
 func main() {
-	if len(os.Args) == 2 && os.Args[1] == workerFlag {
-		exit(serve(os.Stdin, os.Stdout))
-	}
+	worker.Main(middleware.Job.Prepare)
 	rounds := flag.Int("rounds", 41, "rounds, in each of which every row has its turn; lower quartiles count")
 	each := flag.Duration("time", 10*time.Millisecond, "how long a turn is; each row has two, one for the bare handler")
 	clients := flag.Int("clients", 100_000, "clients of the second table; the first has one")
 	results := flag.String("results", "", "a directory to keep the tables in; they are only printed if empty")
 	flag.Parse()
-	exit(run(*rounds, *each, *clients, *results))
-}
-
-func exit(err error) {
-	if err != nil {
+	if err := run(*rounds, *each, *clients, *results); err != nil {
 		fmt.Fprintln(os.Stderr, "middleware:", err)
 		os.Exit(1)
 	}
-	os.Exit(0)
 }
 
 func run(rounds int, each time.Duration, clients int, results string) (err error) {
@@ -68,14 +59,14 @@ func run(rounds int, each time.Duration, clients int, results string) (err error
 func measure(c middleware.Case, rounds int, each time.Duration) (found [][]middleware.Round, err error) {
 	rows := middleware.Rows()
 	found = make([][]middleware.Round, len(rows))
-	workers := make([]*worker, 0, len(rows))
+	workers := make([]*worker.Worker[time.Duration, middleware.Round], 0, len(rows))
 	defer func() {
 		for _, w := range workers {
-			err = errors.Join(err, w.close())
+			err = errors.Join(err, w.Close())
 		}
 	}()
 	for _, row := range rows {
-		w, err := start(job{Row: row.Name, Case: c})
+		w, err := worker.Start[time.Duration, middleware.Round](middleware.Job{Row: row.Name, Case: c})
 		if err != nil {
 			return nil, err
 		}
@@ -84,7 +75,7 @@ func measure(c middleware.Case, rounds int, each time.Duration) (found [][]middl
 	for n := range rounds {
 		for i := range workers {
 			i = (i + n) % len(workers) // nobody is always behind the same
-			r, err := workers[i].round(each)
+			r, err := workers[i].Run(each)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", rows[i].Name, err)
 			}

@@ -15,14 +15,11 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/bench"
+	"github.com/headgate/headgate/bench/worker"
 )
 
-const workerFlag = "-worker"
-
 func main() {
-	if len(os.Args) == 2 && os.Args[1] == workerFlag {
-		exit(bench.Serve(os.Stdin, os.Stdout))
-	}
+	worker.Main(bench.Job.Prepare)
 	var p plan
 	keys := flag.String("keys", "1,100000,1000000", "numbers of keys in use, separated by commas")
 	denied := flag.String("denied", "10,90", "shares of denials in percent, separated by commas")
@@ -32,29 +29,19 @@ func main() {
 	flag.DurationVar(&p.time, "time", 500*time.Millisecond, "how long a round lasts")
 	results := flag.String("results", "", "a directory to keep the raw rounds and the table in; nothing is kept if empty")
 	flag.Parse()
-	exit(func() (err error) {
-		if p.keys, err = numbers("keys", *keys); err != nil {
-			return err
-		}
-		if p.denied, err = numbers("denied", *denied); err != nil {
-			return err
-		}
-		if p.goroutines, err = numbers("goroutines", *goroutines); err != nil {
-			return err
-		}
-		if p.peers, err = bench.Named(*rows); err != nil {
-			return err
-		}
-		return run(p, *results)
-	}())
-}
-
-func exit(err error) {
+	var errs [4]error
+	p.keys, errs[0] = numbers("keys", *keys)
+	p.denied, errs[1] = numbers("denied", *denied)
+	p.goroutines, errs[2] = numbers("goroutines", *goroutines)
+	p.peers, errs[3] = bench.Named(*rows)
+	err := errors.Join(errs[:]...)
+	if err == nil {
+		err = run(p, *results)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "table:", err)
 		os.Exit(1)
 	}
-	os.Exit(0)
 }
 
 func numbers(name, list string) ([]int, error) {

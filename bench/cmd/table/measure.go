@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/bench"
+	"github.com/headgate/headgate/bench/worker"
 )
 
 // plan says what to measure.
@@ -36,6 +37,9 @@ func (c cell) String() string {
 // measured holds the rounds of every cell.
 type measured map[cell][]bench.Result
 
+// roundWorker is the process of one peer.
+type roundWorker = worker.Worker[bench.Order, bench.Result]
+
 func (p plan) measure(raw io.Writer) (measured, error) {
 	m := measured{}
 	for _, keys := range p.keys {
@@ -51,7 +55,7 @@ func (p plan) measure(raw io.Writer) (measured, error) {
 
 // measureCase lets the peers take turns, round by round.
 func (p plan) measureCase(m measured, raw io.Writer, keys, denied int) (err error) {
-	workers := map[string]*bench.Worker{}
+	workers := map[string]*roundWorker{}
 	defer func() {
 		for _, w := range workers {
 			err = errors.Join(err, w.Close())
@@ -62,7 +66,7 @@ func (p plan) measureCase(m measured, raw io.Writer, keys, denied int) (err erro
 			continue
 		}
 		job := bench.Job{Peer: peer.Name, Case: bench.Case{Keys: keys, Denied: float64(denied) / 100}}
-		if workers[peer.Name], err = bench.StartWorker(job, workerFlag); err != nil {
+		if workers[peer.Name], err = worker.Start[bench.Order, bench.Result](job); err != nil {
 			delete(workers, peer.Name)
 			return err
 		}
@@ -78,13 +82,13 @@ func (p plan) measureCase(m measured, raw io.Writer, keys, denied int) (err erro
 }
 
 // turn has every worker measure one round.
-func (p plan) turn(m measured, raw io.Writer, workers map[string]*bench.Worker, c cell) error {
+func (p plan) turn(m measured, raw io.Writer, workers map[string]*roundWorker, c cell) error {
 	for _, peer := range p.peers {
 		w, ok := workers[peer.Name]
 		if !ok {
 			continue
 		}
-		r, err := w.Round(bench.Order{Goroutines: c.goroutines, Time: p.time})
+		r, err := w.Run(bench.Order{Goroutines: c.goroutines, Time: p.time})
 		if err != nil {
 			return fmt.Errorf("%s: %w", peer.Name, err)
 		}

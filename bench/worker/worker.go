@@ -1,0 +1,115 @@
+// Package worker runs measurements in other processes of the same program, so that no measurement pays for another's garbage.
+// Parent and worker exchange JSON over the worker's standard input and output: a job, then orders. Each gets a reply.
+package worker
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+)
+
+// flag is the only argument of a worker process.
+const flag = "-worker"
+
+// reply is the answer to a job, with a zero Result, or to an order.
+type reply[Result any] struct {
+	Result Result
+	Error  string
+}
+
+// Main is the first call of a program that has workers. In a worker process it serves standard input and output, and ends the
+// process when the parent closes the input. Otherwise it returns immediately.
+func Main[Job, Order, Result any](prepare func(Job) (func(Order) (Result, error), error)) {
+	if len(os.Args) != 2 || os.Args[1] != flag {
+		return
+	}
+	if err := Serve(os.Stdin, os.Stdout, prepare); err != nil {
+		fmt.Fprintln(os.Stderr, "worker:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// Serve prepares the job that it reads from in, and then runs each order until in ends.
+func Serve[Job, Order, Result any](in io.Reader, out io.Writer, prepare func(Job) (func(Order) (Result, error), error)) error {
+	orders, replies := json.NewDecoder(in), json.NewEncoder(out)
+	send := func(r Result, err error) error {
+		if err != nil {
+			return replies.Encode(reply[Result]{Error: err.Error()})
+		}
+		return replies.Encode(reply[Result]{Result: r})
+	}
+	var job Job
+	if err := orders.Decode(&job); err != nil {
+		return err
+	}
+	run, err := prepare(job)
+	if sendErr := send(*new(Result), err); err != nil || sendErr != nil {
+		return sendErr
+	}
+	for {
+		var order Order
+		switch err := orders.Decode(&order); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := send(run(order)); err != nil {
+			return err
+		}
+	}
+}
+
+// Worker is the parent's side of a worker process.
+type Worker[Order, Result any] struct {
+	cmd     *exec.Cmd
+	in      io.WriteCloser
+	orders  *json.Encoder
+	replies *json.Decoder
+}
+
+// Start starts this program again, which must call [Main], and waits until the worker has prepared the job.
+func Start[Order, Result, Job any](job Job) (*Worker[Order, Result], error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	w := &Worker[Order, Result]{cmd: exec.Command(program, flag)}
+	w.cmd.Stderr = os.Stderr
+	if w.in, err = w.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := w.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := w.cmd.Start(); err != nil {
+		return nil, err
+	}
+	w.orders, w.replies = json.NewEncoder(w.in), json.NewDecoder(out)
+	if _, err := w.ask(job); err != nil {
+		return nil, errors.Join(fmt.Errorf("worker for %+v: %w", job, err), w.Close())
+	}
+	return w, nil
+}
+
+// Run runs an order in the worker and waits for its result.
+func (w *Worker[Order, Result]) Run(order Order) (Result, error) { return w.ask(order) }
+
+func (w *Worker[Order, Result]) ask(question any) (Result, error) {
+	var r reply[Result]
+	if err := errors.Join(w.orders.Encode(question), w.replies.Decode(&r)); err != nil {
+		return r.Result, err
+	}
+	if r.Error != "" {
+		return r.Result, errors.New(r.Error)
+	}
+	return r.Result, nil
+}
+
+// Close ends the worker and waits for it.
+func (w *Worker[Order, Result]) Close() error { return errors.Join(w.in.Close(), w.cmd.Wait()) }
