@@ -30,29 +30,6 @@ type Caller struct {
 	OneByOne bool
 }
 
-// request is one request of a scenario. It comes at an instant, and leaves at another
-// unless that is 0.
-type request struct {
-	at, leaves time.Duration
-	deadline   time.Duration // from the beginning; 0: none
-}
-
-// gone is the result of a request that does not go ahead.
-const gone = -time.Millisecond
-
-// scenario is what requests do, and what becomes of them.
-type scenario struct {
-	name     string
-	policies []headgate.Policy
-	fallback bool // the store is behind package fallback, two instances share it
-	down, up time.Duration
-	isDown   bool // from down to up the store is unavailable
-	together bool // only for callers that charge all policies together
-	requests []request
-	want     []time.Duration // when each goes ahead
-	left     []int64         // units of the first limit of each policy at the end, half a second after the last request came; nil: any
-}
-
 // outage is a memory store that can be unavailable.
 type outage struct {
 	*memstore.Store
@@ -115,7 +92,11 @@ func (b *outageBound) Cancel(
 // Run runs the table against a caller.
 func Run(t *testing.T, c Caller) {
 	t.Helper()
-	for _, s := range scenarios() {
+	all, err := scenarios()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range all {
 		if c.OnePolicy && len(s.policies) > 1 || c.OneByOne && s.together {
 			continue
 		}
@@ -130,13 +111,13 @@ func (s *scenario) run(t *testing.T, c Caller) {
 	defer func() { _ = store.Close() }()
 	send := c.New(t, store, s.policies...)
 	began := time.Now()
-	if s.isDown {
+	if s.up > 0 {
 		time.AfterFunc(s.down, func() { inner.down.Store(true) })
 		time.AfterFunc(s.up, func() { inner.down.Store(false) })
 	}
 	ahead := make([]chan time.Duration, len(s.requests))
 	for i, r := range s.requests {
-		time.Sleep(time.Until(began.Add(r.at)))
+		time.Sleep(time.Until(began.Add(r.arrives)))
 		synctest.Wait() // what happens at this instant has happened
 		ahead[i] = make(chan time.Duration, 1)
 		go func() { ahead[i] <- r.send(t, began, send) }()
@@ -145,9 +126,9 @@ func (s *scenario) run(t *testing.T, c Caller) {
 	time.Sleep(500 * time.Millisecond)
 	synctest.Wait()
 	s.compareLeft(t, store)
-	for i, want := range s.want {
-		if got := <-ahead[i]; got != want {
-			t.Errorf("request %d: got %v want %v (%v: it does not go ahead)", i+1, got, want, gone)
+	for i, r := range s.requests {
+		if got := <-ahead[i]; got != r.ahead {
+			t.Errorf("request %d: goes ahead at %v want %v (%v: never)", i+1, got, r.ahead, never)
 		}
 	}
 }
@@ -155,7 +136,7 @@ func (s *scenario) run(t *testing.T, c Caller) {
 // open returns the store of the scenario.
 func (s *scenario) open(t *testing.T, inner headgate.Store) headgate.Store {
 	t.Helper()
-	if !s.fallback {
+	if s.mode == "" {
 		return inner
 	}
 	store, err := fallback.New(inner, &fallback.Options{Local: memstore.New(nil), Instances: 2})
@@ -178,7 +159,7 @@ func (r request) send(t *testing.T, began time.Time, send func(context.Context) 
 		defer done()
 	}
 	if send(ctx) != nil {
-		return gone
+		return never
 	}
 	return time.Since(began).Round(time.Millisecond)
 }
