@@ -130,9 +130,6 @@ var libraryRules = map[string]packageRule{
 		code:  []string{".", "internal/key"},
 		tests: []string{"algo", "internal/leaktest", "memstore"},
 	},
-	"replay/internal/biglog": {
-		why: "it writes long logs for tests",
-	},
 	"storetest": {
 		why:   "the suite that every store must pass imports none of them; its tests build a reference store from algo",
 		code:  []string{".", "storetest/model"},

@@ -1,8 +1,4 @@
-// Command biglog makes a long access log out of a short one, for measuring: the short one again and again, each time later by
-// its own span, so that no two rounds overlap.
-//
-//	go run ./replay/internal/biglog -lines 5000000 testdata/apache_access.log.gz > /tmp/big.log
-package main
+package replay_test
 
 import (
 	"bufio"
@@ -13,20 +9,33 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"testing"
 	"time"
 )
 
-const layout = "02/Jan/2006:15:04:05 -0700"
+var (
+	bigLog      = flag.String("biglog", "", "write a long access log for measurements to this file")
+	bigLogLines = flag.Int("biglog-lines", 5_000_000, "lines of that log")
+	bigLogStep  = flag.Duration("biglog-step", 96*time.Hour, "how much later each repetition is")
+)
 
-func main() {
-	lines := flag.Int("lines", 5_000_000, "lines to write")
-	step := flag.Duration("step", 96*time.Hour, "how much later each round is")
-	flag.Parse()
-	if err := enlarge(flag.Arg(0), *lines, *step, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "biglog:", err)
-		os.Exit(1)
+// TestWriteBigLog writes a long access log, for measurements, if the flag -biglog names a file. The long log repeats a short log, each
+// time later by the span of the short log, so that repetitions do not overlap.
+func TestWriteBigLog(t *testing.T) {
+	if *bigLog == "" {
+		t.Skip("-biglog names no file")
+	}
+	to, err := os.Create(*bigLog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer to.Close()
+	if err := enlarge("../testdata/apache_access.log.gz", *bigLogLines, *bigLogStep, to); err != nil {
+		t.Fatal(err)
 	}
 }
+
+const layout = "02/Jan/2006:15:04:05 -0700"
 
 func enlarge(name string, lines int, step time.Duration, to io.Writer) error {
 	file, err := os.Open(name)
