@@ -5,6 +5,7 @@ package bench
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -73,6 +74,19 @@ func Peers() []Peer {
 		{Name: "uber", New: newUber, OneKey: true},
 		{Name: "key alone", New: newKeyAlone, NoLimiter: true},
 	}
+}
+
+// ParseNumbers parses the value of a flag: whole numbers above 0, separated by commas.
+func ParseNumbers(flag, list string) ([]int, error) {
+	var found []int
+	for text := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(text))
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("-%s=%s: %q is no whole number above 0", flag, list, text)
+		}
+		found = append(found, n)
+	}
+	return found, nil
 }
 
 // Named are the peers with the given names, separated by commas, in the order of [Peers]; all for "".

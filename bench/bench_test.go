@@ -199,3 +199,14 @@ func TestNamedFindsRowsAndNamesThem(t *testing.T) {
 		})
 	}
 }
+
+func TestParseNumbersRefusesNonsense(t *testing.T) {
+	for _, input := range []string{"", "0", "-1", "1,x", "1,,2"} {
+		if got, err := ParseNumbers("keys", input); err == nil {
+			t.Errorf("ParseNumbers(%q): got %v, want an error", input, got)
+		}
+	}
+	if got, err := ParseNumbers("keys", "1, 20"); err != nil || len(got) != 2 || got[1] != 20 {
+		t.Errorf(`ParseNumbers("1, 20"): got %v (%v), want [1 20]`, got, err)
+	}
+}

@@ -46,7 +46,7 @@ func (m Machine) String() string {
 // kept.
 func (m Machine) Keep(dir, kind string) (io.WriteCloser, error) {
 	if dir == "" {
-		return nowhere{io.Discard}, nil
+		return report{io.Discard, io.NopCloser(nil)}, nil
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -60,15 +60,41 @@ func (m Machine) Keep(dir, kind string) (io.WriteCloser, error) {
 	return file, nil
 }
 
-type nowhere struct{ io.Writer }
+type report struct {
+	io.Writer
+	io.Closer
+}
 
-func (nowhere) Close() error { return nil }
+// OpenReport opens the report of a measurement of the given kind: standard output and the file that [Machine.Keep] opens. Both begin
+// with this machine.
+func OpenReport(dir, kind string) (io.WriteCloser, error) {
+	m := ThisMachine()
+	kept, err := m.Keep(dir, kind)
+	if err != nil {
+		return nil, err
+	}
+	fmt.Println(m)
+	return report{io.MultiWriter(os.Stdout, kept), kept}, nil
+}
 
 // resultFile is <dir>/<date>-<machine>-<kind>.txt.
 func (m Machine) resultFile(dir, kind string) string {
 	words := strings.FieldsFunc(strings.ToLower(m.CPU), func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })
 	name := fmt.Sprintf("%s-%s-%dcores-%s.txt", time.Now().UTC().Format(time.DateOnly), strings.Join(words, "-"), m.Cores, kind)
 	return filepath.Join(dir, name)
+}
+
+// ProcessorTime returns the processor time that a process has used, to a hundredth of a second, or 0 where there is no /proc.
+func ProcessorTime(pid int) time.Duration {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, _ := strings.Cut(string(text), ") ")
+	fields := strings.Fields(rest)
+	if len(fields) < 13 {
+		return 0
+	}
+	user, _ := strconv.Atoi(fields[11])
+	system, _ := strconv.Atoi(fields[12])
+	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
 // RSS is the resident memory of this process, now and at its highest, in bytes; zero where there is no /proc.

@@ -2,6 +2,15 @@ package bench
 
 import "slices"
 
+// Values returns a value of each item.
+func Values[T any](items []T, of func(T) float64) []float64 {
+	values := make([]float64, len(items))
+	for i, item := range items {
+		values[i] = of(item)
+	}
+	return values
+}
+
 // Median is the middle of values, the upper one of two; it needs one at least.
 func Median(values []float64) float64 { return slices.Sorted(slices.Values(values))[len(values)/2] }
 

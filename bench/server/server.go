@@ -58,7 +58,7 @@ func Headgate(program string, flags ...string) (*Server, error) {
 func (s *Server) PID() int { return s.cmd.Process.Pid }
 
 func start(program string, args func(port string) []string) (*Server, error) {
-	addr, err := freeAddr()
+	addrs, err := FreeAddrs(1)
 	if err != nil {
 		return nil, err
 	}
@@ -66,8 +66,8 @@ func start(program string, args func(port string) []string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, port, _ := net.SplitHostPort(addr)
-	s := &Server{Addr: addr, cmd: exec.Command(program, args(port)...), dir: dir}
+	_, port, _ := net.SplitHostPort(addrs[0])
+	s := &Server{Addr: addrs[0], cmd: exec.Command(program, args(port)...), dir: dir}
 	s.cmd.Dir = dir
 	if text, err := exec.Command(program, "--version").Output(); err == nil {
 		s.Version = strings.TrimSpace(string(text))
@@ -81,13 +81,17 @@ func start(program string, args func(port string) []string) (*Server, error) {
 	return s, nil
 }
 
-// freeAddr is an address that nobody listened on a moment ago.
-func freeAddr() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+// FreeAddrs returns addresses of the loopback interface on which nothing listens.
+func FreeAddrs(n int) (addrs []string, err error) {
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close() // after the last one is chosen, so that all differ
+		addrs = append(addrs, l.Addr().String())
 	}
-	return l.Addr().String(), l.Close()
+	return addrs, nil
 }
 
 func (s *Server) await() error {

@@ -31,8 +31,7 @@ func run(f bench.Flood, results string) error {
 	if f.Requests < 1 || f.Entries < 1 || f.Busy < 1 || f.Every < 1 {
 		return fmt.Errorf("all numbers must be at least 1: %+v", f)
 	}
-	machine := bench.ThisMachine()
-	kept, err := machine.Keep(results, "flood")
+	out, err := bench.OpenReport(results, "flood")
 	if err != nil {
 		return err
 	}
@@ -40,9 +39,8 @@ func run(f bench.Flood, results string) error {
 	if err == nil && r.Differing > 0 {
 		err = fmt.Errorf("%d busy requests were answered otherwise; the first: %s", r.Differing, r.First)
 	}
-	fmt.Println(machine)
-	printReport(io.MultiWriter(os.Stdout, kept), f, r)
-	return errors.Join(err, kept.Close())
+	printReport(out, f, r)
+	return errors.Join(err, out.Close())
 }
 
 func printReport(out io.Writer, f bench.Flood, r bench.FloodReport) {

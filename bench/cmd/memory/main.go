@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 
 	"github.com/headgate/headgate/bench"
@@ -32,21 +31,15 @@ func run(list, rows string, most int64, results string) error {
 	if err != nil {
 		return err
 	}
-	var counts []int
-	for text := range strings.SplitSeq(list, ",") {
-		n, err := strconv.Atoi(strings.TrimSpace(text))
-		if err != nil || n < 1 {
-			return fmt.Errorf("-keys=%s: %q is no whole number above 0", list, text)
-		}
-		counts = append(counts, n)
-	}
-	machine := bench.ThisMachine()
-	kept, err := machine.Keep(results, "memory")
+	counts, err := bench.ParseNumbers("keys", list)
 	if err != nil {
 		return err
 	}
-	fmt.Println(machine)
-	return errors.Join(printTable(io.MultiWriter(os.Stdout, kept), peers, counts, most), kept.Close())
+	out, err := bench.OpenReport(results, "memory")
+	if err != nil {
+		return err
+	}
+	return errors.Join(printTable(out, peers, counts, most), out.Close())
 }
 
 func printTable(out io.Writer, peers []bench.Peer, counts []int, most int64) error {

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
@@ -34,14 +33,11 @@ func run(rounds int, each time.Duration, clients int, results string) (err error
 	if rounds < 1 || clients < 1 {
 		return errors.New("-rounds and -clients: at least 1")
 	}
-	machine := bench.ThisMachine()
-	kept, err := machine.Keep(results, "middleware")
+	out, err := bench.OpenReport(results, "middleware")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, kept.Close()) }()
-	fmt.Println(machine)
-	out := io.MultiWriter(os.Stdout, kept)
+	defer func() { err = errors.Join(err, out.Close()) }()
 	for _, n := range []int{1, clients} {
 		for _, goroutines := range []int{1, 2} {
 			c := middleware.Case{Clients: n, Goroutines: goroutines}

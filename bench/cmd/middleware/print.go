@@ -20,11 +20,7 @@ func bare(rounds []middleware.Round, of func(middleware.Cost) float64) float64 {
 }
 
 func quartile(rounds []middleware.Round, of func(middleware.Round) float64) float64 {
-	values := make([]float64, len(rounds))
-	for i, r := range rounds {
-		values[i] = of(r)
-	}
-	return bench.LowerQuartile(values)
+	return bench.LowerQuartile(bench.Values(rounds, of))
 }
 
 func nanos(c middleware.Cost) float64  { return c.Nanos }

@@ -59,14 +59,11 @@ func (s settings) measure() (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, site.close()) }()
-	machine := bench.ThisMachine()
-	kept, err := machine.Keep(s.results, "proxies")
+	out, err := bench.OpenReport(s.results, "proxies")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, kept.Close()) }()
-	fmt.Println(machine)
-	out := io.MultiWriter(os.Stdout, kept)
+	defer func() { err = errors.Join(err, out.Close()) }()
 	fmt.Fprintf(out, "%s, one worker; headgate serve on memory, one limit by address that nobody reaches\n", site.version)
 	for _, l := range loads {
 		turns, err := s.turns(site, l)
@@ -101,18 +98,18 @@ func print(out io.Writer, l load, s settings, rows []row, turns [][]turn) {
 	fmt.Fprint(out, "| | requests/s | × no limit | p50 µs | added | p99 µs | added | ")
 	fmt.Fprintln(out, "nginx µs of processor | headgate µs of processor |")
 	fmt.Fprintln(out, "|---|--:|--:|--:|--:|--:|--:|--:|--:|")
-	most := bench.UpperQuartile(values(turns[0], rate))
+	most := bench.UpperQuartile(bench.Values(turns[0], rate))
 	for i, r := range rows {
-		least := func(value func(turn) float64) float64 { return bench.LowerQuartile(values(turns[i], value)) }
+		least := func(value func(turn) float64) float64 { return bench.LowerQuartile(bench.Values(turns[i], value)) }
 		added := func(value func(turn) float64) float64 {
-			return least(value) - bench.LowerQuartile(values(turns[0], value))
+			return least(value) - bench.LowerQuartile(bench.Values(turns[0], value))
 		}
-		rate := bench.UpperQuartile(values(turns[i], rate))
+		rate := bench.UpperQuartile(bench.Values(turns[i], rate))
 		fmt.Fprintf(out, "| %s | %.0f | %.2f | %.0f | %+.0f | %.0f | %+.0f | %.1f | %.1f |\n", r.name,
 			rate, rate/most, least(p50), added(p50), least(p99), added(p99), least(nginxCPU), least(headgateCPU))
 	}
 	for i, r := range rows {
-		fmt.Fprintf(out, "# %s, requests/s in each round: %.0f\n", r.name, values(turns[i], rate))
+		fmt.Fprintf(out, "# %s, requests/s in each round: %.0f\n", r.name, bench.Values(turns[i], rate))
 	}
 }
 
@@ -121,11 +118,3 @@ func p50(t turn) float64         { return t.p50 }
 func p99(t turn) float64         { return t.p99 }
 func nginxCPU(t turn) float64    { return t.nginx }
 func headgateCPU(t turn) float64 { return t.headgate }
-
-func values(turns []turn, of func(turn) float64) []float64 {
-	list := make([]float64, len(turns))
-	for i, t := range turns {
-		list[i] = of(t)
-	}
-	return list
-}

@@ -11,6 +11,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/headgate/headgate/bench"
+	"github.com/headgate/headgate/bench/server"
 )
 
 // site is everything that runs: nginx in front with a server for each row, Headgate, and the application.
@@ -103,7 +106,7 @@ func open(headgate, file string) (s *site, err error) {
 	if s.version, err = versionOf("nginx"); err != nil {
 		return s, err
 	}
-	addrs, err := freeAddrs(7)
+	addrs, err := server.FreeAddrs(7)
 	if err != nil {
 		return s, err
 	}
@@ -134,19 +137,6 @@ func open(headgate, file string) (s *site, err error) {
 	}
 	s.nginx, err = s.startNginx("front", addrs[0], ports.Replace(front+string(asking)))
 	return s, err
-}
-
-// freeAddrs are addresses that nobody listened on a moment ago.
-func freeAddrs(n int) (addrs []string, err error) {
-	for range n {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer ln.Close()
-		addrs = append(addrs, ln.Addr().String())
-	}
-	return addrs, nil
 }
 
 func versionOf(program string) (string, error) {
@@ -226,13 +216,13 @@ type turn struct {
 
 // turn has wrk send requests for a while.
 func (s *site) turn(r row, l load, each time.Duration) (t turn, err error) {
-	nginx, headgate := spent(s.nginx), spent(s.headgate)
+	nginx, headgate := bench.ProcessorTime(s.nginx.Process.Pid), bench.ProcessorTime(s.headgate.Process.Pid)
 	text, err := exec.Command("wrk", "--latency", "-t", strconv.Itoa(l.threads), "-c", strconv.Itoa(l.conns),
 		"-d", strconv.Itoa(int(each/time.Second))+"s", "http://"+r.addr+"/").Output()
 	if err != nil {
 		return t, fmt.Errorf("%w: scripts/setup installs wrk", err)
 	}
-	nginx, headgate = spent(s.nginx)-nginx, spent(s.headgate)-headgate
+	nginx, headgate = bench.ProcessorTime(s.nginx.Process.Pid)-nginx, bench.ProcessorTime(s.headgate.Process.Pid)-headgate
 	requests, err := t.read(string(text))
 	if err != nil {
 		return t, fmt.Errorf("%w: wrk said %s", err, text)
@@ -269,20 +259,4 @@ func (t *turn) read(text string) (requests float64, err error) {
 func microseconds(text string) (float64, error) {
 	d, err := time.ParseDuration(text)
 	return float64(d) / float64(time.Microsecond), err
-}
-
-// spent is the processor time of a process so far; Linux counts it in hundredths of a second.
-func spent(cmd *exec.Cmd) time.Duration {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid))
-	if err != nil {
-		return 0
-	}
-	_, after, _ := strings.Cut(string(text), ") ")
-	fields := strings.Fields(after)
-	if len(fields) < 13 {
-		return 0
-	}
-	user, _ := strconv.Atoi(fields[11])
-	system, _ := strconv.Atoi(fields[12])
-	return time.Duration(user+system) * 10 * time.Millisecond
 }

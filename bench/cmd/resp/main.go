@@ -54,12 +54,11 @@ type row struct {
 var depths = []int{1, 16, 64}
 
 func (s settings) measure() (err error) {
-	machine := bench.ThisMachine()
-	kept, err := machine.Keep(s.results, "resp")
+	out, err := bench.OpenReport(s.results, "resp")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, kept.Close()) }()
+	defer func() { err = errors.Join(err, out.Close()) }()
 	redis, err := server.Redis()
 	if err != nil {
 		return err
@@ -77,8 +76,6 @@ func (s settings) measure() (err error) {
 		defer func() { _ = headgate.Close() }()
 		rows = append(rows, row{way.name, headgate, []string{"CL.THROTTLE", "key:__rand_int__", "15", "30", "60"}})
 	}
-	out := io.MultiWriter(os.Stdout, kept)
-	fmt.Fprintf(os.Stdout, "%s\n", machine)
 	fmt.Fprintf(out, "# %s; redis-benchmark -c %d -r 100000; requests a second in each round, then medians: "+
 		"requests a second, their ratio to the first row's with its quartiles, and of all rounds together the server's processor time for a "+
 		"request and its ratio to the first row's\n", redis.Version, s.conns)
@@ -127,19 +124,6 @@ func (s settings) turn(depth int) int {
 	return s.size
 }
 
-// processorTime is what a process has had of the processors so far, to a hundredth of a second; 0 where there is no /proc.
-func processorTime(pid int) time.Duration {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	_, rest, _ := strings.Cut(string(text), ") ")
-	fields := strings.Fields(rest)
-	if len(fields) < 13 {
-		return 0
-	}
-	user, _ := strconv.Atoi(fields[11])
-	system, _ := strconv.Atoi(fields[12])
-	return time.Duration(user+system) * 10 * time.Millisecond
-}
-
 // mostDisturbed is the part of one processor that others may take during a turn. If they take more it is begun anew.
 const mostDisturbed = 0.2
 
@@ -149,13 +133,13 @@ func (s settings) undisturbed(r row, depth int) (rate float64, cost time.Duratio
 		if try > 0 {
 			time.Sleep(time.Second / 2)
 		}
-		began, busy, spent := time.Now(), busyTime(), processorTime(r.server.PID())
+		began, busy, spent := time.Now(), busyTime(), bench.ProcessorTime(r.server.PID())
 		var client time.Duration
 		if rate, client, err = s.ask(r, depth); err != nil {
 			return 0, 0, err
 		}
 		took := time.Since(began)
-		cost = processorTime(r.server.PID()) - spent
+		cost = bench.ProcessorTime(r.server.PID()) - spent
 		if others := busyTime() - busy - cost - client; others.Seconds() <= mostDisturbed*took.Seconds() {
 			return rate, cost, nil
 		}

@@ -41,12 +41,11 @@ func main() {
 }
 
 func run(s settings) (err error) {
-	machine := bench.ThisMachine()
-	kept, err := machine.Keep(s.results, "stores")
+	out, err := bench.OpenReport(s.results, "stores")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, kept.Close()) }()
+	defer func() { err = errors.Join(err, out.Close()) }()
 	if s.profile != "" {
 		file, err := os.Create(s.profile)
 		if err != nil {
@@ -58,8 +57,6 @@ func run(s settings) (err error) {
 		}
 		defer pprof.StopCPUProfile()
 	}
-	fmt.Println(machine)
-	out := io.MultiWriter(os.Stdout, kept)
 	for _, t := range tables() {
 		if s.only == "" || s.only == t.name {
 			if err := t.measure(out, s); err != nil {

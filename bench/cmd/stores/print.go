@@ -41,11 +41,7 @@ func (t table) server(turns []stores.Turn) string {
 func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
 
 func median(turns []stores.Turn, field func(stores.Turn) float64) float64 {
-	var values []float64
-	for _, t := range turns {
-		values = append(values, field(t))
-	}
-	return bench.Median(values)
+	return bench.Median(bench.Values(turns, field))
 }
 
 func ratio(first, turns []stores.Turn) float64 {

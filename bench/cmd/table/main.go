@@ -10,8 +10,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/headgate/headgate/bench"
@@ -30,9 +28,9 @@ func main() {
 	results := flag.String("results", "", "a directory to keep the raw rounds and the table in; nothing is kept if empty")
 	flag.Parse()
 	var errs [4]error
-	p.keys, errs[0] = numbers("keys", *keys)
-	p.denied, errs[1] = numbers("denied", *denied)
-	p.goroutines, errs[2] = numbers("goroutines", *goroutines)
+	p.keys, errs[0] = bench.ParseNumbers("keys", *keys)
+	p.denied, errs[1] = bench.ParseNumbers("denied", *denied)
+	p.goroutines, errs[2] = bench.ParseNumbers("goroutines", *goroutines)
 	p.peers, errs[3] = bench.Named(*rows)
 	err := errors.Join(errs[:]...)
 	if err == nil {
@@ -42,18 +40,6 @@ func main() {
 		fmt.Fprintln(os.Stderr, "table:", err)
 		os.Exit(1)
 	}
-}
-
-func numbers(name, list string) ([]int, error) {
-	var found []int
-	for text := range strings.SplitSeq(list, ",") {
-		n, err := strconv.Atoi(strings.TrimSpace(text))
-		if err != nil || n < 1 {
-			return nil, fmt.Errorf("-%s=%s: %q is no whole number above 0", name, list, text)
-		}
-		found = append(found, n)
-	}
-	return found, nil
 }
 
 // run measures everything; the raw rounds go to the result file as they come, the table at the end to both.

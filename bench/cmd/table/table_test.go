@@ -42,17 +42,6 @@ func TestTableComparesMediansWithTheFastestPeer(t *testing.T) {
 	}
 }
 
-func TestNumbersRefusesNonsense(t *testing.T) {
-	for _, input := range []string{"", "0", "-1", "1,x", "1,,2"} {
-		if got, err := numbers("keys", input); err == nil {
-			t.Errorf("numbers(%q): got %v, want an error", input, got)
-		}
-	}
-	if got, err := numbers("keys", "1, 20"); err != nil || len(got) != 2 || got[1] != 20 {
-		t.Errorf(`numbers("1, 20"): got %v (%v), want [1 20]`, got, err)
-	}
-}
-
 func TestCellsAreNamedForBenchstat(t *testing.T) {
 	got := cell{"x/time/rate", 100, 90, 2}.String()
 	if want := "BenchmarkAllow/keys=100/denied=90/goroutines=2/peer=x-time-rate"; got != want {
