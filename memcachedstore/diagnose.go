@@ -77,15 +77,9 @@ func lookAt(ctx context.Context, server net.Addr) []Finding {
 	}
 }
 
-// finding is what an error says, with its own advice.
+// finding returns the finding of a failed check.
 func finding(check string, err error) Finding {
-	var known *headgate.StoreError
-	if !errors.As(err, &known) {
-		return Finding{Check: check, Level: Failing, Says: err.Error()}
-	}
-	bare := *known
-	bare.Advice = ""
-	return Finding{Check: check, Level: Failing, Says: strings.TrimPrefix(bare.Error(), "headgate: memcached: "), Advice: known.Advice}
+	return diagnosis.OfError(check, Failing, err, "headgate: memcached: ")
 }
 
 // mostStats bounds what is read of a server that may be none.
@@ -183,10 +177,7 @@ func tryOut(ctx context.Context, servers []string) []Finding {
 	if err := s.Close(); err != nil {
 		return []Finding{finding("decisions", err)}
 	}
-	slices.Sort(took)
-	return []Finding{
-		{Check: "decisions", Level: Fine, Says: fmt.Sprintf("%d algorithms decided, and what they wrote is removed", len(algo.All()))},
-		{Check: "latency", Level: Fine, Says: fmt.Sprintf("a decision takes %v, the slowest of %d %v", took[len(took)/2].Round(10*time.Microsecond), len(took),
-			took[len(took)-1].Round(10*time.Microsecond))},
-	}
+	latency, _ := diagnosis.OfLatency(took)
+	says := fmt.Sprintf("%d algorithms decided, and what they wrote is removed", len(algo.All()))
+	return []Finding{{Check: "decisions", Level: Fine, Says: says}, latency}
 }

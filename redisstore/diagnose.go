@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -73,16 +72,9 @@ func (d *diagnoser) add(check string, level Level, says, advice string) {
 	d.findings = append(d.findings, Finding{Check: check, Level: level, Says: says, Advice: advice})
 }
 
-// failed adds what an error says, with its own advice.
+// failed adds the finding of a failed check.
 func (d *diagnoser) failed(check string, level Level, err error) {
-	var known *headgate.StoreError
-	if !errors.As(err, &known) {
-		d.add(check, level, err.Error(), "")
-		return
-	}
-	bare := *known
-	bare.Advice = ""
-	d.add(check, level, strings.TrimPrefix(bare.Error(), "headgate: redis: "), known.Advice)
+	d.findings = append(d.findings, diagnosis.OfError(check, level, err, "headgate: redis: "))
 }
 
 func (d *diagnoser) run(ctx context.Context, c *connecting) {
@@ -206,14 +198,9 @@ func (d *diagnoser) latency(ctx context.Context) {
 		}
 		took[i] = time.Since(start)
 	}
-	slices.Sort(took)
-	median, worst := took[latencyRounds/2], took[latencyRounds-1]
-	says := fmt.Sprintf("a decision takes %v, the slowest of %d %v", round(median), latencyRounds, round(worst))
+	f, median := diagnosis.OfLatency(took)
 	if median > slowDecision {
-		d.add("latency", Warning, says, "keep Redis near, and the budget of a decision well above it")
-		return
+		f.Level, f.Advice = Warning, "keep Redis near, and the budget of a decision well above it"
 	}
-	d.add("latency", Fine, says, "")
+	d.findings = append(d.findings, f)
 }
-
-func round(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }

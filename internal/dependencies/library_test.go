@@ -61,7 +61,8 @@ var libraryRules = map[string]packageRule{
 		why: "it reads source files",
 	},
 	"internal/diagnosis": {
-		why: "what a check of a store found, for every store",
+		why:  "what a check of a store found, for every store",
+		code: []string{"."},
 	},
 	"internal/key": {
 		why:  "the text of keys and how they are composed, for every interface",

@@ -1,6 +1,16 @@
 // Package diagnosis defines what a check of a store reports. The stores export its types under their own names.
 package diagnosis
 
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
 // Finding is the result of one check of a store. It contains no password.
 type Finding struct {
 	Check  string `json:"check"` // the name of the check: connection, version, eviction …
@@ -18,3 +28,23 @@ const (
 	Warning Level = "warning" // decisions work, at a cost that the finding names
 	Failing Level = "error"   // decisions fail, or will fail
 )
+
+// OfError returns the finding of a failed check: the text of the error without prefix, and the advice of a [headgate.StoreError].
+func OfError(check string, level Level, err error, prefix string) Finding {
+	var known *headgate.StoreError
+	if !errors.As(err, &known) {
+		return Finding{Check: check, Level: level, Says: err.Error()}
+	}
+	bare := *known
+	bare.Advice = ""
+	return Finding{Check: check, Level: level, Says: strings.TrimPrefix(bare.Error(), prefix), Advice: known.Advice}
+}
+
+// OfLatency returns the finding of how long decisions took, and their median. It sorts took, which must not be empty.
+func OfLatency(took []time.Duration) (f Finding, median time.Duration) {
+	slices.Sort(took)
+	median, slowest := took[len(took)/2], took[len(took)-1]
+	const unit = 10 * time.Microsecond
+	says := fmt.Sprintf("a decision takes %v, the slowest of %d %v", median.Round(unit), len(took), slowest.Round(unit))
+	return Finding{Check: "latency", Level: Fine, Says: says}, median
+}
