@@ -3,6 +3,7 @@
 package httpfields
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -72,9 +73,7 @@ const (
 // New makes a writer. It refuses unknown dialects, the same one twice, and combinations that contradict each other: a field's
 // name has one form. opts may be nil, and is not retained.
 func New(opts *Options) (*Writer, error) {
-	if opts == nil {
-		opts = &Options{}
-	}
+	opts = cmp.Or(opts, &Options{})
 	dialects, err := named(opts.Dialects)
 	if err != nil {
 		return nil, err
@@ -138,9 +137,7 @@ func named(dialects []Dialect) ([]Dialect, error) {
 	}
 	list := make([]Dialect, 0, len(dialects))
 	for _, d := range dialects {
-		if d == "" {
-			d = IETF
-		}
+		d = cmp.Or(d, IETF)
 		if _, known := names[d]; !known {
 			return nil, fmt.Errorf("%w: unknown dialect %.40q; accepted are ietf, draft-07, draft-06, draft-03, x-ratelimit, "+
 				"x-ratelimit-epoch, github and off", ErrInvalidOptions, string(d))

@@ -1,6 +1,7 @@
 package loginguard
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -110,21 +111,11 @@ const (
 )
 
 func (o Options) withDefaults() Options {
-	if o.Name == "" {
-		o.Name = "login"
-	}
-	if o.KnownBy == "" {
-		o.KnownBy = o.Name
-	}
-	if o.KnownFor == 0 {
-		o.KnownFor = defaultKnown
-	}
-	if o.V6Address == 0 {
-		o.V6Address = 64
-	}
-	if o.V6Subnet == 0 {
-		o.V6Subnet = 48
-	}
+	o.Name = cmp.Or(o.Name, "login")
+	o.KnownBy = cmp.Or(o.KnownBy, o.Name)
+	o.KnownFor = cmp.Or(o.KnownFor, defaultKnown)
+	o.V6Address = cmp.Or(o.V6Address, 64)
+	o.V6Subnet = cmp.Or(o.V6Subnet, 48)
 	if o.Fields == nil {
 		o.Fields = []string{"username", "email", "login"}
 	}

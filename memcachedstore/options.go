@@ -1,6 +1,7 @@
 package memcachedstore
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -50,20 +51,11 @@ func (o *Options) withDefaults() (Options, error) {
 	if err := full.validate(); err != nil {
 		return full, err
 	}
-	if full.Namespace == "" {
-		full.Namespace = defaultNamespace
-	}
-	if full.Timeout == 0 {
-		full.Timeout = defaultTimeout
-	}
-	for _, n := range []struct {
-		field  *int
-		normal int
-	}{{&full.MaxTries, defaultMaxTries}, {&full.MaxWaiting, defaultMaxWaiting}, {&full.MaxConns, defaultMaxConns}} {
-		if *n.field == 0 {
-			*n.field = n.normal
-		}
-	}
+	full.Namespace = cmp.Or(full.Namespace, defaultNamespace)
+	full.Timeout = cmp.Or(full.Timeout, defaultTimeout)
+	full.MaxTries = cmp.Or(full.MaxTries, defaultMaxTries)
+	full.MaxWaiting = cmp.Or(full.MaxWaiting, defaultMaxWaiting)
+	full.MaxConns = cmp.Or(full.MaxConns, defaultMaxConns)
 	return full, nil
 }
 

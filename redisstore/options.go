@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -60,18 +61,10 @@ func (o *Options) withDefaults() (Options, error) {
 	if o != nil {
 		full = *o
 	}
-	if full.Namespace == "" {
-		full.Namespace = defaultNamespace
-	}
-	if full.Timeout == 0 {
-		full.Timeout = defaultTimeout
-	}
-	if full.MaxWaiting == 0 {
-		full.MaxWaiting = defaultMaxWaiting
-	}
-	if full.DenialMemory == 0 {
-		full.DenialMemory = defaultDenialMemory
-	}
+	full.Namespace = cmp.Or(full.Namespace, defaultNamespace)
+	full.Timeout = cmp.Or(full.Timeout, defaultTimeout)
+	full.MaxWaiting = cmp.Or(full.MaxWaiting, defaultMaxWaiting)
+	full.DenialMemory = cmp.Or(full.DenialMemory, defaultDenialMemory)
 	return full, full.validate()
 }
 

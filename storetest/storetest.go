@@ -12,6 +12,7 @@
 package storetest
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -85,13 +86,9 @@ func (o Options) report(t *testing.T, c check, a headgate.Algorithm, store headg
 }
 
 func (o Options) withDefaults() Options {
-	if o.Decisions == 0 {
-		o.Decisions = 1_000_000
-	}
+	o.Decisions = cmp.Or(o.Decisions, 1_000_000)
 	o.Lanes = max(1, o.Lanes)
-	if o.Rounds == 0 {
-		o.Rounds = 1_000
-	}
+	o.Rounds = cmp.Or(o.Rounds, 1_000)
 	for o.Seed == 0 {
 		o.Seed = rand.Uint64()
 	}

@@ -3,6 +3,7 @@
 package crowd
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -86,15 +87,9 @@ func (c Crowd) Run(t *testing.T, serve func(t *testing.T) (address string), open
 }
 
 func (c Crowd) withDefaults() Crowd {
-	if c.Processes == 0 {
-		c.Processes = 8
-	}
-	if c.Goroutines == 0 {
-		c.Goroutines = 32
-	}
-	if c.For == 0 {
-		c.For = 2 * time.Second
-	}
+	c.Processes = cmp.Or(c.Processes, 8)
+	c.Goroutines = cmp.Or(c.Goroutines, 32)
+	c.For = cmp.Or(c.For, 2*time.Second)
 	return c
 }
 

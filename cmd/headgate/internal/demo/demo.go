@@ -9,6 +9,7 @@
 package demo
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -89,21 +90,11 @@ func New(store headgate.Store, opts *Options) (*Handler, error) {
 }
 
 func (h *Handler) setDefaults() {
-	if h.opts.Store == "" {
-		h.opts.Store = "memory"
-	}
-	if h.opts.CheckURL == "" {
-		h.opts.CheckURL = "http://127.0.0.1:8080/v1/check"
-	}
-	if h.opts.MaxSessions == 0 {
-		h.opts.MaxSessions = DefaultMaxSessions
-	}
-	if h.opts.IdleTimeout == 0 {
-		h.opts.IdleTimeout = DefaultIdleTimeout
-	}
-	if h.opts.Log == nil {
-		h.opts.Log = slog.New(slog.DiscardHandler)
-	}
+	h.opts.Store = cmp.Or(h.opts.Store, "memory")
+	h.opts.CheckURL = cmp.Or(h.opts.CheckURL, "http://127.0.0.1:8080/v1/check")
+	h.opts.MaxSessions = cmp.Or(h.opts.MaxSessions, DefaultMaxSessions)
+	h.opts.IdleTimeout = cmp.Or(h.opts.IdleTimeout, DefaultIdleTimeout)
+	h.opts.Log = cmp.Or(h.opts.Log, slog.New(slog.DiscardHandler))
 }
 
 // ServeHTTP answers one request; of a stream of events, when it ends.

@@ -148,9 +148,7 @@ func (e *Engine) Use(opts *Options) error {
 	if e.of != nil {
 		return e.of.Use(opts)
 	}
-	if opts == nil {
-		opts = &Options{}
-	}
+	opts = cmp.Or(opts, &Options{})
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	next, err := newSnapshot(e.store, opts, e.holds.Load())

@@ -32,9 +32,7 @@ func Parse(files []File, opts *ParseOptions) (*Config, error) {
 
 // assemble makes a configuration of parts, each added by itself.
 func assemble[Part any](parts []Part, opts *ParseOptions, add func(c *Config, part Part, merge bool) *Error) (*Config, error) {
-	if opts == nil {
-		opts = &ParseOptions{}
-	}
+	opts = cmp.Or(opts, &ParseOptions{})
 	c := &Config{domains: make(map[string]*Domain), maxEntries: cmp.Or(opts.MaxEntries, DefaultMaxEntries)}
 	var errs Errors
 	for _, part := range parts {

@@ -117,9 +117,7 @@ func New(rules Rules, opts *Options) (c *Client, err error) {
 	c.unreached = doubling(retry, retry, 0.5)
 	c.ended = doubling(first, c.opts.BackoffMax, opts.BackoffRandom)
 	c.again = doubling(leastAgain, mostAgain, 0)
-	if c.opts.Log == nil {
-		c.opts.Log = slog.New(slog.DiscardHandler)
-	}
+	c.opts.Log = cmp.Or(c.opts.Log, slog.New(slog.DiscardHandler))
 	if c.node, err = nodeOf(opts); err != nil {
 		return nil, fmt.Errorf("envoyxds: %w", err)
 	}

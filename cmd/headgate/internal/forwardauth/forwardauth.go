@@ -13,6 +13,7 @@
 package forwardauth
 
 import (
+	"cmp"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -53,13 +54,9 @@ type Handler struct {
 // New makes the door of e: the TrustedProxies that e has in force may describe requests, and their entries in X-Forwarded-For are
 // believed. It refuses networks that package clientaddr refuses. opts may be nil.
 func New(e *engine.Engine, opts *Options) (*Handler, error) {
-	if opts == nil {
-		opts = &Options{}
-	}
+	opts = cmp.Or(opts, &Options{})
 	h := &Handler{engine: e, fields: answerfields.New(), local: opts.Local, log: opts.Log}
-	if h.log == nil {
-		h.log = slog.New(slog.DiscardHandler)
-	}
+	h.log = cmp.Or(h.log, slog.New(slog.DiscardHandler))
 	if _, err := h.trustOf(e.Snapshot()); err != nil {
 		return nil, err
 	}

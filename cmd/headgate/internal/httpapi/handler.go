@@ -58,9 +58,7 @@ type subtree struct {
 
 // New makes the HTTP API of e. opts may be nil.
 func New(e *engine.Engine, opts *Options) *Handler {
-	if opts == nil {
-		opts = &Options{}
-	}
+	opts = cmp.Or(opts, &Options{})
 	h := &Handler{engine: e, health: opts.Health, fields: answerfields.New(), maxBodyBytes: cmp.Or(opts.MaxBodyBytes, DefaultMaxBodyBytes)}
 	if h.health == nil {
 		h.health = NewHealth(e, nil)

@@ -207,9 +207,7 @@ func (o *Options) trust(host string) *tls.Config {
 	if o.TLS != nil {
 		made = o.TLS.Clone()
 	}
-	if made.ServerName == "" {
-		made.ServerName = host
-	}
+	made.ServerName = cmp.Or(made.ServerName, host)
 	return made
 }
 

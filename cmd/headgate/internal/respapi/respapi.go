@@ -73,9 +73,7 @@ type counters struct {
 
 // New makes the door of e. opts may be nil.
 func New(e *engine.Engine, opts *Options) *Handler {
-	if opts == nil {
-		opts = &Options{}
-	}
+	opts = cmp.Or(opts, &Options{})
 	h := &Handler{
 		engine:    e,
 		commands:  allCommands(),
@@ -89,8 +87,6 @@ func New(e *engine.Engine, opts *Options) *Handler {
 	size := cmp.Or(opts.MaxRequestBytes, DefaultMaxRequestBytes)
 	h.known = bounds{request: size, args: mostArgs, bulk: size}
 	h.unknown = bounds{request: min(size, unauthenticatedBytes), args: unauthenticatedArgs, bulk: size}
-	if h.log == nil {
-		h.log = slog.New(slog.DiscardHandler)
-	}
+	h.log = cmp.Or(h.log, slog.New(slog.DiscardHandler))
 	return h
 }

@@ -44,9 +44,7 @@ type Server struct {
 
 // NewServer makes a server for h. opts may be nil.
 func NewServer(h *Handler, opts *ServerOptions) *Server {
-	if opts == nil {
-		opts = &ServerOptions{}
-	}
+	opts = cmp.Or(opts, &ServerOptions{})
 	s := &Server{
 		handler:   h,
 		opts:      *opts,

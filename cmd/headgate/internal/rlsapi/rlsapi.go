@@ -90,9 +90,7 @@ type Handler struct {
 
 // New makes a handler of e: until [Handler.Use], every request is Unavailable. opts may be nil.
 func New(e *engine.Engine, opts *Options) (*Handler, error) {
-	if opts == nil {
-		opts = &Options{}
-	}
+	opts = cmp.Or(opts, &Options{})
 	h := &Handler{engine: e, opts: *opts}
 	o := &h.opts
 	o.Charge = cmp.Or(o.Charge, AllOrNone)

@@ -51,9 +51,7 @@ type Server struct {
 
 // NewServer makes the only server of h. opts may be nil.
 func NewServer(h *Handler, opts *ServerOptions) *Server {
-	if opts == nil {
-		opts = &ServerOptions{}
-	}
+	opts = cmp.Or(opts, &ServerOptions{})
 	stopping, stop := context.WithCancel(context.Background())
 	s := &Server{h, grpc.NewServer(newServerOptions(opts)...), health.NewServer(), stop, cmp.Or(opts.MaxConnections, 4096)}
 	pb.RegisterRateLimitServiceServer(s.grpc, h)
