@@ -84,6 +84,15 @@ func (m Machine) resultFile(dir, kind string) string {
 	return filepath.Join(dir, name)
 }
 
+// Exit ends a command: with status 1 if err is not nil, after printing err.
+func Exit(command string, err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, command+":", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
 // ProcessorTime returns the processor time that a process has used, to a hundredth of a second, or 0 where there is no /proc.
 func ProcessorTime(pid int) time.Duration {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/headgate/headgate/bench"
 )
@@ -21,10 +20,7 @@ func main() {
 	flag.IntVar(&f.Every, "every", 100, "random requests between two with a busy key")
 	results := flag.String("results", "", "a directory to keep the report in; it is only printed if empty")
 	flag.Parse()
-	if err := run(f, *results); err != nil {
-		fmt.Fprintln(os.Stderr, "flood:", err)
-		os.Exit(1)
-	}
+	bench.Exit("flood", run(f, *results))
 }
 
 func run(f bench.Flood, results string) error {

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/headgate/headgate/bench"
@@ -20,10 +19,7 @@ func main() {
 	most := flag.Int64("most", 6, "GiB of heap above which a measurement is not begun, going by the one before")
 	results := flag.String("results", "", "a directory to keep the table in; it is only printed if empty")
 	flag.Parse()
-	if err := run(*keys, *rows, *most<<30, *results); err != nil {
-		fmt.Fprintln(os.Stderr, "memory:", err)
-		os.Exit(1)
-	}
+	bench.Exit("memory", run(*keys, *rows, *most<<30, *results))
 }
 
 func run(list, rows string, most int64, results string) error {

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/headgate/headgate/bench"
@@ -23,10 +22,7 @@ func main() {
 	clients := flag.Int("clients", 100_000, "clients of the second table; the first has one")
 	results := flag.String("results", "", "a directory to keep the tables in; they are only printed if empty")
 	flag.Parse()
-	if err := run(*rounds, *each, *clients, *results); err != nil {
-		fmt.Fprintln(os.Stderr, "middleware:", err)
-		os.Exit(1)
-	}
+	bench.Exit("middleware", run(*rounds, *each, *clients, *results))
 }
 
 func run(rounds int, each time.Duration, clients int, results string) (err error) {

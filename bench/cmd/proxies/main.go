@@ -8,7 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/headgate/headgate/bench"
@@ -31,10 +30,7 @@ func main() {
 	flag.StringVar(&s.headgate, "headgate", "../dist/headgate", "the program")
 	flag.StringVar(&s.file, "file", "../docs/proxies/nginx-closed.conf", "nginx's configuration for asking Headgate")
 	flag.Parse()
-	if err := s.measure(); err != nil {
-		fmt.Fprintln(os.Stderr, "proxies:", err)
-		os.Exit(1)
-	}
+	bench.Exit("proxies", s.measure())
 }
 
 // row is one way through nginx.

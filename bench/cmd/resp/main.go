@@ -37,10 +37,7 @@ func main() {
 	flag.StringVar(&s.results, "results", "", "a directory to keep the rounds in; they are only printed if empty")
 	flag.StringVar(&s.headgate, "headgate", "../dist/headgate", "the program to measure")
 	flag.Parse()
-	if err := s.measure(); err != nil {
-		fmt.Fprintln(os.Stderr, "resp:", err)
-		os.Exit(1)
-	}
+	bench.Exit("resp", s.measure())
 }
 
 // row is a server and what it is asked.

@@ -34,10 +34,7 @@ func main() {
 	flag.StringVar(&s.results, "results", "", "a directory to keep the tables in; they are only printed if empty")
 	flag.StringVar(&s.profile, "cpuprofile", "", "a file for a CPU profile of this process")
 	flag.Parse()
-	if err := run(s); err != nil {
-		fmt.Fprintln(os.Stderr, "stores:", err)
-		os.Exit(1)
-	}
+	bench.Exit("stores", run(s))
 }
 
 func run(s settings) (err error) {

@@ -36,10 +36,7 @@ func main() {
 	if err == nil {
 		err = run(p, *results)
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "table:", err)
-		os.Exit(1)
-	}
+	bench.Exit("table", err)
 }
 
 // run measures everything; the raw rounds go to the result file as they come, the table at the end to both.
