@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -145,12 +146,7 @@ func (g *Guard) subnet(addr netip.Addr) netip.Prefix {
 // allows reports whether addr is in the list of those that are not limited.
 func (g *Guard) allows(addr netip.Addr) bool {
 	addr = addr.Unmap().WithZone("")
-	for _, p := range g.opts.Allow {
-		if p.Contains(addr) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(g.opts.Allow, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
 func textOf(p netip.Prefix) string { return string(clientaddr.AppendKey(nil, p)) }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -64,12 +65,8 @@ func refusal(err error) error {
 
 // broken reports an error of a connection that ended, as one that was idle does when the server was started anew.
 func broken(err error) bool {
-	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE, net.ErrClosed} {
-		if errors.Is(err, end) {
-			return true
-		}
-	}
-	return false
+	ends := []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE, net.ErrClosed}
+	return slices.ContainsFunc(ends, func(end error) bool { return errors.Is(err, end) })
 }
 
 func errForeignValue() error {

@@ -56,12 +56,10 @@ func (s *Sources) ratelimit(c *Config) (map[string]foreign, Errors) {
 
 // any reports whether one of some variables is there.
 func (s *Sources) any(names ...string) bool {
-	for _, name := range names {
-		if _, ok := s.lookup(name); ok {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(names, func(name string) bool {
+		_, ok := s.lookup(name)
+		return ok
+	})
 }
 
 // set gives a setting a value that one or several variables stand for.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -97,12 +98,7 @@ func unknownKey(name string, members []member) string {
 	if slices.Contains([]string{"domain", "descriptors", "rate_limit"}, name) {
 		return "unknown key; this is a file of envoyproxy/ratelimit: put it into a folder and name that at envoy.config"
 	}
-	every := make([]string, 0, len(places))
-	for known := range places {
-		every = append(every, known)
-	}
-	slices.Sort(every)
-	if meant := suggest.Nearest(name, every); meant != "" {
+	if meant := suggest.Nearest(name, slices.Sorted(maps.Keys(places))); meant != "" {
 		return "unknown key; " + meant + " belongs at " + strings.Join(places[meant], " or ")
 	}
 	return "unknown key; there are " + strings.Join(here, ", ")

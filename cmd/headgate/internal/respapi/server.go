@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -86,12 +87,8 @@ func (s *Server) Serve(ln net.Listener) error {
 
 // passing reports whether Accept may succeed later: no file descriptor or memory is free, or the client has gone already.
 func passing(err error) bool {
-	for _, cause := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.ECONNRESET} {
-		if errors.Is(err, cause) {
-			return true
-		}
-	}
-	return false
+	causes := []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.ECONNRESET}
+	return slices.ContainsFunc(causes, func(cause error) bool { return errors.Is(err, cause) })
 }
 
 func (s *Server) sleep(d time.Duration) {
