@@ -5,11 +5,19 @@ import (
 	"unicode/utf8"
 )
 
-// parseInt reads a whole number of 64 bits as redis-cell does: an optional sign and digits. It allocates
-// only for text that is no such number.
+// parseInt parses a 64-bit integer as redis-cell does: an optional sign and digits. It allocates
+// only if the text is not one. It parses digits that cannot overflow itself, because
+// strconv.ParseInt takes a tenth of the time of a CL.THROTTLE.
 func parseInt(text []byte) (n int64, ok bool) {
-	n, err := strconv.ParseInt(string(text), 10, 64)
-	return n, err == nil
+	const maxDigits = 18
+	for i, c := range text {
+		if c < '0' || c > '9' || i == maxDigits {
+			n, err := strconv.ParseInt(string(text), 10, 64)
+			return n, err == nil
+		}
+		n = n*10 + int64(c-'0')
+	}
+	return n, len(text) > 0
 }
 
 // clip bounds how much of a stranger's text an error repeats, and makes it UTF-8.
