@@ -74,5 +74,5 @@ func (a Algorithm) Windowed() bool { return a.kind().refill == RefillWindow }
 func (a Algorithm) Queues() bool { return a.kind().queues }
 
 // CanReserve reports whether a can promise units which are still to come: see [Limiter.Reserve]. A store may refuse that all the
-// same; [Bound.Books] reports what it does. It is false for a name that is no algorithm.
+// same; [Bound.CanReserve] reports what it does. It is false for a name that is no algorithm.
 func (a Algorithm) CanReserve() bool { return a.kind().reserves }

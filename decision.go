@@ -10,7 +10,7 @@ type Decision struct {
 	// Never reports that the cost is above Limit, so that no wait helps. Allowed is then false and RetryAfter 0.
 	Never bool
 	// Degraded is why the store did not decide this, but what the policy says for that case; the zero value if it did.
-	Degraded Trouble
+	Degraded StoreErrorReason
 	// Limit is the most that can be spent at once: the capacity B of a bucket, the L of a window.
 	Limit int64
 	// Remaining is how many whole units could still be spent right now, after this decision; rounded down.
@@ -25,6 +25,3 @@ type Decision struct {
 	// DeniedBy names each limit that denied; nil when allowed.
 	DeniedBy []string
 }
-
-// Micros turns whole microseconds into a [time.Duration]. It is exact for every wait that an accepted limit can give.
-func Micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }

@@ -60,7 +60,7 @@ func ExampleAllowAll() {
 		}
 		fmt.Println(d.Allowed, d.DeniedBy)
 	}
-	d, _ := address.Peek(context.Background(), "203.0.113.9", 0)
+	d, _ := address.PeekN(context.Background(), "203.0.113.9", 0)
 	fmt.Println("of the address's 20 are left", d.Remaining)
 	// Output:
 	// true []
@@ -75,7 +75,7 @@ func ExampleLimiter_Reserve() {
 	}
 	noon := headgate.InstantOf(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))
 	for range 3 {
-		r, err := limiter.ReserveAt(context.Background(), noon, "mail", 1, 1500*time.Millisecond)
+		r, err := limiter.ReserveAt(context.Background(), noon.Time(), "mail", 1, 1500*time.Millisecond)
 		if err != nil {
 			panic(err)
 		}

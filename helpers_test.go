@@ -133,7 +133,7 @@ func (b *watchedBound) Apply(ctx context.Context, now headgate.Instant, key stri
 	return b.Bound.Apply(ctx, now, key, v, cost)
 }
 
-func (b *watchedBound) Reserve(ctx context.Context, now headgate.Instant, key string, cost int64, longest time.Duration) (headgate.Decision, headgate.Mark, error) {
+func (b *watchedBound) Reserve(ctx context.Context, now headgate.Instant, key string, cost int64, longest time.Duration) (headgate.Decision, headgate.ReservationToken, error) {
 	b.watch(key)
 	return b.Bound.Reserve(ctx, now, key, cost, longest)
 }

@@ -6,12 +6,15 @@ import (
 	"time"
 )
 
-// Limiter decides by one policy over one store. It is made with [New], holds no lock of its own on the path of Allow, and may
-// be used concurrently. Each verb is one operation of the store: over memory it does not block and does not allocate (a policy
-// with several limits allocates); over a network it is one round trip and ends with its context.
+// Limiter applies one policy on one store. [New] makes it. It may be used concurrently and
+// holds no lock of its own in Allow. Each method is one operation of the store: in memory
+// it does not block and does not allocate, except for a policy with several limits; over a
+// network it is one round trip and is cancelled with its context.
 //
-// Every verb exists twice: under its short name at the store's own clock, and with At at an instant that the caller gives, for
-// tests and replays.
+// The short methods cost one unit. The methods that end in N take a cost. Both decide at the
+// time of the store's clock. The methods that end in At take the time from the caller, for
+// tests and replays; times from 1970 to 2155 are accepted and rounded down to whole
+// microseconds, others return [ErrInvalidInstant].
 type Limiter struct {
 	policy   Policy
 	store    Store
@@ -22,17 +25,19 @@ type Limiter struct {
 	waiters  waitingRoom
 }
 
-// Options are a limiter's settings. The zero value of each field is its default; nil means all defaults.
+// Options are the settings of a limiter. The zero value of each field is its default; nil
+// means all defaults.
 type Options struct {
-	// Observer hears of every decision; nil means nobody does.
+	// Observer receives an event for every decision; nil disables events.
 	Observer Observer
 }
 
-// New makes a limiter for policy over store. It refuses what cannot work: an invalid policy, an unknown algorithm, an
-// algorithm that the store cannot hold. It does no I/O. opts may be nil.
+// New returns a limiter for policy on store. It returns an error if the policy is invalid,
+// the algorithm is unknown, or the store does not support the algorithm. It does no I/O.
+// opts may be nil.
 func New(store Store, policy Policy, opts *Options) (*Limiter, error) {
 	if store == nil {
-		return nil, fmt.Errorf("%w: no store was given; memstore.New(nil) makes the embedded one", ErrInvalidPolicy)
+		return nil, fmt.Errorf("%w: store is nil; use memstore.New(nil) for a store in memory", ErrInvalidPolicy)
 	}
 	if err := policy.Validate(); err != nil {
 		return nil, err
@@ -42,7 +47,7 @@ func New(store Store, policy Policy, opts *Options) (*Limiter, error) {
 	if opts != nil {
 		l.observer = opts.Observer
 	}
-	for _, rule := range policy.Rules() {
+	for _, rule := range policy.rules() {
 		b, err := store.Bind(rule)
 		if err != nil {
 			return nil, err
@@ -58,56 +63,69 @@ func New(store Store, policy Policy, opts *Options) (*Limiter, error) {
 	return l, nil
 }
 
-// Policy is the policy this limiter decides by. Its Limits must not be changed.
+// Policy returns the policy of this limiter. The caller must not change its Limits.
 func (l *Limiter) Policy() Policy { return l.policy }
 
-// Allow asks for one unit of key now, and spends it if it is there.
+// Allow spends one unit of key if it is available, and reports whether it was.
 func (l *Limiter) Allow(ctx context.Context, key string) (Decision, error) {
 	if l.short != nil {
 		return l.short.Apply(ctx, StoreClock, key, Take, 1)
 	}
-	return l.AllowAt(ctx, StoreClock, key, 1)
+	return l.apply(ctx, StoreClock, key, Take, 1)
 }
 
-// AllowN asks for cost units of key now, all or none. Cost 0 is always allowed and spends nothing.
+// AllowN spends cost units of key if all of them are available, and none otherwise. Cost 0
+// is always allowed and spends nothing.
 func (l *Limiter) AllowN(ctx context.Context, key string, cost int64) (Decision, error) {
-	return l.AllowAt(ctx, StoreClock, key, cost)
+	return l.apply(ctx, StoreClock, key, Take, cost)
 }
 
-// AllowAt is [Limiter.AllowN] at the instant now.
-func (l *Limiter) AllowAt(ctx context.Context, now Instant, key string, cost int64) (Decision, error) {
-	return l.apply(ctx, now, key, Take, cost)
+// AllowAt is [Limiter.AllowN] at the time now.
+func (l *Limiter) AllowAt(ctx context.Context, now time.Time, key string, cost int64) (Decision, error) {
+	return l.apply(ctx, InstantOf(now), key, Take, cost)
 }
 
-// Peek says what [Limiter.AllowN] would answer for cost, and spends nothing.
-func (l *Limiter) Peek(ctx context.Context, key string, cost int64) (Decision, error) {
-	return l.PeekAt(ctx, StoreClock, key, cost)
+// Peek reports what [Limiter.Allow] would decide, and spends nothing.
+func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
+	return l.apply(ctx, StoreClock, key, Peek, 1)
 }
 
-// PeekAt is [Limiter.Peek] at the instant now.
-func (l *Limiter) PeekAt(ctx context.Context, now Instant, key string, cost int64) (Decision, error) {
-	return l.apply(ctx, now, key, Peek, cost)
+// PeekN reports what [Limiter.AllowN] would decide for cost, and spends nothing.
+func (l *Limiter) PeekN(ctx context.Context, key string, cost int64) (Decision, error) {
+	return l.apply(ctx, StoreClock, key, Peek, cost)
 }
 
-// Refund gives cost units back to key: at most what was spent, never above the limit. The decision is that of a peek with cost
-// 0 after it. With several limits each gets its units back, one after another.
-func (l *Limiter) Refund(ctx context.Context, key string, cost int64) (Decision, error) {
-	return l.RefundAt(ctx, StoreClock, key, cost)
+// PeekAt is [Limiter.PeekN] at the time now.
+func (l *Limiter) PeekAt(ctx context.Context, now time.Time, key string, cost int64) (Decision, error) {
+	return l.apply(ctx, InstantOf(now), key, Peek, cost)
 }
 
-// RefundAt is [Limiter.Refund] at the instant now.
-func (l *Limiter) RefundAt(ctx context.Context, now Instant, key string, cost int64) (Decision, error) {
-	return l.apply(ctx, now, key, Refund, cost)
+// Refund refunds one unit to key; see [Limiter.RefundN].
+func (l *Limiter) Refund(ctx context.Context, key string) (Decision, error) {
+	return l.apply(ctx, StoreClock, key, Refund, 1)
 }
 
-// Reset makes key as if never used. The decision is that of a peek with cost 0 after it.
+// RefundN refunds cost units to key: at most what was spent, so that key never has more
+// than the limit. With several limits, the units are refunded to one limit after another.
+// The decision is that of a peek with cost 0 after the refund.
+func (l *Limiter) RefundN(ctx context.Context, key string, cost int64) (Decision, error) {
+	return l.apply(ctx, StoreClock, key, Refund, cost)
+}
+
+// RefundAt is [Limiter.RefundN] at the time now.
+func (l *Limiter) RefundAt(ctx context.Context, now time.Time, key string, cost int64) (Decision, error) {
+	return l.apply(ctx, InstantOf(now), key, Refund, cost)
+}
+
+// Reset forgets everything that was spent from key: buckets are full and windows are empty.
+// The decision is that of a peek with cost 0 after the reset.
 func (l *Limiter) Reset(ctx context.Context, key string) (Decision, error) {
-	return l.ResetAt(ctx, StoreClock, key)
+	return l.apply(ctx, StoreClock, key, Reset, 0)
 }
 
-// ResetAt is [Limiter.Reset] at the instant now.
-func (l *Limiter) ResetAt(ctx context.Context, now Instant, key string) (Decision, error) {
-	return l.apply(ctx, now, key, Reset, 0)
+// ResetAt is [Limiter.Reset] at the time now.
+func (l *Limiter) ResetAt(ctx context.Context, now time.Time, key string) (Decision, error) {
+	return l.apply(ctx, InstantOf(now), key, Reset, 0)
 }
 
 func (l *Limiter) apply(ctx context.Context, now Instant, key string, verb Verb, cost int64) (d Decision, err error) {
@@ -145,7 +163,7 @@ func (l *Limiter) askEach(
 		if err := l.store.ApplyAll(ctx, now, ops, verb == Peek, decisions); err != nil {
 			return Decision{}, err
 		}
-		return Combine(decisions), nil
+		return combine(decisions), nil
 	}
 	for i, b := range l.bounds {
 		d, err := b.Apply(ctx, now, key, verb, cost)
@@ -154,15 +172,15 @@ func (l *Limiter) askEach(
 		}
 		decisions[i] = d
 	}
-	return Combine(decisions), nil
+	return combine(decisions), nil
 }
 
 func checkRequest(now Instant, cost int64) error {
 	if cost < 0 {
-		return fmt.Errorf("%w: %d; accepted are whole numbers from 0 (0 only asks)", ErrInvalidCost, cost)
+		return fmt.Errorf("%w: cost is %d; must be 0 or more (0 peeks)", ErrInvalidCost, cost)
 	}
 	if !now.Valid() {
-		return fmt.Errorf("%w: %d µs; accepted are 0 (1970) to %d (2155)", ErrInvalidInstant, int64(now), int64(MaxInstant))
+		return fmt.Errorf("%w: instant is %d µs; must be 0 (1970) to %d (2155)", ErrInvalidInstant, int64(now), int64(MaxInstant))
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/root"
 	"github.com/headgate/headgate/memstore"
 )
 
@@ -58,13 +59,13 @@ func TestVerbs(t *testing.T) {
 		allow bool
 		left  int64
 	}{
-		{"allow one", func() (headgate.Decision, error) { return l.AllowAt(t.Context(), noon, "key", 1) }, true, 9},
-		{"allow six", func() (headgate.Decision, error) { return l.AllowAt(t.Context(), noon, "key", 6) }, true, 3},
-		{"peek at four", func() (headgate.Decision, error) { return l.PeekAt(t.Context(), noon, "key", 4) }, false, 3},
-		{"allow four", func() (headgate.Decision, error) { return l.AllowAt(t.Context(), noon, "key", 4) }, false, 3},
-		{"allow none", func() (headgate.Decision, error) { return l.AllowAt(t.Context(), noon, "key", 0) }, true, 3},
-		{"refund two", func() (headgate.Decision, error) { return l.RefundAt(t.Context(), noon, "key", 2) }, true, 5},
-		{"reset", func() (headgate.Decision, error) { return l.ResetAt(t.Context(), noon, "key") }, true, 10},
+		{"allow one", func() (headgate.Decision, error) { return l.AllowAt(t.Context(), noon.Time(), "key", 1) }, true, 9},
+		{"allow six", func() (headgate.Decision, error) { return l.AllowAt(t.Context(), noon.Time(), "key", 6) }, true, 3},
+		{"peek at four", func() (headgate.Decision, error) { return l.PeekAt(t.Context(), noon.Time(), "key", 4) }, false, 3},
+		{"allow four", func() (headgate.Decision, error) { return l.AllowAt(t.Context(), noon.Time(), "key", 4) }, false, 3},
+		{"allow none", func() (headgate.Decision, error) { return l.AllowAt(t.Context(), noon.Time(), "key", 0) }, true, 3},
+		{"refund two", func() (headgate.Decision, error) { return l.RefundAt(t.Context(), noon.Time(), "key", 2) }, true, 5},
+		{"reset", func() (headgate.Decision, error) { return l.ResetAt(t.Context(), noon.Time(), "key") }, true, 10},
 	} {
 		if d, err := c.call(); err != nil || d.Allowed != c.allow || d.Remaining != c.left {
 			t.Errorf("%s: got %+v, error %v want allowed=%v and %d left", c.name, d, err, c.allow, c.left)
@@ -84,8 +85,8 @@ func TestVerbsAtTheStoresClock(t *testing.T) {
 		}{
 			{"Allow", func() (headgate.Decision, error) { return l.Allow(t.Context(), "key") }, 9},
 			{"AllowN", func() (headgate.Decision, error) { return l.AllowN(t.Context(), "key", 3) }, 6},
-			{"Peek", func() (headgate.Decision, error) { return l.Peek(t.Context(), "key", 1) }, 6},
-			{"Refund", func() (headgate.Decision, error) { return l.Refund(t.Context(), "key", 2) }, 8},
+			{"Peek", func() (headgate.Decision, error) { return l.PeekN(t.Context(), "key", 1) }, 6},
+			{"Refund", func() (headgate.Decision, error) { return l.RefundN(t.Context(), "key", 2) }, 8},
 			{"AllowAll", func() (headgate.Decision, error) {
 				return headgate.AllowAll(t.Context(), headgate.Check{Limiter: l, Key: "key", Cost: 3})
 			}, 5},
@@ -108,25 +109,25 @@ func TestRequestsOutsideTheDomain(t *testing.T) {
 		l := newLimiter(t, memstore.New(nil), "api", nil, limits...)
 		calls := map[string]func(now headgate.Instant, cost int64) error{
 			"AllowAt": func(now headgate.Instant, cost int64) error {
-				_, err := l.AllowAt(t.Context(), now, "key", cost)
+				_, err := l.AllowAt(t.Context(), now.Time(), "key", cost)
 				return err
 			},
 			"PeekAt": func(now headgate.Instant, cost int64) error {
-				_, err := l.PeekAt(t.Context(), now, "key", cost)
+				_, err := l.PeekAt(t.Context(), now.Time(), "key", cost)
 				return err
 			},
 			"RefundAt": func(now headgate.Instant, cost int64) error {
-				_, err := l.RefundAt(t.Context(), now, "key", cost)
+				_, err := l.RefundAt(t.Context(), now.Time(), "key", cost)
 				return err
 			},
 			"AllowAllAt": func(now headgate.Instant, cost int64) error {
-				_, err := headgate.AllowAllAt(t.Context(), now, headgate.Check{Limiter: l, Key: "key", Cost: cost})
+				_, err := headgate.AllowAllAt(t.Context(), now.Time(), headgate.Check{Limiter: l, Key: "key", Cost: cost})
 				return err
 			},
 		}
 		if len(limits) == 1 {
 			calls["ReserveAt"] = func(now headgate.Instant, cost int64) error {
-				_, err := l.ReserveAt(t.Context(), now, "key", cost, 0)
+				_, err := l.ReserveAt(t.Context(), now.Time(), "key", cost, 0)
 				return err
 			}
 		}
@@ -142,7 +143,7 @@ func TestRequestsOutsideTheDomain(t *testing.T) {
 				{noon, math.MinInt64, headgate.ErrInvalidCost},
 				{0, 1, nil},
 				{headgate.MaxInstant, 1, nil},
-				{headgate.StoreClock, 0, nil},
+				{headgate.StoreClock, 0, headgate.ErrInvalidInstant}, // its time is long before 1970
 				{-1, 1, headgate.ErrInvalidInstant},
 				{headgate.MaxInstant + 1, 1, headgate.ErrInvalidInstant},
 				{math.MaxInt64, 1, headgate.ErrInvalidInstant},
@@ -152,6 +153,25 @@ func TestRequestsOutsideTheDomain(t *testing.T) {
 					t.Errorf("%s(%d µs, cost %d) under %v: got error %v want %v", name, c.now, c.cost, limits, err, c.want)
 				}
 			}
+		}
+	}
+}
+
+// The microseconds of a time far away overflow 64 bits; its instant must not be one of another time.
+func TestInstantOfDistantTimes(t *testing.T) {
+	t.Parallel()
+	for _, at := range []time.Time{
+		{},
+		time.Unix(-1, 999_999_999), time.Unix(1<<44, 0), time.Unix(1<<60, 0), time.Unix(-1<<60, 0), time.Unix(math.MaxInt64, 0),
+		time.UnixMicro(int64(headgate.MaxInstant) + 1), time.UnixMicro(math.MinInt64),
+	} {
+		if got := headgate.InstantOf(at); got.Valid() {
+			t.Errorf("%v: got instant %d, want one that is not valid", at, got)
+		}
+	}
+	for _, at := range []headgate.Instant{0, 1, 1_700_000_000_000_000, headgate.MaxInstant} {
+		if got := headgate.InstantOf(at.Time().Add(999)); got != at {
+			t.Errorf("got instant %d want %d", got, at)
 		}
 	}
 }
@@ -190,7 +210,7 @@ func TestCombine(t *testing.T) {
 			headgate.Decision{Never: true, Limit: 10, ResetAfter: 50, DeniedBy: []string{"a", "small"}},
 		},
 	} {
-		got := headgate.Combine(c.parts)
+		got := root.Combine(c.parts)
 		if fmt.Sprint(got) != fmt.Sprint(c.want) {
 			t.Errorf("%s: got %+v want %+v", c.name, got, c.want)
 		}
@@ -204,11 +224,11 @@ func TestTightest(t *testing.T) {
 		for _, n := range left {
 			decisions = append(decisions, headgate.Decision{Allowed: true, Limit: 20, Remaining: n})
 		}
-		if got := headgate.Tightest(append(decisions, decisions[want])); got != want {
+		if got := root.Tightest(append(decisions, decisions[want])); got != want {
 			t.Errorf("%v, and the least again: got %d want %d", left, got, want)
 		}
 	}
-	if got := headgate.Tightest(nil); got != 0 {
+	if got := root.Tightest(nil); got != 0 {
 		t.Errorf("no decision: got %d want 0", got)
 	}
 }
@@ -229,19 +249,19 @@ func TestAllowAllRefuses(t *testing.T) {
 		{"too many", slices.Repeat([]headgate.Check{check}, headgate.MaxLimits+1), headgate.ErrInvalidPolicy, "33 checks"},
 		{"no limiter", []headgate.Check{{Key: "key", Cost: 1}}, headgate.ErrInvalidPolicy, "check 1"},
 		{"no second limiter", []headgate.Check{check, {Key: "key", Cost: 1}}, headgate.ErrInvalidPolicy, "check 2"},
-		{"two stores", []headgate.Check{check, {Limiter: elsewhere, Key: "key", Cost: 1}}, headgate.ErrInvalidPolicy, "check 2 is not over the first one's store"},
+		{"two stores", []headgate.Check{check, {Limiter: elsewhere, Key: "key", Cost: 1}}, headgate.ErrInvalidPolicy, "check 2 uses another store than check 1"},
 		{"a negative cost", []headgate.Check{check, {Limiter: l, Key: "key", Cost: -1}}, headgate.ErrInvalidCost, "-1"},
 	} {
 		for verb, call := range map[string]func() (headgate.Decision, error){
-			"AllowAllAt": func() (headgate.Decision, error) { return headgate.AllowAllAt(t.Context(), noon, c.checks...) },
-			"PeekAllAt":  func() (headgate.Decision, error) { return headgate.PeekAllAt(t.Context(), noon, c.checks...) },
+			"AllowAllAt": func() (headgate.Decision, error) { return headgate.AllowAllAt(t.Context(), noon.Time(), c.checks...) },
+			"PeekAllAt":  func() (headgate.Decision, error) { return headgate.PeekAllAt(t.Context(), noon.Time(), c.checks...) },
 		} {
 			if _, err := call(); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%s of %s: got error %v want one that says %q", verb, c.name, err, c.says)
 			}
 		}
 	}
-	if d, err := l.PeekAt(t.Context(), noon, "key", 0); err != nil || d.Remaining != 10 {
+	if d, err := l.PeekAt(t.Context(), noon.Time(), "key", 0); err != nil || d.Remaining != 10 {
 		t.Errorf("after refusals: got %+v, error %v want nothing spent", d, err)
 	}
 }
@@ -252,15 +272,15 @@ func TestAllowAllOverLimitersOfSeveralLimits(t *testing.T) {
 	address, account := newLimiter(t, store, "address", nil, "5/m", "20/h"), newLimiter(t, store, "account", nil, "3/m")
 	checks := []headgate.Check{{Limiter: address, Key: "203.0.113.9", Cost: 1}, {Limiter: account, Key: "ann", Cost: 1}}
 	for i := range int64(3) {
-		if d, err := headgate.AllowAllAt(t.Context(), noon, checks...); err != nil || !d.Allowed || d.Remaining != 2-i || d.Limit != 3 {
+		if d, err := headgate.AllowAllAt(t.Context(), noon.Time(), checks...); err != nil || !d.Allowed || d.Remaining != 2-i || d.Limit != 3 {
 			t.Errorf("login %d: got %+v, error %v want allowed with %d of 3 left", i+1, d, err, 2-i)
 		}
 	}
-	d, err := headgate.AllowAllAt(t.Context(), noon, checks...)
+	d, err := headgate.AllowAllAt(t.Context(), noon.Time(), checks...)
 	if err != nil || d.Allowed || d.RetryAfter != 20*time.Second || !slices.Equal(d.DeniedBy, []string{"account"}) {
 		t.Errorf("login 4: got %+v, error %v want denied by account for 20s", d, err)
 	}
-	if d, err := address.PeekAt(t.Context(), noon, "203.0.113.9", 0); err != nil || d.Remaining != 2 {
+	if d, err := address.PeekAt(t.Context(), noon.Time(), "203.0.113.9", 0); err != nil || d.Remaining != 2 {
 		t.Errorf("the address after a denial by the account: got %+v, error %v want 2 of 5 left", d, err)
 	}
 }
@@ -271,8 +291,8 @@ func everyVerb(t *testing.T, l *headgate.Limiter, key string) {
 	ctx := t.Context()
 	_, _ = l.Allow(ctx, key)
 	_, _ = l.AllowN(ctx, key, 2)
-	_, _ = l.Peek(ctx, key, 3)
-	_, _ = l.Refund(ctx, key, 1)
+	_, _ = l.PeekN(ctx, key, 3)
+	_, _ = l.RefundN(ctx, key, 1)
 	_, _ = l.Reset(ctx, key)
 	_, _ = headgate.AllowAll(ctx, headgate.Check{Limiter: l, Key: key, Cost: 4})
 	_, _ = headgate.PeekAll(ctx, headgate.Check{Limiter: l, Key: key, Cost: 5})
@@ -335,7 +355,7 @@ func TestEventsAndErrorsCarryNoKey(t *testing.T) {
 	} {
 		everyVerb(t, l, key)
 		_, _ = l.AllowN(t.Context(), key, -1)
-		_, _ = l.AllowAt(t.Context(), -1, key, 1)
+		_, _ = l.AllowAt(t.Context(), time.UnixMicro(-1), key, 1)
 		_, _ = l.Reserve(t.Context(), key, 1, 0)
 		_ = l.WaitN(t.Context(), key, -1)
 		_, _ = headgate.AllowAll(t.Context(), headgate.Check{Limiter: l, Key: key, Cost: -1})
@@ -354,7 +374,7 @@ func TestObserverHearsItsOwnPartOfSeveral(t *testing.T) {
 	wide, narrow := newLimiter(t, store, "wide", &one, "10/m", "50/h"), newLimiter(t, store, "narrow", &other, "1/m")
 	checks := []headgate.Check{{Limiter: wide, Key: "key", Cost: 2}, {Limiter: narrow, Key: "key", Cost: 1}}
 	for range 2 {
-		if _, err := headgate.AllowAllAt(t.Context(), noon, checks...); err != nil {
+		if _, err := headgate.AllowAllAt(t.Context(), noon.Time(), checks...); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -385,7 +405,7 @@ func TestInstantOf(t *testing.T) {
 		{time.Unix(0, 0), 0},
 		{time.Unix(1, 999), 1_000_000},
 		{time.Unix(1, 1999), 1_000_001},
-		{time.Unix(-1, 0), -1_000_000},
+		{time.Unix(-1, 0), -1},
 	} {
 		if got := headgate.InstantOf(c.time); got != c.want {
 			t.Errorf("InstantOf(%v): got %d want %d", c.time, got, c.want)

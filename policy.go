@@ -58,9 +58,9 @@ func (p Policy) Validate() error {
 	return nil
 }
 
-// Rules are what a store is asked to keep for this policy, one for each limit: whoever binds them itself counts on the same
-// state as a [Limiter] of the policy. The policy must be valid.
-func (p Policy) Rules() []Rule {
+// rules returns the rules that a store binds for this policy, one for each limit. The policy
+// must be valid.
+func (p Policy) rules() []Rule {
 	rules := make([]Rule, len(p.Limits))
 	for i, l := range p.Limits {
 		rules[i] = Rule{Scope: p.scope(i), Name: p.label(i), Limit: l, Algorithm: p.Algorithm, OnStoreError: p.OnStoreError}

@@ -7,25 +7,34 @@ import (
 	"time"
 )
 
-// Reservation is what [Limiter.Reserve] booked. Its methods may be called concurrently.
+// Reservation is the result of [Limiter.Reserve]. Its methods may be called concurrently.
 type Reservation struct {
 	limiter  *Limiter
 	decision Decision
-	mark     Mark
+	mark     ReservationToken
 	key      string
 	cost     int64
-	spent    atomic.Bool // cancelled already, or nothing was booked
+	done     atomic.Bool // cancelled, or nothing was reserved
 }
 
-// Reserve books cost units of key, also such as are still to come, if they come within maxDelay. Act after
-// [Reservation.Delay], or give it back with [Reservation.Cancel]. Only bucket algorithms can promise what is to come: the
-// others, and policies with several limits, answer [ErrUnsupported].
+// Reserve reserves cost units of key if all of them are available within maxDelay. The
+// caller may act after [Reservation.Delay], or call [Reservation.Cancel] to refund the
+// units. Only the bucket algorithms can reserve: other algorithms, and policies with several
+// limits, return [ErrUnsupported].
 func (l *Limiter) Reserve(ctx context.Context, key string, cost int64, maxDelay time.Duration) (*Reservation, error) {
-	return l.ReserveAt(ctx, StoreClock, key, cost, maxDelay)
+	return l.reserveObserved(ctx, StoreClock, key, cost, maxDelay)
 }
 
-// ReserveAt is [Limiter.Reserve] at the instant now.
-func (l *Limiter) ReserveAt(ctx context.Context, now Instant, key string, cost int64, maxDelay time.Duration) (*Reservation, error) {
+// ReserveAt is [Limiter.Reserve] at the time now.
+func (l *Limiter) ReserveAt(
+	ctx context.Context, now time.Time, key string, cost int64, maxDelay time.Duration,
+) (*Reservation, error) {
+	return l.reserveObserved(ctx, InstantOf(now), key, cost, maxDelay)
+}
+
+func (l *Limiter) reserveObserved(
+	ctx context.Context, now Instant, key string, cost int64, maxDelay time.Duration,
+) (*Reservation, error) {
 	r, err := l.reserve(ctx, now, key, cost, maxDelay)
 	if l.observer != nil {
 		e := Event{Policy: l.policy.Name, Verb: "reserve", Cost: cost, Err: err}
@@ -42,36 +51,43 @@ func (l *Limiter) reserve(ctx context.Context, now Instant, key string, cost int
 		return nil, err
 	}
 	if l.bound == nil {
-		return nil, fmt.Errorf("%w: a policy with several limits cannot book ahead; make one limiter for each", ErrUnsupported)
+		return nil, fmt.Errorf("%w: a policy with several limits cannot reserve; use one limiter for each limit", ErrUnsupported)
 	}
 	d, mark, err := l.bound.Reserve(ctx, now, key, cost, nonNegative(maxDelay))
 	if err != nil {
 		return nil, err
 	}
 	r := &Reservation{limiter: l, decision: d, mark: mark, key: key, cost: cost}
-	r.spent.Store(!d.Allowed)
+	r.done.Store(!d.Allowed)
 	return r, nil
 }
 
-// OK reports whether the units were booked.
+// OK reports whether the units were reserved.
 func (r *Reservation) OK() bool { return r.decision.Allowed }
 
-// Delay is how long to wait, from the moment of booking, before acting; 0 if nothing was booked.
+// Delay returns how long to wait before acting, counted from the time of the reservation; 0
+// if nothing was reserved.
 func (r *Reservation) Delay() time.Duration { return r.decision.Delay }
 
-// Decision is the whole answer: for a refusal, when it would be admitted at once and whether it ever can be.
+// Decision returns the decision. If nothing was reserved, RetryAfter is when the units would
+// be available immediately, and Never is true if they never are.
 func (r *Reservation) Decision() Decision { return r.decision }
 
-// Cancel gives the booked units back, if nobody has booked behind them since, whose instants were promised. What is
-// due already stays spent. Only the first call does anything.
-func (r *Reservation) Cancel(ctx context.Context) error { return r.CancelAt(ctx, StoreClock) }
+// Cancel refunds the reserved units, unless a later reservation of the same key exists:
+// its time was promised, so it does not move. Units that are already due stay spent. Only
+// the first call has an effect.
+func (r *Reservation) Cancel(ctx context.Context) error { return r.cancel(ctx, StoreClock) }
 
-// CancelAt is [Reservation.Cancel] at the instant now.
-func (r *Reservation) CancelAt(ctx context.Context, now Instant) error {
+// CancelAt is [Reservation.Cancel] at the time now.
+func (r *Reservation) CancelAt(ctx context.Context, now time.Time) error {
+	return r.cancel(ctx, InstantOf(now))
+}
+
+func (r *Reservation) cancel(ctx context.Context, now Instant) error {
 	if err := checkRequest(now, r.cost); err != nil {
 		return err
 	}
-	if r.spent.Swap(true) {
+	if r.done.Swap(true) {
 		return nil
 	}
 	d, err := r.limiter.bound.Cancel(ctx, now, r.key, r.cost, r.mark)

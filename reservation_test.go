@@ -15,7 +15,7 @@ import (
 func spent(t *testing.T) *headgate.Limiter {
 	t.Helper()
 	l := newLimiter(t, memstore.New(nil), "api", nil, "1/s burst 3")
-	if d, err := l.AllowAt(t.Context(), noon, "key", 3); err != nil || !d.Allowed {
+	if d, err := l.AllowAt(t.Context(), noon.Time(), "key", 3); err != nil || !d.Allowed {
 		t.Fatalf("got %+v, error %v want allowed", d, err)
 	}
 	return l
@@ -23,7 +23,7 @@ func spent(t *testing.T) *headgate.Limiter {
 
 func reserveAt(t *testing.T, l *headgate.Limiter, cost int64, longest time.Duration) *headgate.Reservation {
 	t.Helper()
-	r, err := l.ReserveAt(t.Context(), noon, "key", cost, longest)
+	r, err := l.ReserveAt(t.Context(), noon.Time(), "key", cost, longest)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestReserveRefusesWhatCannotBePromised(t *testing.T) {
 		if r, err := l.Reserve(t.Context(), "key", 1, time.Hour); r != nil || !errors.Is(err, headgate.ErrUnsupported) {
 			t.Errorf("%s: got %v, error %v want none and ErrUnsupported", name, r, err)
 		}
-		if d, err := l.Peek(t.Context(), "key", 1); err != nil || !d.Allowed {
+		if d, err := l.PeekN(t.Context(), "key", 1); err != nil || !d.Allowed {
 			t.Errorf("%s: after the refusal: got %+v, error %v want nothing spent", name, d, err)
 		}
 	}
@@ -76,7 +76,7 @@ func TestReserveRefusesWhatCannotBePromised(t *testing.T) {
 
 func mustResetAfter(t *testing.T, l *headgate.Limiter, want time.Duration, when string) {
 	t.Helper()
-	if d, err := l.PeekAt(t.Context(), noon, "key", 0); err != nil || d.ResetAfter != want {
+	if d, err := l.PeekAt(t.Context(), noon.Time(), "key", 0); err != nil || d.ResetAfter != want {
 		t.Errorf("%s: got reset after %v, error %v want %v", when, d.ResetAfter, err, want)
 	}
 }
@@ -86,16 +86,16 @@ func TestCancel(t *testing.T) {
 	l := spent(t)
 	first, second := reserveAt(t, l, 2, time.Hour), reserveAt(t, l, 1, time.Hour)
 	mustResetAfter(t, l, 6*time.Second, "3 spent and 3 booked")
-	if err := second.CancelAt(t.Context(), -1); !errors.Is(err, headgate.ErrInvalidInstant) {
+	if err := second.CancelAt(t.Context(), time.UnixMicro(-1)); !errors.Is(err, headgate.ErrInvalidInstant) {
 		t.Errorf("cancel at an instant before 1970: got error %v want ErrInvalidInstant", err)
 	}
 	for _, when := range []string{"the second was cancelled", "it was cancelled again"} {
-		if err := second.CancelAt(t.Context(), noon); err != nil {
+		if err := second.CancelAt(t.Context(), noon.Time()); err != nil {
 			t.Fatal(err)
 		}
 		mustResetAfter(t, l, 5*time.Second, when)
 	}
-	if err := first.CancelAt(t.Context(), noon); err != nil {
+	if err := first.CancelAt(t.Context(), noon.Time()); err != nil {
 		t.Fatal(err)
 	}
 	mustResetAfter(t, l, 3*time.Second, "both were cancelled")
@@ -107,12 +107,12 @@ func TestCancelLeavesOthers(t *testing.T) {
 	l := spent(t)
 	first := reserveAt(t, l, 2, time.Hour)
 	refused := reserveAt(t, l, 1, 0)
-	if err := refused.CancelAt(t.Context(), noon); err != nil || refused.OK() {
+	if err := refused.CancelAt(t.Context(), noon.Time()); err != nil || refused.OK() {
 		t.Errorf("cancel what was never booked: got error %v want none", err)
 	}
 	mustResetAfter(t, l, 5*time.Second, "2 are booked, and a refusal was cancelled")
 	for range 2 {
-		if err := first.CancelAt(t.Context(), noon); err != nil {
+		if err := first.CancelAt(t.Context(), noon.Time()); err != nil {
 			t.Fatal(err)
 		}
 		reserveAt(t, l, 2, time.Hour)
@@ -134,7 +134,7 @@ func TestCancelAfterItIsDue(t *testing.T) {
 	t.Parallel()
 	l := spent(t)
 	r := reserveAt(t, l, 1, time.Hour)
-	if err := r.CancelAt(t.Context(), noon+1_000_000); err != nil {
+	if err := r.CancelAt(t.Context(), (noon + 1_000_000).Time()); err != nil {
 		t.Fatal(err)
 	}
 	mustResetAfter(t, l, 4*time.Second, "cancelled when it was due")
@@ -149,7 +149,7 @@ func TestCancelFromManyGoroutines(t *testing.T) {
 	var failed atomic.Int64
 	for range 32 {
 		all.Go(func() {
-			if r.CancelAt(t.Context(), noon) != nil {
+			if r.CancelAt(t.Context(), noon.Time()) != nil {
 				failed.Add(1)
 			}
 		})

@@ -13,8 +13,18 @@ type Instant int64
 // that is not given an instant: callers' clocks differ, the store has one.
 const StoreClock Instant = math.MinInt64
 
-// InstantOf is t in whole microseconds, rounded down.
-func InstantOf(t time.Time) Instant { return Instant(t.UnixMicro()) }
+// InstantOf returns t in whole microseconds, rounded down. Times that a store does not accept
+// give an instant that is not valid.
+func InstantOf(t time.Time) Instant {
+	const latest = int64(MaxInstant) / 1e6
+	if s := t.Unix(); s < 0 || s > latest { // UnixMicro overflows for times far away
+		return -1
+	}
+	return Instant(t.UnixMicro())
+}
+
+// Time returns the instant as a time in UTC. t must be valid and not [StoreClock].
+func (t Instant) Time() time.Time { return time.UnixMicro(int64(t)).UTC() }
 
 // Valid reports whether the instant is one that a store accepts.
 func (t Instant) Valid() bool { return t >= 0 && t <= MaxInstant || t == StoreClock }
@@ -93,21 +103,21 @@ type Bound interface {
 	// Reserve takes cost even when it is still to come, if it comes within maxDelay. The decision's Delay is then the wait until
 	// it is there; a refusal changes nothing and says RetryAfter as for a take. The mark serves Cancel. Algorithms without
 	// bookings answer [ErrUnsupported].
-	Reserve(ctx context.Context, now Instant, key string, cost int64, maxDelay time.Duration) (Decision, Mark, error)
+	Reserve(ctx context.Context, now Instant, key string, cost int64, maxDelay time.Duration) (Decision, ReservationToken, error)
 
 	// Cancel gives back what a Reserve took, if nothing was booked behind it since and it is not yet due: the instants of later
 	// bookings were promised, so giving back would grant the same time twice.
-	Cancel(ctx context.Context, now Instant, key string, cost int64, mark Mark) (Decision, error)
+	Cancel(ctx context.Context, now Instant, key string, cost int64, mark ReservationToken) (Decision, error)
 
 	// Spacing is a lower bound of the time that this rule needs to grant cost more units to callers who had to wait. No I/O.
 	Spacing(cost int64) time.Duration
 
 	// Books reports whether Reserve and Cancel work.
-	Books() bool
+	CanReserve() bool
 
 	// Limit is the most that can be spent at once, in units: what [Decision.Limit] says. No I/O.
 	Limit() int64
 }
 
 // Mark is a key's state just after a reservation, for the store that made it.
-type Mark [3]int64
+type ReservationToken [3]int64

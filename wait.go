@@ -53,7 +53,7 @@ func (l *Limiter) wait(ctx context.Context, key string, cost int64) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if l.bound != nil && l.bound.Books() {
+	if l.bound != nil && l.bound.CanReserve() {
 		return l.waitBooked(ctx, w)
 	}
 	return l.waitRetrying(ctx, w)
@@ -133,7 +133,7 @@ func (l *Limiter) release(ctx context.Context, w *waiter, began time.Time, decis
 			Queues: l.policy.Algorithm.Queues(), Age: time.Since(began), ResetAfter: decisions[i].ResetAfter,
 		}
 		if taken.Undo() == turn.Refund {
-			granted := turn.WithSource(ctx, decisions[i].Degraded != NoTrouble)
+			granted := turn.WithSource(ctx, decisions[i].Degraded != ReasonNone)
 			_, _ = b.Apply(granted, StoreClock, w.key, Refund, w.cost)
 		}
 	}

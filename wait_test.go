@@ -68,7 +68,7 @@ func TestWaitRefusesAtOnceWhatCannotBeInTime(t *testing.T) {
 				l := limiterOver(t, memstore.New(nil), c.algorithm, c.limit)
 				mustAllow(t, l, "key", 2)
 				began := time.Now()
-				before, _ := l.Peek(t.Context(), "key", 0)
+				before, _ := l.PeekN(t.Context(), "key", 0)
 				wait := untilServed(t, l)
 				short, cancel := context.WithTimeout(t.Context(), wait-time.Microsecond)
 				defer cancel()
@@ -78,7 +78,7 @@ func TestWaitRefusesAtOnceWhatCannotBeInTime(t *testing.T) {
 				if took := time.Since(began); took != 0 {
 					t.Errorf("a refused wait took %v want no time", took)
 				}
-				if after, _ := l.Peek(t.Context(), "key", 0); after.Remaining != before.Remaining || after.ResetAfter != before.ResetAfter {
+				if after, _ := l.PeekN(t.Context(), "key", 0); after.Remaining != before.Remaining || after.ResetAfter != before.ResetAfter {
 					t.Errorf("a refused wait spent: got %+v want %+v", after, before)
 				}
 				enough, cancel := context.WithTimeout(t.Context(), wait)
@@ -97,12 +97,12 @@ func TestWaitRefusesAtOnceWhatCannotBeInTime(t *testing.T) {
 // untilServed is how long one unit takes now.
 func untilServed(t *testing.T, l *headgate.Limiter) time.Duration {
 	t.Helper()
-	d, err := l.Peek(t.Context(), "key", 1)
+	d, err := l.PeekN(t.Context(), "key", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if l.Policy().Algorithm.Queues() {
-		d, _ = l.Peek(t.Context(), "key", 0)
+		d, _ = l.PeekN(t.Context(), "key", 0)
 		return d.Delay
 	}
 	return d.RetryAfter
@@ -343,7 +343,7 @@ func TestWaitOutsideTheLine(t *testing.T) {
 			if took := time.Since(began); took != 0 {
 				t.Errorf("%s: took %v want no time", c.name, took)
 			}
-			if d, _ := l.Peek(t.Context(), "key", 0); d.ResetAfter != 1500*time.Millisecond {
+			if d, _ := l.PeekN(t.Context(), "key", 0); d.ResetAfter != 1500*time.Millisecond {
 				t.Errorf("%s: got reset after %v want 1.5s: nothing was spent beside what the line has booked", c.name, d.ResetAfter)
 			}
 			line.all.Wait()

@@ -55,11 +55,11 @@ type Stepper interface {
 	Spacing(n int64) int64
 
 	// Terms are the limit's numbers as the Lua twin takes them.
-	Terms() []int64
+	Params() []int64
 }
 
 // Booker is a Stepper that can promise units which are still to come.
-type Booker interface {
+type Reserver interface {
 	Stepper
 
 	// Reserve takes n units at t, also such as come within maxDelay µs, and says after how many µs they are there. If it does
@@ -73,7 +73,7 @@ type Booker interface {
 
 // Phased is a Stepper whose refills come at instants that its first use sets. A state that several keys share must not refill
 // for one of them sooner than its own would.
-type Phased interface {
+type Rephaser interface {
 	// Rephase makes s, which has just been spent from at t, refill no sooner than if it was first used at t.
 	Rephase(s State, t int64) State
 }
@@ -98,7 +98,7 @@ type LogStepper interface {
 	// Spacing is that of a Stepper.
 	Spacing(n int64) int64
 	// Terms are those of a Stepper.
-	Terms() []int64
+	Params() []int64
 }
 
 // Algorithm is an entry of the list of algorithms. Exactly one of New and NewLog is set.

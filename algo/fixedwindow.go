@@ -4,6 +4,7 @@ import (
 	_ "embed"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/micros"
 )
 
 //go:embed fixedwindow.lua
@@ -60,14 +61,14 @@ func (w *fixedWindow) Answer(s State, t, asked, _ int64, allowed bool) headgate.
 	s = w.at(s, t)
 	d := headgate.Decision{Allowed: allowed, Limit: w.limit, Remaining: max(0, w.limit-s.B)}
 	if s.B > 0 {
-		d.ResetAfter = headgate.Micros(s.A - t)
+		d.ResetAfter = micros.Duration(s.A - t)
 	}
 	switch {
 	case allowed:
 	case asked > w.limit:
 		return never(d)
 	default:
-		d.RetryAfter = headgate.Micros(s.A - t)
+		d.RetryAfter = micros.Duration(s.A - t)
 	}
 	return d
 }
@@ -107,4 +108,4 @@ func (w *fixedWindow) Spacing(n int64) int64 {
 }
 
 // Terms are L and P.
-func (w *fixedWindow) Terms() []int64 { return []int64{w.limit, w.period} }
+func (w *fixedWindow) Params() []int64 { return []int64{w.limit, w.period} }

@@ -73,7 +73,7 @@ func books(a algo.Algorithm) bool {
 	if err != nil {
 		panic(err)
 	}
-	_, ok := s.(algo.Booker)
+	_, ok := s.(algo.Reserver)
 	return ok
 }
 

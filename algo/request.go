@@ -1,6 +1,9 @@
 package algo
 
-import "github.com/headgate/headgate"
+import (
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/micros"
+)
 
 // Verb is what a [Request] asks. The first four have the values of [headgate.Verb].
 type Verb uint8
@@ -24,7 +27,7 @@ type Request struct {
 }
 
 // Outcome is the state to keep after a request, and what its answer is made of.
-type Outcome struct {
+type Result struct {
 	Next    State
 	Asked   int64
 	Spent   int64
@@ -33,11 +36,11 @@ type Outcome struct {
 }
 
 // Apply is the step for a request: what a store does to a key's state, whatever keeps it. It allocates nothing.
-func Apply(step Stepper, s State, r *Request) Outcome {
+func Apply(step Stepper, s State, r *Request) Result {
 	switch r.Verb {
 	case Take:
 		next, ok := step.Take(s, r.T, r.N)
-		out := Outcome{Next: next, Asked: r.N, Allowed: ok}
+		out := Result{Next: next, Asked: r.N, Allowed: ok}
 		if ok {
 			out.Spent = r.N
 		}
@@ -45,29 +48,29 @@ func Apply(step Stepper, s State, r *Request) Outcome {
 	case Peek:
 		_, ok := step.Take(s, r.T, r.N)
 		now, _ := step.Take(s, r.T, 0)
-		return Outcome{Next: now, Asked: r.N, Allowed: ok}
+		return Result{Next: now, Asked: r.N, Allowed: ok}
 	case Refund:
-		return Outcome{Next: step.Refund(s, r.T, r.N), Allowed: true}
+		return Result{Next: step.Refund(s, r.T, r.N), Allowed: true}
 	case Reset:
-		return Outcome{Allowed: true}
+		return Result{Allowed: true}
 	case Reserve:
-		next, delay, ok := step.(Booker).Reserve(s, r.T, r.N, r.MaxDelay)
-		return Outcome{Next: next, Asked: r.N, Delay: delay, Allowed: ok}
+		next, delay, ok := step.(Reserver).Reserve(s, r.T, r.N, r.MaxDelay)
+		return Result{Next: next, Asked: r.N, Delay: delay, Allowed: ok}
 	default:
-		return Outcome{Next: step.(Booker).Cancel(s, r.Mark, r.T, r.N), Allowed: true}
+		return Result{Next: step.(Reserver).Cancel(s, r.Mark, r.T, r.N), Allowed: true}
 	}
 }
 
 // AnswerTo is the decision that tells of an outcome. Its DeniedBy is for the store to fill in.
-func AnswerTo(step Stepper, r *Request, out *Outcome) headgate.Decision {
+func AnswerTo(step Stepper, r *Request, out *Result) headgate.Decision {
 	d := step.Answer(out.Next, r.T, out.Asked, out.Spent, out.Allowed)
 	if r.Verb != Reserve {
 		return d
 	}
 	if d.Delay = 0; out.Allowed {
-		d.Delay = headgate.Micros(out.Delay)
+		d.Delay = micros.Duration(out.Delay)
 	} else if !d.Never && d.RetryAfter == 0 { // a leaky bucket would take it, with too long a delay
-		d.RetryAfter = headgate.Micros(out.Delay - r.MaxDelay)
+		d.RetryAfter = micros.Duration(out.Delay - r.MaxDelay)
 	}
 	return d
 }

@@ -6,6 +6,7 @@ import (
 	"sort"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/micros"
 )
 
 //go:embed slidinglog.lua
@@ -66,14 +67,14 @@ func (w *slidingLog) Answer(log *Log, t, asked int64, allowed bool) headgate.Dec
 	aged, counted := log.since(t - w.period)
 	d := headgate.Decision{Allowed: allowed, Limit: w.limit, Remaining: max(0, w.limit-counted)}
 	if counted > 0 {
-		d.ResetAfter = headgate.Micros(log.newest() + w.period - t)
+		d.ResetAfter = micros.Duration(log.newest() + w.period - t)
 	}
 	switch {
 	case allowed:
 	case asked > w.limit:
 		return never(d)
 	default:
-		d.RetryAfter = headgate.Micros(log.spentBy(aged+counted+asked-w.limit) + w.period - t)
+		d.RetryAfter = micros.Duration(log.spentBy(aged+counted+asked-w.limit) + w.period - t)
 	}
 	return d
 }
@@ -118,7 +119,7 @@ func (w *slidingLog) Spacing(n int64) int64 {
 }
 
 // Terms are L and P.
-func (w *slidingLog) Terms() []int64 { return []int64{w.limit, w.period} }
+func (w *slidingLog) Params() []int64 { return []int64{w.limit, w.period} }
 
 // Counted is the number of units in the log, also of those that have aged out.
 func (log *Log) Counted() int64 {

@@ -4,6 +4,7 @@ import (
 	_ "embed"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/micros"
 )
 
 //go:embed slidingwindow.lua
@@ -61,13 +62,13 @@ func (w *slidingWindow) Take(s State, t, n int64) (State, bool) {
 func (w *slidingWindow) Answer(s State, t, asked, _ int64, allowed bool) headgate.Decision {
 	s = w.at(s, t)
 	d := headgate.Decision{Allowed: allowed, Limit: w.limit, Remaining: max(0, w.free(s, t))}
-	d.ResetAfter = headgate.Micros(max(0, w.ResetAt(s)-t))
+	d.ResetAfter = micros.Duration(max(0, w.ResetAt(s)-t))
 	switch {
 	case allowed:
 	case asked > w.limit:
 		return never(d)
 	default:
-		d.RetryAfter = headgate.Micros(w.admitsAt(s, asked) - t)
+		d.RetryAfter = micros.Duration(w.admitsAt(s, asked) - t)
 	}
 	return d
 }
@@ -127,4 +128,4 @@ func (w *slidingWindow) Spacing(n int64) int64 {
 }
 
 // Terms are L and P.
-func (w *slidingWindow) Terms() []int64 { return []int64{w.limit, w.period} }
+func (w *slidingWindow) Params() []int64 { return []int64{w.limit, w.period} }

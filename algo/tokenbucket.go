@@ -4,6 +4,7 @@ import (
 	_ "embed"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/micros"
 )
 
 //go:embed tokenbucket.lua
@@ -99,15 +100,15 @@ func (b *bucket) advance(s State, t, n int64) State {
 // leaky bucket the delay, which is reset_after as it was before the units were spent.
 func (b *bucket) Answer(s State, t, asked, spent int64, allowed bool) headgate.Decision {
 	d := headgate.Decision{Allowed: allowed, Limit: b.burst, Remaining: b.remaining(s, t)}
-	d.ResetAfter = headgate.Micros(max(0, b.ResetAt(s)-t))
+	d.ResetAfter = micros.Duration(max(0, b.ResetAt(s)-t))
 	switch {
 	case allowed && b.leaky:
-		d.Delay = headgate.Micros(b.delay(s, t, spent))
+		d.Delay = micros.Duration(b.delay(s, t, spent))
 	case allowed:
 	case asked > b.burst:
 		return never(d)
 	default:
-		d.RetryAfter = headgate.Micros(b.wait(b.advance(s, t, asked), t))
+		d.RetryAfter = micros.Duration(b.wait(b.advance(s, t, asked), t))
 	}
 	return d
 }
@@ -237,6 +238,6 @@ func (b *bucket) Spacing(n int64) int64 {
 }
 
 // Terms are B, p, d, T, B·T and the fingerprint.
-func (b *bucket) Terms() []int64 {
+func (b *bucket) Params() []int64 {
 	return []int64{b.burst, b.t.p, b.t.d, b.unit, b.unitR, b.full, b.fullR, b.fingerprint}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/micros"
 )
 
 //go:embed tokenbucketinterval.lua
@@ -98,14 +99,14 @@ func (b *intervalBucket) Answer(s State, t, asked, _ int64, allowed bool) headga
 	r := b.at(s, t)
 	d := headgate.Decision{Allowed: allowed, Limit: b.burst, Remaining: b.tokens(r)}
 	if r.missing > 0 {
-		d.ResetAfter = headgate.Micros(b.instantOf(r, b.burst) - t)
+		d.ResetAfter = micros.Duration(b.instantOf(r, b.burst) - t)
 	}
 	switch {
 	case allowed:
 	case asked > b.burst:
 		return never(d)
 	default:
-		d.RetryAfter = headgate.Micros(b.instantOf(r, asked) - t)
+		d.RetryAfter = micros.Duration(b.instantOf(r, asked) - t)
 	}
 	return d
 }
@@ -186,4 +187,4 @@ func (b *intervalBucket) Spacing(n int64) int64 {
 }
 
 // Terms are R, I and B.
-func (b *intervalBucket) Terms() []int64 { return []int64{b.rate, b.interval, b.burst} }
+func (b *intervalBucket) Params() []int64 { return []int64{b.rate, b.interval, b.burst} }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algo"
+	"github.com/headgate/headgate/internal/micros"
 )
 
 // verb is what a step does.
@@ -116,9 +117,9 @@ func (g *goTwin) do(s *step, r *result) {
 	case refund:
 		now, asked = g.step.Refund(g.state, s.t, s.n), 0
 	case reserve:
-		now, r.booked, r.ok = g.step.(algo.Booker).Reserve(g.state, s.t, s.n, s.maxDelay)
+		now, r.booked, r.ok = g.step.(algo.Reserver).Reserve(g.state, s.t, s.n, s.maxDelay)
 	case cancel:
-		now, asked = g.step.(algo.Booker).Cancel(g.state, s.mark, s.t, s.n), 0
+		now, asked = g.step.(algo.Reserver).Cancel(g.state, s.mark, s.t, s.n), 0
 	case undo:
 		now, asked = g.step.Undo(g.state, s.was, s.mark, s.t0, s.t, s.n), 0
 	}
@@ -132,9 +133,9 @@ func (g *goTwin) do(s *step, r *result) {
 
 func (g *goTwin) terms() []int64 {
 	if g.log != nil {
-		return g.log.Terms()
+		return g.log.Params()
 	}
-	return g.step.Terms()
+	return g.step.Params()
 }
 
 func (g *goTwin) doLog(s *step, r *result) {
@@ -351,7 +352,7 @@ func (l *luaTwin) read(r *result) (err error) {
 	*r = result{ok: v[0] == lua.LTrue, booked: whole(v[1]), resetAt: whole(v[2]), log: r.log[:0]}
 	r.decision = headgate.Decision{
 		Allowed: v[3] == lua.LTrue, Never: v[4] == lua.LTrue, Limit: whole(v[5]), Remaining: whole(v[6]),
-		RetryAfter: micros(whole(v[7])), ResetAfter: micros(whole(v[8])), Delay: micros(whole(v[9])),
+		RetryAfter: wholeMicros(whole(v[7])), ResetAfter: wholeMicros(whole(v[8])), Delay: wholeMicros(whole(v[9])),
 	}
 	r.state = [3]int64{whole(v[10]), whole(v[11]), whole(v[12])}
 	if !l.isLog || err != nil {
@@ -367,4 +368,4 @@ func (l *luaTwin) read(r *result) (err error) {
 	return err
 }
 
-func micros(us int64) time.Duration { return headgate.Micros(us) }
+func wholeMicros(us int64) time.Duration { return micros.Duration(us) }

@@ -73,7 +73,7 @@ func (f Flood) attack(attacked, calm *headgate.Limiter, r *FloodReport) error {
 	now := floodBegin
 	hostile, busy := hexKeys{rng: 1}, NewKeys(f.Busy, 0)
 	for r.Random < f.Requests {
-		if _, err := attacked.AllowAt(ctx, now, hostile.next(), 1); err != nil {
+		if _, err := attacked.AllowAt(ctx, now.Time(), hostile.next(), 1); err != nil {
 			r.Errors++
 		}
 		r.Random++
@@ -91,11 +91,11 @@ func (f Flood) attack(attacked, calm *headgate.Limiter, r *FloodReport) error {
 
 // compare asks both stores the same.
 func (r *FloodReport) compare(ctx context.Context, attacked, calm *headgate.Limiter, now headgate.Instant, key string) error {
-	want, err := calm.AllowAt(ctx, now, key, 1)
+	want, err := calm.AllowAt(ctx, now.Time(), key, 1)
 	if err != nil {
 		return fmt.Errorf("bench: the store that nobody attacks: %w", err)
 	}
-	got, err := attacked.AllowAt(ctx, now, key, 1)
+	got, err := attacked.AllowAt(ctx, now.Time(), key, 1)
 	r.Busy++
 	if got.Allowed {
 		r.Admitted++

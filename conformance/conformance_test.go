@@ -223,7 +223,7 @@ func TestLuaStepsAnswerEveryVector(t *testing.T) {
 }
 
 func termsOf(t *testing.T, a algo.Algorithm, l headgate.Limit) (values []lua.LValue) {
-	var step interface{ Terms() []int64 }
+	var step interface{ Params() []int64 }
 	var err error
 	if a.New != nil {
 		step, err = a.New(l)
@@ -233,7 +233,7 @@ func termsOf(t *testing.T, a algo.Algorithm, l headgate.Limit) (values []lua.LVa
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, n := range step.Terms() {
+	for _, n := range step.Params() {
 		values = append(values, lua.LNumber(n))
 	}
 	return values
@@ -275,13 +275,13 @@ func decide(t *testing.T, l *headgate.Limiter, s conformance.Step) (conformance.
 	var err error
 	switch s.Verb {
 	case "take":
-		d, err = l.AllowAt(t.Context(), now, s.Key, s.Cost)
+		d, err = l.AllowAt(t.Context(), now.Time(), s.Key, s.Cost)
 	case "peek":
-		d, err = l.PeekAt(t.Context(), now, s.Key, s.Cost)
+		d, err = l.PeekAt(t.Context(), now.Time(), s.Key, s.Cost)
 	case "refund":
-		d, err = l.RefundAt(t.Context(), now, s.Key, s.Cost)
+		d, err = l.RefundAt(t.Context(), now.Time(), s.Key, s.Cost)
 	case "reset":
-		d, err = l.ResetAt(t.Context(), now, s.Key)
+		d, err = l.ResetAt(t.Context(), now.Time(), s.Key)
 	default:
 		err = fmt.Errorf("unknown verb %q", s.Verb)
 	}
@@ -297,7 +297,7 @@ func decideAll(t *testing.T, limiters map[string]*headgate.Limiter, s conformanc
 	if s.Verb == "peek" {
 		all = headgate.PeekAllAt
 	}
-	d, err := all(t.Context(), headgate.Instant(s.TimeUS), checks...)
+	d, err := all(t.Context(), headgate.Instant(s.TimeUS).Time(), checks...)
 	a := answer(d)
 	a.DeniedBy = d.DeniedBy
 	return a, err

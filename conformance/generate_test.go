@@ -227,11 +227,11 @@ func (g generator) several(n int) conformance.Vector {
 	for range 16 {
 		now = g.next(now, limits["first"], last, false)
 		s := conformance.Step{TimeUS: now, Verb: []string{"take", "take", "take", "peek"}[g.IntN(4)]}
-		var charges []model.Charge
+		var charges []model.Debit
 		for range 1 + g.IntN(3) {
 			c := conformance.Check{Limit: v.Limits[g.IntN(len(v.Limits))].Name, Key: []string{"a", "b"}[g.IntN(2)], Cost: g.cost(last)}
 			s.Checks = append(s.Checks, c)
-			charges = append(charges, model.Charge{Key: keys[c.Limit+c.Key], Name: c.Limit, Limit: limits[c.Limit], Cost: c.Cost})
+			charges = append(charges, model.Debit{Key: keys[c.Limit+c.Key], Name: c.Limit, Limit: limits[c.Limit], Cost: c.Cost})
 		}
 		if last = model.PeekAll(now, charges); s.Verb == "take" {
 			last = model.TakeAll(now, charges)

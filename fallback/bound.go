@@ -44,7 +44,7 @@ func (b *bound) insteadOfApply(
 	ctx context.Context, v verdict, now headgate.Instant, key string, verb headgate.Verb, cost int64,
 ) (headgate.Decision, error) {
 	switch {
-	case v.trouble == headgate.NoTrouble || b.mode.Closed():
+	case v.trouble == headgate.ReasonNone || b.mode.Closed():
 		return headgate.Decision{}, v.err
 	case b.local == nil:
 		return b.admitted(v), nil
@@ -83,7 +83,7 @@ const openMark = math.MinInt64
 // Reserve books where the decision is made; see [headgate.Bound].
 func (b *bound) Reserve(
 	ctx context.Context, now headgate.Instant, key string, cost int64, maxDelay time.Duration,
-) (headgate.Decision, headgate.Mark, error) {
+) (headgate.Decision, headgate.ReservationToken, error) {
 	c, v := b.store.enter(ctx)
 	if v.err != nil {
 		return b.insteadOfReserve(ctx, v, now, key, cost, maxDelay)
@@ -98,14 +98,14 @@ func (b *bound) Reserve(
 
 func (b *bound) insteadOfReserve(
 	ctx context.Context, v verdict, now headgate.Instant, key string, cost int64, maxDelay time.Duration,
-) (headgate.Decision, headgate.Mark, error) {
+) (headgate.Decision, headgate.ReservationToken, error) {
 	switch {
-	case v.trouble == headgate.NoTrouble || b.mode.Closed():
-		return headgate.Decision{}, headgate.Mark{}, v.err
-	case !b.Books():
+	case v.trouble == headgate.ReasonNone || b.mode.Closed():
+		return headgate.Decision{}, headgate.ReservationToken{}, v.err
+	case !b.CanReserve():
 		return b.inner.Reserve(ctx, now, key, cost, maxDelay) // it answers that it cannot, and asks nobody
 	case b.local == nil:
-		return b.admitted(v), headgate.Mark{openMark}, nil
+		return b.admitted(v), headgate.ReservationToken{openMark}, nil
 	}
 	d, mark, err := b.local.Reserve(ctx, now, key, cost, maxDelay)
 	mark[0] = ^mark[0]
@@ -115,9 +115,9 @@ func (b *bound) insteadOfReserve(
 
 // Cancel gives back where the reservation was made; see [headgate.Bound]. What the store booked stays spent while it is away.
 func (b *bound) Cancel(
-	ctx context.Context, now headgate.Instant, key string, cost int64, mark headgate.Mark,
+	ctx context.Context, now headgate.Instant, key string, cost int64, mark headgate.ReservationToken,
 ) (headgate.Decision, error) {
-	if mark[0] < 0 && b.Books() {
+	if mark[0] < 0 && b.CanReserve() {
 		if err := b.cancelHere(ctx, now, key, cost, mark); err != nil {
 			return headgate.Decision{}, err
 		}
@@ -150,7 +150,7 @@ func (b *bound) refundHere(ctx context.Context, now headgate.Instant, key string
 }
 
 // cancelHere gives back what was booked while the store was away.
-func (b *bound) cancelHere(ctx context.Context, now headgate.Instant, key string, cost int64, mark headgate.Mark) error {
+func (b *bound) cancelHere(ctx context.Context, now headgate.Instant, key string, cost int64, mark headgate.ReservationToken) error {
 	if b.store.closed.Load() {
 		return headgate.ErrClosed
 	}
@@ -165,9 +165,9 @@ func (b *bound) cancelHere(ctx context.Context, now headgate.Instant, key string
 }
 
 func (b *bound) insteadOfCancel(
-	ctx context.Context, v verdict, now headgate.Instant, key string, cost int64, mark headgate.Mark,
+	ctx context.Context, v verdict, now headgate.Instant, key string, cost int64, mark headgate.ReservationToken,
 ) (headgate.Decision, error) {
-	if v.trouble != headgate.NoTrouble && !b.mode.Closed() && !b.Books() {
+	if v.trouble != headgate.ReasonNone && !b.mode.Closed() && !b.CanReserve() {
 		return b.inner.Cancel(ctx, now, key, cost, mark)
 	}
 	return b.insteadOfApply(ctx, v, now, key, headgate.Peek, 0)
@@ -177,7 +177,7 @@ func (b *bound) insteadOfCancel(
 func (b *bound) Spacing(cost int64) time.Duration { return b.inner.Spacing(cost) }
 
 // Books reports whether Reserve and Cancel work.
-func (b *bound) Books() bool { return b.inner.Books() }
+func (b *bound) CanReserve() bool { return b.inner.CanReserve() }
 
 // Limit is that of the rule, not of the share.
 func (b *bound) Limit() int64 { return b.inner.Limit() }

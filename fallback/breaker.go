@@ -63,7 +63,7 @@ type breaker struct {
 
 // failure is the last one, and what failed: it is what a probe asks for.
 type failure struct {
-	trouble headgate.Trouble
+	trouble headgate.StoreErrorReason
 	err     error
 	asked   question
 }
@@ -149,7 +149,7 @@ func (b *breaker) admit() (permit, bool) {
 // failed ends a permit with a failure of what was asked.
 func (b *breaker) failed(p permit, start time.Time, v verdict, asked question) {
 	// Who waits behind others does not know for what.
-	if v.trouble != headgate.Overloaded || b.mode.Load() == calm || b.last.Load() == nil {
+	if v.trouble != headgate.ReasonOverloaded || b.mode.Load() == calm || b.last.Load() == nil {
 		b.last.Store(&failure{trouble: v.trouble, err: v.err, asked: asked.kept()})
 	}
 	if p.done != nil {
@@ -173,7 +173,7 @@ func (b *breaker) failed(p permit, start time.Time, v verdict, asked question) {
 
 // refusal is the verdict on a call that is not made.
 func (b *breaker) refusal() verdict {
-	return verdict{headgate.BreakerOpen, b.open.Load()}
+	return verdict{headgate.ReasonBreakerOpen, b.open.Load()}
 }
 
 // changed follows the library's states. It is called with the library's lock held.
@@ -186,7 +186,7 @@ func (b *breaker) changed(_ string, from, to gobreaker.State) {
 		f := b.last.Load()
 		b.open.Store(openError(f))
 		b.mode.Store(away)
-		b.tell(headgate.StoreEvent{Away: true, Trouble: f.trouble, Err: f.err})
+		b.tell(headgate.StoreEvent{Unavailable: true, Reason: f.trouble, Err: f.err})
 	case to == gobreaker.StateOpen:
 		b.mode.Store(away)
 		b.tell()
@@ -195,7 +195,7 @@ func (b *breaker) changed(_ string, from, to gobreaker.State) {
 
 func openError(f *failure) *headgate.StoreError {
 	e := &headgate.StoreError{
-		Store: "store", Trouble: headgate.BreakerOpen, Err: f.err,
+		Store: "store", Reason: headgate.ReasonBreakerOpen, Err: f.err,
 		Advice: "it failed too often just now; it is probed, and asked again when it answers",
 	}
 	var cause *headgate.StoreError
@@ -291,7 +291,7 @@ func (b *breaker) ask(q question) error {
 	err := q.peek(ctx)
 	var known *headgate.StoreError
 	switch {
-	case errors.As(err, &known) && known.Trouble == headgate.WrongType:
+	case errors.As(err, &known) && known.Reason == headgate.ReasonWrongType:
 		return nil
 	case errors.Is(err, headgate.ErrStoreUnavailable):
 		return err

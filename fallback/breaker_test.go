@@ -38,12 +38,12 @@ func inBubble(t *testing.T, opts fallback.Options, mode headgate.OnStoreError, l
 }
 
 // ask takes one unit of key and says of which trouble the answer is.
-func (o *bubble) ask(key string) headgate.Trouble {
+func (o *bubble) ask(key string) headgate.StoreErrorReason {
 	o.t.Helper()
 	d, err := o.limit.Allow(background, key)
 	var typed *headgate.StoreError
 	if errors.As(err, &typed) {
-		return typed.Trouble
+		return typed.Reason
 	}
 	if err != nil {
 		o.t.Fatal(err)
@@ -55,7 +55,7 @@ func (o *bubble) ask(key string) headgate.Trouble {
 func (o *bubble) fail() {
 	o.t.Helper()
 	for range 1000 {
-		if o.ask("key") == headgate.BreakerOpen {
+		if o.ask("key") == headgate.ReasonBreakerOpen {
 			return
 		}
 		time.Sleep(time.Millisecond)
@@ -73,7 +73,7 @@ func (o *bubble) mustHear(want ...string) {
 
 func TestStoreAwayIsNotAsked(t *testing.T) { // T40: a long outage
 	t.Parallel()
-	for _, fault := range []headgate.Trouble{headgate.Unreachable, headgate.TimedOut, headgate.Refused} {
+	for _, fault := range []headgate.StoreErrorReason{headgate.ReasonUnreachable, headgate.ReasonTimedOut, headgate.ReasonRefused} {
 		for _, mode := range []headgate.OnStoreError{headgate.FailClosed, headgate.FailOpen, headgate.FailLocal} {
 			inBubble(t, fallback.Options{}, mode, func(o *bubble) {
 				o.ask("key")
@@ -82,7 +82,7 @@ func TestStoreAwayIsNotAsked(t *testing.T) { // T40: a long outage
 				o.mustHear("away: " + fault.String())
 				asked, began := o.inner.asked.Load(), time.Now()
 				for range 30_000 {
-					if got := o.ask("key"); got != headgate.BreakerOpen {
+					if got := o.ask("key"); got != headgate.ReasonBreakerOpen {
 						o.t.Fatalf("%v, %v: got %v want breaker open", fault, mode, got)
 					}
 					time.Sleep(time.Millisecond)
@@ -95,7 +95,7 @@ func TestStoreAwayIsNotAsked(t *testing.T) { // T40: a long outage
 				}
 				o.inner.heal()
 				back := time.Now()
-				for o.ask("key") != headgate.NoTrouble {
+				for o.ask("key") != headgate.ReasonNone {
 					time.Sleep(time.Millisecond)
 				}
 				if took := time.Since(back); took > 250*time.Millisecond {
@@ -113,7 +113,7 @@ func TestStoreAwayIsNotAsked(t *testing.T) { // T40: a long outage
 func TestOpenBreakerTellsTheCause(t *testing.T) {
 	t.Parallel()
 	inBubble(t, fallback.Options{}, headgate.FailClosed, func(o *bubble) {
-		o.inner.set(trouble(headgate.Refused))
+		o.inner.set(trouble(headgate.ReasonRefused))
 		o.fail()
 		_, err := o.limit.Allow(background, "key")
 		want := "headgate: fickle: breaker open: headgate: fickle: refused; wait; " +
@@ -128,12 +128,12 @@ func TestBlipIsNoOutage(t *testing.T) { // T40: a blip
 	t.Parallel()
 	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
 		for range 100 {
-			o.inner.set(trouble(headgate.TimedOut))
+			o.inner.set(trouble(headgate.ReasonTimedOut))
 			for range 4 {
 				o.ask("key")
 			}
 			o.inner.set(slow(time.Millisecond))
-			if got := o.ask("key"); got != headgate.NoTrouble {
+			if got := o.ask("key"); got != headgate.ReasonNone {
 				o.t.Fatalf("after 4 failures: got %v want that it is asked", got)
 			}
 			time.Sleep(time.Second)
@@ -154,7 +154,7 @@ func TestBrokenConnectionIsNoOutage(t *testing.T) { // T40: a blip
 			broken := make(chan struct{})
 			o.inner.set(func(ctx context.Context, key string) error {
 				<-broken
-				return trouble(headgate.TimedOut)(ctx, key)
+				return trouble(headgate.ReasonTimedOut)(ctx, key)
 			})
 			for range 100 {
 				go o.limit.Allow(background, "key")
@@ -164,7 +164,7 @@ func TestBrokenConnectionIsNoOutage(t *testing.T) { // T40: a blip
 			o.inner.set(slow(time.Millisecond))
 			synctest.Wait()
 			for range 500 {
-				if got := o.ask("key"); got != headgate.NoTrouble {
+				if got := o.ask("key"); got != headgate.ReasonNone {
 					t.Errorf("after 100 failures at once: got %v want that it is asked", got)
 					return
 				}
@@ -187,7 +187,7 @@ func TestStallIsNoOutage(t *testing.T) { // T40: a blip
 			time.Sleep(60 * time.Millisecond)
 			o.inner.set(slow(100 * time.Microsecond))
 			for range 1000 {
-				if got := o.ask("key"); got != headgate.NoTrouble {
+				if got := o.ask("key"); got != headgate.ReasonNone {
 					o.t.Errorf("after 100 calls that ended at once: got %v want that it is asked", got)
 					return
 				}
@@ -242,9 +242,9 @@ func TestStoreThatDecidesNowAndThen(t *testing.T) {
 			for i := range 3000 {
 				o.inner.set(slow(time.Millisecond))
 				if i%3 < c.fails {
-					o.inner.set(trouble(headgate.Refused))
+					o.inner.set(trouble(headgate.ReasonRefused))
 				}
-				if got := o.ask("key"); got == headgate.BreakerOpen {
+				if got := o.ask("key"); got == headgate.ReasonBreakerOpen {
 					if !c.away || i < 50 {
 						o.t.Errorf("%d of 3 fail: away after %d calls", c.fails, i)
 					}
@@ -273,7 +273,7 @@ func TestRememberedAnswersSayNothing(t *testing.T) {
 			for range 100 {
 				o.ask("abuser")
 			}
-			if o.ask("key") == headgate.BreakerOpen {
+			if o.ask("key") == headgate.ReasonBreakerOpen {
 				return
 			}
 		}
@@ -283,7 +283,7 @@ func TestRememberedAnswersSayNothing(t *testing.T) {
 
 func TestWhatSaysNothingAboutTheServer(t *testing.T) {
 	t.Parallel()
-	for _, fault := range []headgate.Trouble{headgate.WrongType, headgate.Overloaded, headgate.BreakerOpen} {
+	for _, fault := range []headgate.StoreErrorReason{headgate.ReasonWrongType, headgate.ReasonOverloaded, headgate.ReasonBreakerOpen} {
 		inBubble(t, fallback.Options{Failures: 1}, headgate.FailOpen, func(o *bubble) {
 			o.inner.set(trouble(fault))
 			for range 100 {
@@ -303,7 +303,7 @@ func TestWaitingForOthersInVain(t *testing.T) {
 	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
 		o.inner.set(func(ctx context.Context, _ string) error {
 			<-ctx.Done()
-			return &headgate.StoreError{Store: "fickle", Trouble: headgate.Overloaded, Err: ctx.Err()}
+			return &headgate.StoreError{Store: "fickle", Reason: headgate.ReasonOverloaded, Err: ctx.Err()}
 		})
 		o.fail()
 		o.mustHear("away: overloaded")

@@ -10,7 +10,7 @@ import (
 
 // verdict is how a call of the inner store went. The zero value: it decided.
 type verdict struct {
-	trouble headgate.Trouble // why it could not decide, so that the rule says what holds; none if the call itself is at fault
+	trouble headgate.StoreErrorReason // why it could not decide, so that the rule says what holds; none if the call itself is at fault
 	err     error
 }
 
@@ -37,7 +37,7 @@ func (s *Store) enter(ctx context.Context) (call, verdict) {
 	}
 	if s.inFlight.Add(1) > s.most {
 		s.inFlight.Add(-1)
-		return call{}, verdict{headgate.Overloaded, s.errOverloaded()}
+		return call{}, verdict{headgate.ReasonOverloaded, s.errOverloaded()}
 	}
 	p, ok := s.breaker.admit()
 	if !ok {
@@ -73,7 +73,7 @@ func (c *call) judge(err error, asked question) verdict {
 		if late(v) && c.hurried() {
 			c.store.breaker.check(asked)
 		}
-	case v.trouble == headgate.WrongType:
+	case v.trouble == headgate.ReasonWrongType:
 		c.decided()
 	default:
 		c.store.breaker.failed(c.permit, c.start, v, asked)
@@ -111,7 +111,7 @@ func (c *call) evidence(v verdict) bool {
 	case late(v):
 		return !c.hurried()
 	}
-	return v.trouble == headgate.Unreachable || v.trouble == headgate.Refused || v.trouble == headgate.WrongType
+	return v.trouble == headgate.ReasonUnreachable || v.trouble == headgate.ReasonRefused || v.trouble == headgate.ReasonWrongType
 }
 
 // hurried reports a caller who gave the server less than half of the budget.
@@ -119,19 +119,19 @@ func (c *call) hurried() bool { return c.own && c.given < c.store.budget.length/
 
 // late reports that there was no answer in the time that the server had.
 func late(v verdict) bool {
-	return v.trouble == headgate.TimedOut || v.trouble == headgate.Overloaded && errors.Is(v.err, context.DeadlineExceeded)
+	return v.trouble == headgate.ReasonTimedOut || v.trouble == headgate.ReasonOverloaded && errors.Is(v.err, context.DeadlineExceeded)
 }
 
 func (c *call) classify(err error) verdict {
 	var known *headgate.StoreError
 	switch {
 	case errors.As(err, &known):
-		return verdict{known.Trouble, err}
+		return verdict{known.Reason, err}
 	case errors.Is(err, headgate.ErrStoreUnavailable):
-		return verdict{headgate.Unreachable, &headgate.StoreError{Store: "store", Trouble: headgate.Unreachable, Err: err}}
+		return verdict{headgate.ReasonUnreachable, &headgate.StoreError{Store: "store", Reason: headgate.ReasonUnreachable, Err: err}}
 	case errors.Is(err, context.DeadlineExceeded):
-		return verdict{headgate.TimedOut, &headgate.StoreError{
-			Store: "store", Trouble: headgate.TimedOut, Err: err,
+		return verdict{headgate.ReasonTimedOut, &headgate.StoreError{
+			Store: "store", Reason: headgate.ReasonTimedOut, Err: err,
 			Advice: "see whether the server is slow or gone; the budget is " + c.given.String(),
 		}}
 	}
@@ -140,7 +140,7 @@ func (c *call) classify(err error) verdict {
 
 func (s *Store) errOverloaded() error {
 	return &headgate.StoreError{
-		Store: "store", Trouble: headgate.Overloaded,
+		Store: "store", Reason: headgate.ReasonOverloaded,
 		Advice: "more callers wait for it than MaxInFlight allows; see whether the server is slow, or raise MaxInFlight",
 	}
 }

@@ -51,10 +51,10 @@ func (b *breaker) checkNow(q question) bool {
 }
 
 // troubleOf is why there was no answer.
-func troubleOf(err error) headgate.Trouble {
+func troubleOf(err error) headgate.StoreErrorReason {
 	var known *headgate.StoreError
 	if errors.As(err, &known) {
-		return known.Trouble
+		return known.Reason
 	}
-	return headgate.TimedOut
+	return headgate.ReasonTimedOut
 }

@@ -18,7 +18,7 @@ func TestCostOfADecision(t *testing.T) {
 	most := func(what string, ctx context.Context, mode headgate.OnStoreError, want float64) {
 		t.Helper()
 		l := limiter(t, s, "", "1000/1s", mode)
-		take := func() { l.AllowAt(ctx, noon, "key", 1) }
+		take := func() { l.AllowAt(ctx, noon.Time(), "key", 1) }
 		take()
 		// A context for all that starts within a millisecond may be made meanwhile.
 		if got := testing.AllocsPerRun(2000, take); got > want {
@@ -27,10 +27,10 @@ func TestCostOfADecision(t *testing.T) {
 	}
 	most("a caller that cannot be cancelled", background, headgate.FailLocal, 0)
 	most("a caller that can be", caller, headgate.FailLocal, 1)
-	inner.set(trouble(headgate.Refused))
+	inner.set(trouble(headgate.ReasonRefused))
 	l := limiter(t, s, "", "1000/1s", headgate.FailOpen)
-	for d := (headgate.Decision{}); d.Degraded != headgate.BreakerOpen; {
-		d, _ = l.AllowAt(background, noon, "key", 1)
+	for d := (headgate.Decision{}); d.Degraded != headgate.ReasonBreakerOpen; {
+		d, _ = l.AllowAt(background, noon.Time(), "key", 1)
 	}
 	for _, mode := range []headgate.OnStoreError{headgate.FailClosed, headgate.FailOpen, headgate.FailLocal} {
 		most("away, "+string(mode), caller, mode, 0)
@@ -59,7 +59,7 @@ func BenchmarkDecision(b *testing.B) {
 	} {
 		l := limiter(b, c.store, "", "1000/1s", c.mode)
 		if c.store == away {
-			inner.set(trouble(headgate.Refused))
+			inner.set(trouble(headgate.ReasonRefused))
 			for began := time.Now(); time.Since(began) < 60*time.Millisecond; {
 				l.Allow(background, "key")
 			}

@@ -85,7 +85,7 @@ type Options struct {
 	Instances int
 
 	// MaxInFlight is how many callers may wait for the inner store at once; 0 means [DefaultMaxInFlight]. What comes beyond is
-	// not asked: [headgate.Overloaded].
+	// not asked: [headgate.ReasonOverloaded].
 	MaxInFlight int
 
 	// Failures is how many failures in a row, of calls that began after the first had failed and with nothing decided for as long

@@ -20,23 +20,23 @@ var background = context.Background()
 
 func TestRuleSaysWhatHolds(t *testing.T) {
 	t.Parallel()
-	for _, tr := range []headgate.Trouble{
-		headgate.Unreachable, headgate.TimedOut, headgate.Refused, headgate.WrongType, headgate.Overloaded, headgate.BreakerOpen,
+	for _, tr := range []headgate.StoreErrorReason{
+		headgate.ReasonUnreachable, headgate.ReasonTimedOut, headgate.ReasonRefused, headgate.ReasonWrongType, headgate.ReasonOverloaded, headgate.ReasonBreakerOpen,
 	} {
 		inner := newFickle()
 		s := around(t, inner, &fallback.Options{Local: memstore.New(nil), Instances: 2, Failures: 1000})
 		inner.set(trouble(tr))
 
 		closed := limiter(t, s, "", "10/1s", headgate.FailClosed)
-		_, err := closed.AllowAt(background, noon, "key", 1)
+		_, err := closed.AllowAt(background, noon.Time(), "key", 1)
 		var typed *headgate.StoreError
-		if !errors.As(err, &typed) || typed.Trouble != tr || typed.Store != "fickle" || !errors.Is(err, headgate.ErrStoreUnavailable) {
+		if !errors.As(err, &typed) || typed.Reason != tr || typed.Store != "fickle" || !errors.Is(err, headgate.ErrStoreUnavailable) {
 			t.Errorf("closed, %v: got error %v want that of the store", tr, err)
 		}
 
 		open := limiter(t, s, "", "10/1s", headgate.FailOpen)
 		for range 20 {
-			d, err := open.AllowAt(background, noon, "key", 7)
+			d, err := open.AllowAt(background, noon.Time(), "key", 7)
 			if want := (headgate.Decision{Allowed: true, Limit: 10, Remaining: 10, Degraded: tr}); err != nil || fmt.Sprint(d) != fmt.Sprint(want) {
 				t.Fatalf("open, %v: got %+v, error %v want %+v", tr, d, err, want)
 			}
@@ -44,17 +44,17 @@ func TestRuleSaysWhatHolds(t *testing.T) {
 
 		local := limiter(t, s, "", "10/1s", headgate.FailLocal)
 		for i := range 6 {
-			d, err := local.AllowAt(background, noon, "key", 1)
+			d, err := local.AllowAt(background, noon.Time(), "key", 1)
 			if err != nil || d.Allowed != (i < 5) || d.Limit != 5 || d.Degraded != tr {
 				t.Fatalf("local, %v: take %d: got %+v, error %v want the first 5 of a share of 5", tr, i+1, d, err)
 			}
 		}
-		d, _ := local.AllowAt(background, noon, "key", 1)
+		d, _ := local.AllowAt(background, noon.Time(), "key", 1)
 		if d.RetryAfter != 200*time.Millisecond || len(d.DeniedBy) != 1 || d.DeniedBy[0] != "p" {
 			t.Errorf("local, %v: denied: got %+v want a wait of 200 ms, by p", tr, d)
 		}
 		inner.heal()
-		if d, err := local.AllowAt(background, noon, "key", 10); err != nil || !d.Allowed || d.Degraded != headgate.NoTrouble || d.Limit != 10 {
+		if d, err := local.AllowAt(background, noon.Time(), "key", 10); err != nil || !d.Allowed || d.Degraded != headgate.ReasonNone || d.Limit != 10 {
 			t.Errorf("healed, %v: got %+v, error %v want all 10 of the store", tr, d, err)
 		}
 	}
@@ -69,7 +69,7 @@ func TestFaultOfTheCallIsNoTrouble(t *testing.T) {
 	for _, want := range []error{headgate.ErrUnsupported, headgate.ErrInvalidCost, headgate.ErrStoreFull, headgate.ErrClosed} {
 		inner.set(func(context.Context, string) error { return want })
 		for range 100 {
-			if d, err := l.AllowAt(background, noon, "key", 1); !errors.Is(err, want) || d.Allowed {
+			if d, err := l.AllowAt(background, noon.Time(), "key", 1); !errors.Is(err, want) || d.Allowed {
 				t.Fatalf("got %+v, error %v want %v", d, err, want)
 			}
 		}
@@ -81,21 +81,21 @@ func TestUntypedErrorsAreSorted(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		err  error
-		want headgate.Trouble
+		want headgate.StoreErrorReason
 	}{
-		{fmt.Errorf("odd: %w", headgate.ErrStoreUnavailable), headgate.Unreachable},
-		{fmt.Errorf("odd: %w", context.DeadlineExceeded), headgate.TimedOut},
-		{fmt.Errorf("odd: %w", &headgate.StoreError{Store: "odd", Trouble: headgate.Refused}), headgate.Refused},
+		{fmt.Errorf("odd: %w", headgate.ErrStoreUnavailable), headgate.ReasonUnreachable},
+		{fmt.Errorf("odd: %w", context.DeadlineExceeded), headgate.ReasonTimedOut},
+		{fmt.Errorf("odd: %w", &headgate.StoreError{Store: "odd", Reason: headgate.ReasonRefused}), headgate.ReasonRefused},
 	} {
 		inner := newFickle()
 		s := around(t, inner, nil)
 		inner.set(func(context.Context, string) error { return c.err })
-		_, err := limiter(t, s, "", "10/1s", "").AllowAt(background, noon, "secret key", 1)
+		_, err := limiter(t, s, "", "10/1s", "").AllowAt(background, noon.Time(), "secret key", 1)
 		var typed *headgate.StoreError
-		if !errors.As(err, &typed) || typed.Trouble != c.want || !errors.Is(err, c.err) || strings.Contains(err.Error(), "secret") {
+		if !errors.As(err, &typed) || typed.Reason != c.want || !errors.Is(err, c.err) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%v: got error %v want a StoreError that says %v, and no key", c.err, err, c.want)
 		}
-		d, err := limiter(t, s, "", "10/1s", headgate.FailOpen).AllowAt(background, noon, "key", 1)
+		d, err := limiter(t, s, "", "10/1s", headgate.FailOpen).AllowAt(background, noon.Time(), "key", 1)
 		if err != nil || d.Degraded != c.want {
 			t.Errorf("%v, open: got %+v, error %v want degraded: %v", c.err, d, err, c.want)
 		}
@@ -113,7 +113,7 @@ func TestDecisionKeepsToItsBudget(t *testing.T) {
 			t.Helper()
 			began := time.Now()
 			d, err := l.Allow(ctx, "key")
-			if took := time.Since(began); err != nil || d.Degraded != headgate.TimedOut || took < least || took > most {
+			if took := time.Since(began); err != nil || d.Degraded != headgate.ReasonTimedOut || took < least || took > most {
 				t.Errorf("got %+v, error %v after %v want timed out after %v to %v", d, err, took, least, most)
 			}
 		}
@@ -165,7 +165,7 @@ func TestCallerWhoGivesUp(t *testing.T) {
 				t.Fatalf("cancelled long before its deadline: got error %v want context.Canceled", err)
 			}
 			short, cancel = context.WithTimeout(background, 10*time.Millisecond)
-			if d, err := l.Allow(short, "key"); err != nil || d.Degraded != headgate.TimedOut {
+			if d, err := l.Allow(short, "key"); err != nil || d.Degraded != headgate.ReasonTimedOut {
 				t.Fatalf("a deadline of 10 ms: got %+v, error %v want timed out", d, err)
 			}
 			cancel()
@@ -208,7 +208,7 @@ func TestValuesAreLent(t *testing.T) {
 	})
 	caller, cancel := context.WithCancel(context.WithValue(background, name{}, "trace 1"))
 	defer cancel()
-	if _, err := l.AllowAt(caller, noon, "key", 1); err != nil || seen != "trace 1" || derived != nil {
+	if _, err := l.AllowAt(caller, noon.Time(), "key", 1); err != nil || seen != "trace 1" || derived != nil {
 		t.Errorf("got %v, error %v, %v want the caller's value", seen, err, derived)
 	}
 }
@@ -220,7 +220,7 @@ func TestCallersInFlightAreBounded(t *testing.T) {
 		s := around(t, inner, &fallback.Options{MaxInFlight: 10, Failures: 1000})
 		l := limiter(t, s, "", "1000/1s", headgate.FailOpen)
 		inner.set(hangs)
-		answers := make(chan headgate.Trouble, 100)
+		answers := make(chan headgate.StoreErrorReason, 100)
 		for range 100 {
 			go func() {
 				d, _ := l.Allow(background, "key")
@@ -232,17 +232,17 @@ func TestCallersInFlightAreBounded(t *testing.T) {
 			t.Errorf("100 callers with room for 10: got %d answers at once, and %d asked want 90 and 10", got, inner.asked.Load())
 		}
 		for range 90 {
-			if got := <-answers; got != headgate.Overloaded {
+			if got := <-answers; got != headgate.ReasonOverloaded {
 				t.Fatalf("a caller beyond those: got %v want overloaded", got)
 			}
 		}
 		for range 10 {
-			if got := <-answers; got != headgate.TimedOut {
+			if got := <-answers; got != headgate.ReasonTimedOut {
 				t.Fatalf("a caller in flight: got %v want timed out", got)
 			}
 		}
 		inner.heal()
-		if d, err := l.Allow(background, "key"); err != nil || d.Degraded != headgate.NoTrouble {
+		if d, err := l.Allow(background, "key"); err != nil || d.Degraded != headgate.ReasonNone {
 			t.Errorf("afterwards: got %+v, error %v want room again", d, err)
 		}
 	})
@@ -257,10 +257,10 @@ func TestPanicLeavesNothingBehind(t *testing.T) {
 	inner.set(func(context.Context, string) error { panic("broken") })
 	func() {
 		defer func() { _ = recover() }()
-		l.AllowAt(background, noon, "key", 1)
+		l.AllowAt(background, noon.Time(), "key", 1)
 	}()
 	inner.heal()
-	if _, err := l.AllowAt(background, noon, "key", 1); err != nil {
+	if _, err := l.AllowAt(background, noon.Time(), "key", 1); err != nil {
 		t.Errorf("after a panic: got error %v want a decision", err)
 	}
 }
@@ -315,7 +315,7 @@ func TestCloseClosesBoth(t *testing.T) {
 			t.Errorf("the %s store: got error %v want ErrClosed", what, err)
 		}
 	}
-	if d, err := l.AllowAt(background, noon, "key", 1); !errors.Is(err, headgate.ErrClosed) || d.Allowed {
+	if d, err := l.AllowAt(background, noon.Time(), "key", 1); !errors.Is(err, headgate.ErrClosed) || d.Allowed {
 		t.Errorf("after Close: got %+v, error %v want ErrClosed", d, err)
 	}
 }

@@ -69,22 +69,22 @@ func (b *fickleBound) Apply(ctx context.Context, now headgate.Instant, key strin
 		return headgate.Decision{}, err
 	}
 	if b.store.readOnly.Load() && v != headgate.Peek {
-		return headgate.Decision{}, trouble(headgate.Refused)(ctx, key)
+		return headgate.Decision{}, trouble(headgate.ReasonRefused)(ctx, key)
 	}
 	return b.Bound.Apply(ctx, now, key, v, cost)
 }
 
-func (b *fickleBound) Reserve(ctx context.Context, now headgate.Instant, key string, cost int64, most time.Duration) (headgate.Decision, headgate.Mark, error) {
-	if b.Books() {
+func (b *fickleBound) Reserve(ctx context.Context, now headgate.Instant, key string, cost int64, most time.Duration) (headgate.Decision, headgate.ReservationToken, error) {
+	if b.CanReserve() {
 		if err := b.store.ask(ctx, key); err != nil {
-			return headgate.Decision{}, headgate.Mark{}, err
+			return headgate.Decision{}, headgate.ReservationToken{}, err
 		}
 	}
 	return b.Bound.Reserve(ctx, now, key, cost, most)
 }
 
-func (b *fickleBound) Cancel(ctx context.Context, now headgate.Instant, key string, cost int64, mark headgate.Mark) (headgate.Decision, error) {
-	if b.Books() {
+func (b *fickleBound) Cancel(ctx context.Context, now headgate.Instant, key string, cost int64, mark headgate.ReservationToken) (headgate.Decision, error) {
+	if b.CanReserve() {
 		if err := b.store.ask(ctx, key); err != nil {
 			return headgate.Decision{}, err
 		}
@@ -93,15 +93,15 @@ func (b *fickleBound) Cancel(ctx context.Context, now headgate.Instant, key stri
 }
 
 // trouble is how a store fails at once.
-func trouble(t headgate.Trouble) func(context.Context, string) error {
-	err := &headgate.StoreError{Store: "fickle", Trouble: t, Advice: "wait"}
+func trouble(t headgate.StoreErrorReason) func(context.Context, string) error {
+	err := &headgate.StoreError{Store: "fickle", Reason: t, Advice: "wait"}
 	return func(context.Context, string) error { return err }
 }
 
 // hangs is a server that does not answer, as one that is stopped.
 func hangs(ctx context.Context, _ string) error {
 	<-ctx.Done()
-	return &headgate.StoreError{Store: "fickle", Trouble: headgate.TimedOut, Err: ctx.Err()}
+	return &headgate.StoreError{Store: "fickle", Reason: headgate.ReasonTimedOut, Err: ctx.Err()}
 }
 
 // hears keeps the events that an observer was told.
@@ -122,8 +122,8 @@ func (h *hears) heard() []string {
 	defer h.mu.Unlock()
 	var names []string
 	for _, e := range h.events {
-		if e.Away {
-			names = append(names, "away: "+e.Trouble.String())
+		if e.Unavailable {
+			names = append(names, "away: "+e.Reason.String())
 		} else {
 			names = append(names, "back")
 		}

@@ -19,13 +19,13 @@ import (
 func TestProbeThatSucceedsIsNotEnough(t *testing.T) { // T40
 	t.Parallel()
 	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
-		o.inner.set(trouble(headgate.Refused))
+		o.inner.set(trouble(headgate.ReasonRefused))
 		o.fail()
 		o.inner.readOnly.Store(true)
 		o.inner.heal()
 		var taken int
 		for range 10_000 {
-			if got := o.ask("key"); got == headgate.Refused {
+			if got := o.ask("key"); got == headgate.ReasonRefused {
 				taken++
 			}
 			time.Sleep(time.Millisecond)
@@ -49,13 +49,13 @@ func TestProbeAsksForWhatFailed(t *testing.T) {
 	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
 		o.inner.set(func(ctx context.Context, key string) error {
 			if key == "key" {
-				return trouble(headgate.Refused)(ctx, key)
+				return trouble(headgate.ReasonRefused)(ctx, key)
 			}
 			return nil
 		})
 		o.fail()
 		for range 1000 {
-			if got := o.ask("another key"); got != headgate.BreakerOpen {
+			if got := o.ask("another key"); got != headgate.ReasonBreakerOpen {
 				o.t.Fatalf("with what failed still failing: got %v want breaker open", got)
 			}
 			time.Sleep(10 * time.Millisecond)
@@ -68,12 +68,12 @@ func TestProbeAsksForWhatFailed(t *testing.T) {
 func TestFirstCallerAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
-		o.inner.set(trouble(headgate.Unreachable))
+		o.inner.set(trouble(headgate.ReasonUnreachable))
 		o.fail()
 		time.Sleep(time.Minute)
 		o.inner.heal()
 		time.Sleep(time.Minute)
-		if got := o.ask("key"); got != headgate.NoTrouble {
+		if got := o.ask("key"); got != headgate.ReasonNone {
 			t.Errorf("a minute after the store is back: got %v want its own decision", got)
 		}
 	})
@@ -87,11 +87,11 @@ func TestFlappingHandsOutOneShare(t *testing.T) { // T40: flapping
 		l := limiter(t, s, "", "100/1m", headgate.FailLocal)
 		began, local := time.Now(), 0
 		for range 50 {
-			inner.set(trouble(headgate.Unreachable))
+			inner.set(trouble(headgate.ReasonUnreachable))
 			for range 200 {
 				if d, err := l.Allow(background, "key"); err != nil {
 					t.Fatal(err)
-				} else if d.Allowed && d.Degraded != headgate.NoTrouble {
+				} else if d.Allowed && d.Degraded != headgate.ReasonNone {
 					local++
 				}
 				time.Sleep(time.Millisecond)
@@ -154,7 +154,7 @@ func TestObserverMayAsk(t *testing.T) {
 		s := around(t, inner, &fallback.Options{Observer: asks})
 		l := limiter(t, s, "", "1000/1s", headgate.FailOpen)
 		asks.limiter = l
-		inner.set(trouble(headgate.Unreachable))
+		inner.set(trouble(headgate.ReasonUnreachable))
 		for range 100 {
 			l.Allow(background, "key")
 			time.Sleep(time.Millisecond)
@@ -173,7 +173,7 @@ func TestObserverMayAsk(t *testing.T) {
 
 type asking struct {
 	limiter *headgate.Limiter
-	answers []headgate.Trouble
+	answers []headgate.StoreErrorReason
 }
 
 func (a *asking) ObserveStore(headgate.StoreEvent) {

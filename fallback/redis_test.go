@@ -29,12 +29,12 @@ type crowd struct {
 	stop   atomic.Bool
 	wait   sync.WaitGroup
 	mu     sync.Mutex
-	counts map[headgate.Trouble]int // of the decisions, by why they were degraded
+	counts map[headgate.StoreErrorReason]int // of the decisions, by why they were degraded
 	err    error
 }
 
 func newCrowd(l *headgate.Limiter) *crowd {
-	c := &crowd{counts: map[headgate.Trouble]int{}}
+	c := &crowd{counts: map[headgate.StoreErrorReason]int{}}
 	for i := range callers {
 		c.wait.Go(func() {
 			ctx, cancel := context.WithCancel(background)
@@ -53,7 +53,7 @@ func newCrowd(l *headgate.Limiter) *crowd {
 	return c
 }
 
-func (c *crowd) add(degraded headgate.Trouble, err error) {
+func (c *crowd) add(degraded headgate.StoreErrorReason, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.counts[degraded]++
@@ -63,16 +63,16 @@ func (c *crowd) add(degraded headgate.Trouble, err error) {
 }
 
 // since forgets all decisions so far, but for errors, and returns how many there were.
-func (c *crowd) since() map[headgate.Trouble]int {
+func (c *crowd) since() map[headgate.StoreErrorReason]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	counts := c.counts
-	c.counts = map[headgate.Trouble]int{}
+	c.counts = map[headgate.StoreErrorReason]int{}
 	return counts
 }
 
 // decides waits until the crowd got so many decisions of a kind, beginning now.
-func (c *crowd) decides(t *testing.T, want int, degraded headgate.Trouble) {
+func (c *crowd) decides(t *testing.T, want int, degraded headgate.StoreErrorReason) {
 	t.Helper()
 	c.since()
 	eventually(t, func() bool {
@@ -172,14 +172,14 @@ func makeUnavailable(t *testing.T, f fault) {
 	// A server that is well on a machine that is busy takes less time than this budget.
 	s := around(t, inner, &fallback.Options{Local: memstore.New(nil), Instances: 4, Observer: ears, Budget: time.Second})
 	c := newCrowd(limiter(t, s, "", "100/1s", headgate.FailLocal))
-	c.decides(t, 5*callers, headgate.NoTrouble)
+	c.decides(t, 5*callers, headgate.ReasonNone)
 
 	goroutines := runtime.NumGoroutine()
 	began := time.Now()
 	f.away(t, server, proxy)
 	eventually(t, func() bool { return len(ears.heard()) > 0 }, "the outage observed")
 	known := c.since()
-	c.decides(t, 20*callers, headgate.BreakerOpen)
+	c.decides(t, 20*callers, headgate.ReasonBreakerOpen)
 	most := 0
 	for most == 0 || time.Since(began) < *outage {
 		most = max(most, runtime.NumGoroutine())
@@ -188,7 +188,7 @@ func makeUnavailable(t *testing.T, f fault) {
 	during := c.since()
 	f.back(t, server, proxy)
 	eventually(t, func() bool { return len(ears.heard()) > 1 }, "the recovery observed")
-	c.decides(t, 5*callers, headgate.NoTrouble)
+	c.decides(t, 5*callers, headgate.ReasonNone)
 	c.leave(t)
 	if err := s.Close(); err != nil {
 		t.Errorf("close: %v", err)
@@ -198,8 +198,8 @@ func makeUnavailable(t *testing.T, f fault) {
 		t.Errorf("the observer heard %q want one outage and one recovery", got)
 	}
 	// Those who wait when the outage is noticed still end by themselves. None asks the store from then on.
-	if asked := during[headgate.TimedOut] + during[headgate.Unreachable] + during[headgate.Refused]; asked > callers {
-		t.Errorf("once the outage was known: got %v want all but at most %d degraded by %v", during, callers, headgate.BreakerOpen)
+	if asked := during[headgate.ReasonTimedOut] + during[headgate.ReasonUnreachable] + during[headgate.ReasonRefused]; asked > callers {
+		t.Errorf("once the outage was known: got %v want all but at most %d degraded by %v", during, callers, headgate.ReasonBreakerOpen)
 	}
 	if most > goroutines+callers { // the client keeps one for each call that was given up, until it gives the connection up
 		t.Errorf("%d goroutines during the outage, %d before want no more than one more for each caller", most, goroutines)

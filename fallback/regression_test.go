@@ -13,17 +13,17 @@ import (
 func TestProbeOfAForeignValueIsAnswered(t *testing.T) {
 	t.Parallel()
 	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
-		o.inner.set(trouble(headgate.Unreachable))
+		o.inner.set(trouble(headgate.ReasonUnreachable))
 		o.fail()
 		o.inner.set(func(ctx context.Context, key string) error {
 			if key == "key" {
-				return trouble(headgate.WrongType)(ctx, key)
+				return trouble(headgate.ReasonWrongType)(ctx, key)
 			}
 			return nil
 		})
 		time.Sleep(300 * time.Millisecond)
 		for range 3 {
-			if got := o.ask("another key"); got != headgate.NoTrouble {
+			if got := o.ask("another key"); got != headgate.ReasonNone {
 				t.Errorf("another key, once the store is back: got %v want its own decision", got)
 			}
 		}
@@ -68,7 +68,7 @@ func TestProbeAsksForAllKeysThatFailed(t *testing.T) {
 func TestHurriedCallersOfAStoreThatHangs(t *testing.T) {
 	t.Parallel()
 	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
-		hurry := func() headgate.Trouble {
+		hurry := func() headgate.StoreErrorReason {
 			ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
 			defer cancel()
 			d, err := o.limit.Allow(ctx, "key")
@@ -86,14 +86,14 @@ func TestHurriedCallersOfAStoreThatHangs(t *testing.T) {
 			}
 		})
 		for range 200 {
-			if got := hurry(); got != headgate.TimedOut {
+			if got := hurry(); got != headgate.ReasonTimedOut {
 				o.t.Fatalf("of a store that takes 30 ms: got %v want timed out", got)
 			}
 		}
 		o.mustHear()
 		o.inner.set(hangs)
 		began := time.Now()
-		for hurry() != headgate.BreakerOpen {
+		for hurry() != headgate.ReasonBreakerOpen {
 			if time.Since(began) > time.Second {
 				o.t.Fatal("callers with 20 ms each: after a second the store that hangs is still asked")
 			}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/micros"
 )
 
 const (
@@ -23,13 +24,13 @@ func share(a headgate.Algorithm, l headgate.Limit, n int64) headgate.Limit {
 	switch a.Refill() {
 	case headgate.RefillContinuous:
 		rate, period := dividedRate(l, n)
-		return headgate.Limit{Rate: rate, Period: headgate.Micros(period), Burst: min(capacity, mulDiv(maxFill, rate, period))}
+		return headgate.Limit{Rate: rate, Period: micros.Duration(period), Burst: min(capacity, mulDiv(maxFill, rate, period))}
 	case headgate.RefillWindow:
 		rate, period := steppedRate(l, n)
-		return headgate.Limit{Rate: rate, Period: headgate.Micros(period)}
+		return headgate.Limit{Rate: rate, Period: micros.Duration(period)}
 	default: // RefillStepped; stores refuse a name that is no algorithm
 		rate, period := steppedRate(l, n)
-		return headgate.Limit{Rate: rate, Period: headgate.Micros(period), Burst: min(capacity, min(maxFill/period, headgate.MaxUnits)*rate)}
+		return headgate.Limit{Rate: rate, Period: micros.Duration(period), Burst: min(capacity, min(maxFill/period, headgate.MaxUnits)*rate)}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algo"
+	"github.com/headgate/headgate/internal/micros"
 	"github.com/headgate/headgate/memstore"
 )
 
@@ -73,7 +74,7 @@ func anyLimit(d *rand.Rand) headgate.Limit {
 		}
 	}
 	for {
-		l := headgate.Limit{Rate: scaled(1, 1e9), Period: headgate.Micros(scaled(1000, maxPeriod))}
+		l := headgate.Limit{Rate: scaled(1, 1e9), Period: micros.Duration(scaled(1000, maxPeriod))}
 		if d.IntN(2) == 0 {
 			l.Burst = scaled(1, 1e9)
 		}
@@ -137,7 +138,7 @@ func TestSharesGrantNoMoreThanTheLimit(t *testing.T) {
 	for _, a := range algorithms[1:] {
 		for range 40 {
 			n := 1 + d.Int64N(5)
-			l := headgate.Limit{Rate: n + d.Int64N(20), Period: headgate.Micros(1000 + d.Int64N(5_000_000))}
+			l := headgate.Limit{Rate: n + d.Int64N(20), Period: micros.Duration(1000 + d.Int64N(5_000_000))}
 			if d.IntN(2) == 0 {
 				l.Burst = n + d.Int64N(20)
 			}

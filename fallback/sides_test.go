@@ -38,7 +38,7 @@ func (s *twoSided) bind(a headgate.Algorithm, limit string, mode headgate.OnStor
 	return b
 }
 
-func (s *twoSided) away() { s.inner.set(trouble(headgate.Refused)) }
+func (s *twoSided) away() { s.inner.set(trouble(headgate.ReasonRefused)) }
 func (s *twoSided) back() { s.inner.heal() }
 
 // left is what remains of key where it is decided now.
@@ -59,7 +59,7 @@ func (s *twoSided) do(b headgate.Bound, v headgate.Verb, cost int64) headgate.De
 	return d
 }
 
-func (s *twoSided) reserve(b headgate.Bound, cost int64) headgate.Mark {
+func (s *twoSided) reserve(b headgate.Bound, cost int64) headgate.ReservationToken {
 	s.t.Helper()
 	d, mark, err := b.Reserve(background, noon, "key", cost, time.Hour)
 	if err != nil || !d.Allowed {
@@ -68,7 +68,7 @@ func (s *twoSided) reserve(b headgate.Bound, cost int64) headgate.Mark {
 	return mark
 }
 
-func (s *twoSided) cancel(b headgate.Bound, cost int64, mark headgate.Mark) headgate.Decision {
+func (s *twoSided) cancel(b headgate.Bound, cost int64, mark headgate.ReservationToken) headgate.Decision {
 	s.t.Helper()
 	d, err := b.Cancel(background, noon, "key", cost, mark)
 	if err != nil {
@@ -93,12 +93,12 @@ func TestReservationIsCancelledWhereItWasBooked(t *testing.T) {
 		here := s.reserve(b, 2)
 		waitHere := s.do(b, headgate.Peek, 0).ResetAfter
 
-		if d := s.cancel(b, 3, atStore); d.Degraded != headgate.Refused || d.ResetAfter != waitHere {
+		if d := s.cancel(b, 3, atStore); d.Degraded != headgate.ReasonRefused || d.ResetAfter != waitHere {
 			t.Errorf("%s: cancelled while the store that booked it is away: got %+v want the local key as it was, %v", a, d, waitHere)
 		}
 		s.back()
 		held := s.do(b, headgate.Peek, 0).ResetAfter
-		if d := s.cancel(b, 2, here); d.Degraded != headgate.NoTrouble || d.ResetAfter != held {
+		if d := s.cancel(b, 2, here); d.Degraded != headgate.ReasonNone || d.ResetAfter != held {
 			t.Errorf("%s: cancelled what was booked here: got %+v want the store's key as it was, %v", a, d, held)
 		}
 		if d := s.cancel(b, 3, atStore); d.ResetAfter >= held {
@@ -120,7 +120,7 @@ func TestOpenReservationIsNobodys(t *testing.T) {
 	held := s.do(b, headgate.Peek, 0).ResetAfter
 	s.away()
 	mark := s.reserve(b, 5)
-	if d := s.cancel(b, 5, mark); !d.Allowed || d.Degraded != headgate.Refused {
+	if d := s.cancel(b, 5, mark); !d.Allowed || d.Degraded != headgate.ReasonRefused {
 		t.Errorf("cancelled while away: got %+v want admitted, refused", d)
 	}
 	s.back()
@@ -151,14 +151,14 @@ func TestUnsupportedStaysSo(t *testing.T) {
 		s.store = around(t, s.inner, &fallback.Options{Local: s.local, Instances: 2, Budget: time.Millisecond})
 		b := s.bind(headgate.FixedWindow, "10/1m", mode)
 		s.away()
-		for s.do(b, headgate.Peek, 0).Degraded != headgate.BreakerOpen {
+		for s.do(b, headgate.Peek, 0).Degraded != headgate.ReasonBreakerOpen {
 			time.Sleep(100 * time.Microsecond) // until nothing is asked any more
 		}
-		if b.Books() {
+		if b.CanReserve() {
 			t.Errorf("%v: a window says that it can book", mode)
 		}
 		_, _, err := b.Reserve(background, noon, "key", 1, 0)
-		_, err2 := b.Cancel(background, noon, "key", 1, headgate.Mark{-5})
+		_, err2 := b.Cancel(background, noon, "key", 1, headgate.ReservationToken{-5})
 		if !errors.Is(err, headgate.ErrUnsupported) || !errors.Is(err2, headgate.ErrUnsupported) {
 			t.Errorf("%v: got errors %v and %v want ErrUnsupported", mode, err, err2)
 		}
@@ -185,7 +185,7 @@ func TestRefundAndResetGoToWhoDecides(t *testing.T) {
 	open := s.bind("", "10/1m", headgate.FailOpen)
 	s.away()
 	for _, v := range []headgate.Verb{headgate.Take, headgate.Peek, headgate.Refund, headgate.Reset} {
-		if d := s.do(open, v, 3); !d.Allowed || d.Degraded != headgate.Refused {
+		if d := s.do(open, v, 3); !d.Allowed || d.Degraded != headgate.ReasonRefused {
 			t.Errorf("open, %v: got %+v want admitted, refused", v, d)
 		}
 	}
@@ -197,8 +197,8 @@ func TestBoundSpeaksOfTheRule(t *testing.T) {
 	s := newTwoSided(t)
 	b := s.bind("", "10/1m", headgate.FailLocal)
 	s.away()
-	if b.Limit() != 10 || b.Spacing(1) != 6*time.Second || !b.Books() {
-		t.Errorf("got limit %d, spacing %v, books %v want 10, 6s, true", b.Limit(), b.Spacing(1), b.Books())
+	if b.Limit() != 10 || b.Spacing(1) != 6*time.Second || !b.CanReserve() {
+		t.Errorf("got limit %d, spacing %v, books %v want 10, 6s, true", b.Limit(), b.Spacing(1), b.CanReserve())
 	}
 }
 
@@ -227,7 +227,7 @@ func TestSeveralRulesWhileAway(t *testing.T) {
 		err := s.store.ApplyAll(background, noon, ops, false, decisions)
 		var got []any
 		for i, d := range decisions {
-			if got = append(got, d.Allowed, d.Limit); err == nil && d.Degraded != headgate.Refused {
+			if got = append(got, d.Allowed, d.Limit); err == nil && d.Degraded != headgate.ReasonRefused {
 				t.Errorf("%s: decision %d: got %+v want degraded", c.name, i+1, d)
 			}
 		}
@@ -247,7 +247,7 @@ func TestSeveralRulesWhileAway(t *testing.T) {
 			}
 		}
 		s.back()
-		if err := s.store.ApplyAll(background, noon, ops[:1], false, decisions[:1]); err != nil || decisions[0].Degraded != headgate.NoTrouble {
+		if err := s.store.ApplyAll(background, noon, ops[:1], false, decisions[:1]); err != nil || decisions[0].Degraded != headgate.ReasonNone {
 			t.Errorf("%s: back: got %+v, error %v want the store's decision", c.name, decisions[0], err)
 		}
 	}
@@ -289,10 +289,10 @@ func TestLocalMemoryIsBounded(t *testing.T) {
 	inner, local := newFickle(), memstore.New(&memstore.Options{MaxBytes: 1 << 20})
 	s := around(t, inner, &fallback.Options{Local: local, Instances: 4})
 	l := limiter(t, s, "", "10/1m", headgate.FailLocal)
-	inner.set(trouble(headgate.Unreachable))
+	inner.set(trouble(headgate.ReasonUnreachable))
 	for i := range 200_000 {
-		d, err := l.AllowAt(background, noon, fmt.Sprint("key ", i), 1)
-		if err != nil || d.Degraded == headgate.NoTrouble {
+		d, err := l.AllowAt(background, noon.Time(), fmt.Sprint("key ", i), 1)
+		if err != nil || d.Degraded == headgate.ReasonNone {
 			t.Fatalf("key %d: got %+v, error %v want a local decision", i, d, err)
 		}
 	}

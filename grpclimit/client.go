@@ -28,7 +28,7 @@ type ClientOptions struct {
 	Skip func(context.Context, Call) bool
 	// Undecided makes the error of a call for which the store could not decide. If it returns nil the call is sent. nil means
 	// UNAVAILABLE, from which errors.Is and errors.As find the cause.
-	Undecided func(context.Context, Call, error) error
+	ErrorHandler func(context.Context, Call, error) error
 	// Retries is how often a unary call is sent again that a server has denied, with RESOURCE_EXHAUSTED or UNAVAILABLE and a
 	// RetryInfo, after the wait that this asks for; 0 means never. Each time it waits for its turn again. Do not combine it with
 	// a retryPolicy for the same codes.
@@ -233,8 +233,8 @@ func (c *Client) failure(ctx context.Context, call Call, policy string, err erro
 		e.code = status.FromContextError(ctx.Err()).Code()
 	case errors.Is(err, headgate.ErrInvalidCost):
 		e.code = codes.Internal
-	case c.opts.Undecided != nil:
-		return c.opts.Undecided(ctx, call, err)
+	case c.opts.ErrorHandler != nil:
+		return c.opts.ErrorHandler(ctx, call, err)
 	default:
 		e.code = codes.Unavailable
 	}

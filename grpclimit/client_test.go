@@ -225,7 +225,7 @@ func TestClientsWithoutADecision(t *testing.T) {
 		want codes.Code
 	}{
 		{nil, codes.Unavailable},
-		{&grpclimit.ClientOptions{Undecided: pass}, codes.OK},
+		{&grpclimit.ClientOptions{ErrorHandler: pass}, codes.OK},
 		{&grpclimit.ClientOptions{Skip: func(context.Context, grpclimit.Call) bool { return skip.Swap(true) || true }}, codes.OK},
 	} {
 		limit, err := grpclimit.NewClient(store, c.opts, grpclimit.Charge{Policy: policy("out", "9/1s")})
@@ -264,8 +264,8 @@ type deafBound struct{ headgate.Bound }
 
 func (deafBound) Reserve(
 	context.Context, headgate.Instant, string, int64, time.Duration,
-) (headgate.Decision, headgate.Mark, error) {
-	return headgate.Decision{}, headgate.Mark{}, headgate.ErrStoreUnavailable
+) (headgate.Decision, headgate.ReservationToken, error) {
+	return headgate.Decision{}, headgate.ReservationToken{}, headgate.ErrStoreUnavailable
 }
 
 // A charge that could not be made, and was waived, is not given back: those units are others'.
@@ -283,13 +283,13 @@ func TestClientsGiveBackOnlyWhatTheyTook(t *testing.T) {
 	never := same(policy("never", "1/1h"))
 	never.Cost = func(context.Context, grpclimit.Call) int64 { return 2 }
 	pass := func(context.Context, grpclimit.Call, error) error { return nil }
-	c, err := grpclimit.NewClient(deaf{store, "first"}, &grpclimit.ClientOptions{Undecided: pass}, same(first), never)
+	c, err := grpclimit.NewClient(deaf{store, "first"}, &grpclimit.ClientOptions{ErrorHandler: pass}, same(first), never)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, _, err = waiting(t, &service{}, c).empty(t.Context())
 	mustCode(t, "the second charge", err, codes.ResourceExhausted)
-	if d, err := limiter.Peek(t.Context(), "", 0); err != nil || d.Remaining != 2 {
+	if d, err := limiter.PeekN(t.Context(), "", 0); err != nil || d.Remaining != 2 {
 		t.Errorf("got %+v, error %v want 2 remaining, as before", d, err)
 	}
 }

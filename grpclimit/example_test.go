@@ -60,7 +60,7 @@ func ExampleJoin() {
 	all.Name = "all"
 	limit, err := grpclimit.NewServer(memstore.New(nil), nil,
 		grpclimit.Charge{Policy: perUser, Key: grpclimit.Join(grpclimit.Method(), grpclimit.First(user, grpclimit.Address()))},
-		grpclimit.Charge{Policy: all, Key: grpclimit.Same()})
+		grpclimit.Charge{Policy: all, Key: grpclimit.Global()})
 	if err != nil {
 		panic(err)
 	}

@@ -57,7 +57,7 @@ func TestWhatHasComeBackIsNotGivenBack(t *testing.T) {
 				cancel()
 				mustCode(t, name, <-gone, codes.Canceled)
 				synctest.Wait()
-				if d, err := limiter.Peek(t.Context(), "", 0); err != nil || d.Remaining != 2 {
+				if d, err := limiter.PeekN(t.Context(), "", 0); err != nil || d.Remaining != 2 {
 					t.Errorf("%s, %s: got %+v, error %v want 2 remaining", name, short.Algorithm, d, err)
 				}
 				w.stop()
@@ -89,7 +89,7 @@ func TestWhatAWindowGaveIsKeptByWhoWaited(t *testing.T) {
 		defer cancel()
 		_, _, err = w.empty(ctx) // refused at once, so its unit is back
 		mustCode(t, "too late", err, codes.ResourceExhausted)
-		if d, err := limiter.Peek(t.Context(), "", 0); err != nil || d.Remaining != 4 {
+		if d, err := limiter.PeekN(t.Context(), "", 0); err != nil || d.Remaining != 4 {
 			t.Errorf("refused at once: got %+v, error %v want 4 remaining", d, err)
 		}
 		ctx, cancel = context.WithCancel(t.Context())
@@ -97,7 +97,7 @@ func TestWhatAWindowGaveIsKeptByWhoWaited(t *testing.T) {
 		time.AfterFunc(time.Second, func() { limiter.AllowN(context.Background(), "", 3) })
 		_, _, err = w.empty(ctx)
 		mustCode(t, "given up", err, codes.Canceled)
-		if d, err := limiter.Peek(t.Context(), "", 0); err != nil || d.Remaining != 2 {
+		if d, err := limiter.PeekN(t.Context(), "", 0); err != nil || d.Remaining != 2 {
 			t.Errorf("given up in the next window: got %+v, error %v want 2 remaining", d, err)
 		}
 	})

@@ -94,11 +94,11 @@ type Options struct {
 	Skip func(context.Context, Call) bool
 	// Denied makes the error of a call that is denied; metadata goes with it. If it returns nil the call goes ahead, uncharged. nil
 	// means [Denial.Status].
-	Denied func(context.Context, Call, *Denial) error
+	DeniedHandler func(context.Context, Call, *Denial) error
 	// Undecided makes the error of a call for which the store could not decide. If it returns nil the call goes ahead. nil means
 	// UNAVAILABLE with a RetryInfo of one second. To let calls pass, rather set the policy's OnStoreError, which needs package
 	// fallback around the store.
-	Undecided func(context.Context, Call, error) error
+	ErrorHandler func(context.Context, Call, error) error
 	// Pushback is the longest wait that gRPC's own retries are told to make, in grpc-retry-pushback-ms; of longer ones they are told
 	// not to retry. 0 means [DefaultPushback]; below 0 nothing is told, and they keep to their own backoff.
 	Pushback time.Duration

@@ -80,7 +80,7 @@ func Join(parts ...Key) Key { return Key{part: key.Join(partsOf(parts)...)} }
 func First(parts ...Key) Key { return Key{part: key.First(partsOf(parts)...)} }
 
 // Same is one budget for all calls.
-func Same() Key { return Key{part: key.Same[keyRequest]()} }
+func Global() Key { return Key{part: key.Global[keyRequest]()} }
 
 func partsOf(keys []Key) []key.Part[keyRequest] {
 	parts := make([]key.Part[keyRequest], len(keys))

@@ -109,7 +109,7 @@ func TestKeys(t *testing.T) {
 		{"missing", missing, ""},
 		{"func", found, "found"},
 		{"func without", nobody, ""},
-		{"same", grpclimit.Same(), ""},
+		{"same", grpclimit.Global(), ""},
 		{"join", grpclimit.Join(user, grpclimit.Service(), missing), "ann+shop.Cart+"},
 		{"first", grpclimit.First(user, address), "ann"},
 		{"second", grpclimit.First(missing, address), "198.51.100.7"},

@@ -168,7 +168,7 @@ func newClient(t testing.TB, opts *grpclimit.ClientOptions, charges ...grpclimit
 
 // same is a charge with one budget for all calls.
 func same(p headgate.Policy) grpclimit.Charge {
-	return grpclimit.Charge{Policy: p, Key: grpclimit.Same()}
+	return grpclimit.Charge{Policy: p, Key: grpclimit.Global()}
 }
 
 // empty makes an empty call and returns what came with its answer.

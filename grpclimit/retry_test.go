@@ -285,7 +285,7 @@ func TestStoppingWithACallInTheQueue(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d, err := limiter.Peek(t.Context(), "", 0); err != nil || d.Remaining != 3 {
+			if d, err := limiter.PeekN(t.Context(), "", 0); err != nil || d.Remaining != 3 {
 				t.Errorf("%s: got %+v, error %v want all places but the one just used", c.name, d, err)
 			}
 			w.stop()

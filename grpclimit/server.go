@@ -32,8 +32,8 @@ func NewServer(store headgate.Store, opts *Options, charges ...Charge) (*Server,
 	if s.opts.Pushback == 0 {
 		s.opts.Pushback = DefaultPushback
 	}
-	if s.opts.Denied == nil {
-		s.opts.Denied = func(_ context.Context, _ Call, d *Denial) error { return d.Status().Err() }
+	if s.opts.DeniedHandler == nil {
+		s.opts.DeniedHandler = func(_ context.Context, _ Call, d *Denial) error { return d.Status().Err() }
 	}
 	charges, all, err := keyed(store, charges, false)
 	if err != nil {
@@ -148,7 +148,7 @@ func (s *Server) deny(ctx context.Context, g *group, call Call, q *requestState,
 	for i, r := range q.rules {
 		denial.add(r.name(), r.bound.Limits, q.DecisionsOf(&parts[i]))
 	}
-	err := s.opts.Denied(ctx, call, denial)
+	err := s.opts.DeniedHandler(ctx, call, denial)
 	if err == nil {
 		return nil, nil
 	}
@@ -166,8 +166,8 @@ func (s *Server) undecided(ctx context.Context, call Call, err error) error {
 	switch {
 	case ctx.Err() != nil: // the client is gone, so there was no time to decide
 		return status.FromContextError(ctx.Err()).Err()
-	case s.opts.Undecided != nil:
-		return s.opts.Undecided(ctx, call, err)
+	case s.opts.ErrorHandler != nil:
+		return s.opts.ErrorHandler(ctx, call, err)
 	default:
 		return undecided(err)
 	}

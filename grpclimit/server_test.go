@@ -145,7 +145,7 @@ func TestSeveralChargesAreAllOrNothing(t *testing.T) {
 func TestWhenCostAndSkip(t *testing.T) {
 	t.Parallel()
 	l := newServer(t, &grpclimit.Options{Skip: grpclimit.HealthOrReflection}, grpclimit.Charge{
-		Policy: policy("weight", "10/1h"), Key: grpclimit.Same(),
+		Policy: policy("weight", "10/1h"), Key: grpclimit.Global(),
 		Cost: func(ctx context.Context, _ grpclimit.Call) int64 {
 			return int64(len(metadata.ValueFromIncomingContext(ctx, "unit")))
 		},
@@ -182,7 +182,7 @@ func TestWhenCostAndSkip(t *testing.T) {
 func TestDeniedMayLetCallsPass(t *testing.T) {
 	t.Parallel()
 	var denials []*grpclimit.Denial
-	l := newServer(t, &grpclimit.Options{Denied: func(_ context.Context, c grpclimit.Call, d *grpclimit.Denial) error {
+	l := newServer(t, &grpclimit.Options{DeniedHandler: func(_ context.Context, c grpclimit.Call, d *grpclimit.Denial) error {
 		if denials = append(denials, d); len(denials) > 1 {
 			return status.Error(codes.PermissionDenied, c.Method)
 		}

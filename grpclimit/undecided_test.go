@@ -36,7 +36,7 @@ func TestNothingCouldBeDecided(t *testing.T) {
 		retry  time.Duration
 	}{
 		{"a store that is closed", nil, same(policy("calls", "1/1h")), true, codes.Unavailable, time.Second},
-		{"let pass all the same", &grpclimit.Options{Undecided: own}, same(policy("calls", "1/1h")), true, codes.OK, 0},
+		{"let pass all the same", &grpclimit.Options{ErrorHandler: own}, same(policy("calls", "1/1h")), true, codes.OK, 0},
 		{"a cost below zero", nil, below, false, codes.Internal, 0},
 	} {
 		store := memstore.New(nil)
@@ -80,7 +80,7 @@ func TestRedisAway(t *testing.T) {
 		for i, want := range c.want {
 			_, _, err := w.empty(t.Context())
 			mustCode(t, string(c.on), err, want)
-			if e := heard.heard()[i+1]; want != codes.Unavailable && e.Decision.Degraded == headgate.NoTrouble || want == codes.Unavailable && e.Err == nil {
+			if e := heard.heard()[i+1]; want != codes.Unavailable && e.Decision.Degraded == headgate.ReasonNone || want == codes.Unavailable && e.Err == nil {
 				t.Errorf("%s: observed %+v want it degraded, or an error", c.on, e)
 			}
 			if m := status.Convert(err).Message(); want == codes.Unavailable && m != "rate limit: no decision could be made; try again in 1s" {
@@ -114,7 +114,7 @@ func TestQueueOfAShare(t *testing.T) {
 	var held sync.WaitGroup
 	for i := range 6 {
 		held.Go(func() { w.empty(ctx) })
-		if e := <-decided; e.Err != nil || e.Decision.Allowed != (i < 5) || e.Decision.Degraded == headgate.NoTrouble {
+		if e := <-decided; e.Err != nil || e.Decision.Allowed != (i < 5) || e.Decision.Degraded == headgate.ReasonNone {
 			t.Errorf("call %d, while the others are held: got %+v want it allowed for the first 5, degraded", i, e)
 		}
 	}
@@ -185,7 +185,7 @@ func (d decisions) await(p headgate.Policy) {
 func until(t *testing.T, l *headgate.Limiter, remaining int64) {
 	t.Helper()
 	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
-		d, err := l.Peek(t.Context(), "", 0)
+		d, err := l.PeekN(t.Context(), "", 0)
 		if err != nil || time.Since(begin) > 10*time.Second {
 			t.Fatalf("got %+v, error %v want %d remaining", d, err, remaining)
 		}

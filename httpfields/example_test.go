@@ -24,7 +24,7 @@ func Example() {
 	}
 	limits := fields.Set(httpfields.Limit{Name: policy.Name, Limit: policy.Limits[0]})
 
-	d, err := limiter.AllowAt(context.Background(), 1_747_785_600_000_000, "203.0.113.9", 1)
+	d, err := limiter.AllowAt(context.Background(), time.UnixMicro(1_747_785_600_000_000), "203.0.113.9", 1)
 	if err != nil {
 		panic(err)
 	}

@@ -43,7 +43,7 @@ type Options struct {
 	// Dialects are sent together; none means [IETF] alone. [Off] stands alone.
 	Dialects []Dialect
 	// Every has RateLimit tell of every limit, not only of the tightest. Only [IETF] can.
-	Every bool
+	AllLimits bool
 	// When says on which answers the fields are sent.
 	When When
 	// Expose adds the names of the fields to Access-Control-Expose-Headers, so that scripts of other origins can read them.
@@ -81,7 +81,7 @@ func New(opts *Options) (*Writer, error) {
 	if err := contradiction(dialects); err != nil {
 		return nil, err
 	}
-	w := &Writer{every: opts.Every, when: opts.When}
+	w := &Writer{every: opts.AllLimits, when: opts.When}
 	switch w.when {
 	case "":
 		w.when = Always

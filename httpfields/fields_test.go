@@ -24,7 +24,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	}{
 		{"nothing", httpfields.Options{}, ""},
 		{"no dialect", httpfields.Options{Dialects: list{}}, ""},
-		{"the zero dialect", httpfields.Options{Dialects: list{""}, Every: true, When: httpfields.NearLimit}, ""},
+		{"the zero dialect", httpfields.Options{Dialects: list{""}, AllLimits: true, When: httpfields.NearLimit}, ""},
 		{"all that go together", httpfields.Options{Dialects: list{httpfields.IETF, httpfields.Draft03, httpfields.GitHub}}, ""},
 		{"two drafts", httpfields.Options{Dialects: list{httpfields.Draft07, httpfields.Draft06, httpfields.XRateLimit}}, ""},
 		{"one form twice", httpfields.Options{Dialects: list{httpfields.XRateLimitEpoch, httpfields.GitHub}}, ""},
@@ -57,7 +57,7 @@ func TestOptionsAreChecked(t *testing.T) {
 			httpfields.Options{Dialects: list{httpfields.GitHub, httpfields.XRateLimit}},
 			"x-ratelimit and github write X-RateLimit-Reset in different forms",
 		},
-		{"every by one value", httpfields.Options{Dialects: list{httpfields.GitHub}, Every: true}, "Every needs the dialect ietf"},
+		{"every by one value", httpfields.Options{Dialects: list{httpfields.GitHub}, AllLimits: true}, "Every needs the dialect ietf"},
 		{"unknown time", httpfields.Options{When: "never"}, `When is "never"; accepted are always, near and denied`},
 	} {
 		_, err := httpfields.New(&tt.opts)
@@ -125,15 +125,15 @@ func TestAbsurdDecisions(t *testing.T) {
 	const huge = 1<<63 - 1
 	w := newWriter(t, speaking(httpfields.IETF, httpfields.Draft03, httpfields.GitHub))
 	for _, algorithm := range algorithms {
-		s := w.Set(httpfields.Limit{Limit: headgate.MustParseLimit("1/366d"), Algorithm: algorithm, AtOnce: huge})
+		s := w.Set(httpfields.Limit{Limit: headgate.MustParseLimit("1/366d"), Algorithm: algorithm, Capacity: huge})
 		for _, d := range []headgate.Decision{
 			{},
 			{Never: true},
 			{Limit: huge, Remaining: huge, ResetAfter: huge, RetryAfter: huge, Allowed: true},
 			{RetryAfter: huge},
 			{Limit: -1, Remaining: -huge, ResetAfter: -huge, RetryAfter: -1},
-			{Limit: huge, ResetAfter: huge, Degraded: headgate.TimedOut},
-			{Allowed: true, Remaining: huge, Degraded: headgate.Unreachable},
+			{Limit: huge, ResetAfter: huge, Degraded: headgate.ReasonTimedOut},
+			{Allowed: true, Remaining: huge, Degraded: headgate.ReasonUnreachable},
 			{Remaining: 1, ResetAfter: -1},
 		} {
 			for _, now := range []headgate.Instant{0, start, headgate.MaxInstant} {
@@ -157,7 +157,7 @@ func TestDegradedAnswers(t *testing.T) {
 	t.Parallel()
 	w := newWriter(t, speaking(httpfields.IETF, httpfields.Draft03, httpfields.XRateLimit))
 	l := limit("a", "100/1m", "")
-	away := headgate.Unreachable
+	away := headgate.ReasonUnreachable
 	for _, tt := range []struct {
 		d                             headgate.Decision
 		rateLimit, limitField, xLimit string
@@ -177,7 +177,7 @@ func TestDegradedAnswers(t *testing.T) {
 // Two limits of one name are told apart; one that is there twice is told of once, and the least of it.
 func TestNamesAreDistinct(t *testing.T) {
 	t.Parallel()
-	w := newWriter(t, &httpfields.Options{Every: true})
+	w := newWriter(t, &httpfields.Options{AllLimits: true})
 	ten, hour := limit("a", "10/1s", ""), limit("a", "100/1h", "")
 	s := w.Set(ten, hour, limit("a-2", "5/1m", ""), ten, limit("a", "10/1s", headgate.GCRA), limit("", "7/1s", ""))
 	d := append(append(allowed(10, 3), allowed(100, 50)...), append(allowed(5, 4), allowed(10, 2)...)...)
@@ -209,7 +209,7 @@ func TestEqualQuotasOfEarlierDrafts(t *testing.T) {
 func TestListsAreBounded(t *testing.T) {
 	t.Parallel()
 	for _, every := range []bool{false, true} {
-		w := newWriter(t, &httpfields.Options{Dialects: []httpfields.Dialect{httpfields.IETF, httpfields.Draft03}, Every: every})
+		w := newWriter(t, &httpfields.Options{Dialects: []httpfields.Dialect{httpfields.IETF, httpfields.Draft03}, AllLimits: every})
 		var limits []httpfields.Limit
 		var decisions []headgate.Decision
 		for i := range int64(500) {

@@ -99,7 +99,7 @@ var spoken = []struct {
 	opts *httpfields.Options
 }{
 	{"ietf", nil},
-	{"ietf-every", &httpfields.Options{Every: true}},
+	{"ietf-every", &httpfields.Options{AllLimits: true}},
 	{"draft-07", speaking(httpfields.Draft07)},
 	{"draft-06", speaking(httpfields.Draft06)},
 	{"draft-03", speaking(httpfields.Draft03)},

@@ -52,7 +52,7 @@ func tryBind(store headgate.Store, key string, limits ...httpfields.Limit) (*req
 		if err != nil {
 			return nil, err
 		}
-		l.AtOnce = bound.Limit()
+		l.Capacity = bound.Limit()
 		r.ops = append(r.ops, headgate.Op{Bound: bound, Key: key, Cost: 1})
 	}
 	return r, nil

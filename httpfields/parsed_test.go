@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/httpfields"
+	"github.com/headgate/headgate/internal/root"
 )
 
 // reader checks one header against the decisions it tells of, by parsers that are not ours.
@@ -33,7 +34,7 @@ func newReader(t testing.TB, h http.Header, s *state) *reader {
 			rd.tightest = i
 		}
 	}
-	all := headgate.Combine(s.decisions)
+	all := root.Combine(s.decisions)
 	if !all.Allowed && !all.Never {
 		rd.retry = roundedUp(all.RetryAfter)
 	}
@@ -110,8 +111,8 @@ func (rd *reader) policyParams(p *httpsfv.Params, quota int64, l httpfields.Limi
 		rd.fail("%s has no w", l.Limit)
 	}
 	burst, told := rd.param(p, "headgate-burst")
-	if told == (quota == l.AtOnce) || told && burst != l.AtOnce {
-		rd.fail("headgate-burst is %d, %v; want %d", burst, told, l.AtOnce)
+	if told == (quota == l.Capacity) || told && burst != l.Capacity {
+		rd.fail("headgate-burst is %d, %v; want %d", burst, told, l.Capacity)
 	}
 }
 
@@ -214,7 +215,7 @@ func (rd *reader) numbered(list httpsfv.List) {
 		}
 		seen[q] = true
 		if !slices.ContainsFunc(rd.s.limits, func(l httpfields.Limit) bool {
-			return hasBurst == (l.AtOnce != q) && (!hasBurst || burst == l.AtOnce) && perWindow(l, q, w)
+			return hasBurst == (l.Capacity != q) && (!hasBurst || burst == l.Capacity) && perWindow(l, q, w)
 		}) {
 			rd.fail("no limit is %d;w=%d", q, w)
 		}
@@ -286,7 +287,7 @@ func (rd *reader) x(epoch, github bool) {
 // denial checks what stands on denials alone.
 func (rd *reader) denial() {
 	rd.t.Helper()
-	if all := headgate.Combine(rd.s.decisions); all.Allowed != (rd.h.Get("Cache-Control") == "") {
+	if all := root.Combine(rd.s.decisions); all.Allowed != (rd.h.Get("Cache-Control") == "") {
 		rd.fail("Cache-Control is %q", rd.h.Get("Cache-Control"))
 	}
 	if rd.h.Get("Cache-Control") != "" {
@@ -361,7 +362,7 @@ func TestFieldsOfRandomStates(t *testing.T) {
 	for _, dialects := range spokenAtRandom {
 		voices = append(voices, voice{newWriter(t, speaking(dialects...)), dialects, false})
 		if dialects == nil || dialects[0] == httpfields.IETF {
-			voices = append(voices, voice{newWriter(t, &httpfields.Options{Dialects: dialects, Every: true}), dialects, true})
+			voices = append(voices, voice{newWriter(t, &httpfields.Options{Dialects: dialects, AllLimits: true}), dialects, true})
 		}
 	}
 	eachState(t, few(*fieldsToTry), func(r *rand.Rand, s *state) {

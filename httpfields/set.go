@@ -30,7 +30,7 @@ type Limit struct {
 	Algorithm headgate.Algorithm
 	// AtOnce is the most that can be spent at once, in units: what a [headgate.Decision] calls its Limit, and Bound.Limit tells. 0
 	// means what Limit and Algorithm say.
-	AtOnce int64
+	Capacity int64
 }
 
 // Set is the limits that take part in one kind of request, with all that stays the same from answer to answer serialised. It
@@ -90,13 +90,13 @@ func (l Limit) normal() Limit {
 	if l.Algorithm == "" || l.Algorithm == headgate.GCRA {
 		l.Algorithm = headgate.TokenBucket
 	}
-	if l.AtOnce <= 0 {
-		l.AtOnce = l.Limit.Capacity()
+	if l.Capacity <= 0 {
+		l.Capacity = l.Limit.Capacity()
 		if !l.bucket() {
-			l.AtOnce = l.Limit.Rate
+			l.Capacity = l.Limit.Rate
 		}
 	}
-	l.AtOnce = clamp(l.AtOnce)
+	l.Capacity = clamp(l.Capacity)
 	if l.Name = safeName(l.Name); l.Name == "" {
 		l.Name = noName
 	}
@@ -141,7 +141,7 @@ func distinct(name string, taken map[string]int) string {
 func newLimit(l Limit, nth int, name string) limit {
 	item := quoted(name)
 	quota, window := quotaWindow(l.Limit)
-	atOnce := strconv.FormatInt(l.AtOnce, 10)
+	atOnce := strconv.FormatInt(l.Capacity, 10)
 	return limit{
 		Limit:    l,
 		windowed: !l.bucket(),
@@ -149,7 +149,7 @@ func newLimit(l Limit, nth int, name string) limit {
 		nth:      nth,
 		name:     item + ";r=",
 		told:     name,
-		policy:   item + ";q=" + strconv.FormatInt(quota, 10) + parameters(quota, window, l.AtOnce),
+		policy:   item + ";q=" + strconv.FormatInt(quota, 10) + parameters(quota, window, l.Capacity),
 		atOnce:   atOnce,
 		alone:    []string{atOnce},
 		resource: []string{resource(name)},
@@ -229,7 +229,7 @@ func (s *Set) numbered() []string {
 	for i := range s.limits {
 		l := &s.limits[i]
 		quota, window := quotaWindow(l.Limit.Limit)
-		item := strconv.FormatInt(quota, 10) + parameters(quota, window, l.AtOnce)
+		item := strconv.FormatInt(quota, 10) + parameters(quota, window, l.Capacity)
 		at := slices.Index(quotas, quota)
 		switch {
 		case window == 0:

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/micros"
 )
 
 // maxInteger is the largest integer of a structured field (RFC 9651, section 3.3.1).
@@ -30,7 +31,7 @@ func (l *limit) window(d *headgate.Decision) int64 {
 	switch {
 	case l.windowed:
 		return max(1, seconds(l.untilReset(d)))
-	case d.Degraded != headgate.NoTrouble:
+	case d.Degraded != headgate.ReasonNone:
 		return max(1, l.degradedWindow(d))
 	case d.Remaining > 0:
 		return max(1, l.timeToFill(d.Remaining))
@@ -70,7 +71,7 @@ func (l *limit) untilNextUnit(d *headgate.Decision) time.Duration {
 	} else {
 		hi, lo := bits.Mul64(uint64(l.capacity-1), uint64(l.Limit.Limit.Period/time.Microsecond))
 		us, _ := bits.Div64(hi, lo, uint64(l.Limit.Limit.Rate))
-		others = headgate.Micros(int64(us))
+		others = micros.Duration(int64(us))
 	}
 	wait := d.ResetAfter - others
 	if d.RetryAfter > 0 {

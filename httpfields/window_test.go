@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/httpfields"
+	"github.com/headgate/headgate/internal/root"
 )
 
 func windowed(l httpfields.Limit) bool {
@@ -73,7 +74,7 @@ func TestRetryAfterIsEnough(t *testing.T) {
 	w := newWriter(t, speaking(httpfields.IETF, httpfields.GitHub))
 	var denied, exact atomic.Int64
 	eachState(t, few(20_000), func(_ *rand.Rand, s *state) {
-		all := headgate.Combine(s.decisions)
+		all := root.Combine(s.decisions)
 		if all.Allowed || all.Never {
 			return
 		}
@@ -88,11 +89,11 @@ func TestRetryAfterIsEnough(t *testing.T) {
 		}
 		denied.Add(1)
 		for _, then := range []headgate.Instant{inSeconds(s.now, wait), headgate.Instant(reset * 1e6)} {
-			if d := headgate.Combine(s.decide(t, then, s.cost, true)); !d.Allowed {
+			if d := root.Combine(s.decide(t, then, s.cost, true)); !d.Allowed {
 				t.Fatalf("%s%sat %d it is denied again: %+v", s, lines(h), then, d)
 			}
 		}
-		if d := headgate.Combine(s.decide(t, inSeconds(s.now, wait-1), s.cost, true)); !d.Allowed {
+		if d := root.Combine(s.decide(t, inSeconds(s.now, wait-1), s.cost, true)); !d.Allowed {
 			exact.Add(1)
 		}
 	})

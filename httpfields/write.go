@@ -30,9 +30,10 @@ const (
 // noStore is the value of Cache-Control on every denial; not to be changed.
 var noStore = []string{"no-store"}
 
-// answer is what all decisions on one request say together, as [headgate.Combine] has it.
+// answer is what the fields report about all decisions on one request. It agrees with
+// [headgate.AllowAll].
 type answer struct {
-	tightest int // see [headgate.Tightest]
+	tightest int // the index of the decision with the least Remaining, the first of equals
 	denied   bool
 	near     bool  // of some limit a tenth or less remains
 	retry    int64 // Retry-After in seconds; 0 if it is not sent
@@ -41,9 +42,11 @@ type answer struct {
 func combined(decisions []headgate.Decision) (a answer) {
 	var wait time.Duration
 	never := false
-	a.tightest = headgate.Tightest(decisions)
 	for i := range decisions {
 		d := &decisions[i]
+		if d.Remaining < decisions[a.tightest].Remaining {
+			a.tightest = i
+		}
 		a.near = a.near || d.Remaining <= d.Limit/10
 		if d.Allowed {
 			continue
@@ -246,7 +249,7 @@ func (r *report) wait() int64 {
 
 // limitText is what can be spent at once, in digits. A decision that was not the store's may be on a share of it.
 func (r *report) limitText() string {
-	if r.Decision.Limit == r.AtOnce {
+	if r.Decision.Limit == r.Capacity {
 		return r.atOnce
 	}
 	return strconv.FormatInt(clamp(r.Decision.Limit), 10)
@@ -255,9 +258,9 @@ func (r *report) limitText() string {
 // limitField is the field of the same name, with the policies behind it if they are wanted.
 func (r *report) limitField(withPolicies bool) []string {
 	switch {
-	case r.Decision.Limit != r.AtOnce && withPolicies:
+	case r.Decision.Limit != r.Capacity && withPolicies:
 		return []string{r.limitText() + strings.TrimPrefix(r.listed[0], r.atOnce)}
-	case r.Decision.Limit != r.AtOnce:
+	case r.Decision.Limit != r.Capacity:
 		return []string{r.limitText()}
 	case withPolicies:
 		return r.listed

@@ -37,7 +37,7 @@ func TestSettleScenarios(t *testing.T) {
 	admissiontest.RunSettle(t, admissiontest.Settler{
 		New: func(t *testing.T, store headgate.Store, limit headgate.Limit, mode headgate.OnStoreError) admissiontest.Send {
 			p := headgate.Policy{Name: "bucket", Limits: []headgate.Limit{limit}, OnStoreError: mode}
-			middleware := over(t, store, nil, httplimit.Charge{Policy: p, Settle: httplimit.OnlyFailures})
+			middleware := over(t, store, nil, httplimit.Charge{Policy: p, AdjustCost: httplimit.OnlyFailures})
 			return func(handler func(), refund bool) (admitted bool) {
 				h := middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 					handler()
@@ -56,7 +56,7 @@ func TestSettleScenarios(t *testing.T) {
 func TestSettleKeepsPlacesInQueues(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
-		l := newLine(t, nil, httplimit.Charge{Policy: queue("q", "1/s queue 9"), Settle: httplimit.OnlyFailures})
+		l := newLine(t, nil, httplimit.Charge{Policy: queue("q", "1/s queue 9"), AdjustCost: httplimit.OnlyFailures})
 		first, second := l.join(t.Context()), l.join(t.Context())
 		<-first
 		third := l.join(t.Context())

@@ -46,7 +46,7 @@ func TestAnswers(t *testing.T) {
 	const quota, capacity = "https://iana.org/assignments/http-problem-types#quota-exceeded",
 		"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
 	one := httplimit.Charge{Policy: policy("api", "1/1h")}
-	asJSON := &httplimit.Options{Denied: httplimit.JSON}
+	asJSON := &httplimit.Options{DeniedHandler: httplimit.JSON}
 	for _, c := range []struct {
 		name    string
 		h       http.Handler
@@ -175,8 +175,8 @@ func TestCustomAnswers(t *testing.T) {
 	var denial *httplimit.Denial
 	var failed error
 	h := by(t, &httplimit.Options{
-		Denied:    func(w http.ResponseWriter, _ *http.Request, d *httplimit.Denial) { denial = d; w.WriteHeader(403) },
-		Undecided: func(w http.ResponseWriter, _ *http.Request, err error) { failed = err; w.WriteHeader(502) },
+		DeniedHandler: func(w http.ResponseWriter, _ *http.Request, d *httplimit.Denial) { denial = d; w.WriteHeader(403) },
+		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, err error) { failed = err; w.WriteHeader(502) },
 	}, httplimit.Charge{Policy: policy("api", "5/s", "1/1h"), Cost: func(r *http.Request) int64 { return int64(len(r.Method) - 3) }})(ok)
 	r := request("203.0.113.9:1")
 	r.Method = "POST"
@@ -197,7 +197,7 @@ func TestCustomAnswers(t *testing.T) {
 func TestClientGone(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(nil)
-	h := over(t, store, &httplimit.Options{Undecided: func(http.ResponseWriter, *http.Request, error) {
+	h := over(t, store, &httplimit.Options{ErrorHandler: func(http.ResponseWriter, *http.Request, error) {
 		t.Error("the client has gone, and yet somebody answers")
 	}}, httplimit.Charge{Policy: policy("api", "1/1h")})(ok)
 	store.Close() // whatever a store says to a context that is over
@@ -238,7 +238,7 @@ func TestObserver(t *testing.T) {
 	heard := &hears{}
 	h := by(t, &httplimit.Options{Observer: heard},
 		httplimit.Charge{Policy: policy("a", "5/1h"), Cost: costs(2)},
-		httplimit.Charge{Policy: policy("b", "1/1h", "9/1h"), Key: httplimit.Same()})(ok)
+		httplimit.Charge{Policy: policy("b", "1/1h", "9/1h"), Key: httplimit.Global()})(ok)
 	serve(h, request("203.0.113.9:1"))
 	serve(h, request("203.0.113.9:1"))
 	var got []string

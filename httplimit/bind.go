@@ -15,7 +15,7 @@ type charge struct {
 	key    *key.Key[keyRequest]
 	cost   func(*http.Request) int64
 	when   func(*http.Request) bool
-	settle func(Outcome) int64
+	settle func(Response) int64
 }
 
 // bindAll makes charges ready, and refuses charges that contradict each other.
@@ -30,7 +30,7 @@ func bindAll(store headgate.Store, charges []Charge) ([]charge, []admission.Char
 		if err != nil {
 			return nil, nil, fmt.Errorf("%w: key of charge %d: %w", ErrInvalidOptions, i+1, err)
 		}
-		keyed[i], ready[i] = admission.Keyed[keyRequest]{Policy: c.Policy, Key: k}, charge{nil, k, c.Cost, c.When, c.Settle}
+		keyed[i], ready[i] = admission.Keyed[keyRequest]{Policy: c.Policy, Key: k}, charge{nil, k, c.Cost, c.When, c.AdjustCost}
 	}
 	bound, err := admission.BindAll(store, keyed, ErrInvalidOptions)
 	if err != nil {

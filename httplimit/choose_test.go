@@ -65,7 +65,7 @@ func TestAllOrNone(t *testing.T) {
 	store := memstore.New(nil)
 	wide, narrow := policy("wide", "100/1h"), policy("narrow", "2/1h")
 	s := listen(t, over(t, store, nil,
-		httplimit.Charge{Policy: wide, Key: httplimit.Same()},
+		httplimit.Charge{Policy: wide, Key: httplimit.Global()},
 		httplimit.Charge{Policy: narrow, Key: httplimit.Header("Key")},
 	)(ok))
 	for i := range 10 {

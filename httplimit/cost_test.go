@@ -78,7 +78,7 @@ func BenchmarkServe(b *testing.B) {
 		})
 	}
 	b.Run("two charges", func(b *testing.B) {
-		h := by(b, nil, httplimit.Charge{Policy: policy("a", "1000000000/1s")}, httplimit.Charge{Policy: policy("b", "1000000000/1s"), Key: httplimit.Same()})(nothing{})
+		h := by(b, nil, httplimit.Charge{Policy: policy("a", "1000000000/1s")}, httplimit.Charge{Policy: policy("b", "1000000000/1s"), Key: httplimit.Global()})(nothing{})
 		w, r := nothing{http.Header{}}, request("203.0.113.9:4711")
 		b.ReportAllocs()
 		for b.Loop() {
@@ -87,7 +87,7 @@ func BenchmarkServe(b *testing.B) {
 		}
 	})
 	b.Run("denied", func(b *testing.B) {
-		h := by(b, &httplimit.Options{Denied: func(http.ResponseWriter, *http.Request, *httplimit.Denial) {}},
+		h := by(b, &httplimit.Options{DeniedHandler: func(http.ResponseWriter, *http.Request, *httplimit.Denial) {}},
 			httplimit.Charge{Policy: headgate.MustPolicy("1/24h")})(nothing{})
 		w, r := nothing{http.Header{}}, request("203.0.113.9:4711")
 		b.ReportAllocs()

@@ -113,7 +113,7 @@ func ExampleNew_severalPolicies() {
 		httplimit.Charge{Policy: each},
 		httplimit.Charge{
 			Policy: uploads,
-			Key:    httplimit.Same(),
+			Key:    httplimit.Global(),
 			When:   func(r *http.Request) bool { return r.Method == http.MethodPost },
 			Cost:   func(r *http.Request) int64 { return 1 + max(0, r.ContentLength)>>20 }, // a unit for each MiB
 		},
@@ -130,9 +130,9 @@ func ExampleNew_severalPolicies() {
 
 // Only wrong passwords count: what was charged comes back with an answer below 400.
 func ExampleOnlyFailures() {
-	limit, err := httplimit.New(memstore.New(nil), &httplimit.Options{Denied: httplimit.JSON}, httplimit.Charge{
-		Policy: headgate.MustPolicy("2/15m"),
-		Settle: httplimit.OnlyFailures,
+	limit, err := httplimit.New(memstore.New(nil), &httplimit.Options{DeniedHandler: httplimit.JSON}, httplimit.Charge{
+		Policy:     headgate.MustPolicy("2/15m"),
+		AdjustCost: httplimit.OnlyFailures,
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -160,7 +160,7 @@ func ExampleOnlyFailures() {
 func ExamplePerBytes() {
 	store := memstore.New(nil)
 	traffic := headgate.MustPolicy("1000/1h")
-	limit, err := httplimit.New(store, nil, httplimit.Charge{Policy: traffic, Settle: httplimit.PerBytes(1 << 10)})
+	limit, err := httplimit.New(store, nil, httplimit.Charge{Policy: traffic, AdjustCost: httplimit.PerBytes(1 << 10)})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func ExamplePerBytes() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	d, err := limiter.Peek(context.Background(), "192.0.2.1", 0)
+	d, err := limiter.PeekN(context.Background(), "192.0.2.1", 0)
 	fmt.Println(d.Remaining, err)
 	// Output: 900 <nil>
 }

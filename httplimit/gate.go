@@ -66,19 +66,19 @@ func (g *gate) admit(w http.ResponseWriter, r *http.Request, v *requestState) bo
 		}
 	}
 	if v.writeFields(w.Header(), decided); !v.all.Allowed {
-		g.opts.Denied(w, r, v.denial())
+		g.opts.DeniedHandler(w, r, v.denial())
 	}
 	return v.all.Allowed
 }
 
 // undecided answers a request that was not decided: 499 if the client has disconnected, for
-// logs, else the response of Options.Undecided.
+// logs, else the response of Options.ErrorHandler.
 func (g *gate) undecided(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(r.Context().Err(), context.Canceled) {
 		w.WriteHeader(statusClientGone)
 		return
 	}
-	g.opts.Undecided(w, r, err)
+	g.opts.ErrorHandler(w, r, err)
 }
 
 func errCost(cost int64) error {

@@ -13,8 +13,8 @@
 // # What is answered
 //
 //   - Admitted: the handler's answer, with the header fields. Behind a leaky bucket it is held for its turn first.
-//   - Denied: 429, [Problem] or what Options.Denied makes of it. Retry-After says when, unless no wait helps: the cost is above the limit.
-//   - The store could not decide, or is full: 503 with Retry-After, or what Options.Undecided makes of it. That is our capacity, not the
+//   - Denied: 429, [Problem] or what Options.DeniedHandler makes of it. Retry-After says when, unless no wait helps: the cost is above the limit.
+//   - The store could not decide, or is full: 503 with Retry-After, or what Options.ErrorHandler makes of it. That is our capacity, not the
 //     client's quota.
 //   - A cost below zero, which only a mistake in the program can make: 500.
 //   - The client has gone meanwhile: 499, which nobody reads, for the logs. The handler does not run.
@@ -64,11 +64,11 @@ type Charge struct {
 	// Nothing comes back twice: what a budget has regained while the handler ran is not refunded, and units are refunded only to
 	// the store or the local fallback that granted them. A place in a leaky bucket's queue stays taken, as the
 	// requests behind it were promised their instants.
-	Settle func(Outcome) int64
+	AdjustCost func(Response) int64
 }
 
 // Outcome is how a request ended.
-type Outcome struct {
+type Response struct {
 	Request  *http.Request
 	Status   int   // 200 if the handler said nothing, 500 if it panicked before it did, 101 if it took over the connection
 	Bytes    int64 // of the body, as far as it was written through the response writer
@@ -86,10 +86,10 @@ type Options struct {
 	Skip func(*http.Request) bool
 	// Denied answers a request that is denied; header fields are set already. It has to write a status: net/http says 200 for who
 	// writes nothing. nil means [Problem].
-	Denied func(http.ResponseWriter, *http.Request, *Denial)
+	DeniedHandler func(http.ResponseWriter, *http.Request, *Denial)
 	// Undecided answers a request for which the store could not decide, or whose deadline is before its turn. nil means
 	// [Unavailable]. To let requests pass instead, set the policy's OnStoreError, which needs package fallback around the store.
-	Undecided func(http.ResponseWriter, *http.Request, error)
+	ErrorHandler func(http.ResponseWriter, *http.Request, error)
 	// Observer receives every decision, once for each charge; every refund or further take by Settle; and what is cancelled or
 	// refunded for a request that leaves a queue before its turn. nil means none.
 	Observer headgate.Observer
@@ -126,11 +126,11 @@ func newGate(store headgate.Store, opts *Options, charges []Charge) (g *gate, er
 		g.opts = *opts
 		g.core.Observer = opts.Observer
 	}
-	if g.opts.Denied == nil {
-		g.opts.Denied = Problem
+	if g.opts.DeniedHandler == nil {
+		g.opts.DeniedHandler = Problem
 	}
-	if g.opts.Undecided == nil {
-		g.opts.Undecided = Unavailable
+	if g.opts.ErrorHandler == nil {
+		g.opts.ErrorHandler = Unavailable
 	}
 	if g.resolver, err = clientaddr.New(g.opts.Client); err != nil {
 		return nil, err

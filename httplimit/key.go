@@ -73,7 +73,7 @@ func Join(parts ...Key) Key { return Key{key.Join(partsOf(parts)...)} }
 func First(parts ...Key) Key { return Key{key.First(partsOf(parts)...)} }
 
 // Same is one budget for all requests.
-func Same() Key { return Key{key.Same[keyRequest]()} }
+func Global() Key { return Key{key.Global[keyRequest]()} }
 
 func partsOf(keys []Key) []key.Part[keyRequest] {
 	parts := make([]key.Part[keyRequest], len(keys))

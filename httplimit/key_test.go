@@ -40,7 +40,7 @@ func TestKeyText(t *testing.T) {
 		{"no pattern", httplimit.Pattern(), ""},
 		{"a function", httplimit.Func(func(*http.Request) (string, bool) { return "u", true }), "u"},
 		{"a function that finds nothing", nobody, ""},
-		{"same", httplimit.Same(), ""},
+		{"same", httplimit.Global(), ""},
 		{"joined", httplimit.Join(httplimit.Method(), httplimit.Header("X-Api-Key"), httplimit.Header("X-None")), "GET+k1+"},
 		{"the first that is there", httplimit.First(httplimit.Header("X-None"), httplimit.Header("X-Api-Key")), "header:x-api-key=k1"},
 		{"the first is not there", httplimit.First(httplimit.Header("X-None"), httplimit.Key{}), "203.0.113.9"},
@@ -50,7 +50,7 @@ func TestKeyText(t *testing.T) {
 			"203.0.113.9",
 		},
 		{"the second function", httplimit.First(nobody, httplimit.Func(func(*http.Request) (string, bool) { return "u", true })), "func:2=u"},
-		{"nested", httplimit.Join(httplimit.First(httplimit.Join(httplimit.Same()), httplimit.Method()), httplimit.Method()), "+GET"},
+		{"nested", httplimit.Join(httplimit.First(httplimit.Join(httplimit.Global()), httplimit.Method()), httplimit.Method()), "+GET"},
 		{"1 KiB stays", httplimit.Func(func(*http.Request) (string, bool) { return long[1:], true }), long[1:]},
 		{
 			"more does not", httplimit.Func(func(*http.Request) (string, bool) { return long, true }),
@@ -78,7 +78,7 @@ func TestKeysAreNotAmbiguous(t *testing.T) {
 	}
 	keys := map[string]httplimit.Key{
 		"join":          httplimit.Join(httplimit.Header("A"), httplimit.Header("B")),
-		"three":         httplimit.Join(httplimit.Header("A"), httplimit.Same(), httplimit.Header("B")),
+		"three":         httplimit.Join(httplimit.Header("A"), httplimit.Global(), httplimit.Header("B")),
 		"first in join": httplimit.Join(httplimit.First(httplimit.Header("A"), httplimit.Method()), httplimit.Header("B")),
 		"join in join":  httplimit.Join(httplimit.Join(httplimit.Header("A")), httplimit.Header("B")),
 	}

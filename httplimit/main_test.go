@@ -146,7 +146,7 @@ func remaining(t *testing.T, store headgate.Store, p headgate.Policy, key string
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := l.Peek(t.Context(), key, 0)
+	d, err := l.PeekN(t.Context(), key, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,8 +74,8 @@ func TestOverRedis(t *testing.T) {
 	defer store.Close()
 	failures, all := policy("failures", "2/1h"), policy("all", "7/1h")
 	s := listen(t, over(t, store, nil,
-		httplimit.Charge{Policy: failures, Key: httplimit.Header("User"), Settle: httplimit.OnlyFailures},
-		httplimit.Charge{Policy: all, Key: httplimit.Same(), Settle: httplimit.PerBytes(10)},
+		httplimit.Charge{Policy: failures, Key: httplimit.Header("User"), AdjustCost: httplimit.OnlyFailures},
+		httplimit.Charge{Policy: all, Key: httplimit.Global(), AdjustCost: httplimit.PerBytes(10)},
 	)(status(401)))
 	for i, want := range []int{401, 401, 429} {
 		if got := s.get("/", "User", "{a}:b"); got.status != want {
@@ -86,8 +86,8 @@ func TestOverRedis(t *testing.T) {
 		t.Errorf("%d of 7 left want 5: what was denied spends nothing", got)
 	}
 	fine := listen(t, over(t, store, nil,
-		httplimit.Charge{Policy: failures, Key: httplimit.Header("User"), Settle: httplimit.OnlyFailures},
-		httplimit.Charge{Policy: all, Key: httplimit.Same(), Settle: httplimit.PerBytes(10)},
+		httplimit.Charge{Policy: failures, Key: httplimit.Header("User"), AdjustCost: httplimit.OnlyFailures},
+		httplimit.Charge{Policy: all, Key: httplimit.Global(), AdjustCost: httplimit.PerBytes(10)},
 	)(body(25)))
 	for range 2 {
 		if got := fine.get("/", "User", "c"); got.status != 200 {
@@ -113,7 +113,7 @@ func TestGoneOverRedis(t *testing.T) {
 	defer store.Close()
 	settled, line := policy("settled", "5/1h"), queue("line", "1/1h queue 4")
 	ctx, cancel := context.WithCancel(t.Context())
-	serve(over(t, store, nil, httplimit.Charge{Policy: settled, Settle: httplimit.OnlyFailures})(
+	serve(over(t, store, nil, httplimit.Charge{Policy: settled, AdjustCost: httplimit.OnlyFailures})(
 		http.HandlerFunc(func(http.ResponseWriter, *http.Request) { cancel() })), request("203.0.113.9:1").WithContext(ctx))
 	if got := remaining(t, store, settled, "203.0.113.9"); got != 5 {
 		t.Errorf("the handler's client has gone: %d units left want 5", got)
@@ -143,7 +143,7 @@ func TestChargedElsewhere(t *testing.T) {
 		p := policy(string(mode), "5/1h")
 		p.OnStoreError = mode
 		under := func(h http.HandlerFunc) http.Handler {
-			return over(t, store, nil, httplimit.Charge{Policy: p, Settle: httplimit.OnlyFailures})(h)
+			return over(t, store, nil, httplimit.Charge{Policy: p, AdjustCost: httplimit.OnlyFailures})(h)
 		}
 		redis.Kill()
 		for range 10 { // more than there are: each is given back by who gave it
@@ -173,8 +173,8 @@ func away(t *testing.T, store headgate.Store, p headgate.Policy) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := l.Peek(t.Context(), "somebody", 0)
-	return err != nil || d.Degraded != headgate.NoTrouble
+	d, err := l.PeekN(t.Context(), "somebody", 0)
+	return err != nil || d.Degraded != headgate.ReasonNone
 }
 
 // A queue of which this process has a share, while Redis is away, is as long as that share: as a limiter over the same store has it.
@@ -210,7 +210,7 @@ func TestQueueOfAShare(t *testing.T) {
 			for len(heard.all()) == i {
 				time.Sleep(100 * time.Microsecond)
 			}
-			if got := heard.all()[i].Decision; got.Allowed != want.Allowed || got.Degraded == headgate.NoTrouble {
+			if got := heard.all()[i].Decision; got.Allowed != want.Allowed || got.Degraded == headgate.ReasonNone {
 				t.Errorf("a share of 1/%d, request %d: got %+v want %+v", instances, i+1, got, want)
 			}
 		}

@@ -136,7 +136,7 @@ func (v *requestState) serveAndSettle(w http.ResponseWriter, r *http.Request, ne
 }
 
 // settle changes each charge to its final cost. o lacks the request and what was charged.
-func (v *requestState) settle(r *http.Request, o Outcome) {
+func (v *requestState) settle(r *http.Request, o Response) {
 	o.Request = r
 	parts := v.Parts()
 	for i := range parts {
@@ -148,8 +148,8 @@ func (v *requestState) settle(r *http.Request, o Outcome) {
 }
 
 // outcomeOf returns how a request ended, without the request and what was charged.
-func outcomeOf(rec *recorder.Recorder, panicked bool) Outcome {
-	o := Outcome{Status: rec.Status(), Bytes: rec.Bytes, Panicked: panicked}
+func outcomeOf(rec *recorder.Recorder, panicked bool) Response {
+	o := Response{Status: rec.Status(), Bytes: rec.Bytes, Panicked: panicked}
 	switch {
 	case o.Status != 0:
 	case panicked:

@@ -25,10 +25,10 @@ import (
 )
 
 // settling is a handler behind a charge of charged units that are settled by settle, and what is left after one request.
-func settling(t *testing.T, charged int64, settle func(httplimit.Outcome) int64, h http.HandlerFunc) (left int64) {
+func settling(t *testing.T, charged int64, settle func(httplimit.Response) int64, h http.HandlerFunc) (left int64) {
 	t.Helper()
 	store, p := memstore.New(nil), policy("p", "100/1h")
-	s := listen(t, over(t, store, nil, httplimit.Charge{Policy: p, Key: httplimit.Same(), Cost: costs(charged), Settle: settle})(h))
+	s := listen(t, over(t, store, nil, httplimit.Charge{Policy: p, Key: httplimit.Global(), Cost: costs(charged), AdjustCost: settle})(h))
 
 	resp, err := s.Client().Get(s.URL)
 	if err == nil {
@@ -49,11 +49,11 @@ func body(n int) http.HandlerFunc {
 
 func TestSettle(t *testing.T) {
 	t.Parallel()
-	real := func(n int64) func(httplimit.Outcome) int64 { return func(httplimit.Outcome) int64 { return n } }
+	real := func(n int64) func(httplimit.Response) int64 { return func(httplimit.Response) int64 { return n } }
 	for _, c := range []struct {
 		name    string
 		charged int64
-		settle  func(httplimit.Outcome) int64
+		settle  func(httplimit.Response) int64
 		h       http.HandlerFunc
 		left    int64
 	}{
@@ -99,21 +99,21 @@ func TestOutcome(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		h    http.HandlerFunc
-		want httplimit.Outcome
+		want httplimit.Response
 	}{
-		{"nothing", func(http.ResponseWriter, *http.Request) {}, httplimit.Outcome{Status: 200}},
-		{"a body alone", body(7), httplimit.Outcome{Status: 200, Bytes: 7}},
-		{"a string", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello") }, httplimit.Outcome{Status: 200, Bytes: 5}},
+		{"nothing", func(http.ResponseWriter, *http.Request) {}, httplimit.Response{Status: 200}},
+		{"a body alone", body(7), httplimit.Response{Status: 200, Bytes: 7}},
+		{"a string", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello") }, httplimit.Response{Status: 200, Bytes: 5}},
 		{"the first status counts", func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(404)
 			io.WriteString(w, "no")
-		}, httplimit.Outcome{Status: 404, Bytes: 2}},
+		}, httplimit.Response{Status: 404, Bytes: 2}},
 		{"1xx are no answer", func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusEarlyHints)
 			w.WriteHeader(http.StatusProcessing)
 			w.WriteHeader(201)
-		}, httplimit.Outcome{Status: 201}},
-		{"1xx and no more", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusEarlyHints) }, httplimit.Outcome{Status: 200}},
+		}, httplimit.Response{Status: 201}},
+		{"1xx and no more", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusEarlyHints) }, httplimit.Response{Status: 200}},
 		{"flushed", func(w http.ResponseWriter, _ *http.Request) {
 			io.WriteString(w, "a")
 			w.(http.Flusher).Flush()
@@ -121,18 +121,18 @@ func TestOutcome(t *testing.T) {
 				t.Error(err)
 			}
 			io.WriteString(w, "b")
-		}, httplimit.Outcome{Status: 200, Bytes: 2}},
-		{"flushed without a body", func(w http.ResponseWriter, _ *http.Request) { w.(http.Flusher).Flush(); panic("oh") }, httplimit.Outcome{Status: 200, Panicked: true}},
-		{"a file", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, file) }, httplimit.Outcome{Status: 200, Bytes: 12345}},
+		}, httplimit.Response{Status: 200, Bytes: 2}},
+		{"flushed without a body", func(w http.ResponseWriter, _ *http.Request) { w.(http.Flusher).Flush(); panic("oh") }, httplimit.Response{Status: 200, Panicked: true}},
+		{"a file", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, file) }, httplimit.Response{Status: 200, Bytes: 12345}},
 		{"copied", func(w http.ResponseWriter, _ *http.Request) {
 			io.Copy(w, strings.NewReader("hello"))
-		}, httplimit.Outcome{Status: 200, Bytes: 5}},
-		{"panic", func(http.ResponseWriter, *http.Request) { panic("oh") }, httplimit.Outcome{Status: 500, Panicked: true}},
+		}, httplimit.Response{Status: 200, Bytes: 5}},
+		{"panic", func(http.ResponseWriter, *http.Request) { panic("oh") }, httplimit.Response{Status: 500, Panicked: true}},
 		{"panic in the middle", func(w http.ResponseWriter, _ *http.Request) {
 			io.WriteString(w, "half")
 			panic(http.ErrAbortHandler)
-		}, httplimit.Outcome{Status: 200, Bytes: 4, Panicked: true}},
-		{"the goroutine's end", func(http.ResponseWriter, *http.Request) { runtime.Goexit() }, httplimit.Outcome{Status: 500, Panicked: true}},
+		}, httplimit.Response{Status: 200, Bytes: 4, Panicked: true}},
+		{"the goroutine's end", func(http.ResponseWriter, *http.Request) { runtime.Goexit() }, httplimit.Response{Status: 500, Panicked: true}},
 		{"taken over", func(w http.ResponseWriter, _ *http.Request) {
 			conn, _, err := w.(http.Hijacker).Hijack()
 			if err != nil {
@@ -141,8 +141,8 @@ func TestOutcome(t *testing.T) {
 			}
 			io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\r\n")
 			conn.Close()
-		}, httplimit.Outcome{Status: 101}},
-		{"an impossible status", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(1000) }, httplimit.Outcome{Status: 500, Panicked: true}},
+		}, httplimit.Response{Status: 101}},
+		{"an impossible status", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(1000) }, httplimit.Response{Status: 500, Panicked: true}},
 		{"written to after it was taken over", func(w http.ResponseWriter, _ *http.Request) {
 			conn, _, err := w.(http.Hijacker).Hijack()
 			if err != nil {
@@ -154,7 +154,7 @@ func TestOutcome(t *testing.T) {
 			if _, err := io.WriteString(w, "hello"); err == nil {
 				t.Error("no error")
 			}
-		}, httplimit.Outcome{Status: 101}},
+		}, httplimit.Response{Status: 101}},
 		{"taken over with a status", func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusSwitchingProtocols)
 			conn, _, err := http.NewResponseController(w).Hijack()
@@ -163,10 +163,10 @@ func TestOutcome(t *testing.T) {
 				return
 			}
 			conn.Close()
-		}, httplimit.Outcome{Status: 101}},
+		}, httplimit.Response{Status: 101}},
 	} {
-		told := make(chan httplimit.Outcome, 1)
-		h := by(t, nil, httplimit.Charge{Policy: policy("p", "100/1h"), Cost: costs(3), Settle: func(o httplimit.Outcome) int64 {
+		told := make(chan httplimit.Response, 1)
+		h := by(t, nil, httplimit.Charge{Policy: policy("p", "100/1h"), Cost: costs(3), AdjustCost: func(o httplimit.Response) int64 {
 			told <- o
 			return o.Charged
 		}})(c.h)
@@ -192,7 +192,7 @@ func TestPanicGoesOn(t *testing.T) {
 	t.Parallel()
 	store, p := memstore.New(nil), policy("p", "10/1h")
 	for _, value := range []any{http.ErrAbortHandler, errors.New("oh"), "oh"} {
-		h := over(t, store, nil, httplimit.Charge{Policy: p, Settle: httplimit.OnlySuccesses})(
+		h := over(t, store, nil, httplimit.Charge{Policy: p, AdjustCost: httplimit.OnlySuccesses})(
 			http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(value) }))
 		func() {
 			defer func() {
@@ -215,7 +215,7 @@ func TestChargedBeforeSettledAfter(t *testing.T) {
 	var running sync.WaitGroup
 	running.Add(5)
 	release := make(chan struct{})
-	h := over(t, store, nil, httplimit.Charge{Policy: p, Settle: httplimit.OnlyFailures})(
+	h := over(t, store, nil, httplimit.Charge{Policy: p, AdjustCost: httplimit.OnlyFailures})(
 		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 			running.Done()
 			<-release
@@ -246,7 +246,7 @@ func TestSettleAfterClientIsGone(t *testing.T) {
 	two, kept := policy("two", "10/1h", "20/2h"), policy("kept", "10/1h")
 	ctx, cancel := context.WithCancel(t.Context())
 	h := over(t, store, &httplimit.Options{Observer: heard},
-		httplimit.Charge{Policy: two, Cost: costs(4), Settle: func(httplimit.Outcome) int64 { return 1 }},
+		httplimit.Charge{Policy: two, Cost: costs(4), AdjustCost: func(httplimit.Response) int64 { return 1 }},
 		httplimit.Charge{Policy: kept, Cost: costs(4)},
 	)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { cancel() }))
 	serve(h, request("203.0.113.9:1").WithContext(ctx))
@@ -267,7 +267,7 @@ func TestSettleWithoutStore(t *testing.T) {
 	for name, cost := range map[string]int64{"refund": 0, "take": 9} {
 		store, heard := memstore.New(nil), &hears{}
 		h := over(t, store, &httplimit.Options{Observer: heard}, httplimit.Charge{
-			Policy: policy("p", "10/1h"), Settle: func(httplimit.Outcome) int64 { return cost },
+			Policy: policy("p", "10/1h"), AdjustCost: func(httplimit.Response) int64 { return cost },
 		})(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { store.Close() }))
 		if got := serve(h, request("203.0.113.9:1")).Code; got != 200 {
 			t.Errorf("%s: got %d want the handler's 200", name, got)
@@ -282,7 +282,7 @@ func TestSettleWithoutStore(t *testing.T) {
 // A writer below that can neither flush nor be taken over says so, and does not crash.
 func TestPlainWriter(t *testing.T) {
 	t.Parallel()
-	h := by(t, nil, httplimit.Charge{Policy: policy("p", "10/1h"), Settle: httplimit.OnlyFailures})(
+	h := by(t, nil, httplimit.Charge{Policy: policy("p", "10/1h"), AdjustCost: httplimit.OnlyFailures})(
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.(http.Flusher).Flush()
 			if err := http.NewResponseController(w).Flush(); !errors.Is(err, http.ErrNotSupported) {
@@ -305,7 +305,7 @@ func TestPlainWriter(t *testing.T) {
 // A handler that echoes on the connection it took over, as websockets do: the middleware is out of the way.
 func TestTakenOverConnection(t *testing.T) {
 	t.Parallel()
-	s := listen(t, by(t, nil, httplimit.Charge{Policy: policy("p", "10/1h"), Settle: httplimit.OnlyFailures})(
+	s := listen(t, by(t, nil, httplimit.Charge{Policy: policy("p", "10/1h"), AdjustCost: httplimit.OnlyFailures})(
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			conn, rw, err := http.NewResponseController(w).Hijack()
 			if err != nil {
@@ -339,7 +339,7 @@ func TestNothingComesBackTwice(t *testing.T) {
 		inBubble(t, func(t *testing.T) {
 			store, p := memstore.New(nil), policy("p", "5/1m")
 			p.Algorithm = algorithm
-			h := over(t, store, nil, httplimit.Charge{Policy: p, Settle: httplimit.OnlyFailures})(
+			h := over(t, store, nil, httplimit.Charge{Policy: p, AdjustCost: httplimit.OnlyFailures})(
 				http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					wait, _ := time.ParseDuration(r.URL.RawQuery)
 					if time.Sleep(wait); wait == 0 {
@@ -381,7 +381,7 @@ func TestObserverHearsOfWhatIsTaken(t *testing.T) {
 	}{{7, []int64{2, 5}}, {100, []int64{2, 8}}, {2, []int64{2}}} {
 		heard.events = nil
 		serve(by(t, &httplimit.Options{Observer: heard}, httplimit.Charge{
-			Policy: policy("p", "10/1h"), Cost: costs(2), Settle: func(httplimit.Outcome) int64 { return c.cost },
+			Policy: policy("p", "10/1h"), Cost: costs(2), AdjustCost: func(httplimit.Response) int64 { return c.cost },
 		})(ok), request("203.0.113.9:1"))
 		var took []int64
 		for _, e := range heard.all() {

@@ -55,8 +55,8 @@ func (g *gate) roomFor(allowed bool) int {
 // itemRoom is how many bytes an item of RateLimit takes, as in "default";r=20;t=2. A denial says more, and takes more.
 func itemRoom(f *httpfields.Limit) int {
 	seconds := int64(f.Limit.Period/time.Second) + 1
-	longest := max(seconds, f.AtOnce/f.Limit.Rate*seconds+seconds) // until all is there again
-	return len(`"";r=;t=`) + len(f.Name) + digits(f.AtOnce) + digits(longest)
+	longest := max(seconds, f.Capacity/f.Limit.Rate*seconds+seconds) // until all is there again
+	return len(`"";r=;t=`) + len(f.Name) + digits(f.Capacity) + digits(longest)
 }
 
 // digits is how many digits n has.
@@ -113,7 +113,7 @@ func (g *gate) serveShort(w http.ResponseWriter, r *http.Request, next http.Hand
 	text.Grow(g.roomFor(decisions[0].Allowed))
 	g.writer.Write(w.Header(), g.sets.Of(1), decisions[:], now, &text)
 	if !decisions[0].Allowed {
-		g.opts.Denied(w, r, &Denial{Decision: decisions[0], Policies: []string{c.Limits[0].Name}})
+		g.opts.DeniedHandler(w, r, &Denial{Decision: decisions[0], Policies: []string{c.Limits[0].Name}})
 		return
 	}
 	next.ServeHTTP(w, r)

@@ -25,7 +25,7 @@ const (
 func seen(t testing.TB, opts loginguard.Options, r *http.Request) (account string, body []byte, status int) {
 	t.Helper()
 	h := &heard{}
-	opts.Observer, opts.Clear = h, true
+	opts.Observer, opts.PlainEvents = h, true
 	w := answer(mustNew(t, memstore.New(&memstore.Options{MaxEntries: 1000}), &opts).Protect(http.HandlerFunc(
 		func(w http.ResponseWriter, r *http.Request) {
 			var err error
@@ -187,7 +187,7 @@ func TestFormWhoseQueryIsParsedAlready(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := &heard{}
-		opts.Observer, opts.Clear = h, true
+		opts.Observer, opts.PlainEvents = h, true
 		answer(mustNew(t, memstore.New(nil), &opts).Protect(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			if err := r.ParseMultipartForm(1 << 20); err != nil || len(r.Form["username"]) != 1 {
 				t.Errorf("the handler's form is %v, error %v; want bob once", r.Form, err)
@@ -259,7 +259,7 @@ func TestRefusedRequests(t *testing.T) {
 			t.Fatalf("status %d, header %v, body %q; want 400 and a problem", w.Code, w.Header(), w.Body)
 		}
 	}
-	if got := h.kinds(); got[loginguard.KindRefused] != 300 || len(got) != 1 {
+	if got := h.kinds(); got[loginguard.KindInvalid] != 300 || len(got) != 1 {
 		t.Errorf("events %v; want 300 refused", got)
 	}
 }

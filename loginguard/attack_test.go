@@ -121,7 +121,7 @@ func TestManyAddressesOnOneAccount(t *testing.T) {
 	home := loginguard.Client{Addr: host(200, 1), Account: "bob"}
 	first := mustTry(t, g, noon-1, home)
 	mustSucceed(t, noon-1, first)
-	device := first.DeviceAt(noon - 1)
+	device := first.DeviceAt((noon - 1).Time())
 
 	attack := &greedy{guard: g, now: noon, next: func(try int) loginguard.Client {
 		return loginguard.Client{Addr: host(try%40, try/40%250), Account: "Bob "}
@@ -178,7 +178,7 @@ func TestKnownPairIsNotLockedOutByOthers(t *testing.T) {
 		t.Errorf("the owner beside an attacker: allowed %v, denied by %v for %v; want him denied by the pair",
 			a.Allowed(), a.DeniedBy(), a.RetryAfter())
 	}
-	owner.Device = first.DeviceAt(after(hour))
+	owner.Device = first.DeviceAt(after(hour).Time())
 	ownerLogsIn(t, g, after(3*hour), owner, 2)
 }
 
@@ -221,7 +221,7 @@ func mustBoundCrowd(t *testing.T, g *loginguard.Guard, size int, what string, wa
 	for n := range size {
 		wait.Go(func() {
 			<-start
-			a, err := g.AttemptAt(ctx, noon, next(n))
+			a, err := g.AttemptAt(ctx, noon.Time(), next(n))
 			if err != nil {
 				t.Errorf("%s: %v", what, err)
 				return

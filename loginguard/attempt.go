@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/admission"
+	"github.com/headgate/headgate/internal/root"
 )
 
 // Client is who tries.
@@ -47,11 +48,15 @@ type subjects struct {
 // only if it is [Attempt.Allowed], and then say how it ended. An error means that the store could not decide. It takes two round
 // trips.
 func (g *Guard) Attempt(ctx context.Context, c Client) (*Attempt, error) {
-	return g.AttemptAt(ctx, headgate.StoreClock, c)
+	return g.attempt(ctx, headgate.StoreClock, c)
 }
 
-// AttemptAt is [Guard.Attempt] at the instant now.
-func (g *Guard) AttemptAt(ctx context.Context, now headgate.Instant, c Client) (*Attempt, error) {
+// AttemptAt is [Guard.Attempt] at the time now.
+func (g *Guard) AttemptAt(ctx context.Context, now time.Time, c Client) (*Attempt, error) {
+	return g.attempt(ctx, headgate.InstantOf(now), c)
+}
+
+func (g *Guard) attempt(ctx context.Context, now headgate.Instant, c Client) (*Attempt, error) {
 	c.Account = g.opts.Normalize(c.Account)
 	a := &Attempt{guard: g, client: c}
 	a.name(now)
@@ -95,11 +100,11 @@ func (a *Attempt) charge(ctx context.Context, now headgate.Instant) error {
 		return err
 	}
 	if a.client.Account != "" && a.client.Addr.IsValid() {
-		mark, err := a.guard.known.PeekAt(ctx, now, a.keys.home, 0)
+		mark, err := peek(ctx, a.guard.known, now, a.keys.home)
 		if err != nil {
 			return err
 		}
-		if mark.Degraded == headgate.NoTrouble { // else it is not the store that says so
+		if mark.Degraded == headgate.ReasonNone { // else it is not the store that says so
 			a.known = a.known || mark.Remaining < mark.Limit
 			a.unmarked = mark.Remaining
 		}
@@ -113,7 +118,7 @@ func (a *Attempt) charge(ctx context.Context, now headgate.Instant) error {
 	if err := a.charged.Take(ctx, a.guard.store, now); err != nil {
 		return err
 	}
-	a.decision = headgate.Combine(a.charged.Decisions)
+	a.decision = root.Combine(a.charged.Decisions)
 	for _, name := range a.decision.DeniedBy {
 		if kind := a.guard.kinds[name]; !slices.Contains(a.deniedBy, kind) {
 			a.deniedBy = append(a.deniedBy, kind)
@@ -130,17 +135,17 @@ func (a *Attempt) addLimits() {
 		}
 	}
 	if a.client.Account != "" {
-		add(ByPair, a.keys.pair)
+		add(ScopePair, a.keys.pair)
 	}
 	if a.known {
 		return
 	}
 	if a.client.Account != "" {
-		add(ByAccount, a.keys.account)
+		add(ScopeAccount, a.keys.account)
 	}
-	add(ByAddress, a.keys.address)
-	add(BySubnet, a.keys.subnet)
-	add(ByTotal, "")
+	add(ScopeAddress, a.keys.address)
+	add(ScopeSubnet, a.keys.subnet)
+	add(ScopeTotal, "")
 }
 
 // Allowed reports whether the try may go ahead.
@@ -160,7 +165,7 @@ func (a *Attempt) DeniedBy() []string { return a.deniedBy }
 func (a *Attempt) Failed() { a.keep(KindFailed) }
 
 // keep leaves the try charged.
-func (a *Attempt) keep(kind Kind) {
+func (a *Attempt) keep(kind EventKind) {
 	if a.Allowed() && !a.settled.Swap(true) {
 		a.guard.observe(a.event(kind, nil))
 	}
@@ -170,12 +175,12 @@ func (a *Attempt) keep(kind Kind) {
 // report on a try counts, and none on a try that was denied. An error means that the store did not record it; the charge then
 // counts as a failure until it expires like any other. It takes up to two round trips, as all limits are refunded concurrently.
 func (a *Attempt) Succeeded(ctx context.Context) error {
-	return a.SucceededAt(ctx, headgate.StoreClock)
+	return a.succeed(ctx, headgate.StoreClock, true)
 }
 
-// SucceededAt is [Attempt.Succeeded] at the instant now.
-func (a *Attempt) SucceededAt(ctx context.Context, now headgate.Instant) error {
-	return a.succeed(ctx, now, true)
+// SucceededAt is [Attempt.Succeeded] at the time now.
+func (a *Attempt) SucceededAt(ctx context.Context, now time.Time) error {
+	return a.succeed(ctx, headgate.InstantOf(now), true)
 }
 
 // succeed is SucceededAt; certain is false if only a status says that it did.
@@ -194,14 +199,14 @@ func (a *Attempt) succeed(ctx context.Context, now headgate.Instant, certain boo
 	return err
 }
 
-func (a *Attempt) refund(ctx context.Context, now headgate.Instant, certain bool) (Kind, error) {
+func (a *Attempt) refund(ctx context.Context, now headgate.Instant, certain bool) (EventKind, error) {
 	if err := checkInstant(now); err != nil {
 		return KindError, err
 	}
 	if !certain && a.client.Account != "" {
-		d, err := a.guard.believed.AllowAt(ctx, now, a.keys.account, 1)
+		d, err := allow(ctx, a.guard.believed, now, a.keys.account, 1)
 		if err != nil || !d.Allowed {
-			return KindDoubted, err
+			return KindUnconfirmed, err
 		}
 	}
 	charges := len(a.charged.Ops)
@@ -211,10 +216,30 @@ func (a *Attempt) refund(ctx context.Context, now headgate.Instant, certain bool
 		wait.Go(func() { _, _, errs[i] = a.charged.Release(ctx, now, i, 1) })
 	}
 	if a.unmarked > 0 { // denied if another success was faster, which is as good
-		_, errs[charges] = a.guard.known.AllowAt(ctx, now, a.keys.home, a.unmarked)
+		_, errs[charges] = allow(ctx, a.guard.known, now, a.keys.home, a.unmarked)
 	}
 	wait.Wait()
 	return KindSucceeded, errors.Join(errs...)
+}
+
+// allow is AllowAt, or AllowN for [headgate.StoreClock].
+func allow(
+	ctx context.Context, l *headgate.Limiter, now headgate.Instant, key string, cost int64,
+) (headgate.Decision, error) {
+	if now == headgate.StoreClock {
+		return l.AllowN(ctx, key, cost)
+	}
+	return l.AllowAt(ctx, now.Time(), key, cost)
+}
+
+// peek peeks with cost 0 at now, or at the time of the store for [headgate.StoreClock].
+func peek(
+	ctx context.Context, l *headgate.Limiter, now headgate.Instant, key string,
+) (headgate.Decision, error) {
+	if now == headgate.StoreClock {
+		return l.PeekN(ctx, key, 0)
+	}
+	return l.PeekAt(ctx, now.Time(), key, 0)
 }
 
 func checkInstant(now headgate.Instant) error {
@@ -225,12 +250,12 @@ func checkInstant(now headgate.Instant) error {
 }
 
 // event returns what the observer receives for the try.
-func (a *Attempt) event(kind Kind, err error) Event {
+func (a *Attempt) event(kind EventKind, err error) Event {
 	e := Event{
 		Kind: kind, Account: a.keys.account, Address: a.keys.address, Subnet: a.keys.subnet,
 		Known: a.known, DeniedBy: a.deniedBy, RetryAfter: a.decision.RetryAfter, Err: err,
 	}
-	if a.guard.opts.Clear {
+	if a.guard.opts.PlainEvents {
 		e.Account = a.client.Account
 		e.Address, e.Subnet = textOf(a.guard.address(a.client.Addr)), textOf(a.guard.subnet(a.client.Addr))
 	}

@@ -32,7 +32,7 @@ func TestHangingUpIsNoSuccess(t *testing.T) {
 				<-r.Context().Done() // what a query to a database returns at
 			})), form("192.0.2.1", "bob", "guess").WithContext(ctx))
 		}
-		if got := h.kinds(); got[loginguard.KindNeither] != 5 || got[loginguard.KindDenied]+got[loginguard.KindError] != 2 {
+		if got := h.kinds(); got[loginguard.KindUnknown] != 5 || got[loginguard.KindDenied]+got[loginguard.KindError] != 2 {
 			t.Errorf("7 guesses of a client that hung up: %v; want 5 that stay charged, and 2 that are denied", got)
 		}
 	}
@@ -89,7 +89,7 @@ func TestHijackedIsNoSuccess(t *testing.T) {
 	}
 	_ = got.Body.Close()
 	<-done
-	if h.events[0].Kind != loginguard.KindNeither {
+	if h.events[0].Kind != loginguard.KindUnknown {
 		t.Errorf("%s; want neither", h.events[0].Kind)
 	}
 }
@@ -100,7 +100,7 @@ func TestGuardAroundAGuard(t *testing.T) {
 	store := memstore.New(nil)
 	for _, c := range []struct {
 		say  func(*http.Request)
-		want loginguard.Kind
+		want loginguard.EventKind
 	}{{loginguard.Failed, loginguard.KindFailed}, {loginguard.Succeeded, loginguard.KindSucceeded}} {
 		outer, inner := &heard{}, &heard{}
 		g := mustNew(t, store, &loginguard.Options{Observer: outer}).Protect(

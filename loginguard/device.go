@@ -23,15 +23,15 @@ const (
 // Device is a token for the client of a try that has just succeeded: whoever brings it again in [Client.Device] is known for the
 // same account, from any address, for [Options.KnownFor]. It is the same device if this try had a token that holds. Empty for a
 // try without an account, and one that was denied. No I/O.
-func (a *Attempt) Device() string { return a.DeviceAt(headgate.StoreClock) }
+func (a *Attempt) Device() string { return a.DeviceAt(time.Now()) }
 
-// DeviceAt is [Attempt.Device] at the instant now.
-func (a *Attempt) DeviceAt(now headgate.Instant) string {
+// DeviceAt is [Attempt.Device] at the time now.
+func (a *Attempt) DeviceAt(now time.Time) string {
 	if !a.Allowed() || a.client.Account == "" {
 		return ""
 	}
 	token := make([]byte, expiryBytes+nonceBytes, tokenBytes)
-	expiry := wallClock(now).Add(a.guard.opts.KnownFor)
+	expiry := now.Add(a.guard.opts.KnownFor)
 	binary.BigEndian.PutUint64(token, uint64(expiry.Unix()))
 	if a.nonce != nil {
 		copy(token[expiryBytes:], a.nonce)

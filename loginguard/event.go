@@ -9,26 +9,26 @@ type Observer interface {
 }
 
 // Kind is what became of a try.
-type Kind string
+type EventKind string
 
 // The kinds of events.
 const (
-	KindDenied    Kind = "denied"    // a limit was reached; the handler did not run
-	KindFailed    Kind = "failed"    // the handler ran and said no; it stays charged
-	KindSucceeded Kind = "succeeded" // the handler ran and said yes; it is given back
-	KindNeither   Kind = "neither"   // the handler panicked or answered 5xx; it stays charged
-	KindDoubted   Kind = "doubted"   // a success by its status alone, too many of one account; it stays charged
-	KindRefused   Kind = "refused"   // too large, of a type that is not read, or names several accounts; the handler did not run
-	KindError     Kind = "error"     // the store could not decide, or not give back: Err says why
+	KindDenied      EventKind = "denied"    // a limit was reached; the handler did not run
+	KindFailed      EventKind = "failed"    // the handler ran and said no; it stays charged
+	KindSucceeded   EventKind = "succeeded" // the handler ran and said yes; it is given back
+	KindUnknown     EventKind = "neither"   // the handler panicked or answered 5xx; it stays charged
+	KindUnconfirmed EventKind = "doubted"   // a success by its status alone, too many of one account; it stays charged
+	KindInvalid     EventKind = "refused"   // too large, of a type that is not read, or names several accounts; the handler did not run
+	KindError       EventKind = "error"     // the store could not decide, or not give back: Err says why
 )
 
 // The limits that Event.DeniedBy names.
 const (
-	ByPair    = "pair"
-	ByAccount = "account"
-	ByAddress = "address"
-	BySubnet  = "subnet"
-	ByTotal   = "total"
+	ScopePair    = "pair"
+	ScopeAccount = "account"
+	ScopeAddress = "address"
+	ScopeSubnet  = "subnet"
+	ScopeTotal   = "total"
 )
 
 // Event is one try. Account, Address and Subnet are keyed hashes, of 32 hexadecimal digits, the same for the same subject as long
@@ -36,7 +36,7 @@ const (
 // they are not known.
 type Event struct {
 	Form       string // the guard's name
-	Kind       Kind
+	Kind       EventKind
 	Account    string
 	Address    string
 	Subnet     string

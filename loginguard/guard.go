@@ -85,11 +85,11 @@ func (g *Guard) bind(store headgate.Store) (err error) {
 		kind   string
 		limits []headgate.Limit
 	}{
-		{ByPair, g.opts.Limits.Pair},
-		{ByAccount, g.opts.Limits.Account},
-		{ByAddress, g.opts.Limits.Address},
-		{BySubnet, g.opts.Limits.Subnet},
-		{ByTotal, g.opts.Limits.Total},
+		{ScopePair, g.opts.Limits.Pair},
+		{ScopeAccount, g.opts.Limits.Account},
+		{ScopeAddress, g.opts.Limits.Address},
+		{ScopeSubnet, g.opts.Limits.Subnet},
+		{ScopeTotal, g.opts.Limits.Total},
 	} {
 		all += len(part.limits)
 		if all > headgate.MaxLimits {

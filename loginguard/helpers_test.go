@@ -36,7 +36,11 @@ func mustNew(t testing.TB, store headgate.Store, opts *loginguard.Options) *logi
 
 func mustTry(t testing.TB, g *loginguard.Guard, now headgate.Instant, c loginguard.Client) *loginguard.Attempt {
 	t.Helper()
-	a, err := g.AttemptAt(t.Context(), now, c)
+	attempt := func() (*loginguard.Attempt, error) { return g.AttemptAt(t.Context(), now.Time(), c) }
+	if now == headgate.StoreClock {
+		attempt = func() (*loginguard.Attempt, error) { return g.Attempt(t.Context(), c) }
+	}
+	a, err := attempt()
 	if err != nil {
 		t.Fatalf("attempt: %v", err)
 	}
@@ -48,7 +52,11 @@ func mustSucceed(t testing.TB, now headgate.Instant, a *loginguard.Attempt) {
 	if !a.Allowed() {
 		t.Fatalf("a try at %d is denied by %v; want it allowed", now-noon, a.DeniedBy())
 	}
-	if err := a.SucceededAt(t.Context(), now); err != nil {
+	succeeded := func() error { return a.SucceededAt(t.Context(), now.Time()) }
+	if now == headgate.StoreClock {
+		succeeded = func() error { return a.Succeeded(t.Context()) }
+	}
+	if err := succeeded(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -74,10 +82,10 @@ func (h *heard) ObserveTry(e loginguard.Event) {
 	h.events = append(h.events, e)
 }
 
-func (h *heard) kinds() map[loginguard.Kind]int {
+func (h *heard) kinds() map[loginguard.EventKind]int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	n := make(map[loginguard.Kind]int)
+	n := make(map[loginguard.EventKind]int)
 	for _, e := range h.events {
 		n[e.Kind]++
 	}

@@ -73,7 +73,7 @@ func TestDeviceTokens(t *testing.T) {
 	home := loginguard.Client{Addr: host(1, 1), Account: "bob"}
 	a := mustTry(t, g, noon, home)
 	mustSucceed(t, noon, a)
-	token := a.DeviceAt(noon)
+	token := a.DeviceAt(noon.Time())
 	flip := func(i int) string {
 		b, err := base64.RawURLEncoding.DecodeString(token)
 		if err != nil {
@@ -112,7 +112,7 @@ func TestDeviceTokens(t *testing.T) {
 		}
 	}
 	none := mustTry(t, g, noon, loginguard.Client{Addr: host(1, 1)})
-	if got := none.DeviceAt(noon); got != "" {
+	if got := none.DeviceAt(noon.Time()); got != "" {
 		t.Errorf("a try without an account gets the token %q; want none", got)
 	}
 }
@@ -127,7 +127,7 @@ func TestNobodyIsKnownFromNowhere(t *testing.T) {
 	if mustTry(t, g, noon, c).Known() {
 		t.Error("an account is known from nowhere")
 	}
-	c.Device = a.DeviceAt(noon)
+	c.Device = a.DeviceAt(noon.Time())
 	if !mustTry(t, g, noon, c).Known() {
 		t.Error("a device without an address is not known")
 	}
@@ -146,7 +146,7 @@ func TestDeviceAnswersForItsFailures(t *testing.T) {
 		c.Addr = host(n, 1)
 		a := mustTry(t, g, noon, c)
 		mustSucceed(t, noon, a)
-		c.Device = a.DeviceAt(noon)
+		c.Device = a.DeviceAt(noon.Time())
 	}
 	older := c.Device
 	again := mustTry(t, g, noon, c)
@@ -154,7 +154,7 @@ func TestDeviceAnswersForItsFailures(t *testing.T) {
 	for range 5 {
 		mustTry(t, g, noon, c).Failed()
 	}
-	if c.Device = again.DeviceAt(noon); mustTry(t, g, noon, c).Allowed() {
+	if c.Device = again.DeviceAt(noon.Time()); mustTry(t, g, noon, c).Allowed() {
 		t.Error("with a newer token a device has failures to make anew")
 	}
 	c.Device = older

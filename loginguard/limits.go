@@ -96,7 +96,7 @@ func (l Lockout) withDefaults() Lockout {
 
 // Most is the most failures that limits, all together, admit in any span of that length, both ends included: the least of B +
 // s·L/P, rounded down. Without limits it is [math.MaxInt64]. The limits must be valid.
-func Most(limits []headgate.Limit, span time.Duration) int64 {
+func MaxAttempts(limits []headgate.Limit, span time.Duration) int64 {
 	most := int64(math.MaxInt64)
 	for _, l := range limits {
 		hi, lo := bits.Mul64(uint64(max(span, 0)), uint64(l.Rate))

@@ -39,7 +39,7 @@ func TestMostIsWhatIsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, d := range documented {
-		atOnce, inHour, inDay := loginguard.Most(d.limits, 0), loginguard.Most(d.limits, hour), loginguard.Most(d.limits, day)
+		atOnce, inHour, inDay := loginguard.MaxAttempts(d.limits, 0), loginguard.MaxAttempts(d.limits, hour), loginguard.MaxAttempts(d.limits, day)
 		if atOnce != d.atOnce || inHour != d.hour || inDay != d.day {
 			t.Errorf("%s: at once %d, an hour %d, a day %d; want %d, %d, %d", d.kind, atOnce, inHour, inDay, d.atOnce, d.hour, d.day)
 		}
@@ -65,7 +65,7 @@ func TestMostAtTheEdges(t *testing.T) {
 		{"beyond any number", []headgate.Limit{huge}, math.MaxInt64, math.MaxInt64},
 		{"one of them beyond", []headgate.Limit{huge, headgate.MustParseLimit("1/1h")}, hour, 2},
 	} {
-		if got := loginguard.Most(c.limits, c.span); got != c.want {
+		if got := loginguard.MaxAttempts(c.limits, c.span); got != c.want {
 			t.Errorf("%s: got %d want %d", c.name, got, c.want)
 		}
 	}

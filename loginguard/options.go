@@ -60,9 +60,9 @@ type Options struct {
 
 	// Denied answers a try that is denied; Retry-After and Cache-Control are set already. It should show the same for every
 	// account. nil means [httplimit.Problem].
-	Denied func(http.ResponseWriter, *http.Request, *httplimit.Denial)
+	DeniedHandler func(http.ResponseWriter, *http.Request, *httplimit.Denial)
 	// Undecided answers a try for which the store could not decide. nil means [httplimit.Unavailable]: 503.
-	Undecided func(http.ResponseWriter, *http.Request, error)
+	ErrorHandler func(http.ResponseWriter, *http.Request, error)
 	// OnStoreError is what holds while the store cannot decide; the zero value means that nobody gets in. Others need package
 	// fallback around the store.
 	OnStoreError headgate.OnStoreError
@@ -70,7 +70,7 @@ type Options struct {
 	// Observer hears what became of every try; nil means nobody does.
 	Observer Observer
 	// Clear has events name accounts and addresses as they are, not by hashes.
-	Clear bool
+	PlainEvents bool
 	// Warn is told once what is likely to be wrong: a secret that is missing, a handler on which nothing fails, a success for which
 	// no account was found. nil means slog.Warn.
 	Warn func(message string)
@@ -81,7 +81,7 @@ type Outcome uint8
 
 // The outcomes of a try.
 const (
-	Neither Outcome = iota // nothing was said about the guess: it stays charged
+	Unknown Outcome = iota // nothing was said about the guess: it stays charged
 	Failure                // the guess was wrong: it stays charged
 	Success                // the guess was right: it is given back, and the pair is known from now on
 )
@@ -94,7 +94,7 @@ func ByStatus(status int, _ http.Header) Outcome {
 	case status >= 400 && status < 500:
 		return Failure
 	}
-	return Neither
+	return Unknown
 }
 
 // EveryTry takes every answer for a failure: for forms on which nobody succeeds, such as one that sends a mail to reset a
@@ -122,11 +122,11 @@ func (o Options) withDefaults() Options {
 	if o.Normalize == nil {
 		o.Normalize = Normalize
 	}
-	if o.Denied == nil {
-		o.Denied = httplimit.Problem
+	if o.DeniedHandler == nil {
+		o.DeniedHandler = httplimit.Problem
 	}
-	if o.Undecided == nil {
-		o.Undecided = httplimit.Unavailable
+	if o.ErrorHandler == nil {
+		o.ErrorHandler = httplimit.Unavailable
 	}
 	if o.Warn == nil {
 		o.Warn = func(message string) { slog.Warn(message) }

@@ -41,7 +41,7 @@ func TestWhatHoldsWhileTheStoreIsAway(t *testing.T) {
 	}{{headgate.FailLocal, 5}, {headgate.FailOpen, 50}} {
 		tries := 0
 		for range 50 {
-			a, err := forms[c.on].AttemptAt(t.Context(), noon, bob)
+			a, err := forms[c.on].AttemptAt(t.Context(), noon.Time(), bob)
 			if err != nil {
 				t.Fatalf("%s: %v", c.on, err)
 			}
@@ -88,14 +88,14 @@ func TestNothingIsGivenBackThatWasNotCharged(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	left := func() headgate.Decision {
-		d, err := address.Peek(ctx, hashOf(t, own), 0)
+		d, err := address.PeekN(ctx, hashOf(t, own), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return d
 	}
 	before := left()
-	for before.Degraded != headgate.NoTrouble {
+	for before.Degraded != headgate.ReasonNone {
 		before = left()
 	}
 	for _, a := range unasked {

@@ -29,7 +29,7 @@ func (g *Guard) Protect(next http.Handler) http.Handler {
 		a, err := g.Attempt(r.Context(), Client{Addr: g.client.Addr(r), Account: account, Device: g.tokenOf(r)})
 		switch {
 		case err != nil:
-			g.opts.Undecided(w, r, err)
+			g.opts.ErrorHandler(w, r, err)
 		case !a.Allowed():
 			g.deny(w, r, a.RetryAfter())
 		default:
@@ -43,7 +43,7 @@ func (g *Guard) Protect(next http.Handler) http.Handler {
 func (g *Guard) refusal(r *http.Request) Event {
 	a := &Attempt{guard: g, client: Client{Addr: g.client.Addr(r)}}
 	a.name(headgate.StoreClock)
-	return a.event(KindRefused, nil)
+	return a.event(KindInvalid, nil)
 }
 
 // deny answers the same whichever limit denied, and whether the account exists or not.
@@ -52,7 +52,7 @@ func (g *Guard) deny(w http.ResponseWriter, r *http.Request, wait time.Duration)
 	if wait > 0 { // else no wait helps
 		w.Header().Set("Retry-After", strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10))
 	}
-	g.opts.Denied(w, r, &httplimit.Denial{
+	g.opts.DeniedHandler(w, r, &httplimit.Denial{
 		Decision: headgate.Decision{RetryAfter: wait},
 		Policies: []string{g.opts.Name},
 	})
@@ -123,7 +123,7 @@ func (t *try) settle(r *http.Request, returned bool) {
 	case Failure:
 		t.attempt.Failed()
 	default:
-		t.attempt.keep(KindNeither)
+		t.attempt.keep(KindUnknown)
 	}
 }
 
@@ -141,7 +141,7 @@ func (t *try) outcome(returned bool) (o Outcome, certain bool) {
 	case t.succeeded.Load():
 		return Success, true
 	case !returned, status == 0:
-		return Neither, true
+		return Unknown, true
 	case of != nil:
 		return of(status, t.answer.Header()), true
 	}

@@ -165,7 +165,7 @@ func TestHowATryEnded(t *testing.T) {
 		name    string
 		handler http.HandlerFunc
 		outcome func(int, http.Header) loginguard.Outcome
-		want    loginguard.Kind
+		want    loginguard.EventKind
 	}{
 		{"says nothing at all", func(http.ResponseWriter, *http.Request) {}, nil, loginguard.KindSucceeded},
 		{"200", status(200), nil, loginguard.KindSucceeded},
@@ -177,16 +177,16 @@ func TestHowATryEnded(t *testing.T) {
 		{"403 after early hints", early, nil, loginguard.KindFailed},
 		{"422", status(422), nil, loginguard.KindFailed},
 		{"429", status(429), nil, loginguard.KindFailed},
-		{"500", status(500), nil, loginguard.KindNeither},
-		{"503", status(503), nil, loginguard.KindNeither},
-		{"panics", panics, nil, loginguard.KindNeither},
+		{"500", status(500), nil, loginguard.KindUnknown},
+		{"503", status(503), nil, loginguard.KindUnknown},
+		{"panics", panics, nil, loginguard.KindUnknown},
 		{"the form again, and says so", says(status(200), loginguard.Failed), nil, loginguard.KindFailed},
 		{"401, and says that it succeeded", says(status(401), loginguard.Succeeded), nil, loginguard.KindSucceeded},
 		{"succeeds, and then the second factor fails", says(status(200), loginguard.Succeeded, loginguard.Failed), nil, loginguard.KindFailed},
 		{"fails first", says(status(200), loginguard.Failed, loginguard.Succeeded), nil, loginguard.KindFailed},
 		{"says that it failed, and panics", says(panics, loginguard.Failed), nil, loginguard.KindFailed},
 		{"says that it succeeded, and panics", says(panics, loginguard.Succeeded), nil, loginguard.KindSucceeded},
-		{"another protocol", status(101), nil, loginguard.KindNeither},
+		{"another protocol", status(101), nil, loginguard.KindUnknown},
 		{"200 where every try counts", status(200), loginguard.EveryTry, loginguard.KindFailed},
 		{"an outcome of its own", status(302), func(s int, _ http.Header) loginguard.Outcome {
 			if s == 302 {
@@ -194,7 +194,7 @@ func TestHowATryEnded(t *testing.T) {
 			}
 			return loginguard.Success
 		}, loginguard.KindFailed},
-		{"a panic where every try succeeds", panics, func(int, http.Header) loginguard.Outcome { return loginguard.Success }, loginguard.KindNeither},
+		{"a panic where every try succeeds", panics, func(int, http.Header) loginguard.Outcome { return loginguard.Success }, loginguard.KindUnknown},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -223,7 +223,7 @@ func remaining(t *testing.T, store headgate.Store, policy string, limit headgate
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := l.Peek(t.Context(), key, 0)
+	d, err := l.PeekN(t.Context(), key, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,7 +277,7 @@ func TestHandlerThatNeverFails(t *testing.T) {
 		for range 1000 {
 			answer(same, form("192.0.2.1", "bob", "guess"))
 		}
-		if got := h.kinds(); got[loginguard.KindSucceeded] != 20 || got[loginguard.KindDoubted] != 5 || got[loginguard.KindDenied] != 975 {
+		if got := h.kinds(); got[loginguard.KindSucceeded] != 20 || got[loginguard.KindUnconfirmed] != 5 || got[loginguard.KindDenied] != 975 {
 			t.Errorf("1000 guesses at once on one account: %v; want 20 believed, 5 that were free, and all others denied", got)
 		}
 		for n := range 200 {
@@ -323,7 +323,7 @@ func TestSuccessGivesBackWhatItTookAndNoMore(t *testing.T) {
 	guess := func(n int) bool {
 		a := mustTry(t, g, noon, loginguard.Client{Addr: host(1, 1), Account: name(n)})
 		a.Failed()
-		if err := a.SucceededAt(t.Context(), noon); err != nil { // after the word that counts
+		if err := a.SucceededAt(t.Context(), noon.Time()); err != nil { // after the word that counts
 			t.Fatal(err)
 		}
 		return a.Allowed()
@@ -337,7 +337,7 @@ func TestSuccessGivesBackWhatItTookAndNoMore(t *testing.T) {
 		}
 		for range 3 { // only the first gives anything back
 			for _, a := range []*loginguard.Attempt{own, mine} {
-				if err := a.SucceededAt(t.Context(), noon); err != nil {
+				if err := a.SucceededAt(t.Context(), noon.Time()); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -356,7 +356,7 @@ func TestSuccessGivesBackWhatItTookAndNoMore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d, err := l.PeekAt(t.Context(), now, key, 0); err != nil || d.Remaining != 100 {
+		if d, err := l.PeekAt(t.Context(), now.Time(), key, 0); err != nil || d.Remaining != 100 {
 			t.Errorf("remaining %d, error %v; want 100", d.Remaining, err)
 		}
 	}
@@ -437,7 +437,7 @@ func TestStoreThatCannotDecide(t *testing.T) {
 	if len(h.events) != 1 || h.events[0].Kind != loginguard.KindError || !errors.Is(h.events[0].Err, headgate.ErrClosed) {
 		t.Errorf("events %+v; want one error, with its cause", h.events)
 	}
-	own := broken(t, &loginguard.Options{Undecided: func(w http.ResponseWriter, _ *http.Request, err error) {
+	own := broken(t, &loginguard.Options{ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
 		http.Error(w, err.Error(), http.StatusTeapot)
 	}})
 	mustAnswer(t, own.Protect(login), form("192.0.2.1", "bob", right), http.StatusTeapot)
@@ -478,7 +478,7 @@ func TestClientThatIsGone(t *testing.T) {
 
 func TestFormShownAgainWhenDenied(t *testing.T) {
 	t.Parallel()
-	g := mustNew(t, memstore.New(nil), &loginguard.Options{Denied: func(w http.ResponseWriter, r *http.Request, d *httplimit.Denial) {
+	g := mustNew(t, memstore.New(nil), &loginguard.Options{DeniedHandler: func(w http.ResponseWriter, r *http.Request, d *httplimit.Denial) {
 		w.WriteHeader(http.StatusTooManyRequests)
 		fmt.Fprintf(w, "<form>wait %v, %v %v", d.RetryAfter > 0, d.Policies, d.DeniedBy)
 		if r.FormValue("username") != "bob" {
@@ -499,7 +499,7 @@ func TestEventsNameNobody(t *testing.T) {
 	t.Parallel()
 	run := func(clear bool) []loginguard.Event {
 		h := &heard{}
-		g := mustNew(t, memstore.New(nil), &loginguard.Options{Observer: h, Clear: clear})
+		g := mustNew(t, memstore.New(nil), &loginguard.Options{Observer: h, PlainEvents: clear})
 		for range 6 {
 			answer(g.Protect(login), form("192.0.2.1", " Bob", "guess"))
 		}

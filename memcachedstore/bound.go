@@ -6,6 +6,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algo"
+	"github.com/headgate/headgate/internal/micros"
 )
 
 // bound is a rule that is ready for use. It has a step, or a log for an algorithm whose state is a list.
@@ -13,7 +14,7 @@ type bound struct {
 	store    *Store
 	scope    scope
 	step     algo.Stepper
-	booker   algo.Booker // nil if the algorithm cannot book ahead
+	booker   algo.Reserver // nil if the algorithm cannot book ahead
 	log      algo.LogStepper
 	limit    int64
 	deniedBy []string
@@ -31,9 +32,9 @@ func (b *bound) Apply(ctx context.Context, now headgate.Instant, key string, v h
 // Reserve takes cost even when it is still to come; see [headgate.Bound].
 func (b *bound) Reserve(
 	ctx context.Context, now headgate.Instant, key string, cost int64, maxDelay time.Duration,
-) (headgate.Decision, headgate.Mark, error) {
+) (headgate.Decision, headgate.ReservationToken, error) {
 	if err := b.booking("reserve"); err != nil {
-		return headgate.Decision{}, headgate.Mark{}, err
+		return headgate.Decision{}, headgate.ReservationToken{}, err
 	}
 	most := min(maxDelay, headgate.MaxFillTime).Microseconds()
 	q, err := b.do(ctx, now, key, algo.Request{Verb: algo.Reserve, N: cost, MaxDelay: most})
@@ -41,7 +42,7 @@ func (b *bound) Reserve(
 }
 
 // Cancel gives back what a Reserve took; see [headgate.Bound].
-func (b *bound) Cancel(ctx context.Context, now headgate.Instant, key string, cost int64, mark headgate.Mark) (headgate.Decision, error) {
+func (b *bound) Cancel(ctx context.Context, now headgate.Instant, key string, cost int64, mark headgate.ReservationToken) (headgate.Decision, error) {
 	if err := b.booking("cancel"); err != nil {
 		return headgate.Decision{}, err
 	}
@@ -74,13 +75,13 @@ func (b *bound) do(ctx context.Context, now headgate.Instant, key string, reques
 // Spacing is a lower bound of the time that cost more units need.
 func (b *bound) Spacing(cost int64) time.Duration {
 	if b.log != nil {
-		return headgate.Micros(b.log.Spacing(cost))
+		return micros.Duration(b.log.Spacing(cost))
 	}
-	return headgate.Micros(b.step.Spacing(cost))
+	return micros.Duration(b.step.Spacing(cost))
 }
 
 // Books reports whether the algorithm can book ahead.
-func (b *bound) Books() bool { return b.booker != nil }
+func (b *bound) CanReserve() bool { return b.booker != nil }
 
 // Limit is the most that can be spent at once, in units.
 func (b *bound) Limit() int64 { return b.limit }

@@ -10,7 +10,7 @@
 // A decision reads the key (gets), decides in Go and writes what has changed, if nobody else has written meanwhile (cas, or add
 // where there was nothing). That is two round trips; one for a denial and for a peek, which write nothing. There are no lock keys:
 // who stops in the middle stops nobody. When another process was faster the decision is made anew on what it left, after a short
-// random pause, MaxTries times; then the answer is [headgate.Overloaded], and nothing was spent.
+// random pause, MaxTries times; then the answer is [headgate.ReasonOverloaded], and nothing was spent.
 //
 // Callers of the same key in one process are joined: while a round is under way the next ones wait, and one round then decides for
 // all of them in the order in which they came, each at its own instant and with its own answer. A key that everyone wants costs
@@ -31,10 +31,10 @@
 //   - Eviction: a server that is full drops the keys that were used least recently, whatever they hold. Each time that happens to
 //     a key it is as if never used: at most its capacity B (or L) more is admitted, once for each event. Give the servers memory
 //     for all keys in debt: a state is 25 bytes under a name of 25 bytes, 120 bytes of the server's memory with its own part.
-//     With -M a full server refuses instead, and so does this store ([headgate.Refused]).
+//     With -M a full server refuses instead, and so does this store ([headgate.ReasonRefused]).
 //   - A restart forgets every key of that server: at most B more for each key, once. flush_all is the same.
-//   - A server that is away takes its keys with it: calls for them are errors ([headgate.Unreachable], [headgate.Overloaded],
-//     [headgate.TimedOut]), and those for the other servers' keys go on. Nothing is moved to another server. A list of servers that is changed moves most
+//   - A server that is away takes its keys with it: calls for them are errors ([headgate.ReasonUnreachable], [headgate.ReasonOverloaded],
+//     [headgate.ReasonTimedOut]), and those for the other servers' keys go on. Nothing is moved to another server. A list of servers that is changed moves most
 //     keys (the CRC-32 of the name decides, modulo the number of servers), and each that moves is as if never used.
 //   - Its protocol names no instant after 19 January 2038. A key that has to be remembered beyond that is kept until then, or, from
 //     30 days before it on, for 30 days after it was last written.
@@ -69,12 +69,12 @@
 // # When something goes wrong
 //
 // Errors are [headgate.StoreError]. A gets may be repeated, once, on a connection that turned out to be broken; a cas or an add is
-// never sent again once it was sent: if its reply does not come the answer is [headgate.TimedOut], and whether it was spent is
+// never sent again once it was sent: if its reply does not come the answer is [headgate.ReasonTimedOut], and whether it was spent is
 // unknown. A call ends with its context, whatever the server does. What it had asked for is then not done, unless its write was
-// under way already; the error says which: only [headgate.TimedOut] leaves it open. Whoever waited in vain, for others or for a
-// server that hangs, hears [headgate.Overloaded] when his own time is over, and [headgate.Unreachable] once a read has taken a
+// under way already; the error says which: only [headgate.ReasonTimedOut] leaves it open. Whoever waited in vain, for others or for a
+// server that hangs, hears [headgate.ReasonOverloaded] when his own time is over, and [headgate.ReasonUnreachable] once a read has taken a
 // Timeout. At most MaxWaiting callers are under way, and MaxConns operations on each server and as many on several at once.
 //
-// A value that is not of this package's making is left alone ([headgate.WrongType]). memcached must not run with -C, which turns
+// A value that is not of this package's making is left alone ([headgate.ReasonWrongType]). memcached must not run with -C, which turns
 // cas off: that is noticed, and refused.
 package memcachedstore

@@ -19,8 +19,8 @@ import (
 
 const storeName = "memcached"
 
-func trouble(t headgate.Trouble, err error, advice string) error {
-	return &headgate.StoreError{Store: storeName, Trouble: t, Advice: advice, Err: err}
+func trouble(t headgate.StoreErrorReason, err error, advice string) error {
+	return &headgate.StoreError{Store: storeName, Reason: t, Advice: advice, Err: err}
 }
 
 // failure tells what an error of the client means. writing says that it came from a cas, an add or a delete: a request that may
@@ -31,19 +31,19 @@ func failure(err error, writing bool) error {
 	var slow net.Error
 	switch {
 	case errors.As(err, &slowDial), errors.As(err, &dialed) && dialed.Op == "dial":
-		return trouble(headgate.Unreachable, err, "check that the server runs and that this address is its own")
+		return trouble(headgate.ReasonUnreachable, err, "check that the server runs and that this address is its own")
 	case errors.Is(err, memcache.ErrNoServers):
-		return trouble(headgate.Unreachable, err, "")
+		return trouble(headgate.ReasonUnreachable, err, "")
 	case errors.As(err, &slow) && slow.Timeout() && writing:
 		return errLate(err)
 	case errors.As(err, &slow) && slow.Timeout():
-		return trouble(headgate.Unreachable, err, "the server did not answer what it was asked; nothing was spent")
+		return trouble(headgate.ReasonUnreachable, err, "the server did not answer what it was asked; nothing was spent")
 	case strings.HasPrefix(err.Error(), "memcache: "), errors.Is(err, bufio.ErrBufferFull):
 		return refusal(err)
 	case writing && !(errors.As(err, &dialed) && dialed.Op == "write"):
-		return trouble(headgate.TimedOut, err, "the connection broke before the reply came, so whether it was spent is unknown")
+		return trouble(headgate.ReasonTimedOut, err, "the connection broke before the reply came, so whether it was spent is unknown")
 	default:
-		return trouble(headgate.Unreachable, err, "")
+		return trouble(headgate.ReasonUnreachable, err, "")
 	}
 }
 
@@ -60,7 +60,7 @@ func refusal(err error) error {
 	case strings.Contains(text, "unauthenticated"):
 		advice = "the server wants a password, which this store cannot give it: run it without -Y on a network of its own"
 	}
-	return trouble(headgate.Refused, err, advice)
+	return trouble(headgate.ReasonRefused, err, advice)
 }
 
 // broken reports an error of a connection that ended, as one that was idle does when the server was started anew.
@@ -70,24 +70,24 @@ func broken(err error) bool {
 }
 
 func errForeignValue() error {
-	return trouble(headgate.WrongType, errForeign,
+	return trouble(headgate.ReasonWrongType, errForeign,
 		"something else writes keys that begin with hg:, or an incompatible version does; give this store a Namespace of its own")
 }
 
 func errWithoutCAS() error {
-	return trouble(headgate.Refused, errors.New("the server gives its items no cas number"), "run it without -C")
+	return trouble(headgate.ReasonRefused, errors.New("the server gives its items no cas number"), "run it without -C")
 }
 
 func errContended(tries int) error {
-	return trouble(headgate.Overloaded, fmt.Errorf("other processes changed the key between %d tries", tries), "nothing was spent")
+	return trouble(headgate.ReasonOverloaded, fmt.Errorf("other processes changed the key between %d tries", tries), "nothing was spent")
 }
 
 func errCrowded(most int) error {
-	return trouble(headgate.Overloaded, fmt.Errorf("%d callers wait already", most), "raise MaxWaiting if memory allows; nothing was spent")
+	return trouble(headgate.ReasonOverloaded, fmt.Errorf("%d callers wait already", most), "raise MaxWaiting if memory allows; nothing was spent")
 }
 
 func errLate(cause error) error {
-	return trouble(headgate.TimedOut, cause, "whether it was spent is unknown")
+	return trouble(headgate.ReasonTimedOut, cause, "whether it was spent is unknown")
 }
 
 // errKept is for a request on several keys that failed after it had begun to write: what it failed of would say that nothing was
@@ -97,7 +97,7 @@ func errKept(err error) error {
 	if !errors.As(err, &known) {
 		return err
 	}
-	return trouble(headgate.TimedOut, known.Err, "what was written for the other keys of the request may stay spent")
+	return trouble(headgate.ReasonTimedOut, known.Err, "what was written for the other keys of the request may stay spent")
 }
 
 // errLateUnspent is for a caller who left before anything was written for him. It is no trouble of the store when he himself did
@@ -106,7 +106,7 @@ func errLateUnspent(cause error) error {
 	if errors.Is(cause, context.Canceled) {
 		return fmt.Errorf("memcachedstore: %w; nothing was spent", cause)
 	}
-	return trouble(headgate.Overloaded, cause, "it waited for the server, or for others, until its time was over; nothing was spent")
+	return trouble(headgate.ReasonOverloaded, cause, "it waited for the server, or for others, until its time was over; nothing was spent")
 }
 
 func errVerb(v headgate.Verb) error {

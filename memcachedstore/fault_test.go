@@ -19,10 +19,10 @@ import (
 )
 
 // mustTrouble wants an error of the store of this kind, whose text says a word.
-func mustTrouble(t *testing.T, err error, want headgate.Trouble, word string) {
+func mustTrouble(t *testing.T, err error, want headgate.StoreErrorReason, word string) {
 	t.Helper()
 	var e *headgate.StoreError
-	if !errors.As(err, &e) || !errors.Is(err, headgate.ErrStoreUnavailable) || e.Trouble != want || !strings.Contains(err.Error(), word) {
+	if !errors.As(err, &e) || !errors.Is(err, headgate.ErrStoreUnavailable) || e.Reason != want || !strings.Contains(err.Error(), word) {
 		t.Errorf("got error %v want a StoreError that is %s and says %q", err, want, word)
 	}
 }
@@ -41,7 +41,7 @@ func TestLostReplyIsNeverChargedTwice(t *testing.T) {
 	b := mustBind(t, mustNew(t, nil, wire.Addr()), "rule", "", "10/1h")
 	for i, verb := range []string{"add ", "cas ", "cas "} {
 		wire.DropRepliesTo(1, verb)
-		mustTrouble(t, takeErr(t.Context(), b, "key"), headgate.TimedOut, "unknown")
+		mustTrouble(t, takeErr(t.Context(), b, "key"), headgate.ReasonTimedOut, "unknown")
 		if got := remaining(t, direct, start, "key"); got != int64(9-i) {
 			t.Errorf("after the lost reply to %d takes, the last by %s: got %d remaining want %d", i+1, verb, got, 9-i)
 		}
@@ -70,7 +70,7 @@ func TestLostReplyOfSeveral(t *testing.T) {
 	b := mustBind(t, s, "rule", "", "10/1h")
 	ops := []headgate.Op{{Bound: b, Key: "left", Cost: 3}, {Bound: b, Key: "right", Cost: 3}}
 	err := s.ApplyAll(t.Context(), start, ops, false, make([]headgate.Decision, 2))
-	mustTrouble(t, err, headgate.TimedOut, "unknown")
+	mustTrouble(t, err, headgate.ReasonTimedOut, "unknown")
 	if got := remaining(t, direct, start, first); got != 10 {
 		t.Errorf("the key written first: got %d remaining want 10: it was given back", got)
 	}
@@ -98,7 +98,7 @@ func TestServerKilledAndStarted(t *testing.T) {
 	together()
 	server.Kill()
 	for range 3 {
-		mustTrouble(t, takeErr(t.Context(), b, "0"), headgate.Unreachable, "refused")
+		mustTrouble(t, takeErr(t.Context(), b, "0"), headgate.ReasonUnreachable, "refused")
 	}
 	server.Start()
 	together()
@@ -119,7 +119,7 @@ func TestServerThatDoesNotAnswer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	err := takeErr(ctx, b, "key")
-	mustTrouble(t, err, headgate.Overloaded, "nothing was spent")
+	mustTrouble(t, err, headgate.ReasonOverloaded, "nothing was spent")
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a call with 50 ms to wait: got error %v want one that matches context.DeadlineExceeded", err)
 	}
@@ -145,7 +145,7 @@ func mustRefuseSome(t *testing.T, b *bound, callers, maxWaiting int64) {
 		all.Go(func() {
 			var e *headgate.StoreError
 			switch err := takeErr(ctx, b, fmt.Sprint("other ", i)); {
-			case errors.As(err, &e) && e.Trouble == headgate.Overloaded:
+			case errors.As(err, &e) && e.Reason == headgate.ReasonOverloaded:
 				overloaded.Add(1)
 			case errors.Is(err, context.Canceled):
 				canceled.Add(1)
@@ -231,7 +231,7 @@ func TestContextThatEndsDuringAWrite(t *testing.T) {
 		}
 	})
 	b := mustBind(t, s, "rule", "", "10/1h")
-	mustTrouble(t, takeErr(ctx, b, "key"), headgate.TimedOut, "unknown")
+	mustTrouble(t, takeErr(ctx, b, "key"), headgate.ReasonTimedOut, "unknown")
 	close(release)
 	if got := remaining(t, b, start, "key"); got != 9 {
 		t.Errorf("got %d remaining want 9: the write came through", got)
@@ -254,7 +254,7 @@ func TestForeignValues(t *testing.T) {
 			if err := back.Set(&memcache.Item{Key: d.name(), Value: []byte(value)}); err != nil {
 				t.Fatal(err)
 			}
-			mustTrouble(t, takeErr(t.Context(), b, "key"), headgate.WrongType, "Namespace")
+			mustTrouble(t, takeErr(t.Context(), b, "key"), headgate.ReasonWrongType, "Namespace")
 			if item, err := back.Get(d.name()); err != nil || string(item.Value) != value {
 				t.Errorf("%s: the foreign value %.9q was touched", a, value)
 			}
@@ -294,18 +294,18 @@ func TestServersOfAnotherKind(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		addr  string
-		want  headgate.Trouble
+		want  headgate.StoreErrorReason
 		words string
 	}{
-		{"Redis", testserver.Redis(t).Addr(), headgate.Refused, "is it memcached"},
-		{"HTTP", listen(t, says("HTTP/1.1 400 Bad Request\r\n\r\n")), headgate.Refused, "is it memcached"},
-		{"a stream without lines", listen(t, says(strings.Repeat("x", 9000))), headgate.Refused, "is it memcached"},
-		{"it hangs up", listen(t, func(net.Conn) {}), headgate.Unreachable, "EOF"},
-		{"memcached without cas", testserver.Memcached(t, "-C").Addr(), headgate.Refused, "without -C"},
-		{"memcached with a password", listen(t, says("CLIENT_ERROR unauthenticated\r\n")), headgate.Refused, "without -Y"},
-		{"nobody", "127.0.0.1:1", headgate.Unreachable, "check that the server runs"},
-		{"a name that nobody has", "no-such-host.invalid:11211", headgate.Unreachable, "no-such-host.invalid"},
-		{"a socket that is not there", t.TempDir() + "/socket", headgate.Unreachable, "check that the server runs"},
+		{"Redis", testserver.Redis(t).Addr(), headgate.ReasonRefused, "is it memcached"},
+		{"HTTP", listen(t, says("HTTP/1.1 400 Bad Request\r\n\r\n")), headgate.ReasonRefused, "is it memcached"},
+		{"a stream without lines", listen(t, says(strings.Repeat("x", 9000))), headgate.ReasonRefused, "is it memcached"},
+		{"it hangs up", listen(t, func(net.Conn) {}), headgate.ReasonUnreachable, "EOF"},
+		{"memcached without cas", testserver.Memcached(t, "-C").Addr(), headgate.ReasonRefused, "without -C"},
+		{"memcached with a password", listen(t, says("CLIENT_ERROR unauthenticated\r\n")), headgate.ReasonRefused, "without -Y"},
+		{"nobody", "127.0.0.1:1", headgate.ReasonUnreachable, "check that the server runs"},
+		{"a name that nobody has", "no-such-host.invalid:11211", headgate.ReasonUnreachable, "no-such-host.invalid"},
+		{"a socket that is not there", t.TempDir() + "/socket", headgate.ReasonUnreachable, "check that the server runs"},
 	} {
 		b := mustBind(t, mustNew(t, &Options{Timeout: patience}, c.addr), "rule", "", "1/1h")
 		_ = takeErr(t.Context(), b, "key")
@@ -330,7 +330,7 @@ func TestServerWithoutMemory(t *testing.T) {
 			break
 		}
 	}
-	mustTrouble(t, err, headgate.Refused, "raise its -m")
+	mustTrouble(t, err, headgate.ReasonRefused, "raise its -m")
 }
 
 func TestBindRefusesWhatHoldsWhileItIsAway(t *testing.T) {

@@ -70,7 +70,7 @@ type single struct {
 	bound    *bound
 	request  algo.Request
 	decision headgate.Decision
-	mark     headgate.Mark
+	mark     headgate.ReservationToken
 }
 
 func (q *single) apply(c *cell, t int64) {
@@ -81,7 +81,7 @@ func (q *single) apply(c *cell, t int64) {
 		c.keep(out.Next, step.ResetAt(out.Next))
 	}
 	q.decision = q.bound.named(algo.AnswerTo(step, r, &out))
-	q.mark = headgate.Mark{out.Next.A, out.Next.B, out.Next.C}
+	q.mark = headgate.ReservationToken{out.Next.A, out.Next.B, out.Next.C}
 }
 
 func (q *single) applyLog(c *cell, t int64) {

@@ -18,9 +18,9 @@ type Options struct {
 	// means 1 s. (Over a client that the program already holds, its own Timeout bounds the waits.)
 	Timeout time.Duration
 	// MaxTries is how often one operation is tried when other processes keep changing the key between its gets and its cas; after
-	// that the answer is [headgate.Overloaded]. 0 means 32.
+	// that the answer is [headgate.ReasonOverloaded]. 0 means 32.
 	MaxTries int
-	// MaxWaiting is how many callers may be under way; one more is answered with [headgate.Overloaded]. 0 means 10,000.
+	// MaxWaiting is how many callers may be under way; one more is answered with [headgate.ReasonOverloaded]. 0 means 10,000.
 	MaxWaiting int
 	// MaxConns is how many operations go on at once with each server, and as many with several servers at once. 0 means 64. There are
 	// at most as many connections, and two to write on; fewer where operations go together. Callers beyond that wait for their turn.

@@ -84,7 +84,7 @@ func TestFailureThatCannotBeGivenBackIsUnknown(t *testing.T) {
 	defer cancel()
 	err := s.ApplyAll(ctx, start, ops, false, make([]headgate.Decision, 2))
 	first.Continue()
-	mustTrouble(t, err, headgate.TimedOut, "may stay spent")
+	mustTrouble(t, err, headgate.ReasonTimedOut, "may stay spent")
 	if got := remaining(t, other, start, keys[0]); got != 7 {
 		t.Errorf("the key that could not be given back: got %d remaining want 7", got)
 	}
@@ -130,14 +130,14 @@ func TestCallThatTimesOutUnsentSpendsNothing(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		_, err := b.Apply(ctx, start, "key", verb, 1)
 		cancel()
-		mustTrouble(t, err, headgate.Overloaded, "nothing was spent")
+		mustTrouble(t, err, headgate.ReasonOverloaded, "nothing was spent")
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got error %v want one that matches context.DeadlineExceeded", err)
 		}
 		ctx, cancel = context.WithTimeout(t.Context(), time.Hour)
 		_, err = hurried.Apply(ctx, start, "key", verb, 1)
 		cancel()
-		mustTrouble(t, err, headgate.Unreachable, "nothing was spent")
+		mustTrouble(t, err, headgate.ReasonUnreachable, "nothing was spent")
 	}
 	server.Continue()
 	if got := remaining(t, b, start, "key"); got != 10 {

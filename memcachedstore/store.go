@@ -99,7 +99,7 @@ func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
 		b.log, err = a.NewLog(rule.Limit)
 		b.limit = rule.Limit.Rate
 	} else if b.step, err = a.New(rule.Limit); err == nil {
-		b.booker, _ = b.step.(algo.Booker)
+		b.booker, _ = b.step.(algo.Reserver)
 		b.limit = b.step.Answer(algo.State{}, 0, 0, 0, true).Limit
 	}
 	if err != nil {

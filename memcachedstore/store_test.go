@@ -102,14 +102,14 @@ var moreDecisions = flag.Int("decisions", 0, "decisions compared with the model;
 
 // suite judges stores over servers, with so many decisions held against the model.
 func suite(decisions int, servers ...*testserver.MemcachedServer) storetest.Options {
-	o := storetest.Options{Decisions: decisions, Rounds: 20, Lanes: 16}
+	o := storetest.Options{Decisions: decisions, Rounds: 20, Parallelism: 16}
 	if testing.Short() {
 		o.Decisions, o.Rounds = min(decisions/6, 500), 2
 	}
 	if *moreDecisions > 0 {
 		o.Decisions = *moreDecisions
 	}
-	o.Lives = func() (map[string]time.Duration, error) {
+	o.TTLs = func() (map[string]time.Duration, error) {
 		all := make(map[string]time.Duration)
 		for _, s := range servers {
 			some, err := livesOn(s)
@@ -122,7 +122,7 @@ func suite(decisions int, servers ...*testserver.MemcachedServer) storetest.Opti
 		}
 		return all, nil
 	}
-	o.Persist = func(key string) error {
+	o.RemoveTTL = func(key string) error {
 		for _, s := range servers {
 			if _, err := s.Try("touch " + key + " 0"); err != nil {
 				return err

@@ -40,7 +40,7 @@ func TestConnectionsThatBreakUnderManyKeys(t *testing.T) {
 					someTaken.Store(true)
 				case !errors.As(err, &e):
 					t.Errorf("got error %v want a StoreError", err)
-				case e.Trouble == headgate.TimedOut:
+				case e.Reason == headgate.ReasonTimedOut:
 					unknown[i]++
 					someUnknown.Store(true)
 				}
@@ -111,7 +111,7 @@ func TestReplyThatNobodyExpected(t *testing.T) {
 	if got := batch[1].asked; got.err != nil || !strings.HasPrefix(string(got.reply), "CLIENT_ERROR") {
 		t.Errorf("the reply: got %q, error %v want CLIENT_ERROR", got.reply, got.err)
 	}
-	mustTrouble(t, failure(batch[2].asked.err, true), headgate.TimedOut, "unknown")
+	mustTrouble(t, failure(batch[2].asked.err, true), headgate.ReasonTimedOut, "unknown")
 	if len(w.idle) != 0 {
 		t.Errorf("afterwards: got %d idle connections want none", len(w.idle))
 	}

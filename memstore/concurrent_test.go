@@ -30,7 +30,7 @@ func TestManyGoroutinesOnOneKeyGetExactlyTheLimit(t *testing.T) {
 					var all sync.WaitGroup
 					for range 64 {
 						all.Go(func() {
-							if d, err := l.AllowAt(context.Background(), start, fmt.Sprint(round), 1); err == nil && d.Allowed {
+							if d, err := l.AllowAt(context.Background(), start.Time(), fmt.Sprint(round), 1); err == nil && d.Allowed {
 								admitted.Add(1)
 							}
 						})
@@ -56,11 +56,11 @@ func TestConcurrentUseWhileTheTableGrowsLosesNoSpend(t *testing.T) {
 			all.Go(func() {
 				for i := range 40_000 {
 					k := (i + g*50) % len(admitted)
-					if d, err := l.AllowAt(context.Background(), start, fmt.Sprint("shared", k), 1); err == nil && d.Allowed {
+					if d, err := l.AllowAt(context.Background(), start.Time(), fmt.Sprint("shared", k), 1); err == nil && d.Allowed {
 						admitted[k].Add(1)
 					}
 					if i%10 == 0 {
-						_, _ = l.AllowAt(context.Background(), start, fmt.Sprint("own", g, i), 1)
+						_, _ = l.AllowAt(context.Background(), start.Time(), fmt.Sprint("own", g, i), 1)
 					}
 				}
 			})
@@ -88,7 +88,7 @@ func TestAllOrNothingUnderConcurrency(t *testing.T) {
 					rng := rand.New(rand.NewPCG(uint64(g), 9))
 					for range atLeast(300, 5000) {
 						x, y := rng.IntN(len(spent)), rng.IntN(len(spent))
-						d, err := headgate.AllowAllAt(context.Background(), start,
+						d, err := headgate.AllowAllAt(context.Background(), start.Time(),
 							headgate.Check{Limiter: one, Key: fmt.Sprint(x), Cost: 1},
 							headgate.Check{Limiter: two, Key: fmt.Sprint(x, "log"), Cost: 1},
 							headgate.Check{Limiter: one, Key: fmt.Sprint(y), Cost: 1})
@@ -96,7 +96,7 @@ func TestAllOrNothingUnderConcurrency(t *testing.T) {
 							spent[x].Add(1)
 							spent[y].Add(1)
 						}
-						if d, err := one.AllowAt(context.Background(), start, fmt.Sprint(x), 1); err == nil && d.Allowed {
+						if d, err := one.AllowAt(context.Background(), start.Time(), fmt.Sprint(x), 1); err == nil && d.Allowed {
 							spent[x].Add(1)
 						}
 					}
@@ -128,7 +128,7 @@ func TestDeniedPartLeavesTheOthersAsTheyWere(t *testing.T) {
 				allowed   bool
 				remaining int64
 			}{{true, 7}, {false, 7}} {
-				d, err := headgate.AllowAllAt(t.Context(), start, checks...)
+				d, err := headgate.AllowAllAt(t.Context(), start.Time(), checks...)
 				if err != nil || d.Allowed != want.allowed || d.Remaining != 0 {
 					t.Fatalf("request %d: got %+v, %v want allowed %v, remaining 0", i, d, err, want.allowed)
 				}
@@ -148,7 +148,7 @@ func TestPeekOfSeveralChangesNothing(t *testing.T) {
 		allow(t, l, start, "known", 1)
 		before := s.Stats()
 		for range 5 {
-			d, err := headgate.PeekAllAt(t.Context(), start, headgate.Check{Limiter: l, Key: "known", Cost: 2}, headgate.Check{Limiter: l, Key: "new", Cost: 3})
+			d, err := headgate.PeekAllAt(t.Context(), start.Time(), headgate.Check{Limiter: l, Key: "known", Cost: 2}, headgate.Check{Limiter: l, Key: "new", Cost: 3})
 			if err != nil || !d.Allowed {
 				t.Fatalf("%s: peek of 2 of 2 and 3 of 3: got %+v, %v want allowed", a, d, err)
 			}
@@ -178,7 +178,7 @@ func TestDecisionsAllocateNothing(t *testing.T) {
 		_, _ = l.Allow(ctx, "known")
 		allocs := testing.AllocsPerRun(500, func() {
 			_, _ = l.Allow(ctx, "known")
-			_, _ = l.Peek(ctx, "known", 2)
+			_, _ = l.PeekN(ctx, "known", 2)
 			_, _ = l.Allow(ctx, keys[i%len(keys)])
 			i++
 		})
@@ -197,7 +197,7 @@ func TestNewKeyTakesTheSlotOfOneInTheSameRequest(t *testing.T) {
 			allow(t, l, start, fmt.Sprint("old", i), 1)
 		}
 		for i := range 8 {
-			d, err := headgate.AllowAllAt(t.Context(), start+10_000_000+headgate.Instant(i)*2_000_000,
+			d, err := headgate.AllowAllAt(t.Context(), (start + 10_000_000 + headgate.Instant(i)*2_000_000).Time(),
 				headgate.Check{Limiter: l, Key: fmt.Sprint("new", i), Cost: 1}, headgate.Check{Limiter: l, Key: fmt.Sprint("old", i), Cost: 1})
 			if err != nil || !d.Allowed {
 				t.Fatalf("request %d: got %+v, %v want allowed", i, d, err)
@@ -214,7 +214,7 @@ func TestRequestsForManyNewKeysMakeTheTableGrow(t *testing.T) {
 		one, two := newLimiter(t, s, "one", headgate.TokenBucket, "1/1h"), newLimiter(t, s, "two", headgate.TokenBucket, "1/1h")
 		for i := range 8000 {
 			key := fmt.Sprint(i)
-			d, err := headgate.AllowAllAt(t.Context(), start, headgate.Check{Limiter: one, Key: key, Cost: 1}, headgate.Check{Limiter: two, Key: key, Cost: 1})
+			d, err := headgate.AllowAllAt(t.Context(), start.Time(), headgate.Check{Limiter: one, Key: key, Cost: 1}, headgate.Check{Limiter: two, Key: key, Cost: 1})
 			if err != nil || !d.Allowed {
 				t.Fatalf("request %d for 2 new keys: got %+v, %v want allowed", i, d, err)
 			}

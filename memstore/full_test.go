@@ -20,9 +20,9 @@ func newLimiter(t testing.TB, s headgate.Store, name string, a headgate.Algorith
 	return l
 }
 
-func allow(t testing.TB, l *headgate.Limiter, now int64, key string, cost int64) headgate.Decision {
+func allow(t testing.TB, l *headgate.Limiter, now headgate.Instant, key string, cost int64) headgate.Decision {
 	t.Helper()
-	d, err := l.AllowAt(t.Context(), headgate.Instant(now), key, cost)
+	d, err := l.AllowAt(t.Context(), now.Time(), key, cost)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func names() []headgate.Algorithm {
 	return list
 }
 
-const start = 1_700_000_000_000_000
+const start headgate.Instant = 1_700_000_000_000_000
 
 // atLeast is how often something is repeated, or how large it is: the full number, or the short one in a shortened suite.
 func atLeast(short, full int) int {
@@ -59,7 +59,7 @@ func TestFloodDoesNotForgetADebt(t *testing.T) {
 				}
 			}
 			for i := range atLeast(20_000, 100_000) {
-				allow(t, l, start+int64(i), fmt.Sprint("flood", i), 1)
+				allow(t, l, start+headgate.Instant(i), fmt.Sprint("flood", i), 1)
 			}
 			if got := s.Stats().Overflowed; got == 0 {
 				t.Error("decisions on spare buckets: got 0: the flood did not fill the store")
@@ -81,7 +81,7 @@ func TestBusyKeysAreAnsweredAsWithoutTheFlood(t *testing.T) {
 			l := newLimiter(t, flooded, "p", a, "10/1m")
 			quiet := newLimiter(t, memstore.New(nil), "p", a, "10/1m")
 			for i := range atLeast(20_000, 200_000) {
-				now := int64(start + i*50)
+				now := start + headgate.Instant(i)*50
 				if i%10 == 0 {
 					key := fmt.Sprint("busy", i/10%100)
 					if got, want := allow(t, l, now, key, 1), allow(t, quiet, now, key, 1); !same(got, want) {
@@ -112,16 +112,16 @@ func TestKeyWithoutAPlaceIsNeverAdmittedMore(t *testing.T) {
 			l := newLimiter(t, crowded, "p", a, "7/1s")
 			alone := newLimiter(t, memstore.New(nil), "p", a, "7/1s")
 			spent := map[string][]int64{}
-			now := int64(start)
+			now := start
 			for range atLeast(10_000, 300_000) {
-				now += rng.Int64N(2000)
+				now += headgate.Instant(rng.Int64N(2000))
 				key, cost := fmt.Sprint(rng.IntN(200)), 1+rng.Int64N(3)
 				if !allow(t, l, now, key, cost).Allowed {
 					continue
 				}
 				if a.Refill() == headgate.RefillStepped {
 					for range cost {
-						spent[key] = append(spent[key], now)
+						spent[key] = append(spent[key], int64(now))
 					}
 				} else if d := allow(t, alone, now, key, cost); !d.Allowed {
 					t.Fatalf("key %s at %d, cost %d: the crowded store admitted it, its own limiter says %+v", key, now, cost, d)
@@ -158,7 +158,7 @@ func TestStoreRecoversWhenTheFloodEnds(t *testing.T) {
 			for i := range 10_000 {
 				allow(t, l, start, fmt.Sprint("flood", i), 1)
 			}
-			later := int64(start + 10_000_000)
+			later := start + 10_000_000
 			for i := range 50 {
 				if d := allow(t, l, later, fmt.Sprint("user", i), 1); !d.Allowed || d.Remaining != 4 {
 					t.Fatalf("user %d after the flood: got %+v want allowed, remaining 4", i, d)
@@ -176,7 +176,7 @@ func TestTooManyPoliciesForTheSpareBucketsIsAnError(t *testing.T) {
 			var full error
 			for i := 0; i < 100_000 && full == nil; i++ {
 				l := newLimiter(t, s, fmt.Sprint("policy", i/50), a, "1/1h")
-				_, full = l.AllowAt(t.Context(), start, fmt.Sprint(i), 1)
+				_, full = l.AllowAt(t.Context(), start.Time(), fmt.Sprint(i), 1)
 			}
 			if !errors.Is(full, headgate.ErrStoreFull) {
 				t.Errorf("error when nothing has room: got %v want ErrStoreFull", full)
@@ -205,9 +205,9 @@ func TestRefundDoesNotEmptyASharedBucket(t *testing.T) {
 			for _, verb := range []string{"refund", "reset"} {
 				var err error
 				if verb == "refund" {
-					_, err = l.RefundAt(t.Context(), start, crowded, 3)
+					_, err = l.RefundAt(t.Context(), start.Time(), crowded, 3)
 				} else {
-					_, err = l.ResetAt(t.Context(), start, crowded)
+					_, err = l.ResetAt(t.Context(), start.Time(), crowded)
 				}
 				if err != nil {
 					t.Fatal(err)
@@ -226,7 +226,7 @@ func TestLogWithoutRoomCountsLonger(t *testing.T) {
 	l := newLimiter(t, s, "p", headgate.SlidingLog, "1000/1s")
 	admitted := 0
 	for i := range 2000 {
-		if allow(t, l, start+int64(i)*499, "key", 1).Allowed {
+		if allow(t, l, start+headgate.Instant(i)*499, "key", 1).Allowed {
 			admitted++
 		}
 	}
@@ -248,7 +248,7 @@ func TestMemoryStaysWithinMaxBytes(t *testing.T) {
 		log := newLimiter(t, s, "q", headgate.SlidingLog, "100/1h")
 		for i := range int(bytes / 20) {
 			allow(t, bucket, start, fmt.Sprint(i), 1)
-			allow(t, log, start+int64(i), fmt.Sprint(i%1000), 1)
+			allow(t, log, start+headgate.Instant(i), fmt.Sprint(i%1000), 1)
 		}
 		if st := s.Stats(); st.Bytes > bytes {
 			t.Errorf("bytes held by a store bounded to %d: got %d (%+v)", bytes, st.Bytes, st)

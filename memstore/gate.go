@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algo"
+	"github.com/headgate/headgate/internal/micros"
 )
 
 const (
@@ -18,8 +19,8 @@ const (
 type gate struct {
 	ruleState
 	step   algo.Stepper
-	booker algo.Booker // nil if the algorithm cannot book ahead
-	phased algo.Phased // nil if sharing a state needs nothing of the algorithm
+	booker algo.Reserver // nil if the algorithm cannot book ahead
+	phased algo.Rephaser // nil if sharing a state needs nothing of the algorithm
 	limit  int64
 }
 
@@ -71,7 +72,7 @@ func (g *gate) answerTake(s algo.State, t, n int64, ok bool) headgate.Decision {
 }
 
 // run applies a request to the state of a key and keeps what comes out.
-func (g *gate) run(d digest, r *algo.Request) (algo.Outcome, error) {
+func (g *gate) run(d digest, r *algo.Request) (algo.Result, error) {
 	sh := g.store.keys.shard(d)
 	for {
 		s := sh.find(d)
@@ -90,11 +91,11 @@ func (g *gate) run(d digest, r *algo.Request) (algo.Outcome, error) {
 
 // runSlot is run for a key that has a slot, or for a spare bucket. It is not done when the slot has become another key's. A
 // denial writes nothing, unless the limit was changed: then the state may matter for longer than the slot says.
-func (g *gate) runSlot(s *slot, d digest, r *algo.Request, shared bool) (algo.Outcome, bool) {
+func (g *gate) runSlot(s *slot, d digest, r *algo.Request, shared bool) (algo.Result, bool) {
 	for {
 		seen, ok := s.read(d)
 		if !ok {
-			return algo.Outcome{}, false
+			return algo.Result{}, false
 		}
 		state := seen.state()
 		out := algo.Apply(g.step, state, r)
@@ -114,7 +115,7 @@ func (g *gate) pack(s algo.State) words { return pack(s, g.step.ResetAt(s)) }
 
 // runAbsent is run for a key without a slot: with its spare bucket's state, if it may have spent there, and a slot of its own
 // if there is one. It is not done when somebody else has just given the key a slot.
-func (g *gate) runAbsent(sh *shard, d digest, r *algo.Request) (out algo.Outcome, done bool, err error) {
+func (g *gate) runAbsent(sh *shard, d digest, r *algo.Request) (out algo.Result, done bool, err error) {
 	if g.store.spilled.Load() == 0 {
 		if out = algo.Apply(g.step, algo.State{}, r); out.Next == (algo.State{}) || r.Verb == algo.Peek {
 			return out, true, nil
@@ -176,7 +177,7 @@ func (g *gate) spareState(d digest) algo.State {
 }
 
 // runSpare is run on the spare bucket of a key that finds no room; the lock of the key's own shard is held.
-func (g *gate) runSpare(d digest, r *algo.Request) (algo.Outcome, error) {
+func (g *gate) runSpare(d digest, r *algo.Request) (algo.Result, error) {
 	g.store.spilled.Add(1)
 	d = g.spareDigest(d)
 	sh := g.store.spare.shard(d)
@@ -222,20 +223,20 @@ func errFull() error {
 }
 
 // Reserve takes cost even when it is still to come; see [headgate.Bound].
-func (g *gate) Reserve(_ context.Context, now headgate.Instant, key string, cost int64, maxDelay time.Duration) (headgate.Decision, headgate.Mark, error) {
+func (g *gate) Reserve(_ context.Context, now headgate.Instant, key string, cost int64, maxDelay time.Duration) (headgate.Decision, headgate.ReservationToken, error) {
 	if err := g.booking("reserve"); err != nil {
-		return headgate.Decision{}, headgate.Mark{}, err
+		return headgate.Decision{}, headgate.ReservationToken{}, err
 	}
 	r := algo.Request{Verb: algo.Reserve, T: g.store.instant(now), N: cost, MaxDelay: min(maxDelay, headgate.MaxFillTime).Microseconds()}
 	out, err := g.run(g.secret.sum(key), &r)
 	if err != nil {
-		return headgate.Decision{}, headgate.Mark{}, err
+		return headgate.Decision{}, headgate.ReservationToken{}, err
 	}
-	return g.named(algo.AnswerTo(g.step, &r, &out)), headgate.Mark{out.Next.A, out.Next.B, out.Next.C}, nil
+	return g.named(algo.AnswerTo(g.step, &r, &out)), headgate.ReservationToken{out.Next.A, out.Next.B, out.Next.C}, nil
 }
 
 // Cancel gives back what a Reserve took; see [headgate.Bound].
-func (g *gate) Cancel(_ context.Context, now headgate.Instant, key string, cost int64, mark headgate.Mark) (headgate.Decision, error) {
+func (g *gate) Cancel(_ context.Context, now headgate.Instant, key string, cost int64, mark headgate.ReservationToken) (headgate.Decision, error) {
 	if err := g.booking("cancel"); err != nil {
 		return headgate.Decision{}, err
 	}
@@ -262,10 +263,10 @@ func errNoBooking(verb string) error {
 }
 
 // Spacing is a lower bound of the time that cost more units need.
-func (g *gate) Spacing(cost int64) time.Duration { return headgate.Micros(g.step.Spacing(cost)) }
+func (g *gate) Spacing(cost int64) time.Duration { return micros.Duration(g.step.Spacing(cost)) }
 
 // Books reports whether the algorithm can book ahead.
-func (g *gate) Books() bool { return g.booker != nil }
+func (g *gate) CanReserve() bool { return g.booker != nil }
 
 // Limit is the most that can be spent at once, in units.
 func (g *gate) Limit() int64 { return g.limit }

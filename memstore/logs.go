@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algo"
+	"github.com/headgate/headgate/internal/micros"
 )
 
 const (
@@ -297,20 +298,20 @@ func (g *logGate) target(sh *logShard, k *logKey, d digest, t int64) (_ *logKey,
 }
 
 // Reserve is not supported: what is to come depends on what has yet to age out.
-func (g *logGate) Reserve(context.Context, headgate.Instant, string, int64, time.Duration) (headgate.Decision, headgate.Mark, error) {
-	return headgate.Decision{}, headgate.Mark{}, errNoBooking("reserve")
+func (g *logGate) Reserve(context.Context, headgate.Instant, string, int64, time.Duration) (headgate.Decision, headgate.ReservationToken, error) {
+	return headgate.Decision{}, headgate.ReservationToken{}, errNoBooking("reserve")
 }
 
 // Cancel is not supported.
-func (g *logGate) Cancel(context.Context, headgate.Instant, string, int64, headgate.Mark) (headgate.Decision, error) {
+func (g *logGate) Cancel(context.Context, headgate.Instant, string, int64, headgate.ReservationToken) (headgate.Decision, error) {
 	return headgate.Decision{}, errNoBooking("cancel")
 }
 
 // Spacing is a lower bound of the time that cost more units need.
-func (g *logGate) Spacing(cost int64) time.Duration { return headgate.Micros(g.step.Spacing(cost)) }
+func (g *logGate) Spacing(cost int64) time.Duration { return micros.Duration(g.step.Spacing(cost)) }
 
 // Books reports that a sliding log cannot book ahead.
-func (g *logGate) Books() bool { return false }
+func (g *logGate) CanReserve() bool { return false }
 
 // Limit is the most that can be spent at once, in units.
 func (g *logGate) Limit() int64 { return g.limit }

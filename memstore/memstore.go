@@ -165,8 +165,8 @@ func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
 	if err != nil {
 		return nil, err
 	}
-	booker, _ := step.(algo.Booker)
-	phased, _ := step.(algo.Phased)
+	booker, _ := step.(algo.Reserver)
+	phased, _ := step.(algo.Rephaser)
 	limit := step.Answer(algo.State{}, 0, 0, 0, true).Limit
 	return &gate{ruleState: common, step: step, booker: booker, phased: phased, limit: limit}, nil
 }

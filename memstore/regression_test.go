@@ -9,6 +9,7 @@ import (
 	"hash/crc32"
 	"math"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate"
 )
@@ -84,7 +85,7 @@ func TestRestoreIntoAnotherBoundForgetsNobody(t *testing.T) {
 			_, _ = g.Apply(context.Background(), t0, fmt.Sprint(i), headgate.Take, 1)
 		}
 		var b bytes.Buffer
-		if err := s.SnapshotAt(&b, t0); err != nil {
+		if err := s.SnapshotAt(&b, time.UnixMicro(t0)); err != nil {
 			t.Fatal(err)
 		}
 		r, err := Restore(&b, &Options{MaxEntries: n[1]})
@@ -180,7 +181,7 @@ func TestRoomForAllKeysAfterOldOnes(t *testing.T) {
 				_, _ = long.Apply(ctx, t0+60_000_000, fmt.Sprint(i), headgate.Take, 1)
 			}
 			var b bytes.Buffer
-			_ = s.SnapshotAt(&b, t0+60_000_000)
+			_ = s.SnapshotAt(&b, time.UnixMicro(t0+60_000_000))
 			var err error
 			if s, err = Restore(&b, &Options{MaxEntries: n}); err != nil {
 				t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"hash"
 	"hash/crc32"
 	"io"
+	"time"
 
 	"github.com/headgate/headgate"
 )
@@ -32,10 +33,14 @@ var ErrSnapshot = errors.New("memstore: not a valid snapshot")
 // Snapshot writes the state of all keys that are not as if never used, so that a restart need not forget them: [Restore] reads
 // it. It may be called while the store is in use; each key is written as it is at one moment, not all at the same. It holds one
 // shard's lock at a time. The snapshot contains the store's secret: whoever reads it can test which keys it holds.
-func (s *Store) Snapshot(w io.Writer) error { return s.SnapshotAt(w, headgate.StoreClock) }
+func (s *Store) Snapshot(w io.Writer) error { return s.snapshot(w, headgate.StoreClock) }
 
-// SnapshotAt is [Store.Snapshot] of what matters after the instant at.
-func (s *Store) SnapshotAt(w io.Writer, at headgate.Instant) error {
+// SnapshotAt is [Store.Snapshot] at the time at: keys that have recovered by then are left out.
+func (s *Store) SnapshotAt(w io.Writer, at time.Time) error {
+	return s.snapshot(w, headgate.InstantOf(at))
+}
+
+func (s *Store) snapshot(w io.Writer, at headgate.Instant) error {
 	out := &snapshotWriter{crc: crc32.New(crc32.MakeTable(crc32.Castagnoli))}
 	out.buf = bufio.NewWriterSize(io.MultiWriter(w, out.crc), 1<<16)
 	out.bytes([]byte(snapshotMagic))

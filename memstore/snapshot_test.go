@@ -19,7 +19,7 @@ func used(t *testing.T, entries int) *memstore.Store {
 	for _, a := range names() {
 		l := newLimiter(t, s, string(a), a, "7/1h")
 		for i := range 200 {
-			allow(t, l, start+int64(i), fmt.Sprint(i), int64(i%8))
+			allow(t, l, start+headgate.Instant(i), fmt.Sprint(i), int64(i%8))
 		}
 	}
 	return s
@@ -28,7 +28,7 @@ func used(t *testing.T, entries int) *memstore.Store {
 func snapshot(t *testing.T, s *memstore.Store) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := s.SnapshotAt(&b, start+1000); err != nil {
+	if err := s.SnapshotAt(&b, (start + 1000).Time()); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -44,7 +44,7 @@ func TestRestoredStoreAnswersAsTheOldOne(t *testing.T) {
 		before, after := newLimiter(t, old, string(a), a, "7/1h"), newLimiter(t, restored, string(a), a, "7/1h")
 		for i := range 300 {
 			for _, cost := range []int64{0, 2, 1} {
-				now := start + 2000 + int64(i)*1_000_000
+				now := start + 2000 + headgate.Instant(i)*1_000_000
 				got, want := allow(t, after, now, fmt.Sprint(i), cost), allow(t, before, now, fmt.Sprint(i), cost)
 				if !same(got, want) {
 					t.Fatalf("%s, key %d, cost %d: got %+v want %+v", a, i, cost, got, want)
@@ -66,8 +66,8 @@ func TestCrowdedStoreIsRestoredWhole(t *testing.T) {
 	for _, a := range names() {
 		before, after := newLimiter(t, old, string(a), a, "7/1h"), newLimiter(t, restored, string(a), a, "7/1h")
 		for i := range 200 {
-			want, _ := before.PeekAt(t.Context(), start+2000, fmt.Sprint(i), 1)
-			got, err := after.PeekAt(t.Context(), start+2000, fmt.Sprint(i), 1)
+			want, _ := before.PeekAt(t.Context(), (start + 2000).Time(), fmt.Sprint(i), 1)
+			got, err := after.PeekAt(t.Context(), (start + 2000).Time(), fmt.Sprint(i), 1)
 			if err != nil || !same(got, want) {
 				t.Errorf("%s, key %d: got %+v, %v want %+v", a, i, got, err, want)
 			}
@@ -78,7 +78,7 @@ func TestCrowdedStoreIsRestoredWhole(t *testing.T) {
 func TestSnapshotLeavesOutWhatIsAsIfNeverUsed(t *testing.T) {
 	s := used(t, 100_000)
 	var later bytes.Buffer
-	if err := s.SnapshotAt(&later, start+48*3_600_000_000); err != nil {
+	if err := s.SnapshotAt(&later, (start + 48*3_600_000_000).Time()); err != nil {
 		t.Fatal(err)
 	}
 	if got, now := later.Len(), len(snapshot(t, s)); got*10 > now {

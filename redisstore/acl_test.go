@@ -59,7 +59,7 @@ func useOne(ctx context.Context, s *redisstore.Store, b headgate.Bound, now head
 	if err := s.ApplyAll(ctx, now, ops, false, make([]headgate.Decision, 2)); err != nil {
 		return err
 	}
-	if err := useTogether(ctx, b, now, key); err != nil || !b.Books() {
+	if err := useTogether(ctx, b, now, key); err != nil || !b.CanReserve() {
 		return err
 	}
 	_, mark, err := b.Reserve(ctx, now, key, 1, time.Hour)
@@ -152,7 +152,7 @@ func TestTheLeastThatAUserMustBeAllowed(t *testing.T) {
 			allow(t, server, rules)
 			err := c.use(t, url)
 			var trouble *headgate.StoreError
-			if !errors.As(err, &trouble) || trouble.Trouble != headgate.Refused || !strings.Contains(trouble.Advice, "the user's ACL lacks a rule") {
+			if !errors.As(err, &trouble) || trouble.Reason != headgate.ReasonRefused || !strings.Contains(trouble.Advice, "the user's ACL lacks a rule") {
 				t.Errorf("%s without %s: got %v want refused, because of the ACL", name, rule, err)
 			}
 		}

@@ -15,15 +15,15 @@ import (
 func TestWrongPasswords(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t, testserver.Password("right"), testserver.ACL("gate", "pass", "~hg:*", "+@all"))
-	mustFail(t, "redis://"+server.Addr(), headgate.Refused, "it asks for a password")
-	mustFail(t, "redis://:s3cret@"+server.Addr(), headgate.Refused, "user or password is wrong")
-	mustFail(t, "redis://gate:s3cret@"+server.Addr(), headgate.Refused, "user or password is wrong")
-	mustFail(t, "redis://nobody:s3cret@"+server.Addr(), headgate.Refused, "user or password is wrong")
+	mustFail(t, "redis://"+server.Addr(), headgate.ReasonRefused, "it asks for a password")
+	mustFail(t, "redis://:s3cret@"+server.Addr(), headgate.ReasonRefused, "user or password is wrong")
+	mustFail(t, "redis://gate:s3cret@"+server.Addr(), headgate.ReasonRefused, "user or password is wrong")
+	mustFail(t, "redis://nobody:s3cret@"+server.Addr(), headgate.ReasonRefused, "user or password is wrong")
 }
 
 func TestWrongDatabase(t *testing.T) {
 	t.Parallel()
-	mustFail(t, "redis://"+testserver.Redis(t).Addr()+"/99", headgate.Refused, "it has fewer databases")
+	mustFail(t, "redis://"+testserver.Redis(t).Addr()+"/99", headgate.ReasonRefused, "it has fewer databases")
 }
 
 func TestServersOfOtherProtocols(t *testing.T) {
@@ -31,21 +31,21 @@ func TestServersOfOtherProtocols(t *testing.T) {
 	web := httptest.NewServer(http.NotFoundHandler())
 	defer web.Close()
 	const advice = "does not speak Redis' protocol"
-	mustFail(t, "redis://"+web.Listener.Addr().String(), headgate.Refused, advice)
-	mustFail(t, "redis+cluster://"+web.Listener.Addr().String(), headgate.Refused, advice)
-	mustFail(t, "redis+sentinel://"+web.Listener.Addr().String()+"/main", headgate.Refused, advice)
-	mustFail(t, "redis://"+testserver.Memcached(t).Addr(), headgate.Refused, advice)
+	mustFail(t, "redis://"+web.Listener.Addr().String(), headgate.ReasonRefused, advice)
+	mustFail(t, "redis+cluster://"+web.Listener.Addr().String(), headgate.ReasonRefused, advice)
+	mustFail(t, "redis+sentinel://"+web.Listener.Addr().String()+"/main", headgate.ReasonRefused, advice)
+	mustFail(t, "redis://"+testserver.Memcached(t).Addr(), headgate.ReasonRefused, advice)
 }
 
 func TestServersThatSayNothing(t *testing.T) {
 	t.Parallel()
 	closing := listen(t, func(conn net.Conn) { _ = conn.Close() })
-	mustFail(t, "redis://"+closing, headgate.Unreachable, "takes connections and does not answer")
+	mustFail(t, "redis://"+closing, headgate.ReasonUnreachable, "takes connections and does not answer")
 	silent := listen(t, func(net.Conn) {})
-	mustFail(t, "redis://"+silent+"?timeout=5s", headgate.Unreachable, "takes connections and does not answer")
-	mustFail(t, "redis+sentinel://"+silent+"/main?timeout=5s", headgate.Unreachable, "do the sentinels run")
-	mustFail(t, "redis://nosuchhost.invalid", headgate.Unreachable, "is the address right?")
-	mustFail(t, "redis+unix:///no/such/socket", headgate.Unreachable, "is it running")
+	mustFail(t, "redis://"+silent+"?timeout=5s", headgate.ReasonUnreachable, "takes connections and does not answer")
+	mustFail(t, "redis+sentinel://"+silent+"/main?timeout=5s", headgate.ReasonUnreachable, "do the sentinels run")
+	mustFail(t, "redis://nosuchhost.invalid", headgate.ReasonUnreachable, "is the address right?")
+	mustFail(t, "redis+unix:///no/such/socket", headgate.ReasonUnreachable, "is it running")
 }
 
 // listen gives every connection to a port of its own to serve.
@@ -72,23 +72,23 @@ func listen(t *testing.T, serve func(net.Conn)) (addr string) {
 func TestURLsForAnotherKindOfServer(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t)
-	mustFail(t, "redis+cluster://"+server.Addr(), headgate.Refused, "this is no cluster: use redis://")
-	mustFail(t, "redis+cluster://"+server.Addr()+","+server.Addr(), headgate.Refused, "this is no cluster: use redis://")
-	mustFail(t, "redis+sentinel://"+server.Addr()+"/main", headgate.Refused, "is it a sentinel")
+	mustFail(t, "redis+cluster://"+server.Addr(), headgate.ReasonRefused, "this is no cluster: use redis://")
+	mustFail(t, "redis+cluster://"+server.Addr()+","+server.Addr(), headgate.ReasonRefused, "this is no cluster: use redis://")
+	mustFail(t, "redis+sentinel://"+server.Addr()+"/main", headgate.ReasonRefused, "is it a sentinel")
 	cluster := testserver.Cluster(t, 3, 0)
 	for _, addr := range cluster.Addrs() {
-		mustFail(t, "redis://"+addr, headgate.Refused, "use redis+cluster://")
+		mustFail(t, "redis://"+addr, headgate.ReasonRefused, "use redis+cluster://")
 	}
 	sentinel := testserver.Sentinel(t)
 	addrs := strings.Join(sentinel.Addrs(), ",")
-	mustFail(t, "redis://"+sentinel.Addrs()[0], headgate.Refused, "use redis+sentinel://")
-	mustFail(t, "redis+sentinel://"+addrs+"/nobody", headgate.Refused, "the sentinels know no primary of this name")
+	mustFail(t, "redis://"+sentinel.Addrs()[0], headgate.ReasonRefused, "use redis+sentinel://")
+	mustFail(t, "redis+sentinel://"+addrs+"/nobody", headgate.ReasonRefused, "the sentinels know no primary of this name")
 	mustDecide(t, "redis+sentinel://"+addrs+"/"+sentinel.MasterName())
 }
 
 // Some versions of rueidis return a nil pointer in an interface that is not nil.
 func TestSentinelsUnreachable(t *testing.T) {
-	mustFail(t, "redis+sentinel://127.0.0.1:1/primary", headgate.Unreachable, "is it running")
+	mustFail(t, "redis+sentinel://127.0.0.1:1/primary", headgate.ReasonUnreachable, "is it running")
 }
 
 func TestReadOnlyReplica(t *testing.T) {
@@ -96,23 +96,23 @@ func TestReadOnlyReplica(t *testing.T) {
 	primary := testserver.Redis(t)
 	host, port, _ := net.SplitHostPort(primary.Addr())
 	replica := testserver.Redis(t, testserver.WithConfig("replicaof", host+" "+port))
-	mustFail(t, "redis://"+replica.Addr(), headgate.Refused, "this is a read-only replica")
+	mustFail(t, "redis://"+replica.Addr(), headgate.ReasonRefused, "this is a read-only replica")
 
 	lonely := testserver.Redis(t, testserver.WithConfig("replica-serve-stale-data", "no"))
 	lonely.Do(t, "REPLICAOF", "127.0.0.1", "1")
-	mustFail(t, "redis://"+lonely.Addr(), headgate.Refused, "a replica")
+	mustFail(t, "redis://"+lonely.Addr(), headgate.ReasonRefused, "a replica")
 }
 
 func TestTooFewReplicas(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t, testserver.WithConfig("min-replicas-to-write", "1"))
-	mustFail(t, "redis://"+server.Addr(), headgate.Refused, "fewer replicas than min-replicas-to-write")
+	mustFail(t, "redis://"+server.Addr(), headgate.ReasonRefused, "fewer replicas than min-replicas-to-write")
 }
 
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t, testserver.WithConfig("maxmemory", "1kb", "maxmemory-policy", "noeviction"))
-	mustFail(t, "redis://"+server.Addr(), headgate.Refused, "it is out of memory: raise maxmemory")
+	mustFail(t, "redis://"+server.Addr(), headgate.ReasonRefused, "it is out of memory: raise maxmemory")
 }
 
 func TestDiskIsFull(t *testing.T) {
@@ -126,7 +126,7 @@ func TestDiskIsFull(t *testing.T) {
 	eventually(t, func() bool {
 		return strings.Contains(server.Do(t, "INFO", "persistence").Text, "rdb_last_bgsave_status:err")
 	}, "that the server cannot save to /proc")
-	mustFail(t, "redis://"+server.Addr(), headgate.Refused, "it cannot save to disk")
+	mustFail(t, "redis://"+server.Addr(), headgate.ReasonRefused, "it cannot save to disk")
 }
 
 func TestLoading(t *testing.T) {
@@ -142,7 +142,7 @@ func TestLoading(t *testing.T) {
 	s := open(t, "redis://"+server.Addr(), nil)
 	eventually(t, func() bool {
 		err = ask(t.Context(), s)
-		return err == nil || err.Trouble == headgate.Refused
+		return err == nil || err.Reason == headgate.ReasonRefused
 	}, "a refusal while it loads")
 	if err == nil || !strings.Contains(err.Advice, "it reads its data from disk") {
 		t.Errorf("while it loads: got %v want refused, with why", err)
@@ -163,7 +163,7 @@ func TestBusyWithAnotherScript(t *testing.T) {
 	var err *headgate.StoreError
 	eventually(t, func() bool {
 		err = ask(t.Context(), s)
-		return err != nil && err.Trouble == headgate.Refused
+		return err != nil && err.Reason == headgate.ReasonRefused
 	}, "a refusal")
 	if err == nil || !strings.Contains(err.Advice, "another script keeps it busy") {
 		t.Errorf("got %v want refused, with why", err)
@@ -201,7 +201,7 @@ func TestKeysOfAnotherType(t *testing.T) {
 func mustBeWrongType(t *testing.T, what string, err error) {
 	t.Helper()
 	var trouble *headgate.StoreError
-	if !errors.As(err, &trouble) || trouble.Trouble != headgate.WrongType || !strings.Contains(trouble.Advice, "namespace of your own") {
+	if !errors.As(err, &trouble) || trouble.Reason != headgate.ReasonWrongType || !strings.Contains(trouble.Advice, "namespace of your own") {
 		t.Errorf("%s: got error %v want wrong type, with what to do", what, err)
 	}
 }

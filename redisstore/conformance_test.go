@@ -70,14 +70,14 @@ const patient = 20 * time.Second
 
 // conformance runs the whole suite on stores that open gives, each over empty servers.
 func conformance(t *testing.T, o storetest.Options, k keptOn, open func(t *testing.T) headgate.Store) {
-	o.Decisions, o.Rounds, o.Lanes = 12_000, 10, 32
+	o.Decisions, o.Rounds, o.Parallelism = 12_000, 10, 32
 	if testing.Short() || raced() {
 		o.Decisions, o.Rounds = 600, 1
 	}
 	if *conformanceDecisions > 0 {
 		o.Decisions = *conformanceDecisions
 	}
-	o.Lives, o.Persist = k.lives, k.persist
+	o.TTLs, o.RemoveTTL = k.lives, k.persist
 	o.Run(t, func(t *testing.T) headgate.Store {
 		k.empty()
 		return open(t)
@@ -93,12 +93,12 @@ func TestConformanceInEveryMode(t *testing.T) {
 		opts redisstore.Options
 	}{
 		{"as it is", redisstore.Options{Timeout: patient}},
-		{"each call by itself, nothing remembered", redisstore.Options{Timeout: patient, NoBatching: true, DenialMemory: -1}},
+		{"each call by itself, nothing remembered", redisstore.Options{Timeout: patient, NoBatching: true, DenialCacheTTL: -1}},
 		{"each call by itself", redisstore.Options{Timeout: patient, NoBatching: true}},
-		{"nothing remembered", redisstore.Options{Timeout: patient, DenialMemory: -1}},
+		{"nothing remembered", redisstore.Options{Timeout: patient, DenialCacheTTL: -1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if (testing.Short() || raced()) && c.opts.NoBatching != (c.opts.DenialMemory < 0) {
+			if (testing.Short() || raced()) && c.opts.NoBatching != (c.opts.DenialCacheTTL < 0) {
 				return // the first and the second mode run all of the code
 			}
 			conformance(t, storetest.Options{}, k, func(t *testing.T) headgate.Store {
@@ -125,7 +125,7 @@ func TestValkeyConforms(t *testing.T) {
 func TestClusterConforms(t *testing.T) {
 	cluster := testserver.Cluster(t, 3, 0)
 	k := keptOn{t, cluster.Nodes}
-	conformance(t, storetest.Options{NotIsolated: true}, k, func(t *testing.T) headgate.Store {
+	conformance(t, storetest.Options{NonAtomic: true}, k, func(t *testing.T) headgate.Store {
 		return open(t, "redis+cluster://"+strings.Join(cluster.Addrs(), ","), &redisstore.Options{Timeout: patient})
 	})
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algo"
+	"github.com/headgate/headgate/internal/micros"
 )
 
 // denials remembers keys that have nothing left, as Redis last said. What others spend meanwhile only makes them poorer, so a key
@@ -193,7 +194,7 @@ func (k *denial) denyLog(cost, earliest, latest int64) (headgate.Decision, bool)
 	if cost != 1 || latest >= k.at.t+d.RetryAfter.Microseconds() {
 		return headgate.Decision{}, false
 	}
-	passed := headgate.Micros(earliest - k.at.t)
+	passed := micros.Duration(earliest - k.at.t)
 	d.RetryAfter -= passed
 	d.ResetAfter -= passed
 	return d, true

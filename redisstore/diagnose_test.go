@@ -164,5 +164,5 @@ func TestDiagnoseOfASlowNetwork(t *testing.T) {
 	wire.SetLatency(12 * time.Millisecond)
 	mustFind(t, "redis://"+wire.Addr(), "warning latency: a decision takes ", "keep Redis near")
 	wire.Blackhole(true)
-	mustFind(t, "redis://"+wire.Addr(), "error connection: "+headgate.Unreachable.String())
+	mustFind(t, "redis://"+wire.Addr(), "error connection: "+headgate.ReasonUnreachable.String())
 }

@@ -7,7 +7,7 @@
 // and writes the key back with its life. It answers with what it found, and the Go twin takes the same step to the full decision. The
 // server's clock decides, so callers' clocks may differ. The script is run by its SHA; a server that has forgotten it is sent the
 // text, which nobody notices. No call is sent twice unless the server said that it did not run it: a lost answer is an error of which
-// the outcome is unknown ([headgate.TimedOut]), never a second charge.
+// the outcome is unknown ([headgate.ReasonTimedOut]), never a second charge.
 //
 // # Many callers
 //

@@ -15,12 +15,12 @@ import (
 
 const storeName = "redis"
 
-func trouble(what headgate.Trouble, advice string, err error) *headgate.StoreError {
-	return &headgate.StoreError{Store: storeName, Trouble: what, Advice: advice, Err: err}
+func trouble(what headgate.StoreErrorReason, advice string, err error) *headgate.StoreError {
+	return &headgate.StoreError{Store: storeName, Reason: what, Advice: advice, Err: err}
 }
 
 func errOverloaded() error {
-	return trouble(headgate.Overloaded, "more callers wait than Redis answers in time; ask less, or give it more (MaxWaiting, Timeout)", nil)
+	return trouble(headgate.ReasonOverloaded, "more callers wait than Redis answers in time; ask less, or give it more (MaxWaiting, Timeout)", nil)
 }
 
 // errNotSent is for a caller who left before his operation was sent. That is his own context's doing, so it is his own error.
@@ -28,19 +28,19 @@ func errNotSent(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("redisstore: not sent, nothing was spent: %w", ctx.Err())
 	}
-	return trouble(headgate.Overloaded, "it waited for others until its time was over; nothing was spent", ctx.Err())
+	return trouble(headgate.ReasonOverloaded, "it waited for others until its time was over; nothing was spent", ctx.Err())
 }
 
 func errTimedOut(err error) error {
-	return trouble(headgate.TimedOut, "whether it was spent is unknown", err)
+	return trouble(headgate.ReasonTimedOut, "whether it was spent is unknown", err)
 }
 
 func errForeign() error {
-	return trouble(headgate.WrongType, "what lies under this key was not written by this version; use a namespace of your own, or remove it", nil)
+	return trouble(headgate.ReasonWrongType, "what lies under this key was not written by this version; use a namespace of your own, or remove it", nil)
 }
 
 func errReply(bytes int) error {
-	return trouble(headgate.Refused, "is this Redis or Valkey, 6.2 or later?", fmt.Errorf("a reply of %d bytes that is none of this script's", bytes))
+	return trouble(headgate.ReasonRefused, "is this Redis or Valkey, 6.2 or later?", fmt.Errorf("a reply of %d bytes that is none of this script's", bytes))
 }
 
 func errVerb() error { return errUnsupported("apply", "there are take, peek, refund and reset") }
@@ -86,35 +86,35 @@ const (
 // answers are what a server says when it refuses, by how that begins (without ERR) and what stands in it, and what to do about it.
 var answers = []struct {
 	begins, holds string
-	what          headgate.Trouble
+	what          headgate.StoreErrorReason
 	advice        string
 }{
-	{"", "WRONGTYPE", headgate.WrongType, adviceForeign},
-	{"", "HEADGATE_FOREIGN", headgate.WrongType, adviceForeign},
-	{"LOADING", "", headgate.Refused, "it reads its data from disk; wait until it has"},
-	{"", "READONLY", headgate.Refused, adviceReplica},
-	{"", "read only replica", headgate.Refused, adviceReplica},
-	{"OOM", "", headgate.Refused, adviceMemory},
-	{"", "OOM command not allowed", headgate.Refused, adviceMemory},
-	{"NOAUTH", "", headgate.Refused, "it asks for a password: redis://:password@host or redis://user:password@host"},
-	{"WRONGPASS", "", headgate.Refused, "user or password is wrong"},
-	{"AUTH", "", headgate.Refused, "it has no password set; leave it out of the URL"},
-	{"", "NOPERM", headgate.Refused, adviceACL},
-	{"", "The user executing the script can't", headgate.Refused, adviceACL},
-	{"", "ACL failure in script", headgate.Refused, adviceACL},
-	{"MASTERDOWN", "", headgate.Refused, "this is a replica whose primary is away"},
-	{"NOREPLICAS", "", headgate.Refused, "it has fewer replicas than min-replicas-to-write asks for"},
-	{"CLUSTERDOWN", "", headgate.Refused, "the cluster does not serve this slot; see CLUSTER INFO"},
-	{"MOVED", "", headgate.Refused, "this is a node of a cluster: use redis+cluster://"},
-	{"CROSSSLOT", "", headgate.Refused, "this is a cluster: use redis+cluster://"},
-	{"MISCONF", "", headgate.Refused, "it cannot save to disk and stopped writing; see its log"},
-	{"BUSY", "", headgate.Refused, "another script keeps it busy"},
-	{"TRYAGAIN", "", headgate.Refused, "the cluster is moving these keys; try again"},
-	{"DB index", "", headgate.Refused, "it has fewer databases; see databases in its configuration"},
-	{"This instance has cluster support disabled", "", headgate.Refused, "this is no cluster: use redis://"},
-	{"No such master", "", headgate.Refused, "the sentinels know no primary of this name; see SENTINEL MASTERS"},
-	{"unknown command", "SENTINEL", headgate.Refused, "is it a sentinel? A server by itself is redis://"},
-	{"unknown command", "", headgate.Refused, "is this Redis or Valkey, 6.2 or later?"},
+	{"", "WRONGTYPE", headgate.ReasonWrongType, adviceForeign},
+	{"", "HEADGATE_FOREIGN", headgate.ReasonWrongType, adviceForeign},
+	{"LOADING", "", headgate.ReasonRefused, "it reads its data from disk; wait until it has"},
+	{"", "READONLY", headgate.ReasonRefused, adviceReplica},
+	{"", "read only replica", headgate.ReasonRefused, adviceReplica},
+	{"OOM", "", headgate.ReasonRefused, adviceMemory},
+	{"", "OOM command not allowed", headgate.ReasonRefused, adviceMemory},
+	{"NOAUTH", "", headgate.ReasonRefused, "it asks for a password: redis://:password@host or redis://user:password@host"},
+	{"WRONGPASS", "", headgate.ReasonRefused, "user or password is wrong"},
+	{"AUTH", "", headgate.ReasonRefused, "it has no password set; leave it out of the URL"},
+	{"", "NOPERM", headgate.ReasonRefused, adviceACL},
+	{"", "The user executing the script can't", headgate.ReasonRefused, adviceACL},
+	{"", "ACL failure in script", headgate.ReasonRefused, adviceACL},
+	{"MASTERDOWN", "", headgate.ReasonRefused, "this is a replica whose primary is away"},
+	{"NOREPLICAS", "", headgate.ReasonRefused, "it has fewer replicas than min-replicas-to-write asks for"},
+	{"CLUSTERDOWN", "", headgate.ReasonRefused, "the cluster does not serve this slot; see CLUSTER INFO"},
+	{"MOVED", "", headgate.ReasonRefused, "this is a node of a cluster: use redis+cluster://"},
+	{"CROSSSLOT", "", headgate.ReasonRefused, "this is a cluster: use redis+cluster://"},
+	{"MISCONF", "", headgate.ReasonRefused, "it cannot save to disk and stopped writing; see its log"},
+	{"BUSY", "", headgate.ReasonRefused, "another script keeps it busy"},
+	{"TRYAGAIN", "", headgate.ReasonRefused, "the cluster is moving these keys; try again"},
+	{"DB index", "", headgate.ReasonRefused, "it has fewer databases; see databases in its configuration"},
+	{"This instance has cluster support disabled", "", headgate.ReasonRefused, "this is no cluster: use redis://"},
+	{"No such master", "", headgate.ReasonRefused, "the sentinels know no primary of this name; see SENTINEL MASTERS"},
+	{"unknown command", "SENTINEL", headgate.ReasonRefused, "is it a sentinel? A server by itself is redis://"},
+	{"unknown command", "", headgate.ReasonRefused, "is this Redis or Valkey, 6.2 or later?"},
 }
 
 // storeError sorts a client's error. One that is sorted already stays.
@@ -130,7 +130,7 @@ func storeError(err error) error {
 		}
 	}
 	if answered(err) {
-		return trouble(headgate.Refused, "", shortened(err))
+		return trouble(headgate.ReasonRefused, "", shortened(err))
 	}
 	return connectionError(err)
 }
@@ -148,7 +148,7 @@ func connectionError(err error) error {
 	var op *net.OpError
 	switch {
 	case strings.Contains(err.Error(), "unknown message type"):
-		return trouble(headgate.Refused, "what answers there does not speak Redis' protocol; is the address right?", err)
+		return trouble(headgate.ReasonRefused, "what answers there does not speak Redis' protocol; is the address right?", err)
 	case errors.Is(err, errHungUp), errors.As(err, &op) && op.Op == "dial":
 		return errUnreachable(err, "is it running, and is the address right?")
 	}
@@ -170,11 +170,11 @@ func errUnreachable(err error, advice string) error {
 	case strings.Contains(err.Error(), "remote error: tls: "):
 		advice = "it refuses this client's TLS; does it ask for a certificate (cert, key)?"
 	}
-	return trouble(headgate.Unreachable, advice, err)
+	return trouble(headgate.ReasonUnreachable, advice, err)
 }
 
 // errOtherKind is for a server that the URL's scheme does not fit.
-func errOtherKind(advice string) error { return trouble(headgate.Refused, advice, nil) }
+func errOtherKind(advice string) error { return trouble(headgate.ReasonRefused, advice, nil) }
 
 // shortened keeps a server's answer from showing more of itself than its first line: what follows can hold a key.
 func shortened(err error) error {

@@ -30,7 +30,7 @@ func underFaults(url string, opts redisstore.Options) faults.Suite {
 }
 
 // forgetful remembers no denial: another process may give back what this one knows nothing of.
-var forgetful = redisstore.Options{DenialMemory: -1}
+var forgetful = redisstore.Options{DenialCacheTTL: -1}
 
 // unnoticed is the deadline under faults that nobody may notice, on a machine that may have much else to do.
 const unnoticed = 10 * time.Second

@@ -56,7 +56,7 @@ func askTogether(t *testing.T, l *headgate.Limiter, callers int) (left map[int64
 	left = map[int64]bool{}
 	for range callers {
 		wg.Go(func() {
-			d, err := l.AllowAt(context.Background(), 1_790_000_000_000_000, "key", 1)
+			d, err := l.AllowAt(context.Background(), time.UnixMicro(1_790_000_000_000_000), "key", 1)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -78,7 +78,7 @@ func TestDeniedCallersSendFewCalls(t *testing.T) {
 	for _, a := range []headgate.Algorithm{headgate.TokenBucket, headgate.TokenBucketInterval, headgate.FixedWindow, headgate.SlidingWindow} {
 		t.Run(string(a), func(t *testing.T) {
 			server := testserver.Redis(t)
-			l := limiter(t, open(t, "redis://"+server.Addr(), &redisstore.Options{Timeout: patient, DenialMemory: time.Hour}), "abused", a, "2/1h")
+			l := limiter(t, open(t, "redis://"+server.Addr(), &redisstore.Options{Timeout: patient, DenialCacheTTL: time.Hour}), "abused", a, "2/1h")
 			var wg sync.WaitGroup
 			for range 16 {
 				wg.Go(func() {
@@ -109,7 +109,7 @@ func TestMemoryOfDenialsEndsWithARefund(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := here.Refund(ctx, "key", 1); err != nil {
+	if _, err := here.RefundN(ctx, "key", 1); err != nil {
 		t.Fatal(err)
 	}
 	if d, err := here.Allow(ctx, "key"); err != nil || !d.Allowed {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/micros"
 )
 
 // guideRule is a token_bucket_interval in the layout of the Redis guides. Its arithmetic is theirs, in doubles: what two programs
@@ -24,15 +25,15 @@ func newGuideRule(r *rule, l headgate.Limit) *guideRule {
 }
 
 // Books reports that the layout has no room for bookings.
-func (g *guideRule) Books() bool { return false }
+func (g *guideRule) CanReserve() bool { return false }
 
 // Reserve is not supported: the scripts that share the bucket know no debt.
-func (g *guideRule) Reserve(context.Context, headgate.Instant, string, int64, time.Duration) (headgate.Decision, headgate.Mark, error) {
-	return headgate.Decision{}, headgate.Mark{}, errNoGuideBooking("reserve")
+func (g *guideRule) Reserve(context.Context, headgate.Instant, string, int64, time.Duration) (headgate.Decision, headgate.ReservationToken, error) {
+	return headgate.Decision{}, headgate.ReservationToken{}, errNoGuideBooking("reserve")
 }
 
 // Cancel is not supported.
-func (g *guideRule) Cancel(context.Context, headgate.Instant, string, int64, headgate.Mark) (headgate.Decision, error) {
+func (g *guideRule) Cancel(context.Context, headgate.Instant, string, int64, headgate.ReservationToken) (headgate.Decision, error) {
 	return headgate.Decision{}, errNoGuideBooking("cancel")
 }
 
@@ -82,14 +83,14 @@ func (g *guideRule) answer(text string, v headgate.Verb, cost int64) (headgate.D
 	d := headgate.Decision{
 		Allowed: text[0] == 1, Limit: g.capacity,
 		Remaining:  int64(max(0, min(float64(g.capacity), math.Floor(tokens)))),
-		ResetAfter: headgate.Micros(g.instantOf(float64(g.capacity), tokens, last, t) - t),
+		ResetAfter: micros.Duration(g.instantOf(float64(g.capacity), tokens, last, t) - t),
 	}
 	switch {
 	case d.Allowed || v > headgate.Peek:
 	case cost > g.capacity:
 		d.Never = true
 	default:
-		d.RetryAfter = headgate.Micros(g.instantOf(float64(cost), tokens, last, t) - t)
+		d.RetryAfter = micros.Duration(g.instantOf(float64(cost), tokens, last, t) - t)
 	}
 	return g.named(d), nil
 }

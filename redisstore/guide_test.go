@@ -113,7 +113,7 @@ func TestGuideBucketIsShared(t *testing.T) {
 
 func allowGuide(t *testing.T, l *headgate.Limiter, at headgate.Instant, key, left string) bool {
 	t.Helper()
-	d, err := l.AllowAt(context.Background(), at, key, 1)
+	d, err := l.AllowAt(context.Background(), at.Time(), key, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func mustAdmitExactly(t *testing.T, l *headgate.Limiter, at headgate.Instant, ke
 		at   headgate.Instant
 		want bool
 	}{{at + headgate.Instant(after.Microseconds()) - 1, false}, {at + headgate.Instant(after.Microseconds()), true}} {
-		if d, err := l.PeekAt(context.Background(), c.at, key, 1); err != nil || d.Allowed != c.want {
+		if d, err := l.PeekAt(context.Background(), c.at.Time(), key, 1); err != nil || d.Allowed != c.want {
 			t.Errorf("denied at %d for %v: peek at %d: got %+v, error %v want allowed %v", at, after, c.at, d, err, c.want)
 		}
 	}
@@ -159,13 +159,13 @@ func TestGuideBucketHasALife(t *testing.T) {
 		t.Errorf("life: got %d ms want a minute and a day", got)
 	}
 	server.Do(t, "PERSIST", "user:7")
-	if d, err := l.Peek(context.Background(), "user:7", 1); err != nil || d.Remaining != 9 {
+	if d, err := l.PeekN(context.Background(), "user:7", 1); err != nil || d.Remaining != 9 {
 		t.Fatalf("peek: got %+v, error %v", d, err)
 	}
 	if got := server.Do(t, "PTTL", "user:7").Int(); got < 60_000 {
 		t.Errorf("life after it was lost: got %d ms", got)
 	}
-	if d, err := l.Refund(context.Background(), "user:7", 5); err != nil || d.Remaining != 10 {
+	if d, err := l.RefundN(context.Background(), "user:7", 5); err != nil || d.Remaining != 10 {
 		t.Errorf("refund: got %+v, error %v want 10 remaining", d, err)
 	}
 	if d, err := l.Reset(context.Background(), "user:7"); err != nil || d.Remaining != 10 || server.Do(t, "EXISTS", "user:7").Int() != 0 {
@@ -191,17 +191,17 @@ func TestGuideBucketsAmongSeveral(t *testing.T) {
 	const at = headgate.Instant(1_790_000_000_000_000)
 	checks := []headgate.Check{{Limiter: guide, Key: "a", Cost: 1}, {Limiter: guide, Key: "b", Cost: 2}, {Limiter: other, Key: "a", Cost: 1}}
 	for i, want := range []bool{true, true, false, false} {
-		d, err := headgate.AllowAllAt(context.Background(), at, checks...)
+		d, err := headgate.AllowAllAt(context.Background(), at.Time(), checks...)
 		if err != nil || d.Allowed != want {
 			t.Fatalf("request %d: got %+v, error %v want allowed %v", i+1, d, err, want)
 		}
 	}
 	for key, want := range map[string]int64{"a": 3, "b": 1} {
-		if d, err := guide.PeekAt(context.Background(), at, key, 0); err != nil || d.Remaining != want {
+		if d, err := guide.PeekAt(context.Background(), at.Time(), key, 0); err != nil || d.Remaining != want {
 			t.Errorf("bucket %s: got %d remaining, error %v want %d", key, d.Remaining, err, want)
 		}
 	}
-	if d, err := other.PeekAt(context.Background(), at, "a", 0); err != nil || d.Remaining != 1 {
+	if d, err := other.PeekAt(context.Background(), at.Time(), "a", 0); err != nil || d.Remaining != 1 {
 		t.Errorf("log: got %d remaining, error %v want 1", d.Remaining, err)
 	}
 }

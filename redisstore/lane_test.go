@@ -164,7 +164,7 @@ func TestCallersBeyondMaxWaitingAreRefused(t *testing.T) {
 		for i := range callers {
 			wg.Go(func() {
 				var e *headgate.StoreError
-				if _, err := l.Allow(context.Background(), fmt.Sprint(i)); errors.As(err, &e) && e.Trouble == headgate.Overloaded {
+				if _, err := l.Allow(context.Background(), fmt.Sprint(i)); errors.As(err, &e) && e.Reason == headgate.ReasonOverloaded {
 					overloaded.Add(1)
 				} else if err != nil {
 					t.Error(err)

@@ -89,7 +89,7 @@ func (c *connecting) get(ctx context.Context) (rueidis.Client, error) {
 	select {
 	case <-a.done:
 	case <-ctx.Done():
-		return nil, trouble(headgate.Unreachable, "no connection yet", ctx.Err())
+		return nil, trouble(headgate.ReasonUnreachable, "no connection yet", ctx.Err())
 	}
 	if a.err != nil {
 		return nil, a.err
@@ -178,7 +178,7 @@ func (c *connecting) connectError(err error) error {
 	sorted := storeError(err)
 	var known *headgate.StoreError
 	switch {
-	case !errors.As(sorted, &known) || known.Trouble != headgate.TimedOut:
+	case !errors.As(sorted, &known) || known.Reason != headgate.ReasonTimedOut:
 		return sorted
 	case c.kind == sentinel:
 		return errUnreachable(err, "do the sentinels run, and do they know this master name?")

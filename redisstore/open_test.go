@@ -41,12 +41,12 @@ func mustDecide(t *testing.T, url string) {
 }
 
 // mustFail fails the test unless the store of a URL says that it is in that trouble, with that advice.
-func mustFail(t *testing.T, url string, trouble headgate.Trouble, advice string) {
+func mustFail(t *testing.T, url string, trouble headgate.StoreErrorReason, advice string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	err := ask(ctx, open(t, url, nil))
-	if err == nil || err.Trouble != trouble || !strings.Contains(err.Advice, advice) {
+	if err == nil || err.Reason != trouble || !strings.Contains(err.Advice, advice) {
 		t.Errorf("%s: got %v want %v with advice %q", url, err, trouble, advice)
 	}
 	if err != nil && strings.Contains(err.Error(), "s3cret") {
@@ -98,18 +98,18 @@ func TestTLS(t *testing.T) {
 	mustDecide(t, "rediss://127.0.0.1:1,"+server.Addr()+ca)
 	mustDecide(t, "rediss://localhost:"+port+ca)
 	const untrusted = "its certificate is not trusted"
-	mustFail(t, "rediss://"+server.Addr(), headgate.Unreachable, untrusted)
-	mustFail(t, "rediss://"+server.Addr()+"?ca="+other.CAFile(), headgate.Unreachable, untrusted)
-	mustFail(t, "rediss://"+server.Addr()+ca+"&server_name=example.org", headgate.Unreachable, untrusted)
-	mustFail(t, "rediss://"+plain.Addr()+ca, headgate.Unreachable, "write redis:// instead of rediss://")
-	mustFail(t, "redis://"+server.Addr(), headgate.Unreachable, "does it want TLS (rediss://)?")
+	mustFail(t, "rediss://"+server.Addr(), headgate.ReasonUnreachable, untrusted)
+	mustFail(t, "rediss://"+server.Addr()+"?ca="+other.CAFile(), headgate.ReasonUnreachable, untrusted)
+	mustFail(t, "rediss://"+server.Addr()+ca+"&server_name=example.org", headgate.ReasonUnreachable, untrusted)
+	mustFail(t, "rediss://"+plain.Addr()+ca, headgate.ReasonUnreachable, "write redis:// instead of rediss://")
+	mustFail(t, "redis://"+server.Addr(), headgate.ReasonUnreachable, "does it want TLS (rediss://)?")
 }
 
 func TestACertificateOfTheClientsOwn(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t, testserver.TLS(), testserver.WithConfig("tls-auth-clients", "yes"))
 	url := "rediss://" + server.Addr() + "?ca=" + server.CAFile()
-	mustFail(t, url, headgate.Unreachable, "ask for a certificate (cert, key)?")
+	mustFail(t, url, headgate.ReasonUnreachable, "ask for a certificate (cert, key)?")
 	cert, key := clientPair(t, server)
 	mustDecide(t, url+"&cert="+cert+"&key="+key)
 }
@@ -140,7 +140,7 @@ func TestConnectsOnceServerIsAvailable(t *testing.T) {
 	server := testserver.Redis(t)
 	server.Kill()
 	s := open(t, "redis://"+server.Addr(), nil)
-	if err := ask(t.Context(), s); err == nil || err.Trouble != headgate.Unreachable || !strings.Contains(err.Advice, "is it running") {
+	if err := ask(t.Context(), s); err == nil || err.Reason != headgate.ReasonUnreachable || !strings.Contains(err.Advice, "is it running") {
 		t.Errorf("without a server: got %v want unreachable", err)
 	}
 	for range 2 {

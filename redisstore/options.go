@@ -34,7 +34,7 @@ type Options struct {
 	Layout Layout
 	// Timeout bounds a call whose context has no deadline of its own, and how long a call may wait to be sent; 0 means 1 s.
 	Timeout time.Duration
-	// MaxWaiting is how many callers may wait to be sent; one more is answered with [headgate.Overloaded]. 0 means 65,536.
+	// MaxWaiting is how many callers may wait to be sent; one more is answered with [headgate.ReasonOverloaded]. 0 means 65,536.
 	MaxWaiting int
 	// NoBatching sends each call by itself, instead of joining what comes in while others are under way.
 	NoBatching bool
@@ -42,7 +42,7 @@ type Options struct {
 	// the same, unless another process gives units back meanwhile, undoes a charge on several nodes, or decides by another limit of
 	// the same policy. 0 means 1 s; below 0 nothing is remembered. Once this process
 	// has given units back under a rule (Refund, Reset, Cancel), nothing is remembered under that rule.
-	DenialMemory time.Duration
+	DenialCacheTTL time.Duration
 	// Ephemeral removes everything in the namespace when the store is closed: for a namespace that nobody else uses. Buckets in
 	// LayoutGuide are in none, and stay until their life ends.
 	Ephemeral bool
@@ -64,7 +64,7 @@ func (o *Options) withDefaults() (Options, error) {
 	full.Namespace = cmp.Or(full.Namespace, defaultNamespace)
 	full.Timeout = cmp.Or(full.Timeout, defaultTimeout)
 	full.MaxWaiting = cmp.Or(full.MaxWaiting, defaultMaxWaiting)
-	full.DenialMemory = cmp.Or(full.DenialMemory, defaultDenialMemory)
+	full.DenialCacheTTL = cmp.Or(full.DenialCacheTTL, defaultDenialMemory)
 	return full, full.validate()
 }
 

@@ -43,8 +43,8 @@ func TestAsManyLimitsAsTheyMayBe(t *testing.T) {
 		theirs = append(theirs, headgate.Check{Limiter: limiterOf(t, m, fmt.Sprint(i), "", limits...), Key: "a", Cost: 1})
 	}
 	for range 3 {
-		got, err := headgate.AllowAllAt(context.Background(), someInstant, ours...)
-		want, _ := headgate.AllowAllAt(context.Background(), someInstant, theirs...)
+		got, err := headgate.AllowAllAt(context.Background(), someInstant.Time(), ours...)
+		want, _ := headgate.AllowAllAt(context.Background(), someInstant.Time(), theirs...)
 		if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("got %+v, error %v want %+v", got, err, want)
 		}
@@ -87,11 +87,11 @@ func foreignAmong(t *testing.T, server *testserver.RedisServer, s *redisstore.St
 					continue
 				}
 				var known *headgate.StoreError
-				d, err := l.PeekAt(ctx, headgate.StoreClock, "bad", 1)
+				d, err := l.Peek(ctx, "bad")
 				if n%2 == 0 {
 					d, err = l.AllowN(ctx, "bad", 1)
 				}
-				if !errors.As(err, &known) || known.Trouble != headgate.WrongType {
+				if !errors.As(err, &known) || known.Reason != headgate.ReasonWrongType {
 					t.Errorf("a foreign key: got %+v, error %v want wrong type", d, err)
 					return
 				}
@@ -136,11 +136,11 @@ func TestGuideBucketsWithOddNumbers(t *testing.T) {
 func applyGuide(l *headgate.Limiter, key string, verb headgate.Verb) (headgate.Decision, error) {
 	switch verb {
 	case headgate.Peek:
-		return l.PeekAt(context.Background(), someInstant, key, 1)
+		return l.PeekAt(context.Background(), someInstant.Time(), key, 1)
 	case headgate.Take:
-		return l.AllowAt(context.Background(), someInstant, key, 1)
+		return l.AllowAt(context.Background(), someInstant.Time(), key, 1)
 	default:
-		return l.RefundAt(context.Background(), someInstant, key, 1)
+		return l.RefundAt(context.Background(), someInstant.Time(), key, 1)
 	}
 }
 
@@ -150,7 +150,7 @@ func TestGuideResetLeavesOthersKeys(t *testing.T) {
 	l := limiterOf(t, open(t, "redis://"+server.Addr()+"?layout=guide", nil), "x", headgate.TokenBucketInterval, "10/1s")
 	server.Do(t, "SET", "user:7", "a session")
 	var known *headgate.StoreError
-	if _, err := l.Reset(context.Background(), "user:7"); !errors.As(err, &known) || known.Trouble != headgate.WrongType {
+	if _, err := l.Reset(context.Background(), "user:7"); !errors.As(err, &known) || known.Reason != headgate.ReasonWrongType {
 		t.Errorf("reset: got error %v want wrong type", err)
 	}
 	if got := server.Do(t, "GET", "user:7").String(); got != "a session" {
@@ -171,7 +171,7 @@ func TestChangedLimitEndsWhatIsRemembered(t *testing.T) {
 			l  *headgate.Limiter
 			at headgate.Instant
 		}{{slow, 0}, {slow, 0}, {fast, -1_000_000}, {slow, 0}} {
-			d, err := step.l.AllowAt(context.Background(), someInstant+step.at, "a", 1)
+			d, err := step.l.AllowAt(context.Background(), (someInstant + step.at).Time(), "a", 1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -201,7 +201,7 @@ func TestUndoneChargeEndsWhatIsRemembered(t *testing.T) {
 			denied <- err
 		}()
 		for range 3 {
-			if d, err := l.Peek(ctx, key, 1); err != nil || !d.Allowed {
+			if d, err := l.PeekN(ctx, key, 1); err != nil || !d.Allowed {
 				break
 			}
 		}
@@ -220,21 +220,21 @@ func TestUndoneChargeEndsWhatIsRemembered(t *testing.T) {
 // TestPeekUnderAnotherLimitChangesNothing: also if by that limit the key is as if never used.
 func TestPeekUnderAnotherLimitChangesNothing(t *testing.T) {
 	server := testserver.Redis(t)
-	s := open(t, "redis://"+server.Addr(), &redisstore.Options{DenialMemory: -1})
+	s := open(t, "redis://"+server.Addr(), &redisstore.Options{DenialCacheTTL: -1})
 	ctx := context.Background()
 	for _, a := range []headgate.Algorithm{headgate.TokenBucketInterval, headgate.SlidingLog, headgate.SlidingWindow} {
 		slow, fast := limiterOf(t, s, "x", a, "2/24h"), limiterOf(t, s, "x", a, "1000/1ms")
-		if d, err := slow.AllowAt(ctx, someInstant, "a", 2); err != nil || !d.Allowed {
+		if d, err := slow.AllowAt(ctx, someInstant.Time(), "a", 2); err != nil || !d.Allowed {
 			t.Fatal(d, err)
 		}
 		const later = someInstant + 5000 // µs
-		if _, err := fast.PeekAt(ctx, later, "a", 1); err != nil {
+		if _, err := fast.PeekAt(ctx, later.Time(), "a", 1); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := headgate.PeekAllAt(ctx, later, headgate.Check{Limiter: fast, Key: "a", Cost: 1}); err != nil {
+		if _, err := headgate.PeekAllAt(ctx, later.Time(), headgate.Check{Limiter: fast, Key: "a", Cost: 1}); err != nil {
 			t.Fatal(err)
 		}
-		if d, err := slow.AllowAt(ctx, later, "a", 1); err != nil || d.Allowed {
+		if d, err := slow.AllowAt(ctx, later.Time(), "a", 1); err != nil || d.Allowed {
 			t.Errorf("%s: got %+v, error %v want a denial", a, d, err)
 		}
 	}
@@ -252,7 +252,7 @@ func TestPeekAtAnotherInstantChangesNoLife(t *testing.T) {
 			t.Fatal(d, err)
 		}
 		later := headgate.InstantOf(time.Now().Add(d.ResetAfter - time.Hour))
-		if _, err := l.PeekAt(ctx, later, "a", 1); err != nil {
+		if _, err := l.PeekAt(ctx, later.Time(), "a", 1); err != nil {
 			t.Fatal(err)
 		}
 		name := server.Do(t, "KEYS", "*").Strings()[0]

@@ -6,6 +6,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algo"
+	"github.com/headgate/headgate/internal/micros"
 )
 
 const valueBytes = 25 // of a state as it lies in Redis
@@ -46,7 +47,7 @@ func (r *reader) state() (s algo.State, ok bool) {
 func (r *reader) answer(rule *rule) (d headgate.Decision, ok bool) {
 	flags := r.next(2)
 	d = headgate.Decision{Allowed: flags[0] == 1, Never: flags[1] == 1, Limit: rule.limit, Remaining: r.double()}
-	d.RetryAfter, d.ResetAfter = headgate.Micros(r.double()), headgate.Micros(r.double())
+	d.RetryAfter, d.ResetAfter = micros.Duration(r.double()), micros.Duration(r.double())
 	return rule.named(d), flags[0] <= 1
 }
 
@@ -184,7 +185,7 @@ func (g *group) readAll(r *reader) {
 
 // decide answers for the plain keys, and reports whether all were admitted.
 func (g *group) decide(peek bool) bool {
-	var charges []algo.Charge
+	var charges []algo.Debit
 	var ops []*op
 	targets := make([]algo.Target, len(g.keys))
 	for i, k := range g.keys {
@@ -193,12 +194,12 @@ func (g *group) decide(peek bool) bool {
 		}
 		targets[i].State = k.before
 		for _, o := range k.ops {
-			charges = append(charges, algo.Charge{Step: o.rule.step, Target: &targets[i], N: o.request.N})
+			charges = append(charges, algo.Debit{Step: o.rule.step, Target: &targets[i], N: o.request.N})
 			ops = append(ops, o)
 		}
 	}
 	decisions := make([]headgate.Decision, len(ops))
-	all := algo.TakeAll(charges, g.t, peek, decisions)
+	all := algo.DebitAll(charges, g.t, peek, decisions)
 	for i, o := range ops {
 		o.decision = o.rule.named(decisions[i])
 	}

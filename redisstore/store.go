@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algo"
+	"github.com/headgate/headgate/internal/micros"
 )
 
 // Store is a [headgate.Store] whose state is in Redis or Valkey. It is safe for concurrent use.
@@ -35,7 +36,7 @@ func New(client Client, opts *Options) (*Store, error) {
 	for i := range s.lanes {
 		s.lanes[i].store = s
 	}
-	s.denials.life = full.DenialMemory.Nanoseconds()
+	s.denials.life = full.DenialCacheTTL.Nanoseconds()
 	return s, nil
 }
 
@@ -85,7 +86,7 @@ func (s *Store) Bind(r headgate.Rule) (headgate.Bound, error) {
 			return nil, err
 		}
 		bound.limit = r.Limit.Rate
-		bound.setHead(a.Name, bound.log.Terms())
+		bound.setHead(a.Name, bound.log.Params())
 		bound.share.bind(bound.head)
 		return bound, nil
 	}
@@ -93,7 +94,7 @@ func (s *Store) Bind(r headgate.Rule) (headgate.Bound, error) {
 		return nil, err
 	}
 	bound.limit = bound.step.Answer(algo.State{}, 0, 0, 0, true).Limit
-	bound.setHead(a.Name, bound.step.Terms())
+	bound.setHead(a.Name, bound.step.Params())
 	bound.share.bind(bound.head)
 	if s.options.Layout == LayoutGuide && a.Name == headgate.TokenBucketInterval {
 		return newGuideRule(bound, r.Limit), nil
@@ -229,24 +230,24 @@ func (s *Store) do(ctx context.Context, o *op) error {
 }
 
 // Reserve takes cost even when it is still to come; see [headgate.Bound].
-func (r *rule) Reserve(ctx context.Context, now headgate.Instant, key string, cost int64, maxDelay time.Duration) (headgate.Decision, headgate.Mark, error) {
-	if !r.Books() {
-		return headgate.Decision{}, headgate.Mark{}, errNoBooking("reserve")
+func (r *rule) Reserve(ctx context.Context, now headgate.Instant, key string, cost int64, maxDelay time.Duration) (headgate.Decision, headgate.ReservationToken, error) {
+	if !r.CanReserve() {
+		return headgate.Decision{}, headgate.ReservationToken{}, errNoBooking("reserve")
 	}
 	if err := r.store.ready(ctx); err != nil {
-		return headgate.Decision{}, headgate.Mark{}, err
+		return headgate.Decision{}, headgate.ReservationToken{}, err
 	}
 	o := r.newOp(now, key, algo.Reserve, cost)
 	o.request.MaxDelay = wait(maxDelay)
 	if err := r.store.do(ctx, o); err != nil {
-		return headgate.Decision{}, headgate.Mark{}, err
+		return headgate.Decision{}, headgate.ReservationToken{}, err
 	}
-	return o.decision, headgate.Mark{o.after.A, o.after.B, o.after.C}, nil
+	return o.decision, headgate.ReservationToken{o.after.A, o.after.B, o.after.C}, nil
 }
 
 // Cancel gives back what a Reserve took; see [headgate.Bound].
-func (r *rule) Cancel(ctx context.Context, now headgate.Instant, key string, cost int64, mark headgate.Mark) (headgate.Decision, error) {
-	if !r.Books() {
+func (r *rule) Cancel(ctx context.Context, now headgate.Instant, key string, cost int64, mark headgate.ReservationToken) (headgate.Decision, error) {
+	if !r.CanReserve() {
 		return headgate.Decision{}, errNoBooking("cancel")
 	}
 	if err := r.store.ready(ctx); err != nil {
@@ -269,14 +270,14 @@ func errNoBooking(verb string) error {
 // Spacing is a lower bound of the time that cost more units need.
 func (r *rule) Spacing(cost int64) time.Duration {
 	if r.log != nil {
-		return headgate.Micros(r.log.Spacing(cost))
+		return micros.Duration(r.log.Spacing(cost))
 	}
-	return headgate.Micros(r.step.Spacing(cost))
+	return micros.Duration(r.step.Spacing(cost))
 }
 
 // Books reports whether the algorithm can book ahead.
-func (r *rule) Books() bool {
-	_, ok := r.step.(algo.Booker)
+func (r *rule) CanReserve() bool {
+	_, ok := r.step.(algo.Reserver)
 	return ok
 }
 

@@ -226,7 +226,7 @@ func (t *target) apply(o *Options) error {
 	for _, p := range []struct {
 		name string
 		to   *time.Duration
-	}{{"timeout", &o.Timeout}, {"denial_memory", &o.DenialMemory}} {
+	}{{"timeout", &o.Timeout}, {"denial_memory", &o.DenialCacheTTL}} {
 		if v := t.take(p.name); v != "" {
 			d, err := time.ParseDuration(v)
 			if err != nil || d == 0 || d < 0 && p.to == &o.Timeout {

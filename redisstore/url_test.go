@@ -70,7 +70,7 @@ func TestURLsSetOptions(t *testing.T) {
 	for raw, want := range map[string]Options{
 		"redis://h": {},
 		"redis://h?namespace=shop&layout=guide&timeout=70ms": {Namespace: "shop", Layout: LayoutGuide, Timeout: 70 * time.Millisecond},
-		"redis://h?denial_memory=-1s&batching=false":         {DenialMemory: -time.Second, NoBatching: true},
+		"redis://h?denial_memory=-1s&batching=false":         {DenialCacheTTL: -time.Second, NoBatching: true},
 		"redis://h?namespace=a%20b&batching=true":            {Namespace: "a b"},
 	} {
 		if _, got, err := opened(raw); err != nil || fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {

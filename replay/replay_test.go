@@ -157,7 +157,7 @@ func TestDecisionsAreTheLimiters(t *testing.T) {
 	}
 	lines := bufio.NewScanner(&out)
 	for i, r := range records {
-		d, err := limiter.AllowAt(t.Context(), headgate.Instant(r.At), r.Key, r.Cost)
+		d, err := limiter.AllowAt(t.Context(), headgate.Instant(r.At).Time(), r.Key, r.Cost)
 		if err != nil || !lines.Scan() {
 			t.Fatalf("request %d: %v; the decisions end", i, err)
 		}

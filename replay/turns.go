@@ -58,7 +58,7 @@ func (l *lane) decideTurn(ctx context.Context, batch []request, turn []int32) er
 // decideOne decides request i of the batch.
 func (l *lane) decideOne(ctx context.Context, batch []request, i int) (err error) {
 	q := &batch[i]
-	if l.decisions[i], err = l.limiter.AllowAt(ctx, headgate.Instant(q.at), q.key, q.cost); err != nil {
+	if l.decisions[i], err = l.limiter.AllowAt(ctx, headgate.Instant(q.at).Time(), q.key, q.cost); err != nil {
 		return fmt.Errorf("replay: %s at %d µs: %w", l.policy.Algorithm, q.at, err)
 	}
 	return nil

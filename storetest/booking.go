@@ -30,7 +30,10 @@ func onBookers(look func(*judge, headgate.Algorithm)) func(*judge) {
 }
 
 func (j *judge) reserve(l *headgate.Limiter, at headgate.Instant, cost int64, most time.Duration) *headgate.Reservation {
-	r, err := l.ReserveAt(background, at, "key", cost, most)
+	r, err := on(at, func() (*headgate.Reservation, error) { return l.Reserve(background, "key", cost, most) },
+		func(now time.Time) (*headgate.Reservation, error) {
+			return l.ReserveAt(background, now, "key", cost, most)
+		})
 	j.mustf(err, "%s: reserve %d", describe(l), cost)
 	return r
 }
@@ -44,7 +47,9 @@ func (j *judge) mustBook(l *headgate.Limiter, at headgate.Instant, cost int64, w
 }
 
 func (j *judge) cancel(r *headgate.Reservation, at headgate.Instant) {
-	j.mustf(r.CancelAt(background, at), "cancel")
+	_, err := on(at, func() (struct{}, error) { return struct{}{}, r.Cancel(background) },
+		func(now time.Time) (struct{}, error) { return struct{}{}, r.CancelAt(background, now) })
+	j.mustf(err, "cancel")
 }
 
 // full is a limiter of a under 1/1s with a capacity of 2, both of which are spent: from here on every unit comes a second after
@@ -177,7 +182,7 @@ func cancelIsBounded(j *judge, a headgate.Algorithm) {
 func othersRefuse(j *judge) {
 	for _, a := range j.options.algorithms() {
 		l := j.limiter(a, "1/1s")
-		_, err := l.ReserveAt(background, start, "key", 1, time.Second)
+		_, err := l.ReserveAt(background, start.Time(), "key", 1, time.Second)
 		if a.CanReserve() {
 			j.mustf(err, "%s: reserve", describe(l))
 			continue
@@ -188,8 +193,8 @@ func othersRefuse(j *judge) {
 		j.mustHold(l, start, "key", 1, "after a refused reservation")
 		b, err := j.store.Bind(headgate.Rule{Scope: j.name(), Limit: headgate.MustParseLimit("1/1s"), Algorithm: a})
 		j.mustf(err, "bind")
-		if _, err := b.Cancel(background, start, "key", 1, headgate.Mark{}); !errors.Is(err, headgate.ErrUnsupported) || b.Books() {
-			j.failf("%s: cancel: got error %v and Books()=%v want ErrUnsupported and false", describe(l), err, b.Books())
+		if _, err := b.Cancel(background, start, "key", 1, headgate.ReservationToken{}); !errors.Is(err, headgate.ErrUnsupported) || b.CanReserve() {
+			j.failf("%s: cancel: got error %v and CanReserve()=%v want ErrUnsupported and false", describe(l), err, b.CanReserve())
 		}
 	}
 }

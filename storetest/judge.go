@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -56,38 +55,54 @@ func (j *judge) limiterFor(p headgate.Policy) *headgate.Limiter {
 	return l
 }
 
+// on calls atClock for [headgate.StoreClock], and otherwise atTime with the time of the instant.
+func on[T any](at headgate.Instant, atClock func() (T, error), atTime func(time.Time) (T, error)) (T, error) {
+	if at == headgate.StoreClock {
+		return atClock()
+	}
+	return atTime(at.Time())
+}
+
 func (j *judge) take(l *headgate.Limiter, at headgate.Instant, key string, cost int64) headgate.Decision {
-	d, err := l.AllowAt(context.Background(), at, key, cost)
+	d, err := on(at, func() (headgate.Decision, error) { return l.AllowN(background, key, cost) },
+		func(now time.Time) (headgate.Decision, error) { return l.AllowAt(background, now, key, cost) })
 	j.mustf(err, "take %d", cost)
 	return d
 }
 
 func (j *judge) peek(l *headgate.Limiter, at headgate.Instant, key string, cost int64) headgate.Decision {
-	d, err := l.PeekAt(context.Background(), at, key, cost)
+	d, err := on(at, func() (headgate.Decision, error) { return l.PeekN(background, key, cost) },
+		func(now time.Time) (headgate.Decision, error) { return l.PeekAt(background, now, key, cost) })
 	j.mustf(err, "peek %d", cost)
 	return d
 }
 
 func (j *judge) refund(l *headgate.Limiter, at headgate.Instant, key string, cost int64) headgate.Decision {
-	d, err := l.RefundAt(context.Background(), at, key, cost)
+	d, err := on(at, func() (headgate.Decision, error) { return l.RefundN(background, key, cost) },
+		func(now time.Time) (headgate.Decision, error) { return l.RefundAt(background, now, key, cost) })
 	j.mustf(err, "refund %d", cost)
 	return d
 }
 
 func (j *judge) reset(l *headgate.Limiter, at headgate.Instant, key string) headgate.Decision {
-	d, err := l.ResetAt(context.Background(), at, key)
+	d, err := on(at, func() (headgate.Decision, error) { return l.Reset(background, key) },
+		func(now time.Time) (headgate.Decision, error) { return l.ResetAt(background, now, key) })
 	j.mustf(err, "reset")
 	return d
 }
 
 func (j *judge) takeAll(at headgate.Instant, charges ...headgate.Check) headgate.Decision {
-	d, err := headgate.AllowAllAt(context.Background(), at, charges...)
+	d, err := on(at, func() (headgate.Decision, error) { return headgate.AllowAll(background, charges...) },
+		func(now time.Time) (headgate.Decision, error) {
+			return headgate.AllowAllAt(background, now, charges...)
+		})
 	j.mustf(err, "take %d charges", len(charges))
 	return d
 }
 
 func (j *judge) peekAll(at headgate.Instant, charges ...headgate.Check) headgate.Decision {
-	d, err := headgate.PeekAllAt(context.Background(), at, charges...)
+	d, err := on(at, func() (headgate.Decision, error) { return headgate.PeekAll(background, charges...) },
+		func(now time.Time) (headgate.Decision, error) { return headgate.PeekAllAt(background, now, charges...) })
 	j.mustf(err, "peek at %d charges", len(charges))
 	return d
 }

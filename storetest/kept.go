@@ -18,10 +18,10 @@ func keptChecks() []check {
 
 // lives is what the server keeps; nil without one.
 func (j *judge) lives() map[string]time.Duration {
-	if j.options.Lives == nil {
+	if j.options.TTLs == nil {
 		return nil
 	}
-	lives, err := j.options.Lives()
+	lives, err := j.options.TTLs()
 	j.mustf(err, "list what the store has left on its server")
 	return lives
 }
@@ -89,7 +89,7 @@ func everyVerbGivesLife(j *judge, a headgate.Algorithm) {
 
 // lostLifeIsGivenAgain takes the life of every key before a write to it: T4.
 func lostLifeIsGivenAgain(j *judge, a headgate.Algorithm) {
-	if j.options.Persist == nil {
+	if j.options.RemoveTTL == nil {
 		return
 	}
 	l := j.limiter(a, "10/1h")
@@ -109,7 +109,7 @@ func lostLifeIsGivenAgain(j *judge, a headgate.Algorithm) {
 		j.mustAllow(l, at, "key", 3)
 		for _, w := range writes {
 			for key := range j.fresh(before) {
-				j.mustf(j.options.Persist(key), "take the life of %s", clip(key))
+				j.mustf(j.options.RemoveTTL(key), "take the life of %s", clip(key))
 			}
 			w.do(at)
 			j.mustAllDie("its life was lost; after " + w.verb)

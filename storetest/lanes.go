@@ -17,7 +17,7 @@ func (j *judge) seeded() *judge {
 // spread has look done n times, on as many lanes at once as the options say. A lane is a judge with names and random numbers of
 // its own. The first failure ends all lanes, and the check.
 func (j *judge) spread(n int, look func(*judge)) {
-	lanes := min(j.options.Lanes, n)
+	lanes := min(j.options.Parallelism, n)
 	if lanes <= 1 {
 		for range n {
 			look(j)

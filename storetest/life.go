@@ -47,7 +47,7 @@ func cancelledContext(j *judge, a headgate.Algorithm) {
 	cancel()
 	left := int64(5)
 	for range 3 {
-		d, err := l.AllowAt(over, start, "key", 1)
+		d, err := l.AllowAt(over, start.Time(), "key", 1)
 		switch {
 		case err == nil && d.Allowed:
 			left--
@@ -87,19 +87,19 @@ func closedAnswers(j *judge, a headgate.Algorithm) {
 	j.mustAllow(l, start, "key", 1)
 	j.mustf(j.store.Close(), "close")
 	answers := map[string]func() error{
-		"take":   func() error { _, err := l.AllowAt(background, start, "key", 1); return err },
-		"peek":   func() error { _, err := l.PeekAt(background, start, "key", 1); return err },
-		"refund": func() error { _, err := l.RefundAt(background, start, "key", 1); return err },
-		"reset":  func() error { _, err := l.ResetAt(background, start, "key"); return err },
+		"take":   func() error { _, err := l.AllowAt(background, start.Time(), "key", 1); return err },
+		"peek":   func() error { _, err := l.PeekAt(background, start.Time(), "key", 1); return err },
+		"refund": func() error { _, err := l.RefundAt(background, start.Time(), "key", 1); return err },
+		"reset":  func() error { _, err := l.ResetAt(background, start.Time(), "key"); return err },
 		"several": func() error {
-			_, err := headgate.AllowAllAt(background, start, headgate.Check{Limiter: l, Key: "key", Cost: 1})
+			_, err := headgate.AllowAllAt(background, start.Time(), headgate.Check{Limiter: l, Key: "key", Cost: 1})
 			return err
 		},
 		"bind": func() error { _, err := j.store.Bind(rule); return err },
 	}
 	if a.CanReserve() {
 		answers["reserve"] = func() error { _, _, err := b.Reserve(background, start, "key", 1, 0); return err }
-		answers["cancel"] = func() error { _, err := b.Cancel(background, start, "key", 1, headgate.Mark{}); return err }
+		answers["cancel"] = func() error { _, err := b.Cancel(background, start, "key", 1, headgate.ReservationToken{}); return err }
 	}
 	for what, answer := range answers {
 		if err := answer(); !errors.Is(err, headgate.ErrClosed) {
@@ -118,7 +118,7 @@ func closedUnderLoad(j *judge) {
 			if g == 0 && i == 100 {
 				return j.store.Close()
 			}
-			_, err := l.AllowAt(background, start, "key", 1)
+			_, err := l.AllowAt(background, start.Time(), "key", 1)
 			if errors.Is(err, headgate.ErrClosed) {
 				return nil
 			}

@@ -62,7 +62,7 @@ func takesAreAtomic(j *judge, a headgate.Algorithm) {
 		var admitted atomic.Int64
 		j.together(func(int) error {
 			for _, cost := range []int64{1, 2} {
-				d, err := l.AllowAt(background, at, "key", cost)
+				d, err := l.AllowAt(background, at.Time(), "key", cost)
 				if err != nil {
 					return err
 				}
@@ -86,14 +86,14 @@ func refundsAreAtomic(j *judge, a headgate.Algorithm) {
 		var inHand atomic.Int64
 		j.together(func(g int) error {
 			for i := range 8 {
-				if d, err := l.AllowAt(background, at, "key", 3); err != nil || !d.Allowed {
+				if d, err := l.AllowAt(background, at.Time(), "key", 3); err != nil || !d.Allowed {
 					return err
 				}
 				inHand.Add(3)
 				if (g+i)%2 == 0 {
 					continue
 				}
-				if _, err := l.RefundAt(background, at, "key", 2); err != nil {
+				if _, err := l.RefundAt(background, at.Time(), "key", 2); err != nil {
 					return err
 				}
 				inHand.Add(-2)
@@ -117,7 +117,7 @@ func bookingsAreAtomic(j *judge) {
 			at := start + headgate.Instant(round)*1_000_000*(goroutines+2)
 			promised := make([]int64, goroutines)
 			j.together(func(g int) error {
-				r, err := l.ReserveAt(background, at, "key", 1, headgate.MaxFillTime)
+				r, err := l.ReserveAt(background, at.Time(), "key", 1, headgate.MaxFillTime)
 				if err == nil && r.OK() {
 					promised[g] = r.Delay().Microseconds() + 1
 				}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/micros"
 )
 
 // Values at which arithmetic tends to go wrong: the ends of the domain, primes, powers of two and of ten and their neighbours.
@@ -56,11 +57,11 @@ func randomPeriod(r *rand.Rand) time.Duration {
 	least := headgate.MinPeriod.Microseconds()
 	switch r.IntN(4) {
 	case 0:
-		return headgate.Micros(least - 1 + logUniform(r, headgate.MaxPeriod.Microseconds()-least+1))
+		return micros.Duration(least - 1 + logUniform(r, headgate.MaxPeriod.Microseconds()-least+1))
 	case 1:
 		return oddPeriods[r.IntN(len(oddPeriods))]
 	default:
-		return headgate.Micros(least + r.Int64N(30_000))
+		return micros.Duration(least + r.Int64N(30_000))
 	}
 }
 

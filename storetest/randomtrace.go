@@ -20,10 +20,10 @@ func answerChecks() []check {
 
 // agreesWithModel plays random traces until the share of a of the decisions is compared, each lane its part of them.
 func agreesWithModel(j *judge, a headgate.Algorithm) {
-	share := (j.options.Decisions/len(j.options.algorithms()))/j.options.Lanes + 1
+	share := (j.options.Decisions/len(j.options.algorithms()))/j.options.Parallelism + 1
 	var all tally
 	var mu sync.Mutex
-	j.spread(j.options.Lanes, func(j *judge) {
+	j.spread(j.options.Parallelism, func(j *judge) {
 		sum := j.compare(a, share)
 		mu.Lock()
 		defer mu.Unlock()

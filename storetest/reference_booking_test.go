@@ -6,19 +6,20 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algo"
+	"github.com/headgate/headgate/internal/micros"
 )
 
-func (b *refBound) Reserve(ctx context.Context, now headgate.Instant, key string, cost int64, most time.Duration) (headgate.Decision, headgate.Mark, error) {
-	booker, ok := b.step.(algo.Booker)
+func (b *refBound) Reserve(ctx context.Context, now headgate.Instant, key string, cost int64, most time.Duration) (headgate.Decision, headgate.ReservationToken, error) {
+	booker, ok := b.step.(algo.Reserver)
 	if !ok && b.store.has(booksAnything) {
-		return headgate.Decision{Allowed: true}, headgate.Mark{}, nil
+		return headgate.Decision{Allowed: true}, headgate.ReservationToken{}, nil
 	}
 	if !ok {
-		return headgate.Decision{}, headgate.Mark{}, headgate.ErrUnsupported
+		return headgate.Decision{}, headgate.ReservationToken{}, headgate.ErrUnsupported
 	}
 	t, err := b.store.begin(ctx, now)
 	if err != nil {
-		return headgate.Decision{}, headgate.Mark{}, err
+		return headgate.Decision{}, headgate.ReservationToken{}, err
 	}
 	defer b.store.mu.Unlock()
 	c := b.load(key, t)
@@ -33,18 +34,18 @@ func (b *refBound) Reserve(ctx context.Context, now headgate.Instant, key string
 	d.Delay = 0
 	if booked {
 		b.save(key, cell{state: s}, t)
-		d.Delay = headgate.Micros(delay)
+		d.Delay = micros.Duration(delay)
 	} else if !d.Never && d.RetryAfter == 0 {
-		d.RetryAfter = headgate.Micros(delay) - most
+		d.RetryAfter = micros.Duration(delay) - most
 	}
 	if b.store.has(promisesEarly) && d.Delay > 0 {
 		d.Delay -= time.Microsecond
 	}
-	return d, headgate.Mark{s.A, s.B, s.C}, nil
+	return d, headgate.ReservationToken{s.A, s.B, s.C}, nil
 }
 
-func (b *refBound) Cancel(ctx context.Context, now headgate.Instant, key string, cost int64, mark headgate.Mark) (headgate.Decision, error) {
-	booker, ok := b.step.(algo.Booker)
+func (b *refBound) Cancel(ctx context.Context, now headgate.Instant, key string, cost int64, mark headgate.ReservationToken) (headgate.Decision, error) {
+	booker, ok := b.step.(algo.Reserver)
 	if !ok {
 		return headgate.Decision{}, headgate.ErrUnsupported
 	}
@@ -72,12 +73,12 @@ func (b *refBound) Spacing(cost int64) time.Duration {
 		cost++
 	}
 	if b.logs != nil {
-		return headgate.Micros(b.logs.Spacing(cost))
+		return micros.Duration(b.logs.Spacing(cost))
 	}
-	return headgate.Micros(b.step.Spacing(cost))
+	return micros.Duration(b.step.Spacing(cost))
 }
 
-func (b *refBound) Books() bool {
-	_, ok := b.step.(algo.Booker)
+func (b *refBound) CanReserve() bool {
+	_, ok := b.step.(algo.Reserver)
 	return ok
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algo"
+	"github.com/headgate/headgate/internal/micros"
 )
 
 // forEver is the life of a key that has none.
@@ -12,7 +13,7 @@ const forEver = -time.Microsecond
 
 // lifeOf is how long the reference would ask a server to keep the state of key; 0 if it need not be kept at all.
 func (b *refBound) lifeOf(key string, c cell, t int64) time.Duration {
-	life := headgate.Micros(b.resetAt(c) - t)
+	life := micros.Duration(b.resetAt(c) - t)
 	before, known := b.store.cells[b.id(key)]
 	switch {
 	case life <= 0 && !b.store.has(keepsAsked):

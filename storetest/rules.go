@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/micros"
 )
 
 // states is how many random states of a key each rule is tried on: 60, and fewer where few decisions are compared.
@@ -109,7 +110,7 @@ func idleIsAbsent(j *judge, a headgate.Algorithm) {
 		if reset == 0 {
 			return
 		}
-		if d := j.peek(u.limiter, u.at+reset-1, "key", 0); d.ResetAfter != headgate.Micros(1) {
+		if d := j.peek(u.limiter, u.at+reset-1, "key", 0); d.ResetAfter != micros.Duration(1) {
 			j.failf("%s: 1 µs before reset_after is over: got reset_after=%v want 1µs", describe(u.limiter), d.ResetAfter)
 		}
 		absent := j.look(u.limiter, u.at+reset, "never used")

@@ -35,7 +35,7 @@ type Options struct {
 	Seed uint64
 	// Lanes is how many traces, and how many looks at a rule, are under way at once, each on names of its own; 0 means 1. A store
 	// behind a network answers many callers in the time that it takes to answer one.
-	Lanes int
+	Parallelism int
 	// Unsupported lists the algorithms that the store refuses when a rule is bound, with [headgate.ErrUnsupported]. That it
 	// refuses them is tested; nothing else about them is.
 	Unsupported []headgate.Algorithm
@@ -44,13 +44,13 @@ type Options struct {
 	// time may then be denied for units that are about to be given back, and where they meet some may stay spent. Tested is what
 	// is still true: never more is admitted than the limits hold, and never more is given back than was taken. One caller alone
 	// sees no difference.
-	NotIsolated bool
+	NonAtomic bool
 	// Lives lists what the store under test has left on its server: every key, and how long it still lives, negative if for
 	// ever. The suite calls it while no operation is under way. nil means that there is no server: keys are not looked at.
-	Lives func() (map[string]time.Duration, error)
+	TTLs func() (map[string]time.Duration, error)
 	// Persist takes its life from a key that Lives has listed, as an accident would: the next operation that writes to the key
 	// must give it one again. nil means that this is not looked at.
-	Persist func(key string) error
+	RemoveTTL func(key string) error
 }
 
 // Run judges the stores that open gives, with default options. Every subtest opens one; open closes it with t.Cleanup if it
@@ -87,7 +87,7 @@ func (o Options) report(t *testing.T, c check, a headgate.Algorithm, store headg
 
 func (o Options) withDefaults() Options {
 	o.Decisions = cmp.Or(o.Decisions, 1_000_000)
-	o.Lanes = max(1, o.Lanes)
+	o.Parallelism = max(1, o.Parallelism)
 	o.Rounds = cmp.Or(o.Rounds, 1_000)
 	for o.Seed == 0 {
 		o.Seed = rand.Uint64()

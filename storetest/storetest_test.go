@@ -132,7 +132,7 @@ func TestReferenceStorePasses(t *testing.T) {
 func TestReferenceStorePassesWithEveryOption(t *testing.T) {
 	t.Parallel()
 	o, open := options(none)
-	o.Decisions, o.Rounds, o.Lanes, o.Seed = 30_000, 10, 16, 0
+	o.Decisions, o.Rounds, o.Parallelism, o.Seed = 30_000, 10, 16, 0
 	o.Run(t, func(*testing.T) headgate.Store { return open() })
 }
 
@@ -140,7 +140,7 @@ func TestReferenceStorePassesWithEveryOption(t *testing.T) {
 func TestStoreWithoutTransactionsPasses(t *testing.T) {
 	t.Parallel()
 	o, open := options(givesBack)
-	o.Rounds, o.NotIsolated = 10, true
+	o.Rounds, o.NonAtomic = 10, true
 	o.Run(t, func(*testing.T) headgate.Store { return open() })
 }
 
@@ -148,9 +148,9 @@ func TestStoreWithoutTransactionsPasses(t *testing.T) {
 func options(f fault) (Options, func() *reference) {
 	var store *reference
 	return Options{
-		Decisions: 20_000, Rounds: 40, Seed: 1, NotIsolated: f == givesBack || f == givesBackTooMuch || f == givesNothingBack,
-		Lives:   func() (map[string]time.Duration, error) { return store.lives() },
-		Persist: func(id string) error { return store.persist(id) },
+		Decisions: 20_000, Rounds: 40, Seed: 1, NonAtomic: f == givesBack || f == givesBackTooMuch || f == givesNothingBack,
+		TTLs:      func() (map[string]time.Duration, error) { return store.lives() },
+		RemoveTTL: func(id string) error { return store.persist(id) },
 	}, func() *reference {
 		store = newReference(f)
 		return store

@@ -127,7 +127,7 @@ func (p *player) dropIdle(s step) error {
 		if !k.stale || !k.model.Idle(k.under, int64(s.at)) {
 			continue
 		}
-		if _, err := p.limiters[c.rule].ResetAt(background, s.at, keyName(c.key)); err != nil {
+		if _, err := p.limiters[c.rule].ResetAt(background, s.at.Time(), keyName(c.key)); err != nil {
 			return fmt.Errorf("reset of key k%d of rule %d: %w", c.key, c.rule, err)
 		}
 		k.model.Reset(p.rules[c.rule].limit, int64(s.at))
@@ -140,7 +140,7 @@ func (p *player) dropIdle(s step) error {
 // after another: after the first denial it does not come to the others, and what the new limit makes of a debt begins with a
 // key's first use under it.
 func (p *player) carryOver(s step) error {
-	if s.verb != takeAll || !p.judge.options.NotIsolated {
+	if s.verb != takeAll || !p.judge.options.NonAtomic {
 		return nil
 	}
 	for _, c := range s.charges {
@@ -168,17 +168,17 @@ func (p *player) onStore(s step) (headgate.Decision, error) {
 	l, key := p.limiters[c.rule], keyName(c.key)
 	switch s.verb {
 	case take:
-		return l.AllowAt(background, s.at, key, c.cost)
+		return l.AllowAt(background, s.at.Time(), key, c.cost)
 	case peek:
-		return l.PeekAt(background, s.at, key, c.cost)
+		return l.PeekAt(background, s.at.Time(), key, c.cost)
 	case refund:
-		return l.RefundAt(background, s.at, key, c.cost)
+		return l.RefundAt(background, s.at.Time(), key, c.cost)
 	case reset:
-		return l.ResetAt(background, s.at, key)
+		return l.ResetAt(background, s.at.Time(), key)
 	case takeAll:
-		return headgate.AllowAllAt(background, s.at, p.checks(s)...)
+		return headgate.AllowAllAt(background, s.at.Time(), p.checks(s)...)
 	default:
-		return headgate.PeekAllAt(background, s.at, p.checks(s)...)
+		return headgate.PeekAllAt(background, s.at.Time(), p.checks(s)...)
 	}
 }
 
@@ -191,10 +191,10 @@ func (p *player) checks(s step) []headgate.Check {
 }
 
 func (p *player) onModel(s step) headgate.Decision {
-	charges := make([]model.Charge, len(s.charges))
+	charges := make([]model.Debit, len(s.charges))
 	for i, c := range s.charges {
 		k := p.keys[c.rule][c.key]
-		charges[i] = model.Charge{Key: k.model, Name: p.names[c.rule], Limit: p.rules[c.rule].limit, Cost: c.cost}
+		charges[i] = model.Debit{Key: k.model, Name: p.names[c.rule], Limit: p.rules[c.rule].limit, Cost: c.cost}
 		if s.verb != peek && s.verb != peekAll {
 			k.stale, k.under = false, p.rules[c.rule].limit
 		}
@@ -216,7 +216,7 @@ func (p *player) onModel(s step) headgate.Decision {
 
 // noteUse marks keys as used. What was taken and given back may leave a trace that is seen from an earlier instant only.
 func (p *player) noteUse(s step, allowed bool) {
-	givenBack := s.verb == takeAll && p.judge.options.NotIsolated
+	givenBack := s.verb == takeAll && p.judge.options.NonAtomic
 	for _, c := range s.charges {
 		if (allowed || givenBack) && c.cost > 0 {
 			p.keys[c.rule][c.key].used = true
@@ -234,11 +234,11 @@ func (p *player) honest(s step, d headgate.Decision) error {
 	}
 	p.tally.askedAgain++
 	checks := p.checks(s)
-	later, err := headgate.PeekAllAt(background, then, checks...)
+	later, err := headgate.PeekAllAt(background, then.Time(), checks...)
 	if err != nil || !later.Allowed {
 		return fmt.Errorf("denied with retry_after=%d; asked again then: got %s, error %v want allowed", d.RetryAfter.Microseconds(), show(later), err)
 	}
-	sooner, err := headgate.PeekAllAt(background, then-1, checks...)
+	sooner, err := headgate.PeekAllAt(background, (then - 1).Time(), checks...)
 	if err != nil || sooner.Allowed {
 		return fmt.Errorf("denied with retry_after=%d; asked 1 µs earlier: got %s, error %v want denied", d.RetryAfter.Microseconds(), show(sooner), err)
 	}

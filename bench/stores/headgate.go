@@ -37,7 +37,7 @@ func newOurs(store headgate.Store, limit bench.Limit) (Limiter, error) {
 // Rows of different options keep apart what they have in Redis.
 var (
 	joined = redisstore.Options{Namespace: "joined"}
-	alone  = redisstore.Options{Namespace: "alone", NoBatching: true, DenialMemory: -1}
+	alone  = redisstore.Options{Namespace: "alone", NoBatching: true, DenialCacheTTL: -1}
 )
 
 func redisstoreRow(options redisstore.Options) func(string, bench.Limit) (Limiter, error) {
@@ -76,7 +76,7 @@ func newReplay(addr string, limit bench.Limit) (Limiter, error) {
 		return nil, err
 	}
 	s := &spy{Client: redisstore.Rueidis(client)}
-	store, err := redisstore.New(s, &redisstore.Options{Namespace: "replay", NoBatching: true, DenialMemory: -1})
+	store, err := redisstore.New(s, &redisstore.Options{Namespace: "replay", NoBatching: true, DenialCacheTTL: -1})
 	if err != nil {
 		return nil, err
 	}

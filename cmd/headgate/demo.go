@@ -57,7 +57,7 @@ func demoCommand() *cobra.Command {
 // run serves until ctx ends.
 func (d *demoSettings) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	log := slog.New(slog.NewTextHandler(stderr, nil))
-	store, err := storeopen.Open(d.store, &storeopen.Options{Observer: service.LogStore(log)})
+	store, err := storeopen.Open(d.store, &storeopen.Options{Observer: service.LogStoreEvents(log)})
 	if err != nil {
 		return fmt.Errorf("%w (--store or %s)", err, service.Variable("store"))
 	}

@@ -93,7 +93,7 @@ func (x *explaining) run(ctx context.Context, w io.Writer) (err error) {
 	if err != nil {
 		return reported(c.Refused(err))
 	}
-	found, err := x.explain(ctx, c, e.Snapshot(), request)
+	found, err := x.explain(ctx, c, e.ActiveConfig(), request)
 	if err != nil {
 		return err
 	}
@@ -134,11 +134,11 @@ func (x *explaining) request(c *config.Config) (*routing.Request, error) {
 }
 
 // explain asks what holds for the request, policy by policy and then all together.
-func (x *explaining) explain(ctx context.Context, c *config.Config, holds *engine.Snapshot, r *routing.Request) (*explanation, error) {
+func (x *explaining) explain(ctx context.Context, c *config.Config, holds *engine.ActiveConfig, r *routing.Request) (*explanation, error) {
 	found := &explanation{
 		Policies: []explainedPolicy{}, Enforcement: string(c.Enforcement), Store: storeopen.Name(string(c.Store)), Allowed: true, DeniedBy: []string{},
 	}
-	charges := []routing.Charge{{Policy: x.policy, Key: x.key}}
+	charges := []routing.PolicyKey{{Policy: x.policy, Key: x.key}}
 	if x.policy == "" {
 		found.Client = r.ClientAddr.String()
 		plain, lenient := holds.Routes().Match(r)
@@ -147,7 +147,7 @@ func (x *explaining) explain(ctx context.Context, c *config.Config, holds *engin
 				found.Routes = append(found.Routes, explainedRoute{i, holds.Routes().Route(i).String()})
 			}
 		}
-		charges = holds.Routes().AppendCharges(nil, r)
+		charges = holds.Routes().AppendPolicyKeys(nil, r)
 	}
 	var checks []engine.Check
 	for _, charge := range charges {
@@ -166,12 +166,12 @@ func (x *explaining) explain(ctx context.Context, c *config.Config, holds *engin
 	if err := holds.Decide(ctx, headgate.Peek, checks, &a); err != nil {
 		return nil, err
 	}
-	found.Allowed, found.RetryAfter, found.Degraded = a.Allowed, millis(a.RetryAfter), a.Degraded != headgate.NoTrouble
+	found.Allowed, found.RetryAfter, found.Degraded = a.Allowed, millis(a.RetryAfter), a.Degraded != headgate.ReasonNone
 	found.DeniedBy = append(found.DeniedBy, a.DeniedBy...)
 	return found, nil
 }
 
-func explainPolicy(ctx context.Context, c *config.Config, holds *engine.Snapshot, check engine.Check) (*explainedPolicy, error) {
+func explainPolicy(ctx context.Context, c *config.Config, holds *engine.ActiveConfig, check engine.Check) (*explainedPolicy, error) {
 	var a engine.Answer
 	if err := holds.Decide(ctx, headgate.Peek, []engine.Check{check}, &a); err != nil {
 		return nil, err

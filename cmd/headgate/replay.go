@@ -200,7 +200,7 @@ func openReplayStore(url string, memory int64) (headgate.Store, error) {
 	if url == "memory" || url == "memory://" {
 		url = "memory://?max_bytes=" + strconv.FormatInt(memory, 10)
 	}
-	store, err := storeopen.OpenScratch(url)
+	store, err := storeopen.OpenTemporary(url)
 	if err != nil {
 		return nil, fmt.Errorf("--store: %w", err)
 	}

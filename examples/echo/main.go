@@ -38,7 +38,7 @@ func newHandler() (http.Handler, error) {
 		return nil, err
 	}
 	failures, err := httplimit.New(store, nil, httplimit.Charge{
-		Policy: headgate.MustPolicy("2/15m"), Settle: httplimit.OnlyFailures,
+		Policy: headgate.MustPolicy("2/15m"), AdjustCost: httplimit.OnlyFailures,
 	})
 	if err != nil {
 		return nil, err

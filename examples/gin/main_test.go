@@ -50,7 +50,7 @@ func TestDeniedHandlerDoesNotRun(t *testing.T) {
 // Behind an adapter that is settled, too, a handler reaches the connection: for its deadlines, for events as they happen.
 func TestHandlerReachesItsConnection(t *testing.T) {
 	t.Parallel()
-	failures, err := httplimit.New(memstore.New(nil), nil, httplimit.Charge{Policy: headgate.MustPolicy("2/15m"), Settle: httplimit.OnlyFailures})
+	failures, err := httplimit.New(memstore.New(nil), nil, httplimit.Charge{Policy: headgate.MustPolicy("2/15m"), AdjustCost: httplimit.OnlyFailures})
 	if err != nil {
 		t.Fatal(err)
 	}

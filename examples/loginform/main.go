@@ -50,7 +50,7 @@ func denied(w http.ResponseWriter, _ *http.Request, _ *httplimit.Denial) {
 }
 
 func newHandler() (http.Handler, error) {
-	guard, err := loginguard.New(memstore.New(nil), &loginguard.Options{Denied: denied})
+	guard, err := loginguard.New(memstore.New(nil), &loginguard.Options{DeniedHandler: denied})
 	if err != nil {
 		return nil, err
 	}

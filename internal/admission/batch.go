@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/micros"
 	"github.com/headgate/headgate/internal/turn"
 )
 
@@ -23,8 +24,8 @@ type Batch struct {
 	hasTime  bool   // now and taken are set
 	now      headgate.Instant
 	taken    time.Time
-	reserved bool          // the only op is a reservation whose turn has not come
-	token    headgate.Mark // of the reservation
+	reserved bool                      // the only op is a reservation whose turn has not come
+	token    headgate.ReservationToken // of the reservation
 }
 
 // Add adds an operation.
@@ -63,7 +64,7 @@ func (b *Batch) Take(ctx context.Context, store headgate.Store, now headgate.Ins
 		return store.ApplyAll(ctx, now, b.Ops, false, b.Decisions)
 	}
 	op := &b.Ops[0]
-	if b.anyQueue && op.Cost > 0 && op.Cost <= op.Bound.Limit() && op.Bound.Books() {
+	if b.anyQueue && op.Cost > 0 && op.Cost <= op.Bound.Limit() && op.Bound.CanReserve() {
 		return b.book(ctx, now, op)
 	}
 	b.Decisions[0], err = op.Bound.Apply(ctx, now, op.Key, headgate.Take, op.Cost)
@@ -75,10 +76,10 @@ func (b *Batch) Take(ctx context.Context, store headgate.Store, now headgate.Ins
 // microseconds; for a wait that ends within the last microsecond a take decides.
 func (b *Batch) book(ctx context.Context, now headgate.Instant, op *headgate.Op) error {
 	d, err := b.reserve(ctx, now, op, op.Bound.Spacing(op.Bound.Limit()-op.Cost))
-	if err == nil && d.Degraded != headgate.NoTrouble && d.Delay > 0 {
+	if err == nil && d.Degraded != headgate.ReasonNone && d.Delay > 0 {
 		d, err = b.rebook(ctx, now, op)
 	}
-	if err != nil || d.Allowed || d.Never || d.RetryAfter > time.Microsecond && d.Degraded == headgate.NoTrouble {
+	if err != nil || d.Allowed || d.Never || d.RetryAfter > time.Microsecond && d.Degraded == headgate.ReasonNone {
 		return err
 	}
 	b.Decisions[0], err = op.Bound.Apply(ctx, now, op.Key, headgate.Take, op.Cost)
@@ -128,7 +129,7 @@ func (b *Batch) Await(ctx context.Context, delay time.Duration) error {
 func (b *Batch) Release(
 	ctx context.Context, now headgate.Instant, i int, units int64,
 ) (did turn.Action, d headgate.Decision, err error) {
-	op, degraded := &b.Ops[i], b.Decisions[i].Degraded != headgate.NoTrouble
+	op, degraded := &b.Ops[i], b.Decisions[i].Degraded != headgate.ReasonNone
 	taken := turn.Taken{
 		Queues: b.isQueue[i], Reserved: b.reserved, Age: b.age(now), ResetAfter: b.Decisions[i].ResetAfter,
 	}
@@ -137,7 +138,7 @@ func (b *Batch) Release(
 		d, err = op.Bound.Cancel(ctx, now, op.Key, op.Cost, b.token)
 	case turn.Refund:
 		d, err = op.Bound.Apply(turn.WithSource(ctx, degraded), now, op.Key, headgate.Refund, units)
-		if !degraded && d.Degraded != headgate.NoTrouble {
+		if !degraded && d.Degraded != headgate.ReasonNone {
 			did = turn.Keep // the store granted the units and is unavailable
 		}
 	}
@@ -150,7 +151,7 @@ func (b *Batch) age(now headgate.Instant) time.Duration {
 	case !b.hasTime:
 		return 0
 	case now != headgate.StoreClock && b.now != headgate.StoreClock:
-		return headgate.Micros(int64(now - b.now))
+		return micros.Duration(int64(now - b.now))
 	default:
 		return time.Since(b.taken)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/httpfields"
 	"github.com/headgate/headgate/internal/key"
+	"github.com/headgate/headgate/internal/root"
 )
 
 // Limit is one limit of a policy, bound to a store.
@@ -42,7 +43,7 @@ func (b *Binder) Bind(policy headgate.Policy, kind string) (Charge, error) {
 		return Charge{}, err
 	}
 	c := Charge{Policy: policy.Name, Queues: policy.Algorithm.Queues()}
-	for _, rule := range policy.Rules() {
+	for _, rule := range root.Rules(policy) {
 		name := rule.Name
 		if policy.Name == "" {
 			name = b.defaultName()
@@ -107,8 +108,8 @@ func (c Keyed[R]) mixes(o Keyed[R], kinds bool) bool {
 	if c.Key.Equal(o.Key) || kinds && c.Policy.Name == "" && c.Key.Kind() != o.Key.Kind() {
 		return false
 	}
-	scopes := o.Policy.Rules()
-	return slices.ContainsFunc(c.Policy.Rules(), func(r headgate.Rule) bool {
+	scopes := root.Rules(o.Policy)
+	return slices.ContainsFunc(root.Rules(c.Policy), func(r headgate.Rule) bool {
 		return slices.ContainsFunc(scopes, func(s headgate.Rule) bool { return r.Scope == s.Scope })
 	})
 }
@@ -117,7 +118,7 @@ func (c Keyed[R]) mixes(o Keyed[R], kinds bool) bool {
 func (c *Charge) Fields() []httpfields.Limit {
 	limits := make([]httpfields.Limit, len(c.Limits))
 	for i, l := range c.Limits {
-		limits[i] = httpfields.Limit{Name: l.Name, Limit: l.Rule.Limit, Algorithm: l.Rule.Algorithm, AtOnce: l.Bound.Limit()}
+		limits[i] = httpfields.Limit{Name: l.Name, Limit: l.Rule.Limit, Algorithm: l.Rule.Algorithm, Capacity: l.Bound.Limit()}
 	}
 	return limits
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/root"
 	"github.com/headgate/headgate/internal/turn"
 )
 
@@ -71,7 +72,7 @@ func (q *Request) Decide(ctx context.Context) (d headgate.Decision, err error) {
 	case len(q.Decisions) == 1:
 		return q.Decisions[0], nil
 	default:
-		return headgate.Combine(q.Decisions), nil
+		return root.Combine(q.Decisions), nil
 	}
 }
 
@@ -136,7 +137,7 @@ func (q *Request) spend(ctx context.Context, p *Part, units int64) {
 			more.Ops[i].Cost = units
 		}
 		err := q.Store.ApplyAll(ctx, headgate.StoreClock, more.Ops, false, more.Decisions)
-		all := headgate.Combine(more.Decisions)
+		all := root.Combine(more.Decisions)
 		if err != nil || all.Allowed {
 			q.observe(p, headgate.Take.String(), units, more.Decisions, err)
 			return
@@ -154,7 +155,7 @@ func (q *Request) observe(p *Part, verb string, cost int64, decisions []headgate
 	}
 	e := headgate.Event{Policy: p.Charge.Policy, Verb: verb, Cost: cost, Err: err}
 	if err == nil {
-		e.Decision = headgate.Combine(decisions)
+		e.Decision = root.Combine(decisions)
 	}
 	q.Observer.Observe(e)
 }

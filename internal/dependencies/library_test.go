@@ -4,12 +4,12 @@ package dependencies_test
 var libraryRules = map[string]packageRule{
 	".": {
 		why:   "programs import the root first, so it adds nothing to their build",
-		code:  []string{"internal/turn"},
-		tests: []string{"internal/admission/admissiontest", "internal/leaktest", "memstore"},
+		code:  []string{"internal/hooks", "internal/turn"},
+		tests: []string{"internal/admission/admissiontest", "internal/leaktest", "internal/root", "memstore"},
 	},
 	"algo": {
 		why:   "algorithms are arithmetic over limits and decisions: no store, no interface, no clock",
-		code:  []string{"."},
+		code:  []string{".", "internal/micros"},
 		tests: []string{"storetest/model"},
 	},
 	"clientaddr": {
@@ -21,7 +21,7 @@ var libraryRules = map[string]packageRule{
 	},
 	"fallback": {
 		why:   "it wraps any store, so it imports none",
-		code:  []string{".", "internal/turn"},
+		code:  []string{".", "internal/micros", "internal/turn"},
 		tests: []string{"algo", "internal/leaktest", "internal/testserver", "memstore", "redisstore", "storetest"},
 	},
 	"grpclimit": {
@@ -34,7 +34,7 @@ var libraryRules = map[string]packageRule{
 	},
 	"httpfields": {
 		why:   "it writes header fields from limits and decisions and knows neither requests nor stores",
-		code:  []string{"."},
+		code:  []string{".", "internal/micros", "internal/root"},
 		tests: []string{"algo", "memstore"},
 	},
 	"httplimit": {
@@ -48,9 +48,12 @@ var libraryRules = map[string]packageRule{
 			"memstore", "redisstore",
 		},
 	},
+	"internal/hooks":  {why: "functions of the root that are not API: the root imports it, so it imports nothing"},
+	"internal/micros": {why: "a conversion of units"},
+	"internal/root":   {why: "it calls the functions that the root sets in internal/hooks", code: []string{".", "internal/hooks"}},
 	"internal/admission": {
 		why:   "the core of every middleware: it binds, takes, holds, refunds and observes over any store",
-		code:  []string{".", "httpfields", "internal/key", "internal/turn"},
+		code:  []string{".", "httpfields", "internal/key", "internal/micros", "internal/root", "internal/turn"},
 		tests: []string{"memstore"},
 	},
 	"internal/admission/admissiontest": {
@@ -92,8 +95,8 @@ var libraryRules = map[string]packageRule{
 	"loginguard": {
 		why: "protection of login forms, built from limits over any store",
 		code: []string{
-			".", "clientaddr", "httplimit", "internal/admission", "internal/problem", "internal/recorder",
-			"internal/turn",
+			".", "clientaddr", "httplimit", "internal/admission", "internal/problem",
+			"internal/recorder", "internal/root", "internal/turn",
 		},
 		tests: []string{
 			"fallback", "internal/admission/admissiontest", "internal/testserver", "memcachedstore",
@@ -102,7 +105,7 @@ var libraryRules = map[string]packageRule{
 	},
 	"memcachedstore": {
 		why:  "a store applies an algorithm's step and knows no other store",
-		code: []string{".", "algo", "internal/diagnosis"},
+		code: []string{".", "algo", "internal/diagnosis", "internal/micros"},
 		tests: []string{
 			"internal/leaktest", "internal/testserver", "storetest", "storetest/crowd", "storetest/faults",
 			"storetest/history",
@@ -110,12 +113,12 @@ var libraryRules = map[string]packageRule{
 	},
 	"memstore": {
 		why:   "a store applies an algorithm's step and knows no other store",
-		code:  []string{".", "algo"},
+		code:  []string{".", "algo", "internal/micros"},
 		tests: []string{"storetest"},
 	},
 	"redisstore": {
 		why:  "a store applies an algorithm's step and knows no other store",
-		code: []string{".", "algo", "internal/diagnosis"},
+		code: []string{".", "algo", "internal/diagnosis", "internal/micros"},
 		tests: []string{
 			"fallback", "internal/leaktest", "internal/testserver", "memstore", "storetest",
 			"storetest/crowd", "storetest/faults", "storetest/history", "storetest/model",
@@ -133,7 +136,7 @@ var libraryRules = map[string]packageRule{
 	},
 	"storetest": {
 		why:   "the suite that every store must pass imports none of them; its tests build a reference store from algo",
-		code:  []string{".", "storetest/model"},
+		code:  []string{".", "internal/micros", "storetest/model"},
 		tests: []string{"algo"},
 	},
 	"storetest/crowd": {
@@ -153,7 +156,7 @@ var libraryRules = map[string]packageRule{
 	},
 	"storetest/model": {
 		why:  "a second, independent implementation of the decisions: importing algo would repeat algo's mistakes",
-		code: []string{"."},
+		code: []string{".", "internal/micros"},
 	},
 }
 

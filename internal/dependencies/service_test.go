@@ -37,11 +37,11 @@ var serviceRules = map[string]packageRule{
 	service("demo"): {
 		why:   "the demo page over stores that it is given",
 		code:  []string{".", "algo", "httpfields", service("localaccess")},
-		tests: []string{"internal/leaktest", "memstore"},
+		tests: []string{"internal/leaktest", "internal/micros", "memstore"},
 	},
 	service("engine"): {
 		why:   "it decides for every interface over the store that it is given",
-		code:  []string{".", "algo", "internal/admission", "internal/turn", service("memo"), service("routing")},
+		code:  []string{".", "algo", "internal/admission", "internal/root", "internal/turn", service("memo"), service("routing")},
 		tests: []string{"memstore"},
 	},
 	service("envoyconfig"): {
@@ -102,7 +102,7 @@ var serviceRules = map[string]packageRule{
 	},
 	service("rlsapi"): {
 		why:   "an interface knows its protocol and the engine; rules come from envoyproxy/ratelimit's configuration",
-		code:  []string{".", "internal/key", service("bounded"), service("engine"), service("envoyconfig")},
+		code:  []string{".", "internal/key", "internal/micros", service("bounded"), service("engine"), service("envoyconfig")},
 		tests: []string{"fallback", "internal/leaktest", "internal/testserver", "memstore", "redisstore"},
 	},
 	service("routing"): {

@@ -98,7 +98,7 @@ func Func[R Request](reader Reader[R]) Part[R] {
 }
 
 // Same is one budget for all requests.
-func Same[R Request]() Part[R] { return Part[R]{&node[R]{kind: sameKind, name: "same"}} }
+func Global[R Request]() Part[R] { return Part[R]{&node[R]{kind: sameKind, name: "same"}} }
 
 // Wrong is an invalid part: [Part.Key] returns the reason.
 func Wrong[R Request](reason string) Part[R] { return Part[R]{&node[R]{kind: wrongKind, name: reason}} }

@@ -60,7 +60,7 @@ func TestText(t *testing.T) {
 		{header(0), "header:a", request{texts: [4]string{"acme"}}, "acme"},
 		{header(0), "header:a", request{texts: [4]string{strings.Repeat("x", 1024)}}, strings.Repeat("x", 1024)},
 		{header(0), "header:a", request{texts: [4]string{strings.Repeat("x", 1025)}}, "sha256=7c49ea9ecc6f38ded4b4c3adc8937b12cde58bc3c2e5f5e9e5fb3d9d4b6be5df"},
-		{key.Same[*request](), "same", request{}, ""},
+		{key.Global[*request](), "same", request{}, ""},
 		{join(part{}, header(0)), "ip+header:a", request{addr: v4, texts: [4]string{"a+b"}}, `203.0.113.9+a\+b`},
 		{join(join(header(0), header(1)), header(2)), "(header:a+header:b)+header:c", request{texts: [4]string{"1", "2", "3"}}, `1\+2+3`},
 		{join(header(0)), "header:a", request{texts: [4]string{"+"}}, "+"},
@@ -81,7 +81,7 @@ func TestText(t *testing.T) {
 		{first(join(header(0), header(1)), part{}), "header:a+header:b, ip", request{addr: v4, texts: [4]string{"a"}}, "203.0.113.9"},
 		{first(header(2), first(header(0), header(1))), "header:c, (header:a, header:b)", request{texts: [4]string{"", "1"}}, "header:a, header:b=header:b=1"},
 		{join(first(header(0), part{}), header(1)), "(header:a, ip)+header:b", request{addr: v4, texts: [4]string{"", "1"}}, "203.0.113.9+1"},
-		{first(key.Same[*request](), part{}), "same, ip", request{addr: v4}, ""},
+		{first(key.Global[*request](), part{}), "same, ip", request{addr: v4}, ""},
 	} {
 		k := ready(t, c.key)
 		if got := k.String(); got != c.expression {
@@ -189,7 +189,7 @@ func randomPart(rng *rand.Rand, depth int) (part, func(*request) (model string, 
 			return network.String(), r.addr.IsValid()
 		}
 	case n < 5 || depth == 0:
-		return key.Same[*request](), func(*request) (string, bool) { return "", true }
+		return key.Global[*request](), func(*request) (string, bool) { return "", true }
 	default:
 		return randomParts(rng, depth, n < 7)
 	}

@@ -26,7 +26,7 @@ func TestStore(t *testing.T) {
 func TestCluster(t *testing.T) {
 	cluster := testserver.Cluster(t, 3, 0)
 	o := conformance()
-	o.NotIsolated = true
+	o.NonAtomic = true
 	judgeBy(t, o, func() redis.UniversalClient {
 		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs(), ReadTimeout: 10 * time.Second})
 	})
@@ -61,9 +61,9 @@ func TestRing(t *testing.T) {
 
 func conformance() storetest.Options {
 	if testing.Short() {
-		return storetest.Options{Decisions: 300, Rounds: 1, Lanes: 32}
+		return storetest.Options{Decisions: 300, Rounds: 1, Parallelism: 32}
 	}
-	return storetest.Options{Decisions: 2000, Rounds: 1, Lanes: 32}
+	return storetest.Options{Decisions: 2000, Rounds: 1, Parallelism: 32}
 }
 
 func judge(t *testing.T, client func() redis.UniversalClient) { judgeBy(t, conformance(), client) }
@@ -121,11 +121,11 @@ func TestALostReplyIsNotAskedForAgain(t *testing.T) {
 				continue
 			}
 			var trouble *headgate.StoreError
-			if lost++; !errors.As(err, &trouble) || trouble.Trouble != headgate.TimedOut {
+			if lost++; !errors.As(err, &trouble) || trouble.Reason != headgate.ReasonTimedOut {
 				t.Errorf("%s: a lost reply: got %v want timed out", name, err)
 			}
 		}
-		d, err := l.Peek(t.Context(), "key", 1)
+		d, err := l.PeekN(t.Context(), "key", 1)
 		if err != nil || lost == 0 || d.Remaining != 100-spent-lost {
 			t.Errorf("%s: %d answered, %d lost: got %d remaining, error %v want each spent once", name, spent, lost, d.Remaining, err)
 		}
@@ -155,7 +155,7 @@ func TestCallEndsWithItsContext(t *testing.T) {
 	select {
 	case err := <-answer:
 		var trouble *headgate.StoreError
-		if !errors.As(err, &trouble) || trouble.Trouble != headgate.TimedOut {
+		if !errors.As(err, &trouble) || trouble.Reason != headgate.ReasonTimedOut {
 			t.Errorf("got %v want timed out", err)
 		}
 	case <-time.After(patient):
@@ -170,15 +170,15 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	cluster := testserver.Cluster(t, 3, 0)
 	for name, c := range map[string]struct {
 		opts    redis.Options
-		trouble headgate.Trouble
+		trouble headgate.StoreErrorReason
 		advice  string
 	}{
-		"no password":       {redis.Options{Addr: locked.Addr()}, headgate.Refused, "it asks for a password"},
-		"wrong password":    {redis.Options{Addr: locked.Addr(), Password: "wrong"}, headgate.Refused, "user or password is wrong"},
-		"nobody there":      {redis.Options{Addr: "127.0.0.1:1"}, headgate.Unreachable, "is it running"},
-		"out of memory":     {redis.Options{Addr: full.Addr()}, headgate.Refused, "it is out of memory"},
-		"wrong database":    {redis.Options{Addr: full.Addr(), DB: 99}, headgate.Refused, "it has fewer databases"},
-		"node of a cluster": {redis.Options{Addr: cluster.MasterOf(t, 0).Addr()}, headgate.Refused, "this is a node of a cluster"},
+		"no password":       {redis.Options{Addr: locked.Addr()}, headgate.ReasonRefused, "it asks for a password"},
+		"wrong password":    {redis.Options{Addr: locked.Addr(), Password: "wrong"}, headgate.ReasonRefused, "user or password is wrong"},
+		"nobody there":      {redis.Options{Addr: "127.0.0.1:1"}, headgate.ReasonUnreachable, "is it running"},
+		"out of memory":     {redis.Options{Addr: full.Addr()}, headgate.ReasonRefused, "it is out of memory"},
+		"wrong database":    {redis.Options{Addr: full.Addr(), DB: 99}, headgate.ReasonRefused, "it has fewer databases"},
+		"node of a cluster": {redis.Options{Addr: cluster.MasterOf(t, 0).Addr()}, headgate.ReasonRefused, "this is a node of a cluster"},
 	} {
 		l := limiter(t, open(t, redis.NewClient(&c.opts), nil))
 		var err error
@@ -188,7 +188,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 			}
 		}
 		var trouble *headgate.StoreError
-		if !errors.As(err, &trouble) || trouble.Trouble != c.trouble || !strings.Contains(trouble.Advice, c.advice) {
+		if !errors.As(err, &trouble) || trouble.Reason != c.trouble || !strings.Contains(trouble.Advice, c.advice) {
 			t.Errorf("%s: got %v want %v with advice %q", name, err, c.trouble, c.advice)
 		}
 	}
@@ -218,7 +218,7 @@ func TestRemovesANamespace(t *testing.T) {
 		}
 		again := limiter(t, open(t, client(), &redisstore.Options{Namespace: "gone"}))
 		for l, want := range map[*headgate.Limiter]int64{kept: 99, again: 100} {
-			if d, err := l.Peek(t.Context(), "e", 1); err != nil || d.Remaining != want {
+			if d, err := l.PeekN(t.Context(), "e", 1); err != nil || d.Remaining != want {
 				t.Errorf("%s: got %d remaining, error %v want %d", name, d.Remaining, err, want)
 			}
 		}

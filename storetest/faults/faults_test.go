@@ -62,7 +62,9 @@ type siteBound struct {
 	old  sync.Map // by verb, the latest decision
 }
 
-func because(t headgate.Trouble) error { return &headgate.StoreError{Store: "site", Trouble: t} }
+func because(t headgate.StoreErrorReason) error {
+	return &headgate.StoreError{Store: "site", Reason: t}
+}
 
 func (b *siteBound) Apply(ctx context.Context, now headgate.Instant, key string, v headgate.Verb, cost int64) (headgate.Decision, error) {
 	key = fmt.Sprint(key, " in life ", b.site.life.Load())
@@ -71,7 +73,7 @@ func (b *siteBound) Apply(ctx context.Context, now headgate.Instant, key string,
 		return b.broken(ctx, state, v, do)
 	}
 	if b.site.mistake == staysAway && b.site.strikes.Load() > 0 {
-		return headgate.Decision{}, because(headgate.BreakerOpen)
+		return headgate.Decision{}, because(headgate.ReasonBreakerOpen)
 	}
 	d, err := do(v)
 	b.old.Store(v, d)
@@ -113,9 +115,9 @@ func (b *siteBound) broken(ctx context.Context, state int32, v headgate.Verb, do
 			do(v)
 		})
 		<-ctx.Done()
-		return headgate.Decision{}, because(headgate.TimedOut)
+		return headgate.Decision{}, because(headgate.ReasonTimedOut)
 	}
-	return headgate.Decision{}, because(headgate.Unreachable)
+	return headgate.Decision{}, because(headgate.ReasonUnreachable)
 }
 
 func (b *siteBound) muted(v headgate.Verb, do func(headgate.Verb) (headgate.Decision, error)) (headgate.Decision, error) {
@@ -124,9 +126,9 @@ func (b *siteBound) muted(v headgate.Verb, do func(headgate.Verb) (headgate.Deci
 	case chargesTwice:
 		return do(v)
 	case lies:
-		return headgate.Decision{}, because(headgate.Unreachable)
+		return headgate.Decision{}, because(headgate.ReasonUnreachable)
 	}
-	return headgate.Decision{}, because(headgate.TimedOut)
+	return headgate.Decision{}, because(headgate.ReasonTimedOut)
 }
 
 // judge makes a short run of one fault on a site with a mistake.

@@ -136,19 +136,19 @@ func outcomeOf(d headgate.Decision, err error) (Outcome, error) {
 	trouble := d.Degraded
 	var known *headgate.StoreError
 	switch {
-	case err == nil && trouble == headgate.NoTrouble:
+	case err == nil && trouble == headgate.ReasonNone:
 		return Answered, nil
 	case errors.As(err, &known):
-		trouble = known.Trouble
+		trouble = known.Reason
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		trouble = headgate.TimedOut
+		trouble = headgate.ReasonTimedOut
 	case err != nil:
 		return Unknown, fmt.Errorf("error %w (%T) says nothing of whether units were spent: want a headgate.StoreError", err, err)
 	}
 	switch trouble {
-	case headgate.TimedOut:
+	case headgate.ReasonTimedOut:
 		return Unknown, nil
-	case headgate.Unreachable, headgate.Refused, headgate.Overloaded, headgate.BreakerOpen:
+	case headgate.ReasonUnreachable, headgate.ReasonRefused, headgate.ReasonOverloaded, headgate.ReasonBreakerOpen:
 		return Never, nil
 	default:
 		return Unknown, fmt.Errorf("trouble %q with a key that nobody else writes: %w", trouble, err)

@@ -175,8 +175,8 @@ func record(t *testing.T, store headgate.Store, a headgate.Algorithm, stride int
 
 func TestErrorsSayWhatHappened(t *testing.T) {
 	t.Parallel()
-	because := func(trouble headgate.Trouble) error {
-		return fmt.Errorf("wrapped: %w", &headgate.StoreError{Store: "s", Trouble: trouble, Err: io.EOF})
+	because := func(trouble headgate.StoreErrorReason) error {
+		return fmt.Errorf("wrapped: %w", &headgate.StoreError{Store: "s", Reason: trouble, Err: io.EOF})
 	}
 	for _, c := range []struct {
 		name     string
@@ -186,18 +186,18 @@ func TestErrorsSayWhatHappened(t *testing.T) {
 		wrong    bool
 	}{
 		{"a decision", headgate.Decision{}, nil, Answered, false},
-		{"unreachable", headgate.Decision{}, because(headgate.Unreachable), Never, false},
-		{"refused", headgate.Decision{}, because(headgate.Refused), Never, false},
-		{"overloaded", headgate.Decision{}, because(headgate.Overloaded), Never, false},
-		{"breaker open", headgate.Decision{}, because(headgate.BreakerOpen), Never, false},
-		{"timed out", headgate.Decision{}, because(headgate.TimedOut), Unknown, false},
+		{"unreachable", headgate.Decision{}, because(headgate.ReasonUnreachable), Never, false},
+		{"refused", headgate.Decision{}, because(headgate.ReasonRefused), Never, false},
+		{"overloaded", headgate.Decision{}, because(headgate.ReasonOverloaded), Never, false},
+		{"breaker open", headgate.Decision{}, because(headgate.ReasonBreakerOpen), Never, false},
+		{"timed out", headgate.Decision{}, because(headgate.ReasonTimedOut), Unknown, false},
 		{"deadline", headgate.Decision{}, context.DeadlineExceeded, Unknown, false},
 		{"cancelled", headgate.Decision{}, context.Canceled, Unknown, false},
-		{"degraded, timed out", headgate.Decision{Degraded: headgate.TimedOut}, nil, Unknown, false},
-		{"degraded, unreachable", headgate.Decision{Degraded: headgate.Unreachable}, nil, Never, false},
-		{"wrong type", headgate.Decision{}, because(headgate.WrongType), Unknown, true},
+		{"degraded, timed out", headgate.Decision{Degraded: headgate.ReasonTimedOut}, nil, Unknown, false},
+		{"degraded, unreachable", headgate.Decision{Degraded: headgate.ReasonUnreachable}, nil, Never, false},
+		{"wrong type", headgate.Decision{}, because(headgate.ReasonWrongType), Unknown, true},
 		{"any error", headgate.Decision{}, io.EOF, Unknown, true},
-		{"no trouble", headgate.Decision{}, because(headgate.NoTrouble), Unknown, true},
+		{"no trouble", headgate.Decision{}, because(headgate.ReasonNone), Unknown, true},
 	} {
 		got, wrong := outcomeOf(c.decision, c.err)
 		if got != c.want || (wrong != nil) != c.wrong {

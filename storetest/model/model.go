@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/micros"
 )
 
 // Key is one key under one algorithm. A new one was never used. It forgets nothing and is not for concurrent use.
@@ -145,11 +146,11 @@ func (k *Key) verdict(t, n int64) headgate.Decision {
 	switch {
 	case n == 0 || n <= d.Limit && now.admits(t, n):
 		d.Allowed = true
-		d.Delay = headgate.Micros(now.delay(t))
+		d.Delay = micros.Duration(now.delay(t))
 	case n > d.Limit:
 		d.Never = true
 	default:
-		d.RetryAfter = headgate.Micros(now.admittedAt(t, n) - t)
+		d.RetryAfter = micros.Duration(now.admittedAt(t, n) - t)
 	}
 	return d
 }
@@ -166,5 +167,5 @@ func (k *Key) describe(d *headgate.Decision, t int64) {
 	now := k.state.clone()
 	now.settle(t)
 	d.Remaining = now.remaining(t)
-	d.ResetAfter = headgate.Micros(now.idleAt(t) - t)
+	d.ResetAfter = micros.Duration(now.idleAt(t) - t)
 }

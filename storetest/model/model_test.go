@@ -180,8 +180,8 @@ func TestChangedLimit(t *testing.T) {
 func TestSeveral(t *testing.T) {
 	t.Parallel()
 	wide, narrow, other := NewKey(headgate.TokenBucket), NewKey(headgate.FixedWindow), NewKey(headgate.FixedWindow)
-	charges := func(a, b, c int64) []Charge {
-		return []Charge{
+	charges := func(a, b, c int64) []Debit {
+		return []Debit{
 			{wide, "wide", headgate.MustParseLimit("10/s"), a},
 			{narrow, "narrow", headgate.MustParseLimit("3/s"), b},
 			{narrow, "narrow", headgate.MustParseLimit("3/s"), c},
@@ -190,7 +190,7 @@ func TestSeveral(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name     string
-		charges  []Charge
+		charges  []Debit
 		peek     bool
 		want     string
 		deniedBy []string

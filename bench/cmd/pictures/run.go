@@ -87,7 +87,7 @@ func run(a headgate.Algorithm) (*result, error) {
 
 // ask is one request at t.
 func (r *result) ask(l *headgate.Limiter, t int64) error {
-	d, err := l.AllowAt(context.Background(), leftEdge+headgate.Instant(t), "key", 1)
+	d, err := l.AllowAt(context.Background(), (leftEdge + headgate.Instant(t)).Time(), "key", 1)
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (r *result) ask(l *headgate.Limiter, t int64) error {
 
 // look notes what remains at t, if it has changed.
 func (r *result) look(l *headgate.Limiter, t int64) error {
-	d, err := l.PeekAt(context.Background(), leftEdge+headgate.Instant(t), "key", 0)
+	d, err := l.PeekAt(context.Background(), (leftEdge + headgate.Instant(t)).Time(), "key", 0)
 	if err != nil {
 		return err
 	}

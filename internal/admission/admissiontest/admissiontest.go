@@ -43,7 +43,7 @@ type outageBound struct {
 
 func (s *outage) err() error {
 	if s.down.Load() {
-		return &headgate.StoreError{Store: "test", Trouble: headgate.Unreachable, Err: errors.New("down")}
+		return &headgate.StoreError{Store: "test", Reason: headgate.ReasonUnreachable, Err: errors.New("down")}
 	}
 	return nil
 }
@@ -73,15 +73,15 @@ func (b *outageBound) Apply(ctx context.Context, now headgate.Instant, key strin
 
 func (b *outageBound) Reserve(
 	ctx context.Context, now headgate.Instant, key string, cost int64, longest time.Duration,
-) (headgate.Decision, headgate.Mark, error) {
+) (headgate.Decision, headgate.ReservationToken, error) {
 	if err := b.store.err(); err != nil {
-		return headgate.Decision{}, headgate.Mark{}, err
+		return headgate.Decision{}, headgate.ReservationToken{}, err
 	}
 	return b.Bound.Reserve(ctx, now, key, cost, longest)
 }
 
 func (b *outageBound) Cancel(
-	ctx context.Context, now headgate.Instant, key string, cost int64, m headgate.Mark,
+	ctx context.Context, now headgate.Instant, key string, cost int64, m headgate.ReservationToken,
 ) (headgate.Decision, error) {
 	if err := b.store.err(); err != nil {
 		return headgate.Decision{}, err
@@ -171,7 +171,7 @@ func (s *scenario) compareLeft(t *testing.T, store headgate.Store) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d, err := l.Peek(t.Context(), Address, 0); err != nil || d.Remaining != want {
+		if d, err := l.PeekN(t.Context(), Address, 0); err != nil || d.Remaining != want {
 			t.Errorf("left under %q: got %d, error %v want %d", s.policies[i].Name, d.Remaining, err, want)
 		}
 	}

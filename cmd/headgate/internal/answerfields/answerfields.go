@@ -63,7 +63,7 @@ func (w *Writer) setOf(rules []*engine.Rule) *httpfields.Set {
 func (w *Writer) newSet(rules []*engine.Rule) *httpfields.Set {
 	limits := make([]httpfields.Limit, len(rules))
 	for i, r := range rules {
-		limits[i] = httpfields.Limit{Limit: r.Limit, Algorithm: r.Algorithm, AtOnce: r.AtOnce()}
+		limits[i] = httpfields.Limit{Limit: r.Limit, Algorithm: r.Algorithm, Capacity: r.Capacity()}
 		if r.Policy != "" { // the name of any other is its text, which says nothing that the fields do not
 			limits[i].Name = r.Name
 		}

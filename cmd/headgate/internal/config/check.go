@@ -195,18 +195,18 @@ func routesOf(from []Route) []routing.Route {
 // Engine is what the configuration has for an engine.
 func (c *Config) Engine() *engine.Options {
 	opts := &engine.Options{
-		Policies:     make(map[string]headgate.Policy, len(c.Policies)),
-		Terms:        make(map[string]engine.Terms),
-		OnStoreError: c.OnStoreError,
-		Enforcement:  c.Enforcement,
-		MaxKeyBytes:  c.MaxKeyBytes,
-		MaxChecks:    c.MaxChecks,
+		Policies:      make(map[string]headgate.Policy, len(c.Policies)),
+		PolicyOptions: make(map[string]engine.PolicyOptions),
+		OnStoreError:  c.OnStoreError,
+		Enforcement:   c.Enforcement,
+		MaxKeyBytes:   c.MaxKeyBytes,
+		MaxChecks:     c.MaxChecks,
 
 		TrustedProxies: c.Proxies(),
 	}
 	keys := make(map[string]routing.Key, len(c.Policies))
 	for name, p := range c.Policies {
-		opts.Policies[name], opts.Terms[name] = p.library(name), p.terms()
+		opts.Policies[name], opts.PolicyOptions[name] = p.library(name), p.terms()
 		keys[name] = p.Key
 	}
 	opts.Routes = routing.NewTable(routesOf(c.Routes), keys)
@@ -228,8 +228,8 @@ func (p *Policy) library(name string) headgate.Policy {
 }
 
 // terms are what is special about the policy.
-func (p *Policy) terms() engine.Terms {
-	t := engine.Terms{Shadow: engine.All - p.Enforce}
+func (p *Policy) terms() engine.PolicyOptions {
+	t := engine.PolicyOptions{Shadow: engine.All - p.Enforce}
 	if p.Shadow {
 		t.Shadow = engine.All
 	}

@@ -78,24 +78,24 @@ type GRPC struct {
 
 // Envoy is what Envoy's rate limit service is told.
 type Envoy struct {
-	Config          Folder       `yaml:"config" restart:"yes"`
-	MergeDomains    bool         `yaml:"merge_domains" default:"false" restart:"yes"`
-	DotFiles        bool         `yaml:"dot_files" default:"false" restart:"yes"`
-	MaxEntries      int          `yaml:"max_entries" default:"16" range:"1 128" restart:"yes"`
-	StartAnyway     bool         `yaml:"start_anyway" default:"false" restart:"yes"`
-	NeedDomains     bool         `yaml:"need_domains" default:"false" restart:"yes"`
-	Charge          Charge       `yaml:"charge" default:"all_or_none" oneof:"all_or_none each" restart:"yes"`
-	Shadow          bool         `yaml:"shadow" default:"false" restart:"yes"`
-	Quota           bool         `yaml:"quota" default:"false" restart:"yes"`
-	Metadata        bool         `yaml:"metadata" default:"false" restart:"yes"`
-	Headers         bool         `yaml:"headers" default:"false" restart:"yes"`
-	HeaderLimit     string       `yaml:"header_limit" default:"RateLimit-Limit" restart:"yes"`
-	HeaderRemaining string       `yaml:"header_remaining" default:"RateLimit-Remaining" restart:"yes"`
-	HeaderReset     string       `yaml:"header_reset" default:"RateLimit-Reset" restart:"yes"`
-	NearLimit       engine.Share `yaml:"near_limit" default:"80%" restart:"yes"`
-	JSON503         bool         `yaml:"json_503" default:"false" restart:"yes"`
-	ResponseMS      bool         `yaml:"response_ms" default:"false" restart:"yes"`
-	XDS             XDS          `yaml:"xds"`
+	Config          Folder         `yaml:"config" restart:"yes"`
+	MergeDomains    bool           `yaml:"merge_domains" default:"false" restart:"yes"`
+	DotFiles        bool           `yaml:"dot_files" default:"false" restart:"yes"`
+	MaxEntries      int            `yaml:"max_entries" default:"16" range:"1 128" restart:"yes"`
+	StartAnyway     bool           `yaml:"start_anyway" default:"false" restart:"yes"`
+	NeedDomains     bool           `yaml:"need_domains" default:"false" restart:"yes"`
+	Charge          ChargeMode     `yaml:"charge" default:"all_or_none" oneof:"all_or_none each" restart:"yes"`
+	Shadow          bool           `yaml:"shadow" default:"false" restart:"yes"`
+	Quota           bool           `yaml:"quota" default:"false" restart:"yes"`
+	Metadata        bool           `yaml:"metadata" default:"false" restart:"yes"`
+	Headers         bool           `yaml:"headers" default:"false" restart:"yes"`
+	HeaderLimit     string         `yaml:"header_limit" default:"RateLimit-Limit" restart:"yes"`
+	HeaderRemaining string         `yaml:"header_remaining" default:"RateLimit-Remaining" restart:"yes"`
+	HeaderReset     string         `yaml:"header_reset" default:"RateLimit-Reset" restart:"yes"`
+	NearLimit       engine.Percent `yaml:"near_limit" default:"80%" restart:"yes"`
+	JSON503         bool           `yaml:"json_503" default:"false" restart:"yes"`
+	ResponseMS      bool           `yaml:"response_ms" default:"false" restart:"yes"`
+	XDS             XDS            `yaml:"xds"`
 }
 
 // Policy is one or more limits, all or none.
@@ -105,7 +105,7 @@ type Policy struct {
 	Key          routing.Key                 `yaml:"key" default:"ip"`
 	OnStoreError headgate.OnStoreError       `yaml:"on_store_error" oneof:"closed open local"`
 	Shadow       bool                        `yaml:"shadow" default:"false"`
-	Enforce      engine.Share                `yaml:"enforce" default:"100%"`
+	Enforce      engine.Percent              `yaml:"enforce" default:"100%"`
 	Overrides    map[string][]headgate.Limit `yaml:"overrides" named:"key" keys:"^key:" count:"1 32"`
 }
 

@@ -56,7 +56,7 @@ type Folder string
 type Path string
 
 // Charge is how the descriptors of one of Envoy's requests are charged.
-type Charge string
+type ChargeMode string
 
 // Network is a block of addresses.
 type Network struct{ netip.Prefix }
@@ -130,9 +130,9 @@ var leaves = map[reflect.Type]*leaf{
 	reflect.TypeFor[headgate.OnStoreError](): {what: text, parse: as(func(s string) (headgate.OnStoreError, error) { return headgate.OnStoreError(s), nil })},
 	reflect.TypeFor[headgate.Algorithm]():    {what: text, parse: as(func(s string) (headgate.Algorithm, error) { return headgate.Algorithm(s), nil })},
 	reflect.TypeFor[engine.Enforcement]():    {what: text, parse: as(func(s string) (engine.Enforcement, error) { return engine.Enforcement(s), nil })},
-	reflect.TypeFor[engine.Share](): {
+	reflect.TypeFor[engine.Percent](): {
 		what: text, pattern: `^([0-9]{1,2}(\.[0-9]{1,4})?|100(\.0{1,4})?)%$`, says: "a percentage from 0% to 100%",
-		parse: as(engine.ParseShare), example: "25%", meant: "%s%%",
+		parse: as(engine.ParsePercent), example: "25%", meant: "%s%%",
 	},
 	reflect.TypeFor[routing.Key](): {
 		what: text, says: "ip, header:NAME, method, host or path, joined by + or, as alternatives, by commas",
@@ -179,7 +179,7 @@ var leaves = map[reflect.Type]*leaf{
 		what: text, pattern: `^[0-9A-Za-z_.-]+:[ -~]*$`, says: "a header field, name: value",
 		parse: as(func(s string) (Header, error) { return Header(s), nil }), example: "x-zone: a",
 	},
-	reflect.TypeFor[Charge](): {what: text, parse: as(func(s string) (Charge, error) { return Charge(s), nil })},
+	reflect.TypeFor[ChargeMode](): {what: text, parse: as(func(s string) (ChargeMode, error) { return ChargeMode(s), nil })},
 	reflect.TypeFor[Path](): {
 		what: text, pattern: `^[^\x00]+$`, says: "a file", parse: as(func(s string) (Path, error) { return Path(s), nil }),
 		show: func(v any) string { return absolute(string(v.(Path))) },

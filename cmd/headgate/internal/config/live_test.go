@@ -56,7 +56,7 @@ func TestReloadsUnderLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	live := config.Start(sources, first, func(c *config.Config) error { return e.Use(c.Engine()) }, nil)
+	live := config.Start(sources, first, func(c *config.Config) error { return e.Apply(c.Engine()) }, nil)
 	url, stop := serveEngine(t, e)
 
 	var answers, wrong atomic.Int64
@@ -95,9 +95,9 @@ func TestReloadsUnderLoad(t *testing.T) {
 	load.Wait()
 	stop()
 	status := live.Status()
-	if status.Generation != good || status.Refused != bad || e.Snapshot().Generation() != good {
+	if status.Generation != good || status.Refused != bad || e.ActiveConfig().Generation() != good {
 		t.Errorf("%d files took effect and %d were refused, the engine has %d: want %d and %d", status.Generation, status.Refused,
-			e.Snapshot().Generation(), good, bad)
+			e.ActiveConfig().Generation(), good, bad)
 	}
 	t.Logf("%d reloads, %d requests, %d wrong", rounds, answers.Load(), wrong.Load())
 }
@@ -176,7 +176,7 @@ func TestAChangedFileKeepsWhatWasSpent(t *testing.T) {
 		if err := e.DecideAt(t.Context(), 1_747_785_600_000_000, 0, []engine.Check{{Policy: "p", Key: "k", Cost: 1}}, &a); err != nil || !a.Allowed {
 			t.Fatalf("before %s: %+v, %v", c.text, a.Decision, err)
 		}
-		if err := e.Use(mustLoad(t, c.text).Engine()); err != nil {
+		if err := e.Apply(mustLoad(t, c.text).Engine()); err != nil {
 			t.Fatal(err)
 		}
 		err := e.DecideAt(t.Context(), 1_747_785_600_000_000, 0, []engine.Check{{Policy: "p", Key: "k", Cost: 1}}, &a)

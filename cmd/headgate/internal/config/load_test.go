@@ -27,7 +27,7 @@ func TestEverySettingHasThreeNames(t *testing.T) {
 		"host:port": {"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"}, "url": {"redis://a", "redis://b", "redis://c"},
 		"closed|open|local": {"open", "local", "open"}, "on|shadow|off": {"shadow", "off", "shadow"}, "int": {"11", "12", "13"},
 		"duration": {"11ms", "12ms", "13ms"}, "list": {"10.0.0.1,10.1.0.0/16", "10.0.0.2", "10.0.0.3"}, "folder": {"/a", "/b", "/c"},
-		"path": {"/a", "/b", "/c"}, "bool": {"true", "false", "true"}, "share": {"10%", "20%", "30%"}, "all_or_none|each": {"each", "all_or_none", "each"},
+		"path": {"/a", "/b", "/c"}, "bool": {"true", "false", "true"}, "percent": {"10%", "20%", "30%"}, "all_or_none|each": {"each", "all_or_none", "each"},
 		"endpoint": {"127.0.0.1:1", "unix:/2", "off"}, "string": {"a", "b", "c"}, "secret": {"***", "***", "***"}, // as it is shown
 		"text|json": {"json", "text", "json"}, "debug|info|warn|error": {"warn", "error", "debug"},
 		"target": {"a:1", "unix:/b", "dns:///c:3"},
@@ -207,18 +207,18 @@ routes:
 	if !reflect.DeepEqual(opts.Policies, map[string]headgate.Policy{"a": a, "b": b}) {
 		t.Errorf("policies: got %+v want %+v and %+v", opts.Policies, a, b)
 	}
-	terms := map[string]engine.Terms{
+	terms := map[string]engine.PolicyOptions{
 		"a": {Shadow: 750_000, Overrides: map[string][]headgate.Limit{"k": headgate.MustPolicy("6/1h").Limits}}, "b": {Shadow: engine.All},
 	}
-	if !reflect.DeepEqual(opts.Terms, terms) {
-		t.Errorf("terms: got %+v want %+v", opts.Terms, terms)
+	if !reflect.DeepEqual(opts.PolicyOptions, terms) {
+		t.Errorf("terms: got %+v want %+v", opts.PolicyOptions, terms)
 	}
 	if opts.OnStoreError != headgate.FailOpen || opts.Enforcement != engine.Shadow || opts.MaxChecks != 7 || opts.MaxKeyBytes != 70 {
 		t.Errorf("got %+v", opts)
 	}
 	request := &routing.Request{Method: "POST", Host: "shop.example.com", Path: "/x", ClientAddr: netip.MustParseAddr("192.0.2.1")}
-	want := []routing.Charge{{Policy: "a", Key: "shop.example.com"}, {Policy: "b", Key: "192.0.2.1"}}
-	if got := opts.Routes.AppendCharges(nil, request); !slices.Equal(got, want) {
+	want := []routing.PolicyKey{{Policy: "a", Key: "shop.example.com"}, {Policy: "b", Key: "192.0.2.1"}}
+	if got := opts.Routes.AppendPolicyKeys(nil, request); !slices.Equal(got, want) {
 		t.Errorf("charges: got %+v want %+v", got, want)
 	}
 }
@@ -292,11 +292,11 @@ trusted_proxies: ["10.0.0.0/8"]
 `)
 	routes := c.Engine().Routes
 	request := &routing.Request{Method: "POST", Host: "shop.example.com:443", Path: "/login", ClientAddr: netip.MustParseAddr("192.0.2.1")}
-	if got := routes.AppendCharges(nil, request); !slices.Equal(got, []routing.Charge{{Policy: "login", Key: "192.0.2.1"}}) {
+	if got := routes.AppendPolicyKeys(nil, request); !slices.Equal(got, []routing.PolicyKey{{Policy: "login", Key: "192.0.2.1"}}) {
 		t.Errorf("a login: got %+v", got)
 	}
 	request = &routing.Request{Method: "GET", Path: "/api/v1/x", Header: http.Header{"X-Api-Key": {"acme"}}}
-	if got := routes.AppendCharges(nil, request); !slices.Equal(got, []routing.Charge{{Policy: "api", Key: "acme"}}) {
+	if got := routes.AppendPolicyKeys(nil, request); !slices.Equal(got, []routing.PolicyKey{{Policy: "api", Key: "acme"}}) {
 		t.Errorf("a call with a key: got %+v", got)
 	}
 	if len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "instances") {

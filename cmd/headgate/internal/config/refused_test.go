@@ -73,7 +73,7 @@ func mustRefuse(t *testing.T, path string, store headgate.Store, want string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	live := config.Start(config.Sources{Path: path}, &config.Config{}, func(c *config.Config) error { return e.Use(c.Engine()) }, nil)
+	live := config.Start(config.Sources{Path: path}, &config.Config{}, func(c *config.Config) error { return e.Apply(c.Engine()) }, nil)
 	live.Reload()
 	if got := live.Status().Err; got == nil || got.Error() != want {
 		t.Errorf("on a reload: got\n%v\nwant\n%s", got, want)

@@ -14,17 +14,17 @@ import (
 
 // XDS is where the rules of Envoy's rate limit service come from if they come from a control plane.
 type XDS struct {
-	Server          Target        `yaml:"server" restart:"yes"`
-	NodeID          string        `yaml:"node_id" default:"default" restart:"yes"`
-	NodeMetadata    []Label       `yaml:"node_metadata" count:"0 64" restart:"yes"`
-	Headers         []Header      `yaml:"headers" count:"0 32" restart:"yes"`
-	UseTLS          bool          `yaml:"tls" default:"false" restart:"yes"`
-	TLS             TLS           `yaml:",inline" peer:"server"`
-	MaxMessageBytes int           `yaml:"max_message_bytes" default:"4194304" range:"1 2147483647" restart:"yes"`
-	ConnectRetry    time.Duration `yaml:"connect_retry" default:"3s" range:"1ms 1h" restart:"yes"`
-	BackoffInitial  time.Duration `yaml:"backoff_initial" default:"10s" range:"1ms 1h" restart:"yes"`
-	BackoffMax      time.Duration `yaml:"backoff_max" default:"1m" range:"1ms 24h" restart:"yes"`
-	BackoffRandom   engine.Share  `yaml:"backoff_random" default:"50%" restart:"yes"`
+	Server          Target         `yaml:"server" restart:"yes"`
+	NodeID          string         `yaml:"node_id" default:"default" restart:"yes"`
+	NodeMetadata    []Label        `yaml:"node_metadata" count:"0 64" restart:"yes"`
+	Headers         []Header       `yaml:"headers" count:"0 32" restart:"yes"`
+	UseTLS          bool           `yaml:"tls" default:"false" restart:"yes"`
+	TLS             TLS            `yaml:",inline" peer:"server"`
+	MaxMessageBytes int            `yaml:"max_message_bytes" default:"4194304" range:"1 2147483647" restart:"yes"`
+	ConnectRetry    time.Duration  `yaml:"connect_retry" default:"3s" range:"1ms 1h" restart:"yes"`
+	BackoffInitial  time.Duration  `yaml:"backoff_initial" default:"10s" range:"1ms 1h" restart:"yes"`
+	BackoffMax      time.Duration  `yaml:"backoff_max" default:"1m" range:"1ms 24h" restart:"yes"`
+	BackoffRandom   engine.Percent `yaml:"backoff_random" default:"50%" restart:"yes"`
 }
 
 // Target is where a server is asked: host:port or unix:/path.

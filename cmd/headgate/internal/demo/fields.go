@@ -25,7 +25,7 @@ func (s Settings) fields(a headgate.Algorithm, o outcome) []string {
 	if err != nil {
 		return lines
 	}
-	set := writer.Set(httpfields.Limit{Name: policyName, Limit: s.limit(a), Algorithm: a, AtOnce: o.decision.Limit})
+	set := writer.Set(httpfields.Limit{Name: policyName, Limit: s.limit(a), Algorithm: a, Capacity: o.decision.Limit})
 	header := make(http.Header)
 	var text strings.Builder
 	writer.Write(header, set, []headgate.Decision{o.decision}, o.at, &text)

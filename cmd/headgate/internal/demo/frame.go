@@ -198,7 +198,7 @@ func (st *stage) levels(ctx context.Context) [][][]level {
 }
 
 func peek(ctx context.Context, limiter *headgate.Limiter, key string, cost int64) level {
-	d, err := limiter.Peek(ctx, key, cost)
+	d, err := limiter.PeekN(ctx, key, cost)
 	if err != nil {
 		return level{Error: reason(err)}
 	}

@@ -34,7 +34,7 @@ func atAGlance(own func() headgate.Store) ([]glance, error) {
 		const edge = 1_000_000 * headgate.Instant(10_000_000) // a window of 10 s begins here
 		count := func(key string, n int, at headgate.Instant) (admitted int) {
 			for range n {
-				if d, err := limiter.AllowAt(context.Background(), at, key, 1); err == nil && d.Allowed {
+				if d, err := limiter.AllowAt(context.Background(), at.Time(), key, 1); err == nil && d.Allowed {
 					admitted++
 				}
 			}

@@ -258,7 +258,7 @@ func (s *session) nextWait(ctx context.Context, track, gate int) (time.Duration,
 	if g.refused != "" {
 		return 0, headgate.ErrUnsupported
 	}
-	d, err := g.states[0].Peek(ctx, st.tracks[track].key, st.settings.Cost)
+	d, err := g.states[0].PeekN(ctx, st.tracks[track].key, st.settings.Cost)
 	return d.RetryAfter, err
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algo"
 	"github.com/headgate/headgate/cmd/headgate/internal/demo"
+	"github.com/headgate/headgate/internal/micros"
 	"github.com/headgate/headgate/memstore"
 )
 
@@ -73,8 +74,8 @@ func (p *tab) mustAgreeWithStore(t *testing.T, store headgate.Store, s demo.Sett
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := limiter.Peek(t.Context(), s.Key, s.Cost)
-	if err != nil || d.Allowed != g.Last.Allowed || d.Remaining != g.Last.Remaining || d.RetryAfter > headgate.Micros(g.Last.RetryUS) {
+	d, err := limiter.PeekN(t.Context(), s.Key, s.Cost)
+	if err != nil || d.Allowed != g.Last.Allowed || d.Remaining != g.Last.Remaining || d.RetryAfter > micros.Duration(g.Last.RetryUS) {
 		t.Errorf("%s: the store says %+v, %v; the page %+v", a, d, err, g.Last)
 	}
 }

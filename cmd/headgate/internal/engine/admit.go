@@ -9,7 +9,7 @@ import (
 
 // Admit takes for all checks or for none, as [Snapshot.Decide] does with [headgate.Take], for a request that is held for its turn. If
 // the answer has a Delay the request must call [Snapshot.Await] next, with the same answer; the answer keeps the keys until then.
-func (s *Snapshot) Admit(ctx context.Context, checks []Check, a *Answer) error {
+func (s *ActiveConfig) Admit(ctx context.Context, checks []Check, a *Answer) error {
 	a.admits = true
 	defer func() { a.admits = false }()
 	return s.Decide(ctx, headgate.Take, checks, a)
@@ -20,7 +20,7 @@ func (s *Snapshot) Admit(ctx context.Context, checks []Check, a *Answer) error {
 // would grant them twice, and returns an error: that of ctx, or [context.DeadlineExceeded]
 // immediately if the deadline of ctx is before the turn. The observer receives a refund if a
 // charge was refunded or its reservation cancelled, and nothing if all charges stay spent.
-func (s *Snapshot) Await(ctx context.Context, a *Answer) error {
+func (s *ActiveConfig) Await(ctx context.Context, a *Answer) error {
 	defer a.forgetKeys()
 	err := a.counted.Await(ctx, a.Delay)
 	if err != nil {
@@ -30,7 +30,7 @@ func (s *Snapshot) Await(ctx context.Context, a *Answer) error {
 }
 
 // leave releases what a request took that does not go ahead.
-func (s *Snapshot) leave(ctx context.Context, a *Answer) {
+func (s *ActiveConfig) leave(ctx context.Context, a *Answer) {
 	ctx, done := turn.Detached(ctx)
 	defer done()
 	if s.observer != nil {

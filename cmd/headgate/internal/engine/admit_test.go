@@ -36,13 +36,13 @@ func TestAwaitReleasesShadows(t *testing.T) {
 				"queue": queue, "bucket": headgate.MustPolicy("9/1h"),
 				"watched": headgate.MustPolicy("9/1h"), "full": headgate.MustPolicy("1/1h"),
 			},
-			Terms: map[string]engine.Terms{"watched": {Shadow: engine.All}, "full": {Shadow: engine.All}},
+			PolicyOptions: map[string]engine.PolicyOptions{"watched": {Shadow: engine.All}, "full": {Shadow: engine.All}},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		heard := &verbs{}
-		s := e.Observed(heard, 1).Snapshot()
+		s := e.WithObserver(heard, 1).ActiveConfig()
 		var checks []engine.Check
 		for _, name := range []string{"watched", "queue", "full", "bucket"} {
 			checks = append(checks, engine.Check{Policy: name, Key: "k", Cost: 1})
@@ -81,7 +81,7 @@ func TestAwaitObservesNoRefundIfNothingIsRefunded(t *testing.T) {
 		queue.Algorithm = headgate.LeakyBucket
 		e, _ := newEngine(t, &engine.Options{Policies: map[string]headgate.Policy{"queue": queue}})
 		heard := &verbs{}
-		s := e.Observed(heard, 1).Snapshot()
+		s := e.WithObserver(heard, 1).ActiveConfig()
 		var a engine.Answer
 		for range 2 {
 			if err := s.Admit(t.Context(), []engine.Check{{Policy: "queue", Key: "k", Cost: 1}}, &a); err != nil || !a.Allowed {
@@ -106,7 +106,7 @@ func TestAdmitAllocatesNothing(t *testing.T) {
 	checks := []engine.Check{{Policy: "queue", Key: "k", Cost: 1}}
 	var a engine.Answer
 	if n := testing.AllocsPerRun(1000, func() {
-		if err := e.Snapshot().Admit(t.Context(), checks, &a); err != nil {
+		if err := e.ActiveConfig().Admit(t.Context(), checks, &a); err != nil {
 			t.Fatal(err)
 		}
 	}); n != 0 {

@@ -7,21 +7,22 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/admission"
+	"github.com/headgate/headgate/internal/root"
 )
 
 // Check is one charge: a named policy, or a limit of its own as text or as a value, and whom it concerns.
 type Check struct {
-	Policy    string // the policy's name; empty means that Own, or Limit and Algorithm, say what holds
-	Limit     string // the limit's text, as [headgate.ParseLimit] reads it
-	Algorithm string // the algorithm's name; empty means token_bucket
-	Own       *Own   // a limit as a value, in place of both; not retained
-	Key       string // whose budget; may be empty
-	Cost      int64  // units, at least 0
+	Policy    string       // the policy's name; empty means that Own, or Limit and Algorithm, say what holds
+	Limit     string       // the limit's text, as [headgate.ParseLimit] reads it
+	Algorithm string       // the algorithm's name; empty means token_bucket
+	Inline    *InlineLimit // a limit as a value, in place of both; not retained
+	Key       string       // whose budget; may be empty
+	Cost      int64        // units, at least 0
 }
 
 // Answer is what [Engine.Decide] found. Its zero value is ready; used again it keeps its memory, so a door should keep some.
 type Answer struct {
-	// Decision is the one answer for the request, as [headgate.Combine] makes it. Policies that only watch have no part in it, unless
+	// Decision is the one answer for the request, as [root.Combine] makes it. Policies that only watch have no part in it, unless
 	// there are no others: it then says what they have left, and is always allowed.
 	headgate.Decision
 	// Policy is the policy that Limit, Remaining and ResetAfter are of; empty for a check that brought its own limit.
@@ -35,7 +36,7 @@ type Answer struct {
 	// its clients nothing that they would slow down for.
 	Unenforced bool
 	// Shadows are what checks that only watched would have answered, in the order of the request.
-	Shadows []Watched
+	Shadows []ShadowResult
 	// Generation is that of the snapshot that decided.
 	Generation uint64
 
@@ -47,7 +48,7 @@ type Answer struct {
 }
 
 // Watched is what one check would have answered, had it counted.
-type Watched struct {
+type ShadowResult struct {
 	Check    int               // its place in the request, from 0
 	Policy   string            // its policy; empty for a check that brought its own limit
 	Decision headgate.Decision // zero if Err is set
@@ -79,7 +80,7 @@ func (e *Engine) Decide(ctx context.Context, verb headgate.Verb, checks []Check,
 }
 
 // Decide does verb for all checks, at the store's own clock; see [Snapshot.DecideAt].
-func (s *Snapshot) Decide(ctx context.Context, verb headgate.Verb, checks []Check, a *Answer) error {
+func (s *ActiveConfig) Decide(ctx context.Context, verb headgate.Verb, checks []Check, a *Answer) error {
 	return s.DecideAt(ctx, headgate.StoreClock, verb, checks, a)
 }
 
@@ -95,7 +96,7 @@ func (e *Engine) DecideAt(ctx context.Context, now headgate.Instant, verb headga
 //
 // A request that cannot be decided as it stands is a [*CheckError] that names the place. [KindOf] sorts every error. No error
 // holds a key. The checks are not retained.
-func (s *Snapshot) DecideAt(ctx context.Context, now headgate.Instant, verb headgate.Verb, checks []Check, a *Answer) error {
+func (s *ActiveConfig) DecideAt(ctx context.Context, now headgate.Instant, verb headgate.Verb, checks []Check, a *Answer) error {
 	a.Decision, a.Policy, a.Tightest, a.Unenforced, a.Generation = headgate.Decision{}, "", 0, false, s.generation
 	a.Rules, a.Decisions, a.Shadows = nil, nil, a.Shadows[:0]
 	defer a.forgetKeys()
@@ -109,7 +110,7 @@ func (s *Snapshot) DecideAt(ctx context.Context, now headgate.Instant, verb head
 }
 
 // decide is DecideAt with an answer that is cleared.
-func (s *Snapshot) decide(ctx context.Context, now headgate.Instant, verb headgate.Verb, checks []Check, a *Answer) error {
+func (s *ActiveConfig) decide(ctx context.Context, now headgate.Instant, verb headgate.Verb, checks []Check, a *Answer) error {
 	if err := s.resolve(checks, a); err != nil {
 		return err
 	}
@@ -131,7 +132,7 @@ func (s *Snapshot) decide(ctx context.Context, now headgate.Instant, verb headga
 }
 
 // count does verb for the charges that count.
-func (s *Snapshot) count(ctx context.Context, now headgate.Instant, verb headgate.Verb, a *Answer) error {
+func (s *ActiveConfig) count(ctx context.Context, now headgate.Instant, verb headgate.Verb, a *Answer) error {
 	if !a.admits {
 		return s.apply(ctx, now, verb, &a.counted, 0, len(a.counted.Ops))
 	}
@@ -149,7 +150,7 @@ func (a *Answer) forgetKeys() {
 }
 
 // resolve finds the rules of every check.
-func (s *Snapshot) resolve(checks []Check, a *Answer) error {
+func (s *ActiveConfig) resolve(checks []Check, a *Answer) error {
 	a.counted.reset()
 	a.watched.reset()
 	if n := len(checks); n < 1 || n > s.maxChecks {
@@ -165,7 +166,7 @@ func (s *Snapshot) resolve(checks []Check, a *Answer) error {
 }
 
 // resolveOne adds the rules of one check to a, or says which field is wrong with it.
-func (s *Snapshot) resolveOne(i int, c *Check, a *Answer) (field string, err error) {
+func (s *ActiveConfig) resolveOne(i int, c *Check, a *Answer) (field string, err error) {
 	if len(c.Key) > s.maxKeyBytes {
 		return "key", fmt.Errorf("%w: the key has %d bytes; accepted are at most %d", ErrInvalidRequest, len(c.Key), s.maxKeyBytes)
 	}
@@ -193,18 +194,18 @@ func (s *Snapshot) resolveOne(i int, c *Check, a *Answer) (field string, err err
 }
 
 // chargesFor are the charges that a check belongs to: those that count, or those that are only watched.
-func (s *Snapshot) chargesFor(i int, policy string, enforced bool, a *Answer) *charges {
+func (s *ActiveConfig) chargesFor(i int, policy string, enforced bool, a *Answer) *charges {
 	if s.enforcement == Off || enforced && s.enforcement != Shadow {
 		return &a.counted
 	}
-	a.Shadows = append(a.Shadows, Watched{Check: i, Policy: policy})
+	a.Shadows = append(a.Shadows, ShadowResult{Check: i, Policy: policy})
 	return &a.watched
 }
 
 // ruleOf is the rule of a check that brought its own limit, behind the others of its request.
-func (s *Snapshot) ruleOf(c *Check, others *charges, a *Answer) (*Rule, error) {
-	if c.Own != nil {
-		return a.ownRule(s, c.Own)
+func (s *ActiveConfig) ruleOf(c *Check, others *charges, a *Answer) (*Rule, error) {
+	if c.Inline != nil {
+		return a.ownRule(s, c.Inline)
 	}
 	first, err := s.inlineRule(inlineKey{c.Limit, c.Algorithm, 0})
 	if err != nil {
@@ -217,7 +218,7 @@ func (s *Snapshot) ruleOf(c *Check, others *charges, a *Answer) (*Rule, error) {
 }
 
 // apply does verb for the charges from one place to another.
-func (s *Snapshot) apply(ctx context.Context, now headgate.Instant, verb headgate.Verb, c *charges, from, to int) (err error) {
+func (s *ActiveConfig) apply(ctx context.Context, now headgate.Instant, verb headgate.Verb, c *charges, from, to int) (err error) {
 	ops, decisions := c.Ops[from:to], c.Decisions[from:to]
 	if len(ops) == 1 {
 		op := &ops[0]
@@ -240,18 +241,18 @@ func (s *Snapshot) apply(ctx context.Context, now headgate.Instant, verb headgat
 // combine makes the one answer of all decisions.
 func (a *Answer) combine(c *charges) {
 	a.Rules, a.Decisions = c.rules, c.Decisions
-	a.Tightest = headgate.Tightest(a.Decisions)
+	a.Tightest = root.Tightest(a.Decisions)
 	a.Policy = a.Rules[a.Tightest].Policy
 	if len(a.Decisions) == 1 {
 		a.Decision = a.Decisions[0]
 		return
 	}
-	a.Decision = headgate.Combine(a.Decisions)
+	a.Decision = root.Combine(a.Decisions)
 }
 
 // watch asks for each check that does not count, by itself: what it cannot decide is nobody's trouble. What the others denied is
 // not charged.
-func (s *Snapshot) watch(ctx context.Context, now headgate.Instant, verb headgate.Verb, checks []Check, a *Answer) {
+func (s *ActiveConfig) watch(ctx context.Context, now headgate.Instant, verb headgate.Verb, checks []Check, a *Answer) {
 	counts := len(a.Rules) > 0
 	if counts && !a.Allowed && verb == headgate.Take {
 		verb = headgate.Peek
@@ -292,7 +293,7 @@ func (c *charges) denier(from, to int) *Rule {
 }
 
 // width is how many rules a check has.
-func (s *Snapshot) width(c *Check) int {
+func (s *ActiveConfig) width(c *Check) int {
 	if c.Policy == "" {
 		return 1
 	}
@@ -303,7 +304,7 @@ func one(decisions []headgate.Decision) headgate.Decision {
 	if len(decisions) == 1 {
 		return decisions[0]
 	}
-	return headgate.Combine(decisions)
+	return root.Combine(decisions)
 }
 
 // admit makes a decision one that lets the request go ahead at once, and leaves what it says of the budget.
@@ -313,7 +314,7 @@ func admit(d *headgate.Decision) {
 
 // unspent is the decision about a key that was never used.
 func unspent(r *Rule) headgate.Decision {
-	return headgate.Decision{Allowed: true, Limit: r.AtOnce(), Remaining: r.AtOnce()}
+	return headgate.Decision{Allowed: true, Limit: r.Capacity(), Remaining: r.Capacity()}
 }
 
 // waveThrough is the answer while nothing is enforced: that of keys that were never used.
@@ -326,9 +327,9 @@ func (a *Answer) waveThrough() {
 }
 
 // troubleOf is the trouble that a store told of.
-func troubleOf(err error) headgate.Trouble {
+func troubleOf(err error) headgate.StoreErrorReason {
 	if cause := (*headgate.StoreError)(nil); errors.As(err, &cause) {
-		return cause.Trouble
+		return cause.Reason
 	}
-	return headgate.NoTrouble
+	return headgate.ReasonNone
 }

@@ -54,7 +54,7 @@ const mostInline = 4096
 type Engine struct {
 	store  headgate.Store
 	health headgate.Bound
-	holds  atomic.Pointer[Snapshot]
+	holds  atomic.Pointer[ActiveConfig]
 
 	observer Observer // nil but for an engine that Observed made
 	everyNth uint32   // of its requests begin with it
@@ -69,7 +69,7 @@ type Options struct {
 	// Policies are the policies that a check may name, by that name. A policy's own Name is empty or the same.
 	Policies map[string]headgate.Policy
 	// Terms are what is special about some of the policies, by their names.
-	Terms map[string]Terms
+	PolicyOptions map[string]PolicyOptions
 	// OnStoreError is what holds for a check that brings its own limit while the store cannot decide; the zero value means
 	// [headgate.FailClosed]. A policy says so itself.
 	OnStoreError headgate.OnStoreError
@@ -87,11 +87,11 @@ type Options struct {
 }
 
 // Terms are what is special about a policy.
-type Terms struct {
+type PolicyOptions struct {
 	// Overrides are limits that hold for one key in place of the policy's own. They count on the same state.
 	Overrides map[string][]headgate.Limit
 	// Shadow is the share of keys for which the policy only watches; see the package.
-	Shadow Share
+	Shadow Percent
 }
 
 // Rule is one limit as the engine keeps it, the same for every request that it takes part in.
@@ -107,16 +107,16 @@ type Rule struct {
 }
 
 // AtOnce is the most that can be spent at once, in units: what a decision calls its Limit.
-func (r *Rule) AtOnce() int64 { return r.bound.Limit() }
+func (r *Rule) Capacity() int64 { return r.bound.Limit() }
 
 // Snapshot is what an engine decides by at one time. It does not change, and stays usable when another has taken its place: a door
 // that looks at the routes and then decides does both under one.
-type Snapshot struct {
+type ActiveConfig struct {
 	store       headgate.Store
 	policies    map[string]*policy
 	rules       map[headgate.Rule]*Rule
 	inline      *memo.Map[inlineKey, *Rule]
-	own         *memo.Map[Own, *Rule]
+	own         *memo.Map[InlineLimit, *Rule]
 	onError     headgate.OnStoreError // of checks without a policy
 	enforcement Enforcement
 	maxKeyBytes int
@@ -136,7 +136,7 @@ func New(store headgate.Store, opts *Options) (*Engine, error) {
 	if e.health, err = bindHealth(store); err != nil {
 		return nil, fmt.Errorf("engine: health: %w", err)
 	}
-	if err := e.Use(opts); err != nil {
+	if err := e.Apply(opts); err != nil {
 		return nil, err
 	}
 	return e, nil
@@ -144,9 +144,9 @@ func New(store headgate.Store, opts *Options) (*Engine, error) {
 
 // Use puts opts in the place of what holds, all of it, or changes nothing and says why. Requests that are being decided end under
 // what held when they came. It does no I/O. opts may be nil.
-func (e *Engine) Use(opts *Options) error {
+func (e *Engine) Apply(opts *Options) error {
 	if e.of != nil {
-		return e.of.Use(opts)
+		return e.of.Apply(opts)
 	}
 	opts = cmp.Or(opts, &Options{})
 	e.mu.Lock()
@@ -160,30 +160,30 @@ func (e *Engine) Use(opts *Options) error {
 }
 
 // Snapshot is what holds now.
-func (e *Engine) Snapshot() *Snapshot { return e.holds.Load() }
+func (e *Engine) ActiveConfig() *ActiveConfig { return e.holds.Load() }
 
 // MaxChecks is the most checks that one request may hold, so that a door can stop reading early.
 func (e *Engine) MaxChecks() int { return e.holds.Load().maxChecks }
 
 // Routes say which policies a request is under; never nil.
-func (s *Snapshot) Routes() *routing.Table { return s.routes }
+func (s *ActiveConfig) Routes() *routing.Table { return s.routes }
 
 // TrustedProxies are the networks of proxies that are believed who the client is. They must not be changed.
-func (s *Snapshot) TrustedProxies() []netip.Prefix { return s.proxies }
+func (s *ActiveConfig) TrustedProxies() []netip.Prefix { return s.proxies }
 
 // Generation counts the snapshots of an engine, from 1.
-func (s *Snapshot) Generation() uint64 { return s.generation }
+func (s *ActiveConfig) Generation() uint64 { return s.generation }
 
 // MaxChecks is the most checks that one request may hold.
-func (s *Snapshot) MaxChecks() int { return s.maxChecks }
+func (s *ActiveConfig) MaxChecks() int { return s.maxChecks }
 
 // Enforcement says whether answers count.
-func (s *Snapshot) Enforcement() Enforcement { return s.enforcement }
+func (s *ActiveConfig) Enforcement() Enforcement { return s.enforcement }
 
 // newSnapshot binds everything that opts name. What has not changed since the last snapshot is taken from there: doors know rules by
 // their addresses.
-func newSnapshot(store headgate.Store, opts *Options, last *Snapshot) (*Snapshot, error) {
-	s := &Snapshot{
+func newSnapshot(store headgate.Store, opts *Options, last *ActiveConfig) (*ActiveConfig, error) {
+	s := &ActiveConfig{
 		store:       store,
 		policies:    make(map[string]*policy, len(opts.Policies)),
 		rules:       make(map[headgate.Rule]*Rule),
@@ -208,7 +208,7 @@ func newSnapshot(store headgate.Store, opts *Options, last *Snapshot) (*Snapshot
 	if err := s.bindPolicies(opts, last); err != nil {
 		return nil, err
 	}
-	for name := range opts.Terms {
+	for name := range opts.PolicyOptions {
 		if s.policies[name] == nil {
 			return nil, fmt.Errorf("engine: %w: there are terms for %q, and no such policy", headgate.ErrInvalidPolicy, name)
 		}
@@ -217,7 +217,7 @@ func newSnapshot(store headgate.Store, opts *Options, last *Snapshot) (*Snapshot
 }
 
 // keepInline takes over the rules of checks without a policy, which only a changed OnStoreError makes others.
-func (s *Snapshot) keepInline(last *Snapshot) {
+func (s *ActiveConfig) keepInline(last *ActiveConfig) {
 	if last != nil {
 		s.generation = last.generation + 1
 	}
@@ -225,7 +225,7 @@ func (s *Snapshot) keepInline(last *Snapshot) {
 		s.inline, s.own = last.inline, last.own
 		return
 	}
-	s.inline, s.own = memo.New[inlineKey, *Rule](mostInline), memo.New[Own, *Rule](mostInline)
+	s.inline, s.own = memo.New[inlineKey, *Rule](mostInline), memo.New[InlineLimit, *Rule](mostInline)
 }
 
 // bind makes a rule ready. Its algorithm gets the name that package algo lists.

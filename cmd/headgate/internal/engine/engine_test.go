@@ -173,7 +173,7 @@ func TestPolicySharesItsStateWithALimiter(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, err := l.AllowAt(t.Context(), start, "k", 3)
+		d, err := l.AllowAt(t.Context(), start.Time(), "k", 3)
 		if err != nil || !d.Allowed {
 			t.Fatalf("limiter of %s: %+v, %v", name, d, err)
 		}
@@ -323,20 +323,20 @@ func TestErrorsNameTheirPlaceAndKind(t *testing.T) {
 		checks []engine.Check
 		index  int
 		field  string
-		kind   engine.Kind
+		kind   engine.ErrorKind
 		cause  error
 		said   string
 	}{
-		{"no check", nil, -1, "checks", engine.BadInput, engine.ErrInvalidRequest, "0 checks"},
-		{"too many checks", slices.Repeat([]engine.Check{good}, 33), -1, "checks", engine.BadInput, engine.ErrInvalidRequest, "at most 32|1 to 32"},
-		{"key too long", with(func(c *engine.Check) { c.Key = strings.Repeat(secret, 100) }), 1, "key", engine.BadInput, engine.ErrInvalidRequest, "1800 bytes"},
-		{"negative cost", with(func(c *engine.Check) { c.Cost = -5 }), 1, "cost", engine.BadInput, headgate.ErrInvalidCost, "-5"},
+		{"no check", nil, -1, "checks", engine.InvalidRequest, engine.ErrInvalidRequest, "0 checks"},
+		{"too many checks", slices.Repeat([]engine.Check{good}, 33), -1, "checks", engine.InvalidRequest, engine.ErrInvalidRequest, "at most 32|1 to 32"},
+		{"key too long", with(func(c *engine.Check) { c.Key = strings.Repeat(secret, 100) }), 1, "key", engine.InvalidRequest, engine.ErrInvalidRequest, "1800 bytes"},
+		{"negative cost", with(func(c *engine.Check) { c.Cost = -5 }), 1, "cost", engine.InvalidRequest, headgate.ErrInvalidCost, "-5"},
 		{"unknown policy", with(func(c *engine.Check) { c.Policy = "logn" }), 1, "policy", engine.UnknownPolicy, engine.ErrUnknownPolicy, `"logn"`},
-		{"nonsense limit", with(func(c *engine.Check) { c.Limit = "ten/s" }), 1, "limit", engine.BadInput, headgate.ErrInvalidLimit, "column 1"},
-		{"no limit", with(func(c *engine.Check) { c.Limit = "" }), 1, "limit", engine.BadInput, headgate.ErrInvalidLimit, "column 1"},
-		{"limit outside", with(func(c *engine.Check) { c.Limit = "2000000000/s" }), 1, "limit", engine.BadInput, headgate.ErrInvalidLimit, "1000000000"},
-		{"queue without a queue", with(func(c *engine.Check) { c.Limit = "5/s queue 5" }), 1, "limit", engine.BadInput, headgate.ErrInvalidLimit, "leaky_bucket"},
-		{"unknown algorithm", with(func(c *engine.Check) { c.Algorithm = "leaky" }), 1, "algorithm", engine.BadInput, headgate.ErrUnknownAlgorithm, "sliding_log"},
+		{"nonsense limit", with(func(c *engine.Check) { c.Limit = "ten/s" }), 1, "limit", engine.InvalidRequest, headgate.ErrInvalidLimit, "column 1"},
+		{"no limit", with(func(c *engine.Check) { c.Limit = "" }), 1, "limit", engine.InvalidRequest, headgate.ErrInvalidLimit, "column 1"},
+		{"limit outside", with(func(c *engine.Check) { c.Limit = "2000000000/s" }), 1, "limit", engine.InvalidRequest, headgate.ErrInvalidLimit, "1000000000"},
+		{"queue without a queue", with(func(c *engine.Check) { c.Limit = "5/s queue 5" }), 1, "limit", engine.InvalidRequest, headgate.ErrInvalidLimit, "leaky_bucket"},
+		{"unknown algorithm", with(func(c *engine.Check) { c.Algorithm = "leaky" }), 1, "algorithm", engine.InvalidRequest, headgate.ErrUnknownAlgorithm, "sliding_log"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			e, _ := newEngine(t, twoPolicies)
@@ -346,7 +346,7 @@ func TestErrorsNameTheirPlaceAndKind(t *testing.T) {
 			if !errors.As(err, &at) || at.Index != tt.index || at.Field != tt.field {
 				t.Fatalf("got %#v, want a CheckError at %d, %s", err, tt.index, tt.field)
 			}
-			if got := engine.KindOf(err); got != tt.kind || !errors.Is(err, tt.cause) {
+			if got := engine.ErrorKindOf(err); got != tt.kind || !errors.Is(err, tt.cause) {
 				t.Errorf("%v: kind %v, want %v because of %v", err, got, tt.kind, tt.cause)
 			}
 			if !slices.ContainsFunc(strings.Split(tt.said, "|"), func(s string) bool { return strings.Contains(err.Error(), s) }) {
@@ -379,12 +379,12 @@ func TestStoreTroubleIsUndecided(t *testing.T) {
 		}
 		for verb := headgate.Take; verb <= headgate.Reset; verb++ {
 			err := e.Decide(t.Context(), verb, checks, &engine.Answer{})
-			if !errors.Is(err, headgate.ErrClosed) || engine.KindOf(err) != engine.Undecided {
-				t.Errorf("%v of %d checks on a closed store: %v, %v; want ErrClosed, undecided", verb, len(checks), err, engine.KindOf(err))
+			if !errors.Is(err, headgate.ErrClosed) || engine.ErrorKindOf(err) != engine.StoreFailure {
+				t.Errorf("%v of %d checks on a closed store: %v, %v; want ErrClosed, undecided", verb, len(checks), err, engine.ErrorKindOf(err))
 			}
 		}
 	}
-	if got := engine.KindOf(context.Canceled); got != engine.Undecided {
+	if got := engine.ErrorKindOf(context.Canceled); got != engine.StoreFailure {
 		t.Errorf("KindOf(Canceled) = %v, want undecided", got)
 	}
 }
@@ -420,7 +420,7 @@ func TestLimitsOnInputAreSettable(t *testing.T) {
 	decide(t, e, headgate.Take, inline("abc", "1/s"), inline("", "1/s"))
 	for _, checks := range [][]engine.Check{{inline("abcd", "1/s")}, slices.Repeat([]engine.Check{inline("k", "9/s")}, 3)} {
 		err := e.Decide(t.Context(), headgate.Take, checks, &engine.Answer{})
-		if engine.KindOf(err) != engine.BadInput || err == nil {
+		if engine.ErrorKindOf(err) != engine.InvalidRequest || err == nil {
 			t.Errorf("%d checks, first key of %d bytes: %v, want bad input", len(checks), len(checks[0].Key), err)
 		}
 	}

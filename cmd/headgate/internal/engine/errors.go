@@ -69,41 +69,41 @@ func policyField(err error) string {
 }
 
 // Kind sorts errors by what a caller can do about them. Each door has its own word for each kind.
-type Kind uint8
+type ErrorKind uint8
 
 // The kinds of error.
 const (
-	Undecided     Kind = iota // nothing could be decided: the store's trouble, not the caller's
-	BadInput                  // the request must change
-	UnknownPolicy             // the request must name another policy, or the service must learn this one
+	StoreFailure   ErrorKind = iota // nothing could be decided: the store's trouble, not the caller's
+	InvalidRequest                  // the request must change
+	UnknownPolicy                   // the request must name another policy, or the service must learn this one
 )
 
 // String is the kind in words.
-func (k Kind) String() string {
+func (k ErrorKind) String() string {
 	return [...]string{"could not decide", "bad input", "unknown policy"}[k]
 }
 
 // kinds is the one table from causes to kinds; what it does not list is Undecided.
 var kinds = [...]struct {
 	cause error
-	kind  Kind
+	kind  ErrorKind
 }{
 	{ErrUnknownPolicy, UnknownPolicy},
-	{ErrInvalidRequest, BadInput},
-	{headgate.ErrInvalidLimit, BadInput},
-	{headgate.ErrInvalidCost, BadInput},
-	{headgate.ErrUnknownAlgorithm, BadInput},
-	{headgate.ErrUnsupported, BadInput},
+	{ErrInvalidRequest, InvalidRequest},
+	{headgate.ErrInvalidLimit, InvalidRequest},
+	{headgate.ErrInvalidCost, InvalidRequest},
+	{headgate.ErrUnknownAlgorithm, InvalidRequest},
+	{headgate.ErrUnsupported, InvalidRequest},
 }
 
 // KindOf sorts an error of [Engine.Decide].
-func KindOf(err error) Kind {
+func ErrorKindOf(err error) ErrorKind {
 	for _, k := range kinds {
 		if errors.Is(err, k.cause) {
 			return k.kind
 		}
 	}
-	return Undecided
+	return StoreFailure
 }
 
 // Reason is an error of [Engine.Decide] in one line for a client. Where the store is, and how it is asked, is not a client's to know: the
@@ -113,22 +113,22 @@ func Reason(err error) string {
 		err = check.Err
 	}
 	if errors.As(err, new(*headgate.StoreError)) {
-		return "the store could not decide: " + Trouble(err)
+		return "the store could not decide: " + StoreErrorReason(err)
 	}
 	line, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "headgate: "), "\n") // the rest is for terminals
 	return line
 }
 
 // Trouble is the store's trouble in words: where it is not asked because it failed before, what it failed of.
-func Trouble(err error) string {
-	trouble := Undecided.String()
+func StoreErrorReason(err error) string {
+	trouble := StoreFailure.String()
 	for cause := (*headgate.StoreError)(nil); errors.As(err, &cause); err = cause.Err {
-		trouble = cause.Trouble.String()
+		trouble = cause.Reason.String()
 	}
 	return trouble
 }
 
-func (s *Snapshot) unknownPolicy(name string) error {
+func (s *ActiveConfig) unknownPolicy(name string) error {
 	if len(name) > 64 {
 		name = name[:64] + "…"
 	}

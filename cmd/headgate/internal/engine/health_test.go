@@ -37,7 +37,7 @@ func (b remoteBound) Apply(ctx context.Context, now headgate.Instant, key string
 	case b.store.away == nil:
 		return b.Bound.Apply(ctx, now, key, v, cost)
 	case b.mode == headgate.FailOpen:
-		return headgate.Decision{Allowed: true, Degraded: b.store.away.Trouble}, nil
+		return headgate.Decision{Allowed: true, Degraded: b.store.away.Reason}, nil
 	default:
 		return headgate.Decision{}, b.store.away
 	}
@@ -55,7 +55,7 @@ func TestHealthIsTheStores(t *testing.T) {
 		if err := e.Health(t.Context()); err != nil || store.Stats().Keys != 0 {
 			t.Errorf("%q, a store that is well: got error %v, %d keys want neither", mode, err, store.Stats().Keys)
 		}
-		store.away = &headgate.StoreError{Store: "remote", Trouble: headgate.TimedOut}
+		store.away = &headgate.StoreError{Store: "remote", Reason: headgate.ReasonTimedOut}
 		if err := e.Health(t.Context()); !errors.Is(err, headgate.ErrStoreUnavailable) {
 			t.Errorf("%q, a store that is away: got error %v want the store's", mode, err)
 		}
@@ -78,13 +78,13 @@ func TestOnStoreErrorOfChecksWithoutAPolicy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store.away = &headgate.StoreError{Store: "remote", Trouble: headgate.Unreachable}
+	store.away = &headgate.StoreError{Store: "remote", Reason: headgate.ReasonUnreachable}
 	var a engine.Answer
-	if err := e.Decide(t.Context(), headgate.Take, []engine.Check{inline("k", "1/1h")}, &a); err != nil || !a.Allowed || a.Degraded != headgate.Unreachable {
+	if err := e.Decide(t.Context(), headgate.Take, []engine.Check{inline("k", "1/1h")}, &a); err != nil || !a.Allowed || a.Degraded != headgate.ReasonUnreachable {
 		t.Errorf("a check that brings its own limit: got %+v, error %v want admitted and degraded", a.Decision, err)
 	}
 	err = e.Decide(t.Context(), headgate.Take, []engine.Check{{Policy: "login", Key: "k", Cost: 1}}, &a)
-	if !errors.Is(err, headgate.ErrStoreUnavailable) || engine.KindOf(err) != engine.Undecided {
+	if !errors.Is(err, headgate.ErrStoreUnavailable) || engine.ErrorKindOf(err) != engine.StoreFailure {
 		t.Errorf("a policy that says nothing: got error %v want the store's", err)
 	}
 }

@@ -20,7 +20,7 @@ type inlineKey struct {
 }
 
 // inlineRule is the rule for a check that brought its own limit.
-func (s *Snapshot) inlineRule(k inlineKey) (*Rule, error) {
+func (s *ActiveConfig) inlineRule(k inlineKey) (*Rule, error) {
 	if r, ok := s.inline.Get(k); ok {
 		return r, nil
 	}
@@ -32,7 +32,7 @@ func (s *Snapshot) inlineRule(k inlineKey) (*Rule, error) {
 	return s.inline.Put(k, r), nil
 }
 
-func (s *Snapshot) bindInline(k inlineKey) (*Rule, error) {
+func (s *ActiveConfig) bindInline(k inlineKey) (*Rule, error) {
 	limit, err := headgate.ParseLimit(k.limit)
 	if err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func (c *charges) ordinalOf(first *Rule, key string) int {
 
 // Own is a limit that a check brings as a value, for a door whose protocol has one or whose configuration does: nothing is read from
 // a text. It must not change while it is in use.
-type Own struct {
+type InlineLimit struct {
 	// Scope, the algorithm and the key say whose state it is, whatever the limit: a door's own name, and what else is to tell states
 	// apart. Checks of different scopes share nothing, and none shares anything with policies or with limits that came as text. It is
 	// kept, so there should be few of them and no stranger should choose them.
@@ -84,7 +84,7 @@ type Own struct {
 }
 
 // ownRule is the rule for a limit that came as a value. One that is known allocates nothing.
-func (s *Snapshot) ownRule(own *Own) (*Rule, error) {
+func (s *ActiveConfig) ownRule(own *InlineLimit) (*Rule, error) {
 	if r, ok := s.own.Get(*own); ok {
 		return r, nil
 	}
@@ -110,20 +110,20 @@ func (s *Snapshot) ownRule(own *Own) (*Rule, error) {
 
 // Ready returns why a limit that checks may bring could not be decided under, or nil. An interface
 // that reads limits from its configuration calls it before the first request. It does no I/O.
-func (s *Snapshot) Ready(own *Own) error {
+func (s *ActiveConfig) Ready(own *InlineLimit) error {
 	_, err := s.ownRule(own)
 	return err
 }
 
 // recentRule is the rule of the limit that an answer was last asked with as a value.
 type recentRule struct {
-	own   Own
+	own   InlineLimit
 	rule  *Rule
-	among *memo.Map[Own, *Rule] // the snapshot's that it was taken from; snapshots that share it have the same rules
+	among *memo.Map[InlineLimit, *Rule] // the snapshot's that it was taken from; snapshots that share it have the same rules
 }
 
 // ownRule is the snapshot's. The limit of the last time, which it mostly is, is not looked up: that would be a fifth of a decision.
-func (a *Answer) ownRule(s *Snapshot, own *Own) (*Rule, error) {
+func (a *Answer) ownRule(s *ActiveConfig, own *InlineLimit) (*Rule, error) {
 	if a.recent.among == s.own && a.recent.own == *own {
 		return a.recent.rule, nil
 	}

@@ -30,14 +30,14 @@ func TestRulesOfStrangersAreBounded(t *testing.T) {
 	take("100000/1h", 99_999)
 	for i := range 3 * mostInline {
 		take(fmt.Sprintf("%d/1d", 1_000_000+i), int64(1_000_000+i-1-i))
-		if n := e.Snapshot().inline.Len(); n > mostInline {
+		if n := e.ActiveConfig().inline.Len(); n > mostInline {
 			t.Fatalf("after %d limits %d rules are kept, want at most %d", i+1, n, mostInline)
 		}
 	}
 	take("100000/1h", 99_998) // its rule was forgotten and made again; its state was not
-	kept := e.Snapshot().inline.Len()
+	kept := e.ActiveConfig().inline.Len()
 	take("100000/1h"+strings.Repeat(" ", 60_000), 99_997)
-	if got := e.Snapshot().inline.Len(); got != kept {
+	if got := e.ActiveConfig().inline.Len(); got != kept {
 		t.Errorf("a limit of 60 kB is kept: %d rules, want %d", got, kept)
 	}
 }
@@ -55,34 +55,34 @@ func TestRecentRuleIsForgotten(t *testing.T) {
 		}
 	}
 	var a Answer
-	take := func(e *Engine, own Own, want int64) *Rule {
+	take := func(e *Engine, own InlineLimit, want int64) *Rule {
 		t.Helper()
-		if err := e.DecideAt(t.Context(), 0, headgate.Take, []Check{{Own: &own, Key: "k", Cost: 1}}, &a); err != nil {
+		if err := e.DecideAt(t.Context(), 0, headgate.Take, []Check{{Inline: &own, Key: "k", Cost: 1}}, &a); err != nil {
 			t.Fatal(err)
 		}
 		if a.Remaining != want {
 			t.Errorf("%+v: %d remaining, want %d", own, a.Remaining, want)
 		}
-		if kept, _ := e.Snapshot().own.Get(own); kept != a.Rules[0] {
+		if kept, _ := e.ActiveConfig().own.Get(own); kept != a.Rules[0] {
 			t.Errorf("%+v: the rule is not the snapshot's", own)
 		}
 		return a.Rules[0]
 	}
-	own := Own{Scope: "s", Limit: headgate.MustParseLimit("10/1h")}
+	own := InlineLimit{Scope: "s", Limit: headgate.MustParseLimit("10/1h")}
 	first := take(engines[0], own, 9)
 	take(engines[1], own, 9)
 	if take(engines[0], own, 8) != first {
 		t.Error("the same limit has two rules")
 	}
 	for _, e := range engines {
-		if err := e.Use(&Options{MaxChecks: 1}); err != nil {
+		if err := e.Apply(&Options{MaxChecks: 1}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if take(engines[0], own, 7) != first {
 		t.Error("a snapshot that shares the last one's rules has others")
 	}
-	if err := engines[0].Use(&Options{OnStoreError: headgate.FailOpen}); err != nil {
+	if err := engines[0].Apply(&Options{OnStoreError: headgate.FailOpen}); err != nil {
 		t.Fatal(err)
 	}
 	if take(engines[0], own, 6) == first {

@@ -22,7 +22,7 @@ type Event struct {
 	Err   error // why nothing was decided; [KindOf] sorts it
 	// Lane is the same for requests that are decided on the same memory, so one after the other, and mostly another for others: who
 	// counts can count each lane by itself, where no processor waits for another.
-	Lane   uint32
+	Shard  uint32
 	answer *Answer
 }
 
@@ -37,7 +37,7 @@ func (e *Event) Decisions() []headgate.Decision { return e.answer.counted.Decisi
 func (e *Event) Key(i int) string { return e.answer.counted.Ops[i].Key }
 
 // Shadows are what checks that only watched would have answered.
-func (e *Event) Shadows() []Watched { return e.answer.Shadows }
+func (e *Event) Shadows() []ShadowResult { return e.answer.Shadows }
 
 // ShadowKey is whose budget the check at a place of Shadows is of.
 func (e *Event) ShadowKey(i int) string { return e.answer.watched.Ops[e.answer.Shadows[i].first].Key }
@@ -48,7 +48,7 @@ var lanes atomic.Uint32
 // Observed is e with somebody who hears of what is asked through it, one for each door: it decides as e does, by what e has in force,
 // now and after every [Engine.Use] of e. Its own Use is that of e. It must be made before e is used by others. One request in everyNth,
 // left to chance, begins with o.Begin; none if it is 0.
-func (e *Engine) Observed(o Observer, everyNth uint32) *Engine {
+func (e *Engine) WithObserver(o Observer, everyNth uint32) *Engine {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	view := &Engine{store: e.store, health: e.health, observer: o, everyNth: everyNth, of: e}
@@ -58,7 +58,7 @@ func (e *Engine) Observed(o Observer, everyNth uint32) *Engine {
 }
 
 // hold puts a snapshot into force, here and wherever this engine is observed.
-func (e *Engine) hold(s *Snapshot) {
+func (e *Engine) hold(s *ActiveConfig) {
 	if e.observer != nil {
 		watched := *s
 		watched.observer, watched.everyNth = e.observer, e.everyNth
@@ -71,11 +71,11 @@ func (e *Engine) hold(s *Snapshot) {
 }
 
 // begin tells the observer that a request is there, if this is one of those that begin.
-func (s *Snapshot) begin(a *Answer) {
+func (s *ActiveConfig) begin(a *Answer) {
 	a.event.Began = 0
-	if a.event.Lane == 0 {
-		a.event.Lane = lanes.Add(1)
-		a.lot = uint64(a.event.Lane) * 0x9e3779b97f4a7c15
+	if a.event.Shard == 0 {
+		a.event.Shard = lanes.Add(1)
+		a.lot = uint64(a.event.Shard) * 0x9e3779b97f4a7c15
 	}
 	if s.everyNth == 0 || s.everyNth > 1 && !a.drawn(s.everyNth) {
 		return
@@ -90,7 +90,7 @@ func (a *Answer) drawn(n uint32) bool {
 }
 
 // tell tells the observer what came of it.
-func (s *Snapshot) tell(verb headgate.Verb, a *Answer, err error) {
+func (s *ActiveConfig) tell(verb headgate.Verb, a *Answer, err error) {
 	e := &a.event
 	e.answer, e.Verb, e.Err = a, verb, err // an answer may have been copied
 	s.observer.Observe(e)

@@ -18,7 +18,7 @@ func (*journal) Begin() int64 { return 7 }
 func (j *journal) Observe(e *engine.Event) {
 	line := fmt.Sprint(e.Verb, " began=", e.Began)
 	if e.Err != nil {
-		j.lines = append(j.lines, fmt.Sprint(line, " ", engine.KindOf(e.Err)))
+		j.lines = append(j.lines, fmt.Sprint(line, " ", engine.ErrorKindOf(e.Err)))
 		return
 	}
 	for i, r := range e.Rules() {
@@ -47,14 +47,14 @@ var observed = &engine.Options{
 		"one":  {Limits: []headgate.Limit{headgate.MustParseLimit("1/1h")}},
 		"seen": {Limits: []headgate.Limit{headgate.MustParseLimit("5/1m"), headgate.MustParseLimit("1/1h")}},
 	},
-	Terms: map[string]engine.Terms{"seen": {Shadow: engine.All}},
+	PolicyOptions: map[string]engine.PolicyOptions{"seen": {Shadow: engine.All}},
 }
 
 func TestAnObserverHearsOfEveryRequestOfItsDoor(t *testing.T) {
 	t.Parallel()
 	e, _ := newEngine(t, observed)
 	var front, back journal
-	door, other := e.Observed(&front, 1), e.Observed(&back, 1)
+	door, other := e.WithObserver(&front, 1), e.WithObserver(&back, 1)
 	one, seen := engine.Check{Policy: "one", Key: "a", Cost: 1}, engine.Check{Policy: "seen", Key: "b", Cost: 1}
 	decide(t, door, headgate.Take, one, seen)
 	decide(t, e, headgate.Take, one)
@@ -81,17 +81,17 @@ func TestAnObservedEngineGoesByTheOtherOnesPolicies(t *testing.T) {
 	t.Parallel()
 	e, _ := newEngine(t, observed)
 	var heard journal
-	door := e.Observed(&heard, 1)
+	door := e.WithObserver(&heard, 1)
 	next := &engine.Options{Policies: map[string]headgate.Policy{"two": observed.Policies["one"]}}
-	if err := e.Use(next); err != nil {
+	if err := e.Apply(next); err != nil {
 		t.Fatal(err)
 	}
-	if door.Snapshot().Generation() != 2 || e.Snapshot().Generation() != 2 {
-		t.Fatalf("generations %d and %d, want 2", door.Snapshot().Generation(), e.Snapshot().Generation())
+	if door.ActiveConfig().Generation() != 2 || e.ActiveConfig().Generation() != 2 {
+		t.Fatalf("generations %d and %d, want 2", door.ActiveConfig().Generation(), e.ActiveConfig().Generation())
 	}
 	decide(t, door, headgate.Take, engine.Check{Policy: "two", Key: "k", Cost: 1})
 	heard.mustHaveHeard(t, "take began=7 two/k=true")
-	if err := door.Use(observed); err != nil {
+	if err := door.Apply(observed); err != nil {
 		t.Fatal(err)
 	}
 	decide(t, e, headgate.Take, engine.Check{Policy: "one", Key: "k", Cost: 1})
@@ -110,7 +110,7 @@ func (s *silent) Observe(*engine.Event) { s.heard++ }
 func TestTellingAllocatesNothing(t *testing.T) {
 	e, _ := newEngine(t, twoPolicies)
 	var s silent
-	door := e.Observed(&s, 0)
+	door := e.WithObserver(&s, 0)
 	var a engine.Answer
 	checks, ctx := []engine.Check{{Policy: "api", Key: "k", Cost: 1}}, t.Context()
 	got := testing.AllocsPerRun(1000, func() {
@@ -131,7 +131,7 @@ func TestSomeRequestsBeginWithTheObserver(t *testing.T) {
 	}{{0, 0, 0}, {1, 16_000, 16_000}, {16, 850, 1150}} { // 1000 ± 31
 		e, _ := newEngine(t, twoPolicies)
 		var s silent
-		door := e.Observed(&s, c.everyNth)
+		door := e.WithObserver(&s, c.everyNth)
 		var a engine.Answer
 		for range 16_000 {
 			if err := door.Decide(t.Context(), headgate.Peek, []engine.Check{{Policy: "api", Key: "k"}}, &a); err != nil {

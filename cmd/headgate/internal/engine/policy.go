@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/root"
 )
 
 // policy is one as it is decided by.
@@ -32,11 +33,11 @@ func (p *policy) rulesFor(key string) []*Rule {
 func (p *policy) enforces(key string) bool { return !p.watches || place(p.name, key) < p.below }
 
 // bindPolicies makes all policies ready, or says what is wrong with each that cannot be.
-func (s *Snapshot) bindPolicies(opts *Options, last *Snapshot) error {
+func (s *ActiveConfig) bindPolicies(opts *Options, last *ActiveConfig) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(opts.Policies)) {
-		b := binding{Snapshot: s, last: last, policy: &policy{name: name}}
-		b.bind(opts.Policies[name], opts.Terms[name])
+		b := binding{ActiveConfig: s, last: last, policy: &policy{name: name}}
+		b.bind(opts.Policies[name], opts.PolicyOptions[name])
 		s.policies[name] = b.policy
 		errs = append(errs, b.errs...)
 	}
@@ -45,8 +46,8 @@ func (s *Snapshot) bindPolicies(opts *Options, last *Snapshot) error {
 
 // binding makes one policy ready.
 type binding struct {
-	*Snapshot
-	last   *Snapshot
+	*ActiveConfig
+	last   *ActiveConfig
 	policy *policy
 	errs   []error
 }
@@ -56,7 +57,7 @@ func (b *binding) fail(e PolicyError) {
 	b.errs = append(b.errs, &e)
 }
 
-func (b *binding) bind(from headgate.Policy, terms Terms) {
+func (b *binding) bind(from headgate.Policy, terms PolicyOptions) {
 	p := b.policy
 	if p.name == "" || from.Name != "" && from.Name != p.name {
 		b.fail(PolicyError{Err: fmt.Errorf("%w: it is listed as %q and calls itself %q", headgate.ErrInvalidPolicy, p.name, from.Name)})
@@ -88,7 +89,7 @@ func (b *binding) rulesOf(from headgate.Policy, at PolicyError) []*Rule {
 		b.fail(at)
 		return nil
 	}
-	rules := from.Rules()
+	rules := root.Rules(from)
 	bound := make([]*Rule, len(rules))
 	for i, rule := range rules {
 		r, err := b.ruleOf(rule)

@@ -10,13 +10,13 @@ import (
 )
 
 // Share is a part of all keys, in millionths: 250,000 is a quarter. It is written “25%”.
-type Share int32
+type Percent int32
 
 // All is every key.
-const All Share = 1_000_000
+const All Percent = 1_000_000
 
 // ParseShare reads a percentage, from 0% to 100%, with up to four digits behind a point.
-func ParseShare(text string) (Share, error) {
+func ParsePercent(text string) (Percent, error) {
 	wrong := fmt.Errorf("%.20q is no share; write a percentage from 0%% to 100%%, such as 25%% or 0.1%%", text)
 	number, ok := strings.CutSuffix(text, "%")
 	whole, fraction, point := strings.Cut(number, ".")
@@ -24,14 +24,14 @@ func ParseShare(text string) (Share, error) {
 		return 0, wrong
 	}
 	n, err := strconv.ParseInt(whole+fraction+strings.Repeat("0", 4-len(fraction)), 10, 32)
-	if err != nil || Share(n) > All {
+	if err != nil || Percent(n) > All {
 		return 0, wrong
 	}
-	return Share(n), nil
+	return Percent(n), nil
 }
 
 // String writes the share so that [ParseShare] reads it back.
-func (s Share) String() string {
+func (s Percent) String() string {
 	text := strconv.Itoa(int(s / 10_000))
 	if rest := int(s % 10_000); rest != 0 {
 		text += "." + strings.TrimRight(fmt.Sprintf("%04d", rest), "0")
@@ -39,7 +39,7 @@ func (s Share) String() string {
 	return text + "%"
 }
 
-func (s Share) validate() error {
+func (s Percent) validate() error {
 	if s < 0 || s > All {
 		return fmt.Errorf("%w: a share of %d millionths; accepted are 0 to 1000000", headgate.ErrInvalidPolicy, s)
 	}
@@ -47,7 +47,7 @@ func (s Share) validate() error {
 }
 
 // of64 is the share of 2^64, rounded down. All is not asked for: whoever enforces all keys does not look at places.
-func (s Share) of64() uint64 {
+func (s Percent) of64() uint64 {
 	part, _ := bits.Div64(uint64(s)%uint64(All), 0, uint64(All))
 	return part
 }

@@ -17,16 +17,16 @@ import (
 func limits(texts ...string) []headgate.Limit { return headgate.MustPolicy(texts...).Limits }
 
 // one is an engine with a policy p and what is special about it.
-func one(t *testing.T, policy headgate.Policy, terms engine.Terms, enforcement engine.Enforcement) (*engine.Engine, headgate.Store) {
+func one(t *testing.T, policy headgate.Policy, terms engine.PolicyOptions, enforcement engine.Enforcement) (*engine.Engine, headgate.Store) {
 	t.Helper()
 	return newEngine(t, &engine.Options{
-		Policies: map[string]headgate.Policy{"p": policy, "other": headgate.MustPolicy("3/1h")}, Terms: map[string]engine.Terms{"p": terms}, Enforcement: enforcement,
+		Policies: map[string]headgate.Policy{"p": policy, "other": headgate.MustPolicy("3/1h")}, PolicyOptions: map[string]engine.PolicyOptions{"p": terms}, Enforcement: enforcement,
 	})
 }
 
 func TestOverridesHoldForTheirKeyOnly(t *testing.T) {
 	t.Parallel()
-	e, store := one(t, headgate.MustPolicy("5/1h"), engine.Terms{Overrides: map[string][]headgate.Limit{"acme": limits("50/1h", "60/1d")}}, "")
+	e, store := one(t, headgate.MustPolicy("5/1h"), engine.PolicyOptions{Overrides: map[string][]headgate.Limit{"acme": limits("50/1h", "60/1d")}}, "")
 	a := decide(t, e, headgate.Take, engine.Check{Policy: "p", Key: "acme", Cost: 20})
 	if !a.Allowed || a.Limit != 50 || a.Remaining != 30 || len(a.Rules) != 2 {
 		t.Errorf("the key with limits of its own: got %+v, want 30 of 50 left", a.Decision)
@@ -39,7 +39,7 @@ func TestOverridesHoldForTheirKeyOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d, err := l.PeekAt(t.Context(), start, "acme", 0); err != nil || d.Remaining != 60 {
+	if d, err := l.PeekAt(t.Context(), start.Time(), "acme", 0); err != nil || d.Remaining != 60 {
 		t.Errorf("a limiter of 100/1h: %d remain, error %v, want 60: two fifths of an hour are spent", d.Remaining, err)
 	}
 }
@@ -48,7 +48,7 @@ func TestOverridesHoldForTheirKeyOnly(t *testing.T) {
 func TestShadow(t *testing.T) {
 	t.Parallel()
 	for _, enforcement := range []engine.Enforcement{"", engine.Shadow} {
-		terms := engine.Terms{Shadow: engine.All}
+		terms := engine.PolicyOptions{Shadow: engine.All}
 		if enforcement == engine.Shadow {
 			terms.Shadow = 0
 		}
@@ -81,7 +81,7 @@ func TestShadow(t *testing.T) {
 // Beside policies that count, one that watches has no say, and is charged when they admit.
 func TestShadowBesideOthers(t *testing.T) {
 	t.Parallel()
-	e, _ := one(t, headgate.MustPolicy("2/1h"), engine.Terms{Shadow: engine.All}, "")
+	e, _ := one(t, headgate.MustPolicy("2/1h"), engine.PolicyOptions{Shadow: engine.All}, "")
 	both := []engine.Check{{Policy: "p", Key: "k", Cost: 1}, {Policy: "other", Key: "k", Cost: 1}}
 	for i, want := range []struct {
 		allowed, would bool
@@ -105,14 +105,14 @@ func TestShadowBesideOthers(t *testing.T) {
 // What a policy that only watches cannot decide is nobody's trouble.
 func TestShadowOverAStoreThatIsAway(t *testing.T) {
 	t.Parallel()
-	store := &remote{Store: memstore.New(nil), away: &headgate.StoreError{Store: "remote", Trouble: headgate.TimedOut}}
+	store := &remote{Store: memstore.New(nil), away: &headgate.StoreError{Store: "remote", Reason: headgate.ReasonTimedOut}}
 	defer store.Close()
 	e, err := engine.New(store, &engine.Options{Policies: map[string]headgate.Policy{"p": headgate.MustPolicy("2/1h")}, Enforcement: engine.Shadow})
 	if err != nil {
 		t.Fatal(err)
 	}
 	a := decide(t, e, headgate.Take, engine.Check{Policy: "p", Key: "k", Cost: 3})
-	if !a.Allowed || a.Limit != 2 || a.Remaining != 2 || a.Degraded != headgate.TimedOut || !errors.Is(a.Shadows[0].Err, headgate.ErrStoreUnavailable) {
+	if !a.Allowed || a.Limit != 2 || a.Remaining != 2 || a.Degraded != headgate.ReasonTimedOut || !errors.Is(a.Shadows[0].Err, headgate.ErrStoreUnavailable) {
 		t.Errorf("got %+v, told %+v, want it admitted, degraded, and why", a.Decision, a.Shadows)
 	}
 }
@@ -120,7 +120,7 @@ func TestShadowOverAStoreThatIsAway(t *testing.T) {
 // Off asks no store, charges nothing, and still refuses what makes no sense.
 func TestOff(t *testing.T) {
 	t.Parallel()
-	e, store := one(t, headgate.MustPolicy("2/1h"), engine.Terms{}, engine.Off)
+	e, store := one(t, headgate.MustPolicy("2/1h"), engine.PolicyOptions{}, engine.Off)
 	check := engine.Check{Policy: "p", Key: "k", Cost: 99}
 	for _, verb := range []headgate.Verb{headgate.Take, headgate.Peek, headgate.Refund, headgate.Reset} {
 		a := decide(t, e, verb, check, inline("k", "5/1h"))
@@ -131,7 +131,7 @@ func TestOff(t *testing.T) {
 	if n := store.(*memstore.Store).Stats().Keys; n != 0 {
 		t.Errorf("%d keys are in the store, want none", n)
 	}
-	if err := e.Decide(t.Context(), headgate.Take, []engine.Check{{Policy: "gone", Key: "k"}}, &engine.Answer{}); engine.KindOf(err) != engine.UnknownPolicy {
+	if err := e.Decide(t.Context(), headgate.Take, []engine.Check{{Policy: "gone", Key: "k"}}, &engine.Answer{}); engine.ErrorKindOf(err) != engine.UnknownPolicy {
 		t.Errorf("an unknown policy: got %v", err)
 	}
 	_ = store.Close()
@@ -145,8 +145,8 @@ func TestShareOfKeys(t *testing.T) {
 	t.Parallel()
 	const keys = 20_000
 	var before []bool
-	for _, share := range []engine.Share{0, 10_000, 250_000, 500_000, 990_000, engine.All} {
-		e, _ := one(t, headgate.MustPolicy("1/1h"), engine.Terms{Shadow: engine.All - share}, "")
+	for _, share := range []engine.Percent{0, 10_000, 250_000, 500_000, 990_000, engine.All} {
+		e, _ := one(t, headgate.MustPolicy("1/1h"), engine.PolicyOptions{Shadow: engine.All - share}, "")
 		enforced, count := make([]bool, keys), 0
 		for i := range keys {
 			check := engine.Check{Policy: "p", Key: "user " + strconv.Itoa(i), Cost: 2}
@@ -164,7 +164,7 @@ func TestShareOfKeys(t *testing.T) {
 		before = enforced
 	}
 	// As it has always been: whoever changes these treats people differently from one day to the next.
-	e, _ := one(t, headgate.MustPolicy("1/1h"), engine.Terms{Shadow: 500_000}, "")
+	e, _ := one(t, headgate.MustPolicy("1/1h"), engine.PolicyOptions{Shadow: 500_000}, "")
 	got := ""
 	for _, key := range []string{"", "a", "b", "c", "203.0.113.9", "acme", "2001:db8::/64", "user 1"} {
 		got += strconv.FormatBool(decide(t, e, headgate.Take, engine.Check{Policy: "p", Key: key, Cost: 2}).Allowed)[:1]
@@ -176,15 +176,15 @@ func TestShareOfKeys(t *testing.T) {
 
 func TestSharesAreWrittenAndRead(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]engine.Share{
+	for text, want := range map[string]engine.Percent{
 		"0%": 0, "25%": 250_000, "100%": engine.All, "0.1%": 1_000, "33.3333%": 333_333, "100.0%": engine.All, "07%": 70_000,
 		"": -1, "%": -1, "25": -1, "101%": -1, "-1%": -1, "1.%": -1, ".5%": -1, "0.00001%": -1, "1e1%": -1, "99999999999%": -1, "100.0001%": -1, "١%": -1,
 	} {
-		got, err := engine.ParseShare(text)
+		got, err := engine.ParsePercent(text)
 		if (err != nil) != (want < 0) || err == nil && got != want {
 			t.Errorf("%q: got %d, error %v want %d", text, got, err, want)
 		}
-		if again, err2 := engine.ParseShare(got.String()); err == nil && (err2 != nil || again != got) {
+		if again, err2 := engine.ParsePercent(got.String()); err == nil && (err2 != nil || again != got) {
 			t.Errorf("%q is written %q, which is read as %d, %v", text, got.String(), again, err2)
 		}
 	}
@@ -193,9 +193,9 @@ func TestSharesAreWrittenAndRead(t *testing.T) {
 // A limit as a value: states of different scopes are apart, and from policies and from limits that came as text.
 func TestOwn(t *testing.T) {
 	t.Parallel()
-	e, _ := one(t, headgate.MustPolicy("10/1m"), engine.Terms{}, "")
+	e, _ := one(t, headgate.MustPolicy("10/1m"), engine.PolicyOptions{}, "")
 	own := func(scope, limit string, algorithm headgate.Algorithm) engine.Check {
-		return engine.Check{Own: &engine.Own{Scope: scope, Limit: headgate.MustParseLimit(limit), Algorithm: algorithm}, Key: "k", Cost: 1}
+		return engine.Check{Inline: &engine.InlineLimit{Scope: scope, Limit: headgate.MustParseLimit(limit), Algorithm: algorithm}, Key: "k", Cost: 1}
 	}
 	for i, c := range []struct {
 		check engine.Check
@@ -221,14 +221,14 @@ func TestOwn(t *testing.T) {
 		t.Errorf("several in one request: %d remain, want %d", got, want)
 	}
 	named := own("n", "1/1h", "")
-	named.Own.Name = "rule of a file"
+	named.Inline.Name = "rule of a file"
 	decide(t, e, headgate.Take, named)
 	if a := decide(t, e, headgate.Take, named); a.Allowed || !slices.Equal(a.DeniedBy, []string{"rule of a file"}) {
 		t.Errorf("got %+v, want it denied by its name", a.Decision)
 	}
-	for _, wrong := range []engine.Own{{Limit: headgate.Limit{}}, {Limit: limits("1/s")[0], Algorithm: "x"}, {Limit: limits("1/s queue 2")[0]}} {
-		err := e.Decide(t.Context(), headgate.Take, []engine.Check{{Own: &wrong, Key: "k"}}, &engine.Answer{})
-		if engine.KindOf(err) != engine.BadInput || err == nil {
+	for _, wrong := range []engine.InlineLimit{{Limit: headgate.Limit{}}, {Limit: limits("1/s")[0], Algorithm: "x"}, {Limit: limits("1/s queue 2")[0]}} {
+		err := e.Decide(t.Context(), headgate.Take, []engine.Check{{Inline: &wrong, Key: "k"}}, &engine.Answer{})
+		if engine.ErrorKindOf(err) != engine.InvalidRequest || err == nil {
 			t.Errorf("%+v: got %v want bad input", wrong, err)
 		}
 	}
@@ -237,21 +237,21 @@ func TestOwn(t *testing.T) {
 // A request is decided under one snapshot, whatever takes its place meanwhile; a change that cannot be made changes nothing.
 func TestUse(t *testing.T) {
 	t.Parallel()
-	e, _ := one(t, headgate.MustPolicy("5/1h"), engine.Terms{}, "")
-	before := e.Snapshot()
+	e, _ := one(t, headgate.MustPolicy("5/1h"), engine.PolicyOptions{}, "")
+	before := e.ActiveConfig()
 	for i, wrong := range []*engine.Options{
 		{Policies: map[string]headgate.Policy{"p": {}}},
-		{Policies: map[string]headgate.Policy{"p": headgate.MustPolicy("9/s")}, Terms: map[string]engine.Terms{"p": {Shadow: engine.All + 1}}},
-		{Policies: map[string]headgate.Policy{"p": headgate.MustPolicy("9/s")}, Terms: map[string]engine.Terms{"q": {}}},
-		{Policies: map[string]headgate.Policy{"p": headgate.MustPolicy("9/s")}, Terms: map[string]engine.Terms{"p": {Overrides: map[string][]headgate.Limit{"k": nil}}}},
+		{Policies: map[string]headgate.Policy{"p": headgate.MustPolicy("9/s")}, PolicyOptions: map[string]engine.PolicyOptions{"p": {Shadow: engine.All + 1}}},
+		{Policies: map[string]headgate.Policy{"p": headgate.MustPolicy("9/s")}, PolicyOptions: map[string]engine.PolicyOptions{"q": {}}},
+		{Policies: map[string]headgate.Policy{"p": headgate.MustPolicy("9/s")}, PolicyOptions: map[string]engine.PolicyOptions{"p": {Overrides: map[string][]headgate.Limit{"k": nil}}}},
 		{Enforcement: "maybe"},
 		{OnStoreError: "maybe"},
 	} {
-		if err := e.Use(wrong); err == nil || e.Snapshot() != before {
-			t.Errorf("%d: got error %v, another snapshot %v; want an error and the same", i, err, e.Snapshot() != before)
+		if err := e.Apply(wrong); err == nil || e.ActiveConfig() != before {
+			t.Errorf("%d: got error %v, another snapshot %v; want an error and the same", i, err, e.ActiveConfig() != before)
 		}
 	}
-	if err := e.Use(&engine.Options{Policies: map[string]headgate.Policy{"q": headgate.MustPolicy("7/1h")}, MaxChecks: 1}); err != nil {
+	if err := e.Apply(&engine.Options{Policies: map[string]headgate.Policy{"q": headgate.MustPolicy("7/1h")}, MaxChecks: 1}); err != nil {
 		t.Fatal(err)
 	}
 	var a engine.Answer
@@ -259,10 +259,10 @@ func TestUse(t *testing.T) {
 	if err := before.Decide(t.Context(), headgate.Take, p, &a); err != nil || a.Generation != 1 {
 		t.Errorf("under the snapshot from before: got %v, generation %d", err, a.Generation)
 	}
-	if err := e.Decide(t.Context(), headgate.Take, p, &a); engine.KindOf(err) != engine.UnknownPolicy || e.MaxChecks() != 1 || e.Snapshot().Generation() != 2 {
+	if err := e.Decide(t.Context(), headgate.Take, p, &a); engine.ErrorKindOf(err) != engine.UnknownPolicy || e.MaxChecks() != 1 || e.ActiveConfig().Generation() != 2 {
 		t.Errorf("under the one that took its place: got %v", err)
 	}
-	if err := e.Use(nil); err != nil || e.MaxChecks() != engine.DefaultMaxChecks {
+	if err := e.Apply(nil); err != nil || e.MaxChecks() != engine.DefaultMaxChecks {
 		t.Errorf("all defaults: got %v, %d checks", err, e.MaxChecks())
 	}
 }
@@ -276,7 +276,7 @@ func TestRulesStayWhereTheyAre(t *testing.T) {
 	e, _ := newEngine(t, opts("5/1h"))
 	checks := []engine.Check{{Policy: "p", Key: "k"}, {Policy: "other", Key: "k"}, inline("k", "1/1h")}
 	rules := slices.Clone(decide(t, e, headgate.Peek, checks...).Rules)
-	if err := e.Use(opts("6/1h")); err != nil {
+	if err := e.Apply(opts("6/1h")); err != nil {
 		t.Fatal(err)
 	}
 	for i, r := range decide(t, e, headgate.Peek, checks...).Rules {
@@ -287,12 +287,12 @@ func TestRulesStayWhereTheyAre(t *testing.T) {
 }
 
 func TestWhatChangesAllocatesNothingPerRequest(t *testing.T) {
-	terms := engine.Terms{Shadow: 500_000, Overrides: map[string][]headgate.Limit{"acme": limits("1000000/s")}}
+	terms := engine.PolicyOptions{Shadow: 500_000, Overrides: map[string][]headgate.Limit{"acme": limits("1000000/s")}}
 	for _, enforcement := range []engine.Enforcement{engine.On, engine.Shadow, engine.Off} {
 		e, _ := one(t, headgate.MustPolicy("1000000/s"), terms, enforcement)
-		own := &engine.Own{Scope: "door", Limit: headgate.MustParseLimit("1000000/s")}
+		own := &engine.InlineLimit{Scope: "door", Limit: headgate.MustParseLimit("1000000/s")}
 		for _, checks := range [][]engine.Check{
-			{{Policy: "p", Key: "a", Cost: 1}}, {{Policy: "p", Key: "b", Cost: 1}}, {{Policy: "p", Key: "acme", Cost: 1}}, {{Own: own, Key: "k", Cost: 1}},
+			{{Policy: "p", Key: "a", Cost: 1}}, {{Policy: "p", Key: "b", Cost: 1}}, {{Policy: "p", Key: "acme", Cost: 1}}, {{Inline: own, Key: "k", Cost: 1}},
 		} {
 			var a engine.Answer
 			ctx := t.Context()
@@ -335,7 +335,7 @@ func TestOneSnapshotForOneRequest(t *testing.T) {
 		})
 	}
 	for i := range 2_000 {
-		if err := e.Use(opts(1_000_001 + i)); err != nil {
+		if err := e.Apply(opts(1_000_001 + i)); err != nil {
 			t.Fatal(err)
 		}
 	}

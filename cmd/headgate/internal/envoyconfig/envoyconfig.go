@@ -136,7 +136,7 @@ type Rule struct {
 // Limit is one limit of a rule.
 type Limit struct {
 	// Own is what the engine is asked for; nil if nothing at all is allowed.
-	Own *engine.Own
+	Inline *engine.InlineLimit
 	// Requests and Unit are what answers say. More than [headgate.MaxUnits] can be said and not counted; see [MakeLimit].
 	Requests uint32
 	Unit     Unit
@@ -148,18 +148,18 @@ type Limit struct {
 
 // SharesState reports whether what two limits count of one key is the same.
 func (l Limit) SharesState(other Limit) bool {
-	return l.Own != nil && other.Own != nil && l.Own.Scope == other.Own.Scope && l.Own.Algorithm == other.Own.Algorithm
+	return l.Inline != nil && other.Inline != nil && l.Inline.Scope == other.Inline.Scope && l.Inline.Algorithm == other.Inline.Algorithm
 }
 
 // MakeLimit is a limit of requests in each window of period, as envoyproxy/ratelimit counts. State is told by the period: those of one
 // period share it. More than [headgate.MaxUnits] requests are counted to that number only, and denied above. It allocates nothing that
 // lasts but the scope, for which period should be that of a [Unit].
-func MakeLimit(requests uint32, period time.Duration) (l Limit, own engine.Own) {
+func MakeLimit(requests uint32, period time.Duration) (l Limit, own engine.InlineLimit) {
 	l = Limit{Requests: requests, Unit: unitOf(period), Period: period, Windows: true}
 	if requests == 0 {
 		return l, own
 	}
-	return l, engine.Own{
+	return l, engine.InlineLimit{
 		Scope:     scopeOf(period, 0),
 		Limit:     headgate.Limit{Rate: min(int64(requests), headgate.MaxUnits), Period: period},
 		Algorithm: headgate.FixedWindow,

@@ -79,7 +79,7 @@ func (b *builder) perUnit(r *Rule, from *value, unit Unit) {
 		b.warn(from.get("requests_per_unit"), "it is counted to %d, and denied above", headgate.MaxUnits)
 	}
 	if l.Windows = own.Algorithm == headgate.FixedWindow || requests == 0; requests > 0 {
-		l.Own = &own
+		l.Inline = &own
 	}
 	r.Limits = []Limit{l}
 }
@@ -105,7 +105,7 @@ func (b *builder) listed(r *Rule, from *value) {
 		}
 		l := Limit{Requests: uint32(limit.Rate), Unit: unitOf(limit.Period), Period: limit.Period}
 		l.Windows = algorithm == headgate.FixedWindow && limit.Period%time.Second == 0
-		l.Own = &engine.Own{
+		l.Inline = &engine.InlineLimit{
 			Scope: scopeOf(limit.Period, seen[limit.Period]), Limit: limit, Algorithm: algorithm, OnStoreError: mode, Name: "envoy",
 		}
 		seen[limit.Period]++
@@ -125,7 +125,7 @@ func (b *builder) misfit(r *Rule, limit headgate.Limit, algorithm headgate.Algor
 		return fmt.Sprintf(": %s is %s; %s", wrong.Field, wrong.Value, wrong.Bound)
 	case err != nil:
 		return ": " + err.Error()
-	case slices.ContainsFunc(r.Limits, func(l Limit) bool { return l.Own.Limit == limit }):
+	case slices.ContainsFunc(r.Limits, func(l Limit) bool { return l.Inline.Limit == limit }):
 		return " stands in limits twice"
 	}
 	return ""

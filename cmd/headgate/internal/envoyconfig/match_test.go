@@ -151,8 +151,8 @@ func TestLimits(t *testing.T) {
 		for _, l := range r.Limits {
 			w := want[i]
 			i++
-			if l.Own.Limit != w.limit || l.Own.Algorithm != w.alg || l.Own.OnStoreError != w.mode || l.Own.Scope != w.scope || r.Shadow != w.shadow || r.Quota != w.shadow {
-				t.Errorf("%s: got %+v, shadow %v, quota %v want %+v", r.Path, *l.Own, r.Shadow, r.Quota, w)
+			if l.Inline.Limit != w.limit || l.Inline.Algorithm != w.alg || l.Inline.OnStoreError != w.mode || l.Inline.Scope != w.scope || r.Shadow != w.shadow || r.Quota != w.shadow {
+				t.Errorf("%s: got %+v, shadow %v, quota %v want %+v", r.Path, *l.Inline, r.Shadow, r.Quota, w)
 			}
 		}
 	}
@@ -238,8 +238,8 @@ func FuzzParse(f *testing.F) {
 		}
 		for _, r := range config.Rules() {
 			for _, l := range r.Limits {
-				if l.Own != nil && l.Own.Limit.Validate() != nil {
-					t.Errorf("%s: limit %+v is accepted", r.Path, l.Own.Limit)
+				if l.Inline != nil && l.Inline.Limit.Validate() != nil {
+					t.Errorf("%s: limit %+v is accepted", r.Path, l.Inline.Limit)
 				}
 			}
 		}

@@ -57,14 +57,14 @@ func New(e *engine.Engine, opts *Options) (*Handler, error) {
 	opts = cmp.Or(opts, &Options{})
 	h := &Handler{engine: e, fields: answerfields.New(), local: opts.Local, log: opts.Log}
 	h.log = cmp.Or(h.log, slog.New(slog.DiscardHandler))
-	if _, err := h.trustOf(e.Snapshot()); err != nil {
+	if _, err := h.trustOf(e.ActiveConfig()); err != nil {
 		return nil, err
 	}
 	return h, nil
 }
 
 // trustOf is who may describe a request that s decides: of one configuration with its routes and policies. It is made once for each.
-func (h *Handler) trustOf(s *engine.Snapshot) (*trust, error) {
+func (h *Handler) trustOf(s *engine.ActiveConfig) (*trust, error) {
 	if t := h.trust.Load(); t != nil && t.generation == s.Generation() {
 		return t, nil
 	}
@@ -114,9 +114,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // call is the memory of one request, kept for the next.
 type call struct {
-	holds     *engine.Snapshot
+	holds     *engine.ActiveConfig
 	described routing.Request
-	charges   []routing.Charge
+	charges   []routing.PolicyKey
 	checks    []engine.Check
 	answer    engine.Answer
 }
@@ -133,7 +133,7 @@ func (c *call) release() {
 
 // read finds what the described request is to be charged.
 func (h *Handler) read(r *http.Request, c *call) *refusal {
-	c.holds = h.engine.Snapshot()
+	c.holds = h.engine.ActiveConfig()
 	t, err := h.trustOf(c.holds)
 	if err != nil || !t.peers.Trusts(r.RemoteAddr) {
 		h.warnOnce()
@@ -147,9 +147,9 @@ func (h *Handler) read(r *http.Request, c *call) *refusal {
 	c.described.ClientAddr = t.client(way, r.Header)
 	routes := c.holds.Routes()
 	if policy := strings.Trim(strings.TrimPrefix(r.URL.Path, Path), "/"); policy != "" {
-		c.charges = append(c.charges, routing.Charge{Policy: policy, Key: routes.KeyOf(policy).Of(&c.described)})
+		c.charges = append(c.charges, routing.PolicyKey{Policy: policy, Key: routes.KeyOf(policy).Of(&c.described)})
 	} else {
-		c.charges = routes.AppendCharges(c.charges, &c.described)
+		c.charges = routes.AppendPolicyKeys(c.charges, &c.described)
 	}
 	if !c.described.ClientAddr.IsValid() && c.needsClient(routes) {
 		return refuse(http.StatusBadRequest, "the client's address is missing, or is none: have the proxy set "+way.client)
@@ -186,13 +186,13 @@ var unavailable = &refusal{
 
 // undecided answers when nothing was decided. What is wrong is the store's trouble, or the configuration's: never the client's.
 func (h *Handler) undecided(w http.ResponseWriter, err error) {
-	if engine.KindOf(err) == engine.Undecided {
+	if engine.ErrorKindOf(err) == engine.StoreFailure {
 		w.Header().Set("Retry-After", "1")
 		unavailable.write(w)
 		return
 	}
 	status := http.StatusBadRequest
-	if engine.KindOf(err) == engine.UnknownPolicy {
+	if engine.ErrorKindOf(err) == engine.UnknownPolicy {
 		status = http.StatusNotFound
 	}
 	refuse(status, engine.Reason(err)).write(w)

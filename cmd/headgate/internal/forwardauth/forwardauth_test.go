@@ -308,7 +308,7 @@ func TestTrustChangesWhileItRuns(t *testing.T) {
 	if got := strings.Count(log.String(), "trusted_proxies"); got != 1 || strings.Contains(log.String(), "10.0.0") {
 		t.Errorf("the log: %s", log.String())
 	}
-	if err := e.Use(decidedBy(proxied.TrustedProxies)); err != nil {
+	if err := e.Apply(decidedBy(proxied.TrustedProxies)); err != nil {
 		t.Fatal(err)
 	}
 	said(t, "trusted", ask(h, forwardauth.Path, login()...), 200, "allow")
@@ -324,7 +324,7 @@ func TestAClientIsOfOneConfiguration(t *testing.T) {
 	of := func(own, others string, trusted ...netip.Prefix) *engine.Options {
 		return &engine.Options{
 			Policies: map[string]headgate.Policy{"p": headgate.MustPolicy(others)}, TrustedProxies: trusted,
-			Terms: map[string]engine.Terms{"p": {Overrides: map[string][]headgate.Limit{"203.0.113.9": {headgate.MustParseLimit(own)}}}},
+			PolicyOptions: map[string]engine.PolicyOptions{"p": {Overrides: map[string][]headgate.Limit{"203.0.113.9": {headgate.MustParseLimit(own)}}}},
 		}
 	}
 	// A list that ends in 10.0.0.7 is from 203.0.113.9 for the first, and from 10.0.0.7 for the second. The third limit is nobody's.
@@ -344,7 +344,7 @@ func TestAClientIsOfOneConfiguration(t *testing.T) {
 				return
 			default:
 			}
-			if err := e.Use([]*engine.Options{local, trusting}[i%2]); err != nil {
+			if err := e.Apply([]*engine.Options{local, trusting}[i%2]); err != nil {
 				t.Error(err)
 			}
 		}

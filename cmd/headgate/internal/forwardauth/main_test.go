@@ -59,7 +59,7 @@ type options struct {
 // decidedBy is what an engine of every test has in force.
 func decidedBy(trusted []netip.Prefix) *engine.Options {
 	return &engine.Options{
-		Policies: policies, Routes: routes(), Terms: map[string]engine.Terms{"shadow": {Shadow: engine.All}}, TrustedProxies: trusted,
+		Policies: policies, Routes: routes(), PolicyOptions: map[string]engine.PolicyOptions{"shadow": {Shadow: engine.All}}, TrustedProxies: trusted,
 	}
 }
 

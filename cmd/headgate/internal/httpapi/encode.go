@@ -35,7 +35,7 @@ func appendAnswer(b []byte, a *engine.Answer) []byte {
 		b = appendString(b, name)
 	}
 	b = append(b, `],"degraded":`...)
-	b = strconv.AppendBool(b, a.Degraded != headgate.NoTrouble)
+	b = strconv.AppendBool(b, a.Degraded != headgate.ReasonNone)
 	return append(b, '}')
 }
 

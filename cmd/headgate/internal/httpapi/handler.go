@@ -154,7 +154,7 @@ func (h *Handler) decide(w http.ResponseWriter, r *http.Request, verb headgate.V
 		return
 	}
 	h.turnAway(w) // the body may have taken its time
-	holds := h.engine.Snapshot()
+	holds := h.engine.ActiveConfig()
 	if err := c.in.decode(string(c.body), holds.MaxChecks()); err != nil {
 		refuse(w, &c.in, err)
 		return

@@ -92,7 +92,7 @@ func (h *Health) writeReady(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), healthTimeout)
 	defer cancel()
 	if err := h.engine.Health(ctx); err != nil {
-		state.Status, state.Trouble = "degraded", engine.Trouble(err)
+		state.Status, state.Trouble = "degraded", engine.StoreErrorReason(err)
 	}
 	if h.opts.Config != nil {
 		state.Config = new(configState)

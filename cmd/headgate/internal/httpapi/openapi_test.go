@@ -42,7 +42,7 @@ func newDescribed(t *testing.T) *described {
 	proxies := must(forwardauth.New(e, &forwardauth.Options{Local: true}))
 	envoy := must(rlsapi.New(e, &rlsapi.Options{Unavailable503: true}))
 	rules := must(envoyconfig.Parse([]envoyconfig.File{{Name: "d.yaml", Content: []byte("domain: d\ndescriptors: [{key: k}]\n")}}, nil))
-	if err := envoy.Use(rules); err != nil {
+	if err := envoy.Apply(rules); err != nil {
 		t.Fatal(err)
 	}
 	h := httpapi.New(e, &httpapi.Options{

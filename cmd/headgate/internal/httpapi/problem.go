@@ -22,9 +22,9 @@ func writeProblem(w http.ResponseWriter, status int, detail, field string) {
 
 // statuses are the engine's kinds of error in this door's words.
 var statuses = [...]int{
-	engine.Undecided:     http.StatusServiceUnavailable,
-	engine.BadInput:      http.StatusBadRequest,
-	engine.UnknownPolicy: http.StatusNotFound,
+	engine.StoreFailure:   http.StatusServiceUnavailable,
+	engine.InvalidRequest: http.StatusBadRequest,
+	engine.UnknownPolicy:  http.StatusNotFound,
 }
 
 // refuse answers a request that was not decided.
@@ -33,7 +33,7 @@ func refuse(w http.ResponseWriter, r *request, err error) {
 		writeProblem(w, http.StatusBadRequest, input.detail, input.field)
 		return
 	}
-	status, field := statuses[engine.KindOf(err)], ""
+	status, field := statuses[engine.ErrorKindOf(err)], ""
 	if check := (*engine.CheckError)(nil); errors.As(err, &check) {
 		err, field = check.Err, r.path(check.Index, check.Field)
 	}

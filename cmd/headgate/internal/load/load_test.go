@@ -54,7 +54,7 @@ func doors(t *testing.T) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := envoy.Use(rules); err != nil {
+	if err := envoy.Apply(rules); err != nil {
 		t.Fatal(err)
 	}
 	urls := make(map[string]string)

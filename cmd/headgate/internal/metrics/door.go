@@ -15,14 +15,14 @@ var began = time.Now()
 func moment() int64 { return int64(time.Since(began)) }
 
 // Begin is the moment, for a request whose time is measured.
-func (d *Door) Begin() int64 { return moment() }
+func (d *Recorder) Begin() int64 { return moment() }
 
 // Observe counts a request. It allocates nothing, but for the first request of a policy and for a denial that is logged.
-func (d *Door) Observe(e *engine.Event) {
+func (d *Recorder) Observe(e *engine.Event) {
 	if e.Began != 0 {
 		d.latency.Observe(float64(moment()-e.Began) / 1e9)
 	}
-	if e.Err != nil && d.refuse(engine.KindOf(e.Err)) {
+	if e.Err != nil && d.refuse(engine.ErrorKindOf(e.Err)) {
 		return
 	}
 	if e.Verb != headgate.Take {
@@ -40,9 +40,9 @@ func (d *Door) Observe(e *engine.Event) {
 }
 
 // refuse counts a request that made no sense; false if it did.
-func (d *Door) refuse(kind engine.Kind) bool {
+func (d *Recorder) refuse(kind engine.ErrorKind) bool {
 	switch kind {
-	case engine.BadInput:
+	case engine.InvalidRequest:
 		d.badInput.Inc()
 	case engine.UnknownPolicy:
 		d.unknownPolicy.Inc()
@@ -53,7 +53,7 @@ func (d *Door) refuse(kind engine.Kind) bool {
 }
 
 // countEach counts a request once for each of its policies: the limits of one stand beside each other.
-func (d *Door) countEach(e *engine.Event) {
+func (d *Recorder) countEach(e *engine.Event) {
 	rules := e.Rules()
 	for from := 0; from < len(rules); {
 		to := from + 1
@@ -66,10 +66,10 @@ func (d *Door) countEach(e *engine.Event) {
 }
 
 // count counts what the limits of one policy said.
-func (d *Door) count(e *engine.Event, from, to int) {
+func (d *Recorder) count(e *engine.Event, from, to int) {
 	p := d.policy(e.Rules()[from].Policy)
 	if e.Err != nil {
-		p.add(e, Undecided)
+		p.add(e, StoreFailure)
 		return
 	}
 	outcome := Allowed
@@ -82,7 +82,7 @@ func (d *Door) count(e *engine.Event, from, to int) {
 				d.metrics.denials.add(&denial{d.name, e.Rules()[from+i], e.Key(from + i), decision.RetryAfter, false}, p.log)
 			}
 			return
-		case decision.Degraded != headgate.NoTrouble:
+		case decision.Degraded != headgate.ReasonNone:
 			outcome = Degraded
 		}
 	}
@@ -91,17 +91,17 @@ func (d *Door) count(e *engine.Event, from, to int) {
 
 // countShadow counts what the check at a place of those that only watched would have answered; nobody asked them if the others could not be
 // decided.
-func (d *Door) countShadow(e *engine.Event, i int, w *engine.Watched) {
+func (d *Recorder) countShadow(e *engine.Event, i int, w *engine.ShadowResult) {
 	p := d.policy(w.Policy)
 	switch {
 	case e.Err != nil || w.Err != nil:
-		p.add(e, Undecided)
+		p.add(e, StoreFailure)
 	case w.DeniedBy != nil:
 		p.add(e, Shadow)
 		if p.log != nil {
 			d.metrics.denials.add(&denial{d.name, w.DeniedBy, e.ShadowKey(i), w.Decision.RetryAfter, true}, p.log)
 		}
-	case w.Decision.Degraded != headgate.NoTrouble:
+	case w.Decision.Degraded != headgate.ReasonNone:
 		p.add(e, Degraded)
 	default:
 		p.add(e, Allowed)
@@ -109,7 +109,7 @@ func (d *Door) countShadow(e *engine.Event, i int, w *engine.Watched) {
 }
 
 // policy is what is counted of one.
-func (d *Door) policy(name string) *policy {
+func (d *Recorder) policy(name string) *policy {
 	if p := d.unnamed.Load(); name == "" && p != nil {
 		return p
 	}
@@ -119,7 +119,7 @@ func (d *Door) policy(name string) *policy {
 	return d.newPolicy(name)
 }
 
-func (d *Door) newPolicy(name string) *policy {
+func (d *Recorder) newPolicy(name string) *policy {
 	name = strings.ToValidUTF8(name, "_") // which labels must be, and policies of a file are
 	for {
 		known := d.policies.Load()

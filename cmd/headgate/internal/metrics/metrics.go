@@ -35,12 +35,12 @@ type Outcome uint8
 
 // The outcomes.
 const (
-	Allowed   Outcome = iota
-	Denied            // also by a local share while the store is away
-	Shadow            // it would have been denied, had the policy counted
-	Undecided         // the store could not be asked, and the policy says closed
-	Degraded          // let pass without the store: the policy says open, or local and the share allowed it
-	outcomes          // how many there are
+	Allowed      Outcome = iota
+	Denied               // also by a local share while the store is away
+	Shadow               // it would have been denied, had the policy counted
+	StoreFailure         // the store could not be asked, and the policy says closed
+	Degraded             // let pass without the store: the policy says open, or local and the share allowed it
+	outcomes             // how many there are
 )
 
 // String is the outcome as a label.
@@ -63,7 +63,7 @@ type Metrics struct {
 	denials  *Denials
 
 	mu    sync.Mutex
-	doors []*Door // in the order in which they were made
+	doors []*Recorder // in the order in which they were made
 
 	operations *prometheus.CounterVec
 	refused    *prometheus.CounterVec
@@ -146,17 +146,17 @@ func (m *Metrics) Draining() { m.draining.Set(1) }
 
 // ObserveStore notes that the store went away, or is back.
 func (m *Metrics) ObserveStore(e headgate.StoreEvent) {
-	if !e.Away {
+	if !e.Unavailable {
 		m.storeUp.Set(1)
 		return
 	}
 	m.storeUp.Set(0)
-	m.outages.WithLabelValues(e.Trouble.String()).Inc()
+	m.outages.WithLabelValues(e.Reason.String()).Inc()
 }
 
 // Door is the observer of one door, whose requests are counted under its name. It must be one of few, and each name be asked for once.
-func (m *Metrics) Door(name string) *Door {
-	d := &Door{metrics: m, name: name, latency: m.latency.WithLabelValues(name)}
+func (m *Metrics) Recorder(name string) *Recorder {
+	d := &Recorder{metrics: m, name: name, latency: m.latency.WithLabelValues(name)}
 	for verb := headgate.Peek; verb <= headgate.Reset; verb++ {
 		d.operations[verb] = m.operations.WithLabelValues(name, verb.String())
 	}
@@ -170,12 +170,12 @@ func (m *Metrics) Door(name string) *Door {
 }
 
 // Observed is e with a door of this name as its observer.
-func (m *Metrics) Observed(e *engine.Engine, door string) *engine.Engine {
-	return e.Observed(m.Door(door), m.every)
+func (m *Metrics) WithObserver(e *engine.Engine, door string) *engine.Engine {
+	return e.WithObserver(m.Recorder(door), m.every)
 }
 
 // Door counts the requests of one door.
-type Door struct {
+type Recorder struct {
 	metrics    *Metrics
 	name       string
 	latency    prometheus.Observer
@@ -203,7 +203,7 @@ type lane struct {
 	_      [64 - 8*outcomes]byte
 }
 
-func (p *policy) add(e *engine.Event, o Outcome) { p.lanes[e.Lane%lanes].counts[o].Add(1) }
+func (p *policy) add(e *engine.Event, o Outcome) { p.lanes[e.Shard%lanes].counts[o].Add(1) }
 
 func (p *policy) total(o Outcome) (sum uint64) {
 	for i := range p.lanes {
@@ -233,4 +233,4 @@ func (c *decisions) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-var _ engine.Observer = (*Door)(nil)
+var _ engine.Observer = (*Recorder)(nil)

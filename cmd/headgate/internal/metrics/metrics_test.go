@@ -36,7 +36,7 @@ var policies = &engine.Options{
 		"strict": {Limits: []headgate.Limit{headgate.MustParseLimit("1/24h")}},
 		"seen":   {Limits: []headgate.Limit{headgate.MustParseLimit("1/1h")}},
 	},
-	Terms: map[string]engine.Terms{"seen": {Shadow: engine.All}},
+	PolicyOptions: map[string]engine.PolicyOptions{"seen": {Shadow: engine.All}},
 }
 
 func newEngine(t testing.TB) *engine.Engine {
@@ -91,7 +91,7 @@ func mustShow(t testing.TB, m *metrics.Metrics, prefix string, want ...string) {
 func TestEachOutcomeIsCountedAtItsDoor(t *testing.T) {
 	t.Parallel()
 	e, m := newEngine(t), metrics.New(nil)
-	http, resp := m.Observed(e, "http"), m.Observed(e, "resp")
+	http, resp := m.WithObserver(e, "http"), m.WithObserver(e, "resp")
 	for range 3 {
 		ask(t, http, headgate.Take, check("login", "k"))
 	}
@@ -122,7 +122,7 @@ func TestEachOutcomeIsCountedAtItsDoor(t *testing.T) {
 func TestWhatAStoreThatIsAwayBringsIsCounted(t *testing.T) {
 	t.Parallel()
 	m := metrics.New(nil)
-	m.ObserveStore(headgate.StoreEvent{Away: true, Trouble: headgate.TimedOut, Err: errors.New("x")})
+	m.ObserveStore(headgate.StoreEvent{Unavailable: true, Reason: headgate.ReasonTimedOut, Err: errors.New("x")})
 	mustShow(t, m, "headgate_store_up")
 	m.ObserveStore(headgate.StoreEvent{})
 	mustShow(t, m, "headgate_store", `headgate_store_outages_total{trouble="timed out"} 1`, `headgate_store_up 1`)
@@ -140,11 +140,11 @@ func TestWhatAStoreThatIsAwayBringsIsCounted(t *testing.T) {
 	e, err := engine.New(store, &engine.Options{Policies: map[string]headgate.Policy{
 		"open": {Limits: limits, OnStoreError: headgate.FailOpen}, "closed": {Limits: limits}, "seen": {Limits: limits},
 		"open seen": {Limits: limits, OnStoreError: headgate.FailOpen},
-	}, Terms: map[string]engine.Terms{"seen": {Shadow: engine.All}, "open seen": {Shadow: engine.All}}})
+	}, PolicyOptions: map[string]engine.PolicyOptions{"seen": {Shadow: engine.All}, "open seen": {Shadow: engine.All}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	e = m.Observed(e, "http")
+	e = m.WithObserver(e, "http")
 	ask(t, e, headgate.Take, check("open", "k"), check("open seen", "k"))
 	var a engine.Answer
 	if err := e.Decide(t.Context(), headgate.Take, []engine.Check{check("closed", "k"), check("seen", "k")}, &a); err == nil {
@@ -163,7 +163,7 @@ func TestEveryDecisionOverANetworkIsTimed(t *testing.T) {
 		least, most float64
 	}{{true, 4000, 4000}, {false, 150, 350}} { // 250 ± 15
 		m := metrics.New(&metrics.Options{Networked: c.networked})
-		e := m.Observed(newEngine(t), "http")
+		e := m.WithObserver(newEngine(t), "http")
 		for range 4000 {
 			ask(t, e, headgate.Take, check("api", "k"))
 		}
@@ -182,11 +182,11 @@ func everything(t *testing.T) *metrics.Metrics {
 		Version: "v1", Store: "memory",
 		Denials: metrics.NewDenials(&metrics.DenialOptions{Log: slog.New(slog.DiscardHandler), PerSecond: 1}),
 	})
-	e := m.Observed(newEngine(t), "http")
+	e := m.WithObserver(newEngine(t), "http")
 	for range 3 {
 		ask(t, e, headgate.Take, check("strict", "k"))
 	}
-	m.ObserveStore(headgate.StoreEvent{Away: true, Trouble: headgate.Refused})
+	m.ObserveStore(headgate.StoreEvent{Unavailable: true, Reason: headgate.ReasonRefused})
 	m.Config(func() metrics.ConfigState {
 		return metrics.ConfigState{Generation: 2, Since: time.UnixMilli(1500), Loads: 2, Refused: 1}
 	})
@@ -339,7 +339,7 @@ func TestWhatIsCountedAtOnceIsCounted(t *testing.T) {
 	t.Parallel()
 	d := metrics.NewDenials(nil)
 	m := metrics.New(&metrics.Options{Denials: d})
-	e := m.Observed(newEngine(t), "http")
+	e := m.WithObserver(newEngine(t), "http")
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
@@ -377,7 +377,7 @@ func TestWhatIsCountedAtOnceIsCounted(t *testing.T) {
 func TestNoKeyIsInAnyMetric(t *testing.T) {
 	t.Parallel()
 	m := metrics.New(&metrics.Options{Denials: metrics.NewDenials(nil)})
-	e := m.Observed(newEngine(t), "http")
+	e := m.WithObserver(newEngine(t), "http")
 	for range 3 {
 		ask(t, e, headgate.Take, check("strict", "203.0.113.9"))
 	}
@@ -389,7 +389,7 @@ func TestNoKeyIsInAnyMetric(t *testing.T) {
 func TestCountingAllocatesNothing(t *testing.T) {
 	m := metrics.New(&metrics.Options{Networked: true, Denials: metrics.NewDenials(nil)})
 	bare := newEngine(t)
-	counted := m.Observed(bare, "http")
+	counted := m.WithObserver(bare, "http")
 	ctx, long := context.Background(), strings.Repeat("k", 200)
 	for _, checks := range [][]engine.Check{
 		{check("api", "k")}, {check("strict", long)}, {check("api", "k"), check("strict", "k")}, {check("seen", "k")},
@@ -413,7 +413,7 @@ func denying(t testing.TB, opts *metrics.DenialOptions) (*metrics.Denials, *metr
 	d := metrics.NewDenials(opts)
 	m := metrics.New(&metrics.Options{Denials: d})
 	bare := newEngine(t)
-	e := m.Observed(bare, "http")
+	e := m.WithObserver(bare, "http")
 	return d, m, func(key string) {
 		ask(t, bare, headgate.Take, check("strict", key))
 		ask(t, e, headgate.Take, check("strict", key))
@@ -466,7 +466,7 @@ func TestWhatAPolicyInShadowWouldDenyIsToldApart(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	d := metrics.NewDenials(&metrics.DenialOptions{Log: slog.New(slog.NewTextHandler(&out, nil)), PerSecond: 10, LogKeys: true, TopKeys: true})
-	e := metrics.New(&metrics.Options{Denials: d}).Observed(newEngine(t), "http")
+	e := metrics.New(&metrics.Options{Denials: d}).WithObserver(newEngine(t), "http")
 	for range 3 {
 		ask(t, e, headgate.Take, check("api", "a"), check("seen", "s"))
 	}
@@ -550,7 +550,7 @@ func BenchmarkDecide(b *testing.B) {
 				e := newEngine(b)
 				if observed != "bare" {
 					m := metrics.New(&metrics.Options{Networked: observed != "observed", Denials: metrics.NewDenials(nil)})
-					e = m.Observed(e, "http")
+					e = m.WithObserver(e, "http")
 				}
 				checks, a := []engine.Check{check(policy, "203.0.113.9")}, engine.Answer{}
 				for b.Loop() {

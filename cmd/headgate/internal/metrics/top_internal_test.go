@@ -87,7 +87,7 @@ func TestTheSketchKeepsItsWord(t *testing.T) {
 
 func TestPoliciesThatAreMetAtOnceAreAllCounted(t *testing.T) {
 	t.Parallel()
-	d := New(nil).Door("http")
+	d := New(nil).Recorder("http")
 	var all sync.WaitGroup
 	begin := make(chan struct{})
 	for range 8 {
@@ -109,7 +109,7 @@ func TestPoliciesThatAreMetAtOnceAreAllCounted(t *testing.T) {
 
 func TestPoliciesAreBounded(t *testing.T) {
 	t.Parallel()
-	d := New(nil).Door("http")
+	d := New(nil).Recorder("http")
 	full := make(map[string]*policy)
 	for i := range mostPolicies {
 		full[fmt.Sprint(i)] = &policy{}
@@ -125,7 +125,7 @@ func TestPoliciesAreBounded(t *testing.T) {
 
 func TestAPolicyWithoutAProperNameIsOne(t *testing.T) {
 	t.Parallel()
-	d := New(nil).Door("http")
+	d := New(nil).Recorder("http")
 	first := d.policy("a\xff")
 	if again, proper := d.policy("a\xff"), d.policy("a_"); again != first || proper != first {
 		t.Error("a name that is no UTF-8 is another policy each time")

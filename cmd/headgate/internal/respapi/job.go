@@ -22,11 +22,11 @@ const (
 type job struct {
 	style  style
 	verb   headgate.Verb
-	policy string       // or
-	own    engine.Own   // where policy is empty
-	key    string       // in the request's own memory, if the decision is made at once
-	cost   int64        // units
-	check  engine.Check // what is asked, while it is asked
+	policy string             // or
+	own    engine.InlineLimit // where policy is empty
+	key    string             // in the request's own memory, if the decision is made at once
+	cost   int64              // units
+	check  engine.Check       // what is asked, while it is asked
 	answer engine.Answer
 	err    error
 	next   *job // of the same key, behind it
@@ -57,7 +57,7 @@ func (w *worker) textOf(arg []byte) string {
 // submit makes the decision and replies, or keeps it for when all that came with it are made.
 func (w *worker) submit(j *job) {
 	if !w.h.networked {
-		w.checks[0] = engine.Check{Policy: j.policy, Own: j.limit(), Key: j.key, Cost: j.cost}
+		w.checks[0] = engine.Check{Policy: j.policy, Inline: j.limit(), Key: j.key, Cost: j.cost}
 		j.err = w.h.engine.Decide(w.ctx, j.verb, w.checks[:], &j.answer)
 		w.tell(j)
 		return
@@ -68,7 +68,7 @@ func (w *worker) submit(j *job) {
 	}
 }
 
-func (j *job) limit() *engine.Own {
+func (j *job) limit() *engine.InlineLimit {
 	if j.policy != "" {
 		return nil
 	}
@@ -125,7 +125,7 @@ func (j *job) decide(w *worker) {
 			j.err = errPanic
 		}
 	}()
-	j.check = engine.Check{Policy: j.policy, Own: j.limit(), Key: j.key, Cost: j.cost}
+	j.check = engine.Check{Policy: j.policy, Inline: j.limit(), Key: j.key, Cost: j.cost}
 	j.err = w.h.engine.Decide(w.ctx, j.verb, []engine.Check{j.check}, &j.answer)
 }
 
@@ -155,7 +155,7 @@ func (w *worker) tellError(j *job) {
 		w.fail(crabError + text)
 	case kind == engine.UnknownPolicy:
 		w.fail("NOPOLICY " + text)
-	case kind == engine.Undecided:
+	case kind == engine.StoreFailure:
 		w.fail("UNDECIDED " + text)
 	default:
 		w.fail("ERR " + text)
@@ -163,4 +163,4 @@ func (w *worker) tellError(j *job) {
 }
 
 // reason is why there is no decision, in one line.
-func reason(err error) (engine.Kind, string) { return engine.KindOf(err), engine.Reason(err) }
+func reason(err error) (engine.ErrorKind, string) { return engine.ErrorKindOf(err), engine.Reason(err) }

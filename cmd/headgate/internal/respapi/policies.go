@@ -58,7 +58,7 @@ func (w *worker) tellOwn(a *engine.Answer) {
 	w.bulk("denied_by")
 	w.bulks(a.DeniedBy)
 	w.bulk("degraded")
-	w.boolean(a.Degraded != headgate.NoTrouble)
+	w.boolean(a.Degraded != headgate.ReasonNone)
 }
 
 // millis is d in whole milliseconds, rounded up.

@@ -98,7 +98,7 @@ func TestPoliciesChange(t *testing.T) {
 	e := mustEngine(t, newFrozen(t), policies)
 	c := New(e, nil).newClient(t)
 	c.do("HG.CHECK", "api", "k", "150")
-	if err := e.Use(&engine.Options{Policies: map[string]headgate.Policy{"api": headgate.MustPolicy("100/s burst 160")}}); err != nil {
+	if err := e.Apply(&engine.Options{Policies: map[string]headgate.Policy{"api": headgate.MustPolicy("100/s burst 160")}}); err != nil {
 		t.Fatal(err)
 	}
 	want := ownReply("*20", ":1", ":160", ":9", ":0", ":1510", ":0", ":0", "$3 api", "*0", ":0")
@@ -119,7 +119,7 @@ type awayBound struct{ headgate.Bound }
 
 func (awayBound) Apply(context.Context, headgate.Instant, string, headgate.Verb, int64) (headgate.Decision, error) {
 	return headgate.Decision{}, &headgate.StoreError{
-		Store: "redis", Trouble: headgate.TimedOut, Err: fmt.Errorf("dial tcp 10.1.2.3:6379"),
+		Store: "redis", Reason: headgate.ReasonTimedOut, Err: fmt.Errorf("dial tcp 10.1.2.3:6379"),
 	}
 }
 

@@ -107,13 +107,13 @@ func mustDecide(t *testing.T, l *headgate.Limiter, now headgate.Instant, key str
 	var err error
 	switch verb {
 	case headgate.Take:
-		d, err = l.AllowAt(t.Context(), now, key, cost)
+		d, err = l.AllowAt(t.Context(), now.Time(), key, cost)
 	case headgate.Peek:
-		d, err = l.PeekAt(t.Context(), now, key, cost)
+		d, err = l.PeekAt(t.Context(), now.Time(), key, cost)
 	case headgate.Refund:
-		d, err = l.RefundAt(t.Context(), now, key, cost)
+		d, err = l.RefundAt(t.Context(), now.Time(), key, cost)
 	default:
-		d, err = l.ResetAt(t.Context(), now, key)
+		d, err = l.ResetAt(t.Context(), now.Time(), key)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -144,5 +144,5 @@ func ownReplyTo(policy string, d headgate.Decision) string {
 		denied += fmt.Sprintf(" $%d %s", len(name), name)
 	}
 	return ownReply("*20", flag(d.Allowed), fmt.Sprintf(":%d", d.Limit), fmt.Sprintf(":%d", d.Remaining), ms(d.RetryAfter), ms(d.ResetAfter),
-		ms(d.Delay), flag(d.Never), fmt.Sprintf("$%d %s", len(policy), policy), denied, flag(d.Degraded != headgate.NoTrouble))
+		ms(d.Delay), flag(d.Never), fmt.Sprintf("$%d %s", len(policy), policy), denied, flag(d.Degraded != headgate.ReasonNone))
 }

@@ -132,7 +132,7 @@ func (f *caseFile) open(options []string) {
 	if err != nil {
 		f.t.Fatalf("%s: %v", f.path, err)
 	}
-	if err := f.handler.Use(config); err != nil {
+	if err := f.handler.Apply(config); err != nil {
 		f.t.Fatalf("%s: %v", f.path, err)
 	}
 }

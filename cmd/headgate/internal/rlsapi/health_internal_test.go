@@ -25,8 +25,8 @@ func TestHealthPublishedLastIsTheLatest(t *testing.T) {
 		first, second func(h *Handler)
 		want          bool
 	}{
-		{"configuration while the server starts", func(*Handler) {}, func(h *Handler) { _ = h.Use(config) }, true},
-		{"drain during a reload", func(h *Handler) { _ = h.Use(config) }, (*Handler).Drain, false},
+		{"configuration while the server starts", func(*Handler) {}, func(h *Handler) { _ = h.Apply(config) }, true},
+		{"drain during a reload", func(h *Handler) { _ = h.Apply(config) }, (*Handler).Drain, false},
 	} {
 		h, err := New(e, &Options{NeedDomains: true})
 		if err != nil {

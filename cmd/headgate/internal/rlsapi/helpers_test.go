@@ -38,7 +38,7 @@ func open(t testing.TB, store headgate.Store, config string, opts *rlsapi.Option
 	}
 	h := mustHandler(t, e, opts)
 	if config != "" {
-		if err := h.Use(mustConfig(t, config)); err != nil {
+		if err := h.Apply(mustConfig(t, config)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -161,7 +161,7 @@ func TestModel(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := mustHandler(t, e, nil)
-	if err := h.Use(mustConfig(t, modelConfig)); err != nil {
+	if err := h.Apply(mustConfig(t, modelConfig)); err != nil {
 		t.Fatal(err)
 	}
 	m := &model{counts: make(map[string]int64)}
@@ -257,7 +257,7 @@ func TestFlood(t *testing.T) {
 			}
 		}
 	}
-	s := h.Snapshot()
+	s := h.Stats()
 	if len(s.Rules) > 10_100 || len(s.DomainNotFound) > 101 || s.DomainNotFound[rlsapi.Others] == 0 || s.Rules[rlsapi.Others].TotalHits == 0 {
 		t.Errorf("%d rules and %d domains are counted apart, the others of each %v and %d", len(s.Rules), len(s.DomainNotFound), s.Rules[rlsapi.Others], s.DomainNotFound[rlsapi.Others])
 	}
@@ -298,23 +298,23 @@ descriptors:
 		{"k", 5, true, rlsapi.Counts{TotalHits: 17, WithinLimit: 10, NearLimit: 3, OverLimit: 6, TotalNegativeHits: 5}},
 	} {
 		ask(step.key, step.hits, step.negative)
-		if got := h.Snapshot().Rules["d.k"]; got != step.want {
+		if got := h.Stats().Rules["d.k"]; got != step.want {
 			t.Errorf("after %d hits (negative: %v): got %+v want %+v", step.hits, step.negative, got, step.want)
 		}
 	}
 	ask("shadow", 2, false)
 	ask("shadow", 3, false)
-	if got, want := h.Snapshot().Rules["d.shadow"], (rlsapi.Counts{TotalHits: 5, WithinLimit: 2, NearLimit: 1, OverLimit: 3, ShadowMode: 3}); got != want {
+	if got, want := h.Stats().Rules["d.shadow"], (rlsapi.Counts{TotalHits: 5, WithinLimit: 2, NearLimit: 1, OverLimit: 3, ShadowMode: 3}); got != want {
 		t.Errorf("shadow: got %+v want %+v", got, want)
 	}
 	ask("1.2.3.4:80", 1, false)
-	if got := h.Snapshot().Rules["d.1_2_3_4_80"].TotalHits; got != 1 {
-		t.Errorf("an address in a name: %v", h.Snapshot().Rules)
+	if got := h.Stats().Rules["d.1_2_3_4_80"].TotalHits; got != 1 {
+		t.Errorf("an address in a name: %v", h.Stats().Rules)
 	}
 	if _, err := h.ShouldRateLimit(t.Context(), request("", "k", "v")); err == nil {
 		t.Error("no domain: got no error")
 	}
-	if s := h.Snapshot(); s.ConfigLoads != 1 || s.ServiceErrors != 1 || s.StoreErrors != 0 {
+	if s := h.Stats(); s.ConfigLoads != 1 || s.ServiceErrors != 1 || s.StoreErrors != 0 {
 		t.Errorf("got %+v", s)
 	}
 }

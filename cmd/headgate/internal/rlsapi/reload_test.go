@@ -33,7 +33,7 @@ func TestReloadsUnderLoad(t *testing.T) {
 			"  - {key: a, rate_limit: {unit: year, requests_per_unit: %d, name: v%d}}\n  - {key: b, rate_limit: {unit: year, requests_per_unit: %d, name: v%d}}\n",
 			900_000_000+n, n, 900_000_000+n, n)
 	}
-	if err := h.Use(mustConfig(t, config(0))); err != nil {
+	if err := h.Apply(mustConfig(t, config(0))); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
@@ -56,7 +56,7 @@ func TestReloadsUnderLoad(t *testing.T) {
 		})
 	}
 	for i := range reloads {
-		if err := h.Use(mustConfig(t, config(i%7))); err != nil {
+		if err := h.Apply(mustConfig(t, config(i%7))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -74,12 +74,12 @@ func TestUseRefusesWhatTheStoreCannotDo(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = store.Close() })
 	h := open(t, store, smallConfig, nil)
-	err = h.Use(mustConfig(t, "domain: d\ndescriptors: [{key: first, rate_limit: {unit: day, requests_per_unit: 1}},"+
+	err = h.Apply(mustConfig(t, "domain: d\ndescriptors: [{key: first, rate_limit: {unit: day, requests_per_unit: 1}},"+
 		"{key: k, rate_limit: {unit: day, requests_per_unit: 1, on_store_error: local}}]"))
 	if err == nil {
 		t.Fatal("a store that can be away, and nothing in its place: got no error")
 	}
-	if _, there := h.Snapshot().Rules["d.first"]; there {
+	if _, there := h.Stats().Rules["d.first"]; there {
 		t.Error("what is refused left a counter behind")
 	}
 	resp, err := h.ShouldRateLimit(t.Context(), request("d", "k", "v"))
@@ -148,14 +148,14 @@ descriptors:
 // The switches that are thrown when limits do harm hold at this door, too.
 func TestEnforcement(t *testing.T) {
 	t.Parallel()
-	for _, charge := range []rlsapi.Charge{rlsapi.AllOrNone, rlsapi.Each} {
+	for _, charge := range []rlsapi.ChargeMode{rlsapi.AllOrNone, rlsapi.Each} {
 		for enforcement, left := range map[engine.Enforcement]uint32{engine.Off: 5, engine.Shadow: 0} {
 			e, err := engine.New(memstore.New(nil), &engine.Options{Enforcement: enforcement})
 			if err != nil {
 				t.Fatal(err)
 			}
 			h := mustHandler(t, e, &rlsapi.Options{Charge: charge})
-			if err := h.Use(mustConfig(t, smallConfig+"  - key: none\n    rate_limit: {unit: hour, requests_per_unit: 0}\n")); err != nil {
+			if err := h.Apply(mustConfig(t, smallConfig+"  - key: none\n    rate_limit: {unit: hour, requests_per_unit: 0}\n")); err != nil {
 				t.Fatal(err)
 			}
 			req := request("d", "k", "v")
@@ -177,7 +177,7 @@ func TestSameOverRedis(t *testing.T) {
 	t.Parallel()
 	redis := testserver.Redis(t)
 	r := newRandom(t)
-	for _, charge := range []rlsapi.Charge{rlsapi.AllOrNone, rlsapi.Each} {
+	for _, charge := range []rlsapi.ChargeMode{rlsapi.AllOrNone, rlsapi.Each} {
 		remote, err := redisstore.Open("redis://"+redis.Addr()+"?namespace="+string(charge), nil)
 		if err != nil {
 			t.Fatal(err)

@@ -30,7 +30,7 @@ type requestState struct {
 	handler  *Handler
 	now      headgate.Instant
 	rules    *ruleSet
-	snapshot *engine.Snapshot
+	snapshot *engine.ActiveConfig
 
 	// match
 	matcher envoyconfig.Matcher
@@ -117,7 +117,7 @@ func (h *Handler) process(ctx context.Context, req *pb.RateLimitRequest, r *requ
 	if err := h.validate(req); err != nil {
 		return nil, err
 	}
-	r.rules, r.snapshot = h.rules.Load(), h.engine.Snapshot()
+	r.rules, r.snapshot = h.rules.Load(), h.engine.ActiveConfig()
 	if r.rules == nil {
 		return nil, errNoConfig
 	}
@@ -167,7 +167,7 @@ func toStatus(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return status.FromContextError(ctx.Err()).Err()
-	case engine.KindOf(err) == engine.BadInput:
+	case engine.ErrorKindOf(err) == engine.InvalidRequest:
 		return status.Error(codes.InvalidArgument, engine.Reason(err))
 	}
 	return status.Error(codes.Unavailable, engine.Reason(err))

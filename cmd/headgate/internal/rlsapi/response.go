@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/cmd/headgate/internal/envoyconfig"
+	"github.com/headgate/headgate/internal/micros"
 )
 
 // respond makes the response to a request.
@@ -117,7 +118,7 @@ func sinceEpoch(now headgate.Instant) time.Duration {
 	if now == headgate.StoreClock {
 		return time.Duration(time.Now().UnixNano())
 	}
-	return headgate.Micros(int64(now))
+	return micros.Duration(int64(now))
 }
 
 // tightestStatus is the status with the least left, the first of equals. If descriptors without

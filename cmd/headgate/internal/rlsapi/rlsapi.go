@@ -35,15 +35,15 @@ const (
 )
 
 // Charge is how the descriptors of one request are charged.
-type Charge string
+type ChargeMode string
 
 // How descriptors are charged. The zero value means [AllOrNone].
 const (
 	// AllOrNone charges all descriptors, or none if one is over its limit.
-	AllOrNone Charge = "all_or_none"
+	AllOrNone ChargeMode = "all_or_none"
 	// Each charges each descriptor by itself. One that crosses its fixed window's limit spends
 	// what was left and one hit more, so that 0 hits are over the limit, too.
-	Each Charge = "each"
+	Each ChargeMode = "each"
 )
 
 // Headers are the names of the header fields that responses tell Envoy to add.
@@ -55,11 +55,11 @@ type Headers struct {
 
 // Options are a handler's settings. The zero value of each field is its default.
 type Options struct {
-	Charge          Charge   // empty means AllOrNone
-	Shadow          bool     // every overall code is OK; each descriptor is charged by itself
-	Quota           bool     // all descriptors are in quota mode; those without a rule allow
-	DynamicMetadata bool     // responses repeat the request, with the metadata of rules that allow it
-	Headers         *Headers // header fields about the tightest limit; nil means none
+	Charge          ChargeMode // empty means AllOrNone
+	Shadow          bool       // every overall code is OK; each descriptor is charged by itself
+	Quota           bool       // all descriptors are in quota mode; those without a rule allow
+	DynamicMetadata bool       // responses repeat the request, with the metadata of rules that allow it
+	Headers         *Headers   // header fields about the tightest limit; nil means none
 	// NearLimitRatio is the part of a limit above which hits are near it; 0 means 0.8, below 0 all are.
 	NearLimitRatio float64
 	// NeedDomains makes health checks fail until there is a configuration with a domain.

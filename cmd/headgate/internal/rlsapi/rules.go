@@ -25,7 +25,7 @@ type ruleSet struct {
 // Use replaces the whole configuration, or returns an error and changes nothing: a rule may
 // require what the store cannot do. Requests in progress end under the configuration that they
 // began with. Counters of removed rules are dropped, and all others continue. It does no I/O.
-func (h *Handler) Use(c *envoyconfig.Config) error {
+func (h *Handler) Apply(c *envoyconfig.Config) error {
 	h.using.Lock()
 	defer h.using.Unlock()
 	if err := h.verify(c); err != nil {
@@ -48,10 +48,10 @@ func (h *Handler) Use(c *envoyconfig.Config) error {
 
 // verify returns an error about the first rule that requires what the store cannot do.
 func (h *Handler) verify(c *envoyconfig.Config) error {
-	snapshot := h.engine.Snapshot()
+	snapshot := h.engine.ActiveConfig()
 	for _, r := range c.Rules() {
 		for j := range r.Limits {
-			if own := r.Limits[j].Own; own != nil {
+			if own := r.Limits[j].Inline; own != nil {
 				if err := snapshot.Ready(own); err != nil {
 					return fmt.Errorf("%w: %s: %w", ErrConfig, r.Path, err)
 				}
@@ -102,12 +102,12 @@ func prepare(rule *envoyconfig.Rule, each bool) preparedRule {
 	switch {
 	case isBlocked(rule.Limits):
 		l, own := rule.Limits[0], makeRefund(&rule.Limits[0])
-		l.Own = &own
+		l.Inline = &own
 		p.refunded = []envoyconfig.Limit{l}
 	case each && canOverflow(rule.Limits):
-		l, own := rule.Limits[0], *rule.Limits[0].Own
+		l, own := rule.Limits[0], *rule.Limits[0].Inline
 		own.Limit.Rate++
-		l.Own = &own
+		l.Inline = &own
 		p.charged, p.overflow = []envoyconfig.Limit{l}, true
 	}
 	return p
@@ -116,7 +116,7 @@ func prepare(rule *envoyconfig.Rule, each bool) preparedRule {
 // override is the limit that a descriptor brings, in one piece of memory. Responses keep it.
 type override struct {
 	limits   [1]envoyconfig.Limit
-	own      engine.Own
+	own      engine.InlineLimit
 	overflow bool
 	reported [1]*pb.RateLimitResponse_RateLimit
 	report   pb.RateLimitResponse_RateLimit
@@ -132,9 +132,9 @@ func newOverride(d *ratelimit.RateLimitDescriptor, each bool) *override {
 	report(&o.report, "", l)
 	switch {
 	case requests > 0:
-		l.Own = &o.own
+		l.Inline = &o.own
 	case d.GetIsNegativeHits():
-		o.own, l.Own = makeRefund(l), &o.own
+		o.own, l.Inline = makeRefund(l), &o.own
 	}
 	if each && !d.GetIsNegativeHits() && canOverflow(o.limits[:]) {
 		o.own.Limit.Rate++
@@ -145,7 +145,7 @@ func newOverride(d *ratelimit.RateLimitDescriptor, each bool) *override {
 
 // makeRefund makes the limit that negative hits of a limit of 0 are refunded to: the window may
 // have counted hits while the limit was larger.
-func makeRefund(blocked *envoyconfig.Limit) engine.Own {
+func makeRefund(blocked *envoyconfig.Limit) engine.InlineLimit {
 	_, own := envoyconfig.MakeLimit(1, blocked.Period)
 	return own
 }
@@ -156,11 +156,11 @@ func makeRefund(blocked *envoyconfig.Limit) engine.Own {
 // as over, even to 0 hits. A store counts no further than a limit. It is therefore given a limit
 // of one hit more: a window that has counted this hit is over.
 func canOverflow(limits []envoyconfig.Limit) bool {
-	return len(limits) == 1 && limits[0].Windows && limits[0].Own != nil && limits[0].Own.Limit.Rate < headgate.MaxUnits
+	return len(limits) == 1 && limits[0].Windows && limits[0].Inline != nil && limits[0].Inline.Limit.Rate < headgate.MaxUnits
 }
 
 // isBlocked reports whether limits allow nothing at all. The store is not asked about them.
-func isBlocked(limits []envoyconfig.Limit) bool { return len(limits) == 1 && limits[0].Own == nil }
+func isBlocked(limits []envoyconfig.Limit) bool { return len(limits) == 1 && limits[0].Inline == nil }
 
 // report writes a limit as responses report it.
 func report(to *pb.RateLimitResponse_RateLimit, name string, l *envoyconfig.Limit) {

@@ -168,7 +168,7 @@ func TestHealth(t *testing.T) {
 		}
 	}
 	mustBe("without a configuration", grpc_health_v1.HealthCheckResponse_NOT_SERVING)
-	if err := h.Use(mustConfig(t, smallConfig)); err != nil {
+	if err := h.Apply(mustConfig(t, smallConfig)); err != nil {
 		t.Fatal(err)
 	}
 	mustBe("with one", grpc_health_v1.HealthCheckResponse_SERVING)

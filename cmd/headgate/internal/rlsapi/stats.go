@@ -21,7 +21,7 @@ type Counts struct {
 }
 
 // Snapshot is what was counted since the start.
-type Snapshot struct {
+type Stats struct {
 	// Rules are by name, domain.key_value.key, as envoyproxy/ratelimit has it.
 	Rules map[string]Counts
 	// DomainNotFound counts requests for domains that are not configured.
@@ -100,9 +100,9 @@ func (d *descriptor) splitHits(ratio float32, charged bool) {
 }
 
 // Snapshot returns what was counted since the start. The numbers are not of one instant.
-func (h *Handler) Snapshot() Snapshot {
+func (h *Handler) Stats() Stats {
 	s := &h.stats
-	all := Snapshot{
+	all := Stats{
 		ConfigLoads:   s.loads.Load(),
 		ConfigErrors:  s.refusals.Load(),
 		Times:         s.times.load(),

@@ -24,7 +24,7 @@ import (
 
 func mustUse(t *testing.T, h *rlsapi.Handler, config string) {
 	t.Helper()
-	if err := h.Use(mustConfig(t, config)); err != nil {
+	if err := h.Apply(mustConfig(t, config)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -51,7 +51,7 @@ func TestCountersOfRulesThatWent(t *testing.T) {
 		mustAsk(t, h, "stays", "x")
 		mustAsk(t, h, fmt.Sprint("k", i), "x")
 	}
-	s := h.Snapshot()
+	s := h.Stats()
 	if len(s.Rules) != 2 || s.Rules["d.stays"].TotalHits != 200 || s.Rules["d.k199"].TotalHits != 1 {
 		t.Errorf("after 200 reloads: got %v want 200 hits of d.stays, 1 of d.k199 and no others", s.Rules)
 	}
@@ -82,7 +82,7 @@ func TestCountersThatRequestsName(t *testing.T) {
 		override()
 		var got []string
 		for _, name := range []string{"d.a_1", "d.own_x"} {
-			if c, there := h.Snapshot().Rules[name]; there {
+			if c, there := h.Stats().Rules[name]; there {
 				got = append(got, fmt.Sprint(name, " ", c.TotalHits))
 			}
 		}
@@ -107,7 +107,7 @@ func TestCountersThatAreAddedUp(t *testing.T) {
 		mustAsk(t, h, "a", "", "b", "", leaf, "")
 	}
 	sum := func() (n uint64) {
-		for name, c := range h.Snapshot().Rules {
+		for name, c := range h.Stats().Rules {
 			if strings.HasPrefix(name, "d.a.b") {
 				n += c.TotalHits
 			}
@@ -120,11 +120,11 @@ func TestCountersThatAreAddedUp(t *testing.T) {
 			t.Errorf("with %v left: got %d hits want 3", leaves, got)
 		}
 	}
-	if got := h.Snapshot().Rules; len(got) > 3 {
+	if got := h.Stats().Rules; len(got) > 3 {
 		t.Errorf("got %v, want both rules and what is left of the others", got)
 	}
-	if mustUse(t, h, "domain: d"); len(h.Snapshot().Rules) != 0 {
-		t.Errorf("all are gone: got %v", h.Snapshot().Rules)
+	if mustUse(t, h, "domain: d"); len(h.Stats().Rules) != 0 {
+		t.Errorf("all are gone: got %v", h.Stats().Rules)
 	}
 }
 
@@ -140,7 +140,7 @@ func TestCountersWhileRulesChange(t *testing.T) {
 				mustAsk(t, h, "stays", "x")
 				mustAsk(t, h, fmt.Sprint("detailed", j%7), fmt.Sprint(i))
 				if j%50 == 0 {
-					h.Snapshot()
+					h.Stats()
 				}
 			}
 		})
@@ -152,7 +152,7 @@ func TestCountersWhileRulesChange(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if got := h.Snapshot().Rules["d.stays"].TotalHits; got != 4*each {
+	if got := h.Stats().Rules["d.stays"].TotalHits; got != 4*each {
 		t.Errorf("got %d hits want %d", got, 4*each)
 	}
 }
@@ -167,7 +167,7 @@ func TestTimes(t *testing.T) {
 	if _, err := h.ShouldRateLimit(t.Context(), request("", "k", "v")); err == nil {
 		t.Fatal("no domain: got no error")
 	}
-	times := h.Snapshot().Times
+	times := h.Stats().Times
 	if times.Count != 21 || times.Sum < 21 || times.UpTo[10*time.Second] != 21 {
 		t.Errorf("got %+v want 21 requests", times)
 	}
@@ -180,7 +180,7 @@ func TestAllHitsAreNear(t *testing.T) {
 		h := open(t, nil, smallConfig, &rlsapi.Options{NearLimitRatio: ratio})
 		mustAsk(t, h, "k", "v")
 		mustAsk(t, h, "k", "v")
-		if got := h.Snapshot().Rules["d.k"].NearLimit; got != want {
+		if got := h.Stats().Rules["d.k"].NearLimit; got != want {
 			t.Errorf("ratio %v: got %d hits of 2 near a limit of 5, want %d", ratio, got, want)
 		}
 	}
@@ -206,7 +206,7 @@ func TestCountersOfEach(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got := h.Snapshot().Rules["d.k"]; got != c.want {
+		if got := h.Stats().Rules["d.k"]; got != c.want {
 			t.Errorf("%v: got %+v want %+v", c.hits, got, c.want)
 		}
 	}
@@ -251,7 +251,7 @@ descriptors:
 		if _, err := h.ShouldRateLimitAt(t.Context(), 1_700_000_000_000_000, req); err != nil {
 			t.Fatal(err)
 		}
-		if got := h.Snapshot().Rules["d."+step.key]; got != step.want {
+		if got := h.Stats().Rules["d."+step.key]; got != step.want {
 			t.Errorf("%d hits of %s: got %+v want %+v", step.hits, step.key, got, step.want)
 		}
 	}
@@ -274,7 +274,7 @@ func TestCountersTwice(t *testing.T) {
 		if _, err := h.ShouldRateLimit(t.Context(), req); err != nil {
 			t.Fatal(err)
 		}
-		if got := h.Snapshot().Rules["d.k"]; got != c.want {
+		if got := h.Stats().Rules["d.k"]; got != c.want {
 			t.Errorf("%sgot %+v want %+v", c.rule, got, c.want)
 		}
 	}
@@ -302,7 +302,7 @@ func TestErrorsAreCountedByTheirCause(t *testing.T) {
 		if _, err := h.ShouldRateLimit(c.ctx, req); err == nil {
 			t.Errorf("%s: got no error", name)
 		}
-		if s := h.Snapshot(); s.StoreErrors != c.store || s.ServiceErrors != c.service {
+		if s := h.Stats(); s.StoreErrors != c.store || s.ServiceErrors != c.service {
 			t.Errorf("%s: got %d store errors and %d service errors, want %d and %d", name, s.StoreErrors, s.ServiceErrors, c.store, c.service)
 		}
 	}

@@ -90,7 +90,7 @@ func serveForBenchmark() {
 	if err != nil {
 		panic(err)
 	}
-	if err := h.Use(config); err != nil {
+	if err := h.Apply(config); err != nil {
 		panic(err)
 	}
 	panic(rlsapi.NewServer(h, nil).Serve(ln))

@@ -88,7 +88,7 @@ func (d *descriptor) applyOverflow(enforced bool) {
 // hasOverflow reports whether the last decision is about one hit more than the limit. A local
 // share of the limit, while the store is unavailable, has none.
 func (d *descriptor) hasOverflow() bool {
-	return d.overflow && d.decisions[0].Limit == d.limits[0].Own.Limit.Rate
+	return d.overflow && d.decisions[0].Limit == d.limits[0].Inline.Limit.Rate
 }
 
 // tightest is the index of the limit that responses report: of those that deny the one with the

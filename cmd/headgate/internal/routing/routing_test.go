@@ -144,7 +144,7 @@ func TestBothReadingsCount(t *testing.T) {
 	} {
 		r := &routing.Request{Method: c.method, Host: c.host, Path: c.path, ClientAddr: netip.MustParseAddr("192.0.2.1")}
 		var got []string
-		for _, charge := range table.AppendCharges(nil, r) {
+		for _, charge := range table.AppendPolicyKeys(nil, r) {
 			got = append(got, charge.Policy+":"+charge.Key)
 		}
 		if text := strings.Join(got, " "); text != c.want {

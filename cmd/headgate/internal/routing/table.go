@@ -17,7 +17,7 @@ type Route struct {
 }
 
 // Charge is a policy that a request is under, and whose budget of it is spent.
-type Charge struct {
+type PolicyKey struct {
 	Policy string
 	Key    string
 }
@@ -59,20 +59,20 @@ func (t *Table) first(host, method, path string) int {
 
 // AppendCharges appends what the request is to be charged, each policy once: nothing if no route matches. The texts of keys are
 // allocated, one for each charge.
-func (t *Table) AppendCharges(dst []Charge, r *Request) []Charge {
+func (t *Table) AppendPolicyKeys(dst []PolicyKey, r *Request) []PolicyKey {
 	plain, lenient := t.Match(r)
 	start := len(dst)
 	if plain != None {
 		for _, name := range t.routes[plain].Policies {
-			dst = append(dst, Charge{name, t.KeyOf(name).Of(r)})
+			dst = append(dst, PolicyKey{name, t.KeyOf(name).Of(r)})
 		}
 	}
 	if lenient == plain || lenient == None {
 		return dst
 	}
 	for _, name := range t.routes[lenient].Policies {
-		if !slices.ContainsFunc(dst[start:], func(c Charge) bool { return c.Policy == name }) {
-			dst = append(dst, Charge{name, t.KeyOf(name).Of(r)})
+		if !slices.ContainsFunc(dst[start:], func(c PolicyKey) bool { return c.Policy == name }) {
+			dst = append(dst, PolicyKey{name, t.KeyOf(name).Of(r)})
 		}
 	}
 	return dst

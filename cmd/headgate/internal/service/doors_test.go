@@ -179,7 +179,7 @@ func (d *doors) openEnvoy(t *testing.T, e *engine.Engine, rules string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Use(config); err != nil {
+	if err := h.Apply(config); err != nil {
 		t.Fatal(err)
 	}
 	conn, err := grpc.NewClient(serve(t, rlsapi.NewServer(h, nil)), grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -197,9 +197,9 @@ func (d *doors) askLibrary(t *testing.T, q ask) headgate.Decision {
 	var err error
 	switch q.verb {
 	case headgate.Peek:
-		answer, err = l.Peek(t.Context(), key, q.cost)
+		answer, err = l.PeekN(t.Context(), key, q.cost)
 	case headgate.Refund:
-		answer, err = l.Refund(t.Context(), key, q.cost)
+		answer, err = l.RefundN(t.Context(), key, q.cost)
 	default:
 		answer, err = l.AllowN(t.Context(), key, q.cost)
 	}

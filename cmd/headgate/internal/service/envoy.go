@@ -49,7 +49,7 @@ func newEnvoy(e *engine.Engine, c *config.Config, log *slog.Logger) (*envoyEndpo
 func rlsOptions(c *config.Config, log *slog.Logger) *rlsapi.Options {
 	from := &c.Envoy
 	opts := &rlsapi.Options{
-		Charge: rlsapi.Charge(from.Charge), Shadow: from.Shadow, Quota: from.Quota, DynamicMetadata: from.Metadata,
+		Charge: rlsapi.ChargeMode(from.Charge), Shadow: from.Shadow, Quota: from.Quota, DynamicMetadata: from.Metadata,
 		NearLimitRatio: nearLimitRatio(from.NearLimit), NeedDomains: from.NeedDomains, Unavailable503: from.JSON503,
 		MaxDescriptors: c.MaxChecks, MaxEntries: from.MaxEntries, MaxEntryBytes: c.MaxKeyBytes, MaxBodyBytes: c.MaxBodyBytes, Log: log,
 	}
@@ -60,7 +60,7 @@ func rlsOptions(c *config.Config, log *slog.Logger) *rlsapi.Options {
 }
 
 // nearLimitRatio converts a share for the handler, where 0 means the default and a negative ratio means 0.
-func nearLimitRatio(s engine.Share) float64 {
+func nearLimitRatio(s engine.Percent) float64 {
 	if s == 0 {
 		return -1
 	}

@@ -42,13 +42,13 @@ func (o *observers) report(store headgate.Store, live *config.Live, rls *rlsapi.
 		now := live.Status()
 		return metrics.ConfigState{Generation: now.Generation, Since: now.Since, Loads: now.Loads, Refused: now.Refused, Wrong: now.Err != nil}
 	})
-	o.Envoy(func() metrics.EnvoyState { return envoyState(rls.Snapshot(), milliseconds) })
+	o.Envoy(func() metrics.EnvoyState { return envoyState(rls.Stats(), milliseconds) })
 	if client != nil {
 		o.XDS(func() metrics.XDSState { return metrics.XDSState(client.State()) })
 	}
 }
 
-func envoyState(counted rlsapi.Snapshot, milliseconds bool) metrics.EnvoyState {
+func envoyState(counted rlsapi.Stats, milliseconds bool) metrics.EnvoyState {
 	state := metrics.EnvoyState{
 		Rules: make(map[string]metrics.EnvoyCounts, len(counted.Rules)), DomainNotFound: counted.DomainNotFound,
 		ConfigLoads: counted.ConfigLoads, ConfigErrors: counted.ConfigErrors, StoreErrors: counted.StoreErrors,

@@ -53,13 +53,13 @@ func newAdminHandler(p *parts) *admin.Handler {
 		Hash:    p.observers.denials.Hash,
 		Lines: map[string]func() []string{
 			"/rlconfig": p.envoy.handler.Dump,
-			"/stats":    func() []string { return envoyStats(p.envoy.handler.Snapshot()) },
+			"/stats":    func() []string { return envoyStats(p.envoy.handler.Stats()) },
 		},
 	})
 }
 
 // envoyStats are the counters of the endpoint for Envoy, under the names that envoyproxy/ratelimit has in its /stats.
-func envoyStats(counted rlsapi.Snapshot) []string {
+func envoyStats(counted rlsapi.Stats) []string {
 	values := map[string]uint64{
 		"ratelimit_server.ShouldRateLimit.total_requests":        counted.Times.Count,
 		"ratelimit.service.config_load_success":                  counted.ConfigLoads,

@@ -34,7 +34,7 @@ func newParts(
 	if err != nil {
 		return nil, c.Refused(err)
 	}
-	engines := seenEngines{seen.Observed(e, "http"), seen.Observed(e, "forward_auth"), seen.Observed(e, "resp"), seen.Observed(e, "grpc")}
+	engines := seenEngines{seen.WithObserver(e, "http"), seen.WithObserver(e, "forward_auth"), seen.WithObserver(e, "resp"), seen.WithObserver(e, "grpc")}
 	v, err := newEnvoy(engines.grpc, c, log)
 	if err != nil {
 		return nil, err

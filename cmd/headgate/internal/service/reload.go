@@ -15,7 +15,7 @@ import (
 
 // startConfig makes a configuration that e follows, and logs the warnings of the first one.
 func startConfig(sources config.Sources, first *config.Config, e *engine.Engine, log *slog.Logger) *config.Live {
-	live := config.Start(sources, first, func(c *config.Config) error { return e.Use(c.Engine()) }, func(r config.Reload) { logReload(log, r) })
+	live := config.Start(sources, first, func(c *config.Config) error { return e.Apply(c.Engine()) }, func(r config.Reload) { logReload(log, r) })
 	logWarnings(log, first.Warnings)
 	return live
 }

@@ -47,7 +47,7 @@ func CheckEnvoy(c *config.Envoy) (domains int, warnings []string, err error) {
 func (r *envoyRules) Use(resources []*envoyxds.Resource) error {
 	c, err := envoyconfig.ParseResources(resources, parseOptions(r.config))
 	if err == nil {
-		err = r.handler.Use(c)
+		err = r.handler.Apply(c)
 	}
 	if err == nil {
 		r.refused.Store(false)
@@ -66,7 +66,7 @@ func (r *envoyRules) Refused(err error) {
 func (r *envoyRules) useFiles(files []envoyconfig.File) error {
 	c, err := envoyconfig.Parse(files, parseOptions(r.config))
 	if err == nil {
-		err = r.handler.Use(c)
+		err = r.handler.Apply(c)
 	}
 	if err == nil {
 		r.applied(c, "files", len(files))

@@ -39,7 +39,7 @@ type Service struct {
 func New(opts *Options) (*Service, error) {
 	lines, log := openLog(&opts.Config.Log, opts.Log)
 	seen := newObservers(opts.Config, opts.Version, log, lines.Dropped)
-	store, err := openStore(opts.Config, LogStore(log), seen)
+	store, err := openStore(opts.Config, LogStoreEvents(log), seen)
 	if err != nil {
 		closeLog(lines)
 		return nil, err

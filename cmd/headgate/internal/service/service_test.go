@@ -127,7 +127,7 @@ func TestNewReportsWhatCannotBeBuilt(t *testing.T) {
 		want  string
 	}{
 		{map[string]string{"store": "memory://?max_entries=x"}, "max_entries"},
-		{map[string]string{"resp.addr": "127.0.0.1:0", "envoy.config": rules}, "is invalid; correct it"},
+		{map[string]string{"resp.addr": "127.0.0.1:0", "envoy.config": rules}, "invalid Envoy configuration in"},
 		{map[string]string{"resp.addr": "127.0.0.1:0", "envoy.xds.server": "127.0.0.1:1", "envoy.xds.tls": "true", "envoy.xds.server_ca": rules + "/none"}, "no such file"},
 	} {
 		if _, err := newService(t, new(testserver.Log), c.flags); err == nil || !strings.Contains(err.Error(), c.want) {

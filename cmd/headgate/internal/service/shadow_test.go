@@ -16,7 +16,7 @@ import (
 
 // watching are ways to have nothing denied: each over the same policies, "new" of which is to be watched.
 var watching = map[string]engine.Options{
-	"shadow":             {Terms: map[string]engine.Terms{"new": {Shadow: engine.All}}},
+	"shadow":             {PolicyOptions: map[string]engine.PolicyOptions{"new": {Shadow: engine.All}}},
 	"enforcement shadow": {Enforcement: engine.Shadow},
 	"enforcement off":    {Enforcement: engine.Off},
 }
@@ -83,7 +83,7 @@ func unnoticed(t *testing.T, e *engine.Engine, door http.Handler, r *http.Reques
 	if answer.StatusCode != http.StatusOK || answer.Header.Get("Retry-After") != "" || strings.Contains(string(body), `"allowed":false`) {
 		t.Errorf("%s: got %s, %v, %s want 200 and no wait", r.URL.Path, answer.Status, answer.Header, body)
 	}
-	if enforcement := e.Snapshot().Enforcement(); enforcement == engine.Off || enforcement == engine.Shadow {
+	if enforcement := e.ActiveConfig().Enforcement(); enforcement == engine.Off || enforcement == engine.Shadow {
 		others = ""
 	}
 	for _, field := range []string{"RateLimit", "RateLimit-Policy"} {

@@ -13,14 +13,14 @@ import (
 )
 
 // LogStore returns an observer that logs once when a store becomes unavailable, and once when it has recovered.
-func LogStore(log *slog.Logger) headgate.StoreObserver { return storeLog{log} }
+func LogStoreEvents(log *slog.Logger) headgate.StoreObserver { return storeLog{log} }
 
 type storeLog struct{ log *slog.Logger }
 
 // ObserveStore logs a change.
 func (s storeLog) ObserveStore(e headgate.StoreEvent) {
-	if e.Away {
-		s.log.Warn("store unavailable", "reason", e.Trouble.String(), "cause", e.Err)
+	if e.Unavailable {
+		s.log.Warn("store unavailable", "reason", e.Reason.String(), "cause", e.Err)
 		return
 	}
 	s.log.Info("store recovered")

@@ -39,7 +39,7 @@ func spendTwo(t *testing.T, store headgate.Store) {
 		t.Fatal(err)
 	}
 	for i, want := range []bool{true, false} {
-		if d, err := l.Allow(t.Context(), "k"); err != nil || d.Allowed != want || d.Degraded != headgate.NoTrouble {
+		if d, err := l.Allow(t.Context(), "k"); err != nil || d.Allowed != want || d.Degraded != headgate.ReasonNone {
 			t.Errorf("request %d: got %+v, error %v want allowed %v", i+1, d, err, want)
 		}
 	}
@@ -77,7 +77,7 @@ func TestScratchStoresShareNothing(t *testing.T) {
 			continue // its URL needs its parameter, which a namespace does not stand behind
 		}
 		for range 2 {
-			store, err := storeopen.OpenScratch(url)
+			store, err := storeopen.OpenTemporary(url)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -129,7 +129,7 @@ func TestWhatHoldsWhileAStoreIsAway(t *testing.T) {
 		}
 		for i := range want {
 			d, err := l.Allow(t.Context(), "k")
-			if err != nil || d.Allowed != want[i] || d.Degraded == headgate.NoTrouble {
+			if err != nil || d.Allowed != want[i] || d.Degraded == headgate.ReasonNone {
 				t.Errorf("%s, request %d: got %+v, error %v want allowed %v and degraded", mode, i+1, d, err, want[i])
 			}
 		}
@@ -142,7 +142,7 @@ func TestWhatHoldsWhileAStoreIsAway(t *testing.T) {
 			t.Fatal("the observer heard nothing")
 		}
 	}
-	if observer.count() != 1 || !observer.events[0].Away {
+	if observer.count() != 1 || !observer.events[0].Unavailable {
 		t.Errorf("the observer heard %+v want once that it is away", observer.events)
 	}
 	unknown, err := storeopen.Open("redis://"+server.Addr(), nil)

@@ -17,7 +17,7 @@ const scratchTimeout = 10 * time.Second
 // OpenScratch is [Open] for a single use: under a namespace that nobody else has, which is removed when the store is closed. There is
 // nothing around it, so whatever cannot be decided is an error. A URL that says itself under which keys state lies is refused: what
 // is there may be somebody's.
-func OpenScratch(rawURL string) (headgate.Store, error) {
+func OpenTemporary(rawURL string) (headgate.Store, error) {
 	if !Networked(rawURL) {
 		return openBare(rawURL, "")
 	}

@@ -3,23 +3,23 @@ package headgate
 import "fmt"
 
 // Trouble is why a store could not decide. The zero value is none.
-type Trouble uint8
+type StoreErrorReason uint8
 
 // The troubles of a store that is asked over a network.
 const (
-	NoTrouble   Trouble = iota
-	Unreachable         // no connection, or it broke before the request was sent: nothing was spent
-	TimedOut            // no answer in time, or the connection broke while it was awaited: whether it was spent is unknown
-	Refused             // the store answered that it does not do this: credentials, a replica, no memory, still loading
-	WrongType           // what lies under the key is not a state of this program's making
-	Overloaded          // too many callers wait for the store already, or for this key: nothing was spent
-	BreakerOpen         // the store failed too often just now and is not asked until a probe succeeds: nothing was spent
+	ReasonNone        StoreErrorReason = iota
+	ReasonUnreachable                  // no connection, or it broke before the request was sent: nothing was spent
+	ReasonTimedOut                     // no answer in time, or the connection broke while it was awaited: whether it was spent is unknown
+	ReasonRefused                      // the store answered that it does not do this: credentials, a replica, no memory, still loading
+	ReasonWrongType                    // what lies under the key is not a state of this program's making
+	ReasonOverloaded                   // too many callers wait for the store already, or for this key: nothing was spent
+	ReasonBreakerOpen                  // the store failed too often just now and is not asked until a probe succeeds: nothing was spent
 )
 
 var troubleNames = [...]string{"none", "unreachable", "timed out", "refused", "wrong type", "overloaded", "breaker open"}
 
 // String is the trouble in lower case; "none" for the zero value.
-func (t Trouble) String() string {
+func (t StoreErrorReason) String() string {
 	if int(t) < len(troubleNames) {
 		return troubleNames[t]
 	}
@@ -29,15 +29,15 @@ func (t Trouble) String() string {
 // StoreError says why a store could not decide. It matches [ErrStoreUnavailable], and its cause by errors.As and errors.Is. It
 // holds no key and no password.
 type StoreError struct {
-	Store   string  // which one: redis, memcached
-	Trouble Trouble // what happened; never NoTrouble
-	Advice  string  // what to do about it; may be empty
-	Err     error   // the cause; may be nil
+	Store  string           // which one: redis, memcached
+	Reason StoreErrorReason // what happened; never ReasonNone
+	Advice string           // what to do about it; may be empty
+	Err    error            // the cause; may be nil
 }
 
 // Error names the store, the trouble, the cause and what to do.
 func (e *StoreError) Error() string {
-	text := fmt.Sprintf("headgate: %s: %s", e.Store, e.Trouble)
+	text := fmt.Sprintf("headgate: %s: %s", e.Store, e.Reason)
 	if e.Err != nil {
 		text += ": " + e.Err.Error()
 	}
@@ -83,7 +83,7 @@ type StoreObserver interface {
 
 // StoreEvent is one change.
 type StoreEvent struct {
-	Away    bool    // the store is no longer asked; false: it is again
-	Trouble Trouble // what it failed of; NoTrouble when it is back
-	Err     error   // the last failure; nil when it is back
+	Unavailable bool             // the store is no longer asked; false: it is again
+	Reason      StoreErrorReason // what it failed of; ReasonNone when it is back
+	Err         error            // the last failure; nil when it is back
 }

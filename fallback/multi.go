@@ -49,7 +49,7 @@ func (s *Store) unwrapped(ops []headgate.Op) ([]headgate.Op, error) {
 }
 
 func (s *Store) insteadOfAll(ctx context.Context, v verdict, now headgate.Instant, ops []headgate.Op, peek bool, decisions []headgate.Decision) error {
-	if v.trouble == headgate.NoTrouble {
+	if v.trouble == headgate.ReasonNone {
 		return v.err
 	}
 	local := make([]headgate.Op, 0, len(ops))

@@ -16,7 +16,7 @@ type Target struct {
 
 // Charge is one of several that are admitted together or not at all. Charges of the same key share a target. Exactly one of
 // Step and Log is set.
-type Charge struct {
+type Debit struct {
 	Step   Stepper
 	Log    LogStepper
 	Target *Target
@@ -26,7 +26,7 @@ type Charge struct {
 
 // TakeAll decides charges at t, all or nothing, and writes a decision for each. If all are allowed it spends them from their
 // targets, unless it only peeks. A denial leaves the targets as they were, but for what a changed limit carries over.
-func TakeAll(charges []Charge, t int64, peek bool, decisions []headgate.Decision) bool {
+func DebitAll(charges []Debit, t int64, peek bool, decisions []headgate.Decision) bool {
 	all := decideAll(charges, t, decisions)
 	switch {
 	case peek:
@@ -43,7 +43,7 @@ func TakeAll(charges []Charge, t int64, peek bool, decisions []headgate.Decision
 }
 
 // decideAll answers every charge as if it came after those before it. Nothing is spent.
-func decideAll(charges []Charge, t int64, decisions []headgate.Decision) bool {
+func decideAll(charges []Debit, t int64, decisions []headgate.Decision) bool {
 	all := true
 	for i := range charges {
 		c := &charges[i]
@@ -69,7 +69,7 @@ func decideAll(charges []Charge, t int64, decisions []headgate.Decision) bool {
 }
 
 // spendAll spends what was admitted, and answers from what is then left.
-func spendAll(charges []Charge, t int64, decisions []headgate.Decision) {
+func spendAll(charges []Debit, t int64, decisions []headgate.Decision) {
 	for i := range charges {
 		if c := &charges[i]; c.Step != nil {
 			c.Target.State, _ = c.Step.Take(c.Target.State, t, c.N)

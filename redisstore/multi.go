@@ -192,7 +192,7 @@ func (k *keyOps) spent() (units int64) {
 
 // newestAt is the instant under which a log has entered what was just taken at t: not t if the clock has gone back.
 func (o *op) newestAt(t int64) int64 {
-	return t + o.decision.ResetAfter.Microseconds() - o.rule.log.Terms()[1]
+	return t + o.decision.ResetAfter.Microseconds() - o.rule.log.Params()[1]
 }
 
 // answerLogs takes the answers for logs from those after the undoing.

@@ -7,7 +7,7 @@ import (
 )
 
 // Charge is one of several on one request.
-type Charge struct {
+type Debit struct {
 	Key   *Key
 	Name  string // what DeniedBy calls it
 	Limit headgate.Limit
@@ -15,10 +15,10 @@ type Charge struct {
 }
 
 // TakeAll spends every charge at t, or none if one is denied. A key that is charged twice pays twice.
-func TakeAll(t int64, charges []Charge) headgate.Decision { return decideAll(t, charges, true) }
+func TakeAll(t int64, charges []Debit) headgate.Decision { return decideAll(t, charges, true) }
 
 // PeekAll says what TakeAll would decide, and changes nothing.
-func PeekAll(t int64, charges []Charge) headgate.Decision {
+func PeekAll(t int64, charges []Debit) headgate.Decision {
 	copies := make(map[*Key]*Key)
 	looked := slices.Clone(charges)
 	for i, c := range charges {
@@ -30,7 +30,7 @@ func PeekAll(t int64, charges []Charge) headgate.Decision {
 	return decideAll(t, looked, false)
 }
 
-func decideAll(t int64, charges []Charge, spend bool) headgate.Decision {
+func decideAll(t int64, charges []Debit, spend bool) headgate.Decision {
 	answers := make([]headgate.Decision, len(charges))
 	allowed := true
 	for i, c := range charges {
@@ -50,7 +50,7 @@ func decideAll(t int64, charges []Charge, spend bool) headgate.Decision {
 }
 
 // sumBefore is what the same key pays in the charges before the i-th.
-func sumBefore(charges []Charge, i int) (sum int64) {
+func sumBefore(charges []Debit, i int) (sum int64) {
 	for _, c := range charges[:i] {
 		if c.Key == charges[i].Key {
 			sum += min(c.Cost, 1<<62-sum) // enough to be above every limit, and no overflow
@@ -70,7 +70,7 @@ func (k *Key) verdictBehind(t, n, before int64) headgate.Decision {
 
 // combine is the one answer: the longest wait of those that denied, and otherwise the words of the one with the least
 // remaining, the first of equals.
-func combine(charges []Charge, answers []headgate.Decision) headgate.Decision {
+func combine(charges []Debit, answers []headgate.Decision) headgate.Decision {
 	all := answers[0]
 	all.Allowed, all.RetryAfter = true, 0
 	for i, d := range answers {

@@ -51,14 +51,14 @@ type charge struct {
 }
 
 func (q *several) apply(cells []*cell, t int64, peek bool) {
-	targets, charges := make([]algo.Target, len(cells)), make([]algo.Charge, len(q.ops))
+	targets, charges := make([]algo.Target, len(cells)), make([]algo.Debit, len(q.ops))
 	for i, c := range cells {
 		targets[i].State, targets[i].Log = c.state, c.log
 	}
 	for i, op := range q.ops {
-		charges[i] = algo.Charge{Step: op.bound.step, Log: op.bound.log, Target: &targets[op.cell], N: op.n}
+		charges[i] = algo.Debit{Step: op.bound.step, Log: op.bound.log, Target: &targets[op.cell], N: op.n}
 	}
-	all := algo.TakeAll(charges, t, peek, q.decisions)
+	all := algo.DebitAll(charges, t, peek, q.decisions)
 	for i, op := range q.ops {
 		q.decisions[i] = op.bound.named(q.decisions[i])
 		if !peek {

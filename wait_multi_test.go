@@ -60,7 +60,7 @@ func TestWaitUnderSeveralQueues(t *testing.T) {
 		if err := line.err(0); !errors.Is(err, context.Canceled) {
 			t.Errorf("cancelled while held back: got error %v want context.Canceled", err)
 		}
-		if d, _ := l.Peek(t.Context(), "key", 0); d.Delay != 5*time.Second {
+		if d, _ := l.PeekN(t.Context(), "key", 0); d.Delay != 5*time.Second {
 			t.Errorf("a second after one of them took a place: got delay %v want 5s", d.Delay)
 		}
 	})

@@ -3,34 +3,41 @@ package headgate
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
-// Check is one of several charges that are admitted together or not at all: see [AllowAll].
+// Check is one of several charges that are made together or not at all; see [AllowAll].
 type Check struct {
 	Limiter *Limiter
 	Key     string
 	Cost    int64
 }
 
-// AllowAll charges every check, or none if one is denied: a limit per address and one per account on the same login, say. All
-// limiters must be over one store. The answer is that of [Combine]; the same key under the same policy counts twice.
+// AllowAll charges every check, or none if one is denied: for example a limit per address
+// and a limit per account for the same login. All limiters must use the same store; the
+// operation is atomic there. The same key under the same policy is charged twice.
+//
+// The decision is allowed if all checks are. Its Limit, Remaining and ResetAfter are those
+// of the limit with the least Remaining, the first of equals. RetryAfter is the longest of
+// the limits that denied, Delay the longest of all, and DeniedBy names every limit that
+// denied. It is Never if one of the limits is, and Degraded if one of them is.
 func AllowAll(ctx context.Context, checks ...Check) (Decision, error) {
-	return AllowAllAt(ctx, StoreClock, checks...)
+	return applyAll(ctx, StoreClock, checks, false)
 }
 
-// AllowAllAt is [AllowAll] at the instant now.
-func AllowAllAt(ctx context.Context, now Instant, checks ...Check) (Decision, error) {
-	return applyAll(ctx, now, checks, false)
+// AllowAllAt is [AllowAll] at the time now.
+func AllowAllAt(ctx context.Context, now time.Time, checks ...Check) (Decision, error) {
+	return applyAll(ctx, InstantOf(now), checks, false)
 }
 
-// PeekAll says what [AllowAll] would answer, and spends nothing.
+// PeekAll reports what [AllowAll] would decide, and spends nothing.
 func PeekAll(ctx context.Context, checks ...Check) (Decision, error) {
-	return PeekAllAt(ctx, StoreClock, checks...)
+	return applyAll(ctx, StoreClock, checks, true)
 }
 
-// PeekAllAt is [PeekAll] at the instant now.
-func PeekAllAt(ctx context.Context, now Instant, checks ...Check) (Decision, error) {
-	return applyAll(ctx, now, checks, true)
+// PeekAllAt is [PeekAll] at the time now.
+func PeekAllAt(ctx context.Context, now time.Time, checks ...Check) (Decision, error) {
+	return applyAll(ctx, InstantOf(now), checks, true)
 }
 
 func applyAll(ctx context.Context, now Instant, checks []Check, peek bool) (Decision, error) {
@@ -44,17 +51,17 @@ func applyAll(ctx context.Context, now Instant, checks []Check, peek bool) (Deci
 	if err != nil {
 		return Decision{}, err
 	}
-	return Combine(decisions), nil
+	return combine(decisions), nil
 }
 
 func opsOf(now Instant, checks []Check) ([]Op, error) {
 	if len(checks) < 1 || len(checks) > MaxLimits {
-		return nil, fmt.Errorf("%w: %d checks in one request; accepted are 1 to %d", ErrInvalidPolicy, len(checks), MaxLimits)
+		return nil, fmt.Errorf("%w: %d checks in one request; must be 1 to %d", ErrInvalidPolicy, len(checks), MaxLimits)
 	}
 	ops := make([]Op, 0, len(checks))
 	for i, c := range checks {
 		if c.Limiter == nil || c.Limiter.store != checks[0].Limiter.store {
-			return nil, fmt.Errorf("%w: check %d is not over the first one's store; all or none needs one store", ErrInvalidPolicy, i+1)
+			return nil, fmt.Errorf("%w: check %d uses another store than check 1; all checks must use the same store", ErrInvalidPolicy, i+1)
 		}
 		if err := checkRequest(now, c.Cost); err != nil {
 			return nil, err
@@ -66,7 +73,8 @@ func opsOf(now Instant, checks []Check) ([]Op, error) {
 	return ops, nil
 }
 
-// observeAll tells each limiter's observer its own part of the answer.
+// observeAll sends each limiter's observer an event with the decision of that limiter's
+// check.
 func observeAll(checks []Check, decisions []Decision, peek bool, err error) {
 	verb := Take
 	if peek {
@@ -77,7 +85,7 @@ func observeAll(checks []Check, decisions []Decision, peek bool, err error) {
 		if c.Limiter.observer != nil {
 			e := Event{Policy: c.Limiter.policy.Name, Verb: verb.String(), Cost: c.Cost, Err: err}
 			if err == nil {
-				e.Decision = Combine(decisions[:n])
+				e.Decision = combine(decisions[:n])
 			}
 			c.Limiter.observer.Observe(e)
 		}
@@ -85,9 +93,9 @@ func observeAll(checks []Check, decisions []Decision, peek bool, err error) {
 	}
 }
 
-// Tightest returns the index of the decision with the least Remaining, the first of equals, whether or not it denied: the one that
-// an answer about several reports. It returns 0 for none.
-func Tightest(decisions []Decision) int {
+// tightestOf returns the index of the decision with the least Remaining, the first of
+// equals, or 0 if there is none.
+func tightestOf(decisions []Decision) int {
 	tightest := 0
 	for i := range decisions {
 		if decisions[i].Remaining < decisions[tightest].Remaining {
@@ -97,12 +105,10 @@ func Tightest(decisions []Decision) int {
 	return tightest
 }
 
-// Combine is the one answer for several decisions on one request, at least one: allowed if all are. RetryAfter is the longest
-// of those that denied, Delay the longest of all, DeniedBy names every limit that denied; Limit, Remaining and ResetAfter are
-// those of the [Tightest]. If one can never be admitted neither can the whole; if one
-// is degraded so is the whole.
-func Combine(decisions []Decision) Decision {
-	tightest := &decisions[Tightest(decisions)]
+// combine returns one decision for one or more decisions on the same request; see
+// [AllowAll].
+func combine(decisions []Decision) Decision {
+	tightest := &decisions[tightestOf(decisions)]
 	all := Decision{Allowed: true, Limit: tightest.Limit, Remaining: tightest.Remaining, ResetAfter: tightest.ResetAfter}
 	for i := range decisions {
 		all.add(&decisions[i])
@@ -117,7 +123,7 @@ func Combine(decisions []Decision) Decision {
 }
 
 func (d *Decision) add(part *Decision) {
-	if d.Degraded == NoTrouble {
+	if d.Degraded == ReasonNone {
 		d.Degraded = part.Degraded
 	}
 	d.Delay = max(d.Delay, part.Delay)

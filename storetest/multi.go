@@ -111,12 +111,12 @@ func severalAtOnce(j *judge, a headgate.Algorithm) {
 		j.take(l, start, "left", limit-wide)
 		j.mustAllow(l, start, "right", limit-narrow)
 		got := j.chargeAtOnce([]headgate.Check{{Limiter: l, Key: "left", Cost: 1}, {Limiter: l, Key: "right", Cost: 1}})
-		if got > narrow || got < narrow && !j.options.NotIsolated {
+		if got > narrow || got < narrow && !j.options.NonAtomic {
 			j.failf("%s, two keys charged at once, %d and %d left: got %d admitted want %d", describe(l), wide, narrow, got, narrow)
 		}
 		for key, before := range map[string]int64{"left": wide, "right": narrow} {
 			left := j.peek(l, start, key, 0).Remaining
-			if want := before - got; left > want || left < want && !j.options.NotIsolated {
+			if want := before - got; left > want || left < want && !j.options.NonAtomic {
 				j.failf("%s: %d of %d were admitted: got %d remaining want %d", describe(l), got, before, left, want)
 			}
 		}
@@ -137,7 +137,7 @@ func (j *judge) chargeAtOnce(charges []headgate.Check) int64 {
 		}
 		all.Go(func() {
 			for range rounds {
-				d, err := headgate.AllowAllAt(background, start, mine...)
+				d, err := headgate.AllowAllAt(background, start.Time(), mine...)
 				errs.note(err)
 				if d.Allowed {
 					admitted.Add(1)

@@ -183,13 +183,13 @@ func (x *transaction) unlockShards() {
 // decide answers every charge as if it came after those before it, and reports whether all are allowed. Nothing is spent yet.
 func (x *transaction) decide(decisions []headgate.Decision) bool {
 	seen := make(map[*target]*algo.Target, len(x.targets))
-	charges := make([]algo.Charge, len(x.charges))
+	charges := make([]algo.Debit, len(x.charges))
 	for i := range x.charges {
 		c := &x.charges[i]
 		if seen[c.target] == nil {
 			seen[c.target] = &algo.Target{State: c.target.state, Log: c.target.log}
 		}
-		charges[i] = algo.Charge{Target: seen[c.target], N: c.n}
+		charges[i] = algo.Debit{Target: seen[c.target], N: c.n}
 		if c.gate != nil {
 			charges[i].Step = c.gate.step
 		} else {
@@ -197,7 +197,7 @@ func (x *transaction) decide(decisions []headgate.Decision) bool {
 		}
 		c.target.total += c.n // where it overflows, the charge is denied
 	}
-	all := algo.TakeAll(charges, x.t, true, decisions)
+	all := algo.DebitAll(charges, x.t, true, decisions)
 	for i := range x.charges {
 		decisions[i] = x.charges[i].named(decisions[i])
 	}

@@ -1,0 +1,9 @@
+package headgate
+
+import "github.com/headgate/headgate/internal/hooks"
+
+func init() {
+	hooks.Combine = combine
+	hooks.Tightest = tightestOf
+	hooks.Rules = Policy.rules
+}
