@@ -136,7 +136,9 @@ func (s *ActiveConfig) count(ctx context.Context, now headgate.Instant, verb hea
 	if !a.admits {
 		return s.apply(ctx, now, verb, &a.counted, 0, len(a.counted.Ops))
 	}
-	a.watched.MarkTaken(now)
+	if len(a.Shadows) > 0 {
+		a.watched.MarkTaken(now)
+	}
 	return a.counted.Take(ctx, s.store, now)
 }
 
