@@ -36,7 +36,8 @@ func benchmarkKeys(b *testing.B, keys int, limit string) {
 	})
 }
 
-// Limits whose unit is whole microseconds, and has a remainder. Keys stay in debt, so that they keep their places.
+// One unit of the first limit takes a whole number of microseconds; one unit of the
+// second does not. Keys stay partly spent, so they keep their slots.
 const whole, fraction = "1000/h burst 100000000", "7000/h burst 100000000"
 
 func BenchmarkOneKey(b *testing.B)         { benchmarkKeys(b, 1, whole) }

@@ -5,54 +5,60 @@ import (
 	"time"
 )
 
-// clock is the wall clock at its making plus the monotonic clock since, in nanoseconds. Between two looks at the monotonic clock,
-// at most a millisecond apart, it counts the processor's ticks: reading the clock costs as much as the rest of a decision, and
-// waits for every memory access before it, while a tick counter costs a third and lets them overlap.
+// clock is the wall clock at its creation plus the monotonic clock since then, in
+// nanoseconds. It reads the monotonic clock at most once a millisecond and counts the
+// processor's ticks in between. Reading the monotonic clock costs as much as the rest
+// of a decision and waits for every earlier memory access. Reading a tick counter costs
+// a third and overlaps with memory accesses.
 //
-// The ticks are only trusted for that millisecond, at the rate they had before it, and where they run steadily at a plausible
-// rate. So the clock is never further from the monotonic one than that, and by nanoseconds where the counter is good, as it is
-// on any processor of the last ten years.
+// The tick rate is trusted for one millisecond, and only if it was steady and plausible
+// over the interval before. The clock therefore deviates from the monotonic clock by at
+// most that millisecond, and by nanoseconds where the counter is good, as it is on any
+// processor of the last ten years.
 type clock struct {
-	began     time.Time
-	beganNano int64
+	start     time.Time
+	startNano int64
 
-	sequence atomic.Uint64 // odd while the fields below are written
-	nano     atomic.Int64  // the clock at the last look
-	tick     atomic.Uint64 // the counter then
-	scale    atomic.Uint64 // nanoseconds a tick, times 2^32
-	span     atomic.Uint64 // the ticks for which this holds; 0 while the rate is not known
+	sequence   atomic.Uint64 // odd while the fields below are written
+	nano       atomic.Int64  // the clock at the last calibration
+	tick       atomic.Uint64 // the tick counter at the last calibration
+	scale      atomic.Uint64 // nanoseconds per tick, times 2^32
+	validTicks atomic.Uint64 // ticks for which scale applies; 0 if unknown
 }
 
 const (
-	lookEvery = int64(time.Millisecond)
-	// The rate is taken over at least and at most so long.
-	shortestLook, longestLook = int64(200 * time.Microsecond), int64(time.Second)
-	// Plausible are 0.05 to 100 ns a tick.
-	leastScale, mostScale = 1 << 32 / 20, 100 << 32
+	calibrateEvery = int64(time.Millisecond)
+
+	// The rate is measured over an interval within these bounds.
+	minCalibration, maxCalibration = int64(200 * time.Microsecond), int64(time.Second)
+	// A plausible rate is 0.05 to 100 ns per tick.
+	minScale, maxScale = 1 << 32 / 20, 100 << 32
 )
 
-func (c *clock) start() {
-	c.began = time.Now()
-	c.beganNano = c.began.UnixNano()
-	// In a bubble of testing/synctest time begins in the year 2000, and stands still while the ticks go on.
-	if c.began.Year() < 2001 || !hasTicks {
+func (c *clock) init() {
+	c.start = time.Now()
+	c.startNano = c.start.UnixNano()
+	// In a testing/synctest bubble, time begins in the year 2000 and stands still while
+	// the processor's ticks go on.
+	if c.start.Year() < 2001 || !hasTicks {
 		c.sequence.Store(1)
 	}
 }
 
-// micros is the present in µs since the epoch.
+// micros returns the current time in µs since the Unix epoch.
 func (c *clock) micros() int64 {
 	sequence := c.sequence.Load()
-	nano, tick, scale, span := c.nano.Load(), c.tick.Load(), c.scale.Load(), c.span.Load()
+	nano, tick, scale, span := c.nano.Load(), c.tick.Load(), c.scale.Load(), c.validTicks.Load()
 	since := ticks() - tick
 	if since >= span || sequence&1 != 0 || c.sequence.Load() != sequence {
-		return c.look(sequence) / 1000
+		return c.calibrate(sequence) / 1000
 	}
 	return (nano + int64(since*scale>>32)) / 1000
 }
 
-// look reads the monotonic clock and, if nobody else does, the rate of the ticks since the last look.
-func (c *clock) look(sequence uint64) int64 {
+// calibrate reads the monotonic clock. If no other goroutine is calibrating, it also
+// measures the tick rate since the last calibration.
+func (c *clock) calibrate(sequence uint64) int64 {
 	if sequence&1 != 0 || !c.sequence.CompareAndSwap(sequence, sequence+1) {
 		return c.monotonic()
 	}
@@ -61,13 +67,14 @@ func (c *clock) look(sequence uint64) int64 {
 	after := ticks()
 	passed, counted := now-c.nano.Load(), after-c.tick.Load()
 	switch {
-	case (after-before)*64 >= min(counted, max(c.span.Load(), 1<<20)): // taken off the processor between two readings
-		c.span.Store(0)
+	// descheduled between two readings
+	case (after-before)*64 >= min(counted, max(c.validTicks.Load(), 1<<20)):
+		c.validTicks.Store(0)
 		c.sequence.Store(sequence)
 		return now
-	case passed >= shortestLook && passed <= longestLook:
+	case passed >= minCalibration && passed <= maxCalibration:
 		c.setScale(uint64(passed) << 32 / counted)
-	case passed < shortestLook:
+	case passed < minCalibration:
 		c.sequence.Store(sequence)
 		return now
 	}
@@ -79,11 +86,11 @@ func (c *clock) look(sequence uint64) int64 {
 
 func (c *clock) setScale(scale uint64) {
 	c.scale.Store(scale)
-	if scale < leastScale || scale > mostScale {
-		c.span.Store(0)
+	if scale < minScale || scale > maxScale {
+		c.validTicks.Store(0)
 		return
 	}
-	c.span.Store(uint64(lookEvery) << 32 / scale)
+	c.validTicks.Store(uint64(calibrateEvery) << 32 / scale)
 }
 
-func (c *clock) monotonic() int64 { return c.beganNano + int64(time.Since(c.began)) }
+func (c *clock) monotonic() int64 { return c.startNano + int64(time.Since(c.start)) }

@@ -7,11 +7,13 @@ import (
 	"time"
 )
 
-// TestClockKeepsToTheMonotonicOne reads both for a while. A reading of ours lies between two of the other, but for a microsecond
-// of rounding and what the counter's rate wavers in a millisecond; one in a thousand may be off, by a goroutine that was stopped.
-func TestClockKeepsToTheMonotonicOne(t *testing.T) {
+// TestClockFollowsMonotonicClock reads both clocks for a while. A reading must be
+// between two readings of the monotonic clock. It may deviate by 1 µs of rounding and
+// by the variation of the tick rate within a millisecond. One reading in a thousand may
+// deviate more, because the goroutine was descheduled.
+func TestClockFollowsMonotonicClock(t *testing.T) {
 	var c clock
-	c.start()
+	c.init()
 	const readings, tolerance = 300_000, 5
 	off, worst := 0, int64(0)
 	for range readings {
@@ -24,16 +26,16 @@ func TestClockKeepsToTheMonotonicOne(t *testing.T) {
 		}
 	}
 	if off > readings/1000 || worst > 1_000_000 {
-		t.Errorf("readings further than %d µs from the monotonic clock: got %d of %d, the worst by %d µs", tolerance, off, readings, worst)
+		t.Errorf("readings more than %d µs from the monotonic clock: got %d of %d, the worst by %d µs", tolerance, off, readings, worst)
 	}
-	if hasTicks && c.span.Load() == 0 {
-		t.Log("the ticks of this machine are not used")
+	if hasTicks && c.validTicks.Load() == 0 {
+		t.Log("the tick counter of this machine is not used")
 	}
 }
 
-func TestClockIsSafeForManyGoroutines(t *testing.T) {
+func TestClockConcurrentReads(t *testing.T) {
 	var c clock
-	c.start()
+	c.init()
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
@@ -49,16 +51,17 @@ func TestClockIsSafeForManyGoroutines(t *testing.T) {
 	all.Wait()
 }
 
-// TestClockIsThatOfTheBubble: under testing/synctest time moves only when all goroutines wait.
-func TestClockIsThatOfTheBubble(t *testing.T) {
+// TestClockInSynctestBubble checks that time advances only when all goroutines of the
+// bubble are blocked.
+func TestClockInSynctestBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c clock
-		c.start()
+		c.init()
 		for range 100 {
 			before := c.micros()
 			for range 1000 {
 				if got := c.micros(); got != before {
-					t.Fatalf("time passed in a bubble where nobody slept: %d µs", got-before)
+					t.Fatalf("time passed in a bubble without a sleep: %d µs", got-before)
 				}
 			}
 			time.Sleep(time.Millisecond)
@@ -69,15 +72,15 @@ func TestClockIsThatOfTheBubble(t *testing.T) {
 	})
 }
 
-func TestClockDoesNotTrustAnImplausibleRate(t *testing.T) {
-	for _, scale := range []uint64{0, 1, leastScale - 1, mostScale + 1, 1 << 60} {
+func TestClockRejectsImplausibleTickRate(t *testing.T) {
+	for _, scale := range []uint64{0, 1, minScale - 1, maxScale + 1, 1 << 60} {
 		var c clock
-		if c.setScale(scale); c.span.Load() != 0 {
-			t.Errorf("span at a rate of %d/2^32 ns a tick: got %d want 0", scale, c.span.Load())
+		if c.setScale(scale); c.validTicks.Load() != 0 {
+			t.Errorf("validTicks at a rate of %d/2^32 ns per tick: got %d want 0", scale, c.validTicks.Load())
 		}
 	}
 	var c clock
-	if c.setScale(1 << 31); c.span.Load() != 2_000_000 {
-		t.Errorf("span at half a nanosecond a tick: got %d want 2000000, a millisecond", c.span.Load())
+	if c.setScale(1 << 31); c.validTicks.Load() != 2_000_000 {
+		t.Errorf("validTicks at half a nanosecond per tick: got %d want 2000000, a millisecond", c.validTicks.Load())
 	}
 }

@@ -12,11 +12,12 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// limits that need one word of a slot (10/s: whole microseconds a unit) and both (7/s: a remainder).
+// contended are limits that change one word of a slot (10/s: a unit takes whole
+// microseconds) and both words (7/s: it does not).
 var contended = []string{"10/1s", "7/1s burst 10"}
 
-// TestManyGoroutinesOnOneKeyGetExactlyTheLimit // T1
-func TestManyGoroutinesOnOneKeyGetExactlyTheLimit(t *testing.T) {
+// T1
+func TestConcurrentTakesOfOneKeyAllowExactlyTheLimit(t *testing.T) {
 	for _, a := range names() {
 		for _, limit := range contended {
 			t.Run(fmt.Sprint(a, " ", limit), func(t *testing.T) {
@@ -45,8 +46,9 @@ func TestManyGoroutinesOnOneKeyGetExactlyTheLimit(t *testing.T) {
 	}
 }
 
-// TestConcurrentUseWhileTheTableGrowsLosesNoSpend: keys are spent from while others make the table grow and keys move about.
-func TestConcurrentUseWhileTheTableGrowsLosesNoSpend(t *testing.T) {
+// TestConcurrentTakesDuringTableGrowthLoseNothing takes from some keys while takes from
+// other keys grow the table and relocate keys.
+func TestConcurrentTakesDuringTableGrowthLoseNothing(t *testing.T) {
 	for _, limit := range contended {
 		s := memstore.New(&memstore.Options{MaxEntries: 20_000})
 		l := newLimiter(t, s, "p", headgate.TokenBucket, limit)
@@ -74,9 +76,10 @@ func TestConcurrentUseWhileTheTableGrowsLosesNoSpend(t *testing.T) {
 	}
 }
 
-// TestAllOrNothingUnderConcurrency: transactions over several keys and single takes of the same keys, in a store too small for
-// all of them. Nothing hangs, no key passes its limit, and a denied request leaves no part behind.
-func TestAllOrNothingUnderConcurrency(t *testing.T) {
+// TestAllowAllIsAtomicUnderConcurrency runs transactions over several keys and single
+// takes of the same keys, in a store too small for all of them. Nothing deadlocks, no
+// key exceeds its limit, and a denied request spends nothing.
+func TestAllowAllIsAtomicUnderConcurrency(t *testing.T) {
 	for _, a := range names() {
 		t.Run(string(a), func(t *testing.T) {
 			s := memstore.New(&memstore.Options{MaxEntries: 64})
@@ -117,8 +120,8 @@ func TestAllOrNothingUnderConcurrency(t *testing.T) {
 	}
 }
 
-// TestDeniedPartLeavesTheOthersAsTheyWere // T3
-func TestDeniedPartLeavesTheOthersAsTheyWere(t *testing.T) {
+// T3
+func TestAllowAllDenialSpendsNothing(t *testing.T) {
 	for _, a := range names() {
 		t.Run(string(a), func(t *testing.T) {
 			s := memstore.New(nil)
@@ -140,8 +143,8 @@ func TestDeniedPartLeavesTheOthersAsTheyWere(t *testing.T) {
 	}
 }
 
-// TestPeekOfSeveralChangesNothing: neither the keys nor the number of places taken.
-func TestPeekOfSeveralChangesNothing(t *testing.T) {
+// TestPeekAllChangesNothing checks the keys and the number of slots in use.
+func TestPeekAllChangesNothing(t *testing.T) {
 	for _, a := range names() {
 		s := memstore.New(nil)
 		l := newLimiter(t, s, "p", a, "3/1h")
@@ -154,7 +157,7 @@ func TestPeekOfSeveralChangesNothing(t *testing.T) {
 			}
 		}
 		if after := s.Stats(); after.Keys != before.Keys {
-			t.Errorf("%s: places taken after peeks: got %d want %d", a, after.Keys, before.Keys)
+			t.Errorf("%s: slots in use after peeks: got %d want %d", a, after.Keys, before.Keys)
 		}
 		if d := allow(t, l, start, "known", 0); d.Remaining != 2 {
 			t.Errorf("%s: remaining after peeks: got %d want 2", a, d.Remaining)
@@ -162,8 +165,8 @@ func TestPeekOfSeveralChangesNothing(t *testing.T) {
 	}
 }
 
-// TestDecisionsAllocateNothing: takes of keys known and new, denials, peeks.
-func TestDecisionsAllocateNothing(t *testing.T) {
+// TestDecisionsDoNotAllocate makes takes of known and of new keys, denials and peeks.
+func TestDecisionsDoNotAllocate(t *testing.T) {
 	s := memstore.New(&memstore.Options{MaxEntries: 10_000})
 	ctx, i := context.Background(), 0
 	keys := make([]string, 500)
@@ -172,7 +175,7 @@ func TestDecisionsAllocateNothing(t *testing.T) {
 	}
 	for _, a := range names() {
 		if a == headgate.SlidingLog {
-			continue // its entries are allocated as they come
+			continue // it allocates its entries one by one
 		}
 		l := newLimiter(t, s, string(a), a, "7/1h")
 		_, _ = l.Allow(ctx, "known")
@@ -188,8 +191,9 @@ func TestDecisionsAllocateNothing(t *testing.T) {
 	}
 }
 
-// TestNewKeyTakesTheSlotOfOneInTheSameRequest: the key whose slot is taken is as if never used, and is asked for as well.
-func TestNewKeyTakesTheSlotOfOneInTheSameRequest(t *testing.T) {
+// TestNewKeyReusesExpiredSlotOfSameRequest contains the expired key, too, whose slot
+// the new key takes.
+func TestNewKeyReusesExpiredSlotOfSameRequest(t *testing.T) {
 	for range 200 {
 		s := memstore.New(&memstore.Options{MaxEntries: 1})
 		l := newLimiter(t, s, "p", headgate.TokenBucket, "1/1s")
@@ -206,9 +210,9 @@ func TestNewKeyTakesTheSlotOfOneInTheSameRequest(t *testing.T) {
 	}
 }
 
-// TestRequestsForManyNewKeysMakeTheTableGrow: a request that finds its part of a small table full makes it grow, and shares no
-// spare bucket while there is room.
-func TestRequestsForManyNewKeysMakeTheTableGrow(t *testing.T) {
+// TestAllowAllGrowsTable checks that a request that finds its part of a small table
+// full grows the table, and uses no overflow bucket while there is room.
+func TestAllowAllGrowsTable(t *testing.T) {
 	for range atLeast(3, 60) {
 		s := memstore.New(nil)
 		one, two := newLimiter(t, s, "one", headgate.TokenBucket, "1/1h"), newLimiter(t, s, "two", headgate.TokenBucket, "1/1h")
@@ -220,7 +224,7 @@ func TestRequestsForManyNewKeysMakeTheTableGrow(t *testing.T) {
 			}
 		}
 		if got := s.Stats().Overflowed; got != 0 {
-			t.Fatalf("decisions on spare buckets with 16,000 keys of 1,000,000: got %d want 0", got)
+			t.Fatalf("decisions on overflow buckets with 16,000 keys of 1,000,000: got %d want 0", got)
 		}
 	}
 }

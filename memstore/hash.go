@@ -2,15 +2,18 @@ package memstore
 
 import "math/bits"
 
-// digest is the keyed hash of a key's text, by which the store knows the key: no text is kept.
+// digest is the keyed hash of a key's text. The store identifies a key by its digest
+// and does not keep the text.
 type digest struct{ hi, lo uint64 }
 
-// hashKey is a secret of 128 bits. Each rule's scope has its own, derived from the store's, so that no scope and key can be
-// joined in two ways, and nobody outside can choose keys that collide or that crowd one place of the table.
+// hashKey is a 128-bit secret. Each rule's scope has its own, derived from the store's
+// secret. Two different pairs of scope and key therefore never hash the same text, and
+// an attacker can't choose keys that collide or that crowd one bucket of the table.
 type hashKey struct{ k0, k1 uint64 }
 
-// sum is SipHash-1-3 with an output of 128 bits (Aumasson and Bernstein, “SipHash: a fast short-input PRF”, 2012; one round a
-// word and three at the end are what Rust and Python use for tables that face attackers).
+// sum returns SipHash-1-3 with an output of 128 bits (Aumasson and Bernstein, “SipHash:
+// a fast short-input PRF”, 2012). One round per word and three at the end are what Rust
+// and Python use for tables that face attackers.
 func (k hashKey) sum(s string) digest {
 	v0, v1 := k.k0^0x736f6d6570736575, k.k1^0x646f72616e646f6d^0xee
 	v2, v3 := k.k0^0x6c7967656e657261, k.k1^0x7465646279746573
@@ -23,7 +26,7 @@ func (k hashKey) sum(s string) digest {
 		s = s[8:]
 	}
 	m := n << 56
-	if n >= 8 { // the rest lies at the end of the last eight bytes: no loop, whose length would be guessed wrong
+	if n >= 8 { // no loop over the rest: the processor would mispredict its length
 		m |= word(whole[n-8:]) >> (64 - 8*len(s))
 	} else {
 		for i := range len(s) {
@@ -45,7 +48,7 @@ func (k hashKey) sum(s string) digest {
 	return digest{hi: hi, lo: v0 ^ v1 ^ v2 ^ v3}.nonEmpty()
 }
 
-// nonEmpty keeps hi from being 0, which marks a slot that never held a key.
+// nonEmpty changes a hi of 0 to 1, because 0 marks a slot that was never used.
 func (d digest) nonEmpty() digest {
 	if d.hi == 0 {
 		d.hi = 1
@@ -53,13 +56,14 @@ func (d digest) nonEmpty() digest {
 	return d
 }
 
-// derive is the secret for a scope.
+// derive returns the secret for a scope.
 func (k hashKey) derive(scope string) hashKey {
 	d := k.sum(scope)
 	return hashKey{k0: d.hi, k1: d.lo}
 }
 
-// word reads the first eight bytes of s, least significant first; the compiler makes one load of it.
+// word returns the first eight bytes of s, least significant first. The compiler turns
+// it into one load.
 func word(s string) uint64 {
 	_ = s[7]
 	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// sip128 is SipHash-c-d with 128 bits, written out plainly: the reference for hashKey.sum.
+// sip128 returns SipHash-c-d with an output of 128 bits. It is a direct transcription
+// of the algorithm, as the reference for hashKey.sum.
 func sip128(k hashKey, in []byte, c, d int) (uint64, uint64) {
 	v0, v1 := k.k0^0x736f6d6570736575, k.k1^0x646f72616e646f6d^0xee
 	v2, v3 := k.k0^0x6c7967656e657261, k.k1^0x7465646279746573
@@ -46,7 +47,8 @@ func TestSipHashReferenceMatchesPublishedVectors(t *testing.T) {
 	}
 }
 
-// TestSumIsSipHash13: two keys share a digest by chance only, and nobody without the secret can look for them. // T12
+// TestSumIsSipHash13 shows that keys collide only randomly, and that an attacker
+// without the secret can't search for collisions. T12
 func TestSumIsSipHash13(t *testing.T) {
 	key := hashKey{0x0123456789abcdef, 0xfedcba9876543210}
 	in := make([]byte, 300)
@@ -61,7 +63,7 @@ func TestSumIsSipHash13(t *testing.T) {
 	}
 }
 
-func TestDigestOfAKeyIsNeverThatOfAnEmptySlot(t *testing.T) {
+func TestKeyDigestIsNeverEmpty(t *testing.T) {
 	if got := (digest{0, 7}).nonEmpty(); got.hi == 0 {
 		t.Errorf("digest with hi 0: got %v want hi ≠ 0", got)
 	}

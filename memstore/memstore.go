@@ -1,30 +1,38 @@
-// Package memstore is the embedded store: bounded memory, no goroutine, and no lock and no allocation on the path of a decision
-// about a key that it knows. (Sliding logs, and several limits on one request, take the lock of a shard.)
+// Package memstore provides an in-process [headgate.Store] with bounded memory. It
+// starts no goroutine. A decision about a known key takes no lock and allocates
+// nothing. (Sliding logs, and requests with several limits, take the lock of a shard.)
 //
-// # What is kept
+// # Memory layout
 //
-// A key's state takes 32 bytes in a table of fixed layout; the key itself is known by a keyed hash of 128 bits, so no text is
-// kept. The table is allocated in three steps (1/256, 1/16 and all of its bound), so a small program pays little. Sliding logs
-// are lists and kept apart.
+// The state of a key takes 32 bytes in a hash table of fixed layout. The store
+// identifies a key by a keyed 128-bit hash and does not keep its text. The table is
+// allocated in three steps (1/256, 1/16 and all of its maximum size), so a small
+// program uses little memory. Sliding logs are lists of entries and are stored
+// separately.
 //
-// # What happens when it is full
+// # Behaviour when the store is full
 //
-// State that is as if never used is dropped, when room is needed; it would not change an answer. State in debt is never
-// dropped: nobody gets a fresh bucket by making the store forget. A key that finds no room shares a spare bucket with others
-// of the same rule (there are 64 for each rule), until a place is free; it then takes the spare bucket's state along. What a
-// spare bucket has spent includes what each of its keys has spent there, so:
+// Expired state is evicted when room is needed. State is expired once the key has fully
+// recovered, so that evicting it does not change any answer. State that still counts is
+// never evicted: a client can't get an unused bucket by filling the store. A key that
+// finds no free slot shares an overflow bucket with other keys of the same rule (64 for
+// each rule) until a slot is free. It then takes over the state of the overflow bucket.
+// The units spent from an overflow bucket include the units that each of its keys spent
+// there, so:
 //
-//   - a key that has a place is answered exactly, whatever others do;
-//   - a key without one is never admitted more than its limit, and may be admitted less. (A limit that is changed meanwhile cuts
-//     a spare bucket down as it does any other; see package algo.)
+//   - a key that has a slot is answered exactly, whatever other keys do;
+//   - a key without a slot is never admitted more than its limit, and may be admitted
+//     less. (A limit that changes in the meantime reduces an overflow bucket as it does
+//     any other; see package algo.)
 //
-// When even the spare buckets find no room (they need a table of their own, 1/32 of the bound) the answer is
-// [headgate.ErrStoreFull].
+// If the overflow buckets find no room either (their table has 1/32 of the configured
+// number of keys), calls return [headgate.ErrStoreFull].
 //
 // # Time
 //
-// The store's clock is the wall clock at its making and the monotonic clock since, so it does not step. Calls with an instant
-// use that instead.
+// The store's clock is the wall clock at the creation of the store plus the monotonic
+// clock since then, so it does not step. Calls with an explicit instant use that
+// instant instead.
 package memstore
 
 import (
@@ -39,39 +47,46 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-// DefaultMaxEntries is the number of keys that a store is made for when nothing else is said: about 38 MB when it is full.
+// DefaultMaxEntries is the number of keys that a store is sized for if [Options] sets
+// no bound: about 38 MB when the store is full.
 const DefaultMaxEntries = 1_000_000
 
-// Options bound a store. The zero value of a field means that it does not bound; if none does, MaxEntries is
-// [DefaultMaxEntries]. With both set the tighter one counts.
+// Options bounds the memory of a store. A field that is zero sets no bound; if both
+// fields are zero, MaxEntries is [DefaultMaxEntries]. If both are set, the tighter
+// bound applies.
 type Options struct {
-	// MaxEntries is the number of keys the store is made for: it has room for so many and, since its table is made 85 % full,
-	// for up to a sixth more. Sliding logs have room for so many keys with four entries each, or for fewer with more.
+	// MaxEntries is the number of keys that the store is sized for. The table is sized
+	// for a load of 85 %, so up to a sixth more keys fit. Sliding logs have room for
+	// the same number of keys with four entries each, or for fewer keys with more
+	// entries.
 	MaxEntries int
-	// MaxBytes is the most memory for all state, in bytes; at least 64 KiB. Sliding logs have 3 tenths of it to themselves, and
-	// all other keys 6.
+	// MaxBytes is the maximum memory for all state, in bytes; at least 64 KiB. Sliding
+	// logs have 3 tenths of it to themselves, and all other keys 6.
 	MaxBytes int64
 }
 
 const (
-	minBytes   = 64 << 10
-	fixedBytes = 24 << 10 // spare buckets and logs that even the smallest store has, and rounding
-	keyBytes   = 39       // a slot at load 0.85 (37.7) and its part of the spare buckets (1.2)
+	minBytes = 64 << 10
+	// for rounding, and the overflow buckets and logs of even the smallest store
+	fixedBytes = 24 << 10
+	// a slot at load 0.85 (37.7) and its share of the overflow buckets (1.2)
+	keyBytes = 39
 )
 
-// Validate reports a bound that cannot be kept.
+// Validate returns an error if a bound is outside its range.
 func (o Options) Validate() error {
 	if o.MaxEntries < 0 || o.MaxEntries > math.MaxInt32 {
-		return fmt.Errorf("memstore: MaxEntries is %d; accepted are 1 to 2147483647, and 0 for the default", o.MaxEntries)
+		return fmt.Errorf("memstore: MaxEntries is %d; must be 1 to 2147483647 (0 selects the default)", o.MaxEntries)
 	}
 	if o.MaxBytes != 0 && o.MaxBytes < minBytes {
-		return fmt.Errorf("memstore: MaxBytes is %d; accepted are %d and more, and 0 for no bound in bytes", o.MaxBytes, minBytes)
+		return fmt.Errorf("memstore: MaxBytes is %d; must be %d or more (0 sets no bound in bytes)", o.MaxBytes, minBytes)
 	}
 	return nil
 }
 
-// sizes are the keys that the tables are made for, and the bytes of sliding logs. Of bytes, 56 % are for the tables, 30 % for
-// logs, and up to 9 % for spare logs.
+// sizes returns the number of keys that the tables are sized for, and the budget of the
+// sliding logs in bytes. Of MaxBytes, 56 % are for the tables, 30 % for sliding logs,
+// and up to 9 % for overflow logs.
 func (o Options) sizes() (keys int, logBytes int64) {
 	keys, logBytes = o.MaxEntries, int64(o.MaxEntries)*newLogBytes
 	if o.MaxBytes > 0 {
@@ -90,24 +105,26 @@ func (o Options) sizes() (keys int, logBytes int64) {
 	return keys, logBytes
 }
 
-// Store is a [headgate.Store] in the memory of this process. It is safe for concurrent use.
+// Store is a [headgate.Store] in the memory of this process. It is safe for concurrent
+// use.
 type Store struct {
-	secret  hashKey
-	clock   clock
-	keys    region
-	spare   region     // the buckets that keys without a place share
-	spareMu sync.Mutex // held by a transaction that takes locks of several shards of spare
-	logs    logRegion
-	spilled atomic.Uint64 // decisions made on a spare bucket
-	closed  atomic.Bool
+	secret     hashKey
+	clock      clock
+	keys       region
+	overflow   region     // buckets shared by keys without a slot
+	overflowMu sync.Mutex // taken before the locks of several shards of overflow
+	logs       logRegion
+	overflowed atomic.Uint64 // decisions made on an overflow bucket
+	closed     atomic.Bool
 }
 
-// New makes an empty store; nil means all defaults. It panics where [Options.Validate] reports an error: a bound that comes
-// from outside the program should be validated first.
+// New returns an empty store; nil options mean all defaults. It panics if
+// [Options.Validate] returns an error, so validate options that come from outside the
+// program first.
 func New(opts *Options) *Store {
 	var secret [16]byte
 	if _, err := rand.Read(secret[:]); err != nil {
-		panic(err) // never happens: crypto/rand ends the program itself
+		panic(err) // unreachable: crypto/rand ends the program itself
 	}
 	return newStore(opts, hashKey{binary.LittleEndian.Uint64(secret[:8]), binary.LittleEndian.Uint64(secret[8:])})
 }
@@ -122,11 +139,11 @@ func newStore(opts *Options, secret hashKey) *Store {
 	}
 	n, logBytes := o.sizes()
 	s := &Store{
-		secret: secret,
-		keys:   newRegion(n),
-		spare:  newRegion(n/spareShare + spareBuckets),
+		secret:   secret,
+		keys:     newRegion(n),
+		overflow: newRegion(n/overflowFraction + overflowBuckets),
 	}
-	s.clock.start()
+	s.clock.init()
 	s.logs.init(n, logBytes)
 	return s
 }
@@ -138,7 +155,7 @@ func (s *Store) instant(t headgate.Instant) int64 {
 	return int64(t)
 }
 
-// Bind makes a rule ready for use; see [headgate.Store].
+// Bind prepares a rule for use; see [headgate.Store].
 func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
 	if s.closed.Load() {
 		return nil, headgate.ErrClosed
@@ -151,7 +168,7 @@ func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
 	common := ruleState{
 		store:    s,
 		secret:   scope,
-		spare:    scope.derive("spare"),
+		overflow: scope.derive("spare"),
 		deniedBy: []string{rule.Name},
 	}
 	if a.NewLog != nil {
@@ -159,7 +176,7 @@ func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &logGate{ruleState: common, step: step, limit: rule.Limit.Rate}, nil
+		return &logBound{ruleState: common, step: step, limit: rule.Limit.Rate}, nil
 	}
 	step, err := a.New(rule.Limit)
 	if err != nil {
@@ -168,50 +185,53 @@ func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
 	booker, _ := step.(algo.Reserver)
 	phased, _ := step.(algo.Rephaser)
 	limit := step.Answer(algo.State{}, 0, 0, 0, true).Limit
-	return &gate{ruleState: common, step: step, booker: booker, phased: phased, limit: limit}, nil
+	return &slotBound{ruleState: common, step: step, reserver: booker, rephaser: phased, limit: limit}, nil
 }
 
-// ruleState is what the store keeps with every bound rule.
+// ruleState is the part of a bound rule that all algorithms share.
 type ruleState struct {
 	store    *Store
-	secret   hashKey // for digests of keys
-	spare    hashKey // for digests of spare buckets
+	secret   hashKey // for the digests of keys
+	overflow hashKey // for the digests of overflow buckets
 	deniedBy []string
 }
 
-// spareDigest is the spare bucket of a key.
-func (r *ruleState) spareDigest(d digest) digest {
-	return r.spare.sum(string([]byte{byte(d.lo % spareBuckets)}))
+// overflowDigest returns the digest of the overflow bucket that a key shares.
+func (r *ruleState) overflowDigest(d digest) digest {
+	return r.overflow.sum(string([]byte{byte(d.lo % overflowBuckets)}))
 }
 
-func (r *ruleState) named(d headgate.Decision) headgate.Decision {
+// withDeniedBy sets DeniedBy in a denial.
+func (r *ruleState) withDeniedBy(d headgate.Decision) headgate.Decision {
 	if !d.Allowed {
 		d.DeniedBy = r.deniedBy
 	}
 	return d
 }
 
-// Shared returns false: the state is this process' alone; see [headgate.Shared].
+// Shared returns false because only this process uses the state; see [headgate.Shared].
 func (s *Store) Shared() bool { return false }
 
-// Close makes every later call answer [headgate.ErrClosed]. The store has no goroutine and nothing else to release.
+// Close makes every later call return [headgate.ErrClosed]. The store has no goroutine
+// and nothing else to release.
 func (s *Store) Close() error {
 	s.closed.Store(true)
 	return nil
 }
 
-// Stats describe a store at one moment.
+// Stats describes a store at one moment.
 type Stats struct {
-	Keys       int    // places taken, also by keys that are as if never used
-	LogEntries int    // entries that memory is held for in sliding logs
-	Bytes      int64  // memory held for state, in bytes
-	Overflowed uint64 // decisions so far for keys that found no room and shared a spare bucket
+	Keys       int   // slots in use, including those of expired keys
+	LogEntries int   // allocated entries of sliding logs
+	Bytes      int64 // memory allocated for state, in bytes
+	// decisions so far for keys that found no room and shared an overflow bucket
+	Overflowed uint64
 }
 
-// Stats counts what the store holds. It takes each shard's lock in turn.
+// Stats returns the current counts. It takes the lock of each shard in turn.
 func (s *Store) Stats() Stats {
-	st := Stats{Overflowed: s.spilled.Load()}
-	for _, r := range [...]*region{&s.keys, &s.spare} {
+	st := Stats{Overflowed: s.overflowed.Load()}
+	for _, r := range [...]*region{&s.keys, &s.overflow} {
 		for i := range r.shards {
 			sh := &r.shards[i]
 			sh.mu.Lock()
@@ -220,7 +240,7 @@ func (s *Store) Stats() Stats {
 		}
 		st.Bytes += r.bytes()
 	}
-	keys, entries := s.logs.held()
+	keys, entries := s.logs.count()
 	st.Keys += keys
 	st.LogEntries = entries
 	st.Bytes += int64(keys)*logKeyBytes + int64(entries)*logEntryBytes

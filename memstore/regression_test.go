@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Each of these was wrong once.
+// Every test in this file shows a bug that has been fixed.
 
 const t0 = 1_700_000_000_000_000
 
@@ -27,14 +27,15 @@ func bind(t testing.TB, s *Store, name string, a headgate.Algorithm, l string) h
 	return b
 }
 
-// The version has 8 bits, so after 256 writes a slot may look as it did.
-func TestCommitIsRefusedWhenTheVersionCameRound(t *testing.T) {
+// TestCommitFailsAfterVersionWraps writes a slot 256 times: the version has 8 bits, so
+// it is the same again.
+func TestCommitFailsAfterVersionWraps(t *testing.T) {
 	s := New(nil)
-	g := bind(t, s, "p", headgate.FixedWindow, "100000/1h").(*gate)
+	g := bind(t, s, "p", headgate.FixedWindow, "100000/1h").(*slotBound)
 	_, _ = g.Apply(context.Background(), t0, "k", headgate.Take, 1)
 	d := g.secret.sum("k")
 	sl := s.keys.shard(d).table.Load().find(d)
-	seen, _ := sl.read(d) // a goroutine is taken off its processor here
+	seen, _ := sl.read(d) // a goroutine is descheduled here
 	for range 256 {
 		_, _ = g.Apply(context.Background(), t0, "k", headgate.Take, 1)
 	}
@@ -45,8 +46,9 @@ func TestCommitIsRefusedWhenTheVersionCameRound(t *testing.T) {
 	}
 }
 
-// Making room for a log's next entry sweeps logs that have aged out; the log itself may be one.
-func TestSweepKeepsTheLogInUse(t *testing.T) {
+// TestSweepKeepsLogInUse makes room for the next entry of an expired log, which sweeps
+// expired logs.
+func TestSweepKeepsLogInUse(t *testing.T) {
 	s := New(&Options{MaxEntries: 2})
 	g := bind(t, s, "p", headgate.SlidingLog, "5/1s")
 	ctx := context.Background()
@@ -54,7 +56,7 @@ func TestSweepKeepsTheLogInUse(t *testing.T) {
 		_, _ = g.Apply(ctx, headgate.Instant(t0+i), "a", headgate.Take, 1)
 	}
 	long := bind(t, s, "q", headgate.SlidingLog, "5/1h")
-	_, _ = long.Apply(ctx, t0, "b", headgate.Take, 1) // the other place of the budget
+	_, _ = long.Apply(ctx, t0, "b", headgate.Take, 1) // the rest of the budget
 	later := headgate.Instant(t0 + 2_000_000)
 	admitted := 0
 	for i := range 20 {
@@ -67,12 +69,13 @@ func TestSweepKeepsTheLogInUse(t *testing.T) {
 		}
 	}
 	if admitted != 5 {
-		t.Errorf("admitted in 20 µs: %d want 5; bytes by account %d, held %d", admitted, s.logs.bytes.Load(), s.Stats().Bytes)
+		t.Errorf("admitted in 20 µs: %d want 5; bytes accounted for %d, allocated %d", admitted, s.logs.bytes.Load(), s.Stats().Bytes)
 	}
 }
 
-// Shards of another bound may be of the same size.
-func TestRestoreIntoAnotherBoundForgetsNobody(t *testing.T) {
+// TestRestoreIntoOtherBoundsLosesNoKeys includes bounds whose shards have the same
+// size.
+func TestRestoreIntoOtherBoundsLosesNoKeys(t *testing.T) {
 	bounds := [][2]int{{8192, 16384}, {16384, 8192}, {8192, 8192}, {500_000, 1_000_000}}
 	if testing.Short() {
 		bounds = bounds[:3]
@@ -101,12 +104,12 @@ func TestRestoreIntoAnotherBoundForgetsNobody(t *testing.T) {
 			}
 		}
 		if again > 0 {
-			t.Errorf("%v: %d of %d keys in debt were admitted after the restore", n, again, keys)
+			t.Errorf("%v: %d of %d exhausted keys were admitted after the restore", n, again, keys)
 		}
 	}
 }
 
-func TestHugeMaxBytesIsNoBound(t *testing.T) {
+func TestHugeMaxBytesDoesNotReduceMaxEntries(t *testing.T) {
 	for _, mb := range []int64{math.MaxInt64, 1 << 60, 1 << 58} {
 		o := Options{MaxEntries: 1000, MaxBytes: mb}
 		if o.Validate() != nil {
@@ -124,7 +127,7 @@ func TestHugeMaxBytesIsNoBound(t *testing.T) {
 	}
 }
 
-func TestUnknownVerbIsAnError(t *testing.T) {
+func TestApplyUnknownVerbReturnsError(t *testing.T) {
 	s := New(nil)
 	for _, v := range []headgate.Verb{4, 5, 200} {
 		for _, a := range []headgate.Algorithm{"token_bucket", "fixed_window", "sliding_log"} {
@@ -143,29 +146,30 @@ func TestUnknownVerbIsAnError(t *testing.T) {
 	}
 }
 
-func TestSpareLogOfAnyLengthIsRefused(t *testing.T) {
+func TestRestoreRejectsLongOverflowLog(t *testing.T) {
 	var b bytes.Buffer
 	num := func(ns ...uint64) {
 		for _, n := range ns {
 			_ = binary.Write(&b, binary.LittleEndian, n)
 		}
 	}
-	b.WriteString(snapshotMagic)
+	b.WriteString(snapshotHeader)
 	num(1, 2)
 	const n = 200_000
-	num(recordSpareLog, 1, 1, t0*2, n)
+	num(recordOverflowLog, 1, 1, t0*2, n)
 	for i := range uint64(n) {
 		num(t0+i, 1)
 	}
 	num(recordEnd)
 	num(uint64(crc32.Checksum(b.Bytes(), crc32.MakeTable(crc32.Castagnoli))))
 	if _, err := Restore(&b, &Options{MaxBytes: 64 << 10}); !errors.Is(err, ErrSnapshot) {
-		t.Errorf("restore of a spare log of %d entries: got %v want ErrSnapshot", n, err)
+		t.Errorf("restore of an overflow log with %d entries: got %v want ErrSnapshot", n, err)
 	}
 }
 
-// Slots of keys that are as if never used must not keep others from moving.
-func TestRoomForAllKeysAfterOldOnes(t *testing.T) {
+// TestExpiredKeysDoNotPreventRelocation checks that all keys still find room after many
+// keys have expired.
+func TestExpiredKeysDoNotPreventRelocation(t *testing.T) {
 	ctx := context.Background()
 	for _, kind := range []string{"fresh", "old keys", "restored"} {
 		const n = 20_000
@@ -192,13 +196,13 @@ func TestRoomForAllKeysAfterOldOnes(t *testing.T) {
 		first := 0
 		for i := range n {
 			_, _ = long.Apply(ctx, t0+60_000_000, fmt.Sprint(i), headgate.Take, 1)
-			if first == 0 && s.spilled.Load() > before.Overflowed {
+			if first == 0 && s.overflowed.Load() > before.Overflowed {
 				first = i
 			}
 		}
 		st := s.Stats()
 		if st.Overflowed > before.Overflowed {
-			t.Errorf("%s: %d keys of %d made for: %d decisions on spare buckets, the first at key %d (before: %+v)", kind, n, n, st.Overflowed-before.Overflowed, first, before)
+			t.Errorf("%s: %d keys in a store sized for %d: %d decisions on overflow buckets, the first at key %d (before: %+v)", kind, n, n, st.Overflowed-before.Overflowed, first, before)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-func TestSlotIsHalfACacheLine(t *testing.T) {
+func TestSlotAndShardSizes(t *testing.T) {
 	if got := unsafe.Sizeof(slot{}); got != slotBytes {
 		t.Errorf("size of a slot: got %d want %d", got, slotBytes)
 	}
@@ -17,25 +17,25 @@ func TestSlotIsHalfACacheLine(t *testing.T) {
 	}
 }
 
-func TestPackKeepsTheState(t *testing.T) {
+func TestPackRoundTrip(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 200_000 {
 		s := algo.State{A: rng.Int64N(1 << (1 + rng.IntN(53))), B: rng.Int64N(1 << (1 + rng.IntN(30))), C: rng.Int64N(1 << (1 + rng.IntN(30)))}
-		life := rng.Int64N(1 << (1 + rng.IntN(52)))
-		w := pack(s, s.A+life)
+		ttl := rng.Int64N(1 << (1 + rng.IntN(52)))
+		w := pack(s, s.A+ttl)
 		if got := w.state(); got != s {
-			t.Fatalf("state after pack(%v, life %d): got %v", s, life, got)
+			t.Fatalf("state after pack(%v, ttl %d): got %v", s, ttl, got)
 		}
 		if w.at&(versions|lockBit) != 0 {
-			t.Fatalf("pack(%v, life %d): %x reaches into version or lock bit", s, life, w.at)
+			t.Fatalf("pack(%v, ttl %d): %x reaches into version or lock bit", s, ttl, w.at)
 		}
-		if e := w.expiry(); e < s.A+life || e > s.A+2*life {
-			t.Fatalf("expiry of pack(%v, life %d): got A+%d want between the life and twice that", s, life, e-s.A)
+		if e := w.expiry(); e < s.A+ttl || e > s.A+2*ttl {
+			t.Fatalf("expiry of pack(%v, ttl %d): got A+%d want between the TTL and twice that", s, ttl, e-s.A)
 		}
 	}
 }
 
-func TestCommitFailsWhenTheSlotWasWritten(t *testing.T) {
+func TestCommitFailsAfterConcurrentWrite(t *testing.T) {
 	d := digest{5, 6}
 	for name, change := range map[string]algo.State{
 		"another A":         {A: 11, B: 1, C: 1},
@@ -56,15 +56,15 @@ func TestCommitFailsWhenTheSlotWasWritten(t *testing.T) {
 	}
 }
 
-func TestCommitFailsWhenTheSlotBecameAnothers(t *testing.T) {
+func TestCommitFailsAfterSlotIsReassigned(t *testing.T) {
 	var s slot
 	w := pack(algo.State{A: 10}, 10)
 	s.assign(digest{5, 6}, words{}, w)
 	seen, _ := s.read(digest{5, 6})
 	s.lock(seen)
-	s.assign(digest{7, 8}, seen, w) // the same state, so only the version tells
+	s.assign(digest{7, 8}, seen, w) // the same state: only the version differs
 	if s.commit(seen, pack(algo.State{A: 11}, 11)) {
-		t.Error("commit to a slot that changed hands: got true want false")
+		t.Error("commit to a reassigned slot: got true want false")
 	}
 	if _, ok := s.read(digest{5, 6}); ok {
 		t.Error("read of the key that lost its slot: got true want false")

@@ -13,29 +13,38 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// snapshotMagic begins a snapshot. After it come the store's secret, records, an end mark and a CRC-32C of all before it; all
-// numbers are of 8 bytes, the least significant first.
-const snapshotMagic = "headgate memstore snapshot 1\n"
+// snapshotHeader is the beginning of a snapshot. The store's secret, the records, an
+// end mark and a CRC-32C of all bytes before it follow. Every number has 8 bytes, least
+// significant first.
+const snapshotHeader = "headgate memstore snapshot 1\n"
 
 // The kinds of record in a snapshot.
 const (
-	recordEnd   = iota
-	recordShard // 0 for keys or 1 for spare buckets, place of the shard, slots of its table and of its largest
-	recordKey   // place in the table, digest (2), words (2)
-	recordSpare // the same, of a spare bucket
-	recordLog   // digest (2), reset instant, number of entries, and for each its instant and units
-	recordSpareLog
+	recordEnd = iota
+	// recordShard is followed by: 0 for keys or 1 for overflow buckets, index of the
+	// shard, slots of its table, slots of its largest table.
+	recordShard
+	recordKey      // index in the table, digest (2), words (2)
+	recordOverflow // the same for an overflow bucket
+	// recordLog is followed by: digest (2), instant of expiry, number of entries, and
+	// for each entry its instant and units.
+	recordLog
+	recordOverflowLog
 )
 
-// ErrSnapshot: what was to be restored is no whole snapshot of this format.
+// ErrSnapshot reports that the input of [Restore] is not a complete snapshot in this
+// format.
 var ErrSnapshot = errors.New("memstore: not a valid snapshot")
 
-// Snapshot writes the state of all keys that are not as if never used, so that a restart need not forget them: [Restore] reads
-// it. It may be called while the store is in use; each key is written as it is at one moment, not all at the same. It holds one
-// shard's lock at a time. The snapshot contains the store's secret: whoever reads it can test which keys it holds.
+// Snapshot writes the state of all keys that have not expired, so that state survives a
+// restart; [Restore] reads it. Snapshot may be called while the store is in use. Each
+// key is written as it is at one moment, which differs between keys. Snapshot holds the
+// lock of one shard at a time. The snapshot contains the store's secret: with it, a
+// reader can test whether the store contains a given key.
 func (s *Store) Snapshot(w io.Writer) error { return s.snapshot(w, headgate.StoreClock) }
 
-// SnapshotAt is [Store.Snapshot] at the time at: keys that have recovered by then are left out.
+// SnapshotAt is like [Store.Snapshot] at the time at: keys that have expired by then
+// are left out.
 func (s *Store) SnapshotAt(w io.Writer, at time.Time) error {
 	return s.snapshot(w, headgate.InstantOf(at))
 }
@@ -43,31 +52,31 @@ func (s *Store) SnapshotAt(w io.Writer, at time.Time) error {
 func (s *Store) snapshot(w io.Writer, at headgate.Instant) error {
 	out := &snapshotWriter{crc: crc32.New(crc32.MakeTable(crc32.Castagnoli))}
 	out.buf = bufio.NewWriterSize(io.MultiWriter(w, out.crc), 1<<16)
-	out.bytes([]byte(snapshotMagic))
+	out.bytes([]byte(snapshotHeader))
 	out.numbers(s.secret.k0, s.secret.k1)
 	now := s.instant(at)
 	for i := range s.keys.shards {
 		s.keys.shards[i].snapshot(out, 0, i, now)
 	}
-	for i := range s.spare.shards {
-		s.spare.shards[i].snapshot(out, 1, i, now)
+	for i := range s.overflow.shards {
+		s.overflow.shards[i].snapshot(out, 1, i, now)
 	}
 	for i := range s.logs.shards {
 		s.logs.shards[i].snapshot(out, recordLog, now)
 	}
-	s.logs.spare.snapshot(out, recordSpareLog, now)
+	s.logs.overflow.snapshot(out, recordOverflowLog, now)
 	out.numbers(recordEnd)
 	return out.finish(w)
 }
 
-func (sh *shard) snapshot(out *snapshotWriter, region, place int, now int64) {
+func (sh *shard) snapshot(out *snapshotWriter, region, index int, now int64) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	slots := sh.table.Load().slots
-	out.numbers(recordShard, uint64(region), uint64(place), uint64(len(slots)), uint64(sh.most))
+	out.numbers(recordShard, uint64(region), uint64(index), uint64(len(slots)), uint64(sh.maxSlots))
 	kind := uint64(recordKey + region)
 	for i := range slots {
-		d, w := slots[i].steady()
+		d, w := slots[i].readAny()
 		if d.hi != 0 && w.expiry() > now {
 			out.numbers(kind, uint64(i), d.hi, d.lo, w.at&^(versions|lockBit), w.rest)
 		}
@@ -108,7 +117,7 @@ func (w *snapshotWriter) numbers(n ...uint64) {
 	}
 }
 
-// finish writes the checksum, straight to where the snapshot goes.
+// finish flushes the buffer and writes the checksum directly to the destination.
 func (w *snapshotWriter) finish(to io.Writer) error {
 	if w.err == nil {
 		w.err = w.buf.Flush()
@@ -122,10 +131,11 @@ func (w *snapshotWriter) finish(to io.Writer) error {
 	return nil
 }
 
-// Restore makes a store from what [Store.Snapshot] wrote. The state counts on from then: time that has passed refills, and
-// policies find their keys again by name. The bound may differ; a snapshot that does not fit it is refused with
-// [headgate.ErrStoreFull], since dropping a part would forget debts. What is not a whole snapshot is refused with
-// [ErrSnapshot].
+// Restore returns a store with the state that [Store.Snapshot] wrote. Time that has
+// passed since then refills, and policies find their keys again by name. The bounds may
+// differ. A snapshot that does not fit the bounds is rejected with
+// [headgate.ErrStoreFull], because dropping a part would forget spent units. Incomplete
+// or invalid input is rejected with [ErrSnapshot].
 func Restore(r io.Reader, opts *Options) (*Store, error) {
 	in := &snapshotReader{buf: bufio.NewReaderSize(r, 1<<16), crc: crc32.New(crc32.MakeTable(crc32.Castagnoli))}
 	in.magic()
@@ -152,62 +162,63 @@ func (s *Store) restore(in *snapshotReader, kind uint64) error {
 	switch kind {
 	case recordShard:
 		return s.restoreShard(in)
-	case recordKey, recordSpare:
+	case recordKey, recordOverflow:
 		return s.restoreSlot(in, kind)
-	case recordLog, recordSpareLog:
+	case recordLog, recordOverflowLog:
 		return s.restoreLog(in, kind)
 	default:
-		return fmt.Errorf("%w: a record of unknown kind %d", ErrSnapshot, kind)
+		return fmt.Errorf("%w: unknown record kind %d", ErrSnapshot, kind)
 	}
 }
 
-// restoreShard prepares for the keys of a shard. Those of a table of the largest size go to the places they had, if this store
-// has the same bound: a crowded table could be too full to be filled in another order.
+// restoreShard prepares for the keys of a shard. If the table has the maximum size and
+// this store has the same bounds, the keys go to the slots they had. A crowded table
+// could be too full to be filled in another order.
 func (s *Store) restoreShard(in *snapshotReader) error {
-	region, place, slots, most := in.number(), in.number(), in.number(), in.number()
+	region, index, slots, maxSlots := in.number(), in.number(), in.number(), in.number()
 	if in.err != nil {
 		return in.err
 	}
 	shards := s.keys.shards
 	if region == 1 {
-		shards = s.spare.shards
+		shards = s.overflow.shards
 	}
-	in.exact = nil
-	if slots == most && place < uint64(len(shards)) && uint64(shards[place].most) == most && shards[place].used == 0 {
-		in.exact = &shards[place]
-		in.exact.growFor(int(most), 0)
-		in.exact.fill()
+	in.sameLayout = nil
+	if slots == maxSlots && index < uint64(len(shards)) && uint64(shards[index].maxSlots) == maxSlots && shards[index].used == 0 {
+		in.sameLayout = &shards[index]
+		in.sameLayout.growFor(int(maxSlots), 0)
+		in.sameLayout.fillSlots()
 	}
 	return nil
 }
 
-// fill leaves no slot empty, since a search would end there.
-func (sh *shard) fill() {
+// fillSlots leaves no slot empty, because a search would end at an empty slot.
+func (sh *shard) fillSlots() {
 	slots := sh.table.Load().slots
 	for i := range slots {
-		slots[i].assign(nobody, words{}, words{})
+		slots[i].assign(freeDigest, words{}, words{})
 	}
 	sh.used = len(slots)
 }
 
 func (s *Store) restoreSlot(in *snapshotReader, kind uint64) error {
-	place, d := in.number(), digest{in.number(), in.number()}
-	w := words{at: in.number(), rest: in.number()}.bare()
+	index, d := in.number(), digest{in.number(), in.number()}
+	w := words{at: in.number(), rest: in.number()}.withoutVersion()
 	if in.err != nil || d.hi == 0 {
 		return errors.Join(ErrSnapshot, in.err)
 	}
 	sh := s.keys.shard(d)
-	if kind == recordSpare {
-		sh = s.spare.shard(d)
-		s.spilled.Store(1)
+	if kind == recordOverflow {
+		sh = s.overflow.shard(d)
+		s.overflowed.Store(1)
 	}
-	if sh == in.exact {
-		return sh.restoreAt(place, d, w)
+	if sh == in.sameLayout {
+		return sh.restoreAt(index, d, w)
 	}
 	if sh.table.Load().find(d) != nil {
-		return fmt.Errorf("%w: a key stands in it twice", ErrSnapshot)
+		return fmt.Errorf("%w: a key occurs twice", ErrSnapshot)
 	}
-	to, seen := sh.place(d, 0)
+	to, seen := sh.allocate(d, 0)
 	if to == nil {
 		return errFull()
 	}
@@ -215,30 +226,30 @@ func (s *Store) restoreSlot(in *snapshotReader, kind uint64) error {
 	return nil
 }
 
-func (sh *shard) restoreAt(place uint64, d digest, w words) error {
+func (sh *shard) restoreAt(index uint64, d digest, w words) error {
 	t := sh.table.Load()
 	first, _ := t.bucket(d, false)
 	second, _ := t.bucket(d, true)
-	if place >= uint64(len(t.slots)) || !within(first, &t.slots[place]) && !within(second, &t.slots[place]) || t.slots[place].hi.Load() != nobody.hi {
-		return fmt.Errorf("%w: a key stands where it cannot be", ErrSnapshot)
+	if index >= uint64(len(t.slots)) || !contains(first, &t.slots[index]) && !contains(second, &t.slots[index]) || t.slots[index].hi.Load() != freeDigest.hi {
+		return fmt.Errorf("%w: slot %d cannot contain its key", ErrSnapshot, index)
 	}
-	t.slots[place].assign(d, words{}, w)
+	t.slots[index].assign(d, words{}, w)
 	return nil
 }
 
 func (s *Store) restoreLog(in *snapshotReader, kind uint64) error {
 	d := digest{in.number(), in.number()}
 	resetAt, entries := int64(in.number()), in.number()
-	if kind == recordSpareLog && entries > firstEntries {
-		return fmt.Errorf("%w: a spare log of %d entries", ErrSnapshot, entries)
+	if kind == recordOverflowLog && entries > firstEntries {
+		return fmt.Errorf("%w: an overflow log has %d entries; the maximum is %d", ErrSnapshot, entries, firstEntries)
 	}
 	sh := s.logs.shard(d)
-	var k *logKey
-	if kind == recordSpareLog {
-		s.logs.shared.Store(true)
-		k = s.logs.openSpare(d, 0)
+	var k *keyLog
+	if kind == recordOverflowLog {
+		s.logs.overflowUsed.Store(true)
+		k = s.logs.createOverflow(d, 0)
 	} else {
-		k = s.logs.open(sh, d, 0)
+		k = s.logs.create(sh, d, 0)
 	}
 	if k == nil {
 		return errFull()
@@ -261,16 +272,16 @@ func (s *Store) restoreLog(in *snapshotReader, kind uint64) error {
 }
 
 type snapshotReader struct {
-	buf   *bufio.Reader
-	crc   hash.Hash32
-	err   error
-	exact *shard // whose keys go to the places they had
+	buf        *bufio.Reader
+	crc        hash.Hash32
+	err        error
+	sameLayout *shard // the shard whose keys go to the slots they had
 }
 
 func (r *snapshotReader) magic() {
-	b := make([]byte, len(snapshotMagic))
-	if r.read(b); r.err == nil && string(b) != snapshotMagic {
-		r.err = fmt.Errorf("%w: it does not begin with %q", ErrSnapshot, snapshotMagic)
+	b := make([]byte, len(snapshotHeader))
+	if r.read(b); r.err == nil && string(b) != snapshotHeader {
+		r.err = fmt.Errorf("%w: the header is not %q", ErrSnapshot, snapshotHeader)
 	}
 }
 
@@ -285,27 +296,28 @@ func (r *snapshotReader) read(b []byte) {
 		return
 	}
 	if _, err := io.ReadFull(r.buf, b); err != nil {
-		r.err = fmt.Errorf("%w: it ends too early: %w", ErrSnapshot, err)
+		r.err = fmt.Errorf("%w: unexpected end of input: %w", ErrSnapshot, err)
 		return
 	}
 	r.crc.Write(b)
 }
 
-// finish compares the checksum of what was read with the one that comes now.
+// finish compares the checksum of the input with the stored one.
 func (r *snapshotReader) finish() error {
 	want := uint64(r.crc.Sum32())
 	if got := r.number(); r.err == nil && got != want {
-		return fmt.Errorf("%w: its checksum does not match", ErrSnapshot)
+		return fmt.Errorf("%w: checksum mismatch", ErrSnapshot)
 	}
 	return r.err
 }
 
-// steady is peek that waits for whoever writes. The shard's lock is held, so no slot is given away.
-func (s *slot) steady() (digest, words) {
+// readAny is like tryReadAny but waits while another goroutine writes the slot. The
+// caller holds the shard's lock, so the slot is not reassigned.
+func (s *slot) readAny() (digest, words) {
 	for spins := 0; ; spins++ {
-		if d, w, ok := s.peek(); ok {
+		if d, w, ok := s.tryReadAny(); ok {
 			return d, w
 		}
-		pause(spins)
+		backOff(spins)
 	}
 }

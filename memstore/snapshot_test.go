@@ -12,8 +12,9 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// used is a store in which every algorithm has keys at different fill, some of them crowded out.
-func used(t *testing.T, entries int) *memstore.Store {
+// usedStore returns a store in which every algorithm has keys at different levels, some
+// of them in overflow buckets.
+func usedStore(t *testing.T, entries int) *memstore.Store {
 	t.Helper()
 	s := memstore.New(&memstore.Options{MaxEntries: entries})
 	for _, a := range names() {
@@ -34,8 +35,8 @@ func snapshot(t *testing.T, s *memstore.Store) []byte {
 	return b.Bytes()
 }
 
-func TestRestoredStoreAnswersAsTheOldOne(t *testing.T) {
-	old := used(t, 100_000)
+func TestRestoreKeepsAnswers(t *testing.T) {
+	old := usedStore(t, 100_000)
 	restored, err := memstore.Restore(bytes.NewReader(snapshot(t, old)), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +47,7 @@ func TestRestoredStoreAnswersAsTheOldOne(t *testing.T) {
 			for _, cost := range []int64{0, 2, 1} {
 				now := start + 2000 + headgate.Instant(i)*1_000_000
 				got, want := allow(t, after, now, fmt.Sprint(i), cost), allow(t, before, now, fmt.Sprint(i), cost)
-				if !same(got, want) {
+				if !equalDecisions(got, want) {
 					t.Fatalf("%s, key %d, cost %d: got %+v want %+v", a, i, cost, got, want)
 				}
 			}
@@ -54,11 +55,11 @@ func TestRestoredStoreAnswersAsTheOldOne(t *testing.T) {
 	}
 }
 
-// TestCrowdedStoreIsRestoredWhole: a store whose keys do not all have places fits its own bound again, and every key finds the
-// state it had, its own or a shared one.
-func TestCrowdedStoreIsRestoredWhole(t *testing.T) {
+// TestRestoreFullStore checks that the snapshot of a store with more keys than slots
+// fits the same bounds again, and that every key finds its own or its shared state.
+func TestRestoreFullStore(t *testing.T) {
 	entries := 117 * len(names())
-	old := used(t, entries)
+	old := usedStore(t, entries)
 	restored, err := memstore.Restore(bytes.NewReader(snapshot(t, old)), &memstore.Options{MaxEntries: entries})
 	if err != nil {
 		t.Fatal(err)
@@ -68,15 +69,15 @@ func TestCrowdedStoreIsRestoredWhole(t *testing.T) {
 		for i := range 200 {
 			want, _ := before.PeekAt(t.Context(), (start + 2000).Time(), fmt.Sprint(i), 1)
 			got, err := after.PeekAt(t.Context(), (start + 2000).Time(), fmt.Sprint(i), 1)
-			if err != nil || !same(got, want) {
+			if err != nil || !equalDecisions(got, want) {
 				t.Errorf("%s, key %d: got %+v, %v want %+v", a, i, got, err, want)
 			}
 		}
 	}
 }
 
-func TestSnapshotLeavesOutWhatIsAsIfNeverUsed(t *testing.T) {
-	s := used(t, 100_000)
+func TestSnapshotOmitsExpiredKeys(t *testing.T) {
+	s := usedStore(t, 100_000)
 	var later bytes.Buffer
 	if err := s.SnapshotAt(&later, (start + 48*3_600_000_000).Time()); err != nil {
 		t.Fatal(err)
@@ -86,8 +87,8 @@ func TestSnapshotLeavesOutWhatIsAsIfNeverUsed(t *testing.T) {
 	}
 }
 
-func TestBrokenSnapshotIsRefused(t *testing.T) {
-	whole := snapshot(t, used(t, 1000))
+func TestRestoreRejectsCorruptSnapshot(t *testing.T) {
+	whole := snapshot(t, usedStore(t, 1000))
 	for _, cut := range []int{0, 1, 28, 29, 40, 61, 100, len(whole) - 9, len(whole) - 1} {
 		if _, err := memstore.Restore(bytes.NewReader(whole[:cut]), nil); !errors.Is(err, memstore.ErrSnapshot) {
 			t.Errorf("first %d of %d bytes: got %v want ErrSnapshot", cut, len(whole), err)
@@ -105,15 +106,15 @@ func TestBrokenSnapshotIsRefused(t *testing.T) {
 	}
 }
 
-func TestSnapshotThatDoesNotFitIsRefused(t *testing.T) {
-	whole := snapshot(t, used(t, 100_000))
+func TestRestoreIntoSmallStoreReturnsErrStoreFull(t *testing.T) {
+	whole := snapshot(t, usedStore(t, 100_000))
 	if _, err := memstore.Restore(bytes.NewReader(whole), &memstore.Options{MaxEntries: 50}); !errors.Is(err, headgate.ErrStoreFull) {
 		t.Errorf("restore into a small store: got %v want ErrStoreFull", err)
 	}
 }
 
-func TestSnapshotSaysThatTheWriterFailed(t *testing.T) {
-	err := used(t, 1000).Snapshot(failingWriter{})
+func TestSnapshotReturnsWriteError(t *testing.T) {
+	err := usedStore(t, 1000).Snapshot(failingWriter{})
 	if !errors.Is(err, io.ErrShortWrite) {
 		t.Errorf("writer that fails: got %v want its error", err)
 	}
@@ -123,7 +124,7 @@ type failingWriter struct{}
 
 func (failingWriter) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
 
-func TestClosedStoreSaysSo(t *testing.T) {
+func TestClosedStoreReturnsErrClosed(t *testing.T) {
 	for _, a := range names() {
 		s := memstore.New(nil)
 		l := newLimiter(t, s, "p", a, "1/1s")

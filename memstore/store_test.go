@@ -16,8 +16,9 @@ func TestStore(t *testing.T) {
 	o.Run(t, func(t *testing.T) headgate.Store { return memstore.New(nil) })
 }
 
-// TestGrowingStore judges a store whose tables are replaced again and again while it is looked at.
-func TestGrowingStore(t *testing.T) {
+// TestStoreDuringGrowth runs the suite on a store whose tables are replaced during the
+// test.
+func TestStoreDuringGrowth(t *testing.T) {
 	storetest.Options{Decisions: atLeast(20_000, 100_000), Rounds: atLeast(5, 20)}.Run(t, func(t *testing.T) headgate.Store {
 		return memstore.New(&memstore.Options{MaxEntries: 20_000})
 	})

@@ -7,16 +7,21 @@ import (
 )
 
 const (
-	bucketSlots = 8  // slots in a bucket: four cache lines
-	growth      = 16 // how much larger the next table of a shard is: few steps leave little garbage
-	slotBytes   = 32
-	loadPercent = 85 // how full a table is made to be; the largest may become fuller, since shards do not fill evenly
-	movePause   = 16 // how many new keys are not worth another try after moving keys about made no room
-	moveDepth   = 2  // how many keys are moved, at most, to make room for one
+	bucketSlots = 8 // slots in a bucket: four cache lines
+	// growthFactor is the size of the next table over that of the current one. Few
+	// steps leave little garbage.
+	growthFactor = 16
+	slotBytes    = 32
+	// loadPercent is the target load of a table. The largest table may exceed it
+	// because shards fill unevenly.
+	loadPercent   = 85
+	displacePause = 16 // new keys that skip displacement after it has failed once
+	displaceDepth = 2  // maximum number of keys moved to make room for one
 )
 
-// table is a hash table of slots. A key may lie in either of two buckets. A slot that was used is never empty again, and keys go
-// to the first bucket and the first slot that has room: a search may end at an empty slot.
+// table is a hash table of slots with two candidate buckets for each key. A slot that
+// was used is never empty again. A key goes to the first bucket and the first slot with
+// room, so a search may end at an empty slot.
 type table struct {
 	slots   []slot
 	buckets uint64
@@ -28,8 +33,8 @@ func tableOf(slots []slot) *table {
 	return &table{slots: slots, buckets: uint64(len(slots) / bucketSlots)}
 }
 
-// bucket is the first or, for second = true, the other bucket of a key, and the slot in it where the search begins: at the
-// beginning of a cache line.
+// bucket returns the first or, if second is true, the other bucket of a key. start is
+// the slot in it where the search begins; it is at the start of a cache line.
 func (t *table) bucket(d digest, second bool) (b []slot, start uint64) {
 	h := d.lo
 	if second {
@@ -39,7 +44,7 @@ func (t *table) bucket(d digest, second bool) (b []slot, start uint64) {
 	return t.slots[i*bucketSlots : i*bucketSlots+bucketSlots : i*bucketSlots+bucketSlots], d.hi & (bucketSlots - 2)
 }
 
-// find is the slot of the key, or nil.
+// find returns the slot of the key, or nil.
 func (t *table) find(d digest) *slot {
 	if s, end := t.findIn(d, false); s != nil || end {
 		return s
@@ -64,21 +69,23 @@ func (t *table) findIn(d digest, second bool) (s *slot, end bool) {
 	return nil, false
 }
 
-// shard is a part of a region with its own lock for what is rare: new keys and growth.
+// shard is a part of a region. Its lock serves rare operations: new keys and growth.
 type shard struct {
-	table           atomic.Pointer[table]
-	mu              sync.Mutex    // held to give a slot to another key and to replace the table
-	used            int           // slots that are not empty
-	most            int           // slots of the largest table
-	futile          int32         // new keys for which moving others is not tried
-	moves           atomic.Uint32 // keys moved to their other bucket so far
-	slab            *slab         // where the largest table is: in the part index of as many as there are shards
+	table        atomic.Pointer[table]
+	mu           sync.Mutex    // held to reassign a slot and to replace the table
+	used         int           // slots that are not empty
+	maxSlots     int           // slots of the largest table
+	skipDisplace int32         // number of new keys for which displacement is not tried
+	relocations  atomic.Uint32 // keys moved to their other bucket so far
+	// memory of the largest table: part index of siblings equal parts
+	slab            *slab
 	index, siblings int32
 	_               [64 - 56]byte
 }
 
-// slab is the memory of the largest tables of all shards of a region. It is allocated when the first of them is needed, in one
-// piece, so that the operating system can map it with few, large pages: a look-up then costs one cache miss and not two.
+// slab is the memory of the largest tables of all shards of a region. It is allocated
+// in one piece when the first shard needs it, so that the operating system can map it
+// with few large pages. A lookup then costs one cache miss instead of two.
 type slab struct {
 	once  sync.Once
 	slots []slot
@@ -87,7 +94,7 @@ type slab struct {
 func (s *slab) part(i, shards, each int) []slot {
 	s.once.Do(func() {
 		s.slots = make([]slot, shards*each)
-		preferLargePages(s.slots)
+		adviseHugePages(s.slots)
 	})
 	return s.slots[i*each : (i+1)*each : (i+1)*each]
 }
@@ -95,7 +102,7 @@ func (s *slab) part(i, shards, each int) []slot {
 // region is a set of shards.
 type region struct{ shards []shard }
 
-// newRegion has room for n keys.
+// newRegion returns a region with room for n keys.
 func newRegion(n int) region {
 	count := 1
 	for count < 256 && n/count > 4096 {
@@ -105,22 +112,22 @@ func newRegion(n int) region {
 	shared := &slab{}
 	for i := range r.shards {
 		sh := &r.shards[i]
-		sh.most = roundUp((n*100/loadPercent + count - 1) / count)
+		sh.maxSlots = roundUp((n*100/loadPercent + count - 1) / count)
 		sh.slab, sh.index, sh.siblings = shared, int32(i), int32(count)
-		sh.table.Store(newTable(sh.most / growth / growth))
+		sh.table.Store(newTable(sh.maxSlots / growthFactor / growthFactor))
 	}
 	return r
 }
 
 func roundUp(slots int) int { return max(1, (slots+bucketSlots-1)/bucketSlots) * bucketSlots }
 
-// index is the place of a key's shard.
+// index returns the index of a key's shard.
 func (r *region) index(d digest) int { return int(d.hi >> 32 * uint64(len(r.shards)) >> 32) }
 
-// shard is the shard of a key.
+// shard returns the shard of a key.
 func (r *region) shard(d digest) *shard { return &r.shards[r.index(d)] }
 
-// bytes is the memory that the tables hold.
+// bytes returns the memory allocated for the tables.
 func (r *region) bytes() (n int64) {
 	for i := range r.shards {
 		n += int64(len(r.shards[i].table.Load().slots)) * slotBytes
@@ -128,30 +135,33 @@ func (r *region) bytes() (n int64) {
 	return n
 }
 
-// find is the slot of a key, or nil. A key that is moved from the bucket that is searched last to the one that was searched first
-// would be missed, so a search during which keys were moved begins anew.
+// find returns the slot of a key, or nil. A search misses a key that is moved at the
+// same time from its second bucket to its first. A search during which keys were
+// relocated therefore starts again.
 func (sh *shard) find(d digest) *slot {
 	for {
-		moves := sh.moves.Load()
+		moves := sh.relocations.Load()
 		s := sh.table.Load().find(d)
-		if s != nil || sh.moves.Load() == moves {
+		if s != nil || sh.relocations.Load() == moves {
 			return s
 		}
 	}
 }
 
-// settle waits until nobody gives slots away or replaces the table.
-func (sh *shard) settle() {
+// awaitUnlock waits until no other goroutine reassigns slots or replaces the table.
+func (sh *shard) awaitUnlock() {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 }
 
-// place finds a slot for a key that has none, at the instant now, and returns it locked, with its words as they were. It takes
-// slots that are empty or as if never used; nil means that there are none. sh.mu is held.
-func (sh *shard) place(d digest, now int64) (*slot, words) {
+// allocate finds a slot for a key that has none and returns it locked, with the words
+// that it contained. It uses slots that are empty or expired at the instant now, and
+// grows the table if it can. It returns nil if there is no such slot. The caller holds
+// sh.mu.
+func (sh *shard) allocate(d digest, now int64) (*slot, words) {
 	sh.growFor(1, now)
 	for {
-		if s, seen := sh.placeWithoutGrowth(d, now); s != nil {
+		if s, seen := sh.allocateWithoutGrowth(d, now); s != nil {
 			return s, seen
 		}
 		if !sh.grow(now) {
@@ -160,33 +170,33 @@ func (sh *shard) place(d digest, now int64) (*slot, words) {
 	}
 }
 
-// growFor makes the table large enough for n keys more, if it may become so large.
+// growFor grows the table until it has room for n more keys or has its maximum size.
 func (sh *shard) growFor(n int, now int64) {
 	for (sh.used+n)*100 > len(sh.table.Load().slots)*loadPercent && sh.grow(now) {
 		continue
 	}
 }
 
-// placeWithoutGrowth is place in the table as it is.
-func (sh *shard) placeWithoutGrowth(d digest, now int64) (*slot, words) {
-	return sh.placeIn(sh.table.Load(), d, now)
+// allocateWithoutGrowth is like allocate but leaves the table at its size.
+func (sh *shard) allocateWithoutGrowth(d digest, now int64) (*slot, words) {
+	return sh.allocateIn(sh.table.Load(), d, now)
 }
 
-func (sh *shard) placeIn(t *table, d digest, now int64) (*slot, words) {
+func (sh *shard) allocateIn(t *table, d digest, now int64) (*slot, words) {
 	for _, second := range [...]bool{false, true} {
-		if s, seen := sh.takeFree(t, d, second, now); s != nil {
+		if s, seen := sh.lockFreeSlot(t, d, second, now); s != nil {
 			return s, seen
 		}
 	}
 	return sh.displace(t, d, now)
 }
 
-// takeFree locks the first slot of a bucket that is empty or as if never used.
-func (sh *shard) takeFree(t *table, d digest, second bool, now int64) (*slot, words) {
+// lockFreeSlot locks the first slot of a bucket that is empty or expired.
+func (sh *shard) lockFreeSlot(t *table, d digest, second bool, now int64) (*slot, words) {
 	b, start := t.bucket(d, second)
 	for i := range uint64(bucketSlots) {
 		s := &b[(start+i)%bucketSlots]
-		holder, seen, ok := s.peek()
+		holder, seen, ok := s.tryReadAny()
 		if !ok || seen.expiry() > now || !s.lock(seen) {
 			continue
 		}
@@ -198,60 +208,62 @@ func (sh *shard) takeFree(t *table, d digest, second bool, now int64) (*slot, wo
 	return nil, words{}
 }
 
-// displace moves a key that lies in one of d's full buckets to its own other bucket, and returns the slot it left.
+// displace makes room in the full buckets of d. It moves one of their keys to that
+// key's other bucket and returns the vacated slot, locked.
 func (sh *shard) displace(t *table, d digest, now int64) (*slot, words) {
-	if sh.futile > 0 {
-		sh.futile--
+	if sh.skipDisplace > 0 {
+		sh.skipDisplace--
 		return nil, words{}
 	}
-	for depth := range moveDepth {
+	for depth := range displaceDepth {
 		for _, second := range [...]bool{false, true} {
 			b, _ := t.bucket(d, second)
-			if s, seen := sh.moveOneAway(t, b, now, depth); s != nil {
+			if s, seen := sh.relocateAny(t, b, now, depth); s != nil {
 				return s, seen
 			}
 		}
 	}
-	sh.futile = movePause
+	sh.skipDisplace = displacePause
 	return nil, words{}
 }
 
-func (sh *shard) moveOneAway(t *table, b []slot, now int64, depth int) (*slot, words) {
+func (sh *shard) relocateAny(t *table, b []slot, now int64, depth int) (*slot, words) {
 	for i := range b {
-		if seen, ok := sh.moveAway(t, &b[i], now, depth); ok {
+		if seen, ok := sh.relocate(t, &b[i], now, depth); ok {
 			return &b[i], seen
 		}
 	}
 	return nil, words{}
 }
 
-// moveAway copies a key to a free slot of its other bucket and leaves its old slot locked. If there is none it first moves up to
-// depth other keys away from there, as cuckoo hashing does.
-func (sh *shard) moveAway(t *table, s *slot, now int64, depth int) (words, bool) {
-	d, seen, ok := s.peek()
+// relocate copies a key to a free slot of its other bucket and leaves its old slot
+// locked. If that bucket is full, it first relocates up to depth other keys from there,
+// as in cuckoo hashing.
+func (sh *shard) relocate(t *table, s *slot, now int64, depth int) (words, bool) {
+	d, seen, ok := s.tryReadAny()
 	if !ok {
 		return seen, false
 	}
 	first, _ := t.bucket(d, false)
-	inFirst := within(first, s)
+	inFirst := contains(first, s)
 	other, _ := t.bucket(d, inFirst)
-	if within(other, s) || !s.lock(seen) {
-		return seen, false // both of its buckets are the same, or it is being written
+	if contains(other, s) || !s.lock(seen) {
+		return seen, false // both buckets are the same, or the slot is being written
 	}
-	to, toSeen := sh.takeFree(t, d, inFirst, now)
+	to, toSeen := sh.lockFreeSlot(t, d, inFirst, now)
 	if to == nil && depth > 0 {
-		to, toSeen = sh.moveOneAway(t, other, now, depth-1)
+		to, toSeen = sh.relocateAny(t, other, now, depth-1)
 	}
 	if to == nil {
 		s.at.Store(seen.at)
 		return seen, false
 	}
-	to.assign(d, toSeen, seen.bare())
-	sh.moves.Add(1)
+	to.assign(d, toSeen, seen.withoutVersion())
+	sh.relocations.Add(1)
 	return seen, true
 }
 
-func within(b []slot, s *slot) bool {
+func contains(b []slot, s *slot) bool {
 	for i := range b {
 		if &b[i] == s {
 			return true
@@ -260,22 +272,23 @@ func within(b []slot, s *slot) bool {
 	return false
 }
 
-// grow replaces the table by a larger one, without the keys that are as if never used at the instant now. It is false when the
-// table is the largest already. Whoever meets a slot of the old table meanwhile comes to sh.mu, and finds the new one after it.
+// grow replaces the table with a larger one and leaves out keys that are expired at the
+// instant now. It returns false if the table has its maximum size. A goroutine that
+// meets a slot of the old table waits for sh.mu and then finds the new table.
 func (sh *shard) grow(now int64) bool {
 	old := sh.table.Load()
-	if len(old.slots) >= sh.most {
+	if len(old.slots) >= sh.maxSlots {
 		return false
 	}
 	var next *table
-	if size := len(old.slots) * growth; size*2 <= sh.most {
+	if size := len(old.slots) * growthFactor; size*2 <= sh.maxSlots {
 		next = newTable(size)
-	} else { // every step at least doubles, so that all keys find room in the next table
-		next = tableOf(sh.slab.part(int(sh.index), int(sh.siblings), sh.most))
+	} else { // every step at least doubles the table, so all keys find room
+		next = tableOf(sh.slab.part(int(sh.index), int(sh.siblings), sh.maxSlots))
 	}
 	sh.used = 0
 	for i := range old.slots {
-		d, seen := retire(&old.slots[i])
+		d, seen := markMoved(&old.slots[i])
 		if d.hi == 0 || seen.expiry() <= now {
 			continue
 		}
@@ -285,21 +298,22 @@ func (sh *shard) grow(now int64) bool {
 	return true
 }
 
-// rehash enters a key into a table that nobody else sees yet. The new table is several times as large, so there is room.
+// rehash inserts a key into a table that no other goroutine uses yet. The new table is
+// at least twice as large, so there is room.
 func (sh *shard) rehash(t *table, d digest, w words, now int64) {
-	sh.futile = 0
-	s, seen := sh.placeIn(t, d, now)
-	s.assign(d, seen, w.bare())
+	sh.skipDisplace = 0
+	s, seen := sh.allocateIn(t, d, now)
+	s.assign(d, seen, w.withoutVersion())
 }
 
-// retire marks a slot as moved, waiting for whoever writes it.
-func retire(s *slot) (digest, words) {
+// markMoved marks a slot as moved. It waits until no other goroutine writes the slot.
+func markMoved(s *slot) (digest, words) {
 	for spins := 0; ; spins++ {
-		d, seen, ok := s.peek()
+		d, seen, ok := s.tryReadAny()
 		if ok && s.lock(seen) {
-			s.at.Store(moved)
+			s.at.Store(slotMoved)
 			return d, seen
 		}
-		pause(spins)
+		backOff(spins)
 	}
 }

@@ -4,5 +4,5 @@ package memstore
 
 const hasTicks = true
 
-// ticks is the processor's counter of time: TSC, or CNTVCT_EL0.
+// ticks returns the processor's time counter: TSC on amd64, CNTVCT_EL0 on arm64.
 func ticks() uint64

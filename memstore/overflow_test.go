@@ -39,7 +39,7 @@ func names() []headgate.Algorithm {
 
 const start headgate.Instant = 1_700_000_000_000_000
 
-// atLeast is how often something is repeated, or how large it is: the full number, or the short one in a shortened suite.
+// atLeast returns full, or short with -short.
 func atLeast(short, full int) int {
 	if testing.Short() {
 		return short
@@ -47,8 +47,9 @@ func atLeast(short, full int) int {
 	return full
 }
 
-// TestFloodDoesNotForgetADebt floods a small store with keys used once: nobody who was denied is admitted for it. // T13
-func TestFloodDoesNotForgetADebt(t *testing.T) {
+// TestFloodDoesNotEvictSpentKeys floods a small store with keys used once. A key that
+// was denied stays denied. T13
+func TestFloodDoesNotEvictSpentKeys(t *testing.T) {
 	for _, a := range names() {
 		t.Run(string(a), func(t *testing.T) {
 			s := memstore.New(&memstore.Options{MaxEntries: 1000})
@@ -62,7 +63,7 @@ func TestFloodDoesNotForgetADebt(t *testing.T) {
 				allow(t, l, start+headgate.Instant(i), fmt.Sprint("flood", i), 1)
 			}
 			if got := s.Stats().Overflowed; got == 0 {
-				t.Error("decisions on spare buckets: got 0: the flood did not fill the store")
+				t.Error("decisions on overflow buckets: got 0: the flood did not fill the store")
 			}
 			for i := range 300 {
 				if d := allow(t, l, start+100_000, fmt.Sprint("victim", i), 1); d.Allowed {
@@ -73,18 +74,19 @@ func TestFloodDoesNotForgetADebt(t *testing.T) {
 	}
 }
 
-// TestBusyKeysAreAnsweredAsWithoutTheFlood compares every answer with a store that nobody attacks. // T13
-func TestBusyKeysAreAnsweredAsWithoutTheFlood(t *testing.T) {
+// TestFloodDoesNotChangeAnswersForBusyKeys compares every answer with that of a store
+// without a flood. T13
+func TestFloodDoesNotChangeAnswersForBusyKeys(t *testing.T) {
 	for _, a := range names() {
 		t.Run(string(a), func(t *testing.T) {
 			flooded := memstore.New(&memstore.Options{MaxEntries: 10_000})
 			l := newLimiter(t, flooded, "p", a, "10/1m")
-			quiet := newLimiter(t, memstore.New(nil), "p", a, "10/1m")
+			unloaded := newLimiter(t, memstore.New(nil), "p", a, "10/1m")
 			for i := range atLeast(20_000, 200_000) {
 				now := start + headgate.Instant(i)*50
 				if i%10 == 0 {
 					key := fmt.Sprint("busy", i/10%100)
-					if got, want := allow(t, l, now, key, 1), allow(t, quiet, now, key, 1); !same(got, want) {
+					if got, want := allow(t, l, now, key, 1), allow(t, unloaded, now, key, 1); !equalDecisions(got, want) {
 						t.Fatalf("request %d for %s: got %+v want %+v", i, key, got, want)
 					}
 				}
@@ -97,19 +99,21 @@ func TestBusyKeysAreAnsweredAsWithoutTheFlood(t *testing.T) {
 	}
 }
 
-func same(a, b headgate.Decision) bool {
+func equalDecisions(a, b headgate.Decision) bool {
 	a.DeniedBy, b.DeniedBy = nil, nil
 	return fmt.Sprint(a) == fmt.Sprint(b)
 }
 
-// TestKeyWithoutAPlaceIsNeverAdmittedMore replays what a crowded store admitted for each key alone: a limiter with all the
-// room must admit it as well. For the interval bucket, whose phase others may set, it checks the bound B + ceil(s/I)·R instead.
-func TestKeyWithoutAPlaceIsNeverAdmittedMore(t *testing.T) {
+// TestOverflowNeverAdmitsMoreThanTheLimit replays, for each key alone, the requests
+// that a full store admitted: a limiter with enough room must admit them, too. Other
+// keys may set the phase of an interval bucket, so that algorithm is checked against
+// the bound B + ceil(s/I)·R.
+func TestOverflowNeverAdmitsMoreThanTheLimit(t *testing.T) {
 	for _, a := range names() {
 		t.Run(string(a), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(7, 8))
-			crowded := memstore.New(&memstore.Options{MaxEntries: 16})
-			l := newLimiter(t, crowded, "p", a, "7/1s")
+			full := memstore.New(&memstore.Options{MaxEntries: 16})
+			l := newLimiter(t, full, "p", a, "7/1s")
 			alone := newLimiter(t, memstore.New(nil), "p", a, "7/1s")
 			spent := map[string][]int64{}
 			now := start
@@ -124,14 +128,14 @@ func TestKeyWithoutAPlaceIsNeverAdmittedMore(t *testing.T) {
 						spent[key] = append(spent[key], int64(now))
 					}
 				} else if d := allow(t, alone, now, key, cost); !d.Allowed {
-					t.Fatalf("key %s at %d, cost %d: the crowded store admitted it, its own limiter says %+v", key, now, cost, d)
+					t.Fatalf("key %s at %d, cost %d: the full store admitted it, its own limiter decides %+v", key, now, cost, d)
 				}
 			}
 			for key, at := range spent {
 				checkIntervalBound(t, key, at, 7, 1_000_000)
 			}
-			if crowded.Stats().Overflowed == 0 {
-				t.Error("the store was never crowded")
+			if full.Stats().Overflowed == 0 {
+				t.Error("the store was never full")
 			}
 		})
 	}
@@ -142,15 +146,15 @@ func checkIntervalBound(t *testing.T, key string, at []int64, rate, interval int
 	for i := range at {
 		for j := i; j < len(at) && at[j]-at[i] < 3*interval; j++ {
 			span := at[j] - at[i]
-			if most := rate + (span/interval+1)*rate; int64(j-i+1) > most {
-				t.Fatalf("key %s: %d units in a span of %d µs; the bound is %d", key, j-i+1, span, most)
+			if limit := rate + (span/interval+1)*rate; int64(j-i+1) > limit {
+				t.Fatalf("key %s: %d units in a span of %d µs; the bound is %d", key, j-i+1, span, limit)
 			}
 		}
 	}
 }
 
-// TestStoreRecoversWhenTheFloodEnds: what was crowded out gets places again and exact answers.
-func TestStoreRecoversWhenTheFloodEnds(t *testing.T) {
+// TestKeysGetSlotsAgainAfterFlood checks that answers are exact again.
+func TestKeysGetSlotsAgainAfterFlood(t *testing.T) {
 	for _, a := range names() {
 		t.Run(string(a), func(t *testing.T) {
 			s := memstore.New(&memstore.Options{MaxEntries: 100})
@@ -168,8 +172,9 @@ func TestStoreRecoversWhenTheFloodEnds(t *testing.T) {
 	}
 }
 
-// TestTooManyPoliciesForTheSpareBucketsIsAnError: with no place anywhere the store says so, and admits nobody unseen.
-func TestTooManyPoliciesForTheSpareBucketsIsAnError(t *testing.T) {
+// TestFullOverflowTableReturnsErrStoreFull checks that a store without any room returns
+// an error instead of admitting requests without counting them.
+func TestFullOverflowTableReturnsErrStoreFull(t *testing.T) {
 	for _, a := range names() {
 		t.Run(string(a), func(t *testing.T) {
 			s := memstore.New(&memstore.Options{MaxEntries: 8})
@@ -185,8 +190,9 @@ func TestTooManyPoliciesForTheSpareBucketsIsAnError(t *testing.T) {
 	}
 }
 
-// TestRefundDoesNotEmptyASharedBucket: what others have spent is not given back.
-func TestRefundDoesNotEmptyASharedBucket(t *testing.T) {
+// TestRefundDoesNotRestoreOverflowBucket checks that units spent by other keys are not
+// refunded.
+func TestRefundDoesNotRestoreOverflowBucket(t *testing.T) {
 	for _, a := range names() {
 		t.Run(string(a), func(t *testing.T) {
 			s := memstore.New(&memstore.Options{MaxEntries: 8})
@@ -194,34 +200,35 @@ func TestRefundDoesNotEmptyASharedBucket(t *testing.T) {
 			for i := range 10_000 {
 				allow(t, l, start, fmt.Sprint("flood", i), 1)
 			}
-			var crowded string
+			var full string
 			for i := range 1000 {
 				key := fmt.Sprint("late", i)
 				if !allow(t, l, start, key, 1).Allowed {
-					crowded = key
+					full = key
 					break
 				}
 			}
 			for _, verb := range []string{"refund", "reset"} {
 				var err error
 				if verb == "refund" {
-					_, err = l.RefundAt(t.Context(), start.Time(), crowded, 3)
+					_, err = l.RefundAt(t.Context(), start.Time(), full, 3)
 				} else {
-					_, err = l.ResetAt(t.Context(), start.Time(), crowded)
+					_, err = l.ResetAt(t.Context(), start.Time(), full)
 				}
 				if err != nil {
 					t.Fatal(err)
 				}
-				if d := allow(t, l, start, crowded, 1); d.Allowed {
-					t.Errorf("%s of a key that shares a spare bucket: got %+v want it denied as before", verb, d)
+				if d := allow(t, l, start, full, 1); d.Allowed {
+					t.Errorf("%s of a key that shares an overflow bucket: got %+v want it denied as before", verb, d)
 				}
 			}
 		})
 	}
 }
 
-// TestLogWithoutRoomCountsLonger: a full store counts a log's units with its newest entry, never fewer of them.
-func TestLogWithoutRoomCountsLonger(t *testing.T) {
+// TestFullLogMergesUnitsIntoNewestEntry checks that a log without room for another
+// entry counts every unit, some of them for longer.
+func TestFullLogMergesUnitsIntoNewestEntry(t *testing.T) {
 	s := memstore.New(&memstore.Options{MaxEntries: 50}) // 9600 bytes of logs
 	l := newLimiter(t, s, "p", headgate.SlidingLog, "1000/1s")
 	admitted := 0
@@ -251,12 +258,12 @@ func TestMemoryStaysWithinMaxBytes(t *testing.T) {
 			allow(t, log, start+headgate.Instant(i), fmt.Sprint(i%1000), 1)
 		}
 		if st := s.Stats(); st.Bytes > bytes {
-			t.Errorf("bytes held by a store bounded to %d: got %d (%+v)", bytes, st.Bytes, st)
+			t.Errorf("bytes allocated by a store bounded to %d: got %d (%+v)", bytes, st.Bytes, st)
 		}
 	}
 }
 
-func TestOptionsThatCannotBeKeptAreRefused(t *testing.T) {
+func TestOptionsValidate(t *testing.T) {
 	for _, o := range []memstore.Options{{MaxEntries: -1}, {MaxEntries: 1 << 40}, {MaxBytes: -5}, {MaxBytes: 100}} {
 		if o.Validate() == nil {
 			t.Errorf("Validate of %+v: got nil want an error", o)

@@ -1,0 +1,281 @@
+package memstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algo"
+)
+
+// ApplyAll takes from every op or from none; see [headgate.Store]. It holds the locks
+// of all shards of the keys, so that no slot is reassigned, and the lock bits of all
+// slots.
+func (s *Store) ApplyAll(_ context.Context, now headgate.Instant, ops []headgate.Op, peek bool, decisions []headgate.Decision) error {
+	if s.closed.Load() {
+		return headgate.ErrClosed
+	}
+	if len(decisions) != len(ops) {
+		return fmt.Errorf("memstore: %w: %d decisions for %d ops", headgate.ErrInvalidPolicy, len(decisions), len(ops))
+	}
+	for t := s.instant(now); ; {
+		x := transaction{store: s, t: t, peek: peek}
+		if err := x.bindOps(ops); err != nil {
+			return err
+		}
+		if err := x.run(decisions); !errors.Is(err, errTableGrown) {
+			return err
+		}
+	}
+}
+
+// errTableGrown reports that a table was too small and has been grown; the transaction
+// is retried.
+var errTableGrown = errors.New("memstore: table has grown")
+
+func (x *transaction) run(decisions []headgate.Decision) error {
+	x.lockShards()
+	defer x.unlockShards()
+	if err := x.loadAll(); err != nil {
+		x.rollBack()
+		if x.fullShard != nil && x.fullShard.grow(x.t) {
+			return errTableGrown
+		}
+		return err
+	}
+	if allowed := x.decide(decisions); allowed && !x.peek {
+		x.commit(decisions)
+	} else {
+		x.rollBack()
+	}
+	return nil
+}
+
+// transaction is the state of one ApplyAll call. Debits of the same key share a target.
+type transaction struct {
+	store              *Store
+	t                  int64
+	peek               bool
+	debits             []debit
+	targets            []*target
+	shards             []*shard
+	logShards          []*logShard
+	fullShard          *shard // a growable shard without a slot for a key
+	overflowLocked     bool   // Store.overflowMu is held
+	overflowLogsLocked bool   // the lock of the overflow logs is held
+}
+
+// debit is one op.
+type debit struct {
+	rule    *slotBound
+	logRule *logBound
+	n       int64
+	target  *target
+}
+
+// withDeniedBy sets DeniedBy in a denial.
+func (c *debit) withDeniedBy(d headgate.Decision) headgate.Decision {
+	if c.rule != nil {
+		return c.rule.withDeniedBy(d)
+	}
+	return c.logRule.withDeniedBy(d)
+}
+
+// target is the state of one key: a locked slot or a log.
+type target struct {
+	d        digest
+	rule     *slotBound // rule of the first debit; nil for a log
+	slot     *slot      // locked; nil for a key without a slot in a peek
+	seen     words
+	slotKey  digest     // digest to store in the slot: d or the overflow bucket's
+	isNew    bool       // the slot was empty or belonged to another key
+	overflow bool       // the state comes from or goes to an overflow bucket
+	state    algo.State // before this transaction
+	total    int64      // units of all its debits, set by decide
+
+	keyLog   *keyLog // nil if the key has no log yet
+	logShard *logShard
+	log      *algo.Log // the log that decides
+}
+
+func (x *transaction) bindOps(ops []headgate.Op) error {
+	x.debits = make([]debit, len(ops))
+	for i, op := range ops {
+		c := debit{n: op.Cost}
+		var d digest
+		var owner *Store
+		switch b := op.Bound.(type) {
+		case *slotBound:
+			c.rule, d, owner = b, b.secret.sum(op.Key), b.store
+		case *logBound:
+			c.logRule, d, owner = b, b.secret.sum(op.Key), b.store
+		}
+		if owner != x.store {
+			return fmt.Errorf("memstore: %w: op %d was bound by another store", headgate.ErrInvalidPolicy, i+1)
+		}
+		c.target = x.targetOf(d, c.rule)
+		x.debits[i] = c
+	}
+	return nil
+}
+
+func (x *transaction) targetOf(d digest, g *slotBound) *target {
+	for _, t := range x.targets {
+		if t.d == d && (t.rule == nil) == (g == nil) {
+			return t
+		}
+	}
+	t := &target{d: d, slotKey: d, rule: g}
+	x.targets = append(x.targets, t)
+	return t
+}
+
+// lockShards takes all locks in a fixed order: shards of keys by index, then shards of
+// logs.
+func (x *transaction) lockShards() {
+	perShard := make(map[int]int, len(x.targets)) // number of keys by shard
+	logs := make(map[int]bool)
+	for _, t := range x.targets {
+		if t.rule == nil {
+			logs[x.store.logs.index(t.d)] = true
+		} else {
+			perShard[x.store.keys.index(t.d)]++
+		}
+	}
+	for _, i := range sortedKeys(perShard) {
+		sh := &x.store.keys.shards[i]
+		sh.mu.Lock()
+		x.shards = append(x.shards, sh)
+		if !x.peek {
+			sh.growFor(perShard[i], x.t)
+		}
+	}
+	for _, i := range sortedKeys(logs) {
+		sh := &x.store.logs.shards[i]
+		sh.mu.Lock()
+		x.logShards = append(x.logShards, sh)
+	}
+}
+
+func sortedKeys[V any](m map[int]V) []int {
+	keys := make([]int, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	sort.Ints(keys)
+	return keys
+}
+
+func (x *transaction) unlockShards() {
+	for _, sh := range x.shards {
+		sh.mu.Unlock()
+	}
+	for _, sh := range x.logShards {
+		sh.mu.Unlock()
+	}
+	if x.overflowLocked {
+		x.store.overflowMu.Unlock()
+	}
+	if x.overflowLogsLocked {
+		x.store.logs.overflow.mu.Unlock()
+	}
+}
+
+// decide answers every debit as if the debits before it had been made, and reports
+// whether all are allowed. It spends nothing.
+func (x *transaction) decide(decisions []headgate.Decision) bool {
+	seen := make(map[*target]*algo.Target, len(x.targets))
+	charges := make([]algo.Debit, len(x.debits))
+	for i := range x.debits {
+		c := &x.debits[i]
+		if seen[c.target] == nil {
+			seen[c.target] = &algo.Target{State: c.target.state, Log: c.target.log}
+		}
+		charges[i] = algo.Debit{Target: seen[c.target], N: c.n}
+		if c.rule != nil {
+			charges[i].Step = c.rule.step
+		} else {
+			charges[i].Log = c.logRule.step
+		}
+		c.target.total += c.n // DebitAll denies the debit if this overflows
+	}
+	all := algo.DebitAll(charges, x.t, true, decisions)
+	for i := range x.debits {
+		decisions[i] = x.debits[i].withDeniedBy(decisions[i])
+	}
+	return all
+}
+
+// commit spends all debits and replaces their decisions.
+func (x *transaction) commit(decisions []headgate.Decision) {
+	final := make(map[*target]algo.State, len(x.targets))
+	for i := range x.debits {
+		c := &x.debits[i]
+		switch {
+		case c.rule != nil: // even 0 units carry the state over to a changed limit
+			next, _ := c.rule.step.Take(c.stateIn(final), x.t, c.n)
+			final[c.target] = next
+		case c.n > 0:
+			x.store.logs.spend(c.target.logShard, c.target.keyLog, c.logRule.step, x.t, c.n)
+		}
+	}
+	for i := range x.debits {
+		c := &x.debits[i]
+		if c.rule != nil {
+			next := c.stateIn(final)
+			if c.target.overflow && next != c.target.state {
+				next = c.rule.rephase(next, x.t)
+			}
+			decisions[i] = c.rule.step.Answer(next, x.t, c.n, c.target.total, true)
+			c.target.release(next, c.rule)
+		} else {
+			decisions[i] = c.logRule.step.Answer(c.target.log, x.t, c.n, true)
+		}
+	}
+}
+
+func (c *debit) stateIn(final map[*target]algo.State) algo.State {
+	if s, ok := final[c.target]; ok {
+		return s
+	}
+	return c.target.state
+}
+
+// release writes the state of a slot and unlocks it. Only the first call has an effect.
+func (t *target) release(next algo.State, g *slotBound) {
+	if t.slot != nil {
+		t.slot.assign(t.slotKey, t.seen, g.pack(next))
+		t.slot = nil
+	}
+}
+
+// rollBack unlocks every slot. It leaves the state unchanged, except that the state of
+// a changed limit is carried over. A slot that was allocated to another key becomes
+// free.
+func (x *transaction) rollBack() {
+	for _, t := range x.targets {
+		switch {
+		case t.slot == nil:
+		case t.isNew:
+			t.slot.assign(freeDigest, t.seen, words{})
+		default:
+			t.releaseUnspent(x)
+		}
+	}
+}
+
+// releaseUnspent unlocks a slot without spending. It carries the state of a changed
+// limit over.
+func (t *target) releaseUnspent(x *transaction) {
+	carried, _ := t.rule.step.Take(t.state, x.t, 0)
+	if w := t.rule.pack(carried); !x.peek && !t.seen.equals(w) {
+		t.slot.unlock(t.seen, w)
+		return
+	}
+	t.slot.at.Store(t.seen.at)
+}
+
+// freeDigest is the digest of a slot that is free although it is not empty.
+var freeDigest = digest{hi: 1}
