@@ -39,11 +39,11 @@ func does(do func()) func(context.Context) error {
 func TestHistoriesWithAServerInTrouble(t *testing.T) {
 	server := testserver.Memcached(t)
 	underFaults(server.Addr()).Run(t,
-		faults.Fault{Name: "killed", Felt: true, Loses: history.Everything, Strike: does(server.Kill), Heal: does(server.Start)},
-		faults.Fault{Name: "stopped", Felt: true, Hold: 300 * time.Millisecond, Strike: does(server.Stop), Heal: does(server.Continue)},
+		faults.Fault{Name: "killed", MustFail: true, MayLose: history.AllState, Inject: does(server.Kill), Recover: does(server.Start)},
+		faults.Fault{Name: "stopped", MustFail: true, Duration: 300 * time.Millisecond, Inject: does(server.Stop), Recover: does(server.Continue)},
 		faults.Fault{
-			Name: "flushed", Quiet: true, Loses: history.Everything, Deadline: unnoticed, Hold: time.Millisecond,
-			Strike: func(context.Context) error { _, err := server.Try("flush_all"); return err },
+			Name: "flushed", Transparent: true, MayLose: history.AllState, Deadline: unnoticed, Duration: time.Millisecond,
+			Inject: func(context.Context) error { _, err := server.Try("flush_all"); return err },
 		},
 	)
 }
@@ -52,19 +52,19 @@ func TestHistoriesWithANetworkInTrouble(t *testing.T) {
 	const latency = 200 * time.Millisecond
 	wire := testserver.Proxy(t, testserver.Memcached(t).Addr())
 	underFaults(wire.Addr()).Run(t,
-		faults.Fault{Name: "cut", Felt: true, Strike: does(wire.Cut), Heal: does(wire.Restore)},
+		faults.Fault{Name: "cut", MustFail: true, Inject: does(wire.Cut), Recover: does(wire.Restore)},
 		faults.Fault{
-			Name: "slower than the deadline", Felt: true, Hold: 2 * latency,
-			Strike: does(func() { wire.SetLatency(latency) }), Heal: does(wire.Restore),
+			Name: "slower than the deadline", MustFail: true, Duration: 2 * latency,
+			Inject: does(func() { wire.SetLatency(latency) }), Recover: does(wire.Restore),
 		},
-		faults.Fault{Name: "reset", Strike: does(wire.Reset)},
+		faults.Fault{Name: "reset", Inject: does(wire.Reset)},
 		faults.Fault{
-			Name: "replies to writes lost", Felt: true, Hold: 200 * time.Millisecond, Deadline: time.Second,
-			Strike: does(func() { wire.DropRepliesTo(8, "cas ") }), Heal: does(wire.Restore),
+			Name: "replies to writes lost", MustFail: true, Duration: 200 * time.Millisecond, Deadline: time.Second,
+			Inject: does(func() { wire.DropRepliesTo(8, "cas ") }), Recover: does(wire.Restore),
 		},
 		faults.Fault{
-			Name: "silent", Felt: true, Hold: 300 * time.Millisecond,
-			Strike: does(func() { wire.Blackhole(true) }), Heal: does(wire.Restore),
+			Name: "silent", MustFail: true, Duration: 300 * time.Millisecond,
+			Inject: does(func() { wire.Blackhole(true) }), Recover: does(wire.Restore),
 		},
 	)
 }
@@ -73,7 +73,7 @@ func TestHistoriesWithANetworkInTrouble(t *testing.T) {
 func TestCrowdOnOneKey(t *testing.T) {
 	for _, a := range []headgate.Algorithm{headgate.TokenBucket, headgate.FixedWindow, headgate.SlidingLog} {
 		t.Run(string(a), func(t *testing.T) {
-			c := crowd.Crowd{Algorithm: a, Limit: headgate.MustParseLimit("200/500ms"), For: time.Second, MayFail: true}
+			c := crowd.Crowd{Algorithm: a, Limit: headgate.MustParseLimit("200/500ms"), Duration: time.Second, AllowErrors: true}
 			c.Run(t, func(t *testing.T) string { return testserver.Memcached(t).Addr() }, func(t *testing.T, addr string) headgate.Store {
 				return open(t, &memcachedstore.Options{MaxTries: 1000}, addr)
 			})

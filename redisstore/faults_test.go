@@ -76,11 +76,11 @@ func often(every time.Duration, do func() error) (strike, heal func(context.Cont
 func TestHistoriesWithAServerThatIsKilled(t *testing.T) {
 	synced := testserver.Redis(t, testserver.AppendFsyncAlways())
 	underFaults("redis://"+synced.Addr(), forgetful).Run(t, faults.Fault{
-		Name: "killed, with every write on disk", Felt: true, Strike: does(synced.Kill), Heal: does(synced.Start),
+		Name: "killed, with every write on disk", MustFail: true, Inject: does(synced.Kill), Recover: does(synced.Start),
 	})
 	volatile := testserver.Redis(t)
 	underFaults("redis://"+volatile.Addr(), forgetful).Run(t, faults.Fault{
-		Name: "killed, with nothing on disk", Felt: true, Loses: history.Everything, Strike: does(volatile.Kill), Heal: does(volatile.Start),
+		Name: "killed, with nothing on disk", MustFail: true, MayLose: history.AllState, Inject: does(volatile.Kill), Recover: does(volatile.Start),
 	})
 }
 
@@ -89,9 +89,9 @@ func serverFaults(server *testserver.RedisServer) []faults.Fault {
 	flush, flushed := often(10*time.Millisecond, func() error { _, err := server.Try("SCRIPT", "FLUSH"); return err })
 	kill, killed := often(20*time.Millisecond, func() error { _, err := server.Try("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"); return err })
 	return []faults.Fault{
-		{Name: "stopped", Felt: true, Hold: 300 * time.Millisecond, Strike: does(server.Stop), Heal: does(server.Continue)},
-		{Name: "scripts flushed", Quiet: true, Hold: 200 * time.Millisecond, Deadline: unnoticed, Strike: flush, Heal: flushed},
-		{Name: "clients killed", Hold: 200 * time.Millisecond, Strike: kill, Heal: killed},
+		{Name: "stopped", MustFail: true, Duration: 300 * time.Millisecond, Inject: does(server.Stop), Recover: does(server.Continue)},
+		{Name: "scripts flushed", Transparent: true, Duration: 200 * time.Millisecond, Deadline: unnoticed, Inject: flush, Recover: flushed},
+		{Name: "clients killed", Duration: 200 * time.Millisecond, Inject: kill, Recover: killed},
 	}
 }
 
@@ -100,12 +100,12 @@ func wireFaults(wire *testserver.FaultProxy) []faults.Fault {
 	const latency = 200 * time.Millisecond
 	slow, lose := func() { wire.SetLatency(latency) }, func() { wire.DropRepliesTo(8, "EVALSHA") }
 	return []faults.Fault{
-		{Name: "cut", Felt: true, Strike: does(wire.Cut), Heal: does(wire.Restore)},
-		{Name: "slow", Quiet: true, Hold: 2 * latency, Deadline: unnoticed, Strike: does(slow), Heal: does(wire.Restore)},
-		{Name: "slower than the deadline", Felt: true, Hold: 2 * latency, Strike: does(slow), Heal: does(wire.Restore)},
-		{Name: "reset", Strike: does(wire.Reset)},
-		{Name: "replies lost", Felt: true, Hold: 200 * time.Millisecond, Deadline: time.Second, Strike: does(lose), Heal: does(wire.Restore)},
-		{Name: "silent", Felt: true, Hold: 300 * time.Millisecond, Strike: does(func() { wire.Blackhole(true) }), Heal: does(wire.Restore)},
+		{Name: "cut", MustFail: true, Inject: does(wire.Cut), Recover: does(wire.Restore)},
+		{Name: "slow", Transparent: true, Duration: 2 * latency, Deadline: unnoticed, Inject: does(slow), Recover: does(wire.Restore)},
+		{Name: "slower than the deadline", MustFail: true, Duration: 2 * latency, Inject: does(slow), Recover: does(wire.Restore)},
+		{Name: "reset", Inject: does(wire.Reset)},
+		{Name: "replies lost", MustFail: true, Duration: 200 * time.Millisecond, Deadline: time.Second, Inject: does(lose), Recover: does(wire.Restore)},
+		{Name: "silent", MustFail: true, Duration: 300 * time.Millisecond, Inject: does(func() { wire.Blackhole(true) }), Recover: does(wire.Restore)},
 	}
 }
 
@@ -133,8 +133,8 @@ func TestHistoriesBehindSentinels(t *testing.T) {
 	var dead *testserver.RedisServer
 	url := fmt.Sprintf("redis+sentinel://%s/%s", strings.Join(guarded.Addrs(), ","), guarded.MasterName())
 	underFaults(url, forgetful).Run(t, faults.Fault{
-		Name: "master killed", Felt: true, Loses: history.Newest,
-		Strike: does(func() { dead = guarded.KillMaster(t) }), Heal: does(func() { dead.Start(); guarded.Wait(t) }),
+		Name: "master killed", MustFail: true, MayLose: history.LatestWrites,
+		Inject: does(func() { dead = guarded.KillMaster(t) }), Recover: does(func() { dead.Start(); guarded.Wait(t) }),
 	})
 }
 
@@ -145,8 +145,8 @@ func TestHistoriesOnACluster(t *testing.T) {
 	together.Group = func(string) string { return "all in one slot, and so in one call" }
 	moving := &slotOnTheMove{t: t, cluster: cluster}
 	underFaults(url, together).Run(t, faults.Fault{
-		Name: "slot moved", Quiet: true, Hold: 300 * time.Millisecond, Deadline: unnoticed,
-		Strike: does(moving.begin), Heal: does(moving.finish),
+		Name: "slot moved", Transparent: true, Duration: 300 * time.Millisecond, Deadline: unnoticed,
+		Inject: does(moving.begin), Recover: does(moving.finish),
 	})
 	var dead *testserver.RedisServer
 	var turn int
@@ -157,11 +157,11 @@ func TestHistoriesOnACluster(t *testing.T) {
 	underFaults(url, forgetful).Run(t,
 		faults.Fault{
 			Name: "replica takes over", Deadline: time.Second,
-			Strike: does(func() { cluster.Failover(t, slot()) }), Heal: does(func() { cluster.Wait(t) }),
+			Inject: does(func() { cluster.Failover(t, slot()) }), Recover: does(func() { cluster.Wait(t) }),
 		},
 		faults.Fault{
-			Name: "master killed", Felt: true, Loses: history.Newest,
-			Strike: does(func() { dead = cluster.KillMaster(t, slot()) }), Heal: does(func() { dead.Start(); cluster.Wait(t) }),
+			Name: "master killed", MustFail: true, MayLose: history.LatestWrites,
+			Inject: does(func() { dead = cluster.KillMaster(t, slot()) }), Recover: does(func() { dead.Start(); cluster.Wait(t) }),
 		})
 }
 
@@ -192,7 +192,7 @@ func (m *slotOnTheMove) finish() { m.migration.Finish(m.t) }
 func TestCrowdOnOneKey(t *testing.T) {
 	for _, a := range model.Algorithms() {
 		t.Run(string(a), func(t *testing.T) {
-			c := crowd.Crowd{Algorithm: a, Limit: headgate.MustParseLimit("200/500ms"), For: time.Second}
+			c := crowd.Crowd{Algorithm: a, Limit: headgate.MustParseLimit("200/500ms"), Duration: time.Second}
 			c.Run(t, func(t *testing.T) string { return "redis://" + testserver.Redis(t).Addr() }, openInCrowd)
 		})
 	}
@@ -208,11 +208,11 @@ func TestCrowdOverRestarts(t *testing.T) {
 	}
 	var server *testserver.RedisServer
 	c := crowd.Crowd{
-		Algorithm: headgate.TokenBucket, Limit: headgate.MustParseLimit("400/1s burst 50"), MayFail: true,
-		For: time.Duration(restarts) * 300 * time.Millisecond,
+		Algorithm: headgate.TokenBucket, Limit: headgate.MustParseLimit("400/1s burst 50"), AllowErrors: true,
+		Duration: time.Duration(restarts) * 300 * time.Millisecond,
 	}
-	c.Meanwhile = func() {
-		end := time.Now().Add(c.For)
+	c.During = func() {
+		end := time.Now().Add(c.Duration)
 		for range restarts {
 			for calls := 0; calls < 100 && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 				calls += scriptCalls(t, server)

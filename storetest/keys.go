@@ -9,15 +9,15 @@ import (
 
 func keyChecks() []check {
 	return []check{
-		{name: "hostile keys", rule: "any key is a key: no two are merged, none is refused", each: hostileKeys},
-		{name: "hostile keys together", rule: "any key is a key under several limits, and beside any other key on one request", each: hostileTogether},
-		{name: "scopes", rule: "a scope and a key are told apart, wherever the one ends and the other begins", judge: scopesAndKeys},
-		{name: "policies", rule: "policies share a key's state if, and only if, name and algorithm are the same", judge: policiesShare},
+		{name: "hostile keys", rule: "any text is a valid key, and different keys have different state", perAlgorithm: checkHostileKeys},
+		{name: "several hostile keys", rule: "any text is a valid key under several limits, and together with any other key in one request", perAlgorithm: checkHostileKeysMulti},
+		{name: "scopes", rule: "scope and key are separate: the same concatenated text does not share state", once: checkScopes},
+		{name: "policies", rule: "policies share the state of a key if and only if their names and algorithms are equal", once: checkPolicies},
 	}
 }
 
-// hostile are keys that stores have merged, refused or stumbled over. // T10, T39
-func hostile() []string {
+// hostileTexts returns keys that stores have merged, rejected or failed on: T10, T39.
+func hostileTexts() []string {
 	long := strings.Repeat("k", 64<<10)
 	return []string{
 		"", " ", "  ", "\t", "\n", "\r\n", "\x00", "a", "A", "a\x00", "a\x00b", "a b", "a:b", "a/b", "*", "%s", "-1", "0",
@@ -29,135 +29,137 @@ func hostile() []string {
 	}
 }
 
-func hostileKeys(j *judge, a headgate.Algorithm) {
-	l := j.limiter(a, "1/24h")
-	for _, key := range hostile() {
-		if d := j.take(l, start, key, 1); !d.Allowed {
-			j.failf("%s: the first take of key %s: got %s want allowed: it shares state with a key before it", describe(l), clip(key), show(d))
+func checkHostileKeys(ts *tester, a headgate.Algorithm) {
+	l := ts.limiter(a, "1/24h")
+	for _, key := range hostileTexts() {
+		if d := ts.take(l, start, key, 1); !d.Allowed {
+			ts.failf("%s: the first take of key %s: got %s want allowed: it shares state with an earlier key", describe(l), truncate(key), formatDecision(d))
 		}
 	}
-	for _, key := range hostile() {
-		if d := j.take(l, start, key, 1); d.Allowed {
-			j.failf("%s: the second take of key %s: got allowed want denied: its state was lost", describe(l), clip(key))
+	for _, key := range hostileTexts() {
+		if d := ts.take(l, start, key, 1); d.Allowed {
+			ts.failf("%s: the second take of key %s: got allowed want denied: its state was lost", describe(l), truncate(key))
 		}
 	}
-	j.reset(l, start, "a")
-	j.mustDeny(l, start, "A", 1)
-	j.mustAllow(l, start, "a", 1)
+	ts.reset(l, start, "a")
+	ts.mustDeny(l, start, "A", 1)
+	ts.mustAllow(l, start, "a", 1)
 }
 
-// hostileTogether charges every key under two limits, alone and together with the key before it: what belongs on one request
-// must be found, whatever braces the keys hold, and each key pays for itself. // T9, T10
-func hostileTogether(j *judge, a headgate.Algorithm) {
+// checkHostileKeysMulti takes from every key under two limits, alone and together with
+// the previous key. The store must find the state of every key of a request, whatever
+// braces the keys contain, and spend from each key separately: T9, T10.
+func checkHostileKeysMulti(ts *tester, a headgate.Algorithm) {
 	limits := []headgate.Limit{headgate.MustParseLimit("3/24h"), headgate.MustParseLimit("5/24h")}
-	l := j.limiterFor(headgate.Policy{Name: j.name(), Algorithm: a, Limits: limits})
-	before := "the first"
-	j.mustAllow(l, start, before, 2)
-	for _, key := range hostile() {
-		if d := j.mustAllow(l, start, key, 1); d.Remaining != 2 {
-			j.failf("%s: two limits on key %s, unused: got %s want 2 remaining", describe(l), clip(key), show(d))
+	l := ts.limiterFor(headgate.Policy{Name: ts.name(), Algorithm: a, Limits: limits})
+	previous := "the first"
+	ts.mustAllow(l, start, previous, 2)
+	for _, key := range hostileTexts() {
+		if d := ts.mustAllow(l, start, key, 1); d.Remaining != 2 {
+			ts.failf("%s: two limits on key %s, unused: got %s want 2 remaining", describe(l), truncate(key), formatDecision(d))
 		}
-		pair := []headgate.Check{{Limiter: l, Key: before, Cost: 1}, {Limiter: l, Key: key, Cost: 1}}
-		if d := j.takeAll(start, pair...); !d.Allowed || d.Remaining != 0 {
-			j.failf("%s: keys %s and %s, with 1 and 2 left, charged together: got %s want allowed with 0 remaining", describe(l), clip(before), clip(key), show(d))
+		pair := []headgate.Check{{Limiter: l, Key: previous, Cost: 1}, {Limiter: l, Key: key, Cost: 1}}
+		if d := ts.takeAll(start, pair...); !d.Allowed || d.Remaining != 0 {
+			ts.failf("%s: keys %s and %s, with 1 and 2 left, in one request: got %s want allowed with 0 remaining", describe(l), truncate(previous), truncate(key), formatDecision(d))
 		}
-		j.mustHold(l, start, key, 1, "charged alone and with another")
-		before = key
+		ts.mustRemain(l, start, key, 1, "spent alone and with another key")
+		previous = key
 	}
 }
 
-func clip(key string) string {
+func truncate(key string) string {
 	if len(key) > 24 {
 		return fmt.Sprintf("%q… (%d bytes)", key[:24], len(key))
 	}
 	return fmt.Sprintf("%q", key)
 }
 
-// scopesAndKeys binds rules itself: scopes are any text.
-func scopesAndKeys(j *judge) {
+// checkScopes binds rules directly, because a scope may be any text.
+func checkScopes(ts *tester) {
 	texts := []string{"a:b:c", "1:a1:b", "a\x00b\x00c", "{a}{b}", "::::", "aaaa", "2:ab3:c", "a|b|c", "a\\:b"}
 	for range 40 {
-		texts = append(texts, j.ambiguous())
+		texts = append(texts, ts.ambiguousText())
 	}
 	for n, text := range texts {
-		j.splits(fmt.Sprintf("%s %d ", j.prefix, n), text)
+		ts.checkSplits(fmt.Sprintf("%s %d ", ts.prefix, n), text)
 	}
 }
 
-// ambiguous is a random text of few letters, among them those that join things.
-func (j *judge) ambiguous() string {
+// ambiguousText returns a random text of few characters, among them common separators.
+func (ts *tester) ambiguousText() string {
 	const letters = "ab:/|{}\x00\\1"
-	text := make([]byte, 2+j.random.IntN(8))
+	text := make([]byte, 2+ts.random.IntN(8))
 	for i := range text {
-		text[i] = letters[j.random.IntN(len(letters))]
+		text[i] = letters[ts.random.IntN(len(letters))]
 	}
 	return string(text)
 }
 
-// splits makes a scope and a key of text at every place, and wants a state of its own for each.
-func (j *judge) splits(prefix, text string) {
-	algorithm := j.options.algorithms()[0]
+// checkSplits splits text into a scope and a key at every position. Each pair must have
+// its own state.
+func (ts *tester) checkSplits(prefix, text string) {
+	algorithm := ts.options.algorithms()[0]
 	limit := headgate.MustParseLimit("1/24h")
 	for i := range len(text) + 1 {
 		scope, key := prefix+text[:i], text[i:]
-		b, err := j.store.Bind(headgate.Rule{Scope: scope, Name: "rule", Limit: limit, Algorithm: algorithm})
-		j.mustf(err, "bind scope %q", scope)
+		b, err := ts.store.Bind(headgate.Rule{Scope: scope, Name: "rule", Limit: limit, Algorithm: algorithm})
+		ts.mustf(err, "bind scope %q", scope)
 		for _, want := range []bool{true, false} {
 			d, err := b.Apply(background, start, key, headgate.Take, 1)
-			j.mustf(err, "take")
+			ts.mustf(err, "take")
 			if d.Allowed != want {
-				j.failf("scope %q, key %q: got allowed=%v want %v", scope, key, d.Allowed, want)
+				ts.failf("scope %q, key %q: got allowed=%v want %v", scope, key, d.Allowed, want)
 			}
 		}
 	}
 }
 
-func policiesShare(j *judge) {
+func checkPolicies(ts *tester) {
 	limit := []headgate.Limit{headgate.MustParseLimit("10/24h")}
 	spend := func(name string, a headgate.Algorithm, want int64, why string) {
-		l := j.limiterFor(headgate.Policy{Name: name, Algorithm: a, Limits: limit})
-		if d := j.mustAllow(l, start, "key", 1); d.Remaining != want {
-			j.failf("policy %q, %s: got %d remaining want %d: %s", name, a, d.Remaining, want, why)
+		l := ts.limiterFor(headgate.Policy{Name: name, Algorithm: a, Limits: limit})
+		if d := ts.mustAllow(l, start, "key", 1); d.Remaining != want {
+			ts.failf("policy %q, %s: got %d remaining want %d: %s", name, a, d.Remaining, want, why)
 		}
 	}
-	for _, a := range j.options.algorithms() {
-		name := j.name()
-		spend(name, a, 9, "nobody used it before")
+	for _, a := range ts.options.algorithms() {
+		name := ts.name()
+		spend(name, a, 9, "the key is unused")
 		spend(name, a, 8, "a policy with the same name and algorithm shares its state")
-		spend(name+" ", a, 9, "another name has a state of its own")
-		spend(strings.ToUpper(name), a, 9, "another name has a state of its own")
+		spend(name+" ", a, 9, "a policy with another name has its own state")
+		spend(strings.ToUpper(name), a, 9, "a policy with another name has its own state")
 	}
-	name := j.name()
-	for _, a := range j.options.algorithms() {
-		spend(name, a, 9, "another algorithm has a state of its own")
+	name := ts.name()
+	for _, a := range ts.options.algorithms() {
+		spend(name, a, 9, "a policy with another algorithm has its own state")
 	}
-	j.aliasShares(name)
-	j.limitsOfOnePolicy()
+	ts.checkAliases(name)
+	ts.checkRepeatedLimit()
 }
 
-// aliasShares: gcra is the token bucket, and so is the empty name.
-func (j *judge) aliasShares(name string) {
-	if j.options.algorithms()[0] != headgate.TokenBucket {
-		return // it is declared as unsupported, and that is tested
+// checkAliases checks that gcra and the empty name are the token bucket.
+func (ts *tester) checkAliases(name string) {
+	if ts.options.algorithms()[0] != headgate.TokenBucket {
+		return // declared as unsupported; bind tests that
 	}
 	limit := []headgate.Limit{headgate.MustParseLimit("10/24h")}
 	for i, a := range []headgate.Algorithm{headgate.GCRA, ""} {
-		l := j.limiterFor(headgate.Policy{Name: name, Algorithm: a, Limits: limit})
-		if d := j.mustAllow(l, start, "key", 1); d.Remaining != int64(8-i) {
-			j.failf("algorithm %q is the token bucket by another name: got %d remaining want %d", a, d.Remaining, 8-i)
+		l := ts.limiterFor(headgate.Policy{Name: name, Algorithm: a, Limits: limit})
+		if d := ts.mustAllow(l, start, "key", 1); d.Remaining != int64(8-i) {
+			ts.failf("algorithm %q is an alias of token_bucket: got %d remaining want %d", a, d.Remaining, 8-i)
 		}
 	}
 }
 
-// limitsOfOnePolicy: two equal limits of one policy are two accounts.
-func (j *judge) limitsOfOnePolicy() {
+// checkRepeatedLimit checks that two equal limits of one policy are counted separately.
+func (ts *tester) checkRepeatedLimit() {
 	limit := headgate.MustParseLimit("3/24h")
-	p := headgate.Policy{Name: j.name(), Algorithm: j.options.algorithms()[0], Limits: []headgate.Limit{limit, limit}}
-	l := j.limiterFor(p)
+	p := headgate.Policy{Name: ts.name(), Algorithm: ts.options.algorithms()[0], Limits: []headgate.Limit{limit, limit}}
+	l := ts.limiterFor(p)
 	for want := int64(2); want >= 0; want-- {
-		if d := j.mustAllow(l, start, "key", 1); d.Remaining != want {
-			j.failf("a policy with the same limit twice: got %d remaining want %d", d.Remaining, want)
+		if d := ts.mustAllow(l, start, "key", 1); d.Remaining != want {
+			ts.failf("a policy with the same limit twice: got %d remaining want %d", d.Remaining, want)
 		}
 	}
-	j.mustDeny(l, start, "key", 1)
+	ts.mustDeny(l, start, "key", 1)
 }

@@ -12,30 +12,31 @@ func (r *reference) ApplyAll(ctx context.Context, now headgate.Instant, ops []he
 		return err
 	}
 	defer r.mu.Unlock()
-	if r.has(givesBack) || r.has(givesBackTooMuch) || r.has(givesNothingBack) {
-		r.chargeInTurn(ops, t, peek, decisions)
+	if r.has(takesOneByOne) || r.has(refundsTakenTwice) || r.has(refundsNothingTaken) {
+		r.takeOneByOne(ops, t, peek, decisions)
 		return nil
 	}
 	x := newTransaction()
-	all := r.has(chargesInPart)
+	all := r.has(takesPartially)
 	if x.decide(ops, t, decisions) {
 		all = true
 	}
-	if r.has(severalApart) {
+	if r.has(multiNotAtomic) {
 		r.pause()
 	}
 	if !peek {
 		x.save(ops, t, all, decisions)
-	} else if r.has(peekRemembers) {
+	} else if r.has(peekDropsExpired) {
 		for _, op := range ops {
 			b := op.Bound.(*refBound)
-			b.save(op.Key, b.settledAt(b.load(op.Key, t), t), t)
+			b.save(op.Key, b.withoutExpired(b.load(op.Key, t), t), t)
 		}
 	}
 	return nil
 }
 
-// refTransaction has the keys of one request: as they were, and as they are if it is admitted.
+// refTransaction contains the keys of one request: as they were, and as they are if it
+// is allowed.
 type refTransaction struct {
 	before, after map[string]cell
 	sums          map[string]int64
@@ -54,7 +55,7 @@ func (x *refTransaction) decide(ops []headgate.Op, t int64, decisions []headgate
 			x.before[id], _ = b.take(b.load(op.Key, t), t, 0)
 			x.after[id] = x.before[id]
 		}
-		if b.store.has(paysOnce) {
+		if b.store.has(sameKeyTakenOnce) {
 			x.sums[id] = max(x.sums[id], op.Cost)
 		} else {
 			x.sums[id] += min(op.Cost, 1<<62-x.sums[id])
@@ -87,13 +88,14 @@ func (x *refTransaction) save(ops []headgate.Op, t int64, all bool, decisions []
 	}
 }
 
-// chargeInTurn takes from one key after another, with the lock given away in between, until one denies. The answer is then what
-// is seen once all is given back; if by then there is enough, it begins anew.
-func (r *reference) chargeInTurn(ops []headgate.Op, t int64, peek bool, decisions []headgate.Decision) {
+// takeOneByOne takes from one key after another until one denies, and releases the lock
+// in between. After a denial it refunds and decides on the state after the refunds; if
+// the request fits by then, it tries again.
+func (r *reference) takeOneByOne(ops []headgate.Op, t int64, peek bool, decisions []headgate.Decision) {
 	for {
 		var taken []headgate.Op
 		x := newTransaction()
-		if peek || r.takeInTurn(ops, t, &taken) {
+		if peek || r.takeUntilDenied(ops, t, &taken) {
 			x.decide(ops, t, decisions)
 			if !peek {
 				describeTaken(&x, ops, t, decisions)
@@ -101,15 +103,15 @@ func (r *reference) chargeInTurn(ops []headgate.Op, t int64, peek bool, decision
 			return
 		}
 		for _, op := range taken {
-			r.giveBackTaken(op, t)
+			r.refundTaken(op, t)
 		}
-		if !x.decide(ops, t, decisions) || r.has(givesNothingBack) {
+		if !x.decide(ops, t, decisions) || r.has(refundsNothingTaken) {
 			return
 		}
 	}
 }
 
-func (r *reference) takeInTurn(ops []headgate.Op, t int64, taken *[]headgate.Op) bool {
+func (r *reference) takeUntilDenied(ops []headgate.Op, t int64, taken *[]headgate.Op) bool {
 	for _, op := range ops {
 		b := op.Bound.(*refBound)
 		next, ok := b.take(b.load(op.Key, t), t, op.Cost)
@@ -123,21 +125,21 @@ func (r *reference) takeInTurn(ops []headgate.Op, t int64, taken *[]headgate.Op)
 	return true
 }
 
-func (r *reference) giveBackTaken(op headgate.Op, t int64) {
+func (r *reference) refundTaken(op headgate.Op, t int64) {
 	b := op.Bound.(*refBound)
 	cost := op.Cost
 	switch {
-	case r.has(givesNothingBack):
+	case r.has(refundsNothingTaken):
 		return
-	case r.has(givesBackTooMuch):
+	case r.has(refundsTakenTwice):
 		cost *= 2
 	}
 	if cost > 0 {
-		b.save(op.Key, b.giveBack(b.load(op.Key, t), t, cost), t)
+		b.save(op.Key, b.refund(b.load(op.Key, t), t, cost), t)
 	}
 }
 
-// describeTaken answers charges that were all taken.
+// describeTaken writes the decisions of ops that were all taken.
 func describeTaken(x *refTransaction, ops []headgate.Op, t int64, decisions []headgate.Decision) {
 	for i, op := range ops {
 		b := op.Bound.(*refBound)

@@ -13,7 +13,8 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-// reference is the smallest store that does everything right: a map under a lock. With a fault set it does one thing wrong.
+// reference is a minimal correct store: a map with a lock. With a fault set it does one
+// thing wrong.
 type reference struct {
 	fault fault
 
@@ -29,12 +30,12 @@ const none fault = ""
 
 func (r *reference) has(f fault) bool { return r.fault == f }
 
-// cell is the state of a key: the one or the other.
+// cell is the state of a key: either state or log.
 type cell struct {
 	state algo.State
 	log   *algo.Log
-	at    int64 // when it was last written
-	life  time.Duration
+	at    int64         // instant of the last write
+	ttl   time.Duration // 0 if the key is not stored
 }
 
 func newReference(f fault) *reference { return &reference{fault: f, cells: make(map[string]cell)} }
@@ -42,7 +43,7 @@ func newReference(f fault) *reference { return &reference{fault: f, cells: make(
 func (r *reference) Bind(rule headgate.Rule) (headgate.Bound, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed && !r.has(answersWhenClosed) {
+	if r.closed && !r.has(closedStoreDecides) {
 		return nil, headgate.ErrClosed
 	}
 	if r.has(bindsAnything) && rule.Limit == (headgate.Limit{}) {
@@ -71,17 +72,17 @@ func (r *reference) Close() error {
 	return nil
 }
 
-// begin is what every call begins with: the lock is then held.
+// begin is the first step of every call. If it returns no error, the lock is held.
 func (r *reference) begin(ctx context.Context, now headgate.Instant) (int64, error) {
 	r.mu.Lock()
-	if r.closed && !r.has(answersWhenClosed) {
+	if r.closed && !r.has(closedStoreDecides) {
 		r.mu.Unlock()
-		if r.has(closedOtherwise) {
+		if r.has(closedWrongError) {
 			return 0, errors.New("use of a closed map")
 		}
 		return 0, headgate.ErrClosed
 	}
-	if err := ctx.Err(); err != nil && !r.has(spendsForCancelled) {
+	if err := ctx.Err(); err != nil && !r.has(cancelledContextSpends) {
 		r.mu.Unlock()
 		return 0, err
 	}
@@ -95,7 +96,7 @@ func (r *reference) begin(ctx context.Context, now headgate.Instant) (int64, err
 	}
 }
 
-// pause gives the lock away for a moment, in a store that forgets to hold it.
+// pause releases the lock for a moment, as a store does that is not atomic.
 func (r *reference) pause() {
 	r.mu.Unlock()
 	runtime.Gosched()
@@ -105,12 +106,12 @@ func (r *reference) pause() {
 type refBound struct {
 	store *reference
 	rule  headgate.Rule
-	name  string // the algorithm's
+	name  string // name of the algorithm
 	step  algo.Stepper
 	logs  algo.LogStepper
 }
 
-// id is the name of a key's state.
+// id returns the map key of a key's state.
 func (b *refBound) id(key string) string {
 	scope, name := b.rule.Scope, b.name
 	switch b.store.fault {
@@ -136,9 +137,9 @@ func (b *refBound) id(key string) string {
 		key = key[:min(len(key), 250)]
 	case mergesAlgorithms:
 		name = ""
-	case partsAliases:
+	case separatesAliases:
 		name = string(b.rule.Algorithm)
-	case changeForgets:
+	case limitChangeForgets:
 		name += b.rule.Limit.String()
 	}
 	return fmt.Sprintf("%s %d:%s:%s", name, len(scope), scope, key)
@@ -147,7 +148,7 @@ func (b *refBound) id(key string) string {
 func (b *refBound) load(key string, t int64) cell {
 	c := b.store.cells[b.id(key)]
 	switch {
-	case b.store.has(backwardsForgets) && t < c.at:
+	case b.store.has(clockBackwardsForgets) && t < c.at:
 		return cell{}
 	case b.store.has(expiresEarly) && b.step != nil && t+1 >= b.step.ResetAt(c.state):
 		return cell{}
@@ -156,11 +157,11 @@ func (b *refBound) load(key string, t int64) cell {
 }
 
 func (b *refBound) save(key string, c cell, t int64) {
-	c.at, c.life = t, b.lifeOf(key, c, t)
+	c.at, c.ttl = t, b.ttlOf(key, c, t)
 	b.store.cells[b.id(key)] = c
 }
 
-// copyLog lets a cell be changed without changing what is stored.
+// copyLog copies a log, so that changing it does not change the stored one.
 func copyLog(log *algo.Log) *algo.Log {
 	var c algo.Log
 	if log != nil {
@@ -200,15 +201,15 @@ func (b *refBound) answer(c cell, t, asked, spent int64, ok bool) headgate.Decis
 
 func (b *refBound) misreport(d headgate.Decision) headgate.Decision {
 	switch {
-	case b.store.has(oneTooMany) && d.Remaining < d.Limit:
+	case b.store.has(remainingTooHigh) && d.Remaining < d.Limit:
 		d.Remaining++
 	case b.store.has(retryTooShort) && d.RetryAfter > 0:
 		d.RetryAfter -= time.Microsecond
 	case b.store.has(retryTooLong) && d.RetryAfter > 0:
 		d.RetryAfter += time.Microsecond
-	case b.store.has(neverWaits):
+	case b.store.has(neverNotSet):
 		d.Never = false
-	case b.store.has(namesNobody):
+	case b.store.has(deniedByEmpty):
 		d.DeniedBy = nil
 	}
 	return d
@@ -221,7 +222,7 @@ func (b *refBound) Apply(ctx context.Context, now headgate.Instant, key string, 
 	}
 	defer b.store.mu.Unlock()
 	c := b.load(key, t)
-	if b.store.has(readsAndWritesApart) || b.store.has(refundsApart) && v == headgate.Refund {
+	if b.store.has(readWriteNotAtomic) || b.store.has(refundNotAtomic) && v == headgate.Refund {
 		b.store.pause()
 	}
 	switch v {
@@ -231,7 +232,7 @@ func (b *refBound) Apply(ctx context.Context, now headgate.Instant, key string, 
 	case headgate.Peek:
 		return b.applyPeek(key, c, t, cost), nil
 	case headgate.Refund:
-		c = b.giveBack(c, t, cost)
+		c = b.refund(c, t, cost)
 	case headgate.Reset:
 		if !b.store.has(resetsNothing) {
 			c = cell{}
@@ -261,8 +262,8 @@ func (b *refBound) applyPeek(key string, c cell, t, cost int64) headgate.Decisio
 	if b.store.has(peekSpends) && ok {
 		b.save(key, next, t)
 	}
-	if b.store.has(peekRemembers) {
-		b.save(key, b.settledAt(c, t), t)
+	if b.store.has(peekDropsExpired) {
+		b.save(key, b.withoutExpired(c, t), t)
 	}
 	if cost > 0 && b.store.has(peekAlwaysAllows) && cost <= b.Limit() {
 		ok = true
@@ -271,8 +272,8 @@ func (b *refBound) applyPeek(key string, c cell, t, cost int64) headgate.Decisio
 	return b.answer(now, t, cost, 0, ok)
 }
 
-// settledAt forgets what no longer counts at t.
-func (b *refBound) settledAt(c cell, t int64) cell {
+// withoutExpired removes the units of a cell that no longer count at t.
+func (b *refBound) withoutExpired(c cell, t int64) cell {
 	if b.logs != nil {
 		c.log = copyLog(c.log)
 		b.logs.Answer(c.log, t, 0, true)
@@ -282,7 +283,7 @@ func (b *refBound) settledAt(c cell, t int64) cell {
 	return c
 }
 
-func (b *refBound) giveBack(c cell, t, n int64) cell {
+func (b *refBound) refund(c cell, t, n int64) cell {
 	switch {
 	case b.store.has(refundForgets):
 		return cell{}

@@ -1,4 +1,5 @@
-// Package storetest judges a [headgate.Store]: whoever writes one runs it in a test of his own.
+// Package storetest tests a [headgate.Store]. Authors of a store run it in a test of
+// their own:
 //
 //	func TestStore(t *testing.T) {
 //		storetest.Run(t, func(t *testing.T) headgate.Store {
@@ -6,9 +7,10 @@
 //		})
 //	}
 //
-// Each failure names the rule that was broken. The answers themselves are held against package model, an independent statement
-// of the arithmetic in rational numbers, on random limits and traces; a difference is printed as the shortest trace that still
-// shows it, with the seed that repeats it.
+// Each failure states the rule that was broken. The decisions are compared with package
+// model, an independent implementation of the algorithms in rational numbers, on random
+// limits and traces. A difference is printed as the shortest trace that still shows it,
+// with the seed that reproduces it.
 package storetest
 
 import (
@@ -23,48 +25,57 @@ import (
 	"github.com/headgate/headgate/storetest/model"
 )
 
-// Options say how long to look, and what the store under test does not claim to do. The zero value of each field is its
-// default.
+// Options sets how long to test, and what the store under test does not support. The
+// zero value of each field selects its default.
 type Options struct {
-	// Decisions is how many are compared with the model, over all algorithms together; 0 means 1,000,000. Each rule is tried on
-	// 60 random states of a key, and with fewer than 1,500 decisions on one for every 25, but on 12 at least.
+	// Decisions is the number of decisions that are compared with the model, over all
+	// algorithms together; 0 means 1,000,000. Each rule is tested on 60 random states
+	// of a key. With fewer than 1,500 decisions it is tested on one state for every 25,
+	// but at least on 12.
 	Decisions int
-	// Rounds is how often 64 goroutines race for one key, for each algorithm; 0 means 1,000.
+	// Rounds is how often 64 goroutines use one key concurrently, for each algorithm; 0
+	// means 1,000.
 	Rounds int
-	// Seed repeats the random part of a run; 0 means a new seed, which failures print.
+	// Seed reproduces the random part of a run; 0 means a new seed. Failures print the
+	// seed.
 	Seed uint64
-	// Lanes is how many traces, and how many looks at a rule, are under way at once, each on names of its own; 0 means 1. A store
-	// behind a network answers many callers in the time that it takes to answer one.
+	// Parallelism is the number of traces, and of random states for a rule, that are
+	// tested concurrently, each with its own names; 0 means 1. A store across a network
+	// answers many callers in the time that it takes to answer one.
 	Parallelism int
-	// Unsupported lists the algorithms that the store refuses when a rule is bound, with [headgate.ErrUnsupported]. That it
-	// refuses them is tested; nothing else about them is.
+	// Unsupported lists the algorithms for which Bind must return
+	// [headgate.ErrUnsupported]. Nothing else is tested for them.
 	Unsupported []headgate.Algorithm
-	// NotIsolated is set for a store that charges several keys one after another, and gives back what it took when one denies,
-	// as it must where no operation spans the keys: the nodes of a cluster, a store without transactions. Callers at the same
-	// time may then be denied for units that are about to be given back, and where they meet some may stay spent. Tested is what
-	// is still true: never more is admitted than the limits hold, and never more is given back than was taken. One caller alone
-	// sees no difference.
+	// NonAtomic is set for a store that takes from several keys one after another and
+	// refunds if one of them denies, because it has no operation that spans the keys: a
+	// cluster, a store without transactions. Concurrent callers may then be denied for
+	// units that are about to be refunded, and some units may stay spent. The suite
+	// then tests that the store never admits more than the limits, and never refunds
+	// more than was taken. A single caller sees no difference.
 	NonAtomic bool
-	// Lives lists what the store under test has left on its server: every key, and how long it still lives, negative if for
-	// ever. The suite calls it while no operation is under way. nil means that there is no server: keys are not looked at.
+	// TTLs lists the keys that the store under test has left on its server, with their
+	// TTLs; a negative TTL means that the key never expires. The suite calls it while
+	// no operation is in progress. nil means that there is no server, and keys are not
+	// inspected.
 	TTLs func() (map[string]time.Duration, error)
-	// Persist takes its life from a key that Lives has listed, as an accident would: the next operation that writes to the key
-	// must give it one again. nil means that this is not looked at.
+	// RemoveTTL removes the TTL of a key that TTLs has listed. The next operation that
+	// writes to the key must set one again. nil means that this is not tested.
 	RemoveTTL func(key string) error
 }
 
-// Run judges the stores that open gives, with default options. Every subtest opens one; open closes it with t.Cleanup if it
-// needs to be closed. Stores may share a server, also with what an earlier run left there: no two subtests use the same names.
+// Run tests the stores that open returns, with default options. Every subtest opens one
+// store; open must close it with t.Cleanup if it needs to be closed. Stores may share a
+// server, even with keys of an earlier run: no two subtests use the same names.
 func Run(t *testing.T, open func(t *testing.T) headgate.Store) {
 	Options{}.Run(t, open)
 }
 
-// Run is [Run] with these options.
+// Run is like the function [Run], with these options.
 func (o Options) Run(t *testing.T, open func(t *testing.T) headgate.Store) {
 	o = o.withDefaults()
 	for _, c := range checks() {
 		t.Run(c.name, func(t *testing.T) {
-			if c.judge != nil {
+			if c.once != nil {
 				o.report(t, c, "", open(t))
 				return
 			}
@@ -77,11 +88,11 @@ func (o Options) Run(t *testing.T, open func(t *testing.T) headgate.Store) {
 
 func (o Options) report(t *testing.T, c check, a headgate.Algorithm, store headgate.Store) {
 	t.Helper()
-	seen, err := o.run(c, a, store)
+	summary, err := o.run(c, a, store)
 	if err != nil {
-		t.Errorf("%s:\n%v\n(storetest.Options{Seed: %d} repeats this)", c.rule, err, o.Seed)
-	} else if seen != "" {
-		t.Log(seen)
+		t.Errorf("%s:\n%v\n(storetest.Options{Seed: %d} reproduces this failure)", c.rule, err, o.Seed)
+	} else if summary != "" {
+		t.Log(summary)
 	}
 }
 
@@ -95,7 +106,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// algorithms are those that the store claims to hold.
+// algorithms returns the algorithms that the store supports.
 func (o Options) algorithms() []headgate.Algorithm {
 	var claimed []headgate.Algorithm
 	for _, a := range model.Algorithms() {
@@ -106,28 +117,30 @@ func (o Options) algorithms() []headgate.Algorithm {
 	return claimed
 }
 
-// check is one rule and how it is looked at. Exactly one of judge and each is set; each is called for every algorithm.
+// check is one rule and its test. Exactly one of once and perAlgorithm is set;
+// perAlgorithm is called for every algorithm.
 type check struct {
-	name  string // the subtest's
-	rule  string // what is broken when it fails
-	judge func(*judge)
-	each  func(*judge, headgate.Algorithm)
+	name         string // of the subtest
+	rule         string // printed if the test fails
+	once         func(*tester)
+	perAlgorithm func(*tester, headgate.Algorithm)
 }
 
 func checks() []check {
-	return slices.Concat(answerChecks(), ruleChecks(), keyChecks(), severalChecks(), bookingChecks(), raceChecks(), keptChecks(), lifeChecks())
+	return slices.Concat(modelChecks(), ruleChecks(), keyChecks(), multiChecks(), reservationChecks(), concurrencyChecks(), ttlChecks(), lifecycleChecks())
 }
 
-// run looks at one rule on a store of its own, and says what it has seen or how the rule was broken.
-func (o Options) run(c check, a headgate.Algorithm, store headgate.Store) (seen string, broken error) {
-	j := (&judge{options: o, store: store, prefix: fmt.Sprintf("storetest %x %s %s", o.Seed, c.name, a)}).seeded()
-	broken = j.attempt(func(j *judge) {
-		if c.judge != nil {
-			c.judge(j)
+// run tests one rule on its own store. It returns a summary, or an error that describes
+// how the rule was broken.
+func (o Options) run(c check, a headgate.Algorithm, store headgate.Store) (summary string, err error) {
+	ts := (&tester{options: o, store: store, prefix: fmt.Sprintf("storetest %x %s %s", o.Seed, c.name, a)}).withRandom()
+	err = ts.catch(func(ts *tester) {
+		if c.once != nil {
+			c.once(ts)
 		} else {
-			c.each(j, a)
+			c.perAlgorithm(ts, a)
 		}
-		j.mustAllDie("when all was done")
+		ts.mustAllHaveTTL("at the end of the test")
 	})
-	return j.seen, broken
+	return ts.summary, err
 }

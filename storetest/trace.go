@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/storetest/model"
 )
 
-// trace is a sequence of requests that can be played again.
+// trace is a sequence of requests that can be replayed.
 type trace struct {
 	rules []rule
 	steps []step
@@ -19,15 +19,16 @@ type rule struct {
 	limit     headgate.Limit
 }
 
-// step is one request, or a changed limit.
+// step is one request, or a change of a limit.
 type step struct {
-	at      headgate.Instant
-	verb    verb
-	charges []charge       // one, but for takeAll and peekAll
-	limit   headgate.Limit // for changeLimit: the new limit of the first charge's rule
+	at     headgate.Instant
+	verb   verb
+	debits []debit // one, except for takeAll and peekAll
+	// for changeLimit: the new limit of the first debit's rule
+	limit headgate.Limit
 }
 
-type charge struct {
+type debit struct {
 	rule, key int
 	cost      int64
 }
@@ -48,12 +49,12 @@ func (v verb) String() string {
 	return [...]string{"take", "peek", "refund", "reset", "take all", "peek all", "change limit"}[v]
 }
 
-// keysPerRule is how many keys of each rule a trace uses.
+// keysPerRule is the number of keys of each rule in a trace.
 const keysPerRule = 2
 
-// player plays a trace on the store and on the model side by side.
+// player plays a trace on the store and on the model and compares the decisions.
 type player struct {
-	judge    *judge
+	tester   *tester
 	rules    []rule
 	names    []string
 	limiters []*headgate.Limiter
@@ -62,19 +63,19 @@ type player struct {
 	tally    *tally
 }
 
-// playedKey is a key as the model has it.
+// playedKey is a key in the model.
 type playedKey struct {
-	model *model.Key
-	used  bool           // something was spent on it since it was new or reset
-	stale bool           // its limit has changed since it was last charged
-	under headgate.Limit // the limit it was last charged under
+	model     *model.Key
+	used      bool           // units were spent since it was new or reset
+	stale     bool           // its limit has changed since its last request
+	lastLimit headgate.Limit // the limit of its last request
 }
 
-func (j *judge) player(rules []rule) *player {
-	p := &player{judge: j, rules: append([]rule(nil), rules...), tally: &tally{}}
+func (ts *tester) player(rules []rule) *player {
+	p := &player{tester: ts, rules: append([]rule(nil), rules...), tally: &tally{}}
 	for _, r := range rules {
-		p.names = append(p.names, j.name())
-		p.limiters = append(p.limiters, j.limiterFor(policyOf(p.names[len(p.names)-1], r)))
+		p.names = append(p.names, ts.name())
+		p.limiters = append(p.limiters, ts.limiterFor(policyOf(p.names[len(p.names)-1], r)))
 		var keys [keysPerRule]*playedKey
 		for i := range keys {
 			keys[i] = &playedKey{model: model.NewKey(r.algorithm)}
@@ -90,13 +91,13 @@ func policyOf(name string, r rule) headgate.Policy {
 
 func keyName(k int) string { return [keysPerRule]string{"k0", "k1"}[k] }
 
-// play does one step on both and says how they differ.
+// play executes one step on both. difference describes how the decisions differ.
 func (p *player) play(s step) (answer headgate.Decision, difference error) {
 	if s.verb == changeLimit {
 		p.changeLimit(s)
 		return answer, nil
 	}
-	if err := p.dropIdle(s); err != nil {
+	if err := p.resetUnused(s); err != nil {
 		return answer, err
 	}
 	if err := p.carryOver(s); err != nil {
@@ -105,26 +106,27 @@ func (p *player) play(s step) (answer headgate.Decision, difference error) {
 	got, err := p.onStore(s)
 	want := p.onModel(s)
 	if err != nil {
-		return want, fmt.Errorf("got error %w want %s", err, show(want))
+		return want, fmt.Errorf("got error %w want %s", err, formatDecision(want))
 	}
-	if !same(got, want) {
-		return want, fmt.Errorf("got  %s\nwant %s", show(got), show(want))
+	if !equalDecisions(got, want) {
+		return want, fmt.Errorf("got  %s\nwant %s", formatDecision(got), formatDecision(want))
 	}
 	p.latest = max(p.latest, s.at)
 	p.tally.compared++
 	if !got.Allowed {
 		p.tally.denied++
 	}
-	return want, p.honest(s, got)
+	return want, p.checkRetryAfter(s, got)
 }
 
-// dropIdle resets the step's keys whose limit was changed and which, under the limit they were used under, are as if never used
-// by now. A store may have dropped them, and another may have kept what the new limit makes a debt of: only a reset makes the
+// resetUnused resets the keys of a step whose limit has changed and that have recovered
+// under their previous limit. One store may have evicted such a key; another may have
+// kept it, and its state may count again under the new limit. Only a reset makes the
 // two equal.
-func (p *player) dropIdle(s step) error {
-	for _, c := range s.charges {
+func (p *player) resetUnused(s step) error {
+	for _, c := range s.debits {
 		k := p.keys[c.rule][c.key]
-		if !k.stale || !k.model.Idle(k.under, int64(s.at)) {
+		if !k.stale || !k.model.Unused(k.lastLimit, int64(s.at)) {
 			continue
 		}
 		if _, err := p.limiters[c.rule].ResetAt(background, s.at.Time(), keyName(c.key)); err != nil {
@@ -136,18 +138,18 @@ func (p *player) dropIdle(s step) error {
 	return nil
 }
 
-// carryOver asks, with a cost of 0, for keys whose limit was changed before they are charged together by a store that does so one
-// after another: after the first denial it does not come to the others, and what the new limit makes of a debt begins with a
-// key's first use under it.
+// carryOver takes 0 from the keys of a request whose limit has changed, if the store
+// takes from keys one after another. Such a store does not reach the keys after the
+// first denial, and state is carried over to a new limit by the first request under it.
 func (p *player) carryOver(s step) error {
-	if s.verb != takeAll || !p.judge.options.NonAtomic {
+	if s.verb != takeAll || !p.tester.options.NonAtomic {
 		return nil
 	}
-	for _, c := range s.charges {
+	for _, c := range s.debits {
 		if !p.keys[c.rule][c.key].stale {
 			continue
 		}
-		if _, err := p.play(step{at: s.at, verb: take, charges: []charge{{rule: c.rule, key: c.key}}}); err != nil {
+		if _, err := p.play(step{at: s.at, verb: take, debits: []debit{{rule: c.rule, key: c.key}}}); err != nil {
 			return fmt.Errorf("take 0 of key k%d of rule %d: %w", c.key, c.rule, err)
 		}
 	}
@@ -155,16 +157,16 @@ func (p *player) carryOver(s step) error {
 }
 
 func (p *player) changeLimit(s step) {
-	r := s.charges[0].rule
+	r := s.debits[0].rule
 	p.rules[r].limit = s.limit
-	p.limiters[r] = p.judge.limiterFor(policyOf(p.names[r], p.rules[r]))
+	p.limiters[r] = p.tester.limiterFor(policyOf(p.names[r], p.rules[r]))
 	for _, k := range p.keys[r] {
 		k.stale = k.used
 	}
 }
 
 func (p *player) onStore(s step) (headgate.Decision, error) {
-	c := s.charges[0]
+	c := s.debits[0]
 	l, key := p.limiters[c.rule], keyName(c.key)
 	switch s.verb {
 	case take:
@@ -183,70 +185,73 @@ func (p *player) onStore(s step) (headgate.Decision, error) {
 }
 
 func (p *player) checks(s step) []headgate.Check {
-	checks := make([]headgate.Check, len(s.charges))
-	for i, c := range s.charges {
+	checks := make([]headgate.Check, len(s.debits))
+	for i, c := range s.debits {
 		checks[i] = headgate.Check{Limiter: p.limiters[c.rule], Key: keyName(c.key), Cost: c.cost}
 	}
 	return checks
 }
 
 func (p *player) onModel(s step) headgate.Decision {
-	charges := make([]model.Debit, len(s.charges))
-	for i, c := range s.charges {
+	debits := make([]model.Debit, len(s.debits))
+	for i, c := range s.debits {
 		k := p.keys[c.rule][c.key]
-		charges[i] = model.Debit{Key: k.model, Name: p.names[c.rule], Limit: p.rules[c.rule].limit, Cost: c.cost}
+		debits[i] = model.Debit{Key: k.model, Name: p.names[c.rule], Limit: p.rules[c.rule].limit, Cost: c.cost}
 		if s.verb != peek && s.verb != peekAll {
-			k.stale, k.under = false, p.rules[c.rule].limit
+			k.stale, k.lastLimit = false, p.rules[c.rule].limit
 		}
 	}
-	switch at, c := int64(s.at), charges[0]; s.verb {
+	switch at, c := int64(s.at), debits[0]; s.verb {
 	case take, takeAll:
-		d := model.TakeAll(at, charges)
-		p.noteUse(s, d.Allowed)
+		d := model.TakeAll(at, debits)
+		p.markUsed(s, d.Allowed)
 		return d
 	case refund:
 		return c.Key.Refund(c.Limit, at, c.Cost)
 	case reset:
-		p.keys[s.charges[0].rule][s.charges[0].key].used = false
+		p.keys[s.debits[0].rule][s.debits[0].key].used = false
 		return c.Key.Reset(c.Limit, at)
 	default:
-		return model.PeekAll(at, charges)
+		return model.PeekAll(at, debits)
 	}
 }
 
-// noteUse marks keys as used. What was taken and given back may leave a trace that is seen from an earlier instant only.
-func (p *player) noteUse(s step, allowed bool) {
-	givenBack := s.verb == takeAll && p.judge.options.NonAtomic
-	for _, c := range s.charges {
-		if (allowed || givenBack) && c.cost > 0 {
+// markUsed marks the keys of a request as used. Units that were taken and refunded may
+// have an effect that is visible only at an earlier instant.
+func (p *player) markUsed(s step, allowed bool) {
+	refunded := s.verb == takeAll && p.tester.options.NonAtomic
+	for _, c := range s.debits {
+		if (allowed || refunded) && c.cost > 0 {
 			p.keys[c.rule][c.key].used = true
 		}
 	}
 }
 
-// honest asks again when a denial said to, and 1 µs earlier: rule by rule the wait is exact. Later comes first, so that a store
-// which lets a look at a later instant change its state is caught. The one wait that may not come true is that of a peek at a
-// key whose limit was changed and which nobody has used since: what the new limit makes of its debt begins with that use.
-func (p *player) honest(s step, d headgate.Decision) error {
+// checkRetryAfter peeks again at the end of a denial's wait and 1 µs earlier: the wait
+// must be exact. It peeks at the later instant first, to detect a store in which such a
+// peek changes the state. The wait is not exact for a peek at a key whose limit has
+// changed and that was not used since, because only the next take carries the state
+// over.
+func (p *player) checkRetryAfter(s step, d headgate.Decision) error {
 	then := s.at + headgate.Instant(d.RetryAfter.Microseconds())
 	if d.Allowed || d.Never || then > headgate.MaxInstant || p.stale(s) {
 		return nil
 	}
-	p.tally.askedAgain++
+	p.tally.rechecked++
 	checks := p.checks(s)
 	later, err := headgate.PeekAllAt(background, then.Time(), checks...)
 	if err != nil || !later.Allowed {
-		return fmt.Errorf("denied with retry_after=%d; asked again then: got %s, error %v want allowed", d.RetryAfter.Microseconds(), show(later), err)
+		return fmt.Errorf("denied with retry_after=%d; peek at that time: got %s, error %v want allowed", d.RetryAfter.Microseconds(), formatDecision(later), err)
 	}
 	sooner, err := headgate.PeekAllAt(background, (then - 1).Time(), checks...)
 	if err != nil || sooner.Allowed {
-		return fmt.Errorf("denied with retry_after=%d; asked 1 µs earlier: got %s, error %v want denied", d.RetryAfter.Microseconds(), show(sooner), err)
+		return fmt.Errorf("denied with retry_after=%d; peek 1 µs earlier: got %s, error %v want denied", d.RetryAfter.Microseconds(), formatDecision(sooner), err)
 	}
 	return nil
 }
 
 func (p *player) stale(s step) bool {
-	for _, c := range s.charges {
+	for _, c := range s.debits {
 		if p.keys[c.rule][c.key].stale {
 			return true
 		}
@@ -254,12 +259,13 @@ func (p *player) stale(s step) bool {
 	return false
 }
 
-// mayGoBack says whether the answers at an instant before the latest are determined: what no longer counts at the latest may
-// have been dropped, and a store that kept it knows more.
-func (p *player) mayGoBack() bool {
+// canGoBack reports whether the decisions at an instant before the latest one are
+// determined. A store may or may not have dropped units that no longer count at the
+// latest instant.
+func (p *player) canGoBack() bool {
 	for r, keys := range p.keys {
 		for _, k := range keys {
-			if k.used && (k.model.Forgets(p.rules[r].limit, int64(p.latest)) || k.model.Forgets(k.under, int64(p.latest))) {
+			if k.used && (k.model.HasExpiredUnits(p.rules[r].limit, int64(p.latest)) || k.model.HasExpiredUnits(k.lastLimit, int64(p.latest))) {
 				return false
 			}
 		}
@@ -267,11 +273,12 @@ func (p *player) mayGoBack() bool {
 	return true
 }
 
-// playAll plays t on names of its own and says which step differs first, and how.
-func (j *judge) playAll(t trace) (step int, difference error) {
-	p := j.player(t.rules)
+// replay plays t with new names. It returns the index of the first step that differs,
+// and the difference.
+func (ts *tester) replay(t trace) (step int, difference error) {
+	p := ts.player(t.rules)
 	for i, s := range t.steps {
-		if s.at < p.latest && !p.mayGoBack() {
+		if s.at < p.latest && !p.canGoBack() {
 			return 0, nil
 		}
 		if _, difference := p.play(s); difference != nil {
@@ -281,18 +288,18 @@ func (j *judge) playAll(t trace) (step int, difference error) {
 	return 0, nil
 }
 
-// shortest drops steps from a trace that differs for as long as the rest still does.
-func (j *judge) shortest(t trace) (trace, error) {
-	i, difference := j.playAll(t)
+// shrink removes steps from a trace as long as the rest still shows a difference.
+func (ts *tester) shrink(t trace) (trace, error) {
+	i, difference := ts.replay(t)
 	if difference == nil {
 		return t, nil
 	}
 	t.steps = t.steps[:i+1]
 	for size := max(1, len(t.steps)/2); size > 0; size /= 2 {
 		for from := 0; from+size < len(t.steps); {
-			less := trace{t.rules, append(append([]step(nil), t.steps[:from]...), t.steps[from+size:]...)}
-			if i, d := j.playAll(less); d != nil {
-				difference, t.steps = d, less.steps[:i+1]
+			shorter := trace{t.rules, append(append([]step(nil), t.steps[:from]...), t.steps[from+size:]...)}
+			if i, d := ts.replay(shorter); d != nil {
+				difference, t.steps = d, shorter.steps[:i+1]
 			} else {
 				from += size
 			}
@@ -301,7 +308,7 @@ func (j *judge) shortest(t trace) (trace, error) {
 	return t, difference
 }
 
-// String is the trace as a table that can be worked by hand.
+// String returns the trace as a table for a calculation by hand.
 func (t trace) String() string {
 	var b strings.Builder
 	for i, r := range t.rules {
@@ -309,7 +316,7 @@ func (t trace) String() string {
 	}
 	for _, s := range t.steps {
 		fmt.Fprintf(&b, "\tt=%d %s", s.at, s.verb)
-		for _, c := range s.charges {
+		for _, c := range s.debits {
 			fmt.Fprintf(&b, " (rule %d, key k%d, cost %d)", c.rule, c.key, c.cost)
 		}
 		if s.verb == changeLimit {

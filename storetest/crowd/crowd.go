@@ -32,22 +32,22 @@ type Crowd struct {
 	// Goroutines ask in each of them, all of them for the same key; 0 means 32.
 	Goroutines int
 	// For is how long they ask; 0 means 2 s.
-	For time.Duration
+	Duration time.Duration
 	// Meanwhile runs in this process while the others ask; nil means nothing does.
-	Meanwhile func()
+	During func()
 	// MayFail is set where Meanwhile does harm: operations may then end with an error. What they spent is not counted.
-	MayFail bool
+	AllowErrors bool
 	// Lost is how many times over the whole capacity may have been forgotten, by the store's design.
-	Lost int64
+	MaxLosses int64
 }
 
 // variable is how a process learns that it is one of the crowd.
-const variable = "HEADGATE_CROWD"
+const jobVariable = "HEADGATE_CROWD"
 
 // Result is what the crowd was told.
 type Result struct {
-	Asked, Failed int64 // operations
-	Admitted      int64 // units
+	Operations, Failed int64 // operations
+	Admitted           int64 // units
 }
 
 // job is what a process of the crowd is to do.
@@ -64,37 +64,37 @@ type job struct {
 func (c Crowd) Run(t *testing.T, serve func(t *testing.T) (address string), open func(t *testing.T, address string) headgate.Store) Result {
 	t.Helper()
 	c = c.withDefaults()
-	if text, ok := os.LookupEnv(variable); ok {
+	if text, ok := os.LookupEnv(jobVariable); ok {
 		var j job
 		if err := json.Unmarshal([]byte(text), &j); err != nil {
 			t.Fatal(err)
 		}
-		c.work(t, j, open(t, j.Address))
+		c.runProcess(t, j, open(t, j.Address))
 		return Result{}
 	}
-	admissions, result := c.lead(t, serve(t))
-	if result.Failed > 0 && !c.MayFail {
-		t.Errorf("%d of %d operations failed", result.Failed, result.Asked)
+	admissions, result := c.runProcesses(t, serve(t))
+	if result.Failed > 0 && !c.AllowErrors {
+		t.Errorf("%d of %d operations failed", result.Failed, result.Operations)
 	}
-	bound := model.BoundOf(c.Algorithm, c.Limit)
-	lost := c.Lost * bound(0, 0)
+	bound := model.UpperBoundOf(c.Algorithm, c.Limit)
+	lost := c.MaxLosses * bound(0, 0)
 	if err := Check(admissions, func(from, to int64) int64 { return lost + bound(from, to) }); err != nil {
 		t.Error(err)
 	}
 	t.Logf("%s %v: %d processes × %d goroutines asked %d times in %v and were admitted %d units", c.Algorithm, c.Limit, c.Processes, c.Goroutines,
-		result.Asked, c.For, result.Admitted)
+		result.Operations, c.Duration, result.Admitted)
 	return result
 }
 
 func (c Crowd) withDefaults() Crowd {
 	c.Processes = cmp.Or(c.Processes, 8)
 	c.Goroutines = cmp.Or(c.Goroutines, 32)
-	c.For = cmp.Or(c.For, 2*time.Second)
+	c.Duration = cmp.Or(c.Duration, 2*time.Second)
 	return c
 }
 
 // lead starts the processes, waits for them and gathers what they report.
-func (c Crowd) lead(t *testing.T, address string) ([]Admission, Result) {
+func (c Crowd) runProcesses(t *testing.T, address string) ([]Admission, Result) {
 	t.Helper()
 	folder := t.TempDir()
 	begin := time.Now().Add(200*time.Millisecond + time.Duration(c.Processes)*100*time.Millisecond)
@@ -102,7 +102,7 @@ func (c Crowd) lead(t *testing.T, address string) ([]Admission, Result) {
 	files := make([]string, c.Processes)
 	for i := range files {
 		files[i] = filepath.Join(folder, fmt.Sprint(i))
-		child, err := command(t, job{Address: address, Scope: fmt.Sprint(t.Name(), begin), Begin: begin, Out: files[i]})
+		child, err := childCommand(t, job{Address: address, Scope: fmt.Sprint(t.Name(), begin), Begin: begin, Out: files[i]})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -112,16 +112,16 @@ func (c Crowd) lead(t *testing.T, address string) ([]Admission, Result) {
 			}
 		})
 	}
-	if c.Meanwhile != nil {
+	if c.During != nil {
 		time.Sleep(time.Until(begin))
-		c.Meanwhile()
+		c.During()
 	}
 	all.Wait()
-	return gather(t, files)
+	return readReports(t, files)
 }
 
 // command is this test in a process of its own.
-func command(t *testing.T, j job) (*exec.Cmd, error) {
+func childCommand(t *testing.T, j job) (*exec.Cmd, error) {
 	text, err := json.Marshal(j)
 	if err != nil {
 		return nil, err
@@ -131,12 +131,12 @@ func command(t *testing.T, j job) (*exec.Cmd, error) {
 		parts[i] = "^" + regexp.QuoteMeta(parts[i]) + "$"
 	}
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run="+strings.Join(parts, "/"), "-test.count=1")
-	child.Env = append(os.Environ(), variable+"="+string(text))
+	child.Env = append(os.Environ(), jobVariable+"="+string(text))
 	return child, nil
 }
 
 // work asks, in one process, from the beginning on until the time is over.
-func (c Crowd) work(t *testing.T, j job, store headgate.Store) {
+func (c Crowd) runProcess(t *testing.T, j job, store headgate.Store) {
 	b, err := store.Bind(headgate.Rule{Scope: j.Scope, Name: "crowd", Limit: c.Limit, Algorithm: c.Algorithm})
 	if err != nil {
 		t.Fatal(err)
@@ -146,23 +146,23 @@ func (c Crowd) work(t *testing.T, j job, store headgate.Store) {
 	logs := make([][]Admission, c.Goroutines)
 	var all sync.WaitGroup
 	for g := range logs {
-		all.Go(func() { logs[g] = c.ask(b, j.Begin.Add(c.For), &result) })
+		all.Go(func() { logs[g] = c.runGoroutine(b, j.Begin.Add(c.Duration), &result) })
 	}
 	all.Wait()
-	if err := report(j.Out, result, logs); err != nil {
+	if err := writeReport(j.Out, result, logs); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // ask is one goroutine. It asks far more often than it is admitted, but leaves the machine to others after a denial.
-func (c Crowd) ask(b headgate.Bound, until time.Time, result *Result) (log []Admission) {
+func (c Crowd) runGoroutine(b headgate.Bound, until time.Time, result *Result) (log []Admission) {
 	r := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
 	for time.Now().Before(until) {
 		cost := 1 + r.Int64N(2)
 		before := time.Now().UnixMicro()
 		d, err := b.Apply(context.Background(), headgate.StoreClock, "key", headgate.Take, cost)
 		after := time.Now().UnixMicro() + 1 // the rest of a µs
-		atomic.AddInt64(&result.Asked, 1)
+		atomic.AddInt64(&result.Operations, 1)
 		if err != nil {
 			atomic.AddInt64(&result.Failed, 1)
 		} else if d.Allowed {
@@ -175,8 +175,8 @@ func (c Crowd) ask(b headgate.Bound, until time.Time, result *Result) (log []Adm
 }
 
 // report writes what a process was told: numbers of 8 bytes, the result first.
-func report(file string, r Result, logs [][]Admission) error {
-	numbers := []int64{r.Asked, r.Failed}
+func writeReport(file string, r Result, logs [][]Admission) error {
+	numbers := []int64{r.Operations, r.Failed}
 	for _, log := range logs {
 		for _, a := range log {
 			numbers = append(numbers, a.Before, a.After, a.Cost)
@@ -189,7 +189,7 @@ func report(file string, r Result, logs [][]Admission) error {
 	return os.WriteFile(file, text, 0o600)
 }
 
-func gather(t *testing.T, files []string) (all []Admission, sum Result) {
+func readReports(t *testing.T, files []string) (all []Admission, sum Result) {
 	t.Helper()
 	for _, file := range files {
 		text, err := os.ReadFile(file)
@@ -200,7 +200,7 @@ func gather(t *testing.T, files []string) (all []Admission, sum Result) {
 		if _, err := binary.Decode(text, binary.LittleEndian, numbers); err != nil || len(numbers) < 2 {
 			t.Fatalf("a process of the crowd reported %d bytes: %v", len(text), err)
 		}
-		sum.Asked += numbers[0]
+		sum.Operations += numbers[0]
 		sum.Failed += numbers[1]
 		for i := 2; i+2 < len(numbers); i += 3 {
 			a := Admission{numbers[i], numbers[i+1], numbers[i+2]}

@@ -53,7 +53,7 @@ func TestBoundsWorkedByHand(t *testing.T) {
 		{headgate.FixedWindow, "2/1s", nil, true},
 	} {
 		limit := headgate.MustParseLimit(c.limit)
-		if err := Check(c.admissions, model.BoundOf(c.algorithm, limit)); (err == nil) != c.fits {
+		if err := Check(c.admissions, model.UpperBoundOf(c.algorithm, limit)); (err == nil) != c.fits {
 			t.Errorf("%s %v, admissions %v: got error %v want none: %v", c.algorithm, limit, c.admissions, err, c.fits)
 		}
 	}
@@ -135,9 +135,9 @@ func TestCrowdIsKeptToTheBound(t *testing.T) {
 	for _, a := range []headgate.Algorithm{headgate.TokenBucket, headgate.SlidingWindow} {
 		t.Run(string(a), func(t *testing.T) {
 			limit := headgate.MustParseLimit("50/250ms")
-			c := Crowd{Algorithm: a, Limit: limit, Processes: 3, Goroutines: 8, For: 500 * time.Millisecond}
+			c := Crowd{Algorithm: a, Limit: limit, Processes: 3, Goroutines: 8, Duration: 500 * time.Millisecond}
 			got := c.Run(t, func(t *testing.T) string { return serveStore(t, limit, false) }, dial)
-			if os.Getenv(variable) == "" && (got.Admitted < 40 || got.Asked < 2*got.Admitted/3) {
+			if os.Getenv(jobVariable) == "" && (got.Admitted < 40 || got.Operations < 2*got.Admitted/3) {
 				t.Errorf("got %+v want a crowd that asks for more than the limit, and is given it", got)
 			}
 		})
@@ -147,13 +147,13 @@ func TestCrowdIsKeptToTheBound(t *testing.T) {
 // TestOverAdmissionOfACrowdIsCaught runs the crowd of a store that admits too much in a process of its own, which must fail.
 func TestOverAdmissionOfACrowdIsCaught(t *testing.T) {
 	limit := headgate.MustParseLimit("5/10s")
-	c := Crowd{Algorithm: headgate.SlidingLog, Limit: limit, Processes: 2, Goroutines: 8, For: 300 * time.Millisecond}.withDefaults()
-	if os.Getenv(variable) != "" {
+	c := Crowd{Algorithm: headgate.SlidingLog, Limit: limit, Processes: 2, Goroutines: 8, Duration: 300 * time.Millisecond}.withDefaults()
+	if os.Getenv(jobVariable) != "" {
 		c.Run(t, nil, dial)
 		return
 	}
-	admissions, result := c.lead(t, serveStore(t, limit, true))
-	if err := Check(admissions, model.BoundOf(c.Algorithm, limit)); err == nil {
+	admissions, result := c.runProcesses(t, serveStore(t, limit, true))
+	if err := Check(admissions, model.UpperBoundOf(c.Algorithm, limit)); err == nil {
 		t.Errorf("a store that admits one denied in ten: got no error want one; %+v", result)
 	}
 }
@@ -161,11 +161,11 @@ func TestOverAdmissionOfACrowdIsCaught(t *testing.T) {
 func TestReportsAreReadAsWritten(t *testing.T) {
 	file := t.TempDir() + "/report"
 	want := []Admission{{1, 2, 3}, {4, 5, 6}}
-	if err := errors.Join(report(file, Result{Asked: 9, Failed: 1}, [][]Admission{want[:1], nil, want[1:]})); err != nil {
+	if err := errors.Join(writeReport(file, Result{Operations: 9, Failed: 1}, [][]Admission{want[:1], nil, want[1:]})); err != nil {
 		t.Fatal(err)
 	}
-	all, sum := gather(t, []string{file, file})
-	if len(all) != 4 || all[1] != want[1] || sum != (Result{Asked: 18, Failed: 2, Admitted: 18}) {
+	all, sum := readReports(t, []string{file, file})
+	if len(all) != 4 || all[1] != want[1] || sum != (Result{Operations: 18, Failed: 2, Admitted: 18}) {
 		t.Errorf("got %v, %+v want %v twice", all, sum, want)
 	}
 }

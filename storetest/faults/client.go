@@ -13,82 +13,82 @@ import (
 // How often each client asks. What is of unknown outcome makes a history slow to explain, so few of a client's may be, and while a
 // fault is on the instant stands still: what asks for the same at one instant is alike.
 const (
-	askedBefore = 4 // times before the fault
-	askedDuring = 8 // at most, from then until it is over
-	unknownMost = 2 // of them
-	askedAfter  = 4 // answered, when it is over
+	opsBefore    = 4 // times before the fault
+	maxOpsDuring = 8 // at most, from then until it is over
+	maxUnknown   = 2 // of them
+	answersAfter = 4 // answered, when it is over
 )
 
 // client is one caller of one key.
 type client struct {
-	scene  *scene
+	round  *round
 	sub    *subject
 	number int
 	bound  headgate.Bound
 	random *rand.Rand
-	still  bool // the instant stands still
+	frozen bool // the instant stands still
 }
 
 // client asks before, during and after the fault.
-func (s *scene) client(n int, sub *subject, number int) {
+func (s *round) runClient(n int, sub *subject, number int) {
 	suite := &s.run.suite
 	c := &client{
-		scene: s, sub: sub, number: number, bound: sub.bounds[number%len(sub.bounds)],
+		round: s, sub: sub, number: number, bound: sub.bounds[number%len(sub.bounds)],
 		random: rand.New(rand.NewPCG(suite.Seed, uint64(s.run.histories+n)<<16|uint64(number))),
 	}
-	for i := range askedBefore {
-		if i == askedBefore-1 {
+	for i := range opsBefore {
+		if i == opsBefore-1 {
 			s.ready.Done() // so that what follows is under way when it strikes
 		}
-		c.ask()
-		c.pause(5 * time.Millisecond)
+		c.do()
+		c.sleep(5 * time.Millisecond)
 	}
 	c.during()
-	<-s.over
+	<-s.recovered
 	c.after()
 }
 
 func (c *client) during() {
 	unknown := 0
-	c.still = true
-	for range askedDuring {
+	c.frozen = true
+	for range maxOpsDuring {
 		select {
-		case <-c.scene.over:
+		case <-c.round.recovered:
 			return
 		default:
 		}
-		if c.ask() == history.Unknown {
+		if c.do() == history.Unknown {
 			unknown++
 		}
-		if unknown == unknownMost {
+		if unknown == maxUnknown {
 			return
 		}
-		c.pause(c.scene.run.fault.Hold / 4)
+		c.sleep(c.round.run.fault.Duration / 4)
 	}
 }
 
 // after asks until it was answered often enough, and wants that soon.
 func (c *client) after() {
-	for answered := 0; answered < askedAfter; {
-		if c.ask() == history.Answered {
+	for answered := 0; answered < answersAfter; {
+		if c.do() == history.Answered {
 			if answered++; answered == 1 {
-				c.noteBack()
+				c.recordRecovery()
 			}
-			c.still = false
+			c.frozen = false
 			continue
 		}
-		c.still = true
-		if waited := time.Since(c.scene.healed); waited > c.scene.run.fault.Back {
-			c.scene.note(fmt.Errorf("not answered %v after the fault was over; its key's history:\n%v", waited.Round(time.Millisecond), c.sub.log))
+		c.frozen = true
+		if waited := time.Since(c.round.recoveredAt); waited > c.round.run.fault.RecoverWithin {
+			c.round.recordError(fmt.Errorf("not answered %v after the fault was over; its key's history:\n%v", waited.Round(time.Millisecond), c.sub.log))
 			return
 		}
-		c.pause(100 * time.Millisecond)
+		c.sleep(100 * time.Millisecond)
 	}
 }
 
-func (c *client) noteBack() {
-	waited := int64(time.Since(c.scene.healed))
-	for slowest := &c.scene.slowest; ; {
+func (c *client) recordRecovery() {
+	waited := int64(time.Since(c.round.recoveredAt))
+	for slowest := &c.round.slowestRecovery; ; {
 		if known := slowest.Load(); known >= waited || slowest.CompareAndSwap(known, waited) {
 			return
 		}
@@ -96,15 +96,15 @@ func (c *client) noteBack() {
 }
 
 // ask does one operation.
-func (c *client) ask() history.Outcome {
-	deadline := c.scene.run.fault.Deadline
+func (c *client) do() history.Outcome {
+	deadline := c.round.run.fault.Deadline
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	defer cancel()
 	began := time.Now()
 	outcome, err := c.sub.log.Do(ctx, c.number, c.bound, c.sub.key, c.request())
-	c.scene.note(err)
-	if took := time.Since(began); took > deadline+c.scene.run.suite.Grace {
-		c.scene.note(fmt.Errorf("an operation with a deadline of %v took %v", deadline, took))
+	c.round.recordError(err)
+	if took := time.Since(began); took > deadline+c.round.run.suite.Grace {
+		c.round.recordError(fmt.Errorf("an operation with a deadline of %v took %v", deadline, took))
 	}
 	return outcome
 }
@@ -115,9 +115,9 @@ func (c *client) request() history.Request {
 	switch n := c.random.IntN(20); {
 	case n < 2:
 		r.Verb = headgate.Peek
-	case n < 5 && !c.scene.run.suite.TakesOnly:
+	case n < 5 && !c.round.run.suite.TakesOnly:
 		r.Verb = headgate.Refund
-	case n < 6 && !c.scene.run.suite.TakesOnly:
+	case n < 6 && !c.round.run.suite.TakesOnly:
 		r.Verb, r.Cost = headgate.Reset, 0
 	}
 	return r
@@ -125,12 +125,12 @@ func (c *client) request() history.Request {
 
 func (c *client) instant() headgate.Instant {
 	step := c.random.Int64N(c.sub.stride + 1)
-	if c.still {
+	if c.frozen {
 		step = 0
 	}
 	return noon + headgate.Instant(min(c.sub.now.Add(step), window-1))
 }
 
-func (c *client) pause(most time.Duration) {
+func (c *client) sleep(most time.Duration) {
 	time.Sleep(time.Duration(c.random.Int64N(int64(most) + 1)))
 }

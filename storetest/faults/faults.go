@@ -20,21 +20,21 @@ type Fault struct {
 	// Name is that of the subtest.
 	Name string
 	// Strike breaks things, and returns once they are broken. It is called again and again, each time after Heal.
-	Strike func(ctx context.Context) error
+	Inject func(ctx context.Context) error
 	// Hold is how long they stay so, with clients asking; 0 means 100 ms.
-	Hold time.Duration
+	Duration time.Duration
 	// Heal puts things right and returns once they are, as far as the server goes; nil if they come right by themselves.
-	Heal func(ctx context.Context) error
+	Recover func(ctx context.Context) error
 	// Back is how soon after Heal every client must be answered again; 0 means 15 s, for a machine that has much else to do.
-	Back time.Duration
+	RecoverWithin time.Duration
 	// Deadline is each operation's under this fault; 0 means the suite's.
 	Deadline time.Duration
 	// Loses is what the store may forget, once for each strike and key, at some moment between Strike and the end of Heal.
-	Loses history.Loss
+	MayLose history.Loss
 	// Quiet is set for a fault that no client may notice: every operation must be answered.
-	Quiet bool
+	Transparent bool
 	// Felt is set for a fault that some clients must notice, or it did not strike.
-	Felt bool
+	MustFail bool
 }
 
 // Suite says how to look. The zero value of each field but Open is its default.
@@ -70,7 +70,7 @@ func (s Suite) Run(t *testing.T, faults ...Fault) {
 			for range s.Processes {
 				r.stores = append(r.stores, s.Open(t))
 			}
-			if err := r.all(); err != nil {
+			if err := r.runAll(); err != nil {
 				t.Fatalf("%v\n(faults.Suite{Seed: %d} asks for the same)", err, s.Seed)
 			}
 			t.Log(r)
@@ -79,12 +79,12 @@ func (s Suite) Run(t *testing.T, faults ...Fault) {
 }
 
 func (s Suite) withDefaults() Suite {
-	s.Processes = or(s.Processes, 2)
-	s.Histories = or(s.Histories, 500)
-	s.Keys = min(or(s.Keys, 50), s.Histories)
-	s.Clients = or(s.Clients, 4)
-	s.Deadline = or(s.Deadline, 100*time.Millisecond)
-	s.Grace = or(s.Grace, 10*time.Second)
+	s.Processes = orDefault(s.Processes, 2)
+	s.Histories = orDefault(s.Histories, 500)
+	s.Keys = min(orDefault(s.Keys, 50), s.Histories)
+	s.Clients = orDefault(s.Clients, 4)
+	s.Deadline = orDefault(s.Deadline, 100*time.Millisecond)
+	s.Grace = orDefault(s.Grace, 10*time.Second)
 	for s.Seed == 0 {
 		s.Seed = rand.Uint64()
 	}
@@ -95,14 +95,14 @@ func (s Suite) withDefaults() Suite {
 }
 
 func (f Fault) withDefaults(s Suite) Fault {
-	f.Deadline = or(f.Deadline, s.Deadline)
-	f.Hold = or(f.Hold, 100*time.Millisecond)
-	f.Back = or(f.Back, 15*time.Second)
+	f.Deadline = orDefault(f.Deadline, s.Deadline)
+	f.Duration = orDefault(f.Duration, 100*time.Millisecond)
+	f.RecoverWithin = orDefault(f.RecoverWithin, 15*time.Second)
 	return f
 }
 
 // or is v, or what it defaults to.
-func or[T comparable](v, byDefault T) T {
+func orDefault[T comparable](v, byDefault T) T {
 	var zero T
 	if v == zero {
 		return byDefault

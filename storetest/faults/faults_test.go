@@ -16,73 +16,73 @@ import (
 )
 
 // site is a store with a switch that breaks it, and a way to break it that it should not have.
-type site struct {
+type faultyStore struct {
 	*memstore.Store
-	mistake mistake
-	state   atomic.Int32
-	strikes atomic.Int64
-	life    atomic.Int64   // which one it is: each begins with nothing
-	late    sync.WaitGroup // operations that run when their callers are gone
+	mistake    mistake
+	state      atomic.Int32
+	injections atomic.Int64
+	generation atomic.Int64   // which one it is: each begins with nothing
+	late       sync.WaitGroup // operations that run when their callers are gone
 }
 
 // What can be wrong with the site.
 const (
-	fine    = iota
-	down    // nobody is connected
-	mute    // what was asked is done, and the answer lost
-	stopped // what was asked is done once all is well again, when the caller has long gone
+	healthy     = iota
+	unreachable // nobody is connected
+	repliesLost // what was asked is done, and the answer lost
+	delayed     // what was asked is done once all is well again, when the caller has long gone
 )
 
 // mistake is what a store could do wrong under a fault.
 type mistake string
 
 const (
-	none         mistake = ""
-	losesUpdates mistake = "an answered take is not kept"
-	chargesTwice mistake = "what may have been done is sent again"
-	lies         mistake = "a lost reply is called unreachable"
-	answersStale mistake = "answers come from before the fault"
-	forgets      mistake = "the fault makes every key new"
-	admitsAll    mistake = "everything is admitted"
-	staysAway    mistake = "the store does not come back"
-	isVague      mistake = "errors do not say what has happened"
-	blocks       mistake = "a call outlives its deadline"
-	notices      mistake = "a fault that nobody may notice is noticed"
-	unfelt       mistake = "the fault does not strike"
+	none               mistake = ""
+	losesUpdates       mistake = "an answered take is not kept"
+	chargesTwice       mistake = "what may have been done is sent again"
+	wrongReason        mistake = "a lost reply is called unreachable"
+	answersStale       mistake = "answers come from before the fault"
+	forgets            mistake = "the fault makes every key new"
+	allowsAll          mistake = "everything is admitted"
+	staysUnavailable   mistake = "the store does not come back"
+	untypedErrors      mistake = "errors do not say what has happened"
+	blocks             mistake = "a call outlives its deadline"
+	visibleFault       mistake = "a fault that nobody may notice is noticed"
+	faultWithoutEffect mistake = "the fault does not strike"
 )
 
-func (s *site) Bind(rule headgate.Rule) (headgate.Bound, error) {
+func (s *faultyStore) Bind(rule headgate.Rule) (headgate.Bound, error) {
 	b, err := s.Store.Bind(rule)
-	return &siteBound{Bound: b, site: s}, err
+	return &faultyBound{Bound: b, store: s}, err
 }
 
-type siteBound struct {
+type faultyBound struct {
 	headgate.Bound
-	site *site
-	old  sync.Map // by verb, the latest decision
+	store  *faultyStore
+	latest sync.Map // by verb, the latest decision
 }
 
-func because(t headgate.StoreErrorReason) error {
+func storeError(t headgate.StoreErrorReason) error {
 	return &headgate.StoreError{Store: "site", Reason: t}
 }
 
-func (b *siteBound) Apply(ctx context.Context, now headgate.Instant, key string, v headgate.Verb, cost int64) (headgate.Decision, error) {
-	key = fmt.Sprint(key, " in life ", b.site.life.Load())
+func (b *faultyBound) Apply(ctx context.Context, now headgate.Instant, key string, v headgate.Verb, cost int64) (headgate.Decision, error) {
+	key = fmt.Sprint(key, " in life ", b.store.generation.Load())
 	do := func(v headgate.Verb) (headgate.Decision, error) { return b.Bound.Apply(ctx, now, key, v, cost) }
-	if state := b.site.state.Load(); state != fine {
-		return b.broken(ctx, state, v, do)
+	if state := b.store.state.Load(); state != healthy {
+		return b.applyDuringFault(ctx, state, v, do)
 	}
-	if b.site.mistake == staysAway && b.site.strikes.Load() > 0 {
-		return headgate.Decision{}, because(headgate.ReasonBreakerOpen)
+	if b.store.mistake == staysUnavailable && b.store.injections.Load() > 0 {
+		return headgate.Decision{}, storeError(headgate.ReasonBreakerOpen)
 	}
 	d, err := do(v)
-	b.old.Store(v, d)
+	b.latest.Store(v, d)
 	return d, err
 }
 
 // broken is Apply while the site is, with its mistake.
-func (b *siteBound) broken(ctx context.Context, state int32, v headgate.Verb, do func(headgate.Verb) (headgate.Decision, error)) (headgate.Decision, error) {
-	switch b.site.mistake {
+func (b *faultyBound) applyDuringFault(ctx context.Context, state int32, v headgate.Verb, do func(headgate.Verb) (headgate.Decision, error)) (headgate.Decision, error) {
+	switch b.store.mistake {
 	case losesUpdates:
 		d, err := do(v)
 		if v == headgate.Take && d.Allowed {
@@ -90,65 +90,65 @@ func (b *siteBound) broken(ctx context.Context, state int32, v headgate.Verb, do
 		}
 		return d, err
 	case answersStale:
-		if d, found := b.old.Load(v); found {
+		if d, found := b.latest.Load(v); found {
 			return d.(headgate.Decision), nil
 		}
-	case admitsAll:
+	case allowsAll:
 		d, err := do(v)
 		d.Allowed, d.RetryAfter = true, 0
 		return d, err
-	case isVague:
+	case untypedErrors:
 		return headgate.Decision{}, errors.New("connection reset")
 	case blocks:
 		time.Sleep(700 * time.Millisecond)
-	case unfelt:
+	case faultWithoutEffect:
 		return do(v)
 	}
 	switch state {
-	case mute:
-		return b.muted(v, do)
-	case stopped:
-		b.site.late.Go(func() {
-			for b.site.state.Load() != fine {
+	case repliesLost:
+		return b.applyAndLoseReply(v, do)
+	case delayed:
+		b.store.late.Go(func() {
+			for b.store.state.Load() != healthy {
 				time.Sleep(time.Millisecond)
 			}
 			do(v)
 		})
 		<-ctx.Done()
-		return headgate.Decision{}, because(headgate.ReasonTimedOut)
+		return headgate.Decision{}, storeError(headgate.ReasonTimedOut)
 	}
-	return headgate.Decision{}, because(headgate.ReasonUnreachable)
+	return headgate.Decision{}, storeError(headgate.ReasonUnreachable)
 }
 
-func (b *siteBound) muted(v headgate.Verb, do func(headgate.Verb) (headgate.Decision, error)) (headgate.Decision, error) {
+func (b *faultyBound) applyAndLoseReply(v headgate.Verb, do func(headgate.Verb) (headgate.Decision, error)) (headgate.Decision, error) {
 	do(v)
-	switch b.site.mistake {
+	switch b.store.mistake {
 	case chargesTwice:
 		return do(v)
-	case lies:
-		return headgate.Decision{}, because(headgate.ReasonUnreachable)
+	case wrongReason:
+		return headgate.Decision{}, storeError(headgate.ReasonUnreachable)
 	}
-	return headgate.Decision{}, because(headgate.ReasonTimedOut)
+	return headgate.Decision{}, storeError(headgate.ReasonTimedOut)
 }
 
 // judge makes a short run of one fault on a site with a mistake.
-func judge(t *testing.T, m mistake, state int32, f Fault) (*run, error) {
-	s := &site{Store: memstore.New(nil), mistake: m}
+func runShort(t *testing.T, m mistake, state int32, f Fault) (*run, error) {
+	s := &faultyStore{Store: memstore.New(nil), mistake: m}
 	t.Cleanup(func() {
 		s.late.Wait()
 		s.Store.Close()
 	})
-	f.Hold, f.Back = 20*time.Millisecond, 300*time.Millisecond
-	f.Strike = func(context.Context) error {
-		s.strikes.Add(1)
+	f.Duration, f.RecoverWithin = 20*time.Millisecond, 300*time.Millisecond
+	f.Inject = func(context.Context) error {
+		s.injections.Add(1)
 		s.state.Store(state)
-		if m == forgets || f.Loses == history.Everything {
-			s.life.Add(1)
+		if m == forgets || f.MayLose == history.AllState {
+			s.generation.Add(1)
 		}
 		return nil
 	}
-	f.Heal = func(context.Context) error {
-		s.state.Store(fine)
+	f.Recover = func(context.Context) error {
+		s.state.Store(healthy)
 		return nil
 	}
 	suite := Suite{Histories: 60, Keys: 30, Deadline: 10 * time.Millisecond}.withDefaults()
@@ -156,7 +156,7 @@ func judge(t *testing.T, m mistake, state int32, f Fault) (*run, error) {
 		suite.Grace = 500 * time.Millisecond
 	}
 	r := &run{suite: suite, fault: f.withDefaults(suite), stores: []headgate.Store{s, s}, check: (*history.Log).Check}
-	return r, r.all()
+	return r, r.runAll()
 }
 
 func TestWhatAFaultDoesIsExplained(t *testing.T) {
@@ -166,18 +166,18 @@ func TestWhatAFaultDoesIsExplained(t *testing.T) {
 		state int32
 		fault Fault
 	}{
-		{"down", down, Fault{Felt: true}},
-		{"mute", mute, Fault{Felt: true}},
-		{"stopped", stopped, Fault{Felt: true}},
-		{"lost", fine, Fault{Quiet: true, Loses: history.Everything}},
-		{"lost and down", down, Fault{Felt: true, Loses: history.Newest}},
-		{"nothing", fine, Fault{Quiet: true}},
+		{"down", unreachable, Fault{MustFail: true}},
+		{"mute", repliesLost, Fault{MustFail: true}},
+		{"stopped", delayed, Fault{MustFail: true}},
+		{"lost", healthy, Fault{Transparent: true, MayLose: history.AllState}},
+		{"lost and down", unreachable, Fault{MustFail: true, MayLose: history.LatestWrites}},
+		{"nothing", healthy, Fault{Transparent: true}},
 	} {
-		r, err := judge(t, none, c.state, c.fault)
+		r, err := runShort(t, none, c.state, c.fault)
 		if err != nil {
 			t.Errorf("%s: got error %v want none", c.name, err)
 		}
-		if r.histories != 60 || r.strikes != 2 || r.counts.Answered < 60*4*8 {
+		if r.histories != 60 || r.rounds != 2 || r.counts.Answered < 60*4*8 {
 			t.Errorf("%s: got %+v want 60 histories, 2 strikes and at least 8 answers to each of 4 clients", c.name, r)
 		}
 	}
@@ -191,19 +191,19 @@ func TestMistakesUnderAFaultAreCaught(t *testing.T) {
 		fault   Fault
 		want    string // in the error
 	}{
-		{losesUpdates, down, Fault{}, "no order"},
-		{chargesTwice, mute, Fault{}, "no order"},
-		{lies, mute, Fault{}, "no order"},
-		{answersStale, down, Fault{}, "no order"},
-		{forgets, fine, Fault{}, "no order"},
-		{admitsAll, down, Fault{}, "no order"},
-		{staysAway, down, Fault{}, "not answered"},
-		{isVague, down, Fault{}, "says nothing of whether units were spent"},
-		{blocks, down, Fault{}, "with a deadline of"},
-		{notices, down, Fault{Quiet: true}, "nobody may notice"},
-		{unfelt, down, Fault{Felt: true}, "did not strike"},
+		{losesUpdates, unreachable, Fault{}, "no order"},
+		{chargesTwice, repliesLost, Fault{}, "no order"},
+		{wrongReason, repliesLost, Fault{}, "no order"},
+		{answersStale, unreachable, Fault{}, "no order"},
+		{forgets, healthy, Fault{}, "no order"},
+		{allowsAll, unreachable, Fault{}, "no order"},
+		{staysUnavailable, unreachable, Fault{}, "not answered"},
+		{untypedErrors, unreachable, Fault{}, "says nothing of whether units were spent"},
+		{blocks, unreachable, Fault{}, "with a deadline of"},
+		{visibleFault, unreachable, Fault{Transparent: true}, "nobody may notice"},
+		{faultWithoutEffect, unreachable, Fault{MustFail: true}, "did not strike"},
 	} {
-		if _, err := judge(t, c.mistake, c.state, c.fault); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := runShort(t, c.mistake, c.state, c.fault); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got error %.300v want one that holds %q", c.mistake, err, c.want)
 		}
 	}
@@ -222,7 +222,7 @@ func TestUndecidedHistoriesAreRepeated(t *testing.T) {
 		{1, 1, 30, "none of 30 histories was decided"},
 	} {
 		store := memstore.New(nil)
-		f := Fault{Strike: func(context.Context) error { return nil }, Hold: 1}
+		f := Fault{Inject: func(context.Context) error { return nil }, Duration: 1}
 		suite := Suite{Histories: 10, Keys: 10, Clients: 1}.withDefaults()
 		var checked atomic.Int64
 		r := &run{suite: suite, fault: f.withDefaults(suite), stores: []headgate.Store{store}, check: func(*history.Log, time.Duration) error {
@@ -231,7 +231,7 @@ func TestUndecidedHistoriesAreRepeated(t *testing.T) {
 			}
 			return nil
 		}}
-		if err := r.all(); int64(r.histories) != c.histories || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+		if err := r.runAll(); int64(r.histories) != c.histories || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%d of %d undecided: got %d histories, error %v, want %d, %q", c.undecided, c.of, r.histories, err, c.histories, c.want)
 		}
 		store.Close()
@@ -244,10 +244,10 @@ func TestStrikesThatFailAreTold(t *testing.T) {
 	defer store.Close()
 	fails := func(context.Context) error { return errors.New("no such server") }
 	works := func(context.Context) error { return nil }
-	for name, f := range map[string]Fault{"strike": {Strike: fails}, "heal": {Strike: works, Heal: fails, Hold: 1}} {
+	for name, f := range map[string]Fault{"strike": {Inject: fails}, "heal": {Inject: works, Recover: fails, Duration: 1}} {
 		suite := Suite{Histories: 1}.withDefaults()
 		r := &run{suite: suite, fault: f.withDefaults(suite), stores: []headgate.Store{store}}
-		if err := r.all(); err == nil || !strings.Contains(err.Error(), name+": no such server") {
+		if err := r.runAll(); err == nil || !strings.Contains(err.Error(), name+": no such server") {
 			t.Errorf("%s fails: got error %v want it told", name, err)
 		}
 	}
@@ -257,5 +257,5 @@ func TestSuiteRuns(t *testing.T) {
 	t.Parallel()
 	Suite{Histories: 20, Keys: 10, TakesOnly: true, Open: func(t *testing.T) headgate.Store {
 		return memstore.New(nil)
-	}, Processes: 1}.Run(t, Fault{Name: "nothing", Strike: func(context.Context) error { return nil }, Quiet: true, Hold: time.Millisecond})
+	}, Processes: 1}.Run(t, Fault{Name: "nothing", Inject: func(context.Context) error { return nil }, Transparent: true, Duration: time.Millisecond})
 }

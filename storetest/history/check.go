@@ -27,25 +27,25 @@ func (l *Log) Check(timeout time.Duration) error {
 	case porcupine.Unknown:
 		return fmt.Errorf("%w after %v: fewer operations at once, or fewer of unknown outcome, are decided sooner:\n%v", ErrUndecided, timeout, l)
 	default:
-		return &Violation{Log: l, Of: len(operations), order: longest(model, operations, timeout)}
+		return &Violation{Log: l, Total: len(operations), order: longestExplanation(model, operations, timeout)}
 	}
 }
 
 // Violation is a history that no order of its operations explains.
 type Violation struct {
 	Log   *Log
-	Of    int            // how many operations there are to explain
+	Total int            // how many operations there are to explain
 	order map[*event]int // the place of each operation that the longest explanation found has
 }
 
 // Error is the whole history, with the order in which most of it can be explained.
 func (v *Violation) Error() string {
 	return fmt.Sprintf("history: no order of these operations gives these answers; the best, by the numbers in front, explains %d of %d:\n%s",
-		len(v.order), v.Of, v.Log.table(v.order))
+		len(v.order), v.Total, v.Log.table(v.order))
 }
 
 // longest is the order of the longest explanation of a part of the operations.
-func longest(model porcupine.Model, operations []porcupine.Operation, timeout time.Duration) map[*event]int {
+func longestExplanation(model porcupine.Model, operations []porcupine.Operation, timeout time.Duration) map[*event]int {
 	var best []porcupine.Operation
 	_, info := porcupine.CheckOperationsVerbose(model, operations, timeout)
 	for _, partition := range info.PartialLinearizationsOperations() {
@@ -64,17 +64,17 @@ func longest(model porcupine.Model, operations []porcupine.Operation, timeout ti
 
 // checker is the sequential specification: a machine, and the order of what is unknown.
 type checker struct {
-	machine *machine
-	classes []Request // of operations whose outcome is unknown
-	loses   bool      // the newest writes may be lost at some time: the states that were are kept in mind
+	machine     *machine
+	classes     []Request // of operations whose outcome is unknown
+	losesWrites bool      // the newest writes may be lost at some time: the states that were are kept in mind
 }
 
 // state is where a search stands. Operations of unknown outcome that ask for the same are alike: whichever was called first may as
 // well have happened first, so no other order of them is tried, and done says how many of each class have happened.
 type state struct {
-	key   int
-	trail int // the states before, if they matter
-	done  [maxClasses]uint16
+	key  int
+	past int // the states before, if they matter
+	done [maxClasses]uint16
 }
 
 // maxClasses is of how many kinds operations of unknown outcome may be before some are searched in every order.
@@ -88,13 +88,13 @@ type input struct {
 
 func (c *checker) model(events []event) porcupine.Model {
 	for i := range events {
-		c.loses = c.loses || events[i].loss == Newest
+		c.losesWrites = c.losesWrites || events[i].loss == LatestWrites
 	}
 	nondeterministic := porcupine.NondeterministicModel{
 		Init:  func() []any { return []any{state{}} },
 		Step:  func(s, in, _ any) []any { return c.step(s.(state), in.(input)) },
 		Equal: func(a, b any) bool { return a.(state) == b.(state) },
-		Hash:  func(s any) uint64 { return uint64(s.(state).key)*0x9e3779b97f4a7c15 + uint64(s.(state).trail) },
+		Hash:  func(s any) uint64 { return uint64(s.(state).key)*0x9e3779b97f4a7c15 + uint64(s.(state).past) },
 	}
 	return nondeterministic.ToModel()
 }
@@ -102,13 +102,13 @@ func (c *checker) model(events []event) porcupine.Model {
 // operations are the events that may have happened, an unknown one at any time from its call on.
 func (c *checker) operations(events []event) []porcupine.Operation {
 	ordered := slices.DeleteFunc(byCall(events), func(e *event) bool {
-		return e.loss == Nothing && (e.outcome == Never || e.outcome == Unknown && e.request.Verb == headgate.Peek)
+		return e.loss == NoLoss && (e.outcome == NotExecuted || e.outcome == Unknown && e.request.Verb == headgate.Peek)
 	})
 	operations := make([]porcupine.Operation, len(ordered))
 	var ranks [maxClasses]int
 	for i, e := range ordered {
 		in, end := input{event: e, class: -1}, int64(e.answer)
-		if e.loss == Nothing && e.outcome == Unknown {
+		if e.loss == NoLoss && e.outcome == Unknown {
 			end = math.MaxInt64
 			if in.class = c.classOf(e.request); in.class >= 0 {
 				in.rank = ranks[in.class]
@@ -135,10 +135,10 @@ func (c *checker) classOf(r Request) int {
 // step gives the states that may follow; none if the answer does not fit.
 func (c *checker) step(s state, in input) []any {
 	switch in.event.loss {
-	case Newest:
-		return c.lost(s, c.machine.members[s.trail])
-	case Everything:
-		return c.lost(s, []int{unused})
+	case LatestWrites:
+		return c.afterLoss(s, c.machine.sets[s.past])
+	case AllState:
+		return c.afterLoss(s, []int{unused})
 	}
 	if in.class >= 0 {
 		if int(s.done[in.class]) != in.rank {
@@ -147,11 +147,11 @@ func (c *checker) step(s state, in input) []any {
 		s.done[in.class]++
 	}
 	done := c.machine.do(s.key, in.event.request)
-	if in.event.outcome == Answered && !same(done.decision, in.event.decision) {
+	if in.event.outcome == Answered && !equalDecisions(done.decision, in.event.decision) {
 		return nil
 	}
-	if c.loses {
-		s.trail = c.machine.extended(s.trail, s.key)
+	if c.losesWrites {
+		s.past = c.machine.addToSet(s.past, s.key)
 	}
 	next := make([]any, len(done.next))
 	for i, key := range done.next {
@@ -162,7 +162,7 @@ func (c *checker) step(s state, in input) []any {
 }
 
 // lost gives the state as it is, and what it may have become.
-func (c *checker) lost(s state, became []int) []any {
+func (c *checker) afterLoss(s state, became []int) []any {
 	next := []any{s}
 	for _, key := range became {
 		if key != s.key {

@@ -25,7 +25,7 @@ import (
 type Log struct {
 	algorithm headgate.Algorithm
 	limit     headgate.Limit
-	began     time.Time
+	start     time.Time
 
 	mu     sync.Mutex
 	events []event
@@ -58,9 +58,9 @@ type Loss int
 
 // What may be forgotten.
 const (
-	Nothing    Loss = iota
-	Newest          // the latest writes, as when a replica takes over that had not heard of them
-	Everything      // the key's state
+	NoLoss       Loss = iota
+	LatestWrites      // the latest writes, as when a replica takes over that had not heard of them
+	AllState          // the key's state
 )
 
 // Outcome is what is known of an operation.
@@ -68,9 +68,9 @@ type Outcome int
 
 // The outcomes.
 const (
-	Answered Outcome = iota // it happened, once, between its call and its return
-	Unknown                 // it happened once, at any time after its call, or never
-	Never                   // it did not happen
+	Answered    Outcome = iota // it happened, once, between its call and its return
+	Unknown                    // it happened once, at any time after its call, or never
+	NotExecuted                // it did not happen
 )
 
 // event is an operation of a client, or a loss.
@@ -86,25 +86,25 @@ type event struct {
 
 // New is an empty log of a key that was never used, under one limit.
 func New(a headgate.Algorithm, l headgate.Limit) *Log {
-	return &Log{algorithm: a, limit: l, began: time.Now()}
+	return &Log{algorithm: a, limit: l, start: time.Now()}
 }
 
 // Do has b do r on key and notes how it came out. It returns what is wrong with the error itself, if so: one that says nothing of
 // what has happened. Client is any number that tells it from others.
 func (l *Log) Do(ctx context.Context, client int, b headgate.Bound, key string, r Request) (Outcome, error) {
-	e := event{client: client, request: r, call: time.Since(l.began)}
+	e := event{client: client, request: r, call: time.Since(l.start)}
 	d, err := b.Apply(ctx, r.At, key, r.Verb, r.Cost)
-	e.answer, e.decision, e.err = time.Since(l.began), d, err
+	e.answer, e.decision, e.err = time.Since(l.start), d, err
 	outcome, wrong := outcomeOf(d, err)
 	e.outcome = outcome
-	l.note(e)
+	l.record(e)
 	return outcome, wrong
 }
 
 // Lose notes that the store may have lost so much, once, between the two times.
-func (l *Log) Lose(loss Loss, from, to time.Time) {
-	if loss != Nothing {
-		l.note(event{client: -1, loss: loss, call: from.Sub(l.began), answer: to.Sub(l.began)})
+func (l *Log) RecordLoss(loss Loss, from, to time.Time) {
+	if loss != NoLoss {
+		l.record(event{client: -1, loss: loss, call: from.Sub(l.start), answer: to.Sub(l.start)})
 	}
 }
 
@@ -115,12 +115,12 @@ func (l *Log) Counts() Counts {
 	return l.counts
 }
 
-func (l *Log) note(e event) {
+func (l *Log) record(e event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.events = append(l.events, e)
 	switch {
-	case e.loss != Nothing:
+	case e.loss != NoLoss:
 	case e.outcome == Answered:
 		l.counts.Answered++
 	case e.outcome == Unknown:
@@ -149,7 +149,7 @@ func outcomeOf(d headgate.Decision, err error) (Outcome, error) {
 	case headgate.ReasonTimedOut:
 		return Unknown, nil
 	case headgate.ReasonUnreachable, headgate.ReasonRefused, headgate.ReasonOverloaded, headgate.ReasonBreakerOpen:
-		return Never, nil
+		return NotExecuted, nil
 	default:
 		return Unknown, fmt.Errorf("trouble %q with a key that nobody else writes: %w", trouble, err)
 	}
@@ -186,28 +186,28 @@ func byCall(events []event) []*event {
 // String is one line of a table.
 func (e *event) String() string {
 	span := fmt.Sprintf("%9d…%d µs", e.call.Microseconds(), e.answer.Microseconds())
-	if e.loss != Nothing {
+	if e.loss != NoLoss {
 		return span + [...]string{"", " the newest writes may be lost", " the state may be lost"}[e.loss]
 	}
 	text := fmt.Sprintf("%s client %d: %s %d at %d: ", span, e.client, e.request.Verb, e.request.Cost, e.request.At)
 	switch e.outcome {
 	case Unknown:
 		return fmt.Sprintf("%sunknown: %v", text, e.err)
-	case Never:
+	case NotExecuted:
 		return fmt.Sprintf("%sdid not happen: %v", text, e.err)
 	default:
-		return text + show(e.decision)
+		return text + formatDecision(e.decision)
 	}
 }
 
 // show writes a decision on one line, waits in µs.
-func show(d headgate.Decision) string {
+func formatDecision(d headgate.Decision) string {
 	return fmt.Sprintf("allowed=%v never=%v remaining=%d of %d retry_after=%d reset_after=%d delay=%d", d.Allowed, d.Never, d.Remaining,
 		d.Limit, d.RetryAfter.Microseconds(), d.ResetAfter.Microseconds(), d.Delay.Microseconds())
 }
 
 // same compares what decisions say; which limit denied is not asked of one limit alone.
-func same(a, b headgate.Decision) bool {
+func equalDecisions(a, b headgate.Decision) bool {
 	return a.Allowed == b.Allowed && a.Never == b.Never && a.Limit == b.Limit && a.Remaining == b.Remaining &&
 		a.RetryAfter == b.RetryAfter && a.ResetAfter == b.ResetAfter && a.Delay == b.Delay
 }

@@ -21,22 +21,22 @@ const noon = headgate.Instant(1_767_268_800_000_000) // 2026-01-01 12:00
 var algorithms = model.Algorithms()
 
 // hand is a log written by hand, of a fixed window of 5 an hour: what is left is easy to follow.
-type hand struct{ *Log }
+type testLog struct{ *Log }
 
-func byHand() hand { return hand{New(headgate.FixedWindow, headgate.MustParseLimit("5/1h"))} }
+func newTestLog() testLog { return testLog{New(headgate.FixedWindow, headgate.MustParseLimit("5/1h"))} }
 
-func (h hand) add(from, to int, o Outcome, r Request, d headgate.Decision) hand {
-	h.note(event{outcome: o, request: r, decision: d, call: time.Duration(from), answer: time.Duration(to)})
+func (h testLog) add(from, to int, o Outcome, r Request, d headgate.Decision) testLog {
+	h.record(event{outcome: o, request: r, decision: d, call: time.Duration(from), answer: time.Duration(to)})
 	return h
 }
 
 // took is an admitted take of 1 that left so many.
-func (h hand) took(from, to int, left int64) hand {
+func (h testLog) take(from, to int, left int64) testLog {
 	return h.add(from, to, Answered, Request{headgate.Take, noon, 1}, headgate.Decision{Allowed: true, Limit: 5, Remaining: left, ResetAfter: time.Hour})
 }
 
 // found is a peek at so many left.
-func (h hand) found(from, to int, left int64) hand {
+func (h testLog) peek(from, to int, left int64) testLog {
 	d := headgate.Decision{Allowed: true, Limit: 5, Remaining: left, ResetAfter: time.Hour}
 	if left == 5 {
 		d.ResetAfter = 0
@@ -44,12 +44,12 @@ func (h hand) found(from, to int, left int64) hand {
 	return h.add(from, to, Answered, Request{headgate.Peek, noon, 0}, d)
 }
 
-func (h hand) maybe(from int, v headgate.Verb, cost int64) hand {
+func (h testLog) unknown(from int, v headgate.Verb, cost int64) testLog {
 	return h.add(from, from+1, Unknown, Request{v, noon, cost}, headgate.Decision{})
 }
 
-func (h hand) lose(what Loss, from, to int) hand {
-	h.Lose(what, h.began.Add(time.Duration(from)), h.began.Add(time.Duration(to)))
+func (h testLog) lose(what Loss, from, to int) testLog {
+	h.RecordLoss(what, h.start.Add(time.Duration(from)), h.start.Add(time.Duration(to)))
 	return h
 }
 
@@ -57,35 +57,35 @@ func TestHistoriesWorkedByHand(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
-		log  hand
+		log  testLog
 		fits bool
 	}{
-		{"nothing", byHand(), true},
-		{"one after another", byHand().took(0, 1, 4).took(2, 3, 3).found(4, 5, 3), true},
-		{"overlapping, the later first", byHand().took(0, 9, 3).took(1, 8, 4), true},
-		{"an update is lost", byHand().took(0, 1, 4).took(2, 3, 4), false},
-		{"two see the same", byHand().took(0, 9, 4).took(1, 8, 4), false},
-		{"a stale answer", byHand().took(0, 1, 4).took(2, 3, 3).found(4, 5, 4), false},
-		{"a charge made twice", byHand().took(0, 1, 4).took(2, 3, 2), false},
-		{"an unknown take that happened", byHand().maybe(0, headgate.Take, 1).found(3, 4, 4), true},
-		{"an unknown take that did not", byHand().maybe(0, headgate.Take, 1).found(3, 4, 5), true},
-		{"an unknown take that happened late", byHand().maybe(0, headgate.Take, 1).found(3, 4, 5).took(5, 6, 4).found(7, 8, 3), true},
-		{"an unknown take that happened twice", byHand().maybe(0, headgate.Take, 1).found(3, 4, 3), false},
-		{"an unknown take that was taken back", byHand().maybe(0, headgate.Take, 1).found(3, 4, 4).found(5, 6, 5), false},
-		{"an unknown take that happened before it was asked for", byHand().found(0, 1, 4).maybe(2, headgate.Take, 1), false},
-		{"an unknown refund", byHand().took(0, 1, 4).took(2, 3, 3).maybe(4, headgate.Refund, 1).found(6, 7, 4), true},
-		{"an unknown reset", byHand().took(0, 1, 4).took(2, 3, 3).maybe(4, headgate.Reset, 0).found(6, 7, 5), true},
-		{"a refusal that spent", byHand().add(0, 1, Never, Request{headgate.Take, noon, 1}, headgate.Decision{}).found(2, 3, 4), false},
-		{"a refusal that did not", byHand().add(0, 1, Never, Request{headgate.Take, noon, 1}, headgate.Decision{}).found(2, 3, 5), true},
-		{"forgotten without a reason", byHand().took(0, 1, 4).took(2, 3, 3).took(9, 10, 4), false},
-		{"forgotten in a restart", byHand().took(0, 1, 4).took(2, 3, 3).lose(Everything, 4, 5).took(9, 10, 4), true},
-		{"forgotten later than the restart", byHand().took(0, 1, 4).took(2, 3, 3).lose(Everything, 4, 5).found(6, 7, 3).took(9, 10, 4), false},
-		{"forgotten twice in one restart", byHand().took(0, 1, 4).lose(Everything, 2, 9).took(3, 4, 4).took(5, 6, 4).took(7, 8, 4), false},
-		{"kept over a restart", byHand().took(0, 1, 4).lose(Everything, 4, 5).took(9, 10, 3), true},
-		{"half forgotten in a restart", byHand().took(0, 1, 4).took(2, 3, 3).lose(Everything, 4, 5).took(9, 10, 3), false},
-		{"the newest forgotten in a failover", byHand().took(0, 1, 4).took(2, 3, 3).lose(Newest, 4, 5).took(9, 10, 3), true},
-		{"all forgotten in a failover", byHand().took(0, 1, 4).took(2, 3, 3).lose(Newest, 4, 5).took(9, 10, 4), true},
-		{"more than ever was after a failover", byHand().took(0, 1, 4).took(2, 3, 3).lose(Newest, 4, 5).found(9, 10, 2), false},
+		{"nothing", newTestLog(), true},
+		{"one after another", newTestLog().take(0, 1, 4).take(2, 3, 3).peek(4, 5, 3), true},
+		{"overlapping, the later first", newTestLog().take(0, 9, 3).take(1, 8, 4), true},
+		{"an update is lost", newTestLog().take(0, 1, 4).take(2, 3, 4), false},
+		{"two see the same", newTestLog().take(0, 9, 4).take(1, 8, 4), false},
+		{"a stale answer", newTestLog().take(0, 1, 4).take(2, 3, 3).peek(4, 5, 4), false},
+		{"a charge made twice", newTestLog().take(0, 1, 4).take(2, 3, 2), false},
+		{"an unknown take that happened", newTestLog().unknown(0, headgate.Take, 1).peek(3, 4, 4), true},
+		{"an unknown take that did not", newTestLog().unknown(0, headgate.Take, 1).peek(3, 4, 5), true},
+		{"an unknown take that happened late", newTestLog().unknown(0, headgate.Take, 1).peek(3, 4, 5).take(5, 6, 4).peek(7, 8, 3), true},
+		{"an unknown take that happened twice", newTestLog().unknown(0, headgate.Take, 1).peek(3, 4, 3), false},
+		{"an unknown take that was taken back", newTestLog().unknown(0, headgate.Take, 1).peek(3, 4, 4).peek(5, 6, 5), false},
+		{"an unknown take that happened before it was asked for", newTestLog().peek(0, 1, 4).unknown(2, headgate.Take, 1), false},
+		{"an unknown refund", newTestLog().take(0, 1, 4).take(2, 3, 3).unknown(4, headgate.Refund, 1).peek(6, 7, 4), true},
+		{"an unknown reset", newTestLog().take(0, 1, 4).take(2, 3, 3).unknown(4, headgate.Reset, 0).peek(6, 7, 5), true},
+		{"a refusal that spent", newTestLog().add(0, 1, NotExecuted, Request{headgate.Take, noon, 1}, headgate.Decision{}).peek(2, 3, 4), false},
+		{"a refusal that did not", newTestLog().add(0, 1, NotExecuted, Request{headgate.Take, noon, 1}, headgate.Decision{}).peek(2, 3, 5), true},
+		{"forgotten without a reason", newTestLog().take(0, 1, 4).take(2, 3, 3).take(9, 10, 4), false},
+		{"forgotten in a restart", newTestLog().take(0, 1, 4).take(2, 3, 3).lose(AllState, 4, 5).take(9, 10, 4), true},
+		{"forgotten later than the restart", newTestLog().take(0, 1, 4).take(2, 3, 3).lose(AllState, 4, 5).peek(6, 7, 3).take(9, 10, 4), false},
+		{"forgotten twice in one restart", newTestLog().take(0, 1, 4).lose(AllState, 2, 9).take(3, 4, 4).take(5, 6, 4).take(7, 8, 4), false},
+		{"kept over a restart", newTestLog().take(0, 1, 4).lose(AllState, 4, 5).take(9, 10, 3), true},
+		{"half forgotten in a restart", newTestLog().take(0, 1, 4).take(2, 3, 3).lose(AllState, 4, 5).take(9, 10, 3), false},
+		{"the newest forgotten in a failover", newTestLog().take(0, 1, 4).take(2, 3, 3).lose(LatestWrites, 4, 5).take(9, 10, 3), true},
+		{"all forgotten in a failover", newTestLog().take(0, 1, 4).take(2, 3, 3).lose(LatestWrites, 4, 5).take(9, 10, 4), true},
+		{"more than ever was after a failover", newTestLog().take(0, 1, 4).take(2, 3, 3).lose(LatestWrites, 4, 5).peek(9, 10, 2), false},
 	} {
 		err := c.log.Check(10 * time.Second)
 		var v *Violation
@@ -99,14 +99,14 @@ func TestHistoriesWorkedByHand(t *testing.T) {
 func TestManyUnknownsAreDecided(t *testing.T) {
 	t.Parallel()
 	for _, left := range []int64{5, 3, 0} {
-		h := byHand()
+		h := newTestLog()
 		for i := range 40 {
-			h.maybe(i, headgate.Take, 1)
+			h.unknown(i, headgate.Take, 1)
 		}
-		if err := h.found(100, 101, left).found(102, 103, left).Check(10 * time.Second); err != nil {
+		if err := h.peek(100, 101, left).peek(102, 103, left).Check(10 * time.Second); err != nil {
 			t.Errorf("%d left after 40 takes of unknown outcome: got error %v want none", left, err)
 		}
-		if err := h.found(104, 105, left+1).Check(10 * time.Second); err == nil {
+		if err := h.peek(104, 105, left+1).Check(10 * time.Second); err == nil {
 			t.Errorf("%d, then %d left: got no error want one", left, left+1)
 		}
 	}
@@ -114,7 +114,7 @@ func TestManyUnknownsAreDecided(t *testing.T) {
 
 func TestUndecidedIsNoVerdict(t *testing.T) {
 	t.Parallel()
-	h := byHand()
+	h := newTestLog()
 	for i := range int64(60) {
 		h.add(0, 1000, Answered, Request{headgate.Peek, noon + headgate.Instant(i), i}, headgate.Decision{Limit: 4})
 		h.add(0, 1000, Unknown, Request{headgate.Take, noon + headgate.Instant(i), 1}, headgate.Decision{})
@@ -186,15 +186,15 @@ func TestErrorsSayWhatHappened(t *testing.T) {
 		wrong    bool
 	}{
 		{"a decision", headgate.Decision{}, nil, Answered, false},
-		{"unreachable", headgate.Decision{}, because(headgate.ReasonUnreachable), Never, false},
-		{"refused", headgate.Decision{}, because(headgate.ReasonRefused), Never, false},
-		{"overloaded", headgate.Decision{}, because(headgate.ReasonOverloaded), Never, false},
-		{"breaker open", headgate.Decision{}, because(headgate.ReasonBreakerOpen), Never, false},
+		{"unreachable", headgate.Decision{}, because(headgate.ReasonUnreachable), NotExecuted, false},
+		{"refused", headgate.Decision{}, because(headgate.ReasonRefused), NotExecuted, false},
+		{"overloaded", headgate.Decision{}, because(headgate.ReasonOverloaded), NotExecuted, false},
+		{"breaker open", headgate.Decision{}, because(headgate.ReasonBreakerOpen), NotExecuted, false},
 		{"timed out", headgate.Decision{}, because(headgate.ReasonTimedOut), Unknown, false},
 		{"deadline", headgate.Decision{}, context.DeadlineExceeded, Unknown, false},
 		{"cancelled", headgate.Decision{}, context.Canceled, Unknown, false},
 		{"degraded, timed out", headgate.Decision{Degraded: headgate.ReasonTimedOut}, nil, Unknown, false},
-		{"degraded, unreachable", headgate.Decision{Degraded: headgate.ReasonUnreachable}, nil, Never, false},
+		{"degraded, unreachable", headgate.Decision{Degraded: headgate.ReasonUnreachable}, nil, NotExecuted, false},
 		{"wrong type", headgate.Decision{}, because(headgate.ReasonWrongType), Unknown, true},
 		{"any error", headgate.Decision{}, io.EOF, Unknown, true},
 		{"no trouble", headgate.Decision{}, because(headgate.ReasonNone), Unknown, true},

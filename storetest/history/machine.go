@@ -12,13 +12,13 @@ import (
 // machine is the model of a key, with every state that was met under a number, and every step from it done only once: a search
 // comes by the same ones again and again. It is not for concurrent use.
 type machine struct {
-	algorithm headgate.Algorithm
-	limit     headgate.Limit
-	numbers   map[string]int
-	keys      []*model.Key
-	steps     map[step]result
-	trails    map[string]int
-	members   [][]int // of each trail, in order
+	algorithm  headgate.Algorithm
+	limit      headgate.Limit
+	numbers    map[string]int
+	keys       []*model.Key
+	steps      map[step]result
+	setNumbers map[string]int
+	sets       [][]int // of each trail, in order
 }
 
 type step struct {
@@ -38,9 +38,9 @@ type result struct {
 const unused = 0
 
 func newMachine(a headgate.Algorithm, l headgate.Limit) *machine {
-	m := &machine{algorithm: a, limit: l, numbers: make(map[string]int), steps: make(map[step]result), trails: make(map[string]int)}
+	m := &machine{algorithm: a, limit: l, numbers: make(map[string]int), steps: make(map[step]result), setNumbers: make(map[string]int)}
 	m.number(model.NewKey(a))
-	m.trail(nil)
+	m.setNumber(nil)
 	return m
 }
 
@@ -80,32 +80,32 @@ func (m *machine) compute(state int, r Request) result {
 		d = k.Reset(m.limit, t)
 	}
 	next := []int{m.number(k)}
-	if k.Idle(m.limit, t) && next[0] != unused {
+	if k.Unused(m.limit, t) && next[0] != unused {
 		next = append(next, unused)
 	}
-	if r.Verb == headgate.Refund && m.keys[state].Idle(m.limit, t) && !slices.Contains(next, state) {
+	if r.Verb == headgate.Refund && m.keys[state].Unused(m.limit, t) && !slices.Contains(next, state) {
 		next = append(next, state)
 	}
 	return result{d, next}
 }
 
 // trail is the number of a set of states.
-func (m *machine) trail(states []int) int {
+func (m *machine) setNumber(states []int) int {
 	text := strings.Trim(fmt.Sprint(states), "[]")
-	n, known := m.trails[text]
+	n, known := m.setNumbers[text]
 	if !known {
-		n = len(m.members)
-		m.trails[text] = n
-		m.members = append(m.members, states)
+		n = len(m.sets)
+		m.setNumbers[text] = n
+		m.sets = append(m.sets, states)
 	}
 	return n
 }
 
 // extended is the trail with one more state.
-func (m *machine) extended(trail, state int) int {
-	i, found := slices.BinarySearch(m.members[trail], state)
+func (m *machine) addToSet(trail, state int) int {
+	i, found := slices.BinarySearch(m.sets[trail], state)
 	if found {
 		return trail
 	}
-	return m.trail(slices.Insert(slices.Clone(m.members[trail]), i, state))
+	return m.setNumber(slices.Insert(slices.Clone(m.sets[trail]), i, state))
 }

@@ -7,13 +7,13 @@ import (
 )
 
 // Bound is the most units that an algorithm under a limit admits from one instant to another, both included, in µs since the epoch.
-type Bound func(from, to int64) int64
+type UpperBound func(from, to int64) int64
 
 // definition is what the model knows of an algorithm.
 type definition struct {
-	name   headgate.Algorithm
-	unused func() state                             // the state of a key that was never used
-	bound  func(rate, period, capacity int64) Bound // its guarantee, period in µs
+	name       headgate.Algorithm
+	unused     func() state                                  // the state of a key that was never used
+	upperBound func(rate, period, capacity int64) UpperBound // its guarantee, period in µs
 }
 
 // definitions has every algorithm that is modelled, in the order in which the checks run.
@@ -48,36 +48,36 @@ func definitionOf(name headgate.Algorithm) (d definition, ok bool) {
 }
 
 // BoundOf returns what an algorithm guarantees. It panics on one that is not modelled: that is a mistake in a test.
-func BoundOf(a headgate.Algorithm, l headgate.Limit) Bound {
+func UpperBoundOf(a headgate.Algorithm, l headgate.Limit) UpperBound {
 	d, ok := definitionOf(a)
 	if !ok {
 		panic(fmt.Sprintf("model: algorithm %q is not modelled", a))
 	}
-	return d.bound(l.Rate, l.Period.Microseconds(), l.Capacity())
+	return d.upperBound(l.Rate, l.Period.Microseconds(), l.Capacity())
 }
 
 // bucketBound: a full bucket, and what is refilled meanwhile.
-func bucketBound(rate, period, capacity int64) Bound {
+func bucketBound(rate, period, capacity int64) UpperBound {
 	return func(from, to int64) int64 { return capacity + (to-from)*rate/period }
 }
 
 // intervalBound: a full bucket, and a refill at the end of each interval.
-func intervalBound(rate, period, capacity int64) Bound {
+func intervalBound(rate, period, capacity int64) UpperBound {
 	return func(from, to int64) int64 { return capacity + rate*((to-from)/period+1) }
 }
 
 // windowBound: the limit in each window that the span touches.
-func windowBound(rate, period, _ int64) Bound {
+func windowBound(rate, period, _ int64) UpperBound {
 	return func(from, to int64) int64 { return rate * (to/period - from/period + 1) }
 }
 
 // logBound: the limit in any period, of which the span needs so many to be covered.
-func logBound(rate, period, _ int64) Bound {
+func logBound(rate, period, _ int64) UpperBound {
 	return func(from, to int64) int64 { return rate * ((to-from)/period + 1) }
 }
 
 // slidingBound is for a span within one period; several cover a longer one.
-func slidingBound(rate, period, _ int64) Bound {
+func slidingBound(rate, period, _ int64) UpperBound {
 	return func(from, to int64) int64 {
 		whole := max(0, to-from-1) / period
 		return 2*rate*whole + rate + (to-from-whole*period)*rate/period

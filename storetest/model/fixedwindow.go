@@ -20,9 +20,9 @@ func (w *fixedWindow) carry(l headgate.Limit, _ int64) {
 	w.limit, w.period = l.Rate, l.Period.Microseconds()
 }
 
-// settle begins a new window when the old one is over. When the clock has gone back the later window stays: what was counted
+// advance begins a new window when the old one is over. When the clock has gone back the later window stays: what was counted
 // in it must not be forgotten.
-func (w *fixedWindow) settle(t int64) {
+func (w *fixedWindow) advance(t int64) {
 	if k := t / w.period; k > w.window || w.count == 0 {
 		w.window, w.count = k, 0
 	}
@@ -40,7 +40,7 @@ func (w *fixedWindow) remaining(int64) int64 { return max(0, w.limit-w.count) }
 
 func (w *fixedWindow) admittedAt(int64, int64) int64 { return (w.window + 1) * w.period }
 
-func (w *fixedWindow) idleAt(t int64) int64 {
+func (w *fixedWindow) unusedAt(t int64) int64 {
 	if w.count == 0 {
 		return t
 	}

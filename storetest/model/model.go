@@ -20,17 +20,17 @@ import (
 // Key is one key under one algorithm. A new one was never used. It forgets nothing and is not for concurrent use.
 type Key struct {
 	algorithm headgate.Algorithm
-	under     terms // what the state was last brought under; zero for a key that was never used
+	limit     params // what the state was last brought under; zero for a key that was never used
 	state     state
 }
 
 // terms are what of a limit decides: two texts with equal terms are one limit.
-type terms struct {
+type params struct {
 	rate, capacity int64
 	period         time.Duration
 }
 
-// state is one algorithm's account of what was spent. Except for carry, a method that takes t may count on settle(t) having
+// state is one algorithm's account of what was spent. Except for carry, a method that takes t may count on advance(t) having
 // been called.
 type state interface {
 	clone() state
@@ -38,8 +38,8 @@ type state interface {
 	text() string
 	// carry puts the state under another limit at t.
 	carry(l headgate.Limit, t int64)
-	// settle brings the state to t: what is refilled is refilled, what is over is over.
-	settle(t int64)
+	// advance brings the state to t: what is refilled is refilled, what is over is over.
+	advance(t int64)
 	// capacity is the most that can be spent at once.
 	capacity() int64
 	// admits says whether n units, at most the capacity, may be spent at t.
@@ -50,8 +50,8 @@ type state interface {
 	remaining(t int64) int64
 	// admittedAt is the first instant from t on at which n units, at most the capacity, are admitted.
 	admittedAt(t, n int64) int64
-	// idleAt is the first instant from t on at which the state is as if never used.
-	idleAt(t int64) int64
+	// unusedAt is the first instant from t on at which the state is as if never used.
+	unusedAt(t int64) int64
 	// delay is how long a request admitted at t is held back.
 	delay(t int64) int64
 }
@@ -64,7 +64,7 @@ func NewKey(algorithm headgate.Algorithm) *Key {
 }
 
 func (k *Key) clear() {
-	k.under = terms{}
+	k.limit = params{}
 	definition, ok := definitionOf(k.algorithm)
 	if !ok {
 		panic(fmt.Sprintf("model: algorithm %q is not modelled", k.algorithm))
@@ -74,8 +74,8 @@ func (k *Key) clear() {
 
 // Take spends n units under l at t if they are there, and says so.
 func (k *Key) Take(l headgate.Limit, t, n int64) headgate.Decision {
-	k.bringUnder(l, t)
-	d := k.verdict(t, n)
+	k.applyLimit(l, t)
+	d := k.decide(t, n)
 	if d.Allowed {
 		k.spend(t, n)
 	}
@@ -86,17 +86,17 @@ func (k *Key) Take(l headgate.Limit, t, n int64) headgate.Decision {
 // Peek says what Take would decide, and changes nothing.
 func (k *Key) Peek(l headgate.Limit, t, n int64) headgate.Decision {
 	looked := k.clone()
-	looked.bringUnder(l, t)
-	d := looked.verdict(t, n)
+	looked.applyLimit(l, t)
+	d := looked.decide(t, n)
 	looked.describe(&d, t)
 	return d
 }
 
 // Refund gives n units back at t: at most what was spent. The answer is that of a peek after it.
 func (k *Key) Refund(l headgate.Limit, t, n int64) headgate.Decision {
-	k.bringUnder(l, t)
+	k.applyLimit(l, t)
 	if n > 0 {
-		k.state.settle(t)
+		k.state.advance(t)
 		k.state.refund(t, n)
 	}
 	return k.Peek(l, t, 0)
@@ -109,39 +109,39 @@ func (k *Key) Reset(l headgate.Limit, t int64) headgate.Decision {
 }
 
 // Idle says whether, at t, the key is as if never used. A store may then have dropped it.
-func (k *Key) Idle(l headgate.Limit, t int64) bool {
+func (k *Key) Unused(l headgate.Limit, t int64) bool {
 	looked := k.clone()
-	looked.bringUnder(l, t)
-	looked.state.settle(t)
-	return looked.state.idleAt(t) <= t
+	looked.applyLimit(l, t)
+	looked.state.advance(t)
+	return looked.state.unusedAt(t) <= t
 }
 
 // Forgets says whether, at t, some of what was spent no longer counts. A store may have dropped that for good, or may not: what
 // it answers at an instant before t is then not determined.
-func (k *Key) Forgets(l headgate.Limit, t int64) bool {
+func (k *Key) HasExpiredUnits(l headgate.Limit, t int64) bool {
 	looked := k.clone()
-	looked.bringUnder(l, t)
+	looked.applyLimit(l, t)
 	kept := looked.state.clone()
-	looked.state.settle(t)
-	return k.Idle(l, t) || !reflect.DeepEqual(kept, looked.state)
+	looked.state.advance(t)
+	return k.Unused(l, t) || !reflect.DeepEqual(kept, looked.state)
 }
 
 func (k *Key) clone() *Key {
-	return &Key{algorithm: k.algorithm, under: k.under, state: k.state.clone()}
+	return &Key{algorithm: k.algorithm, limit: k.limit, state: k.state.clone()}
 }
 
 // bringUnder carries the state over when the limit is not the one it was last brought under.
-func (k *Key) bringUnder(l headgate.Limit, t int64) {
-	if under := (terms{l.Rate, l.Capacity(), l.Period}); under != k.under {
+func (k *Key) applyLimit(l headgate.Limit, t int64) {
+	if under := (params{l.Rate, l.Capacity(), l.Period}); under != k.limit {
 		k.state.carry(l, t)
-		k.under = under
+		k.limit = under
 	}
 }
 
 // verdict says whether n units may be spent at t and, if not, when.
-func (k *Key) verdict(t, n int64) headgate.Decision {
+func (k *Key) decide(t, n int64) headgate.Decision {
 	now := k.state.clone()
-	now.settle(t)
+	now.advance(t)
 	d := headgate.Decision{Limit: now.capacity()}
 	switch {
 	case n == 0 || n <= d.Limit && now.admits(t, n):
@@ -157,7 +157,7 @@ func (k *Key) verdict(t, n int64) headgate.Decision {
 
 func (k *Key) spend(t, n int64) {
 	if n > 0 {
-		k.state.settle(t)
+		k.state.advance(t)
 		k.state.spend(t, n)
 	}
 }
@@ -165,7 +165,7 @@ func (k *Key) spend(t, n int64) {
 // describe adds what is left, after the decision, to it.
 func (k *Key) describe(d *headgate.Decision, t int64) {
 	now := k.state.clone()
-	now.settle(t)
+	now.advance(t)
 	d.Remaining = now.remaining(t)
-	d.ResetAfter = micros.Duration(now.idleAt(t) - t)
+	d.ResetAfter = micros.Duration(now.unusedAt(t) - t)
 }

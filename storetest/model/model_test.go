@@ -230,10 +230,10 @@ func TestForgets(t *testing.T) {
 	} {
 		k := NewKey(c.algorithm)
 		k.Take(second, 0, 2)
-		if got := k.Forgets(second, c.at); got != c.want {
+		if got := k.HasExpiredUnits(second, c.at); got != c.want {
 			t.Errorf("%s, 2 of 2/s spent at 0: Forgets at %d: got %v want %v", c.algorithm, c.at, got, c.want)
 		}
-		if want := c.want && c.algorithm != headgate.SlidingWindow; k.Idle(second, c.at) != want {
+		if want := c.want && c.algorithm != headgate.SlidingWindow; k.Unused(second, c.at) != want {
 			t.Errorf("%s, 2 of 2/s spent at 0: Idle at %d: got %v want %v", c.algorithm, c.at, !want, want)
 		}
 	}

@@ -34,8 +34,8 @@ func decideAll(t int64, charges []Debit, spend bool) headgate.Decision {
 	answers := make([]headgate.Decision, len(charges))
 	allowed := true
 	for i, c := range charges {
-		c.Key.bringUnder(c.Limit, t)
-		answers[i] = c.Key.verdictBehind(t, c.Cost, sumBefore(charges, i))
+		c.Key.applyLimit(c.Limit, t)
+		answers[i] = c.Key.decideAfter(t, c.Cost, costBefore(charges, i))
 		allowed = allowed && answers[i].Allowed
 	}
 	for _, c := range charges {
@@ -50,7 +50,7 @@ func decideAll(t int64, charges []Debit, spend bool) headgate.Decision {
 }
 
 // sumBefore is what the same key pays in the charges before the i-th.
-func sumBefore(charges []Debit, i int) (sum int64) {
+func costBefore(charges []Debit, i int) (sum int64) {
 	for _, c := range charges[:i] {
 		if c.Key == charges[i].Key {
 			sum += min(c.Cost, 1<<62-sum) // enough to be above every limit, and no overflow
@@ -61,11 +61,11 @@ func sumBefore(charges []Debit, i int) (sum int64) {
 
 // verdictBehind is the verdict on n more units when before units of the same key are part of the same request: the key must
 // hold them all at once.
-func (k *Key) verdictBehind(t, n, before int64) headgate.Decision {
+func (k *Key) decideAfter(t, n, before int64) headgate.Decision {
 	if n == 0 {
-		return k.verdict(t, 0)
+		return k.decide(t, 0)
 	}
-	return k.verdict(t, before+min(n, 1<<62-1))
+	return k.decide(t, before+min(n, 1<<62-1))
 }
 
 // combine is the one answer: the longest wait of those that denied, and otherwise the words of the one with the least

@@ -25,8 +25,8 @@ func (w *slidingLog) carry(l headgate.Limit, _ int64) {
 	w.limit, w.period = l.Rate, l.Period.Microseconds()
 }
 
-// settle forgets what no longer counts: a unit spent at t₀ counts while t − t₀ < P.
-func (w *slidingLog) settle(t int64) {
+// advance forgets what no longer counts: a unit spent at t₀ counts while t − t₀ < P.
+func (w *slidingLog) advance(t int64) {
 	w.spent = slices.DeleteFunc(w.spent, func(e entry) bool { return t-e.at >= w.period })
 }
 
@@ -79,8 +79,8 @@ func (w *slidingLog) admittedAt(t, n int64) int64 {
 	return t
 }
 
-// idleAt is when the newest has aged out.
-func (w *slidingLog) idleAt(t int64) int64 {
+// unusedAt is when the newest has aged out.
+func (w *slidingLog) unusedAt(t int64) int64 {
 	if len(w.spent) == 0 {
 		return t
 	}

@@ -26,8 +26,8 @@ func (w *slidingWindow) carry(l headgate.Limit, _ int64) {
 	w.limit, w.period = l.Rate, l.Period.Microseconds()
 }
 
-// settle moves on to the window of t. When the clock has gone back the later window stays, at its beginning.
-func (w *slidingWindow) settle(t int64) {
+// advance moves on to the window of t. When the clock has gone back the later window stays, at its beginning.
+func (w *slidingWindow) advance(t int64) {
 	k := t / w.period
 	switch {
 	case w.prev == 0 && w.cur == 0, k > w.window+1:
@@ -65,14 +65,14 @@ func (w *slidingWindow) remaining(t int64) int64 {
 // admittedAt looks for the first microsecond, in this window or the two after it, in which n is admitted. E never grows while
 // nobody spends, and is 0 two windows on.
 func (w *slidingWindow) admittedAt(t, n int64) int64 {
-	return firstFrom(t, (w.window+2)*w.period, func(at int64) bool {
+	return searchInstant(t, (w.window+2)*w.period, func(at int64) bool {
 		later := *w
-		later.settle(at)
+		later.advance(at)
 		return later.admits(at, n)
 	})
 }
 
-func (w *slidingWindow) idleAt(t int64) int64 {
+func (w *slidingWindow) unusedAt(t int64) int64 {
 	switch {
 	case w.cur > 0:
 		return (w.window + 2) * w.period

@@ -24,11 +24,11 @@ func (b *tokenBucket) clone() state {
 func (b *tokenBucket) carry(l headgate.Limit, t int64) {
 	b.unit, b.full = rat(l.Period.Microseconds(), l.Rate), l.Capacity()
 	if b.tat != nil {
-		b.tat = least(whole(ceil(b.tat)), b.after(t, b.full))
+		b.tat = minRat(whole(ceil(b.tat)), b.after(t, b.full))
 	}
 }
 
-func (b *tokenBucket) settle(int64) {}
+func (b *tokenBucket) advance(int64) {}
 
 func (b *tokenBucket) capacity() int64 { return b.full }
 
@@ -41,7 +41,7 @@ func (b *tokenBucket) spend(t, n int64) { b.tat = b.arrival(t, n) }
 
 func (b *tokenBucket) refund(t, n int64) {
 	if b.tat != nil {
-		b.tat = greatest(whole(t), sub(b.tat, b.units(n)))
+		b.tat = maxRat(whole(t), sub(b.tat, b.units(n)))
 	}
 }
 
@@ -60,7 +60,7 @@ func (b *tokenBucket) admittedAt(t, n int64) int64 {
 	return ceil(sub(b.arrival(t, n), b.units(b.full)))
 }
 
-func (b *tokenBucket) idleAt(t int64) int64 { return ceil(b.arrival(t, 0)) }
+func (b *tokenBucket) unusedAt(t int64) int64 { return ceil(b.arrival(t, 0)) }
 
 func (b *tokenBucket) delay(t int64) int64 {
 	if !b.queues {

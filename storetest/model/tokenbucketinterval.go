@@ -21,21 +21,21 @@ func (b *intervalBucket) clone() state {
 	return &c
 }
 
-// carry keeps the tokens; settle sees to it that they are at most B of the new limit.
+// carry keeps the tokens; advance sees to it that they are at most B of the new limit.
 func (b *intervalBucket) carry(l headgate.Limit, _ int64) {
 	b.rate, b.interval, b.full = l.Rate, l.Period.Microseconds(), l.Capacity()
 }
 
-// settle refills for every interval that ended by t. A full bucket is as if never used: its intervals begin with the next
+// advance refills for every interval that ended by t. A full bucket is as if never used: its intervals begin with the next
 // charge.
-func (b *intervalBucket) settle(t int64) {
+func (b *intervalBucket) advance(t int64) {
 	if b.used && t > b.last {
 		intervals := (t - b.last) / b.interval
 		refilled := new(big.Int).Add(big.NewInt(b.tokens), product(intervals, b.rate))
 		if refilled.Cmp(big.NewInt(b.full)) > 0 {
 			refilled.SetInt64(b.full)
 		}
-		b.tokens = fit(refilled)
+		b.tokens = toInt64(refilled)
 		b.last += intervals * b.interval
 	}
 	if !b.used || b.tokens >= b.full {
@@ -54,22 +54,22 @@ func (b *intervalBucket) refund(t, n int64) {
 		n = missing
 	}
 	b.tokens += n
-	b.settle(t) // it may be full now
+	b.advance(t) // it may be full now
 }
 
 func (b *intervalBucket) remaining(int64) int64 { return b.tokens }
 
-func (b *intervalBucket) admittedAt(_, n int64) int64 { return b.holds(n) }
+func (b *intervalBucket) admittedAt(_, n int64) int64 { return b.refilledAt(n) }
 
-func (b *intervalBucket) idleAt(t int64) int64 {
+func (b *intervalBucket) unusedAt(t int64) int64 {
 	if b.tokens == b.full {
 		return t
 	}
-	return b.holds(b.full)
+	return b.refilledAt(b.full)
 }
 
 // holds is when the bucket has n tokens, for n above what it has now: last + ceil((n−tokens)/R)·I.
-func (b *intervalBucket) holds(n int64) int64 {
+func (b *intervalBucket) refilledAt(n int64) int64 {
 	return b.last + ceil(rat(n-b.tokens, b.rate))*b.interval
 }
 

@@ -9,9 +9,9 @@ import (
 	"github.com/headgate/headgate/internal/micros"
 )
 
-func (b *refBound) Reserve(ctx context.Context, now headgate.Instant, key string, cost int64, most time.Duration) (headgate.Decision, headgate.ReservationToken, error) {
-	booker, ok := b.step.(algo.Reserver)
-	if !ok && b.store.has(booksAnything) {
+func (b *refBound) Reserve(ctx context.Context, now headgate.Instant, key string, cost int64, maxDelay time.Duration) (headgate.Decision, headgate.ReservationToken, error) {
+	reserver, ok := b.step.(algo.Reserver)
+	if !ok && b.store.has(windowsReserve) {
 		return headgate.Decision{Allowed: true}, headgate.ReservationToken{}, nil
 	}
 	if !ok {
@@ -23,29 +23,29 @@ func (b *refBound) Reserve(ctx context.Context, now headgate.Instant, key string
 	}
 	defer b.store.mu.Unlock()
 	c := b.load(key, t)
-	if b.store.has(booksApart) {
+	if b.store.has(reserveNotAtomic) {
 		b.store.pause()
 	}
-	if b.store.has(ignoresLongest) {
-		most = headgate.MaxFillTime
+	if b.store.has(ignoresMaxDelay) {
+		maxDelay = headgate.MaxFillTime
 	}
-	s, delay, booked := booker.Reserve(c.state, t, cost, most.Microseconds())
-	d := b.answer(cell{state: s}, t, cost, 0, booked)
+	s, delay, accepted := reserver.Reserve(c.state, t, cost, maxDelay.Microseconds())
+	d := b.answer(cell{state: s}, t, cost, 0, accepted)
 	d.Delay = 0
-	if booked {
+	if accepted {
 		b.save(key, cell{state: s}, t)
 		d.Delay = micros.Duration(delay)
 	} else if !d.Never && d.RetryAfter == 0 {
-		d.RetryAfter = micros.Duration(delay) - most
+		d.RetryAfter = micros.Duration(delay) - maxDelay
 	}
-	if b.store.has(promisesEarly) && d.Delay > 0 {
+	if b.store.has(delayTooShort) && d.Delay > 0 {
 		d.Delay -= time.Microsecond
 	}
 	return d, headgate.ReservationToken{s.A, s.B, s.C}, nil
 }
 
 func (b *refBound) Cancel(ctx context.Context, now headgate.Instant, key string, cost int64, mark headgate.ReservationToken) (headgate.Decision, error) {
-	booker, ok := b.step.(algo.Reserver)
+	reserver, ok := b.step.(algo.Reserver)
 	if !ok {
 		return headgate.Decision{}, headgate.ErrUnsupported
 	}
@@ -56,20 +56,20 @@ func (b *refBound) Cancel(ctx context.Context, now headgate.Instant, key string,
 	defer b.store.mu.Unlock()
 	c := b.load(key, t)
 	switch b.store.fault {
-	case cancelsNothing:
-	case cancelsInFull:
+	case cancelNothing:
+	case cancelRefundsLater:
 		c.state = b.step.Refund(c.state, t, cost)
 	case cancelForgets:
 		c = cell{}
 	default:
-		c.state = booker.Cancel(c.state, algo.State{A: mark[0], B: mark[1], C: mark[2]}, t, cost)
+		c.state = reserver.Cancel(c.state, algo.State{A: mark[0], B: mark[1], C: mark[2]}, t, cost)
 	}
 	b.save(key, c, t)
 	return b.answer(c, t, 0, 0, true), nil
 }
 
 func (b *refBound) Spacing(cost int64) time.Duration {
-	if b.store.has(spacesTooFar) {
+	if b.store.has(spacingTooLong) {
 		cost++
 	}
 	if b.logs != nil {

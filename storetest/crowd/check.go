@@ -17,7 +17,7 @@ type Admission struct {
 
 // Check says in which span more was admitted than the bound allows, if in any. It counts only what was certainly decided within a
 // span, so a failure is one.
-func Check(admissions []Admission, bound model.Bound) error {
+func Check(admissions []Admission, bound model.UpperBound) error {
 	byBefore := slices.Clone(admissions)
 	slices.SortFunc(byBefore, func(a, b Admission) int { return cmp.Compare(a.Before, b.Before) })
 	byAfter := slices.Clone(admissions)

@@ -24,8 +24,8 @@ var strides = []int64{0, 0, 1_000_000, 20_000_000}
 
 // patience bounds the search for one explanation. Undecided histories are repeated: at most repeats times the suite's number in all.
 const (
-	patience = 10 * time.Second
-	repeats  = 3
+	checkTimeout = 10 * time.Second
+	maxRepeats   = 3
 )
 
 // run is a fault's subtest.
@@ -36,55 +36,55 @@ type run struct {
 
 	check func(l *history.Log, timeout time.Duration) error
 
-	strikes, histories int
-	undecided          atomic.Int64 // of the histories
-	counts             history.Counts
-	slowest            time.Duration // from the end of Heal until the last client was answered again
+	rounds, histories int
+	undecided         atomic.Int64 // of the histories
+	counts            history.Counts
+	slowestRecovery   time.Duration // from the end of Heal until the last client was answered again
 }
 
 // String says what was seen.
 func (r *run) String() string {
 	return fmt.Sprintf("%d strikes, %d histories, %d of them undecided, all others explained; operations: %d answered, %d of unknown outcome, %d failed; answered again %v after",
-		r.strikes, r.histories, r.undecided.Load(), r.counts.Answered, r.counts.Unknown, r.counts.Failed, r.slowest.Round(time.Millisecond))
+		r.rounds, r.histories, r.undecided.Load(), r.counts.Answered, r.counts.Unknown, r.counts.Failed, r.slowestRecovery.Round(time.Millisecond))
 }
 
-func (r *run) all() error {
-	for r.histories-int(r.undecided.Load()) < r.suite.Histories && r.histories < repeats*r.suite.Histories {
-		if err := r.strike(); err != nil {
-			return fmt.Errorf("strike %d: %w", r.strikes+1, err)
+func (r *run) runAll() error {
+	for r.histories-int(r.undecided.Load()) < r.suite.Histories && r.histories < maxRepeats*r.suite.Histories {
+		if err := r.runRound(); err != nil {
+			return fmt.Errorf("strike %d: %w", r.rounds+1, err)
 		}
-		r.strikes++
+		r.rounds++
 		r.histories += r.suite.Keys
 	}
 	if int(r.undecided.Load()) == r.histories {
-		return fmt.Errorf("none of %d histories was decided within %v", r.histories, patience)
+		return fmt.Errorf("none of %d histories was decided within %v", r.histories, checkTimeout)
 	}
-	if noticed := r.counts.Unknown + r.counts.Failed; r.fault.Felt && noticed == 0 {
+	if noticed := r.counts.Unknown + r.counts.Failed; r.fault.MustFail && noticed == 0 {
 		return errors.New("no operation failed or stayed unknown: the fault did not strike")
 	}
 	return nil
 }
 
 // strike has all keys asked for with the fault in the midst, and their histories judged.
-func (r *run) strike() error {
-	s := &scene{run: r, over: make(chan struct{})}
+func (r *run) runRound() error {
+	s := &round{run: r, recovered: make(chan struct{})}
 	if err := s.prepare(); err != nil {
 		return err
 	}
-	if err := s.play(); err != nil {
+	if err := s.runClients(); err != nil {
 		return err
 	}
-	return s.judge()
+	return s.checkHistories()
 }
 
 // scene is one strike: keys, their clients, and how far things are.
-type scene struct {
-	run      *run
-	subjects []*subject
-	ready    sync.WaitGroup // clients that have begun to ask
-	over     chan struct{}  // closed when the fault is over
-	healed   time.Time      // when that was
-	slowest  atomic.Int64   // in ns since then
+type round struct {
+	run             *run
+	subjects        []*subject
+	ready           sync.WaitGroup // clients that have begun to ask
+	recovered       chan struct{}  // closed when the fault is over
+	recoveredAt     time.Time      // when that was
+	slowestRecovery atomic.Int64   // in ns since then
 
 	mu  sync.Mutex
 	err error // the first that a client had
@@ -99,7 +99,7 @@ type subject struct {
 	now    atomic.Int64 // the latest instant, in µs after noon
 }
 
-func (s *scene) prepare() error {
+func (s *round) prepare() error {
 	suite := &s.run.suite
 	for i := range suite.Keys {
 		n := s.run.histories + i
@@ -120,70 +120,70 @@ func (s *scene) prepare() error {
 }
 
 // play starts the clients, strikes once all have begun, and waits until they are done.
-func (s *scene) play() error {
+func (s *round) runClients() error {
 	var all sync.WaitGroup
 	clients := s.run.suite.Clients
 	s.ready.Add(len(s.subjects) * clients)
 	for n, sub := range s.subjects {
 		for c := range clients {
-			all.Go(func() { s.client(n, sub, c) })
+			all.Go(func() { s.runClient(n, sub, c) })
 		}
 	}
 	s.ready.Wait()
-	struck, err := s.breakAndHeal()
+	struck, err := s.injectAndRecover()
 	for _, sub := range s.subjects {
-		sub.log.Lose(s.run.fault.Loses, struck, s.healed)
+		sub.log.RecordLoss(s.run.fault.MayLose, struck, s.recoveredAt)
 	}
-	close(s.over)
+	close(s.recovered)
 	all.Wait()
-	s.run.slowest = max(s.run.slowest, time.Duration(s.slowest.Load()))
+	s.run.slowestRecovery = max(s.run.slowestRecovery, time.Duration(s.slowestRecovery.Load()))
 	return errors.Join(err, s.err)
 }
 
-func (s *scene) breakAndHeal() (struck time.Time, err error) {
+func (s *round) injectAndRecover() (struck time.Time, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	struck = time.Now()
-	if err = s.run.fault.Strike(ctx); err != nil {
+	if err = s.run.fault.Inject(ctx); err != nil {
 		err = fmt.Errorf("strike: %w", err)
 	} else {
-		time.Sleep(s.run.fault.Hold)
+		time.Sleep(s.run.fault.Duration)
 	}
-	if heal := s.run.fault.Heal; heal != nil {
+	if heal := s.run.fault.Recover; heal != nil {
 		if e := heal(ctx); e != nil {
 			err = errors.Join(err, fmt.Errorf("heal: %w", e))
 		}
 	}
-	s.healed = time.Now()
+	s.recoveredAt = time.Now()
 	return struck, err
 }
 
 // judge checks every history, as many at once as there are processors.
-func (s *scene) judge() error {
+func (s *round) checkHistories() error {
 	var all sync.WaitGroup
 	free := make(chan struct{}, runtime.GOMAXPROCS(0))
 	for _, sub := range s.subjects {
 		counts := sub.log.Counts()
 		s.run.counts.Add(counts)
-		if s.run.fault.Quiet && counts.Unknown+counts.Failed > 0 {
-			s.note(fmt.Errorf("%d operations of unknown outcome and %d that failed, under a fault that nobody may notice:\n%v", counts.Unknown, counts.Failed, sub.log))
+		if s.run.fault.Transparent && counts.Unknown+counts.Failed > 0 {
+			s.recordError(fmt.Errorf("%d operations of unknown outcome and %d that failed, under a fault that nobody may notice:\n%v", counts.Unknown, counts.Failed, sub.log))
 		}
 		all.Go(func() {
 			free <- struct{}{}
 			defer func() { <-free }()
-			err := s.run.check(sub.log, patience)
+			err := s.run.check(sub.log, checkTimeout)
 			if errors.Is(err, history.ErrUndecided) {
 				s.run.undecided.Add(1)
 				return
 			}
-			s.note(err)
+			s.recordError(err)
 		})
 	}
 	all.Wait()
 	return s.err
 }
 
-func (s *scene) note(err error) {
+func (s *round) recordError(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err == nil {

@@ -1,0 +1,75 @@
+package storetest
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/micros"
+)
+
+// Values at which arithmetic often goes wrong: the ends of the domain, primes, powers
+// of two and of ten, and their neighbours.
+var (
+	boundaryUnits   = []int64{1, 2, 3, 7, 10, 11, 60, 97, 1_000, 1_023, 65_536, 700_000, 999_983, 1 << 20, 999_999_937, 999_999_999, headgate.MaxUnits}
+	boundaryPeriods = []time.Duration{
+		headgate.MinPeriod, 1_001 * time.Microsecond, 999_983 * time.Microsecond, time.Second, 7 * time.Second, time.Minute,
+		time.Hour, 24 * time.Hour, 31 * 24 * time.Hour, headgate.MaxPeriod - time.Microsecond, headgate.MaxPeriod,
+	}
+)
+
+// randomLimit returns a valid limit for a from the whole domain. Small limits are more
+// frequent, because more happens under them.
+func randomLimit(r *rand.Rand, a headgate.Algorithm) headgate.Limit {
+	for {
+		l := headgate.Limit{Rate: randomUnits(r), Period: randomPeriod(r)}
+		if a.Queues() && r.IntN(2) == 0 {
+			l.Queue = randomUnits(r)
+		} else if r.IntN(3) > 0 {
+			l.Burst = randomUnits(r)
+		}
+		if validFor(a, l) {
+			return l
+		}
+	}
+}
+
+// validFor reports whether l is in the domain of a. An algorithm that refills in steps
+// fills in whole intervals.
+func validFor(a headgate.Algorithm, l headgate.Limit) bool {
+	if l.Validate() != nil {
+		return false
+	}
+	intervals := (l.Capacity() + l.Rate - 1) / l.Rate
+	return a.Refill() != headgate.RefillStepped || intervals <= int64(headgate.MaxFillTime/l.Period)
+}
+
+func randomUnits(r *rand.Rand) int64 {
+	switch r.IntN(4) {
+	case 0:
+		return logUniform(r, headgate.MaxUnits)
+	case 1:
+		return boundaryUnits[r.IntN(len(boundaryUnits))]
+	default:
+		return 1 + r.Int64N(12)
+	}
+}
+
+func randomPeriod(r *rand.Rand) time.Duration {
+	shortest := headgate.MinPeriod.Microseconds()
+	switch r.IntN(4) {
+	case 0:
+		return micros.Duration(shortest - 1 + logUniform(r, headgate.MaxPeriod.Microseconds()-shortest+1))
+	case 1:
+		return boundaryPeriods[r.IntN(len(boundaryPeriods))]
+	default:
+		return micros.Duration(shortest + r.Int64N(30_000))
+	}
+}
+
+// logUniform returns a number from 1 to limit. Every order of magnitude is equally
+// likely.
+func logUniform(r *rand.Rand, limit int64) int64 {
+	return min(limit, max(1, int64(math.Exp(r.Float64()*math.Log(float64(limit))))))
+}
