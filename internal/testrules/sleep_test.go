@@ -17,7 +17,7 @@ var sleeps = map[string]string{
 	". watch":                           "a store that is slow, for tests in fake time",
 	"internal/turn Done":                "a context that ends late, for tests in fake time",
 	"cmd/headgate/internal/load slowly": "a server that is slow",
-	"cmd/headgate/internal/respapi TestRequestInPiecesAfterARest": "the time between the pieces is what it tests",
+	"cmd/headgate/internal/respapi TestRequestTimeoutBeginsWithFirstByte": "it tests the time between the parts of a request",
 	"redisstore/goredis Example":                                  "a program that waits for its limit",
 	"replay Apply":                                                "a store that is slow",
 	"storetest/faults broken":                                     "a store that is slow",

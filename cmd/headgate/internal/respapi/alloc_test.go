@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// From the bytes of a request to the bytes of its reply nothing is allocated.
-func TestNothingIsAllocated(t *testing.T) {
+// TestRequestsDoNotAllocate: parsing, decision and reply allocate nothing.
+func TestRequestsDoNotAllocate(t *testing.T) {
 	store := memstore.New(nil)
 	defer store.Close()
 	c := New(mustEngine(t, store, policies), nil).newClient(t)

@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// ended is the only line that a client gets of which too much came.
+// ended is the only reply to a request that exceeds a bound.
 func ended(why protocolError) string { return "-ERR " + why.Error() + "\r\n" }
 
-// echo is a request of so many bytes, and its reply.
+// echo returns a request of n bytes and its reply.
 func echo(size int) (asked, reply string) {
 	text := strings.Repeat("x", size-len(request("ECHO", strings.Repeat("x", 1000)))+1000)
 	if size > 10_000 {
@@ -19,15 +19,15 @@ func echo(size int) (asked, reply string) {
 	return request("ECHO", text), fmt.Sprintf("$%d\r\n%s\r\n", len(text), text)
 }
 
-// Each default bound at its end, and exceeded by one.
+// TestDefaultBounds tests each default bound at its maximum and one above.
 func TestDefaultBounds(t *testing.T) {
 	t.Parallel()
-	const most, mostStranger = DefaultMaxRequestBytes, unauthenticatedBytes
+	const most, unauthenticatedSize = DefaultMaxRequestBytes, unauthenticatedBytes
 	key := strings.Repeat("k", 1024)
 	whole, wholeReply := echo(most)
 	over, _ := echo(most + 1)
-	strangers, _ := echo(mostStranger)
-	strangersOver, _ := echo(mostStranger + 1)
+	largest, _ := echo(unauthenticatedSize)
+	tooLarge, _ := echo(unauthenticatedSize + 1)
 	line := "PING " + strings.Repeat(" ", most-len("PING \n")) + "\n"
 	for _, tt := range []struct{ name, password, input, want string }{
 		{"request", "", whole, wholeReply},
@@ -45,10 +45,10 @@ func TestDefaultBounds(t *testing.T) {
 		},
 		{"name", "", request("CLIENT", "SETNAME", strings.Repeat("n", 128)), okReply},
 		{"name + 1", "", request("CLIENT", "SETNAME", strings.Repeat("n", 129)), "-" + errClientName + "\r\n"},
-		{"a stranger's request", "p", strangers, noAuth},
-		{"a stranger's request + 1", "p", strangersOver, ended(errTooBig)},
-		{"a stranger's arguments", "p", request("ECHO", "2", "3", "4", "5", "6", "7", "8", "9", "10"), noAuth},
-		{"a stranger's arguments + 1", "p", "*11\r\n", ended(errArrayLength)},
+		{"unauthenticated request", "p", largest, noAuth},
+		{"unauthenticated request + 1", "p", tooLarge, ended(errTooBig)},
+		{"unauthenticated arguments", "p", request("ECHO", "2", "3", "4", "5", "6", "7", "8", "9", "10"), noAuth},
+		{"unauthenticated arguments + 1", "p", "*11\r\n", ended(errArrayLength)},
 	} {
 		h := New(mustEngine(t, newFrozen(t), nil), &Options{Password: tt.password})
 		if got := h.replies(t, tt.input); got != tt.want {
@@ -57,10 +57,11 @@ func TestDefaultBounds(t *testing.T) {
 	}
 }
 
-// A client that goes in the middle of a request, at whichever byte, leaves nothing behind, and what was whole has counted.
-func TestClientsThatGoAtAnyByte(t *testing.T) {
+// TestDisconnectAtAnyByte: a client that disconnects inside a request leaves no state,
+// and its complete requests count.
+func TestDisconnectAtAnyByte(t *testing.T) {
 	t.Parallel()
-	eachDoor(t, func(t *testing.T, d door) {
+	forEachTransport(t, func(t *testing.T, d transport) {
 		s := serve(t, d, nil, Options{}, nil)
 		once := request("CL.THROTTLE", "k", "999", "1", "1")
 		dialled, spent := int64(0), int64(0)
@@ -71,7 +72,7 @@ func TestClientsThatGoAtAnyByte(t *testing.T) {
 			dialled++
 			spent += int64(cut / len(once))
 		}
-		for s.handler.clients.all.Load() < dialled {
+		for s.handler.clients.accepted.Load() < dialled {
 			runtime.Gosched()
 		}
 		s.awaitClients(0)

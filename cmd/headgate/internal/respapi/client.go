@@ -7,7 +7,8 @@ import (
 
 const errClientName = "ERR Client names cannot contain spaces, newlines or special characters."
 
-// printable reports whether text may be a client's name: not long, and without blanks and what does not print.
+// printable reports whether text is valid as a client name: at most 128 printable ASCII
+// characters without spaces.
 func printable(text []byte) bool {
 	if len(text) > 128 {
 		return false
@@ -20,7 +21,7 @@ func printable(text []byte) bool {
 	return true
 }
 
-// client is CLIENT and its subcommands.
+// client runs CLIENT and its subcommands.
 func (w *worker) client() {
 	switch sub, n := string(w.folded(w.arg(1))), w.args(); {
 	case sub == "id" && n == 2:
@@ -40,9 +41,9 @@ func (w *worker) client() {
 	case sub == "tracking" && n >= 3 && equalFold(w.arg(2), "off"):
 		w.ok()
 	case sub == "tracking":
-		w.fail("ERR client tracking is not supported: no values are kept here that a client could cache; turn its cache off")
+		w.fail("ERR client tracking is not supported; disable client-side caching")
 	default:
-		w.noSubcommand("CLIENT, or its arguments are wrong")
+		w.noSubcommand("CLIENT, or wrong arguments")
 	}
 }
 
@@ -63,7 +64,7 @@ func (w *worker) getName() {
 	w.bulk(w.s.name)
 }
 
-// setInfo is CLIENT SETINFO lib-name|lib-ver text.
+// setInfo runs CLIENT SETINFO lib-name|lib-ver text.
 func (w *worker) setInfo() {
 	which := 0
 	switch {
@@ -71,7 +72,7 @@ func (w *worker) setInfo() {
 	case equalFold(w.arg(2), "lib-ver"):
 		which = 1
 	default:
-		w.fail("ERR Unrecognized option '" + clip(w.arg(2)) + "'")
+		w.fail("ERR Unrecognized option '" + truncate(w.arg(2)) + "'")
 		return
 	}
 	if !printable(w.arg(3)) {
@@ -90,7 +91,8 @@ func (w *worker) onOrOff() {
 	w.ok()
 }
 
-// clientLine is the client itself, as CLIENT INFO writes it. Of the others it is told nothing: they are none of its business.
+// clientLine returns the client's own line of CLIENT INFO and CLIENT LIST. A client
+// gets no information about other clients.
 func (w *worker) clientLine() string {
 	s := w.s
 	return fmt.Sprintf("id=%d addr=%s laddr=%s name=%s age=%d idle=0 flags=N db=0 cmd=client user=%s lib-name=%s lib-ver=%s resp=%d\n",

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What each client's program prints, whatever its language: testdata/clients.
+// clientOutput is what the program of each client in testdata/clients prints.
 const clientSteps = `ping true
 throttle [0,16,15,-1,2]
 denied [1,16,15,-1,2]
@@ -18,20 +18,22 @@ name ["OK","test"]
 again [0,16,12,-1,8]
 `
 
-// phpredis, Predis and redis-py, as Debian has them: without a password, with one and with a user's, over TCP, over a store that is asked
-// through a network, and over a unix socket. They connect as they do by default, and once more when the server has ended a connection.
+// TestClientsOfOtherLanguages runs phpredis, Predis and redis-py of Debian: without a
+// password, with a password, with a user, over TCP, over a networked store, and over a
+// unix socket. They connect with their defaults, and reconnect after the server closed
+// the connection.
 func TestClientsOfOtherLanguages(t *testing.T) {
 	t.Parallel()
 	programs, err := filepath.Glob("testdata/clients/*.*")
 	if err != nil || len(programs) != 3 {
 		t.Fatalf("programs of clients: %q, %v; want three", programs, err)
 	}
-	interpreters := map[string]string{".php": "/usr/bin/php", ".py": "/usr/bin/python3"} // Debian's, which have its packages
+	interpreters := map[string]string{".php": "/usr/bin/php", ".py": "/usr/bin/python3"} // of Debian, with its packages
 	for _, program := range programs {
 		for i, opts := range []Options{{}, {Password: "secret"}, {User: "app", Password: "secret"}} {
-			t.Run(filepath.Base(program)+" "+doors[i].name, func(t *testing.T) {
+			t.Run(filepath.Base(program)+" "+transports[i].name, func(t *testing.T) {
 				t.Parallel()
-				s := serve(t, doors[i], nil, opts, nil)
+				s := serve(t, transports[i], nil, opts, nil)
 				got := mustRun(t, "", interpreters[filepath.Ext(program)], program, s.where(), opts.User, opts.Password)
 				if got != clientSteps {
 					t.Errorf("got\n%s\nwant\n%s", got, clientSteps)
@@ -41,7 +43,7 @@ func TestClientsOfOtherLanguages(t *testing.T) {
 	}
 }
 
-// where is a TCP port or the path of a unix socket.
+// address is a TCP port or the path of a unix socket.
 func (s *served) where() string {
 	if s.ln.Addr().Network() == "unix" {
 		return s.ln.Addr().String()

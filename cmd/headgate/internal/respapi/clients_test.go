@@ -17,7 +17,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// command runs a program of scripts/setup's and gives back what it printed.
+// command runs a program that scripts/setup installed and returns its output.
 func mustRun(t *testing.T, input, name string, args ...string) string {
 	t.Helper()
 	if _, err := exec.LookPath(name); err != nil {
@@ -39,7 +39,7 @@ func (s *served) port() string { return strconv.Itoa(s.ln.Addr().(*net.TCPAddr).
 
 func TestRedisCLI(t *testing.T) {
 	t.Parallel()
-	s := serve(t, doors[0], nil, Options{}, nil)
+	s := serve(t, transports[0], nil, Options{}, nil)
 	for _, tt := range []struct {
 		args, want string
 	}{
@@ -72,7 +72,7 @@ func TestRedisCLI(t *testing.T) {
 	}
 }
 
-// peek is what CL.THROTTLE says of a key of a thousand, one a second.
+// peek returns the reply of CL.THROTTLE for a key with a limit of 1000, one a second.
 func (s *served) peek(key string) string {
 	conn := s.dial()
 	want := numbersReply(0, 1000, 0, -1, 1000)
@@ -85,7 +85,7 @@ func (s *served) peek(key string) string {
 func TestRedisCLIWithSecrets(t *testing.T) {
 	t.Parallel()
 	app := Options{User: "app", Password: "secret"}
-	tcp, unix, secure := serve(t, doors[0], nil, app, nil), serve(t, doors[2], nil, app, nil), serve(t, doors[3], nil, app, nil)
+	tcp, unix, secure := serve(t, transports[0], nil, app, nil), serve(t, transports[2], nil, app, nil), serve(t, transports[3], nil, app, nil)
 	for name, args := range map[string][]string{
 		"TCP":  {"-p", tcp.port()},
 		"unix": {"-s", unix.ln.Addr().String()},
@@ -102,7 +102,7 @@ func TestRedisCLIWithSecrets(t *testing.T) {
 
 func TestRedisBenchmark(t *testing.T) {
 	t.Parallel()
-	eachDoor(t, func(t *testing.T, d door) {
+	forEachTransport(t, func(t *testing.T, d transport) {
 		if d.name == "tls" {
 			return // the same requests as over TCP
 		}
@@ -124,7 +124,7 @@ func TestRedisBenchmark(t *testing.T) {
 
 func TestGoRedis(t *testing.T) {
 	t.Parallel()
-	eachDoor(t, func(t *testing.T, d door) {
+	forEachTransport(t, func(t *testing.T, d transport) {
 		if d.name == "tls" {
 			return
 		}
@@ -184,7 +184,7 @@ func TestGoRedis(t *testing.T) {
 	})
 }
 
-// goRedis is a client that connects as it does by default, but for who it is.
+// goRedis returns a client with default options except for its credentials.
 func (s *served) goRedis(protocol int) *goredis.Client {
 	addr := s.ln.Addr()
 	return goredis.NewClient(&goredis.Options{
@@ -194,7 +194,7 @@ func (s *served) goRedis(protocol int) *goredis.Client {
 
 func TestRueidis(t *testing.T) {
 	t.Parallel()
-	eachDoor(t, func(t *testing.T, d door) {
+	forEachTransport(t, func(t *testing.T, d transport) {
 		if d.name == "tls" {
 			return
 		}
@@ -259,10 +259,11 @@ func rueidisTransaction(ctx context.Context, key string) func(rueidis.DedicatedC
 	}
 }
 
-// Rueidis' cache needs CLIENT TRACKING. It says so when it is on, as against any server that has none.
-func TestRueidisSaysThatThereIsNoCache(t *testing.T) {
+// TestRueidisWithCacheFails: the client-side cache of rueidis needs CLIENT TRACKING, so
+// the client returns an error, as with any server that does not support it.
+func TestRueidisWithCacheFails(t *testing.T) {
 	t.Parallel()
-	s := serve(t, doors[0], nil, Options{}, nil)
+	s := serve(t, transports[0], nil, Options{}, nil)
 	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.ln.Addr().String()}})
 	if err == nil {
 		c.Close()
@@ -270,8 +271,9 @@ func TestRueidisSaysThatThereIsNoCache(t *testing.T) {
 	}
 }
 
-// What newer versions of redis-py and Predis, and ioredis, Lettuce and StackExchange.Redis send when they connect. Errors are as Redis would give them where a command
-// is not there; each of these clients goes on.
+// TestHandshakesOfOtherClients sends what newer versions of redis-py and Predis, and
+// ioredis, Lettuce and StackExchange.Redis send when they connect. Unsupported commands
+// get the errors of Redis, which each of these clients ignores.
 func TestHandshakesOfOtherClients(t *testing.T) {
 	t.Parallel()
 	for name, requests := range map[string][]string{

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// FuzzCommands sends anything: every reply must be whole and well-formed, no request may panic, and a door that decides many at a time
-// must answer as one that decides each at once.
+// FuzzCommands sends arbitrary input: every reply must be complete and well-formed, no
+// request may panic, and concurrent decisions must give the same replies as single ones.
 func FuzzCommands(f *testing.F) {
 	f.Add([]byte(session1))
 	for _, line := range []string{
@@ -42,7 +42,7 @@ func FuzzCommands(f *testing.F) {
 
 var errReply = errors.New("no reply")
 
-// skipReply reads one reply and gives back what is behind it.
+// skipReply parses one reply and returns the input after it.
 func skipReply(in []byte, depth int) ([]byte, error) {
 	line, rest, ok := bytes.Cut(in, []byte("\r\n"))
 	if !ok || len(line) == 0 || depth > 5 {

@@ -10,60 +10,65 @@ import (
 
 const defaultUser = "default"
 
-// compatibleVersion is the version of Redis whose replies these are. Clients ask for it to know what they may send.
+// compatibleVersion is the version of Redis that INFO and HELLO report. Clients use it to
+// choose commands.
 const compatibleVersion = "7.2.0"
 
-const errNoInteger = "ERR value is not an integer or out of range"
+const errNotAnInteger = "ERR value is not an integer or out of range"
 
-// login is what clients must know. Only digests are compared, so that no length is told by the time it takes.
-type login struct{ user, password [sha256.Size]byte }
+// credentials are the user and password of AUTH. Digests are compared, so that the time
+// of a comparison does not reveal a length.
+type credentials struct{ user, password [sha256.Size]byte }
 
-func newLogin(user, password string) *login {
+func newCredentials(user, password string) *credentials {
 	if password == "" {
 		return nil
 	}
 	if user == "" {
 		user = defaultUser
 	}
-	return &login{sha256.Sum256([]byte(user)), sha256.Sum256([]byte(password))}
+	return &credentials{sha256.Sum256([]byte(user)), sha256.Sum256([]byte(password))}
 }
 
-func (l *login) admits(user, password []byte) bool {
+func (l *credentials) match(user, password []byte) bool {
 	u, p := sha256.Sum256(user), sha256.Sum256(password)
 	return subtle.ConstantTimeCompare(u[:], l.user[:])&subtle.ConstantTimeCompare(p[:], l.password[:]) == 1
 }
 
-// mostFailures is how many wrong passwords end a connection: a pipeline of them would be tried by the million.
-const mostFailures = 10
+// maxAuthFailures is the number of wrong passwords after which a connection is closed.
+// Without it, a pipeline could try millions of passwords.
+const maxAuthFailures = 10
 
-// admit lets the client in, or says why not. Where there is no password the user default has any, as in Redis.
-func (w *worker) admit(user, password []byte) bool {
-	if l := w.h.login; l == nil && string(user) != defaultUser || l != nil && !l.admits(user, password) {
+// authenticate checks the credentials and replies with an error if they are wrong.
+// Without a configured password, the user "default" may use any password, like in
+// Redis.
+func (w *worker) authenticate(user, password []byte) bool {
+	if l := w.h.credentials; l == nil && string(user) != defaultUser || l != nil && !l.match(user, password) {
 		w.fail("WRONGPASS invalid username-password pair or user is disabled.")
 		w.s.failures++
-		w.s.closing = w.s.failures >= mostFailures
+		w.s.closing = w.s.failures >= maxAuthFailures
 		return false
 	}
-	w.s.welcome, w.s.user = true, clip(user)
+	w.s.authenticated, w.s.user = true, truncate(user)
 	return true
 }
 
-// auth is AUTH [user] password.
+// auth runs AUTH [user] password.
 func (w *worker) auth() {
 	switch user := []byte(defaultUser); {
 	case w.args() > 3:
 		w.fail("ERR syntax error")
 		return
-	case w.args() == 2 && w.h.login == nil:
+	case w.args() == 2 && w.h.credentials == nil:
 		w.fail("ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?")
 		return
-	case w.args() == 2 && !w.admit(user, w.arg(1)), w.args() == 3 && !w.admit(w.arg(1), w.arg(2)):
+	case w.args() == 2 && !w.authenticate(user, w.arg(1)), w.args() == 3 && !w.authenticate(w.arg(1), w.arg(2)):
 		return
 	}
 	w.ok()
 }
 
-// hello is HELLO [version [AUTH user password] [SETNAME name]].
+// hello runs HELLO [version [AUTH user password] [SETNAME name]].
 func (w *worker) hello() {
 	version := w.s.version
 	if w.args() > 1 {
@@ -82,7 +87,7 @@ func (w *worker) hello() {
 	if !ok {
 		return
 	}
-	if !w.s.welcome {
+	if !w.s.authenticated {
 		w.fail("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> " +
 			"option can be used to authenticate the client and select the RESP protocol version at the same time")
 		return
@@ -91,10 +96,11 @@ func (w *worker) hello() {
 		w.s.name = name
 	}
 	w.s.version = version
-	w.greet()
+	w.writeHello()
 }
 
-// helloOptions reads what follows the version, and lets the client in if it says who it is.
+// helloOptions parses the options of HELLO and authenticates the client if AUTH is among
+// them. ok is false if it replied with an error.
 func (w *worker) helloOptions() (name string, named, ok bool) {
 	var user, password []byte
 	for i := 2; i < w.args(); {
@@ -111,15 +117,15 @@ func (w *worker) helloOptions() (name string, named, ok bool) {
 			name, named = string(w.arg(i+1)), true
 			i += 2
 		default:
-			w.fail("ERR Syntax error in HELLO option '" + clip(option) + "'")
+			w.fail("ERR Syntax error in HELLO option '" + truncate(option) + "'")
 			return "", false, false
 		}
 	}
-	return name, named, user == nil || w.admit(user, password)
+	return name, named, user == nil || w.authenticate(user, password)
 }
 
-// greet says whom the client speaks with.
-func (w *worker) greet() {
+// writeHello writes the reply of HELLO.
+func (w *worker) writeHello() {
 	w.fields(7)
 	w.bulk("server")
 	w.bulk("redis")
@@ -157,7 +163,7 @@ func (w *worker) echo() {
 func (w *worker) selectDatabase() {
 	switch n, ok := parseInt(w.arg(1)); {
 	case !ok:
-		w.fail(errNoInteger)
+		w.fail(errNotAnInteger)
 	case n != 0:
 		w.fail("ERR DB index is out of range")
 	default:
@@ -175,35 +181,36 @@ func (w *worker) resetSession() {
 	w.simple("RESET")
 }
 
-// config is CONFIG GET, for redis-benchmark and for clients that look at how a server keeps its data: not at all.
+// config runs CONFIG GET, which redis-benchmark and some clients send.
 func (w *worker) config() {
 	if !equalFold(w.arg(1), "get") {
-		w.fail("ERR there is nothing to configure here but by the configuration of the service; CONFIG GET alone is answered")
+		w.fail("ERR only CONFIG GET is supported; change the configuration of the service instead")
 		return
 	}
 	var names []string
 	for i := 2; i < w.args(); i++ {
-		if name := string(w.folded(w.arg(i))); configured[name] != "" {
+		if name := string(w.folded(w.arg(i))); configValues[name] != "" {
 			names = append(names, name)
 		}
 	}
 	w.fields(len(names))
 	for _, name := range names {
 		w.bulk(name)
-		w.bulk(strings.TrimPrefix(configured[name], "="))
+		w.bulk(strings.TrimPrefix(configValues[name], "="))
 	}
 }
 
-// configured is what CONFIG GET tells, each behind an equals sign.
-var configured = map[string]string{"save": "=", "appendonly": "=no", "databases": "=1", "maxmemory": "=0", "timeout": "=0"}
+// configValues are the values of CONFIG GET, each after an equals sign, so that an
+// empty value differs from an unknown name.
+var configValues = map[string]string{"save": "=", "appendonly": "=no", "databases": "=1", "maxmemory": "=0", "timeout": "=0"}
 
-// info is INFO, whatever its sections: it is short.
+// info runs INFO. It ignores the requested sections, because the text is short.
 func (w *worker) info() {
 	h := w.h
 	w.text(fmt.Sprintf("# Server\r\nredis_version:%s\r\nserver_name:headgate\r\nheadgate_version:%s\r\nredis_mode:standalone\r\n"+
 		"uptime_in_seconds:%d\r\n\r\n# Clients\r\nconnected_clients:%d\r\nmaxclients:%d\r\n\r\n# Persistence\r\nloading:0\r\n\r\n"+
 		"# Stats\r\ntotal_connections_received:%d\r\nrejected_connections:%d\r\n\r\n# Replication\r\nrole:master\r\nconnected_slaves:0\r\n\r\n"+
 		"# Cluster\r\ncluster_enabled:0\r\n\r\n# Keyspace\r\n",
-		compatibleVersion, h.version, int64(time.Since(h.since)/time.Second), h.clients.now.Load(), h.clients.most,
-		h.clients.all.Load(), h.clients.refused.Load()))
+		compatibleVersion, h.version, int64(time.Since(h.since)/time.Second), h.clients.current.Load(), h.clients.max,
+		h.clients.accepted.Load(), h.clients.refused.Load()))
 }

@@ -6,6 +6,9 @@ import (
 	"testing"
 )
 
+// notRedis is the end of the reply to an unknown command.
+const notRedis = "; this is Headgate, not Redis: it supports CL.THROTTLE, THROTTLE and HG.*, see COMMAND DOCS\r\n"
+
 const (
 	okReply  = "+OK\r\n"
 	noAuth   = "-NOAUTH Authentication required.\r\n"
@@ -22,7 +25,7 @@ func hello(version string) string {
 	return head + strings.Replace(greeting, "%", version, 1)
 }
 
-// step is a request and its whole reply, byte for byte.
+// step is a request and its exact reply.
 type step struct{ asked, want string }
 
 func check(t *testing.T, opts *Options, steps []step) *client {
@@ -50,17 +53,17 @@ func TestConnectionCommands(t *testing.T) {
 		{"SELECT 0", okReply},
 		{"SELECT 1", "-ERR DB index is out of range\r\n"},
 		{"SELECT x", "-ERR value is not an integer or out of range\r\n"},
-		{"FOO bar", "-ERR unknown command 'FOO'\r\n"},
-		{"GET k", "-ERR unknown command 'GET'\r\n"},
-		{strings.Repeat("x", 100), "-ERR unknown command '" + strings.Repeat("x", 64) + "…'\r\n"},
+		{"FOO bar", "-ERR unknown command 'FOO'" + notRedis},
+		{"GET k", "-ERR unknown command 'GET'" + notRedis},
+		{strings.Repeat("x", 100), "-ERR unknown command '" + strings.Repeat("x", 64) + "…'" + notRedis},
 		{"CONFIG GET save", "*2\r\n$4\r\nsave\r\n$0\r\n\r\n"},
 		{"CONFIG GET appendonly", "*2\r\n$10\r\nappendonly\r\n$2\r\nno\r\n"},
 		{"CONFIG GET nothing", "*0\r\n"},
-		{"CONFIG SET save x", "-ERR there is nothing to configure here but by the configuration of the service; CONFIG GET alone is answered\r\n"},
+		{"CONFIG SET save x", "-ERR only CONFIG GET is supported; change the configuration of the service instead\r\n"},
 		{"*0\r\n", ""},
 		{"*-1\r\n", ""},
 		{"\r\n", ""},
-		{"*1\r\n$0\r\n\r\n", "-ERR unknown command ''\r\n"},
+		{"*1\r\n$0\r\n\r\n", "-ERR unknown command ''" + notRedis},
 		{"QUIT", okReply},
 	})
 }
@@ -99,7 +102,7 @@ func TestAuth(t *testing.T) {
 			{"AUTH a b c", "-ERR syntax error\r\n"},
 		})
 	})
-	t.Run("of the default user", func(t *testing.T) {
+	t.Run("default user", func(t *testing.T) {
 		check(t, &Options{Password: "secret"}, []step{
 			{"PING", noAuth},
 			{"FOO", noAuth},
@@ -125,7 +128,7 @@ func TestAuth(t *testing.T) {
 			{"PING", "+PONG\r\n"},
 		})
 	})
-	t.Run("of a user", func(t *testing.T) {
+	t.Run("named user", func(t *testing.T) {
 		check(t, &Options{User: "app", Password: "secret"}, []step{
 			{"AUTH secret", badPass},
 			{"AUTH default secret", badPass},
@@ -134,13 +137,13 @@ func TestAuth(t *testing.T) {
 			{"PING", "+PONG\r\n"},
 		})
 	})
-	t.Run("wrong ones by the dozen end the connection", func(t *testing.T) {
+	t.Run("many wrong passwords close the connection", func(t *testing.T) {
 		c := check(t, &Options{Password: "secret"}, nil)
 		if got := c.send(strings.Repeat(request("AUTH", "x"), 20)); got != strings.Repeat(badPass, 10) || !c.s.closing {
 			t.Errorf("got %q, closing %v; want 10 answers and the end", got, c.s.closing)
 		}
 	})
-	t.Run("QUIT needs none", func(t *testing.T) {
+	t.Run("QUIT needs no password", func(t *testing.T) {
 		check(t, &Options{Password: "secret"}, []step{{"QUIT", okReply}})
 	})
 }
@@ -160,9 +163,9 @@ func TestClient(t *testing.T) {
 		{"CLIENT NO-EVICT on", okReply},
 		{"CLIENT NO-TOUCH OFF", okReply},
 		{"CLIENT NO-TOUCH maybe", "-ERR syntax error\r\n"},
-		{"CLIENT TRACKING on", "-ERR client tracking is not supported: no values are kept here that a client could cache; turn its cache off\r\n"},
+		{"CLIENT TRACKING on", "-ERR client tracking is not supported; disable client-side caching\r\n"},
 		{"CLIENT TRACKING off", okReply},
-		{"CLIENT KILL ID 1", "-ERR unknown subcommand 'KILL' of CLIENT, or its arguments are wrong\r\n"},
+		{"CLIENT KILL ID 1", "-ERR unknown subcommand 'KILL' of CLIENT, or wrong arguments\r\n"},
 		{"CLIENT", "-ERR wrong number of arguments for 'client' command\r\n"},
 	})
 	const want = "id=1 addr=192.0.2.1:1 laddr=192.0.2.2:2 name=me age=0 idle=0 flags=N db=0 cmd=client user=default lib-name=lib lib-ver=1.2 resp=2\n"
@@ -207,11 +210,12 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// Each name has its answer, up to the most arguments that a request may have, known or not, once or often.
-func TestCommandAnswersForEveryName(t *testing.T) {
+// TestCommandListsEveryName: COMMAND INFO replies for each name, known, unknown or
+// repeated, up to the maximum number of arguments.
+func TestCommandListsEveryName(t *testing.T) {
 	const echo = "*10\r\n$4\r\necho\r\n:2\r\n~4\r\n+fast\r\n+noscript\r\n+loading\r\n+stale\r\n:0\r\n:0\r\n:0\r\n~0\r\n~0\r\n~0\r\n*0\r\n"
 	const docs = "$4\r\necho\r\n%3\r\n$7\r\nsummary\r\n$12\r\nECHO message\r\n$5\r\nsince\r\n$5\r\n1.0.0\r\n$5\r\ngroup\r\n$10\r\nconnection\r\n"
-	const most = (mostArgs - 2) / 2
+	const most = (maxArgs - 2) / 2
 	names := strings.Repeat(" echo foo", most)
 	check(t, nil, []step{
 		{"HELLO 3", hello("3")},
@@ -220,9 +224,9 @@ func TestCommandAnswersForEveryName(t *testing.T) {
 	})
 }
 
-// redis-cli shows the arguments while one types.
-func TestCommandDocsTellArguments(t *testing.T) {
-	const begin = "$7\r\nhg.peek\r\n*8\r\n$7\r\nsummary\r\n$44\r\nwhat HG.CHECK would answer; nothing is spent\r\n$5\r\nsince\r\n$5\r\n1.0.0\r\n" +
+// TestCommandDocsListArguments: redis-cli shows the arguments as hints.
+func TestCommandDocsListArguments(t *testing.T) {
+	const begin = "$7\r\nhg.peek\r\n*8\r\n$7\r\nsummary\r\n$50\r\nreports what HG.CHECK would decide; spends nothing\r\n$5\r\nsince\r\n$5\r\n1.0.0\r\n" +
 		"$5\r\ngroup\r\n$6\r\nmodule\r\n$9\r\narguments\r\n*3\r\n"
 	const policy = "*4\r\n$4\r\nname\r\n$6\r\npolicy\r\n$4\r\ntype\r\n$6\r\nstring\r\n"
 	const key = "*4\r\n$4\r\nname\r\n$3\r\nkey\r\n$4\r\ntype\r\n$3\r\nkey\r\n"
@@ -245,8 +249,9 @@ func TestCommandGetKeys(t *testing.T) {
 	})
 }
 
-// A page in a browser can send requests here; that what it puts into them is run ends with the first line.
-func TestBrowsersAreCutOff(t *testing.T) {
+// TestHTTPClientsAreDisconnected: a web page can make a browser connect. The connection
+// is closed at the first line of an HTTP request, so that no command in it runs.
+func TestHTTPClientsAreDisconnected(t *testing.T) {
 	for _, first := range []string{"POST / HTTP/1.1\r\n", "Host: localhost:6380\r\n"} {
 		c := New(mustEngine(t, newFrozen(t), nil), nil).newClient(t)
 		got := c.send(first + "CL.THROTTLE k 0 1 60\r\n")

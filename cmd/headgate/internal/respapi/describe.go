@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// commandCommand is COMMAND and its subcommands.
+// commandCommand runs COMMAND and its subcommands.
 func (w *worker) commandCommand() {
 	if w.args() == 1 {
-		w.describeAll(w.allNamed())
+		w.describeAll(w.sortedCommands())
 		return
 	}
 	switch sub, alone := string(w.folded(w.arg(1))), w.args() == 2; {
@@ -20,9 +20,9 @@ func (w *worker) commandCommand() {
 	case sub == "count" || sub == "list":
 		w.wrongArity("command|" + sub)
 	case sub == "info":
-		w.describeAll(w.named())
+		w.describeAll(w.selectedCommands())
 	case sub == "docs":
-		w.documentAll(w.named())
+		w.documentAll(w.selectedCommands())
 	case sub == "getkeys" && alone:
 		w.wrongArity("command|getkeys")
 	case sub == "getkeys":
@@ -32,8 +32,8 @@ func (w *worker) commandCommand() {
 	}
 }
 
-// allNamed are all commands, by their names.
-func (w *worker) allNamed() []*command {
+// sortedCommands returns all commands, sorted by name.
+func (w *worker) sortedCommands() []*command {
 	all := make([]*command, 0, len(w.h.commands))
 	for _, name := range slices.Sorted(maps.Keys(w.h.commands)) {
 		all = append(all, w.h.commands[name])
@@ -41,10 +41,11 @@ func (w *worker) allNamed() []*command {
 	return all
 }
 
-// named are the commands that a subcommand names, nil where there is none of a name; all if it names none.
-func (w *worker) named() []*command {
+// selectedCommands returns the commands that the request lists, with nil for an unknown
+// name, or all commands if it lists none.
+func (w *worker) selectedCommands() []*command {
 	if w.args() == 2 {
-		return w.allNamed()
+		return w.sortedCommands()
 	}
 	found := make([]*command, w.args()-2)
 	for i := range found {
@@ -60,7 +61,8 @@ func (w *worker) describeAll(all []*command) {
 	}
 }
 
-// describe is what COMMAND says of a command: name, arity, flags, where the keys are, and four lists that are empty here.
+// describe appends the description of a command for COMMAND: name, arity, flags, key
+// positions, and four empty lists.
 func (w *worker) describe(c *command) {
 	if c == nil {
 		w.null()
@@ -78,7 +80,7 @@ func (w *worker) describe(c *command) {
 	default:
 		flags = append(flags, "noscript", "loading", "stale")
 	}
-	if c.open {
+	if c.beforeAuth {
 		flags = append(flags, "no_auth")
 	}
 	w.array(10)
@@ -92,31 +94,31 @@ func (w *worker) describe(c *command) {
 	w.number(int64(c.key))
 	w.number(int64(c.key))
 	w.number(int64(step))
-	for range 3 { // categories, tips, and where keys are that these numbers do not tell of
+	for range 3 { // ACL categories, tips, key specifications
 		w.set(0)
 	}
 	w.array(0) // subcommands
 }
 
-// documentAll is a map: a command that is named twice is in it once, and one that is not there is not.
+// documentAll appends a map of the commands: without duplicates and without unknown ones.
 func (w *worker) documentAll(all []*command) {
-	var once []*command
+	var unique []*command
 	for _, c := range all {
-		if c != nil && !slices.Contains(once, c) {
-			once = append(once, c)
+		if c != nil && !slices.Contains(unique, c) {
+			unique = append(unique, c)
 		}
 	}
-	w.fields(len(once))
-	for _, c := range once {
+	w.fields(len(unique))
+	for _, c := range unique {
 		w.document(c)
 	}
 }
 
-// document is what COMMAND DOCS says of a command.
+// document appends the documentation of a command for COMMAND DOCS.
 func (w *worker) document(c *command) {
 	summary, group, fields := c.summary, "connection", 3
 	if c.key > 0 {
-		_, summary, _ = strings.Cut(summary, ": ") // before it are the arguments
+		_, summary, _ = strings.Cut(summary, ": ") // the arguments come before the colon
 		group, fields = "module", 4
 	}
 	w.bulk(c.name)
@@ -133,19 +135,20 @@ func (w *worker) document(c *command) {
 	}
 }
 
-// arguments are those of a command that has a key, as its summary names them: redis-cli shows them while one types.
+// arguments appends the arguments of a command that has a key, from its summary.
+// redis-cli shows them as hints.
 func (w *worker) arguments(c *command) {
 	syntax, _, _ := strings.Cut(c.summary, ":")
 	names := strings.Fields(syntax)[1:]
 	w.array(len(names))
-	for _, shown := range names {
-		name, kind, fields := strings.Trim(shown, "[]"), "integer", 2
+	for _, text := range names {
+		name, kind, fields := strings.Trim(text, "[]"), "integer", 2
 		if name == "key" {
 			kind = name
 		} else if name == "policy" {
 			kind = "string"
 		}
-		if name != shown {
+		if name != text {
 			fields = 3
 		}
 		w.fields(fields)
@@ -153,7 +156,7 @@ func (w *worker) arguments(c *command) {
 		w.bulk(name)
 		w.bulk("type")
 		w.bulk(kind)
-		if name != shown {
+		if name != text {
 			w.bulk("flags")
 			w.set(1)
 			w.simple("optional")
@@ -161,7 +164,8 @@ func (w *worker) arguments(c *command) {
 	}
 }
 
-// getKeys is COMMAND GETKEYS: which arguments of the request behind it are keys.
+// getKeys runs COMMAND GETKEYS: it returns the keys among the arguments of another
+// request.
 func (w *worker) getKeys() {
 	switch c := w.h.commands[string(w.folded(w.arg(2)))]; {
 	case c == nil:

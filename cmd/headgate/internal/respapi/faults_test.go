@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// bombs is a store that panics at a key.
+// bombs is a store that panics for one key.
 type bombs struct{ headgate.Store }
 
 func (b bombs) Bind(rule headgate.Rule) (headgate.Bound, error) {
@@ -30,7 +30,7 @@ func (b bomb) Apply(ctx context.Context, now headgate.Instant, key string, v hea
 
 func TestPanicEndsOneConnection(t *testing.T) {
 	t.Parallel()
-	eachDoor(t, func(t *testing.T, d door) {
+	forEachTransport(t, func(t *testing.T, d transport) {
 		store := memstore.New(&memstore.Options{MaxEntries: 100})
 		defer store.Close()
 		s := serve(t, d, bombs{store}, Options{}, nil)
@@ -45,13 +45,13 @@ func TestPanicEndsOneConnection(t *testing.T) {
 		}
 		s.write(other, request("CL.THROTTLE", "k", "15", "30", "60"))
 		s.expect(other, numbersReply(0, 16, 14, -1, 4))
-		if !strings.Contains(s.log.String(), "panicked") {
+		if !strings.Contains(s.log.String(), "panic while handling request") {
 			t.Errorf("the log says %q", s.log)
 		}
 	})
 }
 
-// meeting is a store whose decisions wait until so many are being made.
+// meeting is a store whose decisions block until a number of decisions are running.
 type meeting struct {
 	headgate.Store
 	all *sync.WaitGroup
@@ -77,13 +77,15 @@ func (m met) Apply(ctx context.Context, now headgate.Instant, key string, v head
 	return m.Bound.Apply(ctx, now, key, v, cost)
 }
 
-// Over a network what came together is decided together: many callers' clients share one connection. Those of a key stay in order.
-func TestPipelineIsDecidedTogether(t *testing.T) {
+// TestPipelineIsDecidedConcurrently: over a networked store, pipelined requests are
+// decided concurrently, because clients multiplex many callers over one connection.
+// Requests of the same key stay in order.
+func TestPipelineIsDecidedConcurrently(t *testing.T) {
 	t.Parallel()
 	const together = 20
 	var all sync.WaitGroup
 	all.Add(together)
-	s := serve(t, doors[1], meeting{newFrozen(t), &all}, Options{}, nil)
+	s := serve(t, transports[1], meeting{newFrozen(t), &all}, Options{}, nil)
 	conn := s.dial()
 	var input, want strings.Builder
 	input.WriteString(request("CL.THROTTLE", "same", "99", "1", "1", "50"))

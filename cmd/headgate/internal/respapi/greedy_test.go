@@ -11,9 +11,10 @@ import (
 	"time"
 )
 
-// A client that sends and does not read is cut off, and holds no more meanwhile than its bounds say, while others are answered.
+// TestSlowReaders: a client that sends but does not read is disconnected. Until then it
+// uses bounded memory, and other clients are served.
 func TestSlowReaders(t *testing.T) {
-	eachDoorInTurn(t, func(t *testing.T, d door) {
+	forEachTransportInOrder(t, func(t *testing.T, d transport) {
 		const slow = 20
 		pipeline := []byte(strings.Repeat(request("ECHO", strings.Repeat("x", 8000)), 8))
 		s := serve(t, d, nil, Options{}, &ServerOptions{WriteTimeout: 200 * time.Millisecond})
@@ -41,19 +42,19 @@ func TestSlowReaders(t *testing.T) {
 	})
 }
 
-// awaitClients waits until the server counts so many clients.
+// awaitClients waits until the server counts n clients.
 func (s *served) awaitClients(want int64) {
 	s.t.Helper()
-	for deadline := time.Now().Add(patience); s.handler.clients.now.Load() > want && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(deadline); s.handler.clients.current.Load() > want && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
-	if n := s.handler.clients.now.Load(); n != want {
+	if n := s.handler.clients.current.Load(); n != want {
 		s.t.Errorf("%d clients are left, want %d", n, want)
 	}
 }
 
-func eachDoorInTurn(t *testing.T, test func(t *testing.T, d door)) {
-	for _, d := range doors {
+func forEachTransportInOrder(t *testing.T, test func(t *testing.T, d transport)) {
+	for _, d := range transports {
 		t.Run(d.name, func(t *testing.T) { test(t, d) })
 	}
 }
@@ -65,9 +66,10 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// Clients that send half a request hold their half, and no more.
-func TestHalfRequests(t *testing.T) {
-	eachDoorInTurn(t, func(t *testing.T, d door) {
+// TestIncompleteRequests: a client with an incomplete request uses memory for its input
+// only.
+func TestIncompleteRequests(t *testing.T) {
+	forEachTransportInOrder(t, func(t *testing.T, d transport) {
 		const clients = 200
 		s := serve(t, d, nil, Options{}, nil)
 		before := heap()
@@ -84,9 +86,10 @@ func TestHalfRequests(t *testing.T) {
 	})
 }
 
-// While one client sends as fast as it can, another is answered.
-func TestGreedyClientStarvesNobody(t *testing.T) {
-	eachDoorInTurn(t, func(t *testing.T, d door) {
+// TestGreedyClientDoesNotStarveOthers: while one client sends at full speed, another is
+// served.
+func TestGreedyClientDoesNotStarveOthers(t *testing.T) {
+	forEachTransportInOrder(t, func(t *testing.T, d transport) {
 		s := serve(t, d, nil, Options{}, nil)
 		greedy, polite := s.dial(), s.dial()
 		var all sync.WaitGroup
@@ -108,11 +111,11 @@ func TestGreedyClientStarvesNobody(t *testing.T) {
 	})
 }
 
-// The time for a request begins with its first byte, however long the connection was at rest before.
-func TestRequestInPiecesAfterARest(t *testing.T) {
+// TestRequestTimeoutBeginsWithFirstByte: however long the connection was idle before.
+func TestRequestTimeoutBeginsWithFirstByte(t *testing.T) {
 	t.Parallel()
 	whole := request("ECHO", "hi")
-	eachDoorAtATime(t, &ServerOptions{RequestTimeout: moment}, func(s *served, conn net.Conn) {
+	onAllTransports(t, &ServerOptions{RequestTimeout: moment}, func(s *served, conn net.Conn) {
 		s.write(conn, request("PING"))
 		s.expect(conn, "+PONG\r\n")
 	}, func(*served, net.Conn) {
@@ -126,31 +129,33 @@ func TestRequestInPiecesAfterARest(t *testing.T) {
 	})
 }
 
-// A handshake has as long as a request: half of one holds memory as half of the other does.
-func TestHandshakeTakesNoLongerThanARequest(t *testing.T) {
+// TestHandshakeTimeout: a TLS handshake has the timeout of a request, because an
+// incomplete handshake uses memory like an incomplete request.
+func TestHandshakeTimeout(t *testing.T) {
 	t.Parallel()
 	for _, sent := range []string{"", "\x16\x03\x01\x02\x00\x01"} {
-		s := serve(t, doors[3], nil, Options{}, &ServerOptions{RequestTimeout: 50 * time.Millisecond})
+		s := serve(t, transports[3], nil, Options{}, &ServerOptions{RequestTimeout: 50 * time.Millisecond})
 		conn, err := dialPlain(s.ln)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		_ = conn.SetDeadline(time.Now().Add(patience))
+		_ = conn.SetDeadline(time.Now().Add(deadline))
 		s.write(conn, sent)
-		if _, err := io.ReadAll(conn); timedOut(err) {
-			t.Errorf("%q: the connection was kept for %v, want about 50ms", sent, patience)
+		if _, err := io.ReadAll(conn); isTimeout(err) {
+			t.Errorf("%q: the connection was kept for %v, want about 50ms", sent, deadline)
 		}
 	}
 }
 
-// What a connection needs while it is busy it does not keep.
-func TestRestHoldsNothing(t *testing.T) {
+// TestIdleConnectionsReleaseMemory: an idle connection does not keep the buffers of
+// busy times.
+func TestIdleConnectionsReleaseMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits, and measures what the race detector multiplies")
 	}
 	const clients, most = 40, 16 << 10
-	s := serve(t, doors[1], nil, Options{}, nil)
+	s := serve(t, transports[1], nil, Options{}, nil)
 	var pipeline strings.Builder
 	for i := range 600 {
 		pipeline.WriteString(request("CL.THROTTLE", fmt.Sprint(i), "999999", "30", "86400"))
@@ -168,7 +173,7 @@ func TestRestHoldsNothing(t *testing.T) {
 		}
 	}
 	grown := heap() - before
-	for deadline := time.Now().Add(patience); grown > clients*most && time.Now().Before(deadline); grown = heap() - before {
+	for deadline := time.Now().Add(deadline); grown > clients*most && time.Now().Before(deadline); grown = heap() - before {
 		time.Sleep(50 * time.Millisecond)
 	}
 	if grown > clients*most {

@@ -1,6 +1,7 @@
 package respapi
 
-// inline reads a request in the form of a line, as a person types it. r.pos is how far it was searched for its end.
+// inline reads an inline request: one line, as typed by a person. r.pos is how far the
+// line was searched for its end.
 func (r *reader) inline(in []byte, b bounds) (n int, err error) {
 	most := min(len(in), b.request)
 	for i := r.pos; i < most; i++ {
@@ -23,12 +24,13 @@ func (r *reader) inline(in []byte, b bounds) (n int, err error) {
 	return 0, nil
 }
 
-// split finds the words of a line, as redis-cli writes them: "in double quotes" with \n \r \t \a \b \" \\ and \xff, or 'in single
-// quotes' with \'. A word without its quotes takes their place in the line.
+// split splits a line into arguments with the quoting rules of redis-cli: "double
+// quotes" with \n \r \t \a \b \" \\ and \xff, or 'single quotes' with \'. It removes
+// the quotes in place.
 func (r *reader) split(line []byte, b bounds) error {
 	r.args = r.args[:0]
 	for i := 0; ; {
-		for i < len(line) && blank(line[i]) {
+		for i < len(line) && isBlank(line[i]) {
 			i++
 		}
 		if i == len(line) {
@@ -37,30 +39,31 @@ func (r *reader) split(line []byte, b bounds) error {
 		if len(r.args) == b.args {
 			return errArrayLength
 		}
-		end, behind, ok := word(line, i)
+		end, next, ok := readWord(line, i)
 		switch {
 		case !ok:
 			return errInlineQuotes
 		case end-i > b.bulk:
 			return errBulkLength
 		}
-		r.args = append(r.args, span{int32(i), int32(end)})
-		i = behind
+		r.args = append(r.args, argRange{int32(i), int32(end)})
+		i = next
 	}
 }
 
-func blank(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' || c == 0 }
+func isBlank(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' || c == 0 }
 
-// word reads the word that begins at from, writes it there without quotes, and says where it ends and where its text ended.
-func word(line []byte, from int) (end, behind int, ok bool) {
+// readWord reads the word that begins at from and writes it there without quotes. It
+// returns the end of the result and the end of the word in the line.
+func readWord(line []byte, from int) (end, next int, ok bool) {
 	end = from
 	for i := from; i < len(line); {
 		switch c := line[i]; {
-		case blank(c):
+		case isBlank(c):
 			return end, i, true
 		case c == '"' || c == '\'':
-			n, next, ok := quoted(line, i, end)
-			if !ok || next < len(line) && !blank(line[next]) {
+			n, next, ok := readQuoted(line, i, end)
+			if !ok || next < len(line) && !isBlank(line[next]) {
 				return 0, 0, false
 			}
 			end, i = n, next
@@ -72,8 +75,8 @@ func word(line []byte, from int) (end, behind int, ok bool) {
 	return end, len(line), true
 }
 
-// quoted copies what is between the quote at i and its partner to the place at end.
-func quoted(line []byte, i, end int) (newEnd, next int, ok bool) {
+// readQuoted copies the text between the quote at i and its closing quote to end.
+func readQuoted(line []byte, i, end int) (newEnd, next int, ok bool) {
 	quote := line[i]
 	for i++; i < len(line); {
 		c, length := line[i], 1
@@ -81,7 +84,7 @@ func quoted(line []byte, i, end int) (newEnd, next int, ok bool) {
 		case c == quote:
 			return end, i + 1, true
 		case c == '\\' && i+1 < len(line):
-			c, length = escaped(line[i:], quote)
+			c, length = unescape(line[i:], quote)
 		}
 		line[end] = c
 		end, i = end+1, i+length
@@ -89,8 +92,9 @@ func quoted(line []byte, i, end int) (newEnd, next int, ok bool) {
 	return 0, 0, false
 }
 
-// escaped is what a backslash and what follows it mean between quotes, and how many bytes that is.
-func escaped(text []byte, quote byte) (c byte, length int) {
+// unescape returns the character of an escape sequence at the beginning of text, and the
+// length of the sequence in bytes.
+func unescape(text []byte, quote byte) (c byte, length int) {
 	next := text[1]
 	if quote == '\'' {
 		if next == '\'' {
@@ -110,14 +114,14 @@ func escaped(text []byte, quote byte) (c byte, length int) {
 	case 'a':
 		return '\a', 2
 	case 'x':
-		if len(text) >= 4 && hex(text[2]) >= 0 && hex(text[3]) >= 0 {
-			return byte(hex(text[2])<<4 | hex(text[3])), 4
+		if len(text) >= 4 && hexDigit(text[2]) >= 0 && hexDigit(text[3]) >= 0 {
+			return byte(hexDigit(text[2])<<4 | hexDigit(text[3])), 4
 		}
 	}
 	return next, 2
 }
 
-func hex(c byte) int {
+func hexDigit(c byte) int {
 	switch {
 	case c >= '0' && c <= '9':
 		return int(c - '0')

@@ -9,31 +9,31 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
 
-// style is how a decision is told.
-type style uint8
+// replyStyle is the reply format of a decision.
+type replyStyle uint8
 
 const (
-	cellStyle style = iota // CL.THROTTLE
-	crabStyle              // THROTTLE
-	ownStyle               // HG.…
+	redisCellStyle    replyStyle = iota // CL.THROTTLE
+	throttlecrabStyle                   // THROTTLE
+	headgateStyle                       // HG.*
 )
 
-// job is one decision that a client asked for.
+// job is one decision that a client requested.
 type job struct {
-	style  style
+	style  replyStyle
 	verb   headgate.Verb
-	policy string             // or
-	own    engine.InlineLimit // where policy is empty
-	key    string             // in the request's own memory, if the decision is made at once
+	policy string             // empty: inline applies
+	inline engine.InlineLimit // the limit of the request
+	key    string             // refers to the input buffer if the decision is made immediately
 	cost   int64              // units
-	check  engine.Check       // what is asked, while it is asked
+	check  engine.Check       // valid during the decision
 	answer engine.Answer
 	err    error
-	next   *job // of the same key, behind it
-	behind bool // another goes before it
+	next   *job // the next decision of the same key
+	waits  bool // an earlier decision of the same key is made first
 }
 
-// newJob is a job to be filled and submitted.
+// newJob returns a job for the caller to fill and submit.
 func (w *worker) newJob() *job {
 	if !w.h.networked {
 		return &w.job
@@ -46,7 +46,8 @@ func (w *worker) newJob() *job {
 	return new(job)
 }
 
-// text is an argument as a string for the job that is being filled: of a job that is done at once it lies in the request.
+// textOf returns an argument as a string for a job. If the decision is made
+// immediately, the string refers to the input buffer and is not copied.
 func (w *worker) textOf(arg []byte) string {
 	if w.h.networked {
 		return string(arg)
@@ -54,17 +55,18 @@ func (w *worker) textOf(arg []byte) string {
 	return unsafe.String(unsafe.SliceData(arg), len(arg))
 }
 
-// submit makes the decision and replies, or keeps it for when all that came with it are made.
+// submit makes the decision and writes the reply. Over a networked store it queues the
+// job instead, so that pipelined decisions are made concurrently.
 func (w *worker) submit(j *job) {
 	if !w.h.networked {
 		w.checks[0] = engine.Check{Policy: j.policy, Inline: j.limit(), Key: j.key, Cost: j.cost}
 		j.err = w.h.engine.Decide(w.ctx, j.verb, w.checks[:], &j.answer)
-		w.tell(j)
+		w.writeReply(j)
 		return
 	}
 	w.jobs = append(w.jobs, j)
-	if len(w.jobs) == mostJobs {
-		w.settle()
+	if len(w.jobs) == maxJobs {
+		w.flush()
 	}
 }
 
@@ -72,24 +74,25 @@ func (j *job) limit() *engine.InlineLimit {
 	if j.policy != "" {
 		return nil
 	}
-	return &j.own
+	return &j.inline
 }
 
-// settle makes the decisions that were kept and replies to them, in their order.
-func (w *worker) settle() {
+// flush makes the queued decisions and writes their replies in order.
+func (w *worker) flush() {
 	if len(w.jobs) == 0 {
 		return
 	}
 	w.decideAll()
 	for _, j := range w.jobs {
-		w.tell(j)
+		w.writeReply(j)
 		*j = job{answer: j.answer}
 		w.idle = append(w.idle, j)
 	}
 	w.jobs = w.jobs[:0]
 }
 
-// decideAll makes all decisions at a time, but for those of the same key: they are made one behind the other.
+// decideAll makes the queued decisions concurrently. Decisions of the same key are made
+// in order.
 func (w *worker) decideAll() {
 	if len(w.jobs) == 1 {
 		w.jobs[0].decide(w)
@@ -98,13 +101,13 @@ func (w *worker) decideAll() {
 	last := make(map[string]*job, len(w.jobs))
 	for _, j := range w.jobs {
 		if before := last[j.key]; before != nil {
-			before.next, j.behind = j, true
+			before.next, j.waits = j, true
 		}
 		last[j.key] = j
 	}
 	var all sync.WaitGroup
 	for _, j := range w.jobs {
-		if !j.behind {
+		if !j.waits {
 			all.Go(func() {
 				for ; j != nil; j = j.next {
 					j.decide(w)
@@ -117,11 +120,11 @@ func (w *worker) decideAll() {
 
 var errPanic = errors.New("internal error")
 
-// decide makes one decision, on any goroutine.
+// decide makes one decision. It may run on any goroutine.
 func (j *job) decide(w *worker) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			w.h.log.Error("a decision panicked", "cause", cause)
+			w.h.log.Error("panic while handling request", "cause", cause)
 			j.err = errPanic
 		}
 	}()
@@ -129,30 +132,30 @@ func (j *job) decide(w *worker) {
 	j.err = w.h.engine.Decide(w.ctx, j.verb, []engine.Check{j.check}, &j.answer)
 }
 
-// tell replies to a decision.
-func (w *worker) tell(j *job) {
+// writeReply writes the reply of a decision.
+func (w *worker) writeReply(j *job) {
 	if j.err != nil {
-		w.tellError(j)
+		w.writeError(j)
 		return
 	}
 	switch d := &j.answer.Decision; j.style {
-	case cellStyle:
-		w.tellCell(d)
-	case crabStyle:
-		w.tellCrab(d)
+	case redisCellStyle:
+		w.writeRedisCell(d)
+	case throttlecrabStyle:
+		w.writeThrottlecrab(d)
 	default:
-		w.tellOwn(&j.answer)
+		w.writeDecision(&j.answer)
 	}
 }
 
-// tellError replies to a request that was not decided.
-func (w *worker) tellError(j *job) {
-	kind, text := reason(j.err)
+// writeError writes the reply of a request without a decision.
+func (w *worker) writeError(j *job) {
+	kind, text := errorText(j.err)
 	switch {
-	case j.style == cellStyle:
-		w.fail(cellError + text)
-	case j.style == crabStyle:
-		w.fail(crabError + text)
+	case j.style == redisCellStyle:
+		w.fail(redisCellError + text)
+	case j.style == throttlecrabStyle:
+		w.fail(throttlecrabError + text)
 	case kind == engine.UnknownPolicy:
 		w.fail("NOPOLICY " + text)
 	case kind == engine.StoreFailure:
@@ -162,5 +165,7 @@ func (w *worker) tellError(j *job) {
 	}
 }
 
-// reason is why there is no decision, in one line.
-func reason(err error) (engine.ErrorKind, string) { return engine.ErrorKindOf(err), engine.Reason(err) }
+// errorText returns the kind and one-line text of an error.
+func errorText(err error) (engine.ErrorKind, string) {
+	return engine.ErrorKindOf(err), engine.Reason(err)
+}

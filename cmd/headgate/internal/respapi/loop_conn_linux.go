@@ -8,37 +8,37 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// loopConn is a connection that a loop serves. Between two turns it holds no buffer, but for what has not arrived whole and what the
-// client did not take.
+// loopConn is a connection that is served by a loop. Between two events it holds no
+// buffers except an incomplete request and replies that the client has not read.
 type loopConn struct {
-	fd      int
-	s       *session
-	in      []byte    // input that is not run yet
-	out     []byte    // replies that are not sent yet
-	waits   uint32    // the events that are waited for; while it is EPOLLOUT there is something to send or to run, and nothing is read
-	since   time.Time // when it came to be as it is: idle, in a request, with replies to send, or ending
-	last    bool      // nothing more is read: the server stops
-	lingers bool      // our end is closed, and the client's is waited for
+	fd         int
+	s          *session
+	in         []byte    // input of incomplete or waiting requests
+	out        []byte    // unsent replies
+	interest   uint32    // polled events; EPOLLOUT: work is pending and nothing is read
+	stateSince time.Time // begin of the current state: idle, in a request, sending, closing
+	draining   bool      // shutdown: nothing more is read
+	lingering  bool      // closed for writing, waiting for the client to close
 }
 
-// turn does what the events of a connection call for.
-func (l *loop) turn(c *loopConn, events uint32) {
+// handleEvents handles the polled events of a connection.
+func (l *loop) handleEvents(c *loopConn, events uint32) {
 	switch {
-	case c.lingers:
+	case c.lingering:
 		l.discard(c)
-	case c.waits == unix.EPOLLOUT:
+	case c.interest == unix.EPOLLOUT:
 		if events&(unix.EPOLLERR|unix.EPOLLHUP) != 0 {
 			l.drop(c)
 			return
 		}
 		l.resume(c)
 	default:
-		l.receive(c)
+		l.readAndServe(c)
 	}
 }
 
-// receive reads once and answers. It reports whether anything came.
-func (l *loop) receive(c *loopConn) bool {
+// readAndServe reads once and serves the input. It reports whether there was input.
+func (l *loop) readAndServe(c *loopConn) bool {
 	have := copy(l.buf, c.in)
 	n, errno := read(c.fd, l.buf[have:have+readSize])
 	switch {
@@ -48,39 +48,41 @@ func (l *loop) receive(c *loopConn) bool {
 		l.drop(c)
 		return false
 	}
-	l.answer(c, l.buf[:have+n], have)
+	l.serve(c, l.buf[:have+n], have)
 	return true
 }
 
-// answer runs requests in the input, of which so many bytes were known before, and sends the replies. Where these are enough for now
-// the rest is left for the connection's next turn: some requests have a reply a thousand times their size, and others wait.
-func (l *loop) answer(c *loopConn, in []byte, before int) {
+// serve runs the requests in the input, of which the first before bytes were buffered,
+// and sends the replies. After maxReplyBatch bytes of replies, the rest of the input
+// waits for the next event: replies can be a thousand times as long as requests, and
+// other connections wait.
+func (l *loop) serve(c *loopConn, in []byte, before int) {
 	used := l.w.serve(c.s, in)
-	full := len(l.w.out) >= enough
+	full := len(l.w.out) >= maxReplyBatch
 	sent := l.send(c)
 	if l.conns[c.fd] != c {
 		return
 	}
 	if used > 0 || before == 0 {
-		c.since = l.now
+		c.stateSince = l.now
 	}
 	if c.s.closing {
 		used = len(in)
 	}
-	c.in = kept(c.in, in[used:])
+	c.in = copyUnread(c.in, in[used:])
 	switch {
 	case !sent:
 	case full && len(c.in) > 0:
-		l.await(c, unix.EPOLLOUT)
-	case c.s.closing || c.last:
+		l.setInterest(c, unix.EPOLLOUT)
+	case c.s.closing || c.draining:
 		l.finish(c)
 	default:
-		l.await(c, unix.EPOLLIN|unix.EPOLLRDHUP)
+		l.setInterest(c, unix.EPOLLIN|unix.EPOLLRDHUP)
 	}
 }
 
-// kept is a copy of rest in memory that is not much larger.
-func kept(memory, rest []byte) []byte {
+// copyUnread returns a copy of rest. It reuses memory if that is large enough.
+func copyUnread(memory, rest []byte) []byte {
 	if len(rest) == 0 {
 		return nil
 	}
@@ -90,7 +92,8 @@ func kept(memory, rest []byte) []byte {
 	return append(memory[:0], rest...)
 }
 
-// send writes the replies. It reports whether the client took them all; those that it did not are kept.
+// send writes the replies. It returns false if some could not be sent yet; they are
+// buffered.
 func (l *loop) send(c *loopConn) bool {
 	out := l.w.out
 	l.w.out = out[:0]
@@ -106,26 +109,26 @@ func (l *loop) send(c *loopConn) bool {
 		return false
 	}
 	c.out = append([]byte(nil), out[max(n, 0):]...)
-	l.await(c, unix.EPOLLOUT)
-	c.since = l.now
+	l.setInterest(c, unix.EPOLLOUT)
+	c.stateSince = l.now
 	return false
 }
 
-// resume sends what a client did not take before, and goes on with what it sent meanwhile.
+// resume sends the buffered replies and then serves the buffered input.
 func (l *loop) resume(c *loopConn) {
 	if len(c.out) > 0 && !l.flush(c) {
 		return
 	}
-	c.since = l.now
+	c.stateSince = l.now
 	if c.s.closing {
 		l.finish(c)
 		return
 	}
 	n := copy(l.buf, c.in)
-	l.answer(c, l.buf[:n], n)
+	l.serve(c, l.buf[:n], n)
 }
 
-// flush sends the replies that were kept. It reports whether the client took them all.
+// flush sends the buffered replies. It reports whether all were sent.
 func (l *loop) flush(c *loopConn) bool {
 	n, errno := write(c.fd, c.out)
 	switch {
@@ -142,12 +145,13 @@ func (l *loop) flush(c *loopConn) bool {
 	return true
 }
 
-// await has the loop woken by these events of the connection. Where that is not possible, it ends.
-func (l *loop) await(c *loopConn, events uint32) (ok bool) {
-	if c.waits == events {
+// setInterest sets the events that are polled for the connection. On failure it closes
+// the connection and returns false.
+func (l *loop) setInterest(c *loopConn, events uint32) (ok bool) {
+	if c.interest == events {
 		return true
 	}
-	c.waits = events
+	c.interest = events
 	if err := l.control(unix.EPOLL_CTL_MOD, c.fd, events); err != nil {
 		l.drop(c)
 		return false
@@ -155,21 +159,23 @@ func (l *loop) await(c *loopConn, events uint32) (ok bool) {
 	return true
 }
 
-// finish closes our end behind the last reply, and waits a while for the client to close its: whoever is closed with input unread may
-// lose what was sent.
+// finish shuts down writing after the last reply and waits for the client to close, at
+// most lingerTimeout: closing a socket with unread input can discard data that was
+// sent.
 func (l *loop) finish(c *loopConn) {
-	if !l.await(c, unix.EPOLLIN|unix.EPOLLRDHUP) {
+	if !l.setInterest(c, unix.EPOLLIN|unix.EPOLLRDHUP) {
 		return
 	}
 	if unix.Shutdown(c.fd, unix.SHUT_WR) != nil {
 		l.drop(c)
 		return
 	}
-	c.lingers, c.in, c.since = true, nil, l.now
+	c.lingering, c.in, c.stateSince = true, nil, l.now
 	l.discard(c)
 }
 
-// discard throws away what comes behind the end, a read at a time.
+// discard reads and drops input that arrives after the connection was shut down, one
+// read at a time.
 func (l *loop) discard(c *loopConn) {
 	n, errno := read(c.fd, l.buf[:readSize])
 	if errno == syscall.EAGAIN || errno == syscall.EINTR || errno == 0 && n > 0 {
@@ -186,46 +192,48 @@ func (l *loop) drop(c *loopConn) {
 	l.conns[c.fd] = nil
 	l.count--
 	_ = unix.Close(c.fd)
-	l.server.part()
+	l.server.connectionClosed()
 }
 
-// mostDrained is how many reads have to bring in all that a client has sent when a server stops.
-const mostDrained = 64
+// maxDrainReads bounds the reads of one connection during shutdown.
+const maxDrainReads = 64
 
-// drain answers what has arrived, and ends the connection. A client that does not take its replies is given the time it has anyway.
+// drain serves the requests that have arrived and closes the connection. A client that
+// has not read its replies keeps its write timeout.
 func (l *loop) drain(c *loopConn) {
-	for range mostDrained {
-		if c.waits == unix.EPOLLOUT || c.lingers || l.conns[c.fd] != c || !l.receive(c) {
+	for range maxDrainReads {
+		if c.interest == unix.EPOLLOUT || c.lingering || l.conns[c.fd] != c || !l.readAndServe(c) {
 			break
 		}
 	}
-	c.last = true
-	if l.conns[c.fd] == c && c.waits != unix.EPOLLOUT && !c.lingers {
+	c.draining = true
+	if l.conns[c.fd] == c && c.interest != unix.EPOLLOUT && !c.lingering {
 		l.finish(c)
 	}
 }
 
-// sweep ends the connections that have been for too long as they are.
+// sweep closes connections that exceeded the timeout of their state: idle, in a request,
+// sending, or closing.
 func (l *loop) sweep() {
-	l.swept = l.now
+	l.lastSweep = l.now
 	opts := &l.server.opts
-	l.each(func(c *loopConn) {
-		most := opts.IdleTimeout
+	l.forEach(func(c *loopConn) {
+		timeout := opts.IdleTimeout
 		switch {
-		case c.lingers:
-			most = lingerTime
-		case c.waits == unix.EPOLLOUT:
-			most = opts.WriteTimeout
+		case c.lingering:
+			timeout = lingerTimeout
+		case c.interest == unix.EPOLLOUT:
+			timeout = opts.WriteTimeout
 		case len(c.in) > 0:
-			most = opts.RequestTimeout
+			timeout = opts.RequestTimeout
 		}
-		if l.now.Sub(c.since) >= most {
+		if l.now.Sub(c.stateSince) >= timeout {
 			l.drop(c)
 		}
 	})
 }
 
-// read and write return at once, so the scheduler need not know of them.
+// read and write never block, so they are raw system calls that bypass the scheduler.
 
 func read(fd int, buf []byte) (int, syscall.Errno) {
 	n, _, errno := syscall.RawSyscall(syscall.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(buf))), uintptr(len(buf)))

@@ -13,35 +13,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// loopOrder is what a loop is told to do.
-type loopOrder int
+// loopState is the state that a server requests of a loop.
+type loopState int
 
 const (
-	loopDrains loopOrder = iota + 1 // answer what has arrived, and end the connections
-	loopEnds                        // end them as they are
+	loopDraining loopState = iota + 1 // serve the requests that have arrived, then close the connections
+	loopStopping                      // close the connections immediately
 )
 
-const mostEvents = 256 // that are asked for at a time
+const maxEvents = 256 // of one poll
 
-// loop serves many connections on one goroutine. All fields but those behind mu belong to it.
+// loop serves many connections on one goroutine, which owns all fields except the ones
+// guarded by mu.
 type loop struct {
-	server *Server
-	w      *worker
-	epoll  int
-	wake   int // an eventfd that the others write to
-	events [mostEvents]unix.EpollEvent
-	buf    []byte        // what is read; what is left of it is copied
-	conns  []*loopConn   // by their file descriptors
-	count  int           // of conns
-	now    time.Time     // at the beginning of the turn
-	swept  time.Time     // when all were last looked through
-	every  time.Duration // how often that is
-	order  loopOrder
+	server        *Server
+	w             *worker
+	epoll         int
+	wake          int // eventfd that wakes the loop
+	events        [maxEvents]unix.EpollEvent
+	buf           []byte      // input of the current connection; unused input is copied
+	conns         []*loopConn // by file descriptor
+	count         int         // number of connections
+	now           time.Time   // when the current poll returned
+	lastSweep     time.Time
+	sweepInterval time.Duration
+	state         loopState
 
-	mu      sync.Mutex
-	arrived []*loopConn
-	told    loopOrder
-	closed  bool
+	mu             sync.Mutex
+	newConns       []*loopConn
+	requestedState loopState
+	closed         bool
 }
 
 func (s *Server) startLoops() error {
@@ -49,7 +50,7 @@ func (s *Server) startLoops() error {
 	for range n {
 		l, err := s.newLoop()
 		if err != nil {
-			return fmt.Errorf("respapi: an event loop: %w", err)
+			return fmt.Errorf("respapi: start event loop: %w", err)
 		}
 		s.loops = append(s.loops, l)
 		s.running.Go(l.run)
@@ -59,9 +60,9 @@ func (s *Server) startLoops() error {
 
 func (s *Server) newLoop() (*loop, error) {
 	l := &loop{server: s, w: s.handler.newWorker(s.ctx), now: time.Now()}
-	l.buf = make([]byte, s.handler.known.request+readSize)
-	shortest := min(s.opts.RequestTimeout, s.opts.WriteTimeout, s.opts.IdleTimeout, lingerTime)
-	l.every = min(max(shortest/4, 5*time.Millisecond), time.Second)
+	l.buf = make([]byte, s.handler.bounds.request+readSize)
+	shortest := min(s.opts.RequestTimeout, s.opts.WriteTimeout, s.opts.IdleTimeout, lingerTimeout)
+	l.sweepInterval = min(max(shortest/4, 5*time.Millisecond), time.Second)
 	var err error
 	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, err
@@ -80,30 +81,32 @@ func (l *loop) control(op, fd int, events uint32) error {
 	return unix.EpollCtl(l.epoll, op, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)})
 }
 
-// add gives a connection to the loop, if it is one that a loop can serve. It may be called from any goroutine.
+// add passes a connection to the loop. It returns false if a loop cannot serve it. It
+// may be called from any goroutine.
 func (l *loop) add(conn net.Conn) bool {
-	if !plain(conn) {
+	if !isPlain(conn) {
 		return false
 	}
 	fd, err := duplicate(conn.(syscall.Conn))
 	if err != nil {
 		return false
 	}
-	c := &loopConn{fd: fd, s: l.server.handler.openFor(conn), since: time.Now()}
-	_ = conn.Close() // this one's file descriptor; the other stays
+	c := &loopConn{fd: fd, s: l.server.handler.newSessionFor(conn), stateSince: time.Now()}
+	_ = conn.Close() // the duplicate stays open
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		_ = unix.Close(fd)
-		l.server.part()
+		l.server.connectionClosed()
 		return true
 	}
-	l.arrived = append(l.arrived, c)
-	l.rouse()
+	l.newConns = append(l.newConns, c)
+	l.wakeUp()
 	return true
 }
 
-// duplicate is a file descriptor of conn that the runtime's poller knows nothing of.
+// duplicate returns a file descriptor of conn that is not registered with the poller of
+// the Go runtime.
 func duplicate(conn syscall.Conn) (fd int, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -118,22 +121,22 @@ func duplicate(conn syscall.Conn) (fd int, err error) {
 	return fd, failed
 }
 
-// tell gives an order to the loop. It may be called from any goroutine.
-func (l *loop) tell(order loopOrder) {
+// setState requests a state. It may be called from any goroutine.
+func (l *loop) setState(order loopState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.told = max(l.told, order)
-	l.rouse()
+	l.requestedState = max(l.requestedState, order)
+	l.wakeUp()
 }
 
-// rouse ends the loop's wait. l.mu is held.
-func (l *loop) rouse() {
+// wakeUp makes the current poll return. The caller holds l.mu.
+func (l *loop) wakeUp() {
 	if !l.closed {
-		_, _ = unix.Write(l.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // full is as good
+		_, _ = unix.Write(l.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // if the counter is full, the loop wakes up anyway
 	}
 }
 
-// run serves until the order to stop has come and all connections are closed.
+// run serves connections until a stop was requested and all connections are closed.
 func (l *loop) run() {
 	defer l.close()
 	for {
@@ -147,30 +150,31 @@ func (l *loop) run() {
 				continue
 			}
 			if c := l.conns[e.Fd]; c != nil {
-				l.turn(c, e.Events)
+				l.handleEvents(c, e.Events)
 			}
 		}
 		if woken {
-			l.hear()
+			l.receiveUpdates()
 		}
-		if l.now.Sub(l.swept) >= l.every {
+		if l.now.Sub(l.lastSweep) >= l.sweepInterval {
 			l.sweep()
 		}
-		if l.order != 0 && l.count == 0 && l.leave() {
+		if l.state != 0 && l.count == 0 && l.tryStop() {
 			return
 		}
 	}
 }
 
-// wait is for events. It first looks without waiting, which is cheaper: the scheduler need not know of it.
+// wait polls for events and returns their number. It first polls without blocking as a
+// raw system call, which is cheaper because the scheduler is not involved.
 func (l *loop) wait() int {
-	n, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, uintptr(l.epoll), uintptr(unsafe.Pointer(&l.events)), mostEvents, 0, 0, 0)
+	n, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, uintptr(l.epoll), uintptr(unsafe.Pointer(&l.events)), maxEvents, 0, 0, 0)
 	if errno == 0 && n > 0 {
 		return int(n)
 	}
-	timeout := -1 // as long as it takes
+	timeout := -1 // no timeout
 	if l.count > 0 {
-		timeout = max(0, int((l.every-time.Since(l.swept)+time.Millisecond-1)/time.Millisecond))
+		timeout = max(0, int((l.sweepInterval-time.Since(l.lastSweep)+time.Millisecond-1)/time.Millisecond))
 	}
 	got, err := unix.EpollWait(l.epoll, l.events[:], timeout)
 	if err != nil { // interrupted
@@ -179,40 +183,40 @@ func (l *loop) wait() int {
 	return got
 }
 
-// hear takes in what others have left for the loop.
-func (l *loop) hear() {
+// receiveUpdates takes over new connections and the requested state.
+func (l *loop) receiveUpdates() {
 	var count [8]byte
-	_, _ = unix.Read(l.wake, count[:]) // only to empty it
+	_, _ = unix.Read(l.wake, count[:]) // resets the counter
 	l.mu.Lock()
-	arrived := l.arrived
-	l.arrived = nil
-	l.order = l.told
+	arrived := l.newConns
+	l.newConns = nil
+	l.state = l.requestedState
 	l.mu.Unlock()
 	for _, c := range arrived {
-		l.take(c)
+		l.register(c)
 	}
-	switch l.order {
-	case loopDrains:
-		l.each(l.drain)
-	case loopEnds:
-		l.each(l.drop)
+	switch l.state {
+	case loopDraining:
+		l.forEach(l.drain)
+	case loopStopping:
+		l.forEach(l.drop)
 	}
 }
 
-func (l *loop) take(c *loopConn) {
+func (l *loop) register(c *loopConn) {
 	for c.fd >= len(l.conns) {
 		l.conns = append(l.conns, nil)
 	}
 	l.conns[c.fd] = c
 	l.count++
-	c.waits = unix.EPOLLIN | unix.EPOLLRDHUP
-	if err := l.control(unix.EPOLL_CTL_ADD, c.fd, c.waits); err != nil {
-		l.server.handler.log.Warn("a connection could not be served", "cause", err)
+	c.interest = unix.EPOLLIN | unix.EPOLLRDHUP
+	if err := l.control(unix.EPOLL_CTL_ADD, c.fd, c.interest); err != nil {
+		l.server.handler.log.Warn("connection closed: cannot add it to the event loop", "cause", err)
 		l.drop(c)
 	}
 }
 
-func (l *loop) each(do func(*loopConn)) {
+func (l *loop) forEach(do func(*loopConn)) {
 	for _, c := range l.conns {
 		if c != nil {
 			do(c)
@@ -220,11 +224,12 @@ func (l *loop) each(do func(*loopConn)) {
 	}
 }
 
-// leave ends the loop, unless a connection has just arrived.
-func (l *loop) leave() bool {
+// tryStop marks the loop as closed, unless a connection has just arrived. It reports
+// whether the loop is closed.
+func (l *loop) tryStop() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.closed = len(l.arrived) == 0
+	l.closed = len(l.newConns) == 0
 	return l.closed
 }
 

@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newTestLoop is a loop that nobody runs, with one connection: its turns are the test's. The other end reads nothing by itself.
+// newTestLoop returns a loop with one connection whose events the test handles. The
+// other end of the connection reads only when the test does.
 func newTestLoop(t *testing.T) (l *loop, c *loopConn, client net.Conn) {
 	t.Helper()
 	s := NewServer(New(mustEngine(t, newFrozen(t), nil), nil), nil)
@@ -30,8 +31,8 @@ func newTestLoop(t *testing.T) (l *loop, c *loopConn, client net.Conn) {
 		t.Fatal(err)
 	}
 	_ = file.Close()
-	c = &loopConn{fd: pair[0], s: s.handler.open("", ""), since: l.now}
-	l.take(c)
+	c = &loopConn{fd: pair[0], s: s.handler.newSession("", ""), stateSince: l.now}
+	l.register(c)
 	t.Cleanup(func() {
 		_ = client.Close()
 		l.drop(c)
@@ -40,9 +41,9 @@ func newTestLoop(t *testing.T) (l *loop, c *loopConn, client net.Conn) {
 	return l, c, client
 }
 
-// A reply can be a hundred times its request. However many of those have come, a turn ends when the replies are enough for now, so that
-// others have theirs.
-func TestTurnIsBounded(t *testing.T) {
+// TestRepliesOfOneEventAreBounded: a reply can be a hundred times as long as its
+// request. The loop serves other connections after maxReplyBatch bytes of replies.
+func TestRepliesOfOneEventAreBounded(t *testing.T) {
 	t.Parallel()
 	const asked = 300
 	l, c, client := newTestLoop(t)
@@ -55,12 +56,12 @@ func TestTurnIsBounded(t *testing.T) {
 		if turns > asked {
 			t.Fatalf("%d of %d bytes came in %d turns", got.Len(), len(want), turns)
 		}
-		l.turn(c, c.waits)
+		l.handleEvents(c, c.interest)
 		n, err := client.Read(buf)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if most := enough + len(want)/asked; n > most {
+		if most := maxReplyBatch + len(want)/asked; n > most {
 			t.Fatalf("a turn wrote %d bytes, want at most %d", n, most)
 		}
 		got.Write(buf[:n])
@@ -68,13 +69,14 @@ func TestTurnIsBounded(t *testing.T) {
 	if got.String() != want {
 		t.Error("the replies are not those to the requests")
 	}
-	if l.turn(c, c.waits); c.waits&unix.EPOLLIN == 0 || c.in != nil || c.out != nil {
+	if l.handleEvents(c, c.interest); c.interest&unix.EPOLLIN == 0 || c.in != nil || c.out != nil {
 		t.Errorf("when all is answered, %d bytes to run and %d to send are kept; want it to wait for more", len(c.in), len(c.out))
 	}
 }
 
-// What has arrived and was read is answered when the server stops, also where it is more than a turn's.
-func TestDrainAnswersWhatIsLeftOfATurn(t *testing.T) {
+// TestDrainServesBufferedRequests: requests that were read before the shutdown are
+// served, even if they need more than one event.
+func TestDrainServesBufferedRequests(t *testing.T) {
 	t.Parallel()
 	const asked = 300
 	l, c, client := newTestLoop(t)
@@ -82,7 +84,7 @@ func TestDrainAnswersWhatIsLeftOfATurn(t *testing.T) {
 	if _, err := io.WriteString(client, strings.Repeat("COMMAND\r\n", asked)); err != nil {
 		t.Fatal(err)
 	}
-	l.turn(c, c.waits)
+	l.handleEvents(c, c.interest)
 	l.drain(c)
 	got, err := make(chan string), make(chan error)
 	go func() {
@@ -90,23 +92,23 @@ func TestDrainAnswersWhatIsLeftOfATurn(t *testing.T) {
 		got <- string(text)
 		err <- failed
 	}()
-	for !c.lingers {
+	for !c.lingering {
 		for _, e := range l.events[:l.wait()] {
-			l.turn(c, e.Events)
+			l.handleEvents(c, e.Events)
 		}
 	}
 	if text, failed := <-got, <-err; text != want || failed != nil {
 		t.Errorf("got %d bytes, %v; want %d", len(text), failed, len(want))
 	}
-	if c.waits&unix.EPOLLOUT != 0 {
+	if c.interest&unix.EPOLLOUT != 0 {
 		t.Error("an ending connection wakes the loop for nothing")
 	}
 }
 
-func TestLoopsCanBeSwitchedOff(t *testing.T) {
+func TestNoLoops(t *testing.T) {
 	t.Parallel()
 	for _, off := range []bool{false, true} {
-		s := serve(t, doors[0], nil, Options{}, &ServerOptions{NoLoops: off})
+		s := serve(t, transports[0], nil, Options{}, &ServerOptions{NoLoops: off})
 		conn := s.dial()
 		s.write(conn, "PING\r\n")
 		s.expect(conn, "+PONG\r\n")

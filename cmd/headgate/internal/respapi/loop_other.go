@@ -4,18 +4,18 @@ package respapi
 
 import "net"
 
-// loop is an event loop, which there are none of here: each connection has a goroutine.
+// loop is an event loop. This system has none: each connection has a goroutine.
 type loop struct{}
 
-type loopOrder int
+type loopState int
 
 const (
-	loopDrains loopOrder = iota + 1
-	loopEnds
+	loopDraining loopState = iota + 1
+	loopStopping
 )
 
 func (s *Server) startLoops() error { return nil }
 
 func (l *loop) add(net.Conn) bool { return false }
 
-func (l *loop) tell(loopOrder) {}
+func (l *loop) setState(loopState) {}

@@ -18,10 +18,10 @@ func TestMain(m *testing.M) {
 	leaktest.Main(m)
 }
 
-// start is the instant at which tests begin whose time stands still.
+// start is the first instant of tests with a fixed clock.
 const start = headgate.Instant(1_747_785_600_000_000)
 
-// frozen is a store whose clock a test sets: the embedded one, at a given instant.
+// frozen is a memory store whose clock is set by the test.
 type frozen struct {
 	headgate.Store
 	now atomic.Int64
@@ -73,7 +73,7 @@ func mustEngine(t testing.TB, store headgate.Store, opts *engine.Options) *engin
 	return e
 }
 
-// client is a connection without a network.
+// client is a session without a network connection.
 type client struct {
 	t testing.TB
 	w *worker
@@ -81,10 +81,10 @@ type client struct {
 }
 
 func (h *Handler) newClient(t testing.TB) *client {
-	return &client{t, h.newWorker(t.Context()), h.open("192.0.2.1:1", "192.0.2.2:2")}
+	return &client{t, h.newWorker(t.Context()), h.newSession("192.0.2.1:1", "192.0.2.2:2")}
 }
 
-// send gives the server input that asks for nothing more, and returns the replies.
+// send passes input that ends with a complete request, and returns the replies.
 func (c *client) send(input string) string {
 	c.t.Helper()
 	in, out := []byte(input), strings.Builder{}
@@ -106,7 +106,7 @@ func (c *client) do(args ...string) string {
 	return c.send(request(args...))
 }
 
-// request is a request as clients write it.
+// request encodes a request.
 func request(args ...string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "*%d\r\n", len(args))
@@ -116,7 +116,7 @@ func request(args ...string) string {
 	return b.String()
 }
 
-// numbersReply is an array of numbers.
+// numbersReply encodes an array of numbers.
 func numbersReply(numbers ...int64) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "*%d\r\n", len(numbers))

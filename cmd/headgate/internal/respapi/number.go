@@ -5,9 +5,9 @@ import (
 	"unicode/utf8"
 )
 
-// parseInt parses a 64-bit integer as redis-cell does: an optional sign and digits. It allocates
-// only if the text is not one. It parses digits that cannot overflow itself, because
-// strconv.ParseInt takes a tenth of the time of a CL.THROTTLE.
+// parseInt parses a 64-bit integer as redis-cell does: an optional sign and digits. It
+// allocates only if the text is not one. It parses digits that cannot overflow itself,
+// because strconv.ParseInt takes a tenth of the time of a CL.THROTTLE.
 func parseInt(text []byte) (n int64, ok bool) {
 	const maxDigits = 18
 	for i, c := range text {
@@ -20,8 +20,8 @@ func parseInt(text []byte) (n int64, ok bool) {
 	return n, len(text) > 0
 }
 
-// clip bounds how much of a stranger's text an error repeats, and makes it UTF-8.
-func clip(text []byte) string {
+// truncate returns at most 64 bytes of a client's text, as valid UTF-8, for errors.
+func truncate(text []byte) string {
 	const most = 64
 	more := ""
 	if len(text) > most {
@@ -32,7 +32,7 @@ func clip(text []byte) string {
 	}
 	clean := make([]byte, len(text))
 	for i, c := range text {
-		clean[i] = shown(c)
+		clean[i] = printableByte(c)
 	}
 	return string(clean) + more
 }

@@ -1,52 +1,55 @@
 package respapi
 
-// span is where an argument lies in the input, from start to before end.
-type span struct{ start, end int32 }
+// argRange is the position of an argument in the input: [start, end).
+type argRange struct{ start, end int32 }
 
-// bounds are how large a request may be. Nothing is kept of one that is larger.
+// bounds are the maximum sizes of a request. Nothing is buffered of a larger one.
 type bounds struct {
 	request int // bytes of a whole request
-	args    int // arguments, the command's name among them
+	args    int // arguments, including the command name
 	bulk    int // bytes of one argument
 }
 
-// The bounds of a client that has yet to say who it is.
+// The bounds of a client before authentication.
 const (
 	unauthenticatedArgs  = 10
 	unauthenticatedBytes = 4 << 10
 )
 
-// mostDigits is the longest number of arguments or bytes: whatever has more is above every bound.
-const mostDigits = 9
+// maxDigits is the maximum length of a count of arguments or bytes: a longer one
+// exceeds every bound.
+const maxDigits = 9
 
-// reader finds requests in the input of one connection. It remembers how far it came in a request that has not arrived whole, so that
-// each byte is looked at once however the input is cut. Its zero value is ready.
+// reader parses requests from the input of one connection. It remembers its position in
+// an incomplete request, so that each byte is parsed once, however the input is split.
+// The zero value is ready to use.
 type reader struct {
-	args   []span
-	pos    int  // how far the request has been read, from its beginning
-	left   int  // arguments to come
-	inside bool // a request in the form of an array has begun
+	args   []argRange
+	pos    int  // parsed bytes of the current request
+	left   int  // missing arguments
+	inside bool // inside a request in array form
 }
 
-// protocolError is what a client is told that broke the protocol, behind “Protocol error: ”.
+// protocolError is the description of a protocol error of the client.
 type protocolError string
 
-// Error is what the client is told.
+// Error returns the text for the client.
 func (e protocolError) Error() string { return "Protocol error: " + string(e) }
 
-// What can be wrong with a request.
+// The protocol errors.
 const (
 	errArrayLength  = protocolError("invalid multibulk length")
 	errBulkLength   = protocolError("invalid bulk length")
-	errBulkEnd      = protocolError("expected CRLF behind a bulk string")
+	errBulkEnd      = protocolError("expected CRLF after a bulk string")
 	errInlineLength = protocolError("too big inline request")
 	errInlineQuotes = protocolError("unbalanced quotes in request")
 	errTooBig       = protocolError("too big request")
 )
 
-// next reads the request at the beginning of in, which goes on from what was there at the last call. It gives back its length, or 0 if
-// the rest is yet to come; the arguments are then in r.args, none if the request asks for nothing. in may be changed inside of the
-// request.
+// next parses the request at the beginning of in, which must begin with the input of
+// the previous call if that was incomplete. It returns the length of the request, or 0
+// if it is incomplete. r.args are the arguments, none for an empty request. next may
+// modify the bytes of the request.
 func (r *reader) next(in []byte, b bounds) (n int, err error) {
 	if !r.inside {
 		if len(in) == 0 {
@@ -58,7 +61,7 @@ func (r *reader) next(in []byte, b bounds) (n int, err error) {
 		if in[0] != '*' {
 			return r.inline(in, b)
 		}
-		count, end, err := header(in, 1, errArrayLength)
+		count, end, err := readHeader(in, 1, errArrayLength)
 		if end == 0 || err != nil {
 			return 0, err
 		}
@@ -76,32 +79,32 @@ func (r *reader) next(in []byte, b bounds) (n int, err error) {
 	return r.done(r.pos), nil
 }
 
-// done ends a request of n bytes.
+// done resets the state after a request of n bytes, and returns n.
 func (r *reader) done(n int) int {
 	r.pos, r.left, r.inside = 0, 0, false
 	return n
 }
 
-// bulk reads one argument at r.pos, unless it is not there as a whole.
+// bulk parses one argument at r.pos. done is false if it is incomplete.
 func (r *reader) bulk(in []byte, b bounds) (done bool, err error) {
 	if r.pos >= len(in) {
-		return false, tooBig(r.pos+1, b)
+		return false, checkSize(r.pos+1, b)
 	}
 	if in[r.pos] != '$' {
-		return false, protocolError("expected '$', got '" + string(shown(in[r.pos])) + "'")
+		return false, protocolError("expected '$', got '" + string(printableByte(in[r.pos])) + "'")
 	}
-	size, start, err := header(in, r.pos+1, errBulkLength)
+	size, start, err := readHeader(in, r.pos+1, errBulkLength)
 	if err != nil {
 		return false, err
 	}
 	if start == 0 {
-		return false, tooBig(len(in)+1, b)
+		return false, checkSize(len(in)+1, b)
 	}
 	if size < 0 || size > b.bulk {
 		return false, errBulkLength
 	}
 	end := start + size
-	if err := tooBig(end+2, b); err != nil {
+	if err := checkSize(end+2, b); err != nil {
 		return false, err
 	}
 	if end < len(in) && in[end] != '\r' || end+1 < len(in) && in[end+1] != '\n' {
@@ -110,22 +113,23 @@ func (r *reader) bulk(in []byte, b bounds) (done bool, err error) {
 	if end+2 > len(in) {
 		return false, nil
 	}
-	r.args = append(r.args, span{int32(start), int32(end)})
+	r.args = append(r.args, argRange{int32(start), int32(end)})
 	r.pos = end + 2
 	return true, nil
 }
 
-func tooBig(n int, b bounds) error {
+func checkSize(n int, b bounds) error {
 	if n > b.request {
 		return errTooBig
 	}
 	return nil
 }
 
-// header reads the number in a line that begins at from. end is behind the line, and 0 if it has not arrived whole. What cannot become a
-// number any more is wrong at once, so that an answer does not depend on how the input is cut.
-func header(in []byte, from int, wrong protocolError) (n, end int, err error) {
-	if from+2 < len(in) && in[from+1] == '\r' && in[from+2] == '\n' && in[from]-'0' <= 9 { // as almost always
+// readHeader parses the number in the line that begins at from. end is the end of the
+// line, or 0 if the line is incomplete. It fails as soon as the line cannot become a
+// number, so that errors do not depend on how the input is split.
+func readHeader(in []byte, from int, wrong protocolError) (n, end int, err error) {
+	if from+2 < len(in) && in[from+1] == '\r' && in[from+2] == '\n' && in[from]-'0' <= 9 { // the most frequent case
 		return int(in[from] - '0'), from + 3, nil
 	}
 	i, negative := from, false
@@ -135,7 +139,7 @@ func header(in []byte, from int, wrong protocolError) (n, end int, err error) {
 	}
 	digits := i
 	for ; i < len(in) && in[i] >= '0' && in[i] <= '9'; i++ {
-		if i-digits == mostDigits {
+		if i-digits == maxDigits {
 			return 0, 0, wrong
 		}
 		n = n*10 + int(in[i]-'0')
@@ -152,8 +156,8 @@ func header(in []byte, from int, wrong protocolError) (n, end int, err error) {
 	return n, i + 2, nil
 }
 
-// shown is c, or a question mark if c does not print.
-func shown(c byte) byte {
+// printableByte returns c, or a question mark if c is not printable.
+func printableByte(c byte) byte {
 	if c < ' ' || c > '~' {
 		return '?'
 	}

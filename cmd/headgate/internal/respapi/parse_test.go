@@ -39,7 +39,8 @@ func TestInlineRequests(t *testing.T) {
 
 var small = bounds{request: 64, args: 4, bulk: 16}
 
-// What breaks the protocol is found as soon as it is there, and bounds before anything is kept.
+// TestProtocolErrors: protocol errors are detected as soon as their bytes arrive, and
+// bounds before anything is buffered.
 func TestProtocolErrors(t *testing.T) {
 	for _, tt := range []struct {
 		input string
@@ -81,7 +82,7 @@ func TestProtocolErrors(t *testing.T) {
 		{strings.Repeat("a", 17) + "\n", errBulkLength},
 		{"a a a a a\n", errArrayLength},
 	} {
-		for cut := range len(tt.input) + 1 { // all at once, or the rest behind any part
+		for cut := range len(tt.input) + 1 { // the input in one part, or split anywhere
 			var r reader
 			n, err := r.next([]byte(tt.input[:cut]), small)
 			if n == 0 && err == nil {
@@ -94,8 +95,8 @@ func TestProtocolErrors(t *testing.T) {
 	}
 }
 
-// As large as a request may be is fine.
-func TestBoundsAreAccepted(t *testing.T) {
+// TestMaximumSizesAreAccepted tests requests at the bounds.
+func TestMaximumSizesAreAccepted(t *testing.T) {
 	for _, input := range []string{
 		"*4\r\n" + strings.Repeat("$1\r\na\r\n", 4),
 		"*1\r\n$16\r\n0123456789abcdef\r\n",
@@ -111,23 +112,24 @@ func TestBoundsAreAccepted(t *testing.T) {
 	}
 }
 
-// Short requests with long replies do not pile up: no more of them are run than there is room for.
+// TestRepliesAreBounded: short requests with long replies are run only while there is
+// room for replies.
 func TestRepliesAreBounded(t *testing.T) {
 	c := New(mustEngine(t, newFrozen(t), nil), nil).newClient(t)
 	one := len(c.do("COMMAND"))
 	in := []byte(strings.Repeat("COMMAND\n", 2000))
-	if used := c.w.serve(c.s, in); used == 0 || used == len(in) || len(c.w.out) > enough+one {
+	if used := c.w.serve(c.s, in); used == 0 || used == len(in) || len(c.w.out) > maxReplyBatch+one {
 		t.Errorf("%d bytes of %d were run at once, with %d bytes of replies", used, len(in), len(c.w.out))
 	}
 }
 
-// session1 has a request of every form.
+// session1 has requests of every form.
 var session1 = request("PING") + request("CL.THROTTLE", "k", "15", "30", "60") + "PING \"a b\"\r\n" + "\r\n" + "*0\r\n" + "ECHO\tx\n" +
 	request("HG.CHECK", "api", "key\r\nkey", "2") + request("CL.THROTTLE", "k", "15", "30", "60", "x") + request("FOO", "") +
 	request("HELLO", "3") + request("HG.PEEK", "api", "") + request("ECHO", strings.Repeat("long ", 500)) + request("COMMAND", "COUNT")
 
-// However the input is cut, the replies are the same.
-func TestCutAnywhere(t *testing.T) {
+// TestInputSplitAnywhere: the replies do not depend on how the input is split.
+func TestInputSplitAnywhere(t *testing.T) {
 	t.Parallel()
 	for _, networked := range []bool{false, true} {
 		h := New(mustEngine(t, newFrozen(t), policies), &Options{Networked: networked})
@@ -148,9 +150,9 @@ func TestCutAnywhere(t *testing.T) {
 	}
 }
 
-// replies are what a connection is answered whose input comes in these parts.
+// replies returns the replies of a connection whose input arrives in parts.
 func (h *Handler) replies(t testing.TB, parts ...string) string {
-	w, s := h.newWorker(t.Context()), h.open("", "")
+	w, s := h.newWorker(t.Context()), h.newSession("", "")
 	var in, out []byte
 	for _, part := range parts {
 		in = append(in, part...)
@@ -167,7 +169,8 @@ func (h *Handler) replies(t testing.TB, parts ...string) string {
 	return string(out)
 }
 
-// FuzzRequests holds the reader against a plain one, and its answers against those to the same input cut in two.
+// FuzzRequests compares the parser with a simple one, and with itself for the same
+// input split in two.
 func FuzzRequests(f *testing.F) {
 	for i := range 20 {
 		f.Add([]byte(session1), i*40)
@@ -190,7 +193,7 @@ func FuzzRequests(f *testing.F) {
 	})
 }
 
-// readAll reads all requests, each as one text.
+// readAll parses all requests and returns each as a string.
 func readAll(t *testing.T, b bounds, parts ...[]byte) (all []string, err error) {
 	var r reader
 	var in []byte
@@ -224,7 +227,8 @@ func readAll(t *testing.T, b bounds, parts ...[]byte) (all []string, err error) 
 	return all, nil
 }
 
-// plainRead reads arrays of bulk strings alone, by splitting. It gives up where there is anything else.
+// plainRead parses arrays of bulk strings by splitting the text. It stops at anything
+// else.
 func plainRead(input []byte, b bounds) (all []string, ok bool) {
 	text := string(input)
 	for text != "" {

@@ -7,13 +7,13 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
 
-func (w *worker) hgCheck()  { w.policy(headgate.Take) }
-func (w *worker) hgPeek()   { w.policy(headgate.Peek) }
-func (w *worker) hgRefund() { w.policy(headgate.Refund) }
-func (w *worker) hgReset()  { w.policy(headgate.Reset) }
+func (w *worker) hgCheck()  { w.hgCommand(headgate.Take) }
+func (w *worker) hgPeek()   { w.hgCommand(headgate.Peek) }
+func (w *worker) hgRefund() { w.hgCommand(headgate.Refund) }
+func (w *worker) hgReset()  { w.hgCommand(headgate.Reset) }
 
-// policy is HG.<verb> policy key [cost].
-func (w *worker) policy(verb headgate.Verb) {
+// hgCommand runs HG.<verb> policy key [cost].
+func (w *worker) hgCommand(verb headgate.Verb) {
 	cost := int64(1)
 	if w.args() > 4 {
 		w.wrongArity([...]string{"hg.check", "hg.peek", "hg.refund", "hg.reset"}[verb])
@@ -22,22 +22,23 @@ func (w *worker) policy(verb headgate.Verb) {
 	if w.args() == 4 {
 		var ok bool
 		if cost, ok = parseInt(w.arg(3)); !ok {
-			w.refuse(errNoInteger)
+			w.reject(errNotAnInteger)
 			return
 		}
 	}
 	if len(w.arg(1)) == 0 {
-		w.refuse("NOPOLICY the policy's name is empty")
+		w.reject("NOPOLICY policy name is empty")
 		return
 	}
 	j := w.newJob()
-	j.style, j.verb, j.cost = ownStyle, verb, cost
+	j.style, j.verb, j.cost = headgateStyle, verb, cost
 	j.policy, j.key = w.textOf(w.arg(1)), w.textOf(w.arg(2))
 	w.submit(j)
 }
 
-// tellOwn has the fields of the answer over HTTP, in their order. Times are in ms, rounded up.
-func (w *worker) tellOwn(a *engine.Answer) {
+// writeDecision writes the fields of the HTTP API's response in the same order. Times
+// are in ms, rounded up.
+func (w *worker) writeDecision(a *engine.Answer) {
 	w.fields(10)
 	w.bulk("allowed")
 	w.boolean(a.Allowed)
@@ -61,5 +62,5 @@ func (w *worker) tellOwn(a *engine.Answer) {
 	w.boolean(a.Degraded != headgate.ReasonNone)
 }
 
-// millis is d in whole milliseconds, rounded up.
+// millis returns d in whole milliseconds, rounded up.
 func millis(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }

@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// ownReply is the reply of HG.…, with the fields' values as they are written.
-func ownReply(head string, values ...string) string {
+// hgReply is the reply of HG.*, with encoded field values.
+func hgReply(head string, values ...string) string {
 	var b strings.Builder
 	b.WriteString(head + "\r\n")
 	for i, name := range []string{
@@ -45,20 +45,20 @@ func TestPolicies(t *testing.T) {
 		{"HG.CHECK queue k", []string{":1", ":6", ":5", ":0", ":100", ":0", ":0", "$5 queue", "*0", ":0"}},
 		{"HG.CHECK queue k", []string{":1", ":6", ":4", ":0", ":200", ":100", ":0", "$5 queue", "*0", ":0"}},
 	} {
-		if got, want := c.do(words(tt.asked)...), ownReply("*20", tt.want...); got != want {
+		if got, want := c.do(words(tt.asked)...), hgReply("*20", tt.want...); got != want {
 			t.Errorf("%d, %s:\n got %q\nwant %q", i, tt.asked, got, want)
 		}
 	}
 }
 
-func TestPoliciesInVersion3(t *testing.T) {
+func TestPoliciesInRESP3(t *testing.T) {
 	c := New(mustEngine(t, newFrozen(t), policies), nil).newClient(t)
 	c.do("HELLO", "3")
-	want := ownReply("%10", "#t", ":200", ":199", ":0", ":10", ":0", "#f", "$3 api", "*0", "#f")
+	want := hgReply("%10", "#t", ":200", ":199", ":0", ":10", ":0", "#f", "$3 api", "*0", "#f")
 	if got := c.do("HG.CHECK", "api", "k"); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	want = ownReply("%10", "#f", ":200", ":199", ":0", ":10", ":0", "#t", "$3 api", "*1 $3 api", "#f")
+	want = hgReply("%10", "#f", ":200", ":199", ":0", ":10", ":0", "#t", "$3 api", "*1 $3 api", "#f")
 	if got := c.do("HG.CHECK", "api", "k", "201"); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -67,7 +67,7 @@ func TestPoliciesInVersion3(t *testing.T) {
 	}
 }
 
-func TestPoliciesRefuse(t *testing.T) {
+func TestPolicyErrors(t *testing.T) {
 	c := New(mustEngine(t, newFrozen(t), policies), nil).newClient(t)
 	for _, tt := range []struct{ asked, want string }{
 		{"HG.CHECK", "ERR wrong number of arguments for 'hg.check' command"},
@@ -85,7 +85,7 @@ func TestPoliciesRefuse(t *testing.T) {
 			t.Errorf("%.40s: got %q, want %q", tt.asked, got, want)
 		}
 	}
-	if got := c.do("HG.CHECK", "", "k"); got != "-NOPOLICY the policy's name is empty\r\n" {
+	if got := c.do("HG.CHECK", "", "k"); got != "-NOPOLICY policy name is empty\r\n" {
 		t.Errorf("an empty name: got %q", got)
 	}
 	if got := c.do("HG.CHECK", "a\r\nb", "k"); got != "-NOPOLICY unknown policy \"a\\r\\nb\"\r\n" {
@@ -93,24 +93,24 @@ func TestPoliciesRefuse(t *testing.T) {
 	}
 }
 
-// A policy that is put in the place of another holds from the next request on.
-func TestPoliciesChange(t *testing.T) {
+// TestPolicyReload: a changed policy applies from the next request on.
+func TestPolicyReload(t *testing.T) {
 	e := mustEngine(t, newFrozen(t), policies)
 	c := New(e, nil).newClient(t)
 	c.do("HG.CHECK", "api", "k", "150")
 	if err := e.Apply(&engine.Options{Policies: map[string]headgate.Policy{"api": headgate.MustPolicy("100/s burst 160")}}); err != nil {
 		t.Fatal(err)
 	}
-	want := ownReply("*20", ":1", ":160", ":9", ":0", ":1510", ":0", ":0", "$3 api", "*0", ":0")
+	want := hgReply("*20", ":1", ":160", ":9", ":0", ":1510", ":0", ":0", "$3 api", "*0", ":0")
 	if got := c.do("HG.CHECK", "api", "k"); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
-// away is a store that is away, with a door's best secret in its error.
-type away struct{ headgate.Store }
+// unavailable is an unavailable store whose error contains a secret.
+type unavailable struct{ headgate.Store }
 
-func (a away) Bind(rule headgate.Rule) (headgate.Bound, error) {
+func (a unavailable) Bind(rule headgate.Rule) (headgate.Bound, error) {
 	b, err := a.Store.Bind(rule)
 	return awayBound{b}, err
 }
@@ -123,9 +123,9 @@ func (awayBound) Apply(context.Context, headgate.Instant, string, headgate.Verb,
 	}
 }
 
-func TestUndecided(t *testing.T) {
+func TestStoreUnavailable(t *testing.T) {
 	store := memstore.New(&memstore.Options{MaxEntries: 100})
-	c := New(mustEngine(t, away{store}, policies), nil).newClient(t)
+	c := New(mustEngine(t, unavailable{store}, policies), nil).newClient(t)
 	for asked, want := range map[string]string{
 		"HG.CHECK api k":         "-UNDECIDED the store could not decide: timed out\r\n",
 		"CL.THROTTLE k 15 30 60": "-Cell error: Store error: the store could not decide: timed out\r\n",

@@ -2,18 +2,20 @@ package respapi
 
 import "strconv"
 
-// The replies, in the form of the protocol's version 2 or, where it has one of its own, 3. Each is written behind what is in w.out.
+// The functions of this file append a reply to w.out, as RESP2 or, where RESP3 has a
+// type of its own, as RESP3.
 
 const crlf = "\r\n"
 
 func (w *worker) ok() { w.out = append(w.out, "+OK\r\n"...) }
 
-// simple is text that is the program's own: without line ends.
+// simple appends a simple string. text must not contain line ends.
 func (w *worker) simple(text string) {
 	w.out = append(append(append(w.out, '+'), text...), crlf...)
 }
 
-// fail is an error. What a client sent may be in it: line ends and the like become question marks.
+// fail appends an error. Control characters, which may come from the client, become
+// question marks.
 func (w *worker) fail(text string) {
 	w.out = append(w.out, '-')
 	for i := range len(text) {
@@ -41,7 +43,7 @@ func (w *worker) bulk(text string) {
 	w.out = append(append(w.out, text...), crlf...)
 }
 
-// text is a bulk string for people; version 3 says that it is one.
+// text appends a text for people: a verbatim string in RESP3, a bulk string in RESP2.
 func (w *worker) text(text string) {
 	if w.s.version < 3 {
 		w.bulk(text)
@@ -72,10 +74,10 @@ func (w *worker) boolean(b bool) {
 	}
 }
 
-// array begins an array of n replies.
+// array begins an array of n elements.
 func (w *worker) array(n int) { w.out = appendNumber(w.out, '*', int64(n)) }
 
-// set begins a set of n replies: in version 2 an array.
+// set begins a set of n elements; an array in RESP2.
 func (w *worker) set(n int) {
 	if w.s.version < 3 {
 		w.array(n)
@@ -84,7 +86,7 @@ func (w *worker) set(n int) {
 	w.out = appendNumber(w.out, '~', int64(n))
 }
 
-// fields begins a map of n names and their values: in version 2 an array of names and values in turn.
+// fields begins a map of n fields; in RESP2 an array that alternates names and values.
 func (w *worker) fields(n int) {
 	if w.s.version < 3 {
 		w.array(2 * n)

@@ -1,14 +1,17 @@
-// Package respapi is the service's door for Redis clients. It answers CL.THROTTLE as the module redis-cell does and THROTTLE as
-// throttlecrab does, HG.CHECK, HG.PEEK, HG.REFUND and HG.RESET for the service's policies, and as much of Redis' own commands as stock
-// clients send when they connect. It knows its protocol and nothing of arithmetic or storage. docs/resp.md says it all to users.
+// Package respapi is the Redis-compatible endpoint of the service. It replies to
+// CL.THROTTLE like the module redis-cell and to THROTTLE like throttlecrab. HG.CHECK,
+// HG.PEEK, HG.REFUND and HG.RESET use the policies of the service. It also implements the
+// commands of Redis that stock clients send when they connect. It implements the protocol
+// and contains neither arithmetic nor storage. docs/resp.md documents it for users.
 //
 // # How a connection is served
 //
-// On Linux, connections of TCP and unix sockets are served by event loops: one goroutine waits for all of them, reads, decides and
-// writes, so that a small request costs two system calls and nothing else. That needs a store that answers at once. Over a store
-// that is asked through a network ([Options].Networked), for TLS, on other systems and where loops are
-// switched off ([ServerOptions].NoLoops) each connection has a goroutine; the requests
-// that came together are then decided together, but for those of one key, and answered in their order.
+// On Linux, event loops serve TCP and unix socket connections: one goroutine polls many
+// connections, reads, decides and writes, so that a small request costs two system
+// calls and no scheduling. That requires a store that decides immediately. A networked
+// store ([Options].Networked), TLS, other systems and [ServerOptions].NoLoops use one
+// goroutine for each connection. Pipelined requests are then decided concurrently,
+// except for requests of the same key, and answered in order.
 package respapi
 
 import (
@@ -20,73 +23,79 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
 
-// Bounds on clients, unless [Options] say otherwise.
+// Default bounds of [Options].
 const (
 	DefaultMaxClients      = 10_000
 	DefaultMaxRequestBytes = 16 << 10
 )
 
-// mostArgs bounds the arguments of a request: COMMAND DOCS names every command, and nothing else takes more than ten.
-const mostArgs = 1024
+// maxArgs is the maximum number of arguments of a request: COMMAND DOCS may name every
+// command; no other request has more than ten.
+const maxArgs = 1024
 
-// Options are a handler's settings. The zero value of each field is its default; nil means all defaults.
+// Options are the settings of a handler. The zero value of each field is its default; nil
+// means all defaults.
 type Options struct {
-	// Password is what clients must know; empty means that everybody may ask.
+	// Password is the password for AUTH; empty means that none is required.
 	Password string
-	// User is whose password that is; empty means default, the user of a client that says a password alone.
+	// User is the user name for AUTH; empty means "default", the user of AUTH with a
+	// password only.
 	User string
-	// Networked says that the store is asked through a network, so that a decision takes its time.
+	// Networked reports whether a decision needs a round trip to a store on a network.
 	Networked bool
-	// MaxClients is the most connections at a time, those beyond are told so and closed; 0 means [DefaultMaxClients].
+	// MaxClients is the maximum number of concurrent connections; further connections get
+	// an error and are closed. 0 means [DefaultMaxClients].
 	MaxClients int
-	// MaxRequestBytes is the longest request, and the longest transaction, in bytes; 0 means [DefaultMaxRequestBytes]. What is kept of a
-	// connection between two of its turns is at most one of each, a read of 16 KiB, and 16 KiB and one reply to send, which is at most
-	// some ten times as long as what was asked.
+	// MaxRequestBytes is the maximum size of a request, and of a transaction, in bytes; 0
+	// means [DefaultMaxRequestBytes]. A connection buffers at most one request, one
+	// transaction, 16 KiB of input, 16 KiB of replies and one further reply, which is at
+	// most about ten times as long as its request.
 	MaxRequestBytes int
-	// Version is what INFO calls the version of this program.
+	// Version is the version of this program in the reply to INFO.
 	Version string
-	// Log hears of panics and of clients that were cut off; nil means nobody does. No key, name or address is in it.
+	// Log receives panics and connection errors; nil disables logging. Log lines
+	// contain no key, name or address.
 	Log *slog.Logger
 }
 
-// Handler answers requests. It is made with [New] and may be used concurrently.
+// Handler runs requests. [New] returns one. It may be used concurrently.
 type Handler struct {
-	engine    *engine.Engine
-	commands  map[string]*command
-	login     *login
-	networked bool
-	version   string
-	log       *slog.Logger
-	known     bounds // of clients that have said who they are
-	unknown   bounds
-	since     time.Time
-	clients   counters
+	engine                *engine.Engine
+	commands              map[string]*command
+	credentials           *credentials
+	networked             bool
+	version               string
+	log                   *slog.Logger
+	bounds                bounds // of authenticated clients
+	unauthenticatedBounds bounds
+	since                 time.Time
+	clients               counters
 }
 
-// counters are of connections.
+// counters count connections.
 type counters struct {
-	most    int64
-	now     atomic.Int64
-	all     atomic.Int64 // the last one's number, too
-	refused atomic.Int64
+	max      int64
+	current  atomic.Int64
+	accepted atomic.Int64 // also the ID of the newest connection
+	refused  atomic.Int64
 }
 
-// New makes the door of e. opts may be nil.
+// New returns a handler that decides with e. opts may be nil.
 func New(e *engine.Engine, opts *Options) *Handler {
 	opts = cmp.Or(opts, &Options{})
 	h := &Handler{
-		engine:    e,
-		commands:  allCommands(),
-		login:     newLogin(opts.User, opts.Password),
-		networked: opts.Networked,
-		version:   opts.Version,
-		log:       opts.Log,
-		since:     time.Now(),
+		engine:      e,
+		commands:    allCommands(),
+		credentials: newCredentials(opts.User, opts.Password),
+		networked:   opts.Networked,
+		version:     opts.Version,
+		log:         opts.Log,
+		since:       time.Now(),
 	}
-	h.clients.most = int64(cmp.Or(opts.MaxClients, DefaultMaxClients))
+	h.clients.max = int64(cmp.Or(opts.MaxClients, DefaultMaxClients))
 	size := cmp.Or(opts.MaxRequestBytes, DefaultMaxRequestBytes)
-	h.known = bounds{request: size, args: mostArgs, bulk: size}
-	h.unknown = bounds{request: min(size, unauthenticatedBytes), args: unauthenticatedArgs, bulk: size}
+	h.bounds = bounds{request: size, args: maxArgs, bulk: size}
+	h.unauthenticatedBounds = bounds{request: min(size, unauthenticatedBytes), args: unauthenticatedArgs, bulk: size}
 	h.log = cmp.Or(h.log, slog.New(slog.DiscardHandler))
 	return h
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/headgate/headgate/redisstore"
 )
 
-// everyAlgorithm has a policy of each.
+// everyAlgorithm has one policy for each algorithm.
 func everyAlgorithm() map[string]headgate.Policy {
 	all := make(map[string]headgate.Policy)
 	for _, a := range algo.All() {
@@ -32,8 +32,9 @@ func everyAlgorithm() map[string]headgate.Policy {
 	return all
 }
 
-// One random timeline through the door and through a limiter in this process: the same answers, for every algorithm.
-func TestSameAnswersAsTheLimiter(t *testing.T) {
+// TestSameDecisionsAsLimiter: for every algorithm, random requests over RESP and to a
+// limiter in this process give the same decisions.
+func TestSameDecisionsAsLimiter(t *testing.T) {
 	t.Parallel()
 	for _, networked := range []bool{false, true} {
 		t.Run(fmt.Sprintf("memory, networked %v", networked), func(t *testing.T) {
@@ -86,7 +87,7 @@ func sameAnswers(t *testing.T, f *frozen, networked bool, steps int) {
 				verb, quantity = headgate.Refund, -cost
 			}
 			d := mustDecide(t, throttle, now, key, verb, cost)
-			want := numbersReply(btoi(!d.Allowed), d.Limit, d.Remaining, retryOf(d), cellSeconds(d.ResetAfter))
+			want := numbersReply(btoi(!d.Allowed), d.Limit, d.Remaining, retryOf(d), redisCellSeconds(d.ResetAfter))
 			if got := c.do("CL.THROTTLE", key, "15", "30", "60", strconv.FormatInt(quantity, 10)); got != want {
 				t.Fatalf("step %d, CL.THROTTLE %d at %d: got %q, want %q", i, quantity, now, got, want)
 			}
@@ -95,7 +96,7 @@ func sameAnswers(t *testing.T, f *frozen, networked bool, steps int) {
 		name, verb := names[r.IntN(len(names))], headgate.Verb(max(0, r.IntN(8)-4))
 		d := mustDecide(t, limiters[name], now, key, verb, cost)
 		got := c.do([...]string{"HG.CHECK", "HG.PEEK", "HG.REFUND", "HG.RESET"}[verb], name, key, strconv.FormatInt(cost, 10))
-		if want := ownReplyTo(name, d); got != want {
+		if want := hgReplyTo(name, d); got != want {
 			t.Fatalf("step %d, %v %d of %s at %d:\n got %q\nwant %q", i, verb, cost, name, now, got, want)
 		}
 	}
@@ -125,7 +126,7 @@ func retryOf(d headgate.Decision) int64 {
 	if d.Allowed || d.Never {
 		return -1
 	}
-	return cellSeconds(d.RetryAfter)
+	return redisCellSeconds(d.RetryAfter)
 }
 
 func btoi(b bool) int64 {
@@ -135,14 +136,14 @@ func btoi(b bool) int64 {
 	return 0
 }
 
-// ownReplyTo is the reply of HG.… that says d.
-func ownReplyTo(policy string, d headgate.Decision) string {
+// hgReplyTo encodes d as the reply of HG.*.
+func hgReplyTo(policy string, d headgate.Decision) string {
 	ms := func(wait time.Duration) string { return fmt.Sprintf(":%d", (wait+time.Millisecond-1)/time.Millisecond) }
 	flag := func(b bool) string { return fmt.Sprintf(":%d", btoi(b)) }
 	denied := fmt.Sprintf("*%d", len(d.DeniedBy))
 	for _, name := range d.DeniedBy {
 		denied += fmt.Sprintf(" $%d %s", len(name), name)
 	}
-	return ownReply("*20", flag(d.Allowed), fmt.Sprintf(":%d", d.Limit), fmt.Sprintf(":%d", d.Remaining), ms(d.RetryAfter), ms(d.ResetAfter),
+	return hgReply("*20", flag(d.Allowed), fmt.Sprintf(":%d", d.Limit), fmt.Sprintf(":%d", d.Remaining), ms(d.RetryAfter), ms(d.ResetAfter),
 		ms(d.Delay), flag(d.Never), fmt.Sprintf("$%d %s", len(policy), policy), denied, flag(d.Degraded != headgate.ReasonNone))
 }

@@ -12,20 +12,22 @@ import (
 	"time"
 )
 
-// ServerOptions bound what a client may take of a server. The zero value of each field is its default; nil means all defaults.
+// ServerOptions bound the resources of a client. The zero value of each field is its
+// default; nil means all defaults.
 type ServerOptions struct {
-	RequestTimeout time.Duration // from a request's first byte to its last; 0 means 10 s
-	WriteTimeout   time.Duration // for a client to take replies that do not go out at once; 0 means 10 s
+	RequestTimeout time.Duration // between the first and last byte of a request; 0 means 10 s
+	WriteTimeout   time.Duration // for a client to read buffered replies; 0 means 10 s
 	IdleTimeout    time.Duration // between two requests on a connection; 0 means 10 min
-	// NoLoops serves each connection with a goroutine, as is always done for TLS, over a store on a
-	// network, and on systems other than Linux.
+	// NoLoops serves each connection with its own goroutine. TLS connections, networked
+	// stores and systems other than Linux always do.
 	NoLoops bool
-	// Loops is how many event loops there are; 0 means one for each two processors. One serves as many small requests as one core of a
-	// Redis does, and more.
+	// Loops is the number of event loops; 0 means one for two processors. One loop
+	// serves at least as many small requests as a Redis server, which uses one core.
 	Loops int
 }
 
-// Server is a [Handler] behind bounded connections. It is made with [NewServer] and may be used concurrently.
+// Server serves connections with a [Handler] and bounds them. [NewServer] returns one.
+// It may be used concurrently.
 type Server struct {
 	handler *Handler
 	opts    ServerOptions
@@ -40,10 +42,10 @@ type Server struct {
 	listeners map[net.Listener]bool
 	streams   map[net.Conn]bool
 	loops     []*loop
-	next      int // the loop that gets the next connection
+	next      int // index of the loop for the next connection
 }
 
-// NewServer makes a server for h. opts may be nil.
+// NewServer returns a server for h. opts may be nil.
 func NewServer(h *Handler, opts *ServerOptions) *Server {
 	opts = cmp.Or(opts, &ServerOptions{})
 	s := &Server{
@@ -60,11 +62,12 @@ func NewServer(h *Handler, opts *ServerOptions) *Server {
 	return s
 }
 
-// Serve answers the connections of ln, which it closes, until [Server.Shutdown]; it then returns nil at once. It may be called for
-// several listeners. A listener may be one of package crypto/tls.
+// Serve serves the connections of ln until [Server.Shutdown], then returns nil without
+// waiting for them. It closes ln. It may be called for several listeners. A listener
+// may be a TLS listener of package crypto/tls.
 func (s *Server) Serve(ln net.Listener) error {
 	defer ln.Close()
-	if err := s.begin(ln); err != nil {
+	if err := s.addListener(ln); err != nil {
 		return err
 	}
 	for pause := time.Duration(0); ; {
@@ -72,21 +75,22 @@ func (s *Server) Serve(ln net.Listener) error {
 		switch {
 		case err == nil:
 			pause = 0
-			s.welcome(conn)
+			s.accept(conn)
 		case s.isStopping():
 			return nil
-		case !passing(err):
+		case !isTemporary(err):
 			return err
 		default:
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
-			s.handler.log.Warn("no connection could be accepted", "cause", err, "pause", pause)
+			s.handler.log.Warn("accept failed; retrying", "cause", err, "pause", pause)
 			s.sleep(pause)
 		}
 	}
 }
 
-// passing reports whether Accept may succeed later: no file descriptor or memory is free, or the client has gone already.
-func passing(err error) bool {
+// isTemporary reports whether Accept may succeed later: no file descriptor or memory is
+// available, or the client has disconnected.
+func isTemporary(err error) bool {
 	causes := []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.ECONNRESET}
 	return slices.ContainsFunc(causes, func(cause error) bool { return errors.Is(err, cause) })
 }
@@ -98,12 +102,13 @@ func (s *Server) sleep(d time.Duration) {
 	}
 }
 
-// begin starts the loops, if they are not there, and makes ln known to Shutdown.
-func (s *Server) begin(ln net.Listener) error {
+// addListener registers ln for Shutdown, and starts the event loops if they are not
+// running.
+func (s *Server) addListener(ln net.Listener) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopping {
-		return errors.New("respapi: the server was shut down")
+		return errors.New("respapi: server is shut down")
 	}
 	s.listeners[ln] = true
 	if s.started || s.handler.networked || s.opts.NoLoops {
@@ -122,21 +127,21 @@ func (s *Server) isStopping() bool {
 	}
 }
 
-const tooMany = "-ERR max number of clients reached\r\n"
+const errTooManyClients = "-ERR max number of clients reached\r\n"
 
-// welcome takes a connection in, or tells it that there are too many.
-func (s *Server) welcome(conn net.Conn) {
+// accept serves a connection, or rejects it if there are too many.
+func (s *Server) accept(conn net.Conn) {
 	c := &s.handler.clients
-	if c.now.Add(1) > c.most {
-		s.part()
+	if c.current.Add(1) > c.max {
+		s.connectionClosed()
 		c.refused.Add(1)
-		refuse(conn)
+		rejectConn(conn)
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopping {
-		s.part()
+		s.connectionClosed()
 		_ = conn.Close()
 		return
 	}
@@ -147,15 +152,16 @@ func (s *Server) welcome(conn net.Conn) {
 	s.running.Go(func() { s.serveStream(conn) })
 }
 
-// refuse tells a client that there are too many, where that takes no time: in TLS a handshake would come first.
-func refuse(conn net.Conn) {
-	if plain(conn) {
-		_, _ = conn.Write([]byte(tooMany)) // it goes into an empty buffer
+// rejectConn closes a connection. It first sends an error, except with TLS, which would
+// need a handshake.
+func rejectConn(conn net.Conn) {
+	if isPlain(conn) {
+		_, _ = conn.Write([]byte(errTooManyClients)) // does not block: the send buffer is empty
 	}
 	_ = conn.Close()
 }
 
-func plain(conn net.Conn) bool {
+func isPlain(conn net.Conn) bool {
 	switch conn.(type) {
 	case *net.TCPConn, *net.UnixConn:
 		return true
@@ -163,8 +169,8 @@ func plain(conn net.Conn) bool {
 	return false
 }
 
-// part forgets a connection.
-func (s *Server) part() { s.handler.clients.now.Add(-1) }
+// connectionClosed counts a connection that was closed.
+func (s *Server) connectionClosed() { s.handler.clients.current.Add(-1) }
 
 func (s *Server) addToLoop(conn net.Conn) bool {
 	if len(s.loops) == 0 {
@@ -174,22 +180,25 @@ func (s *Server) addToLoop(conn net.Conn) bool {
 	return s.loops[s.next].add(conn)
 }
 
-func (h *Handler) openFor(conn net.Conn) *session {
-	return h.open(shownAddr(conn.RemoteAddr()), shownAddr(conn.LocalAddr()))
+func (h *Handler) newSessionFor(conn net.Conn) *session {
+	return h.newSession(displayAddr(conn.RemoteAddr()), displayAddr(conn.LocalAddr()))
 }
 
-// shownAddr is an address as its client is told. That of a unix socket is the name it had when it was made, which nobody knows.
-func shownAddr(a net.Addr) string {
+// displayAddr returns an address for CLIENT INFO. The address of a unix socket is its
+// temporary name, so it returns "unix".
+func displayAddr(a net.Addr) string {
 	if a.Network() == "unix" {
 		return "unix"
 	}
 	return a.String()
 }
 
-// Shutdown takes no more connections, answers every request that has arrived, and ends each connection behind its last reply, as QUIT
-// does. It returns when all are closed. If ctx ends before, it cuts off those that are left and returns ctx's error.
+// Shutdown closes the listeners, serves the requests that have arrived, and closes each
+// connection after its last reply, like QUIT. It returns when all connections are
+// closed. If ctx ends first, it closes the remaining connections and returns the error
+// of ctx.
 func (s *Server) Shutdown(ctx context.Context) error {
-	s.stop()
+	s.startShutdown()
 	defer s.cancel()
 	done := make(chan struct{})
 	go func() { s.running.Wait(); close(done) }()
@@ -199,13 +208,13 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	s.cancel()
-	s.cutOff()
+	s.closeAll()
 	<-done
 	return ctx.Err()
 }
 
-// stop tells all that Shutdown has begun.
-func (s *Server) stop() {
+// startShutdown notifies listeners, loops and connections of the shutdown.
+func (s *Server) startShutdown() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopping {
@@ -214,26 +223,26 @@ func (s *Server) stop() {
 	s.stopping = true
 	close(s.stopped)
 	for ln := range s.listeners {
-		_ = ln.Close() // Serve tells of it
+		_ = ln.Close() // Serve returns
 	}
 	for _, l := range s.loops {
-		l.tell(loopDrains)
+		l.setState(loopDraining)
 	}
 	for conn := range s.streams {
-		_ = conn.SetReadDeadline(time.Now()) // it then looks whether the server stops
+		_ = conn.SetReadDeadline(time.Now()) // the reader then checks isStopping
 	}
 }
 
-func (s *Server) cutOff() {
+func (s *Server) closeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range s.loops {
-		l.tell(loopEnds)
+		l.setState(loopStopping)
 	}
 	for conn := range s.streams {
 		_ = conn.Close()
 	}
 }
 
-// timedOut reports whether err is that of a deadline.
-func timedOut(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
+// isTimeout reports whether a deadline was exceeded.
+func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

@@ -22,8 +22,8 @@ import (
 
 func textLog(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
 
-// door is a way to reach a server.
-type door struct {
+// transport is a kind of connection to a server.
+type transport struct {
 	name      string
 	networked bool
 	listen    func(t *testing.T) net.Listener
@@ -43,7 +43,7 @@ func dialPlain(ln net.Listener) (net.Conn, error) {
 	return net.Dial(ln.Addr().Network(), ln.Addr().String())
 }
 
-var doors = []door{
+var transports = []transport{
 	{"loop", false, listenTCP, dialPlain},
 	{"goroutines", true, listenTCP, dialPlain},
 	{"unix", false, func(t *testing.T) net.Listener {
@@ -63,25 +63,25 @@ var doors = []door{
 // served is a server under test.
 type served struct {
 	*Server
-	t    *testing.T
-	ln   net.Listener
-	door door
-	log  *testserver.Log
+	t         *testing.T
+	ln        net.Listener
+	transport transport
+	log       *testserver.Log
 }
 
-// serve starts a server that is stopped with the test; store may be nil.
-func serve(t *testing.T, d door, store headgate.Store, opts Options, bounds *ServerOptions) *served {
+// serve starts a server that stops at the end of the test. store may be nil.
+func serve(t *testing.T, d transport, store headgate.Store, opts Options, bounds *ServerOptions) *served {
 	t.Helper()
 	if store == nil {
 		store = newFrozen(t)
 	}
-	s := &served{t: t, ln: d.listen(t), door: d, log: new(testserver.Log)}
+	s := &served{t: t, ln: d.listen(t), transport: d, log: new(testserver.Log)}
 	opts.Networked, opts.Log = d.networked, textLog(s.log)
 	s.Server = NewServer(New(mustEngine(t, store, policies), &opts), bounds)
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(s.ln) }()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), deadline)
 		defer cancel()
 		if err := s.Shutdown(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Shutdown: %v", err)
@@ -89,7 +89,7 @@ func serve(t *testing.T, d door, store headgate.Store, opts Options, bounds *Ser
 		if err := <-done; err != nil {
 			t.Errorf("Serve: %v", err)
 		}
-		if n := s.handler.clients.now.Load(); n != 0 {
+		if n := s.handler.clients.current.Load(); n != 0 {
 			t.Errorf("%d clients are counted when all are gone", n)
 		}
 	})
@@ -98,7 +98,7 @@ func serve(t *testing.T, d door, store headgate.Store, opts Options, bounds *Ser
 
 func (s *served) dial() net.Conn {
 	s.t.Helper()
-	conn, err := s.door.dial(s.ln)
+	conn, err := s.transport.dial(s.ln)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func (s *served) expect(conn net.Conn, want string) {
 	}
 }
 
-// expectEnd reads to the end of the connection, which must be an orderly one.
+// expectEnd reads to the end of the connection, which must be EOF and not a reset.
 func (s *served) expectEnd(conn net.Conn, want string) {
 	s.t.Helper()
 	got, err := io.ReadAll(conn)
@@ -133,8 +133,8 @@ func (s *served) expectEnd(conn net.Conn, want string) {
 	}
 }
 
-func eachDoor(t *testing.T, test func(t *testing.T, d door)) {
-	for _, d := range doors {
+func forEachTransport(t *testing.T, test func(t *testing.T, d transport)) {
+	for _, d := range transports {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
 			test(t, d)
@@ -142,11 +142,12 @@ func eachDoor(t *testing.T, test func(t *testing.T, d door)) {
 	}
 }
 
-// Whatever the way to a server, the replies are the same bytes.
-func TestServedAlike(t *testing.T) {
+// TestSameRepliesOnEveryTransport: the bytes of the replies do not depend on the
+// transport.
+func TestSameRepliesOnEveryTransport(t *testing.T) {
 	t.Parallel()
 	want := New(mustEngine(t, newFrozen(t), policies), nil).replies(t, session1)
-	eachDoor(t, func(t *testing.T, d door) {
+	forEachTransport(t, func(t *testing.T, d transport) {
 		s := serve(t, d, nil, Options{}, nil)
 		conn := s.dial()
 		s.write(conn, session1+request("QUIT"))
@@ -157,7 +158,7 @@ func TestServedAlike(t *testing.T) {
 func TestServedByteByByte(t *testing.T) {
 	t.Parallel()
 	want := New(mustEngine(t, newFrozen(t), policies), nil).replies(t, session1)
-	eachDoor(t, func(t *testing.T, d door) {
+	forEachTransport(t, func(t *testing.T, d transport) {
 		s := serve(t, d, nil, Options{}, nil)
 		conn := s.dial()
 		for i := range len(session1) {
@@ -167,10 +168,11 @@ func TestServedByteByByte(t *testing.T) {
 	})
 }
 
-// A client that breaks the protocol gets one line and the end, not a reset that takes the line away.
-func TestBrokenProtocolEndsOrderly(t *testing.T) {
+// TestProtocolErrorClosesOrderly: a client that violates the protocol gets one error
+// line and EOF. A reset could discard the line.
+func TestProtocolErrorClosesOrderly(t *testing.T) {
 	t.Parallel()
-	eachDoor(t, func(t *testing.T, d door) {
+	forEachTransport(t, func(t *testing.T, d transport) {
 		s := serve(t, d, nil, Options{}, nil)
 		for _, tt := range []struct{ input, want string }{
 			{"*1\r\n:1\r\n", "-ERR Protocol error: expected '$', got ':'\r\n"},
@@ -179,7 +181,7 @@ func TestBrokenProtocolEndsOrderly(t *testing.T) {
 			{"*1\r\n$16385\r\n", "-ERR Protocol error: invalid bulk length\r\n"},
 			{"*2\r\n$16000\r\n" + strings.Repeat("x", 16000) + "\r\n$1000\r\n", "-ERR Protocol error: too big request\r\n"},
 			{strings.Repeat("x", 16<<10), "-ERR Protocol error: too big inline request\r\n"},
-			{request("PING") + "*1\r\n$4\r\nPINGPING\r\n", "+PONG\r\n-ERR Protocol error: expected CRLF behind a bulk string\r\n"},
+			{request("PING") + "*1\r\n$4\r\nPINGPING\r\n", "+PONG\r\n-ERR Protocol error: expected CRLF after a bulk string\r\n"},
 		} {
 			conn := s.dial()
 			go func() { _, _ = io.WriteString(conn, tt.input+strings.Repeat("junk", 10_000)) }()
@@ -188,9 +190,9 @@ func TestBrokenProtocolEndsOrderly(t *testing.T) {
 	})
 }
 
-func TestStrangersHaveSmallerBounds(t *testing.T) {
+func TestUnauthenticatedBounds(t *testing.T) {
 	t.Parallel()
-	s := serve(t, doors[0], nil, Options{Password: "p"}, nil)
+	s := serve(t, transports[0], nil, Options{Password: "p"}, nil)
 	conn := s.dial()
 	s.write(conn, "*11\r\n")
 	s.expectEnd(conn, "-ERR Protocol error: invalid multibulk length\r\n")
@@ -204,7 +206,7 @@ func TestStrangersHaveSmallerBounds(t *testing.T) {
 
 func TestTooManyClients(t *testing.T) {
 	t.Parallel()
-	eachDoor(t, func(t *testing.T, d door) {
+	forEachTransport(t, func(t *testing.T, d transport) {
 		s := serve(t, d, nil, Options{MaxClients: 2}, nil)
 		for range 2 {
 			conn := s.dial()
@@ -226,27 +228,27 @@ func TestTooManyClients(t *testing.T) {
 	})
 }
 
-func TestPlacesAreFreedAgain(t *testing.T) {
+func TestClosedConnectionsAreNotCounted(t *testing.T) {
 	t.Parallel()
-	eachDoor(t, func(t *testing.T, d door) {
+	forEachTransport(t, func(t *testing.T, d transport) {
 		s := serve(t, d, nil, Options{MaxClients: 1}, nil)
 		for range 5 {
 			conn := s.dial()
 			s.write(conn, request("PING")+request("QUIT"))
 			s.expectEnd(conn, "+PONG\r\n+OK\r\n")
 			conn.Close()
-			for s.handler.clients.now.Load() > 0 {
+			for s.handler.clients.current.Load() > 0 {
 				runtime.Gosched()
 			}
 		}
 	})
 }
 
-// moment is long enough for a handshake, or the rest of a request, on a busy machine.
+// moment is enough for a handshake, or the rest of a request, on a busy machine.
 const moment = 2 * time.Second
 
-// patience bounds what takes as long as a busy machine makes it take.
-const patience = 30 * time.Second
+// deadline bounds what takes longer on a busy machine.
+const deadline = 30 * time.Second
 
 func TestTimeouts(t *testing.T) {
 	t.Parallel()
@@ -263,7 +265,7 @@ func TestTimeouts(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			eachDoorAtATime(t, &tt.bounds, func(s *served, conn net.Conn) {
+			onAllTransports(t, &tt.bounds, func(s *served, conn net.Conn) {
 				s.write(conn, tt.input)
 			}, func(s *served, conn net.Conn) {
 				s.expectEnd(conn, tt.want)
@@ -272,16 +274,17 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// eachDoorAtATime takes a connection of every door through the steps, all of them through one before the next, so that they wait together.
-func eachDoorAtATime(t *testing.T, bounds *ServerOptions, steps ...func(s *served, conn net.Conn)) {
-	servers, conns := make([]*served, len(doors)), make([]net.Conn, len(doors))
-	for i, d := range doors {
+// onAllTransports runs the steps on a connection of every transport. All connections
+// finish a step before the next one, so that they wait concurrently.
+func onAllTransports(t *testing.T, bounds *ServerOptions, steps ...func(s *served, conn net.Conn)) {
+	servers, conns := make([]*served, len(transports)), make([]net.Conn, len(transports))
+	for i, d := range transports {
 		servers[i] = serve(t, d, nil, Options{}, bounds)
 		conns[i] = servers[i].dial()
 	}
 	for n, step := range steps {
 		for i, s := range servers {
-			t.Run(fmt.Sprintf("%d %s", n, s.door.name), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%d %s", n, s.transport.name), func(t *testing.T) {
 				s.t = t
 				step(s, conns[i])
 			})
@@ -289,10 +292,10 @@ func eachDoorAtATime(t *testing.T, bounds *ServerOptions, steps ...func(s *serve
 	}
 }
 
-// A client that sends a request byte by byte has no longer than one that sends nothing: only a whole request counts.
-func TestRequestTimeoutIsForTheWholeRequest(t *testing.T) {
+// TestRequestTimeoutIsForWholeRequest: sending single bytes does not extend the timeout.
+func TestRequestTimeoutIsForWholeRequest(t *testing.T) {
 	t.Parallel()
-	eachDoorAtATime(t, &ServerOptions{RequestTimeout: moment}, func(_ *served, conn net.Conn) {
+	onAllTransports(t, &ServerOptions{RequestTimeout: moment}, func(_ *served, conn net.Conn) {
 		go func() {
 			for {
 				if _, err := io.WriteString(conn, "x"); err != nil {
@@ -302,14 +305,14 @@ func TestRequestTimeoutIsForTheWholeRequest(t *testing.T) {
 			}
 		}()
 	}, func(_ *served, conn net.Conn) {
-		_ = conn.SetReadDeadline(time.Now().Add(patience))
-		if _, err := io.ReadAll(conn); timedOut(err) {
-			t.Errorf("the connection was kept for %v, want about %v", patience, moment)
+		_ = conn.SetReadDeadline(time.Now().Add(deadline))
+		if _, err := io.ReadAll(conn); isTimeout(err) {
+			t.Errorf("the connection was kept for %v, want about %v", deadline, moment)
 		}
 	})
 }
 
-func TestUnixSocketIsTheOwnersAlone(t *testing.T) {
+func TestUnixSocketPermissions(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "socket")
 	for range 2 { // the second time in the place of one that was left behind
@@ -343,9 +346,9 @@ func TestUnixSocketIsTheOwnersAlone(t *testing.T) {
 	}
 }
 
-func TestAddressesOfAUnixSocket(t *testing.T) {
+func TestUnixSocketAddresses(t *testing.T) {
 	t.Parallel()
-	s := serve(t, doors[2], nil, Options{}, nil)
+	s := serve(t, transports[2], nil, Options{}, nil)
 	conn := s.dial()
 	s.write(conn, request("CLIENT", "INFO"))
 	s.expect(conn, "$108\r\nid=1 addr=unix laddr=unix name=")
@@ -362,7 +365,7 @@ func mustStat(t *testing.T, path string) os.FileInfo {
 
 func TestSeveralLoops(t *testing.T) {
 	t.Parallel()
-	s := serve(t, doors[0], nil, Options{}, &ServerOptions{Loops: 3})
+	s := serve(t, transports[0], nil, Options{}, &ServerOptions{Loops: 3})
 	var conns []net.Conn
 	for range 10 {
 		conns = append(conns, s.dial())
@@ -373,7 +376,8 @@ func TestSeveralLoops(t *testing.T) {
 	}
 }
 
-// unlucky is a listener that first has no file descriptors, and then is broken.
+// unlucky is a listener whose Accept first fails for lack of file descriptors, then
+// fails for good.
 type unlucky struct {
 	net.Listener
 	failures []error
@@ -388,7 +392,7 @@ func (u *unlucky) Accept() (net.Conn, error) {
 	return nil, err
 }
 
-func TestFailuresToAccept(t *testing.T) {
+func TestAcceptErrors(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
 	full := &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", syscall.EMFILE)}

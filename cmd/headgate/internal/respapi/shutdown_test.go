@@ -12,10 +12,11 @@ import (
 	"time"
 )
 
-// Shutdown answers what was sent, then ends the connection between two replies.
-func TestShutdownAnswersWhatHasArrived(t *testing.T) {
+// TestShutdownServesArrivedRequests: Shutdown serves what was sent and then closes the
+// connection between two replies.
+func TestShutdownServesArrivedRequests(t *testing.T) {
 	t.Parallel()
-	eachDoor(t, func(t *testing.T, d door) {
+	forEachTransport(t, func(t *testing.T, d transport) {
 		s := serve(t, d, nil, Options{}, nil)
 		const requests = 500
 		conn, idle := s.dial(), s.dial()
@@ -43,10 +44,11 @@ func TestShutdownAnswersWhatHasArrived(t *testing.T) {
 	})
 }
 
-// Under load every connection ends between two replies, none is answered twice or out of order.
+// TestShutdownUnderLoad: every connection ends between two replies; no request gets two
+// replies or a reply out of order.
 func TestShutdownUnderLoad(t *testing.T) {
 	t.Parallel()
-	eachDoor(t, func(t *testing.T, d door) {
+	forEachTransport(t, func(t *testing.T, d transport) {
 		for range 5 {
 			s := serve(t, d, nil, Options{}, nil)
 			var all sync.WaitGroup
@@ -90,7 +92,7 @@ func TestShutdownUnderLoad(t *testing.T) {
 
 func TestShutdownIsBounded(t *testing.T) {
 	t.Parallel()
-	eachDoor(t, func(t *testing.T, d door) {
+	forEachTransport(t, func(t *testing.T, d transport) {
 		s := serve(t, d, nil, Options{}, nil)
 		conn := s.dial()
 		s.write(conn, request("PING"))
@@ -108,8 +110,9 @@ func TestShutdownIsBounded(t *testing.T) {
 	})
 }
 
-// A pipeline is read in pieces. The time that requests have to arrive in may end between two of them.
-func TestShutdownReadsToTheEndOfAPipeline(t *testing.T) {
+// TestShutdownReadsWholePipeline: a pipeline is read in pieces, and drainTimeout may
+// end between two of them.
+func TestShutdownReadsWholePipeline(t *testing.T) {
 	t.Parallel()
 	const asked = 1000
 	ln := listenTCP(t)
@@ -128,13 +131,13 @@ func TestShutdownReadsToTheEndOfAPipeline(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := NewServer(New(mustEngine(t, newFrozen(t), nil), &Options{Networked: true}), nil)
-	c := &stream{server: s, conn: conn, s: s.handler.openFor(conn), begun: time.Now()}
-	c.lighten()
-	if !c.turn() {
+	c := &stream{server: s, conn: conn, s: s.handler.newSessionFor(conn), lastRequest: time.Now()}
+	c.resetBuffers()
+	if !c.readAndServe() {
 		t.Fatal("the connection ended")
 	}
-	s.stop()
-	for c.until = time.Now(); c.turn(); {
+	s.startShutdown()
+	for c.drainDeadline = time.Now(); c.readAndServe(); {
 	}
 	conn.Close()
 	got, err := io.ReadAll(client)

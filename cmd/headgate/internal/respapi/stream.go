@@ -8,49 +8,50 @@ import (
 )
 
 const (
-	readSize  = 16 << 10 // bytes that are read of a connection at a time
-	firstSize = 4 << 10  // bytes of a connection's first buffer, where it has one of its own
+	readSize          = 16 << 10 // maximum bytes of one read
+	initialBufferSize = 4 << 10  // bytes of the initial buffer
 
-	lingerTime = time.Second            // what a client has to take the last reply in
-	restTime   = time.Second / 2        // behind a request: when a connection is at rest
-	drainTime  = 100 * time.Millisecond // what requests on their way have to arrive in when a server stops
+	lingerTimeout      = time.Second            // for the client to read the last reply and close
+	memoryReleaseDelay = time.Second / 2        // after a request, before buffers are released
+	drainTimeout       = 100 * time.Millisecond // for requests in transit during shutdown
 )
 
-// stream is a connection that a goroutine serves.
+// stream is a connection that is served by its own goroutine.
 type stream struct {
-	server *Server
-	conn   net.Conn
-	w      *worker
-	s      *session
-	buf    []byte // its length is what there is room for
-	have   int    // bytes in buf
-	more   bool   // the last read filled it
-	begun  time.Time
-	until  time.Time // once the server stops: when no other request is read
-	gone   bool      // the client takes nothing more
+	server        *Server
+	conn          net.Conn
+	w             *worker
+	s             *session
+	buf           []byte // its length is its capacity
+	buffered      int    // bytes in buf
+	bufferFull    bool   // the last read filled buf
+	lastRequest   time.Time
+	drainDeadline time.Time // during shutdown: when reading stops
+	writeFailed   bool      // replies can no longer be sent
 }
 
-// serveStream serves a connection until it ends.
+// serveStream serves a connection until it is closed.
 func (s *Server) serveStream(conn net.Conn) {
-	c := &stream{server: s, conn: conn, s: s.handler.openFor(conn), begun: time.Now()}
-	c.lighten()
-	defer s.part()
+	c := &stream{server: s, conn: conn, s: s.handler.newSessionFor(conn), lastRequest: time.Now()}
+	c.resetBuffers()
+	defer s.connectionClosed()
 	defer func() {
 		s.mu.Lock()
 		delete(s.streams, conn)
 		s.mu.Unlock()
 		c.close()
 	}()
-	c.gone = !c.shake()
-	for !c.gone && c.turn() {
+	c.writeFailed = !c.handshake()
+	for !c.writeFailed && c.readAndServe() {
 	}
-	if !c.gone {
+	if !c.writeFailed {
 		c.finish()
 	}
 }
 
-// shake is the handshake of TLS. It may take as long as a request: what is kept of a half of one is more than of a connection at rest.
-func (c *stream) shake() bool {
+// handshake performs the TLS handshake. It has the timeout of a request, because a
+// connection in a handshake uses more memory than an idle one. It reports success.
+func (c *stream) handshake() bool {
 	secure, ok := c.conn.(interface {
 		HandshakeContext(ctx context.Context) error
 	})
@@ -62,119 +63,123 @@ func (c *stream) shake() bool {
 	return secure.HandshakeContext(ctx) == nil
 }
 
-// turn reads once and answers what is there. It reports whether to go on.
-func (c *stream) turn() bool {
+// readAndServe reads once and serves the buffered requests. It reports whether to
+// continue.
+func (c *stream) readAndServe() bool {
 	if !c.setDeadline() {
 		return false
 	}
-	before := c.have
+	before := c.buffered
 	n, err := c.conn.Read(c.buf[before:])
-	c.have += n
-	c.more = c.have == len(c.buf)
+	c.buffered += n
+	c.bufferFull = c.buffered == len(c.buf)
 	if n > 0 {
-		c.answer()
-		if before == 0 || c.have < before+n {
-			c.begun = time.Now()
+		c.serveBuffered()
+		if before == 0 || c.buffered < before+n {
+			c.lastRequest = time.Now()
 		}
 	}
-	if c.gone || c.s.closing {
+	if c.writeFailed || c.s.closing {
 		return false
 	}
-	return err == nil || timedOut(err) && (c.server.isStopping() || c.rest())
+	return err == nil || isTimeout(err) && (c.server.isStopping() || c.releaseMemory())
 }
 
-// heavy reports whether the connection holds much more memory than when it was new.
-func (c *stream) heavy() bool {
-	return len(c.buf) > firstSize || cap(c.w.out) > firstSize || len(c.w.idle) > 8
+// holdsMemory reports whether the connection uses much more memory than a new one.
+func (c *stream) holdsMemory() bool {
+	return len(c.buf) > initialBufferSize || cap(c.w.out) > initialBufferSize || len(c.w.idle) > 8
 }
 
-// rest lets go of the memory that a busy connection takes. It reports whether there was any, and no request has begun.
-func (c *stream) rest() bool {
-	if c.have > 0 || !c.heavy() {
+// releaseMemory frees the buffers of a connection that was busy. It returns false if
+// there is nothing to free or a request is incomplete.
+func (c *stream) releaseMemory() bool {
+	if c.buffered > 0 || !c.holdsMemory() {
 		return false
 	}
-	c.lighten()
+	c.resetBuffers()
 	return true
 }
 
-func (c *stream) lighten() {
-	c.w, c.buf = &worker{h: c.server.handler, ctx: c.server.ctx}, make([]byte, firstSize)
+func (c *stream) resetBuffers() {
+	c.w, c.buf = &worker{h: c.server.handler, ctx: c.server.ctx}, make([]byte, initialBufferSize)
 }
 
-// setDeadline says until when to wait for input. It reports whether there is to be more.
+// setDeadline sets the deadline of the next read. It returns false if no more is read.
 func (c *stream) setDeadline() bool {
 	if c.server.isStopping() {
 		now := time.Now()
-		if c.until.IsZero() {
-			c.until = now.Add(drainTime)
+		if c.drainDeadline.IsZero() {
+			c.drainDeadline = now.Add(drainTimeout)
 		}
-		until := c.until
-		if c.more || c.have > 0 {
-			until = until.Add(drainTime) // the rest has arrived, or is about to
+		until := c.drainDeadline
+		if c.bufferFull || c.buffered > 0 {
+			until = until.Add(drainTimeout) // the rest has arrived or is in transit
 		}
 		_ = c.conn.SetReadDeadline(until)
 		return now.Before(until)
 	}
 	wait := c.server.opts.IdleTimeout
 	switch {
-	case c.have > 0:
+	case c.buffered > 0:
 		wait = c.server.opts.RequestTimeout
-	case c.heavy():
-		wait = min(wait, restTime)
+	case c.holdsMemory():
+		wait = min(wait, memoryReleaseDelay)
 	}
-	_ = c.conn.SetReadDeadline(c.begun.Add(wait))
-	if c.server.isStopping() { // its own deadline may just have been overwritten
+	_ = c.conn.SetReadDeadline(c.lastRequest.Add(wait))
+	if c.server.isStopping() { // startShutdown may have set a deadline just before
 		_ = c.conn.SetReadDeadline(time.Now())
 	}
 	return true
 }
 
-// answer runs what is in the buffer and sends the replies.
-func (c *stream) answer() {
+// serveBuffered runs the buffered requests and sends the replies.
+func (c *stream) serveBuffered() {
 	from := 0
-	for used := -1; used != 0 && from < c.have && !c.gone && !c.s.closing; {
-		used = c.w.serve(c.s, c.buf[from:c.have])
+	for used := -1; used != 0 && from < c.buffered && !c.writeFailed && !c.s.closing; {
+		used = c.w.serve(c.s, c.buf[from:c.buffered])
 		from += used
 		if len(c.w.out) > 0 {
 			c.send()
 		}
 	}
-	c.keep(from)
+	c.keepUnread(from)
 }
 
-// keep moves what is left of the input to the front, and makes room behind it.
-func (c *stream) keep(from int) {
-	c.have = copy(c.buf, c.buf[from:c.have])
-	if most := c.server.handler.known.request + readSize; c.have == len(c.buf) && len(c.buf) < most {
+// keepUnread moves the unused input to the front of the buffer and makes room for more.
+func (c *stream) keepUnread(from int) {
+	c.buffered = copy(c.buf, c.buf[from:c.buffered])
+	if most := c.server.handler.bounds.request + readSize; c.buffered == len(c.buf) && len(c.buf) < most {
 		c.buf = append(c.buf, make([]byte, min(len(c.buf), most-len(c.buf)))...)
 	}
 }
 
-// send writes the replies.
+// send writes the replies to the connection.
 func (c *stream) send() {
 	_ = c.conn.SetWriteDeadline(time.Now().Add(c.server.opts.WriteTimeout))
 	_, err := c.conn.Write(c.w.out)
-	if c.w.out = c.w.out[:0]; cap(c.w.out) > 2*enough {
+	if c.w.out = c.w.out[:0]; cap(c.w.out) > 2*maxReplyBatch {
 		c.w.out = nil
 	}
-	c.gone = err != nil
+	c.writeFailed = err != nil
 }
 
-// close closes the connection. One of TLS that is gone takes no farewell, either, and would be waited for.
+// close closes the connection. After a failed write it skips the close_notify of TLS,
+// which would block.
 func (c *stream) close() {
 	conn := c.conn
-	if secure, ok := conn.(interface{ NetConn() net.Conn }); ok && c.gone {
+	if secure, ok := conn.(interface{ NetConn() net.Conn }); ok && c.writeFailed {
 		conn = secure.NetConn()
 	}
-	_ = conn.Close() // all that mattered was sent
+	_ = conn.Close() // all replies were sent
 }
 
-// finish ends the connection in a way that lets the last reply arrive: whoever is closed with input unread may lose what was sent.
+// finish closes the connection so that the last reply arrives: closing a socket with
+// unread input can discard data that was sent.
 func (c *stream) finish() {
 	half, ok := c.conn.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {
 		return
 	}
-	_ = c.conn.SetReadDeadline(time.Now().Add(lingerTime))
+	_ = c.conn.SetReadDeadline(time.Now().Add(lingerTimeout))
 	_, _ = io.Copy(io.Discard, c.conn)
 }

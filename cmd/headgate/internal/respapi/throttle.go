@@ -8,28 +8,31 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// What errors of the two commands begin with.
+// The prefixes of errors of the two commands.
 const (
-	cellError = "Cell error: Store error: "
-	crabError = "ERR Rate limit check failed: "
+	redisCellError    = "Cell error: Store error: "
+	throttlecrabError = "ERR Rate limit check failed: "
 )
 
-// The two programs keep one state for each key, whatever limits it is asked with; so do the two scopes.
+// Both programs keep one state for each key, whatever the limit of the request. So each
+// command has one scope.
 const (
-	cellScope = "cl.throttle"
-	crabScope = "throttle"
+	redisCellScope    = "cl.throttle"
+	throttlecrabScope = "throttle"
 )
 
 const (
-	cellUsage = cellError + "Usage: cl.throttle <key> <max_burst> <count per period> <period> [<quantity>]"
-	longest   = int64(headgate.MaxPeriod / time.Second)
+	redisCellUsage   = redisCellError + "Usage: cl.throttle <key> <max_burst> <count per period> <period> [<quantity>]"
+	maxPeriodSeconds = int64(headgate.MaxPeriod / time.Second)
 )
 
-// numbers are what follows the key: max_burst, count, period in seconds, and quantity, which is 1 if it is not there.
-type numbers struct{ burst, count, period, quantity int64 }
+// throttleArgs are the arguments after the key: max_burst, count, period in seconds, and
+// quantity, 1 by default.
+type throttleArgs struct{ burst, count, period, quantity int64 }
 
-// numbers reads them. bad is the argument that is none, or 0.
-func (w *worker) numbers() (n numbers, bad int) {
+// parseThrottleArgs parses the arguments. bad is the index of an argument that is not an
+// integer, or 0.
+func (w *worker) parseThrottleArgs() (n throttleArgs, bad int) {
 	n.quantity = 1
 	all := [...]*int64{&n.burst, &n.count, &n.period, &n.quantity}
 	for i, to := range all[:w.args()-2] {
@@ -41,35 +44,36 @@ func (w *worker) numbers() (n numbers, bad int) {
 	return n, 0
 }
 
-// clThrottle is CL.THROTTLE key max_burst count period [quantity].
+// clThrottle runs CL.THROTTLE key max_burst count period [quantity].
 func (w *worker) clThrottle() {
 	if n := w.args(); n != 5 && n != 6 {
-		w.refuse(cellUsage)
+		w.reject(redisCellUsage)
 		return
 	}
-	n, bad := w.numbers()
+	n, bad := w.parseThrottleArgs()
 	switch {
 	case bad > 0:
-		w.refuse(cellError + "Couldn't parse as integer: " + clip(w.arg(bad)))
+		w.reject(redisCellError + "Couldn't parse as integer: " + truncate(w.arg(bad)))
 	case n.count == 0 || n.period == 0:
-		w.refuse(cellError + "Zero rates are not supported")
+		w.reject(redisCellError + "Zero rates are not supported")
 	case n.burst < 0:
-		w.nothing(n)
+		w.writeNoCapacity(n)
 	default:
-		capacity := n.burst // and one more
+		capacity := n.burst // plus one, below
 		if capacity < headgate.MaxUnits {
 			capacity++
 		} else {
 			capacity = 0
 		}
-		w.throttle(n, capacity, "max_burst", headgate.MaxUnits-1, cellStyle)
+		w.throttle(n, capacity, "max_burst", headgate.MaxUnits-1, redisCellStyle)
 	}
 }
 
-// nothing answers for a limit of no units, which a max_burst below 0 means: nothing is admitted and nothing is kept. To ask is
-// admitted, and so is to give back, but for max_burst below -1, where redis-cell denies to ask as well.
-func (w *worker) nothing(n numbers) {
-	w.settle()
+// writeNoCapacity replies for a max_burst below 0, a limit without units. It allows no
+// cost and keeps no state. Peeks (quantity 0) and refunds are allowed, except that
+// redis-cell denies peeks with a max_burst below -1.
+func (w *worker) writeNoCapacity(n throttleArgs) {
+	w.flush()
 	limited := int64(0)
 	if n.quantity > 0 || n.quantity == 0 && n.burst < -1 {
 		limited = 1
@@ -82,64 +86,67 @@ func (w *worker) nothing(n numbers) {
 	w.number(0)
 }
 
-// crabThrottle is THROTTLE key max_burst count period [quantity].
-func (w *worker) crabThrottle() {
+// throttlecrabThrottle runs THROTTLE key max_burst count period [quantity].
+func (w *worker) throttlecrabThrottle() {
 	if n := w.args(); n != 5 && n != 6 {
 		w.wrongArity("throttle")
 		return
 	}
-	n, bad := w.numbers()
+	n, bad := w.parseThrottleArgs()
 	switch {
 	case bad > 0:
-		w.refuse("ERR invalid " + [...]string{"max_burst", "count_per_period", "period", "quantity"}[bad-2])
+		w.reject("ERR invalid " + [...]string{"max_burst", "count_per_period", "period", "quantity"}[bad-2])
 	case n.quantity < 0:
-		w.refuse(crabError + "negative quantity: " + strconv.FormatInt(n.quantity, 10))
+		w.reject(throttlecrabError + "negative quantity: " + strconv.FormatInt(n.quantity, 10))
 	case n.burst <= 0 || n.count <= 0 || n.period <= 0:
-		w.refuse(crabError + "invalid rate limit parameters")
+		w.reject(throttlecrabError + "invalid rate limit parameters")
 	default:
-		w.throttle(n, n.burst, "max_burst", headgate.MaxUnits, crabStyle)
+		w.throttle(n, n.burst, "max_burst", headgate.MaxUnits, throttlecrabStyle)
 	}
 }
 
-// ready is a limit that was asked with last: mostly it is asked with again.
-type ready struct {
-	numbers numbers
-	limit   headgate.Limit
+// parsedLimit is the limit of the previous request, which the next request mostly
+// repeats.
+type parsedLimit struct {
+	args  throttleArgs
+	limit headgate.Limit
 }
 
-// throttle decides under a limit of so many units at once, if it is one that is accepted.
-func (w *worker) throttle(n numbers, capacity int64, burst string, mostBurst int64, s style) {
-	last, quantity := &w.last[s], n.quantity
-	if n.quantity = 0; last.numbers != n {
+// throttle submits a decision under a limit with a capacity in units, or replies with
+// an error if the limit is invalid.
+func (w *worker) throttle(n throttleArgs, capacity int64, burst string, mostBurst int64, s replyStyle) {
+	last, quantity := &w.lastLimits[s], n.quantity
+	if n.quantity = 0; last.args != n {
 		limit, why := limitOf(n, capacity, burst, mostBurst)
 		if why != "" {
-			w.refuse([...]string{cellStyle: cellError, crabStyle: crabError}[s] + why)
+			w.reject([...]string{redisCellStyle: redisCellError, throttlecrabStyle: throttlecrabError}[s] + why)
 			return
 		}
-		*last = ready{n, limit}
+		*last = parsedLimit{n, limit}
 	}
 	j := w.newJob()
 	j.style, j.policy, j.key = s, "", w.textOf(w.arg(1))
-	j.own.Scope, j.own.Limit = [...]string{cellStyle: cellScope, crabStyle: crabScope}[s], last.limit
+	j.inline.Scope, j.inline.Limit = [...]string{redisCellStyle: redisCellScope, throttlecrabStyle: throttlecrabScope}[s], last.limit
 	j.verb, j.cost = headgate.Take, quantity
 	switch {
 	case quantity == 0:
-		j.verb = headgate.Peek // a take of nothing would carry a key over to another limit
+		j.verb = headgate.Peek // a take with cost 0 would convert the state of the key to this limit
 	case quantity < 0:
 		j.verb, j.cost = headgate.Refund, -max(quantity, -1<<63+1)
 	}
 	w.submit(j)
 }
 
-// limitOf is the limit, or what is wrong with it. capacity is 0 where max_burst is too much.
-func limitOf(n numbers, capacity int64, burst string, mostBurst int64) (l headgate.Limit, why string) {
+// limitOf returns the limit, or why it is invalid. capacity is 0 if max_burst is too
+// large.
+func limitOf(n throttleArgs, capacity int64, burst string, mostBurst int64) (l headgate.Limit, why string) {
 	switch {
 	case capacity < 1 || capacity > headgate.MaxUnits:
-		return l, outside(burst, n.burst, "at most", mostBurst)
+		return l, outOfRange(burst, n.burst, "at most", mostBurst)
 	case n.count < 1 || n.count > headgate.MaxUnits:
-		return l, outside("count per period", n.count, "1 to", headgate.MaxUnits)
-	case n.period < 1 || n.period > longest:
-		return l, outside("period", n.period, "1 to", longest)
+		return l, outOfRange("count per period", n.count, "1 to", headgate.MaxUnits)
+	case n.period < 1 || n.period > maxPeriodSeconds:
+		return l, outOfRange("period", n.period, "1 to", maxPeriodSeconds)
 	}
 	l = headgate.Limit{Rate: n.count, Period: time.Duration(n.period) * time.Second, Burst: capacity}
 	if err := l.Validate(); err != nil {
@@ -150,19 +157,20 @@ func limitOf(n numbers, capacity int64, burst string, mostBurst int64) (l headga
 	return l, ""
 }
 
-func outside(what string, n int64, accepted string, bound int64) string {
-	return what + " is " + strconv.FormatInt(n, 10) + "; accepted are " + accepted + " " + strconv.FormatInt(bound, 10)
+func outOfRange(name string, n int64, allowed string, bound int64) string {
+	return name + " is " + strconv.FormatInt(n, 10) + "; must be " + allowed + " " + strconv.FormatInt(bound, 10)
 }
 
-// refuse replies to a request that makes no sense, behind those that came before it.
-func (w *worker) refuse(text string) {
-	w.settle()
+// reject replies with an error, after the replies to earlier requests.
+func (w *worker) reject(text string) {
+	w.flush()
 	w.fail(text)
 }
 
-// tellCell is redis-cell's reply: limited or not, limit, remaining, seconds until a retry (-1 if it was allowed or never will be), seconds
-// until the key is as if never used.
-func (w *worker) tellCell(d *headgate.Decision) {
+// writeRedisCell writes the reply of redis-cell: limited (0 or 1), limit, remaining,
+// seconds until a retry (-1 if it was allowed or can never be), seconds until the key
+// is full.
+func (w *worker) writeRedisCell(d *headgate.Decision) {
 	w.out = append(w.out, "*5\r\n"...)
 	retry := int64(-1)
 	if d.Allowed {
@@ -170,17 +178,18 @@ func (w *worker) tellCell(d *headgate.Decision) {
 	} else {
 		w.out = append(w.out, ":1\r\n"...)
 		if !d.Never {
-			retry = cellSeconds(d.RetryAfter)
+			retry = redisCellSeconds(d.RetryAfter)
 		}
 	}
 	w.number(d.Limit)
 	w.number(d.Remaining)
 	w.number(retry)
-	w.number(cellSeconds(d.ResetAfter))
+	w.number(redisCellSeconds(d.ResetAfter))
 }
 
-// cellSeconds is d in whole seconds, rounded up if a whole millisecond and more lies over.
-func cellSeconds(d time.Duration) int64 {
+// redisCellSeconds returns d in whole seconds, rounded up if the remainder is 1 ms or
+// more.
+func redisCellSeconds(d time.Duration) int64 {
 	seconds := int64(d / time.Second)
 	if d%time.Second >= time.Millisecond {
 		seconds++
@@ -188,9 +197,9 @@ func cellSeconds(d time.Duration) int64 {
 	return seconds
 }
 
-// tellCrab is throttlecrab's reply: allowed or not, limit, remaining, seconds until the key is as if never used, seconds until a retry;
-// both rounded down.
-func (w *worker) tellCrab(d *headgate.Decision) {
+// writeThrottlecrab writes the reply of throttlecrab: allowed (0 or 1), limit, remaining,
+// seconds until the key is full, seconds until a retry. Seconds are rounded down.
+func (w *worker) writeThrottlecrab(d *headgate.Decision) {
 	w.array(5)
 	if d.Allowed {
 		w.number(1)

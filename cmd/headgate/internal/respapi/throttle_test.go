@@ -14,9 +14,10 @@ func newThrottle(t testing.TB) (*client, *frozen) {
 	return New(mustEngine(t, f, nil), nil).newClient(t), f
 }
 
-// What redis-cell answers, by its documentation, its tests and its arithmetic. Each case is on a key of its own; the requests before the
-// last only prepare it.
-func TestThrottleAnswersAsRedisCell(t *testing.T) {
+// TestThrottleRepliesLikeRedisCell has replies from the documentation, tests and
+// arithmetic of redis-cell. Each case has its own key; the requests before the last one
+// prepare the state.
+func TestThrottleRepliesLikeRedisCell(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		asked []string // the arguments behind the key
@@ -74,7 +75,8 @@ func TestThrottleAnswersAsRedisCell(t *testing.T) {
 	}
 }
 
-// The unit table of redis-cell: one key, five in a burst, one a second, over time.
+// TestThrottleOverTime is the table of redis-cell's unit tests: one key, a burst of
+// five, one a second.
 func TestThrottleOverTime(t *testing.T) {
 	c, f := newThrottle(t)
 	for i, tt := range []struct {
@@ -111,7 +113,7 @@ func TestThrottleOverTime(t *testing.T) {
 	}
 }
 
-func TestThrottleRefusesAsRedisCell(t *testing.T) {
+func TestThrottleErrorsLikeRedisCell(t *testing.T) {
 	usage := "Usage: cl.throttle <key> <max_burst> <count per period> <period> [<quantity>]"
 	for _, tt := range []struct{ asked, want string }{
 		{"", usage},
@@ -133,13 +135,13 @@ func TestThrottleRefusesAsRedisCell(t *testing.T) {
 		{"k 15 30 0", "Zero rates are not supported"},
 		{"k 15 0 0", "Zero rates are not supported"},
 		{"k -1 0 60", "Zero rates are not supported"},
-		{"k 1000000000 30 60", "max_burst is 1000000000; accepted are at most 999999999"},
-		{"k 9223372036854775807 30 60", "max_burst is 9223372036854775807; accepted are at most 999999999"},
-		{"k 15 1000000001 60", "count per period is 1000000001; accepted are 1 to 1000000000"},
-		{"k 15 -1 60", "count per period is -1; accepted are 1 to 1000000000"},
-		{"k 15 30 31622401", "period is 31622401; accepted are 1 to 31622400"},
-		{"k 15 30 9223372036854775807", "period is 9223372036854775807; accepted are 1 to 31622400"},
-		{"k 15 30 -60", "period is -60; accepted are 1 to 31622400"},
+		{"k 1000000000 30 60", "max_burst is 1000000000; must be at most 999999999"},
+		{"k 9223372036854775807 30 60", "max_burst is 9223372036854775807; must be at most 999999999"},
+		{"k 15 1000000001 60", "count per period is 1000000001; must be 1 to 1000000000"},
+		{"k 15 -1 60", "count per period is -1; must be 1 to 1000000000"},
+		{"k 15 30 31622401", "period is 31622401; must be 1 to 31622400"},
+		{"k 15 30 9223372036854775807", "period is 9223372036854775807; must be 1 to 31622400"},
+		{"k 15 30 -60", "period is -60; must be 1 to 31622400"},
 		{"k 100 1 31557600", "fill time is 101·8766h/1; accepted are at most 100 years for capacity·period/rate"},
 		{strings.Repeat("k", 1025) + " 15 30 60", "invalid request: the key has 1025 bytes; accepted are at most 1024"},
 	} {
@@ -154,8 +156,9 @@ func TestThrottleRefusesAsRedisCell(t *testing.T) {
 	}
 }
 
-// An empty argument, blanks and what a terminal would take for a command are no numbers either, and do no harm in an error.
-func TestThrottleRepeatsNothingHarmful(t *testing.T) {
+// TestThrottleErrorsAreSanitized: an empty argument, spaces and terminal escape
+// sequences are not numbers, and errors repeat them without control characters.
+func TestThrottleErrorsAreSanitized(t *testing.T) {
 	c, _ := newThrottle(t)
 	for _, tt := range []struct{ arg, want string }{
 		{"", ""},
@@ -172,7 +175,7 @@ func TestThrottleRepeatsNothingHarmful(t *testing.T) {
 	}
 }
 
-func TestThrottleAnswersAsThrottlecrab(t *testing.T) {
+func TestThrottleRepliesLikeThrottlecrab(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		asked []string
@@ -200,7 +203,7 @@ func TestThrottleAnswersAsThrottlecrab(t *testing.T) {
 	}
 }
 
-func TestThrottleRefusesAsThrottlecrab(t *testing.T) {
+func TestThrottleErrorsLikeThrottlecrab(t *testing.T) {
 	c, _ := newThrottle(t)
 	for _, tt := range []struct{ asked, want string }{
 		{"", "ERR wrong number of arguments for 'throttle' command"},
@@ -215,9 +218,9 @@ func TestThrottleRefusesAsThrottlecrab(t *testing.T) {
 		{"k -1 100 60", "ERR Rate limit check failed: invalid rate limit parameters"},
 		{"k 10 0 60", "ERR Rate limit check failed: invalid rate limit parameters"},
 		{"k 10 100 0", "ERR Rate limit check failed: invalid rate limit parameters"},
-		{"k 1000000001 100 60", "ERR Rate limit check failed: max_burst is 1000000001; accepted are at most 1000000000"},
-		{"k 10 1000000001 60", "ERR Rate limit check failed: count per period is 1000000001; accepted are 1 to 1000000000"},
-		{"k 10 100 31622401", "ERR Rate limit check failed: period is 31622401; accepted are 1 to 31622400"},
+		{"k 1000000001 100 60", "ERR Rate limit check failed: max_burst is 1000000001; must be at most 1000000000"},
+		{"k 10 1000000001 60", "ERR Rate limit check failed: count per period is 1000000001; must be 1 to 1000000000"},
+		{"k 10 100 31622401", "ERR Rate limit check failed: period is 31622401; must be 1 to 31622400"},
 	} {
 		got := c.do(append([]string{"throttle"}, words(tt.asked)...)...)
 		if want := "-" + tt.want + "\r\n"; got != want {
@@ -226,8 +229,9 @@ func TestThrottleRefusesAsThrottlecrab(t *testing.T) {
 	}
 }
 
-// A key's state is that of the command, whatever its limits, and of nothing else.
-func TestCommandsShareNothing(t *testing.T) {
+// TestCommandsHaveSeparateState: each command has one state for a key, whatever the
+// limit.
+func TestCommandsHaveSeparateState(t *testing.T) {
 	c, _ := newThrottle(t)
 	exhausted := numbersReply(1, 1, 0, 60, 60)
 	c.do("CL.THROTTLE", "k", "0", "1", "60")
@@ -242,7 +246,7 @@ func TestCommandsShareNothing(t *testing.T) {
 	}
 }
 
-func TestSecondsOfCell(t *testing.T) {
+func TestRedisCellSeconds(t *testing.T) {
 	for _, tt := range []struct {
 		wait time.Duration
 		want int64
@@ -256,14 +260,15 @@ func TestSecondsOfCell(t *testing.T) {
 		{time.Second + time.Millisecond, 2},
 		{headgate.MaxFillTime, 3155760000},
 	} {
-		if got := cellSeconds(tt.wait); got != tt.want {
+		if got := redisCellSeconds(tt.wait); got != tt.want {
 			t.Errorf("%v: got %d, want %d", tt.wait, got, tt.want)
 		}
 	}
 }
 
-// To ask changes nothing, also where the limit that is asked with holds less than was spent under another.
-func TestToAskChangesNothing(t *testing.T) {
+// TestPeekChangesNothing: not even with a limit that is smaller than what was spent under
+// another limit.
+func TestPeekChangesNothing(t *testing.T) {
 	c := New(mustEngine(t, newFrozen(t), nil), nil).newClient(t)
 	for _, tt := range []struct {
 		command           string

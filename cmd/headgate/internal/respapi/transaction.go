@@ -1,15 +1,16 @@
 package respapi
 
-// transaction is what a client has asked for since MULTI.
+// transaction holds the requests of a client since MULTI.
 type transaction struct {
-	requests []byte // one behind the other, as arrays
+	requests []byte // RESP arrays, concatenated
 	count    int
-	broken   bool // one was refused, and EXEC is to run none
+	failed   bool // a request was rejected, so EXEC runs none
 }
 
-// multi is MULTI. Clients whose pipelines are transactions unless they are told otherwise work by it: what they send is run at EXEC,
-// one request behind the other. Others' requests may come between them.
-func (w *worker) multi() {
+// multiCommand runs MULTI. It exists because some clients send pipelines as
+// transactions by default. EXEC runs the queued requests in order, but not atomically:
+// requests of other clients may run between them.
+func (w *worker) multiCommand() {
 	if w.s.multi != nil {
 		w.fail("ERR MULTI calls can not be nested")
 		return
@@ -18,30 +19,32 @@ func (w *worker) multi() {
 	w.ok()
 }
 
-// enqueue keeps a request for EXEC, or says why it will not be run. c may be nil.
+// enqueue queues the current request for EXEC, or replies with an error. c is nil for an
+// unknown command.
 func (w *worker) enqueue(c *command) {
 	m := w.s.multi
 	switch {
 	case c == nil:
-		w.unknown()
-	case !c.takes(w.args()):
+		w.unknownCommand()
+	case !c.acceptsArgs(w.args()):
 		w.wrongArity(c.name)
-	case !c.queues:
+	case !c.inTransaction:
 		w.fail("ERR Command not allowed inside a transaction")
-	case m.broken:
-		w.simple("QUEUED") // as Redis says, though EXEC will run none
+	case m.failed:
+		w.simple("QUEUED") // like Redis, although EXEC will run none
 		return
 	default:
-		if m.add(w); len(m.requests) <= w.h.known.request {
+		if m.add(w); len(m.requests) <= w.h.bounds.request {
 			w.simple("QUEUED")
 			return
 		}
 		w.fail("ERR too big transaction")
 	}
-	m.broken, m.requests = true, nil
+	m.failed, m.requests = true, nil
 }
 
-// add writes the request anew: its own bytes may be a line, from which the quotes are gone.
+// add re-encodes the request as an array. The bytes of an inline request cannot be
+// replayed, because its quotes were removed.
 func (m *transaction) add(w *worker) {
 	m.count++
 	m.requests = appendNumber(m.requests, '*', int64(w.args()))
@@ -52,7 +55,7 @@ func (m *transaction) add(w *worker) {
 	}
 }
 
-// exec is EXEC. Its reply is an array of the replies to what was asked for.
+// exec runs EXEC. Its reply is an array of the replies of all queued requests.
 func (w *worker) exec() {
 	m := w.s.multi
 	w.s.multi = nil
@@ -60,23 +63,23 @@ func (w *worker) exec() {
 	case m == nil:
 		w.fail("ERR EXEC without MULTI")
 		return
-	case m.broken:
+	case m.failed:
 		w.fail("EXECABORT Transaction discarded because of previous errors.")
 		return
 	}
 	w.array(m.count)
 	for rest := m.requests; len(rest) > 0; {
-		n, err := w.s.reader.next(rest, w.h.known)
+		n, err := w.s.reader.next(rest, w.h.bounds)
 		if n == 0 || err != nil {
-			panic("a request that was kept cannot be read")
+			panic("queued request cannot be parsed")
 		}
 		w.in, rest = rest[:n], rest[n:]
 		w.runNow(w.command())
 	}
-	w.settle()
+	w.flush()
 }
 
-// discard is DISCARD.
+// discard runs DISCARD.
 func (w *worker) discard() {
 	if w.s.multi == nil {
 		w.fail("ERR DISCARD without MULTI")

@@ -16,7 +16,7 @@ func TestTransactions(t *testing.T) {
 			{"EXEC", "*0\r\n"},
 			{"EXEC", "-ERR EXEC without MULTI\r\n"},
 			{"DISCARD", "-ERR DISCARD without MULTI\r\n"},
-			// What is asked is run at EXEC, in its order, and not before.
+			// Requests run at EXEC, in order.
 			{"MULTI", okReply},
 			{"CL.THROTTLE k 15 30 60", queued},
 			{"HG.CHECK nothing k", queued},
@@ -24,17 +24,17 @@ func TestTransactions(t *testing.T) {
 			{"PING \"it's\"\r\n", queued},
 			{"CL.THROTTLE k 15 30 60", queued},
 			{"EXEC", "*5\r\n" + numbersReply(0, 16, 15, -1, 2) + "-NOPOLICY unknown policy \"nothing\"\r\n" +
-				"-" + cellUsage + "\r\n$4\r\nit's\r\n" + numbersReply(0, 16, 14, -1, 4)},
+				"-" + redisCellUsage + "\r\n$4\r\nit's\r\n" + numbersReply(0, 16, 14, -1, 4)},
 			{"CL.THROTTLE k 15 30 60 0", numbersReply(0, 16, 14, -1, 4)},
 			{"MULTI", okReply},
 			{"CL.THROTTLE k 15 30 60", queued},
 			{"MULTI", "-ERR MULTI calls can not be nested\r\n"},
 			{"DISCARD", okReply},
 			{"CL.THROTTLE k 15 30 60 0", numbersReply(0, 16, 14, -1, 4)},
-			// One that was refused stands for all.
+			// One rejected request discards the transaction.
 			{"MULTI", okReply},
 			{"CL.THROTTLE k 15 30 60", queued},
-			{"GET k", "-ERR unknown command 'GET'\r\n"},
+			{"GET k", "-ERR unknown command 'GET'" + notRedis},
 			{"CL.THROTTLE k 15 30 60", queued},
 			{"EXEC", abort},
 			{"MULTI", okReply},
@@ -62,7 +62,7 @@ func TestTransactions(t *testing.T) {
 	}
 }
 
-// A transaction is kept within the bounds of a request, however many come.
+// TestTransactionsAreBounded: a transaction has the maximum size of a request.
 func TestTransactionsAreBounded(t *testing.T) {
 	t.Parallel()
 	c := New(mustEngine(t, newFrozen(t), nil), nil).newClient(t)
@@ -82,7 +82,7 @@ func TestTransactionsAreBounded(t *testing.T) {
 	}
 }
 
-// Not before the password.
-func TestTransactionsNeedThePassword(t *testing.T) {
+// TestTransactionsNeedAuthentication: MULTI is rejected before AUTH.
+func TestTransactionsNeedAuthentication(t *testing.T) {
 	check(t, &Options{Password: "secret"}, []step{{"MULTI", noAuth}, {"EXEC", noAuth}, {"DISCARD", noAuth}})
 }

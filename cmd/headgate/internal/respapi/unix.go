@@ -11,20 +11,21 @@ import (
 	"time"
 )
 
-// ListenUnix listens on a unix socket that whoever mode says may reach; 0 means 0600, the owner alone. The socket is never there with
-// another mode. One that nobody listens on any more is replaced; anything else at path is left alone, and is an error.
+// ListenUnix listens on a unix socket with the permissions mode; 0 means 0600, access
+// for the owner only. The socket never exists with other permissions. A stale socket at
+// path is replaced; any other file there is an error.
 func ListenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	if mode == 0 {
 		mode = 0o600
 	}
-	if err := vacate(path); err != nil {
+	if err := removeStaleSocket(path); err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp(filepath.Dir(path), ".headgate-") // 0700: nobody else finds the socket before its mode is right
+	dir, err := os.MkdirTemp(filepath.Dir(path), ".headgate-") // 0700: no other user can connect before chmod
 	if err != nil {
 		return nil, fmt.Errorf("respapi: listen on %s: %w", path, err)
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // what is in it has moved, or failed to
+	defer func() { _ = os.RemoveAll(dir) }() // empty after the rename
 	hidden := dir + "/s"
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: hidden, Net: "unix"})
 	if err != nil {
@@ -38,8 +39,8 @@ func ListenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	return &unixListener{UnixListener: ln, path: path}, nil
 }
 
-// vacate removes a socket that nobody listens on.
-func vacate(path string) error {
+// removeStaleSocket removes a socket without a listener.
+func removeStaleSocket(path string) error {
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -47,17 +48,17 @@ func vacate(path string) error {
 	case err != nil:
 		return fmt.Errorf("respapi: listen on %s: %w", path, err)
 	case info.Mode().Type() != fs.ModeSocket:
-		return fmt.Errorf("respapi: listen on %s: something is there that is no socket", path)
+		return fmt.Errorf("respapi: listen on %s: the file exists and is not a socket", path)
 	}
 	conn, err := net.DialTimeout("unix", path, time.Second)
 	if err == nil {
 		_ = conn.Close()
-		return fmt.Errorf("respapi: listen on %s: another process listens there", path)
+		return fmt.Errorf("respapi: listen on %s: another process is listening on the socket", path)
 	}
 	return os.Remove(path)
 }
 
-// unixListener knows its socket by the name that it has now.
+// unixListener is a listener whose socket was renamed to path.
 type unixListener struct {
 	*net.UnixListener
 	path   string
@@ -65,10 +66,10 @@ type unixListener struct {
 	closed error
 }
 
-// Addr is where clients find the listener.
+// Addr returns the path of the socket.
 func (l *unixListener) Addr() net.Addr { return &net.UnixAddr{Name: l.path, Net: "unix"} }
 
-// Close stops listening and removes the socket; only the first call does anything.
+// Close closes the listener and removes the socket. Only the first call has an effect.
 func (l *unixListener) Close() error {
 	l.once.Do(func() { l.closed = errors.Join(os.Remove(l.path), l.UnixListener.Close()) })
 	return l.closed

@@ -8,44 +8,47 @@ import (
 )
 
 const (
-	enough   = 16 << 10 // bytes of replies that are written before more is read
-	mostJobs = 64       // decisions of one connection that are made at a time
+	maxReplyBatch = 16 << 10 // bytes of replies after which they are sent before more is read
+	maxJobs       = 64       // concurrent decisions of one connection
 )
 
-// worker runs requests, one connection's at a time, with memory that it keeps. It belongs to one goroutine.
+// worker runs requests of one connection at a time and reuses its memory. It belongs to
+// one goroutine.
 type worker struct {
-	h    *Handler
-	ctx  context.Context // of decisions
-	out  []byte          // replies
-	s    *session        // of the connection that is served
-	in   []byte          // the request that is run
-	mark int             // where the reply to that begins in out
-	fold [longestName]byte
+	h          *Handler
+	ctx        context.Context // of decisions
+	out        []byte          // replies
+	s          *session        // of the current connection
+	in         []byte          // the current request
+	replyStart int             // where its reply begins in out
+	foldBuffer [maxNameLength]byte
 
-	recent *command          // the last one
-	called [longestName]byte // its name, as the client wrote it
+	lastCommand *command            // the command of the previous request
+	lastName    [maxNameLength]byte // its name as the client wrote it
 
-	last   [2]ready // by style
-	job    job      // the decision that is made, of a worker that makes one at a time
-	jobs   []*job   // those that are yet to be made, of one that makes many
-	idle   []*job
-	checks [1]engine.Check
+	lastLimits [2]parsedLimit // the limit of the previous request, by style
+	job        job            // reused if the store is not networked
+	jobs       []*job         // queued decisions, if the store is networked
+	idle       []*job
+	checks     [1]engine.Check
 }
 
 func (h *Handler) newWorker(ctx context.Context) *worker {
-	return &worker{h: h, ctx: ctx, out: make([]byte, 0, 2*enough)}
+	return &worker{h: h, ctx: ctx, out: make([]byte, 0, 2*maxReplyBatch)}
 }
 
-// serve runs the requests in the input of a connection until there are no more, the replies are enough for now, or the session is
-// closing. It gives back how much of the input it has used; the rest must be there again, and more behind it, at the next call.
+// serve runs the requests in the input of a connection. It stops at an incomplete
+// request, after maxReplyBatch bytes of replies, or when the session is closing. It
+// returns how many bytes of the input it used. The next call must pass the rest again,
+// with new input appended.
 func (w *worker) serve(s *session, in []byte) (used int) {
 	w.s = s
-	defer w.guard(len(in), &used)
+	defer w.recoverPanic(len(in), &used)
 	bounds := w.h.boundsFor(s)
-	for used < len(in) && !s.closing && len(w.out) < enough {
+	for used < len(in) && !s.closing && len(w.out) < maxReplyBatch {
 		n, err := s.reader.next(in[used:], bounds)
 		if err != nil {
-			w.settle()
+			w.flush()
 			w.fail("ERR " + err.Error())
 			s.closing = true
 			return len(in)
@@ -56,38 +59,39 @@ func (w *worker) serve(s *session, in []byte) (used int) {
 		w.in = in[used : used+n]
 		used += n
 		if len(s.reader.args) > 0 {
-			w.mark = len(w.out)
+			w.replyStart = len(w.out)
 			w.run()
 			bounds = w.h.boundsFor(s)
 		}
 	}
-	w.settle()
+	w.flush()
 	if cap(s.reader.args) > unauthenticatedArgs {
-		s.reader.forget()
+		s.reader.release()
 	}
 	return used
 }
 
-// forget lets go of memory that an unusual request took.
-func (r *reader) forget() {
+// release frees the memory of a request with unusually many arguments.
+func (r *reader) release() {
 	if !r.inside {
 		r.args = nil
 	}
 }
 
-// guard keeps a panic to the connection that it is of: that is closed behind the replies to what came before.
-func (w *worker) guard(all int, used *int) {
+// recoverPanic limits a panic to its connection, which is closed after the replies to
+// earlier requests.
+func (w *worker) recoverPanic(all int, used *int) {
 	cause := recover()
 	if cause == nil {
 		return
 	}
-	w.h.log.Error("a request panicked", "cause", cause, "stack", string(debug.Stack()))
-	w.jobs, w.out = nil, w.out[:w.mark]
+	w.h.log.Error("panic while handling request", "cause", cause, "stack", string(debug.Stack()))
+	w.jobs, w.out = nil, w.out[:w.replyStart]
 	w.fail("ERR internal error")
 	w.s.closing, *used = true, all
 }
 
-// arg is an argument of the request that is run; 0 is the command.
+// arg returns an argument of the current request; 0 is the command name.
 func (w *worker) arg(i int) []byte {
 	s := w.s.reader.args[i]
 	return w.in[s.start:s.end]
@@ -95,44 +99,46 @@ func (w *worker) arg(i int) []byte {
 
 func (w *worker) args() int { return len(w.s.reader.args) }
 
-// run runs one request, or keeps it for the end of its transaction.
+// run runs the current request, or queues it for EXEC inside a transaction.
 func (w *worker) run() {
 	c := w.command()
-	if w.s.multi != nil && (c == nil || !c.steers || !c.takes(w.args())) {
-		w.settle()
+	if w.s.multi != nil && (c == nil || !c.immediate || !c.acceptsArgs(w.args())) {
+		w.flush()
 		w.enqueue(c)
 		return
 	}
 	w.runNow(c)
 }
 
-// runNow runs one request of c, which may be nil.
+// runNow runs the current request as command c; nil means that the command is unknown.
 func (w *worker) runNow(c *command) {
 	switch {
 	case c == nil:
-		w.unknown()
-	case !w.s.welcome && !c.open:
-		w.settle()
+		w.unknownCommand()
+	case !w.s.authenticated && !c.beforeAuth:
+		w.flush()
 		w.fail("NOAUTH Authentication required.")
-	case !c.takes(w.args()):
+	case !c.acceptsArgs(w.args()):
 		w.wrongArity(c.name)
 	default:
 		if !c.decides {
-			w.settle()
+			w.flush()
 		}
 		c.run(w)
 	}
 }
 
-// unknown answers a command that there is none of. A browser that was made to send its requests here is cut off, or what a stranger's
-// page puts into them would be run.
-func (w *worker) unknown() {
-	w.settle()
+// unknownCommand replies to an unknown command. It closes the connection of an HTTP
+// client: otherwise a web page could make a browser send commands in the body of a
+// request.
+func (w *worker) unknownCommand() {
+	w.flush()
 	name := w.arg(0)
-	if !w.s.welcome {
+	if !w.s.authenticated {
 		w.fail("NOAUTH Authentication required.")
 	} else {
-		w.fail("ERR unknown command '" + clip(name) + "'")
+		w.fail("ERR unknown command '" + truncate(name) + "'; this is Headgate, not Redis: " +
+			"it supports CL.THROTTLE, THROTTLE and HG.*, see COMMAND DOCS")
 	}
 	if equalFold(name, "post") || equalFold(name, "host:") {
 		w.s.closing = true
@@ -140,6 +146,6 @@ func (w *worker) unknown() {
 }
 
 func (w *worker) wrongArity(name string) {
-	w.settle()
+	w.flush()
 	w.fail("ERR wrong number of arguments for '" + name + "' command")
 }
