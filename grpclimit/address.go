@@ -13,11 +13,11 @@ import (
 	"github.com/headgate/headgate/clientaddr"
 )
 
-// addresses finds the clients behind calls.
+// addresses resolves the client addresses of calls.
 type addresses struct {
-	resolver *clientaddr.Resolver
-	told     []string // the metadata that may tell of a client, in lower case
-	trusting bool     // somebody is trusted
+	resolver   *clientaddr.Resolver
+	fieldNames []string // metadata that may carry a client address, in lower case
+	trusts     bool     // at least one proxy is trusted
 }
 
 func newAddresses(opts *clientaddr.Options) (*addresses, error) {
@@ -25,38 +25,38 @@ func newAddresses(opts *clientaddr.Options) (*addresses, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &addresses{resolver: resolver, told: []string{"x-forwarded-for", "forwarded"}}
+	a := &addresses{resolver: resolver, fieldNames: []string{"x-forwarded-for", "forwarded"}}
 	if opts == nil {
 		return a, nil
 	}
-	a.trusting = len(opts.TrustedProxies) > 0 || opts.TrustedHops > 0 || opts.TrustUnix
+	a.trusts = len(opts.TrustedProxies) > 0 || opts.TrustedHops > 0 || opts.TrustUnix
 	if opts.Header != "" {
-		a.told = append(a.told, strings.ToLower(opts.Header))
+		a.fieldNames = append(a.fieldNames, strings.ToLower(opts.Header))
 	}
 	return a, nil
 }
 
-// of is the address of the client behind a call, the zero Addr if it has none. While nobody is trusted, and nobody
-// pretends to be a proxy, it does not allocate for a peer by TCP.
-func (a *addresses) of(ctx context.Context) netip.Addr {
+// clientAddr returns the address of a call's client, the zero Addr if it has none. For a TCP
+// peer it does not allocate if no proxy is trusted and the call has no forwarding metadata.
+func (a *addresses) clientAddr(ctx context.Context) netip.Addr {
 	p, ok := peer.FromContext(ctx)
 	if !ok || p.Addr == nil {
 		return netip.Addr{}
 	}
 	header := a.header(ctx)
-	if tcp, ok := p.Addr.(*net.TCPAddr); ok && header == nil && !a.trusting {
+	if tcp, ok := p.Addr.(*net.TCPAddr); ok && header == nil && !a.trusts {
 		return tcp.AddrPort().Addr().Unmap().WithZone("")
 	}
 	return a.resolver.AddrOf(remoteAddr(p.Addr), header)
 }
 
-// header is the metadata that may tell of a client, nil if there is none.
+// header returns the metadata that may carry a client address, nil if there is none.
 func (a *addresses) header(ctx context.Context) http.Header {
 	var header http.Header
-	for _, name := range a.told {
+	for _, name := range a.fieldNames {
 		if values := metadata.ValueFromIncomingContext(ctx, name); len(values) > 0 {
 			if header == nil {
-				header = make(http.Header, len(a.told))
+				header = make(http.Header, len(a.fieldNames))
 			}
 			header[http.CanonicalHeaderKey(name)] = values
 		}
@@ -64,7 +64,8 @@ func (a *addresses) header(ctx context.Context) http.Header {
 	return header
 }
 
-// remoteAddr is a peer as net/http would write it: one on a unix socket has no address of its own, whatever file it was bound to.
+// remoteAddr returns a peer's address as net/http would write it. A peer on a Unix socket has
+// no address, even if its socket is bound to a file.
 func remoteAddr(addr net.Addr) string {
 	if addr.Network() == "unix" {
 		return "@"

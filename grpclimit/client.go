@@ -18,43 +18,48 @@ import (
 	"github.com/headgate/headgate/internal/turn"
 )
 
-// DefaultMaxRetryDelay is the longest wait that a client makes at a server's request when nothing else is said.
+// DefaultMaxRetryDelay is the default of [ClientOptions].MaxRetryDelay.
 const DefaultMaxRetryDelay = time.Minute
 
-// ClientOptions are a [Client]'s settings. The zero value of each field is its default; nil means all defaults. Functions may be
-// called concurrently.
+// ClientOptions are a [Client]'s settings. The zero value of each field is its default; nil
+// options mean all defaults. Functions may be called concurrently.
 type ClientOptions struct {
-	// Skip lets calls pass without waiting; nil skips none.
+	// Skip reports whether a call is exempt from limiting and is sent without waiting. nil exempts
+	// no call.
 	Skip func(context.Context, Call) bool
-	// Undecided makes the error of a call for which the store could not decide. If it returns nil the call is sent. nil means
-	// UNAVAILABLE, from which errors.Is and errors.As find the cause.
+	// ErrorHandler returns the error of a call that the store could not decide. If it returns nil
+	// the call is sent. nil means UNAVAILABLE, an error that wraps the cause.
 	ErrorHandler func(context.Context, Call, error) error
-	// Retries is how often a unary call is sent again that a server has denied, with RESOURCE_EXHAUSTED or UNAVAILABLE and a
-	// RetryInfo, after the wait that this asks for; 0 means never. Each time it waits for its turn again. Do not combine it with
-	// a retryPolicy for the same codes.
+	// Retries is how many times a unary call is retried if the server denies it with
+	// RESOURCE_EXHAUSTED or UNAVAILABLE and a RetryInfo. Each retry waits for the delay of the
+	// RetryInfo, then for its turn. 0 means never. Do not combine Retries with a retryPolicy for
+	// the same codes.
 	Retries int
-	// MaxRetryDelay is the longest such wait; 0 means [DefaultMaxRetryDelay]. A call that is asked to wait longer, or past its
-	// deadline, fails at once with what the server said.
+	// MaxRetryDelay is the longest delay of a RetryInfo that a retry waits for. 0 means
+	// [DefaultMaxRetryDelay]. If the delay is longer, or ends after the call's deadline, the call
+	// fails immediately with the server's error.
 	MaxRetryDelay time.Duration
-	// Observer receives an event for every wait for a turn; nil means none.
+	// Observer receives an event for every wait for a turn. nil means no observer.
 	Observer headgate.Observer
 }
 
-// Client has the interceptors of a client. Its calls wait for their turn, those of one key in this process in the order they
-// came. It is made with [NewClient] and may be used concurrently and by several connections.
+// Client provides the interceptors of a client. Each call waits until its charges allow it. The
+// calls of one key in this process wait in the order in which they arrive. Create a Client with
+// [NewClient]. It may be used concurrently and by several connections.
 type Client struct {
 	opts    ClientOptions
 	charges []clientCharge
 }
 
-// clientCharge is a charge and who decides on it.
+// clientCharge is a charge and its limiter.
 type clientCharge struct {
 	Charge
 	limiter *headgate.Limiter
 }
 
-// NewClient makes interceptors whose calls wait until every charge that holds for them was made, one after another. It refuses
-// what headgate.New refuses, and keys that cannot work, and does no I/O. It does not own the store. opts may be nil.
+// NewClient returns interceptors whose calls wait until every charge that applies is made, one
+// after another. NewClient returns an error for everything that headgate.New rejects, and for
+// invalid keys. It does no I/O. The caller must close the store. opts may be nil.
 func NewClient(store headgate.Store, opts *ClientOptions, charges ...Charge) (*Client, error) {
 	c := &Client{}
 	if opts != nil {
@@ -67,7 +72,7 @@ func NewClient(store headgate.Store, opts *ClientOptions, charges ...Charge) (*C
 	if c.opts.MaxRetryDelay == 0 {
 		c.opts.MaxRetryDelay = DefaultMaxRetryDelay
 	}
-	charges, all, err := keyed(store, charges, true)
+	charges, all, err := compileKeys(store, charges, true)
 	if err != nil {
 		return nil, err
 	}
@@ -84,10 +89,14 @@ func NewClient(store headgate.Store, opts *ClientOptions, charges ...Charge) (*C
 	return c, nil
 }
 
-// Unary is a [grpc.UnaryClientInterceptor]: for grpc.WithUnaryInterceptor or grpc.WithChainUnaryInterceptor. A call that cannot
-// have its turn before its deadline is not sent: it fails at once with RESOURCE_EXHAUSTED, an error that matches
-// [headgate.ErrWouldExceedDeadline], and spends nothing. One whose cost is above the limit fails alike, with
-// [headgate.ErrNeverAllowed], and one that ends while it waits with the status of its context.
+// Unary is a [grpc.UnaryClientInterceptor] for grpc.WithUnaryInterceptor or
+// grpc.WithChainUnaryInterceptor. A call is not sent if:
+//
+//   - its turn is after its deadline: it fails immediately with RESOURCE_EXHAUSTED and spends
+//     nothing, and the error matches [headgate.ErrWouldExceedDeadline];
+//   - its cost is above the limit: it fails immediately with RESOURCE_EXHAUSTED, and the error
+//     matches [headgate.ErrNeverAllowed];
+//   - its context ends while it waits: it fails with the status of the context.
 func (c *Client) Unary(
 	ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {
@@ -96,19 +105,20 @@ func (c *Client) Unary(
 		return invoker(ctx, method, req, reply, cc, opts...)
 	}
 	for sent := 0; ; sent++ {
-		if err := c.wait(ctx, call, everything); err != nil {
+		if err := c.wait(ctx, call, wholeCall); err != nil {
 			return err
 		}
 		err := invoker(ctx, method, req, reply, cc, opts...)
-		if sent >= c.opts.Retries || !c.pause(ctx, err) {
+		if sent >= c.opts.Retries || !c.awaitRetry(ctx, err) {
 			return err
 		}
 	}
 }
 
-// Stream is a [grpc.StreamClientInterceptor]: for grpc.WithStreamInterceptor or grpc.WithChainStreamInterceptor. The stream opens
-// when its turn has come, as in [Client.Unary]; with a charge for messages each SendMsg waits for its own. A message that cannot
-// have its turn leaves the stream open: the caller ends it, as always, by its context.
+// Stream is a [grpc.StreamClientInterceptor] for grpc.WithStreamInterceptor or
+// grpc.WithChainStreamInterceptor. The stream opens when its turn has come, as in [Client.Unary].
+// If there is a charge for messages, each SendMsg waits for its turn. If SendMsg fails because
+// the message cannot have its turn, the stream stays open: the caller must cancel its context.
 func (c *Client) Stream(
 	ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption,
 ) (grpc.ClientStream, error) {
@@ -116,7 +126,7 @@ func (c *Client) Stream(
 	if c.skips(ctx, call) {
 		return streamer(ctx, desc, cc, method, opts...)
 	}
-	if err := c.wait(ctx, call, opening); err != nil {
+	if err := c.wait(ctx, call, streamOpen); err != nil {
 		return nil, err
 	}
 	stream, err := streamer(ctx, desc, cc, method, opts...)
@@ -129,55 +139,58 @@ func (c *Client) Stream(
 // clientStream waits before each message.
 type clientStream struct {
 	grpc.ClientStream
-	ctx      context.Context // of whoever opened it
+	ctx      context.Context // the context with which the stream was opened
 	client   *Client
 	call     Call
 	answered atomic.Bool
 }
 
-// Header waits for the server's answer.
+// Header blocks until the server sends the header.
 func (s *clientStream) Header() (metadata.MD, error) {
 	md, err := s.ClientStream.Header()
 	s.answered.Store(true)
 	return md, err
 }
 
-// RecvMsg waits for a message.
+// RecvMsg blocks until a message arrives.
 func (s *clientStream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
 	s.answered.Store(true)
 	return err
 }
 
-// life is the context in which messages wait. That of the stream ends with it, but whoever asks for it before the server has
-// answered tells gRPC never to retry the stream.
-func (s *clientStream) life() context.Context {
+// waitContext returns the context in which messages wait. After the server has responded it is
+// the context of the stream, which ends with the stream. Before, it is the context with which the
+// stream was opened, because a call to Context disables gRPC's transparent retries.
+func (s *clientStream) waitContext() context.Context {
 	if s.answered.Load() {
 		return s.Context()
 	}
 	return s.ctx
 }
 
-// SendMsg sends a message when its turn has come.
+// SendMsg waits for the message's turn, then sends it.
 func (s *clientStream) SendMsg(m any) error {
 	call := s.call
 	call.Message = m
-	if err := s.client.wait(s.life(), call, messages); err != nil {
+	if err := s.client.wait(s.waitContext(), call, streamMessage); err != nil {
 		return err
 	}
 	return s.ClientStream.SendMsg(m)
 }
 
-// moment is which charges are made.
-type moment uint8
+// phase selects which charges are made.
+type phase uint8
 
 const (
-	everything moment = iota // of a unary call
-	opening                  // of a stream
-	messages                 // of a stream
+	wholeCall     phase = iota // all charges of a unary call
+	streamOpen                 // charges for opening a stream
+	streamMessage              // charges for one message
 )
 
-func (m moment) includes(c *Charge) bool { return m == everything || c.PerMessage == (m == messages) }
+func (p phase) includes(c *Charge) bool {
+	return p == wholeCall || c.PerMessage == (p == streamMessage)
+}
 
 func targetOf(cc *grpc.ClientConn) string {
 	if cc == nil {
@@ -199,21 +212,22 @@ func (c *Client) chargesMessages() bool {
 	return false
 }
 
-// wait blocks until call's charges were made. If one cannot be, what the charges before it took is released.
-func (c *Client) wait(ctx context.Context, call Call, m moment) error {
-	var receipt *turn.Receipt // of the charges before
+// wait blocks until the charges of call are made. If one fails, wait releases what the charges
+// before it took.
+func (c *Client) wait(ctx context.Context, call Call, p phase) error {
+	var receipt *turn.Receipt // of the charges that are already made
 	if len(c.charges) > 1 {
 		ctx, receipt = turn.WithReceipt(ctx)
 	}
 	for i := range c.charges {
 		charge := &c.charges[i]
-		if !m.includes(&charge.Charge) || !charge.holds(ctx, call) {
+		if !p.includes(&charge.Charge) || !charge.applies(ctx, call) {
 			continue
 		}
-		key, cost := charge.Key.ready.Text(keyRequest{ctx: ctx, call: call}), charge.cost(ctx, call)
+		key, cost := charge.Key.compiled.Text(keyRequest{ctx: ctx, call: call}), charge.cost(ctx, call)
 		err := charge.limiter.WaitN(ctx, key, cost)
 		if err != nil {
-			err = c.failure(ctx, call, charge.Policy.Name, err)
+			err = c.waitError(ctx, call, charge.Policy.Name, err)
 		}
 		if err != nil {
 			receipt.Undo(ctx)
@@ -223,9 +237,9 @@ func (c *Client) wait(ctx context.Context, call Call, m moment) error {
 	return nil
 }
 
-// failure is what a call is answered that was not sent; nil if it is to be sent all the same.
-func (c *Client) failure(ctx context.Context, call Call, policy string, err error) error {
-	e := &notSent{policy: policy, err: err}
+// waitError returns the error of a call that is not sent, or nil if it is sent despite err.
+func (c *Client) waitError(ctx context.Context, call Call, policy string, err error) error {
+	e := &notSentError{policy: policy, err: err}
 	switch {
 	case errors.Is(err, headgate.ErrWouldExceedDeadline), errors.Is(err, headgate.ErrNeverAllowed):
 		e.code = codes.ResourceExhausted
@@ -241,35 +255,36 @@ func (c *Client) failure(ctx context.Context, call Call, policy string, err erro
 	return e
 }
 
-// notSent is the error of a call that did not get its turn.
-type notSent struct {
+// notSentError is the error of a call that did not get its turn.
+type notSentError struct {
 	policy string
 	code   codes.Code
 	err    error
 }
 
-// Error names the policy and the cause.
-func (e *notSent) Error() string {
-	return fmt.Sprintf("grpclimit: the call was not sent: policy %q: %v", e.policy, e.err)
+// Error returns a message with the policy and the cause.
+func (e *notSentError) Error() string {
+	return fmt.Sprintf("grpclimit: call not sent: policy %q: %v", e.policy, e.err)
 }
 
-// Unwrap is the cause.
-func (e *notSent) Unwrap() error { return e.err }
+// Unwrap returns the cause.
+func (e *notSentError) Unwrap() error { return e.err }
 
-// GRPCStatus makes it an error as gRPC has them.
-func (e *notSent) GRPCStatus() *status.Status { return status.New(e.code, e.Error()) }
+// GRPCStatus returns the error as a gRPC status.
+func (e *notSentError) GRPCStatus() *status.Status { return status.New(e.code, e.Error()) }
 
-// pause waits as long as a server asked for in the error of a call. It reports false at once if it asked for nothing, or for more
-// than there is time for.
-func (c *Client) pause(ctx context.Context, err error) bool {
-	delay, asked := retryDelay(err)
-	if !asked || delay > c.opts.MaxRetryDelay {
+// awaitRetry blocks for the retry delay in the error of a call and returns true. It returns false
+// immediately if the error has no delay, or if the delay is above MaxRetryDelay or ends after the
+// deadline of ctx. It returns false if ctx ends during the delay.
+func (c *Client) awaitRetry(ctx context.Context, err error) bool {
+	delay, found := retryDelay(err)
+	if !found || delay > c.opts.MaxRetryDelay {
 		return false
 	}
 	return turn.Await(ctx, time.Now().Add(delay)) == nil
 }
 
-// retryDelay is the wait that a server asks for in its denial.
+// retryDelay returns the delay of the RetryInfo in the error of a server.
 func retryDelay(err error) (time.Duration, bool) {
 	s, ok := status.FromError(err)
 	if !ok || s.Code() != codes.ResourceExhausted && s.Code() != codes.Unavailable {

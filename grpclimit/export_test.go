@@ -12,18 +12,18 @@ func ServerKey(ctx context.Context, key Key, call Call, trust *clientaddr.Option
 	if err != nil {
 		panic(err)
 	}
-	bound, err := key.bound(false)
+	bound, err := key.compile(false)
 	if err != nil {
 		panic(err)
 	}
-	return bound.ready.Text(keyRequest{ctx, call, &client{from: address}})
+	return bound.compiled.Text(keyRequest{ctx, call, &client{addresses: address}})
 }
 
 // ClientKey is the text of a key on a client.
 func ClientKey(ctx context.Context, key Key, call Call) string {
-	bound, err := key.bound(true)
+	bound, err := key.compile(true)
 	if err != nil {
 		panic(err)
 	}
-	return bound.ready.Text(keyRequest{ctx: ctx, call: call})
+	return bound.compiled.Text(keyRequest{ctx: ctx, call: call})
 }

@@ -11,54 +11,64 @@ import (
 	"github.com/headgate/headgate/internal/key"
 )
 
-// Key says whose budget a call spends: an address, a metadata value, a method, or several of these. Different parts never run
-// into each other. A call that lacks the part, or has an empty one, shares one budget with all others that do; see [First].
+// Key selects the budget that a call spends: by client address, by a metadata value, by method,
+// or by several of these. Two calls that differ in a part have different keys. All calls that
+// lack the part, or in which it is empty, share one budget; see [First].
 //
-// Nothing is normalised: upper and lower case are different keys, and so is each invalid byte.
+// Values are not normalised: upper and lower case are different keys, and so is each invalid
+// byte.
 //
-// The text of a key is what a [headgate.Limiter] of the same named policy calls it, and so do the service and package httplimit for
-// the same parts. A key of one part is that part; for an address see [clientaddr.AppendKey]. Joined parts have a “+” between them,
-// and a “+” or “\” of their own has a “\” before it. A First is the text of the alternative, after its name and a “=” where it
-// could be mistaken for another one. A key longer than 1 KiB is replaced with “sha256=” and its SHA-256, and so is one that begins like that.
+// A [headgate.Limiter] with the same named policy uses the same key text, and so do the service
+// and package httplimit for the same parts. The text of a key is built as follows:
 //
-// The zero value means [Address] on a server and [Target] on a client. A Key may be used concurrently and in any number of
-// charges.
+//   - A key of one part is the text of that part. For an address see [clientaddr.AppendKey].
+//   - The parts of a [Join] are separated by “+”. A “+” or “\” in a part is preceded by “\”.
+//   - A [First] is the text of the alternative that was found. The alternative's name and “=”
+//     precede it where the text could be that of another alternative.
+//   - A key longer than 1 KiB is replaced with “sha256=” and its SHA-256, and so is a key that
+//     begins like that.
+//
+// The zero value means [Address] on a server and [Target] on a client. A Key may be used
+// concurrently and in any number of charges.
 type Key struct {
-	part  key.Part[keyRequest]
-	ready *key.Key[keyRequest] // set once the key is bound to a side
+	part     key.Part[keyRequest]
+	compiled *key.Key[keyRequest] // set once the key is compiled for a server or a client
 }
 
-// Address is the client's address; of IPv6 its /64. Servers alone know it.
+// Address is the client's address, for IPv6 its /64 network. It is available on servers only.
 func Address() Key { return AddressBlock(64) }
 
-// AddressBlock is the client's address, of IPv6 its first v6Bits bits: a second charge with 48 bounds who holds many /64. Outside
-// 1 to 128 it is that of [Address].
+// AddressBlock is the client's address, for IPv6 the network of its first v6Bits bits. A second
+// charge with 48 bits limits a client that controls many /64 networks. A value outside 1 to 128
+// means 64, as in [Address].
 func AddressBlock(v6Bits int) Key { return Key{part: key.Address[keyRequest](v6Bits)} }
 
-// targetName is the name of the only part that clients alone have.
+// targetName is the name of the only part that is available on clients only.
 const targetName = "target"
 
-// Target is the server that a client calls, as its connection knows it. Clients alone have one.
-func Target() Key { return text(targetName, func(a keyRequest) string { return a.call.Target }) }
+// Target is the canonical target of the client's connection. It is available on clients only.
+func Target() Key { return textKey(targetName, func(a keyRequest) string { return a.call.Target }) }
 
-// Metadata is the first value under a name: of what came in on a server, of what goes out on a client. Clients choose it: alone
-// it limits only those who keep to it, and whoever invents values has a budget for each.
+// Metadata is the first value of a metadata key: of incoming metadata on a server, of outgoing
+// metadata on a client. Clients choose the value, so do not use it alone on a server: a client
+// that sends a new value with each call gets a new budget each time.
 func Metadata(name string) Key {
 	if name == "" {
 		return Key{part: key.Wrong[keyRequest]("Metadata has no name")}
 	}
 	name = strings.ToLower(name)
-	return text(key.FieldName("metadata", name), func(a keyRequest) string { return a.metadata(name) })
+	return textKey(key.FieldName("metadata", name), func(a keyRequest) string { return a.metadata(name) })
 }
 
-// Method is the full method, “/package.Service/Method”. A server has its own methods alone, so clients cannot invent any, unless
-// it has a handler for unknown ones.
-func Method() Key { return text("method", func(a keyRequest) string { return a.call.Method }) }
+// Method is the full method name, “/package.Service/Method”. Clients cannot invent methods,
+// because a server accepts only its own, unless it has a handler for unknown methods.
+func Method() Key { return textKey("method", func(a keyRequest) string { return a.call.Method }) }
 
 // Service is the service of the method, “package.Service”.
-func Service() Key { return text("service", func(a keyRequest) string { return a.call.Service() }) }
+func Service() Key { return textKey("service", func(a keyRequest) string { return a.call.Service() }) }
 
-// Func is what f finds in the call's context: a user, say. It reports false if there is none. It may be called concurrently.
+// Func is the text that f returns, such as the user from the call's context. f returns false if
+// the call has none. It may be called concurrently.
 func Func(f func(context.Context) (string, bool)) Key {
 	if f == nil {
 		return Key{part: key.Wrong[keyRequest]("Func has no function")}
@@ -71,15 +81,17 @@ func Func(f func(context.Context) (string, bool)) Key {
 	}))}
 }
 
-// Join is all of several parts together: a method and a user. A call has it if it has all of them.
+// Join combines several parts into one key, such as a method and a user. A call has a Join if it
+// has all of its parts.
 func Join(parts ...Key) Key { return Key{part: key.Join(partsOf(parts)...)} }
 
-// First is the first of several parts that the call has: an API key, else the address; if it has none, it is the last, with nothing
-// for what is missing. Which part it was belongs to the key, so a metadata value that looks like an address never spends the
-// address' budget.
+// First is the first of several parts that the call has, such as an API key, else the address.
+// If the call has none of them, First is the last part, with empty text for what is missing. The
+// key includes which part was used, so a metadata value that looks like an address never spends
+// the budget of that address.
 func First(parts ...Key) Key { return Key{part: key.First(partsOf(parts)...)} }
 
-// Same is one budget for all calls.
+// Global is one budget for all calls.
 func Global() Key { return Key{part: key.Global[keyRequest]()} }
 
 func partsOf(keys []Key) []key.Part[keyRequest] {
@@ -90,16 +102,17 @@ func partsOf(keys []Key) []key.Part[keyRequest] {
 	return parts
 }
 
-func text(name string, read reader) Key { return Key{part: key.Text[keyRequest](name, read)} }
+func textKey(name string, read reader) Key { return Key{part: key.Text[keyRequest](name, read)} }
 
-// reader reads a part that needs no address.
+// reader reads a part of a call that does not need the client's address.
 type reader func(keyRequest) string
 
 // Read returns the part's text.
 func (f reader) Read(a keyRequest) string { return f(a) }
 
-// bound returns the key ready for a side, or an error if it cannot work there.
-func (k Key) bound(client bool) (Key, error) {
+// compile returns the key compiled for a client if client is set, else for a server. It returns
+// an error if the key has a part that is not available there.
+func (k Key) compile(client bool) (Key, error) {
 	zero := Address()
 	if client {
 		zero = Target()
@@ -111,16 +124,16 @@ func (k Key) bound(client bool) (Key, error) {
 	for _, part := range ready.Parts() {
 		switch isAddress := part == "ip" || strings.HasPrefix(part, "ip/"); {
 		case isAddress && client:
-			return k, errors.New("Address is for servers: a client has Target")
+			return k, errors.New("Address is available on servers only; use Target on a client")
 		case part == targetName && !client:
-			return k, errors.New("Target is for clients: a server has Address")
+			return k, errors.New("Target is available on clients only; use Address on a server")
 		}
 	}
-	k.ready = ready
+	k.compiled = ready
 	return k, nil
 }
 
-// keyRequest is the call that keys are made for, and its peer, which is nil on a client.
+// keyRequest is a call from which keys are read. peer is nil on a client.
 type keyRequest struct {
 	ctx  context.Context
 	call Call
@@ -130,19 +143,19 @@ type keyRequest struct {
 // Addr returns the client's address, the zero Addr if there is none.
 func (a keyRequest) Addr() netip.Addr {
 	if p := a.peer; !p.known {
-		p.addr, p.known = p.from.of(a.ctx), true
+		p.addr, p.known = p.addresses.clientAddr(a.ctx), true
 	}
 	return a.peer.addr
 }
 
-// client is the client behind one call. Its address is resolved once, when it is needed.
+// client resolves the address of one call's client once, when it is first needed.
 type client struct {
-	from  *addresses
-	addr  netip.Addr
-	known bool
+	addresses *addresses
+	addr      netip.Addr
+	known     bool
 }
 
-// metadata is the first value under a name, empty if there is none.
+// metadata returns the first value of a metadata key, empty if there is none.
 func (a keyRequest) metadata(name string) string {
 	var values []string
 	if a.peer != nil {

@@ -13,17 +13,18 @@ import (
 	"github.com/headgate/headgate/internal/admission"
 )
 
-// Server has the interceptors of a server. It is made with [NewServer], keeps nothing of a call, and may be used concurrently and
-// by several servers.
+// Server provides the interceptors of a server. Create it with [NewServer]. It retains nothing of
+// a call and may be used concurrently and by several servers.
 type Server struct {
 	opts     Options
 	unary    group // all charges
-	opening  group // those made when a stream opens
-	messages group // those made for each message of a stream
+	opening  group // charges made when a stream opens
+	messages group // charges made for each message of a stream
 }
 
-// NewServer makes interceptors that admit a call if every charge that holds for it does, and else spend nothing. It refuses what
-// headgate.New refuses, keys and options that cannot work, and does no I/O. opts may be nil.
+// NewServer returns interceptors that allow a call if every charge that applies allows it. If one
+// charge denies, none is spent. NewServer returns an error for everything that headgate.New
+// rejects, and for invalid keys and options. It does no I/O. opts may be nil.
 func NewServer(store headgate.Store, opts *Options, charges ...Charge) (*Server, error) {
 	s := &Server{}
 	if opts != nil {
@@ -35,7 +36,7 @@ func NewServer(store headgate.Store, opts *Options, charges ...Charge) (*Server,
 	if s.opts.DeniedHandler == nil {
 		s.opts.DeniedHandler = func(_ context.Context, _ Call, d *Denial) error { return d.Status().Err() }
 	}
-	charges, all, err := keyed(store, charges, false)
+	charges, all, err := compileKeys(store, charges, false)
 	if err != nil {
 		return nil, err
 	}
@@ -52,28 +53,29 @@ func NewServer(store headgate.Store, opts *Options, charges ...Charge) (*Server,
 		return nil, err
 	}
 	for i, c := range charges {
-		s.add(&rules{c, bound[i]})
+		s.add(&boundCharge{c, bound[i]})
 	}
 	core := &admission.Core{Store: store, Observer: s.opts.Observer}
 	for _, g := range []*group{&s.unary, &s.opening, &s.messages} {
-		g.core, g.writer, g.address = core, writer, address
-		g.silent = s.opts.Fields != nil && s.opts.Fields.When == httpfields.OnDenial
+		g.core, g.writer, g.addresses = core, writer, address
+		g.onlyDenials = s.opts.Fields != nil && s.opts.Fields.When == httpfields.OnDenial
 		g.setFields()
 	}
 	return s, nil
 }
 
-// add puts a charge into the groups that make it.
-func (s *Server) add(r *rules) {
-	s.unary.rules = append(s.unary.rules, r)
+// add adds a charge to the groups in which it is made.
+func (s *Server) add(r *boundCharge) {
+	s.unary.charges = append(s.unary.charges, r)
 	if r.PerMessage {
-		s.messages.rules = append(s.messages.rules, r)
+		s.messages.charges = append(s.messages.charges, r)
 	} else {
-		s.opening.rules = append(s.opening.rules, r)
+		s.opening.charges = append(s.opening.charges, r)
 	}
 }
 
-// Unary is a [grpc.UnaryServerInterceptor]: for grpc.UnaryInterceptor or grpc.ChainUnaryInterceptor.
+// Unary is a [grpc.UnaryServerInterceptor] for grpc.UnaryInterceptor or
+// grpc.ChainUnaryInterceptor.
 func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	call := Call{Method: info.FullMethod, Message: req}
 	if s.skips(ctx, call) {
@@ -81,20 +83,21 @@ func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	}
 	fields, err := s.admit(ctx, &s.unary, call)
 	if err != nil {
-		_ = grpc.SetTrailer(ctx, fields) // fails only without a stream, where nobody would see it
+		_ = grpc.SetTrailer(ctx, fields) // fails only without a stream
 		return nil, err
 	}
 	resp, err := handler(ctx, req)
 	if err != nil {
-		_ = grpc.SetTrailer(ctx, fields) // a header would keep clients from retrying
+		_ = grpc.SetTrailer(ctx, fields) // after a header clients cannot retry
 		return resp, err
 	}
-	_ = grpc.SetHeader(ctx, fields) // fails if the handler has sent its header already: then the call goes without
+	_ = grpc.SetHeader(ctx, fields) // fails if the handler has already sent its header; the fields are then omitted
 	return resp, nil
 }
 
-// Stream is a [grpc.StreamServerInterceptor]: for grpc.StreamInterceptor or grpc.ChainStreamInterceptor. A charge for messages is
-// made when one has arrived; if it is denied, this and every later RecvMsg returns the error, for the handler to return.
+// Stream is a [grpc.StreamServerInterceptor] for grpc.StreamInterceptor or
+// grpc.ChainStreamInterceptor. A charge for messages is made when a message has arrived. If it is
+// denied, this and every later RecvMsg returns the error, which the handler should return.
 func (s *Server) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	ctx, call := ss.Context(), Call{Method: info.FullMethod, Stream: true}
 	if s.skips(ctx, call) {
@@ -107,7 +110,7 @@ func (s *Server) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	}
 	limited := &serverStream{ServerStream: ss, server: s, call: call, fields: fields}
 	err = handler(srv, limited)
-	limited.end(err)
+	limited.setUnsentFields(err)
 	return err
 }
 
@@ -115,21 +118,22 @@ func (s *Server) skips(ctx context.Context, call Call) bool {
 	return s.opts.Skip != nil && s.opts.Skip(ctx, call)
 }
 
-// admit returns no error once the call may go ahead, and else what to answer; in both cases with the metadata to tell.
+// admit charges a call and delays it until its turn. It returns the error of a call that is not
+// allowed. In both cases it returns the metadata to send.
 func (s *Server) admit(ctx context.Context, g *group, call Call) (metadata.MD, error) {
 	q := requestStates.Get().(*requestState)
 	defer q.release()
 	err := g.collect(ctx, call, q)
 	if err != nil {
-		return nil, s.undecided(ctx, call, err)
+		return nil, s.storeError(ctx, call, err)
 	}
-	if len(q.rules) == 0 {
+	if len(q.charges) == 0 {
 		return nil, nil
 	}
 	d, err := q.Decide(ctx)
 	switch {
 	case err != nil:
-		return nil, s.undecided(ctx, call, err)
+		return nil, s.storeError(ctx, call, err)
 	case !d.Allowed:
 		return s.deny(ctx, g, call, q, &d)
 	}
@@ -137,52 +141,53 @@ func (s *Server) admit(ctx context.Context, g *group, call Call) (metadata.MD, e
 		return nil, status.FromContextError(err).Err()
 	}
 	if g == &s.messages {
-		return nil, nil // the header told of the opening
+		return nil, nil // the header has the fields of the stream's opening
 	}
-	return g.fields(q, &d), nil
+	return g.fieldMetadata(q, &d), nil
 }
 
 func (s *Server) deny(ctx context.Context, g *group, call Call, q *requestState, d *headgate.Decision) (metadata.MD, error) {
 	denial := &Denial{Decision: *d}
 	parts := q.Parts()
-	for i, r := range q.rules {
+	for i, r := range q.charges {
 		denial.add(r.name(), r.bound.Limits, q.DecisionsOf(&parts[i]))
 	}
 	err := s.opts.DeniedHandler(ctx, call, denial)
 	if err == nil {
 		return nil, nil
 	}
-	fields := g.fields(q, d)
+	fields := g.fieldMetadata(q, d)
 	if s.opts.Pushback > 0 {
 		if fields == nil {
 			fields = make(metadata.MD, 1)
 		}
-		fields.Set(pushbackName, pushback(ctx, d, s.opts.Pushback))
+		fields.Set(pushbackKey, pushback(ctx, d, s.opts.Pushback))
 	}
 	return fields, err
 }
 
-func (s *Server) undecided(ctx context.Context, call Call, err error) error {
+func (s *Server) storeError(ctx context.Context, call Call, err error) error {
 	switch {
-	case ctx.Err() != nil: // the client is gone, so there was no time to decide
+	case ctx.Err() != nil: // the client has left, or its deadline has passed
 		return status.FromContextError(ctx.Err()).Err()
 	case s.opts.ErrorHandler != nil:
 		return s.opts.ErrorHandler(ctx, call, err)
 	default:
-		return undecided(err)
+		return unavailableError(err)
 	}
 }
 
-// serverStream charges messages as they arrive, and tells of the opening with the header.
+// serverStream charges messages as they arrive. It sends the fields of the stream's opening with
+// the header.
 type serverStream struct {
 	grpc.ServerStream
 	server *Server
 	call   Call
-	denied error // what a message was answered; for the goroutine that receives
+	denied error // the error of a denied message; used by the receiving goroutine only
 
-	mu     sync.Mutex
-	fields metadata.MD // to be told with the header
-	sent   bool        // the header is on its way
+	mu         sync.Mutex
+	fields     metadata.MD // to send with the header
+	headerSent bool        // the header is sent
 }
 
 // RecvMsg receives a message and charges it.
@@ -193,56 +198,58 @@ func (s *serverStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	if len(s.server.messages.rules) == 0 {
+	if len(s.server.messages.charges) == 0 {
 		return nil
 	}
 	call := s.call
 	call.Message = m
 	var fields metadata.MD
 	if fields, s.denied = s.server.admit(s.Context(), &s.server.messages, call); s.denied != nil {
-		s.replace(fields)
+		s.replaceFields(fields)
 	}
 	return s.denied
 }
 
 // SendMsg sends the header before the first message.
 func (s *serverStream) SendMsg(m any) error {
-	s.tell()
+	s.setHeaderFields()
 	return s.ServerStream.SendMsg(m)
 }
 
-// SendHeader sends the header, if that was not done.
+// SendHeader sends the header with the fields.
 func (s *serverStream) SendHeader(md metadata.MD) error {
-	s.tell()
+	s.setHeaderFields()
 	return s.ServerStream.SendHeader(md)
 }
 
-func (s *serverStream) tell() {
+func (s *serverStream) setHeaderFields() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.sent {
-		s.sent = true
-		_ = s.SetHeader(s.fields) // fails if somebody sent a header around this stream: then the call goes without
+	if !s.headerSent {
+		s.headerSent = true
+		_ = s.SetHeader(s.fields) // fails if a header was sent on the inner stream; the fields are then omitted
 	}
 }
 
-// replace has the stream tell of a message that was denied, if it has told nothing yet.
-func (s *serverStream) replace(fields metadata.MD) {
+// replaceFields replaces the fields with those of a denied message, if none are sent yet.
+func (s *serverStream) replaceFields(fields metadata.MD) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fields = fields
 }
 
-// end tells what was not told because nothing was sent. With an error it is a trailer, since clients cannot retry after a header;
-// to HTTP it is the header then. After a header it would be a trailer to HTTP as well, where the draft forbids its fields.
-func (s *serverStream) end(err error) {
+// setUnsentFields sets the fields of a stream on which no header was sent. With an error it sets
+// a trailer: clients cannot retry after a header, and HTTP/2 sends the trailer as the header then.
+// If a header was sent, it sets nothing: the fields would be in an HTTP trailer, where the IETF
+// draft forbids them.
+func (s *serverStream) setUnsentFields(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.sent:
+	case s.headerSent:
 	case err != nil:
 		s.SetTrailer(s.fields)
 	default:
-		_ = s.SetHeader(s.fields) // as in tell
+		_ = s.SetHeader(s.fields) // as in setHeaderFields
 	}
 }

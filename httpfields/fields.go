@@ -1,5 +1,6 @@
-// Package httpfields tells HTTP clients what a decision means for them, in header fields: the IETF draft of today, its earlier
-// forms, and the X-RateLimit families. It knows limits and decisions, and nothing of requests, keys or stores.
+// Package httpfields writes rate limit header fields for HTTP responses: those of the current
+// IETF draft, those of its earlier versions, and the X-RateLimit families. It depends on limits
+// and decisions only, not on requests, keys or stores.
 package httpfields
 
 import (
@@ -10,102 +11,108 @@ import (
 	"strings"
 )
 
-// Dialect is one way to say it. The zero value means [IETF].
+// Dialect is one set of header fields. The zero value means [IETF].
 type Dialect string
 
-// The dialects. What each of them sends, and when, stands in docs/http.md.
+// The dialects. See docs/http.md for what each of them sends, and when.
 const (
 	IETF            Dialect = "ietf"              // RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers-11
 	Draft07         Dialect = "draft-07"          // RateLimit-Policy, and RateLimit as one dictionary
 	Draft06         Dialect = "draft-06"          // RateLimit-Policy, RateLimit-Limit, -Remaining, -Reset
 	Draft03         Dialect = "draft-03"          // RateLimit-Limit with the policies in it, -Remaining, -Reset
 	XRateLimit      Dialect = "x-ratelimit"       // X-RateLimit-Limit, -Remaining, and -Reset in seconds from now
-	XRateLimitEpoch Dialect = "x-ratelimit-epoch" // the same, with -Reset in seconds since 1970
-	GitHub          Dialect = "github"            // the same, with -Used and -Resource
-	Off             Dialect = "off"               // nothing but Retry-After and Cache-Control on a denial
+	XRateLimitEpoch Dialect = "x-ratelimit-epoch" // as XRateLimit, with -Reset in seconds since 1970
+	GitHub          Dialect = "github"            // as XRateLimitEpoch, with -Used and -Resource
+	Off             Dialect = "off"               // Retry-After and Cache-Control on a denial only
 )
 
-// ErrInvalidOptions is what every error of [New] matches.
+// ErrInvalidOptions is matched by every error of [New].
 var ErrInvalidOptions = errors.New("httpfields: invalid options")
 
-// When says on which answers the fields are sent. A denial always has them.
+// When selects the responses in which the fields are sent. A denial always has them.
 type When string
 
-// The answers that have fields. The zero value means [Always].
+// The responses that have fields. The zero value means [Always].
 const (
 	Always    When = "always"
-	NearLimit When = "near"   // once a tenth or less of a limit remains
-	OnDenial  When = "denied" // on denials alone
+	NearLimit When = "near"   // if a tenth or less of a limit remains
+	OnDenial  When = "denied" // on denials only
 )
 
-// Options are a writer's settings. The zero value of each field is its default; nil means all defaults.
+// Options are a writer's settings. The zero value of each field is its default; nil options mean
+// all defaults.
 type Options struct {
-	// Dialects are sent together; none means [IETF] alone. [Off] stands alone.
+	// Dialects are the dialects to send, all of them in each response. Empty means [IETF]. [Off]
+	// cannot be combined with other dialects.
 	Dialects []Dialect
-	// Every has RateLimit tell of every limit, not only of the tightest. Only [IETF] can.
+	// AllLimits makes RateLimit list every limit, not only the limit with the fewest remaining
+	// units. It requires [IETF].
 	AllLimits bool
-	// When says on which answers the fields are sent.
+	// When selects the responses in which the fields are sent.
 	When When
-	// Expose adds the names of the fields to Access-Control-Expose-Headers, so that scripts of other origins can read them.
+	// Expose adds the names of the fields to Access-Control-Expose-Headers, so that scripts of
+	// other origins can read them.
 	Expose bool
 }
 
-// Writer writes the fields. It is made with [New] and may be used concurrently.
+// Writer writes the fields. Create it with [New]. It may be used concurrently.
 type Writer struct {
 	ietf, draft07, draft06, draft03 bool
-	x                               xForm
+	xReset                          resetForm
 	github                          bool
-	every                           bool
+	allLimits                       bool
 	when                            When
-	varying                         int      // values that are written anew for each answer, beside Retry-After and further items
-	expose                          []string // Access-Control-Expose-Headers; nil if that is not wanted. Not to be changed.
+	variableValues                  int      // number of values that differ between responses, without Retry-After
+	expose                          []string // Access-Control-Expose-Headers, nil if not sent; must not be modified
 }
 
-// xForm is what X-RateLimit-Reset counts from.
-type xForm uint8
+// resetForm is the time from which X-RateLimit-Reset counts.
+type resetForm uint8
 
 const (
-	noX xForm = iota
-	fromNow
-	fromEpoch
+	resetNone resetForm = iota
+	resetDelta
+	resetEpoch
 )
 
-// New makes a writer. It refuses unknown dialects, the same one twice, and combinations that contradict each other: a field's
-// name has one form. opts may be nil, and is not retained.
+// New returns a writer. It returns an error for an unknown dialect, for a duplicate dialect, and
+// for dialects that write the same field in different forms. opts may be nil; it is not retained.
 func New(opts *Options) (*Writer, error) {
 	opts = cmp.Or(opts, &Options{})
-	dialects, err := named(opts.Dialects)
+	dialects, err := normalizeDialects(opts.Dialects)
 	if err != nil {
 		return nil, err
 	}
-	if err := contradiction(dialects); err != nil {
+	if err := checkConflicts(dialects); err != nil {
 		return nil, err
 	}
-	w := &Writer{every: opts.AllLimits, when: opts.When}
+	w := &Writer{allLimits: opts.AllLimits, when: opts.When}
 	switch w.when {
 	case "":
 		w.when = Always
 	case Always, NearLimit, OnDenial:
 	default:
-		return nil, fmt.Errorf("%w: When is %.40q; accepted are always, near and denied", ErrInvalidOptions, string(w.when))
+		return nil, fmt.Errorf("%w: When is %.40q; must be always, near or denied", ErrInvalidOptions, string(w.when))
 	}
 	for _, d := range dialects {
-		w.speak(d)
+		w.addDialect(d)
 	}
-	if w.every && !w.ietf {
-		return nil, fmt.Errorf("%w: Every needs the dialect ietf: no other can tell of several limits", ErrInvalidOptions)
+	if w.allLimits && !w.ietf {
+		return nil, fmt.Errorf("%w: AllLimits requires the dialect ietf; add it to Dialects", ErrInvalidOptions)
 	}
 	if opts.Expose {
-		w.expose = []string{exposed(dialects)}
+		w.expose = []string{exposedNames(dialects)}
 	}
 	return w, nil
 }
 
-// NeedsTime reports whether [Writer.Write] reads its instant: only times since 1970 need one.
-func (w *Writer) NeedsTime() bool { return w.x == fromEpoch }
+// NeedsTime reports whether [Writer.Write] uses its parameter now. Only dialects with times since
+// 1970 use it.
+func (w *Writer) NeedsTime() bool { return w.xReset == resetEpoch }
 
-// names are the fields of each dialect, as they are spelt in the documents they come from. Those of one form may be shared.
-var names = map[Dialect][]string{
+// fieldNames lists the fields of each dialect, spelt as in their specifications. Two dialects may
+// share a field if both write it in the same form.
+var fieldNames = map[Dialect][]string{
 	IETF:            {"RateLimit-Policy", "RateLimit"},
 	Draft07:         {"RateLimit-Policy", "RateLimit"},
 	Draft06:         {"RateLimit-Policy", "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"},
@@ -118,8 +125,8 @@ var names = map[Dialect][]string{
 	Off: {},
 }
 
-// contradictions are the dialects that write one field in two forms.
-var contradictions = []struct {
+// conflicts lists the pairs of dialects that write a field in different forms.
+var conflicts = []struct {
 	a, b  Dialect
 	field string
 }{
@@ -130,31 +137,33 @@ var contradictions = []struct {
 	{XRateLimit, GitHub, "X-RateLimit-Reset"},
 }
 
-// named are the dialects without zero values and doubles.
-func named(dialects []Dialect) ([]Dialect, error) {
+// normalizeDialects returns dialects with defaults in place of zero values. It returns an error
+// for an unknown or duplicate dialect.
+func normalizeDialects(dialects []Dialect) ([]Dialect, error) {
 	if len(dialects) == 0 {
 		return []Dialect{IETF}, nil
 	}
 	list := make([]Dialect, 0, len(dialects))
 	for _, d := range dialects {
 		d = cmp.Or(d, IETF)
-		if _, known := names[d]; !known {
-			return nil, fmt.Errorf("%w: unknown dialect %.40q; accepted are ietf, draft-07, draft-06, draft-03, x-ratelimit, "+
-				"x-ratelimit-epoch, github and off", ErrInvalidOptions, string(d))
+		if _, known := fieldNames[d]; !known {
+			return nil, fmt.Errorf("%w: unknown dialect %.40q; must be ietf, draft-07, draft-06, draft-03, x-ratelimit, "+
+				"x-ratelimit-epoch, github or off", ErrInvalidOptions, string(d))
 		}
 		if slices.Contains(list, d) {
-			return nil, fmt.Errorf("%w: the dialect %s is there twice", ErrInvalidOptions, d)
+			return nil, fmt.Errorf("%w: duplicate dialect %s; list it once", ErrInvalidOptions, d)
 		}
 		list = append(list, d)
 	}
 	return list, nil
 }
 
-func contradiction(dialects []Dialect) error {
+// checkConflicts returns an error if dialects cannot be sent together.
+func checkConflicts(dialects []Dialect) error {
 	if len(dialects) > 1 && slices.Contains(dialects, Off) {
-		return fmt.Errorf("%w: the dialect off stands alone", ErrInvalidOptions)
+		return fmt.Errorf("%w: the dialect off cannot be combined with other dialects", ErrInvalidOptions)
 	}
-	for _, c := range contradictions {
+	for _, c := range conflicts {
 		if slices.Contains(dialects, c.a) && slices.Contains(dialects, c.b) {
 			return fmt.Errorf("%w: the dialects %s and %s write %s in different forms; choose one of them",
 				ErrInvalidOptions, c.a, c.b, c.field)
@@ -163,31 +172,31 @@ func contradiction(dialects []Dialect) error {
 	return nil
 }
 
-// speak adds a dialect.
-func (w *Writer) speak(d Dialect) {
+// addDialect makes the writer send a dialect.
+func (w *Writer) addDialect(d Dialect) {
 	switch d {
 	case IETF:
-		w.ietf, w.varying = true, w.varying+1
+		w.ietf, w.variableValues = true, w.variableValues+1
 	case Draft07:
-		w.draft07, w.varying = true, w.varying+1
+		w.draft07, w.variableValues = true, w.variableValues+1
 	case Draft06:
-		w.draft06, w.varying = true, w.varying+2
+		w.draft06, w.variableValues = true, w.variableValues+2
 	case Draft03:
-		w.draft03, w.varying = true, w.varying+2
+		w.draft03, w.variableValues = true, w.variableValues+2
 	case XRateLimit:
-		w.x, w.varying = fromNow, w.varying+2
+		w.xReset, w.variableValues = resetDelta, w.variableValues+2
 	case XRateLimitEpoch:
-		w.x, w.varying = fromEpoch, w.varying+2
+		w.xReset, w.variableValues = resetEpoch, w.variableValues+2
 	case GitHub:
-		w.x, w.github, w.varying = fromEpoch, true, w.varying+3
+		w.xReset, w.github, w.variableValues = resetEpoch, true, w.variableValues+3
 	}
 }
 
-// exposed is the list of all fields that the dialects send, each once.
-func exposed(dialects []Dialect) string {
+// exposedNames returns the names of all fields that the dialects send, without duplicates.
+func exposedNames(dialects []Dialect) string {
 	var list []string
 	for _, d := range dialects {
-		for _, name := range names[d] {
+		for _, name := range fieldNames[d] {
 			if !slices.Contains(list, name) {
 				list = append(list, name)
 			}

@@ -29,7 +29,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		{"two drafts", httpfields.Options{Dialects: list{httpfields.Draft07, httpfields.Draft06, httpfields.XRateLimit}}, ""},
 		{"one form twice", httpfields.Options{Dialects: list{httpfields.XRateLimitEpoch, httpfields.GitHub}}, ""},
 		{"off", httpfields.Options{Dialects: list{httpfields.Off}, Expose: true}, ""},
-		{"unknown", httpfields.Options{Dialects: list{"draft-99"}}, `unknown dialect "draft-99"; accepted are ietf, draft-07`},
+		{"unknown", httpfields.Options{Dialects: list{"draft-99"}}, `unknown dialect "draft-99"; must be ietf, draft-07`},
 		{"twice", httpfields.Options{Dialects: list{httpfields.IETF, ""}}, "the dialect ietf is there twice"},
 		{"off and another", httpfields.Options{Dialects: list{httpfields.Off, httpfields.IETF}}, "off stands alone"},
 		{
@@ -58,7 +58,7 @@ func TestOptionsAreChecked(t *testing.T) {
 			"x-ratelimit and github write X-RateLimit-Reset in different forms",
 		},
 		{"every by one value", httpfields.Options{Dialects: list{httpfields.GitHub}, AllLimits: true}, "Every needs the dialect ietf"},
-		{"unknown time", httpfields.Options{When: "never"}, `When is "never"; accepted are always, near and denied`},
+		{"unknown time", httpfields.Options{When: "never"}, `When is "never"; must be always, near and denied`},
 	} {
 		_, err := httpfields.New(&tt.opts)
 		switch {

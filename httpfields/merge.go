@@ -5,60 +5,65 @@ import (
 	"strings"
 )
 
-// Fields that are there already come from another middleware, perhaps one of this package, or from behind a proxy. A client must
-// be able to read the result, so two forms of one field are never mixed, and of two families of single values the one with less
-// remaining is told, whole.
+// A header may already have rate limit fields, from another middleware, perhaps one that uses
+// this package, or from an upstream server. The result must be readable for clients. So two forms
+// of one field are never mixed. Of two families of single-valued fields, the family with less
+// remaining is sent, complete.
 
-// mayReplace reports whether our values are to stand in a family's fields, of which key holds what remains. What no client can
-// read does not count. Of equals the first stays, or a denial.
-func (p *pen) mayReplace(key string, told *report) bool {
-	values := p.h[key]
+// mayReplace reports whether our values replace those of a family that is already set. key is the
+// family's field with the remaining units. Existing values that no client can parse are replaced.
+// If both have the same remaining units, the existing values stay, unless ours are a denial.
+func (fw *fieldWriter) mayReplace(key string, rep *report) bool {
+	values := fw.h[key]
 	if len(values) != 1 {
 		return true
 	}
-	number, _, _ := strings.Cut(values[0], ";") // behind it are parameters, which readers ignore
+	number, _, _ := strings.Cut(values[0], ";") // parameters follow, which clients ignore
 	theirs, err := strconv.ParseInt(strings.Trim(number, " \t"), 10, 64)
-	return err != nil || theirs < 0 || told.weighsMore(theirs)
+	return err != nil || theirs < 0 || rep.isTighterThan(theirs)
 }
 
-// weighsMore reports whether this answer is to be told rather than one with that much remaining.
-func (r *report) weighsMore(theirs int64) bool {
+// isTighterThan reports whether this report replaces one with theirs units remaining.
+func (r *report) isTighterThan(theirs int64) bool {
 	ours := r.remaining()
 	return ours < theirs || ours == theirs && r.denied
 }
 
-// mayReplaceDictionary is mayReplace for the draft that has its family in one field. Lists of the draft of today count as well.
-func (p *pen) mayReplaceDictionary(told *report) bool {
-	theirs, found := leastRemaining(p.h[rateLimitKey])
-	return !found || told.weighsMore(theirs)
+// mayReplaceDictionary is mayReplace for the draft whose family is one field. Lists of the current
+// draft count as well.
+func (fw *fieldWriter) mayReplaceDictionary(rep *report) bool {
+	theirs, found := leastRemaining(fw.h[rateLimitKey])
+	return !found || rep.isTighterThan(theirs)
 }
 
-// mayList reports whether a list of the draft of today can be appended to what is there. A dictionary of an earlier draft stays
-// if it has less remaining, and makes room otherwise.
-func (p *pen) mayList(told *report) bool {
-	there := p.h[rateLimitKey]
-	for _, value := range there {
+// mayAppendList reports whether a list of the current draft can be appended to the existing
+// values. A dictionary of an earlier draft stays if it has less remaining, and is deleted
+// otherwise.
+func (fw *fieldWriter) mayAppendList(rep *report) bool {
+	existing := fw.h[rateLimitKey]
+	for _, value := range existing {
 		if isList(value) {
 			continue
 		}
-		if theirs, found := leastRemaining(there); found && !told.weighsMore(theirs) {
+		if theirs, found := leastRemaining(existing); found && !rep.isTighterThan(theirs) {
 			return false
 		}
-		delete(p.h, rateLimitKey)
+		delete(fw.h, rateLimitKey)
 		break
 	}
 	return true
 }
 
-// isList reports whether a value begins as a list of the draft of today does: with a string.
+// isList reports whether a value begins with a string, as a list of the current draft does.
 func isList(value string) bool { return strings.HasPrefix(strings.TrimLeft(value, " \t"), `"`) }
 
-// leastRemaining is the least that a RateLimit field of any draft has remaining, as far as it can be read.
+// leastRemaining returns the lowest remaining units in a RateLimit field of any draft. Values that
+// cannot be parsed are ignored.
 func leastRemaining(values []string) (least int64, found bool) {
 	for _, value := range values {
 		mark := "remaining="
 		if isList(value) {
-			mark, value = ";r=", strings.ReplaceAll(value, " ", "") // spaces may stand before a parameter
+			mark, value = ";r=", strings.ReplaceAll(value, " ", "") // a parameter may follow spaces
 		}
 		for {
 			_, rest, more := strings.Cut(value, mark)
@@ -74,7 +79,7 @@ func leastRemaining(values []string) (least int64, found bool) {
 	return least, found
 }
 
-// leadingNumber is the number that a text begins with.
+// leadingNumber returns the number at the beginning of text, of at most 15 digits.
 func leadingNumber(text string) (int64, bool) {
 	end := 0
 	for end < len(text) && end < 15 && text[end] >= '0' && text[end] <= '9' {

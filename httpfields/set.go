@@ -9,81 +9,85 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Bounds on what one answer can tell, so that no answer has a header nobody accepts.
+// Bounds on the fields of one response, so that clients and proxies accept its header.
 const (
-	mostListed = 32  // limits in one field, beside the tightest
-	maxName    = 512 // bytes in a name; RFC 9651 has every reader take 1024
+	maxListed = 32  // limits in one field, in addition to the tightest
+	maxName   = 512 // bytes in a name; RFC 9651 requires parsers to accept 1024
 )
 
-// noName names a limit that has no name.
-const noName = "default"
+// defaultName is the name of a limit without a name.
+const defaultName = "default"
 
-// Limit is what a client is told of one limit.
+// Limit describes one limit for the header fields.
 type Limit struct {
-	// Name is what the client knows the limit by: the policy's name, mostly. What a structured field cannot hold is replaced by an
-	// underscore, and what is beyond 512 bytes is left out. Empty means “default”. Different limits of one name in one [Set] are
-	// told apart by a number: “default-2”, and so on.
+	// Name is the limit's name in the fields, usually the policy's name. Characters that a
+	// structured field cannot contain are replaced with underscores, and names are cut after 512
+	// bytes. Empty means “default”. Different limits with the same name in one [Set] get a
+	// number: “default-2”, and so on.
 	Name string
-	// Limit is the limit; it must be valid.
+	// Limit is the limit. It must be valid.
 	Limit headgate.Limit
-	// Algorithm is the arithmetic; the zero value means [headgate.TokenBucket].
+	// Algorithm is the algorithm. The zero value means [headgate.TokenBucket].
 	Algorithm headgate.Algorithm
-	// AtOnce is the most that can be spent at once, in units: what a [headgate.Decision] calls its Limit, and Bound.Limit tells. 0
-	// means what Limit and Algorithm say.
+	// Capacity is the maximum number of units that one request can spend. It is the value of
+	// [headgate.Decision].Limit and of Bound.Limit. 0 means the capacity of Limit under Algorithm.
 	Capacity int64
 }
 
-// Set is the limits that take part in one kind of request, with all that stays the same from answer to answer serialised. It
-// may be used concurrently. A limit that is there twice, under two keys, is told of once.
+// Set is the limits that apply to one kind of request. It has the serialised text of everything
+// that is the same in all responses. It may be used concurrently. A limit that is listed twice,
+// for two keys, is reported once.
 type Set struct {
-	limits   []limit  // one for each decision
-	shared   bool     // some limits are there twice
-	policies []string // RateLimit-Policy of the draft of today, one element; not to be changed
-	numbers  []string // RateLimit-Policy of the earlier drafts; nil if no limit can be told
+	limits        []limit  // one for each decision
+	hasDuplicates bool     // at least one limit is listed twice
+	policies      []string // RateLimit-Policy of the current draft, one element; must not be modified
+	draftPolicies []string // RateLimit-Policy of the earlier drafts, nil if they can express no limit
 }
 
-// limit is one limit, and its part of the fields.
+// limit is one limit and its text in the fields.
 type limit struct {
 	Limit
-	windowed bool     // it is no bucket
-	capacity int64    // of a bucket, in units
-	nth      int      // which of the different limits of the set
-	name     string   // the item of RateLimit, up to its first number: "login";r=
-	told     string   // the name that the fields have
-	policy   string   // the item of RateLimit-Policy: "login";q=5;w=900
-	atOnce   string   // AtOnce, in digits
-	alone    []string // the same as a field's value; not to be changed, like those below
-	listed   []string // the same, and the policies behind it: RateLimit-Limit of draft-03
-	resource []string // X-RateLimit-Resource
+	windowed             bool     // not a bucket
+	bucketCapacity       int64    // of a bucket, in units
+	index                int      // among the distinct limits of the set
+	itemPrefix           string   // the beginning of its item in RateLimit: "login";r=
+	fieldName            string   // the name in the fields
+	policyItem           string   // its item in RateLimit-Policy: "login";q=5;w=900
+	capacityText         string   // Capacity in decimal
+	capacityValue        []string // capacityText as a field's value; must not be modified, nor the following
+	capacityWithPolicies []string // RateLimit-Limit of draft-03: capacityText, then the policies
+	resource             []string // X-RateLimit-Resource
 }
 
-// Set prepares limits, of which there must be at least one, in the order of the decisions to come. It panics if there is none or
-// one is not valid.
+// Set prepares limits for [Writer.Write], whose decisions must have the same order. It panics if
+// limits is empty or a limit is invalid.
 func (w *Writer) Set(limits ...Limit) *Set {
 	if len(limits) == 0 {
-		panic("httpfields: a set needs a limit")
+		panic("httpfields: Set requires at least one limit")
 	}
 	s := &Set{limits: make([]limit, len(limits))}
 	first := make(map[Limit]int, len(limits))
 	taken := make(map[string]int, len(limits))
 	for i, l := range limits {
-		l = l.normal()
-		if at, found := first[l]; found {
-			s.limits[i], s.shared = s.limits[at], true
+		l = l.normalize()
+		if at, ok := first[l]; ok {
+			s.limits[i], s.hasDuplicates = s.limits[at], true
 			continue
 		}
-		s.limits[i] = newLimit(l, len(first), distinct(l.Name, taken))
+		s.limits[i] = newLimit(l, len(first), uniqueName(l.Name, taken))
 		first[l] = i
 	}
-	s.list(w)
+	s.serialize(w)
 	return s
 }
 
-// Name is what the fields call the i-th limit, from 0: for bodies and logs that name it as well.
-func (s *Set) Name(i int) string { return s.limits[i].told }
+// Name returns the name of the i-th limit, from 0, in the fields. Use it where a body or a log
+// should have the same name.
+func (s *Set) Name(i int) string { return s.limits[i].fieldName }
 
-// normal is l with its defaults filled in, and a name that fields can hold.
-func (l Limit) normal() Limit {
+// normalize returns l with defaults in place of zero values, and a name that is valid in fields.
+// It panics if the limit is invalid.
+func (l Limit) normalize() Limit {
 	if err := l.Limit.Validate(); err != nil {
 		panic("httpfields: " + err.Error())
 	}
@@ -92,25 +96,25 @@ func (l Limit) normal() Limit {
 	}
 	if l.Capacity <= 0 {
 		l.Capacity = l.Limit.Capacity()
-		if !l.bucket() {
+		if !l.isBucket() {
 			l.Capacity = l.Limit.Rate
 		}
 	}
 	l.Capacity = clamp(l.Capacity)
 	if l.Name = safeName(l.Name); l.Name == "" {
-		l.Name = noName
+		l.Name = defaultName
 	}
 	return l
 }
 
-// bucket reports whether the limit is a bucket, which refills. For an algorithm that is not known the fields have only the waits of
-// its decisions, as for a window.
-func (l Limit) bucket() bool {
+// isBucket reports whether the limit is a bucket, which refills. For an unknown algorithm, as for a
+// window, the fields use only the waits of the decisions.
+func (l Limit) isBucket() bool {
 	refill := l.Algorithm.Refill()
 	return refill == headgate.RefillContinuous || refill == headgate.RefillStepped
 }
 
-// safeName replaces what a string of a structured field cannot hold.
+// safeName returns name as a string that is valid in a structured field.
 func safeName(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {
@@ -121,9 +125,9 @@ func safeName(name string) string {
 	return name[:min(len(name), maxName)]
 }
 
-// distinct is name, or name with the first number behind it that makes it different from all that are taken: by name, the number
-// tried last.
-func distinct(name string, taken map[string]int) string {
+// uniqueName returns name, or name with the lowest number that makes it different from all names
+// in taken. taken maps each name to the number that was tried last.
+func uniqueName(name string, taken map[string]int) string {
 	if taken[name] == 0 {
 		taken[name] = 1
 		return name
@@ -141,69 +145,71 @@ func distinct(name string, taken map[string]int) string {
 func newLimit(l Limit, nth int, name string) limit {
 	item := quoted(name)
 	quota, window := quotaWindow(l.Limit)
-	atOnce := strconv.FormatInt(l.Capacity, 10)
+	capacity := strconv.FormatInt(l.Capacity, 10)
 	return limit{
-		Limit:    l,
-		windowed: !l.bucket(),
-		capacity: l.Limit.Capacity(),
-		nth:      nth,
-		name:     item + ";r=",
-		told:     name,
-		policy:   item + ";q=" + strconv.FormatInt(quota, 10) + parameters(quota, window, l.Capacity),
-		atOnce:   atOnce,
-		alone:    []string{atOnce},
-		resource: []string{resource(name)},
+		Limit:          l,
+		windowed:       !l.isBucket(),
+		bucketCapacity: l.Limit.Capacity(),
+		index:          nth,
+		itemPrefix:     item + ";r=",
+		fieldName:      name,
+		policyItem:     item + ";q=" + strconv.FormatInt(quota, 10) + policyParameters(quota, window, l.Capacity),
+		capacityText:   capacity,
+		capacityValue:  []string{capacity},
+		resource:       []string{resource(name)},
 	}
 }
 
-// escapes are those of a string of a structured field.
+// escapes escapes the characters that are special in a string of a structured field.
 var escapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
-// quoted is name as a string of a structured field.
+// quoted returns name as a string of a structured field.
 func quoted(name string) string { return `"` + escapes.Replace(name) + `"` }
 
-// resource is name as a field's whole value, around which readers drop spaces.
+// resource returns name as a complete field value, from which parsers trim spaces.
 func resource(name string) string {
 	if name = strings.TrimSpace(name); name != "" {
 		return name
 	}
-	return noName
+	return defaultName
 }
 
-// parameters are those behind a quota. A window of 0 cannot be told; what can be spent at once is, where it is not the quota.
-func parameters(quota, window, atOnce int64) string {
+// policyParameters returns the parameters that follow a quota. A window of 0 cannot be expressed.
+// The capacity is included if it differs from the quota.
+func policyParameters(quota, window, capacity int64) string {
 	var p string
 	if window > 0 {
 		p = ";w=" + strconv.FormatInt(window, 10)
 	}
-	if atOnce != quota {
-		p += ";headgate-burst=" + strconv.FormatInt(atOnce, 10)
+	if capacity != quota {
+		p += ";headgate-burst=" + strconv.FormatInt(capacity, 10)
 	}
 	return p
 }
 
-// quotaWindow is a limit in whole seconds: as it is, or for a part of a second the quota of one second, if that is whole: 3/300ms is
-// 10 a second. For other periods the window is 0: it cannot be told.
+// quotaWindow returns a limit's quota and its window in whole seconds. A period below a second
+// becomes the quota of one second if that is a whole number: 3/300ms is 10 per second. For other
+// periods the window is 0: the fields cannot express it.
 func quotaWindow(l headgate.Limit) (quota, window int64) {
 	period := int64(l.Period / time.Microsecond)
-	aSecond := l.Rate * 1e6 // units per second, times the period in µs; at most 1e15
+	perSecond := l.Rate * 1e6 // units per second, times the period in µs; at most 1e15
 	switch {
 	case period%1e6 == 0:
 		return l.Rate, period / 1e6
-	case period < 1e6 && aSecond%period == 0:
-		return aSecond / period, 1
+	case period < 1e6 && perSecond%period == 0:
+		return perSecond / period, 1
 	default:
 		return l.Rate, 0
 	}
 }
 
-// list serialises the lists of all limits, as far as w sends them.
-func (s *Set) list(w *Writer) {
+// serialize writes the lists of all limits that w sends.
+func (s *Set) serialize(w *Writer) {
 	if w.ietf {
 		var items []string
 		for i := range s.limits {
-			if l := &s.limits[i]; l.nth == len(items) && l.nth < mostListed {
-				items = append(items, l.policy)
+			if l := &s.limits[i]; l.index == len(items) && l.index < maxListed {
+				items = append(items, l.policyItem)
 			}
 		}
 		s.policies = []string{strings.Join(items, ", ")}
@@ -211,29 +217,30 @@ func (s *Set) list(w *Writer) {
 	if !w.draft07 && !w.draft06 && !w.draft03 {
 		return
 	}
-	numbers := s.numbered()
-	if len(numbers) > 0 {
-		s.numbers = []string{strings.Join(numbers, ", ")}
+	items := s.draftItems()
+	if len(items) > 0 {
+		s.draftPolicies = []string{strings.Join(items, ", ")}
 	}
 	for i := range s.limits {
 		l := &s.limits[i]
-		l.listed = []string{strings.Join(append([]string{l.atOnce}, numbers...), ", ")}
+		l.capacityWithPolicies = []string{strings.Join(append([]string{l.capacityText}, items...), ", ")}
 	}
 }
 
-// numbered are the items of the earlier drafts: numbers, where a window is required and no two may be equal. Of limits with one
-// quota the longest window is told, which holds for the shorter ones as well.
-func (s *Set) numbered() []string {
+// draftItems returns the policy items of the earlier drafts. Each item is a number with a window,
+// and no number may occur twice. For limits with the same quota the longest window is listed: a
+// client that keeps it keeps the shorter ones, too.
+func (s *Set) draftItems() []string {
 	var items []string
 	var quotas, windows []int64
 	for i := range s.limits {
 		l := &s.limits[i]
 		quota, window := quotaWindow(l.Limit.Limit)
-		item := strconv.FormatInt(quota, 10) + parameters(quota, window, l.Capacity)
+		item := strconv.FormatInt(quota, 10) + policyParameters(quota, window, l.Capacity)
 		at := slices.Index(quotas, quota)
 		switch {
 		case window == 0:
-		case at < 0 && len(items) < mostListed:
+		case at < 0 && len(items) < maxListed:
 			items, quotas, windows = append(items, item), append(quotas, quota), append(windows, window)
 		case at >= 0 && window > windows[at]:
 			items[at], windows[at] = item, window

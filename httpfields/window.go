@@ -11,10 +11,10 @@ import (
 // maxInteger is the largest integer of a structured field (RFC 9651, section 3.3.1).
 const maxInteger = 999_999_999_999_999
 
-// clamp is n as fields can hold it; none is below 0.
+// clamp returns n limited to 0 to maxInteger, the range of integers in the fields.
 func clamp(n int64) int64 { return max(0, min(n, maxInteger)) }
 
-// seconds is d in whole seconds, rounded up; 0 for what is over.
+// seconds returns d in whole seconds, rounded up; 0 if d is negative.
 func seconds(d time.Duration) int64 {
 	if d <= 0 {
 		return 0
@@ -22,10 +22,12 @@ func seconds(d time.Duration) int64 {
 	return int64((d-1)/time.Second) + 1
 }
 
-// window is the effective window, in seconds rounded up, at least 1:
+// window returns the effective window in seconds, rounded up, at least 1:
 //
-//   - for a window, the wait until all that counts now counts no more, or until this cost is admitted if that is sooner;
-//   - for a bucket with something left, the time in which as much comes in: more than the sustained rate is never promised;
+//   - for a window algorithm, the wait until all current units expire, or until this cost is
+//     allowed if that is sooner;
+//   - for a bucket with units remaining, the time in which as many units refill, so that the
+//     fields never promise more than the sustained rate;
 //   - for an empty bucket, the wait for the next unit.
 func (l *limit) window(d *headgate.Decision) int64 {
 	switch {
@@ -40,7 +42,8 @@ func (l *limit) window(d *headgate.Decision) int64 {
 	}
 }
 
-// untilReset is a window's own. A window that was never used has no beginning: then it is the whole period.
+// untilReset returns the effective window of a window algorithm. It is the whole period for an
+// unused window, which has no start.
 func (l *limit) untilReset(d *headgate.Decision) time.Duration {
 	wait := d.ResetAfter
 	if wait <= 0 {
@@ -52,7 +55,8 @@ func (l *limit) untilReset(d *headgate.Decision) time.Duration {
 	return wait
 }
 
-// timeToFill is r·P/L in whole seconds, rounded up. The quotient fits: no valid limit holds more units than it is asked for.
+// timeToFill returns the time in which r units refill: r·P/L in whole seconds, rounded up. The
+// quotient does not overflow, because r is limited to the units of a valid limit.
 func (l *limit) timeToFill(r int64) int64 {
 	r = min(r, headgate.MaxUnits+1)
 	perSecond := uint64(l.Limit.Limit.Rate) * 1e6
@@ -62,14 +66,15 @@ func (l *limit) timeToFill(r int64) int64 {
 	return int64(quotient)
 }
 
-// untilNextUnit is the wait until an empty bucket holds one unit: the time to fill less that of all other units, rounded up, or
-// the wait for this cost if that is shorter, which for a cost of 1 is exact.
+// untilNextUnit returns the wait until an empty bucket has one unit: the time until it is full
+// minus the time in which all other units refill, rounded up. It returns the wait for this cost if
+// that is shorter; for a cost of 1 that wait is exact.
 func (l *limit) untilNextUnit(d *headgate.Decision) time.Duration {
 	var others time.Duration
 	if l.Algorithm.Refill() == headgate.RefillStepped {
-		others = time.Duration((l.capacity-1)/l.Limit.Limit.Rate) * l.Limit.Limit.Period
+		others = time.Duration((l.bucketCapacity-1)/l.Limit.Limit.Rate) * l.Limit.Limit.Period
 	} else {
-		hi, lo := bits.Mul64(uint64(l.capacity-1), uint64(l.Limit.Limit.Period/time.Microsecond))
+		hi, lo := bits.Mul64(uint64(l.bucketCapacity-1), uint64(l.Limit.Limit.Period/time.Microsecond))
 		us, _ := bits.Div64(hi, lo, uint64(l.Limit.Limit.Rate))
 		others = micros.Duration(int64(us))
 	}
@@ -80,8 +85,8 @@ func (l *limit) untilNextUnit(d *headgate.Decision) time.Duration {
 	return wait
 }
 
-// degradedWindow is for an answer that was not the store's. It may come from a share of the limit, which fills more slowly, so
-// only its own waits are true.
+// degradedWindow returns the effective window of a decision that the store did not make. Such a
+// decision may be on a share of the limit, which refills more slowly, so its waits are used.
 func (l *limit) degradedWindow(d *headgate.Decision) int64 {
 	switch {
 	case d.Remaining > 0:

@@ -30,16 +30,16 @@ const (
 // noStore is the value of Cache-Control on every denial; not to be changed.
 var noStore = []string{"no-store"}
 
-// answer is what the fields report about all decisions on one request. It agrees with
+// summary is what the fields report about all decisions on one request. It agrees with
 // [headgate.AllowAll].
-type answer struct {
+type summary struct {
 	tightest int // the index of the decision with the least Remaining, the first of equals
 	denied   bool
-	near     bool  // of some limit a tenth or less remains
+	near     bool  // a tenth or less of at least one limit remains
 	retry    int64 // Retry-After in seconds; 0 if it is not sent
 }
 
-func combined(decisions []headgate.Decision) (a answer) {
+func summarize(decisions []headgate.Decision) (a summary) {
 	var wait time.Duration
 	never := false
 	for i := range decisions {
@@ -60,45 +60,50 @@ func combined(decisions []headgate.Decision) (a answer) {
 	return a
 }
 
-// Write adds the fields of one answer to h: decisions has one element for each limit of s, in its order. Fields that are lists
-// are appended to what h holds. Of those that are not, a family that h holds already stays if it has as little remaining: two
-// values in one field are none to most readers. On a denial, all decisions together, it sets Retry-After, in whole seconds
-// rounded up and at least 1, unless no wait helps, and Cache-Control: no-store. now is the instant of the answer.
+// Write adds the fields of one response to h. decisions has one element for each limit of s, in
+// the same order. now is the time of the response; see [Writer.NeedsTime].
 //
-// The text of the values is written to text, which must outlive h's use: one strings.Builder for each answer, and with room
-// for some 128 bytes in it a call makes one allocation beside. Values that are the same in all answers are shared among them:
-// whoever changes h later sets its values anew, as the methods of [http.Header] do.
+// List fields are appended to the existing values in h. A family of single-valued fields that h
+// already has stays if it has no more units remaining, because most clients cannot parse two
+// values in one such field. If the combined decision is a denial, Write sets Cache-Control:
+// no-store and Retry-After, in whole seconds rounded up, at least 1. Retry-After is not set if no
+// wait helps.
+//
+// The text of the values is written to text, which h references: use a new strings.Builder for
+// each response. If text has room for about 128 bytes, a call makes one further allocation. Values
+// that are the same in all responses are shared between them. Do not modify the values in h;
+// replace them, as the methods of [http.Header] do.
 func (w *Writer) Write(h http.Header, s *Set, decisions []headgate.Decision, now time.Time, text *strings.Builder) {
-	a := combined(decisions)
-	tells := a.denied || w.when == Always || w.when == NearLimit && a.near
-	p := pen{h: h, start: text.Len()}
-	if n := w.valuesOf(tells, a.retry > 0); n > 0 {
-		p.values = make([]string, 0, n)
+	a := summarize(decisions)
+	send := a.denied || w.when == Always || w.when == NearLimit && a.near
+	fw := fieldWriter{h: h, start: text.Len()}
+	if n := w.valueCount(send, a.retry > 0); n > 0 {
+		fw.values = make([]string, 0, n)
 	}
 	if a.denied {
-		p.deny(text, a.retry)
+		fw.writeDenial(text, a.retry)
 	}
-	if !tells {
+	if !send {
 		return
 	}
-	told := report{limit: &s.limits[a.tightest], Decision: &decisions[a.tightest], answer: a, now: now}
+	rep := report{limit: &s.limits[a.tightest], Decision: &decisions[a.tightest], summary: a, now: now}
 	if w.ietf {
-		p.ietf(text, w, s, decisions, &told)
+		fw.writeIETF(text, w, s, decisions, &rep)
 	}
 	if w.draft07 || w.draft06 || w.draft03 {
-		p.drafts(text, w, s, &told)
+		fw.writeDrafts(text, w, s, &rep)
 	}
-	if w.x != noX {
-		p.x(text, w, &told)
+	if w.xReset != resetNone {
+		fw.writeX(text, w, &rep)
 	}
-	p.expose(w, a.denied)
+	fw.writeExpose(w, a.denied)
 }
 
-// valuesOf is how many values an answer writes anew.
-func (w *Writer) valuesOf(tells, retry bool) int {
+// valueCount returns how many values a response writes.
+func (w *Writer) valueCount(send, retry bool) int {
 	n := 0
-	if tells {
-		n = w.varying
+	if send {
+		n = w.variableValues
 	}
 	if retry {
 		n++
@@ -106,20 +111,20 @@ func (w *Writer) valuesOf(tells, retry bool) int {
 	return n
 }
 
-// report is the limit that an answer tells of, and what it says.
+// report is the limit that a response reports, its decision and the summary of all decisions.
 type report struct {
 	*limit
 	*headgate.Decision
-	answer
+	summary
 	now time.Time
 }
 
-// remaining is what is left, in units.
+// remaining returns the remaining units.
 func (r *report) remaining() int64 { return clamp(r.Decision.Remaining) }
 
-// pen writes values one after another into one text, and keeps them in one slice. The text is passed to each method: kept here,
-// it would cost its owner an allocation.
-type pen struct {
+// fieldWriter writes the values of one response into one text and collects them in one slice. The
+// text is a parameter of each method: as a field it would escape to the heap.
+type fieldWriter struct {
 	h      http.Header
 	start  int // of the value that is being written
 	values []string
@@ -130,72 +135,74 @@ func writeInt(text *strings.Builder, n int64) {
 	text.Write(strconv.AppendInt(digits[:0], n, 10))
 }
 
-// value ends the value that is being written. Its capacity is its length, so that whoever appends to it copies it.
-func (p *pen) value(text *strings.Builder) []string {
+// finishValue ends the current value and returns it as a slice of one element. Its capacity is its
+// length, so that append copies it.
+func (fw *fieldWriter) finishValue(text *strings.Builder) []string {
 	end := text.Len()
-	p.values = append(p.values, text.String()[p.start:end])
-	p.start = end
-	n := len(p.values)
-	return p.values[n-1 : n : n]
+	fw.values = append(fw.values, text.String()[fw.start:end])
+	fw.start = end
+	n := len(fw.values)
+	return fw.values[n-1 : n : n]
 }
 
-// number is n as a field's whole value.
-func (p *pen) number(text *strings.Builder, n int64) []string {
+// writeNumber writes n as a complete value.
+func (fw *fieldWriter) writeNumber(text *strings.Builder, n int64) []string {
 	writeInt(text, n)
-	return p.value(text)
+	return fw.finishValue(text)
 }
 
-// deny sets what every denial has.
-func (p *pen) deny(text *strings.Builder, retry int64) {
-	p.h[cacheControlKey] = noStore
+// writeDenial sets the fields of every denial.
+func (fw *fieldWriter) writeDenial(text *strings.Builder, retry int64) {
+	fw.h[cacheControlKey] = noStore
 	if retry == 0 {
-		delete(p.h, retryAfterKey)
+		delete(fw.h, retryAfterKey)
 		return
 	}
-	p.h[retryAfterKey] = p.number(text, retry)
+	fw.h[retryAfterKey] = fw.writeNumber(text, retry)
 }
 
-// ietf writes the fields of the draft of today.
-func (p *pen) ietf(text *strings.Builder, w *Writer, s *Set, decisions []headgate.Decision, told *report) {
-	alone := len(p.h) == 0 // nothing to be merged with: that is most answers, and a look at each field costs as much as its text
-	if !alone && !p.mayList(told) {
+// writeIETF writes the fields of the current draft.
+func (fw *fieldWriter) writeIETF(text *strings.Builder, w *Writer, s *Set, decisions []headgate.Decision, rep *report) {
+	alone := len(fw.h) == 0 // nothing to merge: the usual case, and merging takes as long as writing the text
+	if !alone && !fw.mayAppendList(rep) {
 		return
 	}
 	policies := s.policies
-	if told.nth >= mostListed {
-		policies = []string{policies[0] + ", " + told.policy}
+	if rep.index >= maxListed {
+		policies = []string{policies[0] + ", " + rep.policyItem}
 	}
 	if alone {
-		p.h[policyKey] = policies
+		fw.h[policyKey] = policies
 	} else {
-		p.addPolicies(policies, true)
+		fw.addPolicies(policies, true)
 	}
-	if w.every && len(decisions) > 1 {
-		writeEvery(text, s, decisions, told)
+	if w.allLimits && len(decisions) > 1 {
+		writeAllItems(text, s, decisions, rep)
 	} else {
-		writeItem(text, told.limit, told.Decision)
+		writeItem(text, rep.limit, rep.Decision)
 	}
 	if alone {
-		p.h[rateLimitKey] = p.value(text)
+		fw.h[rateLimitKey] = fw.finishValue(text)
 	} else {
-		p.add(rateLimitKey, p.value(text))
+		fw.add(rateLimitKey, fw.finishValue(text))
 	}
 }
 
 // writeItem writes one item of RateLimit.
 func writeItem(text *strings.Builder, l *limit, d *headgate.Decision) {
-	text.WriteString(l.name)
+	text.WriteString(l.itemPrefix)
 	writeInt(text, clamp(d.Remaining))
 	text.WriteString(";t=")
 	writeInt(text, clamp(l.window(d)))
 }
 
-// writeEvery writes one item for each limit, and of those that are there twice the one with less remaining.
-func writeEvery(text *strings.Builder, s *Set, decisions []headgate.Decision, told *report) {
+// writeAllItems writes one item for each limit. For a limit that is listed twice it writes the
+// item with less remaining.
+func writeAllItems(text *strings.Builder, s *Set, decisions []headgate.Decision, rep *report) {
 	separator := ""
 	for i := range decisions {
 		l := &s.limits[i]
-		if l.nth >= mostListed && l.nth != told.nth || s.shared && s.toldElsewhere(decisions, i) {
+		if l.index >= maxListed && l.index != rep.index || s.hasDuplicates && s.reportedElsewhere(decisions, i) {
 			continue
 		}
 		text.WriteString(separator)
@@ -204,92 +211,96 @@ func writeEvery(text *strings.Builder, s *Set, decisions []headgate.Decision, to
 	}
 }
 
-// toldElsewhere reports whether another decision on the same limit is told in place of the i-th.
-func (s *Set) toldElsewhere(decisions []headgate.Decision, i int) bool {
+// reportedElsewhere reports whether another decision on the same limit is written instead of the
+// i-th.
+func (s *Set) reportedElsewhere(decisions []headgate.Decision, i int) bool {
 	for j := range decisions {
 		less := decisions[j].Remaining - decisions[i].Remaining
-		if s.limits[j].nth == s.limits[i].nth && (less < 0 || less == 0 && j < i) {
+		if s.limits[j].index == s.limits[i].index && (less < 0 || less == 0 && j < i) {
 			return true
 		}
 	}
 	return false
 }
 
-// drafts writes the fields of the earlier drafts.
-func (p *pen) drafts(text *strings.Builder, w *Writer, s *Set, told *report) {
-	tells := false
-	if w.draft07 && p.mayReplaceDictionary(told) {
-		tells = true
+// writeDrafts writes the fields of the earlier drafts.
+func (fw *fieldWriter) writeDrafts(text *strings.Builder, w *Writer, s *Set, rep *report) {
+	written := false
+	if w.draft07 && fw.mayReplaceDictionary(rep) {
+		written = true
 		text.WriteString("limit=")
-		text.WriteString(told.limitText())
+		text.WriteString(rep.limitText())
 		text.WriteString(", remaining=")
-		writeInt(text, told.remaining())
+		writeInt(text, rep.remaining())
 		text.WriteString(", reset=")
-		writeInt(text, told.wait())
-		p.h[rateLimitKey] = p.value(text)
+		writeInt(text, rep.draftReset())
+		fw.h[rateLimitKey] = fw.finishValue(text)
 	}
-	if (w.draft06 || w.draft03) && p.mayReplace(remainingKey, told) {
-		tells = true
-		p.h[limitKey] = told.limitField(w.draft03)
-		p.h[remainingKey] = p.number(text, told.remaining())
-		p.h[resetKey] = p.number(text, told.wait())
+	if (w.draft06 || w.draft03) && fw.mayReplace(remainingKey, rep) {
+		written = true
+		fw.h[limitKey] = rep.limitField(w.draft03)
+		fw.h[remainingKey] = fw.writeNumber(text, rep.remaining())
+		fw.h[resetKey] = fw.writeNumber(text, rep.draftReset())
 	}
-	if s.numbers != nil && (w.draft07 || w.draft06) {
-		p.addPolicies(s.numbers, tells)
+	if s.draftPolicies != nil && (w.draft07 || w.draft06) {
+		fw.addPolicies(s.draftPolicies, written)
 	}
 }
 
-// wait is the Reset of the earlier drafts: on a denial the same as Retry-After, otherwise the effective window.
-func (r *report) wait() int64 {
+// draftReset returns the Reset of the earlier drafts: on a denial the same as Retry-After, else
+// the effective window.
+func (r *report) draftReset() int64 {
 	if r.retry > 0 {
 		return clamp(r.retry)
 	}
 	return clamp(r.limit.window(r.Decision))
 }
 
-// limitText is what can be spent at once, in digits. A decision that was not the store's may be on a share of it.
+// limitText returns the capacity in decimal. A decision that the store did not make may be on a
+// share of it.
 func (r *report) limitText() string {
 	if r.Decision.Limit == r.Capacity {
-		return r.atOnce
+		return r.capacityText
 	}
 	return strconv.FormatInt(clamp(r.Decision.Limit), 10)
 }
 
-// limitField is the field of the same name, with the policies behind it if they are wanted.
+// limitField returns the value of the Limit field, followed by the policies if withPolicies is set.
 func (r *report) limitField(withPolicies bool) []string {
 	switch {
 	case r.Decision.Limit != r.Capacity && withPolicies:
-		return []string{r.limitText() + strings.TrimPrefix(r.listed[0], r.atOnce)}
+		return []string{r.limitText() + strings.TrimPrefix(r.capacityWithPolicies[0], r.capacityText)}
 	case r.Decision.Limit != r.Capacity:
 		return []string{r.limitText()}
 	case withPolicies:
-		return r.listed
+		return r.capacityWithPolicies
 	default:
-		return r.alone
+		return r.capacityValue
 	}
 }
 
-// x writes the X-RateLimit family.
-func (p *pen) x(text *strings.Builder, w *Writer, told *report) {
-	if !p.mayReplace(xRemainingKey, told) {
+// writeX writes the X-RateLimit family.
+func (fw *fieldWriter) writeX(text *strings.Builder, w *Writer, rep *report) {
+	if !fw.mayReplace(xRemainingKey, rep) {
 		return
 	}
-	p.h[xLimitKey] = told.limitField(false)
-	p.h[xRemainingKey] = p.number(text, told.remaining())
-	p.h[xResetKey] = p.number(text, told.reset(w.x))
+	fw.h[xLimitKey] = rep.limitField(false)
+	fw.h[xRemainingKey] = fw.writeNumber(text, rep.remaining())
+	fw.h[xResetKey] = fw.writeNumber(text, rep.reset(w.xReset))
 	if !w.github {
-		delete(p.h, xUsedKey) // another limit's
-		delete(p.h, xResourceKey)
+		delete(fw.h, xUsedKey) // they describe another limit
+		delete(fw.h, xResourceKey)
 		return
 	}
-	p.h[xUsedKey] = p.number(text, clamp(told.Decision.Limit-told.Decision.Remaining))
-	p.h[xResourceKey] = told.resource
+	fw.h[xUsedKey] = fw.writeNumber(text, clamp(rep.Decision.Limit-rep.Decision.Remaining))
+	fw.h[xResourceKey] = rep.resource
 }
 
-// reset is when all of the limit is there again, and a request that was denied is admitted: in seconds rounded up.
-func (r *report) reset(form xForm) int64 {
+// reset returns the X-RateLimit-Reset: the time at which the limit is full again and a denied
+// request is allowed, in seconds, rounded up.
+func (r *report) reset(form resetForm) int64 {
 	wait := max(0, r.ResetAfter)
-	if form == fromNow {
+	if form == resetDelta {
 		return clamp(max(seconds(wait), r.retry))
 	}
 	second := r.now.Unix() + int64(wait/time.Second) + seconds(wait%time.Second+time.Duration(r.now.Nanosecond()))
@@ -299,38 +310,39 @@ func (r *report) reset(form xForm) int64 {
 	return clamp(second)
 }
 
-// expose makes the fields readable for scripts of other origins.
-func (p *pen) expose(w *Writer, denied bool) {
-	if w.expose != nil && (w.varying > 0 || denied) {
-		p.addOnce(exposeKey, w.expose)
+// writeExpose lists the fields in Access-Control-Expose-Headers.
+func (fw *fieldWriter) writeExpose(w *Writer, denied bool) {
+	if w.expose != nil && (w.variableValues > 0 || denied) {
+		fw.addOnce(exposeKey, w.expose)
 	}
 }
 
-// addPolicies adds a list of policies. If the one there is of another form, it is replaced or stays.
-func (p *pen) addPolicies(list []string, replace bool) {
-	for _, there := range p.h[policyKey] {
-		if isList(there) == isList(list[0]) {
+// addPolicies appends a list of policies. If the existing list has another form, it is replaced if
+// replace is set, else it stays.
+func (fw *fieldWriter) addPolicies(list []string, replace bool) {
+	for _, existing := range fw.h[policyKey] {
+		if isList(existing) == isList(list[0]) {
 			continue
 		}
 		if replace {
-			p.h[policyKey] = list
+			fw.h[policyKey] = list
 		}
 		return
 	}
-	p.addOnce(policyKey, list)
+	fw.addOnce(policyKey, list)
 }
 
-// add appends a value to a field that is a list.
-func (p *pen) add(key string, value []string) {
-	if there := p.h[key]; len(there) > 0 {
-		value = append(there, value...)
+// add appends a value to a list field.
+func (fw *fieldWriter) add(key string, value []string) {
+	if existing := fw.h[key]; len(existing) > 0 {
+		value = append(existing, value...)
 	}
-	p.h[key] = value
+	fw.h[key] = value
 }
 
-// addOnce is add for a value that nobody needs twice.
-func (p *pen) addOnce(key string, value []string) {
-	if !slices.Contains(p.h[key], value[0]) {
-		p.add(key, value)
+// addOnce appends a value to a list field that does not contain it.
+func (fw *fieldWriter) addOnce(key string, value []string) {
+	if !slices.Contains(fw.h[key], value[0]) {
+		fw.add(key, value)
 	}
 }

@@ -9,26 +9,27 @@ import (
 	"github.com/headgate/headgate/internal/key"
 )
 
-// charge is a [Charge] made ready.
+// charge is a [Charge] bound to the store.
 type charge struct {
 	*admission.Charge
 	key    *key.Key[keyRequest]
 	cost   func(*http.Request) int64
 	when   func(*http.Request) bool
-	settle func(Response) int64
+	adjust func(Response) int64
 }
 
-// bindAll makes charges ready, and refuses charges that contradict each other.
+// bindAll binds charges to the store. It returns an error for charges that contradict each
+// other.
 func bindAll(store headgate.Store, charges []Charge) ([]charge, []admission.Charge, error) {
 	if len(charges) == 0 {
-		return nil, nil, fmt.Errorf("%w: no charges; must be one at least, such as Charge{Policy: headgate.MustPolicy(\"100/1m\")}",
+		return nil, nil, fmt.Errorf("%w: no charges; pass at least one, such as Charge{Policy: headgate.MustPolicy(\"100/1m\")}",
 			ErrInvalidOptions)
 	}
 	keyed, ready := make([]admission.Keyed[keyRequest], len(charges)), make([]charge, len(charges))
 	for i, c := range charges {
-		k, err := c.Key.ready()
+		k, err := c.Key.compile()
 		if err != nil {
-			return nil, nil, fmt.Errorf("%w: key of charge %d: %w", ErrInvalidOptions, i+1, err)
+			return nil, nil, fmt.Errorf("%w: invalid key of charge %d: %w", ErrInvalidOptions, i+1, err)
 		}
 		keyed[i], ready[i] = admission.Keyed[keyRequest]{Policy: c.Policy, Key: k}, charge{nil, k, c.Cost, c.When, c.AdjustCost}
 	}

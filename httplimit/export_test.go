@@ -12,7 +12,7 @@ func KeyText(k Key, r *http.Request) string {
 	if err != nil {
 		panic(err)
 	}
-	ready, err := k.ready()
+	ready, err := k.compile()
 	if err != nil {
 		panic(err)
 	}

@@ -1,30 +1,36 @@
-// Package httplimit is middleware for net/http that limits how often requests come: by address, user, path or what you choose,
-// with answers that clients understand.
+// Package httplimit is net/http middleware for rate limiting. It limits requests by client
+// address, user, path or a key of your choice, and reports limits in standard header fields.
 //
 //	limit, err := httplimit.New(memstore.New(nil), nil, httplimit.Charge{Policy: headgate.MustPolicy("100/1m")})
 //	…
 //	http.ListenAndServe(addr, limit(mux))
 //
-// # What a request is asked for
+// # What a request is charged
 //
-// Each [Charge] whose When holds takes its cost from the budget that its key names: all of them do or none does, in one operation
-// of the store. The header fields of package httpfields then tell of every limit that took part.
+// A [Charge] takes its cost from the budget of its key. All charges whose When returns true
+// are made in one atomic store operation: all of them or none. The header fields of package
+// httpfields report every limit that was checked.
 //
-// # What is answered
+// # Responses
 //
-//   - Admitted: the handler's answer, with the header fields. Behind a leaky bucket it is held for its turn first.
-//   - Denied: 429, [Problem] or what Options.DeniedHandler makes of it. Retry-After says when, unless no wait helps: the cost is above the limit.
-//   - The store could not decide, or is full: 503 with Retry-After, or what Options.ErrorHandler makes of it. That is our capacity, not the
-//     client's quota.
-//   - A cost below zero, which only a mistake in the program can make: 500.
-//   - The client has gone meanwhile: 499, which nobody reads, for the logs. The handler does not run.
+//   - Allowed: the handler's response, with the header fields. A leaky bucket delays the
+//     request until its turn first.
+//   - Denied: 429, written by [Problem] or by Options.DeniedHandler. Retry-After is set unless
+//     no wait helps, because the cost is above the limit.
+//   - The store is unavailable or full: 503 with Retry-After, or the response of
+//     Options.ErrorHandler. The cause is the server's capacity, not the client's quota.
+//   - A cost below zero, which is a mistake in the program: 500.
+//   - The client disconnected before the decision: 499, for logs only. The handler does not
+//     run.
 //
-// # What it costs
+// # Cost
 //
-// About a third of a microsecond and two allocations for an admitted request under one limit over memory, header fields included,
-// of whatever dialect: their text, with that of the key if it has to be written, and the list of their values. Without fields, by
-// IPv4 address, none. A request that is skipped, or for which no charge holds, allocates nothing. Keys that have to be hashed or
-// escaped, several charges, queues and Settle take more.
+// An allowed request under one limit in memory takes about a third of a microsecond and two
+// allocations, header fields included, in every dialect: one for their text (with the text of
+// the key if the key must be written), one for the list of their values. Without header
+// fields, keyed by IPv4 address, it allocates nothing. A request that is skipped, or to which
+// no charge applies, allocates nothing. Keys that have to be hashed or escaped, several
+// charges, queues and AdjustCost take more.
 package httplimit
 
 import (
@@ -38,112 +44,130 @@ import (
 	"github.com/headgate/headgate/internal/admission"
 )
 
-// ErrInvalidOptions is what the errors of [New] match that are not about a policy, an address or a field.
+// ErrInvalidOptions is matched by the errors of [New], except errors about a policy, an
+// address or header fields.
 var ErrInvalidOptions = errors.New("httplimit: invalid options")
 
-// Charge is a policy, and whose budget of it a request spends how much of.
+// Charge is a policy, the key whose budget a request spends, and how much it spends.
 type Charge struct {
-	// Policy is the policy. Its name is what header fields, problem bodies and events call it, and whose state it is, in all
-	// middlewares over one store: charges of one [New] with policies of the same name must have the same key. A policy without a
-	// name is known by its limits, and counts apart for each sort of key; all functions are one sort.
+	// Policy is the policy. Its name appears in header fields, problem bodies and events, and
+	// identifies its state in all middlewares over one store. Charges of one [New] whose
+	// policies have the same name must have the same key. A policy without a name is
+	// identified by its limits and the kind of key; all functions are one kind.
 	Policy headgate.Policy
-	// Key is whose budget; the zero value means [Address].
+	// Key selects the budget. The zero value means [Address].
 	Key Key
-	// Cost is how much, in units, at least 0; nil means 1. 0 only asks. More than the limit is denied, and no wait helps.
+	// Cost returns the cost in units, at least 0. nil means 1; a cost of 0 peeks. A cost above
+	// the limit is denied, and no wait helps.
 	Cost func(*http.Request) int64
-	// When says which requests it is for; nil means all. A request for which no charge holds is not limited.
+	// When reports whether the charge applies to a request. nil means it always applies. A
+	// request to which no charge applies is not limited.
 	When func(*http.Request) bool
-	// Settle returns the final cost of the request after the handler has answered: a lower cost refunds the rest, a higher cost
-	// spends up to the rest. nil keeps what was charged. See [OnlyFailures] and [OnlyStatus].
+	// AdjustCost returns the final cost of the request after the handler has returned. A lower
+	// cost refunds the difference. A higher cost spends the difference, at most what remains.
+	// nil keeps the original charge. See [OnlyFailures] and [OnlyStatus].
 	//
-	// What was charged before is what keeps parallel requests from passing all at once, so charge the most that is likely.
-	// Settling is one operation of the store for each limit, between the handler's return and the end of the answer; the header
-	// fields were sent before. It is done although the client has gone, or the handler panicked. Errors are reported to the
-	// observer alone, and the charge stays; if Settle panics, the charges not yet settled stay as well.
+	// Only the original charge limits parallel requests, so charge the highest likely cost
+	// first. Adjusting takes one store operation for each limit, between the handler's return
+	// and the end of the response. The header fields are sent before and do not change. The
+	// cost is adjusted even if the client disconnected or the handler panicked. Errors are
+	// reported to the observer only, and the original charge stays. If AdjustCost itself
+	// panics, the charges that are not yet adjusted stay, too.
 	//
-	// Nothing comes back twice: what a budget has regained while the handler ran is not refunded, and units are refunded only to
-	// the store or the local fallback that granted them. A place in a leaky bucket's queue stays taken, as the
-	// requests behind it were promised their instants.
+	// No unit is refunded twice: units that the budget regained while the handler ran are not
+	// refunded. Units are refunded only to the store or the local fallback that granted them.
+	// A place in a leaky bucket's queue is never refunded, because later requests were already
+	// given their times.
 	AdjustCost func(Response) int64
 }
 
-// Outcome is how a request ended.
+// Response describes how a request ended.
 type Response struct {
-	Request  *http.Request
-	Status   int   // 200 if the handler said nothing, 500 if it panicked before it did, 101 if it took over the connection
-	Bytes    int64 // of the body, as far as it was written through the response writer
-	Charged  int64 // units taken before the handler ran
-	Panicked bool  // it goes on panicking after Settle
+	Request *http.Request
+	// Status is the response status: 200 if the handler set none, 500 if it panicked first,
+	// 101 if it hijacked the connection.
+	Status   int
+	Bytes    int64 // body bytes that were written through the response writer
+	Charged  int64 // units charged before the handler ran
+	Panicked bool  // the handler panicked; the panic continues after AdjustCost
 }
 
-// Options are the middleware's settings. The zero value of each field is its default; nil means all defaults.
+// Options are the middleware's settings. The zero value of each field is its default; nil
+// options mean all defaults.
 type Options struct {
-	// Client is how the client's address is found; nil trusts no header field.
+	// Client configures how the client's address is found. nil trusts no header field.
 	Client *clientaddr.Options
-	// Fields is what answers tell; nil means the IETF draft's fields on every answer.
+	// Fields configures the header fields. nil sends the IETF draft's fields in every response.
 	Fields *httpfields.Options
-	// Skip lets requests pass unlimited: health checks, say. nil skips none.
+	// Skip reports whether a request is exempt from limiting, such as a health check. nil
+	// exempts no request.
 	Skip func(*http.Request) bool
-	// Denied answers a request that is denied; header fields are set already. It has to write a status: net/http says 200 for who
-	// writes nothing. nil means [Problem].
+	// DeniedHandler writes the response to a denied request; the header fields are already
+	// set. It must write a status: net/http sends 200 otherwise. nil means [Problem].
 	DeniedHandler func(http.ResponseWriter, *http.Request, *Denial)
-	// Undecided answers a request for which the store could not decide, or whose deadline is before its turn. nil means
-	// [Unavailable]. To let requests pass instead, set the policy's OnStoreError, which needs package fallback around the store.
+	// ErrorHandler writes the response if the store returned an error, or if the request's
+	// deadline is before its turn in the queue. nil means [Unavailable]. To fail open instead,
+	// set the policy's OnStoreError, which requires package fallback around the store.
 	ErrorHandler func(http.ResponseWriter, *http.Request, error)
-	// Observer receives every decision, once for each charge; every refund or further take by Settle; and what is cancelled or
-	// refunded for a request that leaves a queue before its turn. nil means none.
+	// Observer receives every decision, one event for each charge. It also receives each
+	// refund and each further charge by AdjustCost, and each cancellation or refund for a
+	// request that left a queue before its turn. nil means no observer.
 	Observer headgate.Observer
 }
 
 // Denial describes why a request was denied.
 type Denial struct {
-	headgate.Decision          // of all charges together
-	Policies          []string // the names of the limits that denied, each once; header fields replace what is not ASCII in them
+	headgate.Decision // the combined decision of all charges
+	// Policies lists the names of the limits that denied, without duplicates. Header fields
+	// replace non-ASCII characters in them.
+	Policies []string
 }
 
-// New makes middleware that admits a request if every charge that holds for it does, and else spends nothing. It refuses what
-// headgate.New refuses, and charges that contradict each other. The middleware may be used concurrently, and around any number of
-// handlers, which then share its budgets; it panics if one is nil. It does not own the store. opts may be nil.
+// New returns middleware that allows a request if every charge that applies allows it. If one
+// charge denies, none is spent. New returns an error for everything that headgate.New rejects,
+// and for charges that contradict each other. The middleware may be used concurrently and with
+// any number of handlers, which then share its budgets; it panics if a handler is nil. The
+// caller must close the store. opts may be nil.
 func New(store headgate.Store, opts *Options, charges ...Charge) (func(http.Handler) http.Handler, error) {
-	g, err := newGate(store, opts, charges)
+	m, err := newMiddleware(store, opts, charges)
 	if err != nil {
 		return nil, err
 	}
 	return func(next http.Handler) http.Handler {
 		if next == nil {
-			panic("httplimit: the handler is nil; http.DefaultServeMux is the one that http.Handle registers with")
+			panic("httplimit: handler is nil; pass http.DefaultServeMux to wrap handlers registered with http.Handle")
 		}
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.serve(w, r, next) })
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.serve(w, r, next) })
 	}, nil
 }
 
-func newGate(store headgate.Store, opts *Options, charges []Charge) (g *gate, err error) {
+func newMiddleware(store headgate.Store, opts *Options, charges []Charge) (m *middleware, err error) {
 	if store == nil {
-		return nil, fmt.Errorf("%w: no store was given; memstore.New(nil) makes the embedded one", ErrInvalidOptions)
+		return nil, fmt.Errorf("%w: store is nil; memstore.New(nil) returns an in-memory store", ErrInvalidOptions)
 	}
-	g = &gate{core: admission.Core{Store: store}}
+	m = &middleware{core: admission.Core{Store: store}}
 	if opts != nil {
-		g.opts = *opts
-		g.core.Observer = opts.Observer
+		m.opts = *opts
+		m.core.Observer = opts.Observer
 	}
-	if g.opts.DeniedHandler == nil {
-		g.opts.DeniedHandler = Problem
+	if m.opts.DeniedHandler == nil {
+		m.opts.DeniedHandler = Problem
 	}
-	if g.opts.ErrorHandler == nil {
-		g.opts.ErrorHandler = Unavailable
+	if m.opts.ErrorHandler == nil {
+		m.opts.ErrorHandler = Unavailable
 	}
-	if g.resolver, err = clientaddr.New(g.opts.Client); err != nil {
+	if m.resolver, err = clientaddr.New(m.opts.Client); err != nil {
 		return nil, err
 	}
-	if g.writer, err = httpfields.New(g.opts.Fields); err != nil {
+	if m.writer, err = httpfields.New(m.opts.Fields); err != nil {
 		return nil, err
 	}
 	var bound []admission.Charge
-	if g.charges, bound, err = bindAll(store, charges); err != nil {
+	if m.charges, bound, err = bindAll(store, charges); err != nil {
 		return nil, err
 	}
-	g.needsTime = g.writer.NeedsTime()
-	g.sets = admission.NewFieldSets(g.writer, bound)
-	g.only, g.room = g.shortWay(), g.fieldsRoom()
-	return g, nil
+	m.needsTime = m.writer.NeedsTime()
+	m.sets = admission.NewFieldSets(m.writer, bound)
+	m.single, m.fieldRoom = m.fastPathCharge(), m.fieldRoomOf()
+	return m, nil
 }

@@ -13,112 +13,113 @@ import (
 	"github.com/headgate/headgate/internal/recorder"
 )
 
-// requestState is one request and what was decided on it. States are pooled, so that a request allocates nothing but the text
-// that outlives it.
+// requestState is one request and its decisions. States are pooled: a request allocates only
+// the text that outlives it.
 type requestState struct {
 	admission.Request
-	gate    *gate
-	req     *http.Request
-	client  client
-	keys    []byte // the text of all keys, one behind the other
-	taken   []chargeState
-	all     headgate.Decision // of all together
-	mask    uint32            // bit i: charge i holds
-	settles bool              // one of them has a Settle function
-	text    strings.Builder   // keys, then the values of header fields: one allocation
+	middleware *middleware
+	req        *http.Request
+	client     client
+	keys       []byte // the texts of all keys, concatenated
+	charges    []chargeState
+	combined   headgate.Decision
+	mask       uint32          // bit i is set if charge i applies
+	adjusts    bool            // at least one charge has an AdjustCost function
+	text       strings.Builder // keys, then the values of header fields: one allocation
 }
 
 // chargeState is one charge of a request.
 type chargeState struct {
 	charge *charge
-	keyEnd int // in keys
+	keyEnd int // the end of its key in requestState.keys
 	cost   int64
 }
 
 var requestStates = sync.Pool{New: func() any { return new(requestState) }}
 
-// roomForFields is how many bytes the values of header fields take, mostly.
+// roomForFields is the room, in bytes, that is enough for the header fields of most responses.
 const roomForFields = 128
 
-// maxKeyRoom bounds the room for keys that a pooled state keeps, in bytes.
+// maxKeyRoom is the largest key buffer, in bytes, that a pooled state keeps.
 const maxKeyRoom = 16 << 10
 
-func newRequestState(g *gate, r *http.Request) *requestState {
-	v := requestStates.Get().(*requestState)
-	v.Core, v.gate, v.req, v.client = &g.core, g, r, client{resolver: g.resolver}
-	return v
+func newRequestState(m *middleware, r *http.Request) *requestState {
+	s := requestStates.Get().(*requestState)
+	s.Core, s.middleware, s.req, s.client = &m.core, m, r, client{resolver: m.resolver}
+	return s
 }
 
 // release returns the state to the pool. Only its strings may be used afterwards.
-func (v *requestState) release() {
-	clear(v.taken)
-	v.Request.Reset()
-	keys := v.keys[:0]
+func (s *requestState) release() {
+	clear(s.charges)
+	s.Request.Reset()
+	keys := s.keys[:0]
 	if cap(keys) > maxKeyRoom {
 		keys = nil
 	}
-	*v = requestState{Request: v.Request, keys: keys, taken: v.taken[:0]}
-	requestStates.Put(v)
+	*s = requestState{Request: s.Request, keys: keys, charges: s.charges[:0]}
+	requestStates.Put(s)
 }
 
-// collect finds the charges that hold, with key and cost, and reports whether there are any.
-func (v *requestState) collect() bool {
-	for i := range v.gate.charges {
-		c := &v.gate.charges[i]
-		if c.when != nil && !c.when(v.req) {
+// collect finds the charges that apply, with key and cost, and reports whether there is one.
+func (s *requestState) collect() bool {
+	for i := range s.middleware.charges {
+		c := &s.middleware.charges[i]
+		if c.when != nil && !c.when(s.req) {
 			continue
 		}
 		cost := int64(1)
 		if c.cost != nil {
-			cost = c.cost(v.req)
+			cost = c.cost(s.req)
 		}
-		v.keys = c.key.Append(v.keys, keyRequest{v.req, &v.client})
-		v.taken = append(v.taken, chargeState{c, len(v.keys), cost})
-		v.mask |= 1 << i
-		v.settles = v.settles || c.settle != nil
+		s.keys = c.key.Append(s.keys, keyRequest{s.req, &s.client})
+		s.charges = append(s.charges, chargeState{c, len(s.keys), cost})
+		s.mask |= 1 << i
+		s.adjusts = s.adjusts || c.adjust != nil
 	}
-	return len(v.taken) > 0
+	return len(s.charges) > 0
 }
 
 // decide charges the request.
-func (v *requestState) decide(ctx context.Context) (err error) {
-	if err = v.charge(); err != nil {
+func (s *requestState) decide(ctx context.Context) (err error) {
+	if err = s.addCharges(); err != nil {
 		return err
 	}
-	if v.settles {
-		v.MarkTaken(headgate.StoreClock)
+	if s.adjusts {
+		s.MarkTaken(headgate.StoreClock)
 	}
-	v.all, err = v.Decide(ctx)
+	s.combined, err = s.Decide(ctx)
 	return err
 }
 
-// charge writes the keys to where they stay, and adds every charge to the request.
-func (v *requestState) charge() error {
-	v.text.Grow(len(v.keys) + roomForFields)
-	v.text.Write(v.keys)
-	keys, begin := v.text.String(), 0
-	for i := range v.taken {
-		t := &v.taken[i]
-		if t.cost < 0 {
-			return errCost(t.cost)
+// addCharges copies the keys to text, which outlives the state, and adds every charge to the
+// request.
+func (s *requestState) addCharges() error {
+	s.text.Grow(len(s.keys) + roomForFields)
+	s.text.Write(s.keys)
+	keys, begin := s.text.String(), 0
+	for i := range s.charges {
+		c := &s.charges[i]
+		if c.cost < 0 {
+			return costError(c.cost)
 		}
-		v.Charge(t.charge.Charge, keys[begin:t.keyEnd], t.cost)
-		begin = t.keyEnd
+		s.Charge(c.charge.Charge, keys[begin:c.keyEnd], c.cost)
+		begin = c.keyEnd
 	}
 	return nil
 }
 
 // writeFields writes the header fields of the decision made at now.
-func (v *requestState) writeFields(h http.Header, now time.Time) {
-	v.gate.writer.Write(h, v.gate.sets.Of(v.mask), v.Decisions, now, &v.text)
+func (s *requestState) writeFields(h http.Header, now time.Time) {
+	s.middleware.writer.Write(h, s.middleware.sets.Of(s.mask), s.Decisions, now, &s.text)
 }
 
 // denial returns the denial of the request.
-func (v *requestState) denial() *Denial {
-	d, i := &Denial{Decision: v.all}, 0
-	for _, p := range v.Parts() {
+func (s *requestState) denial() *Denial {
+	d, i := &Denial{Decision: s.combined}, 0
+	for _, p := range s.Parts() {
 		for _, l := range p.Charge.Limits {
-			if !v.Decisions[i].Allowed && !slices.Contains(d.Policies, l.Name) {
+			if !s.Decisions[i].Allowed && !slices.Contains(d.Policies, l.Name) {
 				d.Policies = append(d.Policies, l.Name)
 			}
 			i++
@@ -127,35 +128,36 @@ func (v *requestState) denial() *Denial {
 	return d
 }
 
-// serveAndSettle runs the handler and settles, also if it panics: the panic goes on.
-func (v *requestState) serveAndSettle(w http.ResponseWriter, r *http.Request, next http.Handler) {
+// serveAndAdjust runs the handler and adjusts the cost, even if the handler panics; the panic
+// continues.
+func (s *requestState) serveAndAdjust(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	rec, finished := &recorder.Recorder{ResponseWriter: w}, false
-	defer func() { v.settle(r, outcomeOf(rec, !finished)) }()
+	defer func() { s.adjust(r, responseOf(rec, !finished)) }()
 	next.ServeHTTP(rec, r)
 	finished = true
 }
 
-// settle changes each charge to its final cost. o lacks the request and what was charged.
-func (v *requestState) settle(r *http.Request, o Response) {
-	o.Request = r
-	parts := v.Parts()
+// adjust changes each charge to its final cost. It sets resp.Request and resp.Charged.
+func (s *requestState) adjust(r *http.Request, resp Response) {
+	resp.Request = r
+	parts := s.Parts()
 	for i := range parts {
-		if settle := v.taken[i].charge.settle; settle != nil {
-			o.Charged = parts[i].Cost
-			v.Settle(r.Context(), &parts[i], max(settle(o), 0))
+		if adjust := s.charges[i].charge.adjust; adjust != nil {
+			resp.Charged = parts[i].Cost
+			s.Settle(r.Context(), &parts[i], max(adjust(resp), 0))
 		}
 	}
 }
 
-// outcomeOf returns how a request ended, without the request and what was charged.
-func outcomeOf(rec *recorder.Recorder, panicked bool) Response {
-	o := Response{Status: rec.Status(), Bytes: rec.Bytes, Panicked: panicked}
+// responseOf returns how a request ended, without Request and Charged.
+func responseOf(rec *recorder.Recorder, panicked bool) Response {
+	resp := Response{Status: rec.Status(), Bytes: rec.Bytes, Panicked: panicked}
 	switch {
-	case o.Status != 0:
+	case resp.Status != 0:
 	case panicked:
-		o.Status = http.StatusInternalServerError
+		resp.Status = http.StatusInternalServerError
 	default:
-		o.Status = http.StatusOK
+		resp.Status = http.StatusOK
 	}
-	return o
+	return resp
 }

@@ -19,9 +19,9 @@ const MaxBody = 64 << 10
 // The reasons to refuse a request. No guess reaches the handler, so nothing is charged.
 var (
 	errTooLarge  = errors.New("loginguard: the body is too large")
-	errUnread    = errors.New("loginguard: the body could not be read")
+	errUnreadable    = errors.New("loginguard: the body could not be read")
 	errAmbiguous = errors.New("loginguard: the request names several accounts")
-	errType      = errors.New("loginguard: the body is of a type in which no account can be found")
+	errContentType      = errors.New("loginguard: the body is of a type in which no account can be found")
 )
 
 // Normalize makes one of all ways to write an account that differ in case or in white space around it. It does not join the two
@@ -49,17 +49,17 @@ func (g *Guard) account(r *http.Request) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	r.Body = restored{bytes.NewReader(body), r.Body}
+	r.Body = rereadBody{bytes.NewReader(body), r.Body}
 	if g.opts.Account != nil {
 		return g.opts.Account(probeOf(r, body)), nil
 	}
-	if len(g.opts.Fields) > 0 && len(body) > 0 && !readable(r.Header) {
-		return "", errType
+	if len(g.opts.Fields) > 0 && len(body) > 0 && !isReadableBody(r.Header) {
+		return "", errContentType
 	}
-	values := g.in(r.Form) // of a body that was parsed, and so read, before
+	values := g.formValues(r.Form) // of a body that was parsed, and so read, before
 	probe := probeOf(r, body)
 	_ = probe.ParseMultipartForm(MaxBody) // what can be read counts, as it does in FormValue; nothing this small is in a file
-	return g.only(slices.Concat(values, g.in(probe.Form), g.inJSON(body)))
+	return g.singleAccount(slices.Concat(values, g.formValues(probe.Form), g.jsonValues(body)))
 }
 
 // probeOf is a request with the same body. What is parsed of it does not show in the handler's. Of a body that was read before,
@@ -80,22 +80,22 @@ func readBody(r io.Reader) ([]byte, error) {
 	case len(body) > MaxBody, errors.As(err, &smaller):
 		return nil, errTooLarge
 	case err != nil:
-		return nil, errUnread // the cause may hold what was sent
+		return nil, errUnreadable // the cause may hold what was sent
 	}
 	return body, nil
 }
 
 // readable is whether the guard finds accounts in such a body. A handler that binds whatever a request says its body is finds them
 // in XML and YAML, too, or unpacks it: there an attacker would put them, to be charged for none, or for one that he made up.
-func readable(h http.Header) bool {
+func isReadableBody(h http.Header) bool {
 	return !slices.ContainsFunc(h["Content-Encoding"], func(coding string) bool { return !strings.EqualFold(coding, "identity") }) &&
 		!slices.ContainsFunc(h["Content-Type"], func(line string) bool {
 			kind, _, _ := strings.Cut(strings.ToLower(line), ";")
-			return !isReadable(strings.TrimSpace(kind))
+			return !isReadableType(strings.TrimSpace(kind))
 		})
 }
 
-func isReadable(kind string) bool {
+func isReadableType(kind string) bool {
 	switch kind {
 	case "", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "application/json", "text/json":
 		return true
@@ -104,14 +104,14 @@ func isReadable(kind string) bool {
 }
 
 // restored is a body that was read, to be read again.
-type restored struct {
+type rereadBody struct {
 	io.Reader
 	io.Closer
 }
 
 // only is the one account among values. A request that names several is no honest one: whatever this would pick, the
 // handler may pick another, and an attacker would have his guesses charged to a name that he made up.
-func (g *Guard) only(values []string) (string, error) {
+func (g *Guard) singleAccount(values []string) (string, error) {
 	found, normal := "", ""
 	for _, v := range values {
 		n := g.opts.Normalize(v)
@@ -128,7 +128,7 @@ func (g *Guard) only(values []string) (string, error) {
 
 // in are the values in a query and a body of either kind of form, as net/http reads them for the handler. The case of a field's
 // name makes no difference, as it makes none to many who bind forms to structs.
-func (g *Guard) in(form url.Values) []string {
+func (g *Guard) formValues(form url.Values) []string {
 	var values []string
 	for name, those := range form {
 		if g.isField(name) {
@@ -145,7 +145,7 @@ func (g *Guard) isField(name string) bool {
 
 // inJSON are the values in a JSON object, whatever the request says its type is: handlers seldom ask. Members count without
 // regard to case and however often they come, as decoders differ in which they take.
-func (g *Guard) inJSON(body []byte) []string {
+func (g *Guard) jsonValues(body []byte) []string {
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.UseNumber()
 	if opening, err := decoder.Token(); err != nil || opening != json.Delim('{') {
@@ -176,13 +176,13 @@ func scalar(value json.RawMessage) string {
 	}
 	var n json.Number
 	if json.Unmarshal(value, &n) == nil {
-		return plain(n)
+		return plainNumber(n)
 	}
 	return ""
 }
 
 // plain is the one way to write a number that stands for 1000, 1000.0, 1e3 and all others that a handler may read as the same.
-func plain(n json.Number) string {
+func plainNumber(n json.Number) string {
 	f, err := n.Float64()
 	if err != nil || !strings.ContainsAny(n.String(), ".eE") { // whole ones are exact, however large
 		return n.String()

@@ -27,21 +27,21 @@ type Attempt struct {
 	guard    *Guard
 	client   Client // the account normalised
 	nonce    []byte // of the device, if it is one of ours
-	keys     subjects
+	keys     attemptKeys
 	decision headgate.Decision
 	deniedBy []string
 	charged  admission.Batch
-	unmarked int64 // units left in the bucket that makes the pair known
+	unmarkedParts int64 // units left in the bucket that makes the pair known
 	known    bool
 	exempt   bool
-	settled  atomic.Bool
+	finished  atomic.Bool
 }
 
 // subjects are the keys of a try.
-type subjects struct {
+type attemptKeys struct {
 	account, address, subnet string
 	pair                     string // whose failures a try is: the device's or the address', with the account
-	home                     string // the address with the account, which becomes known
+	addressPair                     string // the address with the account, which becomes known
 }
 
 // Attempt charges a try on all limits that hold for it, or on none if one denies, at the store's own time. Run what it protects
@@ -59,8 +59,8 @@ func (g *Guard) AttemptAt(ctx context.Context, now time.Time, c Client) (*Attemp
 func (g *Guard) attempt(ctx context.Context, now headgate.Instant, c Client) (*Attempt, error) {
 	c.Account = g.opts.Normalize(c.Account)
 	a := &Attempt{guard: g, client: c}
-	a.name(now)
-	if a.exempt = g.allows(c.Addr); a.exempt {
+	a.setKeys(now)
+	if a.exempt = g.isAllowlisted(c.Addr); a.exempt {
 		a.decision.Allowed = true
 		return a, nil
 	}
@@ -75,18 +75,18 @@ func (g *Guard) attempt(ctx context.Context, now headgate.Instant, c Client) (*A
 }
 
 // name finds the keys.
-func (a *Attempt) name(now headgate.Instant) {
+func (a *Attempt) setKeys(now headgate.Instant) {
 	g, c := a.guard, a.client
-	address := textOf(g.address(c.Addr))
+	address := prefixText(g.address(c.Addr))
 	a.keys.address = g.digest("address", address)
-	a.keys.subnet = g.digest("subnet", textOf(g.subnet(c.Addr)))
+	a.keys.subnet = g.digest("subnet", prefixText(g.subnet(c.Addr)))
 	if c.Account == "" {
 		return
 	}
 	a.keys.account = g.digest("account", c.Account)
-	a.keys.home = g.digest("pair", address, c.Account)
-	a.keys.pair = a.keys.home
-	if a.nonce = g.device(c.Device, a.keys.account, now); a.nonce != nil {
+	a.keys.addressPair = g.digest("pair", address, c.Account)
+	a.keys.pair = a.keys.addressPair
+	if a.nonce = g.verifyToken(c.Device, a.keys.account, now); a.nonce != nil {
 		a.known = true
 		a.keys.pair = g.digest("device", string(a.nonce), c.Account)
 	}
@@ -100,13 +100,13 @@ func (a *Attempt) charge(ctx context.Context, now headgate.Instant) error {
 		return err
 	}
 	if a.client.Account != "" && a.client.Addr.IsValid() {
-		mark, err := peek(ctx, a.guard.known, now, a.keys.home)
+		mark, err := peek(ctx, a.guard.known, now, a.keys.addressPair)
 		if err != nil {
 			return err
 		}
 		if mark.Degraded == headgate.ReasonNone { // else it is not the store that says so
 			a.known = a.known || mark.Remaining < mark.Limit
-			a.unmarked = mark.Remaining
+			a.unmarkedParts = mark.Remaining
 		}
 	}
 	a.addLimits()
@@ -120,7 +120,7 @@ func (a *Attempt) charge(ctx context.Context, now headgate.Instant) error {
 	}
 	a.decision = root.Combine(a.charged.Decisions)
 	for _, name := range a.decision.DeniedBy {
-		if kind := a.guard.kinds[name]; !slices.Contains(a.deniedBy, kind) {
+		if kind := a.guard.scopes[name]; !slices.Contains(a.deniedBy, kind) {
 			a.deniedBy = append(a.deniedBy, kind)
 		}
 	}
@@ -162,11 +162,11 @@ func (a *Attempt) DeniedBy() []string { return a.deniedBy }
 
 // Failed reports that the guess was wrong. The try stays charged, so Failed only notifies the observer. Only the first report on
 // a try counts, and none on a try that was denied.
-func (a *Attempt) Failed() { a.keep(KindFailed) }
+func (a *Attempt) Failed() { a.keepCharge(KindFailed) }
 
 // keep leaves the try charged.
-func (a *Attempt) keep(kind EventKind) {
-	if a.Allowed() && !a.settled.Swap(true) {
+func (a *Attempt) keepCharge(kind EventKind) {
+	if a.Allowed() && !a.finished.Swap(true) {
 		a.guard.observe(a.event(kind, nil))
 	}
 }
@@ -185,7 +185,7 @@ func (a *Attempt) SucceededAt(ctx context.Context, now time.Time) error {
 
 // succeed is SucceededAt; certain is false if only a status says that it did.
 func (a *Attempt) succeed(ctx context.Context, now headgate.Instant, certain bool) error {
-	if !a.Allowed() || a.settled.Swap(true) {
+	if !a.Allowed() || a.finished.Swap(true) {
 		return nil
 	}
 	kind, err := KindSucceeded, error(nil)
@@ -204,7 +204,7 @@ func (a *Attempt) refund(ctx context.Context, now headgate.Instant, certain bool
 		return KindError, err
 	}
 	if !certain && a.client.Account != "" {
-		d, err := allow(ctx, a.guard.believed, now, a.keys.account, 1)
+		d, err := allow(ctx, a.guard.statusSuccesses, now, a.keys.account, 1)
 		if err != nil || !d.Allowed {
 			return KindUnconfirmed, err
 		}
@@ -215,8 +215,8 @@ func (a *Attempt) refund(ctx context.Context, now headgate.Instant, certain bool
 	for i := range charges {
 		wait.Go(func() { _, _, errs[i] = a.charged.Release(ctx, now, i, 1) })
 	}
-	if a.unmarked > 0 { // denied if another success was faster, which is as good
-		_, errs[charges] = allow(ctx, a.guard.known, now, a.keys.home, a.unmarked)
+	if a.unmarkedParts > 0 { // denied if another success was faster, which is as good
+		_, errs[charges] = allow(ctx, a.guard.known, now, a.keys.addressPair, a.unmarkedParts)
 	}
 	wait.Wait()
 	return KindSucceeded, errors.Join(errs...)
@@ -257,7 +257,7 @@ func (a *Attempt) event(kind EventKind, err error) Event {
 	}
 	if a.guard.opts.PlainEvents {
 		e.Account = a.client.Account
-		e.Address, e.Subnet = textOf(a.guard.address(a.client.Addr)), textOf(a.guard.subnet(a.client.Addr))
+		e.Address, e.Subnet = prefixText(a.guard.address(a.client.Addr)), prefixText(a.guard.subnet(a.client.Addr))
 	}
 	return e
 }

@@ -129,7 +129,7 @@ func TestSuccessOfNobodyIsWarnedOf(t *testing.T) {
 		{"a function that finds none", loginguard.Options{Account: func(*http.Request) string { return "" }}, "user=bob", 1},
 		{"an account", loginguard.Options{}, "username=bob", 0},
 		{"no account is wanted", loginguard.Options{Fields: []string{}}, "user=bob", 0},
-		{"a failure", loginguard.Options{Outcome: loginguard.EveryTry}, "user=bob", 0},
+		{"a failure", loginguard.Options{Outcome: loginguard.AlwaysFailure}, "user=bob", 0},
 	} {
 		var warnings []string
 		c.opts.Warn = func(m string) { warnings = append(warnings, m) }

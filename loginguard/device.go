@@ -43,7 +43,7 @@ func (a *Attempt) DeviceAt(now time.Time) string {
 }
 
 // device is the nonce of a token that is ours, for this account, and holds; else nil.
-func (g *Guard) device(text, account string, now headgate.Instant) []byte {
+func (g *Guard) verifyToken(text, account string, now headgate.Instant) []byte {
 	if len(text) != base64.RawURLEncoding.EncodedLen(tokenBytes) {
 		return nil
 	}
@@ -74,7 +74,7 @@ func wallClock(now headgate.Instant) time.Time {
 }
 
 // tokenOf is what the request's cookie says.
-func (g *Guard) tokenOf(r *http.Request) string {
+func (g *Guard) cookieToken(r *http.Request) string {
 	if g.opts.DeviceCookie == "" {
 		return ""
 	}

@@ -5,7 +5,7 @@ import "time"
 // Observer hears what became of every try, for alerts. Its method is called synchronously, possibly by many at once; it should
 // return fast.
 type Observer interface {
-	ObserveTry(Event)
+	ObserveAttempt(Event)
 }
 
 // Kind is what became of a try.

@@ -102,7 +102,7 @@ func ExampleGuard_Attempt() {
 func ExampleOptions_forms() {
 	store := memstore.New(nil)
 	secret := []byte("from your configuration, the same everywhere")
-	_, err := loginguard.New(store, &loginguard.Options{Name: "reset", KnownBy: "login", Secret: secret, Outcome: loginguard.EveryTry})
+	_, err := loginguard.New(store, &loginguard.Options{Name: "reset", KnownBy: "login", Secret: secret, Outcome: loginguard.AlwaysFailure})
 	fmt.Println(err)
 	_, err = loginguard.New(store, &loginguard.Options{
 		Name: "code", Secret: secret,

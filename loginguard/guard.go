@@ -25,20 +25,20 @@ type Guard struct {
 	client *clientaddr.Resolver
 	store  headgate.Store
 	limits map[string][]headgate.Bound // by pair, account, …: one for each limit
-	kinds  map[string]string           // the name of a limit's policy → pair, account, …
+	scopes  map[string]string           // the name of a limit's policy → pair, account, …
 	// known holds the pairs that are known, as buckets of knownParts units that a success empties: whatever is missing says that
 	// there was one in the last KnownFor. Units of a 90th part each let a later success lengthen it.
 	known    *headgate.Limiter
-	believed *headgate.Limiter // successes by their status, of an account
+	statusSuccesses *headgate.Limiter // successes by their status, of an account
 
-	inRow        atomic.Int64 // successes by their status since anything failed
-	warned       atomic.Bool  // that nothing fails
-	warnedNobody atomic.Bool  // that no account was found
+	successRun        atomic.Int64 // successes by their status since anything failed
+	warnedNoFailure       atomic.Bool  // that nothing fails
+	warnedNoAccount atomic.Bool  // that no account was found
 }
 
 const (
-	believedAnHour = 20  // successes of one account that their status alone makes, and as many at once
-	suspiciousRow  = 100 // of all accounts, without one failure, that are warned of
+	maxStatusSuccesses = 20  // successes of one account that their status alone makes, and as many at once
+	warnAfterSuccesses  = 100 // of all accounts, without one failure, that are warned of
 )
 
 // New makes a guard over store. It refuses options that cannot work, with [ErrInvalidOptions], and what [headgate.New] and
@@ -56,7 +56,7 @@ func New(store headgate.Store, opts *Options) (*Guard, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Guard{opts: o, client: client, store: store, limits: make(map[string][]headgate.Bound), kinds: make(map[string]string)}
+	g := &Guard{opts: o, client: client, store: store, limits: make(map[string][]headgate.Bound), scopes: make(map[string]string)}
 	if err := g.bind(store); err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (g *Guard) bind(store headgate.Store) (err error) {
 				return fmt.Errorf("loginguard: limits of the %s: %w", part.kind, err)
 			}
 			g.limits[part.kind] = append(g.limits[part.kind], c.Limits[0].Bound)
-			g.kinds[name] = part.kind
+			g.scopes[name] = part.kind
 		}
 	}
 	part := (g.opts.KnownFor / knownParts).Truncate(time.Microsecond)
@@ -110,8 +110,8 @@ func (g *Guard) bind(store headgate.Store) (err error) {
 	if g.known, err = headgate.New(store, g.policy(g.opts.KnownBy+"/known", known), nil); err != nil {
 		return err
 	}
-	believed := headgate.Limit{Rate: believedAnHour, Period: time.Hour}
-	g.believed, err = headgate.New(store, g.policy(g.opts.Name+"/believed", believed), nil)
+	believed := headgate.Limit{Rate: maxStatusSuccesses, Period: time.Hour}
+	g.statusSuccesses, err = headgate.New(store, g.policy(g.opts.Name+"/believed", believed), nil)
 	return err
 }
 
@@ -144,32 +144,32 @@ func (g *Guard) subnet(addr netip.Addr) netip.Prefix {
 }
 
 // allows reports whether addr is in the list of those that are not limited.
-func (g *Guard) allows(addr netip.Addr) bool {
+func (g *Guard) isAllowlisted(addr netip.Addr) bool {
 	addr = addr.Unmap().WithZone("")
 	return slices.ContainsFunc(g.opts.Allow, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
-func textOf(p netip.Prefix) string { return string(clientaddr.AppendKey(nil, p)) }
+func prefixText(p netip.Prefix) string { return string(clientaddr.AppendKey(nil, p)) }
 
 func (g *Guard) observe(e Event) {
 	if g.opts.Observer != nil {
 		e.Form = g.opts.Name
-		g.opts.Observer.ObserveTry(e)
+		g.opts.Observer.ObserveAttempt(e)
 	}
 }
 
 // count keeps an eye on a handler on which nothing ever fails, and on successes for which no account was found.
-func (g *Guard) count(o Outcome, certain bool, account string) {
+func (g *Guard) checkHandler(o Outcome, certain bool, account string) {
 	switch {
 	case account == "":
-		if o == Success && (g.opts.Account != nil || len(g.opts.Fields) > 0) && !g.warnedNobody.Swap(true) {
+		if o == Success && (g.opts.Account != nil || len(g.opts.Fields) > 0) && !g.warnedNoAccount.Swap(true) {
 			g.opts.Warn("loginguard: a try succeeded for which no account was found, so it was limited by its address alone: name the " +
 				"form's field in Options.Fields, or set Options.Account; and mount the guard on the form's POST alone")
 		}
 	case certain:
 	case o != Success:
-		g.inRow.Store(0)
-	case g.inRow.Add(1) >= suspiciousRow && !g.warned.Swap(true):
+		g.successRun.Store(0)
+	case g.successRun.Add(1) >= warnAfterSuccesses && !g.warnedNoFailure.Swap(true):
 		g.opts.Warn("loginguard: the last 100 tries succeeded, by the status of the handler's answers; if it answers 200 or " +
 			"redirects when a guess is wrong, it must call loginguard.Failed, or Options.Outcome must tell: nearly nothing is " +
 			"limited until then")

@@ -76,7 +76,7 @@ type heard struct {
 	events []loginguard.Event
 }
 
-func (h *heard) ObserveTry(e loginguard.Event) {
+func (h *heard) ObserveAttempt(e loginguard.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.events = append(h.events, e)

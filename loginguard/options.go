@@ -99,15 +99,15 @@ func ByStatus(status int, _ http.Header) Outcome {
 
 // EveryTry takes every answer for a failure: for forms on which nobody succeeds, such as one that sends a mail to reset a
 // password and always says the same.
-func EveryTry(int, http.Header) Outcome { return Failure }
+func AlwaysFailure(int, http.Header) Outcome { return Failure }
 
 const (
-	leastSecret  = 16 // bytes
-	mostName     = 64 // bytes
+	minSecretBytes  = 16 // bytes
+	maxNameBytes     = 64 // bytes
 	knownParts   = 90 // see Guard.known
 	defaultKnown = 90 * 24 * time.Hour
-	leastKnown   = time.Second
-	mostKnown    = knownParts * headgate.MaxPeriod
+	minKnownFor   = time.Second
+	maxKnownFor    = knownParts * headgate.MaxPeriod
 )
 
 func (o Options) withDefaults() Options {
@@ -138,14 +138,14 @@ func (o Options) withDefaults() Options {
 // validate reports what cannot work; the defaults are filled in.
 func (o Options) validate() error {
 	switch {
-	case len(o.Name) > mostName || len(o.KnownBy) > mostName:
+	case len(o.Name) > maxNameBytes || len(o.KnownBy) > maxNameBytes:
 		return fmt.Errorf("%w: Name and KnownBy have %d and %d bytes; must be at most %d",
-			ErrInvalidOptions, len(o.Name), len(o.KnownBy), mostName)
-	case o.Secret != nil && len(o.Secret) < leastSecret:
+			ErrInvalidOptions, len(o.Name), len(o.KnownBy), maxNameBytes)
+	case o.Secret != nil && len(o.Secret) < minSecretBytes:
 		return fmt.Errorf("%w: Secret has %d bytes; must be at least %d random ones, or nil",
-			ErrInvalidOptions, len(o.Secret), leastSecret)
-	case o.KnownFor < leastKnown || o.KnownFor > mostKnown:
-		return fmt.Errorf("%w: KnownFor is %v; must be %v to %v", ErrInvalidOptions, o.KnownFor, leastKnown, mostKnown)
+			ErrInvalidOptions, len(o.Secret), minSecretBytes)
+	case o.KnownFor < minKnownFor || o.KnownFor > maxKnownFor:
+		return fmt.Errorf("%w: KnownFor is %v; must be %v to %v", ErrInvalidOptions, o.KnownFor, minKnownFor, maxKnownFor)
 	case o.V6Address < 1 || o.V6Address > 128 || o.V6Subnet < 1 || o.V6Subnet > o.V6Address:
 		return fmt.Errorf("%w: V6Address is %d and V6Subnet %d bits; must be 1 to 128, the network not the longer one",
 			ErrInvalidOptions, o.V6Address, o.V6Subnet)

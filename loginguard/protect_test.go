@@ -187,7 +187,7 @@ func TestHowATryEnded(t *testing.T) {
 		{"says that it failed, and panics", says(panics, loginguard.Failed), nil, loginguard.KindFailed},
 		{"says that it succeeded, and panics", says(panics, loginguard.Succeeded), nil, loginguard.KindSucceeded},
 		{"another protocol", status(101), nil, loginguard.KindUnknown},
-		{"200 where every try counts", status(200), loginguard.EveryTry, loginguard.KindFailed},
+		{"200 where every try counts", status(200), loginguard.AlwaysFailure, loginguard.KindFailed},
 		{"an outcome of its own", status(302), func(s int, _ http.Header) loginguard.Outcome {
 			if s == 302 {
 				return loginguard.Failure
@@ -533,7 +533,7 @@ func TestSeveralForms(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(nil)
 	loginForm := mustNew(t, store, nil)
-	reset := mustNew(t, store, &loginguard.Options{Name: "reset", KnownBy: "login", Outcome: loginguard.EveryTry})
+	reset := mustNew(t, store, &loginguard.Options{Name: "reset", KnownBy: "login", Outcome: loginguard.AlwaysFailure})
 	owner := loginguard.Client{Addr: host(1, 1), Account: "bob"}
 	mustSucceed(t, noon, mustTry(t, loginForm, noon, owner))
 	flood := &greedy{guard: reset, now: noon, next: func(try int) loginguard.Client {

@@ -11,11 +11,11 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-const statusClientGone = 499 // as nginx logs it
+const statusClientClosedRequest = 499 // as nginx logs it
 
-// Problem answers 429 with application/problem+json: type quota-exceeded, and the policies that were violated. It sets the field
-// RateLimit-Reason, which says in one word for programs why this 429 came: rate, or cost if no wait helps. The header fields of
-// the decision, Retry-After among them, are there already.
+// Problem writes a 429 response with an application/problem+json body: type quota-exceeded and
+// the violated policies. It sets the header field RateLimit-Reason to “rate”, or to “cost” if no
+// wait helps. The header fields of the decision, including Retry-After, are already set.
 func Problem(w http.ResponseWriter, _ *http.Request, d *Denial) {
 	w.Header().Set(reasonField, d.reason())
 	writeJSON(w, http.StatusTooManyRequests, problem.ContentType, problem.Problem{
@@ -24,8 +24,9 @@ func Problem(w http.ResponseWriter, _ *http.Request, d *Denial) {
 	})
 }
 
-// JSON answers 429 with {"error": …}, for clients that expect it, in seconds after which the request is admitted, rounded up,
-// unless no wait helps, and the policies that were violated. It sets RateLimit-Reason as [Problem] does.
+// JSON writes a 429 response with an application/json body. Its member “error” is the reason as
+// a sentence, “policies” lists the violated policies. “retry_after” is the wait in seconds,
+// rounded up; it is omitted if no wait helps. JSON sets RateLimit-Reason as [Problem] does.
 func JSON(w http.ResponseWriter, _ *http.Request, d *Denial) {
 	w.Header().Set(reasonField, d.reason())
 	writeJSON(w, http.StatusTooManyRequests, "application/json", struct {
@@ -35,14 +36,15 @@ func JSON(w http.ResponseWriter, _ *http.Request, d *Denial) {
 	}{d.detail(), d.seconds(), d.Policies})
 }
 
-// Unavailable answers a request for which nothing could be decided: 503 with application/problem+json, type
-// temporary-reduced-capacity, and Retry-After: 1, as no store says when it will be back; and 500 if the cost was below zero. The
-// body says nothing of the cause: that is for the observer.
+// Unavailable writes the response to a request that could not be decided: 503 with an
+// application/problem+json body of type temporary-reduced-capacity. Retry-After is 1, because
+// stores do not report when they will recover. If the cost was below zero the status is 500. The
+// body never contains the cause, which is reported to the observer.
 func Unavailable(w http.ResponseWriter, _ *http.Request, err error) {
 	if errors.Is(err, headgate.ErrInvalidCost) {
 		writeJSON(w, http.StatusInternalServerError, problem.ContentType, problem.Problem{
 			Type: problem.Plain, Title: http.StatusText(http.StatusInternalServerError), Status: http.StatusInternalServerError,
-			Detail: "the cost of this request could not be told",
+			Detail: "The server could not determine the cost of this request.",
 		})
 		return
 	}
@@ -50,11 +52,11 @@ func Unavailable(w http.ResponseWriter, _ *http.Request, err error) {
 	w.Header().Set("Retry-After", "1")
 	writeJSON(w, http.StatusServiceUnavailable, problem.ContentType, problem.Problem{
 		Type: problem.ReducedCapacity, Title: http.StatusText(http.StatusServiceUnavailable), Status: http.StatusServiceUnavailable,
-		Detail: "whether this request may go ahead cannot be decided at the moment; try again soon",
+		Detail: "The rate limit for this request could not be checked. Try again in 1 s.",
 	})
 }
 
-// reasonField tells programs why; its name has the form that net/http keeps fields in.
+// reasonField is the field RateLimit-Reason in the form in which net/http stores names.
 const reasonField = "Ratelimit-Reason"
 
 func (d *Denial) reason() string {
@@ -66,23 +68,23 @@ func (d *Denial) reason() string {
 
 func (d *Denial) detail() string {
 	if d.Never {
-		return "this request costs more than the limit ever grants at once; no wait helps"
+		return "The cost of this request exceeds the limit. Retrying does not help."
 	}
-	return fmt.Sprintf("too many requests; try again in %d s", d.seconds())
+	return fmt.Sprintf("The rate limit was exceeded. Try again in %d s.", d.seconds())
 }
 
-// seconds is Retry-After; 0 if no wait helps.
+// seconds returns the value of Retry-After, or 0 if no wait helps.
 func (d *Denial) seconds() int64 { return int64((d.RetryAfter + time.Second - 1) / time.Second) }
 
-// writeJSON is a whole answer that nothing keeps. net/http leaves the body out for HEAD, and counts it: a middleware around may
-// change it, so its length is not said here.
+// writeJSON writes a complete response that must not be cached. It sets no Content-Length: an
+// outer middleware may change the body, and for HEAD net/http counts the body and omits it.
 func writeJSON(w http.ResponseWriter, status int, contentType string, body any) {
-	text, _ := json.Marshal(body) // strings and numbers always can be
+	text, _ := json.Marshal(body) // strings and numbers always marshal
 	h := w.Header()
 	h.Set("Content-Type", contentType)
 	h.Del("Content-Length")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write(text) // the client is gone, if this fails
+	_, _ = w.Write(text) // fails only if the client has disconnected
 }

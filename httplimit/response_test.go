@@ -63,25 +63,25 @@ func TestAnswers(t *testing.T) {
 			name: "denied", h: by(t, nil, one)(ok), before: 1, status: 429, kind: "application/problem+json", retry: "3600", reason: "rate",
 			body: map[string]any{
 				"type": quota, "title": "Too Many Requests", "status": 429.0, "violated-policies": []any{"api"},
-				"detail": "too many requests; try again in 3600 s",
+				"detail": "The rate limit was exceeded. Try again in 3600 s.",
 			},
 		},
 		{
 			name: "denied, plain", h: by(t, asJSON, one)(ok), before: 1, status: 429, kind: "application/json", retry: "3600", reason: "rate",
-			body: map[string]any{"error": "too many requests; try again in 3600 s", "retry_after": 3600.0, "policies": []any{"api"}},
+			body: map[string]any{"error": "The rate limit was exceeded. Try again in 3600 s.", "retry_after": 3600.0, "policies": []any{"api"}},
 		},
 		{
 			name: "never", h: by(t, nil, httplimit.Charge{Policy: policy("api", "1/1h"), Cost: costs(2)})(ok), status: 429,
 			kind: "application/problem+json", reason: "cost",
 			body: map[string]any{
 				"type": quota, "title": "Too Many Requests", "status": 429.0, "violated-policies": []any{"api"},
-				"detail": "this request costs more than the limit ever grants at once; no wait helps",
+				"detail": "The cost of this request exceeds the limit. Retrying does not help.",
 			},
 		},
 		{
 			name: "never, plain", h: by(t, asJSON, httplimit.Charge{Policy: policy("api", "1/1h"), Cost: costs(1 << 62)})(ok), status: 429,
 			kind: "application/json", reason: "cost",
-			body: map[string]any{"error": "this request costs more than the limit ever grants at once; no wait helps", "policies": []any{"api"}},
+			body: map[string]any{"error": "The cost of this request exceeds the limit. Retrying does not help.", "policies": []any{"api"}},
 		},
 		{name: "only asked", h: by(t, nil, httplimit.Charge{Policy: policy("api", "1/1h"), Cost: costs(0)})(ok), before: 3, status: 200, handler: true},
 		{
@@ -89,7 +89,7 @@ func TestAnswers(t *testing.T) {
 			before: 1, status: 429, kind: "application/problem+json", retry: "7200", reason: "rate",
 			body: map[string]any{
 				"type": quota, "title": "Too Many Requests", "status": 429.0, "violated-policies": []any{"default", "default-2"},
-				"detail": "too many requests; try again in 7200 s",
+				"detail": "The rate limit was exceeded. Try again in 7200 s.",
 			},
 		},
 		{
@@ -97,21 +97,21 @@ func TestAnswers(t *testing.T) {
 			before: 1, status: 429, kind: "application/problem+json", retry: "3600", reason: "rate",
 			body: map[string]any{
 				"type": quota, "title": "Too Many Requests", "status": 429.0, "violated-policies": []any{"api:1/h"},
-				"detail": "too many requests; try again in 3600 s",
+				"detail": "The rate limit was exceeded. Try again in 3600 s.",
 			},
 		},
 		{
 			name: "undecided", h: closedStore(t, one), status: 503, kind: "application/problem+json", retry: "1", reason: "capacity",
 			body: map[string]any{
 				"type": capacity, "title": "Service Unavailable", "status": 503.0,
-				"detail": "whether this request may go ahead cannot be decided at the moment; try again soon",
+				"detail": "The rate limit for this request could not be checked. Try again in 1 s.",
 			},
 		},
 		{
 			name: "a negative cost", h: by(t, nil, httplimit.Charge{Policy: policy("api", "1/1h"), Cost: costs(-1)})(ok), status: 500,
 			kind: "application/problem+json",
 			body: map[string]any{
-				"type": "about:blank", "title": "Internal Server Error", "status": 500.0, "detail": "the cost of this request could not be told",
+				"type": "about:blank", "title": "Internal Server Error", "status": 500.0, "detail": "The server could not determine the cost of this request.",
 			},
 		},
 	} {

@@ -83,7 +83,7 @@ func TestRedisAway(t *testing.T) {
 			if e := heard.heard()[i+1]; want != codes.Unavailable && e.Decision.Degraded == headgate.ReasonNone || want == codes.Unavailable && e.Err == nil {
 				t.Errorf("%s: observed %+v want it degraded, or an error", c.on, e)
 			}
-			if m := status.Convert(err).Message(); want == codes.Unavailable && m != "rate limit: no decision could be made; try again in 1s" {
+			if m := status.Convert(err).Message(); want == codes.Unavailable && m != "rate limit: the limit could not be checked; try again in 1s" {
 				t.Errorf("%s: told %q, which says too much", c.on, m)
 			}
 		}

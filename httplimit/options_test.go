@@ -31,7 +31,7 @@ func TestNewRefuses(t *testing.T) {
 		said    string
 	}{
 		{"no store", nil, nil, []httplimit.Charge{{Policy: policy("", "1/s")}}, httplimit.ErrInvalidOptions, "memstore.New(nil)"},
-		{"no charges", store, nil, nil, httplimit.ErrInvalidOptions, "one at least"},
+		{"no charges", store, nil, nil, httplimit.ErrInvalidOptions, "pass at least one"},
 		{"33 limits", store, nil, manyLimits, httplimit.ErrInvalidOptions, "more than 32 limits"},
 		{"an empty policy", store, nil, make([]httplimit.Charge, 1), headgate.ErrInvalidPolicy, "charge 1"},
 		{

@@ -1,0 +1,87 @@
+package httplimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/clientaddr"
+	"github.com/headgate/headgate/httpfields"
+	"github.com/headgate/headgate/internal/admission"
+)
+
+// middleware is shared by all handlers that it wraps.
+type middleware struct {
+	core      admission.Core
+	opts      Options // with DeniedHandler and ErrorHandler set
+	resolver  *clientaddr.Resolver
+	writer    *httpfields.Writer
+	needsTime bool
+	charges   []charge
+	sets      *admission.FieldSets
+	single    *charge // the only charge if the fast path can serve it, else nil
+	fieldRoom int     // bytes that the header fields of most responses take
+}
+
+// serve limits one request.
+func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	if m.opts.Skip != nil && m.opts.Skip(r) {
+		next.ServeHTTP(w, r)
+		return
+	}
+	if m.single != nil {
+		m.serveFast(w, r, next)
+		return
+	}
+	s := newRequestState(m, r)
+	switch {
+	case !m.admit(w, r, s):
+		s.release()
+	case s.adjusts:
+		s.serveAndAdjust(w, r, next)
+		s.release()
+	default:
+		s.release()
+		next.ServeHTTP(w, r)
+	}
+}
+
+// admit charges a request and delays it until its turn. If admit returns false it has written
+// the response.
+func (m *middleware) admit(w http.ResponseWriter, r *http.Request, s *requestState) bool {
+	if !s.collect() {
+		return true
+	}
+	if err := s.decide(r.Context()); err != nil {
+		m.writeError(w, r, err)
+		return false
+	}
+	decidedAt := time.Now()
+	if s.combined.Allowed {
+		if err := s.Hold(r.Context(), s.combined.Delay); err != nil {
+			m.writeError(w, r, err)
+			return false
+		}
+	}
+	if s.writeFields(w.Header(), decidedAt); !s.combined.Allowed {
+		m.opts.DeniedHandler(w, r, s.denial())
+	}
+	return s.combined.Allowed
+}
+
+// writeError writes the response to a request that was not decided: 499 if the client has
+// disconnected, for logs, else the response of Options.ErrorHandler.
+func (m *middleware) writeError(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(r.Context().Err(), context.Canceled) {
+		w.WriteHeader(statusClientClosedRequest)
+		return
+	}
+	m.opts.ErrorHandler(w, r, err)
+}
+
+func costError(cost int64) error {
+	return fmt.Errorf("httplimit: %w: cost is %d; must be 0 or more (0 peeks)", headgate.ErrInvalidCost, cost)
+}
