@@ -36,8 +36,9 @@ func newAddresses(opts *clientaddr.Options) (*addresses, error) {
 	return a, nil
 }
 
-// clientAddr returns the address of a call's client, the zero Addr if it has none. For a TCP
-// peer it does not allocate if no proxy is trusted and the call has no forwarding metadata.
+// clientAddr returns the address of a call's client, the zero Addr if it has none. For
+// a TCP peer it does not allocate if no proxy is trusted and the call has no forwarding
+// metadata.
 func (a *addresses) clientAddr(ctx context.Context) netip.Addr {
 	p, ok := peer.FromContext(ctx)
 	if !ok || p.Addr == nil {
@@ -64,8 +65,8 @@ func (a *addresses) header(ctx context.Context) http.Header {
 	return header
 }
 
-// remoteAddr returns a peer's address as net/http would write it. A peer on a Unix socket has
-// no address, even if its socket is bound to a file.
+// remoteAddr returns a peer's address as net/http would write it. A peer on a Unix
+// socket has no address, even if its socket is bound to a file.
 func remoteAddr(addr net.Addr) string {
 	if addr.Network() == "unix" {
 		return "@"

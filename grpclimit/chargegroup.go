@@ -25,8 +25,8 @@ func (r *boundCharge) name() string {
 	return strings.ToValidUTF8(r.Policy.Name, "_")
 }
 
-// group is the charges that are made together: all of them for a unary call, or the charges for
-// opening a stream, or the charges for each message of a stream.
+// group is the charges that are made together: all of them for a unary call, or the
+// charges for opening a stream, or the charges for each message of a stream.
 type group struct {
 	core        *admission.Core
 	writer      *httpfields.Writer
@@ -64,8 +64,8 @@ func (q *requestState) release() {
 	requestStates.Put(q)
 }
 
-// collect adds the charges that apply to call to q. It returns an error only for a cost below
-// zero.
+// collect adds the charges that apply to call to q. It returns an error only for a cost
+// below zero.
 func (g *group) collect(ctx context.Context, call Call, q *requestState) error {
 	q.peer.addresses = g.addresses
 	q.Core = g.core

@@ -21,31 +21,33 @@ import (
 // DefaultMaxRetryDelay is the default of [ClientOptions].MaxRetryDelay.
 const DefaultMaxRetryDelay = time.Minute
 
-// ClientOptions are a [Client]'s settings. The zero value of each field is its default; nil
-// options mean all defaults. Functions may be called concurrently.
+// ClientOptions are a [Client]'s settings. The zero value of each field is its default;
+// nil options mean all defaults. Functions may be called concurrently.
 type ClientOptions struct {
-	// Skip reports whether a call is exempt from limiting and is sent without waiting. nil exempts
-	// no call.
+	// Skip reports whether a call is exempt from limiting and is sent without waiting.
+	// nil exempts no call.
 	Skip func(context.Context, Call) bool
-	// ErrorHandler returns the error of a call that the store could not decide. If it returns nil
-	// the call is sent. nil means UNAVAILABLE, an error that wraps the cause.
+	// ErrorHandler returns the error of a call that the store could not decide. If it
+	// returns nil the call is sent. nil means UNAVAILABLE, an error that wraps the
+	// cause.
 	ErrorHandler func(context.Context, Call, error) error
 	// Retries is how many times a unary call is retried if the server denies it with
-	// RESOURCE_EXHAUSTED or UNAVAILABLE and a RetryInfo. Each retry waits for the delay of the
-	// RetryInfo, then for its turn. 0 means never. Do not combine Retries with a retryPolicy for
-	// the same codes.
+	// RESOURCE_EXHAUSTED or UNAVAILABLE and a RetryInfo. Each retry waits for the delay
+	// of the RetryInfo, then for its turn. 0 means never. Do not combine Retries with a
+	// retryPolicy for the same codes.
 	Retries int
 	// MaxRetryDelay is the longest delay of a RetryInfo that a retry waits for. 0 means
-	// [DefaultMaxRetryDelay]. If the delay is longer, or ends after the call's deadline, the call
-	// fails immediately with the server's error.
+	// [DefaultMaxRetryDelay]. If the delay is longer, or ends after the call's
+	// deadline, the call fails immediately with the server's error.
 	MaxRetryDelay time.Duration
 	// Observer receives an event for every wait for a turn. nil means no observer.
 	Observer headgate.Observer
 }
 
-// Client provides the interceptors of a client. Each call waits until its charges allow it. The
-// calls of one key in this process wait in the order in which they arrive. Create a Client with
-// [NewClient]. It may be used concurrently and by several connections.
+// Client provides the interceptors of a client. Each call waits until its charges allow
+// it. The calls of one key in this process wait in the order in which they arrive.
+// Create a Client with [NewClient]. It may be used concurrently and by several
+// connections.
 type Client struct {
 	opts    ClientOptions
 	charges []clientCharge
@@ -57,9 +59,10 @@ type clientCharge struct {
 	limiter *headgate.Limiter
 }
 
-// NewClient returns interceptors whose calls wait until every charge that applies is made, one
-// after another. NewClient returns an error for everything that headgate.New rejects, and for
-// invalid keys. It does no I/O. The caller must close the store. opts may be nil.
+// NewClient returns interceptors whose calls wait until every charge that applies is
+// made, one after another. NewClient returns an error for everything that headgate.New
+// rejects, and for invalid keys. It does no I/O. The caller must close the store. opts
+// may be nil.
 func NewClient(store headgate.Store, opts *ClientOptions, charges ...Charge) (*Client, error) {
 	c := &Client{}
 	if opts != nil {
@@ -92,10 +95,10 @@ func NewClient(store headgate.Store, opts *ClientOptions, charges ...Charge) (*C
 // Unary is a [grpc.UnaryClientInterceptor] for grpc.WithUnaryInterceptor or
 // grpc.WithChainUnaryInterceptor. A call is not sent if:
 //
-//   - its turn is after its deadline: it fails immediately with RESOURCE_EXHAUSTED and spends
-//     nothing, and the error matches [headgate.ErrWouldExceedDeadline];
-//   - its cost is above the limit: it fails immediately with RESOURCE_EXHAUSTED, and the error
-//     matches [headgate.ErrNeverAllowed];
+//   - its turn is after its deadline: it fails immediately with RESOURCE_EXHAUSTED and
+//     spends nothing, and the error matches [headgate.ErrWouldExceedDeadline];
+//   - its cost is above the limit: it fails immediately with RESOURCE_EXHAUSTED, and
+//     the error matches [headgate.ErrNeverAllowed];
 //   - its context ends while it waits: it fails with the status of the context.
 func (c *Client) Unary(
 	ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption,
@@ -116,9 +119,10 @@ func (c *Client) Unary(
 }
 
 // Stream is a [grpc.StreamClientInterceptor] for grpc.WithStreamInterceptor or
-// grpc.WithChainStreamInterceptor. The stream opens when its turn has come, as in [Client.Unary].
-// If there is a charge for messages, each SendMsg waits for its turn. If SendMsg fails because
-// the message cannot have its turn, the stream stays open: the caller must cancel its context.
+// grpc.WithChainStreamInterceptor. The stream opens when its turn has come, as in
+// [Client.Unary]. If there is a charge for messages, each SendMsg waits for its turn.
+// If SendMsg fails because the message cannot have its turn, the stream stays open: the
+// caller must cancel its context.
 func (c *Client) Stream(
 	ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption,
 ) (grpc.ClientStream, error) {
@@ -159,9 +163,10 @@ func (s *clientStream) RecvMsg(m any) error {
 	return err
 }
 
-// waitContext returns the context in which messages wait. After the server has responded it is
-// the context of the stream, which ends with the stream. Before, it is the context with which the
-// stream was opened, because a call to Context disables gRPC's transparent retries.
+// waitContext returns the context in which messages wait. After the server has
+// responded it is the context of the stream, which ends with the stream. Before, it is
+// the context with which the stream was opened, because a call to
+// ClientStream.Context disables gRPC's retries.
 func (s *clientStream) waitContext() context.Context {
 	if s.answered.Load() {
 		return s.Context()
@@ -212,8 +217,8 @@ func (c *Client) chargesMessages() bool {
 	return false
 }
 
-// wait blocks until the charges of call are made. If one fails, wait releases what the charges
-// before it took.
+// wait blocks until the charges of call are made. If one fails, wait releases what the
+// charges before it took.
 func (c *Client) wait(ctx context.Context, call Call, p phase) error {
 	var receipt *turn.Receipt // of the charges that are already made
 	if len(c.charges) > 1 {
@@ -237,7 +242,8 @@ func (c *Client) wait(ctx context.Context, call Call, p phase) error {
 	return nil
 }
 
-// waitError returns the error of a call that is not sent, or nil if it is sent despite err.
+// waitError returns the error of a call that is not sent, or nil if it is sent despite
+// err.
 func (c *Client) waitError(ctx context.Context, call Call, policy string, err error) error {
 	e := &notSentError{policy: policy, err: err}
 	switch {
@@ -273,9 +279,10 @@ func (e *notSentError) Unwrap() error { return e.err }
 // GRPCStatus returns the error as a gRPC status.
 func (e *notSentError) GRPCStatus() *status.Status { return status.New(e.code, e.Error()) }
 
-// awaitRetry blocks for the retry delay in the error of a call and returns true. It returns false
-// immediately if the error has no delay, or if the delay is above MaxRetryDelay or ends after the
-// deadline of ctx. It returns false if ctx ends during the delay.
+// awaitRetry blocks for the retry delay in the error of a call and returns true. It
+// returns false immediately if the error has no delay, or if the delay is above
+// MaxRetryDelay or ends after the deadline of ctx. It returns false if ctx ends during
+// the delay.
 func (c *Client) awaitRetry(ctx context.Context, err error) bool {
 	delay, found := retryDelay(err)
 	if !found || delay > c.opts.MaxRetryDelay {

@@ -13,8 +13,8 @@ import (
 	"github.com/headgate/headgate/internal/admission"
 )
 
-// Server provides the interceptors of a server. Create it with [NewServer]. It retains nothing of
-// a call and may be used concurrently and by several servers.
+// Server provides the interceptors of a server. Create it with [NewServer]. It retains
+// nothing of a call and may be used concurrently and by several servers.
 type Server struct {
 	opts     Options
 	unary    group // all charges
@@ -22,9 +22,10 @@ type Server struct {
 	messages group // charges made for each message of a stream
 }
 
-// NewServer returns interceptors that allow a call if every charge that applies allows it. If one
-// charge denies, none is spent. NewServer returns an error for everything that headgate.New
-// rejects, and for invalid keys and options. It does no I/O. opts may be nil.
+// NewServer returns interceptors that allow a call if every charge that applies allows
+// it. If one charge denies, none is spent. NewServer returns an error for everything
+// that headgate.New rejects, and for invalid keys and options. It does no I/O. opts may
+// be nil.
 func NewServer(store headgate.Store, opts *Options, charges ...Charge) (*Server, error) {
 	s := &Server{}
 	if opts != nil {
@@ -91,13 +92,15 @@ func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 		_ = grpc.SetTrailer(ctx, fields) // after a header clients cannot retry
 		return resp, err
 	}
-	_ = grpc.SetHeader(ctx, fields) // fails if the handler has already sent its header; the fields are then omitted
+	// fails if the handler has already sent its header; the fields are then omitted
+	_ = grpc.SetHeader(ctx, fields)
 	return resp, nil
 }
 
 // Stream is a [grpc.StreamServerInterceptor] for grpc.StreamInterceptor or
-// grpc.ChainStreamInterceptor. A charge for messages is made when a message has arrived. If it is
-// denied, this and every later RecvMsg returns the error, which the handler should return.
+// grpc.ChainStreamInterceptor. A charge for messages is made when a message has
+// arrived. If it is denied, this and every later RecvMsg returns the error, which the
+// handler should return.
 func (s *Server) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	ctx, call := ss.Context(), Call{Method: info.FullMethod, Stream: true}
 	if s.skips(ctx, call) {
@@ -118,8 +121,8 @@ func (s *Server) skips(ctx context.Context, call Call) bool {
 	return s.opts.Skip != nil && s.opts.Skip(ctx, call)
 }
 
-// admit charges a call and delays it until its turn. It returns the error of a call that is not
-// allowed. In both cases it returns the metadata to send.
+// admit charges a call and delays it until its turn. It returns the error of a call
+// that is not allowed. In both cases it returns the metadata to send.
 func (s *Server) admit(ctx context.Context, g *group, call Call) (metadata.MD, error) {
 	q := requestStates.Get().(*requestState)
 	defer q.release()
@@ -177,8 +180,8 @@ func (s *Server) storeError(ctx context.Context, call Call, err error) error {
 	}
 }
 
-// serverStream charges messages as they arrive. It sends the fields of the stream's opening with
-// the header.
+// serverStream charges messages as they arrive. It sends the fields of the stream's
+// opening with the header.
 type serverStream struct {
 	grpc.ServerStream
 	server *Server
@@ -227,7 +230,8 @@ func (s *serverStream) setHeaderFields() {
 	defer s.mu.Unlock()
 	if !s.headerSent {
 		s.headerSent = true
-		_ = s.SetHeader(s.fields) // fails if a header was sent on the inner stream; the fields are then omitted
+		// fails if a header was sent on the inner stream; the fields are then omitted
+		_ = s.SetHeader(s.fields)
 	}
 }
 
@@ -238,10 +242,10 @@ func (s *serverStream) replaceFields(fields metadata.MD) {
 	s.fields = fields
 }
 
-// setUnsentFields sets the fields of a stream on which no header was sent. With an error it sets
-// a trailer: clients cannot retry after a header, and HTTP/2 sends the trailer as the header then.
-// If a header was sent, it sets nothing: the fields would be in an HTTP trailer, where the IETF
-// draft forbids them.
+// setUnsentFields sets the fields of a stream on which no header was sent. With an
+// error it sets a trailer: clients cannot retry after a header, and HTTP/2 sends the
+// trailer as the header then. If a header was sent, it sets nothing: the fields would
+// be in an HTTP trailer, where the IETF draft forbids them.
 func (s *serverStream) setUnsentFields(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -45,9 +45,9 @@ func (d *Denial) add(name string, limits []admission.Limit, decisions []headgate
 	}
 }
 
-// Status returns RESOURCE_EXHAUSTED with a RetryInfo, which is missing if no wait helps, and a
-// QuotaFailure. The QuotaFailure has one violation for each policy that denied: its subject is
-// the policy's name, its description lists the limits.
+// Status returns RESOURCE_EXHAUSTED with a RetryInfo, which is missing if no wait
+// helps, and a QuotaFailure. The QuotaFailure has one violation for each policy that
+// denied: its subject is the policy's name, its description lists the limits.
 func (d *Denial) Status() *status.Status {
 	failure := &errdetails.QuotaFailure{}
 	for i, name := range d.Policies {
@@ -65,8 +65,8 @@ func (d *Denial) Status() *status.Status {
 // unavailableRetryDelay is the retry delay that is sent if the store returned an error.
 const unavailableRetryDelay = time.Second
 
-// unavailableError returns the error of a call that the store could not decide. It does not
-// contain the cause, which is reported to the observer.
+// unavailableError returns the error of a call that the store could not decide. It does
+// not contain the cause, which is reported to the observer.
 func unavailableError(err error) error {
 	if errors.Is(err, headgate.ErrInvalidCost) {
 		return status.Error(codes.Internal, "rate limit: the server could not determine the cost of the call")
@@ -87,8 +87,8 @@ func withDetails(code codes.Code, message string, details ...protoadapt.MessageV
 // names are in lower case.
 var headerPool = sync.Pool{New: func() any { return make(http.Header, 8) }}
 
-// fieldMetadata returns the rate limit fields of the decision on q as metadata, nil if none are
-// sent.
+// fieldMetadata returns the rate limit fields of the decision on q as metadata, nil if
+// none are sent.
 func (g *group) fieldMetadata(q *requestState, d *headgate.Decision) metadata.MD {
 	if g.onlyDenials && d.Allowed {
 		return nil
@@ -115,7 +115,8 @@ func (g *group) fieldMetadata(q *requestState, d *headgate.Decision) metadata.MD
 	return md
 }
 
-// lowerNames maps the usual fields of allowed calls to lower case, which saves an allocation.
+// lowerNames maps the usual fields of allowed calls to lower case, which saves an
+// allocation.
 var lowerNames = map[string]string{
 	"Ratelimit-Policy": "ratelimit-policy", "Ratelimit": "ratelimit", "Ratelimit-Limit": "ratelimit-limit",
 	"Ratelimit-Remaining": "ratelimit-remaining", "Ratelimit-Reset": "ratelimit-reset", "X-Ratelimit-Limit": "x-ratelimit-limit",
@@ -129,13 +130,13 @@ func lowerName(name string) string {
 	return strings.ToLower(name)
 }
 
-// pushbackKey is the metadata that sets the delay of gRPC's own retries, in milliseconds. A
-// negative value stops them.
+// pushbackKey is the metadata that sets the delay of gRPC's own retries, in
+// milliseconds. A negative value stops them.
 const pushbackKey = "grpc-retry-pushback-ms"
 
-// pushback returns the value of [pushbackKey] for a denial. It is -1 if the wait is longer than
-// longest or ends after the call's deadline: a retry would then fail with DEADLINE_EXCEEDED
-// instead of the denial.
+// pushback returns the value of [pushbackKey] for a denial. It is -1 if the wait is
+// longer than longest or ends after the call's deadline: a retry would then fail with
+// DEADLINE_EXCEEDED instead of the denial.
 func pushback(ctx context.Context, d *headgate.Decision, longest time.Duration) string {
 	deadline, ok := ctx.Deadline()
 	if d.Never || d.RetryAfter > longest || ok && time.Until(deadline) < d.RetryAfter {

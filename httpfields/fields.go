@@ -1,6 +1,6 @@
-// Package httpfields writes rate limit header fields for HTTP responses: those of the current
-// IETF draft, those of its earlier versions, and the X-RateLimit families. It depends on limits
-// and decisions only, not on requests, keys or stores.
+// Package httpfields writes rate limit header fields for HTTP responses: those of the
+// current IETF draft, those of its earlier versions, and the X-RateLimit families. It
+// depends on limits and decisions only, not on requests, keys or stores.
 package httpfields
 
 import (
@@ -16,14 +16,22 @@ type Dialect string
 
 // The dialects. See docs/http.md for what each of them sends, and when.
 const (
-	IETF            Dialect = "ietf"              // RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers-11
-	Draft07         Dialect = "draft-07"          // RateLimit-Policy, and RateLimit as one dictionary
-	Draft06         Dialect = "draft-06"          // RateLimit-Policy, RateLimit-Limit, -Remaining, -Reset
-	Draft03         Dialect = "draft-03"          // RateLimit-Limit with the policies in it, -Remaining, -Reset
-	XRateLimit      Dialect = "x-ratelimit"       // X-RateLimit-Limit, -Remaining, and -Reset in seconds from now
-	XRateLimitEpoch Dialect = "x-ratelimit-epoch" // as XRateLimit, with -Reset in seconds since 1970
-	GitHub          Dialect = "github"            // as XRateLimitEpoch, with -Used and -Resource
-	Off             Dialect = "off"               // Retry-After and Cache-Control on a denial only
+	// IETF is RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers-11.
+	IETF Dialect = "ietf"
+	// Draft07 is RateLimit-Policy, and RateLimit as one dictionary.
+	Draft07 Dialect = "draft-07"
+	// Draft06 is RateLimit-Policy and RateLimit-Limit, -Remaining and -Reset.
+	Draft06 Dialect = "draft-06"
+	// Draft03 is RateLimit-Limit, which includes the policies, -Remaining and -Reset.
+	Draft03 Dialect = "draft-03"
+	// XRateLimit is X-RateLimit-Limit, -Remaining, and -Reset in seconds from now.
+	XRateLimit Dialect = "x-ratelimit"
+	// XRateLimitEpoch is XRateLimit with -Reset in seconds since 1970.
+	XRateLimitEpoch Dialect = "x-ratelimit-epoch"
+	// GitHub is XRateLimitEpoch with -Used and -Resource.
+	GitHub Dialect = "github"
+	// Off is no field but Retry-After and Cache-Control on a denial.
+	Off Dialect = "off"
 )
 
 // ErrInvalidOptions is matched by every error of [New].
@@ -39,19 +47,19 @@ const (
 	OnDenial  When = "denied" // on denials only
 )
 
-// Options are a writer's settings. The zero value of each field is its default; nil options mean
-// all defaults.
+// Options are a writer's settings. The zero value of each field is its default; nil
+// options mean all defaults.
 type Options struct {
-	// Dialects are the dialects to send, all of them in each response. Empty means [IETF]. [Off]
-	// cannot be combined with other dialects.
+	// Dialects are the dialects to send, all of them in each response. Empty means
+	// [IETF]. [Off] cannot be combined with other dialects.
 	Dialects []Dialect
-	// AllLimits makes RateLimit list every limit, not only the limit with the fewest remaining
-	// units. It requires [IETF].
+	// AllLimits makes RateLimit list every limit, not only the limit with the fewest
+	// remaining units. It requires [IETF].
 	AllLimits bool
 	// When selects the responses in which the fields are sent.
 	When When
-	// Expose adds the names of the fields to Access-Control-Expose-Headers, so that scripts of
-	// other origins can read them.
+	// Expose adds the names of the fields to Access-Control-Expose-Headers, so that
+	// scripts of other origins can read them.
 	Expose bool
 }
 
@@ -62,8 +70,10 @@ type Writer struct {
 	github                          bool
 	allLimits                       bool
 	when                            When
-	variableValues                  int      // number of values that differ between responses, without Retry-After
-	expose                          []string // Access-Control-Expose-Headers, nil if not sent; must not be modified
+	// number of values that differ between responses, without Retry-After
+	variableValues int
+	// Access-Control-Expose-Headers, nil if not sent; must not be modified
+	expose []string
 }
 
 // resetForm is the time from which X-RateLimit-Reset counts.
@@ -75,8 +85,9 @@ const (
 	resetEpoch
 )
 
-// New returns a writer. It returns an error for an unknown dialect, for a duplicate dialect, and
-// for dialects that write the same field in different forms. opts may be nil; it is not retained.
+// New returns a writer. It returns an error for an unknown dialect, for a duplicate
+// dialect, and for dialects that write the same field in different forms. opts may be
+// nil; it is not retained.
 func New(opts *Options) (*Writer, error) {
 	opts = cmp.Or(opts, &Options{})
 	dialects, err := normalizeDialects(opts.Dialects)
@@ -106,12 +117,12 @@ func New(opts *Options) (*Writer, error) {
 	return w, nil
 }
 
-// NeedsTime reports whether [Writer.Write] uses its parameter now. Only dialects with times since
-// 1970 use it.
+// NeedsTime reports whether [Writer.Write] uses its parameter now. Only dialects with
+// times since 1970 use it.
 func (w *Writer) NeedsTime() bool { return w.xReset == resetEpoch }
 
-// fieldNames lists the fields of each dialect, spelt as in their specifications. Two dialects may
-// share a field if both write it in the same form.
+// fieldNames lists the fields of each dialect, spelt as in their specifications. Two
+// dialects may share a field if both write it in the same form.
 var fieldNames = map[Dialect][]string{
 	IETF:            {"RateLimit-Policy", "RateLimit"},
 	Draft07:         {"RateLimit-Policy", "RateLimit"},
@@ -137,8 +148,8 @@ var conflicts = []struct {
 	{XRateLimit, GitHub, "X-RateLimit-Reset"},
 }
 
-// normalizeDialects returns dialects with defaults in place of zero values. It returns an error
-// for an unknown or duplicate dialect.
+// normalizeDialects returns dialects with defaults in place of zero values. It returns
+// an error for an unknown or duplicate dialect.
 func normalizeDialects(dialects []Dialect) ([]Dialect, error) {
 	if len(dialects) == 0 {
 		return []Dialect{IETF}, nil
@@ -192,7 +203,8 @@ func (w *Writer) addDialect(d Dialect) {
 	}
 }
 
-// exposedNames returns the names of all fields that the dialects send, without duplicates.
+// exposedNames returns the names of all fields that the dialects send, without
+// duplicates.
 func exposedNames(dialects []Dialect) string {
 	var list []string
 	for _, d := range dialects {

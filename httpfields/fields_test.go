@@ -30,8 +30,8 @@ func TestOptionsAreChecked(t *testing.T) {
 		{"one form twice", httpfields.Options{Dialects: list{httpfields.XRateLimitEpoch, httpfields.GitHub}}, ""},
 		{"off", httpfields.Options{Dialects: list{httpfields.Off}, Expose: true}, ""},
 		{"unknown", httpfields.Options{Dialects: list{"draft-99"}}, `unknown dialect "draft-99"; must be ietf, draft-07`},
-		{"twice", httpfields.Options{Dialects: list{httpfields.IETF, ""}}, "the dialect ietf is there twice"},
-		{"off and another", httpfields.Options{Dialects: list{httpfields.Off, httpfields.IETF}}, "off stands alone"},
+		{"twice", httpfields.Options{Dialects: list{httpfields.IETF, ""}}, "duplicate dialect ietf"},
+		{"off and another", httpfields.Options{Dialects: list{httpfields.Off, httpfields.IETF}}, "the dialect off cannot be combined"},
 		{
 			"two forms of RateLimit",
 			httpfields.Options{Dialects: list{httpfields.Draft07, httpfields.IETF}},
@@ -57,8 +57,8 @@ func TestOptionsAreChecked(t *testing.T) {
 			httpfields.Options{Dialects: list{httpfields.GitHub, httpfields.XRateLimit}},
 			"x-ratelimit and github write X-RateLimit-Reset in different forms",
 		},
-		{"every by one value", httpfields.Options{Dialects: list{httpfields.GitHub}, AllLimits: true}, "Every needs the dialect ietf"},
-		{"unknown time", httpfields.Options{When: "never"}, `When is "never"; must be always, near and denied`},
+		{"every by one value", httpfields.Options{Dialects: list{httpfields.GitHub}, AllLimits: true}, "AllLimits requires the dialect ietf"},
+		{"unknown time", httpfields.Options{When: "never"}, `When is "never"; must be always, near or denied`},
 	} {
 		_, err := httpfields.New(&tt.opts)
 		switch {

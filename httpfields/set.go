@@ -20,47 +20,52 @@ const defaultName = "default"
 
 // Limit describes one limit for the header fields.
 type Limit struct {
-	// Name is the limit's name in the fields, usually the policy's name. Characters that a
-	// structured field cannot contain are replaced with underscores, and names are cut after 512
-	// bytes. Empty means “default”. Different limits with the same name in one [Set] get a
-	// number: “default-2”, and so on.
+	// Name is the limit's name in the fields, usually the policy's name. Characters
+	// that a structured field cannot contain are replaced with underscores, and names
+	// are cut after 512 bytes. Empty means “default”. Different limits with the same
+	// name in one [Set] get a number: “default-2”, and so on.
 	Name string
 	// Limit is the limit. It must be valid.
 	Limit headgate.Limit
 	// Algorithm is the algorithm. The zero value means [headgate.TokenBucket].
 	Algorithm headgate.Algorithm
-	// Capacity is the maximum number of units that one request can spend. It is the value of
-	// [headgate.Decision].Limit and of Bound.Limit. 0 means the capacity of Limit under Algorithm.
+	// Capacity is the maximum number of units that one request can spend. It is the
+	// value of [headgate.Decision].Limit and of Bound.Limit. 0 means the capacity of
+	// Limit under Algorithm.
 	Capacity int64
 }
 
-// Set is the limits that apply to one kind of request. It has the serialised text of everything
-// that is the same in all responses. It may be used concurrently. A limit that is listed twice,
-// for two keys, is reported once.
+// Set is the limits that apply to one kind of request. It has the serialised text of
+// everything that is the same in all responses. It may be used concurrently. A limit
+// that is listed twice, for two keys, is reported once.
 type Set struct {
-	limits        []limit  // one for each decision
-	hasDuplicates bool     // at least one limit is listed twice
-	policies      []string // RateLimit-Policy of the current draft, one element; must not be modified
-	draftPolicies []string // RateLimit-Policy of the earlier drafts, nil if they can express no limit
+	limits        []limit // one for each decision
+	hasDuplicates bool    // at least one limit is listed twice
+	// RateLimit-Policy of the current draft, one element; must not be modified
+	policies []string
+	// RateLimit-Policy of the earlier drafts, nil if they can express no limit
+	draftPolicies []string
 }
 
 // limit is one limit and its text in the fields.
 type limit struct {
 	Limit
-	windowed             bool     // not a bucket
-	bucketCapacity       int64    // of a bucket, in units
-	index                int      // among the distinct limits of the set
-	itemPrefix           string   // the beginning of its item in RateLimit: "login";r=
-	fieldName            string   // the name in the fields
-	policyItem           string   // its item in RateLimit-Policy: "login";q=5;w=900
-	capacityText         string   // Capacity in decimal
-	capacityValue        []string // capacityText as a field's value; must not be modified, nor the following
-	capacityWithPolicies []string // RateLimit-Limit of draft-03: capacityText, then the policies
+	windowed       bool   // not a bucket
+	bucketCapacity int64  // of a bucket, in units
+	index          int    // among the distinct limits of the set
+	itemPrefix     string // the beginning of its item in RateLimit: "login";r=
+	fieldName      string // the name in the fields
+	policyItem     string // its item in RateLimit-Policy: "login";q=5;w=900
+	capacityText   string // Capacity in decimal
+	// capacityText as a field's value; must not be modified, nor the following
+	capacityValue []string
+	// RateLimit-Limit of draft-03: capacityText, then the policies
+	capacityWithPolicies []string
 	resource             []string // X-RateLimit-Resource
 }
 
-// Set prepares limits for [Writer.Write], whose decisions must have the same order. It panics if
-// limits is empty or a limit is invalid.
+// Set prepares limits for [Writer.Write], whose decisions must have the same order. It
+// panics if limits is empty or a limit is invalid.
 func (w *Writer) Set(limits ...Limit) *Set {
 	if len(limits) == 0 {
 		panic("httpfields: Set requires at least one limit")
@@ -81,12 +86,12 @@ func (w *Writer) Set(limits ...Limit) *Set {
 	return s
 }
 
-// Name returns the name of the i-th limit, from 0, in the fields. Use it where a body or a log
-// should have the same name.
+// Name returns the name of the i-th limit, from 0, in the fields. Use it where a body
+// or a log should have the same name.
 func (s *Set) Name(i int) string { return s.limits[i].fieldName }
 
-// normalize returns l with defaults in place of zero values, and a name that is valid in fields.
-// It panics if the limit is invalid.
+// normalize returns l with defaults in place of zero values, and a name that is valid
+// in fields. It panics if the limit is invalid.
 func (l Limit) normalize() Limit {
 	if err := l.Limit.Validate(); err != nil {
 		panic("httpfields: " + err.Error())
@@ -107,8 +112,8 @@ func (l Limit) normalize() Limit {
 	return l
 }
 
-// isBucket reports whether the limit is a bucket, which refills. For an unknown algorithm, as for a
-// window, the fields use only the waits of the decisions.
+// isBucket reports whether the limit is a bucket, which refills. For an unknown
+// algorithm, as for a window, the fields use only the waits of the decisions.
 func (l Limit) isBucket() bool {
 	refill := l.Algorithm.Refill()
 	return refill == headgate.RefillContinuous || refill == headgate.RefillStepped
@@ -125,8 +130,8 @@ func safeName(name string) string {
 	return name[:min(len(name), maxName)]
 }
 
-// uniqueName returns name, or name with the lowest number that makes it different from all names
-// in taken. taken maps each name to the number that was tried last.
+// uniqueName returns name, or name with the lowest number that makes it different from
+// all names in taken. taken maps each name to the number that was tried last.
 func uniqueName(name string, taken map[string]int) string {
 	if taken[name] == 0 {
 		taken[name] = 1
@@ -174,8 +179,8 @@ func resource(name string) string {
 	return defaultName
 }
 
-// policyParameters returns the parameters that follow a quota. A window of 0 cannot be expressed.
-// The capacity is included if it differs from the quota.
+// policyParameters returns the parameters that follow a quota. A window of 0 cannot be
+// expressed. The capacity is included if it differs from the quota.
 func policyParameters(quota, window, capacity int64) string {
 	var p string
 	if window > 0 {
@@ -187,9 +192,9 @@ func policyParameters(quota, window, capacity int64) string {
 	return p
 }
 
-// quotaWindow returns a limit's quota and its window in whole seconds. A period below a second
-// becomes the quota of one second if that is a whole number: 3/300ms is 10 per second. For other
-// periods the window is 0: the fields cannot express it.
+// quotaWindow returns a limit's quota and its window in whole seconds. A period below a
+// second becomes the quota of one second if that is a whole number: 3/300ms is 10 per
+// second. For other periods the window is 0: the fields cannot express it.
 func quotaWindow(l headgate.Limit) (quota, window int64) {
 	period := int64(l.Period / time.Microsecond)
 	perSecond := l.Rate * 1e6 // units per second, times the period in µs; at most 1e15
@@ -227,9 +232,9 @@ func (s *Set) serialize(w *Writer) {
 	}
 }
 
-// draftItems returns the policy items of the earlier drafts. Each item is a number with a window,
-// and no number may occur twice. For limits with the same quota the longest window is listed: a
-// client that keeps it keeps the shorter ones, too.
+// draftItems returns the policy items of the earlier drafts. Each item is a number with
+// a window, and no number may occur twice. For limits with the same quota the longest
+// window is listed: a client that keeps it keeps the shorter ones, too.
 func (s *Set) draftItems() []string {
 	var items []string
 	var quotas, windows []int64

@@ -24,10 +24,10 @@ func seconds(d time.Duration) int64 {
 
 // window returns the effective window in seconds, rounded up, at least 1:
 //
-//   - for a window algorithm, the wait until all current units expire, or until this cost is
-//     allowed if that is sooner;
-//   - for a bucket with units remaining, the time in which as many units refill, so that the
-//     fields never promise more than the sustained rate;
+//   - for a window algorithm, the wait until all current units expire, or until this
+//     cost is allowed if that is sooner;
+//   - for a bucket with units remaining, the time in which as many units refill, so
+//     that the fields never promise more than the sustained rate;
 //   - for an empty bucket, the wait for the next unit.
 func (l *limit) window(d *headgate.Decision) int64 {
 	switch {
@@ -42,8 +42,8 @@ func (l *limit) window(d *headgate.Decision) int64 {
 	}
 }
 
-// untilReset returns the effective window of a window algorithm. It is the whole period for an
-// unused window, which has no start.
+// untilReset returns the effective window of a window algorithm. It is the whole period
+// for an unused window, which has no start.
 func (l *limit) untilReset(d *headgate.Decision) time.Duration {
 	wait := d.ResetAfter
 	if wait <= 0 {
@@ -55,8 +55,9 @@ func (l *limit) untilReset(d *headgate.Decision) time.Duration {
 	return wait
 }
 
-// timeToFill returns the time in which r units refill: r·P/L in whole seconds, rounded up. The
-// quotient does not overflow, because r is limited to the units of a valid limit.
+// timeToFill returns the time in which r units refill: r·P/L in whole seconds, rounded
+// up. The quotient does not overflow, because r is limited to the units of a valid
+// limit.
 func (l *limit) timeToFill(r int64) int64 {
 	r = min(r, headgate.MaxUnits+1)
 	perSecond := uint64(l.Limit.Limit.Rate) * 1e6
@@ -66,9 +67,9 @@ func (l *limit) timeToFill(r int64) int64 {
 	return int64(quotient)
 }
 
-// untilNextUnit returns the wait until an empty bucket has one unit: the time until it is full
-// minus the time in which all other units refill, rounded up. It returns the wait for this cost if
-// that is shorter; for a cost of 1 that wait is exact.
+// untilNextUnit returns the wait until an empty bucket has one unit: the time until it
+// is full minus the time in which all other units refill, rounded up. It returns the
+// wait for this cost if that is shorter; for a cost of 1 that wait is exact.
 func (l *limit) untilNextUnit(d *headgate.Decision) time.Duration {
 	var others time.Duration
 	if l.Algorithm.Refill() == headgate.RefillStepped {
@@ -85,8 +86,9 @@ func (l *limit) untilNextUnit(d *headgate.Decision) time.Duration {
 	return wait
 }
 
-// degradedWindow returns the effective window of a decision that the store did not make. Such a
-// decision may be on a share of the limit, which refills more slowly, so its waits are used.
+// degradedWindow returns the effective window of a decision that the store did not
+// make. Such a decision may be on a share of the limit, which refills more slowly, so
+// its waits are used.
 func (l *limit) degradedWindow(d *headgate.Decision) int64 {
 	switch {
 	case d.Remaining > 0:

@@ -33,7 +33,8 @@ var noStore = []string{"no-store"}
 // summary is what the fields report about all decisions on one request. It agrees with
 // [headgate.AllowAll].
 type summary struct {
-	tightest int // the index of the decision with the least Remaining, the first of equals
+	// the index of the decision with the least Remaining, the first of equals
+	tightest int
 	denied   bool
 	near     bool  // a tenth or less of at least one limit remains
 	retry    int64 // Retry-After in seconds; 0 if it is not sent
@@ -60,19 +61,20 @@ func summarize(decisions []headgate.Decision) (a summary) {
 	return a
 }
 
-// Write adds the fields of one response to h. decisions has one element for each limit of s, in
-// the same order. now is the time of the response; see [Writer.NeedsTime].
+// Write adds the fields of one response to h. decisions has one element for each limit
+// of s, in the same order. now is the time of the response; see [Writer.NeedsTime].
 //
-// List fields are appended to the existing values in h. A family of single-valued fields that h
-// already has stays if it has no more units remaining, because most clients cannot parse two
-// values in one such field. If the combined decision is a denial, Write sets Cache-Control:
-// no-store and Retry-After, in whole seconds rounded up, at least 1. Retry-After is not set if no
-// wait helps.
+// List fields are appended to the existing values in h. A family of single-valued
+// fields that h already has stays if it has no more units remaining, because most
+// clients cannot parse two values in one such field. If the combined decision is a
+// denial, Write sets Cache-Control: no-store and Retry-After, in whole seconds rounded
+// up, at least 1. Retry-After is not set if no wait helps.
 //
-// The text of the values is written to text, which h references: use a new strings.Builder for
-// each response. If text has room for about 128 bytes, a call makes one further allocation. Values
-// that are the same in all responses are shared between them. Do not modify the values in h;
-// replace them, as the methods of [http.Header] do.
+// The text of the values is written to text, which h references: use a new
+// strings.Builder for each response. If text has room for about 128 bytes, a call makes
+// one further allocation. Values that are the same in all responses are shared between
+// them. Do not modify the values in h; replace them, as the methods of [http.Header]
+// do.
 func (w *Writer) Write(h http.Header, s *Set, decisions []headgate.Decision, now time.Time, text *strings.Builder) {
 	a := summarize(decisions)
 	send := a.denied || w.when == Always || w.when == NearLimit && a.near
@@ -111,7 +113,8 @@ func (w *Writer) valueCount(send, retry bool) int {
 	return n
 }
 
-// report is the limit that a response reports, its decision and the summary of all decisions.
+// report is the limit that a response reports, its decision and the summary of all
+// decisions.
 type report struct {
 	*limit
 	*headgate.Decision
@@ -122,8 +125,9 @@ type report struct {
 // remaining returns the remaining units.
 func (r *report) remaining() int64 { return clamp(r.Decision.Remaining) }
 
-// fieldWriter writes the values of one response into one text and collects them in one slice. The
-// text is a parameter of each method: as a field it would escape to the heap.
+// fieldWriter writes the values of one response into one text and collects them in one
+// slice. The text is a parameter of each method: as a field it would escape to the
+// heap.
 type fieldWriter struct {
 	h      http.Header
 	start  int // of the value that is being written
@@ -135,8 +139,8 @@ func writeInt(text *strings.Builder, n int64) {
 	text.Write(strconv.AppendInt(digits[:0], n, 10))
 }
 
-// finishValue ends the current value and returns it as a slice of one element. Its capacity is its
-// length, so that append copies it.
+// finishValue ends the current value and returns it as a slice of one element. Its
+// capacity is its length, so that append copies it.
 func (fw *fieldWriter) finishValue(text *strings.Builder) []string {
 	end := text.Len()
 	fw.values = append(fw.values, text.String()[fw.start:end])
@@ -163,7 +167,8 @@ func (fw *fieldWriter) writeDenial(text *strings.Builder, retry int64) {
 
 // writeIETF writes the fields of the current draft.
 func (fw *fieldWriter) writeIETF(text *strings.Builder, w *Writer, s *Set, decisions []headgate.Decision, rep *report) {
-	alone := len(fw.h) == 0 // nothing to merge: the usual case, and merging takes as long as writing the text
+	// nothing to merge: the usual case, and merging takes as long as writing the text
+	alone := len(fw.h) == 0
 	if !alone && !fw.mayAppendList(rep) {
 		return
 	}
@@ -196,8 +201,8 @@ func writeItem(text *strings.Builder, l *limit, d *headgate.Decision) {
 	writeInt(text, clamp(l.window(d)))
 }
 
-// writeAllItems writes one item for each limit. For a limit that is listed twice it writes the
-// item with less remaining.
+// writeAllItems writes one item for each limit. For a limit that is listed twice it
+// writes the item with less remaining.
 func writeAllItems(text *strings.Builder, s *Set, decisions []headgate.Decision, rep *report) {
 	separator := ""
 	for i := range decisions {
@@ -211,8 +216,8 @@ func writeAllItems(text *strings.Builder, s *Set, decisions []headgate.Decision,
 	}
 }
 
-// reportedElsewhere reports whether another decision on the same limit is written instead of the
-// i-th.
+// reportedElsewhere reports whether another decision on the same limit is written
+// instead of the i-th.
 func (s *Set) reportedElsewhere(decisions []headgate.Decision, i int) bool {
 	for j := range decisions {
 		less := decisions[j].Remaining - decisions[i].Remaining
@@ -247,8 +252,8 @@ func (fw *fieldWriter) writeDrafts(text *strings.Builder, w *Writer, s *Set, rep
 	}
 }
 
-// draftReset returns the Reset of the earlier drafts: on a denial the same as Retry-After, else
-// the effective window.
+// draftReset returns the Reset of the earlier drafts: on a denial the same as
+// Retry-After, else the effective window.
 func (r *report) draftReset() int64 {
 	if r.retry > 0 {
 		return clamp(r.retry)
@@ -256,8 +261,8 @@ func (r *report) draftReset() int64 {
 	return clamp(r.limit.window(r.Decision))
 }
 
-// limitText returns the capacity in decimal. A decision that the store did not make may be on a
-// share of it.
+// limitText returns the capacity in decimal. A decision that the store did not make may
+// be on a share of it.
 func (r *report) limitText() string {
 	if r.Decision.Limit == r.Capacity {
 		return r.capacityText
@@ -265,7 +270,8 @@ func (r *report) limitText() string {
 	return strconv.FormatInt(clamp(r.Decision.Limit), 10)
 }
 
-// limitField returns the value of the Limit field, followed by the policies if withPolicies is set.
+// limitField returns the value of the Limit field, followed by the policies if
+// withPolicies is set.
 func (r *report) limitField(withPolicies bool) []string {
 	switch {
 	case r.Decision.Limit != r.Capacity && withPolicies:
@@ -296,8 +302,8 @@ func (fw *fieldWriter) writeX(text *strings.Builder, w *Writer, rep *report) {
 	fw.h[xResourceKey] = rep.resource
 }
 
-// reset returns the X-RateLimit-Reset: the time at which the limit is full again and a denied
-// request is allowed, in seconds, rounded up.
+// reset returns the X-RateLimit-Reset: the time at which the limit is full again and a
+// denied request is allowed, in seconds, rounded up.
 func (r *report) reset(form resetForm) int64 {
 	wait := max(0, r.ResetAfter)
 	if form == resetDelta {
@@ -317,8 +323,8 @@ func (fw *fieldWriter) writeExpose(w *Writer, denied bool) {
 	}
 }
 
-// addPolicies appends a list of policies. If the existing list has another form, it is replaced if
-// replace is set, else it stays.
+// addPolicies appends a list of policies. If the existing list has another form, it is
+// replaced if replace is set, else it stays.
 func (fw *fieldWriter) addPolicies(list []string, replace bool) {
 	for _, existing := range fw.h[policyKey] {
 		if isList(existing) == isList(list[0]) {

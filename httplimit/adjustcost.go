@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// OnlyFailures is an AdjustCost function that charges failed requests only, such as a wrong
-// password: it refunds everything if the status is below 400. A handler that panicked failed.
-// Statuses of 500 and above stay charged although the client did not cause them; see
-// [OnlyStatus].
+// OnlyFailures is an AdjustCost function that charges failed requests only, such as a
+// wrong password: it refunds everything if the status is below 400. A handler that
+// panicked failed. Statuses of 500 and above stay charged although the client did not
+// cause them; see [OnlyStatus].
 func OnlyFailures(r Response) int64 {
 	if r.Status < http.StatusBadRequest && !r.Panicked {
 		return 0
@@ -16,14 +16,14 @@ func OnlyFailures(r Response) int64 {
 	return r.Charged
 }
 
-// OnlySuccesses is an AdjustCost function that charges successful requests only: it refunds
-// everything if the status is 400 or above, or if the handler panicked. A client that can make
-// requests fail can send any number of them.
+// OnlySuccesses is an AdjustCost function that charges successful requests only: it
+// refunds everything if the status is 400 or above, or if the handler panicked. A
+// client that can make requests fail can send any number of them.
 func OnlySuccesses(r Response) int64 { return r.Charged - OnlyFailures(r) }
 
-// OnlyStatus returns an AdjustCost function that refunds everything unless the status is one
-// of codes, such as 401 and 403 on a login. The status is 500 for a handler that panicked
-// before it wrote a response.
+// OnlyStatus returns an AdjustCost function that refunds everything unless the status
+// is one of codes, such as 401 and 403 on a login. The status is 500 for a handler that
+// panicked before it wrote a response.
 func OnlyStatus(codes ...int) func(Response) int64 {
 	codes = slices.Clone(codes)
 	return func(r Response) int64 {
@@ -34,8 +34,9 @@ func OnlyStatus(codes ...int) func(Response) int64 {
 	}
 }
 
-// PerBytes returns an AdjustCost function that charges by response size: one unit for each
-// size bytes of the body, rounded up, and at least one unit. A size below 1 means 1.
+// PerBytes returns an AdjustCost function that charges by response size: one unit for
+// each size bytes of the body, rounded up, and at least one unit. A size below 1 means
+// 1.
 func PerBytes(size int64) func(Response) int64 {
 	size = max(size, 1)
 	return func(r Response) int64 {

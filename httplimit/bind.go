@@ -18,8 +18,8 @@ type charge struct {
 	adjust func(Response) int64
 }
 
-// bindAll binds charges to the store. It returns an error for charges that contradict each
-// other.
+// bindAll binds charges to the store. It returns an error for charges that contradict
+// each other.
 func bindAll(store headgate.Store, charges []Charge) ([]charge, []admission.Charge, error) {
 	if len(charges) == 0 {
 		return nil, nil, fmt.Errorf("%w: no charges; pass at least one, such as Charge{Policy: headgate.MustPolicy(\"100/1m\")}",

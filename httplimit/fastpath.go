@@ -12,9 +12,9 @@ import (
 	"github.com/headgate/headgate/httpfields"
 )
 
-// The fast path serves the most common configuration: one limit without a queue, a key of one
-// part, no AdjustCost and no observer. It does what middleware.serve does, but keeps its state
-// on the stack.
+// The fast path serves the most common configuration: one limit without a queue, a key
+// of one part, no AdjustCost and no observer. It does what middleware.serve does, but
+// keeps its state on the stack.
 
 // fastPathCharge returns the only charge if the fast path can serve it, else nil.
 func (m *middleware) fastPathCharge() *charge {
@@ -25,8 +25,9 @@ func (m *middleware) fastPathCharge() *charge {
 	return c
 }
 
-// fieldRoomOf returns how many bytes the header fields of a response under one limit take, or 0
-// if some responses have no fields. A larger buffer costs more time for each request.
+// fieldRoomOf returns how many bytes the header fields of a response under one limit
+// take, or 0 if some responses have no fields. A larger buffer costs more time for each
+// request.
 func (m *middleware) fieldRoomOf() int {
 	o := httpfields.Options{}
 	if m.opts.Fields != nil {
@@ -56,7 +57,8 @@ func (m *middleware) responseRoom(allowed bool) int {
 // itemRoom returns how many bytes an item of RateLimit takes, such as "default";r=20;t=2.
 func itemRoom(f *httpfields.Limit) int {
 	seconds := int64(f.Limit.Period/time.Second) + 1
-	longest := max(seconds, f.Capacity/f.Limit.Rate*seconds+seconds) // until the limit is full again
+	// until the limit is full again
+	longest := max(seconds, f.Capacity/f.Limit.Rate*seconds+seconds)
 	return len(`"";r=;t=`) + len(f.Name) + digits(f.Capacity) + digits(longest)
 }
 
@@ -66,9 +68,9 @@ func digits(n int64) int { return len(strconv.FormatInt(n, 10)) }
 // roomForKey is the maximum length of an address as text, in bytes.
 const roomForKey = 64
 
-// fastKey returns the key text. It returns a string of the request where possible: the part
-// itself, or the beginning of the peer's address. Otherwise it writes the key to text and
-// reserves room for the header fields.
+// fastKey returns the key text. It returns a string of the request where possible: the
+// part itself, or the beginning of the peer's address. Otherwise it writes the key to
+// text and reserves room for the header fields.
 func (m *middleware) fastKey(r *http.Request, text *strings.Builder) string {
 	k := m.single.key
 	v6Bits, isAddress := k.Block()

@@ -49,8 +49,8 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	}
 }
 
-// admit charges a request and delays it until its turn. If admit returns false it has written
-// the response.
+// admit charges a request and delays it until its turn. If admit returns false it has
+// written the response.
 func (m *middleware) admit(w http.ResponseWriter, r *http.Request, s *requestState) bool {
 	if !s.collect() {
 		return true

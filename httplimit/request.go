@@ -13,8 +13,8 @@ import (
 	"github.com/headgate/headgate/internal/recorder"
 )
 
-// requestState is one request and its decisions. States are pooled: a request allocates only
-// the text that outlives it.
+// requestState is one request and its decisions. States are pooled: a request allocates
+// only the text that outlives it.
 type requestState struct {
 	admission.Request
 	middleware *middleware
@@ -37,7 +37,8 @@ type chargeState struct {
 
 var requestStates = sync.Pool{New: func() any { return new(requestState) }}
 
-// roomForFields is the room, in bytes, that is enough for the header fields of most responses.
+// roomForFields is the room, in bytes, that is enough for the header fields of most
+// responses.
 const roomForFields = 128
 
 // maxKeyRoom is the largest key buffer, in bytes, that a pooled state keeps.
@@ -61,7 +62,8 @@ func (s *requestState) release() {
 	requestStates.Put(s)
 }
 
-// collect finds the charges that apply, with key and cost, and reports whether there is one.
+// collect finds the charges that apply, with key and cost, and reports whether there is
+// one.
 func (s *requestState) collect() bool {
 	for i := range s.middleware.charges {
 		c := &s.middleware.charges[i]
@@ -92,8 +94,8 @@ func (s *requestState) decide(ctx context.Context) (err error) {
 	return err
 }
 
-// addCharges copies the keys to text, which outlives the state, and adds every charge to the
-// request.
+// addCharges copies the keys to text, which outlives the state, and adds every charge
+// to the request.
 func (s *requestState) addCharges() error {
 	s.text.Grow(len(s.keys) + roomForFields)
 	s.text.Write(s.keys)
@@ -128,8 +130,8 @@ func (s *requestState) denial() *Denial {
 	return d
 }
 
-// serveAndAdjust runs the handler and adjusts the cost, even if the handler panics; the panic
-// continues.
+// serveAndAdjust runs the handler and adjusts the cost, even if the handler panics; the
+// panic continues.
 func (s *requestState) serveAndAdjust(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	rec, finished := &recorder.Recorder{ResponseWriter: w}, false
 	defer func() { s.adjust(r, responseOf(rec, !finished)) }()

@@ -13,9 +13,10 @@ import (
 
 const statusClientClosedRequest = 499 // as nginx logs it
 
-// Problem writes a 429 response with an application/problem+json body: type quota-exceeded and
-// the violated policies. It sets the header field RateLimit-Reason to “rate”, or to “cost” if no
-// wait helps. The header fields of the decision, including Retry-After, are already set.
+// Problem writes a 429 response with an application/problem+json body: type
+// quota-exceeded and the violated policies. It sets the header field RateLimit-Reason
+// to “rate”, or to “cost” if no wait helps. The header fields of the decision,
+// including Retry-After, are already set.
 func Problem(w http.ResponseWriter, _ *http.Request, d *Denial) {
 	w.Header().Set(reasonField, d.reason())
 	writeJSON(w, http.StatusTooManyRequests, problem.ContentType, problem.Problem{
@@ -24,9 +25,10 @@ func Problem(w http.ResponseWriter, _ *http.Request, d *Denial) {
 	})
 }
 
-// JSON writes a 429 response with an application/json body. Its member “error” is the reason as
-// a sentence, “policies” lists the violated policies. “retry_after” is the wait in seconds,
-// rounded up; it is omitted if no wait helps. JSON sets RateLimit-Reason as [Problem] does.
+// JSON writes a 429 response with an application/json body. Its member “error” is the
+// reason as a sentence, “policies” lists the violated policies. “retry_after” is the
+// wait in seconds, rounded up; it is omitted if no wait helps. JSON sets
+// RateLimit-Reason as [Problem] does.
 func JSON(w http.ResponseWriter, _ *http.Request, d *Denial) {
 	w.Header().Set(reasonField, d.reason())
 	writeJSON(w, http.StatusTooManyRequests, "application/json", struct {
@@ -37,9 +39,9 @@ func JSON(w http.ResponseWriter, _ *http.Request, d *Denial) {
 }
 
 // Unavailable writes the response to a request that could not be decided: 503 with an
-// application/problem+json body of type temporary-reduced-capacity. Retry-After is 1, because
-// stores do not report when they will recover. If the cost was below zero the status is 500. The
-// body never contains the cause, which is reported to the observer.
+// application/problem+json body of type temporary-reduced-capacity. Retry-After is 1,
+// because stores do not report when they will recover. If the cost was below zero the
+// status is 500. The body never contains the cause, which is reported to the observer.
 func Unavailable(w http.ResponseWriter, _ *http.Request, err error) {
 	if errors.Is(err, headgate.ErrInvalidCost) {
 		writeJSON(w, http.StatusInternalServerError, problem.ContentType, problem.Problem{
@@ -76,8 +78,9 @@ func (d *Denial) detail() string {
 // seconds returns the value of Retry-After, or 0 if no wait helps.
 func (d *Denial) seconds() int64 { return int64((d.RetryAfter + time.Second - 1) / time.Second) }
 
-// writeJSON writes a complete response that must not be cached. It sets no Content-Length: an
-// outer middleware may change the body, and for HEAD net/http counts the body and omits it.
+// writeJSON writes a complete response that must not be cached. It sets no
+// Content-Length: an outer middleware may change the body, and for HEAD net/http counts
+// the body and omits it.
 func writeJSON(w http.ResponseWriter, status int, contentType string, body any) {
 	text, _ := json.Marshal(body) // strings and numbers always marshal
 	h := w.Header()

@@ -13,25 +13,31 @@ import (
 	"unicode"
 )
 
-// MaxBody is the most bytes that the body of a try may have; more are refused with 413.
+// MaxBody is the maximum size, in bytes, of the body of an attempt. Larger bodies are
+// rejected with 413.
 const MaxBody = 64 << 10
 
-// The reasons to refuse a request. No guess reaches the handler, so nothing is charged.
+// The reasons to reject a request. The guess does not reach the handler, so nothing is
+// charged.
 var (
-	errTooLarge  = errors.New("loginguard: the body is too large")
-	errUnreadable    = errors.New("loginguard: the body could not be read")
-	errAmbiguous = errors.New("loginguard: the request names several accounts")
-	errContentType      = errors.New("loginguard: the body is of a type in which no account can be found")
+	errTooLarge    = errors.New("loginguard: body too large")
+	errUnreadable  = errors.New("loginguard: cannot read body")
+	errAmbiguous   = errors.New("loginguard: request has several accounts")
+	errContentType = errors.New("loginguard: unsupported content type of body")
 )
 
-// Normalize makes one of all ways to write an account that differ in case or in white space around it. It does not join the two
-// ways in which Unicode can write “é”, nor what a database's collation may take for equal: see [Options.Normalize].
+// Normalize returns account without surrounding white space and with its case folded,
+// so that spellings that differ only in these are one account. It does not apply
+// Unicode normalisation, such as for the two encodings of “é”, nor a database's
+// collation: see [Options.Normalize].
 func Normalize(account string) string {
 	return strings.Map(smallestFold, strings.TrimSpace(account))
 }
 
-// smallestFold is the one rune that stands for all that differ in case only: “k”, “K” and the Kelvin sign. Lower-casing alone
-// would let an attacker write a name in ways that a comparison without regard to case takes for equal.
+// smallestFold returns the same rune for all runes that differ in case only, such as
+// “k”, “K” and the Kelvin sign. Lower-casing would return different runes for some that
+// a case-insensitive comparison treats as equal, and an attacker could spell one
+// account in several ways.
 func smallestFold(r rune) rune {
 	smallest := r
 	for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
@@ -40,9 +46,9 @@ func smallestFold(r rune) rune {
 	return unicode.ToLower(smallest)
 }
 
-// account finds whom a try is for, in a body that the handler can still read.
+// account returns the account of an attempt. The handler can read the body again.
 func (g *Guard) account(r *http.Request) (string, error) {
-	if r.Body == nil { // only a server's requests always have one
+	if r.Body == nil { // possible only in requests that no server received
 		r.Body = http.NoBody
 	}
 	body, err := readBody(r.Body)
@@ -56,14 +62,16 @@ func (g *Guard) account(r *http.Request) (string, error) {
 	if len(g.opts.Fields) > 0 && len(body) > 0 && !isReadableBody(r.Header) {
 		return "", errContentType
 	}
-	values := g.formValues(r.Form) // of a body that was parsed, and so read, before
+	values := g.formValues(r.Form) // of a body that was already parsed
 	probe := probeOf(r, body)
-	_ = probe.ParseMultipartForm(MaxBody) // what can be read counts, as it does in FormValue; nothing this small is in a file
+	// as in FormValue, what was parsed before an error counts; MaxBody keeps all parts
+	// in memory
+	_ = probe.ParseMultipartForm(MaxBody)
 	return g.singleAccount(slices.Concat(values, g.formValues(probe.Form), g.jsonValues(body)))
 }
 
-// probeOf is a request with the same body. What is parsed of it does not show in the handler's. Of a body that was read before,
-// what was parsed then is all there is.
+// probeOf returns a copy of r with its own body, so that parsing it does not change r.
+// If the body was already read, the copy keeps the forms that were parsed from it.
 func probeOf(r *http.Request, body []byte) *http.Request {
 	probe := r.WithContext(r.Context())
 	probe.Body = io.NopCloser(bytes.NewReader(body))
@@ -75,18 +83,20 @@ func probeOf(r *http.Request, body []byte) *http.Request {
 
 func readBody(r io.Reader) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(r, MaxBody+1))
-	var smaller *http.MaxBytesError // of a middleware further out
+	var smaller *http.MaxBytesError // from an outer middleware
 	switch {
 	case len(body) > MaxBody, errors.As(err, &smaller):
 		return nil, errTooLarge
 	case err != nil:
-		return nil, errUnreadable // the cause may hold what was sent
+		return nil, errUnreadable // the cause may contain parts of the body
 	}
 	return body, nil
 }
 
-// readable is whether the guard finds accounts in such a body. A handler that binds whatever a request says its body is finds them
-// in XML and YAML, too, or unpacks it: there an attacker would put them, to be charged for none, or for one that he made up.
+// isReadableBody reports whether the guard can find accounts in a body with these
+// header fields. Some handlers also decode XML, YAML or compressed bodies. An attacker
+// could put the account there, and the attempt would be charged to no account, or to an
+// invented one.
 func isReadableBody(h http.Header) bool {
 	return !slices.ContainsFunc(h["Content-Encoding"], func(coding string) bool { return !strings.EqualFold(coding, "identity") }) &&
 		!slices.ContainsFunc(h["Content-Type"], func(line string) bool {
@@ -103,14 +113,15 @@ func isReadableType(kind string) bool {
 	return strings.HasSuffix(kind, "+json")
 }
 
-// restored is a body that was read, to be read again.
+// rereadBody is a body that was read and can be read again.
 type rereadBody struct {
 	io.Reader
 	io.Closer
 }
 
-// only is the one account among values. A request that names several is no honest one: whatever this would pick, the
-// handler may pick another, and an attacker would have his guesses charged to a name that he made up.
+// singleAccount returns the account in values, empty if there is none. Several
+// different accounts are an error: the handler might use another one than the guard, so
+// that attackers could have their guesses charged to an invented account.
 func (g *Guard) singleAccount(values []string) (string, error) {
 	found, normal := "", ""
 	for _, v := range values {
@@ -126,25 +137,26 @@ func (g *Guard) singleAccount(values []string) (string, error) {
 	return found, nil
 }
 
-// in are the values in a query and a body of either kind of form, as net/http reads them for the handler. The case of a field's
-// name makes no difference, as it makes none to many who bind forms to structs.
+// formValues returns the values of the account fields in a query or form. Field names
+// match case-insensitively, as in many libraries that bind forms to structs.
 func (g *Guard) formValues(form url.Values) []string {
 	var values []string
-	for name, those := range form {
+	for name, all := range form {
 		if g.isField(name) {
-			values = append(values, those...)
+			values = append(values, all...)
 		}
 	}
 	return values
 }
 
-// isField is whether a field or member of that name holds the account.
+// isField reports whether name is the name of an account field.
 func (g *Guard) isField(name string) bool {
 	return slices.ContainsFunc(g.opts.Fields, func(field string) bool { return strings.EqualFold(field, name) })
 }
 
-// inJSON are the values in a JSON object, whatever the request says its type is: handlers seldom ask. Members count without
-// regard to case and however often they come, as decoders differ in which they take.
+// jsonValues returns the values of the account fields in a JSON object. It ignores the
+// request's content type, because most handlers do. Names match case-insensitively and
+// duplicates count, because decoders differ in which member they use.
 func (g *Guard) jsonValues(body []byte) []string {
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.UseNumber()
@@ -168,7 +180,7 @@ func (g *Guard) jsonValues(body []byte) []string {
 	return values
 }
 
-// scalar is a JSON string's text, or a number's; else empty.
+// scalar returns the text of a JSON string or number, empty for other values.
 func scalar(value json.RawMessage) string {
 	var s string
 	if json.Unmarshal(value, &s) == nil {
@@ -181,10 +193,12 @@ func scalar(value json.RawMessage) string {
 	return ""
 }
 
-// plain is the one way to write a number that stands for 1000, 1000.0, 1e3 and all others that a handler may read as the same.
+// plainNumber returns the same text for all notations of a number, such as 1000, 1000.0
+// and 1e3, because a handler may decode them to the same account.
 func plainNumber(n json.Number) string {
 	f, err := n.Float64()
-	if err != nil || !strings.ContainsAny(n.String(), ".eE") { // whole ones are exact, however large
+	// integers stay exact, even large ones
+	if err != nil || !strings.ContainsAny(n.String(), ".eE") {
 		return n.String()
 	}
 	return strconv.FormatFloat(f, 'f', -1, 64)

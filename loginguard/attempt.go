@@ -15,38 +15,46 @@ import (
 	"github.com/headgate/headgate/internal/root"
 )
 
-// Client is who tries.
+// Client is the client of an attempt.
 type Client struct {
-	Addr    netip.Addr // the zero Addr if there is none; all such clients are one, and not known by their address
-	Account string     // as typed, existing or not; empty if there is none
-	Device  string     // what [Attempt.Device] gave out after an earlier success, if anything
+	// Addr is the client's address, the zero Addr if it is unknown. All clients without
+	// an address count as one, which is never known by its address.
+	Addr netip.Addr
+	// Account is the account as entered, existing or not. It is empty if there is none.
+	Account string
+	// Device is the token that [Attempt.Device] returned after an earlier success, if
+	// any.
+	Device string
 }
 
-// Attempt is one try: charged when it is made, and refunded when it succeeds. Its methods may be called concurrently.
+// Attempt is one attempt: it is charged when it is created, and refunded when it
+// succeeds. Its methods may be called concurrently.
 type Attempt struct {
-	guard    *Guard
-	client   Client // the account normalised
-	nonce    []byte // of the device, if it is one of ours
-	keys     attemptKeys
-	decision headgate.Decision
-	deniedBy []string
-	charged  admission.Batch
-	unmarkedParts int64 // units left in the bucket that makes the pair known
-	known    bool
-	exempt   bool
-	finished  atomic.Bool
+	guard         *Guard
+	client        Client // with the account normalised
+	nonce         []byte // of the device token, nil if there is no valid one
+	keys          attemptKeys
+	decision      headgate.Decision
+	deniedBy      []string
+	charged       admission.Batch
+	unmarkedParts int64 // remaining units of the pair in Guard.known
+	known         bool
+	exempt        bool
+	finished      atomic.Bool
 }
 
-// subjects are the keys of a try.
+// attemptKeys are the keys of an attempt in the store.
 type attemptKeys struct {
 	account, address, subnet string
-	pair                     string // whose failures a try is: the device's or the address', with the account
-	addressPair                     string // the address with the account, which becomes known
+	// device or address, and account: the key that failures count against
+	pair        string
+	addressPair string // address and account: the key that becomes known
 }
 
-// Attempt charges a try on all limits that hold for it, or on none if one denies, at the store's own time. Run what it protects
-// only if it is [Attempt.Allowed], and then say how it ended. An error means that the store could not decide. It takes two round
-// trips.
+// Attempt charges an attempt on all limits that apply to it, or on none if one denies,
+// at the time of the store. Verify the guess only if the attempt is [Attempt.Allowed],
+// then call [Attempt.Succeeded] or [Attempt.Failed]. An error means that the store
+// could not decide. Attempt takes two round trips.
 func (g *Guard) Attempt(ctx context.Context, c Client) (*Attempt, error) {
 	return g.attempt(ctx, headgate.StoreClock, c)
 }
@@ -74,7 +82,7 @@ func (g *Guard) attempt(ctx context.Context, now headgate.Instant, c Client) (*A
 	return a, nil
 }
 
-// name finds the keys.
+// setKeys computes the keys.
 func (a *Attempt) setKeys(now headgate.Instant) {
 	g, c := a.guard, a.client
 	address := prefixText(g.address(c.Addr))
@@ -92,21 +100,22 @@ func (a *Attempt) setKeys(now headgate.Instant) {
 	}
 }
 
-// charge peeks whether the pair is known, and takes from its limits. It does the same for every account, existing or not. A
-// client without an address is known only by its device: otherwise an account that is known without an address would be known
-// to all clients without one.
+// charge looks up whether the pair is known, then charges its limits. Its store
+// operations are the same for every account, existing or not. A client without an
+// address is known only by its device: otherwise an account that is known for one such
+// client would be known for all of them.
 func (a *Attempt) charge(ctx context.Context, now headgate.Instant) error {
 	if err := checkInstant(now); err != nil {
 		return err
 	}
 	if a.client.Account != "" && a.client.Addr.IsValid() {
-		mark, err := peek(ctx, a.guard.known, now, a.keys.addressPair)
+		d, err := peek(ctx, a.guard.known, now, a.keys.addressPair)
 		if err != nil {
 			return err
 		}
-		if mark.Degraded == headgate.ReasonNone { // else it is not the store that says so
-			a.known = a.known || mark.Remaining < mark.Limit
-			a.unmarkedParts = mark.Remaining
+		if d.Degraded == headgate.ReasonNone { // else the store did not make the decision
+			a.known = a.known || d.Remaining < d.Limit
+			a.unmarkedParts = d.Remaining
 		}
 	}
 	a.addLimits()
@@ -120,17 +129,18 @@ func (a *Attempt) charge(ctx context.Context, now headgate.Instant) error {
 	}
 	a.decision = root.Combine(a.charged.Decisions)
 	for _, name := range a.decision.DeniedBy {
-		if kind := a.guard.scopes[name]; !slices.Contains(a.deniedBy, kind) {
-			a.deniedBy = append(a.deniedBy, kind)
+		if scope := a.guard.scopes[name]; !slices.Contains(a.deniedBy, scope) {
+			a.deniedBy = append(a.deniedBy, scope)
 		}
 	}
 	return nil
 }
 
-// addLimits adds those that hold for this try: a known pair answers for itself alone, so that nobody else can lock it out.
+// addLimits adds the limits that apply to the attempt. For a known pair only its own
+// limits apply, so that other clients cannot lock it out.
 func (a *Attempt) addLimits() {
-	add := func(kind, key string) {
-		for _, bound := range a.guard.limits[kind] {
+	add := func(scope, key string) {
+		for _, bound := range a.guard.limits[scope] {
 			a.charged.Add(bound, false, key, 1)
 		}
 	}
@@ -148,32 +158,38 @@ func (a *Attempt) addLimits() {
 	add(ScopeTotal, "")
 }
 
-// Allowed reports whether the try may go ahead.
+// Allowed reports whether the attempt is allowed.
 func (a *Attempt) Allowed() bool { return a.decision.Allowed }
 
-// RetryAfter is 0 if the try is allowed, else the wait after which it is if nobody else tries; rounded up to a microsecond.
+// RetryAfter returns 0 if the attempt is allowed, else the wait after which it is
+// allowed if there are no other attempts, rounded up to a microsecond.
 func (a *Attempt) RetryAfter() time.Duration { return a.decision.RetryAfter }
 
-// Known reports whether the account was logged in to before from this address or device. Do not tell the client.
+// Known reports whether the account was logged in to before from this address or
+// device. Do not disclose it to the client.
 func (a *Attempt) Known() bool { return a.known }
 
-// DeniedBy names the kinds of limits that denied, each once: pair, account, address, subnet, total. Do not tell the client.
+// DeniedBy returns the scopes of the limits that denied, without duplicates: pair,
+// account, address, subnet, total. Do not disclose them to the client.
 func (a *Attempt) DeniedBy() []string { return a.deniedBy }
 
-// Failed reports that the guess was wrong. The try stays charged, so Failed only notifies the observer. Only the first report on
-// a try counts, and none on a try that was denied.
+// Failed reports that the guess was wrong. The attempt stays charged, so Failed only
+// notifies the observer. It does nothing if the attempt was denied or an outcome was
+// already reported.
 func (a *Attempt) Failed() { a.keepCharge(KindFailed) }
 
-// keep leaves the try charged.
+// keepCharge ends the attempt and leaves it charged.
 func (a *Attempt) keepCharge(kind EventKind) {
 	if a.Allowed() && !a.finished.Swap(true) {
 		a.guard.observe(a.event(kind, nil))
 	}
 }
 
-// Succeeded reports that the guess was right: the charge is refunded, once, and the pair is known from now on. Only the first
-// report on a try counts, and none on a try that was denied. An error means that the store did not record it; the charge then
-// counts as a failure until it expires like any other. It takes up to two round trips, as all limits are refunded concurrently.
+// Succeeded reports that the guess was right: the charge is refunded and the pair
+// becomes known. It does nothing if the attempt was denied or an outcome was already
+// reported. An error means that the store did not record the success; the charge then
+// counts as a failure until it expires. Succeeded takes up to two round trips: all
+// limits are refunded concurrently.
 func (a *Attempt) Succeeded(ctx context.Context) error {
 	return a.succeed(ctx, headgate.StoreClock, true)
 }
@@ -183,7 +199,8 @@ func (a *Attempt) SucceededAt(ctx context.Context, now time.Time) error {
 	return a.succeed(ctx, headgate.InstantOf(now), true)
 }
 
-// succeed is SucceededAt; certain is false if only a status says that it did.
+// succeed implements SucceededAt. certain is false if the success is judged by status
+// only.
 func (a *Attempt) succeed(ctx context.Context, now headgate.Instant, certain bool) error {
 	if !a.Allowed() || a.finished.Swap(true) {
 		return nil
@@ -215,14 +232,15 @@ func (a *Attempt) refund(ctx context.Context, now headgate.Instant, certain bool
 	for i := range charges {
 		wait.Go(func() { _, _, errs[i] = a.charged.Release(ctx, now, i, 1) })
 	}
-	if a.unmarkedParts > 0 { // denied if another success was faster, which is as good
+	// a denial means that a concurrent success made the pair known
+	if a.unmarkedParts > 0 {
 		_, errs[charges] = allow(ctx, a.guard.known, now, a.keys.addressPair, a.unmarkedParts)
 	}
 	wait.Wait()
 	return KindSucceeded, errors.Join(errs...)
 }
 
-// allow is AllowAt, or AllowN for [headgate.StoreClock].
+// allow calls AllowAt, or AllowN for [headgate.StoreClock].
 func allow(
 	ctx context.Context, l *headgate.Limiter, now headgate.Instant, key string, cost int64,
 ) (headgate.Decision, error) {
@@ -249,7 +267,7 @@ func checkInstant(now headgate.Instant) error {
 	return fmt.Errorf("loginguard: %w: %d µs; must be 0 (1970) to %d (2155)", headgate.ErrInvalidInstant, now, headgate.MaxInstant)
 }
 
-// event returns what the observer receives for the try.
+// event returns the attempt's event of a kind.
 func (a *Attempt) event(kind EventKind, err error) Event {
 	e := Event{
 		Kind: kind, Account: a.keys.account, Address: a.keys.address, Subnet: a.keys.subnet,

@@ -11,8 +11,9 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// A device's token: until when it holds (8 bytes, seconds since 1970), a nonce that names the device (16), and the keyed hash of
-// both, the form and the account (32 hexadecimal digits). It says nothing of the account to whoever reads it.
+// The parts of a device token: its expiry (8 bytes, seconds since 1970), a nonce that
+// identifies the device (16 bytes), and the keyed hash of both, the form and the
+// account (32 hexadecimal digits). The token does not reveal the account.
 const (
 	expiryBytes = 8
 	nonceBytes  = 16
@@ -20,9 +21,11 @@ const (
 	tokenBytes  = expiryBytes + nonceBytes + digestBytes
 )
 
-// Device is a token for the client of a try that has just succeeded: whoever brings it again in [Client.Device] is known for the
-// same account, from any address, for [Options.KnownFor]. It is the same device if this try had a token that holds. Empty for a
-// try without an account, and one that was denied. No I/O.
+// Device returns a token for the client of an attempt that succeeded. A client that
+// sends it in [Client.Device] is known for the same account, from any address, for
+// [Options.KnownFor]. If the attempt had a valid token, the new token is for the same
+// device. Device returns an empty string for an attempt without an account and for a
+// denied one. It does no I/O.
 func (a *Attempt) Device() string { return a.DeviceAt(time.Now()) }
 
 // DeviceAt is [Attempt.Device] at the time now.
@@ -36,13 +39,14 @@ func (a *Attempt) DeviceAt(now time.Time) string {
 	if a.nonce != nil {
 		copy(token[expiryBytes:], a.nonce)
 	} else {
-		_, _ = rand.Read(token[expiryBytes:]) // crypto/rand ends the program rather than fail
+		_, _ = rand.Read(token[expiryBytes:]) // crypto/rand.Read never returns an error
 	}
 	token = append(token, a.guard.signature(token, a.keys.account)...)
 	return base64.RawURLEncoding.EncodeToString(token)
 }
 
-// device is the nonce of a token that is ours, for this account, and holds; else nil.
+// verifyToken returns the nonce of a token that is authentic, for this account and not
+// expired, else nil.
 func (g *Guard) verifyToken(text, account string, now headgate.Instant) []byte {
 	if len(text) != base64.RawURLEncoding.EncodedLen(tokenBytes) {
 		return nil
@@ -65,7 +69,8 @@ func (g *Guard) signature(signed []byte, account string) string {
 	return g.digest("token", g.opts.KnownBy, string(signed), account)
 }
 
-// wallClock is the instant, or this machine's time: a token is not the store's business.
+// wallClock returns now as a time, or the local time for [headgate.StoreClock]: tokens
+// are verified without the store.
 func wallClock(now headgate.Instant) time.Time {
 	if now == headgate.StoreClock {
 		return time.Now()
@@ -73,7 +78,7 @@ func wallClock(now headgate.Instant) time.Time {
 	return time.UnixMicro(int64(now))
 }
 
-// tokenOf is what the request's cookie says.
+// cookieToken returns the token in the request's cookie, empty if there is none.
 func (g *Guard) cookieToken(r *http.Request) string {
 	if g.opts.DeviceCookie == "" {
 		return ""

@@ -1,26 +1,31 @@
-// Package loginguard protects forms that somebody may guess at: logins, password resets, one-time codes. Two lines put it before
-// a handler:
+// Package loginguard protects forms against guessing: logins, password resets, one-time
+// codes. Two lines protect a handler:
 //
 //	guard, err := loginguard.New(store, nil)
 //	mux.Handle("POST /login", guard.Protect(login))
 //
-// A try is charged before the handler runs, on limits for its address, its network, its account and the pair of both, all or
-// none. What succeeds is given back, so only failures cost anything, and a thousand guesses at once get no further than a
-// thousand in a row. The limits of a pair and of an account are a [Lockout]: some tries are free, then each has to wait longer
-// than the one before.
+// An attempt is charged before the handler runs, atomically on limits for its address,
+// its network, its account, and the pair of account and address. Successful attempts
+// are refunded, so only failures cost anything. A thousand simultaneous guesses get no
+// further than a thousand sequential ones. The limits of a pair and of an account are a
+// [Lockout]: some attempts are free, then each wait is longer than the previous one.
 //
-// Nobody is locked out by somebody else: an address from which an account was logged in to before is known, and a known pair
-// answers for its own failures alone. See [Options.DeviceCookie] for owners on the move, or behind one address with an attacker.
+// Attackers cannot lock an account's owner out. An address from which an account was
+// logged in to before is known, and only its own failures count against a known pair.
+// See [Options.DeviceCookie] for owners who change addresses, or who share one with an
+// attacker.
 //
-// # The handler must tell failures
+// # The handler must report failures
 //
-// By default a status of 200 to 399 is a success. A handler that shows the form again with status 200, or redirects back to it,
-// must say so: call [Failed] (and [Succeeded] where it succeeds), or set [Options.Outcome]. The guard warns once if nothing ever
-// fails, and believes few successes of one account by their status, 20 and 20 an hour more; but that is no protection against a
-// handler that tells it the wrong thing.
+// By default a status of 200 to 399 is a success. A handler that shows the form again
+// with status 200, or redirects back to it, must report the failure: call [Failed] (and
+// [Succeeded] on success), or set [Options.Outcome]. The guard warns once if no attempt
+// fails. It accepts only a limited number of successes of one account by status, 20
+// immediately and 20 per hour. Neither protects a handler that reports wrong outcomes.
 //
-// # What is kept
+// # What is stored
 //
-// State lies in the store, under keyed hashes: no account name and no address is in a key, an event or an error. Where many
-// processes share a store, they must share [Options.Secret].
+// All state is in the store, under keyed hashes. No key, event or error contains an
+// account name or an address, unless [Options.PlainEvents] is set. Processes that share
+// a store must share [Options.Secret].
 package loginguard

@@ -2,27 +2,36 @@ package loginguard
 
 import "time"
 
-// Observer hears what became of every try, for alerts. Its method is called synchronously, possibly by many at once; it should
-// return fast.
+// Observer receives the outcome of every attempt, for alerts. ObserveAttempt is called
+// synchronously and concurrently; it should return fast.
 type Observer interface {
 	ObserveAttempt(Event)
 }
 
-// Kind is what became of a try.
+// EventKind is the outcome of an attempt.
 type EventKind string
 
 // The kinds of events.
 const (
-	KindDenied      EventKind = "denied"    // a limit was reached; the handler did not run
-	KindFailed      EventKind = "failed"    // the handler ran and said no; it stays charged
-	KindSucceeded   EventKind = "succeeded" // the handler ran and said yes; it is given back
-	KindUnknown     EventKind = "neither"   // the handler panicked or answered 5xx; it stays charged
-	KindUnconfirmed EventKind = "doubted"   // a success by its status alone, too many of one account; it stays charged
-	KindInvalid     EventKind = "refused"   // too large, of a type that is not read, or names several accounts; the handler did not run
-	KindError       EventKind = "error"     // the store could not decide, or not give back: Err says why
+	// KindDenied: a limit was exceeded; the handler did not run.
+	KindDenied EventKind = "denied"
+	// KindFailed: the handler ran and the guess was wrong. The attempt stays charged.
+	KindFailed EventKind = "failed"
+	// KindSucceeded: the handler ran and the guess was right. The attempt is refunded.
+	KindSucceeded EventKind = "succeeded"
+	// KindUnknown: the handler panicked or responded with 5xx. The attempt stays charged.
+	KindUnknown EventKind = "unknown"
+	// KindUnconfirmed: a success by status only, after too many of them for one
+	// account. The attempt stays charged.
+	KindUnconfirmed EventKind = "unconfirmed"
+	// KindInvalid: the request was too large, had an unsupported content type, or named
+	// several accounts. The handler did not run.
+	KindInvalid EventKind = "invalid"
+	// KindError: the store returned an error for the charge or the refund; see Event.Err.
+	KindError EventKind = "error"
 )
 
-// The limits that Event.DeniedBy names.
+// The scopes of limits, as listed in Event.DeniedBy.
 const (
 	ScopePair    = "pair"
 	ScopeAccount = "account"
@@ -31,17 +40,18 @@ const (
 	ScopeTotal   = "total"
 )
 
-// Event is one try. Account, Address and Subnet are keyed hashes, of 32 hexadecimal digits, the same for the same subject as long
-// as the secret stays; with [Options.Clear] they are the account as normalised, the address and the network. They are empty where
-// they are not known.
+// Event is one attempt. Account, Address and Subnet are keyed hashes of 32 hexadecimal
+// digits, which are the same for the same subject and secret. With
+// [Options.PlainEvents] they are the normalised account, the address and the network.
+// They are empty if unknown.
 type Event struct {
 	Form       string // the guard's name
 	Kind       EventKind
 	Account    string
 	Address    string
 	Subnet     string
-	Known      bool          // the account was logged in to before from here
-	DeniedBy   []string      // which limits denied, each once: pair, account, address, subnet, total
+	Known      bool          // the account is known from this address or device
+	DeniedBy   []string      // the scopes of the limits that denied, without duplicates
 	RetryAfter time.Duration // of a denial
-	Err        error         // of an error; holds no key
+	Err        error         // of KindError and failed refunds; contains no key
 }

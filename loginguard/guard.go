@@ -18,31 +18,37 @@ import (
 	"github.com/headgate/headgate/internal/admission"
 )
 
-// Guard limits the tries on one form. It is made with [New] and may be used concurrently. It holds no state but in the store.
+// Guard limits the attempts on one form. Create it with [New]. It may be used
+// concurrently. All of its state is in the store.
 type Guard struct {
 	opts   Options
 	secret []byte
 	client *clientaddr.Resolver
 	store  headgate.Store
-	limits map[string][]headgate.Bound // by pair, account, …: one for each limit
-	scopes  map[string]string           // the name of a limit's policy → pair, account, …
-	// known holds the pairs that are known, as buckets of knownParts units that a success empties: whatever is missing says that
-	// there was one in the last KnownFor. Units of a 90th part each let a later success lengthen it.
-	known    *headgate.Limiter
-	statusSuccesses *headgate.Limiter // successes by their status, of an account
+	limits map[string][]headgate.Bound // by scope: one for each limit
+	scopes map[string]string           // from the name of a limit's policy to the scope
+	// known has a bucket of knownParts units for each pair. A success empties the
+	// bucket, which refills within KnownFor: a pair is known while its bucket is not
+	// full. As one unit refills in 1/90 of KnownFor, a later success extends the time.
+	known           *headgate.Limiter
+	statusSuccesses *headgate.Limiter // limits the successes of an account by status only
 
-	successRun        atomic.Int64 // successes by their status since anything failed
-	warnedNoFailure       atomic.Bool  // that nothing fails
-	warnedNoAccount atomic.Bool  // that no account was found
+	successRun      atomic.Int64 // successes by status since the last failure
+	warnedNoFailure atomic.Bool  // the warning about a handler without failures was sent
+	// the warning about a success without an account was sent
+	warnedNoAccount atomic.Bool
 }
 
 const (
-	maxStatusSuccesses = 20  // successes of one account that their status alone makes, and as many at once
-	warnAfterSuccesses  = 100 // of all accounts, without one failure, that are warned of
+	// successes of one account by status only: burst and number per hour
+	maxStatusSuccesses = 20
+	// successes in a row, of all accounts, after which the guard warns
+	warnAfterSuccesses = 100
 )
 
-// New makes a guard over store. It refuses options that cannot work, with [ErrInvalidOptions], and what [headgate.New] and
-// [clientaddr.New] refuse. It does no I/O. opts may be nil.
+// New returns a guard with state in store. It returns an error that matches
+// [ErrInvalidOptions] for invalid options, and the errors of [headgate.New] and
+// [clientaddr.New]. It does no I/O. opts may be nil.
 func New(store headgate.Store, opts *Options) (*Guard, error) {
 	var o Options
 	if opts != nil {
@@ -64,21 +70,22 @@ func New(store headgate.Store, opts *Options) (*Guard, error) {
 	if o.Secret == nil {
 		g.secret = processSecret()
 		if headgate.Shared(store) {
-			o.Warn("loginguard: Secret is not set, so every process has limits of its own, and forgets them when it ends; " +
-				"processes that share a store need the same secret")
+			o.Warn("loginguard: Options.Secret is not set: limits are not shared between processes and are lost on restart; " +
+				"set the same secret in all processes that share the store")
 		}
 	}
 	return g, nil
 }
 
-// processSecret is one for all guards of this process, so that they can share known pairs.
+// processSecret returns the random secret of this process. All its guards share it, so
+// that they can share known pairs.
 var processSecret = sync.OnceValue(func() []byte {
 	secret := make([]byte, sha256.Size)
-	_, _ = rand.Read(secret) // crypto/rand ends the program rather than fail
+	_, _ = rand.Read(secret) // crypto/rand.Read never returns an error
 	return secret
 })
 
-// bind makes the limiters.
+// bind binds the limits to the store.
 func (g *Guard) bind(store headgate.Store) (err error) {
 	all, binder := 0, admission.Binder{Store: store}
 	for _, part := range []struct {
@@ -93,13 +100,13 @@ func (g *Guard) bind(store headgate.Store) (err error) {
 	} {
 		all += len(part.limits)
 		if all > headgate.MaxLimits {
-			return fmt.Errorf("%w: Limits has more than %d limits together", ErrInvalidOptions, headgate.MaxLimits)
+			return fmt.Errorf("%w: Limits has more than %d limits; all lists together must have at most that many", ErrInvalidOptions, headgate.MaxLimits)
 		}
 		for i, limit := range part.limits {
 			name := g.opts.Name + "/" + part.kind + "/" + strconv.Itoa(i)
 			c, err := binder.Bind(g.policy(name, limit), "")
 			if err != nil {
-				return fmt.Errorf("loginguard: limits of the %s: %w", part.kind, err)
+				return fmt.Errorf("loginguard: invalid %s limit: %w", part.kind, err)
 			}
 			g.limits[part.kind] = append(g.limits[part.kind], c.Limits[0].Bound)
 			g.scopes[name] = part.kind
@@ -119,31 +126,35 @@ func (g *Guard) policy(name string, limit headgate.Limit) headgate.Policy {
 	return headgate.Policy{Name: name, Limits: []headgate.Limit{limit}, OnStoreError: g.opts.OnStoreError}
 }
 
-// digest is the keyed hash of several parts, as 32 hexadecimal digits. Parts of different number or length never meet.
+// digest returns the keyed hash of several parts as 32 hexadecimal digits. The length
+// of each part is hashed, too, so that different lists of parts never have the same
+// input.
 func (g *Guard) digest(parts ...string) string {
 	h := hmac.New(sha256.New, g.secret)
 	for _, p := range parts {
-		_, _ = h.Write(strconv.AppendInt(nil, int64(len(p)), 10)) // a hash never fails
+		// never returns an error
+		_, _ = h.Write(strconv.AppendInt(nil, int64(len(p)), 10))
 		_, _ = h.Write([]byte{':'})
 		_, _ = h.Write([]byte(p))
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// address and subnet are the blocks that addr counts as.
+// address returns the block of addresses that counts as one address.
 func (g *Guard) address(addr netip.Addr) netip.Prefix {
 	return clientaddr.Group(addr, g.opts.V6Address)
 }
 
+// subnet returns the network of addr.
 func (g *Guard) subnet(addr netip.Addr) netip.Prefix {
 	p := clientaddr.Group(addr, g.opts.V6Subnet)
 	if p.Addr().Is4() {
-		p, _ = p.Addr().Prefix(24) // 24 bits are always there
+		p, _ = p.Addr().Prefix(24) // never returns an error: IPv4 has 32 bits
 	}
 	return p
 }
 
-// allows reports whether addr is in the list of those that are not limited.
+// isAllowlisted reports whether addr is in Options.Allow.
 func (g *Guard) isAllowlisted(addr netip.Addr) bool {
 	addr = addr.Unmap().WithZone("")
 	return slices.ContainsFunc(g.opts.Allow, func(p netip.Prefix) bool { return p.Contains(addr) })
@@ -158,20 +169,21 @@ func (g *Guard) observe(e Event) {
 	}
 }
 
-// count keeps an eye on a handler on which nothing ever fails, and on successes for which no account was found.
+// checkHandler warns about a handler on which no attempt fails, and about a success
+// without an account.
 func (g *Guard) checkHandler(o Outcome, certain bool, account string) {
 	switch {
 	case account == "":
 		if o == Success && (g.opts.Account != nil || len(g.opts.Fields) > 0) && !g.warnedNoAccount.Swap(true) {
-			g.opts.Warn("loginguard: a try succeeded for which no account was found, so it was limited by its address alone: name the " +
-				"form's field in Options.Fields, or set Options.Account; and mount the guard on the form's POST alone")
+			g.opts.Warn("loginguard: no account found in a successful request, so only its address is limited; " +
+				"set Options.Fields to the form's field or set Options.Account, and protect the form's POST route only")
 		}
 	case certain:
 	case o != Success:
 		g.successRun.Store(0)
 	case g.successRun.Add(1) >= warnAfterSuccesses && !g.warnedNoFailure.Swap(true):
-		g.opts.Warn("loginguard: the last 100 tries succeeded, by the status of the handler's answers; if it answers 200 or " +
-			"redirects when a guess is wrong, it must call loginguard.Failed, or Options.Outcome must tell: nearly nothing is " +
-			"limited until then")
+		g.opts.Warn("loginguard: no failed attempt in the last 100, judged by response status; if the handler responds " +
+			"with 200 or a redirect to a wrong guess, call loginguard.Failed there or set Options.Outcome, because " +
+			"almost nothing is limited until then")
 	}
 }

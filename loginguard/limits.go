@@ -8,24 +8,30 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Limits are how many failures there may be. Each kind has any number of limits (a short and a long window, mostly), and all of
-// them must admit a try; together at most 32. They are token buckets: see [Most] for what they bound. A kind that is nil has its
-// default, one that is empty and not nil is not limited.
+// Limits configures how many failures are allowed. Each field is a list of limits,
+// usually a short and a long one, and all of them must allow an attempt. All lists
+// together have at most 32 limits. The limits are token buckets; see [MaxAttempts] for
+// what they bound. A nil list means its default. An empty, non-nil list means no limit.
 type Limits struct {
-	// Pair is for one account from one address, known or not. nil means Lockout{}: 5 tries are free, then one may follow after 1
-	// s, doubling to 15 min.
+	// Pair limits one account from one address, known or not. nil means Lockout{}: 5
+	// attempts are free, then the wait before the next attempt is 1 s, doubling to 15
+	// min.
 	Pair []headgate.Limit
-	// Account is for one account from all addresses that it is not known from. nil means Lockout{Free: 20, Step: 4, Factor: 4}.
+	// Account limits one account from all addresses from which it is not known. nil means
+	// Lockout{Free: 20, Step: 4, Factor: 4}.
 	Account []headgate.Limit
-	// Address is for all accounts from one address that they are not known from. nil means “10/1m burst 30” and “100/24h”.
+	// Address limits all accounts from one address from which they are not known. nil
+	// means “10/1m burst 30” and “100/24h”.
 	Address []headgate.Limit
-	// Subnet is the same for the addresses of one network. nil means “30/1m burst 100” and “500/24h”.
+	// Subnet is like Address, for all addresses of one network. nil means “30/1m burst
+	// 100” and “500/24h”.
 	Subnet []headgate.Limit
-	// Total is the same for everybody together. nil means none: whoever exhausts it locks all out who are not known.
+	// Total is like Address, for all clients together. nil means no limit. A client
+	// that exhausts Total locks out all clients that are not known.
 	Total []headgate.Limit
 }
 
-// withDefaults is l with each nil in its default.
+// withDefaults returns l with the defaults in place of nil.
 func (l Limits) withDefaults() Limits {
 	if l.Pair == nil {
 		l.Pair = Lockout{}.Limits()
@@ -42,21 +48,24 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Lockout is a lock-out that grows: after Free tries in a row each has to wait, for First at first, Factor times as long after
-// Step more, and never longer than Cap. It is a set of plain limits: the k-th is one try per First·Factor^k, with a burst of Free
-// + k·Step. That is a curve that flattens out, drawn by its tangents; so it holds for tries at once, on every store, and it is
-// forgotten by itself as the limits fill up.
+// Lockout is a lockout with increasing waits. After Free attempts in a row the wait
+// before the next attempt is First. After each Step further attempts the wait is Factor
+// times as long, at most Cap.
 //
-// A field that is not above its least has its default.
+// A Lockout is a set of limits: the k-th allows one attempt per First·Factor^k, with a
+// burst of Free + k·Step. It therefore also bounds simultaneous attempts, works with
+// every store, and expires automatically as the limits refill.
+//
+// A field below its minimum has its default.
 type Lockout struct {
-	Free   int64         // tries without a wait: at least 1; default 5
-	Step   int64         // tries between one wait and the next longer one: at least 1; default 1
-	Factor int64         // how much longer it is: at least 2; default 2
+	Free   int64         // attempts without a wait: at least 1; default 5
+	Step   int64         // attempts after which the wait increases: at least 1; default 1
+	Factor int64         // factor by which the wait increases: at least 2; default 2
 	First  time.Duration // the first wait: above 0; default 1 s
 	Cap    time.Duration // the longest wait: above 0; default 15 min
 }
 
-// Limits is the lock-out as limits, shortest wait first.
+// Limits returns the lockout as limits, shortest wait first.
 func (l Lockout) Limits() []headgate.Limit {
 	l = l.withDefaults()
 	var limits []headgate.Limit
@@ -94,18 +103,20 @@ func (l Lockout) withDefaults() Lockout {
 	return l
 }
 
-// Most is the most failures that limits, all together, admit in any span of that length, both ends included: the least of B +
-// s·L/P, rounded down. Without limits it is [math.MaxInt64]. The limits must be valid.
+// MaxAttempts returns the maximum number of failures that limits together allow in any
+// time span of that length, both ends included: the minimum of B + s·L/P, rounded down,
+// with burst B, span s and L attempts per period P. It returns [math.MaxInt64] if
+// limits is empty. The limits must be valid.
 func MaxAttempts(limits []headgate.Limit, span time.Duration) int64 {
-	most := int64(math.MaxInt64)
+	result := int64(math.MaxInt64)
 	for _, l := range limits {
 		hi, lo := bits.Mul64(uint64(max(span, 0)), uint64(l.Rate))
 		if hi >= uint64(l.Period) {
-			continue // beyond 2^64
+			continue // the quotient exceeds 2^64
 		}
 		if refilled, _ := bits.Div64(hi, lo, uint64(l.Period)); refilled < math.MaxInt64-headgate.MaxUnits {
-			most = min(most, l.Capacity()+int64(refilled))
+			result = min(result, l.Capacity()+int64(refilled))
 		}
 	}
-	return most
+	return result
 }

@@ -15,9 +15,11 @@ import (
 	"github.com/headgate/headgate/internal/turn"
 )
 
-// Protect puts the guard before a handler: every request is a try, whatever its method, so mount it on those that are. How a try
-// ended the handler says by [Failed] and [Succeeded], or else its answer does, by [Options.Outcome]. A handler that panics, or
-// answers 500 or above, leaves the try charged: an attacker who can make it crash gains nothing.
+// Protect returns a handler that limits requests to next. Every request is an attempt,
+// with any method, so use Protect only for routes that accept guesses. The handler
+// reports the outcome with [Failed] or [Succeeded]; otherwise [Options.Outcome] decides
+// by the response. If the handler panics or responds with 500 or above, the attempt
+// stays charged: attackers gain nothing by making the handler crash.
 func (g *Guard) Protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		account, err := g.account(r)
@@ -33,9 +35,9 @@ func (g *Guard) Protect(next http.Handler) http.Handler {
 		case !a.Allowed():
 			g.deny(w, r, a.RetryAfter())
 		default:
-			t := &guardedRequest{attempt: a, outer: guardedRequestOf(r.Context())}
-			t.recorder = recorder.Recorder{ResponseWriter: w, Before: t.setCookie}
-			t.serve(next, r)
+			gr := &guardedRequest{attempt: a, outer: guardedRequestOf(r.Context())}
+			gr.recorder = recorder.Recorder{ResponseWriter: w, Before: gr.setCookie}
+			gr.serve(next, r)
 		}
 	})
 }
@@ -46,10 +48,11 @@ func (g *Guard) invalidEvent(r *http.Request) Event {
 	return a.event(KindInvalid, nil)
 }
 
-// deny answers the same whichever limit denied, and whether the account exists or not.
+// deny writes a response that does not depend on which limit denied, nor on whether the
+// account exists.
 func (g *Guard) deny(w http.ResponseWriter, r *http.Request, wait time.Duration) {
 	w.Header().Set("Cache-Control", "no-store")
-	if wait > 0 { // else no wait helps
+	if wait > 0 { // 0 means that no wait helps
 		w.Header().Set("Retry-After", strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10))
 	}
 	g.opts.DeniedHandler(w, r, &httplimit.Denial{
@@ -58,105 +61,114 @@ func (g *Guard) deny(w http.ResponseWriter, r *http.Request, wait time.Duration)
 	})
 }
 
-// Failed says that the guess of this request was wrong, whatever the answer's status is. It has the last word: a success that was
-// said before, or is after, does not count. It does nothing for a request that no guard let through.
+// Failed reports that the guess of this request was wrong, regardless of the response's
+// status. It overrides Succeeded, whether called before or after it. It does nothing
+// for a request that did not pass a guard.
 func Failed(r *http.Request) {
-	for t := guardedRequestOf(r.Context()); t != nil; t = t.outer {
-		t.failed.Store(true)
+	for gr := guardedRequestOf(r.Context()); gr != nil; gr = gr.outer {
+		gr.failed.Store(true)
 	}
 }
 
-// Succeeded says that the guess of this request was right, whatever the answer's status is. Say it before answering, so that
-// [Options.DeviceCookie] can be set, and only when nothing can fail any more. It does nothing for a request that no guard let
-// through.
+// Succeeded reports that the guess of this request was right, regardless of the
+// response's status. Call it before writing the response, so that
+// [Options.DeviceCookie] can be set, and only when the login can no longer fail. It
+// does nothing for a request that did not pass a guard.
 func Succeeded(r *http.Request) {
-	for t := guardedRequestOf(r.Context()); t != nil; t = t.outer {
-		t.succeeded.Store(true)
+	for gr := guardedRequestOf(r.Context()); gr != nil; gr = gr.outer {
+		gr.succeeded.Store(true)
 	}
 }
 
 type requestKey struct{}
 
-// tryOf is the try that the innermost guard let through; nil if none did.
+// guardedRequestOf returns the request of the innermost guard, nil if there is none.
 func guardedRequestOf(ctx context.Context) *guardedRequest {
-	t, _ := ctx.Value(requestKey{}).(*guardedRequest)
-	return t
+	gr, _ := ctx.Value(requestKey{}).(*guardedRequest)
+	return gr
 }
 
-// try is a request that is let through.
+// guardedRequest is a request that a guard allowed.
 type guardedRequest struct {
-	recorder            recorder.Recorder
-	attempt           *Attempt
-	outer             *guardedRequest // of the guard around this one, if there is one: words are for all of them
+	recorder recorder.Recorder
+	attempt  *Attempt
+	// of the guard around this one, or nil; outcomes are reported to all of them
+	outer             *guardedRequest
 	failed, succeeded atomic.Bool
 }
 
-// setCookie sets the cookie of a client that succeeded by all that the handler has said when its answer begins.
-func (t *guardedRequest) setCookie() {
-	if g := t.attempt.guard; g.opts.DeviceCookie != "" && t.succeeded.Load() && !t.failed.Load() {
-		g.setCookie(t.recorder.ResponseWriter, t.attempt.Device())
+// setCookie sets the device cookie if the handler has reported a success before its
+// response begins.
+func (gr *guardedRequest) setCookie() {
+	if g := gr.attempt.guard; g.opts.DeviceCookie != "" && gr.succeeded.Load() && !gr.failed.Load() {
+		g.setCookie(gr.recorder.ResponseWriter, gr.attempt.Device())
 	}
 }
 
-func (t *guardedRequest) serve(next http.Handler, r *http.Request) {
+func (gr *guardedRequest) serve(next http.Handler, r *http.Request) {
 	returned := false
-	defer func() { t.finish(r, returned) }()
-	next.ServeHTTP(&t.recorder, r.WithContext(context.WithValue(r.Context(), requestKey{}, t)))
+	defer func() { gr.finish(r, returned) }()
+	next.ServeHTTP(&gr.recorder, r.WithContext(context.WithValue(r.Context(), requestKey{}, gr)))
 	if r.Context().Err() == nil {
-		t.recorder.Begin(http.StatusOK) // what net/http answers for a handler that wrote nothing
-	} // else it gave up, for a client that is gone: that says nothing of the guess
+		// as net/http does for a handler that wrote nothing
+		gr.recorder.Begin(http.StatusOK)
+	} // else the client disconnected and the handler stopped: the outcome is unknown
 	returned = true
 }
 
-// settle says how the try ended. returned is false if the handler panicked.
-func (t *guardedRequest) finish(r *http.Request, returned bool) {
-	outcome, certain := t.outcome(returned)
-	t.attempt.guard.checkHandler(outcome, certain, t.attempt.client.Account)
+// finish reports the outcome of the attempt. returned is false if the handler panicked.
+func (gr *guardedRequest) finish(r *http.Request, returned bool) {
+	outcome, certain := gr.outcome(returned)
+	gr.attempt.guard.checkHandler(outcome, certain, gr.attempt.client.Account)
 	switch outcome {
 	case Success:
 		if !certain && isSafeMethod(r.Method) {
-			t.attempt.unmarkedParts = 0 // a page that was shown made nobody known, whatever name was in its address
+			// viewing a page with an account in its URL makes no pair known
+			gr.attempt.unmarkedParts = 0
 		}
 		ctx, done := turn.Detached(r.Context())
 		defer done()
-		_ = t.attempt.succeed(ctx, headgate.StoreClock, certain) // the observer has heard of it
+		// the observer received the error
+		_ = gr.attempt.succeed(ctx, headgate.StoreClock, certain)
 	case Failure:
-		t.attempt.Failed()
+		gr.attempt.Failed()
 	default:
-		t.attempt.keepCharge(KindUnknown)
+		gr.attempt.keepCharge(KindUnknown)
 	}
 }
 
-// shows is whether a method only asks for something to be shown: logins by it must say that they succeeded.
+// isSafeMethod reports whether a method is safe as HTTP defines it. A success by status
+// with such a method makes no pair known.
 func isSafeMethod(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions || method == http.MethodTrace
 }
 
-// outcome is how the try ended, and whether more than a status says so.
-func (t *guardedRequest) outcome(returned bool) (o Outcome, certain bool) {
-	of, status := t.attempt.guard.opts.Outcome, t.recorder.Status()
+// outcome returns the outcome of the attempt. certain is false if it is judged by
+// status only.
+func (gr *guardedRequest) outcome(returned bool) (o Outcome, certain bool) {
+	byResponse, status := gr.attempt.guard.opts.Outcome, gr.recorder.Status()
 	switch {
-	case t.failed.Load():
+	case gr.failed.Load():
 		return Failure, true
-	case t.succeeded.Load():
+	case gr.succeeded.Load():
 		return Success, true
 	case !returned, status == 0:
 		return Unknown, true
-	case of != nil:
-		return of(status, t.recorder.Header()), true
+	case byResponse != nil:
+		return byResponse(status, gr.recorder.Header()), true
 	}
-	return ByStatus(status, t.recorder.Header()), false
+	return ByStatus(status, gr.recorder.Header()), false
 }
 
 func writeInvalid(w http.ResponseWriter, err error) {
-	p := problem.Problem{Type: problem.Plain, Status: http.StatusBadRequest, Detail: "The request could not be read."}
+	p := problem.Problem{Type: problem.Plain, Status: http.StatusBadRequest, Detail: "The request body could not be read."}
 	switch {
 	case errors.Is(err, errTooLarge):
-		p.Status, p.Detail = http.StatusRequestEntityTooLarge, "The request is too large."
+		p.Status, p.Detail = http.StatusRequestEntityTooLarge, "The request body is too large."
 	case errors.Is(err, errContentType):
-		p.Status, p.Detail = http.StatusUnsupportedMediaType, "The request's content type is not accepted here."
+		p.Status, p.Detail = http.StatusUnsupportedMediaType, "The content type of the request body is not supported."
 	case errors.Is(err, errAmbiguous):
-		p.Detail = "The request names more than one account."
+		p.Detail = "The request contains more than one account."
 	}
 	problem.Write(w, p)
 }

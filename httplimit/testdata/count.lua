@@ -1,4 +1,5 @@
--- Counts what wrk was answered: admitted, denied, denied without Retry-After, and all else. One thread, so one count.
+-- Counts the responses that wrk receives: admitted, denied, denied without Retry-After,
+-- and other ones. wrk runs one thread, so there is one set of counters.
 local count = {admitted = 0, denied = 0, hintless = 0, other = 0}
 local thread
 
