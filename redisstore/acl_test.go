@@ -152,7 +152,7 @@ func TestTheLeastThatAUserMustBeAllowed(t *testing.T) {
 			allow(t, server, rules)
 			err := c.use(t, url)
 			var trouble *headgate.StoreError
-			if !errors.As(err, &trouble) || trouble.Reason != headgate.ReasonRefused || !strings.Contains(trouble.Advice, "the user's ACL lacks a rule") {
+			if !errors.As(err, &trouble) || trouble.Reason != headgate.ReasonRefused || !strings.Contains(trouble.Advice, "the user's ACL lacks a permission") {
 				t.Errorf("%s without %s: got %v want refused, because of the ACL", name, rule, err)
 			}
 		}

@@ -15,15 +15,15 @@ import (
 func TestWrongPasswords(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t, testserver.Password("right"), testserver.ACL("gate", "pass", "~hg:*", "+@all"))
-	mustFail(t, "redis://"+server.Addr(), headgate.ReasonRefused, "it asks for a password")
-	mustFail(t, "redis://:s3cret@"+server.Addr(), headgate.ReasonRefused, "user or password is wrong")
-	mustFail(t, "redis://gate:s3cret@"+server.Addr(), headgate.ReasonRefused, "user or password is wrong")
-	mustFail(t, "redis://nobody:s3cret@"+server.Addr(), headgate.ReasonRefused, "user or password is wrong")
+	mustFail(t, "redis://"+server.Addr(), headgate.ReasonRefused, "the server requires a password")
+	mustFail(t, "redis://:s3cret@"+server.Addr(), headgate.ReasonRefused, "wrong username or password")
+	mustFail(t, "redis://gate:s3cret@"+server.Addr(), headgate.ReasonRefused, "wrong username or password")
+	mustFail(t, "redis://nobody:s3cret@"+server.Addr(), headgate.ReasonRefused, "wrong username or password")
 }
 
 func TestWrongDatabase(t *testing.T) {
 	t.Parallel()
-	mustFail(t, "redis://"+testserver.Redis(t).Addr()+"/99", headgate.ReasonRefused, "it has fewer databases")
+	mustFail(t, "redis://"+testserver.Redis(t).Addr()+"/99", headgate.ReasonRefused, "the server has no database of this number")
 }
 
 func TestServersOfOtherProtocols(t *testing.T) {
@@ -40,12 +40,12 @@ func TestServersOfOtherProtocols(t *testing.T) {
 func TestServersThatSayNothing(t *testing.T) {
 	t.Parallel()
 	closing := listen(t, func(conn net.Conn) { _ = conn.Close() })
-	mustFail(t, "redis://"+closing, headgate.ReasonUnreachable, "takes connections and does not answer")
+	mustFail(t, "redis://"+closing, headgate.ReasonUnreachable, "accepts connections but does not answer")
 	silent := listen(t, func(net.Conn) {})
-	mustFail(t, "redis://"+silent+"?timeout=5s", headgate.ReasonUnreachable, "takes connections and does not answer")
-	mustFail(t, "redis+sentinel://"+silent+"/main?timeout=5s", headgate.ReasonUnreachable, "do the sentinels run")
-	mustFail(t, "redis://nosuchhost.invalid", headgate.ReasonUnreachable, "is the address right?")
-	mustFail(t, "redis+unix:///no/such/socket", headgate.ReasonUnreachable, "is it running")
+	mustFail(t, "redis://"+silent+"?timeout=5s", headgate.ReasonUnreachable, "accepts connections but does not answer")
+	mustFail(t, "redis+sentinel://"+silent+"/main?timeout=5s", headgate.ReasonUnreachable, "check that the sentinels are running")
+	mustFail(t, "redis://nosuchhost.invalid", headgate.ReasonUnreachable, "the address is correct")
+	mustFail(t, "redis+unix:///no/such/socket", headgate.ReasonUnreachable, "check that the server is running")
 }
 
 // listen gives every connection to a port of its own to serve.
@@ -72,9 +72,9 @@ func listen(t *testing.T, serve func(net.Conn)) (addr string) {
 func TestURLsForAnotherKindOfServer(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t)
-	mustFail(t, "redis+cluster://"+server.Addr(), headgate.ReasonRefused, "this is no cluster: use redis://")
-	mustFail(t, "redis+cluster://"+server.Addr()+","+server.Addr(), headgate.ReasonRefused, "this is no cluster: use redis://")
-	mustFail(t, "redis+sentinel://"+server.Addr()+"/main", headgate.ReasonRefused, "is it a sentinel")
+	mustFail(t, "redis+cluster://"+server.Addr(), headgate.ReasonRefused, "the server is not a cluster; use redis://")
+	mustFail(t, "redis+cluster://"+server.Addr()+","+server.Addr(), headgate.ReasonRefused, "the server is not a cluster; use redis://")
+	mustFail(t, "redis+sentinel://"+server.Addr()+"/main", headgate.ReasonRefused, "the server is not a sentinel")
 	cluster := testserver.Cluster(t, 3, 0)
 	for _, addr := range cluster.Addrs() {
 		mustFail(t, "redis://"+addr, headgate.ReasonRefused, "use redis+cluster://")
@@ -82,13 +82,13 @@ func TestURLsForAnotherKindOfServer(t *testing.T) {
 	sentinel := testserver.Sentinel(t)
 	addrs := strings.Join(sentinel.Addrs(), ",")
 	mustFail(t, "redis://"+sentinel.Addrs()[0], headgate.ReasonRefused, "use redis+sentinel://")
-	mustFail(t, "redis+sentinel://"+addrs+"/nobody", headgate.ReasonRefused, "the sentinels know no primary of this name")
+	mustFail(t, "redis+sentinel://"+addrs+"/nobody", headgate.ReasonRefused, "the sentinels monitor no primary of this name")
 	mustDecide(t, "redis+sentinel://"+addrs+"/"+sentinel.MasterName())
 }
 
 // Some versions of rueidis return a nil pointer in an interface that is not nil.
 func TestSentinelsUnreachable(t *testing.T) {
-	mustFail(t, "redis+sentinel://127.0.0.1:1/primary", headgate.ReasonUnreachable, "is it running")
+	mustFail(t, "redis+sentinel://127.0.0.1:1/primary", headgate.ReasonUnreachable, "check that the server is running")
 }
 
 func TestReadOnlyReplica(t *testing.T) {
@@ -96,7 +96,7 @@ func TestReadOnlyReplica(t *testing.T) {
 	primary := testserver.Redis(t)
 	host, port, _ := net.SplitHostPort(primary.Addr())
 	replica := testserver.Redis(t, testserver.WithConfig("replicaof", host+" "+port))
-	mustFail(t, "redis://"+replica.Addr(), headgate.ReasonRefused, "this is a read-only replica")
+	mustFail(t, "redis://"+replica.Addr(), headgate.ReasonRefused, "the server is a read-only replica")
 
 	lonely := testserver.Redis(t, testserver.WithConfig("replica-serve-stale-data", "no"))
 	lonely.Do(t, "REPLICAOF", "127.0.0.1", "1")
@@ -112,7 +112,7 @@ func TestTooFewReplicas(t *testing.T) {
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t, testserver.WithConfig("maxmemory", "1kb", "maxmemory-policy", "noeviction"))
-	mustFail(t, "redis://"+server.Addr(), headgate.ReasonRefused, "it is out of memory: raise maxmemory")
+	mustFail(t, "redis://"+server.Addr(), headgate.ReasonRefused, "the server is out of memory; raise maxmemory")
 }
 
 func TestDiskIsFull(t *testing.T) {
@@ -126,7 +126,7 @@ func TestDiskIsFull(t *testing.T) {
 	eventually(t, func() bool {
 		return strings.Contains(server.Do(t, "INFO", "persistence").Text, "rdb_last_bgsave_status:err")
 	}, "that the server cannot save to /proc")
-	mustFail(t, "redis://"+server.Addr(), headgate.ReasonRefused, "it cannot save to disk")
+	mustFail(t, "redis://"+server.Addr(), headgate.ReasonRefused, "the server cannot save to disk")
 }
 
 func TestLoading(t *testing.T) {
@@ -144,7 +144,7 @@ func TestLoading(t *testing.T) {
 		err = ask(t.Context(), s)
 		return err == nil || err.Reason == headgate.ReasonRefused
 	}, "a refusal while it loads")
-	if err == nil || !strings.Contains(err.Advice, "it reads its data from disk") {
+	if err == nil || !strings.Contains(err.Advice, "the server is loading its data from disk") {
 		t.Errorf("while it loads: got %v want refused, with why", err)
 	}
 	server.Do(t, "CONFIG", "SET", "key-load-delay", "0")
@@ -165,7 +165,7 @@ func TestBusyWithAnotherScript(t *testing.T) {
 		err = ask(t.Context(), s)
 		return err != nil && err.Reason == headgate.ReasonRefused
 	}, "a refusal")
-	if err == nil || !strings.Contains(err.Advice, "another script keeps it busy") {
+	if err == nil || !strings.Contains(err.Advice, "the server is busy with another script") {
 		t.Errorf("got %v want refused, with why", err)
 	}
 }
@@ -201,7 +201,7 @@ func TestKeysOfAnotherType(t *testing.T) {
 func mustBeWrongType(t *testing.T, what string, err error) {
 	t.Helper()
 	var trouble *headgate.StoreError
-	if !errors.As(err, &trouble) || trouble.Reason != headgate.ReasonWrongType || !strings.Contains(trouble.Advice, "namespace of your own") {
+	if !errors.As(err, &trouble) || trouble.Reason != headgate.ReasonWrongType || !strings.Contains(trouble.Advice, "separate namespace") {
 		t.Errorf("%s: got error %v want wrong type, with what to do", what, err)
 	}
 }

@@ -28,9 +28,11 @@ const (
 	Failing = diagnosis.Failing // decisions fail, or will fail
 )
 
-// Diagnose looks at the Redis of a URL, as [Open] takes it, and says what is wrong with it. It makes a few decisions in a namespace
-// of its own, which it removes, and changes nothing else. What the user may not look at is said, too. The error is that of a URL that
-// cannot be read; a server that cannot be reached is a finding. It takes some 30 round trips, and no longer than ctx.
+// Diagnose checks the Redis of a URL, which has the syntax of [Open]. It makes a few
+// decisions in a namespace of its own, which it removes, and changes nothing else. It
+// also reports what the user has no permission to read. Diagnose returns an error only
+// for an invalid URL; an unreachable server is a finding. It takes about 30 round
+// trips. ctx bounds its time, or 20 s if ctx has no deadline.
 func Diagnose(ctx context.Context, rawURL string) ([]Finding, error) {
 	t, err := parseURL(rawURL)
 	if err != nil {
@@ -45,20 +47,20 @@ func Diagnose(ctx context.Context, rawURL string) ([]Finding, error) {
 		return nil, err
 	}
 	o.Namespace, o.Layout = "check-"+rand.Text(), LayoutHeadgate
-	c := newConnecting(t, option)
+	c := newLazyClient(t, option)
 	s, err := New(c, &o)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = s.Close() }() // what could be wrong with that was found by then
+	defer func() { _ = s.Close() }() // the findings cover its possible errors
 	d := &diagnoser{kind: t.kind, store: s}
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
 	d.run(ctx, c)
 	return d.findings, nil
 }
 
-// diagnoseTimeout bounds the whole of it, if ctx does not.
+// diagnoseTimeout bounds all checks if ctx has no deadline.
 const diagnoseTimeout = 20 * time.Second
 
 // diagnoser collects findings.
@@ -77,7 +79,7 @@ func (d *diagnoser) failed(check string, level Level, err error) {
 	d.findings = append(d.findings, diagnosis.OfError(check, level, err, "headgate: redis: "))
 }
 
-func (d *diagnoser) run(ctx context.Context, c *connecting) {
+func (d *diagnoser) run(ctx context.Context, c *lazyClient) {
 	client, err := c.get(ctx)
 	if err != nil {
 		d.failed("connection", Failing, err)
@@ -93,17 +95,18 @@ func (d *diagnoser) run(ctx context.Context, c *connecting) {
 	}
 }
 
-// nodes adds what is found on every node that takes writes, once where all say the same.
+// nodes adds the findings for every node that accepts writes. A finding that all nodes
+// share is added once.
 func (d *diagnoser) nodes(ctx context.Context, nodes map[string]rueidis.Client) {
 	found := map[Finding][]string{}
 	var order []Finding
-	looked := 0
+	inspected := 0
 	for address, client := range nodes {
-		n := look(ctx, client)
-		if d.kind == cluster && n.about["role"] == "slave" {
-			continue // its primary says what holds
+		n := inspect(ctx, client)
+		if d.kind == cluster && n.info["role"] == "slave" {
+			continue // the findings of its primary apply
 		}
-		looked++
+		inspected++
 		for _, f := range n.findings() {
 			if found[f] == nil {
 				order = append(order, f)
@@ -112,7 +115,7 @@ func (d *diagnoser) nodes(ctx context.Context, nodes map[string]rueidis.Client) 
 		}
 	}
 	for _, f := range order {
-		if on := found[f]; len(on) < looked {
+		if on := found[f]; len(on) < inspected {
 			slices.Sort(on)
 			f.Says = strings.Join(on, ", ") + ": " + f.Says
 		}
@@ -120,13 +123,14 @@ func (d *diagnoser) nodes(ctx context.Context, nodes map[string]rueidis.Client) 
 	}
 }
 
-// cluster adds whether all slots are served, as the nodes see it: one that disagrees is enough.
+// cluster reports whether all slots are served. One node that disagrees is enough for a
+// failure.
 func (d *diagnoser) cluster(ctx context.Context, nodes map[string]rueidis.Client) {
 	var last Finding
 	for address, client := range nodes {
 		text, err := client.Do(ctx, client.B().ClusterInfo().Build()).ToString()
 		if err != nil {
-			d.failed("cluster", Warning, storeError(err))
+			d.failed("cluster", Warning, classify(err))
 			return
 		}
 		if last = clusterFinding(fields(text)); last.Level != Fine {
@@ -137,23 +141,24 @@ func (d *diagnoser) cluster(ctx context.Context, nodes map[string]rueidis.Client
 	d.findings = append(d.findings, last)
 }
 
-func clusterFinding(about map[string]string) Finding {
+func clusterFinding(info map[string]string) Finding {
 	switch {
-	case about["cluster_slots_assigned"] != "16384":
+	case info["cluster_slots_assigned"] != "16384":
 		return Finding{
-			Check: "cluster", Level: Failing, Says: "only " + about["cluster_slots_assigned"] + " of 16384 slots are assigned: keys of the others cannot be decided",
-			Advice: "redis-cli --cluster check, then fix",
+			Check: "cluster", Level: Failing, Says: "only " + info["cluster_slots_assigned"] + " of 16384 slots are assigned: decisions for keys in the other slots fail",
+			Advice: "run redis-cli --cluster check, then redis-cli --cluster fix",
 		}
-	case about["cluster_state"] != "ok" || about["cluster_slots_fail"] != "0":
+	case info["cluster_state"] != "ok" || info["cluster_slots_fail"] != "0":
 		return Finding{
-			Check: "cluster", Level: Failing, Says: "its state is " + about["cluster_state"] + ", and " + about["cluster_slots_fail"] + " slots have no primary that answers",
+			Check: "cluster", Level: Failing, Says: "the cluster state is " + info["cluster_state"] + ", and " + info["cluster_slots_fail"] + " slots have no reachable primary",
 			Advice: "see CLUSTER NODES",
 		}
 	}
-	return Finding{Check: "cluster", Level: Fine, Says: "all slots are served, by " + about["cluster_size"] + " primaries"}
+	return Finding{Check: "cluster", Level: Fine, Says: "all slots are served, by " + info["cluster_size"] + " primaries"}
 }
 
-// decisions makes one of each kind under every algorithm, and takes them back. It reports whether decisions can be made.
+// decisions runs the verbs under every algorithm and resets the keys. It reports
+// whether decisions work.
 func (d *diagnoser) decisions(ctx context.Context) bool {
 	for _, a := range algo.All() {
 		if err := d.decide(ctx, a.Name); err != nil {
@@ -161,7 +166,7 @@ func (d *diagnoser) decisions(ctx context.Context) bool {
 			return false
 		}
 	}
-	d.add("decisions", Fine, fmt.Sprintf("scripts run: %d algorithms decided, and what they wrote is removed", len(algo.All())), "")
+	d.add("decisions", Fine, fmt.Sprintf("scripts work: tested %d algorithms and removed the test keys", len(algo.All())), "")
 	return true
 }
 
@@ -180,10 +185,10 @@ func (d *diagnoser) decide(ctx context.Context, name headgate.Algorithm) error {
 
 const (
 	latencyRounds = 21
-	slowDecision  = 10 * time.Millisecond // a fifth of the budget that a decision has by default
+	slowDecision  = 10 * time.Millisecond // 1/5 of the default time budget of a decision
 )
 
-// latency adds how long a decision takes.
+// latency adds the latency of a decision.
 func (d *diagnoser) latency(ctx context.Context) {
 	b, err := d.store.Bind(headgate.Rule{Scope: "check", Name: "check", Limit: headgate.Limit{Rate: 1000, Period: time.Minute}})
 	if err != nil {
@@ -200,7 +205,7 @@ func (d *diagnoser) latency(ctx context.Context) {
 	}
 	f, median := diagnosis.OfLatency(took)
 	if median > slowDecision {
-		f.Level, f.Advice = Warning, "keep Redis near, and the budget of a decision well above it"
+		f.Level, f.Advice = Warning, "place Redis closer, and set the time budget of a decision well above this latency"
 	}
 	d.findings = append(d.findings, f)
 }

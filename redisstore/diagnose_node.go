@@ -10,45 +10,46 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// node is what a server says of itself.
+// node is the state that a server reports.
 type node struct {
-	about  map[string]string // INFO
-	config map[string]string // CONFIG GET, as far as the user may
-	clock  time.Duration     // how far it is ahead of this machine's
-	err    error             // of INFO
-	noTime error
+	info        map[string]string // INFO
+	config      map[string]string // CONFIG GET, as far as permitted
+	clockOffset time.Duration     // how far its clock is ahead of the local clock
+	err         error             // error of INFO
+	clockErr    error             // error of TIME
 }
 
-// look asks a server for everything at once.
-func look(ctx context.Context, client rueidis.Client) *node {
+// inspect reads everything that the checks need from a server.
+func inspect(ctx context.Context, client rueidis.Client) *node {
 	n := &node{config: map[string]string{}}
 	text, err := client.Do(ctx, client.B().Info().Build()).ToString()
-	if n.about, n.err = fields(text), err; err != nil {
-		n.err = storeError(err)
+	if n.info, n.err = fields(text), err; err != nil {
+		n.err = classify(err)
 	}
 	for _, name := range []string{"appendfsync", "save", "min-replicas-to-write", "maxclients"} {
 		if pairs, err := client.Do(ctx, client.B().ConfigGet().Parameter(name).Build()).AsStrMap(); err == nil {
 			n.config[name] = pairs[name]
 		}
 	}
-	n.lookAtClock(ctx, client)
+	n.measureClock(ctx, client)
 	return n
 }
 
-func (n *node) lookAtClock(ctx context.Context, client rueidis.Client) {
+func (n *node) measureClock(ctx context.Context, client rueidis.Client) {
 	start := time.Now()
 	answer, err := client.Do(ctx, client.B().Time().Build()).AsStrSlice()
 	if err != nil || len(answer) != 2 {
-		n.noTime = storeError(err)
+		n.clockErr = classify(err)
 		return
 	}
 	middle := start.Add(time.Since(start) / 2)
 	seconds, _ := strconv.ParseInt(answer[0], 10, 64)
 	micros, _ := strconv.ParseInt(answer[1], 10, 64)
-	n.clock = time.Unix(seconds, micros*1000).Sub(middle)
+	n.clockOffset = time.Unix(seconds, micros*1000).Sub(middle)
 }
 
-// fields are the lines name:value of INFO and its like, before which RESP3 may say that it is text.
+// fields parses the lines name:value of INFO and similar replies. In RESP3 the text
+// type marker may precede them.
 func fields(text string) map[string]string {
 	all := map[string]string{}
 	for line := range strings.SplitSeq(strings.TrimPrefix(text, "txt:"), "\n") {
@@ -60,15 +61,15 @@ func fields(text string) map[string]string {
 }
 
 func (n *node) number(name string) int64 {
-	i, _ := strconv.ParseInt(n.about[name], 10, 64)
+	i, _ := strconv.ParseInt(n.info[name], 10, 64)
 	return i
 }
 
-// findings is everything that can be said of the server.
+// findings returns the findings for the server.
 func (n *node) findings() []Finding {
 	if n.err != nil {
 		return []Finding{
-			{Check: "server", Level: Warning, Says: "it does not say what it is: the user may not run INFO", Advice: "allow +info for this check; decisions do without"},
+			{Check: "server", Level: Warning, Says: "no details are available: the user may not run INFO", Advice: "grant +info for this check; decisions do not need it"},
 			n.clockFinding(),
 		}
 	}
@@ -82,18 +83,19 @@ func (n *node) findings() []Finding {
 	return kept
 }
 
-// version is that of the first release with every command that the scripts use, or later.
+// version checks the release. 6.2 is the first one with every command that the scripts
+// use.
 func (n *node) version() Finding {
-	name, text := "Redis", n.about["redis_version"]
-	if valkey := n.about["valkey_version"]; valkey != "" {
+	name, text := "Redis", n.info["redis_version"]
+	if valkey := n.info["valkey_version"]; valkey != "" {
 		name, text = "Valkey", valkey
 	}
 	var major, minor int
 	if _, err := fmt.Sscanf(text, "%d.%d", &major, &minor); err != nil {
-		return Finding{Check: "version", Level: Warning, Says: fmt.Sprintf("%.40q is no version of Redis or Valkey", text), Advice: "6.2 or later is needed"}
+		return Finding{Check: "version", Level: Warning, Says: fmt.Sprintf("%.40q is not a version of Redis or Valkey", text), Advice: "use 6.2 or later"}
 	}
 	if major < 6 || major == 6 && minor < 2 {
-		return Finding{Check: "version", Level: Failing, Says: name + " " + text + " is too old", Advice: "6.2 or later is needed"}
+		return Finding{Check: "version", Level: Failing, Says: name + " " + text + " is too old", Advice: "use 6.2 or later"}
 	}
 	return Finding{Check: "version", Level: Fine, Says: name + " " + text}
 }
@@ -102,125 +104,125 @@ func (n *node) role() Finding {
 	replicas := n.number("connected_slaves")
 	needed, _ := strconv.ParseInt(n.config["min-replicas-to-write"], 10, 64)
 	switch {
-	case n.about["loading"] == "1":
-		return Finding{Check: "role", Level: Failing, Says: "it reads its data from disk and answers nothing until it has", Advice: "wait"}
-	case n.about["role"] == "slave":
+	case n.info["loading"] == "1":
+		return Finding{Check: "role", Level: Failing, Says: "the server is loading its data from disk and refuses commands until it has finished", Advice: "wait until it has finished"}
+	case n.info["role"] == "slave":
 		return Finding{
-			Check: "role", Level: Failing, Says: "it is a replica, which takes no writes",
-			Advice: "give the address of the primary, or use redis+sentinel://",
+			Check: "role", Level: Failing, Says: "the server is a replica and refuses writes",
+			Advice: "use the address of the primary, or redis+sentinel://",
 		}
 	case needed > 0 && n.number("min_slaves_good_slaves") < needed:
 		return Finding{
-			Check: "role", Level: Failing, Says: fmt.Sprintf("it takes no writes with fewer than %d replicas in step, and has %d", needed, n.number("min_slaves_good_slaves")),
-			Advice: "bring the replicas back, or lower min-replicas-to-write",
+			Check: "role", Level: Failing, Says: fmt.Sprintf("the server refuses writes with fewer than %d replicas in sync, and has %d", needed, n.number("min_slaves_good_slaves")),
+			Advice: "restore the replicas, or lower min-replicas-to-write",
 		}
 	case replicas > 0 && needed == 0:
 		return Finding{
-			Check: "role", Level: Fine, Says: fmt.Sprintf("a primary with %d replicas; a failover forgets what they had not yet got", replicas),
-			Advice: "min-replicas-to-write bounds how much that can be",
+			Check: "role", Level: Fine, Says: fmt.Sprintf("a primary with %d replicas; a failover loses the writes that were not yet replicated", replicas),
+			Advice: "min-replicas-to-write limits this loss",
 		}
 	case replicas > 0:
-		return Finding{Check: "role", Level: Fine, Says: fmt.Sprintf("a primary with %d replicas, %d of which must be in step", replicas, needed)}
+		return Finding{Check: "role", Level: Fine, Says: fmt.Sprintf("a primary with %d replicas, %d of which must be in sync", replicas, needed)}
 	}
 	return Finding{Check: "role", Level: Fine, Says: "a primary without replicas"}
 }
 
-// nearlyFull is when memory is worth a warning, in percent of what it may use.
-const nearlyFull = 90
+// fullPercent is the usage in percent from which memory or connections are a warning.
+const fullPercent = 90
 
 func (n *node) memory() Finding {
-	used, most := n.number("used_memory"), n.number("maxmemory")
-	if most == 0 {
-		return Finding{Check: "memory", Level: Fine, Says: megabytes(used) + " used, and no maxmemory: the machine's memory alone bounds it"}
+	used, limit := n.number("used_memory"), n.number("maxmemory")
+	if limit == 0 {
+		return Finding{Check: "memory", Level: Fine, Says: megabytes(used) + " used; maxmemory is not set, so only the machine's memory limits it"}
 	}
-	says := fmt.Sprintf("%s of %s used", megabytes(used), megabytes(most))
-	evicts := n.about["maxmemory_policy"] != "noeviction"
+	usage := fmt.Sprintf("%s of %s used", megabytes(used), megabytes(limit))
+	evicts := n.info["maxmemory_policy"] != "noeviction"
 	switch {
-	case used >= most && !evicts:
-		return Finding{Check: "memory", Level: Failing, Says: says + ": decisions that write are refused", Advice: "raise maxmemory, or lower what else lies there"}
-	case used >= most/100*nearlyFull:
-		return Finding{Check: "memory", Level: Warning, Says: says, Advice: "raise maxmemory, or lower what else lies there"}
+	case used >= limit && !evicts:
+		return Finding{Check: "memory", Level: Failing, Says: usage + ": decisions that write are refused", Advice: "raise maxmemory, or remove other data"}
+	case used >= limit/100*fullPercent:
+		return Finding{Check: "memory", Level: Warning, Says: usage, Advice: "raise maxmemory, or remove other data"}
 	}
-	return Finding{Check: "memory", Level: Fine, Says: says}
+	return Finding{Check: "memory", Level: Fine, Says: usage}
 }
 
 func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }
 
-// eviction says what a full memory costs.
+// eviction reports what happens when the memory is full.
 func (n *node) eviction() Finding {
-	policy, evicted := n.about["maxmemory_policy"], n.number("evicted_keys")
-	so := ""
+	policy, evicted := n.info["maxmemory_policy"], n.number("evicted_keys")
+	count := ""
 	if evicted > 0 {
-		so = fmt.Sprintf("; %d keys were evicted since it started", evicted)
+		count = fmt.Sprintf("; %d keys were evicted since the server started", evicted)
 	}
-	const cost = ": whoever's key is evicted has his whole burst anew, each time"
-	const advice = "noeviction and a maxmemory that is enough; or volatile-ttl, which takes the keys that mean least"
+	const cost = ": each eviction resets a limit, which then allows its whole burst again"
+	const advice = "set noeviction and a sufficient maxmemory; or volatile-ttl, which evicts the keys with the shortest TTL"
 	switch {
 	case n.number("maxmemory") == 0:
 		return Finding{Check: "eviction", Level: Fine, Says: "nothing is evicted"}
 	case policy == "noeviction":
-		return Finding{Check: "eviction", Level: Fine, Says: "noeviction: nothing is evicted, and a full memory refuses decisions" + so}
+		return Finding{Check: "eviction", Level: Fine, Says: "noeviction: nothing is evicted; decisions fail if the memory is full" + count}
 	case policy == "volatile-ttl":
-		return Finding{Check: "eviction", Level: Warning, Says: "volatile-ttl: a full memory evicts the keys that end soonest" + cost + so, Advice: "a maxmemory that is enough"}
+		return Finding{Check: "eviction", Level: Warning, Says: "volatile-ttl: if the memory is full, the keys with the shortest TTL are evicted" + cost + count, Advice: "set a sufficient maxmemory"}
 	case strings.HasPrefix(policy, "volatile-"):
-		return Finding{Check: "eviction", Level: Warning, Says: policy + ": all keys here have a life, so a full memory evicts them first" + cost + so, Advice: advice}
+		return Finding{Check: "eviction", Level: Warning, Says: policy + ": if the memory is full, keys with a TTL are evicted first, and every limit has one" + cost + count, Advice: advice}
 	default:
-		return Finding{Check: "eviction", Level: Warning, Says: policy + ": a full memory evicts keys" + cost + so, Advice: advice}
+		return Finding{Check: "eviction", Level: Warning, Says: policy + ": if the memory is full, keys are evicted" + cost + count, Advice: advice}
 	}
 }
 
-// persistence says what a restart forgets.
+// persistence reports what is lost in a restart.
 func (n *node) persistence() Finding {
 	save, known := n.config["save"]
 	fsync := n.config["appendfsync"]
 	switch {
-	case n.about["aof_last_write_status"] == "err" || n.about["rdb_last_bgsave_status"] == "err" && save != "":
-		return Finding{Check: "persistence", Level: Failing, Says: "the last write to its disk failed: it may refuse to write", Advice: "see its log; is the disk full?"}
-	case n.about["aof_enabled"] == "1" && fsync == "always":
-		return Finding{Check: "persistence", Level: Fine, Says: "appendfsync always: a restart forgets nothing, and every write waits for the disk"}
-	case n.about["aof_enabled"] == "1" && fsync == "no":
-		return Finding{Check: "persistence", Level: Warning, Says: "appendfsync no: a crash forgets what the system had not yet written, some 30 s", Advice: "appendfsync everysec"}
-	case n.about["aof_enabled"] == "1":
-		return Finding{Check: "persistence", Level: Fine, Says: "append-only file: a crash forgets the last second or two of what was spent"}
+	case n.info["aof_last_write_status"] == "err" || n.info["rdb_last_bgsave_status"] == "err" && save != "":
+		return Finding{Check: "persistence", Level: Failing, Says: "the last write to disk failed: the server may refuse writes", Advice: "see the server's log; check whether the disk is full"}
+	case n.info["aof_enabled"] == "1" && fsync == "always":
+		return Finding{Check: "persistence", Level: Fine, Says: "appendfsync always: a restart loses nothing, and every write waits for the disk"}
+	case n.info["aof_enabled"] == "1" && fsync == "no":
+		return Finding{Check: "persistence", Level: Warning, Says: "appendfsync no: a crash loses the writes that the system had not yet flushed, about 30 s", Advice: "set appendfsync everysec"}
+	case n.info["aof_enabled"] == "1":
+		return Finding{Check: "persistence", Level: Fine, Says: "append-only file: a crash loses the last one or two seconds of usage"}
 	case known && save == "":
 		return Finding{
-			Check: "persistence", Level: Warning, Says: "none: a restart forgets what was spent, so every key has its whole burst anew, once",
-			Advice: "appendonly yes, if that matters",
+			Check: "persistence", Level: Warning, Says: "none: a restart loses all usage, so every limit allows its whole burst again, once",
+			Advice: "set appendonly yes if that matters",
 		}
 	default:
 		return Finding{
-			Check: "persistence", Level: Warning, Says: "snapshots: a restart forgets what was spent since the last one",
-			Advice: "appendonly yes, if that matters",
+			Check: "persistence", Level: Warning, Says: "snapshots: a restart loses the usage since the last snapshot",
+			Advice: "set appendonly yes if that matters",
 		}
 	}
 }
 
 func (n *node) clients() Finding {
 	used := n.number("connected_clients")
-	most, _ := strconv.ParseInt(n.config["maxclients"], 10, 64)
-	if most == 0 {
-		most = n.number("maxclients")
+	limit, _ := strconv.ParseInt(n.config["maxclients"], 10, 64)
+	if limit == 0 {
+		limit = n.number("maxclients")
 	}
-	if most > 0 && used >= most*nearlyFull/100 {
-		return Finding{Check: "clients", Level: Warning, Says: fmt.Sprintf("%d of %d connections are taken", used, most), Advice: "raise maxclients"}
+	if limit > 0 && used >= limit*fullPercent/100 {
+		return Finding{Check: "clients", Level: Warning, Says: fmt.Sprintf("%d of %d connections are in use", used, limit), Advice: "raise maxclients"}
 	}
 	return Finding{}
 }
 
-// farOff is a difference of clocks that somebody should know of.
-const farOff = time.Second
+// maxClockSkew is the clock difference from which the finding is a warning.
+const maxClockSkew = time.Second
 
-// clockFinding is rounded, so that nodes which agree say the same.
+// clockFinding rounds the difference, so that nodes that agree have the same finding.
 func (n *node) clockFinding() Finding {
-	const meaning = "the server's decides, so limits hold all the same"
+	const meaning = "the server's clock decides, so limits are still exact"
 	switch {
-	case n.noTime != nil:
-		return Finding{Check: "clock", Level: Failing, Says: "it does not say what time it is: " + n.noTime.Error(), Advice: "allow +time"}
-	case n.clock.Abs() < farOff:
-		return Finding{Check: "clock", Level: Fine, Says: "within a second of this machine's"}
-	case n.clock > 0:
-		return Finding{Check: "clock", Level: Warning, Says: fmt.Sprintf("%v ahead of this machine's; %s", n.clock.Round(time.Second), meaning), Advice: "run NTP on both"}
+	case n.clockErr != nil:
+		return Finding{Check: "clock", Level: Failing, Says: "cannot read the server's clock: " + n.clockErr.Error(), Advice: "grant +time"}
+	case n.clockOffset.Abs() < maxClockSkew:
+		return Finding{Check: "clock", Level: Fine, Says: "within a second of the local clock"}
+	case n.clockOffset > 0:
+		return Finding{Check: "clock", Level: Warning, Says: fmt.Sprintf("%v ahead of the local clock; %s", n.clockOffset.Round(time.Second), meaning), Advice: "run NTP on both"}
 	default:
-		return Finding{Check: "clock", Level: Warning, Says: fmt.Sprintf("%v behind this machine's; %s", (-n.clock).Round(time.Second), meaning), Advice: "run NTP on both"}
+		return Finding{Check: "clock", Level: Warning, Says: fmt.Sprintf("%v behind the local clock; %s", (-n.clockOffset).Round(time.Second), meaning), Advice: "run NTP on both"}
 	}
 }

@@ -46,7 +46,7 @@ func TestDiagnoseOfAServerThatIsWell(t *testing.T) {
 	server := testserver.Redis(t, testserver.AppendFsyncAlways())
 	url := "redis://" + server.Addr()
 	mustFind(t, url, "ok version: Redis ", "ok role: a primary without replicas", "ok memory: ", "ok eviction: nothing is evicted",
-		"ok persistence: appendfsync always", "ok clock: within a second", fmt.Sprintf("ok decisions: scripts run: %d algorithms", len(algo.All())), " latency: a decision takes ")
+		"ok persistence: appendfsync always", "ok clock: within a second", fmt.Sprintf("ok decisions: scripts work: tested %d algorithms", len(algo.All())), " latency: a decision takes ")
 	if text := strings.ReplaceAll(findings(t, url), "warning latency", "on a busy machine: latency"); strings.Contains(text, "error") || strings.Contains(text, "warning") {
 		t.Errorf("got\n%swant nothing wrong", text)
 	}
@@ -64,33 +64,33 @@ func TestDiagnoseOfServersThatAreNotWell(t *testing.T) {
 		config []string
 		wants  []string
 	}{
-		"no persistence": {nil, []string{"warning persistence: none: a restart forgets"}},
-		"snapshots":      {[]string{"save", "3600 1"}, []string{"warning persistence: snapshots: a restart forgets what was spent since"}},
-		"append-only":    {[]string{"appendonly", "yes"}, []string{"ok persistence: append-only file: a crash forgets the last second"}},
+		"no persistence": {nil, []string{"warning persistence: none: a restart loses all usage"}},
+		"snapshots":      {[]string{"save", "3600 1"}, []string{"warning persistence: snapshots: a restart loses the usage since the last snapshot"}},
+		"append-only":    {[]string{"appendonly", "yes"}, []string{"ok persistence: append-only file: a crash loses the last one or two seconds"}},
 		"no fsync":       {[]string{"appendonly", "yes", "appendfsync", "no"}, []string{"warning persistence: appendfsync no"}},
 		"evicts all": {
 			[]string{"maxmemory", "100mb", "maxmemory-policy", "allkeys-lru"},
-			[]string{"warning eviction: allkeys-lru: a full memory evicts keys: whoever's key is evicted has his whole burst anew", "→ noeviction"},
+			[]string{"warning eviction: allkeys-lru: if the memory is full, keys are evicted: each eviction resets a limit", "→ set noeviction"},
 		},
 		"evicts what has a life": {
 			[]string{"maxmemory", "100mb", "maxmemory-policy", "volatile-lru"},
-			[]string{"warning eviction: volatile-lru: all keys here have a life, so a full memory evicts them first"},
+			[]string{"warning eviction: volatile-lru: if the memory is full, keys with a TTL are evicted first"},
 		},
 		"evicts what ends soon": {
 			[]string{"maxmemory", "100mb", "maxmemory-policy", "volatile-ttl"},
-			[]string{"warning eviction: volatile-ttl: a full memory evicts the keys that end soonest"},
+			[]string{"warning eviction: volatile-ttl: if the memory is full, the keys with the shortest TTL are evicted"},
 		},
 		"evicts nothing": {
 			[]string{"maxmemory", "100mb", "maxmemory-policy", "noeviction"},
-			[]string{"ok eviction: noeviction: nothing is evicted, and a full memory refuses decisions"},
+			[]string{"ok eviction: noeviction: nothing is evicted; decisions fail if the memory is full"},
 		},
 		"full": {
 			[]string{"maxmemory", "1kb", "maxmemory-policy", "noeviction"},
-			[]string{"error memory: ", "decisions that write are refused → raise maxmemory", "error decisions: ", "→ it is out of memory"},
+			[]string{"error memory: ", "decisions that write are refused → raise maxmemory", "error decisions: ", "→ the server is out of memory"},
 		},
 		"too few replicas": {
 			[]string{"min-replicas-to-write", "2"},
-			[]string{"error role: it takes no writes with fewer than 2 replicas in step, and has 0", "error decisions: "},
+			[]string{"error role: the server refuses writes with fewer than 2 replicas in sync, and has 0", "error decisions: "},
 		},
 		"few clients": {[]string{"maxclients", "2"}, []string{"warning clients: "}},
 	} {
@@ -104,10 +104,10 @@ func TestDiagnoseOfServersThatAreNotWell(t *testing.T) {
 func TestDiagnoseOfWhatCannotBeReached(t *testing.T) {
 	t.Parallel()
 	locked := testserver.Redis(t, testserver.Password("right"))
-	mustFind(t, "redis://127.0.0.1:1", "error connection: unreachable: dial tcp 127.0.0.1:1: ", "→ is it running, and is the address right?")
-	mustFind(t, "redis://"+locked.Addr(), "error connection: refused: NOAUTH", "→ it asks for a password")
-	mustFind(t, "redis://:s3cret@"+locked.Addr(), "error connection: refused: WRONGPASS", "→ user or password is wrong")
-	mustFind(t, "redis+cluster://:right@"+locked.Addr(), "error connection: refused", "→ this is no cluster")
+	mustFind(t, "redis://127.0.0.1:1", "error connection: unreachable: dial tcp 127.0.0.1:1: ", "→ check that the server is running and that the address is correct")
+	mustFind(t, "redis://"+locked.Addr(), "error connection: refused: NOAUTH", "→ the server requires a password")
+	mustFind(t, "redis://:s3cret@"+locked.Addr(), "error connection: refused: WRONGPASS", "→ wrong username or password")
+	mustFind(t, "redis+cluster://:right@"+locked.Addr(), "error connection: refused", "→ the server is not a cluster")
 }
 
 func TestDiagnoseOfAReplicaAndItsPrimary(t *testing.T) {
@@ -115,13 +115,13 @@ func TestDiagnoseOfAReplicaAndItsPrimary(t *testing.T) {
 	primary := testserver.Redis(t)
 	host, port, _ := net.SplitHostPort(primary.Addr())
 	replica := testserver.Redis(t, testserver.WithConfig("replicaof", host+" "+port))
-	mustFind(t, "redis://"+replica.Addr(), "error role: it is a replica, which takes no writes → give the address of the primary", "error decisions: ")
+	mustFind(t, "redis://"+replica.Addr(), "error role: the server is a replica and refuses writes → use the address of the primary", "error decisions: ")
 	eventually(t, func() bool {
 		return strings.Contains(primary.Do(t, "INFO", "replication").Text, "state=online")
 	}, "the replica in step")
-	mustFind(t, "redis://"+primary.Addr(), "ok role: a primary with 1 replicas; a failover forgets what they had not yet got → min-replicas-to-write")
+	mustFind(t, "redis://"+primary.Addr(), "ok role: a primary with 1 replicas; a failover loses the writes that were not yet replicated → min-replicas-to-write")
 	primary.Do(t, "CONFIG", "SET", "min-replicas-to-write", "1")
-	mustFind(t, "redis://"+primary.Addr(), "ok role: a primary with 1 replicas, 1 of which must be in step")
+	mustFind(t, "redis://"+primary.Addr(), "ok role: a primary with 1 replicas, 1 of which must be in sync")
 }
 
 func TestDiagnoseUnderAnACL(t *testing.T) {
@@ -129,9 +129,9 @@ func TestDiagnoseUnderAnACL(t *testing.T) {
 	server := testserver.Redis(t)
 	url := "redis://gate:s3cret@" + server.Addr()
 	allow(t, server, strings.Fields(least))
-	mustFind(t, url, "warning server: it does not say what it is: the user may not run INFO", "ok decisions: ", "ok clock: ")
+	mustFind(t, url, "warning server: no details are available: the user may not run INFO", "ok decisions: ", "ok clock: ")
 	allow(t, server, strings.Fields(strings.Replace(least, " +evalsha", "", 1)))
-	mustFind(t, url, "error decisions: refused: NOPERM", "'evalsha'", "→ the user's ACL lacks a rule")
+	mustFind(t, url, "error decisions: refused: NOPERM", "'evalsha'", "→ the user's ACL lacks a permission")
 }
 
 func TestDiagnoseOfAClusterAndOfSentinels(t *testing.T) {
@@ -153,7 +153,7 @@ func TestDiagnoseOfAClusterAndOfSentinels(t *testing.T) {
 	sentinel := testserver.Sentinel(t)
 	addrs := strings.Join(sentinel.Addrs(), ",")
 	mustFind(t, "redis+sentinel://"+addrs+"/"+sentinel.MasterName(), "ok role: a primary with 2 replicas", "ok decisions: ")
-	mustFind(t, "redis+sentinel://"+addrs+"/nobody", "error connection: refused: No such master", "→ the sentinels know no primary of this name")
+	mustFind(t, "redis+sentinel://"+addrs+"/nobody", "error connection: refused: No such master", "→ the sentinels monitor no primary of this name")
 }
 
 // A slow network is reported, and one that does not answer ends the diagnosis.
@@ -162,7 +162,7 @@ func TestDiagnoseOfASlowNetwork(t *testing.T) {
 	server := testserver.Redis(t)
 	wire := testserver.Proxy(t, server.Addr())
 	wire.SetLatency(12 * time.Millisecond)
-	mustFind(t, "redis://"+wire.Addr(), "warning latency: a decision takes ", "keep Redis near")
+	mustFind(t, "redis://"+wire.Addr(), "warning latency: a decision takes ", "place Redis closer")
 	wire.Blackhole(true)
 	mustFind(t, "redis://"+wire.Addr(), "error connection: "+headgate.ReasonUnreachable.String())
 }

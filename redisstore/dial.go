@@ -12,43 +12,44 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// dialer makes the client's connections. A client that reconnects does so on behalf of a caller who may have little time left; a
-// connection that comes about too late for him is there for the next, so that short deadlines do not keep a client from ever
-// connecting.
+// dialer opens the connections of the client. A client reconnects on behalf of a caller
+// whose deadline may be short. A connection that is established after that deadline is
+// kept for the next caller. Without this, short deadlines could prevent the client from
+// ever connecting.
 type dialer struct {
 	kind      kind
-	addresses []string // of one server by several ways: the first that answers is it; nil if the client says where to
-	life      context.Context
-	end       context.CancelFunc
+	addresses []string // alternative addresses of one server; nil if the client selects the address
+	ctx       context.Context
+	cancel    context.CancelFunc
 	work      sync.WaitGroup
 	mu        sync.Mutex
-	pending   map[string]*pending
-	first     int // of addresses: with which to begin
+	pending   map[string]*pendingDial
+	first     int // index of the address to try first
 }
 
-// pending is a connection on its way.
-type pending struct {
-	done chan struct{}
-	conn net.Conn
-	err  error
-	took time.Duration
-	over time.Time
-	left atomic.Bool // for another caller than the one for whom it was begun
+// pendingDial is a connection attempt in progress or completed.
+type pendingDial struct {
+	done        chan struct{}
+	conn        net.Conn
+	err         error
+	took        time.Duration
+	endedAt     time.Time
+	leftForNext atomic.Bool // left for a later caller than the one that started it
 }
 
-// maxPending is for how long a connection that nobody waited for is good, and a failure true.
-const maxPending = time.Second
+// maxUnclaimed is how long an unclaimed result, a connection or an error, may be used.
+const maxUnclaimed = time.Second
 
 func newDialer(t *target) *dialer {
-	d := &dialer{kind: t.kind, pending: map[string]*pending{}}
+	d := &dialer{kind: t.kind, pending: map[string]*pendingDial{}}
 	if t.kind == single || t.kind == socket {
 		d.addresses = t.addresses
 	}
-	d.life, d.end = context.WithCancel(context.Background())
+	d.ctx, d.cancel = context.WithCancel(context.Background())
 	return d
 }
 
-// dial is a connection to address, with TLS if config is not nil.
+// dial returns a connection to address, with TLS if config is not nil.
 func (d *dialer) dial(ctx context.Context, address string, with *net.Dialer, config *tls.Config) (net.Conn, error) {
 	for {
 		p, err := d.start(address, with, config)
@@ -60,54 +61,55 @@ func (d *dialer) dial(ctx context.Context, address string, with *net.Dialer, con
 		case <-ctx.Done():
 			return nil, &net.OpError{Op: "dial", Net: d.network(), Err: ctx.Err()}
 		}
-		if p.tooLateFor(ctx) {
+		if p.leaveForNext(ctx) {
 			return nil, &net.OpError{Op: "dial", Net: d.network(), Err: context.DeadlineExceeded}
 		}
 		if !d.claim(address, p) {
-			continue // another caller has it
+			continue // another caller claimed it
 		}
-		if time.Since(p.over) <= maxPending {
+		if time.Since(p.endedAt) <= maxUnclaimed {
 			return p.conn, p.err
 		}
 		if p.conn != nil {
-			_ = p.conn.Close() // nobody wanted it for so long that it may be stale
+			_ = p.conn.Close() // unclaimed for so long that it may be stale
 		}
 	}
 }
 
-// start begins to connect, unless that is under way.
-func (d *dialer) start(address string, with *net.Dialer, config *tls.Config) (*pending, error) {
+// start starts to connect, unless an attempt is in progress.
+func (d *dialer) start(address string, with *net.Dialer, config *tls.Config) (*pendingDial, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.life.Err() != nil {
+	if d.ctx.Err() != nil {
 		return nil, headgate.ErrClosed
 	}
 	p := d.pending[address]
 	if p == nil {
-		p = &pending{done: make(chan struct{})}
+		p = &pendingDial{done: make(chan struct{})}
 		d.pending[address] = p
 		d.work.Go(func() {
-			ctx, cancel := context.WithTimeout(d.life, with.Timeout)
+			ctx, cancel := context.WithTimeout(d.ctx, with.Timeout)
 			defer cancel()
-			begun := time.Now()
+			began := time.Now()
 			p.conn, p.err = d.connect(ctx, address, with, config)
-			p.over = time.Now()
-			p.took = p.over.Sub(begun)
+			p.endedAt = time.Now()
+			p.took = p.endedAt.Sub(began)
 			close(p.done)
 		})
 	}
 	return p, nil
 }
 
-// tooLateFor reports, once, that who waits has not the time left to greet the server and to ask it: two round trips, and connecting
-// took at least one. The client gives up a connection on which somebody has waited for too long.
-func (p *pending) tooLateFor(ctx context.Context) bool {
-	until, ok := ctx.Deadline()
-	return ok && p.err == nil && time.Until(until) < 2*p.took && p.left.CompareAndSwap(false, true)
+// leaveForNext reports, once, that the caller's remaining time is too short for the
+// handshake and one request. These are two round trips, and connecting took at least
+// one. The client drops a connection on which a caller has waited for too long.
+func (p *pendingDial) leaveForNext(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ok && p.err == nil && time.Until(deadline) < 2*p.took && p.leftForNext.CompareAndSwap(false, true)
 }
 
-// claim takes what is pending, once.
-func (d *dialer) claim(address string, p *pending) bool {
+// claim removes a pending dial. It returns false if another caller has claimed it.
+func (d *dialer) claim(address string, p *pendingDial) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.pending[address] != p {
@@ -124,38 +126,39 @@ func (d *dialer) network() string {
 	return "tcp"
 }
 
-// connect tries each way to the server, beginning with the one that worked last.
+// connect tries each address of the server, beginning with the one that worked last.
 func (d *dialer) connect(ctx context.Context, address string, with *net.Dialer, config *tls.Config) (net.Conn, error) {
-	ways := d.addresses
-	if ways == nil {
-		ways = []string{address}
+	addresses := d.addresses
+	if addresses == nil {
+		addresses = []string{address}
 	}
 	d.mu.Lock()
 	first := d.first
 	d.mu.Unlock()
-	var last error
-	for i := range ways {
-		n := (first + i) % len(ways)
-		conn, err := d.connectTo(ctx, ways[n], len(ways)-i, with, config)
+	var lastErr error
+	for i := range addresses {
+		n := (first + i) % len(addresses)
+		conn, err := d.connectTo(ctx, addresses[n], len(addresses)-i, with, config)
 		if err == nil {
-			d.beginWith(n)
-			return d.bound(conn, n), nil
+			d.setFirst(n)
+			return d.track(conn, n), nil
 		}
-		last = err
+		lastErr = err
 	}
-	return nil, last
+	return nil, lastErr
 }
 
-func (d *dialer) beginWith(way int) {
+func (d *dialer) setFirst(index int) {
 	d.mu.Lock()
-	d.first = way
+	d.first = index
 	d.mu.Unlock()
 }
 
-// connectTo takes its part of the time that is left, so that others, as many as ways says with this one, can still be tried.
-func (d *dialer) connectTo(ctx context.Context, address string, ways int, with *net.Dialer, config *tls.Config) (net.Conn, error) {
-	until, _ := ctx.Deadline()
-	ctx, cancel := context.WithTimeout(ctx, time.Until(until)/time.Duration(ways))
+// connectTo connects to one address. It uses 1/remaining of the time left, so that the
+// other addresses can still be tried; remaining includes this one.
+func (d *dialer) connectTo(ctx context.Context, address string, remaining int, with *net.Dialer, config *tls.Config) (net.Conn, error) {
+	deadline, _ := ctx.Deadline()
+	ctx, cancel := context.WithTimeout(ctx, time.Until(deadline)/time.Duration(remaining))
 	defer cancel()
 	conn, err := with.DialContext(ctx, d.network(), address)
 	if err != nil {
@@ -164,101 +167,106 @@ func (d *dialer) connectTo(ctx context.Context, address string, ways int, with *
 	if config == nil {
 		return conn, nil
 	}
-	return secured(ctx, conn, address, config)
+	return handshakeTLS(ctx, conn, address, config)
 }
 
-// secured is conn behind a TLS handshake; the certificate must name the host unless the configuration names another.
-func secured(ctx context.Context, conn net.Conn, address string, config *tls.Config) (net.Conn, error) {
+// handshakeTLS performs a TLS handshake on conn. The certificate must contain the host,
+// unless the configuration sets another name.
+func handshakeTLS(ctx context.Context, conn net.Conn, address string, config *tls.Config) (net.Conn, error) {
 	if config.ServerName == "" {
 		config = config.Clone()
 		config.ServerName, _, _ = net.SplitHostPort(address)
 	}
-	secure := tls.Client(conn, config)
-	if err := secure.HandshakeContext(ctx); err != nil {
+	tlsConn := tls.Client(conn, config)
+	if err := tlsConn.HandshakeContext(ctx); err != nil {
 		_ = conn.Close()
 		if ctx.Err() != nil {
 			err = &handshakeError{err}
 		}
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: conn.RemoteAddr(), Err: err}
 	}
-	return secure, nil
+	return tlsConn, nil
 }
 
-// handshakeError is for a server that does not answer to TLS.
+// handshakeError is the error for a server that does not answer the TLS handshake.
 type handshakeError struct{ err error }
 
 func (e *handshakeError) Error() string { return "TLS handshake: " + e.err.Error() }
 
 func (e *handshakeError) Unwrap() error { return e.err }
 
-// bound is a connection that is closed with the dialer at the latest, whoever waits for it to answer. If it never does another way
-// is tried first the next time.
-func (d *dialer) bound(conn net.Conn, way int) net.Conn {
-	c := &boundConn{Conn: conn, dialer: d, way: way}
+// track returns a connection that is closed with the dialer at the latest, even while a
+// caller waits for a reply. If no reply ever arrives on it, the next attempt starts
+// with another address.
+func (d *dialer) track(conn net.Conn, index int) net.Conn {
+	c := &trackedConn{Conn: conn, dialer: d, index: index}
 	c.touch()
-	c.release = context.AfterFunc(d.life, func() { _ = conn.Close() })
+	c.release = context.AfterFunc(d.ctx, func() { _ = conn.Close() })
 	return c
 }
 
-type boundConn struct {
+type trackedConn struct {
 	net.Conn
-	dialer  *dialer
-	way     int
-	heard   atomic.Bool
-	used    atomic.Int64 // when it was last written to or heard of, in ns since start
-	reading atomic.Int32 // calls of Read under way
-	release func() bool
+	dialer   *dialer
+	index    int
+	answered atomic.Bool
+	lastUsed atomic.Int64 // last write, or last read of data, in ns since processStart
+	reading  atomic.Int32 // Read calls in progress
+	release  func() bool
 }
 
-// restsAfter is how long a connection that is not used still counts as in use. One that rests is looked at before it is written to:
-// servers and firewalls close what nobody uses, and what was not sent can be sent again.
-const restsAfter = 100 * time.Millisecond
+// idleAfter is how long a connection without traffic counts as in use. An idle
+// connection is checked before a write: servers and firewalls close idle connections,
+// and what was not sent can be sent again.
+const idleAfter = 100 * time.Millisecond
 
-var start = time.Now()
+var processStart = time.Now()
 
-// errHungUp: the connection was found closed before anything was sent on it.
-var errHungUp = errors.New("the server has closed the connection while it was not used")
+// errClosedWhileIdle: the connection was found closed before anything was sent on it.
+var errClosedWhileIdle = errors.New("the server closed the connection while it was idle")
 
-// Write sends p, unless the connection rests and is found closed. While somebody reads, answers may be awaited to what was sent
-// before, and that the connection is closed is for him to find.
-func (c *boundConn) Write(p []byte) (int, error) {
-	if c.rests() && c.reading.Load() == 0 && hungUp(c.Conn) {
-		return 0, errHungUp
+// Write sends p, unless the connection is idle and found closed. During a Read, replies
+// to earlier requests may be pending, so the Read reports the closed connection.
+func (c *trackedConn) Write(p []byte) (int, error) {
+	if c.isIdle() && c.reading.Load() == 0 && closedByPeer(c.Conn) {
+		return 0, errClosedWhileIdle
 	}
 	c.touch()
 	defer c.touch()
 	return c.Conn.Write(p)
 }
 
-func (c *boundConn) touch() { c.used.Store(int64(time.Since(start))) }
+func (c *trackedConn) touch() { c.lastUsed.Store(int64(time.Since(processStart))) }
 
-func (c *boundConn) rests() bool { return int64(time.Since(start))-c.used.Load() > int64(restsAfter) }
+func (c *trackedConn) isIdle() bool {
+	return int64(time.Since(processStart))-c.lastUsed.Load() > int64(idleAfter)
+}
 
-// Read reads what the server says.
-func (c *boundConn) Read(p []byte) (int, error) {
+// Read reads from the connection.
+func (c *trackedConn) Read(p []byte) (int, error) {
 	c.reading.Add(1)
 	defer c.reading.Add(-1)
 	n, err := c.Conn.Read(p)
 	if n > 0 {
 		c.touch()
-		c.heard.Store(true)
+		c.answered.Store(true)
 	}
 	return n, err
 }
 
 // Close closes the connection.
-func (c *boundConn) Close() error {
+func (c *trackedConn) Close() error {
 	c.release()
-	if ways := len(c.dialer.addresses); ways > 1 && !c.heard.Load() {
-		c.dialer.beginWith((c.way + 1) % ways)
+	if n := len(c.dialer.addresses); n > 1 && !c.answered.Load() {
+		c.dialer.setFirst((c.index + 1) % n)
 	}
 	return c.Conn.Close()
 }
 
-// close ends what is on its way, closes every connection, and waits.
+// close cancels pending dials, closes every connection, and waits.
 func (d *dialer) close() {
 	d.mu.Lock()
-	d.end()
+	d.cancel()
 	d.mu.Unlock()
 	d.work.Wait()
 	d.mu.Lock()

@@ -1,39 +1,56 @@
-// Package redisstore keeps state in Redis (6.2 or later) or Valkey, where many processes share it: alone, behind Sentinel, or in a
-// Cluster.
+// Package redisstore stores state in Redis (6.2 or later) or Valkey, where many
+// processes share it. It supports a single server, Sentinel, and Cluster.
 //
 // # A decision
 //
-// One script call reads the key, takes the same exact step as the Go code in package algo does (each algorithm's own Lua twin),
-// and writes the key back with its life. It answers with what it found, and the Go twin takes the same step to the full decision. The
-// server's clock decides, so callers' clocks may differ. The script is run by its SHA; a server that has forgotten it is sent the
-// text, which nobody notices. No call is sent twice unless the server said that it did not run it: a lost answer is an error of which
-// the outcome is unknown ([headgate.ReasonTimedOut]), never a second charge.
+// One script call reads the key, takes the same exact step as the Go code in package
+// algo, and writes the key with its TTL. Each algorithm has a Lua twin for this. The
+// script returns the state that it found, and the Go code repeats the step to compute
+// the full decision. The server's clock decides, so the clocks of callers may differ.
 //
-// # Many callers
+// The script is run by its SHA. If the server has not cached it, the store sends the
+// text automatically. No call is sent twice unless the server reported that it did not
+// run it. A lost reply is an error with an unknown result ([headgate.ReasonTimedOut]),
+// never a second charge.
 //
-// A caller who is alone asks at once, on his own goroutine. Callers who come while others are under way go together: those of one key
-// in one step, in the order they came, each with an answer of his own; those of different keys in one script call, of at most 128
-// keys. In a cluster keys lie in different slots, so there each key is a call, and the calls are pipelined. A key of which the last
-// answer left nothing is denied from memory until it has a unit again, and for a second at most; see [Options].
-// None of this changes an answer.
+// # Concurrent callers
+//
+// A single caller sends its call immediately, on its own goroutine. Calls that arrive
+// while others are in flight are batched. Operations on one key are one step, in the
+// order of arrival, and each gets its own decision. Operations on different keys share
+// one script call of at most 128 keys. In a cluster, keys are in different slots, so
+// each key is a call of its own, and the calls are pipelined.
+//
+// If a key has nothing left, the store denies further requests from a local cache until
+// the key has a unit again, for at most one second; see [Options.DenialCacheTTL].
+// Batching and caching do not change any decision.
 //
 // # Several limits
 //
-// Several limits on one request are one call, all or nothing, where the keys may stand in one call: always but in a cluster, where the
-// limits of one key do, and keys that [Options.Group] puts together. Other keys are charged at once and given back if one denies: see
-// [Store.ApplyAll].
+// Several limits on one request are one all-or-nothing call if all keys may be in one
+// call. They always may, except in a cluster. There, only the limits on one key may,
+// and keys that [Options.Group] groups together. Other keys are charged simultaneously
+// and refunded if one denies: see [Store.ApplyAll].
 //
 // # Keys and memory
 //
-// A key is hg:{tag}:namespace:algorithm:scope:key. The tag, 128 bits of a hash, decides the slot, so that no user's text does; all that
-// follows is escaped, readable and bounded: at most 220 bytes. A state is a string of 25 bytes, a sliding log one of 13 bytes and 12 for
-// each instant at which something was spent (24 by Redis' own doubling; at most 1,048,576 instants, from where on later units count with
-// the newest: never too much is admitted). Every key has a life, set by the call that writes it, rounded up to a millisecond and never
-// shorter than its state means something; a key in use has up to a minute more than it needs. See docs/operations.md for memory,
-// eviction, persistence and the least that a user must be allowed.
+// A Redis key is hg:{tag}:namespace:algorithm:scope:key. The tag, 128 bits of a hash,
+// decides the slot, so that no text of a user does. The rest is escaped and readable. A
+// key has at most 220 bytes.
 //
-// # When Redis is away
+// A state is a string of 25 bytes. A sliding log has 13 bytes, and 12 bytes for each
+// instant at which something was spent (24 when Redis doubles its buffer). It stores at
+// most 1,048,576 instants. Further units are counted with the newest instant, so the
+// limit never allows too much.
 //
-// A call ends with its context, or after [Options.Timeout]. What could not be decided is a [headgate.StoreError]. Package fallback makes
-// a store of this one that decides meanwhile.
+// Every key has a TTL, set by the call that writes it. The TTL is rounded up to a
+// millisecond and never shorter than the state is needed. The TTL of a key in use is up
+// to a minute longer than needed. See docs/operations.md for memory, eviction,
+// persistence and the minimal permissions of a user.
+//
+// # When Redis is unavailable
+//
+// A call ends with its context, or after [Options.Timeout]. If no decision was
+// possible, it returns a [headgate.StoreError]. Package fallback wraps this store with
+// one that decides locally in the meantime.
 package redisstore

@@ -15,55 +15,57 @@ import (
 
 const storeName = "redis"
 
-func trouble(what headgate.StoreErrorReason, advice string, err error) *headgate.StoreError {
-	return &headgate.StoreError{Store: storeName, Reason: what, Advice: advice, Err: err}
+func newStoreError(reason headgate.StoreErrorReason, advice string, err error) *headgate.StoreError {
+	return &headgate.StoreError{Store: storeName, Reason: reason, Advice: advice, Err: err}
 }
 
 func errOverloaded() error {
-	return trouble(headgate.ReasonOverloaded, "more callers wait than Redis answers in time; ask less, or give it more (MaxWaiting, Timeout)", nil)
+	return newStoreError(headgate.ReasonOverloaded, "too many calls are queued, or Redis is too slow; reduce the load, or raise MaxWaiting or Timeout", nil)
 }
 
-// errNotSent is for a caller who left before his operation was sent. That is his own context's doing, so it is his own error.
+// errNotSent is the error for a caller that returned before its operation was sent. If
+// the caller canceled its own context, the error is that of the context and not a store
+// error.
 func errNotSent(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("redisstore: not sent, nothing was spent: %w", ctx.Err())
 	}
-	return trouble(headgate.ReasonOverloaded, "it waited for others until its time was over; nothing was spent", ctx.Err())
+	return newStoreError(headgate.ReasonOverloaded, "the deadline passed while the call was queued; nothing was spent", ctx.Err())
 }
 
 func errTimedOut(err error) error {
-	return trouble(headgate.ReasonTimedOut, "whether it was spent is unknown", err)
+	return newStoreError(headgate.ReasonTimedOut, "the call was sent, but no reply arrived; whether the cost was spent is unknown", err)
 }
 
 func errForeign() error {
-	return trouble(headgate.ReasonWrongType, "what lies under this key was not written by this version; use a namespace of your own, or remove it", nil)
+	return newStoreError(headgate.ReasonWrongType, "the value under this key was not written by this version; use a separate namespace, or delete the key", nil)
 }
 
 func errReply(bytes int) error {
-	return trouble(headgate.ReasonRefused, "is this Redis or Valkey, 6.2 or later?", fmt.Errorf("a reply of %d bytes that is none of this script's", bytes))
+	return newStoreError(headgate.ReasonRefused, "check that the server is Redis or Valkey, 6.2 or later", fmt.Errorf("unexpected script reply of %d bytes", bytes))
 }
 
-func errVerb() error { return errUnsupported("apply", "there are take, peek, refund and reset") }
+func errVerb() error { return errUnsupported("apply", "the verb must be take, peek, refund or reset") }
 
-func errUnsupported(what, why string) error {
-	return fmt.Errorf("redisstore: %s: %w: %s", what, headgate.ErrUnsupported, why)
+func errUnsupported(what, accepted string) error {
+	return fmt.Errorf("redisstore: %s: %w: %s", what, headgate.ErrUnsupported, accepted)
 }
 
-// reason is why a server did not run a call.
-type reason uint8
+// retryReason is why a call that the server did not execute may be sent again.
+type retryReason uint8
 
 const (
-	ran      reason = iota // it did, or nobody knows, or it never will
-	noScript               // it has forgotten the script
-	tryAgain               // the keys are being moved
-	notSent                // it never had the call
+	noRetry  retryReason = iota // the call was executed, may have been, or fails every time
+	noScript                    // the server has not cached the script
+	tryAgain                    // the cluster is moving the keys
+	notSent                     // the call was not sent
 )
 
-func notRun(err error) reason {
+func retryReasonOf(err error) retryReason {
 	if err == nil {
-		return ran
+		return noRetry
 	}
-	if errors.Is(err, errHungUp) {
+	if errors.Is(err, errClosedWhileIdle) {
 		return notSent
 	}
 	switch text := err.Error(); {
@@ -72,112 +74,116 @@ func notRun(err error) reason {
 	case strings.HasPrefix(text, "TRYAGAIN"):
 		return tryAgain
 	}
-	return ran
+	return noRetry
 }
 
-// Advice that stands with several answers.
+// Advice for several error replies.
 const (
-	adviceForeign = "the key holds something that is not a limit's state; use a namespace of your own, or remove it"
-	adviceReplica = "this is a read-only replica; give the address of the primary, or use redis+sentinel://"
-	adviceMemory  = "it is out of memory: raise maxmemory, or lower what else lies there"
-	adviceACL     = "the user's ACL lacks a rule; docs/operations.md has the least that is needed"
+	adviceForeign = "the value under this key is not the state of a limit; use a separate namespace, or delete the key"
+	adviceReplica = "the server is a read-only replica; use the address of the primary, or redis+sentinel://"
+	adviceMemory  = "the server is out of memory; raise maxmemory, or remove other data"
+	adviceACL     = "the user's ACL lacks a permission; docs/operations.md lists the required ones"
 )
 
-// answers are what a server says when it refuses, by how that begins (without ERR) and what stands in it, and what to do about it.
-var answers = []struct {
-	begins, holds string
-	what          headgate.StoreErrorReason
-	advice        string
+// errorReplies lists the error replies of servers: their prefix (without ERR), a text
+// that they contain, and the reason and advice of the resulting error.
+var errorReplies = []struct {
+	prefix, contains string
+	reason           headgate.StoreErrorReason
+	advice           string
 }{
 	{"", "WRONGTYPE", headgate.ReasonWrongType, adviceForeign},
 	{"", "HEADGATE_FOREIGN", headgate.ReasonWrongType, adviceForeign},
-	{"LOADING", "", headgate.ReasonRefused, "it reads its data from disk; wait until it has"},
+	{"LOADING", "", headgate.ReasonRefused, "the server is loading its data from disk; wait until it has finished"},
 	{"", "READONLY", headgate.ReasonRefused, adviceReplica},
 	{"", "read only replica", headgate.ReasonRefused, adviceReplica},
 	{"OOM", "", headgate.ReasonRefused, adviceMemory},
 	{"", "OOM command not allowed", headgate.ReasonRefused, adviceMemory},
-	{"NOAUTH", "", headgate.ReasonRefused, "it asks for a password: redis://:password@host or redis://user:password@host"},
-	{"WRONGPASS", "", headgate.ReasonRefused, "user or password is wrong"},
-	{"AUTH", "", headgate.ReasonRefused, "it has no password set; leave it out of the URL"},
+	{"NOAUTH", "", headgate.ReasonRefused, "the server requires a password: redis://:password@host or redis://user:password@host"},
+	{"WRONGPASS", "", headgate.ReasonRefused, "wrong username or password"},
+	{"AUTH", "", headgate.ReasonRefused, "the server has no password; remove it from the URL"},
 	{"", "NOPERM", headgate.ReasonRefused, adviceACL},
 	{"", "The user executing the script can't", headgate.ReasonRefused, adviceACL},
 	{"", "ACL failure in script", headgate.ReasonRefused, adviceACL},
-	{"MASTERDOWN", "", headgate.ReasonRefused, "this is a replica whose primary is away"},
-	{"NOREPLICAS", "", headgate.ReasonRefused, "it has fewer replicas than min-replicas-to-write asks for"},
+	{"MASTERDOWN", "", headgate.ReasonRefused, "the server is a replica whose primary is unavailable"},
+	{"NOREPLICAS", "", headgate.ReasonRefused, "the server has fewer replicas than min-replicas-to-write requires"},
 	{"CLUSTERDOWN", "", headgate.ReasonRefused, "the cluster does not serve this slot; see CLUSTER INFO"},
-	{"MOVED", "", headgate.ReasonRefused, "this is a node of a cluster: use redis+cluster://"},
-	{"CROSSSLOT", "", headgate.ReasonRefused, "this is a cluster: use redis+cluster://"},
-	{"MISCONF", "", headgate.ReasonRefused, "it cannot save to disk and stopped writing; see its log"},
-	{"BUSY", "", headgate.ReasonRefused, "another script keeps it busy"},
+	{"MOVED", "", headgate.ReasonRefused, "the server is a cluster node; use redis+cluster://"},
+	{"CROSSSLOT", "", headgate.ReasonRefused, "the server is a cluster; use redis+cluster://"},
+	{"MISCONF", "", headgate.ReasonRefused, "the server cannot save to disk and refuses writes; see its log"},
+	{"BUSY", "", headgate.ReasonRefused, "the server is busy with another script"},
 	{"TRYAGAIN", "", headgate.ReasonRefused, "the cluster is moving these keys; try again"},
-	{"DB index", "", headgate.ReasonRefused, "it has fewer databases; see databases in its configuration"},
-	{"This instance has cluster support disabled", "", headgate.ReasonRefused, "this is no cluster: use redis://"},
-	{"No such master", "", headgate.ReasonRefused, "the sentinels know no primary of this name; see SENTINEL MASTERS"},
-	{"unknown command", "SENTINEL", headgate.ReasonRefused, "is it a sentinel? A server by itself is redis://"},
-	{"unknown command", "", headgate.ReasonRefused, "is this Redis or Valkey, 6.2 or later?"},
+	{"DB index", "", headgate.ReasonRefused, "the server has no database of this number; see \"databases\" in its configuration"},
+	{"This instance has cluster support disabled", "", headgate.ReasonRefused, "the server is not a cluster; use redis://"},
+	{"No such master", "", headgate.ReasonRefused, "the sentinels monitor no primary of this name; see SENTINEL MASTERS"},
+	{"unknown command", "SENTINEL", headgate.ReasonRefused, "the server is not a sentinel; use redis:// for a single server"},
+	{"unknown command", "", headgate.ReasonRefused, "check that the server is Redis or Valkey, 6.2 or later"},
 }
 
-// storeError sorts a client's error. One that is sorted already stays.
-func storeError(err error) error {
+// classify converts an error of the client to a [headgate.StoreError]. It returns a
+// StoreError and ErrClosed unchanged.
+func classify(err error) error {
 	var known *headgate.StoreError
 	if err == nil || errors.As(err, &known) || errors.Is(err, headgate.ErrClosed) {
 		return err
 	}
 	text := strings.TrimPrefix(err.Error(), "ERR ")
-	for _, a := range answers {
-		if strings.HasPrefix(text, a.begins) && strings.Contains(text, a.holds) {
-			return trouble(a.what, a.advice, shortened(err))
+	for _, a := range errorReplies {
+		if strings.HasPrefix(text, a.prefix) && strings.Contains(text, a.contains) {
+			return newStoreError(a.reason, a.advice, firstLine(err))
 		}
 	}
-	if answered(err) {
-		return trouble(headgate.ReasonRefused, "", shortened(err))
+	if isServerReply(err) {
+		return newStoreError(headgate.ReasonRefused, "", firstLine(err))
 	}
 	return connectionError(err)
 }
 
-// answered reports whether it was the server that said this: by the error's type in rueidis, or by its method in go-redis.
-func answered(err error) bool {
-	var said interface{ RedisError() }
+// isServerReply reports whether err is an error reply of the server. rueidis marks it
+// by the error's type, go-redis by a method.
+func isServerReply(err error) bool {
+	var reply interface{ RedisError() }
 	_, ok := rueidis.IsRedisErr(err)
-	return ok || errors.As(err, &said)
+	return ok || errors.As(err, &reply)
 }
 
-// connectionError sorts what is not an answer of the server's. Only where no connection came about is it certain that nothing was
-// spent.
+// connectionError classifies an error that is not a reply of the server. Only if no
+// connection was established is it certain that nothing was spent.
 func connectionError(err error) error {
 	var op *net.OpError
 	switch {
 	case strings.Contains(err.Error(), "unknown message type"):
-		return trouble(headgate.ReasonRefused, "what answers there does not speak Redis' protocol; is the address right?", err)
-	case errors.Is(err, errHungUp), errors.As(err, &op) && op.Op == "dial":
-		return errUnreachable(err, "is it running, and is the address right?")
+		return newStoreError(headgate.ReasonRefused, "the server does not use the Redis protocol; check the address", err)
+	case errors.Is(err, errClosedWhileIdle), errors.As(err, &op) && op.Op == "dial":
+		return errUnreachable(err, "check that the server is running and that the address is correct")
 	}
 	return errTimedOut(err)
 }
 
-// errUnreachable is for a connection that did not come about.
+// errUnreachable returns the error for a connection that was not established.
 func errUnreachable(err error, advice string) error {
 	var certificate *tls.CertificateVerificationError
 	var noTLS tls.RecordHeaderError
 	var slow *handshakeError
 	switch {
 	case errors.As(err, &certificate):
-		advice = "its certificate is not trusted: ca names the authority's file, server_name what the certificate must name"
+		advice = "the server's certificate is not trusted; set ca to the CA file, or server_name to the name in the certificate"
 	case errors.As(err, &noTLS):
-		advice = "what answers there does not speak TLS; write redis:// instead of rediss://, or give the port that does"
+		advice = "the server does not use TLS on this port; use redis:// in place of rediss://, or the TLS port"
 	case errors.As(err, &slow):
-		advice = "it takes connections and no TLS; write redis:// instead of rediss://, or give the port that does"
+		advice = "the server accepted the connection but did not answer the TLS handshake; use redis://, or the TLS port"
 	case strings.Contains(err.Error(), "remote error: tls: "):
-		advice = "it refuses this client's TLS; does it ask for a certificate (cert, key)?"
+		advice = "the server refused the TLS handshake; check whether it requires a client certificate (cert, key)"
 	}
-	return trouble(headgate.ReasonUnreachable, advice, err)
+	return newStoreError(headgate.ReasonUnreachable, advice, err)
 }
 
-// errOtherKind is for a server that the URL's scheme does not fit.
-func errOtherKind(advice string) error { return trouble(headgate.ReasonRefused, advice, nil) }
+// errWrongMode returns the error for a server that the URL's scheme does not fit.
+func errWrongMode(advice string) error { return newStoreError(headgate.ReasonRefused, advice, nil) }
 
-// shortened keeps a server's answer from showing more of itself than its first line: what follows can hold a key.
-func shortened(err error) error {
+// firstLine returns an error with at most 160 bytes of the first line of a server's
+// reply. The rest may contain a key.
+func firstLine(err error) error {
 	text, _, _ := strings.Cut(err.Error(), "\n")
 	if len(text) > 160 {
 		text = text[:160] + "…"

@@ -37,7 +37,7 @@ func ExampleOpen() {
 func ExampleOpen_wrong() {
 	_, err := redisstore.Open("redis://127.0.0.1:notaport", nil)
 	fmt.Println(err)
-	// Output: redisstore: invalid URL: port of address 1: accepted are 1 to 65535; with a user, write user:password@host:port
+	// Output: redisstore: invalid URL: port of address 1: must be 1 to 65535 (with a user: user:password@host:port)
 }
 
 // A program that has a client of rueidis already gives it to the store, which then closes it.

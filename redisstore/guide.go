@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate/internal/micros"
 )
 
-// guideRule is a token_bucket_interval in the layout of the Redis guides. Its arithmetic is theirs, in doubles: what two programs
-// share they must compute alike.
+// guideRule is a token_bucket_interval rule in the layout of the Redis guides. It uses
+// their arithmetic in doubles: programs that share a bucket must compute alike.
 type guideRule struct {
 	*rule
 	capacity, rate int64
@@ -24,54 +24,56 @@ func newGuideRule(r *rule, l headgate.Limit) *guideRule {
 	return r.guide
 }
 
-// Books reports that the layout has no room for bookings.
+// CanReserve returns false: the layout cannot store reservations.
 func (g *guideRule) CanReserve() bool { return false }
 
-// Reserve is not supported: the scripts that share the bucket know no debt.
+// Reserve is not supported: the scripts that share the bucket do not allow a negative
+// balance.
 func (g *guideRule) Reserve(context.Context, headgate.Instant, string, int64, time.Duration) (headgate.Decision, headgate.ReservationToken, error) {
-	return headgate.Decision{}, headgate.ReservationToken{}, errNoGuideBooking("reserve")
+	return headgate.Decision{}, headgate.ReservationToken{}, errGuideCannotReserve("reserve")
 }
 
 // Cancel is not supported.
 func (g *guideRule) Cancel(context.Context, headgate.Instant, string, int64, headgate.ReservationToken) (headgate.Decision, error) {
-	return headgate.Decision{}, errNoGuideBooking("cancel")
+	return headgate.Decision{}, errGuideCannotReserve("cancel")
 }
 
-func errNoGuideBooking(verb string) error {
-	return errUnsupported(verb, "the layout of the Redis guides cannot hold reservations; layout headgate can")
+func errGuideCannotReserve(verb string) error {
+	return errUnsupported(verb, "layout guide does not support reservations; use layout headgate")
 }
 
-// Apply does verb with cost on the hash at key: one round trip. See [headgate.Bound].
+// Apply executes verb with cost on the hash at key in one round trip. See
+// [headgate.Bound].
 func (g *guideRule) Apply(ctx context.Context, now headgate.Instant, key string, v headgate.Verb, cost int64) (headgate.Decision, error) {
-	if err := g.store.ready(ctx); err != nil {
+	if err := g.store.checkReady(ctx); err != nil {
 		return headgate.Decision{}, err
 	}
 	if v > headgate.Reset {
 		return headgate.Decision{}, errVerb()
 	}
-	ctx, cancel := g.store.bounded(ctx)
+	ctx, cancel := g.store.withTimeout(ctx)
 	defer cancel()
 	call := Call{Script: guideScript.text, SHA: guideScript.sha, Keys: []string{key}, Args: g.args(now, v, min(cost, maxUnits))}
 	reply := make([]Reply, 1)
 	g.store.run(ctx, []Call{call}, reply)
 	if reply[0].Err != nil {
-		return headgate.Decision{}, storeError(reply[0].Err)
+		return headgate.Decision{}, classify(reply[0].Err)
 	}
 	return g.answer(reply[0].Text, v, cost)
 }
 
 func (g *guideRule) args(now headgate.Instant, v headgate.Verb, cost int64) []string {
-	whole := func(n int64) string { return strconv.FormatInt(n, 10) }
+	integer := func(n int64) string { return strconv.FormatInt(n, 10) }
 	args := []string{
-		whole(g.capacity), whole(g.rate), strconv.FormatFloat(g.interval, 'g', -1, 64), whole(int64(v)), whole(cost),
+		integer(g.capacity), integer(g.rate), strconv.FormatFloat(g.interval, 'g', -1, 64), integer(int64(v)), integer(cost),
 	}
 	if now != headgate.StoreClock {
-		args = append(args, whole(int64(now)/1e6), whole(int64(now)%1e6))
+		args = append(args, integer(int64(now)/1e6), integer(int64(now)%1e6))
 	}
 	return args
 }
 
-// answer describes the bucket that the script left.
+// answer returns the decision for the bucket that the script left.
 func (g *guideRule) answer(text string, v headgate.Verb, cost int64) (headgate.Decision, error) {
 	if len(text) != 1+4*8 {
 		return headgate.Decision{}, errReply(len(text))
@@ -83,30 +85,30 @@ func (g *guideRule) answer(text string, v headgate.Verb, cost int64) (headgate.D
 	d := headgate.Decision{
 		Allowed: text[0] == 1, Limit: g.capacity,
 		Remaining:  int64(max(0, min(float64(g.capacity), math.Floor(tokens)))),
-		ResetAfter: micros.Duration(g.instantOf(float64(g.capacity), tokens, last, t) - t),
+		ResetAfter: micros.Duration(g.availableAt(float64(g.capacity), tokens, last, t) - t),
 	}
 	switch {
 	case d.Allowed || v > headgate.Peek:
 	case cost > g.capacity:
 		d.Never = true
 	default:
-		d.RetryAfter = micros.Duration(g.instantOf(float64(cost), tokens, last, t) - t)
+		d.RetryAfter = micros.Duration(g.availableAt(float64(cost), tokens, last, t) - t)
 	}
-	return g.named(d), nil
+	return g.withDeniedBy(d), nil
 }
 
-// instantOf is the first µs at which the script finds so many tokens; the last instant there is, if another program's numbers put it
-// farther away.
-func (g *guideRule) instantOf(want, tokens, last float64, t int64) int64 {
+// availableAt returns the first µs at which the script finds want tokens. It returns
+// [headgate.MaxInstant] if another program's numbers lead to a later instant.
+func (g *guideRule) availableAt(want, tokens, last float64, t int64) int64 {
 	if tokens >= want {
 		return t
 	}
 	refills := math.Ceil((want - tokens) / float64(g.rate))
-	about := math.Ceil((last + refills*g.interval) * 1e6)
-	if about > float64(headgate.MaxInstant) {
+	estimate := math.Ceil((last + refills*g.interval) * 1e6)
+	if estimate > float64(headgate.MaxInstant) {
 		return int64(headgate.MaxInstant)
 	}
-	at := max(t+1, int64(max(0, about)))
+	at := max(t+1, int64(max(0, estimate)))
 	for at > t+1 && g.refills(at-1, last) >= refills {
 		at--
 	}
@@ -116,14 +118,16 @@ func (g *guideRule) instantOf(want, tokens, last float64, t int64) int64 {
 	return at
 }
 
-// refills is what the script computes at an instant. The conversions keep a compiler from joining the operations into one.
+// refills returns the number of refills that the script computes at an instant. The
+// conversions prevent a compiler from fusing the operations.
 func (g *guideRule) refills(t int64, last float64) float64 {
 	now := float64(float64(t/1e6) + float64(float64(t%1e6)/1e6))
 	return math.Floor(float64(float64(now-last) / g.interval))
 }
 
-// runGuides is run with keys in the guides' layout among others: each is a call of its own, after all that can be decided together.
-func (x *transaction) runGuides(ctx context.Context) error {
+// runWithGuides is run for a transaction with keys in LayoutGuide. Each such key is a
+// call of its own, after everything that can be decided together.
+func (x *transaction) runWithGuides(ctx context.Context) error {
 	if len(x.groups) > 0 {
 		x.store.send(ctx, x.groups)
 		if err := x.firstError(); err != nil {
@@ -131,56 +135,56 @@ func (x *transaction) runGuides(ctx context.Context) error {
 			return err
 		}
 	}
-	admitted := x.mode == takeAll && x.allSpent()
+	allowed := x.mode == takeAll && x.allTaken()
 	taken := 0
-	for _, o := range x.guides {
-		if !admitted {
+	for _, o := range x.guideOps {
+		if !allowed {
 			break
 		}
-		if err := x.guide(ctx, o, headgate.Take, o.request.N); err != nil {
-			x.giveBack(ctx, taken)
+		if err := x.applyGuide(ctx, o, headgate.Take, o.request.N); err != nil {
+			x.undoAll(ctx, taken)
 			return err
 		}
-		if admitted = o.decision.Allowed; admitted {
+		if allowed = o.decision.Allowed; allowed {
 			taken++
 		}
 	}
-	if admitted {
+	if allowed {
 		return nil
 	}
-	x.giveBack(ctx, taken)
+	x.undoAll(ctx, taken)
 	return x.peekGuides(ctx)
 }
 
-func (x *transaction) guide(ctx context.Context, o *op, v headgate.Verb, cost int64) (err error) {
+func (x *transaction) applyGuide(ctx context.Context, o *op, v headgate.Verb, cost int64) (err error) {
 	now := headgate.Instant(o.request.T)
-	if now == live {
+	if now == serverClock {
 		now = headgate.StoreClock
 	}
 	o.decision, err = o.rule.guide.Apply(ctx, now, o.key, v, cost)
 	return err
 }
 
-// giveBack undoes what was taken, as far as it can be.
-func (x *transaction) giveBack(ctx context.Context, taken int) {
-	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), x.store.options.Timeout)
+// undoAll refunds what was taken, as far as possible.
+func (x *transaction) undoAll(ctx context.Context, taken int) {
+	refundCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), x.store.options.Timeout)
 	defer cancel()
-	for _, o := range x.guides[:taken] {
-		_ = x.guide(back, o, headgate.Refund, o.request.N) // what cannot be given back stays spent
+	for _, o := range x.guideOps[:taken] {
+		_ = x.applyGuide(refundCtx, o, headgate.Refund, o.request.N) // what cannot be refunded stays spent
 	}
 	x.undo(ctx)
 }
 
-// peekGuides answers for each as if it came after those before it.
+// peekGuides decides each op as if the earlier ops on its key had been taken.
 func (x *transaction) peekGuides(ctx context.Context) error {
-	asked := map[string]int64{}
-	for _, o := range x.guides {
-		asked[o.key] += o.request.N
-		cost := asked[o.key]
+	total := map[string]int64{}
+	for _, o := range x.guideOps {
+		total[o.key] += o.request.N
+		cost := total[o.key]
 		if o.request.N == 0 {
 			cost = 0
 		}
-		if err := x.guide(ctx, o, headgate.Peek, cost); err != nil {
+		if err := x.applyGuide(ctx, o, headgate.Peek, cost); err != nil {
 			return err
 		}
 	}

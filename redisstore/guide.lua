@@ -1,12 +1,15 @@
--- The token bucket of the Redis guides, step by step as their scripts do it and with the same doubles, so that they and this script
--- agree on the bucket that they share: a hash with the fields tokens and last_refill, in seconds. What is new is that it says more,
--- that this server's clock decides, and that the key has a life.
+-- The token bucket of the Redis guides. It repeats the steps of the guides' scripts with
+-- the same doubles, so that all scripts agree on a shared bucket: a hash with the fields
+-- tokens and last_refill, in seconds. In addition, this script returns more details, uses
+-- the server's clock, and sets a TTL.
 --
--- ARGV: capacity, tokens for each interval, interval in seconds, verb, units, and an instant in seconds and µs unless this server's
--- clock decides. The reply is one string: whether it is allowed, the tokens then, last_refill, and the instant's seconds and µs.
+-- ARGV: capacity, tokens per interval, interval in seconds, verb, units, and optionally
+-- an instant in seconds and µs; without it the server's clock decides. The reply is one
+-- string: whether the request is allowed, the remaining tokens, last_refill, and the
+-- instant's seconds and µs.
 
 local TAKE, PEEK, REFUND, RESET = 0, 1, 2, 3
-local DAY, LONGEST = 86400, 4e9 -- seconds; more than the longest limit needs to fill
+local DAY, LONGEST = 86400, 4e9 -- seconds; LONGEST is above the longest fill time
 
 local key = KEYS[1]
 local capacity, rate, interval = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -18,13 +21,15 @@ if not seconds then
 end
 local now = seconds + micros / 1000000
 
-local fields = redis.call('HMGET', key, 'tokens', 'last_refill') -- fails, also for RESET, if it is no hash
+-- HMGET fails if the value is not a hash; RESET fails then, too.
+local fields = redis.call('HMGET', key, 'tokens', 'last_refill')
 if verb == RESET then
   redis.call('DEL', key)
   fields = {}
 end
 local tokens, last_refill = tonumber(fields[1] or ''), tonumber(fields[2] or '')
-local missing = not tokens or not last_refill or tokens - tokens ~= 0 or last_refill - last_refill ~= 0 -- or no finite numbers
+-- A field that is not a finite number counts as missing.
+local missing = not tokens or not last_refill or tokens - tokens ~= 0 or last_refill - last_refill ~= 0
 if missing then
   tokens, last_refill = capacity, now
 end
@@ -45,8 +50,8 @@ elseif verb == REFUND then
   tokens = math.min(capacity, tokens + n)
 end
 
--- A bucket that nobody takes from stays for a day after it is full: where its intervals begin is worth something to whoever comes
--- back before that.
+-- An unused bucket is kept for a day after it is full, so that a client that returns
+-- within the day finds its intervals unchanged.
 if (verb == TAKE and n > 0) or (verb == REFUND and not missing) then
   redis.call('HSET', key, 'tokens', tokens, 'last_refill', last_refill)
 end

@@ -8,16 +8,22 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-// ApplyAll takes from every op or from none; see [headgate.Store]. Where all keys may stand in one call (always, but in a cluster
-// only those of one slot: the limits on one key, and keys that Options.Group puts together) it is one call and atomic. Otherwise all
-// slots are asked at once, and if one denies, what the others took is undone, as far as it is certain that no key is then richer than
-// if nothing had been taken (see Undo in package algo). So never too much is admitted; for each request that is denied, a key may for
-// a moment be poorer by its cost, and where others took from it meanwhile some of that may stay spent.
+// ApplyAll takes from every op or from none; see [headgate.Store]. If all keys may be
+// in one call, it is one atomic call. They always may, except in a cluster, where only
+// keys of one slot may: the limits on one key, and keys that [Options.Group] groups
+// together.
+//
+// Otherwise the calls for all slots are sent simultaneously. If one denies, ApplyAll
+// undoes what the others took, as far as it is certain that no key then has more than
+// if nothing had been taken; see Undo in package algo. So ApplyAll never allows too
+// much. While a request is denied, a key may have less by the request's cost for a
+// moment. If another request took from the key in the meantime, some of that cost may
+// stay spent.
 func (s *Store) ApplyAll(ctx context.Context, now headgate.Instant, ops []headgate.Op, peek bool, decisions []headgate.Decision) error {
 	if len(decisions) != len(ops) {
-		return fmt.Errorf("redisstore: %w: %d decisions for %d ops", headgate.ErrInvalidPolicy, len(decisions), len(ops))
+		return fmt.Errorf("redisstore: %w: len(decisions) is %d; must be %d, one for each op", headgate.ErrInvalidPolicy, len(decisions), len(ops))
 	}
-	if err := s.ready(ctx); err != nil {
+	if err := s.checkReady(ctx); err != nil {
 		return err
 	}
 	x := transaction{store: s, mode: takeAll}
@@ -27,47 +33,47 @@ func (s *Store) ApplyAll(ctx context.Context, now headgate.Instant, ops []headga
 	if err := x.read(now, ops); err != nil || len(ops) == 0 {
 		return err
 	}
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
 	if err := x.run(ctx); err != nil {
 		for _, o := range x.ops {
-			o.rule.share.lost()
+			o.rule.shared.markLost()
 		}
 		return err
 	}
 	for i, o := range x.ops {
 		decisions[i] = o.decision
-		s.denials.end(o)
+		s.denials.invalidate(o)
 	}
 	return nil
 }
 
-// transaction is one ApplyAll.
+// transaction is the state of one ApplyAll.
 type transaction struct {
-	store  *Store
-	mode   mode
-	ops    []*op
-	groups []*group
-	guides []*op // keys in the guides' layout, each for itself
+	store    *Store
+	mode     mode
+	ops      []*op
+	groups   []*group
+	guideOps []*op // ops on keys in LayoutGuide; each is a call of its own
 }
 
-// read sorts the ops into calls.
+// read groups the ops into calls.
 func (x *transaction) read(now headgate.Instant, ops []headgate.Op) error {
 	bySlot := map[string]*group{}
-	for i, given := range ops {
-		r, guide, err := x.ruleOf(i, given.Bound)
+	for i, op := range ops {
+		r, guide, err := x.ruleOf(i, op.Bound)
 		if err != nil {
 			return err
 		}
-		o := r.newOp(now, given.Key, algo.Take, given.Cost)
+		o := r.newOp(now, op.Key, algo.Take, op.Cost)
 		x.ops = append(x.ops, o)
 		if guide != nil {
-			x.guides = append(x.guides, o)
+			x.guideOps = append(x.guideOps, o)
 			continue
 		}
 		slot := ""
 		if x.store.sharded.Load() {
-			slot = tagOf(o.name)
+			slot = tagOf(o.redisKey)
 		}
 		if bySlot[slot] == nil {
 			bySlot[slot] = &group{now: o.request.T, mode: x.mode}
@@ -85,21 +91,21 @@ func (x *transaction) ruleOf(i int, b headgate.Bound) (*rule, *guideRule, error)
 		r = guide.rule
 	}
 	if r == nil || r.store != x.store {
-		return nil, nil, fmt.Errorf("redisstore: %w: op %d is bound by another store", headgate.ErrInvalidPolicy, i+1)
+		return nil, nil, fmt.Errorf("redisstore: %w: op %d is bound to another store; bind it with this one", headgate.ErrInvalidPolicy, i+1)
 	}
 	return r, guide, nil
 }
 
 func (x *transaction) run(ctx context.Context) error {
-	if len(x.guides) > 0 {
-		return x.runGuides(ctx)
+	if len(x.guideOps) > 0 {
+		return x.runWithGuides(ctx)
 	}
 	x.store.send(ctx, x.groups)
 	err := x.firstError()
 	if x.mode == peekAll || len(x.groups) == 1 {
 		return err
 	}
-	if err == nil && x.allSpent() {
+	if err == nil && x.allTaken() {
 		return nil
 	}
 	x.undo(ctx)
@@ -115,93 +121,97 @@ func (x *transaction) firstError() error {
 	return nil
 }
 
-func (x *transaction) allSpent() bool {
+func (x *transaction) allTaken() bool {
 	for _, g := range x.groups {
-		if !g.spent {
+		if !g.taken {
 			return false
 		}
 	}
 	return true
 }
 
-// undo gives back what the groups that admitted have spent, and answers for them as if they had only been asked. It is sent also
-// when the caller's time is over: what cannot be undone stays spent.
+// undo refunds what the groups that allowed have taken, and replaces their decisions by
+// those of a peek. It is sent even if the caller's context has ended. What cannot be
+// undone stays spent.
 func (x *transaction) undo(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), x.store.options.Timeout)
 	defer cancel()
-	var back []*group
+	var undos []*group
 	var undone []*group
 	for _, g := range x.groups {
-		if g.spent {
+		if g.taken {
 			undone = append(undone, g)
-			back = append(back, g.undoing())
+			undos = append(undos, g.undoGroup())
 		}
 	}
-	if len(back) == 0 {
+	if len(undos) == 0 {
 		return
 	}
-	x.store.send(ctx, back)
-	for _, g := range back {
-		g.forget(x.store)
+	x.store.send(ctx, undos)
+	for _, g := range undos {
+		g.invalidateDenials(x.store)
 	}
 	for i, g := range undone {
 		g.decide(true)
-		g.answerLogs(back[i])
+		g.copyLogDecisions(undos[i])
 	}
 }
 
-// forget sees that nobody is denied for units that this group has given back.
-func (g *group) forget(s *Store) {
+// invalidateDenials removes cached denials of the keys for which this group refunded
+// units.
+func (g *group) invalidateDenials(s *Store) {
 	for _, k := range g.keys {
 		for _, o := range k.ops {
 			if o.err != nil {
-				o.rule.share.giveBack()
+				o.rule.shared.markRefunded()
 			} else {
-				s.denials.end(o)
+				s.denials.invalidate(o)
 			}
 		}
 	}
 }
 
-// undoing is a group that takes back what this one has spent.
-func (g *group) undoing() *group {
+// undoGroup returns a group that undoes what this group took.
+func (g *group) undoGroup() *group {
 	back := &group{now: g.now}
 	for _, k := range g.keys {
 		last := k.ops[len(k.ops)-1]
-		o := &op{rule: last.rule, key: last.key, name: k.name, taken: taken{was: k.before, after: k.after, at: g.t}}
-		o.request = algo.Request{Verb: undo, T: last.request.T}
-		o.request.N = k.spent()
+		o := &op{rule: last.rule, key: last.key, redisKey: k.redisKey, undoes: takeRecord{before: k.before, after: k.after, at: g.decidedAt}}
+		o.request = algo.Request{Verb: verbUndo, T: last.request.T}
+		o.request.N = k.units()
 		if k.log {
-			o.taken.at = last.newestAt(g.t)
+			o.undoes.at = last.newestEntryAt(g.decidedAt)
 		}
 		back.add(o)
 	}
 	return back
 }
 
-// spent is how many units all operations on the key have taken; 0, for unknown, if they were under different limits.
-func (k *keyOps) spent() (units int64) {
+// units returns how many units all operations on the key took. It returns 0 for unknown
+// if the operations had different limits.
+func (k *keyOps) units() (total int64) {
 	for _, o := range k.ops {
 		if !k.log && o.rule != k.ops[0].rule {
 			return 0
 		}
-		units += o.request.N
+		total += o.request.N
 	}
-	return units
+	return total
 }
 
-// newestAt is the instant under which a log has entered what was just taken at t: not t if the clock has gone back.
-func (o *op) newestAt(t int64) int64 {
+// newestEntryAt returns the instant at which a log recorded the units that were just
+// taken at t. It differs from t if the clock stepped back.
+func (o *op) newestEntryAt(t int64) int64 {
 	return t + o.decision.ResetAfter.Microseconds() - o.rule.log.Params()[1]
 }
 
-// answerLogs takes the answers for logs from those after the undoing.
-func (g *group) answerLogs(back *group) {
+// copyLogDecisions replaces the decisions for logs by those made after the undo.
+func (g *group) copyLogDecisions(back *group) {
 	for _, k := range g.keys {
 		if !k.log {
 			continue
 		}
-		after := back.find(k.name).ops[0]
+		after := back.find(k.redisKey).ops[0]
 		if after.err != nil {
 			continue
 		}
@@ -211,5 +221,5 @@ func (g *group) answerLogs(back *group) {
 	}
 }
 
-// tagOf is the part of a name that decides its slot.
-func tagOf(name string) string { return name[len("hg:{"):][:hashText] }
+// tagOf returns the part of a Redis key that decides its slot.
+func tagOf(redisKey string) string { return redisKey[len("hg:{"):][:hashLength] }

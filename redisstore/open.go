@@ -11,17 +11,21 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Open makes a store from a URL:
+// Open creates a store from a URL:
 //
-//	redis://user:password@host:6379/0             one server; of several addresses the first that answers
-//	rediss://host:6380?ca=/etc/ca.pem             with TLS; also cert, key, server_name, insecure
-//	redis+unix:///run/redis/redis.sock?db=0       by a unix socket
-//	redis+sentinel://host:26379,host:26379/NAME   the primary that the sentinels call NAME; also sentinel_user, sentinel_password, db
-//	redis+cluster://host:7000,host:7001           a cluster, by any of its nodes
+//	redis://user:password@host:6379/0             one server
+//	rediss://host:6380?ca=/etc/ca.pem             TLS; also cert, key, server_name, insecure
+//	redis+unix:///run/redis/redis.sock?db=0       a Unix socket
+//	redis+sentinel://host:26379,host:26379/NAME   the primary that is called NAME
+//	redis+cluster://host:7000,host:7001           a cluster, through any of its nodes
 //
-// Parameters of all: namespace, layout, timeout, denial_memory, batching; they win over opts. A URL that cannot be read is answered
-// with a [*URLError]. It does no I/O: the first call connects, and while nobody answers there each call is told so, with a
-// [*headgate.StoreError]. opts may be nil.
+// In a redis:// URL with several addresses, the first that responds is used. A
+// redis+sentinel:// URL also accepts sentinel_user, sentinel_password and db. All URLs
+// accept the parameters namespace, layout, timeout, denial_memory and
+// batching, which override opts. An invalid URL is a [*URLError]. opts may be nil.
+//
+// Open does no I/O: the first call connects. While the server is unreachable, every
+// call returns a [*headgate.StoreError].
 func Open(rawURL string, opts *Options) (*Store, error) {
 	t, err := parseURL(rawURL)
 	if err != nil {
@@ -38,39 +42,40 @@ func Open(rawURL string, opts *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return New(newConnecting(t, option), &o)
+	return New(newLazyClient(t, option), &o)
 }
 
-// connecting is a [Client] that connects when it is first used, and again until that succeeds. The client then reconnects by
-// itself.
-type connecting struct {
+// lazyClient is a [Client] that connects on first use, and retries until it succeeds.
+// After that the underlying client reconnects automatically.
+type lazyClient struct {
 	kind    kind
 	option  rueidis.ClientOption
 	dialer  *dialer
 	mu      sync.Mutex
 	client  rueidis.Client // nil until connected
-	attempt *attempt       // under way, or just failed
+	attempt *attempt       // in progress, or just failed
 	closed  bool
 }
 
-// attempt is one try to connect.
+// attempt is one attempt to connect.
 type attempt struct {
-	done chan struct{}
-	err  error
-	over time.Time
+	done    chan struct{}
+	err     error
+	endedAt time.Time
 }
 
-// pause is how long a failure to connect is answered again without another try.
-const pause = 50 * time.Millisecond
+// attemptTTL is how long a failed attempt is reported without a new one.
+const attemptTTL = 50 * time.Millisecond
 
-func newConnecting(t *target, option *rueidis.ClientOption) *connecting {
-	c := &connecting{kind: t.kind, option: *option, dialer: newDialer(t)}
+func newLazyClient(t *target, option *rueidis.ClientOption) *lazyClient {
+	c := &lazyClient{kind: t.kind, option: *option, dialer: newDialer(t)}
 	c.option.DialCtxFn = c.dialer.dial
 	return c
 }
 
-// get is the connected client. It waits for a try that is under way, no longer than ctx.
-func (c *connecting) get(ctx context.Context) (rueidis.Client, error) {
+// get returns the connected client. It waits for an attempt in progress, but not longer
+// than ctx.
+func (c *lazyClient) get(ctx context.Context) (rueidis.Client, error) {
 	c.mu.Lock()
 	if c.client != nil || c.closed {
 		defer c.mu.Unlock()
@@ -80,7 +85,7 @@ func (c *connecting) get(ctx context.Context) (rueidis.Client, error) {
 		return c.client, nil
 	}
 	a := c.attempt
-	if a == nil || a.failedLongAgo() {
+	if a == nil || a.expired() {
 		a = &attempt{done: make(chan struct{})}
 		c.attempt = a
 		go c.connect(a)
@@ -89,7 +94,7 @@ func (c *connecting) get(ctx context.Context) (rueidis.Client, error) {
 	select {
 	case <-a.done:
 	case <-ctx.Done():
-		return nil, trouble(headgate.ReasonUnreachable, "no connection yet", ctx.Err())
+		return nil, newStoreError(headgate.ReasonUnreachable, "the connection is not yet established", ctx.Err())
 	}
 	if a.err != nil {
 		return nil, a.err
@@ -97,26 +102,26 @@ func (c *connecting) get(ctx context.Context) (rueidis.Client, error) {
 	return c.get(ctx)
 }
 
-func (a *attempt) failedLongAgo() bool {
+func (a *attempt) expired() bool {
 	select {
 	case <-a.done:
-		return time.Since(a.over) > pause
+		return time.Since(a.endedAt) > attemptTTL
 	default:
 		return false
 	}
 }
 
-func (c *connecting) connect(a *attempt) {
+func (c *lazyClient) connect(a *attempt) {
 	client, err := c.newClient()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer close(a.done)
-	a.over = time.Now()
+	a.endedAt = time.Now()
 	switch {
 	case c.closed:
 		a.err = headgate.ErrClosed
 	case err != nil:
-		a.err = c.connectError(err)
+		a.err = c.classifyConnect(err)
 	default:
 		c.client = client
 		return
@@ -126,70 +131,72 @@ func (c *connecting) connect(a *attempt) {
 	}
 }
 
-// newClient connects, and sees that what answers is what the URL says. Where one of several addresses takes the connection and says
-// nothing, the dialer begins with the next.
-func (c *connecting) newClient() (client rueidis.Client, err error) {
+// newClient connects and checks that the server fits the URL. If one of several
+// addresses accepts the connection but does not respond, the dialer starts with the
+// next address.
+func (c *lazyClient) newClient() (client rueidis.Client, err error) {
 	for range max(1, len(c.dialer.addresses)) {
 		client, err = rueidis.NewClient(c.option)
-		if _, answered := rueidis.IsRedisErr(err); err == nil || answered {
+		if _, isReply := rueidis.IsRedisErr(err); err == nil || isReply {
 			break
 		}
 	}
 	if err != nil {
-		return nil, err // what rueidis returns with an error is a nil pointer in an interface that is not nil
+		return nil, err // client is a nil pointer in a non-nil interface
 	}
-	return client, c.identify(client)
+	return client, c.checkMode(client)
 }
 
-// identify asks the server what it is. HELLO needs no permission; a server that does not know it is asked nothing more.
-func (c *connecting) identify(client rueidis.Client) error {
+// checkMode checks that the mode of the server fits the URL. HELLO requires no
+// permission. A server without HELLO is not checked.
+func (c *lazyClient) checkMode(client rueidis.Client) error {
 	switch c.kind {
 	case cluster:
 		if client.Mode() != rueidis.ClientModeCluster {
-			return errOtherKind("this is no cluster: use redis:// (rediss://)")
+			return errWrongMode("the server is not a cluster; use redis:// (rediss://)")
 		}
 	case single, socket:
-		switch modeOf(client) {
+		switch serverMode(client) {
 		case "cluster":
-			return errOtherKind("this is a node of a cluster: use redis+cluster:// (rediss+cluster://)")
+			return errWrongMode("the server is a cluster node; use redis+cluster:// (rediss+cluster://)")
 		case "sentinel":
-			return errOtherKind("this is a sentinel: use redis+sentinel://host:port/NAME")
+			return errWrongMode("the server is a sentinel; use redis+sentinel://host:port/NAME")
 		}
 	}
 	return nil
 }
 
-// modeOf is standalone, cluster or sentinel; empty for an old server, or one in front of it: what is wrong with it the first decision
-// says.
-func modeOf(client rueidis.Client) string {
+// serverMode returns standalone, cluster or sentinel. It returns "" for an old server
+// or a proxy; the first decision reports what is wrong with it.
+func serverMode(client rueidis.Client) string {
 	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 	defer cancel()
-	about, err := client.Do(ctx, client.B().Arbitrary("HELLO").Build()).AsMap()
+	info, err := client.Do(ctx, client.B().Arbitrary("HELLO").Build()).AsMap()
 	if err != nil {
 		return ""
 	}
-	mode := about["mode"]
+	mode := info["mode"]
 	text, _ := mode.ToString()
 	return text
 }
 
-// connectError sorts why there is no connection: nothing was spent in any case.
-func (c *connecting) connectError(err error) error {
-	sorted := storeError(err)
+// classifyConnect classifies a connection error. In every case nothing was spent.
+func (c *lazyClient) classifyConnect(err error) error {
+	classified := classify(err)
 	var known *headgate.StoreError
 	switch {
-	case !errors.As(sorted, &known) || known.Reason != headgate.ReasonTimedOut:
-		return sorted
+	case !errors.As(classified, &known) || known.Reason != headgate.ReasonTimedOut:
+		return classified
 	case c.kind == sentinel:
-		return errUnreachable(err, "do the sentinels run, and do they know this master name?")
+		return errUnreachable(err, "check that the sentinels are running and monitor a primary of this name")
 	case c.option.TLSConfig != nil:
-		return errUnreachable(err, "it takes connections and does not answer: is it stopped, or does it ask for a certificate (cert, key)?")
+		return errUnreachable(err, "the server accepts connections but does not answer; it may be stopped, or require a client certificate (cert, key)")
 	}
-	return errUnreachable(err, "it takes connections and does not answer: is it stopped, in protected mode, or does it want TLS (rediss://)?")
+	return errUnreachable(err, "the server accepts connections but does not answer; it may be stopped, in protected mode, or require TLS (rediss://)")
 }
 
-// Run is that of the client, once there is one.
-func (c *connecting) Run(ctx context.Context, calls []Call, replies []Reply) {
+// Run connects if necessary and runs the calls.
+func (c *lazyClient) Run(ctx context.Context, calls []Call, replies []Reply) {
 	client, err := c.get(ctx)
 	if err != nil {
 		for i := range replies {
@@ -200,11 +207,12 @@ func (c *connecting) Run(ctx context.Context, calls []Call, replies []Reply) {
 	Rueidis(client).Run(ctx, calls, replies)
 }
 
-// Sharded is known from the URL.
-func (c *connecting) Sharded(context.Context) (bool, error) { return c.kind == cluster, nil }
+// Sharded reports what the URL's scheme implies.
+func (c *lazyClient) Sharded(context.Context) (bool, error) { return c.kind == cluster, nil }
 
-// Remove is that of the client; if there never was one nothing was written.
-func (c *connecting) Remove(ctx context.Context, pattern string) error {
+// Remove deletes the keys that match pattern. If the client never connected, nothing
+// was written.
+func (c *lazyClient) Remove(ctx context.Context, pattern string) error {
 	c.mu.Lock()
 	client := c.client
 	c.mu.Unlock()
@@ -214,8 +222,9 @@ func (c *connecting) Remove(ctx context.Context, pattern string) error {
 	return Rueidis(client).Remove(ctx, pattern)
 }
 
-// Close closes the client, also one that is about to be connected, and waits for that.
-func (c *connecting) Close() {
+// Close closes the client. It waits for an attempt in progress and closes its client,
+// too.
+func (c *lazyClient) Close() {
 	c.mu.Lock()
 	client, a := c.client, c.attempt
 	c.closed = true

@@ -101,15 +101,15 @@ func TestTLS(t *testing.T) {
 	mustFail(t, "rediss://"+server.Addr(), headgate.ReasonUnreachable, untrusted)
 	mustFail(t, "rediss://"+server.Addr()+"?ca="+other.CAFile(), headgate.ReasonUnreachable, untrusted)
 	mustFail(t, "rediss://"+server.Addr()+ca+"&server_name=example.org", headgate.ReasonUnreachable, untrusted)
-	mustFail(t, "rediss://"+plain.Addr()+ca, headgate.ReasonUnreachable, "write redis:// instead of rediss://")
-	mustFail(t, "redis://"+server.Addr(), headgate.ReasonUnreachable, "does it want TLS (rediss://)?")
+	mustFail(t, "rediss://"+plain.Addr()+ca, headgate.ReasonUnreachable, "use redis:// in place of rediss://")
+	mustFail(t, "redis://"+server.Addr(), headgate.ReasonUnreachable, "or require TLS (rediss://)")
 }
 
 func TestACertificateOfTheClientsOwn(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t, testserver.TLS(), testserver.WithConfig("tls-auth-clients", "yes"))
 	url := "rediss://" + server.Addr() + "?ca=" + server.CAFile()
-	mustFail(t, url, headgate.ReasonUnreachable, "ask for a certificate (cert, key)?")
+	mustFail(t, url, headgate.ReasonUnreachable, "requires a client certificate (cert, key)")
 	cert, key := clientPair(t, server)
 	mustDecide(t, url+"&cert="+cert+"&key="+key)
 }
@@ -140,7 +140,7 @@ func TestConnectsOnceServerIsAvailable(t *testing.T) {
 	server := testserver.Redis(t)
 	server.Kill()
 	s := open(t, "redis://"+server.Addr(), nil)
-	if err := ask(t.Context(), s); err == nil || err.Reason != headgate.ReasonUnreachable || !strings.Contains(err.Advice, "is it running") {
+	if err := ask(t.Context(), s); err == nil || err.Reason != headgate.ReasonUnreachable || !strings.Contains(err.Advice, "check that the server is running") {
 		t.Errorf("without a server: got %v want unreachable", err)
 	}
 	for range 2 {

@@ -9,17 +9,17 @@ import (
 	"github.com/headgate/headgate/internal/micros"
 )
 
-const valueBytes = 25 // of a state as it lies in Redis
+const valueBytes = 25 // size of a state in Redis
 
-// reader reads a reply from its front.
+// reader parses a reply from its start.
 type reader struct {
-	text  string
-	short bool // there was less than asked for
+	text      string
+	truncated bool // the reply was shorter than expected
 }
 
 func (r *reader) next(n int) string {
 	if len(r.text) < n {
-		r.short = true
+		r.truncated = true
 		return string(make([]byte, n))
 	}
 	part := r.text[:n]
@@ -31,7 +31,7 @@ func (r *reader) double() int64 {
 	return int64(math.Float64frombits(binary.LittleEndian.Uint64([]byte(r.next(8)))))
 }
 
-// state reads a state as it was; ok is false if another program made it.
+// state reads a state. ok is false if another program wrote it.
 func (r *reader) state() (s algo.State, ok bool) {
 	text := []byte(r.next(valueBytes))
 	if text[0] > stateFormat {
@@ -43,35 +43,35 @@ func (r *reader) state() (s algo.State, ok bool) {
 	return s, true
 }
 
-// answer reads a decision about a log; ok is false if another program made it.
+// answer reads a decision for a log. ok is false if another program wrote the log.
 func (r *reader) answer(rule *rule) (d headgate.Decision, ok bool) {
 	flags := r.next(2)
 	d = headgate.Decision{Allowed: flags[0] == 1, Never: flags[1] == 1, Limit: rule.limit, Remaining: r.double()}
 	d.RetryAfter, d.ResetAfter = micros.Duration(r.double()), micros.Duration(r.double())
-	return rule.named(d), flags[0] <= 1
+	return rule.withDeniedBy(d), flags[0] <= 1
 }
 
-// read gives every operation of the group its answer.
+// read stores the result of every operation of the group.
 func (g *group) read(text string) {
 	r := reader{text: text}
-	g.t = r.double()
-	if g.mode != each {
-		g.readAll(&r)
+	g.decidedAt = r.double()
+	if g.mode != independent {
+		g.readAllOrNothing(&r)
 	} else {
 		for _, k := range g.keys {
 			if k.log {
 				k.readLog(&r)
 			} else {
-				k.read(&r, g.t)
+				k.read(&r, g.decidedAt)
 			}
 		}
 	}
-	if r.short || r.text != "" {
+	if r.truncated || r.text != "" {
 		g.fail(errReply(len(text)))
 	}
 }
 
-// fail gives every operation the same error.
+// fail stores the same error in every operation of the group.
 func (g *group) fail(err error) {
 	for _, k := range g.keys {
 		for _, o := range k.ops {
@@ -80,16 +80,16 @@ func (g *group) fail(err error) {
 	}
 }
 
-// stamp tells every operation when it was decided.
-func (g *group) stamp(sent, received int64) {
+// setTimestamp stores in every operation when it was decided.
+func (g *group) setTimestamp(sent, received int64) {
 	for _, k := range g.keys {
 		for _, o := range k.ops {
-			o.at = moment{t: g.t, sent: sent, received: received, live: g.now == live}
+			o.timestamp = timestamp{t: g.decidedAt, sent: sent, received: received, serverClock: g.now == serverClock}
 		}
 	}
 }
 
-// read takes the steps that the script took, from the state that it found.
+// read repeats the steps of the script, beginning with the state that the script found.
 func (k *keyOps) read(r *reader, t int64) {
 	s, ok := r.state()
 	for _, o := range k.ops {
@@ -101,24 +101,25 @@ func (k *keyOps) read(r *reader, t int64) {
 	}
 }
 
-// step is what rest.lua calls run.
+// step is the Go twin of run in slowpath.lua.
 func (o *op) step(s algo.State, t int64) algo.State {
 	request := o.request
 	request.T = t
-	if request.Verb == undo {
-		o.after = o.rule.step.Undo(s, o.taken.was, o.taken.after, o.taken.at, t, request.N)
+	if request.Verb == verbUndo {
+		o.after = o.rule.step.Undo(s, o.undoes.before, o.undoes.after, o.undoes.at, t, request.N)
 		return o.after
 	}
 	out := algo.Apply(o.rule.step, s, &request)
-	o.decision = o.rule.named(algo.AnswerTo(o.rule.step, &request, &out))
+	o.decision = o.rule.withDeniedBy(algo.AnswerTo(o.rule.step, &request, &out))
 	if o.after = s; request.Verb != algo.Peek {
 		o.after = out.Next
 	}
 	return o.after
 }
 
-// readLog reads what the script answered: for a run of takes how many were admitted, then the last of those and the first of the
-// others, where there are such.
+// readLog reads the decisions of the script. For a run of takes these are the number of
+// allowed takes, the decision of the last allowed take if any, and that of the first
+// denied take if any.
 func (k *keyOps) readLog(r *reader) {
 	for ops := k.ops; len(ops) > 0; {
 		n := runLength(ops)
@@ -131,7 +132,7 @@ func (k *keyOps) readLog(r *reader) {
 	}
 }
 
-// readAnswer reads the answer to one operation on a log.
+// readAnswer reads the decision for one operation on a log.
 func (o *op) readAnswer(r *reader) {
 	var ok bool
 	if o.decision, ok = r.answer(o.rule); !ok {
@@ -147,9 +148,9 @@ func readTakes(run []*op, r *reader) {
 		}
 		return
 	}
-	var admitted, denied headgate.Decision
+	var allowed, denied headgate.Decision
 	if fit > 0 {
-		admitted, _ = r.answer(run[0].rule)
+		allowed, _ = r.answer(run[0].rule)
 	}
 	if fit < len(run) {
 		denied, _ = r.answer(run[0].rule)
@@ -157,14 +158,15 @@ func readTakes(run []*op, r *reader) {
 	for i, o := range run {
 		o.decision = denied
 		if i < fit {
-			o.decision = admitted
-			o.decision.Remaining += int64(fit-1-i) * o.request.N // what those behind it had yet to take
+			o.decision = allowed
+			o.decision.Remaining += int64(fit-1-i) * o.request.N // taken later in the run
 		}
 	}
 }
 
-// readAll decides anew what the script decided all or nothing. For logs it has answered itself.
-func (g *group) readAll(r *reader) {
+// readAllOrNothing repeats the all-or-nothing decision of the script for plain keys.
+// For logs it reads the decision of the script.
+func (g *group) readAllOrNothing(r *reader) {
 	fit := true
 	for _, k := range g.keys {
 		if !k.log {
@@ -180,12 +182,12 @@ func (g *group) readAll(r *reader) {
 		}
 	}
 	plain := g.decide(g.mode == peekAll || !fit)
-	g.spent = plain && fit && g.mode == takeAll
+	g.taken = plain && fit && g.mode == takeAll
 }
 
-// decide answers for the plain keys, and reports whether all were admitted.
+// decide stores the decisions of the plain keys and reports whether all were allowed.
 func (g *group) decide(peek bool) bool {
-	var charges []algo.Debit
+	var debits []algo.Debit
 	var ops []*op
 	targets := make([]algo.Target, len(g.keys))
 	for i, k := range g.keys {
@@ -194,14 +196,14 @@ func (g *group) decide(peek bool) bool {
 		}
 		targets[i].State = k.before
 		for _, o := range k.ops {
-			charges = append(charges, algo.Debit{Step: o.rule.step, Target: &targets[i], N: o.request.N})
+			debits = append(debits, algo.Debit{Step: o.rule.step, Target: &targets[i], N: o.request.N})
 			ops = append(ops, o)
 		}
 	}
 	decisions := make([]headgate.Decision, len(ops))
-	all := algo.DebitAll(charges, g.t, peek, decisions)
+	all := algo.DebitAll(debits, g.decidedAt, peek, decisions)
 	for i, o := range ops {
-		o.decision = o.rule.named(decisions[i])
+		o.decision = o.rule.withDeniedBy(decisions[i])
 	}
 	for i, k := range g.keys {
 		k.after = targets[i].State

@@ -6,7 +6,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Rueidis makes a [Client] of a rueidis client. It pipelines what callers send at once; a lost answer is never asked for again.
+// Rueidis returns a [Client] for a rueidis client. It pipelines concurrent calls, and
+// never repeats a call whose reply was lost.
 func Rueidis(client rueidis.Client) Client { return rueidisClient{client} }
 
 type rueidisClient struct{ client rueidis.Client }
@@ -41,7 +42,8 @@ func (c rueidisClient) Sharded(context.Context) (bool, error) {
 	return c.client.Mode() == rueidis.ClientModeCluster, nil
 }
 
-// Remove walks over every node's keys. Replicas refuse to delete; their primaries do it for them.
+// Remove scans the keys of every node. Replicas refuse to delete; the scan of their
+// primaries deletes the keys.
 func (c rueidisClient) Remove(ctx context.Context, pattern string) error {
 	for _, node := range c.client.Nodes() {
 		if err := removeFrom(ctx, node, pattern); err != nil {
@@ -51,7 +53,7 @@ func (c rueidisClient) Remove(ctx context.Context, pattern string) error {
 	return nil
 }
 
-const scanCount = 1000 // keys that a server looks at in one SCAN
+const scanCount = 1000 // keys that a server examines in one SCAN
 
 func removeFrom(ctx context.Context, node rueidis.Client, pattern string) error {
 	for cursor := uint64(0); ; {

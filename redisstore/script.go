@@ -11,25 +11,25 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-//go:embed begin.lua
-var beginLua string
+//go:embed prelude.lua
+var preludeLua string
 
-//go:embed takes.lua
-var takesLua string
+//go:embed fastpath.lua
+var fastpathLua string
 
-//go:embed logs.lua
-var logsLua string
+//go:embed log.lua
+var logLua string
 
-//go:embed rest.lua
-var restLua string
+//go:embed slowpath.lua
+var slowpathLua string
 
-//go:embed write.lua
-var writeLua string
+//go:embed commit.lua
+var commitLua string
 
 //go:embed guide.lua
 var guideLua string
 
-// script is a text and the name by which a server that has loaded it knows it.
+// script is the text of a script and its SHA-1, by which a server runs a cached script.
 type script struct{ text, sha string }
 
 func newScript(text string) *script {
@@ -37,29 +37,33 @@ func newScript(text string) *script {
 	return &script{text: text, sha: hex.EncodeToString(sum[:])}
 }
 
-// decideScript decides for every algorithm; guideScript for the layout of the Redis guides.
+// decideScript decides for every algorithm. guideScript is for the layout of the Redis
+// guides.
 var (
 	decideScript = newScript(decideText())
 	guideScript  = newScript(guideLua)
 )
 
-// decideText puts every algorithm's own Lua text, each behind a function so that only those in use are run, before the store's.
+// decideText returns the text of the script: the Lua code of all algorithms, then the
+// store's code. Each algorithm is in a branch of its own, so that only the ones in use
+// are executed.
 func decideText() string {
 	var text strings.Builder
 	text.WriteString(algo.Arithmetic() + "\nlocal function algorithm_of(number)\n")
 	for i, a := range algo.All() {
 		fmt.Fprintf(&text, "if number == %d then\n%send\n", i+1, algo.LuaLocal("x", a.Lua)+"return x\n")
 	}
-	// What most calls do not need stands in a branch: to make functions takes time, also of those that nobody calls.
-	return text.String() + "end\n" + beginLua + takesLua + "if pos <= size then\n" + logsLua + restLua + "end\n" + writeLua
+	// Code that most calls do not need is in a branch: creating functions takes time
+	// even if they are never called.
+	return text.String() + "end\n" + preludeLua + fastpathLua + "if pos <= size then\n" + logLua + slowpathLua + "end\n" + commitLua
 }
 
-// numberOf is an algorithm's place in decideText.
-func numberOf(name headgate.Algorithm) byte {
+// algorithmNumber returns the number of an algorithm in decideText.
+func algorithmNumber(name headgate.Algorithm) byte {
 	for i, a := range algo.All() {
 		if a.Name == name {
 			return byte(i + 1)
 		}
 	}
-	panic("redisstore: " + string(name) + " is not in the list of algorithms") // the caller has it from there
+	panic("redisstore: " + string(name) + " is not in the list of algorithms") // callers take the name from that list
 }

@@ -1,6 +1,7 @@
 package redisstore
 
-// slotOf is the slot of a cluster in which a key lies whose hash tag is tag: CRC-16 (XMODEM) of it, of which 14 bits count.
+// slotOf returns the cluster slot of a key with a hash tag: 14 bits of the CRC-16
+// (XMODEM) of the tag.
 func slotOf(tag string) uint16 {
 	var crc uint16
 	for i := 0; i < len(tag); i++ {

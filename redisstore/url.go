@@ -16,16 +16,17 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// ErrInvalidURL: a store's URL that cannot be read. See [URLError].
+// ErrInvalidURL is matched by the error for an invalid store URL. See [URLError].
 var ErrInvalidURL = errors.New("redisstore: invalid URL")
 
-// URLError says which part of a URL is wrong. It never repeats the user and password. It matches [ErrInvalidURL].
+// URLError reports which part of a URL is invalid. It never contains the username and
+// password. It matches [ErrInvalidURL].
 type URLError struct {
 	Part   string // scheme, address, database, master name, parameter …
 	Reason string
 }
 
-// Error names the part and what is accepted.
+// Error returns the name of the part and what is accepted.
 func (e *URLError) Error() string {
 	return fmt.Sprintf("redisstore: invalid URL: %s: %s", e.Part, e.Reason)
 }
@@ -33,7 +34,8 @@ func (e *URLError) Error() string {
 // Is reports whether target is [ErrInvalidURL].
 func (e *URLError) Is(target error) bool { return target == ErrInvalidURL }
 
-// target is what a URL says: where the servers are, and the options that it sets.
+// target is a parsed URL: the addresses of the servers, and the options that the URL
+// sets.
 type target struct {
 	kind      kind
 	secure    bool
@@ -41,7 +43,7 @@ type target struct {
 	user      string
 	password  string
 	database  int
-	master    string // Sentinel's name for the primary
+	master    string // the name of the primary in Sentinel
 	params    url.Values
 }
 
@@ -54,13 +56,14 @@ const (
 	socket   kind = "redis+unix"
 )
 
-const schemes = "there are redis://, rediss:// (TLS), redis+sentinel://, redis+cluster:// (rediss+… with TLS) and redis+unix://"
+const knownSchemes = "must be redis://, rediss:// (TLS), redis+sentinel://, redis+cluster:// (rediss+… for TLS) or redis+unix://"
 
-// parseURL reads redis://user:password@host:port,host:port/2?name=value and its relatives.
+// parseURL parses redis://user:password@host:port,host:port/2?name=value and the other
+// schemes.
 func parseURL(raw string) (*target, error) {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if !ok {
-		return nil, &URLError{"scheme", schemes}
+		return nil, &URLError{"scheme", knownSchemes}
 	}
 	t := &target{kind: kind(strings.ToLower(scheme))}
 	if after, secure := strings.CutPrefix(string(t.kind), "rediss"); secure {
@@ -86,43 +89,43 @@ func parseURL(raw string) (*target, error) {
 	return t, t.setPath(path)
 }
 
-// setParams reads what stands behind the question mark. A name that cannot be one may be the rest of a password with a question mark
-// in it, so it is not repeated.
+// setParams parses the query. An invalid name may be part of a password that contains a
+// question mark, so the error does not repeat it.
 func (t *target) setParams(query string) (err error) {
 	if t.params, err = url.ParseQuery(query); err != nil {
-		return &URLError{"parameters", "they cannot be read; write ?name=value&name=value, and a ? in a password as %3F"}
+		return &URLError{"parameters", "invalid syntax; must be ?name=value&name=value (escape a ? in a password as %3F)"}
 	}
 	for name, values := range t.params {
 		if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") != "" || name == "" {
-			return &URLError{"parameters", "one has a name that cannot be; a ? in a password is written %3F"}
+			return &URLError{"parameters", "invalid parameter name (escape a ? in a password as %3F)"}
 		}
 		if len(values) > 1 {
-			return &URLError{"parameter " + name, "it is given twice"}
+			return &URLError{"parameter " + name, "is set more than once"}
 		}
 	}
 	return nil
 }
 
 func (t *target) setUser(text string) error {
-	user, password, both := strings.Cut(text, ":")
-	var err, err2 error
+	user, password, hasColon := strings.Cut(text, ":")
+	var err, passwordErr error
 	t.user, err = url.PathUnescape(user)
-	t.password, err2 = url.PathUnescape(password)
-	if err != nil || err2 != nil {
-		return &URLError{"user and password", "a % is written %25, an @ %40, a : %3A, a / %2F and a ? %3F"}
+	t.password, passwordErr = url.PathUnescape(password)
+	if err != nil || passwordErr != nil {
+		return &URLError{"user and password", "invalid escape; write % as %25, @ as %40, : as %3A, / as %2F and ? as %3F"}
 	}
-	if !both && t.user != "" {
-		return &URLError{"user and password", "a password alone is written :password@host, with the colon"}
+	if !hasColon && t.user != "" {
+		return &URLError{"user and password", "the colon is missing; a password alone is :password@host"}
 	}
 	return nil
 }
 
 func (t *target) setSocket(path string) error {
 	if t.secure {
-		return &URLError{"scheme", "a unix socket has no TLS; write redis+unix://"}
+		return &URLError{"scheme", "a Unix socket cannot use TLS; use redis+unix://"}
 	}
 	if !strings.HasPrefix(path, "/") {
-		return &URLError{"path", "a socket's path is absolute: redis+unix:///run/redis/redis.sock"}
+		return &URLError{"path", "must be absolute, as in redis+unix:///run/redis/redis.sock"}
 	}
 	t.addresses = []string{path}
 	return t.setDatabase("parameter db", t.take("db"))
@@ -137,24 +140,25 @@ func (t *target) setAddresses(hosts string) error {
 	case sentinel:
 		port = sentinelPort
 	default:
-		return &URLError{"scheme", schemes}
+		return &URLError{"scheme", knownSchemes}
 	}
 	if hosts == "" {
-		return &URLError{"address", "it is missing; write " + string(t.kind) + "://127.0.0.1:" + port}
+		return &URLError{"address", "is missing; use " + string(t.kind) + "://127.0.0.1:" + port}
 	}
 	for i, address := range strings.Split(hosts, ",") {
-		full, err := withPort(address, port)
+		hostPort, err := withPort(address, port)
 		if err != nil {
 			err.Part = fmt.Sprintf("%s %d", err.Part, i+1)
 			return err
 		}
-		t.addresses = append(t.addresses, full)
+		t.addresses = append(t.addresses, hostPort)
 	}
 	return nil
 }
 
-// withPort is host:port of an address that may lack its port. What is wrong with it is said without repeating it: where an @ is
-// missing it is the user and the password.
+// withPort returns host:port for an address, with the default port if the address has
+// none. Its errors do not repeat the address: if an @ is missing, it contains the
+// username and password.
 func withPort(address, port string) (string, *URLError) {
 	host := address
 	if h, p, err := net.SplitHostPort(address); err == nil {
@@ -162,33 +166,33 @@ func withPort(address, port string) (string, *URLError) {
 	} else if strings.HasPrefix(address, "[") && strings.HasSuffix(address, "]") {
 		host = address[1 : len(address)-1]
 	} else if strings.Contains(address, ":") {
-		return "", &URLError{"address", "it is no host:port; an IPv6 address stands in brackets"}
+		return "", &URLError{"address", "must be host:port, with an IPv6 address in brackets"}
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n < 1 {
-		return "", &URLError{"port of address", "accepted are 1 to 65535; with a user, write user:password@host:port"}
+		return "", &URLError{"port of address", "must be 1 to 65535 (with a user: user:password@host:port)"}
 	}
-	if host == "" || strings.ContainsFunc(host, notInHosts) {
-		return "", &URLError{"address", "it has no host, or one with characters that no host has"}
+	if host == "" || strings.ContainsFunc(host, isInvalidInHost) {
+		return "", &URLError{"address", "the host is missing or has an invalid character"}
 	}
 	return net.JoinHostPort(host, port), nil
 }
 
-func notInHosts(c rune) bool {
+func isInvalidInHost(c rune) bool {
 	return c <= ' ' || c == 0x7f || strings.ContainsRune(`#@/\?"'<>[]{}|^`+"`", c)
 }
 
-// setPath reads what stands behind the addresses.
+// setPath parses the path after the addresses.
 func (t *target) setPath(path string) error {
 	path = strings.TrimSuffix(path, "/")
 	switch t.kind {
 	case sentinel:
 		if t.master = path; path == "" || strings.Contains(path, "/") {
-			return &URLError{"master name", "write redis+sentinel://host:port,host:port/NAME, as the sentinels know it"}
+			return &URLError{"master name", "is missing or invalid; must be redis+sentinel://host:port,host:port/NAME"}
 		}
 		return t.setDatabase("parameter db", t.take("db"))
 	case cluster:
 		if path != "" && path != "0" {
-			return &URLError{"database", "a cluster has only 0; leave it out"}
+			return &URLError{"database", "must be 0 or empty for a cluster"}
 		}
 		return nil
 	default:
@@ -202,20 +206,21 @@ func (t *target) setDatabase(part, text string) error {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 || n > 1<<20 {
-		return &URLError{part, "accepted are whole numbers from 0"}
+		return &URLError{part, "must be a whole number from 0 to 1048576"}
 	}
 	t.database = n
 	return nil
 }
 
-// take is a parameter's value, which is then no longer there.
+// take removes a parameter and returns its value.
 func (t *target) take(name string) string {
 	value := t.params.Get(name)
 	t.params.Del(name)
 	return value
 }
 
-// apply sets the options that the URL's parameters name; what is then left of them is unknown.
+// apply sets the options that the URL's parameters name. The parameters that remain are
+// unknown.
 func (t *target) apply(o *Options) error {
 	if v := t.take("namespace"); v != "" {
 		o.Namespace = v
@@ -230,7 +235,7 @@ func (t *target) apply(o *Options) error {
 		if v := t.take(p.name); v != "" {
 			d, err := time.ParseDuration(v)
 			if err != nil || d == 0 || d < 0 && p.to == &o.Timeout {
-				return &URLError{"parameter " + p.name, "accepted are times such as 500ms"}
+				return &URLError{"parameter " + p.name, "must be a duration such as 500ms"}
 			}
 			*p.to = d
 		}
@@ -238,14 +243,14 @@ func (t *target) apply(o *Options) error {
 	if v := t.take("batching"); v != "" {
 		on, err := strconv.ParseBool(v)
 		if err != nil {
-			return &URLError{"parameter batching", "accepted are true and false"}
+			return &URLError{"parameter batching", "must be true or false"}
 		}
 		o.NoBatching = !on
 	}
 	return nil
 }
 
-// client is the settings of the client that the URL describes.
+// client returns the settings of the client that the URL describes.
 func (t *target) client() (*rueidis.ClientOption, error) {
 	option := &rueidis.ClientOption{
 		InitAddress: t.addresses, Username: t.user, Password: t.password, SelectDB: t.database,
@@ -255,7 +260,7 @@ func (t *target) client() (*rueidis.ClientOption, error) {
 	option.Dialer.Timeout = dialTimeout
 	option.ConnWriteTimeout = connectionTimeout
 	option.ClusterOption.MaxMovedRedirections = 16
-	if err := t.secureWith(option); err != nil {
+	if err := t.setTLS(option); err != nil {
 		return nil, err
 	}
 	switch t.kind {
@@ -265,10 +270,10 @@ func (t *target) client() (*rueidis.ClientOption, error) {
 			TLSConfig: option.TLSConfig, Dialer: option.Dialer, TopologyRefreshInterval: sentinelRefresh,
 		}
 	case socket, single:
-		option.InitAddress = t.addresses[:1] // the dialer knows the others
+		option.InitAddress = t.addresses[:1] // the dialer tries the others
 	}
 	for name := range t.params {
-		return nil, &URLError{fmt.Sprintf("parameter %.40q", name), "unknown here; docs/operations.md lists them"}
+		return nil, &URLError{fmt.Sprintf("parameter %.40q", name), "unknown; docs/operations.md lists all parameters"}
 	}
 	return option, nil
 }
@@ -280,32 +285,32 @@ const (
 	sentinelRefresh   = 5 * time.Second
 )
 
-// secureWith reads the parameters of TLS: ca, cert and key are files, server_name what the certificate must name, insecure switches
-// the check off.
-func (t *target) secureWith(option *rueidis.ClientOption) error {
+// setTLS reads the TLS parameters: ca, cert and key are files, server_name is the name
+// in the server's certificate, and insecure disables the verification.
+func (t *target) setTLS(option *rueidis.ClientOption) error {
 	ca, cert, key, name, insecure := t.take("ca"), t.take("cert"), t.take("key"), t.take("server_name"), t.take("insecure")
 	if !t.secure {
 		if ca+cert+key+name+insecure != "" {
-			return &URLError{"scheme", "parameters of TLS need rediss://"}
+			return &URLError{"scheme", "TLS parameters require rediss://"}
 		}
 		return nil
 	}
-	unchecked, err := strconv.ParseBool(cmp.Or(insecure, "false"))
+	skipVerify, err := strconv.ParseBool(cmp.Or(insecure, "false"))
 	if err != nil {
-		return &URLError{"parameter insecure", "accepted are true and false"}
+		return &URLError{"parameter insecure", "must be true or false"}
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: name, InsecureSkipVerify: unchecked}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: name, InsecureSkipVerify: skipVerify}
 	if ca != "" {
 		pem, err := os.ReadFile(ca)
 		config.RootCAs = x509.NewCertPool()
 		if err != nil || !config.RootCAs.AppendCertsFromPEM(pem) {
-			return &URLError{"parameter ca", fmt.Sprintf("%.200q holds no certificate that can be read", ca)}
+			return &URLError{"parameter ca", fmt.Sprintf("%.200q does not contain a readable certificate", ca)}
 		}
 	}
 	if cert != "" || key != "" {
 		pair, err := tls.LoadX509KeyPair(cert, key)
 		if err != nil {
-			return &URLError{"parameters cert and key", fmt.Sprintf("they are no pair of files that can be read: %.200s", err)}
+			return &URLError{"parameters cert and key", fmt.Sprintf("cannot load the certificate and key files: %.200s", err)}
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}

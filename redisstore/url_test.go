@@ -168,8 +168,8 @@ func TestURLsThatAreWrongSayThePart(t *testing.T) {
 func TestWrongOptionsInAURLAreRefused(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]string{
-		"redis://h?layout=other":                         "layout is",
-		"redis://h?namespace=" + strings.Repeat("n", 65): "namespace is 65 bytes long",
+		"redis://h?layout=other":                         "Layout is",
+		"redis://h?namespace=" + strings.Repeat("n", 65): "Namespace is 65 bytes long",
 	} {
 		if _, err := Open(raw, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got error %v want one that says %q", raw, err, want)

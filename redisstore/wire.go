@@ -9,69 +9,73 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-// What follows is the other side of the script: how a group of operations is written and its reply read.
+// This file encodes a group of operations for the script; reply.go decodes the script's
+// reply.
 
 const (
-	live        = -1 // stands for the server's own clock
+	serverClock = -1 // the instant that selects the server's clock
 	stateFormat = 1
-	maxUnits    = 1<<53 - 1 // Lua holds whole numbers exactly to here, and no limit reaches it
-	undo        = algo.Cancel + 1
+	maxUnits    = 1<<53 - 1 // the largest exact integer in Lua; no limit reaches it
+	verbUndo    = algo.Cancel + 1
 )
 
+// mode is how the operations of a group depend on each other.
 type mode byte
 
 const (
-	each mode = iota
-	takeAll
-	peekAll
+	independent mode = iota // each operation on its own
+	takeAll                 // take all or nothing
+	peekAll                 // report what takeAll would decide
 )
 
-// op is one verb on one key. Its last fields are the answer.
+// op is one verb on one key. Its last fields are the result.
 type op struct {
-	rule    *rule
-	key     string // the caller's
-	name    string // in Redis
-	request algo.Request
-	taken   taken // for undo
-	queued
+	rule     *rule
+	key      string // the key of the caller
+	redisKey string // the key in Redis
+	request  algo.Request
+	undoes   takeRecord // for verbUndo
+	queueEntry
 
-	decision   headgate.Decision
-	after      algo.State // the state after it, unless it is a log
-	at         moment
-	remembered bool // Redis was not asked
-	err        error
+	decision  headgate.Decision
+	after     algo.State // the state after the operation; not set for a log
+	timestamp timestamp
+	fromCache bool // decided by the denial cache
+	err       error
 }
 
-// taken is a take that is to be undone: what it found, what it left, and when; of a log the instant under which it entered its units.
-type taken struct {
-	was, after algo.State
-	at         int64
+// takeRecord describes a take to undo: the states before and after it, and its instant.
+// For a log the instant is the one at which the log recorded the units.
+type takeRecord struct {
+	before, after algo.State
+	at            int64
 }
 
-// group is what one script call decides: operations at one instant, on keys that may stand in one call.
+// group is the content of one script call: operations at one instant, on keys that may
+// be in one call.
 type group struct {
-	now   int64 // µs, or live
-	mode  mode
-	rules []*rule
-	keys  []*keyOps // plain states first, once it was written
-	index map[string]*keyOps
-	room  []keyOps // for new keys
-	spent bool     // all or nothing: all
-	t     int64    // the instant that decided
+	now       int64 // µs, or serverClock
+	mode      mode
+	rules     []*rule
+	keys      []*keyOps // once encoded, plain states come first
+	index     map[string]*keyOps
+	room      []keyOps // unused keyOps for new keys
+	taken     bool     // takeAll only: all operations were allowed
+	decidedAt int64    // the instant of the decision, in µs
 }
 
-// keyOps are the operations on one key, in order.
+// keyOps is the list of operations on one key, in order.
 type keyOps struct {
-	name   string
-	log    bool
-	ops    []*op
-	before algo.State // as the script found it, unless it is a log
-	after  algo.State
-	first  [1]*op
+	redisKey string
+	log      bool
+	ops      []*op
+	before   algo.State // the state that the script found; not set for a log
+	after    algo.State
+	first    [1]*op
 }
 
 func (g *group) add(o *op) {
-	if k := g.find(o.name); k != nil {
+	if k := g.find(o.redisKey); k != nil {
 		k.ops = append(k.ops, o)
 		return
 	}
@@ -80,60 +84,61 @@ func (g *group) add(o *op) {
 	}
 	k := &g.room[0]
 	g.room = g.room[1:]
-	k.name, k.log, k.first[0] = o.name, o.rule.log != nil, o
+	k.redisKey, k.log, k.first[0] = o.redisKey, o.rule.log != nil, o
 	k.ops = k.first[:]
 	g.keys = append(g.keys, k)
-	if len(g.keys) > fewKeys {
-		g.note(k)
+	if len(g.keys) > maxUnindexed {
+		g.addToIndex(k)
 	}
 }
 
-// fewKeys are so few that they are found without an index.
-const fewKeys = 6
+// maxUnindexed is the number of keys up to which a linear search is used in place of
+// the index.
+const maxUnindexed = 6
 
-func (g *group) note(k *keyOps) {
+func (g *group) addToIndex(k *keyOps) {
 	if len(g.index) == 0 {
 		if g.index == nil {
 			g.index = make(map[string]*keyOps, maxKeys)
 		}
 		for _, earlier := range g.keys {
-			g.index[earlier.name] = earlier
+			g.index[earlier.redisKey] = earlier
 		}
 	}
-	g.index[k.name] = k
+	g.index[k.redisKey] = k
 }
 
-// find is a key of the group, or nil.
-func (g *group) find(name string) *keyOps {
-	if len(g.keys) > fewKeys {
-		return g.index[name]
+// find returns a key of the group, or nil.
+func (g *group) find(redisKey string) *keyOps {
+	if len(g.keys) > maxUnindexed {
+		return g.index[redisKey]
 	}
 	for _, k := range g.keys {
-		if k.name == name {
+		if k.redisKey == redisKey {
 			return k
 		}
 	}
 	return nil
 }
 
-// call writes the group as a call of the script.
+// call encodes the group as a call of the script.
 func (g *group) call() Call {
-	names, head, runs := make([]string, 0, len(g.keys)), g.head(), make([]byte, 0, 18*len(g.keys))
+	redisKeys, header, runs := make([]string, 0, len(g.keys)), g.header(), make([]byte, 0, 18*len(g.keys))
 	for _, k := range g.keys {
-		names = append(names, k.name)
+		redisKeys = append(redisKeys, k.redisKey)
 	}
 	for i := range g.keys {
 		runs = g.appendRuns(runs, i)
 	}
-	return Call{Script: decideScript.text, SHA: decideScript.sha, Keys: names, Args: []string{string(head), string(runs)}}
+	return Call{Script: decideScript.text, SHA: decideScript.sha, Keys: redisKeys, Args: []string{string(header), string(runs)}}
 }
 
-// head puts plain keys first and numbers the rules.
-func (g *group) head() []byte {
-	plain := g.plainFirst()
+// header encodes the header. It sorts plain keys first and numbers the rules.
+func (g *group) header() []byte {
+	plain := g.sortPlainFirst()
 	for _, k := range g.keys {
 		for _, o := range k.ops {
-			g.numberOf(o.rule)
+			g.ruleNumber(o.rule)
 		}
 	}
 	b := appendDouble(make([]byte, 0, 12+80*len(g.rules)), g.now)
@@ -141,12 +146,12 @@ func (g *group) head() []byte {
 	b = binary.LittleEndian.AppendUint16(b, uint16(plain))
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(g.rules)))
 	for _, r := range g.rules {
-		b = append(b, r.head...)
+		b = append(b, r.header...)
 	}
 	return b
 }
 
-func (g *group) plainFirst() (plain int) {
+func (g *group) sortPlainFirst() (plain int) {
 	var logs []*keyOps
 	for _, k := range g.keys {
 		if k.log {
@@ -160,7 +165,7 @@ func (g *group) plainFirst() (plain int) {
 	return plain
 }
 
-func (g *group) numberOf(r *rule) int {
+func (g *group) ruleNumber(r *rule) int {
 	for i := range g.rules {
 		if g.rules[i] == r {
 			return i + 1
@@ -170,26 +175,26 @@ func (g *group) numberOf(r *rule) int {
 	return len(g.rules)
 }
 
-// appendRuns writes what is done on one key; equal takes behind one another are one run.
+// appendRuns encodes the operations on one key. Consecutive equal takes are one run.
 func (g *group) appendRuns(b []byte, key int) []byte {
 	ops := g.keys[key].ops
 	for i := 0; i < len(ops); {
 		o, n := ops[i], 1
-		if g.mode == each {
+		if g.mode == independent {
 			n = runLength(ops[i:])
 		}
 		b = binary.LittleEndian.AppendUint16(b, uint16(key+1))
-		b = binary.LittleEndian.AppendUint16(b, uint16(g.numberOf(o.rule)))
+		b = binary.LittleEndian.AppendUint16(b, uint16(g.ruleNumber(o.rule)))
 		b = append(b, byte(o.request.Verb))
 		b = binary.LittleEndian.AppendUint32(b, uint32(n))
 		b = appendDouble(b, o.request.N)
-		b = o.appendRest(b)
+		b = o.appendVerbArgs(b)
 		i += n
 	}
 	return b
 }
 
-// runLength is how many operations in front are the same take.
+// runLength returns how many operations at the front of ops are the same take.
 func runLength(ops []*op) int {
 	first, n := ops[0], 1
 	if first.request.Verb != algo.Take {
@@ -202,16 +207,16 @@ func runLength(ops []*op) int {
 	return n
 }
 
-func (o *op) appendRest(b []byte) []byte {
+func (o *op) appendVerbArgs(b []byte) []byte {
 	switch {
 	case o.request.Verb == algo.Reserve:
 		return appendDouble(b, o.request.MaxDelay)
 	case o.request.Verb == algo.Cancel:
 		return appendState(b, o.request.Mark)
-	case o.request.Verb == undo && o.rule.log != nil:
-		return appendDouble(b, o.taken.at)
-	case o.request.Verb == undo:
-		return appendDouble(appendState(appendState(b, o.taken.was), o.taken.after), o.taken.at)
+	case o.request.Verb == verbUndo && o.rule.log != nil:
+		return appendDouble(b, o.undoes.at)
+	case o.request.Verb == verbUndo:
+		return appendDouble(appendState(appendState(b, o.undoes.before), o.undoes.after), o.undoes.at)
 	}
 	return b
 }
@@ -226,5 +231,5 @@ func appendState(b []byte, s algo.State) []byte {
 	return binary.LittleEndian.AppendUint32(b, uint32(s.C))
 }
 
-// wait is a time as whole µs, at most what any limit needs.
-func wait(d time.Duration) int64 { return min(max(d, 0), headgate.MaxFillTime).Microseconds() }
+// delayMicros converts d to whole µs, at most the longest time that any limit needs.
+func delayMicros(d time.Duration) int64 { return min(max(d, 0), headgate.MaxFillTime).Microseconds() }

@@ -175,7 +175,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	}{
 		"no password":       {redis.Options{Addr: locked.Addr()}, headgate.ReasonRefused, "it asks for a password"},
 		"wrong password":    {redis.Options{Addr: locked.Addr(), Password: "wrong"}, headgate.ReasonRefused, "user or password is wrong"},
-		"nobody there":      {redis.Options{Addr: "127.0.0.1:1"}, headgate.ReasonUnreachable, "is it running"},
+		"nobody there":      {redis.Options{Addr: "127.0.0.1:1"}, headgate.ReasonUnreachable, "check that the server is running"},
 		"out of memory":     {redis.Options{Addr: full.Addr()}, headgate.ReasonRefused, "it is out of memory"},
 		"wrong database":    {redis.Options{Addr: full.Addr(), DB: 99}, headgate.ReasonRefused, "it has fewer databases"},
 		"node of a cluster": {redis.Options{Addr: cluster.MasterOf(t, 0).Addr()}, headgate.ReasonRefused, "this is a node of a cluster"},

@@ -25,14 +25,14 @@ func TestMayFly(t *testing.T) {
 		{1, 3, 1, true},
 		{1, 4, 1, false},
 		{2, 3, 2, false},
-		{1, 30, enough - 1, false},
-		{1, 30, enough, true},
-		{2, 60, enough, true},
-		{mostFlying, mostFlying, 1, false},
-		{mostFlying, 90, enough, false},
+		{1, 30, minBatch - 1, false},
+		{1, 30, minBatch, true},
+		{2, 60, minBatch, true},
+		{maxInFlight, maxInFlight, 1, false},
+		{maxInFlight, 90, minBatch, false},
 	} {
-		l := &lane{flying: c.flying, aboard: c.aboard}
-		if got := l.mayFly(c.ops); got != c.want {
+		l := &batcher{inFlight: c.flying, opsInFlight: c.aboard}
+		if got := l.canSend(c.ops); got != c.want {
 			t.Errorf("%d with %d operations under way, %d wait: got %v want %v", c.flying, c.aboard, c.ops, got, c.want)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 )
 
 func nameOf(namespace, scope, key string) string {
-	n := newNames(&Options{Namespace: namespace}, headgate.TokenBucket, scope)
-	return n.of(key)
+	n := newKeyNames(&Options{Namespace: namespace}, headgate.TokenBucket, scope)
+	return n.redisKey(key)
 }
 
 // TestNamesStayTheSame: a new version that names keys otherwise forgets what was spent.
@@ -54,8 +54,8 @@ func TestNamesOfHostileKeys(t *testing.T) {
 // TestGroupedKeysShareASlot: T9.
 func TestGroupedKeysShareASlot(t *testing.T) {
 	user := func(key string) string { return strings.Join(strings.Split(key, ":")[:2], ":") }
-	n := newNames(&Options{Namespace: "default", Group: user}, headgate.TokenBucket, "s")
-	read, write, other := n.of("user:7:read"), n.of("user:7:write"), n.of("user:8:read")
+	n := newKeyNames(&Options{Namespace: "default", Group: user}, headgate.TokenBucket, "s")
+	read, write, other := n.redisKey("user:7:read"), n.redisKey("user:7:write"), n.redisKey("user:8:read")
 	if read == write || testserver.Slot(read) != testserver.Slot(write) || tagOf(read) == tagOf(other) {
 		t.Errorf("names of a group: got %s and %s, and of another %s", read, write, other)
 	}
@@ -79,8 +79,8 @@ func FuzzNamesTellAllPartsApart(f *testing.F) {
 func TestAlgorithmsHaveKeysOfTheirOwn(t *testing.T) {
 	seen := make(map[string]headgate.Algorithm)
 	for _, a := range algo.All() {
-		n := newNames(&Options{Namespace: "app"}, a.Name, "scope")
-		key := n.of("key")
+		n := newKeyNames(&Options{Namespace: "app"}, a.Name, "scope")
+		key := n.redisKey("key")
 		if other, taken := seen[key]; taken {
 			t.Errorf("%s and %s are both stored at %s", other, a.Name, key)
 		}

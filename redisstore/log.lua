@@ -1,12 +1,17 @@
--- What a sliding log needs of a store. A log is one string: the format, how many entries in front are dead, the
--- units of all that are not, and then its entries, oldest first, each an instant and its units. A decision looks at few of them: those
--- in front, until one still counts, and the newest. What lies between is one entry to the algorithm, of as many units.
-
-local on = {}
+-- The storage of sliding logs. A log is one string: the format, the number of dead
+-- entries at the front, the units of all live entries, and then the entries, oldest
+-- first. An entry is an instant and its units.
+--
+-- A decision reads few entries: those at the front, up to the first that still counts,
+-- and the newest. The entries between them are one entry with their total units to the
+-- algorithm.
+local log_store = {}
 local HEAD, HEAD_BYTES, LOG_FORMAT = '<BI4d', 13, 2
 local ENTRY, ENTRY_BYTES = '<dI4', 12
-local CHUNK, MOST = 64, 1048576 -- entries read at once, and kept in all
-local gone = {} -- keys that are to be deleted, once all is done: a node whose slot is being moved would not let us at them again
+local CHUNK, MAX_ENTRIES = 64, 1048576 -- entries of the first read; entries of a log
+-- deleted is the set of keys to delete at the end. A cluster node whose slot is being
+-- moved would refuse to access a key again after its deletion.
+local deleted = {}
 
 -- load appends the entries in raw, from pos on, to the front.
 local function load(log, raw, pos)
@@ -19,7 +24,7 @@ local function load(log, raw, pos)
   end
 end
 
--- assemble makes the list that the algorithm sees.
+-- assemble builds the list of entries that the algorithm sees.
 local function assemble(log)
   local list, unread = {}, log.count - log.first - #log.front
   for i = 1, #log.front do
@@ -34,40 +39,42 @@ local function assemble(log)
   log.list, log.unread = list, unread
 end
 
--- more reads on, twice as far each time.
-local function more(log)
+-- read_more reads the next entries, twice as many each time.
+local function read_more(log)
   local from = log.first + #log.front
   local to = min(log.count, from + max(CHUNK, #log.front))
   load(log, redis.call('GETRANGE', log.key, HEAD_BYTES + from * ENTRY_BYTES, HEAD_BYTES + to * ENTRY_BYTES - 1), 1)
   assemble(log)
 end
 
--- cover reads until the front reaches past before and holds so many units.
-local function cover(log, before, units)
+-- read_until reads entries until the front contains one later than before and at least
+-- units units.
+local function read_until(log, before, units)
   while log.unread > 0 and (#log.front == 0 or log.front[#log.front].at <= before or log.front_units < units) do
-    more(log)
+    read_more(log)
   end
 end
 
--- set writes the whole string: entries behind a head without dead ones.
-local function set(log, rule, total, entries)
+-- write_log writes the whole string: a head without dead entries, and the entries.
+local function write_log(log, rule, total, entries)
   if entries == '' then
-    gone[log.key] = true
+    deleted[log.key] = true
   else
-    gone[log.key] = nil
-    redis.call('SET', log.key, pack(HEAD, LOG_FORMAT, 0, total) .. entries, SET_LIFE, life(rule.x.reset_at(rule.w, log.list)))
+    deleted[log.key] = nil
+    redis.call('SET', log.key, pack(HEAD, LOG_FORMAT, 0, total) .. entries, SET_TTL, ttl_end(rule.x.reset_at(rule.w, log.list)))
   end
 end
 
--- read is the front of a key's string, or nothing if each run is by itself and the key holds something else.
-local function read(key)
-  if gone[key] then
+-- read_front returns the front of a key's string. It returns nil in mode EACH if the
+-- key has a value of another kind.
+local function read_front(key)
+  if deleted[key] then
     return ''
   end
   local last = HEAD_BYTES + CHUNK * ENTRY_BYTES - 1
   local raw = redis.pcall('GETRANGE', key, 0, last)
   if type(raw) == 'table' and (mode ~= EACH or not raw.err:find('WRONGTYPE', 1, true)) then
-    raw = redis.call('GETRANGE', key, 0, last) -- fails as it did
+    raw = redis.call('GETRANGE', key, 0, last) -- raises the same error
   end
   local entries = #(type(raw) == 'string' and raw or '') - HEAD_BYTES
   if raw == '' or (entries >= 0 and entries % ENTRY_BYTES == 0 and raw:byte(1) == LOG_FORMAT) then
@@ -77,9 +84,9 @@ local function read(key)
   end
 end
 
--- open is the log of a key, or nothing as read has nothing.
-function on.open(key)
-  local raw = read(key)
+-- open returns the log of a key, or nil if read_front returns nil.
+function log_store.open(key)
+  local raw = read_front(key)
   if not raw then
     return
   end
@@ -101,45 +108,46 @@ function on.open(key)
   return log
 end
 
-function on.fits(log, rule, n)
-  cover(log, t - rule.w.period, 0)
+function log_store.fits(log, rule, n)
+  read_until(log, t - rule.w.period, 0)
   return rule.x.fits(rule.w, log.list, t, n)
 end
 
-function on.answer(log, rule, n, allowed)
+function log_store.answer(log, rule, n, allowed)
   local units = 0
-  if not allowed and n <= rule.w.limit then -- the wait is until the entry with this unit has aged out
+  if not allowed and n <= rule.w.limit then -- wait until the entry with this unit expires
     units = log.total + n - rule.w.limit
   end
-  cover(log, t - rule.w.period, units)
+  read_until(log, t - rule.w.period, units)
   return rule.x.answer(rule.w, log.list, t, n, allowed)
 end
 
--- shorten gives the part of a small log's string that stays as it is.
-local function kept(log, dropped, merged)
+-- unchanged_part returns the part of a small log's string that does not change.
+local function unchanged_part(log, dropped, merged)
   return log.raw:sub(HEAD_BYTES + (log.first + dropped) * ENTRY_BYTES + 1, merged and -ENTRY_BYTES - 1 or -1)
 end
 
--- edit changes a large log in its place, and moves it to the front of its string once more than half of that is dead.
-local function edit(log, rule, dropped, merged, total, entry)
+-- modify_in_place changes a large log in place. Once more than half of the entries are
+-- dead, it rewrites the string without them.
+local function modify_in_place(log, rule, dropped, merged, total, entry)
   local key, first = log.key, log.first + dropped
   local reset_at = rule.x.reset_at(rule.w, log.list)
   if first > log.count / 2 then
     local rest = redis.call('GETRANGE', key, HEAD_BYTES + first * ENTRY_BYTES, merged and -ENTRY_BYTES - 1 or -1)
-    set(log, rule, total, rest .. entry)
+    write_log(log, rule, total, rest .. entry)
     return
   end
   redis.call('SETRANGE', key, 0, pack(HEAD, LOG_FORMAT, first, total))
   redis.call('SETRANGE', key, log.bytes - (merged and ENTRY_BYTES or 0), entry)
-  redis.call(EXPIRE, key, life(reset_at))
+  redis.call(EXPIRE, key, ttl_end(reset_at))
 end
 
--- take is for units that fit. The log is not to be used after it.
-function on.take(log, rule, n)
+-- take takes units that fit. The log must not be used after it.
+function log_store.take(log, rule, n)
   if n == 0 then
     return
   end
-  cover(log, t - rule.w.period, 0)
+  read_until(log, t - rule.w.period, 0)
   local list = log.list
   local length, newest, total = #list, list[#list], log.total + n
   for i = 1, length do
@@ -147,64 +155,65 @@ function on.take(log, rule, n)
       total = total - list[i].units
     end
   end
-  rule.x.take(rule.w, list, t, n, log.count - log.first < MOST)
+  rule.x.take(rule.w, list, t, n, log.count - log.first < MAX_ENTRIES)
   local last = list[#list]
   local merged = last == newest
   local dropped = length + (merged and 0 or 1) - #list
   local entry = pack(ENTRY, last.at, last.units)
   if #log.raw == log.bytes then
-    set(log, rule, total, kept(log, dropped, merged) .. entry)
+    write_log(log, rule, total, unchanged_part(log, dropped, merged) .. entry)
   else
-    edit(log, rule, dropped, merged, total, entry)
+    modify_in_place(log, rule, dropped, merged, total, entry)
   end
 end
 
--- rewrite writes all of a log that was read to its end.
+-- rewrite writes a log that was read completely.
 local function rewrite(log, rule)
   local entries, total = {}, 0
   for i, entry in ipairs(log.list) do
     entries[i], total = pack(ENTRY, entry.at, entry.units), total + entry.units
   end
-  set(log, rule, total, concat(entries))
+  write_log(log, rule, total, concat(entries))
 end
 
--- refund reads the whole log. The log is not to be used after it, nor after reset and undo.
-function on.refund(log, rule, n)
+-- refund reads the whole log. The log must not be used after it; the same applies to
+-- reset and undo.
+function log_store.refund(log, rule, n)
   if n > 0 and log.count > 0 then
-    cover(log, EXACT, 0)
+    read_until(log, EXACT, 0)
     rule.x.refund(rule.w, log.list, t, n)
     rewrite(log, rule)
   end
 end
 
-function on.reset(log)
-  gone[log.key] = true
+function log_store.reset(log)
+  deleted[log.key] = true
 end
 
--- undo takes back n units that were entered under the instant mark.
-function on.undo(log, rule, mark, n)
+-- undo removes n units that were recorded at the instant mark.
+function log_store.undo(log, rule, mark, n)
   if log.count > 0 then
-    cover(log, EXACT, 0)
+    read_until(log, EXACT, 0)
     rule.x.undo(rule.w, log.list, mark, n)
     rewrite(log, rule)
   end
 end
 
--- close sees that a log has a life, also one whose units were denied.
-function on.close(log, rule)
+-- close sets the TTL of a log, even if its units were denied.
+function log_store.close(log, rule)
   if log.bytes == 0 then
     return
   end
   local reset_at = rule.x.reset_at(rule.w, log.list)
-  if live and reset_at <= t then
-    gone[log.key] = true
+  if server_clock and reset_at <= t then
+    deleted[log.key] = true
   else
-    redis.call(EXPIRE, log.key, life(reset_at))
+    redis.call(EXPIRE, log.key, ttl_end(reset_at))
   end
 end
 
-function on.delete_gone()
-  for key in pairs(gone) do
+function log_store.delete_marked()
+  for key in pairs(deleted) do
     redis.call('DEL', key)
   end
 end

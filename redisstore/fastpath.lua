@@ -1,4 +1,4 @@
--- The common case: takes of plain states.
+-- The common case: takes and peeks of plain states.
 while pos <= size and mode == EACH and plain == #KEYS do
   local k, r, verb, count, n, next = unpack_from(RUN, runs, pos)
   if verb > PEEK then

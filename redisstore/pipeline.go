@@ -6,18 +6,19 @@ import (
 )
 
 const (
-	maxKeys  = 128 // keys in one script call: a server does nothing else meanwhile
+	maxKeys  = 128 // keys in one script call; the server runs nothing else during it
 	maxRules = 200 // rules in one script call
 )
 
-// packer puts operations into groups; it is used again and again.
+// packer groups operations into script calls. It is reused for every batch.
 type packer struct {
 	store  *Store
 	index  map[string]*keyOps
 	byName map[string]*group
 }
 
-// groups puts operations into as few script calls as may be: those at one instant together, in a cluster those on one key.
+// groups puts operations into as few script calls as possible. Operations decided at
+// the same instant share a call; in a cluster only operations on one key do.
 func (p *packer) groups(ops []*op) []*group {
 	if p.store.sharded.Load() {
 		return p.groupsByKey(ops)
@@ -34,7 +35,8 @@ func (p *packer) groups(ops []*op) []*group {
 	return all
 }
 
-// newGroup is one with room for so many keys; the first of a flight takes the packer's index along.
+// newGroup returns a group with room for keys keys. The first group of a batch uses the
+// packer's index.
 func (p *packer) newGroup(o *op, first bool, keys int) *group {
 	g := &group{now: o.request.T}
 	if first {
@@ -56,10 +58,10 @@ func (p *packer) groupsByKey(ops []*op) []*group {
 	clear(p.byName)
 	var all []*group
 	for _, o := range ops {
-		g := p.byName[o.name]
+		g := p.byName[o.redisKey]
 		if g == nil || !g.accepts(o) {
 			g = &group{now: o.request.T}
-			p.byName[o.name] = g
+			p.byName[o.redisKey] = g
 			all = append(all, g)
 		}
 		g.add(o)
@@ -67,87 +69,91 @@ func (p *packer) groupsByKey(ops []*op) []*group {
 	return all
 }
 
-// accepts reports whether an operation may go into the group. Operations on one key keep their order: a group is closed once
-// another was begun, or in a cluster another with its key.
+// accepts reports whether an operation may join the group. Operations on one key keep
+// their order: a group accepts nothing more after the next group was started, or in a
+// cluster after the next group with the same key.
 func (g *group) accepts(o *op) bool {
 	if g.now != o.request.T || len(g.rules) >= maxRules {
 		return false
 	}
-	g.numberOf(o.rule)
-	return len(g.keys) < maxKeys || g.find(o.name) != nil
+	g.ruleNumber(o.rule)
+	return len(g.keys) < maxKeys || g.find(o.redisKey) != nil
 }
 
-// send runs the groups' calls and reads the replies into their operations.
+// send runs the calls of the groups and stores the results in their operations.
 func (s *Store) send(ctx context.Context, groups []*group) {
 	calls, replies := make([]Call, len(groups)), make([]Reply, len(groups))
 	for i, g := range groups {
 		calls[i] = g.call()
 	}
-	sent := s.elapsed()
+	sentAt := s.elapsed()
 	s.run(ctx, calls, replies)
-	received := s.elapsed()
+	receivedAt := s.elapsed()
 	for i, g := range groups {
 		if err := replies[i].Err; err != nil {
-			g.fail(storeError(err))
+			g.fail(classify(err))
 			continue
 		}
 		g.read(replies[i].Text)
-		g.stamp(sent, received)
+		g.setTimestamp(sentAt, receivedAt)
 	}
 }
 
 // sendAlone sends one operation in a call of its own.
 func (s *Store) sendAlone(ctx context.Context, o *op) {
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
 	g := &group{now: o.request.T}
 	g.add(o)
 	s.send(ctx, []*group{g})
 }
 
-// again is how long to wait before a call is sent once more that the server could not run just now.
-const again = 2 * time.Millisecond
+// retryDelay is the pause before a call is retried that the server could not run
+// temporarily.
+const retryDelay = 2 * time.Millisecond
 
-// mostTries is how often a call is sent once more: far more than it takes, unless something is wrong.
-const mostTries = 1000
+// maxRetries bounds the retries of a call. It is far above what a healthy server needs.
+const maxRetries = 1000
 
-// run is the client's Run, and heals what the server certainly did not run: a script it has forgotten is sent in full, keys that a
-// cluster is moving are asked for again until ctx ends, and what found its connection closed goes by another.
+// run runs calls through the client and retries the calls that the server certainly did
+// not run. After NOSCRIPT it sends the full script. After TRYAGAIN, while a cluster
+// moves the keys, it retries until ctx ends. A call that found its connection closed is
+// sent on another connection.
 func (s *Store) run(ctx context.Context, calls []Call, replies []Reply) {
 	s.client.Run(ctx, calls, replies)
-	for range mostTries {
-		var missed []int
-		pause := false
+	for range maxRetries {
+		var retries []int
+		wait := false
 		for i := range replies {
-			switch reason := notRun(replies[i].Err); reason {
-			case ran:
+			switch retryReasonOf(replies[i].Err) {
+			case noRetry:
 				continue
 			case noScript:
 				calls[i].Load = true
 			case tryAgain:
-				pause = true
+				wait = true
 			}
-			missed = append(missed, i)
+			retries = append(retries, i)
 		}
-		if len(missed) == 0 || pause && !sleep(ctx, again) {
+		if len(retries) == 0 || wait && !sleep(ctx, retryDelay) {
 			return
 		}
-		s.runSome(ctx, calls, replies, missed)
+		s.runAgain(ctx, calls, replies, retries)
 	}
 }
 
-func (s *Store) runSome(ctx context.Context, calls []Call, replies []Reply, which []int) {
-	some, answers := make([]Call, len(which)), make([]Reply, len(which))
-	for i, j := range which {
+func (s *Store) runAgain(ctx context.Context, calls []Call, replies []Reply, indexes []int) {
+	some, results := make([]Call, len(indexes)), make([]Reply, len(indexes))
+	for i, j := range indexes {
 		some[i] = calls[j]
 	}
-	s.client.Run(ctx, some, answers)
-	for i, j := range which {
-		replies[j] = answers[i]
+	s.client.Run(ctx, some, results)
+	for i, j := range indexes {
+		replies[j] = results[i]
 	}
 }
 
-// sleep waits, and reports whether ctx is not over.
+// sleep waits for d. It returns false if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -7,8 +7,9 @@ import (
 	"syscall"
 )
 
-// hungUp reports whether the other side has closed a connection on which nothing is to be read now. It does not block.
-func hungUp(conn net.Conn) bool {
+// closedByPeer reports whether the peer has closed a connection that has no data to
+// read. It does not block.
+func closedByPeer(conn net.Conn) bool {
 	if secure, ok := conn.(interface{ NetConn() net.Conn }); ok {
 		conn = secure.NetConn()
 	}

@@ -1,0 +1,50 @@
+-- Write the states that changed, and make sure that every key has a TTL. An unused state
+-- is deleted. If the caller passed the instant, the state is kept, because the caller may
+-- pass an earlier instant next time.
+--
+-- A key that is written again gets a longer TTL than it needs and stores when it
+-- expires. Most writes then need not set the TTL: a write in place costs a third of
+-- SET. A call for one key, and an all-or-nothing call, always set the TTL. This
+-- restores a TTL that was removed.
+local reply, now_ms = {pack('<d', t)}, floor(t / 1000)
+for k = 1, plain do
+  local key, s, v, rule = KEYS[k], states[k], before[k], last_rule[k]
+  if not foreign[k] then
+    local reset_at = rule.x.reset_at(rule.w, s)
+    -- The state may still matter under the limit by which it was written.
+    local kept = s == found[k] and (expires_at[k] or 0) >= now_ms
+    if (server_clock and reset_at <= t and not kept) or (s.a == 0 and s.b == 0 and s.c == 0) then
+      if v then
+        redis.call('DEL', key)
+      elseif #KEYS > 1 and type(redis.pcall('GET', key)) == 'table' then
+        foreign[k] = true -- not a string: MGET returns nothing for it
+      end
+    else
+      local needed, current = ttl_end(reset_at), server_clock and expires_at[k] or 0
+      if not v then
+        if not redis.call('SET', key, pack(VALUE, FORMAT, s.a, s.b, s.c, server_clock and needed or 0), SET_TTL, needed, 'NX') then
+          foreign[k] = true
+        end
+      elseif current >= needed and plain > 1 and mode == EACH then
+        if s ~= found[k] then
+          redis.call('SETRANGE', key, '0', pack(VALUE, FORMAT, s.a, s.b, s.c, current))
+        end
+      elseif s == found[k] then
+        -- A caller's instant must not end a TTL that was set by the server's clock.
+        if server_clock or expires_at[k] == 0 then
+          redis.call(EXPIRE, key, max(needed, current))
+        end
+      else
+        if server_clock then
+          needed = max(current, needed + max(MIN_EXTRA, min(MAX_EXTRA, needed - now_ms)))
+        end
+        redis.call('SET', key, pack(VALUE, FORMAT, s.a, s.b, s.c, server_clock and needed or 0), SET_TTL, needed)
+      end
+    end
+  end
+  reply[k + 1] = foreign[k] and FOREIGN or v or ABSENT
+end
+for i = 1, #answers do
+  reply[#reply + 1] = answers[i]
+end
+return concat(reply)

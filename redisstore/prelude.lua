@@ -1,0 +1,113 @@
+-- The only script of this store for its own layout. It applies a list of runs to the
+-- states of KEYS at one instant and writes the states that changed. It consists of
+-- prelude.lua, fastpath.lua, log.lua, slowpath.lua and commit.lua. arithmetic.lua and
+-- algorithm_of, which returns an algorithm's functions by its number, precede it.
+--
+-- ARGV[1] is the header: the instant in µs, or -1 for the server's clock; the mode; the
+-- number of keys with plain states, which precede the keys with logs; and the rules, each
+-- with its algorithm and its parameters. ARGV[2] is the list of runs. A run has a key, a
+-- rule, a verb, a count, units, and the arguments of the verb. Numbers are packed by
+-- struct, little-endian.
+--
+-- The reply is one string: the instant, then the previous value of each plain state, then
+-- the decisions of each run on a log. For plain states the caller repeats the steps to
+-- compute the decisions.
+
+local unpack_from, pack, concat = struct.unpack, struct.pack, table.concat
+
+-- Modes: each run on its own; take all or nothing; report what ALL would decide.
+local EACH, ALL, PEEK_ALL = 0, 1, 2
+local TAKE, PEEK, REFUND, RESET, RESERVE, CANCEL, UNDO = 0, 1, 2, 3, 4, 5, 6
+local STATE, STATE_BYTES, FORMAT = '<BdI4I4', 17, 1
+-- VALUE is a state as stored in Redis. Its last field is the ms at which the key expires,
+-- or 0.
+local VALUE, VALUE_BYTES = '<BdI4I4d', 25
+local ABSENT, FOREIGN = ('\0'):rep(VALUE_BYTES), ('\255'):rep(VALUE_BYTES)
+local RUN, DOUBLES = '<HHBI4d', '<dddddddddddd'
+local UNUSED = {a = 0, b = 0, c = 0}
+local DAY, MIN_EXTRA, MAX_EXTRA = 86400000, 10000, 60000 -- ms
+
+local head, runs = ARGV[1], ARGV[2]
+local t, mode, plain, rule_count, at = unpack_from('<dBHH', head)
+local server_clock = t < 0
+if server_clock then
+  local clock = redis.call('TIME')
+  t = clock[1] * 1000000 + clock[2]
+end
+
+local loaded, rules = {}, {}
+for i = 1, rule_count do
+  local algorithm, count
+  algorithm, count, at = unpack_from('<BB', head, at)
+  local params = {unpack_from(DOUBLES:sub(1, count + 1), head, at)}
+  at = params[count + 1]
+  local x = loaded[algorithm]
+  if not x then
+    x = algorithm_of(algorithm)
+    loaded[algorithm] = x
+  end
+  rules[i] = {x = x, w = x.new(params)}
+end
+
+-- A key's TTL, as the options of SET and as the command that sets it. It is rounded up
+-- to a millisecond and never 0. If the caller passed the instant, it says nothing about
+-- the server's clock, so the key is kept a day longer than its state matters.
+local SET_TTL, EXPIRE, FROM, EXTRA = 'PXAT', 'PEXPIREAT', 0, 0
+if not server_clock then
+  SET_TTL, EXPIRE, FROM, EXTRA = 'PX', 'PEXPIRE', t, DAY
+end
+
+-- ttl_end returns the TTL, or the expiry time, in ms of a key whose state is unused
+-- from reset_at on.
+local function ttl_end(reset_at)
+  return ceil_div(max(0, reset_at - FROM), 1000) + EXTRA
+end
+
+-- Read the states of the plain keys. Another program's value is foreign and remains
+-- unchanged. In the all-or-nothing modes it is an error.
+local before, found, states, expires_at, foreign, last_rule = {}, {}, {}, {}, {}, {}
+if plain > 0 and #KEYS > 1 and mode == EACH then
+  -- MGET returns nothing for a key that is not a string; see commit.lua.
+  before = redis.call('MGET', unpack(KEYS, 1, plain))
+else
+  for k = 1, plain do
+    before[k] = redis.call('GET', KEYS[k])
+  end
+end
+for k = 1, plain do
+  local v = before[k]
+  if not v then
+    states[k] = UNUSED
+  else
+    local format, a, b, c
+    if #v == VALUE_BYTES then
+      format, a, b, c, expires_at[k] = unpack_from(VALUE, v)
+    end
+    if format == FORMAT and a >= 0 and a <= MAX_EXACT then
+      found[k] = {a = a, b = b, c = c}
+      states[k] = found[k]
+    elseif mode == EACH then
+      states[k], foreign[k] = UNUSED, true
+    else
+      error('HEADGATE_FOREIGN')
+    end
+  end
+end
+
+local pos, size = 1, #runs
+local logs, answers = {}, {}
+
+-- take_times takes n units count times at one instant. Costs add up, so if everything
+-- fits it is one take. Otherwise it takes one after another until one is denied; all
+-- later ones are denied, too.
+local function take_times(x, w, s, n, count)
+  local next, ok = x.take(w, s, t, n * count)
+  if ok or count == 1 then
+    return next
+  end
+  repeat
+    s, ok = x.take(w, s, t, n)
+  until not ok
+  return s
+end
+
