@@ -30,7 +30,7 @@ func TestServersOfOtherProtocols(t *testing.T) {
 	t.Parallel()
 	web := httptest.NewServer(http.NotFoundHandler())
 	defer web.Close()
-	const advice = "does not speak Redis' protocol"
+	const advice = "does not use the Redis protocol"
 	mustFail(t, "redis://"+web.Listener.Addr().String(), headgate.ReasonRefused, advice)
 	mustFail(t, "redis+cluster://"+web.Listener.Addr().String(), headgate.ReasonRefused, advice)
 	mustFail(t, "redis+sentinel://"+web.Listener.Addr().String()+"/main", headgate.ReasonRefused, advice)

@@ -171,7 +171,7 @@ func errUnreachable(err error, advice string) error {
 	case errors.As(err, &noTLS):
 		advice = "the server does not use TLS on this port; use redis:// in place of rediss://, or the TLS port"
 	case errors.As(err, &slow):
-		advice = "the server accepted the connection but did not answer the TLS handshake; use redis://, or the TLS port"
+		advice = "the server accepted the connection but did not answer the TLS handshake; use redis:// in place of rediss://, or the TLS port"
 	case strings.Contains(err.Error(), "remote error: tls: "):
 		advice = "the server refused the TLS handshake; check whether it requires a client certificate (cert, key)"
 	}

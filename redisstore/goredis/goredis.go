@@ -1,4 +1,4 @@
-// Package goredis lets a [redisstore.Store] use a client of go-redis that a program holds already.
+// Package goredis provides a [redisstore.Client] for an existing go-redis client.
 package goredis
 
 import (
@@ -9,28 +9,31 @@ import (
 	"github.com/headgate/headgate/redisstore"
 )
 
-// Client makes a client for [redisstore.New] of one of go-redis: a [redis.Client] (also one behind sentinels), a
-// [redis.ClusterClient] or a [redis.Ring]. Closing the store closes it.
+// Client returns a client for [redisstore.New]. It accepts a [redis.Client] (also one
+// for Sentinel), a [redis.ClusterClient] or a [redis.Ring]. Closing the store closes
+// the client.
 //
-// go-redis sends a command again after an error of the network, unless told not to; commands of the store tell it not to, whatever
-// the client's MaxRetries. A call ends with its context; the connection under it is free again when the client's ReadTimeout says
-// so, or at once with ContextTimeoutEnabled. A Ring moves the keys of a shard that fails to others, where they begin anew.
+// By default go-redis repeats a command after a network error. Commands of the store
+// disable these retries, whatever the client's MaxRetries. A call ends with its
+// context. The connection that it used becomes free after the client's ReadTimeout, or
+// immediately with ContextTimeoutEnabled. A Ring moves the keys of a failed shard to
+// other shards, where they start unused.
 //
-// Calls that the store sends together share a connection; each takes one of the pool. rueidis, which [redisstore.Open] uses, shares
-// one connection among all callers and is faster.
+// Calls that the store sends together share one connection of the pool. rueidis, which
+// [redisstore.Open] uses, shares one connection among all callers and is faster.
 func Client(client redis.UniversalClient) redisstore.Client { return adapter{client} }
 
 type adapter struct{ client redis.UniversalClient }
 
-// once is a command that is not sent again.
-type once struct{ *redis.Cmd }
+// noRetry is a command that go-redis must not send again.
+type noRetry struct{ *redis.Cmd }
 
-// NoRetry tells go-redis so.
-func (once) NoRetry() bool { return true }
+// NoRetry disables the retries of go-redis.
+func (noRetry) NoRetry() bool { return true }
 
-// Run sends all calls at once.
+// Run sends all calls in one pipeline.
 func (a adapter) Run(ctx context.Context, calls []redisstore.Call, replies []redisstore.Reply) {
-	commands := make([]once, len(calls))
+	commands := make([]noRetry, len(calls))
 	for i := range calls {
 		commands[i] = command(ctx, &calls[i])
 	}
@@ -51,20 +54,20 @@ func (a adapter) Run(ctx context.Context, calls []redisstore.Call, replies []red
 	}
 }
 
-// send leaves in each command what became of it.
-func (a adapter) send(ctx context.Context, commands []once) {
+// send executes the commands and stores the result in each of them.
+func (a adapter) send(ctx context.Context, commands []noRetry) {
 	if len(commands) == 1 {
 		_ = a.client.Process(ctx, commands[0])
 		return
 	}
 	pipeline := a.client.Pipeline()
 	for _, c := range commands {
-		_ = pipeline.Process(ctx, c) // it is only put in line
+		_ = pipeline.Process(ctx, c) // only queues the command
 	}
 	_, _ = pipeline.Exec(ctx)
 }
 
-func command(ctx context.Context, call *redisstore.Call) once {
+func command(ctx context.Context, call *redisstore.Call) noRetry {
 	args := make([]any, 0, 3+len(call.Keys)+len(call.Args))
 	if call.Load {
 		args = append(args, "eval", call.Script)
@@ -78,16 +81,17 @@ func command(ctx context.Context, call *redisstore.Call) once {
 	for _, arg := range call.Args {
 		args = append(args, arg)
 	}
-	return once{redis.NewCmd(ctx, args...)}
+	return noRetry{redis.NewCmd(ctx, args...)}
 }
 
-// Sharded reports whether the keys of one call must be in one slot: of a type that is not known they had better be.
+// Sharded reports whether the keys of one call must be in one slot. It returns true for
+// an unknown type of client.
 func (a adapter) Sharded(context.Context) (bool, error) {
 	_, single := a.client.(*redis.Client)
 	return !single, nil
 }
 
-// Remove walks over the keys of every master, or shard.
+// Remove scans the keys of every master or shard.
 func (a adapter) Remove(ctx context.Context, pattern string) error {
 	each := func(ctx context.Context, node *redis.Client) error { return removeFrom(ctx, node, pattern) }
 	switch c := a.client.(type) {
@@ -100,7 +104,7 @@ func (a adapter) Remove(ctx context.Context, pattern string) error {
 	}
 }
 
-const scanCount = 1000 // keys that a server looks at in one SCAN
+const scanCount = 1000 // keys that a server examines in one SCAN
 
 func removeFrom(ctx context.Context, node redis.Cmdable, pattern string) error {
 	for cursor := uint64(0); ; {
@@ -117,7 +121,7 @@ func removeFrom(ctx context.Context, node redis.Cmdable, pattern string) error {
 	}
 }
 
-// unlink removes keys one by one: those of a cluster's node need not be in one slot.
+// unlink removes keys one by one: keys of a cluster node may be in different slots.
 func unlink(ctx context.Context, node redis.Cmdable, keys []string) error {
 	if len(keys) == 0 {
 		return nil

@@ -173,12 +173,12 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		trouble headgate.StoreErrorReason
 		advice  string
 	}{
-		"no password":       {redis.Options{Addr: locked.Addr()}, headgate.ReasonRefused, "it asks for a password"},
-		"wrong password":    {redis.Options{Addr: locked.Addr(), Password: "wrong"}, headgate.ReasonRefused, "user or password is wrong"},
+		"no password":       {redis.Options{Addr: locked.Addr()}, headgate.ReasonRefused, "the server requires a password"},
+		"wrong password":    {redis.Options{Addr: locked.Addr(), Password: "wrong"}, headgate.ReasonRefused, "wrong username or password"},
 		"nobody there":      {redis.Options{Addr: "127.0.0.1:1"}, headgate.ReasonUnreachable, "check that the server is running"},
-		"out of memory":     {redis.Options{Addr: full.Addr()}, headgate.ReasonRefused, "it is out of memory"},
-		"wrong database":    {redis.Options{Addr: full.Addr(), DB: 99}, headgate.ReasonRefused, "it has fewer databases"},
-		"node of a cluster": {redis.Options{Addr: cluster.MasterOf(t, 0).Addr()}, headgate.ReasonRefused, "this is a node of a cluster"},
+		"out of memory":     {redis.Options{Addr: full.Addr()}, headgate.ReasonRefused, "the server is out of memory"},
+		"wrong database":    {redis.Options{Addr: full.Addr(), DB: 99}, headgate.ReasonRefused, "the server has no database of this number"},
+		"node of a cluster": {redis.Options{Addr: cluster.MasterOf(t, 0).Addr()}, headgate.ReasonRefused, "the server is a cluster node"},
 	} {
 		l := limiter(t, open(t, redis.NewClient(&c.opts), nil))
 		var err error
