@@ -156,7 +156,7 @@ func (sh *shard) awaitUnlock() {
 
 // allocate finds a slot for a key that has none and returns it locked, with the words
 // that it contained. It uses slots that are empty or expired at the instant now, and
-// grows the table if it can. It returns nil if there is no such slot. The caller holds
+// grows the table if it can. It returns nil if no slot is free. The caller holds
 // sh.mu.
 func (sh *shard) allocate(d digest, now int64) (*slot, words) {
 	sh.growFor(1, now)

@@ -8,15 +8,17 @@ import (
 	"github.com/headgate/headgate/storetest/model"
 )
 
-// Admission is what a process was admitted. The store decided between Before and After, in µs since the epoch by the clock that all
-// processes of a machine share.
+// Admission is one request that was admitted. The store decided between Before and
+// After, in µs since the Unix epoch, by the clock that all processes of a machine
+// share.
 type Admission struct {
 	Before, After int64
 	Cost          int64 // units
 }
 
-// Check says in which span more was admitted than the bound allows, if in any. It counts only what was certainly decided within a
-// span, so a failure is one.
+// Check returns an error if in some span of time more units were admitted than the
+// bound allows. It counts only units that were certainly admitted within a span, so an
+// error is never a false alarm.
 func Check(admissions []Admission, bound model.UpperBound) error {
 	byBefore := slices.Clone(admissions)
 	slices.SortFunc(byBefore, func(a, b Admission) int { return cmp.Compare(a.Before, b.Before) })

@@ -1,5 +1,7 @@
-// Package crowd has many processes ask for one key at once, by the store's own clock, and counts what they were admitted: whatever
-// span of time is looked at, it must hold no more than the algorithm guarantees. The count knows nothing of how decisions are made.
+// Package crowd tests a store with many processes that use one key concurrently, by the
+// store's own clock. It counts the units that were admitted. No span of time may
+// contain more of them than the algorithm guarantees. The count is independent of how
+// the store decides.
 package crowd
 
 import (
@@ -23,44 +25,48 @@ import (
 	"github.com/headgate/headgate/storetest/model"
 )
 
-// Crowd is many processes that ask for one key. The zero value of each field but Algorithm and Limit is its default.
+// Crowd is a set of processes that use one key. The zero value of each field except
+// Algorithm and Limit selects its default.
 type Crowd struct {
 	Algorithm headgate.Algorithm
 	Limit     headgate.Limit
-	// Processes is how many there are; 0 means 8.
+	// Processes is the number of processes; 0 means 8.
 	Processes int
-	// Goroutines ask in each of them, all of them for the same key; 0 means 32.
+	// Goroutines is the number of goroutines in each process, all using the same key; 0
+	// means 32.
 	Goroutines int
-	// For is how long they ask; 0 means 2 s.
+	// Duration is how long they send requests; 0 means 2 s.
 	Duration time.Duration
-	// Meanwhile runs in this process while the others ask; nil means nothing does.
+	// During runs in this process while the others send requests; nil means nothing.
 	During func()
-	// MayFail is set where Meanwhile does harm: operations may then end with an error. What they spent is not counted.
+	// AllowErrors is set if During disturbs the store: operations may then fail. Units
+	// that failed operations spent are not counted.
 	AllowErrors bool
-	// Lost is how many times over the whole capacity may have been forgotten, by the store's design.
+	// MaxLosses is how many times the store may forget the state of the key, by its
+	// design. Each loss raises the bound by the whole capacity.
 	MaxLosses int64
 }
 
-// variable is how a process learns that it is one of the crowd.
+// jobVariable is the environment variable that passes the job to a child process.
 const jobVariable = "HEADGATE_CROWD"
 
-// Result is what the crowd was told.
+// Result is the outcome of a run.
 type Result struct {
 	Operations, Failed int64 // operations
 	Admitted           int64 // units
 }
 
-// job is what a process of the crowd is to do.
+// job is what a child process has to do.
 type job struct {
 	Address string
 	Scope   string
 	Begin   time.Time
-	Out     string // the file that it reports in
+	Out     string // file for the report
 }
 
-// Run judges the store behind the address that serve gives, which each process opens anew with open. It starts the test t again,
-// in processes of their own, in which only open is called: whatever t does before Run it does there too. t must not be run twice
-// at once.
+// Run tests the store at the address that serve returns. Each process opens the store
+// with open. Run starts the test t again in child processes, which call only open; code
+// of t that precedes Run is executed there, too. Two runs of t must not overlap.
 func (c Crowd) Run(t *testing.T, serve func(t *testing.T) (address string), open func(t *testing.T, address string) headgate.Store) Result {
 	t.Helper()
 	c = c.withDefaults()
@@ -81,7 +87,7 @@ func (c Crowd) Run(t *testing.T, serve func(t *testing.T) (address string), open
 	if err := Check(admissions, func(from, to int64) int64 { return lost + bound(from, to) }); err != nil {
 		t.Error(err)
 	}
-	t.Logf("%s %v: %d processes × %d goroutines asked %d times in %v and were admitted %d units", c.Algorithm, c.Limit, c.Processes, c.Goroutines,
+	t.Logf("%s %v: %d processes × %d goroutines sent %d requests in %v; %d units were admitted", c.Algorithm, c.Limit, c.Processes, c.Goroutines,
 		result.Operations, c.Duration, result.Admitted)
 	return result
 }
@@ -93,7 +99,7 @@ func (c Crowd) withDefaults() Crowd {
 	return c
 }
 
-// lead starts the processes, waits for them and gathers what they report.
+// runProcesses starts the processes, waits for them and reads their reports.
 func (c Crowd) runProcesses(t *testing.T, address string) ([]Admission, Result) {
 	t.Helper()
 	folder := t.TempDir()
@@ -108,7 +114,7 @@ func (c Crowd) runProcesses(t *testing.T, address string) ([]Admission, Result) 
 		}
 		all.Go(func() {
 			if out, err := child.CombinedOutput(); err != nil {
-				t.Errorf("process %d of the crowd: %v\n%s", i, err, out)
+				t.Errorf("process %d: %v\n%s", i, err, out)
 			}
 		})
 	}
@@ -120,7 +126,7 @@ func (c Crowd) runProcesses(t *testing.T, address string) ([]Admission, Result) 
 	return readReports(t, files)
 }
 
-// command is this test in a process of its own.
+// childCommand returns the command that runs this test in a child process.
 func childCommand(t *testing.T, j job) (*exec.Cmd, error) {
 	text, err := json.Marshal(j)
 	if err != nil {
@@ -135,7 +141,7 @@ func childCommand(t *testing.T, j job) (*exec.Cmd, error) {
 	return child, nil
 }
 
-// work asks, in one process, from the beginning on until the time is over.
+// runProcess sends requests in one process from job.Begin until Duration has passed.
 func (c Crowd) runProcess(t *testing.T, j job, store headgate.Store) {
 	b, err := store.Bind(headgate.Rule{Scope: j.Scope, Name: "crowd", Limit: c.Limit, Algorithm: c.Algorithm})
 	if err != nil {
@@ -154,14 +160,15 @@ func (c Crowd) runProcess(t *testing.T, j job, store headgate.Store) {
 	}
 }
 
-// ask is one goroutine. It asks far more often than it is admitted, but leaves the machine to others after a denial.
+// runGoroutine sends requests from one goroutine, far more than can be admitted. After
+// a denial it sleeps, to leave the processor to others.
 func (c Crowd) runGoroutine(b headgate.Bound, until time.Time, result *Result) (log []Admission) {
 	r := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
 	for time.Now().Before(until) {
 		cost := 1 + r.Int64N(2)
 		before := time.Now().UnixMicro()
 		d, err := b.Apply(context.Background(), headgate.StoreClock, "key", headgate.Take, cost)
-		after := time.Now().UnixMicro() + 1 // the rest of a µs
+		after := time.Now().UnixMicro() + 1 // round up to the next µs
 		atomic.AddInt64(&result.Operations, 1)
 		if err != nil {
 			atomic.AddInt64(&result.Failed, 1)
@@ -174,7 +181,8 @@ func (c Crowd) runGoroutine(b headgate.Bound, until time.Time, result *Result) (
 	return log
 }
 
-// report writes what a process was told: numbers of 8 bytes, the result first.
+// writeReport writes the result of a process as 8-byte numbers: the counts first, then
+// the admissions.
 func writeReport(file string, r Result, logs [][]Admission) error {
 	numbers := []int64{r.Operations, r.Failed}
 	for _, log := range logs {
@@ -194,11 +202,11 @@ func readReports(t *testing.T, files []string) (all []Admission, sum Result) {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			t.Fatalf("a process of the crowd did not report: %v", err)
+			t.Fatalf("read report of process: %v", err)
 		}
 		numbers := make([]int64, len(text)/8)
 		if _, err := binary.Decode(text, binary.LittleEndian, numbers); err != nil || len(numbers) < 2 {
-			t.Fatalf("a process of the crowd reported %d bytes: %v", len(text), err)
+			t.Fatalf("invalid report of %d bytes: %v", len(text), err)
 		}
 		sum.Operations += numbers[0]
 		sum.Failed += numbers[1]

@@ -15,15 +15,15 @@ import (
 	"github.com/headgate/headgate/storetest/model"
 )
 
-// at has one unit admitted at each of the instants, exactly then.
-func at(instants ...int64) (all []Admission) {
+// admissionsAt returns one admission of one unit at exactly each of the instants.
+func admissionsAt(instants ...int64) (all []Admission) {
 	for _, t := range instants {
 		all = append(all, Admission{t, t, 1})
 	}
 	return all
 }
 
-func TestBoundsWorkedByHand(t *testing.T) {
+func TestCheckAgainstUpperBounds(t *testing.T) {
 	t.Parallel()
 	const s = 1_000_000
 	for _, c := range []struct {
@@ -32,24 +32,25 @@ func TestBoundsWorkedByHand(t *testing.T) {
 		admissions []Admission
 		fits       bool
 	}{
-		{headgate.TokenBucket, "1/1s burst 2", at(0, 0, s, 2*s), true},
-		{headgate.TokenBucket, "1/1s burst 2", at(0, 0, s-1), false},
-		{headgate.TokenBucket, "1/1s burst 2", at(0, 5*s, 5*s, 6*s-1), false},
-		{headgate.LeakyBucket, "1/1s queue 1", at(0, 0, s), true},
-		{headgate.LeakyBucket, "1/1s queue 1", at(0, 0, 0), false},
-		{headgate.TokenBucketInterval, "2/1s", at(0, 0, 1, 1, s, s), true},
-		{headgate.TokenBucketInterval, "2/1s", at(0, 0, 1, 1, 2), false},
-		{headgate.FixedWindow, "2/1s", at(s-1, s-1, s, s), true},
-		{headgate.FixedWindow, "2/1s", at(s, s, 2*s-1), false},
-		{headgate.SlidingLog, "2/1s", at(0, 0, s, s), true},
-		{headgate.SlidingLog, "2/1s", at(0, 0, s-1), false},
-		{headgate.SlidingWindow, "2/1s", at(0, 0, s/2), true},
-		{headgate.SlidingWindow, "2/1s", at(0, 0, s/2-1), false},
-		{headgate.SlidingWindow, "2/1s", at(0, 0, s, s), true},
-		{headgate.SlidingWindow, "2/1s", at(0, 0, s, s, s), false},
-		{headgate.SlidingWindow, "2/1s", at(0, 0, s, s, s+1, 3*s/2), false},
+		{headgate.TokenBucket, "1/1s burst 2", admissionsAt(0, 0, s, 2*s), true},
+		{headgate.TokenBucket, "1/1s burst 2", admissionsAt(0, 0, s-1), false},
+		{headgate.TokenBucket, "1/1s burst 2", admissionsAt(0, 5*s, 5*s, 6*s-1), false},
+		{headgate.LeakyBucket, "1/1s queue 1", admissionsAt(0, 0, s), true},
+		{headgate.LeakyBucket, "1/1s queue 1", admissionsAt(0, 0, 0), false},
+		{headgate.TokenBucketInterval, "2/1s", admissionsAt(0, 0, 1, 1, s, s), true},
+		{headgate.TokenBucketInterval, "2/1s", admissionsAt(0, 0, 1, 1, 2), false},
+		{headgate.FixedWindow, "2/1s", admissionsAt(s-1, s-1, s, s), true},
+		{headgate.FixedWindow, "2/1s", admissionsAt(s, s, 2*s-1), false},
+		{headgate.SlidingLog, "2/1s", admissionsAt(0, 0, s, s), true},
+		{headgate.SlidingLog, "2/1s", admissionsAt(0, 0, s-1), false},
+		{headgate.SlidingWindow, "2/1s", admissionsAt(0, 0, s/2), true},
+		{headgate.SlidingWindow, "2/1s", admissionsAt(0, 0, s/2-1), false},
+		{headgate.SlidingWindow, "2/1s", admissionsAt(0, 0, s, s), true},
+		{headgate.SlidingWindow, "2/1s", admissionsAt(0, 0, s, s, s), false},
+		{headgate.SlidingWindow, "2/1s", admissionsAt(0, 0, s, s, s+1, 3*s/2), false},
 		{headgate.FixedWindow, "2/1s", []Admission{{s, s + 9, 1}, {s, s + 9, 2}}, false},
-		{headgate.FixedWindow, "2/1s", []Admission{{s, 2*s + 9, 1}, {s, s + 9, 2}}, true}, // the first may be the next window's
+		// The first admission may be in the next window.
+		{headgate.FixedWindow, "2/1s", []Admission{{s, 2*s + 9, 1}, {s, s + 9, 2}}, true},
 		{headgate.FixedWindow, "2/1s", nil, true},
 	} {
 		limit := headgate.MustParseLimit(c.limit)
@@ -59,8 +60,9 @@ func TestBoundsWorkedByHand(t *testing.T) {
 	}
 }
 
-// serveStore answers takes of one store over a socket, so that processes can share it: the letter of an algorithm, and so many
-// units. broken answers yes to every tenth that it denies.
+// serveStore serves takes of one store over a socket, so that processes can share it. A
+// request is the name of an algorithm and a cost. With broken set, it allows one in ten
+// of the requests that it denies.
 func serveStore(t *testing.T, limit headgate.Limit, broken bool) string {
 	t.Helper()
 	store := memstore.New(nil)
@@ -97,7 +99,7 @@ func answer(c net.Conn, store headgate.Store, limit headgate.Limit, broken bool)
 	}
 }
 
-// remote is the store at the other end of the socket, as far as a crowd uses it.
+// remote is a client of serveStore that implements the methods that a crowd calls.
 type remote struct {
 	headgate.Store
 	headgate.Bound
@@ -131,21 +133,21 @@ func (r *remote) Apply(_ context.Context, _ headgate.Instant, _ string, _ headga
 	return headgate.Decision{Allowed: allowed}, err
 }
 
-func TestCrowdIsKeptToTheBound(t *testing.T) {
+func TestCrowdStaysWithinUpperBound(t *testing.T) {
 	for _, a := range []headgate.Algorithm{headgate.TokenBucket, headgate.SlidingWindow} {
 		t.Run(string(a), func(t *testing.T) {
 			limit := headgate.MustParseLimit("50/250ms")
 			c := Crowd{Algorithm: a, Limit: limit, Processes: 3, Goroutines: 8, Duration: 500 * time.Millisecond}
 			got := c.Run(t, func(t *testing.T) string { return serveStore(t, limit, false) }, dial)
 			if os.Getenv(jobVariable) == "" && (got.Admitted < 40 || got.Operations < 2*got.Admitted/3) {
-				t.Errorf("got %+v want a crowd that asks for more than the limit, and is given it", got)
+				t.Errorf("got %+v want more requests than the limit, and the whole limit admitted", got)
 			}
 		})
 	}
 }
 
-// TestOverAdmissionOfACrowdIsCaught runs the crowd of a store that admits too much in a process of its own, which must fail.
-func TestOverAdmissionOfACrowdIsCaught(t *testing.T) {
+// TestCrowdDetectsOverAdmission checks the requests of a store that admits too much.
+func TestCrowdDetectsOverAdmission(t *testing.T) {
 	limit := headgate.MustParseLimit("5/10s")
 	c := Crowd{Algorithm: headgate.SlidingLog, Limit: limit, Processes: 2, Goroutines: 8, Duration: 300 * time.Millisecond}.withDefaults()
 	if os.Getenv(jobVariable) != "" {
@@ -154,11 +156,11 @@ func TestOverAdmissionOfACrowdIsCaught(t *testing.T) {
 	}
 	admissions, result := c.runProcesses(t, serveStore(t, limit, true))
 	if err := Check(admissions, model.UpperBoundOf(c.Algorithm, limit)); err == nil {
-		t.Errorf("a store that admits one denied in ten: got no error want one; %+v", result)
+		t.Errorf("a store that admits one in ten denied requests: got no error want one; %+v", result)
 	}
 }
 
-func TestReportsAreReadAsWritten(t *testing.T) {
+func TestReportRoundTrip(t *testing.T) {
 	file := t.TempDir() + "/report"
 	want := []Admission{{1, 2, 3}, {4, 5, 6}}
 	if err := errors.Join(writeReport(file, Result{Operations: 9, Failed: 1}, [][]Admission{want[:1], nil, want[1:]})); err != nil {

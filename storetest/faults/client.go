@@ -10,13 +10,14 @@ import (
 	"github.com/headgate/headgate/storetest/history"
 )
 
-// How often each client asks. What is of unknown outcome makes a history slow to explain, so few of a client's may be, and while a
-// fault is on the instant stands still: what asks for the same at one instant is alike.
+// The number of operations of each client. Operations of unknown outcome make a history
+// slow to check, so each client may have only a few. The instant is frozen during a
+// fault, because operations with equal requests are interchangeable.
 const (
-	opsBefore    = 4 // times before the fault
-	maxOpsDuring = 8 // at most, from then until it is over
-	maxUnknown   = 2 // of them
-	answersAfter = 4 // answered, when it is over
+	opsBefore    = 4 // before the fault
+	maxOpsDuring = 8 // from then until the recovery
+	maxUnknown   = 2 // of unknown outcome during the fault
+	answersAfter = 4 // answered operations after the recovery
 )
 
 // client is one caller of one key.
@@ -26,10 +27,10 @@ type client struct {
 	number int
 	bound  headgate.Bound
 	random *rand.Rand
-	frozen bool // the instant stands still
+	frozen bool // the instant does not advance
 }
 
-// client asks before, during and after the fault.
+// runClient executes operations before, during and after the fault.
 func (s *round) runClient(n int, sub *subject, number int) {
 	suite := &s.run.suite
 	c := &client{
@@ -38,7 +39,7 @@ func (s *round) runClient(n int, sub *subject, number int) {
 	}
 	for i := range opsBefore {
 		if i == opsBefore-1 {
-			s.ready.Done() // so that what follows is under way when it strikes
+			s.ready.Done() // the next operations overlap with the fault
 		}
 		c.do()
 		c.sleep(5 * time.Millisecond)
@@ -67,7 +68,8 @@ func (c *client) during() {
 	}
 }
 
-// after asks until it was answered often enough, and wants that soon.
+// after executes operations until enough were answered. The first answer must arrive
+// within RecoverWithin.
 func (c *client) after() {
 	for answered := 0; answered < answersAfter; {
 		if c.do() == history.Answered {
@@ -79,7 +81,7 @@ func (c *client) after() {
 		}
 		c.frozen = true
 		if waited := time.Since(c.round.recoveredAt); waited > c.round.run.fault.RecoverWithin {
-			c.round.recordError(fmt.Errorf("not answered %v after the fault was over; its key's history:\n%v", waited.Round(time.Millisecond), c.sub.log))
+			c.round.recordError(fmt.Errorf("no answer %v after the recovery; history of the key:\n%v", waited.Round(time.Millisecond), c.sub.log))
 			return
 		}
 		c.sleep(100 * time.Millisecond)
@@ -95,21 +97,21 @@ func (c *client) recordRecovery() {
 	}
 }
 
-// ask does one operation.
+// do executes one operation.
 func (c *client) do() history.Outcome {
 	deadline := c.round.run.fault.Deadline
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	defer cancel()
-	began := time.Now()
+	begin := time.Now()
 	outcome, err := c.sub.log.Do(ctx, c.number, c.bound, c.sub.key, c.request())
 	c.round.recordError(err)
-	if took := time.Since(began); took > deadline+c.round.run.suite.Grace {
+	if took := time.Since(begin); took > deadline+c.round.run.suite.Grace {
 		c.round.recordError(fmt.Errorf("an operation with a deadline of %v took %v", deadline, took))
 	}
 	return outcome
 }
 
-// request is mostly a take.
+// request returns a random request, limit often a take.
 func (c *client) request() history.Request {
 	r := history.Request{At: c.instant(), Cost: 1 + c.random.Int64N(2)}
 	switch n := c.random.IntN(20); {
@@ -131,6 +133,6 @@ func (c *client) instant() headgate.Instant {
 	return noon + headgate.Instant(min(c.sub.now.Add(step), window-1))
 }
 
-func (c *client) sleep(most time.Duration) {
-	time.Sleep(time.Duration(c.random.Int64N(int64(most) + 1)))
+func (c *client) sleep(limit time.Duration) {
+	time.Sleep(time.Duration(c.random.Int64N(int64(limit) + 1)))
 }

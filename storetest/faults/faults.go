@@ -1,7 +1,8 @@
-// Package faults judges a store while what it stands on breaks: its server is killed, stopped, cut off or moved elsewhere. Whoever
-// can start such servers says how each fault is made, and this package does the rest: many clients in several processes' worth of
-// stores ask for many keys, the fault strikes in their midst, and package history decides for every key whether the answers can be
-// explained. What a fault may make a store forget is said beforehand, and nothing else is forgiven.
+// Package faults tests a store while its server is killed, stopped, disconnected or
+// moved. The author of the test defines how each fault is injected. Many clients, on
+// several stores as in several processes, then use many keys while the fault occurs.
+// Package history checks for every key whether the decisions can be explained. A fault
+// declares what the store may lose; any other loss is a failure.
 package faults
 
 import (
@@ -15,53 +16,65 @@ import (
 	"github.com/headgate/headgate/storetest/model"
 )
 
-// Fault is one way in which things break.
+// Fault is one kind of failure.
 type Fault struct {
-	// Name is that of the subtest.
+	// Name is the name of the subtest.
 	Name string
-	// Strike breaks things, and returns once they are broken. It is called again and again, each time after Heal.
+	// Inject causes the fault and returns once it is in effect. It is called
+	// repeatedly, each time after Recover.
 	Inject func(ctx context.Context) error
-	// Hold is how long they stay so, with clients asking; 0 means 100 ms.
+	// Duration is how long the fault lasts while clients send requests; 0 means 100 ms.
 	Duration time.Duration
-	// Heal puts things right and returns once they are, as far as the server goes; nil if they come right by themselves.
+	// Recover ends the fault and returns once the server has recovered; nil if it
+	// recovers automatically.
 	Recover func(ctx context.Context) error
-	// Back is how soon after Heal every client must be answered again; 0 means 15 s, for a machine that has much else to do.
+	// RecoverWithin is the maximum time from the return of Recover until every client
+	// is answered again; 0 means 15 s, for a busy machine.
 	RecoverWithin time.Duration
-	// Deadline is each operation's under this fault; 0 means the suite's.
+	// Deadline is the deadline of each operation under this fault; 0 means the suite's.
 	Deadline time.Duration
-	// Loses is what the store may forget, once for each strike and key, at some moment between Strike and the end of Heal.
+	// MayLose is the state that the store may lose, once for each fault and key, at
+	// some moment between Inject and the return of Recover.
 	MayLose history.Loss
-	// Quiet is set for a fault that no client may notice: every operation must be answered.
+	// Transparent is set for a fault that no client may notice: every operation must be
+	// answered.
 	Transparent bool
-	// Felt is set for a fault that some clients must notice, or it did not strike.
+	// MustFail is set for a fault under which some operations must fail; otherwise it
+	// had no effect.
 	MustFail bool
 }
 
-// Suite says how to look. The zero value of each field but Open is its default.
+// Suite configures the test. The zero value of each field except Open selects its
+// default.
 type Suite struct {
-	// Open gives a store over the servers that the faults break, as one more process would have it. It closes it with t.Cleanup.
+	// Open returns a store that uses the servers on which the faults occur, as another
+	// process would open it. It must close the store with t.Cleanup.
 	Open func(t *testing.T) headgate.Store
-	// Processes is how many stores are opened for each fault; 0 means 2.
+	// Processes is the number of stores that are opened for each fault; 0 means 2.
 	Processes int
-	// Histories is how many keys have their history judged under each fault; 0 means 500.
+	// Histories is the number of keys whose history is checked under each fault; 0
+	// means 500.
 	Histories int
-	// Keys is how many histories each strike is part of; 0 means 50.
+	// Keys is the number of keys that are in use during one injection; 0 means 50.
 	Keys int
-	// Clients is how many ask for each key; 0 means 4.
+	// Clients is the number of clients of each key; 0 means 4.
 	Clients int
-	// Deadline is each operation's; 0 means 100 ms.
+	// Deadline is the deadline of each operation; 0 means 100 ms.
 	Deadline time.Duration
-	// Grace is how much later than its deadline an operation may return; 0 means 10 s, for a machine that has much else to do.
+	// Grace is how long after its deadline an operation may return; 0 means 10 s, for a
+	// busy machine.
 	Grace time.Duration
-	// Algorithms are those of the keys, in turn; nil means all.
+	// Algorithms are used for the keys in turn; nil means all.
 	Algorithms []headgate.Algorithm
-	// TakesOnly is for stores that remember denials: nothing is given back, which another process's memory could not know of.
+	// TakesOnly is set for stores that cache denials. Nothing is refunded then, because
+	// the cache of another process could not know of the refund.
 	TakesOnly bool
-	// Seed repeats what clients ask for, though not when; 0 means a new one, which failures print.
+	// Seed reproduces the requests of the clients, but not their timing; 0 means a new
+	// seed. Failures print the seed.
 	Seed uint64
 }
 
-// Run judges the store under one fault after another.
+// Run tests the store under each of the faults.
 func (s Suite) Run(t *testing.T, faults ...Fault) {
 	s = s.withDefaults()
 	for _, f := range faults {
@@ -71,7 +84,7 @@ func (s Suite) Run(t *testing.T, faults ...Fault) {
 				r.stores = append(r.stores, s.Open(t))
 			}
 			if err := r.runAll(); err != nil {
-				t.Fatalf("%v\n(faults.Suite{Seed: %d} asks for the same)", err, s.Seed)
+				t.Fatalf("%v\n(faults.Suite{Seed: %d} repeats the requests)", err, s.Seed)
 			}
 			t.Log(r)
 		})
@@ -101,7 +114,7 @@ func (f Fault) withDefaults(s Suite) Fault {
 	return f
 }
 
-// or is v, or what it defaults to.
+// orDefault returns v, or byDefault if v is zero.
 func orDefault[T comparable](v, byDefault T) T {
 	var zero T
 	if v == zero {

@@ -15,40 +15,43 @@ import (
 	"github.com/headgate/headgate/storetest/history"
 )
 
-// site is a store with a switch that breaks it, and a way to break it that it should not have.
+// faultyStore is a store on which faults can be injected. Its mistake makes it behave
+// wrongly during a fault.
 type faultyStore struct {
 	*memstore.Store
 	mistake    mistake
 	state      atomic.Int32
 	injections atomic.Int64
-	generation atomic.Int64   // which one it is: each begins with nothing
-	late       sync.WaitGroup // operations that run when their callers are gone
+	generation atomic.Int64 // part of every key: incrementing it loses all state
+	// operations that run after their callers have returned
+	late sync.WaitGroup
 }
 
-// What can be wrong with the site.
+// The states of a faultyStore.
 const (
 	healthy     = iota
-	unreachable // nobody is connected
-	repliesLost // what was asked is done, and the answer lost
-	delayed     // what was asked is done once all is well again, when the caller has long gone
+	unreachable // no operation reaches the store
+	repliesLost // operations are executed, but replies are lost
+	// operations are executed after the recovery, when their callers have returned
+	delayed
 )
 
-// mistake is what a store could do wrong under a fault.
+// mistake is a bug that a store could have under a fault.
 type mistake string
 
 const (
 	none               mistake = ""
-	losesUpdates       mistake = "an answered take is not kept"
-	chargesTwice       mistake = "what may have been done is sent again"
-	wrongReason        mistake = "a lost reply is called unreachable"
-	answersStale       mistake = "answers come from before the fault"
-	forgets            mistake = "the fault makes every key new"
-	allowsAll          mistake = "everything is admitted"
-	staysUnavailable   mistake = "the store does not come back"
-	untypedErrors      mistake = "errors do not say what has happened"
-	blocks             mistake = "a call outlives its deadline"
-	visibleFault       mistake = "a fault that nobody may notice is noticed"
-	faultWithoutEffect mistake = "the fault does not strike"
+	losesUpdates       mistake = "an answered take is lost"
+	chargesTwice       mistake = "an operation that may have been executed is retried"
+	wrongReason        mistake = "a lost reply is reported as unreachable"
+	answersStale       mistake = "decisions are stale"
+	forgets            mistake = "the fault resets every key"
+	allowsAll          mistake = "every request is allowed"
+	staysUnavailable   mistake = "the store does not recover"
+	untypedErrors      mistake = "errors do not show whether units were spent"
+	blocks             mistake = "a call exceeds its deadline"
+	visibleFault       mistake = "a transparent fault is visible"
+	faultWithoutEffect mistake = "the fault has no effect"
 )
 
 func (s *faultyStore) Bind(rule headgate.Rule) (headgate.Bound, error) {
@@ -67,7 +70,7 @@ func storeError(t headgate.StoreErrorReason) error {
 }
 
 func (b *faultyBound) Apply(ctx context.Context, now headgate.Instant, key string, v headgate.Verb, cost int64) (headgate.Decision, error) {
-	key = fmt.Sprint(key, " in life ", b.store.generation.Load())
+	key = fmt.Sprint(key, " in generation ", b.store.generation.Load())
 	do := func(v headgate.Verb) (headgate.Decision, error) { return b.Bound.Apply(ctx, now, key, v, cost) }
 	if state := b.store.state.Load(); state != healthy {
 		return b.applyDuringFault(ctx, state, v, do)
@@ -80,7 +83,7 @@ func (b *faultyBound) Apply(ctx context.Context, now headgate.Instant, key strin
 	return d, err
 }
 
-// broken is Apply while the site is, with its mistake.
+// applyDuringFault is Apply during a fault, with the store's mistake.
 func (b *faultyBound) applyDuringFault(ctx context.Context, state int32, v headgate.Verb, do func(headgate.Verb) (headgate.Decision, error)) (headgate.Decision, error) {
 	switch b.store.mistake {
 	case losesUpdates:
@@ -131,7 +134,7 @@ func (b *faultyBound) applyAndLoseReply(v headgate.Verb, do func(headgate.Verb) 
 	return headgate.Decision{}, storeError(headgate.ReasonTimedOut)
 }
 
-// judge makes a short run of one fault on a site with a mistake.
+// runShort makes a short run of one fault on a store with a mistake.
 func runShort(t *testing.T, m mistake, state int32, f Fault) (*run, error) {
 	s := &faultyStore{Store: memstore.New(nil), mistake: m}
 	t.Cleanup(func() {
@@ -159,7 +162,7 @@ func runShort(t *testing.T, m mistake, state int32, f Fault) (*run, error) {
 	return r, r.runAll()
 }
 
-func TestWhatAFaultDoesIsExplained(t *testing.T) {
+func TestRunPassesForCorrectStore(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name  string
@@ -178,12 +181,12 @@ func TestWhatAFaultDoesIsExplained(t *testing.T) {
 			t.Errorf("%s: got error %v want none", c.name, err)
 		}
 		if r.histories != 60 || r.rounds != 2 || r.counts.Answered < 60*4*8 {
-			t.Errorf("%s: got %+v want 60 histories, 2 strikes and at least 8 answers to each of 4 clients", c.name, r)
+			t.Errorf("%s: got %+v want 60 histories, 2 injections and at least 8 answers to each of 4 clients", c.name, r)
 		}
 	}
 }
 
-func TestMistakesUnderAFaultAreCaught(t *testing.T) {
+func TestRunDetectsMistakes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		mistake mistake
@@ -197,20 +200,21 @@ func TestMistakesUnderAFaultAreCaught(t *testing.T) {
 		{answersStale, unreachable, Fault{}, "no order"},
 		{forgets, healthy, Fault{}, "no order"},
 		{allowsAll, unreachable, Fault{}, "no order"},
-		{staysUnavailable, unreachable, Fault{}, "not answered"},
-		{untypedErrors, unreachable, Fault{}, "says nothing of whether units were spent"},
+		{staysUnavailable, unreachable, Fault{}, "no answer"},
+		{untypedErrors, unreachable, Fault{}, "does not show whether units were spent"},
 		{blocks, unreachable, Fault{}, "with a deadline of"},
-		{visibleFault, unreachable, Fault{Transparent: true}, "nobody may notice"},
-		{faultWithoutEffect, unreachable, Fault{MustFail: true}, "did not strike"},
+		{visibleFault, unreachable, Fault{Transparent: true}, "transparent fault"},
+		{faultWithoutEffect, unreachable, Fault{MustFail: true}, "had no effect"},
 	} {
 		if _, err := runShort(t, c.mistake, c.state, c.fault); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: got error %.300v want one that holds %q", c.mistake, err, c.want)
+			t.Errorf("%s: got error %.300v want one that contains %q", c.mistake, err, c.want)
 		}
 	}
 }
 
-// A history that is not decided in time says nothing about the store: another one is recorded in its place.
-func TestUndecidedHistoriesAreRepeated(t *testing.T) {
+// TestRunRepeatsUndecidedHistories checks that another history is recorded for each one
+// that was not decided in time.
+func TestRunRepeatsUndecidedHistories(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		undecided, of, histories int64
@@ -218,7 +222,7 @@ func TestUndecidedHistoriesAreRepeated(t *testing.T) {
 	}{
 		{0, 1, 10, ""},
 		{1, 2, 20, ""},
-		{9, 10, 30, ""}, // no more are tried
+		{9, 10, 30, ""}, // the maximum number of histories
 		{1, 1, 30, "none of 30 histories was decided"},
 	} {
 		store := memstore.New(nil)
@@ -238,22 +242,22 @@ func TestUndecidedHistoriesAreRepeated(t *testing.T) {
 	}
 }
 
-func TestStrikesThatFailAreTold(t *testing.T) {
+func TestRunReportsInjectAndRecoverErrors(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(nil)
 	defer store.Close()
 	fails := func(context.Context) error { return errors.New("no such server") }
 	works := func(context.Context) error { return nil }
-	for name, f := range map[string]Fault{"strike": {Inject: fails}, "heal": {Inject: works, Recover: fails, Duration: 1}} {
+	for name, f := range map[string]Fault{"inject": {Inject: fails}, "recover": {Inject: works, Recover: fails, Duration: 1}} {
 		suite := Suite{Histories: 1}.withDefaults()
 		r := &run{suite: suite, fault: f.withDefaults(suite), stores: []headgate.Store{store}}
 		if err := r.runAll(); err == nil || !strings.Contains(err.Error(), name+": no such server") {
-			t.Errorf("%s fails: got error %v want it told", name, err)
+			t.Errorf("%s fails: got error %v want it reported", name, err)
 		}
 	}
 }
 
-func TestSuiteRuns(t *testing.T) {
+func TestSuiteRun(t *testing.T) {
 	t.Parallel()
 	Suite{Histories: 20, Keys: 10, TakesOnly: true, Open: func(t *testing.T) headgate.Store {
 		return memstore.New(nil)

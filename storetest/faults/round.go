@@ -13,22 +13,26 @@ import (
 	"github.com/headgate/headgate/storetest/history"
 )
 
-// The instant at which histories begin, 2026-01-01 12:00, and how far it may advance from one operation to the next: not at all, a
-// little, so far that units come back. All of a history lies within an hour, which is one window.
+// Histories begin at noon, 2026-01-01 12:00. All instants of a history are within an
+// hour, which is one window.
 const (
 	noon   = headgate.Instant(1_767_268_800_000_000)
 	window = 3_600_000_000
 )
 
+// strides are the maximum advances of the instant from one operation to the next, in
+// µs: none, a little, and enough to refill units.
 var strides = []int64{0, 0, 1_000_000, 20_000_000}
 
-// patience bounds the search for one explanation. Undecided histories are repeated: at most repeats times the suite's number in all.
 const (
+	// checkTimeout is the maximum time to check one history.
 	checkTimeout = 10 * time.Second
-	maxRepeats   = 3
+	// maxRepeats limits the number of histories, as a multiple of Suite.Histories. An
+	// undecided history is replaced by another one.
+	maxRepeats = 3
 )
 
-// run is a fault's subtest.
+// run is the subtest of one fault.
 type run struct {
 	suite  Suite
 	fault  Fault
@@ -39,19 +43,19 @@ type run struct {
 	rounds, histories int
 	undecided         atomic.Int64 // of the histories
 	counts            history.Counts
-	slowestRecovery   time.Duration // from the end of Heal until the last client was answered again
+	slowestRecovery   time.Duration // longest time from the recovery to an answer
 }
 
-// String says what was seen.
+// String returns a summary of the run.
 func (r *run) String() string {
-	return fmt.Sprintf("%d strikes, %d histories, %d of them undecided, all others explained; operations: %d answered, %d of unknown outcome, %d failed; answered again %v after",
+	return fmt.Sprintf("%d injections, %d histories, %d of them undecided, all others explained; operations: %d answered, %d of unknown outcome, %d failed; recovered within %v",
 		r.rounds, r.histories, r.undecided.Load(), r.counts.Answered, r.counts.Unknown, r.counts.Failed, r.slowestRecovery.Round(time.Millisecond))
 }
 
 func (r *run) runAll() error {
 	for r.histories-int(r.undecided.Load()) < r.suite.Histories && r.histories < maxRepeats*r.suite.Histories {
 		if err := r.runRound(); err != nil {
-			return fmt.Errorf("strike %d: %w", r.rounds+1, err)
+			return fmt.Errorf("injection %d: %w", r.rounds+1, err)
 		}
 		r.rounds++
 		r.histories += r.suite.Keys
@@ -60,12 +64,12 @@ func (r *run) runAll() error {
 		return fmt.Errorf("none of %d histories was decided within %v", r.histories, checkTimeout)
 	}
 	if noticed := r.counts.Unknown + r.counts.Failed; r.fault.MustFail && noticed == 0 {
-		return errors.New("no operation failed or stayed unknown: the fault did not strike")
+		return errors.New("no operation failed or has an unknown outcome: the fault had no effect")
 	}
 	return nil
 }
 
-// strike has all keys asked for with the fault in the midst, and their histories judged.
+// runRound uses all keys while the fault occurs, and checks their histories.
 func (r *run) runRound() error {
 	s := &round{run: r, recovered: make(chan struct{})}
 	if err := s.prepare(); err != nil {
@@ -77,23 +81,23 @@ func (r *run) runRound() error {
 	return s.checkHistories()
 }
 
-// scene is one strike: keys, their clients, and how far things are.
+// round is one injection: the keys and their clients.
 type round struct {
 	run             *run
 	subjects        []*subject
-	ready           sync.WaitGroup // clients that have begun to ask
+	ready           sync.WaitGroup // clients that have not yet started
 	recovered       chan struct{}  // closed when the fault is over
-	recoveredAt     time.Time      // when that was
-	slowestRecovery atomic.Int64   // in ns since then
+	recoveredAt     time.Time      // set before recovered is closed
+	slowestRecovery atomic.Int64   // in ns
 
 	mu  sync.Mutex
-	err error // the first that a client had
+	err error // of the first client that failed
 }
 
 // subject is a key and its history.
 type subject struct {
 	key    string
-	bounds []headgate.Bound // in each process
+	bounds []headgate.Bound // one for each process
 	log    *history.Log
 	stride int64
 	now    atomic.Int64 // the latest instant, in µs after noon
@@ -119,7 +123,8 @@ func (s *round) prepare() error {
 	return nil
 }
 
-// play starts the clients, strikes once all have begun, and waits until they are done.
+// runClients starts the clients, injects the fault once all have started, and waits
+// until they are done.
 func (s *round) runClients() error {
 	var all sync.WaitGroup
 	clients := s.run.suite.Clients
@@ -130,9 +135,9 @@ func (s *round) runClients() error {
 		}
 	}
 	s.ready.Wait()
-	struck, err := s.injectAndRecover()
+	injectedAt, err := s.injectAndRecover()
 	for _, sub := range s.subjects {
-		sub.log.RecordLoss(s.run.fault.MayLose, struck, s.recoveredAt)
+		sub.log.RecordLoss(s.run.fault.MayLose, injectedAt, s.recoveredAt)
 	}
 	close(s.recovered)
 	all.Wait()
@@ -140,25 +145,25 @@ func (s *round) runClients() error {
 	return errors.Join(err, s.err)
 }
 
-func (s *round) injectAndRecover() (struck time.Time, err error) {
+func (s *round) injectAndRecover() (injectedAt time.Time, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	struck = time.Now()
+	injectedAt = time.Now()
 	if err = s.run.fault.Inject(ctx); err != nil {
-		err = fmt.Errorf("strike: %w", err)
+		err = fmt.Errorf("inject: %w", err)
 	} else {
 		time.Sleep(s.run.fault.Duration)
 	}
-	if heal := s.run.fault.Recover; heal != nil {
-		if e := heal(ctx); e != nil {
-			err = errors.Join(err, fmt.Errorf("heal: %w", e))
+	if recovery := s.run.fault.Recover; recovery != nil {
+		if e := recovery(ctx); e != nil {
+			err = errors.Join(err, fmt.Errorf("recover: %w", e))
 		}
 	}
 	s.recoveredAt = time.Now()
-	return struck, err
+	return injectedAt, err
 }
 
-// judge checks every history, as many at once as there are processors.
+// checkHistories checks every history, as many concurrently as there are processors.
 func (s *round) checkHistories() error {
 	var all sync.WaitGroup
 	free := make(chan struct{}, runtime.GOMAXPROCS(0))
@@ -166,7 +171,7 @@ func (s *round) checkHistories() error {
 		counts := sub.log.Counts()
 		s.run.counts.Add(counts)
 		if s.run.fault.Transparent && counts.Unknown+counts.Failed > 0 {
-			s.recordError(fmt.Errorf("%d operations of unknown outcome and %d that failed, under a fault that nobody may notice:\n%v", counts.Unknown, counts.Failed, sub.log))
+			s.recordError(fmt.Errorf("%d operations of unknown outcome and %d that failed, under a transparent fault:\n%v", counts.Unknown, counts.Failed, sub.log))
 		}
 		all.Go(func() {
 			free <- struct{}{}

@@ -12,11 +12,14 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// ErrUndecided is what an error of [Log.Check] matches if the search took too long. It is no verdict about the store.
+// ErrUndecided is matched by the error of [Log.Check] if the search took too long. It
+// does not mean that the store is wrong.
 var ErrUndecided = errors.New("history: undecided")
 
-// Check looks for an order of the operations that explains every answer, for at most so long, and says that there is none, or that
-// none was found in time. Nobody may write to the log meanwhile.
+// Check searches for an order of the operations that explains every decision, for at
+// most timeout. It returns a [Violation] if no order does, and an error that
+// matches [ErrUndecided] if the search timed out. No operation may be recorded during
+// the search.
 func (l *Log) Check(timeout time.Duration) error {
 	c := &checker{machine: newMachine(l.algorithm, l.limit)}
 	model := c.model(l.events)
@@ -25,7 +28,7 @@ func (l *Log) Check(timeout time.Duration) error {
 	case porcupine.Ok:
 		return nil
 	case porcupine.Unknown:
-		return fmt.Errorf("%w after %v: fewer operations at once, or fewer of unknown outcome, are decided sooner:\n%v", ErrUndecided, timeout, l)
+		return fmt.Errorf("%w after %v: use fewer concurrent operations, or fewer of unknown outcome:\n%v", ErrUndecided, timeout, l)
 	default:
 		return &Violation{Log: l, Total: len(operations), order: longestExplanation(model, operations, timeout)}
 	}
@@ -34,17 +37,18 @@ func (l *Log) Check(timeout time.Duration) error {
 // Violation is a history that no order of its operations explains.
 type Violation struct {
 	Log   *Log
-	Total int            // how many operations there are to explain
-	order map[*event]int // the place of each operation that the longest explanation found has
+	Total int // operations to explain
+	// position of each operation in the longest partial explanation
+	order map[*event]int
 }
 
-// Error is the whole history, with the order in which most of it can be explained.
+// Error returns the whole history with the order that explains most of it.
 func (v *Violation) Error() string {
-	return fmt.Sprintf("history: no order of these operations gives these answers; the best, by the numbers in front, explains %d of %d:\n%s",
+	return fmt.Sprintf("history: no order of these operations explains their decisions; the longest partial order, numbered in the first column, explains %d of %d:\n%s",
 		len(v.order), v.Total, v.Log.table(v.order))
 }
 
-// longest is the order of the longest explanation of a part of the operations.
+// longestExplanation returns the order of the longest partial explanation.
 func longestExplanation(model porcupine.Model, operations []porcupine.Operation, timeout time.Duration) map[*event]int {
 	var best []porcupine.Operation
 	_, info := porcupine.CheckOperationsVerbose(model, operations, timeout)
@@ -62,25 +66,28 @@ func longestExplanation(model porcupine.Model, operations []porcupine.Operation,
 	return order
 }
 
-// checker is the sequential specification: a machine, and the order of what is unknown.
+// checker is the sequential specification: a machine, and the order of unknown
+// operations.
 type checker struct {
 	machine     *machine
-	classes     []Request // of operations whose outcome is unknown
-	losesWrites bool      // the newest writes may be lost at some time: the states that were are kept in mind
+	classes     []Request // distinct requests of unknown outcome
+	losesWrites bool      // the latest writes may be lost, so a search needs past states
 }
 
-// state is where a search stands. Operations of unknown outcome that ask for the same are alike: whichever was called first may as
-// well have happened first, so no other order of them is tried, and done says how many of each class have happened.
+// state is a position of a search. Unknown operations with the same request are
+// interchangeable: it is enough to try them in the order of their calls. done is the
+// number of operations of each class that have been executed.
 type state struct {
 	key  int
-	past int // the states before, if they matter
+	past int // the set of earlier states, if losesWrites
 	done [maxClasses]uint16
 }
 
-// maxClasses is of how many kinds operations of unknown outcome may be before some are searched in every order.
+// maxClasses is the maximum number of distinct unknown requests. Further ones are
+// searched in every order.
 const maxClasses = 16
 
-// input is an event to the search. Class and rank are those of an unknown outcome.
+// input is an event in the search. class and rank are set for an unknown outcome.
 type input struct {
 	event       *event
 	class, rank int
@@ -99,7 +106,8 @@ func (c *checker) model(events []event) porcupine.Model {
 	return nondeterministic.ToModel()
 }
 
-// operations are the events that may have happened, an unknown one at any time from its call on.
+// operations returns the events that may have been executed. An unknown operation may
+// have been executed at any time after its call.
 func (c *checker) operations(events []event) []porcupine.Operation {
 	ordered := slices.DeleteFunc(byCall(events), func(e *event) bool {
 		return e.loss == NoLoss && (e.outcome == NotExecuted || e.outcome == Unknown && e.request.Verb == headgate.Peek)
@@ -120,7 +128,7 @@ func (c *checker) operations(events []event) []porcupine.Operation {
 	return operations
 }
 
-// classOf is the number of a kind of request, or −1 if there are too many.
+// classOf returns the class of a request, or −1 if there are too many.
 func (c *checker) classOf(r Request) int {
 	if i := slices.Index(c.classes, r); i >= 0 {
 		return i
@@ -132,7 +140,7 @@ func (c *checker) classOf(r Request) int {
 	return len(c.classes) - 1
 }
 
-// step gives the states that may follow; none if the answer does not fit.
+// step returns the possible next states, or none if the decision does not fit.
 func (c *checker) step(s state, in input) []any {
 	switch in.event.loss {
 	case LatestWrites:
@@ -161,10 +169,10 @@ func (c *checker) step(s state, in input) []any {
 	return next
 }
 
-// lost gives the state as it is, and what it may have become.
-func (c *checker) afterLoss(s state, became []int) []any {
+// afterLoss returns the unchanged state and the states that may remain after a loss.
+func (c *checker) afterLoss(s state, remaining []int) []any {
 	next := []any{s}
-	for _, key := range became {
+	for _, key := range remaining {
 		if key != s.key {
 			n := s
 			n.key = key

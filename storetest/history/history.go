@@ -1,10 +1,14 @@
-// Package history decides whether what many clients were told about one key can be explained by operations that happened one
-// after another: whether the key was linearizable.
+// Package history checks whether the decisions that many clients received for one key
+// can be explained by operations that were executed one after another, that is, whether
+// the key is linearizable.
 //
-// Each operation carries the instant at which it is to be decided, so that the answer is known to the microsecond, whatever the
-// order turns out to be. All instants of a history lie within one window: a store need not, but may, forget what has aged out at
-// one of them, and operations at an earlier one would see whether it has. Of some operations the outcome stays unknown: a lost reply does not say whether the server ran what it
-// was sent, and it may run it much later. The search for an order is [porcupine]'s, the answers are package model's.
+// Each operation carries the instant of its decision, so the expected decision is known
+// to the microsecond for every order. All instants of a history are within one window.
+// A store may drop units that have expired at one instant, and an operation at an
+// earlier instant would observe that. Some operations have an unknown outcome: a lost
+// reply does not show whether the server executed the request, and the server may
+// execute it much later. [porcupine] searches for an order, and package model supplies
+// the decisions.
 //
 // [porcupine]: https://github.com/anishathalye/porcupine
 package history
@@ -21,7 +25,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Log is what the clients of one key asked and were told. Its methods may be called concurrently.
+// Log records the operations of the clients of one key. Its methods may be called
+// concurrently.
 type Log struct {
 	algorithm headgate.Algorithm
 	limit     headgate.Limit
@@ -32,11 +37,11 @@ type Log struct {
 	counts Counts
 }
 
-// Counts say how the operations of a log, or of several, came out.
+// Counts are the outcomes of the operations of one or several logs.
 type Counts struct {
 	Answered int // the store decided
-	Unknown  int // it may or may not have happened
-	Failed   int // it did not happen
+	Unknown  int // may or may not have been executed
+	Failed   int // not executed
 }
 
 // Add adds other to c.
@@ -49,66 +54,69 @@ func (c *Counts) Add(other Counts) {
 // Request is an operation on the key.
 type Request struct {
 	Verb headgate.Verb
-	At   headgate.Instant // of its own: not headgate.StoreClock
+	At   headgate.Instant // explicit: not headgate.StoreClock
 	Cost int64
 }
 
-// Loss is what a fault may make a store forget, by its design.
+// Loss is state that a store may lose during a fault, by its design.
 type Loss int
 
-// What may be forgotten.
+// The kinds of loss.
 const (
-	NoLoss       Loss = iota
-	LatestWrites      // the latest writes, as when a replica takes over that had not heard of them
-	AllState          // the key's state
+	NoLoss Loss = iota
+	// the latest writes, for example when a replica takes over that has not received
+	// them
+	LatestWrites
+	AllState // the whole state of the key
 )
 
-// Outcome is what is known of an operation.
+// Outcome is what is known about an operation.
 type Outcome int
 
 // The outcomes.
 const (
-	Answered    Outcome = iota // it happened, once, between its call and its return
-	Unknown                    // it happened once, at any time after its call, or never
-	NotExecuted                // it did not happen
+	Answered    Outcome = iota // executed once, between its call and its return
+	Unknown                    // executed once at any time after its call, or never
+	NotExecuted                // not executed
 )
 
 // event is an operation of a client, or a loss.
 type event struct {
 	client       int
 	request      Request
-	loss         Loss // an operation if Nothing
+	loss         Loss // NoLoss for an operation
 	outcome      Outcome
 	decision     headgate.Decision
 	err          error
-	call, answer time.Duration // since the log began
+	call, answer time.Duration // since the start of the log
 }
 
-// New is an empty log of a key that was never used, under one limit.
+// New returns an empty log of an unused key under one limit.
 func New(a headgate.Algorithm, l headgate.Limit) *Log {
 	return &Log{algorithm: a, limit: l, start: time.Now()}
 }
 
-// Do has b do r on key and notes how it came out. It returns what is wrong with the error itself, if so: one that says nothing of
-// what has happened. Client is any number that tells it from others.
+// Do executes r on key with b and records the outcome. It returns an error if the
+// store's error does not show whether units were spent. client is any number that
+// identifies the caller.
 func (l *Log) Do(ctx context.Context, client int, b headgate.Bound, key string, r Request) (Outcome, error) {
 	e := event{client: client, request: r, call: time.Since(l.start)}
 	d, err := b.Apply(ctx, r.At, key, r.Verb, r.Cost)
 	e.answer, e.decision, e.err = time.Since(l.start), d, err
-	outcome, wrong := outcomeOf(d, err)
+	outcome, err := outcomeOf(d, err)
 	e.outcome = outcome
 	l.record(e)
-	return outcome, wrong
+	return outcome, err
 }
 
-// Lose notes that the store may have lost so much, once, between the two times.
+// RecordLoss records that the store may have lost state once between the two times.
 func (l *Log) RecordLoss(loss Loss, from, to time.Time) {
 	if loss != NoLoss {
 		l.record(event{client: -1, loss: loss, call: from.Sub(l.start), answer: to.Sub(l.start)})
 	}
 }
 
-// Counts are those so far.
+// Counts returns the outcomes so far.
 func (l *Log) Counts() Counts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,46 +138,47 @@ func (l *Log) record(e event) {
 	}
 }
 
-// outcomeOf sorts an answer. A store's error must say by its trouble whether anything was spent; one that is over its deadline may
-// give the context's own error, which says nothing of it.
+// outcomeOf classifies a decision and its error. The reason of a store's error must
+// show whether units were spent. After a deadline, a store may return the context's own
+// error, which does not show it.
 func outcomeOf(d headgate.Decision, err error) (Outcome, error) {
-	trouble := d.Degraded
+	reason := d.Degraded
 	var known *headgate.StoreError
 	switch {
-	case err == nil && trouble == headgate.ReasonNone:
+	case err == nil && reason == headgate.ReasonNone:
 		return Answered, nil
 	case errors.As(err, &known):
-		trouble = known.Reason
+		reason = known.Reason
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		trouble = headgate.ReasonTimedOut
+		reason = headgate.ReasonTimedOut
 	case err != nil:
-		return Unknown, fmt.Errorf("error %w (%T) says nothing of whether units were spent: want a headgate.StoreError", err, err)
+		return Unknown, fmt.Errorf("error %w (%T) does not show whether units were spent: want a headgate.StoreError", err, err)
 	}
-	switch trouble {
+	switch reason {
 	case headgate.ReasonTimedOut:
 		return Unknown, nil
 	case headgate.ReasonUnreachable, headgate.ReasonRefused, headgate.ReasonOverloaded, headgate.ReasonBreakerOpen:
 		return NotExecuted, nil
 	default:
-		return Unknown, fmt.Errorf("trouble %q with a key that nobody else writes: %w", trouble, err)
+		return Unknown, fmt.Errorf("unexpected reason %q for a key that only this test writes: %w", reason, err)
 	}
 }
 
-// String is the log as a table, in the order in which operations were called.
+// String returns the log as a table, in the order of the calls.
 func (l *Log) String() string { return l.table(nil) }
 
-// table numbers the operations that have a place in order.
+// table numbers the operations that have a position in order.
 func (l *Log) table(order map[*event]int) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %v, %d operations\n", l.algorithm, l.limit, len(l.events))
 	for _, e := range byCall(l.events) {
-		place := ""
-		if n, placed := order[e]; placed {
-			place = fmt.Sprint(n)
+		position := ""
+		if n, found := order[e]; found {
+			position = fmt.Sprint(n)
 		}
-		fmt.Fprintf(&b, "\t%4s %v\n", place, e)
+		fmt.Fprintf(&b, "\t%4s %v\n", position, e)
 	}
 	return b.String()
 }
@@ -183,7 +192,7 @@ func byCall(events []event) []*event {
 	return ordered
 }
 
-// String is one line of a table.
+// String returns one line of a table.
 func (e *event) String() string {
 	span := fmt.Sprintf("%9d…%d µs", e.call.Microseconds(), e.answer.Microseconds())
 	if e.loss != NoLoss {
@@ -194,19 +203,20 @@ func (e *event) String() string {
 	case Unknown:
 		return fmt.Sprintf("%sunknown: %v", text, e.err)
 	case NotExecuted:
-		return fmt.Sprintf("%sdid not happen: %v", text, e.err)
+		return fmt.Sprintf("%snot executed: %v", text, e.err)
 	default:
 		return text + formatDecision(e.decision)
 	}
 }
 
-// show writes a decision on one line, waits in µs.
+// formatDecision returns a decision as one line, with waits in µs.
 func formatDecision(d headgate.Decision) string {
 	return fmt.Sprintf("allowed=%v never=%v remaining=%d of %d retry_after=%d reset_after=%d delay=%d", d.Allowed, d.Never, d.Remaining,
 		d.Limit, d.RetryAfter.Microseconds(), d.ResetAfter.Microseconds(), d.Delay.Microseconds())
 }
 
-// same compares what decisions say; which limit denied is not asked of one limit alone.
+// equalDecisions compares two decisions without DeniedBy, because there is only one
+// limit.
 func equalDecisions(a, b headgate.Decision) bool {
 	return a.Allowed == b.Allowed && a.Never == b.Never && a.Limit == b.Limit && a.Remaining == b.Remaining &&
 		a.RetryAfter == b.RetryAfter && a.ResetAfter == b.ResetAfter && a.Delay == b.Delay

@@ -20,7 +20,7 @@ const noon = headgate.Instant(1_767_268_800_000_000) // 2026-01-01 12:00
 
 var algorithms = model.Algorithms()
 
-// hand is a log written by hand, of a fixed window of 5 an hour: what is left is easy to follow.
+// testLog is a log with hand-written events of a fixed window of 5 per hour.
 type testLog struct{ *Log }
 
 func newTestLog() testLog { return testLog{New(headgate.FixedWindow, headgate.MustParseLimit("5/1h"))} }
@@ -30,12 +30,12 @@ func (h testLog) add(from, to int, o Outcome, r Request, d headgate.Decision) te
 	return h
 }
 
-// took is an admitted take of 1 that left so many.
+// take adds an allowed take of 1 that left so many units.
 func (h testLog) take(from, to int, left int64) testLog {
 	return h.add(from, to, Answered, Request{headgate.Take, noon, 1}, headgate.Decision{Allowed: true, Limit: 5, Remaining: left, ResetAfter: time.Hour})
 }
 
-// found is a peek at so many left.
+// peek adds a peek that found so many units left.
 func (h testLog) peek(from, to int, left int64) testLog {
 	d := headgate.Decision{Allowed: true, Limit: 5, Remaining: left, ResetAfter: time.Hour}
 	if left == 5 {
@@ -53,7 +53,7 @@ func (h testLog) lose(what Loss, from, to int) testLog {
 	return h
 }
 
-func TestHistoriesWorkedByHand(t *testing.T) {
+func TestCheckHandWrittenHistories(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
@@ -61,31 +61,31 @@ func TestHistoriesWorkedByHand(t *testing.T) {
 		fits bool
 	}{
 		{"nothing", newTestLog(), true},
-		{"one after another", newTestLog().take(0, 1, 4).take(2, 3, 3).peek(4, 5, 3), true},
-		{"overlapping, the later first", newTestLog().take(0, 9, 3).take(1, 8, 4), true},
-		{"an update is lost", newTestLog().take(0, 1, 4).take(2, 3, 4), false},
-		{"two see the same", newTestLog().take(0, 9, 4).take(1, 8, 4), false},
-		{"a stale answer", newTestLog().take(0, 1, 4).take(2, 3, 3).peek(4, 5, 4), false},
-		{"a charge made twice", newTestLog().take(0, 1, 4).take(2, 3, 2), false},
-		{"an unknown take that happened", newTestLog().unknown(0, headgate.Take, 1).peek(3, 4, 4), true},
-		{"an unknown take that did not", newTestLog().unknown(0, headgate.Take, 1).peek(3, 4, 5), true},
-		{"an unknown take that happened late", newTestLog().unknown(0, headgate.Take, 1).peek(3, 4, 5).take(5, 6, 4).peek(7, 8, 3), true},
-		{"an unknown take that happened twice", newTestLog().unknown(0, headgate.Take, 1).peek(3, 4, 3), false},
-		{"an unknown take that was taken back", newTestLog().unknown(0, headgate.Take, 1).peek(3, 4, 4).peek(5, 6, 5), false},
-		{"an unknown take that happened before it was asked for", newTestLog().peek(0, 1, 4).unknown(2, headgate.Take, 1), false},
-		{"an unknown refund", newTestLog().take(0, 1, 4).take(2, 3, 3).unknown(4, headgate.Refund, 1).peek(6, 7, 4), true},
-		{"an unknown reset", newTestLog().take(0, 1, 4).take(2, 3, 3).unknown(4, headgate.Reset, 0).peek(6, 7, 5), true},
-		{"a refusal that spent", newTestLog().add(0, 1, NotExecuted, Request{headgate.Take, noon, 1}, headgate.Decision{}).peek(2, 3, 4), false},
-		{"a refusal that did not", newTestLog().add(0, 1, NotExecuted, Request{headgate.Take, noon, 1}, headgate.Decision{}).peek(2, 3, 5), true},
-		{"forgotten without a reason", newTestLog().take(0, 1, 4).take(2, 3, 3).take(9, 10, 4), false},
-		{"forgotten in a restart", newTestLog().take(0, 1, 4).take(2, 3, 3).lose(AllState, 4, 5).take(9, 10, 4), true},
-		{"forgotten later than the restart", newTestLog().take(0, 1, 4).take(2, 3, 3).lose(AllState, 4, 5).peek(6, 7, 3).take(9, 10, 4), false},
-		{"forgotten twice in one restart", newTestLog().take(0, 1, 4).lose(AllState, 2, 9).take(3, 4, 4).take(5, 6, 4).take(7, 8, 4), false},
-		{"kept over a restart", newTestLog().take(0, 1, 4).lose(AllState, 4, 5).take(9, 10, 3), true},
-		{"half forgotten in a restart", newTestLog().take(0, 1, 4).take(2, 3, 3).lose(AllState, 4, 5).take(9, 10, 3), false},
-		{"the newest forgotten in a failover", newTestLog().take(0, 1, 4).take(2, 3, 3).lose(LatestWrites, 4, 5).take(9, 10, 3), true},
-		{"all forgotten in a failover", newTestLog().take(0, 1, 4).take(2, 3, 3).lose(LatestWrites, 4, 5).take(9, 10, 4), true},
-		{"more than ever was after a failover", newTestLog().take(0, 1, 4).take(2, 3, 3).lose(LatestWrites, 4, 5).peek(9, 10, 2), false},
+		{"sequential", newTestLog().take(0, 1, 4).take(2, 3, 3).peek(4, 5, 3), true},
+		{"overlapping, reverse order", newTestLog().take(0, 9, 3).take(1, 8, 4), true},
+		{"lost update", newTestLog().take(0, 1, 4).take(2, 3, 4), false},
+		{"concurrent lost update", newTestLog().take(0, 9, 4).take(1, 8, 4), false},
+		{"stale read", newTestLog().take(0, 1, 4).take(2, 3, 3).peek(4, 5, 4), false},
+		{"take executed twice", newTestLog().take(0, 1, 4).take(2, 3, 2), false},
+		{"unknown take, executed", newTestLog().unknown(0, headgate.Take, 1).peek(3, 4, 4), true},
+		{"unknown take, not executed", newTestLog().unknown(0, headgate.Take, 1).peek(3, 4, 5), true},
+		{"unknown take, executed late", newTestLog().unknown(0, headgate.Take, 1).peek(3, 4, 5).take(5, 6, 4).peek(7, 8, 3), true},
+		{"unknown take, executed twice", newTestLog().unknown(0, headgate.Take, 1).peek(3, 4, 3), false},
+		{"unknown take, executed and reverted", newTestLog().unknown(0, headgate.Take, 1).peek(3, 4, 4).peek(5, 6, 5), false},
+		{"unknown take, executed before its call", newTestLog().peek(0, 1, 4).unknown(2, headgate.Take, 1), false},
+		{"unknown refund", newTestLog().take(0, 1, 4).take(2, 3, 3).unknown(4, headgate.Refund, 1).peek(6, 7, 4), true},
+		{"unknown reset", newTestLog().take(0, 1, 4).take(2, 3, 3).unknown(4, headgate.Reset, 0).peek(6, 7, 5), true},
+		{"failed take that spent", newTestLog().add(0, 1, NotExecuted, Request{headgate.Take, noon, 1}, headgate.Decision{}).peek(2, 3, 4), false},
+		{"failed take that did not spend", newTestLog().add(0, 1, NotExecuted, Request{headgate.Take, noon, 1}, headgate.Decision{}).peek(2, 3, 5), true},
+		{"state lost without a fault", newTestLog().take(0, 1, 4).take(2, 3, 3).take(9, 10, 4), false},
+		{"state lost in a restart", newTestLog().take(0, 1, 4).take(2, 3, 3).lose(AllState, 4, 5).take(9, 10, 4), true},
+		{"state lost after the restart", newTestLog().take(0, 1, 4).take(2, 3, 3).lose(AllState, 4, 5).peek(6, 7, 3).take(9, 10, 4), false},
+		{"state lost twice in one restart", newTestLog().take(0, 1, 4).lose(AllState, 2, 9).take(3, 4, 4).take(5, 6, 4).take(7, 8, 4), false},
+		{"state kept over a restart", newTestLog().take(0, 1, 4).lose(AllState, 4, 5).take(9, 10, 3), true},
+		{"state partly lost in a restart", newTestLog().take(0, 1, 4).take(2, 3, 3).lose(AllState, 4, 5).take(9, 10, 3), false},
+		{"latest write lost in a failover", newTestLog().take(0, 1, 4).take(2, 3, 3).lose(LatestWrites, 4, 5).take(9, 10, 3), true},
+		{"all writes lost in a failover", newTestLog().take(0, 1, 4).take(2, 3, 3).lose(LatestWrites, 4, 5).take(9, 10, 4), true},
+		{"more spent than before the failover", newTestLog().take(0, 1, 4).take(2, 3, 3).lose(LatestWrites, 4, 5).peek(9, 10, 2), false},
 	} {
 		err := c.log.Check(10 * time.Second)
 		var v *Violation
@@ -95,8 +95,9 @@ func TestHistoriesWorkedByHand(t *testing.T) {
 	}
 }
 
-// Forty lost replies would have 2^40 orders, were they not alike.
-func TestManyUnknownsAreDecided(t *testing.T) {
+// TestCheckDecidesManyUnknownOperations records 40 lost replies. They would have 2^40
+// orders if they were not interchangeable.
+func TestCheckDecidesManyUnknownOperations(t *testing.T) {
 	t.Parallel()
 	for _, left := range []int64{5, 3, 0} {
 		h := newTestLog()
@@ -112,7 +113,7 @@ func TestManyUnknownsAreDecided(t *testing.T) {
 	}
 }
 
-func TestUndecidedIsNoVerdict(t *testing.T) {
+func TestCheckTimeoutReturnsErrUndecided(t *testing.T) {
 	t.Parallel()
 	h := newTestLog()
 	for i := range int64(60) {
@@ -125,8 +126,9 @@ func TestUndecidedIsNoVerdict(t *testing.T) {
 	}
 }
 
-// TestMemoryIsLinearizable records real histories: at one instant, at instants that advance a little, and so far that units come back.
-func TestMemoryIsLinearizable(t *testing.T) {
+// TestMemstoreIsLinearizable records real histories: at one instant, at instants that
+// advance a little, and at instants so far apart that units are refilled.
+func TestMemstoreIsLinearizable(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(nil)
 	defer store.Close()
@@ -144,7 +146,8 @@ func TestMemoryIsLinearizable(t *testing.T) {
 	}
 }
 
-// record has 5 clients ask 20 times each, at instants that advance by up to stride.
+// record lets 5 clients execute 20 operations each, at instants that advance by up to
+// stride.
 func record(t *testing.T, store headgate.Store, a headgate.Algorithm, stride int64, seed uint64) *Log {
 	limit := headgate.MustParseLimit("20/1h")
 	b, err := store.Bind(headgate.Rule{Scope: fmt.Sprint(t.Name(), seed), Limit: limit, Algorithm: a})
@@ -161,7 +164,7 @@ func record(t *testing.T, store headgate.Store, a headgate.Algorithm, stride int
 				at := noon + headgate.Instant(now.Add(r.Int64N(stride+1)))
 				verb := []headgate.Verb{headgate.Take, headgate.Take, headgate.Take, headgate.Peek, headgate.Refund, headgate.Reset}[r.IntN(6)]
 				if o, err := log.Do(context.Background(), client, b, "key", Request{verb, at, 1 + r.Int64N(4)}); o != Answered || err != nil {
-					t.Errorf("memory: got outcome %v, error %v want answered", o, err)
+					t.Errorf("got outcome %v, error %v want answered", o, err)
 				}
 			}
 		})
@@ -173,10 +176,10 @@ func record(t *testing.T, store headgate.Store, a headgate.Algorithm, stride int
 	return log
 }
 
-func TestErrorsSayWhatHappened(t *testing.T) {
+func TestOutcomeOfErrors(t *testing.T) {
 	t.Parallel()
-	because := func(trouble headgate.StoreErrorReason) error {
-		return fmt.Errorf("wrapped: %w", &headgate.StoreError{Store: "s", Reason: trouble, Err: io.EOF})
+	storeError := func(reason headgate.StoreErrorReason) error {
+		return fmt.Errorf("wrapped: %w", &headgate.StoreError{Store: "s", Reason: reason, Err: io.EOF})
 	}
 	for _, c := range []struct {
 		name     string
@@ -186,18 +189,18 @@ func TestErrorsSayWhatHappened(t *testing.T) {
 		wrong    bool
 	}{
 		{"a decision", headgate.Decision{}, nil, Answered, false},
-		{"unreachable", headgate.Decision{}, because(headgate.ReasonUnreachable), NotExecuted, false},
-		{"refused", headgate.Decision{}, because(headgate.ReasonRefused), NotExecuted, false},
-		{"overloaded", headgate.Decision{}, because(headgate.ReasonOverloaded), NotExecuted, false},
-		{"breaker open", headgate.Decision{}, because(headgate.ReasonBreakerOpen), NotExecuted, false},
-		{"timed out", headgate.Decision{}, because(headgate.ReasonTimedOut), Unknown, false},
+		{"unreachable", headgate.Decision{}, storeError(headgate.ReasonUnreachable), NotExecuted, false},
+		{"refused", headgate.Decision{}, storeError(headgate.ReasonRefused), NotExecuted, false},
+		{"overloaded", headgate.Decision{}, storeError(headgate.ReasonOverloaded), NotExecuted, false},
+		{"breaker open", headgate.Decision{}, storeError(headgate.ReasonBreakerOpen), NotExecuted, false},
+		{"timed out", headgate.Decision{}, storeError(headgate.ReasonTimedOut), Unknown, false},
 		{"deadline", headgate.Decision{}, context.DeadlineExceeded, Unknown, false},
 		{"cancelled", headgate.Decision{}, context.Canceled, Unknown, false},
 		{"degraded, timed out", headgate.Decision{Degraded: headgate.ReasonTimedOut}, nil, Unknown, false},
 		{"degraded, unreachable", headgate.Decision{Degraded: headgate.ReasonUnreachable}, nil, NotExecuted, false},
-		{"wrong type", headgate.Decision{}, because(headgate.ReasonWrongType), Unknown, true},
+		{"wrong type", headgate.Decision{}, storeError(headgate.ReasonWrongType), Unknown, true},
 		{"any error", headgate.Decision{}, io.EOF, Unknown, true},
-		{"no trouble", headgate.Decision{}, because(headgate.ReasonNone), Unknown, true},
+		{"no reason", headgate.Decision{}, storeError(headgate.ReasonNone), Unknown, true},
 	} {
 		got, wrong := outcomeOf(c.decision, c.err)
 		if got != c.want || (wrong != nil) != c.wrong {

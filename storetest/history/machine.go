@@ -9,16 +9,16 @@ import (
 	"github.com/headgate/headgate/storetest/model"
 )
 
-// machine is the model of a key, with every state that was met under a number, and every step from it done only once: a search
-// comes by the same ones again and again. It is not for concurrent use.
+// machine is the model of a key. It numbers every state that occurs and caches every
+// step, because a search repeats the same steps. It is not safe for concurrent use.
 type machine struct {
 	algorithm  headgate.Algorithm
 	limit      headgate.Limit
 	numbers    map[string]int
 	keys       []*model.Key
 	steps      map[step]result
-	setNumbers map[string]int
-	sets       [][]int // of each trail, in order
+	setNumbers map[string]int // numbers of sets of states
+	sets       [][]int        // by number, each sorted
 }
 
 type step struct {
@@ -26,15 +26,16 @@ type step struct {
 	request Request
 }
 
-// result is what a request is answered in a state, and the states that may be left. What is as if never used at the request's
-// instant may have been dropped, or not; and where nothing is there to be given back, nothing need be written. An operation at an
-// earlier instant, which comes later, sees the difference.
+// result is the decision on a request in a state, and the states that may follow. A
+// state that has recovered at the request's instant may or may not have been dropped. A
+// refund without spent units need not write anything. An operation at an earlier
+// instant that is executed later observes the difference.
 type result struct {
 	decision headgate.Decision
 	next     []int
 }
 
-// unused is the number of the state that a key begins in.
+// unused is the number of the initial state.
 const unused = 0
 
 func newMachine(a headgate.Algorithm, l headgate.Limit) *machine {
@@ -55,7 +56,7 @@ func (m *machine) number(k *model.Key) int {
 	return n
 }
 
-// do is one step, from what is known or from the model.
+// do returns the result of one step, from the cache or the model.
 func (m *machine) do(state int, r Request) result {
 	s := step{state, r}
 	done, known := m.steps[s]
@@ -89,7 +90,7 @@ func (m *machine) compute(state int, r Request) result {
 	return result{d, next}
 }
 
-// trail is the number of a set of states.
+// setNumber returns the number of a set of states.
 func (m *machine) setNumber(states []int) int {
 	text := strings.Trim(fmt.Sprint(states), "[]")
 	n, known := m.setNumbers[text]
@@ -101,11 +102,11 @@ func (m *machine) setNumber(states []int) int {
 	return n
 }
 
-// extended is the trail with one more state.
-func (m *machine) addToSet(trail, state int) int {
-	i, found := slices.BinarySearch(m.sets[trail], state)
+// addToSet returns the number of the set with one more state.
+func (m *machine) addToSet(set, state int) int {
+	i, found := slices.BinarySearch(m.sets[set], state)
 	if found {
-		return trail
+		return set
 	}
-	return m.setNumber(slices.Insert(slices.Clone(m.sets[trail]), i, state))
+	return m.setNumber(slices.Insert(slices.Clone(m.sets[set]), i, state))
 }

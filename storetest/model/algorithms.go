@@ -6,17 +6,19 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Bound is the most units that an algorithm under a limit admits from one instant to another, both included, in µs since the epoch.
+// UpperBound returns the maximum number of units that an algorithm under a limit admits
+// from one instant to another, both included, in µs since the epoch.
 type UpperBound func(from, to int64) int64
 
-// definition is what the model knows of an algorithm.
+// definition describes an algorithm to the model.
 type definition struct {
-	name       headgate.Algorithm
-	unused     func() state                                  // the state of a key that was never used
-	upperBound func(rate, period, capacity int64) UpperBound // its guarantee, period in µs
+	name   headgate.Algorithm
+	unused func() state // returns the state of an unused key
+	// returns what the algorithm guarantees; period in µs
+	upperBound func(rate, period, capacity int64) UpperBound
 }
 
-// definitions has every algorithm that is modelled, in the order in which the checks run.
+// definitions lists every algorithm of the model, in the order in which the checks run.
 var definitions = []definition{
 	{headgate.TokenBucket, func() state { return &tokenBucket{} }, bucketBound},
 	{headgate.TokenBucketInterval, func() state { return &intervalBucket{} }, intervalBound},
@@ -26,7 +28,7 @@ var definitions = []definition{
 	{headgate.LeakyBucket, func() state { return &tokenBucket{queues: true} }, bucketBound},
 }
 
-// Algorithms returns the algorithms that are modelled, each by its own name.
+// Algorithms returns the algorithms of the model by their canonical names.
 func Algorithms() []headgate.Algorithm {
 	names := make([]headgate.Algorithm, len(definitions))
 	for i, d := range definitions {
@@ -47,36 +49,37 @@ func definitionOf(name headgate.Algorithm) (d definition, ok bool) {
 	return definition{}, false
 }
 
-// BoundOf returns what an algorithm guarantees. It panics on one that is not modelled: that is a mistake in a test.
+// UpperBoundOf returns the guarantee of an algorithm under a limit. It panics if the
+// algorithm is not in the model: that is a mistake in a test.
 func UpperBoundOf(a headgate.Algorithm, l headgate.Limit) UpperBound {
 	d, ok := definitionOf(a)
 	if !ok {
-		panic(fmt.Sprintf("model: algorithm %q is not modelled", a))
+		panic(fmt.Sprintf("model: unknown algorithm %q", a))
 	}
 	return d.upperBound(l.Rate, l.Period.Microseconds(), l.Capacity())
 }
 
-// bucketBound: a full bucket, and what is refilled meanwhile.
+// bucketBound is a full bucket plus the units that are refilled in the span.
 func bucketBound(rate, period, capacity int64) UpperBound {
 	return func(from, to int64) int64 { return capacity + (to-from)*rate/period }
 }
 
-// intervalBound: a full bucket, and a refill at the end of each interval.
+// intervalBound is a full bucket plus a refill at the end of each interval.
 func intervalBound(rate, period, capacity int64) UpperBound {
 	return func(from, to int64) int64 { return capacity + rate*((to-from)/period+1) }
 }
 
-// windowBound: the limit in each window that the span touches.
+// windowBound is the limit in each window that the span touches.
 func windowBound(rate, period, _ int64) UpperBound {
 	return func(from, to int64) int64 { return rate * (to/period - from/period + 1) }
 }
 
-// logBound: the limit in any period, of which the span needs so many to be covered.
+// logBound is the limit in each of the periods that cover the span.
 func logBound(rate, period, _ int64) UpperBound {
 	return func(from, to int64) int64 { return rate * ((to-from)/period + 1) }
 }
 
-// slidingBound is for a span within one period; several cover a longer one.
+// slidingBound applies to a span within one period; several periods cover a longer span.
 func slidingBound(rate, period, _ int64) UpperBound {
 	return func(from, to int64) int64 {
 		whole := max(0, to-from-1) / period

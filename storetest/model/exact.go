@@ -20,14 +20,14 @@ func maxRat(a, b *big.Rat) *big.Rat {
 	return b
 }
 
-// floor is the largest whole number that is not above r.
+// floor returns the largest integer that is not above r.
 func floor(r *big.Rat) int64 {
 	q, m := new(big.Int), new(big.Int)
 	q.DivMod(r.Num(), r.Denom(), m) // Euclidean: the denominator is positive, so this rounds down
 	return toInt64(q)
 }
 
-// ceil is the smallest whole number that is not below r.
+// ceil returns the smallest integer that is not below r.
 func ceil(r *big.Rat) int64 {
 	q, m := new(big.Int), new(big.Int)
 	if q.DivMod(r.Num(), r.Denom(), m); m.Sign() > 0 {
@@ -36,22 +36,23 @@ func ceil(r *big.Rat) int64 {
 	return toInt64(q)
 }
 
-// fit is n as an int64: every instant and count of the accepted domain is one.
+// toInt64 converts n. Every instant and count in the valid domain fits in an int64;
+// otherwise it panics.
 func toInt64(n *big.Int) int64 {
 	if !n.IsInt64() {
-		panic("model: " + n.String() + " µs or units are outside the accepted domain")
+		panic("model: " + n.String() + " µs or units are outside the valid domain")
 	}
 	return n.Int64()
 }
 
-// product is a·b.
+// product returns a·b.
 func product(a, b int64) *big.Int { return new(big.Int).Mul(big.NewInt(a), big.NewInt(b)) }
 
-// firstFrom is the first instant in [from, to] for which holds is true, given that it stays true from then on and is true at
-// to.
-func searchInstant(from, to int64, holds func(at int64) bool) int64 {
+// searchInstant returns the first instant in [from, to] at which reached returns true.
+// reached must be true at to and must stay true once it is true.
+func searchInstant(from, to int64, reached func(at int64) bool) int64 {
 	for from < to {
-		if middle := from + (to-from)/2; holds(middle) {
+		if middle := from + (to-from)/2; reached(middle) {
 			to = middle
 		} else {
 			from = middle + 1

@@ -15,13 +15,14 @@ func (w *fixedWindow) clone() state {
 	return &c
 }
 
-// carry keeps the count. What becomes of it under another period is not for this model to say.
+// carry keeps the count. The model does not define what happens to it under another
+// period.
 func (w *fixedWindow) carry(l headgate.Limit, _ int64) {
 	w.limit, w.period = l.Rate, l.Period.Microseconds()
 }
 
-// advance begins a new window when the old one is over. When the clock has gone back the later window stays: what was counted
-// in it must not be forgotten.
+// advance starts a new window if the old one is over. If the clock has gone backwards,
+// the later window stays: its count must not be forgotten.
 func (w *fixedWindow) advance(t int64) {
 	if k := t / w.period; k > w.window || w.count == 0 {
 		w.window, w.count = k, 0

@@ -1,11 +1,14 @@
-// Package model is a second, independent statement of what a decision is, for tests: slow, obvious and exact.
+// Package model is an independent implementation of the algorithms for tests: slow,
+// obvious and exact.
 //
-// It is written from the definition of the algorithms and shares no arithmetic with package algo, so that a mistake made there
-// is not made here again. Instants and waits are whole microseconds, fractions are math/big rationals, waits that the
-// definition gives as “the first microsecond at which …” are found by searching for that microsecond. Package storetest holds
-// every store against it.
+// It is written from the definitions of the algorithms and shares no arithmetic with
+// package algo, so that a mistake there is not repeated here. Instants and waits are
+// whole microseconds and fractions are math/big rationals. Where a definition contains “the
+// first microsecond at which …”, the model searches for that microsecond. Package
+// storetest compares every store with this model.
 //
-// T is P/L, the time of one unit; B is [headgate.Limit.Capacity]; windows count up to L, the limit's Rate.
+// T is P/L, the time of one unit. B is [headgate.Limit.Capacity]. Windows count up to
+// L, the limit's Rate.
 package model
 
 import (
@@ -17,46 +20,51 @@ import (
 	"github.com/headgate/headgate/internal/micros"
 )
 
-// Key is one key under one algorithm. A new one was never used. It forgets nothing and is not for concurrent use.
+// Key is the state of one key p one algorithm. A new key is unused. A Key never
+// expires state on its own and is not safe for concurrent use.
 type Key struct {
 	algorithm headgate.Algorithm
-	limit     params // what the state was last brought under; zero for a key that was never used
+	limit     params // the limit of the last call; zero for an unused key
 	state     state
 }
 
-// terms are what of a limit decides: two texts with equal terms are one limit.
+// params are the numbers of a limit that affect decisions. Limits with equal params are
+// the same limit.
 type params struct {
 	rate, capacity int64
 	period         time.Duration
 }
 
-// state is one algorithm's account of what was spent. Except for carry, a method that takes t may count on advance(t) having
-// been called.
+// state is the state of one algorithm. Except for carry, a method that takes t requires
+// that advance(t) was called.
 type state interface {
 	clone() state
-	// text is exact: see [Key.Text].
+	// text is exact; see [Key.Text].
 	text() string
-	// carry puts the state under another limit at t.
+	// carry converts the state to another limit at t.
 	carry(l headgate.Limit, t int64)
-	// advance brings the state to t: what is refilled is refilled, what is over is over.
+	// advance updates the state to t: it refills units and removes expired ones.
 	advance(t int64)
-	// capacity is the most that can be spent at once.
+	// capacity is the maximum that can be spent in one request.
 	capacity() int64
-	// admits says whether n units, at most the capacity, may be spent at t.
+	// admits reports whether n units, at most the capacity, may be spent at t.
 	admits(t, n int64) bool
 	spend(t, n int64)
 	refund(t, n int64)
 	// remaining is the number of whole units that could be spent at t.
 	remaining(t int64) int64
-	// admittedAt is the first instant from t on at which n units, at most the capacity, are admitted.
+	// admittedAt is the first instant from t on at which n units, at most the capacity,
+	// are admitted.
 	admittedAt(t, n int64) int64
-	// unusedAt is the first instant from t on at which the state is as if never used.
+	// unusedAt is the first instant from t on at which the state equals that of an
+	// unused key.
 	unusedAt(t int64) int64
-	// delay is how long a request admitted at t is held back.
+	// delay is how long a request that is admitted at t is delayed, in µs.
 	delay(t int64) int64
 }
 
-// NewKey is a key that was never used. It panics on an algorithm it does not model: that is a mistake in a test.
+// NewKey returns an unused key. It panics if the algorithm is not in the model: that is
+// a mistake in a test.
 func NewKey(algorithm headgate.Algorithm) *Key {
 	k := &Key{algorithm: algorithm}
 	k.clear()
@@ -67,12 +75,12 @@ func (k *Key) clear() {
 	k.limit = params{}
 	definition, ok := definitionOf(k.algorithm)
 	if !ok {
-		panic(fmt.Sprintf("model: algorithm %q is not modelled", k.algorithm))
+		panic(fmt.Sprintf("model: unknown algorithm %q", k.algorithm))
 	}
 	k.state = definition.unused()
 }
 
-// Take spends n units under l at t if they are there, and says so.
+// Take spends n units p l at t if they are available, and returns the decision.
 func (k *Key) Take(l headgate.Limit, t, n int64) headgate.Decision {
 	k.applyLimit(l, t)
 	d := k.decide(t, n)
@@ -83,16 +91,17 @@ func (k *Key) Take(l headgate.Limit, t, n int64) headgate.Decision {
 	return d
 }
 
-// Peek says what Take would decide, and changes nothing.
+// Peek returns what Take would decide, and changes nothing.
 func (k *Key) Peek(l headgate.Limit, t, n int64) headgate.Decision {
-	looked := k.clone()
-	looked.applyLimit(l, t)
-	d := looked.decide(t, n)
-	looked.describe(&d, t)
+	copied := k.clone()
+	copied.applyLimit(l, t)
+	d := copied.decide(t, n)
+	copied.describe(&d, t)
 	return d
 }
 
-// Refund gives n units back at t: at most what was spent. The answer is that of a peek after it.
+// Refund returns n units at t, but no more than were spent. The decision is that
+// of a peek after the refund.
 func (k *Key) Refund(l headgate.Limit, t, n int64) headgate.Decision {
 	k.applyLimit(l, t)
 	if n > 0 {
@@ -102,43 +111,45 @@ func (k *Key) Refund(l headgate.Limit, t, n int64) headgate.Decision {
 	return k.Peek(l, t, 0)
 }
 
-// Reset makes the key as if never used. The answer is that of a peek after it.
+// Reset makes the key unused. The decision is that of a peek after the reset.
 func (k *Key) Reset(l headgate.Limit, t int64) headgate.Decision {
 	k.clear()
 	return k.Peek(l, t, 0)
 }
 
-// Idle says whether, at t, the key is as if never used. A store may then have dropped it.
+// Unused reports whether the key equals an unused key at t. A store may then have
+// evicted it.
 func (k *Key) Unused(l headgate.Limit, t int64) bool {
-	looked := k.clone()
-	looked.applyLimit(l, t)
-	looked.state.advance(t)
-	return looked.state.unusedAt(t) <= t
+	copied := k.clone()
+	copied.applyLimit(l, t)
+	copied.state.advance(t)
+	return copied.state.unusedAt(t) <= t
 }
 
-// Forgets says whether, at t, some of what was spent no longer counts. A store may have dropped that for good, or may not: what
-// it answers at an instant before t is then not determined.
+// HasExpiredUnits reports whether some units that were spent no longer count at t. A
+// store may or may not have dropped them, so its decisions at an instant before t are
+// not determined.
 func (k *Key) HasExpiredUnits(l headgate.Limit, t int64) bool {
-	looked := k.clone()
-	looked.applyLimit(l, t)
-	kept := looked.state.clone()
-	looked.state.advance(t)
-	return k.Unused(l, t) || !reflect.DeepEqual(kept, looked.state)
+	copied := k.clone()
+	copied.applyLimit(l, t)
+	kept := copied.state.clone()
+	copied.state.advance(t)
+	return k.Unused(l, t) || !reflect.DeepEqual(kept, copied.state)
 }
 
 func (k *Key) clone() *Key {
 	return &Key{algorithm: k.algorithm, limit: k.limit, state: k.state.clone()}
 }
 
-// bringUnder carries the state over when the limit is not the one it was last brought under.
+// applyLimit carries the state over if the limit is not that of the last call.
 func (k *Key) applyLimit(l headgate.Limit, t int64) {
-	if under := (params{l.Rate, l.Capacity(), l.Period}); under != k.limit {
+	if p := (params{l.Rate, l.Capacity(), l.Period}); p != k.limit {
 		k.state.carry(l, t)
-		k.limit = under
+		k.limit = p
 	}
 }
 
-// verdict says whether n units may be spent at t and, if not, when.
+// decide reports whether n units may be spent at t and, if not, when.
 func (k *Key) decide(t, n int64) headgate.Decision {
 	now := k.state.clone()
 	now.advance(t)
@@ -162,7 +173,7 @@ func (k *Key) spend(t, n int64) {
 	}
 }
 
-// describe adds what is left, after the decision, to it.
+// describe adds the state after the decision to it.
 func (k *Key) describe(d *headgate.Decision, t int64) {
 	now := k.state.clone()
 	now.advance(t)

@@ -8,7 +8,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// The timelines below were worked by hand from the definitions of the algorithms; times are in µs unless they say ms.
+// The timelines below are calculated by hand from the definitions of the algorithms.
+// Times are in µs unless marked ms.
 
 type request struct {
 	verb string // take, peek, refund, reset
@@ -19,7 +20,7 @@ type request struct {
 
 const ms = 1000
 
-// line is a decision in the form of the tables.
+// line formats a decision as in the tables.
 func line(d headgate.Decision) string {
 	text := "deny"
 	switch {
@@ -45,7 +46,7 @@ func (r request) of(k *Key, l headgate.Limit) headgate.Decision {
 	}
 }
 
-func TestTimelines(t *testing.T) {
+func TestDecisionTimelines(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name      string
@@ -100,7 +101,7 @@ func TestTimelines(t *testing.T) {
 			{"take", 1000 * ms, 1, "allow left=0 retry=0 reset=1000000 delay=0"},
 			{"refund", 1000 * ms, 2, "allow left=2 retry=0 reset=400000 delay=0"}, // the newest, then one of 0.4 s
 			{"take", 700 * ms, 1, "allow left=1 retry=0 reset=1000000 delay=0"},
-			{"take", 600 * ms, 1, "allow left=0 retry=0 reset=1100000 delay=0"}, // the clock went back: noted at 0.7 s
+			{"take", 600 * ms, 1, "allow left=0 retry=0 reset=1100000 delay=0"}, // the clock went back: added at 0.7 s
 			{"take", 1400 * ms, 9, "never left=1 retry=0 reset=300000 delay=0"},
 		}},
 		{"ten a second by two windows", headgate.SlidingWindow, "10/s", []request{
@@ -111,7 +112,7 @@ func TestTimelines(t *testing.T) {
 			{"take", 1500 * ms, 5, "deny left=4 retry=100000 reset=1500000 delay=0"}, // 10·0.5 + 1
 			{"take", 1600 * ms, 5, "allow left=0 retry=0 reset=1400000 delay=0"},     // 10·0.4 + 6
 			{"take", 1600 * ms, 10, "deny left=0 retry=1400000 reset=1400000 delay=0"},
-			{"refund", 1600 * ms, 8, "allow left=6 retry=0 reset=400000 delay=0"}, // 6 of this window and 2 of the one before: 8·0.4
+			{"refund", 1600 * ms, 8, "allow left=6 retry=0 reset=400000 delay=0"}, // prev·0.4 = 3.2
 			{"take", 5000 * ms, 11, "never left=10 retry=0 reset=0 delay=0"},
 		}},
 		{"a queue of two", headgate.LeakyBucket, "10/s queue 2", []request{
@@ -136,7 +137,7 @@ func TestTimelines(t *testing.T) {
 	}
 }
 
-func TestAnswersSayTheLimit(t *testing.T) {
+func TestDecisionLimit(t *testing.T) {
 	t.Parallel()
 	for algorithm, want := range map[headgate.Algorithm]int64{
 		"": 7, headgate.GCRA: 7, headgate.TokenBucketInterval: 7, headgate.LeakyBucket: 7,
@@ -148,7 +149,8 @@ func TestAnswersSayTheLimit(t *testing.T) {
 	}
 }
 
-// A changed limit: 4 of 10/1m were spent at 30 s. A bucket is then full again at 54 s.
+// TestChangedLimit changes the limit after 4 of 10/1m were spent at 30 s. A bucket is
+// then full again at 54 s.
 func TestChangedLimit(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -177,7 +179,7 @@ func TestChangedLimit(t *testing.T) {
 	}
 }
 
-func TestSeveral(t *testing.T) {
+func TestTakeAllAndPeekAll(t *testing.T) {
 	t.Parallel()
 	wide, narrow, other := NewKey(headgate.TokenBucket), NewKey(headgate.FixedWindow), NewKey(headgate.FixedWindow)
 	charges := func(a, b, c int64) []Debit {
@@ -212,7 +214,7 @@ func TestSeveral(t *testing.T) {
 	}
 }
 
-func TestForgets(t *testing.T) {
+func TestHasExpiredUnits(t *testing.T) {
 	t.Parallel()
 	second := headgate.MustParseLimit("2/s")
 	for _, c := range []struct {
@@ -231,10 +233,10 @@ func TestForgets(t *testing.T) {
 		k := NewKey(c.algorithm)
 		k.Take(second, 0, 2)
 		if got := k.HasExpiredUnits(second, c.at); got != c.want {
-			t.Errorf("%s, 2 of 2/s spent at 0: Forgets at %d: got %v want %v", c.algorithm, c.at, got, c.want)
+			t.Errorf("%s, 2 of 2/s spent at 0: HasExpiredUnits at %d: got %v want %v", c.algorithm, c.at, got, c.want)
 		}
 		if want := c.want && c.algorithm != headgate.SlidingWindow; k.Unused(second, c.at) != want {
-			t.Errorf("%s, 2 of 2/s spent at 0: Idle at %d: got %v want %v", c.algorithm, c.at, !want, want)
+			t.Errorf("%s, 2 of 2/s spent at 0: Unused at %d: got %v want %v", c.algorithm, c.at, !want, want)
 		}
 	}
 }
@@ -243,7 +245,7 @@ func TestUnknownAlgorithmPanics(t *testing.T) {
 	t.Parallel()
 	defer func() {
 		if recover() == nil {
-			t.Error("NewKey of an algorithm that is not modelled: got a key want a panic")
+			t.Error("NewKey of an unknown algorithm: got a key want a panic")
 		}
 	}()
 	NewKey("leaky_sieve")

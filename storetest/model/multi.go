@@ -6,61 +6,62 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Charge is one of several on one request.
+// Debit is one part of a request with several keys or limits.
 type Debit struct {
 	Key   *Key
-	Name  string // what DeniedBy calls it
+	Name  string // as in Decision.DeniedBy
 	Limit headgate.Limit
 	Cost  int64
 }
 
-// TakeAll spends every charge at t, or none if one is denied. A key that is charged twice pays twice.
-func TakeAll(t int64, charges []Debit) headgate.Decision { return decideAll(t, charges, true) }
+// TakeAll spends all debits at t, or nothing if one of them is denied. A key that
+// occurs twice is spent from twice.
+func TakeAll(t int64, debits []Debit) headgate.Decision { return decideAll(t, debits, true) }
 
-// PeekAll says what TakeAll would decide, and changes nothing.
-func PeekAll(t int64, charges []Debit) headgate.Decision {
+// PeekAll returns what TakeAll would decide, and changes nothing.
+func PeekAll(t int64, debits []Debit) headgate.Decision {
 	copies := make(map[*Key]*Key)
-	looked := slices.Clone(charges)
-	for i, c := range charges {
+	copied := slices.Clone(debits)
+	for i, c := range debits {
 		if copies[c.Key] == nil {
 			copies[c.Key] = c.Key.clone()
 		}
-		looked[i].Key = copies[c.Key]
+		copied[i].Key = copies[c.Key]
 	}
-	return decideAll(t, looked, false)
+	return decideAll(t, copied, false)
 }
 
-func decideAll(t int64, charges []Debit, spend bool) headgate.Decision {
-	answers := make([]headgate.Decision, len(charges))
+func decideAll(t int64, debits []Debit, spend bool) headgate.Decision {
+	answers := make([]headgate.Decision, len(debits))
 	allowed := true
-	for i, c := range charges {
+	for i, c := range debits {
 		c.Key.applyLimit(c.Limit, t)
-		answers[i] = c.Key.decideAfter(t, c.Cost, costBefore(charges, i))
+		answers[i] = c.Key.decideAfter(t, c.Cost, costBefore(debits, i))
 		allowed = allowed && answers[i].Allowed
 	}
-	for _, c := range charges {
+	for _, c := range debits {
 		if allowed && spend {
 			c.Key.spend(t, c.Cost)
 		}
 	}
-	for i, c := range charges {
+	for i, c := range debits {
 		c.Key.describe(&answers[i], t)
 	}
-	return combine(charges, answers)
+	return combine(debits, answers)
 }
 
-// sumBefore is what the same key pays in the charges before the i-th.
-func costBefore(charges []Debit, i int) (sum int64) {
-	for _, c := range charges[:i] {
-		if c.Key == charges[i].Key {
-			sum += min(c.Cost, 1<<62-sum) // enough to be above every limit, and no overflow
+// costBefore returns the cost of the debits of the same key before the i-th.
+func costBefore(debits []Debit, i int) (sum int64) {
+	for _, c := range debits[:i] {
+		if c.Key == debits[i].Key {
+			sum += min(c.Cost, 1<<62-sum) // above every limit, without overflow
 		}
 	}
 	return sum
 }
 
-// verdictBehind is the verdict on n more units when before units of the same key are part of the same request: the key must
-// hold them all at once.
+// decideAfter decides on n more units after before units of the same key in the same
+// request. The key must have all of them at the same time.
 func (k *Key) decideAfter(t, n, before int64) headgate.Decision {
 	if n == 0 {
 		return k.decide(t, 0)
@@ -68,9 +69,10 @@ func (k *Key) decideAfter(t, n, before int64) headgate.Decision {
 	return k.decide(t, before+min(n, 1<<62-1))
 }
 
-// combine is the one answer: the longest wait of those that denied, and otherwise the words of the one with the least
-// remaining, the first of equals.
-func combine(charges []Debit, answers []headgate.Decision) headgate.Decision {
+// combine returns the decision on the whole request. The wait is the longest of the
+// debits that denied. The other fields are those of the debit with the fewest units
+// remaining, the first one if several have equally few.
+func combine(debits []Debit, answers []headgate.Decision) headgate.Decision {
 	all := answers[0]
 	all.Allowed, all.RetryAfter = true, 0
 	for i, d := range answers {
@@ -82,7 +84,7 @@ func combine(charges []Debit, answers []headgate.Decision) headgate.Decision {
 			all.Allowed = false
 			all.Never = all.Never || d.Never
 			all.RetryAfter = max(all.RetryAfter, d.RetryAfter)
-			all.DeniedBy = append(all.DeniedBy, charges[i].Name)
+			all.DeniedBy = append(all.DeniedBy, debits[i].Name)
 		}
 	}
 	if all.Never {

@@ -6,7 +6,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// slidingLog remembers when each unit was spent; it counts for one period.
+// slidingLog stores when each unit was spent. A unit counts for one period.
 type slidingLog struct {
 	spent  []entry // in order of time
 	limit  int64   // L
@@ -25,7 +25,8 @@ func (w *slidingLog) carry(l headgate.Limit, _ int64) {
 	w.limit, w.period = l.Rate, l.Period.Microseconds()
 }
 
-// advance forgets what no longer counts: a unit spent at t₀ counts while t − t₀ < P.
+// advance removes units that no longer count: a unit spent at t₀ counts while t − t₀ <
+// P.
 func (w *slidingLog) advance(t int64) {
 	w.spent = slices.DeleteFunc(w.spent, func(e entry) bool { return t-e.at >= w.period })
 }
@@ -41,8 +42,8 @@ func (w *slidingLog) capacity() int64 { return w.limit }
 
 func (w *slidingLog) admits(_, n int64) bool { return w.counted()+n <= w.limit }
 
-// spend notes the units at t. When the clock has gone back they are noted with the newest: going back must not make them age
-// out earlier than standing still would.
+// spend adds the units at t. If the clock has gone backwards, they are added at the
+// newest instant: they must not expire earlier than without going back.
 func (w *slidingLog) spend(t, n int64) {
 	if len(w.spent) > 0 {
 		t = max(t, w.newest().at)
@@ -52,13 +53,13 @@ func (w *slidingLog) spend(t, n int64) {
 
 func (w *slidingLog) newest() entry { return w.spent[len(w.spent)-1] }
 
-// refund takes n units away, the newest first.
+// refund removes n units, the newest first.
 func (w *slidingLog) refund(_, n int64) {
 	for n > 0 && len(w.spent) > 0 {
 		last := len(w.spent) - 1
-		back := min(n, w.spent[last].units)
-		n -= back
-		if w.spent[last].units -= back; w.spent[last].units == 0 {
+		removed := min(n, w.spent[last].units)
+		n -= removed
+		if w.spent[last].units -= removed; w.spent[last].units == 0 {
 			w.spent = w.spent[:last]
 		}
 	}
@@ -66,7 +67,7 @@ func (w *slidingLog) refund(_, n int64) {
 
 func (w *slidingLog) remaining(int64) int64 { return max(0, w.limit-w.counted()) }
 
-// admittedAt is when enough of the oldest have aged out.
+// admittedAt is when enough of the oldest units have expired.
 func (w *slidingLog) admittedAt(t, n int64) int64 {
 	counted := w.counted()
 	for _, e := range w.spent {
@@ -79,7 +80,7 @@ func (w *slidingLog) admittedAt(t, n int64) int64 {
 	return t
 }
 
-// unusedAt is when the newest has aged out.
+// unusedAt is when the newest unit has expired.
 func (w *slidingLog) unusedAt(t int64) int64 {
 	if len(w.spent) == 0 {
 		return t

@@ -6,8 +6,9 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// slidingWindow estimates what was spent in the last P from two aligned windows: all of the current one's count, and of the
-// previous one's the share by which the last P still overlaps it.
+// slidingWindow estimates the units of the last P from two aligned windows: the whole
+// count of the current window, and of the previous window the share that overlaps the
+// last P.
 type slidingWindow struct {
 	window int64 // k
 	prev   int64
@@ -21,12 +22,14 @@ func (w *slidingWindow) clone() state {
 	return &c
 }
 
-// carry keeps the counts. What becomes of them under another period is not for this model to say.
+// carry keeps the counts. The model does not define what happens to them under another
+// period.
 func (w *slidingWindow) carry(l headgate.Limit, _ int64) {
 	w.limit, w.period = l.Rate, l.Period.Microseconds()
 }
 
-// advance moves on to the window of t. When the clock has gone back the later window stays, at its beginning.
+// advance moves to the window of t. If the clock has gone backwards, the later window
+// stays, at its beginning.
 func (w *slidingWindow) advance(t int64) {
 	k := t / w.period
 	switch {
@@ -39,7 +42,8 @@ func (w *slidingWindow) advance(t int64) {
 
 func (w *slidingWindow) capacity() int64 { return w.limit }
 
-// free is (L − E)·P, where E = prev·(P−e)/P + cur and e is how far into the window t is.
+// free is (L − E)·P, where E = prev·(P−e)/P + cur and e is the time from the start of
+// the window to t.
 func (w *slidingWindow) free(t int64) *big.Int {
 	e := max(0, t-w.window*w.period)
 	free := product(w.limit-w.cur, w.period)
@@ -52,9 +56,9 @@ func (w *slidingWindow) admits(t, n int64) bool { return w.free(t).Cmp(product(n
 func (w *slidingWindow) spend(_, n int64) { w.cur += n }
 
 func (w *slidingWindow) refund(_, n int64) {
-	back := min(n, w.cur)
-	w.cur -= back
-	w.prev -= min(n-back, w.prev)
+	fromCur := min(n, w.cur)
+	w.cur -= fromCur
+	w.prev -= min(n-fromCur, w.prev)
 }
 
 // remaining is floor(L − E), not below 0.
@@ -62,8 +66,8 @@ func (w *slidingWindow) remaining(t int64) int64 {
 	return max(0, floor(new(big.Rat).SetFrac(w.free(t), big.NewInt(w.period))))
 }
 
-// admittedAt looks for the first microsecond, in this window or the two after it, in which n is admitted. E never grows while
-// nobody spends, and is 0 two windows on.
+// admittedAt searches for the first microsecond in this window or the next two in which
+// n is admitted. Without takes, E never grows, and it is 0 after two windows.
 func (w *slidingWindow) admittedAt(t, n int64) int64 {
 	return searchInstant(t, (w.window+2)*w.period, func(at int64) bool {
 		later := *w

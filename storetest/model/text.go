@@ -5,10 +5,12 @@ import (
 	"strings"
 )
 
-// Text tells states apart: two keys of one algorithm, used under one limit alone, with the same text answer alike for ever.
+// Text returns a text that identifies the state. Two keys of one algorithm that were
+// used under one limit only and have the same text make the same decisions from then
+// on.
 func (k *Key) Text() string { return k.state.text() }
 
-// Clone is a key of its own with the same state.
+// Clone returns an independent key with the same state.
 func (k *Key) Clone() *Key { return k.clone() }
 
 func (b *tokenBucket) text() string {
@@ -37,7 +39,7 @@ func (w *slidingLog) text() string {
 		return "unused"
 	}
 	var b strings.Builder
-	for i := 0; i < len(w.spent); { // entries of one instant count as one
+	for i := 0; i < len(w.spent); { // merge the entries of one instant
 		e := w.spent[i]
 		for i++; i < len(w.spent) && w.spent[i].at == e.at; i++ {
 			e.units += w.spent[i].units

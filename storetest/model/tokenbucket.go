@@ -6,11 +6,12 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// tokenBucket refills continuously; with queues set it is the leaky bucket, which holds back what it admits. tat is the
-// theoretical arrival time: the instant at which the bucket is full again.
+// tokenBucket refills continuously. With queues set it is the leaky bucket, which
+// delays the requests that it admits. tat is the theoretical arrival time: the instant
+// at which the bucket is full again.
 type tokenBucket struct {
 	queues bool
-	tat    *big.Rat // nil: never used
+	tat    *big.Rat // nil: unused
 	unit   *big.Rat // T
 	full   int64    // B
 }
@@ -47,9 +48,9 @@ func (b *tokenBucket) refund(t, n int64) {
 
 // remaining is floor(B − max(0, tat−t)/T).
 func (b *tokenBucket) remaining(t int64) int64 {
-	debt := sub(b.arrival(t, 0), whole(t))
-	left := sub(whole(b.full), debt.Quo(debt, b.unit))
-	if left.Sign() <= 0 { // when the clock went back far the debt may be more units than an int64 holds
+	missing := sub(b.arrival(t, 0), whole(t))
+	left := sub(whole(b.full), missing.Quo(missing, b.unit))
+	if left.Sign() <= 0 { // far in the past, missing may exceed the range of int64
 		return 0
 	}
 	return floor(left)

@@ -6,9 +6,9 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// intervalBucket gets R tokens at the end of every interval I, up to B.
+// intervalBucket adds R tokens at the end of every interval I, up to B.
 type intervalBucket struct {
-	used     bool // false: never used, so full
+	used     bool // false: the bucket is full
 	tokens   int64
 	last     int64 // the end of the last interval that was refilled
 	rate     int64 // R
@@ -21,13 +21,13 @@ func (b *intervalBucket) clone() state {
 	return &c
 }
 
-// carry keeps the tokens; advance sees to it that they are at most B of the new limit.
+// carry keeps the tokens; advance limits them to B of the new limit.
 func (b *intervalBucket) carry(l headgate.Limit, _ int64) {
 	b.rate, b.interval, b.full = l.Rate, l.Period.Microseconds(), l.Capacity()
 }
 
-// advance refills for every interval that ended by t. A full bucket is as if never used: its intervals begin with the next
-// charge.
+// advance refills for every interval that ended by t. A full bucket equals an unused
+// one: its intervals begin with the next take.
 func (b *intervalBucket) advance(t int64) {
 	if b.used && t > b.last {
 		intervals := (t - b.last) / b.interval
@@ -68,7 +68,8 @@ func (b *intervalBucket) unusedAt(t int64) int64 {
 	return b.refilledAt(b.full)
 }
 
-// holds is when the bucket has n tokens, for n above what it has now: last + ceil((n−tokens)/R)·I.
+// refilledAt is when the bucket has n tokens, for n above its current tokens: last +
+// ceil((n−tokens)/R)·I.
 func (b *intervalBucket) refilledAt(n int64) int64 {
 	return b.last + ceil(rat(n-b.tokens, b.rate))*b.interval
 }
