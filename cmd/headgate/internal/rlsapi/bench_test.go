@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
 )
 
-// BenchmarkShouldRateLimit is one request without its transport.
+// BenchmarkShouldRateLimit measures one request without transport.
 func BenchmarkShouldRateLimit(b *testing.B) {
 	h := open(b, nil, benchConfig, nil)
 	req := request("bench", "tenant", "acme")
@@ -22,7 +22,7 @@ func BenchmarkShouldRateLimit(b *testing.B) {
 	}
 }
 
-// BenchmarkWire is what reading a request and writing an answer take by themselves.
+// BenchmarkWire measures decoding a request and encoding a response alone.
 func BenchmarkWire(b *testing.B) {
 	h := open(b, nil, benchConfig, nil)
 	req := request("bench", "tenant", "acme")

@@ -24,20 +24,23 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// A file of cases is one timeline on one fresh store. Its parts:
+// A file of cases is one timeline on one new store. Its sections:
 //
-//	-- config [merge] --             the files that follow are a configuration, from here on
-//	-- file NAME --                  a file of envoyproxy/ratelimit, as it is
-//	-- cases [option …] --           one case a line: T DOMAIN [hits=N] [ENTRIES] … => ANSWER
+//	-- config [merge] --     begins a new configuration of the files that follow
+//	-- file NAME --          a configuration file of envoyproxy/ratelimit
+//	-- cases [option …] --   one case a line: T DOMAIN [hits=N] [ENTRIES] … => ANSWER
 //
-// T is an instant, in seconds. ENTRIES are k=v …, and before them what the descriptor says besides: @hits=N, @negative, @limit=N/UNIT.
-// ANSWER is the overall code and one status for each descriptor behind a bar:
+// T is a time in seconds. ENTRIES are k=v …, after optional fields of the descriptor:
+// @hits=N, @negative, @limit=N/UNIT. ANSWER is the overall code and, after a bar, one
+// status for each descriptor:
 //
-//	OK                               no limit is spoken of
-//	OK 20/MINUTE left 19 reset 40s   code, current_limit, limit_remaining, duration_until_reset
-//	… name N                         current_limit.name
+//	OK                              without current_limit
+//	OK 20/MINUTE left 19 reset 40s  code, current_limit, limit_remaining,
+//	                                duration_until_reset
+//	… name N                        current_limit.name
 //
-// then, each behind two bars, header fields and dynamic metadata as JSON. An error is “error CODE: TEXT”.
+// then, each after two bars, header fields and dynamic metadata as JSON. An error is
+// “error CODE: TEXT”.
 type caseFile struct {
 	t       *testing.T
 	path    string
@@ -95,7 +98,7 @@ func (f *caseFile) run() {
 	}
 }
 
-// begin ends the part before.
+// begin ends the previous section.
 func (f *caseFile) begin(part, content string) {
 	switch words := strings.Fields(part); {
 	case len(words) == 0:
@@ -230,7 +233,7 @@ func parseDescriptor(text string) (*ratelimit.RateLimitDescriptor, error) {
 	return d, nil
 }
 
-// shown is an answer as the cases say it.
+// shown formats a response like the cases.
 func shown(resp *pb.RateLimitResponse, err error) string {
 	if err != nil {
 		return "error " + status.Code(err).String() + ": " + status.Convert(err).Message()

@@ -7,7 +7,8 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
 
-// charge refunds and charges all descriptors, and reports whether the request is over its limits.
+// charge refunds and charges all descriptors, and reports whether the request is over
+// its limits.
 func (r *requestState) charge(ctx context.Context) (isOver bool, err error) {
 	r.decisions = r.decisions[:0]
 	r.denyBlocked()
@@ -30,7 +31,8 @@ func (r *requestState) charge(ctx context.Context) (isOver bool, err error) {
 	return isOver, r.chargeEach(ctx, shadowed, verb)
 }
 
-// chargesEach reports whether each descriptor is charged by itself, whatever the others decide.
+// chargesEach reports whether each descriptor is charged separately, whatever the
+// decisions about the others.
 func (r *requestState) chargesEach() bool {
 	return r.handler.opts.Charge == Each || r.handler.opts.Shadow
 }
@@ -55,8 +57,8 @@ func (r *requestState) isEnforced() bool {
 	return e != engine.Off && e != engine.Shadow
 }
 
-// isOver reports whether the request is over its limits: a descriptor that denies alone is over,
-// or all descriptors with quota are.
+// isOver reports whether the request is over its limits: a descriptor that denies alone
+// is over, or all descriptors with quota are.
 func (r *requestState) isOver() bool {
 	quotas, passed := false, false
 	for i := range r.descriptors {
@@ -73,10 +75,11 @@ func (r *requestState) isOver() bool {
 	return quotas && !passed
 }
 
-// chargeTogether charges all counted descriptors, or none. Descriptors with quota that are over
-// are left out, and the others are asked about again: each attempt is one atomic operation.
-// The loop ends because each attempt but the last adds a descriptor that is over. worst is the
-// largest verdict among the descriptors of this attempt alone.
+// chargeTogether charges all counted descriptors, or none. Descriptors with quota that
+// are over are left out, and the others are asked about again: each attempt is one
+// atomic operation. The loop ends because each attempt but the last adds a descriptor
+// that is over. worst is the largest verdict among the descriptors of this attempt
+// alone.
 func (r *requestState) chargeTogether(ctx context.Context) error {
 	for verb := headgate.Take; ; {
 		if r.isOver() {
@@ -89,8 +92,8 @@ func (r *requestState) chargeTogether(ctx context.Context) error {
 	}
 }
 
-// chargeEach charges each descriptor of one disposition by itself. One operation is enough if
-// all of them are allowed, as they are in most requests.
+// chargeEach charges each descriptor of one disposition separately. One operation is
+// enough if all of them are allowed, as they are in most requests.
 func (r *requestState) chargeEach(ctx context.Context, of disposition, verb headgate.Verb) error {
 	worst, err := r.askAll(ctx, of, verb)
 	if err != nil || worst == allowed {
@@ -116,8 +119,8 @@ func (r *requestState) chargeEach(ctx context.Context, of disposition, verb head
 }
 
 // spendRest takes what a denied descriptor has left in its fixed window: with [Each],
-// envoyproxy/ratelimit counts hits that it denies, allows nothing more in that window, and
-// reports it as over, even to 0 hits.
+// envoyproxy/ratelimit counts hits that it denies, allows nothing more in that window,
+// and reports it as over, even to 0 hits.
 func (r *requestState) spendRest(ctx context.Context, d *descriptor) error {
 	if r.handler.opts.Charge != Each || d.verdict != over || !d.isWindow() {
 		return nil
@@ -132,8 +135,9 @@ func (r *requestState) spendRest(ctx context.Context, d *descriptor) error {
 	return nil
 }
 
-// askAll decides together about the descriptors of one disposition that are not over. Those
-// that deny alone come first, so that no descriptor with quota takes what they need.
+// askAll decides in one operation about the descriptors of one disposition that are not
+// over. Descriptors that deny alone come first, so that no descriptor with quota takes
+// the units that they need.
 func (r *requestState) askAll(ctx context.Context, of disposition, verb headgate.Verb) (worst verdict, err error) {
 	r.asked = r.asked[:0]
 	for _, quota := range [...]bool{false, true} {
@@ -147,8 +151,8 @@ func (r *requestState) askAll(ctx context.Context, of disposition, verb headgate
 	return r.ask(ctx, verb)
 }
 
-// ask decides about the asked descriptors in one operation, and sets their results. It returns
-// the worst verdict of the store.
+// ask decides about the asked descriptors in one operation, and sets their results. It
+// returns the worst verdict of the store.
 func (r *requestState) ask(ctx context.Context, verb headgate.Verb) (worst verdict, err error) {
 	if len(r.asked) == 0 {
 		return allowed, nil

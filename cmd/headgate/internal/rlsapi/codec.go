@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// codec reads requests and writes responses of the usual form with few allocations. The library
-// reads and writes all others, and returns every error.
+// codec reads requests and writes responses of the usual form with few allocations. The
+// library reads and writes all others, and returns every error.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2("proto")} }
@@ -39,7 +39,8 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
-// The tags of fields that are read here: the field's number and its wire type, in one byte.
+// The tags of fields that are read here: the field's number and its wire type, in one
+// byte.
 const (
 	tagDomain     = 1<<3 | byte(protowire.BytesType)
 	tagDescriptor = 2<<3 | byte(protowire.BytesType)
@@ -49,7 +50,8 @@ const (
 	tagValue      = 2<<3 | byte(protowire.BytesType)
 )
 
-// readVarint reads the number that s begins with, and returns its length; 0 if there is none.
+// readVarint reads the number that s begins with, and returns its length; 0 if there is
+// none.
 func readVarint(s string) (n uint64, length int) {
 	for i := range min(len(s), 9) {
 		n |= uint64(s[i]&0x7f) << (7 * i)
@@ -60,8 +62,8 @@ func readVarint(s string) (n uint64, length int) {
 	return 0, 0
 }
 
-// readField reads the next field: its tag, its number or its text, and what follows. It is not
-// ok if the field is none of the tags above.
+// readField reads the next field: its tag, its number or its text, and what follows. It
+// is not ok if the field is none of the tags above.
 func readField(s string) (tag byte, number uint64, text, rest string, ok bool) {
 	tag = s[0]
 	number, n := readVarint(s[1:])
@@ -78,11 +80,12 @@ func readField(s string) (tag byte, number uint64, text, rest string, ok bool) {
 	return tag, 0, rest[:number], rest[number:], true
 }
 
-// maxPlain is the most descriptors that are read here, each with room for entries. More of them
-// are mostly refused, and may have no entries.
+// maxPlain is the most descriptors that are read here, each with room for entries. More
+// of them are mostly refused, and may have no entries.
 const maxPlain = 64
 
-// singleDescriptor is the only descriptor of a request, with up to two entries, as most are.
+// singleDescriptor is the only descriptor of a request, with up to two entries, as most
+// are.
 type singleDescriptor struct {
 	descriptor  ratelimit.RateLimitDescriptor
 	descriptors [1]*ratelimit.RateLimitDescriptor
@@ -90,8 +93,8 @@ type singleDescriptor struct {
 	entries     [2]*ratelimit.RateLimitDescriptor_Entry
 }
 
-// readRequest reads a request with a domain, hits, and descriptors with entries. It reports
-// whether the request has no other field. The request shares s.
+// readRequest reads a request with a domain, hits, and descriptors with entries. It
+// reports whether the request has no other field. The request shares s.
 func readRequest(s string, req *pb.RateLimitRequest) bool {
 	for s != "" {
 		tag, number, text, rest, ok := readField(s)

@@ -17,7 +17,8 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
 )
 
-// requests are some of every kind: whether they are read here says how they are made.
+// requests returns requests of every kind: plain ones, which the codec decodes, and
+// others.
 func requests() (plain, others []*pb.RateLimitRequest) {
 	two := request("d", "k", "v", "k2", "v2", "k3", "v3")
 	two.Descriptors = append(two.Descriptors, request("d", "a", "b").Descriptors[0], &ratelimit.RateLimitDescriptor{})
@@ -32,7 +33,7 @@ func requests() (plain, others []*pb.RateLimitRequest) {
 		[]*pb.RateLimitRequest{own, hits, negative, other}
 }
 
-// What the codec reads is what the library reads.
+// TestCodecReads: the codec decodes a request like the library.
 func TestCodecReads(t *testing.T) {
 	t.Parallel()
 	plain, others := requests()
@@ -45,7 +46,7 @@ func TestCodecReads(t *testing.T) {
 		if read := rlsapi.ReadRequest(string(body), new(pb.RateLimitRequest)); read != (i < len(plain)) {
 			t.Errorf("%v: is read here: %v", req, read)
 		}
-		// as it comes off the wire, in pieces
+		// in several buffers
 		half := len(body) / 2
 		if err := rlsapi.NewCodec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(body[:half]), mem.SliceBuffer(body[half:])}, got); err != nil || !proto.Equal(got, req) {
 			t.Errorf("got %v, error %v want %v", got, err, req)
@@ -58,7 +59,8 @@ func TestCodecReads(t *testing.T) {
 	}
 }
 
-// Many descriptors that say nothing are the library's: read here each takes memory for entries that are not there.
+// TestCodecLeavesManyDescriptors: the library decodes requests with many descriptors. The
+// codec would allocate entries for each, even for empty ones.
 func TestCodecLeavesManyDescriptors(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int]bool{64: true, 65: false, 32_000: false} {
@@ -73,7 +75,7 @@ func TestCodecLeavesManyDescriptors(t *testing.T) {
 	}
 }
 
-// What the codec writes is read as what it was.
+// TestCodecWrites: the library decodes what the codec encodes.
 func TestCodecWrites(t *testing.T) {
 	t.Parallel()
 	status := func(name string, left uint32) *pb.RateLimitResponse_DescriptorStatus {
@@ -112,7 +114,7 @@ func must(data mem.BufferSlice, err error) mem.BufferSlice {
 	return data
 }
 
-// FuzzCodec holds what is read here against the library.
+// FuzzCodec compares the codec with the library.
 func FuzzCodec(f *testing.F) {
 	plain, others := requests()
 	for _, req := range append(plain, others...) {

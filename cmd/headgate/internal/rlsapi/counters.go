@@ -30,8 +30,8 @@ type counters struct {
 // requestedCounter is a counter that a request named.
 type requestedCounter struct {
 	counter *Counter
-	// owner is the path of the rule, or the domain of the override, that the counter exists
-	// for. Of several owners it is the shortest.
+	// owner is the path of the rule, or the domain of the override, that the counter
+	// exists for. Of several owners it is the shortest.
 	owner string
 }
 
@@ -56,7 +56,8 @@ func (c *counters) ensure(name string) *Counter {
 	return c.rules[name]
 }
 
-// find returns the counter that a request names. A known name, or one too many, allocates nothing.
+// find returns the counter that a request names. A known name, or one too many,
+// allocates nothing.
 func (c *counters) find(name []byte, owner string) *Counter {
 	c.mu.RLock()
 	known := c.requested[string(name)]
@@ -116,7 +117,8 @@ func (c *counters) ensureDomain(name string) *atomic.Uint64 {
 
 var ipv4 = regexp.MustCompile(`\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}`)
 
-// sanitize replaces what names must not contain: colons, bars, and the dots of IPv4 addresses.
+// sanitize replaces what names must not contain: colons, bars, and the dots of IPv4
+// addresses.
 func sanitize(name string) string {
 	name = strings.NewReplacer(":", "_", "|", "_").Replace(name)
 	if strings.Count(name, ".") < 3 {
@@ -153,9 +155,10 @@ func (c *counters) dropUnused(r *ruleSet) {
 	c.drop(used)
 }
 
-// drop removes all counters but the used ones. Prometheus shows only the sum of counters with
-// the same first levels, and takes a sum that falls for a restart. Where a counter of a sum
-// stays, the removed ones are therefore added up in one that stays, too.
+// drop removes all counters but the used ones. Prometheus shows only the sum of
+// counters with the same first levels, and takes a sum that falls for a restart. Where
+// a counter of a sum stays, the removed ones are therefore added up in one that stays,
+// too.
 func (c *counters) drop(used map[*Counter]bool) {
 	stay := make(map[string]bool)
 	for name, counter := range c.rules {

@@ -26,10 +26,12 @@ descriptors:
     shadow_mode: true
 `
 
-// counters are those of envoyproxy/ratelimit, but that none goes further than one hit beyond the limit of 6.
+// counters are the counters of envoyproxy/ratelimit, except that a counter stops at one
+// hit above the limit of 6.
 type counters map[string]int64
 
-// count counts hits, and says whether the counter is over then and how many are left.
+// count counts hits. It reports whether the counter is then over its limit, and how
+// many hits are left.
 func (c counters) count(key string, hits int64) (over bool, left int64) {
 	over = c[key]+hits > 6
 	c[key] = min(7, c[key]+hits)
@@ -59,7 +61,7 @@ func (c counters) answer(all []hit) string {
 		denied = denied || over && h.key == "plain"
 		quotas, passed = quotas || h.key == "quota", passed || h.key == "quota" && !over
 	}
-	for i, h := range all { // what only watches is counted behind the others
+	for i, h := range all { // shadow rules are counted after the others
 		if h.key == "shadow" && !h.negative {
 			_, left := c.count(h.key, h.cost)
 			words[i] = wordOf(false, left)
@@ -75,7 +77,7 @@ func wordOf(over bool, left int64) string {
 	return fmt.Sprint("OK ", left)
 }
 
-// Where each descriptor is charged by itself random requests get the answers of envoyproxy/ratelimit.
+// TestEach: in mode Each, random requests get the responses of envoyproxy/ratelimit.
 func TestEach(t *testing.T) {
 	t.Parallel()
 	r := newRandom(t)
@@ -112,8 +114,9 @@ func TestEach(t *testing.T) {
 	}
 }
 
-// Who is denied uses the window up, also if others spend meanwhile.
-func TestEachUsesUpAmongOthers(t *testing.T) {
+// TestEachExhaustsWindow: a denied request exhausts the window, even if other requests
+// spend concurrently.
+func TestEachExhaustsWindow(t *testing.T) {
 	t.Parallel()
 	h := open(t, nil, eachConfig, &rlsapi.Options{Charge: rlsapi.Each})
 	ask := func(key string, hits uint64) pb.RateLimitResponse_Code {

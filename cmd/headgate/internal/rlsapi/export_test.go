@@ -1,6 +1,6 @@
 package rlsapi
 
-// NewCodec and ReadRequest are for the tests of the codec.
+// NewCodec and ReadRequest export the codec for tests.
 var (
 	NewCodec    = newCodec
 	ReadRequest = readRequest

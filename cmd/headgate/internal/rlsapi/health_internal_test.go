@@ -9,8 +9,9 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// A change while an older state is being published is published after it.
-func TestHealthPublishedLastIsTheLatest(t *testing.T) {
+// TestLatestHealthIsPublishedLast: a change during the publication of an older state is
+// published after it.
+func TestLatestHealthIsPublishedLast(t *testing.T) {
 	t.Parallel()
 	e, err := engine.New(memstore.New(nil), nil)
 	if err != nil {
@@ -50,7 +51,7 @@ func TestHealthPublishedLastIsTheLatest(t *testing.T) {
 	}
 }
 
-func TestKnownUnknownDomainAllocatesNothing(t *testing.T) {
+func TestRepeatedUnknownDomainDoesNotAllocate(t *testing.T) {
 	c := newCounters()
 	if n := testing.AllocsPerRun(10, func() { c.countUnknownDomain("a:b") }); n != 0 {
 		t.Errorf("a second request for an unknown domain allocates %v times, want 0", n)

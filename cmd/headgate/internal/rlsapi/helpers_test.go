@@ -26,7 +26,7 @@ func mustConfig(t testing.TB, content string) *envoyconfig.Config {
 	return c
 }
 
-// open makes a door over a store, or over a fresh one in memory.
+// open returns a handler with a store; nil means a new one in memory.
 func open(t testing.TB, store headgate.Store, config string, opts *rlsapi.Options) *rlsapi.Handler {
 	t.Helper()
 	if store == nil {
@@ -45,7 +45,7 @@ func open(t testing.TB, store headgate.Store, config string, opts *rlsapi.Option
 	return h
 }
 
-// serve answers on a port of its own until the test ends.
+// serve serves on a free port until the test ends.
 func serve(t testing.TB, h *rlsapi.Handler, opts *rlsapi.ServerOptions) (addr string, s *rlsapi.Server) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

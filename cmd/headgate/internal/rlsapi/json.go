@@ -10,9 +10,9 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// ServeJSON serves envoyproxy/ratelimit's /json: a RateLimitRequest and its response as JSON.
-// The status is 200, 429 if the request is over its limits, or 400 for every error, including a
-// body that is too long or incomplete.
+// ServeJSON serves envoyproxy/ratelimit's /json: a RateLimitRequest and its response as
+// JSON. The status is 200, 429 if the request is over its limits, or 400 for every
+// error, including a body that is too long or incomplete.
 func (h *Handler) ServeJSON(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(h.opts.MaxBodyBytes)))
 	req := new(pb.RateLimitRequest)

@@ -23,7 +23,7 @@ func TestJSON(t *testing.T) {
 	for _, c := range []struct {
 		name, method, body string
 		status             int
-		want               string // JSON, or the text; “…” stands for seconds
+		want               string // JSON, or the text; “…” replaces seconds
 	}{
 		{"allowed", "POST", one, 200, `{"overallCode":"OK","statuses":[{"code":"OK","currentLimit":{"name":"five","requestsPerUnit":5,"unit":"HOUR"},"limitRemaining":4,"durationUntilReset":"…"}]}`},
 		{"any method", "PUT", one, 200, `{"overallCode":"OK","statuses":[{"code":"OK","currentLimit":{"name":"five","requestsPerUnit":5,"unit":"HOUR"},"limitRemaining":3,"durationUntilReset":"…"}]}`},
@@ -74,8 +74,8 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// A body that ends before its time is a bad request like any other.
-func TestJSONCutBody(t *testing.T) {
+// TestJSONTruncatedBody: a truncated body is a bad request.
+func TestJSONTruncatedBody(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(open(t, nil, smallConfig, nil).ServeJSON))
 	t.Cleanup(server.Close)
@@ -109,7 +109,7 @@ func sameBody(got, want string) bool {
 	return json.Unmarshal([]byte(got), &a) == nil && reflect.DeepEqual(withoutSeconds(a), b)
 }
 
-// withoutSeconds has “…” in place of what the clock says.
+// withoutSeconds replaces durations by “…”.
 func withoutSeconds(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -126,7 +126,7 @@ func withoutSeconds(v any) any {
 	return v
 }
 
-func TestJSONWithoutAStore(t *testing.T) {
+func TestJSONStoreUnavailable(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		opts   *rlsapi.Options

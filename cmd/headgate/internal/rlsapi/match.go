@@ -16,8 +16,8 @@ type match struct {
 	keyEnd  int // in the keys of all descriptors; the key begins where the one before ends
 }
 
-// matchDescriptors finds what applies to each descriptor: a rule of the configuration, or the
-// limit that the descriptor brings. In an unknown domain nothing applies.
+// matchDescriptors finds what applies to each descriptor: a rule of the configuration,
+// or the limit that the descriptor brings. In an unknown domain nothing applies.
 func (r *requestState) matchDescriptors(req *pb.RateLimitRequest) error {
 	n := len(req.GetDescriptors())
 	r.keys, r.matches = r.keys[:0], slices.Grow(r.matches[:0], n)[:n]
@@ -60,15 +60,16 @@ func (r *requestState) matchRule(domain *envoyconfig.Domain) (*envoyconfig.Rule,
 	return rule, counter
 }
 
-// matchOverride finds the counter of a descriptor that brings its own limit, and appends its key.
+// matchOverride finds the counter of a descriptor that brings its own limit, and
+// appends its key.
 func (r *requestState) matchOverride(domain *envoyconfig.Domain) *Counter {
 	r.appendKey(domain, false)
 	r.name = envoyconfig.AppendPath(r.name[:0], domain.Name(), r.entries)
 	return r.handler.stats.counters.find(r.name, domain.Name())
 }
 
-// appendKey appends the key that the current entries count under: the domain and all entries,
-// joined, or a hash of them if they are long.
+// appendKey appends the key that the current entries count under: the domain and all
+// entries, joined, or a hash of them if they are long.
 func (r *requestState) appendKey(domain *envoyconfig.Domain, matched bool) {
 	begin := len(r.keys)
 	r.keys = key.AppendEscaped(r.keys, domain.Name())

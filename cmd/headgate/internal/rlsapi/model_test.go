@@ -38,12 +38,12 @@ descriptors:
     quota_mode: true
 `
 
-// model counts hits in fixed windows, as envoyproxy/ratelimit does, but for what it denies.
+// model counts hits in fixed windows like envoyproxy/ratelimit, except for denied hits.
 type model struct{ counts map[string]int64 }
 
 var modelLimits = map[string]struct{ limit, unit int64 }{"a": {3, 1}, "b": {10, 60}, "c": {5, 60}, "d": {7, 3600}, "e": {4, 60}}
 
-// charge is one descriptor as the model has it.
+// charge is one descriptor in the model.
 type charge struct {
 	key, value string
 	hits       int64
@@ -55,12 +55,13 @@ func (m *model) key(c charge, now int64) string {
 	return fmt.Sprint(c.key, "=", c.value, "@", now-now%unit)
 }
 
-// fits reports whether a descriptor is within its limit behind the others that are charged before it.
+// fits reports whether a descriptor is within its limit after the descriptors that are
+// charged before it.
 func (m *model) fits(c charge, now, before int64) bool {
 	return c.hits == 0 || m.counts[m.key(c, now)]+before+c.hits <= modelLimits[c.key].limit
 }
 
-// answer is what the door must say, in the words of the cases.
+// answer returns the expected response in the format of the cases.
 func (m *model) answer(all []charge, now int64) string {
 	for _, c := range all {
 		if c.negative {
@@ -103,7 +104,8 @@ func (m *model) answer(all []charge, now int64) string {
 	return text
 }
 
-// choose says which descriptors are charged, and which are over: all or none, but for quotas that are left out.
+// choose returns which descriptors are charged and which are over: all or none, except
+// for quotas that are left out.
 func (m *model) choose(all []charge, now int64) (charged, denied []bool) {
 	denied = make([]bool, len(all))
 	for {
@@ -146,8 +148,8 @@ func (m *model) overall(all []charge, denied []bool) bool {
 	return quotas && !passed
 }
 
-// Random requests on random keys, over some minutes, get the model's answers. No request holds a key twice: what was left behind each of
-// them is said by the cases.
+// TestModel: random requests on random keys over some minutes get the responses of the
+// model. No request contains a key twice; the cases cover that.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	rounds := 10_000
@@ -200,7 +202,8 @@ func randomRequest(r *rand.Rand) ([]charge, *pb.RateLimitRequest) {
 	return all, req
 }
 
-// T1: however many ask at a time, a window admits what it holds, and descriptors are charged all or none.
+// TestNeverAboveTheLimit is T1: with any number of concurrent requests, a window allows
+// its limit, and descriptors are charged all or none.
 func TestNeverAboveTheLimit(t *testing.T) {
 	t.Parallel()
 	c := client(t, open(t, nil, `
@@ -239,7 +242,8 @@ descriptors:
 	}
 }
 
-// Whoever makes up domains, limits and values that have counters of their own takes a bounded part of the memory.
+// TestFlood: invented domains, limits and values with their own counters use bounded
+// memory.
 func TestFlood(t *testing.T) {
 	t.Parallel()
 	h := open(t, nil, "domain: d\ndescriptors: [{key: k, detailed_metric: true, rate_limit: {unit: hour, requests_per_unit: 1}}]", nil)
@@ -263,7 +267,7 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// Hits are split into those near the limit and those beyond, as envoyproxy/ratelimit counts them.
+// TestCounters: hits are split into near and over the limit like in envoyproxy/ratelimit.
 func TestCounters(t *testing.T) {
 	t.Parallel()
 	h := open(t, nil, `
@@ -319,7 +323,8 @@ descriptors:
 	}
 }
 
-// FuzzRequest looks for requests that bring the door to a panic, or to an answer that Envoy must not get.
+// FuzzRequest searches for requests that cause a panic or a response that Envoy must
+// not get.
 func FuzzRequest(f *testing.F) {
 	for _, req := range []*pb.RateLimitRequest{
 		request("d", "k", "v"), request("m", "a", "1"), {Domain: "m", Descriptors: []*ratelimit.RateLimitDescriptor{nil, {}}},

@@ -12,9 +12,11 @@ import (
 )
 
 const (
-	// maxCost is more than any limit: such a cost is never allowed, and its refund is of everything.
+	// maxCost is more than any limit: such a cost is never allowed, and its refund is
+	// of everything.
 	maxCost = headgate.MaxUnits + 1
-	// maxCounted is the most hits of one descriptor in statistics, so that no counter overflows.
+	// maxCounted is the most hits of one descriptor in statistics, so that no counter
+	// overflows.
 	maxCounted = math.MaxUint32
 )
 
@@ -25,7 +27,7 @@ const (
 	unmatched disposition = iota // nothing: no rule applies, or another one replaces it
 	unlimited                    // nothing: the rule allows everything
 	counted                      // it is charged, and denies
-	shadowed                     // it is charged by itself, and never denies
+	shadowed                     // charged separately; never denies
 	refunded                     // its hits are refunded
 )
 
@@ -82,7 +84,8 @@ func (r *requestState) planOne(p *plan, m *match, req *pb.RateLimitRequest, d *r
 	}
 }
 
-// chooseDisposition returns the disposition of a descriptor, whose rule is nil if it brings its own limit.
+// chooseDisposition returns the disposition of a descriptor, whose rule is nil if it
+// brings its own limit.
 func chooseDisposition(rule *envoyconfig.Rule, negative bool) disposition {
 	switch {
 	case rule != nil && rule.Unlimited:
@@ -95,15 +98,16 @@ func chooseDisposition(rule *envoyconfig.Rule, negative bool) disposition {
 	return counted
 }
 
-// isReplaced reports whether a rule of the request replaces this one. Rules that are replaced
-// still replace others. Unlimited rules are never replaced.
+// isReplaced reports whether a rule of the request replaces this one. Rules that are
+// replaced still replace others. Unlimited rules are never replaced.
 func (r *requestState) isReplaced(rule *envoyconfig.Rule) bool {
 	return !rule.Unlimited && slices.ContainsFunc(r.matches, func(by match) bool {
 		return by.rule != nil && slices.Contains(by.rule.Replaces, rule.Name)
 	})
 }
 
-// readHits returns a descriptor's own hits, also 0, or those of the request, of which 0 means 1.
+// readHits returns a descriptor's own hits, also 0, or those of the request, of which 0
+// means 1.
 func readHits(req *pb.RateLimitRequest, d *ratelimit.RateLimitDescriptor) uint64 {
 	if own := d.GetHitsAddend(); own != nil {
 		return own.GetValue()

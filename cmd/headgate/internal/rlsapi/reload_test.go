@@ -20,7 +20,8 @@ import (
 	"github.com/headgate/headgate/redisstore"
 )
 
-// No request is answered from two configurations, and none is lost, however often another takes effect.
+// TestReloadsUnderLoad: however often the configuration changes, each request uses one
+// configuration, and none is lost.
 func TestReloadsUnderLoad(t *testing.T) {
 	t.Parallel()
 	reloads := 2000
@@ -64,8 +65,9 @@ func TestReloadsUnderLoad(t *testing.T) {
 	wg.Wait()
 }
 
-// A rule may ask for what the store cannot do: the configuration is refused, and the last good one stays.
-func TestUseRefusesWhatTheStoreCannotDo(t *testing.T) {
+// TestApplyRejectsUnsupportedRules: a rule may require what the store does not support.
+// The configuration is then rejected and the previous one stays in effect.
+func TestApplyRejectsUnsupportedRules(t *testing.T) {
 	t.Parallel()
 	redis := testserver.Redis(t)
 	store, err := redisstore.Open("redis://"+redis.Addr(), nil)
@@ -88,7 +90,8 @@ func TestUseRefusesWhatTheStoreCannotDo(t *testing.T) {
 	}
 }
 
-// The store is away: each rule says what is answered, and it is answered soon.
+// TestStoreStopped: while the store is unavailable, each rule follows its failure mode
+// without delay.
 func TestStoreStopped(t *testing.T) {
 	t.Parallel()
 	redis := testserver.Redis(t)
@@ -116,7 +119,7 @@ descriptors:
 		}
 		return resp.GetOverallCode().String()
 	}
-	for begin := time.Now(); code("closed") != "OK"; { // it is away until it has connected
+	for begin := time.Now(); code("closed") != "OK"; { // the store is unavailable until it has connected
 		if time.Since(begin) > 10*time.Second {
 			t.Fatal("the store never answered")
 		}
@@ -145,7 +148,7 @@ descriptors:
 	}
 }
 
-// The switches that are thrown when limits do harm hold at this door, too.
+// TestEnforcement: enforcement shadow and off apply to Envoy requests, too.
 func TestEnforcement(t *testing.T) {
 	t.Parallel()
 	for _, charge := range []rlsapi.ChargeMode{rlsapi.AllOrNone, rlsapi.Each} {
@@ -172,7 +175,8 @@ func TestEnforcement(t *testing.T) {
 	}
 }
 
-// One timeline over memory and over Redis: equal answers.
+// TestSameOverRedis: one timeline gets equal responses with the memory store and with
+// Redis.
 func TestSameOverRedis(t *testing.T) {
 	t.Parallel()
 	redis := testserver.Redis(t)

@@ -71,8 +71,8 @@ func (r *requestState) release() {
 }
 
 // ShouldRateLimit decides one request at the store's clock. An invalid request is an
-// InvalidArgument error, and a request that could not be decided an Unavailable error. Envoy
-// then does what its failure_mode_deny requires.
+// InvalidArgument error, and a request that could not be decided an Unavailable error.
+// Envoy then does what its failure_mode_deny requires.
 func (h *Handler) ShouldRateLimit(ctx context.Context, req *pb.RateLimitRequest) (resp *pb.RateLimitResponse, err error) {
 	r := requestStates.Get().(*requestState)
 	r.watch.start(moment)
@@ -111,8 +111,8 @@ func (h *Handler) handle(ctx context.Context, now headgate.Instant, req *pb.Rate
 	return resp, err
 }
 
-// process takes a request through its stages. Each stage is a file of this package: match,
-// plan, charge, response and stats.
+// process takes a request through its stages. Each stage is a file of this package:
+// match, plan, charge, response and stats.
 func (h *Handler) process(ctx context.Context, req *pb.RateLimitRequest, r *requestState) (*pb.RateLimitResponse, error) {
 	if err := h.validate(req); err != nil {
 		return nil, err

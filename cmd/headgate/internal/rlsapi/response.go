@@ -87,7 +87,8 @@ func (d *descriptor) describe(now headgate.Instant, s *pb.RateLimitResponse_Desc
 	s.DurationUntilReset = reset
 }
 
-// remaining is what is left of a limit. Of more requests than can be counted, the rest is added.
+// remaining is what is left of a limit. Of more requests than can be counted, the rest
+// is added.
 func remaining(l *envoyconfig.Limit, d *headgate.Decision) uint32 {
 	left := d.Remaining
 	if l.Requests == 0 {
@@ -98,8 +99,9 @@ func remaining(l *envoyconfig.Limit, d *headgate.Decision) uint32 {
 	return uint32(min(left, math.MaxUint32))
 }
 
-// wait is the time until a fixed window ends, in whole seconds, at least 1. For other limits it
-// is the time until the same hits are allowed if they are denied, or else until the limit is full.
+// wait is the time until a fixed window ends, in whole seconds, at least 1. For other
+// limits it is the time until the same hits are allowed if they are denied, or else
+// until the limit is full.
 func (d *descriptor) wait(l *envoyconfig.Limit, decision *headgate.Decision, now headgate.Instant) time.Duration {
 	if !l.Windows {
 		if d.verdict == over && decision.RetryAfter > 0 {
@@ -121,8 +123,8 @@ func sinceEpoch(now headgate.Instant) time.Duration {
 	return micros.Duration(int64(now))
 }
 
-// tightestStatus is the status with the least left, the first of equals. If descriptors without
-// quota are over, it is the last of those. It is nil if no status has a limit.
+// tightestStatus is the status with the least left, the first of equals. If descriptors
+// without quota are over, it is the last of those. It is nil if no status has a limit.
 func (r *requestState) tightestStatus(all []*pb.RateLimitResponse_DescriptorStatus) (tightest *pb.RateLimitResponse_DescriptorStatus) {
 	least := uint32(math.MaxUint32)
 	for i, s := range all {
@@ -152,7 +154,8 @@ func (n *Headers) fields(s *pb.RateLimitResponse_DescriptorStatus) []*core.Heade
 	}
 }
 
-// metadata repeats the request, and merges the metadata of the rules that did not deny it.
+// metadata repeats the request, and merges the metadata of the rules that did not deny
+// it.
 func (r *requestState) metadata(req *pb.RateLimitRequest) *structpb.Struct {
 	descriptors := make([]*structpb.Value, len(req.GetDescriptors()))
 	for i, d := range req.GetDescriptors() {
@@ -193,8 +196,9 @@ func toStruct(d *ratelimit.RateLimitDescriptor) *structpb.Struct {
 	return &structpb.Struct{Fields: fields}
 }
 
-// merge adds to into what it does not have, mapping by mapping: the first value wins. Values are
-// shared with from, but mappings are copied, because later merges may add to them.
+// merge adds to into what it does not have, mapping by mapping: the first value wins.
+// Values are shared with from, but mappings are copied, because later merges may add to
+// them.
 func merge(into, from *structpb.Struct) {
 	for name, value := range from.GetFields() {
 		inner := value.GetStructValue()

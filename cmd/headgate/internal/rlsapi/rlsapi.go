@@ -1,17 +1,20 @@
-// Package rlsapi is the service's endpoint for Envoy: the Rate Limit Service v3 over gRPC, and
-// the HTTP paths /json and /healthcheck of envoyproxy/ratelimit. It responds as that service
-// does with the same configuration. docs/envoy.md is the user's documentation.
+// Package rlsapi is the service's endpoint for Envoy: the Rate Limit Service v3 over
+// gRPC, and the HTTP paths /json and /healthcheck of envoyproxy/ratelimit. It responds
+// like envoyproxy/ratelimit with the same configuration. docs/envoy.md is the user's
+// documentation.
 //
 // # What a request is charged
 //
-// The descriptors of a request are charged all or none, in one operation of the store: a denied
-// request spends nothing. With [Each] every descriptor is charged by itself, as
-// envoyproxy/ratelimit does it.
+// The descriptors of a request are charged all or none, in one operation of the store:
+// a denied request spends nothing. With [Each] every descriptor is charged separately,
+// like in envoyproxy/ratelimit.
 //
-//   - Rules in shadow mode never deny. They are charged by themselves if the others allow the request.
-//   - Rules in quota mode deny only if all of them do. Those that allow are charged after the others.
-//   - Negative hits are always refunded, in an operation before all charges. If a charge then
-//     fails, the refund stays, and a client that repeats the request refunds again.
+//   - Rules in shadow mode never deny. They are charged separately, if the other rules
+//     allow the request.
+//   - Rules in quota mode deny only if all of them do. Quota rules that allow the request
+//     are charged after the other rules.
+//   - Negative hits are always refunded, in an operation before all charges. If a charge
+//     then fails, the refund stays, and a client that repeats the request refunds again.
 package rlsapi
 
 import (
@@ -34,19 +37,19 @@ const (
 	DefaultMaxBodyBytes   = 64 << 10
 )
 
-// Charge is how the descriptors of one request are charged.
+// ChargeMode is how the descriptors of one request are charged.
 type ChargeMode string
 
 // How descriptors are charged. The zero value means [AllOrNone].
 const (
 	// AllOrNone charges all descriptors, or none if one is over its limit.
 	AllOrNone ChargeMode = "all_or_none"
-	// Each charges each descriptor by itself. One that crosses its fixed window's limit spends
-	// what was left and one hit more, so that 0 hits are over the limit, too.
+	// Each charges each descriptor separately. One that crosses its fixed window's limit
+	// spends what was left and one hit more, so that 0 hits are over the limit, too.
 	Each ChargeMode = "each"
 )
 
-// Headers are the names of the header fields that responses tell Envoy to add.
+// Headers are the names of the header fields that Envoy adds to responses.
 type Headers struct {
 	Limit     string // empty means RateLimit-Limit
 	Remaining string // empty means RateLimit-Remaining
@@ -56,15 +59,17 @@ type Headers struct {
 // Options are a handler's settings. The zero value of each field is its default.
 type Options struct {
 	Charge          ChargeMode // empty means AllOrNone
-	Shadow          bool       // every overall code is OK; each descriptor is charged by itself
+	Shadow          bool       // every overall code is OK; each descriptor is charged separately
 	Quota           bool       // all descriptors are in quota mode; those without a rule allow
 	DynamicMetadata bool       // responses repeat the request, with the metadata of rules that allow it
 	Headers         *Headers   // header fields about the tightest limit; nil means none
-	// NearLimitRatio is the part of a limit above which hits are near it; 0 means 0.8, below 0 all are.
+	// NearLimitRatio is the part of a limit above which hits are near it; 0 means 0.8,
+	// below 0 all are.
 	NearLimitRatio float64
 	// NeedDomains makes health checks fail until there is a configuration with a domain.
 	NeedDomains bool
-	// Unavailable503 is for /json: 503 if the store is unavailable, not 400 as envoyproxy/ratelimit.
+	// Unavailable503 is for /json: 503 if the store is unavailable, not 400 as
+	// envoyproxy/ratelimit.
 	Unavailable503 bool
 	MaxDescriptors int          // of a request; 0 means DefaultMaxDescriptors
 	MaxEntries     int          // of a descriptor; 0 means envoyconfig.DefaultMaxEntries
@@ -77,18 +82,19 @@ type Options struct {
 type Handler struct {
 	pb.UnimplementedRateLimitServiceServer
 
-	engine  *engine.Engine
-	opts    Options
-	using   sync.Mutex // held by Use
-	rules   atomic.Pointer[ruleSet]
-	stats   stats
-	stopped atomic.Bool
+	engine   *engine.Engine
+	opts     Options
+	applying sync.Mutex // held by Apply
+	rules    atomic.Pointer[ruleSet]
+	stats    stats
+	stopped  atomic.Bool
 
 	publishing sync.Mutex // held from the evaluation of the health until it is published
 	publish    func(healthy bool)
 }
 
-// New makes a handler of e: until [Handler.Use], every request is Unavailable. opts may be nil.
+// New makes a handler of e: until [Handler.Apply], every request is Unavailable. opts may
+// be nil.
 func New(e *engine.Engine, opts *Options) (*Handler, error) {
 	opts = cmp.Or(opts, &Options{})
 	h := &Handler{engine: e, opts: *opts}
@@ -114,7 +120,8 @@ func New(e *engine.Engine, opts *Options) (*Handler, error) {
 	return h, nil
 }
 
-// Healthy reports whether this instance is not draining, and has the configuration that it needs.
+// Healthy reports whether this instance is not draining, and has the configuration that
+// it needs.
 func (h *Handler) Healthy() bool {
 	if h.stopped.Load() {
 		return false

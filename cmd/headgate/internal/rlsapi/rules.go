@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/envoyconfig"
 )
 
-// ErrConfig is what an error of [Handler.Use] matches.
+// ErrConfig is what an error of [Handler.Apply] matches.
 var ErrConfig = errors.New("rlsapi: configuration refused")
 
 // ruleSet is a configuration that is ready for requests.
@@ -22,12 +22,13 @@ type ruleSet struct {
 	prepared []preparedRule // by the index of the rule
 }
 
-// Use replaces the whole configuration, or returns an error and changes nothing: a rule may
-// require what the store cannot do. Requests in progress end under the configuration that they
-// began with. Counters of removed rules are dropped, and all others continue. It does no I/O.
+// Apply replaces the whole configuration, or returns an error and changes nothing: a rule
+// may require what the store cannot do. Requests in progress end under the
+// configuration that they began with. Counters of removed rules are dropped, and all
+// others continue. It does no I/O.
 func (h *Handler) Apply(c *envoyconfig.Config) error {
-	h.using.Lock()
-	defer h.using.Unlock()
+	h.applying.Lock()
+	defer h.applying.Unlock()
 	if err := h.verify(c); err != nil {
 		h.Refused()
 		return err
@@ -61,11 +62,11 @@ func (h *Handler) verify(c *envoyconfig.Config) error {
 	return nil
 }
 
-// Refused counts a configuration that could not be read, for [Handler.Snapshot].
+// Refused counts a configuration that was rejected, for [Handler.Stats].
 func (h *Handler) Refused() { h.stats.refusals.Add(1) }
 
-// Dump returns one line for each rule, in the order of the files, as envoyproxy/ratelimit's
-// /rlconfig does. It returns nil if there is no configuration.
+// Dump returns one line for each rule, in the order of the files, as
+// envoyproxy/ratelimit's /rlconfig does. It returns nil if there is no configuration.
 func (h *Handler) Dump() []string {
 	rules := h.rules.Load()
 	if rules == nil {
@@ -92,7 +93,8 @@ type preparedRule struct {
 	counter  *Counter // nil if its name depends on the request
 }
 
-// prepare makes a rule ready, but for its counter. With each, descriptors are charged by themselves.
+// prepare makes a rule ready, but for its counter. With each, descriptors are charged
+// separately.
 func prepare(rule *envoyconfig.Rule, each bool) preparedRule {
 	p := preparedRule{charged: rule.Limits, refunded: rule.Limits}
 	for i := range rule.Limits {
@@ -113,7 +115,8 @@ func prepare(rule *envoyconfig.Rule, each bool) preparedRule {
 	return p
 }
 
-// override is the limit that a descriptor brings, in one piece of memory. Responses keep it.
+// override is the limit that a descriptor brings, in one piece of memory. Responses
+// keep it.
 type override struct {
 	limits   [1]envoyconfig.Limit
 	own      engine.InlineLimit
@@ -143,23 +146,25 @@ func newOverride(d *ratelimit.RateLimitDescriptor, each bool) *override {
 	return o
 }
 
-// makeRefund makes the limit that negative hits of a limit of 0 are refunded to: the window may
-// have counted hits while the limit was larger.
+// makeRefund makes the limit that negative hits of a limit of 0 are refunded to: the
+// window may have counted hits while the limit was larger.
 func makeRefund(blocked *envoyconfig.Limit) engine.InlineLimit {
 	_, own := envoyconfig.MakeLimit(1, blocked.Period)
 	return own
 }
 
-// canOverflow reports whether limits are one fixed window to which one hit more can be charged.
+// canOverflow reports whether limits are one fixed window to which one hit more can be
+// charged.
 //
-// With [Each], envoyproxy/ratelimit also counts hits that it denies, and then reports the limit
-// as over, even to 0 hits. A store counts no further than a limit. It is therefore given a limit
-// of one hit more: a window that has counted this hit is over.
+// With [Each], envoyproxy/ratelimit also counts hits that it denies, and then reports
+// the limit as over, even to 0 hits. A store counts no further than a limit. It is
+// therefore given a limit of one hit more: a window that has counted this hit is over.
 func canOverflow(limits []envoyconfig.Limit) bool {
 	return len(limits) == 1 && limits[0].Windows && limits[0].Inline != nil && limits[0].Inline.Limit.Rate < headgate.MaxUnits
 }
 
-// isBlocked reports whether limits allow nothing at all. The store is not asked about them.
+// isBlocked reports whether limits allow nothing at all. The store is not asked about
+// them.
 func isBlocked(limits []envoyconfig.Limit) bool { return len(limits) == 1 && limits[0].Inline == nil }
 
 // report writes a limit as responses report it.

@@ -23,8 +23,9 @@ import (
 // healthName is the service that envoyproxy/ratelimit reports the health of.
 const healthName = "ratelimit"
 
-// streamWorkers is the number of goroutines that are kept for requests: the stack of a new one
-// would grow again. It is about as many requests as wait for a remote store simultaneously.
+// streamWorkers is the number of goroutines that are kept for requests: the stack of a
+// new one would grow again. It is about as many requests as wait for a remote store
+// simultaneously.
 const streamWorkers = 128
 
 // ServerOptions limit what clients may use. The zero value of each field is its default.
@@ -91,8 +92,9 @@ func newServerOptions(opts *ServerOptions) []grpc.ServerOption {
 	return options
 }
 
-// Serve serves the connections of ln, which it closes, until [Server.Shutdown]; it then returns
-// nil. It may be called for several listeners; each has its own limit of connections.
+// Serve serves the connections of ln, which it closes, until [Server.Shutdown]; it then
+// returns nil. It may be called for several listeners; each has its own limit of
+// connections.
 func (s *Server) Serve(ln net.Listener) error {
 	return s.grpc.Serve(bounded.Listener(ln, s.maxConnections))
 }
@@ -100,9 +102,9 @@ func (s *Server) Serve(ln net.Listener) error {
 // Drain is [Handler.Drain].
 func (s *Server) Drain() { s.handler.Drain() }
 
-// Shutdown makes health checks fail, accepts no more connections, asks clients to use other
-// servers, ends streams of health, and waits until every request in flight has its response. If
-// ctx ends first, it closes all connections and returns ctx's error.
+// Shutdown makes health checks fail, accepts no more connections, asks clients to use
+// other servers, ends streams of health, and waits until every request in flight has
+// its response. If ctx ends first, it closes all connections and returns ctx's error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.Drain()
 	s.stopWatches()
@@ -121,8 +123,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
-// healthService is the health service of gRPC, but ends its streams when the server stops:
-// they would keep it running otherwise.
+// healthService is the health service of gRPC, but ends its streams when the server
+// stops: they would keep it running otherwise.
 type healthService struct {
 	*health.Server
 	stopping context.Context

@@ -56,7 +56,7 @@ func TestOverGRPC(t *testing.T) {
 	}
 }
 
-// Every bound is kept to the byte and to the piece.
+// TestBounds tests every limit on input at its maximum and one above.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	c := client(t, open(t, nil, smallConfig, nil), nil)
@@ -108,8 +108,9 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// The bound on entries is a setting: of the requests, and of what is warned of in the files.
-func TestBoundOnEntriesIsASetting(t *testing.T) {
+// TestMaxEntriesOption: the maximum number of entries applies to requests, and to
+// warnings about files.
+func TestMaxEntriesOption(t *testing.T) {
 	t.Parallel()
 	deep := "domain: d\ndescriptors: [{key: k, descriptors: [{key: k, descriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 1}}]}]}]"
 	for most, want := range map[int]struct {
@@ -130,7 +131,7 @@ func TestBoundOnEntriesIsASetting(t *testing.T) {
 	}
 }
 
-// A key whose text is long is kept as its hash, and is still one budget of its own.
+// TestLongKeys: a long key is stored as its hash and still has its own counter.
 func TestLongKeys(t *testing.T) {
 	t.Parallel()
 	h := open(t, nil, "domain: d\ndescriptors: [{key: k, descriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 1}}]}]", nil)
@@ -179,7 +180,7 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-func TestWhoWatchesTheHealthHoldsNothingOpen(t *testing.T) {
+func TestShutdownEndsHealthWatches(t *testing.T) {
 	t.Parallel()
 	addr, s := serve(t, open(t, nil, smallConfig, nil), nil)
 	c := grpc_health_v1.NewHealthClient(connect(t, addr))
@@ -257,7 +258,8 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// Connections beyond the bound are closed, and those that went make room for others.
+// TestConnectionsAreBounded: connections above the maximum are closed; closed
+// connections make room for new ones.
 func TestConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	addr, _ := serve(t, open(t, nil, smallConfig, nil), &rlsapi.ServerOptions{MaxConnections: 2, HandshakeTimeout: time.Minute})
@@ -269,7 +271,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		t.Cleanup(func() { conn.Close() })
 		return conn
 	}
-	greeted := func(conn net.Conn) bool { // the server says its settings first
+	greeted := func(conn net.Conn) bool { // the server sends its settings first
 		_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
 		_, err := conn.Read(make([]byte, 9))
 		return err == nil
@@ -289,7 +291,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// A client that is being answered is answered to the end, whatever is shut down and loaded meanwhile.
+// TestShutdownUnderLoad: requests in flight get their responses, even during a shutdown
+// and a reload.
 func TestShutdownUnderLoad(t *testing.T) {
 	t.Parallel()
 	rounds := 8
@@ -339,7 +342,7 @@ func TestShutdownUnderLoad(t *testing.T) {
 	}
 }
 
-// A request that brings us to a panic is answered, and the next one is too.
+// TestPanic: a request that causes a panic gets an error, and the next one is served.
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
@@ -354,7 +357,7 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// panicking is a store that breaks when it is asked for a decision.
+// panicking is a store that panics at every decision.
 type panicking struct{ headgate.Store }
 
 func (p panicking) Bind(rule headgate.Rule) (headgate.Bound, error) {

@@ -20,20 +20,23 @@ type Counts struct {
 	TotalNegativeHits uint64 // refunded
 }
 
-// Snapshot is what was counted since the start.
+// Stats are the counts since the start.
 type Stats struct {
 	// Rules are by name, domain.key_value.key, as envoyproxy/ratelimit has it.
 	Rules map[string]Counts
 	// DomainNotFound counts requests for domains that are not configured.
 	DomainNotFound map[string]uint64
-	// Times are the durations of all requests, over gRPC and at /json, without their transport.
+	// Times are the durations of all requests, over gRPC and at /json, without their
+	// transport.
 	Times Times
-	// ConfigLoads are configurations that took effect, and ConfigErrors those that were refused.
+	// ConfigLoads are configurations that took effect, and ConfigErrors the rejected
+	// ones.
 	ConfigLoads, ConfigErrors uint64
-	// StoreErrors are requests that the store did not decide, or not in time. ServiceErrors are
-	// invalid requests, and requests without a configuration.
+	// StoreErrors are requests that the store did not decide, or not in time.
+	// ServiceErrors are invalid requests, and requests without a configuration.
 	StoreErrors, ServiceErrors uint64
-	// GlobalShadow counts requests over their limits that got OK because every response is OK.
+	// GlobalShadow counts requests over their limits that got OK because every response
+	// is OK.
 	GlobalShadow uint64
 }
 
@@ -59,7 +62,8 @@ type stats struct {
 	loads, refusals, storeErrors, serviceErrors, shadowed atomic.Uint64
 }
 
-// countHits counts the hits of a request. Unless charged, the store was only asked about them.
+// countHits counts the hits of a request. Unless charged, the store was only asked
+// about them.
 func (s *stats) countHits(descriptors []descriptor, charged bool) {
 	for i := range descriptors {
 		switch d := &descriptors[i]; d.disposition {
@@ -71,9 +75,9 @@ func (s *stats) countHits(descriptors []descriptor, charged bool) {
 	}
 }
 
-// splitHits counts hits into those near the limit and those above it, as envoyproxy/ratelimit
-// does: one request may have some of each. If they were charged, Remaining is what was left
-// after them.
+// splitHits counts hits into those near the limit and those above it, as
+// envoyproxy/ratelimit does: one request may have some of each. If they were charged,
+// Remaining is what was left after them.
 func (d *descriptor) splitHits(ratio float32, charged bool) {
 	t, hits := d.tightest(), int64(d.hits)
 	limit := d.decisions[t].Limit
@@ -99,7 +103,7 @@ func (d *descriptor) splitHits(ratio float32, charged bool) {
 	d.counter.within.Add(d.hits)
 }
 
-// Snapshot returns what was counted since the start. The numbers are not of one instant.
+// Stats returns the counts since the start. The numbers are not of one instant.
 func (h *Handler) Stats() Stats {
 	s := &h.stats
 	all := Stats{

@@ -41,8 +41,9 @@ func mustAsk(t *testing.T, h *rlsapi.Handler, path ...string) {
 	}
 }
 
-// However often the rules change, counters are kept of those in force alone, and those that stay go on.
-func TestCountersOfRulesThatWent(t *testing.T) {
+// TestCountersOfRemovedRules: after any number of reloads, only the active rules have
+// counters, and rules that stay keep their counts.
+func TestCountersOfRemovedRules(t *testing.T) {
 	t.Parallel()
 	h := open(t, nil, "", nil)
 	const stays = "domain: d\ndescriptors:\n  - {key: stays, rate_limit: {unit: year, requests_per_unit: 1000}}\n"
@@ -57,8 +58,9 @@ func TestCountersOfRulesThatWent(t *testing.T) {
 	}
 }
 
-// Counters that requests name go with the rule, or with the domain where no rule did, so that there is room for others.
-func TestCountersThatRequestsName(t *testing.T) {
+// TestCountersNamedByRequests: counters that requests name are removed with their rule,
+// or with their domain if they have no rule, so that there is room for others.
+func TestCountersNamedByRequests(t *testing.T) {
 	t.Parallel()
 	const detailed = "  - {key: %s, detailed_metric: true, rate_limit: {unit: year, requests_per_unit: 1000}}\n"
 	h := open(t, nil, "", nil)
@@ -92,8 +94,9 @@ func TestCountersThatRequestsName(t *testing.T) {
 	}
 }
 
-// Rules below the second level are one series: it does not fall when one of them goes, which would be taken for a restart.
-func TestCountersThatAreAddedUp(t *testing.T) {
+// TestSummedCountersNeverFall: rules below the second level are one Prometheus series.
+// It does not fall when one of them is removed, which would look like a restart.
+func TestSummedCountersNeverFall(t *testing.T) {
 	t.Parallel()
 	config := func(leaves ...string) string {
 		text := "domain: d\ndescriptors:\n  - key: a\n    descriptors:\n      - key: b\n        descriptors:\n"
@@ -128,7 +131,8 @@ func TestCountersThatAreAddedUp(t *testing.T) {
 	}
 }
 
-// Counting, reading and reloading at once loses nothing of a rule that stays.
+// TestCountersWhileRulesChange: concurrent counting, reading and reloading loses no
+// hits of a rule that stays.
 func TestCountersWhileRulesChange(t *testing.T) {
 	t.Parallel()
 	const each = 500
@@ -157,7 +161,7 @@ func TestCountersWhileRulesChange(t *testing.T) {
 	}
 }
 
-// Requests that make no sense take their time, too.
+// TestTimes: invalid requests are timed, too.
 func TestTimes(t *testing.T) {
 	t.Parallel()
 	h := open(t, nil, smallConfig, nil)
@@ -173,7 +177,7 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// From which part of a limit on hits are near it may also be its beginning.
+// TestAllHitsAreNear: with a near limit ratio below 0, all hits are near the limit.
 func TestAllHitsAreNear(t *testing.T) {
 	t.Parallel()
 	for ratio, want := range map[float64]uint64{0: 0, -1: 2, 0.2: 1, 0.4: 0} {
@@ -186,7 +190,7 @@ func TestAllHitsAreNear(t *testing.T) {
 	}
 }
 
-// Hits that are denied and counted all the same are split as envoyproxy/ratelimit splits them.
+// TestCountersOfEach: in mode Each, denied hits are split like in envoyproxy/ratelimit.
 func TestCountersOfEach(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -212,7 +216,8 @@ func TestCountersOfEach(t *testing.T) {
 	}
 }
 
-// What a request that is denied would have spent is split as if it had been, and hits beyond what can be counted are counted.
+// TestCountersSplit: the hits of a denied request are split as if they were spent, and
+// hits above the maximum count are counted.
 func TestCountersSplit(t *testing.T) {
 	t.Parallel()
 	h := open(t, nil, `
@@ -257,7 +262,8 @@ descriptors:
 	}
 }
 
-// Of a counter that a request charges twice the hits that do not fit behind the first are beyond the limit.
+// TestCountersTwice: if a request charges a counter twice, hits that exceed the limit
+// after the first charge are over the limit.
 func TestCountersTwice(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -280,9 +286,10 @@ func TestCountersTwice(t *testing.T) {
 	}
 }
 
-// Errors count under the name that envoyproxy/ratelimit has for them: a missing configuration is an error of the service, and
-// a call that ends before the store has decided an error of the store.
-func TestErrorsAreCountedByTheirCause(t *testing.T) {
+// TestErrorsAreCountedByCause: errors have the counters of envoyproxy/ratelimit: a
+// missing configuration is a service error, and a call that ends before the store
+// decides is a store error.
+func TestErrorsAreCountedByCause(t *testing.T) {
 	t.Parallel()
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -308,8 +315,8 @@ func TestErrorsAreCountedByTheirCause(t *testing.T) {
 	}
 }
 
-// A refund is an operation before the charge, and stays if the charge fails.
-func TestRefundStaysIfTheChargeFails(t *testing.T) {
+// TestRefundStaysIfChargeFails: a refund is an operation before the charge.
+func TestRefundStaysIfChargeFails(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(nil)
 	works := open(t, store, smallConfig, nil)
@@ -336,7 +343,7 @@ func TestRefundStaysIfTheChargeFails(t *testing.T) {
 	}
 }
 
-// unavailable is a store that refunds, and fails to take.
+// unavailable is a store whose refunds succeed and whose charges fail.
 type unavailable struct{ headgate.Store }
 
 func (u unavailable) Bind(rule headgate.Rule) (headgate.Bound, error) {

@@ -32,7 +32,7 @@ import (
 	"github.com/headgate/headgate/redisstore"
 )
 
-// The comparison of BenchmarkThroughput: server processes take turns, this process loads them.
+// BenchmarkThroughput alternates between server processes; this process is the client.
 const (
 	serverEnv = "HEADGATE_TEST_SERVER" // which server this test binary is: bare, memory, or a Redis' address
 	callers   = 64
@@ -48,7 +48,8 @@ descriptors:
     rate_limit: {unit: hour, requests_per_unit: 1000000}
 `
 
-// serveForBenchmark turns this process into a server, if it was started as one, until its standard input ends.
+// serveForBenchmark serves until standard input ends, if this process was started as a
+// server.
 func serveForBenchmark() {
 	role := os.Getenv(serverEnv)
 	if role == "" {
@@ -96,7 +97,7 @@ func serveForBenchmark() {
 	panic(rlsapi.NewServer(h, nil).Serve(ln))
 }
 
-// bare answers OK to everything.
+// bare responds OK to every request.
 type bare struct {
 	pb.UnimplementedRateLimitServiceServer
 }
@@ -105,8 +106,8 @@ func (bare) ShouldRateLimit(context.Context, *pb.RateLimitRequest) (*pb.RateLimi
 	return &pb.RateLimitResponse{OverallCode: pb.RateLimitResponse_OK}, nil
 }
 
-// BenchmarkThroughput holds the door against a gRPC server that answers OK to everything: 64 callers, each waiting for its answer before
-// it asks again, one server at a time.
+// BenchmarkThroughput compares the handler with a gRPC server that responds OK to every
+// request: 64 callers with one request in flight each, one server at a time.
 //
 //	go test ./cmd/headgate/internal/rlsapi -run '^$' -bench Throughput
 func BenchmarkThroughput(b *testing.B) {
@@ -140,7 +141,7 @@ func BenchmarkThroughput(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// medianRatio compares rounds that followed each other.
+// medianRatio returns the median ratio of consecutive rounds.
 func medianRatio(a, b []float64) float64 {
 	ratios := make([]float64, len(a))
 	for i := range a {
@@ -149,7 +150,7 @@ func medianRatio(a, b []float64) float64 {
 	return median(ratios)
 }
 
-// cpuTime is what a process has used so far, in ticks of 10 ms.
+// cpuTime returns the CPU time of a process in ticks of 10 ms.
 func cpuTime(b *testing.B, pid int) time.Duration {
 	b.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -168,7 +169,7 @@ func median(all []float64) float64 {
 	return (all[(len(all)-1)/2] + all[len(all)/2]) / 2
 }
 
-// startServer starts this test binary as a server and says where it listens, and its process.
+// startServer starts this test binary as a server. It returns its address and process.
 func startServer(b *testing.B, role string) (addr string, pid int) {
 	b.Helper()
 	cmd := exec.CommandContext(b.Context(), os.Args[0])
@@ -206,7 +207,7 @@ func dial(t testing.TB, addr string) pb.RateLimitServiceClient {
 	return pb.NewRateLimitServiceClient(conn)
 }
 
-// load asks for a time, and says how many requests a second were answered.
+// load sends requests for a duration and returns the rate of responses per second.
 func load(b *testing.B, client pb.RateLimitServiceClient, during time.Duration) float64 {
 	b.Helper()
 	var answered atomic.Int64
@@ -228,7 +229,7 @@ func load(b *testing.B, client pb.RateLimitServiceClient, during time.Duration) 
 	return float64(answered.Load()) / time.Since(begin).Seconds()
 }
 
-// request has one descriptor of keys and values.
+// request returns a request with one descriptor of keys and values.
 func request(domain string, keysAndValues ...string) *pb.RateLimitRequest {
 	d := new(ratelimit.RateLimitDescriptor)
 	for i := 0; i < len(keysAndValues); i += 2 {

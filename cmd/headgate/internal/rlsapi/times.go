@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// timeBounds are bounds of durations. From 5 ms on they are those of envoyproxy/ratelimit.
+// timeBounds are bounds of durations. From 5 ms on they are those of
+// envoyproxy/ratelimit.
 var timeBounds = [...]time.Duration{
 	25 * time.Microsecond, 50 * time.Microsecond, 100 * time.Microsecond, 250 * time.Microsecond, 500 * time.Microsecond,
 	time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond,
@@ -13,8 +14,9 @@ var timeBounds = [...]time.Duration{
 	10 * time.Second,
 }
 
-// Only 1 in measureEvery fast requests is timed; the others are counted with its duration. Two
-// looks at the clock cost a quarter of a decision in memory. After a slow request all are timed.
+// Only 1 in measureEvery fast requests is timed; the others are counted with its
+// duration. Two looks at the clock cost a quarter of a decision in memory. After a slow
+// request all are timed.
 const (
 	measureEvery = 8
 	fast         = 100 * time.Microsecond
@@ -27,11 +29,12 @@ type Times struct {
 	UpTo  map[time.Duration]uint64 // requests of at most this duration
 }
 
-// timeLanes is the number of histograms. Simultaneous requests mostly count in different ones.
-const timeLanes = 8
+// timeShards is the number of histograms. Simultaneous requests mostly count in
+// different ones.
+const timeShards = 8
 
 // times is a histogram of durations. Its zero value is ready.
-type times struct{ lanes [timeLanes]timeLane }
+type times struct{ lanes [timeShards]timeLane }
 
 type timeLane struct {
 	sum    atomic.Int64                       // ns
@@ -40,7 +43,7 @@ type timeLane struct {
 }
 
 func (t *times) add(lane uint32, d time.Duration) {
-	l := &t.lanes[lane%timeLanes]
+	l := &t.lanes[lane%timeShards]
 	i := 0
 	for i < len(timeBounds) && d > timeBounds[i] {
 		i++

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Every request counts, whether it is measured or not; those behind a slow one are all measured.
+// TestStopwatch: every request is counted, whether timed or not. After a slow request
+// all are timed.
 func TestStopwatch(t *testing.T) {
 	t.Parallel()
 	var clock time.Duration

@@ -30,7 +30,8 @@ descriptors:
     quota_mode: true
 `
 
-// hit is one descriptor: of a rule, or with a limit of its own that counts where the rule does.
+// hit is one descriptor: of a rule, or with its own limit that uses the counter of the
+// rule.
 type hit struct {
 	key      string
 	own      int64 // the limit that it brings; below 0 for none
@@ -52,13 +53,13 @@ func (h hit) limits() []window {
 
 func (h hit) quota() bool { return h.own < 0 && h.key != "plain" }
 
-// window is a counter and how far it may go.
+// window is a counter and its limit.
 type window struct {
 	name  string
 	limit int64
 }
 
-// ledger is what has been spent. It knows nothing of how the door asks its store.
+// ledger records what was spent, independently of the operations on the store.
 type ledger map[string]int64
 
 func (l ledger) fits(h hit) bool {
@@ -84,8 +85,9 @@ func (l ledger) copy() ledger {
 	return c
 }
 
-// answer says which hits are over and whether the request is, and spends: those that deny alone first, each behind all before it, and
-// then as many of the others as fit, in their order.
+// answer returns which hits are over their limit, and whether the request is, and
+// spends the hits: first the hits that deny alone, then as many of the others as fit,
+// in order.
 func (l ledger) answer(all []hit) (denied bool, over []bool) {
 	over = make([]bool, len(all))
 	plain, kept := l.copy(), l.copy()
@@ -133,8 +135,8 @@ func (l ledger) refund(all []hit) {
 	}
 }
 
-// Requests that charge one counter several times, under one limit or several, are denied only if they must be, and leave out as little
-// as they can.
+// TestOneCounterTwice: requests that charge one counter several times, under one limit or
+// several, are denied only if necessary, and leave out as few descriptors as possible.
 func TestOneCounterTwice(t *testing.T) {
 	t.Parallel()
 	r := newRandom(t)
@@ -195,7 +197,7 @@ func wantCodes(denied bool, over []bool) string {
 	return text
 }
 
-// mustHaveSpent asks what is left under a limit that is larger than any.
+// mustHaveSpent checks what was spent, by a peek under a very large limit.
 func mustHaveSpent(t *testing.T, h *rlsapi.Handler, spent ledger, what string) {
 	t.Helper()
 	for counter, unit := range map[string]typev3.RateLimitUnit{

@@ -7,14 +7,15 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/envoyconfig"
 )
 
-// verdict is what the store's decisions mean for a descriptor. Of several verdicts the largest counts.
+// verdict is what the store's decisions mean for a descriptor. Of several verdicts the
+// largest counts.
 type verdict uint8
 
 const (
 	allowed verdict = iota
 	over
-	// undetermined: the store denied it behind another descriptor that it denied too. With quota,
-	// the other one may be left out, and this one be allowed.
+	// undetermined: the store denied it behind another descriptor that it denied too.
+	// With quota, the other one may be left out, and this one be allowed.
 	undetermined
 )
 
@@ -26,8 +27,8 @@ type result struct {
 	decisions  []headgate.Decision // one for each limit
 }
 
-// judge sets the result of d to the store's decisions. The store decides each charge as if it
-// came behind all charges before it, denied ones too.
+// judge sets the result of d to the store's decisions. The store decides each charge as
+// if it came behind all charges before it, denied ones too.
 func (d *descriptor) judge(decisions []headgate.Decision, before []*descriptor) {
 	d.result = result{spent: decisions[0].Limit - decisions[0].Remaining, decisions: decisions}
 	for i := range decisions {
@@ -43,8 +44,8 @@ func (d *descriptor) judge(decisions []headgate.Decision, before []*descriptor) 
 	}
 }
 
-// sumCostBefore adds up what the descriptors before d asked for of the state of one of its limits.
-// It reports whether one of them was denied.
+// sumCostBefore adds up what the descriptors before d asked for of the state of one of
+// its limits. It reports whether one of them was denied.
 func (d *descriptor) sumCostBefore(l *envoyconfig.Limit, before []*descriptor) (cost int64, denied bool) {
 	for _, b := range before {
 		if b.key == d.key && slices.ContainsFunc(b.limits, l.SharesState) {
@@ -54,8 +55,9 @@ func (d *descriptor) sumCostBefore(l *envoyconfig.Limit, before []*descriptor) (
 	return cost, denied
 }
 
-// remainingAfterOwn sets what was left just after d, if others of the same operation were charged to the
-// same fixed window, in the order of the request. The store returns what is left after all of them.
+// remainingAfterOwn sets what was left just after d, if others of the same operation
+// were charged to the same fixed window, in the order of the request. The store returns
+// what is left after all of them.
 func (d *descriptor) remainingAfterOwn(asked []*descriptor) {
 	if len(asked) == 1 || !d.isWindow() {
 		return
@@ -85,14 +87,14 @@ func (d *descriptor) applyOverflow(enforced bool) {
 	}
 }
 
-// hasOverflow reports whether the last decision is about one hit more than the limit. A local
-// share of the limit, while the store is unavailable, has none.
+// hasOverflow reports whether the last decision is about one hit more than the limit. A
+// local share of the limit, while the store is unavailable, has none.
 func (d *descriptor) hasOverflow() bool {
 	return d.overflow && d.decisions[0].Limit == d.limits[0].Inline.Limit.Rate
 }
 
-// tightest is the index of the limit that responses report: of those that deny the one with the
-// longest wait, or else the one with the least left.
+// tightest is the index of the limit that responses report: the denying limit with
+// the longest wait, or the one with the least remaining if none denies.
 func (d *descriptor) tightest() int {
 	best := 0
 	for i := 1; i < len(d.decisions); i++ {
