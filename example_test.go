@@ -30,7 +30,7 @@ func Example() {
 }
 
 func ExampleParseLimit() {
-	for _, text := range []string{"10/s", "1000/24h", "5/15m burst 20", "10/minute"} {
+	for _, text := range []string{"10/s", "1000/24h", "5/15m burst 20", "10 per minute", "10/1h30m"} {
 		limit, err := headgate.ParseLimit(text)
 		if err != nil {
 			fmt.Println(err)
@@ -42,9 +42,10 @@ func ExampleParseLimit() {
 	// 10/s holds 10
 	// 1000/d holds 1000
 	// 5/15m burst 20 holds 20
-	// headgate: invalid limit "10/minute": column 4: expected a unit of time: ms, s, m, h, d or w, with an optional whole count before it
-	// 	10/minute
-	// 	   ^^^^^^
+	// 10/m holds 10
+	// headgate: invalid limit "10/1h30m": column 5: expected a period of one unit; write 90m
+	// 	10/1h30m
+	// 	    ^^^^
 }
 
 func ExampleAllowAll() {

@@ -1,35 +1,49 @@
 package headgate
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// periodUnits are the units of a period, longest first, so that printing finds the largest that divides.
+// periodUnits are the units of a period, longest first, so that formatPeriod finds the largest
+// one that divides. name is case-sensitive, words are not.
 var periodUnits = [...]struct {
 	name   string
+	words  []string
 	length time.Duration
 }{
-	{"w", 7 * 24 * time.Hour},
-	{"d", 24 * time.Hour},
-	{"h", time.Hour},
-	{"m", time.Minute},
-	{"s", time.Second},
-	{"ms", time.Millisecond},
-	{"us", time.Microsecond},
+	{"w", []string{"week", "weeks"}, 7 * 24 * time.Hour},
+	{"d", []string{"day", "days"}, 24 * time.Hour},
+	{"h", []string{"hour", "hours"}, time.Hour},
+	{"m", []string{"min", "mins", "minute", "minutes"}, time.Minute},
+	{"s", []string{"sec", "secs", "second", "seconds"}, time.Second},
+	{"ms", []string{"millisecond", "milliseconds"}, time.Millisecond},
+	{"us", []string{"microsecond", "microseconds"}, time.Microsecond},
 }
 
-// ParseLimit reads the text of a limit: a rate, a slash, a period, and an optional capacity.
+// calendarUnits are the units of which the length depends on the calendar. They are refused.
+var calendarUnits = []string{"month", "months", "y", "yr", "year", "years"}
+
+// ParseLimit parses a limit: a rate, a slash or "per", a period, and an optional capacity.
 //
-//	10/s                 ten a second
-//	1000/24h             a thousand in 24 hours
-//	5/15m burst 20       five in 15 minutes on average, 20 at once
-//	100/1m queue 50      a hundred a minute, up to 50 waiting (leaky bucket)
+//	10/s                     10 per second
+//	10/minute                10 per minute; short: 10/m
+//	10 per 5 minutes         10 per 5 minutes; short: 10/5m
+//	1000/24h                 1000 per 24 hours
+//	5/15m burst 20           5 per 15 minutes on average, 20 simultaneously
+//	100/1m queue 50          100 per minute, up to 50 queued (leaky bucket)
 //
-// Units of a period are ms s m h d w (and us, for periods that are no whole milliseconds), with an optional whole count before
-// them. “queue 0” is “burst 1”: nothing waits. What cannot be read gives a [*SyntaxError] that points at the part; what is read
-// but lies outside the domain gives a [*LimitError]. The result is valid: [Limit.Validate] has been called.
+// A period is a unit with an optional whole number before it. The units are ms, s, m, h, d and
+// w (and us, for periods that are not a whole number of milliseconds), or the words second,
+// minute, hour, day and week, their plurals, and sec and min. Words are case-insensitive; the
+// short units are not. Calendar months and years are not supported. "queue 0" means "burst 1":
+// nothing is queued.
+//
+// Text that cannot be parsed returns a [*SyntaxError], which points at the wrong part. A limit
+// outside the accepted domain returns a [*LimitError]. The result is valid: ParseLimit calls
+// [Limit.Validate].
 func ParseLimit(text string) (Limit, error) {
 	s := scanner{text: text}
 	l, err := s.limit()
@@ -102,8 +116,9 @@ func (s *scanner) limit() (l Limit, err error) {
 	if l.Rate, err = s.count("rate", "the number of units, as in 10/s"); err != nil {
 		return l, err
 	}
-	if s.spaces(); !s.skip('/') {
-		return l, s.fail(s.word(), "expected a slash and a period, as in 10/s")
+	s.spaces()
+	if !s.skip('/') && !s.skipWord("per") {
+		return l, s.failSeparator(l.Rate)
 	}
 	s.spaces()
 	if l.Period, err = s.period(); err != nil {
@@ -122,29 +137,40 @@ func (s *scanner) period() (time.Duration, error) {
 		}
 	}
 	s.spaces()
-	unit := s.word()
-	for _, u := range periodUnits {
-		if unit != u.name {
-			continue
-		}
-		if count < 1 || count > int64(MaxPeriod/u.length) {
-			return 0, &LimitError{"period", clip(s.text[start : s.at+len(unit)]), acceptedPeriods}
-		}
-		s.at += len(unit)
-		return time.Duration(count) * u.length, nil
+	word := s.word()
+	unit := unitLength(word)
+	if unit == 0 {
+		return 0, s.failUnit(word, count)
 	}
-	return 0, s.fail(unit, "expected a unit of time: ms, s, m, h, d or w, with an optional whole count before it")
+	s.at += len(word)
+	if count < 1 || count > int64(MaxPeriod/unit) {
+		return 0, &LimitError{"period", clip(s.text[start:s.at]), acceptedPeriods}
+	}
+	return time.Duration(count) * unit, nil
+}
+
+// unitLength returns the length of the unit that word names, or 0.
+func unitLength(word string) time.Duration {
+	lower := strings.ToLower(clip(word))
+	for _, u := range periodUnits {
+		if word == u.name || slices.Contains(u.words, lower) {
+			return u.length
+		}
+	}
+	return 0
 }
 
 func (s *scanner) capacity(l *Limit) (err error) {
-	word := s.word()
-	switch word {
-	case "":
-		return s.end()
-	case "burst", "queue":
-		s.at += len(word)
+	word := ""
+	switch {
+	case s.at == len(s.text):
+		return nil
+	case s.skipWord("burst"):
+		word = "burst"
+	case s.skipWord("queue"):
+		word = "queue"
 	default:
-		return s.fail(word, "expected nothing more, or burst N, or queue N")
+		return s.fail(s.word(), "expected nothing more, or burst N, or queue N")
 	}
 	s.spaces()
 	start := s.at
@@ -187,7 +213,7 @@ func (s *scanner) count(field, expected string) (int64, error) {
 	}
 	if s.at < len(s.text) && s.text[s.at] == '.' {
 		s.at = start
-		return 0, s.fail(s.word(), "expected a whole number, without a fraction")
+		return 0, s.failFraction(field)
 	}
 	n, err := strconv.ParseInt(s.text[start:s.at], 10, 64)
 	if err != nil || n < 0 || n > MaxUnits && field != "period" {
@@ -225,6 +251,16 @@ func (s *scanner) skip(c byte) bool {
 	return false
 }
 
+// skipWord skips word, in any case of letters, if it is next.
+func (s *scanner) skipWord(word string) bool {
+	next := s.word()
+	if len(next) != len(word) || !strings.EqualFold(next, word) {
+		return false
+	}
+	s.at += len(next)
+	return true
+}
+
 // word is the run of bytes from here to the next space or slash, without reading it.
 func (s *scanner) word() string {
 	rest := s.text[s.at:]
@@ -232,16 +268,4 @@ func (s *scanner) word() string {
 		return rest[:i]
 	}
 	return rest
-}
-
-func (s *scanner) fail(part, reason string) error {
-	return &SyntaxError{Input: s.text, Offset: s.at, Length: len(part), Reason: reason}
-}
-
-// clip keeps an error readable when the number in it is a megabyte long.
-func clip(s string) string {
-	if len(s) > 24 {
-		return s[:24] + "…"
-	}
-	return s
 }

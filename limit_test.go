@@ -39,6 +39,24 @@ func TestParseLimit(t *testing.T) {
 		{"\t10/s\tqueue\t3", headgate.Limit{Rate: 10, Period: time.Second, Queue: 3}, "10/s queue 3"},
 		{"007/s", headgate.Limit{Rate: 7, Period: time.Second}, "7/s"},
 		{"10/s queue 0", headgate.Limit{Rate: 10, Period: time.Second, Burst: 1}, "10/s burst 1"},
+		{"10/sec", headgate.Limit{Rate: 10, Period: time.Second}, "10/s"},
+		{"10/second", headgate.Limit{Rate: 10, Period: time.Second}, "10/s"},
+		{"10/min", headgate.Limit{Rate: 10, Period: time.Minute}, "10/m"},
+		{"10/minute", headgate.Limit{Rate: 10, Period: time.Minute}, "10/m"},
+		{"10/minutes", headgate.Limit{Rate: 10, Period: time.Minute}, "10/m"},
+		{"10/5minutes", headgate.Limit{Rate: 10, Period: 5 * time.Minute}, "10/5m"},
+		{"10/5 Minutes", headgate.Limit{Rate: 10, Period: 5 * time.Minute}, "10/5m"},
+		{"5/hour", headgate.Limit{Rate: 5, Period: time.Hour}, "5/h"},
+		{"1/day", headgate.Limit{Rate: 1, Period: day}, "1/d"},
+		{"2/week", headgate.Limit{Rate: 2, Period: 7 * day}, "2/w"},
+		{"3/1500 milliseconds", headgate.Limit{Rate: 3, Period: 1500 * time.Millisecond}, "3/1500ms"},
+		{"3/1001 microseconds", headgate.Limit{Rate: 3, Period: 1001 * time.Microsecond}, "3/1001us"},
+		{"10 per s", headgate.Limit{Rate: 10, Period: time.Second}, "10/s"},
+		{"10 per minute", headgate.Limit{Rate: 10, Period: time.Minute}, "10/m"},
+		{"10 per 5 minutes", headgate.Limit{Rate: 10, Period: 5 * time.Minute}, "10/5m"},
+		{"10 per minute burst 20", headgate.Limit{Rate: 10, Period: time.Minute, Burst: 20}, "10/m burst 20"},
+		{"10/minute queue 5", headgate.Limit{Rate: 10, Period: time.Minute, Queue: 5}, "10/m queue 5"},
+		{"10 PER MINUTE BURST 20", headgate.Limit{Rate: 10, Period: time.Minute, Burst: 20}, "10/m burst 20"},
 	} {
 		got, err := headgate.ParseLimit(c.text)
 		if err != nil || got != c.want {
@@ -65,16 +83,42 @@ func TestParseLimitPointsAtTheOffendingPart(t *testing.T) {
 		{"|+10/s", "+10", "number of units"},
 		{"|-/s", "-", "number of units"},
 		{"|/s", "/s", "number of units"},
-		{"|1.5/s", "1.5", "without a fraction"},
+		{"|1.5/s", "1.5", "without a fraction; write 3/2s"},
+		{"|0.1/s burst 5", "0.1", "write 1/10s"},
+		{"|2.50 per minute", "2.50", "write 5/2m"},
+		{"|1.0/s", "1.0", "write 1/s"},
+		{"|0.0/s", "0.0", "without a fraction"},
+		{"|0.00000001/366d", "0.00000001", "without a fraction"},
+		{"|1.5", "1.5", "without a fraction"},
+		{"|1.5.5/s", "1.5.5", "without a fraction"},
+		{"|1.5/x", "1.5", "without a fraction"},
 		{"10|", "", "a slash and a period"},
-		{"10 |per s", "per", "a slash and a period"},
+		{"10 |pers", "pers", "a slash and a period"},
+		{"10 per|", "", "a unit of time"},
+		{"10 per |burst 5", "burst", "a unit of time"},
+		{"10 per |/s", "/s", "a unit of time"},
+		{"1|k/s", "k", "write 1000/s"},
+		{"5|K per 2 minutes", "K", "write 5000/2m"},
+		{"2|M/", "M", "write 2000000"},
+		{"5000|M/s", "M", "a slash and a period"},
+		{"1|G/s", "G", "a slash and a period"},
 		{"1|e9/s", "e9", "a slash and a period"},
 		{"10/|", "", "a unit of time"},
 		{"10/|x", "x", "a unit of time"},
 		{"10/|S", "S", "a unit of time"},
 		{"10/5|", "", "a unit of time"},
-		{"10/5|min", "min", "a unit of time"},
-		{"10/5 |minutes", "minutes", "a unit of time"},
+		{"10/|M", "M", "a unit of time"},
+		{"10/5|minutely", "minutely", "a unit of time"},
+		{"10/5 |fortnights", "fortnights", "a unit of time"},
+		{"5/|month", "month", "calendar months and years are not supported; write a number of days, for example 30d"},
+		{"5/2 |Months", "Months", "calendar months"},
+		{"5 per |year", "year", "calendar months and years"},
+		{"5/1|y", "y", "30d"},
+		{"5/1|h30m", "h30m", "write 90m"},
+		{"5/1|h30min", "h30min", "write 90m"},
+		{"5/1|d12h", "d12h", "write 36h"},
+		{"5/1|h30", "h30", "a unit of time"},
+		{"5/9|d366d", "d366d", "a unit of time"},
 		{"10/|1.5s", "1.5s", "without a fraction"},
 		{"10/|-s", "-s", "a whole number"},
 		{"10/|s\n", "s\n", "a unit of time"},
@@ -106,10 +150,10 @@ func TestParseLimitPointsAtTheOffendingPart(t *testing.T) {
 
 func TestSyntaxErrorMarksThePlace(t *testing.T) {
 	t.Parallel()
-	_, err := headgate.ParseLimit("10/5 minutes")
-	want := `headgate: invalid limit "10/5 minutes": column 6: ` +
-		"expected a unit of time: ms, s, m, h, d or w, with an optional whole count before it\n" +
-		"\t10/5 minutes\n" +
+	_, err := headgate.ParseLimit("10/5 minuets")
+	want := `headgate: invalid limit "10/5 minuets": column 6: ` +
+		"expected a unit of time: ms, s, m, h, d, w or a word such as minutes, with an optional whole number before it\n" +
+		"\t10/5 minuets\n" +
 		"\t     ^^^^^^^"
 	if err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
@@ -225,7 +269,7 @@ func TestPrintedLimitParsesToTheSame(t *testing.T) {
 func units(r *rand.Rand) int64 { return int64(math.Pow(10, 9*r.Float64())) }
 
 func FuzzParseLimit(f *testing.F) {
-	for _, text := range []string{"10/s", "100/1m burst 20", "1000/24h", "5/15m queue 3", "1/1001us", "0/s", "1/", "1/s burst", "-1/s", "1.5/s", " 1 / 2 w "} {
+	for _, text := range []string{"10/s", "100/1m burst 20", "1000/24h", "5/15m queue 3", "1/1001us", "0/s", "1/", "1/s burst", "-1/s", "1.5/s", " 1 / 2 w ", "10 per 5 Minutes burst 3", "1/1h30m", "0.25/hour", "1k/s", "5/month"} {
 		f.Add(text)
 	}
 	for _, text := range hostileTexts() {

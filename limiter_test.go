@@ -27,6 +27,7 @@ func TestNewRefuses(t *testing.T) {
 		{"no store", nil, headgate.MustPolicy("10/s"), headgate.ErrInvalidPolicy, "memstore.New(nil)"},
 		{"no limits", store, headgate.Policy{}, headgate.ErrInvalidPolicy, "0 limits"},
 		{"an invalid limit", store, headgate.Policy{Limits: make([]headgate.Limit, 1)}, headgate.ErrInvalidLimit, "rate is 0"},
+		{"a burst under a window", store, headgate.Policy{Limits: headgate.MustPolicy("10/s burst 20").Limits, Algorithm: headgate.FixedWindow}, headgate.ErrInvalidLimit, "burst is 20; must be 0 under fixed_window"},
 		{"an unknown algorithm", store, headgate.Policy{Limits: headgate.MustPolicy("10/s").Limits, Algorithm: "sieve"}, headgate.ErrUnknownAlgorithm, "sliding_window"},
 		{"a queue that nothing waits in", store, headgate.Policy{Limits: headgate.MustPolicy("10/s queue 5").Limits}, headgate.ErrInvalidLimit, "leaky_bucket"},
 	} {

@@ -172,12 +172,9 @@ func NamesWhere(kind func(headgate.Algorithm) bool) string {
 	return strings.Join(names, "")
 }
 
-// Check reports why a cannot decide by l, and which field of l it has no use for: a queue where no request is held back, a burst
-// where windows count. The error is a [*headgate.LimitError]. New and NewLog refuse the same, except that windows ignore a burst.
+// Check returns the error that New or NewLog returns for l, or nil. It is a
+// [*headgate.LimitError]: a field is outside the domain, or a does not use it.
 func (a Algorithm) Check(l headgate.Limit) error {
-	if l.Burst > 0 && a.Name.Windowed() {
-		return unused("burst", l.Burst, a.Name, func(name headgate.Algorithm) bool { return !name.Windowed() })
-	}
 	var err error
 	if a.NewLog != nil {
 		_, err = a.NewLog(l)
@@ -187,13 +184,18 @@ func (a Algorithm) Check(l headgate.Limit) error {
 	return err
 }
 
-// validate refuses a limit outside the domain, and a queue where nothing is ever queued.
+// validate returns an error for a limit outside the domain, and for a field that the algorithm
+// does not use: a queue where no request is delayed, or a burst under a window. The table of
+// kinds in package headgate decides which algorithms use them.
 func validate(l headgate.Limit, name headgate.Algorithm) error {
 	if err := l.Validate(); err != nil {
 		return err
 	}
 	if l.Queue > 0 && !name.Queues() {
 		return unused("queue", l.Queue, name, headgate.Algorithm.Queues)
+	}
+	if l.Burst > 0 && name.Windowed() {
+		return unused("burst", l.Burst, name, func(other headgate.Algorithm) bool { return !other.Windowed() })
 	}
 	return nil
 }

@@ -239,7 +239,7 @@ func TestUndoKeepsWhatIsNotCertain(t *testing.T) {
 			k.take(start-1, 8)
 		}, 0},
 	} {
-		k := keyOf(t, c.of, "10/s burst 10")
+		k := keyOf(t, c.of, "10/s")
 		u, ok := k.spend(start, 5)
 		if c.others(k); !ok {
 			t.Fatalf("%s: %v admits no 5", c.name, k)

@@ -83,14 +83,19 @@ func closeLanes(lanes []*lane) error {
 	return errors.Join(errs...)
 }
 
-// SideBySide is a policy of the same limits for each algorithm. Where there are several algorithms, a limit with a queue becomes
-// one with a burst of the same capacity for those that hold nothing back.
+// SideBySide returns one policy with the same limits for each algorithm. With several
+// algorithms, each gets what it uses of a limit: an algorithm that does not queue gets a burst
+// of the queue's capacity in place of the queue, and a window gets neither.
 func SideBySide(limits []headgate.Limit, algorithms ...headgate.Algorithm) []headgate.Policy {
 	policies := make([]headgate.Policy, len(algorithms))
 	for i, algorithm := range algorithms {
 		own := slices.Clone(limits)
 		for n := range own {
-			if len(algorithms) > 1 && !algorithm.Queues() && own[n].Queue > 0 {
+			switch {
+			case len(algorithms) == 1:
+			case algorithm.Windowed():
+				own[n].Queue, own[n].Burst = 0, 0
+			case !algorithm.Queues() && own[n].Queue > 0:
 				own[n].Queue, own[n].Burst = 0, own[n].Capacity()
 			}
 		}

@@ -363,14 +363,17 @@ func TestProgress(t *testing.T) {
 }
 
 func TestSideBySide(t *testing.T) {
-	limit := limits(t, "100/1m queue 50", "5/s")
+	limit := limits(t, "100/1m queue 50", "5/s burst 7")
 	for _, p := range replay.SideBySide(limit, everyAlgorithm()...) {
-		want := "100/m burst 51"
-		if p.Algorithm.Queues() {
+		want, second := "100/m burst 51", limit[1]
+		switch {
+		case p.Algorithm.Queues():
 			want = "100/m queue 50"
+		case p.Algorithm.Windowed():
+			want, second.Burst = "100/m", 0
 		}
-		if got := p.Limits[0].String(); got != want || p.Limits[1] != limit[1] {
-			t.Errorf("%s gets %s and %s, want %s and 5/s", p.Algorithm, got, p.Limits[1], want)
+		if got := p.Limits[0].String(); got != want || p.Limits[1] != second {
+			t.Errorf("%s gets %s and %s, want %s and %s", p.Algorithm, got, p.Limits[1], want, second)
 		}
 	}
 	if p := replay.SideBySide(limit, headgate.TokenBucket); p[0].Limits[0] != limit[0] {

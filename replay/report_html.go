@@ -94,6 +94,9 @@ func (p page) Compares() bool { return p.compares() }
 // Limits are the limits as text.
 func (p page) Limits() string { return p.limits() }
 
+// OtherLimits are the limits of the policies that differ from the first one's.
+func (p page) OtherLimits() []string { return p.otherLimits() }
+
 // KeyNames says what the keys were.
 func (p page) KeyNames() string { return p.keyNames() }
 

@@ -56,7 +56,11 @@ func (r *Report) keyNames() string {
 }
 
 func (r *Report) writePolicies(b *strings.Builder) {
-	fmt.Fprintf(b, "\nlimit %s\n\n", r.limits())
+	fmt.Fprintf(b, "\nlimit %s\n", r.limits())
+	for _, other := range r.otherLimits() {
+		fmt.Fprintf(b, "      %s\n", other)
+	}
+	b.WriteString("\n")
 	header := []string{"", "admitted", "denied", "share", "never", "keys touched", "share", "denials a key: 50 %", "90 %", "99 %", "most"}
 	if r.compares() {
 		header = append(header, "differ from sliding_log", "share")
@@ -77,10 +81,33 @@ func (r *Report) writePolicies(b *strings.Builder) {
 	writeTable(b, rows)
 }
 
-// limits are those of the first policy, as the others' are the same but for a queue.
-func (r *Report) limits() string {
+// limits returns the limits of the first policy. otherLimits returns those that differ.
+func (r *Report) limits() string { return r.Policies[0].limits() }
+
+// otherLimits returns a line for each group of policies whose limits are not the first
+// policy's: an algorithm gets what it uses of a burst and a queue.
+func (r *Report) otherLimits() []string {
+	var order []string
+	algorithms := make(map[string][]string)
+	for _, p := range r.Policies {
+		limits := p.limits()
+		if limits == r.limits() {
+			continue
+		}
+		if algorithms[limits] == nil {
+			order = append(order, limits)
+		}
+		algorithms[limits] = append(algorithms[limits], string(p.Algorithm))
+	}
+	for i, limits := range order {
+		order[i] = limits + " under " + strings.Join(algorithms[limits], ", ")
+	}
+	return order
+}
+
+func (p PolicyReport) limits() string {
 	var names []string
-	for _, l := range r.Policies[0].Limits {
+	for _, l := range p.Limits {
 		names = append(names, l.Limit)
 	}
 	return strings.Join(names, " and ")

@@ -26,7 +26,7 @@ func randomLimit(r *rand.Rand, a headgate.Algorithm) headgate.Limit {
 		l := headgate.Limit{Rate: randomUnits(r), Period: randomPeriod(r)}
 		if a.Queues() && r.IntN(2) == 0 {
 			l.Queue = randomUnits(r)
-		} else if r.IntN(3) > 0 {
+		} else if !a.Windowed() && r.IntN(3) > 0 {
 			l.Burst = randomUnits(r)
 		}
 		if validFor(a, l) {

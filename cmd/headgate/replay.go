@@ -78,6 +78,9 @@ const replayInFlight = 256
 
 // run replays the logs that args name.
 func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
+	if !cmd.Flags().Changed("policy") && headgate.Algorithm(f.algorithm).Windowed() {
+		f.policies = []string{"10/s"} // a window has no burst
+	}
 	opts, policies, err := f.parse()
 	if err != nil {
 		return err

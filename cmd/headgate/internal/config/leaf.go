@@ -114,6 +114,18 @@ type leaf struct {
 	meant   string // what a bare number was most likely meant to be: %s/s
 }
 
+// limitPattern matches what headgate.ParseLimit can parse. Words are case-insensitive.
+var limitPattern = `^[ \t]*[0-9]+[ \t]*(/[ \t]*|` + anyCase(`per`) + `[ \t]+)([0-9]+[ \t]*)?(us|ms|s|m|h|d|w|` +
+	anyCase(`(micro|milli)?seconds?|secs?|min(ute)?s?|(hour|day|week)s?`) + `)([ \t]+(` +
+	anyCase(`burst|queue`) + `)[ \t]+[0-9]+)?[ \t]*$`
+
+// anyCase makes each lower-case letter of a pattern match its capital too.
+func anyCase(pattern string) string {
+	return regexp.MustCompile(`[a-z]`).ReplaceAllStringFunc(pattern, func(letter string) string {
+		return "[" + strings.ToUpper(letter) + letter + "]"
+	})
+}
+
 // leaves are all types that are no struct, list or map.
 var leaves = map[reflect.Type]*leaf{
 	reflect.TypeFor[string](): {what: text, pattern: `.`, says: "a name", parse: as(func(s string) (string, error) { return s, nil })},
@@ -124,7 +136,7 @@ var leaves = map[reflect.Type]*leaf{
 		parse: as(time.ParseDuration), show: func(v any) string { return shortTime(v.(time.Duration)) }, example: "5s", meant: "%ss",
 	},
 	reflect.TypeFor[headgate.Limit](): {
-		what: text, pattern: `^[ \t]*[0-9]+[ \t]*/[ \t]*([0-9]+[ \t]*)?(us|ms|s|m|h|d|w)([ \t]+(burst|queue)[ \t]+[0-9]+)?[ \t]*$`,
+		what: text, pattern: limitPattern,
 		says: "a limit such as 10/s or 5/15m burst 20", parse: as(headgate.ParseLimit), example: "10/s burst 20", meant: "%s/s",
 	},
 	reflect.TypeFor[headgate.OnStoreError](): {what: text, parse: as(func(s string) (headgate.OnStoreError, error) { return headgate.OnStoreError(s), nil })},

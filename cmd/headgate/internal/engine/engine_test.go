@@ -336,6 +336,7 @@ func TestErrorsNameTheirPlaceAndKind(t *testing.T) {
 		{"no limit", with(func(c *engine.Check) { c.Limit = "" }), 1, "limit", engine.InvalidRequest, headgate.ErrInvalidLimit, "column 1"},
 		{"limit outside", with(func(c *engine.Check) { c.Limit = "2000000000/s" }), 1, "limit", engine.InvalidRequest, headgate.ErrInvalidLimit, "1000000000"},
 		{"queue without a queue", with(func(c *engine.Check) { c.Limit = "5/s queue 5" }), 1, "limit", engine.InvalidRequest, headgate.ErrInvalidLimit, "leaky_bucket"},
+		{"burst under a window", with(func(c *engine.Check) { c.Limit, c.Algorithm = "5/s burst 9", "sliding_log" }), 1, "limit", engine.InvalidRequest, headgate.ErrInvalidLimit, "burst is 9"},
 		{"unknown algorithm", with(func(c *engine.Check) { c.Algorithm = "leaky" }), 1, "algorithm", engine.InvalidRequest, headgate.ErrUnknownAlgorithm, "sliding_log"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

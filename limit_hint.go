@@ -1,0 +1,137 @@
+package headgate
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// fail returns a SyntaxError that points at part, which is the next text.
+func (s *scanner) fail(part, reason string) error {
+	return &SyntaxError{Input: s.text, Offset: s.at, Length: len(part), Reason: reason}
+}
+
+// failSeparator is the error for a rate that neither a slash nor "per" follows.
+func (s *scanner) failSeparator(rate int64) error {
+	word := s.word()
+	if factor := multiplier(word); factor > 0 && rate <= MaxUnits/factor {
+		plain := strconv.FormatInt(rate*factor, 10)
+		rest := scanner{text: s.text, at: s.at + len(word)}
+		if period, ok := rest.slashPeriod(); ok {
+			plain += "/" + formatPeriod(period)
+		}
+		return s.fail(word, "expected a number without a suffix; write "+plain)
+	}
+	return s.fail(word, "expected a slash and a period, as in 10/s, or per and a period")
+}
+
+// multiplier returns what a suffix of a number multiplies it by, or 0.
+func multiplier(suffix string) int64 {
+	switch suffix {
+	case "k", "K":
+		return 1_000
+	case "M":
+		return 1_000_000
+	default:
+		return 0
+	}
+}
+
+// slashPeriod reads a slash or "per" and a period, and reports whether it could.
+func (s *scanner) slashPeriod() (time.Duration, bool) {
+	if s.spaces(); !s.skip('/') && !s.skipWord("per") {
+		return 0, false
+	}
+	s.spaces()
+	if !s.digit() && unitLength(s.word()) == 0 {
+		return 0, false
+	}
+	period, err := s.period()
+	return period, err == nil
+}
+
+// failFraction is the error for a number with a decimal point, which is next.
+func (s *scanner) failFraction(field string) error {
+	word, reason := s.word(), "expected a whole number, without a fraction"
+	if field == "rate" {
+		rest := scanner{text: s.text, at: s.at + len(word)}
+		if period, ok := rest.slashPeriod(); ok {
+			if whole, ok := wholeRate(word, period); ok {
+				reason += "; write " + whole.String()
+			}
+		}
+	}
+	return s.fail(word, reason)
+}
+
+// maxFraction is the longest decimal number for which a whole rate is suggested, in bytes.
+const maxFraction = 10
+
+// wholeRate returns the limit that grants the decimal number of units in each period, and
+// whether there is a valid one.
+func wholeRate(decimal string, period time.Duration) (Limit, bool) {
+	whole, fraction, _ := strings.Cut(decimal, ".")
+	n, err := strconv.ParseUint(whole+fraction, 10, 63)
+	if err != nil || fraction == "" || len(decimal) > maxFraction {
+		return Limit{}, false
+	}
+	rate, divisor := int64(n), int64(1)
+	for range fraction {
+		divisor *= 10
+	}
+	for _, prime := range []int64{2, 5} {
+		for rate%prime == 0 && divisor%prime == 0 {
+			rate, divisor = rate/prime, divisor/prime
+		}
+	}
+	if divisor > int64(MaxPeriod/period) {
+		return Limit{}, false
+	}
+	l := Limit{Rate: rate, Period: period * time.Duration(divisor)}
+	return l, l.Validate() == nil
+}
+
+// failUnit is the error for a word, which is next, that is not a unit of time. count is the
+// number before it.
+func (s *scanner) failUnit(word string, count int64) error {
+	switch lower := strings.ToLower(clip(word)); {
+	case slices.Contains(calendarUnits, lower):
+		return s.fail(word, "calendar months and years are not supported; write a number of days, for example 30d")
+	case strings.ContainsAny(lower, "0123456789"):
+		if period, ok := compoundPeriod(strconv.FormatInt(count, 10) + lower); ok {
+			return s.fail(word, "expected a period of one unit; write "+formatPeriod(period))
+		}
+	}
+	return s.fail(word, "expected a unit of time: ms, s, m, h, d, w or a word such as minutes, "+
+		"with an optional whole number before it")
+}
+
+// compoundPeriod returns the sum of a text of several numbers with units, such as 1h30m, and
+// whether it is a valid period.
+func compoundPeriod(text string) (sum time.Duration, ok bool) {
+	for text != "" {
+		digits := len(text) - len(strings.TrimLeft(text, "0123456789"))
+		count, err := strconv.ParseInt(text[:digits], 10, 64)
+		text = text[digits:]
+		letters := strings.IndexAny(text, "0123456789")
+		if letters < 0 {
+			letters = len(text)
+		}
+		unit := unitLength(text[:letters])
+		if err != nil || unit == 0 || count > int64(MaxPeriod/unit) {
+			return 0, false
+		}
+		sum += time.Duration(count) * unit
+		text = text[letters:]
+	}
+	return sum, sum >= MinPeriod && sum <= MaxPeriod
+}
+
+// clip shortens text for an error: a number may be a megabyte long.
+func clip(s string) string {
+	if len(s) > 24 {
+		return s[:24] + "…"
+	}
+	return s
+}
