@@ -67,7 +67,7 @@ func (c *clock) calibrate(sequence uint64) int64 {
 	after := ticks()
 	passed, counted := now-c.nano.Load(), after-c.tick.Load()
 	switch {
-	// descheduled between two readings
+	// The goroutine was descheduled between two readings.
 	case (after-before)*64 >= min(counted, max(c.validTicks.Load(), 1<<20)):
 		c.validTicks.Store(0)
 		c.sequence.Store(sequence)

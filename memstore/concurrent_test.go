@@ -17,7 +17,7 @@ import (
 // microseconds) and both words (7/s: it does not).
 var contended = []string{"10/1s", "7/1s burst 10"}
 
-// T1
+// Trap T1 of docs/guarantees.md.
 func TestConcurrentTakesOfOneKeyAllowExactlyTheLimit(t *testing.T) {
 	for _, a := range names() {
 		for _, limit := range contended {
@@ -121,7 +121,7 @@ func TestAllowAllIsAtomicUnderConcurrency(t *testing.T) {
 	}
 }
 
-// T3
+// Trap T3 of docs/guarantees.md.
 func TestAllowAllDenialSpendsNothing(t *testing.T) {
 	for _, a := range names() {
 		t.Run(string(a), func(t *testing.T) {

@@ -7,8 +7,8 @@ import "math/bits"
 type digest struct{ hi, lo uint64 }
 
 // hashKey is a 128-bit secret. Each rule's scope has its own, derived from the store's
-// secret. Two different pairs of scope and key therefore never hash the same text, and
-// an attacker can't choose keys that collide or that crowd one bucket of the table.
+// secret, so scope and key are never joined into an ambiguous text. An attacker can't
+// choose keys that collide or that crowd one bucket of the table.
 type hashKey struct{ k0, k1 uint64 }
 
 // sum returns SipHash-1-3 with an output of 128 bits (Aumasson and Bernstein, “SipHash:

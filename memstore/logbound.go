@@ -15,12 +15,14 @@ const (
 	maxLogShards  = 64
 	logEntryBytes = 16
 	logKeyBytes   = 128 // a key's share of the map, and its log without entries
-	// bytes of sliding logs for each key that the store is sized for
+	// logBudget is the number of bytes of sliding logs for each key that the store is
+	// sized for.
 	logBudget    = 24
 	firstEntries = 4 // entries that are charged to the budget for a new log
 	newLogBytes  = logKeyBytes + firstEntries*logEntryBytes
 	sweepOnNew   = 2 // logs checked for expiry for each new log
-	// logs checked for expiry in each of shardsWhenFull shards if the budget is used up
+	// sweepWhenFull is the number of logs checked for expiry in each of shardsWhenFull
+	// shards if the budget is used up.
 	sweepWhenFull  = 16
 	shardsWhenFull = 4
 )

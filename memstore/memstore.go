@@ -67,9 +67,11 @@ type Options struct {
 
 const (
 	minBytes = 64 << 10
-	// for rounding, and the overflow buckets and logs of even the smallest store
+	// fixedBytes are for rounding and for the overflow buckets and logs of even the
+	// smallest store.
 	fixedBytes = 24 << 10
-	// a slot at load 0.85 (37.7) and its share of the overflow buckets (1.2)
+	// keyBytes is a slot at load 0.85 (37.7) and its share of the overflow buckets
+	// (1.2).
 	keyBytes = 39
 )
 
@@ -224,7 +226,8 @@ type Stats struct {
 	Keys       int   // slots in use, including those of expired keys
 	LogEntries int   // allocated entries of sliding logs
 	Bytes      int64 // memory allocated for state, in bytes
-	// decisions so far for keys that found no room and shared an overflow bucket
+	// Overflowed is the number of decisions so far for keys that found no room and
+	// shared an overflow bucket.
 	Overflowed uint64
 }
 

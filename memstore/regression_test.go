@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Every test in this file shows a bug that has been fixed.
+// Every test in this file is a regression test for a fixed bug.
 
 const t0 = 1_700_000_000_000_000
 

@@ -77,7 +77,8 @@ type shard struct {
 	maxSlots     int           // slots of the largest table
 	skipDisplace int32         // number of new keys for which displacement is not tried
 	relocations  atomic.Uint32 // keys moved to their other bucket so far
-	// memory of the largest table: part index of siblings equal parts
+	// slab is the memory of the largest table: the shard uses part index of siblings
+	// equal parts.
 	slab            *slab
 	index, siblings int32
 	_               [64 - 56]byte

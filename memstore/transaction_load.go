@@ -128,7 +128,7 @@ func (x *transaction) loadLog(g *logBound, t *target) error {
 	switch {
 	case x.peek:
 	case t.keyLog != nil:
-		// no sweep drops it while another log is created
+		// Keep the log while another one is created: a sweep must not drop it.
 		t.keyLog.resetAt = max(t.keyLog.resetAt, x.t+1)
 	default:
 		if t.keyLog = logs.create(sh, t.d, x.t); t.keyLog == nil {

@@ -130,7 +130,7 @@ func (g *generator) next() step {
 	return s
 }
 
-// debit selects a rule and a key, limit often the first ones, and a cost. If a request
+// debit selects a rule and a key, most often the first ones, and a cost. If a request
 // has several debits, their sum must fit in an int64.
 func (g *generator) debit(i int) debit {
 	r := g.tester.random

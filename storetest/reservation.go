@@ -53,10 +53,10 @@ func (ts *tester) cancel(r *headgate.Reservation, at headgate.Instant) {
 	ts.mustf(err, "cancel")
 }
 
-// exhausted returns a limiter under 1/1s with a capacity of 2, both of them spent.
-// Every further unit becomes available a second after the previous one. next is the
-// wait for the first of them. A leaky bucket forwards the first request immediately, so
-// its next unit takes two seconds.
+// exhausted returns a limiter under 1/1s with a capacity of 2, both of them spent. next
+// is the delay of the next unit; every further unit becomes available a second after
+// the previous one. A leaky bucket delays a request until its queue is empty, which
+// takes two seconds.
 func (ts *tester) exhausted(a headgate.Algorithm) (l *headgate.Limiter, next time.Duration) {
 	l = ts.limiter(a, "1/1s burst 2")
 	ts.mustAllow(l, start, "key", 2)
@@ -98,13 +98,13 @@ func checkReserveDelay(ts *tester, a headgate.Algorithm) {
 		want := ts.peek(u.limiter, u.at, "key", cost)
 		wait := want.RetryAfter
 		if a.Queues() {
-			// the time until the queue is empty
+			// The delay of a request is the time until the queue is empty.
 			wait = ts.peek(u.limiter, u.at, "key", 0).Delay
 		}
 		if wait > 0 {
 			again := want.RetryAfter
 			if want.Allowed {
-				// a queue admits it, but with 1 µs too much delay
+				// A queue admits the request, but with 1 µs too much delay.
 				again = time.Microsecond
 			}
 			if r := ts.reserve(u.limiter, u.at, cost, wait-time.Microsecond); r.OK() {

@@ -24,7 +24,7 @@ type step struct {
 	at     headgate.Instant
 	verb   verb
 	debits []debit // one, except for takeAll and peekAll
-	// for changeLimit: the new limit of the first debit's rule
+	// limit is the new limit of the first debit's rule, for changeLimit.
 	limit headgate.Limit
 }
 

@@ -52,8 +52,8 @@ const jobVariable = "HEADGATE_CROWD"
 
 // Result is the outcome of a run.
 type Result struct {
-	Operations, Failed int64 // operations
-	Admitted           int64 // units
+	Operations, Failed int64 // number of operations
+	Admitted           int64 // number of units
 }
 
 // job is what a child process has to do.

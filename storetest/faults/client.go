@@ -111,7 +111,7 @@ func (c *client) do() history.Outcome {
 	return outcome
 }
 
-// request returns a random request, limit often a take.
+// request returns a random request, most often a take.
 func (c *client) request() history.Request {
 	r := history.Request{At: c.instant(), Cost: 1 + c.random.Int64N(2)}
 	switch n := c.random.IntN(20); {

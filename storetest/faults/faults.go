@@ -39,8 +39,8 @@ type Fault struct {
 	// Transparent is set for a fault that no client may notice: every operation must be
 	// answered.
 	Transparent bool
-	// MustFail is set for a fault under which some operations must fail; otherwise it
-	// had no effect.
+	// MustFail is set for a fault under which some operations must fail or have an
+	// unknown outcome. If none does, the test reports that the fault had no effect.
 	MustFail bool
 }
 

@@ -23,7 +23,7 @@ type faultyStore struct {
 	state      atomic.Int32
 	injections atomic.Int64
 	generation atomic.Int64 // part of every key: incrementing it loses all state
-	// operations that run after their callers have returned
+	// late are operations that run after their callers have returned.
 	late sync.WaitGroup
 }
 
@@ -32,7 +32,8 @@ const (
 	healthy     = iota
 	unreachable // no operation reaches the store
 	repliesLost // operations are executed, but replies are lost
-	// operations are executed after the recovery, when their callers have returned
+	// delayed operations are executed after the recovery, when their callers have
+	// returned.
 	delayed
 )
 

@@ -64,8 +64,8 @@ type Loss int
 // The kinds of loss.
 const (
 	NoLoss Loss = iota
-	// the latest writes, for example when a replica takes over that has not received
-	// them
+	// LatestWrites are the last writes before the fault, for example when a replica
+	// takes over that has not received them.
 	LatestWrites
 	AllState // the whole state of the key
 )

@@ -14,7 +14,7 @@ type UpperBound func(from, to int64) int64
 type definition struct {
 	name   headgate.Algorithm
 	unused func() state // returns the state of an unused key
-	// returns what the algorithm guarantees; period in µs
+	// upperBound returns the guarantee of the algorithm; period is in µs.
 	upperBound func(rate, period, capacity int64) UpperBound
 }
 

@@ -23,7 +23,7 @@ func maxRat(a, b *big.Rat) *big.Rat {
 // floor returns the largest integer that is not above r.
 func floor(r *big.Rat) int64 {
 	q, m := new(big.Int), new(big.Int)
-	q.DivMod(r.Num(), r.Denom(), m) // Euclidean: the denominator is positive, so this rounds down
+	q.DivMod(r.Num(), r.Denom(), m) // Euclidean division by a positive number rounds down
 	return toInt64(q)
 }
 

@@ -3,8 +3,8 @@
 //
 // It is written from the definitions of the algorithms and shares no arithmetic with
 // package algo, so that a mistake there is not repeated here. Instants and waits are
-// whole microseconds and fractions are math/big rationals. Where a definition contains “the
-// first microsecond at which …”, the model searches for that microsecond. Package
+// whole microseconds and fractions are math/big rationals. Where a definition contains
+// “the first microsecond at which …”, the model searches for that microsecond. Package
 // storetest compares every store with this model.
 //
 // T is P/L, the time of one unit. B is [headgate.Limit.Capacity]. Windows count up to
@@ -20,8 +20,8 @@ import (
 	"github.com/headgate/headgate/internal/micros"
 )
 
-// Key is the state of one key p one algorithm. A new key is unused. A Key never
-// expires state on its own and is not safe for concurrent use.
+// Key is the state of one key under one algorithm. A new key is unused. A Key drops no
+// state on its own and is not safe for concurrent use.
 type Key struct {
 	algorithm headgate.Algorithm
 	limit     params // the limit of the last call; zero for an unused key
@@ -80,7 +80,7 @@ func (k *Key) clear() {
 	k.state = definition.unused()
 }
 
-// Take spends n units p l at t if they are available, and returns the decision.
+// Take spends n units under l at t if they are available, and returns the decision.
 func (k *Key) Take(l headgate.Limit, t, n int64) headgate.Decision {
 	k.applyLimit(l, t)
 	d := k.decide(t, n)

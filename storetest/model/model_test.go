@@ -112,7 +112,7 @@ func TestDecisionTimelines(t *testing.T) {
 			{"take", 1500 * ms, 5, "deny left=4 retry=100000 reset=1500000 delay=0"}, // 10·0.5 + 1
 			{"take", 1600 * ms, 5, "allow left=0 retry=0 reset=1400000 delay=0"},     // 10·0.4 + 6
 			{"take", 1600 * ms, 10, "deny left=0 retry=1400000 reset=1400000 delay=0"},
-			{"refund", 1600 * ms, 8, "allow left=6 retry=0 reset=400000 delay=0"}, // prev·0.4 = 3.2
+			{"refund", 1600 * ms, 8, "allow left=6 retry=0 reset=400000 delay=0"}, // cur 0, prev 8: 8·0.4
 			{"take", 5000 * ms, 11, "never left=10 retry=0 reset=0 delay=0"},
 		}},
 		{"a queue of two", headgate.LeakyBucket, "10/s queue 2", []request{

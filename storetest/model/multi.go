@@ -69,9 +69,9 @@ func (k *Key) decideAfter(t, n, before int64) headgate.Decision {
 	return k.decide(t, before+min(n, 1<<62-1))
 }
 
-// combine returns the decision on the whole request. The wait is the longest of the
-// debits that denied. The other fields are those of the debit with the fewest units
-// remaining, the first one if several have equally few.
+// combine returns the decision on the whole request. RetryAfter is the longest of the
+// debits that denied, and Delay the longest of all. The other fields are those of the
+// debit with the fewest units remaining, the first one if several have equally few.
 func combine(debits []Debit, answers []headgate.Decision) headgate.Decision {
 	all := answers[0]
 	all.Allowed, all.RetryAfter = true, 0
