@@ -178,7 +178,7 @@ func TestQuickstartSaysWhyItCannotStart(t *testing.T) {
 		change func(q *quickstart, cmd *exec.Cmd)
 		want   string
 	}{
-		{"a port is taken", func(_ *quickstart, cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "RESP_PORT="+port) }, "listens on port " + port},
+		{"a port is taken", func(_ *quickstart, cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "RESP_PORT="+port) }, "port " + port + " is already in use"},
 		{"two on one port", func(q *quickstart, cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "RESP_PORT="+q.ports[1]) }, "address already in use"},
 		{"a program is missing", func(_ *quickstart, cmd *exec.Cmd) {
 			cmd.Path, cmd.Args = bash, append([]string{"bash"}, cmd.Args...)

@@ -1,5 +1,7 @@
-// Chi has a limit for each route and client address: middleware of httplimit is chi's own kind. What stands behind With knows the
-// route's pattern, so that /items/1 and /items/2 are one budget; before it, with Use, use httplimit.Path or none.
+// Chi limits each route per client address. httplimit middleware works with chi without
+// an adapter. Added with With, it runs after routing and knows the route's pattern, so
+// that /items/1 and /items/2 share one budget. Added with Use, it runs before routing:
+// do not use httplimit.Pattern there.
 package main
 
 import (
@@ -23,7 +25,8 @@ func newHandler() (http.Handler, error) {
 		return nil, err
 	}
 	router := chi.NewRouter()
-	router.Get("/health", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "fine") }) // not limited
+	// not limited
+	router.Get("/health", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "fine") })
 	limited := router.With(perRoute)
 	limited.Get("/items/{id}", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "item", chi.URLParam(r, "id")) })
 	limited.Get("/users/{id}", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "user", chi.URLParam(r, "id")) })

@@ -1,5 +1,5 @@
-// Client is an HTTP client that obeys Retry-After: an answer of 429 or 503 is asked for again when the server said, not earlier,
-// and not more often than it has patience for.
+// Client is an HTTP client that respects Retry-After. It retries a request with a 429
+// or 503 response after the delay that the server requests, a limited number of times.
 package main
 
 import (
@@ -12,38 +12,39 @@ import (
 	"time"
 )
 
-// patient is a transport that waits and asks again.
-type patient struct {
-	next    http.RoundTripper
-	tries   int           // in all
-	longest time.Duration // it does not wait longer than that
+// retrier is a transport that retries requests.
+type retrier struct {
+	next     http.RoundTripper
+	attempts int           // maximum number of attempts
+	maxDelay time.Duration // longer delays are not waited for
 }
 
-func (p *patient) RoundTrip(r *http.Request) (*http.Response, error) {
-	for try := 1; ; try++ {
-		answer, err := p.next.RoundTrip(r)
+func (t *retrier) RoundTrip(r *http.Request) (*http.Response, error) {
+	for attempt := 1; ; attempt++ {
+		resp, err := t.next.RoundTrip(r)
 		if err != nil {
 			return nil, err
 		}
-		wait, told := retryAfter(answer)
-		if !told || wait > p.longest || try >= p.tries || r.Body != nil && r.GetBody == nil {
-			return answer, nil
+		delay, ok := retryAfter(resp)
+		if !ok || delay > t.maxDelay || attempt >= t.attempts || r.Body != nil && r.GetBody == nil {
+			return resp, nil
 		}
-		_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10)) // so that the connection is used again
-		_ = answer.Body.Close()
+		// to reuse the connection
+		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10))
+		_ = resp.Body.Close()
 		select {
-		case <-time.After(wait):
+		case <-time.After(delay):
 		case <-r.Context().Done():
 			return nil, r.Context().Err()
 		}
-		if r, err = again(r); err != nil {
+		if r, err = rewind(r); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// again is the same request with its body from the beginning.
-func again(r *http.Request) (*http.Request, error) {
+// rewind returns a copy of r whose body starts at the beginning.
+func rewind(r *http.Request) (*http.Request, error) {
 	r = r.Clone(r.Context())
 	if r.GetBody == nil {
 		return r, nil
@@ -53,12 +54,12 @@ func again(r *http.Request) (*http.Request, error) {
 	return r, err
 }
 
-// retryAfter is how long the server asks to wait: seconds, or a date.
-func retryAfter(answer *http.Response) (time.Duration, bool) {
-	if answer.StatusCode != http.StatusTooManyRequests && answer.StatusCode != http.StatusServiceUnavailable {
+// retryAfter returns the delay of Retry-After, which is a number of seconds or a date.
+func retryAfter(resp *http.Response) (time.Duration, bool) {
+	if resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {
 		return 0, false
 	}
-	field := answer.Header.Get("Retry-After")
+	field := resp.Header.Get("Retry-After")
 	if seconds, err := strconv.ParseUint(field, 10, 31); err == nil {
 		return time.Duration(seconds) * time.Second, true
 	}
@@ -69,13 +70,13 @@ func retryAfter(answer *http.Response) (time.Duration, bool) {
 }
 
 func main() {
-	client := &http.Client{Transport: &patient{next: http.DefaultTransport, tries: 5, longest: time.Minute}}
+	client := &http.Client{Transport: &retrier{next: http.DefaultTransport, attempts: 5, maxDelay: time.Minute}}
 	for _, url := range os.Args[1:] {
-		answer, err := client.Get(url)
+		resp, err := client.Get(url)
 		if err != nil {
 			log.Fatal(err)
 		}
-		fmt.Println(answer.Status, url)
-		_ = answer.Body.Close()
+		fmt.Println(resp.Status, url)
+		_ = resp.Body.Close()
 	}
 }

@@ -1,5 +1,6 @@
-// Echo has a limit for each route and client address, and one for wrong passwords. Around a whole server no adapter is needed, as
-// it is an http.Handler: http.ListenAndServe(addr, limit(e)). For groups and routes echo brings one.
+// Echo limits each route per client address, and wrong passwords. A whole server needs
+// no adapter, because it is an http.Handler: http.ListenAndServe(addr, limit(e)). For
+// groups and routes use echo.WrapMiddleware.
 package main
 
 import (
@@ -13,19 +14,21 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// answered answers what a handler returns as an error at once, and not when all middleware is through: else Settle would see 200.
-func answered(next echo.HandlerFunc) echo.HandlerFunc {
+// writeErrors writes the response to an error that the handler returned before outer
+// middleware continues. Echo writes it after all middleware, when AdjustCost has
+// already seen status 200.
+func writeErrors(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c *echo.Context) error {
 		err := next(c)
 		if err != nil {
 			c.Echo().HTTPErrorHandler(c, err)
 		}
-		return err // for logs; what was answered is not answered again
+		return err // for logging; echo does not write a second response
 	}
 }
 
-// say is a handler that says a word and the parameter.
-func say(word string) echo.HandlerFunc {
+// text returns a handler that writes a word and the parameter.
+func text(word string) echo.HandlerFunc {
 	return func(c *echo.Context) error { return c.String(http.StatusOK, word+" "+c.Param("id")+"\n") }
 }
 
@@ -44,16 +47,16 @@ func newHandler() (http.Handler, error) {
 		return nil, err
 	}
 	e := echo.New()
-	e.GET("/health", say("fine")) // not limited
+	e.GET("/health", text("fine")) // not limited
 	limited := echo.WrapMiddleware(perRoute)
-	e.GET("/items/:id", say("item"), limited)
-	e.GET("/users/:id", say("user"), limited)
+	e.GET("/items/:id", text("item"), limited)
+	e.GET("/users/:id", text("user"), limited)
 	e.POST("/login", func(c *echo.Context) error {
 		if c.FormValue("password") != "correct horse" {
 			return echo.ErrUnauthorized
 		}
 		return c.NoContent(http.StatusOK)
-	}, echo.WrapMiddleware(failures), answered)
+	}, echo.WrapMiddleware(failures), writeErrors)
 	return e, nil
 }
 

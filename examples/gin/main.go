@@ -1,5 +1,6 @@
-// Gin has a limit for each route and client address, and one for wrong passwords. Around a whole engine no adapter is needed, as
-// it is an http.Handler: http.ListenAndServe(addr, limit(engine)). For groups and routes this one is.
+// Gin limits each route per client address, and wrong passwords. A whole engine needs
+// no adapter, because it is an http.Handler: http.ListenAndServe(addr, limit(engine)).
+// For groups and routes use the function adapt.
 package main
 
 import (
@@ -14,33 +15,37 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// adapt makes gin's kind of middleware. The address is found by httplimit's options, not by the engine's ClientIP.
+// adapt returns middleware as a gin handler. The client's address is found by
+// httplimit.Options, not by gin's ClientIP.
 func adapt(middleware func(http.Handler) http.Handler) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		passed := false
+		called := false
 		next := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			passed = true
+			called = true
 			c.Request, c.Writer = r, &writer{c.Writer, w}
 			c.Next()
 		})
 		c.Request.Pattern = c.FullPath() // for httplimit.Pattern
 		middleware(next).ServeHTTP(c.Writer, c.Request)
-		if !passed {
+		if !called {
 			c.Abort()
 		}
 	}
 }
 
-// writer lets the middleware see the answer, for Settle: it stands between gin's writer and the handler.
+// writer passes what the handler writes to the middleware's writer, so that AdjustCost
+// gets the status and the size of the response.
 type writer struct {
 	gin.ResponseWriter
-	seen http.ResponseWriter
+	outer http.ResponseWriter
 }
 
-func (w *writer) WriteHeader(status int)                { w.seen.WriteHeader(status) }
-func (w *writer) Write(p []byte) (int, error)           { return w.seen.Write(p) }
-func (w *writer) WriteString(s string) (n int, e error) { return io.WriteString(w.seen, s) }
-func (w *writer) Unwrap() http.ResponseWriter           { return w.seen } // for http.ResponseController
+func (w *writer) WriteHeader(status int)                { w.outer.WriteHeader(status) }
+func (w *writer) Write(p []byte) (int, error)           { return w.outer.Write(p) }
+func (w *writer) WriteString(s string) (n int, e error) { return io.WriteString(w.outer, s) }
+
+// for http.ResponseController
+func (w *writer) Unwrap() http.ResponseWriter { return w.outer }
 
 func newHandler() (http.Handler, error) {
 	store := memstore.New(nil)
@@ -57,7 +62,8 @@ func newHandler() (http.Handler, error) {
 		return nil, err
 	}
 	engine := gin.New()
-	engine.GET("/health", func(c *gin.Context) { c.String(http.StatusOK, "fine\n") }) // not limited
+	// not limited
+	engine.GET("/health", func(c *gin.Context) { c.String(http.StatusOK, "fine\n") })
 	limited := engine.Group("/", adapt(perRoute))
 	limited.GET("/items/:id", func(c *gin.Context) { c.String(http.StatusOK, "item %s\n", c.Param("id")) })
 	limited.GET("/users/:id", func(c *gin.Context) { c.String(http.StatusOK, "user %s\n", c.Param("id")) })

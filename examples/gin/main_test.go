@@ -15,22 +15,22 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-func TestEachRouteHasItsOwnLimit(t *testing.T) {
+func TestRouteLimits(t *testing.T) {
 	t.Parallel()
 	handler, err := newHandler()
 	if err != nil {
 		t.Fatal(err)
 	}
-	expect.ALimitForEachRoute(t, handler)
+	expect.RouteLimits(t, handler)
 }
 
-func TestOnlyWrongPasswordsCount(t *testing.T) {
+func TestFailedLoginLimit(t *testing.T) {
 	t.Parallel()
 	handler, err := newHandler()
 	if err != nil {
 		t.Fatal(err)
 	}
-	expect.OnlyWrongPasswordsCount(t, handler)
+	expect.FailedLoginLimit(t, handler)
 }
 
 func TestDeniedHandlerDoesNotRun(t *testing.T) {
@@ -47,8 +47,8 @@ func TestDeniedHandlerDoesNotRun(t *testing.T) {
 	}
 }
 
-// Behind an adapter that is settled, too, a handler reaches the connection: for its deadlines, for events as they happen.
-func TestHandlerReachesItsConnection(t *testing.T) {
+// A handler can set deadlines and flush, also if the middleware adjusts the cost.
+func TestResponseControllerWorksThroughAdapter(t *testing.T) {
 	t.Parallel()
 	failures, err := httplimit.New(memstore.New(nil), nil, httplimit.Charge{Policy: headgate.MustPolicy("2/15m"), AdjustCost: httplimit.OnlyFailures})
 	if err != nil {

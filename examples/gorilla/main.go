@@ -1,5 +1,6 @@
-// Gorilla has a limit for each route and client address: a func(http.Handler) http.Handler is what its Use takes. gorilla/mux
-// keeps the route's template to itself, so a function finds it.
+// Gorilla limits each route per client address. httplimit middleware works with
+// gorilla/mux without an adapter. gorilla/mux does not set http.Request.Pattern, so the
+// key is a function that returns the route's template.
 package main
 
 import (
@@ -14,7 +15,8 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// template is the route's path as it was registered, so that /items/1 and /items/2 are one budget.
+// template returns the path with which the route was registered, so that /items/1 and
+// /items/2 share one budget.
 func template(r *http.Request) (string, bool) {
 	text, err := mux.CurrentRoute(r).GetPathTemplate()
 	return text, err == nil
@@ -29,11 +31,16 @@ func newHandler() (http.Handler, error) {
 		return nil, err
 	}
 	router := mux.NewRouter()
-	router.HandleFunc("/health", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "fine") }) // not limited
+	// not limited
+	router.HandleFunc("/health", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "fine") })
 	limited := router.NewRoute().Subrouter()
 	limited.Use(perRoute)
-	limited.HandleFunc("/items/{id}", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "item", mux.Vars(r)["id"]) })
-	limited.HandleFunc("/users/{id}", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "user", mux.Vars(r)["id"]) })
+	limited.HandleFunc("/items/{id}", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintln(w, "item", mux.Vars(r)["id"])
+	})
+	limited.HandleFunc("/users/{id}", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintln(w, "user", mux.Vars(r)["id"])
+	})
 	return router, nil
 }
 

@@ -6,11 +6,11 @@ import (
 	"github.com/headgate/headgate/examples/internal/expect"
 )
 
-func TestEachRouteHasItsOwnLimit(t *testing.T) {
+func TestRouteLimits(t *testing.T) {
 	t.Parallel()
 	handler, err := newHandler()
 	if err != nil {
 		t.Fatal(err)
 	}
-	expect.ALimitForEachRoute(t, handler)
+	expect.RouteLimits(t, handler)
 }

@@ -1,5 +1,6 @@
-// Grpc has a limit on both sides: the server denies with RESOURCE_EXHAUSTED and says when to come back, and the client comes back
-// then. The service is gRPC's own for health checks, to need no other.
+// Grpc has a limit on both sides. The server denies with RESOURCE_EXHAUSTED and a retry
+// delay; the client retries after that delay. The example uses gRPC's health checking
+// service.
 package main
 
 import (
@@ -19,7 +20,7 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// newServer limits each method for each client address.
+// newServer returns a server that limits each method per client address.
 func newServer() (*grpc.Server, error) {
 	limit, err := grpclimit.NewServer(memstore.New(nil), nil, grpclimit.Charge{
 		Policy: headgate.MustPolicy("10/1s burst 2"),
@@ -33,7 +34,8 @@ func newServer() (*grpc.Server, error) {
 	return server, nil
 }
 
-// dial makes a client that keeps to 100 calls a second by itself, and to what servers tell it.
+// dial returns a connection that limits itself to 100 calls per second, and that
+// retries denied calls after the delay that the server requests.
 func dial(address string) (*grpc.ClientConn, error) {
 	limit, err := grpclimit.NewClient(memstore.New(nil), &grpclimit.ClientOptions{Retries: 3}, grpclimit.Charge{
 		Policy: headgate.MustPolicy("100/1s"),
@@ -59,9 +61,9 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	began := time.Now()
+	start := time.Now()
 	for range 12 {
-		answer, err := grpc_health_v1.NewHealthClient(conn).Check(context.Background(), &grpc_health_v1.HealthCheckRequest{})
-		fmt.Println(time.Since(began).Round(time.Millisecond), answer.GetStatus(), err)
+		resp, err := grpc_health_v1.NewHealthClient(conn).Check(context.Background(), &grpc_health_v1.HealthCheckRequest{})
+		fmt.Println(time.Since(start).Round(time.Millisecond), resp.GetStatus(), err)
 	}
 }

@@ -28,7 +28,7 @@ func serve(t *testing.T) (address string) {
 	return listener.Addr().String()
 }
 
-func TestServerSaysWhenToComeBack(t *testing.T) {
+func TestServerDenialHasRetryInfo(t *testing.T) {
 	t.Parallel()
 	conn, err := grpc.NewClient(serve(t), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -36,7 +36,8 @@ func TestServerSaysWhenToComeBack(t *testing.T) {
 	}
 	defer conn.Close()
 	client := grpc_health_v1.NewHealthClient(conn)
-	// A slow machine makes room for one more each 100 ms, so some calls may pass beyond the first two.
+	// One unit refills every 100 ms, so on a slow machine more than two calls may be
+	// allowed.
 	for range 50 {
 		_, err = client.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{})
 		if err != nil {
@@ -49,7 +50,7 @@ func TestServerSaysWhenToComeBack(t *testing.T) {
 	for _, detail := range status.Convert(err).Details() {
 		if retry, ok := detail.(*errdetails.RetryInfo); ok {
 			if wait := retry.GetRetryDelay().AsDuration(); wait <= 0 || wait > 100*time.Millisecond {
-				t.Errorf("RetryInfo says %v, want up to 100ms", wait)
+				t.Errorf("RetryInfo is %v, want up to 100ms", wait)
 			}
 			return
 		}
@@ -57,21 +58,21 @@ func TestServerSaysWhenToComeBack(t *testing.T) {
 	t.Errorf("no RetryInfo in %v", err)
 }
 
-func TestClientComesBack(t *testing.T) {
+func TestClientRetriesAfterDelay(t *testing.T) {
 	t.Parallel()
 	conn, err := dial(serve(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	began := time.Now()
+	start := time.Now()
 	for range 5 {
 		if _, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// Two at once, and three more at 10 a second.
-	if took := time.Since(began); took < 300*time.Millisecond {
+	// Two calls immediately, and three more at 10 per second.
+	if took := time.Since(start); took < 300*time.Millisecond {
 		t.Errorf("five calls took %v, want 300ms or more", took)
 	}
 }

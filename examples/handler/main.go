@@ -1,4 +1,5 @@
-// Handler is the least: ten requests a minute for each client address, in front of any http.Handler.
+// Handler is the smallest example: ten requests per minute and client address for any
+// http.Handler.
 package main
 
 import (

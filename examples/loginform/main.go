@@ -1,5 +1,6 @@
-// Loginform is a login as most are, a page that is shown again when the password was wrong, with a guard before it: it slows down
-// who guesses, by address, network, account and both, and never locks the owner out for somebody else's doing.
+// Loginform is a login form that is shown again after a wrong password, protected by a
+// guard. The guard limits failed attempts per address, network, account, and pair of
+// address and account. Attackers cannot lock an account's owner out.
 package main
 
 import (
@@ -26,27 +27,29 @@ func show(w http.ResponseWriter, status int, message string) {
 	fmt.Fprintf(w, form, message)
 }
 
-// right stands for a comparison with a hash, which takes as long for a name that does not exist.
-func right(name, password string) bool {
+// verify is a placeholder for a password check. It must take the same time for names
+// that do not exist.
+func verify(name, password string) bool {
 	const alicesPassword = "correct horse"
-	same := subtle.ConstantTimeCompare([]byte(password), []byte(alicesPassword)) == 1
-	return name == "alice" && same
+	equal := subtle.ConstantTimeCompare([]byte(password), []byte(alicesPassword)) == 1
+	return name == "alice" && equal
 }
 
-// login answers 200 either way, so it has to say what became of the try.
+// login responds with 200 in both cases, so it must report the outcome of the attempt.
 func login(w http.ResponseWriter, r *http.Request) {
-	if !right(r.FormValue("username"), r.FormValue("password")) {
+	if !verify(r.FormValue("username"), r.FormValue("password")) {
 		loginguard.Failed(r)
-		show(w, http.StatusOK, "That was not right.")
+		show(w, http.StatusOK, "Wrong name or password.")
 		return
 	}
 	loginguard.Succeeded(r)
 	fmt.Fprintln(w, "Welcome.")
 }
 
-// denied shows the form, with the same text for every account. Retry-After is set already.
+// denied shows the form, with the same text for every account. Retry-After is already
+// set.
 func denied(w http.ResponseWriter, _ *http.Request, _ *httplimit.Denial) {
-	show(w, http.StatusTooManyRequests, "Too many tries. Please wait a little.")
+	show(w, http.StatusTooManyRequests, "Too many attempts. Please wait.")
 }
 
 func newHandler() (http.Handler, error) {
@@ -55,7 +58,9 @@ func newHandler() (http.Handler, error) {
 		return nil, err
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /login", func(w http.ResponseWriter, _ *http.Request) { show(w, http.StatusOK, "Please log in.") })
+	mux.HandleFunc("GET /login", func(w http.ResponseWriter, _ *http.Request) {
+		show(w, http.StatusOK, "Please log in.")
+	})
 	mux.Handle("POST /login", guard.Protect(http.HandlerFunc(login)))
 	return mux, nil
 }

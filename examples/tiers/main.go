@@ -1,5 +1,6 @@
-// Tiers gives each user of an API the limits of what he pays for: the policy is chosen request by request, by who asks. Whoever
-// has no key is known by his address, and gets least.
+// Tiers gives each user of an API the limits of their plan: the policy is selected per
+// request, by the user's account. Requests without a valid API key are limited per
+// client address, with the lowest limit.
 package main
 
 import (
@@ -15,7 +16,7 @@ import (
 
 type account struct{ name, tier string }
 
-// accounts stands for a database, by API key.
+// accounts is a placeholder for a database. Its keys are API keys.
 var accounts = map[string]account{
 	"k-alice": {"alice", "free"},
 	"k-bob":   {"bob", "pro"},
@@ -23,20 +24,22 @@ var accounts = map[string]account{
 
 type contextKey struct{}
 
-// identify finds out who asks, before anything is limited. A key that nobody has is as good as none.
+// identify finds the account of a request before the request is limited. An unknown API
+// key means no account.
 func identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		who := accounts[r.Header.Get("X-API-Key")]
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), contextKey{}, who)))
+		found := accounts[r.Header.Get("X-API-Key")]
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), contextKey{}, found)))
 	})
 }
 
 func accountOf(r *http.Request) account {
-	who, _ := r.Context().Value(contextKey{}).(account)
-	return who
+	found, _ := r.Context().Value(contextKey{}).(account)
+	return found
 }
 
-// tier is a charge for the requests of one tier. The policy's name is in the answer's header fields.
+// tier returns the charge for the requests of one tier. The policy's name is in the
+// header fields of the response.
 func tier(name string, key httplimit.Key, limits ...string) httplimit.Charge {
 	policy := headgate.MustPolicy(limits...)
 	policy.Name = name
@@ -50,14 +53,17 @@ func newHandler() (http.Handler, error) {
 	user := httplimit.Func(func(r *http.Request) (string, bool) { return accountOf(r).name, true })
 	limit, err := httplimit.New(memstore.New(nil), nil,
 		tier("", httplimit.Address(), "2/1m"),
-		tier("free", user, "10/1m burst 3", "1000/24h"), // all of them, or the request spends nothing
+		// a request spends both limits or none
+		tier("free", user, "10/1m burst 3", "1000/24h"),
 		tier("pro", user, "100/1s", "100000/24h"),
 	)
 	if err != nil {
 		return nil, err
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "hello %s\n", accountOf(r).name) })
+	mux.HandleFunc("GET /", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "hello %s\n", accountOf(r).name)
+	})
 	return identify(limit(mux)), nil
 }
 

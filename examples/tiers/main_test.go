@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestEachTierHasItsOwnLimit(t *testing.T) {
+func TestTierLimits(t *testing.T) {
 	t.Parallel()
 	handler, err := newHandler()
 	if err != nil {
@@ -17,12 +17,12 @@ func TestEachTierHasItsOwnLimit(t *testing.T) {
 	defer server.Close()
 	for _, c := range []struct {
 		key, policy string
-		admitted    int // of 10 at once
+		admitted    int // of 10 consecutive requests
 	}{
 		{"k-alice", `"free`, 3},
 		{"k-bob", `"pro`, 10},
 		{"", `"anonymous"`, 2},
-		{"k-invented", `"anonymous"`, 0}, // an invented key is the same address
+		{"k-invented", `"anonymous"`, 0}, // an unknown key counts for the address
 	} {
 		admitted := 0
 		for range 10 {
@@ -31,15 +31,15 @@ func TestEachTierHasItsOwnLimit(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.Header.Set("X-API-Key", c.key)
-			answer, err := http.DefaultClient.Do(r)
+			resp, err := http.DefaultClient.Do(r)
 			if err != nil {
 				t.Fatal(err)
 			}
-			answer.Body.Close()
-			if answer.StatusCode == http.StatusOK {
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
 				admitted++
 			}
-			if got := answer.Header.Get("RateLimit-Policy"); !strings.HasPrefix(got, c.policy) {
+			if got := resp.Header.Get("RateLimit-Policy"); !strings.HasPrefix(got, c.policy) {
 				t.Errorf("key %q: RateLimit-Policy %q, want it to begin with %s", c.key, got, c.policy)
 			}
 		}

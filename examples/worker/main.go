@@ -1,6 +1,7 @@
-// Worker calls something that others limit, a mail server say, as often as it may and never more: each job waits for its turn.
-// The limiter does not poll, jobs of one key go in the order they came, and one whose deadline would pass in the line is refused
-// at once.
+// Worker calls a service that has a rate limit, such as a mail server, at most at the
+// allowed rate: each job waits for its turn. The limiter does not poll. Jobs with one
+// key run in the order in which they arrive. A job whose turn would be after its
+// deadline fails immediately.
 package main
 
 import (
@@ -18,7 +19,8 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// work does jobs with so many workers. With a store that processes share, all of them together keep to the limit.
+// work runs jobs with the given number of workers. With a store that several processes
+// share, all of them together observe the limit.
 func work(ctx context.Context, out io.Writer, workers int, jobs <-chan string) error {
 	limiter, err := headgate.New(memstore.New(nil), headgate.MustPolicy("20/1s burst 2"), nil)
 	if err != nil {
@@ -55,9 +57,9 @@ func main() {
 			jobs <- fmt.Sprintf("mail %d", i+1)
 		}
 	}()
-	began := time.Now()
+	start := time.Now()
 	if err := work(ctx, os.Stdout, 4, jobs); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println("took", time.Since(began).Round(time.Millisecond))
+	fmt.Println("took", time.Since(start).Round(time.Millisecond))
 }

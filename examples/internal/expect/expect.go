@@ -1,4 +1,4 @@
-// Package expect holds what several examples are expected to do, whatever framework they are written for.
+// Package expect has checks that the examples for several frameworks share.
 package expect
 
 import (
@@ -8,19 +8,20 @@ import (
 	"testing"
 )
 
-// Get is the status and the header of an answer.
+// Get sends a GET request and returns the status and the header of the response.
 func Get(t *testing.T, url string) (int, http.Header) {
 	t.Helper()
-	answer, err := http.Get(url)
+	resp, err := http.Get(url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer answer.Body.Close()
-	return answer.StatusCode, answer.Header
+	defer resp.Body.Close()
+	return resp.StatusCode, resp.Header
 }
 
-// ALimitForEachRoute holds a server to three requests for each of its routes, whatever item they are for.
-func ALimitForEachRoute(t *testing.T, handler http.Handler) {
+// RouteLimits checks that a handler allows three requests for each route, whichever
+// item they are for.
+func RouteLimits(t *testing.T, handler http.Handler) {
 	t.Helper()
 	server := httptest.NewServer(handler)
 	defer server.Close()
@@ -50,8 +51,9 @@ func ALimitForEachRoute(t *testing.T, handler http.Handler) {
 	}
 }
 
-// OnlyWrongPasswordsCount holds a login to two wrong guesses, however often the right password comes.
-func OnlyWrongPasswordsCount(t *testing.T, handler http.Handler) {
+// FailedLoginLimit checks that a login allows two wrong passwords and any number of
+// right ones.
+func FailedLoginLimit(t *testing.T, handler http.Handler) {
 	t.Helper()
 	server := httptest.NewServer(handler)
 	defer server.Close()
@@ -66,15 +68,15 @@ func OnlyWrongPasswordsCount(t *testing.T, handler http.Handler) {
 		{"guess", 401},
 		{"guess", 429},
 	} {
-		answer, err := http.PostForm(server.URL+"/login", url.Values{"password": {c.password}})
+		resp, err := http.PostForm(server.URL+"/login", url.Values{"password": {c.password}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := answer.Body.Close(); err != nil {
+		if err := resp.Body.Close(); err != nil {
 			t.Error(err)
 		}
-		if answer.StatusCode != c.want {
-			t.Errorf("try %d, %s: got %d, want %d", i+1, c.password, answer.StatusCode, c.want)
+		if resp.StatusCode != c.want {
+			t.Errorf("attempt %d, %s: got %d, want %d", i+1, c.password, resp.StatusCode, c.want)
 		}
 	}
 }
