@@ -18,9 +18,9 @@ var sleeps = map[string]string{
 	"internal/turn Done":                "a context that ends late, for tests in fake time",
 	"cmd/headgate/internal/load slowly": "a server that is slow",
 	"cmd/headgate/internal/respapi TestRequestTimeoutBeginsWithFirstByte": "it tests the time between the parts of a request",
-	"redisstore/goredis Example":                                  "a program that waits for its limit",
-	"replay Apply":                                                "a store that is slow",
-	"storetest/faults broken":                                     "a store that is slow",
+	"redisstore/goredis Example":                                          "a program that waits for its limit",
+	"replay Apply":                                                        "a store that is slow",
+	"storetest/faults applyDuringFault":                                   "a store that is slow",
 }
 
 // TestTestsDoNotSleep: a test waits for an event, or polls with a generous deadline. A nap makes it slow on a fast machine and
