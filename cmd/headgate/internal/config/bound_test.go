@@ -29,10 +29,10 @@ func TestBounds(t *testing.T) {
 		fmt.Fprintf(&routes, "- {match: {path: '/%d%s'}, policies: []}\n", i, strings.Repeat("/*/a", 15))
 	}
 	for _, c := range []struct{ name, text, want string }{
-		{"a file too long", "#" + strings.Repeat("x", config.MaxFileBytes), "it has 1048577 bytes; accepted are at most 1048576"},
+		{"a file too long", "#" + strings.Repeat("x", config.MaxFileBytes), "file has 1048577 bytes; must be at most 1048576"},
 		{"a file as long as it may be", "#" + strings.Repeat("x", config.MaxFileBytes-1), ""},
 		{"aliases that repeat each other", strings.Replace(bomb(8), "a0: ", "policies: &p {a: {limits: [1/s]}}\nroutes: ", 1), "a1: unknown key"},
-		{"aliases that make many values", "policies:\n  a: {limits: [1/s], overrides: &o {" + overrides(5_000) + "}}\n" + many(50), "holds more than 200000 values"},
+		{"aliases that make many values", "policies:\n  a: {limits: [1/s], overrides: &o {" + overrides(5_000) + "}}\n" + many(50), "has more than 200000 values"},
 		{"a few aliases are fine", "policies:\n  a: &a {limits: &l [1/s]}\n  b: *a\n  c: {limits: *l}\n", ""},
 		{"brackets", strings.Repeat("[", 1<<20), "more than 16 deep"},
 		{"braces", strings.Repeat("{a: ", 1<<18), "more than 16 deep"},
@@ -42,7 +42,7 @@ func TestBounds(t *testing.T) {
 		{"many errors", policies(size/4, "{}"), "more"},
 		{"many policies", policies(size/2, "{limits: [1/s]}"), ""},
 		{"many routes of many segments", routes.String(), ""},
-		{"too many routes", strings.Replace(routes.String(), "routes:\n", "routes:\n- {match: {host: a}, policies: []}\n", 1), "it has 1001 entries"},
+		{"too many routes", strings.Replace(routes.String(), "routes:\n", "routes:\n- {match: {host: a}, policies: []}\n", 1), "list has 1001 entries"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -7,125 +7,172 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
 )
 
-// decoder turns a tree of YAML into values, and keeps where each stood.
+// decoder decodes a YAML tree into Go values and records the position of each value.
 type decoder struct {
 	source string
-	at     map[string]place // by path, of values
-	keys   map[string]place // by path, of keys
+	at     map[string]position // of values, by path
+	keys   map[string]position // of keys, by path
 	nodes  int
 	errs   Errors
 }
 
-func (d *decoder) fail(p place, path string, shape bool, format string, args ...any) {
-	d.errs = append(d.errs, &Error{d.source, p.line, p.column, path, fmt.Sprintf(format, args...), shape})
+// fail records an error. The argument shape is true if the JSON Schema refuses the
+// file, too.
+func (d *decoder) fail(p position, path string, shape bool, format string, args ...any) {
+	d.errs = append(d.errs, &Error{
+		d.source, p.line, p.column, path, fmt.Sprintf(format, args...), shape,
+	})
 }
 
-func placeOf(n *yaml.Node) place { return place{n.Line, n.Column} }
+func positionOf(n *yaml.Node) position { return position{n.Line, n.Column} }
 
-// value reads n into v, or says why it cannot be.
-func (d *decoder) value(n *yaml.Node, v reflect.Value, tag reflect.StructTag, path string, depth int) {
+// value decodes n into v, or records why it cannot.
+func (d *decoder) value(
+	n *yaml.Node, v reflect.Value, tag reflect.StructTag, path string, depth int,
+) {
 	n, ok := d.resolve(n, path, depth)
 	if !ok {
 		return
 	}
-	d.at[path] = placeOf(n)
+	d.at[path] = positionOf(n)
 	switch {
 	case isLeaf(v.Type()):
 		d.leaf(n, v, tag, path)
 	case v.Kind() == reflect.Struct:
 		d.mapping(n, v, path, depth)
 	case v.Kind() == reflect.Map:
-		d.named(n, v, tag, path, depth)
+		d.namedValues(n, v, tag, path, depth)
 	default:
 		d.list(n, v, tag, path, depth)
 	}
 }
 
-// resolve follows an alias, and refuses what would cost too much.
+// resolve follows an alias. It refuses files that are too deep or have too many
+// values, and YAML tags.
 func (d *decoder) resolve(n *yaml.Node, path string, depth int) (*yaml.Node, bool) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
 	d.nodes++
+	at := positionOf(n)
 	switch {
-	case d.nodes > mostNodes+1:
+	case d.nodes > maxNodes+1:
 		return n, false
-	case d.nodes > mostNodes:
-		d.fail(placeOf(n), path, true, "the file holds more than %d values, counted with what aliases repeat", mostNodes)
+	case d.nodes > maxNodes:
+		d.fail(at, path, true,
+			"file has more than %d values, including those repeated by aliases", maxNodes)
 		return n, false
-	case depth > mostDepth:
-		d.fail(placeOf(n), path, true, "lists and mappings stand more than %d deep in each other", mostDepth)
+	case depth > maxDepth:
+		d.fail(at, path, true, "lists and mappings are nested more than %d deep", maxDepth)
 		return n, false
 	case n.Style&yaml.TaggedStyle != 0:
-		d.fail(placeOf(n), path, true, "the tag %s is not accepted; write the value without it", clip(n.Tag))
+		d.fail(at, path, true, "tag %s is not supported; write the value without it", clip(n.Tag))
 		return n, false
 	}
 	return n, true
 }
 
-// mapping reads the keys that a struct has.
+// mapping decodes a mapping into a struct.
 func (d *decoder) mapping(n *yaml.Node, v reflect.Value, path string, depth int) {
 	members := membersOf(v.Type())
-	if !d.expect(n, yaml.MappingNode, path, "a mapping with "+strings.Join(namesOf(members), ", ")) {
+	want := "a mapping with the keys " + strings.Join(namesOf(members), ", ")
+	if !d.expect(n, yaml.MappingNode, path, want) {
 		return
 	}
-	seen := make(map[string]place)
+	seen, written := make(map[string]position), make(map[string]string)
 	for i := 0; i < len(n.Content); i += 2 {
 		name, ok := d.key(n.Content[i], path, seen)
 		if !ok {
 			continue
 		}
-		found := false
-		for _, m := range members {
-			if m.name == name {
-				found = true
-				d.keys[join(path, name)] = placeOf(n.Content[i])
-				d.value(n.Content[i+1], v.FieldByIndex(m.index), m.tag, join(path, name), depth+1)
-			}
+		at := positionOf(n.Content[i])
+		m := memberNamed(members, name)
+		if m == nil {
+			d.fail(at, join(path, plain(name)), true, "%s", unknownKey(name, path, members))
+			continue
 		}
-		if !found {
-			d.fail(placeOf(n.Content[i]), join(path, plain(name)), true, "%s", unknownKey(name, members))
+		if other, both := written[m.name]; both {
+			d.fail(at, join(path, name), true,
+				"%s and %s are the same key; remove one (the first is at %d:%d)",
+				other, name, seen[other].line, seen[other].column)
+			continue
 		}
+		written[m.name] = name
+		d.keys[join(path, m.name)] = at
+		d.value(n.Content[i+1], v.FieldByIndex(m.index), m.tag, join(path, m.name), depth+1)
 	}
 	for _, m := range members {
-		if _, there := seen[m.name]; !there && m.tag.Get("required") != "" && d.nodes <= mostNodes {
-			d.fail(placeOf(n), path, true, "%s is missing", m.name)
+		missing := written[m.name] == "" && m.tag.Get("required") != ""
+		if missing && d.nodes <= maxNodes {
+			d.fail(positionOf(n), path, true, "%s is required", m.name)
 		}
 	}
 }
 
-// named reads a mapping whose keys are names.
-func (d *decoder) named(n *yaml.Node, v reflect.Value, tag reflect.StructTag, path string, depth int) {
-	what := tag.Get("named")
-	if !d.expect(n, yaml.MappingNode, path, "a mapping from each "+what+" to what holds for it") {
+// namedValues decodes a mapping with arbitrary names as keys. If the tag has a
+// prefix, names are stored with the prefix; the file may omit it.
+func (d *decoder) namedValues(
+	n *yaml.Node, v reflect.Value, tag reflect.StructTag, path string, depth int,
+) {
+	what, prefix := tag.Get("named"), tag.Get("prefix")
+	if !d.expect(n, yaml.MappingNode, path, "a mapping with one entry per "+what) {
 		return
 	}
-	seen := make(map[string]place)
+	seen, full := make(map[string]position), make(map[string]position)
 	v.Set(reflect.MakeMapWithSize(v.Type(), len(n.Content)/2))
 	for i := 0; i < len(n.Content); i += 2 {
-		name, ok := d.key(n.Content[i], path, seen)
+		written, ok := d.key(n.Content[i], path, seen)
 		if !ok {
 			continue
 		}
+		name, at := withPrefix(written, prefix), positionOf(n.Content[i])
 		inside := join(path, plain(name))
-		d.keys[inside] = placeOf(n.Content[i])
-		if wrong := wrongName(what, name, tag.Get("keys")); wrong != "" {
-			d.fail(placeOf(n.Content[i]), inside, true, "%s", wrong)
+		d.keys[inside] = at
+		if !validName.MatchString(written) {
+			d.fail(at, inside, true, "the name of a %s must not be empty, contain control "+
+				"characters, or begin or end with a space", what)
 			continue
 		}
-		one := reflect.New(v.Type().Elem()).Elem()
-		setDefaults(one)
-		d.value(n.Content[i+1], one, tag, inside, depth+1)
-		v.SetMapIndex(reflect.ValueOf(name), one)
+		if message := ambiguous(written, name, prefix, full); message != "" {
+			d.fail(at, inside, false, "%s", message)
+			continue
+		}
+		full[name] = at
+		element := reflect.New(v.Type().Elem()).Elem()
+		setDefaults(element)
+		d.value(n.Content[i+1], element, tag, inside, depth+1)
+		v.SetMapIndex(reflect.ValueOf(name), element)
 	}
 }
 
-// setDefaults gives a struct the values that its tags say.
+// withPrefix returns name with prefix, which name may begin with already.
+func withPrefix(name, prefix string) string {
+	if strings.HasPrefix(name, prefix) {
+		return name
+	}
+	return prefix + name
+}
+
+// ambiguous returns what is wrong with a written name whose full name is name, or "". It
+// refuses a name that the file has with and without prefix, and a prefix in other case.
+func ambiguous(written, name, prefix string, seen map[string]position) string {
+	if first, twice := seen[name]; twice {
+		return fmt.Sprintf("%s and %s are the same; remove one (the first is at %d:%d)",
+			clip(strings.TrimPrefix(name, prefix)), clip(name), first.line, first.column)
+	}
+	n := len(prefix)
+	if len(written) < n || written[:n] == prefix || !strings.EqualFold(written[:n], prefix) {
+		return ""
+	}
+	return fmt.Sprintf("%s is ambiguous; write %s, or %s if %s is meant literally",
+		clip(written), clip(prefix+written[n:]), clip(name), written[:n])
+}
+
+// setDefaults sets the fields of a struct to the defaults in their tags.
 func setDefaults(v reflect.Value) {
 	if v.Kind() != reflect.Struct {
 		return
@@ -137,15 +184,16 @@ func setDefaults(v reflect.Value) {
 	v.Set(known.(reflect.Value))
 }
 
-var presets sync.Map // reflect.Type → reflect.Value: what a mapping is before it is read
+// presets has one value with defaults for each struct type: reflect.Type → reflect.Value.
+var presets sync.Map
 
 func preset(t reflect.Type) reflect.Value {
 	v := reflect.New(t).Elem()
 	for _, m := range membersOf(t) {
 		if text := m.tag.Get("default"); text != "" {
-			value, wrong := read(m.typ, m.tag, text)
+			value, wrong := parseText(m.typ, m.tag, text)
 			if wrong != nil {
-				panic("config: the default of " + m.name + ": " + wrong.message)
+				panic("config: invalid default of " + m.name + ": " + wrong.message)
 			}
 			v.FieldByIndex(m.index).Set(value)
 		}
@@ -153,170 +201,76 @@ func preset(t reflect.Type) reflect.Value {
 	return v
 }
 
-// namePattern is what a name may be: no control characters, no blanks at its ends.
+// namePattern matches valid names: no control characters, no space at either end.
 const namePattern = `^[^\x00-\x20\x7f]([^\x00-\x1f\x7f]*[^\x00-\x20\x7f])?$`
 
-var goodName = regexp.MustCompile(namePattern)
+var validName = regexp.MustCompile(namePattern)
 
-// wrongName says what is wrong with a name; nothing if it is empty.
-func wrongName(what, name, pattern string) string {
-	if begin, _ := strings.CutPrefix(pattern, "^"); !strings.HasPrefix(name, begin) {
-		if what == "key" {
-			return "an override is for one key, and is written " + strconv.Quote("key:"+clipped(name))
-		}
-		return "a " + what + " begins with " + begin
-	}
-	if !goodName.MatchString(name) {
-		return "the name of a " + what + " is not empty, and has neither control characters nor a blank at its ends"
-	}
-	return ""
-}
-
-func clipped(s string) string {
-	if len(s) > 40 {
-		return strings.ToValidUTF8(s[:40], "") + "…"
-	}
-	return s
-}
-
-// key is the text of a mapping's key. It refuses one that stands there already.
-func (d *decoder) key(n *yaml.Node, path string, seen map[string]place) (string, bool) {
+// key returns the text of a mapping's key. It refuses a key that the mapping has already.
+func (d *decoder) key(n *yaml.Node, path string, seen map[string]position) (string, bool) {
 	n, ok := d.resolve(n, path, 0)
+	at := positionOf(n)
 	switch {
 	case !ok:
 		return "", false
 	case n.Kind != yaml.ScalarNode:
-		d.fail(placeOf(n), path, true, "a key is a plain text, not %s", kindOf(n))
+		d.fail(at, path, true, "key is %s; must be a string", kindOf(n))
 		return "", false
 	case n.Tag == "!!merge":
-		d.fail(placeOf(n), path, true, "<< is not accepted; write the lines again, or an alias in place of a whole value")
+		d.fail(at, path, true,
+			"merge keys (<<) are not supported; repeat the lines, or use an alias for a whole value")
 		return "", false
 	}
-	if first, there := seen[n.Value]; there {
-		d.fail(placeOf(n), join(path, plain(n.Value)), true, "stands here twice; the first is at %d:%d", first.line, first.column)
+	if first, duplicate := seen[n.Value]; duplicate {
+		d.fail(at, join(path, plain(n.Value)), true,
+			"duplicate key; the first is at %d:%d", first.line, first.column)
 		return "", false
 	}
-	seen[n.Value] = placeOf(n)
+	seen[n.Value] = at
 	return n.Value, true
 }
 
-// list reads a sequence.
-func (d *decoder) list(n *yaml.Node, v reflect.Value, tag reflect.StructTag, path string, depth int) {
+// list decodes a sequence. A scalar is a list of one if the list's elements are scalars.
+func (d *decoder) list(
+	n *yaml.Node, v reflect.Value, tag reflect.StructTag, path string, depth int,
+) {
 	item := "values"
 	if l := leaves[v.Type().Elem()]; l != nil && l.example != "" {
 		item = "values such as [" + strconv.Quote(l.example) + "]"
 	}
+	entries := n.Content
 	if isLeaf(v.Type().Elem()) && n.Kind == yaml.ScalarNode && n.Tag != "!!null" {
-		item += "; did you mean [" + clip(asMeant(n, leaves[v.Type().Elem()])) + "]?"
-	}
-	if !d.expect(n, yaml.SequenceNode, path, "a list of "+item) {
+		entries = []*yaml.Node{n}
+	} else if !d.expect(n, yaml.SequenceNode, path, "a list of "+item) {
 		return
 	}
-	least, most := countOf(tag)
-	if len(n.Content) < least || len(n.Content) > most {
-		d.fail(placeOf(n), path, true, "it has %d entries; accepted are %d to %d", len(n.Content), least, most)
-		if len(n.Content) > most {
+	low, high := countOf(tag)
+	if len(entries) < low || len(entries) > high {
+		d.fail(positionOf(n), path, true,
+			"list has %d entries; must be %d to %d", len(entries), low, high)
+		if len(entries) > high {
 			return
 		}
 	}
-	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
-	for i, entry := range n.Content {
+	v.Set(reflect.MakeSlice(v.Type(), len(entries), len(entries)))
+	for i, entry := range entries {
 		d.value(entry, v.Index(i), tag, path+"["+strconv.Itoa(i)+"]", depth+1)
 	}
 }
 
-// asMeant is a scalar as it would be written to be accepted.
-func asMeant(n *yaml.Node, l *leaf) string {
-	if l.meant != "" && (n.Tag == "!!int" || n.Tag == "!!float") {
-		return fmt.Sprintf(l.meant, clipped(n.Value))
-	}
-	return n.Value
-}
-
-// countOf are the least and most entries of a list.
-func countOf(tag reflect.StructTag) (least, most int) {
+// countOf returns the minimum and maximum number of entries of a list.
+func countOf(tag reflect.StructTag) (low, high int) {
 	a, b, _ := strings.Cut(tag.Get("count"), " ")
 	return mustInt(a), mustInt(b)
 }
 
-// expect reports whether n is of a kind, and says so if not.
+// expect reports whether n is of a kind, and records an error if it is not.
 func (d *decoder) expect(n *yaml.Node, kind yaml.Kind, path, want string) bool {
 	if n.Kind != kind {
-		if strings.HasSuffix(want, "?") {
-			d.fail(placeOf(n), path, true, "expected %s", want)
-			return false
-		}
-		d.fail(placeOf(n), path, true, "expected %s, not %s", want, kindOf(n))
+		d.fail(positionOf(n), path, true, "value is %s; must be %s", kindOf(n), want)
 		return false
 	}
 	return true
-}
-
-// leaf reads one scalar.
-func (d *decoder) leaf(n *yaml.Node, v reflect.Value, tag reflect.StructTag, path string) {
-	l := leaves[v.Type()]
-	if wrong := wrongScalar(n, l, v.Type(), tag); wrong != "" {
-		d.fail(placeOf(n), path, true, "%s", wrong)
-		return
-	}
-	got, wrong := read(v.Type(), tag, n.Value)
-	if wrong != nil {
-		d.fail(inside(n, wrong.offset), path, wrong.shape, "%s", wrong.message)
-		return
-	}
-	v.Set(got)
-}
-
-// wrongScalar says why n is none of what l is written as; nothing if it is.
-func wrongScalar(n *yaml.Node, l *leaf, t reflect.Type, tag reflect.StructTag) string {
-	expected := "expected " + string(l.what)
-	if options := optionsOf(tag); options != nil {
-		expected = "expected " + strings.Join(options, ", ")
-	} else if l.says != "" {
-		expected = "expected " + l.says
-	}
-	if n.Kind != yaml.ScalarNode {
-		return expected + ", not " + kindOf(n)
-	}
-	switch {
-	case n.Tag == "!!null":
-		return expected + ", and nothing stands here; leave the key out to have its default"
-	case l.meant != "" && (n.Tag == "!!int" || n.Tag == "!!float"):
-		return expected + "; did you mean " + asMeant(n, l) + "?"
-	case tag.Get("oneof") != "" && n.Tag != "!!str":
-		return expected + ", not " + tagNames[n.Tag]
-	case l.what == text && n.Tag != "!!str":
-		return expected + "; " + quoted(t, n.Value) + " is " + tagNames[n.Tag] + " in YAML: put it into quotes"
-	case l.what == truth && n.Tag == "!!str" && meantTruth[strings.ToLower(n.Value)] != "":
-		return expected + "; did you mean " + meantTruth[strings.ToLower(n.Value)] + "?"
-	case l.what == number && n.Tag != "!!int" && n.Tag != "!!float", l.what == truth && n.Tag != "!!bool":
-		return expected + ", not " + tagNames[n.Tag]
-	}
-	return ""
-}
-
-// meantTruth are the words that older YAML takes for true and false.
-var meantTruth = map[string]string{"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false", "true": "true", "false": "false"}
-
-var tagNames = map[string]string{
-	"!!str": "a text", "!!int": "a number", "!!float": "a number with a fraction", "!!bool": "true or false", "!!timestamp": "a date",
-	"!!null": "nothing", "!!merge": "<<",
-}
-
-// inside is where an offset in a scalar's text stands in the file. It is known where the text is written as it is.
-func inside(n *yaml.Node, offset int) place {
-	p := placeOf(n)
-	if offset < 0 || offset > len(n.Value) || strings.ContainsAny(n.Value, "\n\\\"'") {
-		return p
-	}
-	before := utf8.RuneCountInString(n.Value[:offset])
-	switch n.Style {
-	case 0:
-		p.column += before
-	case yaml.SingleQuotedStyle, yaml.DoubleQuotedStyle:
-		p.column += before + 1
-	}
-	return p
 }
 
 func kindOf(n *yaml.Node) string {
@@ -336,13 +290,23 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// plain is a name as a path repeats it: bounded, and in quotes if it holds more than letters, digits and what joins them.
+// plain returns a name for use in a path: bounded, and quoted if it has characters
+// other than letters, digits, "_" and "-".
 func plain(name string) string {
 	simple := strings.IndexFunc(name, func(r rune) bool {
-		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_' || r == '-')
+		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' ||
+			r == '_' || r == '-')
 	}) < 0
 	if name != "" && simple && len(name) <= 60 {
 		return name
 	}
 	return clip(name)
+}
+
+// shorten returns at most the first 40 bytes of s.
+func shorten(s string) string {
+	if len(s) > 40 {
+		return strings.ToValidUTF8(s[:40], "") + "…"
+	}
+	return s
 }

@@ -8,46 +8,58 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/suggest"
 )
 
-// FileVariable names the file, as --config does.
+// FileVariable is the environment variable with the path of the file, like --config.
 const FileVariable = Prefix + "CONFIG"
 
-// ofOthers are variables that Kubernetes sets in every container of a namespace that has a Service called headgate, or headgate-…, and
-// Docker's --link for a container of such a name.
-var ofOthers = regexp.MustCompile(`^` + Prefix + `([A-Z0-9_]+?_)??(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|` +
+// serviceLinks matches variables that Kubernetes sets in every container of a
+// namespace with a Service named headgate or headgate-…, and Docker's --link for a
+// container of such a name.
+var serviceLinks = regexp.MustCompile(`^` + Prefix +
+	`([A-Z0-9_]+?_)??(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|` +
 	`PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR|(PORT_)?(START|END)))?)?|NAME|ENV_.+)$`)
 
-// strangers refuses variables that are called as a setting is and set none, as unknown keys of a file are refused. What Kubernetes and
-// Docker set is left alone.
-func (s *Sources) strangers(c *Config) (errs Errors) {
+// unknownEnv refuses variables with the prefix HEADGATE_ that are not settings, as
+// unknown keys of a file are refused. It accepts variables that Kubernetes and Docker
+// set.
+func (s *Sources) unknownEnv(c *Config) (errs Errors) {
 	known := []string{FileVariable}
 	for i := range settings {
 		known = append(known, settings[i].Env)
 	}
 	for _, variable := range slices.Sorted(slices.Values(s.Environ)) {
 		name, value, _ := strings.Cut(variable, "=")
-		switch linked := ofOthers.FindStringSubmatch(name); {
-		case !strings.HasPrefix(name, Prefix) || value == "" || slices.Contains(known, name):
-		case linked != nil && linked[2] == "PORT" && !strings.Contains(value, "://"): // which Kubernetes would have written
-			c.Warnings = append(c.Warnings, name+" sets nothing; HEADGATE_HTTP_ADDR and its like say where to listen")
-		case linked != nil && (linked[2] != "NAME" || strings.HasPrefix(value, "/")): // which is how Docker names a link
+		if !strings.HasPrefix(name, Prefix) || value == "" || slices.Contains(known, name) {
+			continue
+		}
+		switch link := serviceLinks.FindStringSubmatch(name); {
+		case link != nil && link[2] == "PORT" && !strings.Contains(value, "://"):
+			// Kubernetes and Docker would have set a URL.
+			c.Warnings = append(c.Warnings, name+" is not a setting and has no effect; "+
+				"set HEADGATE_HTTP_ADDR, HEADGATE_RESP_ADDR or HEADGATE_GRPC_ADDR")
+		case link != nil && (link[2] != "NAME" || strings.HasPrefix(value, "/")):
+			// Docker sets NAME to a path.
 		case slices.Contains(s.Others, name):
-			c.Warnings = append(c.Warnings, name+" is for another command and sets nothing here")
+			c.Warnings = append(c.Warnings, name+" is for another command and has no effect here")
 		default:
-			errs = append(errs, &Error{Source: clipped(name), Message: unknownVariable(name, known)})
+			errs = append(errs, &Error{Source: shorten(name), Message: unknownVariable(name, known)})
 		}
 	}
 	return errs
 }
 
-// unknownVariable says what was meant by a variable that sets nothing.
+// unknownVariable returns the error for a variable that is not a setting.
 func unknownVariable(name string, known []string) string {
-	if meant := suggest.Nearest(name, known); meant != "" {
-		return "there is no such setting; did you mean " + meant + "?"
-	}
-	for _, k := range known {
-		if strings.HasSuffix(k, strings.TrimPrefix(name, strings.TrimSuffix(Prefix, "_"))) {
-			return "there is no such setting; did you mean " + k + "?"
+	nearest := suggest.Nearest(name, known)
+	if nearest == "" {
+		suffix := strings.TrimPrefix(name, strings.TrimSuffix(Prefix, "_"))
+		i := slices.IndexFunc(known, func(k string) bool { return strings.HasSuffix(k, suffix) })
+		if i >= 0 {
+			nearest = known[i]
 		}
 	}
-	return "there is no such setting; headgate config print names all there are, and other variables had better not begin with " + Prefix
+	if nearest != "" {
+		return "unknown setting; did you mean " + nearest + "?"
+	}
+	return "unknown setting; headgate config print lists all settings; " +
+		"other variables must not begin with " + Prefix
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
 )
 
-// A misspelt variable is refused as a misspelt key is; what Kubernetes sets by itself never stops a start.
+// A misspelt variable is refused as a misspelt key is; what Kubernetes sets by itself
+// never stops a start.
 func TestUnknownVariables(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ variable, refused, warning string }{
@@ -20,16 +21,16 @@ func TestUnknownVariables(t *testing.T) {
 		{"HEADGATEWAY_X=x", "", ""},
 		{"headgate_http_adr=x", "", ""},
 		{"PATH=/bin", "", ""},
-		{"HEADGATE_HTTP_ADR=127.0.0.1:1", "HEADGATE_HTTP_ADR: there is no such setting; did you mean HEADGATE_HTTP_ADDR?", ""},
-		{"HEADGATE_HTTPADDR=127.0.0.1:1", "HEADGATE_HTTPADDR: there is no such setting; did you mean HEADGATE_HTTP_ADDR?", ""},
+		{"HEADGATE_HTTP_ADR=127.0.0.1:1", "HEADGATE_HTTP_ADR: unknown setting; did you mean HEADGATE_HTTP_ADDR?", ""},
+		{"HEADGATE_HTTPADDR=127.0.0.1:1", "HEADGATE_HTTPADDR: unknown setting; did you mean HEADGATE_HTTP_ADDR?", ""},
 		{"HEADGATE_ON_STORE_EROR=open", "did you mean HEADGATE_ON_STORE_ERROR?", ""},
 		{"HEADGATE_CONFG=x", "did you mean HEADGATE_CONFIG?", ""},
 		{"HEADGATE_PASSWORD=secret", "did you mean HEADGATE_RESP_PASSWORD?", ""},
 		{"HEADGATE_http_addr=x", "did you mean HEADGATE_HTTP_ADDR?", ""},
-		{"HEADGATE_POLICIES=x", "HEADGATE_POLICIES: there is no such setting; headgate config print names all there are", ""},
-		{"HEADGATE_=x", "HEADGATE_: there is no such setting", ""},
+		{"HEADGATE_POLICIES=x", "HEADGATE_POLICIES: unknown setting; headgate config print lists all settings", ""},
+		{"HEADGATE_=x", "HEADGATE_: unknown setting", ""},
 		{"HEADGATE_HTTP_ADR=", "", ""},
-		{"HEADGATE_" + strings.Repeat("X", 9999) + "=x", "X…: there is no such setting", ""},
+		{"HEADGATE_" + strings.Repeat("X", 9999) + "=x", "X…: unknown setting", ""},
 		{"HEADGATE_SERVICE_HOST=10.0.0.1", "", ""},
 		{"HEADGATE_SERVICE_PORT=8080", "", ""},
 		{"HEADGATE_SERVICE_PORT_HTTP=8080", "", ""},
@@ -46,8 +47,8 @@ func TestUnknownVariables(t *testing.T) {
 		{"HEADGATE_PORT_8080_TCP_PORT_END=8081", "", ""},
 		{"HEADGATE_REDIS_NAME=/web/headgate-redis", "", ""},
 		{"HEADGATE_REDIS_ENV_REDIS_VERSION=7.2", "", ""},
-		{"HEADGATE_NAME=x", "HEADGATE_NAME: there is no such setting", ""},
-		{"HEADGATE_PORT=8080", "", "HEADGATE_PORT sets nothing"},
+		{"HEADGATE_NAME=x", "HEADGATE_NAME: unknown setting", ""},
+		{"HEADGATE_PORT=8080", "", "HEADGATE_PORT is not a setting"},
 		{"HEADGATE_ALLOW_HOST=x", "", "HEADGATE_ALLOW_HOST is for another command"},
 	} {
 		from := config.Sources{Environ: []string{"A=b", c.variable}, Others: []string{"HEADGATE_ALLOW_HOST"}}

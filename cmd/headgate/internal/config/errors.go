@@ -9,23 +9,23 @@ import (
 	"strings"
 )
 
-// ErrInvalid is what every error about a configuration's contents matches.
+// ErrInvalid is matched by every error about the contents of a configuration.
 var ErrInvalid = errors.New("config: invalid configuration")
 
-// mostErrors bounds how many errors of one configuration are told.
-const mostErrors = 100
+// maxErrors is the maximum number of errors that are reported for one configuration.
+const maxErrors = 100
 
-// Error is one thing that is wrong. It matches [ErrInvalid].
+// Error is one error in a configuration. It matches [ErrInvalid].
 type Error struct {
-	Source  string // the file, or the flag or variable
-	Line    int    // of a file, from 1; 0 if it is in no one place
-	Column  int    // from 1, in characters
-	Path    string // what it is about: policies.login.limits[0]; may be empty
-	Message string // what is wrong, and what was meant
-	shape   bool   // the JSON Schema says so, too
+	Source  string // the file, flag or variable
+	Line    int    // in the file, from 1; 0 if the error has no single position
+	Column  int    // in characters, from 1
+	Path    string // of the value, such as policies.login.limits[0]; may be empty
+	Message string // what is wrong, and what is accepted
+	shape   bool   // the JSON Schema refuses the file, too
 }
 
-// Error is “headgate.yaml:4:18: policies.login.limits[0]: …”.
+// Error returns “headgate.yaml:4:18: policies.login.limits[0]: …”.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Source)
@@ -43,15 +43,16 @@ func (e *Error) Error() string {
 // Is reports whether target is [ErrInvalid].
 func (e *Error) Is(target error) bool { return target == ErrInvalid }
 
-// Errors is everything that is wrong with a configuration, in the order of the file: at least one, and at most 100, the last of which
-// then says that there are more. It matches [ErrInvalid].
+// Errors has all errors of a configuration in the order of the file. It has 1 to 101
+// elements: if there are more than 100 errors, the last element is their number. It
+// matches [ErrInvalid].
 type Errors []*Error
 
-// Error is one line for each.
+// Error returns one line for each error.
 func (e Errors) Error() string {
 	lines := make([]string, len(e))
-	for i, one := range e {
-		lines[i] = one.Error()
+	for i, err := range e {
+		lines[i] = err.Error()
 	}
 	return strings.Join(lines, "\n")
 }
@@ -59,7 +60,7 @@ func (e Errors) Error() string {
 // Is reports whether target is [ErrInvalid].
 func (e Errors) Is(target error) bool { return target == ErrInvalid }
 
-// orNil is e in order and bounded, or nil if nothing is wrong.
+// orNil returns e sorted by position and bounded, or nil if it is empty.
 func (e Errors) orNil() error {
 	if len(e) == 0 {
 		return nil
@@ -67,13 +68,15 @@ func (e Errors) orNil() error {
 	slices.SortStableFunc(e, func(a, b *Error) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
-	if more := len(e) - mostErrors; more > 0 {
-		e = append(e[:mostErrors:mostErrors], &Error{Source: e[0].Source, Message: "and " + strconv.Itoa(more) + " more"})
+	if more := len(e) - maxErrors; more > 0 {
+		e = append(e[:maxErrors:maxErrors], &Error{
+			Source: e[0].Source, Message: "and " + strconv.Itoa(more) + " more",
+		})
 	}
 	return e
 }
 
-// clip bounds how much of a text an error repeats.
+// clip returns s in quotes, at most its first 60 bytes.
 func clip(s string) string {
 	if len(s) > 60 {
 		s = strings.ToValidUTF8(s[:60], "") + "…"

@@ -40,7 +40,8 @@ func wrongFiles(t testing.TB) (head string, all []wrongFile) {
 	return parts[0], all
 }
 
-// lists replaces the algorithms that an error lists by what testdata/errors.txt has in their place.
+// lists replaces the algorithms that an error lists by what testdata/errors.txt has
+// in their place.
 var lists = strings.NewReplacer(
 	strings.Join(algo.Names(), ", "), "{algorithms}",
 	"queue requires "+algo.NamesWhere(headgate.Algorithm.Queues), "queue requires {with a queue}",

@@ -1,8 +1,10 @@
-// Package config reads the service's one configuration file, and what flags and the environment say beside it.
+// Package config reads the service's configuration from a file, flags and environment
+// variables.
 //
-// The Go types in this package are the format: from them come the reader, the JSON Schema for editors, and the name of each setting as a
-// flag, a variable and a line of the file. What is wrong is said with file, line and column, all of it at once. A file that is wrong
-// anywhere is no configuration at all.
+// The Go types in this package define the format. The decoder, the JSON Schema for
+// editors, and the flags and variables are derived from them. Errors have file, line
+// and column, and all errors are reported together. A file with any error is refused
+// as a whole.
 package config
 
 import (
@@ -14,8 +16,12 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/tlsfiles"
 )
 
-// File is everything that can be configured. Each field that is no list of policies or routes is a setting: its name as a flag is that
-// in the file with - in place of . and _, its variable HEADGATE_ and the same in capitals. The tags say what is accepted: see leaf. Help texts are in helps.
+// File is a configuration file. Every field except Policies and Routes is a setting:
+// its flag is the path in the file with "-" instead of "." and "_", and its variable
+// is HEADGATE_ and the same in upper case. Tags define the accepted values (see
+// leaf): default, range, oneof, the number of list entries (count) and required. The
+// tag alias is another name of a key, and prefix is a prefix that the names in a
+// mapping may omit. Help texts are in helps.
 type File struct {
 	HTTP            HTTP                  `yaml:"http"`
 	RESP            RESP                  `yaml:"resp"`
@@ -44,14 +50,14 @@ type File struct {
 	Routes          []Route               `yaml:"routes" count:"0 1000"`
 }
 
-// HTTP are the settings of the door for HTTP that other doors have, too.
+// HTTP has the settings of the HTTP API listener.
 type HTTP struct {
 	Addr           Address `yaml:"addr" default:"127.0.0.1:8080" restart:"yes"`
 	TLS            TLS     `yaml:",inline" peer:"client"`
 	MaxConnections int     `yaml:"max_connections" default:"10000" range:"1 1000000" restart:"yes"`
 }
 
-// RESP are the settings of the door for Redis clients.
+// RESP has the settings of the Redis-compatible endpoint.
 type RESP struct {
 	Addr            Endpoint      `yaml:"addr" default:"127.0.0.1:6380" restart:"yes"`
 	User            string        `yaml:"user" default:"default" restart:"yes"`
@@ -65,7 +71,7 @@ type RESP struct {
 	IdleTimeout     time.Duration `yaml:"idle_timeout" default:"10m" range:"1ms 24h" restart:"yes"`
 }
 
-// GRPC are the settings of the door for Envoy.
+// GRPC has the settings of the gRPC listener for Envoy.
 type GRPC struct {
 	Addr                  Endpoint      `yaml:"addr" default:"127.0.0.1:8081" restart:"yes"`
 	TLS                   TLS           `yaml:",inline" peer:"client"`
@@ -76,7 +82,7 @@ type GRPC struct {
 	MaxConnectionAgeGrace time.Duration `yaml:"max_connection_age_grace" default:"1h" range:"1ms 8760h" restart:"yes"`
 }
 
-// Envoy is what Envoy's rate limit service is told.
+// Envoy has the settings of Envoy's rate limit service.
 type Envoy struct {
 	Config          Folder         `yaml:"config" restart:"yes"`
 	MergeDomains    bool           `yaml:"merge_domains" default:"false" restart:"yes"`
@@ -98,32 +104,34 @@ type Envoy struct {
 	XDS             XDS            `yaml:"xds"`
 }
 
-// Policy is one or more limits, all or none.
+// Policy has one or more limits that are charged all or none. The keys of Overrides
+// begin with "key:", also if the file omits the prefix.
 type Policy struct {
-	Limits       []headgate.Limit            `yaml:"limits" required:"yes" count:"1 32"`
+	Limits       []headgate.Limit            `yaml:"limits" alias:"limit" required:"yes" count:"1 32"`
 	Algorithm    headgate.Algorithm          `yaml:"algorithm" default:"token_bucket" oneof:"algorithms"`
 	Key          routing.Key                 `yaml:"key" default:"ip"`
 	OnStoreError headgate.OnStoreError       `yaml:"on_store_error" oneof:"closed open local"`
 	Shadow       bool                        `yaml:"shadow" default:"false"`
 	Enforce      engine.Percent              `yaml:"enforce" default:"100%"`
-	Overrides    map[string][]headgate.Limit `yaml:"overrides" named:"key" keys:"^key:" count:"1 32"`
+	Overrides    map[string][]headgate.Limit `yaml:"overrides" named:"key" prefix:"key:" count:"1 32"`
 }
 
-// Route is which requests are under which policies.
+// Route assigns policies to the requests that match.
 type Route struct {
 	Match    Match    `yaml:"match"`
 	Policies []string `yaml:"policies" required:"yes" count:"0 32"`
 }
 
-// Match is a part of all requests.
+// Match selects requests. An empty field matches all.
 type Match struct {
 	Host   routing.Host `yaml:"host"`
 	Method []Method     `yaml:"method" count:"1 32"`
 	Path   routing.Path `yaml:"path"`
 }
 
-// TLS are the files of one end of TLS, in the keys of the struct that embeds it inline: PEER is the
-// peer tag of that field, client for a listener and server for a client.
+// TLS has the files of one end of TLS. It is inlined in other structs: PEER in its
+// keys is the peer tag of the embedding field, client for a listener and server for a
+// client.
 type TLS struct {
 	Cert     Path   `yaml:"tls_cert" restart:"yes"`
 	Key      Path   `yaml:"tls_key" restart:"yes"`

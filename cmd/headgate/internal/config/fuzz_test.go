@@ -12,8 +12,9 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// Whatever the text, the reader ends with a configuration that an engine takes, or with errors that have a place; what is printed of
-// one that is fine is fine again and the same.
+// Whatever the text, the reader ends with a configuration that an engine takes, or
+// with errors that have a place; what is printed of one that is fine is fine again
+// and the same.
 func FuzzParse(f *testing.F) {
 	full, err := os.ReadFile(config.FullFile)
 	if err != nil {

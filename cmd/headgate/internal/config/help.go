@@ -107,12 +107,13 @@ var helps = map[string]string{
 
 	"policies":                     "policies by name, which checks and routes refer to",
 	"policies.NAME.limits":         "limits, charged all or none: 10/s, 5/15m burst 20, 100/1m queue 50",
+	"policies.NAME.limit":          "alias of limits",
 	"policies.NAME.algorithm":      "rate limit algorithm",
 	"policies.NAME.key":            "key of HTTP requests: parts joined by +, alternatives by commas",
 	"policies.NAME.on_store_error": "failure mode while the store is unavailable; empty: on_store_error",
 	"policies.NAME.shadow":         "shadow mode: count and report, never deny",
 	"policies.NAME.enforce":        "share of keys that are enforced; the others are in shadow mode",
-	"policies.NAME.overrides":      "limits of single keys instead of the policy's, by key:VALUE",
+	"policies.NAME.overrides":      "limits of single keys instead of the policy's, by key",
 
 	"routes":                "routes of HTTP requests: the first match applies; no match allows",
 	"routes[].match":        "requests that the route applies to; a missing part matches all",

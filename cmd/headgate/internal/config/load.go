@@ -15,38 +15,45 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
 
-// Sources are where a configuration comes from. Flags win over the environment, that over the file, and the file over the defaults.
+// Sources are the sources of a configuration. Flags override environment variables,
+// variables override the file, and the file overrides the defaults.
 type Sources struct {
-	// Path is the file; empty means that there is none.
+	// Path is the path of the file; empty if there is no file.
 	Path string
-	// Flags are the settings that were given as flags, by path.
+	// Flags has the settings that were set by flags, by path.
 	Flags map[string]string
-	// Lookup finds variables, os.LookupEnv mostly; nil means that there are none. An empty variable is none.
+	// Lookup returns an environment variable, like os.LookupEnv. Nil is an empty
+	// environment. An empty variable is ignored.
 	Lookup func(string) (string, bool)
-	// Environ are all variables, “NAME=value”, os.Environ mostly: one that begins with [Prefix], is not empty and sets nothing is an error,
-	// unless Kubernetes sets it.
+	// Environ has all environment variables, “NAME=value”, like os.Environ. A
+	// variable that begins with [Prefix], is not empty and is not a setting is an
+	// error, unless Kubernetes or Docker sets it.
 	Environ []string
-	// Others are variables of other commands, which are no errors, and set nothing.
+	// Others are variables of other commands. They have no effect and are not errors.
 	Others []string
-	// Ratelimit takes the environment for that of envoyproxy/ratelimit. It is also taken for that if one of its RUNTIME_ROOT,
-	// RUNTIME_SUBDIRECTORY and RUNTIME_APPDIRECTORY is there.
+	// Ratelimit enables compatibility with the environment variables of
+	// envoyproxy/ratelimit. One of its variables RUNTIME_ROOT, RUNTIME_SUBDIRECTORY,
+	// RUNTIME_APPDIRECTORY and CONFIG_GRPC_XDS_SERVER_URL enables it, too.
 	Ratelimit bool
-	// CheckStore says what is wrong with a store's URL, without the URL; nil accepts all.
+	// CheckStore returns an error for an invalid store URL. The error must not
+	// contain the URL. Nil accepts all URLs.
 	CheckStore func(StoreURL) error
 }
 
-// Config is a configuration as it is in force.
+// Config is an effective configuration.
 type Config struct {
 	File
-	// Origins say where each setting came from, by path: “default”, “--http-addr”, “HEADGATE_HTTP_ADDR” or “headgate.yaml:3”.
+	// Origins has the origin of each setting, by path: “default”, “--http-addr”,
+	// “HEADGATE_HTTP_ADDR” or “headgate.yaml:3”.
 	Origins map[string]string
-	// Warnings are what works, and is hardly meant.
+	// Warnings describe valid but suspicious settings.
 	Warnings []string
 	parsed   *Parsed
 	text     []byte // of the file
 }
 
-// Load reads all sources. The error is [Errors] if anything in them is wrong, or says that the file could not be read.
+// Load reads all sources. The error is [Errors] for invalid contents; otherwise the
+// file could not be read.
 func (s *Sources) Load() (*Config, error) {
 	var text []byte
 	if s.Path != "" {
@@ -80,7 +87,7 @@ func (s *Sources) load(text []byte) (*Config, error) {
 	return c, nil
 }
 
-// ReadFile reads a configuration file, however large it claims to be.
+// ReadFile reads a configuration file, at most [MaxFileBytes]+1 bytes of it.
 func ReadFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -98,23 +105,24 @@ func readError(path string, err error) error {
 	if cause := (*fs.PathError)(nil); errors.As(err, &cause) {
 		err = cause.Err
 	}
-	return fmt.Errorf("cannot read the configuration %s: %w", path, err)
+	return fmt.Errorf("cannot read configuration file %s: %w", path, err)
 }
 
-// Over puts flags and environment over what a file says, and that over the defaults. The file may be nil.
+// Over returns the configuration of a file, with flags and environment variables
+// overriding the file. The file may be nil.
 func (s *Sources) Over(parsed *Parsed) (*Config, error) {
 	c := &Config{Origins: make(map[string]string, len(settings)), parsed: parsed}
-	incumbent, errs := s.ratelimit(c)
-	errs = append(errs, s.strangers(c)...)
+	compat, errs := s.ratelimitSettings(c)
+	errs = append(errs, s.unknownEnv(c)...)
 	for i := range settings {
-		if wrong := s.settle(&settings[i], c, parsed, incumbent[settings[i].Path]); wrong != nil {
+		if wrong := s.resolve(&settings[i], c, parsed, compat[settings[i].Path]); wrong != nil {
 			errs = append(errs, wrong)
 		}
 	}
 	if parsed != nil {
 		c.Policies, c.Routes = parsed.File.Policies, parsed.File.Routes
 	}
-	s.chooseRedis(c)
+	s.applyRedisEnv(c)
 	for _, wrong := range []*Error{s.checkStore(c), c.checkAdmin(), c.checkXDS()} {
 		if wrong != nil {
 			errs = append(errs, wrong)
@@ -129,24 +137,25 @@ func (s *Sources) Over(parsed *Parsed) (*Config, error) {
 	return c, nil
 }
 
-// settle finds the value of one setting.
-func (s *Sources) settle(setting *Setting, c *Config, parsed *Parsed, incumbent foreign) *Error {
+// resolve sets one setting from the source with the highest precedence.
+func (s *Sources) resolve(setting *Setting, c *Config, parsed *Parsed, compat envValue) *Error {
 	origin, value := "default", setting.Default
 	fromFile := parsed != nil && parsed.sets(setting.Path)
 	if flag, ok := s.Flags[setting.Path]; ok {
 		origin, value = "--"+setting.Flag, flag
 	} else if variable, ok := s.lookup(setting.Env); ok {
 		origin, value = setting.Env, variable
-	} else if incumbent.name != "" && (incumbent.given || !fromFile) {
-		origin, value = incumbent.name, incumbent.value
+	} else if compat.name != "" && (compat.set || !fromFile) {
+		origin, value = compat.name, compat.value
 	} else if fromFile {
 		setting.copy(&c.File, &parsed.File)
-		c.Origins[setting.Path] = parsed.Source + ":" + strconv.Itoa(parsed.at[setting.Path].line)
+		line := parsed.at[setting.Path].line
+		c.Origins[setting.Path] = parsed.Source + ":" + strconv.Itoa(line)
 		return nil
 	}
 	c.Origins[setting.Path] = origin
 	if value == "" && setting.Default == "" {
-		return nil // nothing, which a flag can put in the place of what the file says
+		return nil // an empty flag clears a setting that may be empty
 	}
 	if wrong := setting.set(&c.File, value); wrong != nil {
 		return &Error{Source: origin, Message: wrong.message}
@@ -162,8 +171,9 @@ func (s *Sources) lookup(name string) (string, bool) {
 	return value, ok && value != ""
 }
 
-// chooseRedis takes the Redis of the environment, if no store was chosen otherwise.
-func (s *Sources) chooseRedis(c *Config) {
+// applyRedisEnv uses the Redis of REDIS_HOST and REDIS_PORT if no other source sets
+// the store.
+func (s *Sources) applyRedisEnv(c *Config) {
 	if c.Origins["store"] != "default" {
 		return
 	}
@@ -172,8 +182,9 @@ func (s *Sources) chooseRedis(c *Config) {
 	}
 }
 
-// RedisOf is the Redis that REDIS_HOST and REDIS_PORT name; one of them is enough. Kubernetes sets a REDIS_PORT of its own,
-// tcp://address:port, beside every service called redis: alone it names nothing.
+// RedisOf returns the URL of the Redis that REDIS_HOST and REDIS_PORT specify; one of
+// them is enough. For a Service named redis, Kubernetes sets REDIS_PORT to
+// tcp://address:port: that value alone is ignored.
 func RedisOf(lookup func(string) (string, bool)) (StoreURL, bool) {
 	host, _ := lookup("REDIS_HOST")
 	port, _ := lookup("REDIS_PORT")
@@ -184,7 +195,8 @@ func RedisOf(lookup func(string) (string, bool)) (StoreURL, bool) {
 	if linked {
 		port = port[strings.LastIndexByte(port, ':')+1:]
 	}
-	return StoreURL("redis://" + net.JoinHostPort(cmp.Or(host, "127.0.0.1"), cmp.Or(port, "6379"))), true
+	addr := net.JoinHostPort(cmp.Or(host, "127.0.0.1"), cmp.Or(port, "6379"))
+	return StoreURL("redis://" + addr), true
 }
 
 func (s *Sources) checkStore(c *Config) *Error {
@@ -198,17 +210,23 @@ func (s *Sources) checkStore(c *Config) *Error {
 	return c.wrong("store", err.Error())
 }
 
-// wrong is an error about a setting, where its value came from.
+// wrong returns an error about a setting, with its origin and position.
 func (c *Config) wrong(path, message string) *Error {
 	e := &Error{Source: c.Origins[path], Message: message}
-	if c.parsed != nil && c.parsed.sets(path) && strings.HasPrefix(e.Source, c.parsed.Source+":") {
+	if c.fromFile(path) {
 		at := c.parsed.at[path]
 		e.Source, e.Line, e.Column, e.Path = c.parsed.Source, at.line, at.column, path
 	}
 	return e
 }
 
-// setDefaults gives policies what they do not say and the file says for all.
+// fromFile reports whether the effective value of a setting is the file's.
+func (c *Config) fromFile(path string) bool {
+	return c.parsed != nil && c.parsed.sets(path) &&
+		strings.HasPrefix(c.Origins[path], c.parsed.Source+":")
+}
+
+// setDefaults applies the file's on_store_error to policies without their own.
 func (c *Config) setDefaults() {
 	for name, p := range c.Policies {
 		if p.OnStoreError == "" {
@@ -218,27 +236,46 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// warn finds what works, and is hardly meant.
+// warn adds warnings about valid but suspicious settings.
 func (c *Config) warn() {
 	local := c.OnStoreError == headgate.FailLocal
 	for _, p := range c.Policies {
 		local = local || p.OnStoreError == headgate.FailLocal
 	}
-	if local && c.Instances == 0 && !strings.HasPrefix(strings.ToLower(string(c.Store)), "memory") {
-		c.Warnings = append(c.Warnings, "on_store_error local grants each instance its share of a limit, and instances does not say how many "+
-			"there are: it is taken for 1, so that several of them together admit several times the limit while the store is away")
+	memory := strings.HasPrefix(strings.ToLower(string(c.Store)), "memory")
+	if local && c.Instances == 0 && !memory {
+		c.Warnings = append(c.Warnings, "on_store_error: local without instances: each instance "+
+			"allows the full limit while the store is unavailable; set instances to the number "+
+			"of instances that share the store")
 	}
 	for _, n := range c.TrustedProxies {
 		if n.Bits() == 0 {
-			c.Warnings = append(c.Warnings, "trusted_proxies holds "+n.String()+": whoever reaches this service says which client it is")
+			c.Warnings = append(c.Warnings, "trusted_proxies contains "+n.String()+
+				": any client can forge its address; list only the networks of your proxies")
 		}
 	}
-	for _, s := range settings {
-		if value := s.raw(&c.File); value == masked || strings.Contains(value, masked+":"+masked+"@") {
-			c.Warnings = append(c.Warnings, s.Path+" holds "+masked+", which config print writes in the place of a secret: put the secret there")
-		}
+	for i := range settings {
+		c.warnOfText(&settings[i])
 	}
 	if c.Enforcement == engine.Off {
-		c.Warnings = append(c.Warnings, "enforcement is off: everybody is admitted and nothing is charged")
+		c.Warnings = append(c.Warnings,
+			"enforcement is off: all requests are allowed and nothing is charged")
 	}
+}
+
+// warnOfText warns if a setting's text is a placeholder of a secret or refers to a
+// variable.
+func (c *Config) warnOfText(s *Setting) {
+	value := s.raw(&c.File)
+	if value == masked || strings.Contains(value, masked+":"+masked+"@") {
+		c.Warnings = append(c.Warnings, maskedWarning(s.Path))
+	}
+	if variable := variableReference(value); variable != "" && c.fromFile(s.Path) {
+		c.Warnings = append(c.Warnings, s.Path+" contains "+notInterpolated(variable, s.Path))
+	}
+}
+
+func maskedWarning(path string) string {
+	return path + " contains " + masked + ", the placeholder that config print writes for a " +
+		"secret; replace it with the secret"
 }

@@ -20,7 +20,8 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/routing"
 )
 
-// Every setting has three names that are alike, and each source is heard: flags before variables before the file.
+// Every setting has three names that are alike, and each source is heard: flags
+// before variables before the file.
 func TestEverySettingHasThreeNames(t *testing.T) {
 	t.Parallel()
 	values := map[string][3]string{ // by what kind of value it is: flag, variable, file
@@ -130,10 +131,10 @@ func TestErrorsOfAllSources(t *testing.T) {
 	}
 	_, err := from.Load()
 	got := strings.ReplaceAll(err.Error(), path, "f.yaml")
-	want := `f.yaml:2:16: max_key_bytes: 0 is not accepted; accepted: 1 to 65536
---http-addr: "8080" is no address; write host:port, such as 127.0.0.1:8080, or off
+	want := `f.yaml:2:16: max_key_bytes: 0 is out of range; must be 1 to 65536
+--http-addr: "8080" is not an address; must be host:port, such as 127.0.0.1:8080, or off
 --max-checks: "many" is not a whole number
-HEADGATE_IDLE_TIMEOUT: "5" is not a time such as 5s or 1m30s`
+HEADGATE_IDLE_TIMEOUT: "5" is not a duration such as 5s or 1m30s`
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
@@ -148,11 +149,12 @@ HEADGATE_IDLE_TIMEOUT: "5" is not a time such as 5s or 1m30s`
 	}
 }
 
-// What config print wrote for a secret is no secret, and whoever made a file of it hears so.
+// What config print wrote for a secret is no secret, and whoever made a file of it
+// hears so.
 func TestMaskedSecretsAreWarnedOf(t *testing.T) {
 	t.Parallel()
 	c := mustLoad(t, `store: "redis://***:***@h/1"`+"\nresp: {password: '***'}\nadmin: {token: 'a***'}\n")
-	if got := strings.Join(c.Warnings, "\n"); len(c.Warnings) != 2 || !strings.Contains(got, "store holds ***") || !strings.Contains(got, "resp.password holds ***") {
+	if got := strings.Join(c.Warnings, "\n"); len(c.Warnings) != 2 || !strings.Contains(got, "store contains ***") || !strings.Contains(got, "resp.password contains ***") {
 		t.Errorf("got %q want one of the store and one of the password", c.Warnings)
 	}
 }
@@ -260,7 +262,7 @@ func TestTheFullFileIsFull(t *testing.T) {
 	if got := string(c.Envoy.XDS.TLS.CA); got != filepath.Join("testdata", "tls", "ca.crt") {
 		t.Errorf("envoy.xds.server_ca is %q, want it beside the file", got)
 	}
-	if want := "envoy.config is not read: the rules come from envoy.xds.server"; len(c.Warnings) != 1 || c.Warnings[0] != want || c.Envoy.Config != "" {
+	if want := "envoy.config is ignored: rules are loaded from envoy.xds.server"; len(c.Warnings) != 1 || c.Warnings[0] != want || c.Envoy.Config != "" {
 		t.Errorf("warnings: %q, want that one of two sources is read", c.Warnings)
 	}
 }
@@ -304,7 +306,8 @@ trusted_proxies: ["10.0.0.0/8"]
 	}
 }
 
-// What is printed means the same, wherever it is put: the same policies, terms and routes, and settings of the same values.
+// What is printed means the same, wherever it is put: the same policies, terms and
+// routes, and settings of the same values.
 func TestWhatIsPrintedMeansTheSame(t *testing.T) {
 	t.Parallel()
 	odd := filepath.Join(t.TempDir(), "f.yaml")

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
+	"reflect"
 	"strings"
 	"unicode/utf8"
 
@@ -12,44 +14,97 @@ import (
 	"go.yaml.in/yaml/v4/plugin/loaderlimits"
 )
 
-// Bounds on a file, so that none costs more to read than it should.
+// Bounds on a file limit the cost of reading it.
 const (
 	MaxFileBytes = 1 << 20 // of text
-	mostDepth    = 16      // of lists and mappings in each other
-	mostNodes    = 200_000 // values, those that an alias repeats counted each time
+	maxDepth     = 16      // of nested lists and mappings
+	maxNodes     = 200_000 // values; one that an alias repeats counts each time
 )
 
-// place is where something stands in a file.
-type place struct{ line, column int }
+// position is a position in a file.
+type position struct{ line, column int }
 
-// document is the only document of a text, as far as it can be read; nil for one that holds nothing but comments.
+// Parsed is a decoded file.
+type Parsed struct {
+	File   File                // settings that the file does not set are zero
+	Source string              // name of the file in errors
+	at     map[string]position // of the file's values, by path
+}
+
+// Parse decodes and checks the text of a configuration file. Source is its name in
+// errors; relative paths in the file are relative to Source's folder. The error is
+// [Errors].
+func Parse(source string, text []byte) (*Parsed, error) {
+	d := &decoder{source: source, at: make(map[string]position), keys: make(map[string]position)}
+	root, wrong := document(source, text)
+	if wrong != nil {
+		return nil, Errors{wrong}
+	}
+	var f File
+	if root != nil {
+		d.value(root, reflect.ValueOf(&f).Elem(), "", "", 0)
+		d.check(&f)
+	}
+	if err := d.errs.orNil(); err != nil {
+		return nil, err
+	}
+	for _, s := range settings {
+		if s.typ == reflect.TypeFor[Path]() || s.typ == reflect.TypeFor[Folder]() {
+			path := s.field(&f)
+			path.SetString(resolvePath(source, path.String()))
+		}
+	}
+	return &Parsed{f, source, d.at}, nil
+}
+
+// resolvePath returns a path in the file source relative to the working directory.
+func resolvePath(source, path string) string {
+	if path == "" || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(filepath.Dir(source), path)
+}
+
+// sets reports whether the file sets a setting.
+func (p *Parsed) sets(path string) bool {
+	_, ok := p.at[path]
+	return ok
+}
+
+// document parses a text, which must have a single YAML document. It returns nil if
+// the text has only comments.
 func document(source string, text []byte) (*yaml.Node, *Error) {
-	wrong := func(p place, format string, args ...any) *Error {
-		return &Error{Source: source, Line: p.line, Column: p.column, Message: fmt.Sprintf(format, args...), shape: true}
+	wrong := func(p position, format string, args ...any) *Error {
+		return &Error{
+			Source: source, Line: p.line, Column: p.column, Message: fmt.Sprintf(format, args...),
+			shape: true,
+		}
 	}
 	switch {
 	case len(text) > MaxFileBytes:
-		return nil, wrong(place{}, "it has %d bytes; accepted are at most %d", len(text), MaxFileBytes)
+		return nil, wrong(position{}, "file has %d bytes; must be at most %d", len(text), MaxFileBytes)
 	case len(bytes.TrimSpace(text)) == 0:
-		return nil, wrong(place{}, "it is empty, as a file that is just being written; one that sets nothing holds a comment at least")
+		return nil, wrong(position{}, "file is empty: it may be incompletely written; "+
+			"a file without settings must contain a comment")
 	case !utf8.Valid(text):
-		return nil, wrong(invalidUTF8(text), "not UTF-8")
+		return nil, wrong(invalidUTF8(text), "invalid UTF-8")
 	}
-	loader, err := yaml.NewLoader(bytes.NewReader(text), yaml.WithPlugin(loaderlimits.New(loaderlimits.DepthValue(mostDepth))))
+	limits := yaml.WithPlugin(loaderlimits.New(loaderlimits.DepthValue(maxDepth)))
+	loader, err := yaml.NewLoader(bytes.NewReader(text), limits)
 	if err != nil {
-		return nil, wrong(place{}, "%v", err)
+		return nil, wrong(position{}, "%v", err)
 	}
 	var first, second yaml.Node
 	if err := loader.Load(&first); err != nil {
-		if ended(err) {
+		if errors.Is(err, io.EOF) {
 			return nil, nil
 		}
 		return nil, malformed(source, text, err)
 	}
 	switch err := loader.Load(&second); {
 	case err == nil:
-		return nil, wrong(place{second.Line, second.Column}, "a second document begins here; one file holds one")
-	case !ended(err):
+		return nil, wrong(positionOf(&second), "second YAML document; a file must contain only one")
+	case !errors.Is(err, io.EOF):
 		return nil, malformed(source, text, err)
 	}
 	if len(first.Content) == 0 {
@@ -58,10 +113,8 @@ func document(source string, text []byte) (*yaml.Node, *Error) {
 	return first.Content[0], nil
 }
 
-// ended reports whether a loader has nothing more.
-func ended(err error) bool { return errors.Is(err, io.EOF) }
-
-// malformed is the loader's error, in our words where its own do not say what to do.
+// malformed converts the loader's error. It replaces messages that do not explain
+// what to do.
 func malformed(source string, text []byte, err error) *Error {
 	e := &Error{Source: source, Message: err.Error(), shape: true}
 	var load *yaml.LoadError
@@ -72,24 +125,40 @@ func malformed(source string, text []byte, err error) *Error {
 	if e.Line == 0 && load.ContextMark.Line != 0 {
 		e.Line, e.Column = load.ContextMark.Line, load.ContextMark.Column
 	}
-	if at := bytes.IndexFunc(text, func(r rune) bool { return r < ' ' && r != '\t' && r != '\n' && r != '\r' }); e.Line == 0 && at >= 0 {
-		p := placeAt(text, at)
-		e.Line, e.Column, e.Message = p.line, p.column, "a control character"
+	if at := bytes.IndexFunc(text, isControl); e.Line == 0 && at >= 0 {
+		p := positionAt(text, at)
+		e.Line, e.Column, e.Message = p.line, p.column, "invalid control character"
 	}
-	switch {
+	switch context := load.ContextMark; {
 	case strings.Contains(load.Message, "max depth"):
-		e.Message = fmt.Sprintf("lists and mappings stand more than %d deep in each other", mostDepth)
+		e.Message = fmt.Sprintf("lists and mappings are nested more than %d deep", maxDepth)
 	case strings.Contains(load.Message, "cannot start any token"):
-		e.Message = "this character begins nothing in YAML: put the text into quotes, and indent with blanks, not with tabs"
+		e.Message = "invalid character: quote the text, and indent with spaces, not tabs"
 	case strings.Contains(load.Message, "mapping values are not allowed"):
-		e.Message = "a second “: ” on one line: put the text into quotes, or a line break before it"
-	case load.ContextMsg != "" && load.ContextMark.Line > 0:
-		e.Message = fmt.Sprintf("%s (%s that began at %d:%d)", load.Message, load.ContextMsg, load.ContextMark.Line, load.ContextMark.Column)
+		e.Message = "second “: ” in one line: quote the text, or insert a line break"
+	case load.ContextMsg != "" && context.Line > 0:
+		e.Message = fmt.Sprintf("%s (%s that began at %d:%d)",
+			load.Message, load.ContextMsg, context.Line, context.Column)
+	}
+	if variable := variableReference(lineOf(text, e.Line)); variable != "" {
+		e.Message += "; " + variable + " is not interpolated: environment variables override " +
+			"settings (HEADGATE_STORE=…) instead"
 	}
 	return e
 }
 
-func invalidUTF8(text []byte) place {
+func isControl(r rune) bool { return r < ' ' && r != '\t' && r != '\n' && r != '\r' }
+
+// lineOf returns a line of the text, counted from 1, or "" if the text does not have it.
+func lineOf(text []byte, number int) string {
+	lines := bytes.Split(text, []byte("\n"))
+	if number < 1 || number > len(lines) {
+		return ""
+	}
+	return string(lines[number-1])
+}
+
+func invalidUTF8(text []byte) position {
 	at := 0
 	for at < len(text) {
 		r, size := utf8.DecodeRune(text[at:])
@@ -98,12 +167,12 @@ func invalidUTF8(text []byte) place {
 		}
 		at += size
 	}
-	return placeAt(text, at)
+	return positionAt(text, at)
 }
 
-// placeAt is the line and column of an offset.
-func placeAt(text []byte, at int) place {
+// positionAt returns the line and column of an offset.
+func positionAt(text []byte, at int) position {
 	before := text[:at]
 	start := bytes.LastIndexByte(before, '\n') + 1
-	return place{1 + bytes.Count(before, []byte("\n")), 1 + utf8.RuneCount(before[start:])}
+	return position{1 + bytes.Count(before, []byte("\n")), 1 + utf8.RuneCount(before[start:])}
 }

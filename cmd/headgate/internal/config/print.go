@@ -11,8 +11,9 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
 
-// Print writes the configuration as a file: what is in force, and behind each setting where it came from. The file means the same wherever
-// it lies, but for passwords: *** stands for each.
+// Print writes the effective configuration as a file, with the origin of each setting
+// as a comment. Paths are absolute, so the file has the same meaning in any folder.
+// Secrets are replaced by ***.
 func (c *Config) Print(w io.Writer) error {
 	root := c.node(reflect.ValueOf(&c.File).Elem(), "")
 	text, err := yaml.Dump(root, yaml.WithIndent(2), yaml.WithLineWidth(-1))
@@ -23,7 +24,7 @@ func (c *Config) Print(w io.Writer) error {
 	return err
 }
 
-// node is a value as YAML; nil for one that would say nothing.
+// node returns a value as YAML, or nil if the file omits it.
 func (c *Config) node(v reflect.Value, path string) *yaml.Node {
 	switch {
 	case isLeaf(v.Type()):
@@ -31,29 +32,30 @@ func (c *Config) node(v reflect.Value, path string) *yaml.Node {
 	case v.Kind() == reflect.Struct:
 		n := &yaml.Node{Kind: yaml.MappingNode}
 		for _, m := range membersOf(v.Type()) {
-			if m.name != "enforce" || v.FieldByIndex(m.index).Interface() != engine.All { // beside shadow it would be refused
-				add(n, m.name, c.node(v.FieldByIndex(m.index), join(path, m.name)))
+			field := v.FieldByIndex(m.index)
+			if m.name == "enforce" && field.Interface() == engine.All {
+				continue // shadow: true refuses enforce
 			}
+			add(n, m.name, c.node(field, join(path, m.name)))
 		}
-		return filled(n)
+		return orNil(n)
 	case v.Kind() == reflect.Map:
 		n := &yaml.Node{Kind: yaml.MappingNode}
-		names := slices.Sorted(maps.Keys(namesIn(v)))
-		for _, name := range names {
+		for _, name := range slices.Sorted(maps.Keys(namesIn(v))) {
 			add(n, name, c.node(v.MapIndex(reflect.ValueOf(name)), join(path, plain(name))))
 		}
-		return filled(n)
+		return orNil(n)
 	}
 	return c.sequence(v, path)
 }
 
 func (c *Config) scalar(v reflect.Value, path string) *yaml.Node {
-	text := shown(v)
+	text := formatValue(v)
 	if text == "" {
 		return nil
 	}
 	n := &yaml.Node{Kind: yaml.ScalarNode, Value: text}
-	if leaves[v.Type()].what == "text" {
+	if leaves[v.Type()].kind == kindString {
 		n.Tag = "!!str"
 	}
 	if origin := c.Origins[path]; origin != "" {
@@ -62,21 +64,22 @@ func (c *Config) scalar(v reflect.Value, path string) *yaml.Node {
 	return n
 }
 
-// sequence is a list on one line, unless it holds mappings.
+// sequence returns a list as YAML, on one line unless it has mappings.
 func (c *Config) sequence(v reflect.Value, path string) *yaml.Node {
-	if v.Len() == 0 && c.Origins[path] == "" && !isLeaf(v.Type().Elem()) || v.IsNil() && c.Origins[path] == "" {
+	simple, origin := isLeaf(v.Type().Elem()), c.Origins[path]
+	if origin == "" && (v.IsNil() || v.Len() == 0 && !simple) {
 		return nil
 	}
 	n := &yaml.Node{Kind: yaml.SequenceNode}
-	if isLeaf(v.Type().Elem()) {
+	if simple {
 		n.Style = yaml.FlowStyle
 	}
 	for i := range v.Len() {
-		if one := c.node(v.Index(i), ""); one != nil {
-			n.Content = append(n.Content, one)
+		if entry := c.node(v.Index(i), ""); entry != nil {
+			n.Content = append(n.Content, entry)
 		}
 	}
-	if origin := c.Origins[path]; origin != "" {
+	if origin != "" {
 		n.LineComment = "# " + origin
 	}
 	return n
@@ -92,11 +95,13 @@ func namesIn(v reflect.Value) map[string]bool {
 
 func add(to *yaml.Node, name string, n *yaml.Node) {
 	if n != nil {
-		to.Content = append(to.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: name, Tag: "!!str"}, n)
+		key := &yaml.Node{Kind: yaml.ScalarNode, Value: name, Tag: "!!str"}
+		to.Content = append(to.Content, key, n)
 	}
 }
 
-func filled(n *yaml.Node) *yaml.Node {
+// orNil returns n, or nil if n has no content.
+func orNil(n *yaml.Node) *yaml.Node {
 	if len(n.Content) == 0 {
 		return nil
 	}

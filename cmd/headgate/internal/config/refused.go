@@ -8,41 +8,48 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
 
-// Refused is err with the places in the file of what it is about, if that is policies that an engine refused: [Errors] then. Other errors
-// are as they were.
+// Refused converts the engine's errors about policies into [Errors] with positions in the
+// file. It returns other errors unchanged.
 func (c *Config) Refused(err error) error {
 	all := []error{err}
-	if several, ok := err.(interface{ Unwrap() []error }); ok {
-		all = several.Unwrap()
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		all = joined.Unwrap()
 	}
-	var placed Errors
+	var located Errors
 	for _, one := range all {
 		e := (*engine.PolicyError)(nil)
 		if c.parsed == nil || !errors.As(one, &e) {
 			return err
 		}
-		if wrong := c.parsed.refused(e); !slices.ContainsFunc(placed, func(said *Error) bool { return *said == *wrong }) {
-			placed = append(placed, wrong) // a policy's limits can each be refused for its algorithm
+		wrong := c.parsed.locate(e)
+		known := slices.ContainsFunc(located, func(e *Error) bool { return *e == *wrong })
+		if !known { // several limits of a policy can fail with the same error
+			located = append(located, wrong)
 		}
 	}
-	return placed.orNil()
+	return located.orNil()
 }
 
-// refused says where the file names what a policy was refused for, or else the policy.
-func (p *Parsed) refused(e *engine.PolicyError) *Error {
+// locate returns an error about a policy with the position of the refused value, or
+// of the policy.
+func (p *Parsed) locate(e *engine.PolicyError) *Error {
 	policy := join("policies", plain(e.Policy))
 	list, limits := join(policy, "limits"), p.File.Policies[e.Policy].Limits
 	if e.Overridden {
-		key := "key:" + e.Key
-		list, limits = join(join(policy, "overrides"), plain(key)), p.File.Policies[e.Policy].Overrides[key]
+		key := overridePrefix + e.Key
+		list = join(join(policy, "overrides"), plain(key))
+		limits = p.File.Policies[e.Policy].Overrides[key]
 	}
 	path, message := policy, e.Err.Error()
 	switch {
 	case e.Field == "limits" && e.Limit < len(limits):
-		path, message = list+"["+strconv.Itoa(e.Limit)+"]", refusalOf(limits[e.Limit], e.Err)
+		path = list + "[" + strconv.Itoa(e.Limit) + "]"
+		message = limitMessage(limits[e.Limit], e.Err)
 	case p.sets(join(policy, e.Field)):
 		path = join(policy, e.Field)
 	}
 	at := p.at[path]
-	return &Error{Source: p.Source, Line: at.line, Column: at.column, Path: path, Message: message}
+	return &Error{
+		Source: p.Source, Line: at.line, Column: at.column, Path: path, Message: message,
+	}
 }

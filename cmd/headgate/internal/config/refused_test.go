@@ -51,13 +51,14 @@ func TestRefusalsOfAStore(t *testing.T) {
 	store := picky{memstore.New(nil)}
 	t.Cleanup(func() { _ = store.Close() })
 	mustRefuse(t, path, store, path+`:5:16: policies.log.algorithm: headgate: unsupported
-`+path+`:7:21: policies.many.limits[1]: "1001/m" is outside of what is accepted: rate is more; accepted are at most 1000
-`+path+`:9:27: policies.many.overrides."key:acme"[1]: "5000/m" is outside of what is accepted: rate is more; accepted are at most 1000
-`+path+`:9:37: policies.many.overrides."key:acme"[2]: "6000/m" is outside of what is accepted: rate is more; accepted are at most 1000
+`+path+`:7:21: policies.many.limits[1]: "1001/m" is out of range: rate is more; accepted are at most 1000
+`+path+`:9:27: policies.many.overrides."key:acme"[1]: "5000/m" is out of range: rate is more; accepted are at most 1000
+`+path+`:9:37: policies.many.overrides."key:acme"[2]: "6000/m" is out of range: rate is more; accepted are at most 1000
 `+path+`:12:21: policies.mine.on_store_error: picky: headgate: unsupported: nothing decides in its place`)
 }
 
-// mustRefuse loads a file, has an engine over store refuse it, and looks at what is said of it, at once and on a reload.
+// mustRefuse loads a file, has an engine over store refuse it, and looks at what is
+// said of it, at once and on a reload.
 func mustRefuse(t *testing.T, path string, store headgate.Store, want string) {
 	t.Helper()
 	from := config.Sources{Path: path}

@@ -7,19 +7,21 @@ import (
 	"strings"
 )
 
-// Schema is the JSON Schema (draft 2020-12) of a configuration file, for editors. It says what can be said without knowing the rest of
-// the file: whatever it refuses, [Parse] refuses too. Parse refuses more: limits outside the domain, policies that are not there, routes
-// that can never match.
+// Schema returns the JSON Schema (draft 2020-12) of a configuration file, for
+// editors. It contains the rules that apply to single values: [Parse] refuses every
+// file that the schema refuses. Parse also refuses limits out of range, unknown
+// policies and routes that never match.
 func Schema() []byte {
 	s := schemaOf(reflect.TypeFor[File](), "", "")
-	s["$schema"], s["title"] = "https://json-schema.org/draft/2020-12/schema", "Configuration of headgate serve"
-	s["type"] = []string{"object", "null"} // a file of comments
+	s["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+	s["title"] = "Configuration of headgate serve"
+	s["type"] = []string{"object", "null"} // a file with comments only is null
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	if err := enc.Encode(s); err != nil {
-		panic("config: " + err.Error()) // texts and numbers always can be
+		panic("config: " + err.Error()) // never: strings and numbers can be encoded
 	}
 	return b.Bytes()
 }
@@ -30,31 +32,65 @@ func schemaOf(t reflect.Type, tag reflect.StructTag, path string) map[string]any
 	case isLeaf(t):
 		s = leafSchema(t, tag)
 	case t.Kind() == reflect.Struct:
-		properties, required := make(map[string]any), []string(nil)
-		for _, m := range membersOf(t) {
-			properties[m.name] = schemaOf(m.typ, m.tag, join(path, m.name))
-			if m.tag.Get("required") != "" {
-				required = append(required, m.name)
-			}
-		}
-		s["type"], s["properties"], s["additionalProperties"] = "object", properties, false
-		if required != nil {
-			s["required"] = required
-		}
+		s = structSchema(t, path)
 	case t.Kind() == reflect.Map:
-		s["type"], s["additionalProperties"] = "object", schemaOf(t.Elem(), tag, join(path, "NAME"))
+		s["type"] = "object"
+		s["additionalProperties"] = schemaOf(t.Elem(), tag, join(path, "NAME"))
 		s["propertyNames"] = map[string]any{"pattern": namePattern}
-		if keys := tag.Get("keys"); keys != "" {
-			s["propertyNames"] = map[string]any{"allOf": []any{map[string]any{"pattern": namePattern}, map[string]any{"pattern": keys}}}
-		}
 	default:
-		s["type"], s["items"] = "array", schemaOf(t.Elem(), "", path+"[]")
+		items := schemaOf(t.Elem(), "", path+"[]")
+		s["type"], s["items"] = "array", items
 		s["minItems"], s["maxItems"] = countOf(tag)
+		if isLeaf(t.Elem()) { // a scalar is a list of one
+			s = map[string]any{"anyOf": []any{s, items}}
+		}
 	}
 	if help := helps[path]; help != "" {
 		s["description"] = strings.ToUpper(help[:1]) + help[1:]
 	}
 	return s
+}
+
+// structSchema returns the schema of a mapping with fixed keys.
+func structSchema(t reflect.Type, path string) map[string]any {
+	properties := make(map[string]any)
+	s := map[string]any{
+		"type": "object", "properties": properties, "additionalProperties": false,
+	}
+	var required []string
+	var aliased []any
+	for _, m := range membersOf(t) {
+		properties[m.name] = schemaOf(m.typ, m.tag, join(path, m.name))
+		needed := m.tag.Get("required") != ""
+		if m.alias != "" {
+			alias := schemaOf(m.typ, m.tag, join(path, m.name))
+			if help := helps[join(path, m.alias)]; help != "" {
+				alias["description"] = strings.ToUpper(help[:1]) + help[1:]
+			}
+			properties[m.alias] = alias
+			aliased = append(aliased, aliasSchema(m.name, m.alias, needed))
+		} else if needed {
+			required = append(required, m.name)
+		}
+	}
+	if required != nil {
+		s["required"] = required
+	}
+	if aliased != nil {
+		s["allOf"] = aliased
+	}
+	return s
+}
+
+// aliasSchema returns the schema of objects that do not have both a key and its
+// alias, and if the key is required have one of them.
+func aliasSchema(name, alias string, required bool) map[string]any {
+	if !required {
+		return map[string]any{"not": map[string]any{"required": []string{name, alias}}}
+	}
+	return map[string]any{"oneOf": []any{
+		map[string]any{"required": []string{name}}, map[string]any{"required": []string{alias}},
+	}}
 }
 
 func leafSchema(t reflect.Type, tag reflect.StructTag) map[string]any {
@@ -63,12 +99,12 @@ func leafSchema(t reflect.Type, tag reflect.StructTag) map[string]any {
 	switch {
 	case tag.Get("oneof") != "":
 		s["enum"] = optionsOf(tag)
-	case l.what == number:
+	case l.kind == kindInt:
 		s["type"] = "integer"
 		if least, most, ok := strings.Cut(tag.Get("range"), " "); ok {
 			s["minimum"], s["maximum"] = mustInt(least), mustInt(most)
 		}
-	case l.what == truth:
+	case l.kind == kindBool:
 		s["type"] = "boolean"
 	default:
 		s["type"], s["pattern"] = "string", l.pattern
@@ -78,7 +114,7 @@ func leafSchema(t reflect.Type, tag reflect.StructTag) map[string]any {
 	}
 	if text := tag.Get("default"); text != "" {
 		s["default"] = text
-		if l.what != "text" {
+		if l.kind != kindString {
 			s["default"] = json.RawMessage(text)
 		}
 	}

@@ -34,7 +34,8 @@ func schema(t *testing.T) *jsonschema.Schema {
 	return s
 }
 
-// judge holds the schema against the reader: the schema accepts whatever the reader does, and refuses all that is wrong in form.
+// judge holds the schema against the reader: the schema accepts whatever the reader
+// does, and refuses all that is wrong in form.
 func judge(t *testing.T, s *jsonschema.Schema, tree any) (accepted bool) {
 	t.Helper()
 	text, err := json.Marshal(tree)

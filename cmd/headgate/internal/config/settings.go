@@ -5,27 +5,27 @@ import (
 	"strings"
 )
 
-// Prefix begins the names of all variables.
+// Prefix is the prefix of all environment variables.
 const Prefix = "HEADGATE_"
 
-// Setting is one setting: its names, and what is known of it.
+// Setting is one setting: its names and its description.
 type Setting struct {
 	Path    string // in the file: http.addr
 	Flag    string // http-addr, without the dashes
 	Env     string // HEADGATE_HTTP_ADDR
 	Default string // as it would be written; empty for an empty list
-	Help    string // what it does
-	Accepts string // what is accepted, in words
-	Restart bool   // a change holds from the next start on
+	Help    string // one line
+	Accepts string // description of the accepted values
+	Restart bool   // a change requires a restart
 	index   []int
 	typ     reflect.Type
 	tag     reflect.StructTag
 }
 
-// settings are all of them, in the order of the file.
+// settings has all settings in the order of the file.
 var settings = settingsOf(reflect.TypeFor[File](), "", nil)
 
-// Settings are all settings, in the order of [File].
+// Settings returns all settings in the order of [File].
 func Settings() []Setting { return settings }
 
 func settingsOf(t reflect.Type, path string, index []int) []Setting {
@@ -58,7 +58,7 @@ func newSetting(path string, index []int, m member) Setting {
 	}
 }
 
-// accepts is what values a type and a tag accept, in words.
+// accepts describes the values that a type with a tag accepts.
 func accepts(t reflect.Type, tag reflect.StructTag) string {
 	if options := optionsOf(tag); options != nil {
 		return strings.Join(options, ", ")
@@ -67,12 +67,13 @@ func accepts(t reflect.Type, tag reflect.StructTag) string {
 		return least + " to " + most
 	}
 	if t.Kind() == reflect.Slice {
-		return leaves[t.Elem()].says + "; several with commas between"
+		return leaves[t.Elem()].description + "; separate several with commas"
 	}
-	return leaves[t].says
+	return leaves[t].description
 }
 
-// Kind is what the value of a flag is called in a list of flags.
+// Kind returns the placeholder of the flag's value in help texts: duration, list,
+// host:port.
 func (s *Setting) Kind() string {
 	switch {
 	case s.typ.Kind() == reflect.Slice:
@@ -84,63 +85,72 @@ func (s *Setting) Kind() string {
 	case s.typ == reflect.TypeFor[Address]():
 		return "host:port"
 	}
-	return map[what]string{text: strings.ToLower(s.typ.Name()), number: "int", truth: "bool"}[leaves[s.typ].what]
+	switch leaves[s.typ].kind {
+	case kindInt:
+		return "int"
+	case kindBool:
+		return "bool"
+	}
+	return strings.ToLower(s.typ.Name())
 }
 
-// set gives the setting in f the value of a text, or says what is wrong with that. Entries of a list stand between commas.
+// set parses a text and sets the setting in f. Entries of a list are separated by commas.
 func (s *Setting) set(f *File, text string) *problem {
-	to := reflect.ValueOf(f).Elem().FieldByIndex(s.index)
+	field := s.field(f)
 	if s.typ.Kind() != reflect.Slice {
-		v, wrong := read(s.typ, s.tag, text)
+		v, wrong := parseText(s.typ, s.tag, text)
 		if wrong == nil {
-			to.Set(v)
+			field.Set(v)
 		}
 		return wrong
 	}
 	list := reflect.MakeSlice(s.typ, 0, 4)
-	for one := range strings.SplitSeq(text, ",") {
-		v, wrong := read(s.typ.Elem(), s.tag, strings.TrimSpace(one))
+	for entry := range strings.SplitSeq(text, ",") {
+		v, wrong := parseText(s.typ.Elem(), s.tag, strings.TrimSpace(entry))
 		if wrong != nil {
 			return wrong
 		}
 		list = reflect.Append(list, v)
 	}
-	to.Set(list)
+	field.Set(list)
 	return nil
 }
 
-// Text is the value in f as it would be written; of a URL without its secrets.
+// Text returns the setting's value in f as it would be written, without secrets.
 func (s *Setting) Text(f *File) string {
-	v := reflect.ValueOf(f).Elem().FieldByIndex(s.index)
+	v := s.field(f)
 	if s.typ.Kind() != reflect.Slice {
-		return shown(v)
+		return formatValue(v)
 	}
 	var all []string
 	for i := range v.Len() {
-		all = append(all, shown(v.Index(i)))
+		all = append(all, formatValue(v.Index(i)))
 	}
 	return strings.Join(all, ",")
 }
 
-// raw is a text in f as it is, secrets too; empty for what is no text.
+// raw returns the setting's text in f with secrets, or "" if its type is not a string.
 func (s *Setting) raw(f *File) string {
-	if v := reflect.ValueOf(f).Elem().FieldByIndex(s.index); v.Kind() == reflect.String {
+	if v := s.field(f); v.Kind() == reflect.String {
 		return v.String()
 	}
 	return ""
 }
 
-// equal reports whether a and b agree on the setting.
+// field returns the setting's field in f.
+func (s *Setting) field(f *File) reflect.Value {
+	return reflect.ValueOf(f).Elem().FieldByIndex(s.index)
+}
+
+// equal reports whether a and b have the same value for the setting.
 func (s *Setting) equal(a, b *File) bool {
-	return reflect.DeepEqual(reflect.ValueOf(a).Elem().FieldByIndex(s.index).Interface(), reflect.ValueOf(b).Elem().FieldByIndex(s.index).Interface())
+	return reflect.DeepEqual(s.field(a).Interface(), s.field(b).Interface())
 }
 
-// copy takes the setting over.
-func (s *Setting) copy(to, from *File) {
-	reflect.ValueOf(to).Elem().FieldByIndex(s.index).Set(reflect.ValueOf(from).Elem().FieldByIndex(s.index))
-}
+// copy copies the setting from one file to another.
+func (s *Setting) copy(to, from *File) { s.field(to).Set(s.field(from)) }
 
-// NeedRestart are the settings on which before and after disagree and that hold from the start of a process on.
+// NeedRestart returns the paths of changed settings that require a restart.
 func NeedRestart(before, after *File) []string {
 	var changed []string
 	for _, s := range settings {

@@ -10,15 +10,17 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/suggest"
 )
 
-// member is one key that a mapping of the file may have.
+// member is one key of a mapping that is decoded into a struct.
 type member struct {
 	name  string
-	index []int // of the field
+	alias string // another name for the key; may be empty
+	index []int  // of the field
 	typ   reflect.Type
 	tag   reflect.StructTag
 }
 
-// membersOf returns the keys of a struct in its order, with those of structs that it embeds inline.
+// membersOf returns the keys of a struct in field order, including those of structs
+// that it embeds inline.
 func membersOf(t reflect.Type) []member {
 	if known, ok := members.Load(t); ok {
 		return known.([]member)
@@ -35,14 +37,25 @@ func membersOf(t reflect.Type) []member {
 				all = append(all, m)
 			}
 		default:
-			all = append(all, member{name, []int{i}, f.Type, f.Tag})
+			all = append(all, member{name, f.Tag.Get("alias"), []int{i}, f.Type, f.Tag})
 		}
 	}
 	members.Store(t, all)
 	return all
 }
 
-var members sync.Map // reflect.Type → []member: there are a handful
+// members caches membersOf, by struct type: reflect.Type → []member.
+var members sync.Map
+
+// memberNamed returns the member with a name or alias, or nil.
+func memberNamed(members []member, name string) *member {
+	for i := range members {
+		if m := &members[i]; m.name == name || m.alias != "" && m.alias == name {
+			return m
+		}
+	}
+	return nil
+}
 
 func namesOf(members []member) []string {
 	names := make([]string, len(members))
@@ -52,43 +65,54 @@ func namesOf(members []member) []string {
 	return names
 }
 
-// isLeaf reports whether values of t are written as one text or number.
+// isLeaf reports whether values of t are written as scalars.
 func isLeaf(t reflect.Type) bool { return leaves[t] != nil }
 
-// places are where each key of the format stands: "limits" → policies.NAME.limits.
-var places = func() map[string][]string {
+// keyPaths has the paths of each key of the format: "limits" → policies.POLICY.limits.
+var keyPaths = func() map[string][]string {
 	all := make(map[string][]string)
-	addPlaces(all, reflect.TypeFor[File](), "")
+	addKeyPaths(all, reflect.TypeFor[File](), "")
 	return all
 }()
 
-func addPlaces(all map[string][]string, t reflect.Type, at string) {
+func addKeyPaths(all map[string][]string, t reflect.Type, at string) {
 	switch {
 	case isLeaf(t):
 	case t.Kind() == reflect.Struct:
 		for _, m := range membersOf(t) {
-			place := strings.TrimPrefix(at+"."+m.name, ".")
-			all[m.name] = append(all[m.name], place)
-			if m.typ.Kind() == reflect.Map {
-				place += "." + strings.ToUpper(m.tag.Get("named"))
+			path := strings.TrimPrefix(at+"."+m.name, ".")
+			all[m.name] = append(all[m.name], path)
+			if m.alias != "" {
+				all[m.alias] = append(all[m.alias], path)
 			}
-			addPlaces(all, m.typ, place)
+			if m.typ.Kind() == reflect.Map {
+				path += "." + strings.ToUpper(m.tag.Get("named"))
+			}
+			addKeyPaths(all, m.typ, path)
 		}
 	case t.Kind() == reflect.Map:
-		addPlaces(all, t.Elem(), at)
+		addKeyPaths(all, t.Elem(), at)
 	case t.Kind() == reflect.Slice:
-		addPlaces(all, t.Elem(), at+"[]")
+		addKeyPaths(all, t.Elem(), at+"[]")
 	}
 }
 
-// unknownKey says what was meant by a key that is none of members.
-func unknownKey(name string, members []member) string {
+// unknownKey returns the error for a key of the mapping at path that is not one of
+// members. Within policies and routes it does not suggest keys of listeners and other
+// sections, and no similar keys from elsewhere: a list of the valid keys is more
+// useful there.
+func unknownKey(name, path string, members []member) string {
 	here := namesOf(members)
-	if there := places[name]; len(there) > 0 {
-		return "it does not belong here; it belongs at " + strings.Join(there, " or ")
+	inRules := strings.HasPrefix(path, "policies") || strings.HasPrefix(path, "routes")
+	elsewhere := slices.DeleteFunc(slices.Clone(keyPaths[name]), func(p string) bool {
+		return inRules && strings.Contains(p, ".") && !strings.HasPrefix(p, "policies") &&
+			!strings.HasPrefix(p, "routes")
+	})
+	if len(elsewhere) > 0 {
+		return "key is misplaced; it belongs at " + strings.Join(elsewhere, " or ")
 	}
-	if meant := suggest.Nearest(name, here); meant != "" {
-		return "unknown key; did you mean " + meant + "?"
+	if nearest := suggest.Nearest(name, here); nearest != "" {
+		return "unknown key; did you mean " + nearest + "?"
 	}
 	for _, s := range Settings() {
 		if flat(s.Path) == flat(name) {
@@ -96,24 +120,27 @@ func unknownKey(name string, members []member) string {
 		}
 	}
 	if slices.Contains([]string{"domain", "descriptors", "rate_limit"}, name) {
-		return "unknown key; this is a file of envoyproxy/ratelimit: put it into a folder and name that at envoy.config"
+		return "unknown key; this is an envoyproxy/ratelimit file: " +
+			"put it into a folder and set envoy.config to the folder"
 	}
-	if meant := suggest.Nearest(name, slices.Sorted(maps.Keys(places))); meant != "" {
-		return "unknown key; " + meant + " belongs at " + strings.Join(places[meant], " or ")
+	nearest := suggest.Nearest(name, slices.Sorted(maps.Keys(keyPaths)))
+	if nearest != "" && !inRules {
+		return "unknown key; did you mean " + strings.Join(keyPaths[nearest], " or ") + "?"
 	}
-	return "unknown key; there are " + strings.Join(here, ", ")
+	return "unknown key; must be one of " + strings.Join(here, ", ")
 }
 
-// nested shows how a key with a point is written.
+// nested returns how a setting of a section is written.
 func nested(path string) string {
 	section, name, ok := strings.Cut(path, ".")
 	if !ok {
 		return ""
 	}
-	return "It is written " + section + ": {" + name + ": …}"
+	return "Write " + section + ": {" + name + ": …}"
 }
 
-// flat returns the first 64 bytes of a name without the characters that join its words.
+// flat returns the first 64 bytes of a name in lower case without word separators.
 func flat(s string) string {
-	return strings.NewReplacer("_", "", "-", "", ".", "", " ", "").Replace(strings.ToLower(s[:min(len(s), 64)]))
+	return strings.NewReplacer("_", "", "-", "", ".", "", " ", "").
+		Replace(strings.ToLower(s[:min(len(s), 64)]))
 }

@@ -14,28 +14,32 @@ import (
 )
 
 const (
-	settleTime = 50 * time.Millisecond // without another event: whoever writes has written
-	settleMost = time.Second           // after the first event, whatever else comes
-	lookEvery  = 10 * time.Second      // for file systems that tell nobody
-	mostLinks  = 40                    // followed in one path
+	settleTime    = 50 * time.Millisecond // a change is complete after this time without events
+	maxSettleTime = time.Second           // after the first event, whatever events follow
+	pollInterval  = 10 * time.Second      // for file systems without notifications
+	maxLinks      = 40                    // symbolic links followed in one path
 )
 
-// Watcher tells when what lies at a path may have become other: when the file was written or replaced, when a symbolic link on the way
-// was, as Kubernetes does it, when a folder on the way went or came back; and every ten seconds, for file systems that tell nobody and
-// systems whose watches others have used up. A burst of changes is told once it is over. It is made with [Watch].
+// Watcher reports when the file at a path may have changed: when it was written or
+// replaced, when a symbolic link in the path was replaced, as Kubernetes does, and
+// when a folder in the path was removed or created. It also reports a change every
+// ten seconds, because some file systems send no notifications and other programs may
+// have used up the system's watches. It reports a burst of changes once, after its
+// end. It is created with [Watch].
 type Watcher struct {
 	path    string
 	open    func() (*fsnotify.Watcher, error)
-	events  *fsnotify.Watcher // nil while the system has none to give
-	told    chan fsnotify.Event
-	failed  chan error
+	watcher *fsnotify.Watcher // nil while the system has no watch available
+	events  chan fsnotify.Event
+	errors  chan error
 	changes chan struct{}
 	close   sync.Once
 	done    chan struct{}
 	ended   chan struct{}
 }
 
-// Watch begins to watch a path, of a file or of a folder of files; neither needs to be there.
+// Watch starts to watch the path of a file, or of a folder of files. The path need
+// not exist.
 func Watch(path string) (*Watcher, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -45,22 +49,26 @@ func Watch(path string) (*Watcher, error) {
 }
 
 func watch(path string, open func() (*fsnotify.Watcher, error)) *Watcher {
-	w := &Watcher{path: path, open: open, changes: make(chan struct{}, 1), done: make(chan struct{}), ended: make(chan struct{})}
-	w.follow()
+	w := &Watcher{
+		path: path, open: open, changes: make(chan struct{}, 1),
+		done: make(chan struct{}), ended: make(chan struct{}),
+	}
+	w.updateFolders()
 	go w.run()
 	return w
 }
 
-// Changes is where each change is told. What nobody has received yet is told once.
+// Changes returns the channel that receives a value after a change. Changes that were not
+// received yet are reported once.
 func (w *Watcher) Changes() <-chan struct{} { return w.changes }
 
-// Close ends the watching, and waits for that.
+// Close stops the watcher and waits until its goroutine has ended.
 func (w *Watcher) Close() error {
 	var err error
 	w.close.Do(func() {
 		close(w.done)
-		if <-w.ended; w.events != nil {
-			err = w.events.Close()
+		if <-w.ended; w.watcher != nil {
+			err = w.watcher.Close()
 		}
 	})
 	return err
@@ -68,27 +76,27 @@ func (w *Watcher) Close() error {
 
 func (w *Watcher) run() {
 	defer close(w.ended)
-	look := time.NewTicker(lookEvery)
-	defer look.Stop()
+	poll := time.NewTicker(pollInterval)
+	defer poll.Stop()
 	settled := time.NewTimer(0)
 	<-settled.C
-	var first time.Time // event that was not told yet
+	var first time.Time // of the events that were not reported yet
 	for {
 		select {
 		case <-w.done:
 			return
-		case <-look.C:
-			w.follow()
-			w.tell()
-		case _, open := <-w.told:
+		case <-poll.C:
+			w.updateFolders()
+			w.notify()
+		case _, open := <-w.events:
 			if !open {
 				return
 			}
 			if first.IsZero() {
 				first = time.Now()
 			}
-			settled.Reset(max(0, min(settleTime, settleMost-time.Since(first))))
-		case err, open := <-w.failed:
+			settled.Reset(max(0, min(settleTime, maxSettleTime-time.Since(first))))
+		case err, open := <-w.errors:
 			if !open {
 				return
 			}
@@ -97,41 +105,43 @@ func (w *Watcher) run() {
 			}
 		case <-settled.C:
 			first = time.Time{}
-			w.follow()
-			w.tell()
+			w.updateFolders()
+			w.notify()
 		}
 	}
 }
 
-func (w *Watcher) tell() {
+func (w *Watcher) notify() {
 	select {
 	case w.changes <- struct{}{}:
 	default:
 	}
 }
 
-// follow watches the folders that lead to the path now, and no others.
-func (w *Watcher) follow() {
-	if w.events == nil {
-		events, err := w.open()
+// updateFolders watches the folders that the path leads through now, and no others.
+func (w *Watcher) updateFolders() {
+	if w.watcher == nil {
+		watcher, err := w.open()
 		if err != nil {
-			return // others hold all there are; the next look asks again
+			return // the system has no watch available; the next poll tries again
 		}
-		w.events, w.told, w.failed = events, events.Events, events.Errors
+		w.watcher, w.events, w.errors = watcher, watcher.Events, watcher.Errors
 	}
 	wanted := folders(w.path)
-	for _, was := range w.events.WatchList() {
-		if !slices.Contains(wanted, was) {
-			_ = w.events.Remove(was) // it may be gone
+	for _, folder := range w.watcher.WatchList() {
+		if !slices.Contains(wanted, folder) {
+			_ = w.watcher.Remove(folder) // fails if the folder was deleted
 		}
 	}
 	for _, folder := range wanted {
-		_ = w.events.Add(folder) // one that has just gone is found again by and by
+		_ = w.watcher.Add(folder) // if it was deleted, a later poll adds it
 	}
 }
 
-// folders are those in which a change can make another file lie at path: that of the file, and that of each symbolic link on the way;
-// of a path that ends early, the last folder that is there. A folder at the path is one of them.
+// folders returns the folders in which a change can change the file at path: the
+// folder of the file and the folder of each symbolic link in the path. If the path is
+// a folder, that folder is included. If a part of the path does not exist, the last
+// existing folder is included.
 func folders(path string) []string {
 	var found []string
 	add := func(folder string) {
@@ -139,10 +149,11 @@ func folders(path string) []string {
 			found = append(found, folder)
 		}
 	}
+	const separator = string(filepath.Separator)
 	links := 0
-	at, rest := string(filepath.Separator), strings.TrimPrefix(filepath.Clean(path), string(filepath.Separator))
+	at, rest := separator, strings.TrimPrefix(filepath.Clean(path), separator)
 	for rest != "" {
-		name, after, _ := strings.Cut(rest, string(filepath.Separator))
+		name, after, _ := strings.Cut(rest, separator)
 		next := filepath.Join(at, name)
 		info, err := os.Lstat(next)
 		switch {
@@ -152,13 +163,13 @@ func folders(path string) []string {
 		case info.Mode()&os.ModeSymlink != 0:
 			add(at)
 			target, err := os.Readlink(next)
-			if links++; err != nil || links > mostLinks {
+			if links++; err != nil || links > maxLinks {
 				return found
 			}
 			if !filepath.IsAbs(target) {
 				target = filepath.Join(at, target)
 			}
-			at, rest = string(filepath.Separator), strings.TrimPrefix(filepath.Join(target, after), string(filepath.Separator))
+			at, rest = separator, strings.TrimPrefix(filepath.Join(target, after), separator)
 			continue
 		case after == "" && info.IsDir():
 			add(next)

@@ -60,7 +60,8 @@ func TestFolders(t *testing.T) {
 	}
 }
 
-// As Kubernetes does it: a link to a folder is swapped for one to another folder, again and again; each swap is told.
+// As Kubernetes does it: a link to a folder is swapped for one to another folder,
+// again and again; each swap is told.
 func TestSwappedLinksAreTold(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -121,7 +122,8 @@ func TestSwappedLinksAreTold(t *testing.T) {
 	}
 }
 
-// Where other programs have used up the system's watches, changes are found by looking, and watches are asked for again.
+// Where other programs have used up the system's watches, changes are found by
+// looking, and watches are asked for again.
 func TestASystemWithoutWatches(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -51,7 +51,7 @@ func TestHeadersAreNotShown(t *testing.T) {
 		t.Errorf("the header is %s: %s", name, value)
 	}
 	replace(t, path, b.String())
-	if c, err = from.Load(); err != nil || len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "envoy.xds.headers holds ***") {
+	if c, err = from.Load(); err != nil || len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "envoy.xds.headers contains ***") {
 		t.Errorf("got %v, error %v, want a warning that the secret is gone", c, err)
 	}
 }

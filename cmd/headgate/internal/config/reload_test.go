@@ -25,7 +25,8 @@ var reloads = flag.Int("reloads", 300, "how often a file is replaced under load"
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// generation is a file whose three policies all say the same number, so that an answer of two files shows.
+// generation is a file whose three policies all say the same number, so that an
+// answer of two files shows.
 func generation(n int) string {
 	return fmt.Sprintf("policies:\n  a: {limits: [%d/1s]}\n  b: {limits: [%d/1m], algorithm: fixed_window}\n  c: {limits: [%d/1h], overrides: {\"key:k\": [%d/1h]}}\n",
 		n, n, n+1, n)
@@ -35,12 +36,13 @@ func generation(n int) string {
 func broken(n int) string {
 	good := generation(-n)
 	return []string{
-		good, good[:len(good)/2], strings.Replace(generation(n), "limits", "limit", 1), "", generation(n) + "routes: [{policies: [gone]}]\n",
+		good, good[:len(good)/2], strings.Replace(generation(n), "limits", "limts", 1), "", generation(n) + "routes: [{policies: [gone]}]\n",
 		generation(n) + "---\n" + generation(n),
 	}[n%6]
 }
 
-// Good and bad files in turn under load: every request is answered, and by one file, whole.
+// Good and bad files in turn under load: every request is answered, and by one file,
+// whole.
 func TestReloadsUnderLoad(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "headgate.yaml")
@@ -153,7 +155,8 @@ func ask(url string) string {
 	return ""
 }
 
-// What was spent is kept by a policy whose limits change, and by a key that gets limits of its own.
+// What was spent is kept by a policy whose limits change, and by a key that gets
+// limits of its own.
 func TestAChangedFileKeepsWhatWasSpent(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(nil)
@@ -241,9 +244,9 @@ func TestWhatIsTold(t *testing.T) {
 	}{
 		{"the same file", func() {}, ""},
 		{"another that is fine", func() { replace(t, path, "max_checks: 2\nmax_body_bytes: 9\n") }, "generation 2, restart [max_body_bytes]"},
-		{"a bad one", func() { replace(t, path, "max_checks: 0\n") }, "refused: max_checks: 0 is not accepted"},
+		{"a bad one", func() { replace(t, path, "max_checks: 0\n") }, "refused: max_checks: 0 is out of range"},
 		{"the same bad one", func() { replace(t, path, "max_checks: 0\n") }, ""},
-		{"another bad one", func() { replace(t, path, "max_checks: -1\n") }, "refused: max_checks: -1 is not accepted"},
+		{"another bad one", func() { replace(t, path, "max_checks: -1\n") }, "refused: max_checks: -1 is out of range"},
 		{"none", func() { _ = os.Remove(path) }, "refused: no such file"},
 		{"still none", func() {}, ""},
 		{"the one from before", func() { replace(t, path, "max_checks: 2\n") }, "generation 3, restart []"},

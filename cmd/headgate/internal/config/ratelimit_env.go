@@ -1,0 +1,334 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ratelimitDefault is the origin of settings with a default of envoyproxy/ratelimit.
+const ratelimitDefault = "default of envoyproxy/ratelimit"
+
+// envValue is the value of a setting from the environment of envoyproxy/ratelimit.
+type envValue struct {
+	name  string // of the variables; empty if there is no value
+	value string
+	set   bool // a variable is set; otherwise value is a default, which a file overrides
+}
+
+// ratelimitEnv reads the environment of envoyproxy/ratelimit.
+type ratelimitEnv struct {
+	*Sources
+	values map[string]envValue
+	errs   Errors
+}
+
+// ratelimitSettings returns the settings that the environment of envoyproxy/ratelimit
+// specifies, by path, if compatibility is enabled. For an unsupported feature it
+// returns an error if responses would differ without the feature; otherwise it adds a
+// warning to c.
+func (s *Sources) ratelimitSettings(c *Config) (map[string]envValue, Errors) {
+	if !s.Ratelimit && !s.any("RUNTIME_ROOT", "RUNTIME_SUBDIRECTORY", "RUNTIME_APPDIRECTORY", "CONFIG_GRPC_XDS_SERVER_URL") {
+		return nil, nil
+	}
+	r := &ratelimitEnv{Sources: s, values: make(map[string]envValue)}
+	r.listeners()
+	r.source()
+	for path, name := range map[string]string{
+		"envoy.merge_domains": "MERGE_DOMAIN_CONFIG", "envoy.need_domains": "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED",
+		"envoy.start_anyway": "FORCE_START_WITHOUT_INITIAL_CONFIG", "envoy.shadow": "SHADOW_MODE", "envoy.quota": "QUOTA_MODE",
+		"envoy.metadata": "RESPONSE_DYNAMIC_METADATA", "envoy.headers": "LIMIT_RESPONSE_HEADERS_ENABLED",
+		"envoy.response_ms": "PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS",
+	} {
+		r.set(path, name, strconv.FormatBool(r.yes(name, false)), name)
+	}
+	r.copyValues(map[string]string{
+		"envoy.header_limit": "LIMIT_LIMIT_HEADER", "envoy.header_remaining": "LIMIT_REMAINING_HEADER", "envoy.header_reset": "LIMIT_RESET_HEADER",
+		"grpc.max_connection_age": "GRPC_MAX_CONNECTION_AGE", "grpc.max_connection_age_grace": "GRPC_MAX_CONNECTION_AGE_GRACE",
+	})
+	r.ratio("envoy.near_limit", "NEAR_LIMIT_RATIO")
+	r.operations()
+	r.tls()
+	r.store()
+	c.Warnings = append(c.Warnings, r.warnings()...)
+	return r.values, r.errs
+}
+
+// any reports whether one of the variables is set.
+func (s *Sources) any(names ...string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		_, ok := s.lookup(name)
+		return ok
+	})
+}
+
+// set sets a setting to the value of variables, which have a common label.
+func (r *ratelimitEnv) set(path, label, value string, names ...string) {
+	set := r.any(names...)
+	if !set {
+		label = ratelimitDefault
+	}
+	r.values[path] = envValue{label, value, set}
+}
+
+// text returns the value of a variable.
+func (r *ratelimitEnv) text(name, otherwise string) string {
+	value, _ := r.lookup(name)
+	return cmp.Or(value, otherwise)
+}
+
+// yes returns the value of a boolean variable.
+func (r *ratelimitEnv) yes(name string, otherwise bool) bool {
+	text, ok := r.lookup(name)
+	if !ok {
+		return otherwise
+	}
+	value, err := strconv.ParseBool(text)
+	if err != nil {
+		r.fail(name, "%s is not a boolean; must be true or false", clip(text))
+	}
+	return value
+}
+
+func (r *ratelimitEnv) fail(name, format string, args ...any) {
+	r.errs = append(r.errs, &Error{Source: name, Message: fmt.Sprintf(format, args...)})
+}
+
+func (r *ratelimitEnv) listeners() {
+	r.set("http.addr", "HOST, PORT", net.JoinHostPort(r.text("HOST", "0.0.0.0"), r.text("PORT", "8080")), "HOST", "PORT")
+	if socket, ok := r.lookup("GRPC_UDS"); ok {
+		r.set("grpc.addr", "GRPC_UDS", "unix:"+socket, "GRPC_UDS")
+		return
+	}
+	addr := net.JoinHostPort(r.text("GRPC_HOST", "0.0.0.0"), r.text("GRPC_PORT", "8081"))
+	r.set("grpc.addr", "GRPC_HOST, GRPC_PORT", addr, "GRPC_HOST", "GRPC_PORT")
+}
+
+func (r *ratelimitEnv) files() {
+	names := []string{"RUNTIME_ROOT", "RUNTIME_SUBDIRECTORY", "RUNTIME_APPDIRECTORY"}
+	folder := filepath.Join(r.text(names[0], "/srv/runtime_data/current"), r.text(names[1], ""), r.text(names[2], "config"))
+	r.set("envoy.config", strings.Join(names, ", "), folder, names...)
+	r.set("envoy.dot_files", "RUNTIME_IGNOREDOTFILES", strconv.FormatBool(!r.yes("RUNTIME_IGNOREDOTFILES", false)), "RUNTIME_IGNOREDOTFILES")
+}
+
+// operations sets the metrics address and the log format. The debug port is bound to
+// loopback, because it serves operators only.
+func (r *ratelimitEnv) operations() {
+	if r.yes("USE_PROMETHEUS", false) {
+		r.set("metrics.addr", "PROMETHEUS_ADDR", r.text("PROMETHEUS_ADDR", ":9090"), "USE_PROMETHEUS")
+	}
+	if port, ok := r.lookup("DEBUG_PORT"); ok {
+		r.set("admin.addr", "DEBUG_PORT", net.JoinHostPort("127.0.0.1", port), "DEBUG_PORT")
+	}
+	if format, ok := r.lookup("LOG_FORMAT"); ok {
+		r.set("log.format", "LOG_FORMAT", strings.ToLower(format), "LOG_FORMAT")
+	}
+	if level, ok := r.lookup("LOG_LEVEL"); ok {
+		r.set("log.level", "LOG_LEVEL", levelOf(level), "LOG_LEVEL")
+	}
+}
+
+// levelOf converts a log level of envoyproxy/ratelimit to the nearest one here.
+func levelOf(text string) string {
+	switch level := strings.ToLower(text); level {
+	case "trace":
+		return "debug"
+	case "warning":
+		return "warn"
+	case "fatal", "panic":
+		return "error"
+	default:
+		return level
+	}
+}
+
+func (r *ratelimitEnv) tls() {
+	if !r.yes("GRPC_SERVER_USE_TLS", false) {
+		return
+	}
+	r.copyValues(map[string]string{
+		"grpc.tls_cert": "GRPC_SERVER_TLS_CERT", "grpc.tls_key": "GRPC_SERVER_TLS_KEY", "grpc.client_ca": "GRPC_CLIENT_TLS_CACERT",
+		"grpc.client_name": "GRPC_CLIENT_TLS_SAN",
+	})
+}
+
+// store sets the store URL from REDIS_URL or MEMCACHE_HOST_PORT.
+func (r *ratelimitEnv) store() {
+	switch backend := r.text("BACKEND_TYPE", "redis"); backend {
+	case "redis":
+		if text, ok := r.lookup("REDIS_URL"); ok {
+			r.set("store", "REDIS_URL", r.redis(text), "REDIS_URL")
+		}
+	case "memcache":
+		if text, ok := r.lookup("MEMCACHE_HOST_PORT"); ok {
+			r.set("store", "MEMCACHE_HOST_PORT", "memcached://"+text, "MEMCACHE_HOST_PORT")
+		}
+	default:
+		r.fail("BACKEND_TYPE", "%s is not supported; must be redis or memcache", clip(backend))
+	}
+}
+
+// redis returns the store URL for the value of REDIS_URL.
+func (r *ratelimitEnv) redis(text string) string {
+	if strings.Contains(text, "://") {
+		return text
+	}
+	u := url.URL{Scheme: "redis", Host: text}
+	tls := r.yes("REDIS_TLS", false)
+	kind := strings.ToUpper(r.text("REDIS_TYPE", "SINGLE"))
+	switch {
+	case tls && kind != "SINGLE":
+		r.fail("REDIS_TLS", "TLS for Sentinel or Cluster is not supported by this variable; set HEADGATE_STORE to a URL")
+	case tls:
+		u.Scheme = "rediss"
+	}
+	switch {
+	case kind == "CLUSTER":
+		u.Scheme = "redis+cluster"
+	case kind == "SENTINEL":
+		u.Scheme = "redis+sentinel"
+		u.Path, u.Host, _ = strings.Cut(text, ",")
+	case kind != "SINGLE":
+		r.fail("REDIS_TYPE", "%s is not supported; must be SINGLE, CLUSTER or SENTINEL", clip(kind))
+	case r.text("REDIS_SOCKET_TYPE", "") == "unix" || strings.HasPrefix(text, "/"):
+		u.Scheme, u.Host, u.Path = "redis+unix", "", text
+	}
+	if auth, ok := r.lookup("REDIS_AUTH"); ok {
+		user, password, both := strings.Cut(auth, ":")
+		if !both {
+			user, password = "", auth
+		}
+		u.User = url.UserPassword(user, password)
+	}
+	if tls {
+		u.RawQuery = r.redisFiles()
+	}
+	return u.String()
+}
+
+// redisFiles returns the TLS files for Redis as query parameters of the store URL.
+func (r *ratelimitEnv) redisFiles() string {
+	files := make(url.Values)
+	for param, name := range map[string]string{"ca": "REDIS_TLS_CACERT", "cert": "REDIS_TLS_CLIENT_CERT", "key": "REDIS_TLS_CLIENT_KEY"} {
+		if file, ok := r.lookup(name); ok {
+			files.Set(param, file)
+		}
+	}
+	return files.Encode()
+}
+
+// warnings returns a warning for each variable that has no effect.
+func (r *ratelimitEnv) warnings() (all []string) {
+	for name, reason := range map[string]string{
+		"REDIS_PERSECOND":               "limits per second are stored in the same Redis as all others",
+		"USE_CALENDAR_MONTH_RATE_LIMIT": "a month has 30 days",
+		"TRACING_ENABLED":               "there are no traces",
+
+		"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION": "the certificate must be valid for the host, or for server_name= in the store URL",
+	} {
+		if r.yes(name, false) {
+			all = append(all, name+" has no effect: "+reason)
+		}
+	}
+	for name, reason := range map[string]string{
+		"CACHE_KEY_PREFIX": "use ?namespace= in the store URL",
+		"DEBUG_HOST":       "the admin listener is bound to loopback; set admin.addr and admin.token to change that",
+	} {
+		if _, ok := r.lookup(name); ok {
+			all = append(all, name+" has no effect: "+reason)
+		}
+	}
+	all = append(all, r.mapper()...)
+	slices.Sort(all)
+	return all
+}
+
+// source sets the source of rules: files or a control plane.
+func (r *ratelimitEnv) source() {
+	switch kind := r.text("CONFIG_TYPE", "FILE"); kind {
+	case "FILE":
+		r.files()
+	case "GRPC_XDS_SOTW":
+		r.xds()
+	default:
+		r.fail("CONFIG_TYPE", "%s is not supported; must be FILE or GRPC_XDS_SOTW", clip(kind))
+	}
+}
+
+func (r *ratelimitEnv) xds() {
+	server := "CONFIG_GRPC_XDS_SERVER_URL"
+	r.set("envoy.xds.server", "CONFIG_TYPE, "+server, r.text(server, "localhost:18000"), "CONFIG_TYPE")
+	names := map[string]string{
+		"envoy.xds.node_id": "CONFIG_GRPC_XDS_NODE_ID", "envoy.xds.headers": "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS",
+		"envoy.xds.connect_retry":   "CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL",
+		"envoy.xds.backoff_initial": "XDS_CLIENT_BACKOFF_INITIAL_INTERVAL", "envoy.xds.backoff_max": "XDS_CLIENT_BACKOFF_MAX_INTERVAL",
+	}
+	if size := "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES"; r.text(size, "0") != "0" {
+		names["envoy.xds.max_message_bytes"] = size
+	}
+	tls := "CONFIG_GRPC_XDS_SERVER_USE_TLS"
+	if r.yes(tls, false) {
+		r.set("envoy.xds.tls", tls, "true", tls)
+		names["envoy.xds.tls_cert"], names["envoy.xds.tls_key"] = "CONFIG_GRPC_XDS_CLIENT_TLS_CERT", "CONFIG_GRPC_XDS_CLIENT_TLS_KEY"
+		names["envoy.xds.server_ca"], names["envoy.xds.server_name"] = "CONFIG_GRPC_XDS_SERVER_TLS_CACERT", "CONFIG_GRPC_XDS_SERVER_TLS_SAN"
+	}
+	r.copyValues(names)
+	r.ratio("envoy.xds.backoff_random", "XDS_CLIENT_BACKOFF_RANDOM_FACTOR")
+	if jitter := "XDS_CLIENT_BACKOFF_JITTER"; !r.yes(jitter, true) {
+		r.set("envoy.xds.backoff_random", jitter, "0%", jitter)
+	}
+	r.nodeMetadata()
+}
+
+// nodeMetadata sets the node metadata from the entries that have a name and a value.
+func (r *ratelimitEnv) nodeMetadata() {
+	name := "CONFIG_GRPC_XDS_NODE_METADATA"
+	var valid []string
+	for entry := range strings.SplitSeq(r.text(name, ""), ",") {
+		if name, _, ok := strings.Cut(entry, "="); ok && strings.TrimSpace(name) != "" {
+			valid = append(valid, entry)
+		}
+	}
+	if len(valid) > 0 {
+		r.set("envoy.xds.node_metadata", name, strings.Join(valid, ","), name)
+	}
+}
+
+// copyValues sets settings to the values of variables that are set.
+func (r *ratelimitEnv) copyValues(names map[string]string) {
+	for path, name := range names {
+		if value, ok := r.lookup(name); ok {
+			r.set(path, name, value, name)
+		}
+	}
+}
+
+// ratio sets a percentage to the value of a variable from 0 to 1.
+func (r *ratelimitEnv) ratio(path, name string) {
+	text, ok := r.lookup(name)
+	if !ok {
+		return
+	}
+	ratio, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(ratio >= 0 && ratio <= 1) {
+		r.fail(name, "%s is not a ratio; must be a number from 0 to 1", clip(text))
+		return
+	}
+	r.set(path, name, strconv.FormatFloat(100*ratio, 'f', 4, 64)+"%", name)
+}
+
+// mapper returns a warning if PROMETHEUS_MAPPER_YAML is an existing file. Envoy
+// Gateway sets the variable, usually to a file that does not exist.
+func (r *ratelimitEnv) mapper() []string {
+	name := "PROMETHEUS_MAPPER_YAML"
+	if _, err := os.Stat(r.text(name, "")); err != nil {
+		return nil
+	}
+	return []string{name + " has no effect: metrics have the default names of envoyproxy/ratelimit"}
+}

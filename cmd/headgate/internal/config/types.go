@@ -1,0 +1,145 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/routing"
+)
+
+// Address is the TCP address of a listener: host:port, or off.
+type Address string
+
+// Off disables a listener.
+const Off Address = "off"
+
+// Endpoint is the address of a listener that also supports Unix sockets: host:port,
+// unix:/path, or off.
+type Endpoint string
+
+// Socket returns the path of the Unix socket; ok is false if the endpoint is not one.
+func (e Endpoint) Socket() (path string, ok bool) {
+	return strings.CutPrefix(string(e), "unix:")
+}
+
+// Secret is a password or a token. Its value is never printed.
+type Secret string
+
+// masked replaces secrets in output.
+const masked = "***"
+
+// String returns *** for a secret that is set, so that no log or message contains its
+// value.
+func (s Secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return masked
+}
+
+// StoreURL is a store's URL. It may contain a password; [StoreURL.Masked] does not.
+type StoreURL string
+
+// Folder is the path of a folder. In a file it is relative to the file's folder.
+type Folder string
+
+// Path is the path of a file. In a file it is relative to the file's folder.
+type Path string
+
+// ChargeMode selects how the descriptors of one Envoy request are charged.
+type ChargeMode string
+
+// Network is an IP network.
+type Network struct{ netip.Prefix }
+
+// Method is an HTTP method in upper case.
+type Method string
+
+// Masked returns the URL with the user, the password and other possible secrets replaced.
+func (u StoreURL) Masked() string {
+	text, query, _ := strings.Cut(string(u), "?")
+	if scheme, rest, ok := strings.Cut(text, "://"); ok {
+		if i := strings.LastIndexByte(rest, '@'); i >= 0 {
+			text = scheme + "://***:***@" + rest[i+1:]
+		}
+	}
+	if strings.Contains(query, "@") {
+		return text + "?***" // the end of a password that contains a question mark
+	}
+	var params []string
+	for param := range strings.SplitSeq(query, "&") {
+		name, _, _ := strings.Cut(param, "=")
+		for _, secret := range []string{"pass", "secret", "token", "auth", "user"} {
+			if strings.Contains(strings.ToLower(name), secret) {
+				param = name + "=***"
+			}
+		}
+		params = append(params, param)
+	}
+	if query == "" {
+		return text
+	}
+	return text + "?" + strings.Join(params, "&")
+}
+
+// String returns the masked URL, so that no log or message contains a password.
+func (u StoreURL) String() string { return u.Masked() }
+
+// String returns the network, or its address if it has only one.
+func (n Network) String() string {
+	if n.IsSingleIP() {
+		return n.Addr().String()
+	}
+	return n.Prefix.String()
+}
+
+func parseMethod(s string) (Method, error) {
+	var m routing.Methods
+	return Method(strings.ToUpper(s)), m.Add(s)
+}
+
+func parseNetwork(s string) (Network, error) {
+	if a, err := netip.ParseAddr(s); err == nil && a.Zone() == "" {
+		a = a.Unmap()
+		return Network{netip.PrefixFrom(a, a.BitLen())}, nil
+	}
+	p, err := netip.ParsePrefix(s)
+	switch {
+	case err != nil:
+		return Network{}, fmt.Errorf("%s is not a network; must be a CIDR prefix such as "+
+			"10.0.0.0/8 or 2001:db8::/32, or an IP address", clip(s))
+	case p.Addr().Is4In6():
+		return Network{}, fmt.Errorf("%s is a network of IPv4-mapped IPv6 addresses; "+
+			"must be an IPv4 network such as 10.0.0.0/8", clip(s))
+	case p != p.Masked():
+		return Network{}, fmt.Errorf("%s has bits set after the prefix length; did you mean %s or %s?",
+			clip(s), p.Masked(), p.Addr())
+	}
+	return Network{p}, nil
+}
+
+func parseAddress(s string) (Address, error) {
+	if Address(s) == Off {
+		return Off, nil
+	}
+	_, port, err := net.SplitHostPort(s)
+	if n, err2 := strconv.ParseUint(port, 10, 16); err != nil || err2 != nil || n > 65535 {
+		return "", fmt.Errorf("%s is not an address; must be host:port, such as 127.0.0.1:8080, or off",
+			clip(s))
+	}
+	return Address(s), nil
+}
+
+func parseEndpoint(s string) (Endpoint, error) {
+	if path, ok := Endpoint(s).Socket(); ok && path != "" {
+		return Endpoint(s), nil
+	}
+	if _, err := parseAddress(s); err != nil {
+		return "", fmt.Errorf("%s is not an address; must be host:port, such as 127.0.0.1:6380, "+
+			"unix:/path, or off", clip(s))
+	}
+	return Endpoint(s), nil
+}
