@@ -49,7 +49,7 @@ func printReport(out io.Writer, f bench.Flood, r bench.FloodReport) {
 	line("answered otherwise", "%d", r.Differing)
 	line("bound", "%d keys, %.1f MB", f.Entries, float64(f.Bytes)/mb)
 	line("held at the end", "%d keys, %.1f MB", r.Stats.Keys, float64(r.Stats.Bytes)/mb)
-	line("shared a spare bucket", "%d", r.Stats.Overflowed)
+	line("shared an overflow bucket", "%d", r.Stats.Overflowed)
 	line("resident memory", "%.1f MB before, %.1f MB at most, %.1f MB after (the whole process)",
 		float64(r.Before)/mb, float64(r.Peak)/mb, float64(r.After)/mb)
 	line("checks per second", "%.0f on one goroutine", float64(r.Random+2*r.Busy)/r.Wall.Seconds())

@@ -19,7 +19,7 @@ type ConfigState struct {
 type StoreState struct {
 	Keys       int
 	Bytes      int64
-	Overflowed uint64 // decisions for keys that found no room and shared a spare bucket
+	Overflowed uint64 // decisions for keys that found no room and shared an overflow bucket
 }
 
 // Log adds how many lines the log has lost; dropped is asked at each scrape.
@@ -44,7 +44,7 @@ func (m *Metrics) Config(state func() ConfigState) {
 func (m *Metrics) Store(state func() StoreState) {
 	m.of("store_keys", "Keys that the store in memory holds.", func() float64 { return float64(state().Keys) })
 	m.of("store_bytes", "Memory that the store in memory holds for state.", func() float64 { return float64(state().Bytes) })
-	m.total("store_overflowed_total", "Decisions for keys that found no room in memory and shared a spare bucket.", func() float64 {
+	m.total("store_overflowed_total", "Decisions for keys that found no room in memory and shared an overflow bucket.", func() float64 {
 		return float64(state().Overflowed)
 	})
 }
