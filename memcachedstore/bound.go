@@ -9,18 +9,19 @@ import (
 	"github.com/headgate/headgate/internal/micros"
 )
 
-// bound is a rule that is ready for use. It has a step, or a log for an algorithm whose state is a list.
+// bound is a rule that is bound to a store. It has a step, or a log for an algorithm
+// whose state is a list.
 type bound struct {
 	store    *Store
 	scope    scope
 	step     algo.Stepper
-	booker   algo.Reserver // nil if the algorithm cannot book ahead
+	reserver algo.Reserver // nil if the algorithm cannot reserve units in advance
 	log      algo.LogStepper
 	limit    int64
 	deniedBy []string
 }
 
-// Apply does verb with cost; see [headgate.Bound].
+// Apply executes verb with cost; see [headgate.Bound].
 func (b *bound) Apply(ctx context.Context, now headgate.Instant, key string, v headgate.Verb, cost int64) (headgate.Decision, error) {
 	if v > headgate.Reset {
 		return headgate.Decision{}, errVerb(v)
@@ -29,50 +30,50 @@ func (b *bound) Apply(ctx context.Context, now headgate.Instant, key string, v h
 	return q.decision, err
 }
 
-// Reserve takes cost even when it is still to come; see [headgate.Bound].
+// Reserve takes cost, including units that are not available yet; see [headgate.Bound].
 func (b *bound) Reserve(
 	ctx context.Context, now headgate.Instant, key string, cost int64, maxDelay time.Duration,
 ) (headgate.Decision, headgate.ReservationToken, error) {
-	if err := b.booking("reserve"); err != nil {
+	if err := b.checkReserve("reserve"); err != nil {
 		return headgate.Decision{}, headgate.ReservationToken{}, err
 	}
-	most := min(maxDelay, headgate.MaxFillTime).Microseconds()
-	q, err := b.do(ctx, now, key, algo.Request{Verb: algo.Reserve, N: cost, MaxDelay: most})
-	return q.decision, q.mark, err
+	maxDelayMicros := min(maxDelay, headgate.MaxFillTime).Microseconds()
+	q, err := b.do(ctx, now, key, algo.Request{Verb: algo.Reserve, N: cost, MaxDelay: maxDelayMicros})
+	return q.decision, q.token, err
 }
 
-// Cancel gives back what a Reserve took; see [headgate.Bound].
-func (b *bound) Cancel(ctx context.Context, now headgate.Instant, key string, cost int64, mark headgate.ReservationToken) (headgate.Decision, error) {
-	if err := b.booking("cancel"); err != nil {
+// Cancel refunds what a Reserve took; see [headgate.Bound].
+func (b *bound) Cancel(ctx context.Context, now headgate.Instant, key string, cost int64, token headgate.ReservationToken) (headgate.Decision, error) {
+	if err := b.checkReserve("cancel"); err != nil {
 		return headgate.Decision{}, err
 	}
-	after := algo.State{A: mark[0], B: mark[1], C: mark[2]}
+	after := algo.State{A: token[0], B: token[1], C: token[2]}
 	q, err := b.do(ctx, now, key, algo.Request{Verb: algo.Cancel, N: cost, Mark: after})
 	return q.decision, err
 }
 
-func (b *bound) booking(verb string) error {
+func (b *bound) checkReserve(verb string) error {
 	if b.store.isClosed() {
 		return headgate.ErrClosed
 	}
-	if b.booker == nil {
-		return errNoBooking(verb)
+	if b.reserver == nil {
+		return errCannotReserve(verb)
 	}
 	return nil
 }
 
-// do has one request on one key done. On an error the answer is empty: whoever gave up waiting must not look at a request that a
-// round may still be at.
-func (b *bound) do(ctx context.Context, now headgate.Instant, key string, request algo.Request) (*single, error) {
-	q := &single{bound: b, request: request}
+// do executes one request on one key. After an error the result is empty: a caller that
+// stopped waiting must not read a request that a round may still write to.
+func (b *bound) do(ctx context.Context, now headgate.Instant, key string, request algo.Request) (*singleKey, error) {
+	q := &singleKey{bound: b, request: request}
 	j := &job{now: now, peek: request.Verb == algo.Peek, single: q, done: make(chan struct{})}
 	if err := b.store.do(ctx, j, []digest{b.scope.digest(key)}); err != nil {
-		return &single{}, err
+		return &singleKey{}, err
 	}
 	return q, nil
 }
 
-// Spacing is a lower bound of the time that cost more units need.
+// Spacing returns a lower bound of the time that cost more units need.
 func (b *bound) Spacing(cost int64) time.Duration {
 	if b.log != nil {
 		return micros.Duration(b.log.Spacing(cost))
@@ -80,13 +81,13 @@ func (b *bound) Spacing(cost int64) time.Duration {
 	return micros.Duration(b.step.Spacing(cost))
 }
 
-// Books reports whether the algorithm can book ahead.
-func (b *bound) CanReserve() bool { return b.booker != nil }
+// CanReserve reports whether the algorithm can reserve units in advance.
+func (b *bound) CanReserve() bool { return b.reserver != nil }
 
-// Limit is the most that can be spent at once, in units.
+// Limit returns the maximum number of units that can be spent at one instant.
 func (b *bound) Limit() int64 { return b.limit }
 
-func (b *bound) named(d headgate.Decision) headgate.Decision {
+func (b *bound) withDeniedBy(d headgate.Decision) headgate.Decision {
 	if !d.Allowed {
 		d.DeniedBy = b.deniedBy
 	}

@@ -6,16 +6,17 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 )
 
-// fetch reads keys with their cas numbers. Reading twice harms nobody, so it is repeated when a connection turns out to be broken:
-// then the idle ones are closed first, as they are most likely from before the same end.
+// fetch reads keys with their cas numbers. Repeating a read is harmless, so it is
+// repeated after a broken connection. Idle connections are closed first: they most
+// likely broke, too.
 func (s *Store) fetch(keys []string) (map[string]*memcache.Item, error) {
 	items, err := s.get(keys)
-	if err != nil && broken(err) {
+	if err != nil && isBroken(err) {
 		s.closeIdle()
 		items, err = s.get(keys)
 	}
 	if err != nil {
-		return nil, failure(err, false)
+		return nil, classify(err, false)
 	}
 	return items, nil
 }
@@ -38,18 +39,18 @@ func (s *Store) get(keys []string) (map[string]*memcache.Item, error) {
 	}
 }
 
-// lost is failure for something that was to be written.
-func (s *Store) lost(err error) error {
-	if broken(err) {
+// writeError classifies the error of a write.
+func (s *Store) writeError(err error) error {
+	if isBroken(err) {
 		s.closeIdle()
 	}
-	return failure(err, true)
+	return classify(err, true)
 }
 
-// closeIdle closes the connections that are idle; the next requests make new ones.
+// closeIdle closes idle connections. The next requests open new ones.
 func (s *Store) closeIdle() {
-	_ = s.client.Close() // it can be used afterwards
-	for _, w := range s.wires {
+	_ = s.client.Close() // the client stays usable
+	for _, w := range s.pipelines {
 		w.closeIdle()
 	}
 }

@@ -31,9 +31,10 @@ const (
 	Failing = diagnosis.Failing // decisions fail, or will fail
 )
 
-// Diagnose looks at servers of memcached, as [New] takes them, and says what is wrong with them. It makes a few decisions in a
-// namespace of its own, which it removes. The error is that of an address that cannot be read; a server that cannot be reached is a
-// finding. It takes a dozen round trips for each server, and no longer than ctx or 20 s.
+// Diagnose checks memcached servers, whose addresses have the syntax of [New]. It makes
+// a few decisions in a namespace of its own, which it removes. Diagnose returns an
+// error only for an invalid address; an unreachable server is a finding. It takes about
+// a dozen round trips for each server, and at most 20 s or until ctx ends.
 func Diagnose(ctx context.Context, servers ...string) ([]Finding, error) {
 	list, err := parseServers(servers)
 	if err != nil {
@@ -43,7 +44,7 @@ func Diagnose(ctx context.Context, servers ...string) ([]Finding, error) {
 	defer cancel()
 	var all []Finding
 	for _, server := range list {
-		found := lookAt(ctx, server)
+		found := inspect(ctx, server)
 		for i := range found {
 			if len(list) > 1 {
 				found[i].Says = server.String() + ": " + found[i].Says
@@ -54,26 +55,26 @@ func Diagnose(ctx context.Context, servers ...string) ([]Finding, error) {
 	if slices.ContainsFunc(all, func(f Finding) bool { return f.Level == Failing }) {
 		return all, nil
 	}
-	return append(all, tryOut(ctx, servers)...), nil
+	return append(all, testDecisions(ctx, servers)...), nil
 }
 
-// lookAt asks one server what it is.
-func lookAt(ctx context.Context, server net.Addr) []Finding {
+// inspect reads the state of one server.
+func inspect(ctx context.Context, server net.Addr) []Finding {
 	conn, err := new(net.Dialer).DialContext(ctx, server.Network(), server.String())
 	if err != nil {
-		return []Finding{finding("connection", failure(err, false))}
+		return []Finding{finding("connection", classify(err, false))}
 	}
 	defer conn.Close()
 	if until, ok := ctx.Deadline(); ok {
 		_ = conn.SetDeadline(until)
 	}
-	about, err := stats(conn)
+	stats, err := readStats(conn)
 	if err != nil {
-		return []Finding{finding("connection", failure(err, false))}
+		return []Finding{finding("connection", classify(err, false))}
 	}
 	return []Finding{
-		{Check: "version", Level: Fine, Says: "memcached " + about["version"]},
-		memory(about), eviction(about), itemSize(about), numbers(about),
+		{Check: "version", Level: Fine, Says: "memcached " + stats["version"]},
+		memory(stats), eviction(stats), itemSize(stats), casNumbers(stats),
 	}
 }
 
@@ -82,16 +83,17 @@ func finding(check string, err error) Finding {
 	return diagnosis.OfError(check, Failing, err, "headgate: memcached: ")
 }
 
-// mostStats bounds what is read of a server that may be none.
-const mostStats = 1 << 16
+// maxStatsBytes bounds what is read from a server, which may not be memcached.
+const maxStatsBytes = 1 << 16
 
-// stats are the lines STAT name value of the two commands that say what is here, those of the second with an = before the name.
-func stats(conn net.Conn) (map[string]string, error) {
+// readStats reads the lines STAT name value of the two stats commands. The names of the
+// second command are prefixed with an =.
+func readStats(conn net.Conn) (map[string]string, error) {
 	if _, err := io.WriteString(conn, "stats\r\nstats settings\r\n"); err != nil {
 		return nil, err
 	}
-	about, ends := map[string]string{}, 0
-	lines := bufio.NewScanner(io.LimitReader(conn, mostStats))
+	all, ends := map[string]string{}, 0
+	lines := bufio.NewScanner(io.LimitReader(conn, maxStatsBytes))
 	for ends < 2 && lines.Scan() {
 		line := strings.TrimSuffix(lines.Text(), "\r")
 		stat, isStat := strings.CutPrefix(line, "STAT ")
@@ -100,62 +102,62 @@ func stats(conn net.Conn) (map[string]string, error) {
 			ends++
 		case isStat:
 			name, value, _ := strings.Cut(stat, " ")
-			about[strings.Repeat("=", ends)+name] = value
+			all[strings.Repeat("=", ends)+name] = value
 		default:
-			return nil, fmt.Errorf("memcache: unexpected answer %.60q", line)
+			return nil, fmt.Errorf("memcache: unexpected reply %.60q", line)
 		}
 	}
 	if ends < 2 {
 		return nil, errors.Join(io.ErrUnexpectedEOF, lines.Err())
 	}
-	return about, nil
+	return all, nil
 }
 
-func number(about map[string]string, name string) int64 {
-	n, _ := strconv.ParseInt(about[name], 10, 64)
+func number(stats map[string]string, name string) int64 {
+	n, _ := strconv.ParseInt(stats[name], 10, 64)
 	return n
 }
 
-func memory(about map[string]string) Finding {
-	used, most := number(about, "bytes"), number(about, "limit_maxbytes")
-	return Finding{Check: "memory", Level: Fine, Says: fmt.Sprintf("%.1f of %.1f MB used, %d items", float64(used)/1e6, float64(most)/1e6, number(about, "curr_items"))}
+func memory(stats map[string]string) Finding {
+	used, limit := number(stats, "bytes"), number(stats, "limit_maxbytes")
+	return Finding{Check: "memory", Level: Fine, Says: fmt.Sprintf("%.1f of %.1f MB used, %d items", float64(used)/1e6, float64(limit)/1e6, number(stats, "curr_items"))}
 }
 
-func eviction(about map[string]string) Finding {
-	const cost = "whoever's key goes has his whole burst anew"
-	evicted := number(about, "evictions")
+func eviction(stats map[string]string) Finding {
+	const cost = "each eviction resets a limit, which then allows its whole burst again"
+	evicted := number(stats, "evictions")
 	switch {
-	case about["=evictions"] == "off":
-		return Finding{Check: "eviction", Level: Fine, Says: "nothing is evicted (-M), and a full memory refuses decisions"}
+	case stats["=evictions"] == "off":
+		return Finding{Check: "eviction", Level: Fine, Says: "nothing is evicted (-M); decisions fail if the memory is full"}
 	case evicted == 0:
-		return Finding{Check: "eviction", Level: Fine, Says: "nothing was evicted since it started; once it is full, " + cost}
+		return Finding{Check: "eviction", Level: Fine, Says: "nothing was evicted since the server started; once the memory is full, " + cost}
 	default:
 		return Finding{
-			Check: "eviction", Level: Warning, Says: fmt.Sprintf("%d items were evicted since it started: %s", evicted, cost),
-			Advice: "more memory (-m), or a server for limits alone",
+			Check: "eviction", Level: Warning, Says: fmt.Sprintf("%d items were evicted since the server started: %s", evicted, cost),
+			Advice: "add memory (-m), or use a separate server for limits",
 		}
 	}
 }
 
-// itemSize is about sliding logs, which lie in one item each.
-func itemSize(about map[string]string) Finding {
-	most := number(about, "=item_size_max")
-	if most > 0 && most < 1<<20 {
-		return Finding{Check: "item size", Level: Warning, Says: fmt.Sprintf("items have at most %d bytes: a sliding log with more entries is refused", most), Advice: "-I 1m or more"}
+// itemSize checks the maximum item size: a sliding log is one item.
+func itemSize(stats map[string]string) Finding {
+	limit := number(stats, "=item_size_max")
+	if limit > 0 && limit < 1<<20 {
+		return Finding{Check: "item size", Level: Warning, Says: fmt.Sprintf("the maximum item size is %d bytes: longer sliding logs are refused", limit), Advice: "run it with -I 1m or more"}
 	}
-	return Finding{Check: "item size", Level: Fine, Says: fmt.Sprintf("items have at most %d bytes", most)}
+	return Finding{Check: "item size", Level: Fine, Says: fmt.Sprintf("the maximum item size is %d bytes", limit)}
 }
 
-// numbers is about cas, without which nothing is atomic.
-func numbers(about map[string]string) Finding {
-	if about["=cas_enabled"] == "no" {
-		return Finding{Check: "cas", Level: Failing, Says: "its items have no cas numbers", Advice: "run it without -C"}
+// casNumbers checks that the server supports cas, which every write requires.
+func casNumbers(stats map[string]string) Finding {
+	if stats["=cas_enabled"] == "no" {
+		return Finding{Check: "cas", Level: Failing, Says: "items have no cas numbers", Advice: "run it without -C"}
 	}
 	return Finding{Check: "cas", Level: Fine, Says: "items have cas numbers"}
 }
 
-// tryOut makes decisions under every algorithm, and removes them.
-func tryOut(ctx context.Context, servers []string) []Finding {
+// testDecisions makes decisions under every algorithm and removes the keys.
+func testDecisions(ctx context.Context, servers []string) []Finding {
 	s, err := New(&Options{Namespace: "check-" + rand.Text(), Ephemeral: true, Timeout: 5 * time.Second}, servers...)
 	if err != nil {
 		return []Finding{finding("decisions", err)}
@@ -178,6 +180,6 @@ func tryOut(ctx context.Context, servers []string) []Finding {
 		return []Finding{finding("decisions", err)}
 	}
 	latency, _ := diagnosis.OfLatency(took)
-	says := fmt.Sprintf("%d algorithms decided, and what they wrote is removed", len(algo.All()))
+	says := fmt.Sprintf("tested %d algorithms and removed the test keys", len(algo.All()))
 	return []Finding{{Check: "decisions", Level: Fine, Says: says}, latency}
 }

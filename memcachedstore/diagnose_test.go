@@ -32,15 +32,15 @@ func TestDiagnose(t *testing.T) {
 	t.Parallel()
 	well, socket := testserver.Memcached(t), testserver.MemcachedUnix(t)
 	mustFind(t, []string{well.Addr()}, "ok version: memcached 1.", "ok memory: ", "ok eviction: nothing was evicted", "ok item size: ",
-		"ok cas: ", fmt.Sprintf("ok decisions: %d algorithms", len(algo.All())), "ok latency: ")
+		"ok cas: ", fmt.Sprintf("ok decisions: tested %d algorithms", len(algo.All())), "ok latency: ")
 	mustFind(t, []string{well.Addr(), socket.Addr()}, "ok version: "+well.Addr()+": memcached", "ok version: "+socket.Addr()+": memcached", "ok decisions: ")
 	if lines := strings.Join(well.Do(t, "stats"), "\n"); !strings.Contains(lines, "curr_items 0") {
 		t.Errorf("got %q want no items left behind", lines)
 	}
-	mustFind(t, []string{testserver.Memcached(t, "-C").Addr()}, "error cas: its items have no cas numbers → run it without -C")
-	mustFind(t, []string{testserver.Memcached(t, "-I", "512k").Addr()}, "warning item size: items have at most 524288 bytes")
+	mustFind(t, []string{testserver.Memcached(t, "-C").Addr()}, "error cas: items have no cas numbers → run it without -C")
+	mustFind(t, []string{testserver.Memcached(t, "-I", "512k").Addr()}, "warning item size: the maximum item size is 524288 bytes")
 	mustFind(t, []string{testserver.Memcached(t, "-M").Addr()}, "ok eviction: nothing is evicted (-M)")
-	mustFind(t, []string{testserver.Redis(t).Addr()}, "error connection: refused: ", "→ is it memcached that listens")
+	mustFind(t, []string{testserver.Redis(t).Addr()}, "error connection: refused: ", "→ check that the server at this address is memcached")
 	mustFind(t, []string{"127.0.0.1:1"}, "error connection: unreachable: ")
 	if _, err := memcachedstore.Diagnose(t.Context(), "host:port"); err == nil {
 		t.Error("an address that cannot be read: got no error")
@@ -56,5 +56,5 @@ func TestDiagnoseSeesEvictions(t *testing.T) {
 			break
 		}
 	}
-	mustFind(t, []string{server.Addr()}, "warning eviction: ", "items were evicted since it started")
+	mustFind(t, []string{server.Addr()}, "warning eviction: ", "items were evicted since the server started")
 }

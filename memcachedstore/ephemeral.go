@@ -7,13 +7,14 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 )
 
-// names are the keys that an ephemeral store wrote; all is nil in any other.
-type names struct {
+// writtenKeys is the set of keys that an ephemeral store wrote. In any other store all
+// is nil.
+type writtenKeys struct {
 	mu  sync.Mutex
 	all map[digest]struct{}
 }
 
-func (n *names) note(key digest) {
+func (n *writtenKeys) add(key digest) {
 	if n.all == nil {
 		return
 	}
@@ -22,8 +23,9 @@ func (n *names) note(key digest) {
 	n.mu.Unlock()
 }
 
-// deleteWritten removes what an ephemeral store wrote. It gives up at the first error: what is left expires.
-func (s *Store) deleteWritten() error {
+// deleteWrittenKeys deletes the keys that an ephemeral store wrote. It stops at the
+// first error; the remaining keys expire.
+func (s *Store) deleteWrittenKeys() error {
 	var failed error
 	var once sync.Once
 	var workers sync.WaitGroup
@@ -33,7 +35,7 @@ func (s *Store) deleteWritten() error {
 		workers.Go(func() {
 			for key := range work {
 				if err := s.client.Delete(key.name()); err != nil && !errors.Is(err, memcache.ErrCacheMiss) {
-					once.Do(func() { failed = s.lost(err); close(stop) })
+					once.Do(func() { failed = s.writeError(err); close(stop) })
 				}
 			}
 		})

@@ -297,15 +297,15 @@ func TestServersOfAnotherKind(t *testing.T) {
 		want  headgate.StoreErrorReason
 		words string
 	}{
-		{"Redis", testserver.Redis(t).Addr(), headgate.ReasonRefused, "is it memcached"},
-		{"HTTP", listen(t, says("HTTP/1.1 400 Bad Request\r\n\r\n")), headgate.ReasonRefused, "is it memcached"},
-		{"a stream without lines", listen(t, says(strings.Repeat("x", 9000))), headgate.ReasonRefused, "is it memcached"},
+		{"Redis", testserver.Redis(t).Addr(), headgate.ReasonRefused, "is memcached"},
+		{"HTTP", listen(t, says("HTTP/1.1 400 Bad Request\r\n\r\n")), headgate.ReasonRefused, "is memcached"},
+		{"a stream without lines", listen(t, says(strings.Repeat("x", 9000))), headgate.ReasonRefused, "is memcached"},
 		{"it hangs up", listen(t, func(net.Conn) {}), headgate.ReasonUnreachable, "EOF"},
 		{"memcached without cas", testserver.Memcached(t, "-C").Addr(), headgate.ReasonRefused, "without -C"},
 		{"memcached with a password", listen(t, says("CLIENT_ERROR unauthenticated\r\n")), headgate.ReasonRefused, "without -Y"},
-		{"nobody", "127.0.0.1:1", headgate.ReasonUnreachable, "check that the server runs"},
+		{"nobody", "127.0.0.1:1", headgate.ReasonUnreachable, "check that the server is running"},
 		{"a name that nobody has", "no-such-host.invalid:11211", headgate.ReasonUnreachable, "no-such-host.invalid"},
-		{"a socket that is not there", t.TempDir() + "/socket", headgate.ReasonUnreachable, "check that the server runs"},
+		{"a socket that is not there", t.TempDir() + "/socket", headgate.ReasonUnreachable, "check that the server is running"},
 	} {
 		b := mustBind(t, mustNew(t, &Options{Timeout: patience}, c.addr), "rule", "", "1/1h")
 		_ = takeErr(t.Context(), b, "key")
@@ -338,8 +338,8 @@ func TestBindRefusesWhatHoldsWhileItIsAway(t *testing.T) {
 	s := mustNew(t, nil, "127.0.0.1:1")
 	for _, o := range []headgate.OnStoreError{headgate.FailOpen, headgate.FailLocal} {
 		_, err := s.Bind(headgate.Rule{Limit: headgate.MustParseLimit("1/1s"), OnStoreError: o})
-		if !errors.Is(err, headgate.ErrUnsupported) || !strings.Contains(err.Error(), "package fallback") {
-			t.Errorf("%s: got error %v want ErrUnsupported that names package fallback", o, err)
+		if !errors.Is(err, headgate.ErrUnsupported) || !strings.Contains(err.Error(), "fallback.New") {
+			t.Errorf("%s: got error %v want ErrUnsupported that names fallback.New", o, err)
 		}
 	}
 	for _, o := range []headgate.OnStoreError{"", headgate.FailClosed} {

@@ -9,42 +9,45 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-// job is what one caller asks. It may be tried several times; only the last try counts.
+// job is the request of one caller. A job may be tried several times; only the last try
+// counts.
 type job struct {
 	now   headgate.Instant
-	peek  bool // it changes nothing
+	peek  bool // changes nothing
 	stage atomic.Int32
-	done  chan struct{} // closed when err, and the answer in what, are there
+	done  chan struct{} // closed once err and the result are set
 	err   error
 
-	single  *single  // one of the two
-	several *several //
+	single *singleKey // set for a request on one key
+	multi  *multiKey  // set for a request on several keys
 }
 
-// The stages of a job. Whoever moves it from waiting on owns the outcome: its caller, who then leaves and has spent nothing, or
-// the round that may write for it.
+// The stages of a job. The goroutine that moves a job from jobWaiting decides its
+// outcome: its caller, which then returns without spending, or the round, which may
+// write for it.
 const (
-	waiting int32 = iota
-	taken
-	withdrawn
+	jobWaiting int32 = iota
+	jobClaimed
+	jobAbandoned
 )
 
-func (j *job) take() bool     { return j.stage.CompareAndSwap(waiting, taken) }
-func (j *job) putBack()       { j.stage.CompareAndSwap(taken, waiting) }
-func (j *job) withdraw() bool { return j.stage.CompareAndSwap(waiting, withdrawn) }
+func (j *job) claim() bool   { return j.stage.CompareAndSwap(jobWaiting, jobClaimed) }
+func (j *job) unclaim()      { j.stage.CompareAndSwap(jobClaimed, jobWaiting) }
+func (j *job) abandon() bool { return j.stage.CompareAndSwap(jobWaiting, jobAbandoned) }
 
-// denied says so of a job on several keys that was decided. Once something is written it stays so: what was written might not
-// be found as it was left, to add to it.
+// denied reports whether a job on several keys was denied. Once a round has written a
+// key, a denied job stays denied: the written value may have changed, so that the round
+// cannot add to it.
 func (j *job) denied() bool {
-	return slices.ContainsFunc(j.several.decisions, func(d headgate.Decision) bool { return !d.Allowed })
+	return slices.ContainsFunc(j.multi.decisions, func(d headgate.Decision) bool { return !d.Allowed })
 }
 
-func (j *job) answer(err error) {
+func (j *job) complete(err error) {
 	j.err = err
 	close(j.done)
 }
 
-// instant is when the job is decided: clock is the present.
+// instant returns when the job is decided; clock is the current time.
 func (j *job) instant(clock int64) int64 {
 	if j.now == headgate.StoreClock {
 		return clock
@@ -52,12 +55,12 @@ func (j *job) instant(clock int64) int64 {
 	return int64(j.now)
 }
 
-// apply decides the job on cells, and leaves in them what is to be kept.
+// apply decides the job on cells and stores the new values in them.
 func (j *job) apply(cells []*cell, clock int64) {
 	t := j.instant(clock)
 	switch {
-	case j.several != nil:
-		j.several.apply(cells, t, j.peek)
+	case j.multi != nil:
+		j.multi.apply(cells, t, j.peek)
 	case j.single.bound.log != nil:
 		j.single.applyLog(cells[0], t)
 	default:
@@ -65,34 +68,34 @@ func (j *job) apply(cells []*cell, clock int64) {
 	}
 }
 
-// single is a request on one key.
-type single struct {
+// singleKey is a request on one key.
+type singleKey struct {
 	bound    *bound
 	request  algo.Request
 	decision headgate.Decision
-	mark     headgate.ReservationToken
+	token    headgate.ReservationToken
 }
 
-func (q *single) apply(c *cell, t int64) {
+func (q *singleKey) apply(c *cell, t int64) {
 	r, step := &q.request, q.bound.step
 	r.T = t
 	out := algo.Apply(step, c.state, r)
 	if r.Verb != algo.Peek {
 		c.keep(out.Next, step.ResetAt(out.Next))
 	}
-	q.decision = q.bound.named(algo.AnswerTo(step, r, &out))
-	q.mark = headgate.ReservationToken{out.Next.A, out.Next.B, out.Next.C}
+	q.decision = q.bound.withDeniedBy(algo.AnswerTo(step, r, &out))
+	q.token = headgate.ReservationToken{out.Next.A, out.Next.B, out.Next.C}
 }
 
-func (q *single) applyLog(c *cell, t int64) {
+func (q *singleKey) applyLog(c *cell, t int64) {
 	step, n, counted := q.bound.log, q.request.N, c.log.Counted()
-	asked, allowed, changed := int64(0), true, false
+	requested, allowed, changed := int64(0), true, false
 	switch q.request.Verb {
 	case algo.Take:
-		asked, allowed = n, step.Take(c.log, t, n, c.log.Len() < q.bound.store.mostEntries)
+		requested, allowed = n, step.Take(c.log, t, n, c.log.Len() < q.bound.store.maxLogEntries)
 		changed = allowed && n > 0
 	case algo.Peek:
-		asked, allowed = n, step.Fits(c.log, t, n)
+		requested, allowed = n, step.Fits(c.log, t, n)
 	case algo.Refund:
 		step.Refund(c.log, t, n)
 		changed = n > 0 && counted > 0
@@ -103,10 +106,10 @@ func (q *single) applyLog(c *cell, t int64) {
 	if q.request.Verb != algo.Peek {
 		c.keepLog(changed, step.ResetAt(c.log))
 	}
-	q.decision = q.bound.named(step.Answer(c.log, t, asked, allowed))
+	q.decision = q.bound.withDeniedBy(step.Answer(c.log, t, requested, allowed))
 }
 
-// do has a job done, on the keys of these digests, and waits for it as long as ctx allows.
+// do runs a job on the keys of these digests and waits for its result until ctx ends.
 func (s *Store) do(ctx context.Context, j *job, keys []digest) error {
 	if err := ctx.Err(); err != nil {
 		if s.isClosed() {
@@ -126,22 +129,23 @@ func (s *Store) do(ctx context.Context, j *job, keys []digest) error {
 	case <-j.done:
 		return j.err
 	case <-ctx.Done():
-		return j.leave(ctx.Err())
+		return j.abandonError(ctx.Err())
 	}
 }
 
-// leave is what a caller is told who cannot wait any longer. A job that nobody has taken up is withdrawn, and spends nothing.
-func (j *job) leave(cause error) error {
-	if j.withdraw() {
-		return errLateUnspent(cause)
+// abandonError returns the error for a caller that cannot wait any longer. A job that
+// no round has claimed is abandoned and spends nothing.
+func (j *job) abandonError(cause error) error {
+	if j.abandon() {
+		return errNotSent(cause)
 	}
 	select {
-	case <-j.done: // just now
+	case <-j.done: // it completed in the meantime
 		return j.err
 	default:
 	}
 	if j.peek {
-		return errLateUnspent(cause)
+		return errNotSent(cause)
 	}
-	return errLate(cause)
+	return errTimedOut(cause)
 }

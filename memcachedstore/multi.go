@@ -9,19 +9,20 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-// ApplyAll takes from every op or from none; see [headgate.Store] and the package comment.
+// ApplyAll takes from every op or from none; see [headgate.Store] and the package
+// comment.
 func (s *Store) ApplyAll(ctx context.Context, now headgate.Instant, ops []headgate.Op, peek bool, decisions []headgate.Decision) error {
 	if len(decisions) != len(ops) {
-		return fmt.Errorf("memcachedstore: %w: %d decisions for %d ops", headgate.ErrInvalidPolicy, len(decisions), len(ops))
+		return fmt.Errorf("memcachedstore: %w: len(decisions) is %d; must be %d, one for each op", headgate.ErrInvalidPolicy, len(decisions), len(ops))
 	}
-	q := &several{ops: make([]charge, len(ops)), decisions: make([]headgate.Decision, len(ops))}
+	q := &multiKey{ops: make([]multiOp, len(ops)), decisions: make([]headgate.Decision, len(ops))}
 	digests := make([]digest, len(ops))
 	for i, op := range ops {
-		b, ours := op.Bound.(*bound)
-		if !ours || b.store != s {
-			return fmt.Errorf("memcachedstore: %w: op %d is bound by another store", headgate.ErrInvalidPolicy, i+1)
+		b, ok := op.Bound.(*bound)
+		if !ok || b.store != s {
+			return fmt.Errorf("memcachedstore: %w: op %d is bound to another store; bind it with this one", headgate.ErrInvalidPolicy, i+1)
 		}
-		q.ops[i], digests[i] = charge{bound: b, n: op.Cost}, b.scope.digest(op.Key)
+		q.ops[i], digests[i] = multiOp{bound: b, n: op.Cost}, b.scope.digest(op.Key)
 	}
 	keys := slices.Clone(digests)
 	slices.SortFunc(keys, digest.compare)
@@ -29,7 +30,7 @@ func (s *Store) ApplyAll(ctx context.Context, now headgate.Instant, ops []headga
 	for i, d := range digests {
 		q.ops[i].cell, _ = slices.BinarySearchFunc(keys, d, digest.compare)
 	}
-	j := &job{now: now, peek: peek, several: q, done: make(chan struct{})}
+	j := &job{now: now, peek: peek, multi: q, done: make(chan struct{})}
 	if err := s.do(ctx, j, keys); err != nil {
 		return err
 	}
@@ -37,45 +38,46 @@ func (s *Store) ApplyAll(ctx context.Context, now headgate.Instant, ops []headga
 	return nil
 }
 
-// several is a request on several keys, all or none.
-type several struct {
-	ops       []charge
+// multiKey is an all-or-nothing request on several keys.
+type multiKey struct {
+	ops       []multiOp
 	decisions []headgate.Decision
 }
 
-// charge is one op of it, on one of its cells.
-type charge struct {
+// multiOp is one op of a multiKey, on one of its cells.
+type multiOp struct {
 	bound *bound
 	cell  int
 	n     int64
 }
 
-func (q *several) apply(cells []*cell, t int64, peek bool) {
-	targets, charges := make([]algo.Target, len(cells)), make([]algo.Debit, len(q.ops))
+func (q *multiKey) apply(cells []*cell, t int64, peek bool) {
+	targets, debits := make([]algo.Target, len(cells)), make([]algo.Debit, len(q.ops))
 	for i, c := range cells {
 		targets[i].State, targets[i].Log = c.state, c.log
 	}
 	for i, op := range q.ops {
-		charges[i] = algo.Debit{Step: op.bound.step, Log: op.bound.log, Target: &targets[op.cell], N: op.n}
+		debits[i] = algo.Debit{Step: op.bound.step, Log: op.bound.log, Target: &targets[op.cell], N: op.n}
 	}
-	all := algo.DebitAll(charges, t, peek, q.decisions)
+	all := algo.DebitAll(debits, t, peek, q.decisions)
 	for i, op := range q.ops {
-		q.decisions[i] = op.bound.named(q.decisions[i])
+		q.decisions[i] = op.bound.withDeniedBy(q.decisions[i])
 		if !peek {
-			op.keep(cells[op.cell], &targets[op.cell], all)
+			op.store(cells[op.cell], &targets[op.cell], all)
 		}
 	}
 }
 
-// keep writes back what an op made of its cell; spent says that all ops were admitted.
-func (op *charge) keep(c *cell, target *algo.Target, spent bool) {
+// store stores the new value in the cell of an op. spent reports that all ops were
+// allowed.
+func (op *multiOp) store(c *cell, target *algo.Target, spent bool) {
 	if spent && op.n > 0 {
-		c.next.add(op.bound, op.n)
+		c.pendingDebit.add(op.bound, op.n)
 	}
 	if op.bound.log == nil {
 		c.keep(target.State, op.bound.step.ResetAt(target.State))
 		return
 	}
-	c.trim(op.bound.store.mostEntries)
+	c.trim(op.bound.store.maxLogEntries)
 	c.keepLog(spent && op.n > 0, op.bound.log.ResetAt(c.log))
 }

@@ -8,29 +8,36 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Options are a store's settings. The zero value of each field is its default; nil means all defaults. None of the switches
-// changes an answer.
+// Options are the settings of a store. The zero value of each field is its default; nil
+// means all defaults. DisableJoin does not change any decision.
 type Options struct {
-	// Namespace tells programs on the same servers apart: those with the same one share the state of policies with the same name.
-	// At most 64 bytes; empty means "default".
+	// Namespace separates programs that use the same servers. Programs with the same
+	// namespace share the state of policies with the same name. It has at most 64
+	// bytes; empty means "default".
 	Namespace string
-	// Timeout bounds a call whose context has no deadline of its own, and each wait for a server, also of calls that have one; 0
-	// means 1 s. (Over a client that the program already holds, its own Timeout bounds the waits.)
+	// Timeout bounds a call whose context has no deadline. It also bounds each wait for
+	// a server, even if the context has a deadline. 0 means 1 s. Over an existing
+	// client, the client's own Timeout bounds the waits.
 	Timeout time.Duration
-	// MaxTries is how often one operation is tried when other processes keep changing the key between its gets and its cas; after
-	// that the answer is [headgate.ReasonOverloaded]. 0 means 32.
+	// MaxTries is how often one operation is tried if other processes change the key
+	// between its gets and its cas. After that it fails with
+	// [headgate.ReasonOverloaded]. 0 means 32.
 	MaxTries int
-	// MaxWaiting is how many callers may be under way; one more is answered with [headgate.ReasonOverloaded]. 0 means 10,000.
+	// MaxWaiting is the maximum number of calls in progress. The next call fails with
+	// [headgate.ReasonOverloaded]. 0 means 10,000.
 	MaxWaiting int
-	// MaxConns is how many operations go on at once with each server, and as many with several servers at once. 0 means 64. There are
-	// at most as many connections, and two to write on; fewer where operations go together. Callers beyond that wait for their turn.
-	// Over a client that the program already holds, all its servers count as one.
+	// MaxConns is the maximum number of concurrent operations on each server, and also
+	// the maximum number of concurrent operations on several servers. 0 means 64. There
+	// are at most as many connections, plus two for writes; fewer if operations are
+	// batched. Further calls wait for their turn. Over an existing client, all its
+	// servers count as one.
 	MaxConns int
-	// DisableJoin makes every call an operation of its own. By default callers of one key are joined while an operation on it is
-	// under way: the next one decides for all of them, in the order in which they came.
+	// DisableJoin makes every call an operation of its own. By default, calls on one
+	// key are joined while an operation on it is in progress. The next operation then
+	// decides for all of them in the order of arrival.
 	DisableJoin bool
-	// Ephemeral remembers the names of all keys that were written, some 40 bytes each, and deletes them when the store is closed:
-	// for a namespace that nobody else uses.
+	// Ephemeral records the names of all written keys, about 40 bytes each, and deletes
+	// them when the store is closed. Use it for a namespace that no other program uses.
 	Ephemeral bool
 }
 
@@ -60,20 +67,20 @@ func (o *Options) withDefaults() (Options, error) {
 }
 
 func (o *Options) validate() error {
-	wrong := func(what string, value any, accepted string) error {
-		return fmt.Errorf("memcachedstore: %w: %s is %v; accepted are %s", headgate.ErrInvalidPolicy, what, value, accepted)
+	invalid := func(field string, value any, accepted string) error {
+		return fmt.Errorf("memcachedstore: %w: %s is %v; must be %s", headgate.ErrInvalidPolicy, field, value, accepted)
 	}
 	switch {
 	case len(o.Namespace) > maxNamespace:
-		return wrong("Namespace", fmt.Sprintf("%d bytes long", len(o.Namespace)), "at most 64 bytes")
+		return invalid("Namespace", fmt.Sprintf("%d bytes long", len(o.Namespace)), "at most 64 bytes")
 	case o.Timeout < 0:
-		return wrong("Timeout", o.Timeout, "times above 0, and 0 for 1 s")
+		return invalid("Timeout", o.Timeout, "0 (1s) or more")
 	case o.MaxTries < 0:
-		return wrong("MaxTries", o.MaxTries, "whole numbers from 1, and 0 for 32")
+		return invalid("MaxTries", o.MaxTries, "0 (32) or more")
 	case o.MaxWaiting < 0:
-		return wrong("MaxWaiting", o.MaxWaiting, "whole numbers from 1, and 0 for 10,000")
+		return invalid("MaxWaiting", o.MaxWaiting, "0 (10,000) or more")
 	case o.MaxConns < 0:
-		return wrong("MaxConns", o.MaxConns, "whole numbers from 1, and 0 for 64")
+		return invalid("MaxConns", o.MaxConns, "0 (64) or more")
 	}
 	return nil
 }

@@ -15,21 +15,23 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-// round is one operation on the keys of a group: all of them are read, the jobs are applied in order, and what has changed is
-// written by add or cas. If another process was there in between the jobs are applied anew to what it left. Several keys are
-// written one after another; once the first is, the round keeps its instant and answers for what it wrote: it writes the rest, or
-// gives it back.
+// round is one operation on the keys of a group. It reads all keys, applies the jobs in
+// order, and writes what changed by add or cas. If another process wrote in between,
+// the round applies the jobs again to the new values.
+//
+// Several keys are written one after another. After the first write the round keeps its
+// instant and is bound to what it wrote: it writes the rest, or refunds it.
 type round struct {
 	store *Store
 	group *group
 	jobs  []*job
 
-	cells    []*cell
-	taken    []*job // whose callers are still there
-	clock    int64
-	earliest int64 // of the instants that the jobs are decided at
-	latest   int64
-	passedIn bool // one of them came from a caller
+	cells         []*cell
+	claimed       []*job // jobs whose callers are still waiting
+	clock         int64
+	earliest      int64 // earliest instant at which a job is decided
+	latest        int64
+	callerInstant bool // a caller passed one of the instants
 }
 
 func (r *round) run() error {
@@ -37,29 +39,29 @@ func (r *round) run() error {
 	for i, key := range r.group.keys {
 		r.cells[i] = &cell{key: key, name: r.group.names[i]}
 	}
-	err := r.tryOften()
-	kept := false
+	err := r.runWithRetries()
+	partlyWritten := false
 	for _, c := range r.cells {
 		if err != nil {
-			c.next = spent{}
-			r.correct(c, nil)
-			kept = kept || c.written && (c.left == nil || c.moved)
+			c.pendingDebit = debit{}
+			r.replaceWritten(c, nil)
+			partlyWritten = partlyWritten || c.written && (c.writtenValue == nil || c.changed)
 		}
-		r.giveBack(c)
+		r.undoUnspent(c)
 	}
-	if kept {
-		return errKept(err)
+	if partlyWritten {
+		return errPartlyWritten(err)
 	}
 	return err
 }
 
-func (r *round) tryOften() error {
+func (r *round) runWithRetries() error {
 	for try := range r.store.options.MaxTries {
-		if try > 0 && !r.store.pause(try) || !r.store.enter(r.group.line) {
+		if try > 0 && !r.store.waitBeforeRetry(try) || !r.store.acquire(r.group.semaphore) {
 			return headgate.ErrClosed
 		}
 		done, err := r.attempt()
-		r.store.exit(r.group.line)
+		r.store.release(r.group.semaphore)
 		if done || err != nil {
 			return err
 		}
@@ -67,8 +69,8 @@ func (r *round) tryOften() error {
 	return errContended(r.store.options.MaxTries)
 }
 
-// begun reports whether something was written.
-func (r *round) begun() bool {
+// hasWritten reports whether the round has written a key.
+func (r *round) hasWritten() bool {
 	for _, c := range r.cells {
 		if c.written {
 			return true
@@ -77,56 +79,58 @@ func (r *round) begun() bool {
 	return false
 }
 
-// attempt is not done when another process was faster.
+// attempt tries the operation once. done is false if another process wrote in between.
 func (r *round) attempt() (done bool, err error) {
-	if !r.awaited() {
+	if !r.hasCallers() {
 		return true, nil
 	}
 	if err := r.read(); err != nil {
 		return false, err
 	}
-	if r.begun() {
-		r.taken = slices.DeleteFunc(r.taken, (*job).denied)
+	if r.hasWritten() {
+		r.claimed = slices.DeleteFunc(r.claimed, (*job).denied)
 	} else {
-		r.begin()
+		r.claimJobs()
 	}
-	for _, j := range r.taken {
+	for _, j := range r.claimed {
 		j.apply(r.cells, r.clock)
 	}
 	done, err = r.write()
-	if !done && err == nil && !r.begun() {
-		for _, j := range r.taken {
-			j.putBack()
+	if !done && err == nil && !r.hasWritten() {
+		for _, j := range r.claimed {
+			j.unclaim()
 		}
 	}
 	return done, err
 }
 
-// awaited reports whether any caller is still there.
-func (r *round) awaited() bool {
+// hasCallers reports whether any caller is still waiting.
+func (r *round) hasCallers() bool {
 	for _, j := range r.jobs {
-		if j.stage.Load() != withdrawn {
+		if j.stage.Load() != jobAbandoned {
 			return true
 		}
 	}
 	return false
 }
 
-// begin takes up the jobs that nobody has withdrawn: from here on something may be spent.
-func (r *round) begin() {
+// claimJobs claims the jobs that are not abandoned. From here on something may be
+// spent.
+func (r *round) claimJobs() {
 	r.clock = time.Now().UnixMicro()
-	r.taken, r.earliest, r.latest, r.passedIn = r.taken[:0], math.MaxInt64, 0, false
+	r.claimed, r.earliest, r.latest, r.callerInstant = r.claimed[:0], math.MaxInt64, 0, false
 	for _, j := range r.jobs {
-		if !j.take() {
+		if !j.claim() {
 			continue
 		}
-		r.taken = append(r.taken, j)
+		r.claimed = append(r.claimed, j)
 		r.earliest, r.latest = min(r.earliest, j.instant(r.clock)), max(r.latest, j.instant(r.clock))
-		r.passedIn = r.passedIn || j.now != headgate.StoreClock
+		r.callerInstant = r.callerInstant || j.now != headgate.StoreClock
 	}
 }
 
-// read gets what lies under the keys, but for those that this round has written: they are decided anew from what was there before.
+// read reads the values of the keys. Keys that this round has written are not read
+// again: they are decided again from their previous values.
 func (r *round) read() error {
 	var names []string
 	for _, c := range r.cells {
@@ -140,7 +144,7 @@ func (r *round) read() error {
 	}
 	for i, c := range r.cells {
 		if !c.written {
-			if err := c.take(items[c.name]); err != nil {
+			if err := c.load(items[c.name]); err != nil {
 				return err
 			}
 		}
@@ -151,17 +155,18 @@ func (r *round) read() error {
 	return nil
 }
 
-// fetch reads a single key together with others of the same server. Logs may be long, and go alone.
+// fetch reads a single key in a batch with other keys of the same server. Logs may be
+// long, so they are read alone.
 func (r *round) fetch(names []string) (map[string]*memcache.Item, error) {
 	if len(r.group.names) != 1 || r.group.logs[0] || r.store.servers == nil {
 		return r.store.fetch(names)
 	}
-	item, err := r.store.readOne(r.group.line, names[0])
+	item, err := r.store.readOne(r.group.semaphore, names[0])
 	return map[string]*memcache.Item{names[0]: item}, err
 }
 
-// take is what was read of a cell; nil if there was nothing.
-func (c *cell) take(item *memcache.Item) error {
+// load stores in a cell the item that was read; nil means that there is none.
+func (c *cell) load(item *memcache.Item) error {
 	c.raw, c.casID = nil, 0
 	if item == nil {
 		return nil
@@ -172,33 +177,34 @@ func (c *cell) take(item *memcache.Item) error {
 	return nil
 }
 
-// write makes what lies under the keys what the jobs left in the cells. It is not done when one of them has changed meanwhile.
+// write writes the cells that the jobs changed. done is false if one of the keys has
+// changed in the meantime.
 func (r *round) write() (done bool, err error) {
 	for _, c := range r.cells {
-		value := r.wanted(c)
+		value := r.valueToWrite(c)
 		if c.written {
-			r.correct(c, value)
+			r.replaceWritten(c, value)
 			continue
 		}
 		if value == nil {
 			continue
 		}
 		err := r.put(c, value)
-		if conflict(err) {
+		if isConflict(err) {
 			return false, nil
 		}
 		if err != nil {
-			return false, r.store.lost(err)
+			return false, r.store.writeError(err)
 		}
-		c.written, c.left, c.spent = true, value, c.next
+		c.written, c.writtenValue, c.debited = true, value, c.pendingDebit
 	}
 	return true, nil
 }
 
-// wanted is what is to lie under a cell's key; nil if that is what was read. What is as if never used is not written where nothing
-// is.
-func (r *round) wanted(c *cell) []byte {
-	if !c.dirty || c.raw == nil && c.until <= r.earliest {
+// valueToWrite returns the new value of a cell, or nil if it equals what was read. An
+// unused state is not written to a key that does not exist.
+func (r *round) valueToWrite(c *cell) []byte {
+	if !c.dirty || c.raw == nil && c.unusedAt <= r.earliest {
 		return nil
 	}
 	value := c.value()
@@ -208,15 +214,15 @@ func (r *round) wanted(c *cell) []byte {
 	return value
 }
 
-// put writes a value over what was read. It is sent once, whatever becomes of it; a state goes together with others, and a log, which
-// may be long, alone.
+// put replaces the value that was read. The write is sent once, whatever its result.
+// States are batched with other writes; a log, which may be long, is written alone.
 func (r *round) put(c *cell, value []byte) error {
-	until := int64(binary.BigEndian.Uint64(value[1:]))
+	unusedAt := int64(binary.BigEndian.Uint64(value[1:]))
 	item := &memcache.Item{
 		Key: c.name, Value: value, CasID: c.casID,
-		Expiration: expiration(lifeOf(until, r.earliest, r.passedIn), time.Now().Unix()),
+		Expiration: expiration(requiredTTL(unusedAt, r.earliest, r.callerInstant), time.Now().Unix()),
 	}
-	r.store.written.note(c.key)
+	r.store.written.add(c.key)
 	client := r.store.writer
 	if value[0] == formatLog {
 		client = r.store.client
@@ -227,53 +233,56 @@ func (r *round) put(c *cell, value []byte) error {
 	return client.CompareAndSwap(item)
 }
 
-// conflict reports that another process has written, or the server has forgotten, what was read.
-func conflict(err error) bool {
+// isConflict reports that another process has written the key since it was read, or
+// that the server has dropped it.
+func isConflict(err error) bool {
 	return errors.Is(err, memcache.ErrCASConflict) || errors.Is(err, memcache.ErrNotStored) || errors.Is(err, memcache.ErrCacheMiss)
 }
 
-// correct replaces what this round wrote by another value, or by what was there before if that is nil: but only while it is
-// exactly what the round wrote. If somebody has spent since, giveBack sees to it once the round is over; if the server does not
-// answer it stays.
-func (r *round) correct(c *cell, value []byte) {
-	if !c.written || c.left == nil || c.moved {
+// replaceWritten replaces the value that this round wrote by another value, or by the
+// previous value if value is nil. It only does so while the key still has exactly the
+// value that the round wrote. If another process has spent since, undoUnspent handles
+// it at the end of the round. If the server does not answer, the value stays.
+func (r *round) replaceWritten(c *cell, value []byte) {
+	if !c.written || c.writtenValue == nil || c.changed {
 		return
 	}
 	if value == nil {
-		value = c.before()
+		value = c.previousValue()
 	}
-	if bytes.Equal(value, c.left) {
+	if bytes.Equal(value, c.writtenValue) {
 		return
 	}
-	now, err := r.present(c)
-	if err == nil && bytes.Equal(now.raw, c.left) {
+	now, err := r.current(c)
+	if err == nil && bytes.Equal(now.raw, c.writtenValue) {
 		err = r.put(now, value)
 	} else if err == nil {
 		err = memcache.ErrCASConflict
 	}
 	switch {
 	case err == nil:
-		c.left, c.spent = value, c.next
-	case conflict(err):
-		c.moved = true
+		c.writtenValue, c.debited = value, c.pendingDebit
+	case isConflict(err):
+		c.changed = true
 	default:
-		c.left = nil
+		c.writtenValue = nil
 	}
 }
 
-// present is what lies under a cell's key now.
-func (r *round) present(c *cell) (*cell, error) {
+// current returns the current value of a cell's key.
+func (r *round) current(c *cell) (*cell, error) {
 	now := &cell{key: c.key, name: c.name}
 	items, err := r.store.fetch([]string{c.name})
 	if err != nil {
 		return nil, err
 	}
-	return now, now.take(items[c.name])
+	return now, now.load(items[c.name])
 }
 
-// before is what lay under the key before this round. Nothing cannot be restored, as a delete would take away what another
-// process has written just now: a state that was never used, and soon expires, is the same.
-func (c *cell) before() []byte {
+// previousValue returns the value of the key before this round. A key that did not
+// exist is not deleted, as a delete would also remove a concurrent write. An unused
+// state that expires soon is equivalent.
+func (c *cell) previousValue() []byte {
 	if c.raw != nil {
 		return c.raw
 	}
@@ -284,17 +293,18 @@ func (c *cell) before() []byte {
 	return unused.value()
 }
 
-// firstPause and longestPause bound how long a round waits before it tries again.
+// minRetryDelay and maxRetryDelay bound the wait between attempts.
 const (
-	firstPause   = 100 * time.Microsecond
-	longestPause = 10 * time.Millisecond
+	minRetryDelay = 100 * time.Microsecond
+	maxRetryDelay = 10 * time.Millisecond
 )
 
-// pause waits before a try, twice as long as before the last, and at random, so that those who collided do not again. It ends
-// early, and reports that, when the store is closed.
-func (s *Store) pause(try int) bool {
-	most := min(firstPause<<min(try, 16), longestPause)
-	timer := time.NewTimer(rand.N(most))
+// waitBeforeRetry waits before an attempt. The bound doubles with each attempt, and the
+// delay is random, so that colliding processes do not collide again. It returns false
+// early if the store is closed.
+func (s *Store) waitBeforeRetry(try int) bool {
+	maxDelay := min(minRetryDelay<<min(try, 16), maxRetryDelay)
+	timer := time.NewTimer(rand.N(maxDelay))
 	defer timer.Stop()
 	select {
 	case <-timer.C:

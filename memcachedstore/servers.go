@@ -12,11 +12,12 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// servers picks a key's server as gomemcache's own list does, so that a store made with [New] and one over a client of gomemcache
-// with the same servers find the same keys. Unlike that list it looks names up when it dials, not once for all.
+// servers selects the server of a key like the server list of gomemcache. A store
+// created with [New] and one over a gomemcache client with the same servers find the
+// same keys. Unlike that list, it resolves names on every dial.
 type servers []net.Addr
 
-// address is where a server is said to be: host:port, or the path of a socket.
+// address is the address of a server: host:port, or the path of a socket.
 type address struct{ network, text string }
 
 func (a address) Network() string { return a.network }
@@ -24,10 +25,11 @@ func (a address) String() string  { return a.text }
 
 const defaultPort = "11211"
 
-// parseServers reads addresses: host:port, host alone for port 11211, or the path of a Unix socket.
+// parseServers parses addresses: host:port, a host alone for port 11211, or the path of
+// a Unix socket.
 func parseServers(texts []string) (servers, error) {
 	if len(texts) == 0 {
-		return nil, fmt.Errorf("memcachedstore: %w: no server was given; one is host:port or the path of a socket", headgate.ErrInvalidPolicy)
+		return nil, fmt.Errorf("memcachedstore: %w: the list of servers is empty; must have at least one host:port or socket path", headgate.ErrInvalidPolicy)
 	}
 	var all servers
 	for i, text := range texts {
@@ -52,15 +54,15 @@ func parseServer(text string) (address, error) {
 		}
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
-		return address{}, fmt.Errorf("its port is %.20q; accepted are 1 to 65535", port)
+		return address{}, fmt.Errorf("port is %.20q; must be 1 to 65535", port)
 	}
 	if host == "" || strings.ContainsAny(host, " \t\r\n@") {
-		return address{}, fmt.Errorf("its host is %.80q; accepted are a name or an address", host)
+		return address{}, fmt.Errorf("host is %.80q; must be a name or an address", host)
 	}
 	return address{"tcp", net.JoinHostPort(host, port)}, nil
 }
 
-// PickServer is the server of a key.
+// PickServer returns the server of a key.
 func (s servers) PickServer(key string) (net.Addr, error) {
 	if len(s) == 0 {
 		return nil, memcache.ErrNoServers
@@ -68,7 +70,8 @@ func (s servers) PickServer(key string) (net.Addr, error) {
 	return s[s.index(key)], nil
 }
 
-// index is which server a key lies on; 0 where that is not known here, but to a client that the program holds.
+// index returns the index of a key's server. It returns 0 if only the client knows the
+// servers.
 func (s servers) index(key string) int {
 	if len(s) < 2 {
 		return 0
@@ -76,7 +79,7 @@ func (s servers) index(key string) int {
 	return int(crc32.ChecksumIEEE([]byte(key)) % uint32(len(s)))
 }
 
-// Each calls visit with every server, until one answers an error.
+// Each calls visit for every server until it returns an error.
 func (s servers) Each(visit func(net.Addr) error) error {
 	for _, a := range s {
 		if err := visit(a); err != nil {

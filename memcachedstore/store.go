@@ -10,28 +10,32 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-// Store is a [headgate.Store] whose state lies in memcached. It is safe for concurrent use.
+// Store is a [headgate.Store] whose state is in memcached. It is safe for concurrent
+// use.
 type Store struct {
-	options     Options
-	client      *memcache.Client
-	writer      *memcache.Client // of states: on wires, or client if that was not made here
-	wires       []*wires         // for each server
-	servers     servers          // none if the client was not made here
-	mostEntries int              // in a log
-	desk        desk
-	reads       []gathering[read] // for each server
-	// For each server, and at last for operations on several, a place for each operation that may go on: a server that stands still
-	// must not stop the others.
-	lines    []chan struct{}
-	closing  chan struct{}
-	closed   sync.Once
-	closeErr error
-	written  names
+	options       Options
+	client        *memcache.Client
+	writer        *memcache.Client // writes states, on pipelines; equals client in NewFromClient
+	pipelines     []*writePipeline // one for each server
+	servers       servers          // empty in NewFromClient
+	maxLogEntries int
+	scheduler     scheduler
+	readBatchers  []batcher[readRequest] // one for each server
+
+	// semaphores bound the concurrent operations: one for each server, and the last one
+	// for operations on several servers. Separate ones keep a server that does not
+	// respond from blocking the others.
+	semaphores []chan struct{}
+	closing    chan struct{}
+	closed     sync.Once
+	closeErr   error
+	written    writtenKeys
 }
 
-// New makes a store over servers: each is host:port, a host alone for port 11211, or the path of a Unix socket. Every key lies on
-// one of them, found by the CRC-32 of its name as gomemcache does; the order counts, and every process must name the same. It does
-// no I/O: a server that is away is an error of the call that needs it.
+// New creates a store over servers. Each is host:port, a host alone for port 11211, or
+// the path of a Unix socket. The CRC-32 of a key's name selects its server, as in
+// gomemcache. Every process must pass the same servers in the same order. New does no
+// I/O: an unreachable server is an error of the call that needs it.
 func New(opts *Options, servers ...string) (*Store, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
@@ -43,37 +47,39 @@ func New(opts *Options, servers ...string) (*Store, error) {
 	}
 	client := memcache.NewFromSelector(list)
 	client.Timeout = o.Timeout
-	client.MaxIdleConns = o.MaxConns * min(len(list), 2) // one for an operation on several, as well
+	client.MaxIdleConns = o.MaxConns * min(len(list), 2) // the second is for operations on several servers
 	return newStore(o, client, list), nil
 }
 
-// NewFromClient makes a store over a client that the program already holds, with its servers and its Timeout. Its MaxIdleConns
-// should be at least MaxConns; by default it is 2, and connections above that are dialed again and again. When a connection turns
-// out to be broken the store closes the client's idle ones, which are then as broken; it never closes the client otherwise.
+// NewFromClient creates a store over an existing client, with its servers and its
+// Timeout. The client's MaxIdleConns should be at least MaxConns. The default is 2, and
+// connections above it are dialed again and again. After a broken connection the store
+// closes the client's idle connections, which most likely broke, too. It never closes
+// the client otherwise.
 func NewFromClient(opts *Options, client *memcache.Client) (*Store, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	if client == nil {
-		return nil, fmt.Errorf("memcachedstore: %w: no client was given; New makes one", headgate.ErrInvalidPolicy)
+		return nil, fmt.Errorf("memcachedstore: %w: client is nil; pass a client, or use New", headgate.ErrInvalidPolicy)
 	}
 	return newStore(o, client, nil), nil
 }
 
 func newStore(o Options, client *memcache.Client, list servers) *Store {
 	s := &Store{
-		options: o, client: client, servers: list, mostEntries: maxEntries,
-		desk:    desk{groups: make(map[string]*group), held: make(map[string][]chan struct{})},
-		closing: make(chan struct{}),
-		writer:  client,
+		options: o, client: client, servers: list, maxLogEntries: maxEntries,
+		scheduler: scheduler{groups: make(map[string]*group), locked: make(map[string][]chan struct{})},
+		closing:   make(chan struct{}),
+		writer:    client,
 	}
 	if list != nil {
-		s.writer, s.wires = newWriter(client, list)
+		s.writer, s.pipelines = newWriter(client, list)
 	}
-	s.reads = make([]gathering[read], max(1, len(list)))
-	for range len(s.reads) + 1 {
-		s.lines = append(s.lines, make(chan struct{}, o.MaxConns))
+	s.readBatchers = make([]batcher[readRequest], max(1, len(list)))
+	for range len(s.readBatchers) + 1 {
+		s.semaphores = append(s.semaphores, make(chan struct{}, o.MaxConns))
 	}
 	if o.Ephemeral {
 		s.written.all = make(map[digest]struct{})
@@ -81,14 +87,14 @@ func newStore(o Options, client *memcache.Client, list servers) *Store {
 	return s
 }
 
-// Bind makes a rule ready for use; see [headgate.Store].
+// Bind prepares a rule for use; see [headgate.Store].
 func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
 	if s.isClosed() {
 		return nil, headgate.ErrClosed
 	}
 	if !rule.OnStoreError.Closed() {
-		return nil, fmt.Errorf("memcachedstore: bind: %w: OnStoreError %.20q: memcached has nothing to decide with while it is away; "+
-			"package fallback puts that in front of it", headgate.ErrUnsupported, string(rule.OnStoreError))
+		return nil, fmt.Errorf("memcachedstore: bind: %w: OnStoreError is %.20q; must be closed; "+
+			"for open or local, wrap this store with fallback.New", headgate.ErrUnsupported, string(rule.OnStoreError))
 	}
 	a, err := algo.Named(rule.Algorithm)
 	if err != nil {
@@ -99,7 +105,7 @@ func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
 		b.log, err = a.NewLog(rule.Limit)
 		b.limit = rule.Limit.Rate
 	} else if b.step, err = a.New(rule.Limit); err == nil {
-		b.booker, _ = b.step.(algo.Reserver)
+		b.reserver, _ = b.step.(algo.Reserver)
 		b.limit = b.step.Answer(algo.State{}, 0, 0, 0, true).Limit
 	}
 	if err != nil {
@@ -108,20 +114,21 @@ func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
 	return b, nil
 }
 
-// enter waits until one more operation may go on by this line. It reports false once the store is closed.
-func (s *Store) enter(line int) bool {
+// acquire waits until another operation may start on a semaphore. It returns false once
+// the store is closed.
+func (s *Store) acquire(semaphore int) bool {
 	if s.isClosed() {
 		return false
 	}
 	select {
-	case s.lines[line] <- struct{}{}:
+	case s.semaphores[semaphore] <- struct{}{}:
 		return true
 	case <-s.closing:
 		return false
 	}
 }
 
-func (s *Store) exit(line int) { <-s.lines[line] }
+func (s *Store) release(semaphore int) { <-s.semaphores[semaphore] }
 
 func (s *Store) isClosed() bool {
 	select {
@@ -132,17 +139,18 @@ func (s *Store) isClosed() bool {
 	}
 }
 
-// Close lets the operations that are under way end, answers [headgate.ErrClosed] to everyone else, closes idle connections and,
-// for an ephemeral store, deletes what it wrote first. It blocks for as long as that takes: with a server that says nothing, up to
-// a Timeout for each reply that is awaited. Whoever calls it again waits for the same, and gets the same error.
+// Close waits for the operations in progress and closes idle connections. All other
+// calls fail with [headgate.ErrClosed]. An ephemeral store first deletes the keys that
+// it wrote. With a server that does not respond, Close blocks for up to a Timeout for
+// each pending reply. Further calls of Close wait, too, and return the same error.
 func (s *Store) Close() error {
 	s.closed.Do(func() {
-		s.desk.mu.Lock()
-		s.desk.closed = true
+		s.scheduler.mu.Lock()
+		s.scheduler.closed = true
 		close(s.closing)
-		s.desk.mu.Unlock()
-		s.desk.leaders.Wait()
-		s.closeErr = s.deleteWritten()
+		s.scheduler.mu.Unlock()
+		s.scheduler.workers.Wait()
+		s.closeErr = s.deleteWrittenKeys()
 		if s.servers != nil {
 			s.closeIdle()
 		}

@@ -7,10 +7,11 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-// What lies under a key begins with its format, a byte that no text begins with, and the instant at which it is as if never used:
-// 8 bytes, as under the limit of whoever wrote it. A state follows as A in 8 bytes, B and C in 4 each; 25 bytes in all. A log
-// follows as its entries, oldest first: the µs since the entry before (or the epoch) and the units, each as a varint. All numbers
-// of a fixed length are big endian.
+// A value starts with its format, a byte that no text starts with, and the instant from
+// which it is unused: 8 bytes, under the limit of the last writer. A state follows as A
+// in 8 bytes, and B and C in 4 each; 25 bytes in total. A log follows as its entries,
+// oldest first: the µs since the previous entry (or the epoch) and the units, each as a
+// varint. All numbers of a fixed length are big endian.
 const (
 	formatState byte = 0xb1
 	formatLog   byte = 0xb2
@@ -18,53 +19,56 @@ const (
 	headLength  = 9
 	stateLength = headLength + 16
 
-	maxA     = 1<<53 - 1
-	maxBC    = 1<<30 - 1
-	maxUntil = 1<<54 - 1
-	maxUnits = 1 << 30 // in a whole log
+	maxA        = 1<<53 - 1
+	maxBC       = 1<<30 - 1
+	maxUnusedAt = 1<<54 - 1
+	maxUnits    = 1 << 30 // in a whole log
 )
 
-// maxEntries is how many entries a log may have, so that it always fits into the 1 MiB that memcached takes: they lie within 366
-// days and hold at most 1e9 units, so each has 7 bytes at most, but for those few that are far from the one before.
+// maxEntries is the maximum number of entries in a log, so that it always fits into the
+// default item size of memcached, 1 MiB. The entries are within 366 days and have at
+// most 1e9 units in total. So each takes at most 7 bytes, except for the few that are
+// long after the previous one.
 const maxEntries = 1 << 17
 
-// errForeign: a value that no store of this package wrote.
-var errForeign = errors.New("the value under one of this store's keys is not of its making")
+// errForeign is the error for a value that this package did not write.
+var errForeign = errors.New("the value under a key was not written by this store")
 
-// cell is what one key holds while an operation is made: as read, and as it is to be.
+// cell is the value of one key during an operation: as read, and as it is to be
+// written.
 type cell struct {
 	key  digest
 	name string
 
-	raw     []byte // as read; nil if there was nothing
-	casID   uint64
-	written bool   // something was written in this operation already
-	left    []byte // what that was; nil if what lies there now is not known
-	spent   spent  // in it
-	moved   bool   // somebody else has changed it since
+	raw          []byte // as read; nil if there was none
+	casID        uint64
+	written      bool   // the round has written the key
+	writtenValue []byte // the last value written; nil if the current value is unknown
+	debited      debit  // what it contains
+	changed      bool   // another process has changed the value since
 
-	state algo.State
-	log   *algo.Log // instead of the state, for a sliding log
-	until int64     // the instant at which it is as if never used
-	dirty bool      // any of these may have changed
-	next  spent     // in what is to be kept
+	state        algo.State
+	log          *algo.Log // for a sliding log, in place of state
+	unusedAt     int64     // the instant from which it is unused
+	dirty        bool      // the value may have to be written
+	pendingDebit debit     // in the value to write
 }
 
-// spent is what the jobs of a round take from a cell.
-type spent struct {
-	n     int64
-	by    *bound // the last of them
-	mixed bool   // under several bounds, whose limits may differ
+// debit is what the jobs of a round take from a cell.
+type debit struct {
+	units int64
+	bound *bound // of the last job
+	mixed bool   // taken under several bounds, whose limits may differ
 }
 
-func (s *spent) add(by *bound, n int64) {
-	s.mixed = s.mixed || s.by != nil && s.by != by
-	s.n, s.by = s.n+n, by
+func (d *debit) add(b *bound, n int64) {
+	d.mixed = d.mixed || d.bound != nil && d.bound != b
+	d.units, d.bound = d.units+n, b
 }
 
-// decode takes apart what was read. A cell may be decoded again.
+// decode decodes what was read. A cell may be decoded again.
 func (c *cell) decode(isLog bool) error {
-	c.state, c.log, c.until, c.dirty, c.next = algo.State{}, nil, 0, false, spent{}
+	c.state, c.log, c.unusedAt, c.dirty, c.pendingDebit = algo.State{}, nil, 0, false, debit{}
 	if isLog {
 		c.log = &algo.Log{}
 	}
@@ -78,11 +82,11 @@ func (c *cell) decode(isLog bool) error {
 	if len(c.raw) < headLength || c.raw[0] != format {
 		return errForeign
 	}
-	until := binary.BigEndian.Uint64(c.raw[1:])
-	if until > maxUntil {
+	unusedAt := binary.BigEndian.Uint64(c.raw[1:])
+	if unusedAt > maxUnusedAt {
 		return errForeign
 	}
-	c.until = int64(until)
+	c.unusedAt = int64(unusedAt)
 	if isLog {
 		return decodeLog(c.log, c.raw[headLength:])
 	}
@@ -124,55 +128,55 @@ func decodeLog(log *algo.Log, b []byte) error {
 	return nil
 }
 
-// value is what is to lie under the key.
+// value encodes the value to write.
 func (c *cell) value() []byte {
 	if c.log == nil {
 		b := append(make([]byte, 0, stateLength), formatState)
-		b = binary.BigEndian.AppendUint64(b, uint64(c.until))
+		b = binary.BigEndian.AppendUint64(b, uint64(c.unusedAt))
 		b = binary.BigEndian.AppendUint64(b, uint64(c.state.A))
 		b = binary.BigEndian.AppendUint32(b, uint32(c.state.B))
 		return binary.BigEndian.AppendUint32(b, uint32(c.state.C))
 	}
 	b := append(make([]byte, 0, len(c.raw)+headLength+16), formatLog)
-	b = binary.BigEndian.AppendUint64(b, uint64(c.until))
-	before := int64(0)
+	b = binary.BigEndian.AppendUint64(b, uint64(c.unusedAt))
+	previous := int64(0)
 	c.log.Units(func(at, units int64) bool {
-		b = binary.AppendUvarint(b, uint64(at-before))
+		b = binary.AppendUvarint(b, uint64(at-previous))
 		b = binary.AppendUvarint(b, uint64(units))
-		before = at
+		previous = at
 		return true
 	})
 	return b
 }
 
-// keep makes next the state, which is as if never used at resetAt. A state that stays may have to be kept for longer, if the
-// limit was changed.
+// keep sets the state, which is unused from resetAt on. Even an unchanged state may
+// have to be kept for longer if the limit was changed.
 func (c *cell) keep(next algo.State, resetAt int64) {
 	switch {
 	case next != c.state:
-		c.state, c.until, c.dirty = next, resetAt, true
-	case resetAt > c.until:
-		c.until, c.dirty = resetAt, true
+		c.state, c.unusedAt, c.dirty = next, resetAt, true
+	case resetAt > c.unusedAt:
+		c.unusedAt, c.dirty = resetAt, true
 	}
 }
 
-// keepLog is keep for a log; changed says whether it has changed.
+// keepLog is keep for a log; changed reports whether the log has changed.
 func (c *cell) keepLog(changed bool, resetAt int64) {
-	if changed || resetAt > c.until {
-		c.until, c.dirty = resetAt, true
+	if changed || resetAt > c.unusedAt {
+		c.unusedAt, c.dirty = resetAt, true
 	}
 }
 
-// trim counts the newest entries of a log that has too many as one, at the last instant of them: such units age out later than
-// they should, never earlier.
-func (c *cell) trim(most int) {
-	excess := c.log.Len() - most
+// trim merges the newest entries of a log that has too many, at the last of their
+// instants. Merged units expire later than they should, never earlier.
+func (c *cell) trim(maxEntries int) {
+	excess := c.log.Len() - maxEntries
 	if excess <= 0 {
 		return
 	}
 	short, i, merged, newest := &algo.Log{}, 0, int64(0), int64(0)
 	c.log.Units(func(at, units int64) bool {
-		if i++; i < most {
+		if i++; i < maxEntries {
 			short.Append(at, units)
 		} else {
 			merged, newest = merged+units, at

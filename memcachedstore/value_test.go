@@ -33,11 +33,11 @@ func TestValueIsReadAsItWasWritten(t *testing.T) {
 	t.Parallel()
 	for _, c := range []cell{
 		{},
-		{state: algo.State{A: 1, B: 2, C: 3}, until: 4},
-		{state: algo.State{A: maxA, B: maxBC, C: maxBC}, until: maxUntil},
+		{state: algo.State{A: 1, B: 2, C: 3}, unusedAt: 4},
+		{state: algo.State{A: maxA, B: maxBC, C: maxBC}, unusedAt: maxUnusedAt},
 		{log: &algo.Log{}},
-		{log: logOf(algo.LogEntry{At: 0, Total: 1}), until: 7},
-		{log: logOf(algo.LogEntry{At: 5, Total: 1_000_000}, algo.LogEntry{At: 6, Total: 1}, algo.LogEntry{At: maxA, Total: 998_999_999}), until: maxUntil},
+		{log: logOf(algo.LogEntry{At: 0, Total: 1}), unusedAt: 7},
+		{log: logOf(algo.LogEntry{At: 5, Total: 1_000_000}, algo.LogEntry{At: 6, Total: 1}, algo.LogEntry{At: maxA, Total: 998_999_999}), unusedAt: maxUnusedAt},
 	} {
 		value := c.value()
 		got := cell{raw: value}
@@ -45,7 +45,7 @@ func TestValueIsReadAsItWasWritten(t *testing.T) {
 			t.Errorf("%+v: got error %v", c, err)
 			continue
 		}
-		if got.state != c.state || got.until != c.until || c.log != nil && !slices.Equal(entriesOf(got.log), entriesOf(c.log)) {
+		if got.state != c.state || got.unusedAt != c.unusedAt || c.log != nil && !slices.Equal(entriesOf(got.log), entriesOf(c.log)) {
 			t.Errorf("got %+v want %+v", got, c)
 		}
 		if got.decode(c.log == nil) == nil {
@@ -64,15 +64,15 @@ func TestValueIsReadAsItWasWritten(t *testing.T) {
 
 // FuzzDecode: whatever lies under a key is refused, or is a state within the domain that is written as it was read.
 func FuzzDecode(f *testing.F) {
-	f.Add((&cell{state: algo.State{A: 1, B: 2, C: 3}, until: 4}).value(), false)
-	f.Add((&cell{log: logOf(algo.LogEntry{At: 1, Total: 2}, algo.LogEntry{At: 3, Total: 4}), until: 4}).value(), true)
+	f.Add((&cell{state: algo.State{A: 1, B: 2, C: 3}, unusedAt: 4}).value(), false)
+	f.Add((&cell{log: logOf(algo.LogEntry{At: 1, Total: 2}, algo.LogEntry{At: 3, Total: 4}), unusedAt: 4}).value(), true)
 	f.Add([]byte("\xb2\x00\x00\x00\x00\x00\x00\x00\x01\x00\x01\x00\x01"), true)
 	f.Fuzz(func(t *testing.T, value []byte, isLog bool) {
 		c := cell{raw: value}
 		if c.decode(isLog) != nil || value == nil {
 			return
 		}
-		if s := c.state; s.A < 0 || s.A > maxA || s.B < 0 || s.B > maxBC || s.C < 0 || s.C > maxBC || c.until < 0 {
+		if s := c.state; s.A < 0 || s.A > maxA || s.B < 0 || s.B > maxBC || s.C < 0 || s.C > maxBC || c.unusedAt < 0 {
 			t.Errorf("%x: got %+v", value, c)
 		}
 		again := cell{raw: c.value()}
@@ -108,7 +108,7 @@ func TestLongestLogFits(t *testing.T) {
 		},
 		"random": func(int) int64 { return 1 + random.Int64N(2*headgate.MaxUnits/maxEntries-2) },
 	} {
-		c := cell{log: &algo.Log{}, until: maxUntil}
+		c := cell{log: &algo.Log{}, unusedAt: maxUnusedAt}
 		at, sum := int64(maxA)-period, int64(0)
 		for i := range maxEntries {
 			at += min(period/maxEntries, maxA-at)
@@ -143,7 +143,7 @@ func TestLogAtItsBound(t *testing.T) {
 	t.Parallel()
 	server := testserver.Memcached(t)
 	s := mustNew(t, &Options{Timeout: patience}, server.Addr())
-	s.mostEntries = 3
+	s.maxLogEntries = 3
 	b := mustBind(t, s, "rule", headgate.SlidingLog, "10/1s")
 	for i := range headgate.Instant(6) {
 		mustTake(t, b, start+i, "one", 1)
@@ -159,14 +159,14 @@ func TestLogAtItsBound(t *testing.T) {
 			}
 		}
 	}
-	s.mostEntries = maxEntries
+	s.maxLogEntries = maxEntries
 	long := mustBind(t, s, "long", headgate.SlidingLog, "1000000000/366d")
-	c := cell{log: &algo.Log{}, until: int64(start) + headgate.MaxPeriod.Microseconds()}
+	c := cell{log: &algo.Log{}, unusedAt: int64(start) + headgate.MaxPeriod.Microseconds()}
 	for i := range int64(maxEntries) {
 		c.log.Append(int64(start)+i*200_000_000, 7_000)
 	}
 	d := long.scope.digest("key")
-	r := &round{store: s, earliest: int64(start), passedIn: true}
+	r := &round{store: s, earliest: int64(start), callerInstant: true}
 	if err := r.put(&cell{key: d, name: d.name()}, c.value()); err != nil {
 		t.Fatal(err)
 	}

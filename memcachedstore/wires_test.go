@@ -71,16 +71,16 @@ func TestSomeOfABatchAreRefused(t *testing.T) {
 	t.Parallel()
 	server := testserver.Memcached(t)
 	s := mustNew(t, nil, server.Addr())
-	w := s.wires[0]
-	text := func(verb, name string, bytes int) *member[write] {
-		return &member[write]{asked: write{text: fmt.Appendf(nil, "%s %s 0 60 %d\r\n%s\r\n", verb, name, bytes, strings.Repeat("x", bytes))}}
+	w := s.pipelines[0]
+	text := func(verb, name string, bytes int) *batchItem[writeRequest] {
+		return &batchItem[writeRequest]{request: writeRequest{text: fmt.Appendf(nil, "%s %s 0 60 %d\r\n%s\r\n", verb, name, bytes, strings.Repeat("x", bytes))}}
 	}
-	batch := []*member[write]{
+	batch := []*batchItem[writeRequest]{
 		text("add", "a", 1), text("add", "large", 2<<20), text("add", "b", 1), text("add", "a", 1), text("replace", "c", 1),
 	}
 	w.send(batch)
 	for i, want := range []string{"STORED", "SERVER_ERROR object too large for cache", "STORED", "NOT_STORED", "NOT_STORED"} {
-		if got := batch[i].asked; got.err != nil || string(got.reply) != want+"\r\n" {
+		if got := batch[i].request; got.err != nil || string(got.reply) != want+"\r\n" {
 			t.Errorf("write %d: got %q, error %v want %s", i, got.reply, got.err, want)
 		}
 	}
@@ -98,20 +98,20 @@ func TestSomeOfABatchAreRefused(t *testing.T) {
 func TestReplyThatNobodyExpected(t *testing.T) {
 	t.Parallel()
 	server := testserver.Memcached(t)
-	w := mustNew(t, nil, server.Addr()).wires[0]
-	batch := []*member[write]{
-		{asked: write{text: []byte("add a 0 60 1\r\nx\r\n")}},
-		{asked: write{text: []byte("add b 0 60 1\r\nxxxxxxx\r\n")}},
-		{asked: write{text: []byte("add c 0 60 1\r\nx\r\n")}},
+	w := mustNew(t, nil, server.Addr()).pipelines[0]
+	batch := []*batchItem[writeRequest]{
+		{request: writeRequest{text: []byte("add a 0 60 1\r\nx\r\n")}},
+		{request: writeRequest{text: []byte("add b 0 60 1\r\nxxxxxxx\r\n")}},
+		{request: writeRequest{text: []byte("add c 0 60 1\r\nx\r\n")}},
 	}
 	w.send(batch)
-	if got := batch[0].asked; got.err != nil || string(got.reply) != "STORED\r\n" {
+	if got := batch[0].request; got.err != nil || string(got.reply) != "STORED\r\n" {
 		t.Errorf("before it: got %q, error %v want STORED", got.reply, got.err)
 	}
-	if got := batch[1].asked; got.err != nil || !strings.HasPrefix(string(got.reply), "CLIENT_ERROR") {
+	if got := batch[1].request; got.err != nil || !strings.HasPrefix(string(got.reply), "CLIENT_ERROR") {
 		t.Errorf("the reply: got %q, error %v want CLIENT_ERROR", got.reply, got.err)
 	}
-	mustTrouble(t, failure(batch[2].asked.err, true), headgate.ReasonTimedOut, "unknown")
+	mustTrouble(t, classify(batch[2].request.err, true), headgate.ReasonTimedOut, "unknown")
 	if len(w.idle) != 0 {
 		t.Errorf("afterwards: got %d idle connections want none", len(w.idle))
 	}
@@ -124,10 +124,10 @@ func TestWireThatWasIdleForLong(t *testing.T) {
 	s := mustNew(t, nil, server.Addr())
 	b := mustBind(t, s, "rule", "", "10/1h")
 	mustTake(t, b, start, "key", 1)
-	w := s.wires[0]
+	w := s.pipelines[0]
 	old := w.idle[0]
 	_ = old.Close()
-	old.used = time.Now().Add(-idleWire)
+	old.used = time.Now().Add(-maxConnIdle)
 	if d := mustTake(t, b, start, "key", 1); !d.Allowed || d.Remaining != 8 {
 		t.Errorf("got %+v want allowed with 8 remaining", d)
 	}
@@ -146,7 +146,7 @@ func TestClientThatIsHeldHasNoWires(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _, _ = s.Close(), client.Close() })
-	if s.writer != client || s.wires != nil {
+	if s.writer != client || s.pipelines != nil {
 		t.Error("it has a client of its own for writing")
 	}
 	if d := mustTake(t, mustBind(t, s, "rule", "", "10/1h"), start, "key", 1); !d.Allowed {

@@ -96,7 +96,7 @@ func TestRefusesAndSaysWhatThereIs(t *testing.T) {
 		{"memcached://?timeout=1s", "address is missing"},
 		{"memcached://user:secret@host", "takes no user and password"},
 		{"memcached://host/secret", "a socket is memcached:///path"},
-		{"memcached://host:0", "accepted are 1 to 65535"},
+		{"memcached://host:0", "must be 1 to 65535"},
 		{"memcached://host,,host", "server 2"},
 		{"memcached://host?colour=blue", `unknown parameter "colour"; there are namespace,`},
 		{"memcached://host?timeout=secret", "parameter timeout takes one value: a time such as 500ms"},

@@ -132,7 +132,7 @@ func TestServersPickAsGomemcacheDoes(t *testing.T) {
 func TestOptionsThatCannotBe(t *testing.T) {
 	t.Parallel()
 	for _, o := range []Options{{Namespace: strings.Repeat("n", 65)}, {Timeout: -1}, {MaxTries: -1}, {MaxWaiting: -1}, {MaxConns: -1}} {
-		if _, err := New(&o, "localhost"); err == nil || !strings.Contains(err.Error(), "accepted are") {
+		if _, err := New(&o, "localhost"); err == nil || !strings.Contains(err.Error(), "must be") {
 			t.Errorf("%+v: got error %v want one that says what is accepted", o, err)
 		}
 	}

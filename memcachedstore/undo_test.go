@@ -14,11 +14,11 @@ func together(s *Store, b *bound, costs ...int64) (allowed []bool) {
 	slices.SortFunc(keys, digest.compare)
 	var jobs []*job
 	for _, n := range costs {
-		q := &several{ops: []charge{{b, 0, n}, {b, 1, n}}, decisions: make([]headgate.Decision, 2)}
-		jobs = append(jobs, &job{now: start, several: q, done: make(chan struct{})})
+		q := &multiKey{ops: []multiOp{{b, 0, n}, {b, 1, n}}, decisions: make([]headgate.Decision, 2)}
+		jobs = append(jobs, &job{now: start, multi: q, done: make(chan struct{})})
 	}
-	s.desk.jobs += len(jobs)
-	s.settle(s.newGroup(jobs[0], keys), jobs)
+	s.scheduler.pending += len(jobs)
+	s.runRound(s.newGroup(jobs[0], keys), jobs)
 	for _, j := range jobs {
 		allowed = append(allowed, j.err == nil && !j.denied())
 	}

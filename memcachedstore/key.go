@@ -7,14 +7,17 @@ import (
 	"encoding/binary"
 )
 
-// digest tells keys apart: 128 bits of SHA-256. Two keys that share one would share a bucket; nobody can make such a pair.
+// digest identifies a key: 128 bits of SHA-256. Two keys with the same digest would
+// share a bucket; no one can construct such a pair.
 type digest [16]byte
 
-// name is the digest's key in memcached: 25 bytes, all of them fine in its protocol, whatever the user's key holds.
+// name returns the key in memcached: 25 bytes that are valid in its protocol, whatever
+// bytes the user's key contains.
 func (d digest) name() string { return "hg:" + base64.RawURLEncoding.EncodeToString(d[:]) }
 
-// scope is whose keys they are: a hash of a namespace, an algorithm and a rule's scope, each with its length before it, so that
-// no two triples are the same text.
+// scope identifies a set of keys: a hash of a namespace, an algorithm and a rule's
+// scope. Each is prefixed with its length, so that different triples have different
+// input.
 type scope [sha256.Size]byte
 
 func newScope(namespace, algorithm, ruleScope string) scope {
@@ -26,7 +29,8 @@ func newScope(namespace, algorithm, ruleScope string) scope {
 	return sha256.Sum256(b)
 }
 
-// digest is that of a key of any bytes. The scope before it has one length, so the two need nothing between them.
+// digest returns the digest of a key. The scope has a fixed length, so no separator is
+// necessary.
 func (s *scope) digest(key string) digest {
 	var short [192]byte
 	sum := sha256.Sum256(append(append(short[:0], s[:]...), key...))

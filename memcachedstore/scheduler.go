@@ -1,0 +1,160 @@
+package memcachedstore
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/headgate/headgate"
+)
+
+// scheduler queues jobs. Jobs on the same keys form a group. Each group has a goroutine
+// that executes its queued jobs, one round after another, and ends when the queue is
+// empty. A round locks all of its keys, so that groups that share keys do not disturb
+// each other: with several keys, a concurrent change could cost units.
+type scheduler struct {
+	mu      sync.Mutex
+	closed  bool
+	pending int // not yet completed
+	groups  map[string]*group
+	locked  map[string][]chan struct{} // the keys that rounds have locked, and their waiters
+	workers sync.WaitGroup
+}
+
+// group is the set of jobs on the same keys.
+type group struct {
+	id        string
+	keys      []digest // sorted
+	names     []string // their names in memcached
+	logs      []bool   // whether a key is a log
+	semaphore int      // index of the store's semaphore that it uses
+	queue     []*job
+	unjoined  bool // it joins no other call and does not lock its key
+}
+
+// submit queues a job, and starts a goroutine for its group if it has none.
+func (s *Store) submit(j *job, keys []digest) error {
+	g := s.newGroup(j, keys)
+	s.scheduler.mu.Lock()
+	defer s.scheduler.mu.Unlock()
+	switch {
+	case s.scheduler.closed:
+		return headgate.ErrClosed
+	case s.scheduler.pending >= s.options.MaxWaiting:
+		return errTooManyWaiting(s.options.MaxWaiting)
+	}
+	s.scheduler.pending++
+	if s.options.DisableJoin {
+		g.unjoined = len(keys) == 1
+		s.scheduler.workers.Go(func() { s.runOnce(g, g.queue) })
+		return nil
+	}
+	if joined := s.scheduler.groups[g.id]; joined != nil {
+		joined.queue = append(joined.queue, j)
+		return nil
+	}
+	s.scheduler.groups[g.id] = g
+	s.scheduler.workers.Go(func() { s.runGroup(g) })
+	return nil
+}
+
+func (s *Store) newGroup(j *job, keys []digest) *group {
+	g := &group{queue: []*job{j}, keys: keys, names: make([]string, len(keys)), logs: make([]bool, len(keys))}
+	for i, d := range keys {
+		g.names[i] = d.name()
+		server := s.servers.index(g.names[i])
+		if i > 0 && server != g.semaphore {
+			server = len(s.servers)
+		}
+		g.semaphore = server
+	}
+	if j.single != nil {
+		g.logs[0] = j.single.bound.log != nil
+	} else {
+		for _, op := range j.multi.ops {
+			g.logs[op.cell] = op.bound.log != nil
+		}
+	}
+	g.id = strings.Join(g.names, "")
+	return g
+}
+
+// runGroup executes the jobs of a group until its queue is empty.
+func (s *Store) runGroup(g *group) {
+	for {
+		s.lockKeys(g.names)
+		s.scheduler.mu.Lock()
+		jobs := g.queue
+		g.queue = nil
+		s.scheduler.mu.Unlock()
+		s.runRound(g, jobs)
+		s.unlockKeys(g.names)
+		if s.removeIfEmpty(g) {
+			return
+		}
+	}
+}
+
+// removeIfEmpty removes a group with an empty queue. It reports whether it did.
+func (s *Store) removeIfEmpty(g *group) bool {
+	s.scheduler.mu.Lock()
+	defer s.scheduler.mu.Unlock()
+	if len(g.queue) > 0 {
+		return false
+	}
+	delete(s.scheduler.groups, g.id)
+	return true
+}
+
+// runOnce executes jobs that are not joined with others.
+func (s *Store) runOnce(g *group, jobs []*job) {
+	if !g.unjoined {
+		s.lockKeys(g.names)
+		defer s.unlockKeys(g.names)
+	}
+	s.runRound(g, jobs)
+}
+
+// runRound executes one round of jobs and completes them.
+func (s *Store) runRound(g *group, jobs []*job) {
+	r := &round{store: s, group: g, jobs: jobs}
+	err := r.run()
+	s.scheduler.mu.Lock()
+	s.scheduler.pending -= len(jobs)
+	s.scheduler.mu.Unlock()
+	for _, j := range jobs {
+		j.complete(err)
+	}
+}
+
+// lockKeys locks keys in order. It waits until no other round in this process has them
+// locked.
+func (s *Store) lockKeys(names []string) {
+	for _, name := range names {
+		s.scheduler.mu.Lock()
+		waiters, locked := s.scheduler.locked[name]
+		if !locked {
+			s.scheduler.locked[name] = nil
+			s.scheduler.mu.Unlock()
+			continue
+		}
+		turn := make(chan struct{})
+		s.scheduler.locked[name] = append(waiters, turn)
+		s.scheduler.mu.Unlock()
+		<-turn
+	}
+}
+
+// unlockKeys passes each key to its first waiter.
+func (s *Store) unlockKeys(names []string) {
+	s.scheduler.mu.Lock()
+	defer s.scheduler.mu.Unlock()
+	for _, name := range names {
+		waiters := s.scheduler.locked[name]
+		if len(waiters) == 0 {
+			delete(s.scheduler.locked, name)
+			continue
+		}
+		s.scheduler.locked[name] = waiters[1:]
+		close(waiters[0])
+	}
+}
