@@ -19,8 +19,9 @@ var (
 	bigLogStep  = flag.Duration("biglog-step", 96*time.Hour, "how much later each repetition is")
 )
 
-// TestWriteBigLog writes a long access log, for measurements, if the flag -biglog names a file. The long log repeats a short log, each
-// time later by the span of the short log, so that repetitions do not overlap.
+// TestWriteBigLog writes a long access log, for measurements, if the flag -biglog names
+// a file. It repeats a short log, each time shifted by the time span of the short log,
+// so that repetitions do not overlap.
 func TestWriteBigLog(t *testing.T) {
 	if *bigLog == "" {
 		t.Skip("-biglog names no file")
@@ -66,7 +67,7 @@ func enlarge(name string, lines int, step time.Duration, to io.Writer) error {
 			if err != nil {
 				return err
 			}
-			_, _ = w.Write(line[:place[0]+1]) // an error stays with w until Flush
+			_, _ = w.Write(line[:place[0]+1]) // Flush returns a write error
 			_, _ = w.WriteString(at.Add(time.Duration(round) * step).Format(layout))
 			_, _ = w.Write(line[place[1]-1:])
 		}

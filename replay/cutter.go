@@ -9,15 +9,16 @@ import (
 	"io"
 )
 
-// cutter cuts a stream into pieces of whole lines.
+// cutter splits a stream into pieces of whole lines.
 type cutter struct {
 	src      io.Reader
-	rest     []byte // the beginning of a line whose end is still to come
-	skipping bool   // the line at hand does not fit a piece and is passed over
-	err      error  // why there is no more: io.EOF, or what broke
+	rest     []byte // the beginning of an incomplete line
+	skipping bool   // the current line exceeds a piece and is skipped
+	err      error  // why reading ended: io.EOF, or an error
 }
 
-// cut fills p with as many whole lines as fit. It reports false when there are none left.
+// cut fills p with as many whole lines as fit. It returns false at the end of the
+// stream.
 func (c *cutter) cut(p *piece) bool {
 	p.text, p.spoilt = nil, ""
 	for len(p.text) == 0 {
@@ -42,7 +43,8 @@ func (c *cutter) fill(buf []byte) (n int) {
 	return n
 }
 
-// cutLines sets p.text to the whole lines of text, if it has any, and keeps the rest.
+// cutLines sets p.text to the whole lines of text, if there are any, and keeps the
+// rest.
 func (c *cutter) cutLines(p *piece, text []byte) {
 	if c.skipping {
 		end := bytes.IndexByte(text, '\n') + 1
@@ -59,7 +61,7 @@ func (c *cutter) cutLines(p *piece, text []byte) {
 	case len(text) == len(p.buffer):
 		p.text, p.spoilt, c.skipping = text, badTooLong, true
 	case c.err == nil:
-		c.rest = append(c.rest, text...) // only after a line that was passed over
+		c.rest = append(c.rest, text...) // only after a line that was skipped
 	default:
 		p.text = text
 		if c.err != io.EOF {
@@ -70,7 +72,8 @@ func (c *cutter) cutLines(p *piece, text []byte) {
 
 const readBuffer = 64 << 10
 
-// unzipped is src, or what it holds if it is gzipped, told by its first two bytes. Several members in a row are one stream.
+// unzipped returns a reader of src, which it decompresses if its first two bytes are
+// those of gzip. Concatenated members are one stream.
 func unzipped(src io.Reader) (r io.Reader, zipped bool, err error) {
 	buffered := bufio.NewReaderSize(src, readBuffer)
 	if magic, _ := buffered.Peek(2); string(magic) != "\x1f\x8b" {
@@ -83,15 +86,15 @@ func unzipped(src io.Reader) (r io.Reader, zipped bool, err error) {
 	return withoutMark(bufio.NewReaderSize(&explained{unzip}, readBuffer)), true, nil
 }
 
-// withoutMark passes over the byte order mark that some editors put before a text.
+// withoutMark skips the byte order mark that some editors write.
 func withoutMark(r *bufio.Reader) *bufio.Reader {
 	if mark, _ := r.Peek(3); string(mark) == "\xef\xbb\xbf" {
-		_, _ = r.Discard(len(mark)) // they are in the buffer
+		_, _ = r.Discard(len(mark)) // the bytes are in the buffer
 	}
 	return r
 }
 
-// explained is a reader of gzip data whose errors say what broke.
+// explained is a reader of gzip data whose errors name the cause.
 type explained struct{ src io.Reader }
 
 func (e *explained) Read(p []byte) (int, error) {

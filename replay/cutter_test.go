@@ -10,7 +10,8 @@ import (
 	"testing/iotest"
 )
 
-// cutAll is what a cutter makes of src: the lines, and the reasons of those that are spoilt.
+// cutAll returns the lines that a cutter makes of src, and the reasons for unreadable
+// lines.
 func cutAll(t *testing.T, src io.Reader) (lines []string, spoilt []string, err error) {
 	t.Helper()
 	c, p := cutter{src: src}, newPiece()
@@ -69,7 +70,7 @@ func equal(a, b []string) bool {
 	return strings.Join(a, "\n") == strings.Join(b, "\n") && len(a) == len(b)
 }
 
-// Every line arrives once and whole, wherever pieces happen to end.
+// TestCutterOverManyPieces: every line arrives once and complete, wherever pieces end.
 func TestCutterOverManyPieces(t *testing.T) {
 	var want []string
 	for i := range 40_000 {
@@ -81,7 +82,7 @@ func TestCutterOverManyPieces(t *testing.T) {
 	}
 }
 
-// zipped is a gzip member of text.
+// zipped returns a gzip member that contains text.
 func zipped(t *testing.T, text string) []byte {
 	t.Helper()
 	var b bytes.Buffer

@@ -8,43 +8,45 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// batchSize is how many requests are decided before they are counted: those of a key wait for each other, so with many under way
-// a batch must be long enough that few wait for the last key's.
+// batchSize is the number of requests that are decided before they are counted.
+// Requests of one key wait for each other, so with many in flight a batch must be long
+// enough that few wait for the last key.
 const batchSize, batchSizeInFlight = 1 << 10, 1 << 14
 
-// deciding is the second half of a replay: it walks the requests in time order and has every lane decide each.
-type deciding struct {
-	lanes    []*lane
-	batch    int   // how many requests are decided before they are counted
-	exact    *lane // the lane that the others are held against: the sliding log, if there are several; or nil
+// decider is the second phase of a replay: it iterates over the requests in time order
+// and decides each under every policy.
+type decider struct {
+	replays  []*policyReplay
+	batch    int           // requests that are decided before they are counted
+	exact    *policyReplay // the sliding log, if it is one of several policies; else nil
 	from     *merger
 	tally    *tally
 	series   *series
-	writer   *decisionWriter // nil if nobody wants the decisions
-	requests int64           // how many there are
+	writer   *decisionWriter // nil if decisions are not written
+	requests int64           // number of requests
 	progress func(decided int64)
 }
 
-func newDeciding(g *gathering, lanes []*lane) (*deciding, error) {
+func newDecider(g *gatherer, replays []*policyReplay) (*decider, error) {
 	from, err := g.merger()
 	if err != nil {
 		return nil, err
 	}
-	d := &deciding{
-		lanes: lanes, batch: g.opts.batch(), exact: exactLane(lanes), from: from, requests: g.requests,
-		tally: newTally(len(lanes), g.free()), series: newSeries(g.first, g.last, len(lanes)),
+	d := &decider{
+		replays: replays, batch: g.opts.batch(), exact: exactReplay(replays), from: from, requests: g.requests,
+		tally: newTally(len(replays), g.free()), series: newSeries(g.first, g.last, len(replays)),
 		progress: func(decided int64) { g.opts.Progress(Progress{Bytes: g.bytes, Requests: g.requests, Decided: decided}) },
 	}
 	if g.opts.Decisions != nil {
-		d.writer = newDecisionWriter(g.opts.Decisions, lanes)
+		d.writer = newDecisionWriter(g.opts.Decisions, replays)
 	}
 	return d, nil
 }
 
-// exactLane is the sliding log among several lanes.
-func exactLane(lanes []*lane) *lane {
-	for _, l := range lanes {
-		if len(lanes) > 1 && l.policy.Algorithm == headgate.SlidingLog {
+// exactReplay returns the sliding log among several policies.
+func exactReplay(replays []*policyReplay) *policyReplay {
+	for _, l := range replays {
+		if len(replays) > 1 && l.policy.Algorithm == headgate.SlidingLog {
 			return l
 		}
 	}
@@ -52,7 +54,7 @@ func exactLane(lanes []*lane) *lane {
 }
 
 // decideAll decides every request.
-func (d *deciding) decideAll(ctx context.Context) error {
+func (d *decider) decideAll(ctx context.Context) error {
 	batch, decided := make([]request, 0, d.batch), int64(0)
 	for {
 		var err error
@@ -77,13 +79,13 @@ func (d *deciding) decideAll(ctx context.Context) error {
 	return nil
 }
 
-// decide has every lane decide the batch, and counts.
-func (d *deciding) decide(ctx context.Context, batch []request) error {
+// decide decides the batch under every policy, and counts.
+func (d *decider) decide(ctx context.Context, batch []request) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	d.decideLanes(ctx, batch)
-	for _, l := range d.lanes {
+	d.decideEach(ctx, batch)
+	for _, l := range d.replays {
 		if l.err != nil {
 			return l.err
 		}
@@ -93,35 +95,35 @@ func (d *deciding) decide(ctx context.Context, batch []request) error {
 		if d.writer == nil {
 			continue
 		}
-		if err := d.writer.write(&batch[i], d.lanes, i); err != nil {
+		if err := d.writer.write(&batch[i], d.replays, i); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// decideLanes lets lanes decide at the same time; the stores know nothing of each other.
-func (d *deciding) decideLanes(ctx context.Context, batch []request) {
-	if len(d.lanes) == 1 {
-		d.lanes[0].decide(ctx, batch)
+// decideEach decides for all policies concurrently; their stores are independent.
+func (d *decider) decideEach(ctx context.Context, batch []request) {
+	if len(d.replays) == 1 {
+		d.replays[0].decide(ctx, batch)
 		return
 	}
 	var all sync.WaitGroup
-	for _, l := range d.lanes {
+	for _, l := range d.replays {
 		all.Go(func() { l.decide(ctx, batch) })
 	}
 	all.Wait()
 }
 
-// count adds up the decisions on q, which is request i of the batch.
-func (d *deciding) count(q *request, i int) {
+// count counts the decisions about q, which is request i of the batch.
+func (d *decider) count(q *request, i int) {
 	d.series.request(q.at)
 	n := d.tally.number(q.hash, q.key)
 	d.tally.requests[n]++
-	for lane, l := range d.lanes {
+	for index, l := range d.replays {
 		if l.count(i) {
-			d.series.deny(lane)
-			d.tally.deny(n, lane)
+			d.series.deny(index)
+			d.tally.deny(n, index)
 		}
 		if d.exact != nil && l.decisions[i].Allowed != d.exact.decisions[i].Allowed {
 			l.differs++

@@ -11,37 +11,38 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// decisionWriter writes a JSON object for each decision, a line each:
+// decisionWriter writes one line of JSON for each decision:
 //
-//	{"ts_us":…,"key":…,"cost":…,"allowed":true,"limit":10,"remaining":9,"retry_after_us":0,"reset_after_us":100000,"delay_us":0,"never":false}
+//	{"ts_us":…,"key":…,"cost":…,"allowed":true,"limit":10,"remaining":9,
+//	 "retry_after_us":0,"reset_after_us":100000,"delay_us":0,"never":false}
 //
-// With several lanes each line ends with a field "algorithm".
+// With several policies, each line ends with a field "algorithm".
 type decisionWriter struct {
-	w     *bufio.Writer
-	key   []byte // the key at hand, quoted
-	line  []byte
-	lanes []string // what ends each lane's lines
+	w       *bufio.Writer
+	key     []byte // the current key, quoted
+	line    []byte
+	replays []string // the end of each policy's lines
 }
 
-func newDecisionWriter(w io.Writer, lanes []*lane) *decisionWriter {
+func newDecisionWriter(w io.Writer, replays []*policyReplay) *decisionWriter {
 	d := &decisionWriter{w: bufio.NewWriterSize(w, 1<<20)}
-	for _, l := range lanes {
+	for _, l := range replays {
 		end := "}\n"
-		if len(lanes) > 1 {
+		if len(replays) > 1 {
 			end = `,"algorithm":` + strconv.Quote(string(l.policy.Algorithm)) + end
 		}
-		d.lanes = append(d.lanes, end)
+		d.replays = append(d.replays, end)
 	}
 	return d
 }
 
-// write writes every lane's decision on request i of the batch.
-func (d *decisionWriter) write(q *request, lanes []*lane, i int) error {
+// write writes the decision of every policy about request i of the batch.
+func (d *decisionWriter) write(q *request, replays []*policyReplay, i int) error {
 	d.key = appendJSONString(d.key[:0], q.key)
 	d.line = d.line[:0]
-	for n, l := range lanes {
+	for n, l := range replays {
 		d.line = appendDecision(d.line, q, d.key, &l.decisions[i])
-		d.line = append(d.line, d.lanes[n]...)
+		d.line = append(d.line, d.replays[n]...)
 	}
 	_, err := d.w.Write(d.line)
 	return decisionsError(err)
@@ -74,8 +75,8 @@ func appendMicros(dst []byte, d time.Duration) []byte {
 	return strconv.AppendInt(dst, int64(d/time.Microsecond), 10)
 }
 
-// appendJSONString appends s as a JSON string. Bytes that are no UTF-8 become U+FFFD, as in encoding/json; <, > and & stand as
-// they are.
+// appendJSONString appends s as a JSON string. Bytes that are not UTF-8 become U+FFFD,
+// like in encoding/json; <, > and & are not escaped.
 func appendJSONString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	start := 0

@@ -7,21 +7,23 @@ import (
 	"hash/maphash"
 )
 
-// Format is how the lines of a log are written. The zero value means: find out from the first line that can be read.
+// Format is the format of the lines of a log. The zero value means that the first
+// readable line determines the format.
 type Format string
 
-// The formats. A reader of log lines looks at nothing behind the size, so that either of the first two reads the other's logs.
+// The formats. Parsing ends after the size, so that Combined reads logs in Common
+// format and the reverse.
 const (
 	Combined  Format = "combined" // host identity user [time] "request" status size "referer" "user agent"
 	Common    Format = "common"   // the same without the last two
 	JSONLines Format = "jsonl"    // {"ts_us":1747821903000000,"key":"203.0.113.9","cost":2}
 )
 
-// ErrUnknownFormat: a format that there is no reader for.
+// ErrUnknownFormat: the format is unknown.
 var ErrUnknownFormat = errors.New("replay: unknown format")
 
-// ParseFormat is the format of that name; an empty one is the zero value. An unknown name is answered with [ErrUnknownFormat]
-// and the names there are.
+// ParseFormat returns the format with a name; the empty name is the zero value. For an
+// unknown name it returns [ErrUnknownFormat] with the list of names.
 func ParseFormat(name string) (Format, error) {
 	switch f := Format(name); f {
 	case "", Combined, Common, JSONLines:
@@ -33,11 +35,11 @@ func ParseFormat(name string) (Format, error) {
 // record is one request of a log: 24 bytes.
 type record struct {
 	at, cost int64
-	key      uint32 // a number in a keyTable
-	line     uint32 // counted in its piece: input order among equal instants
+	key      uint32 // number in a keyTable
+	line     uint32 // within its piece: input order among equal times
 }
 
-// lineReader reads lines of any format. It is one goroutine's own.
+// lineReader parses lines of any format. It belongs to one goroutine.
 type lineReader struct {
 	key   Key
 	clock logClock
@@ -46,8 +48,8 @@ type lineReader struct {
 	made  []byte
 }
 
-// detect is the format of the first line of text that can be read, or the zero value. The lines before it are readable in no
-// format.
+// detect returns the format of the first line of text that can be parsed, or the zero
+// value.
 func (r *lineReader) detect(text []byte) Format {
 	for line := range bytes.Lines(text) {
 		line = withoutEnd(line)
@@ -64,7 +66,8 @@ func (r *lineReader) detect(text []byte) Format {
 	return ""
 }
 
-// logFormat tells Combined from Common by the quote that the referer begins with.
+// logFormat distinguishes Combined from Common by the quote at the beginning of the
+// referer.
 func logFormat(line []byte) Format {
 	if bytes.Count(line, []byte(`"`)) > 2 {
 		return Combined
@@ -72,7 +75,8 @@ func logFormat(line []byte) Format {
 	return Common
 }
 
-// read turns a line into a record and its key, or says why it can't. The key is valid until the next call.
+// read parses a line into a record and its key, or returns why it cannot. The key is
+// valid until the next call.
 func (r *lineReader) read(format Format, line []byte) (at, cost int64, key []byte, reason string) {
 	if len(line) == 0 {
 		return 0, 0, nil, badEmpty
@@ -92,7 +96,7 @@ func (r *lineReader) read(format Format, line []byte) (at, cost int64, key []byt
 	}
 }
 
-// withoutEnd is line without its line feed and the carriage return before it.
+// withoutEnd returns line without its line feed and a carriage return before it.
 func withoutEnd(line []byte) []byte {
 	if n := len(line); n > 0 && line[n-1] == '\n' {
 		line = line[:n-1]
@@ -103,7 +107,7 @@ func withoutEnd(line []byte) []byte {
 	return line
 }
 
-// readAll reads every line of p into its records, in time order.
+// readAll parses every line of p into its records, sorted by time.
 func (r *lineReader) readAll(p *piece) {
 	p.start()
 	for rest := p.text; len(rest) > 0; {

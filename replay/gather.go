@@ -6,26 +6,27 @@ import (
 	"math"
 )
 
-// gathering is the first half of a replay: it reads every log and holds its requests so that they can be walked in time order.
-type gathering struct {
+// gatherer is the first phase of a replay: it reads every log and stores its requests
+// for iteration in time order.
+type gatherer struct {
 	opts *Options
 	logs []LogReport
 
 	run   run
 	spill spill
-	peak  int64 // most bytes that the run held
+	peak  int64 // maximum bytes that the run used
 
-	bytes                       int64 // read
+	bytes                       int64 // bytes read
 	lines, requests, unreadable int64
 	outOfOrder                  int64
-	first, last                 int64 // instants; of use once there is a request
+	first, last                 int64 // times; valid if there is a request
 	shown                       []BadLine
 }
 
 // gather reads all logs.
-func (g *gathering) gather(ctx context.Context, logs []Log) error {
+func (g *gatherer) gather(ctx context.Context, logs []Log) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // ends the goroutines of reading also when collecting breaks
+	defer cancel() // stops the reading goroutines, also if collecting fails
 	g.first, g.last = math.MaxInt64, noInstant
 	reading := startReading(ctx, logs, g.opts)
 	err := reading.each(ctx, func(p *piece) error {
@@ -41,8 +42,8 @@ func (g *gathering) gather(ctx context.Context, logs []Log) error {
 	return g.settle()
 }
 
-// collect takes over what was read in one piece.
-func (g *gathering) collect(p *piece, log *LogReport) error {
+// collect adds the records of one piece.
+func (g *gatherer) collect(p *piece, log *LogReport) error {
 	for _, bad := range p.shown {
 		if len(g.shown) < shownLines {
 			bad.Log, bad.Line = log.Name, bad.Line+log.Lines+1
@@ -67,16 +68,17 @@ func (g *gathering) collect(p *piece, log *LogReport) error {
 	return nil
 }
 
-// settle spills the rest if anything was spilled, so that all memory is free for the second half.
-func (g *gathering) settle() error {
+// settle spills the rest if anything was spilled, so that all memory is free for the
+// second phase.
+func (g *gatherer) settle() error {
 	if len(g.spill.runs) == 0 || len(g.run.blocks) == 0 {
 		return nil
 	}
 	return g.spill.add(&g.run)
 }
 
-// merger walks all requests, once.
-func (g *gathering) merger() (*merger, error) {
+// merger iterates over all requests, once.
+func (g *gatherer) merger() (*merger, error) {
 	if n := len(g.spill.runs); n > 0 {
 		ahead := g.opts.Memory / 4 / int64(n)
 		return newMerger(g.spill.cursors(int(min(max(ahead, 4<<10), spillBuffer))))
@@ -84,15 +86,15 @@ func (g *gathering) merger() (*merger, error) {
 	return newMerger(g.run.cursors())
 }
 
-// free is how much of the memory is left for statistics: at least a quarter.
-func (g *gathering) free() int64 {
+// free returns the memory that is left for statistics: at least a quarter.
+func (g *gatherer) free() int64 {
 	if len(g.spill.runs) > 0 {
 		return g.opts.Memory / 4 * 3 // the rest is for reading ahead
 	}
 	return g.opts.Memory - g.run.bytes()
 }
 
-// String shows the line as file:line: reason, and how it begins.
+// String formats the line as file:line: reason, and its beginning.
 func (b BadLine) String() string {
 	return fmt.Sprintf("%s:%d: %s: %s", b.Log, b.Line, b.Reason, b.Text)
 }

@@ -8,14 +8,14 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// jsonRecord is a line of {"ts_us":1747821903000000,"key":"203.0.113.9","cost":2}. Other fields are ignored, a cost left out
-// is 1.
+// jsonRecord is a line like {"ts_us":1747821903000000,"key":"203.0.113.9","cost":2}.
+// Other fields are ignored. Without a cost it is 1.
 type jsonRecord struct {
 	at, cost int64
 	key      []byte
 }
 
-// parse reads a line, or says why it could not. The key may be a part of the line.
+// parse parses a line, or returns why it cannot. The key may refer to the line.
 func (r *jsonRecord) parse(line []byte) (reason string) {
 	if !r.parsePlain(line) {
 		if reason := r.parseAny(line); reason != "" {
@@ -32,8 +32,8 @@ func (r *jsonRecord) parse(line []byte) (reason string) {
 	}
 }
 
-// parsePlain reads a record of plain fields: short whole numbers, and strings of ASCII without escapes. It gives up, rather
-// than refuse, at anything else.
+// parsePlain parses a record of plain fields: short whole numbers, and ASCII strings
+// without escapes. It returns false for anything else, which is not an error.
 func (r *jsonRecord) parsePlain(line []byte) bool {
 	*r = jsonRecord{cost: 1}
 	s := jsonScanner{text: line}
@@ -67,11 +67,12 @@ func (r *jsonRecord) parsePlain(line []byte) bool {
 	}
 }
 
-// parseAny reads any JSON object. As everywhere, the last of several fields with one name counts.
+// parseAny parses any JSON object. Of several fields with the same name, the last one
+// counts.
 func (r *jsonRecord) parseAny(line []byte) (reason string) {
 	*r = jsonRecord{cost: 1}
 	if !utf8.Valid(line) {
-		return badUTF8 // or two keys of different bytes would become one
+		return errBadUTF8 // otherwise two different keys would become one
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(line, &fields); err != nil || fields == nil {
@@ -107,7 +108,7 @@ func orNull(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// jsonScanner reads the plain parts of JSON from left to right; at is the next byte.
+// jsonScanner scans plain JSON from left to right; at is the next byte.
 type jsonScanner struct {
 	text []byte
 	at   int
@@ -119,7 +120,7 @@ func (s *jsonScanner) spaces() {
 	}
 }
 
-// skip goes past c and the spaces before it.
+// skip skips spaces and c.
 func (s *jsonScanner) skip(c byte) bool {
 	s.spaces()
 	if s.at < len(s.text) && s.text[s.at] == c {
@@ -134,7 +135,7 @@ func (s *jsonScanner) atEnd() bool {
 	return s.at == len(s.text)
 }
 
-// plainString reads a string of printable ASCII without escapes.
+// plainString scans a string of printable ASCII without escapes.
 func (s *jsonScanner) plainString() ([]byte, bool) {
 	if !s.skip('"') {
 		return nil, false
@@ -152,7 +153,8 @@ func (s *jsonScanner) plainString() ([]byte, bool) {
 	return nil, false
 }
 
-// shortNumber reads a whole number of at most 18 digits, without a sign, a fraction or an exponent.
+// shortNumber scans a whole number of at most 18 digits, without sign, fraction or
+// exponent.
 func (s *jsonScanner) shortNumber() (n int64, ok bool) {
 	s.spaces()
 	start := s.at
@@ -167,7 +169,7 @@ func (s *jsonScanner) shortNumber() (n int64, ok bool) {
 	return n, s.at < len(s.text) && bytes.IndexByte([]byte(", }\t\r\n"), s.text[s.at]) >= 0
 }
 
-// plainValue goes past a plain string, a short number or a word.
+// plainValue skips a plain string, a short number or a word.
 func (s *jsonScanner) plainValue() bool {
 	if s.spaces(); s.at < len(s.text) && s.text[s.at] == '"' {
 		_, ok := s.plainString()

@@ -36,7 +36,7 @@ func TestJSONLine(t *testing.T) {
 		{name: "string cut off", line: `{"ts_us":1,"key":"a","x":"null}`, reason: badNotJSON},
 		{name: "control character", line: "{\"ts_us\":1,\"key\":\"a\x01\"}", reason: badNotJSON},
 		{name: "leading zero", line: `{"ts_us":01,"key":"a"}`, reason: badNotJSON},
-		{name: "not UTF-8", line: "{\"ts_us\":1,\"key\":\"\xff\"}", reason: badUTF8},
+		{name: "not UTF-8", line: "{\"ts_us\":1,\"key\":\"\xff\"}", reason: errBadUTF8},
 		{name: "no time", line: `{"key":"a"}`, reason: badTS},
 		{name: "time null", line: `{"ts_us":null,"key":"a"}`, reason: badTS},
 		{name: "time a string", line: `{"ts_us":"1","key":"a"}`, reason: badTS},
@@ -63,7 +63,8 @@ func TestJSONLine(t *testing.T) {
 	}
 }
 
-// The short way must never read what the long way does not, nor read it differently.
+// FuzzJSONLine: parsePlain must not accept what parseAny rejects, nor parse it
+// differently.
 func FuzzJSONLine(f *testing.F) {
 	for _, line := range []string{
 		`{"ts_us":1747821903000000,"key":"203.0.113.9","cost":2}`, `{"a":null,"key":"x\n","ts_us":1}`, `{"key":"","ts_us":0,"x":-1.5e3}`,
@@ -86,7 +87,7 @@ func FuzzJSONLine(f *testing.F) {
 	})
 }
 
-// The decisions' keys are what encoding/json would write, read back.
+// FuzzAppendJSONString: appended strings decode like the output of encoding/json.
 func FuzzAppendJSONString(f *testing.F) {
 	for _, key := range []string{"", "a", "\"\\\n\r\t\x00\x1f", "<&>", "é😀\u2028\u2029\ufffd", "\xff\xfe", "\xed\xa0\x80", "\x7f"} {
 		f.Add(key)

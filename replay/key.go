@@ -8,13 +8,14 @@ import (
 	"github.com/headgate/headgate/internal/key"
 )
 
-// Key says which fields of a log line make the key. It is written as their names joined by “+”, such as “ip+path”; see
-// [ParseKey]. The zero value means the client's address. In JSON lines the key is the record's own, and Key is not used.
+// Key lists the fields of a log line that make the key. Its text is their names joined
+// by “+”, such as “ip+path”; see [ParseKey]. The zero value means the client's address.
+// In JSON lines each record has its key, and Key is not used.
 type Key struct {
 	fields []keyField
 }
 
-// keyField is a field of a log line that a key can be made of.
+// keyField is a field of a log line that can be part of a key.
 type keyField uint8
 
 const (
@@ -27,11 +28,11 @@ const (
 
 var keyNames = [keyFields]string{"ip", "user", "method", "path"}
 
-// ErrInvalidKey: a key that names a field which logs do not hold.
+// ErrInvalidKey: the key names an unknown field.
 var ErrInvalidKey = errors.New("replay: invalid key")
 
-// ParseKey reads a key: one of ip, user, method and path, or several joined by “+”. An unknown name is answered with
-// [ErrInvalidKey] and the names there are.
+// ParseKey parses a key: ip, user, method or path, or several of them joined by “+”.
+// For an unknown name it returns [ErrInvalidKey] with the list of names.
 func ParseKey(text string) (Key, error) {
 	var k Key
 	for name := range strings.SplitSeq(text, "+") {
@@ -54,7 +55,7 @@ func parseKeyField(name string) (keyField, error) {
 		ErrInvalidKey, name, strings.Join(keyNames[:], ", "))
 }
 
-// String is the text that [ParseKey] reads.
+// String returns the text that [ParseKey] parses.
 func (k Key) String() string {
 	if len(k.fields) == 0 {
 		return keyNames[keyIP]
@@ -66,7 +67,8 @@ func (k Key) String() string {
 	return strings.Join(names, "+")
 }
 
-// of is the key of a line: the text that the service and the middlewares make of the same parts. It is written over dst.
+// of returns the key of a line, with the encoding of the service and the middleware. It
+// overwrites dst.
 func (k Key) of(line *logLine, dst []byte) []byte {
 	dst = dst[:0]
 	switch len(k.fields) {

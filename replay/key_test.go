@@ -28,7 +28,7 @@ func TestParseKey(t *testing.T) {
 	}
 }
 
-// A key is the text that the service makes of the same parts.
+// TestKeyOfALine: a key has the encoding of the service.
 func TestKeyOfALine(t *testing.T) {
 	line := &logLine{host: []byte("203.0.113.9"), user: []byte("a+b"), request: []byte("GET /a HTTP/1.1")}
 	for text, want := range map[string]string{
@@ -48,7 +48,7 @@ func TestKeyOfALine(t *testing.T) {
 	}
 }
 
-// T11: keys of several fields are told apart wherever their fields are cut.
+// FuzzJoinedKeys is T11: different fields give different keys, however they are split.
 func FuzzJoinedKeys(f *testing.F) {
 	f.Add("a+b", "c", "a", "b+c")
 	f.Add(`a\`, "b", "a", `\+b`)
@@ -68,7 +68,8 @@ func FuzzJoinedKeys(f *testing.F) {
 	})
 }
 
-// Numbers must stay those of their keys while the table grows, also for keys whose hashes collide.
+// TestKeyTable: numbers of keys stay the same while the table grows, also for colliding
+// hashes.
 func TestKeyTable(t *testing.T) {
 	for name, hash := range map[string]func(string) uint64{
 		"hashed":    func(key string) uint64 { return maphash.String(hashSeed, key) },
@@ -97,7 +98,7 @@ func TestKeyTable(t *testing.T) {
 	}
 }
 
-func TestKeyTableHoldsLongKeys(t *testing.T) {
+func TestKeyTableLongKeys(t *testing.T) {
 	var table keyTable
 	long := strings.Repeat("x", 3*arenaBlock)
 	for _, key := range []string{"a", long, "b", ""} {

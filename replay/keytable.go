@@ -5,37 +5,38 @@ import (
 	"strings"
 )
 
-// hashSeed is one for all tables of the process, so that a key is hashed once; it is random, so that no log can choose its
-// collisions.
+// hashSeed is shared by all tables of the process, so that a key is hashed once. It is
+// random, so that no log can choose collisions.
 var hashSeed = maphash.MakeSeed()
 
-// keyTable gives each distinct key a small number, in order of first appearance. Keys are copied into large blocks. The zero
-// value is empty and ready. It is not safe for concurrent use.
+// keyTable assigns a number to each distinct key, in order of first appearance. Keys
+// are copied into large blocks. The zero value is empty and ready to use. It is not
+// safe for concurrent use.
 type keyTable struct {
 	names  []string
 	hashes []uint64
-	slots  []keySlot // a power of two of them, at most three quarters full
+	slots  []keySlot // a power of two, at most three quarters full
 	arena  *strings.Builder
-	held   int64 // bytes of all arenas so far
+	held   int64 // bytes of all arenas
 }
 
-// keySlot is a place in the hash table: number + 1, or 0 if free.
+// keySlot is a slot of the hash table: number + 1, or 0 if free.
 type keySlot struct{ tag, next uint32 }
 
 const (
-	arenaBlock  = 64 << 10 // bytes of key text that are allocated at once
+	arenaBlock  = 64 << 10 // bytes of key text per allocation
 	fewestSlots = 1 << 10
 )
 
-// len is the number of distinct keys.
+// len returns the number of distinct keys.
 func (t *keyTable) len() int { return len(t.names) }
 
-// bytes is the memory held.
+// bytes returns the memory in use.
 func (t *keyTable) bytes() int64 {
 	return t.held + int64(cap(t.names))*16 + int64(cap(t.hashes))*8 + int64(len(t.slots))*8
 }
 
-// intern is the number of key, whose hash is hash.
+// intern returns the number of a key. hash is its hash.
 func (t *keyTable) intern(hash uint64, key []byte) uint32 {
 	if 4*len(t.names) >= 3*len(t.slots) {
 		t.grow()
@@ -51,7 +52,7 @@ func (t *keyTable) intern(hash uint64, key []byte) uint32 {
 	return uint32(len(t.names) - 1)
 }
 
-// home is where a search begins. It uses other bits of the hash than the tag.
+// home returns the first slot of a search. It uses other bits of the hash than the tag.
 func (t *keyTable) home(hash uint64) uint32 { return uint32(hash>>32) & uint32(len(t.slots)-1) }
 
 func (t *keyTable) grow() {
@@ -65,7 +66,8 @@ func (t *keyTable) grow() {
 	}
 }
 
-// keep copies key into the current block. A block is never written past what it was made for, so that names in it stay put.
+// keep copies key into the current block. A block never grows, so that strings in it
+// stay valid.
 func (t *keyTable) keep(key []byte) string {
 	if t.arena == nil || t.arena.Cap()-t.arena.Len() < len(key) {
 		t.arena = &strings.Builder{}
@@ -77,7 +79,8 @@ func (t *keyTable) keep(key []byte) string {
 	return t.arena.String()[start:]
 }
 
-// clear forgets every key and keeps the slots. Names handed out before stay valid.
+// clear removes all keys and keeps the slots. Strings that were returned before stay
+// valid.
 func (t *keyTable) clear() {
 	clear(t.slots)
 	t.names, t.hashes, t.arena, t.held = t.names[:0], t.hashes[:0], nil, 0

@@ -6,7 +6,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// timeLayout is how access logs write an instant, and timeLength how many bytes that is.
+// timeLayout is the time format of access logs, and timeLength its length in bytes.
 const (
 	timeLayout = "02/Jan/2006:15:04:05 -0700"
 	timeLength = len(timeLayout)
@@ -14,14 +14,14 @@ const (
 	zoneStart  = len("02/Jan/2006:15:04:05 ")
 )
 
-// logClock reads the instants of log lines. It remembers the last day and zone, which are nearly always those of the next line
-// as well. The zero value is ready.
+// logClock parses the times of log lines. It caches the last day and zone, which the
+// next line mostly shares. The zero value is ready to use.
 type logClock struct {
 	day, zone string
-	midnight  int64 // the instant at which that day began in that zone, in s since the epoch
+	midnight  int64 // when that day began in that zone, in s since the epoch
 }
 
-// read is the instant in text, which has timeLength bytes, or why there is none.
+// read returns the time in text, which has timeLength bytes, or why it is invalid.
 func (c *logClock) read(text []byte) (at int64, reason string) {
 	if string(text[:dayLength]) != c.day || string(text[zoneStart:]) != c.zone {
 		if !c.learn(text) {
@@ -30,7 +30,7 @@ func (c *logClock) read(text []byte) (at int64, reason string) {
 	}
 	h, okH := twoDigits(text[dayLength+1:], 23)
 	m, okM := twoDigits(text[dayLength+4:], 59)
-	s, okS := twoDigits(text[dayLength+7:], 60) // a leap second counts as the first of the next minute
+	s, okS := twoDigits(text[dayLength+7:], 60) // a leap second counts as the first second of the next minute
 	if !okH || !okM || !okS || text[dayLength] != ':' || text[dayLength+3] != ':' || text[dayLength+6] != ':' ||
 		text[zoneStart-1] != ' ' {
 		return 0, badTime
@@ -42,7 +42,7 @@ func (c *logClock) read(text []byte) (at int64, reason string) {
 	return at, ""
 }
 
-// learn takes over the day and the zone of text.
+// learn caches the day and the zone of text.
 func (c *logClock) learn(text []byte) bool {
 	day, err := time.Parse(timeLayout[:dayLength], string(text[:dayLength]))
 	if err != nil {
@@ -62,7 +62,7 @@ func (c *logClock) learn(text []byte) bool {
 	return true
 }
 
-// twoDigits is the number that text begins with, if it is at most most.
+// twoDigits returns the number at the beginning of text, if it is at most most.
 func twoDigits(text []byte, most int64) (int64, bool) {
 	tens, ones := text[0]-'0', text[1]-'0'
 	n := int64(tens)*10 + int64(ones)

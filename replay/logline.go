@@ -2,7 +2,8 @@ package replay
 
 import "bytes"
 
-// Why a line could not be read. They are constants so that a log of nothing but junk costs no memory.
+// The reasons why a line cannot be parsed. They are constants, so that a log without
+// valid lines costs no memory.
 const (
 	badEmpty    = "the line is empty"
 	badTooLong  = "the line is longer than 1 MiB"
@@ -13,7 +14,7 @@ const (
 	badInstant  = "the time is before 1970 or after 2155"
 	badRequest  = "no quoted request, status and size after the time"
 	badNotJSON  = "not a JSON object"
-	badUTF8     = "not UTF-8, as JSON must be"
+	errBadUTF8  = "not UTF-8, as JSON must be"
 	badTS       = "ts_us is missing or not a whole number of microseconds"
 	badTSRange  = "ts_us is before 1970 or after 2155"
 	badKey      = "key is missing or not a string"
@@ -21,17 +22,19 @@ const (
 	badNegative = "cost is negative"
 )
 
-// logLine is what a line in Combined or Common Log Format says, as it stands there:
+// logLine holds the fields of a line in Combined or Common Log Format:
 //
 //	host identity user [time] "request" status size "referer" "user agent"
 //
-// What follows the size is not looked at: no key or instant is in it, and real logs hold lines whose user agent is cut off.
+// Everything after the size is ignored: no key or time is in it, and in real logs user
+// agents are truncated.
 type logLine struct {
 	host, user, request []byte
 	at                  int64 // µs since the epoch
 }
 
-// field is the part of the line that f names. A request that is not “method path …” has "-" for what it lacks.
+// field returns the field f of the line. Missing parts of a request that is not “method
+// path …” are "-".
 func (l *logLine) field(f keyField) []byte {
 	switch f {
 	case keyUser:
@@ -49,8 +52,8 @@ func (l *logLine) field(f keyField) []byte {
 
 var none = []byte("-")
 
-// splitRequest cuts “GET /a b?c HTTP/1.1” into GET and “/a b”: the path ends at the query or before the last word, if that is a
-// protocol.
+// splitRequest splits “GET /a b?c HTTP/1.1” into GET and “/a b”: the path ends at the
+// query, or before the last word if that is a protocol.
 func splitRequest(request []byte) (method, path []byte) {
 	space := bytes.IndexByte(request, ' ')
 	if space <= 0 {
@@ -69,7 +72,7 @@ func splitRequest(request []byte) (method, path []byte) {
 	return method, path
 }
 
-// parse reads a line, or says why it could not. The fields are parts of the line.
+// parse parses a line, or returns why it cannot. The fields refer to the line.
 func (l *logLine) parse(line []byte, clock *logClock) (reason string) {
 	space := bytes.IndexByte(line, ' ')
 	if space <= 0 {
@@ -95,8 +98,9 @@ func (l *logLine) parse(line []byte, clock *logClock) (reason string) {
 	return l.parseRequest(rest[timeLength+1:])
 }
 
-// parseRequest reads from behind the time. The request ends at the first quote that is not escaped and has a status and a size
-// behind it, so that a quote which a careless server did not escape does no harm.
+// parseRequest parses the rest of the line after the time. The request ends at the
+// first unescaped quote that is followed by a status and a size, so that an unescaped
+// quote inside the request does no harm.
 func (l *logLine) parseRequest(rest []byte) (reason string) {
 	if len(rest) < 2 || rest[0] != ' ' || rest[1] != '"' {
 		return badRequest
@@ -114,7 +118,7 @@ func (l *logLine) parseRequest(rest []byte) (reason string) {
 	}
 }
 
-// escaped reports whether the byte behind text has an odd number of backslashes before it.
+// escaped reports whether text ends with an odd number of backslashes.
 func escaped(text []byte) bool {
 	n := len(text)
 	for n > 0 && text[n-1] == '\\' {
@@ -123,7 +127,8 @@ func escaped(text []byte) bool {
 	return (len(text)-n)%2 == 1
 }
 
-// statusAndSize reports whether rest begins with “ 200 5316”; each may be "-".
+// statusAndSize reports whether rest begins with a status and a size, such as “ 200
+// 5316”; each may be "-".
 func statusAndSize(rest []byte) bool {
 	rest, ok := number(rest)
 	if !ok {

@@ -15,7 +15,7 @@ func TestLogLine(t *testing.T) {
 		name, line             string
 		ip, user, method, path string
 		at                     string // RFC 3339
-		reason                 string // instead of all others
+		reason                 string // if set, no other field
 	}{
 		{name: "combined", line: head + `"GET /a?b=c HTTP/1.1" 200 5 "http://r/" "agent"`, method: "GET", path: "/a"},
 		{name: "common", line: head + `"POST /a HTTP/1.1" 200 5`, method: "POST", path: "/a"},
@@ -95,8 +95,9 @@ func or(s, otherwise string) string {
 	return s
 }
 
-// The clock remembers the last day and zone; lines of other days and zones in between must not confuse it.
-func TestLogClockRemembersOnlyWhatIsTrue(t *testing.T) {
+// TestLogClockCache: the cached day and zone do not affect lines of other days and
+// zones.
+func TestLogClockCache(t *testing.T) {
 	var c logClock
 	for _, text := range []string{
 		"17/May/2015:10:05:03 +0000", "17/May/2015:23:59:59 +0000", "18/May/2015:00:00:00 +0000", "17/May/2015:10:05:03 +0200",
@@ -111,7 +112,8 @@ func TestLogClockRemembersOnlyWhatIsTrue(t *testing.T) {
 	}
 }
 
-// logPattern is Combined and Common Log Format as one would write it down; what follows the size is not looked at.
+// logPattern is Combined and Common Log Format as a regular expression; it ignores
+// everything after the size.
 var logPattern = regexp.MustCompile(`(?s)^[^ ]+ [^ ]+ .*? \[([^\]]{26})\] ".*" (-|[0-9]+) (-|[0-9]+)( |$)`)
 
 func FuzzLogLine(f *testing.F) {
@@ -154,7 +156,7 @@ func FuzzLogClock(f *testing.F) {
 			return
 		}
 		var c logClock
-		_, _ = c.read([]byte(first)) // what it remembers of it must not matter
+		_, _ = c.read([]byte(first)) // its cache must not matter
 		got, reason := c.read([]byte(second))
 		want, err := time.Parse(timeLayout, second)
 		switch {

@@ -6,5 +6,5 @@ import (
 	"github.com/headgate/headgate/internal/leaktest"
 )
 
-// No replay leaves a goroutine behind, however it ends.
+// TestMain fails if a goroutine of a replay is left.
 func TestMain(m *testing.M) { leaktest.Main(m) }

@@ -6,20 +6,20 @@ import (
 	"slices"
 )
 
-// request is one line of the log on its way to the limiter.
+// request is one request of the log in time order.
 type request struct {
 	at, cost int64
 	key      string
 	hash     uint64 // of the key
 }
 
-// cursor walks requests that are in time order.
+// cursor iterates over requests in time order.
 type cursor struct {
-	order   int      // the input order of cursors: among equal instants, the lower comes first
-	records []record // those at hand, not walked yet; never empty while the cursor is in a merger
+	order   int      // the input order of cursors: among equal times, the lowest comes first
+	records []record // loaded records; not empty while the cursor is in a merger
 	names   []string // of the keys, by their numbers
 	hashes  []uint64
-	refill  func(*cursor) error // brings more records when there are none at hand, if it can; nil if there are no more
+	refill  func(*cursor) error // loads more records; nil if all are loaded
 }
 
 func (c *cursor) before(other *cursor) bool {
@@ -27,10 +27,11 @@ func (c *cursor) before(other *cursor) bool {
 	return a < b || a == b && c.order < other.order
 }
 
-// merger brings the requests of several cursors into one time order. Cursors whose time has not come are left alone, so that
-// pieces of a log that is nearly in order cost next to nothing.
+// merger merges the requests of several cursors into one time order. Cursors that begin
+// later are not touched, so that merging pieces of a log that is almost in order is
+// cheap.
 type merger struct {
-	waiting []*cursor // by their first instants
+	waiting []*cursor // sorted by their first times
 	active  cursorHeap
 }
 
@@ -54,7 +55,7 @@ func newMerger(cursors []*cursor) (*merger, error) {
 	return m, nil
 }
 
-// ready reports whether the cursor has a record at hand, after a refill if need be.
+// ready reports whether the cursor has a record, after a refill if necessary.
 func (c *cursor) ready() (bool, error) {
 	if len(c.records) == 0 && c.refill != nil {
 		if err := c.refill(c); err != nil {
@@ -64,7 +65,7 @@ func (c *cursor) ready() (bool, error) {
 	return len(c.records) > 0, nil
 }
 
-// next appends requests to batch until it is full or there are none left.
+// next appends requests to batch until it is full or no request is left.
 func (m *merger) next(batch []request) ([]request, error) {
 	for len(batch) < cap(batch) {
 		m.wake()
@@ -84,7 +85,7 @@ func (m *merger) next(batch []request) ([]request, error) {
 	return batch, nil
 }
 
-// wake makes those waiting active that begin no later than the first of the active.
+// wake activates the waiting cursors that begin no later than the first active one.
 func (m *merger) wake() {
 	for len(m.waiting) > 0 && (len(m.active) == 0 || m.waiting[0].records[0].at <= m.active[0].records[0].at) {
 		heap.Push(&m.active, m.waiting[0])
@@ -92,7 +93,7 @@ func (m *merger) wake() {
 	}
 }
 
-// lead is how many of top's records, at most most, come before those of all others.
+// lead returns how many of top's records, at most most, come before all other records.
 func (m *merger) lead(top *cursor, most int) int {
 	records := top.records[:min(most, len(top.records))]
 	for _, rival := range m.rivals() {
@@ -101,7 +102,7 @@ func (m *merger) lead(top *cursor, most int) int {
 	return len(records)
 }
 
-// rivals are the cursors of which one comes next after the first.
+// rivals returns the cursors of which one comes next after the first.
 func (m *merger) rivals() []*cursor {
 	rivals := m.active[1:min(3, len(m.active))]
 	if len(m.waiting) > 0 {
@@ -110,7 +111,8 @@ func (m *merger) rivals() []*cursor {
 	return rivals
 }
 
-// untilRival is how many of records, of a cursor of that order, come before rival's first.
+// untilRival returns how many of records, from a cursor with that order, come before
+// rival's first record.
 func untilRival(records []record, order int, rival *cursor) int {
 	first := rival.records[0].at
 	for n, rec := range records {
@@ -121,7 +123,7 @@ func untilRival(records []record, order int, rival *cursor) int {
 	return len(records)
 }
 
-// settle puts top, which has moved on, in its place.
+// settle restores the order after top has advanced.
 func (m *merger) settle(top *cursor) error {
 	more, err := top.ready()
 	switch {
@@ -135,7 +137,7 @@ func (m *merger) settle(top *cursor) error {
 	return nil
 }
 
-// cursorHeap is a heap of cursors, the one with the earliest record first.
+// cursorHeap is a heap of cursors; the one with the earliest record is first.
 type cursorHeap []*cursor
 
 func (h cursorHeap) Len() int           { return len(h) }

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// pieceOf is a parsed piece of requests in input order.
+// pieceOf returns a parsed piece of requests in input order.
 func pieceOf(requests []request) *piece {
 	p := newPiece()
 	p.start()
@@ -22,7 +22,7 @@ func pieceOf(requests []request) *piece {
 	return p
 }
 
-// randomRequests are in time order but for at most disorder µs.
+// randomRequests returns requests that are out of time order by at most disorder µs.
 func randomRequests(r *rand.Rand, n int, disorder int64) []request {
 	requests := make([]request, n)
 	for i := range requests {
@@ -31,7 +31,7 @@ func randomRequests(r *rand.Rand, n int, disorder int64) []request {
 			at -= r.Int64N(disorder)
 		}
 		key := fmt.Sprint("key ", r.IntN(50))
-		requests[i] = request{at: at, cost: int64(i), key: key, hash: maphash.String(hashSeed, key)} // the cost tells them apart
+		requests[i] = request{at: at, cost: int64(i), key: key, hash: maphash.String(hashSeed, key)} // cost is an ID
 	}
 	return requests
 }
@@ -56,14 +56,15 @@ func inOrder(requests []request) []request {
 	return sorted
 }
 
-// Pieces, in memory or spilled, come out as a stable sort by time would put their requests.
+// TestMergeIsAStableSort: pieces in memory or in the file merge like a stable sort by
+// time.
 func TestMergeIsAStableSort(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, disorder := range []int64{0, 1, 40, 2000} {
 		for _, spillEvery := range []int{0, 1, 3} {
 			t.Run(fmt.Sprintf("disorder %d spill %d", disorder, spillEvery), func(t *testing.T) {
 				requests := randomRequests(r, 3000, disorder)
-				g := gathering{opts: &Options{Memory: MinMemory}, spill: spill{dir: t.TempDir()}}
+				g := gatherer{opts: &Options{Memory: MinMemory}, spill: spill{dir: t.TempDir()}}
 				defer g.spill.close()
 				for i := 0; i*100 < len(requests); i++ {
 					g.run.add(pieceOf(requests[i*100 : (i+1)*100]))
@@ -111,7 +112,7 @@ func TestOutOfOrder(t *testing.T) {
 	}
 }
 
-func TestSpillLeavesNoFile(t *testing.T) {
+func TestTemporaryFileIsRemoved(t *testing.T) {
 	dir := t.TempDir()
 	s := spill{dir: dir}
 	var r run

@@ -10,14 +10,15 @@ import (
 
 // Log is one log to read.
 type Log struct {
-	// Name is what reports and errors call it.
+	// Name is the name of the log in reports and errors.
 	Name string
-	// Open gives its bytes, plain or gzipped; it is called once, when the logs before it have been read.
+	// Open returns its content, plain or gzipped. It is called once, after the previous
+	// logs were read.
 	Open func() (io.ReadCloser, error)
 }
 
-// reading is the way of all logs from bytes to pieces with their records: one goroutine cuts, as many parse as there are
-// processors, and the caller collects, in input order.
+// reading turns the bytes of all logs into pieces with records: one goroutine cuts, one
+// for each processor parses, and the caller collects in input order.
 type reading struct {
 	logs    []Log
 	format  Format
@@ -25,23 +26,24 @@ type reading struct {
 	reports []LogReport // one for each log; written by the cutting goroutine, then by the caller
 	bytes   atomic.Int64
 
-	free    chan *piece // pieces to cut into; their number bounds the memory
-	cut     chan *piece // cut and not parsed
-	ordered chan *piece // the same in input order
+	free    chan *piece // pieces for reuse; their number bounds the memory
+	cut     chan *piece // pieces to parse
+	ordered chan *piece // the same pieces in input order
 	running sync.WaitGroup
 }
 
-// LogReport says how the reading of one log went.
+// LogReport describes how one log was read.
 type LogReport struct {
 	Name   string `json:"name"`
-	Format Format `json:"format"` // empty if no line could be read
+	Format Format `json:"format"` // empty if no line could be parsed
 	Gzip   bool   `json:"gzip"`
 	Lines  int64  `json:"lines"`
-	// Error is why the log could not be read to its end; empty if it could. What came before was replayed.
+	// Error is why the log could not be read to its end; empty if it could. The lines
+	// before the error were replayed.
 	Error string `json:"error,omitempty"`
 }
 
-// startReading starts the goroutines; they end when the logs do, or with ctx.
+// startReading starts the goroutines. They end after the last log, or with ctx.
 func startReading(ctx context.Context, logs []Log, opts *Options) *reading {
 	workers := runtime.GOMAXPROCS(0)
 	pieces := 2*workers + 2
@@ -59,7 +61,8 @@ func startReading(ctx context.Context, logs []Log, opts *Options) *reading {
 	return r
 }
 
-// each calls collect for every piece, in input order, until an error. A log that blocks in Read holds nobody back when ctx ends.
+// each calls collect for every piece, in input order, until an error. It returns when
+// ctx ends, even if a log blocks in Read.
 func (r *reading) each(ctx context.Context, collect func(*piece) error) error {
 	for {
 		select {
@@ -107,7 +110,7 @@ func (r *reading) cutLog(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	defer file.Close() // read only: there is nothing to lose
+	defer file.Close() // read only: errors do not matter
 	src, zipped, err := unzipped(&countingReader{file, &r.bytes})
 	r.reports[i].Gzip = zipped
 	if err != nil {
@@ -141,7 +144,7 @@ func endOf(err error) error {
 	return err
 }
 
-// countingReader adds what is read to a counter that others watch.
+// countingReader counts the bytes that are read; the counter may be read concurrently.
 type countingReader struct {
 	src   io.Reader
 	total *atomic.Int64

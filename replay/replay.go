@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// ErrNothingToReplay: the logs hold no line that can be read as a request.
+// ErrNothingToReplay: no line of the logs can be parsed as a request.
 var ErrNothingToReplay = errors.New("replay: nothing to replay")
 
 // Bounds on [Options].Memory, in bytes.
@@ -19,60 +19,69 @@ const (
 	MinMemory     = 16 << 20
 )
 
-// MaxInFlight is the most for [Options].InFlight.
+// MaxInFlight is the maximum of [Options].InFlight.
 const MaxInFlight = 1 << 12
 
-// Options are a replay's settings. The zero value of each field is its default; nil means all defaults.
+// Options are the settings of a replay. The zero value of each field is its default;
+// nil means all defaults.
 type Options struct {
-	// Format is how the logs are written; the zero value finds out for each log.
+	// Format is the format of the logs; the zero value detects it for each log.
 	Format Format
-	// Key says what a log line's key is; the zero value means the client's address.
+	// Key is the key of a log line; the zero value means the client's address.
 	Key Key
-	// Memory is the most memory for the requests while they are put in order, and for the statistics of keys, in bytes; at least
-	// [MinMemory], 0 means [DefaultMemory]. What does not fit goes to a temporary file. The buffers of reading (some 4 MiB for
-	// each processor, 10 at worst) and the stores come on top.
+	// Memory is the maximum memory for sorting requests and for statistics of keys, in
+	// bytes: at least [MinMemory], 0 means [DefaultMemory]. The rest is written to a
+	// temporary file. Read buffers (about 4 MiB for each processor, at most 10 MiB) and
+	// the stores need additional memory.
 	Memory int64
-	// TempDir is where the temporary file is made, if one is needed; empty means [os.TempDir].
+	// TempDir is the directory of the temporary file; empty means [os.TempDir].
 	TempDir string
-	// Decisions, if it is not nil, gets every decision as a line of JSON, in time order. It is written through a buffer of its own
-	// and not closed. An error of its Write ends the replay.
+	// Decisions receives every decision as a line of JSON, in time order, if it is not
+	// nil. Writes are buffered. It is not closed. A write error ends the replay.
 	Decisions io.Writer
-	// InFlight is how many decisions are asked of a store at once, each key's one after another and in order; 0 means 1, at most
-	// [MaxInFlight]. A store behind a network answers many callers in the time that it takes to answer one. With more than 1 the
-	// instants of different keys come to the store out of order, so it must be one that forgets a key by that key's own instants:
-	// a memstore.Store goes by the latest of all, and is to be asked one after another.
+	// InFlight is the maximum number of concurrent decisions of a store; 0 means 1, at
+	// most [MaxInFlight]. Requests of one key stay in order. A store on a network
+	// decides many concurrent requests in the time of one. With more than 1, the times
+	// of different keys reach the store out of order. The store must therefore expire
+	// each key by that key's own times. A memstore.Store expires keys by the latest
+	// time of all and needs 1.
 	InFlight int
-	// StoreStats, if it is not nil, is asked at the end what each store holds.
+	// StoreStats returns what each store holds at the end, if it is not nil.
 	StoreStats func(headgate.Store) StoreStats
-	// Progress, if it is not nil, is called now and then, on the goroutine of [Run].
+	// Progress is called from time to time on the goroutine of [Run], if it is not nil.
 	Progress func(Progress)
 }
 
-// Progress says how far a replay is.
+// Progress describes how far a replay is.
 type Progress struct {
-	Bytes    int64 // read from the logs, as they lie (a gzipped log's bytes are the compressed ones)
-	Requests int64 // found in them so far
-	Decided  int64 // of those; it begins when all is read
+	Bytes    int64 // read from the logs; compressed bytes of a gzipped log
+	Requests int64 // found so far
+	Decided  int64 // decided so far; starts after all logs were read
 }
 
-// StoreStats is what a store says of itself.
+// StoreStats are statistics of a store.
 type StoreStats struct {
-	Keys  int64 `json:"keys"`  // keys that it holds state of
+	Keys  int64 `json:"keys"`  // keys with state
 	Bytes int64 `json:"bytes"` // memory of that state
-	// Overflowed counts the decisions for keys that found no room of their own: those may deny what the limit would admit.
+	// Overflowed counts the decisions for keys without their own entry, which shared
+	// one. Such decisions may deny what the limit would allow.
 	Overflowed uint64 `json:"overflowed"`
 }
 
-// Run replays logs against policies, which are decided side by side, each over a store of its own from open; one is the common
-// case. Every request is decided at the instant that its log line states, in time order, and in input order among equal
-// instants.
+// Run replays logs against policies, each with its own store from open. It compares
+// several policies on the same requests; one policy is the usual case. Every request is
+// decided at the time in its log line, in time order, and in input order among equal
+// times.
 //
-// A line that cannot be read is counted and passed over. A log that breaks off is replayed up to there, and its [LogReport]
-// says so. If no line at all can be read the error is [ErrNothingToReplay], and the report says what was seen. With any other
-// error there is no report: an invalid policy, a full disk, a store that cannot answer, the end of ctx.
+// A line that cannot be parsed is counted and skipped. A log that ends with an error is
+// replayed up to there, and its [LogReport] contains the error. If no line at all can
+// be parsed, the error is [ErrNothingToReplay], and the report describes the lines.
+// With any other error there is no report: an invalid policy, a full disk, an
+// unavailable store, the end of ctx.
 //
-// It blocks for as long as the logs take to read, uses all processors, and leaves no file behind. A log whose Read blocks for
-// ever is abandoned, with its goroutine, when ctx ends.
+// Run blocks until all logs are read and decided. It uses all processors and leaves no
+// file. If a log blocks in Read when ctx ends, Run returns and leaves the blocked
+// goroutine behind.
 func Run(ctx context.Context, logs []Log, policies []headgate.Policy, open func() (headgate.Store, error), opts *Options) (*Report, error) {
 	var o Options
 	if opts != nil {
@@ -81,27 +90,27 @@ func Run(ctx context.Context, logs []Log, policies []headgate.Policy, open func(
 	if err := o.complete(policies); err != nil {
 		return nil, err
 	}
-	lanes, err := newLanes(policies, open, &o)
+	replays, err := newPolicyReplays(policies, open, &o)
 	if err != nil {
 		return nil, err
 	}
-	report, err := replay(ctx, logs, lanes, &o)
-	if closeErr := closeLanes(lanes); err == nil && closeErr != nil {
+	report, err := replay(ctx, logs, replays, &o)
+	if closeErr := closeAll(replays); err == nil && closeErr != nil {
 		return nil, closeErr
 	}
 	return report, err
 }
 
-// complete fills in the defaults and refuses what cannot work.
+// complete sets defaults and validates the options.
 func (o *Options) complete(policies []headgate.Policy) error {
 	if o.Memory == 0 {
 		o.Memory = DefaultMemory
 	}
 	if o.Memory < MinMemory {
-		return fmt.Errorf("replay: %d bytes of memory are too few; accepted are %d (16 MiB) and more", o.Memory, MinMemory)
+		return fmt.Errorf("replay: memory is %d bytes; must be at least %d (16 MiB)", o.Memory, MinMemory)
 	}
 	if o.InFlight < 0 || o.InFlight > MaxInFlight {
-		return fmt.Errorf("replay: %d decisions at once; accepted are 1 to %d", o.InFlight, MaxInFlight)
+		return fmt.Errorf("replay: %d concurrent decisions; must be 1 to %d", o.InFlight, MaxInFlight)
 	}
 	if len(policies) == 0 {
 		return errors.New("replay: there is no policy to decide by")
@@ -112,7 +121,7 @@ func (o *Options) complete(policies []headgate.Policy) error {
 	return nil
 }
 
-// batch is how many requests are decided before they are counted.
+// batch returns how many requests are decided before they are counted.
 func (o *Options) batch() int {
 	if o.InFlight > 1 {
 		return batchSizeInFlight
@@ -120,9 +129,9 @@ func (o *Options) batch() int {
 	return batchSize
 }
 
-func replay(ctx context.Context, logs []Log, lanes []*lane, o *Options) (*Report, error) {
-	start := time.Now() // for the speed; it decides nothing
-	g := &gathering{opts: o, spill: spill{dir: o.TempDir}}
+func replay(ctx context.Context, logs []Log, replays []*policyReplay, o *Options) (*Report, error) {
+	start := time.Now() // for the speed in the report only
+	g := &gatherer{opts: o, spill: spill{dir: o.TempDir}}
 	defer g.spill.close()
 	if err := g.gather(ctx, logs); err != nil {
 		return nil, err
@@ -130,7 +139,7 @@ func replay(ctx context.Context, logs []Log, lanes []*lane, o *Options) (*Report
 	if g.requests == 0 {
 		return newReport(g, nil, o, start), nothingToReplay(g)
 	}
-	d, err := newDeciding(g, lanes)
+	d, err := newDecider(g, replays)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +149,7 @@ func replay(ctx context.Context, logs []Log, lanes []*lane, o *Options) (*Report
 	return newReport(g, d, o, start), nil
 }
 
-func nothingToReplay(g *gathering) error {
+func nothingToReplay(g *gatherer) error {
 	switch {
 	case g.unreadable > 0:
 		as := ""

@@ -23,7 +23,7 @@ import (
 
 func openMemory() (headgate.Store, error) { return memstore.New(nil), nil }
 
-// textLog is a log of that text.
+// textLog returns a log with a text.
 func textLog(name, text string) replay.Log {
 	return replay.Log{Name: name, Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil }}
 }
@@ -32,7 +32,7 @@ var realLog = []replay.Log{{
 	Name: "access.log.gz", Open: func() (io.ReadCloser, error) { return os.Open("../testdata/apache_access.log.gz") },
 }}
 
-// everyAlgorithm is all there are.
+// everyAlgorithm lists all algorithms.
 func everyAlgorithm() (names []headgate.Algorithm) {
 	for _, a := range algo.All() {
 		names = append(names, a.Name)
@@ -57,7 +57,8 @@ func mustParseKey(t *testing.T, text string) replay.Key {
 	return k
 }
 
-// The totals were computed by a program in another language, with rational arithmetic.
+// TestRealLog compares with totals of a program in another language with rational
+// arithmetic.
 func TestRealLog(t *testing.T) {
 	type totals struct{ denied, touched, worst, differs int64 }
 	for _, tt := range []struct {
@@ -113,7 +114,7 @@ func sum(numbers []int64) (total int64) {
 	return total
 }
 
-// record is a line of the logs that these tests make.
+// record is a line of generated logs.
 type record struct {
 	At   int64  `json:"ts_us"`
 	Key  string `json:"key"`
@@ -141,8 +142,9 @@ func recordsLog(t *testing.T, records []record) replay.Log {
 	return textLog("records", b.String())
 }
 
-// Each request is decided at its own instant, in time order and input order among equals, as a limiter asked directly decides.
-func TestDecisionsAreTheLimiters(t *testing.T) {
+// TestDecisionsEqualLimiter: each request is decided at its own time, in time order and
+// in input order among equal times, like a direct call of a limiter.
+func TestDecisionsEqualLimiter(t *testing.T) {
 	records := randomRecords(20_000, 5000)
 	policy := headgate.MustPolicy("300/1s burst 7", "4000/1m")
 	var out bytes.Buffer
@@ -172,8 +174,9 @@ func TestDecisionsAreTheLimiters(t *testing.T) {
 	}
 }
 
-// With little memory a log goes through a temporary file, and nothing else changes.
-func TestLittleMemoryChangesNothing(t *testing.T) {
+// TestTemporaryFileChangesNothing: with little memory, requests are written to a
+// temporary file and the result is the same.
+func TestTemporaryFileChangesNothing(t *testing.T) {
 	requests, runs := 1_200_000, 2
 	if testing.Short() {
 		requests, runs = 600_000, 1
@@ -200,7 +203,7 @@ func TestLittleMemoryChangesNothing(t *testing.T) {
 	}
 }
 
-func TestNowhereToSpill(t *testing.T) {
+func TestTemporaryFileFails(t *testing.T) {
 	log := recordsLog(t, randomRecords(600_000, 100))
 	_, err := replay.Run(t.Context(), []replay.Log{log}, []headgate.Policy{headgate.MustPolicy("1/s")}, openMemory,
 		&replay.Options{Memory: replay.MinMemory, TempDir: "nosuch"})
@@ -209,7 +212,8 @@ func TestNowhereToSpill(t *testing.T) {
 	}
 }
 
-// Logs are one stream in time, each in its own format; what is wrong with one does not touch the others.
+// TestSeveralLogs: several logs are one stream in time, each with its own format;
+// errors of one do not affect the others.
 func TestSeveralLogs(t *testing.T) {
 	broken := io.MultiReader(strings.NewReader(`{"ts_us":3000000,"key":"a"}`+"\n"+`{"ts_us":4`), errorReader{})
 	logs := []replay.Log{
@@ -262,7 +266,7 @@ func TestNothingToReplay(t *testing.T) {
 	}
 }
 
-// failingStore answers the first n charges and no more.
+// failingStore allows n charges and then fails.
 type failingStore struct {
 	headgate.Store
 	left int
@@ -285,7 +289,7 @@ func (b failingBound) Apply(ctx context.Context, now headgate.Instant, key strin
 	return b.Bound.Apply(ctx, now, key, v, cost)
 }
 
-func TestRunEndsWithAnError(t *testing.T) {
+func TestRunErrors(t *testing.T) {
 	log := recordsLog(t, randomRecords(100_000, 100))
 	cancelled, cancel := context.WithCancelCause(t.Context())
 	cancel(errBroken)
@@ -333,11 +337,11 @@ type fullDisk struct{}
 
 func (fullDisk) Write([]byte) (int, error) { return 0, errBroken }
 
-// A log that blocks for ever does not keep a replay from being cancelled.
+// TestCancelWhileALogBlocks: a replay can be cancelled while a log blocks in Read.
 func TestCancelWhileALogBlocks(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	r, w := io.Pipe()
-	defer w.Close() // lets the reader go
+	defer w.Close() // unblocks the reader
 	opened := make(chan struct{})
 	log := replay.Log{Name: "pipe", Open: func() (io.ReadCloser, error) { close(opened); return r, nil }}
 	go func() { <-opened; cancel() }()

@@ -7,28 +7,29 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Report is the outcome of a replay. Its JSON form is what `headgate replay --json` prints; durations and instants in it are
-// whole µs, shares lie between 0 and 1.
+// Report is the result of a replay. `headgate replay --json` prints its JSON form.
+// Durations and times in it are whole µs; rates are between 0 and 1.
 type Report struct {
 	Logs       []LogReport `json:"logs"`
-	Key        string      `json:"key"`   // what the key of a log line is made of
+	Key        string      `json:"key"`   // the fields of a log line that make the key
 	Lines      int64       `json:"lines"` // of all logs
 	Requests   int64       `json:"requests"`
-	Unreadable int64       `json:"unreadable"`   // lines that were passed over
-	BadLines   []BadLine   `json:"bad_lines"`    // the first few of them
-	OutOfOrder int64       `json:"out_of_order"` // requests earlier than one on a line before them
-	FirstUS    int64       `json:"first_us"`     // the earliest instant, in µs since the epoch
-	LastUS     int64       `json:"last_us"`      // the latest
+	Unreadable int64       `json:"unreadable"`   // skipped lines
+	BadLines   []BadLine   `json:"bad_lines"`    // the first ones
+	OutOfOrder int64       `json:"out_of_order"` // requests that are earlier than a request on a previous line
+	FirstUS    int64       `json:"first_us"`     // the earliest time, in µs since the epoch
+	LastUS     int64       `json:"last_us"`      // the latest time
 
-	// Keys is how many different keys there were. KeysExact is false if memory did not hold the statistics of all: then Keys and
-	// KeysTouched are estimates (standard error 0.8 %), quantiles are of the keys that were held, and a key's numbers under Worst
-	// may miss up to DenialsForgotten denials and the requests beside them.
+	// Keys is the number of distinct keys. KeysExact is false if memory did not hold
+	// the statistics of all keys. Then Keys and KeysTouched are estimates (standard
+	// error 0.8 %), quantiles cover the keys in memory, and the numbers of a key under
+	// Worst may miss up to DenialsForgotten denials and their requests.
 	Keys             int64 `json:"keys"`
 	KeysExact        bool  `json:"keys_exact"`
 	DenialsForgotten int64 `json:"denials_forgotten"`
 
-	Policies []PolicyReport `json:"policies"` // in the order in which they were given
-	Worst    []WorstKey     `json:"worst"`    // the keys with most denials over all policies; at most 10
+	Policies []PolicyReport `json:"policies"` // in input order
+	Worst    []WorstKey     `json:"worst"`    // the keys with the most denials over all policies; at most 10
 	Series   Series         `json:"series"`
 	Memory   MemoryReport   `json:"memory"`
 
@@ -36,19 +37,20 @@ type Report struct {
 	LinesPerSecond int64 `json:"lines_per_second"`
 }
 
-// PolicyReport is what one policy did to the requests.
+// PolicyReport is the result of one policy.
 type PolicyReport struct {
 	Algorithm   headgate.Algorithm `json:"algorithm"`
 	Limits      []LimitReport      `json:"limits"`
 	Admitted    int64              `json:"admitted"`
 	Denied      int64              `json:"denied"`
 	DeniedShare float64            `json:"denied_share"`
-	Never       int64              `json:"never"` // of those denied, such whose cost is above the limit
-	// KeysTouched is how many keys were denied at least once.
+	Never       int64              `json:"never"` // denied because the cost is above the limit
+	// KeysTouched is the number of keys with at least one denial.
 	KeysTouched      int64     `json:"keys_touched"`
 	KeysTouchedShare float64   `json:"keys_touched_share"`
 	DenialsPerKey    Quantiles `json:"denials_per_key"`
-	// Differs is how many decisions are not those of the sliding log, if that is among several policies; else it is nil.
+	// Differs is the number of decisions that differ from the sliding log, if that is
+	// one of several policies; else nil.
 	Differs      *int64      `json:"differs_from_sliding_log,omitempty"`
 	DiffersShare float64     `json:"differs_share,omitempty"`
 	Store        *StoreStats `json:"store,omitempty"`
@@ -60,7 +62,8 @@ type LimitReport struct {
 	Denied int64  `json:"denied"` // requests it denied; several limits may deny one request
 }
 
-// Quantiles are of the denials of each key: half of all keys have at most P50, and so on.
+// Quantiles are the percentiles of the denials per key: half of all keys have at most
+// P50.
 type Quantiles struct {
 	P50 int64 `json:"p50"`
 	P90 int64 `json:"p90"`
@@ -68,35 +71,35 @@ type Quantiles struct {
 	Max int64 `json:"max"`
 }
 
-// WorstKey is a key that was denied often.
+// WorstKey is a key with many denials.
 type WorstKey struct {
 	Key      string  `json:"key"`
 	Requests int64   `json:"requests"`
-	Denied   []int64 `json:"denied"` // by each policy
+	Denied   []int64 `json:"denied"` // by policy
 }
 
-// Series counts requests and denials in equal spans of time, one after another.
+// Series counts requests and denials in consecutive intervals of equal length.
 type Series struct {
-	StartUS  int64     `json:"start_us"` // when the first span begins, in µs since the epoch
+	StartUS  int64     `json:"start_us"` // when the first interval begins, in µs since the epoch
 	WidthUS  int64     `json:"width_us"`
 	Requests []int64   `json:"requests"`
-	Denied   [][]int64 `json:"denied"` // by each policy
+	Denied   [][]int64 `json:"denied"` // by policy
 }
 
-// MemoryReport says what a replay held.
+// MemoryReport describes the memory of a replay.
 type MemoryReport struct {
 	BoundBytes    int64 `json:"bound_bytes"`    // for requests and statistics
-	RequestsBytes int64 `json:"requests_bytes"` // most that requests took
-	KeysBytes     int64 `json:"keys_bytes"`     // what statistics of keys took at the end
+	RequestsBytes int64 `json:"requests_bytes"` // maximum for requests
+	KeysBytes     int64 `json:"keys_bytes"`     // statistics of keys at the end
 	SpilledBytes  int64 `json:"spilled_bytes"`  // written to the temporary file
 	SpilledRuns   int   `json:"spilled_runs"`
-	ProcessBytes  int64 `json:"process_bytes"` // of the whole process, at the end, as the Go runtime counts it
+	ProcessBytes  int64 `json:"process_bytes"` // of the whole process at the end, as counted by the Go runtime
 }
 
 const worstKeys = 10
 
-// newReport sums up; d is nil if nothing was decided.
-func newReport(g *gathering, d *deciding, o *Options, start time.Time) *Report {
+// newReport builds the report. d is nil if nothing was decided.
+func newReport(g *gatherer, d *decider, o *Options, start time.Time) *Report {
 	r := &Report{
 		Logs: g.logs, Key: o.Key.String(), Lines: g.lines, Requests: g.requests, Unreadable: g.unreadable,
 		BadLines: append([]BadLine{}, g.shown...), OutOfOrder: g.outOfOrder, KeysExact: true,
@@ -116,11 +119,11 @@ func newReport(g *gathering, d *deciding, o *Options, start time.Time) *Report {
 	return r
 }
 
-func (r *Report) addDecisions(d *deciding, o *Options) {
+func (r *Report) addDecisions(d *decider, o *Options) {
 	r.Keys, r.KeysExact = d.tally.distinct()
 	r.DenialsForgotten = d.tally.forgotten
 	r.Memory.KeysBytes = d.tally.bytes()
-	for i, l := range d.lanes {
+	for i, l := range d.replays {
 		r.Policies = append(r.Policies, r.policy(d, l, i, o))
 	}
 	for _, n := range d.tally.worst(worstKeys) {
@@ -129,8 +132,8 @@ func (r *Report) addDecisions(d *deciding, o *Options) {
 	r.Series = Series{d.series.start, d.series.width, d.series.requests, d.series.denied}
 }
 
-func (r *Report) policy(d *deciding, l *lane, lane int, o *Options) PolicyReport {
-	denials, touched := d.tally.laneDenials(lane)
+func (r *Report) policy(d *decider, l *policyReplay, index int, o *Options) PolicyReport {
+	denials, touched := d.tally.policyDenials(index)
 	p := PolicyReport{
 		Algorithm: l.policy.Algorithm, Admitted: l.admitted, Denied: l.denied, DeniedShare: share(l.denied, r.Requests),
 		Never: l.never, KeysTouched: touched, KeysTouchedShare: share(touched, r.Keys), DenialsPerKey: quantiles(denials),
@@ -155,13 +158,13 @@ func share(part, whole int64) float64 {
 	return float64(part) / float64(whole)
 }
 
-// quantiles are by nearest rank; sorted holds at least one number.
+// quantiles returns percentiles by nearest rank. sorted has at least one number.
 func quantiles(sorted []int64) Quantiles {
 	at := func(percent int) int64 { return sorted[(len(sorted)*percent+99)/100-1] }
 	return Quantiles{at(50), at(90), at(99), at(100)}
 }
 
-// processBytes is the memory that the Go runtime has from the system and has not given back.
+// processBytes returns the memory that the Go runtime holds.
 func processBytes() int64 {
 	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(samples)

@@ -13,7 +13,7 @@ import (
 //go:embed assets/page.html assets/page.css assets/page.js assets/uPlot.iife.min.js assets/uPlot.min.css
 var assets embed.FS
 
-// page is what the template of the page sees.
+// page is the data of the page's template.
 type page struct {
 	*Report
 	CSP             string
@@ -22,15 +22,16 @@ type page struct {
 	Data            Series
 }
 
-// row is a span of the series in the page's table.
+// row is an interval of the series in the page's table.
 type row struct {
 	AtUS     int64
 	Requests int64
 	Denied   []int64
 }
 
-// WriteHTML writes the report as one page with charts. It asks nothing of any network, carries what it needs in itself, and
-// forbids by its own policy any script and style but its own. The report must hold decisions.
+// WriteHTML writes the report as one HTML page with charts. The page contains
+// everything it needs, makes no network requests, and its content security policy
+// forbids other scripts and styles. The report must have decisions.
 func (r *Report) WriteHTML(w io.Writer) error {
 	p := page{Report: r, Data: r.Series}
 	style, library, script := asset("uPlot.min.css")+asset("page.css"), asset("uPlot.iife.min.js"), asset("page.js")
@@ -51,7 +52,7 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	return err
 }
 
-// asset is an embedded file; one that is not there is a mistake of the build.
+// asset returns an embedded file and panics if it is missing.
 func asset(name string) string {
 	text, err := assets.ReadFile("assets/" + name)
 	if err != nil {
@@ -60,19 +61,20 @@ func asset(name string) string {
 	return string(text)
 }
 
-// digest is how a content security policy names an inline script or style.
+// digest returns the hash of an inline script or style for the content security policy.
 func digest(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// bar is a share as a picture. Its width is an attribute, as the page's policy allows no inline style.
+// bar returns a rate as a picture. Its width is an attribute, because the policy of the
+// page allows no inline style.
 func bar(share float64) template.HTML {
 	return template.HTML(fmt.Sprintf(
 		`<svg viewBox="0 0 100 1" preserveAspectRatio="none" aria-hidden="true"><rect width="%.2f" height="1"/></svg>`, share*100))
 }
 
-// countAny is count for a number or a pointer to one.
+// countAny is count for a number or a pointer to a number.
 func countAny(n any) string {
 	if p, ok := n.(*int64); ok {
 		return count(*p)
@@ -80,30 +82,30 @@ func countAny(n any) string {
 	return count(n.(int64))
 }
 
-// The rest is what only the page asks of a report.
+// The following methods are only for the page's template.
 
-// Several reports whether policies were decided side by side.
+// Several reports whether several policies were compared.
 func (p page) Several() bool { return len(p.Policies) > 1 }
 
-// SeveralLimits reports whether a request needed more than one limit's consent.
+// SeveralLimits reports whether a policy has more than one limit.
 func (p page) SeveralLimits() bool { return len(p.Policies[0].Limits) > 1 }
 
-// Compares reports whether policies were held against the sliding log.
+// Compares reports whether policies were compared with the sliding log.
 func (p page) Compares() bool { return p.compares() }
 
-// Limits are the limits as text.
+// Limits returns the limits as text.
 func (p page) Limits() string { return p.limits() }
 
-// OtherLimits are the limits of the policies that differ from the first one's.
+// OtherLimits returns the limits of the policies that differ from the first policy.
 func (p page) OtherLimits() []string { return p.otherLimits() }
 
-// KeyNames says what the keys were.
+// KeyNames describes the keys.
 func (p page) KeyNames() string { return p.keyNames() }
 
-// SpanUS is the log's length.
+// SpanUS returns the duration of the log in µs.
 func (p page) SpanUS() int64 { return p.LastUS - p.FirstUS }
 
-// Rows are the series, a span each.
+// Rows returns the intervals of the series.
 func (p page) Rows() []row {
 	rows := make([]row, len(p.Series.Requests))
 	for i, requests := range p.Series.Requests {

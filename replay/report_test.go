@@ -18,9 +18,9 @@ import (
 	"github.com/headgate/headgate/replay"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "update the golden files")
 
-// golden compares got with a file of testdata.
+// golden compares got with a file in testdata.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name)
@@ -38,7 +38,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// reportOf is the report on logs, without what differs from run to run.
+// reportOf returns the report on logs, without values that differ between runs.
 func reportOf(t *testing.T, logs []replay.Log, policies []headgate.Policy, opts *replay.Options) *replay.Report {
 	t.Helper()
 	opts.StoreStats = func(s headgate.Store) replay.StoreStats {
@@ -77,7 +77,7 @@ func TestReportText(t *testing.T) {
 	golden(t, "report_hostile.txt", text(t, hostile))
 }
 
-// hostileKeys are keys that would like to be more than text.
+// hostileKeys are keys that contain markup and control characters.
 var hostileKeys = []string{
 	`</script><script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `'--><!--<svg onload=alert(1)>`, "{{.Data}}", "\u202egnp.exe",
 	"\u2066a\u2069", "\x1b[31mred", "\x00", "", "línea ünïcode 漢字", "\ufffd", strings.Repeat("long ", 40), "a\u2028b",
@@ -108,7 +108,7 @@ func page(t *testing.T, r *replay.Report) string {
 	return b.String()
 }
 
-// elements are what stands between each <name …> and </name>.
+// elements returns the contents of all elements <name …> … </name>.
 func elements(page, name string) (contents []string) {
 	for _, m := range regexp.MustCompile(`(?s)<`+name+`[^>]*>(.*?)</`+name+`>`).FindAllStringSubmatch(page, -1) {
 		contents = append(contents, m[1])
@@ -116,7 +116,7 @@ func elements(page, name string) (contents []string) {
 	return contents
 }
 
-func TestPageRunsNothingOfALogs(t *testing.T) {
+func TestPageEscapesLogContent(t *testing.T) {
 	for name, policies := range map[string][]headgate.Policy{
 		"one":     {headgate.MustPolicy("2/1m")},
 		"several": replay.SideBySide(limits(t, "2/1m", "3/1h"), everyAlgorithm()...),
@@ -142,7 +142,8 @@ func TestPageRunsNothingOfALogs(t *testing.T) {
 	}
 }
 
-// The page's policy admits just the scripts and the style that it carries.
+// TestPagePolicy: the content security policy allows only the scripts and the style of
+// the page.
 func TestPagePolicy(t *testing.T) {
 	html := page(t, reportOf(t, realLog, []headgate.Policy{headgate.MustPolicy("5/1m")}, &replay.Options{}))
 	policy := regexp.MustCompile(`Content-Security-Policy" content="([^"]*)"`).FindStringSubmatch(html)
@@ -162,7 +163,7 @@ func TestPagePolicy(t *testing.T) {
 	}
 }
 
-// The charts' data is the report's series, also in the table for those without scripts.
+// TestPageData: the charts and the table have the data of the report's series.
 func TestPageData(t *testing.T) {
 	r := reportOf(t, realLog, replay.SideBySide(limits(t, "5/1m"), everyAlgorithm()...), &replay.Options{})
 	html := page(t, r)

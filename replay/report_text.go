@@ -10,7 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// WriteText writes the report as tables for people. Keys are shown as they are, but for what would disturb a terminal.
+// WriteText writes the report as tables for people. Control characters in keys are
+// escaped.
 func (r *Report) WriteText(w io.Writer) error {
 	var b strings.Builder
 	r.writeHead(&b)
@@ -28,13 +29,13 @@ func (r *Report) WriteText(w io.Writer) error {
 func (r *Report) writeHead(b *strings.Builder) {
 	rows := [][]string{
 		{"requests", count(r.Requests), "of " + count(r.Lines) + " lines in " + plural(len(r.Logs), "log")},
-		{"unreadable", count(r.Unreadable), "lines passed over"},
-		{"out of order", count(r.OutOfOrder), "requests earlier than one before them; put in order"},
+		{"unreadable", count(r.Unreadable), "skipped lines"},
+		{"out of order", count(r.OutOfOrder), "requests earlier than a previous one; sorted by time"},
 	}
 	if r.Requests > 0 {
 		estimated := ""
 		if !r.KeysExact {
-			estimated = " (an estimate: memory did not hold the statistics of all)"
+			estimated = " (estimate: the statistics of all keys do not fit into memory)"
 		}
 		rows = append(rows,
 			[]string{"keys", count(r.Keys), "by " + r.keyNames() + estimated},
@@ -45,14 +46,14 @@ func (r *Report) writeHead(b *strings.Builder) {
 	}
 }
 
-// keyNames says what the keys were.
+// keyNames describes the keys.
 func (r *Report) keyNames() string {
 	for _, log := range r.Logs {
 		if log.Format != JSONLines {
 			return r.Key
 		}
 	}
-	return "the records' own keys"
+	return "the key of each record"
 }
 
 func (r *Report) writePolicies(b *strings.Builder) {
@@ -61,9 +62,9 @@ func (r *Report) writePolicies(b *strings.Builder) {
 		fmt.Fprintf(b, "      %s\n", other)
 	}
 	b.WriteString("\n")
-	header := []string{"", "admitted", "denied", "share", "never", "keys touched", "share", "denials a key: 50 %", "90 %", "99 %", "most"}
+	header := []string{"", "allowed", "denied", "rate", "impossible", "keys denied", "rate", "denials per key: p50", "p90", "p99", "max"}
 	if r.compares() {
-		header = append(header, "differ from sliding_log", "share")
+		header = append(header, "differ from sliding_log", "rate")
 	}
 	rows := [][]string{header}
 	for _, p := range r.Policies {
@@ -81,7 +82,8 @@ func (r *Report) writePolicies(b *strings.Builder) {
 	writeTable(b, rows)
 }
 
-// limits returns the limits of the first policy. otherLimits returns those that differ.
+// limits returns the limits of the first policy. otherLimits returns the different
+// ones of other policies.
 func (r *Report) limits() string { return r.Policies[0].limits() }
 
 // otherLimits returns a line for each group of policies whose limits are not the first
@@ -113,15 +115,15 @@ func (p PolicyReport) limits() string {
 	return strings.Join(names, " and ")
 }
 
-// compares reports whether policies were held against the sliding log.
+// compares reports whether policies were compared with the sliding log.
 func (r *Report) compares() bool { return len(r.Policies) > 0 && r.Policies[0].Differs != nil }
 
-// writeLimits says which of several limits denied.
+// writeLimits writes the denials of each of several limits.
 func (r *Report) writeLimits(b *strings.Builder) {
 	if len(r.Policies[0].Limits) < 2 {
 		return
 	}
-	b.WriteString("\ndenied by each limit; one request may be denied by several\n\n")
+	b.WriteString("\ndenials by limit; several limits may deny one request\n\n")
 	header := []string{""}
 	for _, l := range r.Policies[0].Limits {
 		header = append(header, l.Limit)
@@ -142,7 +144,7 @@ func (r *Report) writeWorst(b *strings.Builder) {
 		b.WriteString("\nno key was denied\n")
 		return
 	}
-	b.WriteString("\nkeys with most denials")
+	b.WriteString("\nkeys with the most denials")
 	if r.DenialsForgotten > 0 {
 		fmt.Fprintf(b, " (each may have up to %s more)", count(r.DenialsForgotten))
 	}
@@ -173,7 +175,7 @@ func (r *Report) writeBadLines(b *strings.Builder) {
 	if r.Unreadable == 0 {
 		return
 	}
-	b.WriteString("\nlines that could not be read")
+	b.WriteString("\nunreadable lines")
 	if more := r.Unreadable - int64(len(r.BadLines)); more > 0 {
 		fmt.Fprintf(b, " (these and %s more)", count(more))
 	}
@@ -196,7 +198,7 @@ func (r *Report) writeNotes(b *strings.Builder) {
 	fmt.Fprintf(b, "process %s\n", size(m.ProcessBytes))
 	fmt.Fprintf(b, "speed: %s lines/s (%.2f s)\n", count(r.LinesPerSecond), float64(r.ElapsedUS)/1e6)
 	if overflowed > 0 {
-		fmt.Fprintf(b, "the stores had no room for every key: %s decisions may deny what the limit would admit\n", count(int64(overflowed)))
+		fmt.Fprintf(b, "the stores were full: %s decisions of keys that share an entry may deny too much\n", count(int64(overflowed)))
 	}
 }
 
@@ -209,7 +211,8 @@ func (r *Report) stores() (bytes int64, overflowed uint64, known bool) {
 	return bytes, overflowed, known
 }
 
-// writeTable writes rows with the first column to the left and the others to the right.
+// writeTable writes rows with the first column left-aligned and the others
+// right-aligned.
 func writeTable(b *strings.Builder, rows [][]string) {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
@@ -230,7 +233,7 @@ func writeTable(b *strings.Builder, rows [][]string) {
 	}
 }
 
-// showKey is key as it is if it is short and every rune of it can be seen; else in quotes, or its beginning.
+// showKey returns key if it is short and printable; otherwise its beginning in quotes.
 func showKey(key string) string {
 	const longest = 60
 	shown := key
@@ -250,7 +253,7 @@ func showKey(key string) string {
 	return shown
 }
 
-// count is n with a comma for every three digits.
+// count formats n with a comma for every three digits.
 func count(n int64) string {
 	digits := strconv.FormatInt(n, 10)
 	for i := len(digits) - 3; i > 0; i -= 3 {
@@ -287,7 +290,7 @@ func instant(us int64) string {
 	return time.UnixMicro(us).UTC().Format(layout) + " UTC"
 }
 
-// span is a length of time in its two largest units.
+// span formats a duration in its two largest units.
 func span(us int64) string {
 	d := time.Duration(us) * time.Microsecond
 	units := [...]struct {

@@ -2,7 +2,8 @@ package replay
 
 import "slices"
 
-// run holds requests in memory: pieces, each in time order, and their keys. The zero value is empty.
+// run holds requests in memory: pieces in time order, and their keys. The zero value is
+// empty.
 type run struct {
 	blocks  [][]record
 	keys    keyTable
@@ -12,10 +13,10 @@ type run struct {
 
 const (
 	recordSize = 24
-	blockSize  = 24 + 64 // what a block costs besides its records: its header and its cursor
+	blockSize  = 24 + 64 // memory of a block in addition to its records: header and cursor
 )
 
-// add copies the records of p and gives their keys this run's numbers.
+// add copies the records of p and assigns the run's numbers to their keys.
 func (r *run) add(p *piece) {
 	if len(p.records) == 0 {
 		return
@@ -33,10 +34,10 @@ func (r *run) add(p *piece) {
 	r.held += int64(len(block))*recordSize + blockSize
 }
 
-// bytes is the memory held.
+// bytes returns the memory in use.
 func (r *run) bytes() int64 { return r.held + r.keys.bytes() }
 
-// cursors walk the blocks, in input order.
+// cursors returns cursors over the blocks, in input order.
 func (r *run) cursors() []*cursor {
 	cursors := make([]*cursor, len(r.blocks))
 	for i, block := range r.blocks {

@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// sketch estimates how many different keys were added, by their hashes: HyperLogLog (Flajolet and others, 2007) with 2^14
-// registers, whose standard error is 0.8 %.
+// sketch estimates the number of distinct keys from their hashes: HyperLogLog (Flajolet
+// et al., 2007) with 2^14 registers, whose standard error is 0.8 %.
 type sketch struct {
 	registers [1 << sketchBits]uint8
 }

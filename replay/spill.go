@@ -12,32 +12,35 @@ import (
 	"strings"
 )
 
-// spill is a temporary file of runs, each in time order, for what memory does not hold. It is made with the first run.
+// spill is a temporary file of runs in time order, for requests that do not fit into
+// memory. The first run creates it.
 //
-// A request is written as uvarints: the µs since the one before it in its run, the cost, the length of the key; then the key.
+// A request is encoded as uvarints: µs since the previous request of the run, cost,
+// length of the key; then the key.
 type spill struct {
-	dir   string // where the file is; empty means the system's directory for such
+	dir   string // directory of the file; empty means the default of the system
 	file  *os.File
-	named bool    // the file has its name still
-	runs  []int64 // where each run ends
+	named bool    // the file still has a name
+	runs  []int64 // end offsets of the runs
 	bytes int64
 }
 
 const (
 	spillBuffer = 1 << 20
-	// window is how many bytes of keys, or how many records, of a spilled run are brought into memory at once.
+	// window is how many bytes of keys, or how many records, of a spilled run are
+	// loaded in one step.
 	windowBytes   = 16 << 10
 	windowRecords = 512
 )
 
-// add writes the requests of r and leaves it empty.
+// add writes the requests of r and empties it.
 func (s *spill) add(r *run) error {
 	if err := s.write(r); err != nil {
 		return fmt.Errorf("replay: the log needs more than the memory it may use, and spilling to %s broke: %w; "+
 			"allow more memory or set TMPDIR to where there is room", s.place(), err)
 	}
 	*r = run{}
-	runtime.GC() // now, when next to nothing is held: else the next run would come on top of this one
+	runtime.GC() // frees the previous run before the next one is allocated
 	return nil
 }
 
@@ -55,7 +58,7 @@ func (s *spill) write(r *run) error {
 			return err
 		}
 		s.file = file
-		s.named = os.Remove(file.Name()) != nil // without a name it is gone with the process; not every system allows that
+		s.named = os.Remove(file.Name()) != nil // not every system allows it
 	}
 	m, err := newMerger(r.cursors())
 	if err != nil {
@@ -82,14 +85,15 @@ func (s *spill) writeAll(w *bufio.Writer, m *merger) error {
 			head = binary.AppendUvarint(head, uint64(q.cost))
 			head = binary.AppendUvarint(head, uint64(len(q.key)))
 			last = q.at
-			_, _ = w.Write(head) // an error stays with w until Flush
+			_, _ = w.Write(head) // Flush returns a write error
 			_, _ = w.WriteString(q.key)
 			s.bytes += int64(len(head) + len(q.key))
 		}
 	}
 }
 
-// cursors walk the runs, in input order. Each reads ahead up to ahead bytes.
+// cursors returns cursors over the runs, in input order. Each buffers up to ahead
+// bytes.
 func (s *spill) cursors(ahead int) []*cursor {
 	cursors, start := make([]*cursor, len(s.runs)), int64(0)
 	for i, end := range s.runs {
@@ -106,13 +110,13 @@ func (s *spill) close() {
 	if s.file == nil {
 		return
 	}
-	_ = s.file.Close() // it is thrown away
+	_ = s.file.Close() // the file is not needed any more
 	if s.named {
 		_ = os.Remove(s.file.Name())
 	}
 }
 
-// spilledRun reads a run back, a window at a time.
+// spilledRun reads a run in windows.
 type spilledRun struct {
 	src     *bufio.Reader
 	last    int64
@@ -120,7 +124,8 @@ type spilledRun struct {
 	records []record
 }
 
-// refill brings the next window of the run. Keys are not numbered by what they are, only by where they stand.
+// refill loads the next window of the run. Keys are numbered by position, so equal keys
+// may have several numbers.
 func (r *spilledRun) refill(c *cursor) error {
 	var text strings.Builder
 	text.Grow(windowBytes)
@@ -144,7 +149,7 @@ func (r *spilledRun) refill(c *cursor) error {
 	return nil
 }
 
-// read is the next record, its key in r.key, or io.EOF.
+// read reads the next record and its key into r.key. It returns io.EOF at the end.
 func (r *spilledRun) read() (rec record, err error) {
 	var fields [3]uint64
 	for i := range fields {

@@ -5,30 +5,31 @@ import (
 	"slices"
 )
 
-// tally counts, for each key, its requests and how often each policy denied it. It is exact while it fits its budget. Past
-// that it forgets, again and again, the half of the keys with fewest denials; how many keys there were, and how many were
-// touched, is estimated from then on.
+// tally counts the requests of each key, and its denials by each policy. It is exact
+// while it fits into its budget. Above it, tally repeatedly drops the half of the keys
+// with the fewest denials; the numbers of keys, and of keys with denials, are then
+// estimates.
 type tally struct {
-	lanes    int // how many policies are decided side by side
+	policies int // number of policies
 	budget   int64
 	keys     keyTable
 	requests []int64
-	denied   []int64 // of key k under lane l at k·lanes + l
+	denied   []int64 // of key k under policy l at index k·policies + l
 
 	seen      sketch
-	touched   []sketch // of the keys that lane l denied
+	touched   []sketch // of the keys that policy l denied
 	pruned    bool
-	forgotten int64 // the most denials, over all lanes, that a key which came back may have lost
+	forgotten int64 // maximum denials, over all policies, that were lost for a key that was dropped and came again
 }
 
-// fewestTallied keeps a tiny budget from forgetting all the time.
-const fewestTallied = 1024
+// minTallied prevents a tiny budget from pruning all the time.
+const minTallied = 1024
 
-func newTally(lanes int, budget int64) *tally {
-	return &tally{lanes: lanes, budget: budget / 3 * 2, touched: make([]sketch, lanes)} // pruning needs half as much again
+func newTally(policies int, budget int64) *tally {
+	return &tally{policies: policies, budget: budget / 3 * 2, touched: make([]sketch, policies)} // the rest is for pruning
 }
 
-// number is the number of a key, which stays until the next call.
+// number returns the number of a key, which is valid until the next call.
 func (t *tally) number(hash uint64, key string) uint32 {
 	n := t.keys.intern(hash, []byte(key))
 	if int(n) < len(t.requests) {
@@ -36,29 +37,29 @@ func (t *tally) number(hash uint64, key string) uint32 {
 	}
 	t.seen.add(hash)
 	t.requests = append(t.requests, 0)
-	t.denied = append(t.denied, make([]int64, t.lanes)...)
-	if t.bytes() > t.budget && len(t.requests) >= fewestTallied {
+	t.denied = append(t.denied, make([]int64, t.policies)...)
+	if t.bytes() > t.budget && len(t.requests) >= minTallied {
 		t.prune(n)
 		n = t.keys.intern(hash, []byte(key))
 	}
 	return n
 }
 
-// bytes is the memory held.
+// bytes returns the memory in use.
 func (t *tally) bytes() int64 {
 	return t.keys.bytes() + int64(cap(t.requests)+cap(t.denied))*8
 }
 
-// deny counts a denial of key n by a lane.
-func (t *tally) deny(n uint32, lane int) {
-	at := &t.denied[int(n)*t.lanes+lane]
+// deny counts a denial of key n by a policy.
+func (t *tally) deny(n uint32, policy int) {
+	at := &t.denied[int(n)*t.policies+policy]
 	if *at == 0 {
-		t.touched[lane].add(t.keys.hashes[n])
+		t.touched[policy].add(t.keys.hashes[n])
 	}
 	*at++
 }
 
-// denials of key n over all lanes.
+// denials returns the denials of key n over all policies.
 func (t *tally) denials(n uint32) (sum int64) {
 	for _, denied := range t.of(n) {
 		sum += denied
@@ -66,16 +67,16 @@ func (t *tally) denials(n uint32) (sum int64) {
 	return sum
 }
 
-// of is the denials of key n, by lane.
-func (t *tally) of(n uint32) []int64 { return t.denied[int(n)*t.lanes:][:t.lanes] }
+// of returns the denials of key n, by policy.
+func (t *tally) of(n uint32) []int64 { return t.denied[int(n)*t.policies:][:t.policies] }
 
-// prune keeps the half of the keys that were denied most, and keep.
+// prune keeps the half of the keys with the most denials, and the key keep.
 func (t *tally) prune(keep uint32) {
 	order := make([]uint32, len(t.requests))
 	for n := range order {
 		order[n] = uint32(n)
 	}
-	slices.SortFunc(order, t.worse)
+	slices.SortFunc(order, t.compareDenials)
 	kept := order[:len(order)/2]
 	t.pruned = true
 	t.forgotten += t.denials(order[len(kept)])
@@ -91,16 +92,16 @@ func (t *tally) prune(keep uint32) {
 	t.keys, t.requests, t.denied = next.keys, next.requests, next.denied
 }
 
-// worse puts keys with more denials first, then those with more requests.
-func (t *tally) worse(a, b uint32) int {
+// compareDenials sorts keys by denials, then by requests, both descending.
+func (t *tally) compareDenials(a, b uint32) int {
 	if c := cmp.Compare(t.denials(b), t.denials(a)); c != 0 {
 		return c
 	}
 	return cmp.Compare(t.requests[b], t.requests[a])
 }
 
-// worst is the numbers of the keys that were denied, at most most of them: the most denied first, then the most requests, then
-// by name.
+// worst returns the numbers of at most most keys with denials, sorted by denials and
+// requests (descending), then by name.
 func (t *tally) worst(most int) []uint32 {
 	var order []uint32
 	for n := range uint32(len(t.requests)) {
@@ -109,12 +110,12 @@ func (t *tally) worst(most int) []uint32 {
 		}
 	}
 	slices.SortFunc(order, func(a, b uint32) int {
-		return cmp.Or(t.worse(a, b), cmp.Compare(t.keys.names[a], t.keys.names[b]))
+		return cmp.Or(t.compareDenials(a, b), cmp.Compare(t.keys.names[a], t.keys.names[b]))
 	})
 	return order[:min(most, len(order))]
 }
 
-// distinct is how many keys there were, and whether that is exact.
+// distinct returns the number of distinct keys, and whether it is exact.
 func (t *tally) distinct() (n int64, exact bool) {
 	if t.pruned {
 		return max(t.seen.estimate(), int64(len(t.requests))), false
@@ -122,11 +123,12 @@ func (t *tally) distinct() (n int64, exact bool) {
 	return int64(len(t.requests)), true
 }
 
-// laneDenials is the denials of every key that is not forgotten, in rising order, and how many keys were touched.
-func (t *tally) laneDenials(lane int) (sorted []int64, touched int64) {
+// policyDenials returns the denials of every key in memory in ascending order, and the
+// number of keys with denials.
+func (t *tally) policyDenials(policy int) (sorted []int64, touched int64) {
 	sorted = make([]int64, 0, len(t.requests))
 	for n := range t.requests {
-		denied := t.denied[n*t.lanes+lane]
+		denied := t.denied[n*t.policies+policy]
 		sorted = append(sorted, denied)
 		if denied > 0 {
 			touched++
@@ -134,7 +136,7 @@ func (t *tally) laneDenials(lane int) (sorted []int64, touched int64) {
 	}
 	slices.Sort(sorted)
 	if t.pruned {
-		touched = max(touched, t.touched[lane].estimate())
+		touched = max(touched, t.touched[policy].estimate())
 	}
 	return sorted, touched
 }

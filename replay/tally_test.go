@@ -19,7 +19,7 @@ func TestSketch(t *testing.T) {
 			s.add(hash)
 			s.add(hash)
 		}
-		if got := float64(s.estimate()); math.Abs(got-float64(keys)) > 0.04*float64(keys) { // five times the standard error
+		if got := float64(s.estimate()); math.Abs(got-float64(keys)) > 0.04*float64(keys) { // 5 standard errors
 			t.Errorf("%d keys are estimated as %.0f", keys, got)
 		}
 	}
@@ -33,7 +33,8 @@ func count1(y *tally, key string, denials int) {
 	}
 }
 
-// T13: whatever the number of keys, memory stays within the budget, and the keys that are denied most are found.
+// TestTallyIsBounded is T13: for any number of keys, memory stays within the budget,
+// and the keys with the most denials are found.
 func TestTallyIsBounded(t *testing.T) {
 	const budget, keys = 1 << 20, 60_000
 	y := newTally(1, budget)
@@ -54,7 +55,7 @@ func TestTallyIsBounded(t *testing.T) {
 	if n, exact := y.distinct(); exact || math.Abs(float64(n)-62_001) > 0.04*62_001 {
 		t.Errorf("it knows %d keys, exactly %v; want about 62001, not exactly", n, exact)
 	}
-	if _, touched := y.laneDenials(0); math.Abs(float64(touched)-2001) > 0.04*2001 {
+	if _, touched := y.policyDenials(0); math.Abs(float64(touched)-2001) > 0.04*2001 {
 		t.Errorf("%d keys are touched, want about 2001", touched)
 	}
 }
@@ -64,7 +65,7 @@ func TestTallyIsExactWithinItsBudget(t *testing.T) {
 	for i := range 5000 {
 		count1(y, fmt.Sprint(i%1000), i%2)
 	}
-	denials, touched := y.laneDenials(0)
+	denials, touched := y.policyDenials(0)
 	if n, exact := y.distinct(); n != 1000 || !exact || touched != 500 || y.forgotten != 0 {
 		t.Errorf("%d keys (exact %v), %d touched, %d forgotten; want 1000 exactly, 500, 0", n, exact, touched, y.forgotten)
 	}
@@ -76,8 +77,9 @@ func TestTallyIsExactWithinItsBudget(t *testing.T) {
 	}
 }
 
-// What a forgotten key may have lost is bounded by what the report says.
-func TestTallySaysWhatItForgot(t *testing.T) {
+// TestTallyReportsLosses: the losses of a dropped key are at most what the report
+// states.
+func TestTallyReportsLosses(t *testing.T) {
 	const keys = 20_000
 	y := newTally(1, 1<<20)
 	for i := range keys {
@@ -94,7 +96,7 @@ func TestTallySaysWhatItForgot(t *testing.T) {
 	}
 }
 
-// A span begins at its first µs and ends before the next one's.
+// TestSeriesBorders: an interval begins at its first µs and ends before the next one's.
 func TestSeriesBorders(t *testing.T) {
 	s := newSeries(0, 999_999, 1)
 	for _, at := range []int64{0, s.width - 1, s.width, 3 * s.width} {
@@ -126,7 +128,7 @@ func TestSeries(t *testing.T) {
 			s.deny(1)
 			s.request(tt.last)
 			s.deny(0)
-			if s.width != tt.width || len(s.requests) != tt.spans || len(s.requests) > mostSpans {
+			if s.width != tt.width || len(s.requests) != tt.spans || len(s.requests) > maxIntervals {
 				t.Errorf("%d spans of %d µs, want %d of %d", len(s.requests), s.width, tt.spans, tt.width)
 			}
 			end := len(s.requests) - 1

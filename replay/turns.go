@@ -8,9 +8,10 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// decide decides a batch, each request at its own instant. The requests of one key are decided one after another, in their order.
-// Those of different keys know nothing of each other, so with turns they are under way at the same time; see [Options].InFlight.
-func (l *lane) decide(ctx context.Context, batch []request) {
+// decide decides a batch, each request at its own time. Requests of one key are decided
+// in order. With turns, requests of different keys are decided concurrently; see
+// [Options].InFlight.
+func (l *policyReplay) decide(ctx context.Context, batch []request) {
 	if l.turns == nil {
 		for i := range batch {
 			if l.err = l.decideOne(ctx, batch, i); l.err != nil {
@@ -35,8 +36,8 @@ func (l *lane) decide(ctx context.Context, batch []request) {
 	all.Wait()
 }
 
-// share gives every key one turn.
-func (l *lane) share(batch []request) {
+// share builds one list of requests for each key.
+func (l *policyReplay) share(batch []request) {
 	for i := range l.turns {
 		l.turns[i] = l.turns[i][:0]
 	}
@@ -46,7 +47,7 @@ func (l *lane) share(batch []request) {
 	}
 }
 
-func (l *lane) decideTurn(ctx context.Context, batch []request, turn []int32) error {
+func (l *policyReplay) decideTurn(ctx context.Context, batch []request, turn []int32) error {
 	for _, i := range turn {
 		if err := l.decideOne(ctx, batch, int(i)); err != nil {
 			return err
@@ -56,7 +57,7 @@ func (l *lane) decideTurn(ctx context.Context, batch []request, turn []int32) er
 }
 
 // decideOne decides request i of the batch.
-func (l *lane) decideOne(ctx context.Context, batch []request, i int) (err error) {
+func (l *policyReplay) decideOne(ctx context.Context, batch []request, i int) (err error) {
 	q := &batch[i]
 	if l.decisions[i], err = l.limiter.AllowAt(ctx, headgate.Instant(q.at).Time(), q.key, q.cost); err != nil {
 		return fmt.Errorf("replay: %s at %d µs: %w", l.policy.Algorithm, q.at, err)

@@ -17,7 +17,7 @@ import (
 	"github.com/headgate/headgate/replay"
 )
 
-// slow is a memory store that takes its time, says how many it has under way, and fails at an instant.
+// slow is a slow memory store. It counts concurrent decisions and fails at one time.
 type slow struct {
 	*memstore.Store
 	underWay, most atomic.Int64
@@ -62,11 +62,12 @@ func newSlow(failAt headgate.Instant) *slow {
 	return &slow{Store: memstore.New(nil), failAt: failAt, last: map[string]headgate.Instant{}}
 }
 
-// apart has a small memory store for each key, so that none is forgotten because of another's instant.
+// apart has a small memory store for each key, so that no key expires by the time of
+// another key.
 type apart struct {
 	*memstore.Store
 	mu   sync.Mutex
-	keys map[string]headgate.Bound // each of its own store
+	keys map[string]headgate.Bound // one store for each key
 }
 
 func openApart() (headgate.Store, error) {
@@ -102,8 +103,9 @@ func (b apartBound) Apply(ctx context.Context, now headgate.Instant, key string,
 	return bound.Apply(ctx, now, key, v, cost)
 }
 
-// Many decisions under way at once are the same as one after another, written in the same order, whatever the algorithm.
-func TestManyInFlightDecideAlike(t *testing.T) {
+// TestConcurrentDecisionsAreEqual: with any number of decisions in flight, decisions
+// and their order in the output are the same, for every algorithm.
+func TestConcurrentDecisionsAreEqual(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
 	random := rand.New(rand.NewPCG(1, 2))
@@ -134,7 +136,7 @@ func TestManyInFlightDecideAlike(t *testing.T) {
 	}
 }
 
-func TestKeysKeepTheirOrderInFlight(t *testing.T) {
+func TestConcurrentDecisionsKeepKeyOrder(t *testing.T) {
 	t.Parallel()
 	var store *slow
 	open := func() (headgate.Store, error) { store = newSlow(-1); return store, nil }
@@ -150,7 +152,7 @@ func TestKeysKeepTheirOrderInFlight(t *testing.T) {
 	}
 }
 
-func TestAStoreThatFailsEndsTheReplay(t *testing.T) {
+func TestStoreErrorEndsReplay(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
 	for i := range 40_000 {

@@ -33,7 +33,7 @@
 
   function draw(figure, rows, columns, height, top) {
     const caption = figure.querySelector("figcaption"), read = document.createElement("output");
-    const said = caption.querySelector("small");
+    const note = caption.querySelector("small");
     caption.append(read);
     figure.setAttribute("role", "group");
     const u = new uPlot({
@@ -50,7 +50,7 @@
           read.textContent = i == null ? "" :
             new Date(times[i] * 1e3).toISOString().slice(0, 16).replace("T", " ") + "  " +
             rows.map((row, n) => number.format(columns[n][i]) + " " + row.label).join(", ");
-          if (said) said.hidden = i != null;
+          if (note) note.hidden = i != null;
         }],
       },
     }, [times, ...columns], figure);

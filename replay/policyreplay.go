@@ -7,32 +7,32 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// lane is one policy over its own store, side by side with others on the same requests.
-type lane struct {
+// policyReplay is one policy with its own store. All of them decide the same requests.
+type policyReplay struct {
 	policy    headgate.Policy
 	store     headgate.Store
 	limiter   *headgate.Limiter
-	decisions []headgate.Decision // on the batch at hand
-	turns     [][]int32           // requests of the batch, each list to be decided in order; nil if all are
+	decisions []headgate.Decision // decisions about the current batch
+	turns     [][]int32           // indexes of requests by key, each list decided in order; nil if all requests are
 	err       error
 
 	admitted, denied, never int64
-	differs                 int64   // decisions that are not those of the exact lane
-	deniedBy                []int64 // by the policy's limits
+	differs                 int64   // decisions that differ from the sliding log
+	deniedBy                []int64 // by limit of the policy
 	names                   []string
 }
 
-func newLane(policy headgate.Policy, open func() (headgate.Store, error), o *Options) (*lane, error) {
+func newPolicyReplay(policy headgate.Policy, open func() (headgate.Store, error), o *Options) (*policyReplay, error) {
 	store, err := open()
 	if err != nil {
 		return nil, err
 	}
-	l := &lane{policy: policy, store: store, decisions: make([]headgate.Decision, o.batch())}
+	l := &policyReplay{policy: policy, store: store, decisions: make([]headgate.Decision, o.batch())}
 	if o.InFlight > 1 {
 		l.turns = make([][]int32, o.InFlight)
 	}
 	if l.limiter, err = headgate.New(store, policy, nil); err != nil {
-		_ = store.Close() // it holds nothing yet
+		_ = store.Close() // it is empty
 		return nil, err
 	}
 	for _, limit := range policy.Limits {
@@ -42,8 +42,8 @@ func newLane(policy headgate.Policy, open func() (headgate.Store, error), o *Opt
 	return l, nil
 }
 
-// count adds up the decision on request i of the batch.
-func (l *lane) count(i int) (denied bool) {
+// count counts the decision about request i of the batch.
+func (l *policyReplay) count(i int) (denied bool) {
 	d := &l.decisions[i]
 	if d.Allowed {
 		l.admitted++
@@ -63,29 +63,29 @@ func (l *lane) count(i int) (denied bool) {
 	return true
 }
 
-func newLanes(policies []headgate.Policy, open func() (headgate.Store, error), o *Options) (lanes []*lane, err error) {
+func newPolicyReplays(policies []headgate.Policy, open func() (headgate.Store, error), o *Options) (replays []*policyReplay, err error) {
 	for _, policy := range policies {
-		l, err := newLane(policy, open, o)
+		l, err := newPolicyReplay(policy, open, o)
 		if err != nil {
-			_ = closeLanes(lanes) // nothing was decided
+			_ = closeAll(replays) // no decision was made
 			return nil, err
 		}
-		lanes = append(lanes, l)
+		replays = append(replays, l)
 	}
-	return lanes, nil
+	return replays, nil
 }
 
-func closeLanes(lanes []*lane) error {
+func closeAll(replays []*policyReplay) error {
 	var errs []error
-	for _, l := range lanes {
+	for _, l := range replays {
 		errs = append(errs, l.store.Close())
 	}
 	return errors.Join(errs...)
 }
 
 // SideBySide returns one policy with the same limits for each algorithm. With several
-// algorithms, each gets what it uses of a limit: an algorithm that does not queue gets a burst
-// of the queue's capacity in place of the queue, and a window gets neither.
+// algorithms, each gets what it uses of a limit: an algorithm that does not queue gets
+// a burst of the queue's capacity in place of the queue, and a window gets neither.
 func SideBySide(limits []headgate.Limit, algorithms ...headgate.Algorithm) []headgate.Policy {
 	policies := make([]headgate.Policy, len(algorithms))
 	for i, algorithm := range algorithms {
