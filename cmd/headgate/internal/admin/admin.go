@@ -1,11 +1,14 @@
-// Package admin is the service's door for who runs it: metrics, profiles, what is in force, and who is denied most. It knows none of them:
-// it is given what answers, and keeps strangers out. docs/operations.md says it all to users.
+// Package admin is the admin API of the service: metrics, profiles, the active configuration and
+// the top denied keys. Its options supply the content; the package itself only controls access.
+// docs/operations.md documents it for users.
 //
-// # Who may ask
+// # Access
 //
-// With a token, whoever sends it as “Authorization: Bearer TOKEN”. Without one the door must be on this machine alone, which is for who
-// opens it to see to; it then answers only requests for this machine by name or address, and none that another site's page has a browser
-// make, so that no page in a browser here can ask. /livez and /readyz are for everybody: they say no more than they do at the door for HTTP.
+// With a token, requests must send “Authorization: Bearer TOKEN”. Without one, the listener must
+// be on a loopback address, which the caller of the package ensures. The API then accepts only
+// requests whose Host is this machine, and none that a page of another site makes, so that no
+// page in a local browser can read it. /livez and /readyz need no token: they return no more
+// than on the HTTP API.
 package admin
 
 import (
@@ -23,24 +26,24 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/localaccess"
 )
 
-// Bounds on how many keys are shown.
+// The default and the maximum number of keys in /debug/top-denied.
 const (
-	usuallyShown = 20
-	mostShown    = 1000
+	defaultShown = 20
+	maxShown     = 1000
 )
 
-// Options are what the door answers with. What is nil is not there.
+// Options are the content of the API. A nil field removes its path.
 type Options struct {
-	Token   string                          // what operators must know; empty: nothing
+	Token   string                          // required of every request; empty means no token
 	Health  http.Handler                    // answers /livez and /readyz
 	Metrics http.Handler                    // answers /metrics
-	Config  func(io.Writer) error           // writes what is in force, without secrets
-	Top     func(n int) any                 // the keys that are denied most, as JSON
-	Hash    func(policy, key string) string // what stands for a key there
-	Lines   map[string]func() []string      // paths that answer with lines of text
+	Config  func(io.Writer) error           // writes the active configuration, without secrets
+	Top     func(n int) any                 // returns the n keys that are denied most, for JSON
+	Hash    func(policy, key string) string // returns the hash that replaces a key in Top
+	Lines   map[string]func() []string      // paths that return lines of text
 }
 
-// Handler answers the door's paths. It is made with [New] and may be used concurrently.
+// Handler serves the admin API. It is created with [New] and may be used concurrently.
 type Handler struct {
 	opts   Options
 	token  [sha256.Size]byte
@@ -49,11 +52,11 @@ type Handler struct {
 	paths  []string
 }
 
-// New makes the door. opts is not nil.
+// New returns the admin API. opts is not nil.
 func New(opts *Options) *Handler {
 	h := &Handler{opts: *opts, token: sha256.Sum256([]byte(opts.Token))}
 	h.add("/debug/pprof/", http.HandlerFunc(pprof.Index))
-	h.mux.HandleFunc("GET /debug/pprof/cmdline", program)
+	h.mux.HandleFunc("GET /debug/pprof/cmdline", serveCmdline)
 	h.mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	h.mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	h.mux.HandleFunc("POST /debug/pprof/symbol", pprof.Symbol)
@@ -68,7 +71,7 @@ func New(opts *Options) *Handler {
 		h.add("/debug/top-denied", http.HandlerFunc(h.top))
 	}
 	for path, lines := range opts.Lines {
-		h.add(path, linesOf(lines))
+		h.add(path, serveLines(lines))
 	}
 	if opts.Health != nil {
 		h.public.Handle("/livez", opts.Health)
@@ -79,13 +82,13 @@ func New(opts *Options) *Handler {
 	return h
 }
 
-// add has a path answered, for reading only.
+// add registers a path for GET and HEAD.
 func (h *Handler) add(path string, handler http.Handler) {
 	h.mux.Handle("GET "+path, handler)
 	h.paths = append(h.paths, path)
 }
 
-// ServeHTTP answers one request.
+// ServeHTTP serves one request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")
@@ -94,27 +97,27 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	switch {
-	case h.opts.Token != "" && !h.knows(r):
+	case h.opts.Token != "" && !h.hasToken(r):
 		w.Header().Set("WWW-Authenticate", `Bearer realm="headgate"`)
-		http.Error(w, "this door needs its token: Authorization: Bearer TOKEN", http.StatusUnauthorized)
+		http.Error(w, "the admin API requires its token: Authorization: Bearer TOKEN", http.StatusUnauthorized)
 	case h.opts.Token == "" && !localaccess.Host(r.Host):
-		http.Error(w, "this door has no token, and answers requests for localhost only", http.StatusForbidden)
+		http.Error(w, "the admin API has no token; it accepts requests for localhost only", http.StatusForbidden)
 	case h.opts.Token == "" && localaccess.CrossSite(r):
-		http.Error(w, "this door has no token, and answers no page of another site", http.StatusForbidden)
+		http.Error(w, "the admin API has no token; it rejects requests from pages of other sites", http.StatusForbidden)
 	default:
 		h.mux.ServeHTTP(w, r)
 	}
 }
 
-// knows reports whether a request holds the token. How long that takes says nothing of it.
-func (h *Handler) knows(r *http.Request) bool {
+// hasToken reports whether a request has the token, in constant time.
+func (h *Handler) hasToken(r *http.Request) bool {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	sum := sha256.Sum256([]byte(token))
 	return subtle.ConstantTimeCompare(sum[:], h.token[:]) == 1 && strings.EqualFold(scheme, "Bearer")
 }
 
-// program stands in for pprof.Cmdline: the arguments may hold passwords.
-func program(w http.ResponseWriter, _ *http.Request) {
+// serveCmdline replaces pprof.Cmdline, because the arguments may contain passwords.
+func serveCmdline(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = io.WriteString(w, os.Args[0])
 }
@@ -134,7 +137,7 @@ func (h *Handler) config(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(text.Bytes())
 }
 
-// top answers with the keys that are denied most, or with what stands for one.
+// top serves the keys that are denied most, or the hash of one key.
 func (h *Handler) top(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	w.Header().Set("Content-Type", "application/json")
@@ -144,19 +147,19 @@ func (h *Handler) top(w http.ResponseWriter, r *http.Request) {
 	}
 	n, err := strconv.Atoi(query.Get("n"))
 	if err != nil || n < 1 {
-		n = usuallyShown
+		n = defaultShown
 	}
-	writeJSON(w, map[string]any{"denied": h.opts.Top(min(n, mostShown))})
+	writeJSON(w, map[string]any{"denied": h.opts.Top(min(n, maxShown))})
 }
 
 func writeJSON(w io.Writer, v any) {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v) // the client is gone, if this fails
+	_ = enc.Encode(v) // fails only if the client is gone
 }
 
-func linesOf(lines func() []string) http.Handler {
+func serveLines(lines func() []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		for _, line := range lines() {

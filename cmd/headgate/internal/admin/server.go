@@ -13,19 +13,20 @@ import (
 )
 
 const (
-	bodyTimeout     = 5 * time.Second // for the body of a request, which hardly any has
-	mostConnections = 1000
-	writeTimeout    = time.Minute // for a client to take an answer, behind the time that a profile is recorded for
+	bodyTimeout    = 5 * time.Second // for the body of a request; few requests have one
+	maxConnections = 1000
+	writeTimeout   = time.Minute // for writing a response, in addition to the duration of a profile
 )
 
-// Server is a handler behind bounded connections. It is made with [NewServer] and may be used concurrently.
+// Server serves a handler with a bounded number of connections. It is created with [NewServer] and
+// may be used concurrently.
 type Server struct{ http http.Server }
 
-// NewServer makes a server, mostly for a [Handler]. Answers may take their time: a profile is recorded for as long as it is asked for. log
-// hears of broken connections; nil means nobody does.
+// NewServer returns a server for a handler, usually a [Handler]. A profile may take as long as its
+// request asks for. log receives errors of connections; nil means no log.
 func NewServer(handler http.Handler, log *slog.Logger) *Server {
 	return &Server{http.Server{
-		Handler:           inTime(handler),
+		Handler:           limitBodyTime(handler),
 		ReadHeaderTimeout: 5 * time.Second,
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       2 * time.Minute,
@@ -34,26 +35,28 @@ func NewServer(handler http.Handler, log *slog.Logger) *Server {
 	}}
 }
 
-// inTime bounds the time for the body of a request. It does for none without: the end of a server's ReadTimeout also ends a profile.
-func inTime(handler http.Handler) http.Handler {
+// limitBodyTime sets a read deadline for request bodies. Requests without a body get none, because
+// an http.Server's ReadTimeout would also end a profile.
+func limitBodyTime(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != http.NoBody {
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // that of an http.Server can be set
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // an http.Server supports it
 		}
 		handler.ServeHTTP(w, r)
 	})
 }
 
-// Serve answers the connections of ln, which it closes, until [Server.Shutdown]; it then returns nil at once. Of more
-// than 1,000 connections at a time the newest are closed.
+// Serve serves the connections of ln until [Server.Shutdown], and then returns nil immediately. It
+// closes ln. Above 1,000 concurrent connections, new ones are closed.
 func (s *Server) Serve(ln net.Listener) error {
-	if err := s.http.Serve(bounded.Listener(ln, mostConnections)); !errors.Is(err, http.ErrServerClosed) {
+	if err := s.http.Serve(bounded.Listener(ln, maxConnections)); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
 }
 
-// Shutdown takes no more connections and gives requests in flight a second, or until ctx ends: nobody waits for a profile.
+// Shutdown stops accepting connections and waits one second for requests in flight, or until ctx
+// ends: a running profile does not delay it.
 func (s *Server) Shutdown(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

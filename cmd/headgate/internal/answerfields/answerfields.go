@@ -1,4 +1,5 @@
-// Package answerfields writes the header fields of an engine's answer, for the doors that speak HTTP.
+// Package answerfields writes the rate limit header fields of an engine's answer, for the APIs
+// over HTTP.
 package answerfields
 
 import (
@@ -12,44 +13,45 @@ import (
 )
 
 const (
-	mostRules = 8    // of a request whose fields are kept ready; those of others are serialised anew each time
-	mostSets  = 4096 // sets of limits whose fields are kept ready
-	mostBytes = 128  // of fields that differ from answer to answer, mostly
+	maxCachedRules = 8    // rules of a request whose fields are cached; longer ones are serialized each time
+	maxCachedSets  = 4096 // sets of limits whose fields are cached
+	usualBytes     = 128  // usual size of the fields that differ between answers
 )
 
-// ruleSet says which limits take part in a request, in its order.
-type ruleSet [mostRules]*engine.Rule
+// ruleSet is the limits of a request, in its order.
+type ruleSet [maxCachedRules]*engine.Rule
 
-// Writer writes the fields. It is made with [New] and may be used concurrently.
+// Writer writes the fields. It is created with [New] and may be used concurrently.
 type Writer struct {
 	fields *httpfields.Writer
 	sets   *memo.Map[ruleSet, *httpfields.Set]
 }
 
-// New makes a writer of RateLimit-Policy and RateLimit.
+// New returns a writer of RateLimit-Policy and RateLimit.
 func New() *Writer {
 	fields, err := httpfields.New(nil)
 	if err != nil {
-		panic("answerfields: " + err.Error()) // the defaults contradict nothing
+		panic("answerfields: " + err.Error()) // the defaults are valid
 	}
-	return &Writer{fields: fields, sets: memo.New[ruleSet, *httpfields.Set](mostSets)}
+	return &Writer{fields: fields, sets: memo.New[ruleSet, *httpfields.Set](maxCachedSets)}
 }
 
-// Write adds RateLimit-Policy, for all limits of the answer, RateLimit for the tightest, and Retry-After for a denial that will end. An
-// answer without limits adds nothing, nor does one of limits that could not have denied it: clients slow down for what the fields say, and
-// nobody is to notice a limit that denies nobody. It allocates once or twice.
+// Write adds RateLimit-Policy for all limits of the answer, RateLimit for the tightest, and
+// Retry-After for a denial that ends. An answer without limits adds nothing. Neither does an
+// unenforced one: clients slow down for what the fields report, and a limit in shadow mode must
+// not affect them. It allocates once or twice.
 func (w *Writer) Write(header http.Header, a *engine.Answer) {
 	if len(a.Rules) == 0 || a.Unenforced {
 		return
 	}
 	var text strings.Builder
-	text.Grow(mostBytes)
+	text.Grow(usualBytes)
 	w.fields.Write(header, w.setOf(a.Rules), a.Decisions, time.Time{}, &text)
 }
 
-// setOf is what the fields say of rules in every answer.
+// setOf returns the constant part of the fields of these rules, from the cache if possible.
 func (w *Writer) setOf(rules []*engine.Rule) *httpfields.Set {
-	if len(rules) > mostRules {
+	if len(rules) > maxCachedRules {
 		return w.newSet(rules)
 	}
 	var k ruleSet
@@ -64,7 +66,7 @@ func (w *Writer) newSet(rules []*engine.Rule) *httpfields.Set {
 	limits := make([]httpfields.Limit, len(rules))
 	for i, r := range rules {
 		limits[i] = httpfields.Limit{Limit: r.Limit, Algorithm: r.Algorithm, Capacity: r.Capacity()}
-		if r.Policy != "" { // the name of any other is its text, which says nothing that the fields do not
+		if r.Policy != "" { // an inline limit is named by its text, which the fields already contain
 			limits[i].Name = r.Name
 		}
 	}

@@ -120,7 +120,7 @@ func unknownPolicy(name string, names []string) string {
 // checkReachable refuses routes that can never match.
 func (d *decoder) checkReachable(from []Route) {
 	routes := routesOf(from)
-	for _, s := range routing.Shadows(routes) {
+	for _, s := range routing.UnreachableRoutes(routes) {
 		var by []string
 		for _, i := range s.By {
 			at := d.at[routePath(i)]

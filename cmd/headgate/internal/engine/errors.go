@@ -8,56 +8,61 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// The errors that are the engine's own. All others are those of package headgate and of the store.
+// The errors that only the engine returns. All others are errors of package headgate or of the
+// store.
 var (
-	// ErrUnknownPolicy: a check names a policy that this engine does not have.
+	// ErrUnknownPolicy: a check names a policy that is not configured.
 	ErrUnknownPolicy = errors.New("unknown policy")
-	// ErrInvalidRequest: more than the limits on input accept, or nothing at all.
+	// ErrInvalidRequest: the request has no checks, or exceeds a limit on input.
 	ErrInvalidRequest = errors.New("invalid request")
 )
 
-// CheckError says which check and which of its fields cannot be decided as it stands. It never holds a key.
+// CheckError is an error in one check of a request, or in the request. It never contains a key.
 type CheckError struct {
-	Index int    // the check's place in the request, from 0; -1 for the request itself
-	Field string // policy, limit, algorithm, key, cost; or checks
+	Index int    // the check's index in the request, from 0; -1 for the request
+	Field string // policy, limit, algorithm, key or cost; checks for the request
 	Err   error
 }
 
-// Error names the place and the cause.
+// Error returns the cause, after the check's number from 1.
 func (e *CheckError) Error() string {
 	if e.Index < 0 {
-		return fmt.Sprintf("engine: %s: %v", e.Field, e.Err)
+		return withoutPrefix(e.Err)
 	}
-	return fmt.Sprintf("engine: check %d: %s: %v", e.Index+1, e.Field, e.Err)
+	return fmt.Sprintf("check %d: %s", e.Index+1, withoutPrefix(e.Err))
 }
 
-// Unwrap is the cause.
+// Unwrap returns the cause.
 func (e *CheckError) Unwrap() error { return e.Err }
 
-// PolicyError says which policy cannot work over this store, and what of it. The text never holds the key of an override. [New] and
-// [Engine.Use] join one for each place, so that all can be told at once.
+// PolicyError is a policy that the store cannot enforce, and the reason. Its text never contains
+// the key of an override. [New] and [Engine.Apply] join one error for each reason, so that all
+// are reported together.
 type PolicyError struct {
 	Policy     string // its name
-	Field      string // limits, algorithm, on_store_error; or empty for the policy itself
+	Field      string // limits, algorithm or on_store_error; empty for the policy itself
 	Overridden bool   // the limits are those of an override
 	Key        string // of the override
-	Limit      int    // the limit's place, from 0; of no meaning for other fields
+	Limit      int    // the limit's index, from 0; undefined for other fields
 	Err        error
 }
 
-// Error names the policy and the cause.
+// Error returns the policy's name and the cause.
 func (e *PolicyError) Error() string {
 	override := ""
 	if e.Overridden {
-		override = "an override: "
+		override = "override: "
 	}
-	return fmt.Sprintf("engine: policy %q: %s%v", e.Policy, override, e.Err)
+	return fmt.Sprintf("policy %q: %s%s", e.Policy, override, withoutPrefix(e.Err))
 }
 
-// Unwrap is the cause.
+// Unwrap returns the cause.
 func (e *PolicyError) Unwrap() error { return e.Err }
 
-// policyField is the field of a policy that a store's refusal of a rule is about.
+// withoutPrefix returns the text of an error without the prefix of package headgate.
+func withoutPrefix(err error) string { return strings.TrimPrefix(err.Error(), "headgate: ") }
+
+// policyField returns the field of a policy that an error of binding a rule is about.
 func policyField(err error) string {
 	switch {
 	case errors.Is(err, headgate.ErrInvalidLimit):
@@ -68,22 +73,23 @@ func policyField(err error) string {
 	return ""
 }
 
-// Kind sorts errors by what a caller can do about them. Each door has its own word for each kind.
+// ErrorKind classifies errors by what a caller can do about them. Each API maps the kinds to its
+// own statuses.
 type ErrorKind uint8
 
 // The kinds of error.
 const (
-	StoreFailure   ErrorKind = iota // nothing could be decided: the store's trouble, not the caller's
+	StoreFailure   ErrorKind = iota // the store could not decide; the request may be valid
 	InvalidRequest                  // the request must change
-	UnknownPolicy                   // the request must name another policy, or the service must learn this one
+	UnknownPolicy                   // the policy is not configured
 )
 
-// String is the kind in words.
+// String returns the kind in words.
 func (k ErrorKind) String() string {
-	return [...]string{"could not decide", "bad input", "unknown policy"}[k]
+	return [...]string{"could not decide", "invalid request", "unknown policy"}[k]
 }
 
-// kinds is the one table from causes to kinds; what it does not list is Undecided.
+// kinds maps causes to kinds. Any other cause is a StoreFailure.
 var kinds = [...]struct {
 	cause error
 	kind  ErrorKind
@@ -96,7 +102,7 @@ var kinds = [...]struct {
 	{headgate.ErrUnsupported, InvalidRequest},
 }
 
-// KindOf sorts an error of [Engine.Decide].
+// ErrorKindOf returns the kind of an error of [Engine.Decide].
 func ErrorKindOf(err error) ErrorKind {
 	for _, k := range kinds {
 		if errors.Is(err, k.cause) {
@@ -106,8 +112,8 @@ func ErrorKindOf(err error) ErrorKind {
 	return StoreFailure
 }
 
-// Reason is an error of [Engine.Decide] in one line for a client. Where the store is, and how it is asked, is not a client's to know: the
-// log has that.
+// Reason returns an error of [Engine.Decide] as one line for a client. It does not contain the
+// address of the store or details of its protocol; those are only logged.
 func Reason(err error) string {
 	if check := (*CheckError)(nil); errors.As(err, &check) {
 		err = check.Err
@@ -115,17 +121,18 @@ func Reason(err error) string {
 	if errors.As(err, new(*headgate.StoreError)) {
 		return "the store could not decide: " + StoreErrorReason(err)
 	}
-	line, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "headgate: "), "\n") // the rest is for terminals
+	line, _, _ := strings.Cut(withoutPrefix(err), "\n") // later lines are for terminals
 	return line
 }
 
-// Trouble is the store's trouble in words: where it is not asked because it failed before, what it failed of.
+// StoreErrorReason returns the reason of a store error in words. If a circuit breaker is open,
+// it is the reason of the failure that opened it.
 func StoreErrorReason(err error) string {
-	trouble := StoreFailure.String()
+	reason := StoreFailure.String()
 	for cause := (*headgate.StoreError)(nil); errors.As(err, &cause); err = cause.Err {
-		trouble = cause.Reason.String()
+		reason = cause.Reason.String()
 	}
-	return trouble
+	return reason
 }
 
 func (s *ActiveConfig) unknownPolicy(name string) error {
@@ -133,12 +140,12 @@ func (s *ActiveConfig) unknownPolicy(name string) error {
 		name = name[:64] + "…"
 	}
 	if len(s.policies) == 0 {
-		return fmt.Errorf("%w %q: this service has no policies; send a limit, such as 10/s, instead", ErrUnknownPolicy, name)
+		return fmt.Errorf("%w %q: no policies are configured; send a limit such as 10/s instead", ErrUnknownPolicy, name)
 	}
 	return fmt.Errorf("%w %q", ErrUnknownPolicy, name)
 }
 
-// inlineField is the field of a check without a policy that err is about.
+// inlineField returns the field of a check without a policy that err is about.
 func inlineField(err error) string {
 	if errors.Is(err, headgate.ErrInvalidLimit) {
 		return "limit"

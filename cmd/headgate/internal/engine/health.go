@@ -7,16 +7,17 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// healthLimit is of the rule that Health asks for; nobody spends under it.
+// healthLimit is the limit of the rule that Health peeks at. Nothing is spent under it.
 var healthLimit = headgate.MustParseLimit("1/1s")
 
-// bindHealth makes the rule that Health asks for.
+// bindHealth binds the rule that Health peeks at.
 func bindHealth(store headgate.Store) (headgate.Bound, error) {
 	return bindMode(store, headgate.FailClosed)
 }
 
-// keeps reports an OnStoreError that the store cannot keep, so that it is known now and not at the first check.
-func keeps(store headgate.Store, mode headgate.OnStoreError) error {
+// validateOnStoreError returns an error for a mode that the store does not support, so that it
+// is reported at the start and not by the first check.
+func validateOnStoreError(store headgate.Store, mode headgate.OnStoreError) error {
 	if err := mode.Validate(); err != nil {
 		return err
 	}
@@ -28,11 +29,11 @@ func bindMode(store headgate.Store, mode headgate.OnStoreError) (headgate.Bound,
 	return store.Bind(headgate.Rule{Scope: "health", Name: "health", Limit: healthLimit, OnStoreError: mode})
 }
 
-// Health asks the store for a decision that spends nothing and leaves nothing behind, and reports why it could not make one, whatever
-// holds for checks meanwhile; nil if it did. It is one operation of the store.
+// Health returns nil if the store can decide, or the reason why it cannot, whatever the
+// failure mode of checks is. It is one operation of the store, which spends and writes nothing.
 func (e *Engine) Health(ctx context.Context) error {
 	if _, err := e.health.Apply(ctx, headgate.StoreClock, "", headgate.Peek, 0); err != nil {
-		return fmt.Errorf("engine: health: %w", err)
+		return fmt.Errorf("health check: %w", err)
 	}
 	return nil
 }

@@ -8,31 +8,33 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/memo"
 )
 
-// longestKept bounds the text of a rule that is kept ready, in bytes: with mostInline it bounds the memory that strangers'
-// texts can take. Longer ones, blanks mostly, work and are read afresh each time.
-const longestKept = 128
+// maxCachedBytes is the maximum length of a limit and algorithm whose rule is cached, in bytes.
+// With maxInlineRules it bounds the memory for texts of clients. Longer texts, mostly of spaces,
+// are parsed by every request.
+const maxCachedBytes = 128
 
-// inlineKey is what a check without a policy said. The ordinal tells different limits of one algorithm and period on one key
-// of one request apart: 0 for the first, counted in the order of the request.
+// inlineKey is the limit of a check without a policy, as text. The ordinal distinguishes
+// different limits of one algorithm and period on one key of one request: 0 for the first, in
+// the order of the request.
 type inlineKey struct {
 	limit, algorithm string
 	ordinal          int
 }
 
-// inlineRule is the rule for a check that brought its own limit.
-func (s *ActiveConfig) inlineRule(k inlineKey) (*Rule, error) {
-	if r, ok := s.inline.Get(k); ok {
+// ruleOfText returns the rule of a check that brought its limit as text.
+func (s *ActiveConfig) ruleOfText(k inlineKey) (*Rule, error) {
+	if r, ok := s.inlineByText.Get(k); ok {
 		return r, nil
 	}
-	r, err := s.bindInline(k)
-	if err != nil || len(k.limit)+len(k.algorithm) > longestKept {
+	r, err := s.bindText(k)
+	if err != nil || len(k.limit)+len(k.algorithm) > maxCachedBytes {
 		return r, err
 	}
 	k.limit, k.algorithm = strings.Clone(k.limit), strings.Clone(k.algorithm)
-	return s.inline.Put(k, r), nil
+	return s.inlineByText.Put(k, r), nil
 }
 
-func (s *ActiveConfig) bindInline(k inlineKey) (*Rule, error) {
+func (s *ActiveConfig) bindText(k inlineKey) (*Rule, error) {
 	limit, err := headgate.ParseLimit(k.limit)
 	if err != nil {
 		return nil, err
@@ -47,15 +49,16 @@ func (s *ActiveConfig) bindInline(k inlineKey) (*Rule, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.inline, r.ordinal = true, k.ordinal
+	r.isText, r.ordinal = true, k.ordinal
 	return r, nil
 }
 
-// ordinalOf is the ordinal of first, a rule of ordinal 0 on key, behind the rules that the request holds already.
+// ordinalOf returns the ordinal for a check on key, given its rule of ordinal 0 and the charges
+// of the checks before it.
 func (c *charges) ordinalOf(first *Rule, key string) int {
 	next := 0
 	for i, r := range c.rules {
-		if !r.inline || r.Algorithm != first.Algorithm || r.Limit.Period != first.Limit.Period || c.Ops[i].Key != key {
+		if !r.isText || r.Algorithm != first.Algorithm || r.Limit.Period != first.Limit.Period || c.Ops[i].Key != key {
 			continue
 		}
 		if r.Limit.Rate == first.Limit.Rate && r.Limit.Capacity() == first.Limit.Capacity() {
@@ -66,37 +69,39 @@ func (c *charges) ordinalOf(first *Rule, key string) int {
 	return next
 }
 
-// Own is a limit that a check brings as a value, for a door whose protocol has one or whose configuration does: nothing is read from
-// a text. It must not change while it is in use.
+// InlineLimit is a limit that a check brings as a value, for an API whose protocol or
+// configuration contains limits. It must not change while it is in use.
 type InlineLimit struct {
-	// Scope, the algorithm and the key say whose state it is, whatever the limit: a door's own name, and what else is to tell states
-	// apart. Checks of different scopes share nothing, and none shares anything with policies or with limits that came as text. It is
-	// kept, so there should be few of them and no stranger should choose them.
+	// Scope, the algorithm and the key identify the state, whatever the limit is. Scope is the
+	// API's name, and whatever else separates states. Checks of different scopes share no state,
+	// nor do they share any with policies or with limits as text. Scopes are retained, so there
+	// should be few, and clients must not choose them.
 	Scope string
 	// Limit is the limit.
 	Limit headgate.Limit
-	// Algorithm is the arithmetic; the zero value means [headgate.TokenBucket].
+	// Algorithm is the algorithm; the zero value means [headgate.TokenBucket].
 	Algorithm headgate.Algorithm
-	// OnStoreError is what holds while the store cannot decide; the zero value means what holds for all checks without a policy.
+	// OnStoreError is the failure mode; the zero value means [Options].OnStoreError.
 	OnStoreError headgate.OnStoreError
-	// Name is what DeniedBy calls it; empty means the text of the limit.
+	// Name is its name in DeniedBy; empty means the text of the limit.
 	Name string
 }
 
-// ownRule is the rule for a limit that came as a value. One that is known allocates nothing.
-func (s *ActiveConfig) ownRule(own *InlineLimit) (*Rule, error) {
-	if r, ok := s.own.Get(*own); ok {
+// ruleOfValue returns the rule of a limit that a check brought as a value. A cached rule
+// allocates nothing.
+func (s *ActiveConfig) ruleOfValue(limit *InlineLimit) (*Rule, error) {
+	if r, ok := s.inlineByValue.Get(*limit); ok {
 		return r, nil
 	}
 	rule := headgate.Rule{
-		Scope:        "own:" + own.Scope,
-		Name:         own.Name,
-		Limit:        own.Limit,
-		Algorithm:    own.Algorithm,
-		OnStoreError: own.OnStoreError,
+		Scope:        "own:" + limit.Scope,
+		Name:         limit.Name,
+		Limit:        limit.Limit,
+		Algorithm:    limit.Algorithm,
+		OnStoreError: limit.OnStoreError,
 	}
 	if rule.Name == "" {
-		rule.Name = own.Limit.String()
+		rule.Name = limit.Limit.String()
 	}
 	if rule.OnStoreError == "" {
 		rule.OnStoreError = s.onError
@@ -105,31 +110,32 @@ func (s *ActiveConfig) ownRule(own *InlineLimit) (*Rule, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.own.Put(*own, r), nil
+	return s.inlineByValue.Put(*limit, r), nil
 }
 
-// Ready returns why a limit that checks may bring could not be decided under, or nil. An interface
-// that reads limits from its configuration calls it before the first request. It does no I/O.
-func (s *ActiveConfig) Ready(own *InlineLimit) error {
-	_, err := s.ownRule(own)
+// CheckInline returns why the store cannot enforce a limit, or nil. An API that reads limits
+// from its configuration calls it before the first request. It does no I/O.
+func (s *ActiveConfig) CheckInline(limit *InlineLimit) error {
+	_, err := s.ruleOfValue(limit)
 	return err
 }
 
-// recentRule is the rule of the limit that an answer was last asked with as a value.
+// recentRule is the rule of the last limit as a value that an answer was used for.
 type recentRule struct {
-	own   InlineLimit
+	limit InlineLimit
 	rule  *Rule
-	among *memo.Map[InlineLimit, *Rule] // the snapshot's that it was taken from; snapshots that share it have the same rules
+	cache *memo.Map[InlineLimit, *Rule] // that it is from; configurations that share it share rules
 }
 
-// ownRule is the snapshot's. The limit of the last time, which it mostly is, is not looked up: that would be a fifth of a decision.
-func (a *Answer) ownRule(s *ActiveConfig, own *InlineLimit) (*Rule, error) {
-	if a.recent.among == s.own && a.recent.own == *own {
+// ruleOfValue returns the configuration's rule of a limit. The last limit, which is the usual
+// case, needs no lookup: that would take a fifth of the time of a decision.
+func (a *Answer) ruleOfValue(s *ActiveConfig, limit *InlineLimit) (*Rule, error) {
+	if a.recent.cache == s.inlineByValue && a.recent.limit == *limit {
 		return a.recent.rule, nil
 	}
-	r, err := s.ownRule(own)
+	r, err := s.ruleOfValue(limit)
 	if err == nil {
-		a.recent = recentRule{*own, r, s.own}
+		a.recent = recentRule{*limit, r, s.inlineByValue}
 	}
 	return r, err
 }

@@ -28,16 +28,16 @@ func TestRulesOfStrangersAreBounded(t *testing.T) {
 		}
 	}
 	take("100000/1h", 99_999)
-	for i := range 3 * mostInline {
+	for i := range 3 * maxInlineRules {
 		take(fmt.Sprintf("%d/1d", 1_000_000+i), int64(1_000_000+i-1-i))
-		if n := e.ActiveConfig().inline.Len(); n > mostInline {
-			t.Fatalf("after %d limits %d rules are kept, want at most %d", i+1, n, mostInline)
+		if n := e.ActiveConfig().inlineByText.Len(); n > maxInlineRules {
+			t.Fatalf("after %d limits %d rules are kept, want at most %d", i+1, n, maxInlineRules)
 		}
 	}
 	take("100000/1h", 99_998) // its rule was forgotten and made again; its state was not
-	kept := e.ActiveConfig().inline.Len()
+	kept := e.ActiveConfig().inlineByText.Len()
 	take("100000/1h"+strings.Repeat(" ", 60_000), 99_997)
-	if got := e.ActiveConfig().inline.Len(); got != kept {
+	if got := e.ActiveConfig().inlineByText.Len(); got != kept {
 		t.Errorf("a limit of 60 kB is kept: %d rules, want %d", got, kept)
 	}
 }
@@ -63,7 +63,7 @@ func TestRecentRuleIsForgotten(t *testing.T) {
 		if a.Remaining != want {
 			t.Errorf("%+v: %d remaining, want %d", own, a.Remaining, want)
 		}
-		if kept, _ := e.ActiveConfig().own.Get(own); kept != a.Rules[0] {
+		if kept, _ := e.ActiveConfig().inlineByValue.Get(own); kept != a.Rules[0] {
 			t.Errorf("%+v: the rule is not the snapshot's", own)
 		}
 		return a.Rules[0]

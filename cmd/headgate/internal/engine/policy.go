@@ -10,16 +10,16 @@ import (
 	"github.com/headgate/headgate/internal/root"
 )
 
-// policy is one as it is decided by.
+// policy is a policy that was bound to the store.
 type policy struct {
 	name      string
 	rules     []*Rule
 	overrides map[string][]*Rule // by key
-	watches   bool               // it does not enforce every key
-	below     uint64             // it enforces keys whose place is below
+	shadows   bool               // some or all keys are in shadow mode
+	threshold uint64             // keys with a smaller hash are enforced
 }
 
-// rulesFor are the rules that hold for a key.
+// rulesFor returns the rules that apply to a key.
 func (p *policy) rulesFor(key string) []*Rule {
 	if len(p.overrides) > 0 {
 		if rules, ok := p.overrides[key]; ok {
@@ -29,10 +29,12 @@ func (p *policy) rulesFor(key string) []*Rule {
 	return p.rules
 }
 
-// enforces reports whether the policy's answers count for a key.
-func (p *policy) enforces(key string) bool { return !p.watches || place(p.name, key) < p.below }
+// enforces reports whether the policy is enforced for a key.
+func (p *policy) enforces(key string) bool {
+	return !p.shadows || hashKey(p.name, key) < p.threshold
+}
 
-// bindPolicies makes all policies ready, or says what is wrong with each that cannot be.
+// bindPolicies binds all policies, or returns every reason why one cannot be bound.
 func (s *ActiveConfig) bindPolicies(opts *Options, last *ActiveConfig) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(opts.Policies)) {
@@ -44,7 +46,7 @@ func (s *ActiveConfig) bindPolicies(opts *Options, last *ActiveConfig) error {
 	return errors.Join(errs...)
 }
 
-// binding makes one policy ready.
+// binding binds one policy.
 type binding struct {
 	*ActiveConfig
 	last   *ActiveConfig
@@ -57,33 +59,34 @@ func (b *binding) fail(e PolicyError) {
 	b.errs = append(b.errs, &e)
 }
 
-func (b *binding) bind(from headgate.Policy, terms PolicyOptions) {
+func (b *binding) bind(from headgate.Policy, opts PolicyOptions) {
 	p := b.policy
 	if p.name == "" || from.Name != "" && from.Name != p.name {
-		b.fail(PolicyError{Err: fmt.Errorf("%w: it is listed as %q and calls itself %q", headgate.ErrInvalidPolicy, p.name, from.Name)})
+		b.fail(PolicyError{Err: fmt.Errorf("%w: the policy listed as %q has the name %q", headgate.ErrInvalidPolicy, p.name, from.Name)})
 		return
 	}
 	from.Name = p.name
-	if err := terms.Shadow.validate(); err != nil {
+	if err := opts.Shadow.validate(); err != nil {
 		b.fail(PolicyError{Err: err})
 	}
-	if err := keeps(b.store, from.OnStoreError); err != nil {
+	if err := validateOnStoreError(b.store, from.OnStoreError); err != nil {
 		b.fail(PolicyError{Field: "on_store_error", Err: err})
 		return
 	}
-	p.watches, p.below = terms.Shadow > 0, (All - terms.Shadow).of64()
-	p.rules = b.rulesOf(from, PolicyError{})
-	if len(terms.Overrides) > 0 {
-		p.overrides = make(map[string][]*Rule, len(terms.Overrides))
+	p.shadows, p.threshold = opts.Shadow > 0, (All - opts.Shadow).threshold()
+	p.rules = b.bindRules(from, PolicyError{})
+	if len(opts.Overrides) > 0 {
+		p.overrides = make(map[string][]*Rule, len(opts.Overrides))
 	}
-	for _, key := range slices.Sorted(maps.Keys(terms.Overrides)) {
-		from.Limits = terms.Overrides[key]
-		p.overrides[key] = b.rulesOf(from, PolicyError{Overridden: true, Key: key})
+	for _, key := range slices.Sorted(maps.Keys(opts.Overrides)) {
+		from.Limits = opts.Overrides[key]
+		p.overrides[key] = b.bindRules(from, PolicyError{Overridden: true, Key: key})
 	}
 }
 
-// rulesOf makes a policy's rules ready, each once: many overrides may be of the same limits.
-func (b *binding) rulesOf(from headgate.Policy, at PolicyError) []*Rule {
+// bindRules binds the rules of a policy or of an override. Equal rules are bound once: many
+// overrides may have the same limits.
+func (b *binding) bindRules(from headgate.Policy, at PolicyError) []*Rule {
 	if err := from.Validate(); err != nil {
 		at.Err = err
 		b.fail(at)
@@ -92,7 +95,7 @@ func (b *binding) rulesOf(from headgate.Policy, at PolicyError) []*Rule {
 	rules := root.Rules(from)
 	bound := make([]*Rule, len(rules))
 	for i, rule := range rules {
-		r, err := b.ruleOf(rule)
+		r, err := b.bindRule(rule)
 		if err != nil {
 			at.Field, at.Limit, at.Err = policyField(err), i, err
 			b.fail(at)
@@ -103,8 +106,8 @@ func (b *binding) rulesOf(from headgate.Policy, at PolicyError) []*Rule {
 	return bound
 }
 
-// ruleOf is a rule that is known, or makes it ready.
-func (b *binding) ruleOf(rule headgate.Rule) (*Rule, error) {
+// bindRule returns an equal rule of this or the last configuration, or binds a new one.
+func (b *binding) bindRule(rule headgate.Rule) (*Rule, error) {
 	r := b.rules[rule]
 	if r == nil && b.last != nil {
 		r = b.last.rules[rule]

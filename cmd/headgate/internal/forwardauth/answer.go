@@ -10,10 +10,10 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// decisionField says in one word what came of a request; its name has the form that net/http keeps fields in.
+// decisionField is the header field of the decision, in the canonical form of net/http.
 const decisionField = "X-Ratelimit-Decision"
 
-// The words, and other values that are the same in every answer; not to be changed.
+// The values of header fields that are the same in every response; they must not be changed.
 var (
 	allowed = []string{"allow"}
 	denied  = []string{"deny"}
@@ -21,13 +21,14 @@ var (
 	noStore = []string{"no-store"}
 )
 
-// denyStatuses are what denials may be told by: to most proxies, to nginx, and to those that know neither.
+// denyStatuses are the possible statuses of a denial: 429 for most proxies, 403 for nginx, 503 for
+// proxies that support neither.
 var denyStatuses = map[string]int{
 	"429": http.StatusTooManyRequests, "403": http.StatusForbidden, "503": http.StatusServiceUnavailable,
 }
 
-// denyStatus is the status of a denial: 429, unless the query's parameter deny is another. Other parameters are left alone, as a
-// proxy may have added the client's own.
+// denyStatus returns the status of a denial: 429, or the query parameter deny. It ignores other
+// parameters, because a proxy may have added those of the client.
 func denyStatus(query string) (int, *refusal) {
 	status := 0
 	for query != "" {
@@ -38,7 +39,7 @@ func denyStatus(query string) (int, *refusal) {
 			continue
 		}
 		if status != 0 || denyStatuses[value] == 0 {
-			return 0, refuse(http.StatusBadRequest, "deny, the status of denials, is one of 403, 429 and 503, and stands there once")
+			return 0, refuse(http.StatusBadRequest, "the query parameter deny must be 403, 429 or 503, and must not be repeated")
 		}
 		status = denyStatuses[value]
 	}
@@ -48,37 +49,39 @@ func denyStatus(query string) (int, *refusal) {
 	return status, nil
 }
 
-// allow says that the request may go ahead: this one, and no other that a cache would answer by the same word.
+// allow writes the response of an allowed request. It must not be cached: it is valid for this
+// request only.
 func allow(w http.ResponseWriter) {
 	h := w.Header()
 	h[decisionField], h["Cache-Control"] = allowed, noStore
 	w.WriteHeader(http.StatusOK)
 }
 
-// writeDenial says that the request may not go ahead. The fields of the decision are there already.
+// writeDenial writes the response of a denied request. The rate limit fields are already set.
 func writeDenial(w http.ResponseWriter, status int, a *engine.Answer) {
 	w.Header()[decisionField] = denied
 	problem.Write(w, problem.Problem{Type: problem.QuotaExceeded, Status: status, Violated: a.DeniedBy})
 }
 
-// refusal is why nothing was decided.
+// refusal is the reason why nothing was decided.
 type refusal struct {
 	status       int
 	kind, detail string
 }
 
-// refuse makes a refusal of no particular type. The detail never holds what a client sent.
+// refuse returns a refusal without a specific type. The detail never contains what a client sent.
 func refuse(status int, detail string) *refusal { return &refusal{status, problem.Plain, detail} }
 
-// write answers with the refusal.
-func (no *refusal) write(w http.ResponseWriter) {
+// write writes the response of the refusal.
+func (r *refusal) write(w http.ResponseWriter) {
 	w.Header()[decisionField] = failed
-	problem.Write(w, problem.Problem{Type: no.kind, Status: no.status, Detail: no.detail})
+	problem.Write(w, problem.Problem{Type: r.kind, Status: r.status, Detail: r.detail})
 }
 
-// awaitTurn holds an admitted request until its turn in the queue has come, and reports whether the proxy has waited. The server's
-// write timeout is lifted: the queue's length bounds the wait, and the answer is small.
+// awaitTurn delays an admitted request until its turn in the queue, and reports whether the proxy
+// waited. It removes the server's write timeout: the length of the queue bounds the wait, and the
+// response is small.
 func (c *call) awaitTurn(ctx context.Context, w http.ResponseWriter) bool {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // a writer without deadlines has no timeout either
-	return c.holds.Await(ctx, &c.answer) == nil
+	return c.config.Await(ctx, &c.answer) == nil
 }

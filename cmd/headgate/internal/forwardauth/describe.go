@@ -10,115 +10,117 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/routing"
 )
 
-// Bounds on what a description may hold, in bytes.
+// Limits of a description, in bytes.
 const (
-	mostURI    = 8 << 10
-	mostMethod = 32
-	mostHost   = 255 + len(":65535")
+	maxURI    = 8 << 10
+	maxMethod = 32
+	maxHost   = 255 + len(":65535")
 )
 
-// way is one of the ways to describe a request: which fields it takes, by their canonical names, and how people write two of
-// them.
-type way struct {
+// format is one of the two formats that describe a request: the header fields it consists of, by
+// canonical name, and the usual spelling of uri and client.
+type format struct {
 	uri, method string
-	host, proto string // empty if the way has none
+	host, proto string // empty if the format has none
 	uriName     string
 	client      string
 }
 
 var (
-	byForwarded = &way{
+	forwardedFormat = &format{
 		uri: "X-Forwarded-Uri", method: "X-Forwarded-Method", host: "X-Forwarded-Host", proto: "X-Forwarded-Proto",
 		uriName: "X-Forwarded-Uri", client: "X-Forwarded-For",
 	}
-	byOriginal = &way{uri: "X-Original-Uri", method: "X-Original-Method", uriName: "X-Original-URI", client: "X-Real-IP"}
+	originalFormat = &format{uri: "X-Original-Uri", method: "X-Original-Method", uriName: "X-Original-URI", client: "X-Real-IP"}
 )
 
-// in reports whether the header describes a request in this way, at least in part.
-func (y *way) in(h http.Header) bool { return len(h[y.uri]) > 0 || len(h[y.method]) > 0 }
+// isUsed reports whether the header has a field of this format.
+func (f *format) isUsed(h http.Header) bool { return len(h[f.uri]) > 0 || len(h[f.method]) > 0 }
 
-// wayOf is the one way in which the header describes a request.
-func wayOf(h http.Header) (*way, *refusal) {
-	switch forwarded, original := byForwarded.in(h), byOriginal.in(h); {
+// formatOf returns the format of the description in a header.
+func formatOf(h http.Header) (*format, *refusal) {
+	switch forwarded, original := forwardedFormat.isUsed(h), originalFormat.isUsed(h); {
 	case forwarded && original:
-		return nil, refuse(http.StatusBadRequest, "the request is described twice, by X-Forwarded-Method or X-Forwarded-Uri and by "+
-			"X-Original-Method or X-Original-URI: have the proxy set one pair and remove the other, which is the client's")
+		return nil, refuse(http.StatusBadRequest, "the request is described twice, by X-Forwarded-Method or X-Forwarded-Uri and "+
+			"by X-Original-Method or X-Original-URI; configure the proxy to set one pair and to remove the other")
 	case forwarded:
-		return byForwarded, nil
+		return forwardedFormat, nil
 	case original:
-		return byOriginal, nil
+		return originalFormat, nil
 	}
-	return nil, refuse(http.StatusBadRequest, "no request is described: have the proxy set X-Forwarded-Method, X-Forwarded-Uri, "+
-		"X-Forwarded-Host and X-Forwarded-For, or X-Original-Method, X-Original-URI and X-Real-IP")
+	return nil, refuse(http.StatusBadRequest, "the request to check is not described; configure the proxy to set X-Forwarded-Method, "+
+		"X-Forwarded-Uri, X-Forwarded-Host and X-Forwarded-For, or X-Original-Method, X-Original-URI and X-Real-IP")
 }
 
-// describe reads into d what the proxy says, but for the client's address.
-func describe(r *http.Request, d *routing.Request) (y *way, no *refusal) {
-	if y, no = wayOf(r.Header); no != nil {
-		return nil, no
+// describe reads the description of a request into d, except for the client's address.
+func describe(r *http.Request, d *routing.Request) (f *format, refused *refusal) {
+	if f, refused = formatOf(r.Header); refused != nil {
+		return nil, refused
 	}
-	if d.Method, no = one(r.Header, y.method, y.method); no == nil && !isMethod(d.Method) {
-		no = refuse(http.StatusBadRequest, y.method+" is missing, or holds no method: have the proxy set it to the request's")
+	if d.Method, refused = singleValue(r.Header, f.method, f.method); refused == nil && !isMethod(d.Method) {
+		refused = refuse(http.StatusBadRequest, f.method+" is missing or not a method; configure the proxy to set it to the method of the request")
 	}
-	if no != nil {
-		return nil, no
+	if refused != nil {
+		return nil, refused
 	}
-	uri, no := one(r.Header, y.uri, y.uriName)
-	if no != nil {
-		return nil, no
+	uri, refused := singleValue(r.Header, f.uri, f.uriName)
+	if refused != nil {
+		return nil, refused
 	}
-	authority, no := splitURI(uri, y, d)
-	if no != nil {
-		return nil, no
+	authority, refused := splitURI(uri, f, d)
+	if refused != nil {
+		return nil, refused
 	}
 	d.Header = r.Header
-	return y, hostAndScheme(r, y, authority, d)
+	return f, hostAndScheme(r, f, authority, d)
 }
 
-// hostAndScheme reads the host: the one that the proxy names, or that of an absolute URI, or Host.
-func hostAndScheme(r *http.Request, y *way, authority string, d *routing.Request) (no *refusal) {
+// hostAndScheme reads the host and the scheme. The host is that of the format's field, or of an
+// absolute URI, or Host.
+func hostAndScheme(r *http.Request, f *format, authority string, d *routing.Request) (refused *refusal) {
 	d.Host = r.Host
 	if authority != "" {
 		d.Host = authority
 	}
-	if y.host == "" {
+	if f.host == "" {
 		return checkHost("Host", d.Host)
 	}
-	named, no := one(r.Header, y.host, y.host)
-	if no != nil {
-		return no
+	named, refused := singleValue(r.Header, f.host, f.host)
+	if refused != nil {
+		return refused
 	}
 	if named != "" {
 		d.Host = named
 	}
-	if d.Scheme, no = one(r.Header, y.proto, y.proto); no != nil {
-		return no
+	if d.Scheme, refused = singleValue(r.Header, f.proto, f.proto); refused != nil {
+		return refused
 	}
-	return checkHost(y.host, d.Host)
+	return checkHost(f.host, d.Host)
 }
 
-// checkHost refuses what no pattern of a host could match, so that nobody gets around a route by it.
+// checkHost returns an error for a host that refused pattern can match, so that a client cannot bypass a
+// route with it.
 func checkHost(name, host string) *refusal {
-	if len(host) > mostHost || strings.ContainsAny(host, " \t,/@") {
-		return refuse(http.StatusBadRequest, name+" holds no host: have the proxy set it to the request's, in place of what the "+
-			"client sent")
+	if len(host) > maxHost || strings.ContainsAny(host, " \t,/@") {
+		return refuse(http.StatusBadRequest, name+" is not a host; configure the proxy to set it to the host of the request, "+
+			"replacing the client's field")
 	}
 	return nil
 }
 
-// one is the value of a field that stands there once at most.
-func one(h http.Header, field, name string) (string, *refusal) {
+// singleValue returns the value of a field, empty if it is missing. Several values are an error.
+func singleValue(h http.Header, field, name string) (string, *refusal) {
 	switch values := h[field]; len(values) {
 	case 0:
 		return "", nil
 	case 1:
 		return values[0], nil
 	}
-	return "", refuse(http.StatusBadRequest, name+" is there more than once: have the proxy set it in place of what the client sent")
+	return "", refuse(http.StatusBadRequest, name+" is repeated; configure the proxy to replace the client's field")
 }
 
 func isMethod(s string) bool {
-	if s == "" || len(s) > mostMethod {
+	if s == "" || len(s) > maxMethod {
 		return false
 	}
 	for i := range len(s) {
@@ -130,10 +132,11 @@ func isMethod(s string) bool {
 	return true
 }
 
-// splitURI reads a request's target: a path with its query, or an absolute URI, whose authority it returns.
-func splitURI(uri string, y *way, d *routing.Request) (authority string, no *refusal) {
-	if len(uri) > mostURI {
-		return "", refuse(http.StatusRequestURITooLong, fmt.Sprintf("%s has more than %d bytes", y.uriName, mostURI))
+// splitURI reads the target of a request: a path with its query, or an absolute URI, whose authority
+// it returns.
+func splitURI(uri string, f *format, d *routing.Request) (authority string, refused *refusal) {
+	if len(uri) > maxURI {
+		return "", refuse(http.StatusRequestURITooLong, fmt.Sprintf("%s must have at most %d bytes", f.uriName, maxURI))
 	}
 	rest, query, _ := strings.Cut(uri, "?")
 	if _, after, absolute := strings.Cut(rest, "://"); absolute && rest[0] != '/' {
@@ -144,31 +147,31 @@ func splitURI(uri string, y *way, d *routing.Request) (authority string, no *ref
 		}
 	}
 	if rest == "" || rest[0] != '/' && rest != "*" {
-		return "", refuse(http.StatusBadRequest, y.uriName+" is missing, or does not begin with a slash: have the proxy set it to the "+
-			"path and query as the client sent them")
+		return "", refuse(http.StatusBadRequest, f.uriName+" is missing or does not begin with a slash; configure the proxy to set it to the "+
+			"path and query that the client sent")
 	}
 	d.Path, d.RawQuery = rest, query
 	return authority, nil
 }
 
-// trust is who may describe requests, and whose entries in X-Forwarded-For are believed.
+// trust decides which peers may describe requests, and which entries of X-Forwarded-For are trusted.
 type trust struct {
 	peers        *clientaddr.Resolver
 	list, single *clientaddr.Resolver
-	generation   uint64 // of the engine's, which they are of
+	generation   uint64 // the configuration that it is for
 }
 
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
 func newTrust(proxies []netip.Prefix, local bool) (t *trust, err error) {
 	t = &trust{}
-	quiet := func(string) {}
-	// The field is read as the proxy's word: the resolvers are asked for a peer on a unix socket, which they trust.
-	if t.list, err = clientaddr.New(&clientaddr.Options{TrustedProxies: proxies, TrustUnix: true, Warn: quiet}); err != nil {
+	discard := func(string) {}
+	// The peer was checked before. These resolvers get trustedPeer, a unix socket, which they trust.
+	if t.list, err = clientaddr.New(&clientaddr.Options{TrustedProxies: proxies, TrustUnix: true, Warn: discard}); err != nil {
 		return nil, err
 	}
 	t.single, err = clientaddr.New(&clientaddr.Options{
-		TrustedProxies: proxies, TrustUnix: true, Header: byOriginal.client, Warn: quiet,
+		TrustedProxies: proxies, TrustUnix: true, Header: originalFormat.client, Warn: discard,
 	})
 	if err != nil {
 		return nil, err
@@ -176,17 +179,17 @@ func newTrust(proxies []netip.Prefix, local bool) (t *trust, err error) {
 	if local {
 		proxies = append(append([]netip.Prefix(nil), loopback...), proxies...)
 	}
-	t.peers, err = clientaddr.New(&clientaddr.Options{TrustedProxies: proxies, TrustUnix: local, Warn: quiet})
+	t.peers, err = clientaddr.New(&clientaddr.Options{TrustedProxies: proxies, TrustUnix: local, Warn: discard})
 	return t, err
 }
 
-// someProxy stands for the one that was found to be trusted.
-const someProxy = "@"
+// trustedPeer is the address of a peer that was found to be trusted.
+const trustedPeer = "@"
 
-// client is the client's address as the proxy tells it; the zero Addr if it does not.
-func (t *trust) client(y *way, header http.Header) netip.Addr {
-	if y == byForwarded {
-		return t.list.AddrOf(someProxy, header)
+// client returns the client's address from the proxy's header; the zero Addr if it is missing.
+func (t *trust) client(f *format, header http.Header) netip.Addr {
+	if f == forwardedFormat {
+		return t.list.AddrOf(trustedPeer, header)
 	}
-	return t.single.AddrOf(someProxy, header)
+	return t.single.AddrOf(trustedPeer, header)
 }

@@ -1,15 +1,19 @@
-// Package forwardauth is the door for proxies that ask whether a request may go ahead before they pass it on: nginx's
-// auth_request, Traefik's ForwardAuth, Caddy's forward_auth, HAProxy with a few lines of Lua. docs/proxies has a file for each.
+// Package forwardauth is the API for proxies that check a request before they forward it: nginx's
+// auth_request, Traefik's ForwardAuth, Caddy's forward_auth, and HAProxy with a few lines of Lua.
+// docs/proxies has a configuration for each.
 //
-// The request that is decided is the one that the proxy describes, and only proxies that are trusted may describe one. There are
-// two ways to say it, and each is whole: none of the fields of the other way is read, so that a client cannot add to what the
-// proxy said. A request that is described in both ways is refused, because one of them can only be the client's.
+// The request that is decided is the one that the proxy describes, and only trusted proxies may
+// describe one. There are two formats of description. Fields of the other format are never read,
+// so that a client cannot add to what the proxy sent. A request with fields of both formats is
+// refused, because one of them can only be from the client.
 //
-//   - X-Forwarded-Method and X-Forwarded-Uri, with X-Forwarded-Host, X-Forwarded-Proto, and the client in X-Forwarded-For
+//   - X-Forwarded-Method and X-Forwarded-Uri, with X-Forwarded-Host, X-Forwarded-Proto, and the
+//     client in X-Forwarded-For
 //   - X-Original-Method and X-Original-URI, with the host in Host, and the client in X-Real-IP
 //
-// X-Forwarded-For is read from the right, as package clientaddr does: the last entry is the proxy's word, and entries before it
-// count only as far as trusted proxies wrote them. All other fields are the client's, and keys may be made of them.
+// X-Forwarded-For is read from the right, as package clientaddr does: the last entry is from the
+// proxy, and earlier entries are used only as far as trusted proxies wrote them. All other fields
+// are from the client, and may be used in keys.
 package forwardauth
 
 import (
@@ -27,21 +31,24 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// Path is where the door is. Below it, behind a slash, stands the name of a policy that holds for the request whatever the
-// routes say.
+// Path is the path of the API. A policy name below it, as in Path + "/login", selects a policy
+// regardless of the routes.
 const Path = "/v1/forward-auth"
 
-// Options are a handler's settings. The zero value of each field is its default; nil means all defaults.
+// Options are a handler's settings. The zero value of each field is its default; nil means all
+// defaults.
 type Options struct {
-	// Local lets peers on this machine describe requests, those on a loopback address or a unix socket, while the engine has no
-	// TrustedProxies: whoever names proxies names all of them. It is for a door that nobody else can reach. Entries of loopback
-	// addresses in X-Forwarded-For are believed only if TrustedProxies holds them.
+	// Local allows peers on this machine, on a loopback address or a unix socket, to describe
+	// requests as long as the engine has no TrustedProxies. If there are any, they are all of the
+	// trusted proxies. Local is for a listener that only this machine can reach. Loopback addresses
+	// in X-Forwarded-For are trusted only if TrustedProxies contains them.
 	Local bool
-	// Log hears, once, of a peer that described a request and is not trusted; nil means nobody does.
+	// Log receives one warning, about the first peer that described a request and is not trusted;
+	// nil means no log.
 	Log *slog.Logger
 }
 
-// Handler answers proxies. It is made with [New] and may be used concurrently.
+// Handler serves proxies. It is created with [New] and may be used concurrently.
 type Handler struct {
 	engine *engine.Engine
 	fields *answerfields.Writer
@@ -51,8 +58,9 @@ type Handler struct {
 	trust  atomic.Pointer[trust]
 }
 
-// New makes the door of e: the TrustedProxies that e has in force may describe requests, and their entries in X-Forwarded-For are
-// believed. It refuses networks that package clientaddr refuses. opts may be nil.
+// New returns the forward auth API of e. The TrustedProxies of e's active configuration may describe
+// requests, and their entries in X-Forwarded-For are trusted. It returns an error for networks
+// that package clientaddr refuses. opts may be nil.
 func New(e *engine.Engine, opts *Options) (*Handler, error) {
 	opts = cmp.Or(opts, &Options{})
 	h := &Handler{engine: e, fields: answerfields.New(), local: opts.Local, log: opts.Log}
@@ -63,7 +71,8 @@ func New(e *engine.Engine, opts *Options) (*Handler, error) {
 	return h, nil
 }
 
-// trustOf is who may describe a request that s decides: of one configuration with its routes and policies. It is made once for each.
+// trustOf returns the trust of a configuration, the one whose routes and policies decide the
+// request. It is created once for each configuration.
 func (h *Handler) trustOf(s *engine.ActiveConfig) (*trust, error) {
 	if t := h.trust.Load(); t != nil && t.generation == s.Generation() {
 		return t, nil
@@ -78,10 +87,11 @@ func (h *Handler) trustOf(s *engine.ActiveConfig) (*trust, error) {
 	return t, nil
 }
 
-// ServeHTTP answers one request, of any method; its body is not read. The answer is 200 if what is described may go ahead, also
-// if no route matches it. If it is denied the answer is 429, or what the parameter deny says: 403, 429 or 503. The header says
-// the rest: X-RateLimit-Decision is allow, deny, or error where nothing was decided. A request that was admitted into a queue is
-// answered when its turn has come; if the proxy leaves before, its place is cancelled.
+// ServeHTTP serves one request, of any method; it does not read the body. The status is 200 if the
+// described request is allowed or if no route matches it. A denial is 429, or the status of the
+// query parameter deny: 403, 429 or 503. The header field X-RateLimit-Decision is allow, deny, or
+// error if nothing was decided. The response to a request that was admitted into a queue is
+// delayed until its turn; if the proxy leaves before, its place in the queue is cancelled.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := calls.Get().(*call)
 	defer c.release()
@@ -97,12 +107,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		allow(w)
 		return
 	}
-	if err := c.holds.Admit(r.Context(), c.checks, &c.answer); err != nil {
-		h.undecided(w, err)
+	if err := c.config.Admit(r.Context(), c.checks, &c.answer); err != nil {
+		h.writeError(w, err)
 		return
 	}
 	if c.answer.Allowed && c.answer.Delay > 0 && !c.awaitTurn(r.Context(), w) {
-		refuse(http.StatusServiceUnavailable, "the proxy did not wait for the request's turn").write(w)
+		refuse(http.StatusServiceUnavailable, "the proxy did not wait for the request's turn in the queue").write(w)
 		return
 	}
 	if h.fields.Write(w.Header(), &c.answer); c.answer.Allowed {
@@ -112,9 +122,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// call is the memory of one request, kept for the next.
+// call is the memory of one request, reused for later requests.
 type call struct {
-	holds     *engine.ActiveConfig
+	config    *engine.ActiveConfig
 	described routing.Request
 	charges   []routing.PolicyKey
 	checks    []engine.Check
@@ -123,36 +133,35 @@ type call struct {
 
 var calls = sync.Pool{New: func() any { return new(call) }}
 
-// release keeps c for another request, without what this one said.
+// release returns c to the pool, without data of its request.
 func (c *call) release() {
 	clear(c.charges)
 	clear(c.checks)
-	c.holds, c.described, c.charges, c.checks = nil, routing.Request{}, c.charges[:0], c.checks[:0]
+	c.config, c.described, c.charges, c.checks = nil, routing.Request{}, c.charges[:0], c.checks[:0]
 	calls.Put(c)
 }
 
-// read finds what the described request is to be charged.
+// read reads the described request, and finds the checks for it.
 func (h *Handler) read(r *http.Request, c *call) *refusal {
-	c.holds = h.engine.ActiveConfig()
-	t, err := h.trustOf(c.holds)
+	c.config = h.engine.ActiveConfig()
+	t, err := h.trustOf(c.config)
 	if err != nil || !t.peers.Trusts(r.RemoteAddr) {
 		h.warnOnce()
-		return refuse(http.StatusForbidden, "what this peer says of a request is not read, as it is not a trusted proxy: "+
-			"name its network in trusted_proxies")
+		return refuse(http.StatusForbidden, peerName(r.RemoteAddr)+" is not a trusted proxy; add its network to trusted_proxies")
 	}
-	way, refusal := describe(r, &c.described)
+	format, refusal := describe(r, &c.described)
 	if refusal != nil {
 		return refusal
 	}
-	c.described.ClientAddr = t.client(way, r.Header)
-	routes := c.holds.Routes()
+	c.described.ClientAddr = t.client(format, r.Header)
+	routes := c.config.Routes()
 	if policy := strings.Trim(strings.TrimPrefix(r.URL.Path, Path), "/"); policy != "" {
 		c.charges = append(c.charges, routing.PolicyKey{Policy: policy, Key: routes.KeyOf(policy).Of(&c.described)})
 	} else {
 		c.charges = routes.AppendPolicyKeys(c.charges, &c.described)
 	}
 	if !c.described.ClientAddr.IsValid() && c.needsClient(routes) {
-		return refuse(http.StatusBadRequest, "the client's address is missing, or is none: have the proxy set "+way.client)
+		return refuse(http.StatusBadRequest, "the client's address is missing or invalid; configure the proxy to set "+format.client)
 	}
 	for _, charge := range c.charges {
 		c.checks = append(c.checks, engine.Check{Policy: charge.Policy, Key: charge.Key, Cost: 1})
@@ -160,7 +169,16 @@ func (h *Handler) read(r *http.Request, c *call) *refusal {
 	return nil
 }
 
-// needsClient reports whether some budget would be another one if the client's address were known: all clients would share it.
+// peerName names the peer of a connection in a sentence.
+func peerName(remoteAddr string) string {
+	if addr, err := netip.ParseAddrPort(remoteAddr); err == nil {
+		return "peer " + addr.Addr().Unmap().String()
+	}
+	return "the peer on a unix socket"
+}
+
+// needsClient reports whether a key depends on the client's address. Without the address, all
+// clients would share that key.
 func (c *call) needsClient(routes *routing.Table) bool {
 	known := c.described
 	known.ClientAddr = netip.IPv6Unspecified()
@@ -172,20 +190,21 @@ func (c *call) needsClient(routes *routing.Table) bool {
 	return false
 }
 
-// warnOnce says that a proxy is not trusted. It says no address.
+// warnOnce logs, once, that a peer is not a trusted proxy. It does not log the address.
 func (h *Handler) warnOnce() {
 	if h.warned.CompareAndSwap(false, true) {
-		h.log.Warn("a peer asked about a request and is not a trusted proxy, so it was answered 403: name its network in " +
-			"trusted_proxies; this is said once")
+		h.log.Warn("untrusted proxy rejected", "api", "forward_auth", "status", http.StatusForbidden,
+			"advice", "add the proxy's network to trusted_proxies; this warning is logged once")
 	}
 }
 
 var unavailable = &refusal{
-	http.StatusServiceUnavailable, problem.ReducedCapacity, "whether the request may go ahead cannot be decided at the moment",
+	http.StatusServiceUnavailable, problem.ReducedCapacity, "the store could not decide about the request; retry later",
 }
 
-// undecided answers when nothing was decided. What is wrong is the store's trouble, or the configuration's: never the client's.
-func (h *Handler) undecided(w http.ResponseWriter, err error) {
+// writeError writes the response to a request that was not decided. The cause is the store or the
+// configuration, never the client.
+func (h *Handler) writeError(w http.ResponseWriter, err error) {
 	if engine.ErrorKindOf(err) == engine.StoreFailure {
 		w.Header().Set("Retry-After", "1")
 		unavailable.write(w)

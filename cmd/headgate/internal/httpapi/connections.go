@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// settleTime is what requests on their way have to arrive in when a server stops.
+// settleTime is how long a shutdown state for requests that are already on their way.
 const settleTime = 100 * time.Millisecond
 
-// pause waits for d, or until ctx ends.
+// pause state for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -24,166 +24,171 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// backlogListener can stop without turning away who already waits to be accepted.
+// backlogListener can stop without refusing connections that are already queued.
 type backlogListener struct {
 	net.Listener
 	conns    *connStates
 	stopping atomic.Bool
 	once     sync.Once
-	closed   error // what the first Close said
+	closed   error // the result of the first Close
 }
 
-// Close closes the listener; only the first call does anything.
+// Close closes the listener. Only the first call has an effect.
 func (l *backlogListener) Close() error {
 	l.once.Do(func() { l.closed = l.Listener.Close() })
 	return l.closed
 }
 
-// stop accepts what comes until then and no more. A listener that knows no deadlines is closed at once.
+// stop accepts connections until the deadline, then none. A listener that does not support
+// deadlines is closed immediately.
 func (l *backlogListener) stop(until time.Time) {
 	l.stopping.Store(true)
 	if ln, ok := l.Listener.(interface{ SetDeadline(time.Time) error }); !ok || ln.SetDeadline(until) != nil {
-		_ = l.Close() // Accept tells of it
+		_ = l.Close() // Accept returns the error
 	}
 }
 
-// Accept is that of the listener, for connections that there is room for; the end of the last wait is that of the listener.
+// Accept returns the next connection for which there is room. A connection without room is closed.
+// After stop, the deadline closes the listener.
 func (l *backlogListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
 		switch {
 		case l.stopping.Load() && errors.Is(err, os.ErrDeadlineExceeded):
 			return nil, errors.Join(net.ErrClosed, l.Close())
-		case err != nil || l.conns.room():
+		case err != nil || l.conns.makeRoom():
 			return conn, err
 		}
-		_ = conn.Close() // nothing was said on it
+		_ = conn.Close() // nothing was sent on it
 	}
 }
 
-// How room is made for a new connection.
+// How a connection is chosen that is closed for a new one.
 const (
-	patience     = time.Second // what a new connection has to send its first request in, where others could take its place
-	mostCompared = 64          // connections that wait, of which one is chosen
+	firstRequestTime = time.Second // a new connection is not closed before this time
+	maxCompared      = 64          // idle connections that are compared
 )
 
-// connStates counts connections, and knows which of them wait.
+// connStates counts connections by state.
 type connStates struct {
-	most   int64
+	max    int64
 	open   atomic.Int64
-	silent atomic.Int64 // of them those that have asked for nothing yet
-	asking atomic.Int64 // and those that are in a request
-	conns  sync.Map     // net.Conn → *atomic.Int64, which says how it waits
+	unused atomic.Int64 // connections that have not sent a request yet
+	active atomic.Int64 // connections with a request in flight
+	conns  sync.Map     // net.Conn → *atomic.Int64, the connection's state
 }
 
-// How a connection waits is since when, in ns of the wall clock: less than 0 from its beginning, more than 0 for its next request. The clock
-// may step: it only chooses who makes room.
+// The state of a connection is inRequest, ended, or the time since which it is idle, in ns of the
+// wall clock: negative before its first request, positive after. Steps of the clock are harmless:
+// the time only selects which connection is closed.
 const (
 	inRequest = 0
-	gone      = math.MinInt64 // it has ended, or was cut off
+	ended     = math.MinInt64 // the connection was closed
 )
 
-// busy is how many connections are new, or in a request.
-func (c *connStates) busy() int64 { return c.silent.Load() + c.asking.Load() }
+// busy returns the number of connections that are new or have a request in flight.
+func (c *connStates) busy() int64 { return c.unused.Load() + c.active.Load() }
 
 func (c *connStates) change(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
-		waits := new(atomic.Int64)
-		waits.Store(-time.Now().UnixNano())
-		c.count(waits.Load(), 1)
-		c.conns.Store(conn, waits)
+		since := -time.Now().UnixNano()
+		value := new(atomic.Int64)
+		value.Store(since)
+		c.count(since, 1)
+		c.conns.Store(conn, value)
 	case http.StateActive:
-		c.put(conn, inRequest)
+		c.setState(conn, inRequest)
 	case http.StateIdle:
-		c.put(conn, time.Now().UnixNano())
+		c.setState(conn, time.Now().UnixNano())
 	default:
-		c.put(conn, gone)
+		c.setState(conn, ended)
 		c.conns.Delete(conn)
 	}
 }
 
-// put says how a connection waits from now on. One that was cut off stays so.
-func (c *connStates) put(conn net.Conn, now int64) {
+// setState changes the state of a connection. Ended is final.
+func (c *connStates) setState(conn net.Conn, now int64) {
 	known, ok := c.conns.Load(conn)
 	if !ok {
 		return
 	}
-	waits := known.(*atomic.Int64)
-	before := waits.Load()
-	for before != gone && !waits.CompareAndSwap(before, now) {
-		before = waits.Load()
+	state := known.(*atomic.Int64)
+	before := state.Load()
+	for before != ended && !state.CompareAndSwap(before, now) {
+		before = state.Load()
 	}
-	if before != gone {
+	if before != ended {
 		c.count(before, -1)
 		c.count(now, 1)
 	}
 }
 
-// count counts n connections that wait so.
-func (c *connStates) count(waits, n int64) {
-	if waits == gone {
+// count adds n connections of a state to the counters.
+func (c *connStates) count(state, n int64) {
+	if state == ended {
 		return
 	}
 	c.open.Add(n)
 	switch {
-	case waits == inRequest:
-		c.asking.Add(n)
-	case waits < 0:
-		c.silent.Add(n)
+	case state == inRequest:
+		c.active.Add(n)
+	case state < 0:
+		c.unused.Add(n)
 	}
 }
 
-// room reports whether another connection may stay. If there are as many as may be, one that waits is closed for it: whoever only holds
-// connections keeps nobody out.
-func (c *connStates) room() bool {
-	if c.open.Load() < c.most {
+// makeRoom reports whether another connection is allowed. At the maximum, it closes an idle
+// connection for the new one, so that idle connections cannot block the server.
+func (c *connStates) makeRoom() bool {
+	if c.open.Load() < c.max {
 		return true
 	}
-	for c.open.Load() > c.asking.Load() { // or else all are looked at in vain
-		conn, waits, since := c.dispensable()
+	for c.open.Load() > c.active.Load() { // otherwise no connection is idle
+		conn, state, since := c.selectIdle()
 		if conn == nil {
 			return false
 		}
-		if waits.CompareAndSwap(since, gone) {
+		if state.CompareAndSwap(since, ended) {
 			c.count(since, -1)
-			cut(conn)
+			closeNow(conn)
 			return true
 		}
 	}
 	return false
 }
 
-// dispensable is the connection that is missed the least: one that has been silent from its beginning, or else one that waits for its next
-// request; of some of these the one that has waited longest, as others are about to send. It is nil if there is none.
-func (c *connStates) dispensable() (found net.Conn, waits *atomic.Int64, since int64) {
-	compared, latest := 0, -time.Now().Add(-patience).UnixNano()
+// selectIdle returns the connection to close: one that has never sent a request, or else one
+// between two requests. Of up to maxCompared it is the one that has been idle longest, because
+// others are more likely to send. It returns nil if no connection can be closed.
+func (c *connStates) selectIdle() (found net.Conn, state *atomic.Int64, since int64) {
+	compared, newest := 0, -time.Now().Add(-firstRequestTime).UnixNano()
 	c.conns.Range(func(conn, value any) bool {
 		one := value.(*atomic.Int64)
 		now := one.Load()
-		if now == inRequest || now < latest { // which is gone, or new
+		if now == inRequest || now < newest { // ended, or new
 			return true
 		}
-		if found == nil || goesBefore(now, since) {
-			found, waits, since = conn.(net.Conn), one, now
+		if found == nil || closesBefore(now, since) {
+			found, state, since = conn.(net.Conn), one, now
 		}
 		compared++
-		return compared < mostCompared
+		return compared < maxCompared
 	})
-	return found, waits, since
+	return found, state, since
 }
 
-// goesBefore reports whether a connection that waits so makes room before another.
-func goesBefore(waits, other int64) bool {
-	if (waits < 0) != (other < 0) {
-		return waits < 0
+// closesBefore reports whether a connection in one state is closed before one in another state.
+func closesBefore(state, other int64) bool {
+	if (state < 0) != (other < 0) {
+		return state < 0
 	}
-	return max(waits, -waits) < max(other, -other)
+	return max(state, -state) < max(other, -other)
 }
 
-// cut closes a connection at once. In TLS the one below is: to say that it ends takes five seconds where the client has stopped reading, and
-// others wait to be accepted.
-func cut(conn net.Conn) {
+// closeNow closes a connection immediately. For TLS it closes the underlying connection: a TLS close
+// can take five seconds if the client has stopped reading, and would delay new connections.
+func closeNow(conn net.Conn) {
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()
 	}

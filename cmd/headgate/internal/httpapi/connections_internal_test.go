@@ -26,11 +26,11 @@ func TestRoomIsMadeAtOnce(t *testing.T) {
 		if err := client.Handshake(); err != nil {
 			t.Fatal(err)
 		}
-		states := connStates{most: 1}
+		states := connStates{max: 1}
 		states.change(conn, http.StateNew)
 		states.change(conn, http.StateIdle)
 		began := time.Now()
-		if made, took := states.room(), time.Since(began); !made || took > 0 {
+		if made, took := states.makeRoom(), time.Since(began); !made || took > 0 {
 			t.Errorf("room was made: %v, in %v want at once", made, took)
 		}
 		if _, err := client.Read(make([]byte, 1)); err == nil {
@@ -44,7 +44,7 @@ func TestRoomIsMadeAtOnce(t *testing.T) {
 func TestWhoMakesRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		states := connStates{most: 20}
+		states := connStates{max: 20}
 		var silent, idle, asking []net.Conn
 		add := func(to *[]net.Conn, then ...http.ConnState) {
 			conn, _ := net.Pipe()
@@ -70,13 +70,13 @@ func TestWhoMakesRoom(t *testing.T) {
 		}
 		holds := func(when string, wantSilent, wantIdle int) {
 			t.Helper()
-			if !states.room() || gone(silent) != wantSilent || gone(idle) != wantIdle {
+			if !states.makeRoom() || gone(silent) != wantSilent || gone(idle) != wantIdle {
 				t.Errorf("%s: %d silent and %d idle ones have made room, want the first %d and %d", when, gone(silent), gone(idle), wantSilent, wantIdle)
 			}
 		}
 		holds("while all are new", 0, 1)
 		add(&asking, http.StateActive)
-		time.Sleep(patience)
+		time.Sleep(firstRequestTime)
 		for n := range len(silent) {
 			holds("a second later", n+1, 1)
 			add(&asking, http.StateActive)
@@ -85,7 +85,7 @@ func TestWhoMakesRoom(t *testing.T) {
 			holds("without silent ones", len(silent), n+1)
 			add(&asking, http.StateActive)
 		}
-		if states.room() || gone(asking) > 0 {
+		if states.makeRoom() || gone(asking) > 0 {
 			t.Error("one in a request has made room")
 		}
 		states.change(idle[0], http.StateActive) // it had just begun to send when it was cut off

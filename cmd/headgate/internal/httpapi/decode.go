@@ -9,21 +9,16 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/suggest"
 )
 
-// inputError is a request that must change: what is wrong, and where in the body if it is in one place.
+// inputError is an invalid body.
 type inputError struct {
-	field  string // a path such as checks[1].limit; empty for the body as a whole
-	detail string
+	field  string // the path of the field, such as checks[1].limit; empty for the body
+	detail string // a whole sentence
 }
 
-// Error is the detail behind its field. It never holds a key.
-func (e *inputError) Error() string {
-	if e.field == "" {
-		return e.detail
-	}
-	return e.field + ": " + e.detail
-}
+// Error returns the detail. It never contains a key.
+func (e *inputError) Error() string { return e.detail }
 
-// fields is a set of the fields that a body or one of its checks may have.
+// fields is a set of the fields of a body or of a check.
 type fields uint8
 
 const (
@@ -35,7 +30,7 @@ const (
 	checksField
 )
 
-// fieldNames are the fields by their bits' numbers.
+// fieldNames are the names of the fields, by bit number.
 var fieldNames = [...]string{"policy", "limit", "algorithm", "key", "cost", "checks"}
 
 func fieldNamed(name string) fields {
@@ -47,28 +42,29 @@ func fieldNamed(name string) fields {
 	return 0
 }
 
-// request is what a body said.
+// request is a decoded body.
 type request struct {
-	checks  []engine.Check // their strings are parts of the body where that is possible
-	several bool           // they stood in an array, so a field's path begins with checks[i]
+	checks  []engine.Check // their strings are parts of the body where possible
+	isArray bool           // they were in an array, so that the path of a field begins with checks[i]
 }
 
-// path is where field of the check at index stands in the body.
+// path returns the path in the body of a field of the check at index.
 func (r *request) path(index int, field string) string {
-	if !r.several {
+	if !r.isArray {
 		index = -1
 	}
 	return checkPath(index, field)
 }
 
-// decode reads a body into r, whose checks' memory it uses again. It takes at most most checks. It is strict, because a
-// limiter that misreads a request lets somebody through: no unknown fields, none twice, nothing behind the object, no text that
-// is not UTF-8.
+// decode decodes a body into r, whose checks' memory it reuses. It accepts at most maxChecks checks.
+// It is strict, because a misread request could be allowed wrongly: no unknown or duplicate
+// fields, nothing after the object, and no invalid UTF-8.
 //
-// Package encoding/json takes the last of two equal fields, matches names in any case, replaces invalid UTF-8 (which would
-// make two keys one) and cannot say where a field went wrong; it also needs ten times as long.
-func (r *request) decode(body string, most int) error {
-	d := decoder{text: body, most: most, check: -1, checks: r.checks[:0]}
+// Package encoding/json uses the last of two equal fields, matches names in any case, replaces
+// invalid UTF-8, which would make two keys equal, and does not report the path of an invalid
+// field. It is also ten times slower.
+func (r *request) decode(body string, maxChecks int) error {
+	d := decoder{text: body, maxChecks: maxChecks, check: -1, checks: r.checks[:0]}
 	single, seen, err := d.body()
 	switch {
 	case err != nil:
@@ -76,25 +72,25 @@ func (r *request) decode(body string, most int) error {
 		d.checks = append(d.checks, single)
 		err = d.complete(&single, seen)
 	case seen != checksField:
-		err = d.wrong((seen &^ checksField).first(), "stands beside checks; put it into each of them")
+		err = d.fieldError((seen &^ checksField).first(), "is not allowed next to checks; put it into each check")
 	}
-	r.checks, r.several = d.checks, seen&checksField != 0
+	r.checks, r.isArray = d.checks, seen&checksField != 0
 	return err
 }
 
-// body reads the whole of it.
+// body decodes the whole body.
 func (d *decoder) body() (single engine.Check, seen fields, err error) {
-	if d.blank(); d.at == len(d.text) {
+	if d.skipSpace(); d.at == len(d.text) {
 		return single, 0, &inputError{detail: `the body is empty; send an object such as {"limit":"10/s","key":"k"}`}
 	}
-	if !d.ahead('{') {
+	if !d.isNext('{') {
 		return single, 0, d.wrongType("an object")
 	}
 	if single, seen, err = d.object(allFields); err != nil {
 		return single, seen, err
 	}
-	if d.blank(); d.at < len(d.text) {
-		return single, seen, &inputError{detail: fmt.Sprintf("more data behind the object, at byte %d", d.at)}
+	if d.skipSpace(); d.at < len(d.text) {
+		return single, seen, &inputError{detail: fmt.Sprintf("unexpected data after the object, at byte %d", d.at)}
 	}
 	return single, seen, nil
 }
@@ -104,7 +100,7 @@ const (
 	checkFields = allFields &^ checksField
 )
 
-// first is the name of the first field of the set.
+// first returns the name of the first field of the set.
 func (f fields) first() string {
 	for i, name := range fieldNames {
 		if f&(1<<i) != 0 {
@@ -114,7 +110,7 @@ func (f fields) first() string {
 	return ""
 }
 
-// object reads one check, or the body itself, from its opening brace on.
+// object decodes one check, or the body, beginning at its opening brace.
 func (d *decoder) object(accepted fields) (c engine.Check, seen fields, err error) {
 	c.Cost = 1
 	d.at++ // the brace
@@ -125,10 +121,10 @@ func (d *decoder) object(accepted fields) (c engine.Check, seen fields, err erro
 		}
 		f := fieldNamed(name) & accepted
 		if f == 0 {
-			return c, seen, d.unknown(name, accepted)
+			return c, seen, d.unknownField(name, accepted)
 		}
 		if seen&f != 0 {
-			return c, seen, d.wrong(name, "stands here twice")
+			return c, seen, &inputError{d.path(name), fmt.Sprintf("duplicate field %q", d.path(name))}
 		}
 		seen |= f
 		if err := d.value(f, &c); err != nil {
@@ -137,7 +133,7 @@ func (d *decoder) object(accepted fields) (c engine.Check, seen fields, err erro
 	}
 }
 
-// value reads what follows the name of field f.
+// value decodes the value of field f.
 func (d *decoder) value(f fields, c *engine.Check) (err error) {
 	d.field = f.first()
 	switch f {
@@ -150,7 +146,7 @@ func (d *decoder) value(f fields, c *engine.Check) (err error) {
 	case keyField:
 		c.Key, err = d.string()
 	case costField:
-		c.Cost, err = d.whole()
+		c.Cost, err = d.integer()
 	case checksField:
 		err = d.array()
 	}
@@ -158,7 +154,7 @@ func (d *decoder) value(f fields, c *engine.Check) (err error) {
 	return err
 }
 
-// array reads the checks.
+// array decodes the checks.
 func (d *decoder) array() error {
 	if !d.next('[') {
 		return d.wrongType("an array of checks")
@@ -166,12 +162,12 @@ func (d *decoder) array() error {
 	d.field = ""
 	for d.check = 0; ; d.check++ {
 		if d.check == 0 && d.next(']') {
-			return &inputError{"checks", "is empty; at least one check is needed"}
+			return &inputError{"checks", `field "checks" is empty; must have at least one check`}
 		}
-		if d.check == d.most {
-			return &inputError{"checks", fmt.Sprintf("has more than %d checks", d.most)}
+		if d.check == d.maxChecks {
+			return &inputError{"checks", fmt.Sprintf(`field "checks" must have at most %d checks`, d.maxChecks)}
 		}
-		if d.blank(); !d.ahead('{') {
+		if d.skipSpace(); !d.isNext('{') {
 			return d.wrongType("an object")
 		}
 		c, seen, err := d.object(checkFields)
@@ -192,29 +188,31 @@ func (d *decoder) array() error {
 	}
 }
 
-// complete refuses a check that says too little or contradicts itself.
+// complete returns an error for a check with missing or contradicting fields.
 func (d *decoder) complete(c *engine.Check, seen fields) error {
 	switch {
 	case seen&(policyField|limitField) == 0:
-		return d.wrong("policy", "neither policy nor limit is there; one of them is needed")
+		return &inputError{d.path("policy"), fmt.Sprintf("field %q or %q is required", d.path("policy"), d.path("limit"))}
 	case seen&policyField != 0 && seen&limitField != 0:
-		return d.wrong("limit", "stands beside policy, which has its own limit; send one of them")
+		return d.fieldError("limit", "is not allowed next to policy, which has its own limits; send one of them")
 	case seen&policyField != 0 && seen&algorithmField != 0:
-		return d.wrong("algorithm", "stands beside policy, which has its own algorithm")
+		return d.fieldError("algorithm", "is not allowed next to policy, which has its own algorithm")
 	case seen&policyField != 0 && c.Policy == "":
-		return d.wrong("policy", "is empty; name a policy, or leave it out and send a limit")
+		return d.fieldError("policy", "is empty; name a policy, or omit it and send a limit")
 	case seen&keyField == 0:
-		return d.wrong("key", `is missing; "" is a key too`)
+		return d.fieldError("key", "is required (it may be an empty string)")
 	}
 	return nil
 }
 
-// wrong is an error about the field name of the check that is being read.
-func (d *decoder) wrong(name, detail string) error {
-	return &inputError{d.path(name), detail}
+// fieldError returns an error about a field of the current check. problem is the rest of a
+// sentence after the field's name.
+func (d *decoder) fieldError(name, problem string) error {
+	path := d.path(name)
+	return &inputError{path, fmt.Sprintf("field %q %s", path, problem)}
 }
 
-// path is where the field name of the check that is being read stands in the body.
+// path returns the path in the body of a field of the current check.
 func (d *decoder) path(name string) string { return checkPath(d.check, name) }
 
 func checkPath(check int, name string) string {
@@ -228,12 +226,9 @@ func checkPath(check int, name string) string {
 	return path + "." + name
 }
 
-// unknown refuses a field name and suggests the nearest accepted one.
-func (d *decoder) unknown(name string, accepted fields) error {
-	detail := "is no field of a check"
-	if accepted&checksField != 0 {
-		detail = "is no field of a request"
-	}
+// unknownField returns an error about an unknown field name, with the nearest accepted name.
+func (d *decoder) unknownField(name string, accepted fields) error {
+	path := d.path(truncate(name))
 	var known []string
 	for i, other := range fieldNames {
 		if accepted&(1<<i) != 0 {
@@ -241,13 +236,14 @@ func (d *decoder) unknown(name string, accepted fields) error {
 		}
 	}
 	if meant := suggest.Nearest(name, known); meant != "" {
-		return d.wrong(clip(name), detail+"; "+strconv.Quote(meant)+" is")
+		return &inputError{path, fmt.Sprintf("unknown field %q; did you mean %q?", path, meant)}
 	}
-	return d.wrong(clip(name), detail+"; there are "+strings.Join(known, ", "))
+	last := len(known) - 1
+	return &inputError{path, fmt.Sprintf("unknown field %q; must be %s or %s", path, strings.Join(known[:last], ", "), known[last])}
 }
 
-// clip bounds how much of a stranger's text an error repeats.
-func clip(s string) string {
+// truncate returns the beginning of a client's text, for an error.
+func truncate(s string) string {
 	if len(s) > 40 {
 		return strings.ToValidUTF8(s[:40], "") + "…"
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
 
-// appendAnswer writes the body that every decision has.
+// appendAnswer appends the body of a decision.
 func appendAnswer(b []byte, a *engine.Answer) []byte {
 	b = append(b, `{"allowed":`...)
 	b = strconv.AppendBool(b, a.Allowed)
@@ -18,11 +18,11 @@ func appendAnswer(b []byte, a *engine.Answer) []byte {
 	b = append(b, `,"remaining":`...)
 	b = strconv.AppendInt(b, a.Remaining, 10)
 	b = append(b, `,"retry_after_ms":`...)
-	b = strconv.AppendInt(b, ceil(a.RetryAfter, time.Millisecond), 10)
+	b = strconv.AppendInt(b, ceilUnits(a.RetryAfter, time.Millisecond), 10)
 	b = append(b, `,"reset_after_ms":`...)
-	b = strconv.AppendInt(b, ceil(a.ResetAfter, time.Millisecond), 10)
+	b = strconv.AppendInt(b, ceilUnits(a.ResetAfter, time.Millisecond), 10)
 	b = append(b, `,"delay_ms":`...)
-	b = strconv.AppendInt(b, ceil(a.Delay, time.Millisecond), 10)
+	b = strconv.AppendInt(b, ceilUnits(a.Delay, time.Millisecond), 10)
 	b = append(b, `,"never":`...)
 	b = strconv.AppendBool(b, a.Never)
 	b = append(b, `,"policy":`...)
@@ -39,11 +39,11 @@ func appendAnswer(b []byte, a *engine.Answer) []byte {
 	return append(b, '}')
 }
 
-// appendString writes s as a JSON string.
+// appendString appends s as a JSON string.
 func appendString(b []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			quoted, _ := json.Marshal(s) // a string always can be
+			quoted, _ := json.Marshal(s) // never fails for a string
 			return append(b, quoted...)
 		}
 	}
@@ -52,5 +52,6 @@ func appendString(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// ceil is d in whole units, rounded up; d is at least 0 and at most a hundred years or so.
-func ceil(d, unit time.Duration) int64 { return int64((d + unit - 1) / unit) }
+// ceilUnits returns d in whole units, rounded up. d must be at least 0 and at most about a hundred
+// years.
+func ceilUnits(d, unit time.Duration) int64 { return int64((d + unit - 1) / unit) }

@@ -11,22 +11,23 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
 
-// healthTimeout bounds the question to the store, however patient the store is.
+// healthTimeout is the timeout of the health check, whatever the timeout of the store is.
 const healthTimeout = time.Second
 
-// HealthOptions are what /readyz reports. The zero value of each field leaves it out; nil means all of them.
+// HealthOptions are the content of /readyz. The zero value of each field omits it; nil omits all.
 type HealthOptions struct {
 	// Store is the name of the store.
 	Store string
-	// Config returns how many configurations have taken effect, and whether the one in the file now was refused; nil means that
-	// there is no file.
+	// Config returns how many configurations have taken effect, and whether the current file was
+	// rejected; nil means that there is no file.
 	Config func() (generation uint64, refused bool)
-	// ControlPlane returns whether the control plane of Envoy's rules is connected, and whether it has sent rules that are in
-	// effect; nil means that there is none.
+	// ControlPlane returns whether the control plane of Envoy's rules is connected, and whether it
+	// has sent rules that are active; nil means that there is no control plane.
 	ControlPlane func() (connected, configured bool)
 }
 
-// Health answers /livez and /readyz, on any listener. It is made with [NewHealth] and may be used concurrently.
+// Health serves /livez and /readyz, on any listener. It is created with [NewHealth] and may be used
+// concurrently.
 type Health struct {
 	engine   *engine.Engine
 	opts     HealthOptions
@@ -35,20 +36,20 @@ type Health struct {
 	draining atomic.Bool
 }
 
-// NewHealth makes the health paths of e. opts may be nil.
+// NewHealth returns the health paths of e. opts may be nil.
 func NewHealth(e *engine.Engine, opts *HealthOptions) *Health {
 	h := &Health{engine: e}
 	if opts != nil {
 		h.opts = *opts
 	}
-	h.ready, h.live = reading(h.writeReady), reading(writeLive)
+	h.ready, h.live = readOnly(h.writeReady), readOnly(writeLive)
 	return h
 }
 
-// Drain makes /readyz report from now on that this instance is going away.
+// Drain makes /readyz report from now on that this instance is shutting down.
 func (h *Health) Drain() { h.draining.Store(true) }
 
-// ServeHTTP answers /livez, which needs no store, and any other path as /readyz.
+// ServeHTTP serves /livez, which needs no store, and any other path as /readyz.
 func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/livez" {
 		h.live.ServeHTTP(w, r)
@@ -57,7 +58,7 @@ func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.ready.ServeHTTP(w, r)
 }
 
-// writeLive answers as long as the process runs.
+// writeLive returns 200 as long as the process runs.
 func writeLive(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = io.WriteString(w, "ok\n")
@@ -65,34 +66,34 @@ func writeLive(w http.ResponseWriter, _ *http.Request) {
 
 // readiness is the body of /readyz.
 type readiness struct {
-	Status  string       `json:"status"` // ok, degraded or draining
-	Store   string       `json:"store"`
-	Trouble string       `json:"trouble,omitempty"` // why it is degraded: the store's, without address and detail, which the log has
-	Config  *configState `json:"config,omitempty"`
+	Status string       `json:"status"` // ok, degraded or draining
+	Store  string       `json:"store"`
+	Reason string       `json:"reason,omitempty"` // why the store is unavailable; address and details are only logged
+	Config *configState `json:"config,omitempty"`
 
 	ControlPlane *controlPlaneState `json:"control_plane,omitempty"`
 }
 
-// controlPlaneState is what /readyz says of the control plane of Envoy's rules.
+// controlPlaneState is the state of the control plane of Envoy's rules.
 type controlPlaneState struct {
 	Connected  bool `json:"connected"`
-	Configured bool `json:"configured"` // it has said rules that hold
+	Configured bool `json:"configured"` // it has sent rules that are active
 }
 
-// configState is what /readyz says of the configuration file.
+// configState is the state of the configuration file.
 type configState struct {
 	Generation uint64 `json:"generation"`        // how many configurations have taken effect
-	Refused    bool   `json:"refused,omitempty"` // what the file holds now is wrong, and the last good one in force; the log says why
+	Refused    bool   `json:"refused,omitempty"` // the file was rejected; the last valid one is active
 }
 
-// writeReady reports whether this instance should be sent requests. While the store is unavailable it should: the failure mode of
-// each policy applies, here as on every other instance.
+// writeReady reports whether this instance should receive requests. It should while the store is
+// unavailable: the failure mode of each policy applies, here as on every other instance.
 func (h *Health) writeReady(w http.ResponseWriter, r *http.Request) {
 	state, status := readiness{Status: "ok", Store: h.opts.Store}, http.StatusOK
 	ctx, cancel := context.WithTimeout(r.Context(), healthTimeout)
 	defer cancel()
 	if err := h.engine.Health(ctx); err != nil {
-		state.Status, state.Trouble = "degraded", engine.StoreErrorReason(err)
+		state.Status, state.Reason = "degraded", engine.StoreErrorReason(err)
 	}
 	if h.opts.Config != nil {
 		state.Config = new(configState)
@@ -110,7 +111,7 @@ func (h *Health) writeReady(w http.ResponseWriter, r *http.Request) {
 	if h.draining.Load() {
 		state.Status, status = "draining", http.StatusServiceUnavailable
 	}
-	body, _ := json.Marshal(state) // strings always can be
+	body, _ := json.Marshal(state) // never fails for this type
 	w.Header()["Content-Type"] = jsonType
 	w.Header()["Cache-Control"] = noStore
 	w.WriteHeader(status)

@@ -10,7 +10,8 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// writeProblem answers with a problem. A 503 is ours and not the client's, and no store says when it will be back.
+// writeProblem writes a problem. A 503 has Retry-After: 1, because no store reports when it will
+// recover.
 func writeProblem(w http.ResponseWriter, status int, detail, field string) {
 	kind := problem.Plain
 	if status == http.StatusServiceUnavailable {
@@ -20,15 +21,15 @@ func writeProblem(w http.ResponseWriter, status int, detail, field string) {
 	problem.Write(w, problem.Problem{Type: kind, Status: status, Detail: detail, Field: field})
 }
 
-// statuses are the engine's kinds of error in this door's words.
+// statuses maps the engine's kinds of error to HTTP statuses.
 var statuses = [...]int{
 	engine.StoreFailure:   http.StatusServiceUnavailable,
 	engine.InvalidRequest: http.StatusBadRequest,
 	engine.UnknownPolicy:  http.StatusNotFound,
 }
 
-// refuse answers a request that was not decided.
-func refuse(w http.ResponseWriter, r *request, err error) {
+// writeError writes the response to a request that was not decided.
+func writeError(w http.ResponseWriter, r *request, err error) {
 	if input := (*inputError)(nil); errors.As(err, &input) {
 		writeProblem(w, http.StatusBadRequest, input.detail, input.field)
 		return
@@ -40,17 +41,18 @@ func refuse(w http.ResponseWriter, r *request, err error) {
 	writeProblem(w, status, engine.Reason(err), field)
 }
 
-// lastWord is how long a client that did not send its body in time may take to read why: by then an answer may be overdue as well.
-const lastWord = time.Second
+// timeoutWriteTime is how long a client whose body timed out may take to read the response. The
+// server's write timeout may already have passed.
+const timeoutWriteTime = time.Second
 
-// refuseBody answers a request whose body could not be read.
-func (h *Handler) refuseBody(w http.ResponseWriter, err error) {
+// writeBodyError writes the response to a request whose body could not be read.
+func (h *Handler) writeBodyError(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, errTooLarge):
 		writeProblem(w, http.StatusRequestEntityTooLarge, h.tooLarge, "")
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(lastWord)) // where there are no deadlines, there is no bound either
-		writeProblem(w, http.StatusRequestTimeout, "the body did not come in time", "")
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeoutWriteTime)) // a writer without deadlines has no timeout
+		writeProblem(w, http.StatusRequestTimeout, "the body was not received in time", "")
 	default:
 		writeProblem(w, http.StatusBadRequest, "the body could not be read", "")
 	}

@@ -13,18 +13,22 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 )
 
-// ServerOptions bound what a client may take of a server. The zero value of each field is its default; nil means all defaults.
+// ServerOptions limit the resources of a client. The zero value of each field is its default; nil
+// means all defaults.
 type ServerOptions struct {
-	HeaderTimeout  time.Duration // to read a request's header; 0 means 5 s
+	HeaderTimeout  time.Duration // to read a request header; 0 means 5 s
 	ReadTimeout    time.Duration // to read a whole request; 0 means 10 s
-	WriteTimeout   time.Duration // from the header's end until the answer is written; 0 means 10 s
+	WriteTimeout   time.Duration // from the end of the header to the end of the response; 0 means 10 s
 	IdleTimeout    time.Duration // between two requests on a connection; 0 means 2 min
-	MaxHeaderBytes int           // of a request, to some 4 KiB; 0 means 16 KiB
-	MaxConnections int           // at a time; beyond, one that waits makes room, or else the newest is closed; 0 means 10,000
-	Log            *slog.Logger  // hears of broken connections; nil means nobody does
+	MaxHeaderBytes int           // of a request, exceeded by up to about 4 KiB; 0 means 16 KiB
+	// MaxConnections is the maximum number of concurrent connections; 0 means 10,000. At the
+	// limit, an idle connection is closed for a new one, or the new one if none is idle.
+	MaxConnections int
+	Log            *slog.Logger // receives errors of connections; nil means no log
 }
 
-// Server is a [Handler] behind bounded connections. It is made with [NewServer] and may be used concurrently.
+// Server serves a [Handler] with a bounded number of connections. It is created with [NewServer] and
+// may be used concurrently.
 type Server struct {
 	handler  *Handler
 	http     http.Server
@@ -32,7 +36,7 @@ type Server struct {
 	conns    connStates
 }
 
-// NewServer makes a server for h. opts may be nil.
+// NewServer returns a server for h. opts may be nil.
 func NewServer(h *Handler, opts *ServerOptions) *Server {
 	opts = cmp.Or(opts, &ServerOptions{})
 	s := &Server{handler: h, http: http.Server{
@@ -44,12 +48,13 @@ func NewServer(h *Handler, opts *ServerOptions) *Server {
 		MaxHeaderBytes:    cmp.Or(opts.MaxHeaderBytes, 16<<10),
 		ErrorLog:          logs.ForHTTP(opts.Log),
 	}}
-	s.conns.most = int64(cmp.Or(opts.MaxConnections, 10_000))
+	s.conns.max = int64(cmp.Or(opts.MaxConnections, 10_000))
 	s.http.ConnState = s.conns.change
 	return s
 }
 
-// Serve answers the connections of ln, which it closes, until [Server.Shutdown]; it then returns nil at once.
+// Serve serves the connections of ln until [Server.Shutdown], and then returns nil immediately. It
+// closes ln.
 func (s *Server) Serve(ln net.Listener) error {
 	backlog := &backlogListener{Listener: ln, conns: &s.conns}
 	s.listener.Store(backlog)
@@ -60,18 +65,19 @@ func (s *Server) Serve(ln net.Listener) error {
 	return err
 }
 
-// OnShutdown has f called, on a goroutine of its own, once [Server.Shutdown] takes no more connections: it ends what would go on answering
-// for ever, such as a stream of events.
+// OnShutdown registers f to be called in a new goroutine once [Server.Shutdown] has stopped
+// accepting connections: f ends responses that would otherwise never end, such as event streams.
 func (s *Server) OnShutdown(f func()) { s.http.RegisterOnShutdown(f) }
 
-// Drain is [Handler.Drain].
+// Drain calls [Handler.Drain].
 func (s *Server) Drain() { s.handler.Drain() }
 
-// Shutdown takes no more connections and waits until every request in flight is answered. If ctx ends before, it closes what
-// is left and returns ctx's error.
+// Shutdown stops accepting connections and waits for all requests in flight. If ctx ends first, it
+// closes the remaining connections and returns the error of ctx.
 //
-// Requests that were sent whole before it are in flight, also those that nobody has read yet: for the first tenth of a second
-// it goes on as before, but for asking clients to use another connection, then it accepts those that wait to be.
+// Requests that were sent completely before the call count as in flight, even if nothing has read
+// them yet. For the first 100 ms, the server therefore continues as before, but asks clients to
+// close their connections. Then it accepts only connections that are already queued.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.Drain()
 	pause(ctx, settleTime)

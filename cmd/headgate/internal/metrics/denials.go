@@ -15,21 +15,25 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 )
 
-// DenialOptions are settings of [NewDenials]. The zero value of each field is its default; nil means all defaults.
+// DenialOptions are settings of [NewDenials]. The zero value of each field is its default; nil
+// means all defaults.
 type DenialOptions struct {
-	// Log gets a line for a denial; nil means that none is logged.
+	// Log receives a line for a denial; nil means that no denial is logged.
 	Log *slog.Logger
-	// PerSecond is the most lines in a second for each policy; 0 means that none is logged.
+	// PerSecond is the maximum number of lines per second for each policy; 0 means that no
+	// denial is logged.
 	PerSecond int
-	// LogKeys has the log hold keys as they are, and not their hashes.
+	// LogKeys is true if the log contains the keys instead of their hashes.
 	LogKeys bool
-	// TopKeys has [Denials.Top] hold keys as they are, and not their hashes.
+	// TopKeys is true if [Denials.Top] returns the keys instead of their hashes.
 	TopKeys bool
-	// Secret is what keys are hashed with: instances that have the same write the same hash for a key. Empty means one by chance.
+	// Secret is the secret that keys are hashed with: instances with the same secret log the
+	// same hash for a key. Empty means a random secret.
 	Secret string
 }
 
-// Denials hear of every denial, and of those that would have been had the policy counted: they keep the keys that are denied most, and log some. They are made with [NewDenials] and may be used
+// Denials receives every denial, and every denial of a policy in shadow mode. It keeps the keys
+// that are denied most, and logs some denials. It is created with [NewDenials] and may be used
 // concurrently.
 type Denials struct {
 	opts   DenialOptions
@@ -40,7 +44,7 @@ type Denials struct {
 	samplers map[string]*logs.Sampler // by policy
 }
 
-// NewDenials makes them. opts may be nil.
+// NewDenials returns a Denials without any denial. opts may be nil.
 func NewDenials(opts *DenialOptions) *Denials {
 	d := &Denials{samplers: make(map[string]*logs.Sampler)}
 	if opts != nil {
@@ -52,22 +56,23 @@ func NewDenials(opts *DenialOptions) *Denials {
 	}
 	d.k0, d.k1 = binary.LittleEndian.Uint64(secret[:]), binary.LittleEndian.Uint64(secret[8:])
 	d.opts.Secret = ""
-	d.top.init(moment())
+	d.top.init(monotonicNow())
 	return d
 }
 
-// mostShown bounds what is shown of a key, in bytes.
-const mostShown = 256
+// maxKeyBytes is the maximum length of a key in the log and in Top, in bytes.
+const maxKeyBytes = 256
 
-// shown is the beginning of a text.
-func shown(s string) string {
-	if len(s) > mostShown {
-		return s[:mostShown] + "…"
+// truncate returns the first maxKeyBytes of a text.
+func truncate(s string) string {
+	if len(s) > maxKeyBytes {
+		return s[:maxKeyBytes] + "…"
 	}
 	return s
 }
 
-// hash is the keyed hash of a key under a policy (SipHash-2-4). It allocates nothing for keys of usual length.
+// hash returns the keyed hash of a key under a policy (SipHash-2-4). It allocates nothing for
+// keys of usual length.
 func (d *Denials) hash(policy, key string) uint64 {
 	var buf [256]byte
 	b := append(buf[:0], policy...)
@@ -75,21 +80,22 @@ func (d *Denials) hash(policy, key string) uint64 {
 	return sipHash(d.k0^uint64(len(policy)), d.k1, b)
 }
 
-// hashText is a hash as it is written.
+// hashText returns the text of a hash, as it is logged.
 func hashText(h uint64) string { return fmt.Sprintf("h:%016x", h) }
 
-// denial is one of a request.
+// denial is one denial of one request.
 type denial struct {
-	door       string
+	api        string
 	rule       *engine.Rule // that denied
+	ruleName   string       // of an Envoy rule; empty for other rules
 	key        string
 	retryAfter time.Duration
-	shadow     bool // it would have been one, had the policy counted
+	shadow     bool // the policy is in shadow mode, so the request was not denied
 }
 
-// add notes a denial; s is the sampler of its policy.
+// add records a denial; s is the sampler of its policy.
 func (d *Denials) add(one *denial, s *logs.Sampler) {
-	now := moment()
+	now := monotonicNow()
 	h := d.hash(one.rule.Policy, one.key)
 	text := ""
 	if d.opts.TopKeys {
@@ -99,24 +105,29 @@ func (d *Denials) add(one *denial, s *logs.Sampler) {
 	if d.opts.Log == nil || d.opts.PerSecond == 0 {
 		return
 	}
-	if leftOut, ok := s.Take(now, d.opts.PerSecond); ok {
-		d.log(one, h, leftOut)
+	if suppressed, ok := s.Take(now, d.opts.PerSecond); ok {
+		d.log(one, h, suppressed)
 	}
 }
 
-func (d *Denials) log(one *denial, h, leftOut uint64) {
-	key, message := hashText(h), "denied"
+// log logs a denial. It is called for sampled denials only, so it may allocate.
+func (d *Denials) log(one *denial, h, suppressed uint64) {
+	key, message := hashText(h), "request denied"
 	if d.opts.LogKeys {
-		key = shown(one.key)
+		key = truncate(one.key)
 	}
 	if one.shadow {
-		message = "would be denied"
+		message = "request would be denied (shadow mode)"
 	}
-	d.opts.Log.Info(message, "door", one.door, "policy", one.rule.Policy, "limit", one.rule.Limit.String(), "key", key,
-		"retry_after_ms", (one.retryAfter + time.Millisecond - 1).Milliseconds(), "left_out", leftOut)
+	attrs := []any{"api", one.api, "policy", one.rule.Policy}
+	if one.ruleName != "" {
+		attrs = append(attrs, "rule", truncate(one.ruleName))
+	}
+	d.opts.Log.Info(message, append(attrs, "limit", one.rule.Limit.String(), "key", key,
+		"retry_after_ms", (one.retryAfter+time.Millisecond-1).Milliseconds(), "suppressed", suppressed)...)
 }
 
-// sampler is the one of a policy, at whatever door.
+// sampler returns the sampler of a policy, which all APIs share.
 func (d *Denials) sampler(policy string) *logs.Sampler {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -126,21 +137,21 @@ func (d *Denials) sampler(policy string) *logs.Sampler {
 	return d.samplers[policy]
 }
 
-// notLogged collects how many denials the log does not hold.
-type notLogged struct{ denials *Denials }
+// suppressedDenials collects the number of denials that were not logged.
+type suppressedDenials struct{ denials *Denials }
 
-var notLoggedDesc = prometheus.NewDesc(namespace+"_denials_not_logged_total",
-	"Denials that the log does not hold, because it had as many of that policy in the same second.", []string{"policy"}, nil)
+var suppressedDesc = prometheus.NewDesc(namespace+"_denials_not_logged_total",
+	"Denials that were not logged because the policy had reached its log lines per second.", []string{"policy"}, nil)
 
-func (n *notLogged) Describe(to chan<- *prometheus.Desc) { to <- notLoggedDesc }
+func (n *suppressedDenials) Describe(to chan<- *prometheus.Desc) { to <- suppressedDesc }
 
-func (n *notLogged) Collect(to chan<- prometheus.Metric) {
+func (n *suppressedDenials) Collect(to chan<- prometheus.Metric) {
 	n.denials.mu.Lock()
 	defer n.denials.mu.Unlock()
 	for name, s := range n.denials.samplers {
-		to <- prometheus.MustNewConstMetric(notLoggedDesc, prometheus.CounterValue, float64(s.LeftOut()), name)
+		to <- prometheus.MustNewConstMetric(suppressedDesc, prometheus.CounterValue, float64(s.LeftOut()), name)
 	}
 }
 
-// Hash is what stands for a key under a policy, here and in the log.
+// Hash returns the hash that replaces a key under a policy, in Top and in the log.
 func (d *Denials) Hash(policy, key string) string { return hashText(d.hash(policy, key)) }

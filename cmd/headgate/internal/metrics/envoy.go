@@ -9,49 +9,50 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// EnvoyCounts are the hits of one rule of envoyproxy/ratelimit's files.
+// EnvoyCounts are the hits of one rule of an Envoy configuration.
 type EnvoyCounts struct {
 	TotalHits, OverLimit, NearLimit, WithinLimit, ShadowMode, TotalNegativeHits uint64
 }
 
-// EnvoyTimes are how long all requests took, over gRPC and at /json.
+// EnvoyTimes are the durations of all requests, over gRPC and at /json.
 type EnvoyTimes struct {
 	Count uint64
 	Sum   time.Duration
-	UpTo  map[time.Duration]uint64 // how many took at most so long
+	UpTo  map[time.Duration]uint64 // number of requests that took at most this long
 }
 
-// EnvoyState is what the door for Envoy has counted.
+// EnvoyState is what the Envoy rate limit service has counted.
 type EnvoyState struct {
 	Rules                      map[string]EnvoyCounts // by domain.key_value.key
 	DomainNotFound             map[string]uint64      // by domain
 	ConfigLoads, ConfigErrors  uint64
 	Times                      EnvoyTimes
-	Milliseconds               bool // in which times are shown, and not in seconds as their name says
+	Milliseconds               bool // report milliseconds, although the metric's name ends with seconds
 	StoreErrors, ServiceErrors uint64
 	GlobalShadow               uint64
 }
 
-// Envoy adds what the door for Envoy counts, by the names that envoyproxy/ratelimit's metrics have in Prometheus, so that dashboards and
-// alerts go on. As there, only the first two levels of a rule are labels: rules below are counted together. State is asked at each
-// scrape.
+// Envoy adds the metrics of the Envoy rate limit service, under the names that
+// envoyproxy/ratelimit has in Prometheus, so that dashboards and alerts keep working. As there,
+// only the first two levels of a rule are labels: deeper rules are counted together. state is
+// called at each scrape.
 func (m *Metrics) Envoy(state func() EnvoyState) { m.add(envoyCollector(state)) }
 
 type envoyCollector func() EnvoyState
 
-// envoyHit is one metric of rules: of those on the first level, and of those below.
+// envoyHit is one metric of rules: flat for rules on the first level, nested for deeper ones.
 type envoyHit struct {
 	flat, nested *prometheus.Desc
 	of           func(EnvoyCounts) uint64
 }
 
 var envoyHits = []envoyHit{
-	newEnvoyHit("total_hits", "Hits of requests that the rule was found for.", func(c EnvoyCounts) uint64 { return c.TotalHits }),
-	newEnvoyHit("over_limit", "Hits beyond the limit.", func(c EnvoyCounts) uint64 { return c.OverLimit }),
-	newEnvoyHit("near_limit", "Hits near the limit, and not beyond.", func(c EnvoyCounts) uint64 { return c.NearLimit }),
-	newEnvoyHit("within_limit", "Hits of requests that were not over.", func(c EnvoyCounts) uint64 { return c.WithinLimit }),
-	newEnvoyHit("shadow_mode", "Hits of requests that would have been over.", func(c EnvoyCounts) uint64 { return c.ShadowMode }),
-	newEnvoyHit("total_negative_hits", "Hits that were given back.", func(c EnvoyCounts) uint64 { return c.TotalNegativeHits }),
+	newEnvoyHit("total_hits", "Hits of requests that matched the rule.", func(c EnvoyCounts) uint64 { return c.TotalHits }),
+	newEnvoyHit("over_limit", "Hits above the limit.", func(c EnvoyCounts) uint64 { return c.OverLimit }),
+	newEnvoyHit("near_limit", "Hits near the limit but not above it.", func(c EnvoyCounts) uint64 { return c.NearLimit }),
+	newEnvoyHit("within_limit", "Hits of requests that were within the limit.", func(c EnvoyCounts) uint64 { return c.WithinLimit }),
+	newEnvoyHit("shadow_mode", "Hits of requests that were over the limit of a rule in shadow mode.", func(c EnvoyCounts) uint64 { return c.ShadowMode }),
+	newEnvoyHit("total_negative_hits", "Hits that were refunded.", func(c EnvoyCounts) uint64 { return c.TotalNegativeHits }),
 }
 
 func newEnvoyHit(name, help string, of func(EnvoyCounts) uint64) envoyHit {
@@ -66,17 +67,17 @@ func newEnvoyHit(name, help string, of func(EnvoyCounts) uint64) envoyHit {
 var (
 	envoyDomain = prometheus.NewDesc("ratelimit_service_rate_limit_domain_not_found",
 		"Requests for domains that are not configured.", []string{"domain"}, nil)
-	envoyError    = prometheus.NewDesc("ratelimit_service_should_rate_limit_error", "Requests that were answered with an error.", []string{"err_type"}, nil)
+	envoyError    = prometheus.NewDesc("ratelimit_service_should_rate_limit_error", "Requests that failed with an error.", []string{"err_type"}, nil)
 	envoyRequests = prometheus.NewDesc("ratelimit_service_total_requests", "Requests, over gRPC and at /json.", []string{"grpc_method"}, nil)
 	envoyTimes    = prometheus.NewDesc("ratelimit_service_response_time_seconds",
-		"Time of a request, over gRPC and at /json, without its transport. Of those below 0.1 ms one in 8 is measured.", []string{"grpc_method"}, nil)
-	envoyLoaded  = prometheus.NewDesc("ratelimit_service_config_load_success", "Configurations that took effect.", nil, nil)
-	envoyRefused = prometheus.NewDesc("ratelimit_service_config_load_error", "Configurations that were refused.", nil, nil)
+		"Duration of a request, over gRPC and at /json, without transport. One in 8 requests below 0.1 ms is measured.", []string{"grpc_method"}, nil)
+	envoyLoaded  = prometheus.NewDesc("ratelimit_service_config_load_success", "Configurations that were loaded.", nil, nil)
+	envoyRefused = prometheus.NewDesc("ratelimit_service_config_load_error", "Configurations that were rejected.", nil, nil)
 	envoyShadow  = prometheus.NewDesc("ratelimit_service_global_shadow_mode",
-		"Requests that were over, and told OK because all answers are.", nil, nil)
+		"Requests that were over the limit and answered OK because of global shadow mode.", nil, nil)
 )
 
-// Describe says nothing: one name has series of two levels and of one.
+// Describe sends nothing, because one name has series with two labels and with three.
 func (c envoyCollector) Describe(chan<- *prometheus.Desc) {}
 
 func (c envoyCollector) Collect(to chan<- prometheus.Metric) {
@@ -84,7 +85,7 @@ func (c envoyCollector) Collect(to chan<- prometheus.Metric) {
 	count := func(desc *prometheus.Desc, n uint64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), labels...)
 	}
-	rules := folded(state.Rules)
+	rules := foldRules(state.Rules)
 	for _, path := range slices.Sorted(maps.Keys(rules)) {
 		labels := strings.Split(path, ".")
 		for _, hits := range envoyHits {
@@ -111,7 +112,7 @@ func (c envoyCollector) Collect(to chan<- prometheus.Metric) {
 	count(envoyShadow, state.GlobalShadow)
 }
 
-// histogram is the metric of times.
+// histogram returns the metric of the durations.
 func (t *EnvoyTimes) histogram(unit time.Duration) prometheus.Metric {
 	buckets := make(map[float64]uint64, len(t.UpTo))
 	for d, n := range t.UpTo {
@@ -120,8 +121,8 @@ func (t *EnvoyTimes) histogram(unit time.Duration) prometheus.Metric {
 	return prometheus.MustNewConstHistogram(envoyTimes, t.Count, float64(t.Sum)/float64(unit), buckets, "ShouldRateLimit")
 }
 
-// folded adds up rules that are of one domain and the same first two levels.
-func folded(rules map[string]EnvoyCounts) map[string]EnvoyCounts {
+// foldRules adds up the rules of one domain that have the same first two levels.
+func foldRules(rules map[string]EnvoyCounts) map[string]EnvoyCounts {
 	sums := make(map[string]EnvoyCounts, len(rules))
 	for path, c := range rules {
 		parts := strings.SplitN(strings.ToValidUTF8(path, "_"), ".", 4)

@@ -1,8 +1,10 @@
-// Package metrics is what operators see of the service: Prometheus metrics, the keys that are denied most, and a log of denials that a
-// flood does not fill. It hears of every request as an [engine.Observer], one for each door, and decides nothing.
+// Package metrics reports what operators need: Prometheus metrics, the keys that are denied
+// most, and a log of denials whose rate is bounded. It receives every request as an
+// [engine.Observer], one for each API, and decides nothing.
 //
-// No label holds a key, an address, or anything else that a stranger may choose, but as Envoy's incumbent has it, and then no more than so
-// many: there are as many series as doors, policies and outcomes. docs/metrics.md lists them all.
+// No label contains a key, an address, or anything else that a client chooses. The labels of
+// envoyproxy/ratelimit are the exception; their number of values is bounded. The number of
+// series is that of APIs, policies and outcomes. docs/metrics.md lists all metrics.
 package metrics
 
 import (
@@ -21,49 +23,53 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 )
 
-// Others is the policy of what comes beyond the most policies that are counted apart.
+// Others is the policy label of all policies after the first maxPolicies.
 const Others = "others"
 
-// mostPolicies bounds the policies that are counted apart, of all configurations since the start.
-const mostPolicies = 10_000
+// maxPolicies is the maximum number of policies that are counted separately, over all
+// configurations since the start.
+const maxPolicies = 10_000
 
-// everyNth is how many decisions there are to one whose time is measured, where a decision takes less time than to look at the clock.
+// everyNth is the sampling of durations: one in everyNth decisions is measured, where a decision
+// takes less time than reading the clock.
 const everyNth = 16
 
-// Outcome is what came of a request, for a policy.
+// Outcome is the result of a request for one policy.
 type Outcome uint8
 
 // The outcomes.
 const (
 	Allowed      Outcome = iota
-	Denied               // also by a local share while the store is away
-	Shadow               // it would have been denied, had the policy counted
-	StoreFailure         // the store could not be asked, and the policy says closed
-	Degraded             // let pass without the store: the policy says open, or local and the share allowed it
-	outcomes             // how many there are
+	Denied               // also by the local fallback while the store is unavailable
+	Shadow               // it would have been denied, but the policy is in shadow mode
+	StoreFailure         // the store failed, and the policy fails closed
+	Degraded             // allowed without the store: by failing open, or by the local fallback
+	outcomes             // the number of outcomes
 )
 
-// String is the outcome as a label.
+// String returns the outcome as the value of a label.
 func (o Outcome) String() string {
 	return [outcomes]string{"allowed", "denied", "shadow", "undecided", "degraded"}[o]
 }
 
-// Options are settings of [New]. The zero value of each field is its default; nil means all defaults.
+// Options are settings of [New]. The zero value of each field is its default; nil means all
+// defaults.
 type Options struct {
-	Version   string   // of this program, for headgate_build_info
-	Store     string   // what the store is called there
-	Networked bool     // the store is asked over a network: every decision's time is measured, else one in sixteen
-	Denials   *Denials // hears of every denial; nil means nobody does
+	Version   string   // the program's version, for headgate_build_info
+	Store     string   // the store's name, for headgate_build_info
+	Networked bool     // the store is on a network: measure every decision, not one in 16
+	Denials   *Denials // receives every denial; nil means that denials are only counted
 }
 
-// Metrics are all metrics of a process. They are made with [New] and may be used concurrently.
+// Metrics are all metrics of a process. They are created with [New] and may be used
+// concurrently.
 type Metrics struct {
 	registry *prometheus.Registry
 	every    uint32
 	denials  *Denials
 
-	mu    sync.Mutex
-	doors []*Recorder // in the order in which they were made
+	mu        sync.Mutex
+	recorders []*Recorder // in the order of their creation
 
 	operations *prometheus.CounterVec
 	refused    *prometheus.CounterVec
@@ -73,7 +79,7 @@ type Metrics struct {
 	draining   prometheus.Gauge
 }
 
-// New makes them. opts may be nil.
+// New returns the metrics of a process. opts may be nil.
 func New(opts *Options) *Metrics {
 	if opts == nil {
 		opts = &Options{}
@@ -82,38 +88,39 @@ func New(opts *Options) *Metrics {
 	if opts.Networked {
 		m.every = 1
 	}
-	m.addDoors()
+	m.addRecorders()
 	m.addState()
 	m.add(collectors.NewGoCollector())
 	m.add(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	info := gauge("build_info", "Always 1: which program this is, and where it keeps its state.", "version", "goversion", "store")
+	info := gauge("build_info", "Always 1; the labels are the version of the program and of Go, and the store.", "version", "goversion", "store")
 	info.WithLabelValues(opts.Version, runtime.Version(), opts.Store).Set(1)
 	m.add(info)
 	if opts.Denials != nil {
-		m.add(&notLogged{opts.Denials})
+		m.add(&suppressedDenials{opts.Denials})
 	}
 	return m
 }
 
-// addDoors adds what the doors count.
-func (m *Metrics) addDoors() {
-	m.operations = counter("operations_total", "Requests to look, give back or forget.", "door", "verb")
-	m.refused = counter("refused_total", "Requests that could not be asked of any store as they stood.", "door", "reason")
+// addRecorders adds the metrics of the APIs.
+func (m *Metrics) addRecorders() {
+	m.operations = counter("operations_total", "Peek, refund and reset requests.", "api", "verb")
+	m.refused = counter("refused_total", "Invalid requests, rejected before evaluation.", "api", "reason")
 	m.latency = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: namespace, Name: "decision_duration_seconds",
-		Help:    "Time of a decision, with the store and without the door's protocol; of a store in memory, one in 16 is measured.",
+		Help:    "Duration of a decision, including the store and excluding the API's protocol. With a memory store, one in 16 is measured.",
 		Buckets: []float64{1e-6, 2.5e-6, 5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 0.5, 1},
-	}, []string{"door"})
+	}, []string{"api"})
 	m.add((*decisions)(m), m.operations, m.refused, m.latency)
 }
 
-// addState adds what is true of the process.
+// addState adds the metrics of the process.
 func (m *Metrics) addState() {
-	up, draining := gauge("store_up", "Whether the store is asked: 0 while it is away."), gauge("draining", "Whether this instance is going away.")
+	up := gauge("store_up", "1 if the store is available, 0 if not.")
+	draining := gauge("draining", "1 if this instance is shutting down, 0 if not.")
 	m.storeUp, m.draining = up.WithLabelValues(), draining.WithLabelValues()
 	m.storeUp.Set(1)
 	m.draining.Set(0)
-	m.outages = counter("store_outages_total", "How often the store went away, by what it failed of first.", "trouble")
+	m.outages = counter("store_outages_total", "Store outages, by the reason of the first error.", "trouble")
 	m.add(up, draining, m.outages)
 }
 
@@ -127,24 +134,25 @@ func gauge(name, help string, labels ...string) *prometheus.GaugeVec {
 	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, labels)
 }
 
-// add registers collectors. Two of one name are a mistake in this program.
+// add registers collectors. It panics if two have the same name, which is a bug.
 func (m *Metrics) add(all ...prometheus.Collector) { m.registry.MustRegister(all...) }
 
-// mostScrapes bounds the scrapes that are answered at a time, each of which holds all metrics.
-const mostScrapes = 10
+// maxScrapes is the maximum number of concurrent scrapes: each has all metrics in memory.
+const maxScrapes = 10
 
-// Handler answers with all metrics, in the formats that Prometheus reads. Of scrapes at a time those beyond ten get a 503.
+// Handler returns a handler that serves all metrics in the Prometheus formats. Of concurrent
+// scrapes, the eleventh and later get a 503.
 func (m *Metrics) Handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: mostScrapes})
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes})
 }
 
-// Gatherer is what [Metrics.Handler] asks.
+// Gatherer returns the source of [Metrics.Handler].
 func (m *Metrics) Gatherer() prometheus.Gatherer { return m.registry }
 
-// Draining says that this instance is going away.
+// Draining sets headgate_draining to 1.
 func (m *Metrics) Draining() { m.draining.Set(1) }
 
-// ObserveStore notes that the store went away, or is back.
+// ObserveStore records that the store became unavailable, or recovered.
 func (m *Metrics) ObserveStore(e headgate.StoreEvent) {
 	if !e.Unavailable {
 		m.storeUp.Set(1)
@@ -154,7 +162,8 @@ func (m *Metrics) ObserveStore(e headgate.StoreEvent) {
 	m.outages.WithLabelValues(e.Reason.String()).Inc()
 }
 
-// Door is the observer of one door, whose requests are counted under its name. It must be one of few, and each name be asked for once.
+// Recorder returns the observer of one API, whose requests are counted under its name. It must
+// be called once for each name, and the names must be few.
 func (m *Metrics) Recorder(name string) *Recorder {
 	d := &Recorder{metrics: m, name: name, latency: m.latency.WithLabelValues(name)}
 	for verb := headgate.Peek; verb <= headgate.Reset; verb++ {
@@ -165,66 +174,66 @@ func (m *Metrics) Recorder(name string) *Recorder {
 	d.policies.Store(&map[string]*policy{})
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.doors = append(m.doors, d)
+	m.recorders = append(m.recorders, d)
 	return d
 }
 
-// Observed is e with a door of this name as its observer.
-func (m *Metrics) WithObserver(e *engine.Engine, door string) *engine.Engine {
-	return e.WithObserver(m.Recorder(door), m.every)
+// WithObserver returns a view of e whose requests are counted under the name of an API.
+func (m *Metrics) WithObserver(e *engine.Engine, api string) *engine.Engine {
+	return e.WithObserver(m.Recorder(api), m.every)
 }
 
-// Door counts the requests of one door.
+// Recorder counts the requests of one API.
 type Recorder struct {
 	metrics    *Metrics
 	name       string
 	latency    prometheus.Observer
-	operations [headgate.Reset + 1]prometheus.Counter // by verb; none of Take
+	operations [headgate.Reset + 1]prometheus.Counter // by verb; nil for Take
 
 	badInput, unknownPolicy prometheus.Counter
 
 	unnamed  atomic.Pointer[policy]             // of checks that bring their own limit; nil before the first
-	policies atomic.Pointer[map[string]*policy] // all, by name; replaced, never changed
+	policies atomic.Pointer[map[string]*policy] // by name; replaced, never changed
 }
 
-// lanes are how many counters there are of one thing: requests that are decided at a time mostly count on different ones, so that
-// no processor waits for another.
-const lanes = 8
+// shards is the number of counters of each outcome. Concurrent requests mostly use different
+// ones, so that processors do not contend for a cache line.
+const shards = 8
 
-// policy is what is counted of one, at one door. It is found once for each request, and holds everything that is then counted up.
+// policy is the counters of one policy in one API. It is looked up once for each request.
 type policy struct {
-	lanes [lanes]lane
-	log   *logs.Sampler // of its denials; nil if nobody hears of them
+	shards [shards]shard
+	log    *logs.Sampler // of its denials; nil without [Denials]
 }
 
-// lane is one cache line.
-type lane struct {
+// shard is one cache line of counters.
+type shard struct {
 	counts [outcomes]atomic.Uint64
 	_      [64 - 8*outcomes]byte
 }
 
-func (p *policy) add(e *engine.Event, o Outcome) { p.lanes[e.Shard%lanes].counts[o].Add(1) }
+func (p *policy) add(e *engine.Event, o Outcome) { p.shards[e.Shard%shards].counts[o].Add(1) }
 
 func (p *policy) total(o Outcome) (sum uint64) {
-	for i := range p.lanes {
-		sum += p.lanes[i].counts[o].Load()
+	for i := range p.shards {
+		sum += p.shards[i].counts[o].Load()
 	}
 	return sum
 }
 
-// decisions collects what all doors count of all policies.
+// decisions collects the counters of all policies of all APIs.
 type decisions Metrics
 
-var decisionsDesc = prometheus.NewDesc(namespace+"_decisions_total", "Requests to spend, by the policy they were under and what came of it.",
-	[]string{"door", "policy", "outcome"}, nil)
+var decisionsDesc = prometheus.NewDesc(namespace+"_decisions_total", "Check requests, by policy and outcome.",
+	[]string{"api", "policy", "outcome"}, nil)
 
 func (c *decisions) Describe(to chan<- *prometheus.Desc) { to <- decisionsDesc }
 
 func (c *decisions) Collect(to chan<- prometheus.Metric) {
 	c.mu.Lock()
-	doors := slices.Clone(c.doors)
+	recorders := slices.Clone(c.recorders)
 	c.mu.Unlock()
-	for _, d := range doors {
+	for _, d := range recorders {
 		for name, p := range *d.policies.Load() {
 			for o := range outcomes {
 				to <- prometheus.MustNewConstMetric(decisionsDesc, prometheus.CounterValue, float64(p.total(o)), d.name, name, o.String())

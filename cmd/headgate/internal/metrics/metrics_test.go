@@ -50,8 +50,8 @@ func newEngine(t testing.TB) *engine.Engine {
 	return e
 }
 
-// ask asks, and wants no error.
-func ask(t testing.TB, e *engine.Engine, verb headgate.Verb, checks ...engine.Check) {
+// decide decides checks, and fails the test for an error.
+func decide(t testing.TB, e *engine.Engine, verb headgate.Verb, checks ...engine.Check) {
 	t.Helper()
 	var a engine.Answer
 	if err := e.Decide(t.Context(), verb, checks, &a); err != nil {
@@ -61,8 +61,8 @@ func ask(t testing.TB, e *engine.Engine, verb headgate.Verb, checks ...engine.Ch
 
 func check(policy, key string) engine.Check { return engine.Check{Policy: policy, Key: key, Cost: 1} }
 
-// text are the lines of some metrics, as they are scraped.
-func text(t testing.TB, m *metrics.Metrics, prefix string) []string {
+// scrape returns the scraped lines that begin with prefix.
+func scrape(t testing.TB, m *metrics.Metrics, prefix string) []string {
 	t.Helper()
 	w := httptest.NewRecorder()
 	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
@@ -75,10 +75,10 @@ func text(t testing.TB, m *metrics.Metrics, prefix string) []string {
 	return lines
 }
 
-func mustShow(t testing.TB, m *metrics.Metrics, prefix string, want ...string) {
+func requireMetrics(t testing.TB, m *metrics.Metrics, prefix string, want ...string) {
 	t.Helper()
 	var got []string
-	for _, line := range text(t, m, prefix) {
+	for _, line := range scrape(t, m, prefix) {
 		if !strings.HasSuffix(line, " 0") {
 			got = append(got, line)
 		}
@@ -88,49 +88,49 @@ func mustShow(t testing.TB, m *metrics.Metrics, prefix string, want ...string) {
 	}
 }
 
-func TestEachOutcomeIsCountedAtItsDoor(t *testing.T) {
+func TestOutcomesCountedPerAPI(t *testing.T) {
 	t.Parallel()
 	e, m := newEngine(t), metrics.New(nil)
 	http, resp := m.WithObserver(e, "http"), m.WithObserver(e, "resp")
 	for range 3 {
-		ask(t, http, headgate.Take, check("login", "k"))
+		decide(t, http, headgate.Take, check("login", "k"))
 	}
-	ask(t, resp, headgate.Take, check("api", "a"), check("login", "k"), check("seen", "s"))
-	ask(t, resp, headgate.Take, check("seen", "s"))
-	ask(t, resp, headgate.Take, check("seen", "s"))
-	ask(t, resp, headgate.Take, engine.Check{Limit: "1/1h", Key: "k", Cost: 1})
-	ask(t, resp, headgate.Peek, check("login", "k"))
-	ask(t, resp, headgate.Reset, check("login", "k"))
+	decide(t, resp, headgate.Take, check("api", "a"), check("login", "k"), check("seen", "s"))
+	decide(t, resp, headgate.Take, check("seen", "s"))
+	decide(t, resp, headgate.Take, check("seen", "s"))
+	decide(t, resp, headgate.Take, engine.Check{Limit: "1/1h", Key: "k", Cost: 1})
+	decide(t, resp, headgate.Peek, check("login", "k"))
+	decide(t, resp, headgate.Reset, check("login", "k"))
 	var a engine.Answer
 	_ = http.Decide(t.Context(), headgate.Take, []engine.Check{check("none", "k")}, &a)
 	_ = http.Decide(t.Context(), headgate.Peek, []engine.Check{{Limit: "x"}}, &a)
-	mustShow(t, m, "headgate_decisions_total",
-		`headgate_decisions_total{door="http",outcome="allowed",policy="login"} 2`,
-		`headgate_decisions_total{door="http",outcome="denied",policy="login"} 1`,
-		`headgate_decisions_total{door="resp",outcome="allowed",policy=""} 1`,
-		`headgate_decisions_total{door="resp",outcome="allowed",policy="api"} 1`,
-		`headgate_decisions_total{door="resp",outcome="allowed",policy="seen"} 2`,
-		`headgate_decisions_total{door="resp",outcome="denied",policy="login"} 1`,
-		`headgate_decisions_total{door="resp",outcome="shadow",policy="seen"} 1`,
+	requireMetrics(t, m, "headgate_decisions_total",
+		`headgate_decisions_total{api="http",outcome="allowed",policy="login"} 2`,
+		`headgate_decisions_total{api="http",outcome="denied",policy="login"} 1`,
+		`headgate_decisions_total{api="resp",outcome="allowed",policy=""} 1`,
+		`headgate_decisions_total{api="resp",outcome="allowed",policy="api"} 1`,
+		`headgate_decisions_total{api="resp",outcome="allowed",policy="seen"} 2`,
+		`headgate_decisions_total{api="resp",outcome="denied",policy="login"} 1`,
+		`headgate_decisions_total{api="resp",outcome="shadow",policy="seen"} 1`,
 	)
-	mustShow(t, m, "headgate_operations_total",
-		`headgate_operations_total{door="resp",verb="peek"} 1`, `headgate_operations_total{door="resp",verb="reset"} 1`)
-	mustShow(t, m, "headgate_refused_total",
-		`headgate_refused_total{door="http",reason="bad_input"} 1`, `headgate_refused_total{door="http",reason="unknown_policy"} 1`)
+	requireMetrics(t, m, "headgate_operations_total",
+		`headgate_operations_total{api="resp",verb="peek"} 1`, `headgate_operations_total{api="resp",verb="reset"} 1`)
+	requireMetrics(t, m, "headgate_refused_total",
+		`headgate_refused_total{api="http",reason="bad_input"} 1`, `headgate_refused_total{api="http",reason="unknown_policy"} 1`)
 }
 
-func TestWhatAStoreThatIsAwayBringsIsCounted(t *testing.T) {
+func TestStoreOutageCounted(t *testing.T) {
 	t.Parallel()
 	m := metrics.New(nil)
 	m.ObserveStore(headgate.StoreEvent{Unavailable: true, Reason: headgate.ReasonTimedOut, Err: errors.New("x")})
-	mustShow(t, m, "headgate_store_up")
+	requireMetrics(t, m, "headgate_store_up")
 	m.ObserveStore(headgate.StoreEvent{})
-	mustShow(t, m, "headgate_store", `headgate_store_outages_total{trouble="timed out"} 1`, `headgate_store_up 1`)
+	requireMetrics(t, m, "headgate_store", `headgate_store_outages_total{trouble="timed out"} 1`, `headgate_store_up 1`)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = ln.Close() // where nobody listens
+	_ = ln.Close() // a port without a listener
 	store, err := storeopen.Open("redis://"+ln.Addr().String(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -145,18 +145,18 @@ func TestWhatAStoreThatIsAwayBringsIsCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	e = m.WithObserver(e, "http")
-	ask(t, e, headgate.Take, check("open", "k"), check("open seen", "k"))
+	decide(t, e, headgate.Take, check("open", "k"), check("open seen", "k"))
 	var a engine.Answer
 	if err := e.Decide(t.Context(), headgate.Take, []engine.Check{check("closed", "k"), check("seen", "k")}, &a); err == nil {
-		t.Fatal("a store that is away decided")
+		t.Fatal("an unavailable store decided")
 	}
-	mustShow(t, m, "headgate_decisions_total", `headgate_decisions_total{door="http",outcome="degraded",policy="open"} 1`,
-		`headgate_decisions_total{door="http",outcome="degraded",policy="open seen"} 1`,
-		`headgate_decisions_total{door="http",outcome="undecided",policy="closed"} 1`,
-		`headgate_decisions_total{door="http",outcome="undecided",policy="seen"} 1`)
+	requireMetrics(t, m, "headgate_decisions_total", `headgate_decisions_total{api="http",outcome="degraded",policy="open"} 1`,
+		`headgate_decisions_total{api="http",outcome="degraded",policy="open seen"} 1`,
+		`headgate_decisions_total{api="http",outcome="undecided",policy="closed"} 1`,
+		`headgate_decisions_total{api="http",outcome="undecided",policy="seen"} 1`)
 }
 
-func TestEveryDecisionOverANetworkIsTimed(t *testing.T) {
+func TestDecisionDurationSampling(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		networked   bool
@@ -165,18 +165,18 @@ func TestEveryDecisionOverANetworkIsTimed(t *testing.T) {
 		m := metrics.New(&metrics.Options{Networked: c.networked})
 		e := m.WithObserver(newEngine(t), "http")
 		for range 4000 {
-			ask(t, e, headgate.Take, check("api", "k"))
+			decide(t, e, headgate.Take, check("api", "k"))
 		}
 		var n float64
-		line := strings.Join(text(t, m, "headgate_decision_duration_seconds_count"), "")
-		if _, err := fmt.Sscanf(line, `headgate_decision_duration_seconds_count{door="http"} %g`, &n); err != nil || n < c.least || n > c.most {
+		line := strings.Join(scrape(t, m, "headgate_decision_duration_seconds_count"), "")
+		if _, err := fmt.Sscanf(line, `headgate_decision_duration_seconds_count{api="http"} %g`, &n); err != nil || n < c.least || n > c.most {
 			t.Errorf("networked %v: %s, want between %g and %g", c.networked, line, c.least, c.most)
 		}
 	}
 }
 
-// everything is a registry in which each metric has been used.
-func everything(t *testing.T) *metrics.Metrics {
+// newUsedMetrics returns metrics of which every one has a value.
+func newUsedMetrics(t *testing.T) *metrics.Metrics {
 	t.Helper()
 	m := metrics.New(&metrics.Options{
 		Version: "v1", Store: "memory",
@@ -184,7 +184,7 @@ func everything(t *testing.T) *metrics.Metrics {
 	})
 	e := m.WithObserver(newEngine(t), "http")
 	for range 3 {
-		ask(t, e, headgate.Take, check("strict", "k"))
+		decide(t, e, headgate.Take, check("strict", "k"))
 	}
 	m.ObserveStore(headgate.StoreEvent{Unavailable: true, Reason: headgate.ReasonRefused})
 	m.Config(func() metrics.ConfigState {
@@ -205,20 +205,20 @@ func everything(t *testing.T) *metrics.Metrics {
 	return m
 }
 
-func TestTheStateIsShown(t *testing.T) {
+func TestStateMetrics(t *testing.T) {
 	t.Parallel()
-	m := everything(t)
-	mustShow(t, m, "headgate_config", `headgate_config_generation 2`, `headgate_config_last_reload_success_timestamp_seconds 1.5`,
+	m := newUsedMetrics(t)
+	requireMetrics(t, m, "headgate_config", `headgate_config_generation 2`, `headgate_config_last_reload_success_timestamp_seconds 1.5`,
 		`headgate_config_last_reload_successful 1`, `headgate_config_loads_total 2`, `headgate_config_refused_total 1`)
-	mustShow(t, m, "headgate_draining", `headgate_draining 1`)
-	mustShow(t, m, "headgate_log_lines", `headgate_log_lines_dropped_total 4`)
-	mustShow(t, m, "headgate_store", `headgate_store_bytes 2`, `headgate_store_keys 1`, `headgate_store_outages_total{trouble="refused"} 1`,
+	requireMetrics(t, m, "headgate_draining", `headgate_draining 1`)
+	requireMetrics(t, m, "headgate_log_lines", `headgate_log_lines_dropped_total 4`)
+	requireMetrics(t, m, "headgate_store", `headgate_store_bytes 2`, `headgate_store_keys 1`, `headgate_store_outages_total{trouble="refused"} 1`,
 		`headgate_store_overflowed_total 3`)
 }
 
-func TestEnvoysMetricsHaveTheNamesThatTheyHadBefore(t *testing.T) {
+func TestEnvoyMetricsKeepEnvoyproxyNames(t *testing.T) {
 	t.Parallel()
-	mustShow(t, everything(t), "ratelimit_",
+	requireMetrics(t, newUsedMetrics(t), "ratelimit_",
 		`ratelimit_service_config_load_error 2`,
 		`ratelimit_service_config_load_success 1`,
 		`ratelimit_service_global_shadow_mode 5`,
@@ -236,19 +236,19 @@ func TestEnvoysMetricsHaveTheNamesThatTheyHadBefore(t *testing.T) {
 	)
 }
 
-func TestControlPlanesAreMeasured(t *testing.T) {
+func TestXDSMetrics(t *testing.T) {
 	t.Parallel()
-	mustShow(t, everything(t), "headgate_envoy_", `headgate_envoy_xds_connected 1`, `headgate_envoy_xds_failures_total 7`)
+	requireMetrics(t, newUsedMetrics(t), "headgate_envoy_", `headgate_envoy_xds_connected 1`, `headgate_envoy_xds_failures_total 7`)
 }
 
-func TestEnvoysTimesInMilliseconds(t *testing.T) {
+func TestEnvoyResponseTimeInMilliseconds(t *testing.T) {
 	t.Parallel()
 	m := metrics.New(nil)
 	m.Envoy(func() metrics.EnvoyState {
 		times := metrics.EnvoyTimes{Count: 2, Sum: 7 * time.Millisecond, UpTo: map[time.Duration]uint64{25 * time.Microsecond: 1}}
 		return metrics.EnvoyState{Times: times, Milliseconds: true}
 	})
-	mustShow(t, m, "ratelimit_service_response",
+	requireMetrics(t, m, "ratelimit_service_response",
 		`ratelimit_service_response_time_seconds_bucket{grpc_method="ShouldRateLimit",le="0.025"} 1`,
 		`ratelimit_service_response_time_seconds_bucket{grpc_method="ShouldRateLimit",le="+Inf"} 2`,
 		`ratelimit_service_response_time_seconds_sum{grpc_method="ShouldRateLimit"} 7`,
@@ -256,9 +256,9 @@ func TestEnvoysTimesInMilliseconds(t *testing.T) {
 	)
 }
 
-func TestNamesAreAsPrometheusWantsThem(t *testing.T) {
+func TestMetricNamesPassLint(t *testing.T) {
 	t.Parallel()
-	problems, err := testutil.GatherAndLint(everything(t).Gatherer())
+	problems, err := testutil.GatherAndLint(newUsedMetrics(t).Gatherer())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,10 +269,10 @@ func TestNamesAreAsPrometheusWantsThem(t *testing.T) {
 	}
 }
 
-// The table in the documentation is what there is: name, type, labels, and what it means.
-func TestTheDocumentationListsEveryMetric(t *testing.T) {
+// The table in docs/metrics.md lists name, type, labels and help of every metric.
+func TestMetricsDocumented(t *testing.T) {
 	t.Parallel()
-	families, err := everything(t).Gatherer().Gather()
+	families, err := newUsedMetrics(t).Gatherer().Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,11 +288,11 @@ func TestTheDocumentationListsEveryMetric(t *testing.T) {
 	}
 	got := regexp.MustCompile("(?m)^\\| `(headgate|ratelimit)_[a-z_0-9]+` \\| (counter|gauge|histogram) .*$").FindAllString(string(doc), -1)
 	if !slices.Equal(got, want) {
-		t.Errorf("docs/metrics.md has\n%s\nand should have\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Errorf("docs/metrics.md has\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
-// row is a metric as the table has it.
+// row returns the row of a metric in that table.
 func row(f *dto.MetricFamily) string {
 	var labels []string
 	for _, one := range f.GetMetric() {
@@ -306,12 +306,12 @@ func row(f *dto.MetricFamily) string {
 	return fmt.Sprintf("| `%s` | %s | %s | %s |", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(labels, " "), f.GetHelp())
 }
 
-func TestScrapesAreBounded(t *testing.T) {
+func TestConcurrentScrapesBounded(t *testing.T) {
 	t.Parallel()
 	m, proceed, begun := metrics.New(nil), make(chan struct{}), make(chan struct{}, 20)
 	m.Log(func() uint64 { begun <- struct{}{}; <-proceed; return 0 })
 	h := m.Handler()
-	scrape := func() int {
+	status := func() int {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 		return w.Code
@@ -319,23 +319,23 @@ func TestScrapesAreBounded(t *testing.T) {
 	var all sync.WaitGroup
 	for range 10 {
 		all.Go(func() {
-			if code := scrape(); code != http.StatusOK {
-				t.Errorf("one of ten: %d, want 200", code)
+			if code := status(); code != http.StatusOK {
+				t.Errorf("one of ten scrapes: %d, want 200", code)
 			}
 		})
 	}
 	for range 10 {
 		<-begun
 	}
-	if code := scrape(); code != http.StatusServiceUnavailable {
-		t.Errorf("the eleventh: %d, want 503", code)
+	if code := status(); code != http.StatusServiceUnavailable {
+		t.Errorf("the eleventh scrape: %d, want 503", code)
 	}
 	close(proceed)
 	all.Wait()
 }
 
-// Counting goes on while metrics are scraped, and nothing is lost or counted twice.
-func TestWhatIsCountedAtOnceIsCounted(t *testing.T) {
+// Counting continues during scrapes; nothing is lost or counted twice.
+func TestConcurrentCounting(t *testing.T) {
 	t.Parallel()
 	d := metrics.NewDenials(nil)
 	m := metrics.New(&metrics.Options{Denials: d})
@@ -344,14 +344,14 @@ func TestWhatIsCountedAtOnceIsCounted(t *testing.T) {
 	for i := range 8 {
 		all.Go(func() {
 			for range 500 {
-				ask(t, e, headgate.Take, check("api", fmt.Sprint(i)), check("seen", "s"))
-				ask(t, e, headgate.Take, check("strict", "k"))
+				decide(t, e, headgate.Take, check("api", fmt.Sprint(i)), check("seen", "s"))
+				decide(t, e, headgate.Take, check("strict", "k"))
 			}
 		})
 		all.Go(func() {
 			for before := -1; before < 3000; {
 				now := 0
-				for _, line := range text(t, m, `headgate_decisions_total{door="http",outcome="allowed",policy="api"}`) {
+				for _, line := range scrape(t, m, `headgate_decisions_total{api="http",outcome="allowed",policy="api"}`) {
 					_, _ = fmt.Sscan(line[strings.LastIndex(line, " "):], &now)
 				}
 				if now < before {
@@ -363,30 +363,30 @@ func TestWhatIsCountedAtOnceIsCounted(t *testing.T) {
 		})
 	}
 	all.Wait()
-	mustShow(t, m, "headgate_decisions_total",
-		`headgate_decisions_total{door="http",outcome="allowed",policy="api"} 4000`,
-		`headgate_decisions_total{door="http",outcome="allowed",policy="seen"} 1`,
-		`headgate_decisions_total{door="http",outcome="allowed",policy="strict"} 1`,
-		`headgate_decisions_total{door="http",outcome="denied",policy="strict"} 3999`,
-		`headgate_decisions_total{door="http",outcome="shadow",policy="seen"} 3999`)
+	requireMetrics(t, m, "headgate_decisions_total",
+		`headgate_decisions_total{api="http",outcome="allowed",policy="api"} 4000`,
+		`headgate_decisions_total{api="http",outcome="allowed",policy="seen"} 1`,
+		`headgate_decisions_total{api="http",outcome="allowed",policy="strict"} 1`,
+		`headgate_decisions_total{api="http",outcome="denied",policy="strict"} 3999`,
+		`headgate_decisions_total{api="http",outcome="shadow",policy="seen"} 3999`)
 	if top := d.Top(5); len(top) != 2 || top[0].Denials != 3999 || top[1].Denials != 3999 {
-		t.Errorf("the top is %+v, want two keys with 3999 denials", top)
+		t.Errorf("top is %+v, want two keys with 3999 denials", top)
 	}
 }
 
-func TestNoKeyIsInAnyMetric(t *testing.T) {
+func TestMetricsContainNoKey(t *testing.T) {
 	t.Parallel()
 	m := metrics.New(&metrics.Options{Denials: metrics.NewDenials(nil)})
 	e := m.WithObserver(newEngine(t), "http")
 	for range 3 {
-		ask(t, e, headgate.Take, check("strict", "203.0.113.9"))
+		decide(t, e, headgate.Take, check("strict", "203.0.113.9"))
 	}
-	if all := strings.Join(text(t, m, ""), "\n"); strings.Contains(all, "203.0.113.9") || strings.Contains(all, "h:") {
+	if all := strings.Join(scrape(t, m, ""), "\n"); strings.Contains(all, "203.0.113.9") || strings.Contains(all, "h:") {
 		t.Error("a key is in the metrics")
 	}
 }
 
-func TestCountingAllocatesNothing(t *testing.T) {
+func TestObserveAllocatesNothing(t *testing.T) {
 	m := metrics.New(&metrics.Options{Networked: true, Denials: metrics.NewDenials(nil)})
 	bare := newEngine(t)
 	counted := m.WithObserver(bare, "http")
@@ -403,29 +403,29 @@ func TestCountingAllocatesNothing(t *testing.T) {
 			})
 		}
 		if without, with := allocations(bare), allocations(counted); with > without {
-			t.Errorf("%+v: %v allocations, and %v without counting", checks, with, without)
+			t.Errorf("%+v: %v allocations, want %v as without an observer", checks, with, without)
 		}
 	}
 }
 
-// denying is a door at which the policy strict has admitted its one request of each key.
-func denying(t testing.TB, opts *metrics.DenialOptions) (*metrics.Denials, *metrics.Metrics, func(key string)) {
+// newDenying returns a function that denies a key under the policy strict.
+func newDenying(t testing.TB, opts *metrics.DenialOptions) (*metrics.Denials, *metrics.Metrics, func(key string)) {
 	d := metrics.NewDenials(opts)
 	m := metrics.New(&metrics.Options{Denials: d})
 	bare := newEngine(t)
 	e := m.WithObserver(bare, "http")
 	return d, m, func(key string) {
-		ask(t, bare, headgate.Take, check("strict", key))
-		ask(t, e, headgate.Take, check("strict", key))
+		decide(t, bare, headgate.Take, check("strict", key))
+		decide(t, e, headgate.Take, check("strict", key))
 	}
 }
 
-func TestDenialsAreLoggedSoManyASecond(t *testing.T) {
+func TestDenialLogRateLimited(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		opts := &metrics.DenialOptions{Log: slog.New(slog.NewJSONHandler(&out, nil)), PerSecond: 2, Secret: "s"}
-		_, m, deny := denying(t, opts)
+		_, m, deny := newDenying(t, opts)
 		for range 5 {
 			deny("203.0.113.9")
 		}
@@ -439,49 +439,77 @@ func TestDenialsAreLoggedSoManyASecond(t *testing.T) {
 		if err := json.Unmarshal([]byte(lines[2]), &last); err != nil {
 			t.Fatal(err)
 		}
-		if last["left_out"] != 3.0 || last["policy"] != "strict" || last["door"] != "http" || last["limit"] != headgate.MustParseLimit("1/24h").String() || last["retry_after_ms"] != 86_399_000.0 { // rounded up
-			t.Errorf("the last line is %v, want three left out, the policy, the door, the limit and when to come back", last)
+		if last["msg"] != "request denied" || last["suppressed"] != 3.0 || last["policy"] != "strict" || last["api"] != "http" || last["limit"] != headgate.MustParseLimit("1/24h").String() || last["retry_after_ms"] != 86_399_000.0 { // rounded up
+			t.Errorf("the last line is %v, want suppressed, policy, api, limit and retry_after_ms", last)
 		}
 		if key := last["key"].(string); !regexp.MustCompile(`^h:[0-9a-f]{16}$`).MatchString(key) {
 			t.Errorf("the key is %q, want a hash", key)
 		}
-		mustShow(t, m, "headgate_denials_not_logged_total", `headgate_denials_not_logged_total{policy="strict"} 3`)
+		requireMetrics(t, m, "headgate_denials_not_logged_total", `headgate_denials_not_logged_total{policy="strict"} 3`)
 	})
 }
 
-func TestKeysAreShownIfAskedFor(t *testing.T) {
+func TestKeysShownIfConfigured(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	d, _, deny := denying(t, &metrics.DenialOptions{Log: slog.New(slog.NewTextHandler(&out, nil)), PerSecond: 1, LogKeys: true, TopKeys: true})
+	d, _, deny := newDenying(t, &metrics.DenialOptions{Log: slog.New(slog.NewTextHandler(&out, nil)), PerSecond: 1, LogKeys: true, TopKeys: true})
 	deny(strings.Repeat("k", 300))
 	if want := "key=" + strings.Repeat("k", 256) + "…"; !strings.Contains(out.String(), want) {
 		t.Errorf("logged %s, want %s", out.String(), want)
 	}
 	if top := d.Top(1); len(top) != 1 || top[0].Key != strings.Repeat("k", 256)+"…" {
-		t.Errorf("the top is %v", top)
+		t.Errorf("top is %v", top)
 	}
 }
 
-func TestWhatAPolicyInShadowWouldDenyIsToldApart(t *testing.T) {
+func TestShadowDenialsLogged(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	d := metrics.NewDenials(&metrics.DenialOptions{Log: slog.New(slog.NewTextHandler(&out, nil)), PerSecond: 10, LogKeys: true, TopKeys: true})
 	e := metrics.New(&metrics.Options{Denials: d}).WithObserver(newEngine(t), "http")
 	for range 3 {
-		ask(t, e, headgate.Take, check("api", "a"), check("seen", "s"))
+		decide(t, e, headgate.Take, check("api", "a"), check("seen", "s"))
 	}
-	ask(t, e, headgate.Take, check("strict", "k"))
-	ask(t, e, headgate.Take, check("strict", "k"))
+	decide(t, e, headgate.Take, check("strict", "k"))
+	decide(t, e, headgate.Take, check("strict", "k"))
 	want := []metrics.TopKey{{Policy: "seen", Key: "s", Denials: 2, Shadow: true}, {Policy: "strict", Key: "k", Denials: 1}}
 	if top := d.Top(9); !slices.Equal(top, want) {
-		t.Errorf("the top is %+v, want %+v", top, want)
+		t.Errorf("top is %+v, want %+v", top, want)
 	}
-	if strings.Count(out.String(), `msg="would be denied" door=http policy=seen limit=1/h key=s`) != 2 || strings.Count(out.String(), "msg=denied") != 1 {
-		t.Errorf("logged\n%s\nwant what would be denied twice, and one denial", out.String())
+	if strings.Count(out.String(), `msg="request would be denied (shadow mode)" api=http policy=seen limit=1/h key=s`) != 2 ||
+		strings.Count(out.String(), `msg="request denied" api=http policy=strict`) != 1 {
+		t.Errorf("logged\n%s\nwant two denials in shadow mode, and one denial", out.String())
 	}
 }
 
-func TestPolicyAndKeyAreHashedApart(t *testing.T) {
+// A denial of a limit without a policy is logged with the name of its rule.
+func TestDenialLogNamesRule(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	d := metrics.NewDenials(&metrics.DenialOptions{Log: slog.New(slog.NewTextHandler(&out, nil)), PerSecond: 10, LogKeys: true})
+	m := metrics.New(&metrics.Options{Denials: d})
+	e := m.WithObserver(newEngine(t), "grpc")
+	rule := func(name, limit string) engine.Check {
+		return engine.Check{Inline: &engine.InlineLimit{Scope: name, Limit: headgate.MustParseLimit(limit)}, Rule: name, Key: "k", Cost: 1}
+	}
+	checks := []engine.Check{check("seen", "s"), check("login", "l"), rule("edge.path", "9/1h"), rule("edge.user_free", "1/1h")}
+	decide(t, e, headgate.Take, checks...)
+	decide(t, e, headgate.Take, checks...)
+	if want := `msg="request denied" api=grpc policy="" rule=edge.user_free limit=1/h key=k`; !strings.Contains(out.String(), want) ||
+		strings.Contains(out.String(), "rule=edge.path") {
+		t.Errorf("logged\n%s\nwant %s", out.String(), want)
+	}
+	out.Reset()
+	if err := e.Apply(&engine.Options{Enforcement: engine.Shadow}); err != nil {
+		t.Fatal(err)
+	}
+	decide(t, e, headgate.Take, checks[2:]...)
+	if want := `(shadow mode)" api=grpc policy="" rule=edge.user_free`; !strings.Contains(out.String(), want) {
+		t.Errorf("logged\n%s\nwant %s", out.String(), want)
+	}
+}
+
+func TestHashSeparatesPolicyAndKey(t *testing.T) {
 	t.Parallel()
 	d := metrics.NewDenials(nil)
 	for _, other := range [][2]string{{"a\x00b", "c"}, {"", "a\x00b\x00c"}, {"a", "b\x00"}, {"a", "b\x00d"}} {
@@ -491,24 +519,24 @@ func TestPolicyAndKeyAreHashedApart(t *testing.T) {
 	}
 }
 
-func TestInstancesOfOneSecretHashAlike(t *testing.T) {
+func TestHashDependsOnSecret(t *testing.T) {
 	t.Parallel()
 	hash := func(secret string) string {
-		d, _, deny := denying(t, &metrics.DenialOptions{Secret: secret})
+		d, _, deny := newDenying(t, &metrics.DenialOptions{Secret: secret})
 		deny("k")
 		return d.Top(1)[0].Key
 	}
 	again, unknown := hash("a"), hash("")
 	if hash("a") != again || hash("a") == hash("b") || unknown == hash("") || unknown == again {
-		t.Error("keys are not hashed with the secret, or with one by chance if there is none")
+		t.Error("keys are not hashed with the secret, or without one not with a random secret")
 	}
 }
 
-func TestTheMostDeniedKeysAreFoundInAFlood(t *testing.T) {
+func TestTopDeniedInFlood(t *testing.T) {
 	t.Parallel()
-	d, _, deny := denying(t, &metrics.DenialOptions{TopKeys: true})
+	d, _, deny := newDenying(t, &metrics.DenialOptions{TopKeys: true})
 	for i := range 20_000 {
-		deny(fmt.Sprint("stranger ", i))
+		deny(fmt.Sprint("client ", i))
 		if i%20 == 0 {
 			deny(fmt.Sprint("crawler ", i/20%5)) // each 200 times
 		}
@@ -516,7 +544,7 @@ func TestTheMostDeniedKeysAreFoundInAFlood(t *testing.T) {
 	top := d.Top(5)
 	for _, k := range top {
 		if !strings.HasPrefix(k.Key, "crawler ") || k.Denials < 200 || k.Denials-k.Error > 200 {
-			t.Fatalf("the top is %+v, want the five crawlers, each with 200 in between", top)
+			t.Fatalf("top is %+v, want the five crawlers, each with bounds that include 200", top)
 		}
 	}
 	if len(top) != 5 || len(d.Top(1<<20)) > 2048 {
@@ -524,10 +552,10 @@ func TestTheMostDeniedKeysAreFoundInAFlood(t *testing.T) {
 	}
 }
 
-func TestOldDenialsFade(t *testing.T) {
+func TestDenialsDecay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d, _, deny := denying(t, nil)
+		d, _, deny := newDenying(t, nil)
 		for range 40 {
 			deny("k")
 		}
@@ -542,7 +570,7 @@ func TestOldDenialsFade(t *testing.T) {
 	})
 }
 
-// What counting adds to a decision: bare, observed, and both when it is denied.
+// BenchmarkDecide measures what an observer adds to an allowed and to a denied decision.
 func BenchmarkDecide(b *testing.B) {
 	for _, policy := range []string{"api", "strict"} {
 		for _, observed := range []string{"bare", "observed", "over a network"} {

@@ -41,7 +41,7 @@ func TestDefaultBounds(t *testing.T) {
 		{"key", "", request("CL.THROTTLE", key, "15", "30", "60"), numbersReply(0, 16, 15, -1, 2)},
 		{
 			"key + 1", "", request("CL.THROTTLE", key+"k", "15", "30", "60"),
-			"-Cell error: Store error: invalid request: the key has 1025 bytes; accepted are at most 1024\r\n",
+			"-Cell error: Store error: invalid request: the key has 1025 bytes; must be at most 1024\r\n",
 		},
 		{"name", "", request("CLIENT", "SETNAME", strings.Repeat("n", 128)), okReply},
 		{"name + 1", "", request("CLIENT", "SETNAME", strings.Repeat("n", 129)), "-" + errClientName + "\r\n"},

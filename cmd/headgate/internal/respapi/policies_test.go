@@ -76,10 +76,10 @@ func TestPolicyErrors(t *testing.T) {
 		{"HG.REFUND login k 1 1", "ERR wrong number of arguments for 'hg.refund' command"},
 		{"HG.RESET login k 1 1", "ERR wrong number of arguments for 'hg.reset' command"},
 		{"HG.CHECK login k x", "ERR value is not an integer or out of range"},
-		{"HG.CHECK login k -1", "ERR invalid cost: -1; accepted are whole numbers from 0 (0 only asks)"},
+		{"HG.CHECK login k -1", "ERR invalid cost: cost is -1; must be 0 or more (0 peeks)"},
 		{"HG.CHECK logon k", `NOPOLICY unknown policy "logon"`},
 		{"HG.CHECK " + strings.Repeat("p", 100) + " k", `NOPOLICY unknown policy "` + strings.Repeat("p", 64) + `…"`},
-		{"HG.CHECK login " + strings.Repeat("k", 1025), "ERR invalid request: the key has 1025 bytes; accepted are at most 1024"},
+		{"HG.CHECK login " + strings.Repeat("k", 1025), "ERR invalid request: the key has 1025 bytes; must be at most 1024"},
 	} {
 		if got, want := c.do(words(tt.asked)...), "-"+tt.want+"\r\n"; got != want {
 			t.Errorf("%.40s: got %q, want %q", tt.asked, got, want)

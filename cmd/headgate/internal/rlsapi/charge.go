@@ -127,7 +127,7 @@ func (r *requestState) spendRest(ctx context.Context, d *descriptor) error {
 	}
 	// A denied attempt means that others spent meanwhile: less is left.
 	for left := d.decisions[0].Limit - d.spent; left > 0; left = r.answer.Decisions[0].Remaining {
-		r.checks = append(r.checks[:0], engine.Check{Inline: d.limits[0].Inline, Key: d.key, Cost: left})
+		r.checks = append(r.checks[:0], engine.Check{Inline: d.limits[0].Inline, Rule: d.ruleName, Key: d.key, Cost: left})
 		if err := r.decide(ctx, headgate.Take); err != nil || r.answer.Decisions[0].Allowed {
 			return err
 		}
@@ -160,7 +160,7 @@ func (r *requestState) ask(ctx context.Context, verb headgate.Verb) (worst verdi
 	r.checks = r.checks[:0]
 	for _, d := range r.asked {
 		for j := range d.limits {
-			r.checks = append(r.checks, engine.Check{Inline: d.limits[j].Inline, Key: d.key, Cost: d.cost})
+			r.checks = append(r.checks, engine.Check{Inline: d.limits[j].Inline, Rule: d.ruleName, Key: d.key, Cost: d.cost})
 		}
 	}
 	if err := r.decide(ctx, verb); err != nil {

@@ -41,6 +41,7 @@ type plan struct {
 	cost        int64
 	hits        uint64 // cost, as statistics count it
 	rule        *envoyconfig.Rule
+	ruleName    string // for the log of denials; without values that clients choose
 	counter     *Counter
 	limits      []envoyconfig.Limit // to charge or to refund
 	reported    []*pb.RateLimitResponse_RateLimit
@@ -74,14 +75,26 @@ func (r *requestState) planOne(p *plan, m *match, req *pb.RateLimitRequest, d *r
 	if m.rule == nil {
 		o := newOverride(d, r.handler.opts.Charge == Each)
 		p.limits, p.overflow, p.reported = o.limits[:], o.overflow, o.reported[:]
+		p.ruleName = overrideName(req.GetDomain(), d)
 		return
 	}
 	p.quota = (p.quota || m.rule.Quota) && p.disposition != unlimited
+	p.ruleName = m.rule.Path
 	of := &r.rules.prepared[m.rule.Index]
 	p.limits, p.overflow, p.reported = of.charged, of.overflow, of.reported
 	if p.disposition == refunded {
 		p.limits, p.overflow = of.refunded, false
 	}
+}
+
+// overrideName returns the name of a descriptor that brings its own limit: the domain and the
+// keys of its entries. Statistics add the values, which a log must not contain.
+func overrideName(domain string, d *ratelimit.RateLimitDescriptor) string {
+	name := append(make([]byte, 0, 64), domain...)
+	for _, e := range d.GetEntries() {
+		name = append(append(name, '.'), e.GetKey()...)
+	}
+	return string(name)
 }
 
 // chooseDisposition returns the disposition of a descriptor, whose rule is nil if it

@@ -53,7 +53,7 @@ func (h *Handler) verify(c *envoyconfig.Config) error {
 	for _, r := range c.Rules() {
 		for j := range r.Limits {
 			if own := r.Limits[j].Inline; own != nil {
-				if err := snapshot.Ready(own); err != nil {
+				if err := snapshot.CheckInline(own); err != nil {
 					return fmt.Errorf("%w: %s: %w", ErrConfig, r.Path, err)
 				}
 			}

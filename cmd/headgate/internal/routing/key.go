@@ -10,24 +10,26 @@ import (
 	"github.com/headgate/headgate/internal/key"
 )
 
-// Key says whose budget a request spends: “ip”, “header:X-API-Key, ip”, “ip+path”. It is made with [ParseKey]; the zero value is
-// “ip”. It may be used concurrently.
+// Key is an expression for the rate limit key of a request: “ip”, “header:X-API-Key, ip”,
+// “ip+path”. It is created with [ParseKey]; the zero value is “ip”. It may be used concurrently.
 //
-// Alternatives stand between commas: the first of which the request has all parts. If it has none, the last, with nothing for the
-// parts that are missing: those requests share a budget. Parts are joined by “+”:
+// Commas separate alternatives: the first alternative of which the request has all parts is
+// used. If the request has all parts of none, the last is used, with empty text for missing
+// parts: such requests share a key. “+” joins parts:
 //
 //	ip           the client's address; of IPv6 its /64
-//	ip/48        the same; of IPv6 its /48, and so for every number from 1 to 128
+//	ip/48        the client's address; of IPv6 its /48, and so for every number from 1 to 128
 //	header:NAME  the first value of a header field
 //	method       the method in upper case
 //	host         the host in lower case, without port
-//	path         the path as it is read, see the package
+//	path         the canonical path, see the package
 //
-// The text of a key is that of package internal/key, as the middlewares and interceptors of the library write it: 203.0.113.9, acme,
-// 203.0.113.9+/cart, header:x-api-key=198.51.100.1. No two requests that differ in a part share a key.
+// Package internal/key defines the text of a key, as for the middleware and interceptors of the
+// library: 203.0.113.9, acme, 203.0.113.9+/cart, header:x-api-key=198.51.100.1. Two requests that
+// differ in a part never have the same key.
 type Key struct{ key *key.Key[request] }
 
-// request reads the parts of a request.
+// request gives package key access to a request.
 type request struct{ *Request }
 
 // Addr returns the client's address, the zero Addr if it is not known.
@@ -44,52 +46,52 @@ func (h header) Read(r request) string {
 	return ""
 }
 
-// other is what every request has.
-type other uint8
+// requestPart is a part that every request has.
+type requestPart uint8
 
 const (
-	method other = iota
+	method requestPart = iota
 	host
 	path
 )
 
-// Read returns the part's text.
-func (o other) Read(r request) string {
+// Read returns the text of the part.
+func (o requestPart) Read(r request) string {
 	switch o {
 	case method:
 		return canonicalMethod(r.Method)
 	case host:
 		return canonicalHost(r.Host)
 	default:
-		_, lenient := readings(r.Path)
+		_, lenient := canonicalPaths(r.Path)
 		return lenient
 	}
 }
 
-// part is one part of an expression, or an alternative, and how it is written.
+// part is one part of an expression, or an alternative, with its text.
 type part struct {
 	key.Part[request]
 	text string
 }
 
-// Bounds on an expression.
+// Limits of an expression.
 const (
-	mostAlternatives = 8
-	mostParts        = 8
+	maxAlternatives = 8
+	maxParts        = 8
 )
 
-// byAddress is the zero [Key].
-var byAddress = made(key.Part[request]{})
+// addressKey is the zero [Key].
+var addressKey = mustKey(key.Part[request]{})
 
-func made(p key.Part[request]) *key.Key[request] {
+func mustKey(p key.Part[request]) *key.Key[request] {
 	k, err := p.Key(key.Address[request](64))
 	if err != nil {
-		panic(err) // there is no function and no header field without a name
+		panic(err) // only a function or a header field without a name is an error
 	}
 	return k
 }
 
-// ParseKey reads an expression.
+// ParseKey parses an expression.
 func ParseKey(text string) (Key, error) {
 	var alternatives []part
 	at, starts := 0, []int(nil)
@@ -99,20 +101,20 @@ func ParseKey(text string) (Key, error) {
 			return Key{}, err
 		}
 		if slices.ContainsFunc(alternatives, a.same) {
-			return Key{}, wrongKey(text, one, at, "stands here twice")
+			return Key{}, keyError(text, one, at, "is listed twice")
 		}
 		alternatives, starts = append(alternatives, a), append(starts, at)
 		at += len(one) + 1
 	}
-	if len(alternatives) > mostAlternatives {
-		return Key{}, wrongKey(text, "", 0, "it has more than "+strconv.Itoa(mostAlternatives)+" alternatives")
+	if len(alternatives) > maxAlternatives {
+		return Key{}, keyError(text, "", 0, "more than "+strconv.Itoa(maxAlternatives)+" alternatives")
 	}
 	for i, a := range alternatives[:len(alternatives)-1] {
-		if a.certain() {
-			return Key{}, wrongKey(text, text[starts[i+1]:], starts[i+1], "is never looked at: every request has "+a.text)
+		if a.isAlwaysPresent() {
+			return Key{}, keyError(text, text[starts[i+1]:], starts[i+1], "is never used, because every request has "+a.text)
 		}
 	}
-	return Key{made(key.First(keysOf(alternatives)...))}, nil
+	return Key{mustKey(key.First(keysOf(alternatives)...))}, nil
 }
 
 func parseAlternative(text, one string, at int) (a part, err error) {
@@ -123,16 +125,16 @@ func parseAlternative(text, one string, at int) (a part, err error) {
 			return a, err
 		}
 		if slices.ContainsFunc(parts, p.same) {
-			return a, wrongKey(text, word, at, "stands here twice")
+			return a, keyError(text, word, at, "is listed twice")
 		}
 		parts = append(parts, p)
 		at += len(word) + 1
 	}
-	if len(parts) > mostParts {
-		return a, wrongKey(text, one, at-len(one)-1, "has more than "+strconv.Itoa(mostParts)+" parts")
+	if len(parts) > maxParts {
+		return a, keyError(text, one, at-len(one)-1, "has more than "+strconv.Itoa(maxParts)+" parts")
 	}
 	a.Part = key.Join(keysOf(parts)...)
-	a.text = made(a.Part).String()
+	a.text = mustKey(a.Part).String()
 	return a, nil
 }
 
@@ -144,11 +146,11 @@ func keysOf(parts []part) []key.Part[request] {
 	return keys
 }
 
-// same reports whether two parts mean the same.
+// same reports whether two parts have the same meaning.
 func (p part) same(q part) bool { return p.text == q.text }
 
-// certain reports whether every request has all parts of an alternative.
-func (p part) certain() bool {
+// isAlwaysPresent reports whether every request has all parts of an alternative.
+func (p part) isAlwaysPresent() bool {
 	for name := range strings.SplitSeq(p.text, "+") {
 		if name != "method" && name != "path" {
 			return false
@@ -157,8 +159,8 @@ func (p part) certain() bool {
 	return true
 }
 
-// told are fields in which anybody can write anybody's address.
-var told = []string{"X-Forwarded-For", "X-Real-Ip", "Forwarded", "X-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip"}
+// forwardingFields are header fields in which any client can send any address.
+var forwardingFields = []string{"X-Forwarded-For", "X-Real-Ip", "Forwarded", "X-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip"}
 
 func parsePart(text, word string, at int) (part, error) {
 	trimmed := strings.TrimSpace(word)
@@ -166,7 +168,7 @@ func parsePart(text, word string, at int) (part, error) {
 	if bits, isBlock := strings.CutPrefix(trimmed, "ip/"); isBlock {
 		n, err := strconv.Atoi(bits)
 		if err != nil || n < 1 || n > 128 {
-			return part{}, wrongKey(text, word, at, "is no block of addresses; accepted are ip/1 to ip/128, of IPv6")
+			return part{}, keyError(text, word, at, "is not an IPv6 prefix length; must be ip/1 to ip/128")
 		}
 		return leaf(key.Address[request](n)), nil
 	}
@@ -176,11 +178,11 @@ func parsePart(text, word string, at int) (part, error) {
 	p, ok := known[name]
 	switch {
 	case trimmed == "":
-		return part{}, wrongKey(text, "", at, "something is missing here: "+accepted)
+		return part{}, keyError(text, "", at, "a part is missing; "+validParts)
 	case !ok:
-		return part{}, wrongKey(text, word, at, "is nothing that a request has; "+accepted)
+		return part{}, keyError(text, word, at, "is not a part of a request; "+validParts)
 	case has:
-		return part{}, wrongKey(text, word, at, "takes no name behind it")
+		return part{}, keyError(text, word, at, "takes no name")
 	}
 	return leaf(p), nil
 }
@@ -190,43 +192,44 @@ var known = map[string]key.Part[request]{
 	"path": key.Text[request]("path", path),
 }
 
-func leaf(p key.Part[request]) part { return part{p, made(p).String()} }
+func leaf(p key.Part[request]) part { return part{p, mustKey(p).String()} }
 
-const accepted = "there are ip, header:NAME, method, host and path"
+const validParts = "must be ip, header:NAME, method, host or path"
 
 func parseHeader(text, word string, at int, name string) (part, error) {
 	canonical := http.CanonicalHeaderKey(name)
 	switch {
 	case name == "":
-		return part{}, wrongKey(text, word, at, "lacks a field's name: header:X-API-Key")
+		return part{}, keyError(text, word, at, "has no field name; write, for example, header:X-API-Key")
 	case strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.!#$%&'*^`|~") != "":
-		return part{}, wrongKey(text, word, at, "is no field's name")
+		return part{}, keyError(text, word, at, "is not a valid header field name")
 	case canonical == "Host":
-		return part{}, wrongKey(text, word, at, "is written host")
-	case slices.Contains(told, canonical):
-		return part{}, wrongKey(text, word, at, "is whatever a client writes there; ip is its address, and trusted_proxies says who may tell it")
+		return part{}, keyError(text, word, at, "is not supported; write host")
+	case slices.Contains(forwardingFields, canonical):
+		return part{}, keyError(text, word, at, "can be set by any client; use ip, with trusted_proxies for the addresses of your proxies")
 	}
 	return leaf(key.Text[request](key.FieldName("header", canonical), header(canonical))), nil
 }
 
-// wrongKey points at a word of an expression, without the blanks around it.
-func wrongKey(text, word string, at int, reason string) error {
+// keyError returns an error about a word of an expression, without the spaces around it.
+func keyError(text, word string, at int, reason string) error {
 	at += len(word) - len(strings.TrimLeft(word, " \t"))
 	return &SyntaxError{"key", text, max(at, 0), len(strings.TrimSpace(word)), reason}
 }
 
 func (k Key) orAddress() *key.Key[request] {
 	if k.key == nil {
-		return byAddress
+		return addressKey
 	}
 	return k.key
 }
 
-// String is the expression as it would be written.
+// String returns the expression in its normal form.
 func (k Key) String() string { return k.orAddress().String() }
 
-// Of is the key of a request.
+// Of returns the key of a request.
 func (k Key) Of(r *Request) string { return k.orAddress().Text(request{r}) }
 
-// Append appends the key of a request to dst. With room in dst it allocates nothing for a path that is written as it is read.
+// Append appends the key of a request to dst. With enough capacity in dst, it allocates nothing
+// for a path that is already canonical.
 func (k Key) Append(dst []byte, r *Request) []byte { return k.orAddress().Append(dst, request{r}) }

@@ -2,24 +2,25 @@ package routing
 
 import "strings"
 
-// held stands in a plain reading for a slash that is part of its segment. No literal of a pattern holds it.
-const held = 0
+// escapedSlash replaces, in a strict reading, a slash that is part of its segment. No literal of a
+// pattern contains it.
+const escapedSlash = 0
 
-// readings are the two ways to read a path: each begins with a slash and has no empty segment; “/” has none at all. A path that is
-// written as it is read allocates nothing.
-func readings(path string) (plain, lenient string) {
+// canonicalPaths returns the two readings of a path. Each begins with a slash and has no empty
+// segment; “/” has no segment. A path that is already canonical allocates nothing.
+func canonicalPaths(path string) (strict, lenient string) {
 	if path == "" || path[0] != '/' {
 		path = "/" + path
 	}
-	if written(path) {
+	if isCanonical(path) {
 		return path, path
 	}
-	plain, lenient = read(path, false), read(path, true)
-	return plain, lenient
+	strict, lenient = readPath(path, false), readPath(path, true)
+	return strict, lenient
 }
 
-// written reports whether both readings of a path are the path itself.
-func written(path string) bool {
+// isCanonical reports whether both readings of a path are the path itself.
+func isCanonical(path string) bool {
 	if path == "/" {
 		return true
 	}
@@ -34,9 +35,9 @@ func written(path string) bool {
 	return true
 }
 
-// read is one reading.
-func read(path string, leniently bool) string {
-	if leniently {
+// readPath returns one reading of a path.
+func readPath(path string, lenient bool) string {
+	if lenient {
 		path, _, _ = strings.Cut(path, "#")
 	}
 	var segments []string
@@ -50,8 +51,8 @@ func read(path string, leniently bool) string {
 		}
 	}
 	for segment := range strings.SplitSeq(path, "/") {
-		if segment = unescape(segment); !leniently {
-			add(lower(strings.ReplaceAll(segment, "/", string(rune(held)))))
+		if segment = unescape(segment); !lenient {
+			add(lower(strings.ReplaceAll(segment, "/", string(rune(escapedSlash)))))
 			continue
 		}
 		for part := range strings.FieldsFuncSeq(segment, func(r rune) bool { return r == '/' || r == '\\' }) {
@@ -62,7 +63,7 @@ func read(path string, leniently bool) string {
 	return "/" + strings.Join(segments, "/")
 }
 
-// unescape takes percent-encoding off, once. What is no encoding stays as it is.
+// unescape decodes percent-encoding once. Invalid encoding stays as it is.
 func unescape(s string) string {
 	if strings.IndexByte(s, '%') < 0 {
 		return s
@@ -79,7 +80,7 @@ func unescape(s string) string {
 	return string(b)
 }
 
-// digit is the value of a hexadecimal digit, below 0 for what is none.
+// digit returns the value of a hexadecimal digit, or -1 for any other byte.
 func digit(c byte) int {
 	switch {
 	case '0' <= c && c <= '9':

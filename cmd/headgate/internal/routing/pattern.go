@@ -6,31 +6,31 @@ import (
 	"unicode/utf8"
 )
 
-// Host is a pattern of hosts: a name, “*.example.com” for every name below it however deep, or “*” for all. The zero value is all.
-// Case, port and a dot at the end do not matter.
+// Host is a pattern of hosts: a name, “*.example.com” for every name below it at any depth, or “*”
+// for all hosts. The zero value matches all. Case, port and a trailing dot are ignored.
 type Host struct{ text string }
 
-// ParseHost reads a pattern.
+// ParseHost parses a pattern.
 func ParseHost(text string) (Host, error) {
-	wrong := func(offset, length int, reason string) (Host, error) {
+	fail := func(offset, length int, reason string) (Host, error) {
 		return Host{}, &SyntaxError{"host", text, offset, length, reason}
 	}
 	if text == "" {
-		return wrong(0, 0, "is empty; leave it out to match every host")
+		return fail(0, 0, "is empty; omit it to match every host")
 	}
 	for i, r := range text {
 		_, size := utf8.DecodeRuneInString(text[i:])
 		switch {
 		case r == '*' && i > 0:
-			return wrong(i, 1, "stands only at the beginning: *.example.com")
+			return fail(i, 1, "is only valid at the beginning, as in *.example.com")
 		case r == '/':
-			return wrong(i, len(text)-i, "is no part of a host; a path goes into path")
+			return fail(i, len(text)-i, "is not part of a host; write the path in path")
 		case r == ':' && text[0] != '[':
-			return wrong(i, len(text)-i, "is no part of a pattern; leave the port out")
+			return fail(i, len(text)-i, "is not part of a pattern; omit the port")
 		case r > '~':
-			return wrong(i, size, "is not ASCII; write the name as it travels: xn--…")
+			return fail(i, size, "is not ASCII; write the name in Punycode: xn--…")
 		case r <= ' ':
-			return wrong(i, 1, "is no part of a host")
+			return fail(i, 1, "is not valid in a host")
 		}
 	}
 	h := Host{lower(strings.TrimRight(text, "."))}
@@ -38,19 +38,19 @@ func ParseHost(text string) (Host, error) {
 	case h.text == "*":
 		return Host{}, nil
 	case h.text == "":
-		return wrong(0, len(text), "is no host")
+		return fail(0, len(text), "is not a host")
 	case h.text[0] == '*' && !strings.HasPrefix(h.text, "*."):
-		return wrong(0, len(text), "is no pattern; write *.example.com for all names below example.com")
+		return fail(0, len(text), "is not a pattern; write *.example.com for all names below example.com")
 	case h.text[0] == '[':
 		if addr, err := netip.ParseAddr(strings.Trim(h.text, "[]")); err != nil || h.text[len(h.text)-1] != ']' || !addr.Is6() {
-			return wrong(0, len(text), "is no address; write [2001:db8::1], without a port")
+			return fail(0, len(text), "is not an IPv6 address; write [2001:db8::1], without a port")
 		}
 		h.text = canonicalHost(h.text)
 	}
 	return h, nil
 }
 
-// String is the pattern as it would be written; “*” for the zero value.
+// String returns the pattern in its normal form; “*” for the zero value.
 func (h Host) String() string {
 	if h.text == "" {
 		return "*"
@@ -58,7 +58,7 @@ func (h Host) String() string {
 	return h.text
 }
 
-// matches says so for a canonical host.
+// matches reports whether a canonical host matches.
 func (h Host) matches(host string) bool {
 	switch {
 	case h.text == "":
@@ -77,33 +77,34 @@ func (h Host) covers(other Host) bool {
 	return h.text == "" || other.text != "" && h.matches(other.text)
 }
 
-// Path is a pattern of paths: literal segments, “*” for one segment, “**” for any number of them, also none. The zero value is all.
+// Path is a pattern of paths: literal segments, “*” for one segment, “**” for any number of
+// segments, including none. The zero value matches all.
 type Path struct {
 	segments []string
-	some     bool // it is not the zero value
+	isSet    bool // false for the zero value
 }
 
-// Both wildcards of a path.
+// The wildcards of a path.
 const (
 	oneSegment  = "*"
 	anySegments = "**"
 )
 
-// mostSegments bounds a pattern.
-const mostSegments = 32
+// maxSegments is the maximum number of segments of a pattern.
+const maxSegments = 32
 
-// ParsePath reads a pattern such as /login, /api/** or /users/*/orders.
+// ParsePath parses a pattern such as /login, /api/** or /users/*/orders.
 func ParsePath(text string) (Path, error) {
-	wrong := func(offset, length int, reason string) (Path, error) {
+	fail := func(offset, length int, reason string) (Path, error) {
 		return Path{}, &SyntaxError{"path", text, offset, length, reason}
 	}
 	if text == "" || text[0] != '/' {
-		return wrong(0, len(text), "must begin with a slash")
+		return fail(0, len(text), "must begin with a slash")
 	}
 	if i := strings.IndexAny(text, "?#%\\;"); i >= 0 {
-		return wrong(i, 1, "is no part of a pattern; write the path as it is read, without query and percent-encoding")
+		return fail(i, 1, "is not valid in a pattern; write the decoded path without a query")
 	}
-	p := Path{some: true}
+	p := Path{isSet: true}
 	if text == "/" {
 		return p, nil
 	}
@@ -111,26 +112,26 @@ func ParsePath(text string) (Path, error) {
 	for segment := range strings.SplitSeq(strings.TrimSuffix(text[1:], "/"), "/") {
 		switch {
 		case segment == "":
-			return wrong(at-1, min(2, len(text)-at+1), "has nothing between its slashes")
+			return fail(at-1, min(2, len(text)-at+1), "is an empty segment")
 		case segment == "." || segment == "..":
-			return wrong(at, len(segment), "is followed before a path is matched; leave it out")
+			return fail(at, len(segment), "is resolved before paths are matched; omit it")
 		case strings.Contains(segment, "*") && segment != oneSegment && segment != anySegments:
-			return wrong(at, len(segment), "mixes text and *; a * stands for one whole segment, ** for any number of them")
+			return fail(at, len(segment), "mixes text and *; * matches one whole segment, ** any number of segments")
 		case strings.IndexFunc(segment, func(r rune) bool { return r < ' ' || r == 0x7f }) >= 0:
-			return wrong(at, len(segment), "holds a control character")
+			return fail(at, len(segment), "contains a control character")
 		}
 		p.segments = append(p.segments, lower(segment))
 		at += len(segment) + 1
 	}
-	if len(p.segments) > mostSegments {
-		return wrong(0, 0, "has more than 32 segments")
+	if len(p.segments) > maxSegments {
+		return fail(0, 0, "must have at most 32 segments")
 	}
-	p.segments = ordered(p.segments)
+	p.segments = normalize(p.segments)
 	return p, nil
 }
 
-// ordered writes neighbouring wildcards in one way: each “*” first, then one “**”.
-func ordered(segments []string) []string {
+// normalize orders adjacent wildcards: each “*” first, then one “**”.
+func normalize(segments []string) []string {
 	var out []string
 	deep := false
 	for _, s := range segments {
@@ -149,18 +150,19 @@ func ordered(segments []string) []string {
 	return out
 }
 
-// String is the pattern as it would be written; “/**” for the zero value.
+// String returns the pattern in its normal form; “/**” for the zero value.
 func (p Path) String() string {
-	if !p.some {
+	if !p.isSet {
 		return "/**"
 	}
 	return "/" + strings.Join(p.segments, "/")
 }
 
-// matches says so for a reading of a path. A segment behind a “**” that does not fit moves the “**” on by one segment, so the time
-// is at most that of comparing each segment of the path with each of the pattern.
+// matches reports whether a reading of a path matches. If the segments after a “**” do not match,
+// it retries with the “**” one segment longer. The time is therefore at most that of comparing
+// each segment of the path with each segment of the pattern.
 func (p Path) matches(path string) bool {
-	if !p.some {
+	if !p.isSet {
 		return true
 	}
 	rest, again, at, from := path[1:], "", 0, -1
@@ -183,27 +185,29 @@ func (p Path) matches(path string) bool {
 	return at == len(p.segments) || at == len(p.segments)-1 && p.segments[at] == anySegments
 }
 
-// covers reports whether p matches every path that other matches. It may miss it for patterns with several “**”, and never claims it
-// wrongly: other's “*” stands for a segment that equals no literal, its “**” for what only a “**” takes in.
+// covers reports whether p matches every path that other matches. It may return false for a
+// covered pattern with several “**”, and never returns true wrongly. It treats a “*” of other as
+// a segment that equals no literal, and a “**” as segments that only a “**” matches.
 func (p Path) covers(other Path) bool {
-	if !p.some {
+	if !p.isSet {
 		return true
 	}
-	if !other.some {
+	if !other.isSet {
 		other.segments = []string{anySegments}
 	}
 	if a, b := p.segments, other.segments; len(a) > 0 && len(b) > 0 && a[0][0] != '*' && a[0] != b[0] {
-		return false // as most do
+		return false // the usual case
 	}
 	return covers(p.segments, other.segments)
 }
 
-// covers fills, for one segment of p after another, whether what is read of it so far covers other's first n segments.
+// covers computes, for one segment of p after another, whether the segments of p so far cover the
+// first n segments of other.
 func covers(p, other []string) bool {
-	var was, is [mostSegments + 1]bool
+	var was, is [maxSegments + 1]bool
 	was[0] = true
 	for _, segment := range p {
-		is = [mostSegments + 1]bool{}
+		is = [maxSegments + 1]bool{}
 		is[0] = segment == anySegments && was[0]
 		for n, o := range other {
 			if segment == anySegments {

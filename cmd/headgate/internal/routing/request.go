@@ -1,18 +1,19 @@
-// Package routing says which policies a request is under and whose budget of each it spends: from what a door that sees HTTP knows of
-// the request. It decides nothing and keeps no state.
+// Package routing selects the policies of an HTTP request and computes its key for each policy.
+// It decides nothing and has no state.
 //
-// # How paths are read
+// # Paths
 //
-// A proxy and the program behind it may read one path differently, and whoever finds a difference gets around a limit. So a path is
-// read twice, and a request is under the first route that matches each reading; mostly that is the same one. Both readings take
-// percent-encoding off once, leave out empty segments, “.” and a slash at the end, follow “..”, and ignore the case of ASCII letters.
-// They differ in this:
+// A proxy and the program behind it may interpret one path differently, and a client that finds
+// a difference could bypass a limit. A path is therefore read in two ways, and the first route
+// that matches each reading applies. Mostly both match the same route. Both readings decode
+// percent-encoding once, remove empty segments, “.” and a trailing slash, resolve “..”, and
+// ignore the case of ASCII letters. They differ as follows:
 //
-//   - plainly: only “/” parts segments; %2F is a part of its segment.
-//   - leniently: “\”, %2F and %5C part segments too, as in many programs, “;” and what follows it in a segment is left out, as
-//     in Java's, and so is what follows a “#”.
+//   - strict: only “/” separates segments; %2F is part of its segment.
+//   - lenient: “\”, %2F and %5C also separate segments, as in many programs. “;” and what
+//     follows it in a segment is removed, as in Java programs, and so is “#” and what follows.
 //
-// A key made of the path takes the lenient reading, so that no spelling has a budget of its own.
+// A key made of the path uses the lenient reading, so that all spellings share one key.
 package routing
 
 import (
@@ -22,7 +23,7 @@ import (
 	"strings"
 )
 
-// Request is what is known of a request. Nothing of it is changed or retained.
+// Request describes an HTTP request. It is neither changed nor retained.
 type Request struct {
 	Method     string      // in any case
 	Scheme     string      // http or https; may be empty
@@ -30,19 +31,19 @@ type Request struct {
 	Path       string      // as the client wrote it, escaped, without the query
 	RawQuery   string      // without the question mark
 	Header     http.Header // with canonical names
-	ClientAddr netip.Addr  // the client's, not a proxy's: see package clientaddr; the zero Addr if it is not known
+	ClientAddr netip.Addr  // the client, not a proxy: see package clientaddr; zero if unknown
 }
 
-// SyntaxError points at the part of a key, a host or a path in a configuration that cannot be read.
+// SyntaxError is an invalid part of a key, a host, a path or a method in a configuration.
 type SyntaxError struct {
 	What   string // key, host, path or method
 	Input  string // the whole text
-	Offset int    // where the offending part begins, in bytes
-	Length int    // how many bytes it has
-	Reason string // what is wrong, and what would be right
+	Offset int    // where the invalid part begins, in bytes
+	Length int    // its length in bytes
+	Reason string // what is wrong, and what is valid
 }
 
-// Error names the part and the reason.
+// Error returns the part and the reason.
 func (e *SyntaxError) Error() string {
 	part := e.Input[e.Offset : e.Offset+e.Length]
 	if part == "" {
@@ -51,8 +52,8 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("%s: %.60q %s", e.What, part, e.Reason)
 }
 
-// canonicalHost is a host without port and dot at its end, in lower case; an IPv6 address stands in brackets and is written as
-// [netip.Addr] writes it. It allocates only for capitals and for IPv6.
+// canonicalHost returns a host in lower case, without port and trailing dot. An IPv6 address is in
+// brackets, in the form of [netip.Addr]. It allocates only for capital letters and for IPv6.
 func canonicalHost(host string) string {
 	port := strings.IndexByte(host, ':')
 	if port < 0 {
@@ -67,7 +68,7 @@ func canonicalHost(host string) string {
 	return lower(strings.TrimRight(host[:port], "."))
 }
 
-// canonicalMethod is a method in upper case: some programs take “post” for POST.
+// canonicalMethod returns a method in upper case: some programs accept “post” as POST.
 func canonicalMethod(method string) string {
 	if method == "" {
 		return http.MethodGet
@@ -80,7 +81,8 @@ func canonicalMethod(method string) string {
 	return method
 }
 
-// lower is s with its ASCII letters in lower case. Other letters stay: what is not UTF-8 must not become equal.
+// lower returns s with ASCII letters in lower case. Other letters stay: invalid UTF-8 strings that
+// differ must not become equal.
 func lower(s string) string {
 	for i := range len(s) {
 		if c := s[i]; 'A' <= c && c <= 'Z' {

@@ -192,7 +192,7 @@ func TestShadows(t *testing.T) {
 		for _, text := range c.routes {
 			routes = append(routes, route(t, text))
 		}
-		if got := fmt.Sprint(routing.Shadows(routes)); got != c.want {
+		if got := fmt.Sprint(routing.UnreachableRoutes(routes)); got != c.want {
 			t.Errorf("%q: got %s want %s", c.routes, got, c.want)
 		}
 	}
@@ -372,7 +372,7 @@ func FuzzRoute(f *testing.F) {
 			return
 		}
 		routes := []routing.Route{{Path: a}, {Path: b}}
-		shadowed := len(routing.Shadows(routes)) > 0
+		shadowed := len(routing.UnreachableRoutes(routes)) > 0
 		slices.Reverse(routes)
 		plain, lenient := routing.NewTable(routes, nil).Match(&routing.Request{Path: path, Host: host})
 		first, second := routing.NewTable(routes[1:], nil).Match(&routing.Request{Path: path, Host: host})

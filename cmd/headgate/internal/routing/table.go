@@ -8,66 +8,68 @@ import (
 	"strings"
 )
 
-// Route is which requests are under which policies. A zero part of the match is all.
+// Route maps requests to policies. A zero Host, Methods or Path matches every request.
 type Route struct {
 	Host     Host
 	Methods  Methods
 	Path     Path
-	Policies []string // none: the request is let pass
+	Policies []string // empty: the request is allowed
 }
 
-// Charge is a policy that a request is under, and whose budget of it is spent.
+// PolicyKey is a policy that applies to a request, and the request's key.
 type PolicyKey struct {
 	Policy string
 	Key    string
 }
 
-// Table finds the policies of requests. It is made with [NewTable], does not change, and may be used concurrently.
+// Table finds the policies of requests. It is created with [NewTable], does not change, and may be
+// used concurrently.
 type Table struct {
 	routes []Route
 	keys   map[string]Key
 }
 
-// NewTable makes a table of routes, in their order, and of the keys of policies by name; a policy that is not among them has the zero
-// key. The arguments must not be changed afterwards.
+// NewTable returns a table of routes, in their order, and of the key expressions of policies by
+// name. A policy without one has the zero Key. The arguments must not be changed afterwards.
 func NewTable(routes []Route, keys map[string]Key) *Table { return &Table{routes, keys} }
 
-// None stands for no route.
+// None is the index that [Table.Match] returns if no route matches.
 const None = -1
 
-// Match is the index of the first route that matches each reading of the request's path, [None] if there is none; see the package.
-func (t *Table) Match(r *Request) (plain, lenient int) {
+// Match returns the index of the first route that matches each reading of the request's path,
+// [None] if no route matches; see the package.
+func (t *Table) Match(r *Request) (strict, lenient int) {
 	host, method := canonicalHost(r.Host), canonicalMethod(r.Method)
-	a, b := readings(r.Path)
-	plain = t.first(host, method, a)
+	a, b := canonicalPaths(r.Path)
+	strict = t.first(host, method, a)
 	if a == b {
-		return plain, plain
+		return strict, strict
 	}
-	return plain, t.first(host, method, b)
+	return strict, t.first(host, method, b)
 }
 
 func (t *Table) first(host, method, path string) int {
 	bit := bitOf(method)
 	for i := range t.routes {
 		route := &t.routes[i]
-		if route.Methods.holds(method, bit) && route.Host.matches(host) && route.Path.matches(path) {
+		if route.Methods.contains(method, bit) && route.Host.matches(host) && route.Path.matches(path) {
 			return i
 		}
 	}
 	return None
 }
 
-// AppendCharges appends what the request is to be charged, each policy once: nothing if no route matches. The texts of keys are
-// allocated, one for each charge.
+// AppendPolicyKeys appends the policies that apply to a request, each once; nothing if no route
+// matches. It allocates the text of each key.
 func (t *Table) AppendPolicyKeys(dst []PolicyKey, r *Request) []PolicyKey {
-	plain, lenient := t.Match(r)
+	strict, lenient := t.Match(r)
 	start := len(dst)
-	if plain != None {
-		for _, name := range t.routes[plain].Policies {
+	if strict != None {
+		for _, name := range t.routes[strict].Policies {
 			dst = append(dst, PolicyKey{name, t.KeyOf(name).Of(r)})
 		}
 	}
-	if lenient == plain || lenient == None {
+	if lenient == strict || lenient == None {
 		return dst
 	}
 	for _, name := range t.routes[lenient].Policies {
@@ -78,10 +80,10 @@ func (t *Table) AppendPolicyKeys(dst []PolicyKey, r *Request) []PolicyKey {
 	return dst
 }
 
-// KeyOf is the key of a policy; the zero Key if the table does not know it.
+// KeyOf returns the key expression of a policy; the zero Key if the policy has none.
 func (t *Table) KeyOf(policy string) Key { return t.keys[policy] }
 
-// Route is the route of an index that [Table.Match] gave.
+// Route returns the route at an index that [Table.Match] returned.
 func (t *Table) Route(i int) Route { return t.routes[i] }
 
 // Methods is a set of methods. The zero value is all of them.
@@ -95,14 +97,14 @@ var commonMethods = [...]string{
 	http.MethodConnect, http.MethodTrace,
 }
 
-// Add adds a method, in any case. It refuses what cannot be one, and one that is there already.
+// Add adds a method, in any case. It returns an error for an invalid or a duplicate method.
 func (m *Methods) Add(name string) error {
 	upper := strings.ToUpper(name)
 	if name == "" || len(name) > 32 || strings.Trim(upper, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-") != "" {
-		return &SyntaxError{"method", name, 0, len(name), "is no method; write GET, POST, …"}
+		return &SyntaxError{"method", name, 0, len(name), "is not a method; write GET, POST, …"}
 	}
 	if !m.all() && m.has(upper) {
-		return &SyntaxError{"method", name, 0, len(name), "stands here twice"}
+		return &SyntaxError{"method", name, 0, len(name), "is listed twice"}
 	}
 	if bit := bitOf(upper); bit != 0 {
 		m.common |= bit
@@ -112,7 +114,7 @@ func (m *Methods) Add(name string) error {
 	return nil
 }
 
-// String is the set as it would be written; “*” for all.
+// String returns the set in its normal form; “*” for all methods.
 func (m Methods) String() string {
 	if m.all() {
 		return "*"
@@ -130,14 +132,14 @@ func (m Methods) names() []string {
 	return append(names, m.others...)
 }
 
-func (m *Methods) has(name string) bool { return m.holds(name, bitOf(name)) }
+func (m *Methods) has(name string) bool { return m.contains(name, bitOf(name)) }
 
-// holds is has, for a method whose bit is known.
-func (m *Methods) holds(name string, bit uint16) bool {
+// contains is has for a method whose bit is known.
+func (m *Methods) contains(name string, bit uint16) bool {
 	return m.common&bit != 0 || m.all() || bit == 0 && slices.Contains(m.others, name)
 }
 
-// bitOf is the bit of a common method; 0 for others.
+// bitOf returns the bit of a common method; 0 for others.
 func bitOf(name string) uint16 {
 	for i, common := range commonMethods {
 		if name == common {
@@ -147,28 +149,28 @@ func bitOf(name string) uint16 {
 	return 0
 }
 
-// Shadow says that a route never matches because of those before it.
-type Shadow struct {
-	Route int   // the route that is never reached
-	By    []int // the routes that match all of it
+// UnreachableRoute is a route that never matches because earlier routes match all of its requests.
+type UnreachableRoute struct {
+	Route int   // the index of the route
+	By    []int // the indexes of the routes that cover it
 }
 
-// Shadows finds routes that can never match: each of their methods is covered, on all of their hosts and paths, by a route before
-// them. It may miss some, and never claims one wrongly.
-func Shadows(routes []Route) []Shadow {
-	var found []Shadow
+// UnreachableRoutes finds routes that can never match: for each of their methods, an earlier route
+// covers all of their hosts and paths. It may miss some, and never reports one wrongly.
+func UnreachableRoutes(routes []Route) []UnreachableRoute {
+	var found []UnreachableRoute
 	for i := range routes {
-		if by := shadowedBy(routes[:i], &routes[i]); by != nil {
-			found = append(found, Shadow{i, by})
+		if by := coveringRoutes(routes[:i], &routes[i]); by != nil {
+			found = append(found, UnreachableRoute{i, by})
 		}
 	}
 	return found
 }
 
-func shadowedBy(before []Route, r *Route) (by []int) {
+func coveringRoutes(before []Route, r *Route) (by []int) {
 	names := r.Methods.names()
 	if len(names) == 0 {
-		names = []string{""} // only a route for all methods covers all methods
+		names = []string{""} // only a route for all methods covers it
 	}
 	for _, name := range names {
 		i := slices.IndexFunc(before, func(b Route) bool {
@@ -184,7 +186,7 @@ func shadowedBy(before []Route, r *Route) (by []int) {
 	return by
 }
 
-// String is what the route matches, for people.
+// String returns what the route matches.
 func (r Route) String() string {
 	return fmt.Sprintf("host %s, method %s, path %s", r.Host, r.Methods, r.Path)
 }

@@ -40,7 +40,7 @@ func (o *observers) report(store headgate.Store, live *config.Live, rls *rlsapi.
 	}
 	o.Config(func() metrics.ConfigState {
 		now := live.Status()
-		return metrics.ConfigState{Generation: now.Generation, Since: now.Since, Loads: now.Loads, Refused: now.Refused, Wrong: now.Err != nil}
+		return metrics.ConfigState{Generation: now.Generation, Since: now.Since, Loads: now.Loads, Refused: now.Refused, Rejected: now.Err != nil}
 	})
 	o.Envoy(func() metrics.EnvoyState { return envoyState(rls.Stats(), milliseconds) })
 	if client != nil {

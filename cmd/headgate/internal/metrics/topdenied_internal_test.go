@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// flood is a sketch beside the exact count of each key, of which older denials weigh less, too.
+// flood is a sketch and, for comparison, the exact count of each key with the same decay.
 type flood struct {
 	t *testing.T
 	*Denials
@@ -24,7 +24,7 @@ func newFlood(t *testing.T) *flood {
 	return f
 }
 
-// deny denies keys as a crawler and many strangers are, at a moment.
+// deny adds denials of Zipf-distributed keys at time at: few frequent keys, many rare ones.
 func (f *flood) deny(at time.Duration, seed uint64) {
 	keys := rand.NewZipf(rand.New(rand.NewPCG(seed, 0)), 1.2, 4, 1<<20)
 	for range 30_000 {
@@ -35,7 +35,7 @@ func (f *flood) deny(at time.Duration, seed uint64) {
 	}
 }
 
-func (f *flood) fade() {
+func (f *flood) decay() {
 	for hash := range f.weight {
 		f.weight[hash] /= 2
 	}
@@ -44,8 +44,8 @@ func (f *flood) fade() {
 	}
 }
 
-// mustHold checks what the documentation promises, give or take what is rounded.
-func (f *flood) mustHold(rounded float64) {
+// requireBounds checks the documented bounds, up to a rounding error.
+func (f *flood) requireBounds(rounded float64) {
 	f.t.Helper()
 	for hash, weight := range f.weight {
 		s := &f.top.shards[hash%topShards]
@@ -55,37 +55,37 @@ func (f *flood) mustHold(rounded float64) {
 			f.t.Fatalf("a key with %g of %g denials is missing", weight, f.sums[hash%topShards])
 		case e != nil && (float64(e.count)+rounded < weight || float64(e.count-e.error) > weight+rounded):
 			f.t.Fatalf("%d denials with an error of %d, and there were %g", e.count, e.error, weight)
-		case e != nil && s.order[e.place] != e:
-			f.t.Fatal("an entry is not at its place")
+		case e != nil && s.order[e.index] != e:
+			f.t.Fatal("the index of an entry is wrong")
 		}
 	}
 	for i := range f.top.shards {
 		if s := &f.top.shards[i]; len(s.byHash) != topKeys || len(s.order) != topKeys {
-			f.t.Fatalf("shard %d holds %d keys in %d places, want %d", i, len(s.byHash), len(s.order), topKeys)
+			f.t.Fatalf("shard %d has %d keys and %d entries, want %d", i, len(s.byHash), len(s.order), topKeys)
 		}
 	}
 }
 
-func TestTheSketchKeepsItsWord(t *testing.T) {
+func TestSketchErrorBounds(t *testing.T) {
 	t.Parallel()
 	f := newFlood(t)
 	f.deny(0, 1)
-	f.mustHold(0)
-	f.fade()
-	f.deny(halfLife*3/2, 2) // the one that passed
-	f.mustHold(1)
-	f.fade()
-	f.deny(halfLife*2, 3) // which is half a half-life later, and yet the second
-	f.mustHold(1)
-	f.fade()
+	f.requireBounds(0)
+	f.decay()
+	f.deny(halfLife*3/2, 2) // one half-life has passed
+	f.requireBounds(1)
+	f.decay()
+	f.deny(halfLife*2, 3) // half a half-life later the second has passed
+	f.requireBounds(1)
+	f.decay()
 	top := f.topAt(int64(halfLife*3), 1<<20)
-	f.mustHold(1)
+	f.requireBounds(1)
 	if !slices.IsSortedFunc(top, func(a, b TopKey) int { return cmp.Compare(b.Denials-b.Error, a.Denials-a.Error) }) || len(top) < 100 {
-		t.Errorf("%d keys are not in the order of the denials that are certain", len(top))
+		t.Errorf("%d keys are not in the order of their certain denials", len(top))
 	}
 }
 
-func TestPoliciesThatAreMetAtOnceAreAllCounted(t *testing.T) {
+func TestConcurrentNewPolicies(t *testing.T) {
 	t.Parallel()
 	d := New(nil).Recorder("http")
 	var all sync.WaitGroup
@@ -94,7 +94,7 @@ func TestPoliciesThatAreMetAtOnceAreAllCounted(t *testing.T) {
 		all.Go(func() {
 			<-begin
 			for i := range 300 {
-				d.policy(fmt.Sprint(i)).lanes[0].counts[Allowed].Add(1)
+				d.policy(fmt.Sprint(i)).shards[0].counts[Allowed].Add(1)
 			}
 		})
 	}
@@ -111,23 +111,23 @@ func TestPoliciesAreBounded(t *testing.T) {
 	t.Parallel()
 	d := New(nil).Recorder("http")
 	full := make(map[string]*policy)
-	for i := range mostPolicies {
+	for i := range maxPolicies {
 		full[fmt.Sprint(i)] = &policy{}
 	}
 	d.policies.Store(&full)
 	if known, late, later := d.policy("7"), d.policy("late"), d.policy("later"); known != full["7"] || late != later || late != d.policy(Others) {
-		t.Error("policies beyond the most are not counted as others, or others are")
+		t.Error("policies after the first maxPolicies must be counted as others, the first must not")
 	}
-	if n := len(*d.policies.Load()); n != mostPolicies+1 {
-		t.Errorf("%d policies are counted apart, want %d and others", n, mostPolicies)
+	if n := len(*d.policies.Load()); n != maxPolicies+1 {
+		t.Errorf("%d policies are counted separately, want %d and others", n, maxPolicies)
 	}
 }
 
-func TestAPolicyWithoutAProperNameIsOne(t *testing.T) {
+func TestInvalidUTF8PolicyName(t *testing.T) {
 	t.Parallel()
 	d := New(nil).Recorder("http")
 	first := d.policy("a\xff")
 	if again, proper := d.policy("a\xff"), d.policy("a_"); again != first || proper != first {
-		t.Error("a name that is no UTF-8 is another policy each time")
+		t.Error("an invalid name must always be the same policy")
 	}
 }

@@ -17,7 +17,7 @@ import (
 func limits(texts ...string) []headgate.Limit { return headgate.MustPolicy(texts...).Limits }
 
 // one is an engine with a policy p and what is special about it.
-func one(t *testing.T, policy headgate.Policy, terms engine.PolicyOptions, enforcement engine.Enforcement) (*engine.Engine, headgate.Store) {
+func newPolicyEngine(t *testing.T, policy headgate.Policy, terms engine.PolicyOptions, enforcement engine.Enforcement) (*engine.Engine, headgate.Store) {
 	t.Helper()
 	return newEngine(t, &engine.Options{
 		Policies: map[string]headgate.Policy{"p": policy, "other": headgate.MustPolicy("3/1h")}, PolicyOptions: map[string]engine.PolicyOptions{"p": terms}, Enforcement: enforcement,
@@ -26,7 +26,7 @@ func one(t *testing.T, policy headgate.Policy, terms engine.PolicyOptions, enfor
 
 func TestOverridesHoldForTheirKeyOnly(t *testing.T) {
 	t.Parallel()
-	e, store := one(t, headgate.MustPolicy("5/1h"), engine.PolicyOptions{Overrides: map[string][]headgate.Limit{"acme": limits("50/1h", "60/1d")}}, "")
+	e, store := newPolicyEngine(t, headgate.MustPolicy("5/1h"), engine.PolicyOptions{Overrides: map[string][]headgate.Limit{"acme": limits("50/1h", "60/1d")}}, "")
 	a := decide(t, e, headgate.Take, engine.Check{Policy: "p", Key: "acme", Cost: 20})
 	if !a.Allowed || a.Limit != 50 || a.Remaining != 30 || len(a.Rules) != 2 {
 		t.Errorf("the key with limits of its own: got %+v, want 30 of 50 left", a.Decision)
@@ -53,7 +53,7 @@ func TestShadow(t *testing.T) {
 			terms.Shadow = 0
 		}
 		policy := headgate.Policy{Limits: limits("2/1h", "9/1d"), Algorithm: headgate.LeakyBucket}
-		e, _ := one(t, policy, terms, enforcement)
+		e, _ := newPolicyEngine(t, policy, terms, enforcement)
 		check := engine.Check{Policy: "p", Key: "k", Cost: 1}
 		for i, want := range []struct {
 			would bool
@@ -81,7 +81,7 @@ func TestShadow(t *testing.T) {
 // Beside policies that count, one that watches has no say, and is charged when they admit.
 func TestShadowBesideOthers(t *testing.T) {
 	t.Parallel()
-	e, _ := one(t, headgate.MustPolicy("2/1h"), engine.PolicyOptions{Shadow: engine.All}, "")
+	e, _ := newPolicyEngine(t, headgate.MustPolicy("2/1h"), engine.PolicyOptions{Shadow: engine.All}, "")
 	both := []engine.Check{{Policy: "p", Key: "k", Cost: 1}, {Policy: "other", Key: "k", Cost: 1}}
 	for i, want := range []struct {
 		allowed, would bool
@@ -120,7 +120,7 @@ func TestShadowOverAStoreThatIsAway(t *testing.T) {
 // Off asks no store, charges nothing, and still refuses what makes no sense.
 func TestOff(t *testing.T) {
 	t.Parallel()
-	e, store := one(t, headgate.MustPolicy("2/1h"), engine.PolicyOptions{}, engine.Off)
+	e, store := newPolicyEngine(t, headgate.MustPolicy("2/1h"), engine.PolicyOptions{}, engine.Off)
 	check := engine.Check{Policy: "p", Key: "k", Cost: 99}
 	for _, verb := range []headgate.Verb{headgate.Take, headgate.Peek, headgate.Refund, headgate.Reset} {
 		a := decide(t, e, verb, check, inline("k", "5/1h"))
@@ -146,7 +146,7 @@ func TestShareOfKeys(t *testing.T) {
 	const keys = 20_000
 	var before []bool
 	for _, share := range []engine.Percent{0, 10_000, 250_000, 500_000, 990_000, engine.All} {
-		e, _ := one(t, headgate.MustPolicy("1/1h"), engine.PolicyOptions{Shadow: engine.All - share}, "")
+		e, _ := newPolicyEngine(t, headgate.MustPolicy("1/1h"), engine.PolicyOptions{Shadow: engine.All - share}, "")
 		enforced, count := make([]bool, keys), 0
 		for i := range keys {
 			check := engine.Check{Policy: "p", Key: "user " + strconv.Itoa(i), Cost: 2}
@@ -164,7 +164,7 @@ func TestShareOfKeys(t *testing.T) {
 		before = enforced
 	}
 	// As it has always been: whoever changes these treats people differently from one day to the next.
-	e, _ := one(t, headgate.MustPolicy("1/1h"), engine.PolicyOptions{Shadow: 500_000}, "")
+	e, _ := newPolicyEngine(t, headgate.MustPolicy("1/1h"), engine.PolicyOptions{Shadow: 500_000}, "")
 	got := ""
 	for _, key := range []string{"", "a", "b", "c", "203.0.113.9", "acme", "2001:db8::/64", "user 1"} {
 		got += strconv.FormatBool(decide(t, e, headgate.Take, engine.Check{Policy: "p", Key: key, Cost: 2}).Allowed)[:1]
@@ -193,7 +193,7 @@ func TestSharesAreWrittenAndRead(t *testing.T) {
 // A limit as a value: states of different scopes are apart, and from policies and from limits that came as text.
 func TestOwn(t *testing.T) {
 	t.Parallel()
-	e, _ := one(t, headgate.MustPolicy("10/1m"), engine.PolicyOptions{}, "")
+	e, _ := newPolicyEngine(t, headgate.MustPolicy("10/1m"), engine.PolicyOptions{}, "")
 	own := func(scope, limit string, algorithm headgate.Algorithm) engine.Check {
 		return engine.Check{Inline: &engine.InlineLimit{Scope: scope, Limit: headgate.MustParseLimit(limit), Algorithm: algorithm}, Key: "k", Cost: 1}
 	}
@@ -237,7 +237,7 @@ func TestOwn(t *testing.T) {
 // A request is decided under one snapshot, whatever takes its place meanwhile; a change that cannot be made changes nothing.
 func TestUse(t *testing.T) {
 	t.Parallel()
-	e, _ := one(t, headgate.MustPolicy("5/1h"), engine.PolicyOptions{}, "")
+	e, _ := newPolicyEngine(t, headgate.MustPolicy("5/1h"), engine.PolicyOptions{}, "")
 	before := e.ActiveConfig()
 	for i, wrong := range []*engine.Options{
 		{Policies: map[string]headgate.Policy{"p": {}}},
@@ -289,7 +289,7 @@ func TestRulesStayWhereTheyAre(t *testing.T) {
 func TestWhatChangesAllocatesNothingPerRequest(t *testing.T) {
 	terms := engine.PolicyOptions{Shadow: 500_000, Overrides: map[string][]headgate.Limit{"acme": limits("1000000/s")}}
 	for _, enforcement := range []engine.Enforcement{engine.On, engine.Shadow, engine.Off} {
-		e, _ := one(t, headgate.MustPolicy("1000000/s"), terms, enforcement)
+		e, _ := newPolicyEngine(t, headgate.MustPolicy("1000000/s"), terms, enforcement)
 		own := &engine.InlineLimit{Scope: "door", Limit: headgate.MustParseLimit("1000000/s")}
 		for _, checks := range [][]engine.Check{
 			{{Policy: "p", Key: "a", Cost: 1}}, {{Policy: "p", Key: "b", Cost: 1}}, {{Policy: "p", Key: "acme", Cost: 1}}, {{Inline: own, Key: "k", Cost: 1}},

@@ -7,11 +7,13 @@ import (
 	"github.com/headgate/headgate/internal/turn"
 )
 
-// Admit takes for all checks or for none, as [Snapshot.Decide] does with [headgate.Take], for a request that is held for its turn. If
-// the answer has a Delay the request must call [Snapshot.Await] next, with the same answer; the answer keeps the keys until then.
+// Admit takes for all checks or for none, as [ActiveConfig.Decide] does with [headgate.Take],
+// for a request that can wait for its turn in a queue. If the answer has a Delay, the caller
+// must call [ActiveConfig.Await] next, with the same answer; the answer keeps the keys until
+// then.
 func (s *ActiveConfig) Admit(ctx context.Context, checks []Check, a *Answer) error {
-	a.admits = true
-	defer func() { a.admits = false }()
+	a.mayWait = true
+	defer func() { a.mayWait = false }()
 	return s.Decide(ctx, headgate.Take, checks, a)
 }
 
@@ -21,34 +23,34 @@ func (s *ActiveConfig) Admit(ctx context.Context, checks []Check, a *Answer) err
 // immediately if the deadline of ctx is before the turn. The observer receives a refund if a
 // charge was refunded or its reservation cancelled, and nothing if all charges stay spent.
 func (s *ActiveConfig) Await(ctx context.Context, a *Answer) error {
-	defer a.forgetKeys()
-	err := a.counted.Await(ctx, a.Delay)
+	defer a.clearKeys()
+	err := a.enforced.Await(ctx, a.Delay)
 	if err != nil {
-		s.leave(ctx, a)
+		s.cancel(ctx, a)
 	}
 	return err
 }
 
-// leave releases what a request took that does not go ahead.
-func (s *ActiveConfig) leave(ctx context.Context, a *Answer) {
+// cancel releases the charges of a request that does not proceed.
+func (s *ActiveConfig) cancel(ctx context.Context, a *Answer) {
 	ctx, done := turn.Detached(ctx)
 	defer done()
 	if s.observer != nil {
 		s.begin(a)
 	}
-	released, err := a.counted.release(ctx, 0, len(a.counted.Ops))
+	released, err := a.enforced.release(ctx, 0, len(a.enforced.Ops))
 	for i := range a.Shadows {
 		if w := &a.Shadows[i]; w.Decision.Allowed {
-			_, _ = a.watched.release(ctx, w.first, w.end) // what a shadow can't refund concerns no request
+			_, _ = a.shadowed.release(ctx, w.first, w.end) // an error in shadow mode affects no request
 		}
 	}
 	if s.observer != nil && released {
-		s.tell(headgate.Refund, a, err)
+		s.notify(headgate.Refund, nil, a, err)
 	}
 }
 
-// release releases the charges from one place to another. It reports whether the store was
-// asked to refund or cancel any, and the last error.
+// release releases the charges with indexes from up to to, to excluded. It reports whether any
+// charge was refunded or cancelled in the store, and the last error.
 func (c *charges) release(ctx context.Context, from, to int) (released bool, failed error) {
 	for i := from; i < to; i++ {
 		did, _, err := c.Release(ctx, headgate.StoreClock, i, c.Ops[i].Cost)

@@ -9,27 +9,29 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
 
-// began is when the process did; moments are counted from there, in nanoseconds.
-var began = time.Now()
+// processStart is when the process started.
+var processStart = time.Now()
 
-func moment() int64 { return int64(time.Since(began)) }
+// monotonicNow returns the time since processStart, in nanoseconds.
+func monotonicNow() int64 { return int64(time.Since(processStart)) }
 
-// Begin is the moment, for a request whose time is measured.
-func (d *Recorder) Begin() int64 { return moment() }
+// Begin returns the time, for a request whose duration is measured.
+func (d *Recorder) Begin() int64 { return monotonicNow() }
 
-// Observe counts a request. It allocates nothing, but for the first request of a policy and for a denial that is logged.
+// Observe counts a request. It allocates nothing, except for the first request of a policy and
+// for a denial that is logged.
 func (d *Recorder) Observe(e *engine.Event) {
 	if e.Began != 0 {
-		d.latency.Observe(float64(moment()-e.Began) / 1e9)
+		d.latency.Observe(float64(monotonicNow()-e.Began) / 1e9)
 	}
-	if e.Err != nil && d.refuse(engine.ErrorKindOf(e.Err)) {
+	if e.Err != nil && d.countRefused(engine.ErrorKindOf(e.Err)) {
 		return
 	}
 	if e.Verb != headgate.Take {
 		d.operations[e.Verb].Inc()
 		return
 	}
-	if len(e.Rules()) == 1 { // as it mostly is
+	if len(e.Rules()) == 1 { // the usual case
 		d.count(e, 0, 1)
 	} else {
 		d.countEach(e)
@@ -39,8 +41,8 @@ func (d *Recorder) Observe(e *engine.Event) {
 	}
 }
 
-// refuse counts a request that made no sense; false if it did.
-func (d *Recorder) refuse(kind engine.ErrorKind) bool {
+// countRefused counts an invalid request; it returns false for a valid one.
+func (d *Recorder) countRefused(kind engine.ErrorKind) bool {
 	switch kind {
 	case engine.InvalidRequest:
 		d.badInput.Inc()
@@ -52,7 +54,8 @@ func (d *Recorder) refuse(kind engine.ErrorKind) bool {
 	return true
 }
 
-// countEach counts a request once for each of its policies: the limits of one stand beside each other.
+// countEach counts a request once for each of its policies. The limits of one policy are
+// adjacent.
 func (d *Recorder) countEach(e *engine.Event) {
 	rules := e.Rules()
 	for from := 0; from < len(rules); {
@@ -65,7 +68,7 @@ func (d *Recorder) countEach(e *engine.Event) {
 	}
 }
 
-// count counts what the limits of one policy said.
+// count counts the outcome of the limits of one policy.
 func (d *Recorder) count(e *engine.Event, from, to int) {
 	p := d.policy(e.Rules()[from].Policy)
 	if e.Err != nil {
@@ -78,9 +81,7 @@ func (d *Recorder) count(e *engine.Event, from, to int) {
 		switch decision := &decisions[i]; {
 		case !decision.Allowed:
 			p.add(e, Denied)
-			if p.log != nil {
-				d.metrics.denials.add(&denial{d.name, e.Rules()[from+i], e.Key(from + i), decision.RetryAfter, false}, p.log)
-			}
+			d.addDenial(e, from+i, p)
 			return
 		case decision.Degraded != headgate.ReasonNone:
 			outcome = Degraded
@@ -89,8 +90,17 @@ func (d *Recorder) count(e *engine.Event, from, to int) {
 	p.add(e, outcome)
 }
 
-// countShadow counts what the check at a place of those that only watched would have answered; nobody asked them if the others could not be
-// decided.
+// addDenial records that the limit at an index of the event's rules denied the request.
+func (d *Recorder) addDenial(e *engine.Event, i int, p *policy) {
+	if p.log != nil {
+		d.metrics.denials.add(&denial{
+			d.name, e.Rules()[i], e.RuleName(i), e.Key(i), e.Decisions()[i].RetryAfter, false,
+		}, p.log)
+	}
+}
+
+// countShadow counts the outcome of the check at an index of the event's shadows. It was not
+// decided if the enforced checks were not.
 func (d *Recorder) countShadow(e *engine.Event, i int, w *engine.ShadowResult) {
 	p := d.policy(w.Policy)
 	switch {
@@ -99,7 +109,9 @@ func (d *Recorder) countShadow(e *engine.Event, i int, w *engine.ShadowResult) {
 	case w.DeniedBy != nil:
 		p.add(e, Shadow)
 		if p.log != nil {
-			d.metrics.denials.add(&denial{d.name, w.DeniedBy, e.ShadowKey(i), w.Decision.RetryAfter, true}, p.log)
+			d.metrics.denials.add(&denial{
+				d.name, w.DeniedBy, e.ShadowRuleName(i), e.ShadowKey(i), w.Decision.RetryAfter, true,
+			}, p.log)
 		}
 	case w.Decision.Degraded != headgate.ReasonNone:
 		p.add(e, Degraded)
@@ -108,7 +120,7 @@ func (d *Recorder) countShadow(e *engine.Event, i int, w *engine.ShadowResult) {
 	}
 }
 
-// policy is what is counted of one.
+// policy returns the counters of a policy, and creates them if necessary.
 func (d *Recorder) policy(name string) *policy {
 	if p := d.unnamed.Load(); name == "" && p != nil {
 		return p
@@ -120,10 +132,10 @@ func (d *Recorder) policy(name string) *policy {
 }
 
 func (d *Recorder) newPolicy(name string) *policy {
-	name = strings.ToValidUTF8(name, "_") // which labels must be, and policies of a file are
+	name = strings.ToValidUTF8(name, "_") // labels must be valid UTF-8; policies of a file are
 	for {
 		known := d.policies.Load()
-		if len(*known) >= mostPolicies {
+		if len(*known) >= maxPolicies {
 			name = Others
 		}
 		if p := (*known)[name]; p != nil {

@@ -1,0 +1,93 @@
+package engine
+
+import (
+	"fmt"
+	"math/bits"
+	"strconv"
+	"strings"
+
+	"github.com/headgate/headgate"
+)
+
+// Percent is a percentage of all keys, in millionths: 250,000 is 25%. Its text is “25%”.
+type Percent int32
+
+// All is every key.
+const All Percent = 1_000_000
+
+// ParsePercent parses a percentage from 0% to 100%, with up to four decimal places.
+func ParsePercent(text string) (Percent, error) {
+	invalid := fmt.Errorf("invalid percentage %.20q; must be 0%% to 100%%, such as 25%% or 0.1%%", text)
+	number, ok := strings.CutSuffix(text, "%")
+	whole, fraction, point := strings.Cut(number, ".")
+	if !ok || whole == "" || point && fraction == "" || len(fraction) > 4 || strings.Trim(whole+fraction, "0123456789") != "" {
+		return 0, invalid
+	}
+	n, err := strconv.ParseInt(whole+fraction+strings.Repeat("0", 4-len(fraction)), 10, 32)
+	if err != nil || Percent(n) > All {
+		return 0, invalid
+	}
+	return Percent(n), nil
+}
+
+// String returns the text that [ParsePercent] parses.
+func (s Percent) String() string {
+	text := strconv.Itoa(int(s / 10_000))
+	if rest := int(s % 10_000); rest != 0 {
+		text += "." + strings.TrimRight(fmt.Sprintf("%04d", rest), "0")
+	}
+	return text + "%"
+}
+
+func (s Percent) validate() error {
+	if s < 0 || s > All {
+		return fmt.Errorf("%w: shadow is %d millionths; must be 0 to 1000000", headgate.ErrInvalidPolicy, s)
+	}
+	return nil
+}
+
+// threshold returns the percentage of 2^64, rounded down. The result for All is 0 and not used:
+// a policy that enforces all keys does not compare hashes.
+func (s Percent) threshold() uint64 {
+	part, _ := bits.Div64(uint64(s)%uint64(All), 0, uint64(All))
+	return part
+}
+
+// hashKey returns a hash of a policy and a key that is uniform over the range: FNV-1a of both,
+// with the finalizer of MurmurHash3. It is the same in every process and version, because
+// otherwise a client would be treated differently by each. It is not secret: a client that
+// chooses its keys can choose whether they are enforced.
+func hashKey(policy, key string) uint64 {
+	const offset, prime = 14695981039346656037, 1099511628211
+	h := uint64(offset)
+	for i := range len(policy) {
+		h = (h ^ uint64(policy[i])) * prime
+	}
+	h = (h ^ 0x1ff) * prime // separates the name from the key: not the value of any byte
+	for i := range len(key) {
+		h = (h ^ uint64(key[i])) * prime
+	}
+	h = (h ^ h>>33) * 0xff51afd7ed558ccd
+	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
+	return h ^ h>>33
+}
+
+// Enforcement is whether requests are denied at all. The zero value means [On].
+type Enforcement string
+
+// The values of Enforcement.
+const (
+	On     Enforcement = "on"     // as configured for each policy
+	Shadow Enforcement = "shadow" // all policies and checks in shadow mode: count, never deny
+	// Off is the emergency bypass: every request is allowed, nothing is charged or refunded,
+	// and the store is not used. Invalid requests are still refused. A reset works as usual.
+	Off Enforcement = "off"
+)
+
+func (e Enforcement) validate() error {
+	switch e {
+	case "", On, Shadow, Off:
+		return nil
+	}
+	return fmt.Errorf("%w: enforcement is %.20q; must be on, shadow or off", headgate.ErrInvalidPolicy, string(e))
+}
