@@ -24,11 +24,12 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// settling is a handler behind a charge of charged units that are settled by settle, and what is left after one request.
-func settling(t *testing.T, charged int64, settle func(httplimit.Response) int64, h http.HandlerFunc) (left int64) {
+// remainingAfter returns the units that remain of 100 after one request, which is
+// charged units first and adjusted by adjust.
+func remainingAfter(t *testing.T, charged int64, adjust func(httplimit.Response) int64, h http.HandlerFunc) (left int64) {
 	t.Helper()
 	store, p := memstore.New(nil), policy("p", "100/1h")
-	s := listen(t, over(t, store, nil, httplimit.Charge{Policy: p, Key: httplimit.Global(), Cost: costs(charged), AdjustCost: settle})(h))
+	s := listen(t, newMiddlewareOn(t, store, nil, httplimit.Charge{Policy: p, Key: httplimit.Global(), Cost: costs(charged), AdjustCost: adjust})(h))
 
 	resp, err := s.Client().Get(s.URL)
 	if err == nil {
@@ -47,24 +48,24 @@ func body(n int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, n)) }
 }
 
-func TestSettle(t *testing.T) {
+func TestAdjustCost(t *testing.T) {
 	t.Parallel()
 	real := func(n int64) func(httplimit.Response) int64 { return func(httplimit.Response) int64 { return n } }
 	for _, c := range []struct {
 		name    string
 		charged int64
-		settle  func(httplimit.Response) int64
+		adjust  func(httplimit.Response) int64
 		h       http.HandlerFunc
 		left    int64
 	}{
-		{"nothing to settle", 10, nil, status(200), 90},
+		{"no AdjustCost", 10, nil, status(200), 90},
 		{"only failures: a success", 10, httplimit.OnlyFailures, status(204), 100},
 		{"only failures: a redirect", 10, httplimit.OnlyFailures, status(303), 100},
-		{"only failures: nothing said", 10, httplimit.OnlyFailures, func(http.ResponseWriter, *http.Request) {}, 100},
+		{"only failures: no status", 10, httplimit.OnlyFailures, func(http.ResponseWriter, *http.Request) {}, 100},
 		{"only failures: a failure", 10, httplimit.OnlyFailures, status(401), 90},
 		{"only failures: panic", 10, httplimit.OnlyFailures, func(http.ResponseWriter, *http.Request) { panic("oh") }, 90},
 		{
-			"only failures: panic behind a success", 10, httplimit.OnlyFailures,
+			"only failures: panic after a success", 10, httplimit.OnlyFailures,
 			func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(200); panic("oh") }, 90,
 		},
 		{"only successes: a success", 10, httplimit.OnlySuccesses, status(200), 90},
@@ -74,23 +75,24 @@ func TestSettle(t *testing.T) {
 		{"only 401 and 403: 404", 10, httplimit.OnlyStatus(401, 403), status(404), 100},
 		{"only 500: panic", 10, httplimit.OnlyStatus(500), func(http.ResponseWriter, *http.Request) { panic("oh") }, 90},
 		{"per bytes", 10, httplimit.PerBytes(1000), body(2001), 97},
-		{"per bytes: none", 10, httplimit.PerBytes(1000), status(204), 99},
+		{"per bytes: empty body", 10, httplimit.PerBytes(1000), status(204), 99},
 		{"per bytes: more than was charged", 10, httplimit.PerBytes(1000), body(42000), 58},
-		{"per bytes of no size", 1, httplimit.PerBytes(0), body(7), 93},
-		{"more than is there takes all", 10, real(1000), status(200), 0},
-		{"as charged", 10, real(10), status(200), 90},
-		{"below nothing is nothing", 10, real(-5), status(200), 100},
-		{"only asked, and paid afterwards", 0, real(30), status(200), 70},
-		{"the most there is", 100, real(1 << 62), status(200), 0},
+		{"per bytes of size 0", 1, httplimit.PerBytes(0), body(7), 93},
+		{"more than remains takes all", 10, real(1000), status(200), 0},
+		{"unchanged", 10, real(10), status(200), 90},
+		{"negative cost counts as 0", 10, real(-5), status(200), 100},
+		{"cost 0, charged afterwards", 0, real(30), status(200), 70},
+		{"largest cost", 100, real(1 << 62), status(200), 0},
 	} {
-		if got := settling(t, c.charged, c.settle, c.h); got != c.left {
+		if got := remainingAfter(t, c.charged, c.adjust, c.h); got != c.left {
 			t.Errorf("%s: %d units left of 100 want %d", c.name, got, c.left)
 		}
 	}
 }
 
-// What Settle is told of every way in which a handler can answer, over real connections.
-func TestOutcome(t *testing.T) {
+// AdjustCost receives the outcome for every way in which a handler can respond, over real
+// connections.
+func TestResponseFields(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, make([]byte, 12345), 0o600); err != nil {
@@ -101,19 +103,19 @@ func TestOutcome(t *testing.T) {
 		h    http.HandlerFunc
 		want httplimit.Response
 	}{
-		{"nothing", func(http.ResponseWriter, *http.Request) {}, httplimit.Response{Status: 200}},
-		{"a body alone", body(7), httplimit.Response{Status: 200, Bytes: 7}},
+		{"no response", func(http.ResponseWriter, *http.Request) {}, httplimit.Response{Status: 200}},
+		{"body without status", body(7), httplimit.Response{Status: 200, Bytes: 7}},
 		{"a string", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello") }, httplimit.Response{Status: 200, Bytes: 5}},
-		{"the first status counts", func(w http.ResponseWriter, _ *http.Request) {
+		{"first status counts", func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(404)
 			io.WriteString(w, "no")
 		}, httplimit.Response{Status: 404, Bytes: 2}},
-		{"1xx are no answer", func(w http.ResponseWriter, _ *http.Request) {
+		{"1xx are not final", func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusEarlyHints)
 			w.WriteHeader(http.StatusProcessing)
 			w.WriteHeader(201)
 		}, httplimit.Response{Status: 201}},
-		{"1xx and no more", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusEarlyHints) }, httplimit.Response{Status: 200}},
+		{"1xx only", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusEarlyHints) }, httplimit.Response{Status: 200}},
 		{"flushed", func(w http.ResponseWriter, _ *http.Request) {
 			io.WriteString(w, "a")
 			w.(http.Flusher).Flush()
@@ -128,12 +130,12 @@ func TestOutcome(t *testing.T) {
 			io.Copy(w, strings.NewReader("hello"))
 		}, httplimit.Response{Status: 200, Bytes: 5}},
 		{"panic", func(http.ResponseWriter, *http.Request) { panic("oh") }, httplimit.Response{Status: 500, Panicked: true}},
-		{"panic in the middle", func(w http.ResponseWriter, _ *http.Request) {
+		{"panic after a write", func(w http.ResponseWriter, _ *http.Request) {
 			io.WriteString(w, "half")
 			panic(http.ErrAbortHandler)
 		}, httplimit.Response{Status: 200, Bytes: 4, Panicked: true}},
-		{"the goroutine's end", func(http.ResponseWriter, *http.Request) { runtime.Goexit() }, httplimit.Response{Status: 500, Panicked: true}},
-		{"taken over", func(w http.ResponseWriter, _ *http.Request) {
+		{"runtime.Goexit", func(http.ResponseWriter, *http.Request) { runtime.Goexit() }, httplimit.Response{Status: 500, Panicked: true}},
+		{"hijacked", func(w http.ResponseWriter, _ *http.Request) {
 			conn, _, err := w.(http.Hijacker).Hijack()
 			if err != nil {
 				t.Error(err)
@@ -142,8 +144,8 @@ func TestOutcome(t *testing.T) {
 			io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\r\n")
 			conn.Close()
 		}, httplimit.Response{Status: 101}},
-		{"an impossible status", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(1000) }, httplimit.Response{Status: 500, Panicked: true}},
-		{"written to after it was taken over", func(w http.ResponseWriter, _ *http.Request) {
+		{"invalid status", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(1000) }, httplimit.Response{Status: 500, Panicked: true}},
+		{"written to after hijack", func(w http.ResponseWriter, _ *http.Request) {
 			conn, _, err := w.(http.Hijacker).Hijack()
 			if err != nil {
 				t.Error(err)
@@ -155,7 +157,7 @@ func TestOutcome(t *testing.T) {
 				t.Error("no error")
 			}
 		}, httplimit.Response{Status: 101}},
-		{"taken over with a status", func(w http.ResponseWriter, _ *http.Request) {
+		{"hijacked with a status", func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusSwitchingProtocols)
 			conn, _, err := http.NewResponseController(w).Hijack()
 			if err != nil {
@@ -165,9 +167,9 @@ func TestOutcome(t *testing.T) {
 			conn.Close()
 		}, httplimit.Response{Status: 101}},
 	} {
-		told := make(chan httplimit.Response, 1)
-		h := by(t, nil, httplimit.Charge{Policy: policy("p", "100/1h"), Cost: costs(3), AdjustCost: func(o httplimit.Response) int64 {
-			told <- o
+		received := make(chan httplimit.Response, 1)
+		h := newMiddleware(t, nil, httplimit.Charge{Policy: policy("p", "100/1h"), Cost: costs(3), AdjustCost: func(o httplimit.Response) int64 {
+			received <- o
 			return o.Charged
 		}})(c.h)
 		server := listen(t, h)
@@ -175,10 +177,10 @@ func TestOutcome(t *testing.T) {
 			io.Copy(io.Discard, resp.Body)
 			resp.Body.Close()
 		}
-		got := <-told
+		got := <-received
 		server.Close()
 		if got.Request == nil || got.Request.Method != "GET" {
-			t.Errorf("%s: got request %v want the one that was asked", c.name, got.Request)
+			t.Errorf("%s: got request %v want the GET request", c.name, got.Request)
 		}
 		got.Request, c.want.Charged = nil, 3
 		if !reflect.DeepEqual(got, c.want) {
@@ -187,12 +189,12 @@ func TestOutcome(t *testing.T) {
 	}
 }
 
-// A panic goes on as it was, after what it cost was settled.
-func TestPanicGoesOn(t *testing.T) {
+// A panic continues unchanged after the cost was adjusted.
+func TestPanicPropagates(t *testing.T) {
 	t.Parallel()
 	store, p := memstore.New(nil), policy("p", "10/1h")
 	for _, value := range []any{http.ErrAbortHandler, errors.New("oh"), "oh"} {
-		h := over(t, store, nil, httplimit.Charge{Policy: p, AdjustCost: httplimit.OnlySuccesses})(
+		h := newMiddlewareOn(t, store, nil, httplimit.Charge{Policy: p, AdjustCost: httplimit.OnlySuccesses})(
 			http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(value) }))
 		func() {
 			defer func() {
@@ -208,14 +210,14 @@ func TestPanicGoesOn(t *testing.T) {
 	}
 }
 
-// Parallel requests cannot all pass on what one of them will give back: what may be a failure is charged before.
-func TestChargedBeforeSettledAfter(t *testing.T) {
+// The charge precedes the handler, so parallel requests cannot exceed the limit.
+func TestChargePrecedesHandler(t *testing.T) {
 	t.Parallel()
 	store, p := memstore.New(nil), policy("login", "5/1h")
 	var running sync.WaitGroup
 	running.Add(5)
 	release := make(chan struct{})
-	h := over(t, store, nil, httplimit.Charge{Policy: p, AdjustCost: httplimit.OnlyFailures})(
+	h := newMiddlewareOn(t, store, nil, httplimit.Charge{Policy: p, AdjustCost: httplimit.OnlyFailures})(
 		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 			running.Done()
 			<-release
@@ -226,7 +228,7 @@ func TestChargedBeforeSettledAfter(t *testing.T) {
 	}
 	running.Wait()
 	if got := serve(h, request("203.0.113.9:1")).Code; got != 429 {
-		t.Errorf("the sixth guess while five are looked at: got %d want 429", got)
+		t.Errorf("the sixth guess while five are running: got %d want 429", got)
 	}
 	close(release)
 	for range 5 {
@@ -235,17 +237,17 @@ func TestChargedBeforeSettledAfter(t *testing.T) {
 		}
 	}
 	if got := remaining(t, store, p, "203.0.113.9"); got != 5 {
-		t.Errorf("%d units left want all 5: none failed", got)
+		t.Errorf("%d units left want all 5: no request failed", got)
 	}
 }
 
-// Settling is done for a client that has gone, too; every limit of every charge by its own.
-func TestSettleAfterClientIsGone(t *testing.T) {
+// The cost is adjusted also for a disconnected client, for each limit of each charge.
+func TestAdjustCostAfterDisconnect(t *testing.T) {
 	t.Parallel()
-	store, heard := memstore.New(nil), &hears{}
+	store, recorded := memstore.New(nil), &eventRecorder{}
 	two, kept := policy("two", "10/1h", "20/2h"), policy("kept", "10/1h")
 	ctx, cancel := context.WithCancel(t.Context())
-	h := over(t, store, &httplimit.Options{Observer: heard},
+	h := newMiddlewareOn(t, store, &httplimit.Options{Observer: recorded},
 		httplimit.Charge{Policy: two, Cost: costs(4), AdjustCost: func(httplimit.Response) int64 { return 1 }},
 		httplimit.Charge{Policy: kept, Cost: costs(4)},
 	)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { cancel() }))
@@ -255,41 +257,42 @@ func TestSettleAfterClientIsGone(t *testing.T) {
 			t.Errorf("%s: %d units left want %d", p.Name, got, want)
 		}
 	}
-	events := heard.all()
+	events := recorded.all()
 	if last := events[len(events)-1]; last.Verb != "refund" || last.Cost != 3 || last.Policy != "two" || last.Decision.Remaining != 9 {
-		t.Errorf("the observer heard %+v last want a refund of 3", last)
+		t.Errorf("the observer received %+v last want a refund of 3", last)
 	}
 }
 
-// A store that goes away before it could be settled leaves what was charged, and the answer as it was.
-func TestSettleWithoutStore(t *testing.T) {
+// If the store fails before the adjustment, the charge stays and the response does not
+// change.
+func TestAdjustCostStoreError(t *testing.T) {
 	t.Parallel()
 	for name, cost := range map[string]int64{"refund": 0, "take": 9} {
-		store, heard := memstore.New(nil), &hears{}
-		h := over(t, store, &httplimit.Options{Observer: heard}, httplimit.Charge{
+		store, recorded := memstore.New(nil), &eventRecorder{}
+		h := newMiddlewareOn(t, store, &httplimit.Options{Observer: recorded}, httplimit.Charge{
 			Policy: policy("p", "10/1h"), AdjustCost: func(httplimit.Response) int64 { return cost },
 		})(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { store.Close() }))
 		if got := serve(h, request("203.0.113.9:1")).Code; got != 200 {
 			t.Errorf("%s: got %d want the handler's 200", name, got)
 		}
-		events := heard.all()
+		events := recorded.all()
 		if last := events[len(events)-1]; last.Verb != name || !errors.Is(last.Err, headgate.ErrClosed) {
-			t.Errorf("%s: the observer heard %+v last want what failed", name, last)
+			t.Errorf("%s: the observer received %+v last want the failed operation", name, last)
 		}
 	}
 }
 
-// A writer below that can neither flush nor be taken over says so, and does not crash.
-func TestPlainWriter(t *testing.T) {
+// A response writer that cannot flush or hijack returns an error and does not panic.
+func TestMinimalResponseWriter(t *testing.T) {
 	t.Parallel()
-	h := by(t, nil, httplimit.Charge{Policy: policy("p", "10/1h"), AdjustCost: httplimit.OnlyFailures})(
+	h := newMiddleware(t, nil, httplimit.Charge{Policy: policy("p", "10/1h"), AdjustCost: httplimit.OnlyFailures})(
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.(http.Flusher).Flush()
 			if err := http.NewResponseController(w).Flush(); !errors.Is(err, http.ErrNotSupported) {
-				t.Errorf("Flush: got %v want that it is not supported", err)
+				t.Errorf("Flush: got %v want ErrNotSupported", err)
 			}
 			if _, _, err := w.(http.Hijacker).Hijack(); !errors.Is(err, http.ErrNotSupported) {
-				t.Errorf("Hijack: got %v want that it is not supported", err)
+				t.Errorf("Hijack: got %v want ErrNotSupported", err)
 			}
 			if n, err := w.(io.ReaderFrom).ReadFrom(strings.NewReader("hello")); n != 5 || err != nil {
 				t.Errorf("ReadFrom: got %d, %v want 5", n, err)
@@ -302,10 +305,10 @@ func TestPlainWriter(t *testing.T) {
 	}
 }
 
-// A handler that echoes on the connection it took over, as websockets do: the middleware is out of the way.
-func TestTakenOverConnection(t *testing.T) {
+// A handler can hijack the connection, as for WebSocket.
+func TestHijackedConnection(t *testing.T) {
 	t.Parallel()
-	s := listen(t, by(t, nil, httplimit.Charge{Policy: policy("p", "10/1h"), AdjustCost: httplimit.OnlyFailures})(
+	s := listen(t, newMiddleware(t, nil, httplimit.Charge{Policy: policy("p", "10/1h"), AdjustCost: httplimit.OnlyFailures})(
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			conn, rw, err := http.NewResponseController(w).Hijack()
 			if err != nil {
@@ -332,14 +335,15 @@ func TestTakenOverConnection(t *testing.T) {
 	}
 }
 
-// T30: what has come back by itself is not given back again, or others' units would come back in its place.
-func TestNothingComesBackTwice(t *testing.T) {
+// T30: units that the limit has regained are not refunded again; the refund would
+// return units of other requests.
+func TestRegainedUnitsAreNotRefunded(t *testing.T) {
 	t.Parallel()
 	for _, algorithm := range []headgate.Algorithm{headgate.FixedWindow, headgate.TokenBucket, headgate.SlidingLog, headgate.TokenBucketInterval} {
-		inBubble(t, func(t *testing.T) {
+		inSynctest(t, func(t *testing.T) {
 			store, p := memstore.New(nil), policy("p", "5/1m")
 			p.Algorithm = algorithm
-			h := over(t, store, nil, httplimit.Charge{Policy: p, AdjustCost: httplimit.OnlyFailures})(
+			h := newMiddlewareOn(t, store, nil, httplimit.Charge{Policy: p, AdjustCost: httplimit.OnlyFailures})(
 				http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					wait, _ := time.ParseDuration(r.URL.RawQuery)
 					if time.Sleep(wait); wait == 0 {
@@ -361,36 +365,36 @@ func TestNothingComesBackTwice(t *testing.T) {
 				slow.Go(func() { serve(h, r) })
 			}
 			synctest.Wait()
-			time.Sleep(time.Minute) // everything is there again
+			time.Sleep(time.Minute) // the limit is full again
 			before := guesses()
 			slow.Wait()
-			if before != 5 || guesses() > 1 { // one has come back by itself, of some
-				t.Errorf("%s: %d failures and more, after others that took a minute have not failed; want 5", algorithm, before)
+			if before != 5 || guesses() > 1 { // some algorithms have regained one unit
+				t.Errorf("%s: %d failures before the refunds and more after; want 5", algorithm, before)
 			}
 		})
 	}
 }
 
-// The observer hears of what was taken in the end, and not of each try.
-func TestObserverHearsOfWhatIsTaken(t *testing.T) {
+// The observer eventRecorder of what was taken in the end, and not of each try.
+func TestObserverReceivesFinalCost(t *testing.T) {
 	t.Parallel()
-	heard := &hears{}
+	recorded := &eventRecorder{}
 	for _, c := range []struct {
 		cost int64
 		want []int64
 	}{{7, []int64{2, 5}}, {100, []int64{2, 8}}, {2, []int64{2}}} {
-		heard.events = nil
-		serve(by(t, &httplimit.Options{Observer: heard}, httplimit.Charge{
+		recorded.events = nil
+		serve(newMiddleware(t, &httplimit.Options{Observer: recorded}, httplimit.Charge{
 			Policy: policy("p", "10/1h"), Cost: costs(2), AdjustCost: func(httplimit.Response) int64 { return c.cost },
 		})(ok), request("203.0.113.9:1"))
 		var took []int64
-		for _, e := range heard.all() {
+		for _, e := range recorded.all() {
 			if took = append(took, e.Cost); !e.Decision.Allowed {
-				t.Errorf("%d in the end: heard of a denial: %+v", c.cost, e)
+				t.Errorf("final cost %d: got a denial: %+v", c.cost, e)
 			}
 		}
 		if !slices.Equal(took, c.want) {
-			t.Errorf("%d in the end: heard of %d want %d", c.cost, took, c.want)
+			t.Errorf("final cost %d: got events of %d want %d", c.cost, took, c.want)
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/internal/admission/admissiontest"
 )
 
-var errNotAhead = errors.New("the handler did not run")
+var errDenied = errors.New("the handler did not run")
 
 func TestAdmissionScenarios(t *testing.T) {
 	admissiontest.Run(t, admissiontest.Caller{
@@ -22,9 +22,9 @@ func TestAdmissionScenarios(t *testing.T) {
 			for _, p := range policies {
 				charges = append(charges, httplimit.Charge{Policy: p})
 			}
-			limit := over(t, store, nil, charges...)
+			limit := newMiddlewareOn(t, store, nil, charges...)
 			return func(ctx context.Context) error {
-				err := errNotAhead
+				err := errDenied
 				h := limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { err = nil }))
 				h.ServeHTTP(httptest.NewRecorder(), request(admissiontest.Address+":1").WithContext(ctx))
 				return err
@@ -33,11 +33,11 @@ func TestAdmissionScenarios(t *testing.T) {
 	})
 }
 
-func TestSettleScenarios(t *testing.T) {
+func TestAdjustCostScenarios(t *testing.T) {
 	admissiontest.RunSettle(t, admissiontest.Settler{
 		New: func(t *testing.T, store headgate.Store, limit headgate.Limit, mode headgate.OnStoreError) admissiontest.Send {
 			p := headgate.Policy{Name: "bucket", Limits: []headgate.Limit{limit}, OnStoreError: mode}
-			middleware := over(t, store, nil, httplimit.Charge{Policy: p, AdjustCost: httplimit.OnlyFailures})
+			middleware := newMiddlewareOn(t, store, nil, httplimit.Charge{Policy: p, AdjustCost: httplimit.OnlyFailures})
 			return func(handler func(), refund bool) (admitted bool) {
 				h := middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 					handler()
@@ -52,14 +52,15 @@ func TestSettleScenarios(t *testing.T) {
 	})
 }
 
-// A place in a queue stays taken when its request settles, as later ones were promised their instants.
-func TestSettleKeepsPlacesInQueues(t *testing.T) {
+// A place in a queue is not refunded, because later requests were already given their
+// times.
+func TestAdjustCostKeepsQueuePlaces(t *testing.T) {
 	t.Parallel()
-	inBubble(t, func(t *testing.T) {
-		l := newLine(t, nil, httplimit.Charge{Policy: queue("q", "1/s queue 9"), AdjustCost: httplimit.OnlyFailures})
-		first, second := l.join(t.Context()), l.join(t.Context())
+	inSynctest(t, func(t *testing.T) {
+		l := newQueueTest(t, nil, httplimit.Charge{Policy: queue("q", "1/s queue 9"), AdjustCost: httplimit.OnlyFailures})
+		first, second := l.send(t.Context()), l.send(t.Context())
 		<-first
-		third := l.join(t.Context())
+		third := l.send(t.Context())
 		<-second
 		<-third
 		if want := []int64{0, 1000, 2000}; !slices.Equal(l.handled, want) {

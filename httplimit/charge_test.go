@@ -17,7 +17,8 @@ func tier(name string) func(*http.Request) bool {
 	return func(r *http.Request) bool { return r.Header.Get("Tier") == name }
 }
 
-// items are the names of a structured field's items, as an independent parser reads them, with one parameter of each.
+// items returns the items of a structured field, parsed with an independent parser: for
+// each name the value of one parameter.
 func items(t *testing.T, header http.Header, field, param string) map[string]int64 {
 	t.Helper()
 	list, err := httpsfv.UnmarshalList(header.Values(field))
@@ -33,11 +34,12 @@ func items(t *testing.T, header http.Header, field, param string) map[string]int
 	return found
 }
 
-// The policy is chosen request by request; whom none is for is not limited.
+// The policy is selected per request. A request to which no charge applies is not
+// limited.
 func TestTiers(t *testing.T) {
 	t.Parallel()
 	key := httplimit.Header("Key")
-	s := listen(t, by(t, nil,
+	s := listen(t, newMiddleware(t, nil,
 		httplimit.Charge{Policy: policy("free", "1/1h"), Key: key, When: tier("free")},
 		httplimit.Charge{Policy: policy("pro", "3/1h"), Key: key, When: tier("pro")},
 	)(ok))
@@ -48,9 +50,9 @@ func TestTiers(t *testing.T) {
 			if got.status == 200 {
 				admitted++
 			}
-			told := items(t, got.header, "RateLimit-Policy", "q")
-			if _, ok := told[name]; len(told) > 1 || ok != (name != "internal") {
-				t.Errorf("%s: got the fields of %v want its own alone", name, told)
+			listed := items(t, got.header, "RateLimit-Policy", "q")
+			if _, ok := listed[name]; len(listed) > 1 || ok != (name != "internal") {
+				t.Errorf("%s: got the fields of %v want those of its own policy only", name, listed)
 			}
 		}
 		if admitted != want {
@@ -59,12 +61,12 @@ func TestTiers(t *testing.T) {
 	}
 }
 
-// All or none: what one policy denies spends nothing of another. T2, T3.
-func TestAllOrNone(t *testing.T) {
+// If one policy denies, no policy is spent. T2, T3.
+func TestChargesAreAtomic(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(nil)
 	wide, narrow := policy("wide", "100/1h"), policy("narrow", "2/1h")
-	s := listen(t, over(t, store, nil,
+	s := listen(t, newMiddlewareOn(t, store, nil,
 		httplimit.Charge{Policy: wide, Key: httplimit.Global()},
 		httplimit.Charge{Policy: narrow, Key: httplimit.Header("Key")},
 	)(ok))
@@ -73,21 +75,21 @@ func TestAllOrNone(t *testing.T) {
 		if want := []int{200, 200, 429}[min(i, 2)]; got.status != want {
 			t.Errorf("request %d: got %d want %d", i+1, got.status, want)
 		}
-		if told := items(t, got.header, "RateLimit-Policy", "q"); told["wide"] != 100 || told["narrow"] != 2 {
-			t.Errorf("request %d: got %v want both policies", i+1, told)
+		if listed := items(t, got.header, "RateLimit-Policy", "q"); listed["wide"] != 100 || listed["narrow"] != 2 {
+			t.Errorf("request %d: got %v want both policies", i+1, listed)
 		}
 		if got.status == 429 && strings.Contains(got.body, "wide") {
 			t.Errorf("request %d: %s: wide did not deny", i+1, got.body)
 		}
 	}
 	if got := remaining(t, store, wide, ""); got != 98 {
-		t.Errorf("wide has %d left want 98: denials spend nothing", got)
+		t.Errorf("wide has %d units left want 98: denials spend nothing", got)
 	}
 }
 
 func TestCostPerRequest(t *testing.T) {
 	t.Parallel()
-	s := listen(t, by(t, nil, httplimit.Charge{Policy: policy("api", "10/1h"), Cost: func(r *http.Request) int64 {
+	s := listen(t, newMiddleware(t, nil, httplimit.Charge{Policy: policy("api", "10/1h"), Cost: func(r *http.Request) int64 {
 		n, _ := strconv.ParseInt(r.URL.Query().Get("n"), 10, 64)
 		return n
 	}})(ok))
@@ -101,14 +103,14 @@ func TestCostPerRequest(t *testing.T) {
 	}
 }
 
-// One budget, charged in two ways.
-func TestOneBudgetTwoCosts(t *testing.T) {
+// Two charges with the same policy and key share one budget.
+func TestChargesShareBudgetByName(t *testing.T) {
 	t.Parallel()
 	p := policy("api", "10/1h")
 	method := func(name string) func(*http.Request) bool {
 		return func(r *http.Request) bool { return r.Method == name }
 	}
-	s := listen(t, by(t, nil,
+	s := listen(t, newMiddleware(t, nil,
 		httplimit.Charge{Policy: p, When: method("GET")},
 		httplimit.Charge{Policy: p, When: method("POST"), Cost: costs(5)},
 	)(ok))
@@ -122,33 +124,34 @@ func TestOneBudgetTwoCosts(t *testing.T) {
 	}
 }
 
-// An outer middleware by address and an inner one by user: both limits stand in the fields, and each denies by itself.
-func TestNested(t *testing.T) {
+// With nested middlewares the fields list both limits, and each limit denies separately.
+func TestNestedMiddleware(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(nil)
-	outer := over(t, store, nil, httplimit.Charge{Policy: policy("address", "5/1h")})
-	inner := over(t, store, nil, httplimit.Charge{Policy: policy("user", "2/1h"), Key: httplimit.Header("User")})
+	outer := newMiddlewareOn(t, store, nil, httplimit.Charge{Policy: policy("address", "5/1h")})
+	inner := newMiddlewareOn(t, store, nil, httplimit.Charge{Policy: policy("user", "2/1h"), Key: httplimit.Header("User")})
 	s := listen(t, outer(inner(ok)))
 	got := s.get("/", "User", "a")
-	if told := items(t, got.header, "RateLimit", "r"); got.status != 200 || told["address"] != 4 || told["user"] != 1 {
-		t.Errorf("got %d, %v want both limits", got.status, told)
+	if listed := items(t, got.header, "RateLimit", "r"); got.status != 200 || listed["address"] != 4 || listed["user"] != 1 {
+		t.Errorf("got %d, %v want both limits", got.status, listed)
 	}
-	if told := items(t, got.header, "RateLimit-Policy", "q"); told["address"] != 5 || told["user"] != 2 {
-		t.Errorf("got %v want both policies", told)
+	if listed := items(t, got.header, "RateLimit-Policy", "q"); listed["address"] != 5 || listed["user"] != 2 {
+		t.Errorf("got %v want both policies", listed)
 	}
 	s.get("/", "User", "a")
 	if got := s.get("/", "User", "a"); got.status != 429 || !strings.Contains(got.body, `["user"]`) {
-		t.Errorf("the user's third: got %d %s want a denial of user's", got.status, got.body)
+		t.Errorf("the third request of the user: got %d %s want a denial by user", got.status, got.body)
 	}
 	s.get("/", "User", "b")
 	s.get("/", "User", "b")
 	if got := s.get("/", "User", "c"); got.status != 429 || !strings.Contains(got.body, `["address"]`) {
-		t.Errorf("the address' sixth: got %d %s want a denial of address'", got.status, got.body)
+		t.Errorf("the sixth request of the address: got %d %s want a denial by address", got.status, got.body)
 	}
 }
 
-// Every combination of ten charges, some at once: the fields are always those of the charges that hold.
-func TestCombinations(t *testing.T) {
+// For every combination of ten charges, also concurrently, the fields list the charges
+// that apply.
+func TestFieldsOfAppliedCharges(t *testing.T) {
 	t.Parallel()
 	var charges []httplimit.Charge
 	for i := range 10 {
@@ -157,17 +160,17 @@ func TestCombinations(t *testing.T) {
 			return mask>>i&1 == 1
 		}})
 	}
-	h := by(t, nil, charges...)(ok)
+	h := newMiddleware(t, nil, charges...)(ok)
 	var wg sync.WaitGroup
 	for worker := range 4 {
 		wg.Go(func() {
-			for mask := worker; mask < 1<<10; mask += 2 { // each by two workers
+			for mask := worker; mask < 1<<10; mask += 2 { // each mask by two workers
 				r := request("203.0.113.9:1")
 				r.URL.RawQuery = strconv.Itoa(mask)
-				told := items(t, serve(h, r).Header(), "RateLimit-Policy", "q")
+				listed := items(t, serve(h, r).Header(), "RateLimit-Policy", "q")
 				for i := range 10 {
-					if got, want := told[strconv.Itoa(i)], int64(mask>>i&1)*int64(1000+i); got != want {
-						t.Errorf("combination %b: policy %d is told as %d want %d", mask, i, got, want)
+					if got, want := listed[strconv.Itoa(i)], int64(mask>>i&1)*int64(1000+i); got != want {
+						t.Errorf("combination %b: policy %d has quota %d want %d", mask, i, got, want)
 					}
 				}
 			}
@@ -176,10 +179,11 @@ func TestCombinations(t *testing.T) {
 	wg.Wait()
 }
 
-// IPv6 clients are known by their /64, and a second charge bounds who holds many.
+// IPv6 clients are limited per /64, and a second charge limits clients with many /64
+// networks.
 func TestAddressBlocks(t *testing.T) {
 	t.Parallel()
-	h := by(t, nil,
+	h := newMiddleware(t, nil,
 		httplimit.Charge{Policy: policy("one", "2/1h")},
 		httplimit.Charge{Policy: policy("site", "3/1h"), Key: httplimit.AddressBlock(48)},
 	)(ok)

@@ -6,13 +6,14 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/httplimit"
 	"github.com/headgate/headgate/memstore"
 )
 
-// Ten requests a minute for each client address; the answers say how many are left.
+// Ten requests per minute for each client address.
 func Example() {
 	limit, err := httplimit.New(memstore.New(nil), nil, httplimit.Charge{
 		Policy: headgate.MustPolicy("10/1m burst 2"),
@@ -36,7 +37,7 @@ type account struct{ name, tier string }
 
 type accountKey struct{}
 
-// signIn stands for what a program does to know who asks.
+// signIn is a placeholder for the authentication of a program.
 func signIn(r *http.Request, name, tier string) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), accountKey{}, account{name, tier}))
 }
@@ -46,7 +47,7 @@ func accountOf(r *http.Request) account {
 	return a
 }
 
-// A budget for each user, known by the request's context; who has not signed in is known by the address.
+// Each user has a budget. Requests without a user are limited per client address.
 func ExampleFunc() {
 	byUser := httplimit.Func(func(r *http.Request) (string, bool) {
 		name := accountOf(r).name
@@ -72,7 +73,7 @@ func ExampleFunc() {
 	// 429
 }
 
-// Tiers: which policy holds is chosen request by request.
+// The policy is selected per request.
 func ExampleCharge_tiers() {
 	tier := func(name string) func(*http.Request) bool {
 		return func(r *http.Request) bool { return accountOf(r).tier == name }
@@ -91,10 +92,10 @@ func ExampleCharge_tiers() {
 		log.Fatal(err)
 	}
 	h := limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	for _, who := range []account{{"alice", "free"}, {"alice", "free"}, {"bob", "pro"}, {"bob", "pro"}} {
+	for _, user := range []account{{"alice", "free"}, {"alice", "free"}, {"bob", "pro"}, {"bob", "pro"}} {
 		w := httptest.NewRecorder()
-		h.ServeHTTP(w, signIn(httptest.NewRequest("GET", "/", nil), who.name, who.tier))
-		fmt.Println(who.name, w.Code, w.Header().Get("RateLimit-Policy"))
+		h.ServeHTTP(w, signIn(httptest.NewRequest("GET", "/", nil), user.name, user.tier))
+		fmt.Println(user.name, w.Code, w.Header().Get("RateLimit-Policy"))
 	}
 	// Output:
 	// alice 200 "free";q=1;w=60
@@ -103,19 +104,21 @@ func ExampleCharge_tiers() {
 	// bob 200 "pro";q=1000;w=60
 }
 
-// Several policies on one request, all or none: each address has its own budget, and all share one for uploads.
+// A request is charged on several policies atomically: each address has its own budget,
+// and all addresses share one budget for uploads.
 func ExampleNew_severalPolicies() {
 	uploads := headgate.MustPolicy("100/1m")
 	uploads.Name = "uploads"
-	each := headgate.MustPolicy("10/1m burst 5", "100/24h")
-	each.Name = "each"
+	perAddress := headgate.MustPolicy("10/1m burst 5", "100/24h")
+	perAddress.Name = "address"
 	limit, err := httplimit.New(memstore.New(nil), nil,
-		httplimit.Charge{Policy: each},
+		httplimit.Charge{Policy: perAddress},
 		httplimit.Charge{
 			Policy: uploads,
 			Key:    httplimit.Global(),
 			When:   func(r *http.Request) bool { return r.Method == http.MethodPost },
-			Cost:   func(r *http.Request) int64 { return 1 + max(0, r.ContentLength)>>20 }, // a unit for each MiB
+			// plus one unit per MiB
+			Cost: func(r *http.Request) int64 { return 1 + max(0, r.ContentLength)>>20 },
 		},
 	)
 	if err != nil {
@@ -123,12 +126,16 @@ func ExampleNew_severalPolicies() {
 	}
 	w := httptest.NewRecorder()
 	limit(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest("POST", "/", nil))
-	fmt.Println(w.Header().Get("RateLimit-Policy"))
+	for _, item := range strings.Split(w.Header().Get("RateLimit-Policy"), ", ") {
+		fmt.Println(item)
+	}
 	// Output:
-	// "each:10/m burst 5";q=10;w=60;headgate-burst=5, "each:100/d";q=100;w=86400, "uploads";q=100;w=60
+	// "address:10/m burst 5";q=10;w=60;headgate-burst=5
+	// "address:100/d";q=100;w=86400
+	// "uploads";q=100;w=60
 }
 
-// Only wrong passwords count: what was charged comes back with an answer below 400.
+// Only wrong passwords count: the charge is refunded if the status is below 400.
 func ExampleOnlyFailures() {
 	limit, err := httplimit.New(memstore.New(nil), &httplimit.Options{DeniedHandler: httplimit.JSON}, httplimit.Charge{
 		Policy:     headgate.MustPolicy("2/15m"),
@@ -156,7 +163,7 @@ func ExampleOnlyFailures() {
 	// guess 429
 }
 
-// The cost is known at the end: a unit for each KiB of the answer.
+// The cost depends on the response: one unit for each KiB.
 func ExamplePerBytes() {
 	store := memstore.New(nil)
 	traffic := headgate.MustPolicy("1000/1h")

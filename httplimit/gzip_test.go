@@ -9,18 +9,20 @@ import (
 	"github.com/headgate/headgate/httplimit"
 )
 
-// squeezed is the wrapper of many a tutorial: it compresses what is written, and leaves the header fields as they are.
-type squeezed struct {
+// gzipWriter compresses the body and does not change header fields, like many simple
+// middlewares.
+type gzipWriter struct {
 	http.ResponseWriter
 	to io.Writer
 }
 
-func (s squeezed) Write(p []byte) (int, error) { return s.to.Write(p) }
+func (s gzipWriter) Write(p []byte) (int, error) { return s.to.Write(p) }
 
-// A middleware around that changes the body can: our answers do not say how long they are, nor does what it said of another body stay.
-func TestAnswersCanBeCompressed(t *testing.T) {
+// An outer middleware can change the body: denials have no Content-Length, and an
+// existing one is removed.
+func TestResponseBodyCanBeCompressed(t *testing.T) {
 	t.Parallel()
-	h := by(t, nil, httplimit.Charge{Policy: policy("p", "1/1h")})(ok)
+	h := newMiddleware(t, nil, httplimit.Charge{Policy: policy("p", "1/1h")})(ok)
 	s := listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Encoding", "gzip")
 		if r.URL.Path == "/long" {
@@ -28,10 +30,10 @@ func TestAnswersCanBeCompressed(t *testing.T) {
 		}
 		to := gzip.NewWriter(w)
 		defer to.Close()
-		h.ServeHTTP(squeezed{w, to}, r)
+		h.ServeHTTP(gzipWriter{w, to}, r)
 	}))
 	s.must(200, 429)
 	if got := s.get("/long"); got.status != 429 || object(t, got.body)["status"] != 429.0 {
-		t.Errorf("got %d %s want the whole denial", got.status, got.body)
+		t.Errorf("got %d %s want the complete denial", got.status, got.body)
 	}
 }

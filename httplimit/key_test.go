@@ -22,38 +22,38 @@ type userKey struct{}
 func TestKeyText(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("k", 1025)
-	nobody := httplimit.Func(func(*http.Request) (string, bool) { return "u", false })
+	noUser := httplimit.Func(func(*http.Request) (string, bool) { return "u", false })
 	for _, c := range []struct {
 		name string
 		key  httplimit.Key
 		want string
 	}{
-		{"nothing said", httplimit.Key{}, "203.0.113.9"},
+		{"zero value", httplimit.Key{}, "203.0.113.9"},
 		{"address", httplimit.Address(), "203.0.113.9"},
-		{"a block leaves IPv4 alone", httplimit.AddressBlock(48), "203.0.113.9"},
-		{"a field in any case", httplimit.Header("x-API-key"), "k1"},
-		{"Host is a field as well", httplimit.Header("host"), "example.com"},
-		{"a field that is not there", httplimit.Header("X-None"), ""},
+		{"a block does not change IPv4", httplimit.AddressBlock(48), "203.0.113.9"},
+		{"field name in any case", httplimit.Header("x-API-key"), "k1"},
+		{"Host", httplimit.Header("host"), "example.com"},
+		{"missing field", httplimit.Header("X-None"), ""},
 		{"method", httplimit.Method(), "GET"},
-		{"path as it was written", httplimit.Path(), "/a%2Fb/%C3%A9"},
-		{"a path with what no URL may hold", httplimit.Path(), "/%22%C3%A9"},
+		{"path as written", httplimit.Path(), "/a%2Fb/%C3%A9"},
+		{"a path with bytes that are invalid in URLs", httplimit.Path(), "/%22%C3%A9"},
 		{"no pattern", httplimit.Pattern(), ""},
 		{"a function", httplimit.Func(func(*http.Request) (string, bool) { return "u", true }), "u"},
-		{"a function that finds nothing", nobody, ""},
-		{"same", httplimit.Global(), ""},
+		{"a function without a result", noUser, ""},
+		{"global", httplimit.Global(), ""},
 		{"joined", httplimit.Join(httplimit.Method(), httplimit.Header("X-Api-Key"), httplimit.Header("X-None")), "GET+k1+"},
-		{"the first that is there", httplimit.First(httplimit.Header("X-None"), httplimit.Header("X-Api-Key")), "header:x-api-key=k1"},
-		{"the first is not there", httplimit.First(httplimit.Header("X-None"), httplimit.Key{}), "203.0.113.9"},
-		{"none is there", httplimit.First(httplimit.Header("X-None"), httplimit.Header("X-Nobody")), "header:x-nobody="},
+		{"first alternative that exists", httplimit.First(httplimit.Header("X-None"), httplimit.Header("X-Api-Key")), "header:x-api-key=k1"},
+		{"first alternative is missing", httplimit.First(httplimit.Header("X-None"), httplimit.Key{}), "203.0.113.9"},
+		{"all alternatives are missing", httplimit.First(httplimit.Header("X-None"), httplimit.Header("X-Missing")), "header:x-missing="},
 		{
-			"a join without one of its parts", httplimit.First(httplimit.Join(httplimit.Path(), httplimit.Header("X-None")), httplimit.Address()),
+			"a join with a missing part", httplimit.First(httplimit.Join(httplimit.Path(), httplimit.Header("X-None")), httplimit.Address()),
 			"203.0.113.9",
 		},
-		{"the second function", httplimit.First(nobody, httplimit.Func(func(*http.Request) (string, bool) { return "u", true })), "func:2=u"},
+		{"the second function", httplimit.First(noUser, httplimit.Func(func(*http.Request) (string, bool) { return "u", true })), "func:2=u"},
 		{"nested", httplimit.Join(httplimit.First(httplimit.Join(httplimit.Global()), httplimit.Method()), httplimit.Method()), "+GET"},
-		{"1 KiB stays", httplimit.Func(func(*http.Request) (string, bool) { return long[1:], true }), long[1:]},
+		{"1 KiB is not hashed", httplimit.Func(func(*http.Request) (string, bool) { return long[1:], true }), long[1:]},
 		{
-			"more does not", httplimit.Func(func(*http.Request) (string, bool) { return long, true }),
+			"above 1 KiB is hashed", httplimit.Func(func(*http.Request) (string, bool) { return long, true }),
 			"sha256=",
 		},
 	} {
@@ -63,14 +63,15 @@ func TestKeyText(t *testing.T) {
 		}
 		r.RemoteAddr = "203.0.113.9:4711"
 		r.Header["X-Api-Key"] = []string{"k1", "k2"}
-		if got := httplimit.KeyText(c.key, r); got != c.want && !(c.name == "more does not" && strings.HasPrefix(got, "sha256=") && len(got) == 71) {
+		if got := httplimit.KeyText(c.key, r); got != c.want && !(c.name == "above 1 KiB is hashed" && strings.HasPrefix(got, "sha256=") && len(got) == 71) {
 			t.Errorf("%s: got %q want %q", c.name, got, c.want)
 		}
 	}
 }
 
-// T11, T39: texts of parts, pair by pair, under every way to make a key of them: different parts give different keys.
-func TestKeysAreNotAmbiguous(t *testing.T) {
+// T11, T39: different pairs of part texts give different keys, for every way to combine
+// parts.
+func TestDistinctPartsGiveDistinctKeys(t *testing.T) {
 	t.Parallel()
 	texts := []string{
 		"a", "b", "a+b", "+", `\`, `a\`, `\+b`, "a=", "header:a=", "method=GET", "é", "e\u0301", "e", "E", "\x00", "a\x00", "\xff", "\xfe", "203.0.113.9", "unknown",
@@ -114,8 +115,8 @@ func FuzzJoin(f *testing.F) {
 	})
 }
 
-// The hash of a long key cannot be written down by somebody else.
-func TestHashOfKeyIsNoKey(t *testing.T) {
+// A client cannot send the hash of a long key as its own key.
+func TestHashOfLongKeyCannotBeSent(t *testing.T) {
 	t.Parallel()
 	r := request("203.0.113.9:1")
 	r.Header.Set("A", strings.Repeat("secret", 1000))
@@ -126,8 +127,8 @@ func TestHashOfKeyIsNoKey(t *testing.T) {
 	}
 }
 
-// An API key that looks like an address spends nothing of that address' budget: whatever the key is made of.
-func TestHeaderNeverSpendsAddress(t *testing.T) {
+// An API key that looks like an address spends nothing of the budget of that address.
+func TestHeaderValueNeverSpendsAddressBudget(t *testing.T) {
 	t.Parallel()
 	for name, charges := range map[string][2]httplimit.Charge{
 		"first": {
@@ -140,12 +141,12 @@ func TestHeaderNeverSpendsAddress(t *testing.T) {
 		},
 	} {
 		store := memstore.New(nil)
-		attacker, victim := over(t, store, nil, charges[0])(ok), over(t, store, nil, charges[1])(ok)
+		attacker, victim := newMiddlewareOn(t, store, nil, charges[0])(ok), newMiddlewareOn(t, store, nil, charges[1])(ok)
 		r := request("198.51.100.1:1")
 		r.Header["Key"] = []string{"203.0.113.9"}
 		serve(attacker, r)
 		if got := serve(victim, request("203.0.113.9:1")); got.Code != 200 {
-			t.Errorf("%s: the address whose text another sent as its key: got %d want 200", name, got.Code)
+			t.Errorf("%s: the address that another client sent as its key: got %d want 200", name, got.Code)
 		}
 		if got := serve(attacker, r); got.Code != 429 {
 			t.Errorf("%s: the second request with the key: got %d want 429", name, got.Code)
@@ -153,10 +154,10 @@ func TestHeaderNeverSpendsAddress(t *testing.T) {
 	}
 }
 
-// Who lacks the part shares a budget with all who do.
-func TestMissingPartIsOneBudget(t *testing.T) {
+// Requests without the part share one budget.
+func TestRequestsWithoutKeyShareOneBudget(t *testing.T) {
 	t.Parallel()
-	h := by(t, nil, httplimit.Charge{Policy: policy("p", "2/h"), Key: httplimit.Header("Key")})(ok)
+	h := newMiddleware(t, nil, httplimit.Charge{Policy: policy("p", "2/h"), Key: httplimit.Header("Key")})(ok)
 	empty := request("203.0.113.3:1")
 	empty.Header["Key"] = []string{""}
 	for i, r := range []*http.Request{request("203.0.113.1:1"), empty, request("203.0.113.2:1")} {
@@ -166,11 +167,11 @@ func TestMissingPartIsOneBudget(t *testing.T) {
 	}
 }
 
-// The pattern is what the mux matched, if the middleware stands behind it.
-func TestPattern(t *testing.T) {
+// The key is the pattern that the mux matched, if the middleware runs after the mux.
+func TestPatternKey(t *testing.T) {
 	t.Parallel()
 	mux := http.NewServeMux()
-	mux.Handle("GET /items/{id}", by(t, nil, httplimit.Charge{Policy: policy("p", "1/h"), Key: httplimit.Pattern()})(ok))
+	mux.Handle("GET /items/{id}", newMiddleware(t, nil, httplimit.Charge{Policy: policy("p", "1/h"), Key: httplimit.Pattern()})(ok))
 	s := listen(t, mux)
 	if got := s.get("/items/1").status; got != 200 {
 		t.Errorf("the first item: got %d want 200", got)
@@ -180,28 +181,29 @@ func TestPattern(t *testing.T) {
 	}
 }
 
-// A limiter of the same policy and store counts on the same state, by the part's text.
+// A limiter with the same policy and store uses the same state, with the part's text as
+// the key.
 func TestLimiterSharesState(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(nil)
 	named, unnamed := policy("api", "10/h"), policy("", "10/h")
-	header := over(t, store, nil, httplimit.Charge{Policy: named, Key: httplimit.Header("User")})(ok)
-	byAddress := over(t, store, nil, httplimit.Charge{Policy: unnamed})(ok)
+	header := newMiddlewareOn(t, store, nil, httplimit.Charge{Policy: named, Key: httplimit.Header("User")})(ok)
+	byAddress := newMiddlewareOn(t, store, nil, httplimit.Charge{Policy: unnamed})(ok)
 	r := request("203.0.113.9:1")
 	r.Header["User"] = []string{"alice"}
 	serve(header, r)
 	serve(byAddress, r)
 	for key, p := range map[string]headgate.Policy{"alice": named, "203.0.113.9": unnamed} {
 		if got := remaining(t, store, p, key); got != 9 {
-			t.Errorf("%s: a limiter sees %d units want 9", key, got)
+			t.Errorf("%s: a limiter has %d units remaining want 9", key, got)
 		}
 	}
 }
 
-// Hostile values over a real connection: what net/http lets in has a budget like any other.
-func TestHostileHeaders(t *testing.T) {
+// Malformed values over a real connection: what net/http accepts has its own budget.
+func TestMalformedHeaderValues(t *testing.T) {
 	t.Parallel()
-	s := listen(t, by(t, nil, httplimit.Charge{Policy: policy("p", "1/h"), Key: httplimit.Header("Key")})(ok))
+	s := listen(t, newMiddleware(t, nil, httplimit.Charge{Policy: policy("p", "1/h"), Key: httplimit.Header("Key")})(ok))
 	for _, value := range []string{strings.Repeat("k", 64<<10), "é", "e", "E", "{}", "a b", "\xff", "a:b", "%00", "203.0.113.9"} {
 		for _, want := range []int{200, 429} {
 			if got := s.raw("GET / HTTP/1.1\nHost: x\nKey: " + value + "\nConnection: close\n\n"); got.status != want {
@@ -210,13 +212,13 @@ func TestHostileHeaders(t *testing.T) {
 		}
 	}
 	if got := s.raw("GET / HTTP/1.1\nHost: x\nKey: " + strings.Repeat("k", 1<<20+5000) + "\nConnection: close\n\n"); got.status != 431 {
-		t.Errorf("more than 1 MiB of header: got %d want 431, of net/http", got.status)
+		t.Errorf("more than 1 MiB of header: got %d want 431 by net/http", got.status)
 	}
 	var many strings.Builder
 	for i := range 5000 {
 		fmt.Fprintf(&many, "Key: %d\n", i)
 	}
 	if got := s.raw("GET / HTTP/1.1\nHost: x\n" + many.String() + "Connection: close\n\n"); got.status != 200 {
-		t.Errorf("5000 keys: got %d want 200, for the first of them", got.status)
+		t.Errorf("5000 keys: got %d want 200: the first value is used", got.status)
 	}
 }

@@ -25,13 +25,13 @@ func policy(name string, limits ...string) headgate.Policy {
 	return p
 }
 
-// by makes middleware over a new memory store.
-func by(t testing.TB, opts *httplimit.Options, charges ...httplimit.Charge) func(http.Handler) http.Handler {
+// newMiddleware returns middleware with a new memory store.
+func newMiddleware(t testing.TB, opts *httplimit.Options, charges ...httplimit.Charge) func(http.Handler) http.Handler {
 	t.Helper()
-	return over(t, memstore.New(nil), opts, charges...)
+	return newMiddlewareOn(t, memstore.New(nil), opts, charges...)
 }
 
-func over(t testing.TB, store headgate.Store, opts *httplimit.Options, charges ...httplimit.Charge) func(http.Handler) http.Handler {
+func newMiddlewareOn(t testing.TB, store headgate.Store, opts *httplimit.Options, charges ...httplimit.Charge) func(http.Handler) http.Handler {
 	t.Helper()
 	limit, err := httplimit.New(store, opts, charges...)
 	if err != nil {
@@ -42,7 +42,7 @@ func over(t testing.TB, store headgate.Store, opts *httplimit.Options, charges .
 
 var ok = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })
 
-// site is a real server and a client that keeps what it was told.
+// site is an HTTP server with its client.
 type site struct {
 	t *testing.T
 	*httptest.Server
@@ -51,20 +51,20 @@ type site struct {
 func listen(t *testing.T, h http.Handler) *site {
 	t.Helper()
 	s := httptest.NewUnstartedServer(h)
-	s.Config.ErrorLog = log.New(io.Discard, "", 0) // of handlers that panic
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // handlers panic in some tests
 	s.Start()
 	t.Cleanup(s.Close)
 	return &site{t, s}
 }
 
-// answer is a response that was read whole.
+// answer is a response with its body.
 type answer struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// get asks for a path; fields are name, value, name, value….
+// get sends a GET request; fields are name, value, name, value….
 func (s *site) get(path string, fields ...string) answer { return s.do("GET", path, fields...) }
 
 func (s *site) do(method, path string, fields ...string) answer {
@@ -88,7 +88,7 @@ func (s *site) do(method, path string, fields ...string) answer {
 	return answer{resp.StatusCode, resp.Header, string(body)}
 }
 
-// must asks and wants statuses, one after another.
+// must sends requests and checks their statuses in order.
 func (s *site) must(statuses ...int) {
 	s.t.Helper()
 	for i, want := range statuses {
@@ -98,25 +98,25 @@ func (s *site) must(statuses ...int) {
 	}
 }
 
-// hears keeps what an observer is told.
-type hears struct {
+// eventRecorder is an observer that records events.
+type eventRecorder struct {
 	mu     sync.Mutex
 	events []headgate.Event
 }
 
-func (h *hears) Observe(e headgate.Event) {
+func (h *eventRecorder) Observe(e headgate.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.events = append(h.events, e)
 }
 
-func (h *hears) all() []headgate.Event {
+func (h *eventRecorder) all() []headgate.Event {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return append([]headgate.Event(nil), h.events...)
 }
 
-// request is one of a client at an address, for handlers that are called without a network.
+// request returns a request of a client address, for handlers that are called directly.
 func request(addr string) *http.Request {
 	r := httptest.NewRequest("GET", "/", nil)
 	r.RemoteAddr = addr
@@ -129,7 +129,7 @@ func serve(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	return w
 }
 
-// object is a JSON body.
+// object parses a JSON body.
 func object(t *testing.T, body string) map[string]any {
 	t.Helper()
 	var found map[string]any
@@ -139,7 +139,7 @@ func object(t *testing.T, body string) map[string]any {
 	return found
 }
 
-// remaining asks a limiter of the same policy over the same store what is left of key.
+// remaining returns the remaining units of key.
 func remaining(t *testing.T, store headgate.Store, p headgate.Policy, key string) int64 {
 	t.Helper()
 	l, err := headgate.New(store, p, nil)
@@ -153,7 +153,7 @@ func remaining(t *testing.T, store headgate.Store, p headgate.Policy, key string
 	return d.Remaining
 }
 
-// raw sends a request as it is written and reads the answer.
+// raw sends a request as literal text and reads the response.
 func (s *site) raw(text string) answer {
 	s.t.Helper()
 	conn := dial(s.t, s.Listener.Addr().String())

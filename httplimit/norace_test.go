@@ -2,5 +2,6 @@
 
 package httplimit_test
 
-// raceEnabled says that nothing makes all of this slower.
+// raceEnabled reports whether the race detector is enabled, which makes tests slower
+// and allocates.
 const raceEnabled = false

@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-func TestNewRefuses(t *testing.T) {
+func TestNewRejectsInvalidOptions(t *testing.T) {
 	t.Parallel()
 	find := func(*http.Request) (string, bool) { return "", false }
 	store := memstore.New(nil)
@@ -28,7 +28,7 @@ func TestNewRefuses(t *testing.T) {
 		opts    *httplimit.Options
 		charges []httplimit.Charge
 		want    error
-		said    string
+		text    string
 	}{
 		{"no store", nil, nil, []httplimit.Charge{{Policy: policy("", "1/s")}}, httplimit.ErrInvalidOptions, "memstore.New(nil)"},
 		{"no charges", store, nil, nil, httplimit.ErrInvalidOptions, "pass at least one"},
@@ -40,7 +40,7 @@ func TestNewRefuses(t *testing.T) {
 			headgate.ErrUnknownAlgorithm, "charge 1",
 		},
 		{
-			"what the store cannot do", store, nil,
+			"unsupported OnStoreError", store, nil,
 			[]httplimit.Charge{{Policy: headgate.Policy{Limits: headgate.MustPolicy("1/s").Limits, OnStoreError: "ask"}}},
 			headgate.ErrInvalidPolicy, "OnStoreError",
 		},
@@ -54,33 +54,34 @@ func TestNewRefuses(t *testing.T) {
 			[]httplimit.Charge{{Policy: policy("", "1/s")}},
 			httpfields.ErrInvalidOptions, "",
 		},
-		{"a join of nothing", store, nil, []httplimit.Charge{{Policy: policy("", "1/s"), Key: httplimit.Join()}}, httplimit.ErrInvalidOptions, "need parts"},
+		{"an empty join", store, nil, []httplimit.Charge{{Policy: policy("", "1/s"), Key: httplimit.Join()}}, httplimit.ErrInvalidOptions, "need parts"},
 		{
-			"a header without a name, deep down", store, nil,
+			"a nested header without a name", store, nil,
 			[]httplimit.Charge{{Policy: policy("", "1/s"), Key: httplimit.First(httplimit.Join(httplimit.Header("")))}},
 			httplimit.ErrInvalidOptions, "no name",
 		},
 		{"no function", store, nil, []httplimit.Charge{{Policy: policy("", "1/s"), Key: httplimit.Func(nil)}}, httplimit.ErrInvalidOptions, "no function"},
 		{
-			"one name for two keys", store, nil,
+			"one policy name with two keys", store, nil,
 			[]httplimit.Charge{{Policy: policy("api", "1/s")}, {Policy: policy("x", "1/s")}, {Policy: policy("api", "5/s"), Key: httplimit.Header("Key")}},
 			httplimit.ErrInvalidOptions, "charges 1 and 3",
 		},
 		{
-			"no name for two functions", store, nil,
+			"unnamed policies with two functions", store, nil,
 			[]httplimit.Charge{{Policy: policy("", "1/s"), Key: httplimit.Func(find)}, {Policy: policy("", "1/s"), Key: httplimit.Func(find)}},
 			httplimit.ErrInvalidOptions, "charges 1 and 2",
 		},
 	} {
 		_, err := httplimit.New(c.store, c.opts, c.charges...)
-		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.said) {
-			t.Errorf("%s: got %v want %v with %q", c.name, err, c.want, c.said)
+		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%s: got %v want %v with %q", c.name, err, c.want, c.text)
 		}
 	}
 }
 
-// The same budget may be charged in several ways: one cost for reading and another for writing.
-func TestNewAcceptsOneBudgetTwice(t *testing.T) {
+// Several charges may use the same policy and key, such as one cost for reads and one
+// for writes.
+func TestNewAcceptsSameKeyTwice(t *testing.T) {
 	t.Parallel()
 	byUser := httplimit.Func(user)
 	for name, keys := range map[string][2]httplimit.Key{
@@ -98,13 +99,13 @@ func TestNewAcceptsOneBudgetTwice(t *testing.T) {
 	}
 }
 
-// A handler that was forgotten is seen when the program starts, and not by its clients.
-func TestNoHandler(t *testing.T) {
+// A nil handler panics when the program starts, not when a request arrives.
+func TestNilHandlerPanics(t *testing.T) {
 	t.Parallel()
-	limit := by(t, nil, httplimit.Charge{Policy: policy("", "1/s")})
+	limit := newMiddleware(t, nil, httplimit.Charge{Policy: policy("", "1/s")})
 	defer func() {
-		if said := fmt.Sprint(recover()); !strings.Contains(said, "http.DefaultServeMux") {
-			t.Errorf("got %s want a panic that says what to do", said)
+		if text := fmt.Sprint(recover()); !strings.Contains(text, "http.DefaultServeMux") {
+			t.Errorf("got %s want a panic with advice", text)
 		}
 	}()
 	limit(nil)

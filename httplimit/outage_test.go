@@ -15,8 +15,9 @@ import (
 	"github.com/headgate/headgate/redisstore"
 )
 
-// killable is a Redis, and a store over it that goes on without: one of so many instances.
-func killable(t *testing.T, instances int) (*testserver.RedisServer, headgate.Store) {
+// killableStore returns a Redis server and a store on it with a local fallback, which
+// is one of several instances.
+func killableStore(t *testing.T, instances int) (*testserver.RedisServer, headgate.Store) {
 	t.Helper()
 	redis := testserver.Redis(t)
 	inner, err := redisstore.Open("redis://"+redis.Addr(), nil)
@@ -33,14 +34,15 @@ func killable(t *testing.T, instances int) (*testserver.RedisServer, headgate.St
 	return redis, store
 }
 
-// Redis is killed under three middlewares whose policies say what holds then, and comes back.
-func TestRedisKilled(t *testing.T) {
+// Each failure mode has its behaviour while Redis is unavailable, and ends when Redis
+// recovers.
+func TestFailureModes(t *testing.T) {
 	t.Parallel()
-	redis, store := killable(t, 2)
+	redis, store := killableStore(t, 2)
 	under := func(mode headgate.OnStoreError) *site {
 		p := policy(string(mode), "4/1h")
 		p.OnStoreError = mode
-		return listen(t, over(t, store, nil, httplimit.Charge{Policy: p})(ok))
+		return listen(t, newMiddlewareOn(t, store, nil, httplimit.Charge{Policy: p})(ok))
 	}
 	closed, open, local := under(headgate.FailClosed), under(headgate.FailOpen), under(headgate.FailLocal)
 	for _, s := range []*site{closed, open, local} {
@@ -56,15 +58,15 @@ func TestRedisKilled(t *testing.T) {
 	open.must(200, 200, 200, 200, 200, 200)
 	local.must(200, 200, 429) // half of the limit, as two share it
 	redis.Start()
-	for began := time.Now(); closed.get("/").status == 503; time.Sleep(time.Millisecond) {
-		if time.Since(began) > 10*time.Second {
-			t.Fatal("10 s after Redis is back nothing is decided")
+	for start := time.Now(); closed.get("/").status == 503; time.Sleep(time.Millisecond) {
+		if time.Since(start) > 10*time.Second {
+			t.Fatal("Redis runs again, but the store did not recover within 10 s")
 		}
 	}
 }
 
-// Several policies, and outcomes, over Redis.
-func TestOverRedis(t *testing.T) {
+// Several policies and cost adjustments work with Redis.
+func TestRedis(t *testing.T) {
 	t.Parallel()
 	redis := testserver.Redis(t)
 	store, err := redisstore.Open("redis://"+redis.Addr(), nil)
@@ -73,7 +75,7 @@ func TestOverRedis(t *testing.T) {
 	}
 	defer store.Close()
 	failures, all := policy("failures", "2/1h"), policy("all", "7/1h")
-	s := listen(t, over(t, store, nil,
+	s := listen(t, newMiddlewareOn(t, store, nil,
 		httplimit.Charge{Policy: failures, Key: httplimit.Header("User"), AdjustCost: httplimit.OnlyFailures},
 		httplimit.Charge{Policy: all, Key: httplimit.Global(), AdjustCost: httplimit.PerBytes(10)},
 	)(status(401)))
@@ -83,9 +85,9 @@ func TestOverRedis(t *testing.T) {
 		}
 	}
 	if got := remaining(t, store, all, ""); got != 5 {
-		t.Errorf("%d of 7 left want 5: what was denied spends nothing", got)
+		t.Errorf("%d of 7 left want 5: denied requests spend nothing", got)
 	}
-	fine := listen(t, over(t, store, nil,
+	fine := listen(t, newMiddlewareOn(t, store, nil,
 		httplimit.Charge{Policy: failures, Key: httplimit.Header("User"), AdjustCost: httplimit.OnlyFailures},
 		httplimit.Charge{Policy: all, Key: httplimit.Global(), AdjustCost: httplimit.PerBytes(10)},
 	)(body(25)))
@@ -95,15 +97,16 @@ func TestOverRedis(t *testing.T) {
 		}
 	}
 	if got := remaining(t, store, failures, "c"); got != 2 {
-		t.Errorf("%d failures left want 2: none failed", got)
+		t.Errorf("%d failures left want 2: no request failed", got)
 	}
 	if got := remaining(t, store, all, ""); got != 0 {
-		t.Errorf("%d of 7 left want 0: 3 for each body, as far as it is there", got)
+		t.Errorf("%d of 7 left want 0: 3 for each body, at most what remains", got)
 	}
 }
 
-// What a client that has gone leaves behind is given back over a network as well, where its own context would end the call.
-func TestGoneOverRedis(t *testing.T) {
+// The units of a disconnected client are refunded to Redis, although the request's
+// context has ended.
+func TestRedisRefundsAfterDisconnect(t *testing.T) {
 	t.Parallel()
 	redis := testserver.Redis(t)
 	store, err := redisstore.Open("redis://"+redis.Addr(), nil)
@@ -113,12 +116,12 @@ func TestGoneOverRedis(t *testing.T) {
 	defer store.Close()
 	settled, line := policy("settled", "5/1h"), queue("line", "1/1h queue 4")
 	ctx, cancel := context.WithCancel(t.Context())
-	serve(over(t, store, nil, httplimit.Charge{Policy: settled, AdjustCost: httplimit.OnlyFailures})(
+	serve(newMiddlewareOn(t, store, nil, httplimit.Charge{Policy: settled, AdjustCost: httplimit.OnlyFailures})(
 		http.HandlerFunc(func(http.ResponseWriter, *http.Request) { cancel() })), request("203.0.113.9:1").WithContext(ctx))
 	if got := remaining(t, store, settled, "203.0.113.9"); got != 5 {
-		t.Errorf("the handler's client has gone: %d units left want 5", got)
+		t.Errorf("client disconnected in the handler: %d units left want 5", got)
 	}
-	queued := over(t, store, nil, httplimit.Charge{Policy: line})(ok)
+	queued := newMiddlewareOn(t, store, nil, httplimit.Charge{Policy: line})(ok)
 	serve(queued, request("203.0.113.9:1"))
 	ctx, cancel = context.WithCancel(t.Context())
 	code := make(chan int)
@@ -135,25 +138,26 @@ func TestGoneOverRedis(t *testing.T) {
 	}
 }
 
-// What was charged while Redis was away is not given back to Redis, which knows nothing of it: only to who gave it.
-func TestChargedElsewhere(t *testing.T) {
+// Units that the local fallback granted while Redis was unavailable are not refunded to
+// Redis.
+func TestRefundGoesToGrantingStore(t *testing.T) {
 	t.Parallel()
-	redis, store := killable(t, 1)
+	redis, store := killableStore(t, 1)
 	for _, mode := range []headgate.OnStoreError{headgate.FailOpen, headgate.FailLocal} {
 		p := policy(string(mode), "5/1h")
 		p.OnStoreError = mode
 		under := func(h http.HandlerFunc) http.Handler {
-			return over(t, store, nil, httplimit.Charge{Policy: p, AdjustCost: httplimit.OnlyFailures})(h)
+			return newMiddlewareOn(t, store, nil, httplimit.Charge{Policy: p, AdjustCost: httplimit.OnlyFailures})(h)
 		}
 		redis.Kill()
-		for range 10 { // more than there are: each is given back by who gave it
+		for range 10 { // more than the limit: each unit is refunded to the fallback
 			if got := serve(under(status(200)), request("203.0.113.9:1")).Code; got != 200 {
-				t.Errorf("%s, away: got %d want 200", mode, got)
+				t.Errorf("%s, Redis unavailable: got %d want 200", mode, got)
 			}
 		}
 		serve(under(func(http.ResponseWriter, *http.Request) {
 			redis.Start()
-			for away(t, store, p) {
+			for isDegraded(t, store, p) {
 				time.Sleep(time.Millisecond)
 			}
 			for range 3 {
@@ -161,24 +165,25 @@ func TestChargedElsewhere(t *testing.T) {
 			}
 		}), request("203.0.113.9:1"))
 		if got := remaining(t, store, p, "203.0.113.9"); got != 2 {
-			t.Errorf("%s: %d left want 2: three failed since Redis is back", mode, got)
+			t.Errorf("%s: %d left want 2: three requests failed since Redis recovered", mode, got)
 		}
 	}
 }
 
-// away reports whether the store does not decide by itself.
-func away(t *testing.T, store headgate.Store, p headgate.Policy) bool {
+// isDegraded reports whether the local fallback makes the decisions.
+func isDegraded(t *testing.T, store headgate.Store, p headgate.Policy) bool {
 	t.Helper()
 	l, err := headgate.New(store, p, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := l.PeekN(t.Context(), "somebody", 0)
+	d, err := l.PeekN(t.Context(), "client", 0)
 	return err != nil || d.Degraded != headgate.ReasonNone
 }
 
-// A queue of which this process has a share, while Redis is away, is as long as that share: as a limiter over the same store has it.
-func TestQueueOfAShare(t *testing.T) {
+// While Redis is unavailable the local fallback has a share of the limit, and a queue
+// as long as that share, as for a limiter over the same store.
+func TestLocalFallbackQueueLength(t *testing.T) {
 	t.Parallel()
 	redis := testserver.Redis(t)
 	redis.Kill()
@@ -192,25 +197,25 @@ func TestQueueOfAShare(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer store.Close()
-		heard, p := &hears{}, queue("q", "1/1h queue 9")
+		recorded, p := &eventRecorder{}, queue("q", "1/1h queue 9")
 		p.OnStoreError = headgate.FailLocal
 		l, err := headgate.New(store, p, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := over(t, store, &httplimit.Options{Observer: heard}, httplimit.Charge{Policy: p})(ok)
+		h := newMiddlewareOn(t, store, &httplimit.Options{Observer: recorded}, httplimit.Charge{Policy: p})(ok)
 		ctx, cancel := context.WithCancel(t.Context())
 		var held sync.WaitGroup
 		for i := range 12 {
-			want, err := l.Allow(t.Context(), "somebody")
+			want, err := l.Allow(t.Context(), "client")
 			if err != nil {
 				t.Fatal(err)
 			}
 			held.Go(func() { serve(h, request("203.0.113.9:1").WithContext(ctx)) })
-			for len(heard.all()) == i {
+			for len(recorded.all()) == i {
 				time.Sleep(100 * time.Microsecond)
 			}
-			if got := heard.all()[i].Decision; got.Allowed != want.Allowed || got.Degraded == headgate.ReasonNone {
+			if got := recorded.all()[i].Decision; got.Allowed != want.Allowed || got.Degraded == headgate.ReasonNone {
 				t.Errorf("a share of 1/%d, request %d: got %+v want %+v", instances, i+1, got, want)
 			}
 		}

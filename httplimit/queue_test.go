@@ -17,9 +17,9 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-func inBubble(t *testing.T, look func(t *testing.T)) {
+func inSynctest(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
-	synctest.Test(t, look)
+	synctest.Test(t, test)
 }
 
 func queue(name, limit string) headgate.Policy {
@@ -28,25 +28,26 @@ func queue(name, limit string) headgate.Policy {
 	return p
 }
 
-// line sends requests at once to a handler, and notes after how many ms each is handled.
-type line struct {
+// queueTest sends concurrent requests to a handler and records after how many ms each
+// is handled.
+type queueTest struct {
 	h       http.Handler
-	began   time.Time
+	start   time.Time
 	mu      sync.Mutex
 	handled []int64
 }
 
-func newLine(t *testing.T, opts *httplimit.Options, charges ...httplimit.Charge) *line {
-	l := &line{began: time.Now()}
-	l.h = by(t, opts, charges...)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+func newQueueTest(t *testing.T, opts *httplimit.Options, charges ...httplimit.Charge) *queueTest {
+	l := &queueTest{start: time.Now()}
+	l.h = newMiddleware(t, opts, charges...)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.handled = append(l.handled, time.Since(l.began).Milliseconds())
+		l.handled = append(l.handled, time.Since(l.start).Milliseconds())
 	}))
 	return l
 }
 
-func (l *line) join(ctx context.Context) (done chan *httptest.ResponseRecorder) {
+func (l *queueTest) send(ctx context.Context) (done chan *httptest.ResponseRecorder) {
 	done = make(chan *httptest.ResponseRecorder, 1)
 	go func() { done <- serve(l.h, request("203.0.113.9:1").WithContext(ctx)) }()
 	synctest.Wait()
@@ -55,11 +56,11 @@ func (l *line) join(ctx context.Context) (done chan *httptest.ResponseRecorder) 
 
 func TestQueueSpacesRequests(t *testing.T) {
 	t.Parallel()
-	inBubble(t, func(t *testing.T) {
-		l := newLine(t, nil, httplimit.Charge{Policy: queue("q", "10/s queue 4")})
+	inSynctest(t, func(t *testing.T) {
+		l := newQueueTest(t, nil, httplimit.Charge{Policy: queue("q", "10/s queue 4")})
 		var all []chan *httptest.ResponseRecorder
 		for range 6 {
-			all = append(all, l.join(t.Context()))
+			all = append(all, l.send(t.Context()))
 		}
 		var codes []int
 		for _, done := range all {
@@ -74,15 +75,16 @@ func TestQueueSpacesRequests(t *testing.T) {
 	})
 }
 
-// A queue alone answers what a limiter answers, to the microsecond, also where a unit is no whole number of them.
-func TestQueueDecidesAsLimiter(t *testing.T) {
+// A single queue makes the same decisions as a limiter, to the microsecond, also if the
+// time per unit is not a whole number of microseconds.
+func TestQueueMatchesLimiter(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []string{"10/s queue 4", "7/s queue 3", "3/1ms queue 5", "1/s queue 1", "900001/s queue 9", "5/s burst 1"} {
-		inBubble(t, func(t *testing.T) {
+		inSynctest(t, func(t *testing.T) {
 			p := queue("q", limit)
 			one, two := memstore.New(nil), memstore.New(nil)
-			heard := &hears{}
-			h := over(t, one, &httplimit.Options{Observer: heard}, httplimit.Charge{Policy: p, Cost: func(r *http.Request) int64 {
+			recorded := &eventRecorder{}
+			h := newMiddlewareOn(t, one, &httplimit.Options{Observer: recorded}, httplimit.Charge{Policy: p, Cost: func(r *http.Request) int64 {
 				return r.ContentLength
 			}})(ok)
 			l, err := headgate.New(two, p, nil)
@@ -99,11 +101,12 @@ func TestQueueDecidesAsLimiter(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				events := heard.all()
+				events := recorded.all()
 				if got := events[len(events)-1].Decision; fmt.Sprint(got) != fmt.Sprint(want) {
 					t.Fatalf("%s: request %d of %d units: got %+v want %+v", limit, i, i%3, got, want)
 				}
-				time.Sleep(want.RetryAfter) // to the very microsecond at which it is admitted
+				// until the microsecond at which the next request is allowed
+				time.Sleep(want.RetryAfter)
 				time.Sleep(time.Duration(i%5) * 37 * time.Microsecond)
 			}
 			cancel()
@@ -111,47 +114,48 @@ func TestQueueDecidesAsLimiter(t *testing.T) {
 	}
 }
 
-// Who goes away while nobody stands behind gives the place back; the handler does not run.
-func TestQueueLetsGo(t *testing.T) {
+// A request that leaves the end of the queue frees its place; its handler does not run.
+func TestQueueCancelFreesLastPlace(t *testing.T) {
 	t.Parallel()
-	inBubble(t, func(t *testing.T) {
-		l := newLine(t, nil, httplimit.Charge{Policy: queue("q", "10/s queue 2")})
-		first, second := l.join(t.Context()), l.join(t.Context())
+	inSynctest(t, func(t *testing.T) {
+		l := newQueueTest(t, nil, httplimit.Charge{Policy: queue("q", "10/s queue 2")})
+		first, second := l.send(t.Context()), l.send(t.Context())
 		ctx, cancel := context.WithCancel(t.Context())
-		gone := l.join(ctx)
+		canceled := l.send(ctx)
 		cancel()
-		if got := (<-gone).Code; got != 499 {
-			t.Errorf("gone: got %d want 499", got)
+		if got := (<-canceled).Code; got != 499 {
+			t.Errorf("canceled: got %d want 499", got)
 		}
-		again := l.join(t.Context())
+		again := l.send(t.Context())
 		for _, done := range []chan *httptest.ResponseRecorder{first, second, again} {
 			if got := (<-done).Code; got != 200 {
 				t.Errorf("got %d want 200", got)
 			}
 		}
 		if want := []int64{0, 100, 200}; !slices.Equal(l.handled, want) {
-			t.Errorf("handled after %v ms want %v: the last takes the place that was left", l.handled, want)
+			t.Errorf("handled after %v ms want %v: the last request takes the free place", l.handled, want)
 		}
 	})
 }
 
-// Who goes away before others leaves a gap: their instants were promised. Nothing goes out closer together, however many leave.
-func TestQueueKeepsPromises(t *testing.T) {
+// A request that leaves before later ones leaves a gap: the later ones keep their
+// times. The distance between two requests never becomes shorter.
+func TestQueueCancelDoesNotShiftLaterRequests(t *testing.T) {
 	t.Parallel()
-	inBubble(t, func(t *testing.T) {
-		l := newLine(t, nil, httplimit.Charge{Policy: queue("q", "10/s queue 9")})
+	inSynctest(t, func(t *testing.T) {
+		l := newQueueTest(t, nil, httplimit.Charge{Policy: queue("q", "10/s queue 9")})
 		var stay []chan *httptest.ResponseRecorder
 		for round := range 3 {
 			ctx, cancel := context.WithCancel(t.Context())
 			var leave []chan *httptest.ResponseRecorder
 			for range 2 {
-				leave = append(leave, l.join(ctx))
+				leave = append(leave, l.send(ctx))
 			}
-			stay = append(stay, l.join(t.Context()))
+			stay = append(stay, l.send(t.Context()))
 			cancel()
 			for _, done := range leave {
 				if got := (<-done).Code; got != 499 && (round > 0 || got != 200) {
-					t.Errorf("gone: got %d want 499", got)
+					t.Errorf("canceled: got %d want 499", got)
 				}
 			}
 		}
@@ -159,75 +163,76 @@ func TestQueueKeepsPromises(t *testing.T) {
 			<-done
 		}
 		if !slices.IsSorted(l.handled) || len(l.handled) != 4 {
-			t.Fatalf("handled after %v ms want the first and three that stayed", l.handled)
+			t.Fatalf("handled after %v ms want four requests in order", l.handled)
 		}
 		for i := range l.handled[1:] {
 			if l.handled[i+1]-l.handled[i] < 100 {
-				t.Errorf("handled after %v ms want 100 between any two", l.handled)
+				t.Errorf("handled after %v ms want at least 100 ms between two requests", l.handled)
 			}
 		}
 	})
 }
 
-// Beside other policies a request that goes away has their units back, and its place stays taken.
-func TestQueueBesideOthers(t *testing.T) {
+// A request under a queue and another policy leaves: the units of the other policy are
+// refunded, its place in the queue stays taken.
+func TestQueueWithOtherPolicies(t *testing.T) {
 	t.Parallel()
-	inBubble(t, func(t *testing.T) {
-		store, quota, heard := memstore.New(nil), policy("quota", "5/1h"), &hears{}
-		h := over(t, store, &httplimit.Options{Observer: heard},
+	inSynctest(t, func(t *testing.T) {
+		store, quota, recorded := memstore.New(nil), policy("quota", "5/1h"), &eventRecorder{}
+		h := newMiddlewareOn(t, store, &httplimit.Options{Observer: recorded},
 			httplimit.Charge{Policy: queue("q", "10/s queue 5")}, httplimit.Charge{Policy: quota})(ok)
-		l := &line{h: h}
-		<-l.join(t.Context())
+		l := &queueTest{h: h}
+		<-l.send(t.Context())
 		ctx, cancel := context.WithCancel(t.Context())
-		gone := l.join(ctx)
+		canceled := l.send(ctx)
 		if got := remaining(t, store, quota, "203.0.113.9"); got != 3 {
-			t.Errorf("while it waits: %d units left want 3", got)
+			t.Errorf("while the request waits: %d units left want 3", got)
 		}
 		cancel()
-		<-gone
+		<-canceled
 		if got := remaining(t, store, quota, "203.0.113.9"); got != 4 {
-			t.Errorf("after it went: %d units left want 4", got)
+			t.Errorf("after the request left: %d units left want 4", got)
 		}
 		if got := remaining(t, store, queue("q", "10/s queue 5"), "203.0.113.9"); got != 4 {
-			t.Errorf("after it went: %d places left want 4: the first and the one that is left", got)
+			t.Errorf("after the request left: %d places left want 4: its place stays taken", got)
 		}
-		events := heard.all()
+		events := recorded.all()
 		if last := events[len(events)-1]; last.Verb != "refund" || last.Policy != "quota" || last.Err != nil {
-			t.Errorf("the observer heard %+v last want the refund", last)
+			t.Errorf("the observer received %+v last want the refund", last)
 		}
 	})
 }
 
-// A deadline that ends in the queue is no client that went away: somebody waits for the answer.
+// If the deadline is before the turn, the client still waits for the response.
 func TestQueueDeadline(t *testing.T) {
 	t.Parallel()
-	inBubble(t, func(t *testing.T) {
-		l := newLine(t, nil, httplimit.Charge{Policy: queue("q", "1/s queue 5")})
-		<-l.join(t.Context())
+	inSynctest(t, func(t *testing.T) {
+		l := newQueueTest(t, nil, httplimit.Charge{Policy: queue("q", "1/s queue 5")})
+		<-l.send(t.Context())
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
-		late := <-l.join(ctx)
-		if waited := time.Since(l.began); waited > 0 {
-			t.Errorf("told after %v that its turn comes too late; want at once", waited)
+		late := <-l.send(ctx)
+		if waited := time.Since(l.start); waited > 0 {
+			t.Errorf("the response took %v; want it immediately", waited)
 		}
 		if late.Code != 503 || late.Header().Get("Retry-After") != "1" || !strings.Contains(late.Body.String(), "reduced-capacity") {
 			t.Errorf("got %d, %v want 503", late.Code, late.Header())
 		}
 		if got := late.Header().Get("RateLimit"); got != "" {
-			t.Errorf("got RateLimit %q of a request that did not go ahead want none", got)
+			t.Errorf("got RateLimit %q of a request that was not allowed want none", got)
 		}
-		if done := <-l.join(t.Context()); done.Code != 200 || !slices.Equal(l.handled, []int64{0, 1000}) {
-			t.Errorf("got %d after %v ms want 200 after 1000: the place was given back", done.Code, l.handled)
+		if done := <-l.send(t.Context()); done.Code != 200 || !slices.Equal(l.handled, []int64{0, 1000}) {
+			t.Errorf("got %d after %v ms want 200 after 1000: the place was freed", done.Code, l.handled)
 		}
 	})
 }
 
-// Over a real connection: the client hangs up while it is held.
-func TestQueueClientHangsUp(t *testing.T) {
+// Over a real connection: the client disconnects while its request is in the queue.
+func TestQueueClientDisconnects(t *testing.T) {
 	t.Parallel()
 	store, p := memstore.New(nil), queue("q", "1/1h queue 5")
 	ended := make(chan int, 2)
-	limited := over(t, store, nil, httplimit.Charge{Policy: p})(ok)
+	limited := newMiddlewareOn(t, store, nil, httplimit.Charge{Policy: p})(ok)
 	s := listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rec := httptest.NewRecorder()
 		limited.ServeHTTP(rec, r)
@@ -244,9 +249,9 @@ func TestQueueClientHangsUp(t *testing.T) {
 	}
 	conn.Close()
 	if got := <-ended; got != 499 {
-		t.Errorf("held for an hour, the client gone: got %d want 499", got)
+		t.Errorf("client disconnected in the queue: got %d want 499", got)
 	}
 	if got := remaining(t, store, p, "127.0.0.1"); got != 5 {
-		t.Errorf("%d places left want 5: its own was given back", got)
+		t.Errorf("%d places left want 5: its place was freed", got)
 	}
 }

@@ -2,5 +2,6 @@
 
 package httplimit_test
 
-// raceEnabled says that the race detector makes all of this slower, and allocate.
+// raceEnabled reports whether the race detector is enabled, which makes tests slower
+// and allocates.
 const raceEnabled = true

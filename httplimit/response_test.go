@@ -29,19 +29,19 @@ func dial(t *testing.T, addr string) net.Conn {
 
 func costs(n int64) func(*http.Request) int64 { return func(*http.Request) int64 { return n } }
 
-// closedStore answers that it is closed, as every store does.
-func closedStore(t *testing.T, charges ...httplimit.Charge) http.Handler {
+// closedStoreHandler returns a handler whose store is closed.
+func closedStoreHandler(t *testing.T, charges ...httplimit.Charge) http.Handler {
 	t.Helper()
 	store := memstore.New(nil)
-	h := over(t, store, nil, charges...)(ok)
+	h := newMiddlewareOn(t, store, nil, charges...)(ok)
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
 	return h
 }
 
-// What is answered, and with which fields and bodies: the table of docs/http.md.
-func TestAnswers(t *testing.T) {
+// The statuses, header fields and bodies of responses: the table in docs/http.md.
+func TestResponses(t *testing.T) {
 	t.Parallel()
 	const quota, capacity = "https://iana.org/assignments/http-problem-types#quota-exceeded",
 		"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
@@ -50,28 +50,28 @@ func TestAnswers(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		h       http.Handler
-		before  int // requests that are not looked at
+		before  int // requests that are sent first
 		status  int
 		kind    string
-		retry   string // the first digits; empty: there is none
+		retry   string // Retry-After; empty if the field is not set
 		reason  string
 		body    map[string]any
 		handler bool
 	}{
-		{name: "admitted", h: by(t, nil, one)(ok), status: 200, handler: true},
+		{name: "admitted", h: newMiddleware(t, nil, one)(ok), status: 200, handler: true},
 		{
-			name: "denied", h: by(t, nil, one)(ok), before: 1, status: 429, kind: "application/problem+json", retry: "3600", reason: "rate",
+			name: "denied", h: newMiddleware(t, nil, one)(ok), before: 1, status: 429, kind: "application/problem+json", retry: "3600", reason: "rate",
 			body: map[string]any{
 				"type": quota, "title": "Too Many Requests", "status": 429.0, "violated-policies": []any{"api"},
 				"detail": "The rate limit was exceeded. Try again in 3600 s.",
 			},
 		},
 		{
-			name: "denied, plain", h: by(t, asJSON, one)(ok), before: 1, status: 429, kind: "application/json", retry: "3600", reason: "rate",
+			name: "denied, JSON", h: newMiddleware(t, asJSON, one)(ok), before: 1, status: 429, kind: "application/json", retry: "3600", reason: "rate",
 			body: map[string]any{"error": "The rate limit was exceeded. Try again in 3600 s.", "retry_after": 3600.0, "policies": []any{"api"}},
 		},
 		{
-			name: "never", h: by(t, nil, httplimit.Charge{Policy: policy("api", "1/1h"), Cost: costs(2)})(ok), status: 429,
+			name: "cost above the limit", h: newMiddleware(t, nil, httplimit.Charge{Policy: policy("api", "1/1h"), Cost: costs(2)})(ok), status: 429,
 			kind: "application/problem+json", reason: "cost",
 			body: map[string]any{
 				"type": quota, "title": "Too Many Requests", "status": 429.0, "violated-policies": []any{"api"},
@@ -79,13 +79,13 @@ func TestAnswers(t *testing.T) {
 			},
 		},
 		{
-			name: "never, plain", h: by(t, asJSON, httplimit.Charge{Policy: policy("api", "1/1h"), Cost: costs(1 << 62)})(ok), status: 429,
+			name: "cost above the limit, JSON", h: newMiddleware(t, asJSON, httplimit.Charge{Policy: policy("api", "1/1h"), Cost: costs(1 << 62)})(ok), status: 429,
 			kind: "application/json", reason: "cost",
 			body: map[string]any{"error": "The cost of this request exceeds the limit. Retrying does not help.", "policies": []any{"api"}},
 		},
-		{name: "only asked", h: by(t, nil, httplimit.Charge{Policy: policy("api", "1/1h"), Cost: costs(0)})(ok), before: 3, status: 200, handler: true},
+		{name: "cost 0 peeks", h: newMiddleware(t, nil, httplimit.Charge{Policy: policy("api", "1/1h"), Cost: costs(0)})(ok), before: 3, status: 200, handler: true},
 		{
-			name: "no name", h: by(t, nil, httplimit.Charge{Policy: policy("", "1/1h")}, httplimit.Charge{Policy: policy("", "1/2h")})(ok),
+			name: "policies without a name", h: newMiddleware(t, nil, httplimit.Charge{Policy: policy("", "1/1h")}, httplimit.Charge{Policy: policy("", "1/2h")})(ok),
 			before: 1, status: 429, kind: "application/problem+json", retry: "7200", reason: "rate",
 			body: map[string]any{
 				"type": quota, "title": "Too Many Requests", "status": 429.0, "violated-policies": []any{"default", "default-2"},
@@ -93,7 +93,7 @@ func TestAnswers(t *testing.T) {
 			},
 		},
 		{
-			name: "several limits", h: by(t, nil, httplimit.Charge{Policy: policy("api", "5/1s", "1/1h")})(ok),
+			name: "several limits", h: newMiddleware(t, nil, httplimit.Charge{Policy: policy("api", "5/1s", "1/1h")})(ok),
 			before: 1, status: 429, kind: "application/problem+json", retry: "3600", reason: "rate",
 			body: map[string]any{
 				"type": quota, "title": "Too Many Requests", "status": 429.0, "violated-policies": []any{"api:1/h"},
@@ -101,14 +101,14 @@ func TestAnswers(t *testing.T) {
 			},
 		},
 		{
-			name: "undecided", h: closedStore(t, one), status: 503, kind: "application/problem+json", retry: "1", reason: "capacity",
+			name: "store error", h: closedStoreHandler(t, one), status: 503, kind: "application/problem+json", retry: "1", reason: "capacity",
 			body: map[string]any{
 				"type": capacity, "title": "Service Unavailable", "status": 503.0,
 				"detail": "The rate limit for this request could not be checked. Try again in 1 s.",
 			},
 		},
 		{
-			name: "a negative cost", h: by(t, nil, httplimit.Charge{Policy: policy("api", "1/1h"), Cost: costs(-1)})(ok), status: 500,
+			name: "a negative cost", h: newMiddleware(t, nil, httplimit.Charge{Policy: policy("api", "1/1h"), Cost: costs(-1)})(ok), status: 500,
 			kind: "application/problem+json",
 			body: map[string]any{
 				"type": "about:blank", "title": "Internal Server Error", "status": 500.0, "detail": "The server could not determine the cost of this request.",
@@ -127,14 +127,14 @@ func TestAnswers(t *testing.T) {
 			if got.status != c.status || !c.handler && got.header.Get("Content-Type") != c.kind || got.header.Get("RateLimit-Reason") != c.reason {
 				t.Errorf("%s, %s: got %d, %v want %d, %s, %q", c.name, method, got.status, got.header, c.status, c.kind, c.reason)
 			}
-			if got := got.header.Get("Retry-After"); got != c.retry && got != oneLess(c.retry) {
+			if got := got.header.Get("Retry-After"); got != c.retry && got != minusOneSecond(c.retry) {
 				t.Errorf("%s, %s: Retry-After: got %q want %q", c.name, method, got, c.retry)
 			}
 			if c.handler {
 				continue
 			}
 			if got.header.Get("Cache-Control") != "no-store" || got.header.Get("X-Content-Type-Options") != "nosniff" {
-				t.Errorf("%s, %s: got %v want that nothing is stored or sniffed", c.name, method, got.header)
+				t.Errorf("%s, %s: got %v want no-store and nosniff", c.name, method, got.header)
 			}
 			if method == "HEAD" {
 				if length, _ := strconv.Atoi(got.header.Get("Content-Length")); got.body != "" || length == 0 {
@@ -149,8 +149,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// oneLess is a wait when a second has begun since.
-func oneLess(seconds string) string {
+// minusOneSecond returns the wait one second later.
+func minusOneSecond(seconds string) string {
 	n, err := strconv.Atoi(seconds)
 	if err != nil || n < 2 {
 		return seconds
@@ -158,10 +158,10 @@ func oneLess(seconds string) string {
 	return strconv.Itoa(n - 1)
 }
 
-// Policies' names come from configuration, which may hold anything.
-func TestProblemNamesAreJSON(t *testing.T) {
+// Policy names come from configuration and may contain any character.
+func TestProblemEscapesPolicyNames(t *testing.T) {
 	t.Parallel()
-	s := listen(t, by(t, nil, httplimit.Charge{Policy: policy("\"é\x00\r\nX: y", "1/1h")})(ok))
+	s := listen(t, newMiddleware(t, nil, httplimit.Charge{Policy: policy("\"é\x00\r\nX: y", "1/1h")})(ok))
 	s.get("/")
 	got := s.get("/")
 	names, _ := object(t, got.body)["violated-policies"].([]any)
@@ -170,11 +170,11 @@ func TestProblemNamesAreJSON(t *testing.T) {
 	}
 }
 
-func TestCustomAnswers(t *testing.T) {
+func TestCustomHandlers(t *testing.T) {
 	t.Parallel()
 	var denial *httplimit.Denial
 	var failed error
-	h := by(t, &httplimit.Options{
+	h := newMiddleware(t, &httplimit.Options{
 		DeniedHandler: func(w http.ResponseWriter, _ *http.Request, d *httplimit.Denial) { denial = d; w.WriteHeader(403) },
 		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, err error) { failed = err; w.WriteHeader(502) },
 	}, httplimit.Charge{Policy: policy("api", "5/s", "1/1h"), Cost: func(r *http.Request) int64 { return int64(len(r.Method) - 3) }})(ok)
@@ -189,28 +189,28 @@ func TestCustomAnswers(t *testing.T) {
 	}
 	r.Method = "A"
 	if got := serve(h, r); got.Code != 502 || !errors.Is(failed, headgate.ErrInvalidCost) {
-		t.Errorf("a negative cost: got %d, %v want 502 and why", got.Code, failed)
+		t.Errorf("a negative cost: got %d, %v want 502 and the cause", got.Code, failed)
 	}
 }
 
-// A client that has gone is told nothing, and nobody is blamed.
-func TestClientGone(t *testing.T) {
+// No response is written to a client that has disconnected.
+func TestClientDisconnected(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(nil)
-	h := over(t, store, &httplimit.Options{ErrorHandler: func(http.ResponseWriter, *http.Request, error) {
-		t.Error("the client has gone, and yet somebody answers")
+	h := newMiddlewareOn(t, store, &httplimit.Options{ErrorHandler: func(http.ResponseWriter, *http.Request, error) {
+		t.Error("ErrorHandler was called for a disconnected client")
 	}}, httplimit.Charge{Policy: policy("api", "1/1h")})(ok)
-	store.Close() // whatever a store says to a context that is over
+	store.Close() // so that the store returns an error for the canceled context
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if got := serve(h, request("203.0.113.9:1").WithContext(ctx)); got.Code != 499 || got.Body.Len() > 0 {
-		t.Errorf("got %d %q want 499 and nothing", got.Code, got.Body)
+		t.Errorf("got %d %q want 499 and no body", got.Code, got.Body)
 	}
 }
 
 func TestSkip(t *testing.T) {
 	t.Parallel()
-	s := listen(t, by(t, &httplimit.Options{Skip: func(r *http.Request) bool { return r.URL.Path == "/health" }},
+	s := listen(t, newMiddleware(t, &httplimit.Options{Skip: func(r *http.Request) bool { return r.URL.Path == "/health" }},
 		httplimit.Charge{Policy: policy("api", "1/1h")})(ok))
 	for range 5 {
 		if got := s.get("/health"); got.status != 200 || got.header.Get("RateLimit") != "" {
@@ -220,29 +220,29 @@ func TestSkip(t *testing.T) {
 	s.must(200, 429)
 }
 
-// Nothing that a handler or a middleware around set is lost.
-func TestFieldsOfOthersStay(t *testing.T) {
+// Header fields that an outer middleware has set are not lost.
+func TestExistingHeaderFieldsStay(t *testing.T) {
 	t.Parallel()
-	h := by(t, nil, httplimit.Charge{Policy: policy("api", "1/1h")})(ok)
+	h := newMiddleware(t, nil, httplimit.Charge{Policy: policy("api", "1/1h")})(ok)
 	w := httptest.NewRecorder()
 	w.Header().Set("RateLimit", `"upstream";r=1;t=1`)
 	w.Header().Set("X-Frame-Options", "DENY")
 	h.ServeHTTP(w, request("203.0.113.9:1"))
 	if got := w.Header().Values("RateLimit"); len(got) != 2 || w.Header().Get("X-Frame-Options") != "DENY" {
-		t.Errorf("got %v want both limits' fields, and the rest", w.Header())
+		t.Errorf("got %v want the fields of both limits and X-Frame-Options", w.Header())
 	}
 }
 
 func TestObserver(t *testing.T) {
 	t.Parallel()
-	heard := &hears{}
-	h := by(t, &httplimit.Options{Observer: heard},
+	recorded := &eventRecorder{}
+	h := newMiddleware(t, &httplimit.Options{Observer: recorded},
 		httplimit.Charge{Policy: policy("a", "5/1h"), Cost: costs(2)},
 		httplimit.Charge{Policy: policy("b", "1/1h", "9/1h"), Key: httplimit.Global()})(ok)
 	serve(h, request("203.0.113.9:1"))
 	serve(h, request("203.0.113.9:1"))
 	var got []string
-	for _, e := range heard.all() {
+	for _, e := range recorded.all() {
 		got = append(got, fmt.Sprintf("%s %s %d %v %d %v", e.Policy, e.Verb, e.Cost, e.Decision.Allowed, e.Decision.Remaining, e.Err))
 	}
 	want := []string{"a take 2 true 3 <nil>", "b take 1 true 0 <nil>", "a take 2 true 3 <nil>", "b take 1 false 0 <nil>"}
@@ -250,20 +250,20 @@ func TestObserver(t *testing.T) {
 		t.Errorf("got %q want %q", got, want)
 	}
 	s := memstore.New(nil)
-	heard = &hears{}
-	h = over(t, s, &httplimit.Options{Observer: heard}, httplimit.Charge{Policy: policy("a", "5/1h")})(ok)
+	recorded = &eventRecorder{}
+	h = newMiddlewareOn(t, s, &httplimit.Options{Observer: recorded}, httplimit.Charge{Policy: policy("a", "5/1h")})(ok)
 	s.Close()
 	serve(h, request("203.0.113.9:1"))
-	if e := heard.all(); len(e) != 1 || !errors.Is(e[0].Err, headgate.ErrClosed) {
+	if e := recorded.all(); len(e) != 1 || !errors.Is(e[0].Err, headgate.ErrClosed) {
 		t.Errorf("a closed store: got %v want one event with its error", e)
 	}
 }
 
-// The wait that is told is true: asked after it, it is admitted.
-func TestRetryAfterIsTrue(t *testing.T) {
+// A request after Retry-After is allowed.
+func TestRetryAfterIsExact(t *testing.T) {
 	t.Parallel()
-	inBubble(t, func(t *testing.T) {
-		h := by(t, nil, httplimit.Charge{Policy: policy("api", "7/10s burst 3")})(ok)
+	inSynctest(t, func(t *testing.T) {
+		h := newMiddleware(t, nil, httplimit.Charge{Policy: policy("api", "7/10s burst 3")})(ok)
 		denied := 0
 		for range 200 {
 			got := serve(h, request("203.0.113.9:1"))
@@ -277,11 +277,11 @@ func TestRetryAfterIsTrue(t *testing.T) {
 			}
 			time.Sleep(time.Duration(seconds) * time.Second)
 			if got := serve(h, request("203.0.113.9:1")); got.Code != 200 {
-				t.Fatalf("after %d s as told: got %d want 200", seconds, got.Code)
+				t.Fatalf("after Retry-After of %d s: got %d want 200", seconds, got.Code)
 			}
 		}
 		if denied < 10 {
-			t.Errorf("%d of 200 denied; want more to look at", denied)
+			t.Errorf("%d of 200 denied; want at least 10", denied)
 		}
 	})
 }

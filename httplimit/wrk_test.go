@@ -15,9 +15,9 @@ import (
 	"github.com/headgate/headgate/httplimit"
 )
 
-var crowdFlag = flag.Duration("crowd", time.Second, "how long wrk asks a limited handler")
+var crowdFlag = flag.Duration("crowd", time.Second, "duration of the wrk test")
 
-// span is the time from the first request's coming to the last one's end.
+// span measures the time from the start of the first request to the end of the last one.
 type span struct {
 	http.Handler
 	mu          sync.Mutex
@@ -25,20 +25,21 @@ type span struct {
 }
 
 func (s *span) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	began := time.Now()
+	start := time.Now()
 	s.Handler.ServeHTTP(w, r)
 	ended := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.first.IsZero() || began.Before(s.first) {
-		s.first = began
+	if s.first.IsZero() || start.Before(s.first) {
+		s.first = start
 	}
 	if ended.After(s.last) {
 		s.last = ended
 	}
 }
 
-// wrk asks url on 64 connections for d and says what it was answered, by the names of testdata/count.lua.
+// wrk sends requests to url on 64 connections for d. It returns the counters of
+// testdata/count.lua.
 func wrk(t *testing.T, url string, d time.Duration) map[string]int64 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d+30*time.Second)
@@ -46,7 +47,7 @@ func wrk(t *testing.T, url string, d time.Duration) map[string]int64 {
 	seconds := fmt.Sprintf("%ds", max(1, int(d.Seconds())))
 	out, err := exec.CommandContext(ctx, "wrk", "-t1", "-c64", "-d"+seconds, "-s", "testdata/count.lua", url).CombinedOutput()
 	if err != nil {
-		t.Fatalf("wrk, of the Debian package wrk: %v\n%s", err, out)
+		t.Fatalf("wrk (Debian package wrk): %v\n%s", err, out)
 	}
 	found := map[string]int64{}
 	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
@@ -60,17 +61,18 @@ func wrk(t *testing.T, url string, d time.Duration) map[string]int64 {
 	return found
 }
 
-// wrk with 64 connections against a limited handler: never more than the bound is admitted, and every denial says when to come back.
-func TestWrk(t *testing.T) {
+// With 64 concurrent connections, never more than the limit is allowed, and every
+// denial has Retry-After.
+func TestConcurrentRequestsStayWithinLimit(t *testing.T) {
 	const burst, perSecond = 100, 500
-	s := &span{Handler: by(t, nil, httplimit.Charge{Policy: policy("tokens", "500/1s burst 100")})(ok)}
+	s := &span{Handler: newMiddleware(t, nil, httplimit.Charge{Policy: policy("tokens", "500/1s burst 100")})(ok)}
 	site := listen(t, s)
 	got := wrk(t, site.URL, *crowdFlag)
-	site.Close() // waits for requests that are on their way
+	site.Close() // waits for requests in flight
 	took := s.last.Sub(s.first)
-	most := burst + took.Seconds()*perSecond
-	if float64(got["admitted"]) > most || got["admitted"] < burst {
-		t.Errorf("%d admitted in %v want %d to %.1f", got["admitted"], took, burst, most)
+	maxAllowed := burst + took.Seconds()*perSecond
+	if float64(got["admitted"]) > maxAllowed || got["admitted"] < burst {
+		t.Errorf("%d admitted in %v want %d to %.1f", got["admitted"], took, burst, maxAllowed)
 	}
 	if got["denied"] == 0 || got["hintless"] > 0 || got["other"] > 0 || got["broken"] > 0 {
 		t.Errorf("got %v want denials, each with Retry-After, and nothing else", got)
