@@ -20,7 +20,7 @@ func chargesOf(key grpclimit.Key, policies []headgate.Policy) (charges []grpclim
 	return charges
 }
 
-func TestAdmissionScenariosOfServer(t *testing.T) {
+func TestServerAdmissionScenarios(t *testing.T) {
 	admissiontest.Run(t, admissiontest.Caller{
 		New: func(t *testing.T, store headgate.Store, policies ...headgate.Policy) func(context.Context) error {
 			s, err := grpclimit.NewServer(store, nil, chargesOf(grpclimit.Address(), policies)...)
@@ -37,7 +37,7 @@ func TestAdmissionScenariosOfServer(t *testing.T) {
 	})
 }
 
-func TestAdmissionScenariosOfClient(t *testing.T) {
+func TestClientAdmissionScenarios(t *testing.T) {
 	key := grpclimit.Func(func(context.Context) (string, bool) { return admissiontest.Address, true })
 	admissiontest.Run(t, admissiontest.Caller{
 		OneByOne: true,

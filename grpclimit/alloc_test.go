@@ -21,24 +21,25 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// Clients at the same time, on connections of their own, by unary calls and streams: exactly as many get through as the limit says.
-func TestNeverMoreThanTheLimit(t *testing.T) {
+// Concurrent clients with separate connections, unary calls and streams: exactly the
+// limit is allowed.
+func TestConcurrentCallsStayWithinLimit(t *testing.T) {
 	t.Parallel()
 	const clients, calls, limit = 16, 40, 301
-	w := serve(t, &service{}, newServer(t, nil, same(policy("calls", fmt.Sprintf("%d/1h", limit)))))
+	w := serve(t, &service{}, newServer(t, nil, globalCharge(policy("calls", fmt.Sprintf("%d/1h", limit)))))
 	var allowed, denied atomic.Int64
 	var all sync.WaitGroup
 	for range clients {
 		conn := w.dial(t)
 		defer conn.Close()
-		own := &world{client: pb.NewTestServiceClient(conn)}
+		client := &testServer{client: pb.NewTestServiceClient(conn)}
 		all.Go(func() {
 			for i := range calls {
 				var err error
 				if i%4 == 0 {
-					_, _, err = own.echo(t.Context(), 1)
+					_, _, err = client.echo(t.Context(), 1)
 				} else {
-					_, _, err = own.empty(t.Context())
+					_, _, err = client.empty(t.Context())
 				}
 				switch retry, _ := details(err); {
 				case err == nil:
@@ -59,7 +60,7 @@ func TestNeverMoreThanTheLimit(t *testing.T) {
 
 func TestHealthChecksAreSkipped(t *testing.T) {
 	t.Parallel()
-	l := newServer(t, &grpclimit.Options{Skip: grpclimit.HealthOrReflection}, same(policy("calls", "1/1h")))
+	l := newServer(t, &grpclimit.Options{Skip: grpclimit.HealthOrReflection}, globalCharge(policy("calls", "1/1h")))
 	server := grpc.NewServer(grpc.UnaryInterceptor(l.Unary), grpc.StreamInterceptor(l.Stream))
 	checks := health.NewServer()
 	healthpb.RegisterHealthServer(server, checks)
@@ -99,7 +100,7 @@ func TestHealthChecksAreSkipped(t *testing.T) {
 	}
 }
 
-// transport is where a server's answers go to, as gRPC's transport keeps them.
+// transport is a server transport stream that stores the header.
 type transport struct{ header metadata.MD }
 
 func (s *transport) Method() string { return "/shop.Cart/Add" }
@@ -110,7 +111,7 @@ func (s *transport) SetHeader(md metadata.MD) error {
 func (s *transport) SendHeader(metadata.MD) error { return nil }
 func (s *transport) SetTrailer(metadata.MD) error { return nil }
 
-// interceptor calls limit as a server would for an allowed call.
+// interceptor returns a function that calls limit as a server does.
 func interceptor(ctx context.Context, limit *grpclimit.Server) func() {
 	to := &transport{}
 	ctx = grpc.NewContextWithServerTransportStream(ctx, to)
@@ -126,15 +127,16 @@ func interceptor(ctx context.Context, limit *grpclimit.Server) func() {
 
 var fieldsWhen = map[string]*httpfields.Options{"always": nil, "denied": {When: httpfields.OnDenial}}
 
-// What an allowed unary call adds: its key, the fields' text, values and metadata (4), and what the transport copies them into (4).
-func TestAllowedCallsAllocateLittle(t *testing.T) {
+// An allowed unary call allocates its key, the fields' text, values and metadata (4),
+// and the copies of the transport (4).
+func TestAllowedCallAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
-	for when, most := range map[string]float64{"always": 9, "denied": 1} {
+	for when, maxAllocs := range map[string]float64{"always": 9, "denied": 1} {
 		l := newServer(t, &grpclimit.Options{Fields: fieldsWhen[when]}, grpclimit.Charge{Policy: policy("calls", "1000000000/1s")})
-		if got := testing.AllocsPerRun(1000, interceptor(from("198.51.100.7:4711", "user-agent", "x"), l)); got > most {
-			t.Errorf("fields %s: got %v allocations want at most %v", when, got, most)
+		if got := testing.AllocsPerRun(1000, interceptor(from("198.51.100.7:4711", "user-agent", "x"), l)); got > maxAllocs {
+			t.Errorf("fields %s: got %v allocations want at most %v", when, got, maxAllocs)
 		}
 	}
 }
@@ -155,15 +157,15 @@ func BenchmarkUnary(b *testing.B) {
 	}
 }
 
-// BenchmarkServer is a whole call on a real connection, with the limit and without.
+// BenchmarkServer measures complete calls on a connection, with and without a limit.
 func BenchmarkServer(b *testing.B) {
 	for _, c := range []struct {
 		name  string
 		limit *grpclimit.Server
 	}{
-		{"bare", nil},
+		{"unlimited", nil},
 		{"limited", newServer(b, nil, grpclimit.Charge{Policy: policy("calls", "1000000000/1s")})},
-		{"silent", newServer(b, &grpclimit.Options{Fields: fieldsWhen["denied"]}, grpclimit.Charge{Policy: policy("calls", "1000000000/1s")})},
+		{"no fields", newServer(b, &grpclimit.Options{Fields: fieldsWhen["denied"]}, grpclimit.Charge{Policy: policy("calls", "1000000000/1s")})},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			w := serve(b, &service{}, c.limit)

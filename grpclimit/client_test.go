@@ -22,17 +22,17 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// waiting serves s without limits, to clients that wait.
-func waiting(t *testing.T, s *service, c *grpclimit.Client) *world {
+// serveClient serves s without limits to a client with the interceptors of c.
+func serveClient(t *testing.T, s *service, c *grpclimit.Client) *testServer {
 	t.Helper()
 	return serve(t, s, nil, grpc.WithUnaryInterceptor(c.Unary), grpc.WithStreamInterceptor(c.Stream))
 }
 
-func TestClientsWaitForTheirTurn(t *testing.T) {
+func TestClientWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		heard := &tape{}
-		w := waiting(t, &service{}, newClient(t, &grpclimit.ClientOptions{Observer: heard}, grpclimit.Charge{Policy: policy("out", "2/1s")}))
+		recorded := &eventRecorder{}
+		w := serveClient(t, &service{}, newClient(t, &grpclimit.ClientOptions{Observer: recorded}, grpclimit.Charge{Policy: policy("out", "2/1s")}))
 		defer w.stop()
 		begin := time.Now()
 		for i, want := range []time.Duration{0, 0, 500 * time.Millisecond, time.Second} {
@@ -42,13 +42,13 @@ func TestClientsWaitForTheirTurn(t *testing.T) {
 				t.Errorf("call %d: sent at %v want %v", i, got, want)
 			}
 		}
-		if e := heard.heard(); len(e) != 4 || e[0].Verb != "wait" || e[0].Policy != "out" {
-			t.Errorf("observed %+v want four waits", e)
+		if e := recorded.all(); len(e) != 4 || e[0].Verb != "wait" || e[0].Policy != "out" {
+			t.Errorf("observed %+v want four wait events", e)
 		}
 	})
 }
 
-func TestClientsThatCannotBeInTime(t *testing.T) {
+func TestClientFailsWithoutTurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		first := grpclimit.Charge{Policy: policy("first", "2/1h"), Key: grpclimit.Method()}
@@ -59,7 +59,7 @@ func TestClientsThatCannotBeInTime(t *testing.T) {
 			}
 			return 1
 		}
-		w := waiting(t, &service{}, newClient(t, nil, first, out))
+		w := serveClient(t, &service{}, newClient(t, nil, first, out))
 		defer w.stop()
 		w.empty(t.Context())
 		deadline, cancel := context.WithTimeout(t.Context(), 9*time.Second)
@@ -73,10 +73,10 @@ func TestClientsThatCannotBeInTime(t *testing.T) {
 			is   error
 			took time.Duration
 		}{
-			{"its turn comes after its deadline", deadline, codes.ResourceExhausted, headgate.ErrWouldExceedDeadline, 0},
-			{"its turn never comes", context.WithValue(t.Context(), costKey{}, int64(2)), codes.ResourceExhausted, headgate.ErrNeverAllowed, 0},
+			{"turn after the deadline", deadline, codes.ResourceExhausted, headgate.ErrWouldExceedDeadline, 0},
+			{"cost above the limit", context.WithValue(t.Context(), costKey{}, int64(2)), codes.ResourceExhausted, headgate.ErrNeverAllowed, 0},
 			{"a cost below zero", context.WithValue(t.Context(), costKey{}, int64(-1)), codes.Internal, headgate.ErrInvalidCost, 0},
-			{"cancelled while it waits", cancelled, codes.Canceled, context.Canceled, time.Second},
+			{"canceled while waiting", cancelled, codes.Canceled, context.Canceled, time.Second},
 		} {
 			took, err := timed(func() error { _, _, err := w.empty(c.ctx); return err })
 			mustCode(t, c.name, err, c.code)
@@ -87,30 +87,31 @@ func TestClientsThatCannotBeInTime(t *testing.T) {
 		if got := w.service.calls.Load(); got != 1 {
 			t.Errorf("%d calls were sent want 1", got)
 		}
-		_, _, err := w.empty(t.Context()) // the first charge has its unit left: what was not sent gave it back
+		// the first charge has one unit left: calls that were not sent are refunded
+		_, _, err := w.empty(t.Context())
 		mustCode(t, "in turn", err, codes.OK)
 	})
 }
 
 type costKey struct{}
 
-func TestClientsStreams(t *testing.T) {
+func TestClientStreams(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		opens := grpclimit.Charge{Policy: policy("streams", "1/10s")}
-		w := waiting(t, &service{}, newClient(t, nil, opens, perMessage(grpclimit.Charge{Policy: policy("messages", "2/1s")})))
+		w := serveClient(t, &service{}, newClient(t, nil, opens, perMessage(grpclimit.Charge{Policy: policy("messages", "2/1s")})))
 		defer w.stop()
 		for i, want := range []time.Duration{time.Second, 9*time.Second + 500*time.Millisecond} {
 			took, err := timed(func() error {
 				n, _, err := w.echo(t.Context(), []int{4, 3}[i])
 				if err == nil && n != []int{4, 3}[i] {
-					t.Errorf("stream %d: got %d answers", i, n)
+					t.Errorf("stream %d: got %d responses", i, n)
 				}
 				return err
 			})
 			mustCode(t, "a stream", err, codes.OK)
 			if took != want {
-				t.Errorf("stream %d: got it done after %v want %v", i, took, want)
+				t.Errorf("stream %d: finished after %v want %v", i, took, want)
 			}
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -123,10 +124,10 @@ func TestClientsStreams(t *testing.T) {
 	})
 }
 
-func TestClientsMessagesThatCannotBeInTime(t *testing.T) {
+func TestClientMessageDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := waiting(t, &service{}, newClient(t, nil, perMessage(grpclimit.Charge{Policy: policy("messages", "1/10s")})))
+		w := serveClient(t, &service{}, newClient(t, nil, perMessage(grpclimit.Charge{Policy: policy("messages", "1/10s")})))
 		defer w.stop()
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
@@ -137,29 +138,30 @@ func TestClientsMessagesThatCannotBeInTime(t *testing.T) {
 		took, err := timed(func() error { return stream.Send(message) })
 		mustCode(t, "the second message", err, codes.ResourceExhausted)
 		if took != 0 {
-			t.Errorf("told after %v want at once", took)
+			t.Errorf("failed after %v want immediately", took)
 		}
 	})
 }
 
-// Server and client limit alike; the client is ahead of itself and obeys what it is told.
-func TestClientsObeyRetryInfo(t *testing.T) {
+// The client limit is higher than the server limit, so the client retries after the
+// RetryInfo.
+func TestClientRetriesAfterRetryInfo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, &grpclimit.ClientOptions{Retries: 1}, grpclimit.Charge{Policy: policy("out", "1000/1s")})
-		w := serve(t, &service{}, newServer(t, nil, same(policy("calls", "3/1s"))), grpc.WithUnaryInterceptor(c.Unary))
+		w := serve(t, &service{}, newServer(t, nil, globalCharge(policy("calls", "3/1s"))), grpc.WithUnaryInterceptor(c.Unary))
 		defer w.stop()
 		for i := range 5 {
 			took, err := timed(func() error { _, _, err := w.empty(t.Context()); return err })
-			mustCode(t, "obeying", err, codes.OK)
+			mustCode(t, "retried call", err, codes.OK)
 			if want := []time.Duration{0, 0, 0, 333_334 * time.Microsecond, 333_333 * time.Microsecond}[i]; took != want {
-				t.Errorf("call %d: got it after %v want %v", i, took, want)
+				t.Errorf("call %d: finished after %v want %v", i, took, want)
 			}
 		}
 	})
 }
 
-func TestClientsDoNotObeyWhatMakesNoSense(t *testing.T) {
+func TestClientIgnoresInvalidRetryInfo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		delay := func(d *durationpb.Duration) error {
@@ -175,16 +177,16 @@ func TestClientsDoNotObeyWhatMakesNoSense(t *testing.T) {
 		}{
 			{"2s", delay(durationpb.New(2 * time.Second)), 3, 4 * time.Second, 0},
 			{"a RetryInfo without a delay", delay(nil), 1, 0, 0},
-			{"at once", delay(durationpb.New(0)), 3, 0, 0},
+			{"no delay", delay(durationpb.New(0)), 3, 0, 0},
 			{"no RetryInfo", status.Error(codes.ResourceExhausted, ""), 1, 0, 0},
 			{"another code", status.Error(codes.Internal, ""), 1, 0, 0},
 			{"below zero", delay(durationpb.New(-time.Second)), 1, 0, 0},
-			{"beyond all numbers", delay(&durationpb.Duration{Seconds: math.MaxInt64}), 1, 0, 0},
+			{"delay overflows", delay(&durationpb.Duration{Seconds: math.MaxInt64}), 1, 0, 0},
 			{"above MaxRetryDelay", delay(durationpb.New(21 * time.Second)), 1, 0, time.Hour},
 			{"past the deadline", delay(durationpb.New(20 * time.Second)), 1, 0, 0},
 		} {
 			limit := newClient(t, &grpclimit.ClientOptions{Retries: 2, MaxRetryDelay: 20 * time.Second}, grpclimit.Charge{Policy: policy("out", "9/1s")})
-			w := waiting(t, &service{unary: func(context.Context) error { return c.err }}, limit)
+			w := serveClient(t, &service{unary: func(context.Context) error { return c.err }}, limit)
 			ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(c.limit, 19*time.Second))
 			took, err := timed(func() error { _, _, err := w.empty(ctx); return err })
 			mustCode(t, c.name, err, status.Code(c.err))
@@ -197,12 +199,12 @@ func TestClientsDoNotObeyWhatMakesNoSense(t *testing.T) {
 	})
 }
 
-// A client that is cancelled between two attempts makes no other.
-func TestClientsStopObeying(t *testing.T) {
+// A client that is canceled between two attempts does not retry.
+func TestClientRetryStopsOnCancel(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, &grpclimit.ClientOptions{Retries: 9}, grpclimit.Charge{Policy: policy("out", "9/1s")})
-		w := serve(t, &service{}, newServer(t, nil, same(policy("calls", "1/20s"))), grpc.WithUnaryInterceptor(c.Unary))
+		w := serve(t, &service{}, newServer(t, nil, globalCharge(policy("calls", "1/20s"))), grpc.WithUnaryInterceptor(c.Unary))
 		defer w.stop()
 		w.empty(t.Context())
 		ctx, cancel := context.WithCancel(t.Context())
@@ -210,12 +212,12 @@ func TestClientsStopObeying(t *testing.T) {
 		took, err := timed(func() error { _, _, err := w.empty(ctx); return err })
 		mustCode(t, "the server's denial", err, codes.ResourceExhausted)
 		if took != time.Second {
-			t.Errorf("got it after %v want 1s", took)
+			t.Errorf("failed after %v want 1s", took)
 		}
 	})
 }
 
-func TestClientsWithoutADecision(t *testing.T) {
+func TestClientStoreError(t *testing.T) {
 	t.Parallel()
 	var skip atomic.Bool
 	store := memstore.New(nil)
@@ -233,43 +235,44 @@ func TestClientsWithoutADecision(t *testing.T) {
 			t.Fatal(err)
 		}
 		store.Close()
-		w := waiting(t, &service{}, limit)
+		w := serveClient(t, &service{}, limit)
 		_, err = w.client.EmptyCall(t.Context(), &pb.Empty{})
 		mustCode(t, "closed", err, c.want)
 		if c.want != codes.OK && !errors.Is(err, headgate.ErrClosed) {
-			t.Errorf("got %v want the store's error in it", err)
+			t.Errorf("got %v want it to wrap the store's error", err)
 		}
 		store = memstore.New(nil)
 	}
 	if !skip.Load() {
-		t.Error("Skip was not asked")
+		t.Error("Skip was not called")
 	}
 }
 
-// deaf is a store whose policy of one name cannot be asked, though what was spent under it can be given back.
-type deaf struct {
+// failingStore is a store on which reservations of one limit fail and other operations
+// succeed.
+type failingStore struct {
 	headgate.Store
 	scope string
 }
 
-func (s deaf) Bind(r headgate.Rule) (headgate.Bound, error) {
+func (s failingStore) Bind(r headgate.Rule) (headgate.Bound, error) {
 	b, err := s.Store.Bind(r)
 	if r.Name == s.scope {
-		return deafBound{b}, err
+		return failingBound{b}, err
 	}
 	return b, err
 }
 
-type deafBound struct{ headgate.Bound }
+type failingBound struct{ headgate.Bound }
 
-func (deafBound) Reserve(
+func (failingBound) Reserve(
 	context.Context, headgate.Instant, string, int64, time.Duration,
 ) (headgate.Decision, headgate.ReservationToken, error) {
 	return headgate.Decision{}, headgate.ReservationToken{}, headgate.ErrStoreUnavailable
 }
 
-// A charge that could not be made, and was waived, is not given back: those units are others'.
-func TestClientsGiveBackOnlyWhatTheyTook(t *testing.T) {
+// A charge that failed, and that ErrorHandler ignored, is not refunded.
+func TestClientRefundsOnlyItsCharges(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(nil)
 	first := policy("first", "5/1h")
@@ -280,16 +283,16 @@ func TestClientsGiveBackOnlyWhatTheyTook(t *testing.T) {
 	if d, err := limiter.AllowN(t.Context(), "", 3); err != nil || !d.Allowed {
 		t.Fatal(d, err)
 	}
-	never := same(policy("never", "1/1h"))
+	never := globalCharge(policy("never", "1/1h"))
 	never.Cost = func(context.Context, grpclimit.Call) int64 { return 2 }
 	pass := func(context.Context, grpclimit.Call, error) error { return nil }
-	c, err := grpclimit.NewClient(deaf{store, "first"}, &grpclimit.ClientOptions{ErrorHandler: pass}, same(first), never)
+	c, err := grpclimit.NewClient(failingStore{store, "first"}, &grpclimit.ClientOptions{ErrorHandler: pass}, globalCharge(first), never)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = waiting(t, &service{}, c).empty(t.Context())
+	_, _, err = serveClient(t, &service{}, c).empty(t.Context())
 	mustCode(t, "the second charge", err, codes.ResourceExhausted)
 	if d, err := limiter.PeekN(t.Context(), "", 0); err != nil || d.Remaining != 2 {
-		t.Errorf("got %+v, error %v want 2 remaining, as before", d, err)
+		t.Errorf("got %+v, error %v want 2 remaining", d, err)
 	}
 }

@@ -18,15 +18,15 @@ import (
 	"github.com/headgate/headgate/redisstore"
 )
 
-func TestNothingCouldBeDecided(t *testing.T) {
+func TestStoreError(t *testing.T) {
 	t.Parallel()
 	var cause error
-	own := func(_ context.Context, _ grpclimit.Call, err error) error {
+	allow := func(_ context.Context, _ grpclimit.Call, err error) error {
 		cause = err
 		return nil
 	}
-	below := same(policy("calls", "1/1h"))
-	below.Cost = func(context.Context, grpclimit.Call) int64 { return -1 }
+	negative := globalCharge(policy("calls", "1/1h"))
+	negative.Cost = func(context.Context, grpclimit.Call) int64 { return -1 }
 	for _, c := range []struct {
 		name   string
 		opts   *grpclimit.Options
@@ -35,9 +35,9 @@ func TestNothingCouldBeDecided(t *testing.T) {
 		want   codes.Code
 		retry  time.Duration
 	}{
-		{"a store that is closed", nil, same(policy("calls", "1/1h")), true, codes.Unavailable, time.Second},
-		{"let pass all the same", &grpclimit.Options{ErrorHandler: own}, same(policy("calls", "1/1h")), true, codes.OK, 0},
-		{"a cost below zero", nil, below, false, codes.Internal, 0},
+		{"closed store", nil, globalCharge(policy("calls", "1/1h")), true, codes.Unavailable, time.Second},
+		{"ErrorHandler allows", &grpclimit.Options{ErrorHandler: allow}, globalCharge(policy("calls", "1/1h")), true, codes.OK, 0},
+		{"a cost below zero", nil, negative, false, codes.Internal, 0},
 	} {
 		store := memstore.New(nil)
 		l, err := grpclimit.NewServer(store, c.opts, c.charge)
@@ -55,12 +55,13 @@ func TestNothingCouldBeDecided(t *testing.T) {
 		}
 	}
 	if !errors.Is(cause, headgate.ErrClosed) {
-		t.Errorf("Undecided heard of %v want the store's error", cause)
+		t.Errorf("ErrorHandler received %v want the store's error", cause)
 	}
 }
 
-// The policy says what holds while Redis is away; what is told of that names no server.
-func TestRedisAway(t *testing.T) {
+// Each failure mode has its behaviour while Redis is unavailable. The error message
+// does not contain the address of the server.
+func TestFailureModes(t *testing.T) {
 	t.Parallel()
 	redis := testserver.Redis(t)
 	for _, c := range []struct {
@@ -71,8 +72,8 @@ func TestRedisAway(t *testing.T) {
 		{headgate.FailLocal, []codes.Code{codes.OK, codes.OK, codes.ResourceExhausted}},
 		{headgate.FailClosed, []codes.Code{codes.Unavailable, codes.Unavailable, codes.Unavailable}},
 	} {
-		heard := &tape{}
-		w := serve(t, &service{}, overRedis(t, redis, c.on, heard))
+		recorded := &eventRecorder{}
+		w := serve(t, &service{}, newRedisServer(t, redis, c.on, recorded))
 		redis.Start()
 		_, _, err := w.empty(t.Context())
 		mustCode(t, "Redis decides", err, codes.OK)
@@ -80,20 +81,20 @@ func TestRedisAway(t *testing.T) {
 		for i, want := range c.want {
 			_, _, err := w.empty(t.Context())
 			mustCode(t, string(c.on), err, want)
-			if e := heard.heard()[i+1]; want != codes.Unavailable && e.Decision.Degraded == headgate.ReasonNone || want == codes.Unavailable && e.Err == nil {
+			if e := recorded.all()[i+1]; want != codes.Unavailable && e.Decision.Degraded == headgate.ReasonNone || want == codes.Unavailable && e.Err == nil {
 				t.Errorf("%s: observed %+v want it degraded, or an error", c.on, e)
 			}
 			if m := status.Convert(err).Message(); want == codes.Unavailable && m != "rate limit: the limit could not be checked; try again in 1s" {
-				t.Errorf("%s: told %q, which says too much", c.on, m)
+				t.Errorf("%s: got message %q", c.on, m)
 			}
 		}
 	}
 }
 
-// The queue of a share is as long as the share says, though the limit's own is longer.
-func TestQueueOfAShare(t *testing.T) {
+// The local fallback has a share of the limit, and a queue as long as that share.
+func TestLocalFallbackQueueLength(t *testing.T) {
 	t.Parallel()
-	inner, err := redisstore.Open("redis://127.0.0.1:1", nil) // where nobody is
+	inner, err := redisstore.Open("redis://127.0.0.1:1", nil) // no server listens there
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,8 +105,8 @@ func TestQueueOfAShare(t *testing.T) {
 	t.Cleanup(func() { store.Close() })
 	p := leaky("queue", "1/1h queue 10")
 	p.OnStoreError = headgate.FailLocal
-	decided := make(decisions, 20)
-	l, err := grpclimit.NewServer(store, &grpclimit.Options{Observer: decided}, same(p))
+	events := make(eventChan, 20)
+	l, err := grpclimit.NewServer(store, &grpclimit.Options{Observer: events}, globalCharge(p))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,16 +115,16 @@ func TestQueueOfAShare(t *testing.T) {
 	var held sync.WaitGroup
 	for i := range 6 {
 		held.Go(func() { w.empty(ctx) })
-		if e := <-decided; e.Err != nil || e.Decision.Allowed != (i < 5) || e.Decision.Degraded == headgate.ReasonNone {
-			t.Errorf("call %d, while the others are held: got %+v want it allowed for the first 5, degraded", i, e)
+		if e := <-events; e.Err != nil || e.Decision.Allowed != (i < 5) || e.Decision.Degraded == headgate.ReasonNone {
+			t.Errorf("call %d, while the others wait: got %+v want it allowed for the first 5, degraded", i, e)
 		}
 	}
 	cancel()
 	held.Wait()
 }
 
-// Giving back outlives the call that has ended, also where the store looks at its context.
-func TestGivingBackToRedis(t *testing.T) {
+// Units are refunded although the context of the call has ended.
+func TestRefundToRedisAfterCancel(t *testing.T) {
 	t.Parallel()
 	store, err := redisstore.Open("redis://"+testserver.Redis(t).Addr(), nil)
 	if err != nil {
@@ -131,49 +132,49 @@ func TestGivingBackToRedis(t *testing.T) {
 	}
 	t.Cleanup(func() { store.Close() })
 	queue, out, turns := leaky("queue", "1/1h queue 1"), policy("out", "5/1h"), policy("turns", "1/1h")
-	decided := make(decisions, 10)
-	onServer, err := grpclimit.NewServer(store, &grpclimit.Options{Observer: decided}, same(queue))
+	events := make(eventChan, 10)
+	onServer, err := grpclimit.NewServer(store, &grpclimit.Options{Observer: events}, globalCharge(queue))
 	if err != nil {
 		t.Fatal(err)
 	}
-	onClient, err := grpclimit.NewClient(store, &grpclimit.ClientOptions{Observer: decided}, same(out), same(turns))
+	onClient, err := grpclimit.NewClient(store, &grpclimit.ClientOptions{Observer: events}, globalCharge(out), globalCharge(turns))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		name   string
-		world  *world
-		policy headgate.Policy
-		left   int64 // while the second call waits, and one more once it has given back
+		name       string
+		testServer *testServer
+		policy     headgate.Policy
+		left       int64 // while the second call waits; one more after the refund
 	}{
-		{"a server's queue", serve(t, &service{}, onServer), queue, 0},
-		{"a client's first charge", waiting(t, &service{}, onClient), out, 3},
+		{"server queue", serve(t, &service{}, onServer), queue, 0},
+		{"first charge of a client", serveClient(t, &service{}, onClient), out, 3},
 	} {
 		limiter, err := headgate.New(store, c.policy, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _, err = c.world.empty(t.Context())
+		_, _, err = c.testServer.empty(t.Context())
 		mustCode(t, c.name, err, codes.OK)
-		decided.await(c.policy)
+		events.await(c.policy)
 		ctx, cancel := context.WithCancel(t.Context())
-		gone := make(chan error)
-		go func() { _, _, err := c.world.empty(ctx); gone <- err }()
-		decided.await(c.policy) // or else it is not known whether anything was taken, and nothing is given back
-		until(t, limiter, c.left)
+		canceled := make(chan error)
+		go func() { _, _, err := c.testServer.empty(ctx); canceled <- err }()
+		events.await(c.policy) // so that the charge is made before the call is canceled
+		waitForRemaining(t, limiter, c.left)
 		cancel()
-		mustCode(t, c.name, <-gone, codes.Canceled)
-		until(t, limiter, c.left+1)
+		mustCode(t, c.name, <-canceled, codes.Canceled)
+		waitForRemaining(t, limiter, c.left+1)
 	}
 }
 
-// decisions are those that an observer heard of.
-type decisions chan headgate.Event
+// eventChan is an observer that sends events to a channel.
+type eventChan chan headgate.Event
 
-func (d decisions) Observe(e headgate.Event) { d <- e }
+func (d eventChan) Observe(e headgate.Event) { d <- e }
 
-// await waits for the next decision under a policy.
-func (d decisions) await(p headgate.Policy) {
+// await waits for the next event of a policy.
+func (d eventChan) await(p headgate.Policy) {
 	for e := range d {
 		if e.Policy == p.Name {
 			return
@@ -181,8 +182,8 @@ func (d decisions) await(p headgate.Policy) {
 	}
 }
 
-// until asks until so much remains.
-func until(t *testing.T, l *headgate.Limiter, remaining int64) {
+// waitForRemaining waits until the limit has that many units remaining.
+func waitForRemaining(t *testing.T, l *headgate.Limiter, remaining int64) {
 	t.Helper()
 	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
 		d, err := l.PeekN(t.Context(), "", 0)
@@ -195,7 +196,8 @@ func until(t *testing.T, l *headgate.Limiter, remaining int64) {
 	}
 }
 
-func overRedis(t *testing.T, redis *testserver.RedisServer, on headgate.OnStoreError, o headgate.Observer) *grpclimit.Server {
+// newRedisServer returns a server limit with a store on Redis and a local fallback.
+func newRedisServer(t *testing.T, redis *testserver.RedisServer, on headgate.OnStoreError, o headgate.Observer) *grpclimit.Server {
 	t.Helper()
 	inner, err := redisstore.Open("redis://"+redis.Addr(), nil)
 	if err != nil {
@@ -208,7 +210,7 @@ func overRedis(t *testing.T, redis *testserver.RedisServer, on headgate.OnStoreE
 	t.Cleanup(func() { store.Close() })
 	p := policy("calls-"+string(on), "2/1h")
 	p.OnStoreError = on
-	l, err := grpclimit.NewServer(store, &grpclimit.Options{Observer: o}, same(p))
+	l, err := grpclimit.NewServer(store, &grpclimit.Options{Observer: o}, globalCharge(p))
 	if err != nil {
 		t.Fatal(err)
 	}

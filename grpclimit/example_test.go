@@ -23,7 +23,7 @@ func ExampleNewServer() {
 	perClient := headgate.MustPolicy("2/1h")
 	perClient.Name = "per-client"
 	limit, err := grpclimit.NewServer(memstore.New(nil), &grpclimit.Options{Skip: grpclimit.HealthOrReflection},
-		grpclimit.Charge{Policy: perClient}) // by address, if no Key is given
+		grpclimit.Charge{Policy: perClient}) // the default Key is Address
 	if err != nil {
 		panic(err)
 	}
@@ -48,7 +48,8 @@ func ExampleNewServer() {
 	// per-client limit exceeded: 2/h 30m0s
 }
 
-// A limit for each user and method, where the user is what authentication has put into the context; and one for all together.
+// A limit for each user and method, with the user that authentication has stored in the
+// context, and a limit for all users together.
 func ExampleJoin() {
 	user := grpclimit.Func(func(ctx context.Context) (string, bool) {
 		name, ok := ctx.Value(userKey{}).(string)
@@ -90,7 +91,7 @@ func ExampleJoin() {
 
 type userKey struct{}
 
-// A client that keeps to what it was allotted, and comes back when the server says so.
+// A client limits its calls, and retries after the delay that the server requests.
 func ExampleNewClient() {
 	limit, err := grpclimit.NewClient(memstore.New(nil), &grpclimit.ClientOptions{Retries: 3},
 		grpclimit.Charge{Policy: headgate.MustPolicy("1/200ms")})
@@ -110,16 +111,16 @@ func ExampleNewClient() {
 	}
 	fmt.Println("took 200 ms or more:", time.Since(begin) >= 200*time.Millisecond)
 
-	hurry, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	shortCtx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	_, err = client.EmptyCall(hurry, &pb.Empty{})
+	_, err = client.EmptyCall(shortCtx, &pb.Empty{})
 	fmt.Println(status.Code(err) == codes.ResourceExhausted, errors.Is(err, headgate.ErrWouldExceedDeadline))
 	// Output:
 	// took 200 ms or more: true
 	// true true
 }
 
-// run serves on this machine and connects a client.
+// run starts a server on loopback and connects a client.
 func run(server *grpc.Server, opts ...grpc.DialOption) (client pb.TestServiceClient, stop func()) {
 	socket, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

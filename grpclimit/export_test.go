@@ -6,24 +6,24 @@ import (
 	"github.com/headgate/headgate/clientaddr"
 )
 
-// ServerKey is the text of a key on a server; trust may be nil.
+// ServerKey returns the text of a key on a server. trust may be nil.
 func ServerKey(ctx context.Context, key Key, call Call, trust *clientaddr.Options) string {
-	address, err := newAddresses(trust)
+	addresses, err := newAddresses(trust)
 	if err != nil {
 		panic(err)
 	}
-	bound, err := key.compile(false)
+	compiled, err := key.compile(false)
 	if err != nil {
 		panic(err)
 	}
-	return bound.compiled.Text(keyRequest{ctx, call, &client{addresses: address}})
+	return compiled.compiled.Text(keyRequest{ctx, call, &client{addresses: addresses}})
 }
 
-// ClientKey is the text of a key on a client.
+// ClientKey returns the text of a key on a client.
 func ClientKey(ctx context.Context, key Key, call Call) string {
-	bound, err := key.compile(true)
+	compiled, err := key.compile(true)
 	if err != nil {
 		panic(err)
 	}
-	return bound.compiled.Text(keyRequest{ctx: ctx, call: call})
+	return compiled.compiled.Text(keyRequest{ctx: ctx, call: call})
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// from is the context of a call by a peer with metadata.
+// from returns the context of a call from a peer, with metadata.
 func from(addr string, md ...string) context.Context {
 	p := &peer.Peer{}
 	switch {
@@ -40,7 +40,7 @@ var (
 	proxies = &clientaddr.Options{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
 )
 
-func TestAddresses(t *testing.T) {
+func TestClientAddress(t *testing.T) {
 	t.Parallel()
 	const forwarded = "203.0.113.9"
 	for _, c := range []struct {
@@ -54,19 +54,19 @@ func TestAddresses(t *testing.T) {
 		{"a zone", from("[fe80::1%eth0]:4711"), nil, "fe80::/64"},
 		{"mapped", from("[::ffff:198.51.100.7]:4711"), nil, "198.51.100.7"},
 		{"translated", from("[64:ff9b::198.51.100.7]:4711"), nil, "198.51.100.7"},
-		{"a unix socket", from("unix:/run/socket"), nil, "unknown"},
-		{"an unnamed one", from("unix:@"), nil, "unknown"},
-		{"one whose name is an address", from("unix:198.51.100.7:4711"), nil, "unknown"},
+		{"a Unix socket", from("unix:/run/socket"), nil, "unknown"},
+		{"an unnamed Unix socket", from("unix:@"), nil, "unknown"},
+		{"a Unix socket whose name is an address", from("unix:198.51.100.7:4711"), nil, "unknown"},
 		{"no address", from(""), nil, "unknown"},
 		{"no peer", context.Background(), nil, "unknown"},
-		{"whoever pretends", from("198.51.100.7:4711", "x-forwarded-for", forwarded, "forwarded", "for="+forwarded), nil, "198.51.100.7"},
+		{"an untrusted peer with forwarding metadata", from("198.51.100.7:4711", "x-forwarded-for", forwarded, "forwarded", "for="+forwarded), nil, "198.51.100.7"},
 		{"a proxy", from("10.0.0.1:4711", "x-forwarded-for", forwarded), proxies, forwarded},
 		{"a proxy, mapped", from("[::ffff:10.0.0.1]:4711", "x-forwarded-for", forwarded), proxies, forwarded},
-		{"several lines", from("10.0.0.1:4711", "x-forwarded-for", "1.1.1.1", "x-forwarded-for", forwarded+", 10.0.0.2"), proxies, forwarded},
-		{"a proxy's own call", from("10.0.0.1:4711"), proxies, "10.0.0.1"},
-		{"a stranger beside proxies", from("198.51.100.7:4711", "x-forwarded-for", forwarded), proxies, "198.51.100.7"},
+		{"several values", from("10.0.0.1:4711", "x-forwarded-for", "1.1.1.1", "x-forwarded-for", forwarded+", 10.0.0.2"), proxies, forwarded},
+		{"a call by the proxy itself", from("10.0.0.1:4711"), proxies, "10.0.0.1"},
+		{"an untrusted peer", from("198.51.100.7:4711", "x-forwarded-for", forwarded), proxies, "198.51.100.7"},
 		{"one hop", from("198.51.100.7:4711", "x-forwarded-for", "1.1.1.1, "+forwarded), &clientaddr.Options{TrustedHops: 1}, forwarded},
-		{"a proxy by a unix socket", from("unix:/run/socket", "x-forwarded-for", forwarded), &clientaddr.Options{TrustUnix: true}, forwarded},
+		{"a proxy on a Unix socket", from("unix:/run/socket", "x-forwarded-for", forwarded), &clientaddr.Options{TrustUnix: true}, forwarded},
 		{
 			"another field", from("10.0.0.1:4711", "x-forwarded-for", "1.1.1.1", "x-real-ip", forwarded),
 			&clientaddr.Options{TrustedProxies: proxies.TrustedProxies, Header: "X-Real-IP"}, forwarded,
@@ -78,8 +78,8 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// Whoever forgets to name a proxy hears of it, once.
-func TestProxyThatWasNotNamed(t *testing.T) {
+// The warning about an untrusted proxy is sent once.
+func TestWarnsAboutUntrustedProxy(t *testing.T) {
 	t.Parallel()
 	warned := 0
 	trust := &clientaddr.Options{Warn: func(string) { warned++ }}
@@ -92,12 +92,12 @@ func TestProxyThatWasNotNamed(t *testing.T) {
 	}
 }
 
-func TestKeys(t *testing.T) {
+func TestServerKeys(t *testing.T) {
 	t.Parallel()
 	ctx := from("198.51.100.7:4711", "user", "ann", "user", "ben", "empty", "")
 	user, address, missing := grpclimit.Metadata("User"), grpclimit.Address(), grpclimit.Metadata("x")
 	found := grpclimit.Func(func(context.Context) (string, bool) { return "found", true })
-	nobody := grpclimit.Func(func(context.Context) (string, bool) { return "ann", false })
+	noUser := grpclimit.Func(func(context.Context) (string, bool) { return "ann", false })
 	for _, c := range []struct {
 		name string
 		key  grpclimit.Key
@@ -108,15 +108,15 @@ func TestKeys(t *testing.T) {
 		{"metadata", user, "ann"},
 		{"missing", missing, ""},
 		{"func", found, "found"},
-		{"func without", nobody, ""},
-		{"same", grpclimit.Global(), ""},
+		{"func without a result", noUser, ""},
+		{"global", grpclimit.Global(), ""},
 		{"join", grpclimit.Join(user, grpclimit.Service(), missing), "ann+shop.Cart+"},
 		{"first", grpclimit.First(user, address), "ann"},
 		{"second", grpclimit.First(missing, address), "198.51.100.7"},
-		{"first that is not empty", grpclimit.First(grpclimit.Metadata("empty"), nobody, grpclimit.Join(missing, nobody), grpclimit.Key{}), "198.51.100.7"},
-		{"none", grpclimit.First(missing, nobody), "func="},
-		{"a join without one of its parts", grpclimit.First(grpclimit.Join(user, missing), address), "198.51.100.7"},
-		{"the second function", grpclimit.First(nobody, found), "func:2=found"},
+		{"first that is not empty", grpclimit.First(grpclimit.Metadata("empty"), noUser, grpclimit.Join(missing, noUser), grpclimit.Key{}), "198.51.100.7"},
+		{"all alternatives missing", grpclimit.First(missing, noUser), "func="},
+		{"a join with a missing part", grpclimit.First(grpclimit.Join(user, missing), address), "198.51.100.7"},
+		{"the second function", grpclimit.First(noUser, found), "func:2=found"},
 		{"a block", grpclimit.AddressBlock(0), "198.51.100.7"},
 	} {
 		if got := grpclimit.ServerKey(ctx, c.key, call, nil); got != c.want {
@@ -124,7 +124,7 @@ func TestKeys(t *testing.T) {
 		}
 	}
 	if got := grpclimit.ServerKey(from("[2001:db8:1:2::3]:1"), grpclimit.AddressBlock(48), call, nil); got != "2001:db8:1::/48" {
-		t.Errorf("a block of IPv6: got %q want its /48", got)
+		t.Errorf("an IPv6 block: got %q want its /48", got)
 	}
 	long := from("", "user", strings.Repeat("x", 1<<20))
 	if got := grpclimit.ServerKey(long, user, call, nil); len(got) != len("sha256=")+64 {
@@ -132,7 +132,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-func TestClientsKeys(t *testing.T) {
+func TestClientKeys(t *testing.T) {
 	t.Parallel()
 	ctx := metadata.AppendToOutgoingContext(context.Background(), "User", "ann")
 	call := grpclimit.Call{Method: "/shop.Cart/Add", Target: "dns:///shop"}
@@ -150,10 +150,11 @@ func TestClientsKeys(t *testing.T) {
 	}
 }
 
-// On sockets as they are: each has the address that it should.
-func TestPeersOfRealSockets(t *testing.T) {
+// Calls on real sockets have the correct client address.
+func TestClientAddressOfSockets(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "hg") // a socket's path has some hundred bytes at most
+	// the path of a socket may have about 100 bytes
+	dir, err := os.MkdirTemp("", "hg")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,11 +163,11 @@ func TestPeersOfRealSockets(t *testing.T) {
 	for _, c := range []struct {
 		network, address string
 		opts             *clientaddr.Options
-		second           codes.Code // of a call that says that it comes from elsewhere
+		second           codes.Code // of a call with another X-Forwarded-For
 	}{
 		{"tcp", "127.0.0.1:0", nil, codes.ResourceExhausted},
 		{"tcp", "127.0.0.1:0", local, codes.OK},
-		{"tcp", "[::]:0", local, codes.OK}, // IPv4 comes mapped
+		{"tcp", "[::]:0", local, codes.OK}, // IPv4 addresses are mapped to IPv6
 		{"unix", filepath.Join(dir, "a"), nil, codes.ResourceExhausted},
 		{"unix", filepath.Join(dir, "b"), &clientaddr.Options{TrustUnix: true}, codes.OK},
 	} {
@@ -183,7 +184,7 @@ func TestPeersOfRealSockets(t *testing.T) {
 	}
 }
 
-// listen serves on a real socket and connects to it.
+// listen starts a server on a socket and connects to it.
 func listen(t *testing.T, network, address string, limit *grpclimit.Server) pb.TestServiceClient {
 	t.Helper()
 	socket, err := net.Listen(network, address)
@@ -214,7 +215,7 @@ func connect(t *testing.T, target string) *grpc.ClientConn {
 	return conn
 }
 
-// FuzzJoin: different values never make the same key, however they are joined.
+// Different values never give the same key, however they are joined.
 func FuzzJoin(f *testing.F) {
 	f.Add("a+b", "c", "a", "b+c")
 	f.Add("", "1.2.3.4", "1.2.3.4", "")
@@ -242,9 +243,9 @@ func FuzzJoin(f *testing.F) {
 
 type valuesKey struct{}
 
-// Nobody spends an address' budget by sending that address as something else: a policy without a name counts apart for each sort
-// of key, whatever other doors there are to the same store.
-func TestMetadataThatLooksLikeAnAddress(t *testing.T) {
+// Metadata that looks like an address never spends the budget of that address: a policy
+// without a name has separate state for each kind of key.
+func TestMetadataNeverSpendsAddressBudget(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(nil)
 	p := headgate.MustPolicy("1/1h")

@@ -27,7 +27,8 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// service is gRPC's own for tests. A function that is not set answers at once.
+// service implements gRPC's test service. Without unary and duplex it responds
+// immediately.
 type service struct {
 	pb.UnimplementedTestServiceServer
 	calls  atomic.Int64
@@ -45,17 +46,18 @@ func (s *service) EmptyCall(ctx context.Context, _ *pb.Empty) (*pb.Empty, error)
 	return &pb.Empty{}, nil
 }
 
-// UnaryCall is a call whose message has a number, its size.
+// UnaryCall responds with an empty message.
 func (s *service) UnaryCall(context.Context, *pb.SimpleRequest) (*pb.SimpleResponse, error) {
 	s.calls.Add(1)
 	return &pb.SimpleResponse{}, nil
 }
 
-// StreamingInputCall counts the messages of its client.
+// StreamingInputCall responds with the number of messages received.
 func (s *service) StreamingInputCall(stream pb.TestService_StreamingInputCallServer) error {
 	for n := int32(0); ; n++ {
 		if _, err := stream.Recv(); err != nil {
-			if stream.Context().Err() == nil && status.Code(err) == codes.Unknown { // io.EOF
+			// io.EOF
+			if stream.Context().Err() == nil && status.Code(err) == codes.Unknown {
 				return stream.SendAndClose(&pb.StreamingInputCallResponse{AggregatedPayloadSize: n})
 			}
 			return err
@@ -64,7 +66,7 @@ func (s *service) StreamingInputCall(stream pb.TestService_StreamingInputCallSer
 	}
 }
 
-// FullDuplexCall answers each message with one.
+// FullDuplexCall responds to each message with one message.
 func (s *service) FullDuplexCall(stream pb.TestService_FullDuplexCallServer) error {
 	s.calls.Add(1)
 	if s.duplex != nil {
@@ -83,8 +85,8 @@ func (s *service) FullDuplexCall(stream pb.TestService_FullDuplexCallServer) err
 	}
 }
 
-// world is a server and a connection to it, in memory.
-type world struct {
+// testServer is a server and an in-memory connection to it.
+type testServer struct {
 	service *service
 	client  pb.TestServiceClient
 	conn    *grpc.ClientConn
@@ -92,14 +94,16 @@ type world struct {
 	wire    *bufconn.Listener
 }
 
-// serve starts a server, which ends with the test. For tests in a bubble of synctest, whose goroutines must end before: stop.
-func serve(t testing.TB, s *service, limit *grpclimit.Server, dial ...grpc.DialOption) *world {
+// serve starts a server that is stopped at the end of the test. Tests in a synctest
+// bubble must call stop themselves, because all goroutines of the bubble must end
+// first.
+func serve(t testing.TB, s *service, limit *grpclimit.Server, dial ...grpc.DialOption) *testServer {
 	t.Helper()
 	var opts []grpc.ServerOption
 	if limit != nil {
-		opts = append(opts, grpc.ChainUnaryInterceptor(recovering, limit.Unary), grpc.ChainStreamInterceptor(limit.Stream))
+		opts = append(opts, grpc.ChainUnaryInterceptor(recoverInterceptor, limit.Unary), grpc.ChainStreamInterceptor(limit.Stream))
 	}
-	w := &world{service: s, server: grpc.NewServer(opts...), wire: bufconn.Listen(1 << 20)}
+	w := &testServer{service: s, server: grpc.NewServer(opts...), wire: bufconn.Listen(1 << 20)}
 	pb.RegisterTestServiceServer(w.server, s)
 	go w.server.Serve(w.wire)
 	w.conn = w.dial(t, dial...)
@@ -108,7 +112,7 @@ func serve(t testing.TB, s *service, limit *grpclimit.Server, dial ...grpc.DialO
 	return w
 }
 
-func (w *world) dial(t testing.TB, opts ...grpc.DialOption) *grpc.ClientConn {
+func (w *testServer) dial(t testing.TB, opts ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///memory", append(opts,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -119,14 +123,14 @@ func (w *world) dial(t testing.TB, opts ...grpc.DialOption) *grpc.ClientConn {
 	return conn
 }
 
-func (w *world) stop() {
+func (w *testServer) stop() {
 	w.conn.Close()
 	w.server.Stop()
 	w.wire.Close()
 }
 
-// recovering is what many servers have outermost.
-func recovering(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (_ any, err error) {
+// recoverInterceptor recovers from panics, as many servers do.
+func recoverInterceptor(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (_ any, err error) {
 	defer func() {
 		if recover() != nil {
 			err = status.Error(codes.Internal, "panicked")
@@ -135,7 +139,7 @@ func recovering(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler g
 	return handler(ctx, req)
 }
 
-// policy is a named token bucket.
+// policy returns a token bucket policy with a name.
 func policy(name string, limits ...string) headgate.Policy {
 	p := headgate.MustPolicy(limits...)
 	p.Name = name
@@ -166,13 +170,13 @@ func newClient(t testing.TB, opts *grpclimit.ClientOptions, charges ...grpclimit
 	return c
 }
 
-// same is a charge with one budget for all calls.
-func same(p headgate.Policy) grpclimit.Charge {
+// globalCharge returns a charge with one budget for all calls.
+func globalCharge(p headgate.Policy) grpclimit.Charge {
 	return grpclimit.Charge{Policy: p, Key: grpclimit.Global()}
 }
 
-// empty makes an empty call and returns what came with its answer.
-func (w *world) empty(ctx context.Context) (header, trailer metadata.MD, err error) {
+// empty makes an EmptyCall and returns its metadata.
+func (w *testServer) empty(ctx context.Context) (header, trailer metadata.MD, err error) {
 	_, err = w.client.EmptyCall(ctx, &pb.Empty{}, grpc.Header(&header), grpc.Trailer(&trailer))
 	return header, trailer, err
 }
@@ -184,7 +188,7 @@ func mustCode(t *testing.T, what string, err error, want codes.Code) {
 	}
 }
 
-// details are what an error has of them.
+// details returns the details of an error, nil if missing.
 func details(err error) (retry *errdetails.RetryInfo, quota *errdetails.QuotaFailure) {
 	for _, d := range status.Convert(err).Details() {
 		switch d := d.(type) {
@@ -197,7 +201,7 @@ func details(err error) (retry *errdetails.RetryInfo, quota *errdetails.QuotaFai
 	return retry, quota
 }
 
-// item reads a parameter of the item that a structured field names.
+// item returns a parameter of the named item of a structured field.
 func item(t *testing.T, md metadata.MD, field, name, param string) any {
 	t.Helper()
 	list, err := httpsfv.UnmarshalList(md.Get(field))
@@ -214,19 +218,19 @@ func item(t *testing.T, md metadata.MD, field, name, param string) any {
 	return nil
 }
 
-// tape keeps what an observer hears.
-type tape struct {
+// eventRecorder is an observer that records events.
+type eventRecorder struct {
 	mu     sync.Mutex
 	events []headgate.Event
 }
 
-func (o *tape) Observe(e headgate.Event) {
+func (o *eventRecorder) Observe(e headgate.Event) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.events = append(o.events, e)
 }
 
-func (o *tape) heard() []headgate.Event {
+func (o *eventRecorder) all() []headgate.Event {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return append([]headgate.Event(nil), o.events...)
@@ -240,7 +244,7 @@ func timed(f func() error) (time.Duration, error) {
 
 var errBroken = errors.New("broken")
 
-// isErr is errors.Is, for which nil is a target as well.
+// isErr is errors.Is that also accepts nil as the target.
 func isErr(err, want error) bool {
 	return want == nil && err == nil || want != nil && errors.Is(err, want)
 }

@@ -2,5 +2,6 @@
 
 package grpclimit_test
 
-// raceEnabled says that nothing else allocates.
+// raceEnabled reports whether the race detector is enabled, which makes tests slower
+// and allocates.
 const raceEnabled = false

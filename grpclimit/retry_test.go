@@ -17,32 +17,33 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// retrying is a client whose service config retries, by a backoff that is far from what the server says.
-func retrying(code string) grpc.DialOption {
+// withRetryPolicy returns an option for a service config with retries, whose backoff is
+// much shorter than the wait of the server.
+func withRetryPolicy(code string) grpc.DialOption {
 	return grpc.WithDefaultServiceConfig(`{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 3,
 		"initialBackoff": "0.01s", "maxBackoff": "0.01s", "backoffMultiplier": 1, "retryableStatusCodes": ["` + code + `"]}}]}`)
 }
 
-func TestRetriesOfGRPCWaitAsLongAsTheyAreTold(t *testing.T) {
+func TestRetryPolicyWaitsForPushback(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := serve(t, &service{}, newServer(t, nil, same(policy("calls", "3/1s"))), retrying("RESOURCE_EXHAUSTED"))
+		w := serve(t, &service{}, newServer(t, nil, globalCharge(policy("calls", "3/1s"))), withRetryPolicy("RESOURCE_EXHAUSTED"))
 		defer w.stop()
 		for i := range 5 {
 			took, err := timed(func() error { _, _, err := w.empty(t.Context()); return err })
 			mustCode(t, "call "+strconv.Itoa(i), err, codes.OK)
 			if want := []time.Duration{0, 0, 0, 334 * time.Millisecond, 333 * time.Millisecond}[i]; took != want {
-				t.Errorf("call %d: got it after %v want %v", i, took, want)
+				t.Errorf("call %d: finished after %v want %v", i, took, want)
 			}
 		}
 	})
 }
 
-// A wait that helps nobody is not made: clients fail at once, and hear why.
-func TestRetriesOfGRPCAreCalledOff(t *testing.T) {
+// If a wait is useless, gRPC does not retry: the call fails immediately with the denial.
+func TestPushbackStopsRetries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		expensive := same(policy("weight", "1/1m"))
+		expensive := globalCharge(policy("weight", "1/1m"))
 		expensive.Cost = func(ctx context.Context, _ grpclimit.Call) int64 {
 			if _, ok := ctx.Deadline(); ok {
 				return 1
@@ -55,12 +56,12 @@ func TestRetriesOfGRPCAreCalledOff(t *testing.T) {
 			timeout time.Duration
 			opts    *grpclimit.Options
 		}{
-			{"past the deadline", same(policy("calls", "1/20s")), 19 * time.Second, nil},
-			{"longer than a minute", same(policy("calls", "1/61s")), time.Hour, nil},
-			{"longer than the options say", same(policy("calls", "1/20s")), time.Hour, &grpclimit.Options{Pushback: 19 * time.Second}},
-			{"never", expensive, 0, nil},
+			{"past the deadline", globalCharge(policy("calls", "1/20s")), 19 * time.Second, nil},
+			{"longer than a minute", globalCharge(policy("calls", "1/61s")), time.Hour, nil},
+			{"longer than Options.Pushback", globalCharge(policy("calls", "1/20s")), time.Hour, &grpclimit.Options{Pushback: 19 * time.Second}},
+			{"cost above the limit", expensive, 0, nil},
 		} {
-			w := serve(t, &service{}, newServer(t, c.opts, c.charge), retrying("RESOURCE_EXHAUSTED"))
+			w := serve(t, &service{}, newServer(t, c.opts, c.charge), withRetryPolicy("RESOURCE_EXHAUSTED"))
 			ctx, cancel := context.WithCancel(t.Context())
 			if c.timeout > 0 {
 				ctx, cancel = context.WithTimeout(ctx, c.timeout)
@@ -69,7 +70,7 @@ func TestRetriesOfGRPCAreCalledOff(t *testing.T) {
 			took, err := timed(func() error { _, _, err := w.empty(ctx); return err })
 			mustCode(t, c.name, err, codes.ResourceExhausted)
 			if took != 0 {
-				t.Errorf("%s: got the denial after %v want it at once", c.name, took)
+				t.Errorf("%s: got the denial after %v want it immediately", c.name, took)
 			}
 			cancel()
 			w.stop()
@@ -77,26 +78,27 @@ func TestRetriesOfGRPCAreCalledOff(t *testing.T) {
 	})
 }
 
-// Without a pushback clients keep to their own backoff: two times 10 ms, or a fifth more.
-func TestRetriesOfGRPCWithoutPushback(t *testing.T) {
+// Without pushback gRPC uses its own backoff: two waits of 10 ms, each up to 20 % longer.
+func TestRetryPolicyWithoutPushback(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := serve(t, &service{}, newServer(t, &grpclimit.Options{Pushback: -1}, same(policy("calls", "1/1h"))), retrying("RESOURCE_EXHAUSTED"))
+		w := serve(t, &service{}, newServer(t, &grpclimit.Options{Pushback: -1}, globalCharge(policy("calls", "1/1h"))), withRetryPolicy("RESOURCE_EXHAUSTED"))
 		defer w.stop()
 		w.empty(t.Context())
 		took, err := timed(func() error { _, _, err := w.empty(t.Context()); return err })
 		mustCode(t, "three attempts", err, codes.ResourceExhausted)
-		if took == 0 || took > 24*time.Millisecond { // old versions of gRPC wait for any part of 10 ms, new ones for 8 to 12
-			t.Errorf("got it after %v want two waits of at most 12 ms", took)
+		// old gRPC versions wait for 0 to 10 ms, new ones for 8 to 12 ms
+		if took == 0 || took > 24*time.Millisecond {
+			t.Errorf("failed after %v want two waits of at most 12 ms", took)
 		}
 		if retry, _ := details(err); retry == nil {
-			t.Errorf("got %v want its details kept", err)
+			t.Errorf("got %v want it with details", err)
 		}
 	})
 }
 
-// The fields of an allowed call do not keep clients from retrying what its handler could not do.
-func TestHandlersErrorsCanStillBeRetried(t *testing.T) {
+// The fields of an allowed call do not prevent retries of a handler's error.
+func TestHandlerErrorsCanBeRetried(t *testing.T) {
 	t.Parallel()
 	s := &service{}
 	s.unary = func(context.Context) error {
@@ -105,7 +107,7 @@ func TestHandlersErrorsCanStillBeRetried(t *testing.T) {
 		}
 		return nil
 	}
-	w := serve(t, s, newServer(t, nil, same(policy("calls", "9/1h"))), retrying("UNAVAILABLE"))
+	w := serve(t, s, newServer(t, nil, globalCharge(policy("calls", "9/1h"))), withRetryPolicy("UNAVAILABLE"))
 	header, _, err := w.empty(t.Context())
 	mustCode(t, "third attempt", err, codes.OK)
 	if r := item(t, header, "ratelimit", "calls", "r"); r != int64(6) {
@@ -113,17 +115,18 @@ func TestHandlersErrorsCanStillBeRetried(t *testing.T) {
 	}
 	s.unary = func(context.Context) error { return errBroken }
 	_, trailer, err := w.empty(t.Context())
-	mustCode(t, "a handler's error", err, codes.Unknown)
+	mustCode(t, "handler error", err, codes.Unknown)
 	if r := item(t, trailer, "ratelimit", "calls", "r"); r != int64(5) {
 		t.Errorf("with an error: got r %v want 5", r)
 	}
 }
 
-func TestLeakyBucketHoldsCalls(t *testing.T) {
+func TestQueueDelaysCalls(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		for _, limit := range []string{"10/1s queue 3", "3/1s queue 3"} { // every 100 ms, and every 333,333.3… µs
-			w := serve(t, &service{}, newServer(t, nil, same(leaky("queue", limit))))
+		// every 100 ms, and every 333,333.3… µs
+		for _, limit := range []string{"10/1s queue 3", "3/1s queue 3"} {
+			w := serve(t, &service{}, newServer(t, nil, globalCharge(leaky("queue", limit))))
 			spacing := time.Second / time.Duration(headgate.MustParseLimit(limit).Rate)
 			done := make(chan time.Duration, 4)
 			for i := range 4 {
@@ -136,14 +139,14 @@ func TestLeakyBucketHoldsCalls(t *testing.T) {
 				}()
 				synctest.Wait()
 				if got, want := len(done), min(i+1, 1); got != want {
-					t.Fatalf("%s: got %d calls through at once want %d", limit, got, want)
+					t.Fatalf("%s: got %d calls immediately want %d", limit, got, want)
 				}
 			}
 			_, _, err := w.empty(t.Context())
-			mustCode(t, "beyond the queue", err, codes.ResourceExhausted)
+			mustCode(t, "queue full", err, codes.ResourceExhausted)
 			for i := range 4 {
 				if got, want := <-done, time.Duration(i)*spacing; got < want || got > want+time.Microsecond {
-					t.Errorf("%s: call %d got through after %v want %v", limit, i, got, want)
+					t.Errorf("%s: call %d finished after %v want %v", limit, i, got, want)
 				}
 			}
 			w.stop()
@@ -151,27 +154,29 @@ func TestLeakyBucketHoldsCalls(t *testing.T) {
 	})
 }
 
-// A client that goes away in the queue is not run, leaves nothing behind, and frees its place, however far places are apart.
-func TestLeakyBucketLetsGo(t *testing.T) {
+// The handler of a call that is canceled in the queue does not run, and its place is
+// freed.
+func TestQueueCancelFreesPlace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		for _, limit := range []string{"1/1s queue 2", "3/1s queue 2"} { // every 333,333.3… µs
+		// every 333,333.3… µs
+		for _, limit := range []string{"1/1s queue 2", "3/1s queue 2"} {
 			s := &service{}
-			w := serve(t, s, newServer(t, nil, same(leaky("queue", limit))))
+			w := serve(t, s, newServer(t, nil, globalCharge(leaky("queue", limit))))
 			spacing := time.Second / time.Duration(headgate.MustParseLimit(limit).Rate)
 			w.empty(t.Context())
 			ctx, cancel := context.WithCancel(t.Context())
-			gone := make(chan error, 1)
-			go func() { _, _, err := w.empty(ctx); gone <- err }()
+			canceled := make(chan error, 1)
+			go func() { _, _, err := w.empty(ctx); canceled <- err }()
 			synctest.Wait()
 			cancel()
-			mustCode(t, "cancelled", <-gone, codes.Canceled)
+			mustCode(t, "canceled", <-canceled, codes.Canceled)
 			synctest.Wait()
 			for i := 1; i <= 2; i++ { // both places are free again
 				took, err := timed(func() error { _, _, err := w.empty(t.Context()); return err })
-				mustCode(t, "after it", err, codes.OK)
+				mustCode(t, "next call", err, codes.OK)
 				if took < spacing-time.Microsecond || took > spacing+time.Microsecond {
-					t.Errorf("%s: call %d after it: got through after %v want %v", limit, i, took, spacing)
+					t.Errorf("%s: call %d after the canceled one: finished after %v want %v", limit, i, took, spacing)
 				}
 			}
 			if got := s.calls.Load(); got != 3 {
@@ -182,11 +187,11 @@ func TestLeakyBucketLetsGo(t *testing.T) {
 	})
 }
 
-// A place that somebody stands behind is not granted a second time: what goes out stays evenly spaced.
-func TestLeakyBucketKeepsWhatStandsBehind(t *testing.T) {
+// A place with later calls is not granted again: the calls stay evenly spaced.
+func TestQueueCancelDoesNotShiftLaterCalls(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := serve(t, &service{}, newServer(t, nil, same(leaky("queue", "1/1s queue 5"))))
+		w := serve(t, &service{}, newServer(t, nil, globalCharge(leaky("queue", "1/1s queue 5"))))
 		defer w.stop()
 		begin := time.Now()
 		w.empty(t.Context())
@@ -203,17 +208,17 @@ func TestLeakyBucketKeepsWhatStandsBehind(t *testing.T) {
 		go func() { w.empty(t.Context()); out <- time.Since(begin) }()
 		for i := 2; i <= 4; i++ {
 			if got, want := <-out, time.Duration(i)*time.Second; got != want {
-				t.Errorf("got through at %v want %v", got, want)
+				t.Errorf("finished at %v want %v", got, want)
 			}
 		}
 	})
 }
 
-// Who cannot have its turn before its deadline is told at once.
-func TestLeakyBucketAndDeadlines(t *testing.T) {
+// A call whose turn is after its deadline fails immediately.
+func TestQueueDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := newServer(t, nil, same(leaky("queue", "1/10s queue 3")), same(policy("tokens", "2/1h")))
+		l := newServer(t, nil, globalCharge(leaky("queue", "1/10s queue 3")), globalCharge(policy("tokens", "2/1h")))
 		w := serve(t, &service{}, l)
 		defer w.stop()
 		w.empty(t.Context())
@@ -222,37 +227,39 @@ func TestLeakyBucketAndDeadlines(t *testing.T) {
 		took, err := timed(func() error { _, _, err := w.empty(ctx); return err })
 		mustCode(t, "too late", err, codes.DeadlineExceeded)
 		if took != 0 {
-			t.Errorf("too late: told after %v want at once", took)
+			t.Errorf("too late: failed after %v want immediately", took)
 		}
-		// The other charge's unit was given back; the place in the queue was not, for with two charges nobody knows who stands behind.
+		// The unit of the other charge is refunded. The place in the queue stays taken,
+		// because with two charges it is not a reservation.
 		took, err = timed(func() error { _, _, err := w.empty(t.Context()); return err })
 		mustCode(t, "without a deadline", err, codes.OK)
 		if took != 20*time.Second {
-			t.Errorf("without a deadline: got through after %v want 20s", took)
+			t.Errorf("without a deadline: finished after %v want 20s", took)
 		}
 	})
 }
 
-// A client's own charge for messages does not keep gRPC from retrying a stream that was denied.
-func TestRetriesOfGRPCBesideAChargeForMessages(t *testing.T) {
+// A message charge on the client does not prevent gRPC from retrying a denied stream.
+func TestRetryPolicyWithMessageCharge(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, nil, perMessage(grpclimit.Charge{Policy: policy("messages", "1000/1s")}))
-		l := newServer(t, nil, same(policy("streams", "1/10s")))
-		w := serve(t, &service{}, l, retrying("RESOURCE_EXHAUSTED"), grpc.WithStreamInterceptor(c.Stream))
+		l := newServer(t, nil, globalCharge(policy("streams", "1/10s")))
+		w := serve(t, &service{}, l, withRetryPolicy("RESOURCE_EXHAUSTED"), grpc.WithStreamInterceptor(c.Stream))
 		defer w.stop()
 		for i, want := range []time.Duration{0, 10 * time.Second} {
 			took, err := timed(func() error { _, _, err := w.echo(t.Context(), 2); return err })
 			mustCode(t, "stream "+strconv.Itoa(i), err, codes.OK)
 			if took != want {
-				t.Errorf("stream %d: got it after %v want %v", i, took, want)
+				t.Errorf("stream %d: finished after %v want %v", i, took, want)
 			}
 		}
 	})
 }
 
-// A server that stops lets go of the call in its queue, whose place is free then; one that stops gracefully serves it first.
-func TestStoppingWithACallInTheQueue(t *testing.T) {
+// Stop cancels the queued call and frees its place. GracefulStop serves the queued call
+// first.
+func TestServerStopWithQueuedCall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []struct {
@@ -261,12 +268,12 @@ func TestStoppingWithACallInTheQueue(t *testing.T) {
 			took time.Duration
 			want codes.Code
 		}{
-			{"at once", (*grpc.Server).Stop, 0, codes.Unavailable},
-			{"gracefully", (*grpc.Server).GracefulStop, time.Second, codes.OK},
+			{"stop", (*grpc.Server).Stop, 0, codes.Unavailable},
+			{"graceful stop", (*grpc.Server).GracefulStop, time.Second, codes.OK},
 		} {
 			store := memstore.New(nil)
 			p := leaky("queue", "1/1s queue 3")
-			l, err := grpclimit.NewServer(store, nil, same(p))
+			l, err := grpclimit.NewServer(store, nil, globalCharge(p))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -286,21 +293,21 @@ func TestStoppingWithACallInTheQueue(t *testing.T) {
 				t.Fatal(err)
 			}
 			if d, err := limiter.PeekN(t.Context(), "", 0); err != nil || d.Remaining != 3 {
-				t.Errorf("%s: got %+v, error %v want all places but the one just used", c.name, d, err)
+				t.Errorf("%s: got %+v, error %v want 3 places", c.name, d, err)
 			}
 			w.stop()
 		}
 	})
 }
 
-// Many calls wait at once, and some of them give up: the others are sent in turn, none earlier than the limit says, and what
-// those who gave up had booked is spent by nobody.
-func TestManyClientsWaiting(t *testing.T) {
+// Many calls wait and some are canceled. The others are sent in order at their times,
+// and no call gets the places of the canceled ones.
+func TestClientCancelDoesNotShiftOtherCalls(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const calls = 60
 		c := newClient(t, nil, grpclimit.Charge{Policy: policy("out", "10/1s burst 1")})
-		w := waiting(t, &service{}, c)
+		w := serveClient(t, &service{}, c)
 		defer w.stop()
 		begin, sent := time.Now(), make(chan time.Duration, calls)
 		var all sync.WaitGroup
@@ -315,7 +322,7 @@ func TestManyClientsWaiting(t *testing.T) {
 					sent <- time.Since(begin)
 				}
 			})
-			synctest.Wait() // so that they come in order
+			synctest.Wait() // so that the calls arrive in order
 		}
 		all.Wait()
 		close(sent)

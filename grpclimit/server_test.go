@@ -20,11 +20,11 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-func TestDenialTellsExactlyWhenToComeBack(t *testing.T) {
+func TestDenialRetryDelayIsExact(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		// 1 unit in 333,333.3… µs: the wait is no whole number of milliseconds.
-		w := serve(t, &service{}, newServer(t, nil, same(policy("calls", "3/1s"))))
+		// One unit in 333,333.3… µs: the wait is not a whole number of milliseconds.
+		w := serve(t, &service{}, newServer(t, nil, globalCharge(policy("calls", "3/1s"))))
 		defer w.stop()
 		for range 3 {
 			_, _, err := w.empty(t.Context())
@@ -52,7 +52,7 @@ func TestDenialTellsExactlyWhenToComeBack(t *testing.T) {
 			t.Errorf("ratelimit: got r %v want 0", r)
 		}
 		if len(trailer.Get("cache-control")) > 0 {
-			t.Error("cache-control is told, which says nothing to gRPC")
+			t.Error("got cache-control want it omitted for gRPC")
 		}
 		time.Sleep(wait - time.Microsecond)
 		_, _, err = w.empty(t.Context())
@@ -66,53 +66,54 @@ func TestDenialTellsExactlyWhenToComeBack(t *testing.T) {
 	})
 }
 
-func TestAllowedCallsHaveFieldsInTheirHeader(t *testing.T) {
+func TestAllowedCallHeader(t *testing.T) {
 	t.Parallel()
 	s := &service{unary: func(ctx context.Context) error {
-		return grpc.SetHeader(ctx, metadata.Pairs("ratelimit", `"behind";r=7;t=1`, "x-mine", "1"))
+		return grpc.SetHeader(ctx, metadata.Pairs("ratelimit", `"handler";r=7;t=1`, "x-mine", "1"))
 	}}
-	w := serve(t, s, newServer(t, nil, same(policy("calls", "3/1m"))))
+	w := serve(t, s, newServer(t, nil, globalCharge(policy("calls", "3/1m"))))
 	header, trailer, err := w.empty(t.Context())
 	mustCode(t, "first call", err, codes.OK)
 	if r := item(t, header, "ratelimit", "calls", "r"); r != int64(2) {
-		t.Errorf("ours: got r %v want 2", r)
+		t.Errorf("middleware: got r %v want 2", r)
 	}
-	if r := item(t, header, "ratelimit", "behind", "r"); r != int64(7) || len(header.Get("x-mine")) != 1 {
-		t.Errorf("the handler's: got %v want them kept", header)
+	if r := item(t, header, "ratelimit", "handler", "r"); r != int64(7) || len(header.Get("x-mine")) != 1 {
+		t.Errorf("handler: got %v want its metadata kept", header)
 	}
 	if len(header.Get("retry-after"))+len(header.Get("grpc-retry-pushback-ms"))+trailer.Len() > 0 {
-		t.Errorf("got header %v, trailer %v want no word of waiting", header, trailer)
+		t.Errorf("got header %v, trailer %v want no wait", header, trailer)
 	}
 }
 
-func TestFieldsAreThoseOfTheOptions(t *testing.T) {
+func TestFieldOptions(t *testing.T) {
 	t.Parallel()
 	fields := &httpfields.Options{Dialects: []httpfields.Dialect{httpfields.XRateLimitEpoch}}
-	w := serve(t, &service{}, newServer(t, &grpclimit.Options{Fields: fields}, same(policy("calls", "3/1m"))))
+	w := serve(t, &service{}, newServer(t, &grpclimit.Options{Fields: fields}, globalCharge(policy("calls", "3/1m"))))
 	header, _, _ := w.empty(t.Context())
 	if got := header.Get("x-ratelimit-remaining"); !slices.Equal(got, []string{"2"}) {
 		t.Errorf("got %v want 2 remaining", header)
 	}
 	off := &httpfields.Options{Dialects: []httpfields.Dialect{httpfields.Off}}
-	w = serve(t, &service{}, newServer(t, &grpclimit.Options{Fields: off, Pushback: -1}, same(policy("calls", "1/1m"))))
+	w = serve(t, &service{}, newServer(t, &grpclimit.Options{Fields: off, Pushback: -1}, globalCharge(policy("calls", "1/1m"))))
 	header, _, _ = w.empty(t.Context())
 	_, trailer, err := w.empty(t.Context())
 	mustCode(t, "off", err, codes.ResourceExhausted)
 	delete(header, "content-type")
 	delete(trailer, "content-type")
 	if len(header) > 0 || len(trailer.Get("grpc-retry-pushback-ms")) > 0 || len(trailer.Get("retry-after")) != 1 {
-		t.Errorf("off: got header %v, trailer %v want retry-after on the denial alone", header, trailer)
+		t.Errorf("off: got header %v, trailer %v want retry-after on the denial only", header, trailer)
 	}
 }
 
-// A charge that is denied leaves the others unspent, and each policy that denied is named.
-func TestSeveralChargesAreAllOrNothing(t *testing.T) {
+// If one charge is denied, the others are not spent. The details list each policy that
+// denied.
+func TestChargesAreAtomic(t *testing.T) {
 	t.Parallel()
-	heard := &tape{}
-	l := newServer(t, &grpclimit.Options{Observer: heard},
-		same(policy("wide", "3/1h")),
+	recorded := &eventRecorder{}
+	l := newServer(t, &grpclimit.Options{Observer: recorded},
+		globalCharge(policy("wide", "3/1h")),
 		grpclimit.Charge{Policy: policy("tight", "1/1h", "2/1d"), Key: grpclimit.Metadata("user")},
-		same(headgate.MustPolicy("3/1h")))
+		globalCharge(headgate.MustPolicy("3/1h")))
 	w := serve(t, &service{}, l)
 	as := func(user string) error {
 		_, _, err := w.empty(metadata.AppendToOutgoingContext(t.Context(), "user", user))
@@ -135,9 +136,9 @@ func TestSeveralChargesAreAllOrNothing(t *testing.T) {
 		t.Errorf("violations: got %q want %q", got, want)
 	}
 	if strings.Contains(fmt.Sprint(status.Convert(err).Proto()), "cleo") {
-		t.Errorf("the error holds the key: %v", err)
+		t.Errorf("the error contains the key: %v", err)
 	}
-	if e := heard.heard(); len(e) != 7*3 || e[1].Policy != "tight" || e[1].Verb != "take" || e[4].Decision.Allowed || !e[3].Decision.Allowed {
+	if e := recorded.all(); len(e) != 7*3 || e[1].Policy != "tight" || e[1].Verb != "take" || e[4].Decision.Allowed || !e[3].Decision.Allowed {
 		t.Errorf("observed: got %d events, %+v want one for each charge", len(e), e)
 	}
 }
@@ -169,17 +170,17 @@ func TestWhenCostAndSkip(t *testing.T) {
 	err := costing(11)
 	retry, quota := details(err)
 	if retry != nil || len(quota.GetViolations()) != 1 {
-		t.Errorf("above the limit: got %v, %v want no RetryInfo, for no wait helps", retry, quota)
+		t.Errorf("above the limit: got %v, %v want no RetryInfo, because no wait helps", retry, quota)
 	}
 	_, trailer, _ := w.empty(metadata.AppendToOutgoingContext(t.Context(), slices.Repeat([]string{"unit", "1"}, 11)...))
 	if got := trailer.Get("grpc-retry-pushback-ms"); !slices.Equal(got, []string{"-1"}) || len(trailer.Get("retry-after")) > 0 {
 		t.Errorf("above the limit: got %v want a pushback of -1 and no retry-after", trailer)
 	}
 	_, _, err = w.echo(metadata.AppendToOutgoingContext(t.Context(), "unit", "1"), 1)
-	mustCode(t, "a call for which no charge holds", err, codes.OK)
+	mustCode(t, "no charge applies", err, codes.OK)
 }
 
-func TestDeniedMayLetCallsPass(t *testing.T) {
+func TestDeniedHandlerMayAllow(t *testing.T) {
 	t.Parallel()
 	var denials []*grpclimit.Denial
 	l := newServer(t, &grpclimit.Options{DeniedHandler: func(_ context.Context, c grpclimit.Call, d *grpclimit.Denial) error {
@@ -187,27 +188,27 @@ func TestDeniedMayLetCallsPass(t *testing.T) {
 			return status.Error(codes.PermissionDenied, c.Method)
 		}
 		return nil
-	}}, same(policy("calls", "1/1h")))
+	}}, globalCharge(policy("calls", "1/1h")))
 	w := serve(t, &service{}, l)
 	for range 2 {
 		_, _, err := w.empty(t.Context())
-		mustCode(t, "allowed, and let pass", err, codes.OK)
+		mustCode(t, "allowed, then allowed by DeniedHandler", err, codes.OK)
 	}
 	_, trailer, err := w.empty(t.Context())
-	mustCode(t, "not let pass", err, codes.PermissionDenied)
+	mustCode(t, "denied", err, codes.PermissionDenied)
 	if len(denials) != 2 || denials[0].Allowed || denials[0].RetryAfter == 0 || !slices.Equal(denials[0].Policies, []string{"calls"}) {
 		t.Errorf("got %+v want two denials by calls", denials)
 	}
 	if len(trailer.Get("retry-after")) != 1 {
-		t.Errorf("got %v want the fields with an error of one's own, too", trailer)
+		t.Errorf("got %v want the fields with a custom error, too", trailer)
 	}
 }
 
-// A handler's panic leaves nothing behind: what the call took stays spent, and the next call is as any other.
-func TestHandlerThatPanics(t *testing.T) {
+// After a panic of the handler the units stay spent, and the next call works.
+func TestHandlerPanics(t *testing.T) {
 	t.Parallel()
 	s := &service{unary: func(context.Context) error { panic("boom") }}
-	w := serve(t, s, newServer(t, nil, same(policy("calls", "2/1h"))))
+	w := serve(t, s, newServer(t, nil, globalCharge(policy("calls", "2/1h"))))
 	for range 2 {
 		_, _, err := w.empty(t.Context())
 		mustCode(t, "panicked", err, codes.Internal)
@@ -220,24 +221,24 @@ func TestHandlerThatPanics(t *testing.T) {
 	}
 }
 
-// A name that no message of gRPC can hold costs a denial none of its details.
-func TestNamesThatAreNoText(t *testing.T) {
+// A policy name with invalid UTF-8 does not remove the details of a denial.
+func TestPolicyNameWithInvalidUTF8(t *testing.T) {
 	t.Parallel()
-	w := serve(t, &service{}, newServer(t, nil, same(policy("a\xff\n\"", "1/1h"))))
+	w := serve(t, &service{}, newServer(t, nil, globalCharge(policy("a\xff\n\"", "1/1h"))))
 	w.empty(t.Context())
 	_, trailer, err := w.empty(t.Context())
 	mustCode(t, "denied", err, codes.ResourceExhausted)
 	retry, quota := details(err)
 	if v := quota.GetViolations(); retry == nil || len(v) != 1 || v[0].GetSubject() != "a_\n\"" || len(trailer.Get("ratelimit")) != 1 {
-		t.Errorf("got %v, %v, trailer %v want all there is to tell", retry, v, trailer)
+		t.Errorf("got %v, %v, trailer %v want all details", retry, v, trailer)
 	}
 }
 
-func TestWhatCannotWorkIsRefused(t *testing.T) {
+func TestInvalidOptions(t *testing.T) {
 	t.Parallel()
-	good := same(policy("good", "1/s"))
-	nobody := func(context.Context) (string, bool) { return "", false }
-	unnamed, user := headgate.MustPolicy("1/s"), grpclimit.Func(nobody)
+	good := globalCharge(policy("good", "1/s"))
+	noUser := func(context.Context) (string, bool) { return "", false }
+	unnamed, user := headgate.MustPolicy("1/s"), grpclimit.Func(noUser)
 	for _, c := range []struct {
 		name    string
 		charges []grpclimit.Charge
@@ -246,35 +247,35 @@ func TestWhatCannotWorkIsRefused(t *testing.T) {
 	}{
 		{"no charge", nil, nil, grpclimit.ErrInvalidOptions},
 		{"33 charges", slices.Repeat([]grpclimit.Charge{good}, 33), nil, grpclimit.ErrInvalidOptions},
-		{"33 limits", []grpclimit.Charge{good, same(policy("more", slices.Repeat([]string{"1/s"}, 32)...))}, nil, grpclimit.ErrInvalidOptions},
+		{"33 limits", []grpclimit.Charge{good, globalCharge(policy("more", slices.Repeat([]string{"1/s"}, 32)...))}, nil, grpclimit.ErrInvalidOptions},
 		{"no limit", []grpclimit.Charge{{}}, nil, headgate.ErrInvalidPolicy},
-		{"no such algorithm", []grpclimit.Charge{same(headgate.Policy{Limits: good.Policy.Limits, Algorithm: "x"})}, nil, headgate.ErrUnknownAlgorithm},
-		{"a client's key", []grpclimit.Charge{{Policy: good.Policy, Key: grpclimit.Target()}}, nil, grpclimit.ErrInvalidOptions},
-		{"deep inside", []grpclimit.Charge{{Policy: good.Policy, Key: grpclimit.Join(grpclimit.Method(), grpclimit.First(grpclimit.Target()))}}, nil, grpclimit.ErrInvalidOptions},
+		{"unknown algorithm", []grpclimit.Charge{globalCharge(headgate.Policy{Limits: good.Policy.Limits, Algorithm: "x"})}, nil, headgate.ErrUnknownAlgorithm},
+		{"client key", []grpclimit.Charge{{Policy: good.Policy, Key: grpclimit.Target()}}, nil, grpclimit.ErrInvalidOptions},
+		{"nested client key", []grpclimit.Charge{{Policy: good.Policy, Key: grpclimit.Join(grpclimit.Method(), grpclimit.First(grpclimit.Target()))}}, nil, grpclimit.ErrInvalidOptions},
 		{"metadata without a name", []grpclimit.Charge{{Policy: good.Policy, Key: grpclimit.Metadata("")}}, nil, grpclimit.ErrInvalidOptions},
 		{"no function", []grpclimit.Charge{{Policy: good.Policy, Key: grpclimit.Func(nil)}}, nil, grpclimit.ErrInvalidOptions},
 		{"no parts", []grpclimit.Charge{{Policy: good.Policy, Key: grpclimit.First()}}, nil, grpclimit.ErrInvalidOptions},
-		{"no such dialect", []grpclimit.Charge{good}, &grpclimit.Options{Fields: &httpfields.Options{Dialects: []httpfields.Dialect{"x"}}}, httpfields.ErrInvalidOptions},
+		{"unknown dialect", []grpclimit.Charge{good}, &grpclimit.Options{Fields: &httpfields.Options{Dialects: []httpfields.Dialect{"x"}}}, httpfields.ErrInvalidOptions},
 		{"one name, two keys", []grpclimit.Charge{good, {Policy: good.Policy, Key: grpclimit.Method()}}, nil, grpclimit.ErrInvalidOptions},
 		{"no name, two functions", []grpclimit.Charge{
-			{Policy: unnamed, Key: grpclimit.Func(nobody)}, {Policy: unnamed, Key: grpclimit.Func(nobody)},
+			{Policy: unnamed, Key: grpclimit.Func(noUser)}, {Policy: unnamed, Key: grpclimit.Func(noUser)},
 		}, nil, grpclimit.ErrInvalidOptions},
 		{"one name, one key", []grpclimit.Charge{
 			{Policy: good.Policy, Key: grpclimit.Join(user, grpclimit.Key{})}, {Policy: good.Policy, Key: grpclimit.Join(user, grpclimit.Address())},
 		}, nil, nil},
-		{"no name, two sorts of key", []grpclimit.Charge{{Policy: unnamed, Key: grpclimit.Method()}, {Policy: unnamed, Key: user}}, nil, nil},
+		{"no name, two kinds of key", []grpclimit.Charge{{Policy: unnamed, Key: grpclimit.Method()}, {Policy: unnamed, Key: user}}, nil, nil},
 	} {
 		if _, err := grpclimit.NewServer(memstore.New(nil), c.opts, c.charges...); !isErr(err, c.want) {
 			t.Errorf("%s: got %v want %v", c.name, err, c.want)
 		}
 	}
 	if _, err := grpclimit.NewServer(nil, nil, good); !isErr(err, grpclimit.ErrInvalidOptions) {
-		t.Errorf("no store: got %v want it refused", err)
+		t.Errorf("nil store: got %v want an error", err)
 	}
 	if _, err := grpclimit.NewClient(memstore.New(nil), nil, grpclimit.Charge{Policy: good.Policy, Key: grpclimit.Address()}); !isErr(err, grpclimit.ErrInvalidOptions) {
-		t.Errorf("a server's key: got %v want it refused", err)
+		t.Errorf("server key: got %v want an error", err)
 	}
 	if _, err := grpclimit.NewClient(memstore.New(nil), &grpclimit.ClientOptions{Retries: -1}, good); !isErr(err, grpclimit.ErrInvalidOptions) {
-		t.Errorf("-1 retries: got %v want it refused", err)
+		t.Errorf("-1 retries: got %v want an error", err)
 	}
 }

@@ -16,36 +16,36 @@ import (
 
 var message = &pb.StreamingOutputCallRequest{}
 
-// echo sends n messages and reads what comes back, to the end.
-func (w *world) echo(ctx context.Context, n int) (answers int, stream pb.TestService_FullDuplexCallClient, err error) {
+// echo sends n messages and reads all responses.
+func (w *testServer) echo(ctx context.Context, n int) (responses int, stream pb.TestService_FullDuplexCallClient, err error) {
 	stream, err = w.client.FullDuplexCall(ctx)
 	if err != nil {
 		return 0, nil, err
 	}
 	for range n {
 		if stream.Send(message) != nil {
-			break // Recv says why
+			break // Recv returns the error
 		}
 	}
 	stream.CloseSend()
 	for {
 		if _, err := stream.Recv(); err == io.EOF {
-			return answers, stream, nil
+			return responses, stream, nil
 		} else if err != nil {
-			return answers, stream, err
+			return responses, stream, err
 		}
-		answers++
+		responses++
 	}
 }
 
-func TestStreamsAreChargedWhenTheyOpen(t *testing.T) {
+func TestStreamCharge(t *testing.T) {
 	t.Parallel()
-	w := serve(t, &service{}, newServer(t, nil, same(policy("streams", "2/1h"))))
+	w := serve(t, &service{}, newServer(t, nil, globalCharge(policy("streams", "2/1h"))))
 	for i := range 2 {
 		n, stream, err := w.echo(t.Context(), 5)
 		mustCode(t, "within the limit", err, codes.OK)
 		if header, _ := stream.Header(); n != 5 || item(t, header, "ratelimit", "streams", "r") != int64(1-i) {
-			t.Errorf("got %d answers, header %v want 5, and what remains", n, header)
+			t.Errorf("got %d responses, header %v want 5 and the remaining units", n, header)
 		}
 	}
 	_, stream, err := w.echo(t.Context(), 5)
@@ -61,25 +61,26 @@ func TestStreamsAreChargedWhenTheyOpen(t *testing.T) {
 	}
 }
 
-// What a handler does before its first message decides where the fields stand; they stand there once.
-func TestFieldsOfStreams(t *testing.T) {
+// The fields are in the header or in the trailer, depending on what the handler does,
+// and only once.
+func TestStreamFields(t *testing.T) {
 	t.Parallel()
 	s := &service{}
-	w := serve(t, s, newServer(t, nil, same(policy("streams", "99/1h"))), retrying("ABORTED"))
+	w := serve(t, s, newServer(t, nil, globalCharge(policy("streams", "99/1h"))), withRetryPolicy("ABORTED"))
 	for _, c := range []struct {
 		name    string
 		duplex  func(pb.TestService_FullDuplexCallServer) error
 		trailer bool
 		want    codes.Code
 	}{
-		{"a header of its own", func(s pb.TestService_FullDuplexCallServer) error { return s.SendHeader(nil) }, false, codes.OK},
+		{"header sent by the handler", func(s pb.TestService_FullDuplexCallServer) error { return s.SendHeader(nil) }, false, codes.OK},
 		{"a message, then an error", func(s pb.TestService_FullDuplexCallServer) error {
 			s.Send(&pb.StreamingOutputCallResponse{})
 			return status.Error(codes.DataLoss, "")
 		}, false, codes.DataLoss},
-		{"an error alone", func(pb.TestService_FullDuplexCallServer) error { return status.Error(codes.DataLoss, "") }, true, codes.DataLoss},
-		{"nothing", func(pb.TestService_FullDuplexCallServer) error { return nil }, false, codes.OK},
-		{"an error that is retried", func(pb.TestService_FullDuplexCallServer) error {
+		{"an error only", func(pb.TestService_FullDuplexCallServer) error { return status.Error(codes.DataLoss, "") }, true, codes.DataLoss},
+		{"no message", func(pb.TestService_FullDuplexCallServer) error { return nil }, false, codes.OK},
+		{"retried error", func(pb.TestService_FullDuplexCallServer) error {
 			if s.calls.Load() < 6 {
 				return status.Error(codes.Aborted, "")
 			}
@@ -105,54 +106,56 @@ func perMessage(c grpclimit.Charge) grpclimit.Charge {
 	return c
 }
 
-func TestMessagesAreChargedAsTheyArrive(t *testing.T) {
+func TestMessageCharge(t *testing.T) {
 	t.Parallel()
-	weight := perMessage(same(policy("weight", "10/1h")))
+	weight := perMessage(globalCharge(policy("weight", "10/1h")))
 	weight.Cost = func(_ context.Context, c grpclimit.Call) int64 {
 		if _, ok := c.Message.(*pb.StreamingOutputCallRequest); ok != c.Stream {
 			t.Errorf("charged for %T", c.Message)
 		}
 		return 4
 	}
-	w := serve(t, &service{}, newServer(t, nil, same(policy("streams", "2/1h")), weight))
+	w := serve(t, &service{}, newServer(t, nil, globalCharge(policy("streams", "2/1h")), weight))
 	n, stream, err := w.echo(t.Context(), 2)
 	mustCode(t, "8 of 10", err, codes.OK)
 	if header, _ := stream.Header(); n != 2 || len(header.Get("ratelimit")) != 1 || item(t, header, "ratelimit", "streams", "r") != int64(1) {
-		t.Errorf("got %d answers, header %v want 2, and the opening told of", n, header)
+		t.Errorf("got %d responses, header %v want 2 and the fields of the opening", n, header)
 	}
 	n, stream, err = w.echo(t.Context(), 1)
 	mustCode(t, "4 of 2", err, codes.ResourceExhausted)
 	_, quota := details(err)
 	if v := quota.GetViolations(); n != 0 || len(v) != 1 || v[0].GetSubject() != "weight" {
-		t.Errorf("got %d answers, %v want none, for the weight", n, quota)
+		t.Errorf("got %d responses, %v want none because of weight", n, quota)
 	}
 	if r := item(t, stream.Trailer(), "ratelimit", "weight", "r"); r != int64(2) || len(stream.Trailer().Get("ratelimit")) != 1 {
-		t.Errorf("got trailer %v want the weight told of", stream.Trailer())
+		t.Errorf("got trailer %v want the fields of weight", stream.Trailer())
 	}
-	// A unary call is one message, and all charges hold for it together.
+	// A unary call is one message, and all charges apply to it.
 	_, _, err = w.empty(t.Context())
 	_, quota = details(err)
 	if len(quota.GetViolations()) != 2 {
-		t.Errorf("unary: got %v want both named", quota)
+		t.Errorf("unary: got %v want both policies", quota)
 	}
 }
 
-// A message that is denied after the header was sent is told of in the status alone: the draft forbids its fields in trailers.
-func TestDeniedMessageAfterTheHeader(t *testing.T) {
+// If a message is denied after the header was sent, the denial is in the status only:
+// the IETF draft forbids its fields in trailers.
+func TestDeniedMessageAfterHeader(t *testing.T) {
 	t.Parallel()
-	w := serve(t, &service{}, newServer(t, nil, perMessage(same(policy("messages", "1/1h")))))
+	w := serve(t, &service{}, newServer(t, nil, perMessage(globalCharge(policy("messages", "1/1h")))))
 	n, stream, err := w.echo(t.Context(), 2)
 	mustCode(t, "the second message", err, codes.ResourceExhausted)
 	if retry, quota := details(err); retry == nil || len(quota.GetViolations()) != 1 || n != 1 || len(stream.Trailer().Get("ratelimit")) != 0 {
-		t.Errorf("got %d answers, %v, %v, trailer %v want 1, details and no fields", n, retry, quota, stream.Trailer())
+		t.Errorf("got %d responses, %v, %v, trailer %v want 1, details and no fields", n, retry, quota, stream.Trailer())
 	}
 }
 
-// A handler that does not heed the error gets no further message, not even one that would be admitted.
-func TestDeniedMessageEndsReceiving(t *testing.T) {
+// A handler that ignores the error receives no further message, not even one that would
+// be allowed.
+func TestDeniedMessageStopsReceiving(t *testing.T) {
 	t.Parallel()
 	received, charged := 0, int64(0)
-	messages := perMessage(same(policy("messages", "4/1h")))
+	messages := perMessage(globalCharge(policy("messages", "4/1h")))
 	messages.Cost = func(context.Context, grpclimit.Call) int64 {
 		charged++
 		return []int64{0, 1, 2, 2, 1}[charged]
@@ -168,23 +171,23 @@ func TestDeniedMessageEndsReceiving(t *testing.T) {
 	}}
 	w := serve(t, s, newServer(t, nil, messages))
 	n, _, err := w.echo(t.Context(), 4)
-	mustCode(t, "a handler that goes on", err, codes.OK)
+	mustCode(t, "handler that ignores the error", err, codes.OK)
 	if n != 2 || received != 2 || charged != 3 {
-		t.Errorf("got %d answers, %d received, %d charged want 2, 2, 3", n, received, charged)
+		t.Errorf("got %d responses, %d received, %d charged want 2, 2, 3", n, received, charged)
 	}
 }
 
-// A queue for messages slows the stream down, and nothing more.
-func TestLeakyBucketHoldsMessages(t *testing.T) {
+// A queue for messages only slows the stream down.
+func TestQueueDelaysMessages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := serve(t, &service{}, newServer(t, nil, perMessage(same(leaky("messages", "1/1s queue 1")))))
+		w := serve(t, &service{}, newServer(t, nil, perMessage(globalCharge(leaky("messages", "1/1s queue 1")))))
 		defer w.stop()
 		var n int
 		took, err := timed(func() (err error) { n, _, err = w.echo(t.Context(), 4); return err })
 		mustCode(t, "four messages", err, codes.OK)
 		if n != 4 || took != 3*time.Second {
-			t.Errorf("got %d answers after %v want 4 after 3s", n, took)
+			t.Errorf("got %d responses after %v want 4 after 3s", n, took)
 		}
 	})
 }
