@@ -13,25 +13,25 @@ import (
 	"github.com/headgate/headgate/httpfields"
 )
 
-// New refuses what cannot be meant, and says what to choose between.
-func TestOptionsAreChecked(t *testing.T) {
+// New returns an error for invalid options and lists the valid ones.
+func TestNewOptions(t *testing.T) {
 	t.Parallel()
 	type list = []httpfields.Dialect
 	for _, tt := range []struct {
 		name string
 		opts httpfields.Options
-		want string // part of the error; empty if it is accepted
+		want string // part of the error; empty if the options are valid
 	}{
-		{"nothing", httpfields.Options{}, ""},
+		{"zero options", httpfields.Options{}, ""},
 		{"no dialect", httpfields.Options{Dialects: list{}}, ""},
-		{"the zero dialect", httpfields.Options{Dialects: list{""}, AllLimits: true, When: httpfields.NearLimit}, ""},
-		{"all that go together", httpfields.Options{Dialects: list{httpfields.IETF, httpfields.Draft03, httpfields.GitHub}}, ""},
+		{"zero dialect", httpfields.Options{Dialects: list{""}, AllLimits: true, When: httpfields.NearLimit}, ""},
+		{"compatible dialects", httpfields.Options{Dialects: list{httpfields.IETF, httpfields.Draft03, httpfields.GitHub}}, ""},
 		{"two drafts", httpfields.Options{Dialects: list{httpfields.Draft07, httpfields.Draft06, httpfields.XRateLimit}}, ""},
-		{"one form twice", httpfields.Options{Dialects: list{httpfields.XRateLimitEpoch, httpfields.GitHub}}, ""},
+		{"two dialects with the same form", httpfields.Options{Dialects: list{httpfields.XRateLimitEpoch, httpfields.GitHub}}, ""},
 		{"off", httpfields.Options{Dialects: list{httpfields.Off}, Expose: true}, ""},
 		{"unknown", httpfields.Options{Dialects: list{"draft-99"}}, `unknown dialect "draft-99"; must be ietf, draft-07`},
-		{"twice", httpfields.Options{Dialects: list{httpfields.IETF, ""}}, "duplicate dialect ietf"},
-		{"off and another", httpfields.Options{Dialects: list{httpfields.Off, httpfields.IETF}}, "the dialect off cannot be combined"},
+		{"duplicate", httpfields.Options{Dialects: list{httpfields.IETF, ""}}, "duplicate dialect ietf"},
+		{"off with another", httpfields.Options{Dialects: list{httpfields.Off, httpfields.IETF}}, "the dialect off cannot be combined"},
 		{
 			"two forms of RateLimit",
 			httpfields.Options{Dialects: list{httpfields.Draft07, httpfields.IETF}},
@@ -57,8 +57,8 @@ func TestOptionsAreChecked(t *testing.T) {
 			httpfields.Options{Dialects: list{httpfields.GitHub, httpfields.XRateLimit}},
 			"x-ratelimit and github write X-RateLimit-Reset in different forms",
 		},
-		{"every by one value", httpfields.Options{Dialects: list{httpfields.GitHub}, AllLimits: true}, "AllLimits requires the dialect ietf"},
-		{"unknown time", httpfields.Options{When: "never"}, `When is "never"; must be always, near or denied`},
+		{"AllLimits without ietf", httpfields.Options{Dialects: list{httpfields.GitHub}, AllLimits: true}, "AllLimits requires the dialect ietf"},
+		{"unknown When", httpfields.Options{When: "never"}, `When is "never"; must be always, near or denied`},
 	} {
 		_, err := httpfields.New(&tt.opts)
 		switch {
@@ -68,8 +68,8 @@ func TestOptionsAreChecked(t *testing.T) {
 			t.Errorf("%s: got %v, want …%s…", tt.name, err, tt.want)
 		}
 	}
-	if newWriter(t, nil).NeedsTime() || !newWriter(t, speaking(httpfields.GitHub)).NeedsTime() {
-		t.Error("NeedsTime: want it for times since 1970, and not else")
+	if newWriter(t, nil).NeedsTime() || !newWriter(t, withDialects(httpfields.GitHub)).NeedsTime() {
+		t.Error("NeedsTime: want true only for times since 1970")
 	}
 }
 
@@ -77,8 +77,8 @@ func allowed(limit, remaining int64) []headgate.Decision {
 	return []headgate.Decision{{Allowed: true, Limit: limit, Remaining: remaining, ResetAfter: time.Second}}
 }
 
-// What is sent when: a denial always has all of it.
-func TestWhenFieldsAreSent(t *testing.T) {
+// When selects the responses with fields. A denial always has them.
+func TestWhen(t *testing.T) {
 	t.Parallel()
 	denial := []headgate.Decision{{Limit: 100, Remaining: 50, RetryAfter: time.Second}}
 	never := []headgate.Decision{{Limit: 100, Remaining: 100, Never: true}}
@@ -109,8 +109,8 @@ func TestWhenFieldsAreSent(t *testing.T) {
 	}
 }
 
-// A limit near its end is told of wherever it stands.
-func TestAnyLimitCanBeNear(t *testing.T) {
+// NearLimit sends the fields if any of the limits is near.
+func TestNearLimitOfAnyLimit(t *testing.T) {
 	t.Parallel()
 	w := newWriter(t, &httpfields.Options{When: httpfields.NearLimit})
 	s := w.Set(limit("a", "5/1m", ""), limit("b", "1000/1h", ""))
@@ -119,11 +119,11 @@ func TestAnyLimitCanBeNear(t *testing.T) {
 	}
 }
 
-// Values that no store gives do no harm: what is written can be read.
-func TestAbsurdDecisions(t *testing.T) {
+// Decisions with values that no store returns give fields that can be parsed.
+func TestInvalidDecisions(t *testing.T) {
 	t.Parallel()
 	const huge = 1<<63 - 1
-	w := newWriter(t, speaking(httpfields.IETF, httpfields.Draft03, httpfields.GitHub))
+	w := newWriter(t, withDialects(httpfields.IETF, httpfields.Draft03, httpfields.GitHub))
 	for _, algorithm := range algorithms {
 		s := w.Set(httpfields.Limit{Limit: headgate.MustParseLimit("1/366d"), Algorithm: algorithm, Capacity: huge})
 		for _, d := range []headgate.Decision{
@@ -152,20 +152,21 @@ func TestAbsurdDecisions(t *testing.T) {
 	}
 }
 
-// An answer from a share of a limit, while the store is away, is told by its own waits: the share fills more slowly.
-func TestDegradedAnswers(t *testing.T) {
+// For a degraded decision the fields use its own waits: a share of the limit refills
+// more slowly.
+func TestDegradedDecisions(t *testing.T) {
 	t.Parallel()
-	w := newWriter(t, speaking(httpfields.IETF, httpfields.Draft03, httpfields.XRateLimit))
+	w := newWriter(t, withDialects(httpfields.IETF, httpfields.Draft03, httpfields.XRateLimit))
 	l := limit("a", "100/1m", "")
-	away := headgate.ReasonUnreachable
+	reason := headgate.ReasonUnreachable
 	for _, tt := range []struct {
 		d                             headgate.Decision
 		rateLimit, limitField, xLimit string
 	}{
-		{headgate.Decision{Allowed: true, Limit: 100, Remaining: 100, Degraded: away}, `"a";r=100;t=60`, "100, 100;w=60", "100"},
-		{headgate.Decision{Allowed: true, Limit: 10, Remaining: 5, ResetAfter: 30 * time.Second, Degraded: away}, `"a";r=5;t=30`, "10, 100;w=60", "10"},
-		{headgate.Decision{Allowed: true, Limit: 10, ResetAfter: 60 * time.Second, Degraded: away}, `"a";r=0;t=60`, "10, 100;w=60", "10"},
-		{headgate.Decision{Limit: 10, RetryAfter: 5100 * time.Millisecond, ResetAfter: 60 * time.Second, Degraded: away}, `"a";r=0;t=6`, "10, 100;w=60", "10"},
+		{headgate.Decision{Allowed: true, Limit: 100, Remaining: 100, Degraded: reason}, `"a";r=100;t=60`, "100, 100;w=60", "100"},
+		{headgate.Decision{Allowed: true, Limit: 10, Remaining: 5, ResetAfter: 30 * time.Second, Degraded: reason}, `"a";r=5;t=30`, "10, 100;w=60", "10"},
+		{headgate.Decision{Allowed: true, Limit: 10, ResetAfter: 60 * time.Second, Degraded: reason}, `"a";r=0;t=60`, "10, 100;w=60", "10"},
+		{headgate.Decision{Limit: 10, RetryAfter: 5100 * time.Millisecond, ResetAfter: 60 * time.Second, Degraded: reason}, `"a";r=0;t=6`, "10, 100;w=60", "10"},
 	} {
 		h := write(w, w.Set(l), []headgate.Decision{tt.d}, start)
 		if h.Get("RateLimit") != tt.rateLimit || h.Get("RateLimit-Limit") != tt.limitField || h.Get("X-RateLimit-Limit") != tt.xLimit {
@@ -174,8 +175,9 @@ func TestDegradedAnswers(t *testing.T) {
 	}
 }
 
-// Two limits of one name are told apart; one that is there twice is told of once, and the least of it.
-func TestNamesAreDistinct(t *testing.T) {
+// Different limits with the same name get numbers. A limit that is listed twice is
+// written once, with the lower remaining.
+func TestDuplicateNames(t *testing.T) {
 	t.Parallel()
 	w := newWriter(t, &httpfields.Options{AllLimits: true})
 	ten, hour := limit("a", "10/1s", ""), limit("a", "100/1h", "")
@@ -190,26 +192,27 @@ Ratelimit-Policy: "a";q=10;w=1, "a-2";q=100;w=3600, "a-2-2";q=5;w=60, "default";
 	}
 }
 
-// Two limits of one quota are told once in the earlier drafts, which allow no more: by the longer window, wherever it stands.
-func TestEqualQuotasOfEarlierDrafts(t *testing.T) {
+// Two limits with the same quota are listed once in the earlier drafts, with the longer
+// window.
+func TestEarlierDraftsEqualQuotas(t *testing.T) {
 	t.Parallel()
-	w := newWriter(t, speaking(httpfields.Draft06))
+	w := newWriter(t, withDialects(httpfields.Draft06))
 	s := w.Set(limit("a", "10/1s", ""), limit("b", "10/1h", ""), limit("c", "10/1m", ""), limit("d", "20/1m", ""), limit("e", "3/1500ms", ""))
 	h := write(w, s, append(append(allowed(10, 9), allowed(10, 9)...), append(allowed(10, 9), append(allowed(20, 19), allowed(3, 2)...)...)...), start)
 	if got := h.Get("RateLimit-Policy"); got != "10;w=3600, 20;w=60" {
 		t.Errorf("got %s", got)
 	}
 	h = write(w, w.Set(limit("e", "3/1500ms", "")), allowed(3, 2), start)
-	if got, there := h["Ratelimit-Policy"]; there {
-		t.Errorf("a limit whose window cannot be told is told: %s", got)
+	if got, found := h["Ratelimit-Policy"]; found {
+		t.Errorf("a limit whose window cannot be expressed is listed: %s", got)
 	}
 }
 
-// However many limits there are, a field lists some, and the tightest.
-func TestListsAreBounded(t *testing.T) {
+// A field lists at most 32 limits and the tightest one.
+func TestListsHaveMaximumLength(t *testing.T) {
 	t.Parallel()
-	for _, every := range []bool{false, true} {
-		w := newWriter(t, &httpfields.Options{Dialects: []httpfields.Dialect{httpfields.IETF, httpfields.Draft03}, AllLimits: every})
+	for _, allLimits := range []bool{false, true} {
+		w := newWriter(t, &httpfields.Options{Dialects: []httpfields.Dialect{httpfields.IETF, httpfields.Draft03}, AllLimits: allLimits})
 		var limits []httpfields.Limit
 		var decisions []headgate.Decision
 		for i := range int64(500) {
@@ -217,7 +220,7 @@ func TestListsAreBounded(t *testing.T) {
 			decisions = append(decisions, allowed(1000-i, 999-i)...)
 		}
 		h := write(w, w.Set(limits...), decisions, start)
-		for name, want := range map[string]int{"RateLimit-Policy": 33, "RateLimit": map[bool]int{false: 1, true: 33}[every], "RateLimit-Limit": 33} {
+		for name, want := range map[string]int{"RateLimit-Policy": 33, "RateLimit": map[bool]int{false: 1, true: 33}[allLimits], "RateLimit-Limit": 33} {
 			list, err := httpsfv.UnmarshalList(h.Values(name))
 			if err != nil || len(list) != want {
 				t.Errorf("%s: %d items, want %d: %v", name, len(list), want, err)
@@ -229,11 +232,11 @@ func TestListsAreBounded(t *testing.T) {
 	}
 }
 
-// A set is made when a program starts, or of what was checked: what cannot be told is the programmer's mistake.
-func TestImpossibleSetsPanic(t *testing.T) {
+// Set panics for limits that only a mistake in a program can cause.
+func TestInvalidSetPanics(t *testing.T) {
 	t.Parallel()
 	w := newWriter(t, nil)
-	for name, limits := range map[string][]httpfields.Limit{"none": nil, "an invalid one": {{Name: "a"}}} {
+	for name, limits := range map[string][]httpfields.Limit{"empty": nil, "invalid": {{Name: "a"}}} {
 		func() {
 			defer func() {
 				if recover() == nil {
@@ -245,10 +248,10 @@ func TestImpossibleSetsPanic(t *testing.T) {
 	}
 }
 
-// Write costs one allocation beside the text's.
-func TestWriteAllocatesLittle(t *testing.T) {
+// Write makes one allocation in addition to the text.
+func TestWriteAllocations(t *testing.T) {
 	if raceDetector {
-		t.Skip("the race detector allocates for itself")
+		t.Skip("the race detector allocates")
 	}
 	for _, tt := range []struct {
 		name string
@@ -257,9 +260,9 @@ func TestWriteAllocatesLittle(t *testing.T) {
 	}{
 		{"ietf", nil, headgate.Decision{Allowed: true, Limit: 100, Remaining: 42, ResetAfter: time.Second}},
 		{"ietf, denied", nil, headgate.Decision{Limit: 100, RetryAfter: time.Second, ResetAfter: time.Minute}},
-		{"draft-07", speaking(httpfields.Draft07), headgate.Decision{Allowed: true, Limit: 100, Remaining: 42, ResetAfter: time.Second}},
+		{"draft-07", withDialects(httpfields.Draft07), headgate.Decision{Allowed: true, Limit: 100, Remaining: 42, ResetAfter: time.Second}},
 		{
-			"all at once", &httpfields.Options{Dialects: []httpfields.Dialect{httpfields.IETF, httpfields.Draft03, httpfields.GitHub}, Expose: true},
+			"several dialects", &httpfields.Options{Dialects: []httpfields.Dialect{httpfields.IETF, httpfields.Draft03, httpfields.GitHub}, Expose: true},
 			headgate.Decision{Limit: 100, Remaining: 42, RetryAfter: time.Second, ResetAfter: time.Minute},
 		},
 	} {
@@ -273,7 +276,7 @@ func TestWriteAllocatesLittle(t *testing.T) {
 			w.Write(h, s, decisions, now, &text)
 		})
 		if got > 2 {
-			t.Errorf("%s: %v allocations with the text's, want 2", tt.name, got)
+			t.Errorf("%s: %v allocations including the text, want 2", tt.name, got)
 		}
 	}
 }
@@ -286,7 +289,7 @@ func BenchmarkWrite(b *testing.B) {
 	}{
 		{"ietf", nil, headgate.Decision{Allowed: true, Limit: 100, Remaining: 42, ResetAfter: time.Second}},
 		{"ietf-denied", nil, headgate.Decision{Limit: 100, RetryAfter: time.Second, ResetAfter: time.Minute}},
-		{"github", speaking(httpfields.GitHub), headgate.Decision{Allowed: true, Limit: 100, Remaining: 42, ResetAfter: time.Second}},
+		{"github", withDialects(httpfields.GitHub), headgate.Decision{Allowed: true, Limit: 100, Remaining: 42, ResetAfter: time.Second}},
 	} {
 		b.Run(bb.name, func(b *testing.B) {
 			w := newWriter(b, bb.opts)
@@ -303,8 +306,8 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// A body that names a limit can name it as the fields do.
-func TestNamesAreThoseOfTheFields(t *testing.T) {
+// Name returns the names that the fields have.
+func TestSetNames(t *testing.T) {
 	t.Parallel()
 	w := newWriter(t, nil)
 	hour, minute := limit("é api", "9/1h", ""), limit("è api", "9/1m", "")
@@ -312,7 +315,7 @@ func TestNamesAreThoseOfTheFields(t *testing.T) {
 	h := write(w, s, append(allowed(9, 8), append(allowed(9, 8), append(allowed(9, 8), allowed(9, 8)...)...)...), start)
 	for i, want := range []string{"_ api", "_ api-2", "_ api", "default"} {
 		if got := s.Name(i); got != want || !strings.Contains(h.Get("RateLimit-Policy"), `"`+want+`";q=`) {
-			t.Errorf("limit %d: got name %q want %q, and the field says %s", i, got, want, h.Get("RateLimit-Policy"))
+			t.Errorf("limit %d: got name %q want %q, and field %s", i, got, want, h.Get("RateLimit-Policy"))
 		}
 	}
 }

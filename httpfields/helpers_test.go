@@ -15,12 +15,13 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// start is 2025-05-21 00:00:00 UTC, the beginning of a window of every period that divides a day.
+// start is 2025-05-21 00:00:00 UTC, the beginning of a window of every period that
+// divides a day.
 const start = headgate.Instant(1_747_785_600_000_000)
 
 func timeOf(t headgate.Instant) time.Time { return time.UnixMicro(int64(t)).UTC() }
 
-// request is some limits and whose state they count on: a real store decides.
+// request is a list of limits with their state in a store.
 type request struct {
 	store  headgate.Store
 	limits []httpfields.Limit
@@ -34,7 +35,7 @@ func newStore(tb testing.TB) headgate.Store {
 	return store
 }
 
-// bind makes a request of limits, whose state is that of key.
+// bind returns a request of limits with the state of key.
 func bind(tb testing.TB, store headgate.Store, key string, limits ...httpfields.Limit) *request {
 	tb.Helper()
 	r, err := tryBind(store, key, limits...)
@@ -58,7 +59,7 @@ func tryBind(store headgate.Store, key string, limits ...httpfields.Limit) (*req
 	return r, nil
 }
 
-// decide asks for cost units of every limit.
+// decide takes or peeks cost units of every limit.
 func (r *request) decide(tb testing.TB, now headgate.Instant, cost int64, peek bool) []headgate.Decision {
 	tb.Helper()
 	for i := range r.ops {
@@ -71,7 +72,7 @@ func (r *request) decide(tb testing.TB, now headgate.Instant, cost int64, peek b
 	return decisions
 }
 
-// peekOne asks whether the i-th limit has cost units.
+// peekOne peeks cost units of the i-th limit.
 func (r *request) peekOne(tb testing.TB, i int, now headgate.Instant, cost int64) headgate.Decision {
 	tb.Helper()
 	d, err := r.ops[i].Bound.Apply(tb.Context(), now, r.ops[i].Key, headgate.Peek, cost)
@@ -90,11 +91,11 @@ func newWriter(tb testing.TB, opts *httpfields.Options) *httpfields.Writer {
 	return w
 }
 
-func speaking(dialects ...httpfields.Dialect) *httpfields.Options {
+func withDialects(dialects ...httpfields.Dialect) *httpfields.Options {
 	return &httpfields.Options{Dialects: dialects}
 }
 
-// write is the header of one answer.
+// write returns the header of one response.
 func write(w *httpfields.Writer, s *httpfields.Set, decisions []headgate.Decision, now headgate.Instant) http.Header {
 	h := http.Header{}
 	writeTo(h, w, s, decisions, now)
@@ -107,7 +108,7 @@ func writeTo(h http.Header, w *httpfields.Writer, s *httpfields.Set, decisions [
 	w.Write(h, s, decisions, timeOf(now), &text)
 }
 
-// lines are the fields of a header as they are on the wire, sorted.
+// lines returns the fields of a header as text, sorted.
 func lines(h http.Header) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(h)) {
@@ -118,7 +119,7 @@ func lines(h http.Header) string {
 	return b.String()
 }
 
-// mustPass sends a header through net/http, which must find it as it was.
+// mustPass checks that net/http parses a header without changes.
 func mustPass(tb testing.TB, h http.Header) {
 	tb.Helper()
 	var wire bytes.Buffer
@@ -130,7 +131,7 @@ func mustPass(tb testing.TB, h http.Header) {
 		tb.Fatalf("%v\n%s", err, lines(h))
 	}
 	if !maps.EqualFunc(resp.Header, h, slices.Equal[[]string]) {
-		tb.Fatalf("net/http reads\n%s\nwhere\n%s\nwas written", lines(resp.Header), lines(h))
+		tb.Fatalf("net/http parses\n%s\nwant\n%s", lines(resp.Header), lines(h))
 	}
 }
 

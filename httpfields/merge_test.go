@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/httpfields"
 )
 
-// header is one from its lines.
+// header parses a header from lines.
 func header(text string) http.Header {
 	h := http.Header{}
 	for line := range strings.Lines(text) {
@@ -22,8 +22,9 @@ func header(text string) http.Header {
 	return h
 }
 
-// What is there already stays where it can: lists grow, and of two families of single values the one with less remaining is told.
-func TestFieldsThatAreThere(t *testing.T) {
+// Lists are appended to. Of two families of single values the one with less remaining
+// is sent.
+func TestMergeWithExistingFields(t *testing.T) {
 	t.Parallel()
 	denial := []headgate.Decision{{Limit: 100, Remaining: 5, RetryAfter: time.Second, ResetAfter: time.Minute}}
 	const theirs = "Ratelimit-Limit: 7, 7;w=1\nRatelimit-Remaining: 5\nRatelimit-Reset: 1\n"
@@ -32,7 +33,7 @@ func TestFieldsThatAreThere(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
 		dialect   httpfields.Dialect
-		there     string
+		existing  string
 		decisions []headgate.Decision
 		want      string
 	}{
@@ -53,7 +54,7 @@ func TestFieldsThatAreThere(t *testing.T) {
 			"Ratelimit: \"a\";r=4;t=3\nRatelimit-Policy: \"a\";q=100;w=60\n",
 		},
 		{
-			"what nobody can read", httpfields.IETF, "Ratelimit: ???\n", allowed(100, 50),
+			"a value that cannot be parsed", httpfields.IETF, "Ratelimit: ???\n", allowed(100, 50),
 			"Ratelimit: \"a\";r=50;t=30\nRatelimit-Policy: \"a\";q=100;w=60\n",
 		},
 		{
@@ -65,7 +66,7 @@ func TestFieldsThatAreThere(t *testing.T) {
 			"a dictionary with less, and ours", httpfields.Draft07, dictionary + "Ratelimit-Policy: 7;w=1\n", allowed(100, 50),
 			dictionary + "Ratelimit-Policy: 7;w=1\nRatelimit-Policy: 100;w=60\n",
 		},
-		{"a dictionary with as little, denied", httpfields.Draft07, dictionary, denial, "Cache-Control: no-store\nRatelimit: limit=100, remaining=5, reset=1\nRatelimit-Policy: 100;w=60\nRetry-After: 1\n"},
+		{"a dictionary with the same remaining, denied", httpfields.Draft07, dictionary, denial, "Cache-Control: no-store\nRatelimit: limit=100, remaining=5, reset=1\nRatelimit-Policy: 100;w=60\nRetry-After: 1\n"},
 		{
 			"a list with less, and our dictionary", httpfields.Draft07, "Ratelimit: \"u\";r=9;t=1, \"v\";r=3;t=1\nRatelimit-Policy: \"u\";q=9\n", allowed(100, 4),
 			"Ratelimit: \"u\";r=9;t=1, \"v\";r=3;t=1\nRatelimit-Policy: \"u\";q=9\n",
@@ -83,19 +84,19 @@ func TestFieldsThatAreThere(t *testing.T) {
 			"Ratelimit-Limit: 7;x\nRatelimit-Policy: 100;w=60\nRatelimit-Remaining: 3; x=1\nRatelimit-Reset: 1\n",
 		},
 		{"less in single values", httpfields.Draft03, theirs, allowed(100, 50), theirs},
-		{"as little in single values", httpfields.Draft03, theirs, allowed(100, 5), theirs},
+		{"same remaining in single values", httpfields.Draft03, theirs, allowed(100, 5), theirs},
 		{"more in single values", httpfields.Draft06, theirs, allowed(100, 4), "Ratelimit-Limit: 100\nRatelimit-Policy: 100;w=60\nRatelimit-Remaining: 4\nRatelimit-Reset: 3\n"},
-		{"as little, denied", httpfields.XRateLimit, xTheirs, denial, "Cache-Control: no-store\nRetry-After: 1\nX-Ratelimit-Limit: 100\nX-Ratelimit-Remaining: 5\nX-Ratelimit-Reset: 60\n"},
+		{"same remaining, denied", httpfields.XRateLimit, xTheirs, denial, "Cache-Control: no-store\nRetry-After: 1\nX-Ratelimit-Limit: 100\nX-Ratelimit-Remaining: 5\nX-Ratelimit-Reset: 60\n"},
 		{"less", httpfields.XRateLimit, xTheirs + "X-Ratelimit-Used: 2\n", allowed(100, 6), xTheirs + "X-Ratelimit-Used: 2\n"},
 		{"more, with a resource", httpfields.XRateLimit, xTheirs + "X-Ratelimit-Resource: up\nX-Ratelimit-Used: 2\n", allowed(100, 4), "X-Ratelimit-Limit: 100\nX-Ratelimit-Remaining: 4\nX-Ratelimit-Reset: 1\n"},
-		{"a number that is none", httpfields.XRateLimit, "X-Ratelimit-Limit: 7\nX-Ratelimit-Remaining: 5 left\n", allowed(100, 6), "X-Ratelimit-Limit: 100\nX-Ratelimit-Remaining: 6\nX-Ratelimit-Reset: 1\n"},
+		{"an invalid number", httpfields.XRateLimit, "X-Ratelimit-Limit: 7\nX-Ratelimit-Remaining: 5 left\n", allowed(100, 6), "X-Ratelimit-Limit: 100\nX-Ratelimit-Remaining: 6\nX-Ratelimit-Reset: 1\n"},
 		{"two numbers", httpfields.XRateLimit, "X-Ratelimit-Remaining: 1\nX-Ratelimit-Remaining: 2\n", allowed(100, 6), "X-Ratelimit-Limit: 100\nX-Ratelimit-Remaining: 6\nX-Ratelimit-Reset: 1\n"},
 		{"a Retry-After, denied", httpfields.Off, "Cache-Control: public\nRetry-After: 99\n", denial, "Cache-Control: no-store\nRetry-After: 1\n"},
 		{"a Retry-After, allowed", httpfields.Off, "Retry-After: 99\n", allowed(1, 0), "Retry-After: 99\n"},
-		{"a Retry-After, never", httpfields.Off, "Retry-After: 99\n", []headgate.Decision{{Never: true}}, "Cache-Control: no-store\n"},
+		{"a Retry-After, cost above the limit", httpfields.Off, "Retry-After: 99\n", []headgate.Decision{{Never: true}}, "Cache-Control: no-store\n"},
 	} {
-		w := newWriter(t, speaking(tt.dialect))
-		h := header(tt.there)
+		w := newWriter(t, withDialects(tt.dialect))
+		h := header(tt.existing)
 		writeTo(h, w, w.Set(limit("a", "100/1m", "")), tt.decisions, start)
 		if got := lines(h); got != tt.want {
 			t.Errorf("%s: got\n%swant\n%s", tt.name, got, tt.want)
@@ -103,8 +104,8 @@ func TestFieldsThatAreThere(t *testing.T) {
 	}
 }
 
-// Two middlewares of ours, one around the other: both lists are there, of single values the tighter, and nothing that is shared
-// among answers was written to.
+// With nested middlewares both lists are sent, and the tighter single values. Values
+// that responses share do not change.
 func TestNestedWriters(t *testing.T) {
 	t.Parallel()
 	opts := &httpfields.Options{Dialects: []httpfields.Dialect{httpfields.IETF, httpfields.GitHub}, Expose: true}
@@ -124,14 +125,14 @@ func TestNestedWriters(t *testing.T) {
 			len(h.Values("Access-Control-Expose-Headers")) != 2 || h.Get("X-RateLimit-Resource") != "inner" {
 			t.Errorf("got\n%swant\n%s", got, want)
 		}
-		h["Ratelimit-Policy"][1] = "changed" // what was appended is this answer's own
+		h["Ratelimit-Policy"][1] = "changed" // appended values belong to this response
 	}
 }
 
-// Whoever appends to one field changes no other, though all values of an answer lie side by side.
-func TestValuesAreApart(t *testing.T) {
+// Appending to one field does not change others, although all values are in one slice.
+func TestAppendDoesNotChangeOtherValues(t *testing.T) {
 	t.Parallel()
-	w := newWriter(t, speaking(httpfields.IETF, httpfields.Draft03, httpfields.GitHub))
+	w := newWriter(t, withDialects(httpfields.IETF, httpfields.Draft03, httpfields.GitHub))
 	h := write(w, w.Set(limit("a", "100/1m", "")), []headgate.Decision{{Limit: 100, RetryAfter: time.Second, ResetAfter: time.Minute}}, start)
 	want := lines(h)
 	for name := range h {
@@ -144,8 +145,8 @@ func TestValuesAreApart(t *testing.T) {
 	}
 }
 
-// FuzzNamesAndHeaders: whatever a policy is called, and whatever is there already, what we write can be read, and a list that
-// could be read still can.
+// For every policy name and every existing header, the fields can be parsed, and an
+// existing list stays valid.
 func FuzzNamesAndHeaders(f *testing.F) {
 	f.Add("login", `"up";r=1;t=2`, "5", int64(3))
 	f.Add(`a"b\c`, "limit=1, remaining=2, reset=3", "5, 6", int64(0))
@@ -153,35 +154,35 @@ func FuzzNamesAndHeaders(f *testing.F) {
 	f.Add(strings.Repeat(`\`, 300), `"x";r=99999999999999999999`, "99999999999999999999", int64(1)<<62)
 	f.Add(`";r=0`, "remaining=", " 1\t", int64(10))
 	all := [][]httpfields.Dialect{{httpfields.IETF, httpfields.Draft03, httpfields.GitHub}, {httpfields.Draft07, httpfields.Draft06}}
-	f.Fuzz(func(t *testing.T, name, there, number string, remaining int64) {
+	f.Fuzz(func(t *testing.T, name, existing, number string, remaining int64) {
 		for i, dialects := range all {
-			w := newWriter(t, speaking(dialects...))
+			w := newWriter(t, withDialects(dialects...))
 			s := w.Set(limit(name, "10/1s", ""), limit(name+"x", "100/1m", ""))
 			decisions := []headgate.Decision{{Limit: 10, Remaining: remaining, RetryAfter: time.Second}, {Allowed: true, Limit: 100, Remaining: 7}}
 			alone := write(w, s, decisions, start)
 			mustPass(t, alone)
 			mustRead(t, alone, i == 1)
 
-			h := http.Header{"Ratelimit": {there}, "X-Ratelimit-Remaining": {number}, "Ratelimit-Remaining": {number}}
-			_, err := httpsfv.UnmarshalList([]string{there})
-			readable := err == nil && strings.HasPrefix(strings.TrimLeft(there, " "), `"`)
+			h := http.Header{"Ratelimit": {existing}, "X-Ratelimit-Remaining": {number}, "Ratelimit-Remaining": {number}}
+			_, err := httpsfv.UnmarshalList([]string{existing})
+			readable := err == nil && strings.HasPrefix(strings.TrimLeft(existing, " "), `"`)
 			writeTo(h, w, s, decisions, start)
 			if readable && i == 0 {
 				mustRead(t, h, false)
-				if h["Ratelimit"][0] != there {
-					t.Errorf("%q was there, and now is %q", there, h["Ratelimit"])
+				if h["Ratelimit"][0] != existing {
+					t.Errorf("got %q replaced with %q", existing, h["Ratelimit"])
 				}
 			}
 			for _, key := range []string{"X-Ratelimit-Remaining", "Ratelimit-Remaining"} {
 				if len(h[key]) != 1 || h[key][0] != number && h[key][0] != alone[key][0] && alone[key] != nil {
-					t.Errorf("%s is %q: neither %q nor ours", key, h[key], number)
+					t.Errorf("%s is %q, want %q or our value", key, h[key], number)
 				}
 			}
 		}
 	})
 }
 
-// mustRead reads each of our fields as a strict reader of structured fields does.
+// mustRead checks that a strict parser of structured fields accepts each of our fields.
 func mustRead(t *testing.T, h http.Header, dictionary bool) {
 	t.Helper()
 	for name, values := range h {

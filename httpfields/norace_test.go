@@ -2,5 +2,6 @@
 
 package httpfields_test
 
-// raceDetector reports whether this is a run under the race detector, which is some ten times slower and allocates for itself.
+// raceDetector reports whether the race detector is enabled, which makes tests ten
+// times slower and allocates.
 const raceDetector = false

@@ -16,12 +16,12 @@ import (
 )
 
 var (
-	fieldsToTry = flag.Int("fields", 50_000, "random policies and states whose fields are read")
-	seedToTry   = flag.Uint64("seed", 1, "of the random policies and states")
+	fieldsFlag = flag.Int("fields", 50_000, "number of random policies and states")
+	seedFlag   = flag.Uint64("seed", 1, "seed of the random policies and states")
 )
 
-// few is n, or a small part of it where time is short.
-func few(n int) int {
+// caseCount returns n, or a twentieth of it in short mode or with the race detector.
+func caseCount(n int) int {
 	if testing.Short() || raceDetector {
 		return n / 20
 	}
@@ -36,13 +36,13 @@ var algorithms = func() []headgate.Algorithm {
 	return names
 }()
 
-// someNames are harmless and hostile.
-var someNames = []string{
+// testNames are ordinary and malformed names.
+var testNames = []string{
 	"", "login", "api:10/s", "default", "default-2", `quoted "name"`, `back\slash`, "two\nlines\r\n", "é 漢字 \xff\x00", "a,b;c=d", " ",
 	"login", "", "rate limit", "\x7f~", `";r=0;t=0, "x`,
 }
 
-// randomLimit is any limit that is accepted: small ones, odd ones and huge ones.
+// randomLimit returns a valid limit: small, unusual or huge.
 func randomLimit(r *rand.Rand) httpfields.Limit {
 	for {
 		l := headgate.Limit{Rate: 1 + r.Int64N(20), Period: time.Duration(1+r.Int64N(60)) * time.Second}
@@ -61,27 +61,27 @@ func randomLimit(r *rand.Rand) httpfields.Limit {
 			l.Burst = max(0, r.Int64N(60)-30)
 		}
 		if l.Validate() == nil {
-			return httpfields.Limit{Name: someNames[r.IntN(len(someNames))], Limit: l, Algorithm: algorithm}
+			return httpfields.Limit{Name: testNames[r.IntN(len(testNames))], Limit: l, Algorithm: algorithm}
 		}
 	}
 }
 
-// randomCost is mostly small, sometimes all there is and sometimes more.
+// randomCost returns a cost: usually small, sometimes the capacity, sometimes more.
 func randomCost(r *rand.Rand, l httpfields.Limit) int64 {
-	most := l.Limit.Capacity()
+	capacity := l.Limit.Capacity()
 	switch r.IntN(6) {
 	case 0:
-		return most
+		return capacity
 	case 1:
-		return 1 + r.Int64N(most)
+		return 1 + r.Int64N(capacity)
 	case 2:
-		return r.Int64N(2*most + 2)
+		return r.Int64N(2*capacity + 2)
 	default:
 		return r.Int64N(3)
 	}
 }
 
-// state is a request, and what was decided of it at an instant.
+// state is a request and the decisions on it at a time.
 type state struct {
 	*request
 	now       headgate.Instant
@@ -89,7 +89,8 @@ type state struct {
 	decisions []headgate.Decision
 }
 
-// randomState is what comes of some charges at random instants. Several states share a store.
+// randomState returns the state after some charges at random times. Several states
+// share a store.
 func randomState(tb testing.TB, r *rand.Rand, store headgate.Store, key string) (*state, bool) {
 	limits := make([]httpfields.Limit, 1+max(0, r.IntN(7)-3))
 	for i := range limits {
@@ -97,7 +98,7 @@ func randomState(tb testing.TB, r *rand.Rand, store headgate.Store, key string) 
 	}
 	request, err := tryBind(store, key, limits...)
 	if err != nil {
-		return nil, false // a store refuses some limits for reasons of its own
+		return nil, false // a store may reject a valid limit
 	}
 	s := &state{request: request, now: start + headgate.Instant(r.Int64N(1e15))}
 	for range 1 + r.IntN(4) {
@@ -108,27 +109,28 @@ func randomState(tb testing.TB, r *rand.Rand, store headgate.Store, key string) 
 		}
 		s.now += headgate.Instant(r.Int64N(int64(limits[0].Limit.Period/time.Microsecond) + 2))
 	}
-	if s.now > start { // what was decided last was decided at this instant
+	if s.now > start { // the last decision must be made at now
 		s.decisions = s.decide(tb, s.now, s.cost, r.IntN(8) == 0)
 	}
 	return s, true
 }
 
-// eachState gives n random states to judge, on every processor.
-func eachState(t *testing.T, n int, judge func(r *rand.Rand, s *state)) {
+// eachState calls check with n random states, on two goroutines.
+func eachState(t *testing.T, n int, check func(r *rand.Rand, s *state)) {
 	t.Helper()
-	const workers, perStore = 2, 100 // a store looks through its rules when one is bound
+	// binding a rule takes longer the more rules a store has
+	const workers, perStore = 2, 100
 	var all sync.WaitGroup
 	for worker := range workers {
 		all.Go(func() {
-			r := rand.New(rand.NewPCG(*seedToTry, uint64(worker)))
+			r := rand.New(rand.NewPCG(*seedFlag, uint64(worker)))
 			var store headgate.Store
 			for i := 0; i < n/workers && !t.Failed(); i++ {
 				if i%perStore == 0 {
 					store = memstore.New(&memstore.Options{MaxEntries: 8 * perStore})
 				}
 				if s, ok := randomState(t, r, store, strconv.Itoa(i%perStore)); ok {
-					judge(r, s)
+					check(r, s)
 				} else {
 					i--
 				}
@@ -141,9 +143,9 @@ func eachState(t *testing.T, n int, judge func(r *rand.Rand, s *state)) {
 	all.Wait()
 }
 
-// describe is for messages: no other state can be told from it.
+// String describes the state for failure messages.
 func (s *state) String() string {
-	text := fmt.Sprintf("seed %d, at %d, cost %d:\n", *seedToTry, s.now, s.cost)
+	text := fmt.Sprintf("seed %d, at %d, cost %d:\n", *seedFlag, s.now, s.cost)
 	for i, l := range s.limits {
 		text += fmt.Sprintf("  %q %s %s: %+v\n", l.Name, l.Limit, l.Algorithm, s.decisions[i])
 	}

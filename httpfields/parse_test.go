@@ -16,14 +16,14 @@ import (
 	"github.com/headgate/headgate/internal/root"
 )
 
-// reader checks one header against the decisions it tells of, by parsers that are not ours.
+// reader checks one header against its decisions, with independent parsers.
 type reader struct {
 	t        testing.TB
 	h        http.Header
 	s        *state
 	tightest int
-	retry    int64 // -1 if there is none
-	read     int   // fields
+	retry    int64 // -1 if not set
+	read     int   // number of fields read
 }
 
 func newReader(t testing.TB, h http.Header, s *state) *reader {
@@ -41,7 +41,7 @@ func newReader(t testing.TB, h http.Header, s *state) *reader {
 	return rd
 }
 
-// roundedUp is d in seconds, by other means than the code's.
+// roundedUp returns d in seconds, rounded up, calculated independently.
 func roundedUp(d time.Duration) int64 {
 	s := d / time.Second
 	if d%time.Second > 0 {
@@ -55,7 +55,7 @@ func (rd *reader) fail(format string, args ...any) {
 	rd.t.Fatalf("%s\n%s"+format, append([]any{rd.s, lines(rd.h)}, args...)...)
 }
 
-// value is a field of one value.
+// value returns the value of a single-valued field.
 func (rd *reader) value(name string) string {
 	rd.t.Helper()
 	values := rd.h.Values(name)
@@ -75,7 +75,7 @@ func (rd *reader) list(name string) httpsfv.List {
 	return list
 }
 
-// number is a field that is an integer, and nothing else.
+// number checks a field that is an integer.
 func (rd *reader) number(name string, want int64) {
 	rd.t.Helper()
 	item, err := httpsfv.UnmarshalItem([]string{rd.value(name)})
@@ -97,27 +97,27 @@ func (rd *reader) param(p *httpsfv.Params, name string) (int64, bool) {
 // perWindow reports whether a limit is q units in w seconds.
 func perWindow(l httpfields.Limit, q, w int64) bool {
 	p := int64(l.Limit.Period / time.Microsecond)
-	return q*p == l.Limit.Rate*w*1e6 // equal as well where both overflow
+	return q*p == l.Limit.Rate*w*1e6 // equal also if both overflow
 }
 
-// policyParams checks what stands behind a quota.
+// policyParams checks the parameters of a quota.
 func (rd *reader) policyParams(p *httpsfv.Params, quota int64, l httpfields.Limit) {
 	rd.t.Helper()
-	w, told := rd.param(p, "w")
-	if told && !perWindow(l, quota, w) {
+	w, found := rd.param(p, "w")
+	if found && !perWindow(l, quota, w) {
 		rd.fail("%d per %d s is not %s", quota, w, l.Limit)
 	}
-	if !told && (l.Limit.Period%time.Second == 0 || time.Second%l.Limit.Period == 0) {
+	if !found && (l.Limit.Period%time.Second == 0 || time.Second%l.Limit.Period == 0) {
 		rd.fail("%s has no w", l.Limit)
 	}
-	burst, told := rd.param(p, "headgate-burst")
-	if told == (quota == l.Capacity) || told && burst != l.Capacity {
-		rd.fail("headgate-burst is %d, %v; want %d", burst, told, l.Capacity)
+	burst, found := rd.param(p, "headgate-burst")
+	if found == (quota == l.Capacity) || found && burst != l.Capacity {
+		rd.fail("headgate-burst is %d, %v; want %d", burst, found, l.Capacity)
 	}
 }
 
-// ietf reads the draft of today. It returns the t of the tightest.
-func (rd *reader) ietf(every bool) int64 {
+// ietf checks the current draft. It returns the t of the tightest limit.
+func (rd *reader) ietf(allLimits bool) int64 {
 	rd.t.Helper()
 	byName := map[string]int{}
 	for i, member := range rd.list("RateLimit-Policy") {
@@ -135,7 +135,7 @@ func (rd *reader) ietf(every bool) int64 {
 		rd.policyParams(item.Params, q, l)
 	}
 	list := rd.list("RateLimit")
-	if !every && len(list) != 1 || every && len(list) != len(byName) {
+	if !allLimits && len(list) != 1 || allLimits && len(list) != len(byName) {
 		rd.fail("RateLimit has %d items", len(list))
 	}
 	t := int64(-1)
@@ -147,8 +147,8 @@ func (rd *reader) ietf(every bool) int64 {
 		}
 		i = rd.leastOf(i)
 		r, _ := rd.param(item.Params, "r")
-		w, told := rd.param(item.Params, "t")
-		if r != rd.s.decisions[i].Remaining || !told || w < 1 {
+		w, found := rd.param(item.Params, "t")
+		if r != rd.s.decisions[i].Remaining || !found || w < 1 {
 			rd.fail("r=%d;t=%d, want r=%d of limit %d", r, w, rd.s.decisions[i].Remaining, i)
 		}
 		if i == rd.tightest {
@@ -156,7 +156,7 @@ func (rd *reader) ietf(every bool) int64 {
 		}
 	}
 	if t < 0 {
-		rd.fail("the tightest is not told of")
+		rd.fail("RateLimit does not list the tightest limit")
 	}
 	return t
 }
@@ -175,7 +175,7 @@ func same(a, b httpfields.Limit) bool {
 	return plain(a) == plain(b)
 }
 
-// distinctLimit is the n-th of the limits that differ.
+// distinctLimit returns the index of the n-th distinct limit.
 func (rd *reader) distinctLimit(n int) int {
 	for i, l := range rd.s.limits {
 		if slices.IndexFunc(rd.s.limits, func(o httpfields.Limit) bool { return same(o, l) }) != i {
@@ -190,27 +190,28 @@ func (rd *reader) distinctLimit(n int) int {
 	return 0
 }
 
-// leastOf is the one with the least remaining of the limits that look like the i-th.
+// leastOf returns the index of the limit with the least remaining of those equal to the
+// i-th.
 func (rd *reader) leastOf(i int) int {
-	least := i
+	minCount := i
 	for j, l := range rd.s.limits {
-		if same(l, rd.s.limits[i]) && rd.s.decisions[j].Remaining < rd.s.decisions[least].Remaining {
-			least = j
+		if same(l, rd.s.limits[i]) && rd.s.decisions[j].Remaining < rd.s.decisions[minCount].Remaining {
+			minCount = j
 		}
 	}
-	return least
+	return minCount
 }
 
-// numbered reads policies that are numbers.
-func (rd *reader) numbered(list httpsfv.List) {
+// policyNumbers checks the policies of the earlier drafts.
+func (rd *reader) policyNumbers(list httpsfv.List) {
 	rd.t.Helper()
 	seen := map[int64]bool{}
 	for _, member := range list {
 		item := member.(httpsfv.Item)
 		q := item.Value.(int64)
-		w, told := rd.param(item.Params, "w")
+		w, found := rd.param(item.Params, "w")
 		burst, hasBurst := rd.param(item.Params, "headgate-burst")
-		if seen[q] || !told || w < 1 {
+		if seen[q] || !found || w < 1 {
 			rd.fail("policy %d: twice %v, w=%d", q, seen[q], w)
 		}
 		seen[q] = true
@@ -252,7 +253,7 @@ func (rd *reader) draft07(reset int64) {
 	}
 }
 
-func (rd *reader) three(reset int64, withPolicies bool) {
+func (rd *reader) draftFields(reset int64, withPolicies bool) {
 	rd.t.Helper()
 	d := rd.s.decisions[rd.tightest]
 	list := rd.list("RateLimit-Limit")
@@ -260,7 +261,7 @@ func (rd *reader) three(reset int64, withPolicies bool) {
 		!withPolicies && len(list) > 1 {
 		rd.fail("RateLimit-Limit: want %d", d.Limit)
 	}
-	rd.numbered(list[1:])
+	rd.policyNumbers(list[1:])
 	rd.number("RateLimit-Remaining", d.Remaining)
 	rd.number("RateLimit-Reset", reset)
 }
@@ -284,7 +285,7 @@ func (rd *reader) x(epoch, github bool) {
 	}
 }
 
-// denial checks what stands on denials alone.
+// denial checks the fields that only denials have.
 func (rd *reader) denial() {
 	rd.t.Helper()
 	if all := root.Combine(rd.s.decisions); all.Allowed != (rd.h.Get("Cache-Control") == "") {
@@ -304,8 +305,8 @@ func (rd *reader) denial() {
 	}
 }
 
-// spokenAtRandom are the combinations that random states are told in.
-var spokenAtRandom = [][]httpfields.Dialect{
+// randomDialects are the combinations of dialects for random states.
+var randomDialects = [][]httpfields.Dialect{
 	nil,
 	{httpfields.IETF, httpfields.XRateLimit},
 	{httpfields.IETF, httpfields.Draft03, httpfields.GitHub},
@@ -314,34 +315,35 @@ var spokenAtRandom = [][]httpfields.Dialect{
 	{httpfields.Off},
 }
 
-// readAll checks every field of a header in the given dialects: there is none besides.
-func (rd *reader) readAll(dialects []httpfields.Dialect, every bool) {
+// readAll checks every field of a header in the given dialects, and that there are no
+// others.
+func (rd *reader) readAll(dialects []httpfields.Dialect, allLimits bool) {
 	rd.t.Helper()
 	t := rd.s.window(rd.t, rd.tightest)
 	late := int64(0)
 	if rd.s.mayBeLate(rd.t, rd.tightest) {
 		late = 1
 	}
-	speaks := func(d httpfields.Dialect) bool { return slices.Contains(dialects, d) }
-	if dialects == nil || speaks(httpfields.IETF) {
-		got := rd.ietf(every)
+	has := func(d httpfields.Dialect) bool { return slices.Contains(dialects, d) }
+	if dialects == nil || has(httpfields.IETF) {
+		got := rd.ietf(allLimits)
 		if got != t && got != t+late {
 			rd.fail("t is %d, want %d", got, t)
 		}
 	}
-	if speaks(httpfields.Draft07) {
+	if has(httpfields.Draft07) {
 		rd.draft07(rd.wait(t, late, strings.Contains(rd.h.Get("RateLimit"), "reset="+strconv.FormatInt(t+late, 10))))
 	}
-	if speaks(httpfields.Draft07) || speaks(httpfields.Draft06) {
+	if has(httpfields.Draft07) || has(httpfields.Draft06) {
 		if rd.h.Get("RateLimit-Policy") != "" {
-			rd.numbered(rd.list("RateLimit-Policy"))
+			rd.policyNumbers(rd.list("RateLimit-Policy"))
 		}
 	}
-	if speaks(httpfields.Draft06) || speaks(httpfields.Draft03) {
-		rd.three(rd.wait(t, late, rd.h.Get("RateLimit-Reset") == strconv.FormatInt(t+late, 10)), speaks(httpfields.Draft03))
+	if has(httpfields.Draft06) || has(httpfields.Draft03) {
+		rd.draftFields(rd.wait(t, late, rd.h.Get("RateLimit-Reset") == strconv.FormatInt(t+late, 10)), has(httpfields.Draft03))
 	}
-	if speaks(httpfields.XRateLimit) || speaks(httpfields.XRateLimitEpoch) || speaks(httpfields.GitHub) {
-		rd.x(!speaks(httpfields.XRateLimit), speaks(httpfields.GitHub))
+	if has(httpfields.XRateLimit) || has(httpfields.XRateLimitEpoch) || has(httpfields.GitHub) {
+		rd.x(!has(httpfields.XRateLimit), has(httpfields.GitHub))
 	}
 	rd.denial()
 	if rd.read != len(rd.h) {
@@ -349,26 +351,27 @@ func (rd *reader) readAll(dialects []httpfields.Dialect, every bool) {
 	}
 }
 
-// T38. Whatever the policies and their states are, every field can be read by an independent reader of structured fields and by
-// net/http, and says what was decided. With -fields 1000000 it reads a million answers.
-func TestFieldsOfRandomStates(t *testing.T) {
+// T38. For every policy and state, an independent parser of structured fields and
+// net/http parse every field, and the values match the decisions. With -fields 1000000
+// the test checks a million responses.
+func TestRandomStatesParse(t *testing.T) {
 	t.Parallel()
-	type voice struct {
+	type testWriter struct {
 		*httpfields.Writer
-		dialects []httpfields.Dialect
-		every    bool
+		dialects  []httpfields.Dialect
+		allLimits bool
 	}
-	var voices []voice
-	for _, dialects := range spokenAtRandom {
-		voices = append(voices, voice{newWriter(t, speaking(dialects...)), dialects, false})
+	var writers []testWriter
+	for _, dialects := range randomDialects {
+		writers = append(writers, testWriter{newWriter(t, withDialects(dialects...)), dialects, false})
 		if dialects == nil || dialects[0] == httpfields.IETF {
-			voices = append(voices, voice{newWriter(t, &httpfields.Options{Dialects: dialects, AllLimits: true}), dialects, true})
+			writers = append(writers, testWriter{newWriter(t, &httpfields.Options{Dialects: dialects, AllLimits: true}), dialects, true})
 		}
 	}
-	eachState(t, few(*fieldsToTry), func(r *rand.Rand, s *state) {
-		v := voices[r.IntN(len(voices))]
+	eachState(t, caseCount(*fieldsFlag), func(r *rand.Rand, s *state) {
+		v := writers[r.IntN(len(writers))]
 		h := write(v.Writer, v.Set(s.limits...), s.decisions, s.now)
 		mustPass(t, h)
-		newReader(t, h, s).readAll(v.dialects, v.every)
+		newReader(t, h, s).readAll(v.dialects, v.allLimits)
 	})
 }
