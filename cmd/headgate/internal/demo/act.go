@@ -9,26 +9,28 @@ import (
 	"time"
 )
 
-// action is what was pressed on a page.
+// action is a command of the user on a page.
 type action struct {
 	Session  string    `json:"session"`
 	Do       string    `json:"do"`       // send, stream, stop, reset, set, scenario
-	N        int       `json:"n"`        // send: how many
-	Rate     float64   `json:"rate"`     // stream: requests a second
+	N        int       `json:"n"`        // send: number of requests
+	Rate     float64   `json:"rate"`     // stream: requests per second
 	Settings *Settings `json:"settings"` // set
 	Scenario string    `json:"scenario"` // scenario: its name
 }
 
 const maxActionBytes = 4 << 10
 
-// act takes one action and answers when it is done: 204, or a problem that names the control to blame.
+// act runs one action and responds when it is done: 204, or a problem that names the
+// invalid control.
 func (h *Handler) act(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	a, err := readAction(r)
 	if err == nil {
 		err = h.do(a)
 	}
-	// A slow store may have taken longer than the server gives other answers; not every server can.
+	// A slow store may take longer than the write timeout of the server; not every
+	// server supports deadlines.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 	if err != nil {
 		writeRefusal(w, err)
@@ -55,7 +57,7 @@ func (h *Handler) do(a action) error {
 		return err
 	}
 	if a.Do != "send" && a.Do != "set" {
-		s.cutClick() // a slow store is not waited for
+		s.cancelClick() // without waiting for a slow store
 	}
 	s.acting.Lock()
 	defer s.acting.Unlock()
@@ -66,7 +68,7 @@ func (h *Handler) do(a action) error {
 	case "stream":
 		return h.stream(s, a.Rate)
 	case "stop":
-		s.stopScript()
+		s.stopBackground()
 		return nil
 	case "reset":
 		return s.reset()
@@ -75,34 +77,35 @@ func (h *Handler) do(a action) error {
 	case "scenario":
 		return s.perform(a.Scenario)
 	default:
-		return refuse("do", "there is no such action")
+		return refuse("do", "unknown action")
 	}
 }
 
-// click sends n requests at once; those that a later action cuts off stay undecided. What a scenario compares is put away for them.
+// click sends n requests simultaneously. Requests that a later action cancels stay
+// undecided. It first removes the tracks of a scenario.
 func (s *session) click(n int) error {
 	if n < 1 || n > maxBurst {
-		return refuse("n", "a click sends %d requests; accepted are 1 to %d", n, maxBurst)
+		return refuse("n", "a click sends %d requests; must be 1 to %d", n, maxBurst)
 	}
 	if s.leavesScenario() {
-		s.stopScript()
-		s.plain()
+		s.stopBackground()
+		s.restoreLayout()
 	}
 	ctx, stop := context.WithCancel(s.ctx)
 	defer stop()
-	s.onCut(stop)
+	s.setCancel(stop)
 	s.send(ctx, 0, n)
 	return nil
 }
 
-// leavesScenario reports whether what is shown has more tracks than clicks make.
+// leavesScenario reports whether the page shows more tracks than a click uses.
 func (s *session) leavesScenario() bool { return len(s.current().tracks) > 1 }
 
-// reset stops the traffic, forgets what was spent, and begins to count anew.
+// reset stops the traffic, resets the keys, and restarts the counts.
 func (s *session) reset() error {
-	s.stopScript()
+	s.stopBackground()
 	err := s.current().reset(s.ctx)
-	s.lay(plainLayout(s.store), s.current().settings)
+	s.setLayout(plainLayout(s.store), s.current().settings)
 	if err == nil {
 		err = s.current().reset(s.ctx)
 	}
@@ -112,7 +115,8 @@ func (s *session) reset() error {
 	return nil
 }
 
-// set changes the settings while everything goes on. What was spent is kept: the keys and the policy's name stay.
+// set changes the settings during traffic. Spent units stay spent, because keys and
+// policy name stay the same.
 func (s *session) set(settings *Settings) error {
 	if settings == nil {
 		return refuse("settings", "there are no settings")
@@ -120,7 +124,7 @@ func (s *session) set(settings *Settings) error {
 	if err := settings.validate(); err != nil {
 		return err
 	}
-	s.put(s.layout.build(*settings, s.store), false)
+	s.setStage(s.layout.build(*settings, s.store), false)
 	return nil
 }
 
@@ -131,5 +135,5 @@ func writeRefusal(w http.ResponseWriter, err error) {
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(r.status)
-	_ = json.NewEncoder(w).Encode(r) // the client is gone, if this fails
+	_ = json.NewEncoder(w).Encode(r) // an error means that the client disconnected
 }

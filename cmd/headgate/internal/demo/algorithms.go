@@ -5,47 +5,47 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-// words are what the page says of an algorithm.
+// words describe an algorithm on the page.
 type words struct {
-	Name  headgate.Algorithm
-	Title string
-	Says  string // how it works, in a line
-	Bound string // what it guarantees
+	Name    headgate.Algorithm
+	Title   string
+	Summary string // one line on how it works
+	Bound   string // its guarantee
 }
 
-// described has words for every algorithm, in the order of the house.
-func described() []words {
+// described returns words for every algorithm, in the order of package algo.
+func descriptions() []words {
 	said := map[headgate.Algorithm]words{
 		headgate.TokenBucket: {
-			Title: "Token bucket", Says: "Fills all the time, a drop for every fraction of the period.",
+			Title: "Token bucket", Summary: "Refills continuously at a constant rate.",
 			Bound: "burst + s · rate / period in any span s",
 		},
 		headgate.TokenBucketInterval: {
-			Title: "Token bucket, by interval", Says: "Fills by a whole rate at the end of each interval.",
-			Bound: "burst, and a rate more with each interval that ends",
+			Title: "Token bucket, by interval", Summary: "Refills a full rate at the end of each interval.",
+			Bound: "burst, plus rate for each interval that ends",
 		},
 		headgate.FixedWindow: {
-			Title: "Fixed window", Says: "Counts from edge to edge, and forgets all at the edge.",
-			Bound: "rate in a window, twice that around an edge",
+			Title: "Fixed window", Summary: "Counts within a window; the count restarts at its end.",
+			Bound: "rate in a window, up to twice around its end",
 		},
 		headgate.SlidingLog: {
-			Title: "Sliding log", Says: "Remembers every request for exactly one period.",
+			Title: "Sliding log", Summary: "Remembers every request for exactly one period.",
 			Bound: "rate in any period, exactly",
 		},
 		headgate.SlidingWindow: {
-			Title: "Sliding window", Says: "Two counters; the last window fades as this one goes on.",
+			Title: "Sliding window", Summary: "Two counters; the weight of the previous window decreases.",
 			Bound: "rate · (1 + s / period) in any span s up to a period",
 		},
 		headgate.LeakyBucket: {
-			Title: "Leaky bucket", Says: "A queue: admits, and says how long to hold each request.",
-			Bound: "evenly spaced, once each has waited for its delay",
+			Title: "Leaky bucket", Summary: "A queue: admits requests and returns a delay for each.",
+			Bound: "evenly spaced, after the delays",
 		},
 	}
 	var all []words
 	for _, a := range algo.All() {
 		w, ok := said[a.Name]
 		if !ok {
-			w = words{Title: string(a.Name), Says: saysOfKind[a.Name.Refill()]}
+			w = words{Title: string(a.Name), Summary: summaryOfRefill[a.Name.Refill()]}
 		}
 		w.Name = a.Name
 		all = append(all, w)
@@ -53,14 +53,14 @@ func described() []words {
 	return all
 }
 
-// saysOfKind is how an algorithm works for which there are no words of its own.
-var saysOfKind = map[headgate.Refill]string{
+// saysOfKind describes algorithms without their own words.
+var summaryOfRefill = map[headgate.Refill]string{
 	headgate.RefillContinuous: "Refills at a constant rate.",
 	headgate.RefillStepped:    "Refills at the end of each period.",
 	headgate.RefillWindow:     "Counts in windows of one period.",
 }
 
-// algorithms are the names of all that there are.
+// algorithms returns the names of all algorithms.
 func algorithms() []headgate.Algorithm {
 	var names []headgate.Algorithm
 	for _, a := range algo.All() {

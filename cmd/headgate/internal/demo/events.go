@@ -11,30 +11,30 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// How often a page hears of its session.
+// Intervals of the event stream.
 const (
 	framePause   = 50 * time.Millisecond
-	retryPause   = time.Second     // until a page that was cut off comes back
-	beat         = time.Second     // between two frames when nothing changes
-	writeTimeout = 5 * time.Second // of one event; a page that does not read loses its session
+	retryPause   = time.Second     // until a disconnected page reconnects
+	heartbeat    = time.Second     // between two frames without changes
+	writeTimeout = 5 * time.Second // for one event; a page that does not read loses its session
 )
 
-// told is what a page must know as a whole; it is sent when any of it changes.
-type told struct {
+// pageState is the complete state of the page; it is sent when a part of it changes.
+type pageState struct {
 	Session  string                          `json:"session"`
 	Settings Settings                        `json:"settings"`
 	Tracks   []string                        `json:"tracks"` // their names
 	Playing  string                          `json:"playing"`
 	Note     string                          `json:"note"`
-	SpanUS   int64                           `json:"span_us"` // of the charts
+	SpanUS   int64                           `json:"span_us"` // time span of the charts
 	Code     map[headgate.Algorithm]snippets `json:"code"`
 }
 
-// events is the stream of one page, and its session's life.
+// events serves the event stream of one page, which is the lifetime of its session.
 func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		w.Header().Set("Content-Type", "text/event-stream")
-		return // who reads no events needs no session
+		return // a client that cannot receive events needs no session
 	}
 	s, err := h.openSession(r.Context())
 	if err != nil {
@@ -42,18 +42,19 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer h.closeSession(s)
-	h.opts.Log.Debug("a page was opened", "store", h.opts.Store)
+	h.opts.Log.Debug("demo page connected", "store", h.opts.Store)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Accel-Buffering", "no") // proxies pass each event on at once
+	w.Header().Set("X-Accel-Buffering", "no") // proxies must not buffer events
 	out := &stream{w: w, control: http.NewResponseController(w)}
 	fmt.Fprintf(w, "retry: %d\n\n", retryPause.Milliseconds())
 	if err := h.broadcast(s, out); err != nil && s.ctx.Err() == nil {
-		h.opts.Log.Debug("a page went away", "cause", err)
+		h.opts.Log.Debug("demo page disconnected", "cause", err)
 	}
 }
 
-// broadcast sends frames until the session ends, the page stops reading, or nobody presses anything for too long.
+// broadcast sends frames until the session ends, the page stops reading, or the idle
+// timeout.
 func (h *Handler) broadcast(s *session, out *stream) error {
 	ticker := time.NewTicker(framePause)
 	defer ticker.Stop()
@@ -62,14 +63,14 @@ func (h *Handler) broadcast(s *session, out *stream) error {
 	var last frame
 	var sent time.Time
 	for {
-		if t, version := h.tell(s); version != known {
+		if t, version := h.pageState(s); version != known {
 			known = version
 			if err := out.send("told", t); err != nil {
 				return err
 			}
 		}
-		f := c.shoot(s.ctx)
-		if !still(last, f) || time.Since(sent) >= beat {
+		f := c.frame(s.ctx)
+		if !isUnchanged(last, f) || time.Since(sent) >= heartbeat {
 			if err := out.send("frame", f); err != nil {
 				return err
 			}
@@ -86,17 +87,17 @@ func (h *Handler) broadcast(s *session, out *stream) error {
 	}
 }
 
-// still reports whether nothing but the time has changed from one frame to the next.
-func still(before, f frame) bool {
+// still reports whether only the time differs between two frames.
+func isUnchanged(before, f frame) bool {
 	before.T, before.Rows, before.Edge = f.T, nil, f.Edge
 	return reflect.DeepEqual(before, f)
 }
 
-// tell is what the page must know now, and its version.
-func (h *Handler) tell(s *session) (told, int) {
+// pageState returns the current state of the page and its version.
+func (h *Handler) pageState(s *session) (pageState, int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := told{
+	t := pageState{
 		Session: s.id, Settings: s.stage.settings, Playing: s.playing, Note: s.note,
 		SpanUS: s.stage.settings.span().Microseconds(),
 		Code:   make(map[headgate.Algorithm]snippets),
@@ -107,7 +108,7 @@ func (h *Handler) tell(s *session) (told, int) {
 	for _, a := range algorithms() {
 		t.Code[a] = s.stage.settings.snippets(a, h.opts.CheckURL)
 	}
-	return t, s.told
+	return t, s.stateVersion
 }
 
 // stream writes events.
@@ -121,15 +122,16 @@ func (o *stream) send(event string, data any) error {
 	if err != nil {
 		return err
 	}
-	_ = o.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // not every server can
+	_ = o.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // not every server supports deadlines
 	if _, err := fmt.Fprintf(o.w, "event: %s\ndata: %s\n\n", event, text); err != nil {
 		return err
 	}
 	return o.control.Flush()
 }
 
-// state is what the server keeps of a session, for whoever wants to hold the page against it.
-func (h *Handler) state(w http.ResponseWriter, r *http.Request) {
+// state serves the server's record of a session, so that tests can compare the page
+// with it.
+func (h *Handler) serveState(w http.ResponseWriter, r *http.Request) {
 	s, err := h.session(r.URL.Query().Get("session"))
 	if err != nil {
 		writeRefusal(w, err)
@@ -137,10 +139,10 @@ func (h *Handler) state(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	_ = json.NewEncoder(w).Encode(s.kept()) // the client is gone, if this fails
+	_ = json.NewEncoder(w).Encode(s.snapshot()) // an error means that the client disconnected
 }
 
-// kept is a session's journal.
+// kept returns the journal of a session.
 type kept struct {
 	Settings Settings    `json:"settings"`
 	Playing  string      `json:"playing"`
@@ -163,7 +165,7 @@ type keptGate struct {
 	Last      *answer            `json:"last"`
 }
 
-func (s *session) kept() kept {
+func (s *session) snapshot() kept {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	j := &s.journal

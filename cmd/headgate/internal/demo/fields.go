@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate/httpfields"
 )
 
-// fields are the lines that an HTTP answer with this outcome begins with: the status, and the header fields in the page's
-// dialect.
+// fields returns the first lines of an HTTP response with this outcome: the status, and
+// the header fields in the selected dialect.
 func (s Settings) fields(a headgate.Algorithm, o outcome) []string {
 	if o.err != nil {
 		return []string{"503 Service Unavailable"}
@@ -37,7 +37,7 @@ func (s Settings) fields(a headgate.Algorithm, o outcome) []string {
 	return lines
 }
 
-// limitsFirst sorts the fields that tell of the limit before the others.
+// limitsFirst sorts header fields about the limit before the others.
 func limitsFirst(a, b string) int {
 	return cmp.Or(strings.Compare(rank(a), rank(b)), strings.Compare(a, b))
 }
@@ -49,7 +49,7 @@ func rank(name string) string {
 	return "b"
 }
 
-// asWritten is a field's name as the documents write it; HTTP does not care.
+// asWritten returns a field name with the usual capitalization; HTTP ignores case.
 func asWritten(name string) string {
 	return strings.ReplaceAll(name, "Ratelimit", "RateLimit")
 }

@@ -8,16 +8,16 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// frame is what has happened since the frame before, and how full everything is now. All times are whole µs of the session, all
-// waits whole µs.
+// frame contains what happened since the previous frame, and the current levels. All
+// times are whole µs of the session, all waits whole µs.
 type frame struct {
 	T      int64        `json:"t"`
-	Epoch  int          `json:"epoch"`            // when it changes, the past is gone
+	Epoch  int          `json:"epoch"`            // a new epoch clears the page
 	Sent   int64        `json:"sent"`             // requests in this epoch
-	Rate   int64        `json:"rate"`             // requests a second, over the last one
-	Edge   int64        `json:"edge,omitempty"`   // when the window of this time ends
-	Tracks []trackFrame `json:"tracks,omitempty"` // missing while what is compared changes
-	Rows   []rowFrame   `json:"rows,omitempty"`   // the newest first; missing if nothing has changed
+	Rate   int64        `json:"rate"`             // requests in the last second
+	Edge   int64        `json:"edge,omitempty"`   // the end of the current window
+	Tracks []trackFrame `json:"tracks,omitempty"` // missing while the layout changes
+	Rows   []rowFrame   `json:"rows,omitempty"`   // newest first; missing if unchanged
 }
 
 type trackFrame struct {
@@ -30,11 +30,11 @@ type gateFrame struct {
 	Undecided int64   `json:"undecided"`
 	Levels    []level `json:"levels"`          // one for each state
 	Marks     []mark  `json:"marks,omitempty"` // since the last frame: time, allowed, denied, undecided
-	Outs      []int64 `json:"outs,omitempty"`  // when held requests go out
+	Outs      []int64 `json:"outs,omitempty"`  // when delayed requests may proceed
 	Last      *answer `json:"last,omitempty"`  // if there is a new one
 }
 
-// level is what a request of this cost would be told now.
+// level is the decision about a request with the current cost.
 type level struct {
 	Remaining int64  `json:"remaining"`
 	Limit     int64  `json:"limit"`
@@ -46,7 +46,7 @@ type level struct {
 	Error     string `json:"error,omitempty"`
 }
 
-// answer is one decision, and what HTTP would say of it.
+// answer is one decision and its HTTP form.
 type answer struct {
 	Seq       int64    `json:"seq"`
 	Allowed   bool     `json:"allowed"`
@@ -65,25 +65,26 @@ type rowFrame struct {
 	T       int64     `json:"t"`
 	Track   string    `json:"track"`
 	Cost    int64     `json:"cost"`
-	Answers []*answer `json:"answers"` // by algorithm; nil if it was not asked
+	Answers []*answer `json:"answers"` // by algorithm; nil if the algorithm did not decide
 }
 
-// camera makes a session's frames, one after another; its stream holds it alone.
+// camera creates the frames of a session. It belongs to the goroutine of the event
+// stream.
 type camera struct {
 	s      *session
-	edge   time.Time // of the window as it was when last asked
+	edge   time.Time // the last known end of a window
 	edgeOf *stage
-	second time.Time // when the last one began
-	before int64     // requests until then
+	second time.Time // when the current second began
+	before int64     // requests before that
 	rate   int64
 	rowsAt time.Time
-	rowsTo int64 // the newest request that the page has a row of
+	rowsTo int64 // the newest request in the page's table
 	epoch  int
 }
 
-// shoot takes the frame of now.
-func (c *camera) shoot(ctx context.Context) frame {
-	st, epoch := c.s.showing()
+// shoot creates the current frame.
+func (c *camera) frame(ctx context.Context) frame {
+	st, epoch := c.s.currentWithEpoch()
 	c.findEdge(ctx, st)
 	levels := st.levels(ctx)
 	now := time.Now()
@@ -100,7 +101,7 @@ func (c *camera) shoot(ctx context.Context) frame {
 	}
 	f.Epoch, f.Sent = j.epoch, j.seq
 	f.Rate = c.measure(now, j.seq)
-	if epoch == j.epoch { // otherwise the levels are of what was shown before
+	if epoch == j.epoch { // otherwise the levels belong to the previous layout
 		for i := range j.tallies {
 			f.Tracks = append(f.Tracks, trackFrame{j.gates(i, levels[i], c.s.stage)})
 		}
@@ -109,7 +110,7 @@ func (c *camera) shoot(ctx context.Context) frame {
 	return f
 }
 
-// findEdge asks for the next edge of a window, once in a window.
+// findEdge gets the end of the current window, once per window.
 func (c *camera) findEdge(ctx context.Context, st *stage) {
 	period := st.settings.PeriodMS
 	if c.edgeOf != nil && c.edgeOf.settings.PeriodMS == period && time.Now().Before(c.edge) {
@@ -122,7 +123,7 @@ func (c *camera) findEdge(ctx context.Context, st *stage) {
 	c.edge, c.edgeOf = edge, st
 }
 
-// measure is the requests a second, over the last one.
+// measure returns the requests in the last second.
 func (c *camera) measure(now time.Time, seq int64) int64 {
 	if took := now.Sub(c.second); took >= time.Second {
 		c.rate = (seq - c.before) * int64(time.Second) / int64(took)
@@ -131,17 +132,18 @@ func (c *camera) measure(now time.Time, seq int64) int64 {
 	return c.rate
 }
 
-// rows are the newest requests, if there are new ones and the page has had time to read; the caller holds the session's mutex.
+// rows returns the newest requests if there are new ones and rowsPause has passed. The
+// caller holds the session's mutex.
 func (c *camera) rows(now time.Time) []rowFrame {
 	j := &c.s.journal
-	if j.seq == c.rowsTo || now.Sub(c.rowsAt) < rowsPause {
+	if j.seq == c.rowsTo || now.Sub(c.rowsAt) < rowInterval {
 		return nil
 	}
 	c.rowsAt, c.rowsTo = now, j.seq
 	return j.table(c.s.stage)
 }
 
-// table is the newest requests as the page shows them.
+// table returns the newest requests in the form of the page.
 func (j *journal) table(st *stage) []rowFrame {
 	var rows []rowFrame
 	for _, r := range j.recent() {
@@ -157,7 +159,7 @@ func (j *journal) table(st *stage) []rowFrame {
 	return rows
 }
 
-// gates are the frames of a track's gates; what is new is handed over.
+// gates returns the frames of a track's gates, and marks new results as sent.
 func (j *journal) gates(track int, levels [][]level, st *stage) []gateFrame {
 	var frames []gateFrame
 	for i := range j.tallies[track] {
@@ -208,7 +210,7 @@ func peek(ctx context.Context, limiter *headgate.Limiter, key string, cost int64
 	}
 }
 
-// answer is the outcome as the page shows it; nil if there is none.
+// answer returns the outcome in the form of the page; nil if there is none.
 func (o outcome) answer() *answer {
 	switch d := o.decision; {
 	case o.seq == 0:

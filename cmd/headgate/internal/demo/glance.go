@@ -8,25 +8,27 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// glance is a line of the table that needs no script: what an algorithm admitted of three pieces of traffic under one limit.
+// glance is a row of the table without scripts: how many requests of three traffic
+// patterns an algorithm allows under one limit.
 type glance struct {
 	Words words
-	Once  int // of 30 requests at once
-	Edge  int // of ten just before a window's edge and ten just after
-	Pause int // of 30 at once, after two periods of rest behind a first burst
+	Once  int // of 30 simultaneous requests
+	Edge  int // of ten just before the end of a window and ten just after
+	Pause int // of 30 simultaneous requests, two periods after a first burst
 }
 
-// glanceSettings are the limit of that table: 10 in 10 s, and 20 at once for buckets.
+// glanceSettings are the limit of that table: 10 in 10 s, with a burst of 20 for
+// buckets.
 func glanceSettings() Settings {
 	return Settings{Rate: 10, PeriodMS: 10_000, Burst: 20, Queue: 9, Cost: 1}
 }
 
-// atAGlance has a limiter decide the traffic of that table, by a clock that is only counted.
-func atAGlance(own func() headgate.Store) ([]glance, error) {
+// atAGlance decides the traffic of that table with a simulated clock.
+func computeGlance(own func() headgate.Store) ([]glance, error) {
 	store := own()
 	defer store.Close()
 	var lines []glance
-	for _, w := range described() {
+	for _, w := range descriptions() {
 		limiter, err := headgate.New(store, glanceSettings().policy(w.Name), nil)
 		if err != nil {
 			return nil, fmt.Errorf("demo: %s: %w", w.Name, err)

@@ -7,11 +7,12 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/localaccess"
 )
 
-// policyText lets the page load what is served beside it, and nothing else: no inline script, no inline style.
+// policyText allows only resources of the same origin: no inline scripts, no inline
+// styles.
 const policyText = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// guarded is the handler's routes behind [Guard].
+// guarded returns the routes of the handler behind [Guard].
 func (h *Handler) guarded() (http.Handler, error) {
 	mux, err := h.routing()
 	if err != nil {
@@ -20,10 +21,11 @@ func (h *Handler) guarded() (http.Handler, error) {
 	return Guard(mux, h.opts.Hosts...), nil
 }
 
-// Guard protects next from pages of other sites in a browser, by the rule of package localaccess. It answers 403 to a request
-// that a page of another origin sent, and 421 to a Host that is neither localhost, a literal address nor one of hosts, against
-// DNS rebinding. It sets the header fields that harden an answer in a browser. Clients that are not browsers, such as curl,
-// pass.
+// Guard protects next against pages of other sites in a browser; see package
+// localaccess. It responds 403 to a request from a page of another origin, and 421 to a
+// Host that is not localhost, a literal address or one of hosts, as protection against
+// DNS rebinding. It sets header fields that harden the response in browsers. Clients
+// other than browsers, such as curl, are not affected.
 func Guard(next http.Handler, hosts ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		harden(w.Header())
@@ -46,7 +48,8 @@ func harden(header http.Header) {
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")
 }
 
-// refusal is why an action was not taken: field names the control to blame, if one is.
+// refusal is why an action was rejected. field names the invalid control, if there is
+// one.
 type refusal struct {
 	Field  string `json:"field,omitempty"`
 	Detail string `json:"detail"`

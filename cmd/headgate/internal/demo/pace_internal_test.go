@@ -67,7 +67,7 @@ func TestJournalIsBounded(t *testing.T) {
 		j.record(0, 0, i*1000, o)
 	}
 	c := &j.tallies[0][0]
-	if c.allowed != 100_000 || len(c.marks) > keptMarks || len(c.outs) > keptOuts || len(j.recent()) != keptRows {
+	if c.allowed != 100_000 || len(c.marks) > maxMarks || len(c.outs) > maxOuts || len(j.recent()) != maxRows {
 		t.Errorf("got %d allowed, %d marks, %d outs, %d rows", c.allowed, len(c.marks), len(c.outs), len(j.recent()))
 	}
 	marked := int64(0)

@@ -14,12 +14,12 @@ import (
 	"time"
 )
 
-// web is all that a browser loads: plain files, as they are written.
+// web contains all files that a browser loads; there is no build step.
 //
 //go:embed web
 var web embed.FS
 
-// view is what the page is made of before any script runs.
+// view is the data of the page's template.
 type view struct {
 	Store     string
 	Settings  Settings
@@ -27,15 +27,16 @@ type view struct {
 	Scenarios []scenario
 	Dialects  []choice
 	Glance    []glance
-	At        Settings // the limit of the table at a glance
-	Tracks    []int    // the most that are compared
+	At        Settings // the limit of the table
+	Tracks    []int    // the maximum number of tracks
 	Most      map[string]any
 }
 
 // choice is an entry of a list.
-type choice struct{ Value, Says string }
+type choice struct{ Value, Label string }
 
-// page answers with the page: it is the same for everybody, so it is made once.
+// page returns the handler of the page. The page is the same for all clients, so it is
+// rendered once.
 func (h *Handler) page() (http.Handler, error) {
 	t, err := template.ParseFS(web, "web/page.html")
 	if err != nil {
@@ -43,7 +44,7 @@ func (h *Handler) page() (http.Handler, error) {
 	}
 	var text bytes.Buffer
 	err = t.Execute(&text, view{
-		Store: h.opts.Store, Settings: defaultSettings(), Words: described(), Scenarios: scenarios(),
+		Store: h.opts.Store, Settings: defaultSettings(), Words: descriptions(), Scenarios: scenarios(),
 		Dialects: dialectChoices(), Glance: h.glance, At: glanceSettings(), Tracks: []int{0, 1},
 		Most: map[string]any{"Burst": maxBurst, "Rate": maxStreamRate, "Units": maxUnits, "PeriodS": maxPeriodMS / 1000},
 	})
@@ -66,7 +67,7 @@ func dialectChoices() []choice {
 	return all
 }
 
-// addAssets routes every embedded file but the page itself.
+// addAssets adds a route for every embedded file except the page.
 func addAssets(mux *http.ServeMux) error {
 	return fs.WalkDir(web, "web", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || path.Base(name) == "page.html" {
@@ -78,7 +79,7 @@ func addAssets(mux *http.ServeMux) error {
 	})
 }
 
-// asset answers with content. A browser asks each time whether it is still the same.
+// asset returns a handler for content. Browsers revalidate it each time.
 func asset(name string, content []byte) http.Handler {
 	kinds := map[string]string{
 		".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".html": "text/html; charset=utf-8",

@@ -8,56 +8,56 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// scenario is traffic that teaches something. Its words are on the page.
+// scenario is traffic that demonstrates a property of the algorithms.
 type scenario struct {
 	Name   string
 	Title  string
-	Watch  string               // two sentences of what to look at
-	Look   []headgate.Algorithm // at which panels, if not at all
+	Watch  string               // two sentences on what to look at
+	Look   []headgate.Algorithm // which panels, if not all
 	set    func(*Settings)
 	layout func(s *session) (layout, []headgate.Store) // nil means one track
 	play   func(ctx context.Context, p *player)
 }
 
-// scenarios are in the page's order.
+// scenarios are in the order of the page.
 func scenarios() []scenario {
 	return []scenario{
 		{
-			Name: "edge", Title: "The window’s edge", Look: []headgate.Algorithm{headgate.FixedWindow},
-			Watch: "Ten requests arrive just before a window ends and ten just after: the fixed window admits all twenty, twice its " +
-				"rate in a second and a half. The sliding log stays at ten in any four seconds, and the sliding window lets in " +
-				"what has faded.",
+			Name: "edge", Title: "End of a window", Look: []headgate.Algorithm{headgate.FixedWindow},
+			Watch: "Ten requests arrive just before a window ends and ten just after. The fixed window allows all twenty: twice its " +
+				"rate in a second and a half. The sliding log allows ten in any four seconds; the sliding window allows a few " +
+				"more, as the weight of the previous window decreases.",
 			set:  func(c *Settings) { c.Rate, c.PeriodMS, c.Burst, c.Queue, c.Cost = 10, 4000, 10, 9, 1 },
 			play: playEdge,
 		},
 		{
 			Name: "pause", Title: "After a pause", Look: []headgate.Algorithm{headgate.TokenBucket, headgate.TokenBucketInterval},
-			Watch: "A busy client rests for eight seconds and comes back with thirty requests at once: the buckets have saved up a " +
-				"burst of twenty. Windows save nothing beyond their ten, and the leaky bucket takes what fits into its queue and " +
-				"holds it back.",
+			Watch: "A busy client pauses for eight seconds and then sends thirty requests simultaneously. The buckets have refilled " +
+				"and allow a burst of twenty. Windows allow ten. The leaky bucket admits what fits into its queue, with " +
+				"delays.",
 			set:  func(c *Settings) { c.Rate, c.PeriodMS, c.Burst, c.Queue, c.Cost = 10, 4000, 20, 9, 1 },
 			play: playPause,
 		},
 		{
 			Name: "servers", Title: "Two servers",
-			Watch: "The same requests go in turn to two servers that share one store, above, and to two that each have their own, " +
-				"below. Those on their own admit twice the limit, because neither knows what the other has spent.",
+			Watch: "Above, the same requests alternate between two servers that share one store; below, between two servers with a " +
+				"store each. The separate servers allow twice the limit, because neither counts the requests of the other.",
 			set:    func(c *Settings) { c.Rate, c.PeriodMS, c.Burst, c.Queue, c.Cost = 10, 5000, 10, 9, 1 },
 			layout: layServers,
 			play:   playServers,
 		},
 		{
-			Name: "patience", Title: "Patient and hasty",
-			Watch: "Both clients have the same limit: the patient one waits as long as it is told to and is never denied, the hasty " +
-				"one tries ten times a second. Haste gains nothing: count what each was allowed.",
+			Name: "patience", Title: "Retry-After: patient or hasty",
+			Watch: "Both clients have the same limit. The patient client waits for Retry-After and is never denied; the hasty client " +
+				"retries ten times a second. Retrying early gains nothing: compare the allowed requests.",
 			set:    func(c *Settings) { c.Rate, c.PeriodMS, c.Burst, c.Queue, c.Cost = 5, 4000, 5, 4, 1 },
 			layout: layClients("/patient", "patient", "/hasty", "hasty"),
 			play:   playPatience,
 		},
 		{
 			Name: "hot", Title: "A hot key",
-			Watch: "One key is hammered two hundred times a second, another asks now and then. The other one is never denied, " +
-				"because each key has a budget of its own and the store is not busy.",
+			Watch: "One key gets two hundred requests per second, another key a few. The other key is never denied, because each key " +
+				"has its own budget and the store is not busy.",
 			set:    func(c *Settings) { c.Rate, c.PeriodMS, c.Burst, c.Queue, c.Cost = 10, 4000, 10, 9, 1 },
 			layout: layClients("/hot", "hot key", "/other", "other key"),
 			play:   playHot,
@@ -65,25 +65,25 @@ func scenarios() []scenario {
 	}
 }
 
-// perform starts a scenario from the beginning; the caller holds acting.
+// perform starts a scenario. The caller holds acting.
 func (s *session) perform(name string) error {
 	for _, c := range scenarios() {
 		if c.Name != name {
 			continue
 		}
-		s.stopScript()
+		s.stopBackground()
 		settings := s.current().settings
 		c.set(&settings)
 		l, owned := plainLayout(s.store), []headgate.Store(nil)
 		if c.layout != nil {
 			l, owned = c.layout(s)
 		}
-		s.lay(l, settings, owned...)
-		_ = s.current().reset(s.ctx) // a store that is away shows in the first answer
-		s.startScript(name, func(ctx context.Context) { c.play(ctx, &player{s, name}) })
+		s.setLayout(l, settings, owned...)
+		_ = s.current().reset(s.ctx) // the first decision shows an unavailable store
+		s.startBackground(name, func(ctx context.Context) { c.play(ctx, &player{s, name}) })
 		return nil
 	}
-	return refuse("scenario", "there is no such scenario")
+	return refuse("scenario", "unknown scenario")
 }
 
 func layClients(suffix, name, otherSuffix, otherName string) func(*session) (layout, []headgate.Store) {
@@ -97,22 +97,22 @@ func layServers(s *session) (layout, []headgate.Store) {
 	one, other := s.own(), s.own()
 	return layout{
 		{"one store", "", []headgate.Store{s.store, s.store}},
-		{"a store each", "", []headgate.Store{one, other}},
+		{"separate stores", "", []headgate.Store{one, other}},
 	}, []headgate.Store{one, other}
 }
 
-// player is what a scenario's traffic is made with.
+// player creates the traffic of a scenario.
 type player struct {
 	s    *session
 	name string
 }
 
-// after waits, and reports whether to go on.
+// after waits, and reports whether to continue.
 func (p *player) after(ctx context.Context, d time.Duration) bool {
 	return sleepUntil(ctx, time.Now().Add(d))
 }
 
-func (p *player) note(text string) { p.s.play(p.name, text) }
+func (p *player) note(text string) { p.s.setPlaying(p.name, text) }
 
 // spread sends n requests with a pause between two.
 func (p *player) spread(ctx context.Context, track, n int, pause time.Duration) {
@@ -125,49 +125,51 @@ func (p *player) spread(ctx context.Context, track, n int, pause time.Duration) 
 	}
 }
 
-// Around an edge: how far from it the requests begin, and how far from each other they are.
+// Around the end of a window: how early the requests begin, and their distance.
 const (
 	edgeLead  = 800 * time.Millisecond
 	edgePause = 60 * time.Millisecond
 )
 
-// playEdge attacks three edges of real windows, with a window of rest between two attacks.
+// playEdge sends bursts at the ends of three real windows, with an idle window between
+// two bursts.
 func playEdge(ctx context.Context, p *player) {
 	for range 3 {
 		st := p.s.current()
 		edge, err := st.nextEdge(ctx)
 		if err != nil {
-			p.note("the store does not answer")
+			p.note("the store does not respond")
 			return
 		}
 		period := time.Duration(st.settings.PeriodMS) * time.Millisecond
 		if time.Until(edge) < edgeLead+100*time.Millisecond {
 			edge = edge.Add(period)
 		}
-		p.note("waiting for the window’s edge")
+		p.note("waiting for the end of the window")
 		if !sleepUntil(ctx, edge.Add(-edgeLead)) {
 			return
 		}
-		p.note("ten before the edge, ten behind it")
+		p.note("ten before the end of the window, ten after it")
 		p.spread(ctx, 0, 10, edgePause)
 		if !sleepUntil(ctx, edge.Add(edgeLead/4)) {
 			return
 		}
 		p.spread(ctx, 0, 10, edgePause)
-		p.note("at rest, until all have forgotten")
+		p.note("idle, until all windows are empty")
 		if !sleepUntil(ctx, edge.Add(2*period)) {
 			return
 		}
 	}
 }
 
-// nextEdge is when the window of this time ends, by the store's clock, as this process's time.
+// nextEdge returns the end of the current window by the store's clock, as a time of
+// this process.
 func (st *stage) nextEdge(ctx context.Context) (time.Time, error) {
 	if st.edges == nil {
 		return time.Time{}, headgate.ErrUnsupported
 	}
 	asked := time.Now()
-	key := fmt.Sprint("edge/", st.settings.PeriodMS) // a window that is open keeps its end when the period changes
+	key := fmt.Sprint("edge/", st.settings.PeriodMS) // because an open window keeps its end when the period changes
 	d, err := st.edges.AllowN(ctx, key, 1)
 	took := time.Since(asked)
 	return asked.Add(took/2 + d.ResetAfter), err
@@ -175,13 +177,13 @@ func (st *stage) nextEdge(ctx context.Context) (time.Time, error) {
 
 func playPause(ctx context.Context, p *player) {
 	for range 2 {
-		p.note("busy: five a second")
+		p.note("busy: 5/s")
 		p.spread(ctx, 0, 20, 200*time.Millisecond)
-		p.note("a pause")
+		p.note("pause")
 		if !p.after(ctx, 8*time.Second) {
 			return
 		}
-		p.note("back, with thirty at once")
+		p.note("thirty requests simultaneously")
 		p.spread(ctx, 0, 30, 4*time.Millisecond)
 		if !p.after(ctx, 3*time.Second) {
 			return
@@ -190,7 +192,7 @@ func playPause(ctx context.Context, p *player) {
 }
 
 func playServers(ctx context.Context, p *player) {
-	p.note("eight a second, to either server in turn")
+	p.note("8/s, alternating between the servers")
 	begin := time.Now()
 	for i := range 160 {
 		if !sleepUntil(ctx, begin.Add(time.Duration(i)*time.Second/8)) {
@@ -210,9 +212,10 @@ func playHot(ctx context.Context, p *player) {
 	<-other
 }
 
-// playPatience has a patient client for each algorithm, as each tells it another wait.
+// playPatience runs one patient client for each algorithm, because each algorithm
+// returns other waits.
 func playPatience(ctx context.Context, p *player) {
-	p.note("the hasty client tries ten times a second")
+	p.note("the hasty client retries at 10/s")
 	ctx, stop := context.WithTimeout(ctx, 20*time.Second)
 	defer stop()
 	var patient []<-chan struct{}
@@ -225,14 +228,15 @@ func playPatience(ctx context.Context, p *player) {
 	}
 }
 
-// patientPause is the least time between two requests of the patient client.
-const patientPause = 200 * time.Millisecond
+// patientPause is the minimum time between two requests of the patient client.
+const minPatientPause = 200 * time.Millisecond
 
-// patient asks one algorithm, and then waits: as long as the request was delayed, and until the next would be admitted.
+// patient sends a request to one algorithm and then waits: for the delay, and until the
+// next request would be allowed.
 func (p *player) patient(ctx context.Context, gate int) {
 	for ctx.Err() == nil {
 		o := p.s.sendTo(0, gate)
-		if !p.after(ctx, max(patientPause, o.decision.Delay)) {
+		if !p.after(ctx, max(minPatientPause, o.decision.Delay)) {
 			return
 		}
 		wait, err := p.s.nextWait(ctx, 0, gate)
@@ -242,7 +246,7 @@ func (p *player) patient(ctx context.Context, gate int) {
 	}
 }
 
-// sendTo has one algorithm alone decide a request.
+// sendTo sends a request to one algorithm only.
 func (s *session) sendTo(track, gate int) outcome {
 	st := s.current()
 	s.mu.Lock()
@@ -251,7 +255,7 @@ func (s *session) sendTo(track, gate int) outcome {
 	return s.ask(s.ctx, st, track, gate, seq)
 }
 
-// nextWait is the wait after which a request would be admitted, as the limiter says it.
+// nextWait returns the wait after which a request would be allowed.
 func (s *session) nextWait(ctx context.Context, track, gate int) (time.Duration, error) {
 	st := s.current()
 	g := st.tracks[track].gates[gate]

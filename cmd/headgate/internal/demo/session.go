@@ -10,7 +10,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// session is one open page: its settings, what decides for it, and what was decided. It ends with its stream of events.
+// session is the state of one open page: settings, limiters and results. It ends with
+// its event stream.
 type session struct {
 	id     string
 	store  headgate.Store
@@ -19,24 +20,24 @@ type session struct {
 	ctx    context.Context // ends with the stream
 	end    context.CancelFunc
 
-	acting sync.Mutex // one action at a time; what follows is its own
-	script *script    // the traffic that goes on by itself; nil if there is none
-	layout layout
-	owned  []headgate.Store // of the layout
+	acting     sync.Mutex         // one action at a time; guards script and owned
+	background *backgroundTraffic // background traffic; nil if there is none
+	layout     layout
+	owned      []headgate.Store // stores of the layout
 
-	mu      sync.Mutex // guards what follows
-	stage   *stage
-	cut     func()    // cuts the last click off
-	touched time.Time // when something was pressed last
-	told    int       // changes that the page must hear of as a whole: settings, layout, what plays
-	playing string    // a scenario's name, or “stream”
-	note    string    // what a scenario does just now
-	journal journal
+	mu              sync.Mutex // guards the following fields
+	stage           *stage
+	cancelClickFunc func()    // cancels the last click
+	lastAction      time.Time // time of the last action
+	stateVersion    int       // version of the state for the page: settings, layout, background traffic
+	playing         string    // name of a scenario, or “stream”
+	note            string    // what a scenario currently does
+	journal         journal
 }
 
-// openSession makes a session, if there is room for one more.
+// openSession creates a session, unless there are too many.
 func (h *Handler) openSession(ctx context.Context) (*session, error) {
-	s := &session{id: rand.Text(), store: h.store, own: h.opts.OwnStore, opened: time.Now(), touched: time.Now()}
+	s := &session{id: rand.Text(), store: h.store, own: h.opts.OwnStore, opened: time.Now(), lastAction: time.Now()}
 	s.ctx, s.end = context.WithCancel(ctx)
 	settings := defaultSettings()
 	settings.Key = "visitor-" + s.id[:5]
@@ -54,7 +55,7 @@ func (h *Handler) openSession(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// closeSession ends everything that a session has started and waits for it.
+// closeSession ends everything that a session started and waits for it.
 func (h *Handler) closeSession(s *session) {
 	h.mu.Lock()
 	delete(h.sessions, s.id)
@@ -62,12 +63,12 @@ func (h *Handler) closeSession(s *session) {
 	s.end()
 	s.acting.Lock()
 	defer s.acting.Unlock()
-	s.stopScript()
+	s.stopBackground()
 	s.disown()
 	h.open.Done()
 }
 
-// session finds an open one.
+// session returns an open session by its ID.
 func (h *Handler) session(id string) (*session, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -77,118 +78,120 @@ func (h *Handler) session(id string) (*session, error) {
 	return nil, &refusal{Detail: "this page's session has ended; load it again", status: http.StatusNotFound}
 }
 
-// since is the session's own time, in µs.
+// since returns the time since the session began, in µs.
 func (s *session) since() int64 { return time.Since(s.opened).Microseconds() }
 
-// current is what decides now.
+// current returns the current stage.
 func (s *session) current() *stage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stage
 }
 
-// showing is what decides now, and the epoch that it belongs to.
-func (s *session) showing() (*stage, int) {
+// showing returns the current stage and its epoch.
+func (s *session) currentWithEpoch() (*stage, int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stage, s.journal.epoch
 }
 
-// put makes st decide from now on. Afresh means that nothing of what was counted and drawn stays.
-func (s *session) put(st *stage, afresh bool) {
+// put replaces the stage. With afresh it also clears the counts and charts.
+func (s *session) setStage(st *stage, afresh bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stage = st
-	s.told++
+	s.stateVersion++
 	if afresh {
 		s.journal.clear(st)
 	}
 }
 
-// lay changes what is compared. Stores of the layout before are closed; the caller holds acting, and no script runs.
-func (s *session) lay(l layout, settings Settings, owned ...headgate.Store) {
-	s.put(l.build(settings, s.store), true)
+// lay changes the layout and closes the stores of the previous one. The caller holds
+// acting, and no script runs.
+func (s *session) setLayout(l layout, settings Settings, owned ...headgate.Store) {
+	s.setStage(l.build(settings, s.store), true)
 	s.disown()
 	s.layout, s.owned = l, owned
 }
 
 func (s *session) disown() {
 	for _, store := range s.owned {
-		_ = store.Close() // in memory: there is nothing that could fail
+		_ = store.Close() // a memory store cannot fail
 	}
 	s.owned = nil
 }
 
-// plain goes back to one track, if a scenario has left several.
-func (s *session) plain() {
+// plain restores one track after a scenario with several.
+func (s *session) restoreLayout() {
 	if st := s.current(); len(st.tracks) > 1 {
-		s.lay(plainLayout(s.store), st.settings)
+		s.setLayout(plainLayout(s.store), st.settings)
 	}
 }
 
-// play tells the page what goes on by itself, and what it does just now.
-func (s *session) play(name, note string) {
+// play sets the name and note of the background traffic on the page.
+func (s *session) setPlaying(name, note string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.playing != name || s.note != note {
 		s.playing, s.note = name, note
-		s.told++
+		s.stateVersion++
 	}
 }
 
-// onCut keeps what cuts a click off.
-func (s *session) onCut(cut func()) {
+// onCut stores the function that cancels a click.
+func (s *session) setCancel(cut func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.cut = cut
+	s.cancelClickFunc = cut
 }
 
-// cutClick ends the click that runs, if one does, by cutting its requests off.
-func (s *session) cutClick() {
+// cutClick cancels the requests of the running click.
+func (s *session) cancelClick() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.cut != nil {
-		s.cut()
+	if s.cancelClickFunc != nil {
+		s.cancelClickFunc()
 	}
 }
 
 func (s *session) touch() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.touched = time.Now()
+	s.lastAction = time.Now()
 }
 
 func (s *session) idle() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return time.Since(s.touched)
+	return time.Since(s.lastAction)
 }
 
-// script is traffic that goes on by itself until it has ended or is stopped.
-type script struct {
+// script is background traffic that runs until it ends or is stopped.
+type backgroundTraffic struct {
 	stop context.CancelFunc
 	done chan struct{}
 }
 
-// startScript runs work on a goroutine of its own in place of what runs; the caller holds acting.
-func (s *session) startScript(name string, work func(context.Context)) {
-	s.stopScript()
+// startScript replaces the running script by work on a new goroutine. The caller holds
+// acting.
+func (s *session) startBackground(name string, work func(context.Context)) {
+	s.stopBackground()
 	ctx, stop := context.WithCancel(s.ctx)
-	s.script = &script{stop, make(chan struct{})}
-	s.play(name, "")
+	s.background = &backgroundTraffic{stop, make(chan struct{})}
+	s.setPlaying(name, "")
 	go func(done chan struct{}) {
 		defer close(done)
-		defer s.play("", "")
+		defer s.setPlaying("", "")
 		work(ctx)
-	}(s.script.done)
+	}(s.background.done)
 }
 
-// stopScript ends what runs, and waits for that; the caller holds acting.
-func (s *session) stopScript() {
-	if s.script == nil {
+// stopScript stops the running script and waits for it. The caller holds acting.
+func (s *session) stopBackground() {
+	if s.background == nil {
 		return
 	}
-	s.script.stop()
-	<-s.script.done
-	s.script = nil
+	s.background.stop()
+	<-s.background.done
+	s.background = nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// snippets are what is on the screen, to be taken away.
+// snippets are code examples with the current settings.
 type snippets struct {
 	Go   string `json:"go"`
 	YAML string `json:"yaml"`
@@ -20,7 +20,7 @@ func (s Settings) snippets(a headgate.Algorithm, checkURL string) snippets {
 	return snippets{Go: s.goCode(a), YAML: s.yaml(a), Curl: s.curl(a, checkURL)}
 }
 
-// goName is an algorithm's constant.
+// goName returns the Go constant of an algorithm.
 func goName(a headgate.Algorithm) string {
 	var name strings.Builder
 	for part := range strings.SplitSeq(string(a), "_") {
@@ -52,7 +52,7 @@ func main() {
 	}
 	d, err := limiter.AllowN(context.Background(), %s, %d)
 	if err != nil {
-		log.Fatal(err) // nothing could be decided; a denial is no error
+		log.Fatal(err) // an error means no decision; a denial is not an error
 	}
 	fmt.Println(d.Allowed, d.Remaining, d.RetryAfter, d.Delay)
 }
@@ -80,8 +80,8 @@ func (s Settings) curl(a headgate.Algorithm, url string) string {
 	if err != nil {
 		return "" // strings and numbers can be encoded
 	}
-	return "curl -d " + shellQuoted(strings.TrimSuffix(body.String(), "\n")) + " " + url + "\n"
+	return "curl -d " + shellQuote(strings.TrimSuffix(body.String(), "\n")) + " " + url + "\n"
 }
 
-// shellQuoted is one word for a POSIX shell.
-func shellQuoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
+// shellQuoted quotes text as one word for a POSIX shell.
+func shellQuote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }

@@ -8,15 +8,15 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// stage is what decides at a time: for each track and algorithm the limiters. It does not change; changed settings make a new
-// one, over the same keys in the same store.
+// stage contains the limiters for each track and algorithm. It is immutable; changed
+// settings create a new stage with the same keys in the same store.
 type stage struct {
 	settings Settings
 	tracks   []track
-	edges    *headgate.Limiter // tells when a window ends, by the store's clock; nil if the store cannot
+	edges    *headgate.Limiter // reports the end of a window by the store's clock; nil if the store does not support it
 }
 
-// track is one of the things that are compared under every algorithm: a client, or a set of servers.
+// track is one of the compared things: a client, or a set of servers.
 type track struct {
 	name  string
 	key   string
@@ -25,32 +25,33 @@ type track struct {
 
 // gate is an algorithm on a track.
 type gate struct {
-	servers []*headgate.Limiter // asked in turn; none if the store cannot hold the algorithm
-	states  []*headgate.Limiter // one for each state that there is: servers over one store have one
+	servers []*headgate.Limiter // used in turn; empty if the store does not support the algorithm
+	states  []*headgate.Limiter // one for each state: servers with the same store share one
 	turn    atomic.Uint64
 	refused string // why there is no server
 }
 
-// next is the server whose turn it is.
+// next returns the server of the next request.
 func (g *gate) next() *headgate.Limiter {
 	return g.servers[(g.turn.Add(1)-1)%uint64(len(g.servers))]
 }
 
-// part is what a track is made of: a name, what stands behind the page's key, and the stores of its servers.
+// part describes a track: a name, the suffix of the key, and the stores of its servers.
 type part struct {
 	name   string
 	suffix string
 	stores []headgate.Store
 }
 
-// layout makes the parts of a stage. Plain traffic has one.
+// layout returns the parts of a stage. Ordinary traffic has one.
 type layout []part
 
 func plainLayout(store headgate.Store) layout {
 	return layout{{name: "requests", stores: []headgate.Store{store}}}
 }
 
-// build makes the stage of a layout. What a store cannot hold is noted on its gate.
+// build returns the stage of a layout. A gate records if the store does not support its
+// algorithm.
 func (l layout) build(settings Settings, store headgate.Store) *stage {
 	st := &stage{settings: settings}
 	for _, p := range l {
@@ -63,7 +64,7 @@ func (l layout) build(settings Settings, store headgate.Store) *stage {
 	edge := settings.policy(headgate.FixedWindow)
 	edge.Name = policyName + "-edge"
 	edge.Limits[0].Rate = headgate.MaxUnits
-	st.edges, _ = headgate.New(store, edge, nil) // without it no edge is drawn
+	st.edges, _ = headgate.New(store, edge, nil) // on error, no window ends are drawn
 	return st
 }
 
@@ -84,7 +85,7 @@ func (p part) gate(policy headgate.Policy) *gate {
 	return g
 }
 
-// reset makes the keys of all tracks as if never used. The first error is returned when all have been tried.
+// reset resets the keys of all tracks. It tries all and returns the first error.
 func (st *stage) reset(ctx context.Context) (first error) {
 	for _, t := range st.tracks {
 		for _, g := range t.gates {
@@ -98,15 +99,15 @@ func (st *stage) reset(ctx context.Context) (first error) {
 	return first
 }
 
-// reason is an error as the page says it: why nothing could be decided, without addresses.
+// reason returns the reason of an error for the page, without addresses.
 func reason(err error) string {
 	switch {
 	case errors.Is(err, headgate.ErrUnsupported):
-		return "this store cannot hold it"
+		return "not supported by this store"
 	case errors.Is(err, headgate.ErrStoreUnavailable):
-		return "the store is away"
+		return "store unavailable"
 	case errors.Is(err, headgate.ErrStoreFull):
-		return "the store is full"
+		return "store full"
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return "cut off"
 	default:

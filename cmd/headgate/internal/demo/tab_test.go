@@ -17,13 +17,13 @@ import (
 type tab struct {
 	url     string
 	session string
-	told    told
+	told    pageState
 	resp    *http.Response
 	lines   *bufio.Scanner
 }
 
 // told and the rest are what the page is sent, as far as tests look at it.
-type told struct {
+type pageState struct {
 	Session  string
 	Settings demo.Settings
 	Tracks   []string

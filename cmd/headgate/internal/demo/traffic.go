@@ -8,9 +8,10 @@ import (
 	"time"
 )
 
-// send has every algorithm decide n requests of a track, one after another; the algorithms are asked at the same time, as a
-// store behind a network takes its time. It returns when all are decided: what was begun is finished, unless the page has gone,
-// so that all algorithms have decided the same requests. What ctx cuts off is undecided.
+// send decides n requests of a track in order. The algorithms decide concurrently,
+// because a store on a network is slow. It returns when all requests are decided. It
+// completes requests that have begun, unless the page is closed, so that all algorithms
+// decided the same requests. Requests that ctx cancels are undecided.
 func (s *session) send(ctx context.Context, track, n int) {
 	st := s.current()
 	if track >= len(st.tracks) {
@@ -31,7 +32,7 @@ func (s *session) send(ctx context.Context, track, n int) {
 	all.Wait()
 }
 
-// ask has one algorithm decide one request and keeps the answer.
+// ask decides one request with one algorithm and records the result.
 func (s *session) ask(ctx context.Context, st *stage, track, gate int, seq int64) outcome {
 	t := &st.tracks[track]
 	g := t.gates[gate]
@@ -41,7 +42,7 @@ func (s *session) ask(ctx context.Context, st *stage, track, gate int, seq int64
 	}
 	o.decision, o.err = g.next().AllowN(ctx, t.key, st.settings.Cost)
 	if s.ctx.Err() != nil && o.err != nil {
-		return o // nobody is left to be told
+		return o // the page is closed
 	}
 	o.at = time.Now()
 	s.mu.Lock()
@@ -50,14 +51,15 @@ func (s *session) ask(ctx context.Context, st *stage, track, gate int, seq int64
 	return o
 }
 
-// Steady traffic wakes up no more often than this, and what became due meanwhile is sent at once.
+// Bounds on steady traffic: it wakes up at most this often, and sends all due requests
+// simultaneously.
 const (
 	streamPause = 2 * time.Millisecond
-	mostAtOnce  = 100                    // requests
-	mostBehind  = 250 * time.Millisecond // later than this is left out: the store is too slow for the rate
+	maxBatch    = 100                    // requests
+	maxLag      = 250 * time.Millisecond // later requests are skipped, because the store is too slow for the rate
 )
 
-// steady sends rate requests a second until ctx ends.
+// steady sends rate requests per second until ctx ends.
 func (s *session) steady(ctx context.Context, track int, rate float64) {
 	pace := pace{begin: time.Now(), rate: rate}
 	for sleepUntil(ctx, pace.next()) {
@@ -67,10 +69,10 @@ func (s *session) steady(ctx context.Context, track int, rate float64) {
 	}
 }
 
-// pace says when the requests of a steady stream are due.
+// pace schedules the requests of a steady stream.
 type pace struct {
 	begin time.Time
-	rate  float64 // requests a second
+	rate  float64 // requests per second
 	sent  int64   // since begin
 	woken time.Time
 }
@@ -79,7 +81,7 @@ func (p *pace) at(n int64) time.Time {
 	return p.begin.Add(time.Duration(float64(n) / p.rate * float64(time.Second)))
 }
 
-// next is when to wake up.
+// next returns when to wake up.
 func (p *pace) next() time.Time {
 	if soon := p.woken.Add(streamPause); p.at(p.sent).Before(soon) {
 		return soon
@@ -87,19 +89,19 @@ func (p *pace) next() time.Time {
 	return p.at(p.sent)
 }
 
-// due is how many requests to send at now. It leaves out those that are too late.
+// due returns how many requests to send at now. It skips requests that are too late.
 func (p *pace) due(now time.Time) int {
 	p.woken = now
-	if now.Sub(p.at(p.sent)) > mostBehind {
+	if now.Sub(p.at(p.sent)) > maxLag {
 		p.begin, p.sent = now, 0
 	}
 	n := int64(now.Sub(p.begin).Seconds()*p.rate) + 1 - p.sent
-	n = min(max(n, 0), mostAtOnce)
+	n = min(max(n, 0), maxBatch)
 	p.sent += n
 	return int(n)
 }
 
-// sleepUntil waits for t and reports whether ctx is still there.
+// sleepUntil waits for t and reports whether ctx is still active.
 func sleepUntil(ctx context.Context, t time.Time) bool {
 	wait := time.Until(t)
 	if wait <= 0 {
@@ -115,12 +117,13 @@ func sleepUntil(ctx context.Context, t time.Time) bool {
 	}
 }
 
-// stream starts steady traffic, if all pages together do not ask for too much; the caller holds acting.
+// stream starts steady traffic, unless all pages together exceed maxTotalRate. The
+// caller holds acting.
 func (h *Handler) stream(s *session, rate float64) error {
 	if !(rate >= minStreamRate && rate <= maxStreamRate) {
-		return refuse("stream", "the stream's rate is %g; accepted are %g to %d a second", rate, minStreamRate, maxStreamRate)
+		return refuse("stream", "the rate of the stream is %g; must be %g to %d per second", rate, minStreamRate, maxStreamRate)
 	}
-	s.stopScript()
+	s.stopBackground()
 	share := int64(math.Ceil(rate))
 	if h.rates.Add(share) > maxTotalRate {
 		h.rates.Add(-share)
@@ -128,8 +131,8 @@ func (h *Handler) stream(s *session, rate float64) error {
 			Field: "stream", Detail: "all pages together ask for too much; take a lower rate", status: http.StatusServiceUnavailable,
 		}
 	}
-	s.plain()
-	s.startScript("stream", func(ctx context.Context) {
+	s.restoreLayout()
+	s.startBackground("stream", func(ctx context.Context) {
 		defer h.rates.Add(-share)
 		s.steady(ctx, 0, rate)
 	})

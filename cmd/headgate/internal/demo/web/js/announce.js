@@ -1,4 +1,4 @@
-// Tells screen readers what happened, in one sentence and not too often.
+// Announces events to screen readers, in one sentence and not too often.
 
 const PAUSE = 6000; // ms between two announcements
 
@@ -9,7 +9,7 @@ export class Announcer {
     this.at = -PAUSE;
   }
 
-  // offer says text if it is new and the last was long enough ago; the next offer comes with the next frame.
+  // offer announces text if it is new and the previous announcement was PAUSE ago. The next frame offers again.
   offer(text) {
     const now = performance.now();
     if (text === this.said || now - this.at < PAUSE) return;

@@ -1,12 +1,12 @@
-// Draws a panel's chart: what is left over time, the requests below it, and a vessel as full as the key is now.
+// Draws a panel's chart: the remaining units over time, the requests below, and a gauge of the current level.
 
 import { whole } from './words.js';
 
-const DOT = 5.4; // px from mark to mark
-const BEAT = 1.5e6; // µs after which nothing is known any more, if the server says nothing
-const RIGHT = 62; // px for the vessel
+const DOT = 5.4; // px between marks
+const BEAT = 1.5e6; // µs without a frame after which the level is unknown
+const RIGHT = 62; // px for the gauge
 
-// inks are the page's colours as a canvas takes them.
+// inks are the colours of the page for a canvas.
 export function readInks() {
   const probe = document.createElement('i');
   document.body.append(probe);
@@ -40,15 +40,15 @@ export class Chart {
 
   get plot() { return Math.max(this.width - RIGHT, 60); }
 
-  // binWidth is the time of a column of marks.
+  // binWidth is the time span of a column of marks.
   binWidth(span) { return span / Math.floor(this.plot / DOT); }
 
-  // rows is how many marks fit on top of each other, on either side of the line.
+  // rows is how many marks fit above and below the line.
   rows(tracks) { return Math.max(Math.floor((this.bands(0, tracks).marks - 4) / 2 / DOT), 1); }
 
   bands(i, tracks) {
     const height = (this.height - 18) / tracks;
-    const level = Math.round(height * (tracks > 1 ? 0.46 : 0.4)); // ten marks fit on either side of the line below it
+    const level = Math.round(height * (tracks > 1 ? 0.46 : 0.4)); // leaves room for ten marks above and below the line
     const top = 10 + i * height;
     return { top, level: level - 6, marksTop: top + level, marks: height - level - 6 };
   }
@@ -77,7 +77,7 @@ export class Chart {
     this.label('now', this.plot, this.height - 3, inks.muted, 11, 'right');
   }
 
-  // label writes a text; with a halo it can be read over lines. A font that is too wide for the chart is squeezed.
+  // label draws a text, with a halo over lines. A text that is too wide for the chart is compressed.
   label(text, x, y, ink, size, align, weight = 400, halo = null) {
     const c = this.context;
     const room = { left: this.width - x, right: x, center: 2 * Math.min(x, this.width - x) }[align];
@@ -108,7 +108,7 @@ export class Chart {
     c.setLineDash([]);
   }
 
-  // drawLevels draws what is left of each state, up to end: the first as an area, another as a line alone.
+  // drawLevels draws the level of each state up to end: the first as an area, others as lines.
   drawLevels(track, band, x, end, inks) {
     const c = this.context;
     const bottom = band.top + band.level;
@@ -132,7 +132,7 @@ export class Chart {
     if (error) this.label(error, this.plot - 4, bottom - 8, inks.muted, 11, 'right', 400, inks.card);
   }
 
-  // drawStretch draws a line, and down to bottom an area; without bottom it is dashed.
+  // drawStretch draws a line and the area down to bottom; without bottom, a dashed line.
   drawStretch(corners, bottom, inks) {
     const c = this.context;
     const path = new Path2D();
@@ -154,7 +154,7 @@ export class Chart {
     c.setLineDash([]);
   }
 
-  // drawMarks stacks allowed requests above a line, denied ones below it.
+  // drawMarks stacks allowed requests above a line and denied ones below it.
   drawMarks(history, band, x, unit, inks) {
     const c = this.context;
     const middle = Math.round(band.marksTop + band.marks / 2) + 0.5;
@@ -185,7 +185,7 @@ export class Chart {
     c.stroke(rings);
   }
 
-  // drawOuts ticks when requests go out that a queue has held.
+  // drawOuts draws a tick when a delayed request may proceed.
   drawOuts(history, band, x, inks) {
     if (!history.outs.length) return;
     const c = this.context;
@@ -200,7 +200,7 @@ export class Chart {
     c.stroke();
   }
 
-  // drawVessel shows what is left at this moment; two states stand side by side.
+  // drawVessel draws the gauge of the current level; two states are drawn next to each other.
   drawVessel(track, band, tracks, inks) {
     const c = this.context;
     const levels = track.history.levels.map((points) => points.at(-1)?.level);
@@ -225,7 +225,7 @@ export class Chart {
     this.label(`of ${whole(levels[0].limit)}`, middle, y + 15, inks.muted, 11, 'center');
   }
 
-  // drawFill fills a part of a vessel, in pieces that can be counted if they are few.
+  // drawFill fills a part of a gauge, as separate units if there are few.
   drawFill({ remaining, limit }, left, width, band, inks) {
     const c = this.context;
     const inner = band.level - 6;
@@ -245,7 +245,7 @@ export class Chart {
   }
 }
 
-// known splits what is left into the stretches in which it was known: while the store was away there is nothing to draw.
+// known splits the levels into intervals in which they are known: nothing is drawn while the store was unavailable.
 export function known(points) {
   const stretches = [];
   let stretch = null;

@@ -1,4 +1,4 @@
-// What is on the screen, to be taken away: the texts come from the server.
+// Code examples with the current settings; the server provides the texts.
 
 const KINDS = ['go', 'yaml', 'curl'];
 
@@ -17,7 +17,7 @@ export class Code {
     this.show();
   }
 
-  // choose shows an algorithm's code and goes there.
+  // choose shows the code of an algorithm and scrolls to it.
   choose(algorithm) {
     this.select.value = algorithm;
     this.show();
@@ -40,7 +40,7 @@ export class Code {
     const label = button.firstChild;
     label.textContent = done ? 'Copied' : 'Selected';
     this.status.textContent = done ? `${pre.getAttribute('aria-label')} copied` : 'selected: copy it with the keyboard';
-    clearTimeout(button.timer); // of an earlier press
+    clearTimeout(button.timer); // of an earlier click
     button.timer = setTimeout(() => {
       label.textContent = 'Copy';
       this.status.textContent = '';
@@ -48,7 +48,7 @@ export class Code {
   }
 }
 
-// write copies a text; where scripts may not, it is selected for the person to copy.
+// write copies a text; without permission it selects the text instead.
 async function write(pre) {
   try {
     await navigator.clipboard.writeText(pre.textContent);

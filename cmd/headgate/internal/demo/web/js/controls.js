@@ -1,4 +1,4 @@
-// The controls: what is pressed and typed becomes actions, and what the server says becomes values.
+// The controls: input becomes actions, and the state from the server becomes values.
 
 import { act } from './server.js';
 
@@ -11,8 +11,8 @@ const same = (a, b) => Object.keys(a).every((name) => a[name] === b[name]);
 export class Controls {
   constructor() {
     this.settings = null;
-    this.pending = null; // typed, not yet sent
-    this.wanted = null; // sent, not yet heard of again
+    this.pending = null; // entered, not yet sent
+    this.wanted = null; // sent, not yet confirmed
     $('controls').addEventListener('submit', (event) => event.preventDefault());
     this.press('one', () => ({ do: 'send', n: 1 }));
     this.press('burst', () => ({ do: 'send', n: $('n').valueAsNumber }));
@@ -36,7 +36,7 @@ export class Controls {
 
   get pills() { return document.querySelectorAll('[data-scenario]'); }
 
-  // press wires a button to an action; what a scenario that is over said is put away.
+  // press connects a button to an action, which hides the text of a finished scenario.
   press(id, action) {
     $(id).addEventListener('click', () => {
       if (id !== 'stop' && (!this.playing || this.playing === 'stream')) this.explain('none');
@@ -64,12 +64,12 @@ export class Controls {
     $('rate-slider').addEventListener('change', () => this.restream());
   }
 
-  // restream gives a stream that runs its new rate.
+  // restream changes the rate of a running stream.
   restream() {
     if (this.playing === 'stream') this.do({ do: 'stream', rate: $('rate-stream').valueAsNumber });
   }
 
-  // later sets what was typed once the typing pauses.
+  // later sends the settings after a pause in typing.
   later() {
     clearTimeout(this.pending);
     this.pending = setTimeout(() => this.set(), 350);
@@ -102,7 +102,7 @@ export class Controls {
     if (problem?.field && FIELDS[problem.field]) $(FIELDS[problem.field]).setAttribute('aria-invalid', 'true');
   }
 
-  // told shows what the server has. What was typed since is left alone.
+  // told shows the state of the server, except for fields that were edited since.
   told({ settings, playing, note }) {
     this.settings = settings;
     this.playing = playing;
@@ -122,7 +122,7 @@ export class Controls {
     if (playing) this.explain(playing === 'stream' ? 'none' : playing);
   }
 
-  // explain shows what a scenario's words are, and which panels they are about.
+  // explain shows the text of a scenario and marks its panels.
   explain(scenario) {
     for (const p of document.querySelectorAll('.watch p')) p.hidden = p.id !== `watch-${scenario}`;
     const look = document.querySelector(`[data-scenario=${scenario}]`)?.dataset.look.split(' ') ?? [];

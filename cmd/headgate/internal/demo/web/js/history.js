@@ -1,14 +1,14 @@
-// The past of one gate, as the server told it, no longer than what is drawn.
+// The history of one gate from the server, as long as the chart.
 
-const SLACK = 2e6; // µs kept beyond the chart's span
-const FRAME = 60e3; // µs between two frames while things change
-const MOST = 4000; // entries, whatever happens
+const SLACK = 2e6; // µs stored beyond the span of the chart
+const FRAME = 60e3; // µs between two frames during changes
+const MOST = 4000; // maximum entries
 
 export class History {
   constructor() {
     this.levels = []; // by state: a list of { t, level }
     this.marks = []; // [t, allowed, denied, undecided]
-    this.outs = []; // µs at which held requests go out
+    this.outs = []; // µs at which delayed requests may proceed
     this.bins = new Map();
     this.width = 0; // of a bin, in µs
   }
@@ -22,7 +22,7 @@ export class History {
     this.outs.push(...(gate.outs ?? []));
   }
 
-  // addLevel keeps a level's changes alone: between two equal ones the line is straight.
+  // addLevel stores only changes of a level: between two equal levels the line is straight.
   addLevel(i, t, level) {
     const points = (this.levels[i] ??= []);
     const n = points.length;
@@ -31,7 +31,7 @@ export class History {
       points[n - 1].t = t;
       return;
     }
-    // The server sends nothing while nothing changes: until the frame before this one it was as it was.
+    // The server sends no frames without changes: the level was constant until the frame before this one.
     if (n > 0 && t - points[n - 1].t > FRAME) points.push({ t: t - FRAME, level: points[n - 1].level });
     points.push({ t, level });
   }
@@ -46,7 +46,7 @@ export class History {
     this.bins.set(at, bin);
   }
 
-  // setWidth sorts the marks into bins of another width.
+  // setWidth moves the marks into bins of another width.
   setWidth(width) {
     if (width === this.width) return;
     this.width = width;
@@ -54,7 +54,7 @@ export class History {
     for (const mark of this.marks) this.bin(mark);
   }
 
-  // forget drops what has left the chart.
+  // forget removes entries that have left the chart.
   forget(before) {
     const old = before - SLACK;
     for (const points of this.levels) {
@@ -67,7 +67,7 @@ export class History {
     for (const at of this.bins.keys()) if ((at + 1) * this.width < old) this.bins.delete(at);
   }
 
-  // tallest is the most of one kind in a bin.
+  // tallest is the maximum of one kind in a bin.
   tallest() {
     let most = 0;
     for (const bin of this.bins.values()) most = Math.max(most, bin[0], bin[1], bin[2]);

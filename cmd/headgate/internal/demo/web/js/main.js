@@ -1,4 +1,4 @@
-// Wires the page: events from the server go to the panels, and a clock draws them.
+// Connects the page: events from the server update the panels, and a clock draws them.
 
 import { Announcer } from './announce.js';
 import { readInks } from './chart.js';
@@ -19,10 +19,10 @@ const dark = matchMedia('(prefers-color-scheme: dark)');
 
 const narrow = matchMedia('(max-width: 53.75em)');
 
-const LAG = 100e3; // µs that the picture is behind, so that what arrives has its place
+const LAG = 100e3; // µs of delay, so that events arrive before they are drawn
 const view = { now: 0, heard: 0, span: 15e6, unit: 1, edges: [], inks: readInks() };
 const clock = { offset: null, epoch: -1, drawn: 0 };
-const link = { state: 'lost', trouble: '' };
+const link = { state: 'lost', failure: '' };
 
 for (const button of document.querySelectorAll('[data-code]')) button.addEventListener('click', () => code.choose(button.dataset.code));
 
@@ -30,7 +30,7 @@ connect({ onTold, onFrame, onState });
 requestAnimationFrame(draw);
 
 function onTold(told, fresh) {
-  if (fresh && controls.settings) { // a new session behind the same page: it gets the old one's settings
+  if (fresh && controls.settings) { // a new session of the same page: it gets the previous settings
     act({ do: 'set', settings: controls.settings });
     clock.offset = null;
     clock.epoch = -1;
@@ -67,11 +67,11 @@ function takeTracks(t, tracks) {
   panels.forEach((panel, i) => panel.take(t, view.span, tracks.map((track) => track.gates[i])));
   view.heard = t;
   view.unit = unitOf();
-  link.trouble = trouble(tracks);
+  link.failure = failure(tracks);
   showLink();
 }
 
-// unitOf is how many requests a mark stands for: one, unless more are on top of each other than there is room for.
+// unitOf returns the number of requests per mark: one, unless there is no room for one mark each.
 function unitOf() {
   const { most, rows } = panels.map((panel) => panel.tallest()).reduce((a, b) => (a.most / a.rows >= b.most / b.rows ? a : b));
   for (let unit = 1; ; unit *= 10) {
@@ -90,8 +90,8 @@ function summary(sent) {
   return `${sent} requests so far. ${parts.join('. ')}.`;
 }
 
-// trouble is why no algorithm can decide anything; empty if one can.
-function trouble(tracks) {
+// failure returns why no algorithm can decide; empty if one can.
+function failure(tracks) {
   const errors = tracks.flatMap((track) => track.gates.map((gate) => gate.levels[0].error));
   $('undecided').hidden = tracks.every((track) => track.gates.every((gate) => !gate.undecided));
   return errors.every(Boolean) ? errors[0] : '';
@@ -105,18 +105,18 @@ function onState(state) {
 
 function showLink() {
   const says = {
-    live: link.trouble ? `live, but ${link.trouble}` : 'live',
+    live: link.failure ? `live, but ${link.failure}` : 'live',
     lost: 'connection lost, trying again',
     refused: 'refused, perhaps too many pages are open; trying again',
     ended: 'ended after a long rest: load the page again',
   };
   const text = says[link.state];
   if ($('link').textContent !== text) $('link').textContent = text;
-  $('dot').classList.toggle('live', link.state === 'live' && !link.trouble);
+  $('dot').classList.toggle('live', link.state === 'live' && !link.failure);
   document.documentElement.dataset.link = link.state;
 }
 
-// draw runs with the screen, or twice a second where motion is not wanted.
+// draw runs with every animation frame, or twice a second with reduced motion.
 function draw(at) {
   requestAnimationFrame(draw);
   if (clock.offset === null || (still.matches && at - clock.drawn < 500)) return;
@@ -146,7 +146,7 @@ $('theme').addEventListener('click', () => {
 dark.addEventListener('change', showTheme);
 showTheme();
 
-// On a narrow screen the settings fold away, so that the panels are near.
+// On a narrow screen the settings are collapsed, so that the panels are visible.
 function fold() {
   $('settings').open = !narrow.matches;
 }

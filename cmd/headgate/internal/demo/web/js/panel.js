@@ -1,4 +1,4 @@
-// One algorithm's panel: its chart, its counts, its last answer.
+// The panel of one algorithm: chart, counts, last decision.
 
 import { Chart } from './chart.js';
 import { History } from './history.js';
@@ -14,7 +14,7 @@ export class Panel {
     this.counts = [...element.querySelectorAll('.count')];
     this.facts = Object.fromEntries([...element.querySelectorAll('[data-fact]')].map((dd) => [dd.dataset.fact, dd]));
     this.fields = element.querySelector('.fields');
-    this.promise = this.fields.textContent; // what will be there
+    this.promise = this.fields.textContent; // placeholder
     this.whose = element.querySelector('.whose');
     this.verdict = element.querySelector('.verdict b');
     this.tracks = [];
@@ -30,7 +30,7 @@ export class Panel {
     });
   }
 
-  // clear forgets the past.
+  // clear removes the history.
   clear() {
     for (const track of this.tracks) track.history = new History();
     this.lastSeq = 0;
@@ -41,7 +41,7 @@ export class Panel {
     delete this.element.dataset.seq;
   }
 
-  // take takes this panel's part of a frame.
+  // take applies this panel's part of a frame.
   take(t, span, gates) {
     gates.forEach((gate, i) => {
       const track = this.tracks[i];
@@ -88,7 +88,7 @@ export class Panel {
     this.verdict.classList.toggle('no', !fine);
   }
 
-  // tallest is the most marks on top of each other, and how many fit.
+  // tallest returns the highest stack of marks, and how many fit.
   tallest() {
     return {
       most: Math.max(0, ...this.tracks.map((track) => track.history.tallest())),

@@ -1,10 +1,10 @@
-// The way to the server and back: one stream of events, and posts of what was pressed.
+// The connection to the server: one event stream, and a POST for each action.
 
-const REFUSED = 5000; // ms until a refused page tries again
+const REFUSED = 5000; // ms until a rejected page retries
 
 let session = '';
 
-// connect opens the stream. It opens a new one when the old is cut; the server then has a new session.
+// connect opens the event stream, and a new one after a disconnect; the server then has a new session.
 export function connect({ onTold, onFrame, onState }) {
   const source = new EventSource('events');
   source.addEventListener('told', (event) => {
@@ -21,13 +21,13 @@ export function connect({ onTold, onFrame, onState }) {
   });
   source.onopen = () => onState('live');
   source.onerror = () => {
-    const refused = source.readyState === EventSource.CLOSED; // by an answer; browsers then give up
+    const refused = source.readyState === EventSource.CLOSED; // by an HTTP error; browsers then do not reconnect
     onState(refused ? 'refused' : 'lost');
     if (refused) setTimeout(connect, REFUSED, { onTold, onFrame, onState });
   };
 }
 
-// act asks for one thing and resolves to a problem, or to null when it was done.
+// act sends one action. It resolves to a problem, or to null when the action is done.
 export async function act(action) {
   try {
     const response = await fetch('act', {

@@ -1,4 +1,4 @@
-// The last requests as a table: the same as the charts, as text.
+// The last requests as a table: the data of the charts as text.
 
 import { answer, whole } from './words.js';
 
@@ -13,7 +13,7 @@ function nothing() {
   const tr = document.createElement('tr');
   const td = tr.insertCell();
   td.colSpan = 9;
-  td.textContent = 'Nothing was sent yet.';
+  td.textContent = 'No requests yet.';
   return tr;
 }
 

@@ -1,4 +1,4 @@
-// Numbers as people read them. Every number comes from the server; here they only get units.
+// Formats numbers for people. Every number comes from the server; this file adds units.
 
 export function time(us) {
   if (us === 0) return '0';
@@ -13,7 +13,7 @@ export function time(us) {
 
 export const whole = (n) => n.toLocaleString('en');
 
-// answer says one decision in a few words.
+// answer describes one decision in a few words.
 export function answer(a) {
   if (!a) return { text: '–', kind: '' };
   if (a.error) return { text: `○ ${a.error}`, kind: 'no' };
