@@ -116,11 +116,11 @@ soak: ## Random tests for long: STEPS of Go against Lua (100 million), RUNS of s
 
 .PHONY: soak-stores
 soak-stores: setup ## The stores for long: 1,000,000 decisions each, 500 histories under each fault, 50 restarts, 30 s outages
-	go test ./redisstore -run 'TestConformanceInEveryMode/as_it_is|TestClusterConforms' -count 1 -timeout 0 -v -decisions 1000000
+	go test ./redisstore -run 'TestConformanceModes/default|TestConformanceCluster' -count 1 -timeout 0 -v -decisions 1000000
 	go test ./memcachedstore -run 'TestStore$$' -count 1 -timeout 0 -v -decisions 1000000
-	go test ./redisstore -run 'Histor|CrowdOverRestarts' -count 1 -timeout 0 -v -histories 500
+	go test ./redisstore -run 'Histor|CrowdServerRestarts' -count 1 -timeout 0 -v -histories 500
 	go test ./memcachedstore -run 'Histor' -count 1 -timeout 0 -v -histories 500
-	go test ./redisstore -run ScriptsFlushed -count 1 -timeout 0 -v -flush 30s
+	go test ./redisstore -run ScriptFlush -count 1 -timeout 0 -v -flush 30s
 	go test ./fallback -run RedisUnavailable -count 1 -timeout 0 -v -outage 30s
 
 ##@ Analysis

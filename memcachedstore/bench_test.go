@@ -11,7 +11,8 @@ import (
 	"github.com/headgate/headgate/memcachedstore"
 )
 
-// BenchmarkAllow shares the requests out among callers, each of which asks again when it was answered.
+// BenchmarkAllow distributes the requests among callers that each make one call after
+// another.
 func BenchmarkAllow(b *testing.B) {
 	server := testserver.Memcached(b, "-m", "256")
 	for _, c := range []struct {

@@ -10,7 +10,8 @@ import (
 	"github.com/headgate/headgate/memcachedstore"
 )
 
-// mustFind fails the test unless Diagnose says all that is wanted, each as “level check: says → advice”.
+// mustFind fails the test unless Diagnose returns every wanted finding, each as “level
+// check: text → advice”.
 func mustFind(t *testing.T, servers []string, wanted ...string) {
 	t.Helper()
 	found, err := memcachedstore.Diagnose(t.Context(), servers...)
@@ -35,7 +36,7 @@ func TestDiagnose(t *testing.T) {
 		"ok cas: ", fmt.Sprintf("ok decisions: tested %d algorithms", len(algo.All())), "ok latency: ")
 	mustFind(t, []string{well.Addr(), socket.Addr()}, "ok version: "+well.Addr()+": memcached", "ok version: "+socket.Addr()+": memcached", "ok decisions: ")
 	if lines := strings.Join(well.Do(t, "stats"), "\n"); !strings.Contains(lines, "curr_items 0") {
-		t.Errorf("got %q want no items left behind", lines)
+		t.Errorf("got %q want no items left", lines)
 	}
 	mustFind(t, []string{testserver.Memcached(t, "-C").Addr()}, "error cas: items have no cas numbers → run it without -C")
 	mustFind(t, []string{testserver.Memcached(t, "-I", "512k").Addr()}, "warning item size: the maximum item size is 524288 bytes")
@@ -43,7 +44,7 @@ func TestDiagnose(t *testing.T) {
 	mustFind(t, []string{testserver.Redis(t).Addr()}, "error connection: refused: ", "→ check that the server at this address is memcached")
 	mustFind(t, []string{"127.0.0.1:1"}, "error connection: unreachable: ")
 	if _, err := memcachedstore.Diagnose(t.Context(), "host:port"); err == nil {
-		t.Error("an address that cannot be read: got no error")
+		t.Error("an invalid address: got no error")
 	}
 }
 

@@ -15,9 +15,9 @@ func TestExpiration(t *testing.T) {
 	t.Parallel()
 	const now, day, month = 1_767_225_600, 86_400, 30 * 86_400
 	for _, c := range []struct {
-		name       string
-		life, wall int64 // µs, seconds
-		want       int32
+		name      string
+		ttl, wall int64 // µs, seconds
+		want      int32
 	}{
 		{"nothing", 0, now, 3},
 		{"1 ms", 1_000, now, 3},
@@ -36,24 +36,25 @@ func TestExpiration(t *testing.T) {
 		{"1 day, after the end", day * microsPerSecond, maxAbsolute + day, day + 3},
 		{"100 years, after the end", 36525 * day * microsPerSecond, maxAbsolute + day, month},
 	} {
-		if got := expiration(c.life, c.wall); got != c.want {
+		if got := expiration(c.ttl, c.wall); got != c.want {
 			t.Errorf("%s: got %d want %d", c.name, got, c.want)
 		}
 	}
 }
 
-// T5, T6, T43: what the server itself says of a key's life, under limits of every length, at its clock and at any instant.
-func TestLivesOnTheServer(t *testing.T) {
+// T5, T6, T43: the TTL that the server reports, under limits of every length, with the
+// store's clock and with passed instants.
+func TestServerTTL(t *testing.T) {
 	t.Parallel()
 	server := testserver.Memcached(t)
-	s := mustNew(t, &Options{Timeout: patience}, server.Addr())
+	s := mustNew(t, &Options{Timeout: longTimeout}, server.Addr())
 	untilTheEnd := time.Until(time.Unix(maxAbsolute, 0)) - time.Minute
 	for _, limit := range []string{"1/1ms", "1/999ms", "1/1s", "1/1001ms", "1/1m", "1/29d", "1/30d", "1/31d", "1/366d", "1/366d burst 99"} {
-		for _, at := range []headgate.Instant{headgate.StoreClock, 0, start, headgate.MaxInstant} {
+		for _, at := range []headgate.Instant{headgate.StoreClock, 0, testInstant, headgate.MaxInstant} {
 			b := mustBind(t, s, fmt.Sprint(limit, at), headgate.TokenBucket, limit)
 			d := mustTake(t, b, at, "key", b.limit)
 			digest := b.scope.digest("key")
-			life := lifeOnServer(t, server, digest.name())
+			ttl := serverTTL(t, server, digest.name())
 			least, most := min(d.ResetAfter, untilTheEnd), d.ResetAfter+26*time.Hour
 			if at != headgate.StoreClock {
 				least, most = min(d.ResetAfter+24*time.Hour, untilTheEnd), d.ResetAfter+50*time.Hour
@@ -61,18 +62,18 @@ func TestLivesOnTheServer(t *testing.T) {
 			if d.ResetAfter+24*time.Hour < 30*24*time.Hour {
 				most -= 24 * time.Hour
 			}
-			if life < least-time.Minute || life > most || life <= 0 || least < 20*24*time.Hour && at == headgate.StoreClock && life < least {
-				t.Errorf("%s at %d, reset_after=%v: the server keeps the key for %v want %v to %v", limit, at, d.ResetAfter, life, least, most)
+			if ttl < least-time.Minute || ttl > most || ttl <= 0 || least < 20*24*time.Hour && at == headgate.StoreClock && ttl < least {
+				t.Errorf("%s at %d, reset_after=%v: TTL: got %v want %v to %v", limit, at, d.ResetAfter, ttl, least, most)
 			}
 			if mustTake(t, b, at, "key", 1).Allowed && d.ResetAfter > time.Second {
-				t.Errorf("%s at %d: a spent key admits more want denied", limit, at)
+				t.Errorf("%s at %d: a spent key: got allowed want denied", limit, at)
 			}
 		}
 	}
 }
 
-// lifeOnServer asks for a key's life as the server has it; below 0 it lives for ever.
-func lifeOnServer(t *testing.T, server *testserver.MemcachedServer, name string) time.Duration {
+// serverTTL returns the TTL of a key on the server; it is negative without expiration.
+func serverTTL(t *testing.T, server *testserver.MemcachedServer, name string) time.Duration {
 	t.Helper()
 	reply := server.Do(t, "mg "+name+" t")[0]
 	seconds, err := strconv.ParseInt(strings.TrimPrefix(reply, "HD t"), 10, 64)
@@ -82,49 +83,50 @@ func lifeOnServer(t *testing.T, server *testserver.MemcachedServer, name string)
 	return time.Duration(seconds) * time.Second
 }
 
-// What was given back, or reset, is gone soon.
-func TestUnusedStateIsGoneSoon(t *testing.T) {
+// Refunded and reset keys expire soon.
+func TestUnusedStateTTL(t *testing.T) {
 	t.Parallel()
 	server := testserver.Memcached(t)
 	s := mustNew(t, nil, server.Addr())
-	for _, a := range everyAlgorithm() {
+	for _, a := range allAlgorithms() {
 		b := mustBind(t, s, "rule", a, "10/24h")
 		d := b.scope.digest("key")
 		mustTake(t, b, headgate.StoreClock, "key", 5)
 		if _, err := b.Apply(t.Context(), headgate.StoreClock, "key", headgate.Reset, 0); err != nil {
 			t.Fatal(err)
 		}
-		if life := lifeOnServer(t, server, d.name()); life < 0 || life > 5*time.Second {
-			t.Errorf("%s: after a reset: the key lives for %v want a few seconds", a, life)
+		if ttl := serverTTL(t, server, d.name()); ttl < 0 || ttl > 5*time.Second {
+			t.Errorf("%s: after a reset: TTL: got %v want a few seconds", a, ttl)
 		}
 	}
 }
 
-// A limit that is changed may make a state matter for longer than the key was told to live. Then also a denial writes.
-func TestChangedLimitProlongsLife(t *testing.T) {
+// After a change of the limit, a state may matter for longer than its TTL. Then even a
+// denial writes.
+func TestLimitChangeExtendsTTL(t *testing.T) {
 	t.Parallel()
 	server := testserver.Memcached(t)
-	s := mustNew(t, &Options{Timeout: patience}, server.Addr())
-	for _, a := range everyAlgorithm() {
+	s := mustNew(t, &Options{Timeout: longTimeout}, server.Addr())
+	for _, a := range allAlgorithms() {
 		if a.Refill() == headgate.RefillContinuous {
-			continue // a changed limit bounds what it keeps
+			continue // a changed limit bounds its state
 		}
 		hourly, daily := mustBind(t, s, "rule", a, "10/1h"), mustBind(t, s, "rule", a, "10/24h")
 		d := daily.scope.digest("key")
-		mustTake(t, hourly, start, "key", 10)
-		if life := lifeOnServer(t, server, d.name()); life > 27*time.Hour {
-			t.Errorf("%s 10/1h: the key lives for %v want at most two periods and a day", a, life)
+		mustTake(t, hourly, testInstant, "key", 10)
+		if ttl := serverTTL(t, server, d.name()); ttl > 27*time.Hour {
+			t.Errorf("%s 10/1h: TTL: got %v want at most two periods and a day", a, ttl)
 		}
-		if mustTake(t, daily, start, "key", 1).Allowed {
+		if mustTake(t, daily, testInstant, "key", 1).Allowed {
 			t.Errorf("%s 10/24h after 10 of 10/1h: got allowed want denied", a)
 		}
-		peeked, err := daily.Apply(t.Context(), start, "key", headgate.Peek, 0)
+		peeked, err := daily.Apply(t.Context(), testInstant, "key", headgate.Peek, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		counts := min(peeked.ResetAfter, 24*time.Hour)
-		if life := lifeOnServer(t, server, d.name()); life < counts+23*time.Hour {
-			t.Errorf("%s 10/24h after 10 of 10/1h: the key lives for %v want at least %v and a day", a, life, counts)
+		if ttl := serverTTL(t, server, d.name()); ttl < counts+23*time.Hour {
+			t.Errorf("%s 10/24h after 10 of 10/1h: TTL: got %v want at least %v and a day", a, ttl, counts)
 		}
 	}
 }

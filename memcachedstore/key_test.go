@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate/internal/testserver"
 )
 
-// T11: what is joined differently is another name.
-func TestNamesTellAllPartsApart(t *testing.T) {
+// T11: different parts have different names.
+func TestKeyNameUnique(t *testing.T) {
 	t.Parallel()
 	seen := make(map[string][]string)
 	for _, parts := range [][]string{
@@ -43,8 +43,8 @@ func TestNamesTellAllPartsApart(t *testing.T) {
 	}
 }
 
-// A name is a promise to every process, and to the next version: it may not change.
-func TestNameStaysTheSame(t *testing.T) {
+// All processes, and the next version, must compute the same names.
+func TestKeyNameFormat(t *testing.T) {
 	t.Parallel()
 	s := newScope("default", "token_bucket", "policy:0:api")
 	if got, want := s.digest("user 7").name(), "hg:LCl8eost-vduoQmlpDfV5w"; got != want {
@@ -52,7 +52,7 @@ func TestNameStaysTheSame(t *testing.T) {
 	}
 }
 
-func FuzzNames(f *testing.F) {
+func FuzzKeyName(f *testing.F) {
 	f.Add("a:b", "c", "a", "b:c")
 	f.Fuzz(func(t *testing.T, scope1, key1, scope2, key2 string) {
 		one, two := newScope("n", "a", scope1), newScope("n", "a", scope2)
@@ -67,7 +67,7 @@ func TestNamespaces(t *testing.T) {
 	server := testserver.Memcached(t)
 	left := func(namespace string) int64 {
 		b := mustBind(t, mustNew(t, &Options{Namespace: namespace}, server.Addr()), "rule", "", "10/1h")
-		return mustTake(t, b, start, "key", 1).Remaining
+		return mustTake(t, b, testInstant, "key", 1).Remaining
 	}
 	for i, c := range []struct {
 		namespace string
@@ -107,8 +107,9 @@ func TestServers(t *testing.T) {
 	}
 }
 
-// Stores find each other's keys, and those of a client with gomemcache's own list.
-func TestServersPickAsGomemcacheDoes(t *testing.T) {
+// A store finds the keys of another store, and of a client with gomemcache's own server
+// list.
+func TestPickServerMatchesGomemcache(t *testing.T) {
 	t.Parallel()
 	list, err := parseServers([]string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"})
 	if err != nil {
@@ -129,11 +130,11 @@ func TestServersPickAsGomemcacheDoes(t *testing.T) {
 	}
 }
 
-func TestOptionsThatCannotBe(t *testing.T) {
+func TestInvalidOptions(t *testing.T) {
 	t.Parallel()
 	for _, o := range []Options{{Namespace: strings.Repeat("n", 65)}, {Timeout: -1}, {MaxTries: -1}, {MaxWaiting: -1}, {MaxConns: -1}} {
 		if _, err := New(&o, "localhost"); err == nil || !strings.Contains(err.Error(), "must be") {
-			t.Errorf("%+v: got error %v want one that says what is accepted", o, err)
+			t.Errorf("%+v: got error %v want one with the accepted values", o, err)
 		}
 	}
 }

@@ -1,123 +1,159 @@
 package memcachedstore
 
 import (
-	"cmp"
 	"context"
-	"net"
+	"errors"
+	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/bradfitz/gomemcache/memcache"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/testserver"
 )
 
-// start is 2026-01-01: the instant at which tests begin.
-const start = headgate.Instant(1_767_225_600_000_000)
-
-// tapped makes a store whose every request is shown to before, as its first word and its key, when it is about to be sent.
-func tapped(t *testing.T, opts *Options, server string, before func(verb, name string)) *Store {
-	t.Helper()
-	s := mustNew(t, opts, server)
-	tapAll(s, before)
-	return s
-}
-
-// tapAll does so with a store that has not been used yet.
-func tapAll(s *Store, before func(verb, name string)) {
-	s.client.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
-		var d net.Dialer
-		conn, err := d.DialContext(ctx, network, address)
-		return &tap{conn, before}, err
+// T8: writes of many keys are batched, and their connections break repeatedly. Each key
+// has exactly the units of its successful takes, plus at most those with an unknown
+// result.
+func TestBrokenConnectionsManyKeys(t *testing.T) {
+	t.Parallel()
+	server := testserver.Memcached(t)
+	proxy := testserver.Proxy(t, server.Addr())
+	direct := mustBind(t, mustNew(t, nil, server.Addr()), "rule", "", "100000/1h")
+	b := mustBind(t, mustNew(t, &Options{Timeout: longTimeout}, proxy.Addr()), "rule", "", "100000/1h")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var someTaken, someUnknown atomic.Bool
+	var all sync.WaitGroup
+	var taken, unknown [64]int64
+	for i := range taken {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				err := takeErr(t.Context(), b, fmt.Sprint(i))
+				var e *headgate.StoreError
+				switch {
+				case err == nil:
+					taken[i]++
+					someTaken.Store(true)
+				case !errors.As(err, &e):
+					t.Errorf("got error %v want a StoreError", err)
+				case e.Reason == headgate.ReasonTimedOut:
+					unknown[i]++
+					someUnknown.Store(true)
+				}
+			}
+		})
 	}
-}
-
-type tap struct {
-	net.Conn
-	before func(verb, name string)
-}
-
-func (c *tap) Write(b []byte) (int, error) {
-	if words := strings.Fields(string(b)); len(words) > 1 {
-		c.before(words[0], words[1])
-	}
-	return c.Conn.Write(b)
-}
-
-// mustNew makes a store that is closed with the test. Without a Timeout in opts it is patient.
-func mustNew(t *testing.T, opts *Options, servers ...string) *Store {
-	t.Helper()
-	var o Options
-	if opts != nil {
-		o = *opts
-	}
-	o.Timeout = cmp.Or(o.Timeout, patience)
-	s, err := New(&o, servers...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
-	return s
-}
-
-func mustBind(t *testing.T, s *Store, scope string, a headgate.Algorithm, limit string) *bound {
-	t.Helper()
-	b, err := s.Bind(headgate.Rule{Scope: scope, Name: scope, Limit: headgate.MustParseLimit(limit), Algorithm: a})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b.(*bound)
-}
-
-func mustTake(t *testing.T, b *bound, at headgate.Instant, key string, cost int64) headgate.Decision {
-	t.Helper()
-	d, err := b.Apply(t.Context(), at, key, headgate.Take, cost)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
-
-func remaining(t *testing.T, b *bound, at headgate.Instant, key string) int64 {
-	t.Helper()
-	d, err := b.Apply(t.Context(), at, key, headgate.Peek, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d.Remaining
-}
-
-// once calls f the first time it is called, and not while f is at it.
-func once(f func()) func() {
-	var mu sync.Mutex
-	done := false
-	return func() {
-		mu.Lock()
-		first := !done
-		done = true
-		mu.Unlock()
-		if first {
-			f()
+	breaks := 0
+	eventually(t, func() bool {
+		breaks++
+		for range 10 { // time for some takes
+			time.Sleep(time.Millisecond)
+		}
+		proxy.Reset()
+		return breaks >= 50 && someTaken.Load() && someUnknown.Load()
+	}, "takes, some of them with an unknown outcome")
+	cancel()
+	all.Wait()
+	for i := range taken {
+		spent := 100_000 - remaining(t, direct, testInstant, fmt.Sprint(i))
+		if spent < taken[i] || spent > taken[i]+unknown[i] {
+			t.Errorf("key %d: %d units are spent; want %d allowed, plus at most %d with an unknown result", i, spent, taken[i], unknown[i])
 		}
 	}
 }
 
-// plain is a client for what happens behind a store's back.
-func plain(t *testing.T, server string) *memcache.Client {
-	c := memcache.New(server)
-	c.Timeout = 10 * time.Second
-	t.Cleanup(func() { _ = c.Close() })
-	return c
+// The server refuses some writes of a batch: each gets its own reply, and the
+// connection is kept.
+func TestBatchPartlyRefused(t *testing.T) {
+	t.Parallel()
+	server := testserver.Memcached(t)
+	s := mustNew(t, nil, server.Addr())
+	w := s.pipelines[0]
+	text := func(verb, name string, bytes int) *batchItem[writeRequest] {
+		return &batchItem[writeRequest]{request: writeRequest{text: fmt.Appendf(nil, "%s %s 0 60 %d\r\n%s\r\n", verb, name, bytes, strings.Repeat("x", bytes))}}
+	}
+	batch := []*batchItem[writeRequest]{
+		text("add", "a", 1), text("add", "large", 2<<20), text("add", "b", 1), text("add", "a", 1), text("replace", "c", 1),
+	}
+	w.send(batch)
+	for i, want := range []string{"STORED", "SERVER_ERROR object too large for cache", "STORED", "NOT_STORED", "NOT_STORED"} {
+		if got := batch[i].request; got.err != nil || string(got.reply) != want+"\r\n" {
+			t.Errorf("write %d: got %q, error %v want %s", i, got.reply, got.err, want)
+		}
+	}
+	if len(w.idle) != 1 {
+		t.Errorf("afterwards: got %d idle connections want 1", len(w.idle))
+	}
+	for _, key := range []string{"a", "b"} {
+		if _, err := newClient(t, server.Addr()).Get(key); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
-// eventually fails the test unless something becomes true.
-func eventually(t *testing.T, true func() bool, want string) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !true(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("after %v: want %s", patience, want)
-		}
+// After an unexpected reply the next line may be anything: requests without a reply
+// have an unknown result, and the connection is closed.
+func TestUnexpectedReply(t *testing.T) {
+	t.Parallel()
+	server := testserver.Memcached(t)
+	w := mustNew(t, nil, server.Addr()).pipelines[0]
+	batch := []*batchItem[writeRequest]{
+		{request: writeRequest{text: []byte("add a 0 60 1\r\nx\r\n")}},
+		{request: writeRequest{text: []byte("add b 0 60 1\r\nxxxxxxx\r\n")}},
+		{request: writeRequest{text: []byte("add c 0 60 1\r\nx\r\n")}},
+	}
+	w.send(batch)
+	if got := batch[0].request; got.err != nil || string(got.reply) != "STORED\r\n" {
+		t.Errorf("the write before it: got %q, error %v want STORED", got.reply, got.err)
+	}
+	if got := batch[1].request; got.err != nil || !strings.HasPrefix(string(got.reply), "CLIENT_ERROR") {
+		t.Errorf("the reply: got %q, error %v want CLIENT_ERROR", got.reply, got.err)
+	}
+	mustFail(t, classify(batch[2].request.err, true), headgate.ReasonTimedOut, "unknown")
+	if len(w.idle) != 0 {
+		t.Errorf("afterwards: got %d idle connections want 0", len(w.idle))
+	}
+}
+
+// A connection that was idle for long is not used for a write: the server may have
+// closed it, and a lost write has an unknown result.
+func TestIdleConnectionNotReused(t *testing.T) {
+	t.Parallel()
+	server := testserver.Memcached(t)
+	s := mustNew(t, nil, server.Addr())
+	b := mustBind(t, s, "rule", "", "10/1h")
+	mustTake(t, b, testInstant, "key", 1)
+	w := s.pipelines[0]
+	old := w.idle[0]
+	_ = old.Close()
+	old.used = time.Now().Add(-maxConnIdle)
+	if d := mustTake(t, b, testInstant, "key", 1); !d.Allowed || d.Remaining != 8 {
+		t.Errorf("got %+v want allowed with 8 remaining", d)
+	}
+	if len(w.idle) != 1 || w.idle[0] == old {
+		t.Errorf("got %d idle connections want 1 new one", len(w.idle))
+	}
+}
+
+// A store over an existing client writes with that client only.
+func TestNewFromClientHasNoPipelines(t *testing.T) {
+	t.Parallel()
+	server := testserver.Memcached(t)
+	client := memcache.New(server.Addr())
+	s, err := NewFromClient(nil, client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = s.Close(), client.Close() })
+	if s.writer != client || s.pipelines != nil {
+		t.Error("it has a separate client for writes")
+	}
+	if d := mustTake(t, mustBind(t, s, "rule", "", "10/1h"), testInstant, "key", 1); !d.Allowed {
+		t.Errorf("got %+v want allowed", d)
 	}
 }

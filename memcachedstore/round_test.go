@@ -15,16 +15,17 @@ import (
 	"github.com/headgate/headgate/internal/testserver"
 )
 
-// Another process that spends between a gets and its cas, or its add, is seen: nothing is admitted twice.
-func TestChangeBetweenReadAndWriteIsSeen(t *testing.T) {
+// A write by another process between a gets and its cas or add is detected: nothing is
+// allowed twice.
+func TestCASConflict(t *testing.T) {
 	t.Parallel()
 	server := testserver.Memcached(t)
 	for _, key := range []string{"unused", "used"} {
 		t.Run(key, func(t *testing.T) {
 			other := mustBind(t, mustNew(t, nil, server.Addr()), "rule", "", "10/1h")
-			between := once(func() { mustTake(t, other, start, key, 4) })
+			between := once(func() { mustTake(t, other, testInstant, key, 4) })
 			writes := 0
-			s := tapped(t, nil, server.Addr(), func(verb, _ string) {
+			s := newTappedStore(t, nil, server.Addr(), func(verb, _ string) {
 				if verb == "add" || verb == "cas" {
 					writes++
 					between()
@@ -34,28 +35,28 @@ func TestChangeBetweenReadAndWriteIsSeen(t *testing.T) {
 			left := int64(10)
 			if key == "used" {
 				left -= 2
-				mustTake(t, other, start, key, 2)
+				mustTake(t, other, testInstant, key, 2)
 			}
-			if d := mustTake(t, b, start, key, 3); !d.Allowed || d.Remaining != left-7 {
+			if d := mustTake(t, b, testInstant, key, 3); !d.Allowed || d.Remaining != left-7 {
 				t.Errorf("take 3 while another process takes 4 of %d: got %+v want allowed and %d remaining", left, d, left-7)
 			}
 			if writes != 2 {
-				t.Errorf("writes: got %d want 2: one that came too late, and one that did not", writes)
+				t.Errorf("writes: got %d want 2: one with a conflict and one without", writes)
 			}
 		})
 	}
 }
 
-// T43: the server forgets the key at every step there is.
+// T43: the server drops the key at every possible step.
 func TestEvictionAtEveryStep(t *testing.T) {
 	t.Parallel()
 	server := testserver.Memcached(t)
-	back := plain(t, server.Addr())
+	back := newClient(t, server.Addr())
 	for _, verb := range []string{"gets", "cas"} {
-		for _, a := range everyAlgorithm() {
+		for _, a := range allAlgorithms() {
 			t.Run(fmt.Sprint(verb, " ", a), func(t *testing.T) {
 				var armed atomic.Bool
-				s := tapped(t, nil, server.Addr(), func(got, name string) {
+				s := newTappedStore(t, nil, server.Addr(), func(got, name string) {
 					if got == verb && armed.CompareAndSwap(true, false) {
 						if err := back.Delete(name); err != nil && !errors.Is(err, memcache.ErrCacheMiss) {
 							t.Error(err)
@@ -64,15 +65,15 @@ func TestEvictionAtEveryStep(t *testing.T) {
 				})
 				b := mustBind(t, s, verb, a, "10/1h")
 				for round := range 5 {
-					mustTake(t, b, start, "key", 7)
+					mustTake(t, b, testInstant, "key", 7)
 					armed.Store(true)
-					if d := mustTake(t, b, start, "key", 2); !d.Allowed || d.Remaining != 8 {
-						t.Errorf("round %d: take 2 of a key that was just forgotten: got %+v want allowed with 8 remaining", round, d)
+					if d := mustTake(t, b, testInstant, "key", 2); !d.Allowed || d.Remaining != 8 {
+						t.Errorf("round %d: take 2 of a key that was just dropped: got %+v want allowed with 8 remaining", round, d)
 					}
-					if got := remaining(t, b, start, "key"); got != 8 {
+					if got := remaining(t, b, testInstant, "key"); got != 8 {
 						t.Errorf("round %d: got %d remaining want 8", round, got)
 					}
-					if _, err := b.Apply(t.Context(), start, "key", headgate.Reset, 0); err != nil {
+					if _, err := b.Apply(t.Context(), testInstant, "key", headgate.Reset, 0); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -81,8 +82,8 @@ func TestEvictionAtEveryStep(t *testing.T) {
 	}
 }
 
-// everyAlgorithm is all of them, by name.
-func everyAlgorithm() []headgate.Algorithm {
+// allAlgorithms returns the names of all algorithms.
+func allAlgorithms() []headgate.Algorithm {
 	var all []headgate.Algorithm
 	for _, a := range algo.All() {
 		all = append(all, a.Name)
@@ -90,32 +91,32 @@ func everyAlgorithm() []headgate.Algorithm {
 	return all
 }
 
-// A denial and a look send one gets and nothing else.
-func TestWhatChangesNothingWritesNothing(t *testing.T) {
+// A denial and a peek send one gets and nothing else.
+func TestPeekAndDenialWriteNothing(t *testing.T) {
 	t.Parallel()
 	server := testserver.Memcached(t)
 	var mu sync.Mutex
 	var sent []string
-	s := tapped(t, nil, server.Addr(), func(verb, _ string) {
+	s := newTappedStore(t, nil, server.Addr(), func(verb, _ string) {
 		mu.Lock()
 		defer mu.Unlock()
 		sent = append(sent, verb)
 	})
-	for _, a := range everyAlgorithm() {
+	for _, a := range allAlgorithms() {
 		b := mustBind(t, s, "rule", a, "3/1h")
-		mustTake(t, b, start, "key", 3)
+		mustTake(t, b, testInstant, "key", 3)
 		sent = nil
-		if mustTake(t, b, start, "key", 1).Allowed || remaining(t, b, start, "key") != 0 || remaining(t, b, start, "unused") != 3 {
-			t.Errorf("%s: after 3 of 3: got units left want none, and 3 of a key never used", a)
+		if mustTake(t, b, testInstant, "key", 1).Allowed || remaining(t, b, testInstant, "key") != 0 || remaining(t, b, testInstant, "unused") != 3 {
+			t.Errorf("%s: after 3 of 3: got units left want none, and 3 of an unused key", a)
 		}
 		if fmt.Sprint(sent) != "[gets gets gets]" {
-			t.Errorf("%s: a denial and two looks: sent %v want three gets", a, sent)
+			t.Errorf("%s: a denial and two peeks: sent %v want three gets", a, sent)
 		}
 	}
 }
 
-// pair is two keys on which several charges are made at once; first is the one that is written first.
-func pair(b *bound) (first, second string) {
+// orderedKeys returns two keys for concurrent debits; first is written first.
+func orderedKeys(b *bound) (first, second string) {
 	if b.scope.digest("left").compare(b.scope.digest("right")) < 0 {
 		return "left", "right"
 	}
@@ -126,14 +127,14 @@ func takeBoth(t *testing.T, s *Store, b *bound, cost int64) []headgate.Decision 
 	t.Helper()
 	decisions := make([]headgate.Decision, 2)
 	ops := []headgate.Op{{Bound: b, Key: "left", Cost: cost}, {Bound: b, Key: "right", Cost: cost}}
-	if err := s.ApplyAll(t.Context(), start, ops, false, decisions); err != nil {
+	if err := s.ApplyAll(t.Context(), testInstant, ops, false, decisions); err != nil {
 		t.Fatal(err)
 	}
 	return decisions
 }
 
-// Between the two writes of a charge on two keys another process changes one of them, or both.
-func TestSeveralKeysWhenAnotherProcessComesBetween(t *testing.T) {
+// Between the two writes of a debit on two keys another process changes one or both.
+func TestMultiKeyConcurrentChange(t *testing.T) {
 	t.Parallel()
 	server := testserver.Memcached(t)
 	for _, c := range []struct {
@@ -148,19 +149,19 @@ func TestSeveralKeysWhenAnotherProcessComesBetween(t *testing.T) {
 		{"some of the first", 4, 0, true, 3, 7},
 		{"too much of the second, and some of the first, behind which the 3 are given back", 4, 8, false, 6, 2},
 	} {
-		for _, a := range everyAlgorithm() {
+		for _, a := range allAlgorithms() {
 			t.Run(c.name+" "+string(a), func(t *testing.T) {
 				scope := t.Name()
 				other := mustBind(t, mustNew(t, nil, server.Addr()), scope, a, "10/1h")
-				first, second := pair(other)
+				first, second := orderedKeys(other)
 				writes := 0
-				s := tapped(t, nil, server.Addr(), func(verb, _ string) {
+				s := newTappedStore(t, nil, server.Addr(), func(verb, _ string) {
 					if verb != "add" && verb != "cas" {
 						return
 					}
 					if writes++; writes == 2 {
-						mustTake(t, other, start, first, c.takesFirst)
-						mustTake(t, other, start, second, c.takesSecond)
+						mustTake(t, other, testInstant, first, c.takesFirst)
+						mustTake(t, other, testInstant, second, c.takesSecond)
 					}
 				})
 				decisions := takeBoth(t, s, mustBind(t, s, scope, a, "10/1h"), 3)
@@ -169,12 +170,12 @@ func TestSeveralKeysWhenAnotherProcessComesBetween(t *testing.T) {
 				}
 				leavesFirst := c.leavesFirst
 				if a.Queues() && leavesFirst == 6 {
-					leavesFirst = 3 // those behind were promised their instants
+					leavesFirst = 3 // later reservations keep their instants
 				}
-				if got := remaining(t, other, start, first); got != leavesFirst {
+				if got := remaining(t, other, testInstant, first); got != leavesFirst {
 					t.Errorf("the key written first: got %d remaining want %d", got, leavesFirst)
 				}
-				if got := remaining(t, other, start, second); got != c.leavesSecond {
+				if got := remaining(t, other, testInstant, second); got != c.leavesSecond {
 					t.Errorf("the key written second: got %d remaining want %d", got, c.leavesSecond)
 				}
 			})
@@ -182,18 +183,19 @@ func TestSeveralKeysWhenAnotherProcessComesBetween(t *testing.T) {
 	}
 }
 
-// Eight stores, as of eight processes, charge two keys at once: never more than the narrower holds, and what was denied because
-// of units that were about to be given back is not lost, but for those that somebody had spent behind.
-func TestSeveralKeysFromSeveralProcesses(t *testing.T) {
+// Eight stores, like eight processes, debit two keys concurrently. Never more is
+// allowed than by the stricter limit. Units that were about to be refunded are not
+// lost, unless another process has spent after them.
+func TestMultiKeyManyProcesses(t *testing.T) {
 	t.Parallel()
 	server := testserver.Memcached(t)
 	const processes, callers, rounds, limit = 8, 4, 10, 100
 	var admitted atomic.Int64
 	var all sync.WaitGroup
 	probe := mustBind(t, mustNew(t, nil, server.Addr()), "rule", "", "100/1h")
-	mustTake(t, probe, start, "right", 30)
+	mustTake(t, probe, testInstant, "right", 30)
 	for range processes {
-		s := mustNew(t, &Options{MaxTries: 1000, Timeout: patience}, server.Addr())
+		s := mustNew(t, &Options{MaxTries: 1000, Timeout: longTimeout}, server.Addr())
 		b := mustBind(t, s, "rule", "", "100/1h")
 		for range callers {
 			all.Go(func() {
@@ -206,19 +208,19 @@ func TestSeveralKeysFromSeveralProcesses(t *testing.T) {
 		}
 	}
 	all.Wait()
-	left, right := remaining(t, probe, start, "left"), remaining(t, probe, start, "right")
+	left, right := remaining(t, probe, testInstant, "left"), remaining(t, probe, testInstant, "right")
 	if got := admitted.Load(); got > limit-30 || got > limit-left || got+30 > limit-right {
-		t.Errorf("got %d admitted, %d and %d left; want at most 70, all of them spent", got, left, right)
+		t.Errorf("got %d allowed, %d and %d left; want at most 70, all of them spent", got, left, right)
 	}
 	t.Logf("%d of 70 admitted; %d units were spent for nothing on one key, %d on the other", admitted.Load(), limit-left-admitted.Load(), limit-30-right-admitted.Load())
 }
 
-// In one process requests on keys that overlap take turns: nothing has to be given back, so nothing is lost, and no cas comes too
-// late.
-func TestOverlappingRequestsOfOneProcessTakeTurns(t *testing.T) {
+// In one process requests on overlapping keys are serialized: nothing is refunded or
+// lost, and no cas conflicts.
+func TestMultiKeySerializedInProcess(t *testing.T) {
 	t.Parallel()
 	server := testserver.Memcached(t)
-	s := mustNew(t, &Options{Timeout: patience}, server.Addr())
+	s := mustNew(t, &Options{Timeout: longTimeout}, server.Addr())
 	b := mustBind(t, s, "rule", "", "10000/1h")
 	scarce := mustBind(t, s, "scarce", "", "50/1h")
 	keys := []string{"a", "b", "c"}
@@ -228,14 +230,14 @@ func TestOverlappingRequestsOfOneProcessTakeTurns(t *testing.T) {
 		all.Go(func() {
 			one, other := g%3, (g+1)%3
 			for range 20 {
-				if mustTake(t, b, start, keys[one], 1).Allowed {
+				if mustTake(t, b, testInstant, keys[one], 1).Allowed {
 					spent[one].Add(1)
 				}
 				ops := []headgate.Op{
 					{Bound: b, Key: keys[one], Cost: 1}, {Bound: b, Key: keys[other], Cost: 1}, {Bound: scarce, Key: keys[other], Cost: 1},
 				}
 				decisions := make([]headgate.Decision, len(ops))
-				if err := s.ApplyAll(t.Context(), start, ops, false, decisions); err != nil {
+				if err := s.ApplyAll(t.Context(), testInstant, ops, false, decisions); err != nil {
 					t.Error(err)
 				} else if decisions[0].Allowed && decisions[1].Allowed && decisions[2].Allowed {
 					spent[one].Add(1)
@@ -246,14 +248,14 @@ func TestOverlappingRequestsOfOneProcessTakeTurns(t *testing.T) {
 	}
 	all.Wait()
 	for i, key := range keys {
-		if got, want := remaining(t, b, start, key), 10_000-spent[i].Load(); got != want {
-			t.Errorf("key %s: got %d remaining want %d: something was lost", key, got, want)
+		if got, want := remaining(t, b, testInstant, key), 10_000-spent[i].Load(); got != want {
+			t.Errorf("key %s: got %d remaining want %d: units were lost", key, got, want)
 		}
-		if got := remaining(t, scarce, start, key); got != 0 {
+		if got := remaining(t, scarce, testInstant, key); got != 0 {
 			t.Errorf("scarce %s: got %d remaining want 0", key, got)
 		}
 	}
 	if stats := server.Do(t, "stats"); !slices.Contains(stats, "STAT cas_badval 0") {
-		t.Errorf("a cas came too late: %q", stats)
+		t.Errorf("got cas conflicts: %q", stats)
 	}
 }

@@ -26,7 +26,7 @@ func open(t testing.TB, opts *memcachedstore.Options, servers ...string) *memcac
 	if opts != nil {
 		o = *opts
 	}
-	o.Timeout = cmp.Or(o.Timeout, patient)
+	o.Timeout = cmp.Or(o.Timeout, longTimeout)
 	s, err := memcachedstore.New(&o, servers...)
 	if err != nil {
 		t.Fatal(err)
@@ -39,26 +39,26 @@ func open(t testing.TB, opts *memcachedstore.Options, servers ...string) *memcac
 	return s
 }
 
-// patient is a Timeout for a machine that has much else to do. An ephemeral store leaves little behind for the next to look through.
-const patient = 20 * time.Second
+// longTimeout is a timeout that does not expire on a busy machine.
+const longTimeout = 20 * time.Second
 
 func TestStore(t *testing.T) {
 	t.Parallel()
 	server := testserver.Memcached(t)
 	suite(12_000, server).Run(t, func(t *testing.T) headgate.Store {
-		return open(t, &memcachedstore.Options{Timeout: patient, Ephemeral: true}, server.Addr())
+		return open(t, &memcachedstore.Options{Timeout: longTimeout, Ephemeral: true}, server.Addr())
 	})
-	if lives, err := livesOn(server); err != nil || len(lives) != 0 {
-		t.Errorf("after ephemeral stores were closed: got %d keys left, error %v want none", len(lives), err)
+	if ttls, err := ttlsOf(server); err != nil || len(ttls) != 0 {
+		t.Errorf("after ephemeral stores were closed: got %d keys left, error %v want 0", len(ttls), err)
 	}
 }
 
-// TestStoreOverSeveralServers joins nobody, so that each call is a gets and a cas of its own.
-func TestStoreOverSeveralServers(t *testing.T) {
+// Joining is disabled, so that each call is a separate gets and cas.
+func TestStoreMultipleServers(t *testing.T) {
 	t.Parallel()
 	servers := []*testserver.MemcachedServer{testserver.Memcached(t), testserver.MemcachedUnix(t), testserver.Memcached(t)}
 	suite(1_500, servers...).Run(t, func(t *testing.T) headgate.Store {
-		o := &memcachedstore.Options{Timeout: patient, Ephemeral: true, DisableJoin: true, MaxTries: 1000}
+		o := &memcachedstore.Options{Timeout: longTimeout, Ephemeral: true, DisableJoin: true, MaxTries: 1000}
 		return open(t, o, servers[0].Addr(), servers[1].Addr(), servers[2].Addr())
 	})
 	for i, s := range servers {
@@ -68,8 +68,9 @@ func TestStoreOverSeveralServers(t *testing.T) {
 	}
 }
 
-// A client that the program holds finds the same keys as a store of its servers, and lives on when its store is closed.
-func TestStoreOverAClientOfTheProgram(t *testing.T) {
+// An existing client finds the same keys as a store over its servers, and stays usable
+// after its store is closed.
+func TestNewFromClient(t *testing.T) {
 	t.Parallel()
 	addrs := []string{testserver.Memcached(t).Addr(), testserver.Memcached(t).Addr()}
 	client := memcache.New(addrs...)
@@ -97,27 +98,29 @@ func TestStoreOverAClientOfTheProgram(t *testing.T) {
 	}
 }
 
-// moreDecisions is how many decisions are held against the model wherever the whole suite runs; 1000000 takes some minutes.
-var moreDecisions = flag.Int("decisions", 0, "decisions compared with the model; 0: few")
+// decisionCount is how many decisions are compared with the model where the whole suite
+// runs; 1000000 take some minutes.
+var decisionCount = flag.Int("decisions", 0, "decisions compared with the model; 0: few")
 
-// suite judges stores over servers, with so many decisions held against the model.
+// suite returns a suite for stores over servers that compares this number of decisions
+// with the model.
 func suite(decisions int, servers ...*testserver.MemcachedServer) storetest.Options {
 	o := storetest.Options{Decisions: decisions, Rounds: 20, Parallelism: 16}
 	if testing.Short() {
 		o.Decisions, o.Rounds = min(decisions/6, 500), 2
 	}
-	if *moreDecisions > 0 {
-		o.Decisions = *moreDecisions
+	if *decisionCount > 0 {
+		o.Decisions = *decisionCount
 	}
 	o.TTLs = func() (map[string]time.Duration, error) {
 		all := make(map[string]time.Duration)
 		for _, s := range servers {
-			some, err := livesOn(s)
+			some, err := ttlsOf(s)
 			if err != nil {
 				return nil, err
 			}
-			for key, life := range some {
-				all[key] = life
+			for key, ttl := range some {
+				all[key] = ttl
 			}
 		}
 		return all, nil
@@ -133,8 +136,9 @@ func suite(decisions int, servers ...*testserver.MemcachedServer) storetest.Opti
 	return o
 }
 
-// livesOn are a server's keys and how long each has yet to live, negative for those that live for ever.
-func livesOn(s *testserver.MemcachedServer) (map[string]time.Duration, error) {
+// ttlsOf returns the keys of a server with their TTL, negative for keys without
+// expiration.
+func ttlsOf(s *testserver.MemcachedServer) (map[string]time.Duration, error) {
 	conn, err := net.DialTimeout(s.Network(), s.Addr(), time.Second)
 	if err != nil {
 		return nil, err
@@ -143,7 +147,7 @@ func livesOn(s *testserver.MemcachedServer) (map[string]time.Duration, error) {
 	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
 		return nil, err
 	}
-	lives := make(map[string]time.Duration)
+	ttls := make(map[string]time.Duration)
 	if _, err := fmt.Fprint(conn, "lru_crawler metadump all\r\n"); err != nil {
 		return nil, err
 	}
@@ -157,11 +161,11 @@ func livesOn(s *testserver.MemcachedServer) (map[string]time.Duration, error) {
 		if err != nil {
 			return nil, err
 		}
-		life := -time.Second
+		ttl := -time.Second
 		if expires > 0 {
-			life = max(0, time.Until(time.Unix(expires, 0)))
+			ttl = max(0, time.Until(time.Unix(expires, 0)))
 		}
-		lives[words[0][len("key="):]] = life
+		ttls[words[0][len("key="):]] = ttl
 	}
-	return lives, lines.Err()
+	return ttls, lines.Err()
 }

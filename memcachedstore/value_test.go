@@ -19,7 +19,7 @@ func logOf(entries ...algo.LogEntry) *algo.Log {
 	return log
 }
 
-// entriesOf is a log as instants with the units of each.
+// entriesOf returns the entries of a log: instants with their units.
 func entriesOf(log *algo.Log) []algo.LogEntry {
 	var all []algo.LogEntry
 	log.Units(func(at, units int64) bool {
@@ -29,7 +29,7 @@ func entriesOf(log *algo.Log) []algo.LogEntry {
 	return all
 }
 
-func TestValueIsReadAsItWasWritten(t *testing.T) {
+func TestValueRoundTrip(t *testing.T) {
 	t.Parallel()
 	for _, c := range []cell{
 		{},
@@ -62,7 +62,7 @@ func TestValueIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-// FuzzDecode: whatever lies under a key is refused, or is a state within the domain that is written as it was read.
+// Any value is refused, or is a valid state that is encoded as it was read.
 func FuzzDecode(f *testing.F) {
 	f.Add((&cell{state: algo.State{A: 1, B: 2, C: 3}, unusedAt: 4}).value(), false)
 	f.Add((&cell{log: logOf(algo.LogEntry{At: 1, Total: 2}, algo.LogEntry{At: 3, Total: 4}), unusedAt: 4}).value(), true)
@@ -91,10 +91,11 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// The longest logs there are fit into what memcached takes: by the bound on entries, which lie within 366 days and hold 1e9 units.
-func TestLongestLogFits(t *testing.T) {
+// The longest logs fit into an item of memcached, given the bound on entries, which are
+// within 366 days and have at maxBytes 1e9 units.
+func TestMaxLogSize(t *testing.T) {
 	t.Parallel()
-	const most = 1<<20 - 1024 // memcached's own bytes and the key need less
+	const maxBytes = 1<<20 - 1024 // leaves room for memcached's header and the key
 	random := rand.New(rand.NewPCG(1, 2))
 	period := headgate.MaxPeriod.Microseconds()
 	for name, units := range map[string]func(i int) int64{
@@ -116,15 +117,15 @@ func TestLongestLogFits(t *testing.T) {
 			c.log.Append(at, n)
 			sum += n
 		}
-		if got := len(c.value()); got > most {
-			t.Errorf("%s: %d entries with %d units take %d bytes want at most %d", name, c.log.Len(), sum, got, most)
+		if got := len(c.value()); got > maxBytes {
+			t.Errorf("%s: %d entries with %d units take %d bytes want at maxBytes %d", name, c.log.Len(), sum, got, maxBytes)
 		} else {
 			t.Logf("%s: %d entries with %d units take %d bytes", name, c.log.Len(), sum, got)
 		}
 	}
 }
 
-func TestTrimCountsNewestAsOne(t *testing.T) {
+func TestTrimMergesNewest(t *testing.T) {
 	t.Parallel()
 	c := cell{log: logOf(algo.LogEntry{At: 1, Total: 1}, algo.LogEntry{At: 2, Total: 2}, algo.LogEntry{At: 3, Total: 3}, algo.LogEntry{At: 4, Total: 4})}
 	c.trim(4)
@@ -137,40 +138,41 @@ func TestTrimCountsNewestAsOne(t *testing.T) {
 	}
 }
 
-// A log at its bound counts new units with the newest: they age out later than they should, never earlier. One that is as long as
-// they get is taken by the server.
-func TestLogAtItsBound(t *testing.T) {
+// A log with the maximum number of entries counts new units with the newest: they
+// expire later than they should, never earlier. The server accepts a log of maximum
+// length.
+func TestLogAtMaxEntries(t *testing.T) {
 	t.Parallel()
 	server := testserver.Memcached(t)
-	s := mustNew(t, &Options{Timeout: patience}, server.Addr())
+	s := mustNew(t, &Options{Timeout: longTimeout}, server.Addr())
 	s.maxLogEntries = 3
 	b := mustBind(t, s, "rule", headgate.SlidingLog, "10/1s")
 	for i := range headgate.Instant(6) {
-		mustTake(t, b, start+i, "one", 1)
+		mustTake(t, b, testInstant+i, "one", 1)
 		ops := []headgate.Op{{Bound: b, Key: "several", Cost: 1}}
-		if err := s.ApplyAll(t.Context(), start+i, ops, false, make([]headgate.Decision, 1)); err != nil {
+		if err := s.ApplyAll(t.Context(), testInstant+i, ops, false, make([]headgate.Decision, 1)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, key := range []string{"one", "several"} {
 		for after, want := range map[headgate.Instant]int64{999_999: 4, 1_000_000: 5, 1_000_001: 6, 1_000_004: 6, 1_000_005: 10} {
-			if got := remaining(t, b, start+after, key); got != want {
+			if got := remaining(t, b, testInstant+after, key); got != want {
 				t.Errorf("%s: 6 units at 6 instants in 3 entries, %d µs after the first: got %d remaining want %d", key, after, got, want)
 			}
 		}
 	}
 	s.maxLogEntries = maxEntries
 	long := mustBind(t, s, "long", headgate.SlidingLog, "1000000000/366d")
-	c := cell{log: &algo.Log{}, unusedAt: int64(start) + headgate.MaxPeriod.Microseconds()}
+	c := cell{log: &algo.Log{}, unusedAt: int64(testInstant) + headgate.MaxPeriod.Microseconds()}
 	for i := range int64(maxEntries) {
-		c.log.Append(int64(start)+i*200_000_000, 7_000)
+		c.log.Append(int64(testInstant)+i*200_000_000, 7_000)
 	}
 	d := long.scope.digest("key")
-	r := &round{store: s, earliest: int64(start), callerInstant: true}
+	r := &round{store: s, earliest: int64(testInstant), callerInstant: true}
 	if err := r.put(&cell{key: d, name: d.name()}, c.value()); err != nil {
 		t.Fatal(err)
 	}
-	at := start + maxEntries*200_000_000
+	at := testInstant + maxEntries*200_000_000
 	if d := mustTake(t, long, at, "key", 1); !d.Allowed || d.Remaining != 1_000_000_000-7_000*maxEntries-1 {
 		t.Errorf("one unit more in a log of %d entries: got %+v", maxEntries, d)
 	}

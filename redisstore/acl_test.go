@@ -16,32 +16,34 @@ import (
 	"github.com/headgate/headgate/redisstore"
 )
 
-// least is what a user must be allowed so that the store works; docs/operations.md says so in the same words.
-const least = "~hg:* +evalsha +eval +time +get +set +mget +del +pexpire +pexpireat +getrange +setrange +strlen"
+// minimalACL is the set of permissions that the store requires; docs/operations.md has
+// the same text.
+const minimalACL = "~hg:* +evalsha +eval +time +get +set +mget +del +pexpire +pexpireat +getrange +setrange +strlen"
 
-// leastGuides is what the guides' layout needs besides, with the keys that hold its buckets.
-const leastGuides = "~bucket:* +hmget +hset"
+// guideACL is what LayoutGuide requires in addition, with the pattern of the bucket
+// keys.
+const guideACL = "~bucket:* +hmget +hset"
 
-// leastEphemeral is what an ephemeral namespace needs besides, and so a replay.
-const leastEphemeral = "+scan +unlink"
+// ephemeralACL is what an ephemeral namespace, and so a replay, requires in addition.
+const ephemeralACL = "+scan +unlink"
 
-// useAll does everything that the store does, and reports what could not be done.
-func useAll(ctx context.Context, s *redisstore.Store, instant headgate.Instant) error {
+// exerciseAlgorithms uses every algorithm and every verb, and returns the first error.
+func exerciseAlgorithms(ctx context.Context, s *redisstore.Store, instant headgate.Instant) error {
 	for _, a := range algo.All() {
 		limit := headgate.Limit{Rate: 1000, Period: time.Hour}
 		b, err := s.Bind(headgate.Rule{Scope: "use", Name: "use", Limit: limit, Algorithm: a.Name})
 		if err != nil {
 			return err
 		}
-		if err := useOne(ctx, s, b, instant, string(a.Name)); err != nil {
+		if err := exerciseRule(ctx, s, b, instant, string(a.Name)); err != nil {
 			return fmt.Errorf("%s: %w", a.Name, err)
 		}
 	}
 	return nil
 }
 
-func useOne(ctx context.Context, s *redisstore.Store, b headgate.Bound, now headgate.Instant, key string) error {
-	for i := range 90 { // a log of so many entries is edited in its place
+func exerciseRule(ctx context.Context, s *redisstore.Store, b headgate.Bound, now headgate.Instant, key string) error {
+	for i := range 90 { // a log of this size is modified in place
 		at := now
 		if now != headgate.StoreClock {
 			at += headgate.Instant(i * 1000)
@@ -59,19 +61,20 @@ func useOne(ctx context.Context, s *redisstore.Store, b headgate.Bound, now head
 	if err := s.ApplyAll(ctx, now, ops, false, make([]headgate.Decision, 2)); err != nil {
 		return err
 	}
-	if err := useTogether(ctx, b, now, key); err != nil || !b.CanReserve() {
+	if err := exerciseConcurrently(ctx, b, now, key); err != nil || !b.CanReserve() {
 		return err
 	}
-	_, mark, err := b.Reserve(ctx, now, key, 1, time.Hour)
+	_, token, err := b.Reserve(ctx, now, key, 1, time.Hour)
 	if err != nil {
 		return err
 	}
-	_, err = b.Cancel(ctx, now, key, 1, mark)
+	_, err = b.Cancel(ctx, now, key, 1, token)
 	return err
 }
 
-// useTogether has so many callers ask for keys of their own that some share a call.
-func useTogether(ctx context.Context, b headgate.Bound, now headgate.Instant, key string) error {
+// exerciseConcurrently makes concurrent calls on different keys, so that some share a
+// batch.
+func exerciseConcurrently(ctx context.Context, b headgate.Bound, now headgate.Instant, key string) error {
 	const callers = 200
 	failed := make(chan error, callers)
 	for i := range callers {
@@ -89,8 +92,9 @@ func useTogether(ctx context.Context, b headgate.Bound, now headgate.Instant, ke
 	return first
 }
 
-// useEverything works as the live service does, then as a replay, then in the guides' layout, all as one user.
-func useEverything(t *testing.T, url string) error {
+// exerciseStore uses the store with the server's clock, and then with passed instants
+// as a replay does.
+func exerciseStore(t *testing.T, url string) error {
 	t.Helper()
 	var errs []error
 	for _, now := range []headgate.Instant{headgate.StoreClock, headgate.InstantOf(time.Now())} {
@@ -98,32 +102,33 @@ func useEverything(t *testing.T, url string) error {
 		if err != nil {
 			t.Fatal(err)
 		}
-		errs = append(errs, useAll(t.Context(), s, now), s.Close())
+		errs = append(errs, exerciseAlgorithms(t.Context(), s, now), s.Close())
 	}
 	return errors.Join(errs...)
 }
 
-func useGuides(t *testing.T, url string) error {
+func exerciseGuideLayout(t *testing.T, url string) error {
 	t.Helper()
 	s := open(t, url, &redisstore.Options{Layout: redisstore.LayoutGuide})
 	b, err := s.Bind(headgate.Rule{Limit: headgate.MustParseLimit("10/1s"), Algorithm: headgate.TokenBucketInterval})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return useOne(t.Context(), s, b, headgate.StoreClock, "bucket:7")
+	return exerciseRule(t.Context(), s, b, headgate.StoreClock, "bucket:7")
 }
 
-func useEphemeral(t *testing.T, url string) error {
+func exerciseEphemeral(t *testing.T, url string) error {
 	t.Helper()
 	s, err := redisstore.Open(url, &redisstore.Options{Ephemeral: true, Namespace: "brief"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return errors.Join(useAll(t.Context(), s, headgate.StoreClock), s.Close())
+	return errors.Join(exerciseAlgorithms(t.Context(), s, headgate.StoreClock), s.Close())
 }
 
-// A user with the documented rules can do everything; without any one of them he cannot, and is told why.
-func TestTheLeastThatAUserMustBeAllowed(t *testing.T) {
+// With the documented permissions everything works. Without any one of them the store
+// returns an error that explains it.
+func TestMinimalACL(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t)
 	text, err := os.ReadFile("../docs/operations.md")
@@ -132,48 +137,48 @@ func TestTheLeastThatAUserMustBeAllowed(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		rules string
-		extra string // what is tried without
+		extra string // permissions that are removed one at a time
 		use   func(*testing.T, string) error
 	}{
-		"base":      {rules: least, extra: least, use: useEverything},
-		"guides":    {rules: least + " " + leastGuides, extra: leastGuides, use: useGuides},
-		"ephemeral": {rules: least + " " + leastEphemeral, extra: leastEphemeral, use: useEphemeral},
+		"base":      {rules: minimalACL, extra: minimalACL, use: exerciseStore},
+		"guides":    {rules: minimalACL + " " + guideACL, extra: guideACL, use: exerciseGuideLayout},
+		"ephemeral": {rules: minimalACL + " " + ephemeralACL, extra: ephemeralACL, use: exerciseEphemeral},
 	} {
 		if !strings.Contains(string(text), c.extra) {
-			t.Errorf("%s: docs/operations.md does not say %q", name, c.extra)
+			t.Errorf("%s: docs/operations.md does not contain %q", name, c.extra)
 		}
 		url := "redis://gate:s3cret@" + server.Addr()
-		allow(t, server, strings.Fields(c.rules))
+		setACL(t, server, strings.Fields(c.rules))
 		if err := c.use(t, url); err != nil {
 			t.Errorf("%s with %s: %v", name, c.rules, err)
 		}
 		for _, rule := range strings.Fields(c.extra) {
 			rules := slices.DeleteFunc(strings.Fields(c.rules), func(r string) bool { return r == rule })
-			allow(t, server, rules)
+			setACL(t, server, rules)
 			err := c.use(t, url)
-			var trouble *headgate.StoreError
-			if !errors.As(err, &trouble) || trouble.Reason != headgate.ReasonRefused || !strings.Contains(trouble.Advice, "the user's ACL lacks a permission") {
+			var storeErr *headgate.StoreError
+			if !errors.As(err, &storeErr) || storeErr.Reason != headgate.ReasonRefused || !strings.Contains(storeErr.Advice, "the user's ACL lacks a permission") {
 				t.Errorf("%s without %s: got %v want refused, because of the ACL", name, rule, err)
 			}
 		}
 	}
 }
 
-// allow makes the user gate anew, with nothing but these rules and an empty server.
-func allow(t *testing.T, server *testserver.RedisServer, rules []string) {
+// setACL recreates the user gate with these permissions only, and empties the server.
+func setACL(t *testing.T, server *testserver.RedisServer, rules []string) {
 	t.Helper()
 	server.Do(t, "FLUSHALL")
 	server.Do(t, "SCRIPT", "FLUSH")
 	server.Do(t, append([]string{"ACL", "SETUSER", "gate", "reset", "on", ">s3cret"}, rules...)...)
 }
 
-// What a cluster's client, and that of sentinels, asks besides.
+// What the clients for a cluster and for Sentinel require in addition.
 const (
-	leastCluster  = "+cluster|slots +cluster|shards"
-	leastSentinel = "+role"
+	clusterACL  = "+cluster|slots +cluster|shards"
+	sentinelACL = "+role"
 )
 
-func TestTheLeastInAClusterAndBehindSentinels(t *testing.T) {
+func TestMinimalACLClusterAndSentinel(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../docs/operations.md")
 	if err != nil {
@@ -181,16 +186,16 @@ func TestTheLeastInAClusterAndBehindSentinels(t *testing.T) {
 	}
 	rules := func(extra string) testserver.Option {
 		if !strings.Contains(string(text), "`"+extra+"`") {
-			t.Errorf("docs/operations.md does not say %q", extra)
+			t.Errorf("docs/operations.md does not contain %q", extra)
 		}
-		return testserver.ACL("gate", "s3cret", strings.Fields(least+" "+extra)...)
+		return testserver.ACL("gate", "s3cret", strings.Fields(minimalACL+" "+extra)...)
 	}
-	cluster, sentinel := testserver.Cluster(t, 3, 0, rules(leastCluster)), testserver.Sentinel(t, rules(leastSentinel))
+	cluster, sentinel := testserver.Cluster(t, 3, 0, rules(clusterACL)), testserver.Sentinel(t, rules(sentinelACL))
 	for _, url := range []string{
 		"redis+cluster://gate:s3cret@" + cluster.Addrs()[0],
 		"redis+sentinel://gate:s3cret@" + strings.Join(sentinel.Addrs(), ",") + "/" + sentinel.MasterName(),
 	} {
-		if err := useEverything(t, url); err != nil {
+		if err := exerciseStore(t, url); err != nil {
 			t.Errorf("%s: %v", url, err)
 		}
 	}

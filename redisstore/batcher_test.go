@@ -14,13 +14,13 @@ import (
 	"github.com/headgate/headgate"
 )
 
-func TestMayFly(t *testing.T) {
+func TestCanSend(t *testing.T) {
 	for _, c := range []struct {
-		flying, aboard, ops int
-		want                bool
+		inFlight, opsInFlight, ops int
+		want                       bool
 	}{
 		{0, 0, 1, true},
-		{1, 1, 1, true}, // few do not wait for each other
+		{1, 1, 1, true}, // up to maxUnbatched are sent immediately
 		{2, 2, 1, true},
 		{1, 3, 1, true},
 		{1, 4, 1, false},
@@ -31,18 +31,19 @@ func TestMayFly(t *testing.T) {
 		{maxInFlight, maxInFlight, 1, false},
 		{maxInFlight, 90, minBatch, false},
 	} {
-		l := &batcher{inFlight: c.flying, opsInFlight: c.aboard}
+		l := &batcher{inFlight: c.inFlight, opsInFlight: c.opsInFlight}
 		if got := l.canSend(c.ops); got != c.want {
-			t.Errorf("%d with %d operations under way, %d wait: got %v want %v", c.flying, c.aboard, c.ops, got, c.want)
+			t.Errorf("inFlight %d, opsInFlight %d, %d queued: got %v want %v", c.inFlight, c.opsInFlight, c.ops, got, c.want)
 		}
 	}
 }
 
-// fakeClient is a Client without a network, for tests with fake time. Each call takes trip, or until its context ends, and
-// finds every key unused. A call that ends after Close fails.
+// fakeClient is a Client without a network, for tests with fake time. Each call takes
+// trip, or until its context ends, and finds every key unused. A call that ends after
+// Close fails.
 type fakeClient struct {
 	trip        atomic.Int64 // a time.Duration
-	calls, keys atomic.Int64 // script calls, and keys in all of them
+	calls, keys atomic.Int64 // script calls, and the keys in all of them
 	closed      atomic.Bool
 }
 
@@ -68,8 +69,9 @@ func (c *fakeClient) Remove(context.Context, string) error { return nil }
 
 func (c *fakeClient) Close() { c.closed.Store(true) }
 
-// laneTest runs test in fake time, with a limiter of a store whose calls take trip.
-func laneTest(t *testing.T, trip time.Duration, opts *Options, test func(*Store, *headgate.Limiter, *fakeClient)) {
+// runBatcherTest runs test in fake time, with a limiter of a store whose calls take
+// trip.
+func runBatcherTest(t *testing.T, trip time.Duration, opts *Options, test func(*Store, *headgate.Limiter, *fakeClient)) {
 	synctest.Test(t, func(t *testing.T) {
 		client := &fakeClient{}
 		client.trip.Store(int64(trip))
@@ -93,9 +95,9 @@ func laneTest(t *testing.T, trip time.Duration, opts *Options, test func(*Store,
 	})
 }
 
-// TestCallersOfOneKeyShareCalls: T34.
-func TestCallersOfOneKeyShareCalls(t *testing.T) {
-	laneTest(t, 20*time.Millisecond, nil, func(_ *Store, l *headgate.Limiter, client *fakeClient) {
+// T34.
+func TestBatchingOneKey(t *testing.T) {
+	runBatcherTest(t, 20*time.Millisecond, nil, func(_ *Store, l *headgate.Limiter, client *fakeClient) {
 		var wg sync.WaitGroup
 		for range 300 {
 			wg.Go(func() {
@@ -111,13 +113,13 @@ func TestCallersOfOneKeyShareCalls(t *testing.T) {
 	})
 }
 
-func TestManyCallersShareCalls(t *testing.T) {
-	const callers, each = 64, 100
-	laneTest(t, time.Millisecond, nil, func(_ *Store, l *headgate.Limiter, client *fakeClient) {
+func TestBatchingManyKeys(t *testing.T) {
+	const callers, calls = 64, 100
+	runBatcherTest(t, time.Millisecond, nil, func(_ *Store, l *headgate.Limiter, client *fakeClient) {
 		var wg sync.WaitGroup
 		for i := range callers {
 			wg.Go(func() {
-				for n := range each {
+				for n := range calls {
 					if _, err := l.Allow(context.Background(), fmt.Sprint(i, " ", n)); err != nil {
 						t.Error(err)
 						return
@@ -126,39 +128,39 @@ func TestManyCallersShareCalls(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		calls, keys := client.calls.Load(), client.keys.Load()
-		t.Logf("%d script calls for %d keys", calls, keys)
-		if keys != callers*each || calls > keys/30 {
-			t.Errorf("got %d keys in %d script calls want %d keys, and 30 a call or more", keys, calls, callers*each)
+		scriptCalls, keys := client.calls.Load(), client.keys.Load()
+		t.Logf("%d script calls for %d keys", scriptCalls, keys)
+		if keys != callers*calls || scriptCalls > keys/30 {
+			t.Errorf("got %d keys in %d script calls want %d keys, and at least 30 a call", keys, scriptCalls, callers*calls)
 		}
 	})
 }
 
-func TestSlowCallDoesNotDelayLaterCallers(t *testing.T) {
+func TestSlowCallDoesNotDelayOthers(t *testing.T) {
 	const trip = 250 * time.Millisecond
-	laneTest(t, trip, nil, func(_ *Store, l *headgate.Limiter, _ *fakeClient) {
-		ask := func(key string) {
+	runBatcherTest(t, trip, nil, func(_ *Store, l *headgate.Limiter, _ *fakeClient) {
+		allow := func(key string) {
 			if _, err := l.Allow(context.Background(), key); err != nil {
 				t.Error(err)
 			}
 		}
 		var wg sync.WaitGroup
-		for range 1 + 24 { // one alone, and as many as share the next call
-			wg.Go(func() { ask("hot") })
+		for range 1 + 24 { // one alone, and the rest in the next call
+			wg.Go(func() { allow("hot") })
 		}
 		time.Sleep(trip / 4)
 		began := time.Now()
-		ask("later")
+		allow("later")
 		if took := time.Since(began); took >= trip*3/2 {
-			t.Errorf("a caller who came while others were under way: got the answer after %v, want a round trip of %v", took, trip)
+			t.Errorf("a call during other calls: got the decision after %v, want a round trip of %v", took, trip)
 		}
 		wg.Wait()
 	})
 }
 
-func TestCallersBeyondMaxWaitingAreRefused(t *testing.T) {
+func TestMaxWaiting(t *testing.T) {
 	const callers, maxWaiting = 50, 4
-	laneTest(t, time.Second, &Options{MaxWaiting: maxWaiting, Timeout: time.Minute}, func(_ *Store, l *headgate.Limiter, client *fakeClient) {
+	runBatcherTest(t, time.Second, &Options{MaxWaiting: maxWaiting, Timeout: time.Minute}, func(_ *Store, l *headgate.Limiter, client *fakeClient) {
 		var wg sync.WaitGroup
 		var overloaded atomic.Int64
 		for i := range callers {
@@ -171,30 +173,30 @@ func TestCallersBeyondMaxWaitingAreRefused(t *testing.T) {
 				}
 			})
 		}
-		synctest.Wait() // until all are sent, wait or have been refused
+		synctest.Wait() // until all are sent, queued or refused
 		refused, sent := overloaded.Load(), client.keys.Load()
 		if sent == 0 || refused != callers-sent-maxWaiting {
-			t.Errorf("%d callers of a server that does not answer: got %d sent and %d refused want the others, but for %d who wait",
+			t.Errorf("%d calls: got %d sent and %d refused want all but %d queued calls refused",
 				callers, sent, refused, maxWaiting)
 		}
 		wg.Wait()
 		if sent := client.keys.Load(); overloaded.Load() != refused || sent != callers-refused {
-			t.Errorf("once it answered: got %d sent and %d refused want %d and %d", sent, overloaded.Load(), callers-refused, refused)
+			t.Errorf("after the replies: got %d sent and %d refused want %d and %d", sent, overloaded.Load(), callers-refused, refused)
 		}
 	})
 }
 
-func TestCloseWaitsForCallsUnderWay(t *testing.T) {
-	laneTest(t, 30*time.Millisecond, nil, func(s *Store, l *headgate.Limiter, _ *fakeClient) {
+func TestCloseWaitsForCallsInFlight(t *testing.T) {
+	runBatcherTest(t, 30*time.Millisecond, nil, func(s *Store, l *headgate.Limiter, _ *fakeClient) {
 		var wg sync.WaitGroup
 		for i := range 40 {
 			wg.Go(func() {
 				if _, err := l.Allow(context.Background(), fmt.Sprint(i%10)); err != nil {
-					t.Errorf("got error %v want an answer", err)
+					t.Errorf("got error %v want a decision", err)
 				}
 			})
 		}
-		synctest.Wait() // until all are sent or wait
+		synctest.Wait() // until all are sent or queued
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
@@ -205,10 +207,11 @@ func TestCloseWaitsForCallsUnderWay(t *testing.T) {
 	})
 }
 
-// TestCallerWithoutDeadlineHasTheTimeoutOfTheStore: also if the call ahead may take an hour.
-func TestCallerWithoutDeadlineHasTheTimeoutOfTheStore(t *testing.T) {
+// Without a deadline the store's timeout applies, even if the call in flight may take
+// an hour.
+func TestQueueTimeout(t *testing.T) {
 	const timeout = 200 * time.Millisecond
-	laneTest(t, 0, &Options{Timeout: timeout}, func(_ *Store, l *headgate.Limiter, client *fakeClient) {
+	runBatcherTest(t, 0, &Options{Timeout: timeout}, func(_ *Store, l *headgate.Limiter, client *fakeClient) {
 		client.trip.Store(int64(time.Hour))
 		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 		var wg sync.WaitGroup

@@ -13,7 +13,8 @@ import (
 	"github.com/headgate/headgate/redisstore"
 )
 
-// findings is what Diagnose says of a URL, each as “level check: says → advice”.
+// findings returns the findings of Diagnose for a URL, each as “level check: text →
+// advice”.
 func findings(t *testing.T, url string) string {
 	t.Helper()
 	found, err := redisstore.Diagnose(t.Context(), url)
@@ -30,7 +31,7 @@ func findings(t *testing.T, url string) string {
 	return text.String()
 }
 
-// mustFind fails the test unless the findings say all that is wanted.
+// mustFind fails the test unless the findings contain every wanted text.
 func mustFind(t *testing.T, url string, wanted ...string) {
 	t.Helper()
 	text := findings(t, url)
@@ -41,24 +42,24 @@ func mustFind(t *testing.T, url string, wanted ...string) {
 	}
 }
 
-func TestDiagnoseOfAServerThatIsWell(t *testing.T) {
+func TestDiagnoseHealthyServer(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t, testserver.AppendFsyncAlways())
 	url := "redis://" + server.Addr()
 	mustFind(t, url, "ok version: Redis ", "ok role: a primary without replicas", "ok memory: ", "ok eviction: nothing is evicted",
 		"ok persistence: appendfsync always", "ok clock: within a second", fmt.Sprintf("ok decisions: scripts work: tested %d algorithms", len(algo.All())), " latency: a decision takes ")
 	if text := strings.ReplaceAll(findings(t, url), "warning latency", "on a busy machine: latency"); strings.Contains(text, "error") || strings.Contains(text, "warning") {
-		t.Errorf("got\n%swant nothing wrong", text)
+		t.Errorf("got\n%swant no warnings or errors", text)
 	}
 	if keys := server.Do(t, "DBSIZE").Int(); keys != 0 {
-		t.Errorf("got %d keys left behind want none", keys)
+		t.Errorf("got %d keys left want 0", keys)
 	}
 	if _, err := redisstore.Diagnose(t.Context(), "redis://"); err == nil {
-		t.Error("a wrong URL: got no error")
+		t.Error("an invalid URL: got no error")
 	}
 }
 
-func TestDiagnoseOfServersThatAreNotWell(t *testing.T) {
+func TestDiagnoseProblems(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		config []string
@@ -68,19 +69,19 @@ func TestDiagnoseOfServersThatAreNotWell(t *testing.T) {
 		"snapshots":      {[]string{"save", "3600 1"}, []string{"warning persistence: snapshots: a restart loses the usage since the last snapshot"}},
 		"append-only":    {[]string{"appendonly", "yes"}, []string{"ok persistence: append-only file: a crash loses the last one or two seconds"}},
 		"no fsync":       {[]string{"appendonly", "yes", "appendfsync", "no"}, []string{"warning persistence: appendfsync no"}},
-		"evicts all": {
+		"allkeys-lru": {
 			[]string{"maxmemory", "100mb", "maxmemory-policy", "allkeys-lru"},
 			[]string{"warning eviction: allkeys-lru: if the memory is full, keys are evicted: each eviction resets a limit", "→ set noeviction"},
 		},
-		"evicts what has a life": {
+		"volatile-lru": {
 			[]string{"maxmemory", "100mb", "maxmemory-policy", "volatile-lru"},
 			[]string{"warning eviction: volatile-lru: if the memory is full, keys with a TTL are evicted first"},
 		},
-		"evicts what ends soon": {
+		"volatile-ttl": {
 			[]string{"maxmemory", "100mb", "maxmemory-policy", "volatile-ttl"},
 			[]string{"warning eviction: volatile-ttl: if the memory is full, the keys with the shortest TTL are evicted"},
 		},
-		"evicts nothing": {
+		"noeviction": {
 			[]string{"maxmemory", "100mb", "maxmemory-policy", "noeviction"},
 			[]string{"ok eviction: noeviction: nothing is evicted; decisions fail if the memory is full"},
 		},
@@ -101,7 +102,7 @@ func TestDiagnoseOfServersThatAreNotWell(t *testing.T) {
 	}
 }
 
-func TestDiagnoseOfWhatCannotBeReached(t *testing.T) {
+func TestDiagnoseConnectionErrors(t *testing.T) {
 	t.Parallel()
 	locked := testserver.Redis(t, testserver.Password("right"))
 	mustFind(t, "redis://127.0.0.1:1", "error connection: unreachable: dial tcp 127.0.0.1:1: ", "→ check that the server is running and that the address is correct")
@@ -110,7 +111,7 @@ func TestDiagnoseOfWhatCannotBeReached(t *testing.T) {
 	mustFind(t, "redis+cluster://:right@"+locked.Addr(), "error connection: refused", "→ the server is not a cluster")
 }
 
-func TestDiagnoseOfAReplicaAndItsPrimary(t *testing.T) {
+func TestDiagnoseReplication(t *testing.T) {
 	t.Parallel()
 	primary := testserver.Redis(t)
 	host, port, _ := net.SplitHostPort(primary.Addr())
@@ -118,29 +119,29 @@ func TestDiagnoseOfAReplicaAndItsPrimary(t *testing.T) {
 	mustFind(t, "redis://"+replica.Addr(), "error role: the server is a replica and refuses writes → use the address of the primary", "error decisions: ")
 	eventually(t, func() bool {
 		return strings.Contains(primary.Do(t, "INFO", "replication").Text, "state=online")
-	}, "the replica in step")
+	}, "the replica to be in sync")
 	mustFind(t, "redis://"+primary.Addr(), "ok role: a primary with 1 replicas; a failover loses the writes that were not yet replicated → min-replicas-to-write")
 	primary.Do(t, "CONFIG", "SET", "min-replicas-to-write", "1")
 	mustFind(t, "redis://"+primary.Addr(), "ok role: a primary with 1 replicas, 1 of which must be in sync")
 }
 
-func TestDiagnoseUnderAnACL(t *testing.T) {
+func TestDiagnoseACL(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t)
 	url := "redis://gate:s3cret@" + server.Addr()
-	allow(t, server, strings.Fields(least))
+	setACL(t, server, strings.Fields(minimalACL))
 	mustFind(t, url, "warning server: no details are available: the user may not run INFO", "ok decisions: ", "ok clock: ")
-	allow(t, server, strings.Fields(strings.Replace(least, " +evalsha", "", 1)))
+	setACL(t, server, strings.Fields(strings.Replace(minimalACL, " +evalsha", "", 1)))
 	mustFind(t, url, "error decisions: refused: NOPERM", "'evalsha'", "→ the user's ACL lacks a permission")
 }
 
-func TestDiagnoseOfAClusterAndOfSentinels(t *testing.T) {
+func TestDiagnoseClusterAndSentinel(t *testing.T) {
 	t.Parallel()
 	cluster := testserver.Cluster(t, 3, 1)
 	url := "redis+cluster://" + cluster.Addrs()[0]
 	mustFind(t, url, "ok cluster: all slots are served, by 3 primaries", "ok version: Redis ", "ok role: a primary with 1 replicas", "ok decisions: ")
 	if n := strings.Count(findings(t, url), "version:"); n != 1 {
-		t.Errorf("got %d findings on the version of nodes that are alike want 1", n)
+		t.Errorf("got %d version findings want 1", n)
 	}
 	cluster.Nodes()[0].Do(t, "CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru")
 	mustFind(t, url, "warning eviction: "+cluster.Nodes()[0].Addr()+": allkeys-lru", "ok eviction: ")
@@ -156,13 +157,13 @@ func TestDiagnoseOfAClusterAndOfSentinels(t *testing.T) {
 	mustFind(t, "redis+sentinel://"+addrs+"/nobody", "error connection: refused: No such master", "→ the sentinels monitor no primary of this name")
 }
 
-// A slow network is reported, and one that does not answer ends the diagnosis.
-func TestDiagnoseOfASlowNetwork(t *testing.T) {
+// A slow network is reported, and an unresponsive one ends the checks.
+func TestDiagnoseSlowNetwork(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t)
-	wire := testserver.Proxy(t, server.Addr())
-	wire.SetLatency(12 * time.Millisecond)
-	mustFind(t, "redis://"+wire.Addr(), "warning latency: a decision takes ", "place Redis closer")
-	wire.Blackhole(true)
-	mustFind(t, "redis://"+wire.Addr(), "error connection: "+headgate.ReasonUnreachable.String())
+	proxy := testserver.Proxy(t, server.Addr())
+	proxy.SetLatency(12 * time.Millisecond)
+	mustFind(t, "redis://"+proxy.Addr(), "warning latency: a decision takes ", "place Redis closer")
+	proxy.Blackhole(true)
+	mustFind(t, "redis://"+proxy.Addr(), "error connection: "+headgate.ReasonUnreachable.String())
 }

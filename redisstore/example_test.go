@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/redisstore"
 )
 
-// One limit for all processes that use this Redis. It connects when it is first asked.
+// One limit for all processes that use this Redis. The first call connects.
 func ExampleOpen() {
 	store, err := redisstore.Open("redis://127.0.0.1:6379/0?namespace=shop", nil)
 	if err != nil {
@@ -33,14 +33,14 @@ func ExampleOpen() {
 	// Output: 10/s burst 20
 }
 
-// A wrong URL is answered at once, and says what is wrong with it.
-func ExampleOpen_wrong() {
-	_, err := redisstore.Open("redis://127.0.0.1:notaport", nil)
+// An invalid URL is reported immediately, with the part that is wrong.
+func ExampleOpen_invalidURL() {
+	_, err := redisstore.Open("redis://127.0.0.1:6379/x", nil)
 	fmt.Println(err)
-	// Output: redisstore: invalid URL: port of address 1: must be 1 to 65535 (with a user: user:password@host:port)
+	// Output: redisstore: invalid URL: database: must be a whole number from 0 to 1048576
 }
 
-// A program that has a client of rueidis already gives it to the store, which then closes it.
+// A program with an existing rueidis client passes it to the store, which closes it.
 func ExampleRueidis() {
 	use := func(client rueidis.Client) (*redisstore.Store, error) {
 		return redisstore.New(redisstore.Rueidis(client), &redisstore.Options{Namespace: "shop"})
@@ -48,8 +48,9 @@ func ExampleRueidis() {
 	_ = use
 }
 
-// While Redis is away each of four processes decides by itself, on a quarter of the limit.
-func Example_whileRedisIsAway() {
+// While Redis is unavailable, each of four processes decides locally on a quarter of
+// the limit.
+func Example_fallback() {
 	redis, err := redisstore.Open("redis://127.0.0.1:6379", nil)
 	if err != nil {
 		fmt.Println(err)

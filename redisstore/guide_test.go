@@ -13,8 +13,9 @@ import (
 	"github.com/headgate/headgate/redisstore"
 )
 
-// publishedScript is what the Redis guides have their readers run, in our words: the caller's clock, one token a request, no time to
-// live. It answers whether the request is allowed and how many tokens are left.
+// publishedScript is equivalent to the script in the Redis guides: it uses the caller's
+// clock, takes one token a request, and sets no TTL. It returns whether the request is
+// allowed and how many tokens are left.
 const publishedScript = `
 local key, now = KEYS[1], tonumber(ARGV[1])
 local capacity, refill_rate, refill_interval = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -55,8 +56,8 @@ func (b guideBucket) limit() headgate.Limit {
 	return headgate.Limit{Rate: b.rate, Period: b.interval, Burst: b.capacity}
 }
 
-// published asks the published script at an instant.
-func (b guideBucket) published(t *testing.T, server *testserver.RedisServer, key string, at headgate.Instant) (allowed bool, tokens string) {
+// allowPublished runs the published script at an instant.
+func (b guideBucket) allowPublished(t *testing.T, server *testserver.RedisServer, key string, at headgate.Instant) (allowed bool, tokens string) {
 	t.Helper()
 	seconds := float64(at/1e6) + float64(at%1e6)/1e6
 	reply := server.Do(t, "EVAL", publishedScript, "1", key, strconv.FormatFloat(seconds, 'g', -1, 64),
@@ -64,8 +65,9 @@ func (b guideBucket) published(t *testing.T, server *testserver.RedisServer, key
 	return reply.Items[0].Int() == 1, reply.Items[1].String()
 }
 
-// pause is some time until the next request: often none, now and then long, and often near the end of an interval.
-func (b guideBucket) pause(dice *rand.Rand) headgate.Instant {
+// nextInterval returns a random time until the next request: often 0, sometimes long,
+// and often near the end of an interval.
+func (b guideBucket) nextInterval(dice *rand.Rand) headgate.Instant {
 	interval := b.interval.Microseconds()
 	switch dice.IntN(8) {
 	case 0, 1, 2:
@@ -79,9 +81,9 @@ func (b guideBucket) pause(dice *rand.Rand) headgate.Instant {
 	}
 }
 
-// TestGuideBucketIsShared: requests that go by turns to the published script and to this store are answered as if the script had
-// answered them all.
-func TestGuideBucketIsShared(t *testing.T) {
+// Requests that alternate between the published script and this store have the same
+// decisions as if the script had decided all of them.
+func TestGuideLayoutMatchesPublishedScript(t *testing.T) {
 	server := testserver.Redis(t)
 	store := open(t, "redis://"+server.Addr()+"?layout=guide", nil)
 	requests := 10_000 / len(guideBuckets)
@@ -96,11 +98,11 @@ func TestGuideBucketIsShared(t *testing.T) {
 		dice := rand.New(rand.NewPCG(uint64(i), 7))
 		at, shared, alone := headgate.Instant(1_790_000_000_123_456), fmt.Sprintf("user:%d", i), fmt.Sprintf("alone:%d", i)
 		for n := range requests {
-			at += b.pause(dice)
-			want, left := b.published(t, server, alone, at)
+			at += b.nextInterval(dice)
+			want, left := b.allowPublished(t, server, alone, at)
 			var got bool
 			if n%2 == 0 {
-				got, _ = b.published(t, server, shared, at)
+				got, _ = b.allowPublished(t, server, shared, at)
 			} else {
 				got = allowGuide(t, l, at, shared, left)
 			}
@@ -121,13 +123,13 @@ func allowGuide(t *testing.T, l *headgate.Limiter, at headgate.Instant, key, lef
 		t.Errorf("at %d: got %d remaining want %s", at, d.Remaining, left)
 	}
 	if !d.Allowed {
-		mustAdmitExactly(t, l, at, key, d.RetryAfter)
+		mustAllowExactlyAt(t, l, at, key, d.RetryAfter)
 	}
 	return d.Allowed
 }
 
-// mustAdmitExactly: T25.
-func mustAdmitExactly(t *testing.T, l *headgate.Limiter, at headgate.Instant, key string, after time.Duration) {
+// mustAllowExactlyAt fails unless the key is allowed exactly RetryAfter later. // T25
+func mustAllowExactlyAt(t *testing.T, l *headgate.Limiter, at headgate.Instant, key string, after time.Duration) {
 	t.Helper()
 	for _, c := range []struct {
 		at   headgate.Instant
@@ -139,8 +141,9 @@ func mustAdmitExactly(t *testing.T, l *headgate.Limiter, at headgate.Instant, ke
 	}
 }
 
-// TestGuideBucketHasALife: the key is the caller's own, in their layout, and goes away by itself; not before it could matter. // T4
-func TestGuideBucketHasALife(t *testing.T) {
+// The key is exactly the caller's, in the layout of the guides. It expires, but not
+// while its state matters. // T4
+func TestGuideLayoutTTL(t *testing.T) {
 	server := testserver.Redis(t)
 	store := open(t, "redis://"+server.Addr(), &redisstore.Options{Layout: redisstore.LayoutGuide})
 	l, err := headgate.New(store, headgate.Policy{
@@ -156,14 +159,14 @@ func TestGuideBucketHasALife(t *testing.T) {
 		t.Errorf("tokens: got %q want 9", got)
 	}
 	if got := server.Do(t, "PTTL", "user:7").Int(); got < 60_000 || got > 2*24*3600*1000 {
-		t.Errorf("life: got %d ms want a minute and a day", got)
+		t.Errorf("TTL: got %d ms want a minute and a day", got)
 	}
 	server.Do(t, "PERSIST", "user:7")
 	if d, err := l.PeekN(context.Background(), "user:7", 1); err != nil || d.Remaining != 9 {
 		t.Fatalf("peek: got %+v, error %v", d, err)
 	}
 	if got := server.Do(t, "PTTL", "user:7").Int(); got < 60_000 {
-		t.Errorf("life after it was lost: got %d ms", got)
+		t.Errorf("TTL after PERSIST: got %d ms", got)
 	}
 	if d, err := l.RefundN(context.Background(), "user:7", 5); err != nil || d.Remaining != 10 {
 		t.Errorf("refund: got %+v, error %v want 10 remaining", d, err)
@@ -172,12 +175,12 @@ func TestGuideBucketHasALife(t *testing.T) {
 		t.Errorf("reset: got %+v, error %v want no key", d, err)
 	}
 	if _, err := l.Reserve(context.Background(), "user:7", 1, time.Second); err == nil {
-		t.Error("reserve: got no error; their scripts know no debt")
+		t.Error("reserve: got no error; the published scripts do not support reservations")
 	}
 }
 
-// TestGuideBucketsAmongSeveral: all or nothing holds for them too. // T3
-func TestGuideBucketsAmongSeveral(t *testing.T) {
+// ApplyAll is all-or-nothing for guide buckets, too. // T3
+func TestGuideLayoutApplyAll(t *testing.T) {
 	server := testserver.Redis(t)
 	store := open(t, "redis://"+server.Addr()+"?layout=guide", nil)
 	limiter := func(name string, a headgate.Algorithm, limit string) *headgate.Limiter {

@@ -17,9 +17,9 @@ import (
 	"github.com/headgate/headgate/internal/testserver"
 )
 
-// TestIdleConnectionsThatWereClosedAreNoTrouble: servers and firewalls close connections that nobody uses. Whoever asks next is
-// answered all the same: nothing had been sent.
-func TestIdleConnectionsThatWereClosedAreNoTrouble(t *testing.T) {
+// Servers and firewalls close idle connections. The next call succeeds all the same,
+// because nothing had been sent.
+func TestIdleConnectionClosedByServer(t *testing.T) {
 	guarded := testserver.Sentinel(t)
 	single := testserver.Redis(t)
 	for _, tt := range []struct {
@@ -32,8 +32,8 @@ func TestIdleConnectionsThatWereClosedAreNoTrouble(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			l := limiter(t, open(t, tt.url, nil), "api", headgate.TokenBucket, "1000/1h")
 			for round := range 4 {
-				if round > 1 { // from here on the client's connections have readers of their own
-					askTogether(t, l, 50)
+				if round > 1 { // from here on the client's connections have reader goroutines
+					decideConcurrently(t, l, 50)
 				}
 				if _, err := l.Allow(context.Background(), "key"); err != nil {
 					t.Fatalf("round %d: %v", round, err)
@@ -57,11 +57,12 @@ func TestIdleConnectionsThatWereClosedAreNoTrouble(t *testing.T) {
 	}
 }
 
-// idleFor is longer than a connection counts as in use.
+// idleFor is longer than the time for which a connection counts as in use.
 const idleFor = 150 * time.Millisecond
 
-// waitForReaders returns once this process has closed its ends of the connections that the server closed: their readers do so. A
-// call that is sent before that fails, and nobody can tell whether it was run.
+// waitForReaders returns once this process has closed its ends of the connections that
+// the server closed; the reader goroutines do so. A call that is sent before that fails
+// with an unknown result.
 func waitForReaders(t *testing.T, server *testserver.RedisServer) {
 	t.Helper()
 	_, port, err := net.SplitHostPort(server.Addr())
@@ -72,15 +73,16 @@ func waitForReaders(t *testing.T, server *testserver.RedisServer) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const closeWait = "08" // the state of a socket whose other end was closed
+	const closeWait = "08" // the state of a socket after the peer has closed
 	halfClosed := regexp.MustCompile(fmt.Sprintf(`:%04X %s `, number, closeWait))
 	eventually(t, func() bool {
 		sockets, err := os.ReadFile("/proc/net/tcp")
-		return err != nil || !halfClosed.Match(sockets) // not Linux: there is nothing to wait by
+		return err != nil || !halfClosed.Match(sockets) // err: not Linux
 	}, "that the client has closed its connections")
 }
 
-// killClients closes all connections of clients to a server, and returns once they are closed.
+// killClients closes all client connections of a server, and returns once they are
+// closed.
 func killClients(t *testing.T, server *testserver.RedisServer) {
 	t.Helper()
 	list := func() string { return "\n" + server.Do(t, "CLIENT", "LIST", "TYPE", "normal").String() }

@@ -16,18 +16,18 @@ import (
 	"github.com/headgate/headgate/redisstore"
 )
 
-// ask makes one decision, and reports what was wrong with the store.
-func ask(ctx context.Context, s headgate.Store) *headgate.StoreError {
+// decideOnce makes one decision and returns the store error.
+func decideOnce(ctx context.Context, s headgate.Store) *headgate.StoreError {
 	l, err := headgate.New(s, headgate.MustPolicy("1000000/1h"), nil)
 	if err != nil {
 		return &headgate.StoreError{Err: err}
 	}
 	_, err = l.Allow(ctx, "key")
-	var trouble *headgate.StoreError
-	if err != nil && !errors.As(err, &trouble) {
+	var storeErr *headgate.StoreError
+	if err != nil && !errors.As(err, &storeErr) {
 		return &headgate.StoreError{Advice: "not typed", Err: err}
 	}
-	return trouble
+	return storeErr
 }
 
 // mustDecide fails the test unless the store of a URL decides.
@@ -35,26 +35,27 @@ func mustDecide(t *testing.T, url string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if err := ask(ctx, open(t, url, nil)); err != nil {
+	if err := decideOnce(ctx, open(t, url, nil)); err != nil {
 		t.Errorf("%s: %v", url, err)
 	}
 }
 
-// mustFail fails the test unless the store of a URL says that it is in that trouble, with that advice.
-func mustFail(t *testing.T, url string, trouble headgate.StoreErrorReason, advice string) {
+// mustFail fails the test unless the store of a URL returns an error with this reason
+// and advice.
+func mustFail(t *testing.T, url string, reason headgate.StoreErrorReason, advice string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	err := ask(ctx, open(t, url, nil))
-	if err == nil || err.Reason != trouble || !strings.Contains(err.Advice, advice) {
-		t.Errorf("%s: got %v want %v with advice %q", url, err, trouble, advice)
+	err := decideOnce(ctx, open(t, url, nil))
+	if err == nil || err.Reason != reason || !strings.Contains(err.Advice, advice) {
+		t.Errorf("%s: got %v want %v with advice %q", url, err, reason, advice)
 	}
 	if err != nil && strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("%s: the error %q shows the password", url, err)
 	}
 }
 
-func TestOpensByEveryScheme(t *testing.T) {
+func TestOpenSchemes(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t, testserver.Password("s3/c:r@et"), testserver.ACL("gate", "pass", "~hg:*", "+@all"))
 	stopped := testserver.Redis(t)
@@ -73,7 +74,7 @@ func TestOpensByEveryScheme(t *testing.T) {
 	}
 }
 
-func TestKeepsItsStateInTheDatabaseOfTheURL(t *testing.T) {
+func TestOpenDatabase(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t)
 	for _, url := range []string{"redis://" + server.Addr() + "/5", "redis+unix://" + server.Socket() + "?db=6"} {
@@ -105,7 +106,7 @@ func TestTLS(t *testing.T) {
 	mustFail(t, "redis://"+server.Addr(), headgate.ReasonUnreachable, "or require TLS (rediss://)")
 }
 
-func TestACertificateOfTheClientsOwn(t *testing.T) {
+func TestClientCertificate(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t, testserver.TLS(), testserver.WithConfig("tls-auth-clients", "yes"))
 	url := "rediss://" + server.Addr() + "?ca=" + server.CAFile()
@@ -114,7 +115,8 @@ func TestACertificateOfTheClientsOwn(t *testing.T) {
 	mustDecide(t, url+"&cert="+cert+"&key="+key)
 }
 
-// clientPair are the files of the server's own certificate, which serves a client as well.
+// clientPair returns the files of the server's certificate, which is also valid for a
+// client.
 func clientPair(t *testing.T, server *testserver.RedisServer) (cert, key string) {
 	t.Helper()
 	for _, name := range []string{"tls-cert-file", "tls-key-file"} {
@@ -134,47 +136,47 @@ func clientPair(t *testing.T, server *testserver.RedisServer) (cert, key string)
 	return cert, key
 }
 
-// The first call connects, and each later one tries again as long as there is no server.
-func TestConnectsOnceServerIsAvailable(t *testing.T) {
+// The first call connects, and each later call tries again while there is no server.
+func TestConnectRetries(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t)
 	server.Kill()
 	s := open(t, "redis://"+server.Addr(), nil)
-	if err := ask(t.Context(), s); err == nil || err.Reason != headgate.ReasonUnreachable || !strings.Contains(err.Advice, "check that the server is running") {
+	if err := decideOnce(t.Context(), s); err == nil || err.Reason != headgate.ReasonUnreachable || !strings.Contains(err.Advice, "check that the server is running") {
 		t.Errorf("without a server: got %v want unreachable", err)
 	}
 	for range 2 {
 		server.Start()
-		eventually(t, func() bool { return ask(t.Context(), s) == nil }, "a decision once the server runs")
+		eventually(t, func() bool { return decideOnce(t.Context(), s) == nil }, "a decision once the server runs")
 		server.Kill()
-		if err := ask(t.Context(), s); err == nil {
+		if err := decideOnce(t.Context(), s); err == nil {
 			t.Error("once it is killed: got a decision want an error")
 		}
 	}
 }
 
-// eventually fails the test unless something becomes true.
+// eventually fails the test unless a condition becomes true.
 func eventually(t *testing.T, true func() bool, want string) {
 	t.Helper()
-	for deadline := time.Now().Add(patient); !true(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(longTimeout); !true(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("after %v: want %s", patient, want)
+			t.Fatalf("after %v: want %s", longTimeout, want)
 		}
 	}
 }
 
-// A caller who cancels gets the error of its context, not one of the connection.
-func TestCancelWhileConnecting(t *testing.T) {
+// A caller that cancels gets the error of its context, not one of the connection.
+func TestCancelDuringConnect(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t)
-	wire := testserver.Proxy(t, server.Addr())
-	wire.Blackhole(true)
-	s := open(t, "redis://"+wire.Addr(), nil)
+	proxy := testserver.Proxy(t, server.Addr())
+	proxy.Blackhole(true)
+	s := open(t, "redis://"+proxy.Addr(), nil)
 	for i := range 3 {
 		ctx, cancel := context.WithCancel(t.Context())
 		answer := make(chan *headgate.StoreError)
-		go func() { answer <- ask(ctx, s) }()
-		eventually(t, func() bool { return wire.Counts().Connections > 0 }, "a connection")
+		go func() { answer <- decideOnce(ctx, s) }()
+		eventually(t, func() bool { return proxy.Counts().Connections > 0 }, "a connection")
 		cancel()
 		if err := <-answer; err == nil || !errors.Is(err.Err, context.Canceled) {
 			t.Errorf("call %d of a server that does not answer: got %v want context.Canceled", i, err)
@@ -182,22 +184,23 @@ func TestCancelWhileConnecting(t *testing.T) {
 	}
 }
 
-// A handshake completes even if it takes longer than the deadline of any caller. Where the machine's own delays may have been
-// too long for the deadlines, they are tried again with longer ones.
-func TestReconnectsForCallersWithShortDeadlines(t *testing.T) {
+// A handshake completes even if it takes longer than the deadline of any caller. If
+// delays of the machine may have been too long for the deadlines, the test repeats with
+// longer ones.
+func TestReconnectWithShortDeadlines(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t, testserver.TLS())
-	wire := testserver.Proxy(t, server.Addr())
-	s := open(t, "rediss://"+wire.Addr()+"?ca="+server.CAFile(), nil)
+	proxy := testserver.Proxy(t, server.Addr())
+	s := open(t, "rediss://"+proxy.Addr()+"?ca="+server.CAFile(), nil)
 	var last *headgate.StoreError
 	for latency := 120 * time.Millisecond; latency < time.Second; latency *= 2 {
-		wire.Restore()
-		eventually(t, func() bool { return ask(t.Context(), s) == nil }, "a decision without latency")
-		wire.SetLatency(latency)
-		wire.Reset()
-		for range 6 { // TLS, HELLO and the script call take a round trip each
+		proxy.Restore()
+		eventually(t, func() bool { return decideOnce(t.Context(), s) == nil }, "a decision without latency")
+		proxy.SetLatency(latency)
+		proxy.Reset()
+		for range 6 { // TLS, HELLO and the script call take one round trip each
 			ctx, cancel := context.WithTimeout(t.Context(), latency*8/3)
-			last = ask(ctx, s)
+			last = decideOnce(ctx, s)
 			cancel()
 			if last == nil {
 				return
@@ -207,7 +210,7 @@ func TestReconnectsForCallersWithShortDeadlines(t *testing.T) {
 	t.Errorf("after 6 tries with each latency: got %v want a decision", last)
 }
 
-func TestCloseWhileConnecting(t *testing.T) {
+func TestCloseDuringConnect(t *testing.T) {
 	for name, url := range map[string]func(silent string) string{
 		"single":   func(silent string) string { return "redis://" + silent },
 		"tls":      func(silent string) string { return "rediss://" + silent + "?insecure=true" },
@@ -216,33 +219,33 @@ func TestCloseWhileConnecting(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := testserver.Redis(t)
-			wire := testserver.Proxy(t, server.Addr())
-			wire.Blackhole(true)
+			proxy := testserver.Proxy(t, server.Addr())
+			proxy.Blackhole(true)
 			mustEnd := leaktest.Since(t)
-			s, err := redisstore.Open(url(wire.Addr()), &redisstore.Options{Timeout: patient})
+			s, err := redisstore.Open(url(proxy.Addr()), &redisstore.Options{Timeout: longTimeout})
 			if err != nil {
 				t.Fatal(err)
 			}
 			answer := make(chan *headgate.StoreError)
-			go func() { answer <- ask(context.Background(), s) }()
-			eventually(t, func() bool { return wire.Counts().Connections > 0 }, "a connection")
+			go func() { answer <- decideOnce(context.Background(), s) }()
+			eventually(t, func() bool { return proxy.Counts().Connections > 0 }, "a connection")
 			if err := s.Close(); err != nil {
 				t.Error(err)
 			}
 			if err := <-answer; err == nil || !errors.Is(err.Err, headgate.ErrClosed) {
 				t.Errorf("the caller for whom it connected: got %v want ErrClosed", err)
 			}
-			if err := ask(t.Context(), s); err == nil || !errors.Is(err.Err, headgate.ErrClosed) {
+			if err := decideOnce(t.Context(), s); err == nil || !errors.Is(err.Err, headgate.ErrClosed) {
 				t.Errorf("after Close: got %v want ErrClosed", err)
 			}
-			wire.Cut()
+			proxy.Cut()
 			mustEnd()
 		})
 	}
 }
 
-// Closing leaves no connection and no goroutine, whatever kind of server it was.
-func TestCloseLeavesNothing(t *testing.T) {
+// Close leaves no connection and no goroutine, for any kind of server.
+func TestCloseReleasesResources(t *testing.T) {
 	server := testserver.Redis(t)
 	urls := []string{"redis://" + server.Addr(), "redis+unix://" + server.Socket()}
 	if !testing.Short() {
@@ -256,7 +259,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := ask(t.Context(), s); err != nil {
+		if err := decideOnce(t.Context(), s); err != nil {
 			t.Errorf("%s: %v", url, err)
 		}
 		if err := s.Close(); err != nil {

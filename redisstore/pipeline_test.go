@@ -22,7 +22,7 @@ func limiter(t *testing.T, s headgate.Store, name string, a headgate.Algorithm, 
 	return l
 }
 
-// scriptCalls is how many scripts the server has run since it was last asked.
+// scriptCalls returns how many scripts the server has run since the last call.
 func scriptCalls(t *testing.T, server *testserver.RedisServer) (calls int) {
 	t.Helper()
 	for _, line := range strings.Split(server.Do(t, "INFO", "commandstats").String(), "\n") {
@@ -35,13 +35,13 @@ func scriptCalls(t *testing.T, server *testserver.RedisServer) (calls int) {
 	return calls
 }
 
-// TestConcurrentCallersOfOneKey: each caller gets an answer of its own. // T34
-func TestConcurrentCallersOfOneKey(t *testing.T) {
+// Each caller gets a decision of its own. // T34
+func TestConcurrentCallsOnOneKey(t *testing.T) {
 	for _, a := range []headgate.Algorithm{headgate.TokenBucket, headgate.SlidingLog} {
 		t.Run(string(a), func(t *testing.T) {
 			server := testserver.Redis(t)
-			l := limiter(t, open(t, "redis://"+server.Addr(), &redisstore.Options{Timeout: patient}), "hot", a, "200/1h")
-			left, denied := askTogether(t, l, 300)
+			l := limiter(t, open(t, "redis://"+server.Addr(), &redisstore.Options{Timeout: longTimeout}), "hot", a, "200/1h")
+			left, denied := decideConcurrently(t, l, 300)
 			if len(left) != 200 || denied != 100 {
 				t.Errorf("got %d different numbers left and %d denied, want 200 and 100", len(left), denied)
 			}
@@ -49,8 +49,9 @@ func TestConcurrentCallersOfOneKey(t *testing.T) {
 	}
 }
 
-// askTogether is what so many callers at once are told: which numbers of units are left to those admitted, and how many are denied.
-func askTogether(t *testing.T, l *headgate.Limiter, callers int) (left map[int64]bool, denied int) {
+// decideConcurrently makes concurrent calls. It returns the set of Remaining of the
+// allowed ones, and the number of denied ones.
+func decideConcurrently(t *testing.T, l *headgate.Limiter, callers int) (left map[int64]bool, denied int) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	left = map[int64]bool{}
@@ -73,12 +74,12 @@ func askTogether(t *testing.T, l *headgate.Limiter, callers int) (left map[int64
 	return left, denied
 }
 
-// TestDeniedCallersSendFewCalls: an abusive client costs a script call for each unit that it gets, and few more.
-func TestDeniedCallersSendFewCalls(t *testing.T) {
+// An abusive client costs one script call for each unit that it gets, and few more.
+func TestDenialCacheSavesCalls(t *testing.T) {
 	for _, a := range []headgate.Algorithm{headgate.TokenBucket, headgate.TokenBucketInterval, headgate.FixedWindow, headgate.SlidingWindow} {
 		t.Run(string(a), func(t *testing.T) {
 			server := testserver.Redis(t)
-			l := limiter(t, open(t, "redis://"+server.Addr(), &redisstore.Options{Timeout: patient, DenialCacheTTL: time.Hour}), "abused", a, "2/1h")
+			l := limiter(t, open(t, "redis://"+server.Addr(), &redisstore.Options{Timeout: longTimeout, DenialCacheTTL: time.Hour}), "abused", a, "2/1h")
 			var wg sync.WaitGroup
 			for range 16 {
 				wg.Go(func() {
@@ -98,8 +99,9 @@ func TestDeniedCallersSendFewCalls(t *testing.T) {
 	}
 }
 
-// TestMemoryOfDenialsEndsWithARefund: in the store that refunds immediately, and in another after DenialMemory.
-func TestMemoryOfDenialsEndsWithARefund(t *testing.T) {
+// A refund ends cached denials: immediately in the store that refunds, and after
+// DenialCacheTTL in another store.
+func TestDenialCacheAfterRefund(t *testing.T) {
 	server := testserver.Redis(t)
 	ctx := context.Background()
 	here := limiter(t, open(t, "redis://"+server.Addr(), nil), "api", headgate.TokenBucket, "1/1h")
@@ -118,10 +120,10 @@ func TestMemoryOfDenialsEndsWithARefund(t *testing.T) {
 	if _, err := here.Reset(ctx, "key"); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(patient); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(longTimeout); ; time.Sleep(20 * time.Millisecond) {
 		d, err := elsewhere.Allow(ctx, "key")
 		if err != nil || time.Now().After(deadline) {
-			t.Fatalf("elsewhere, %v after a reset: got %+v, error %v want allowed", patient, d, err)
+			t.Fatalf("elsewhere, %v after a reset: got %+v, error %v want allowed", longTimeout, d, err)
 		}
 		if d.Allowed {
 			return
@@ -129,7 +131,8 @@ func TestMemoryOfDenialsEndsWithARefund(t *testing.T) {
 	}
 }
 
-// TestNamespaces: two programs share nothing, unless they say that they do; and what is to be removed is that of one. // T11
+// Two programs share no state unless they use the same namespace, and removing a
+// namespace does not affect others. // T11
 func TestNamespaces(t *testing.T) {
 	server := testserver.Redis(t)
 	ctx := context.Background()
@@ -145,19 +148,19 @@ func TestNamespaces(t *testing.T) {
 	if d, err := limiter(t, open(t, url+"shop", nil), "api", headgate.FixedWindow, "1/366d").Allow(ctx, "key"); err != nil || d.Allowed {
 		t.Errorf("the same namespace: got %+v, error %v want denied", d, err)
 	}
-	passing, err := redisstore.Open(url+"sh*p", &redisstore.Options{Ephemeral: true})
+	ephemeral, err := redisstore.Open(url+"sh*p", &redisstore.Options{Ephemeral: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, a := range []headgate.Algorithm{headgate.TokenBucket, headgate.SlidingLog} {
-		if _, err := limiter(t, passing, "api", a, "5/1h").Allow(ctx, "}{*?["); err != nil {
+		if _, err := limiter(t, ephemeral, "api", a, "5/1h").Allow(ctx, "}{*?["); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := passing.Close(); err != nil {
+	if err := ephemeral.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if left := server.Do(t, "KEYS", "*").Strings(); len(left) != 2 {
-		t.Errorf("keys after the third program has gone: got %q want those of shop and blog", left)
+		t.Errorf("keys after the ephemeral store was closed: got %q want those of shop and blog", left)
 	}
 }

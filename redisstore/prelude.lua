@@ -50,8 +50,8 @@ for i = 1, rule_count do
 end
 
 -- A key's TTL, as the options of SET and as the command that sets it. It is rounded up
--- to a millisecond and never 0. If the caller passed the instant, it says nothing about
--- the server's clock, so the key is kept a day longer than its state matters.
+-- to a millisecond and never 0. An instant that the caller passed is independent of the
+-- server's clock, so the key is kept a day longer than its state matters.
 local SET_TTL, EXPIRE, FROM, EXTRA = 'PXAT', 'PEXPIREAT', 0, 0
 if not server_clock then
   SET_TTL, EXPIRE, FROM, EXTRA = 'PX', 'PEXPIRE', t, DAY

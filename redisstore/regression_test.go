@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/redisstore"
 )
 
-const someInstant = headgate.Instant(1_790_000_000_000_000)
+const testInstant = headgate.Instant(1_790_000_000_000_000)
 
 func limiterOf(t testing.TB, s headgate.Store, name string, a headgate.Algorithm, limits ...string) *headgate.Limiter {
 	t.Helper()
@@ -27,44 +27,45 @@ func limiterOf(t testing.TB, s headgate.Store, name string, a headgate.Algorithm
 	return l
 }
 
-// TestAsManyLimitsAsTheyMayBe: 32 limiters of 32 limits each are one request.
-func TestAsManyLimitsAsTheyMayBe(t *testing.T) {
+// 32 limiters with 32 limits each are one request.
+func TestMaxLimits(t *testing.T) {
 	server := testserver.Redis(t)
 	s := open(t, "redis://"+server.Addr(), nil)
 	m := memstore.New(nil)
 	defer m.Close()
-	var ours, theirs []headgate.Check
+	var redisChecks, memoryChecks []headgate.Check
 	for i := range headgate.MaxLimits {
 		var limits []string
 		for j := range headgate.MaxLimits {
 			limits = append(limits, fmt.Sprintf("%d/1h", 2+32*i+j))
 		}
-		ours = append(ours, headgate.Check{Limiter: limiterOf(t, s, fmt.Sprint(i), "", limits...), Key: "a", Cost: 1})
-		theirs = append(theirs, headgate.Check{Limiter: limiterOf(t, m, fmt.Sprint(i), "", limits...), Key: "a", Cost: 1})
+		redisChecks = append(redisChecks, headgate.Check{Limiter: limiterOf(t, s, fmt.Sprint(i), "", limits...), Key: "a", Cost: 1})
+		memoryChecks = append(memoryChecks, headgate.Check{Limiter: limiterOf(t, m, fmt.Sprint(i), "", limits...), Key: "a", Cost: 1})
 	}
 	for range 3 {
-		got, err := headgate.AllowAllAt(context.Background(), someInstant.Time(), ours...)
-		want, _ := headgate.AllowAllAt(context.Background(), someInstant.Time(), theirs...)
+		got, err := headgate.AllowAllAt(context.Background(), testInstant.Time(), redisChecks...)
+		want, _ := headgate.AllowAllAt(context.Background(), testInstant.Time(), memoryChecks...)
 		if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("got %+v, error %v want %+v", got, err, want)
 		}
 	}
 }
 
-// TestForeignKeysAmongOthers: a key that holds something else is an error of those who ask for it, and of nobody who asks with them.
-func TestForeignKeysAmongOthers(t *testing.T) {
+// A key with a foreign value is an error of the calls on that key, and of no other call
+// in the batch.
+func TestForeignValueInBatch(t *testing.T) {
 	for _, kind := range []string{"LPUSH", "APPEND"} {
 		for _, a := range []headgate.Algorithm{headgate.TokenBucket, headgate.SlidingLog} {
 			t.Run(kind+" "+string(a), func(t *testing.T) {
 				server := testserver.Redis(t)
 				s := open(t, "redis://"+server.Addr(), nil)
-				foreignAmong(t, server, s, kind, a)
+				checkForeignValueInBatch(t, server, s, kind, a)
 			})
 		}
 	}
 }
 
-func foreignAmong(t *testing.T, server *testserver.RedisServer, s *redisstore.Store, kind string, a headgate.Algorithm) {
+func checkForeignValueInBatch(t *testing.T, server *testserver.RedisServer, s *redisstore.Store, kind string, a headgate.Algorithm) {
 	l := limiterOf(t, s, "x", a, "1000/1h")
 	others := []*headgate.Limiter{limiterOf(t, s, "b", headgate.TokenBucket, "1000/1h"), limiterOf(t, s, "c", headgate.SlidingLog, "1000/1h")}
 	ctx := context.Background()
@@ -101,8 +102,9 @@ func foreignAmong(t *testing.T, server *testserver.RedisServer, s *redisstore.St
 	wg.Wait()
 }
 
-// TestGuideBucketsWithOddNumbers: whatever another program wrote into the fields, each call ends, with an answer or an error.
-func TestGuideBucketsWithOddNumbers(t *testing.T) {
+// Whatever another program wrote into the fields, each call returns a decision or an
+// error.
+func TestGuideLayoutInvalidNumbers(t *testing.T) {
 	server := testserver.Redis(t)
 	s := open(t, "redis://"+server.Addr()+"?layout=guide", nil)
 	l := limiterOf(t, s, "x", headgate.TokenBucketInterval, "10/1s")
@@ -125,7 +127,7 @@ func TestGuideBucketsWithOddNumbers(t *testing.T) {
 					if d.Remaining < 0 || d.RetryAfter < 0 || d.ResetAfter < 0 || d.Allowed && d.Remaining == 0 && tokens == "1e300" {
 						t.Errorf("tokens %q, last_refill %q, %v: got %+v", tokens, last, verb, d)
 					}
-				case <-time.After(patient):
+				case <-time.After(longTimeout):
 					t.Fatalf("tokens %q, last_refill %q: %v does not end", tokens, last, verb)
 				}
 			}
@@ -136,16 +138,16 @@ func TestGuideBucketsWithOddNumbers(t *testing.T) {
 func applyGuide(l *headgate.Limiter, key string, verb headgate.Verb) (headgate.Decision, error) {
 	switch verb {
 	case headgate.Peek:
-		return l.PeekAt(context.Background(), someInstant.Time(), key, 1)
+		return l.PeekAt(context.Background(), testInstant.Time(), key, 1)
 	case headgate.Take:
-		return l.AllowAt(context.Background(), someInstant.Time(), key, 1)
+		return l.AllowAt(context.Background(), testInstant.Time(), key, 1)
 	default:
-		return l.RefundAt(context.Background(), someInstant.Time(), key, 1)
+		return l.RefundAt(context.Background(), testInstant.Time(), key, 1)
 	}
 }
 
-// TestGuideResetLeavesOthersKeys: a key that holds something else is the caller's, and stays.
-func TestGuideResetLeavesOthersKeys(t *testing.T) {
+// A key with another kind of value belongs to the caller and is not deleted.
+func TestGuideLayoutResetForeignKey(t *testing.T) {
 	server := testserver.Redis(t)
 	l := limiterOf(t, open(t, "redis://"+server.Addr()+"?layout=guide", nil), "x", headgate.TokenBucketInterval, "10/1s")
 	server.Do(t, "SET", "user:7", "a session")
@@ -154,13 +156,13 @@ func TestGuideResetLeavesOthersKeys(t *testing.T) {
 		t.Errorf("reset: got error %v want wrong type", err)
 	}
 	if got := server.Do(t, "GET", "user:7").String(); got != "a session" {
-		t.Errorf("after a reset: got %q want what was there", got)
+		t.Errorf("after a reset: got %q want it unchanged", got)
 	}
 }
 
-// TestChangedLimitEndsWhatIsRemembered: a bucket that another limit has carried over is asked for anew, also when the clock went back
-// for it.
-func TestChangedLimitEndsWhatIsRemembered(t *testing.T) {
+// A bucket that another limit has carried over is not denied from the cache, even if
+// the clock stepped back in between.
+func TestDenialCacheAfterLimitChange(t *testing.T) {
 	server := testserver.Redis(t)
 	m := memstore.New(nil)
 	defer m.Close()
@@ -171,7 +173,7 @@ func TestChangedLimitEndsWhatIsRemembered(t *testing.T) {
 			l  *headgate.Limiter
 			at headgate.Instant
 		}{{slow, 0}, {slow, 0}, {fast, -1_000_000}, {slow, 0}} {
-			d, err := step.l.AllowAt(context.Background(), (someInstant + step.at).Time(), "a", 1)
+			d, err := step.l.AllowAt(context.Background(), (testInstant + step.at).Time(), "a", 1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -183,11 +185,12 @@ func TestChangedLimitEndsWhatIsRemembered(t *testing.T) {
 	}
 }
 
-// TestUndoneChargeEndsWhatIsRemembered: who is denied while a charge on two nodes is under way asks again once it is undone.
-func TestUndoneChargeEndsWhatIsRemembered(t *testing.T) {
+// A key that is denied while a charge on two nodes is in progress is allowed again
+// after the undo.
+func TestDenialCacheAfterUndo(t *testing.T) {
 	cluster := testserver.Cluster(t, 3, 0)
-	wire := "redis+cluster://" + cluster.Addrs()[0]
-	s := open(t, wire, nil)
+	proxy := "redis+cluster://" + cluster.Addrs()[0]
+	s := open(t, proxy, nil)
 	l := limiterOf(t, s, "x", headgate.FixedWindow, "1/1h")
 	ctx := context.Background()
 	if d, err := l.Allow(ctx, "full"); err != nil || !d.Allowed {
@@ -217,17 +220,18 @@ func TestUndoneChargeEndsWhatIsRemembered(t *testing.T) {
 	}
 }
 
-// TestPeekUnderAnotherLimitChangesNothing: also if by that limit the key is as if never used.
-func TestPeekUnderAnotherLimitChangesNothing(t *testing.T) {
+// A peek under another limit changes nothing, even if the key is unused under that
+// limit.
+func TestPeekWithOtherLimit(t *testing.T) {
 	server := testserver.Redis(t)
 	s := open(t, "redis://"+server.Addr(), &redisstore.Options{DenialCacheTTL: -1})
 	ctx := context.Background()
 	for _, a := range []headgate.Algorithm{headgate.TokenBucketInterval, headgate.SlidingLog, headgate.SlidingWindow} {
 		slow, fast := limiterOf(t, s, "x", a, "2/24h"), limiterOf(t, s, "x", a, "1000/1ms")
-		if d, err := slow.AllowAt(ctx, someInstant.Time(), "a", 2); err != nil || !d.Allowed {
+		if d, err := slow.AllowAt(ctx, testInstant.Time(), "a", 2); err != nil || !d.Allowed {
 			t.Fatal(d, err)
 		}
-		const later = someInstant + 5000 // µs
+		const later = testInstant + 5000 // µs
 		if _, err := fast.PeekAt(ctx, later.Time(), "a", 1); err != nil {
 			t.Fatal(err)
 		}
@@ -240,8 +244,8 @@ func TestPeekUnderAnotherLimitChangesNothing(t *testing.T) {
 	}
 }
 
-// TestPeekAtAnotherInstantChangesNoLife: whoever asks what a month from now would be decided does not let the key go sooner.
-func TestPeekAtAnotherInstantChangesNoLife(t *testing.T) {
+// A peek at a much later instant does not shorten the TTL.
+func TestPeekKeepsTTL(t *testing.T) {
 	server := testserver.Redis(t)
 	s := open(t, "redis://"+server.Addr(), nil)
 	ctx := context.Background()
@@ -257,7 +261,7 @@ func TestPeekAtAnotherInstantChangesNoLife(t *testing.T) {
 		}
 		name := server.Do(t, "KEYS", "*").Strings()[0]
 		if got := time.Duration(server.Do(t, "PTTL", name).Int()) * time.Millisecond; got < d.ResetAfter-time.Minute {
-			t.Errorf("%s: life after a peek: got %v want %v", a, got, d.ResetAfter)
+			t.Errorf("%s: TTL after a peek: got %v want %v", a, got, d.ResetAfter)
 		}
 		server.Do(t, "DEL", name)
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/headgate/headgate/internal/testserver"
 )
 
-// TestSlotIsThatOfRedis: the CRC's check value, and what the tests' servers count by.
-func TestSlotIsThatOfRedis(t *testing.T) {
+// The check value of the CRC, and the slots that the test servers compute.
+func TestSlotOf(t *testing.T) {
 	if got := slotOf("123456789"); got != 0x31c3&0x3fff {
 		t.Errorf("slot of 123456789: got %#x want %#x", got, 0x31c3&0x3fff)
 	}

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// opened is what Open makes of a URL before it connects.
-func opened(raw string) (*target, Options, error) {
+// parseOptions does what Open does before it connects.
+func parseOptions(raw string) (*target, Options, error) {
 	t, err := parseURL(raw)
 	if err != nil {
 		return nil, Options{}, err
@@ -23,7 +23,7 @@ func opened(raw string) (*target, Options, error) {
 	return t, o, err
 }
 
-func TestURLsThatAreRead(t *testing.T) {
+func TestParseURL(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]target{
 		"redis://localhost":                        {kind: single, addresses: []string{"localhost:6379"}},
@@ -53,7 +53,7 @@ func TestURLsThatAreRead(t *testing.T) {
 		"rediss://h?insecure=true":                 {kind: single, secure: true, addresses: []string{"h:6379"}},
 		"redis+sentinel://a/m?sentinel_password=x": {kind: sentinel, addresses: []string{"a:26379"}, master: "m"},
 	} {
-		got, _, err := opened(raw)
+		got, _, err := parseOptions(raw)
 		if err != nil {
 			t.Errorf("%s: %v", raw, err)
 			continue
@@ -65,7 +65,7 @@ func TestURLsThatAreRead(t *testing.T) {
 	}
 }
 
-func TestURLsSetOptions(t *testing.T) {
+func TestURLOptions(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]Options{
 		"redis://h": {},
@@ -73,14 +73,14 @@ func TestURLsSetOptions(t *testing.T) {
 		"redis://h?denial_memory=-1s&batching=false":         {DenialCacheTTL: -time.Second, NoBatching: true},
 		"redis://h?namespace=a%20b&batching=true":            {Namespace: "a b"},
 	} {
-		if _, got, err := opened(raw); err != nil || fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
+		if _, got, err := parseOptions(raw); err != nil || fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
 			t.Errorf("%s:\n got %+v, error %v\nwant %+v", raw, got, err, want)
 		}
 	}
 }
 
-// Every URL here holds the word secret where a password, or what may be one, stands.
-func TestURLsThatAreWrongSayThePart(t *testing.T) {
+// Every URL with a password, or with what may be one, contains the word secret.
+func TestInvalidURL(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ raw, part string }{
 		{"", "scheme"},
@@ -150,7 +150,7 @@ func TestURLsThatAreWrongSayThePart(t *testing.T) {
 		{"rediss://u:secret@h?ca=/dev/null", "parameter ca"},
 		{"rediss://u:secret@h?cert=/no/such/file", "parameters cert and key"},
 	} {
-		_, _, err := opened(c.raw)
+		_, _, err := parseOptions(c.raw)
 		var wrong *URLError
 		if !errors.As(err, &wrong) || !errors.Is(err, ErrInvalidURL) {
 			t.Errorf("%q: got error %v want a *URLError", c.raw, err)
@@ -160,25 +160,26 @@ func TestURLsThatAreWrongSayThePart(t *testing.T) {
 			t.Errorf("%q: got part %q (%s) want %q", c.raw, wrong.Part, wrong.Reason, c.part)
 		}
 		if strings.Contains(err.Error(), "secret") {
-			t.Errorf("%q: the error %q shows what may be a password", c.raw, err)
+			t.Errorf("%q: the error %q contains what may be a password", c.raw, err)
 		}
 	}
 }
 
-func TestWrongOptionsInAURLAreRefused(t *testing.T) {
+func TestInvalidURLOptions(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]string{
 		"redis://h?layout=other":                         "Layout is",
 		"redis://h?namespace=" + strings.Repeat("n", 65): "Namespace is 65 bytes long",
 	} {
 		if _, err := Open(raw, nil); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got error %v want one that says %q", raw, err, want)
+			t.Errorf("%s: got error %v want one that contains %q", raw, err, want)
 		}
 	}
 }
 
-// FuzzURL: whatever the text is there is a target or an error that says the part, and no error repeats the password.
-func FuzzURL(f *testing.F) {
+// Any text is a valid URL or an error with the invalid part. No error contains the
+// password.
+func FuzzParseURL(f *testing.F) {
 	for _, raw := range []string{
 		"redis://u:p@h:1,h:2/3?namespace=n", "rediss://h?insecure=true", "redis+sentinel://u:p@a,b/m?db=1&sentinel_user=x",
 		"redis+cluster://[::1]:7000,b", "redis+unix://u:p@/run/x.sock?db=1", "redis://u:12?p@h", "redis://%zz@h", "redis://a:1:2",
@@ -186,18 +187,18 @@ func FuzzURL(f *testing.F) {
 		f.Add(raw, "a@b/c:d?e%f#g&h=i")
 	}
 	f.Fuzz(func(t *testing.T, raw, password string) {
-		got, _, err := opened(raw)
+		got, _, err := parseOptions(raw)
 		var wrong *URLError
 		switch {
 		case err != nil && (!errors.As(err, &wrong) || wrong.Part == "" || wrong.Reason == ""):
-			t.Fatalf("%q: got error %v want one that says the part", raw, err)
+			t.Fatalf("%q: got error %v want one with the invalid part", raw, err)
 		case err == nil && len(got.addresses) == 0:
 			t.Fatalf("%q: got no address", raw)
 		}
 		hidden := "s3cret" + password
 		for _, text := range []string{"redis://u:%s@h:x", "redis://u:%s@h/x", "redis://u:%s", "redis://:%s/0", "redis://%s@h"} {
-			if _, _, err := opened(fmt.Sprintf(text, hidden)); err != nil && strings.Contains(err.Error(), "s3cret") {
-				t.Fatalf("%s with %q: the error %q shows it", text, hidden, err)
+			if _, _, err := parseOptions(fmt.Sprintf(text, hidden)); err != nil && strings.Contains(err.Error(), "s3cret") {
+				t.Fatalf("%s with %q: the error %q contains the password", text, hidden, err)
 			}
 		}
 	})

@@ -18,7 +18,7 @@ import (
 
 func TestStore(t *testing.T) {
 	server := testserver.Redis(t)
-	judge(t, func() redis.UniversalClient {
+	runConformance(t, func() redis.UniversalClient {
 		return redis.NewClient(&redis.Options{Addr: server.Addr(), ReadTimeout: 10 * time.Second})
 	})
 }
@@ -27,12 +27,12 @@ func TestCluster(t *testing.T) {
 	cluster := testserver.Cluster(t, 3, 0)
 	o := conformance()
 	o.NonAtomic = true
-	judgeBy(t, o, func() redis.UniversalClient {
+	runConformanceWith(t, o, func() redis.UniversalClient {
 		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs(), ReadTimeout: 10 * time.Second})
 	})
 }
 
-// A Ring keeps the keys of a call on one shard, and those of others on others.
+// A Ring stores the keys of a call on one shard, and other keys on other shards.
 func TestRing(t *testing.T) {
 	t.Parallel()
 	a, b := testserver.Redis(t), testserver.Redis(t)
@@ -55,7 +55,7 @@ func TestRing(t *testing.T) {
 		t.Errorf("got %d and %d keys on the shards want 20, some on each", x, y)
 	}
 	if err := s.Close(); err != nil || a.Do(t, "DBSIZE").Int()+b.Do(t, "DBSIZE").Int() != 0 {
-		t.Errorf("got error %v want everything removed", err)
+		t.Errorf("got error %v want all keys removed", err)
 	}
 }
 
@@ -66,9 +66,11 @@ func conformance() storetest.Options {
 	return storetest.Options{Decisions: 2000, Rounds: 1, Parallelism: 32}
 }
 
-func judge(t *testing.T, client func() redis.UniversalClient) { judgeBy(t, conformance(), client) }
+func runConformance(t *testing.T, client func() redis.UniversalClient) {
+	runConformanceWith(t, conformance(), client)
+}
 
-func judgeBy(t *testing.T, o storetest.Options, client func() redis.UniversalClient) {
+func runConformanceWith(t *testing.T, o storetest.Options, client func() redis.UniversalClient) {
 	o.Run(t, func(t *testing.T) headgate.Store {
 		return open(t, client(), &redisstore.Options{Timeout: 10 * time.Second})
 	})
@@ -93,19 +95,20 @@ func limiter(t *testing.T, s headgate.Store) *headgate.Limiter {
 	return l
 }
 
-// A client that would send a command up to four times sends the store's once, alone and pipelined.
-func TestALostReplyIsNotAskedForAgain(t *testing.T) {
+// A client that retries up to three times sends a call of the store only once, alone
+// and pipelined.
+func TestNoRetryAfterLostReply(t *testing.T) {
 	t.Parallel()
 	for name, together := range map[string]int{"alone": 1, "pipelined": 20} {
 		server := testserver.Redis(t)
-		wire := testserver.Proxy(t, server.Addr())
-		client := redis.NewClient(&redis.Options{Addr: wire.Addr(), MaxRetries: 3, ReadTimeout: patient})
+		proxy := testserver.Proxy(t, server.Addr())
+		client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), MaxRetries: 3, ReadTimeout: longTimeout})
 		l := limiter(t, open(t, client, nil))
 		if _, err := l.Allow(t.Context(), "key"); err != nil {
 			t.Fatal(err)
 		}
 		spent := int64(1)
-		wire.DropReplies(1)
+		proxy.DropReplies(1)
 		failed := make(chan error, together)
 		for range together {
 			go func() {
@@ -120,8 +123,8 @@ func TestALostReplyIsNotAskedForAgain(t *testing.T) {
 				spent++
 				continue
 			}
-			var trouble *headgate.StoreError
-			if lost++; !errors.As(err, &trouble) || trouble.Reason != headgate.ReasonTimedOut {
+			var storeErr *headgate.StoreError
+			if lost++; !errors.As(err, &storeErr) || storeErr.Reason != headgate.ReasonTimedOut {
 				t.Errorf("%s: a lost reply: got %v want timed out", name, err)
 			}
 		}
@@ -132,11 +135,11 @@ func TestALostReplyIsNotAskedForAgain(t *testing.T) {
 	}
 }
 
-// patient bounds what must not fail because the machine is slow.
-const patient = 20 * time.Second
+// longTimeout is a timeout that does not expire on a busy machine.
+const longTimeout = 20 * time.Second
 
-// A call to a server that does not answer ends with its context.
-func TestCallEndsWithItsContext(t *testing.T) {
+// A call to an unresponsive server ends with its context.
+func TestCallEndsWithContext(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t)
 	l := limiter(t, open(t, redis.NewClient(&redis.Options{Addr: server.Addr(), ReadTimeout: time.Hour}), nil))
@@ -154,28 +157,28 @@ func TestCallEndsWithItsContext(t *testing.T) {
 	}()
 	select {
 	case err := <-answer:
-		var trouble *headgate.StoreError
-		if !errors.As(err, &trouble) || trouble.Reason != headgate.ReasonTimedOut {
+		var storeErr *headgate.StoreError
+		if !errors.As(err, &storeErr) || storeErr.Reason != headgate.ReasonTimedOut {
 			t.Errorf("got %v want timed out", err)
 		}
-	case <-time.After(patient):
-		t.Errorf("a call with 50 ms: got no answer after %v", patient)
+	case <-time.After(longTimeout):
+		t.Errorf("a call with 50 ms: got no answer after %v", longTimeout)
 	}
 }
 
-func TestErrorsSayWhatToDo(t *testing.T) {
+func TestErrorAdvice(t *testing.T) {
 	t.Parallel()
 	locked := testserver.Redis(t, testserver.Password("right"))
 	full := testserver.Redis(t, testserver.WithConfig("maxmemory", "1kb"))
 	cluster := testserver.Cluster(t, 3, 0)
 	for name, c := range map[string]struct {
-		opts    redis.Options
-		trouble headgate.StoreErrorReason
-		advice  string
+		opts   redis.Options
+		reason headgate.StoreErrorReason
+		advice string
 	}{
 		"no password":       {redis.Options{Addr: locked.Addr()}, headgate.ReasonRefused, "the server requires a password"},
 		"wrong password":    {redis.Options{Addr: locked.Addr(), Password: "wrong"}, headgate.ReasonRefused, "wrong username or password"},
-		"nobody there":      {redis.Options{Addr: "127.0.0.1:1"}, headgate.ReasonUnreachable, "check that the server is running"},
+		"no server":         {redis.Options{Addr: "127.0.0.1:1"}, headgate.ReasonUnreachable, "check that the server is running"},
 		"out of memory":     {redis.Options{Addr: full.Addr()}, headgate.ReasonRefused, "the server is out of memory"},
 		"wrong database":    {redis.Options{Addr: full.Addr(), DB: 99}, headgate.ReasonRefused, "the server has no database of this number"},
 		"node of a cluster": {redis.Options{Addr: cluster.MasterOf(t, 0).Addr()}, headgate.ReasonRefused, "the server is a cluster node"},
@@ -187,15 +190,15 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 				break
 			}
 		}
-		var trouble *headgate.StoreError
-		if !errors.As(err, &trouble) || trouble.Reason != c.trouble || !strings.Contains(trouble.Advice, c.advice) {
-			t.Errorf("%s: got %v want %v with advice %q", name, err, c.trouble, c.advice)
+		var storeErr *headgate.StoreError
+		if !errors.As(err, &storeErr) || storeErr.Reason != c.reason || !strings.Contains(storeErr.Advice, c.advice) {
+			t.Errorf("%s: got %v want %v with advice %q", name, err, c.reason, c.advice)
 		}
 	}
 }
 
-// What an ephemeral store wrote is removed on every node, and nothing else.
-func TestRemovesANamespace(t *testing.T) {
+// Closing an ephemeral store removes its keys on every node, and no other keys.
+func TestRemoveNamespace(t *testing.T) {
 	t.Parallel()
 	server, cluster := testserver.Redis(t), testserver.Cluster(t, 3, 0)
 	for name, client := range map[string]func() redis.UniversalClient{
@@ -231,7 +234,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	defer store.Close() // and with it the client
+	defer store.Close() // also closes the client
 	limiter, err := headgate.New(store, headgate.MustPolicy("100/1m"), nil)
 	if err != nil {
 		panic(err)

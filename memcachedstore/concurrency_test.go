@@ -13,11 +13,11 @@ import (
 	"github.com/headgate/headgate/internal/testserver"
 )
 
-const patience = 20 * time.Second
+const longTimeout = 20 * time.Second
 
-// contend has callers of several stores, as of several processes, take from one key at a frozen instant, and returns how much was
-// admitted. No call may fail.
-func contend(t *testing.T, server string, o Options, processes, callers, takes int, limit string) int64 {
+// runContention makes calls of several stores, like several processes, on one key at a
+// fixed instant. It returns how much was allowed. No call may fail.
+func runContention(t *testing.T, server string, o Options, processes, callers, takes int, limit string) int64 {
 	t.Helper()
 	var admitted atomic.Int64
 	var all sync.WaitGroup
@@ -28,7 +28,7 @@ func contend(t *testing.T, server string, o Options, processes, callers, takes i
 			all.Go(func() {
 				<-begin
 				for range takes {
-					d, err := b.Apply(t.Context(), start, "key", headgate.Take, 1)
+					d, err := b.Apply(t.Context(), testInstant, "key", headgate.Take, 1)
 					if err != nil {
 						t.Error(err)
 						return
@@ -45,7 +45,8 @@ func contend(t *testing.T, server string, o Options, processes, callers, takes i
 	return admitted.Load()
 }
 
-// T1, T34: no error, however many callers one key has, and exactly the limit is admitted.
+// T1, T34: no call fails, whatever the number of callers of a key, and exactly the
+// limit is allowed.
 func TestHotKey(t *testing.T) {
 	t.Parallel()
 	server := testserver.Memcached(t)
@@ -59,33 +60,33 @@ func TestHotKey(t *testing.T) {
 		{"64 callers of one process that are not joined", Options{DisableJoin: true, MaxTries: 1000}, 1, 64, 5},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.opts.Timeout = patience
+			c.opts.Timeout = longTimeout
 			asked := c.processes * c.callers * c.rounds
 			limit := asked / 2
-			if got := contend(t, server.Addr(), c.opts, c.processes, c.callers, c.rounds, fmt.Sprintf("%d/1h", limit)); got != int64(limit) {
-				t.Errorf("%d takes of %d: got %d admitted", asked, limit, got)
+			if got := runContention(t, server.Addr(), c.opts, c.processes, c.callers, c.rounds, fmt.Sprintf("%d/1h", limit)); got != int64(limit) {
+				t.Errorf("%d takes of %d: got %d allowed", asked, limit, got)
 			}
 		})
 	}
 }
 
-// Callers of one key are joined: 256 of them need far fewer requests than calls.
-func TestJoinedCallersShareRoundTrips(t *testing.T) {
+// Calls on one key are joined: 256 callers send far fewer requests than calls.
+func TestJoinSharesRoundTrips(t *testing.T) {
 	t.Parallel()
 	server := testserver.Memcached(t)
 	var sent atomic.Int64
-	s := tapped(t, &Options{Timeout: patience}, server.Addr(), func(string, string) { sent.Add(1) })
+	s := newTappedStore(t, &Options{Timeout: longTimeout}, server.Addr(), func(string, string) { sent.Add(1) })
 	b := mustBind(t, s, "rule", "", "1000000/1h")
 	var all sync.WaitGroup
 	for range 256 {
 		all.Go(func() {
 			for range 20 {
-				mustTake(t, b, start, "key", 1)
+				mustTake(t, b, testInstant, "key", 1)
 			}
 		})
 	}
 	all.Wait()
-	if got := remaining(t, b, start, "key"); got != 1_000_000-256*20 {
+	if got := remaining(t, b, testInstant, "key"); got != 1_000_000-256*20 {
 		t.Errorf("got %d remaining want %d", got, 1_000_000-256*20)
 	}
 	if got := sent.Load(); got > 256*20/4 {
@@ -93,16 +94,16 @@ func TestJoinedCallersShareRoundTrips(t *testing.T) {
 	}
 }
 
-// The same trace gives the same answers, whatever is joined or gathered.
-func TestSwitchesChangeNoAnswer(t *testing.T) {
+// The same trace has the same decisions with and without joining and batching.
+func TestOptionsKeepDecisions(t *testing.T) {
 	t.Parallel()
 	server := testserver.Memcached(t)
-	for _, a := range everyAlgorithm() {
+	for _, a := range allAlgorithms() {
 		seed := rand.Uint64()
 		var answers [][]headgate.Decision
 		for i, o := range []Options{{}, {DisableJoin: true}, {MaxConns: 1}} {
-			o.Namespace, o.Timeout = fmt.Sprint(i), patience
-			answers = append(answers, trace(t, mustNew(t, &o, server.Addr()), a, seed))
+			o.Namespace, o.Timeout = fmt.Sprint(i), longTimeout
+			answers = append(answers, runTrace(t, mustNew(t, &o, server.Addr()), a, seed))
 		}
 		for i, other := range answers[1:] {
 			for n := range other {
@@ -114,15 +115,16 @@ func TestSwitchesChangeNoAnswer(t *testing.T) {
 	}
 }
 
-// trace plays random requests, on a few keys at a time that are asked at once, and returns the answers key by key.
-func trace(t *testing.T, s *Store, a headgate.Algorithm, seed uint64) []headgate.Decision {
+// runTrace makes random concurrent requests on a few keys, and returns the decisions by
+// key.
+func runTrace(t *testing.T, s *Store, a headgate.Algorithm, seed uint64) []headgate.Decision {
 	const keys, steps = 4, 100
 	b := mustBind(t, s, t.Name(), a, "10/1s")
 	answers := make([]headgate.Decision, keys*steps)
 	var all sync.WaitGroup
 	for k := range keys {
 		all.Go(func() {
-			random, at := rand.New(rand.NewPCG(seed, uint64(k))), start
+			random, at := rand.New(rand.NewPCG(seed, uint64(k))), testInstant
 			for i := range steps {
 				at += headgate.Instant(random.Int64N(300_000))
 				verb, cost := headgate.Take, random.Int64N(5)
@@ -142,30 +144,31 @@ func trace(t *testing.T, s *Store, a headgate.Algorithm, seed uint64) []headgate
 	return answers
 }
 
-// Joined callers come in order: each answer is that of the callers before it and its own.
-func TestJoinedAnswersAreThoseOfOneAfterAnother(t *testing.T) {
+// Joined calls are decided in order: each decision includes the earlier calls and its
+// own.
+func TestJoinKeepsOrder(t *testing.T) {
 	t.Parallel()
 	server := testserver.Memcached(t)
-	b := mustBind(t, mustNew(t, &Options{Timeout: patience}, server.Addr()), "rule", "", "500/1h")
+	b := mustBind(t, mustNew(t, &Options{Timeout: longTimeout}, server.Addr()), "rule", "", "500/1h")
 	seen := make([]atomic.Int64, 500)
 	var all sync.WaitGroup
 	for range 100 {
 		all.Go(func() {
 			for range 5 {
-				seen[mustTake(t, b, start, "key", 1).Remaining].Add(1)
+				seen[mustTake(t, b, testInstant, "key", 1).Remaining].Add(1)
 			}
 		})
 	}
 	all.Wait()
 	for left := range seen {
 		if got := seen[left].Load(); got != 1 {
-			t.Errorf("%d callers were told that %d remain, want 1", got, left)
+			t.Errorf("%d callers: got Remaining %d, want 1 caller", got, left)
 		}
 	}
 }
 
 // Not parallel, as it counts goroutines.
-func TestCloseLeavesNoGoroutine(t *testing.T) {
+func TestCloseLeaksNoGoroutine(t *testing.T) {
 	server := testserver.Memcached(t)
 	mustEnd := leaktest.Since(t)
 	s := mustNew(t, nil, server.Addr())
@@ -174,7 +177,7 @@ func TestCloseLeavesNoGoroutine(t *testing.T) {
 	for i := range 64 {
 		all.Go(func() {
 			for range 20 {
-				_, _ = b.Apply(t.Context(), start, fmt.Sprint("key ", i%8), headgate.Take, 1)
+				_, _ = b.Apply(t.Context(), testInstant, fmt.Sprint("key ", i%8), headgate.Take, 1)
 			}
 		})
 	}

@@ -26,7 +26,7 @@ func TestWrongDatabase(t *testing.T) {
 	mustFail(t, "redis://"+testserver.Redis(t).Addr()+"/99", headgate.ReasonRefused, "the server has no database of this number")
 }
 
-func TestServersOfOtherProtocols(t *testing.T) {
+func TestWrongProtocol(t *testing.T) {
 	t.Parallel()
 	web := httptest.NewServer(http.NotFoundHandler())
 	defer web.Close()
@@ -37,7 +37,7 @@ func TestServersOfOtherProtocols(t *testing.T) {
 	mustFail(t, "redis://"+testserver.Memcached(t).Addr(), headgate.ReasonRefused, advice)
 }
 
-func TestServersThatSayNothing(t *testing.T) {
+func TestUnresponsiveServer(t *testing.T) {
 	t.Parallel()
 	closing := listen(t, func(conn net.Conn) { _ = conn.Close() })
 	mustFail(t, "redis://"+closing, headgate.ReasonUnreachable, "accepts connections but does not answer")
@@ -48,7 +48,7 @@ func TestServersThatSayNothing(t *testing.T) {
 	mustFail(t, "redis+unix:///no/such/socket", headgate.ReasonUnreachable, "check that the server is running")
 }
 
-// listen gives every connection to a port of its own to serve.
+// listen calls serve for every connection to a new port.
 func listen(t *testing.T, serve func(net.Conn)) (addr string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -69,7 +69,7 @@ func listen(t *testing.T, serve func(net.Conn)) (addr string) {
 	return ln.Addr().String()
 }
 
-func TestURLsForAnotherKindOfServer(t *testing.T) {
+func TestWrongScheme(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t)
 	mustFail(t, "redis+cluster://"+server.Addr(), headgate.ReasonRefused, "the server is not a cluster; use redis://")
@@ -86,8 +86,8 @@ func TestURLsForAnotherKindOfServer(t *testing.T) {
 	mustDecide(t, "redis+sentinel://"+addrs+"/"+sentinel.MasterName())
 }
 
-// Some versions of rueidis return a nil pointer in an interface that is not nil.
-func TestSentinelsUnreachable(t *testing.T) {
+// Some versions of rueidis return a nil pointer in a non-nil interface.
+func TestSentinelUnreachable(t *testing.T) {
 	mustFail(t, "redis+sentinel://127.0.0.1:1/primary", headgate.ReasonUnreachable, "check that the server is running")
 }
 
@@ -115,7 +115,7 @@ func TestOutOfMemory(t *testing.T) {
 	mustFail(t, "redis://"+server.Addr(), headgate.ReasonRefused, "the server is out of memory; raise maxmemory")
 }
 
-func TestDiskIsFull(t *testing.T) {
+func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t, testserver.WithConfig("save", "3600 1", "enable-protected-configs", "yes"))
 	if _, err := server.Try("CONFIG", "SET", "dir", "/proc/self"); err != nil {
@@ -129,7 +129,7 @@ func TestDiskIsFull(t *testing.T) {
 	mustFail(t, "redis://"+server.Addr(), headgate.ReasonRefused, "the server cannot save to disk")
 }
 
-func TestLoading(t *testing.T) {
+func TestServerLoading(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t, testserver.WithConfig("enable-debug-command", "local", "loading-process-events-interval-bytes", "1024"))
 	server.Do(t, "DEBUG", "POPULATE", "6000")
@@ -141,28 +141,28 @@ func TestLoading(t *testing.T) {
 	var err *headgate.StoreError
 	s := open(t, "redis://"+server.Addr(), nil)
 	eventually(t, func() bool {
-		err = ask(t.Context(), s)
+		err = decideOnce(t.Context(), s)
 		return err == nil || err.Reason == headgate.ReasonRefused
 	}, "a refusal while it loads")
 	if err == nil || !strings.Contains(err.Advice, "the server is loading its data from disk") {
 		t.Errorf("while it loads: got %v want refused, with why", err)
 	}
 	server.Do(t, "CONFIG", "SET", "key-load-delay", "0")
-	eventually(t, func() bool { return ask(t.Context(), s) == nil }, "a decision once it has loaded")
+	eventually(t, func() bool { return decideOnce(t.Context(), s) == nil }, "a decision once it has loaded")
 }
 
-func TestBusyWithAnotherScript(t *testing.T) {
+func TestServerBusy(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t, testserver.WithConfig("busy-reply-threshold", "50"))
 	s := open(t, "redis://"+server.Addr(), nil)
-	if err := ask(t.Context(), s); err != nil {
+	if err := decideOnce(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
 	go func() { _, _ = server.Try("EVAL", "while true do end", "0") }()
 	defer func() { _, _ = server.Try("SCRIPT", "KILL") }()
 	var err *headgate.StoreError
 	eventually(t, func() bool {
-		err = ask(t.Context(), s)
+		err = decideOnce(t.Context(), s)
 		return err != nil && err.Reason == headgate.ReasonRefused
 	}, "a refusal")
 	if err == nil || !strings.Contains(err.Advice, "the server is busy with another script") {
@@ -170,8 +170,8 @@ func TestBusyWithAnotherScript(t *testing.T) {
 	}
 }
 
-// Every algorithm's key that holds something else is left as it is.
-func TestKeysOfAnotherType(t *testing.T) {
+// A foreign value under the key of any algorithm is not changed.
+func TestForeignValue(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t)
 	s := open(t, "redis://"+server.Addr(), nil)
@@ -200,8 +200,8 @@ func TestKeysOfAnotherType(t *testing.T) {
 
 func mustBeWrongType(t *testing.T, what string, err error) {
 	t.Helper()
-	var trouble *headgate.StoreError
-	if !errors.As(err, &trouble) || trouble.Reason != headgate.ReasonWrongType || !strings.Contains(trouble.Advice, "separate namespace") {
+	var storeErr *headgate.StoreError
+	if !errors.As(err, &storeErr) || storeErr.Reason != headgate.ReasonWrongType || !strings.Contains(storeErr.Advice, "separate namespace") {
 		t.Errorf("%s: got error %v want wrong type, with what to do", what, err)
 	}
 }

@@ -18,22 +18,23 @@ import (
 	"github.com/headgate/headgate/internal/testserver"
 )
 
-// mustTrouble wants an error of the store of this kind, whose text says a word.
-func mustTrouble(t *testing.T, err error, want headgate.StoreErrorReason, word string) {
+// mustFail fails the test unless err is a StoreError with this reason whose text
+// contains word.
+func mustFail(t *testing.T, err error, want headgate.StoreErrorReason, word string) {
 	t.Helper()
 	var e *headgate.StoreError
 	if !errors.As(err, &e) || !errors.Is(err, headgate.ErrStoreUnavailable) || e.Reason != want || !strings.Contains(err.Error(), word) {
-		t.Errorf("got error %v want a StoreError that is %s and says %q", err, want, word)
+		t.Errorf("got error %v want a StoreError that is %s and contains %q", err, want, word)
 	}
 }
 
 func takeErr(ctx context.Context, b *bound, key string) error {
-	_, err := b.Apply(ctx, start, key, headgate.Take, 1)
+	_, err := b.Apply(ctx, testInstant, key, headgate.Take, 1)
 	return err
 }
 
-// T8: a reply that is lost is an error, and the write is never sent again.
-func TestLostReplyIsNeverChargedTwice(t *testing.T) {
+// T8: a lost reply is an error, and the write is never sent again.
+func TestLostReplyNotChargedTwice(t *testing.T) {
 	t.Parallel()
 	server := testserver.Memcached(t)
 	wire := testserver.Proxy(t, server.Addr())
@@ -41,26 +42,26 @@ func TestLostReplyIsNeverChargedTwice(t *testing.T) {
 	b := mustBind(t, mustNew(t, nil, wire.Addr()), "rule", "", "10/1h")
 	for i, verb := range []string{"add ", "cas ", "cas "} {
 		wire.DropRepliesTo(1, verb)
-		mustTrouble(t, takeErr(t.Context(), b, "key"), headgate.ReasonTimedOut, "unknown")
-		if got := remaining(t, direct, start, "key"); got != int64(9-i) {
+		mustFail(t, takeErr(t.Context(), b, "key"), headgate.ReasonTimedOut, "unknown")
+		if got := remaining(t, direct, testInstant, "key"); got != int64(9-i) {
 			t.Errorf("after the lost reply to %d takes, the last by %s: got %d remaining want %d", i+1, verb, got, 9-i)
 		}
 	}
 	wire.DropRepliesTo(1, "gets ")
-	if d := mustTake(t, b, start, "key", 1); !d.Allowed || d.Remaining != 6 {
-		t.Errorf("a lost reply to a gets: got %+v want allowed with 6 remaining: reading twice harms nobody", d)
+	if d := mustTake(t, b, testInstant, "key", 1); !d.Allowed || d.Remaining != 6 {
+		t.Errorf("a lost reply to a gets: got %+v want allowed with 6 remaining: reading twice is harmless", d)
 	}
 }
 
-// Of several keys one reply is lost: what was written for the others is given back.
-func TestLostReplyOfSeveral(t *testing.T) {
+// If one of several replies is lost, what was written for the other keys is refunded.
+func TestLostReplyMultiKey(t *testing.T) {
 	t.Parallel()
 	server := testserver.Memcached(t)
 	wire := testserver.Proxy(t, server.Addr())
 	direct := mustBind(t, mustNew(t, nil, server.Addr()), "rule", "", "10/1h")
-	first, second := pair(direct)
+	first, second := orderedKeys(direct)
 	writes := 0
-	s := tapped(t, nil, wire.Addr(), func(verb, _ string) {
+	s := newTappedStore(t, nil, wire.Addr(), func(verb, _ string) {
 		if verb == "add" {
 			if writes++; writes == 2 {
 				wire.DropRepliesTo(1, "add ")
@@ -69,22 +70,22 @@ func TestLostReplyOfSeveral(t *testing.T) {
 	})
 	b := mustBind(t, s, "rule", "", "10/1h")
 	ops := []headgate.Op{{Bound: b, Key: "left", Cost: 3}, {Bound: b, Key: "right", Cost: 3}}
-	err := s.ApplyAll(t.Context(), start, ops, false, make([]headgate.Decision, 2))
-	mustTrouble(t, err, headgate.ReasonTimedOut, "unknown")
-	if got := remaining(t, direct, start, first); got != 10 {
-		t.Errorf("the key written first: got %d remaining want 10: it was given back", got)
+	err := s.ApplyAll(t.Context(), testInstant, ops, false, make([]headgate.Decision, 2))
+	mustFail(t, err, headgate.ReasonTimedOut, "unknown")
+	if got := remaining(t, direct, testInstant, first); got != 10 {
+		t.Errorf("the key written first: got %d remaining want 10: it was refunded", got)
 	}
-	if got := remaining(t, direct, start, second); got != 7 {
-		t.Errorf("the key whose reply was lost: got %d remaining want 7", got)
+	if got := remaining(t, direct, testInstant, second); got != 7 {
+		t.Errorf("the key with the lost reply: got %d remaining want 7", got)
 	}
 }
 
-// Every idle connection is broken after a restart; none of that is seen.
-func TestServerKilledAndStarted(t *testing.T) {
+// After a restart every idle connection is broken, but no call fails.
+func TestServerRestart(t *testing.T) {
 	t.Parallel()
 	server := testserver.Memcached(t)
-	b := mustBind(t, mustNew(t, &Options{Timeout: patience}, server.Addr()), "rule", "", "100/1h")
-	together := func() {
+	b := mustBind(t, mustNew(t, &Options{Timeout: longTimeout}, server.Addr()), "rule", "", "100/1h")
+	takeInOneRound := func() {
 		var all sync.WaitGroup
 		for i := range 32 {
 			all.Go(func() {
@@ -95,47 +96,48 @@ func TestServerKilledAndStarted(t *testing.T) {
 		}
 		all.Wait()
 	}
-	together()
+	takeInOneRound()
 	server.Kill()
 	for range 3 {
-		mustTrouble(t, takeErr(t.Context(), b, "0"), headgate.ReasonUnreachable, "refused")
+		mustFail(t, takeErr(t.Context(), b, "0"), headgate.ReasonUnreachable, "refused")
 	}
 	server.Start()
-	together()
-	if got := remaining(t, b, start, "0"); got != 99 {
-		t.Errorf("after a restart: got %d remaining want 99: memcached forgets", got)
+	takeInOneRound()
+	if got := remaining(t, b, testInstant, "0"); got != 99 {
+		t.Errorf("after a restart: got %d remaining want 99: a restart loses all keys", got)
 	}
 }
 
-// While a server does not answer, calls end with their contexts or the store's Timeout, those beyond MaxWaiting immediately, and
-// all of them spend nothing.
-func TestServerThatDoesNotAnswer(t *testing.T) {
+// While a server does not answer, calls end with their contexts or the store's Timeout.
+// Calls beyond MaxWaiting fail immediately. None of them spends anything.
+func TestServerUnresponsive(t *testing.T) {
 	t.Parallel()
 	server := testserver.Memcached(t)
 	b := mustBind(t, mustNew(t, &Options{MaxWaiting: 50, Timeout: time.Hour}, server.Addr()), "rule", "", "100/1h")
 	hurried := mustBind(t, mustNew(t, &Options{Timeout: 50 * time.Millisecond}, server.Addr()), "rule", "", "100/1h")
-	mustTake(t, b, start, "key", 1)
+	mustTake(t, b, testInstant, "key", 1)
 	server.Stop()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	err := takeErr(ctx, b, "key")
-	mustTrouble(t, err, headgate.ReasonOverloaded, "nothing was spent")
+	mustFail(t, err, headgate.ReasonOverloaded, "nothing was spent")
 	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a call with 50 ms to wait: got error %v want one that matches context.DeadlineExceeded", err)
+		t.Errorf("a call with a deadline of 50 ms: got error %v want one that matches context.DeadlineExceeded", err)
 	}
 	if err := takeErr(t.Context(), hurried, "key"); !errors.Is(err, headgate.ErrStoreUnavailable) || !strings.Contains(err.Error(), "nothing was spent") {
-		t.Errorf("a call without a deadline: got error %v want one of the store, which says that nothing was spent", err)
+		t.Errorf("a call without a deadline: got error %v want a StoreError with \"nothing was spent\"", err)
 	}
-	mustRefuseSome(t, b, 200, 50)
+	mustRefuseBeyondMaxWaiting(t, b, 200, 50)
 	server.Continue()
 	eventually(t, func() bool { return takeErr(t.Context(), b, "key") == nil }, "a decision once the server answers")
-	if got := remaining(t, b, start, "key"); got != 98 {
-		t.Errorf("afterwards: got %d remaining want 98: nothing was spent by calls that were given up before they wrote", got)
+	if got := remaining(t, b, testInstant, "key"); got != 98 {
+		t.Errorf("afterwards: got %d remaining want 98: calls that ended before they wrote spend nothing", got)
 	}
 }
 
-// mustRefuseSome asks from more callers than may wait: the others are refused at once, and those who wait end with their context.
-func mustRefuseSome(t *testing.T, b *bound, callers, maxWaiting int64) {
+// mustRefuseBeyondMaxWaiting makes more calls than may wait: the calls beyond
+// MaxWaiting are refused immediately, and the waiting ones end with their context.
+func mustRefuseBeyondMaxWaiting(t *testing.T, b *bound, callers, maxWaiting int64) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -158,17 +160,17 @@ func mustRefuseSome(t *testing.T, b *bound, callers, maxWaiting int64) {
 	cancel()
 	all.Wait()
 	if got := canceled.Load(); got == 0 {
-		t.Errorf("%d callers where %d may wait: got none who waited", callers, maxWaiting)
+		t.Errorf("%d calls, MaxWaiting %d: got no queued call", callers, maxWaiting)
 	}
 }
 
-// T33: with several servers, one that stands still does not stop the others.
-func TestStillServerStopsNoOther(t *testing.T) {
+// T33: one unresponsive server does not block calls for the others.
+func TestUnresponsiveServerDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	still, fine := testserver.Memcached(t), testserver.Memcached(t)
-	s := mustNew(t, &Options{MaxConns: 2, Timeout: patience}, still.Addr(), fine.Addr())
+	s := mustNew(t, &Options{MaxConns: 2, Timeout: longTimeout}, still.Addr(), fine.Addr())
 	b := mustBind(t, s, "rule", "", "100/1h")
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), longTimeout)
 	var all sync.WaitGroup
 	still.Stop()
 	for i := range 100 {
@@ -177,8 +179,8 @@ func TestStillServerStopsNoOther(t *testing.T) {
 			all.Go(func() { _ = takeErr(ctx, b, key) })
 			continue
 		}
-		if d := mustTake(t, b, start, key, 1); !d.Allowed {
-			t.Errorf("key %s, of the server that runs: got denied", key)
+		if d := mustTake(t, b, testInstant, key, 1); !d.Allowed {
+			t.Errorf("key %s of the responsive server: got denied", key)
 		}
 	}
 	cancel()
@@ -186,16 +188,17 @@ func TestStillServerStopsNoOther(t *testing.T) {
 	still.Continue()
 }
 
-// A context that is over changes nothing, and one that ends while the call waits for another's round neither.
-func TestContextThatEnds(t *testing.T) {
+// A call whose context has ended changes nothing; neither does a call whose context
+// ends while it waits for another round.
+func TestContextEnds(t *testing.T) {
 	t.Parallel()
 	server := testserver.Memcached(t)
 	wire := testserver.Proxy(t, server.Addr())
-	b := mustBind(t, mustNew(t, &Options{Timeout: patience}, wire.Addr()), "rule", "", "10/1h")
+	b := mustBind(t, mustNew(t, &Options{Timeout: longTimeout}, wire.Addr()), "rule", "", "10/1h")
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := takeErr(over, b, "key"); !errors.Is(err, context.Canceled) || errors.Is(err, headgate.ErrStoreUnavailable) {
-		t.Errorf("a context that is over: got error %v want context.Canceled, which is no trouble of the store", err)
+		t.Errorf("an ended context: got error %v want context.Canceled and not a StoreError", err)
 	}
 	wire.Blackhole(true)
 	leader := make(chan error)
@@ -206,44 +209,45 @@ func TestContextThatEnds(t *testing.T) {
 	ending, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(20*time.Millisecond, cancel)
 	if err := takeErr(ending, b, "key"); !errors.Is(err, context.Canceled) || errors.Is(err, headgate.ErrStoreUnavailable) {
-		t.Errorf("cancelled while waiting: got error %v want context.Canceled, which is no trouble of the store", err)
+		t.Errorf("canceled while waiting: got error %v want context.Canceled and not a StoreError", err)
 	}
 	wire.Blackhole(false)
 	if err := <-leader; err != nil {
-		t.Errorf("the call that nobody cancelled: got %v", err)
+		t.Errorf("the call that was not canceled: got %v", err)
 	}
-	if got := remaining(t, b, start, "key"); got != 9 {
-		t.Errorf("got %d remaining want 9: of three takes two were given up", got)
+	if got := remaining(t, b, testInstant, "key"); got != 9 {
+		t.Errorf("got %d remaining want 9: two of three takes were canceled", got)
 	}
 }
 
-// Given up while its write is under way, a take may have been spent, and says so.
-func TestContextThatEndsDuringAWrite(t *testing.T) {
+// A take that is canceled while its write is in flight may have been spent, and its
+// error reports that.
+func TestContextEndsDuringWrite(t *testing.T) {
 	t.Parallel()
 	server := testserver.Memcached(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	release := make(chan struct{})
-	s := tapped(t, nil, server.Addr(), func(verb, _ string) {
+	s := newTappedStore(t, nil, server.Addr(), func(verb, _ string) {
 		if verb == "add" {
 			cancel()
 			<-release
 		}
 	})
 	b := mustBind(t, s, "rule", "", "10/1h")
-	mustTrouble(t, takeErr(ctx, b, "key"), headgate.ReasonTimedOut, "unknown")
+	mustFail(t, takeErr(ctx, b, "key"), headgate.ReasonTimedOut, "unknown")
 	close(release)
-	if got := remaining(t, b, start, "key"); got != 9 {
-		t.Errorf("got %d remaining want 9: the write came through", got)
+	if got := remaining(t, b, testInstant, "key"); got != 9 {
+		t.Errorf("got %d remaining want 9: the write was executed", got)
 	}
 }
 
 func TestForeignValues(t *testing.T) {
 	t.Parallel()
 	server := testserver.Memcached(t)
-	back := plain(t, server.Addr())
+	back := newClient(t, server.Addr())
 	s := mustNew(t, nil, server.Addr())
-	for _, a := range everyAlgorithm() {
+	for _, a := range allAlgorithms() {
 		b := mustBind(t, s, "rule", a, "10/1h")
 		d := b.scope.digest("key")
 		zeros := strings.Repeat("\x00", 24)
@@ -254,15 +258,15 @@ func TestForeignValues(t *testing.T) {
 			if err := back.Set(&memcache.Item{Key: d.name(), Value: []byte(value)}); err != nil {
 				t.Fatal(err)
 			}
-			mustTrouble(t, takeErr(t.Context(), b, "key"), headgate.ReasonWrongType, "Namespace")
+			mustFail(t, takeErr(t.Context(), b, "key"), headgate.ReasonWrongType, "Namespace")
 			if item, err := back.Get(d.name()); err != nil || string(item.Value) != value {
-				t.Errorf("%s: the foreign value %.9q was touched", a, value)
+				t.Errorf("%s: the foreign value %.9q was changed", a, value)
 			}
 		}
 	}
 }
 
-// listen serves each connection with serve, which is given what was read first.
+// listen passes each connection to serve after reading from it.
 func listen(t *testing.T, serve func(conn net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -278,7 +282,7 @@ func listen(t *testing.T, serve func(conn net.Conn)) string {
 			}
 			all.Go(func() {
 				defer conn.Close()
-				_ = conn.SetDeadline(time.Now().Add(patience))
+				_ = conn.SetDeadline(time.Now().Add(longTimeout))
 				_, _ = conn.Read(make([]byte, 4096))
 				serve(conn)
 			})
@@ -288,7 +292,7 @@ func listen(t *testing.T, serve func(conn net.Conn)) string {
 	return l.Addr().String()
 }
 
-func TestServersOfAnotherKind(t *testing.T) {
+func TestOtherServers(t *testing.T) {
 	t.Parallel()
 	says := func(text string) func(net.Conn) { return func(c net.Conn) { _, _ = io.WriteString(c, text) } }
 	for _, c := range []struct {
@@ -307,17 +311,18 @@ func TestServersOfAnotherKind(t *testing.T) {
 		{"a name that nobody has", "no-such-host.invalid:11211", headgate.ReasonUnreachable, "no-such-host.invalid"},
 		{"a socket that is not there", t.TempDir() + "/socket", headgate.ReasonUnreachable, "check that the server is running"},
 	} {
-		b := mustBind(t, mustNew(t, &Options{Timeout: patience}, c.addr), "rule", "", "1/1h")
+		b := mustBind(t, mustNew(t, &Options{Timeout: longTimeout}, c.addr), "rule", "", "1/1h")
 		_ = takeErr(t.Context(), b, "key")
-		t.Run(c.name, func(t *testing.T) { mustTrouble(t, takeErr(t.Context(), b, "key"), c.want, c.words) })
+		t.Run(c.name, func(t *testing.T) { mustFail(t, takeErr(t.Context(), b, "key"), c.want, c.words) })
 	}
 }
 
-// T4, T43: a full server that may not evict refuses, and nothing is admitted that was not written.
-func TestServerWithoutMemory(t *testing.T) {
+// T4, T43: a full server that may not evict refuses, and nothing is allowed that was
+// not written.
+func TestServerOutOfMemory(t *testing.T) {
 	t.Parallel()
 	server := testserver.Memcached(t, "-m", "2", "-M")
-	back := plain(t, server.Addr())
+	back := newClient(t, server.Addr())
 	for i := range 200_000 {
 		if err := back.Set(&memcache.Item{Key: fmt.Sprintf("hg:%022d", i), Value: make([]byte, 25), Expiration: 1000}); err != nil {
 			break
@@ -330,10 +335,10 @@ func TestServerWithoutMemory(t *testing.T) {
 			break
 		}
 	}
-	mustTrouble(t, err, headgate.ReasonRefused, "raise its -m")
+	mustFail(t, err, headgate.ReasonRefused, "raise its -m")
 }
 
-func TestBindRefusesWhatHoldsWhileItIsAway(t *testing.T) {
+func TestBindOnStoreError(t *testing.T) {
 	t.Parallel()
 	s := mustNew(t, nil, "127.0.0.1:1")
 	for _, o := range []headgate.OnStoreError{headgate.FailOpen, headgate.FailLocal} {
