@@ -17,28 +17,38 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/tlsfiles"
 )
 
-const benchHelp = `Bench asks a running service as fast as it answers, and prints how many calls it answered in a second and in what time:
+const benchHelp = `Measure the throughput and the latency of a running service:
 
-    http://127.0.0.1:8080     POST /v1/check with --limit, or --policy
-    grpc://127.0.0.1:8081     Envoy's ShouldRateLimit for --domain, with one entry --entry
-    redis://127.0.0.1:6380    CL.THROTTLE with --limit, or HG.CHECK of --policy; redis://default:PASSWORD@…
+    http://127.0.0.1:8080   POST /v1/check with --limit, or with --policy
+    grpc://127.0.0.1:8081   Envoy's ShouldRateLimit with --domain and --entry
+    redis://127.0.0.1:6380  CL.THROTTLE with --limit, or HG.CHECK with --policy;
+                            with a password: redis://default:PASSWORD@host:port
 
-https://, grpcs:// and rediss:// are the same over TLS: --ca says whom to trust, --cert and --key what to show. Each call takes one of --keys keys by chance. With --pipeline so many calls are
-sent at a time on each connection, and their latency is that of the last answer; if one fails they all count as failed. The calls count: state is left behind under keys
-that begin with bench:, until it expires.
+https://, grpcs:// and rediss:// use TLS: --ca, --cert, --key.
 
-A connection asks again once it has its answer, so a service that stops for a second costs each connection one slow call, and not all that
-others would have made meanwhile. A call that has no answer within 10s fails. The load takes processors, too: on the machine of the service they share them. The exit status is 1 if a call failed.`
+Each call uses a random one of --keys keys. The calls consume units: their
+state stays in the store, under keys that begin with bench:, until it expires.
+
+A connection sends its next call after the response, so a service that pauses
+for a second costs each connection one slow call. With --pipeline N, a
+connection sends N calls together; their latency is the time to the last
+response, and if one of them fails, all N count as failed. A call without a
+response fails after 10s. On the machine of the service, the load shares its
+processors.
+
+The exit status is 1 if a call failed.`
 
 // benchCommand is “headgate bench”.
 func benchCommand() *cobra.Command {
 	opts, limit, files := load.Options{}, "", tlsfiles.Files{}
 	cmd := &cobra.Command{
-		Use:     "bench URL",
-		Short:   "Load a running service at one of its doors, and say how fast it answers",
-		Long:    benchHelp,
-		Example: "  headgate bench http://127.0.0.1:8080\n  headgate bench redis://127.0.0.1:6380 --pipeline 16 --duration 30s",
-		Args:    cobra.ExactArgs(1),
+		Use:   "bench URL",
+		Short: "Measure the throughput and latency of a running service",
+		Long:  benchHelp,
+		Example: "  headgate bench http://127.0.0.1:8080\n" +
+			"  headgate bench redis://127.0.0.1:6380 --pipeline 16 --duration 30s",
+		SuggestFor: []string{"benchmark", "load", "loadtest"},
+		Args:       oneArgument("URL"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if opts.Limit, err = headgate.ParseLimit(limit); err != nil {
 				return fmt.Errorf("--limit: %w", err)
@@ -47,11 +57,11 @@ func benchCommand() *cobra.Command {
 				return err
 			}
 			if opts.Duration <= 0 {
-				return fmt.Errorf("--duration is %v; accepted are 1ms to 24h", opts.Duration)
+				return fmt.Errorf("--duration is %v; must be 1ms to 24h", opts.Duration)
 			}
 			for name, n := range map[string]int{"connections": opts.Connections, "keys": opts.Keys, "pipeline": opts.Pipeline} {
 				if n < 1 {
-					return fmt.Errorf("--%s is %d; accepted are whole numbers from 1", name, n)
+					return fmt.Errorf("--%s is %d; must be 1 or more", name, n)
 				}
 			}
 			return bench(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], &opts)
@@ -59,25 +69,25 @@ func benchCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.IntVar(&opts.Connections, "connections", 50, "how many connections ask at a time, 1 to 10000")
-	f.DurationVar(&opts.Duration, "duration", 10*time.Second, "how long to ask")
-	f.IntVar(&opts.Keys, "keys", 10_000, "from how many keys each call takes one")
-	f.IntVar(&opts.Pipeline, "pipeline", 1, "how many calls are sent at a time on a connection, 1 to 1000; 1 over HTTP")
-	f.StringVar(&limit, "limit", "1000000/1s", "the limit that each call brings, over HTTP and of Redis clients")
-	f.StringVar(&opts.Policy, "policy", "", "the policy that each call names, in place of a limit")
-	f.StringVar(&opts.Domain, "domain", "headgate", "the domain of Envoy's calls")
-	f.StringVar(&opts.Entry, "entry", "key", "the key of the entry of Envoy's calls")
+	f.IntVar(&opts.Connections, "connections", 50, "concurrent connections, 1 to 10000")
+	f.DurationVar(&opts.Duration, "duration", 10*time.Second, "duration of the load")
+	f.IntVar(&opts.Keys, "keys", 10_000, "number of different keys")
+	f.IntVar(&opts.Pipeline, "pipeline", 1, "calls in flight per connection, 1 to 1000; HTTP: 1")
+	f.StringVar(&limit, "limit", "1000000/1s", "limit of each call (HTTP, Redis)")
+	f.StringVar(&opts.Policy, "policy", "", "policy of each call, instead of a limit")
+	f.StringVar(&opts.Domain, "domain", "headgate", "domain of Envoy calls")
+	f.StringVar(&opts.Entry, "entry", "key", "key of the descriptor entry of Envoy calls")
 	addTLSFlags(f, &files)
 	return cmd
 }
 
-// bench loads a service and prints what was measured.
+// bench loads a service and prints the measured throughput and latency.
 func bench(ctx context.Context, out, progress io.Writer, url string, opts *load.Options) error {
 	run, err := load.Start(ctx, url, opts)
 	if err != nil {
 		return err
 	}
-	result := watched(run, progress, opts.Duration)
+	result := waitWithProgress(run, progress, opts.Duration)
 	printBench(out, result)
 	switch {
 	case result.Failed > 0:
@@ -88,8 +98,8 @@ func bench(ctx context.Context, out, progress io.Writer, url string, opts *load.
 	return nil
 }
 
-// watched waits for a load and shows its rate on a terminal meanwhile.
-func watched(run *load.Run, w io.Writer, duration time.Duration) *load.Result {
+// waitWithProgress waits for a load. Meanwhile it shows the rate if w is a terminal.
+func waitWithProgress(run *load.Run, w io.Writer, duration time.Duration) *load.Result {
 	line, ended, cleared := newStatusLine(w), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(cleared)
@@ -124,18 +134,18 @@ func printBench(w io.Writer, r *load.Result) {
 	for _, p := range []struct {
 		name    string
 		percent float64
-	}{{"p50", 50}, {"p90", 90}, {"p99", 99}, {"p99.9", 99.9}, {"most", 100}} {
+	}{{"p50", 50}, {"p90", 90}, {"p99", 99}, {"p99.9", 99.9}, {"max", 100}} {
 		line += fmt.Sprintf("  %s %v", p.name, r.Latency(p.percent))
 	}
 	fmt.Fprintln(w, line)
 }
 
-// addTLSFlags adds the flags of a load's TLS.
+// addTLSFlags adds the flags for the TLS files of a client.
 func addTLSFlags(f *pflag.FlagSet, files *tlsfiles.Files) {
-	f.StringVar(&files.CA, "ca", "", "a `file` of the authority to trust, over TLS; without one the system's are")
-	f.StringVar(&files.Cert, "cert", "", "a `file` of the certificate to show, where a door wants one")
-	f.StringVar(&files.Key, "key", "", "the `file` of that certificate's key")
-	f.StringVar(&files.PeerName, "server-name", "", "the `name` that the service's certificate must be for; without one the URL's host")
+	f.StringVar(&files.CA, "ca", "", "CA `file` for the certificate of the service; empty: the system's CAs")
+	f.StringVar(&files.Cert, "cert", "", "client certificate `file` (PEM)")
+	f.StringVar(&files.Key, "key", "", "private key `file` of the client certificate (PEM)")
+	f.StringVar(&files.PeerName, "server-name", "", "DNS `name` in the certificate of the service; empty: the host of the URL")
 }
 
 // benchTLS returns the TLS configuration for a load of url; nil if no flag was given.
@@ -144,7 +154,7 @@ func benchTLS(url string, files *tlsfiles.Files) (*tls.Config, error) {
 		return nil, nil
 	}
 	if scheme, _, _ := strings.Cut(url, ":"); scheme != "https" && scheme != "grpcs" && scheme != "rediss" {
-		return nil, errors.New("--ca, --cert, --key and --server-name are for https://, grpcs:// and rediss://")
+		return nil, errors.New("--ca, --cert, --key and --server-name require an https://, grpcs:// or rediss:// URL")
 	}
 	config, err := files.Client()
 	if err != nil {

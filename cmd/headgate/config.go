@@ -13,50 +13,53 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
 )
 
-// configCommand is “headgate config” and what stands below it.
+// configCommand is “headgate config”.
 func configCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "config",
-		Short: "Say what is wrong with a configuration, what is in force, and what can be written",
-		Args:  cobra.NoArgs, // so that a misspelt “check” does not pass for one
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(configCheckCommand(), configPrintCommand(), configSchemaCommand())
-	return cmd
+	return commandGroup(
+		&cobra.Command{Use: "config", Short: "Check a configuration file, print effective settings"},
+		configCheckCommand(), configPrintCommand(), configSchemaCommand(),
+	)
 }
+
+const configCheckHelp = `Check a configuration file as headgate serve reads it, without flags and
+environment variables. Every error is printed with line and column. The check
+does not connect to the store. The exit status is 1 if the file is invalid.`
 
 func configCheckCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "check FILE",
-		Short: "Say everything that is wrong with a file, with line and column",
-		Long: "Check reads a configuration file as headgate serve would, without flags and environment, and says everything that is wrong with it.\n" +
-			"It asks no store. The exit status is 1 if anything is wrong.",
-		Example: "  headgate config check headgate.yaml",
-		Args:    cobra.ExactArgs(1),
+		Use:        "check FILE",
+		Short:      "List all errors of a configuration file, with line and column",
+		Long:       configCheckHelp,
+		Example:    "  headgate config check headgate.yaml",
+		SuggestFor: []string{"validate", "verify", "lint", "test"},
+		Args:       oneArgument("FILE"),
+
+		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			sources := config.Sources{Path: args[0], CheckStore: checkStoreURL}
 			c, err := sources.Load()
 			if err != nil {
 				return reported(err)
 			}
-			if err := usable(c); err != nil {
+			if err := checkPolicies(c); err != nil {
 				return reported(fmt.Errorf("%s: %w", args[0], err))
 			}
-			domains, more, err := envoyOf(c)
+			domains, warnings, err := checkEnvoyRules(c)
 			if err != nil {
 				return fmt.Errorf("%s: envoy.config: %w", c.Origins["envoy.config"], err)
 			}
-			for _, w := range append(c.Warnings, more...) {
+			for _, w := range append(c.Warnings, warnings...) {
 				fmt.Fprintf(cmd.ErrOrStderr(), "%s: warning: %s\n", args[0], w)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: fine: %s, %s%s\n", args[0], counted(len(c.Policies), "policy", "policies"), counted(len(c.Routes), "route", "routes"), domains)
+			policies, routes := counted(len(c.Policies), "policy", "policies"), counted(len(c.Routes), "route", "routes")
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: fine: %s, %s%s\n", args[0], policies, routes, domains)
 			return nil
 		},
 	}
 }
 
-// usable reports a policy that the store of a configuration cannot hold.
-func usable(c *config.Config) (err error) {
+// checkPolicies returns an error for a policy that the store of the configuration cannot enforce.
+func checkPolicies(c *config.Config) (err error) {
 	store, err := storeopen.Open(string(c.Store), &storeopen.Options{Instances: max(1, c.Instances)})
 	if err != nil {
 		return err
@@ -66,13 +69,13 @@ func usable(c *config.Config) (err error) {
 	return c.Refused(err)
 }
 
-// envoyOf is what a summary says of the files of envoy.config, with what works and is hardly meant.
-func envoyOf(c *config.Config) (summary string, warnings []string, err error) {
+// checkEnvoyRules checks the files of envoy.config, if it is set. The summary follows that of the configuration.
+func checkEnvoyRules(c *config.Config) (summary string, warnings []string, err error) {
 	if c.Envoy.Config == "" {
 		return "", nil, nil
 	}
 	domains, warnings, err := service.CheckEnvoy(&c.Envoy)
-	return ", " + counted(domains, "domain", "domains") + " of Envoy's", warnings, err
+	return ", " + counted(domains, "Envoy domain", "Envoy domains"), warnings, err
 }
 
 func counted(n int, one, many string) string {
@@ -82,12 +85,18 @@ func counted(n int, one, many string) string {
 	return fmt.Sprint(n, " ", many)
 }
 
+const configPrintHelp = `Print the settings that headgate serve would apply with these flags, the
+environment and the file, and the source of each. Secrets are printed as ***.`
+
 func configPrintCommand() *cobra.Command {
 	var flags settingFlags
 	cmd := &cobra.Command{
-		Use:   "print",
-		Short: "Print what headgate serve would have in force with these flags, and where each setting came from",
-		Args:  cobra.NoArgs,
+		Use:        "print",
+		Short:      "Print the effective settings and the source of each",
+		Long:       configPrintHelp,
+		Example:    "  headgate config print --config headgate.yaml",
+		SuggestFor: []string{"show", "dump", "get", "list"},
+		Args:       flagsOnly,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			sources := flags.sources()
 			c, err := sources.Load()
@@ -104,9 +113,11 @@ func configPrintCommand() *cobra.Command {
 func configSchemaCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema",
-		Short: "Print the JSON Schema of the file, for editors",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return writeAll(cmd.OutOrStdout(), config.Schema()) },
+		Short: "Print the JSON Schema of the configuration file, for editors",
+		Args:  flagsOnly,
+
+		DisableFlagsInUseLine: true,
+		RunE:                  func(cmd *cobra.Command, _ []string) error { return writeAll(cmd.OutOrStdout(), config.Schema()) },
 	}
 }
 

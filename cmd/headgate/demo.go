@@ -25,24 +25,29 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
 )
 
-const demoHelp = `Demo serves a page on which you see what each algorithm does: all of them side by side on the same traffic, live.
-Open the address that it prints. It needs no file and no network; the limiters on the page are the real ones, over the store that is chosen here.
+const demoHelp = `Serve a page that shows what each algorithm does: all of them side by side on
+the same traffic, live. Open the address that the command prints. The page
+needs no file and no network. It uses the real limiters, over the selected
+store.
 
-By default that is one in memory. --redis-host and --redis-port, or REDIS_HOST and REDIS_PORT, or --store put it on a shared one.
+The store is in memory by default. --store, or --redis-host and --redis-port,
+or the variables REDIS_HOST and REDIS_PORT, select a shared one.
 
-The port also answers checks, as headgate serve does, for the curl lines on the page: they count on what the page shows.
+The port also serves checks, as headgate serve does, for the curl lines on the
+page. These checks consume the counters that the page shows.
 
-Each flag can also be set in the environment, as HEADGATE_HTTP_ADDR for --http-addr; the flag wins.`
+Each flag is also an environment variable: --http-addr is HEADGATE_HTTP_ADDR.
+The flag overrides the variable.`
 
 // demoCommand is “headgate demo”.
 func demoCommand() *cobra.Command {
 	var d demoSettings
 	cmd := &cobra.Command{
 		Use:     "demo",
-		Short:   "Serve a page that shows what each algorithm does",
+		Short:   "Serve a page that compares the algorithms, live",
 		Long:    demoHelp,
 		Example: "  headgate demo\n  headgate demo --redis-host 127.0.0.1",
-		Args:    cobra.NoArgs,
+		Args:    flagsOnly,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := d.choose(cmd.Flags(), os.LookupEnv); err != nil {
 				return err
@@ -85,19 +90,19 @@ func (d *demoSettings) run(ctx context.Context, stdout, stderr io.Writer) (err e
 	d.greet(stdout, url, ln.Addr())
 	select {
 	case err := <-ended:
-		return fmt.Errorf("the page's server broke: %w", err)
+		return fmt.Errorf("the server of the page failed: %w", err)
 	case <-ctx.Done():
 	}
 	page.Close()
 	return stopServer(server, ended)
 }
 
-// stopServer lets requests in flight be answered, for a moment.
+// stopServer shuts a server down. Requests in flight have three seconds to complete.
 func stopServer(server *http.Server, ended <-chan error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil {
-		_ = server.Close() // it was told twice
+		_ = server.Close() // the requests are canceled
 	}
 	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
 		return err
@@ -107,15 +112,15 @@ func stopServer(server *http.Server, ended <-chan error) error {
 
 func (d *demoSettings) greet(w io.Writer, url string, addr net.Addr) {
 	if d.moved {
-		fmt.Fprintf(w, "%s is taken, so this is on a free port (--http-addr chooses one).\n", defaultDemoAddr)
+		fmt.Fprintf(w, "%s is in use, so the page is on a free port (--http-addr selects one).\n", defaultDemoAddr)
 	}
 	fmt.Fprintf(w, "Six limiters, the same requests: %s/\nstore: %s. Ctrl-C ends it.\n", url, storeopen.Name(d.store))
 	if !localaccess.Addr(addr) {
-		fmt.Fprintln(w, "Whoever reaches this address can use the page and its checks.")
+		fmt.Fprintln(w, "Any client that can connect to this address can use the page and its checks.")
 	}
 }
 
-// listen opens the port. If the default one is taken, any free one will do.
+// listen opens the port. If the default port is in use, it opens any free one.
 func (d *demoSettings) listen(ctx context.Context) (net.Listener, error) {
 	ln, err := service.Listen(ctx, "the page", d.httpAddr, "http-addr")
 	if d.addrGiven || !errors.Is(err, syscall.EADDRINUSE) {
@@ -125,7 +130,7 @@ func (d *demoSettings) listen(ctx context.Context) (net.Listener, error) {
 	return service.Listen(ctx, "the page", "127.0.0.1:0", "http-addr")
 }
 
-// newDemoServer serves the page, and checks beside it for the curl lines on it.
+// newDemoServer returns a server of the page, and of checks for the curl lines on it.
 func newDemoServer(page *demo.Handler, checks http.Handler, hosts []string, log *slog.Logger) *http.Server {
 	mux := http.NewServeMux()
 	mux.Handle("/", page)
@@ -139,11 +144,11 @@ func newDemoServer(page *demo.Handler, checks http.Handler, hosts []string, log 
 	}
 }
 
-// pageState is the store as checks on the page's port see it: one that brings its own limit counts on the state that the page
-// shows for its key and algorithm, whatever the period. So a curl line drains what is on the screen.
+// pageState is the store for checks on the port of the page. A check with an inline limit uses the state that the
+// page shows for its key and algorithm, whatever the period. So a curl line consumes what the page shows.
 type pageState struct{ headgate.Store }
 
-// Bind is that of the store, under the page's name.
+// Bind binds a rule in the scope of the page.
 func (p pageState) Bind(rule headgate.Rule) (headgate.Bound, error) {
 	if strings.HasPrefix(rule.Scope, "inline:0:") {
 		rule.Scope = demo.Scope

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -20,34 +21,34 @@ type demoSettings struct {
 	allowHost            []string
 	store                string
 	redisHost, redisPort string
-	addrGiven            bool // by flag or environment
-	moved                bool // to a free port, as the default one is taken
+	addrGiven            bool // set by flag or environment
+	moved                bool // to a free port, because the default port is in use
 }
 
 func (d *demoSettings) flags(f *pflag.FlagSet) {
 	f.SortFlags = false
 	f.StringVar(&d.httpAddr, "http-addr", defaultDemoAddr,
-		"where to listen: `host:port`; a free port if nothing is said and this one is taken")
+		"listen address `host:port`; if the default is in use, a free port")
 	f.StringSliceVar(&d.allowHost, "allow-host", nil,
-		"`name` under which a browser may reach the page, beside localhost and addresses; can be repeated")
-	f.StringVar(&d.store, "store", "memory://", "where state is kept: a `url` as for headgate serve")
-	f.StringVar(&d.redisHost, "redis-host", "", "keep state in the Redis on this `host`, or REDIS_HOST")
-	f.StringVar(&d.redisPort, "redis-port", "", "its `port`, or REDIS_PORT (6379)")
+		"host `name` of the page, besides localhost and IP addresses; can be repeated")
+	f.StringVar(&d.store, "store", "memory://", "store `url`, as for headgate serve")
+	f.StringVar(&d.redisHost, "redis-host", "", "Redis `host`, or REDIS_HOST")
+	f.StringVar(&d.redisPort, "redis-port", "", "Redis `port`, or REDIS_PORT; 6379 if only the host is set")
 }
 
-// choose takes what the environment says and chooses the store. Flags win over variables, and what is said of Redis on the
-// command line over a store that a variable names.
+// choose applies the environment and selects the store. Flags override variables, and the Redis flags override a
+// store in a variable.
 func (d *demoSettings) choose(f *pflag.FlagSet, lookup func(string) (string, bool)) error {
 	redis, store := f.Changed("redis-host") || f.Changed("redis-port"), f.Changed("store")
 	if redis && store {
-		return errors.New("--store and --redis-host or --redis-port: give one of them")
+		return errors.New("--store excludes --redis-host and --redis-port; give one of them")
 	}
 	if err := setFromEnvironment(f, lookup); err != nil {
 		return err
 	}
 	d.addrGiven = f.Changed("http-addr")
 	if _, port, err := net.SplitHostPort(d.httpAddr); err != nil || port == "" {
-		return outside("http-addr", strconv.Quote(d.httpAddr), "host:port, such as "+defaultDemoAddr)
+		return invalidFlag("http-addr", strconv.Quote(d.httpAddr), "host:port, such as "+defaultDemoAddr)
 	}
 	if url, ok := config.RedisOf(d.redisVariables(lookup)); ok && (redis || !f.Changed("store")) {
 		d.store = string(url)
@@ -55,7 +56,7 @@ func (d *demoSettings) choose(f *pflag.FlagSet, lookup func(string) (string, boo
 	return nil
 }
 
-// redisVariables are the variables with the flags in front of them.
+// redisVariables returns a lookup of the variables that the Redis flags override.
 func (d *demoSettings) redisVariables(lookup func(string) (string, bool)) func(string) (string, bool) {
 	flags := map[string]string{"REDIS_HOST": d.redisHost, "REDIS_PORT": d.redisPort}
 	return func(name string) (string, bool) {
@@ -66,12 +67,12 @@ func (d *demoSettings) redisVariables(lookup func(string) (string, bool)) func(s
 	}
 }
 
-// outside is the error of a flag whose value is not accepted.
-func outside(flag, value, accepted string) error {
-	return fmt.Errorf("--%s (or %s) is %s; accepted: %s", flag, service.Variable(flag), value, accepted)
+// invalidFlag returns the error for a flag whose value is not accepted.
+func invalidFlag(flag, value, accepted string) error {
+	return fmt.Errorf("--%s (or %s) is %s; must be %s", flag, service.Variable(flag), value, accepted)
 }
 
-// setFromEnvironment sets the flags that were not given from their variables. An empty variable is none.
+// setFromEnvironment sets the flags that were not given from their variables. An empty variable is ignored.
 func setFromEnvironment(f *pflag.FlagSet, lookup func(string) (string, bool)) (err error) {
 	f.VisitAll(func(flag *pflag.Flag) {
 		name := service.Variable(flag.Name)
@@ -80,11 +81,8 @@ func setFromEnvironment(f *pflag.FlagSet, lookup func(string) (string, bool)) (e
 			return
 		}
 		if f.Set(flag.Name, value) != nil {
-			err = fmt.Errorf("%s is %q; expected: %s", name, value, expected[flag.Value.Type()])
+			err = fmt.Errorf("%s: %.40q is not %s", name, value, cmp.Or(flagKinds[flag.Value.Type()], "a valid value"))
 		}
 	})
 	return err
 }
-
-// expected says what a flag of each type takes.
-var expected = map[string]string{"int": "a whole number", "duration": "a time such as 5s or 1m30s"}

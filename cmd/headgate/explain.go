@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,14 +21,23 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/routing"
 	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
+	"github.com/headgate/headgate/cmd/headgate/internal/suggest"
 )
 
-const explainHelp = `Explain takes a request apart as headgate serve would with this configuration: whose it is, which route it takes, under which policies
-it is, whose budget of each it spends, and what would be answered now. It only asks, and spends nothing.
+const explainHelp = `Explain what headgate serve would do with a request, with this configuration:
+the client address, the route that matches, the policies that apply, the key of
+each and the decision. Nothing is consumed.
 
-State in memory is that of the process that holds it, so that with such a store every key looks as if never used.`
+Instead of a request, --policy and --key explain one check.
 
-// explaining is what “headgate explain” is told.
+State in memory belongs to one process: with the store memory:// every key is
+unused here.`
+
+const explainExamples = `  headgate explain --config headgate.yaml --method POST \
+      --host shop.example.com --path /login --remote-addr 203.0.113.9
+  headgate explain --config headgate.yaml --policy api --key acme`
+
+// explaining are the flags of “headgate explain”.
 type explaining struct {
 	flags   settingFlags
 	method  string
@@ -44,41 +55,51 @@ type explaining struct {
 func explainCommand() *cobra.Command {
 	var x explaining
 	cmd := &cobra.Command{
-		Use:   "explain",
-		Short: "Say which policies a request is under, and what would be answered",
-		Long:  explainHelp,
-		Example: "  headgate explain --config headgate.yaml --method POST --host shop.example.com --path /login --remote-addr 203.0.113.9\n" +
-			"  headgate explain --config headgate.yaml --policy api --key acme",
-		Args: cobra.NoArgs,
+		Use:     "explain",
+		Short:   "Explain which policies apply to a request, and the decision",
+		Long:    explainHelp,
+		Example: explainExamples,
+		Args:    flagsOnly,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return x.run(cmd.Context(), cmd.OutOrStdout())
+			return x.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	f := cmd.Flags()
+	ofRequest := []string{"method", "host", "path", "header", "remote-addr"}
+	f.StringVar(&x.method, "method", http.MethodGet, "`method` of the request")
+	f.StringVar(&x.host, "host", "", "`host` of the request")
+	f.StringVar(&x.path, "path", "/", "`path` of the request, as the client writes it")
+	f.StringArrayVarP(&x.headers, "header", "H", nil, "header `field` “Name: value”; can be repeated")
+	f.StringVar(&x.remote, "remote-addr", "127.0.0.1", "`address` of the peer: a client or a proxy")
+	setGroup(f, "Request", ofRequest...)
+	f.StringVar(&x.policy, "policy", "", "name of the `policy`")
+	f.StringVar(&x.key, "key", "", "`key` of the check")
+	setGroup(f, "Check of a policy, instead of a request", "policy", "key")
 	x.flags.add(f, "store", "store_budget", "trusted_proxies", "enforcement", "instances")
-	f.StringVar(&x.method, "method", http.MethodGet, "the request's `method`")
-	f.StringVar(&x.host, "host", "", "its `host`")
-	f.StringVar(&x.path, "path", "/", "its `path`, as the client writes it")
-	f.StringArrayVarP(&x.headers, "header", "H", nil, "a header `field`, “Name: value”; can be repeated")
-	f.StringVar(&x.remote, "remote-addr", "127.0.0.1", "the `address` that it comes from")
-	f.StringVar(&x.policy, "policy", "", "in place of a request: a check of this `policy`")
-	f.StringVar(&x.key, "key", "", "the `key` of that check")
-	f.Int64Var(&x.cost, "cost", 1, "what it costs, in `units`")
+	f.Int64Var(&x.cost, "cost", 1, "cost in `units`")
 	f.BoolVar(&x.asJSON, "json", false, "print JSON")
-	for _, ofARequest := range []string{"method", "host", "path", "header", "remote-addr"} {
-		cmd.MarkFlagsMutuallyExclusive("policy", ofARequest)
+	setGroup(f, settingGroups[0].heading, "cost", "json")
+	for _, name := range ofRequest {
+		cmd.MarkFlagsMutuallyExclusive("policy", name)
 	}
 	return cmd
 }
 
-func (x *explaining) run(ctx context.Context, w io.Writer) (err error) {
+func (x *explaining) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	if x.policy == "" && x.key != "" {
-		return errors.New("--key is the key of a check: name its --policy, too")
+		return errors.New("--key is the key of a check and requires --policy")
 	}
 	sources := x.flags.sources()
 	c, err := sources.Load()
 	if err != nil {
 		return reported(err)
+	}
+	if sources.Path == "" {
+		fmt.Fprintf(stderr, "headgate: no configuration file was given (--config or %s); the defaults apply: no policies, no routes\n",
+			config.FileVariable)
+	}
+	if err := x.checkPolicy(c); err != nil {
+		return err
 	}
 	request, err := x.request(c)
 	if err != nil {
@@ -93,17 +114,38 @@ func (x *explaining) run(ctx context.Context, w io.Writer) (err error) {
 	if err != nil {
 		return reported(c.Refused(err))
 	}
-	found, err := x.explain(ctx, c, e.ActiveConfig(), request)
+	result, err := x.explain(ctx, c, e.ActiveConfig(), request)
 	if err != nil {
 		return err
 	}
 	if x.asJSON {
-		return writeJSON(w, found)
+		return writeJSON(stdout, result)
 	}
-	return found.print(w, request)
+	return result.print(stdout, request)
 }
 
-// request is the one that the flags describe.
+// maxListedPolicies is how many policies an error lists.
+const maxListedPolicies = 10
+
+// checkPolicy returns an error if --policy names a policy that the configuration does not have.
+func (x *explaining) checkPolicy(c *config.Config) error {
+	names := slices.Sorted(maps.Keys(c.Policies))
+	if x.policy == "" || slices.Contains(names, x.policy) {
+		return nil
+	}
+	meant := suggest.Nearest(x.policy, names)
+	switch {
+	case meant != "":
+		return fmt.Errorf("unknown policy %q; did you mean %q?", x.policy, meant)
+	case len(names) == 0:
+		return fmt.Errorf("unknown policy %q; the configuration has no policies", x.policy)
+	case len(names) > maxListedPolicies:
+		return fmt.Errorf("unknown policy %q; 'headgate config print' lists the %d policies", x.policy, len(names))
+	}
+	return fmt.Errorf("unknown policy %q; the configuration has %s", x.policy, strings.Join(names, ", "))
+}
+
+// request returns the request that the flags describe.
 func (x *explaining) request(c *config.Config) (*routing.Request, error) {
 	header := make(http.Header)
 	for _, field := range x.headers {
@@ -123,71 +165,77 @@ func (x *explaining) request(c *config.Config) (*routing.Request, error) {
 	}
 	client := clients.AddrOf(peer, header)
 	if !client.IsValid() {
-		return nil, fmt.Errorf("--remote-addr %q is no address; write one such as 203.0.113.9", x.remote)
+		return nil, fmt.Errorf("--remote-addr %q is not an IP address such as 203.0.113.9", x.remote)
 	}
 	path, query, _ := strings.Cut(x.path, "?")
 	if !strings.HasPrefix(path, "/") {
-		return nil, fmt.Errorf("--path %q does not begin with a slash; the host goes into --host", x.path)
+		return nil, fmt.Errorf("--path %q does not begin with a slash; pass the host with --host", x.path)
 	}
 	host := cmp.Or(x.host, header.Get("Host"))
 	return &routing.Request{Method: x.method, Host: host, Path: path, RawQuery: query, Header: header, ClientAddr: client}, nil
 }
 
-// explain asks what holds for the request, policy by policy and then all together.
-func (x *explaining) explain(ctx context.Context, c *config.Config, holds *engine.ActiveConfig, r *routing.Request) (*explanation, error) {
-	found := &explanation{
-		Policies: []explainedPolicy{}, Enforcement: string(c.Enforcement), Store: storeopen.Name(string(c.Store)), Allowed: true, DeniedBy: []string{},
+// explain peeks at each policy that applies to the request, and then at all of them together.
+func (x *explaining) explain(
+	ctx context.Context, c *config.Config, active *engine.ActiveConfig, r *routing.Request,
+) (*explanation, error) {
+	result := &explanation{
+		Policies: []explainedPolicy{}, Enforcement: string(c.Enforcement), Store: storeopen.Name(string(c.Store)),
+		Allowed: true, DeniedBy: []string{},
 	}
-	charges := []routing.PolicyKey{{Policy: x.policy, Key: x.key}}
+	policyKeys := []routing.PolicyKey{{Policy: x.policy, Key: x.key}}
 	if x.policy == "" {
-		found.Client = r.ClientAddr.String()
-		plain, lenient := holds.Routes().Match(r)
+		result.Client = r.ClientAddr.String()
+		plain, lenient := active.Routes().Match(r)
 		for _, i := range []int{plain, lenient} {
-			if i != routing.None && (len(found.Routes) == 0 || found.Routes[0].Index != i) {
-				found.Routes = append(found.Routes, explainedRoute{i, holds.Routes().Route(i).String()})
+			if i != routing.None && (len(result.Routes) == 0 || result.Routes[0].Index != i) {
+				result.Routes = append(result.Routes, explainedRoute{i, active.Routes().Route(i).String()})
 			}
 		}
-		charges = holds.Routes().AppendPolicyKeys(nil, r)
+		policyKeys = active.Routes().AppendPolicyKeys(nil, r)
 	}
 	var checks []engine.Check
-	for _, charge := range charges {
-		check := engine.Check{Policy: charge.Policy, Key: charge.Key, Cost: x.cost}
+	for _, pk := range policyKeys {
+		check := engine.Check{Policy: pk.Policy, Key: pk.Key, Cost: x.cost}
 		checks = append(checks, check)
-		one, err := explainPolicy(ctx, c, holds, check)
+		one, err := explainPolicy(ctx, c, active, check)
 		if err != nil {
 			return nil, err
 		}
-		found.Policies = append(found.Policies, *one)
+		result.Policies = append(result.Policies, *one)
 	}
 	if len(checks) == 0 {
-		return found, nil
+		return result, nil
 	}
 	var a engine.Answer
-	if err := holds.Decide(ctx, headgate.Peek, checks, &a); err != nil {
+	if err := active.Decide(ctx, headgate.Peek, checks, &a); err != nil {
 		return nil, err
 	}
-	found.Allowed, found.RetryAfter, found.Degraded = a.Allowed, millis(a.RetryAfter), a.Degraded != headgate.ReasonNone
-	found.DeniedBy = append(found.DeniedBy, a.DeniedBy...)
-	return found, nil
+	result.Allowed, result.RetryAfter, result.Degraded = a.Allowed, millis(a.RetryAfter), a.Degraded != headgate.ReasonNone
+	result.DeniedBy = append(result.DeniedBy, a.DeniedBy...)
+	return result, nil
 }
 
-func explainPolicy(ctx context.Context, c *config.Config, holds *engine.ActiveConfig, check engine.Check) (*explainedPolicy, error) {
+// explainPolicy peeks at one policy.
+func explainPolicy(
+	ctx context.Context, c *config.Config, active *engine.ActiveConfig, check engine.Check,
+) (*explainedPolicy, error) {
 	var a engine.Answer
-	if err := holds.Decide(ctx, headgate.Peek, []engine.Check{check}, &a); err != nil {
+	if err := active.Decide(ctx, headgate.Peek, []engine.Check{check}, &a); err != nil {
 		return nil, err
 	}
 	p := c.Policies[check.Policy]
 	_, override := p.Overrides["key:"+check.Key]
-	found := &explainedPolicy{
+	result := &explainedPolicy{
 		Policy: check.Policy, Algorithm: string(p.Algorithm), KeyBy: p.Key.String(), Key: check.Key, Override: override,
-		Enforced: !a.Unenforced, Allowed: a.Allowed, watches: len(a.Shadows) > 0,
+		Enforced: !a.Unenforced, Allowed: a.Allowed, shadow: len(a.Shadows) > 0,
 	}
-	if found.watches {
-		found.Allowed, found.undecided = a.Shadows[0].Decision.Allowed, a.Shadows[0].Err != nil
+	if result.shadow {
+		result.Allowed, result.failed = a.Shadows[0].Decision.Allowed, a.Shadows[0].Err != nil
 	}
 	for i, r := range a.Rules {
 		d := a.Decisions[i]
-		found.Limits = append(found.Limits, explainedLimit{r.Limit.String(), d.Limit, d.Remaining, millis(d.ResetAfter)})
+		result.Limits = append(result.Limits, explainedLimit{r.Limit.String(), d.Limit, d.Remaining, millis(d.ResetAfter)})
 	}
-	return found, nil
+	return result, nil
 }

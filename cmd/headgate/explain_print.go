@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/routing"
 )
 
-// explanation is what was found, as JSON prints it.
+// explanation is the result of explain, in the form of its JSON.
 type explanation struct {
 	Client      string            `json:"client,omitempty"`
 	Routes      []explainedRoute  `json:"routes,omitempty"`
@@ -34,10 +34,10 @@ type explainedPolicy struct {
 	Key       string           `json:"key"`
 	Override  bool             `json:"override"`
 	Enforced  bool             `json:"enforced"`
-	Allowed   bool             `json:"allowed"` // whether it would admit the request, had it a say
+	Allowed   bool             `json:"allowed"` // decision of this policy; of one in shadow mode, too
 	Limits    []explainedLimit `json:"limits"`
-	watches   bool             // it has no say, and was asked what it would have said
-	undecided bool             // and the store could not say
+	shadow    bool             // in shadow mode: its decision does not count
+	failed    bool             // the store did not decide a policy in shadow mode
 }
 
 type explainedLimit struct {
@@ -47,27 +47,27 @@ type explainedLimit struct {
 	ResetAfter int64  `json:"reset_after_ms"`
 }
 
-// millis is a wait in whole milliseconds, rounded up.
+// millis returns a duration in whole milliseconds, rounded up.
 func millis(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
 
-// print writes the explanation of a request, or of the check of a policy, for people.
-func (found *explanation) print(w io.Writer, r *routing.Request) error {
+// print writes the explanation of a request, or of the check of a policy, as text.
+func (e *explanation) print(w io.Writer, r *routing.Request) error {
 	var b strings.Builder
-	if found.Client != "" { // of a request
-		fmt.Fprintf(&b, "request   %s %s%s\nclient    %s\n", r.Method, r.Host, r.Path, found.Client)
-		for _, route := range found.Routes {
+	if e.Client != "" { // of a request
+		fmt.Fprintf(&b, "request   %s %s%s\nclient    %s\n", r.Method, r.Host, r.Path, e.Client)
+		for _, route := range e.Routes {
 			fmt.Fprintf(&b, "route     routes[%d]: %s\n", route.Index, route.Match)
 		}
-		if len(found.Routes) == 0 {
-			b.WriteString("route     none: the request is let pass\n")
-		} else if len(found.Policies) == 0 {
-			b.WriteString("policies  none: the request is let pass\n")
+		if len(e.Routes) == 0 {
+			b.WriteString("route     none: the request is allowed\n")
+		} else if len(e.Policies) == 0 {
+			b.WriteString("policies  none: the request is allowed\n")
 		}
 	}
-	for i := range found.Policies {
-		found.Policies[i].print(&b)
+	for i := range e.Policies {
+		e.Policies[i].print(&b)
 	}
-	b.WriteString(found.verdict())
+	b.WriteString(e.decision())
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -76,45 +76,45 @@ func (p *explainedPolicy) print(b *strings.Builder) {
 	fmt.Fprintf(b, "policy    %s, %s\n", p.Policy, p.Algorithm)
 	fmt.Fprintf(b, "  key     %q (%s)", p.Key, p.KeyBy)
 	if p.Override {
-		b.WriteString(", which has limits of its own")
+		b.WriteString(", which has an override")
 	}
 	b.WriteString("\n")
 	for _, l := range p.Limits {
 		fmt.Fprintf(b, "  limit   %s: %d of %d left", l.Limit, l.Remaining, l.AtOnce)
 		if l.ResetAfter > 0 {
-			fmt.Fprintf(b, ", as if never used in %s", waitOf(l.ResetAfter))
+			fmt.Fprintf(b, ", unused again in %s", waitOf(l.ResetAfter))
 		}
 		b.WriteString("\n")
 	}
 	switch {
-	case !p.watches:
-	case p.undecided:
-		b.WriteString("  watches only, and could not decide\n")
+	case !p.shadow:
+	case p.failed:
+		b.WriteString("  shadow mode: the store could not decide\n")
 	case p.Allowed:
-		b.WriteString("  watches only, and would admit it\n")
+		b.WriteString("  shadow mode: it would allow the request\n")
 	default:
-		b.WriteString("  watches only, and would deny it\n")
+		b.WriteString("  shadow mode: it would deny the request\n")
 	}
 }
 
-// verdict is the last line.
-func (found *explanation) verdict() string {
+// decision returns the last line.
+func (e *explanation) decision() string {
 	note := ""
 	switch {
-	case found.Enforcement != "on":
-		note = " (enforcement is " + found.Enforcement + ")"
-	case found.Degraded:
-		note = " (the store is away)"
-	case found.Store == "memory" && len(found.Policies) > 0:
-		note = " (of a store in memory: what other processes hold there is not seen)"
+	case e.Enforcement != "on":
+		note = " (enforcement is " + e.Enforcement + ")"
+	case e.Degraded:
+		note = " (the store is unavailable)"
+	case e.Store == "memory" && len(e.Policies) > 0:
+		note = " (store in memory: counters of other processes are not visible)"
 	}
 	switch {
-	case found.Allowed:
+	case e.Allowed:
 		return "answer    allowed" + note + "\n"
-	case found.RetryAfter == 0:
-		return "answer    denied by " + strings.Join(found.DeniedBy, ", ") + "; the cost is above the limit, so no wait helps" + note + "\n"
+	case e.RetryAfter == 0:
+		return "answer    denied by " + strings.Join(e.DeniedBy, ", ") + "; the cost exceeds the limit, so a retry cannot succeed" + note + "\n"
 	}
-	return "answer    denied by " + strings.Join(found.DeniedBy, ", ") + "; allowed again in " + waitOf(found.RetryAfter) + note + "\n"
+	return "answer    denied by " + strings.Join(e.DeniedBy, ", ") + "; allowed again in " + waitOf(e.RetryAfter) + note + "\n"
 }
 
 func waitOf(ms int64) string { return (time.Duration(ms) * time.Millisecond).String() }

@@ -206,7 +206,7 @@ func TestEnvoyGatewayIsWaitedFor(t *testing.T) {
 	if !g.says(4)() {
 		t.Error("the first answer is not by the first good configuration")
 	}
-	if log := g.service.text(); strings.Index(log, "envoy configuration loaded") > strings.Index(log, "msg=listening") ||
+	if log := g.service.text(); strings.Index(log, "envoy configuration loaded") > strings.Index(log, `msg="listener started"`) ||
 		strings.Contains(log, "previous rules stay in effect") {
 		t.Errorf("it listens before it has a configuration, or speaks of a good one that is not there:\n%s", log)
 	} else if !strings.Contains(log, "b: duplicate domain 'ddd") || len(log) > 16<<10 {

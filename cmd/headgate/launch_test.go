@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-var listening = regexp.MustCompile(`msg=listening listener=(\w+) addr=(\S+)`)
+var listening = regexp.MustCompile(`msg="listener started" listener=(\w+) address=(\S+)`)
 
 // launched is a service that runs as a process of its own.
 type launched struct {

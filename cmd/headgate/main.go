@@ -1,4 +1,4 @@
-// Command headgate limits rates: as a service, and on logs before anyone is denied.
+// Command headgate is a rate limiter: a service, and a tool that replays access logs against a limit.
 package main
 
 import (
@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"strings"
 	"syscall"
 
@@ -19,9 +18,9 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // the second signal ends a command that does not heed the first
+	context.AfterFunc(ctx, stop) // a second signal ends a command that ignores the first
 	if len(os.Args) > 1 && os.Args[1] == "/bin/ratelimit" {
-		os.Args = os.Args[1:] // “command: /bin/ratelimit” comes behind an image's entry point
+		os.Args = os.Args[1:] // “command: /bin/ratelimit” follows the entry point of an image
 	}
 	root := rootCommand()
 	if calledRatelimit() && len(os.Args) == 1 {
@@ -29,28 +28,47 @@ func main() {
 	}
 	if err := root.ExecuteContext(ctx); err != nil {
 		if !errors.Is(err, errReported) {
-			fmt.Fprintln(os.Stderr, "headgate:", strings.TrimPrefix(err.Error(), "headgate: "))
+			fmt.Fprintln(os.Stderr, "headgate:", withoutPackage(err.Error()))
 		}
 		os.Exit(1)
 	}
 }
 
-func rootCommand() *cobra.Command {
-	root := &cobra.Command{
-		Use:           "headgate",
-		Short:         "A rate limiter: exact, in process or as a service",
-		SilenceUsage:  true,
-		SilenceErrors: true,
+// withoutPackage removes the package name from the beginning of an error.
+func withoutPackage(message string) string {
+	for _, prefix := range []string{"headgate: ", "replay: ", "load: "} {
+		message = strings.TrimPrefix(message, prefix)
 	}
-	root.AddCommand(versionCommand(), serveCommand(), demoCommand(), replayCommand(),
-		checkCommand(), configCommand(), explainCommand(), benchCommand())
+	return message
+}
+
+const rootHelp = `Headgate is a rate limiter: a service for every language and proxy, and a Go
+library. Start with: headgate serve`
+
+func rootCommand() *cobra.Command {
+	root := commandGroup(&cobra.Command{
+		Use:     "headgate",
+		Long:    rootHelp,
+		Example: "  headgate serve --config headgate.yaml\n  headgate config check headgate.yaml\n  headgate demo",
+		Version: versionLine(),
+	})
+	root.SilenceUsage, root.SilenceErrors = true, true
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.Flags().BoolP("version", "v", false, "print the version")
+	root.SetFlagErrorFunc(flagError)
+	root.SetHelpFunc(printHelp)
+	root.AddCommand(
+		serveCommand(), configCommand(), storeCommand(), serviceCommand(), explainCommand(), replayCommand(),
+		benchCommand(), demoCommand(), versionCommand(), checkCommand(),
+	)
 	return root
 }
 
 // errReported ends a command that has already printed what is wrong.
 var errReported = errors.New("reported")
 
-// reported prints each error of a configuration on a line of its own and is errReported then; other errors are as they were.
+// reported prints each error of a configuration on its own line and returns errReported. It returns other
+// errors unchanged.
 func reported(err error) error {
 	var all config.Errors
 	if !errors.As(err, &all) {
@@ -60,24 +78,4 @@ func reported(err error) error {
 		fmt.Fprintln(os.Stderr, one)
 	}
 	return errReported
-}
-
-func versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version of headgate and of Go",
-		Args:  cobra.NoArgs,
-		Run: func(cmd *cobra.Command, _ []string) {
-			fmt.Fprintln(cmd.OutOrStdout(), "headgate", version())
-		},
-	}
-}
-
-// version is the module's version as the toolchain recorded it.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "(devel)"
-	}
-	return info.Main.Version + " " + info.GoVersion
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/headgate/headgate/replay"
 )
 
-// statusLine is one line of a terminal that is rewritten in place. Without a terminal it shows nothing. Its methods must not be
-// called concurrently.
+// statusLine is one line of a terminal that is rewritten in place. Without a terminal it shows nothing. Its
+// methods must not be called concurrently.
 type statusLine struct {
 	w     io.Writer // nil without a terminal
 	shown time.Time // when it was last written
 }
 
-// statusInterval is the least time between two writes of a line.
+// statusInterval is the minimum time between two writes of a line.
 const statusInterval = 100 * time.Millisecond
 
 func newStatusLine(w io.Writer) *statusLine {
@@ -29,7 +29,7 @@ func newStatusLine(w io.Writer) *statusLine {
 	return &statusLine{}
 }
 
-// show replaces the line by text, unless it was replaced a moment ago.
+// show replaces the line by text, unless less than statusInterval passed since the last write.
 func (s *statusLine) show(text func() string) {
 	if s.w == nil || time.Since(s.shown) < statusInterval {
 		return

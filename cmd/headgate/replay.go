@@ -18,30 +18,40 @@ import (
 	"github.com/headgate/headgate/replay"
 )
 
-const replayHelp = `Replay access logs against a limit: what would it have done to last week's traffic?
+const replayHelp = `Replay access logs against a limit: what would it have done to last week's
+traffic?
 
-Every request is decided at the instant of its own log line, in time order; the machine's clock decides nothing. Logs are in
-Combined or Common Log Format or JSON lines ({"ts_us":1747821903000000,"key":"203.0.113.9","cost":2}, the cost may be left
-out), plain or gzipped; without a FILE, or with -, standard input is read.
+Each request is decided at the time of its log line, in time order. Logs are in
+Combined or Common Log Format, or JSON lines such as
+{"ts_us":1747821903000000,"key":"203.0.113.9","cost":2} (cost is optional),
+plain or gzipped. Without a FILE, or with -, standard input is read.
 
-A limit is written 10/s, 100/1m, 5/15m burst 20, or 100/1m queue 50 for a leaky bucket. With several --policy a request is
-admitted by all or spends nothing.
+A limit is written 10/s, 100/1m, 5/15m burst 20, or 100/1m queue 50 for
+leaky_bucket. With several --policy flags a request is allowed by all of them
+or consumes nothing. The algorithms are token_bucket, gcra,
+token_bucket_interval, fixed_window, sliding_window, sliding_log and
+leaky_bucket.
 
-Memory is bounded by --memory; what does not fit goes to a temporary file (TMPDIR says where). Gzipped logs are read at the
-speed of one processor's unzipping, plain ones much faster.
+--memory bounds the memory; what does not fit goes to a temporary file in
+TMPDIR. Gzipped logs are read as fast as one core decompresses them, plain ones
+much faster.
 
-With --store redis://… or memcached://… the decisions are made there, by the log's clock as well, and are the same. What is written
-lies under a namespace of its own and is removed at the end; Redis is searched for it with SCAN. A store that fails ends the replay.
+With --store redis://… or memcached://… the store decides, also by the time of
+the log, with the same results. Keys are in a namespace of their own and are
+removed at the end; in Redis they are found with SCAN. A store error ends the
+replay.
 
-The exit status is 1 if no line could be read, if a log broke off (what came before is replayed and reported), or if anything
-could not be written.`
+The exit status is 1 if no line could be read, if a log is truncated (the part
+before is replayed and reported), or if an output could not be written.`
 
 const replayExamples = `  headgate replay --policy '10/s burst 20' access.log.gz
-  headgate replay --policy 100/1m --policy 1000/1h --key ip+path access.log.1 access.log
+  headgate replay --policy 100/1m --policy 1000/1h --key ip+path \
+      access.log.1 access.log
   headgate replay --policy 5/1m --algorithm all --html report.html access.log
-  tail -n 100000 access.log | headgate replay --decisions - | grep '"allowed":false'`
+  tail -n 100000 access.log | headgate replay --decisions - |
+      grep '"allowed":false'`
 
-// replayFlags are the command's flags as given.
+// replayFlags are the flags of “headgate replay”, as given.
 type replayFlags struct {
 	policies                                               []string
 	algorithm, key, store, format, memory, decisions, html string
@@ -51,29 +61,32 @@ type replayFlags struct {
 func replayCommand() *cobra.Command {
 	var f replayFlags
 	cmd := &cobra.Command{
-		Use:     "replay [flags] [FILE…|-]",
-		Short:   "Replay access logs against a limit, by the log's own clock",
-		Long:    replayHelp,
-		Example: replayExamples,
-		RunE:    func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+		Use:        "replay [flags] [FILE…|-]",
+		Short:      "Replay access logs against a limit",
+		Long:       replayHelp,
+		Example:    replayExamples,
+		SuggestFor: []string{"simulate", "analyze", "dry-run"},
+		RunE:       func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVar(&f.policies, "policy", []string{"10/s burst 20"}, "a `limit`; several: all or none")
-	flags.StringVar(&f.algorithm, "algorithm", string(headgate.TokenBucket), "the `name` of its arithmetic; or all, side by side")
-	flags.StringVar(&f.key, "key", "ip", "the `fields` of a log line that make its key: ip, user, method, path, or several, as in ip+path")
-	flags.StringVar(&f.store, "store", "memory", "the `URL` of the store: memory (bounded by --memory), redis://…, memcached://…")
-	flags.StringVar(&f.format, "format", "", "how the logs are written: combined, common or jsonl (default: found out from each log)")
-	flags.StringVar(&f.memory, "memory", "256MiB", "the most memory for requests and statistics, and as much again for each store in memory; a `size`")
-	flags.StringVar(&f.decisions, "decisions", "", "write every decision as a line of JSON to this `file`, or - for standard output")
-	flags.StringVar(&f.html, "html", "", "write the report as a page with charts to this `file`")
+	flags.SortFlags = false
+	flags.StringArrayVar(&f.policies, "policy", []string{"10/s burst 20"}, "`limit`; of several, all or none apply")
+	flags.StringVar(&f.algorithm, "algorithm", string(headgate.TokenBucket), "`name` of the algorithm; or all, side by side")
+	flags.StringVar(&f.key, "key", "ip", "key of a request: the `fields` ip, user, method, path, or several, as in ip+path")
+	flags.StringVar(&f.store, "store", "memory://", "store `url`: memory://, redis://…, memcached://…")
+	flags.StringVar(&f.format, "format", "", "log `format`: combined, common or jsonl; empty: detected")
+	flags.StringVar(&f.memory, "memory", "256MiB", "maximum `size` of requests and statistics, and of each store in memory")
+	flags.StringVar(&f.decisions, "decisions", "", "output `file` of every decision, as JSON lines; -: standard output")
+	flags.StringVar(&f.html, "html", "", "output `file` of the report as a page with charts")
 	flags.BoolVar(&f.json, "json", false, "print the report as JSON")
 	return cmd
 }
 
-// collectAt keeps the process near the memory it was allowed: garbage is collected when the heap has grown by so many percent.
-const collectAt = 25
+// replayGCPercent keeps the process near --memory: the heap grows by this percentage between two garbage
+// collections.
+const replayGCPercent = 25
 
-// replayInFlight is how many decisions are asked of a store behind a network at once.
+// replayInFlight is the number of concurrent decisions with a networked store.
 const replayInFlight = 256
 
 // run replays the logs that args name.
@@ -89,12 +102,12 @@ func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := keepLogs(args, cmd.InOrStdin(), f.decisions, f.html); err != nil {
+	if err := checkOutputs(args, cmd.InOrStdin(), f.decisions, f.html); err != nil {
 		return err
 	}
 	progress := &progress{line: newStatusLine(cmd.ErrOrStderr()), total: total}
 	opts.Progress = progress.show
-	debug.SetGCPercent(collectAt)
+	debug.SetGCPercent(replayGCPercent)
 	open := func() (headgate.Store, error) { return openReplayStore(f.store, opts.Memory) }
 	if storeopen.Networked(f.store) {
 		opts.InFlight, opts.StoreStats = replayInFlight, nil
@@ -105,7 +118,7 @@ func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
 	})
 	progress.line.clear()
 	if errors.Is(err, context.Canceled) {
-		return errors.New("replay: interrupted; there is no report")
+		return errors.New("interrupted; no report was written")
 	}
 	if report == nil {
 		return err
@@ -113,7 +126,7 @@ func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
 	return errors.Join(f.write(cmd, report), brokenLogs(report), err)
 }
 
-// write writes the report where the flags say.
+// write writes the report to the outputs that the flags name.
 func (f *replayFlags) write(cmd *cobra.Command, report *replay.Report) error {
 	out := cmd.OutOrStdout()
 	if f.decisions == "-" {
@@ -124,18 +137,18 @@ func (f *replayFlags) write(cmd *cobra.Command, report *replay.Report) error {
 		print = func(w io.Writer) error { return writeJSON(w, report) }
 	}
 	if err := print(out); err != nil {
-		return fmt.Errorf("replay: write the report: %w", err)
+		return fmt.Errorf("cannot write the report: %w", err)
 	}
 	if f.html == "" || report.Requests == 0 {
 		return nil
 	}
 	if err := writeWhole(f.html, report.WriteHTML); err != nil {
-		return fmt.Errorf("--html: %w", err)
+		return outputError("html", f.html, err)
 	}
 	return nil
 }
 
-// parse reads the flags that need reading.
+// parse parses the flags.
 func (f *replayFlags) parse() (*replay.Options, []headgate.Policy, error) {
 	opts := &replay.Options{StoreStats: storeStats}
 	limits, err := parseLimits(f.policies)
@@ -169,12 +182,12 @@ func parseLimits(texts []string) ([]headgate.Limit, error) {
 	return limits, nil
 }
 
-// parseAlgorithms is every algorithm for “all”, else the one of that name.
+// parseAlgorithms returns every algorithm for “all”, else the one with that name.
 func parseAlgorithms(name string) ([]headgate.Algorithm, error) {
 	if name != "all" {
 		a, err := algo.Named(headgate.Algorithm(name))
 		if err != nil {
-			return nil, fmt.Errorf("--algorithm: %w, and all for all of them side by side", err)
+			return nil, fmt.Errorf("--algorithm: %w, and all (all of them, side by side)", err)
 		}
 		return []headgate.Algorithm{a.Name}, nil
 	}
@@ -185,7 +198,7 @@ func parseAlgorithms(name string) ([]headgate.Algorithm, error) {
 	return names, nil
 }
 
-// parseSize reads a number of bytes with an optional unit.
+// parseSize parses a number of bytes with an optional unit.
 func parseSize(text string) (int64, error) {
 	number := strings.TrimRight(text, "kKMGTiB")
 	unit, known := map[string]int64{
@@ -198,7 +211,7 @@ func parseSize(text string) (int64, error) {
 	return n * unit, nil
 }
 
-// openReplayStore opens the store of a URL; one in memory that says no bound of its own may take memory bytes.
+// openReplayStore opens the store of a URL. A store in memory is bounded to memory bytes, unless the URL has bounds.
 func openReplayStore(url string, memory int64) (headgate.Store, error) {
 	if url == "memory" || url == "memory://" {
 		url = "memory://?max_bytes=" + strconv.FormatInt(memory, 10)

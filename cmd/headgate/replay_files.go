@@ -9,12 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/headgate/headgate/replay"
 )
 
-// openLogs are the logs that args name, and how many bytes they have, or -1 if that is not known. A name that cannot be read is
-// refused before anything is replayed.
+// openLogs returns the logs that args name, and their size in bytes, or -1 if it is not known. A file that does not
+// exist is an error before the replay begins.
 func openLogs(args []string, stdin io.Reader) (logs []replay.Log, total int64, err error) {
 	if len(args) == 0 {
 		args = []string{"-"}
@@ -28,9 +29,9 @@ func openLogs(args []string, stdin io.Reader) (logs []replay.Log, total int64, e
 		info, err := os.Stat(name)
 		switch {
 		case err != nil:
-			return nil, 0, fmt.Errorf("replay: %w", err)
+			return nil, 0, fmt.Errorf("cannot read %s: %w", name, causeOf(err))
 		case info.IsDir():
-			return nil, 0, fmt.Errorf("replay: %s is a directory; name the logs in it", name)
+			return nil, 0, fmt.Errorf("%s is a directory; name the logs in it", name)
 		case !info.Mode().IsRegular():
 			total = -1
 		case total >= 0:
@@ -41,26 +42,68 @@ func openLogs(args []string, stdin io.Reader) (logs []replay.Log, total int64, e
 	return logs, total, nil
 }
 
-// keepLogs refuses to write over a log that is to be read, and to write two things to one file.
-func keepLogs(logs []string, stdin io.Reader, outputs ...string) error {
-	if len(outputs) == 2 && outputs[0] != "" && outputs[0] == outputs[1] {
-		return fmt.Errorf("replay: --decisions and --html both name %s; give each a file of its own", outputs[0])
+// checkOutputs returns an error if --decisions or --html names a file that cannot be written, a log that is to be
+// read, or the file of the other.
+func checkOutputs(logs []string, stdin io.Reader, decisions, html string) error {
+	if decisions != "" && decisions == html {
+		return fmt.Errorf("--decisions and --html both name %s; name two files", decisions)
 	}
-	for _, output := range outputs {
-		target, err := os.Stat(output)
-		if err != nil || !target.Mode().IsRegular() {
-			continue // nothing there that could be lost
+	for _, output := range []struct{ flag, name string }{{"decisions", decisions}, {"html", html}} {
+		if output.name == "" || output.flag == "decisions" && output.name == "-" {
+			continue
 		}
-		for _, info := range inputs(logs, stdin) {
-			if os.SameFile(info, target) {
-				return fmt.Errorf("replay: %s is a log to be read and would be overwritten; write to another file", output)
+		target, err := os.Stat(output.name)
+		if err == nil && target.Mode().IsRegular() {
+			for _, info := range inputs(logs, stdin) {
+				if os.SameFile(info, target) {
+					return fmt.Errorf("--%s: %s is one of the logs and would be overwritten; name another file", output.flag, output.name)
+				}
 			}
+		}
+		if err := checkWritable(output.name); err != nil {
+			return outputError(output.flag, output.name, err)
 		}
 	}
 	return nil
 }
 
-// inputs describes the files that are to be read, standard input among them.
+// checkWritable returns an error if a file cannot be written. An existing file stays as it is, and a new one is
+// removed. A pipe or a device is not opened, because that may block.
+func checkWritable(name string) error {
+	info, err := os.Stat(name)
+	switch {
+	case err == nil && info.IsDir():
+		return syscall.EISDIR
+	case err == nil && !info.Mode().IsRegular():
+		return nil
+	}
+	if _, err := os.Lstat(name); err == nil && info == nil {
+		return nil // a symbolic link to a file that does not exist
+	}
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666)
+	if err != nil {
+		return err
+	}
+	if err := file.Close(); err != nil || info != nil {
+		return err
+	}
+	return os.Remove(name)
+}
+
+// outputError returns the error for a file that cannot be written.
+func outputError(flag, name string, err error) error {
+	return fmt.Errorf("--%s: cannot write %s: %w", flag, name, causeOf(err))
+}
+
+// causeOf returns the cause in an error of package os, without the operation and the file name.
+func causeOf(err error) error {
+	if path := (*fs.PathError)(nil); errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}
+
+// inputs returns the files that are to be read, standard input included.
 func inputs(logs []string, stdin io.Reader) []os.FileInfo {
 	var files []os.FileInfo
 	for _, log := range logs {
@@ -76,7 +119,7 @@ func inputs(logs []string, stdin io.Reader) []os.FileInfo {
 	return files
 }
 
-// withDecisions calls run with where the decisions go: nowhere, to stdout, or to a file.
+// withDecisions calls run with the writer for the decisions: nil, stdout, or a file.
 func withDecisions(name string, stdout io.Writer, run func(io.Writer) (*replay.Report, error)) (*replay.Report, error) {
 	switch name {
 	case "":
@@ -86,32 +129,32 @@ func withDecisions(name string, stdout io.Writer, run func(io.Writer) (*replay.R
 	}
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666)
 	if err != nil {
-		return nil, fmt.Errorf("--decisions: %w", err)
+		return nil, outputError("decisions", name, err)
 	}
 	report, err := run(&lateFile{file: file})
 	if closeErr := file.Close(); closeErr != nil && err == nil {
-		return nil, fmt.Errorf("--decisions: %w", closeErr)
+		return nil, outputError("decisions", name, closeErr)
 	}
 	return report, err
 }
 
-// lateFile empties a file when something is written, so that a replay which never gets there leaves what was in it.
+// lateFile truncates a file before the first write. A replay that fails earlier leaves the file as it was.
 type lateFile struct {
-	file    *os.File
-	emptied bool
+	file      *os.File
+	truncated bool
 }
 
 func (f *lateFile) Write(p []byte) (int, error) {
-	if info, err := f.file.Stat(); !f.emptied && err == nil && info.Mode().IsRegular() {
+	if info, err := f.file.Stat(); !f.truncated && err == nil && info.Mode().IsRegular() {
 		if err := f.file.Truncate(0); err != nil {
 			return 0, err
 		}
 	}
-	f.emptied = true
+	f.truncated = true
 	return f.file.Write(p)
 }
 
-// writeJSON writes what a person may read as well.
+// writeJSON writes a value as indented JSON.
 func writeJSON(w io.Writer, value any) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
@@ -119,19 +162,19 @@ func writeJSON(w io.Writer, value any) error {
 	return e.Encode(value)
 }
 
-// brokenLogs is an error for the logs that could not be read to their end.
+// brokenLogs returns an error for the logs that could not be read to their end, or nil.
 func brokenLogs(report *replay.Report) error {
 	var errs []error
 	for _, log := range report.Logs {
 		if log.Error != "" {
-			errs = append(errs, fmt.Errorf("replay: %s: %s; what came before is in the report", log.Name, log.Error))
+			errs = append(errs, fmt.Errorf("%s: %s; the report covers the part before", log.Name, log.Error))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// writeWhole writes a file wholly or leaves what was there: it is written under another name beside it and renamed. What is no
-// regular file, such as a pipe, is written as it is.
+// writeWhole replaces a file atomically: it writes another file in the same folder and renames it. On an error the
+// old file stays. A pipe or a device is written directly.
 func writeWhole(name string, write func(io.Writer) error) error {
 	if real, err := filepath.EvalSymlinks(name); err == nil {
 		name = real
@@ -145,7 +188,7 @@ func writeWhole(name string, write func(io.Writer) error) error {
 		err = os.Rename(partial, name)
 	}
 	if err != nil && !errors.Is(err, fs.ErrExist) {
-		_ = os.Remove(partial) // the first error says more
+		_ = os.Remove(partial) // the first error is returned
 	}
 	return err
 }

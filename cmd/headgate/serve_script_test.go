@@ -81,14 +81,14 @@ func serve(ts *testscript.TestScript, _ bool, args []string) {
 	addr, _, _ := strings.Cut(rest, "/")
 	ts.Setenv("ADDR", addr)
 	for _, name := range []string{"admin", "metrics"} { // ADMIN and METRICS, if those doors are open
-		if s.log.has("listener=" + name + " addr=127.0.0.1:") {
-			_, rest, _ := strings.Cut(s.log.mustWait(ts, "listener="+name+" addr=127.0.0.1:"), "addr=")
+		if s.log.has("listener=" + name + " address=127.0.0.1:") {
+			_, rest, _ := strings.Cut(s.log.mustWait(ts, "listener="+name+" address=127.0.0.1:"), "address=")
 			addr, _, _ := strings.Cut(rest, " ")
 			ts.Setenv(strings.ToUpper(name), addr)
 		}
 	}
-	if s.log.has("listener=resp addr=127.0.0.1:") {
-		_, rest, _ := strings.Cut(s.log.mustWait(ts, "listener=resp addr=127.0.0.1:"), "addr=127.0.0.1:")
+	if s.log.has("listener=resp address=127.0.0.1:") {
+		_, rest, _ := strings.Cut(s.log.mustWait(ts, "listener=resp address=127.0.0.1:"), "address=127.0.0.1:")
 		port, _, _ := strings.Cut(rest, " ")
 		ts.Setenv("RESPPORT", port)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -12,20 +13,58 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
 )
 
+// settingGroups are the settings by the headings under which --help lists their flags, in its order. Every setting
+// is in one group. Rare ones are listed by --help-all only.
+var settingGroups = []struct{ heading, common, rare string }{
+	{"General", "enforcement", ""},
+	{"HTTP API", "http.addr trusted_proxies", "http.max_connections"},
+	{
+		"Redis-compatible endpoint (RESP)", "resp.addr resp.user resp.password",
+		"resp.event_loops resp.max_clients resp.max_request_bytes resp.request_timeout resp.write_timeout resp.idle_timeout",
+	},
+	{
+		"Envoy rate limit service (gRPC)", "grpc.addr envoy.config envoy.xds.server envoy.shadow envoy.headers",
+		"grpc.max_connections grpc.max_streams grpc.max_message_bytes grpc.max_connection_age " +
+			"grpc.max_connection_age_grace envoy.merge_domains envoy.dot_files envoy.max_entries envoy.start_anyway " +
+			"envoy.need_domains envoy.charge envoy.quota envoy.metadata envoy.header_limit envoy.header_remaining " +
+			"envoy.header_reset envoy.near_limit envoy.json_503 envoy.response_ms",
+	},
+	{"Admin and metrics", "admin.addr admin.token metrics.addr", "admin.keys"},
+	{"Store", "store on_store_error instances store_budget", ""},
+	{
+		"Request limits", "max_key_bytes max_checks max_body_bytes",
+		"max_header_bytes header_timeout read_timeout write_timeout idle_timeout",
+	},
+	{"Logging", "log.format log.level log.denials", "log.keys log.hash_secret"},
+	{"Shutdown", "drain_delay shutdown_timeout", ""},
+	{
+		"TLS", "http.tls_cert http.tls_key http.client_ca",
+		"http.client_name resp.tls_cert resp.tls_key resp.client_ca resp.client_name " +
+			"grpc.tls_cert grpc.tls_key grpc.client_ca grpc.client_name",
+	},
+	{
+		"xDS control plane", "",
+		"envoy.xds.node_id envoy.xds.node_metadata envoy.xds.headers envoy.xds.tls envoy.xds.tls_cert " +
+			"envoy.xds.tls_key envoy.xds.server_ca envoy.xds.server_name envoy.xds.max_message_bytes " +
+			"envoy.xds.connect_retry envoy.xds.backoff_initial envoy.xds.backoff_max envoy.xds.backoff_random",
+	},
+}
+
 // settingFlags are flags for settings of the configuration, and for its file.
 type settingFlags struct {
 	file   string
 	values map[string]*settingFlag // by path
 }
 
-// settingFlag is the flag of one setting. Its text is looked at when all sources are there, so that all errors are told at once.
+// settingFlag is the flag of one setting. Its text is parsed with all other sources, so that all errors are
+// reported together.
 type settingFlag struct {
 	setting config.Setting
 	text    string
 	given   bool
 }
 
-// String is what a list of flags calls the default.
+// String returns the text that was given, or the default.
 func (f *settingFlag) String() string {
 	if f.given {
 		return f.text
@@ -33,7 +72,7 @@ func (f *settingFlag) String() string {
 	return f.setting.Default
 }
 
-// Set takes a text. A list may be given in several flags.
+// Set stores a text. A list may be given in several flags.
 func (f *settingFlag) Set(text string) error {
 	if f.given && f.Type() == "list" {
 		text = f.text + "," + text
@@ -42,31 +81,51 @@ func (f *settingFlag) Set(text string) error {
 	return nil
 }
 
-// Type is what a list of flags calls a value.
+// Type returns the word for a value in the help.
 func (f *settingFlag) Type() string { return f.setting.Kind() }
 
-// add makes flags of the file and of the settings, or of those that are named only.
+// add defines --config and the flags of all settings, with --help-all, or only the flags of the paths in only.
 func (s *settingFlags) add(f *pflag.FlagSet, only ...string) {
 	f.SortFlags = false
-	f.StringVar(&s.file, "config", "", "the configuration `file`; it is watched, and SIGHUP has it read again")
+	f.StringVarP(&s.file, "config", "c", "", "configuration `file`; reloaded on change and on SIGHUP")
+	setGroup(f, settingGroups[0].heading, "config")
 	s.values = make(map[string]*settingFlag)
+	byPath := make(map[string]config.Setting)
 	for _, setting := range config.Settings() {
-		if len(only) > 0 && !strings.Contains(" "+strings.Join(only, " ")+" ", " "+setting.Path+" ") {
-			continue
+		byPath[setting.Path] = setting
+	}
+	for _, group := range settingGroups {
+		common := strings.Fields(group.common)
+		for i, path := range append(common, strings.Fields(group.rare)...) {
+			if len(only) > 0 && !slices.Contains(only, path) {
+				continue
+			}
+			flag := s.addOne(f, byPath[path])
+			flag.Annotations = map[string][]string{groupAnnotation: {group.heading}}
+			if i >= len(common) {
+				flag.Annotations[rareAnnotation] = []string{}
+			}
 		}
-		value := &settingFlag{setting: setting}
-		s.values[setting.Path] = value
-		flag := f.VarPF(value, setting.Flag, "", setting.Help)
-		if value.Type() == "bool" {
-			flag.NoOptDefVal = "true"
-		}
+	}
+	if len(only) == 0 {
+		f.Bool(helpAllFlag, false, "help with all flags")
 	}
 }
 
-// sources are the flags that were given, the environment, and the file that either of them names.
+func (s *settingFlags) addOne(f *pflag.FlagSet, setting config.Setting) *pflag.Flag {
+	value := &settingFlag{setting: setting}
+	s.values[setting.Path] = value
+	flag := f.VarPF(value, setting.Flag, "", setting.Help)
+	if value.Type() == "bool" {
+		flag.NoOptDefVal = "true"
+	}
+	return flag
+}
+
+// sources returns the flags that were given, the environment, and the file that one of them names.
 func (s *settingFlags) sources() config.Sources {
 	from := config.Sources{
-		Path: s.file, Flags: make(map[string]string), Lookup: os.LookupEnv, Environ: os.Environ(), Others: variablesOfDemo(),
+		Path: s.file, Flags: make(map[string]string), Lookup: os.LookupEnv, Environ: os.Environ(), Others: demoVariables(),
 		Ratelimit: calledRatelimit(), CheckStore: checkStoreURL,
 	}
 	if from.Path == "" {
@@ -80,18 +139,19 @@ func (s *settingFlags) sources() config.Sources {
 	return from
 }
 
-// calledRatelimit reports whether this program was started under the name of envoyproxy/ratelimit's, which it replaces.
+// calledRatelimit reports whether this program was started as ratelimit, the name of the program of
+// envoyproxy/ratelimit, which it replaces.
 func calledRatelimit() bool { return filepath.Base(os.Args[0]) == "ratelimit" }
 
-// variablesOfDemo set the flags of headgate demo.
-func variablesOfDemo() (names []string) {
+// demoVariables returns the variables that set the flags of headgate demo.
+func demoVariables() (names []string) {
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
 	new(demoSettings).flags(f)
 	f.VisitAll(func(flag *pflag.Flag) { names = append(names, service.Variable(flag.Name)) })
 	return names
 }
 
-// checkStoreURL says what is wrong with a store's URL. It does no I/O.
+// checkStoreURL returns what is wrong with the URL of a store. It does no I/O.
 func checkStoreURL(url config.StoreURL) error {
 	store, err := storeopen.Open(string(url), nil)
 	if err != nil {

@@ -138,7 +138,7 @@ func TestALoadKnowsWhomToTrustAndWhatToShow(t *testing.T) {
 		{"resp", "rediss", trust, cutOff},
 		{"http", "https", show, "certificate"}, // for 127.0.0.1, or unknown
 		{"http", "https", append(trust[:2:2], show...), "127.0.0.1"},
-		{"http", "http", trust, "are for https://"},
+		{"http", "http", trust, "require an https://, grpcs:// or rediss:// URL"},
 		{"http", "https", []string{"--ca", own + "/tls.key"}, "holds no certificate"},
 		{"http", "https", []string{"--ca", own + "/none"}, "--ca, --cert and --key: open"},
 		{"http", "https", show[:2], "--ca, --cert and --key: a certificate file requires a key file"},

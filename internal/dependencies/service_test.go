@@ -7,7 +7,8 @@ var serviceRules = map[string]packageRule{
 		code: []string{
 			".", "algo", "clientaddr", "memstore", "replay", service("config"), service("demo"),
 			service("engine"), service("httpapi"), service("load"), service("localaccess"), service("logs"),
-			service("routing"), service("service"), service("storeopen"), service("tlsfiles"),
+			service("routing"), service("service"), service("storeopen"), service("suggest"),
+			service("tlsfiles"),
 		},
 		tests: []string{"internal/testserver", service("controlplane")},
 	},

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -195,7 +196,13 @@ func optionsOf(tag reflect.StructTag) []string {
 	return nil
 }
 
+// aliases are other words for options, by type.
+var aliases = map[reflect.Type]map[string]string{
+	reflect.TypeFor[headgate.OnStoreError](): {"fail-open": "open", "fail-closed": "closed"},
+}
+
 func parseOption(t reflect.Type, options []string, s string) (reflect.Value, *problem) {
+	s = cmp.Or(aliases[t][s], s)
 	if !slices.Contains(options, s) {
 		message := clip(s) + " is invalid; must be one of " + strings.Join(options, ", ")
 		if nearest := suggest.Nearest(s, options); nearest != "" {

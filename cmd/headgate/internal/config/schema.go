@@ -3,7 +3,9 @@ package config
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -98,7 +100,7 @@ func leafSchema(t reflect.Type, tag reflect.StructTag) map[string]any {
 	s := make(map[string]any)
 	switch {
 	case tag.Get("oneof") != "":
-		s["enum"] = optionsOf(tag)
+		s["enum"] = append(slices.Clone(optionsOf(tag)), slices.Sorted(maps.Keys(aliases[t]))...)
 	case l.kind == kindInt:
 		s["type"] = "integer"
 		if least, most, ok := strings.Cut(tag.Get("range"), " "); ok {

@@ -135,6 +135,9 @@ func (c *redisClient) reply() (allowed bool, err error) {
 		return false, err
 	}
 	count, err := strconv.Atoi(strings.TrimPrefix(line, "*"))
+	if strings.HasPrefix(strings.ToLower(line), "-err unknown command") {
+		return false, fmt.Errorf("the server answers %.200q: this looks like Redis, not Headgate (redis://127.0.0.1:6380 by default)", line)
+	}
 	if err != nil || line[0] != '*' || count <= c.place || count > 64 {
 		return false, fmt.Errorf("the server answers %.200q", line)
 	}

@@ -37,7 +37,7 @@ func newEnvoy(e *engine.Engine, c *config.Config, log *slog.Logger) (*envoyEndpo
 	case c.Envoy.Config != "":
 		folder := &ruleFolder{rules: rules}
 		if folder.load(true); rules.refused.Load() && !c.Envoy.StartAnyway {
-			return nil, fmt.Errorf("invalid Envoy configuration in %s (%s); correct it, or start without rules with --envoy-start-anyway",
+			return nil, fmt.Errorf("invalid Envoy configuration in %s (%s); correct the files, or start without rules with --envoy-start-anyway",
 				c.Envoy.Config, c.Origins["envoy.config"])
 		}
 		return &envoyEndpoint{handler, rules, nil, folder.follow}, nil

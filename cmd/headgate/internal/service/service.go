@@ -16,7 +16,6 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
-	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
 )
 
 // Options are what a service is built from. All fields are required.
@@ -79,11 +78,11 @@ func (s *Service) Run(ctx context.Context) error {
 func (s *Service) serve(ctx context.Context, listeners []listener) error {
 	c, log := s.parts.config, s.parts.log
 	ended := serveAll(listeners)
-	for _, l := range listeners {
-		log.Info("listening", "listener", l.name, "addr", l.ln.Addr().String(), "store", storeopen.Name(string(c.Store)))
-	}
 	notifySystemd(log, systemdReady)
-	defer WarmUp(ctx, s.parts.engine)()
+	first, end := warmUp(ctx, s.parts.engine)
+	defer end()
+	logStart(s.parts, listeners)
+	logFirstConnection(ctx, log, first)
 	if c.Log.Format == "text" {
 		writeHints(s.lines, listeners)
 	}

@@ -76,7 +76,7 @@ func TestServiceRunsUntilItsContextEnds(t *testing.T) {
 	go func() { ended <- s.Run(ctx) }()
 	addrs := make(map[string]string)
 	for _, name := range []string{"http", "resp", "grpc", "admin", "metrics"} {
-		addrs[name] = awaitLog(t, log, `msg=listening listener=`+name+` addr=(\S+)`)
+		addrs[name] = awaitLog(t, log, `msg="listener started" listener=`+name+` address=(\S+)`)
 	}
 	for _, url := range []string{"http://" + addrs["http"] + "/readyz", "http://" + addrs["admin"] + "/readyz", "http://" + addrs["metrics"] + "/metrics"} {
 		if got := statusOf(t, url); got != http.StatusOK {
@@ -107,7 +107,7 @@ func TestHealthWithoutTheHTTPAPI(t *testing.T) {
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
-	if got := statusOf(t, "http://"+awaitLog(t, log, `listener=admin addr=(\S+)`)+"/readyz"); got != http.StatusOK {
+	if got := statusOf(t, "http://"+awaitLog(t, log, `listener=admin address=(\S+)`)+"/readyz"); got != http.StatusOK {
 		t.Errorf("got status %d, want 200", got)
 	}
 	cancel()

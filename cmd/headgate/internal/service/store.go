@@ -56,9 +56,20 @@ const (
 // WarmUp connects to the store of e in the background, so that the first request finds a connection, or an open circuit
 // breaker. end stops it and waits for its goroutine.
 func WarmUp(ctx context.Context, e *engine.Engine) (end func()) {
-	return inBackground(ctx, func(ctx context.Context) {
-		for range warmUpTries {
-			if e.Health(ctx) == nil {
+	_, end = warmUp(ctx, e)
+	return end
+}
+
+// warmUp is [WarmUp]; first receives the result of the first try.
+func warmUp(ctx context.Context, e *engine.Engine) (first <-chan error, end func()) {
+	result := make(chan error, 1)
+	return result, inBackground(ctx, func(ctx context.Context) {
+		for try := range warmUpTries {
+			err := e.Health(ctx)
+			if try == 0 {
+				result <- err
+			}
+			if err == nil {
 				return
 			}
 			select {

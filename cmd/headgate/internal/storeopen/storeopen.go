@@ -4,6 +4,7 @@ package storeopen
 import (
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -112,8 +113,18 @@ func openBare(rawURL, scratch string) (headgate.Store, error) {
 		}
 		return store, nil
 	default:
-		return nil, &Error{name, known, nil}
+		return nil, &Error{name, known + meantURL(rawURL), nil}
 	}
+}
+
+// meantURL suggests a scheme for host:port, by the default ports of Redis and memcached; "" for other texts.
+func meantURL(text string) string {
+	host, port, err := net.SplitHostPort(text)
+	scheme, known := map[string]string{"6379": "redis", "11211": "memcached"}[port]
+	if err != nil || !known || strings.ContainsAny(host, "/@?:") {
+		return ""
+	}
+	return "; did you mean " + scheme + "://" + text + "?"
 }
 
 // reason is an error's text without the words that [Error] says itself.

@@ -3,9 +3,11 @@ package tlsfiles
 import (
 	"crypto/sha256"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"time"
 )
@@ -39,8 +41,8 @@ func (s *Server) Enabled() bool { return s.Cert != "" || s.Key != "" || s.CA != 
 func (s *Server) Config() (*tls.Config, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.Cert == "" || s.Key == "" {
-		return nil, fmt.Errorf("TLS of the %s listener requires a certificate and its key: set both %s.tls_cert and %s.tls_key", s.Listener, s.Listener, s.Listener)
+	if err := s.missing(); err != nil {
+		return nil, fmt.Errorf("TLS of the %s listener: %w", s.Listener, err)
 	}
 	s.pipe = !regular(s.Cert) || !regular(s.Key) || s.CA != "" && !regular(s.CA)
 	read, err := s.read()
@@ -57,6 +59,31 @@ func (s *Server) Config() (*tls.Config, error) {
 	outer := s.config.Clone()
 	outer.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.current(), nil }
 	return outer, nil
+}
+
+// missing returns an error that names each setting without a file, and each file that does not exist.
+func (s *Server) missing() error {
+	var unset, problems []string
+	for _, file := range []struct{ setting, path string }{{"tls_cert", s.Cert}, {"tls_key", s.Key}, {"client_ca", s.CA}} {
+		setting := s.Listener + "." + file.setting
+		if file.path == "" && file.setting != "client_ca" {
+			unset = append(unset, setting)
+		}
+		if _, err := os.Stat(file.path); file.path != "" && err != nil {
+			problems = append(problems, setting+": "+strings.Replace(err.Error(), "stat ", "open ", 1))
+		}
+	}
+	switch len(unset) {
+	case 1:
+		both := s.Listener + ".tls_cert and " + s.Listener + ".tls_key"
+		problems = append([]string{unset[0] + " is not set; set both " + both}, problems...)
+	case 2:
+		problems = append([]string{strings.Join(unset, " and ") + " are not set; set both"}, problems...)
+	}
+	if len(problems) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(problems, "; "))
 }
 
 // regular reports whether a path is not that of a pipe or device.

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/suggest"
+)
+
+// flagsMeant are names that other programs use, each with the flag of this program. Of several flags, the first
+// that a command has is suggested.
+var flagsMeant = map[string][]string{
+	"port": {"http-addr"}, "listen": {"http-addr"}, "bind": {"http-addr"}, "addr": {"http-addr"},
+	"address": {"http-addr"}, "host": {"http-addr"}, "http": {"http-addr"}, "http-port": {"http-addr"},
+	"p": {"http-addr"}, "resp": {"resp-addr"}, "resp-port": {"resp-addr"}, "grpc": {"grpc-addr"},
+	"grpc-port": {"grpc-addr"}, "admin-port": {"admin-addr"}, "metrics-port": {"metrics-addr"},
+	"redis": {"store"}, "redis-url": {"store"}, "redis-addr": {"store"}, "redis-host": {"store"},
+	"redis-port": {"store"}, "memcached": {"store"}, "backend": {"store"}, "storage": {"store"}, "url": {"store"},
+	"file": {"config"}, "config-file": {"config"}, "f": {"config"}, "debug": {"log-level"}, "verbose": {"log-level"},
+	"fail-open": {"on-store-error"}, "fail-closed": {"on-store-error"}, "failure-mode": {"on-store-error"},
+	"limit": {"policy"}, "output": {"html", "json"}, "o": {"html", "json"}, "requests": {"duration"},
+	"concurrency": {"connections"}, "clients": {"connections"},
+}
+
+// flagError returns the error for flags that could not be parsed.
+func flagError(cmd *cobra.Command, err error) error {
+	var (
+		unknown *pflag.NotExistError
+		value   *pflag.ValueRequiredError
+		invalid *pflag.InvalidValueError
+	)
+	switch {
+	case errors.Is(err, pflag.ErrHelp):
+		return err
+	case errors.As(err, &unknown):
+		return unknownFlag(cmd, unknown)
+	case errors.As(err, &value):
+		kind, _ := pflag.UnquoteUsage(value.GetFlag())
+		return fmt.Errorf("%s requires a value: %s", dashed(value.GetSpecifiedName(), value.GetSpecifiedShortnames()), kind)
+	case errors.As(err, &invalid):
+		if kind := flagKinds[invalid.GetFlag().Value.Type()]; kind != "" {
+			return fmt.Errorf("--%s: %.40q is not %s", invalid.GetFlag().Name, invalid.GetValue(), kind)
+		}
+	}
+	return err
+}
+
+// flagKinds are the values that flags of a type accept.
+var flagKinds = map[string]string{
+	"int": "a whole number", "int64": "a whole number", "bool": "true or false", "duration": "a duration such as 5s or 1m30s",
+}
+
+// dashed returns a flag as it was written: --name, or -n.
+func dashed(name, shorthands string) string {
+	if shorthands != "" {
+		return "-" + name
+	}
+	return "--" + name
+}
+
+// unknownFlag returns the error for a flag that a command does not have. After an unknown command, that is the
+// error instead.
+func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
+	if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
+		return unknownCommand(cmd, args[0])
+	}
+	name := err.GetSpecifiedName()
+	message := "unknown flag " + dashed(name, err.GetSpecifiedShortnames())
+	help := "'" + cmd.CommandPath() + " --help'"
+	meant := flagFor(cmd.Flags(), name)
+	switch serve := serveCommand(); {
+	case meant != "":
+		return fmt.Errorf("%s; did you mean %s? See %s", message, meant, help)
+	case name == "version" || name == "v":
+		return fmt.Errorf("%s; did you mean \"headgate version\"? See %s", message, help)
+	case cmd.HasSubCommands() && serve.Flags().Lookup(name) != nil:
+		return fmt.Errorf("%s; flags follow the command, as in 'headgate serve --%s'", message, name)
+	}
+	return fmt.Errorf("%s; see %s", message, help)
+}
+
+// maxAlternatives is how many flags an error suggests at most.
+const maxAlternatives = 4
+
+// flagFor returns the flags that a name most likely means, as words of a sentence, or "": by a known synonym, as
+// the end of at most maxAlternatives names, or by a misspelling of a flag or a synonym.
+func flagFor(flags *pflag.FlagSet, name string) string {
+	synonyms := make(map[string]string)
+	for synonym, meant := range flagsMeant {
+		for _, flag := range slices.Backward(meant) {
+			if flags.Lookup(flag) != nil {
+				synonyms[synonym] = flag
+			}
+		}
+	}
+	if flag := synonyms[name]; flag != "" {
+		return "--" + flag
+	}
+	if len(name) < 2 || flagsMeant[name] != nil {
+		return ""
+	}
+	var names, ends []string
+	flags.VisitAll(func(f *pflag.Flag) {
+		names = append(names, f.Name)
+		if strings.HasSuffix(f.Name, "-"+name) {
+			ends = append(ends, "--"+f.Name)
+		}
+	})
+	if n := len(ends); n > 0 && n <= maxAlternatives {
+		return alternatives(ends)
+	}
+	meant := suggest.Nearest(name, append(names, slices.Sorted(maps.Keys(synonyms))...))
+	if meant == "" {
+		return ""
+	}
+	return "--" + cmp.Or(synonyms[meant], meant)
+}
+
+// alternatives joins words: a, b or c.
+func alternatives(words []string) string {
+	last := len(words) - 1
+	if last == 0 {
+		return words[0]
+	}
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}

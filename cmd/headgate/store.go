@@ -1,0 +1,102 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/service"
+	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
+)
+
+const storeCheckHelp = `Diagnose a Redis, Valkey or memcached server as a store of limits: connection,
+permissions, version, memory limit, persistence, failover, latency. The check
+makes a few decisions in a namespace of its own, and removes them.
+
+Without a URL it checks the store in HEADGATE_STORE. That keeps a password out
+of the command line.
+
+The exit status is 1 if decisions fail, or will fail.`
+
+// storeCommand is “headgate store”.
+func storeCommand() *cobra.Command {
+	return commandGroup(&cobra.Command{Use: "store", Short: "Diagnose a store"}, storeCheckCommand("check"))
+}
+
+// checkCommand is “headgate check”: the commands store check and service check, as earlier versions named them.
+func checkCommand() *cobra.Command {
+	check := &cobra.Command{
+		Use: "check", Short: "Check a store or a service (see also: config check, store check, service check)", Hidden: true,
+	}
+	return commandGroup(check, storeCheckCommand("store"), serviceCheckCommand("service"))
+}
+
+func storeCheckCommand(name string) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   name + " [URL]",
+		Short: "Diagnose a Redis, Valkey or memcached server",
+		Long:  storeCheckHelp,
+		Example: "  headgate store check redis://127.0.0.1:6379\n" +
+			"  HEADGATE_STORE=redis://:secret@10.0.0.1 headgate store check --json",
+		Args: atMostOneArgument,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			url := os.Getenv(service.Variable("store"))
+			if len(args) > 0 {
+				url = args[0]
+			}
+			if url == "" {
+				return fmt.Errorf("URL is missing; give one such as redis://127.0.0.1:6379, or set %s", service.Variable("store"))
+			}
+			findings, err := storeopen.Check(cmd.Context(), url)
+			if err != nil {
+				return err
+			}
+			return writeFindings(cmd.OutOrStdout(), storeopen.Name(url), findings, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the findings as JSON")
+	return cmd
+}
+
+// writeFindings prints findings. It returns errReported if one of them is failing.
+func writeFindings(w io.Writer, store string, findings []storeopen.Finding, asJSON bool) error {
+	failing := slices.ContainsFunc(findings, func(f storeopen.Finding) bool { return f.Level == storeopen.Failing })
+	if asJSON {
+		report := struct {
+			Store    string              `json:"store"`
+			OK       bool                `json:"ok"`
+			Findings []storeopen.Finding `json:"findings"`
+		}{store, !failing, findings}
+		if err := writeJSON(w, report); err != nil {
+			return err
+		}
+	} else if err := listFindings(w, findings); err != nil {
+		return err
+	}
+	if failing {
+		return errReported
+	}
+	return nil
+}
+
+func listFindings(w io.Writer, findings []storeopen.Finding) error {
+	longest := slices.MaxFunc(findings, func(a, b storeopen.Finding) int { return cmp.Compare(len(a.Check), len(b.Check)) })
+	width := len(longest.Check)
+	for _, f := range findings {
+		if _, err := fmt.Fprintf(w, "%-7s  %-*s  %s\n", f.Level, width, f.Check, f.Says); err != nil {
+			return err
+		}
+		if f.Advice == "" {
+			continue
+		}
+		if _, err := fmt.Fprintf(w, "%*s  → %s\n", 9+width, "", f.Advice); err != nil {
+			return err
+		}
+	}
+	return nil
+}

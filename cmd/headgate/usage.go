@@ -1,0 +1,146 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+const (
+	helpAllFlag     = "help-all"
+	helpColumns     = 80 // of every line of a help text
+	textColumn      = 32 // where the help of a flag begins
+	groupAnnotation = "headgate_group"
+	rareAnnotation  = "headgate_rare"
+)
+
+// printHelp prints the help of a command: what it does, its usage, examples, commands and flags. Flags that are
+// rarely needed are printed for --help-all only.
+func printHelp(cmd *cobra.Command, _ []string) {
+	all, err := cmd.Flags().GetBool(helpAllFlag)
+	rare := err == nil && all
+	var b strings.Builder
+	if about := strings.TrimSpace(cmd.Long); about != "" {
+		b.WriteString(about + "\n\n")
+	} else if cmd.Short != "" {
+		b.WriteString(cmd.Short + ".\n\n")
+	}
+	b.WriteString("Usage:\n")
+	if cmd.HasSubCommands() {
+		fmt.Fprintf(&b, "  %s COMMAND\n", cmd.CommandPath())
+	} else {
+		fmt.Fprintf(&b, "  %s\n", cmd.UseLine())
+	}
+	if cmd.Example != "" {
+		b.WriteString("\nExamples:\n" + cmd.Example + "\n")
+	}
+	writeCommands(&b, cmd)
+	writeFlags(&b, cmd, rare)
+	_, _ = io.WriteString(cmd.OutOrStdout(), b.String()) // a closed pipe, as of head, needs no error
+}
+
+// writeCommands lists the commands of a group.
+func writeCommands(b *strings.Builder, group *cobra.Command) {
+	if !group.HasSubCommands() {
+		return
+	}
+	b.WriteString("\nCommands:\n")
+	for _, sub := range group.Commands() {
+		if sub.IsAvailableCommand() && sub.Name() != "help" {
+			writeEntry(b, "  "+sub.Name(), sub.Short, 14)
+		}
+	}
+	fmt.Fprintf(b, "\nHelp on a command: %s COMMAND --help\n", group.CommandPath())
+}
+
+// writeFlags lists the flags of a command by group, in the order of definition. Without rare it counts the flags that
+// it leaves out.
+func writeFlags(b *strings.Builder, cmd *cobra.Command, rare bool) {
+	var order []string
+	groups, leftOut := make(map[string][]*pflag.Flag), 0
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		switch {
+		case f.Hidden || f.Name == "help" || f.Name == helpAllFlag:
+			return
+		case f.Annotations[rareAnnotation] != nil && !rare:
+			leftOut++
+			return
+		}
+		group := "Flags"
+		if named := f.Annotations[groupAnnotation]; len(named) > 0 {
+			group = named[0]
+		}
+		if groups[group] == nil {
+			order = append(order, group)
+		}
+		groups[group] = append(groups[group], f)
+	})
+	for _, group := range order {
+		b.WriteString("\n" + group + ":\n")
+		for _, f := range groups[group] {
+			writeFlag(b, f)
+		}
+	}
+	if leftOut > 0 {
+		fmt.Fprintf(b, "\n%d more flags: %s --%s\n", leftOut, cmd.CommandPath(), helpAllFlag)
+	}
+}
+
+// writeFlag writes the name of a flag, the kind of its value, its help and its default.
+func writeFlag(b *strings.Builder, f *pflag.Flag) {
+	kind, text := pflag.UnquoteUsage(f)
+	name := "  --" + f.Name
+	if f.Shorthand != "" {
+		name = "  -" + f.Shorthand + ", --" + f.Name
+	}
+	if kind != "" {
+		name += " " + kind
+	}
+	switch f.DefValue {
+	case "", "false", "[]":
+	default:
+		text += " (default " + strings.Trim(f.DefValue, "[]") + ")"
+	}
+	writeEntry(b, name, text, textColumn)
+}
+
+// writeEntry writes a name and, from a column on, its help. Help that does not fit in one line is wrapped between
+// words.
+func writeEntry(b *strings.Builder, name, text string, column int) {
+	b.WriteString(name)
+	at := utf8.RuneCountInString(name)
+	if at+2 > column {
+		b.WriteString("\n")
+		at = 0
+	}
+	b.WriteString(strings.Repeat(" ", column-at))
+	at = column
+	for i, word := range strings.Fields(text) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+		case at+1+n > helpColumns:
+			b.WriteString("\n" + strings.Repeat(" ", column))
+			at = column
+		default:
+			b.WriteString(" ")
+			at++
+		}
+		b.WriteString(word)
+		at += n
+	}
+	b.WriteString("\n")
+}
+
+// setGroup lists flags under a heading in the help of their command.
+func setGroup(f *pflag.FlagSet, heading string, names ...string) {
+	for _, name := range names {
+		if err := f.SetAnnotation(name, groupAnnotation, []string{heading}); err != nil {
+			panic("headgate: " + err.Error())
+		}
+	}
+}
