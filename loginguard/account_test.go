@@ -21,12 +21,13 @@ const (
 	jsonType   = "application/json"
 )
 
-// seen asks a guard whom a request is for, and what the handler then reads. The status is 0 if it got through.
-func seen(t testing.TB, opts loginguard.Options, r *http.Request) (account string, body []byte, status int) {
+// chargedAccount returns the account to which a guard charges a request, and the body
+// that the handler reads. status is 0 if the handler ran.
+func chargedAccount(t testing.TB, opts loginguard.Options, r *http.Request) (account string, body []byte, status int) {
 	t.Helper()
-	h := &heard{}
+	h := &eventRecorder{}
 	opts.Observer, opts.PlainEvents = h, true
-	w := answer(mustNew(t, memstore.New(&memstore.Options{MaxEntries: 1000}), &opts).Protect(http.HandlerFunc(
+	w := serve(mustNew(t, memstore.New(&memstore.Options{MaxEntries: 1000}), &opts).Protect(http.HandlerFunc(
 		func(w http.ResponseWriter, r *http.Request) {
 			var err error
 			if body, err = io.ReadAll(r.Body); err != nil {
@@ -59,13 +60,13 @@ func multi(t testing.TB, parts ...string) *http.Request {
 	return post("/", w.FormDataContentType(), b.String())
 }
 
-func TestWhomATryIsFor(t *testing.T) {
+func TestAccountOfRequest(t *testing.T) {
 	t.Parallel()
 	form := func(text string) *http.Request { return post("/login", urlencoded, text) }
 	object := func(text string) *http.Request { return post("/login", jsonType, text) }
 	get := httptest.NewRequest(http.MethodGet, "/login?username=bob", nil)
-	nobody := httptest.NewRequest(http.MethodPost, "/login", nil)
-	nobody.Body = nil
+	noBody := httptest.NewRequest(http.MethodPost, "/login", nil)
+	noBody.Body = nil
 	for _, c := range []struct {
 		name   string
 		r      *http.Request
@@ -78,18 +79,18 @@ func TestWhomATryIsFor(t *testing.T) {
 		{"space and case", form("username=+%09BoB%20"), "bob", 0},
 		{"the Kelvin sign is a k", form("username=%E2%84%AAim"), "kim", 0},
 		{"not latin", form("username=%C3%89MILE"), "émile", 0},
-		{"none", form("password=x"), "", 0},
+		{"no field", form("password=x"), "", 0},
 		{"empty", form("username="), "", 0},
 		{"blank", form("username=+"), "", 0},
 		{"the same twice", form("username=bob&username=Bob"), "bob", 0},
-		{"two", form("username=bob&username=ann"), "", 400},
+		{"two values", form("username=bob&username=ann"), "", 400},
 		{"two fields", form("username=bob&email=ann"), "", 400},
 		{"two fields that agree", form("username=bob&email=bob"), "bob", 0},
 		{"empty and another", form("username=&email=ann"), "ann", 0},
 		{"query", post("/login?username=bob", urlencoded, ""), "bob", 0},
-		{"query beside body", post("/login?username=bob", urlencoded, "username=ann"), "", 400},
+		{"query and body", post("/login?username=bob", urlencoded, "username=ann"), "", 400},
 		{"get", get, "bob", 0},
-		{"no body", nobody, "", 0},
+		{"no body", noBody, "", 0},
 		{"broken escape", form("username=bob&password=%zz"), "bob", 0},
 		{"a semicolon", form("username=bob;x=1"), "", 0},
 		{"case of the field's name", form("USERname=bob"), "bob", 0},
@@ -98,44 +99,44 @@ func TestWhomATryIsFor(t *testing.T) {
 		{"multipart twice", multi(t, "username", "bob", "username", "ann"), "", 400},
 		{"multipart without a boundary", post("/", "multipart/form-data", "username=bob"), "", 0},
 		{"json", object(`{"username":"bob","password":"x"}`), "bob", 0},
-		{"json in another case, as decoders take it", object(`{"UserName":"bob"}`), "bob", 0},
+		{"json in another case", object(`{"UserName":"bob"}`), "bob", 0},
 		{"json twice", object(`{"username":"bob","username":"ann"}`), "", 400},
 		{"json twice, in two cases", object(`{"username":"bob","USERNAME":"ann"}`), "", 400},
 		{"json escapes", object(`{"\u0075sername":"b\u006fb"}`), "bob", 0},
 		{"json number", object(`{"login":4711}`), "4711", 0},
-		{"json number in other words", object(`{"login":47110e-1}`), "4711", 0},
-		{"json number with a fraction of nothing", object(`{"login":4711.00}`), "4711", 0},
+		{"json number with an exponent", object(`{"login":47110e-1}`), "4711", 0},
+		{"json number with a zero fraction", object(`{"login":4711.00}`), "4711", 0},
 		{"large json number", object(`{"login":18446744073709551615}`), "18446744073709551615", 0},
-		{"absurd json number", object(`{"login":1e999}`), "1e999", 0},
+		{"json number out of range", object(`{"login":1e999}`), "1e999", 0},
 		{"json null", object(`{"login":null}`), "", 0},
-		{"json deeper down", object(`{"user":{"username":"bob"}}`), "", 0},
+		{"nested json", object(`{"user":{"username":"bob"}}`), "", 0},
 		{"json list", object(`["username","bob"]`), "", 0},
-		{"json of a type of its own", post("/", "Application/Vnd.API+JSON; charset=x", `{"login":"bob"}`), "bob", 0},
+		{"json with a vendor type", post("/", "Application/Vnd.API+JSON; charset=x", `{"login":"bob"}`), "bob", 0},
 		{"no type", post("/", "", `{"login":"bob"}`), "bob", 0},
 		{"xml", post("/", "application/xml", `<login><Username>bob</Username></login>`), "", 415},
-		{"xml behind a decoy", post("/?login=ann", "text/xml ;charset=utf-8", `{"login":"ann"}<l><Username>bob</Username></l>`), "", 415},
+		{"xml with a decoy", post("/?login=ann", "text/xml ;charset=utf-8", `{"login":"ann"}<l><Username>bob</Username></l>`), "", 415},
 		{"yaml", post("/", "application/x-yaml", `username: bob`), "", 415},
-		{"a type that begins as another", post("/", "application/json xml", `{"login":"bob"}`), "", 415},
+		{"a type with a suffix", post("/", "application/json xml", `{"login":"bob"}`), "", 415},
 		{"xml without a body", post("/?username=bob", "application/xml", ""), "bob", 0},
-		{"json and more", object(`{"username":"bob"} {"username":"ann"}`), "bob", 0},
-		{"json said to be a form", form(`{"username":"bob"}`), "bob", 0},
-		{"json said to be text", post("/", "text/plain", `  {"username":"bob"}`), "bob", 0},
-		{"json beside a query", post("/?email=ann", jsonType, `{"username":"bob"}`), "", 400},
+		{"two json values", object(`{"username":"bob"} {"username":"ann"}`), "bob", 0},
+		{"json with a form type", form(`{"username":"bob"}`), "bob", 0},
+		{"json with a text type", post("/", "text/plain", `  {"username":"bob"}`), "bob", 0},
+		{"json and query", post("/?email=ann", jsonType, `{"username":"bob"}`), "", 400},
 		{"broken json", object(`{"username":"bob",`), "bob", 0},
-		{"no json", object(`username=bob`), "", 0},
+		{"invalid json", object(`username=bob`), "", 0},
 		{"giant name", form("username=" + strings.Repeat("b", 60<<10)), strings.Repeat("b", 60<<10), 0},
 		{"largest body", form("username=bob&p=" + strings.Repeat("x", loginguard.MaxBody-15)), "bob", 0},
 		{"too large", form("username=bob&p=" + strings.Repeat("x", loginguard.MaxBody-14)), "", 413},
-		{"nested without end", object(strings.Repeat(`{"a":`, 12_000)), "", 0},
+		{"deeply nested", object(strings.Repeat(`{"a":`, 12_000)), "", 0},
 	} {
-		got, _, status := seen(t, loginguard.Options{}, c.r)
+		got, _, status := chargedAccount(t, loginguard.Options{}, c.r)
 		if got != c.want || status != c.status {
 			t.Errorf("%s: got %.80q, status %d; want %.80q, %d", c.name, got, status, c.want, c.status)
 		}
 	}
 }
 
-func TestOwnFieldsAndFunctions(t *testing.T) {
+func TestAccountOptions(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
@@ -151,44 +152,44 @@ func TestOwnFieldsAndFunctions(t *testing.T) {
 			"tenant=A&user=bob", "a/bob",
 		},
 		{
-			"as the database has it",
+			"custom Normalize",
 			loginguard.Options{Normalize: func(s string) string { return strings.ReplaceAll(s, ".", "") }},
 			"username=B.o.b", "Bob",
 		},
 	} {
-		got, body, status := seen(t, c.opts, post("/", urlencoded, c.body))
+		got, body, status := chargedAccount(t, c.opts, post("/", urlencoded, c.body))
 		if got != c.want || status != 0 || string(body) != c.body {
-			t.Errorf("%s: got %q, body %q, status %d; want %q, the body as it was", c.name, got, body, status, c.want)
+			t.Errorf("%s: got %q, body %q, status %d; want %q and the body unchanged", c.name, got, body, status, c.want)
 		}
 	}
 }
 
-// A body that was parsed before the guard is read where it is, and nothing is added to it.
-func TestFormThatIsParsedAlready(t *testing.T) {
+// If the form was parsed before, the guard uses it and does not change it.
+func TestAccountOfParsedForm(t *testing.T) {
 	t.Parallel()
 	for _, opts := range []loginguard.Options{{}, {Account: func(r *http.Request) string { return r.FormValue("username") }}} {
 		for _, r := range []*http.Request{post("/?q=1", urlencoded, "username=bob"), multi(t, "username", "bob")} {
 			if err := r.ParseMultipartForm(1 << 20); err != nil && !errors.Is(err, http.ErrNotMultipart) {
 				t.Fatal(err)
 			}
-			if got, _, _ := seen(t, opts, r); got != "bob" || len(r.Form["username"]) != 1 {
+			if got, _, _ := chargedAccount(t, opts, r); got != "bob" || len(r.Form["username"]) != 1 {
 				t.Errorf("got %q, the form is then %v; want bob, once", got, r.Form)
 			}
 		}
 	}
 }
 
-// What the guard parses to find the account is not parsed for the handler a second time.
-func TestFormWhoseQueryIsParsedAlready(t *testing.T) {
+// The form that the guard parses is not added to the handler's form.
+func TestAccountOfPartlyParsedForm(t *testing.T) {
 	t.Parallel()
 	for _, opts := range []loginguard.Options{{}, {Account: func(r *http.Request) string { return r.FormValue("username") }}} {
 		r := multi(t, "username", "bob")
 		if err := r.ParseForm(); err != nil {
 			t.Fatal(err)
 		}
-		h := &heard{}
+		h := &eventRecorder{}
 		opts.Observer, opts.PlainEvents = h, true
-		answer(mustNew(t, memstore.New(nil), &opts).Protect(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		serve(mustNew(t, memstore.New(nil), &opts).Protect(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			if err := r.ParseMultipartForm(1 << 20); err != nil || len(r.Form["username"]) != 1 {
 				t.Errorf("the handler's form is %v, error %v; want bob once", r.Form, err)
 			}
@@ -199,72 +200,75 @@ func TestFormWhoseQueryIsParsedAlready(t *testing.T) {
 	}
 }
 
-// A type that is not read is refused wherever it stands, and only where an account is looked for in bodies.
-func TestTypeThatIsNotRead(t *testing.T) {
+// Unsupported content types are rejected, but only if the guard reads accounts from
+// bodies.
+func TestUnsupportedContentType(t *testing.T) {
 	t.Parallel()
 	twice := post("/", jsonType, `<l><Username>bob</Username></l>`)
 	twice.Header.Add("Content-Type", "text/xml")
-	if _, _, status := seen(t, loginguard.Options{}, twice); status != http.StatusUnsupportedMediaType {
+	if _, _, status := chargedAccount(t, loginguard.Options{}, twice); status != http.StatusUnsupportedMediaType {
 		t.Errorf("two types, of which one is XML: status %d; want 415", status)
 	}
-	packed := post("/?username=ann", jsonType, "\x1f\x8b and so on")
-	packed.Header.Set("Content-Encoding", "gzip")
-	if _, _, status := seen(t, loginguard.Options{}, packed); status != http.StatusUnsupportedMediaType {
-		t.Errorf("a body that is packed: status %d; want 415", status)
+	compressed := post("/?username=ann", jsonType, "\x1f\x8b and so on")
+	compressed.Header.Set("Content-Encoding", "gzip")
+	if _, _, status := chargedAccount(t, loginguard.Options{}, compressed); status != http.StatusUnsupportedMediaType {
+		t.Errorf("compressed body: status %d; want 415", status)
 	}
 	plain := post("/", jsonType, `{"login":"bob"}`)
 	plain.Header.Set("Content-Encoding", "Identity")
-	if got, _, status := seen(t, loginguard.Options{}, plain); got != "bob" || status != 0 {
-		t.Errorf("a body that is not packed: got %q, status %d; want bob", got, status)
+	if got, _, status := chargedAccount(t, loginguard.Options{}, plain); got != "bob" || status != 0 {
+		t.Errorf("identity encoding: got %q, status %d; want bob", got, status)
 	}
 	for _, opts := range []loginguard.Options{{Fields: []string{}}, {Account: func(*http.Request) string { return "" }}} {
-		if _, _, status := seen(t, opts, post("/", "application/xml", "<l/>")); status != 0 {
-			t.Errorf("XML where no account is looked for in fields: status %d; want it let through", status)
+		if _, _, status := chargedAccount(t, opts, post("/", "application/xml", "<l/>")); status != 0 {
+			t.Errorf("XML without account fields: status %d; want it allowed", status)
 		}
 	}
 }
 
-// A middleware further out may allow less; that is no other answer than for what the guard itself finds too large.
-func TestBodyThatIsTooLargeForOthers(t *testing.T) {
+// An outer middleware may have a lower size limit. The response is the same as for the
+// limit of the guard.
+func TestMaxBytesReaderError(t *testing.T) {
 	t.Parallel()
 	r := post("/", urlencoded, "username=bob&password=guess")
 	r.Body = http.MaxBytesReader(nil, r.Body, 10)
-	if _, _, status := seen(t, loginguard.Options{}, r); status != http.StatusRequestEntityTooLarge {
+	if _, _, status := chargedAccount(t, loginguard.Options{}, r); status != http.StatusRequestEntityTooLarge {
 		t.Errorf("status %d; want 413", status)
 	}
 }
 
-type torn struct{}
+type brokenBody struct{}
 
-func (torn) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
-func (torn) Close() error             { return nil }
+func (brokenBody) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+func (brokenBody) Close() error             { return nil }
 
-func TestBodyThatBreaksOff(t *testing.T) {
+func TestBodyReadError(t *testing.T) {
 	t.Parallel()
 	r := post("/", urlencoded, "")
-	r.Body = torn{}
-	if _, _, status := seen(t, loginguard.Options{}, r); status != http.StatusBadRequest {
+	r.Body = brokenBody{}
+	if _, _, status := chargedAccount(t, loginguard.Options{}, r); status != http.StatusBadRequest {
 		t.Errorf("status %d; want 400", status)
 	}
 }
 
-// Refused requests never reach the handler, cost nothing and are heard of.
-func TestRefusedRequests(t *testing.T) {
+// Invalid requests do not reach the handler, are not charged, and are reported to the
+// observer.
+func TestInvalidRequestEvents(t *testing.T) {
 	t.Parallel()
-	h := &heard{}
+	h := &eventRecorder{}
 	g := mustNew(t, memstore.New(nil), &loginguard.Options{Observer: h})
 	for range 300 {
-		w := answer(g.Protect(login), post("/", urlencoded, "username=a&username=b"))
+		w := serve(g.Protect(login), post("/", urlencoded, "username=a&username=b"))
 		if w.Code != 400 || w.Header().Get("Content-Type") != "application/problem+json" || !json.Valid(w.Body.Bytes()) {
 			t.Fatalf("status %d, header %v, body %q; want 400 and a problem", w.Code, w.Header(), w.Body)
 		}
 	}
 	if got := h.kinds(); got[loginguard.KindInvalid] != 300 || len(got) != 1 {
-		t.Errorf("events %v; want 300 refused", got)
+		t.Errorf("events %v; want 300 invalid", got)
 	}
 }
 
-func TestNormalizeIsStable(t *testing.T) {
+func TestNormalizeIsIdempotent(t *testing.T) {
 	t.Parallel()
 	for r := rune(0); r <= 0x2FFFF; r++ {
 		s := string(r)
@@ -278,8 +282,8 @@ func TestNormalizeIsStable(t *testing.T) {
 	}
 }
 
-// Whatever is sent: no panic, the handler reads what was sent, and where the handler would find an account by any of the usual
-// ways, the guard charges that one.
+// For every request: no panic, the handler reads the complete body, and if the handler
+// finds an account in a usual way, the guard charges that account.
 func FuzzAccount(f *testing.F) {
 	for _, seed := range []struct{ query, contentType, body string }{
 		{"", urlencoded, "username=bob&password=x"},
@@ -296,7 +300,7 @@ func FuzzAccount(f *testing.F) {
 	f.Fuzz(func(t *testing.T, query, contentType, body string) {
 		r := post("/login", contentType, body)
 		r.URL = &url.URL{Path: "/login", RawQuery: query}
-		got, read, status := seen(t, loginguard.Options{}, r)
+		got, read, status := chargedAccount(t, loginguard.Options{}, r)
 		if status != 0 {
 			if status != 400 && status != 413 && status != 415 {
 				t.Errorf("status %d", status)
@@ -323,6 +327,6 @@ func FuzzAccount(f *testing.F) {
 func mustAgree(t *testing.T, charged, handler string) {
 	t.Helper()
 	if want := loginguard.Normalize(handler); want != "" && charged != want {
-		t.Errorf("charged %q, while a handler finds %q", charged, want)
+		t.Errorf("charged %q, but a handler finds %q", charged, want)
 	}
 }

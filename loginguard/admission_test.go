@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/loginguard"
 )
 
-func TestSettleScenarios(t *testing.T) {
+func TestRefundScenarios(t *testing.T) {
 	none := []headgate.Limit{}
 	admissiontest.RunSettle(t, admissiontest.Settler{
 		New: func(t *testing.T, store headgate.Store, limit headgate.Limit, mode headgate.OnStoreError) admissiontest.Send {

@@ -12,55 +12,55 @@ import (
 	"github.com/headgate/headgate/loginguard"
 )
 
-// mustBound replays an attack for a day and compares what was admitted in its first hour, and in all of it, with what is
-// documented.
-func mustBound(t *testing.T, what string, a *greedy, wantHour, wantDay int) {
+// checkAllowed runs an attack for a day and compares the allowed attempts in the
+// first hour and in the day with the documented numbers.
+func checkAllowed(t *testing.T, what string, a *attacker, wantHour, wantDay int) {
 	t.Helper()
 	a.now = noon
-	if got := a.until(t, after(hour)); got != wantHour {
-		t.Errorf("%s: %d tries in an hour; want %d", what, got, wantHour)
+	if got := a.runUntil(t, after(hour)); got != wantHour {
+		t.Errorf("%s: %d attempts allowed in an hour; want %d", what, got, wantHour)
 	}
-	if got := a.until(t, after(day)); got != wantDay {
-		t.Errorf("%s: %d tries in a day; want %d", what, got, wantDay)
+	if got := a.runUntil(t, after(day)); got != wantDay {
+		t.Errorf("%s: %d attempts allowed in a day; want %d", what, got, wantDay)
 	}
 }
 
 func TestBruteForceFromOneAddress(t *testing.T) {
 	t.Parallel()
 	g := mustNew(t, newMemory(t), nil)
-	mustBound(t, "one account from one address", &greedy{guard: g, next: func(int) loginguard.Client {
+	checkAllowed(t, "one account from one address", &attacker{guard: g, next: func(int) loginguard.Client {
 		return loginguard.Client{Addr: host(1, 1), Account: "bob"}
 	}}, 19, 111)
 }
 
-// One password, many accounts: each is tried once.
-func TestSpraying(t *testing.T) {
+// One password for many accounts: one attempt for each account.
+func TestPasswordSpraying(t *testing.T) {
 	t.Parallel()
 	t.Run("from one address", func(t *testing.T) {
 		t.Parallel()
 		g := mustNew(t, newMemory(t), nil)
-		mustBound(t, "spraying from one address", &greedy{guard: g, next: func(try int) loginguard.Client {
-			return loginguard.Client{Addr: host(1, 1), Account: name(try)}
+		checkAllowed(t, "spraying from one address", &attacker{guard: g, next: func(n int) loginguard.Client {
+			return loginguard.Client{Addr: host(1, 1), Account: name(n)}
 		}}, 104, 200)
 	})
 	t.Run("from a /24", func(t *testing.T) {
 		t.Parallel()
 		g := mustNew(t, newMemory(t), nil)
-		mustBound(t, "spraying from a /24", &greedy{guard: g, next: func(try int) loginguard.Client {
-			return loginguard.Client{Addr: host(1, try%256), Account: name(try)}
+		checkAllowed(t, "spraying from a /24", &attacker{guard: g, next: func(n int) loginguard.Client {
+			return loginguard.Client{Addr: host(1, n%256), Account: name(n)}
 		}}, 520, 1000)
 	})
 	t.Run("from a /48", func(t *testing.T) {
 		t.Parallel()
 		g := mustNew(t, newMemory(t), nil)
-		mustBound(t, "spraying from a /48, each try from a /64 of its own", &greedy{guard: g, next: func(try int) loginguard.Client {
-			return loginguard.Client{Addr: v6(byte(try>>8), byte(try)), Account: name(try)}
+		checkAllowed(t, "spraying from a /48, each attempt from its own /64", &attacker{guard: g, next: func(n int) loginguard.Client {
+			return loginguard.Client{Addr: v6(byte(n>>8), byte(n)), Account: name(n)}
 		}}, 520, 1000)
 	})
 }
 
-// Names and passwords of another site's users, each pair once, from 10,000 addresses in 40 networks.
-func TestStuffingFromManyAddresses(t *testing.T) {
+// Leaked credentials, each pair once, from 10,000 addresses in 40 networks.
+func TestCredentialStuffing(t *testing.T) {
 	t.Parallel()
 	networks := 40
 	if testing.Short() {
@@ -68,150 +68,153 @@ func TestStuffingFromManyAddresses(t *testing.T) {
 	}
 	g := mustNew(t, newMemory(t), nil)
 	inHour, inDay, account := 0, 0, 0
-	for n := range networks {
-		a := &greedy{guard: g, now: noon, next: func(try int) loginguard.Client {
+	for network := range networks {
+		a := &attacker{guard: g, now: noon, next: func(n int) loginguard.Client {
 			account++
-			return loginguard.Client{Addr: host(n, try%250), Account: name(account)}
+			return loginguard.Client{Addr: host(network, n%250), Account: name(account)}
 		}}
-		inHour += a.until(t, after(hour))
-		inDay += a.until(t, after(day))
+		inHour += a.runUntil(t, after(hour))
+		inDay += a.runUntil(t, after(day))
 	}
 	if inHour != networks*520 || inDay != networks*1000 {
-		t.Errorf("%d addresses in %d networks: %d tries in an hour and %d in a day; want %d and %d",
+		t.Errorf("%d addresses in %d networks: %d attempts allowed in an hour and %d in a day; want %d and %d",
 			networks*250, networks, inHour, inDay, networks*520, networks*1000)
 	}
 }
 
-// The same, where Total bounds everybody who is not known.
-func TestStuffingUnderATotal(t *testing.T) {
+// The same with Total, which limits all clients that are not known.
+func TestCredentialStuffingWithTotal(t *testing.T) {
 	t.Parallel()
 	g := mustNew(t, newMemory(t), &loginguard.Options{
 		Limits: loginguard.Limits{Total: headgate.MustPolicy("60/1h burst 30").Limits},
 	})
 	owner := loginguard.Client{Addr: host(99, 1), Account: "bob"}
-	mustSucceed(t, noon, mustTry(t, g, noon, owner))
-	mustBound(t, "10,000 addresses in 40 networks", &greedy{guard: g, next: func(try int) loginguard.Client {
-		return loginguard.Client{Addr: host(try%40, try/40%250), Account: name(try)}
+	mustSucceed(t, noon, mustAttempt(t, g, noon, owner))
+	checkAllowed(t, "10,000 addresses in 40 networks", &attacker{guard: g, next: func(n int) loginguard.Client {
+		return loginguard.Client{Addr: host(n%40, n/40%250), Account: name(n)}
 	}}, 90, 30+24*60)
-	if a := mustTry(t, g, after(day), owner); !a.Allowed() {
-		t.Errorf("the owner, from where he is known: denied by %v; want him allowed", a.DeniedBy())
+	if a := mustAttempt(t, g, after(day), owner); !a.Allowed() {
+		t.Errorf("the owner from a known address: denied by %v; want allowed", a.DeniedBy())
 	}
 }
 
-// owner logs in every ten minutes, and every other hour after mistyping three times, and must always get in at once.
-func ownerLogsIn(t *testing.T, g *loginguard.Guard, now headgate.Instant, c loginguard.Client, round int) {
+// ownerLogin logs in, in every twelfth round after three typos. All attempts must be
+// allowed.
+func ownerLogin(t *testing.T, g *loginguard.Guard, now headgate.Instant, c loginguard.Client, round int) {
 	t.Helper()
 	if round%12 == 2 {
 		for typo := range 3 {
-			a := mustTry(t, g, now, c)
+			a := mustAttempt(t, g, now, c)
 			if !a.Allowed() {
-				t.Fatalf("round %d: the owner's mistake %d is denied by %v; want it allowed", round, typo+1, a.DeniedBy())
+				t.Fatalf("round %d: typo %d of the owner is denied by %v; want it allowed", round, typo+1, a.DeniedBy())
 			}
 			a.Failed()
 		}
 	}
-	mustSucceed(t, now, mustTry(t, g, now, c))
+	mustSucceed(t, now, mustAttempt(t, g, now, c))
 }
 
-// Many addresses, one account: the owner at home sees nothing of it; from a new address he waits as any stranger, unless his
-// browser is known.
-func TestManyAddressesOnOneAccount(t *testing.T) {
+// Many addresses attack one account. The owner is not affected at a known address. From
+// a new address the owner has to wait like any other client, unless the browser is
+// known.
+func TestDistributedAttackOnOneAccount(t *testing.T) {
 	t.Parallel()
 	g := mustNew(t, newMemory(t), nil)
 	home := loginguard.Client{Addr: host(200, 1), Account: "bob"}
-	first := mustTry(t, g, noon-1, home)
+	first := mustAttempt(t, g, noon-1, home)
 	mustSucceed(t, noon-1, first)
 	device := first.DeviceAt((noon - 1).Time())
 
-	attack := &greedy{guard: g, now: noon, next: func(try int) loginguard.Client {
-		return loginguard.Client{Addr: host(try%40, try/40%250), Account: "Bob "}
+	attack := &attacker{guard: g, now: noon, next: func(n int) loginguard.Client {
+		return loginguard.Client{Addr: host(n%40, n/40%250), Account: "Bob "}
 	}}
 	end, inHour, round := after(day), 0, 0
 	for now := noon; now <= end; now += headgate.Instant(10 * time.Minute / time.Microsecond) {
-		tries := attack.until(t, now)
+		allowed := attack.runUntil(t, now)
 		if now <= after(hour) {
-			inHour = tries
+			inHour = allowed
 		}
-		ownerLogsIn(t, g, now, home, round)
+		ownerLogin(t, g, now, home, round)
 		round++
 	}
-	if inHour != 44 || attack.tries != 136 {
-		t.Errorf("10,000 addresses on one account: %d tries in an hour, %d in a day; want 44 and 136", inHour, attack.tries)
+	if inHour != 44 || attack.allowed != 136 {
+		t.Errorf("10,000 addresses on one account: %d attempts allowed in an hour, %d in a day; want 44 and 136", inHour, attack.allowed)
 	}
 
-	away := loginguard.Client{Addr: host(300, 7), Account: "bob"}
-	stranger := mustTry(t, g, end, away)
-	if stranger.Allowed() || !slices.Equal(stranger.DeniedBy(), []string{"account"}) || stranger.RetryAfter() > 15*time.Minute {
-		t.Errorf("the owner from a new address: allowed %v, denied by %v, for %v; want him denied by the account, for 15 min at most",
-			stranger.Allowed(), stranger.DeniedBy(), stranger.RetryAfter())
+	newAddr := loginguard.Client{Addr: host(300, 7), Account: "bob"}
+	fromNew := mustAttempt(t, g, end, newAddr)
+	if fromNew.Allowed() || !slices.Equal(fromNew.DeniedBy(), []string{"account"}) || fromNew.RetryAfter() > 15*time.Minute {
+		t.Errorf("the owner from a new address: allowed %v, denied by %v, for %v; want it denied by the account, for at most 15 min",
+			fromNew.Allowed(), fromNew.DeniedBy(), fromNew.RetryAfter())
 	}
-	away.Device = device
-	mustSucceed(t, end, mustTry(t, g, end, away))
-	away.Device = ""
-	mustSucceed(t, end, mustTry(t, g, end, away)) // that address is known now
+	newAddr.Device = device
+	mustSucceed(t, end, mustAttempt(t, g, end, newAddr))
+	newAddr.Device = ""
+	mustSucceed(t, end, mustAttempt(t, g, end, newAddr)) // the address is known now
 
-	calm := attack.now + headgate.Instant(15*time.Minute/time.Microsecond)
-	mustSucceed(t, calm, mustTry(t, g, calm, loginguard.Client{Addr: host(301, 7), Account: "bob"}))
+	later := attack.now + headgate.Instant(15*time.Minute/time.Microsecond)
+	mustSucceed(t, later, mustAttempt(t, g, later, loginguard.Client{Addr: host(301, 7), Account: "bob"}))
 }
 
-// Whatever happens on the address, the network and the account, a known pair answers for itself.
-func TestKnownPairIsNotLockedOutByOthers(t *testing.T) {
+// Failures on the address, the network and the account do not affect a known pair.
+func TestKnownPairIsNotLockedOut(t *testing.T) {
 	t.Parallel()
 	g := mustNew(t, newMemory(t), nil)
 	owner := loginguard.Client{Addr: host(1, 1), Account: "bob"}
-	mustSucceed(t, noon, mustTry(t, g, noon, owner))
-	neighbour := &greedy{guard: g, now: noon, next: func(try int) loginguard.Client {
-		return loginguard.Client{Addr: host(1, 1+try%2), Account: name(try)}
+	mustSucceed(t, noon, mustAttempt(t, g, noon, owner))
+	neighbour := &attacker{guard: g, now: noon, next: func(n int) loginguard.Client {
+		return loginguard.Client{Addr: host(1, 1+n%2), Account: name(n)}
 	}}
-	neighbour.until(t, after(hour))
+	neighbour.runUntil(t, after(hour))
 	for round := range 3 {
-		ownerLogsIn(t, g, after(hour), owner, round)
+		ownerLogin(t, g, after(hour), owner, round)
 	}
-	// Somebody behind the same address who aims at the same account is the same pair: he is bounded, and the owner with him, but
-	// for a browser that is known.
-	inside := &greedy{guard: g, now: after(2 * hour), next: func(int) loginguard.Client { return owner }}
-	first := mustTry(t, g, after(hour), owner)
+	// An attacker with the same address on the same account is the same pair: the
+	// attacker and the owner share its limits, except from a known browser.
+	inside := &attacker{guard: g, now: after(2 * hour), next: func(int) loginguard.Client { return owner }}
+	first := mustAttempt(t, g, after(hour), owner)
 	mustSucceed(t, after(hour), first)
-	inside.until(t, after(3*hour))
-	a := mustTry(t, g, after(3*hour), owner)
+	inside.runUntil(t, after(3*hour))
+	a := mustAttempt(t, g, after(3*hour), owner)
 	if a.Allowed() || !slices.Equal(a.DeniedBy(), []string{"pair"}) || a.RetryAfter() > 15*time.Minute {
-		t.Errorf("the owner beside an attacker: allowed %v, denied by %v for %v; want him denied by the pair",
+		t.Errorf("the owner at the attacker's address: allowed %v, denied by %v for %v; want denied by the pair",
 			a.Allowed(), a.DeniedBy(), a.RetryAfter())
 	}
 	owner.Device = first.DeviceAt(after(hour).Time())
-	ownerLogsIn(t, g, after(3*hour), owner, 2)
+	ownerLogin(t, g, after(3*hour), owner, 2)
 }
 
-// What a known pair does wrong is not charged to others.
-func TestMistypingAtHomeCostsNobodyElse(t *testing.T) {
+// Failures of a known pair are not charged to other clients.
+func TestKnownPairFailuresAreNotShared(t *testing.T) {
 	t.Parallel()
 	g := mustNew(t, newMemory(t), nil)
 	home := loginguard.Client{Addr: host(1, 1), Account: "bob"}
-	mustSucceed(t, noon, mustTry(t, g, noon, home))
-	a := &greedy{guard: g, now: noon, next: func(int) loginguard.Client { return home }}
-	a.until(t, after(hour))
-	elsewhere := &greedy{guard: g, now: after(hour), next: func(try int) loginguard.Client {
-		return loginguard.Client{Addr: host(2, try), Account: "bob"}
+	mustSucceed(t, noon, mustAttempt(t, g, noon, home))
+	a := &attacker{guard: g, now: noon, next: func(int) loginguard.Client { return home }}
+	a.runUntil(t, after(hour))
+	elsewhere := &attacker{guard: g, now: after(hour), next: func(n int) loginguard.Client {
+		return loginguard.Client{Addr: host(2, n), Account: "bob"}
 	}}
 	elsewhere.step(t)
-	if elsewhere.tries != 20 {
-		t.Errorf("after failures at home, %d tries from elsewhere; want all 20 that are free", elsewhere.tries)
+	if elsewhere.allowed != 20 {
+		t.Errorf("after failures of the known pair, %d attempts from other addresses; want all 20 free ones", elsewhere.allowed)
 	}
 }
 
-func TestThreeTyposAreNotPunished(t *testing.T) {
+func TestThreeTyposAreAllowed(t *testing.T) {
 	t.Parallel()
 	g := mustNew(t, newMemory(t), nil)
 	c := loginguard.Client{Addr: host(1, 1), Account: "bob"}
-	for d := range 30 { // every day, the first time as a stranger
+	for d := range 30 { // every day; the address is unknown the first time
 		for round := range 3 {
-			ownerLogsIn(t, g, after(time.Duration(d)*day), c, round)
+			ownerLogin(t, g, after(time.Duration(d)*day), c, round)
 		}
 	}
 }
 
-// Many guesses at once get no further than one after another. They are given the time that a busy machine needs.
-func mustBoundCrowd(t *testing.T, g *loginguard.Guard, size int, what string, want int64, next func(n int) loginguard.Client) {
+// checkConcurrent checks that concurrent guesses get no further than sequential ones.
+// Its timeout suits a busy machine.
+func checkConcurrent(t *testing.T, g *loginguard.Guard, size int, what string, want int64, next func(n int) loginguard.Client) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -234,26 +237,26 @@ func mustBoundCrowd(t *testing.T, g *loginguard.Guard, size int, what string, wa
 	close(start)
 	wait.Wait()
 	if got := admitted.Load(); got != want {
-		t.Errorf("%s: of %d guesses at once %d were admitted; want %d", what, size, got, want)
+		t.Errorf("%s: of %d concurrent guesses %d were allowed; want %d", what, size, got, want)
 	}
 }
 
-func TestThousandGuessesAtOnce(t *testing.T) {
+func TestConcurrentGuesses(t *testing.T) {
 	t.Parallel()
-	mustBoundCrowd(t, mustNew(t, newMemory(t), nil), 1000, "one pair", 5, func(int) loginguard.Client {
+	checkConcurrent(t, mustNew(t, newMemory(t), nil), 1000, "one pair", 5, func(int) loginguard.Client {
 		return loginguard.Client{Addr: host(1, 1), Account: "bob"}
 	})
-	mustBoundCrowd(t, mustNew(t, newMemory(t), nil), 1000, "one account", 20, func(n int) loginguard.Client {
+	checkConcurrent(t, mustNew(t, newMemory(t), nil), 1000, "one account", 20, func(n int) loginguard.Client {
 		return loginguard.Client{Addr: host(n, 1), Account: "bob"}
 	})
-	mustBoundCrowd(t, mustNew(t, newMemory(t), nil), 1000, "one address", 30, func(n int) loginguard.Client {
+	checkConcurrent(t, mustNew(t, newMemory(t), nil), 1000, "one address", 30, func(n int) loginguard.Client {
 		return loginguard.Client{Addr: host(1, 1), Account: name(n)}
 	})
-	mustBoundCrowd(t, mustNew(t, newMemory(t), nil), 1000, "one network", 100, func(n int) loginguard.Client {
+	checkConcurrent(t, mustNew(t, newMemory(t), nil), 1000, "one network", 100, func(n int) loginguard.Client {
 		return loginguard.Client{Addr: host(1, n%256), Account: name(n)}
 	})
 	g := mustNew(t, newMemory(t), nil)
 	owner := loginguard.Client{Addr: host(1, 1), Account: "bob"}
-	mustSucceed(t, noon, mustTry(t, g, noon, owner))
-	mustBoundCrowd(t, g, 1000, "a known pair", 5, func(int) loginguard.Client { return owner })
+	mustSucceed(t, noon, mustAttempt(t, g, noon, owner))
+	checkConcurrent(t, g, 1000, "a known pair", 5, func(int) loginguard.Client { return owner })
 }

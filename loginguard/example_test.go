@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// Two lines before a login.
+// Two lines protect a login.
 func Example() {
 	guard, err := loginguard.New(memstore.New(nil), nil)
 	if err != nil {
@@ -27,12 +27,12 @@ func Example() {
 	server := httptest.NewServer(mux)
 	defer server.Close()
 	for range 7 {
-		answer, err := http.PostForm(server.URL+"/login", url.Values{"username": {"bob"}, "password": {"guess"}})
+		resp, err := http.PostForm(server.URL+"/login", url.Values{"username": {"bob"}, "password": {"guess"}})
 		if err != nil {
 			panic(err)
 		}
-		_ = answer.Body.Close()
-		fmt.Printf("%d %q\n", answer.StatusCode, answer.Header.Get("Retry-After"))
+		_ = resp.Body.Close()
+		fmt.Printf("%d %q\n", resp.StatusCode, resp.Header.Get("Retry-After"))
 	}
 	// Output:
 	// 401 ""
@@ -44,7 +44,7 @@ func Example() {
 	// 429 "1"
 }
 
-// A form that is shown again with status 200, as most are, must say when it failed.
+// A form that is shown again with status 200 must report failures.
 func ExampleFailed() {
 	guard, err := loginguard.New(memstore.New(nil), nil)
 	if err != nil {
@@ -75,22 +75,22 @@ func ExampleFailed() {
 	// 429
 }
 
-// Without HTTP: a mail server, say.
+// The guard can be used without HTTP, for example in a mail server.
 func ExampleGuard_Attempt() {
 	guard, err := loginguard.New(memstore.New(nil), &loginguard.Options{Name: "imap"})
 	if err != nil {
 		panic(err)
 	}
 	ctx := context.Background()
-	try, err := guard.Attempt(ctx, loginguard.Client{Addr: netip.MustParseAddr("192.0.2.1"), Account: "bob"})
+	attempt, err := guard.Attempt(ctx, loginguard.Client{Addr: netip.MustParseAddr("192.0.2.1"), Account: "bob"})
 	switch {
 	case err != nil:
-		fmt.Println("not now")
-	case !try.Allowed():
-		fmt.Println("try again in", try.RetryAfter())
+		fmt.Println("store unavailable")
+	case !attempt.Allowed():
+		fmt.Println("try again in", attempt.RetryAfter())
 	default:
 		fmt.Println("checking the password")
-		err = try.Succeeded(ctx) // or try.Failed()
+		err = attempt.Succeeded(ctx) // or attempt.Failed()
 	}
 	fmt.Println(err)
 	// Output:
@@ -98,16 +98,17 @@ func ExampleGuard_Attempt() {
 	// <nil>
 }
 
-// The forms around a login: one that sends a mail, where everybody gets the same answer, and one that takes a code.
+// Other forms of a login: a password reset, which always shows the same response, and a
+// one-time code.
 func ExampleOptions_forms() {
 	store := memstore.New(nil)
-	secret := []byte("from your configuration, the same everywhere")
+	secret := []byte("from your configuration, the same in all processes")
 	_, err := loginguard.New(store, &loginguard.Options{Name: "reset", KnownBy: "login", Secret: secret, Outcome: loginguard.AlwaysFailure})
 	fmt.Println(err)
 	_, err = loginguard.New(store, &loginguard.Options{
 		Name: "code", Secret: secret,
 		Account: func(r *http.Request) string {
-			user, _ := r.Context().Value("user of the session that awaits the code").(string)
+			user, _ := r.Context().Value("user of the session").(string)
 			return user
 		},
 		Limits: loginguard.Limits{Account: loginguard.Lockout{Free: 10}.Limits()},

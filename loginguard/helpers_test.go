@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// noon is when every attack begins. It is no multiple of any window.
+// noon is the time at which every attack starts. It is not a multiple of any window.
 const noon = headgate.Instant(1_779_192_000_123_456)
 
 var secret = []byte("a secret of more than 16 bytes")
@@ -34,7 +34,7 @@ func mustNew(t testing.TB, store headgate.Store, opts *loginguard.Options) *logi
 	return g
 }
 
-func mustTry(t testing.TB, g *loginguard.Guard, now headgate.Instant, c loginguard.Client) *loginguard.Attempt {
+func mustAttempt(t testing.TB, g *loginguard.Guard, now headgate.Instant, c loginguard.Client) *loginguard.Attempt {
 	t.Helper()
 	attempt := func() (*loginguard.Attempt, error) { return g.AttemptAt(t.Context(), now.Time(), c) }
 	if now == headgate.StoreClock {
@@ -50,7 +50,7 @@ func mustTry(t testing.TB, g *loginguard.Guard, now headgate.Instant, c logingua
 func mustSucceed(t testing.TB, now headgate.Instant, a *loginguard.Attempt) {
 	t.Helper()
 	if !a.Allowed() {
-		t.Fatalf("a try at %d is denied by %v; want it allowed", now-noon, a.DeniedBy())
+		t.Fatalf("an attempt at %d is denied by %v; want it allowed", now-noon, a.DeniedBy())
 	}
 	succeeded := func() error { return a.SucceededAt(t.Context(), now.Time()) }
 	if now == headgate.StoreClock {
@@ -61,7 +61,7 @@ func mustSucceed(t testing.TB, now headgate.Instant, a *loginguard.Attempt) {
 	}
 }
 
-// host is the n-th address of an IPv4 network: 10.x.y.0/24.
+// host returns the n-th address of an IPv4 network 10.x.y.0/24.
 func host(subnet, n int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, byte(subnet >> 8), byte(subnet), byte(n)})
 }
@@ -70,19 +70,19 @@ func name(n int) string { return "user" + strconv.Itoa(n) }
 
 func newMemory(testing.TB) headgate.Store { return memstore.New(nil) }
 
-// heard collects events.
-type heard struct {
+// eventRecorder is an observer that records events.
+type eventRecorder struct {
 	mu     sync.Mutex
 	events []loginguard.Event
 }
 
-func (h *heard) ObserveAttempt(e loginguard.Event) {
+func (h *eventRecorder) ObserveAttempt(e loginguard.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.events = append(h.events, e)
 }
 
-func (h *heard) kinds() map[loginguard.EventKind]int {
+func (h *eventRecorder) kinds() map[loginguard.EventKind]int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	n := make(map[loginguard.EventKind]int)
@@ -92,42 +92,44 @@ func (h *heard) kinds() map[loginguard.EventKind]int {
 	return n
 }
 
-// v6 is an address in a /64 of its own, of one /48.
+// v6 returns an address with its own /64, in one /48.
 func v6(hi, lo byte) netip.Addr {
 	return netip.AddrFrom16([16]byte{0: 0x20, 1: 1, 2: 0xd, 3: 0xb8, 6: hi, 7: lo, 15: 1})
 }
 
-// greedy is an attacker who tries as often as he is let, one guess after another: at once while he is allowed, and when he is
-// denied again after just the wait that he was told. Every guess is wrong.
-type greedy struct {
-	guard *loginguard.Guard
-	next  func(try int) loginguard.Client
-	now   headgate.Instant
-	tries int // admitted so far
+// attacker makes guesses as fast as the guard allows: immediately while they are
+// allowed, and after RetryAfter when one is denied. Every guess is wrong.
+type attacker struct {
+	guard   *loginguard.Guard
+	next    func(n int) loginguard.Client
+	now     headgate.Instant
+	allowed int // attempts allowed so far
 }
 
-// step makes guesses until one is denied, and moves on to when the next may be made.
-func (g *greedy) step(t testing.TB) {
+// step makes guesses until one is denied, then advances now to when the next one is
+// allowed.
+func (g *attacker) step(t testing.TB) {
 	t.Helper()
 	for {
-		a := mustTry(t, g.guard, g.now, g.next(g.tries))
+		a := mustAttempt(t, g.guard, g.now, g.next(g.allowed))
 		if !a.Allowed() {
 			if a.RetryAfter() <= 0 {
-				t.Fatalf("a denial by %v tells to wait %v; want more than 0", a.DeniedBy(), a.RetryAfter())
+				t.Fatalf("a denial by %v has RetryAfter %v; want more than 0", a.DeniedBy(), a.RetryAfter())
 			}
 			g.now += headgate.Instant(a.RetryAfter() / time.Microsecond)
 			return
 		}
 		a.Failed()
-		g.tries++
+		g.allowed++
 	}
 }
 
-// until makes guesses until the instant end, and at it, and says how many were admitted in all.
-func (g *greedy) until(t testing.TB, end headgate.Instant) int {
+// runUntil makes guesses until end, inclusive, and returns how many were allowed in
+// total.
+func (g *attacker) runUntil(t testing.TB, end headgate.Instant) int {
 	t.Helper()
 	for g.now <= end {
 		g.step(t)
 	}
-	return g.tries
+	return g.allowed
 }

@@ -19,11 +19,12 @@ const (
 	day  = 24 * time.Hour
 )
 
-// What docs/login.md says that the default limits bound, worked out by hand there.
-var documented = []struct {
+// documentedLimits are the bounds of the default limits in docs/login.md, calculated by
+// hand.
+var documentedLimits = []struct {
 	kind      string
 	limits    []headgate.Limit
-	atOnce    int64
+	immediate int64
 	hour, day int64
 }{
 	{"pair", loginguard.Lockout{}.Limits(), 5, 19, 111},
@@ -32,24 +33,24 @@ var documented = []struct {
 	{"subnet", headgate.MustPolicy("30/1m burst 100", "500/24h").Limits, 100, 520, 1000},
 }
 
-func TestMostIsWhatIsDocumented(t *testing.T) {
+func TestMaxAttemptsMatchesDocs(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/login.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range documented {
-		atOnce, inHour, inDay := loginguard.MaxAttempts(d.limits, 0), loginguard.MaxAttempts(d.limits, hour), loginguard.MaxAttempts(d.limits, day)
-		if atOnce != d.atOnce || inHour != d.hour || inDay != d.day {
-			t.Errorf("%s: at once %d, an hour %d, a day %d; want %d, %d, %d", d.kind, atOnce, inHour, inDay, d.atOnce, d.hour, d.day)
+	for _, d := range documentedLimits {
+		immediate, inHour, inDay := loginguard.MaxAttempts(d.limits, 0), loginguard.MaxAttempts(d.limits, hour), loginguard.MaxAttempts(d.limits, day)
+		if immediate != d.immediate || inHour != d.hour || inDay != d.day {
+			t.Errorf("%s: immediately %d, in an hour %d, in a day %d; want %d, %d, %d", d.kind, immediate, inHour, inDay, d.immediate, d.hour, d.day)
 		}
-		if row := fmt.Sprintf("| %d | %d | %d |", d.atOnce, d.hour, d.day); !strings.Contains(string(page), row) {
+		if row := fmt.Sprintf("| %d | %d | %d |", d.immediate, d.hour, d.day); !strings.Contains(string(page), row) {
 			t.Errorf("%s: docs/login.md has no row with %q", d.kind, row)
 		}
 	}
 }
 
-func TestMostAtTheEdges(t *testing.T) {
+func TestMaxAttempts(t *testing.T) {
 	t.Parallel()
 	huge := headgate.Limit{Rate: headgate.MaxUnits, Period: time.Millisecond, Burst: headgate.MaxUnits}
 	for _, c := range []struct {
@@ -59,11 +60,11 @@ func TestMostAtTheEdges(t *testing.T) {
 		want   int64
 	}{
 		{"no limits", nil, hour, math.MaxInt64},
-		{"a span below 0 counts as none", headgate.MustPolicy("3/1s").Limits, -hour, 3},
+		{"a negative span counts as 0", headgate.MustPolicy("3/1s").Limits, -hour, 3},
 		{"rounded down", headgate.MustPolicy("3/1s").Limits, 999 * time.Millisecond, 3 + 2},
-		{"both ends are in it", headgate.MustPolicy("3/1s").Limits, time.Second, 6},
-		{"beyond any number", []headgate.Limit{huge}, math.MaxInt64, math.MaxInt64},
-		{"one of them beyond", []headgate.Limit{huge, headgate.MustParseLimit("1/1h")}, hour, 2},
+		{"both ends are included", headgate.MustPolicy("3/1s").Limits, time.Second, 6},
+		{"overflow", []headgate.Limit{huge}, math.MaxInt64, math.MaxInt64},
+		{"overflow of one limit", []headgate.Limit{huge, headgate.MustParseLimit("1/1h")}, hour, 2},
 	} {
 		if got := loginguard.MaxAttempts(c.limits, c.span); got != c.want {
 			t.Errorf("%s: got %d want %d", c.name, got, c.want)
@@ -71,7 +72,7 @@ func TestMostAtTheEdges(t *testing.T) {
 	}
 }
 
-func TestLockoutAsLimits(t *testing.T) {
+func TestLockoutLimits(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name    string
@@ -82,9 +83,9 @@ func TestLockoutAsLimits(t *testing.T) {
 			"1/64s burst 11, 1/128s burst 12, 1/256s burst 13, 1/512s burst 14, 1/15m burst 15"},
 		{"slower", loginguard.Lockout{Free: 20, Step: 4, Factor: 4}, "1/s burst 20, 1/4s burst 24, 1/16s burst 28, 1/64s burst 32, " +
 			"1/256s burst 36, 1/15m burst 40"},
-		{"the cap is met exactly", loginguard.Lockout{Free: 1, Cap: 4 * time.Second}, "1/s burst 1, 1/2s burst 2, 1/4s burst 3"},
-		{"the cap is below the first", loginguard.Lockout{First: hour, Cap: time.Minute}, "1/m burst 5"},
-		{"less than the least", loginguard.Lockout{Free: -1, Step: -1, Factor: 1, First: -1, Cap: time.Second}, "1/s burst 5"},
+		{"cap is reached exactly", loginguard.Lockout{Free: 1, Cap: 4 * time.Second}, "1/s burst 1, 1/2s burst 2, 1/4s burst 3"},
+		{"cap below the first wait", loginguard.Lockout{First: hour, Cap: time.Minute}, "1/m burst 5"},
+		{"below the minimum", loginguard.Lockout{Free: -1, Step: -1, Factor: 1, First: -1, Cap: time.Second}, "1/s burst 5"},
 	} {
 		var got []string
 		for _, l := range c.lockout.Limits() {
@@ -96,29 +97,30 @@ func TestLockoutAsLimits(t *testing.T) {
 	}
 }
 
-// A lock-out that goes on for ever ends in too many limits, not in an endless loop.
-func TestLockoutOfTheLongestWaits(t *testing.T) {
+// A lockout with very many limits is an error, not an endless loop.
+func TestLockoutWithTooManyLimits(t *testing.T) {
 	t.Parallel()
 	limits := loginguard.Lockout{First: 1, Cap: math.MaxInt64}.Limits()
 	_, err := loginguard.New(memstore.New(nil), &loginguard.Options{Limits: loginguard.Limits{Pair: limits}})
 	if !errors.Is(err, loginguard.ErrInvalidOptions) && !errors.Is(err, headgate.ErrInvalidLimit) {
-		t.Errorf("%d limits: got error %v want them refused", len(limits), err)
+		t.Errorf("%d limits: got error %v want an error", len(limits), err)
 	}
 }
 
-// One who fails all the time, as often as he may: five tries are free, then the waits double from 1 s to the cap.
-func TestWaitsDoubleUpToTheCap(t *testing.T) {
+// For a client that always fails, five attempts are free, then the waits double from 1
+// s to the cap.
+func TestLockoutWaits(t *testing.T) {
 	t.Parallel()
 	g := mustNew(t, memstore.New(nil), nil)
-	a := &greedy{guard: g, now: noon, next: func(int) loginguard.Client { return loginguard.Client{Addr: host(1, 1), Account: "bob"} }}
+	a := &attacker{guard: g, now: noon, next: func(int) loginguard.Client { return loginguard.Client{Addr: host(1, 1), Account: "bob"} }}
 	var got []string
 	for range 15 {
-		last, tries := a.now, a.tries
+		last, before := a.now, a.allowed
 		a.step(t)
-		got = append(got, fmt.Sprintf("%d:%v", a.tries-tries, time.Duration(a.now-last)*time.Microsecond))
+		got = append(got, fmt.Sprintf("%d:%v", a.allowed-before, time.Duration(a.now-last)*time.Microsecond))
 	}
 	want := "5:1s 1:1s 1:2s 1:4s 1:8s 1:16s 1:32s 1:1m4s 1:2m8s 1:4m16s 1:8m32s 1:12m56s 1:15m0s 1:15m0s 1:15m0s"
 	if s := strings.Join(got, " "); s != want {
-		t.Errorf("tries and the wait after them:\ngot  %s\nwant %s", s, want)
+		t.Errorf("attempts and the wait after them:\ngot  %s\nwant %s", s, want)
 	}
 }
