@@ -20,7 +20,7 @@ import (
 // the round applies the jobs again to the new values.
 //
 // Several keys are written one after another. After the first write the round keeps its
-// instant and is bound to what it wrote: it writes the rest, or refunds it.
+// instant and must complete: it writes the rest, or refunds what it wrote.
 type round struct {
 	store *Store
 	group *group

@@ -32,12 +32,12 @@ func (r *round) undoUnspent(c *cell) {
 // undo removes n units that the round wrote to a cell from the current value of the
 // key. It reports whether that changed anything.
 func (r *round) undo(c, now *cell, n int64) bool {
-	after, was := &cell{raw: c.writtenValue}, &cell{raw: c.previousValue()}
-	if after.decode(c.log != nil) != nil || was.decode(c.log != nil) != nil {
+	after, before := &cell{raw: c.writtenValue}, &cell{raw: c.previousValue()}
+	if after.decode(c.log != nil) != nil || before.decode(c.log != nil) != nil {
 		return false
 	}
 	if c.pendingDebit.units > 0 { // some of what was taken is spent
-		was = c
+		before = c
 	}
 	if c.log != nil {
 		step, counted := c.debited.bound.log, now.log.Counted()
@@ -49,7 +49,7 @@ func (r *round) undo(c, now *cell, n int64) bool {
 	if !r.callerInstant {
 		t = time.Now().UnixMicro()
 	}
-	next := step.Undo(now.state, was.state, after.state, r.earliest, t, n)
+	next := step.Undo(now.state, before.state, after.state, r.earliest, t, n)
 	if next == now.state {
 		return false
 	}

@@ -21,11 +21,11 @@ func closedByPeer(conn net.Conn) bool {
 	if err != nil {
 		return true
 	}
-	gone := false
+	closed := false
 	err = raw.Control(func(fd uintptr) {
 		var one [1]byte
 		n, _, err := syscall.Recvfrom(int(fd), one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		gone = n == 0 && err == nil || err != nil && err != syscall.EAGAIN && err != syscall.EINTR
+		closed = n == 0 && err == nil || err != nil && err != syscall.EAGAIN && err != syscall.EINTR
 	})
-	return gone || err != nil
+	return closed || err != nil
 }

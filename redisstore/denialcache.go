@@ -179,11 +179,11 @@ func (d *denialCache) lookup(o *op, elapsed func() int64) (headgate.Decision, bo
 
 // bounds returns the earliest and the latest instant that the server's clock may show
 // now. The server decided after the call was sent and before its reply arrived.
-func (m *timestamp) bounds(now, monotonic int64) (earliest, latest int64) {
-	if !m.serverClock {
+func (ts *timestamp) bounds(now, monotonic int64) (earliest, latest int64) {
+	if !ts.serverClock {
 		return now, now
 	}
-	return m.t + (monotonic-m.received)/int64(time.Microsecond), m.t + (monotonic-m.sent)/int64(time.Microsecond) + 1
+	return ts.t + (monotonic-ts.received)/int64(time.Microsecond), ts.t + (monotonic-ts.sent)/int64(time.Microsecond) + 1
 }
 
 // deny returns a denial if there is no unit even at the latest instant. The decision is

@@ -50,9 +50,9 @@ func newDialer(t *target) *dialer {
 }
 
 // dial returns a connection to address, with TLS if config is not nil.
-func (d *dialer) dial(ctx context.Context, address string, with *net.Dialer, config *tls.Config) (net.Conn, error) {
+func (d *dialer) dial(ctx context.Context, address string, netDialer *net.Dialer, config *tls.Config) (net.Conn, error) {
 	for {
-		p, err := d.start(address, with, config)
+		p, err := d.start(address, netDialer, config)
 		if err != nil {
 			return nil, err
 		}
@@ -77,7 +77,7 @@ func (d *dialer) dial(ctx context.Context, address string, with *net.Dialer, con
 }
 
 // start starts to connect, unless an attempt is in progress.
-func (d *dialer) start(address string, with *net.Dialer, config *tls.Config) (*pendingDial, error) {
+func (d *dialer) start(address string, netDialer *net.Dialer, config *tls.Config) (*pendingDial, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.ctx.Err() != nil {
@@ -88,10 +88,10 @@ func (d *dialer) start(address string, with *net.Dialer, config *tls.Config) (*p
 		p = &pendingDial{done: make(chan struct{})}
 		d.pending[address] = p
 		d.work.Go(func() {
-			ctx, cancel := context.WithTimeout(d.ctx, with.Timeout)
+			ctx, cancel := context.WithTimeout(d.ctx, netDialer.Timeout)
 			defer cancel()
 			began := time.Now()
-			p.conn, p.err = d.connect(ctx, address, with, config)
+			p.conn, p.err = d.connect(ctx, address, netDialer, config)
 			p.endedAt = time.Now()
 			p.took = p.endedAt.Sub(began)
 			close(p.done)
@@ -127,7 +127,7 @@ func (d *dialer) network() string {
 }
 
 // connect tries each address of the server, beginning with the one that worked last.
-func (d *dialer) connect(ctx context.Context, address string, with *net.Dialer, config *tls.Config) (net.Conn, error) {
+func (d *dialer) connect(ctx context.Context, address string, netDialer *net.Dialer, config *tls.Config) (net.Conn, error) {
 	addresses := d.addresses
 	if addresses == nil {
 		addresses = []string{address}
@@ -138,7 +138,7 @@ func (d *dialer) connect(ctx context.Context, address string, with *net.Dialer, 
 	var lastErr error
 	for i := range addresses {
 		n := (first + i) % len(addresses)
-		conn, err := d.connectTo(ctx, addresses[n], len(addresses)-i, with, config)
+		conn, err := d.connectTo(ctx, addresses[n], len(addresses)-i, netDialer, config)
 		if err == nil {
 			d.setFirst(n)
 			return d.track(conn, n), nil
@@ -156,11 +156,11 @@ func (d *dialer) setFirst(index int) {
 
 // connectTo connects to one address. It uses 1/remaining of the time left, so that the
 // other addresses can still be tried; remaining includes this one.
-func (d *dialer) connectTo(ctx context.Context, address string, remaining int, with *net.Dialer, config *tls.Config) (net.Conn, error) {
+func (d *dialer) connectTo(ctx context.Context, address string, remaining int, netDialer *net.Dialer, config *tls.Config) (net.Conn, error) {
 	deadline, _ := ctx.Deadline()
 	ctx, cancel := context.WithTimeout(ctx, time.Until(deadline)/time.Duration(remaining))
 	defer cancel()
-	conn, err := with.DialContext(ctx, d.network(), address)
+	conn, err := netDialer.DialContext(ctx, d.network(), address)
 	if err != nil {
 		return nil, err
 	}

@@ -30,7 +30,7 @@ func errNotSent(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("redisstore: not sent, nothing was spent: %w", ctx.Err())
 	}
-	return newStoreError(headgate.ReasonOverloaded, "the deadline passed while the call was queued; nothing was spent", ctx.Err())
+	return newStoreError(headgate.ReasonOverloaded, "the deadline passed before the call was sent; nothing was spent", ctx.Err())
 }
 
 func errTimedOut(err error) error {
@@ -45,10 +45,17 @@ func errReply(bytes int) error {
 	return newStoreError(headgate.ReasonRefused, "check that the server is Redis or Valkey, 6.2 or later", fmt.Errorf("unexpected script reply of %d bytes", bytes))
 }
 
-func errVerb() error { return errUnsupported("apply", "the verb must be take, peek, refund or reset") }
+func errVerb(v headgate.Verb) error {
+	return errUnsupported("apply", fmt.Sprintf("verb is %d; must be take, peek, refund or reset", v))
+}
 
-func errUnsupported(what, accepted string) error {
-	return fmt.Errorf("redisstore: %s: %w: %s", what, headgate.ErrUnsupported, accepted)
+func errOnStoreError(o headgate.OnStoreError) error {
+	return errUnsupported("bind", fmt.Sprintf("OnStoreError is %.20q; must be closed; "+
+		"for open or local, wrap this store with fallback.New", string(o)))
+}
+
+func errUnsupported(action, accepted string) error {
+	return fmt.Errorf("redisstore: %s: %w: %s", action, headgate.ErrUnsupported, accepted)
 }
 
 // retryReason is why a call that the server did not execute may be sent again.

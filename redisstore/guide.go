@@ -49,7 +49,7 @@ func (g *guideRule) Apply(ctx context.Context, now headgate.Instant, key string,
 		return headgate.Decision{}, err
 	}
 	if v > headgate.Reset {
-		return headgate.Decision{}, errVerb()
+		return headgate.Decision{}, errVerb(v)
 	}
 	ctx, cancel := g.store.withTimeout(ctx)
 	defer cancel()

@@ -78,7 +78,7 @@ func (s *Store) Bind(r headgate.Rule) (headgate.Bound, error) {
 		return nil, headgate.ErrClosed
 	}
 	if !r.OnStoreError.Closed() {
-		return nil, errUnsupported("on store error "+string(r.OnStoreError), "must be closed; for open or local, wrap this store with fallback.New")
+		return nil, errOnStoreError(r.OnStoreError)
 	}
 	a, err := algo.Named(r.Algorithm)
 	if err != nil {
@@ -189,7 +189,7 @@ func (r *rule) Apply(ctx context.Context, now headgate.Instant, key string, v he
 		return headgate.Decision{}, err
 	}
 	if v > headgate.Reset {
-		return headgate.Decision{}, errVerb()
+		return headgate.Decision{}, errVerb(v)
 	}
 	o := r.newOp(now, key, algo.Verb(v), cost)
 	if v == headgate.Take {
