@@ -20,10 +20,10 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// small is a store of one's own.
+// small returns a new small store.
 func small() headgate.Store { return memstore.New(&memstore.Options{MaxEntries: 1000}) }
 
-// served is the page behind a real server.
+// served is the page on a real server.
 type served struct {
 	*httptest.Server
 	page  *demo.Handler
@@ -50,24 +50,25 @@ func serve(t testing.TB, opts demo.Options) *served {
 	return s
 }
 
-// chrome is a Chromium with one tab on a page, and what it complained of.
+// chrome is a Chromium with one tab, and the errors in its console.
 type chrome struct {
 	ctx context.Context
 	mu  sync.Mutex
 	bad []string
 }
 
-// patience is how long a test waits for what must happen: only a failure takes that long.
-const patience = time.Minute
+// deadline bounds waiting; only a failing test waits this long.
+const deadline = time.Minute
 
-// look is how a browser is held.
+// look is the viewport of a browser.
 type look struct {
 	width, height         int64
-	zoom, text            int64 // how many times larger than usual; 0 is 1
+	zoom, text            int64 // zoom factors; 0 is 1
 	dark, phone, lessMove bool
 }
 
-// open starts Chromium with a profile of its own and goes to url. Chromium is a package that scripts/setup installs.
+// open starts Chromium with a new profile and opens url. scripts/setup installs
+// Chromium.
 func open(t testing.TB, url string, l look) *chrome {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
@@ -86,7 +87,7 @@ func open(t testing.TB, url string, l look) *chrome {
 		stop()
 		stopAlloc()
 	})
-	if err := chromedp.Do(ctx); err != nil { // the browser lives as long as the context of the first run: without a deadline
+	if err := chromedp.Do(ctx); err != nil { // the browser is closed with the context of the first run: no deadline
 		t.Fatal(err)
 	}
 	b.hold(t, l)
@@ -94,7 +95,7 @@ func open(t testing.TB, url string, l look) *chrome {
 	return b
 }
 
-// hold gives the browser another look.
+// hold changes the viewport.
 func (b *chrome) hold(t testing.TB, l look) {
 	t.Helper()
 	scheme, motion := "light", "no-preference"
@@ -119,7 +120,7 @@ func (b *chrome) hold(t testing.TB, l look) {
 	b.do(t, chromedp.EmulateViewport(l.width, l.height, opts...))
 }
 
-// listen keeps what a person would see in the console: all that is said, thrown or refused.
+// listen records what appears in the console: messages, exceptions and failed requests.
 func (b *chrome) listen(event any) {
 	said := ""
 	switch e := event.(type) {
@@ -129,7 +130,7 @@ func (b *chrome) listen(event any) {
 		said = fmt.Sprintf("console.%s: %+v", e.Type, e.Args)
 	case *cdplog.EventEntryAdded:
 		if strings.HasSuffix(e.Entry.URL, "/act") && strings.Contains(e.Entry.Text, "400 (Bad Request)") {
-			return // a refused setting is no fault of the page, and the browser notes it
+			return // the browser logs a rejected setting, which is not an error of the page
 		}
 		said = fmt.Sprintf("%s: %s %s", e.Entry.Level, e.Entry.Text, e.Entry.URL)
 	default:
@@ -149,20 +150,20 @@ func (b *chrome) mustBeQuiet(t testing.TB) {
 	}
 }
 
-// do runs actions, for at most patience.
+// do runs actions within the deadline.
 func (b *chrome) do(t testing.TB, actions ...chromedp.Action[chromedp.Void]) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	ctx, cancel := context.WithTimeout(b.ctx, deadline)
 	defer cancel()
 	if err := chromedp.Do(ctx, actions...); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// eval is the value of an expression on the page.
+// eval evaluates an expression on the page.
 func eval[T any](t testing.TB, b *chrome, expression string) T {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	ctx, cancel := context.WithTimeout(b.ctx, deadline)
 	defer cancel()
 	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 	if err != nil {
@@ -171,10 +172,10 @@ func eval[T any](t testing.TB, b *chrome, expression string) T {
 	return value
 }
 
-// until waits for an expression to be true on the page.
+// until waits until an expression is true on the page.
 func (b *chrome) until(t testing.TB, expression string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	ctx, cancel := context.WithTimeout(b.ctx, deadline)
 	defer cancel()
 	_, err := chromedp.Run(ctx, chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingInterval(20*time.Millisecond)))
 	if err != nil {
@@ -182,7 +183,7 @@ func (b *chrome) until(t testing.TB, expression string) {
 	}
 }
 
-// click presses what a selector finds.
+// click clicks an element.
 func (b *chrome) click(t testing.TB, selector string) {
 	t.Helper()
 	b.do(t, chromedp.Click(chromedp.CSS(selector)))

@@ -65,7 +65,7 @@ func (h *Handler) broadcast(s *session, out *stream) error {
 	for {
 		if t, version := h.pageState(s); version != known {
 			known = version
-			if err := out.send("told", t); err != nil {
+			if err := out.send("state", t); err != nil {
 				return err
 			}
 		}

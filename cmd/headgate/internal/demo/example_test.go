@@ -10,7 +10,8 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// The page under a path of a program's own server, over the program's own store.
+// This example mounts the page under a path of the program's own server, with its own
+// store.
 func ExampleNew() {
 	store := memstore.New(nil)
 	defer store.Close()

@@ -17,7 +17,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/demo"
 )
 
-// visitor is a page in a browser and the same page's session on the server.
+// visitor is a page in a browser and its session on the server.
 type visitor struct {
 	*chrome
 	*tab
@@ -28,11 +28,12 @@ func visit(t *testing.T, b *chrome, url string) visitor {
 	return visitor{b, &tab{url: url, session: eval[string](t, b, "document.documentElement.dataset.session")}}
 }
 
-// mustAgree waits until nothing moves, and holds the page against what the server kept.
+// mustAgree waits until the page is stable and compares it with the journal of the
+// server.
 func (v visitor) mustAgree(t *testing.T, what string) (state, shown) {
 	t.Helper()
 	var differ string
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(deadline); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		kept, page := v.state(t), eval[shown](t, v.chrome, readPage)
 		if differ = difference(kept, page); differ == "" {
 			return kept, page
@@ -42,7 +43,8 @@ func (v visitor) mustAgree(t *testing.T, what string) (state, shown) {
 	return state{}, shown{}
 }
 
-// The page in a real browser: every control is pressed, and what it shows is what the server answered.
+// TestPageInChromium uses every control in a real browser and compares the page with
+// the decisions of the server.
 func TestPageInChromium(t *testing.T) {
 	t.Parallel()
 	s := serve(t, demo.Options{})
@@ -70,12 +72,13 @@ func TestPageInChromium(t *testing.T) {
 		again.send(t, "#one", 1)
 		again.mustAgree(t, "a request on a new stream")
 	})
-	t.Run("store away", func(t *testing.T) { visit(t, b, s.URL).testStoreAway(t, s) })
+	t.Run("store away", func(t *testing.T) { visit(t, b, s.URL).testStoreUnavailable(t, s) })
 	t.Run("no script", v.testWithoutScript)
 }
 
-// testStoreAway takes the store away: the page says so, and draws nothing where nothing is known.
-func (v visitor) testStoreAway(t *testing.T, s *served) {
+// testStoreUnavailable closes the store: the page shows that, and draws nothing for
+// that time.
+func (v visitor) testStoreUnavailable(t *testing.T, s *served) {
 	s.store.Close()
 	v.send(t, "#one", 1)
 	_, page := v.mustAgree(t, "a request without a store")
@@ -93,7 +96,8 @@ func (v visitor) testStoreAway(t *testing.T, s *served) {
 	}
 }
 
-// testWithoutScript looks at the page as a browser shows it that runs no scripts: nothing that does nothing.
+// testWithoutScript loads the page without scripts: no visible control is without
+// effect.
 func (v visitor) testWithoutScript(t *testing.T) {
 	off := emulation.SetScriptExecutionDisabledParams{Value: true}
 	if _, err := chromedp.Call(v.ctx, emulation.SetScriptExecutionDisabled, off); err != nil {
@@ -105,7 +109,7 @@ func (v visitor) testWithoutScript(t *testing.T) {
 		chromedp.WaitNotVisible(chromedp.CSS("#one")), chromedp.WaitNotVisible(chromedp.CSS("#key")))
 }
 
-// put types a value into a field as a person would, and leaves it.
+// put types a value into a field like a user, and leaves the field.
 func (v visitor) put(t *testing.T, id, value string) {
 	t.Helper()
 	v.do(t, chromedp.Focus(chromedp.ID(id)), chromedp.Evaluate[chromedp.Void]("document.activeElement.select()"),
@@ -131,7 +135,8 @@ func (v visitor) testLimit(t *testing.T) {
 	v.tab.until(t, "cost 1", func(s state) bool { return s.Settings.Cost == 1 })
 }
 
-// send presses what makes n requests and waits until the server has decided them.
+// send clicks a control that sends n requests and waits until the server has decided
+// them.
 func (v visitor) send(t *testing.T, selector string, n int64) {
 	t.Helper()
 	before := v.state(t).Sent
@@ -207,7 +212,8 @@ func (v visitor) testStream(t *testing.T) {
 	v.chrome.until(t, "document.getElementById('summary').textContent.includes('requests so far. Token bucket: ')")
 }
 
-// awaitCopied makes window.copied, a promise that is kept when the button of a kind reads “Copied”, however soon that is gone.
+// awaitCopied sets window.copied, a promise that resolves when a button reads “Copied”,
+// however briefly.
 const awaitCopied = `(() => {
 	const button = document.querySelector('[data-copy=%s]');
 	window.copied = new Promise((done) => new MutationObserver((records, observer) => {
@@ -289,7 +295,7 @@ func (v visitor) testTheme(t *testing.T) {
 	}
 }
 
-// testKeyboard goes through the page with the tab key alone.
+// testKeyboard uses the page with the tab key only.
 func (v visitor) testKeyboard(t *testing.T) {
 	v.click(t, "h1")
 	eval[bool](t, v.chrome, "(getSelection().removeAllRanges(), document.querySelector('.skip').focus(), true)")
@@ -316,7 +322,8 @@ func (v visitor) testKeyboard(t *testing.T) {
 	v.mustAgree(t, "the keyboard")
 }
 
-// testNames asks the accessibility tree: every control has a name, and no two buttons the same.
+// testNames checks the accessibility tree: every control has a name, and no two buttons
+// have the same.
 func (v visitor) testNames(t *testing.T) {
 	tree, err := chromedp.Call(v.ctx, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
 	if err != nil {

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Virtual seconds of steady traffic: as many requests as the rate says, evenly, and never many at once.
+// TestPace simulates seconds of steady traffic: the number of requests matches the
+// rate, evenly spread.
 func TestPace(t *testing.T) {
 	t.Parallel()
 	begin := time.Unix(1e9, 0)
@@ -29,8 +30,9 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// What a slow store leaves behind is left out, and not sent all at once.
-func TestPaceDoesNotCatchUp(t *testing.T) {
+// TestPaceSkipsLateRequests: requests that a slow store delays are skipped, not sent in
+// a burst.
+func TestPaceSkipsLateRequests(t *testing.T) {
 	t.Parallel()
 	begin := time.Unix(1e9, 0)
 	p := pace{begin: begin, rate: 1000}
@@ -55,7 +57,7 @@ func TestTotalRateIsBounded(t *testing.T) {
 	}
 }
 
-// The journal is bounded, whatever happens between two frames.
+// TestJournalIsBounded: the journal is bounded, whatever happens between two frames.
 func TestJournalIsBounded(t *testing.T) {
 	t.Parallel()
 	j := &journal{}

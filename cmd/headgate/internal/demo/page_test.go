@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/demo"
 )
 
-// fetch is what a path answers with.
+// fetch returns the response of a path.
 func fetch(t *testing.T, url string) (*http.Response, string) {
 	t.Helper()
 	resp, err := http.Get(url)
@@ -29,11 +29,12 @@ func fetch(t *testing.T, url string) (*http.Response, string) {
 	return resp, string(text)
 }
 
-// The page is useful before and without a script: the table in it was filled by the limiters.
+// TestFirstPaint: the page is useful without scripts, because limiters filled the table
+// in it.
 func TestFirstPaint(t *testing.T) {
 	t.Parallel()
 	_, text := fetch(t, serve(t, demo.Options{Store: "redis"}).URL)
-	for _, want := range []string{ // worked out by hand under 10 in 10 s, burst 20, queue 9
+	for _, want := range []string{ // calculated by hand for 10 in 10 s, burst 20, queue 9
 		`<th scope="row">Token bucket</th><td>20</td><td>20</td><td>20</td>`,
 		`<th scope="row">Token bucket, by interval</th><td>20</td><td>20</td><td>20</td>`,
 		`<th scope="row">Fixed window</th><td>10</td><td>20</td><td>10</td>`,
@@ -48,7 +49,7 @@ func TestFirstPaint(t *testing.T) {
 	}
 }
 
-// Nothing in the page is inline, and nothing comes from elsewhere.
+// TestPageKeepsItsPolicy: nothing in the page is inline or from another origin.
 func TestPageKeepsItsPolicy(t *testing.T) {
 	t.Parallel()
 	s := serve(t, demo.Options{})
@@ -79,7 +80,7 @@ func mustTag(t *testing.T, url string) string {
 	return resp.Header.Get("ETag")
 }
 
-// The handler can be mounted anywhere.
+// TestMounted: the handler can be mounted under any path.
 func TestMounted(t *testing.T) {
 	t.Parallel()
 	s := serve(t, demo.Options{})
@@ -93,17 +94,18 @@ func TestMounted(t *testing.T) {
 	}
 }
 
-// The Go code compiles as it is, whatever was typed; the YAML and the curl line hold the limit and the key.
+// TestSnippets: the Go code compiles for any input; the YAML and the curl line contain
+// the limit and the key.
 func TestSnippets(t *testing.T) {
 	t.Parallel()
 	p := newTab(t, serve(t, demo.Options{CheckURL: "http://127.0.0.1:7/v1/check"}).URL)
 	key := "it's \"quoted\" \\ `so` ü"
 	p.set(t, func(s *demo.Settings) { s.Key, s.Queue, s.Burst, s.PeriodMS = key, 0, 7, 1500 })
-	for p.told.Settings.Key != key {
-		p.next(t, "told", &p.told)
+	for p.pageState.Settings.Key != key {
+		p.next(t, "state", &p.pageState)
 	}
 	folder := t.TempDir()
-	for a, code := range p.told.Code {
+	for a, code := range p.pageState.Code {
 		if formatted, err := format.Source([]byte(code.Go)); err != nil || string(formatted) != code.Go {
 			t.Errorf("%s: the Go code does not parse or is not formatted: %v", a, err)
 		}
@@ -118,7 +120,7 @@ func TestSnippets(t *testing.T) {
 			t.Errorf("%s: the curl line is %s", a, code.Curl)
 		}
 	}
-	vetted := []string{"token_bucket", "leaky_bucket"} // the others differ in a word
+	vetted := []string{"token_bucket", "leaky_bucket"} // the others differ only in a name
 	if testing.Short() {
 		vetted = vetted[:1]
 	}
@@ -129,7 +131,7 @@ func TestSnippets(t *testing.T) {
 	}
 }
 
-func TestNewRefuses(t *testing.T) {
+func TestNewErrors(t *testing.T) {
 	t.Parallel()
 	store := small()
 	defer store.Close()

@@ -18,7 +18,8 @@ var (
 	wait     = flag.Duration("wait", 3*time.Second, "how long it goes on, from the first attack on, before they are taken")
 )
 
-// TestPictures takes the pictures of the README, if it is told where to put them.
+// TestPictures takes the screenshots of the README, if the flag -pictures names a
+// folder.
 func TestPictures(t *testing.T) {
 	if *pictures == "" {
 		t.Skip("no folder was named; make screenshots does")
@@ -38,7 +39,7 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// shoot takes a picture of what is in view.
+// shoot takes a screenshot of the viewport.
 func (b *chrome) shoot(t *testing.T, file string) {
 	t.Helper()
 	png, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())

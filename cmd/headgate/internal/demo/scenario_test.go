@@ -7,7 +7,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/demo"
 )
 
-// play starts a scenario in a page of its own and waits until it has sent enough.
+// play starts a scenario on a new page and waits until it has sent enough.
 func play(t *testing.T, url, name string, sent int64) state {
 	t.Helper()
 	p := newTab(t, url)
@@ -17,7 +17,7 @@ func play(t *testing.T, url, name string, sent int64) state {
 	return p.state(t)
 }
 
-// by is a track's gates by algorithm.
+// by returns a track's gates by algorithm.
 func (s state) by(track int) map[string]gateState {
 	gates := make(map[string]gateState)
 	for _, g := range s.Tracks[track].Gates {
@@ -26,14 +26,15 @@ func (s state) by(track int) map[string]gateState {
 	return gates
 }
 
-// Each scenario shows on the real store what it says.
+// TestScenarios: each scenario shows on the real store what its text describes.
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	url := serve(t, demo.Options{}).URL
 	t.Run("edge", func(t *testing.T) {
 		t.Parallel()
-		// A machine that is too busy sends some of the first ten after the edge: the scenario is then played again.
-		for deadline := time.Now().Add(patience); ; {
+		// On a busy machine some of the first ten requests arrive too late: the
+		// scenario is then repeated.
+		for deadline := time.Now().Add(deadline); ; {
 			gates := play(t, url, "edge", 20).by(0)
 			log, window := gates["sliding_log"].Allowed, gates["fixed_window"].Allowed
 			if log == 10 && window >= 15 {
@@ -80,13 +81,13 @@ func TestScenarios(t *testing.T) {
 	})
 }
 
-// A click ends what a scenario compares.
+// TestClickEndsScenario: a click removes the tracks of a scenario.
 func TestClickEndsScenario(t *testing.T) {
 	t.Parallel()
 	p := newTab(t, serve(t, demo.Options{}).URL)
 	p.mustAct(t, map[string]any{"do": "scenario", "scenario": "servers"})
 	p.until(t, "two tracks", func(s state) bool { return len(s.Tracks) == 2 && s.Sent > 0 })
-	p.set(t, func(s *demo.Settings) { s.Rate = 7 }) // while it runs
+	p.set(t, func(s *demo.Settings) { s.Rate = 7 }) // during the scenario
 	if s := p.state(t); s.Settings.Rate != 7 || s.Playing != "servers" {
 		t.Errorf("a setting changed under a scenario: got %+v, playing %q", s.Settings, s.Playing)
 	}

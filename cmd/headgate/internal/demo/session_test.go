@@ -16,7 +16,7 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// order is that of the panels.
+// order is the order of the panels.
 var order = func() (names []headgate.Algorithm) {
 	for _, a := range algo.All() {
 		names = append(names, a.Name)
@@ -24,8 +24,9 @@ var order = func() (names []headgate.Algorithm) {
 	return names
 }()
 
-// Every click is decided by limiters over the store, and what is kept and sent is what they said.
-func TestAnswersAreTheLimiters(t *testing.T) {
+// TestDecisionsAreTheLimiters: limiters decide every click, and the journal and the
+// events contain their decisions.
+func TestDecisionsAreTheLimiters(t *testing.T) {
 	t.Parallel()
 	s := serve(t, demo.Options{})
 	p := newTab(t, s.URL)
@@ -39,7 +40,7 @@ func TestAnswersAreTheLimiters(t *testing.T) {
 	for i, g := range got.Tracks[0].Gates {
 		want := int64(10)
 		if order[i].Queues() {
-			want = 6 // one at once and five that wait
+			want = 6 // one allowed immediately and five queued
 		}
 		if headgate.Algorithm(g.Algorithm) != order[i] || g.Allowed != want || g.Denied != 25-want || g.Undecided != 0 {
 			t.Errorf("%s: got %+v want %d allowed of 25 of %s", g.Algorithm, g, want, order[i])
@@ -58,12 +59,13 @@ func TestAnswersAreTheLimiters(t *testing.T) {
 	}
 	for i, g := range f.Tracks[0].Gates {
 		if kept := got.Tracks[0].Gates[i]; g.Allowed != kept.Allowed || g.Denied != kept.Denied {
-			t.Errorf("%s: the page is told %d and %d, kept are %d and %d", order[i], g.Allowed, g.Denied, kept.Allowed, kept.Denied)
+			t.Errorf("%s: the page shows %d and %d, the journal has %d and %d", order[i], g.Allowed, g.Denied, kept.Allowed, kept.Denied)
 		}
 	}
 }
 
-// mustAgreeWithStore asks the store by a limiter made here, under the page's policy and key.
+// mustAgreeWithStore compares with a limiter of the test that uses the page's policy
+// and key.
 func (p *tab) mustAgreeWithStore(t *testing.T, store headgate.Store, s demo.Settings, a headgate.Algorithm, g gateState) {
 	t.Helper()
 	limit := headgate.Limit{Rate: s.Rate, Period: time.Duration(s.PeriodMS) * time.Millisecond}
@@ -80,7 +82,8 @@ func (p *tab) mustAgreeWithStore(t *testing.T, store headgate.Store, s demo.Sett
 	}
 }
 
-// A changed limit keeps what was spent, under the same key; another key is another budget; a reset forgets.
+// TestChangesKeepWhatWasSpent: a changed limit keeps what was spent under the same key;
+// another key has its own budget; a reset clears it.
 func TestChangesKeepWhatWasSpent(t *testing.T) {
 	t.Parallel()
 	p := newTab(t, serve(t, demo.Options{}).URL)
@@ -103,7 +106,7 @@ func TestChangesKeepWhatWasSpent(t *testing.T) {
 	left(4)
 	p.set(t, func(s *demo.Settings) { s.Rate, s.Burst, s.Queue = 5, 5, 4 }) // six were spent
 	p.mustAct(t, map[string]any{"do": "send", "n": 1})
-	after := map[headgate.Refill]int64{ // half of the time of six is three; the interval bucket keeps its four tokens
+	after := map[headgate.Refill]int64{ // half the time of six units is three
 		headgate.RefillContinuous: 1, headgate.RefillStepped: 3,
 	}
 	for i, g := range p.state(t).Tracks[0].Gates {
@@ -120,16 +123,17 @@ func TestChangesKeepWhatWasSpent(t *testing.T) {
 	}
 }
 
-// The edge that is drawn, and that the first scenario waits for, is that of the period that is set: not of a longer one before.
-func TestEdgeFollowsThePeriod(t *testing.T) {
+// TestEdgeFollowsPeriod: the end of a window that the page draws and the first scenario
+// uses is the end for the current period, not for a longer previous one.
+func TestEdgeFollowsPeriod(t *testing.T) {
 	t.Parallel()
 	p := newTab(t, serve(t, demo.Options{}).URL)
 	for _, ms := range []int64{3_600_000, 4000} {
 		p.set(t, func(s *demo.Settings) { s.PeriodMS = ms })
-		for p.told.Settings.PeriodMS != ms {
-			p.next(t, "told", &p.told)
+		for p.pageState.Settings.PeriodMS != ms {
+			p.next(t, "state", &p.pageState)
 		}
-		p.mustAct(t, map[string]any{"do": "send", "n": 1}) // at rest a frame would be a second away
+		p.mustAct(t, map[string]any{"do": "send", "n": 1}) // when idle, the next frame may take a second
 		var f struct{ T, Edge int64 }
 		p.next(t, "frame", &f)
 		if wait := f.Edge - f.T; wait < -1_000_000 || wait > ms*1000 {
@@ -138,8 +142,9 @@ func TestEdgeFollowsThePeriod(t *testing.T) {
 	}
 }
 
-// What is counted begins anew with a reset, and so does the number that was sent; who only asks for the head opens no session.
-func TestCountsBeginAnew(t *testing.T) {
+// TestResetRestartsCounts: a reset restarts all counts; a HEAD request opens no
+// session.
+func TestResetRestartsCounts(t *testing.T) {
 	t.Parallel()
 	s := serve(t, demo.Options{MaxSessions: 1})
 	resp, err := http.Head(s.URL + "/events")
@@ -184,7 +189,8 @@ func TestCosts(t *testing.T) {
 	}
 }
 
-// A stream goes on until it is stopped, at its rate, and can be given another.
+// TestStream: a stream continues at its rate until it is stopped; the rate can be
+// changed.
 func TestStream(t *testing.T) {
 	t.Parallel()
 	p := newTab(t, serve(t, demo.Options{}).URL)
@@ -211,7 +217,7 @@ func TestBadInput(t *testing.T) {
 	t.Parallel()
 	p := newTab(t, serve(t, demo.Options{}).URL)
 	settings := func(change func(*demo.Settings)) map[string]any {
-		s := p.told.Settings
+		s := p.pageState.Settings
 		change(&s)
 		return map[string]any{"do": "set", "settings": s}
 	}
@@ -253,12 +259,13 @@ func TestBadInput(t *testing.T) {
 			t.Errorf("%.20q: got %d want 400", body, status)
 		}
 	}
-	if s := p.state(t); s.Sent != 0 || s.Settings != p.told.Settings {
+	if s := p.state(t); s.Sent != 0 || s.Settings != p.pageState.Settings {
 		t.Errorf("after all that: got %+v want nothing changed", s)
 	}
 }
 
-// The number of sessions is bounded, and one that ends makes room.
+// TestSessionsAreBounded: the number of sessions is bounded; a session that ends makes
+// room.
 func TestSessionsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := serve(t, demo.Options{MaxSessions: 2})
@@ -268,12 +275,12 @@ func TestSessionsAreBounded(t *testing.T) {
 	}
 	first.mustAct(t, map[string]any{"do": "stream", "rate": 10_000})
 	first.close()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(deadline)
 	for get(t, s.URL+"/state?session="+first.session, nil) != http.StatusNotFound {
 		if time.Now().After(deadline) {
 			t.Fatal("the first session did not end with its stream")
 		}
-		time.Sleep(10 * time.Millisecond) // the server hears of it by and by
+		time.Sleep(10 * time.Millisecond) // the server notices the disconnect with a delay
 	}
 	newTab(t, s.URL)
 	second.mustAct(t, map[string]any{"do": "send", "n": 1})
@@ -303,7 +310,7 @@ func TestCloseEndsSessions(t *testing.T) {
 	}
 }
 
-// A server's own time limits do not cut the stream.
+// TestStreamOutlivesTimeouts: the timeouts of the server do not end the event stream.
 func TestStreamOutlivesTimeouts(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(nil)
@@ -318,14 +325,14 @@ func TestStreamOutlivesTimeouts(t *testing.T) {
 	defer s.Close()
 	defer page.Close()
 	p := newTab(t, s.URL)
-	for range 2 { // at rest there is one in a second
+	for range 2 { // when idle, one frame is sent per second
 		p.next(t, "frame", &frame{})
 	}
 	p.mustAct(t, map[string]any{"do": "send", "n": 1})
 }
 
-// A store that is closed decides nothing: the page says so, and goes on.
-func TestStoreAway(t *testing.T) {
+// TestStoreUnavailable: with a closed store, the page shows the error and continues.
+func TestStoreUnavailable(t *testing.T) {
 	t.Parallel()
 	s := serve(t, demo.Options{})
 	p := newTab(t, s.URL)
@@ -338,7 +345,7 @@ func TestStoreAway(t *testing.T) {
 	}
 }
 
-// stuck is a store that answers nobody until they lose patience.
+// stuck is a store that blocks until the context ends.
 type stuck struct{ headgate.Store }
 
 type stuckBound struct{ headgate.Bound }
@@ -355,8 +362,9 @@ func (stuckBound) Apply(ctx context.Context, _ headgate.Instant, _ string, verb 
 	return headgate.Decision{}, headgate.ErrStoreUnavailable
 }
 
-// Stop and Reset do not wait until a slow store has decided all that was clicked: what is left is undecided.
-func TestStopCutsAClick(t *testing.T) {
+// TestStopCancelsClick: Stop and Reset do not wait for a slow store; the remaining
+// requests are undecided.
+func TestStopCancelsClick(t *testing.T) {
 	t.Parallel()
 	store := stuck{small()}
 	defer store.Close()
@@ -383,7 +391,8 @@ func TestStopCutsAClick(t *testing.T) {
 	}
 }
 
-// Other sites' pages and foreign names are kept away; curl and the page itself are not.
+// TestGuard: pages of other sites and foreign Host values are rejected; curl and the
+// page itself are not.
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	s := serve(t, demo.Options{Hosts: []string{"demo.example"}})

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// shown is what a person reads on the page.
+// shown is the visible content of the page.
 type shown struct {
 	Sent   int64
 	Panels []struct {
@@ -83,14 +83,16 @@ func panelDifference(seq int64, facts map[string]string, verdict, fields string,
 	return ""
 }
 
-// places is where the parts of the page are. Requests and their answers must not move them, but for what is
+// places are the positions of the parts of the page. Requests must not move them,
+// except for what is below the table that they fill.
 // below the table that they fill.
 const places = `[...document.querySelectorAll('main > :not(#glance), .panel > *')].map((e) => {
 	const { top, left } = e.getBoundingClientRect();
 	return [e.id || e.className || e.tagName, Math.round(left), Math.round(top + scrollY)].join(' ');
 })`
 
-// drawn says of each chart whether it holds the colour of allowed requests and that of denied ones.
+// drawn reports for each chart whether it contains the colours of allowed and of denied
+// requests.
 const drawn = `(() => {
 	const probe = document.createElement('i');
 	document.body.append(probe);
@@ -101,7 +103,7 @@ const drawn = `(() => {
 	probe.remove();
 	return [...document.querySelectorAll('.chart')].map((c) => {
 		const copy = new OffscreenCanvas(c.width, c.height).getContext('2d', { willReadFrequently: true });
-		copy.drawImage(c, 0, 0); // reading the page's own again and again would be complained of
+		copy.drawImage(c, 0, 0); // reading the page's own canvas repeatedly causes a warning
 		const data = copy.getImageData(0, 0, c.width, c.height).data;
 		return inks.map((ink) => {
 			for (let i = 0; i < data.length; i += 4) {
@@ -112,7 +114,7 @@ const drawn = `(() => {
 	});
 })()`
 
-// pale are the texts that stand out too little from what is behind them, by WCAG's AA.
+// pale returns the texts with too little contrast for WCAG AA.
 const pale = `(() => {
 	const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
 	const rgba = (color) => {

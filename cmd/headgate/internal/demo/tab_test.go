@@ -13,16 +13,16 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/demo"
 )
 
-// tab is a page as the server sees it: a stream of events, and posts.
+// tab is a page from the view of the server: an event stream, and POST requests.
 type tab struct {
-	url     string
-	session string
-	told    pageState
-	resp    *http.Response
-	lines   *bufio.Scanner
+	url       string
+	session   string
+	pageState pageState
+	resp      *http.Response
+	lines     *bufio.Scanner
 }
 
-// told and the rest are what the page is sent, as far as tests look at it.
+// pageState and the others are the parts of events that tests use.
 type pageState struct {
 	Session  string
 	Settings demo.Settings
@@ -84,8 +84,8 @@ func newTab(t testing.TB, url string) *tab {
 	if resp.StatusCode != http.StatusOK {
 		t.Fatalf("the stream: got %s want 200", resp.Status)
 	}
-	p.next(t, "told", &p.told)
-	p.session = p.told.Session
+	p.next(t, "state", &p.pageState)
+	p.session = p.pageState.Session
 	return p
 }
 
@@ -156,7 +156,7 @@ func (p *tab) set(t testing.TB, change func(*demo.Settings)) {
 	p.mustAct(t, map[string]any{"do": "set", "settings": settings})
 }
 
-// hourly is a limit that gives nothing back while a test runs.
+// hourly is a limit that refills nothing during a test.
 func hourly(rate, queue int64) func(*demo.Settings) {
 	return func(s *demo.Settings) { s.Rate, s.Burst, s.Queue, s.PeriodMS = rate, rate, queue, 3_600_000 }
 }
@@ -177,10 +177,10 @@ func (p *tab) state(t testing.TB) (s state) {
 	return s
 }
 
-// until reads the state until it is as wanted, for at most patience.
+// until reads the state until a condition is met, within the deadline.
 func (p *tab) until(t testing.TB, what string, wanted func(state) bool) state {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(deadline); ; {
 		s := p.state(t)
 		if wanted(s) {
 			return s
@@ -188,6 +188,6 @@ func (p *tab) until(t testing.TB, what string, wanted func(state) bool) state {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited for %s in vain: %+v", what, s)
 		}
-		time.Sleep(20 * time.Millisecond) // the traffic takes its time
+		time.Sleep(20 * time.Millisecond) // the traffic needs time
 	}
 }

@@ -8,8 +8,9 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// fonts are what a reader's system may have in place of the page's first choice. The styles are set on every element. Wide
-// spacing (WCAG 1.4.12) stands for all wider fonts that this machine does not have.
+// fonts are fonts that a system may use instead of the first choice of the page. The
+// styles are set on every element. Wide spacing (WCAG 1.4.12) represents all wider
+// fonts that are not installed.
 var fonts = []struct{ name, style string }{
 	{"the page's own font", ""},
 	{"DejaVu Sans", `font-family: "DejaVu Sans", Verdana, sans-serif !important`},
@@ -18,8 +19,9 @@ var fonts = []struct{ name, style string }{
 	{"wide spacing", `letter-spacing: 0.12em !important; word-spacing: 0.16em !important; line-height: 1.5 !important`},
 }
 
-// looks are from a small phone to a wide screen, at the sizes of text that a browser offers. Zoom by 200 % halves the width and
-// the height in CSS pixels and doubles their density; text of 200 % leaves both.
+// looks are viewports from a small phone to a wide screen, with the text sizes of
+// browsers. 200 % zoom halves the width and height in CSS pixels and doubles the
+// density; 200 % text size changes neither.
 var looks = []look{
 	{width: 320, height: 568, phone: true},
 	{width: 390, height: 844, phone: true},
@@ -39,8 +41,9 @@ func (l look) String() string {
 	return fmt.Sprintf("%d x %d px, zoom %d %%, text %d %%", l.width, l.height, 100*max(l.zoom, 1), 100*max(l.text, 1))
 }
 
-// testWidths finds no text cut off, no control over another and no need to scroll sideways, whatever the width, the zoom, the
-// size of text and the font. The page shows the longest texts that it has.
+// testWidths: for every width, zoom, text size and font, no text is cut off, no control
+// covers another one, and no horizontal scrolling is necessary. The page shows its
+// longest texts.
 func (v visitor) testWidths(t *testing.T) {
 	v.click(t, "[data-scenario=servers]")
 	v.tab.until(t, "two tracks", func(s state) bool { return s.Playing == "servers" && s.Sent > 4 })
@@ -68,7 +71,7 @@ func (v visitor) testWidths(t *testing.T) {
 	v.textSize(t, 1)
 }
 
-// textSize sets the size of text that a reader has chosen in the browser's settings.
+// textSize sets the text size in the settings of the browser.
 func (v visitor) textSize(t *testing.T, times int64) {
 	t.Helper()
 	sizes := &page.FontSizes{Standard: 16 * max(times, 1), Fixed: 13 * max(times, 1)}
@@ -77,7 +80,8 @@ func (v visitor) textSize(t *testing.T, times int64) {
 	}
 }
 
-// faultsOfLayout gives every element a style and the page its longest texts, and reports what cannot be read or pressed.
+// faultsOfLayout applies a style to every element, fills the page with its longest
+// texts, and returns the texts and controls that are not usable.
 const faultsOfLayout = `(style) => {
 	const sheet = new CSSStyleSheet();
 	sheet.replaceSync('body, body * {' + style + '}');
@@ -105,7 +109,7 @@ const faultsOfLayout = `(style) => {
 		for (const r of range.getClientRects()) {
 			if (r.width < 1) continue;
 			for (let box = e; box; box = box.parentElement) {
-				if (scrolls(box)) break; // it can be scrolled, also by keyboard
+				if (scrolls(box)) break; // scrollable, also by keyboard
 				if (getComputedStyle(box).display === 'contents' || getComputedStyle(box).display === 'inline') continue;
 				const b = box.getBoundingClientRect();
 				if (r.left < b.left - 1 || r.right > b.right + 1) {
@@ -126,7 +130,7 @@ const faultsOfLayout = `(style) => {
 		if (a.height < 24 || a.width < 24) say('too small to press, ' + Math.round(a.width) + ' x ' + Math.round(a.height) + ' px', e);
 		if (e.matches('button, summary') && (e.scrollWidth > e.clientWidth + 2 || e.scrollHeight > e.clientHeight + 2)) say('cut off', e);
 		for (let k = 0; k < i; k++) {
-			if (sticks && bar.contains(e) !== bar.contains(controls[k])) continue; // what the bar covers can be scrolled away from it
+			if (sticks && bar.contains(e) !== bar.contains(controls[k])) continue; // it can be scrolled out from under the bar
 			const b = boxes[k];
 			if (Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1)
 				say('lies over ' + (controls[k].id || controls[k].innerText), e);

@@ -53,7 +53,7 @@ export class Chart {
     return { top, level: level - 6, marksTop: top + level, marks: height - level - 6 };
   }
 
-  draw({ tracks, now, heard, span, unit, edges, windowed, inks }) {
+  draw({ tracks, now, lastFrame, span, unit, edges, windowed, inks }) {
     const c = this.context;
     this.font = inks.font;
     c.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
@@ -66,7 +66,7 @@ export class Chart {
     this.drawEdges(edges, x, windowed, inks);
     tracks.forEach((track, i) => {
       const band = this.bands(i, tracks.length);
-      this.drawLevels(track, band, x, Math.min(this.plot + 2, x(heard + BEAT)), inks);
+      this.drawLevels(track, band, x, Math.min(this.plot + 2, x(lastFrame + BEAT)), inks);
       this.drawMarks(track.history, band, x, unit, inks);
       this.drawOuts(track.history, band, x, inks);
       if (tracks.length > 1) this.label(track.name, 3, band.top + 13, inks.muted, 11, 'left', 400, inks.card);

@@ -102,8 +102,8 @@ export class Controls {
     if (problem?.field && FIELDS[problem.field]) $(FIELDS[problem.field]).setAttribute('aria-invalid', 'true');
   }
 
-  // told shows the state of the server, except for fields that were edited since.
-  told({ settings, playing, note }) {
+  // setState shows the state of the server, except for fields that were edited since.
+  setState({ settings, playing, note }) {
     this.settings = settings;
     this.playing = playing;
     if (this.wanted && same(settings, this.wanted)) this.wanted = null;

@@ -20,27 +20,27 @@ const dark = matchMedia('(prefers-color-scheme: dark)');
 const narrow = matchMedia('(max-width: 53.75em)');
 
 const LAG = 100e3; // µs of delay, so that events arrive before they are drawn
-const view = { now: 0, heard: 0, span: 15e6, unit: 1, edges: [], inks: readInks() };
+const view = { now: 0, lastFrame: 0, span: 15e6, unit: 1, edges: [], inks: readInks() };
 const clock = { offset: null, epoch: -1, drawn: 0 };
 const link = { state: 'lost', failure: '' };
 
 for (const button of document.querySelectorAll('[data-code]')) button.addEventListener('click', () => code.choose(button.dataset.code));
 
-connect({ onTold, onFrame, onState });
+connect({ onState, onFrame, onLink });
 requestAnimationFrame(draw);
 
-function onTold(told, fresh) {
+function onState(state, fresh) {
   if (fresh && controls.settings) { // a new session of the same page: it gets the previous settings
     act({ do: 'set', settings: controls.settings });
     clock.offset = null;
     clock.epoch = -1;
   }
-  controls.told(told);
+  controls.setState(state);
   controls.enable(true);
-  code.set(told.code);
-  view.span = told.span_us;
-  $('panels').classList.toggle('two', told.tracks.length > 1);
-  for (const panel of panels) panel.setTracks(told.tracks);
+  code.set(state.code);
+  view.span = state.span_us;
+  $('panels').classList.toggle('two', state.tracks.length > 1);
+  for (const panel of panels) panel.setTracks(state.tracks);
 }
 
 function onFrame(frame) {
@@ -65,7 +65,7 @@ function onFrame(frame) {
 
 function takeTracks(t, tracks) {
   panels.forEach((panel, i) => panel.take(t, view.span, tracks.map((track) => track.gates[i])));
-  view.heard = t;
+  view.lastFrame = t;
   view.unit = unitOf();
   link.failure = failure(tracks);
   showLink();
@@ -81,11 +81,11 @@ function unitOf() {
 
 function summary(sent) {
   const parts = panels.map((panel) => {
-    const said = panel.tracks.map((track) => {
+    const parts = panel.tracks.map((track) => {
       const name = panel.tracks.length > 1 ? `${track.name} ` : '';
       return `${name}${track.totals?.allowed ?? 0} allowed, ${track.totals?.denied ?? 0} denied`;
     });
-    return `${panel.title}: ${said.join('; ')}`;
+    return `${panel.title}: ${parts.join('; ')}`;
   });
   return `${sent} requests so far. ${parts.join('. ')}.`;
 }
@@ -97,20 +97,20 @@ function failure(tracks) {
   return errors.every(Boolean) ? errors[0] : '';
 }
 
-function onState(state) {
+function onLink(state) {
   link.state = state;
   showLink();
   if (state !== 'live') controls.enable(false);
 }
 
 function showLink() {
-  const says = {
+  const texts = {
     live: link.failure ? `live, but ${link.failure}` : 'live',
     lost: 'connection lost, trying again',
     refused: 'refused, perhaps too many pages are open; trying again',
     ended: 'ended after a long rest: load the page again',
   };
-  const text = says[link.state];
+  const text = texts[link.state];
   if ($('link').textContent !== text) $('link').textContent = text;
   $('dot').classList.toggle('live', link.state === 'live' && !link.failure);
   document.documentElement.dataset.link = link.state;

@@ -5,25 +5,25 @@ const REFUSED = 5000; // ms until a rejected page retries
 let session = '';
 
 // connect opens the event stream, and a new one after a disconnect; the server then has a new session.
-export function connect({ onTold, onFrame, onState }) {
+export function connect({ onState, onFrame, onLink }) {
   const source = new EventSource('events');
-  source.addEventListener('told', (event) => {
-    const told = JSON.parse(event.data);
-    const fresh = told.session !== session;
-    session = told.session;
+  source.addEventListener('state', (event) => {
+    const state = JSON.parse(event.data);
+    const fresh = state.session !== session;
+    session = state.session;
     document.documentElement.dataset.session = session;
-    onTold(told, fresh);
+    onState(state, fresh);
   });
   source.addEventListener('frame', (event) => onFrame(JSON.parse(event.data)));
   source.addEventListener('bye', () => {
     source.close();
-    onState('ended');
+    onLink('ended');
   });
-  source.onopen = () => onState('live');
+  source.onopen = () => onLink('live');
   source.onerror = () => {
     const refused = source.readyState === EventSource.CLOSED; // by an HTTP error; browsers then do not reconnect
-    onState(refused ? 'refused' : 'lost');
-    if (refused) setTimeout(connect, REFUSED, { onTold, onFrame, onState });
+    onLink(refused ? 'refused' : 'lost');
+    if (refused) setTimeout(connect, REFUSED, { onState, onFrame, onLink });
   };
 }
 
