@@ -105,10 +105,10 @@ function onLink(state) {
 
 function showLink() {
   const texts = {
-    live: link.failure ? `live, but ${link.failure}` : 'live',
-    lost: 'connection lost, trying again',
-    refused: 'refused, perhaps too many pages are open; trying again',
-    ended: 'ended after a long rest: load the page again',
+    live: link.failure ? `connected, but ${link.failure}` : 'live',
+    lost: 'connection lost, retrying',
+    refused: 'rejected: too many open pages? retrying',
+    ended: 'session ended (idle): reload the page',
   };
   const text = texts[link.state];
   if ($('link').textContent !== text) $('link').textContent = text;
