@@ -13,24 +13,27 @@ import (
 
 // File is the text of one file.
 type File struct {
-	Name    string // what errors call it
+	Name    string // name in errors
 	Content []byte
 }
 
-// ParseOptions say how files are put together. The zero value of each field is its default; nil means all defaults.
+// ParseOptions are the options of [Parse] and [ParseResources]. Zero fields and a nil
+// pointer select the defaults.
 type ParseOptions struct {
-	// MergeDomains lets several files say descriptors of one domain.
+	// MergeDomains allows several files to define descriptors of one domain.
 	MergeDomains bool
-	// MaxEntries is the most entries of a descriptor that requests may bring; 0 means [DefaultMaxEntries].
+	// MaxEntries is the maximum number of entries in a request's descriptor; 0 means
+	// [DefaultMaxEntries].
 	MaxEntries int
 }
 
-// Parse makes a configuration of files, or says what is wrong with them: the error is [Errors]. opts may be nil.
+// Parse builds a configuration from files. If a file is invalid, the error is
+// [Errors]. opts may be nil.
 func Parse(files []File, opts *ParseOptions) (*Config, error) {
 	return assemble(files, opts, (*Config).add)
 }
 
-// assemble makes a configuration of parts, each added by itself.
+// assemble builds a configuration from parts. It calls add once per part.
 func assemble[Part any](parts []Part, opts *ParseOptions, add func(c *Config, part Part, merge bool) *Error) (*Config, error) {
 	opts = cmp.Or(opts, &ParseOptions{})
 	c := &Config{domains: make(map[string]*Domain), maxEntries: cmp.Or(opts.MaxEntries, DefaultMaxEntries)}
@@ -48,7 +51,7 @@ func assemble[Part any](parts []Part, opts *ParseOptions, add func(c *Config, pa
 }
 
 func (c *Config) add(f File, merge bool) *Error {
-	root, more, wrong := read(f.Name, f.Content)
+	root, more, wrong := readDocument(f.Name, f.Content)
 	if wrong != nil {
 		return wrong
 	}
@@ -72,7 +75,7 @@ func (c *Config) add(f File, merge bool) *Error {
 	return nil
 }
 
-// build adds what one file says.
+// build adds the domain of one file.
 func (c *Config) build(file string, root *value, merge bool) *Error {
 	b := builder{decoder: decoder{file: file}, config: c}
 	b.document(root, merge)
@@ -82,7 +85,7 @@ func (c *Config) build(file string, root *value, merge bool) *Error {
 	return b.wrong
 }
 
-// builder makes the tree of one file.
+// builder builds the tree of one file.
 type builder struct {
 	decoder
 	config *Config
@@ -111,7 +114,8 @@ func (b *builder) document(root *value, merge bool) {
 	b.descriptors(&d.top, name+".", root.get("descriptors"), 1)
 }
 
-// checkTypes fails for the first value that is of a wrong type, wherever it stands: types come before meaning.
+// checkTypes records an error for the first value with a wrong type anywhere in the
+// file. Types are checked before all other rules.
 func (b *builder) checkTypes(root *value) {
 	d := decoder{file: b.file}
 	d.str(root.get("domain"))
@@ -124,12 +128,12 @@ func (d *decoder) checkDescriptors(from *value) {
 		d.str(v.get("key"))
 		d.str(v.get("value"))
 		for _, key := range []string{"shadow_mode", "quota_mode", "detailed_metric", "value_to_metric", "share_threshold"} {
-			d.yes(v.get(key))
+			d.boolean(v.get(key))
 		}
 		if r := v.get("rate_limit"); d.mapping(r, inRateLimit) {
 			d.number(r.get("requests_per_unit"))
 			d.number(r.get("unit_multiplier"))
-			d.yes(r.get("unlimited"))
+			d.boolean(r.get("unlimited"))
 			for _, key := range []string{"unit", "name", "algorithm", "on_store_error"} {
 				d.str(r.get(key))
 			}
@@ -147,7 +151,8 @@ func (d *decoder) checkDescriptors(from *value) {
 	}
 }
 
-// descriptors adds a list of them below a node. Parent is what the node is called, with a point behind.
+// descriptors adds a list of descriptors below a node. Parent is the node's path with
+// a trailing dot.
 func (b *builder) descriptors(at *node, parent string, from *value, depth int) {
 	for _, v := range b.list(from) {
 		if b.wrong != nil {
@@ -156,7 +161,7 @@ func (b *builder) descriptors(at *node, parent string, from *value, depth int) {
 		b.mapping(v, inDescriptor)
 		b.descriptor(at, parent, v, depth)
 	}
-	b.warnCovered(at, from)
+	b.warnUnreachable(at, from)
 }
 
 func (b *builder) descriptor(at *node, parent string, v *value, depth int) {
@@ -165,7 +170,7 @@ func (b *builder) descriptor(at *node, parent string, v *value, depth int) {
 		b.fail(v, "descriptor has empty key")
 		return
 	}
-	n := &node{pattern: key, shares: b.yes(v.get("share_threshold")), toMetric: b.yes(v.get("value_to_metric"))}
+	n := &node{pattern: key, sharesCount: b.boolean(v.get("share_threshold")), valueToMetric: b.boolean(v.get("value_to_metric"))}
 	if val != "" {
 		n.pattern += "_" + val
 	}
@@ -176,7 +181,7 @@ func (b *builder) descriptor(at *node, parent string, v *value, depth int) {
 	}
 	n.rule = b.rule(v, path)
 	wild := strings.Contains(n.pattern, "*")
-	if n.shares && !wild {
+	if n.sharesCount && !wild {
 		b.fail(v, fmt.Sprintf("share_threshold can only be used with wildcard values (containing '*'), but found key '%s'", n.pattern))
 	}
 	if at.children == nil {
@@ -186,40 +191,41 @@ func (b *builder) descriptor(at *node, parent string, v *value, depth int) {
 	if wild {
 		at.wildcards = append(at.wildcards, n)
 	}
-	if most := b.config.maxEntries; depth == most+1 {
-		b.warn(v, "it can never match: descriptors of more than %d entries are refused", most)
+	if limit := b.config.maxEntries; depth == limit+1 {
+		b.warn(v, "descriptor never matches: requests with more than %d entries are refused", limit)
 	}
 	first := len(b.config.rules)
 	b.descriptors(n, path+".", v.get("descriptors"), depth+1)
-	b.vary(n, first)
+	b.markVariable(n, first)
 }
 
-// vary tells the rules of a node, and those below it, that their counters have names that depend on the request.
-func (b *builder) vary(n *node, first int) {
-	if !n.toMetric {
+// markVariable marks the rules of a node with value_to_metric, and the rules below
+// it: the names of their metrics depend on the request.
+func (b *builder) markVariable(n *node, first int) {
+	if !n.valueToMetric {
 		return
 	}
 	if n.rule != nil {
-		n.rule.variable = true
+		n.rule.variableName = true
 	}
 	for _, r := range b.config.rules[first:] {
-		r.variable = true
+		r.variableName = true
 	}
 }
 
-// rule reads what a descriptor says of limits; nil if that is nothing.
+// rule returns the rule of a descriptor, or nil if it has no rate_limit.
 func (b *builder) rule(v *value, path string) *Rule {
 	from := v.get("rate_limit")
 	if !b.mapping(from, inRateLimit) {
-		b.unruled(v)
+		b.warnWithoutRule(v)
 		return nil
 	}
 	r := &Rule{
 		Name:      b.str(from.get("name")),
-		Unlimited: b.yes(from.get("unlimited")),
-		Shadow:    b.yes(v.get("shadow_mode")),
-		Quota:     b.yes(v.get("quota_mode")),
-		Detailed:  b.yes(v.get("detailed_metric")),
+		Unlimited: b.boolean(from.get("unlimited")),
+		Shadow:    b.boolean(v.get("shadow_mode")),
+		Quota:     b.boolean(v.get("quota_mode")),
+		Detailed:  b.boolean(v.get("detailed_metric")),
 		Path:      path,
 		Index:     len(b.config.rules),
 	}
@@ -230,17 +236,17 @@ func (b *builder) rule(v *value, path string) *Rule {
 	}
 	r.Metadata = b.metadata(v.get("metadata"))
 	b.config.rules = append(b.config.rules, r)
-	if b.config.named += len(path); b.config.named > mostNamed {
-		b.fail(v, fmt.Sprintf("the names of all rules, domain.key_value.key, have more than %d bytes", mostNamed))
+	if b.config.nameBytes += len(path); b.config.nameBytes > maxNameBytes {
+		b.fail(v, fmt.Sprintf("the names of all rules (domain.key_value.key) have more than %d bytes", maxNameBytes))
 	}
 	return r
 }
 
-// unruled warns of what has no meaning without a rate_limit.
-func (b *builder) unruled(v *value) {
+// warnWithoutRule adds a warning for each key that has no effect without a rate_limit.
+func (b *builder) warnWithoutRule(v *value) {
 	for _, key := range []string{"shadow_mode", "quota_mode", "detailed_metric", "metadata"} {
-		if at := v.get(key); at != nil && (at.yes || at.kind >= list) {
-			b.warn(at, "%s says nothing in a descriptor without a rate_limit", key)
+		if at := v.get(key); at != nil && (at.boolean || at.kind >= list) {
+			b.warn(at, "%s has no effect in a descriptor without a rate_limit", key)
 		}
 	}
 }
@@ -256,37 +262,37 @@ func (b *builder) replaces(r *Rule, v *value) {
 	r.Replaces = append(r.Replaces, name)
 }
 
-// metadata is any mapping, as answers carry it.
+// metadata returns a mapping as the metadata of responses.
 func (b *builder) metadata(v *value) *structpb.Struct {
 	if v == nil || v.kind == null {
 		return nil
 	}
 	if v.kind != mapping {
-		b.fail(v, fmt.Sprintf("error parsing metadata: it is no mapping, but %s", v.kind))
+		b.fail(v, fmt.Sprintf("error parsing metadata: value is %s; must be a mapping", v.kind))
 		return nil
 	}
-	made, err := structpb.NewStruct(b.plainMap(v))
+	metadata, err := structpb.NewStruct(b.plainMap(v))
 	if err != nil {
 		b.fail(v, "error parsing metadata: "+err.Error())
 	}
-	return made
+	return metadata
 }
 
 func (b *builder) plainMap(v *value) map[string]any {
 	m := make(map[string]any, len(v.members))
-	if v.before != nil {
-		m = b.plainMap(v.before)
+	if v.base != nil {
+		m = b.plainMap(v.base)
 	}
-	for _, one := range v.members {
-		if one.key.kind != text {
-			b.fail(one.key, "error parsing metadata: key is not of type string: "+one.key.understood())
+	for _, field := range v.members {
+		if field.key.kind != text {
+			b.fail(field.key, "error parsing metadata: key is not of type string: "+field.key.goText())
 		}
-		m[one.key.text] = b.plain(one.value)
+		m[field.key.text] = b.plain(field.value)
 	}
 	return m
 }
 
-// plain is a value of metadata as the library has it.
+// plain returns a value of metadata as structpb requires it.
 func (b *builder) plain(v *value) any {
 	switch v.kind {
 	case list:
@@ -301,9 +307,10 @@ func (b *builder) plain(v *value) any {
 	return v.generic()
 }
 
-// warnCovered tells of descriptors that can never match, as another of the level always comes first. Each is held against all that have a
-// *, for as long as that takes no more than it should.
-func (b *builder) warnCovered(at *node, from *value) {
+// warnUnreachable adds a warning for each descriptor that can never match because
+// another descriptor of its level always matches first. It compares each descriptor
+// with all that contain "*", up to maxComparedBytes in total.
+func (b *builder) warnUnreachable(at *node, from *value) {
 	if from == nil || len(at.wildcards) == 0 || b.wrong != nil {
 		return
 	}
@@ -315,37 +322,37 @@ func (b *builder) warnCovered(at *node, from *value) {
 		}
 		asked := pattern
 		if val == "" && !strings.Contains(key, "*") {
-			asked = key + "_*" // a key alone is asked for last, with any value
+			asked = key + "_*" // a key without a value is tried last, for any value
 		} else if !strings.Contains(pattern, "*") {
-			continue // what is said exactly comes first
+			continue // exact descriptors are tried first
 		}
 		for _, w := range at.wildcards {
-			if b.config.compared += len(w.pattern) * len(asked); w.pattern == pattern || b.config.compared > mostCompared {
+			if b.config.comparedBytes += len(w.pattern) * len(asked); w.pattern == pattern || b.config.comparedBytes > maxComparedBytes {
 				break
 			}
 			if glob(w.pattern, []byte(asked)) {
-				b.warn(v, "%s can never match: %s of the same level comes before it and matches all of it", clip(pattern), clip(w.pattern))
+				b.warn(v, "%s never matches: %s on the same level precedes it and matches all of its requests", clip(pattern), clip(w.pattern))
 				break
 			}
 		}
 	}
 }
 
-// warnReplaces tells of names that no rule has.
+// warnReplaces adds a warning for each name in replaces that no rule has.
 func (c *Config) warnReplaces() {
 	names := make(map[string]bool)
 	for _, r := range c.rules {
 		names[r.Name] = true
 	}
-	most := len(c.warnings) + mostWarnings
+	most := len(c.warnings) + maxWarnings
 	for _, r := range c.rules {
 		for _, name := range r.Replaces {
 			if !names[name] && len(c.warnings) < most {
-				c.warnings = append(c.warnings, Warning{File: r.Path, Message: fmt.Sprintf("replaces %s, and no rule has that name", clip(name))})
+				c.warnings = append(c.warnings, Warning{File: r.Path, Message: fmt.Sprintf("replaces unknown rule %s", clip(name))})
 			}
 		}
 	}
 	slices.SortStableFunc(c.warnings, func(a, b Warning) int { return strings.Compare(a.File, b.File) })
 }
 
-var modes = []headgate.OnStoreError{headgate.FailClosed, headgate.FailOpen, headgate.FailLocal}
+var storeErrorModes = []headgate.OnStoreError{headgate.FailClosed, headgate.FailOpen, headgate.FailLocal}

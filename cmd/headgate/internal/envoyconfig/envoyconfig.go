@@ -1,17 +1,22 @@
-// Package envoyconfig reads the configuration of envoyproxy/ratelimit, a folder of YAML files, as that service reads it, and finds the
-// rule for a request's descriptor by that service's rules. It decides nothing.
+// Package envoyconfig reads the configuration of envoyproxy/ratelimit, a folder of
+// YAML files, and matches descriptors of requests to its rules. Reading and matching
+// follow envoyproxy/ratelimit. The package makes no rate limit decisions.
 //
-// # What is read
+// # Format
 //
-// One domain to a file, a tree of descriptors in each. Everything that envoyproxy/ratelimit takes is taken, errors have its words, and
-// one bad file refuses the whole configuration. What is ours, on a rate_limit: algorithm, limits, on_store_error and unit_multiplier.
-// Keys that stand where they say nothing, which envoyproxy/ratelimit ignores, and rules that can never match are told as warnings.
+// Each file has one domain with a tree of descriptors. Every file that
+// envoyproxy/ratelimit accepts is accepted, with the same error messages. One invalid
+// file invalidates the whole configuration. A rate_limit has these additional keys:
+// algorithm, limits, on_store_error and unit_multiplier. Misplaced keys, which
+// envoyproxy/ratelimit ignores, and rules that never match produce warnings.
 //
-// # How a rule is found
+// # Matching
 //
-// The entries of a descriptor are walked from the first to the last, one level of the tree for each. On a level the child that says the
-// entry's key and value is tried first, then those with a * in the order of the file, then the one that says the key alone. The first
-// that is there is taken, and not given up again. A rule counts only on the node of the last entry.
+// The entries of a descriptor are matched in order, each on one level of the tree. On
+// each level, the child with the entry's key and value is tried first, then children
+// with "*" in file order, then the child with the key alone. Matching does not
+// backtrack: the first match is final. A rule applies only if it is on the node of
+// the last entry.
 package envoyconfig
 
 import (
@@ -23,13 +28,14 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
 
-// DefaultMaxEntries is the most entries of a descriptor, unless [ParseOptions] say otherwise: deeper rules are told as warnings.
+// DefaultMaxEntries is the default of ParseOptions.MaxEntries. Deeper rules produce
+// warnings.
 const DefaultMaxEntries = 16
 
-// Unit is the span of a limit, by the numbers of Envoy's protocol.
+// Unit is the unit of a limit's period. Its values are the numbers of Envoy's protocol.
 type Unit int32
 
-// The units. A limit whose period is none of them, such as 5 minutes, has UnknownUnit.
+// The units. A limit with another period, such as 5 minutes, has UnknownUnit.
 const (
 	UnknownUnit Unit = iota
 	Second
@@ -43,7 +49,7 @@ const (
 
 const day = 24 * time.Hour
 
-// units are their names and lengths, by their numbers.
+// units has the name and the length of each unit.
 var units = [...]struct {
 	name   string
 	length time.Duration
@@ -58,7 +64,7 @@ var units = [...]struct {
 	{"week", 7 * day},
 }
 
-// String is the unit's name in lower case.
+// String returns the unit's name in lower case.
 func (u Unit) String() string {
 	if u < 0 || int(u) >= len(units) {
 		u = UnknownUnit
@@ -66,7 +72,7 @@ func (u Unit) String() string {
 	return units[u].name
 }
 
-// Length is the unit's span; 0 for a unit that is not known.
+// Length returns the unit's length; 0 for an unknown unit.
 func (u Unit) Length() time.Duration {
 	if u < 0 || int(u) >= len(units) {
 		return 0
@@ -74,7 +80,7 @@ func (u Unit) Length() time.Duration {
 	return units[u].length
 }
 
-// unitOf is the unit whose span is d.
+// unitOf returns the unit with length d, or UnknownUnit.
 func unitOf(d time.Duration) Unit {
 	for u := range units {
 		if d > 0 && units[u].length == d {
@@ -84,80 +90,87 @@ func unitOf(d time.Duration) Unit {
 	return UnknownUnit
 }
 
-// Config is a whole configuration. It does not change and may be used concurrently. It is made with [Load] or [Parse].
+// Config is a configuration. It is immutable and may be used concurrently. It is
+// created with [Load], [Parse] or [ParseResources].
 type Config struct {
 	domains  map[string]*Domain
 	rules    []*Rule
 	warnings []Warning
 
-	maxEntries int
-	named      int // of mostNamed
-	compared   int // of mostCompared
+	maxEntries    int
+	nameBytes     int // at most maxNameBytes
+	comparedBytes int // at most maxComparedBytes
 }
 
-// Domain finds a domain by its name; nil if there is none.
+// Domain returns the domain with a name, or nil.
 func (c *Config) Domain(name string) *Domain { return c.domains[name] }
 
-// Domains is how many domains there are.
+// Domains returns the number of domains.
 func (c *Config) Domains() int { return len(c.domains) }
 
-// Rules are all rules, in the order of the files. They must not be changed.
+// Rules returns all rules in the order of the files. The caller must not change them.
 func (c *Config) Rules() []*Rule { return c.rules }
 
-// Warnings are what is allowed and does not do what it seems to.
+// Warnings returns warnings about valid configuration without the likely intended effect.
 func (c *Config) Warnings() []Warning { return c.warnings }
 
-// Rule is a rate_limit and what its descriptor says of it. It must not be changed.
+// Rule is a rate_limit with the options of its descriptor. It must not be changed.
 type Rule struct {
-	// Name goes into answers, and is what replaces speaks of; may be empty.
+	// Name is returned in responses, and replaces refers to it; may be empty.
 	Name string
-	// Replaces are the names of rules that say nothing in a request that this one matches.
+	// Replaces are the names of rules that are ignored in a request that matches this
+	// rule.
 	Replaces []string
-	// Unlimited admits everything, and counts nothing.
+	// Unlimited rules allow all requests and count nothing.
 	Unlimited bool
-	// Shadow counts and tells, and denies nobody.
+	// Shadow rules count and report, but never deny.
 	Shadow bool
-	// Quota makes the rule one of several of which only all together deny.
+	// Quota rules of a request deny only if all of them deny.
 	Quota bool
-	// Detailed names counters after what requests say; see [Matcher.AppendStat].
+	// Detailed rules have metric names with the values of requests; see
+	// [Matcher.AppendStat].
 	Detailed bool
-	// Metadata is handed out when the rule does not deny; nil if there is none.
+	// Metadata is returned when the rule does not deny; may be nil.
 	Metadata *structpb.Struct
-	// Limits are the limits, all or none; none at all if Unlimited.
+	// Limits are charged all or none; empty if Unlimited.
 	Limits []Limit
-	// Path is what statistics call the rule: domain.key_value.key.
+	// Path is the rule's name in metrics: domain.key_value.key.
 	Path string
-	// Index is its place in [Config.Rules].
+	// Index is the index in [Config.Rules].
 	Index int
 
-	variable bool // some level puts its value into the name of the counters
+	variableName bool // a level has value_to_metric
 }
 
 // Limit is one limit of a rule.
 type Limit struct {
-	// Own is what the engine is asked for; nil if nothing at all is allowed.
+	// Inline is the limit for the engine; nil if the limit is 0 and no request is
+	// allowed.
 	Inline *engine.InlineLimit
-	// Requests and Unit are what answers say. More than [headgate.MaxUnits] can be said and not counted; see [MakeLimit].
+	// Requests and Unit are returned in responses. Requests may exceed
+	// [headgate.MaxUnits], which is the maximum that is counted; see [MakeLimit].
 	Requests uint32
 	Unit     Unit
-	// Period is the span.
+	// Period is the limit's period.
 	Period time.Duration
-	// Windows says that it counts in fixed windows of whole seconds from the epoch, so that answers tell whole seconds until the next.
+	// Windows is true if the limit has fixed windows of whole seconds since the
+	// epoch. Responses then contain whole seconds until the next window.
 	Windows bool
 }
 
-// SharesState reports whether what two limits count of one key is the same.
+// SharesState reports whether two limits have a common state for each key.
 func (l Limit) SharesState(other Limit) bool {
 	return l.Inline != nil && other.Inline != nil && l.Inline.Scope == other.Inline.Scope && l.Inline.Algorithm == other.Inline.Algorithm
 }
 
-// MakeLimit is a limit of requests in each window of period, as envoyproxy/ratelimit counts. State is told by the period: those of one
-// period share it. More than [headgate.MaxUnits] requests are counted to that number only, and denied above. It allocates nothing that
-// lasts but the scope, for which period should be that of a [Unit].
-func MakeLimit(requests uint32, period time.Duration) (l Limit, own engine.InlineLimit) {
+// MakeLimit returns a limit of requests per fixed window of a period, as
+// envoyproxy/ratelimit counts, with its InlineLimit. Limits with the same period
+// share state. At most [headgate.MaxUnits] requests are counted; more are denied. If
+// the period is the length of a [Unit], MakeLimit does not allocate the scope.
+func MakeLimit(requests uint32, period time.Duration) (l Limit, inline engine.InlineLimit) {
 	l = Limit{Requests: requests, Unit: unitOf(period), Period: period, Windows: true}
 	if requests == 0 {
-		return l, own
+		return l, inline
 	}
 	return l, engine.InlineLimit{
 		Scope:     scopeOf(period, 0),

@@ -6,24 +6,26 @@ import (
 	"strings"
 )
 
-// ErrInvalid is what every error about a configuration's contents matches.
+// ErrInvalid is matched by every error about the contents of a configuration.
 var ErrInvalid = errors.New("envoyconfig: invalid configuration")
 
-// Error is what is wrong with a file, in the words of envoyproxy/ratelimit. It matches [ErrInvalid].
+// Error is an error in a file, with the message of envoyproxy/ratelimit. It matches
+// [ErrInvalid].
 type Error struct {
-	File    string // its name in its folder
-	Line    int    // from 1; 0 if it is in no one place
-	Column  int    // from 1; 0 if it is not known
+	File    string // name in the folder
+	Line    int    // from 1; 0 if the error has no single position
+	Column  int    // from 1; 0 if unknown
 	Message string
 }
 
-// Error is “basic.yaml: descriptor has empty key”, as envoyproxy/ratelimit says it. [Error.Place] says where.
+// Error returns “basic.yaml: descriptor has empty key”, like envoyproxy/ratelimit.
+// [Error.Place] returns the position.
 func (e *Error) Error() string { return e.File + ": " + e.Message }
 
 // Is reports whether target is [ErrInvalid].
 func (e *Error) Is(target error) bool { return target == ErrInvalid }
 
-// Place is “basic.yaml:4:5”, as far as it is known.
+// Place returns “basic.yaml:4:5”, without line or column if unknown.
 func (e *Error) Place() string { return place(e.File, e.Line, e.Column) }
 
 func place(file string, line, column int) string {
@@ -36,14 +38,15 @@ func place(file string, line, column int) string {
 	return file
 }
 
-// Errors is the first error of each file that has one, in the order of the files. It matches [ErrInvalid].
+// Errors has the first error of each invalid file, in the order of the files. It matches
+// [ErrInvalid].
 type Errors []*Error
 
-// Error is one line for each.
+// Error returns one line per error.
 func (e Errors) Error() string {
 	lines := make([]string, len(e))
-	for i, one := range e {
-		lines[i] = one.Error()
+	for i, err := range e {
+		lines[i] = err.Error()
 	}
 	return strings.Join(lines, "\n")
 }
@@ -51,7 +54,7 @@ func (e Errors) Error() string {
 // Is reports whether target is [ErrInvalid].
 func (e Errors) Is(target error) bool { return target == ErrInvalid }
 
-// Warning is what is allowed and does not do what it seems to.
+// Warning describes valid configuration without the likely intended effect.
 type Warning struct {
 	File    string
 	Line    int
@@ -59,5 +62,5 @@ type Warning struct {
 	Message string
 }
 
-// String is “basic.yaml:7:9: …”.
+// String returns “basic.yaml:7:9: …”.
 func (w Warning) String() string { return place(w.File, w.Line, w.Column) + ": " + w.Message }

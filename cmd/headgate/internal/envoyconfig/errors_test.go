@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/envoyconfig"
 )
 
-// sections are the parts of a file of the form “-- header --”, by turns with their contents.
+// sections splits a file into headers, “-- header --”, and the texts that follow them.
 func sections(t testing.TB, path string) (headers, contents []string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -53,20 +53,20 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	if len(headers) < 50 {
-		t.Errorf("there are %d errors, want those of the file", len(headers))
+		t.Errorf("%d cases, want at least 50", len(headers))
 	}
 }
 
-func TestErrorsSayWhere(t *testing.T) {
+func TestErrorPosition(t *testing.T) {
 	t.Parallel()
 	_, err := parse("a.yaml", "domain: d\ndescriptors:\n  - key: k\n    rate_limit:\n      unit: day\n      foo: 1\n")
 	if wrong := envoyconfig.Errors(nil); !errors.As(err, &wrong) || wrong[0].Place() != "a.yaml:6:7" {
-		t.Errorf("got %v, want the place a.yaml:6:7", err)
+		t.Errorf("got %v, want position a.yaml:6:7", err)
 	}
 }
 
-// One bad file refuses all, and each bad file is named.
-func TestAllFilesAreGood(t *testing.T) {
+// Each invalid file is reported, and one invalid file invalidates the configuration.
+func TestParseSeveralFiles(t *testing.T) {
 	t.Parallel()
 	good := envoyconfig.File{Name: "good.yaml", Content: []byte("domain: a")}
 	same := envoyconfig.File{Name: "same.yaml", Content: []byte("domain: a")}
@@ -77,18 +77,18 @@ func TestAllFilesAreGood(t *testing.T) {
 		merge bool
 		want  string
 	}{
-		{"good", []envoyconfig.File{good}, false, "<nil>"},
-		{"none", nil, false, "<nil>"},
-		{"twice the domain", []envoyconfig.File{good, same}, false, "same.yaml: duplicate domain 'a' in config file"},
+		{"valid", []envoyconfig.File{good}, false, "<nil>"},
+		{"no files", nil, false, "<nil>"},
+		{"duplicate domain", []envoyconfig.File{good, same}, false, "same.yaml: duplicate domain 'a' in config file"},
 		{"merged", []envoyconfig.File{good, same}, true, "<nil>"},
-		{"two bad ones", []envoyconfig.File{good, bad, same}, false, "bad.yaml: config error, unknown key 'foo'\nsame.yaml: duplicate domain 'a' in config file"},
+		{"two invalid files", []envoyconfig.File{good, bad, same}, false, "bad.yaml: config error, unknown key 'foo'\nsame.yaml: duplicate domain 'a' in config file"},
 	} {
 		_, err := envoyconfig.Parse(c.files, &envoyconfig.ParseOptions{MergeDomains: c.merge})
 		if got := fmt.Sprint(err); got != c.want {
 			t.Errorf("%s: got %q want %q", c.name, got, c.want)
 		}
 	}
-	// merging is of the top level: the same name there is still an error
+	// only domains are merged: a duplicate descriptor is still an error
 	one := envoyconfig.File{Name: "one.yaml", Content: []byte("domain: a\ndescriptors: [{key: k}]")}
 	two := envoyconfig.File{Name: "two.yaml", Content: []byte("domain: a\ndescriptors: [{key: k}]")}
 	_, err := envoyconfig.Parse([]envoyconfig.File{one, two}, &envoyconfig.ParseOptions{MergeDomains: true})
@@ -111,8 +111,9 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// A text that is small and stands for much, and one that is too deep or too long, are refused in no time.
-func TestBombs(t *testing.T) {
+// Files that expand to many values, are nested too deep or are too long are refused
+// quickly.
+func TestParseExpansionAttacks(t *testing.T) {
 	t.Parallel()
 	laughs := "domain: d\nmetadata:\n  a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n"
 	for i := 1; i < 10; i++ {

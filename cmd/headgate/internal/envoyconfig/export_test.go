@@ -1,4 +1,4 @@
 package envoyconfig
 
-// Glob is for the tests of patterns.
+// Glob is glob.
 var Glob = glob

@@ -13,7 +13,8 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
 
-// scopeOf tells states apart: by their periods, and by the order of those of one rule that have the same.
+// scopeOf returns the scope of a limit's state: its period, and its ordinal among the
+// limits of one rule with the same period.
 func scopeOf(period time.Duration, ordinal int) string {
 	if u := unitOf(period); u != UnknownUnit && ordinal == 0 {
 		return unitScopes[u]
@@ -21,7 +22,7 @@ func scopeOf(period time.Duration, ordinal int) string {
 	return "envoy:" + strconv.Itoa(ordinal) + ":" + period.String()
 }
 
-// unitScopes are the scopes of limits by unit, ready.
+// unitScopes has the scope of each unit, so that scopeOf does not allocate.
 var unitScopes = func() (scopes [len(units)]string) {
 	for u := range units {
 		scopes[u] = "envoy:" + units[u].name
@@ -29,21 +30,21 @@ var unitScopes = func() (scopes [len(units)]string) {
 	return scopes
 }()
 
-// limits reads what a rate_limit counts.
+// limits reads the limits of a rate_limit.
 func (b *builder) limits(r *Rule, from *value) {
 	name := b.str(from.get("unit"))
-	unit := unitNamed(name)
-	own := from.get("limits") != nil
+	unit := parseUnit(name)
+	listed := from.get("limits") != nil
 	switch {
 	case r.Unlimited && unit > UnknownUnit:
 		b.fail(from, "should not specify rate limit unit when unlimited")
-	case r.Unlimited && own:
+	case r.Unlimited && listed:
 		b.fail(from.get("limits"), "should not specify limits when unlimited")
 	case r.Unlimited:
-	case own && (name != "" || from.get("requests_per_unit") != nil || from.get("unit_multiplier") != nil):
-		b.fail(from.get("limits"), "limits stand in the place of unit, unit_multiplier and requests_per_unit: leave those out, or limits")
-	case own:
-		b.listed(r, from)
+	case listed && (name != "" || from.get("requests_per_unit") != nil || from.get("unit_multiplier") != nil):
+		b.fail(from.get("limits"), "limits cannot be combined with unit, unit_multiplier or requests_per_unit; remove one or the other")
+	case listed:
+		b.limitList(r, from)
 	case unit <= UnknownUnit:
 		b.fail(from, fmt.Sprintf("invalid rate limit unit '%s'", name))
 	default:
@@ -51,8 +52,8 @@ func (b *builder) limits(r *Rule, from *value) {
 	}
 }
 
-// unitNamed is the unit of a name in any case of letters, or below all of them.
-func unitNamed(name string) Unit {
+// parseUnit parses a unit name, ignoring case. It returns -1 for an unknown name.
+func parseUnit(name string) Unit {
 	for u := range units {
 		if strings.EqualFold(units[u].name, name) {
 			return Unit(u)
@@ -61,34 +62,35 @@ func unitNamed(name string) Unit {
 	return -1
 }
 
-// perUnit is the limit of unit and requests_per_unit, in fixed windows unless algorithm says otherwise.
+// perUnit reads the limit of unit and requests_per_unit. The default algorithm is
+// fixed_window.
 func (b *builder) perUnit(r *Rule, from *value, unit Unit) {
 	period := unit.Length()
 	if v := from.get("unit_multiplier"); v != nil {
 		n := time.Duration(b.number(v))
 		if n < 1 || n > headgate.MaxPeriod/period {
-			b.fail(v, fmt.Sprintf("invalid unit_multiplier %d: accepted are 1 to %d %ss", n, headgate.MaxPeriod/period, unit))
+			b.fail(v, fmt.Sprintf("invalid unit_multiplier %d; must be 1 to %d %ss", n, headgate.MaxPeriod/period, unit))
 			return
 		}
 		period *= n
 	}
 	requests := b.number(from.get("requests_per_unit"))
-	l, own := MakeLimit(requests, period)
-	own.Algorithm, own.OnStoreError = b.algorithm(from, headgate.FixedWindow), b.onStoreError(from)
+	l, inline := MakeLimit(requests, period)
+	inline.Algorithm, inline.OnStoreError = b.algorithm(from, headgate.FixedWindow), b.onStoreError(from)
 	if requests > headgate.MaxUnits {
-		b.warn(from.get("requests_per_unit"), "it is counted to %d, and denied above", headgate.MaxUnits)
+		b.warn(from.get("requests_per_unit"), "at most %d requests are counted; more are denied", headgate.MaxUnits)
 	}
-	if l.Windows = own.Algorithm == headgate.FixedWindow || requests == 0; requests > 0 {
-		l.Inline = &own
+	if l.Windows = inline.Algorithm == headgate.FixedWindow || requests == 0; requests > 0 {
+		l.Inline = &inline
 	}
 	r.Limits = []Limit{l}
 }
 
-// listed are the limits of limits, which have the meaning that they have in a policy.
-func (b *builder) listed(r *Rule, from *value) {
+// limitList reads the key limits, which has the same meaning as in a policy.
+func (b *builder) limitList(r *Rule, from *value) {
 	items := b.list(from.get("limits"))
 	if len(items) < 1 || len(items) > headgate.MaxLimits {
-		b.fail(from.get("limits"), fmt.Sprintf("limits has %d entries; accepted are 1 to %d", len(items), headgate.MaxLimits))
+		b.fail(from.get("limits"), fmt.Sprintf("limits has %d entries; must be 1 to %d", len(items), headgate.MaxLimits))
 	}
 	algorithm, mode := b.algorithm(from, headgate.TokenBucket), b.onStoreError(from)
 	seen := make(map[time.Duration]int)
@@ -99,7 +101,7 @@ func (b *builder) listed(r *Rule, from *value) {
 			b.fail(v, strings.TrimPrefix(reason, "headgate: "))
 			return
 		}
-		if wrong := b.misfit(r, limit, algorithm); wrong != "" {
+		if wrong := b.limitProblem(r, limit, algorithm); wrong != "" {
 			b.fail(v, limit.String()+wrong)
 			return
 		}
@@ -113,8 +115,8 @@ func (b *builder) listed(r *Rule, from *value) {
 	}
 }
 
-// misfit says what is wrong with a limit behind those that a rule has already; nothing if it is empty.
-func (b *builder) misfit(r *Rule, limit headgate.Limit, algorithm headgate.Algorithm) string {
+// limitProblem returns why a limit cannot be added to a rule, or "".
+func (b *builder) limitProblem(r *Rule, limit headgate.Limit, algorithm headgate.Algorithm) string {
 	named, err := algo.Named(algorithm)
 	if err == nil {
 		err = named.Check(limit)
@@ -126,20 +128,20 @@ func (b *builder) misfit(r *Rule, limit headgate.Limit, algorithm headgate.Algor
 	case err != nil:
 		return ": " + err.Error()
 	case slices.ContainsFunc(r.Limits, func(l Limit) bool { return l.Inline.Limit == limit }):
-		return " stands in limits twice"
+		return " is a duplicate in limits"
 	}
 	return ""
 }
 
-func (b *builder) algorithm(from *value, otherwise headgate.Algorithm) headgate.Algorithm {
+func (b *builder) algorithm(from *value, fallback headgate.Algorithm) headgate.Algorithm {
 	v := from.get("algorithm")
 	if v == nil {
-		return otherwise
+		return fallback
 	}
 	named, err := algo.Named(headgate.Algorithm(b.str(v)))
 	if err != nil || b.str(v) == "" {
-		b.fail(v, fmt.Sprintf("invalid algorithm '%s'", v.shown()))
-		return otherwise
+		b.fail(v, fmt.Sprintf("invalid algorithm '%s'", v.clipped()))
+		return fallback
 	}
 	return named.Name
 }
@@ -150,8 +152,8 @@ func (b *builder) onStoreError(from *value) headgate.OnStoreError {
 		return ""
 	}
 	mode := headgate.OnStoreError(b.str(v))
-	if !slices.Contains(modes, mode) {
-		b.fail(v, fmt.Sprintf("invalid on_store_error '%s': accepted are closed, open and local", v.shown()))
+	if !slices.Contains(storeErrorModes, mode) {
+		b.fail(v, fmt.Sprintf("invalid on_store_error '%s'; must be closed, open or local", v.clipped()))
 	}
 	return mode
 }

@@ -10,21 +10,23 @@ import (
 	"strings"
 )
 
-// mostFiles bounds a folder, and mostBytes what lies in it.
+// maxFiles and maxFolderBytes bound the files of a folder.
 const (
-	mostFiles = 10_000
-	mostBytes = 64 << 20
+	maxFiles       = 10_000
+	maxFolderBytes = 64 << 20
 )
 
-// LoadOptions say what of a folder is read. The zero value of each field is its default; nil means all defaults.
+// LoadOptions are the options of [Load]. Zero fields and a nil pointer select the
+// defaults.
 type LoadOptions struct {
 	ParseOptions
-	// DotFiles are read, too: files whose names begin with a point.
+	// DotFiles includes files whose names begin with a dot.
 	DotFiles bool
 }
 
-// Load reads every *.yaml of a folder, in the order of their names. What is wrong with the files is [Errors]; a folder that cannot be
-// read, or changes all the time, is another error. Folders below are not looked at. opts may be nil.
+// Load reads all files *.yaml of a folder in the order of their names, without
+// subfolders. If a file is invalid, the error is [Errors]. Load returns another error
+// if the folder cannot be read or keeps changing. opts may be nil.
 func Load(folder string, opts *LoadOptions) (*Config, error) {
 	if opts == nil {
 		opts = &LoadOptions{}
@@ -36,8 +38,9 @@ func Load(folder string, opts *LoadOptions) (*Config, error) {
 	return Parse(files, &opts.ParseOptions)
 }
 
-// ReadFolder is the text of every *.yaml of a folder. Where symbolic links are swapped as Kubernetes does it, all of them are of one
-// time: the folder itself is looked up once, and a ..data in it is the same before and after.
+// ReadFolder returns the contents of all files *.yaml of a folder. If symbolic links
+// are swapped, as Kubernetes does, all contents are of one version: ReadFolder
+// resolves the folder once and retries, up to ten times, if ..data in it changes.
 func ReadFolder(folder string, dotFiles bool) ([]File, error) {
 	for range 10 {
 		real, err := filepath.EvalSymlinks(folder)
@@ -52,7 +55,7 @@ func ReadFolder(folder string, dotFiles bool) ([]File, error) {
 			return files, err
 		}
 	}
-	return nil, fmt.Errorf("envoyconfig: %s changed each time that it was read", folder)
+	return nil, fmt.Errorf("envoyconfig: folder %s kept changing while it was read", folder)
 }
 
 func readAll(folder string, dotFiles bool) ([]File, error) {
@@ -68,8 +71,8 @@ func readAll(folder string, dotFiles bool) ([]File, error) {
 		if filepath.Ext(name) != ".yaml" || !dotFiles && strings.HasPrefix(name, ".") {
 			continue
 		}
-		content, err := readFile(throughData(folder, name, data))
-		if errors.Is(err, errFolder) {
+		content, err := readFile(resolveDataLink(folder, name, data))
+		if errors.Is(err, errDirectory) {
 			continue
 		}
 		if err != nil {
@@ -77,17 +80,18 @@ func readAll(folder string, dotFiles bool) ([]File, error) {
 		}
 		total += len(content)
 		files = append(files, File{name, content})
-		if len(files) > mostFiles || total > mostBytes {
-			return nil, fmt.Errorf("envoyconfig: %s holds more than %d files or %d bytes", folder, mostFiles, mostBytes)
+		if len(files) > maxFiles || total > maxFolderBytes {
+			return nil, fmt.Errorf("envoyconfig: folder %s has more than %d files or %d bytes", folder, maxFiles, maxFolderBytes)
 		}
 	}
 	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
 	return files, nil
 }
 
-// throughData is where a file of folder is, if it is a link through ..data in the folder that ..data was found to be: the link may be
-// swapped there and back between two files.
-func throughData(folder, name, data string) string {
+// resolveDataLink returns the path of a file of folder. If the file is a link through
+// ..data, the path is in data, the resolved ..data: the link may be swapped between
+// reading two files.
+func resolveDataLink(folder, name, data string) string {
 	path := filepath.Join(folder, name)
 	if data == "" {
 		return path
@@ -99,20 +103,20 @@ func throughData(folder, name, data string) string {
 	return path
 }
 
-var errFolder = errors.New("it is a folder")
+var errDirectory = errors.New("is a folder")
 
-// readFile reads a file whole, but no more than one byte over what is accepted.
+// readFile reads a file, at most MaxFileBytes+1 bytes.
 func readFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
 		return nil, err
 	case info.IsDir():
-		return nil, errFolder
+		return nil, errDirectory
 	case !info.Mode().IsRegular():
-		return nil, &fs.PathError{Op: "read", Path: path, Err: errors.New("it is no file")}
+		return nil, &fs.PathError{Op: "read", Path: path, Err: errors.New("not a regular file")}
 	case info.Size() > MaxFileBytes:
-		return make([]byte, MaxFileBytes+1), nil // refused by its size, whatever it says
+		return make([]byte, MaxFileBytes+1), nil // refused for its size
 	}
 	return os.ReadFile(path)
 }

@@ -24,7 +24,7 @@ func write(t testing.TB, path, content string) {
 	}
 }
 
-func TestLoadReadsTheYAMLOfAFolder(t *testing.T) {
+func TestLoadSelectsYAMLFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for _, name := range []string{"a.yaml", "b.yaml", ".hidden.yaml"} {
@@ -46,31 +46,31 @@ func TestLoadReadsTheYAMLOfAFolder(t *testing.T) {
 		}
 		for _, name := range c.domains {
 			if d := config.Domain(name); d == nil || d.Name() != name {
-				t.Errorf("dot files %v: domain %s is not there", c.dots, name)
+				t.Errorf("dot files %v: domain %s is missing", c.dots, name)
 			}
 		}
 	}
 }
 
-func TestLoadOfAFolderThatIsNotThere(t *testing.T) {
+func TestLoadErrors(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if _, err := envoyconfig.Load(filepath.Join(dir, "gone"), nil); !errors.Is(err, fs.ErrNotExist) || errors.Is(err, envoyconfig.ErrInvalid) {
-		t.Errorf("no folder: got %v", err)
+		t.Errorf("missing folder: got %v", err)
 	}
 	write(t, filepath.Join(dir, "file"), "")
 	if _, err := envoyconfig.Load(filepath.Join(dir, "file"), nil); err == nil {
-		t.Error("a file in place of a folder: got no error")
+		t.Error("a file instead of a folder: got no error")
 	}
 	config, err := envoyconfig.Load(dir, nil)
 	if err != nil || config.Domains() != 0 {
-		t.Errorf("a folder without files: got %v, error %v, want a configuration of no domains", config, err)
+		t.Errorf("empty folder: got %v, error %v, want a configuration without domains", config, err)
 	}
 	if err := os.Symlink("nowhere", filepath.Join(dir, "link.yaml")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := envoyconfig.Load(dir, nil); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a link to nowhere: got %v", err)
+		t.Errorf("a broken link: got %v", err)
 	}
 	large := t.TempDir()
 	write(t, filepath.Join(large, "a.yaml"), "domain: "+strings.Repeat("d", envoyconfig.MaxFileBytes))
@@ -79,8 +79,9 @@ func TestLoadOfAFolderThatIsNotThere(t *testing.T) {
 	}
 }
 
-// Kubernetes swaps ..data, and envoyproxy/ratelimit's own layout swaps the root: files are never of two times.
-func TestLoadIsOfOneTime(t *testing.T) {
+// Kubernetes swaps ..data, and the layout of envoyproxy/ratelimit swaps the root: the
+// files that ReadFolder returns are always of one version.
+func TestReadFolderDuringSwap(t *testing.T) {
 	t.Parallel()
 	const files, swaps = 8, 200
 	root := t.TempDir()
@@ -118,11 +119,11 @@ func TestLoadIsOfOneTime(t *testing.T) {
 	for i := range swaps {
 		read, err := envoyconfig.ReadFolder([]string{folder, filepath.Join(root, "current")}[i%2], false)
 		if err != nil {
-			continue // it changed each time
+			continue // the folder kept changing
 		}
 		for _, f := range read {
 			if string(f.Content[len(f.Content)-5:]) != string(read[0].Content[len(read[0].Content)-5:]) {
-				t.Fatalf("files of two times: %q and %q", f.Content, read[0].Content)
+				t.Fatalf("files of two versions: %q and %q", f.Content, read[0].Content)
 			}
 		}
 	}

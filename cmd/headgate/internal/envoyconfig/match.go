@@ -5,41 +5,43 @@ import "strings"
 // Entry is one entry of a request's descriptor.
 type Entry struct{ Key, Value string }
 
-// Domain is the tree of one domain's descriptors. It does not change and may be used concurrently.
+// Domain is the tree of one domain's descriptors. It is immutable and may be used
+// concurrently.
 type Domain struct {
 	name string
 	top  node
 }
 
-// Name is the domain's name.
+// Name returns the domain's name.
 func (d *Domain) Name() string { return d.name }
 
 // node is one descriptor of the tree.
 type node struct {
-	children  map[string]*node // by key_value, or key
-	wildcards []*node          // those of the children whose name has a *, in the order of the files
-	pattern   string           // its own name: key_value, or key
-	rule      *Rule
-	shares    bool // all values that match count together
-	toMetric  bool // the value goes into the name of the counters
+	children      map[string]*node // by key_value, or key
+	wildcards     []*node          // children whose pattern contains "*", in file order
+	pattern       string           // key_value, or key
+	rule          *Rule
+	sharesCount   bool // matching values share one count (share_threshold)
+	valueToMetric bool // metric names contain the value (value_to_metric)
 }
 
-// how a step was found.
-type how uint8
+// matchKind is how an entry matched a node.
+type matchKind uint8
 
 const (
-	exactly    how = iota // by key and value
-	byWildcard            // by a pattern
-	byKey                 // by the key alone
+	matchExact    matchKind = iota // key and value
+	matchWildcard                  // a pattern with "*"
+	matchKey                       // the key alone
 )
 
-// step is one level of the way to a rule.
+// step is one level of the path to a rule.
 type step struct {
 	node *node
-	how  how
+	how  matchKind
 }
 
-// Matcher finds rules. Its zero value is ready; used again it keeps its memory. One goroutine uses it at a time.
+// Matcher finds rules. The zero value is ready for use. Reusing a Matcher reuses its
+// memory. It must not be used concurrently.
 type Matcher struct {
 	domain  *Domain
 	entries []Entry
@@ -47,8 +49,9 @@ type Matcher struct {
 	name    []byte
 }
 
-// Match finds the rule for a descriptor's entries; nil if there is none. What it found is kept for the other methods until the next
-// Match, and the entries with it. It allocates nothing once its memory is large enough.
+// Match returns the rule for a descriptor's entries, or nil. The other methods use
+// the result until the next call of Match; the Matcher retains entries until then.
+// Match does not allocate once the Matcher's buffers are large enough.
 func (m *Matcher) Match(d *Domain, entries []Entry) *Rule {
 	m.domain, m.entries, m.steps = d, entries, m.steps[:0]
 	at := &d.top
@@ -66,39 +69,40 @@ func (m *Matcher) Match(d *Domain, entries []Entry) *Rule {
 	return nil
 }
 
-// Forget drops what the last Match found, so that nothing of a request is kept.
+// Forget drops the result of the last Match, so that the Matcher retains no data of
+// the request.
 func (m *Matcher) Forget() {
 	clear(m.steps)
 	m.domain, m.entries, m.steps = nil, nil, m.steps[:0]
 }
 
-// child is the node below at that an entry leads to.
-func (m *Matcher) child(at *node, e *Entry) (*node, how) {
+// child returns the child of at that an entry matches, or nil.
+func (m *Matcher) child(at *node, e *Entry) (*node, matchKind) {
 	if len(at.children) == 0 {
-		return nil, exactly
+		return nil, matchExact
 	}
 	m.name = append(append(append(m.name[:0], e.Key...), '_'), e.Value...)
 	if next, ok := at.children[string(m.name)]; ok {
-		return next, exactly
+		return next, matchExact
 	}
 	for _, w := range at.wildcards {
 		if glob(w.pattern, m.name) {
-			return w, byWildcard
+			return w, matchWildcard
 		}
 	}
-	return at.children[e.Key], byKey
+	return at.children[e.Key], matchKey
 }
 
-// Value is what the i-th entry counts under after a Match that found a rule: its value, or the pattern if all values that match it
-// count together.
+// Value returns the value under which the i-th entry is counted after a Match that
+// found a rule: the entry's value, or the pattern if matching values share one count.
 func (m *Matcher) Value(i int) string {
-	if s := m.steps[i]; s.how == byWildcard && s.node.shares {
+	if s := m.steps[i]; s.how == matchWildcard && s.node.sharesCount {
 		return m.patternValue(i)
 	}
 	return m.entries[i].Value
 }
 
-// patternValue is the part of the i-th node's pattern that stands for a value.
+// patternValue returns the value part of the i-th node's pattern.
 func (m *Matcher) patternValue(i int) string {
 	pattern := m.steps[i].node.pattern
 	if rest, ok := strings.CutPrefix(pattern, m.entries[i].Key); ok && strings.HasPrefix(rest, "_") {
@@ -107,10 +111,11 @@ func (m *Matcher) patternValue(i int) string {
 	return pattern
 }
 
-// StatVaries reports whether the rule's counters have names that depend on the request.
-func (r *Rule) StatVaries() bool { return r.Detailed || r.variable }
+// StatVaries reports whether the rule's metric names depend on the request.
+func (r *Rule) StatVaries() bool { return r.Detailed || r.variableName }
 
-// AppendStat appends what statistics call the rule that the last Match found, for this request, and returns the extended buffer.
+// AppendStat appends the metric name of rule r, which the last Match found, and
+// returns the extended buffer.
 func (m *Matcher) AppendStat(dst []byte, r *Rule) []byte {
 	if !r.StatVaries() {
 		return append(dst, r.Path...)
@@ -118,26 +123,28 @@ func (m *Matcher) AppendStat(dst []byte, r *Rule) []byte {
 	dst = append(dst, m.domain.name...)
 	for i := range m.steps {
 		dst = append(append(dst, '.'), m.entries[i].Key...)
-		if value, there := m.statValue(i, r.Detailed); there {
+		if value, ok := m.statValue(i, r.Detailed); ok {
 			dst = append(append(dst, '_'), value...)
 		}
 	}
 	return dst
 }
 
-// statValue is what the i-th level says behind its key.
-func (m *Matcher) statValue(i int, detailed bool) (value string, there bool) {
+// statValue returns the value of the i-th level in a metric name; ok is false if
+// there is none.
+func (m *Matcher) statValue(i int, detailed bool) (value string, ok bool) {
 	s, value := m.steps[i], m.entries[i].Value
 	switch {
-	case s.how == byWildcard && (s.node.shares || !detailed && !s.node.toMetric):
+	case s.how == matchWildcard && (s.node.sharesCount || !detailed && !s.node.valueToMetric):
 		return m.patternValue(i), true
-	case s.how == byKey && !detailed && !s.node.toMetric:
+	case s.how == matchKey && !detailed && !s.node.valueToMetric:
 		return "", false
 	}
 	return value, detailed || value != ""
 }
 
-// AppendPath appends what statistics call a descriptor that brought its own limit: its entries, each key_value.
+// AppendPath appends the metric name of a descriptor with its own limit: its entries
+// as key_value.
 func AppendPath(dst []byte, domain string, entries []Entry) []byte {
 	dst = append(append(dst, domain...), '.')
 	for i := range entries {
@@ -152,11 +159,12 @@ func AppendPath(dst []byte, domain string, entries []Entry) []byte {
 	return dst
 }
 
-// glob reports whether text matches a pattern in which * is zero or more characters. Its time is at most the product of both lengths,
-// and mostly their sum.
+// glob reports whether text matches a pattern in which "*" matches zero or more
+// characters. Its time is at most proportional to the product of both lengths,
+// usually to their sum.
 func glob(pattern string, text []byte) bool {
 	p, t := 0, 0
-	star, mark := -1, 0 // the last *, and where what it stands for ends so far
+	star, mark := -1, 0 // the last "*", and the end of the text that it matches so far
 	for t < len(text) {
 		switch {
 		case p < len(pattern) && pattern[p] == '*':

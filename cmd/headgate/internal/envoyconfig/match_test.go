@@ -65,7 +65,7 @@ descriptors:
         rate_limit: {unit: day, requests_per_unit: 1}
 `
 
-func TestWhatStatisticsCallARule(t *testing.T) {
+func TestAppendStat(t *testing.T) {
 	t.Parallel()
 	config := mustParse(t, statConfig)
 	for _, c := range []struct{ entries, want string }{
@@ -94,11 +94,11 @@ func TestWhatStatisticsCallARule(t *testing.T) {
 		}
 	}
 	if got := string(envoyconfig.AppendPath(nil, "d", entries("a=b c= d=e"))); got != "d.a_b.c.d_e" {
-		t.Errorf("a limit of the request's own: got %s", got)
+		t.Errorf("a limit in the request: got %s", got)
 	}
 }
 
-func TestMatchAllocatesNothing(t *testing.T) {
+func TestMatchAllocations(t *testing.T) {
 	config := mustParse(t, statConfig+`
   - key: many
     value: "x*"
@@ -107,23 +107,23 @@ func TestMatchAllocatesNothing(t *testing.T) {
     rate_limit: {unit: day, requests_per_unit: 1}
 `)
 	var m envoyconfig.Matcher
-	asked := [][]envoyconfig.Entry{entries("route=r method=m deep=x"), entries("many=y-and-z"), entries("nothing=here")}
+	request := [][]envoyconfig.Entry{entries("route=r method=m deep=x"), entries("many=y-and-z"), entries("nothing=here")}
 	if n := testing.AllocsPerRun(1000, func() {
-		for _, e := range asked {
+		for _, e := range request {
 			m.Match(config.Domain("d"), e)
 		}
 	}); n != 0 {
-		t.Errorf("a match allocates %v times, want 0", n)
+		t.Errorf("%v allocations per match, want 0", n)
 	}
 }
 
 func BenchmarkMatch(b *testing.B) {
 	config := mustParse(b, statConfig)
 	var m envoyconfig.Matcher
-	asked := entries("route=r method=m deep=x")
+	request := entries("route=r method=m deep=x")
 	b.ReportAllocs()
 	for b.Loop() {
-		if m.Match(config.Domain("d"), asked) == nil {
+		if m.Match(config.Domain("d"), request) == nil {
 			b.Fatal("no rule")
 		}
 	}
@@ -161,7 +161,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// The numbers and truths of YAML 1.1, as envoyproxy/ratelimit reads them.
+// Numbers and booleans of YAML 1.1, as envoyproxy/ratelimit reads them.
 const limitsConfig = `
 domain: d
 descriptors:
@@ -184,30 +184,30 @@ descriptors:
       unlimited: yes
 `
 
-func TestMergedAndRepeated(t *testing.T) {
+func TestMergeKeysAndDuplicates(t *testing.T) {
 	t.Parallel()
 	config := mustParse(t, limitsConfig)
 	last := config.Rules()[len(config.Rules())-1]
 	if !last.Unlimited || last.Name != "merged" {
-		t.Errorf("got %+v, want what is said behind what is merged in", last)
+		t.Errorf("got %+v, want the explicit value to override the merged one", last)
 	}
 	var m envoyconfig.Matcher
 	if m.Match(config.Domain("d"), entries("yes=2026-01-01")) == nil {
-		t.Error("a key and a value that look like a truth and a date are texts as they stand there")
+		t.Error("a key and a value that look like a boolean and a date must stay strings")
 	}
 	twice := mustParse(t, "domain: a\ndomain: b\n")
 	if twice.Domain("b") == nil || twice.Domain("a") != nil {
-		t.Error("of a key that stands there twice the last counts")
+		t.Error("the last value of a duplicate key must count")
 	}
 }
 
-// FuzzPattern holds patterns against a regular expression.
+// FuzzPattern compares patterns with regular expressions.
 func FuzzPattern(f *testing.F) {
 	f.Add("a*b", "a--b")
 	f.Add("*", "")
 	f.Add("**a*", "bab")
-	f.Fuzz(func(t *testing.T, value, asked string) {
-		if strings.ContainsAny(value, "\x00") || len(value)+len(asked) > 200 || value == "" || !strings.Contains(value, "*") {
+	f.Fuzz(func(t *testing.T, value, request string) {
+		if strings.ContainsAny(value, "\x00") || len(value)+len(request) > 200 || value == "" || !strings.Contains(value, "*") {
 			return
 		}
 		quoted := strings.ReplaceAll(regexp.QuoteMeta(value), `\*`, `(?s:.*)`)
@@ -215,14 +215,14 @@ func FuzzPattern(f *testing.F) {
 		if err != nil {
 			return
 		}
-		want := expr.MatchString(asked)
-		if got := envoyconfig.Glob(value, []byte(asked)); got != want {
-			t.Errorf("%q against %q: got %v want %v", value, asked, got, want)
+		want := expr.MatchString(request)
+		if got := envoyconfig.Glob(value, []byte(request)); got != want {
+			t.Errorf("%q against %q: got %v want %v", value, request, got, want)
 		}
 	})
 }
 
-// FuzzParse looks for texts that bring the reader to a panic, or to a configuration that cannot be used.
+// FuzzParse checks that no text causes a panic or an unusable configuration.
 func FuzzParse(f *testing.F) {
 	headers, contents := sections(f, "testdata/errors.txt")
 	for i := range headers {
@@ -230,7 +230,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add([]byte(statConfig), "route=r method=m deep=x")
 	f.Add([]byte(limitsConfig), "k=v")
-	f.Fuzz(func(t *testing.T, text []byte, asked string) {
+	f.Fuzz(func(t *testing.T, text []byte, request string) {
 		config, err := envoyconfig.Parse([]envoyconfig.File{{Name: "f.yaml", Content: text}}, nil)
 		if err != nil {
 			_ = err.Error()
@@ -246,7 +246,7 @@ func FuzzParse(f *testing.F) {
 		var m envoyconfig.Matcher
 		for _, name := range []string{"d", "test-domain"} {
 			if d := config.Domain(name); d != nil {
-				if r := m.Match(d, entries(asked)); r != nil {
+				if r := m.Match(d, entries(request)); r != nil {
 					m.AppendStat(nil, r)
 				}
 			}

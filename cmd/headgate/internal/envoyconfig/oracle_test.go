@@ -53,7 +53,7 @@ func compare(t *testing.T, doc string) {
 	if err := oracle.Unmarshal([]byte(doc), &want); err != nil {
 		return
 	}
-	got, _, wrong := read("fuzz.yaml", []byte(doc))
+	got, _, wrong := readDocument("fuzz.yaml", []byte(doc))
 	if wrong != nil {
 		if syntax(doc) {
 			return
@@ -74,25 +74,27 @@ func compare(t *testing.T, doc string) {
 	}
 }
 
-// syntax reports whether yaml.v4 cannot parse a document at all. Its parser is stricter than that of
-// yaml.v2, for example about tags and what follows a document. Such a file is refused with line and
-// column when it is loaded, so nothing of it is understood differently.
+// syntax reports whether yaml.v4 cannot parse a document at all. Its parser is
+// stricter than that of yaml.v2, for example about tags and what follows a document.
+// Such a file is refused with line and column when it is loaded, so it is
+// never read differently.
 func syntax(doc string) bool { return yaml.Unmarshal([]byte(doc), new(yaml.Node)) != nil }
 
-// parsed are constructs that the parser of yaml.v4 takes for something else than that of yaml.v2.
+// parsed are constructs that the parsers of yaml.v4 and yaml.v2 read differently.
 var parsed = []*regexp.Regexp{
 	regexp.MustCompile(`:[,\[\]{}]`), // {a:} has the key “a” in YAML 1.2, and “a:” in yaml.v2
 }
 
 // stricter are the other reasons for which a document is refused that yaml.v2 accepts.
 var stricter = []string{
-	"is no UTF-8 text",      // !!binary: no request and no response could hold it
+	"is not valid UTF-8",    // !!binary: requests and responses contain UTF-8 only
 	"exceeded max depth",    // bounds of this package, below those of yaml.v2
 	"excessive aliasing",    // the same
 	"value contains itself", // yaml.v2 accepts some such anchors if their values are not used
 }
 
-// canonical returns a decoded value as text: equal values of both libraries are equal texts.
+// canonical returns a decoded value as text: equal values of both libraries are equal
+// texts.
 func canonical(v any) string {
 	switch v := reflect.ValueOf(v); v.Kind() {
 	case reflect.Map:

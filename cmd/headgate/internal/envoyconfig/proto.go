@@ -10,21 +10,22 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// MaxResources is the most resources of one configuration.
-const MaxResources = mostFiles
+// MaxResources is the maximum number of resources of one configuration.
+const MaxResources = maxFiles
 
-// ParseResources makes a configuration of what a control plane says, as [Parse] does of files: one domain to a resource, with the same
-// rules and errors. Errors call a resource by its name. Resources count in the order of their names, whatever order they come in: a
-// control plane sends them in any. The error is [Errors]. opts may be nil.
+// ParseResources builds a configuration from the resources of a control plane, as
+// [Parse] does from files: each resource has one domain, and rules and errors are the
+// same. Errors contain the resource's name. Resources are sorted by name, because
+// control planes send them in any order. The error is [Errors]. opts may be nil.
 func ParseResources(resources []*ratelimit.RateLimitConfig, opts *ParseOptions) (*Config, error) {
 	if len(resources) > MaxResources {
-		return nil, Errors{{File: "the configuration", Message: fmt.Sprintf("there are %d resources; accepted are at most %d", len(resources), MaxResources)}}
+		return nil, Errors{{File: "the configuration", Message: fmt.Sprintf("%d resources; must be at most %d", len(resources), MaxResources)}}
 	}
 	sorted := slices.SortedStableFunc(slices.Values(resources), func(a, b *ratelimit.RateLimitConfig) int {
 		return strings.Compare(a.GetName(), b.GetName())
 	})
 	return assemble(sorted, opts, func(c *Config, r *ratelimit.RateLimitConfig, merge bool) *Error {
-		m := messages{file: clip(cmp.Or(r.GetName(), "resource without a name"))}
+		m := converter{file: clip(cmp.Or(r.GetName(), "resource without a name"))}
 		root := m.config(r)
 		if m.wrong != nil {
 			return m.wrong
@@ -33,155 +34,160 @@ func ParseResources(resources []*ratelimit.RateLimitConfig, opts *ParseOptions) 
 	})
 }
 
-// messages turns messages into values such as a file holds, so that there is one reader of both. They have no place.
-type messages struct {
+// converter converts protobuf messages to values like those of a file, so that both
+// have the same decoder. The values have no position.
+type converter struct {
 	file  string
 	count int
 	wrong *Error
 }
 
-// room reports whether there may be one value more, no deeper than accepted.
-func (m *messages) room(depth int) bool {
+// countValue counts one value. It returns false if there are too many or they are
+// nested too deep.
+func (m *converter) countValue(depth int) bool {
 	m.count++
 	switch {
 	case m.wrong != nil:
-	case m.count > mostValues:
-		m.wrong = loading(m.file, 0, 0, fmt.Sprintf("it holds more than %d values", mostValues))
-	case depth > mostDepth:
-		m.wrong = loading(m.file, 0, 0, "exceeded max depth")
+	case m.count > maxValues:
+		m.wrong = loadError(m.file, 0, 0, fmt.Sprintf("more than %d values", maxValues))
+	case depth > maxDepth:
+		m.wrong = loadError(m.file, 0, 0, "exceeded max depth")
 	}
 	return m.wrong == nil
 }
 
-func (m *messages) config(r *ratelimit.RateLimitConfig) *value {
+func (m *converter) config(r *ratelimit.RateLimitConfig) *value {
 	v := &value{kind: mapping}
-	v.tell("domain", r.GetDomain())
+	v.putText("domain", r.GetDomain())
 	v.put("descriptors", m.descriptors(r.GetDescriptors(), 1))
 	return v
 }
 
-// descriptors are a list of them; nil for none. Each level is as deep as two of a file.
-func (m *messages) descriptors(all []*ratelimit.RateLimitDescriptor, depth int) *value {
+// descriptors converts a list of descriptors; an empty list is nil. Each level counts
+// as two levels of a file.
+func (m *converter) descriptors(all []*ratelimit.RateLimitDescriptor, depth int) *value {
 	if len(all) == 0 {
 		return nil
 	}
-	made := &value{kind: list}
+	result := &value{kind: list}
 	for _, d := range all {
-		if !m.room(depth + 1) {
+		if !m.countValue(depth + 1) {
 			break
 		}
 		v := &value{kind: mapping}
-		v.tell("key", d.GetKey())
-		v.tell("value", d.GetValue())
-		v.mark("shadow_mode", d.GetShadowMode())
-		v.mark("quota_mode", d.GetQuotaMode())
-		v.mark("detailed_metric", d.GetDetailedMetric())
+		v.putText("key", d.GetKey())
+		v.putText("value", d.GetValue())
+		v.putBool("shadow_mode", d.GetShadowMode())
+		v.putBool("quota_mode", d.GetQuotaMode())
+		v.putBool("detailed_metric", d.GetDetailedMetric())
 		v.put("descriptors", m.descriptors(d.GetDescriptors(), depth+2))
 		v.put("rate_limit", m.policy(d.GetRateLimit(), depth+2))
 		if d.GetMetadata() != nil {
 			v.put("metadata", m.structure(d.GetMetadata(), depth+2))
 		}
-		made.items = append(made.items, v)
+		result.items = append(result.items, v)
 	}
-	return made
+	return result
 }
 
-// policy is a rate_limit; nil for none. Its unit is told by name, and one that is not known by its number.
-func (m *messages) policy(r *ratelimit.RateLimitPolicy, depth int) *value {
+// policy converts a rate_limit, which may be nil. The unit is converted to its name,
+// or to its number if it is unknown.
+func (m *converter) policy(r *ratelimit.RateLimitPolicy, depth int) *value {
 	if r == nil {
 		return nil
 	}
 	v := &value{kind: mapping}
-	v.tell("unit", r.GetUnit().String())
+	v.putText("unit", r.GetUnit().String())
 	if n := int64(r.GetRequestsPerUnit()); n > 0 {
-		v.put("requests_per_unit", &value{kind: whole, number: n})
+		v.put("requests_per_unit", &value{kind: integer, number: n})
 	}
-	v.mark("unlimited", r.GetUnlimited())
-	v.tell("name", r.GetName())
+	v.putBool("unlimited", r.GetUnlimited())
+	v.putText("name", r.GetName())
 	if len(r.GetReplaces()) > 0 {
 		v.put("replaces", m.replaces(r.GetReplaces(), depth))
 	}
 	return v
 }
 
-func (m *messages) replaces(all []*ratelimit.RateLimitReplace, depth int) *value {
-	made := &value{kind: list}
-	for _, one := range all {
-		if !m.room(depth) {
+func (m *converter) replaces(all []*ratelimit.RateLimitReplace, depth int) *value {
+	result := &value{kind: list}
+	for _, name := range all {
+		if !m.countValue(depth) {
 			break
 		}
 		v := &value{kind: mapping}
-		v.tell("name", one.GetName())
-		made.items = append(made.items, v)
+		v.putText("name", name.GetName())
+		result.items = append(result.items, v)
 	}
-	return made
+	return result
 }
 
-func (m *messages) structure(s *structpb.Struct, depth int) *value {
-	made := &value{kind: mapping}
-	for key, one := range s.GetFields() {
-		if !m.room(depth) {
+func (m *converter) structure(s *structpb.Struct, depth int) *value {
+	result := &value{kind: mapping}
+	for key, field := range s.GetFields() {
+		if !m.countValue(depth) {
 			break
 		}
-		made.members = append(made.members, member{textual(key), m.any(one, depth+1)})
+		result.members = append(result.members, member{textValue(key), m.any(field, depth+1)})
 	}
-	return made
+	return result
 }
 
-func (m *messages) any(v *structpb.Value, depth int) *value {
+func (m *converter) any(v *structpb.Value, depth int) *value {
 	switch v := v.GetKind().(type) {
 	case *structpb.Value_BoolValue:
-		return boolean(v.BoolValue)
+		return boolValue(v.BoolValue)
 	case *structpb.Value_NumberValue:
-		return &value{kind: fraction, real: v.NumberValue}
+		return &value{kind: floating, float: v.NumberValue}
 	case *structpb.Value_StringValue:
-		return textual(v.StringValue)
+		return textValue(v.StringValue)
 	case *structpb.Value_StructValue:
 		return m.structure(v.StructValue, depth)
 	case *structpb.Value_ListValue:
-		made := &value{kind: list}
+		result := &value{kind: list}
 		for _, item := range v.ListValue.GetValues() {
-			if !m.room(depth) {
+			if !m.countValue(depth) {
 				break
 			}
-			made.items = append(made.items, m.any(item, depth+1))
+			result.items = append(result.items, m.any(item, depth+1))
 		}
-		return made
+		return result
 	}
 	return &value{kind: null}
 }
 
-func textual(s string) *value { return &value{kind: text, text: s} }
+func textValue(s string) *value { return &value{kind: text, text: s} }
 
-func boolean(b bool) *value { return &value{kind: truth, yes: b} }
+func boolValue(b bool) *value { return &value{kind: boolean, boolean: b} }
 
-// keyValues are the keys of a file, each once: values are larger than what they stand for in a message.
+// keyValues has one value for each key of a file, to save memory: values are large.
 var keyValues = func() map[string]*value {
 	all := make(map[string]*value)
 	for _, keys := range keysOf {
 		for _, key := range keys {
-			all[key] = textual(key)
+			all[key] = textValue(key)
 		}
 	}
 	return all
 }()
 
-// put says a key of a file, unless its value is nil: what is not said means what nothing means.
+// put sets a key of a mapping, unless its value is nil.
 func (v *value) put(key string, to *value) {
 	if to != nil {
 		v.members = append(v.members, member{keyValues[key], to})
 	}
 }
 
-// tell says a text, and mark a truth, if there is one.
-func (v *value) tell(key, s string) {
+// putText sets a key to a string, unless it is empty.
+func (v *value) putText(key, s string) {
 	if s != "" {
-		v.put(key, textual(s))
+		v.put(key, textValue(s))
 	}
 }
 
-func (v *value) mark(key string, yes bool) {
+// putBool sets a key to true, unless the value is false.
+func (v *value) putBool(key string, yes bool) {
 	if yes {
-		v.put(key, boolean(yes))
+		v.put(key, boolValue(yes))
 	}
 }

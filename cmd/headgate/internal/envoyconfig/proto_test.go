@@ -19,7 +19,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/envoyconfig"
 )
 
-// resource is a resource of its JSON.
+// resource parses a resource from JSON.
 func resource(t testing.TB, text string) *ratelimit.RateLimitConfig {
 	t.Helper()
 	r := new(ratelimit.RateLimitConfig)
@@ -29,8 +29,9 @@ func resource(t testing.TB, text string) *ratelimit.RateLimitConfig {
 	return r
 }
 
-// What a resource says means what the same file means: rules, limits, metadata, the way to them and warnings.
-func TestResourcesMeanWhatFilesMean(t *testing.T) {
+// A resource and the same configuration as a file result in equal rules, limits,
+// metadata and warnings.
+func TestResourcesEqualFiles(t *testing.T) {
 	t.Parallel()
 	r := resource(t, `{"name": "test.yaml", "domain": "d", "descriptors": [
 		{"key": "a", "value": "x*", "shadowMode": true, "rateLimit": {"unit": "WEEK", "requestsPerUnit": 7, "name": "first"},
@@ -87,8 +88,8 @@ descriptors:
 	}
 }
 
-// The errors are envoyproxy/ratelimit's, and call a resource by its name.
-func TestErrorsOfResources(t *testing.T) {
+// Errors are those of envoyproxy/ratelimit and contain the resource's name.
+func TestParseResourcesErrors(t *testing.T) {
 	t.Parallel()
 	deep := `{"key": "k"}`
 	for range 60 {
@@ -119,8 +120,8 @@ func TestErrorsOfResources(t *testing.T) {
 	}
 }
 
-// Resources count in the order of their names, and share a domain only if domains are merged.
-func TestSeveralResources(t *testing.T) {
+// Resources are sorted by name and may have a common domain only if domains are merged.
+func TestResourceOrderAndMerge(t *testing.T) {
 	t.Parallel()
 	a := resource(t, `{"name": "a", "domain": "d", "descriptors": [{"key": "k", "value": "a*", "rateLimit": {"unit": "DAY", "requestsPerUnit": 1}}]}`)
 	b := resource(t, `{"name": "b", "domain": "d", "descriptors": [{"key": "k", "value": "*", "rateLimit": {"unit": "DAY", "requestsPerUnit": 2}}]}`)
@@ -138,7 +139,7 @@ func TestSeveralResources(t *testing.T) {
 			t.Errorf("got %+v, want the rule of the first by name", rule)
 		}
 		if !slices.Equal(all, before) {
-			t.Error("what was given was put into another order")
+			t.Error("ParseResources changed the order of its argument")
 		}
 	}
 	same := resource(t, `{"name": "c", "domain": "d", "descriptors": [{"key": "k", "value": "*"}]}`)
@@ -147,12 +148,12 @@ func TestSeveralResources(t *testing.T) {
 		t.Errorf("got %s want %s", got, want)
 	}
 	if c, err := envoyconfig.ParseResources(nil, nil); err != nil || c.Domains() != 0 {
-		t.Errorf("nothing at all: got %v, error %v, want a configuration without domains", c, err)
+		t.Errorf("no resources: got %v, error %v, want a configuration without domains", c, err)
 	}
 }
 
-// What is more than accepted is refused, and what no sender of good will makes does no harm.
-func TestBoundsOnResources(t *testing.T) {
+// Too many resources or values are refused, and invalid messages do no harm.
+func TestParseResourcesBounds(t *testing.T) {
 	t.Parallel()
 	many := make([]*ratelimit.RateLimitConfig, envoyconfig.MaxResources+1)
 	wide := &ratelimit.RateLimitConfig{Name: "wide", Domain: "d", Descriptors: []*ratelimit.RateLimitDescriptor{
@@ -163,19 +164,19 @@ func TestBoundsOnResources(t *testing.T) {
 		many[i] = &ratelimit.RateLimitConfig{Name: fmt.Sprint(i), Domain: fmt.Sprint(i)}
 	}
 	for want, all := range map[string][]*ratelimit.RateLimitConfig{
-		"the configuration: there are 10001 resources; accepted are at most 10000": many,
-		"wide: error loading config file: it holds more than 500000 values":        {wide},
-		"odd: descriptor has empty key":                                            {odd},
-		"resource without a name: config file cannot have empty domain":            {nil},
+		"the configuration: 10001 resources; must be at most 10000":     many,
+		"wide: error loading config file: more than 500000 values":      {wide},
+		"odd: descriptor has empty key":                                 {odd},
+		"resource without a name: config file cannot have empty domain": {nil},
 	} {
 		if _, err := envoyconfig.ParseResources(all, nil); !errors.Is(err, envoyconfig.ErrInvalid) || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
 	if _, err := envoyconfig.ParseResources(many[1:], nil); err != nil {
-		t.Errorf("as many as accepted: %v", err)
+		t.Errorf("maximum number of resources: %v", err)
 	}
-	// numbers that JSON does not have
+	// numbers that JSON cannot represent
 	inf, err := envoyconfig.ParseResources([]*ratelimit.RateLimitConfig{{Name: "r", Domain: "d", Descriptors: []*ratelimit.RateLimitDescriptor{{
 		Key: "k", RateLimit: &ratelimit.RateLimitPolicy{Unit: ratelimit.RateLimitUnit_DAY},
 		Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{"inf": structpb.NewNumberValue(math.Inf(-1)), "odd": nil}},
@@ -185,8 +186,8 @@ func TestBoundsOnResources(t *testing.T) {
 	}
 }
 
-// Metadata is as deep as accepted, whatever it is made of, and warnings are not more.
-func TestMoreBoundsOnResources(t *testing.T) {
+// The depth of metadata and the number of warnings are bounded.
+func TestParseResourcesMetadataAndWarningBounds(t *testing.T) {
 	t.Parallel()
 	lists, structs := structpb.NewBoolValue(true), structpb.NewBoolValue(true)
 	for range 100 {
@@ -213,11 +214,11 @@ func TestMoreBoundsOnResources(t *testing.T) {
 	}
 	c, err := envoyconfig.ParseResources([]*ratelimit.RateLimitConfig{odd, replaces}, nil)
 	if err != nil || len(c.Warnings()) != 2000 {
-		t.Errorf("got %d warnings, error %v, want 1000 of the file and 1000 of replaces", len(c.Warnings()), err)
+		t.Errorf("got %d warnings, error %v, want 1000 for the file and 1000 for replaces", len(c.Warnings()), err)
 	}
 }
 
-// below is a resource of n rules below a key.
+// below returns a resource with n rules below a key.
 func below(key string, n int, name func(i int) string) *ratelimit.RateLimitConfig {
 	top := &ratelimit.RateLimitDescriptor{Key: key}
 	for i := range n {
@@ -227,23 +228,23 @@ func below(key string, n int, name func(i int) string) *ratelimit.RateLimitConfi
 	return &ratelimit.RateLimitConfig{Name: "r", Domain: "d", Descriptors: []*ratelimit.RateLimitDescriptor{top}}
 }
 
-// A small message does not make large rules.
-func TestWhatResourcesCost(t *testing.T) { //nolint:paralleltest // it is what allocates
+// Small messages do not use much memory or time.
+func TestParseResourcesCost(t *testing.T) { //nolint:paralleltest // it measures allocations
 	nothing := &ratelimit.RateLimitConfig{Name: "r", Domain: "d"}
 	for range 100_000 {
 		nothing.Descriptors = append(nothing.Descriptors, new(ratelimit.RateLimitDescriptor))
 	}
 	number := func(prefix string) func(int) string { return func(i int) string { return fmt.Sprint(prefix, i, "x") } }
 	for name, c := range map[string]struct {
-		from     *ratelimit.RateLimitConfig
-		want     string // error
-		mostMB   uint64
-		mostTime time.Duration
+		from    *ratelimit.RateLimitConfig
+		want    string // error
+		maxMB   uint64
+		maxTime time.Duration
 	}{
-		"descriptors that say nothing":                     {nothing, "r: descriptor has empty key", 40, time.Minute},
-		"rules that say little":                            {below("k", 50_000, number("k")), "", 100, time.Minute},
-		"rules below a key that is long":                   {below(strings.Repeat("k", 40_000), 20_000, number("k")), "r: the names of all rules, domain.key_value.key, have more than 67108864 bytes", 200, time.Minute},
-		"patterns that have to be held against each other": {below("k", 20_000, number(strings.Repeat("*aab", 10))), "", 100, time.Minute},
+		"empty descriptors":              {nothing, "r: descriptor has empty key", 40, time.Minute},
+		"small rules":                    {below("k", 50_000, number("k")), "", 100, time.Minute},
+		"rules below a long key":         {below(strings.Repeat("k", 40_000), 20_000, number("k")), "r: the names of all rules (domain.key_value.key) have more than 67108864 bytes", 200, time.Minute},
+		"patterns that must be compared": {below("k", 20_000, number(strings.Repeat("*aab", 10))), "", 100, time.Minute},
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -254,13 +255,13 @@ func TestWhatResourcesCost(t *testing.T) { //nolint:paralleltest // it is what a
 		if (err != nil || c.want != "") && fmt.Sprint(err) != c.want {
 			t.Errorf("%s: got %v, error %.200v, want %s", name, got, err, c.want)
 		}
-		if mb := (after.TotalAlloc - before.TotalAlloc) >> 20; mb > c.mostMB || took > c.mostTime {
-			t.Errorf("%s: %d MB and %v, want at most %d and %v", name, mb, took, c.mostMB, c.mostTime)
+		if mb := (after.TotalAlloc - before.TotalAlloc) >> 20; mb > c.maxMB || took > c.maxTime {
+			t.Errorf("%s: %d MB and %v, want at most %d and %v", name, mb, took, c.maxMB, c.maxTime)
 		}
 	}
 }
 
-// A resource of any bytes is refused or becomes a configuration, and nothing else.
+// Any bytes result in a configuration or an error.
 func FuzzParseResources(f *testing.F) {
 	seed, err := proto.Marshal(&ratelimit.RateLimitConfig{Name: "r", Domain: "d", Descriptors: []*ratelimit.RateLimitDescriptor{
 		{Key: "k", Value: "a*", RateLimit: &ratelimit.RateLimitPolicy{Unit: ratelimit.RateLimitUnit_WEEK, RequestsPerUnit: 3, Name: "n"}},

@@ -11,21 +11,22 @@ import (
 	"go.yaml.in/yaml/v4/plugin/loaderlimits"
 )
 
-// reader turns nodes of YAML into values.
+// reader converts YAML nodes to values.
 type reader struct {
 	file  string
 	count int
-	open  []*yaml.Node // whose values are being read
+	stack []*yaml.Node // nodes being read, from the root
 }
 
-// read is the first document of a text, and whether another follows; nil if the text holds nothing.
-func read(file string, content []byte) (v *value, more bool, wrong *Error) {
+// readDocument returns the first document of a text, or nil if the text has none;
+// more reports whether another document follows.
+func readDocument(file string, content []byte) (v *value, more bool, wrong *Error) {
 	if len(content) > MaxFileBytes {
-		return nil, false, loading(file, 0, 0, fmt.Sprintf("it has %d bytes; accepted are at most %d", len(content), MaxFileBytes))
+		return nil, false, loadError(file, 0, 0, fmt.Sprintf("file has %d bytes; must be at most %d", len(content), MaxFileBytes))
 	}
-	loader, err := yaml.NewLoader(bytes.NewReader(content), yaml.WithPlugin(loaderlimits.New(loaderlimits.DepthValue(mostDepth))))
+	loader, err := yaml.NewLoader(bytes.NewReader(content), yaml.WithPlugin(loaderlimits.New(loaderlimits.DepthValue(maxDepth))))
 	if err != nil {
-		return nil, false, loading(file, 0, 0, "yaml: "+err.Error())
+		return nil, false, loadError(file, 0, 0, "yaml: "+err.Error())
 	}
 	var first, second yaml.Node
 	if err := loader.Load(&first); errors.Is(err, io.EOF) {
@@ -42,23 +43,23 @@ func read(file string, content []byte) (v *value, more bool, wrong *Error) {
 	return v, more, wrong
 }
 
-// malformed is the error of a text that is no YAML.
+// malformed converts the error of the YAML loader.
 func malformed(file string, err error) *Error {
 	var load *yaml.LoadError
 	if !errors.As(err, &load) {
-		return loading(file, 0, 0, "yaml: "+err.Error())
+		return loadError(file, 0, 0, "yaml: "+err.Error())
 	}
 	line, column := load.Mark.Line, load.Mark.Column
 	if line == 0 {
 		line, column = load.ContextMark.Line, load.ContextMark.Column
 	}
 	if line == 0 {
-		return loading(file, 0, 0, "yaml: "+load.Message)
+		return loadError(file, 0, 0, "yaml: "+load.Message)
 	}
-	return loading(file, line, column, fmt.Sprintf("yaml: line %d: %s", line, load.Message))
+	return loadError(file, line, column, fmt.Sprintf("yaml: line %d: %s", line, load.Message))
 }
 
-func loading(file string, line, column int, cause string) *Error {
+func loadError(file string, line, column int, cause string) *Error {
 	return &Error{file, line, column, "error loading config file: " + cause}
 }
 
@@ -68,15 +69,15 @@ func (r *reader) value(n *yaml.Node) (*value, *Error) {
 	}
 	r.count++
 	switch {
-	case r.count > mostValues:
-		return nil, loading(r.file, n.Line, n.Column, "yaml: document contains excessive aliasing")
-	case slices.Contains(r.open, n):
-		return nil, loading(r.file, n.Line, n.Column, fmt.Sprintf("yaml: anchor '%s' value contains itself", clip(n.Anchor)))
-	case len(r.open) > mostDepth:
-		return nil, loading(r.file, n.Line, n.Column, "yaml: exceeded max depth")
+	case r.count > maxValues:
+		return nil, loadError(r.file, n.Line, n.Column, "yaml: document contains excessive aliasing")
+	case slices.Contains(r.stack, n):
+		return nil, loadError(r.file, n.Line, n.Column, fmt.Sprintf("yaml: anchor '%s' value contains itself", clip(n.Anchor)))
+	case len(r.stack) > maxDepth:
+		return nil, loadError(r.file, n.Line, n.Column, "yaml: exceeded max depth")
 	}
-	r.open = append(r.open, n)
-	defer func() { r.open = r.open[:len(r.open)-1] }()
+	r.stack = append(r.stack, n)
+	defer func() { r.stack = r.stack[:len(r.stack)-1] }()
 	v := &value{line: n.Line, column: n.Column, text: n.Value}
 	switch n.Kind {
 	case yaml.SequenceNode:
@@ -93,16 +94,16 @@ func (r *reader) value(n *yaml.Node) (*value, *Error) {
 		return v, r.members(v, n)
 	default:
 		if cause := v.scalar(n); cause != "" {
-			return nil, loading(r.file, n.Line, n.Column, "yaml: "+cause)
+			return nil, loadError(r.file, n.Line, n.Column, "yaml: "+cause)
 		}
 	}
 	return v, nil
 }
 
-// members reads a mapping, key after key: of one that stands there twice the last value counts, whether it stands there or in a mapping
-// that is merged.
+// members reads the keys of a mapping in order. The last value of a duplicate key
+// counts, also if it comes from a merged mapping.
 func (r *reader) members(v *value, n *yaml.Node) *Error {
-	p := pairs{v, make(map[string]int)}
+	p := mappingBuilder{v, make(map[string]int)}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if wrong := r.member(p, n.Content[i], n.Content[i+1]); wrong != nil {
 			return wrong
@@ -111,14 +112,14 @@ func (r *reader) members(v *value, n *yaml.Node) *Error {
 	return nil
 }
 
-// pairs are a mapping that is being read, and where its keys are.
-type pairs struct {
+// mappingBuilder is a mapping being read, with the index of each key.
+type mappingBuilder struct {
 	*value
 	at map[string]int
 }
 
-func (r *reader) member(p pairs, key, val *yaml.Node) *Error {
-	if merges(key) {
+func (r *reader) member(p mappingBuilder, key, val *yaml.Node) *Error {
+	if isMerge(key) {
 		return r.merge(p, val)
 	}
 	k, wrong := r.value(key)
@@ -126,7 +127,7 @@ func (r *reader) member(p pairs, key, val *yaml.Node) *Error {
 		return wrong
 	}
 	if k.kind >= list {
-		return loading(r.file, k.line, k.column, "yaml: invalid map key: "+clip(fmt.Sprintf("%#v", k.generic())))
+		return loadError(r.file, k.line, k.column, "yaml: invalid map key: "+clip(fmt.Sprintf("%#v", k.generic())))
 	}
 	to, wrong := r.value(val)
 	if wrong != nil {
@@ -136,46 +137,48 @@ func (r *reader) member(p pairs, key, val *yaml.Node) *Error {
 	return nil
 }
 
-// put adds a key, or gives one that is there already another value. A rate_limit is read over the one before, and so is metadata.
-func (p pairs) put(m member) {
+// put adds a key or replaces its value. A duplicate rate_limit or metadata extends
+// the earlier one.
+func (p mappingBuilder) put(m member) {
 	id := m.key.kind.String() + m.key.text
-	i, twice := p.at[id]
-	if !twice {
+	i, duplicate := p.at[id]
+	if !duplicate {
 		p.at[id] = len(p.members)
 		p.members = append(p.members, m)
 		return
 	}
-	there := p.members[i].value
-	if there.kind == mapping && m.value.kind == mapping && (m.key.text == "rate_limit" || m.key.text == "metadata") {
-		m.value.before = there
+	old := p.members[i].value
+	if old.kind == mapping && m.value.kind == mapping && (m.key.text == "rate_limit" || m.key.text == "metadata") {
+		m.value.base = old
 	}
 	p.members[i] = m
 }
 
-// merges reports whether a key is that of a merge: <<, and no text that looks like it.
-func merges(key *yaml.Node) bool {
+// isMerge reports whether a key is the merge key <<, not a quoted string.
+func isMerge(key *yaml.Node) bool {
 	if key.Kind != yaml.ScalarNode || key.Value != "<<" {
 		return false
 	}
 	return key.Style == 0 || key.Tag == "!" || tagOf(key) == "!!merge"
 }
 
-// merge reads a mapping into another, or several of which the first counts most.
-func (r *reader) merge(p pairs, from *yaml.Node) *Error {
+// merge merges one mapping or a list of mappings into p. Earlier mappings of the list
+// override later ones.
+func (r *reader) merge(p mappingBuilder, from *yaml.Node) *Error {
 	all := []*yaml.Node{from}
 	if from.Kind == yaml.SequenceNode {
 		all = slices.Clone(from.Content)
 		slices.Reverse(all)
 	}
-	for _, one := range all {
-		target := one
-		if one.Kind == yaml.AliasNode {
-			target = one.Alias
+	for _, source := range all {
+		target := source
+		if source.Kind == yaml.AliasNode {
+			target = source.Alias
 		}
 		if target.Kind != yaml.MappingNode {
-			return loading(r.file, from.Line, from.Column, "yaml: map merge requires map or sequence of maps as the value")
+			return loadError(r.file, from.Line, from.Column, "yaml: map merge requires map or sequence of maps as the value")
 		}
-		merged, wrong := r.value(one)
+		merged, wrong := r.value(source)
 		if wrong != nil {
 			return wrong
 		}

@@ -14,17 +14,17 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Tags that say what a scalar is, beside those of a kind.
+// Tags of scalars in addition to those of kinds.
 const (
-	isText      = "!!str"
-	isBinary    = "!!binary"
-	isTimestamp = "!!timestamp"
+	tagString    = "!!str"
+	tagBinary    = "!!binary"
+	tagTimestamp = "!!timestamp"
 )
 
-// tagOf is the tag that a value was given in the text; empty if there is none.
+// tagOf returns the explicit tag of a value, or "".
 func tagOf(n *yaml.Node) string {
 	switch {
-	case n.Tag == "!": // which ShortTag takes for that of a text
+	case n.Tag == "!": // ShortTag would return !!str
 		return n.Tag
 	case n.Style&yaml.TaggedStyle == 0:
 		return ""
@@ -32,114 +32,118 @@ func tagOf(n *yaml.Node) string {
 	return n.ShortTag()
 }
 
-// scalar says what a scalar is, as the library of envoyproxy/ratelimit does, or why it is nothing. A plain one is what it looks like,
-// and so is one with a tag, even in quotes: the tag then only has to be the same, but that a whole number may be called a float.
+// scalar sets the kind and the value of a scalar, like the YAML library of
+// envoyproxy/ratelimit, or returns an error. The type of a plain scalar is inferred
+// from its text. So is the type of a tagged scalar, even in quotes: it must equal the
+// tag, except that an integer may be tagged as a float.
 func (v *value) scalar(n *yaml.Node) (cause string) {
 	tag := tagOf(n)
 	v.kind = text
 	switch tag {
 	case "":
 		if n.Style == 0 {
-			v.guess() // one in quotes is a text
+			v.inferKind() // a quoted scalar is a string
 		}
 		return ""
-	case isBinary:
+	case tagBinary:
 		return v.binary()
-	case null.String(), truth.String(), whole.String(), fraction.String(), isTimestamp:
-	default: // a text, whatever it looks like
+	case null.String(), boolean.String(), integer.String(), floating.String(), tagTimestamp:
+	default: // always a string
 		return ""
 	}
-	looks := v.looks(tag == isTimestamp)
+	inferred := v.inferredTag(tag == tagTimestamp)
 	switch {
-	case looks == tag:
-	case tag == fraction.String() && v.kind == whole:
-		v.kind, v.real = fraction, float64(v.number)
+	case inferred == tag:
+	case tag == floating.String() && v.kind == integer:
+		v.kind, v.float = floating, float64(v.number)
 	default:
-		return fmt.Sprintf("cannot decode %s `%s` as a %s", looks, v.shown(), tag)
+		return fmt.Sprintf("cannot decode %s `%s` as a %s", inferred, v.clipped(), tag)
 	}
 	return ""
 }
 
-// looks is the tag of what a scalar looks like.
-func (v *value) looks(timestamps bool) string {
+// inferredTag returns the tag of the type that is inferred from the scalar's text.
+func (v *value) inferredTag(timestamps bool) string {
 	if timestamps && isTime(v.text) {
-		return isTimestamp
+		return tagTimestamp
 	}
-	v.guess()
+	v.inferKind()
 	return v.kind.String()
 }
 
-// binary decodes a text. One that is no text then could be in no request and in no answer.
+// binary decodes a base64 string. It must be UTF-8, like all strings in requests and
+// responses.
 func (v *value) binary() (cause string) {
 	decoded, err := base64.StdEncoding.DecodeString(v.text)
 	if err != nil {
 		return "!!binary value contains invalid base64 data"
 	}
 	if !utf8.Valid(decoded) {
-		return "!!binary value is no UTF-8 text"
+		return "!!binary value is not valid UTF-8"
 	}
 	v.text = string(decoded)
 	return ""
 }
 
-// truths are the words for true and false.
-var truths = map[string]bool{
+// boolWords are the boolean values of YAML 1.1.
+var boolWords = map[string]bool{
 	"y": true, "Y": true, "yes": true, "Yes": true, "YES": true, "true": true, "True": true, "TRUE": true, "on": true, "On": true, "ON": true,
 	"n": false, "N": false, "no": false, "No": false, "NO": false, "false": false, "False": false, "FALSE": false, "off": false, "Off": false, "OFF": false,
 }
 
-var nulls = []string{"", "~", "null", "Null", "NULL"}
+var nullWords = []string{"", "~", "null", "Null", "NULL"}
 
-var infinities = map[string]float64{
+var specialFloats = map[string]float64{
 	".nan": math.NaN(), ".NaN": math.NaN(), ".NAN": math.NaN(),
 	".inf": math.Inf(1), ".Inf": math.Inf(1), ".INF": math.Inf(1), "+.inf": math.Inf(1), "+.Inf": math.Inf(1), "+.INF": math.Inf(1),
 	"-.inf": math.Inf(-1), "-.Inf": math.Inf(-1), "-.INF": math.Inf(-1),
 }
 
-var floats = regexp.MustCompile(`^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$`)
+var floatPattern = regexp.MustCompile(`^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$`)
 
-// guess says what a plain scalar looks like. Dates are texts.
-func (v *value) guess() {
-	if yes, ok := truths[v.text]; ok {
-		v.kind, v.yes = truth, yes
+// inferKind infers the kind and the value of a plain scalar. Dates are strings.
+func (v *value) inferKind() {
+	if yes, ok := boolWords[v.text]; ok {
+		v.kind, v.boolean = boolean, yes
 		return
 	}
-	if slices.Contains(nulls, v.text) {
+	if slices.Contains(nullWords, v.text) {
 		v.kind = null
 		return
 	}
-	if f, ok := infinities[v.text]; ok {
-		v.kind, v.real = fraction, f
+	if f, ok := specialFloats[v.text]; ok {
+		v.kind, v.float = floating, f
 		return
 	}
 	switch c := v.text[0]; {
 	case c == '.':
-		v.float(v.text)
+		v.setFloat(v.text)
 	case (c == '+' || c == '-' || c >= '0' && c <= '9') && !isTime(v.text):
-		v.numeric(strings.ReplaceAll(v.text, "_", ""))
+		v.setNumber(strings.ReplaceAll(v.text, "_", ""))
 	}
 }
 
-func (v *value) numeric(digits string) {
+func (v *value) setNumber(digits string) {
 	if n, err := strconv.ParseInt(digits, 0, 64); err == nil {
-		v.kind, v.number = whole, n
+		v.kind, v.number = integer, n
 	} else if n, err := strconv.ParseUint(digits, 0, 64); err == nil {
-		v.kind, v.natural = large, n
-	} else if floats.MatchString(digits) {
-		v.float(digits)
+		v.kind, v.unsigned = bigInteger, n
+	} else if floatPattern.MatchString(digits) {
+		v.setFloat(digits)
 	}
 }
 
-// float is a number with a point or an exponent, unless it is out of range.
-func (v *value) float(digits string) {
+// setFloat parses a floating-point number. A number out of range stays a string.
+func (v *value) setFloat(digits string) {
 	if f, err := strconv.ParseFloat(digits, 64); err == nil {
-		v.kind, v.real = fraction, f
+		v.kind, v.float = floating, f
 	}
 }
 
 var timeLayouts = []string{"2006-1-2T15:4:5.999999999Z07:00", "2006-1-2t15:4:5.999999999Z07:00", "2006-1-2 15:4:5.999999999", "2006-1-2"}
 
-// isTime reports whether a text is a point in time, as that library knows them.
+// isTime reports whether a text is a timestamp for the YAML library of
+// envoyproxy/ratelimit.
 func isTime(s string) bool {
 	if len(s) < 8 || s[4] != '-' || strings.Trim(s[:4], "0123456789") != "" {
 		return false

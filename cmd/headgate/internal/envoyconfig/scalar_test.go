@@ -14,7 +14,8 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/envoyconfig"
 )
 
-// Scalars are what the library of envoyproxy/ratelimit makes of them: the table was written by that library.
+// Scalars have the values of the YAML library of envoyproxy/ratelimit, which wrote
+// the table.
 func TestScalars(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("testdata/scalars.txt")
@@ -42,11 +43,12 @@ func TestScalars(t *testing.T) {
 		}
 	}
 	if count < 160 {
-		t.Errorf("there are %d scalars, want those of the file", count)
+		t.Errorf("%d scalars, want at least 160", count)
 	}
 }
 
-// ruleOf is what is of interest in a rule that a file says, or what is wrong with the file.
+// ruleOf returns the result of a function for the rule of a file, or the error of the
+// file.
 func ruleOf(line, limit string, of func(*envoyconfig.Rule) string) string {
 	doc := "domain: d\ndescriptors:\n  - key: k\n    rate_limit:\n"
 	for _, l := range strings.Split(limit, ", ") {
@@ -78,13 +80,14 @@ func inMetadata(r *envoyconfig.Rule) string {
 	return "<nil>"
 }
 
-// Anchors, merges and keys that stand there twice are read in the order in which they stand, and a rate_limit over the one before.
-func TestMerges(t *testing.T) {
+// Anchors, merges and duplicate keys are read in order; a duplicate rate_limit
+// extends the earlier one.
+func TestMergeKeys(t *testing.T) {
 	t.Parallel()
 	const base = "domain: d\ndescriptors:\n  - &base {key: k, value: v, rate_limit: {unit: day, requests_per_unit: 5}, metadata: {a: 1, b: {c: 2}}}\n"
 	for _, c := range []struct{ more, want string }{
 		{"  - {<<: *base, value: w}", "d.k_w 5/day a,b"},
-		{"  - {key: x, <<: *base, value: w}", "d.k_w 5/day a,b"}, // what stands before counts less
+		{"  - {key: x, <<: *base, value: w}", "d.k_w 5/day a,b"}, // a merged mapping overrides earlier keys
 		{"  - {<<: *base, value: w, rate_limit: {requests_per_unit: 7}}", "d.k_w 7/day a,b"},
 		{"  - {<<: *base, value: w, rate_limit: {unit: hour}, metadata: {b: 1, d: 2}}", "d.k_w 5/hour a,b,d"},
 		{"  - {<<: *base, value: w, rate_limit: ~, rate_limit: {unit: hour}}", "d.k_w 0/hour a,b"},

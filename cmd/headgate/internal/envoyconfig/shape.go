@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Where a key may stand.
+// The places of keys.
 const (
 	inFile = iota
 	inDescriptor
@@ -14,10 +14,10 @@ const (
 	inReplaces
 )
 
-// places are what the places are called.
-var places = [...]string{"the file itself", "a descriptor", "a rate_limit", "an entry of replaces"}
+// placeNames are the names of the places in messages.
+var placeNames = [...]string{"the top-level mapping", "a descriptor", "a rate_limit", "an entry of replaces"}
 
-// keysOf are the keys that say something at each place.
+// keysOf has the valid keys of each place.
 var keysOf = [...][]string{
 	inFile: {"domain", "descriptors"},
 	inDescriptor: {
@@ -29,12 +29,12 @@ var keysOf = [...][]string{
 	inReplaces: {"name"},
 }
 
-func known(key string) bool {
+func isKnownKey(key string) bool {
 	return slices.ContainsFunc(keysOf[:], func(keys []string) bool { return slices.Contains(keys, key) })
 }
 
-// checkKeys refuses keys that are nowhere known, and values that are nowhere accepted. Like envoyproxy/ratelimit it does not look at
-// where a key stands.
+// checkKeys refuses keys and types of values that are valid nowhere. Like
+// envoyproxy/ratelimit, it ignores the place of a key.
 func checkKeys(file string, v *value) *Error {
 	fail := func(at *value, format string, args ...any) *Error {
 		return &Error{file, at.line, at.column, fmt.Sprintf(format, args...)}
@@ -42,12 +42,12 @@ func checkKeys(file string, v *value) *Error {
 	for _, m := range v.members {
 		switch {
 		case m.key.kind != text:
-			return fail(m.key, "config error, key is not of type string: %s", m.key.understood())
-		case !known(m.key.text):
-			return fail(m.key, "config error, unknown key '%s'", m.key.shown())
+			return fail(m.key, "config error, key is not of type string: %s", m.key.goText())
+		case !isKnownKey(m.key.text):
+			return fail(m.key, "config error, unknown key '%s'", m.key.clipped())
 		case m.key.text == "metadata":
 			continue
-		case m.value.kind == large || m.value.kind == fraction:
+		case m.value.kind == bigInteger || m.value.kind == floating:
 			return fail(m.value, "error checking config")
 		case m.value.kind == mapping:
 			if wrong := checkKeys(file, m.value); wrong != nil {
@@ -59,7 +59,7 @@ func checkKeys(file string, v *value) *Error {
 				continue
 			}
 			if item.kind != mapping {
-				return fail(item, "config error, yaml file contains list of type other than map: %s", item.understood())
+				return fail(item, "config error, yaml file contains list of type other than map: %s", item.goText())
 			}
 			if wrong := checkKeys(file, item); wrong != nil {
 				return wrong
@@ -69,7 +69,7 @@ func checkKeys(file string, v *value) *Error {
 	return nil
 }
 
-// decoder reads values of known places into what they mean. It keeps the first error.
+// decoder decodes values. It keeps the first error.
 type decoder struct {
 	file     string
 	wrong    *Error
@@ -83,41 +83,42 @@ func (d *decoder) fail(v *value, message string) {
 }
 
 func (d *decoder) warn(v *value, format string, args ...any) {
-	if len(d.warnings) < mostWarnings {
+	if len(d.warnings) < maxWarnings {
 		d.warnings = append(d.warnings, Warning{d.file, v.line, v.column, fmt.Sprintf(format, args...)})
 	}
 }
 
-// mismatch fails as YAML's own reader would.
+// mismatch records a type error with the message of the YAML library.
 func (d *decoder) mismatch(v *value, into string) {
-	shown := v.kind.String()
+	text := v.kind.String()
 	if v.kind < list {
-		shown += " `" + v.shown() + "`"
+		text += " `" + v.clipped() + "`"
 	}
-	d.fail(v, fmt.Sprintf("error loading config file: yaml: unmarshal errors:\n  line %d: cannot unmarshal %s into %s", v.line, shown, into))
+	d.fail(v, fmt.Sprintf("error loading config file: yaml: unmarshal errors:\n  line %d: cannot unmarshal %s into %s", v.line, text, into))
 }
 
-// mapping reports whether v is a mapping, and warns of keys that say nothing at a place. nil and null are none.
+// mapping reports whether v is a mapping; nil and null are not. It adds a warning for
+// each key that has no effect at a place.
 func (d *decoder) mapping(v *value, at int) bool {
 	if v == nil || v.kind == null {
 		return false
 	}
 	if v.kind != mapping {
-		d.mismatch(v, places[at])
+		d.mismatch(v, placeNames[at])
 		return false
 	}
 	for _, m := range v.members {
 		if !slices.Contains(keysOf[at], m.key.text) {
-			d.warn(m.key, "%s says nothing here, in %s; %s", m.key.text, places[at], d.belongs(m.key.text))
+			d.warn(m.key, "%s has no effect in %s; %s", m.key.text, placeNames[at], d.correctPlace(m.key.text))
 		}
 	}
 	return true
 }
 
-func (d *decoder) belongs(key string) string {
+func (d *decoder) correctPlace(key string) string {
 	for at, keys := range keysOf {
 		if slices.Contains(keys, key) {
-			return "it belongs into " + places[at]
+			return "it belongs in " + placeNames[at]
 		}
 	}
 	return ""
@@ -144,21 +145,21 @@ func (d *decoder) str(v *value) string {
 	return v.text
 }
 
-func (d *decoder) yes(v *value) bool {
+func (d *decoder) boolean(v *value) bool {
 	if v == nil || v.kind == null {
 		return false
 	}
-	if v.kind != truth {
+	if v.kind != boolean {
 		d.mismatch(v, "bool")
 	}
-	return v.yes
+	return v.boolean
 }
 
 func (d *decoder) number(v *value) uint32 {
 	if v == nil || v.kind == null {
 		return 0
 	}
-	if v.kind != whole || v.number < 0 || v.number > math.MaxUint32 {
+	if v.kind != integer || v.number < 0 || v.number > math.MaxUint32 {
 		d.mismatch(v, "uint32")
 		return 0
 	}

@@ -5,55 +5,56 @@ import (
 	"strings"
 )
 
-// Bounds on a file, and on a configuration, so that none costs more to read than it should.
+// Bounds on a file and a configuration limit the cost of reading them.
 const (
-	MaxFileBytes = 4 << 20     // of text
-	mostDepth    = 100         // of lists and mappings in each other: two for each level of descriptors
-	mostValues   = 500_000     // those that an alias repeats counted each time
-	mostNamed    = 64 << 20    // bytes of what the rules of a configuration are called: each repeats those above it
-	mostCompared = 200_000_000 // letters of it that are held against each other to find rules that can never match
-	mostWarnings = 1000        // of a file, and of names in replaces in all
+	MaxFileBytes     = 4 << 20     // of text
+	maxDepth         = 100         // of nested lists and mappings: two for each level of descriptors
+	maxValues        = 500_000     // one that an alias repeats counts each time
+	maxNameBytes     = 64 << 20    // of the names of all rules; each contains the names of its parents
+	maxComparedBytes = 200_000_000 // of names, compared to find rules that never match
+	maxWarnings      = 1000        // per file, and for all names in replaces
 )
 
-// kind is what a value is by the rules of the YAML 1.1 that envoyproxy/ratelimit reads, in which yes is true and 010 is 8.
+// kind is the type of a value in YAML 1.1, which envoyproxy/ratelimit reads: yes is
+// true and 010 is 8.
 type kind uint8
 
 const (
 	null kind = iota
-	truth
-	whole // fits an int64
-	large // a whole number that does not
-	fraction
+	boolean
+	integer    // fits an int64
+	bigInteger // does not fit an int64
+	floating
 	text
 	list
 	mapping
 )
 
-// String is the kind as YAML tags it.
+// String returns the YAML tag of the kind.
 func (k kind) String() string {
 	return [...]string{"!!null", "!!bool", "!!int", "!!int", "!!float", "!!str", "!!seq", "!!map"}[k]
 }
 
-// value is a value of a file.
+// value is a value in a file.
 type value struct {
-	kind    kind
-	text    string  // of a scalar, as it stands there
-	number  int64   // of a whole one
-	natural uint64  // of a large one
-	real    float64 // of a fraction
-	yes     bool    // of a truth
-	items   []*value
-	members []member // each key once
-	before  *value   // the mapping that stood in this one's place, whose keys hold where this one has none
-	line    int
-	column  int
+	kind     kind
+	text     string  // of a scalar, as written
+	number   int64   // of an integer
+	unsigned uint64  // of a bigInteger
+	float    float64 // of a floating
+	boolean  bool    // of a boolean
+	items    []*value
+	members  []member // each key once
+	base     *value   // the earlier mapping of a duplicate key; its keys apply unless this one has them
+	line     int
+	column   int
 }
 
 type member struct{ key, value *value }
 
-// get is the value of a key; nil if it is not there.
+// get returns the value of a key, or nil.
 func (v *value) get(key string) *value {
-	for ; v != nil; v = v.before {
+	for ; v != nil; v = v.base {
 		for _, m := range v.members {
 			if m.key.text == key {
 				return m.value
@@ -63,25 +64,26 @@ func (v *value) get(key string) *value {
 	return nil
 }
 
-// shown is a scalar as messages repeat it: as it stands there, bounded.
-func (v *value) shown() string { return clip(v.text) }
+// clipped returns a scalar for messages: as written, bounded.
+func (v *value) clipped() string { return clip(v.text) }
 
-// understood is a value as envoyproxy/ratelimit's messages repeat it: yes is true, and 010 is 8. It is bounded.
-func (v *value) understood() string { return clip(fmt.Sprint(v.generic())) }
+// goText returns a value as in the messages of envoyproxy/ratelimit, bounded: yes is
+// true, 010 is 8.
+func (v *value) goText() string { return clip(fmt.Sprint(v.generic())) }
 
-// generic is a value as Go's libraries for YAML have it where nothing is known of its type.
+// generic returns a value as Go's YAML libraries decode it into any.
 func (v *value) generic() any {
 	switch v.kind {
 	case null:
 		return nil
-	case truth:
-		return v.yes
-	case whole:
+	case boolean:
+		return v.boolean
+	case integer:
 		return v.number
-	case large:
-		return v.natural
-	case fraction:
-		return v.real
+	case bigInteger:
+		return v.unsigned
+	case floating:
+		return v.float
 	case list:
 		items := make([]any, len(v.items))
 		for i, item := range v.items {
@@ -98,12 +100,12 @@ func (v *value) generic() any {
 	return v.text
 }
 
-// mostShown bounds what messages repeat of a file, in bytes.
-const mostShown = 60
+// maxShownBytes bounds the text of a file in messages.
+const maxShownBytes = 60
 
 func clip(s string) string {
-	if len(s) > mostShown {
-		return strings.ToValidUTF8(s[:mostShown], "") + "…"
+	if len(s) > maxShownBytes {
+		return strings.ToValidUTF8(s[:maxShownBytes], "") + "…"
 	}
 	return s
 }
