@@ -1,4 +1,4 @@
-// Package bounded keeps the connections of a listener to a number of them.
+// Package bounded limits the number of open connections of a listener.
 package bounded
 
 import (
@@ -7,41 +7,42 @@ import (
 	"sync/atomic"
 )
 
-// Listener is ln with at most most connections open at a time, from 1 up: those beyond are closed before a byte is read. Closing it closes
-// ln. It may be used concurrently, and costs a connection one allocation.
-func Listener(ln net.Listener, most int) net.Listener {
-	return &listener{Listener: ln, most: int64(most)}
+// Listener returns ln with at most limit open connections, at least 1. Further
+// connections are closed before a byte is read. Closing the returned listener closes
+// ln. It may be used concurrently and allocates once per connection.
+func Listener(ln net.Listener, limit int) net.Listener {
+	return &listener{Listener: ln, max: int64(limit)}
 }
 
 type listener struct {
 	net.Listener
-	most int64
+	max  int64
 	open atomic.Int64
 }
 
-// Accept is that of the listener, for connections that may stay.
+// Accept returns the next connection within the limit.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		if l.open.Add(1) <= l.most {
+		if l.open.Add(1) <= l.max {
 			return &countedConn{Conn: conn, open: &l.open}, nil
 		}
 		l.open.Add(-1)
-		_ = conn.Close() // nothing was said on it
+		_ = conn.Close() // nothing was read or written
 	}
 }
 
-// countedConn is counted until it is closed.
+// countedConn counts as open until it is closed.
 type countedConn struct {
 	net.Conn
 	open *atomic.Int64
 	once sync.Once
 }
 
-// Close is that of the connection.
+// Close closes the connection. Only the first call decrements the count.
 func (c *countedConn) Close() error {
 	c.once.Do(func() { c.open.Add(-1) })
 	return c.Conn.Close()

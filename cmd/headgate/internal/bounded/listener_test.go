@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/bounded"
 )
 
-// Who comes while there are as many connections as may be is cut off, and once one has ended there is room again.
+// Connections above the limit are closed; after one has ended, another is accepted.
 func TestListener(t *testing.T) {
 	t.Parallel()
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
@@ -49,7 +49,7 @@ func TestListener(t *testing.T) {
 		t.Error(err)
 	}
 	if n, err := third.Read(make([]byte, 1)); n != 1 || err != nil {
-		t.Errorf("in the room of the first: got %d bytes, error %v want 1", n, err)
+		t.Errorf("after the first was closed: got %d bytes, error %v want 1", n, err)
 	}
 	if _, err := dial().Read(make([]byte, 1)); err == nil {
 		t.Error("a fourth connection: got a byte, want its end")

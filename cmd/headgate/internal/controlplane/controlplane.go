@@ -1,4 +1,4 @@
-// Package controlplane is a real xDS server, go-control-plane's, for the tests of what asks one. It is for tests only.
+// Package controlplane is an xDS server for tests, based on go-control-plane.
 package controlplane
 
 import (
@@ -21,7 +21,8 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// Server is a control plane over TCP. It is made with [Start], ends with the test, and may be used concurrently.
+// Server is a control plane over TCP. It is created with [Start], stops at the end of
+// the test, and may be used concurrently.
 type Server struct {
 	t    testing.TB
 	tls  *tls.Config
@@ -36,7 +37,7 @@ type Server struct {
 	headers  []metadata.MD
 }
 
-// Start starts one on a free port of this machine; with TLS if config is not nil.
+// Start starts a server on a free loopback port; with TLS if config is not nil.
 func Start(t testing.TB, config *tls.Config) *Server {
 	t.Helper()
 	s := &Server{t: t, tls: config, addr: "127.0.0.1:0"}
@@ -45,13 +46,14 @@ func Start(t testing.TB, config *tls.Config) *Server {
 	return s
 }
 
-// Addr is where it listens, also after it was down.
+// Addr returns the address, which stays the same after [Server.Down].
 func (s *Server) Addr() string { return s.addr }
 
-// Secure has it speak TLS as config says, or plain text for nil, from the next time on that it is up.
+// Secure sets the TLS configuration, nil for plain text, from the next call of
+// [Server.Up] on.
 func (s *Server) Secure(config *tls.Config) { s.tls = config }
 
-// Up starts it again, at the same address and with nothing pushed.
+// Up starts the server again at the same address, without a configuration.
 func (s *Server) Up() {
 	s.t.Helper()
 	ln, err := s.listen()
@@ -69,18 +71,19 @@ func (s *Server) Up() {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(s.tls)))
 	}
 	s.grpc = grpc.NewServer(opts...)
-	callbacks := server.CallbackFuncs{StreamOpenFunc: s.opened, StreamRequestFunc: s.asked}
+	callbacks := server.CallbackFuncs{StreamOpenFunc: s.streamOpened, StreamRequestFunc: s.requestReceived}
 	discovery.RegisterAggregatedDiscoveryServiceServer(s.grpc, server.NewServer(ctx, s.cache, callbacks))
 	go func(server *grpc.Server, done chan<- struct{}) {
 		defer close(done)
-		_ = server.Serve(ln) // its clients see what comes of it
+		_ = server.Serve(ln) // clients detect errors
 	}(s.grpc, s.done)
 }
 
-// listen takes the address that it had. Another socket may hold its port for as long as a client takes to let go.
+// listen listens on the server's address. Until clients have closed their
+// connections, another socket may use the port.
 func (s *Server) listen() (ln net.Listener, err error) {
 	for range 100 {
-		if ln, err = net.Listen("tcp", s.addr); err == nil { //nolint:noctx // a port of this machine
+		if ln, err = net.Listen("tcp", s.addr); err == nil { //nolint:noctx // a loopback port
 			return ln, nil
 		}
 		time.Sleep(20 * time.Millisecond)
@@ -88,17 +91,17 @@ func (s *Server) listen() (ln net.Listener, err error) {
 	return nil, err
 }
 
-// Down stops it, in the middle of whatever it does.
+// Down stops the server immediately.
 func (s *Server) Down() {
 	s.mu.Lock()
-	down, cancel, done := s.grpc, s.cancel, s.done
+	running, cancel, done := s.grpc, s.cancel, s.done
 	s.mu.Unlock()
 	cancel()
-	down.Stop()
+	running.Stop()
 	<-done
 }
 
-// Push has a node be sent these, and nothing else.
+// Push replaces the configuration of a node.
 func (s *Server) Push(node, version string, configs ...*ratelimit.RateLimitConfig) {
 	s.t.Helper()
 	resources := make([]types.Resource, len(configs))
@@ -110,14 +113,14 @@ func (s *Server) Push(node, version string, configs ...*ratelimit.RateLimitConfi
 		s.t.Fatal(err)
 	}
 	s.mu.Lock()
-	to := s.cache
+	snapshots := s.cache
 	s.mu.Unlock()
-	if err := to.SetSnapshot(context.Background(), node, snapshot); err != nil {
+	if err := snapshots.SetSnapshot(context.Background(), node, snapshot); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-func (s *Server) opened(ctx context.Context, _ int64, _ string) error {
+func (s *Server) streamOpened(ctx context.Context, _ int64, _ string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	header, _ := metadata.FromIncomingContext(ctx)
@@ -125,28 +128,28 @@ func (s *Server) opened(ctx context.Context, _ int64, _ string) error {
 	return nil
 }
 
-func (s *Server) asked(_ int64, request *discovery.DiscoveryRequest) error {
+func (s *Server) requestReceived(_ int64, request *discovery.DiscoveryRequest) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.requests = append(s.requests, request)
 	return nil
 }
 
-// Requests are all that it was sent, by all clients.
+// Requests returns all requests of all clients.
 func (s *Server) Requests() []*discovery.DiscoveryRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
 }
 
-// Headers are those of all streams that were opened.
+// Headers returns the request headers of all streams.
 func (s *Server) Headers() []metadata.MD {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.headers)
 }
 
-// Refusals are the reasons of all refusals, by the version that was in force instead.
+// Refusals returns the reasons of all rejections, by the version that the client kept.
 func (s *Server) Refusals() map[string][]string {
 	found := make(map[string][]string)
 	for _, r := range s.Requests() {

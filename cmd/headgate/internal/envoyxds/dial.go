@@ -10,7 +10,8 @@ import (
 	"google.golang.org/grpc/keepalive"
 )
 
-// credentials reads the TLS files, if there are any.
+// credentials loads the TLS files. Without TLS files it returns credentials for plain
+// text.
 func (c *Client) credentials() (credentials.TransportCredentials, error) {
 	if c.opts.TLS == nil {
 		return insecure.NewCredentials(), nil
@@ -23,13 +24,15 @@ func (c *Client) credentials() (credentials.TransportCredentials, error) {
 }
 
 const (
-	// Servers of gRPC turn clients away that ask for signs of life more often than every 5 minutes, if nothing else was said.
-	pingAfter   = 6 * time.Minute
-	pingTimeout = 20 * time.Second
-	mostHeaders = 64 << 10 // bytes of an answer's header
+	// By default, gRPC servers close connections that send pings more often than
+	// every 5 minutes.
+	pingAfter      = 6 * time.Minute
+	pingTimeout    = 20 * time.Second
+	maxHeaderBytes = 64 << 10 // of a response header
 )
 
-// dial makes a connection that is used for one stream. gRPC gives its one attempt 20 seconds, with its TLS.
+// dial creates a connection for one stream. gRPC limits the single connection
+// attempt, with the TLS handshake, to 20 seconds.
 func (c *Client) dial() (*grpc.ClientConn, error) {
 	creds, err := c.credentials()
 	if err != nil {
@@ -41,7 +44,7 @@ func (c *Client) dial() (*grpc.ClientConn, error) {
 		grpc.WithDisableRetry(),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingAfter, Timeout: pingTimeout}),
-		grpc.WithMaxHeaderListSize(mostHeaders),
+		grpc.WithMaxHeaderListSize(maxHeaderBytes),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(c.opts.MaxMessageBytes)),
 	)
 }

@@ -1,8 +1,11 @@
-// Package envoyxds asks a control plane for the rules of Envoy's rate limit service: a client of xDS (aggregated, state of the world) that
-// subscribes to ratelimit.config.ratelimit.v3.RateLimitConfig. It knows nothing of what rules mean.
+// Package envoyxds subscribes to the rules of Envoy's rate limit service at a control
+// plane. It is a client of xDS (aggregated, state of the world) for the resource type
+// ratelimit.config.ratelimit.v3.RateLimitConfig. It does not interpret the rules.
 //
-// Each answer is everything that holds from then on. One that was put into force is acknowledged; one that is wrong is refused with the
-// reason, and the last good one stays. A control plane that goes away changes nothing either: it is connected to again for ever.
+// Each response contains the complete configuration. A response that was applied is
+// acknowledged (ACK); an invalid one is rejected with the reason (NACK), and the last
+// valid configuration stays. If the control plane becomes unavailable, the
+// configuration also stays, and the client keeps reconnecting without a time limit.
 package envoyxds
 
 import (
@@ -23,7 +26,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/tlsfiles"
 )
 
-// TypeURL is the type of what is subscribed to.
+// TypeURL is the type URL of the resources.
 const TypeURL = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig"
 
 // Defaults of [Options].
@@ -35,77 +38,85 @@ const (
 	DefaultBackoffMax      = time.Minute
 )
 
-// Resource is what a control plane says of one domain.
+// Resource is the configuration of one domain.
 type Resource = ratelimit.RateLimitConfig
 
-// Rules are what a [Client] keeps as the control plane says. It calls them from one goroutine.
+// Rules receives the configuration of a [Client], in calls from a single goroutine.
 type Rules interface {
-	// Use puts what resources say in the place of what holds, all of it, or changes nothing and says why. The control plane is told the
-	// error's text. Use may keep the resources.
-	Use(resources []*Resource) error
-	// Refused hears why an answer does not hold: Use's error, or that it could not be read. An answer that comes again is neither used nor
-	// told again.
+	// Apply replaces the whole configuration by resources, or changes nothing and
+	// returns an error. The error's text is sent to the control plane. Apply may
+	// retain the resources.
+	Apply(resources []*Resource) error
+	// Refused receives the reason why a response was rejected: the error of Apply or
+	// of decoding. A repeated response is neither applied nor reported again.
 	Refused(err error)
 }
 
-// Options are a client's settings. The zero value of each field but Server is its default.
+// Options are the options of [New]. Zero fields, except Server, select the defaults.
 type Options struct {
-	// Server is the control plane as gRPC calls it: host:port, dns:///host:port, unix:/path.
+	// Server is the control plane as a gRPC target: host:port, dns:///host:port,
+	// unix:/path.
 	Server string
-	// NodeID is what this client calls itself; empty means [DefaultNodeID].
+	// NodeID is the node ID of this client; empty means [DefaultNodeID].
 	NodeID string
-	// NodeMetadata is what it says of itself beside.
+	// NodeMetadata is the node metadata of this client.
 	NodeMetadata map[string]string
-	// Headers are sent with each stream, by their names in lower case. They are not logged.
+	// Headers are sent with each stream, with names in lower case. They are not logged.
 	Headers map[string]string
-	// TLS names the files for TLS, which are read again for each connection; nil means plain text.
+	// TLS has the TLS files, which are read again for each connection; nil means
+	// plain text.
 	TLS *tlsfiles.Files
-	// MaxMessageBytes is the longest answer, in bytes; 0 means [DefaultMaxMessageBytes].
+	// MaxMessageBytes is the maximum response size in bytes; 0 means
+	// [DefaultMaxMessageBytes].
 	MaxMessageBytes int
-	// ConnectRetry is how long to wait, give or take a half, for a control plane that was not reached; 0 means [DefaultConnectRetry].
+	// ConnectRetry is the delay before reconnecting to an unreachable control plane,
+	// ±50 %; 0 means [DefaultConnectRetry].
 	ConnectRetry time.Duration
-	// BackoffInitial is how long to wait behind a stream that ended; 0 means [DefaultBackoffInitial]. From one to the next that brought
-	// nothing good it doubles.
+	// BackoffInitial is the delay after a stream ended; 0 means
+	// [DefaultBackoffInitial]. It doubles with each stream without a valid response.
 	BackoffInitial time.Duration
-	// BackoffMax is the most of that; 0 means [DefaultBackoffMax].
+	// BackoffMax is the maximum delay after a stream ended; 0 means [DefaultBackoffMax].
 	BackoffMax time.Duration
-	// BackoffRandom is the part of it, from 0 to 1, that chance takes away or adds; 0 means none.
+	// BackoffRandom is the share of that delay, from 0 to 1, that is randomly added
+	// or subtracted.
 	BackoffRandom float64
-	// Log hears of connections that come and go; nil means nobody does.
+	// Log receives connection events; nil disables logging.
 	Log *slog.Logger
 }
 
-// State is how it stands with the control plane.
+// State is the state of the connection to the control plane.
 type State struct {
-	// Connected says that a stream is open.
+	// Connected reports whether a stream is open.
 	Connected bool
-	// Failures is how often it was not reached, or a stream ended.
+	// Failures counts failed connection attempts and streams that ended.
 	Failures uint64
 }
 
-// Client is a subscription. It is made with [New]; its methods may be called concurrently.
+// Client is a subscription. It is created with [New]. Its methods may be called
+// concurrently.
 type Client struct {
 	rules Rules
 	opts  Options
 	node  *core.Node
 
-	// only Run's goroutine knows these
-	unreached, ended, again *backoff.ExponentialBackOff
-	accepted                string // the version that holds
-	last                    verdict
-	ignored                 bool      // an answer of this stream, which the log heard of
-	told                    string    // the last failure that the log heard of
-	toldAt                  time.Time // when
+	// only used by the goroutine of Run
+	connectBackoff, streamBackoff, repeatBackoff *backoff.ExponentialBackOff
+	accepted                                     string // the last version acknowledged
+	last                                         verdict
+	ignoredLogged                                bool      // a response of this stream was logged as ignored
+	lastLogged                                   string    // the last failure that was logged
+	lastLoggedAt                                 time.Time // the time of that
 
 	mu    sync.Mutex
 	state State
 }
 
-// New makes a client that has not connected yet. The files of TLS are read once, so that what is wrong with them is known now.
+// New returns a client that has not connected yet. It reads the TLS files once to
+// report errors early.
 func New(rules Rules, opts *Options) (c *Client, err error) {
 	c = &Client{rules: rules, opts: *opts}
 	if c.opts.Server == "" {
-		return nil, errors.New("envoyxds: there is no server to ask")
+		return nil, errors.New("envoyxds: Server is empty; must be host:port or unix:/path")
 	}
 	if _, err = c.credentials(); err != nil {
 		return nil, fmt.Errorf("envoyxds: %w", err)
@@ -114,9 +125,9 @@ func New(rules Rules, opts *Options) (c *Client, err error) {
 	first := cmp.Or(opts.BackoffInitial, DefaultBackoffInitial)
 	c.opts.BackoffMax = max(first, cmp.Or(opts.BackoffMax, DefaultBackoffMax))
 	retry := cmp.Or(opts.ConnectRetry, DefaultConnectRetry)
-	c.unreached = doubling(retry, retry, 0.5)
-	c.ended = doubling(first, c.opts.BackoffMax, opts.BackoffRandom)
-	c.again = doubling(leastAgain, mostAgain, 0)
+	c.connectBackoff = newBackoff(retry, retry, 0.5)
+	c.streamBackoff = newBackoff(first, c.opts.BackoffMax, opts.BackoffRandom)
+	c.repeatBackoff = newBackoff(minRepeatDelay, maxRepeatDelay, 0)
 	c.opts.Log = cmp.Or(c.opts.Log, slog.New(slog.DiscardHandler))
 	if c.node, err = nodeOf(opts); err != nil {
 		return nil, fmt.Errorf("envoyxds: %w", err)
@@ -124,7 +135,7 @@ func New(rules Rules, opts *Options) (c *Client, err error) {
 	return c, nil
 }
 
-// nodeOf is what a client says of itself.
+// nodeOf returns the node of a client.
 func nodeOf(opts *Options) (*core.Node, error) {
 	node := &core.Node{Id: cmp.Or(opts.NodeID, DefaultNodeID), UserAgentName: "headgate", Metadata: &structpb.Struct{}}
 	node.Metadata.Fields = make(map[string]*structpb.Value, len(opts.NodeMetadata))
@@ -132,52 +143,54 @@ func nodeOf(opts *Options) (*core.Node, error) {
 		node.Metadata.Fields[name] = structpb.NewStringValue(value)
 	}
 	if _, err := proto.Marshal(node); err != nil {
-		return nil, errors.New("the node's name or metadata is no UTF-8 text")
+		return nil, errors.New("NodeID or NodeMetadata is not valid UTF-8")
 	}
 	return node, nil
 }
 
-// doubling are times to wait that double, from first to most, each of them random by a part.
-func doubling(first, most time.Duration, random float64) *backoff.ExponentialBackOff {
+// newBackoff returns delays that double from first to most, each randomized by a share.
+func newBackoff(first, most time.Duration, random float64) *backoff.ExponentialBackOff {
 	return &backoff.ExponentialBackOff{InitialInterval: first, MaxInterval: most, Multiplier: 2, RandomizationFactor: random}
 }
 
-// State is how it stands.
+// State returns the current state.
 func (c *Client) State() State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state
 }
 
-// Run keeps the rules as the control plane says, until ctx ends. It is called once, and leaves nothing behind.
+// Run applies the configuration of the control plane until ctx ends. It must be
+// called once. No goroutine remains after it returns.
 func (c *Client) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		opened, err := c.session(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		wait := c.unreached.NextBackOff()
+		wait := c.connectBackoff.NextBackOff()
 		if opened {
-			wait = c.ended.NextBackOff()
+			wait = c.streamBackoff.NextBackOff()
 		}
-		c.tell(err.Error(), wait)
+		c.logFailure(err.Error(), wait)
 		pause(ctx, wait)
 	}
 }
 
-// tellAfter is how long the log is spared another cause: many hold a port or the time, and are never the same.
-const tellAfter = time.Minute
+// logInterval is the minimum time between logs of different errors. Errors often
+// contain a port or a timestamp, so they always differ.
+const logInterval = time.Minute
 
-// tell logs why there is no stream, if that is news.
-func (c *Client) tell(cause string, wait time.Duration) {
-	if c.told == cause || c.told != "" && time.Since(c.toldAt) < tellAfter {
+// logFailure logs why there is no stream, unless the error is the last logged one.
+func (c *Client) logFailure(cause string, wait time.Duration) {
+	if c.lastLogged == cause || c.lastLogged != "" && time.Since(c.lastLoggedAt) < logInterval {
 		return
 	}
-	c.told, c.toldAt = cause, time.Now()
-	c.opts.Log.Warn("the control plane is away", "server", c.opts.Server, "cause", cause, "again_in", wait.Round(time.Millisecond).String())
+	c.lastLogged, c.lastLoggedAt = cause, time.Now()
+	c.opts.Log.Warn("xDS control plane unavailable", "server", c.opts.Server, "error", cause, "retry_in", wait.Round(time.Millisecond).String())
 }
 
-// pause waits, or until ctx ends.
+// pause waits for d or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -187,15 +200,15 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// connected notes that a stream is open, or is none any more.
-func (c *Client) connected(yes bool) {
+// setConnected records whether a stream is open.
+func (c *Client) setConnected(connected bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.state.Connected = yes
+	c.state.Connected = connected
 }
 
-// failed notes that there is no stream.
-func (c *Client) failed() {
+// recordFailure records that a stream ended or could not be opened.
+func (c *Client) recordFailure() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.state.Connected = false

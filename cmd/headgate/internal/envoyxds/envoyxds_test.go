@@ -19,14 +19,14 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// held are rules that refuse domains that begin with “bad”.
-type held struct {
+// rulesRecorder records applied rules. It rejects domains that begin with “bad”.
+type rulesRecorder struct {
 	mu      sync.Mutex
-	uses    []string // the domains of each, in order
+	applied []string // the domains of each configuration, in order
 	refused []string
 }
 
-func (h *held) Use(resources []*envoyxds.Resource) error {
+func (h *rulesRecorder) Apply(resources []*envoyxds.Resource) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	domains := make([]string, len(resources))
@@ -36,38 +36,38 @@ func (h *held) Use(resources []*envoyxds.Resource) error {
 	slices.Sort(domains)
 	text := strings.Join(domains, " ")
 	if strings.Contains(text, "bad") {
-		return errors.New("this is bad: " + text)
+		return errors.New("invalid: " + text)
 	}
-	h.uses = append(h.uses, text)
+	h.applied = append(h.applied, text)
 	return nil
 }
 
-func (h *held) Refused(err error) {
+func (h *rulesRecorder) Refused(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.refused = append(h.refused, err.Error())
 }
 
-// last is what holds, and how often something else was put in its place.
-func (h *held) last() (string, int) {
+// last returns the effective domains, and how many configurations were applied.
+func (h *rulesRecorder) last() (string, int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.uses) == 0 {
+	if len(h.applied) == 0 {
 		return "nothing", 0
 	}
-	return h.uses[len(h.uses)-1], len(h.uses)
+	return h.applied[len(h.applied)-1], len(h.applied)
 }
 
-func (h *held) refusals() []string {
+func (h *rulesRecorder) refusals() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.refused)
 }
 
 // subscribe runs a client until the test ends.
-func subscribe(t *testing.T, opts envoyxds.Options) (*envoyxds.Client, *held) {
+func subscribe(t *testing.T, opts envoyxds.Options) (*envoyxds.Client, *rulesRecorder) {
 	t.Helper()
-	rules := new(held)
+	rules := new(rulesRecorder)
 	opts.ConnectRetry = cmp.Or(opts.ConnectRetry, 20*time.Millisecond)
 	opts.BackoffInitial, opts.BackoffMax = cmp.Or(opts.BackoffInitial, 20*time.Millisecond), cmp.Or(opts.BackoffMax, 40*time.Millisecond)
 	c, err := envoyxds.New(rules, &opts)
@@ -81,18 +81,18 @@ func subscribe(t *testing.T, opts envoyxds.Options) (*envoyxds.Client, *held) {
 	return c, rules
 }
 
-// eventually waits until something holds, for as long as a busy machine may take.
-func eventually(t *testing.T, what string, holds func() bool) {
+// eventually waits until a condition is true, long enough for a busy machine.
+func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for late := time.Now().Add(20 * time.Second); time.Now().Before(late); time.Sleep(5 * time.Millisecond) {
-		if holds() {
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if condition() {
 			return
 		}
 	}
 	t.Fatalf("not within 20 s: %s", what)
 }
 
-func (h *held) is(want string) func() bool {
+func (h *rulesRecorder) is(want string) func() bool {
 	return func() bool { got, _ := h.last(); return got == want }
 }
 
@@ -100,7 +100,7 @@ func domain(name string) *envoyxds.Resource {
 	return &envoyxds.Resource{Name: name, Domain: name}
 }
 
-// It says who it is, takes what it is sent whole, and says that it holds.
+// The client sends its node, applies complete responses and acknowledges them.
 func TestSubscription(t *testing.T) {
 	t.Parallel()
 	plane := controlplane.Start(t, nil)
@@ -108,12 +108,12 @@ func TestSubscription(t *testing.T) {
 	_, rules := subscribe(t, envoyxds.Options{
 		Server: plane.Addr(), NodeID: "me", NodeMetadata: map[string]string{"zone": "x=1"}, Headers: map[string]string{"authorization": "Bearer s"},
 	})
-	eventually(t, "the first answer holds", rules.is("a b"))
+	eventually(t, "the first response is applied", rules.is("a b"))
 	plane.Push("me", "2", domain("c"))
-	eventually(t, "the second answer holds, and nothing else", rules.is("c"))
+	eventually(t, "the second response replaces the first", rules.is("c"))
 	plane.Push("me", "3")
-	eventually(t, "there is nothing any more", rules.is(""))
-	eventually(t, "each is acknowledged", func() bool { return len(plane.Requests()) == 4 })
+	eventually(t, "the configuration is empty", rules.is(""))
+	eventually(t, "each response is acknowledged", func() bool { return len(plane.Requests()) == 4 })
 	for i, r := range plane.Requests() {
 		if r.GetVersionInfo() != []string{"", "1", "2", "3"}[i] || r.GetErrorDetail() != nil || (r.GetResponseNonce() == "") != (i == 0) ||
 			r.GetTypeUrl() != envoyxds.TypeURL || len(r.GetResourceNames()) != 0 {
@@ -122,106 +122,108 @@ func TestSubscription(t *testing.T) {
 	}
 	node := plane.Requests()[0].GetNode()
 	if node.GetId() != "me" || node.GetMetadata().GetFields()["zone"].GetStringValue() != "x=1" {
-		t.Errorf("it calls itself %v", node)
+		t.Errorf("got node %v", node)
 	}
 	if got := plane.Headers()[0].Get("authorization"); !slices.Equal(got, []string{"Bearer s"}) {
-		t.Errorf("it sends the header %q", got)
+		t.Errorf("got header %q", got)
 	}
 }
 
-// What is wrong is refused with its reason and the last good one stays. The control plane sends it again at once, for ever: that keeps
-// nobody busy, and what it sends when it is mended is taken.
-func TestRefusal(t *testing.T) {
+// An invalid configuration is rejected with its reason, and the last valid one stays.
+// The control plane immediately sends a rejected configuration again, forever:
+// replies are delayed, and a corrected configuration is applied.
+func TestRejection(t *testing.T) {
 	t.Parallel()
 	plane := controlplane.Start(t, nil)
 	plane.Push("default", "1", domain("good"))
 	_, rules := subscribe(t, envoyxds.Options{Server: plane.Addr()})
-	eventually(t, "the first answer holds", rules.is("good"))
+	eventually(t, "the first response is applied", rules.is("good"))
 	plane.Push("default", "2", domain("bad"), domain("bad, too"), domain("better")) // in another order each time
-	eventually(t, "it is refused several times", func() bool { return len(plane.Refusals()["1"]) >= 3 })
+	eventually(t, "it is rejected several times", func() bool { return len(plane.Refusals()["1"]) >= 3 })
 	began, before := time.Now(), len(plane.Refusals()["1"])
-	eventually(t, "it is refused once more", func() bool { return len(plane.Refusals()["1"]) > before })
+	eventually(t, "it is rejected once more", func() bool { return len(plane.Refusals()["1"]) > before })
 	if took := time.Since(began); took < 100*time.Millisecond {
-		t.Errorf("what comes again is refused again in %v", took)
+		t.Errorf("a repeated response was rejected again after %v, want at least 100ms", took)
 	}
-	want := "this is bad: bad bad, too better"
+	want := "invalid: bad bad, too better"
 	for _, reason := range plane.Refusals()["1"] {
 		if reason != want {
-			t.Errorf("the reason is %q, want %q", reason, want)
+			t.Errorf("got reason %q, want %q", reason, want)
 		}
 	}
 	if got := rules.refusals(); !slices.Equal(got, []string{want}) || !rules.is("good")() {
-		t.Errorf("the rules were told %q, want it once, and the last good ones kept", got)
+		t.Errorf("got rejections %q, want one, and the last valid rules kept", got)
 	}
-	plane.Push("default", "3", domain("mended"))
-	eventually(t, "what is mended holds", rules.is("mended"))
+	plane.Push("default", "3", domain("corrected"))
+	eventually(t, "the corrected configuration is applied", rules.is("corrected"))
 	plane.Push("default", "2", domain("bad"), domain("bad, too"), domain("better"))
-	eventually(t, "the same again behind a good one is told again", func() bool { return len(rules.refusals()) == 2 })
+	eventually(t, "the same invalid configuration after a valid one is reported again", func() bool { return len(rules.refusals()) == 2 })
 }
 
-// A control plane that goes away changes nothing; when it is back, what it says holds, whatever it calls it.
-func TestControlPlaneGoesAndComes(t *testing.T) {
+// While the control plane is unavailable, the configuration stays. After recovery its
+// configuration is applied, whatever the version.
+func TestControlPlaneUnavailable(t *testing.T) {
 	t.Parallel()
 	plane := controlplane.Start(t, nil)
 	plane.Push("default", "1", domain("before"))
 	client, rules := subscribe(t, envoyxds.Options{Server: plane.Addr(), BackoffRandom: 0.5})
-	eventually(t, "the first answer holds", rules.is("before"))
+	eventually(t, "the first response is applied", rules.is("before"))
 	if !client.State().Connected {
-		t.Error("it says that it is not connected")
+		t.Error("State reports that the client is not connected")
 	}
 	for round := range 3 {
 		plane.Down()
 		failures := client.State().Failures
-		eventually(t, "it is known to be away, and tried", func() bool { s := client.State(); return !s.Connected && s.Failures > failures+2 })
+		eventually(t, "the client reports failures", func() bool { s := client.State(); return !s.Connected && s.Failures > failures+2 })
 		plane.Up()
 		name := fmt.Sprintf("after %d", round)
 		plane.Push("default", "1", domain(name))
 		eventually(t, name, rules.is(name))
 		if !client.State().Connected {
-			t.Error("it says that it is not connected")
+			t.Error("State reports that the client is not connected")
 		}
 	}
 	for _, r := range plane.Requests() {
 		if r.GetResponseNonce() == "" && r.GetVersionInfo() != "" {
-			t.Errorf("a stream begins with the version %s of another one, which the control plane may call something else by", r.GetVersionInfo())
+			t.Errorf("a stream begins with version %s of an earlier stream", r.GetVersionInfo())
 		}
 	}
 }
 
-// An answer that is longer than accepted is not taken, and one that is shorter is, afterwards.
-func TestLongestAnswer(t *testing.T) {
+// A response above the size limit is refused; a later, smaller one is applied.
+func TestMaxMessageBytes(t *testing.T) {
 	t.Parallel()
 	plane := controlplane.Start(t, nil)
 	plane.Push("default", "1", domain("short"))
-	var told log
-	opts := told.options(plane.Addr())
+	var logged log
+	opts := logged.options(plane.Addr())
 	opts.MaxMessageBytes = 1000
 	client, rules := subscribe(t, opts)
-	eventually(t, "the first answer holds", rules.is("short"))
+	eventually(t, "the first response is applied", rules.is("short"))
 	plane.Push("default", "2", domain(strings.Repeat("x", 1001)))
-	eventually(t, "it is not taken", func() bool { return client.State().Failures > 1 })
+	eventually(t, "it is refused", func() bool { return client.State().Failures > 1 })
 	if !rules.is("short")() {
-		t.Error("the last good one does not stay")
+		t.Error("the last valid configuration does not stay")
 	}
-	if told.count("has to be raised") == 0 {
-		t.Error("the log does not say what to do")
+	if logged.count("increase envoy.xds.max_message_bytes") == 0 {
+		t.Error("the log does not contain the advice")
 	}
 	plane.Push("default", "3", domain("short, too"))
-	eventually(t, "the next holds", rules.is("short, too"))
+	eventually(t, "the next one is applied", rules.is("short, too"))
 }
 
 func TestNew(t *testing.T) {
 	t.Parallel()
 	for want, opts := range map[string]envoyxds.Options{
-		"there is no server":                     {},
+		"Server is empty":                        {},
 		"a certificate file requires a key file": {Server: "s:1", TLS: &tlsfiles.Files{Cert: "c"}},
 		"no such file":                           {Server: "s:1", TLS: &tlsfiles.Files{CA: t.TempDir() + "/ca"}},
 		"no such file or directory":              {Server: "s:1", TLS: &tlsfiles.Files{Cert: "/nowhere/c", Key: "/nowhere/k"}},
-		"is no UTF-8 text":                       {Server: "s:1", NodeID: "\xff"},
-		"metadata is no UTF-8 text":              {Server: "s:1", NodeMetadata: map[string]string{"zone": "\xff"}},
+		"is not valid UTF-8":                     {Server: "s:1", NodeID: "\xff"},
+		"Metadata is not valid UTF-8":            {Server: "s:1", NodeMetadata: map[string]string{"zone": "\xff"}},
 		"holds no certificate":                   {Server: "s:1", TLS: &tlsfiles.Files{CA: "envoyxds.go"}},
 	} {
-		if _, err := envoyxds.New(new(held), &opts); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := envoyxds.New(new(rulesRecorder), &opts); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}

@@ -29,7 +29,7 @@ import (
 	"github.com/headgate/headgate/internal/testserver"
 )
 
-// scripted is a server that does with each stream what a test says.
+// scripted is a server with a function for each stream.
 type scripted struct {
 	discovery.UnimplementedAggregatedDiscoveryServiceServer
 	streams atomic.Int64
@@ -43,13 +43,13 @@ func (s *scripted) StreamAggregatedResources(stream discovery.AggregatedDiscover
 
 func serve(t *testing.T, do func(discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error) (*scripted, string) {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a port of this machine
+	ln, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a loopback port
 	if err != nil {
 		t.Fatal(err)
 	}
 	s, server := &scripted{do: do}, grpc.NewServer()
 	discovery.RegisterAggregatedDiscoveryServiceServer(server, s)
-	go func() { _ = server.Serve(ln) }() // its clients see what comes of it
+	go func() { _ = server.Serve(ln) }() // clients detect errors
 	t.Cleanup(server.Stop)
 	return s, ln.Addr().String()
 }
@@ -63,20 +63,20 @@ func packed(t *testing.T, url string, m proto.Message) *anypb.Any {
 	return &anypb.Any{TypeUrl: url, Value: value}
 }
 
-// Answers that cannot be read are refused, and the good one behind them is taken.
-func TestAnswersThatCannotBeRead(t *testing.T) {
+// Responses that cannot be decoded are rejected, and a later valid one is applied.
+func TestUndecodableResponses(t *testing.T) {
 	t.Parallel()
 	var text []byte
-	for range 1000 { // descriptors in each other
+	for range 1000 { // nested descriptors
 		text = append(protoHeader(4, len(text)), text...)
 	}
 	text = append(protoHeader(3, len(text)), text...)
 	answers := []*anypb.Any{
 		{TypeUrl: envoyxds.TypeURL, Value: []byte{0xff, 0xff}},
-		{TypeUrl: envoyxds.TypeURL, Value: []byte("\x12\x02\xff\xff")}, // a domain that is no text
+		{TypeUrl: envoyxds.TypeURL, Value: []byte("\x12\x02\xff\xff")}, // a domain that is not UTF-8
 		{TypeUrl: envoyxds.TypeURL, Value: text},
 		packed(t, "type.googleapis.com/envoy.service.discovery.v3.DiscoveryRequest", &discovery.DiscoveryRequest{}),
-		packed(t, "", domain("untold")),
+		packed(t, "", domain("untyped")),
 		packed(t, envoyxds.TypeURL, domain("fine")),
 	}
 	got := make(chan *discovery.DiscoveryRequest, len(answers)+1)
@@ -98,24 +98,24 @@ func TestAnswersThatCannotBeRead(t *testing.T) {
 		}
 	})
 	_, rules := subscribe(t, envoyxds.Options{Server: addr})
-	eventually(t, "the good one holds", rules.is("fine"))
+	eventually(t, "the valid one is applied", rules.is("fine"))
 	<-got
 	for i := range answers {
 		r := <-got
 		fine := i == len(answers)-1
 		if (r.GetErrorDetail() == nil) != fine || r.GetResponseNonce() != string(rune('a'+i)) || !fine && r.GetVersionInfo() != "" {
-			t.Errorf("answer %d is answered %v", i, r)
+			t.Errorf("response %d: got reply %v", i, r)
 		}
 		if code := r.GetErrorDetail().GetCode(); !fine && code != int32(codes.InvalidArgument) {
-			t.Errorf("answer %d is refused with code %d", i, code)
+			t.Errorf("response %d: got code %d", i, code)
 		}
 	}
 	if n := len(rules.refusals()); n != len(answers)-1 {
-		t.Errorf("%d refusals were told, want %d: %q", n, len(answers)-1, rules.refusals())
+		t.Errorf("%d rejections, want %d: %q", n, len(answers)-1, rules.refusals())
 	}
 }
 
-// protoHeader is the beginning of a message in a message.
+// protoHeader returns the header of an embedded message.
 func protoHeader(field, length int) []byte {
 	header := []byte{byte(field<<3 | 2)}
 	for ; length >= 0x80; length >>= 7 {
@@ -124,11 +124,11 @@ func protoHeader(field, length int) []byte {
 	return append(header, byte(length))
 }
 
-// Whatever a server does with its streams, another is opened, not more often than waits allow.
-func TestStreamsThatEnd(t *testing.T) {
+// After a stream ended, another is opened, with the configured delays.
+func TestStreamsEnd(t *testing.T) {
 	t.Parallel()
 	for name, do := range map[string]func(discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error{
-		"at once": func(discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error { return nil },
+		"immediately": func(discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error { return nil },
 		"with an error": func(discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
 			return status.Error(codes.PermissionDenied, "no")
 		},
@@ -137,24 +137,25 @@ func TestStreamsThatEnd(t *testing.T) {
 			t.Parallel()
 			server, addr := serve(t, do)
 			began := time.Now()
-			var told log
-			client, rules := subscribe(t, told.options(addr))
+			var logged log
+			client, rules := subscribe(t, logged.options(addr))
 			eventually(t, "five streams were opened", func() bool { return server.streams.Load() >= 5 })
 			if least := (20 + 3*40) * time.Millisecond; time.Since(began) < least {
 				t.Errorf("five streams within %v, want at least %v", time.Since(began), least)
 			}
 			if got, _ := rules.last(); got != "nothing" || client.State().Failures < 4 {
-				t.Errorf("%s holds behind %d failures", got, client.State().Failures)
+				t.Errorf("got %s after %d failures", got, client.State().Failures)
 			}
-			if n := told.count("is away"); n != 1 {
-				t.Errorf("the log says %d times that it is away, want once", n)
+			if n := logged.count("control plane unavailable"); n != 1 {
+				t.Errorf("the log reports %d times that the control plane is unavailable, want once", n)
 			}
 		})
 	}
 }
 
-// Times between streams grow until one brings something good, whose end is news.
-func TestGoodAnswersCountFromTheBeginning(t *testing.T) {
+// Delays between streams grow until a stream has a valid response; the next failure
+// is then logged.
+func TestBackoffReset(t *testing.T) {
 	t.Parallel()
 	began := make(chan time.Time, 10)
 	var streams atomic.Int64
@@ -170,15 +171,15 @@ func TestGoodAnswersCountFromTheBeginning(t *testing.T) {
 		if err := s.Send(&discovery.DiscoveryResponse{Resources: []*anypb.Any{packed(t, envoyxds.TypeURL, domain("good"))}}); err != nil {
 			return err
 		}
-		for range 2 { // it subscribes, and acknowledges
+		for range 2 { // the client subscribes and acknowledges
 			if _, err := s.Recv(); err != nil {
 				return err
 			}
 		}
 		return status.Error(codes.PermissionDenied, "no")
 	})
-	var told log
-	opts := told.options(addr)
+	var logged log
+	opts := logged.options(addr)
 	opts.BackoffInitial, opts.BackoffMax = 100*time.Millisecond, 10*time.Second
 	_, rules := subscribe(t, opts)
 	var before time.Time
@@ -186,38 +187,39 @@ func TestGoodAnswersCountFromTheBeginning(t *testing.T) {
 		eventually(t, "another stream begins", func() bool { return len(began) > 0 })
 		now := <-began
 		if least := 50 * time.Millisecond << i; i > 0 && i < 5 && now.Sub(before) < least {
-			t.Errorf("stream %d began %v behind the one before, want at least %v", i, now.Sub(before), least)
+			t.Errorf("stream %d began %v after the previous one, want at least %v", i, now.Sub(before), least)
 		}
 		before = now
 	}
-	if n := told.count("again_in=100ms"); n != 2 || told.count("is away") != 2 || !rules.is("good")() {
-		t.Errorf("the log reports %d times that it connects again in 0.1 s, want twice:\n%s", n, told.String())
+	if n := logged.count("retry_in=100ms"); n != 2 || logged.count("control plane unavailable") != 2 || !rules.is("good")() {
+		t.Errorf("the log has retry_in=100ms %d times, want twice:\n%s", n, logged.String())
 	}
 }
 
-// Who waits to connect again ends at once.
-func TestTheEndDoesNotWait(t *testing.T) {
+// Run returns immediately when ctx ends during a delay.
+func TestRunReturnsDuringBackoff(t *testing.T) {
 	t.Parallel()
-	client, err := envoyxds.New(new(held), &envoyxds.Options{Server: "127.0.0.1:1", ConnectRetry: time.Hour})
+	client, err := envoyxds.New(new(rulesRecorder), &envoyxds.Options{Server: "127.0.0.1:1", ConnectRetry: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); client.Run(ctx) }()
-	eventually(t, "it waits", func() bool { return client.State().Failures == 1 })
+	eventually(t, "the client is waiting", func() bool { return client.State().Failures == 1 })
 	cancel()
 	select {
 	case <-ended:
 	case <-time.After(20 * time.Second):
-		t.Error("it waits for an hour")
+		t.Error("Run did not return")
 	}
 }
 
-// A server that takes connections and says nothing, and one that takes none, keep nobody from ending.
-func TestServersThatSayNothing(t *testing.T) {
+// A server that accepts connections without responding, and one that refuses
+// connections, do not block the end of Run.
+func TestUnresponsiveServers(t *testing.T) {
 	t.Parallel()
-	ln, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a port of this machine
+	ln, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a loopback port
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,13 +231,13 @@ func TestServersThatSayNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	eventually(t, "nobody is there", func() bool { return closed.State().Failures > 2 })
+	eventually(t, "the connection is refused", func() bool { return closed.State().Failures > 2 })
 	if silent.State().Connected || closed.State().Connected {
-		t.Error("it says that it is connected")
+		t.Error("State reports a connection")
 	}
 }
 
-// Only who shows the right certificate is asked, and only who is shown one answers.
+// The client requires a valid server certificate and sends its own.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	known := httptest.NewUnstartedServer(nil)
@@ -259,40 +261,40 @@ func TestTLS(t *testing.T) {
 		tls  *tlsfiles.Files
 		fine bool
 	}{
-		"all is right":                {&tlsfiles.Files{Cert: cert, Key: key, CA: cert}, true},
-		"another name that it is for": {&tlsfiles.Files{Cert: cert, Key: key, CA: cert, PeerName: "example.com"}, true},
-		"a name that it is not for":   {&tlsfiles.Files{Cert: cert, Key: key, CA: cert, PeerName: "other"}, false},
-		"nobody certifies it":         {&tlsfiles.Files{Cert: cert, Key: key}, false},
-		"no certificate is shown":     {&tlsfiles.Files{CA: cert}, false},
-		"plain text":                  {nil, false},
+		"valid":                 {&tlsfiles.Files{Cert: cert, Key: key, CA: cert}, true},
+		"another valid name":    {&tlsfiles.Files{Cert: cert, Key: key, CA: cert, PeerName: "example.com"}, true},
+		"wrong name":            {&tlsfiles.Files{Cert: cert, Key: key, CA: cert, PeerName: "other"}, false},
+		"unknown CA":            {&tlsfiles.Files{Cert: cert, Key: key}, false},
+		"no client certificate": {&tlsfiles.Files{CA: cert}, false},
+		"plain text":            {nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			client, rules := subscribe(t, envoyxds.Options{Server: plane.Addr(), TLS: c.tls})
-			eventually(t, "it is taken or refused", func() bool { return rules.is("secret")() || client.State().Failures > 2 })
+			eventually(t, "the client connects or fails", func() bool { return rules.is("secret")() || client.State().Failures > 2 })
 			if got := rules.is("secret")(); got != c.fine {
-				t.Errorf("got an answer: %v, want %v", got, c.fine)
+				t.Errorf("got a response: %v, want %v", got, c.fine)
 			}
 		})
 	}
 }
 
-// A reason is told in part, if it is long.
+// A long reason is truncated.
 func TestLongReason(t *testing.T) {
 	t.Parallel()
 	plane := controlplane.Start(t, nil)
 	plane.Push("default", "1", domain("bad "+strings.Repeat("ä", 10_000)))
 	subscribe(t, envoyxds.Options{Server: plane.Addr()})
-	eventually(t, "it is refused", func() bool { return len(plane.Refusals()[""]) > 0 })
+	eventually(t, "it is rejected", func() bool { return len(plane.Refusals()[""]) > 0 })
 	if reason := plane.Refusals()[""][0]; len(reason) > 4<<10 || !strings.HasSuffix(reason, "ä") {
-		t.Errorf("the reason has %d bytes, and ends with %q", len(reason), reason[len(reason)-3:])
+		t.Errorf("got %d bytes that end with %q", len(reason), reason[len(reason)-3:])
 	}
 }
 
-// log is what a client logs.
+// log records what a client logs.
 type log struct{ testserver.Log }
 
-// count is how often something stands in it.
+// count returns how often a text occurs in the log.
 func (l *log) count(what string) int {
 	return strings.Count(l.String(), what)
 }
@@ -301,7 +303,8 @@ func (l *log) options(server string) envoyxds.Options {
 	return envoyxds.Options{Server: server, Log: slog.New(slog.NewTextHandler(l, nil))}
 }
 
-// answers is a server that sends the n-th answer behind the n-th request of a stream, and says how many requests there were.
+// answers starts a server that sends the n-th response after the n-th request of a
+// stream, and counts requests.
 func answers(t *testing.T, nth func(n int64) *discovery.DiscoveryResponse) (requests *atomic.Int64, addr string) {
 	t.Helper()
 	requests = new(atomic.Int64)
@@ -318,8 +321,9 @@ func answers(t *testing.T, nth func(n int64) *discovery.DiscoveryResponse) (requ
 	return requests, addr
 }
 
-// What is of another type is left alone, and told of once. What was asked for is taken all the same.
-func TestAnswersThatNobodyAskedFor(t *testing.T) {
+// A response of an unsubscribed type is ignored and logged once; later responses are
+// applied.
+func TestUnsubscribedType(t *testing.T) {
 	t.Parallel()
 	_, addr := serve(t, func(s discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
 		for _, kind := range []string{"other", "another", ""} {
@@ -330,21 +334,21 @@ func TestAnswersThatNobodyAskedFor(t *testing.T) {
 		<-s.Context().Done()
 		return nil
 	})
-	var told log
-	client, rules := subscribe(t, told.options(addr))
-	eventually(t, "what was asked for holds", rules.is("of "))
-	if n := told.count("nobody asked for"); n != 1 || client.State().Failures != 0 || len(rules.refusals()) != 0 {
-		t.Errorf("it was told of %d times, %d streams ended, refused was %q", n, client.State().Failures, rules.refusals())
+	var logged log
+	client, rules := subscribe(t, logged.options(addr))
+	eventually(t, "the subscribed resource is applied", rules.is("of "))
+	if n := logged.count("unsubscribed type"); n != 1 || client.State().Failures != 0 || len(rules.refusals()) != 0 {
+		t.Errorf("logged %d times, %d streams ended, rejections %q", n, client.State().Failures, rules.refusals())
 	}
 }
 
-// A server that sends all it has behind each request, whatever that says, keeps nobody busy.
-func TestServersThatRepeatThemselves(t *testing.T) {
+// Replies to a server that sends its configuration after each request are delayed.
+func TestRepeatedResponses(t *testing.T) {
 	t.Parallel()
 	for name, nth := range map[string]func(n int64) *anypb.Any{
-		"with what holds":               func(int64) *anypb.Any { return packed(t, envoyxds.TypeURL, domain("good")) },
-		"with what is refused":          func(int64) *anypb.Any { return packed(t, envoyxds.TypeURL, domain("bad")) },
-		"with something else each time": func(n int64) *anypb.Any { return packed(t, envoyxds.TypeURL, domain(fmt.Sprint("bad ", n))) },
+		"unchanged":                     func(int64) *anypb.Any { return packed(t, envoyxds.TypeURL, domain("good")) },
+		"rejected":                      func(int64) *anypb.Any { return packed(t, envoyxds.TypeURL, domain("bad")) },
+		"rejected, different each time": func(n int64) *anypb.Any { return packed(t, envoyxds.TypeURL, domain(fmt.Sprint("bad ", n))) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -354,40 +358,40 @@ func TestServersThatRepeatThemselves(t *testing.T) {
 			})
 			began := time.Now()
 			_, rules := subscribe(t, envoyxds.Options{Server: addr})
-			eventually(t, "it is answered five times", func() bool { return requests.Load() >= 6 })
+			eventually(t, "five replies", func() bool { return requests.Load() >= 6 })
 			if took := time.Since(began); took < 1500*time.Millisecond {
-				t.Errorf("five answers within %v, want 1.5 s and more", took)
+				t.Errorf("five replies within %v, want 1.5 s and more", took)
 			}
 			if _, uses := rules.last(); uses > 1 {
-				t.Errorf("the same was put into force %d times", uses)
+				t.Errorf("the same configuration was applied %d times", uses)
 			}
 		})
 	}
 }
 
-// A control plane that comes back with what holds changes nothing, and is told that it holds.
-func TestTheSameAgain(t *testing.T) {
+// After a reconnect, an unchanged configuration is acknowledged but not applied again.
+func TestUnchangedConfigurationAfterReconnect(t *testing.T) {
 	t.Parallel()
 	plane := controlplane.Start(t, nil)
 	plane.Push("default", "1", domain("same"))
 	_, rules := subscribe(t, envoyxds.Options{Server: plane.Addr()})
-	eventually(t, "it holds", rules.is("same"))
+	eventually(t, "it is applied", rules.is("same"))
 	plane.Down()
 	plane.Up()
 	plane.Push("default", "other", domain("same"))
-	eventually(t, "it is told that it holds", func() bool {
+	eventually(t, "it is acknowledged", func() bool {
 		r := plane.Requests()
 		return r[len(r)-1].GetVersionInfo() == "other" && r[len(r)-1].GetErrorDetail() == nil
 	})
 	if _, uses := rules.last(); uses != 1 {
-		t.Errorf("it was put into force %d times, want once", uses)
+		t.Errorf("applied %d times, want once", uses)
 	}
 }
 
-// The log hears once that the control plane is away, also if the cause is never the same.
-func TestLogWhileItIsAway(t *testing.T) {
+// The log reports an unavailable control plane once, also if each error is different.
+func TestUnavailableLoggedOnce(t *testing.T) {
 	t.Parallel()
-	ln, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a port of this machine
+	ln, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a loopback port
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -398,14 +402,14 @@ func TestLogWhileItIsAway(t *testing.T) {
 			if err != nil {
 				return
 			}
-			_ = conn.(*net.TCPConn).SetLinger(0) // a reset, which is told with both ports
+			_ = conn.(*net.TCPConn).SetLinger(0) // a reset, whose error contains both ports
 			conn.Close()
 		}
 	}()
-	var told log
-	client, _ := subscribe(t, told.options(ln.Addr().String()))
-	eventually(t, "it was asked for several times", func() bool { return client.State().Failures > 8 })
-	if n := told.count("is away"); n != 1 {
-		t.Errorf("the log says %d times that it is away, want once", n)
+	var logged log
+	client, _ := subscribe(t, logged.options(ln.Addr().String()))
+	eventually(t, "several connections failed", func() bool { return client.State().Failures > 8 })
+	if n := logged.count("control plane unavailable"); n != 1 {
+		t.Errorf("the log reports %d times that the control plane is unavailable, want once", n)
 	}
 }

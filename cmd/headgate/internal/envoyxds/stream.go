@@ -19,157 +19,165 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// An answer that comes again is answered again only after so long, and so is a refusal behind another: go-control-plane sends at once
-// what was refused, simpler ones send all they have behind whatever they are told, and both sides would do nothing else. What is really
-// new is waited for as long, at most. One that comes after mostAgain begins with leastAgain.
+// A repeated response is answered only after a delay, and so is a rejection after
+// another: go-control-plane immediately sends a rejected configuration again, and
+// simpler servers send their configuration after every request, so that client and
+// server would be busy. New configurations are delayed by the same time at most. A
+// repeated response later than maxRepeatDelay after the last reply is delayed by
+// minRepeatDelay again.
 const (
-	leastAgain = 100 * time.Millisecond
-	mostAgain  = 5 * time.Second
+	minRepeatDelay = 100 * time.Millisecond
+	maxRepeatDelay = 5 * time.Second
 )
 
 const (
-	mostReason  = 4 << 10 // bytes of a reason that the control plane is told, letters of one that it tells
-	deepest     = 200     // messages in each other, in an answer
-	mostVersion = 64      // letters of a version that are logged
+	maxReasonBytes  = 4 << 10 // of an error to or from the control plane
+	maxMessageDepth = 200     // of nested messages in a response
+	maxVersionBytes = 64      // of a version in the log
 )
 
-// errEnded is why there is no stream any more, if the control plane said nothing else.
-var errEnded = errors.New("it ended the stream")
+// errStreamEnded is the error of a stream that the control plane closed without an error.
+var errStreamEnded = errors.New("the control plane closed the stream")
 
-// verdict is what the last answer was told.
+// verdict is the result of the last response.
 type verdict struct {
 	digest  [sha256.Size]byte // of its resources
 	refused bool
-	reason  string // of a refusal
+	reason  string // of a rejection
 	at      time.Time
 }
 
 type stream = discovery.AggregatedDiscoveryService_StreamAggregatedResourcesClient
 
-// session connects once and follows the stream to its end. It says whether there was one, and why there is none any more.
+// session connects once and receives responses until the stream ends. It reports
+// whether the stream was opened, and why it ended.
 func (c *Client) session(ctx context.Context) (opened bool, err error) {
-	defer c.failed()
+	defer c.recordFailure()
 	conn, err := c.dial()
 	if err != nil {
 		return false, err
 	}
-	defer conn.Close() // which ends the stream
+	defer conn.Close() // also ends the stream
 	ctx = metadata.NewOutgoingContext(ctx, metadata.New(c.opts.Headers))
 	s, err := discovery.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(ctx)
 	if err != nil {
-		return false, plainly(err)
+		return false, streamError(err)
 	}
 	began := time.Now()
-	c.connected(true)
-	c.ignored = false
-	c.opts.Log.Info("the control plane is connected", "server", c.opts.Server)
-	err = c.follow(ctx, s)
+	c.setConnected(true)
+	c.ignoredLogged = false
+	c.opts.Log.Info("connected to xDS control plane", "server", c.opts.Server)
+	err = c.receive(ctx, s)
 	if time.Since(began) > c.opts.BackoffMax {
-		c.worked()
+		c.resetBackoff()
 	}
 	return true, err
 }
 
-// worked notes that a stream was of use, so that its end is news and the next is not far.
-func (c *Client) worked() {
-	c.ended.Reset()
-	c.told = ""
+// resetBackoff resets the delay between streams after a useful stream, and has the
+// next failure logged.
+func (c *Client) resetBackoff() {
+	c.streamBackoff.Reset()
+	c.lastLogged = ""
 }
 
-// plainly is an error of gRPC as people read it.
-func plainly(err error) error {
+// streamError returns a gRPC error with a readable message.
+func streamError(err error) error {
 	if errors.Is(err, io.EOF) {
-		return errEnded
+		return errStreamEnded
 	}
 	message := status.Convert(err).Message()
 	if strings.Contains(message, "received message larger than max") {
-		message += "; the client's setting of the longest message has to be raised"
+		message += "; increase envoy.xds.max_message_bytes"
 	}
-	return fmt.Errorf("%s: %.*s", status.Code(err), mostReason, message)
+	return fmt.Errorf("%s: %.*s", status.Code(err), maxReasonBytes, message)
 }
 
-// follow subscribes, and answers each answer. A new stream is begun as if nothing held: a control plane that was started again may call
-// something else by the version that holds here, and would not send it.
-func (c *Client) follow(ctx context.Context, s stream) error {
+// receive subscribes and answers each response. It does not send the version of an
+// earlier stream: a restarted control plane may use the version for another
+// configuration and would not send it.
+func (c *Client) receive(ctx context.Context, s stream) error {
 	err := c.send(s, &discovery.DiscoveryRequest{})
 	for err == nil {
-		var answer *discovery.DiscoveryResponse
-		if answer, err = s.Recv(); err != nil {
-			return plainly(err)
+		var response *discovery.DiscoveryResponse
+		if response, err = s.Recv(); err != nil {
+			return streamError(err)
 		}
-		err = c.take(ctx, s, answer)
+		err = c.handleResponse(ctx, s, response)
 	}
 	return err
 }
 
-// send sends a request; what is the same in all of them is added.
+// send sends a request with the node and the type URL.
 func (c *Client) send(s stream, r *discovery.DiscoveryRequest) error {
 	r.Node, r.TypeUrl = c.node, TypeURL
 	err := s.Send(r)
 	if errors.Is(err, io.EOF) {
-		_, err = s.Recv() // which says why
+		_, err = s.Recv() // returns the reason
 	}
 	if err != nil {
-		return plainly(err)
+		return streamError(err)
 	}
 	return nil
 }
 
-// take puts an answer into force and acknowledges it, or refuses it. One that comes again is not read again, whatever its version is.
-func (c *Client) take(ctx context.Context, s stream, answer *discovery.DiscoveryResponse) error {
-	if got := answer.GetTypeUrl(); got != TypeURL && got != "" {
-		c.ignore(got)
+// handleResponse applies a response and acknowledges it, or rejects it. A response
+// with the same resources as the last is not decoded again, whatever its version.
+func (c *Client) handleResponse(ctx context.Context, s stream, response *discovery.DiscoveryResponse) error {
+	if got := response.GetTypeUrl(); got != TypeURL && got != "" {
+		c.logIgnored(got)
 		return nil
 	}
-	digest := digestOf(answer)
+	digest := digestOf(response)
 	if digest == c.last.digest {
-		c.calm(ctx)
-		return c.reply(s, answer)
+		c.delayRepeat(ctx)
+		return c.reply(s, response)
 	}
-	resources, err := read(answer)
+	resources, err := decode(response)
 	if err == nil {
-		err = c.rules.Use(resources)
+		err = c.rules.Apply(resources)
 	}
 	before := c.last.refused
 	c.last.digest, c.last.refused = digest, err != nil
-	version := fmt.Sprintf("%.*s", mostVersion, answer.GetVersionInfo())
+	version := fmt.Sprintf("%.*s", maxVersionBytes, response.GetVersionInfo())
 	if err == nil {
-		c.opts.Log.Info("the control plane is told that its configuration holds", "version", version)
-		return c.reply(s, answer)
+		c.opts.Log.Info("xDS configuration accepted", "version", version)
+		return c.reply(s, response)
 	}
 	c.last.reason = reasonOf(err)
 	c.rules.Refused(err)
-	c.opts.Log.Info("the control plane is told that its configuration is refused", "version", version)
+	c.opts.Log.Info("xDS configuration rejected", "version", version)
 	if before {
-		c.calm(ctx)
+		c.delayRepeat(ctx)
 	}
-	return c.reply(s, answer)
+	return c.reply(s, response)
 }
 
-// ignore tells, once for a stream, of an answer that nobody asked for.
-func (c *Client) ignore(kind string) {
-	if !c.ignored {
-		c.opts.Log.Warn("the control plane sends what nobody asked for", "type", fmt.Sprintf("%.100s", kind))
+// logIgnored logs a response of an unsubscribed type, once per stream.
+func (c *Client) logIgnored(kind string) {
+	if !c.ignoredLogged {
+		c.opts.Log.Warn("ignoring xDS response of unsubscribed type", "type", fmt.Sprintf("%.100s", kind))
 	}
-	c.ignored = true
+	c.ignoredLogged = true
 }
 
-// calm waits before the control plane is told the same again, the longer the more often it is.
-func (c *Client) calm(ctx context.Context) {
-	if time.Since(c.last.at) > mostAgain {
-		c.again.Reset()
+// delayRepeat waits before the same reply is sent again. The delay grows with each
+// repetition.
+func (c *Client) delayRepeat(ctx context.Context) {
+	if time.Since(c.last.at) > maxRepeatDelay {
+		c.repeatBackoff.Reset()
 	}
-	pause(ctx, c.again.NextBackOff())
+	pause(ctx, c.repeatBackoff.NextBackOff())
 }
 
-// reply tells the control plane the last verdict: that an answer holds, or why it does not, and which version does.
-func (c *Client) reply(s stream, answer *discovery.DiscoveryResponse) error {
-	r := &discovery.DiscoveryRequest{ResponseNonce: answer.GetNonce()}
+// reply sends the last verdict: ACK, or NACK with the reason, and the effective version.
+func (c *Client) reply(s stream, response *discovery.DiscoveryResponse) error {
+	r := &discovery.DiscoveryRequest{ResponseNonce: response.GetNonce()}
 	if c.last.refused {
 		r.ErrorDetail = &rpc.Status{Code: int32(codes.InvalidArgument), Message: c.last.reason}
 	} else {
-		c.accepted = answer.GetVersionInfo()
-		c.worked()
+		c.accepted = response.GetVersionInfo()
+		c.resetBackoff()
 	}
 	r.VersionInfo = c.accepted
 	c.last.at = time.Now()
@@ -178,16 +186,16 @@ func (c *Client) reply(s stream, answer *discovery.DiscoveryResponse) error {
 
 func reasonOf(err error) string {
 	reason := err.Error()
-	if len(reason) > mostReason {
-		reason = reason[:mostReason]
+	if len(reason) > maxReasonBytes {
+		reason = reason[:maxReasonBytes]
 	}
 	return strings.ToValidUTF8(reason, "")
 }
 
-// digestOf tells what answers hold apart, whatever order it comes in.
-func digestOf(answer *discovery.DiscoveryResponse) [sha256.Size]byte {
-	sums := make([][]byte, 0, len(answer.GetResources()))
-	for _, r := range answer.GetResources() {
+// digestOf returns a hash of a response's resources, in any order.
+func digestOf(response *discovery.DiscoveryResponse) [sha256.Size]byte {
+	sums := make([][]byte, 0, len(response.GetResources()))
+	for _, r := range response.GetResources() {
 		sum := sha256.New()
 		sum.Write([]byte(r.GetTypeUrl() + "\x00"))
 		sum.Write(r.GetValue())
@@ -197,13 +205,14 @@ func digestOf(answer *discovery.DiscoveryResponse) [sha256.Size]byte {
 	return sha256.Sum256(slices.Concat(sums...))
 }
 
-// read is what an answer holds, all of one type. Fields that are not known are left out: they come with control planes that are newer.
-func read(answer *discovery.DiscoveryResponse) ([]*Resource, error) {
-	resources := make([]*Resource, len(answer.GetResources()))
-	for i, packed := range answer.GetResources() {
+// decode unpacks the resources of a response. It ignores unknown fields, which newer
+// control planes send.
+func decode(response *discovery.DiscoveryResponse) ([]*Resource, error) {
+	resources := make([]*Resource, len(response.GetResources()))
+	for i, packed := range response.GetResources() {
 		resources[i] = new(Resource)
-		if err := anypb.UnmarshalTo(packed, resources[i], proto.UnmarshalOptions{RecursionLimit: deepest, DiscardUnknown: true}); err != nil {
-			return nil, fmt.Errorf("resource %d cannot be read: %.200s", i, err)
+		if err := anypb.UnmarshalTo(packed, resources[i], proto.UnmarshalOptions{RecursionLimit: maxMessageDepth, DiscardUnknown: true}); err != nil {
+			return nil, fmt.Errorf("cannot decode resource %d: %.200s", i, err)
 		}
 	}
 	return resources, nil

@@ -1,22 +1,23 @@
-// Package memo remembers what was made from a text that a stranger sent, within a bound.
+// Package memo caches values that are computed from client input, within a fixed bound.
 package memo
 
 import "sync"
 
-// Map remembers at most a fixed number of values. When it is full it forgets all of them and begins again: whoever sends
-// ever new keys costs everybody a rebuild now and then, and never memory. It may be used concurrently.
+// Map caches at most a fixed number of values. When it is full it drops all of them:
+// clients that send many different keys cause recomputation but never more memory
+// use. It may be used concurrently.
 type Map[K comparable, V any] struct {
-	most   int
+	max    int
 	mu     sync.RWMutex
 	values map[K]V
 }
 
-// New makes a Map of at most most values.
-func New[K comparable, V any](most int) *Map[K, V] {
-	return &Map[K, V]{most: most, values: make(map[K]V)}
+// New returns a Map of at most capacity values.
+func New[K comparable, V any](capacity int) *Map[K, V] {
+	return &Map[K, V]{max: capacity, values: make(map[K]V)}
 }
 
-// Get finds what [Map.Put] kept under k. It allocates nothing.
+// Get returns the value that [Map.Put] stored for k. It does not allocate.
 func (m *Map[K, V]) Get(k K) (V, bool) {
 	m.mu.RLock()
 	v, ok := m.values[k]
@@ -24,21 +25,22 @@ func (m *Map[K, V]) Get(k K) (V, bool) {
 	return v, ok
 }
 
-// Put keeps v under k, unless another goroutine came first, and returns the one that is kept. The map retains k.
+// Put stores v for k, unless there is a value already, and returns the stored value.
+// The map retains k.
 func (m *Map[K, V]) Put(k K, v V) V {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if first, ok := m.values[k]; ok {
 		return first
 	}
-	if len(m.values) >= m.most {
+	if len(m.values) >= m.max {
 		clear(m.values)
 	}
 	m.values[k] = v
 	return v
 }
 
-// Len is how many values are kept now.
+// Len returns the number of stored values.
 func (m *Map[K, V]) Len() int {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

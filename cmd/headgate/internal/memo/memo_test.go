@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/memo"
 )
 
-func TestFirstValueStays(t *testing.T) {
+func TestPutKeepsFirstValue(t *testing.T) {
 	m := memo.New[string, int](4)
 	if got := m.Put("a", 1); got != 1 {
 		t.Errorf("first Put(a, 1) = %d, want 1", got)
@@ -24,17 +24,17 @@ func TestFirstValueStays(t *testing.T) {
 	}
 }
 
-// T13: what strangers send must not fill the memory.
-func TestNeverMoreThanItsBound(t *testing.T) {
-	const most = 16
-	m := memo.New[string, int](most)
+// Client input must not exhaust memory.
+func TestBound(t *testing.T) {
+	const limit = 16
+	m := memo.New[string, int](limit)
 	var wg sync.WaitGroup
 	for g := range 4 {
 		wg.Go(func() {
 			for i := range 1000 {
 				m.Put(strconv.Itoa(g*1000+i), i)
-				if n := m.Len(); n > most {
-					t.Errorf("after key %d: %d values kept, want at most %d", g*1000+i, n, most)
+				if n := m.Len(); n > limit {
+					t.Errorf("after key %d: %d values kept, want at most %d", g*1000+i, n, limit)
 				}
 			}
 		})

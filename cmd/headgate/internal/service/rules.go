@@ -43,8 +43,8 @@ func CheckEnvoy(c *config.Envoy) (domains int, warnings []string, err error) {
 	return loaded.Domains(), warnings, nil
 }
 
-// Use applies the resources of a control plane, all of them or none.
-func (r *envoyRules) Use(resources []*envoyxds.Resource) error {
+// Apply applies the resources of a control plane, all of them or none.
+func (r *envoyRules) Apply(resources []*envoyxds.Resource) error {
 	c, err := envoyconfig.ParseResources(resources, parseOptions(r.config))
 	if err == nil {
 		err = r.handler.Apply(c)

@@ -9,7 +9,8 @@ import (
 	"github.com/headgate/headgate/redisstore"
 )
 
-// Finding is the result of one check of [Check]: the check, its level, the cost and the advice.
+// Finding is the result of one check of [Check]: the check, its level, the cost and
+// the advice.
 type Finding = diagnosis.Finding
 
 // The levels of a finding.
@@ -19,15 +20,15 @@ const (
 	Failing = diagnosis.Failing
 )
 
-// Check looks at the store of a URL and says what is wrong with it; see [redisstore.Diagnose] and [memcachedstore.Diagnose]. The error
-// is that of a URL that cannot be read.
+// Check diagnoses the store of a URL; see [redisstore.Diagnose] and
+// [memcachedstore.Diagnose]. It returns an error only for an invalid URL.
 func Check(ctx context.Context, rawURL string) ([]Finding, error) {
 	switch name := Name(rawURL); {
 	case name == memory:
 		if _, err := memoryOptions(rawURL); err != nil {
 			return nil, err
 		}
-		return []Finding{{Check: "memory", Level: Fine, Says: "in this process: it is never away, and a restart forgets it"}}, nil
+		return []Finding{{Check: "memory", Level: Fine, Says: "in this process: always available, lost on restart"}}, nil
 	case name == memcached:
 		servers, _, err := memcachedOptions(rawURL)
 		if err != nil {
@@ -45,6 +46,6 @@ func Check(ctx context.Context, rawURL string) ([]Finding, error) {
 		}
 		return found, nil
 	default:
-		return nil, &Error{name, known, nil}
+		return nil, &Error{name, supportedURLs, nil}
 	}
 }

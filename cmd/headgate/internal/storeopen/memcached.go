@@ -31,7 +31,8 @@ func openMemcached(rawURL, scratch string) (headgate.Store, error) {
 	return store, nil
 }
 
-// memcachedOptions reads memcached://host:port,host:port?name=value, or memcached:///path for a socket.
+// memcachedOptions parses memcached://host:port,host:port?name=value, or
+// memcached:///path for a Unix socket.
 func memcachedOptions(rawURL string) ([]string, *memcachedstore.Options, error) {
 	wrong := func(reason string) ([]string, *memcachedstore.Options, error) {
 		return nil, nil, &Error{memcached, reason, nil}
@@ -43,15 +44,15 @@ func memcachedOptions(rawURL string) ([]string, *memcachedstore.Options, error) 
 	}
 	switch {
 	case !ok || hosts == "":
-		return wrong("its address is missing; write memcached://127.0.0.1:11211")
+		return wrong("address is missing; must be memcached://host:port, such as memcached://127.0.0.1:11211")
 	case strings.Contains(hosts, "@"):
-		return wrong("it takes no user and password; write memcached://host:port")
+		return wrong("user and password are not supported; must be memcached://host:port")
 	case !strings.HasPrefix(hosts, "/") && strings.Contains(hosts, "/"):
-		return wrong("nothing stands behind its addresses; a socket is memcached:///path")
+		return wrong("unexpected path after the addresses; a Unix socket is memcached:///path")
 	}
 	params, err := url.ParseQuery(query)
 	if err != nil {
-		return wrong("its parameters cannot be read; write ?name=value&name=value")
+		return wrong("invalid parameters; must be ?name=value&name=value")
 	}
 	opts, err := memcachedParams(params)
 	return strings.Split(hosts, ","), opts, err
@@ -66,7 +67,7 @@ func memcachedParams(params url.Values) (*memcachedstore.Options, error) {
 		case "namespace":
 			o.Namespace = text
 		case "timeout":
-			accepted = "a time such as 500ms"
+			accepted = "a duration such as 500ms"
 			if o.Timeout, err = time.ParseDuration(text); o.Timeout <= 0 {
 				err = strconv.ErrRange
 			}
@@ -82,11 +83,11 @@ func memcachedParams(params url.Values) (*memcachedstore.Options, error) {
 			join, err = strconv.ParseBool(text)
 			o.DisableJoin = !join
 		default:
-			return nil, &Error{memcached, fmt.Sprintf("unknown parameter %.40q; there are namespace, timeout, max_conns, max_waiting, "+
-				"max_tries and join", name), nil}
+			return nil, &Error{memcached, fmt.Sprintf("unknown parameter %.40q; must be one of namespace, timeout, max_conns, "+
+				"max_waiting, max_tries, join", name), nil}
 		}
 		if err != nil || len(values) > 1 {
-			return nil, &Error{memcached, fmt.Sprintf("parameter %s takes one value: %s", name, accepted), err}
+			return nil, &Error{memcached, fmt.Sprintf("parameter %s must be set once, to %s", name, accepted), err}
 		}
 	}
 	return o, nil
@@ -96,5 +97,5 @@ func setWhole(to *int, text string) (accepted string, err error) {
 	if *to, err = strconv.Atoi(text); *to < 1 {
 		err = strconv.ErrRange
 	}
-	return "a whole number from 1", err
+	return "a whole number of at least 1", err
 }

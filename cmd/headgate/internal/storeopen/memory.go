@@ -30,16 +30,16 @@ func memoryOptions(rawURL string) (*memstore.Options, error) {
 		return opts, nil
 	}
 	if rest[0] != '?' {
-		return nil, &Error{memory, "it has no address; write memory:// or memory://?max_entries=N", nil}
+		return nil, &Error{memory, "address is not supported; must be memory:// or memory://?max_entries=N", nil}
 	}
 	params, err := url.ParseQuery(rest[1:])
 	if err != nil {
-		return nil, &Error{memory, "its parameters cannot be read", nil}
+		return nil, &Error{memory, "invalid parameters; must be ?name=value&name=value", nil}
 	}
 	for name, values := range params {
 		n, err := strconv.ParseInt(values[0], 10, 64)
 		if err != nil || n < 1 || len(values) > 1 {
-			return nil, &Error{memory, fmt.Sprintf("parameter %q takes one whole number from 1", name), nil}
+			return nil, &Error{memory, fmt.Sprintf("parameter %q must be set once, to a whole number of at least 1", name), nil}
 		}
 		switch name {
 		case "max_entries":
@@ -47,7 +47,7 @@ func memoryOptions(rawURL string) (*memstore.Options, error) {
 		case "max_bytes":
 			opts.MaxBytes = n
 		default:
-			return nil, &Error{memory, fmt.Sprintf("unknown parameter %q; there are max_entries and max_bytes", name), nil}
+			return nil, &Error{memory, fmt.Sprintf("unknown parameter %q; must be max_entries or max_bytes", name), nil}
 		}
 	}
 	return opts, nil

@@ -12,17 +12,17 @@ import (
 	"github.com/headgate/headgate/internal/testserver"
 )
 
-// urls are those of every kind of store that can be reached here, by a name.
+// urls returns a URL for each kind of store, by name.
 func urls(t *testing.T) map[string]string {
 	redis, secure := testserver.Redis(t), testserver.Redis(t, testserver.TLS())
 	memcached, socket := testserver.Memcached(t), testserver.MemcachedUnix(t)
 	all := map[string]string{
-		"redis":             "redis://" + redis.Addr() + "/2?namespace=a&timeout=10s",
-		"redis by a socket": "redis+unix://" + redis.Socket(),
-		"rediss":            "rediss://" + secure.Addr() + "?ca=" + secure.CAFile(),
-		"memcached":         "memcached://" + memcached.Addr() + "/?namespace=a&timeout=10s&max_conns=8&max_waiting=100&max_tries=8&join=false",
-		"two of memcached":  "memcached://" + memcached.Addr() + "," + testserver.Memcached(t).Addr(),
-		"memcached socket":  "memcached://" + socket.Addr(),
+		"redis":            "redis://" + redis.Addr() + "/2?namespace=a&timeout=10s",
+		"redis socket":     "redis+unix://" + redis.Socket(),
+		"rediss":           "rediss://" + secure.Addr() + "?ca=" + secure.CAFile(),
+		"memcached":        "memcached://" + memcached.Addr() + "/?namespace=a&timeout=10s&max_conns=8&max_waiting=100&max_tries=8&join=false",
+		"two memcached":    "memcached://" + memcached.Addr() + "," + testserver.Memcached(t).Addr(),
+		"memcached socket": "memcached://" + socket.Addr(),
 	}
 	if !testing.Short() {
 		cluster, sentinel := testserver.Cluster(t, 3, 0), testserver.Sentinel(t)
@@ -45,7 +45,7 @@ func spendTwo(t *testing.T, store headgate.Store) {
 	}
 }
 
-func TestOpensEveryStore(t *testing.T) {
+func TestOpen(t *testing.T) {
 	t.Parallel()
 	for name, url := range urls(t) {
 		store, err := storeopen.Open(url, &storeopen.Options{Budget: 10 * time.Second})
@@ -60,7 +60,7 @@ func TestOpensEveryStore(t *testing.T) {
 		}
 		l, _ := headgate.New(again, headgate.MustPolicy("1/1h"), nil)
 		if d, err := l.Allow(t.Context(), "k"); err != nil || d.Allowed {
-			t.Errorf("%s, opened again: got %+v, error %v want the state that is there", name, d, err)
+			t.Errorf("%s, opened again: got %+v, error %v, want the stored state", name, d, err)
 		}
 		if err := errors.Join(store.Close(), again.Close()); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -68,13 +68,13 @@ func TestOpensEveryStore(t *testing.T) {
 	}
 }
 
-// A scratch store has nothing of others', and others have nothing of it.
-func TestScratchStoresShareNothing(t *testing.T) {
+// A temporary store shares no state with other stores.
+func TestOpenTemporary(t *testing.T) {
 	t.Parallel()
 	for name, url := range urls(t) {
 		url, _, _ = strings.Cut(url, "?namespace")
 		if name == "rediss" {
-			continue // its URL needs its parameter, which a namespace does not stand behind
+			continue // the URL requires its parameter ca
 		}
 		for range 2 {
 			store, err := storeopen.OpenTemporary(url)
@@ -89,31 +89,32 @@ func TestScratchStoresShareNothing(t *testing.T) {
 	}
 }
 
-// heard keeps what an observer is told.
-type heard struct {
+// eventRecorder records store events.
+type eventRecorder struct {
 	mu     sync.Mutex
 	events []headgate.StoreEvent
 }
 
-func (h *heard) ObserveStore(e headgate.StoreEvent) {
+func (h *eventRecorder) ObserveStore(e headgate.StoreEvent) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.events = append(h.events, e)
 }
 
-func (h *heard) count() int {
+func (h *eventRecorder) count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.events)
 }
 
-// While it is away a rule decides as it says, within the budget, and the observer hears of it once.
-func TestWhatHoldsWhileAStoreIsAway(t *testing.T) {
+// While the store is unavailable, rules decide by their failure mode within the
+// budget, and the observer receives one event.
+func TestFailureModes(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t)
 	server.Stop()
 	defer server.Continue()
-	observer := &heard{}
+	observer := &eventRecorder{}
 	store, err := storeopen.Open("redis://"+server.Addr(), &storeopen.Options{Budget: 20 * time.Millisecond, Instances: 2, Observer: observer})
 	if err != nil {
 		t.Fatal(err)
@@ -135,15 +136,15 @@ func TestWhatHoldsWhileAStoreIsAway(t *testing.T) {
 		}
 	}
 	if _, err := store.Bind(headgate.Rule{Limit: headgate.MustParseLimit("1/1s"), OnStoreError: headgate.FailLocal}); err != nil {
-		t.Errorf("a rule that says local: %v", err)
+		t.Errorf("a rule with FailLocal: %v", err)
 	}
 	for deadline := time.Now().Add(10 * time.Second); observer.count() == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("the observer heard nothing")
+			t.Fatal("the observer received no event")
 		}
 	}
 	if observer.count() != 1 || !observer.events[0].Unavailable {
-		t.Errorf("the observer heard %+v want once that it is away", observer.events)
+		t.Errorf("the observer received %+v, want one unavailable event", observer.events)
 	}
 	unknown, err := storeopen.Open("redis://"+server.Addr(), nil)
 	if err != nil {
@@ -151,14 +152,14 @@ func TestWhatHoldsWhileAStoreIsAway(t *testing.T) {
 	}
 	defer unknown.Close()
 	if _, err := unknown.Bind(headgate.Rule{Limit: headgate.MustParseLimit("1/1s"), OnStoreError: headgate.FailLocal}); !errors.Is(err, headgate.ErrUnsupported) {
-		t.Errorf("local among instances of unknown number: got error %v want ErrUnsupported", err)
+		t.Errorf("FailLocal with unknown number of instances: got error %v want ErrUnsupported", err)
 	}
 	if _, err := storeopen.Open("redis://"+server.Addr(), &storeopen.Options{Budget: time.Hour}); err == nil {
 		t.Error("a budget of an hour: got no error")
 	}
 }
 
-func TestCheckRefusesWhatOpenRefuses(t *testing.T) {
+func TestCheckInvalidURL(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"", "mysql://u:secret@h", "redis://u:secret@h:0", "memory://?max_keys=1", "memcached://", "memcached://h:secret"} {
 		var typed *storeopen.Error

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
 )
 
-func TestOpensMemory(t *testing.T) {
+func TestOpenMemory(t *testing.T) {
 	for _, url := range []string{
 		"memory", "memory://", "MEMORY://", "memory://?", "memory?max_entries=1000",
 		"memory://?max_entries=1000", "memory://?max_bytes=1048576", "memory://?max_entries=1000&max_bytes=1048576",
@@ -35,8 +35,9 @@ func TestOpensMemory(t *testing.T) {
 	}
 }
 
-// What bounds the store must reach it: a store for few keys runs full, one for many does not.
-func TestMemoryIsBounded(t *testing.T) {
+// The bounds in the URL reach the store: a small store becomes full, a large one does
+// not.
+func TestMemoryBounds(t *testing.T) {
 	const keys = 4000
 	for _, tt := range []struct {
 		url  string
@@ -63,48 +64,48 @@ func TestMemoryIsBounded(t *testing.T) {
 				}
 			}
 			if full := denied > 0; full != tt.full {
-				t.Errorf("%s: %d of %d requests were not admitted; ran full: got %v, want %v", tt.url, denied, 2*keys, full, tt.full)
+				t.Errorf("%s: %d of %d requests were not allowed; full: got %v, want %v", tt.url, denied, 2*keys, full, tt.full)
 			}
 		})
 	}
 }
 
-func TestRefusesAndSaysWhatThereIs(t *testing.T) {
-	for _, tt := range []struct{ url, wantSaid string }{
-		{"", "there are memory://, redis://"},
-		{"user:secret@host", "there are memory://, redis://"},
-		{"secret@host", "there are memory://, redis://"},
-		{"memory://127.0.0.1", "no address"},
-		{"memory://secret", "no address"},
-		{"memory:secret", "no address"},
-		{"memoryx", "there are memory://, redis://"},
-		{"memory://?max_keys=5", `unknown parameter "max_keys"; there are max_entries and max_bytes`},
-		{"memory://?max_entries=secret", `parameter "max_entries" takes one whole number from 1`},
-		{"memory://?max_entries=0", "from 1"},
-		{"memory://?max_entries=-1", "from 1"},
-		{"memory://?max_entries=1&max_entries=2", "takes one"},
-		{"memory://?max_entries=99999999999", "must be 1 to"},
+func TestOpenInvalidURL(t *testing.T) {
+	for _, tt := range []struct{ url, want string }{
+		{"", "must be memory://, redis://"},
+		{"user:secret@host", "must be memory://, redis://"},
+		{"secret@host", "must be memory://, redis://"},
+		{"memory://127.0.0.1", "address is not supported"},
+		{"memory://secret", "address is not supported"},
+		{"memory:secret", "address is not supported"},
+		{"memoryx", "must be memory://, redis://"},
+		{"memory://?max_keys=5", `unknown parameter "max_keys"; must be max_entries or max_bytes`},
+		{"memory://?max_entries=secret", `parameter "max_entries" must be set once, to a whole number of at least 1`},
+		{"memory://?max_entries=0", "at least 1"},
+		{"memory://?max_entries=-1", "at least 1"},
+		{"memory://?max_entries=1&max_entries=2", "must be set once"},
+		{"memory://?max_entries=99999999999", "must be 1 to 2147483647"},
 		{"memory://?max_bytes=1", "must be 65536 or more"},
-		{"memory://?max_bytes=%zz", "cannot be read"},
+		{"memory://?max_bytes=%zz", "invalid parameters"},
 		{"redis://user:secret@", `store "redis": address: is missing; use redis://`},
 		{"redis://user:secret@host?colour=blue", `store "redis": parameter "colour": unknown`},
 		{"redis://user:secret@host?namespace=" + strings.Repeat("n", 65), `store "redis": headgate: invalid policy: Namespace is 65 bytes long`},
 		{"redis+sentinel://:secret@host", `store "redis+sentinel": master name: `},
 		{"redis+mystery://:secret@host", `store "redis+mystery": scheme: `},
-		{"memcached", "address is missing; write memcached://127.0.0.1:11211"},
+		{"memcached", "address is missing; must be memcached://host:port, such as memcached://127.0.0.1:11211"},
 		{"memcached://", "address is missing"},
 		{"memcached://?timeout=1s", "address is missing"},
-		{"memcached://user:secret@host", "takes no user and password"},
-		{"memcached://host/secret", "a socket is memcached:///path"},
+		{"memcached://user:secret@host", "user and password are not supported"},
+		{"memcached://host/secret", "a Unix socket is memcached:///path"},
 		{"memcached://host:0", "must be 1 to 65535"},
 		{"memcached://host,,host", "server 2"},
-		{"memcached://host?colour=blue", `unknown parameter "colour"; there are namespace,`},
-		{"memcached://host?timeout=secret", "parameter timeout takes one value: a time such as 500ms"},
-		{"memcached://host?timeout=0s", "takes one value: a time"},
-		{"memcached://host?timeout=1s&timeout=2s", "takes one value"},
-		{"memcached://host?max_conns=0", "parameter max_conns takes one value: a whole number from 1"},
-		{"memcached://host?join=maybe", "takes one value: true or false"},
-		{"memcached://host?timeout=%zz", "cannot be read"},
+		{"memcached://host?colour=blue", `unknown parameter "colour"; must be one of namespace,`},
+		{"memcached://host?timeout=secret", "parameter timeout must be set once, to a duration such as 500ms"},
+		{"memcached://host?timeout=0s", "must be set once, to a duration"},
+		{"memcached://host?timeout=1s&timeout=2s", "must be set once"},
+		{"memcached://host?max_conns=0", "parameter max_conns must be set once, to a whole number of at least 1"},
+		{"memcached://host?join=maybe", "must be set once, to true or false"},
+		{"memcached://host?timeout=%zz", "invalid parameters"},
 	} {
 		t.Run(tt.url, func(t *testing.T) {
 			_, err := storeopen.Open(tt.url, nil)
@@ -112,17 +113,17 @@ func TestRefusesAndSaysWhatThereIs(t *testing.T) {
 			if !errors.As(err, &typed) || !errors.Is(err, storeopen.ErrUnknownStore) {
 				t.Fatalf("Open(%q): error %v, want a *storeopen.Error", tt.url, err)
 			}
-			if !strings.Contains(err.Error(), tt.wantSaid) {
-				t.Errorf("Open(%q): error %q, want it to say %q", tt.url, err, tt.wantSaid)
+			if !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("Open(%q): error %q, want it to contain %q", tt.url, err, tt.want)
 			}
 			if strings.Contains(err.Error(), "secret") {
-				t.Errorf("Open(%q): error %q repeats what may be a password", tt.url, err)
+				t.Errorf("Open(%q): error %q contains a possible password", tt.url, err)
 			}
 		})
 	}
 }
 
-func TestNameHoldsNoPassword(t *testing.T) {
+func TestNameWithoutPassword(t *testing.T) {
 	for url, want := range map[string]string{
 		"memory":                           "memory",
 		"Memory://?max_entries=1":          "memory",

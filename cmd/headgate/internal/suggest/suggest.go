@@ -3,15 +3,17 @@ package suggest
 
 import "strings"
 
-// maxLength is how many bytes of a name are compared: the rest of a hostile one costs nothing.
+// maxLength is how many bytes of a name are compared: the rest of a hostile one costs
+// nothing.
 const maxLength = 64
 
 var joiners = strings.NewReplacer("_", "", "-", "", ".", "", " ", "")
 
-// Nearest returns the name in known that text most likely means, or "" if none is close. A name is close if at most two
-// single-byte edits (insert, delete, change, swap of neighbors) turn text into it; one edit if text has three bytes or
-// fewer. Case and the characters "_", "-", "." and " " are ignored. Of equally close names the first wins. The cost is
-// bounded by len(known) comparisons of 64 bytes.
+// Nearest returns the name in known that text most likely means, or "" if none is
+// close. A name is close if at most two single-byte edits (insert, delete, change,
+// swap of neighbors) turn text into it; one edit if text has three bytes or fewer.
+// Case and the characters "_", "-", "." and " " are ignored. Of equally close names
+// the first wins. The cost is bounded by len(known) comparisons of 64 bytes.
 func Nearest(text string, known []string) string {
 	best, limit := "", 3
 	plain := normalize(text)
@@ -31,7 +33,8 @@ func normalize(s string) string {
 	return joiners.Replace(strings.ToLower(s[:min(len(s), maxLength)]))
 }
 
-// distance is the number of single-byte edits that turn a into b (optimal string alignment).
+// distance is the number of single-byte edits that turn a into b (optimal string
+// alignment).
 func distance(a, b string) int {
 	rows := [3][]int{make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)}
 	for j := range rows[1] {

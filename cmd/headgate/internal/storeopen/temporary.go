@@ -10,22 +10,23 @@ import (
 	"github.com/headgate/headgate/redisstore"
 )
 
-// scratchTimeout bounds a call of a scratch store, unless the URL says otherwise: whoever uses one waits for its answer, however
-// busy the server is.
+// scratchTimeout is the call timeout of a temporary store, unless the URL sets one.
+// It is long because the caller waits for the result even if the server is busy.
 const scratchTimeout = 10 * time.Second
 
-// OpenScratch is [Open] for a single use: under a namespace that nobody else has, which is removed when the store is closed. There is
-// nothing around it, so whatever cannot be decided is an error. A URL that says itself under which keys state lies is refused: what
-// is there may be somebody's.
+// OpenTemporary opens a store for a single use, in a random namespace that is removed
+// when the store is closed. There is no fallback: every failed decision is an error.
+// It refuses a URL with a namespace or layout, because the namespace may contain
+// other data.
 func OpenTemporary(rawURL string) (headgate.Store, error) {
 	if !Networked(rawURL) {
 		return openBare(rawURL, "")
 	}
 	_, query, _ := strings.Cut(rawURL, "?")
-	params, _ := url.ParseQuery(query) // a store that cannot read them says so
+	params, _ := url.ParseQuery(query) // the store reports invalid parameters
 	for _, name := range []string{"namespace", "layout"} {
 		if params.Has(name) {
-			return nil, &Error{Name(rawURL), "leave out the parameter " + name + ": a namespace of its own is used, and removed afterwards", nil}
+			return nil, &Error{Name(rawURL), "remove the parameter " + name + ": a temporary namespace is used and removed afterwards", nil}
 		}
 	}
 	return openBare(rawURL, "scratch-"+rand.Text())
