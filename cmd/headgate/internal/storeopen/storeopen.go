@@ -123,8 +123,8 @@ func openBare(rawURL, scratch string) (headgate.Store, error) {
 	}
 }
 
-// suggestURL suggests a scheme for host:port with the default port of Redis or memcached. It returns
-// "" for other texts.
+// suggestURL suggests a scheme for host:port with the default port of Redis or
+// memcached. It returns "" for other texts.
 func suggestURL(text string) string {
 	host, port, err := net.SplitHostPort(text)
 	scheme, known := map[string]string{"6379": "redis", "11211": "memcached"}[port]
