@@ -1,14 +1,14 @@
-// Package admin is the admin API of the service: metrics, profiles, the active configuration and
-// the top denied keys. Its options supply the content; the package itself only controls access.
-// docs/operations.md documents it for users.
+// Package admin is the admin API of the service: metrics, profiles, the active
+// configuration and the top denied keys. Its options supply the content; the package
+// itself only controls access. docs/operations.md documents it for users.
 //
 // # Access
 //
-// With a token, requests must send “Authorization: Bearer TOKEN”. Without one, the listener must
-// be on a loopback address, which the caller of the package ensures. The API then accepts only
-// requests whose Host is this machine, and none that a page of another site makes, so that no
-// page in a local browser can read it. /livez and /readyz need no token: they return no more
-// than on the HTTP API.
+// With a token, requests must send “Authorization: Bearer TOKEN”. Without one, the
+// listener must be on a loopback address, which the caller of the package ensures. The
+// API then accepts only requests whose Host is this machine, and none that a page of
+// another site makes, so that no page in a local browser can read it. /livez and /readyz
+// need no token: they return no more than on the HTTP API.
 package admin
 
 import (

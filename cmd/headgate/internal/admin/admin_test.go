@@ -25,7 +25,7 @@ func says(text string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) })
 }
 
-// open opens a door on this machine and returns its URL.
+// open serves the admin API on this machine and returns its URL.
 func open(t *testing.T, token string) (url string, server *admin.Server) {
 	t.Helper()
 	h := admin.New(&admin.Options{
@@ -54,7 +54,7 @@ func open(t *testing.T, token string) (url string, server *admin.Server) {
 	return "http://" + ln.Addr().String(), server
 }
 
-// get asks, under another name and with a token if there are.
+// get sends a request, with a Host and a token if they are not empty.
 func get(t *testing.T, method, url, host, authorization string) (status int, body string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
@@ -79,7 +79,7 @@ func get(t *testing.T, method, url, host, authorization string) (status int, bod
 	return resp.StatusCode, string(text)
 }
 
-func TestWhatIsThere(t *testing.T) {
+func TestPaths(t *testing.T) {
 	t.Parallel()
 	url, _ := open(t, "")
 	for path, want := range map[string]string{
@@ -104,11 +104,11 @@ func TestWhatIsThere(t *testing.T) {
 	}
 }
 
-func TestNothingIsKeptOnTheWay(t *testing.T) {
+func TestNoStore(t *testing.T) {
 	t.Parallel()
 	url, _ := open(t, "")
 	for _, path := range []string{"/metrics", "/debug/config", "/debug/pprof/", "/livez", "/x"} {
-		resp, err := http.Get(url + path) //nolint:noctx // it answers at once
+		resp, err := http.Get(url + path) //nolint:noctx // it answers immediately
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +119,7 @@ func TestNothingIsKeptOnTheWay(t *testing.T) {
 	}
 }
 
-func TestTheCommandLineIsNotShown(t *testing.T) {
+func TestCmdlineHidesArguments(t *testing.T) {
 	t.Parallel()
 	url, _ := open(t, "")
 	if _, body := get(t, "GET", url+"/debug/pprof/cmdline", "", ""); body != os.Args[0] {
@@ -127,7 +127,7 @@ func TestTheCommandLineIsNotShown(t *testing.T) {
 	}
 }
 
-func TestAPageOfAnotherSiteIsNotAnswered(t *testing.T) {
+func TestCrossSiteRequestsRejected(t *testing.T) {
 	t.Parallel()
 	url, _ := open(t, "")
 	secret, _ := open(t, "secret")
@@ -161,8 +161,8 @@ func TestAPageOfAnotherSiteIsNotAnswered(t *testing.T) {
 	}
 }
 
-// Time passes at once here, so the connection is a pipe.
-func TestAClientThatKeepsTheDoorWaitingIsGivenUp(t *testing.T) {
+// In the synctest bubble time passes immediately, so the connection is a pipe.
+func TestSlowClientTimeouts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ln := newPipes()
@@ -214,7 +214,7 @@ func TestAClientThatKeepsTheDoorWaitingIsGivenUp(t *testing.T) {
 	})
 }
 
-// pipes is a listener of connections that are no sockets.
+// pipes is a listener of in-memory connections.
 type pipes struct {
 	conns chan net.Conn
 	ended chan struct{}
@@ -242,7 +242,7 @@ func (p *pipes) Close() error { p.once.Do(func() { close(p.ended) }); return nil
 
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
 
-func TestAPageInABrowserCannotAskUnderANameOfItsOwn(t *testing.T) {
+func TestForeignHostRejected(t *testing.T) {
 	t.Parallel()
 	url, _ := open(t, "")
 	for host, want := range map[string]int{
@@ -255,7 +255,7 @@ func TestAPageInABrowserCannotAskUnderANameOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestOnlyWhoKnowsTheTokenIsAnswered(t *testing.T) {
+func TestToken(t *testing.T) {
 	t.Parallel()
 	url, _ := open(t, "secret")
 	for _, path := range []string{"/metrics", "/debug/config", "/debug/top-denied", "/debug/pprof/", "/debug/pprof/heap", "/rlconfig", "/", "/x"} {

@@ -18,12 +18,12 @@ const (
 	writeTimeout   = time.Minute // for writing a response, in addition to the duration of a profile
 )
 
-// Server serves a handler with a bounded number of connections. It is created with [NewServer] and
-// may be used concurrently.
+// Server serves a handler with a bounded number of connections. It is created with
+// [NewServer] and may be used concurrently.
 type Server struct{ http http.Server }
 
-// NewServer returns a server for a handler, usually a [Handler]. A profile may take as long as its
-// request asks for. log receives errors of connections; nil means no log.
+// NewServer returns a server for a handler, usually a [Handler]. A profile may take as
+// long as its request asks for. log receives errors of connections; nil means no log.
 func NewServer(handler http.Handler, log *slog.Logger) *Server {
 	return &Server{http.Server{
 		Handler:           limitBodyTime(handler),
@@ -35,8 +35,8 @@ func NewServer(handler http.Handler, log *slog.Logger) *Server {
 	}}
 }
 
-// limitBodyTime sets a read deadline for request bodies. Requests without a body get none, because
-// an http.Server's ReadTimeout would also end a profile.
+// limitBodyTime sets a read deadline for request bodies. Requests without a body get
+// none, because an http.Server's ReadTimeout would also end a profile.
 func limitBodyTime(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != http.NoBody {
@@ -46,8 +46,8 @@ func limitBodyTime(handler http.Handler) http.Handler {
 	})
 }
 
-// Serve serves the connections of ln until [Server.Shutdown], and then returns nil immediately. It
-// closes ln. Above 1,000 concurrent connections, new ones are closed.
+// Serve serves the connections of ln until [Server.Shutdown], and then returns nil
+// immediately. It closes ln. Above 1,000 concurrent connections, new ones are closed.
 func (s *Server) Serve(ln net.Listener) error {
 	if err := s.http.Serve(bounded.Listener(ln, maxConnections)); !errors.Is(err, http.ErrServerClosed) {
 		return err
@@ -55,8 +55,8 @@ func (s *Server) Serve(ln net.Listener) error {
 	return nil
 }
 
-// Shutdown stops accepting connections and waits one second for requests in flight, or until ctx
-// ends: a running profile does not delay it.
+// Shutdown stops accepting connections and waits one second for requests in flight, or
+// until ctx ends: a running profile does not delay it.
 func (s *Server) Shutdown(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

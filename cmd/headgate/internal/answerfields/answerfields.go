@@ -1,5 +1,5 @@
-// Package answerfields writes the rate limit header fields of an engine's answer, for the APIs
-// over HTTP.
+// Package answerfields writes the rate limit header fields of an engine's answer, for the
+// APIs over HTTP.
 package answerfields
 
 import (
@@ -36,10 +36,10 @@ func New() *Writer {
 	return &Writer{fields: fields, sets: memo.New[ruleSet, *httpfields.Set](maxCachedSets)}
 }
 
-// Write adds RateLimit-Policy for all limits of the answer, RateLimit for the tightest, and
-// Retry-After for a denial that ends. An answer without limits adds nothing. Neither does an
-// unenforced one: clients slow down for what the fields report, and a limit in shadow mode must
-// not affect them. It allocates once or twice.
+// Write adds RateLimit-Policy for all limits of the answer, RateLimit for the tightest,
+// and Retry-After for a denial that ends. An answer without limits adds nothing. Neither
+// does an unenforced one: clients slow down for what the fields report, and a limit in
+// shadow mode must not affect them. It allocates once or twice.
 func (w *Writer) Write(header http.Header, a *engine.Answer) {
 	if len(a.Rules) == 0 || a.Unenforced {
 		return
@@ -49,7 +49,8 @@ func (w *Writer) Write(header http.Header, a *engine.Answer) {
 	w.fields.Write(header, w.setOf(a.Rules), a.Decisions, time.Time{}, &text)
 }
 
-// setOf returns the constant part of the fields of these rules, from the cache if possible.
+// setOf returns the constant part of the fields of these rules, from the cache if
+// possible.
 func (w *Writer) setOf(rules []*engine.Rule) *httpfields.Set {
 	if len(rules) > maxCachedRules {
 		return w.newSet(rules)

@@ -21,25 +21,25 @@ type Check struct {
 	Cost      int64        // units, at least 0
 }
 
-// Answer is the result of [Engine.Decide]. Its zero value is ready to use. An answer that is
-// used again reuses its memory, so an API should pool its answers.
+// Answer is the result of [Engine.Decide]. Its zero value is ready to use. An answer that
+// is used again reuses its memory, so an API should pool its answers.
 type Answer struct {
-	// Decision is the combined decision for the request, as [root.Combine] makes it. Policies
-	// in shadow mode are not included, unless there are no others: it then reports what they
-	// have left, and is always allowed.
+	// Decision is the combined decision for the request, as [root.Combine] makes it.
+	// Policies in shadow mode are not included, unless there are no others: it then
+	// reports what they have left, and is always allowed.
 	headgate.Decision
-	// Policy is the policy that Limit, Remaining and ResetAfter are of; empty for a check that
-	// brought its own limit.
+	// Policy is the policy that Limit, Remaining and ResetAfter are of; empty for a check
+	// that brought its own limit.
 	Policy string
-	// Rules are all limits that Decision is combined from, in the order of the request, and
-	// Decisions the decision of each.
+	// Rules are all limits that Decision is combined from, in the order of the request,
+	// and Decisions the decision of each.
 	Rules     []*Rule
 	Decisions []headgate.Decision
 	// Tightest is the index of the limit that Limit, Remaining and ResetAfter are of.
 	Tightest int
-	// Unenforced is true if no limit of the request could have denied it: all of them are in
-	// shadow mode, or enforcement is off. An API then sends clients nothing that would make them
-	// slow down.
+	// Unenforced is true if no limit of the request could have denied it: all of them are
+	// in shadow mode, or enforcement is off. An API then sends clients nothing that would
+	// make them slow down.
 	Unenforced bool
 	// Shadows are the results of checks in shadow mode, in the order of the request.
 	Shadows []ShadowResult
@@ -64,8 +64,8 @@ type ShadowResult struct {
 	end      int               // the index after its last limit
 }
 
-// charges are the operations of one call of the store. Rules, ops and decisions correspond by
-// index.
+// charges are the operations of one call of the store. Rules, ops and decisions
+// correspond by index.
 type charges struct {
 	admission.Batch
 	rules []*Rule
@@ -98,13 +98,13 @@ func (e *Engine) DecideAt(ctx context.Context, now headgate.Instant, verb headga
 
 // DecideAt executes verb for all checks at time now and stores the result in a.
 //
-// A take is for all checks or for none. It is one operation of the store, plus one for each
-// check in shadow mode. A refund or a reset is executed check by check, so that some of them
-// may be done when an error is returned; the answer is a peek with cost 0 after the last. One
-// check under one limit is one operation and allocates nothing.
+// A take is for all checks or for none. It is one operation of the store, plus one for
+// each check in shadow mode. A refund or a reset is executed check by check, so that some
+// of them may be done when an error is returned; the answer is a peek with cost 0 after
+// the last. One check under one limit is one operation and allocates nothing.
 //
-// An invalid request is a [*CheckError], which names the check. [ErrorKindOf] classifies every
-// error. No error contains a key. The checks are not retained.
+// An invalid request is a [*CheckError], which names the check. [ErrorKindOf] classifies
+// every error. No error contains a key. The checks are not retained.
 func (s *ActiveConfig) DecideAt(ctx context.Context, now headgate.Instant, verb headgate.Verb, checks []Check, a *Answer) error {
 	a.Decision, a.Policy, a.Tightest, a.Unenforced, a.Generation = headgate.Decision{}, "", 0, false, s.generation
 	a.Rules, a.Decisions, a.Shadows = nil, nil, a.Shadows[:0]
@@ -177,8 +177,8 @@ func (s *ActiveConfig) resolve(checks []Check, a *Answer) error {
 	return nil
 }
 
-// resolveOne adds the rules of one check to a, or returns an error and the field that it is
-// about.
+// resolveOne adds the rules of one check to a, or returns an error and the field that it
+// is about.
 func (s *ActiveConfig) resolveOne(i int, c *Check, a *Answer) (field string, err error) {
 	if len(c.Key) > s.maxKeyBytes {
 		return "key", fmt.Errorf("%w: the key has %d bytes; must be at most %d", ErrInvalidRequest, len(c.Key), s.maxKeyBytes)
@@ -206,7 +206,8 @@ func (s *ActiveConfig) resolveOne(i int, c *Check, a *Answer) (field string, err
 	return "", nil
 }
 
-// chargesFor returns the charges that a check is added to: the enforced or the shadowed ones.
+// chargesFor returns the charges that a check is added to: the enforced or the shadowed
+// ones.
 func (s *ActiveConfig) chargesFor(i int, policy string, enforced bool, a *Answer) *charges {
 	if s.enforcement == Off || enforced && s.enforcement != Shadow {
 		return &a.enforced
@@ -215,8 +216,8 @@ func (s *ActiveConfig) chargesFor(i int, policy string, enforced bool, a *Answer
 	return &a.shadowed
 }
 
-// ruleOf returns the rule of a check that brought its own limit. others are the charges of the
-// checks before it in the request.
+// ruleOf returns the rule of a check that brought its own limit. others are the charges
+// of the checks before it in the request.
 func (s *ActiveConfig) ruleOf(c *Check, others *charges, a *Answer) (*Rule, error) {
 	if c.Inline != nil {
 		return a.ruleOfValue(s, c.Inline)
@@ -265,8 +266,8 @@ func (a *Answer) combine(c *charges) {
 }
 
 // chargeShadowed executes verb for each check in shadow mode, one by one: an error of one
-// affects neither the others nor the request. If the enforced checks denied the request, a take
-// becomes a peek.
+// affects neither the others nor the request. If the enforced checks denied the request,
+// a take becomes a peek.
 func (s *ActiveConfig) chargeShadowed(ctx context.Context, now headgate.Instant, verb headgate.Verb, checks []Check, a *Answer) {
 	hasEnforced := len(a.Rules) > 0
 	if hasEnforced && !a.Allowed && verb == headgate.Take {
@@ -297,8 +298,8 @@ func (s *ActiveConfig) chargeShadowed(ctx context.Context, now headgate.Instant,
 	}
 }
 
-// firstDenial returns the first rule that denied, of indexes from up to to, to excluded; nil if
-// none denied.
+// firstDenial returns the first rule that denied, of indexes from up to to, to excluded;
+// nil if none denied.
 func (c *charges) firstDenial(from, to int) *Rule {
 	for i := from; i < to; i++ {
 		if !c.Decisions[i].Allowed {
@@ -323,8 +324,8 @@ func combineDecisions(decisions []headgate.Decision) headgate.Decision {
 	return root.Combine(decisions)
 }
 
-// forceAllow makes a decision allow the request immediately. Limit, Remaining and ResetAfter
-// stay.
+// forceAllow makes a decision allow the request immediately. Limit, Remaining and
+// ResetAfter stay.
 func forceAllow(d *headgate.Decision) {
 	d.Allowed, d.Never, d.RetryAfter, d.Delay, d.DeniedBy = true, false, 0, 0, nil
 }

@@ -4,34 +4,36 @@
 //
 // # State of a check without a policy
 //
-// A check that names a policy uses the state of that policy and key: the same state that a
-// [headgate.Limiter] of the policy uses over the same store. A check that brings its limit as
-// text has no policy name. Its key, its algorithm (gcra is token_bucket) and its period
-// identify its state; its rate and burst do not:
+// A check that names a policy uses the state of that policy and key: the same state that
+// a [headgate.Limiter] of the policy uses over the same store. A check that brings its
+// limit as text has no policy name. Its key, its algorithm (gcra is token_bucket) and its
+// period identify its state; its rate and burst do not:
 //
 //   - 20/1m sent after 10/1m on one key is a changed limit: what was spent stays spent.
 //   - 10/s and 100/1m on one key never share state.
-//   - One request may contain different limits of one algorithm and period on one key, such as
-//     1/s burst 20 and 10/s burst 10. The second limit then gets separate state, and so does
-//     the third, in the order of the request. Keep that order from request to request.
+//   - One request may contain different limits of one algorithm and period on one key,
+//     such as 1/s burst 20 and 10/s burst 10. The second limit then gets separate state,
+//     and so does the third, in the order of the request. Keep that order from request to
+//     request.
 //   - The same check twice in one request is charged twice.
 //
-// A check that brings its limit as a value, an [InlineLimit], names its state with a scope.
+// A check that brings its limit as a value, an [InlineLimit], names its state with a
+// scope.
 //
 // # Reloading
 //
 // [Engine.Apply] replaces all policies and settings atomically. An [ActiveConfig] is the
-// configuration at one time; each request is decided under exactly one. What was spent stays
-// spent; package algo documents what that means for a changed limit.
+// configuration at one time; each request is decided under exactly one. What was spent
+// stays spent; package algo documents what that means for a changed limit.
 //
 // # Shadow mode
 //
-// A policy can be in shadow mode, for all keys or for a percentage of them. It counts as usual,
-// and its result is reported in the answer ([Answer].Shadows), but the request is allowed. In a
-// request with several policies, the enforced policies are decided first, all or none. The
-// shadow policies are charged only if the enforced ones allow the request. A hash of policy
-// name and key selects the keys, the same in every process. A larger percentage includes all
-// keys of a smaller one.
+// A policy can be in shadow mode, for all keys or for a percentage of them. It counts as
+// usual, and its result is reported in the answer ([Answer].Shadows), but the request is
+// allowed. In a request with several policies, the enforced policies are decided first,
+// all or none. The shadow policies are charged only if the enforced ones allow the
+// request. A hash of policy name and key selects the keys, the same in every process. A
+// larger percentage includes all keys of a smaller one.
 package engine
 
 import (
@@ -53,12 +55,12 @@ const (
 	DefaultMaxChecks   = 32
 )
 
-// maxInlineRules is the maximum number of cached rules of checks without a policy: this many
-// for limits as text, and as many for limits as values.
+// maxInlineRules is the maximum number of cached rules of checks without a policy: this
+// many for limits as text, and as many for limits as values.
 const maxInlineRules = 4096
 
-// Engine decides requests. It is created with [New] and may be used concurrently. It does not
-// own its store.
+// Engine decides requests. It is created with [New] and may be used concurrently. It does
+// not own its store.
 type Engine struct {
 	store  headgate.Store
 	health headgate.Bound
@@ -72,37 +74,39 @@ type Engine struct {
 	views []*Engine  // observed engines that share this engine's configuration
 }
 
-// Options are an engine's settings. The zero value of each field is its default; nil means all
-// defaults.
+// Options are an engine's settings. The zero value of each field is its default; nil
+// means all defaults.
 type Options struct {
-	// Policies are the policies that a check may name, by that name. A policy's own Name is
-	// empty or the same.
+	// Policies are the policies that a check may name, by that name. A policy's own Name
+	// is empty or the same.
 	Policies map[string]headgate.Policy
 	// PolicyOptions are further settings of policies, by policy name.
 	PolicyOptions map[string]PolicyOptions
-	// OnStoreError is the failure mode of checks that bring their own limit; the zero value
-	// means [headgate.FailClosed]. A policy has its own.
+	// OnStoreError is the failure mode of checks that bring their own limit; the zero
+	// value means [headgate.FailClosed]. A policy has its own.
 	OnStoreError headgate.OnStoreError
 	// Enforcement is whether requests are denied at all; the zero value means [On].
 	Enforcement Enforcement
 	// MaxKeyBytes is the maximum length of a key, in bytes; 0 means [DefaultMaxKeyBytes].
 	MaxKeyBytes int
-	// MaxChecks is the maximum number of checks in one request; 0 means [DefaultMaxChecks].
+	// MaxChecks is the maximum number of checks in one request; 0 means
+	// [DefaultMaxChecks].
 	MaxChecks int
-	// Routes select the policies of an HTTP request. The engine only stores them for the APIs
-	// that decide about HTTP requests. nil means no routes.
+	// Routes select the policies of an HTTP request. The engine only stores them for the
+	// APIs that decide about HTTP requests. nil means no routes.
 	Routes *routing.Table
-	// TrustedProxies are the networks of proxies whose client addresses are trusted. The engine
-	// only stores them. The APIs that use them validate them.
+	// TrustedProxies are the networks of proxies whose client addresses are trusted. The
+	// engine only stores them. The APIs that use them validate them.
 	TrustedProxies []netip.Prefix
 }
 
 // PolicyOptions are settings of a policy in addition to its limits.
 type PolicyOptions struct {
-	// Overrides are limits for single keys that replace the policy's own. They use the same
-	// state.
+	// Overrides are limits for single keys that replace the policy's own. They use the
+	// same state.
 	Overrides map[string][]headgate.Limit
-	// Shadow is the percentage of keys for which the policy is in shadow mode; see the package.
+	// Shadow is the percentage of keys for which the policy is in shadow mode; see the
+	// package.
 	Shadow Percent
 }
 
@@ -118,12 +122,13 @@ type Rule struct {
 	queues    bool // the algorithm has a queue
 }
 
-// Capacity returns the units that a full or unused key has: what a decision calls its Limit.
+// Capacity returns the units that a full or unused key has: what a decision calls its
+// Limit.
 func (r *Rule) Capacity() int64 { return r.bound.Limit() }
 
-// ActiveConfig is what an engine decides by at one time. It does not change, and stays usable
-// after another has replaced it: an API that matches routes and then decides does both under
-// one configuration.
+// ActiveConfig is what an engine decides by at one time. It does not change, and stays
+// usable after another has replaced it: an API that matches routes and then decides does
+// both under one configuration.
 type ActiveConfig struct {
 	store         headgate.Store
 	policies      map[string]*policy
@@ -141,9 +146,9 @@ type ActiveConfig struct {
 	everyNth      uint32   // Begin is called for one in everyNth requests; 0 means never
 }
 
-// New returns an engine over store. It returns an error for a policy that the store cannot
-// enforce, which the error names, and for an OnStoreError that the store does not support. It
-// does no I/O. opts may be nil.
+// New returns an engine over store. It returns an error for a policy that the store
+// cannot enforce, which the error names, and for an OnStoreError that the store does not
+// support. It does no I/O. opts may be nil.
 func New(store headgate.Store, opts *Options) (*Engine, error) {
 	e := &Engine{store: store}
 	var err error
@@ -156,9 +161,9 @@ func New(store headgate.Store, opts *Options) (*Engine, error) {
 	return e, nil
 }
 
-// Apply replaces the active configuration with opts, or changes nothing and returns an error.
-// Requests in flight finish under the configuration that they began with. It does no I/O. opts
-// may be nil.
+// Apply replaces the active configuration with opts, or changes nothing and returns an
+// error. Requests in flight finish under the configuration that they began with. It does
+// no I/O. opts may be nil.
 func (e *Engine) Apply(opts *Options) error {
 	if e.parent != nil {
 		return e.parent.Apply(opts)
@@ -232,8 +237,8 @@ func newActiveConfig(store headgate.Store, opts *Options, last *ActiveConfig) (*
 	return s, nil
 }
 
-// reuseInline takes over the cached rules of checks without a policy, unless OnStoreError has
-// changed: no other setting affects them.
+// reuseInline takes over the cached rules of checks without a policy, unless OnStoreError
+// has changed: no other setting affects them.
 func (s *ActiveConfig) reuseInline(last *ActiveConfig) {
 	if last != nil {
 		s.generation = last.generation + 1

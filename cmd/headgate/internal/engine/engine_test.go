@@ -42,7 +42,7 @@ func decide(t *testing.T, e *engine.Engine, verb headgate.Verb, checks ...engine
 	return a
 }
 
-// inline is a check that brings its own limit: “10/s”, or “10/s sliding_log”.
+// inline returns a check that brings its own limit: “10/s”, or “10/s sliding_log”.
 func inline(key, limit string) engine.Check {
 	c := engine.Check{Limit: limit, Key: key, Cost: 1}
 	if i := strings.LastIndexByte(limit, ' '); strings.Contains(limit, "_") || strings.HasSuffix(limit, "gcra") {
@@ -59,8 +59,8 @@ func remaining(a engine.Answer) []int64 {
 	return all
 }
 
-// T45, T11: whose state a check without a policy counts on.
-func TestStateOfChecksWithoutAPolicy(t *testing.T) {
+// T45, T11: the state of a check without a policy.
+func TestInlineState(t *testing.T) {
 	type request []engine.Check
 	type remain []int64
 	for _, tt := range []struct {
@@ -164,8 +164,8 @@ func TestNamedPolicies(t *testing.T) {
 	}
 }
 
-// A limiter in a program and the service over the same store count on the same state.
-func TestPolicySharesItsStateWithALimiter(t *testing.T) {
+// A limiter in a program and the service share state over the same store.
+func TestLimiterSharesPolicyState(t *testing.T) {
 	e, store := newEngine(t, twoPolicies)
 	for name, policy := range twoPolicies.Policies {
 		policy.Name = name
@@ -184,7 +184,7 @@ func TestPolicySharesItsStateWithALimiter(t *testing.T) {
 	}
 }
 
-// T3: several checks are admitted together or nothing is spent.
+// T3: several checks are allowed together, or nothing is spent.
 func TestAllOrNone(t *testing.T) {
 	e, _ := newEngine(t, twoPolicies)
 	both := []engine.Check{
@@ -221,7 +221,7 @@ func TestAllOrNone(t *testing.T) {
 	}
 }
 
-func TestTheFirstOfEqualsIsShown(t *testing.T) {
+func TestTightestOfEqualLimits(t *testing.T) {
 	e, _ := newEngine(t, nil)
 	a := decide(t, e, headgate.Take, engine.Check{Limit: "5/1h", Key: "k", Cost: 1}, engine.Check{Limit: "6/1d", Key: "k", Cost: 2})
 	if a.Limit != 5 || a.Remaining != 4 || a.Tightest != 0 {
@@ -229,7 +229,7 @@ func TestTheFirstOfEqualsIsShown(t *testing.T) {
 	}
 }
 
-func TestRefundAndResetOfSeveral(t *testing.T) {
+func TestRefundAndResetSeveralChecks(t *testing.T) {
 	e, _ := newEngine(t, twoPolicies)
 	checks := []engine.Check{{Policy: "login", Key: "k", Cost: 2}, {Limit: "10/1h", Key: "k", Cost: 3}, {Limit: "10/1h", Key: "k", Cost: 1}}
 	decide(t, e, headgate.Take, checks...)
@@ -255,7 +255,7 @@ func TestRefundAndResetOfSeveral(t *testing.T) {
 	}
 }
 
-// T26: a peek says what the take behind it decides, for one check and for several.
+// T26: a peek returns what the next take decides, for one check and for several.
 func TestPeekAgreesWithTake(t *testing.T) {
 	e, _ := newEngine(t, twoPolicies)
 	r := rand.New(rand.NewPCG(1, 2))
@@ -282,8 +282,9 @@ func TestPeekAgreesWithTake(t *testing.T) {
 	}
 }
 
-// T1: one key, a frozen clock, many goroutines: admitted is the limit, also when each brings the limit as text.
-func TestManyGoroutinesOnOneKey(t *testing.T) {
+// T1: one key, a frozen clock, many goroutines: the allowed requests are the limit, also
+// if each brings the limit as text.
+func TestConcurrentTakes(t *testing.T) {
 	const goroutines, limit = 64, 100
 	for round := range 20 {
 		e, _ := newEngine(t, nil)
@@ -311,7 +312,7 @@ func TestManyGoroutinesOnOneKey(t *testing.T) {
 
 const secret = "person@example.com"
 
-func TestErrorsNameTheirPlaceAndKind(t *testing.T) {
+func TestCheckErrors(t *testing.T) {
 	good := inline(secret, "10/s")
 	with := func(change func(*engine.Check)) []engine.Check {
 		c := good
@@ -351,10 +352,10 @@ func TestErrorsNameTheirPlaceAndKind(t *testing.T) {
 				t.Errorf("%v: kind %v, want %v because of %v", err, got, tt.kind, tt.cause)
 			}
 			if !slices.ContainsFunc(strings.Split(tt.said, "|"), func(s string) bool { return strings.Contains(err.Error(), s) }) {
-				t.Errorf("error %q does not say %q", err, tt.said)
+				t.Errorf("error %q does not contain %q", err, tt.said)
 			}
 			if strings.Contains(err.Error(), secret) {
-				t.Errorf("error %q holds the key", err)
+				t.Errorf("error %q contains the key", err)
 			}
 			if a := decide(t, e, headgate.Peek, good); a.Remaining != 10 {
 				t.Errorf("after the refusal a peek of cost 1 sees %d remaining, want 10 untouched", a.Remaining)
@@ -363,7 +364,7 @@ func TestErrorsNameTheirPlaceAndKind(t *testing.T) {
 	}
 }
 
-func TestWithoutPoliciesTheErrorOffersALimit(t *testing.T) {
+func TestUnknownPolicyWithoutPolicies(t *testing.T) {
 	e, _ := newEngine(t, nil)
 	err := e.Decide(t.Context(), headgate.Take, []engine.Check{{Policy: strings.Repeat("p", 1000)}}, &engine.Answer{})
 	if err == nil || !strings.Contains(err.Error(), "send a limit") || len(err.Error()) > 300 {
@@ -371,7 +372,7 @@ func TestWithoutPoliciesTheErrorOffersALimit(t *testing.T) {
 	}
 }
 
-func TestStoreTroubleIsUndecided(t *testing.T) {
+func TestStoreFailure(t *testing.T) {
 	for _, checks := range [][]engine.Check{{inline("k", "10/s")}, {inline("k", "10/s"), inline("j", "10/s")}} {
 		e, store := newEngine(t, nil)
 		decide(t, e, headgate.Take, checks...)
@@ -390,7 +391,7 @@ func TestStoreTroubleIsUndecided(t *testing.T) {
 	}
 }
 
-func TestNewRefusesPoliciesThatCannotWork(t *testing.T) {
+func TestNewInvalidPolicies(t *testing.T) {
 	limits := []headgate.Limit{headgate.MustParseLimit("1/s")}
 	for _, tt := range []struct {
 		name    string
@@ -413,7 +414,7 @@ func TestNewRefusesPoliciesThatCannotWork(t *testing.T) {
 	}
 }
 
-func TestLimitsOnInputAreSettable(t *testing.T) {
+func TestInputLimits(t *testing.T) {
 	e, _ := newEngine(t, &engine.Options{MaxKeyBytes: 3, MaxChecks: 2})
 	if got := e.MaxChecks(); got != 2 {
 		t.Errorf("MaxChecks() = %d, want 2", got)
@@ -427,8 +428,8 @@ func TestLimitsOnInputAreSettable(t *testing.T) {
 	}
 }
 
-// A cost that no integer type of a store holds well, and hostile keys, are decided like all others.
-func TestExtremes(t *testing.T) {
+// The largest cost and unusual keys are decided like all others.
+func TestLargeCostsAndUnusualKeys(t *testing.T) {
 	e, _ := newEngine(t, nil)
 	for _, algorithm := range algo.Names() {
 		for _, key := range []string{"", "\x00", "}{", strings.Repeat("k", 1024), "\xff\xfe", "é"} {
@@ -448,7 +449,7 @@ func TestExtremes(t *testing.T) {
 	}
 }
 
-func TestOneCheckAllocatesNothing(t *testing.T) {
+func TestDecideAllocatesNothing(t *testing.T) {
 	e, _ := newEngine(t, twoPolicies)
 	for _, checks := range [][]engine.Check{{inline("k", "1000000/s")}, {{Policy: "api", Key: "k", Cost: 1}}} {
 		var a engine.Answer
@@ -464,7 +465,7 @@ func TestOneCheckAllocatesNothing(t *testing.T) {
 	}
 }
 
-func BenchmarkOneInlineCheck(b *testing.B) {
+func BenchmarkInlineCheck(b *testing.B) {
 	store := memstore.New(nil)
 	defer store.Close()
 	e, err := engine.New(store, nil)

@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// The errors that only the engine returns. All others are errors of package headgate or of the
-// store.
+// The errors that only the engine returns. All others are errors of package headgate or
+// of the store.
 var (
 	// ErrUnknownPolicy: a check names a policy that is not configured.
 	ErrUnknownPolicy = errors.New("unknown policy")
@@ -17,7 +17,8 @@ var (
 	ErrInvalidRequest = errors.New("invalid request")
 )
 
-// CheckError is an error in one check of a request, or in the request. It never contains a key.
+// CheckError is an error in one check of a request, or in the request. It never contains
+// a key.
 type CheckError struct {
 	Index int    // the check's index in the request, from 0; -1 for the request
 	Field string // policy, limit, algorithm, key or cost; checks for the request
@@ -35,9 +36,9 @@ func (e *CheckError) Error() string {
 // Unwrap returns the cause.
 func (e *CheckError) Unwrap() error { return e.Err }
 
-// PolicyError is a policy that the store cannot enforce, and the reason. Its text never contains
-// the key of an override. [New] and [Engine.Apply] join one error for each reason, so that all
-// are reported together.
+// PolicyError is a policy that the store cannot enforce, and the reason. Its text never
+// contains the key of an override. [New] and [Engine.Apply] join one error for each
+// reason, so that all are reported together.
 type PolicyError struct {
 	Policy     string // its name
 	Field      string // limits, algorithm or on_store_error; empty for the policy itself
@@ -73,8 +74,8 @@ func policyField(err error) string {
 	return ""
 }
 
-// ErrorKind classifies errors by what a caller can do about them. Each API maps the kinds to its
-// own statuses.
+// ErrorKind classifies errors by what a caller can do about them. Each API maps the kinds
+// to its own statuses.
 type ErrorKind uint8
 
 // The kinds of error.
@@ -112,8 +113,8 @@ func ErrorKindOf(err error) ErrorKind {
 	return StoreFailure
 }
 
-// Reason returns an error of [Engine.Decide] as one line for a client. It does not contain the
-// address of the store or details of its protocol; those are only logged.
+// Reason returns an error of [Engine.Decide] as one line for a client. It does not
+// contain the address of the store or details of its protocol; those are only logged.
 func Reason(err error) string {
 	if check := (*CheckError)(nil); errors.As(err, &check) {
 		err = check.Err
@@ -125,8 +126,8 @@ func Reason(err error) string {
 	return line
 }
 
-// StoreErrorReason returns the reason of a store error in words. If a circuit breaker is open,
-// it is the reason of the failure that opened it.
+// StoreErrorReason returns the reason of a store error in words. If a circuit breaker is
+// open, it is the reason of the failure that opened it.
 func StoreErrorReason(err error) string {
 	reason := StoreFailure.String()
 	for cause := (*headgate.StoreError)(nil); errors.As(err, &cause); err = cause.Err {

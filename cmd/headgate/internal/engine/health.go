@@ -15,8 +15,8 @@ func bindHealth(store headgate.Store) (headgate.Bound, error) {
 	return bindMode(store, headgate.FailClosed)
 }
 
-// validateOnStoreError returns an error for a mode that the store does not support, so that it
-// is reported at the start and not by the first check.
+// validateOnStoreError returns an error for a mode that the store does not support, so
+// that it is reported at the start and not by the first check.
 func validateOnStoreError(store headgate.Store, mode headgate.OnStoreError) error {
 	if err := mode.Validate(); err != nil {
 		return err
@@ -30,7 +30,8 @@ func bindMode(store headgate.Store, mode headgate.OnStoreError) (headgate.Bound,
 }
 
 // Health returns nil if the store can decide, or the reason why it cannot, whatever the
-// failure mode of checks is. It is one operation of the store, which spends and writes nothing.
+// failure mode of checks is. It is one operation of the store, which spends and writes
+// nothing.
 func (e *Engine) Health(ctx context.Context) error {
 	if _, err := e.health.Apply(ctx, headgate.StoreClock, "", headgate.Peek, 0); err != nil {
 		return fmt.Errorf("health check: %w", err)

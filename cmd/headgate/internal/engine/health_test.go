@@ -10,7 +10,8 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// remote is a memory store that can be away, as one behind a network; it keeps the rules that it was told of.
+// remote is a memory store that can become unavailable, like a networked one. It records
+// the rules that it bound.
 type remote struct {
 	*memstore.Store
 	away  *headgate.StoreError
@@ -43,8 +44,8 @@ func (b remoteBound) Apply(ctx context.Context, now headgate.Instant, key string
 	}
 }
 
-// Health says that the store is away also where checks are admitted meanwhile, and leaves nothing in it.
-func TestHealthIsTheStores(t *testing.T) {
+// Health reports an unavailable store also if checks fail open, and writes nothing.
+func TestHealth(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []headgate.OnStoreError{"", headgate.FailClosed, headgate.FailOpen} {
 		store := &remote{Store: memstore.New(nil)}
@@ -57,7 +58,7 @@ func TestHealthIsTheStores(t *testing.T) {
 		}
 		store.away = &headgate.StoreError{Store: "remote", Reason: headgate.ReasonTimedOut}
 		if err := e.Health(t.Context()); !errors.Is(err, headgate.ErrStoreUnavailable) {
-			t.Errorf("%q, a store that is away: got error %v want the store's", mode, err)
+			t.Errorf("%q, unavailable store: got error %v, want that of the store", mode, err)
 		}
 		store.away = nil
 		_ = store.Close()
@@ -67,8 +68,8 @@ func TestHealthIsTheStores(t *testing.T) {
 	}
 }
 
-// What holds for checks without a policy is said once for all; a policy says it itself.
-func TestOnStoreErrorOfChecksWithoutAPolicy(t *testing.T) {
+// Options.OnStoreError applies to checks without a policy; a policy has its own.
+func TestInlineOnStoreError(t *testing.T) {
 	t.Parallel()
 	store := &remote{Store: memstore.New(nil)}
 	e, err := engine.New(store, &engine.Options{
@@ -85,11 +86,11 @@ func TestOnStoreErrorOfChecksWithoutAPolicy(t *testing.T) {
 	}
 	err = e.Decide(t.Context(), headgate.Take, []engine.Check{{Policy: "login", Key: "k", Cost: 1}}, &a)
 	if !errors.Is(err, headgate.ErrStoreUnavailable) || engine.ErrorKindOf(err) != engine.StoreFailure {
-		t.Errorf("a policy that says nothing: got error %v want the store's", err)
+		t.Errorf("a policy without OnStoreError: got error %v, want that of the store", err)
 	}
 }
 
-func TestAnOnStoreErrorThatTheStoreCannotKeepIsRefusedAtOnce(t *testing.T) {
+func TestUnsupportedOnStoreError(t *testing.T) {
 	t.Parallel()
 	if _, err := engine.New(&remote{Store: memstore.New(nil)}, &engine.Options{OnStoreError: headgate.FailLocal}); !errors.Is(err, headgate.ErrUnsupported) {
 		t.Errorf("got error %v want ErrUnsupported", err)

@@ -8,14 +8,14 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/memo"
 )
 
-// maxCachedBytes is the maximum length of a limit and algorithm whose rule is cached, in bytes.
-// With maxInlineRules it bounds the memory for texts of clients. Longer texts, mostly of spaces,
-// are parsed by every request.
+// maxCachedBytes is the maximum length of a limit and algorithm whose rule is cached, in
+// bytes. With maxInlineRules it bounds the memory for texts of clients. Longer texts,
+// mostly of spaces, are parsed by every request.
 const maxCachedBytes = 128
 
 // inlineKey is the limit of a check without a policy, as text. The ordinal distinguishes
-// different limits of one algorithm and period on one key of one request: 0 for the first, in
-// the order of the request.
+// different limits of one algorithm and period on one key of one request: 0 for the
+// first, in the order of the request.
 type inlineKey struct {
 	limit, algorithm string
 	ordinal          int
@@ -53,8 +53,8 @@ func (s *ActiveConfig) bindText(k inlineKey) (*Rule, error) {
 	return r, nil
 }
 
-// ordinalOf returns the ordinal for a check on key, given its rule of ordinal 0 and the charges
-// of the checks before it.
+// ordinalOf returns the ordinal for a check on key, given its rule of ordinal 0 and the
+// charges of the checks before it.
 func (c *charges) ordinalOf(first *Rule, key string) int {
 	next := 0
 	for i, r := range c.rules {
@@ -72,10 +72,10 @@ func (c *charges) ordinalOf(first *Rule, key string) int {
 // InlineLimit is a limit that a check brings as a value, for an API whose protocol or
 // configuration contains limits. It must not change while it is in use.
 type InlineLimit struct {
-	// Scope, the algorithm and the key identify the state, whatever the limit is. Scope is the
-	// API's name, and whatever else separates states. Checks of different scopes share no state,
-	// nor do they share any with policies or with limits as text. Scopes are retained, so there
-	// should be few, and clients must not choose them.
+	// Scope, the algorithm and the key identify the state, whatever the limit is. Scope
+	// is the API's name, and whatever else separates states. Checks of different scopes
+	// share no state, nor do they share any with policies or with limits as text. Scopes
+	// are retained, so there should be few, and clients must not choose them.
 	Scope string
 	// Limit is the limit.
 	Limit headgate.Limit
@@ -113,8 +113,8 @@ func (s *ActiveConfig) ruleOfValue(limit *InlineLimit) (*Rule, error) {
 	return s.inlineByValue.Put(*limit, r), nil
 }
 
-// CheckInline returns why the store cannot enforce a limit, or nil. An API that reads limits
-// from its configuration calls it before the first request. It does no I/O.
+// CheckInline returns why the store cannot enforce a limit, or nil. An API that reads
+// limits from its configuration calls it before the first request. It does no I/O.
 func (s *ActiveConfig) CheckInline(limit *InlineLimit) error {
 	_, err := s.ruleOfValue(limit)
 	return err
@@ -127,8 +127,8 @@ type recentRule struct {
 	cache *memo.Map[InlineLimit, *Rule] // that it is from; configurations that share it share rules
 }
 
-// ruleOfValue returns the configuration's rule of a limit. The last limit, which is the usual
-// case, needs no lookup: that would take a fifth of the time of a decision.
+// ruleOfValue returns the configuration's rule of a limit. The last limit, which is the
+// usual case, needs no lookup: that would take a fifth of the time of a decision.
 func (a *Answer) ruleOfValue(s *ActiveConfig, limit *InlineLimit) (*Rule, error) {
 	if a.recent.cache == s.inlineByValue && a.recent.limit == *limit {
 		return a.recent.rule, nil

@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// T13: whoever sends ever new limits must not fill the memory with rules.
-func TestRulesOfStrangersAreBounded(t *testing.T) {
+// T13: clients that always send new limits must not fill the memory with rules.
+func TestInlineRulesBounded(t *testing.T) {
 	store := memstore.New(nil)
 	defer store.Close()
 	e, err := New(store, nil)
@@ -34,7 +34,7 @@ func TestRulesOfStrangersAreBounded(t *testing.T) {
 			t.Fatalf("after %d limits %d rules are kept, want at most %d", i+1, n, maxInlineRules)
 		}
 	}
-	take("100000/1h", 99_998) // its rule was forgotten and made again; its state was not
+	take("100000/1h", 99_998) // its rule was dropped and bound again; its state was kept
 	kept := e.ActiveConfig().inlineByText.Len()
 	take("100000/1h"+strings.Repeat(" ", 60_000), 99_997)
 	if got := e.ActiveConfig().inlineByText.Len(); got != kept {
@@ -42,9 +42,9 @@ func TestRulesOfStrangersAreBounded(t *testing.T) {
 	}
 }
 
-// An answer remembers the limit that it was last asked with, of one snapshot: another engine, another snapshot with other rules, and a
-// limit that differs in anything have their own.
-func TestRecentRuleIsForgotten(t *testing.T) {
+// The rule that an answer remembers is not used for another engine, another configuration
+// with other rules, or a limit that differs in any field.
+func TestRecentRuleInvalidated(t *testing.T) {
 	engines := make([]*Engine, 2)
 	for i := range engines {
 		store := memstore.New(nil)

@@ -7,34 +7,34 @@ import (
 )
 
 // Observer receives an event for every request to an engine that [Engine.WithObserver]
-// returned. Its methods are called on the goroutine that decides, possibly concurrently, and
-// should return fast.
+// returned. Its methods are called on the goroutine that decides, possibly concurrently,
+// and should return fast.
 type Observer interface {
-	// Begin is called before some of the requests are decided. Its result, a time other than 0,
-	// becomes the event's Began.
+	// Begin is called before some of the requests are decided. Its result, a time other
+	// than 0, becomes the event's Began.
 	Begin() int64
-	// Observe is called after a request was decided or failed, before the response is sent. It
-	// must not retain the event.
+	// Observe is called after a request was decided or failed, before the response is
+	// sent. It must not retain the event.
 	Observe(e *Event)
 }
 
-// Event is one request. It and everything it refers to are valid only during the call. Its keys
-// may identify people.
+// Event is one request. It and everything it refers to are valid only during the call.
+// Its keys may identify people.
 type Event struct {
 	Verb  headgate.Verb
 	Began int64 // what Begin returned; 0 if it was not called
 	Err   error // why nothing was decided; [ErrorKindOf] classifies it
-	// Shard is the same for requests that use the same Answer, which are decided one after
-	// another, and mostly different for others. An observer that keeps counters per shard avoids
-	// contention between processors.
+	// Shard is the same for requests that use the same Answer, which are decided one
+	// after another, and mostly different for others. An observer that keeps counters per
+	// shard avoids contention between processors.
 	Shard  uint32
 	answer *Answer
 	config *ActiveConfig
 	checks []Check // nil for a request that left its queue
 }
 
-// Rules returns the enforced limits, in the order of the request. They are complete if the
-// store failed to decide, and may be incomplete if Err is an invalid request.
+// Rules returns the enforced limits, in the order of the request. They are complete if
+// the store failed to decide, and may be incomplete if Err is an invalid request.
 func (e *Event) Rules() []*Rule { return e.answer.enforced.rules }
 
 // Decisions returns the decision of each of Rules; undefined if Err is set.
@@ -43,8 +43,9 @@ func (e *Event) Decisions() []headgate.Decision { return e.answer.enforced.Decis
 // Key returns the key that the limit at an index of Rules applies to.
 func (e *Event) Key(i int) string { return e.answer.enforced.Ops[i].Key }
 
-// RuleName returns [Check].Rule of the check that the limit at an index of Rules belongs to. Its
-// time grows with the number of checks, so it should be called only for what is logged.
+// RuleName returns [Check].Rule of the check that the limit at an index of Rules belongs
+// to. Its time grows with the number of checks, so it should be called only for what is
+// logged.
 func (e *Event) RuleName(i int) string {
 	end, shadows := 0, e.answer.Shadows
 	for at := range e.checks {
@@ -78,10 +79,11 @@ func (e *Event) ShadowRuleName(i int) string {
 // lastShard is the shard that was assigned last.
 var lastShard atomic.Uint32
 
-// WithObserver returns a view of e that reports its requests to o, one view for each API. It
-// decides as e does, by the active configuration of e, also after every [Engine.Apply] of e. Its
-// own Apply is that of e. It must be called before e is used concurrently. o.Begin is called for
-// one in everyNth requests, selected randomly; never if everyNth is 0.
+// WithObserver returns a view of e that reports its requests to o, one view for each API.
+// It decides as e does, by the active configuration of e, also after every [Engine.Apply]
+// of e. Its own Apply is that of e. It must be called before e is used concurrently.
+// o.Begin is called for one in everyNth requests, selected randomly; never if everyNth is
+// 0.
 func (e *Engine) WithObserver(o Observer, everyNth uint32) *Engine {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -117,8 +119,8 @@ func (s *ActiveConfig) begin(a *Answer) {
 	a.event.Began = s.observer.Begin()
 }
 
-// sample returns true for one in n calls. The generator (Knuth's MMIX) belongs to this answer: a
-// shared one would cost more than everything else here.
+// sample returns true for one in n calls. The generator (Knuth's MMIX) belongs to this
+// answer: a shared one would cost more than everything else here.
 func (a *Answer) sample(n uint32) bool {
 	a.random = a.random*6364136223846793005 + 1442695040888963407
 	return uint32(a.random>>32)%n == 0

@@ -16,7 +16,7 @@ import (
 
 func limits(texts ...string) []headgate.Limit { return headgate.MustPolicy(texts...).Limits }
 
-// one is an engine with a policy p and what is special about it.
+// newPolicyEngine returns an engine with a policy p and its options.
 func newPolicyEngine(t *testing.T, policy headgate.Policy, terms engine.PolicyOptions, enforcement engine.Enforcement) (*engine.Engine, headgate.Store) {
 	t.Helper()
 	return newEngine(t, &engine.Options{
@@ -24,7 +24,7 @@ func newPolicyEngine(t *testing.T, policy headgate.Policy, terms engine.PolicyOp
 	})
 }
 
-func TestOverridesHoldForTheirKeyOnly(t *testing.T) {
+func TestOverrides(t *testing.T) {
 	t.Parallel()
 	e, store := newPolicyEngine(t, headgate.MustPolicy("5/1h"), engine.PolicyOptions{Overrides: map[string][]headgate.Limit{"acme": limits("50/1h", "60/1d")}}, "")
 	a := decide(t, e, headgate.Take, engine.Check{Policy: "p", Key: "acme", Cost: 20})
@@ -34,7 +34,7 @@ func TestOverridesHoldForTheirKeyOnly(t *testing.T) {
 	if a = decide(t, e, headgate.Take, engine.Check{Policy: "p", Key: "acme2", Cost: 5}); a.Limit != 5 || a.Remaining != 0 || len(a.Rules) != 1 {
 		t.Errorf("another key: got %+v, want 0 of 5 left", a.Decision)
 	}
-	// A limiter of the policy counts on the same state, of the first limit.
+	// A limiter of the policy shares the state of the first limit.
 	l, err := headgate.New(store, headgate.Policy{Name: "p", Limits: limits("100/1h")}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func TestOverridesHoldForTheirKeyOnly(t *testing.T) {
 	}
 }
 
-// The would-be answer is told, and the request is admitted as if nothing was wrong.
+// The shadow result is reported, and the request is allowed.
 func TestShadow(t *testing.T) {
 	t.Parallel()
 	for _, enforcement := range []engine.Enforcement{"", engine.Shadow} {
@@ -64,12 +64,12 @@ func TestShadow(t *testing.T) {
 				t.Errorf("%q, request %d: got %+v, want it admitted with %d left", enforcement, i+1, a.Decision, want.left)
 			}
 			if len(a.Shadows) != 1 || a.Shadows[0].Decision.Allowed != want.would || a.Shadows[0].Policy != "p" || a.Shadows[0].Err != nil {
-				t.Errorf("%q, request %d: told %+v, want allowed %v", enforcement, i+1, a.Shadows, want.would)
+				t.Errorf("%q, request %d: shadows %+v, want allowed %v", enforcement, i+1, a.Shadows, want.would)
 			}
 		}
 		check.Cost = 3
 		if a := decide(t, e, headgate.Take, check); !a.Allowed || a.Never || !a.Shadows[0].Decision.Never {
-			t.Errorf("%q, more than the limit: got %+v, told %+v", enforcement, a.Decision, a.Shadows)
+			t.Errorf("%q, more than the limit: got %+v, shadows %+v", enforcement, a.Decision, a.Shadows)
 		}
 		check.Cost = 1
 		if a := decide(t, e, headgate.Refund, check); a.Remaining != 1 {
@@ -78,8 +78,9 @@ func TestShadow(t *testing.T) {
 	}
 }
 
-// Beside policies that count, one that watches has no say, and is charged when they admit.
-func TestShadowBesideOthers(t *testing.T) {
+// In a request with enforced policies, a shadow policy does not affect the decision. It
+// is charged if the enforced policies allow the request.
+func TestShadowWithEnforcedPolicies(t *testing.T) {
 	t.Parallel()
 	e, _ := newPolicyEngine(t, headgate.MustPolicy("2/1h"), engine.PolicyOptions{Shadow: engine.All}, "")
 	both := []engine.Check{{Policy: "p", Key: "k", Cost: 1}, {Policy: "other", Key: "k", Cost: 1}}
@@ -93,17 +94,17 @@ func TestShadowBesideOthers(t *testing.T) {
 			t.Errorf("request %d: got %+v of %q, want allowed %v with %d left", i+1, a.Decision, a.Policy, want.allowed, want.left)
 		}
 		if w.Check != 0 || w.Decision.Allowed != want.would || w.Decision.Remaining != want.watched {
-			t.Errorf("request %d: told %+v, want allowed %v with %d left", i+1, w, want.would, want.watched)
+			t.Errorf("request %d: shadows %+v, want allowed %v with %d left", i+1, w, want.would, want.watched)
 		}
 	}
 	decide(t, e, headgate.Reset, engine.Check{Policy: "p", Key: "k"})
 	if a := decide(t, e, headgate.Take, both...); a.Allowed || !a.Shadows[0].Decision.Allowed || a.Shadows[0].Decision.Remaining != 2 {
-		t.Errorf("denied by the other: got %+v, told %+v, want what a peek would say and nothing charged", a.Decision, a.Shadows)
+		t.Errorf("denied by the other: got %+v, shadows %+v, want the result of a peek and nothing charged", a.Decision, a.Shadows)
 	}
 }
 
-// What a policy that only watches cannot decide is nobody's trouble.
-func TestShadowOverAStoreThatIsAway(t *testing.T) {
+// An error of a shadow policy does not affect the request.
+func TestShadowStoreFailure(t *testing.T) {
 	t.Parallel()
 	store := &remote{Store: memstore.New(nil), away: &headgate.StoreError{Store: "remote", Reason: headgate.ReasonTimedOut}}
 	defer store.Close()
@@ -113,12 +114,12 @@ func TestShadowOverAStoreThatIsAway(t *testing.T) {
 	}
 	a := decide(t, e, headgate.Take, engine.Check{Policy: "p", Key: "k", Cost: 3})
 	if !a.Allowed || a.Limit != 2 || a.Remaining != 2 || a.Degraded != headgate.ReasonTimedOut || !errors.Is(a.Shadows[0].Err, headgate.ErrStoreUnavailable) {
-		t.Errorf("got %+v, told %+v, want it admitted, degraded, and why", a.Decision, a.Shadows)
+		t.Errorf("got %+v, shadows %+v, want it allowed and degraded, with the reason", a.Decision, a.Shadows)
 	}
 }
 
-// Off asks no store, charges nothing, and still refuses what makes no sense.
-func TestOff(t *testing.T) {
+// Off uses no store, charges nothing, and still refuses invalid requests.
+func TestEnforcementOff(t *testing.T) {
 	t.Parallel()
 	e, store := newPolicyEngine(t, headgate.MustPolicy("2/1h"), engine.PolicyOptions{}, engine.Off)
 	check := engine.Check{Policy: "p", Key: "k", Cost: 99}
@@ -136,12 +137,13 @@ func TestOff(t *testing.T) {
 	}
 	_ = store.Close()
 	if err := e.Decide(t.Context(), headgate.Take, []engine.Check{check}, &engine.Answer{}); err != nil {
-		t.Errorf("a store that is closed: got %v want nobody to ask it", err)
+		t.Errorf("closed store: got %v, want that it is not used", err)
 	}
 }
 
-// A key is treated the same each time and in each process; a larger share holds all keys of a smaller one, and about as many as it says.
-func TestShareOfKeys(t *testing.T) {
+// A key is treated the same each time and in each process. A larger percentage includes
+// all keys of a smaller one, and about as many keys as configured.
+func TestShadowPercentage(t *testing.T) {
 	t.Parallel()
 	const keys = 20_000
 	var before []bool
@@ -163,7 +165,8 @@ func TestShareOfKeys(t *testing.T) {
 		}
 		before = enforced
 	}
-	// As it has always been: whoever changes these treats people differently from one day to the next.
+	// These values must not change: a change would treat other clients differently from
+	// one day to the next.
 	e, _ := newPolicyEngine(t, headgate.MustPolicy("1/1h"), engine.PolicyOptions{Shadow: 500_000}, "")
 	got := ""
 	for _, key := range []string{"", "a", "b", "c", "203.0.113.9", "acme", "2001:db8::/64", "user 1"} {
@@ -174,7 +177,7 @@ func TestShareOfKeys(t *testing.T) {
 	}
 }
 
-func TestSharesAreWrittenAndRead(t *testing.T) {
+func TestParsePercent(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]engine.Percent{
 		"0%": 0, "25%": 250_000, "100%": engine.All, "0.1%": 1_000, "33.3333%": 333_333, "100.0%": engine.All, "07%": 70_000,
@@ -190,8 +193,9 @@ func TestSharesAreWrittenAndRead(t *testing.T) {
 	}
 }
 
-// A limit as a value: states of different scopes are apart, and from policies and from limits that came as text.
-func TestOwn(t *testing.T) {
+// A limit as a value: different scopes have separate state, and share none with policies
+// or with limits as text.
+func TestInlineLimit(t *testing.T) {
 	t.Parallel()
 	e, _ := newPolicyEngine(t, headgate.MustPolicy("10/1m"), engine.PolicyOptions{}, "")
 	own := func(scope, limit string, algorithm headgate.Algorithm) engine.Check {
@@ -201,11 +205,11 @@ func TestOwn(t *testing.T) {
 		check engine.Check
 		want  int64
 	}{
-		{own("door", "10/1m", ""), 9},
-		{own("door", "10/1m", headgate.GCRA), 8},
-		{own("door", "20/1h", headgate.TokenBucket), 18}, // 12 s are spent, of which one unit has 180
-		{own("door:1m", "10/1m", ""), 9},
-		{own("door", "10/1m", headgate.FixedWindow), 9},
+		{own("api", "10/1m", ""), 9},
+		{own("api", "10/1m", headgate.GCRA), 8},
+		{own("api", "20/1h", headgate.TokenBucket), 18}, // 12 s are spent; one unit takes 180 s
+		{own("api:1m", "10/1m", ""), 9},
+		{own("api", "10/1m", headgate.FixedWindow), 9},
 		{own("other", "10/1m", ""), 9},
 		{inline("k", "10/1m"), 9},
 		{engine.Check{Policy: "p", Key: "k", Cost: 1}, 9},
@@ -221,21 +225,22 @@ func TestOwn(t *testing.T) {
 		t.Errorf("several in one request: %d remain, want %d", got, want)
 	}
 	named := own("n", "1/1h", "")
-	named.Inline.Name = "rule of a file"
+	named.Inline.Name = "configured rule"
 	decide(t, e, headgate.Take, named)
-	if a := decide(t, e, headgate.Take, named); a.Allowed || !slices.Equal(a.DeniedBy, []string{"rule of a file"}) {
+	if a := decide(t, e, headgate.Take, named); a.Allowed || !slices.Equal(a.DeniedBy, []string{"configured rule"}) {
 		t.Errorf("got %+v, want it denied by its name", a.Decision)
 	}
 	for _, wrong := range []engine.InlineLimit{{Limit: headgate.Limit{}}, {Limit: limits("1/s")[0], Algorithm: "x"}, {Limit: limits("1/s queue 2")[0]}} {
 		err := e.Decide(t.Context(), headgate.Take, []engine.Check{{Inline: &wrong, Key: "k"}}, &engine.Answer{})
 		if engine.ErrorKindOf(err) != engine.InvalidRequest || err == nil {
-			t.Errorf("%+v: got %v want bad input", wrong, err)
+			t.Errorf("%+v: got %v want an invalid request", wrong, err)
 		}
 	}
 }
 
-// A request is decided under one snapshot, whatever takes its place meanwhile; a change that cannot be made changes nothing.
-func TestUse(t *testing.T) {
+// A request is decided under one configuration, even if another replaces it meanwhile. An
+// invalid configuration changes nothing.
+func TestApply(t *testing.T) {
 	t.Parallel()
 	e, _ := newPolicyEngine(t, headgate.MustPolicy("5/1h"), engine.PolicyOptions{}, "")
 	before := e.ActiveConfig()
@@ -267,8 +272,8 @@ func TestUse(t *testing.T) {
 	}
 }
 
-// What stays the same keeps its rules, which doors know by their addresses.
-func TestRulesStayWhereTheyAre(t *testing.T) {
+// Unchanged rules keep their addresses, by which APIs identify them.
+func TestApplyKeepsUnchangedRules(t *testing.T) {
 	t.Parallel()
 	opts := func(p string) *engine.Options {
 		return &engine.Options{Policies: map[string]headgate.Policy{"p": headgate.MustPolicy(p), "other": headgate.MustPolicy("3/1h")}}
@@ -286,11 +291,11 @@ func TestRulesStayWhereTheyAre(t *testing.T) {
 	}
 }
 
-func TestWhatChangesAllocatesNothingPerRequest(t *testing.T) {
+func TestOptionsAllocateNothing(t *testing.T) {
 	terms := engine.PolicyOptions{Shadow: 500_000, Overrides: map[string][]headgate.Limit{"acme": limits("1000000/s")}}
 	for _, enforcement := range []engine.Enforcement{engine.On, engine.Shadow, engine.Off} {
 		e, _ := newPolicyEngine(t, headgate.MustPolicy("1000000/s"), terms, enforcement)
-		own := &engine.InlineLimit{Scope: "door", Limit: headgate.MustParseLimit("1000000/s")}
+		own := &engine.InlineLimit{Scope: "api", Limit: headgate.MustParseLimit("1000000/s")}
 		for _, checks := range [][]engine.Check{
 			{{Policy: "p", Key: "a", Cost: 1}}, {{Policy: "p", Key: "b", Cost: 1}}, {{Policy: "p", Key: "acme", Cost: 1}}, {{Inline: own, Key: "k", Cost: 1}},
 		} {
@@ -308,8 +313,8 @@ func TestWhatChangesAllocatesNothingPerRequest(t *testing.T) {
 	}
 }
 
-// Answers never mix what two snapshots say, under constant change.
-func TestOneSnapshotForOneRequest(t *testing.T) {
+// Answers never mix the results of two configurations, under constant reloads.
+func TestConcurrentApply(t *testing.T) {
 	t.Parallel()
 	opts := func(n int) *engine.Options {
 		policies := make(map[string]headgate.Policy)

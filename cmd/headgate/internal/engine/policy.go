@@ -84,8 +84,8 @@ func (b *binding) bind(from headgate.Policy, opts PolicyOptions) {
 	}
 }
 
-// bindRules binds the rules of a policy or of an override. Equal rules are bound once: many
-// overrides may have the same limits.
+// bindRules binds the rules of a policy or of an override. Equal rules are bound once:
+// many overrides may have the same limits.
 func (b *binding) bindRules(from headgate.Policy, at PolicyError) []*Rule {
 	if err := from.Validate(); err != nil {
 		at.Err = err

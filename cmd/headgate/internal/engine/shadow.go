@@ -46,17 +46,17 @@ func (s Percent) validate() error {
 	return nil
 }
 
-// threshold returns the percentage of 2^64, rounded down. The result for All is 0 and not used:
-// a policy that enforces all keys does not compare hashes.
+// threshold returns the percentage of 2^64, rounded down. The result for All is 0 and not
+// used: a policy that enforces all keys does not compare hashes.
 func (s Percent) threshold() uint64 {
 	part, _ := bits.Div64(uint64(s)%uint64(All), 0, uint64(All))
 	return part
 }
 
-// hashKey returns a hash of a policy and a key that is uniform over the range: FNV-1a of both,
-// with the finalizer of MurmurHash3. It is the same in every process and version, because
-// otherwise a client would be treated differently by each. It is not secret: a client that
-// chooses its keys can choose whether they are enforced.
+// hashKey returns a hash of a policy and a key that is uniform over the range: FNV-1a of
+// both, with the finalizer of MurmurHash3. It is the same in every process and version,
+// because otherwise a client would be treated differently by each. It is not secret: a
+// client that chooses its keys can choose whether they are enforced.
 func hashKey(policy, key string) uint64 {
 	const offset, prime = 14695981039346656037, 1099511628211
 	h := uint64(offset)
@@ -79,8 +79,9 @@ type Enforcement string
 const (
 	On     Enforcement = "on"     // as configured for each policy
 	Shadow Enforcement = "shadow" // all policies and checks in shadow mode: count, never deny
-	// Off is the emergency bypass: every request is allowed, nothing is charged or refunded,
-	// and the store is not used. Invalid requests are still refused. A reset works as usual.
+	// Off is the emergency bypass: every request is allowed, nothing is charged or
+	// refunded, and the store is not used. Invalid requests are still refused. A reset
+	// works as usual.
 	Off Enforcement = "off"
 )
 

@@ -7,10 +7,10 @@ import (
 	"github.com/headgate/headgate/internal/turn"
 )
 
-// Admit takes for all checks or for none, as [ActiveConfig.Decide] does with [headgate.Take],
-// for a request that can wait for its turn in a queue. If the answer has a Delay, the caller
-// must call [ActiveConfig.Await] next, with the same answer; the answer keeps the keys until
-// then.
+// Admit takes for all checks or for none, as [ActiveConfig.Decide] does with
+// [headgate.Take], for a request that can wait for its turn in a queue. If the answer has
+// a Delay, the caller must call [ActiveConfig.Await] next, with the same answer; the
+// answer keeps the keys until then.
 func (s *ActiveConfig) Admit(ctx context.Context, checks []Check, a *Answer) error {
 	a.mayWait = true
 	defer func() { a.mayWait = false }()
@@ -18,10 +18,11 @@ func (s *ActiveConfig) Admit(ctx context.Context, checks []Check, a *Answer) err
 }
 
 // Await blocks until the turn of a request that was admitted with a Delay. If the request
-// leaves before, Await cancels its place in the queue, refunds its other charges unless that
-// would grant them twice, and returns an error: that of ctx, or [context.DeadlineExceeded]
-// immediately if the deadline of ctx is before the turn. The observer receives a refund if a
-// charge was refunded or its reservation cancelled, and nothing if all charges stay spent.
+// leaves before, Await cancels its place in the queue, refunds its other charges unless
+// that would grant them twice, and returns an error: that of ctx, or
+// [context.DeadlineExceeded] immediately if the deadline of ctx is before the turn. The
+// observer receives a refund if a charge was refunded or its reservation cancelled, and
+// nothing if all charges stay spent.
 func (s *ActiveConfig) Await(ctx context.Context, a *Answer) error {
 	defer a.clearKeys()
 	err := a.enforced.Await(ctx, a.Delay)
@@ -49,8 +50,8 @@ func (s *ActiveConfig) cancel(ctx context.Context, a *Answer) {
 	}
 }
 
-// release releases the charges with indexes from up to to, to excluded. It reports whether any
-// charge was refunded or cancelled in the store, and the last error.
+// release releases the charges with indexes from up to to, to excluded. It reports
+// whether any charge was refunded or cancelled in the store, and the last error.
 func (c *charges) release(ctx context.Context, from, to int) (released bool, failed error) {
 	for i := from; i < to; i++ {
 		did, _, err := c.Release(ctx, headgate.StoreClock, i, c.Ops[i].Cost)

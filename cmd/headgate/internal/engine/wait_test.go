@@ -25,7 +25,8 @@ func (v *verbs) Observe(e *engine.Event) {
 	v.got, v.keys = append(v.got, e.Verb), append(v.keys, e.Key(0))
 }
 
-// A request that leaves its queue has its other charges refunded, those in shadow as well.
+// A request that leaves its queue gets its other charges refunded, also those in shadow
+// mode.
 func TestAwaitReleasesShadows(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

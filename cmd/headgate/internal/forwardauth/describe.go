@@ -17,8 +17,8 @@ const (
 	maxHost   = 255 + len(":65535")
 )
 
-// format is one of the two formats that describe a request: the header fields it consists of, by
-// canonical name, and the usual spelling of uri and client.
+// format is one of the two formats that describe a request: the header fields it consists
+// of, by canonical name, and the usual spelling of uri and client.
 type format struct {
 	uri, method string
 	host, proto string // empty if the format has none
@@ -75,8 +75,8 @@ func describe(r *http.Request, d *routing.Request) (f *format, refused *refusal)
 	return f, hostAndScheme(r, f, authority, d)
 }
 
-// hostAndScheme reads the host and the scheme. The host is that of the format's field, or of an
-// absolute URI, or Host.
+// hostAndScheme reads the host and the scheme. The host is that of the format's field, or
+// of an absolute URI, or Host.
 func hostAndScheme(r *http.Request, f *format, authority string, d *routing.Request) (refused *refusal) {
 	d.Host = r.Host
 	if authority != "" {
@@ -98,8 +98,8 @@ func hostAndScheme(r *http.Request, f *format, authority string, d *routing.Requ
 	return checkHost(f.host, d.Host)
 }
 
-// checkHost returns an error for a host that refused pattern can match, so that a client cannot bypass a
-// route with it.
+// checkHost returns an error for a host that refused pattern can match, so that a client
+// cannot bypass a route with it.
 func checkHost(name, host string) *refusal {
 	if len(host) > maxHost || strings.ContainsAny(host, " \t,/@") {
 		return refuse(http.StatusBadRequest, name+" is not a host; configure the proxy to set it to the host of the request, "+
@@ -108,7 +108,8 @@ func checkHost(name, host string) *refusal {
 	return nil
 }
 
-// singleValue returns the value of a field, empty if it is missing. Several values are an error.
+// singleValue returns the value of a field, empty if it is missing. Several values are an
+// error.
 func singleValue(h http.Header, field, name string) (string, *refusal) {
 	switch values := h[field]; len(values) {
 	case 0:
@@ -132,8 +133,8 @@ func isMethod(s string) bool {
 	return true
 }
 
-// splitURI reads the target of a request: a path with its query, or an absolute URI, whose authority
-// it returns.
+// splitURI reads the target of a request: a path with its query, or an absolute URI,
+// whose authority it returns.
 func splitURI(uri string, f *format, d *routing.Request) (authority string, refused *refusal) {
 	if len(uri) > maxURI {
 		return "", refuse(http.StatusRequestURITooLong, fmt.Sprintf("%s must have at most %d bytes", f.uriName, maxURI))
@@ -154,7 +155,8 @@ func splitURI(uri string, f *format, d *routing.Request) (authority string, refu
 	return authority, nil
 }
 
-// trust decides which peers may describe requests, and which entries of X-Forwarded-For are trusted.
+// trust decides which peers may describe requests, and which entries of X-Forwarded-For
+// are trusted.
 type trust struct {
 	peers        *clientaddr.Resolver
 	list, single *clientaddr.Resolver
@@ -166,7 +168,8 @@ var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustPa
 func newTrust(proxies []netip.Prefix, local bool) (t *trust, err error) {
 	t = &trust{}
 	discard := func(string) {}
-	// The peer was checked before. These resolvers get trustedPeer, a unix socket, which they trust.
+	// The peer was checked before. These resolvers get trustedPeer, a unix socket, which
+	// they trust.
 	if t.list, err = clientaddr.New(&clientaddr.Options{TrustedProxies: proxies, TrustUnix: true, Warn: discard}); err != nil {
 		return nil, err
 	}
@@ -186,7 +189,8 @@ func newTrust(proxies []netip.Prefix, local bool) (t *trust, err error) {
 // trustedPeer is the address of a peer that was found to be trusted.
 const trustedPeer = "@"
 
-// client returns the client's address from the proxy's header; the zero Addr if it is missing.
+// client returns the client's address from the proxy's header; the zero Addr if it is
+// missing.
 func (t *trust) client(f *format, header http.Header) netip.Addr {
 	if f == forwardedFormat {
 		return t.list.AddrOf(trustedPeer, header)

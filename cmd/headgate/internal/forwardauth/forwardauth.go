@@ -1,19 +1,21 @@
-// Package forwardauth is the API for proxies that check a request before they forward it: nginx's
-// auth_request, Traefik's ForwardAuth, Caddy's forward_auth, and HAProxy with a few lines of Lua.
-// docs/proxies has a configuration for each.
+// Package forwardauth is the API for proxies that check a request before they forward it:
+// nginx's auth_request, Traefik's ForwardAuth, Caddy's forward_auth, and HAProxy with a
+// few lines of Lua. docs/proxies has a configuration for each.
 //
-// The request that is decided is the one that the proxy describes, and only trusted proxies may
-// describe one. There are two formats of description. Fields of the other format are never read,
-// so that a client cannot add to what the proxy sent. A request with fields of both formats is
-// refused, because one of them can only be from the client.
+// The request that is decided is the one that the proxy describes, and only trusted
+// proxies may describe one. There are two formats of description. Fields of the other
+// format are never read, so that a client cannot add to what the proxy sent. A request
+// with fields of both formats is refused, because one of them can only be from the
+// client.
 //
-//   - X-Forwarded-Method and X-Forwarded-Uri, with X-Forwarded-Host, X-Forwarded-Proto, and the
-//     client in X-Forwarded-For
-//   - X-Original-Method and X-Original-URI, with the host in Host, and the client in X-Real-IP
+//   - X-Forwarded-Method and X-Forwarded-Uri, with X-Forwarded-Host, X-Forwarded-Proto,
+//     and the client in X-Forwarded-For
+//   - X-Original-Method and X-Original-URI, with the host in Host, and the client in
+//     X-Real-IP
 //
-// X-Forwarded-For is read from the right, as package clientaddr does: the last entry is from the
-// proxy, and earlier entries are used only as far as trusted proxies wrote them. All other fields
-// are from the client, and may be used in keys.
+// X-Forwarded-For is read from the right, as package clientaddr does: the last entry is
+// from the proxy, and earlier entries are used only as far as trusted proxies wrote them.
+// All other fields are from the client, and may be used in keys.
 package forwardauth
 
 import (
@@ -31,20 +33,21 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// Path is the path of the API. A policy name below it, as in Path + "/login", selects a policy
-// regardless of the routes.
+// Path is the path of the API. A policy name below it, as in Path + "/login", selects a
+// policy regardless of the routes.
 const Path = "/v1/forward-auth"
 
-// Options are a handler's settings. The zero value of each field is its default; nil means all
-// defaults.
+// Options are a handler's settings. The zero value of each field is its default; nil
+// means all defaults.
 type Options struct {
-	// Local allows peers on this machine, on a loopback address or a unix socket, to describe
-	// requests as long as the engine has no TrustedProxies. If there are any, they are all of the
-	// trusted proxies. Local is for a listener that only this machine can reach. Loopback addresses
-	// in X-Forwarded-For are trusted only if TrustedProxies contains them.
+	// Local allows peers on this machine, on a loopback address or a unix socket, to
+	// describe requests as long as the engine has no TrustedProxies. If there are any,
+	// they are all of the trusted proxies. Local is for a listener that only this machine
+	// can reach. Loopback addresses in X-Forwarded-For are trusted only if TrustedProxies
+	// contains them.
 	Local bool
-	// Log receives one warning, about the first peer that described a request and is not trusted;
-	// nil means no log.
+	// Log receives one warning, about the first peer that described a request and is not
+	// trusted; nil means no log.
 	Log *slog.Logger
 }
 
@@ -58,9 +61,9 @@ type Handler struct {
 	trust  atomic.Pointer[trust]
 }
 
-// New returns the forward auth API of e. The TrustedProxies of e's active configuration may describe
-// requests, and their entries in X-Forwarded-For are trusted. It returns an error for networks
-// that package clientaddr refuses. opts may be nil.
+// New returns the forward auth API of e. The TrustedProxies of e's active configuration
+// may describe requests, and their entries in X-Forwarded-For are trusted. It returns an
+// error for networks that package clientaddr refuses. opts may be nil.
 func New(e *engine.Engine, opts *Options) (*Handler, error) {
 	opts = cmp.Or(opts, &Options{})
 	h := &Handler{engine: e, fields: answerfields.New(), local: opts.Local, log: opts.Log}
@@ -71,8 +74,8 @@ func New(e *engine.Engine, opts *Options) (*Handler, error) {
 	return h, nil
 }
 
-// trustOf returns the trust of a configuration, the one whose routes and policies decide the
-// request. It is created once for each configuration.
+// trustOf returns the trust of a configuration, the one whose routes and policies decide
+// the request. It is created once for each configuration.
 func (h *Handler) trustOf(s *engine.ActiveConfig) (*trust, error) {
 	if t := h.trust.Load(); t != nil && t.generation == s.Generation() {
 		return t, nil
@@ -87,11 +90,12 @@ func (h *Handler) trustOf(s *engine.ActiveConfig) (*trust, error) {
 	return t, nil
 }
 
-// ServeHTTP serves one request, of any method; it does not read the body. The status is 200 if the
-// described request is allowed or if no route matches it. A denial is 429, or the status of the
-// query parameter deny: 403, 429 or 503. The header field X-RateLimit-Decision is allow, deny, or
-// error if nothing was decided. The response to a request that was admitted into a queue is
-// delayed until its turn; if the proxy leaves before, its place in the queue is cancelled.
+// ServeHTTP serves one request, of any method; it does not read the body. The status is
+// 200 if the described request is allowed or if no route matches it. A denial is 429, or
+// the status of the query parameter deny: 403, 429 or 503. The header field
+// X-RateLimit-Decision is allow, deny, or error if nothing was decided. The response to a
+// request that was admitted into a queue is delayed until its turn; if the proxy leaves
+// before, its place in the queue is cancelled.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := calls.Get().(*call)
 	defer c.release()
@@ -177,8 +181,8 @@ func peerName(remoteAddr string) string {
 	return "the peer on a unix socket"
 }
 
-// needsClient reports whether a key depends on the client's address. Without the address, all
-// clients would share that key.
+// needsClient reports whether a key depends on the client's address. Without the address,
+// all clients would share that key.
 func (c *call) needsClient(routes *routing.Table) bool {
 	known := c.described
 	known.ClientAddr = netip.IPv6Unspecified()
@@ -202,8 +206,8 @@ var unavailable = &refusal{
 	http.StatusServiceUnavailable, problem.ReducedCapacity, "the store could not decide about the request; retry later",
 }
 
-// writeError writes the response to a request that was not decided. The cause is the store or the
-// configuration, never the client.
+// writeError writes the response to a request that was not decided. The cause is the
+// store or the configuration, never the client.
 func (h *Handler) writeError(w http.ResponseWriter, err error) {
 	if engine.ErrorKindOf(err) == engine.StoreFailure {
 		w.Header().Set("Retry-After", "1")

@@ -35,20 +35,20 @@ func body(t *testing.T, r *http.Response) string {
 	return string(text)
 }
 
-// said checks the status and the word that comes with it.
-func said(t *testing.T, what string, r *http.Response, status int, decision string) {
+// requireDecision checks the status and X-RateLimit-Decision.
+func requireDecision(t *testing.T, what string, r *http.Response, status int, decision string) {
 	t.Helper()
 	if got := r.Header.Values("X-RateLimit-Decision"); r.StatusCode != status || len(got) != 1 || got[0] != decision {
 		t.Errorf("%s: got %d, decision %q; want %d, %s", what, r.StatusCode, got, status, decision)
 	}
 }
 
-func TestAnswersOfALimit(t *testing.T) {
+func TestResponses(t *testing.T) {
 	t.Parallel()
 	h, _ := newHandler(t, proxied)
 	for left := 2; left >= 0; left-- {
 		r := ask(h, forwardauth.Path, login()...)
-		said(t, "a login", r, 200, "allow")
+		requireDecision(t, "a login", r, 200, "allow")
 		if got := r.Header.Get("Cache-Control"); got != "no-store" {
 			t.Errorf("Cache-Control: got %q, and a cache may let others pass by it", got)
 		}
@@ -57,7 +57,7 @@ func TestAnswersOfALimit(t *testing.T) {
 		}
 	}
 	r := ask(h, forwardauth.Path, login()...)
-	said(t, "a login too many", r, 429, "deny")
+	requireDecision(t, "a login too many", r, 429, "deny")
 	for name, want := range map[string]string{
 		"Retry-After": "86400", "Cache-Control": "no-store", "Content-Type": "application/problem+json",
 		"RateLimit": `"login";r=0;t=86400`, "RateLimit-Policy": `"login";q=3;w=86400`,
@@ -74,11 +74,12 @@ func TestAnswersOfALimit(t *testing.T) {
 	if _, err := httpsfv.UnmarshalList(r.Header.Values("RateLimit")); err != nil {
 		t.Error(err)
 	}
-	said(t, "another method", ask(h, forwardauth.Path, "X-Forwarded-Method", "GET", "X-Forwarded-Uri", "/login"), 200, "allow")
+	requireDecision(t, "another method", ask(h, forwardauth.Path, "X-Forwarded-Method", "GET", "X-Forwarded-Uri", "/login"), 200, "allow")
 }
 
-// Either way to describe a request leads to the same budget, and each is read by itself.
-func TestBothWaysDescribeTheSame(t *testing.T) {
+// Both formats of description lead to the same key, and fields of the other format are
+// ignored.
+func TestFormats(t *testing.T) {
 	t.Parallel()
 	h, _ := newHandler(t, proxied)
 	for i, fields := range [][]string{
@@ -93,7 +94,7 @@ func TestBothWaysDescribeTheSame(t *testing.T) {
 		},
 	} {
 		r := ask(h, forwardauth.Path, fields...)
-		said(t, fmt.Sprintf("description %d", i), r, 200, "allow")
+		requireDecision(t, fmt.Sprintf("description %d", i), r, 200, "allow")
 		if got, want := r.Header.Get("RateLimit"), fmt.Sprintf(`"login";r=%d;t=86400`, 2-i); got != want {
 			t.Errorf("description %d: got %s want %s", i, got, want)
 		}
@@ -121,7 +122,7 @@ func TestHosts(t *testing.T) {
 			fields = append(fields, "X-Forwarded-Uri", "/")
 		}
 		r := ask(h, forwardauth.Path, fields...)
-		said(t, fmt.Sprint(c.fields), r, 200, "allow")
+		requireDecision(t, fmt.Sprint(c.fields), r, 200, "allow")
 		if got := r.Header.Get("RateLimit") != ""; got != c.limits {
 			t.Errorf("%q: limited is %t, want %t", c.fields, got, c.limits)
 		}
@@ -168,7 +169,7 @@ func TestRoutesAndPolicies(t *testing.T) {
 	}
 }
 
-func TestStatusOfDenials(t *testing.T) {
+func TestDenyParameter(t *testing.T) {
 	t.Parallel()
 	h, _ := newHandler(t, proxied)
 	for range 3 {
@@ -178,20 +179,20 @@ func TestStatusOfDenials(t *testing.T) {
 		"": 429, "?deny=429": 429, "?deny=403": 403, "?deny=503": 503, "?x=y&deny=403&z": 403, "?x=deny=403": 429, "?&&": 429,
 	} {
 		r := ask(h, forwardauth.Path+query, login()...)
-		said(t, query, r, want, "deny")
+		requireDecision(t, query, r, want, "deny")
 		var p struct{ Status int }
 		if err := json.Unmarshal([]byte(body(t, r)), &p); err != nil || p.Status != want {
-			t.Errorf("%s: the body says %d, error %v", query, p.Status, err)
+			t.Errorf("%s: the body has status %d, error %v", query, p.Status, err)
 		}
 	}
 	for _, query := range []string{
 		"?deny=200", "?deny=", "?deny=404", "?deny=0403", "?deny=403&deny=403", "?deny=4e2", "?deny=-403",
 	} {
-		said(t, query, ask(h, forwardauth.Path+query, login()...), 400, "error")
+		requireDecision(t, query, ask(h, forwardauth.Path+query, login()...), 400, "error")
 	}
 }
 
-func TestDescriptionsThatAreRefused(t *testing.T) {
+func TestInvalidDescriptions(t *testing.T) {
 	t.Parallel()
 	h, _ := newHandler(t, proxied)
 	long := "/" + strings.Repeat("a", 8<<10)
@@ -235,24 +236,24 @@ func TestDescriptionsThatAreRefused(t *testing.T) {
 		{"two original addresses", original("X-Real-IP", "6.6.6.6, 203.0.113.9"), 400, "X-Real-IP"},
 	} {
 		r := ask(h, forwardauth.Path, c.fields...)
-		said(t, c.what, r, c.status, "error")
+		requireDecision(t, c.what, r, c.status, "error")
 		text := body(t, r)
 		var p struct {
 			Status int
 			Detail string
 		}
 		if err := json.Unmarshal([]byte(text), &p); err != nil || p.Status != c.status || !strings.Contains(p.Detail, c.says) {
-			t.Errorf("%s: the body %s does not say %s, error %v", c.what, text, c.says, err)
+			t.Errorf("%s: the body %s does not contain %s, error %v", c.what, text, c.says, err)
 		}
 		if strings.Contains(text, "203.0.113.9") || strings.Contains(text, "shop.test") {
-			t.Errorf("%s: the body holds what a client said: %s", c.what, text)
+			t.Errorf("%s: the body contains what a client sent: %s", c.what, text)
 		}
 	}
-	said(t, "8 KiB", ask(h, forwardauth.Path, "X-Forwarded-Method", "GET", "X-Forwarded-Uri", long[:8<<10]), 200, "allow")
-	said(t, "no address, and none is needed", ask(h, forwardauth.Path, host("a.test")...), 200, "allow")
+	requireDecision(t, "8 KiB", ask(h, forwardauth.Path, "X-Forwarded-Method", "GET", "X-Forwarded-Uri", long[:8<<10]), 200, "allow")
+	requireDecision(t, "no address, and none is needed", ask(h, forwardauth.Path, host("a.test")...), 200, "allow")
 }
 
-func TestWhoMayDescribe(t *testing.T) {
+func TestTrustedProxies(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		peer string
@@ -286,8 +287,8 @@ func TestWhoMayDescribe(t *testing.T) {
 	}
 }
 
-// A proxy on this machine says who its client is; who its client says to come from is another matter.
-func TestLocalAddressesInAListAreClients(t *testing.T) {
+// Loopback addresses in X-Forwarded-For are clients: only the proxy itself is trusted.
+func TestLoopbackForwardedFor(t *testing.T) {
 	t.Parallel()
 	h, _ := newHandler(t, &options{Options: forwardauth.Options{Local: true}})
 	for i, list := range []string{"6.6.6.1, 127.0.0.1", "6.6.6.2, 6.6.6.3, 127.0.0.1", "127.0.0.1"} {
@@ -299,27 +300,27 @@ func TestLocalAddressesInAListAreClients(t *testing.T) {
 	}
 }
 
-func TestTrustChangesWhileItRuns(t *testing.T) {
+func TestTrustedProxiesReload(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	h, e, store := newDoor(t, &options{Options: forwardauth.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}})
-	said(t, "nobody is trusted", ask(h, forwardauth.Path, login()...), 403, "error")
-	said(t, "nobody is trusted", ask(h, forwardauth.Path, login()...), 403, "error")
+	h, e, store := newEngineHandler(t, &options{Options: forwardauth.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}})
+	requireDecision(t, "nobody is trusted", ask(h, forwardauth.Path, login()...), 403, "error")
+	requireDecision(t, "nobody is trusted", ask(h, forwardauth.Path, login()...), 403, "error")
 	if got := strings.Count(log.String(), "trusted_proxies"); got != 1 || strings.Contains(log.String(), "10.0.0") {
 		t.Errorf("the log: %s", log.String())
 	}
 	if err := e.Apply(decidedBy(proxied.TrustedProxies)); err != nil {
 		t.Fatal(err)
 	}
-	said(t, "trusted", ask(h, forwardauth.Path, login()...), 200, "allow")
+	requireDecision(t, "trusted", ask(h, forwardauth.Path, login()...), 200, "allow")
 	invalid := must(engine.New(store, decidedBy([]netip.Prefix{{}})))
 	if _, err := forwardauth.New(invalid, nil); !errors.Is(err, clientaddr.ErrInvalidOptions) {
 		t.Errorf("New with an invalid network: got %v", err)
 	}
 }
 
-// Who is trusted changes with the policies and the routes: no request is told apart by one file and decided by another.
-func TestAClientIsOfOneConfiguration(t *testing.T) {
+// Trusted proxies, policies and routes of a request are of one configuration.
+func TestRequestUsesOneConfiguration(t *testing.T) {
 	t.Parallel()
 	of := func(own, others string, trusted ...netip.Prefix) *engine.Options {
 		return &engine.Options{
@@ -327,7 +328,8 @@ func TestAClientIsOfOneConfiguration(t *testing.T) {
 			PolicyOptions: map[string]engine.PolicyOptions{"p": {Overrides: map[string][]headgate.Limit{"203.0.113.9": {headgate.MustParseLimit(own)}}}},
 		}
 	}
-	// A list that ends in 10.0.0.7 is from 203.0.113.9 for the first, and from 10.0.0.7 for the second. The third limit is nobody's.
+	// With the first configuration, the client of “203.0.113.9, 10.0.0.7” is 203.0.113.9,
+	// and with the second 10.0.0.7. No client has the third limit.
 	const first, second, never = "1111111/24h", "2222222/24h", "3333333/24h"
 	here := netip.MustParsePrefix("127.0.0.0/8")
 	trusting, local := of(first, never, here, proxied.TrustedProxies[0]), of(never, second)
@@ -361,22 +363,22 @@ func TestAClientIsOfOneConfiguration(t *testing.T) {
 	reloads.Wait()
 }
 
-func TestUndecided(t *testing.T) {
+func TestStoreFailure(t *testing.T) {
 	t.Parallel()
 	h, store := newHandler(t, proxied)
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
 	r := ask(h, forwardauth.Path+"?deny=403", login()...)
-	said(t, "a store that is gone", r, 503, "error")
+	requireDecision(t, "a store that is gone", r, 503, "error")
 	if got := r.Header.Get("Retry-After"); got != "1" || !strings.Contains(body(t, r), "temporary-reduced-capacity") {
 		t.Errorf("Retry-After: got %q want 1, and a body of that type", got)
 	}
 	free := []string{"X-Forwarded-Method", "GET", "X-Forwarded-Uri", "/free"}
-	said(t, "no route needs no store", ask(h, forwardauth.Path, free...), 200, "allow")
+	requireDecision(t, "no route needs no store", ask(h, forwardauth.Path, free...), 200, "allow")
 }
 
-// Whatever the method is, the body is left alone.
+// Every method is accepted, and the body is not read.
 func TestMethodsAndBodies(t *testing.T) {
 	t.Parallel()
 	h, _ := newHandler(t, proxied)
@@ -385,7 +387,7 @@ func TestMethodsAndBodies(t *testing.T) {
 		r.Method, r.Body = method, io.NopCloser(untouched{t})
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
-		said(t, method, w.Result(), 200, "allow")
+		requireDecision(t, method, w.Result(), 200, "allow")
 	}
 }
 
@@ -396,15 +398,16 @@ func (u untouched) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// A request that queues is answered when its turn has come; one whose proxy went away leaves its place to the next.
-func TestTurnsInAQueue(t *testing.T) {
+// A queued request gets its response when its turn comes. If its proxy disconnects, the
+// next request takes its place.
+func TestQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newHandler(t, proxied)
 		fields := []string{"X-Forwarded-Method", "GET", "X-Forwarded-Uri", "/paced", "X-Forwarded-For", "203.0.113.9"}
 		begun := time.Now()
 		timed := func(want time.Duration) {
 			t.Helper()
-			said(t, "paced", ask(h, forwardauth.Path, fields...), 200, "allow")
+			requireDecision(t, "paced", ask(h, forwardauth.Path, fields...), 200, "allow")
 			if took := time.Since(begun).Round(time.Millisecond); took != want {
 				t.Errorf("answered after %v, want %v", took, want)
 			}
@@ -415,7 +418,7 @@ func TestTurnsInAQueue(t *testing.T) {
 		defer cancel()
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, request(proxy, forwardauth.Path, fields...).WithContext(ctx))
-		said(t, "a proxy that went", w.Result(), 503, "error")
+		requireDecision(t, "a proxy that went", w.Result(), 503, "error")
 		if got := w.Header().Get("RateLimit"); got != "" {
 			t.Errorf("a proxy that went: got RateLimit %q want none", got)
 		}
@@ -423,8 +426,8 @@ func TestTurnsInAQueue(t *testing.T) {
 	})
 }
 
-// A server bounds how long an answer takes; a turn may be further away than that.
-func TestTurnsOutlastTheServersTimeouts(t *testing.T) {
+// A queued request may wait longer than the server's write timeout.
+func TestQueueOutlastsWriteTimeout(t *testing.T) {
 	t.Parallel()
 	h, _ := newHandler(t, proxied)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -441,13 +444,14 @@ func TestTurnsOutlastTheServersTimeouts(t *testing.T) {
 		if err != nil {
 			t.Fatalf("request %d, whose turn comes after at most 300 ms: %v", i+1, err)
 		}
-		said(t, "paced", resp, 200, "allow")
+		requireDecision(t, "paced", resp, 200, "allow")
 		resp.Body.Close()
 	}
 }
 
-// What Traefik sends, as its source has it; it is no package of Debian's, so it does not run here.
-func TestAsTraefikAsks(t *testing.T) {
+// A request of Traefik, according to its source: it is not packaged by Debian, so it
+// cannot run here.
+func TestTraefik(t *testing.T) {
 	t.Parallel()
 	h, _ := newHandler(t, proxied)
 	fields := []string{
@@ -481,7 +485,7 @@ func (n *nowhere) Header() http.Header         { return n.header }
 func (n *nowhere) Write(b []byte) (int, error) { return len(b), nil }
 func (n *nowhere) WriteHeader(status int)      { n.status = status }
 
-func TestAllocatesLittle(t *testing.T) {
+func TestAllocations(t *testing.T) {
 	h, _ := newHandler(t, proxied)
 	r := request(proxy, forwardauth.Path, "X-Forwarded-Method", "GET", "X-Forwarded-Uri", "/plain/1?x=y",
 		"X-Forwarded-Host", "shop.test", "X-Forwarded-Proto", "https", "X-Forwarded-For", "203.0.113.9")

@@ -9,7 +9,8 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/forwardauth"
 )
 
-// Whatever a proxy passes on, it is answered in one of the ways that are written down, and a denial is never told as anything else.
+// Every description gets one of the documented responses, and a denial is always reported
+// as one.
 func FuzzDescriptions(f *testing.F) {
 	f.Add("POST", "/login?x", "shop.test", "203.0.113.9, 10.0.0.1", "deny=403")
 	f.Add("GET", "http://a.example.com:80", "", "", "")

@@ -23,7 +23,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// policies are all that tests name; the limits are such that nothing comes back while a test runs.
+// policies are all policies of the tests. Their limits do not recover during a test.
 var policies = map[string]headgate.Policy{
 	"login":  {Limits: []headgate.Limit{headgate.MustParseLimit("3/24h")}, Algorithm: headgate.SlidingLog},
 	"api":    {Limits: []headgate.Limit{headgate.MustParseLimit("2/24h")}, Algorithm: headgate.SlidingLog},
@@ -33,7 +33,8 @@ var policies = map[string]headgate.Policy{
 	"shadow": {Limits: []headgate.Limit{headgate.MustParseLimit("1/24h")}},
 }
 
-// routes are those of every test. The plain policy is on all requests to one host, beside nothing else.
+// routes returns the routes of every test. The policy plain alone applies to
+// *.example.com.
 func routes() *routing.Table {
 	post := routing.Methods{}
 	if err := post.Add("POST"); err != nil {
@@ -50,27 +51,27 @@ func routes() *routing.Table {
 	}, map[string]routing.Key{"api": must(routing.ParseKey("header:X-API-Key, ip"))})
 }
 
-// options are those of a door and of what it trusts.
+// options are settings of a handler and its trusted proxies.
 type options struct {
 	forwardauth.Options
 	TrustedProxies []netip.Prefix
 }
 
-// decidedBy is what an engine of every test has in force.
+// decidedBy returns the engine options of a test.
 func decidedBy(trusted []netip.Prefix) *engine.Options {
 	return &engine.Options{
 		Policies: policies, Routes: routes(), PolicyOptions: map[string]engine.PolicyOptions{"shadow": {Shadow: engine.All}}, TrustedProxies: trusted,
 	}
 }
 
-// newHandler makes a door over an empty store.
+// newHandler returns a handler over an empty store.
 func newHandler(t testing.TB, opts *options) (*forwardauth.Handler, *memstore.Store) {
 	t.Helper()
-	h, _, store := newDoor(t, opts)
+	h, _, store := newEngineHandler(t, opts)
 	return h, store
 }
 
-func newDoor(t testing.TB, opts *options) (*forwardauth.Handler, *engine.Engine, *memstore.Store) {
+func newEngineHandler(t testing.TB, opts *options) (*forwardauth.Handler, *engine.Engine, *memstore.Store) {
 	t.Helper()
 	store := memstore.New(nil)
 	t.Cleanup(func() { _ = store.Close() })
@@ -85,12 +86,12 @@ func newDoor(t testing.TB, opts *options) (*forwardauth.Handler, *engine.Engine,
 	return h, e, store
 }
 
-// proxied trusts the proxy that ask speaks as.
+// proxied trusts the proxy of ask.
 var proxied = &options{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
 
 const proxy = "10.0.0.1:4711"
 
-// request is one that a proxy asks about.
+// request returns a request of a proxy.
 func request(peer, target string, fields ...string) *http.Request {
 	r := httptest.NewRequest(http.MethodGet, target, nil)
 	r.RemoteAddr = peer
@@ -100,14 +101,14 @@ func request(peer, target string, fields ...string) *http.Request {
 	return r
 }
 
-// ask has the proxy ask.
+// ask sends a request of the proxy.
 func ask(h http.Handler, target string, fields ...string) *http.Response {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, request(proxy, target, fields...))
 	return w.Result()
 }
 
-// login are the fields of a login of one client.
+// login returns the fields that describe a login of one client.
 func login(more ...string) []string {
 	return append([]string{
 		"X-Forwarded-Method", "POST", "X-Forwarded-Host", "shop.test", "X-Forwarded-Uri", "/login", "X-Forwarded-For", "203.0.113.9",

@@ -30,7 +30,7 @@ func read(t testing.TB, name string) string {
 	return string(text)
 }
 
-// expectations are the rows of the table in the README: statuses by file and by what happens.
+// expectations returns the table in docs/proxies/README.md: statuses by file and event.
 func expectations(t *testing.T) map[string]map[string]int {
 	t.Helper()
 	var heads []string
@@ -48,7 +48,7 @@ func expectations(t *testing.T) map[string]map[string]int {
 			for i, cell := range cells[1:] {
 				status, err := strconv.Atoi(cell)
 				if err != nil {
-					t.Fatalf("README.md: %q in the row of %s is no status", cell, cells[0])
+					t.Fatalf("README.md: %q in the row of %s is not a status", cell, cells[0])
 				}
 				row[heads[i+1]] = status
 			}
@@ -60,10 +60,12 @@ func expectations(t *testing.T) map[string]map[string]int {
 	return found
 }
 
-// patience is how long proxies wait for Headgate here, in place of 100 ms, which a machine that is busy with tests may take.
-const patience = time.Second
+// askTimeout is how long proxies wait for Headgate in the tests: a busy machine may
+// exceed 100 ms.
+const askTimeout = time.Second
 
-// start runs a text such as that of a file of the folder, with the addresses and time-outs of the test.
+// start runs a proxy with a configuration of the folder, with the addresses and timeouts
+// of the test.
 func start(t *testing.T, file, text, headgate, application string) *testserver.Gateway {
 	t.Helper()
 	addr := testserver.FreeAddr(t)
@@ -73,10 +75,10 @@ func start(t *testing.T, file, text, headgate, application string) *testserver.G
 		{"127.0.0.1:8080", headgate},
 		{"127.0.0.1:9000", application},
 		{"50ms", "1s"},
-		{"100ms", fmt.Sprint(patience.Milliseconds(), "ms")},
+		{"100ms", fmt.Sprint(askTimeout.Milliseconds(), "ms")},
 	} {
 		if !strings.Contains(text, replaced[0]) {
-			t.Fatalf("%s does not hold %s", file, replaced[0])
+			t.Fatalf("%s does not contain %s", file, replaced[0])
 		}
 		text = strings.ReplaceAll(text, replaced[0], replaced[1])
 	}
@@ -86,17 +88,17 @@ func start(t *testing.T, file, text, headgate, application string) *testserver.G
 	case "Caddyfile":
 		return testserver.Caddy(t, addr, text)
 	}
-	// Abstract sockets are the whole machine's.
+	// Abstract sockets are shared by the whole machine.
 	own := strings.NewReplacer("abns@headgate", "abns@headgate"+port)
 	return testserver.HAProxy(t, addr, own.Replace(text), map[string]string{"haproxy.lua": own.Replace(read(t, "haproxy.lua"))})
 }
 
-// chain is a proxy in front of an application, with Headgate beside.
+// chain is a proxy in front of an application, and the Headgate that the proxy asks.
 type chain struct {
-	proxy  *testserver.Gateway
-	wire   *testserver.FaultProxy // between the proxy and Headgate
-	undo   func() error           // takes the store away
-	called atomic.Int64           // how often the application was
+	proxy      *testserver.Gateway
+	wire       *testserver.FaultProxy // between the proxy and Headgate
+	closeStore func() error           // makes the store unavailable
+	called     atomic.Int64           // number of calls of the application
 }
 
 func newChain(t *testing.T, file string) *chain {
@@ -108,7 +110,7 @@ func chainOf(t *testing.T, file, text string) *chain {
 	t.Helper()
 	c := &chain{}
 	h, store := newHandler(t, &options{Options: forwardauth.Options{Local: true}})
-	c.undo = store.Close
+	c.closeStore = store.Close
 	mux := http.NewServeMux()
 	mux.Handle(forwardauth.Path, h)
 	service := httptest.NewUnstartedServer(mux)
@@ -127,7 +129,7 @@ func chainOf(t *testing.T, file, text string) *chain {
 	return c
 }
 
-// client is somebody with an address and a connection of their own.
+// client is a client with its own address and connection.
 type client struct {
 	t     *testing.T
 	chain *chain
@@ -189,7 +191,8 @@ func (c *client) do(method, uri, body string, fields ...string) reply {
 	return reply{resp.StatusCode, resp.Header, string(got), c.chain.called.Load() > before}
 }
 
-// expect checks the status, and that whoever is admitted reaches the application and nobody else does.
+// expect checks the status, and that the application was called only if the status is
+// 200.
 func (r reply) expect(t *testing.T, what string, status int) {
 	t.Helper()
 	if r.status != status || r.called != (status == http.StatusOK) {
@@ -206,12 +209,12 @@ func (r reply) fields(t *testing.T, what string, want map[string]string) {
 	}
 }
 
-// each runs a test for every file, at the same time.
+// each runs a test for every file, in parallel.
 func each(t *testing.T, run func(t *testing.T, file string, want map[string]int)) {
 	t.Parallel()
 	files := expectations(t)
 	if len(files) != 6 {
-		t.Fatalf("README.md tells of %d files, want 6", len(files))
+		t.Fatalf("README.md lists %d files, want 6", len(files))
 	}
 	for file, want := range files {
 		t.Run(file, func(t *testing.T) {
@@ -221,18 +224,18 @@ func each(t *testing.T, run func(t *testing.T, file string, want map[string]int)
 	}
 }
 
-func TestProxiesDoWhatTheTableSays(t *testing.T) {
+func TestProxyResponses(t *testing.T) {
 	each(t, func(t *testing.T, file string, want map[string]int) {
 		c := newChain(t, file)
-		somebody, another := c.client(t, "127.0.0.2"), c.client(t, "127.0.0.3")
+		user, another := c.client(t, "127.0.0.2"), c.client(t, "127.0.0.3")
 
-		r := somebody.do("GET", "/free?x=1", "")
+		r := user.do("GET", "/free?x=1", "")
 		r.expect(t, "a request under no policy", want["allowed"])
 		r.fields(t, "under no policy", map[string]string{
 			"RateLimit": "", "RateLimit-Policy": "", "Retry-After": "", "X-Application": "yes",
 		})
 		for left := 2; left >= 0; left-- {
-			r = somebody.do("POST", "/login", "name=a")
+			r = user.do("POST", "/login", "name=a")
 			r.expect(t, "a login", want["allowed"])
 			r.fields(t, "a login", map[string]string{
 				"RateLimit": `"login";r=` + strconv.Itoa(left) + `;t=86400`, "RateLimit-Policy": `"login";q=3;w=86400`, "Retry-After": "",
@@ -241,8 +244,8 @@ func TestProxiesDoWhatTheTableSays(t *testing.T) {
 				t.Errorf("the application was asked %q", r.body)
 			}
 		}
-		checkDenial(t, somebody.do("POST", "/login", "name=a"), want["denied"])
-		somebody.do("GET", "/login", "").expect(t, "another method", want["allowed"])
+		checkDenial(t, user.do("POST", "/login", "name=a"), want["denied"])
+		user.do("GET", "/login", "").expect(t, "another method", want["allowed"])
 		another.do("POST", "/login", "").expect(t, "another client", want["allowed"])
 
 		c.wire.SetLatency(30 * time.Second)
@@ -252,8 +255,8 @@ func TestProxiesDoWhatTheTableSays(t *testing.T) {
 		if r.called && r.body != "POST /plain/1 name=a" {
 			t.Errorf("slow: the application was asked %q", r.body)
 		}
-		if took := time.Since(begun); took < patience/2 || took > 20*time.Second { // of the 30 that Headgate needs
-			t.Errorf("slow: answered after %v, want some %v", took, patience)
+		if took := time.Since(begun); took < askTimeout/2 || took > 20*time.Second { // Headgate takes 30 s
+			t.Errorf("slow: answered after %v, want some %v", took, askTimeout)
 		}
 		if got := c.wire.Counts().Requests - asked; got != 1 {
 			t.Errorf("slow: Headgate was asked %d times, want once", got)
@@ -262,19 +265,19 @@ func TestProxiesDoWhatTheTableSays(t *testing.T) {
 		c.wire.Cut()
 		begun = time.Now()
 		another.do("POST", "/plain/1", "").expect(t, "down", want["Headgate is down"])
-		if took := time.Since(begun); took > patience {
-			t.Errorf("down: answered after %v, want at once", took)
+		if took := time.Since(begun); took > askTimeout {
+			t.Errorf("down: answered after %v, want immediately", took)
 		}
 		c.wire.Restore()
 		another.do("POST", "/login", "").expect(t, "up again", want["allowed"])
-		if err := c.undo(); err != nil {
+		if err := c.closeStore(); err != nil {
 			t.Fatal(err)
 		}
 		another.do("POST", "/login", "").expect(t, "undecided", want["a policy says 503"])
 	})
 }
 
-// checkDenial checks all of what a denied client gets.
+// checkDenial checks the whole response to a denied client.
 func checkDenial(t *testing.T, r reply, status int) {
 	t.Helper()
 	r.expect(t, "a login too many", status)
@@ -288,15 +291,15 @@ func checkDenial(t *testing.T, r reply, status int) {
 	})
 	for _, want := range []string{`{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded"`, `"status":429`} {
 		if !strings.Contains(r.body, want) {
-			t.Errorf("denied: the body %q does not hold %s", r.body, want)
+			t.Errorf("denied: the body %q does not contain %s", r.body, want)
 		}
 	}
 }
 
-func TestProxiesBelieveNoClient(t *testing.T) {
+func TestProxiesReplaceClientFields(t *testing.T) {
 	each(t, func(t *testing.T, file string, want map[string]int) {
 		c := newChain(t, file)
-		somebody := c.client(t, "127.0.0.2")
+		user := c.client(t, "127.0.0.2")
 		for i := range 4 {
 			lies := []string{
 				"X-Forwarded-For", fmt.Sprintf("6.6.6.%d", i), "X-Real-IP", fmt.Sprintf("6.6.6.%d", i), "Forwarded", "for=6.6.6.6",
@@ -307,41 +310,42 @@ func TestProxiesBelieveNoClient(t *testing.T) {
 			if i == 3 {
 				status = want["denied"]
 			}
-			somebody.do("POST", "/login", "", lies...).expect(t, fmt.Sprintf("login %d with other claims", i+1), status)
+			user.do("POST", "/login", "", lies...).expect(t, fmt.Sprintf("login %d with other claims", i+1), status)
 		}
 		key := []string{"X-API-Key", "acme"}
-		somebody.do("GET", "/api/a?deny=503", "", key...).expect(t, "with a key", want["allowed"])
+		user.do("GET", "/api/a?deny=503", "", key...).expect(t, "with a key", want["allowed"])
 		c.client(t, "127.0.0.3").do("GET", "/api/b?deny=nonsense", "", key...).expect(t, "the same key from elsewhere", want["allowed"])
-		somebody.do("GET", "/api/c?deny=503", "", key...).expect(t, "the key once more", want["denied"])
-		somebody.do("GET", "/api/c", "", "X-API-Key", "other").expect(t, "another key", want["allowed"])
+		user.do("GET", "/api/c?deny=503", "", key...).expect(t, "the key once more", want["denied"])
+		user.do("GET", "/api/c", "", "X-API-Key", "other").expect(t, "another key", want["allowed"])
 	})
 }
 
-// What a program may take for /login is under its limit, however it is written, and however long the request is.
-func TestProxiesPassPathsAsTheyAreWritten(t *testing.T) {
+// Every spelling that a program may accept as /login is under its limit, however long the
+// request is.
+func TestProxyPathSpellings(t *testing.T) {
 	each(t, func(t *testing.T, file string, want map[string]int) {
 		c := newChain(t, file)
-		somebody := c.client(t, "127.0.0.2")
+		user := c.client(t, "127.0.0.2")
 		for range 3 {
-			somebody.do("POST", "//a/..//%6cogin/", "").expect(t, "an odd path", want["allowed"])
+			user.do("POST", "//a/..//%6cogin/", "").expect(t, "an odd path", want["allowed"])
 		}
 		for _, uri := range []string{
 			"/login", "/login/", "//login", "/./login", "/a/../login", "/a/%2e%2e/login", "/LOGIN", "/log%69n", "/login?x=/free", "/login?",
 			"/a%2f..%2flogin",
 			"/login;jsessionid=1", "/login%3Bx", "/%2flogin", "http://shop.test/login",
 		} {
-			somebody.do("POST", uri, "").expect(t, uri, want["denied"])
+			user.do("POST", uri, "").expect(t, uri, want["denied"])
 		}
 		for _, uri := range []string{"/logins", "/login/x", "/a/login", "/?/login"} {
-			somebody.do("POST", uri, "").expect(t, uri, want["allowed"])
+			user.do("POST", uri, "").expect(t, uri, want["allowed"])
 		}
-		c.expectNoneIsTooLong(t)
+		c.requireLongRequestsDenied(t)
 	})
 }
 
-// expectNoneIsTooLong sends what is denied with more and more around it: whatever Headgate says of that, or does to the connection,
-// it is there, and the application is not asked.
-func (c *chain) expectNoneIsTooLong(t *testing.T) {
+// requireLongRequestsDenied sends denied requests with more and more padding. However
+// Headgate responds, the application must not be called.
+func (c *chain) requireLongRequestsDenied(t *testing.T) {
 	t.Helper()
 	for _, n := range []int{4, 8, 15, 17, 25, 40, 400, 900} {
 		pad := strings.Repeat("a", n<<10)
@@ -350,7 +354,7 @@ func (c *chain) expectNoneIsTooLong(t *testing.T) {
 			if what == "uri" {
 				uri += "?" + pad
 			}
-			for range 3 { // connections break in more ways than one
+			for range 3 { // a connection may break at different points
 				if r, err := c.tryLong(t, uri, fields); err == nil && r {
 					t.Errorf("%d KiB of %s: the application was called", n, what)
 				}
@@ -359,12 +363,12 @@ func (c *chain) expectNoneIsTooLong(t *testing.T) {
 	}
 }
 
-// Proxies can be told to read longer headers than Headgate does.
-func TestProxiesWithLargerBuffersPassNobody(t *testing.T) {
+// Proxies can be configured to accept longer headers than Headgate.
+func TestProxiesWithLargerBuffers(t *testing.T) {
 	each(t, func(t *testing.T, file string, want map[string]int) {
 		text := read(t, file)
 		if strings.HasPrefix(file, "Caddy") {
-			return // its buffers are large unless its file says otherwise
+			return // its buffers are large by default
 		}
 		for _, larger := range [][2]string{
 			{"global\n", "global\n    tune.bufsize 1048576\n"},
@@ -373,15 +377,16 @@ func TestProxiesWithLargerBuffersPassNobody(t *testing.T) {
 			text = strings.Replace(text, larger[0], larger[1], 1)
 		}
 		c := chainOf(t, file, text)
-		somebody := c.client(t, "127.0.0.2")
+		user := c.client(t, "127.0.0.2")
 		for range 3 {
-			somebody.do("POST", "/login", "").expect(t, "a login", want["allowed"])
+			user.do("POST", "/login", "").expect(t, "a login", want["allowed"])
 		}
-		c.expectNoneIsTooLong(t)
+		c.requireLongRequestsDenied(t)
 	})
 }
 
-// tryLong sends a request that may be too long for the proxy, and reports whether the application was called.
+// tryLong sends a request that may be too long for the proxy, and reports whether the
+// application was called.
 func (c *chain) tryLong(t *testing.T, uri string, fields []string) (bool, error) {
 	t.Helper()
 	before := c.called.Load()
@@ -397,13 +402,13 @@ func (c *chain) tryLong(t *testing.T, uri string, fields []string) (bool, error)
 	return c.called.Load() > before, err
 }
 
-// A connection to Headgate is used again. HAProxy has one for each of its threads.
-func TestProxiesKeepConnections(t *testing.T) {
+// A connection to Headgate is reused. HAProxy has one for each of its threads.
+func TestProxiesReuseConnections(t *testing.T) {
 	each(t, func(t *testing.T, file string, want map[string]int) {
 		c := newChain(t, file)
-		somebody := c.client(t, "127.0.0.2")
+		user := c.client(t, "127.0.0.2")
 		for range 100 {
-			somebody.do("GET", "/plain/1", "").expect(t, "a request", want["allowed"])
+			user.do("GET", "/plain/1", "").expect(t, "a request", want["allowed"])
 		}
 		if got := c.wire.Counts().Connections; got > 8 {
 			t.Errorf("100 requests took %d connections to Headgate, want a few", got)
@@ -411,8 +416,9 @@ func TestProxiesKeepConnections(t *testing.T) {
 	})
 }
 
-// What people write by themselves: the fields of nginx's own documentation, and the client's header passed on whole.
-const byHand = `
+// originalFormatConfig sets the fields of nginx's own documentation, and forwards the
+// client's header.
+const originalFormatConfig = `
 proxy_connect_timeout 50ms;
 proxy_read_timeout 100ms;
 server {
@@ -438,22 +444,24 @@ server {
     location @open { internal; return 204; }
 }`
 
-func TestNginxWithTheOtherDescription(t *testing.T) {
+// A configuration as in nginx's own documentation, which forwards the client's whole
+// header.
+func TestNginxOriginalFormat(t *testing.T) {
 	t.Parallel()
-	c := chainOf(t, "nginx-by-hand", byHand)
-	somebody := c.client(t, "127.0.0.2")
+	c := chainOf(t, "nginx-by-hand", originalFormatConfig)
+	user := c.client(t, "127.0.0.2")
 	for i := range 4 {
 		lies := []string{
 			"X-Forwarded-For", fmt.Sprintf("6.6.6.%d", i), "X-Real-IP", "6.6.6.6", "X-Original-URI", "/free", "X-Forwarded-Host", "x",
 		}
-		somebody.do("POST", "/login", "", lies...).expect(t, fmt.Sprintf("login %d", i+1), []int{200, 200, 200, 429}[i])
+		user.do("POST", "/login", "", lies...).expect(t, fmt.Sprintf("login %d", i+1), []int{200, 200, 200, 429}[i])
 	}
 	for _, name := range []string{"X-Forwarded-Uri", "X-Forwarded-Method"} {
-		somebody.do("POST", "/login", "", name, "/free").expect(t, "a description of the client's own", http.StatusInternalServerError)
+		user.do("POST", "/login", "", name, "/free").expect(t, "a description of the client's own", http.StatusInternalServerError)
 	}
 	c.client(t, "127.0.0.3").do("POST", "/login", "").expect(t, "another client", http.StatusOK)
 	c.wire.Cut()
-	somebody.do("POST", "/login", "").expect(t, "down", http.StatusOK)
+	user.do("POST", "/login", "").expect(t, "down", http.StatusOK)
 }
 
 const directive = `
@@ -471,15 +479,15 @@ http://:8000 {
 }
 `
 
-func TestCaddyWithItsDirective(t *testing.T) {
+func TestCaddyDirective(t *testing.T) {
 	t.Parallel()
 	c := chainOf(t, "Caddyfile-directive", directive)
-	somebody := c.client(t, "127.0.0.2")
+	user := c.client(t, "127.0.0.2")
 	for i := range 4 {
 		lies := []string{"X-Forwarded-For", fmt.Sprintf("6.6.6.%d", i), "X-Real-IP", "6.6.6.6", "X-Forwarded-Uri", "/free"}
-		r := somebody.do("POST", "/login?next=%2F&x", "name=a", lies...)
+		r := user.do("POST", "/login?next=%2F&x", "name=a", lies...)
 		r.expect(t, fmt.Sprintf("login %d", i+1), []int{200, 200, 200, 429}[i])
 	}
-	somebody.do("POST", "/login", "", "X-Original-URI", "/free").expect(t, "a description of the client's own", http.StatusBadRequest)
-	somebody.do("POST", "/login?deny=503", "").expect(t, "a parameter of the client's", http.StatusTooManyRequests)
+	user.do("POST", "/login", "", "X-Original-URI", "/free").expect(t, "a description of the client's own", http.StatusBadRequest)
+	user.do("POST", "/login?deny=503", "").expect(t, "a parameter of the client's", http.StatusTooManyRequests)
 }

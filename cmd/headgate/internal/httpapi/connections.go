@@ -39,8 +39,8 @@ func (l *backlogListener) Close() error {
 	return l.closed
 }
 
-// stop accepts connections until the deadline, then none. A listener that does not support
-// deadlines is closed immediately.
+// stop accepts connections until the deadline, then none. A listener that does not
+// support deadlines is closed immediately.
 func (l *backlogListener) stop(until time.Time) {
 	l.stopping.Store(true)
 	if ln, ok := l.Listener.(interface{ SetDeadline(time.Time) error }); !ok || ln.SetDeadline(until) != nil {
@@ -48,8 +48,8 @@ func (l *backlogListener) stop(until time.Time) {
 	}
 }
 
-// Accept returns the next connection for which there is room. A connection without room is closed.
-// After stop, the deadline closes the listener.
+// Accept returns the next connection for which there is room. A connection without room
+// is closed. After stop, the deadline closes the listener.
 func (l *backlogListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
@@ -78,9 +78,9 @@ type connStates struct {
 	conns  sync.Map     // net.Conn → *atomic.Int64, the connection's state
 }
 
-// The state of a connection is inRequest, ended, or the time since which it is idle, in ns of the
-// wall clock: negative before its first request, positive after. Steps of the clock are harmless:
-// the time only selects which connection is closed.
+// The state of a connection is inRequest, ended, or the time since which it is idle, in
+// ns of the wall clock: negative before its first request, positive after. Steps of the
+// clock are harmless: the time only selects which connection is closed.
 const (
 	inRequest = 0
 	ended     = math.MinInt64 // the connection was closed
@@ -138,8 +138,8 @@ func (c *connStates) count(state, n int64) {
 	}
 }
 
-// makeRoom reports whether another connection is allowed. At the maximum, it closes an idle
-// connection for the new one, so that idle connections cannot block the server.
+// makeRoom reports whether another connection is allowed. At the maximum, it closes an
+// idle connection for the new one, so that idle connections cannot block the server.
 func (c *connStates) makeRoom() bool {
 	if c.open.Load() < c.max {
 		return true
@@ -158,9 +158,10 @@ func (c *connStates) makeRoom() bool {
 	return false
 }
 
-// selectIdle returns the connection to close: one that has never sent a request, or else one
-// between two requests. Of up to maxCompared it is the one that has been idle longest, because
-// others are more likely to send. It returns nil if no connection can be closed.
+// selectIdle returns the connection to close: one that has never sent a request, or else
+// one between two requests. Of up to maxCompared it is the one that has been idle
+// longest, because others are more likely to send. It returns nil if no connection can be
+// closed.
 func (c *connStates) selectIdle() (found net.Conn, state *atomic.Int64, since int64) {
 	compared, newest := 0, -time.Now().Add(-firstRequestTime).UnixNano()
 	c.conns.Range(func(conn, value any) bool {
@@ -178,7 +179,8 @@ func (c *connStates) selectIdle() (found net.Conn, state *atomic.Int64, since in
 	return found, state, since
 }
 
-// closesBefore reports whether a connection in one state is closed before one in another state.
+// closesBefore reports whether a connection in one state is closed before one in another
+// state.
 func closesBefore(state, other int64) bool {
 	if (state < 0) != (other < 0) {
 		return state < 0
@@ -186,8 +188,9 @@ func closesBefore(state, other int64) bool {
 	return max(state, -state) < max(other, -other)
 }
 
-// closeNow closes a connection immediately. For TLS it closes the underlying connection: a TLS close
-// can take five seconds if the client has stopped reading, and would delay new connections.
+// closeNow closes a connection immediately. For TLS it closes the underlying connection:
+// a TLS close can take five seconds if the client has stopped reading, and would delay
+// new connections.
 func closeNow(conn net.Conn) {
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// A client that has stopped reading is no reason to keep those waiting who come: TLS would take its time to say that it ends.
-func TestRoomIsMadeAtOnce(t *testing.T) {
+// A client that has stopped reading does not delay new connections, as a TLS close would.
+func TestMakeRoomClosesImmediately(t *testing.T) {
 	t.Parallel()
 	ours := httptest.NewTLSServer(http.NotFoundHandler())
 	ours.Close()
@@ -31,21 +31,22 @@ func TestRoomIsMadeAtOnce(t *testing.T) {
 		states.change(conn, http.StateIdle)
 		began := time.Now()
 		if made, took := states.makeRoom(), time.Since(began); !made || took > 0 {
-			t.Errorf("room was made: %v, in %v want at once", made, took)
+			t.Errorf("made room: %v, in %v; want true, immediately", made, took)
 		}
 		if _, err := client.Read(make([]byte, 1)); err == nil {
-			t.Error("the connection is still there")
+			t.Error("the connection is still open")
 		}
 	})
 }
 
-// Who says nothing makes room before who has asked before, and who has waited long before who is about to ask again. Who is new has a
-// second, and who is in a request stays.
-func TestWhoMakesRoom(t *testing.T) {
+// Connections without any request are closed before idle ones, and the longest idle
+// first. A new connection is protected for a second, and one with a request in flight
+// always.
+func TestMakeRoomOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		states := connStates{max: 20}
-		var silent, idle, asking []net.Conn
+		var unused, idle, active []net.Conn
 		add := func(to *[]net.Conn, then ...http.ConnState) {
 			conn, _ := net.Pipe()
 			*to = append(*to, conn)
@@ -58,42 +59,42 @@ func TestWhoMakesRoom(t *testing.T) {
 			add(&idle, http.StateActive, http.StateIdle)
 		}
 		for range 4 {
-			add(&asking, http.StateActive)
+			add(&active, http.StateActive)
 		}
 		for range 8 {
-			add(&silent)
+			add(&unused)
 		}
-		gone := func(conns []net.Conn) (n int) {
+		closed := func(conns []net.Conn) (n int) {
 			for ; n < len(conns) && conns[n].SetDeadline(time.Time{}) != nil; n++ {
 			}
 			return n
 		}
-		holds := func(when string, wantSilent, wantIdle int) {
+		requireClosed := func(when string, wantUnused, wantIdle int) {
 			t.Helper()
-			if !states.makeRoom() || gone(silent) != wantSilent || gone(idle) != wantIdle {
-				t.Errorf("%s: %d silent and %d idle ones have made room, want the first %d and %d", when, gone(silent), gone(idle), wantSilent, wantIdle)
+			if !states.makeRoom() || closed(unused) != wantUnused || closed(idle) != wantIdle {
+				t.Errorf("%s: %d unused and %d idle connections were closed, want the first %d and %d", when, closed(unused), closed(idle), wantUnused, wantIdle)
 			}
 		}
-		holds("while all are new", 0, 1)
-		add(&asking, http.StateActive)
+		requireClosed("all new", 0, 1)
+		add(&active, http.StateActive)
 		time.Sleep(firstRequestTime)
-		for n := range len(silent) {
-			holds("a second later", n+1, 1)
-			add(&asking, http.StateActive)
+		for n := range len(unused) {
+			requireClosed("a second later", n+1, 1)
+			add(&active, http.StateActive)
 		}
 		for n := 1; n < len(idle); n++ {
-			holds("without silent ones", len(silent), n+1)
-			add(&asking, http.StateActive)
+			requireClosed("only idle", len(unused), n+1)
+			add(&active, http.StateActive)
 		}
-		if states.makeRoom() || gone(asking) > 0 {
-			t.Error("one in a request has made room")
+		if states.makeRoom() || closed(active) > 0 {
+			t.Error("a connection with a request in flight was closed")
 		}
-		states.change(idle[0], http.StateActive) // it had just begun to send when it was cut off
-		for _, conn := range slices.Concat(silent, idle, asking) {
+		states.change(idle[0], http.StateActive) // it began to send just when it was closed
+		for _, conn := range slices.Concat(unused, idle, active) {
 			states.change(conn, http.StateClosed)
 		}
 		if states.open.Load() != 0 || states.busy() != 0 {
-			t.Errorf("%d are counted, %d busy, behind the end of all", states.open.Load(), states.busy())
+			t.Errorf("%d open and %d busy connections after the end of all", states.open.Load(), states.busy())
 		}
 	})
 }

@@ -14,9 +14,10 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// TestShutdownAnswersWhatWasSentBefore: requests are sent whole, on connections in use and on such as nobody has accepted yet,
-// and the server is stopped before it can have read them all.
-func TestShutdownAnswersWhatWasSentBefore(t *testing.T) {
+// Requests that were sent before the shutdown are served, on connections in use and on
+// connections that were not accepted yet, although the server cannot have read all of
+// them.
+func TestShutdownServesSentRequests(t *testing.T) {
 	t.Parallel()
 	for range 5 {
 		t.Run("", stopAmidRequests)
@@ -71,9 +72,9 @@ func stopAmidRequests(t *testing.T) {
 	}
 }
 
-// Whoever holds connections open keeps nobody out: those that only wait for a request make room, and beyond those that are in one there
-// are no more.
-func TestConnectionsAreBounded(t *testing.T) {
+// At the maximum, an idle connection is closed for a new one. If all have requests in
+// flight, the new one is closed.
+func TestMaxConnections(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil, &httpapi.ServerOptions{MaxConnections: 3, ReadTimeout: time.Hour})
 	var waiting, asking []net.Conn
@@ -89,12 +90,14 @@ func TestConnectionsAreBounded(t *testing.T) {
 	mustBeClosed(t, s.dial())
 	mustWrite(t, asking[0], `{"limit":"100/s","key":"keys"}`)
 	if resp := response(t, asking[0]); resp.StatusCode != http.StatusOK {
-		t.Errorf("who was in a request: status %d, want 200", resp.StatusCode)
+		t.Errorf("a connection with a request in flight: status %d, want 200", resp.StatusCode)
 	}
-	s.stays("GET /livez HTTP/1.1\r\nHost: h\r\n\r\n", "HTTP/1.1 200 OK\r\n") // in the place of the one that has its answer
+	// The connection that got its response is idle now, and makes room.
+	s.stays("GET /livez HTTP/1.1\r\nHost: h\r\n\r\n", "HTTP/1.1 200 OK\r\n")
 }
 
-// stays is a connection that is answered. It is another one as long as none is idle: who has just been answered is soon.
+// stays returns a connection that got this response. It retries as long as no connection
+// is idle: one that just got its response soon is.
 func (s *served) stays(request, answer string) net.Conn {
 	s.t.Helper()
 	for range 1000 {

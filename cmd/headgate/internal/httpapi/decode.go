@@ -56,13 +56,13 @@ func (r *request) path(index int, field string) string {
 	return checkPath(index, field)
 }
 
-// decode decodes a body into r, whose checks' memory it reuses. It accepts at most maxChecks checks.
-// It is strict, because a misread request could be allowed wrongly: no unknown or duplicate
-// fields, nothing after the object, and no invalid UTF-8.
+// decode decodes a body into r, whose checks' memory it reuses. It accepts at most
+// maxChecks checks. It is strict, because a misread request could be allowed wrongly: no
+// unknown or duplicate fields, nothing after the object, and no invalid UTF-8.
 //
-// Package encoding/json uses the last of two equal fields, matches names in any case, replaces
-// invalid UTF-8, which would make two keys equal, and does not report the path of an invalid
-// field. It is also ten times slower.
+// Package encoding/json uses the last of two equal fields, matches names in any case,
+// replaces invalid UTF-8, which would make two keys equal, and does not report the path
+// of an invalid field. It is also ten times slower.
 func (r *request) decode(body string, maxChecks int) error {
 	d := decoder{text: body, maxChecks: maxChecks, check: -1, checks: r.checks[:0]}
 	single, seen, err := d.body()
@@ -205,8 +205,8 @@ func (d *decoder) complete(c *engine.Check, seen fields) error {
 	return nil
 }
 
-// fieldError returns an error about a field of the current check. problem is the rest of a
-// sentence after the field's name.
+// fieldError returns an error about a field of the current check. problem is the rest of
+// a sentence after the field's name.
 func (d *decoder) fieldError(name, problem string) error {
 	path := d.path(name)
 	return &inputError{path, fmt.Sprintf("field %q %s", path, problem)}
@@ -226,7 +226,8 @@ func checkPath(check int, name string) string {
 	return path + "." + name
 }
 
-// unknownField returns an error about an unknown field name, with the nearest accepted name.
+// unknownField returns an error about an unknown field name, with the nearest accepted
+// name.
 func (d *decoder) unknownField(name string, accepted fields) error {
 	path := d.path(truncate(name))
 	var known []string

@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
 
-func TestDecodeReads(t *testing.T) {
+func TestDecode(t *testing.T) {
 	t.Parallel()
 	k := engine.Check{Limit: "10/s", Key: "k", Cost: 1}
 	for _, tt := range []struct {
@@ -49,7 +49,7 @@ func TestDecodeReads(t *testing.T) {
 	}
 }
 
-func TestDecodeRefuses(t *testing.T) {
+func TestDecodeErrors(t *testing.T) {
 	t.Parallel()
 	const rest = `"limit":"10/s","key":"k"`
 	for _, tt := range []struct{ name, body, field, said string }{
@@ -135,14 +135,14 @@ func TestDecodeRefuses(t *testing.T) {
 				t.Errorf("%.80s: got %q, %q; want %q, %q", tt.body, input.field, input.detail, tt.field, tt.said)
 			}
 			if len(err.Error()) > 300 || !utf8.ValidString(err.Error()) {
-				t.Errorf("%.80s: the error is too long or no UTF-8: %q", tt.body, err)
+				t.Errorf("%.80s: the error is too long or invalid UTF-8: %q", tt.body, err)
 			}
 		})
 	}
 }
 
-// FuzzDecode holds the decoder against encoding/json: what both take they read alike, and what only one takes differs by a
-// rule of this door.
+// FuzzDecode compares the decoder with encoding/json: what both accept is equal, and they
+// accept different texts only because of a rule of this API.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{
 		`{"limit":"10/s","key":"k"}`, `{"policy":"p","key":"\ud83d\ude00","cost":2}`, `{"checks":[{"limit":"1/s","key":""},{"policy":"p","key":"k"}]}`,
@@ -156,7 +156,7 @@ func FuzzDecode(f *testing.F) {
 		err := r.decode(body, 4)
 		want, wantOK := plainDecode(body, 4)
 		if (err == nil) != wantOK {
-			t.Fatalf("%q: decode says %v, encoding/json with our rules takes it: %v", body, err, wantOK)
+			t.Fatalf("%q: decode returns %v, encoding/json with our rules accepts it: %v", body, err, wantOK)
 		}
 		if err == nil && !slices.Equal(r.checks, want) {
 			t.Fatalf("%q: got %+v, want %+v", body, r.checks, want)
@@ -164,7 +164,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// plainDecode is decode made of encoding/json: slower, and silent about what is wrong.
+// plainDecode is decode by encoding/json: slower, and without error texts.
 func plainDecode(body string, most int) ([]engine.Check, bool) {
 	if !json.Valid([]byte(body)) || !utf8.ValidString(body) || loneSurrogate(body) {
 		return nil, false
@@ -197,7 +197,7 @@ func plainDecode(body string, most int) ([]engine.Check, bool) {
 	return checks, true
 }
 
-// plainObject reads an object's members; none may be there twice.
+// plainObject reads the members of an object; duplicates are an error.
 func plainObject(raw []byte) (map[string]json.RawMessage, bool) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {
@@ -250,7 +250,8 @@ func plainCheck(members map[string]json.RawMessage) (engine.Check, bool) {
 	return c, key && policy != limit && !(policy && (algorithm || c.Policy == ""))
 }
 
-// loneSurrogate reports whether a valid JSON text escapes half of a surrogate pair, which encoding/json replaces.
+// loneSurrogate reports whether a valid JSON text escapes half of a surrogate pair, which
+// encoding/json replaces.
 func loneSurrogate(body string) bool {
 	d := json.NewDecoder(strings.NewReader(body))
 	for {

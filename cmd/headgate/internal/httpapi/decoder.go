@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
 
-// decoder reads a body from left to right. It does not recurse: a body has nothing deeper than a
-// field of a check.
+// decoder reads a body from left to right. It does not recurse: a body has nothing deeper
+// than a field of a check.
 type decoder struct {
 	text      string
 	at        int    // the next byte to read
@@ -22,8 +22,8 @@ type decoder struct {
 	checks    []engine.Check
 }
 
-// member reads the name of an object's next member and its colon. more is false after the closing
-// brace.
+// member reads the name of an object's next member and its colon. more is false after the
+// closing brace.
 func (d *decoder) member(first bool) (name string, more bool, err error) {
 	if d.next('}') {
 		return "", false, nil
@@ -185,7 +185,8 @@ func (d *decoder) isDigit() bool {
 	return d.at < len(d.text) && d.text[d.at] >= '0' && d.text[d.at] <= '9'
 }
 
-// malformed returns an error about invalid JSON. It never contains the text, which may be a key.
+// malformed returns an error about invalid JSON. It never contains the text, which may be
+// a key.
 func (d *decoder) malformed(reason string) error {
 	return &inputError{d.current(), fmt.Sprintf("malformed JSON at byte %d: %s", d.at, reason)}
 }

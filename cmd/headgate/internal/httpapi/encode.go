@@ -52,6 +52,6 @@ func appendString(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// ceilUnits returns d in whole units, rounded up. d must be at least 0 and at most about a hundred
-// years.
+// ceilUnits returns d in whole units, rounded up. d must be at least 0 and at most about
+// a hundred years.
 func ceilUnits(d, unit time.Duration) int64 { return int64((d + unit - 1) / unit) }

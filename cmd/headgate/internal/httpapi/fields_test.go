@@ -27,7 +27,7 @@ func newTestHandler(t *testing.T, opts *engine.Options) *Handler {
 	return New(e, nil)
 }
 
-// limitFields are the header fields of an answer to checks at start.
+// limitFields returns the header fields of an answer to checks at start.
 func limitFields(t *testing.T, h *Handler, checks ...engine.Check) http.Header {
 	t.Helper()
 	var a engine.Answer
@@ -42,7 +42,7 @@ func limitFields(t *testing.T, h *Handler, checks ...engine.Check) http.Header {
 	return header
 }
 
-// mustBeList reads a field as a strict reader of structured fields does.
+// mustBeList parses a field as a strict parser of structured fields does.
 func mustBeList(t *testing.T, name, value string) httpsfv.List {
 	t.Helper()
 	list, err := httpsfv.UnmarshalList([]string{value})
@@ -51,13 +51,13 @@ func mustBeList(t *testing.T, name, value string) httpsfv.List {
 	}
 	for _, member := range list {
 		if _, ok := member.(httpsfv.Item).Value.(string); !ok {
-			t.Errorf("%s: %s: an item is no string", name, value)
+			t.Errorf("%s: %s: an item is not a string", name, value)
 		}
 	}
 	return list
 }
 
-// T38: what is written can be read, and says what it should.
+// T38: the fields can be parsed, and contain the right values.
 func TestLimitFields(t *testing.T) {
 	t.Parallel()
 	policies := &engine.Options{Policies: map[string]headgate.Policy{
@@ -116,7 +116,7 @@ func TestLimitFields(t *testing.T) {
 	}
 }
 
-// T23, T25: Retry-After is there exactly when a wait helps, in whole seconds, rounded up.
+// T23, T25: Retry-After is set exactly if a wait helps, in whole seconds, rounded up.
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -141,8 +141,9 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// Requests of many policies are answered with a header of bounded length that still names the tightest.
-func TestListOfPoliciesIsBounded(t *testing.T) {
+// A request with many policies gets header fields of bounded length, which include the
+// tightest.
+func TestLimitFieldsBounded(t *testing.T) {
 	t.Parallel()
 	h := newTestHandler(t, &engine.Options{MaxChecks: 500})
 	checks := make([]engine.Check, 500)
@@ -173,8 +174,9 @@ func (n *nowhere) Header() http.Header         { return n.header }
 func (n *nowhere) Write(b []byte) (int, error) { return len(b), nil }
 func (n *nowhere) WriteHeader(status int)      { n.status = status }
 
-// The door's own part of a request costs few allocations: four, and some more under the race detector, whose pools forget.
-func TestCheckAllocatesLittle(t *testing.T) {
+// The API's own part of a request makes four allocations, and some more under the race
+// detector, whose pools drop items.
+func TestCheckAllocations(t *testing.T) {
 	h := newTestHandler(t, nil)
 	const text = `{"limit":"1/366d","key":"k"}`
 	body := strings.NewReader(text)

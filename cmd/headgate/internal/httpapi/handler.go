@@ -1,6 +1,6 @@
-// Package httpapi is the HTTP API of the service: check, peek, refund and reset under /v1, the two
-// health paths, and the OpenAPI document that describes them. It contains the protocol, and no
-// algorithm or storage.
+// Package httpapi is the HTTP API of the service: check, peek, refund and reset under
+// /v1, the two health paths, and the OpenAPI document that describes them. It contains
+// the protocol, and no algorithm or storage.
 package httpapi
 
 import (
@@ -27,17 +27,17 @@ const DefaultMaxBodyBytes = 64 << 10
 // maxKeptBytes is the maximum size of a buffer that is kept for later requests.
 const maxKeptBytes = 64 << 10
 
-// Options are a handler's settings. The zero value of each field is its default; nil means all
-// defaults.
+// Options are a handler's settings. The zero value of each field is its default; nil
+// means all defaults.
 type Options struct {
 	// MaxBodyBytes is the maximum length of a request body, in bytes; 0 means
 	// [DefaultMaxBodyBytes].
 	MaxBodyBytes int
 	// Health serves /livez and /readyz; nil means one with default options.
 	Health *Health
-	// Mounted are the handlers of other APIs on this listener, by path. A path that ends with a
-	// slash includes all paths below it; the longest match applies. It must not be changed
-	// afterwards.
+	// Mounted are the handlers of other APIs on this listener, by path. A path that ends
+	// with a slash includes all paths below it; the longest match applies. It must not be
+	// changed afterwards.
 	Mounted map[string]http.Handler
 }
 
@@ -72,8 +72,9 @@ func New(e *engine.Engine, opts *Options) *Handler {
 	return h
 }
 
-// route fills the tables of paths. They replace [http.ServeMux], which redirects a path with a
-// double slash: this API answers 404, and a mounted handler receives the path unchanged.
+// route fills the tables of paths. They replace [http.ServeMux], which redirects a path
+// with a double slash: this API answers 404, and a mounted handler receives the path
+// unchanged.
 func (h *Handler) route(mounted map[string]http.Handler) {
 	h.routes = map[string]http.Handler{"/livez": h.health, "/readyz": h.health, "/openapi.json": readOnly(serveOpenAPI)}
 	verbs := map[string]headgate.Verb{
@@ -86,7 +87,8 @@ func (h *Handler) route(mounted map[string]http.Handler) {
 	for _, path := range slices.Sorted(maps.Keys(mounted)) {
 		paths = append(paths, path)
 		if strings.HasSuffix(path, "/") {
-			h.subtrees = slices.Insert(h.subtrees, 0, subtree{path, mounted[path]}) // a longer one sorts after its own prefix
+			// A longer path sorts after its own prefix, and so gets in front of it.
+			h.subtrees = slices.Insert(h.subtrees, 0, subtree{path, mounted[path]})
 		} else if h.routes[path] == nil {
 			h.routes[path] = mounted[path]
 		}
@@ -94,8 +96,8 @@ func (h *Handler) route(mounted map[string]http.Handler) {
 	h.notFound = "unknown path; must be one of " + strings.Join(paths, ", ")
 }
 
-// Drain makes /readyz report that this instance is shutting down, and asks clients to close their
-// connections. Requests are still served.
+// Drain makes /readyz report that this instance is shutting down, and asks clients to
+// close their connections. Requests are still served.
 func (h *Handler) Drain() { h.health.Drain() }
 
 // ServeHTTP serves one request.
@@ -114,7 +116,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	writeProblem(w, http.StatusNotFound, h.notFound, "")
 }
 
-// closeIfDraining asks the client to close its connection if this instance is shutting down.
+// closeIfDraining asks the client to close its connection if this instance is shutting
+// down.
 func (h *Handler) closeIfDraining(w http.ResponseWriter) {
 	if h.health.draining.Load() {
 		w.Header().Set("Connection", "close")
@@ -210,8 +213,8 @@ func (c *call) read(r *http.Request, most int) error {
 //go:embed openapi.json
 var openAPIText string
 
-// openAPI is the OpenAPI document of this API and of the APIs mounted next to it. The algorithms are
-// those of package algo, and the empty name.
+// openAPI is the OpenAPI document of this API and of the APIs mounted next to it. The
+// algorithms are those of package algo, and the empty name.
 var openAPI = []byte(strings.Replace(openAPIText, `"ALGORITHMS"`, `"", "`+strings.Join(algo.Names(), `", "`)+`"`, 1))
 
 // serveOpenAPI serves the OpenAPI document. It needs neither the engine nor the store.
@@ -220,7 +223,8 @@ func serveOpenAPI(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(openAPI)
 }
 
-// readOnly returns a handler that serves GET and HEAD with next, and other methods with 405.
+// readOnly returns a handler that serves GET and HEAD with next, and other methods with
+// 405.
 func readOnly(next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {

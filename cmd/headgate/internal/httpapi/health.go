@@ -14,20 +14,22 @@ import (
 // healthTimeout is the timeout of the health check, whatever the timeout of the store is.
 const healthTimeout = time.Second
 
-// HealthOptions are the content of /readyz. The zero value of each field omits it; nil omits all.
+// HealthOptions are the content of /readyz. The zero value of each field omits it; nil
+// omits all.
 type HealthOptions struct {
 	// Store is the name of the store.
 	Store string
-	// Config returns how many configurations have taken effect, and whether the current file was
-	// rejected; nil means that there is no file.
+	// Config returns how many configurations have taken effect, and whether the current
+	// file was rejected; nil means that there is no file.
 	Config func() (generation uint64, refused bool)
-	// ControlPlane returns whether the control plane of Envoy's rules is connected, and whether it
-	// has sent rules that are active; nil means that there is no control plane.
+	// ControlPlane returns whether the control plane of Envoy's rules is connected, and
+	// whether it has sent rules that are active; nil means that there is no control
+	// plane.
 	ControlPlane func() (connected, configured bool)
 }
 
-// Health serves /livez and /readyz, on any listener. It is created with [NewHealth] and may be used
-// concurrently.
+// Health serves /livez and /readyz, on any listener. It is created with [NewHealth] and
+// may be used concurrently.
 type Health struct {
 	engine   *engine.Engine
 	opts     HealthOptions
@@ -86,8 +88,9 @@ type configState struct {
 	Refused    bool   `json:"refused,omitempty"` // the file was rejected; the last valid one is active
 }
 
-// writeReady reports whether this instance should receive requests. It should while the store is
-// unavailable: the failure mode of each policy applies, here as on every other instance.
+// writeReady reports whether this instance should receive requests. It should while the
+// store is unavailable: the failure mode of each policy applies, here as on every other
+// instance.
 func (h *Health) writeReady(w http.ResponseWriter, r *http.Request) {
 	state, status := readiness{Status: "ok", Store: h.opts.Store}, http.StatusOK
 	ctx, cancel := context.WithTimeout(r.Context(), healthTimeout)

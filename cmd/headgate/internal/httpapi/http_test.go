@@ -121,8 +121,8 @@ func (s *served) post(path, body string) reply {
 
 const answer = `{"allowed":%v,"limit":%d,"remaining":%d,"retry_after_ms":%d,"reset_after_ms":%d,"delay_ms":%d,"never":%v,"policy":%q,"denied_by":[%s],"degraded":false}`
 
-// The bodies to the byte. Periods are so long that no test machine sees them pass; windows end when they end, so none is here.
-func TestAnswers(t *testing.T) {
+// The exact bodies. The periods are too long to pass during a test.
+func TestResponses(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, setup, path, body string
@@ -179,7 +179,7 @@ func wholeSeconds(body string) string {
 	return strings.Replace(body, fmt.Sprintf(`"reset_after_ms":%d,`, a.Reset), fmt.Sprintf(`"reset_after_ms":%d,`, (a.Reset+999)/1000*1000), 1)
 }
 
-func TestDenialSaysWhen(t *testing.T) {
+func TestDenialRetryAfter(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil, nil)
 	var a struct {
@@ -210,7 +210,7 @@ func TestDenialSaysWhen(t *testing.T) {
 	}
 }
 
-func TestLeakyBucketSaysDelay(t *testing.T) {
+func TestLeakyBucketDelay(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil, nil)
 	body := `{"limit":"1/1h queue 2","algorithm":"leaky_bucket","key":"k"}`
@@ -278,7 +278,7 @@ func TestProblems(t *testing.T) {
 				t.Fatalf("%v, %s: %s", err, got.header.Get("Content-Type"), got.body)
 			}
 			if p.Status != tt.status || p.Title != http.StatusText(tt.status) || p.Type != "about:blank" || p.Field != tt.field || !strings.Contains(p.Detail, tt.said) {
-				t.Errorf("got %+v, want status %d, field %q, a detail that says %q", p, tt.status, tt.field, tt.said)
+				t.Errorf("got %+v, want status %d, field %q, a detail that contains %q", p, tt.status, tt.field, tt.said)
 			}
 			if strings.Contains(p.Detail, "\n") {
 				t.Errorf("the detail has several lines: %q", p.Detail)
@@ -312,12 +312,12 @@ func TestLongBodyWithoutLength(t *testing.T) {
 		}
 		resp.Body.Close()
 		if resp.StatusCode != tt.status {
-			t.Errorf("%d blanks behind the object: status %d, want %d", tt.blanks, resp.StatusCode, tt.status)
+			t.Errorf("%d spaces after the object: status %d, want %d", tt.blanks, resp.StatusCode, tt.status)
 		}
 	}
 }
 
-func TestStoreTroubleIs503(t *testing.T) {
+func TestStoreFailureIs503(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil, nil)
 	if err := s.store.Close(); err != nil {
@@ -335,8 +335,9 @@ func TestStoreTroubleIs503(t *testing.T) {
 	}
 }
 
-// What a client gets names neither the store's address nor what an operator is told to do about it: the log has both.
-func TestProblemsNameNoAddress(t *testing.T) {
+// A response contains neither the store's address nor the advice for operators: both are
+// only logged.
+func TestProblemsContainNoAddress(t *testing.T) {
 	t.Parallel()
 	const nobody = "127.0.0.1:1"
 	store := must(redisstore.Open("redis://"+nobody, nil))
@@ -351,8 +352,9 @@ func TestProblemsNameNoAddress(t *testing.T) {
 	}
 }
 
-// While a control plane is away, or has said nothing that holds, an instance answers and is degraded.
-func TestHealthOfControlPlanes(t *testing.T) {
+// While a control plane is unavailable, or has sent no valid rules, an instance is ready
+// but degraded.
+func TestReadyzControlPlane(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		connected, configured bool
@@ -395,8 +397,8 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// T1, over the wire: many connections, one key, admitted is the limit.
-func TestManyClientsOnOneKey(t *testing.T) {
+// T1, over the network: many connections, one key, the allowed requests are the limit.
+func TestConcurrentClients(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil, nil)
 	s.client.Transport.(*http.Transport).MaxIdleConnsPerHost = 32

@@ -24,7 +24,7 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// described is a door with all that stands at it, as people get it, and what it says of itself.
+// described is a server with all APIs, as users run it, and its OpenAPI document.
 type described struct {
 	t     *testing.T
 	url   string
@@ -77,8 +77,9 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// ask sends a request, and holds the answer against what the document tells of the path. said is why it calls that no request.
-func (d *described) ask(method, path, target, body string, fields ...string) (status int, said error) {
+// ask sends a request and validates the response against the document. invalid is the
+// document's reason to reject the request.
+func (d *described) ask(method, path, target, body string, fields ...string) (status int, invalid error) {
 	d.t.Helper()
 	r := must(http.NewRequestWithContext(d.t.Context(), method, d.url+target, strings.NewReader(body)))
 	r.Header.Set("Content-Type", "application/json")
@@ -92,28 +93,28 @@ func (d *described) ask(method, path, target, body string, fields ...string) (st
 	defer resp.Body.Close()
 	text := must(io.ReadAll(resp.Body))
 	item := d.doc.Paths.Value(path)
-	told, operation := http.MethodPost, item.Post // of a path, the document tells of one method
+	documented, operation := http.MethodPost, item.Post // the document has one method for each path
 	if operation == nil {
-		told, operation = http.MethodGet, item.Get
+		documented, operation = http.MethodGet, item.Get
 	}
 	r.Body = io.NopCloser(strings.NewReader(body))
 	in := &openapi3filter.RequestValidationInput{
 		Request: r, PathParams: map[string]string{"policy": "login"},
-		Route:   &routers.Route{Spec: d.doc, Path: path, PathItem: item, Method: told, Operation: operation},
+		Route:   &routers.Route{Spec: d.doc, Path: path, PathItem: item, Method: documented, Operation: operation},
 		Options: &openapi3filter.Options{IncludeResponseStatus: true, SkipSettingDefaults: true},
 	}
 	out := &openapi3filter.ResponseValidationInput{
 		RequestValidationInput: in, Status: resp.StatusCode, Header: resp.Header, Options: in.Options,
 	}
 	if err := openapi3filter.ValidateResponse(d.t.Context(), out.SetBodyBytes(text)); err != nil {
-		d.t.Errorf("%s %s %s: the answer %d %v %s is not what the document says: %v",
+		d.t.Errorf("%s %s %s: the response %d %v %s does not match the document: %v",
 			method, target, body, resp.StatusCode, resp.Header, text, err)
 	}
-	d.seen[fmt.Sprintf("%s %s %d", told, path, resp.StatusCode)] = true
+	d.seen[fmt.Sprintf("%s %s %d", documented, path, resp.StatusCode)] = true
 	return resp.StatusCode, openapi3filter.ValidateRequest(d.t.Context(), in)
 }
 
-func TestOpenAPIDocumentIsOne(t *testing.T) {
+func TestOpenAPIValid(t *testing.T) {
 	t.Parallel()
 	d := newDescribed(t)
 	if err := d.doc.Validate(context.Background()); err != nil {
@@ -139,8 +140,8 @@ func TestOpenAPIDocumentIsOne(t *testing.T) {
 	}
 }
 
-// What the document calls a request is one for the door, and nothing else is.
-func TestOpenAPIDocumentTellsRequestsApart(t *testing.T) {
+// The document and the server accept the same requests.
+func TestOpenAPIRequests(t *testing.T) {
 	t.Parallel()
 	d := newDescribed(t)
 	var checks []string
@@ -182,13 +183,13 @@ func TestOpenAPIDocumentTellsRequestsApart(t *testing.T) {
 	} {
 		status, err := d.ask("POST", "/v1/check", "/v1/check", c.body)
 		if (status != 400) != c.ok || (err == nil) != c.ok {
-			t.Errorf("%.80s: got %d, and the document says %v", c.body, status, err)
+			t.Errorf("%.80s: got %d, the document requires %v", c.body, status, err)
 		}
 	}
 }
 
-// Every answer that the document tells of is given, as it tells, and no other.
-func TestAnswersAreAsTheOpenAPIDocumentSays(t *testing.T) {
+// The server returns every response of the document, and no other.
+func TestOpenAPIResponses(t *testing.T) {
 	t.Parallel()
 	d := newDescribed(t)
 	d.askForChecks()
@@ -271,18 +272,18 @@ func (d *described) askTheRest() {
 	d.expect("POST", "/json", "/json", strings.Repeat(" ", 64<<10+1), 400)
 }
 
-// expectAll looks for answers that the document tells of and nobody got.
+// expectAll reports responses of the document that no request got.
 func (d *described) expectAll() {
 	d.t.Helper()
-	elsewhere := []string{ // what the tests of server and of forwardauth get
+	elsewhere := []string{ // covered by the tests of Server and of forwardauth
 		"POST /v1/check 408", "POST /v1/peek 408", "POST /v1/refund 408", "POST /v1/reset 408",
 		"GET /v1/forward-auth 403", "GET /v1/forward-auth 429", "GET /v1/forward-auth 503",
 	}
 	for path, item := range d.doc.Paths.Map() {
 		for method, operation := range item.Operations() {
 			for status := range operation.Responses.Map() {
-				if told := method + " " + path + " " + status; !d.seen[told] && !slices.Contains(elsewhere, told) {
-					d.t.Errorf("the document tells of %s, which nobody got", told)
+				if documented := method + " " + path + " " + status; !d.seen[documented] && !slices.Contains(elsewhere, documented) {
+					d.t.Errorf("no request got %s of the document", documented)
 				}
 			}
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// writeProblem writes a problem. A 503 has Retry-After: 1, because no store reports when it will
-// recover.
+// writeProblem writes a problem. A 503 has Retry-After: 1, because no store reports when
+// it will recover.
 func writeProblem(w http.ResponseWriter, status int, detail, field string) {
 	kind := problem.Plain
 	if status == http.StatusServiceUnavailable {
@@ -41,8 +41,8 @@ func writeError(w http.ResponseWriter, r *request, err error) {
 	writeProblem(w, status, engine.Reason(err), field)
 }
 
-// timeoutWriteTime is how long a client whose body timed out may take to read the response. The
-// server's write timeout may already have passed.
+// timeoutWriteTime is how long a client whose body timed out may take to read the
+// response. The server's write timeout may already have passed.
 const timeoutWriteTime = time.Second
 
 // writeBodyError writes the response to a request whose body could not be read.
@@ -51,7 +51,8 @@ func (h *Handler) writeBodyError(w http.ResponseWriter, err error) {
 	case errors.Is(err, errTooLarge):
 		writeProblem(w, http.StatusRequestEntityTooLarge, h.tooLarge, "")
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeoutWriteTime)) // a writer without deadlines has no timeout
+		// A writer that does not support deadlines has no timeout either.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeoutWriteTime))
 		writeProblem(w, http.StatusRequestTimeout, "the body was not received in time", "")
 	default:
 		writeProblem(w, http.StatusBadRequest, "the body could not be read", "")

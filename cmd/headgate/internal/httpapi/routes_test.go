@@ -26,8 +26,9 @@ func TestMountedHandlers(t *testing.T) {
 	}
 }
 
-// A path counts as the client sent it. No path is redirected: a POST that is redirected becomes a GET.
-func TestPathsAreNotCleaned(t *testing.T) {
+// A path is used as the client sent it. No path is redirected, because a redirected POST
+// becomes a GET.
+func TestPathsNotCleaned(t *testing.T) {
 	t.Parallel()
 	other := func(name string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, name+" "+r.URL.Path) })

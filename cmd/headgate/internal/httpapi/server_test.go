@@ -26,7 +26,8 @@ func (s *served) dial() net.Conn {
 
 const longRequest = "POST /v1/check HTTP/1.1\r\nHost: h\r\nContent-Length: 28\r\n\r\n{\"policy\":\"login\","
 
-// begin sends a request without its end, and knows that the server has read the beginning.
+// begin sends a request without its end, and knows that the server has read the
+// beginning.
 func (s *served) begin() net.Conn {
 	s.t.Helper()
 	conn := s.dial()
@@ -48,7 +49,8 @@ func mustWrite(t *testing.T, w io.Writer, text string) {
 	}
 }
 
-// response reads what is left on conn; the interim answer's blank line may still be there.
+// response reads what is left on conn; the interim answer's blank line may still be
+// there.
 func response(t *testing.T, conn net.Conn) *http.Response {
 	t.Helper()
 	r := bufio.NewReader(conn)
@@ -63,7 +65,7 @@ func response(t *testing.T, conn net.Conn) *http.Response {
 	return resp
 }
 
-func TestShutdownAnswersWhatIsInFlight(t *testing.T) {
+func TestShutdownServesRequestsInFlight(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil, nil)
 	conn := s.begin()
@@ -90,7 +92,7 @@ func TestShutdownAnswersWhatIsInFlight(t *testing.T) {
 	}
 }
 
-func TestDrainAsksForAnotherConnection(t *testing.T) {
+func TestDrainClosesConnections(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil, nil)
 	conn := s.begin()
@@ -101,7 +103,7 @@ func TestDrainAsksForAnotherConnection(t *testing.T) {
 	}
 }
 
-func TestShutdownIsBounded(t *testing.T) {
+func TestShutdownTimeout(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil, &httpapi.ServerOptions{ReadTimeout: time.Hour})
 	conn := s.begin()
@@ -115,8 +117,8 @@ func TestShutdownIsBounded(t *testing.T) {
 	}
 }
 
-// A body that says it is too long is refused before it is sent.
-func TestLongBodyIsRefusedUnread(t *testing.T) {
+// A body whose Content-Length is too large is refused before it is sent.
+func TestLongBodyRefusedUnread(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil, nil)
 	conn := s.dial()
@@ -137,7 +139,7 @@ func mustBeClosed(t *testing.T, conn net.Conn) int64 {
 	return n
 }
 
-// A client that sends slowly, or too much, is cut off.
+// A client that sends slowly, or too much, is disconnected.
 func TestServerLimits(t *testing.T) {
 	t.Parallel()
 	const soon, late = 30 * time.Millisecond, time.Hour

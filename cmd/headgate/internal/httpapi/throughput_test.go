@@ -21,7 +21,8 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// The comparison of BenchmarkThroughput: two server processes take turns, this process loads them.
+// The comparison of BenchmarkThroughput: two server processes take turns, this process
+// loads them.
 const (
 	serverEnv   = "HEADGATE_TEST_SERVER" // which server this test binary is: bare or ours
 	connections = 64
@@ -29,7 +30,8 @@ const (
 	roundTime   = time.Second
 )
 
-// serveForBenchmark turns this process into a server, if it was started as one, until its standard input ends.
+// serveForBenchmark serves until standard input ends, if this process was started as a
+// server.
 func serveForBenchmark() {
 	role := os.Getenv(serverEnv)
 	if role == "" {
@@ -56,7 +58,7 @@ func serveForBenchmark() {
 
 const bareAnswer = `{"allowed":true,"limit":1000000,"remaining":999999,"retry_after_ms":0,"reset_after_ms":1,"delay_ms":0,"never":false,"policy":"","denied_by":[],"degraded":false}`
 
-// bare reads and answers the bytes that a check reads and answers, and does nothing else.
+// bare reads and writes the same bytes as a check, and does nothing else.
 func bare(w http.ResponseWriter, r *http.Request) {
 	if _, err := io.ReadAll(r.Body); err != nil {
 		panic(err)
@@ -67,8 +69,9 @@ func bare(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, bareAnswer)
 }
 
-// BenchmarkThroughput holds the door against a handler that only moves the same bytes: 64 connections, each waiting for its
-// answer before it asks again, one server at a time.
+// BenchmarkThroughput compares the API with a handler that only transfers the same bytes:
+// 64 connections, each waiting for its response before the next request, one server at a
+// time.
 //
 //	go test ./cmd/headgate/internal/httpapi -run '^$' -bench Throughput
 func BenchmarkThroughput(b *testing.B) {
@@ -100,7 +103,7 @@ func median(all []float64) float64 {
 	return (all[(len(all)-1)/2] + all[len(all)/2]) / 2
 }
 
-// startServer starts this test binary as a server and says where it listens.
+// startServer starts this test binary as a server and returns its address.
 func startServer(b *testing.B, role string) string {
 	b.Helper()
 	cmd := exec.CommandContext(b.Context(), os.Args[0])
@@ -172,7 +175,7 @@ func ask(addr string, key int, stop *atomic.Bool) (n int64, err error) {
 	return n, nil
 }
 
-// readAnswer reads one response whose header says its length, and refuses any but 200.
+// readAnswer reads one response with a Content-Length; any status but 200 is an error.
 func readAnswer(conn net.Conn, buf []byte) error {
 	got := 0
 	for {

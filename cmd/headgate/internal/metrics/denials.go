@@ -15,26 +15,26 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 )
 
-// DenialOptions are settings of [NewDenials]. The zero value of each field is its default; nil
-// means all defaults.
+// DenialOptions are settings of [NewDenials]. The zero value of each field is its
+// default; nil means all defaults.
 type DenialOptions struct {
 	// Log receives a line for a denial; nil means that no denial is logged.
 	Log *slog.Logger
-	// PerSecond is the maximum number of lines per second for each policy; 0 means that no
-	// denial is logged.
+	// PerSecond is the maximum number of lines per second for each policy; 0 means that
+	// no denial is logged.
 	PerSecond int
 	// LogKeys is true if the log contains the keys instead of their hashes.
 	LogKeys bool
 	// TopKeys is true if [Denials.Top] returns the keys instead of their hashes.
 	TopKeys bool
-	// Secret is the secret that keys are hashed with: instances with the same secret log the
-	// same hash for a key. Empty means a random secret.
+	// Secret is the secret that keys are hashed with: instances with the same secret log
+	// the same hash for a key. Empty means a random secret.
 	Secret string
 }
 
-// Denials receives every denial, and every denial of a policy in shadow mode. It keeps the keys
-// that are denied most, and logs some denials. It is created with [NewDenials] and may be used
-// concurrently.
+// Denials receives every denial, and every denial of a policy in shadow mode. It keeps
+// the keys that are denied most, and logs some denials. It is created with [NewDenials]
+// and may be used concurrently.
 type Denials struct {
 	opts   DenialOptions
 	k0, k1 uint64 // of the hash
@@ -71,8 +71,8 @@ func truncate(s string) string {
 	return s
 }
 
-// hash returns the keyed hash of a key under a policy (SipHash-2-4). It allocates nothing for
-// keys of usual length.
+// hash returns the keyed hash of a key under a policy (SipHash-2-4). It allocates nothing
+// for keys of usual length.
 func (d *Denials) hash(policy, key string) uint64 {
 	var buf [256]byte
 	b := append(buf[:0], policy...)

@@ -33,14 +33,15 @@ type EnvoyState struct {
 }
 
 // Envoy adds the metrics of the Envoy rate limit service, under the names that
-// envoyproxy/ratelimit has in Prometheus, so that dashboards and alerts keep working. As there,
-// only the first two levels of a rule are labels: deeper rules are counted together. state is
-// called at each scrape.
+// envoyproxy/ratelimit has in Prometheus, so that dashboards and alerts keep working. As
+// there, only the first two levels of a rule are labels: deeper rules are counted
+// together. state is called at each scrape.
 func (m *Metrics) Envoy(state func() EnvoyState) { m.add(envoyCollector(state)) }
 
 type envoyCollector func() EnvoyState
 
-// envoyHit is one metric of rules: flat for rules on the first level, nested for deeper ones.
+// envoyHit is one metric of rules: flat for rules on the first level, nested for deeper
+// ones.
 type envoyHit struct {
 	flat, nested *prometheus.Desc
 	of           func(EnvoyCounts) uint64

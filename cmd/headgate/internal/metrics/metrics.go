@@ -1,10 +1,11 @@
-// Package metrics reports what operators need: Prometheus metrics, the keys that are denied
-// most, and a log of denials whose rate is bounded. It receives every request as an
-// [engine.Observer], one for each API, and decides nothing.
+// Package metrics reports what operators need: Prometheus metrics, the keys that are
+// denied most, and a log of denials whose rate is bounded. It receives every request as
+// an [engine.Observer], one for each API, and decides nothing.
 //
-// No label contains a key, an address, or anything else that a client chooses. The labels of
-// envoyproxy/ratelimit are the exception; their number of values is bounded. The number of
-// series is that of APIs, policies and outcomes. docs/metrics.md lists all metrics.
+// No label contains a key, an address, or anything else that a client chooses. The labels
+// of envoyproxy/ratelimit are the exception; their number of values is bounded. The
+// number of series is that of APIs, policies and outcomes. docs/metrics.md lists all
+// metrics.
 package metrics
 
 import (
@@ -30,8 +31,8 @@ const Others = "others"
 // configurations since the start.
 const maxPolicies = 10_000
 
-// everyNth is the sampling of durations: one in everyNth decisions is measured, where a decision
-// takes less time than reading the clock.
+// everyNth is the sampling of durations: one in everyNth decisions is measured, where a
+// decision takes less time than reading the clock.
 const everyNth = 16
 
 // Outcome is the result of a request for one policy.
@@ -52,8 +53,8 @@ func (o Outcome) String() string {
 	return [outcomes]string{"allowed", "denied", "shadow", "undecided", "degraded"}[o]
 }
 
-// Options are settings of [New]. The zero value of each field is its default; nil means all
-// defaults.
+// Options are settings of [New]. The zero value of each field is its default; nil means
+// all defaults.
 type Options struct {
 	Version   string   // the program's version, for headgate_build_info
 	Store     string   // the store's name, for headgate_build_info
@@ -140,8 +141,8 @@ func (m *Metrics) add(all ...prometheus.Collector) { m.registry.MustRegister(all
 // maxScrapes is the maximum number of concurrent scrapes: each has all metrics in memory.
 const maxScrapes = 10
 
-// Handler returns a handler that serves all metrics in the Prometheus formats. Of concurrent
-// scrapes, the eleventh and later get a 503.
+// Handler returns a handler that serves all metrics in the Prometheus formats. Of
+// concurrent scrapes, the eleventh and later get a 503.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes})
 }
@@ -162,8 +163,8 @@ func (m *Metrics) ObserveStore(e headgate.StoreEvent) {
 	m.outages.WithLabelValues(e.Reason.String()).Inc()
 }
 
-// Recorder returns the observer of one API, whose requests are counted under its name. It must
-// be called once for each name, and the names must be few.
+// Recorder returns the observer of one API, whose requests are counted under its name. It
+// must be called once for each name, and the names must be few.
 func (m *Metrics) Recorder(name string) *Recorder {
 	d := &Recorder{metrics: m, name: name, latency: m.latency.WithLabelValues(name)}
 	for verb := headgate.Peek; verb <= headgate.Reset; verb++ {
@@ -196,8 +197,8 @@ type Recorder struct {
 	policies atomic.Pointer[map[string]*policy] // by name; replaced, never changed
 }
 
-// shards is the number of counters of each outcome. Concurrent requests mostly use different
-// ones, so that processors do not contend for a cache line.
+// shards is the number of counters of each outcome. Concurrent requests mostly use
+// different ones, so that processors do not contend for a cache line.
 const shards = 8
 
 // policy is the counters of one policy in one API. It is looked up once for each request.

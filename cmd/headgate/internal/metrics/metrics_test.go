@@ -439,8 +439,14 @@ func TestDenialLogRateLimited(t *testing.T) {
 		if err := json.Unmarshal([]byte(lines[2]), &last); err != nil {
 			t.Fatal(err)
 		}
-		if last["msg"] != "request denied" || last["suppressed"] != 3.0 || last["policy"] != "strict" || last["api"] != "http" || last["limit"] != headgate.MustParseLimit("1/24h").String() || last["retry_after_ms"] != 86_399_000.0 { // rounded up
-			t.Errorf("the last line is %v, want suppressed, policy, api, limit and retry_after_ms", last)
+		want := map[string]any{
+			"msg": "request denied", "api": "http", "policy": "strict", "limit": headgate.MustParseLimit("1/24h").String(),
+			"retry_after_ms": 86_399_000.0, "suppressed": 3.0, // the wait is rounded up
+		}
+		for name, value := range want {
+			if last[name] != value {
+				t.Errorf("%s is %v, want %v", name, last[name], value)
+			}
 		}
 		if key := last["key"].(string); !regexp.MustCompile(`^h:[0-9a-f]{16}$`).MatchString(key) {
 			t.Errorf("the key is %q, want a hash", key)

@@ -18,8 +18,8 @@ func monotonicNow() int64 { return int64(time.Since(processStart)) }
 // Begin returns the time, for a request whose duration is measured.
 func (d *Recorder) Begin() int64 { return monotonicNow() }
 
-// Observe counts a request. It allocates nothing, except for the first request of a policy and
-// for a denial that is logged.
+// Observe counts a request. It allocates nothing, except for the first request of a
+// policy and for a denial that is logged.
 func (d *Recorder) Observe(e *engine.Event) {
 	if e.Began != 0 {
 		d.latency.Observe(float64(monotonicNow()-e.Began) / 1e9)
@@ -99,8 +99,8 @@ func (d *Recorder) addDenial(e *engine.Event, i int, p *policy) {
 	}
 }
 
-// countShadow counts the outcome of the check at an index of the event's shadows. It was not
-// decided if the enforced checks were not.
+// countShadow counts the outcome of the check at an index of the event's shadows. It was
+// not decided if the enforced checks were not.
 func (d *Recorder) countShadow(e *engine.Event, i int, w *engine.ShadowResult) {
 	p := d.policy(w.Policy)
 	switch {

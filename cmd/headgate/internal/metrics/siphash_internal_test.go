@@ -2,7 +2,8 @@ package metrics
 
 import "testing"
 
-// The inputs are 00, 00 01, … under the key 00 01 … 0f, as in the reference implementation.
+// The inputs are 00, 00 01, … under the key 00 01 … 0f, as in the reference
+// implementation.
 func TestSipHashMatchesReferenceVectors(t *testing.T) {
 	input := make([]byte, 64)
 	for i := range input {

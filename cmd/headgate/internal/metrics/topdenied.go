@@ -18,10 +18,10 @@ const (
 // halfLife is the time after which all counts are halved.
 const halfLife = 10 * time.Minute
 
-// top keeps the keys that are denied most: the Space-Saving sketch of Metwally, Agrawal and
-// El Abbadi, in shards by the key's hash. A key with more than 1/128 of the denials of its shard
-// is always kept, however many other keys there are. The count of a key is too high by at most
-// its Error.
+// top keeps the keys that are denied most: the Space-Saving sketch of Metwally, Agrawal
+// and El Abbadi, in shards by the key's hash. A key with more than 1/128 of the denials
+// of its shard is always kept, however many other keys there are. The count of a key is
+// too high by at most its Error.
 type top struct{ shards [topShards]topShard }
 
 type topShard struct {
@@ -32,7 +32,8 @@ type topShard struct {
 	_       [64]byte // keeps shards on separate cache lines
 }
 
-// topEntry is the counter of one key. A new key takes over the entry with the smallest count.
+// topEntry is the counter of one key. A new key takes over the entry with the smallest
+// count.
 type topEntry struct {
 	hash         uint64
 	policy, key  string // key is empty unless TopKeys is set

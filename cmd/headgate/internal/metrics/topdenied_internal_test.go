@@ -24,7 +24,8 @@ func newFlood(t *testing.T) *flood {
 	return f
 }
 
-// deny adds denials of Zipf-distributed keys at time at: few frequent keys, many rare ones.
+// deny adds denials of Zipf-distributed keys at time at: few frequent keys, many rare
+// ones.
 func (f *flood) deny(at time.Duration, seed uint64) {
 	keys := rand.NewZipf(rand.New(rand.NewPCG(seed, 0)), 1.2, 4, 1<<20)
 	for range 30_000 {

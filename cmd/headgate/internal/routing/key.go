@@ -11,22 +11,23 @@ import (
 )
 
 // Key is an expression for the rate limit key of a request: “ip”, “header:X-API-Key, ip”,
-// “ip+path”. It is created with [ParseKey]; the zero value is “ip”. It may be used concurrently.
+// “ip+path”. It is created with [ParseKey]; the zero value is “ip”. It may be used
+// concurrently.
 //
-// Commas separate alternatives: the first alternative of which the request has all parts is
-// used. If the request has all parts of none, the last is used, with empty text for missing
-// parts: such requests share a key. “+” joins parts:
+// Commas separate alternatives: the first alternative of which the request has all parts
+// is used. If the request has all parts of none, the last is used, with empty text for
+// missing parts: such requests share a key. “+” joins parts:
 //
 //	ip           the client's address; of IPv6 its /64
-//	ip/48        the client's address; of IPv6 its /48, and so for every number from 1 to 128
+//	ip/48        the client's address; of IPv6 its /48; any number from 1 to 128
 //	header:NAME  the first value of a header field
 //	method       the method in upper case
 //	host         the host in lower case, without port
 //	path         the canonical path, see the package
 //
-// Package internal/key defines the text of a key, as for the middleware and interceptors of the
-// library: 203.0.113.9, acme, 203.0.113.9+/cart, header:x-api-key=198.51.100.1. Two requests that
-// differ in a part never have the same key.
+// Package internal/key defines the text of a key, as for the middleware and interceptors
+// of the library: 203.0.113.9, acme, 203.0.113.9+/cart, header:x-api-key=198.51.100.1.
+// Two requests that differ in a part never have the same key.
 type Key struct{ key *key.Key[request] }
 
 // request gives package key access to a request.
@@ -230,6 +231,6 @@ func (k Key) String() string { return k.orAddress().String() }
 // Of returns the key of a request.
 func (k Key) Of(r *Request) string { return k.orAddress().Text(request{r}) }
 
-// Append appends the key of a request to dst. With enough capacity in dst, it allocates nothing
-// for a path that is already canonical.
+// Append appends the key of a request to dst. With enough capacity in dst, it allocates
+// nothing for a path that is already canonical.
 func (k Key) Append(dst []byte, r *Request) []byte { return k.orAddress().Append(dst, request{r}) }

@@ -2,12 +2,12 @@ package routing
 
 import "strings"
 
-// escapedSlash replaces, in a strict reading, a slash that is part of its segment. No literal of a
-// pattern contains it.
+// escapedSlash replaces, in a strict reading, a slash that is part of its segment. No
+// literal of a pattern contains it.
 const escapedSlash = 0
 
-// canonicalPaths returns the two readings of a path. Each begins with a slash and has no empty
-// segment; “/” has no segment. A path that is already canonical allocates nothing.
+// canonicalPaths returns the two readings of a path. Each begins with a slash and has no
+// empty segment; “/” has no segment. A path that is already canonical allocates nothing.
 func canonicalPaths(path string) (strict, lenient string) {
 	if path == "" || path[0] != '/' {
 		path = "/" + path

@@ -6,8 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// Host is a pattern of hosts: a name, “*.example.com” for every name below it at any depth, or “*”
-// for all hosts. The zero value matches all. Case, port and a trailing dot are ignored.
+// Host is a pattern of hosts: a name, “*.example.com” for every name below it at any
+// depth, or “*” for all hosts. The zero value matches all. Case, port and a trailing dot
+// are ignored.
 type Host struct{ text string }
 
 // ParseHost parses a pattern.
@@ -77,8 +78,8 @@ func (h Host) covers(other Host) bool {
 	return h.text == "" || other.text != "" && h.matches(other.text)
 }
 
-// Path is a pattern of paths: literal segments, “*” for one segment, “**” for any number of
-// segments, including none. The zero value matches all.
+// Path is a pattern of paths: literal segments, “*” for one segment, “**” for any number
+// of segments, including none. The zero value matches all.
 type Path struct {
 	segments []string
 	isSet    bool // false for the zero value
@@ -158,9 +159,9 @@ func (p Path) String() string {
 	return "/" + strings.Join(p.segments, "/")
 }
 
-// matches reports whether a reading of a path matches. If the segments after a “**” do not match,
-// it retries with the “**” one segment longer. The time is therefore at most that of comparing
-// each segment of the path with each segment of the pattern.
+// matches reports whether a reading of a path matches. If the segments after a “**” do
+// not match, it retries with the “**” one segment longer. The time is therefore at most
+// that of comparing each segment of the path with each segment of the pattern.
 func (p Path) matches(path string) bool {
 	if !p.isSet {
 		return true
@@ -185,9 +186,10 @@ func (p Path) matches(path string) bool {
 	return at == len(p.segments) || at == len(p.segments)-1 && p.segments[at] == anySegments
 }
 
-// covers reports whether p matches every path that other matches. It may return false for a
-// covered pattern with several “**”, and never returns true wrongly. It treats a “*” of other as
-// a segment that equals no literal, and a “**” as segments that only a “**” matches.
+// covers reports whether p matches every path that other matches. It may return false for
+// a covered pattern with several “**”, and never returns true wrongly. It treats a “*” of
+// other as a segment that equals no literal, and a “**” as segments that only a “**”
+// matches.
 func (p Path) covers(other Path) bool {
 	if !p.isSet {
 		return true
@@ -201,8 +203,8 @@ func (p Path) covers(other Path) bool {
 	return covers(p.segments, other.segments)
 }
 
-// covers computes, for one segment of p after another, whether the segments of p so far cover the
-// first n segments of other.
+// covers computes, for one segment of p after another, whether the segments of p so far
+// cover the first n segments of other.
 func covers(p, other []string) bool {
 	var was, is [maxSegments + 1]bool
 	was[0] = true

@@ -1,17 +1,18 @@
-// Package routing selects the policies of an HTTP request and computes its key for each policy.
-// It decides nothing and has no state.
+// Package routing selects the policies of an HTTP request and computes its key for each
+// policy. It decides nothing and has no state.
 //
 // # Paths
 //
-// A proxy and the program behind it may interpret one path differently, and a client that finds
-// a difference could bypass a limit. A path is therefore read in two ways, and the first route
-// that matches each reading applies. Mostly both match the same route. Both readings decode
-// percent-encoding once, remove empty segments, “.” and a trailing slash, resolve “..”, and
-// ignore the case of ASCII letters. They differ as follows:
+// A proxy and the program behind it may interpret one path differently, and a client that
+// finds a difference could bypass a limit. A path is therefore read in two ways, and the
+// first route that matches each reading applies. Mostly both match the same route. Both
+// readings decode percent-encoding once, remove empty segments, “.” and a trailing slash,
+// resolve “..”, and ignore the case of ASCII letters. They differ as follows:
 //
 //   - strict: only “/” separates segments; %2F is part of its segment.
 //   - lenient: “\”, %2F and %5C also separate segments, as in many programs. “;” and what
-//     follows it in a segment is removed, as in Java programs, and so is “#” and what follows.
+//     follows it in a segment is removed, as in Java programs, and so is “#” and what
+//     follows.
 //
 // A key made of the path uses the lenient reading, so that all spellings share one key.
 package routing
@@ -52,8 +53,9 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("%s: %.60q %s", e.What, part, e.Reason)
 }
 
-// canonicalHost returns a host in lower case, without port and trailing dot. An IPv6 address is in
-// brackets, in the form of [netip.Addr]. It allocates only for capital letters and for IPv6.
+// canonicalHost returns a host in lower case, without port and trailing dot. An IPv6
+// address is in brackets, in the form of [netip.Addr]. It allocates only for capital
+// letters and for IPv6.
 func canonicalHost(host string) string {
 	port := strings.IndexByte(host, ':')
 	if port < 0 {
@@ -81,8 +83,8 @@ func canonicalMethod(method string) string {
 	return method
 }
 
-// lower returns s with ASCII letters in lower case. Other letters stay: invalid UTF-8 strings that
-// differ must not become equal.
+// lower returns s with ASCII letters in lower case. Other letters stay: invalid UTF-8
+// strings that differ must not become equal.
 func lower(s string) string {
 	for i := range len(s) {
 		if c := s[i]; 'A' <= c && c <= 'Z' {

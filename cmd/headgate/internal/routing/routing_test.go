@@ -83,8 +83,9 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// Ways to write a path so that a limit on it does not see it. Each is under the limit; what is another path is not.
-func TestNobodyGetsAroundAPath(t *testing.T) {
+// Spellings of a path that must match the route of the path, and other paths that must
+// not.
+func TestPathSpellings(t *testing.T) {
 	t.Parallel()
 	for pattern, paths := range map[string][2]string{
 		"/login": {
@@ -114,8 +115,8 @@ func TestNobodyGetsAroundAPath(t *testing.T) {
 	}
 }
 
-// Where two readings lead to two routes, both count: nobody is let pass by one that the program behind does not share.
-func TestBothReadingsCount(t *testing.T) {
+// If the two readings of a path match two routes, the policies of both apply.
+func TestBothReadingsApply(t *testing.T) {
 	t.Parallel()
 	table := routing.NewTable([]routing.Route{
 		route(t, "- - /static/**"),
@@ -153,7 +154,7 @@ func TestBothReadingsCount(t *testing.T) {
 	}
 }
 
-func TestShadows(t *testing.T) {
+func TestUnreachableRoutes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		routes []string
@@ -263,7 +264,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-func TestKeyOfOnePlainRequestAllocatesNothing(t *testing.T) {
+func TestKeyAllocatesNothing(t *testing.T) {
 	r := &routing.Request{
 		Method: "POST", Host: "shop.example.com:443", Path: "/cart/1", Header: http.Header{"X-Api-Key": {"acme"}}, ClientAddr: netip.MustParseAddr("2001:db8::1"),
 	}
@@ -289,7 +290,8 @@ func manyRoutes(t testing.TB, n int) []routing.Route {
 	return routes
 }
 
-// T11: no two requests that differ in a part of the key share it; whatever is parsed is written so that it parses to the same.
+// T11: two requests that differ in a part of the key never share it. The normal form of a
+// parsed key parses to an equal key.
 func FuzzKey(f *testing.F) {
 	f.Add("header:X, ip", "acme", "", "203.0.113.9", "", "", uint32(0xcb007109))
 	f.Add("header:X+header:Y, header:Y, ip", "a+b", "c", "a", "b+c", `\`, uint32(1))
@@ -348,7 +350,8 @@ func mustPoint(t *testing.T, err error, text string) {
 	}
 }
 
-// Patterns that parse are written so that they parse to the same, cover themselves, and match what a route for them is meant for.
+// The normal form of a parsed pattern parses to an equal pattern, which covers itself and
+// matches its own paths.
 func FuzzRoute(f *testing.F) {
 	f.Add("*.example.com", "/api/**", "/api/*/x", "/api/a%2f../x;y")
 	f.Add("\xb0", "/a", "/b", "/")
@@ -377,7 +380,7 @@ func FuzzRoute(f *testing.F) {
 		plain, lenient := routing.NewTable(routes, nil).Match(&routing.Request{Path: path, Host: host})
 		first, second := routing.NewTable(routes[1:], nil).Match(&routing.Request{Path: path, Host: host})
 		if shadowed && (plain == 0 && first == routing.None || lenient == 0 && second == routing.None) {
-			t.Fatalf("%s is said to match all of %s, and does not match %q", a, b, path)
+			t.Fatalf("%s covers %s, but does not match %q", a, b, path)
 		}
 	})
 }

@@ -22,22 +22,23 @@ type PolicyKey struct {
 	Key    string
 }
 
-// Table finds the policies of requests. It is created with [NewTable], does not change, and may be
-// used concurrently.
+// Table finds the policies of requests. It is created with [NewTable], does not change,
+// and may be used concurrently.
 type Table struct {
 	routes []Route
 	keys   map[string]Key
 }
 
-// NewTable returns a table of routes, in their order, and of the key expressions of policies by
-// name. A policy without one has the zero Key. The arguments must not be changed afterwards.
+// NewTable returns a table of routes, in their order, and of the key expressions of
+// policies by name. A policy without one has the zero Key. The arguments must not be
+// changed afterwards.
 func NewTable(routes []Route, keys map[string]Key) *Table { return &Table{routes, keys} }
 
 // None is the index that [Table.Match] returns if no route matches.
 const None = -1
 
-// Match returns the index of the first route that matches each reading of the request's path,
-// [None] if no route matches; see the package.
+// Match returns the index of the first route that matches each reading of the request's
+// path, [None] if no route matches; see the package.
 func (t *Table) Match(r *Request) (strict, lenient int) {
 	host, method := canonicalHost(r.Host), canonicalMethod(r.Method)
 	a, b := canonicalPaths(r.Path)
@@ -59,8 +60,8 @@ func (t *Table) first(host, method, path string) int {
 	return None
 }
 
-// AppendPolicyKeys appends the policies that apply to a request, each once; nothing if no route
-// matches. It allocates the text of each key.
+// AppendPolicyKeys appends the policies that apply to a request, each once; nothing if no
+// route matches. It allocates the text of each key.
 func (t *Table) AppendPolicyKeys(dst []PolicyKey, r *Request) []PolicyKey {
 	strict, lenient := t.Match(r)
 	start := len(dst)
@@ -97,7 +98,8 @@ var commonMethods = [...]string{
 	http.MethodConnect, http.MethodTrace,
 }
 
-// Add adds a method, in any case. It returns an error for an invalid or a duplicate method.
+// Add adds a method, in any case. It returns an error for an invalid or a duplicate
+// method.
 func (m *Methods) Add(name string) error {
 	upper := strings.ToUpper(name)
 	if name == "" || len(name) > 32 || strings.Trim(upper, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-") != "" {
@@ -149,14 +151,16 @@ func bitOf(name string) uint16 {
 	return 0
 }
 
-// UnreachableRoute is a route that never matches because earlier routes match all of its requests.
+// UnreachableRoute is a route that never matches because earlier routes match all of its
+// requests.
 type UnreachableRoute struct {
 	Route int   // the index of the route
 	By    []int // the indexes of the routes that cover it
 }
 
-// UnreachableRoutes finds routes that can never match: for each of their methods, an earlier route
-// covers all of their hosts and paths. It may miss some, and never reports one wrongly.
+// UnreachableRoutes finds routes that can never match: for each of their methods, an
+// earlier route covers all of their hosts and paths. It may miss some, and never reports
+// one wrongly.
 func UnreachableRoutes(routes []Route) []UnreachableRoute {
 	var found []UnreachableRoute
 	for i := range routes {
