@@ -273,7 +273,7 @@ func TestProxyResponses(t *testing.T) {
 		if err := c.closeStore(); err != nil {
 			t.Fatal(err)
 		}
-		another.do("POST", "/login", "").expect(t, "undecided", want["a policy says 503"])
+		another.do("POST", "/login", "").expect(t, "undecided", want["policy fails closed"])
 	})
 }
 
