@@ -87,7 +87,7 @@ func (v visitor) testStoreUnavailable(t *testing.T, s *served) {
 			t.Errorf("%s without a store: got %+v want one undecided", panel.Algorithm, panel)
 		}
 	}
-	v.chrome.until(t, "document.getElementById('link').textContent.startsWith('live, but ')")
+	v.chrome.until(t, "document.getElementById('link').textContent.startsWith('connected, but ')")
 	v.chrome.until(t, "!document.getElementById('undecided').hidden")
 	got := eval[string](t, v.chrome, `import('/js/chart.js').then(({ known }) => known(
 		['a', '', 'away', 'away', '', ''].map((error, t) => ({ t, level: { error } }))).map((stretch) => stretch.map((p) => p.t).join()).join('|'))`)

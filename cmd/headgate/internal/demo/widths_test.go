@@ -86,7 +86,7 @@ const faultsOfLayout = `(style) => {
 	const sheet = new CSSStyleSheet();
 	sheet.replaceSync('body, body * {' + style + '}');
 	document.adoptedStyleSheets = [sheet];
-	const long = { link: 'refused, perhaps too many pages are open; trying again', unit: '1 mark = up to 500,000 requests',
+	const long = { link: 'rejected: too many open pages? retrying', unit: '1 mark = up to 500,000 requests',
 		sent: '36,000,000', speed: '10,000', 'label-rate': '10,000', 'label-n': '1,000' };
 	const former = Object.keys(long).map((id) => [id, document.getElementById(id).textContent]);
 	for (const id in long) document.getElementById(id).textContent = long[id];
