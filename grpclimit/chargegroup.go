@@ -18,11 +18,11 @@ type boundCharge struct {
 }
 
 // name returns the policy's name as clients see it. gRPC messages must be valid UTF-8.
-func (r *boundCharge) name() string {
-	if r.Policy.Name == "" {
+func (c *boundCharge) name() string {
+	if c.Policy.Name == "" {
 		return "default"
 	}
-	return strings.ToValidUTF8(r.Policy.Name, "_")
+	return strings.ToValidUTF8(c.Policy.Name, "_")
 }
 
 // group is the charges that are made together: all of them for a unary call, or the
@@ -39,8 +39,8 @@ type group struct {
 // setFields prepares the header fields of the group's rules.
 func (g *group) setFields() {
 	charges := make([]admission.Charge, len(g.charges))
-	for i, r := range g.charges {
-		charges[i] = r.bound
+	for i, c := range g.charges {
+		charges[i] = c.bound
 	}
 	g.sets = admission.NewFieldSets(g.writer, charges)
 }
@@ -69,17 +69,17 @@ func (q *requestState) release() {
 func (g *group) collect(ctx context.Context, call Call, q *requestState) error {
 	q.peer.addresses = g.addresses
 	q.Core = g.core
-	for i, r := range g.charges {
-		if !r.applies(ctx, call) {
+	for i, c := range g.charges {
+		if !c.applies(ctx, call) {
 			continue
 		}
-		cost := r.cost(ctx, call)
+		cost := c.cost(ctx, call)
 		if cost < 0 {
-			return fmt.Errorf("%w: cost of policy %q is %d; must be 0 or more (0 peeks)", headgate.ErrInvalidCost, r.Policy.Name, cost)
+			return fmt.Errorf("%w: cost of policy %q is %d; must be 0 or more (0 peeks)", headgate.ErrInvalidCost, c.Policy.Name, cost)
 		}
 		q.mask |= 1 << i
-		q.charges = append(q.charges, r)
-		q.Charge(&r.bound, r.Key.compiled.Text(keyRequest{ctx, call, &q.peer}), cost)
+		q.charges = append(q.charges, c)
+		q.Charge(&c.bound, c.Key.compiled.Text(keyRequest{ctx, call, &q.peer}), cost)
 	}
 	return nil
 }

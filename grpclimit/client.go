@@ -143,23 +143,23 @@ func (c *Client) Stream(
 // clientStream waits before each message.
 type clientStream struct {
 	grpc.ClientStream
-	ctx      context.Context // the context with which the stream was opened
-	client   *Client
-	call     Call
-	answered atomic.Bool
+	ctx       context.Context // the context with which the stream was opened
+	client    *Client
+	call      Call
+	responded atomic.Bool
 }
 
 // Header blocks until the server sends the header.
 func (s *clientStream) Header() (metadata.MD, error) {
 	md, err := s.ClientStream.Header()
-	s.answered.Store(true)
+	s.responded.Store(true)
 	return md, err
 }
 
 // RecvMsg blocks until a message arrives.
 func (s *clientStream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
-	s.answered.Store(true)
+	s.responded.Store(true)
 	return err
 }
 
@@ -168,7 +168,7 @@ func (s *clientStream) RecvMsg(m any) error {
 // the context with which the stream was opened, because a call to
 // ClientStream.Context disables gRPC's retries.
 func (s *clientStream) waitContext() context.Context {
-	if s.answered.Load() {
+	if s.responded.Load() {
 		return s.Context()
 	}
 	return s.ctx

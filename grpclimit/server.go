@@ -45,7 +45,7 @@ func NewServer(store headgate.Store, opts *Options, charges ...Charge) (*Server,
 	if err != nil {
 		return nil, err
 	}
-	address, err := newAddresses(s.opts.Client)
+	addrs, err := newAddresses(s.opts.Client)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func NewServer(store headgate.Store, opts *Options, charges ...Charge) (*Server,
 	}
 	core := &admission.Core{Store: store, Observer: s.opts.Observer}
 	for _, g := range []*group{&s.unary, &s.opening, &s.messages} {
-		g.core, g.writer, g.addresses = core, writer, address
+		g.core, g.writer, g.addresses = core, writer, addrs
 		g.onlyDenials = s.opts.Fields != nil && s.opts.Fields.When == httpfields.OnDenial
 		g.setFields()
 	}
@@ -66,12 +66,12 @@ func NewServer(store headgate.Store, opts *Options, charges ...Charge) (*Server,
 }
 
 // add adds a charge to the groups in which it is made.
-func (s *Server) add(r *boundCharge) {
-	s.unary.charges = append(s.unary.charges, r)
-	if r.PerMessage {
-		s.messages.charges = append(s.messages.charges, r)
+func (s *Server) add(c *boundCharge) {
+	s.unary.charges = append(s.unary.charges, c)
+	if c.PerMessage {
+		s.messages.charges = append(s.messages.charges, c)
 	} else {
-		s.opening.charges = append(s.opening.charges, r)
+		s.opening.charges = append(s.opening.charges, c)
 	}
 }
 
@@ -92,8 +92,7 @@ func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 		_ = grpc.SetTrailer(ctx, fields) // after a header clients cannot retry
 		return resp, err
 	}
-	// fails if the handler has already sent its header; the fields are then omitted
-	_ = grpc.SetHeader(ctx, fields)
+	_ = grpc.SetHeader(ctx, fields) // fails if the handler has already sent its header
 	return resp, nil
 }
 
@@ -152,8 +151,8 @@ func (s *Server) admit(ctx context.Context, g *group, call Call) (metadata.MD, e
 func (s *Server) deny(ctx context.Context, g *group, call Call, q *requestState, d *headgate.Decision) (metadata.MD, error) {
 	denial := &Denial{Decision: *d}
 	parts := q.Parts()
-	for i, r := range q.charges {
-		denial.add(r.name(), r.bound.Limits, q.DecisionsOf(&parts[i]))
+	for i, c := range q.charges {
+		denial.add(c.name(), c.bound.Limits, q.DecisionsOf(&parts[i]))
 	}
 	err := s.opts.DeniedHandler(ctx, call, denial)
 	if err == nil {

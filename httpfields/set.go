@@ -25,9 +25,10 @@ type Limit struct {
 	// are cut after 512 bytes. Empty means “default”. Different limits with the same
 	// name in one [Set] get a number: “default-2”, and so on.
 	Name string
-	// Limit is the limit. It must be valid.
+	// Limit is the rate limit. It must be valid.
 	Limit headgate.Limit
-	// Algorithm is the algorithm. The zero value means [headgate.TokenBucket].
+	// Algorithm is the algorithm of the limit. The zero value means
+	// [headgate.TokenBucket].
 	Algorithm headgate.Algorithm
 	// Capacity is the maximum number of units that one request can spend. It is the
 	// value of [headgate.Decision].Limit and of Bound.Limit. 0 means the capacity of

@@ -23,8 +23,8 @@
 //   - The store is unavailable or full: 503 with Retry-After, or the response of
 //     Options.ErrorHandler. The cause is the server's capacity, not the client's quota.
 //   - A cost below zero, which is a mistake in the program: 500.
-//   - The client disconnected before the decision: 499, for logs only. The handler does
-//     not run.
+//   - The client disconnected before the handler ran: 499, for logs only. The handler
+//     does not run.
 //
 // # Cost
 //

@@ -27,8 +27,8 @@ type Client struct {
 	Device string
 }
 
-// Attempt is one attempt: it is charged when it is created, and refunded when it
-// succeeds. Its methods may be called concurrently.
+// Attempt is one guess, such as a login with a password. It is charged when it is
+// created, and refunded when it succeeds. Its methods may be called concurrently.
 type Attempt struct {
 	guard         *Guard
 	client        Client // with the account normalised

@@ -10,10 +10,10 @@
 // further than a thousand sequential ones. The limits of a pair and of an account are a
 // [Lockout]: some attempts are free, then each wait is longer than the previous one.
 //
-// Attackers cannot lock an account's owner out. An address from which an account was
-// logged in to before is known, and only its own failures count against a known pair.
-// See [Options.DeviceCookie] for owners who change addresses, or who share one with an
-// attacker.
+// Attackers at other addresses cannot lock an account's owner out. An address from
+// which an account was logged in to before is known, and only its own failures count
+// against a known pair. See [Options.DeviceCookie] for owners who change addresses, or
+// who share one with an attacker.
 //
 // # The handler must report failures
 //

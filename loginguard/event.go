@@ -53,5 +53,5 @@ type Event struct {
 	Known      bool          // the account is known from this address or device
 	DeniedBy   []string      // the scopes of the limits that denied, without duplicates
 	RetryAfter time.Duration // of a denial
-	Err        error         // of KindError and failed refunds; contains no key
+	Err        error         // of KindError; contains no key
 }

@@ -100,7 +100,7 @@ func (g *Guard) bind(store headgate.Store) (err error) {
 	} {
 		all += len(part.limits)
 		if all > headgate.MaxLimits {
-			return fmt.Errorf("%w: Limits has more than %d limits; all lists together must have at most that many", ErrInvalidOptions, headgate.MaxLimits)
+			return fmt.Errorf("%w: Limits has more than %d limits in all lists together; remove some", ErrInvalidOptions, headgate.MaxLimits)
 		}
 		for i, limit := range part.limits {
 			name := g.opts.Name + "/" + part.kind + "/" + strconv.Itoa(i)
