@@ -294,7 +294,7 @@ func listen(t *testing.T, serve func(conn net.Conn)) string {
 
 func TestOtherServers(t *testing.T) {
 	t.Parallel()
-	says := func(text string) func(net.Conn) { return func(c net.Conn) { _, _ = io.WriteString(c, text) } }
+	reply := func(text string) func(net.Conn) { return func(c net.Conn) { _, _ = io.WriteString(c, text) } }
 	for _, c := range []struct {
 		name  string
 		addr  string
@@ -302,14 +302,14 @@ func TestOtherServers(t *testing.T) {
 		words string
 	}{
 		{"Redis", testserver.Redis(t).Addr(), headgate.ReasonRefused, "is memcached"},
-		{"HTTP", listen(t, says("HTTP/1.1 400 Bad Request\r\n\r\n")), headgate.ReasonRefused, "is memcached"},
-		{"a stream without lines", listen(t, says(strings.Repeat("x", 9000))), headgate.ReasonRefused, "is memcached"},
-		{"it hangs up", listen(t, func(net.Conn) {}), headgate.ReasonUnreachable, "EOF"},
+		{"HTTP", listen(t, reply("HTTP/1.1 400 Bad Request\r\n\r\n")), headgate.ReasonRefused, "is memcached"},
+		{"no newline", listen(t, reply(strings.Repeat("x", 9000))), headgate.ReasonRefused, "is memcached"},
+		{"closed connection", listen(t, func(net.Conn) {}), headgate.ReasonUnreachable, "EOF"},
 		{"memcached without cas", testserver.Memcached(t, "-C").Addr(), headgate.ReasonRefused, "without -C"},
-		{"memcached with a password", listen(t, says("CLIENT_ERROR unauthenticated\r\n")), headgate.ReasonRefused, "without -Y"},
-		{"nobody", "127.0.0.1:1", headgate.ReasonUnreachable, "check that the server is running"},
-		{"a name that nobody has", "no-such-host.invalid:11211", headgate.ReasonUnreachable, "no-such-host.invalid"},
-		{"a socket that is not there", t.TempDir() + "/socket", headgate.ReasonUnreachable, "check that the server is running"},
+		{"memcached with a password", listen(t, reply("CLIENT_ERROR unauthenticated\r\n")), headgate.ReasonRefused, "without -Y"},
+		{"no server", "127.0.0.1:1", headgate.ReasonUnreachable, "check that the server is running"},
+		{"unknown host", "no-such-host.invalid:11211", headgate.ReasonUnreachable, "no-such-host.invalid"},
+		{"missing socket", t.TempDir() + "/socket", headgate.ReasonUnreachable, "check that the server is running"},
 	} {
 		b := mustBind(t, mustNew(t, &Options{Timeout: longTimeout}, c.addr), "rule", "", "1/1h")
 		_ = takeErr(t.Context(), b, "key")

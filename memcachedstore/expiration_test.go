@@ -19,17 +19,17 @@ func TestExpiration(t *testing.T) {
 		ttl, wall int64 // µs, seconds
 		want      int32
 	}{
-		{"nothing", 0, now, 3},
+		{"zero", 0, now, 3},
 		{"1 ms", 1_000, now, 3},
 		{"999 ms", 999_000, now, 3},
 		{"1 s", 1_000_000, now, 4},
 		{"1001 ms", 1_001_000, now, 4},
-		{"below 0", -5, now, 3},
-		{"the longest from now", (month - 3) * microsPerSecond, now, month},
-		{"a second more is an instant", (month - 2) * microsPerSecond, now, now + month + 1 + day},
+		{"negative", -5, now, 3},
+		{"longest relative", (month - 3) * microsPerSecond, now, month},
+		{"shortest absolute", (month - 2) * microsPerSecond, now, now + month + 1 + day},
 		{"31 days", 31 * day * microsPerSecond, now, now + 31*day + 3 + day},
 		{"100 years", 36525 * day * microsPerSecond, now, maxAbsolute},
-		{"the last instant there is", (maxAbsolute - now - day - 3) * microsPerSecond, now, maxAbsolute},
+		{"last instant", (maxAbsolute - now - day - 3) * microsPerSecond, now, maxAbsolute},
 		{"31 days, 40 days before the end", 31 * day * microsPerSecond, maxAbsolute - 40*day, maxAbsolute - 40*day + 31*day + 3 + day},
 		{"31 days, 20 days before the end", 31 * day * microsPerSecond, maxAbsolute - 20*day, month},
 		{"31 days, after the end", 31 * day * microsPerSecond, maxAbsolute + day, month},

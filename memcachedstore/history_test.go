@@ -16,7 +16,7 @@ import (
 
 // histories is how many keys have their history checked under each fault; 500 take
 // about a minute.
-var histories = flag.Int("histories", 0, "keys whose history is judged under each fault; 0: few")
+var histories = flag.Int("histories", 0, "keys whose history is checked under each fault; 0: few")
 
 func faultSuite(addr string) faults.Suite {
 	s := faults.Suite{Histories: *histories, Open: func(t *testing.T) headgate.Store { return open(t, nil, addr) }}
@@ -51,21 +51,21 @@ func TestHistoriesServerFaults(t *testing.T) {
 
 func TestHistoriesNetworkFaults(t *testing.T) {
 	const latency = 200 * time.Millisecond
-	wire := testserver.Proxy(t, testserver.Memcached(t).Addr())
-	faultSuite(wire.Addr()).Run(t,
-		faults.Fault{Name: "cut", MustFail: true, Inject: action(wire.Cut), Recover: action(wire.Restore)},
+	proxy := testserver.Proxy(t, testserver.Memcached(t).Addr())
+	faultSuite(proxy.Addr()).Run(t,
+		faults.Fault{Name: "cut", MustFail: true, Inject: action(proxy.Cut), Recover: action(proxy.Restore)},
 		faults.Fault{
 			Name: "slower than the deadline", MustFail: true, Duration: 2 * latency,
-			Inject: action(func() { wire.SetLatency(latency) }), Recover: action(wire.Restore),
+			Inject: action(func() { proxy.SetLatency(latency) }), Recover: action(proxy.Restore),
 		},
-		faults.Fault{Name: "reset", Inject: action(wire.Reset)},
+		faults.Fault{Name: "reset", Inject: action(proxy.Reset)},
 		faults.Fault{
 			Name: "replies to writes lost", MustFail: true, Duration: 200 * time.Millisecond, Deadline: time.Second,
-			Inject: action(func() { wire.DropRepliesTo(8, "cas ") }), Recover: action(wire.Restore),
+			Inject: action(func() { proxy.DropRepliesTo(8, "cas ") }), Recover: action(proxy.Restore),
 		},
 		faults.Fault{
 			Name: "silent", MustFail: true, Duration: 300 * time.Millisecond,
-			Inject: action(func() { wire.Blackhole(true) }), Recover: action(wire.Restore),
+			Inject: action(func() { proxy.Blackhole(true) }), Recover: action(proxy.Restore),
 		},
 	)
 }

@@ -139,15 +139,15 @@ func TestMultiKeyConcurrentChange(t *testing.T) {
 	server := testserver.Memcached(t)
 	for _, c := range []struct {
 		name                      string
-		takesFirst, takesSecond   int64 // what the other process takes in between
+		takesFirst, takesSecond   int64 // taken by the other process in between
 		allowed                   bool
 		leavesFirst, leavesSecond int64
 	}{
-		{"nothing", 0, 0, true, 7, 7},
-		{"some of the second, which still fits", 0, 7, true, 7, 0},
-		{"too much of the second", 0, 8, false, 10, 2},
-		{"some of the first", 4, 0, true, 3, 7},
-		{"too much of the second, and some of the first, behind which the 3 are given back", 4, 8, false, 6, 2},
+		{"no change", 0, 0, true, 7, 7},
+		{"second key, enough left", 0, 7, true, 7, 0},
+		{"second key, not enough left", 0, 8, false, 10, 2},
+		{"first key", 4, 0, true, 3, 7},
+		{"both keys, 3 refunded on the first", 4, 8, false, 6, 2},
 	} {
 		for _, a := range allAlgorithms() {
 			t.Run(c.name+" "+string(a), func(t *testing.T) {

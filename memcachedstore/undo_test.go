@@ -49,19 +49,19 @@ func TestUndoAfterConcurrentChange(t *testing.T) {
 		allowed       []bool
 		first, second int64 // left at the end
 	}{
-		{"one of two", 0, func(t *testing.T, b *bound, first, second string) {
+		{"one denied", 0, func(t *testing.T, b *bound, first, second string) {
 			mustTake(t, b, testInstant, first, 1)
 			mustTake(t, b, testInstant, second, 6)
 		}, 0, 0, []int64{3, 2}, []bool{true, false}, 6, 1},
-		{"one of two, when the other process has given back", 0, func(t *testing.T, b *bound, first, second string) {
+		{"one denied, other process refunded", 0, func(t *testing.T, b *bound, first, second string) {
 			mustTake(t, b, testInstant, first, 1)
 			mustTake(t, b, testInstant, second, 6)
 		}, 0, 1, []int64{3, 2}, []bool{true, false}, 7, 1},
-		{"all, and once more somebody was faster", 0, func(t *testing.T, b *bound, first, second string) {
+		{"both denied, conflict during undo", 0, func(t *testing.T, b *bound, first, second string) {
 			mustTake(t, b, testInstant, first, 1)
 			mustTake(t, b, testInstant, second, 10)
 		}, 2, 0, []int64{3, 2}, []bool{false, false}, 7, 0},
-		{"one that was denied before there was enough", 6, func(t *testing.T, b *bound, first, second string) {
+		{"one denied before a refund", 6, func(t *testing.T, b *bound, first, second string) {
 			mustTake(t, b, testInstant, first, 1)
 			mustRefund(t, b, second, 6)
 		}, 0, 0, []int64{3, 2}, []bool{true, false}, 6, 7},

@@ -99,9 +99,9 @@ func TestMaxLogSize(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	period := headgate.MaxPeriod.Microseconds()
 	for name, units := range map[string]func(i int) int64{
-		"even":                 func(int) int64 { return headgate.MaxUnits / maxEntries },
-		"as many of two bytes": func(i int) int64 { return 128 },
-		"as many of three bytes": func(i int) int64 {
+		"even":              func(int) int64 { return headgate.MaxUnits / maxEntries },
+		"most 2-byte units": func(i int) int64 { return 128 },
+		"most 3-byte units": func(i int) int64 {
 			if i < 60_000 {
 				return 16_384
 			}

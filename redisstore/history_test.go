@@ -19,7 +19,7 @@ import (
 
 // histories is how many keys have their history checked under each fault; 500 take
 // about five minutes.
-var histories = flag.Int("histories", 0, "keys whose history is judged under each fault; 0: few")
+var histories = flag.Int("histories", 0, "keys whose history is checked under each fault; 0: few")
 
 // faultSuite returns a suite over stores with these options, opened at url.
 func faultSuite(url string, opts redisstore.Options) faults.Suite {

@@ -189,8 +189,8 @@ func TestDenialCacheAfterLimitChange(t *testing.T) {
 // after the undo.
 func TestDenialCacheAfterUndo(t *testing.T) {
 	cluster := testserver.Cluster(t, 3, 0)
-	proxy := "redis+cluster://" + cluster.Addrs()[0]
-	s := open(t, proxy, nil)
+	url := "redis+cluster://" + cluster.Addrs()[0]
+	s := open(t, url, nil)
 	l := limiterOf(t, s, "x", headgate.FixedWindow, "1/1h")
 	ctx := context.Background()
 	if d, err := l.Allow(ctx, "full"); err != nil || !d.Allowed {
