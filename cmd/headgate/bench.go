@@ -72,7 +72,7 @@ func benchCommand() *cobra.Command {
 	f.IntVar(&opts.Connections, "connections", 50, "concurrent connections, 1 to 10000")
 	f.DurationVar(&opts.Duration, "duration", 10*time.Second, "duration of the load")
 	f.IntVar(&opts.Keys, "keys", 10_000, "number of different keys")
-	f.IntVar(&opts.Pipeline, "pipeline", 1, "calls in flight per connection, 1 to 1000; HTTP: 1")
+	f.IntVar(&opts.Pipeline, "pipeline", 1, "calls in flight per connection; HTTP: 1")
 	f.StringVar(&limit, "limit", "1000000/1s", "limit of each call (HTTP, Redis)")
 	f.StringVar(&opts.Policy, "policy", "", "policy of each call, instead of a limit")
 	f.StringVar(&opts.Domain, "domain", "headgate", "domain of Envoy calls")
@@ -142,10 +142,10 @@ func printBench(w io.Writer, r *load.Result) {
 
 // addTLSFlags adds the flags for the TLS files of a client.
 func addTLSFlags(f *pflag.FlagSet, files *tlsfiles.Files) {
-	f.StringVar(&files.CA, "ca", "", "CA `file` for the certificate of the service; empty: the system's CAs")
-	f.StringVar(&files.Cert, "cert", "", "client certificate `file` (PEM)")
+	f.StringVar(&files.CA, "ca", "", "CA `file` for the service; empty: system CAs")
+	f.StringVar(&files.Cert, "cert", "", "client certificate chain `file` (PEM)")
 	f.StringVar(&files.Key, "key", "", "private key `file` of the client certificate (PEM)")
-	f.StringVar(&files.PeerName, "server-name", "", "DNS `name` in the certificate of the service; empty: the host of the URL")
+	f.StringVar(&files.PeerName, "server-name", "", "DNS `name` of the service; empty: its host")
 }
 
 // benchTLS returns the TLS configuration for a load of url; nil if no flag was given.

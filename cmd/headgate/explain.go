@@ -68,9 +68,9 @@ func explainCommand() *cobra.Command {
 	ofRequest := []string{"method", "host", "path", "header", "remote-addr"}
 	f.StringVar(&x.method, "method", http.MethodGet, "`method` of the request")
 	f.StringVar(&x.host, "host", "", "`host` of the request")
-	f.StringVar(&x.path, "path", "/", "`path` of the request, as the client writes it")
-	f.StringArrayVarP(&x.headers, "header", "H", nil, "header `field` “Name: value”; can be repeated")
-	f.StringVar(&x.remote, "remote-addr", "127.0.0.1", "`address` of the peer: a client or a proxy")
+	f.StringVar(&x.path, "path", "/", "`path` of the request, as sent")
+	f.StringArrayVarP(&x.headers, "header", "H", nil, "header `field` “Name: value”; repeatable")
+	f.StringVar(&x.remote, "remote-addr", "127.0.0.1", "peer `address`")
 	setGroup(f, "Request", ofRequest...)
 	f.StringVar(&x.policy, "policy", "", "name of the `policy`")
 	f.StringVar(&x.key, "key", "", "`key` of the check")

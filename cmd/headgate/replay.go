@@ -74,10 +74,10 @@ func replayCommand() *cobra.Command {
 	flags.StringVar(&f.algorithm, "algorithm", string(headgate.TokenBucket), "`name` of the algorithm; or all, side by side")
 	flags.StringVar(&f.key, "key", "ip", "key of a request: the `fields` ip, user, method, path, or several, as in ip+path")
 	flags.StringVar(&f.store, "store", "memory://", "store `url`: memory://, redis://…, memcached://…")
-	flags.StringVar(&f.format, "format", "", "log `format`: combined, common or jsonl; empty: detected")
+	flags.StringVar(&f.format, "format", "", "combined, common or jsonl `format`; empty: detected")
 	flags.StringVar(&f.memory, "memory", "256MiB", "maximum `size` of requests and statistics, and of each store in memory")
-	flags.StringVar(&f.decisions, "decisions", "", "output `file` of every decision, as JSON lines; -: standard output")
-	flags.StringVar(&f.html, "html", "", "output `file` of the report as a page with charts")
+	flags.StringVar(&f.decisions, "decisions", "", "`file` for all decisions, as JSON lines; -: stdout")
+	flags.StringVar(&f.html, "html", "", "`file` for the report, as a page with charts")
 	flags.BoolVar(&f.json, "json", false, "print the report as JSON")
 	return cmd
 }

@@ -87,7 +87,7 @@ func (f *settingFlag) Type() string { return f.setting.Kind() }
 // add defines --config and the flags of all settings, with --help-all, or only the flags of the paths in only.
 func (s *settingFlags) add(f *pflag.FlagSet, only ...string) {
 	f.SortFlags = false
-	f.StringVarP(&s.file, "config", "c", "", "configuration `file`; reloaded on change and on SIGHUP")
+	f.StringVarP(&s.file, "config", "c", "", "configuration `file`, reloaded on change or SIGHUP")
 	setGroup(f, settingGroups[0].heading, "config")
 	s.values = make(map[string]*settingFlag)
 	byPath := make(map[string]config.Setting)

@@ -51,7 +51,7 @@ func writeCommands(b *strings.Builder, group *cobra.Command) {
 	b.WriteString("\nCommands:\n")
 	for _, sub := range group.Commands() {
 		if sub.IsAvailableCommand() && sub.Name() != "help" {
-			writeEntry(b, "  "+sub.Name(), sub.Short, 14)
+			writeEntry(b, "  "+sub.Name(), strings.Fields(sub.Short), 14)
 		}
 	}
 	fmt.Fprintf(b, "\nHelp on a command: %s COMMAND --help\n", group.CommandPath())
@@ -100,17 +100,17 @@ func writeFlag(b *strings.Builder, f *pflag.Flag) {
 	if kind != "" {
 		name += " " + kind
 	}
+	words := strings.Fields(text)
 	switch f.DefValue {
 	case "", "false", "[]":
 	default:
-		text += " (default " + strings.Trim(f.DefValue, "[]") + ")"
+		words = append(words, "(default "+strings.Trim(f.DefValue, "[]")+")")
 	}
-	writeEntry(b, name, text, textColumn)
+	writeEntry(b, name, words, textColumn)
 }
 
-// writeEntry writes a name and, from a column on, its help. Help that does not fit in one line is wrapped between
-// words.
-func writeEntry(b *strings.Builder, name, text string, column int) {
+// writeEntry writes a name and, from a column on, the words of its help, wrapped at helpColumns.
+func writeEntry(b *strings.Builder, name string, words []string, column int) {
 	b.WriteString(name)
 	at := utf8.RuneCountInString(name)
 	if at+2 > column {
@@ -119,7 +119,7 @@ func writeEntry(b *strings.Builder, name, text string, column int) {
 	}
 	b.WriteString(strings.Repeat(" ", column-at))
 	at = column
-	for i, word := range strings.Fields(text) {
+	for i, word := range words {
 		n := utf8.RuneCountInString(word)
 		switch {
 		case i == 0:

@@ -82,7 +82,7 @@ func (s *Setting) Kind() string {
 		return strings.Join(optionsOf(s.tag), "|")
 	case s.typ == reflect.TypeFor[StoreURL]():
 		return "url"
-	case s.typ == reflect.TypeFor[Address]():
+	case s.typ == reflect.TypeFor[Address]() || s.typ == reflect.TypeFor[Endpoint]():
 		return "host:port"
 	}
 	switch leaves[s.typ].kind {

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Bounds on what a server for HTTP logs.
 const (
-	perSecond = 10   // lines
-	mostShown = 8192 // bytes of one: a panic comes with a stack
+	maxLinesPerSecond = 10   // of one HTTP server
+	maxMessageBytes   = 8192 // of one line: the message of a panic contains a stack
 )
 
-// ForHTTP is the ErrorLog of a [net/http.Server], which tells of each broken connection, and of whom it is: here it is a warning without
-// addresses, and ten in a second at most, each with how many were left out before it. A nil log stays silent.
+// ForHTTP returns an ErrorLog for a [net/http.Server]. The server logs each broken connection with
+// its address. This log writes warnings without addresses, at most ten in a second, each with the
+// number of lines that were suppressed before it. With a nil logger nothing is logged.
 func ForHTTP(to *slog.Logger) *log.Logger {
 	if to == nil {
 		to = slog.New(slog.DiscardHandler)
@@ -28,16 +28,17 @@ type httpErrors struct {
 	sampler Sampler
 }
 
-// address is one of a socket as Go writes it: with a port, an IPv6 address in brackets.
+// address matches a socket address as Go writes it: with a port, an IPv6 address in brackets.
 var address = regexp.MustCompile(`\b\d{1,3}(\.\d{1,3}){3}:\d+\b|\[[0-9a-fA-F:.]+(%[^\]\s]*)?\]:\d+\b`)
 
 // Write logs one message.
 func (h *httpErrors) Write(message []byte) (int, error) {
-	leftOut, ok := h.sampler.Take(time.Now().UnixNano(), perSecond)
+	suppressed, ok := h.sampler.Take(time.Now().UnixNano(), maxLinesPerSecond)
 	if !ok {
 		return len(message), nil
 	}
 	text := address.ReplaceAll(bytes.TrimSpace(message), []byte("…"))
-	h.to.Warn("the server for HTTP", "cause", string(text[:min(len(text), mostShown)]), "left_out", leftOut)
+	text = text[:min(len(text), maxMessageBytes)]
+	h.to.Warn("HTTP server error", "error", string(text), "suppressed", suppressed)
 	return len(message), nil
 }

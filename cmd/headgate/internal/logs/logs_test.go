@@ -17,7 +17,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 )
 
-// slow is a writer of which each write waits to be let through.
+// slow is a writer whose writes block until through is closed.
 type slow struct {
 	through chan struct{}
 	written bytes.Buffer
@@ -28,7 +28,7 @@ func (s *slow) Write(p []byte) (int, error) {
 	return s.written.Write(p)
 }
 
-func TestNobodyWaitsForAReader(t *testing.T) {
+func TestQueueDropsLinesWithoutBlocking(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		to := &slow{through: make(chan struct{})}
@@ -39,33 +39,33 @@ func TestNobodyWaitsForAReader(t *testing.T) {
 			fmt.Fprintf(q, "line %02d..\n", i) // 10 bytes
 		}
 		if n := q.Dropped(); n != 20 {
-			t.Errorf("%d lines were dropped, want 20: 10 have room", n)
+			t.Errorf("%d lines were dropped, want 20: 10 of 30 fit", n)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := q.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Close ends with %v, want that of its context", err)
+			t.Errorf("Close: got %v, want context.DeadlineExceeded", err)
 		}
 		close(to.through)
 		if err := q.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
 		if got := to.written.String(); !strings.HasPrefix(got, "first\nline 00..\n") || strings.Count(got, "\n") != 11 || !strings.HasSuffix(got, "line 09..\n") {
-			t.Errorf("written: %q, want the first line and the ten that had room", got)
+			t.Errorf("written: %q, want the first line and the ten that fit", got)
 		}
 		fmt.Fprint(q, "late\n")
 		if n := q.Dropped(); n != 21 {
-			t.Errorf("%d lines were dropped, want 21: one came behind the end", n)
+			t.Errorf("%d lines were dropped, want 21: one was written after Close", n)
 		}
 	})
 }
 
-// broken is a writer that fails.
+// broken is a writer whose writes fail.
 type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
-func TestLinesThatCannotBeWrittenAreCounted(t *testing.T) {
+func TestQueueCountsFailedWritesAsDropped(t *testing.T) {
 	t.Parallel()
 	q := logs.NewQueue(broken{}, 1000)
 	for range 3 {
@@ -76,7 +76,7 @@ func TestLinesThatCannotBeWrittenAreCounted(t *testing.T) {
 	}
 }
 
-func TestLinesAreWrittenWholeAndAllOfThem(t *testing.T) {
+func TestQueueWritesAllLinesInOrder(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	q := logs.NewQueue(&out, 1<<20)
@@ -107,24 +107,24 @@ func TestLinesAreWrittenWholeAndAllOfThem(t *testing.T) {
 	}
 }
 
-func TestASecondHoldsSoManyLines(t *testing.T) {
+func TestSamplerLimitsLinesPerSecond(t *testing.T) {
 	t.Parallel()
 	var s logs.Sampler
 	for i, c := range []struct {
-		now     time.Duration
-		leftOut uint64
-		ok      bool
+		now        time.Duration
+		suppressed uint64
+		ok         bool
 	}{{0, 0, true}, {1, 0, true}, {2, 0, false}, {999 * time.Millisecond, 0, false}, {time.Second, 2, true}, {time.Second, 0, true}, {time.Second, 0, false}} {
-		if leftOut, ok := s.Take(int64(c.now), 2); leftOut != c.leftOut || ok != c.ok {
-			t.Errorf("line %d: %d left out, %v; want %d, %v", i, leftOut, ok, c.leftOut, c.ok)
+		if suppressed, ok := s.Take(int64(c.now), 2); suppressed != c.suppressed || ok != c.ok {
+			t.Errorf("line %d: %d suppressed, %v; want %d, %v", i, suppressed, ok, c.suppressed, c.ok)
 		}
 	}
-	if n := s.LeftOut(); n != 3 {
-		t.Errorf("%d were left out, want 3", n)
+	if n := s.Suppressed(); n != 3 {
+		t.Errorf("%d were suppressed, want 3", n)
 	}
 }
 
-func TestAServerForHTTPTellsOfNobody(t *testing.T) {
+func TestForHTTPRemovesAddresses(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ message, want string }{
 		{"http: TLS handshake error from 203.0.113.9:59958: unexpected EOF", "http: TLS handshake error from …: unexpected EOF"},
@@ -139,13 +139,13 @@ func TestAServerForHTTPTellsOfNobody(t *testing.T) {
 		var out bytes.Buffer
 		logs.ForHTTP(slog.New(slog.NewJSONHandler(&out, nil))).Print(c.message)
 		var line map[string]any
-		if err := json.Unmarshal(out.Bytes(), &line); err != nil || line["cause"] != c.want || line["level"] != "WARN" {
+		if err := json.Unmarshal(out.Bytes(), &line); err != nil || line["error"] != c.want || line["level"] != "WARN" {
 			t.Errorf("%.80q: logged %.200s (%v), want %.80q", c.message, out.String(), err, c.want)
 		}
 	}
 }
 
-func TestAServerForHTTPFloodsNoLog(t *testing.T) {
+func TestForHTTPLimitsLinesPerSecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -156,9 +156,9 @@ func TestAServerForHTTPFloodsNoLog(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		l.Print("broken")
-		if got := out.String(); strings.Count(got, "\n") != 11 || !strings.Contains(got, "left_out=15") {
-			t.Errorf("logged\n%s\nwant ten lines, and one that says that 15 were left out", got)
+		if got := out.String(); strings.Count(got, "\n") != 11 || !strings.Contains(got, "suppressed=15") {
+			t.Errorf("logged\n%s\nwant ten lines, and one with suppressed=15", got)
 		}
 	})
-	logs.ForHTTP(nil).Print("nobody hears")
+	logs.ForHTTP(nil).Print("discarded")
 }

@@ -1,5 +1,5 @@
-// Package logs keeps a log from doing harm to who writes it: a reader that does not read stops nobody, a flood of equal lines is cut short,
-// and no line of a server tells who its clients are.
+// Package logs protects a service from its log: a reader that blocks delays no request, a flood
+// of equal lines is sampled, and the lines of an HTTP server contain no client addresses.
 package logs
 
 import (
@@ -8,12 +8,12 @@ import (
 	"sync"
 )
 
-// Queue writes lines behind the back of who logs them: nobody waits for a pipe that is full. It is made with [NewQueue], may be used
-// concurrently, and must be closed.
+// Queue writes lines in the background, so that no caller waits for a full pipe. Create it with
+// [NewQueue] and close it after use. Its methods may be called concurrently.
 type Queue struct {
 	to    io.Writer
-	most  int           // bytes that wait
-	wake  chan struct{} // there is something to write, or nothing will come any more
+	max   int           // bytes in waiting
+	wake  chan struct{} // signals that there is text to write, or that the queue is closed
 	ended chan struct{}
 
 	mu      sync.Mutex
@@ -23,41 +23,43 @@ type Queue struct {
 	closed  bool
 }
 
-// NewQueue begins to write to a writer. At most so many bytes wait for it, beside as many that it is being given: a line beyond them is
-// dropped.
-func NewQueue(to io.Writer, most int) *Queue {
-	q := &Queue{to: to, most: most, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+// NewQueue returns a queue that writes to a writer. At most max bytes are queued, in addition to
+// at most max bytes that are being written. A line that does not fit is dropped.
+func NewQueue(to io.Writer, max int) *Queue {
+	q := &Queue{to: to, max: max, wake: make(chan struct{}, 1), ended: make(chan struct{})}
 	go q.run()
 	return q
 }
 
-// Write takes one line, or drops it if there is no room or the queue is closed. It never waits, and never fails.
+// Write queues one line, or drops it if it does not fit or the queue is closed. It never blocks
+// and never fails.
 func (q *Queue) Write(line []byte) (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed || len(q.waiting)+len(line) > q.most {
+	if q.closed || len(q.waiting)+len(line) > q.max {
 		q.dropped++
 		return len(line), nil
 	}
 	q.waiting = append(q.waiting, line...)
 	q.lines++
-	q.tell()
+	q.signal()
 	return len(line), nil
 }
 
-// Dropped is how many lines were lost: there was no room for them, or the writer failed.
+// Dropped returns the number of lines that were lost, because they did not fit or the writer
+// failed.
 func (q *Queue) Dropped() uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.dropped
 }
 
-// Close takes no more lines, and waits until those that were taken are written, or until ctx ends, whose error it then returns. What is
-// being written by then goes on.
+// Close refuses further lines and waits until the queued ones are written. If ctx ends first, it
+// returns the error of ctx, and a write that has begun continues.
 func (q *Queue) Close(ctx context.Context) error {
 	q.mu.Lock()
 	q.closed = true
-	q.tell()
+	q.signal()
 	q.mu.Unlock()
 	select {
 	case <-q.ended:
@@ -67,7 +69,8 @@ func (q *Queue) Close(ctx context.Context) error {
 	}
 }
 
-func (q *Queue) tell() {
+// signal wakes run.
+func (q *Queue) signal() {
 	select {
 	case q.wake <- struct{}{}:
 	default:
@@ -81,16 +84,16 @@ func (q *Queue) run() {
 		text, lines, closed := q.take(spare)
 		if len(text) > 0 {
 			if _, err := q.to.Write(text); err != nil {
-				q.lost(lines)
+				q.countLost(lines)
 			}
 		}
 		if spare = text; closed {
-			return // nothing was taken behind what was just written
+			return // no line was queued after the text that was just written
 		}
 	}
 }
 
-// take is what waits; spare is for what comes next.
+// take returns the queued text and its number of lines. The next lines are queued in spare.
 func (q *Queue) take(spare []byte) (text []byte, lines uint64, closed bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -99,7 +102,8 @@ func (q *Queue) take(spare []byte) (text []byte, lines uint64, closed bool) {
 	return text, lines, q.closed
 }
 
-func (q *Queue) lost(lines uint64) {
+// countLost counts lines that could not be written.
+func (q *Queue) countLost(lines uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.dropped += lines

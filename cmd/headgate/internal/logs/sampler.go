@@ -5,36 +5,38 @@ import (
 	"time"
 )
 
-// Sampler lets so many lines be logged in each second, and counts the others. The zero value is ready; it may be used concurrently.
+// Sampler limits the number of log lines in each second and counts the suppressed ones. The zero
+// value is ready to use. Its methods may be called concurrently.
 type Sampler struct {
-	mu      sync.Mutex
-	second  int64 // that logged is of
-	logged  int
-	leftOut uint64 // since the last one that was logged
-	all     uint64 // that were left out, ever
+	mu         sync.Mutex
+	second     int64 // in which logged counts
+	logged     int
+	suppressed uint64 // since the last line that was logged
+	total      uint64 // suppressed lines since the start
 }
 
-// Take reports whether a line is logged now, of which there are at most so many in a second, and how many were not since the last one
-// that was. now is in nanoseconds since whatever moment.
-func (s *Sampler) Take(now int64, most int) (leftOut uint64, ok bool) {
+// Take reports whether a line is logged at now: at most perSecond lines are in each second. For a
+// line that is logged it also returns how many were suppressed since the last one. now is in
+// nanoseconds since any fixed time.
+func (s *Sampler) Take(now int64, perSecond int) (suppressed uint64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if second := now / int64(time.Second); second != s.second {
 		s.second, s.logged = second, 0
 	}
-	if s.logged >= most {
-		s.leftOut++
-		s.all++
+	if s.logged >= perSecond {
+		s.suppressed++
+		s.total++
 		return 0, false
 	}
 	s.logged++
-	leftOut, s.leftOut = s.leftOut, 0
-	return leftOut, true
+	suppressed, s.suppressed = s.suppressed, 0
+	return suppressed, true
 }
 
-// LeftOut is how many lines were not logged, ever.
-func (s *Sampler) LeftOut() uint64 {
+// Suppressed returns the number of lines that were not logged since the start.
+func (s *Sampler) Suppressed() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.all
+	return s.total
 }

@@ -149,7 +149,7 @@ func (n *suppressedDenials) Collect(to chan<- prometheus.Metric) {
 	n.denials.mu.Lock()
 	defer n.denials.mu.Unlock()
 	for name, s := range n.denials.samplers {
-		to <- prometheus.MustNewConstMetric(suppressedDesc, prometheus.CounterValue, float64(s.LeftOut()), name)
+		to <- prometheus.MustNewConstMetric(suppressedDesc, prometheus.CounterValue, float64(s.Suppressed()), name)
 	}
 }
 

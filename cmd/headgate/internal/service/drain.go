@@ -31,7 +31,7 @@ func drain(p *parts, listeners []listener) {
 	defer cancel()
 	err := shutdown(ctx, others)
 	if err := errors.Join(err, shutdown(ctx, operators)); err != nil {
-		p.log.Warn("shutdown timeout: requests canceled", "cause", err)
+		p.log.Warn("shutdown timeout: requests canceled", "error", err)
 		return
 	}
 	p.log.Info("stopped")
@@ -41,7 +41,7 @@ func drain(p *parts, listeners []listener) {
 func drainBacklogs(log *slog.Logger, listeners []listener, limit time.Duration) {
 	for _, l := range listeners {
 		if err := stopAccepting(l.ln); err != nil {
-			log.Debug("new connections cannot be stopped before the listener closes", "listener", l.name, "cause", err)
+			log.Debug("new connections cannot be stopped before the listener closes", "listener", l.name, "error", err)
 		}
 	}
 	time.Sleep(min(settleTime, limit))

@@ -30,7 +30,7 @@ func followConfig(ctx context.Context, live *config.Live, log *slog.Logger) (end
 	signal.Notify(hangups, syscall.SIGHUP)
 	ended := inBackground(ctx, func(ctx context.Context) {
 		if err := live.Run(ctx, hangups); err != nil {
-			log.Error("watching the configuration failed", "cause", err)
+			log.Error("watching the configuration failed", "error", err)
 		}
 	})
 	return func() { signal.Stop(hangups); ended() }
@@ -48,7 +48,7 @@ func logReload(log *slog.Logger, r config.Reload) {
 	}
 	var all config.Errors
 	if !errors.As(r.Err, &all) {
-		log.Error("configuration reload failed; previous configuration stays in effect", "file", r.Path, "generation", r.Generation, "cause", r.Err)
+		log.Error("configuration reload failed; previous configuration stays in effect", "file", r.Path, "generation", r.Generation, "error", r.Err)
 		return
 	}
 	log.Error("configuration reload failed; previous configuration stays in effect", "file", r.Path, "generation", r.Generation, "errors", len(all))

@@ -111,7 +111,7 @@ func (r *envoyRules) logRefused(err error) {
 	}
 	var all envoyconfig.Errors
 	if !errors.As(err, &all) {
-		r.log.Error(message, "cause", shorten(err.Error()))
+		r.log.Error(message, "error", shorten(err.Error()))
 		return
 	}
 	r.log.Error(message, "errors", len(all))

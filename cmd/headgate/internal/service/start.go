@@ -52,7 +52,7 @@ func logFirstConnection(ctx context.Context, log *slog.Logger, first <-chan erro
 	select {
 	case err := <-first:
 		if err != nil && ctx.Err() == nil {
-			log.Warn("store not reachable yet", "cause", err)
+			log.Warn("store not reachable yet", "error", err)
 		}
 	case <-ctx.Done():
 	case <-time.After(maxFirstWait):

@@ -20,7 +20,7 @@ type storeLog struct{ log *slog.Logger }
 // ObserveStore logs a change.
 func (s storeLog) ObserveStore(e headgate.StoreEvent) {
 	if e.Unavailable {
-		s.log.Warn("store unavailable", "reason", e.Reason.String(), "cause", e.Err)
+		s.log.Warn("store unavailable", "reason", e.Reason.String(), "error", e.Err)
 		return
 	}
 	s.log.Info("store recovered")

@@ -24,6 +24,6 @@ func notifySystemd(log *slog.Logger, state string) {
 		_ = conn.Close()
 	}
 	if err != nil {
-		log.Warn("systemd notification failed", "state", state, "cause", err)
+		log.Warn("systemd notification failed", "state", state, "error", err)
 	}
 }
