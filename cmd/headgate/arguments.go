@@ -15,7 +15,8 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/suggest"
 )
 
-// commandGroup makes cmd a group of commands: alone it prints its help, and it refuses unknown commands.
+// commandGroup makes cmd a group of commands: alone it prints its help, and it refuses
+// unknown commands.
 func commandGroup(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -40,8 +41,8 @@ func unknownCommand(group *cobra.Command, word string) error {
 	return fmt.Errorf("%s; see '%s --help'", message, group.CommandPath())
 }
 
-// commandFor returns the command that a word after group most likely means, or "": by its name, or by what the
-// word is an argument of.
+// commandFor returns the command that a word after group most likely means, or "": by its
+// name, or by what the word is an argument of.
 func commandFor(group *cobra.Command, word string) string {
 	paths := commandWords(group)
 	if meant := suggest.Nearest(word, slices.Sorted(maps.Keys(paths))); meant != "" {
@@ -58,8 +59,8 @@ func commandFor(group *cobra.Command, word string) string {
 	}
 }
 
-// commandWords returns the commands of group by the words that mean them: their names, synonyms, and words whose
-// commands are in another group.
+// commandWords returns the commands of group by the words that mean them: their names,
+// synonyms, and words whose commands are in another group.
 func commandWords(group *cobra.Command) map[string]string {
 	paths := maps.Clone(otherGroups[group.Name()])
 	if paths == nil {
@@ -86,7 +87,8 @@ var otherGroups = map[string]map[string]string{
 	"check": {"config": "headgate config check", "store": "headgate store check", "service": "headgate service check"},
 }
 
-// argumentKind returns what an argument looks like: config (a file), store or service (a URL), or "".
+// argumentKind returns what an argument looks like: config (a file), store or service (a
+// URL), or "".
 func argumentKind(word string) string {
 	scheme, _, isURL := strings.Cut(word, "://")
 	switch {
@@ -100,7 +102,8 @@ func argumentKind(word string) string {
 	return ""
 }
 
-// withoutSecret returns an argument as an error can repeat it: "" for a URL that may contain a password.
+// withoutSecret returns an argument as an error can repeat it: "" for a URL that may
+// contain a password.
 func withoutSecret(word string) string {
 	if strings.ContainsAny(word, "@?") {
 		return ""
@@ -108,8 +111,8 @@ func withoutSecret(word string) string {
 	return word[:min(len(word), 100)]
 }
 
-// flagsOnly refuses arguments of a command that has only flags, and names the flag that each is for. It also
-// handles --help-all.
+// flagsOnly refuses arguments of a command that has only flags, and names the flag that
+// each is for. It also handles --help-all.
 func flagsOnly(cmd *cobra.Command, args []string) error {
 	if all, err := cmd.Flags().GetBool(helpAllFlag); err == nil && all {
 		return pflag.ErrHelp
@@ -131,7 +134,8 @@ func flagsOnly(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("%s; see '%s --help'", message, cmd.CommandPath())
 }
 
-// flagForArgument returns the flag, and its value, that an argument is most likely meant for.
+// flagForArgument returns the flag, and its value, that an argument is most likely meant
+// for.
 func flagForArgument(word string) (flag, value string) {
 	switch argumentKind(word) {
 	case "config":

@@ -58,7 +58,8 @@ func configCheckCommand() *cobra.Command {
 	}
 }
 
-// checkPolicies returns an error for a policy that the store of the configuration cannot enforce.
+// checkPolicies returns an error for a policy that the store of the configuration cannot
+// enforce.
 func checkPolicies(c *config.Config) (err error) {
 	store, err := storeopen.Open(string(c.Store), &storeopen.Options{Instances: max(1, c.Instances)})
 	if err != nil {
@@ -69,7 +70,8 @@ func checkPolicies(c *config.Config) (err error) {
 	return c.Refused(err)
 }
 
-// checkEnvoyRules checks the files of envoy.config, if it is set. The summary follows that of the configuration.
+// checkEnvoyRules checks the files of envoy.config, if it is set. The summary follows
+// that of the configuration.
 func checkEnvoyRules(c *config.Config) (summary string, warnings []string, err error) {
 	if c.Envoy.Config == "" {
 		return "", nil, nil

@@ -144,8 +144,9 @@ func newDemoServer(page *demo.Handler, checks http.Handler, hosts []string, log 
 	}
 }
 
-// pageState is the store for checks on the port of the page. A check with an inline limit uses the state that the
-// page shows for its key and algorithm, whatever the period. So a curl line consumes what the page shows.
+// pageState is the store for checks on the port of the page. A check with an inline limit
+// uses the state that the page shows for its key and algorithm, whatever the period. So a
+// curl line consumes what the page shows.
 type pageState struct{ headgate.Store }
 
 // Bind binds a rule in the scope of the page.

@@ -20,7 +20,8 @@ import (
 	"github.com/headgate/headgate/internal/testserver"
 )
 
-// TestDemoScripts runs the scripts of testdata/demo. Each has a Redis of its own at 127.0.0.1:$PORT.
+// TestDemoScripts runs the scripts of testdata/demo. Each has a Redis of its own at
+// 127.0.0.1:$PORT.
 func TestDemoScripts(t *testing.T) {
 	commands := map[string]func(*testscript.TestScript, bool, []string){
 		"demo": startDemo, "page": openPage, "left": left, "press": press,
@@ -62,8 +63,8 @@ func startDemo(ts *testscript.TestScript, _ bool, args []string) {
 
 type pageKey struct{}
 
-// page opens the page's stream, sets SESSION and KEY, and writes each algorithm's snippets: NAME.go, NAME.yaml, NAME.json (the
-// body of the curl line).
+// page opens the page's stream, sets SESSION and KEY, and writes each algorithm's
+// snippets: NAME.go, NAME.yaml, NAME.json (the body of the curl line).
 func openPage(ts *testscript.TestScript, _ bool, _ []string) {
 	resp, err := http.Get("http://" + ts.Getenv("ADDR") + "/events")
 	ts.Check(err)

@@ -36,8 +36,8 @@ func (d *demoSettings) flags(f *pflag.FlagSet) {
 	f.StringVar(&d.redisPort, "redis-port", "", "Redis `port`, or REDIS_PORT; 6379 if only the host is set")
 }
 
-// choose applies the environment and selects the store. Flags override variables, and the Redis flags override a
-// store in a variable.
+// choose applies the environment and selects the store. Flags override variables, and the
+// Redis flags override a store in a variable.
 func (d *demoSettings) choose(f *pflag.FlagSet, lookup func(string) (string, bool)) error {
 	redis, store := f.Changed("redis-host") || f.Changed("redis-port"), f.Changed("store")
 	if redis && store {
@@ -72,7 +72,8 @@ func invalidFlag(flag, value, accepted string) error {
 	return fmt.Errorf("--%s (or %s) is %s; must be %s", flag, service.Variable(flag), value, accepted)
 }
 
-// setFromEnvironment sets the flags that were not given from their variables. An empty variable is ignored.
+// setFromEnvironment sets the flags that were not given from their variables. An empty
+// variable is ignored.
 func setFromEnvironment(f *pflag.FlagSet, lookup func(string) (string, bool)) (err error) {
 	f.VisitAll(func(flag *pflag.Flag) {
 		name := service.Variable(flag.Name)

@@ -27,9 +27,11 @@ import (
 
 var drains = flag.Int("drains", 3, "how often the service is told to stop under load")
 
-// TestStoppingUnderLoadFailsNoCall tells the service to stop while clients ask at every door. A call fails if it was sent and not
-// answered, or answered with an error. Clients of HTTP and gRPC go on until nobody listens any more. Redis' protocol cannot say that a
-// connection is about to end, so those clients are turned away when the service is told, and have the drain delay to end what they began.
+// TestStoppingUnderLoadFailsNoCall tells the service to stop while clients ask at every
+// door. A call fails if it was sent and not answered, or answered with an error. Clients
+// of HTTP and gRPC go on until nobody listens any more. Redis' protocol cannot say that a
+// connection is about to end, so those clients are turned away when the service is told,
+// and have the drain delay to end what they began.
 func TestStoppingUnderLoadFailsNoCall(t *testing.T) {
 	t.Parallel()
 	rounds := *drains

@@ -127,7 +127,8 @@ func (x *explaining) run(ctx context.Context, stdout, stderr io.Writer) (err err
 // maxListedPolicies is how many policies an error lists.
 const maxListedPolicies = 10
 
-// checkPolicy returns an error if --policy names a policy that the configuration does not have.
+// checkPolicy returns an error if --policy names a policy that the configuration does not
+// have.
 func (x *explaining) checkPolicy(c *config.Config) error {
 	names := slices.Sorted(maps.Keys(c.Policies))
 	if x.policy == "" || slices.Contains(names, x.policy) {
@@ -175,7 +176,8 @@ func (x *explaining) request(c *config.Config) (*routing.Request, error) {
 	return &routing.Request{Method: x.method, Host: host, Path: path, RawQuery: query, Header: header, ClientAddr: client}, nil
 }
 
-// explain peeks at each policy that applies to the request, and then at all of them together.
+// explain peeks at each policy that applies to the request, and then at all of them
+// together.
 func (x *explaining) explain(
 	ctx context.Context, c *config.Config, active *engine.ActiveConfig, r *routing.Request,
 ) (*explanation, error) {

@@ -14,8 +14,8 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/suggest"
 )
 
-// flagsMeant are names that other programs use, each with the flag of this program. Of several flags, the first
-// that a command has is suggested.
+// flagsMeant are names that other programs use, each with the flag of this program. Of
+// several flags, the first that a command has is suggested.
 var flagsMeant = map[string][]string{
 	"port": {"http-addr"}, "listen": {"http-addr"}, "bind": {"http-addr"}, "addr": {"http-addr"},
 	"address": {"http-addr"}, "host": {"http-addr"}, "http": {"http-addr"}, "http-port": {"http-addr"},
@@ -65,8 +65,8 @@ func dashed(name, shorthands string) string {
 	return "--" + name
 }
 
-// unknownFlag returns the error for a flag that a command does not have. After an unknown command, that is the
-// error instead.
+// unknownFlag returns the error for a flag that a command does not have. After an unknown
+// command, that is the error instead.
 func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
 	if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
 		return unknownCommand(cmd, args[0])
@@ -89,8 +89,9 @@ func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
 // maxAlternatives is how many flags an error suggests at most.
 const maxAlternatives = 4
 
-// flagFor returns the flags that a name most likely means, as words of a sentence, or "": by a known synonym, as
-// the end of at most maxAlternatives names, or by a misspelling of a flag or a synonym.
+// flagFor returns the flags that a name most likely means, as words of a sentence, or "":
+// by a known synonym, as the end of at most maxAlternatives names, or by a misspelling of
+// a flag or a synonym.
 func flagFor(flags *pflag.FlagSet, name string) string {
 	synonyms := make(map[string]string)
 	for synonym, meant := range flagsMeant {

@@ -25,7 +25,8 @@ import (
 	"github.com/headgate/headgate/internal/testserver"
 )
 
-// gateway is Envoy Gateway's control plane, and the deployment that it makes of envoyproxy/ratelimit with this program in its place.
+// gateway is Envoy Gateway's control plane, and the deployment that it makes of
+// envoyproxy/ratelimit with this program in its place.
 type gateway struct {
 	t       *testing.T
 	plane   *controlplane.Server
@@ -37,7 +38,8 @@ type gateway struct {
 
 const gatewayNode = "envoy-ratelimit"
 
-// newGateway starts the control plane, which wants certificates that its authority signed.
+// newGateway starts the control plane, which wants certificates that its authority
+// signed.
 func newGateway(t *testing.T) *gateway {
 	t.Helper()
 	g := &gateway{t: t, certs: t.TempDir()}
@@ -45,7 +47,8 @@ func newGateway(t *testing.T) *gateway {
 	return g
 }
 
-// certify has a new authority sign all certificates, and is what the control plane needs of them.
+// certify has a new authority sign all certificates, and is what the control plane needs
+// of them.
 func (g *gateway) certify() *tls.Config {
 	g.t.Helper()
 	g.signer = testserver.NewAuthority(g.t)
@@ -56,8 +59,8 @@ func (g *gateway) certify() *tls.Config {
 	}
 }
 
-// environment is what Envoy Gateway gives its container, but for addresses, which are free ones of this machine, and for the times after
-// which to connect again.
+// environment is what Envoy Gateway gives its container, but for addresses, which are
+// free ones of this machine, and for the times after which to connect again.
 func (g *gateway) environment(more ...string) []string {
 	return append([]string{
 		"RUNTIME_ROOT=/data", "RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_IGNOREDOTFILES=true", "RUNTIME_WATCH_ROOT=false", "LOG_LEVEL=info",
@@ -74,7 +77,8 @@ func (g *gateway) environment(more ...string) []string {
 	}, more...)
 }
 
-// start starts the program, by the name of envoyproxy/ratelimit's and with nothing else, where it can write no file.
+// start starts the program, by the name of envoyproxy/ratelimit's and with nothing else,
+// where it can write no file.
 func (g *gateway) start(more ...string) {
 	g.t.Helper()
 	cmd := exec.Command("sh", "-c", "ulimit -f 0; exec ratelimit") //nolint:noctx // its end is seen to
@@ -136,8 +140,9 @@ func rules(unit conf.RateLimitUnit, requests uint32) *conf.RateLimitConfig {
 	}}
 }
 
-// In the place of envoyproxy/ratelimit Envoy Gateway finds what it needs: health before the first configuration, rules over mutual TLS,
-// changes that take effect, refusals of what is wrong, and the last good rules while it is away.
+// In the place of envoyproxy/ratelimit Envoy Gateway finds what it needs: health before
+// the first configuration, rules over mutual TLS, changes that take effect, refusals of
+// what is wrong, and the last good rules while it is away.
 func TestEnvoyGatewayFindsWhatItNeeds(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -193,7 +198,8 @@ func TestEnvoyGatewayFindsWhatItNeeds(t *testing.T) {
 	}
 }
 
-// Without FORCE_START_WITHOUT_INITIAL_CONFIG nobody is answered before the first good configuration is there.
+// Without FORCE_START_WITHOUT_INITIAL_CONFIG nobody is answered before the first good
+// configuration is there.
 func TestEnvoyGatewayIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -214,8 +220,8 @@ func TestEnvoyGatewayIsWaitedFor(t *testing.T) {
 	}
 }
 
-// A program that still waits for its first configuration says what is odd about its own, reads that again when it is told to, and ends when
-// it is told to.
+// A program that still waits for its first configuration says what is odd about its own,
+// reads that again when it is told to, and ends when it is told to.
 func TestWaitingForEnvoyGateway(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -265,7 +271,8 @@ func (g *gateway) askPair() (uint32, error) {
 	return one.GetRequestsPerUnit(), nil
 }
 
-// While rules are pushed, good and bad ones, every request is answered, and each by one configuration.
+// While rules are pushed, good and bad ones, every request is answered, and each by one
+// configuration.
 func TestPushesUnderLoad(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)

@@ -35,7 +35,8 @@ func TestHelpFitsTerminal(t *testing.T) {
 	}
 }
 
-// commandPaths returns the arguments that run each command below cmd, hidden ones included.
+// commandPaths returns the arguments that run each command below cmd, hidden ones
+// included.
 func commandPaths(cmd *cobra.Command, path []string) [][]string {
 	all := [][]string{path}
 	for _, sub := range cmd.Commands() {

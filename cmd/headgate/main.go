@@ -1,4 +1,5 @@
-// Command headgate is a rate limiter: a service, and a tool that replays access logs against a limit.
+// Command headgate is a rate limiter: a service, and a tool that replays access logs
+// against a limit.
 package main
 
 import (
@@ -67,8 +68,8 @@ func rootCommand() *cobra.Command {
 // errReported ends a command that has already printed what is wrong.
 var errReported = errors.New("reported")
 
-// reported prints each error of a configuration on its own line and returns errReported. It returns other
-// errors unchanged.
+// reported prints each error of a configuration on its own line and returns errReported.
+// It returns other errors unchanged.
 func reported(err error) error {
 	var all config.Errors
 	if !errors.As(err, &all) {

@@ -12,8 +12,8 @@ import (
 	"github.com/headgate/headgate/replay"
 )
 
-// statusLine is one line of a terminal that is rewritten in place. Without a terminal it shows nothing. Its
-// methods must not be called concurrently.
+// statusLine is one line of a terminal that is rewritten in place. Without a terminal it
+// shows nothing. Its methods must not be called concurrently.
 type statusLine struct {
 	w     io.Writer // nil without a terminal
 	shown time.Time // when it was last written
@@ -29,7 +29,8 @@ func newStatusLine(w io.Writer) *statusLine {
 	return &statusLine{}
 }
 
-// show replaces the line by text, unless less than statusInterval passed since the last write.
+// show replaces the line by text, unless less than statusInterval passed since the last
+// write.
 func (s *statusLine) show(text func() string) {
 	if s.w == nil || time.Since(s.shown) < statusInterval {
 		return

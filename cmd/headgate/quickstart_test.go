@@ -15,7 +15,8 @@ import (
 	"github.com/headgate/headgate/internal/testserver"
 )
 
-// quickstart is a copy of the folder and of the proxy's file, with patience for a machine that is busy.
+// quickstart is a copy of the folder and of the proxy's file, with patience for a machine
+// that is busy.
 type quickstart struct {
 	root  string
 	tmp   string   // where it may write
@@ -111,7 +112,8 @@ func TestQuickstartDoesWhatItSays(t *testing.T) {
 	q.leftNothing(t, cmd.Process.Pid)
 }
 
-// startQuickstart runs the script, and returns the commands that it prints once it has printed all.
+// startQuickstart runs the script, and returns the commands that it prints once it has
+// printed all.
 func startQuickstart(t *testing.T, cmd *exec.Cmd) (said *launched, commands []string) {
 	t.Helper()
 	read, write, err := os.Pipe()
@@ -145,7 +147,8 @@ func startQuickstart(t *testing.T, cmd *exec.Cmd) (said *launched, commands []st
 	return nil, nil
 }
 
-// A script that is told to end has all of its servers end, also where it is told before they are, and again while it does so.
+// A script that is told to end has all of its servers end, also where it is told before
+// they are, and again while it does so.
 func TestQuickstartEndsWhenItIsTold(t *testing.T) {
 	t.Parallel()
 	q := newQuickstart(t)

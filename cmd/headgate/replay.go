@@ -82,8 +82,8 @@ func replayCommand() *cobra.Command {
 	return cmd
 }
 
-// replayGCPercent keeps the process near --memory: the heap grows by this percentage between two garbage
-// collections.
+// replayGCPercent keeps the process near --memory: the heap grows by this percentage
+// between two garbage collections.
 const replayGCPercent = 25
 
 // replayInFlight is the number of concurrent decisions with a networked store.
@@ -211,7 +211,8 @@ func parseSize(text string) (int64, error) {
 	return n * unit, nil
 }
 
-// openReplayStore opens the store of a URL. A store in memory is bounded to memory bytes, unless the URL has bounds.
+// openReplayStore opens the store of a URL. A store in memory is bounded to memory bytes,
+// unless the URL has bounds.
 func openReplayStore(url string, memory int64) (headgate.Store, error) {
 	if url == "memory" || url == "memory://" {
 		url = "memory://?max_bytes=" + strconv.FormatInt(memory, 10)

@@ -14,8 +14,8 @@ import (
 	"github.com/headgate/headgate/replay"
 )
 
-// openLogs returns the logs that args name, and their size in bytes, or -1 if it is not known. A file that does not
-// exist is an error before the replay begins.
+// openLogs returns the logs that args name, and their size in bytes, or -1 if it is not
+// known. A file that does not exist is an error before the replay begins.
 func openLogs(args []string, stdin io.Reader) (logs []replay.Log, total int64, err error) {
 	if len(args) == 0 {
 		args = []string{"-"}
@@ -42,8 +42,8 @@ func openLogs(args []string, stdin io.Reader) (logs []replay.Log, total int64, e
 	return logs, total, nil
 }
 
-// checkOutputs returns an error if --decisions or --html names a file that cannot be written, a log that is to be
-// read, or the file of the other.
+// checkOutputs returns an error if --decisions or --html names a file that cannot be
+// written, a log that is to be read, or the file of the other.
 func checkOutputs(logs []string, stdin io.Reader, decisions, html string) error {
 	if decisions != "" && decisions == html {
 		return fmt.Errorf("--decisions and --html both name %s; name two files", decisions)
@@ -67,8 +67,9 @@ func checkOutputs(logs []string, stdin io.Reader, decisions, html string) error 
 	return nil
 }
 
-// checkWritable returns an error if a file cannot be written. An existing file stays as it is, and a new one is
-// removed. A pipe or a device is not opened, because that may block.
+// checkWritable returns an error if a file cannot be written. An existing file stays as
+// it is, and a new one is removed. A pipe or a device is not opened, because that may
+// block.
 func checkWritable(name string) error {
 	info, err := os.Stat(name)
 	switch {
@@ -95,7 +96,8 @@ func outputError(flag, name string, err error) error {
 	return fmt.Errorf("--%s: cannot write %s: %w", flag, name, causeOf(err))
 }
 
-// causeOf returns the cause in an error of package os, without the operation and the file name.
+// causeOf returns the cause in an error of package os, without the operation and the file
+// name.
 func causeOf(err error) error {
 	if path := (*fs.PathError)(nil); errors.As(err, &path) {
 		return path.Err
@@ -138,7 +140,8 @@ func withDecisions(name string, stdout io.Writer, run func(io.Writer) (*replay.R
 	return report, err
 }
 
-// lateFile truncates a file before the first write. A replay that fails earlier leaves the file as it was.
+// lateFile truncates a file before the first write. A replay that fails earlier leaves
+// the file as it was.
 type lateFile struct {
 	file      *os.File
 	truncated bool
@@ -173,8 +176,8 @@ func brokenLogs(report *replay.Report) error {
 	return errors.Join(errs...)
 }
 
-// writeWhole replaces a file atomically: it writes another file in the same folder and renames it. On an error the
-// old file stays. A pipe or a device is written directly.
+// writeWhole replaces a file atomically: it writes another file in the same folder and
+// renames it. On an error the old file stays. A pipe or a device is written directly.
 func writeWhole(name string, write func(io.Writer) error) error {
 	if real, err := filepath.EvalSymlinks(name); err == nil {
 		name = real

@@ -18,8 +18,8 @@ memory and listens on 127.0.0.1, ports 8080, 6380, 8081 and 6070:
     redis-cli -p 6380 CL.THROTTLE you 4 5 60
 
 Policies and routes are in the file that --config or HEADGATE_CONFIG names. The
-file is watched, and SIGHUP reloads it; counters are kept. An invalid file
-never replaces a valid configuration: headgate config check FILE lists its
+file is reloaded when it changes and on SIGHUP; counters are kept. An invalid
+file never replaces a valid configuration: headgate config check FILE lists its
 errors.
 
 HTTP clients send checks to /v1/check; proxies send requests to

@@ -60,7 +60,8 @@ func occupy(ts *testscript.TestScript, _ bool, _ []string) {
 	ts.Setenv("OCCUPIED", ln.Addr().String())
 }
 
-// serve [flag…] starts headgate serve, waits until it listens, and sets ADDR, and RESPPORT if Redis clients have a port.
+// serve [flag…] starts headgate serve, waits until it listens, and sets ADDR, and
+// RESPPORT if Redis clients have a port.
 func serve(ts *testscript.TestScript, _ bool, args []string) {
 	s := servingOf(ts)
 	s.cmd = exec.Command(binary(ts), append([]string{"serve"}, args...)...)
@@ -123,7 +124,8 @@ func request(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(resp.Write(ts.Stdout()))
 }
 
-// begin path body length sends the beginning of a request whose body will have length bytes, and waits until it is being read.
+// begin path body length sends the beginning of a request whose body will have length
+// bytes, and waits until it is being read.
 func begin(ts *testscript.TestScript, _ bool, args []string) {
 	conn, err := net.Dial("tcp", ts.Getenv("ADDR"))
 	ts.Check(err)
@@ -138,7 +140,8 @@ func begin(ts *testscript.TestScript, _ bool, args []string) {
 	servingOf(ts).held = conn
 }
 
-// finish rest sends the rest of the request that was begun and prints the answer; with ! there must be none.
+// finish rest sends the rest of the request that was begun and prints the answer; with !
+// there must be none.
 func finish(ts *testscript.TestScript, neg bool, args []string) {
 	conn := servingOf(ts).held
 	_, _ = io.WriteString(conn, args[0])
@@ -175,7 +178,8 @@ func link(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.Rename(ts.MkAbs(args[0]+".new"), ts.MkAbs(args[0])))
 }
 
-// ended status waits until the server has ended, with this status or by this signal, and prints its log.
+// ended status waits until the server has ended, with this status or by this signal, and
+// prints its log.
 func ended(ts *testscript.TestScript, _ bool, args []string) {
 	s := servingOf(ts)
 	log := s.log.all()

@@ -13,7 +13,8 @@ import (
 	"github.com/headgate/headgate/internal/testserver"
 )
 
-// systemd hears that the service is ready when it answers, and that it stops before it does not.
+// systemd hears that the service is ready when it answers, and that it stops before it
+// does not.
 func TestSystemdIsTold(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "hg") // a socket's path may have 107 bytes

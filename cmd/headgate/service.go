@@ -47,7 +47,8 @@ func serviceCheckCommand(name string) *cobra.Command {
 	return cmd
 }
 
-// checkService prints the response of /readyz. It returns an error unless the status is 200.
+// checkService prints the response of /readyz. It returns an error unless the status is
+// 200.
 func checkService(ctx context.Context, w io.Writer, base string) error {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {

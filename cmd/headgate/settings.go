@@ -13,8 +13,8 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
 )
 
-// settingGroups are the settings by the headings under which --help lists their flags, in its order. Every setting
-// is in one group. Rare ones are listed by --help-all only.
+// settingGroups are the settings by the headings under which --help lists their flags, in
+// its order. Every setting is in one group. Rare ones are listed by --help-all only.
 var settingGroups = []struct{ heading, common, rare string }{
 	{"General", "enforcement", ""},
 	{"HTTP API", "http.addr trusted_proxies", "http.max_connections"},
@@ -56,8 +56,8 @@ type settingFlags struct {
 	values map[string]*settingFlag // by path
 }
 
-// settingFlag is the flag of one setting. Its text is parsed with all other sources, so that all errors are
-// reported together.
+// settingFlag is the flag of one setting. Its text is parsed with all other sources, so
+// that all errors are reported together.
 type settingFlag struct {
 	setting config.Setting
 	text    string
@@ -84,7 +84,8 @@ func (f *settingFlag) Set(text string) error {
 // Type returns the word for a value in the help.
 func (f *settingFlag) Type() string { return f.setting.Kind() }
 
-// add defines --config and the flags of all settings, with --help-all, or only the flags of the paths in only.
+// add defines --config and the flags of all settings, with --help-all, or only the flags
+// of the paths in only.
 func (s *settingFlags) add(f *pflag.FlagSet, only ...string) {
 	f.SortFlags = false
 	f.StringVarP(&s.file, "config", "c", "", "configuration `file`, reloaded on change or SIGHUP")
@@ -122,7 +123,8 @@ func (s *settingFlags) addOne(f *pflag.FlagSet, setting config.Setting) *pflag.F
 	return flag
 }
 
-// sources returns the flags that were given, the environment, and the file that one of them names.
+// sources returns the flags that were given, the environment, and the file that one of
+// them names.
 func (s *settingFlags) sources() config.Sources {
 	from := config.Sources{
 		Path: s.file, Flags: make(map[string]string), Lookup: os.LookupEnv, Environ: os.Environ(), Others: demoVariables(),
@@ -139,8 +141,8 @@ func (s *settingFlags) sources() config.Sources {
 	return from
 }
 
-// calledRatelimit reports whether this program was started as ratelimit, the name of the program of
-// envoyproxy/ratelimit, which it replaces.
+// calledRatelimit reports whether this program was started as ratelimit, the name of the
+// program of envoyproxy/ratelimit, which it replaces.
 func calledRatelimit() bool { return filepath.Base(os.Args[0]) == "ratelimit" }
 
 // demoVariables returns the variables that set the flags of headgate demo.

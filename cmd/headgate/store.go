@@ -27,7 +27,8 @@ func storeCommand() *cobra.Command {
 	return commandGroup(&cobra.Command{Use: "store", Short: "Diagnose a store"}, storeCheckCommand("check"))
 }
 
-// checkCommand is “headgate check”: the commands store check and service check, as earlier versions named them.
+// checkCommand is “headgate check”: the commands store check and service check, as
+// earlier versions named them.
 func checkCommand() *cobra.Command {
 	check := &cobra.Command{
 		Use: "check", Short: "Check a store or a service (see also: config check, store check, service check)", Hidden: true,

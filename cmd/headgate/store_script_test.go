@@ -16,8 +16,9 @@ import (
 	"github.com/headgate/headgate/internal/testserver"
 )
 
-// TestStoreScripts runs the scripts of testdata/store, each with a Redis and a memcached of its own: $REDIS and $MEMCACHED are where
-// they listen, $REDIS_PORT the port of the first.
+// TestStoreScripts runs the scripts of testdata/store, each with a Redis and a memcached
+// of its own: $REDIS and $MEMCACHED are where they listen, $REDIS_PORT the port of the
+// first.
 func TestStoreScripts(t *testing.T) {
 	commands := map[string]func(*testscript.TestScript, bool, []string){
 		"redis": redisCommand, "memcached": memcachedCommand, "makelog": makeLog, "until": until,
@@ -68,8 +69,8 @@ func memcachedCommand(ts *testscript.TestScript, _ bool, args []string) {
 	fmt.Fprintln(ts.Stdout(), strings.Join(lines, "\n"))
 }
 
-// makelog FILE LINES KEYS writes a log of JSON lines: few keys are met often, many instants are equal, some lines are late, some
-// costs are 0 and some above every limit.
+// makelog FILE LINES KEYS writes a log of JSON lines: few keys are met often, many
+// instants are equal, some lines are late, some costs are 0 and some above every limit.
 func makeLog(ts *testscript.TestScript, _ bool, args []string) {
 	lines, err := strconv.Atoi(args[1])
 	ts.Check(err)
@@ -88,8 +89,8 @@ func makeLog(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(log.String()), 0o600))
 }
 
-// until readyz TEXT waits until /readyz says text; until logged TEXT, until the log says it, and asks /readyz meanwhile; until keys,
-// until Redis holds keys.
+// until readyz TEXT waits until /readyz says text; until logged TEXT, until the log says
+// it, and asks /readyz meanwhile; until keys, until Redis holds keys.
 func until(ts *testscript.TestScript, _ bool, args []string) {
 	said, met := "", false
 	for deadline := time.Now().Add(20 * time.Second); !met && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {

@@ -21,7 +21,8 @@ import (
 	"github.com/headgate/headgate/internal/testserver"
 )
 
-// launchTLS starts a service that speaks TLS at every door, and wants certificates for client.example.
+// launchTLS starts a service that speaks TLS at every door, and wants certificates for
+// client.example.
 func launchTLS(t *testing.T, dir string) *launched {
 	var flags []string
 	for _, door := range []string{"http", "grpc", "resp"} {
@@ -36,7 +37,8 @@ func clientOf(a *testserver.Authority, pairs ...tls.Certificate) *tls.Config {
 	return &tls.Config{RootCAs: a.Pool, ServerName: "server.example", Certificates: pairs, MinVersion: tls.VersionTLS12}
 }
 
-// served asks each door, and is the number of the certificate that it showed; an error if it did not answer.
+// served asks each door, and is the number of the certificate that it showed; an error if
+// it did not answer.
 func served(addrs map[string]string, config *tls.Config) (serials map[string]int64, errs map[string]error) {
 	serials, errs = make(map[string]int64), make(map[string]error)
 	for door, ask := range map[string]func(string, *tls.Config) error{"http": askHTTPS, "grpc": askGRPCS, "resp": askRESPS} {
@@ -124,7 +126,8 @@ func TestALoadKnowsWhomToTrustAndWhatToShow(t *testing.T) {
 	a.Write(own, 10, "client.example")
 	p := launchTLS(t, dir)
 	trust, show := []string{"--ca", dir + "/ca.crt", "--server-name", "server.example"}, []string{"--cert", own + "/tls.crt", "--key", own + "/tls.key"}
-	// In TLS 1.3 a client may write before it hears that it is turned away, and then finds its connection closed.
+	// In TLS 1.3 a client may write before it hears that it is turned away, and then
+	// finds its connection closed.
 	const cutOff = "certificate required|broken pipe|reset by peer|could not be established"
 	for _, c := range []struct {
 		door, scheme string

@@ -18,8 +18,8 @@ const (
 	rareAnnotation  = "headgate_rare"
 )
 
-// printHelp prints the help of a command: what it does, its usage, examples, commands and flags. Flags that are
-// rarely needed are printed for --help-all only.
+// printHelp prints the help of a command: what it does, its usage, examples, commands and
+// flags. Flags that are rarely needed are printed for --help-all only.
 func printHelp(cmd *cobra.Command, _ []string) {
 	all, err := cmd.Flags().GetBool(helpAllFlag)
 	rare := err == nil && all
@@ -57,8 +57,8 @@ func writeCommands(b *strings.Builder, group *cobra.Command) {
 	fmt.Fprintf(b, "\nHelp on a command: %s COMMAND --help\n", group.CommandPath())
 }
 
-// writeFlags lists the flags of a command by group, in the order of definition. Without rare it counts the flags that
-// it leaves out.
+// writeFlags lists the flags of a command by group, in the order of definition. Without
+// rare it counts the flags that it leaves out.
 func writeFlags(b *strings.Builder, cmd *cobra.Command, rare bool) {
 	var order []string
 	groups, leftOut := make(map[string][]*pflag.Flag), 0
@@ -109,7 +109,8 @@ func writeFlag(b *strings.Builder, f *pflag.Flag) {
 	writeEntry(b, name, words, textColumn)
 }
 
-// writeEntry writes a name and, from a column on, the words of its help, wrapped at helpColumns.
+// writeEntry writes a name and, from a column on, the words of its help, wrapped at
+// helpColumns.
 func writeEntry(b *strings.Builder, name string, words []string, column int) {
 	b.WriteString(name)
 	at := utf8.RuneCountInString(name)

@@ -29,8 +29,8 @@ func version() string {
 	return info.Main.Version + " " + info.GoVersion
 }
 
-// versionLine returns the name of the program and its version, with the commit and its date if the toolchain
-// recorded them.
+// versionLine returns the name of the program and its version, with the commit and its
+// date if the toolchain recorded them.
 func versionLine() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -39,8 +39,8 @@ func versionLine() string {
 	return "headgate " + version() + commitOf(info.Settings)
 }
 
-// commitOf returns “ (commit 0123456789ab of 2026-11-22T16:19:00Z)”, or "" if the commit is not recorded.
-// “modified” follows if the files differed from the commit.
+// commitOf returns “ (commit 0123456789ab of 2026-11-22T16:19:00Z)”, or "" if the commit
+// is not recorded. “modified” follows if the files differed from the commit.
 func commitOf(settings []debug.BuildSetting) string {
 	recorded := make(map[string]string)
 	for _, s := range settings {

@@ -1,8 +1,9 @@
 package config
 
-// helps are the help texts of sections and settings by their path in the file. Each is one line,
-// so that a flag, its help and its default fit in 80 columns; docs/configuration.md has the details.
-// Elements of a list are at path[], values of a mapping at path.NAME.
+// helps are the help texts of sections and settings by their path in the file. Each is
+// one line, so that a flag, its help and its default fit in 80 columns;
+// docs/configuration.md has the details. Elements of a list are at path[], values of a
+// mapping at path.NAME.
 var helps = map[string]string{
 	"http":                 "HTTP API listener",
 	"http.addr":            "listen address, or off; port 0: any free port",

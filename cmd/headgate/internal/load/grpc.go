@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// grpcClient asks Envoy's rate limit service, on one connection.
+// grpcClient calls Envoy's rate limit service on one connection.
 type grpcClient struct {
 	conn          *grpc.ClientConn
 	service       pb.RateLimitServiceClient
@@ -23,7 +23,7 @@ type grpcClient struct {
 func openGRPC(u *url.URL, opts *Options) func(context.Context) (client, error) {
 	trust := insecure.NewCredentials()
 	if u.Scheme == "grpcs" {
-		trust = credentials.NewTLS(opts.trust(u.Hostname()))
+		trust = credentials.NewTLS(opts.clientTLS(u.Hostname()))
 	}
 	return func(context.Context) (client, error) {
 		conn, err := grpc.NewClient("passthrough:///"+u.Host, grpc.WithTransportCredentials(trust))
@@ -34,10 +34,10 @@ func openGRPC(u *url.URL, opts *Options) func(context.Context) (client, error) {
 	}
 }
 
-// ask asks for all keys at a time, each on a stream of its own.
-func (c *grpcClient) ask(ctx context.Context, keys []string) (allowed int, err error) {
+// check makes a call for each key. The calls are concurrent, each on its own stream.
+func (c *grpcClient) check(ctx context.Context, keys []string) (allowed int, err error) {
 	if len(keys) == 1 {
-		ok, err := c.askOne(ctx, keys[0])
+		ok, err := c.checkOne(ctx, keys[0])
 		if ok {
 			allowed = 1
 		}
@@ -48,7 +48,7 @@ func (c *grpcClient) ask(ctx context.Context, keys []string) (allowed int, err e
 	var failed atomic.Pointer[error]
 	for _, key := range keys {
 		all.Go(func() {
-			ok, err := c.askOne(ctx, key)
+			ok, err := c.checkOne(ctx, key)
 			if ok {
 				passed.Add(1)
 			}
@@ -64,10 +64,11 @@ func (c *grpcClient) ask(ctx context.Context, keys []string) (allowed int, err e
 	return int(passed.Load()), nil
 }
 
-func (c *grpcClient) askOne(ctx context.Context, key string) (allowed bool, err error) {
+func (c *grpcClient) checkOne(ctx context.Context, key string) (allowed bool, err error) {
+	entry := &ratelimitv3.RateLimitDescriptor_Entry{Key: c.entry, Value: key}
 	answer, err := c.service.ShouldRateLimit(ctx, &pb.RateLimitRequest{
 		Domain:      c.domain,
-		Descriptors: []*ratelimitv3.RateLimitDescriptor{{Entries: []*ratelimitv3.RateLimitDescriptor_Entry{{Key: c.entry, Value: key}}}},
+		Descriptors: []*ratelimitv3.RateLimitDescriptor{{Entries: []*ratelimitv3.RateLimitDescriptor_Entry{entry}}},
 	})
 	if err != nil {
 		return false, err

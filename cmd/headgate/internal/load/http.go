@@ -11,7 +11,7 @@ import (
 	"net/url"
 )
 
-// httpClient asks POST /v1/check, on one connection.
+// httpClient sends POST /v1/check on one connection.
 type httpClient struct {
 	url       string
 	limit     string
@@ -22,29 +22,29 @@ type httpClient struct {
 
 func openHTTP(u *url.URL, opts *Options) func(context.Context) (client, error) {
 	at := *u
-	at.User = nil // nobody is asked who he is there, and errors show the URL
+	at.User = nil // the API has no users, and errors repeat the URL
 	if at.Path == "" || at.Path == "/" {
 		at.Path = "/v1/check"
 	}
 	return func(context.Context) (client, error) {
 		transport := &http.Transport{
 			DialContext: (&net.Dialer{Timeout: callTimeout}).DialContext, MaxConnsPerHost: 1, DisableCompression: true,
-			ForceAttemptHTTP2: at.Scheme == "https", TLSClientConfig: opts.trust(at.Hostname()),
+			ForceAttemptHTTP2: at.Scheme == "https", TLSClientConfig: opts.clientTLS(at.Hostname()),
 		}
 		return &httpClient{url: at.String(), limit: opts.Limit.String(), policy: opts.Policy, transport: transport}, nil
 	}
 }
 
-// check is the body of a call.
-type check struct {
+// checkBody is the body of a call.
+type checkBody struct {
 	Policy string `json:"policy,omitempty"`
 	Limit  string `json:"limit,omitempty"`
 	Key    string `json:"key"`
 }
 
-func (c *httpClient) ask(ctx context.Context, keys []string) (allowed int, err error) {
+func (c *httpClient) check(ctx context.Context, keys []string) (allowed int, err error) {
 	for _, key := range keys {
-		ok, err := c.askOne(ctx, key)
+		ok, err := c.checkOne(ctx, key)
 		if err != nil {
 			return 0, err
 		}
@@ -55,13 +55,13 @@ func (c *httpClient) ask(ctx context.Context, keys []string) (allowed int, err e
 	return allowed, nil
 }
 
-func (c *httpClient) askOne(ctx context.Context, key string) (allowed bool, err error) {
-	body := check{Policy: c.policy, Key: key}
+func (c *httpClient) checkOne(ctx context.Context, key string) (allowed bool, err error) {
+	body := checkBody{Policy: c.policy, Key: key}
 	if c.policy == "" {
 		body.Limit = c.limit
 	}
 	c.body.Reset()
-	_ = json.NewEncoder(&c.body).Encode(body) // texts always can be
+	_ = json.NewEncoder(&c.body).Encode(body) // strings can always be encoded
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(c.body.Bytes()))
 	if err != nil {
 		return false, err

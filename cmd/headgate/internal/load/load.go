@@ -1,5 +1,6 @@
-// Package load asks a running service as fast as it answers, at one of its doors, and measures: it is a client, and knows nothing of how the
-// service decides.
+// Package load measures the throughput and the latency of a running service. It is a
+// client of the HTTP API, the Redis-compatible endpoint or Envoy's rate limit service:
+// each connection sends its next call when the response of the last one has arrived.
 package load
 
 import (
@@ -23,24 +24,24 @@ import (
 const (
 	MaxConnections = 10_000
 	MaxPipeline    = 1_000
-	longest        = time.Minute // that a call is measured to
+	maxLatency     = time.Minute // longer calls are recorded as this
 	callTimeout    = 10 * time.Second
 )
 
-// Options say what is asked. The zero value of each field is its default.
+// Options configure a run. The zero value of each field is its default.
 type Options struct {
-	Connections int            // at a time; 0 means 50
+	Connections int            // concurrent connections; 0 means 50
 	Duration    time.Duration  // 0 means 10 s
-	Keys        int            // from which each call takes one by chance; 0 means 10,000
-	Pipeline    int            // calls at a time on a connection, where the protocol can; 0 means 1
-	Limit       headgate.Limit // that each call brings; the zero value means 1000000/1s
-	Policy      string         // of which each call is, in place of Limit; not of Redis clients' CL.THROTTLE
-	Domain      string         // of Envoy's calls; empty means headgate
-	Entry       string         // the key of the only entry of Envoy's calls, whose value is the key; empty means key
-	TLS         *tls.Config    // of URLs with TLS; nil means that the system's authorities are trusted, and no certificate is shown
+	Keys        int            // number of keys, of which each call uses a random one; 0 means 10,000
+	Pipeline    int            // calls in flight per connection, not over HTTP; 0 means 1
+	Limit       headgate.Limit // limit of each call; the zero value means 1000000/1s
+	Policy      string         // policy of each call, instead of Limit; Redis clients then use HG.CHECK
+	Domain      string         // domain of Envoy calls; empty means headgate
+	Entry       string         // key of the one entry of an Envoy call; empty means key
+	TLS         *tls.Config    // for URLs with TLS; nil: system CAs, no client certificate
 }
 
-// Result is what was measured.
+// Result contains the measurements of a run.
 type Result struct {
 	Took                    time.Duration
 	Allowed, Denied, Failed int64
@@ -48,19 +49,19 @@ type Result struct {
 	latency                 *hdrhistogram.Histogram
 }
 
-// Calls is how many calls were answered.
+// Calls returns the number of calls that were answered.
 func (r *Result) Calls() int64 { return r.Allowed + r.Denied }
 
-// PerSecond is how many calls were answered in a second.
+// PerSecond returns the number of answered calls per second.
 func (r *Result) PerSecond() float64 { return float64(r.Calls()) / r.Took.Seconds() }
 
-// Latency is the time in which such a percentage of the calls was answered, to 3 digits and at least a microsecond; calls that were
-// sent together are one. 100 is the slowest.
+// Latency returns a percentile of the latency, to 3 digits and at least a microsecond.
+// 100 is the maximum. Calls that were sent together count as one.
 func (r *Result) Latency(percent float64) time.Duration {
 	return time.Duration(r.latency.ValueAtPercentile(percent)) * time.Microsecond
 }
 
-// Run is a load that goes on. It is made with [Start].
+// Run is a load in progress. Create it with [Start].
 type Run struct {
 	opts    Options
 	open    func(ctx context.Context) (client, error)
@@ -73,21 +74,23 @@ type Run struct {
 	latencies               []*latencies
 }
 
-// latencies are shared by some of the connections.
+// latencies is a histogram that some of the connections share.
 type latencies struct {
 	mu   sync.Mutex
 	seen *hdrhistogram.Histogram
 }
 
-// client asks on one connection. It is used on one goroutine.
+// client makes calls on one connection. It is used on one goroutine.
 type client interface {
-	// ask asks for all keys, and is how many calls were allowed: the others were denied.
-	ask(ctx context.Context, keys []string) (allowed int, err error)
+	// check makes a call for each key and returns how many were allowed. The others were
+	// denied.
+	check(ctx context.Context, keys []string) (allowed int, err error)
 	close()
 }
 
-// Start opens all connections, asks once on each, and begins to measure. What is not there, or does not understand, is told now. The load
-// ends with [Run.Wait], or with ctx.
+// Start opens all connections, makes one call on each, and begins to measure. It returns
+// an error if the service is unreachable or refuses the call. The load ends after its
+// duration or with ctx; [Run.Wait] waits for the end.
 func Start(ctx context.Context, rawURL string, opts *Options) (*Run, error) {
 	r := &Run{}
 	if opts != nil {
@@ -106,7 +109,7 @@ func Start(ctx context.Context, rawURL string, opts *Options) (*Run, error) {
 		return nil, err
 	}
 	for range min(r.opts.Connections, 16) {
-		r.latencies = append(r.latencies, &latencies{seen: hdrhistogram.New(1, longest.Microseconds(), 3)})
+		r.latencies = append(r.latencies, &latencies{seen: hdrhistogram.New(1, maxLatency.Microseconds(), 3)})
 	}
 	r.began = time.Now()
 	for i, c := range clients {
@@ -124,27 +127,28 @@ func (o *Options) setDefaults() {
 
 func (o *Options) validate() error {
 	for _, n := range []struct {
-		name        string
-		value, most int
+		name       string
+		value, max int
 	}{{"connections", o.Connections, MaxConnections}, {"keys", o.Keys, 1 << 30}, {"pipeline", o.Pipeline, MaxPipeline}} {
-		if n.value < 1 || n.value > n.most {
-			return fmt.Errorf("load: %s is %d; accepted are 1 to %d", n.name, n.value, n.most)
+		if n.value < 1 || n.value > n.max {
+			return fmt.Errorf("load: %s is %d; must be 1 to %d", n.name, n.value, n.max)
 		}
 	}
 	if o.Duration < time.Millisecond || o.Duration > 24*time.Hour {
-		return fmt.Errorf("load: duration is %v; accepted are 1ms to 24h", o.Duration)
+		return fmt.Errorf("load: duration is %v; must be 1ms to 24h", o.Duration)
 	}
 	return nil
 }
 
-// openAll opens all connections, or none, and asks once on each: nothing is worth measuring that does not understand, and what it takes to
-// connect is no call's latency.
+// openAll opens all connections, or none, and makes one call on each. So a service that
+// refuses the calls is an error before the load begins, and the time to connect is not
+// part of a latency.
 func (r *Run) openAll(ctx context.Context) (all []client, err error) {
 	for range r.opts.Connections {
 		c, err := r.open(ctx)
 		if err == nil {
 			all = append(all, c)
-			err = r.askOnce(ctx, c)
+			err = r.firstCheck(ctx, c)
 		}
 		if err != nil {
 			for _, c := range all {
@@ -156,15 +160,16 @@ func (r *Run) openAll(ctx context.Context) (all []client, err error) {
 	return all, nil
 }
 
-// askOnce is a call that is not measured.
-func (r *Run) askOnce(ctx context.Context, c client) error {
+// firstCheck makes one call that is not measured.
+func (r *Run) firstCheck(ctx context.Context, c client) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_, err := c.ask(ctx, []string{"bench:0"})
+	_, err := c.check(ctx, []string{"bench:0"})
 	return err
 }
 
-// work asks on one connection until the time is over. A connection that breaks is opened again.
+// work makes calls on one connection until the run ends. It replaces a connection that
+// fails.
 func (r *Run) work(ctx context.Context, c client, seen *latencies) {
 	defer func() { c.close() }()
 	keys := make([]string, r.opts.Pipeline)
@@ -172,28 +177,29 @@ func (r *Run) work(ctx context.Context, c client, seen *latencies) {
 		for i := range keys {
 			keys[i] = "bench:" + strconv.Itoa(rand.IntN(r.opts.Keys)) //nolint:gosec // keys of a load
 		}
-		err := r.once(ctx, c, keys, seen)
+		err := r.measure(ctx, c, keys, seen)
 		if err == nil {
 			continue
 		}
 		r.fail(ctx, len(keys), err)
 		c.close()
-		c = r.again(ctx)
+		c = r.reopen(ctx)
 	}
 }
 
-// again opens a connection in the place of one that broke, a little later: a server that fails at once is not worth a storm.
-func (r *Run) again(ctx context.Context) client {
+// reopen replaces a connection that failed. It pauses before each try, so that a service
+// that fails immediately does not get a flood of connections.
+func (r *Run) reopen(ctx context.Context) client {
 	for {
 		pause(ctx)
 		if r.over(ctx) {
-			return broken{}
+			return closedClient{}
 		}
 		c, err := r.open(ctx)
 		if err != nil {
 			continue
 		}
-		if err = r.askOnce(ctx, c); err == nil {
+		if err = r.firstCheck(ctx, c); err == nil {
 			return c
 		}
 		c.close()
@@ -201,21 +207,22 @@ func (r *Run) again(ctx context.Context) client {
 	}
 }
 
-// trust is what a connection with TLS to a host takes.
-func (o *Options) trust(host string) *tls.Config {
-	made := &tls.Config{MinVersion: tls.VersionTLS12}
+// clientTLS returns the TLS configuration for connections to a host.
+func (o *Options) clientTLS(host string) *tls.Config {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if o.TLS != nil {
-		made = o.TLS.Clone()
+		config = o.TLS.Clone()
 	}
-	made.ServerName = cmp.Or(made.ServerName, host)
-	return made
+	config.ServerName = cmp.Or(config.ServerName, host)
+	return config
 }
 
-func (r *Run) once(ctx context.Context, c client, keys []string, seen *latencies) error {
-	asking, cancel := context.WithTimeout(ctx, callTimeout)
+// measure makes a call for each key and records the result.
+func (r *Run) measure(ctx context.Context, c client, keys []string, seen *latencies) error {
+	callCtx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	began := time.Now()
-	allowed, err := c.ask(asking, keys)
+	allowed, err := c.check(callCtx, keys)
 	took := time.Since(began)
 	if err != nil {
 		return err
@@ -224,14 +231,15 @@ func (r *Run) once(ctx context.Context, c client, keys []string, seen *latencies
 	r.denied.Add(int64(len(keys) - allowed))
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
-	return seen.seen.RecordValue(min(max(1, took.Microseconds()), longest.Microseconds()))
+	return seen.seen.RecordValue(min(max(1, took.Microseconds()), maxLatency.Microseconds()))
 }
 
+// over reports whether the run has ended.
 func (r *Run) over(ctx context.Context) bool {
 	return r.stop.Load() || ctx.Err() != nil || time.Since(r.began) >= r.opts.Duration
 }
 
-// fail counts calls that failed, unless they were given up for the load is to end.
+// fail counts failed calls, unless they were canceled because the run ends.
 func (r *Run) fail(ctx context.Context, calls int, err error) {
 	if ctx.Err() != nil {
 		return
@@ -240,7 +248,7 @@ func (r *Run) fail(ctx context.Context, calls int, err error) {
 	r.first.CompareAndSwap(nil, &err)
 }
 
-// pause waits a little before a server that is gone is asked again.
+// pause waits 20 ms, or until ctx ends.
 func pause(ctx context.Context) {
 	select {
 	case <-time.After(20 * time.Millisecond):
@@ -248,7 +256,7 @@ func pause(ctx context.Context) {
 	}
 }
 
-// Now is what was measured so far, but for the latency.
+// Now returns the measurements so far, without the latency.
 func (r *Run) Now() *Result {
 	result := &Result{Took: time.Since(r.began), Allowed: r.allowed.Load(), Denied: r.denied.Load(), Failed: r.failed.Load()}
 	if first := r.first.Load(); first != nil {
@@ -257,19 +265,23 @@ func (r *Run) Now() *Result {
 	return result
 }
 
-// Wait waits until the load has ended, and is what was measured.
+// Wait waits until the run has ended and returns its measurements.
 func (r *Run) Wait() *Result {
 	r.workers.Wait()
 	result := r.Now()
-	result.latency = hdrhistogram.New(1, longest.Microseconds(), 3)
+	result.latency = hdrhistogram.New(1, maxLatency.Microseconds(), 3)
 	for _, l := range r.latencies {
 		result.latency.Merge(l.seen)
 	}
 	return result
 }
 
-// broken is a connection that was closed and not opened again.
-type broken struct{}
+// closedClient is a connection that was closed and not replaced, because the run has
+// ended.
+type closedClient struct{}
 
-func (broken) ask(context.Context, []string) (int, error) { return 0, errors.New("load: closed") }
-func (broken) close()                                     {}
+func (closedClient) check(context.Context, []string) (int, error) {
+	return 0, errors.New("load: closed")
+}
+
+func (closedClient) close() {}

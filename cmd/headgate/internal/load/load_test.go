@@ -30,14 +30,15 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// server is what doors have in common.
+// server is a server of one protocol.
 type server interface {
 	Serve(net.Listener) error
 	Shutdown(context.Context) error
 }
 
-// doors opens all doors over one store, whose policy one admits a call for each key and day.
-func doors(t *testing.T) map[string]string {
+// startServers starts a server of each protocol over one store. The policy one allows one
+// call per key and day.
+func startServers(t *testing.T) map[string]string {
 	t.Helper()
 	store := memstore.New(nil)
 	e, err := engine.New(store, &engine.Options{Policies: map[string]headgate.Policy{
@@ -82,7 +83,7 @@ func serve(t *testing.T, s server) string {
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ln) }()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
 		if err := errors.Join(s.Shutdown(ctx), <-ended); err != nil {
 			t.Error(err)
@@ -91,13 +92,13 @@ func serve(t *testing.T, s server) string {
 	return ln.Addr().String()
 }
 
-// patience bounds what takes as long as a busy machine makes it take.
-const patience = 30 * time.Second
+// timeout bounds a wait on a busy machine.
+const timeout = 30 * time.Second
 
-// mustRun runs a load until it has measured enough.
+// mustRun runs a load until it has measured enough calls.
 func mustRun(t *testing.T, url string, opts *load.Options, enough func(r *load.Result) bool) *load.Result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	opts.Duration = time.Hour
 	run, err := load.Start(ctx, url, opts)
@@ -111,9 +112,9 @@ func mustRun(t *testing.T, url string, opts *load.Options, enough func(r *load.R
 	return run.Wait()
 }
 
-func TestEveryDoorIsAskedAndCounted(t *testing.T) {
+func TestRunCountsCallsOfEachProtocol(t *testing.T) {
 	t.Parallel()
-	urls := doors(t)
+	urls := startServers(t)
 	for _, c := range []struct {
 		door string
 		opts load.Options
@@ -140,9 +141,9 @@ func TestEveryDoorIsAskedAndCounted(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeMeasuredIsToldAtOnce(t *testing.T) {
+func TestStartReportsErrors(t *testing.T) {
 	t.Parallel()
-	urls := doors(t)
+	urls := startServers(t)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -155,7 +156,7 @@ func TestWhatCannotBeMeasuredIsToldAtOnce(t *testing.T) {
 		want string
 	}{
 		{"127.0.0.1:8080", load.Options{}, "write http://"},
-		{"ftp://127.0.0.1", load.Options{}, "there are http, https, grpc"},
+		{"ftp://127.0.0.1", load.Options{}, "must be http, https, grpc"},
 		{"http://" + closed, load.Options{}, "refused"},
 		{"redis://" + closed, load.Options{}, "refused"},
 		{"grpc://" + closed, load.Options{}, "refused"},
@@ -165,7 +166,7 @@ func TestWhatCannotBeMeasuredIsToldAtOnce(t *testing.T) {
 		{strings.Replace(urls["redis"], "default:p%20ss@", "", 1), load.Options{}, "NOAUTH"},
 		{urls["redis"], load.Options{Limit: headgate.MustParseLimit("1/100ms")}, "whole seconds"},
 		{urls["http"], load.Options{Pipeline: 2}, "leave pipeline out"},
-		{urls["grpc"], load.Options{Policy: "one"}, "no policy"},
+		{urls["grpc"], load.Options{Policy: "one"}, "policy does not apply"},
 		{urls["http"], load.Options{Connections: 10_001}, "1 to 10000"},
 		{urls["http"], load.Options{Connections: -1}, "1 to 10000"},
 		{urls["http"], load.Options{Duration: 1}, "1ms to 24h"},
@@ -180,8 +181,9 @@ func TestWhatCannotBeMeasuredIsToldAtOnce(t *testing.T) {
 	}
 }
 
-// A server that breaks connections and is gone for a while costs failed calls, and the load goes on.
-func TestCallsThatFailAreCounted(t *testing.T) {
+// A server that closes connections and is unreachable for a while fails calls; the load
+// goes on.
+func TestRunCountsFailedCalls(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int64
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -200,8 +202,9 @@ func TestCallsThatFailAreCounted(t *testing.T) {
 	}
 }
 
-// A server that speaks another protocol, or none, is no reason to wait or to grow.
-func TestStrangeReplies(t *testing.T) {
+// A server of another protocol, or of none, causes neither a long wait nor a large
+// allocation.
+func TestStartRefusesInvalidReplies(t *testing.T) {
 	t.Parallel()
 	for _, reply := range []string{
 		"\r\n", "+OK\r\n", "*5\r\n:0\r\n", "*1000000\r\n", "*2\r\n*1000000\r\n", "*1\r\n$99999999\r\n",
@@ -233,10 +236,10 @@ func TestStrangeReplies(t *testing.T) {
 	}
 }
 
-func TestALoadEndsWithItsContext(t *testing.T) {
+func TestRunEndsWithContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	run, err := load.Start(ctx, doors(t)["http"], &load.Options{Connections: 2, Duration: time.Hour})
+	run, err := load.Start(ctx, startServers(t)["http"], &load.Options{Connections: 2, Duration: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,11 +252,12 @@ func TestALoadEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// slow is how long the slow calls of slowly take: longer than the others on a busy machine.
+// slow is the latency of slow calls. Other calls are faster, even on a busy machine.
 const slow = 300 * time.Millisecond
 
-// slowly is an HTTP server that is slow for some calls, by the numbers of the connection and of the call, both from 1.
-func slowly(t *testing.T, isSlow func(conn, call int64) bool) (url string) {
+// slowServer is an HTTP server that delays some calls, selected by the number of the
+// connection and of the call, both from 1.
+func slowServer(t *testing.T, isSlow func(conn, call int64) bool) (url string) {
 	t.Helper()
 	var conns, calls atomic.Int64
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -271,17 +275,18 @@ func slowly(t *testing.T, isSlow func(conn, call int64) bool) (url string) {
 
 type connKey struct{}
 
-func TestLatenciesAreThoseOfTheCalls(t *testing.T) {
+func TestLatencyPercentiles(t *testing.T) {
 	t.Parallel()
-	url := slowly(t, func(_, call int64) bool { return call%20 == 0 })
+	url := slowServer(t, func(_, call int64) bool { return call%20 == 0 })
 	r := mustRun(t, url, &load.Options{Connections: 1}, func(r *load.Result) bool { return r.Calls() >= 60 })
 	if p50, p90, p99, most := r.Latency(50), r.Latency(90), r.Latency(99), r.Latency(100); p50 >= slow || p90 >= slow || p99 < slow || most < p99 {
-		t.Errorf("p50 %v, p90 %v, p99 %v, most %v; want one call in twenty to take %v, and the others less", p50, p90, p99, most, slow)
+		t.Errorf("p50 %v, p90 %v, p99 %v, max %v; want one call in twenty to take %v, and the others less", p50, p90, p99, most, slow)
 	}
 }
 
-// silent is a server that answers the first call of each connection only: the one that is not measured. It reports the second.
-func silent(t *testing.T, asked chan<- struct{}) (addr string) {
+// silentServer answers only the first call of each connection, which is not measured. It
+// reports the second call.
+func silentServer(t *testing.T, asked chan<- struct{}) (addr string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -307,12 +312,12 @@ func silent(t *testing.T, asked chan<- struct{}) (addr string) {
 	return ln.Addr().String()
 }
 
-func TestLoadEndsWithoutAnswers(t *testing.T) {
+func TestRunEndsWithoutResponses(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	asked := make(chan struct{}, 2)
-	run, err := load.Start(ctx, "redis://"+silent(t, asked), &load.Options{Connections: 2, Duration: time.Hour})
+	run, err := load.Start(ctx, "redis://"+silentServer(t, asked), &load.Options{Connections: 2, Duration: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -324,12 +329,12 @@ func TestLoadEndsWithoutAnswers(t *testing.T) {
 	}
 }
 
-// A server that refuses at once is not stormed.
-func TestAServerThatFailsIsGivenTime(t *testing.T) {
+// A server that fails immediately does not get a flood of calls.
+func TestRunPausesAfterFailures(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int64
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if calls.Add(1) > 2 { // those that are not measured
+		if calls.Add(1) > 2 { // the first two are not measured
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	}))
@@ -340,7 +345,7 @@ func TestAServerThatFailsIsGivenTime(t *testing.T) {
 	}
 }
 
-// faulty is Envoy's service, of which each tenth call fails.
+// faulty is an Envoy rate limit service whose every tenth call fails.
 type faulty struct {
 	pb.UnimplementedRateLimitServiceServer
 	calls atomic.Int64
@@ -353,8 +358,8 @@ func (f *faulty) ShouldRateLimit(context.Context, *pb.RateLimitRequest) (*pb.Rat
 	return &pb.RateLimitResponse{OverallCode: pb.RateLimitResponse_OK}, nil
 }
 
-// Calls that were sent together with one that failed are not known to have been answered.
-func TestAllThatWasSentTogetherFailsTogether(t *testing.T) {
+// If one of the calls that were sent together fails, all of them count as failed.
+func TestPipelinedCallsFailTogether(t *testing.T) {
 	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -374,18 +379,19 @@ func TestAllThatWasSentTogetherFailsTogether(t *testing.T) {
 	}
 }
 
-func TestLatenciesAreThoseOfAllConnections(t *testing.T) {
+func TestLatencyOfAllConnections(t *testing.T) {
 	t.Parallel()
 	var slowCalls atomic.Int64
-	url := slowly(t, func(conn, _ int64) bool {
+	url := slowServer(t, func(conn, _ int64) bool {
 		if conn == 1 {
 			slowCalls.Add(1)
 		}
 		return conn == 1
 	})
-	// The first call of a connection is not measured. Once the third begins the second is.
+	// The first call of a connection is not measured. When the third begins, the second
+	// was measured.
 	r := mustRun(t, url, &load.Options{Connections: 2}, func(r *load.Result) bool { return r.Calls() >= 20 && slowCalls.Load() >= 3 })
 	if r.Latency(10) >= slow || r.Latency(100) < slow {
-		t.Errorf("the fastest took %v, the slowest %v; want one connection that is slow, and one that is not", r.Latency(10), r.Latency(100))
+		t.Errorf("the fastest took %v, the slowest %v; want one slow connection and one fast one", r.Latency(10), r.Latency(100))
 	}
 }

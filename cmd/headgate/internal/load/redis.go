@@ -14,32 +14,33 @@ import (
 	"time"
 )
 
-// redisClient asks CL.THROTTLE, or HG.CHECK of a policy, on one connection. What it sends and reads is so little that a client's library
-// would cost more than the service.
+// redisClient sends CL.THROTTLE, or HG.CHECK with a policy, on one connection. It encodes
+// and decodes the few bytes itself: a client library would need more CPU than the
+// service.
 type redisClient struct {
 	conn  net.Conn
 	lines *bufio.Reader
 	out   []byte
-	question
-	forget func() bool // the end of the load
+	command
+	stop func() bool // undoes the close at the end of the context
 }
 
 func openRedis(u *url.URL, opts *Options) (func(context.Context) (client, error), error) {
-	asked, err := newQuestion(opts)
+	cmd, err := newCommand(opts)
 	if err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context) (client, error) {
 		dial := (&net.Dialer{Timeout: callTimeout}).DialContext
 		if u.Scheme == "rediss" {
-			dial = (&tls.Dialer{NetDialer: &net.Dialer{Timeout: callTimeout}, Config: opts.trust(u.Hostname())}).DialContext
+			dial = (&tls.Dialer{NetDialer: &net.Dialer{Timeout: callTimeout}, Config: opts.clientTLS(u.Hostname())}).DialContext
 		}
 		conn, err := dial(ctx, "tcp", u.Host)
 		if err != nil {
 			return nil, err
 		}
-		c := &redisClient{conn: conn, lines: bufio.NewReaderSize(conn, 16<<10), question: *asked}
-		c.forget = context.AfterFunc(ctx, func() { _ = conn.Close() }) // so that nobody waits for an answer when the load is to end
+		c := &redisClient{conn: conn, lines: bufio.NewReaderSize(conn, 16<<10), command: *cmd}
+		c.stop = context.AfterFunc(ctx, func() { _ = conn.Close() }) // which ends pending reads with the run
 		if err := c.login(u.User); err != nil {
 			c.close()
 			return nil, err
@@ -48,25 +49,25 @@ func openRedis(u *url.URL, opts *Options) (func(context.Context) (client, error)
 	}, nil
 }
 
-// question is what is asked, but for the key, and which part of the reply says yes.
-type question struct {
-	before, after []string // the arguments before and behind the key
-	place         int      // in the reply
-	yes           string
+// command is a command without its key, and the element of its reply that means allowed.
+type command struct {
+	before, after []string // arguments before and after the key
+	element       int      // index in the reply
+	allowed       string   // value of that element if the call is allowed
 }
 
-func newQuestion(opts *Options) (*question, error) {
+func newCommand(opts *Options) (*command, error) {
 	if opts.Policy != "" {
-		return &question{before: []string{"HG.CHECK", opts.Policy}, place: 1, yes: ":1"}, nil
+		return &command{before: []string{"HG.CHECK", opts.Policy}, element: 1, allowed: ":1"}, nil
 	}
 	seconds := int64(opts.Limit.Period / time.Second)
 	if opts.Limit.Period%time.Second != 0 {
-		return nil, fmt.Errorf("load: CL.THROTTLE takes whole seconds, and %s is not of them", opts.Limit)
+		return nil, fmt.Errorf("load: limit is %s; CL.THROTTLE requires a period in whole seconds", opts.Limit)
 	}
 	numbers := []string{
 		strconv.FormatInt(opts.Limit.Capacity()-1, 10), strconv.FormatInt(opts.Limit.Rate, 10), strconv.FormatInt(seconds, 10),
 	}
-	return &question{[]string{"CL.THROTTLE"}, numbers, 0, ":0"}, nil
+	return &command{[]string{"CL.THROTTLE"}, numbers, 0, ":0"}, nil
 }
 
 func (c *redisClient) login(user *url.Userinfo) error {
@@ -89,7 +90,7 @@ func (c *redisClient) login(user *url.Userinfo) error {
 	return err
 }
 
-// appendCommand appends arguments as a Redis client sends them.
+// appendCommand appends the RESP encoding of a command with these arguments.
 func appendCommand(out []byte, lists ...[]string) []byte {
 	n := 0
 	for _, args := range lists {
@@ -105,7 +106,7 @@ func appendCommand(out []byte, lists ...[]string) []byte {
 	return out
 }
 
-func (c *redisClient) ask(ctx context.Context, keys []string) (allowed int, err error) {
+func (c *redisClient) check(ctx context.Context, keys []string) (allowed int, err error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		_ = c.conn.SetDeadline(deadline)
 	}
@@ -128,7 +129,7 @@ func (c *redisClient) ask(ctx context.Context, keys []string) (allowed int, err 
 	return allowed, nil
 }
 
-// reply reads a list, in which one place says whether the call was allowed.
+// reply reads the reply of a call, an array.
 func (c *redisClient) reply() (allowed bool, err error) {
 	line, err := c.line()
 	if err != nil {
@@ -138,21 +139,21 @@ func (c *redisClient) reply() (allowed bool, err error) {
 	if strings.HasPrefix(strings.ToLower(line), "-err unknown command") {
 		return false, fmt.Errorf("the server answers %.200q: this looks like Redis, not Headgate (redis://127.0.0.1:6380 by default)", line)
 	}
-	if err != nil || line[0] != '*' || count <= c.place || count > 64 {
+	if err != nil || line[0] != '*' || count <= c.element || count > 64 {
 		return false, fmt.Errorf("the server answers %.200q", line)
 	}
 	for i := range count {
 		if line, err = c.value(0); err != nil {
 			return false, err
 		}
-		if i == c.place {
-			allowed = line == c.yes
+		if i == c.element {
+			allowed = line == c.allowed
 		}
 	}
 	return allowed, nil
 }
 
-// value reads a value, and is its first line.
+// value reads a value and returns its first line.
 func (c *redisClient) value(depth int) (line string, err error) {
 	if line, err = c.line(); err != nil || line[0] != '*' && line[0] != '$' {
 		return line, err
@@ -186,33 +187,33 @@ func (c *redisClient) line() (string, error) {
 }
 
 func (c *redisClient) close() {
-	c.forget()
+	c.stop()
 	_ = c.conn.Close()
 }
 
-// opener is what opens connections to a URL.
+// opener returns a function that opens connections to a URL.
 func opener(rawURL string, opts *Options) (func(context.Context) (client, error), error) {
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Host == "" {
-		return nil, errors.New("load: that is no URL of a door; write http://127.0.0.1:8080, grpc://127.0.0.1:8081 or redis://127.0.0.1:6380")
+		return nil, errors.New("load: invalid URL; write http://127.0.0.1:8080, grpc://127.0.0.1:8081 or redis://127.0.0.1:6380")
 	}
 	switch u.Scheme {
 	case "http", "https":
 		if opts.Pipeline > 1 {
-			return nil, errors.New("load: HTTP takes one call at a time on a connection; leave pipeline out, and take more connections")
+			return nil, errors.New("load: HTTP allows one call in flight per connection; leave pipeline out and increase connections")
 		}
 		return openHTTP(u, opts), nil
 	case "grpc", "grpcs", "redis", "rediss":
 	default:
-		return nil, fmt.Errorf("load: there is no door for %.20q; there are http, https, grpc, grpcs, redis and rediss", u.Scheme)
+		return nil, fmt.Errorf("load: unknown scheme %.20q; must be http, https, grpc, grpcs, redis or rediss", u.Scheme)
 	}
 	switch {
 	case u.Port() == "":
-		return nil, errors.New("load: the URL has no port; write it behind the host, as in redis://127.0.0.1:6380")
+		return nil, errors.New("load: the URL has no port; write host:port, as in redis://127.0.0.1:6380")
 	case u.Scheme == "redis" || u.Scheme == "rediss":
 		return openRedis(u, opts)
 	case opts.Policy != "":
-		return nil, errors.New("load: Envoy's calls name a domain and an entry, and no policy")
+		return nil, errors.New("load: policy does not apply to Envoy calls; set domain and entry")
 	}
 	return openGRPC(u, opts), nil
 }

@@ -1,19 +1,25 @@
-// Package localaccess decides what belongs to this machine: listen addresses, the Host of a request, and the site of the
-// page that had a browser send it.
+// Package localaccess decides what belongs to this machine: listen addresses, the Host of
+// a request, and the site of the page that had a browser send it.
 //
 // # The rule
 //
-// An endpoint without authentication is safe on a shared network and beside a browser if all of these are true:
+// An endpoint without authentication is safe on a shared network, and on a machine with a
+// browser, if all of these are true:
 //
-//   - It listens on this machine only ([Address], [Addr]): a loopback address, "localhost" or a unix socket. A listen address
-//     with any other name is not local, because the name may resolve to something else later.
-//   - The Host of a request names this machine ([Host]): a loopback address, "localhost" or a name below it. Any other name may
-//     be an attacker's that resolves to 127.0.0.1 (DNS rebinding). An endpoint that other machines may use accepts any literal
-//     address and the names that its operator lists ([NamedHost]): only a name can be rebound.
-//   - No page of another site had a browser send the request ([CrossSite]). A person who follows a link is not such a page.
+//   - It listens on this machine only ([Address], [Addr]): a loopback address,
+//     "localhost" or a unix socket. A listen address with any other name is not local,
+//     because the name may resolve to something else later.
+//   - The Host of a request names this machine ([Host]): a loopback address,
+//     "localhost" or a name below it. Any other name may be an attacker's that resolves
+//     to 127.0.0.1 (DNS rebinding). An endpoint that other machines may use accepts any
+//     literal address and the names that its operator lists ([NamedHost]): only a name
+//     can be rebound.
+//   - No page of another site had a browser send the request ([CrossSite]). A person
+//     who follows a link is not such a page.
 //   - No proxy sent it on ([Proxied]): behind a proxy the client may be on any machine.
 //
-// IPv4-mapped IPv6 addresses count as the IPv4 address. All functions are pure and may be used concurrently.
+// IPv4-mapped IPv6 addresses count as the IPv4 address. All functions are pure and may be
+// used concurrently.
 package localaccess
 
 import (
@@ -25,7 +31,8 @@ import (
 	"strings"
 )
 
-// Address reports whether a listen address, as host:port or unix:/path, can be reached from this machine only.
+// Address reports whether a listen address, as host:port or unix:/path, can be reached
+// from this machine only.
 func Address(address string) bool {
 	if strings.HasPrefix(address, "unix:") {
 		return true
@@ -34,7 +41,8 @@ func Address(address string) bool {
 	return err == nil && (loopback(host) || strings.EqualFold(host, "localhost"))
 }
 
-// Addr reports whether the address of an open listener can be reached from this machine only.
+// Addr reports whether the address of an open listener can be reached from this machine
+// only.
 func Addr(addr net.Addr) bool {
 	_, socket := addr.(*net.UnixAddr)
 	return socket || addr != nil && Address(addr.String())
@@ -46,15 +54,16 @@ func Host(host string) bool {
 	return loopback(name) || name == "localhost" || strings.HasSuffix(name, ".localhost")
 }
 
-// NamedHost reports whether the Host of a request cannot be a rebound name: it is that of [Host], a literal address, or one
-// of names, whose case does not matter.
+// NamedHost reports whether the Host of a request cannot be a rebound name: it is that of
+// [Host], a literal address, or one of names, whose case does not matter.
 func NamedHost(host string, names ...string) bool {
 	name := hostName(host)
 	_, err := netip.ParseAddr(name)
 	return err == nil || Host(host) || slices.ContainsFunc(names, func(other string) bool { return strings.EqualFold(other, name) })
 }
 
-// hostName is the lower-case name or address in a Host, without port, brackets and final dot.
+// hostName is the lower-case name or address in a Host, without port, brackets and final
+// dot.
 func hostName(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -67,9 +76,10 @@ func loopback(host string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// CrossSite reports whether a page of another origin had a browser send r. Reading by following a link is not cross-site:
-// a GET or HEAD whose answer becomes the page of a tab. Browsers without Sec-Fetch-Site are judged by Origin. Clients that
-// are not browsers send neither and are not cross-site.
+// CrossSite reports whether a page of another origin had a browser send r. Reading by
+// following a link is not cross-site: a GET or HEAD whose answer becomes the page of a
+// tab. Browsers without Sec-Fetch-Site are judged by Origin. Clients that are not
+// browsers send neither and are not cross-site.
 func CrossSite(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "none", "same-origin":
@@ -81,7 +91,8 @@ func CrossSite(r *http.Request) bool {
 	return !reads || r.Header.Get("Sec-Fetch-Dest") != "document"
 }
 
-// foreignOrigin reports whether a request has an Origin that is not its Host. "null" is foreign.
+// foreignOrigin reports whether a request has an Origin that is not its Host. "null" is
+// foreign.
 func foreignOrigin(r *http.Request) bool {
 	origin := r.Header.Get("Origin")
 	if origin == "" {

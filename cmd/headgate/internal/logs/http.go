@@ -13,9 +13,10 @@ const (
 	maxMessageBytes   = 8192 // of one line: the message of a panic contains a stack
 )
 
-// ForHTTP returns an ErrorLog for a [net/http.Server]. The server logs each broken connection with
-// its address. This log writes warnings without addresses, at most ten in a second, each with the
-// number of lines that were suppressed before it. With a nil logger nothing is logged.
+// ForHTTP returns an ErrorLog for a [net/http.Server]. The server logs each broken
+// connection with its address. This log writes warnings without addresses, at most ten in
+// a second, each with the number of lines that were suppressed before it. With a nil
+// logger nothing is logged.
 func ForHTTP(to *slog.Logger) *log.Logger {
 	if to == nil {
 		to = slog.New(slog.DiscardHandler)
@@ -28,7 +29,8 @@ type httpErrors struct {
 	sampler Sampler
 }
 
-// address matches a socket address as Go writes it: with a port, an IPv6 address in brackets.
+// address matches a socket address as Go writes it: with a port, an IPv6 address in
+// brackets.
 var address = regexp.MustCompile(`\b\d{1,3}(\.\d{1,3}){3}:\d+\b|\[[0-9a-fA-F:.]+(%[^\]\s]*)?\]:\d+\b`)
 
 // Write logs one message.

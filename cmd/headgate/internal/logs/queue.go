@@ -1,5 +1,6 @@
-// Package logs protects a service from its log: a reader that blocks delays no request, a flood
-// of equal lines is sampled, and the lines of an HTTP server contain no client addresses.
+// Package logs protects a service from its log: a reader that blocks delays no request, a
+// flood of equal lines is sampled, and the lines of an HTTP server contain no client
+// addresses.
 package logs
 
 import (
@@ -8,8 +9,8 @@ import (
 	"sync"
 )
 
-// Queue writes lines in the background, so that no caller waits for a full pipe. Create it with
-// [NewQueue] and close it after use. Its methods may be called concurrently.
+// Queue writes lines in the background, so that no caller waits for a full pipe. Create
+// it with [NewQueue] and close it after use. Its methods may be called concurrently.
 type Queue struct {
 	to    io.Writer
 	max   int           // bytes in waiting
@@ -23,16 +24,17 @@ type Queue struct {
 	closed  bool
 }
 
-// NewQueue returns a queue that writes to a writer. At most max bytes are queued, in addition to
-// at most max bytes that are being written. A line that does not fit is dropped.
+// NewQueue returns a queue that writes to a writer. At most max bytes are queued, in
+// addition to at most max bytes that are being written. A line that does not fit is
+// dropped.
 func NewQueue(to io.Writer, max int) *Queue {
 	q := &Queue{to: to, max: max, wake: make(chan struct{}, 1), ended: make(chan struct{})}
 	go q.run()
 	return q
 }
 
-// Write queues one line, or drops it if it does not fit or the queue is closed. It never blocks
-// and never fails.
+// Write queues one line, or drops it if it does not fit or the queue is closed. It never
+// blocks and never fails.
 func (q *Queue) Write(line []byte) (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -46,16 +48,16 @@ func (q *Queue) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Dropped returns the number of lines that were lost, because they did not fit or the writer
-// failed.
+// Dropped returns the number of lines that were lost, because they did not fit or the
+// writer failed.
 func (q *Queue) Dropped() uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.dropped
 }
 
-// Close refuses further lines and waits until the queued ones are written. If ctx ends first, it
-// returns the error of ctx, and a write that has begun continues.
+// Close refuses further lines and waits until the queued ones are written. If ctx ends
+// first, it returns the error of ctx, and a write that has begun continues.
 func (q *Queue) Close(ctx context.Context) error {
 	q.mu.Lock()
 	q.closed = true
@@ -93,7 +95,8 @@ func (q *Queue) run() {
 	}
 }
 
-// take returns the queued text and its number of lines. The next lines are queued in spare.
+// take returns the queued text and its number of lines. The next lines are queued in
+// spare.
 func (q *Queue) take(spare []byte) (text []byte, lines uint64, closed bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

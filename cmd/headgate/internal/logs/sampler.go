@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Sampler limits the number of log lines in each second and counts the suppressed ones. The zero
-// value is ready to use. Its methods may be called concurrently.
+// Sampler limits the number of log lines in each second and counts the suppressed ones.
+// The zero value is ready to use. Its methods may be called concurrently.
 type Sampler struct {
 	mu         sync.Mutex
 	second     int64 // in which logged counts
@@ -15,9 +15,9 @@ type Sampler struct {
 	total      uint64 // suppressed lines since the start
 }
 
-// Take reports whether a line is logged at now: at most perSecond lines are in each second. For a
-// line that is logged it also returns how many were suppressed since the last one. now is in
-// nanoseconds since any fixed time.
+// Take reports whether a line is logged at now: at most perSecond lines are in each
+// second. For a line that is logged it also returns how many were suppressed since the
+// last one. now is in nanoseconds since any fixed time.
 func (s *Sampler) Take(now int64, perSecond int) (suppressed uint64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -93,7 +93,8 @@ func (d *doors) grpcVerdict(ctx context.Context, mode headgate.OnStoreError) (st
 	return denied, nil
 }
 
-// openModes opens the doors before a store that can be away, with a policy for each of what can hold then.
+// openModes opens the doors before a store that can be away, with a policy for each of
+// what can hold then.
 func openModes(t *testing.T, store headgate.Store) *doors {
 	policies := make(map[string]headgate.Policy)
 	rules := "domain: doors\ndescriptors:\n"
@@ -113,8 +114,9 @@ type asked struct {
 	err     error
 }
 
-// TestStoreAwayAtEveryDoor stops Redis under load: each door goes on answering, within the budget, as each policy says. What is asserted
-// of the time leaves room for a busy machine; what was measured is logged.
+// TestStoreAwayAtEveryDoor stops Redis under load: each door goes on answering, within
+// the budget, as each policy says. What is asserted of the time leaves room for a busy
+// machine; what was measured is logged.
 func TestStoreAwayAtEveryDoor(t *testing.T) {
 	server := testserver.Redis(t)
 	store, err := storeopen.Open("redis://"+server.Addr(), &storeopen.Options{Instances: 4})

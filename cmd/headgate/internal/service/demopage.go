@@ -18,8 +18,8 @@ const demoPath = "/demo"
 // NewPageStore returns a small store in memory for the page of headgate demo.
 func NewPageStore() headgate.Store { return memstore.New(&memstore.Options{MaxEntries: 1000}) }
 
-// demoPage is the page of headgate demo, on the HTTP listener. It has a small store of its own and consumes nothing that
-// counts. It is made by the first request for it.
+// demoPage is the page of headgate demo, on the HTTP listener. It has a small store of
+// its own and consumes nothing that counts. It is made by the first request for it.
 type demoPage struct {
 	checkURL string
 	log      *slog.Logger
@@ -31,8 +31,8 @@ type demoPage struct {
 	closed bool
 }
 
-// ServeHTTP answers the paths below demoPath. It refuses a request that a proxy sent on: its client may be on another machine,
-// and one click is a millisecond of work here.
+// ServeHTTP answers the paths below demoPath. It refuses a request that a proxy sent on:
+// its client may be on another machine, and one click is a millisecond of work here.
 func (p *demoPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if localaccess.Proxied(r.Header) {
 		http.Error(w, "the demo page does not accept requests from a proxy", http.StatusNotFound)

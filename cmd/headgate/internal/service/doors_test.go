@@ -1,5 +1,5 @@
-// Package service_test holds the doors of the service side by side: whichever one a request comes through, the answer is that of the
-// limiter.
+// Package service_test holds the doors of the service side by side: whichever one a
+// request comes through, the answer is that of the limiter.
 package service_test
 
 import (
@@ -34,7 +34,8 @@ import (
 	"github.com/headgate/headgate/redisstore"
 )
 
-// stopped is a store whose own clock says what the test says, so that doors, which all ask by that clock, are asked at one instant.
+// stopped is a store whose own clock says what the test says, so that doors, which all
+// ask by that clock, are asked at one instant.
 type stopped struct {
 	headgate.Store
 	now *atomic.Int64
@@ -127,7 +128,8 @@ func open(t *testing.T, store headgate.Store) *doors {
 	return d
 }
 
-// open opens the doors that are asked over a network: for policies, and for Envoy by rules.
+// open opens the doors that are asked over a network: for policies, and for Envoy by
+// rules.
 func (d *doors) open(t *testing.T, store headgate.Store, policies map[string]headgate.Policy, rules string) {
 	e, err := engine.New(store, &engine.Options{Policies: policies})
 	if err != nil {
@@ -289,7 +291,8 @@ func (d *doors) hold(t *testing.T, q ask) {
 	}
 }
 
-// inEnvoysWords is a wait as Envoy is told it: of a fixed window in whole seconds, rounded up.
+// inEnvoysWords is a wait as Envoy is told it: of a fixed window in whole seconds,
+// rounded up.
 func inEnvoysWords(q ask, wait time.Duration) time.Duration {
 	if q.algorithm == headgate.FixedWindow {
 		return (wait + time.Second - 1).Truncate(time.Second)
@@ -305,7 +308,8 @@ func remaining(q ask, d headgate.Decision) int64 {
 	return d.Remaining
 }
 
-// TestEveryDoorAnswersAlike sends one random timeline through the library, HTTP, RESP and Envoy's service, over memory and Redis.
+// TestEveryDoorAnswersAlike sends one random timeline through the library, HTTP, RESP and
+// Envoy's service, over memory and Redis.
 func TestEveryDoorAnswersAlike(t *testing.T) {
 	t.Parallel()
 	const start = 1_800_000_000_000_000

@@ -11,8 +11,9 @@ import (
 // settleTime is how long connections in the backlog have to be accepted.
 const settleTime = 50 * time.Millisecond
 
-// drain shuts the listeners down without failing a request: it reports that this instance is going away, waits for load
-// balancers to notice, and closes each listener after its last request. Those for operators close last.
+// drain shuts the listeners down without failing a request: it reports that this instance
+// is going away, waits for load balancers to notice, and closes each listener after its
+// last request. Those for operators close last.
 func drain(p *parts, listeners []listener) {
 	for _, l := range listeners {
 		if server, ok := l.server.(interface{ Drain() }); ok {
@@ -37,7 +38,8 @@ func drain(p *parts, listeners []listener) {
 	p.log.Info("stopped")
 }
 
-// drainBacklogs stops new connections, and waits until the servers have accepted those in the backlogs.
+// drainBacklogs stops new connections, and waits until the servers have accepted those in
+// the backlogs.
 func drainBacklogs(log *slog.Logger, listeners []listener, limit time.Duration) {
 	for _, l := range listeners {
 		if err := stopAccepting(l.ln); err != nil {

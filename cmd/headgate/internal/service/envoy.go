@@ -11,7 +11,8 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
 )
 
-// envoyEndpoint is Envoy's rate limit service: the handler, its rules, and what changes them.
+// envoyEndpoint is Envoy's rate limit service: the handler, its rules, and what changes
+// them.
 type envoyEndpoint struct {
 	handler *rlsapi.Handler
 	rules   *envoyRules
@@ -19,8 +20,8 @@ type envoyEndpoint struct {
 	follow  func(ctx context.Context) // applies changes of the rules until ctx ends
 }
 
-// newEnvoy makes the service for Envoy, with the rules in the folder of the configuration, if it names one. A control plane is
-// not connected to yet.
+// newEnvoy makes the service for Envoy, with the rules in the folder of the
+// configuration, if it names one. A control plane is not connected to yet.
 func newEnvoy(e *engine.Engine, c *config.Config, log *slog.Logger) (*envoyEndpoint, error) {
 	handler, err := rlsapi.New(e, rlsOptions(c, log))
 	if err != nil {
@@ -59,7 +60,8 @@ func rlsOptions(c *config.Config, log *slog.Logger) *rlsapi.Options {
 	return opts
 }
 
-// nearLimitRatio converts a share for the handler, where 0 means the default and a negative ratio means 0.
+// nearLimitRatio converts a share for the handler, where 0 means the default and a
+// negative ratio means 0.
 func nearLimitRatio(s engine.Percent) float64 {
 	if s == 0 {
 		return -1
@@ -88,8 +90,8 @@ func xdsOptions(c *config.XDS, log *slog.Logger) *envoyxds.Options {
 	return opts
 }
 
-// awaitRules waits for the first rules of the control plane, unless there is none or the service starts without rules. It
-// reports false if ctx ends first.
+// awaitRules waits for the first rules of the control plane, unless there is none or the
+// service starts without rules. It reports false if ctx ends first.
 func (v *envoyEndpoint) awaitRules(ctx context.Context) bool {
 	if v.client == nil || v.rules.config.StartAnyway {
 		return true

@@ -48,8 +48,8 @@ func (c client) send(h http.Handler, r *http.Request) int {
 	return w.Code
 }
 
-// TestMiddlewareAndServiceShareState counts one named policy in a program and behind a proxy, over one store: what one has spent, the
-// other has spent, and nobody else.
+// TestMiddlewareAndServiceShareState counts one named policy in a program and behind a
+// proxy, over one store: what one has spent, the other has spent, and nobody else.
 func TestMiddlewareAndServiceShareState(t *testing.T) {
 	t.Parallel()
 	apiKey, ip := httplimit.Header("x-api-key"), httplimit.Address()
@@ -121,7 +121,8 @@ func newShared(t *testing.T, inService routing.Key, inProgram httplimit.Key) *sh
 	return &shared{limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})), proxies, httpapi.New(e, nil)}
 }
 
-// hold spends a client's budget of three by turns, and expects both to deny the fourth request.
+// hold spends a client's budget of three by turns, and expects both to deny the fourth
+// request.
 func (s *shared) hold(t *testing.T, c client) {
 	t.Helper()
 	got := []int{c.byMiddleware(s.middleware), c.byProxy(s.proxies), c.byMiddleware(s.middleware), c.byProxy(s.proxies), c.byMiddleware(s.middleware)}

@@ -31,7 +31,8 @@ func Variable(flag string) string {
 	return config.Prefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// Listen opens a TCP port. name is what it is for and flag the flag that sets it: an error repeats both.
+// Listen opens a TCP port. name is what it is for and flag the flag that sets it: an
+// error repeats both.
 func Listen(ctx context.Context, name, addr, flag string) (net.Listener, error) {
 	var plain net.ListenConfig
 	plain.SetMultipathTCP(false) // which takes no socket filters: see stopAccepting
@@ -68,7 +69,8 @@ func Reachable(addr net.Addr) string {
 	return fmt.Sprintf("127.0.0.1:%d", tcp.Port)
 }
 
-// serveAll answers on all listeners. The channel gets an error for each listener that fails, and is closed when all have ended.
+// serveAll answers on all listeners. The channel gets an error for each listener that
+// fails, and is closed when all have ended.
 func serveAll(listeners []listener) <-chan error {
 	ended := make(chan error, len(listeners))
 	var all sync.WaitGroup
@@ -98,7 +100,8 @@ func shutdown(ctx context.Context, listeners []listener) error {
 	return errors.Join(errs...)
 }
 
-// closeAll closes listeners on which nothing was served, and ends the goroutines of their servers.
+// closeAll closes listeners on which nothing was served, and ends the goroutines of their
+// servers.
 func closeAll(listeners []listener) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel() // no request is in flight

@@ -18,8 +18,9 @@ const (
 // levels are the values of log.level.
 var levels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
 
-// openLog makes the log of the configuration over a queue. A reader that does not read blocks nothing: lines that do not fit
-// in the queue are dropped and counted. [closeLog] ends the queue.
+// openLog makes the log of the configuration over a queue. A reader that does not read
+// blocks nothing: lines that do not fit in the queue are dropped and counted. [closeLog]
+// ends the queue.
 func openLog(c *config.Log, to io.Writer) (*logs.Queue, *slog.Logger) {
 	lines, opts := logs.NewQueue(to, maxLogBytes), &slog.HandlerOptions{Level: levels[c.Level]}
 	if c.Format == "json" {

@@ -29,8 +29,8 @@ func newObservers(c *config.Config, version string, log *slog.Logger, droppedLin
 	return o
 }
 
-// report has the metrics include the state of the store, of the configuration and of Envoy's rules, and of the control plane
-// unless client is nil.
+// report has the metrics include the state of the store, of the configuration and of
+// Envoy's rules, and of the control plane unless client is nil.
 func (o *observers) report(store headgate.Store, live *config.Live, rls *rlsapi.Handler, client *envoyxds.Client, milliseconds bool) {
 	if memory, ok := store.(*memstore.Store); ok {
 		o.Store(func() metrics.StoreState {

@@ -23,7 +23,8 @@ type parts struct {
 	health    *httpapi.Health
 }
 
-// seenEngines are the engine as each API uses it: its decisions are counted under the name of the API.
+// seenEngines are the engine as each API uses it: its decisions are counted under the
+// name of the API.
 type seenEngines struct{ http, forwardAuth, resp, grpc *engine.Engine }
 
 // newParts makes what the listeners answer with, over an open store.

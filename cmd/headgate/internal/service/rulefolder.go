@@ -21,8 +21,9 @@ type ruleFolder struct {
 	err  string             // of the last load
 }
 
-// load reads the folder and applies its files, all of them or none. It does nothing if they are as at the last load and were
-// applied, unless always is set; nor does it log an error again that stays the same.
+// load reads the folder and applies its files, all of them or none. It does nothing if
+// they are as at the last load and were applied, unless always is set; nor does it log an
+// error again that stays the same.
 func (f *ruleFolder) load(always bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

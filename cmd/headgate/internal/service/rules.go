@@ -13,7 +13,8 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
 )
 
-// envoyRules applies rules of envoyproxy/ratelimit to the handler for Envoy, and logs the result.
+// envoyRules applies rules of envoyproxy/ratelimit to the handler for Envoy, and logs the
+// result.
 type envoyRules struct {
 	config  *config.Envoy
 	handler *rlsapi.Handler
@@ -31,7 +32,8 @@ func parseOptions(c *config.Envoy) *envoyconfig.ParseOptions {
 	return &envoyconfig.ParseOptions{MergeDomains: c.MergeDomains, MaxEntries: c.MaxEntries}
 }
 
-// CheckEnvoy returns how many domains the files of envoy.config have, and their warnings. The error names every mistake.
+// CheckEnvoy returns how many domains the files of envoy.config have, and their warnings.
+// The error names every mistake.
 func CheckEnvoy(c *config.Envoy) (domains int, warnings []string, err error) {
 	loaded, err := envoyconfig.Load(string(c.Config), &envoyconfig.LoadOptions{ParseOptions: *parseOptions(c), DotFiles: c.DotFiles})
 	if err != nil {
@@ -74,7 +76,8 @@ func (r *envoyRules) useFiles(files []envoyconfig.File) error {
 	return err
 }
 
-// applied logs a configuration that was read from n files or resources, and then closes ready.
+// applied logs a configuration that was read from n files or resources, and then closes
+// ready.
 func (r *envoyRules) applied(c *envoyconfig.Config, kind string, n int) {
 	defer r.first.Do(func() { close(r.ready) })
 	r.log.Info("envoy configuration loaded", kind, n, "domains", c.Domains(), "rules", len(c.Rules()))
@@ -100,7 +103,8 @@ func (r *envoyRules) configured() bool {
 	}
 }
 
-// logRefused counts a configuration that was refused, and logs every error in the words of envoyproxy/ratelimit, with its place.
+// logRefused counts a configuration that was refused, and logs every error in the words
+// of envoyproxy/ratelimit, with its place.
 func (r *envoyRules) logRefused(err error) {
 	if !errors.Is(err, rlsapi.ErrConfig) { // the handler counts those that it refuses
 		r.handler.Refused()

@@ -15,7 +15,8 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
 )
 
-// openAll opens every listener that is not off. Nothing is answered yet. It closes what it opened if one fails.
+// openAll opens every listener that is not off. Nothing is answered yet. It closes what
+// it opened if one fails.
 func openAll(ctx context.Context, p *parts) (all []listener, err error) {
 	defer func() {
 		if err != nil {
@@ -47,7 +48,8 @@ func openAll(ctx context.Context, p *parts) (all []listener, err error) {
 	return append(all, more...), err
 }
 
-// openHTTP opens the HTTP API, with forward-auth, Envoy's JSON API and the page mounted on it.
+// openHTTP opens the HTTP API, with forward-auth, Envoy's JSON API and the page mounted
+// on it.
 func openHTTP(ctx context.Context, p *parts) (listener, error) {
 	ln, err := Listen(ctx, "HTTP", string(p.config.HTTP.Addr), "http-addr")
 	if err != nil {
@@ -65,8 +67,8 @@ func openHTTP(ctx context.Context, p *parts) (listener, error) {
 	return listener{"http", ln, server}, nil
 }
 
-// newHTTPServer makes the server of an open HTTP listener. Only if the listener is local does it trust every proxy and serve
-// the page, which has no login.
+// newHTTPServer makes the server of an open HTTP listener. Only if the listener is local
+// does it trust every proxy and serve the page, which has no login.
 func newHTTPServer(p *parts, ln net.Listener) (*httpapi.Server, error) {
 	c, local := p.config, localaccess.Addr(ln.Addr())
 	proxies, err := forwardauth.New(p.seen.forwardAuth, &forwardauth.Options{Local: local, Log: p.log})

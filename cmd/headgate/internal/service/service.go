@@ -1,8 +1,10 @@
-// Package service builds the rate limit service from its settings, and runs it: the HTTP API, the Redis-compatible endpoint,
-// Envoy's rate limit service, and the listeners for operators.
+// Package service builds the rate limit service from its settings, and runs it: the HTTP
+// API, the Redis-compatible endpoint, Envoy's rate limit service, and the listeners for
+// operators.
 //
-// [New] builds each part from the parts before it: log, observers, store, engine, Envoy's rules, the configuration that is
-// reloaded, health. Every part is complete once it is made. [Service.Run] opens the listeners over these parts.
+// [New] builds each part from the parts before it: log, observers, store, engine, Envoy's
+// rules, the configuration that is reloaded, health. Every part is complete once it is
+// made. [Service.Run] opens the listeners over these parts.
 package service
 
 import (
@@ -26,15 +28,16 @@ type Options struct {
 	Log     io.Writer      // a reader that does not read blocks nothing: lines are dropped and counted
 }
 
-// Service is a rate limit service. It is made with [New]; [Service.Run] and [Service.Close] are called once each.
+// Service is a rate limit service. It is made with [New]; [Service.Run] and
+// [Service.Close] are called once each.
 type Service struct {
 	parts *parts
 	store headgate.Store
 	lines *logs.Queue
 }
 
-// New builds a service. It opens the store and reads Envoy's rules, and listens nowhere yet. An error is that of a setting, and
-// may be [config.Errors].
+// New builds a service. It opens the store and reads Envoy's rules, and listens nowhere
+// yet. An error is that of a setting, and may be [config.Errors].
 func New(opts *Options) (*Service, error) {
 	lines, log := openLog(&opts.Config.Log, opts.Log)
 	seen := newObservers(opts.Config, opts.Version, log, lines.Dropped)
@@ -51,15 +54,16 @@ func New(opts *Options) (*Service, error) {
 	return s, nil
 }
 
-// Close closes the store and writes what is left of the log. It is called after [Service.Run] has returned.
+// Close closes the store and writes what is left of the log. It is called after
+// [Service.Run] has returned.
 func (s *Service) Close() error {
 	defer closeLog(s.lines)
 	return s.store.Close()
 }
 
-// Run answers requests until ctx ends, and then until those in flight are answered, or shutdown_timeout has passed. If a
-// control plane is configured it waits for its rules before it listens. It returns an error if a listener cannot be opened, or
-// fails.
+// Run answers requests until ctx ends, and then until those in flight are answered, or
+// shutdown_timeout has passed. If a control plane is configured it waits for its rules
+// before it listens. It returns an error if a listener cannot be opened, or fails.
 func (s *Service) Run(ctx context.Context) error {
 	defer addBallast()()
 	defer followConfig(ctx, s.parts.live, s.parts.log)()
@@ -74,7 +78,8 @@ func (s *Service) Run(ctx context.Context) error {
 	return s.serve(ctx, listeners)
 }
 
-// serve answers on the listeners until ctx ends or one of them fails, and shuts all of them down.
+// serve answers on the listeners until ctx ends or one of them fails, and shuts all of
+// them down.
 func (s *Service) serve(ctx context.Context, listeners []listener) error {
 	c, log := s.parts.config, s.parts.log
 	ended := serveAll(listeners)
@@ -97,7 +102,8 @@ func (s *Service) serve(ctx context.Context, listeners []listener) error {
 	return errors.Join(err, <-ended)
 }
 
-// inBackground runs work on a goroutine of its own. end cancels the context of work and waits until work returns.
+// inBackground runs work on a goroutine of its own. end cancels the context of work and
+// waits until work returns.
 func inBackground(ctx context.Context, work func(context.Context)) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})

@@ -170,7 +170,8 @@ func TestRunClosesListenersIfOneFails(t *testing.T) {
 	}
 }
 
-// If a listener cannot be opened, the servers of those opened before it leave no goroutine.
+// If a listener cannot be opened, the servers of those opened before it leave no
+// goroutine.
 func TestRunEndsServersIfAListenerFails(t *testing.T) { //nolint:paralleltest // it counts goroutines
 	ended := leaktest.Since(t)
 	addr := testserver.FreeAddr(t)

@@ -14,15 +14,16 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// watching are ways to have nothing denied: each over the same policies, "new" of which is to be watched.
+// watching are ways to have nothing denied: each over the same policies, "new" of which
+// is to be watched.
 var watching = map[string]engine.Options{
 	"shadow":             {PolicyOptions: map[string]engine.PolicyOptions{"new": {Shadow: engine.All}}},
 	"enforcement shadow": {Enforcement: engine.Shadow},
 	"enforcement off":    {Enforcement: engine.Off},
 }
 
-// TestWhatOnlyWatchesIsNotNoticed asks every door under a policy that would deny: clients are told nothing that says so, or that they
-// would slow down for.
+// TestWhatOnlyWatchesIsNotNoticed asks every door under a policy that would deny: clients
+// are told nothing that says so, or that they would slow down for.
 func TestWhatOnlyWatchesIsNotNoticed(t *testing.T) {
 	t.Parallel()
 	for name, opts := range watching {
@@ -73,7 +74,8 @@ func holdUnnoticed(t *testing.T, e *engine.Engine) {
 	unnoticed(t, e, proxies, r, "")
 }
 
-// unnoticed asks one door: its fields are those of the policy that counts beside, if there is one.
+// unnoticed asks one door: its fields are those of the policy that counts beside, if
+// there is one.
 func unnoticed(t *testing.T, e *engine.Engine, door http.Handler, r *http.Request, others string) {
 	t.Helper()
 	w := httptest.NewRecorder()

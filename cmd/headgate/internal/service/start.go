@@ -30,7 +30,8 @@ func logStart(p *parts, listeners []listener) {
 	}
 }
 
-// stateLocation returns the URL of the store, without secrets, or that the state is lost when the process ends.
+// stateLocation returns the URL of the store, without secrets, or that the state is lost
+// when the process ends.
 func stateLocation(p *parts) string {
 	if storeopen.Networked(string(p.config.Store)) {
 		return p.config.Store.Masked()
@@ -43,11 +44,12 @@ func demoURL(l listener) string {
 	return scheme(l.ln) + "://" + Reachable(l.ln.Addr()) + demoPath + "/"
 }
 
-// maxFirstWait is how long the start waits for the first connection to the store, to log a failure. Requests are
-// already served meanwhile.
+// maxFirstWait is how long the start waits for the first connection to the store, to log
+// a failure. Requests are already served meanwhile.
 const maxFirstWait = 100 * time.Millisecond
 
-// logFirstConnection logs that the first try to reach the store failed, unless it takes longer than maxFirstWait.
+// logFirstConnection logs that the first try to reach the store failed, unless it takes
+// longer than maxFirstWait.
 func logFirstConnection(ctx context.Context, log *slog.Logger, first <-chan error) {
 	select {
 	case err := <-first:

@@ -12,7 +12,8 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
 )
 
-// LogStore returns an observer that logs once when a store becomes unavailable, and once when it has recovered.
+// LogStore returns an observer that logs once when a store becomes unavailable, and once
+// when it has recovered.
 func LogStoreEvents(log *slog.Logger) headgate.StoreObserver { return storeLog{log} }
 
 type storeLog struct{ log *slog.Logger }
@@ -36,7 +37,8 @@ func (all storeObservers) ObserveStore(e headgate.StoreEvent) {
 	}
 }
 
-// openStore opens the store of the configuration. An error names the source of the setting.
+// openStore opens the store of the configuration. An error names the source of the
+// setting.
 func openStore(c *config.Config, observers ...headgate.StoreObserver) (headgate.Store, error) {
 	store, err := storeopen.Open(string(c.Store), &storeopen.Options{
 		Budget: c.StoreBudget, Observer: storeObservers(observers),
@@ -53,8 +55,8 @@ const (
 	warmUpPause = 100 * time.Millisecond // after a try that failed
 )
 
-// WarmUp connects to the store of e in the background, so that the first request finds a connection, or an open circuit
-// breaker. end stops it and waits for its goroutine.
+// WarmUp connects to the store of e in the background, so that the first request finds a
+// connection, or an open circuit breaker. end stops it and waits for its goroutine.
 func WarmUp(ctx context.Context, e *engine.Engine) (end func()) {
 	_, end = warmUp(ctx, e)
 	return end

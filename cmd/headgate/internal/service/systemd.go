@@ -12,7 +12,8 @@ const (
 	systemdStopping = "STOPPING=1"
 )
 
-// notifySystemd sends a state to the socket in NOTIFY_SOCKET, which systemd sets for a unit of Type=notify.
+// notifySystemd sends a state to the socket in NOTIFY_SOCKET, which systemd sets for a
+// unit of Type=notify.
 func notifySystemd(log *slog.Logger, state string) {
 	socket := os.Getenv("NOTIFY_SOCKET")
 	if socket == "" {

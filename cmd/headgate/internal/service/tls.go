@@ -11,7 +11,8 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/tlsfiles"
 )
 
-// serverTLS returns the TLS configuration of a listener; nil if its settings name no file.
+// serverTLS returns the TLS configuration of a listener; nil if its settings name no
+// file.
 func serverTLS(listener string, c *config.TLS, log *slog.Logger, protocols ...string) (*tls.Config, error) {
 	server := &tlsfiles.Server{Files: c.Files(), Listener: listener, Protocols: protocols, Log: log}
 	if !server.Enabled() {
@@ -20,14 +21,15 @@ func serverTLS(listener string, c *config.TLS, log *slog.Logger, protocols ...st
 	return server.Config()
 }
 
-// tlsListener makes a TLS connection of each connection it accepts. It passes deadlines on, so that
-// connections in the backlog are accepted before the listener closes.
+// tlsListener makes a TLS connection of each connection it accepts. It passes deadlines
+// on, so that connections in the backlog are accepted before the listener closes.
 type tlsListener struct {
 	net.Listener
 	config *tls.Config
 }
 
-// Accept does not wait for the handshake, which happens when the connection is first used.
+// Accept does not wait for the handshake, which happens when the connection is first
+// used.
 func (l *tlsListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {

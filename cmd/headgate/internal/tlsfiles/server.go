@@ -15,8 +15,9 @@ import (
 // checkInterval is how often the files are read to see whether they changed, at most.
 const checkInterval = time.Second
 
-// Server is the TLS side of one listener. Files that cannot be used do not replace those in use.
-// Set the exported fields before the first call of Config, and do not change them afterwards.
+// Server is the TLS side of one listener. Files that cannot be used do not replace those
+// in use. Set the exported fields before the first call of Config, and do not change them
+// afterwards.
 type Server struct {
 	Files
 	Listener  string       // name of the listener, for errors and logs
@@ -35,9 +36,9 @@ type Server struct {
 // Enabled reports whether any file is named, so that the listener must use TLS.
 func (s *Server) Enabled() bool { return s.Cert != "" || s.Key != "" || s.CA != "" }
 
-// Config reads the files and returns a configuration that reloads them. A handshake reads them
-// again if the last check is a second or more ago. Config fails if the files cannot be used, and
-// logs a warning if the certificate has expired or is not valid yet.
+// Config reads the files and returns a configuration that reloads them. A handshake reads
+// them again if the last check is a second or more ago. Config fails if the files cannot
+// be used, and logs a warning if the certificate has expired or is not valid yet.
 func (s *Server) Config() (*tls.Config, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,7 +62,8 @@ func (s *Server) Config() (*tls.Config, error) {
 	return outer, nil
 }
 
-// missing returns an error that names each setting without a file, and each file that does not exist.
+// missing returns an error that names each setting without a file, and each file that
+// does not exist.
 func (s *Server) missing() error {
 	var unset, problems []string
 	for _, file := range []struct{ setting, path string }{{"tls_cert", s.Cert}, {"tls_key", s.Key}, {"client_ca", s.CA}} {
@@ -103,8 +105,9 @@ func (s *Server) current() *tls.Config {
 	return s.config
 }
 
-// check reloads files that changed. It logs a failure only when a second check finds the same
-// contents: a certificate and its key are two files and may be replaced one after the other.
+// check reloads files that changed. It logs a failure only when a second check finds the
+// same contents: a certificate and its key are two files and may be replaced one after
+// the other.
 func (s *Server) check() {
 	next, stamp, err := s.load()
 	switch {
@@ -121,8 +124,8 @@ func (s *Server) check() {
 	}
 }
 
-// load returns the configuration that the files make now, and the stamp of their contents. It does
-// not make a configuration of the contents that are in use.
+// load returns the configuration that the files make now, and the stamp of their
+// contents. It does not make a configuration of the contents that are in use.
 func (s *Server) load() (config *tls.Config, stamp string, err error) {
 	read, err := s.read()
 	if err != nil {

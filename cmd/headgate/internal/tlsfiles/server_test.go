@@ -36,8 +36,9 @@ func newWatched(t *testing.T, dir string) *watched {
 	return w
 }
 
-// mustUse lets the interval between two checks pass, then requires that a handshake uses a
-// certificate and that one line was logged since the last call, or none if logged is empty.
+// mustUse lets the interval between two checks pass, then requires that a handshake uses
+// a certificate and that one line was logged since the last call, or none if logged is
+// empty.
 func (w *watched) mustUse(serial int64, logged string) {
 	w.t.Helper()
 	time.Sleep(time.Minute)

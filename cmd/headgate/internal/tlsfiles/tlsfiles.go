@@ -1,5 +1,5 @@
-// Package tlsfiles makes TLS configurations from PEM files. A [Server] reloads its files when
-// they change; a client reads them again for each connection, with [Files.Client].
+// Package tlsfiles makes TLS configurations from PEM files. A [Server] reloads its files
+// when they change; a client reads them again for each connection, with [Files.Client].
 package tlsfiles
 
 import (
@@ -18,11 +18,11 @@ const maxFileBytes = 1 << 20
 type Files struct {
 	// Cert is the certificate chain, and Key its private key.
 	Cert, Key string
-	// CA holds the authorities that sign the peer's certificate. Without it a client trusts the
-	// system's authorities, and a server requires no certificate.
+	// CA holds the authorities that sign the peer's certificate. Without it a client
+	// trusts the system's authorities, and a server requires no certificate.
 	CA string
-	// PeerName is the name that the peer's certificate must be valid for. If it is empty, a client
-	// requires the host that it connects to, and a server accepts any name.
+	// PeerName is the name that the peer's certificate must be valid for. If it is empty,
+	// a client requires the host that it connects to, and a server accepts any name.
 	PeerName string
 }
 
