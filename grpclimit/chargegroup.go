@@ -36,7 +36,7 @@ type group struct {
 	sets        *admission.FieldSets
 }
 
-// setFields prepares the header fields of the group's rules.
+// setFields prepares the header fields of the group's charges.
 func (g *group) setFields() {
 	charges := make([]admission.Charge, len(g.charges))
 	for i, c := range g.charges {

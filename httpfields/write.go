@@ -27,7 +27,7 @@ const (
 	exposeKey       = "Access-Control-Expose-Headers"
 )
 
-// noStore is the value of Cache-Control on every denial; not to be changed.
+// noStore is the value of Cache-Control on every denial. It must not be modified.
 var noStore = []string{"no-store"}
 
 // summary is what the fields report about all decisions on one request. It agrees with

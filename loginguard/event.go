@@ -19,7 +19,9 @@ const (
 	KindFailed EventKind = "failed"
 	// KindSucceeded: the handler ran and the guess was right. The attempt is refunded.
 	KindSucceeded EventKind = "succeeded"
-	// KindUnknown: the handler panicked or responded with 5xx. The attempt stays charged.
+	// KindUnknown: the handler panicked, responded with 5xx, hijacked the connection, or
+	// returned without a response after the client disconnected. The attempt stays
+	// charged.
 	KindUnknown EventKind = "unknown"
 	// KindUnconfirmed: a success by status only, after too many of them for one
 	// account. The attempt stays charged.

@@ -28,7 +28,7 @@ type Options struct {
 	// Secret is the key of all hashes, at least 16 bytes. All processes that share the
 	// store need the same secret, also after a restart. nil means a random secret for
 	// this process, which then shares no limits and no known pairs; New warns if the
-	// store is shared.
+	// store may be shared.
 	Secret []byte
 	// Limits configures how many failures are allowed.
 	Limits Limits
@@ -123,8 +123,8 @@ func ByStatus(status int, _ http.Header) Outcome {
 func AlwaysFailure(int, http.Header) Outcome { return Failure }
 
 const (
-	minSecretBytes = 16 // bytes
-	maxNameBytes   = 64 // bytes
+	minSecretBytes = 16
+	maxNameBytes   = 64
 	knownParts     = 90 // units of the limit in Guard.known
 	defaultKnown   = 90 * 24 * time.Hour
 	minKnownFor    = time.Second

@@ -114,3 +114,63 @@ func hashOf(t *testing.T, c loginguard.Client) string {
 	mustAttempt(t, mustNew(t, memstore.New(nil), &loginguard.Options{Observer: h}), noon, c).Failed()
 	return h.events[0].Address
 }
+
+// closedGuard returns a guard whose store is closed.
+func closedGuard(t *testing.T, opts *loginguard.Options) *loginguard.Guard {
+	t.Helper()
+	store := memstore.New(nil)
+	g := mustNew(t, store, opts)
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func TestStoreError(t *testing.T) {
+	t.Parallel()
+	h := &eventRecorder{}
+	w := mustServe(t, closedGuard(t, &loginguard.Options{Observer: h}).Protect(login), form("192.0.2.1", "bob", right), http.StatusServiceUnavailable)
+	if w.Header().Get("Retry-After") == "" || w.Header().Get("Cache-Control") != "no-store" {
+		t.Errorf("header %v; want Retry-After and no-store", w.Header())
+	}
+	if len(h.events) != 1 || h.events[0].Kind != loginguard.KindError || !errors.Is(h.events[0].Err, headgate.ErrClosed) {
+		t.Errorf("events %+v; want one error with its cause", h.events)
+	}
+	custom := closedGuard(t, &loginguard.Options{ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+		http.Error(w, err.Error(), http.StatusTeapot)
+	}})
+	mustServe(t, custom.Protect(login), form("192.0.2.1", "bob", right), http.StatusTeapot)
+}
+
+// An attempt that cannot be refunded stays charged, and the error is reported.
+func TestRefundError(t *testing.T) {
+	t.Parallel()
+	h := &eventRecorder{}
+	store := memstore.New(nil)
+	g := mustNew(t, store, &loginguard.Options{Observer: h})
+	a := mustAttempt(t, g, noon, loginguard.Client{Addr: host(1, 1), Account: "bob"})
+	_ = store.Close()
+	if err := a.Succeeded(t.Context()); !errors.Is(err, headgate.ErrClosed) {
+		t.Errorf("error %v; want %v", err, headgate.ErrClosed)
+	}
+	if len(h.events) != 1 || h.events[0].Kind != loginguard.KindError {
+		t.Errorf("events %+v; want one error", h.events)
+	}
+}
+
+// A success is refunded although the client has disconnected.
+func TestRefundAfterDisconnect(t *testing.T) {
+	t.Parallel()
+	h := &eventRecorder{}
+	store := mustOpenRedis(t, testserver.Redis(t)) // a store that respects the context
+	t.Cleanup(func() { _ = store.Close() })
+	g := mustNew(t, store, &loginguard.Options{Observer: h})
+	ctx, cancel := context.WithCancel(t.Context())
+	serve(g.Protect(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		loginguard.Succeeded(r)
+		cancel()
+	})), form("192.0.2.1", "bob", right).WithContext(ctx))
+	if len(h.events) != 1 || h.events[0].Kind != loginguard.KindSucceeded {
+		t.Errorf("events %+v; want one success", h.events)
+	}
+}

@@ -1,7 +1,6 @@
 package loginguard_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,9 +17,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/clientaddr"
-	"github.com/headgate/headgate/fallback"
 	"github.com/headgate/headgate/httplimit"
-	"github.com/headgate/headgate/internal/testserver"
 	"github.com/headgate/headgate/loginguard"
 	"github.com/headgate/headgate/memstore"
 )
@@ -317,64 +314,6 @@ func TestReportedSuccessesAreUnlimited(t *testing.T) {
 	})
 }
 
-// An attacker who logs in to their own account gets only the charge of that attempt
-// refunded.
-func TestSuccessRefundsOnlyItsCharge(t *testing.T) {
-	t.Parallel()
-	store := memstore.New(nil)
-	g := mustNew(t, store, nil)
-	guess := func(n int) bool {
-		a := mustAttempt(t, g, noon, loginguard.Client{Addr: host(1, 1), Account: name(n)})
-		a.Failed()
-		// ignored, because Failed was reported first
-		if err := a.SucceededAt(t.Context(), noon.Time()); err != nil {
-			t.Fatal(err)
-		}
-		return a.Allowed()
-	}
-	allowed := 0
-	for n := range 200 {
-		own := mustAttempt(t, g, noon, loginguard.Client{Addr: host(1, 2), Account: "mallory"})
-		mine := mustAttempt(t, g, noon, loginguard.Client{Addr: host(1, 1), Account: "mallory"})
-		if guess(n) {
-			allowed++
-		}
-		for range 3 { // only the first one refunds
-			for _, a := range []*loginguard.Attempt{own, mine} {
-				if err := a.SucceededAt(t.Context(), noon.Time()); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-	}
-	if allowed != 30 {
-		t.Errorf("between own successes: %d guesses allowed from one address; want 30, as without them", allowed)
-	}
-	late := after(day)
-	a := mustAttempt(t, g, late, loginguard.Client{Addr: host(1, 3), Account: "carol"})
-	mustSucceed(t, after(3*day), a) // long after the limits are full again
-	left := headgate.MustPolicy("100/24h")
-	left.Name = "login/address/1"
-	for key, now := range map[string]headgate.Instant{"unused": late} {
-		l, err := headgate.New(store, left, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d, err := l.PeekAt(t.Context(), now.Time(), key, 0); err != nil || d.Remaining != 100 {
-			t.Errorf("remaining %d, error %v; want 100", d.Remaining, err)
-		}
-	}
-	allowed = 0
-	for n := range 200 {
-		if mustAttempt(t, g, after(3*day), loginguard.Client{Addr: host(1, 3), Account: name(n)}).Allowed() {
-			allowed++
-		}
-	}
-	if allowed != 30 {
-		t.Errorf("after a late success: %d guesses allowed; want 30", allowed)
-	}
-}
-
 func TestAllowlist(t *testing.T) {
 	t.Parallel()
 	g := mustNew(t, memstore.New(nil), &loginguard.Options{Allow: []netip.Prefix{
@@ -417,66 +356,6 @@ func TestProxy(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%s: %d of 100 guesses from different networks reach the handler; want %d", c.name, got, c.want)
 		}
-	}
-}
-
-// closedGuard returns a guard whose store is closed.
-func closedGuard(t *testing.T, opts *loginguard.Options) *loginguard.Guard {
-	t.Helper()
-	store := memstore.New(nil)
-	g := mustNew(t, store, opts)
-	if err := store.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return g
-}
-
-func TestStoreError(t *testing.T) {
-	t.Parallel()
-	h := &eventRecorder{}
-	w := mustServe(t, closedGuard(t, &loginguard.Options{Observer: h}).Protect(login), form("192.0.2.1", "bob", right), http.StatusServiceUnavailable)
-	if w.Header().Get("Retry-After") == "" || w.Header().Get("Cache-Control") != "no-store" {
-		t.Errorf("header %v; want Retry-After and no-store", w.Header())
-	}
-	if len(h.events) != 1 || h.events[0].Kind != loginguard.KindError || !errors.Is(h.events[0].Err, headgate.ErrClosed) {
-		t.Errorf("events %+v; want one error with its cause", h.events)
-	}
-	custom := closedGuard(t, &loginguard.Options{ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-		http.Error(w, err.Error(), http.StatusTeapot)
-	}})
-	mustServe(t, custom.Protect(login), form("192.0.2.1", "bob", right), http.StatusTeapot)
-}
-
-// An attempt that cannot be refunded stays charged, and the error is reported.
-func TestRefundError(t *testing.T) {
-	t.Parallel()
-	h := &eventRecorder{}
-	store := memstore.New(nil)
-	g := mustNew(t, store, &loginguard.Options{Observer: h})
-	a := mustAttempt(t, g, noon, loginguard.Client{Addr: host(1, 1), Account: "bob"})
-	_ = store.Close()
-	if err := a.Succeeded(t.Context()); !errors.Is(err, headgate.ErrClosed) {
-		t.Errorf("error %v; want %v", err, headgate.ErrClosed)
-	}
-	if len(h.events) != 1 || h.events[0].Kind != loginguard.KindError {
-		t.Errorf("events %+v; want one error", h.events)
-	}
-}
-
-// A success is refunded although the client has disconnected.
-func TestRefundAfterDisconnect(t *testing.T) {
-	t.Parallel()
-	h := &eventRecorder{}
-	store := mustOpenRedis(t, testserver.Redis(t)) // a store that respects the context
-	t.Cleanup(func() { _ = store.Close() })
-	g := mustNew(t, store, &loginguard.Options{Observer: h})
-	ctx, cancel := context.WithCancel(t.Context())
-	serve(g.Protect(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		loginguard.Succeeded(r)
-		cancel()
-	})), form("192.0.2.1", "bob", right).WithContext(ctx))
-	if len(h.events) != 1 || h.events[0].Kind != loginguard.KindSucceeded {
-		t.Errorf("events %+v; want one success", h.events)
 	}
 }
 
@@ -552,90 +431,4 @@ func TestForms(t *testing.T) {
 		t.Errorf("the request of the owner: allowed %v, known %v; want both", a.Allowed(), a.Known())
 	}
 	mustSucceed(t, noon, mustAttempt(t, loginForm, noon, loginguard.Client{Addr: host(3, 1), Account: "bob"}))
-}
-
-func TestInvalidOptions(t *testing.T) {
-	t.Parallel()
-	invalid := []headgate.Limit{{Rate: -1, Period: time.Second}}
-	for _, c := range []struct {
-		name string
-		opts loginguard.Options
-		want error
-	}{
-		{"short secret", loginguard.Options{Secret: []byte("short")}, loginguard.ErrInvalidOptions},
-		{"empty secret", loginguard.Options{Secret: []byte{}}, loginguard.ErrInvalidOptions},
-		{"long name", loginguard.Options{Name: strings.Repeat("x", 65)}, loginguard.ErrInvalidOptions},
-		{"known for too short", loginguard.Options{KnownFor: time.Millisecond}, loginguard.ErrInvalidOptions},
-		{"known for a negative time", loginguard.Options{KnownFor: -1}, loginguard.ErrInvalidOptions},
-		{"known for too long", loginguard.Options{KnownFor: 1 << 62}, loginguard.ErrInvalidOptions},
-		{"network longer than the address", loginguard.Options{V6Subnet: 72}, loginguard.ErrInvalidOptions},
-		{"bits", loginguard.Options{V6Address: 129}, loginguard.ErrInvalidOptions},
-		{"cookie", loginguard.Options{DeviceCookie: "a b"}, loginguard.ErrInvalidOptions},
-		{"network", loginguard.Options{Allow: []netip.Prefix{{}}}, loginguard.ErrInvalidOptions},
-		{"network of mapped addresses", loginguard.Options{
-			Allow: []netip.Prefix{netip.MustParsePrefix("::ffff:192.0.2.0/120")},
-		}, loginguard.ErrInvalidOptions},
-		{"too many limits", loginguard.Options{Limits: loginguard.Limits{Pair: make([]headgate.Limit, 33)}}, loginguard.ErrInvalidOptions},
-		{"limit", loginguard.Options{Limits: loginguard.Limits{Total: invalid}}, headgate.ErrInvalidLimit},
-		{"store error", loginguard.Options{OnStoreError: "perhaps"}, headgate.ErrInvalidPolicy},
-	} {
-		if _, err := loginguard.New(memstore.New(nil), &c.opts); !errors.Is(err, c.want) {
-			t.Errorf("%s: got error %v want %v", c.name, err, c.want)
-		}
-	}
-	if _, err := loginguard.New(nil, nil); !errors.Is(err, headgate.ErrInvalidPolicy) {
-		t.Errorf("nil store: got error %v", err)
-	}
-}
-
-// sharedStore is a store that reports that it is shared.
-type sharedStore struct{ *memstore.Store }
-
-func (sharedStore) Shared() bool { return true }
-
-// unknownStore is a store that does not report whether it is shared.
-type unknownStore struct{ headgate.Store }
-
-func withFallback(t *testing.T, inner headgate.Store) headgate.Store {
-	store, err := fallback.New(inner, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = store.Close() })
-	return store
-}
-
-func TestWarnsAboutMissingSecret(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name   string
-		store  headgate.Store
-		secret []byte
-		want   int
-	}{
-		{"memory", memstore.New(nil), nil, 0},
-		{"shared", sharedStore{memstore.New(nil)}, nil, 1},
-		{"shared, with a secret", sharedStore{memstore.New(nil)}, secret, 0},
-		{"unknown", unknownStore{memstore.New(nil)}, nil, 1},
-		{"memory with a fallback", withFallback(t, memstore.New(nil)), nil, 0},
-		{"shared with a fallback", withFallback(t, sharedStore{memstore.New(nil)}), nil, 1},
-	} {
-		warnings := 0
-		_, err := loginguard.New(c.store, &loginguard.Options{Secret: c.secret, Warn: func(string) { warnings++ }})
-		if err != nil || warnings != c.want {
-			t.Errorf("%s: %d warnings, error %v; want %d", c.name, warnings, err, c.want)
-		}
-	}
-}
-
-// State is separate for each secret.
-func TestSecretSeparatesState(t *testing.T) {
-	t.Parallel()
-	store := memstore.New(nil)
-	c := loginguard.Client{Addr: host(1, 1), Account: "bob"}
-	one, other := mustNew(t, store, nil), mustNew(t, store, &loginguard.Options{Secret: []byte("another of 16 bytes and more")})
-	mustSucceed(t, noon, mustAttempt(t, one, noon, c))
-	if !mustAttempt(t, one, noon, c).Known() || mustAttempt(t, other, noon, c).Known() {
-		t.Error("a pair is known under another secret, or not under its own")
-	}
 }
