@@ -68,6 +68,9 @@ func NewServer(h *Handler, opts *ServerOptions) *Server {
 func (s *Server) Serve(ln net.Listener) error {
 	defer ln.Close()
 	if err := s.addListener(ln); err != nil {
+		if s.isStopping() { // Shutdown was called before Serve
+			return nil
+		}
 		return err
 	}
 	for pause := time.Duration(0); ; {

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/headgate/headgate/memstore"
 )
 
 // TestShutdownServesArrivedRequests: Shutdown serves what was sent and then closes the
@@ -143,5 +146,24 @@ func TestShutdownReadsWholePipeline(t *testing.T) {
 	got, err := io.ReadAll(client)
 	if want := strings.Repeat("+PONG\r\n", asked); err != nil || string(got) != want {
 		t.Errorf("got %d bytes, %v; want %d", len(got), err, len(want))
+	}
+}
+
+// TestServeAfterShutdown: a listener that is started during a shutdown is closed without error.
+func TestServeAfterShutdown(t *testing.T) {
+	t.Parallel()
+	s := NewServer(New(mustEngine(t, memstore.New(nil), policies), nil), nil)
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Serve(ln); err != nil {
+		t.Errorf("got error %v want none", err)
+	}
+	if _, err := ln.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the listener: got error %v want it closed", err)
 	}
 }

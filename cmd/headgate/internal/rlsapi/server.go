@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"time"
 
@@ -96,7 +97,11 @@ func newServerOptions(opts *ServerOptions) []grpc.ServerOption {
 // returns nil. It may be called for several listeners; each has its own limit of
 // connections.
 func (s *Server) Serve(ln net.Listener) error {
-	return s.grpc.Serve(bounded.Listener(ln, s.maxConnections))
+	err := s.grpc.Serve(bounded.Listener(ln, s.maxConnections))
+	if errors.Is(err, grpc.ErrServerStopped) { // Shutdown was called before Serve
+		return nil
+	}
+	return err
 }
 
 // Drain is [Handler.Drain].

@@ -370,3 +370,22 @@ type panickingBound struct{ headgate.Bound }
 func (panickingBound) Apply(context.Context, headgate.Instant, string, headgate.Verb, int64) (headgate.Decision, error) {
 	panic("the store is broken")
 }
+
+// TestServeAfterShutdown: a listener that is started during a shutdown is closed without error.
+func TestServeAfterShutdown(t *testing.T) {
+	t.Parallel()
+	s := rlsapi.NewServer(open(t, nil, "domain: d", nil), nil)
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Serve(ln); err != nil {
+		t.Errorf("got error %v want none", err)
+	}
+	if _, err := ln.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the listener: got error %v want it closed", err)
+	}
+}
