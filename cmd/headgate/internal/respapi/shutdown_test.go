@@ -39,10 +39,10 @@ func TestShutdownServesArrivedRequests(t *testing.T) {
 		}
 		if conn, err := d.dial(s.ln); err == nil {
 			conn.Close()
-			t.Error("a connection was accepted behind the shutdown")
+			t.Error("a connection was accepted after Shutdown")
 		}
-		if err := s.Serve(listenTCP(t)); err == nil {
-			t.Error("Serve behind Shutdown gave no error")
+		if err := s.Serve(listenTCP(t)); err != nil {
+			t.Errorf("Serve after Shutdown: got error %v want none", err)
 		}
 	})
 }
