@@ -8,8 +8,9 @@ import (
 	"github.com/headgate/headgate/internal/admission/admissiontest"
 )
 
-// Each request has a limiter of its own, as in a process of its own: those of one limiter stand in one line, and only the first of
-// them has taken anything.
+// TestAdmissionScenariosOfWait gives each request its own limiter, as if it ran in its
+// own process. Waiters of one limiter form one queue, of which only the first has taken
+// units.
 func TestAdmissionScenariosOfWait(t *testing.T) {
 	admissiontest.Run(t, admissiontest.Caller{
 		OnePolicy: true,

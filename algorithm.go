@@ -1,44 +1,54 @@
 package headgate
 
-// Algorithm names the arithmetic that turns a [Limit] into decisions. The arithmetic itself is in package algo; a store
-// refuses a name that algo does not know with [ErrUnknownAlgorithm]. The zero value means [TokenBucket].
+// Algorithm is the name of the arithmetic that decides under a [Limit]. Package algo
+// has the arithmetic. A store returns [ErrUnknownAlgorithm] for a name that is not in
+// package algo. The zero value means [TokenBucket].
 type Algorithm string
 
-// The algorithms that ship, by the names that configuration, logs and wire formats use.
+// The algorithms, by their names in configuration, logs and wire formats.
 const (
 	// TokenBucket refills continuously: at most B + s·L/P units in any span s.
 	TokenBucket Algorithm = "token_bucket"
-	// GCRA is another name for [TokenBucket]: the same arithmetic and, under one policy, the same state.
+	// GCRA is another name for [TokenBucket]: the same arithmetic and, under one
+	// policy, the same state.
 	GCRA Algorithm = "gcra"
-	// TokenBucketInterval refills L tokens at the end of every period: the bucket of the Redis guides.
+	// TokenBucketInterval adds L tokens at the end of every period, like the token
+	// bucket of the Redis guides.
 	TokenBucketInterval Algorithm = "token_bucket_interval"
-	// FixedWindow counts in windows aligned to the epoch: at most L a window, up to 2·L in a span of one period.
+	// FixedWindow counts in windows aligned to the epoch: at most L per window, and up
+	// to 2·L in a span of one period.
 	FixedWindow Algorithm = "fixed_window"
-	// SlidingLog remembers each unit: exactly L in any span of one period, at O(L) memory a key.
+	// SlidingLog stores the time of each unit: at most L in any span of one period. It
+	// needs O(L) memory per key.
 	SlidingLog Algorithm = "sliding_log"
-	// SlidingWindow weighs two counters: at most L·(1 + s/P) in any span s ≤ P.
+	// SlidingWindow weights two counters: at most L·(1 + s/P) in any span s ≤ P.
 	SlidingWindow Algorithm = "sliding_window"
-	// LeakyBucket is a queue that drains at a constant rate: it admits with a [Decision.Delay].
+	// LeakyBucket is a queue that drains at a constant rate: it allows requests with a
+	// [Decision.Delay].
 	LeakyBucket Algorithm = "leaky_bucket"
 )
 
-// Refill is how an algorithm grants units again after they were spent.
+// Refill is how an algorithm makes spent units available again.
 type Refill uint8
 
-// The ways to refill.
+// The refill kinds.
 const (
-	// RefillUnknown is that of a name which is no algorithm: nothing can be concluded.
+	// RefillUnknown is the kind of an unknown algorithm. Nothing can be concluded from
+	// it.
 	RefillUnknown Refill = iota
-	// RefillContinuous grants single units at a constant rate.
+	// RefillContinuous adds single units at a constant rate.
 	RefillContinuous
-	// RefillStepped grants a whole period's units together, at the end of the period.
+	// RefillStepped adds the units of a whole period together, at the end of the
+	// period.
 	RefillStepped
-	// RefillWindow grants units when they leave the window in which they were counted.
+	// RefillWindow makes units available when they leave the window in which they were
+	// counted.
 	RefillWindow
 )
 
-// kinds is the table of what kind each algorithm is. Code outside package algo asks the methods below and compares names only to
-// resolve the alias [GCRA], so it treats an algorithm that it does not know correctly.
+// kinds is the table of algorithm kinds. Code outside package algo calls the methods
+// below. It compares names only to resolve the alias [GCRA], so it handles an unknown
+// algorithm correctly.
 var kinds = map[Algorithm]kind{
 	TokenBucket:         {refill: RefillContinuous, reserves: true},
 	TokenBucketInterval: {refill: RefillStepped, reserves: true},
@@ -62,17 +72,18 @@ func (a Algorithm) kind() kind {
 	return kinds[a]
 }
 
-// Refill returns how a grants units again, [RefillUnknown] for a name that is no algorithm.
+// Refill returns the refill kind of a: [RefillUnknown] for an unknown name.
 func (a Algorithm) Refill() Refill { return a.kind().refill }
 
-// Windowed reports whether a counts in windows. The most that it grants simultaneously is then the limit's Rate, and a burst has
-// no meaning. It is false for a name that is no algorithm.
+// Windowed reports whether a counts in windows. The most that it grants simultaneously
+// is then the limit's Rate, and a limit with a burst is refused. It returns false for
+// an unknown name.
 func (a Algorithm) Windowed() bool { return a.kind().refill == RefillWindow }
 
-// Queues reports whether a admits requests with a [Decision.Delay], so that a limit may have a queue. It is false for a name that
-// is no algorithm.
+// Queues reports whether a allows requests with a [Decision.Delay], so that a limit may
+// have a queue. It returns false for an unknown name.
 func (a Algorithm) Queues() bool { return a.kind().queues }
 
-// CanReserve reports whether a can promise units which are still to come: see [Limiter.Reserve]. A store may refuse that all the
-// same; [Bound.CanReserve] reports what it does. It is false for a name that is no algorithm.
+// CanReserve reports whether a can reserve future units; see [Limiter.Reserve]. A store
+// may not support it: see [Bound.CanReserve]. It returns false for an unknown name.
 func (a Algorithm) CanReserve() bool { return a.kind().reserves }

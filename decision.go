@@ -2,26 +2,35 @@ package headgate
 
 import "time"
 
-// Decision is the answer to one request. All waits are exact, counted from the instant of the decision and rounded up to a
-// whole microsecond. A field that does not apply is zero. DeniedBy is shared and must not be changed; the rest is the caller's.
+// Decision is the answer to one request. All durations are exact: they count from the
+// instant of the decision and are rounded up to a whole microsecond. A field that does
+// not apply is zero. DeniedBy is shared and must not be changed. The other fields
+// belong to the caller.
 type Decision struct {
-	// Allowed reports whether the request may go ahead now (after Delay, for a leaky bucket).
+	// Allowed reports whether the request is allowed now or, under a leaky bucket,
+	// after Delay.
 	Allowed bool
-	// Never reports that the cost is above Limit, so that no wait helps. Allowed is then false and RetryAfter 0.
+	// Never reports that the cost is above Limit, so that waiting does not help.
+	// Allowed is then false and RetryAfter is 0.
 	Never bool
-	// Degraded is why the store did not decide this, but what the policy says for that case; the zero value if it did.
+	// Degraded is the reason why the failure mode of the policy decided, and not the
+	// store. It is the zero value if the store decided.
 	Degraded StoreErrorReason
-	// Limit is the most that can be spent at once: the capacity B of a bucket, the L of a window.
+	// Limit is the most units that can be spent simultaneously: the capacity B of a
+	// bucket or the rate L of a window.
 	Limit int64
-	// Remaining is how many whole units could still be spent right now, after this decision; rounded down.
+	// Remaining is the number of whole units that can still be spent immediately after
+	// this decision, rounded down.
 	Remaining int64
-	// RetryAfter is 0 if allowed; otherwise the wait after which this same cost is admitted if nobody else spends. Asked one
-	// microsecond earlier, the answer is still no.
+	// RetryAfter is 0 if allowed. Otherwise it is the wait after which the same cost is
+	// allowed if no other request spends. One microsecond earlier it is still denied.
 	RetryAfter time.Duration
-	// ResetAfter is the wait until the key is as if never used, if nobody spends; 0 if it is so already.
+	// ResetAfter is the wait until the key is unused again (bucket full, window empty)
+	// if no request spends. It is 0 if the key is unused.
 	ResetAfter time.Duration
-	// Delay is how long to hold this admitted request before it goes out; leaky bucket only.
+	// Delay is how long to delay this allowed request before it proceeds; leaky bucket
+	// only.
 	Delay time.Duration
-	// DeniedBy names each limit that denied; nil when allowed.
+	// DeniedBy lists the name of each limit that denied. It is nil if allowed.
 	DeniedBy []string
 }

@@ -18,7 +18,8 @@ var (
 	docMark    = regexp.MustCompile(`[^\p{L}\p{N}\p{M}_ -]`)
 )
 
-// Links in what is written for people lead to files that there are, and to headings that these have.
+// Links in what is written for people lead to files that there are, and to headings
+// that these have.
 func TestLinksInDocsLeadSomewhere(t *testing.T) {
 	t.Parallel()
 	links := 0
@@ -72,8 +73,8 @@ func docLinks(t *testing.T, file string) (targets []string) {
 	return targets
 }
 
-// docAnchors are the names that GitHub gives the headings of a file; a second heading of the same text is told apart by a number, and linked
-// by nobody.
+// docAnchors are the names that GitHub gives the headings of a file; a second heading
+// of the same text is told apart by a number, and linked by nobody.
 func docAnchors(t *testing.T, file string) (anchors []string) {
 	t.Helper()
 	for _, m := range docHeading.FindAllStringSubmatch(docText(t, file), -1) {

@@ -7,40 +7,48 @@ import (
 	"unicode"
 )
 
-// The reasons why nothing could be decided, or a policy could not be built. Test with [errors.Is]; a denial is none of them.
+// The errors of this package. Test for them with [errors.Is]. A denial is not an error.
 var (
-	// ErrInvalidLimit: a limit outside the accepted domain, or text that is no limit. See [LimitError] and [SyntaxError].
+	// ErrInvalidLimit: the limit is outside the accepted domain, or its text cannot be
+	// parsed. See [LimitError] and [SyntaxError].
 	ErrInvalidLimit = errors.New("headgate: invalid limit")
-	// ErrInvalidCost: a cost below zero.
+	// ErrInvalidCost: the cost is below 0.
 	ErrInvalidCost = errors.New("headgate: invalid cost")
-	// ErrInvalidInstant: an instant before 1970 or after [MaxInstant].
+	// ErrInvalidInstant: the time is before 1970 or after [MaxInstant].
 	ErrInvalidInstant = errors.New("headgate: invalid instant")
-	// ErrInvalidPolicy: a policy that says nothing, too much or contradicts itself.
+	// ErrInvalidPolicy: the policy has no limits, too many limits or contradictory
+	// settings.
 	ErrInvalidPolicy = errors.New("headgate: invalid policy")
-	// ErrUnknownAlgorithm: an algorithm name that package algo does not know.
+	// ErrUnknownAlgorithm: package algo has no algorithm of this name.
 	ErrUnknownAlgorithm = errors.New("headgate: unknown algorithm")
-	// ErrUnsupported: a verb that this algorithm cannot do exactly, or an algorithm that this store cannot hold.
+	// ErrUnsupported: the algorithm cannot do this operation exactly, or the store does
+	// not support the algorithm.
 	ErrUnsupported = errors.New("headgate: unsupported")
-	// ErrNeverAllowed: Wait was asked for more than the limit holds; no wait helps.
-	ErrNeverAllowed = errors.New("headgate: cost is above the limit and can never be admitted")
-	// ErrWouldExceedDeadline: Wait would outlive its context's deadline, so it did not start.
+	// ErrNeverAllowed: the cost given to Wait is above the limit, so waiting does not
+	// help.
+	ErrNeverAllowed = errors.New("headgate: cost is above the limit and can never be allowed")
+	// ErrWouldExceedDeadline: the wait would exceed the context's deadline, so Wait
+	// returned without waiting.
 	ErrWouldExceedDeadline = errors.New("headgate: waiting would exceed the context's deadline")
-	// ErrStoreUnavailable: the store could not decide. Every [StoreError] matches it, whatever its trouble.
+	// ErrStoreUnavailable: the store could not decide. Every [StoreError] matches it,
+	// whatever its reason.
 	ErrStoreUnavailable = errors.New("headgate: store unavailable")
-	// ErrStoreFull: the store's bound is reached and no state can be dropped without forgetting a debt.
+	// ErrStoreFull: the store has reached its size limit, and every key in it is partly
+	// spent.
 	ErrStoreFull = errors.New("headgate: store full")
 	// ErrClosed: the store was closed.
 	ErrClosed = errors.New("headgate: store is closed")
 )
 
-// LimitError says which field of a limit is outside the accepted domain. It matches [ErrInvalidLimit].
+// LimitError reports which field of a limit is outside the accepted domain. It matches
+// [ErrInvalidLimit].
 type LimitError struct {
-	Field string // the field's name as in [Limit], lower case: rate, period, burst, queue; or fill time
-	Value string // what it was
-	Bound string // what is accepted
+	Field string // field of [Limit] in lower case: rate, period, burst or queue; or fill time
+	Value string // the value
+	Bound string // what the value must be
 }
 
-// Error names the field, its value and the bound.
+// Error returns the field, its value and what it must be.
 func (e *LimitError) Error() string {
 	return fmt.Sprintf("headgate: invalid limit: %s is %s; %s", e.Field, e.Value, e.Bound)
 }
@@ -48,18 +56,20 @@ func (e *LimitError) Error() string {
 // Is reports whether target is [ErrInvalidLimit].
 func (e *LimitError) Is(target error) bool { return target == ErrInvalidLimit }
 
-// SyntaxError points at the part of a limit's text that could not be read. It matches [ErrInvalidLimit].
+// SyntaxError points at the part of a text that could not be parsed as a limit. It
+// matches [ErrInvalidLimit].
 type SyntaxError struct {
-	Input  string // the whole text, as given
-	Offset int    // where the offending part begins, in bytes
-	Length int    // how many bytes it has; 0 at the end of the text
-	Reason string // what was expected there
+	Input  string // the whole text
+	Offset int    // where the wrong part begins, in bytes
+	Length int    // length of the wrong part in bytes; 0 at the end of the text
+	Reason string // what was expected, and often what to write
 }
 
-// maxShownInput bounds how much of a hostile text an error repeats, in bytes.
+// maxShownInput bounds how many bytes of the input an error repeats.
 const maxShownInput = 80
 
-// Error says what was expected and at which column (1 for the first byte), and repeats the text with the place marked.
+// Error returns the column (1 for the first byte) and what was expected there. It
+// repeats the text and marks the wrong part.
 func (e *SyntaxError) Error() string {
 	input, marker := e.Input, e.Offset
 	if len(input) > maxShownInput {
@@ -72,7 +82,8 @@ func (e *SyntaxError) Error() string {
 // Is reports whether target is [ErrInvalidLimit].
 func (e *SyntaxError) Is(target error) bool { return target == ErrInvalidLimit }
 
-// printable replaces what would move a terminal's cursor or turn the text around, so that the marker stays below its place.
+// printable replaces characters that move a cursor or change the text direction, so
+// that the marker stays below the wrong part.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

@@ -2,7 +2,7 @@ package headgate
 
 // Lines is the number of keys that somebody waits for.
 func (l *Limiter) Lines() int {
-	l.waiters.mu.Lock()
-	defer l.waiters.mu.Unlock()
-	return len(l.waiters.lines)
+	l.queues.mu.Lock()
+	defer l.queues.mu.Unlock()
+	return len(l.queues.queues)
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// noon is an instant at which tests begin: a whole number of days since the epoch and a half.
+// noon is an instant at which tests begin: a whole number of days since the epoch and a
+// half.
 const noon = headgate.Instant(1_767_268_800_000_000)
 
 func newLimiter(t *testing.T, store headgate.Store, name string, o headgate.Observer, limits ...string) *headgate.Limiter {

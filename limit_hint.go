@@ -8,7 +8,7 @@ import (
 )
 
 // fail returns a SyntaxError that points at part, which is the next text.
-func (s *scanner) fail(part, reason string) error {
+func (s *scanner) failAt(part, reason string) error {
 	return &SyntaxError{Input: s.text, Offset: s.at, Length: len(part), Reason: reason}
 }
 
@@ -21,9 +21,9 @@ func (s *scanner) failSeparator(rate int64) error {
 		if period, ok := rest.slashPeriod(); ok {
 			plain += "/" + formatPeriod(period)
 		}
-		return s.fail(word, "expected a number without a suffix; write "+plain)
+		return s.failAt(word, "expected a number without a suffix; write "+plain)
 	}
-	return s.fail(word, "expected a slash and a period, as in 10/s, or per and a period")
+	return s.failAt(word, "expected a slash and a period, as in 10/s, or per and a period")
 }
 
 // multiplier returns what a suffix of a number multiplies it by, or 0.
@@ -62,10 +62,11 @@ func (s *scanner) failFraction(field string) error {
 			}
 		}
 	}
-	return s.fail(word, reason)
+	return s.failAt(word, reason)
 }
 
-// maxFraction is the longest decimal number for which a whole rate is suggested, in bytes.
+// maxFraction is the longest decimal number for which a whole rate is suggested, in
+// bytes.
 const maxFraction = 10
 
 // wholeRate returns the limit that grants the decimal number of units in each period, and
@@ -92,23 +93,23 @@ func wholeRate(decimal string, period time.Duration) (Limit, bool) {
 	return l, l.Validate() == nil
 }
 
-// failUnit is the error for a word, which is next, that is not a unit of time. count is the
-// number before it.
+// failUnit is the error for a word, which is next, that is not a unit of time. count is
+// the number before it.
 func (s *scanner) failUnit(word string, count int64) error {
 	switch lower := strings.ToLower(clip(word)); {
 	case slices.Contains(calendarUnits, lower):
-		return s.fail(word, "calendar months and years are not supported; write a number of days, for example 30d")
+		return s.failAt(word, "calendar months and years are not supported; write a number of days, for example 30d")
 	case strings.ContainsAny(lower, "0123456789"):
 		if period, ok := compoundPeriod(strconv.FormatInt(count, 10) + lower); ok {
-			return s.fail(word, "expected a period of one unit; write "+formatPeriod(period))
+			return s.failAt(word, "expected a period of one unit; write "+formatPeriod(period))
 		}
 	}
-	return s.fail(word, "expected a unit of time: ms, s, m, h, d, w or a word such as minutes, "+
+	return s.failAt(word, "expected a unit of time: ms, s, m, h, d, w or a word such as minutes, "+
 		"with an optional whole number before it")
 }
 
-// compoundPeriod returns the sum of a text of several numbers with units, such as 1h30m, and
-// whether it is a valid period.
+// compoundPeriod returns the sum of a text of several numbers with units, such as
+// 1h30m, and whether it is a valid period.
 func compoundPeriod(text string) (sum time.Duration, ok bool) {
 	for text != "" {
 		digits := len(text) - len(strings.TrimLeft(text, "0123456789"))

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// periodUnits are the units of a period, longest first, so that formatPeriod finds the largest
-// one that divides. name is case-sensitive, words are not.
+// periodUnits are the units of a period, longest first, so that formatPeriod finds the
+// largest one that divides. name is case-sensitive, words are not.
 var periodUnits = [...]struct {
 	name   string
 	words  []string
@@ -23,10 +23,12 @@ var periodUnits = [...]struct {
 	{"us", []string{"microsecond", "microseconds"}, time.Microsecond},
 }
 
-// calendarUnits are the units of which the length depends on the calendar. They are refused.
+// calendarUnits are the units of which the length depends on the calendar. They are
+// refused.
 var calendarUnits = []string{"month", "months", "y", "yr", "year", "years"}
 
-// ParseLimit parses a limit: a rate, a slash or "per", a period, and an optional capacity.
+// ParseLimit parses a limit: a rate, a slash or "per", a period, and an optional
+// capacity.
 //
 //	10/s                     10 per second
 //	10/minute                10 per minute; short: 10/m
@@ -35,15 +37,15 @@ var calendarUnits = []string{"month", "months", "y", "yr", "year", "years"}
 //	5/15m burst 20           5 per 15 minutes on average, 20 simultaneously
 //	100/1m queue 50          100 per minute, up to 50 queued (leaky bucket)
 //
-// A period is a unit with an optional whole number before it. The units are ms, s, m, h, d and
-// w (and us, for periods that are not a whole number of milliseconds), or the words second,
-// minute, hour, day and week, their plurals, and sec and min. Words are case-insensitive; the
-// short units are not. Calendar months and years are not supported. "queue 0" means "burst 1":
-// nothing is queued.
+// A period is a unit with an optional whole number before it. The units are ms, s, m,
+// h, d and w (and us, for periods that are not a whole number of milliseconds), or the
+// words second, minute, hour, day and week, their plurals, and sec and min. Words are
+// case-insensitive; the short units are not. Calendar months and years are not
+// supported. "queue 0" means "burst 1": nothing is queued.
 //
-// Text that cannot be parsed returns a [*SyntaxError], which points at the wrong part. A limit
-// outside the accepted domain returns a [*LimitError]. The result is valid: ParseLimit calls
-// [Limit.Validate].
+// Text that cannot be parsed returns a [*SyntaxError], which points at the wrong part.
+// A limit outside the accepted domain returns a [*LimitError]. The result is valid:
+// ParseLimit calls [Limit.Validate].
 func ParseLimit(text string) (Limit, error) {
 	s := scanner{text: text}
 	l, err := s.limit()
@@ -56,7 +58,8 @@ func ParseLimit(text string) (Limit, error) {
 	return l, nil
 }
 
-// MustParseLimit is [ParseLimit] for limits written in the program: it panics where ParseLimit returns an error.
+// MustParseLimit is [ParseLimit] for limits in the source code: it panics if ParseLimit
+// returns an error.
 func MustParseLimit(text string) Limit {
 	l, err := ParseLimit(text)
 	if err != nil {
@@ -65,7 +68,8 @@ func MustParseLimit(text string) Limit {
 	return l
 }
 
-// String writes the limit so that [ParseLimit] reads it back as the same limit.
+// String returns the limit in its shortest form. [ParseLimit] parses it to the same
+// limit.
 func (l Limit) String() string {
 	text := strconv.FormatInt(l.Rate, 10) + "/" + formatPeriod(l.Period)
 	if l.Burst > 0 {
@@ -77,7 +81,7 @@ func (l Limit) String() string {
 	return text
 }
 
-// MarshalText is [Limit.String] for encoders; an invalid limit is an error.
+// MarshalText is [Limit.String] for encoders. It returns an error for an invalid limit.
 func (l Limit) MarshalText() ([]byte, error) {
 	if err := l.Validate(); err != nil {
 		return nil, err
@@ -103,9 +107,9 @@ func formatPeriod(p time.Duration) string {
 	return p.String()
 }
 
-const acceptedPeriods = "accepted are 1ms to 366 days (366d)"
+const acceptedPeriods = "must be 1ms to 366 days (366d)"
 
-// scanner reads a limit from left to right; at is the next byte to read.
+// scanner parses a limit from left to right. at is the offset of the next byte.
 type scanner struct {
 	text string
 	at   int
@@ -170,7 +174,7 @@ func (s *scanner) capacity(l *Limit) (err error) {
 	case s.skipWord("queue"):
 		word = "queue"
 	default:
-		return s.fail(s.word(), "expected nothing more, or burst N, or queue N")
+		return s.failAt(s.word(), "expected nothing more, or burst N, or queue N")
 	}
 	s.spaces()
 	start := s.at
@@ -184,7 +188,7 @@ func (s *scanner) capacity(l *Limit) (err error) {
 	if l.Burst = n; word == "queue" && n > 0 {
 		l.Burst, l.Queue = 0, n
 	} else if word == "queue" {
-		l.Burst = 1 // a leaky bucket in which nothing waits: its capacity is Q + 1
+		l.Burst = 1 // a leaky bucket without a queue: its capacity is Queue + 1
 	}
 	s.spaces()
 	return s.end()
@@ -192,12 +196,13 @@ func (s *scanner) capacity(l *Limit) (err error) {
 
 func (s *scanner) end() error {
 	if s.at < len(s.text) {
-		return s.fail(s.word(), "expected nothing more")
+		return s.failAt(s.word(), "expected nothing more")
 	}
 	return nil
 }
 
-// count reads a whole number. One below zero or too large to hold is refused as out of the domain, not as nonsense.
+// count parses a whole number. A negative number, or one too large for an int64, is a
+// [*LimitError] and not a syntax error.
 func (s *scanner) count(field, expected string) (int64, error) {
 	start := s.at
 	if s.at < len(s.text) && s.text[s.at] == '-' {
@@ -209,7 +214,7 @@ func (s *scanner) count(field, expected string) (int64, error) {
 	}
 	if s.at == digits {
 		s.at = start
-		return 0, s.fail(s.word(), "expected "+expected)
+		return 0, s.failAt(s.word(), "expected "+expected)
 	}
 	if s.at < len(s.text) && s.text[s.at] == '.' {
 		s.at = start
@@ -227,9 +232,9 @@ func accepted(field string) string {
 	case "period":
 		return acceptedPeriods
 	case "queue":
-		return "accepted are 0 to 1000000000"
+		return "must be 0 to 1000000000"
 	default:
-		return "accepted are 1 to 1000000000"
+		return "must be 1 to 1000000000"
 	}
 }
 
@@ -261,7 +266,7 @@ func (s *scanner) skipWord(word string) bool {
 	return true
 }
 
-// word is the run of bytes from here to the next space or slash, without reading it.
+// word returns the bytes up to the next space or slash, without skipping them.
 func (s *scanner) word() string {
 	rest := s.text[s.at:]
 	if i := strings.IndexAny(rest, " \t/"); i > 0 {

@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// Limiter applies one policy on one store. [New] makes it. It may be used concurrently and
-// holds no lock of its own in Allow. Each method is one operation of the store: in memory
-// it does not block and does not allocate, except for a policy with several limits; over a
-// network it is one round trip and is cancelled with its context.
+// Limiter applies one policy on one store. [New] makes it. It may be used concurrently
+// and holds no lock of its own in Allow. Each method is one operation of the store: in
+// memory it does not block and does not allocate, except for a policy with several
+// limits; over a network it is one round trip and is cancelled with its context.
 //
-// The short methods cost one unit. The methods that end in N take a cost. Both decide at the
-// time of the store's clock. The methods that end in At take the time from the caller, for
-// tests and replays; times from 1970 to 2155 are accepted and rounded down to whole
-// microseconds, others return [ErrInvalidInstant].
+// The short methods cost one unit. The methods that end in N take a cost. Both decide
+// at the time of the store's clock. The methods that end in At take the time from the
+// caller, for tests and replays; times from 1970 to 2155 are accepted and rounded down
+// to whole microseconds, others return [ErrInvalidInstant].
 type Limiter struct {
-	policy   Policy
-	store    Store
-	bounds   []Bound
-	bound    Bound // the only one, if there is only one
-	short    Bound // bound, if nobody observes: the short path
-	observer Observer
-	waiters  waitingRoom
+	policy    Policy
+	store     Store
+	bounds    []Bound
+	bound     Bound // the only one, if there is only one
+	fastBound Bound // bound, if there is no observer: the fast path
+	observer  Observer
+	queues    waitQueues
 }
 
 // Options are the settings of a limiter. The zero value of each field is its default; nil
@@ -32,9 +32,9 @@ type Options struct {
 	Observer Observer
 }
 
-// New returns a limiter for policy on store. It returns an error if the policy is invalid,
-// the algorithm is unknown, or the store does not support the algorithm. It does no I/O.
-// opts may be nil.
+// New returns a limiter for policy on store. It returns an error if the policy is
+// invalid, the algorithm is unknown, or the store does not support the algorithm. It
+// does no I/O. opts may be nil.
 func New(store Store, policy Policy, opts *Options) (*Limiter, error) {
 	if store == nil {
 		return nil, fmt.Errorf("%w: store is nil; use memstore.New(nil) for a store in memory", ErrInvalidPolicy)
@@ -58,7 +58,7 @@ func New(store Store, policy Policy, opts *Options) (*Limiter, error) {
 		l.bound = l.bounds[0]
 	}
 	if l.observer == nil {
-		l.short = l.bound
+		l.fastBound = l.bound
 	}
 	return l, nil
 }
@@ -68,14 +68,14 @@ func (l *Limiter) Policy() Policy { return l.policy }
 
 // Allow spends one unit of key if it is available, and reports whether it was.
 func (l *Limiter) Allow(ctx context.Context, key string) (Decision, error) {
-	if l.short != nil {
-		return l.short.Apply(ctx, StoreClock, key, Take, 1)
+	if l.fastBound != nil {
+		return l.fastBound.Apply(ctx, StoreClock, key, Take, 1)
 	}
 	return l.apply(ctx, StoreClock, key, Take, 1)
 }
 
-// AllowN spends cost units of key if all of them are available, and none otherwise. Cost 0
-// is always allowed and spends nothing.
+// AllowN spends cost units of key if all of them are available, and none otherwise.
+// Cost 0 is always allowed and spends nothing.
 func (l *Limiter) AllowN(ctx context.Context, key string, cost int64) (Decision, error) {
 	return l.apply(ctx, StoreClock, key, Take, cost)
 }
@@ -117,8 +117,8 @@ func (l *Limiter) RefundAt(ctx context.Context, now time.Time, key string, cost 
 	return l.apply(ctx, InstantOf(now), key, Refund, cost)
 }
 
-// Reset forgets everything that was spent from key: buckets are full and windows are empty.
-// The decision is that of a peek with cost 0 after the reset.
+// Reset forgets everything that was spent from key: buckets are full and windows are
+// empty. The decision is that of a peek with cost 0 after the reset.
 func (l *Limiter) Reset(ctx context.Context, key string) (Decision, error) {
 	return l.apply(ctx, StoreClock, key, Reset, 0)
 }
@@ -143,12 +143,12 @@ func (l *Limiter) decide(ctx context.Context, now Instant, key string, verb Verb
 	if l.bound != nil {
 		return l.bound.Apply(ctx, now, key, verb, cost)
 	}
-	return l.askEach(ctx, now, key, verb, cost, make([]Decision, len(l.bounds)))
+	return l.decideEach(ctx, now, key, verb, cost, make([]Decision, len(l.bounds)))
 }
 
-// askEach is decide, and writes what each limit decided into decisions. With several limits a charge is all or nothing, and a refund
-// is made limit by limit.
-func (l *Limiter) askEach(
+// decideEach is decide, and writes the decision of each limit into decisions. With
+// several limits a take spends all or nothing, and a refund is made limit by limit.
+func (l *Limiter) decideEach(
 	ctx context.Context, now Instant, key string, verb Verb, cost int64, decisions []Decision,
 ) (d Decision, err error) {
 	if l.bound != nil {
@@ -185,5 +185,5 @@ func checkRequest(now Instant, cost int64) error {
 	return nil
 }
 
-// nonNegative is d, or 0 for a wait that is already over.
+// nonNegative returns d, or 0 if d is negative.
 func nonNegative(d time.Duration) time.Duration { return max(d, 0) }

@@ -158,7 +158,8 @@ func TestRequestsOutsideTheDomain(t *testing.T) {
 	}
 }
 
-// The microseconds of a time far away overflow 64 bits; its instant must not be one of another time.
+// The microseconds of a time far away overflow 64 bits; its instant must not be one of
+// another time.
 func TestInstantOfDistantTimes(t *testing.T) {
 	t.Parallel()
 	for _, at := range []time.Time{

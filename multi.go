@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Check is one of several charges that are made together or not at all; see [AllowAll].
+// Check is one of several charges that are all made or none; see [AllowAll].
 type Check struct {
 	Limiter *Limiter
 	Key     string
@@ -17,10 +17,11 @@ type Check struct {
 // and a limit per account for the same login. All limiters must use the same store; the
 // operation is atomic there. The same key under the same policy is charged twice.
 //
-// The decision is allowed if all checks are. Its Limit, Remaining and ResetAfter are those
-// of the limit with the least Remaining, the first of equals. RetryAfter is the longest of
-// the limits that denied, Delay the longest of all, and DeniedBy names every limit that
-// denied. It is Never if one of the limits is, and Degraded if one of them is.
+// The decision is allowed if all checks are. Its Limit, Remaining and ResetAfter are
+// those of the limit with the least Remaining, the first of equals. RetryAfter is the
+// longest of the limits that denied, Delay the longest of all, and DeniedBy names every
+// limit that denied. It is Never if one of the limits is, and Degraded if one of them
+// is.
 func AllowAll(ctx context.Context, checks ...Check) (Decision, error) {
 	return applyAll(ctx, StoreClock, checks, false)
 }

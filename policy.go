@@ -5,32 +5,35 @@ import (
 	"strconv"
 )
 
-// Policy is one or more limits under one algorithm, and a name. With several limits a request is admitted by all or spends
-// nothing.
+// Policy is a name, one or more limits and their algorithm. A request is allowed if all
+// limits allow it; otherwise it spends nothing.
 //
-// The name says whose state it is: two limiters over one store share a key's state when their policies have the same name and
-// algorithm, and a policy whose limits change keeps what was spent when its name, its algorithm and the order of its limits
-// stay. A policy without a name is known by its limits instead, so a changed limit starts afresh.
+// The name identifies the state. Two limiters on one store share the state of a key if
+// their policies have the same name and algorithm. A policy whose limits change keeps
+// what was spent, as long as its name, its algorithm and the order of its limits stay
+// the same. A policy without a name is identified by its limits, so a changed limit
+// starts with unused keys.
 type Policy struct {
-	// Name is what state, logs and metrics know the policy by; at most 256 bytes.
+	// Name identifies the policy in state, logs and metrics; at most 256 bytes.
 	Name string
-	// Limits holds 1 to 32 limits, all or none.
+	// Limits are 1 to 32 limits. A request needs all of them.
 	Limits []Limit
-	// Algorithm is the arithmetic; the zero value means [TokenBucket].
+	// Algorithm is the arithmetic. The zero value means [TokenBucket].
 	Algorithm Algorithm
-	// OnStoreError is what holds while the store cannot decide; the zero value means [FailClosed]. Others need a store that can
-	// do it: one in this process, or one from package fallback.
+	// OnStoreError is the failure mode: what decides while the store cannot. The zero
+	// value means [FailClosed]. The other modes need a store in this process or one of
+	// package fallback.
 	OnStoreError OnStoreError
 }
 
-// Bounds on a policy.
+// Bounds of a policy.
 const (
-	MaxLimits     = 32  // limits in one policy, and checks in one request
-	maxNameLength = 256 // bytes in a policy's name
+	MaxLimits     = 32  // most limits in one policy, and most checks in one request
+	maxNameLength = 256 // bytes
 )
 
-// MustPolicy is an unnamed token bucket policy from the text of its limits, for limits written in the program: it panics where
-// [ParseLimit] returns an error.
+// MustPolicy returns an unnamed token bucket policy with the limits in the texts. It is
+// for limits in the source code: it panics if [ParseLimit] returns an error.
 func MustPolicy(limits ...string) Policy {
 	p := Policy{Limits: make([]Limit, len(limits))}
 	for i, text := range limits {
@@ -39,13 +42,14 @@ func MustPolicy(limits ...string) Policy {
 	return p
 }
 
-// Validate reports what is wrong with the policy, or nil. Whether the algorithm is known is for a store to say.
+// Validate returns the first error of the policy, or nil. It does not check the
+// algorithm: the store does.
 func (p Policy) Validate() error {
 	if n := len(p.Limits); n < 1 || n > MaxLimits {
-		return fmt.Errorf("%w: it has %d limits; accepted are 1 to %d", ErrInvalidPolicy, n, MaxLimits)
+		return fmt.Errorf("%w: it has %d limits; must be 1 to %d", ErrInvalidPolicy, n, MaxLimits)
 	}
 	if len(p.Name) > maxNameLength {
-		return fmt.Errorf("%w: its name has %d bytes; accepted are at most %d", ErrInvalidPolicy, len(p.Name), maxNameLength)
+		return fmt.Errorf("%w: its name has %d bytes; must be at most %d", ErrInvalidPolicy, len(p.Name), maxNameLength)
 	}
 	if err := p.OnStoreError.Validate(); err != nil {
 		return err
@@ -58,8 +62,8 @@ func (p Policy) Validate() error {
 	return nil
 }
 
-// rules returns the rules that a store binds for this policy, one for each limit. The policy
-// must be valid.
+// rules returns the rules that a store binds for this policy, one for each limit. The
+// policy must be valid.
 func (p Policy) rules() []Rule {
 	rules := make([]Rule, len(p.Limits))
 	for i, l := range p.Limits {
@@ -68,8 +72,8 @@ func (p Policy) rules() []Rule {
 	return rules
 }
 
-// scope tells the states of one policy's limits, and of different policies, apart. The first byte keeps a name from passing
-// for a limit's text.
+// scope returns the scope of the i-th limit. It differs between the limits of a policy
+// and between policies. The prefix keeps a name from being read as the text of a limit.
 func (p Policy) scope(i int) string {
 	if p.Name == "" {
 		return "limit:" + strconv.Itoa(i) + ":" + p.Limits[i].String()
@@ -77,7 +81,7 @@ func (p Policy) scope(i int) string {
 	return "policy:" + strconv.Itoa(i) + ":" + p.Name
 }
 
-// label is how a decision names the i-th limit when it denies.
+// label returns the name of the i-th limit in a denial.
 func (p Policy) label(i int) string {
 	switch {
 	case p.Name == "":

@@ -27,9 +27,9 @@ func TestPolicyValidate(t *testing.T) {
 		{"zero value", headgate.Policy{}, headgate.ErrInvalidPolicy, "0 limits"},
 		{"one limit", headgate.Policy{Limits: []headgate.Limit{limit}}, nil, ""},
 		{"as many limits as may be", headgate.Policy{Limits: full}, nil, ""},
-		{"one too many", headgate.Policy{Limits: append(full[:len(full):len(full)], limit)}, headgate.ErrInvalidPolicy, "33 limits; accepted are 1 to 32"},
+		{"one too many", headgate.Policy{Limits: append(full[:len(full):len(full)], limit)}, headgate.ErrInvalidPolicy, "33 limits; must be 1 to 32"},
 		{"a long name", headgate.Policy{Name: strings.Repeat("n", 256), Limits: []headgate.Limit{limit}}, nil, ""},
-		{"too long a name", headgate.Policy{Name: strings.Repeat("n", 257), Limits: []headgate.Limit{limit}}, headgate.ErrInvalidPolicy, "257 bytes; accepted are at most 256"},
+		{"too long a name", headgate.Policy{Name: strings.Repeat("n", 257), Limits: []headgate.Limit{limit}}, headgate.ErrInvalidPolicy, "257 bytes; must be at most 256"},
 		{"an invalid limit", headgate.Policy{Name: "login", Limits: []headgate.Limit{limit, {Rate: 5}}}, headgate.ErrInvalidLimit, `limit 2 of policy "login"`},
 	} {
 		err := c.policy.Validate()
@@ -61,7 +61,8 @@ func rulesOf(t *testing.T, p headgate.Policy) []headgate.Rule {
 	return store.rules
 }
 
-// Each limit of each policy has a scope of its own, unless name, algorithm and place are the same.
+// Each limit of each policy has a scope of its own, unless name, algorithm and place
+// are the same.
 func TestPolicyScopes(t *testing.T) {
 	t.Parallel()
 	policy := func(name string, limits ...string) headgate.Policy {

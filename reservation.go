@@ -11,7 +11,7 @@ import (
 type Reservation struct {
 	limiter  *Limiter
 	decision Decision
-	mark     ReservationToken
+	token    ReservationToken
 	key      string
 	cost     int64
 	done     atomic.Bool // cancelled, or nothing was reserved
@@ -19,8 +19,8 @@ type Reservation struct {
 
 // Reserve reserves cost units of key if all of them are available within maxDelay. The
 // caller may act after [Reservation.Delay], or call [Reservation.Cancel] to refund the
-// units. Only the bucket algorithms can reserve: other algorithms, and policies with several
-// limits, return [ErrUnsupported].
+// units. Only the bucket algorithms can reserve: other algorithms, and policies with
+// several limits, return [ErrUnsupported].
 func (l *Limiter) Reserve(ctx context.Context, key string, cost int64, maxDelay time.Duration) (*Reservation, error) {
 	return l.reserveObserved(ctx, StoreClock, key, cost, maxDelay)
 }
@@ -53,11 +53,11 @@ func (l *Limiter) reserve(ctx context.Context, now Instant, key string, cost int
 	if l.bound == nil {
 		return nil, fmt.Errorf("%w: a policy with several limits cannot reserve; use one limiter for each limit", ErrUnsupported)
 	}
-	d, mark, err := l.bound.Reserve(ctx, now, key, cost, nonNegative(maxDelay))
+	d, token, err := l.bound.Reserve(ctx, now, key, cost, nonNegative(maxDelay))
 	if err != nil {
 		return nil, err
 	}
-	r := &Reservation{limiter: l, decision: d, mark: mark, key: key, cost: cost}
+	r := &Reservation{limiter: l, decision: d, token: token, key: key, cost: cost}
 	r.done.Store(!d.Allowed)
 	return r, nil
 }
@@ -65,12 +65,12 @@ func (l *Limiter) reserve(ctx context.Context, now Instant, key string, cost int
 // OK reports whether the units were reserved.
 func (r *Reservation) OK() bool { return r.decision.Allowed }
 
-// Delay returns how long to wait before acting, counted from the time of the reservation; 0
-// if nothing was reserved.
+// Delay returns how long to wait before acting, counted from the time of the
+// reservation; 0 if nothing was reserved.
 func (r *Reservation) Delay() time.Duration { return r.decision.Delay }
 
-// Decision returns the decision. If nothing was reserved, RetryAfter is when the units would
-// be available immediately, and Never is true if they never are.
+// Decision returns the decision. If nothing was reserved, RetryAfter is when the units
+// would be available immediately, and Never is true if they never are.
 func (r *Reservation) Decision() Decision { return r.decision }
 
 // Cancel refunds the reserved units, unless a later reservation of the same key exists:
@@ -90,7 +90,7 @@ func (r *Reservation) cancel(ctx context.Context, now Instant) error {
 	if r.done.Swap(true) {
 		return nil
 	}
-	d, err := r.limiter.bound.Cancel(ctx, now, r.key, r.cost, r.mark)
+	d, err := r.limiter.bound.Cancel(ctx, now, r.key, r.cost, r.token)
 	if o := r.limiter.observer; o != nil {
 		o.Observe(Event{Policy: r.limiter.policy.Name, Verb: "cancel", Cost: r.cost, Decision: d, Err: err})
 	}

@@ -9,16 +9,21 @@ import (
 	"github.com/headgate/headgate/internal/turn"
 )
 
-// Wait blocks until one unit of key is there and has been spent, and returns nil; see [Limiter.WaitN].
+// Wait blocks until one unit of key is available, spends it and returns nil; see
+// [Limiter.WaitN].
 func (l *Limiter) Wait(ctx context.Context, key string) error { return l.WaitN(ctx, key, 1) }
 
-// WaitN blocks until cost units of key are there and have been spent. Callers of one key in this process are served in the
-// order they came; cost 0 peeks and does not wait. WaitN returns immediately, and spends nothing, with [ErrNeverAllowed] if cost
-// is above the limit and with [ErrWouldExceedDeadline] if the units cannot be granted before the context's deadline. If the context
-// ends during the wait, WaitN cancels or refunds what it took, unless that would grant it twice, and returns the context's error.
+// WaitN blocks until cost units of key are available, spends them and returns nil. The
+// callers of one key in this process are served in FIFO order. Cost 0 peeks and does
+// not wait. WaitN returns immediately, and spends nothing, with [ErrNeverAllowed] if
+// cost is above the limit, and with [ErrWouldExceedDeadline] if the units cannot be
+// granted before the context's deadline. If the context ends during the wait, WaitN
+// cancels or refunds what it took, unless that would grant it twice, and returns the
+// context's error.
 //
-// WaitN never polls: a waiter costs the store one operation if the algorithm can reserve, else one for each time that units were
-// due. Other processes on the same store may be served in between.
+// WaitN never polls. If the algorithm can reserve, a waiter costs the store one
+// operation; otherwise it costs one each time that units were due. Other processes on
+// the same store may be served in between.
 func (l *Limiter) WaitN(ctx context.Context, key string, cost int64) error {
 	err := l.wait(ctx, key, cost)
 	if l.observer != nil {
@@ -31,7 +36,7 @@ func (l *Limiter) wait(ctx context.Context, key string, cost int64) error {
 	if err := checkRequest(StoreClock, cost); err != nil {
 		return err
 	}
-	if cost > l.mostAtOnce() {
+	if cost > l.maxCost() {
 		return ErrNeverAllowed
 	}
 	if err := ctx.Err(); err != nil {
@@ -41,42 +46,43 @@ func (l *Limiter) wait(ctx context.Context, key string, cost int64) error {
 		_, err := l.decide(ctx, StoreClock, key, Take, 0)
 		return err
 	}
-	w, err := l.waiters.join(ctx, key, cost, l.spacing)
+	w, err := l.queues.join(ctx, key, cost, l.spacing)
 	if err != nil {
 		return err
 	}
-	defer l.waiters.leave(w)
+	defer l.queues.remove(w)
 	select {
-	case <-w.turn:
+	case <-w.isFirst:
 	case <-w.refused:
 		return ErrWouldExceedDeadline
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	if l.bound != nil && l.bound.CanReserve() {
-		return l.waitBooked(ctx, w)
+		return l.waitReserved(ctx, w)
 	}
-	return l.waitRetrying(ctx, w)
+	return l.waitRetry(ctx, w)
 }
 
-// waitBooked is the head of a line with an algorithm that books ahead.
-func (l *Limiter) waitBooked(ctx context.Context, w *waiter) error {
+// waitReserved serves the first waiter of a queue under an algorithm that can reserve.
+func (l *Limiter) waitReserved(ctx context.Context, w *waiter) error {
 	began := time.Now()
-	r, err := l.reserve(ctx, StoreClock, w.key, w.cost, w.patience())
+	r, err := l.reserve(ctx, StoreClock, w.key, w.cost, w.timeLeft())
 	if err != nil {
 		return err
 	}
 	if !r.OK() {
 		return refusal(r.decision)
 	}
-	cancel := func(ctx context.Context) { _ = r.Cancel(ctx) } // what cannot be cancelled stays spent
+	cancel := func(ctx context.Context) { _ = r.Cancel(ctx) } // if it fails the units stay spent
 	release := func(ctx context.Context) { l.release(ctx, w, began, []Decision{r.decision}) }
-	return l.hold(ctx, w, r.Delay(), cancel, release)
+	return l.waitUntilDue(ctx, w, r.Delay(), cancel, release)
 }
 
-// waitRetrying is the head of a line with limits that cannot book: it asks again when the store said to. Leaky buckets that admit a
-// request together hold it back.
-func (l *Limiter) waitRetrying(ctx context.Context, w *waiter) error {
+// waitRetrying serves the first waiter of a queue under limits that cannot reserve: it
+// retries when the last decision promised units. Several leaky buckets can
+// allow a request with a delay.
+func (l *Limiter) waitRetry(ctx context.Context, w *waiter) error {
 	decisions := make([]Decision, len(l.bounds))
 	for {
 		began := time.Now()
@@ -86,8 +92,8 @@ func (l *Limiter) waitRetrying(ctx context.Context, w *waiter) error {
 			return err
 		case d.Allowed:
 			release := func(ctx context.Context) { l.release(ctx, w, began, decisions) }
-			return l.hold(ctx, w, d.Delay, release, release)
-		case d.Never || d.RetryAfter > w.patience():
+			return l.waitUntilDue(ctx, w, d.Delay, release, release)
+		case d.Never || d.RetryAfter > w.timeLeft():
 			return refusal(d)
 		}
 		if err := l.await(ctx, w, d.RetryAfter); err != nil {
@@ -96,24 +102,25 @@ func (l *Limiter) waitRetrying(ctx context.Context, w *waiter) error {
 	}
 }
 
-// takeInTime takes from all limits or from none. A place in a queue stays taken, so a waiter with a deadline looks first whether its
-// turn comes in time.
+// takeInTime takes from all limits or from none. A reserved place in a leaky bucket
+// stays taken, so a waiter with a deadline first peeks whether its delay ends in time.
 func (l *Limiter) takeInTime(ctx context.Context, w *waiter, decisions []Decision) (Decision, error) {
 	if l.policy.Algorithm.Queues() && !w.deadline.IsZero() {
-		d, err := l.askEach(ctx, StoreClock, w.key, Peek, w.cost, decisions)
+		d, err := l.decideEach(ctx, StoreClock, w.key, Peek, w.cost, decisions)
 		if err != nil || !d.Allowed {
 			return d, err
 		}
-		if d.Delay > w.patience() {
+		if d.Delay > w.timeLeft() {
 			return Decision{RetryAfter: d.Delay}, nil
 		}
 	}
-	return l.askEach(ctx, StoreClock, w.key, Take, w.cost, decisions)
+	return l.decideEach(ctx, StoreClock, w.key, Take, w.cost, decisions)
 }
 
-// hold blocks the head of a line, which has what it asked for, until its turn. If it leaves before, it calls leave; if its context has
-// a receipt, undo is noted there.
-func (l *Limiter) hold(ctx context.Context, w *waiter, delay time.Duration, leave, undo func(context.Context)) error {
+// hold blocks the first waiter, which already has its units, until they are due. If the
+// context ends earlier, hold calls leave. If the context has a receipt, hold adds undo
+// to it.
+func (l *Limiter) waitUntilDue(ctx context.Context, w *waiter, delay time.Duration, leave, undo func(context.Context)) error {
 	err := l.await(ctx, w, delay)
 	if err != nil {
 		ctx, done := turn.Detached(ctx)
@@ -125,8 +132,8 @@ func (l *Limiter) hold(ctx context.Context, w *waiter, delay time.Duration, leav
 	return err
 }
 
-// release refunds what w took at began, limit by limit, unless that would grant it twice. It drops errors: units that cannot be
-// refunded stay spent.
+// release refunds what w took at began, limit by limit, unless that would grant it
+// twice. It ignores errors: units that cannot be refunded stay spent.
 func (l *Limiter) release(ctx context.Context, w *waiter, began time.Time, decisions []Decision) {
 	for i, b := range l.bounds {
 		taken := turn.Taken{
@@ -146,13 +153,13 @@ func refusal(d Decision) error {
 	return ErrWouldExceedDeadline
 }
 
-// await blocks the head of a line for d.
+// await blocks the first waiter of a queue for d.
 func (l *Limiter) await(ctx context.Context, w *waiter, d time.Duration) error {
 	if d <= 0 {
 		return nil
 	}
 	due := time.Now().Add(d)
-	l.waiters.announce(w, due, l.spacing)
+	l.queues.setFirstDue(w, due, l.spacing)
 	err := turn.Await(ctx, due)
 	if err != nil && ctx.Err() == nil {
 		return ErrWouldExceedDeadline
@@ -160,8 +167,10 @@ func (l *Limiter) await(ctx context.Context, w *waiter, d time.Duration) error {
 	return err
 }
 
-// spacing is a lower bound of the time between the head's grant and that of a waiter for own units with between units in line
-// before it. What a leaky bucket admits goes out when all before it has, however much it is itself.
+// spacing returns a lower bound of the time between the grant of the first waiter and
+// the grant of a waiter for own units, with between units queued between them. A leaky
+// bucket releases a request when all earlier units have drained, regardless of the
+// request's own cost.
 func (l *Limiter) spacing(head, between, own int64) time.Duration {
 	switch {
 	case l.bound == nil:
@@ -173,7 +182,7 @@ func (l *Limiter) spacing(head, between, own int64) time.Duration {
 	}
 }
 
-func (l *Limiter) mostAtOnce() int64 {
+func (l *Limiter) maxCost() int64 {
 	most := l.bounds[0].Limit()
 	for _, b := range l.bounds[1:] {
 		most = min(most, b.Limit())
@@ -181,100 +190,104 @@ func (l *Limiter) mostAtOnce() int64 {
 	return most
 }
 
-// pace is [Limiter.spacing].
-type pace func(head, between, own int64) time.Duration
+// spacingFunc is the type of [Limiter.spacing].
+type spacingFunc func(head, between, own int64) time.Duration
 
-// waitingRoom holds a line of waiters for each key that has any. The zero value is empty and ready.
-type waitingRoom struct {
-	mu    sync.Mutex
-	lines map[string]*line
+// waitQueues has a FIFO queue of waiters for each key with at least one waiter. The
+// zero value is ready for use.
+type waitQueues struct {
+	mu     sync.Mutex
+	queues map[string]*waitQueue
 }
 
-// line is the waiters of one key, in the order they came; the first is the head and is the only one to ask the store.
-type line struct {
-	waiters list.List
-	behind  int64     // units wanted by all but the head
-	headDue time.Time // when the head will be served; zero while it has not asked yet
-	unsure  bool      // somebody joined while headDue was zero, so whether it will be in time is unknown
+// waitQueue is the waiters of one key in FIFO order. Only the first one calls the
+// store.
+type waitQueue struct {
+	waiters      list.List
+	waitingUnits int64     // units requested by all waiters but the first
+	firstDue     time.Time // when the first waiter is granted; zero until it has called the store
+	unchecked    bool      // a waiter joined while headDue was zero: its deadline is not checked yet
 }
 
-// waiter is one caller of WaitN.
+// waiter is one call of WaitN.
 type waiter struct {
 	key      string
 	cost     int64
-	deadline time.Time // zero: none
-	line     *line
-	place    *list.Element // nil once it was dropped; guarded by the room's mu
-	turn     chan struct{} // closed when it is the head
-	refused  chan struct{} // closed when it cannot be in time
+	deadline time.Time // zero if there is none
+	queue    *waitQueue
+	element  *list.Element // nil after the waiter was removed; guarded by the mutex of waitQueues
+	isFirst  chan struct{} // closed when it is the first waiter
+	refused  chan struct{} // closed when it cannot be granted in time
 }
 
-// join puts a caller at the end of its key's line, unless it is already certain to be too late.
-func (r *waitingRoom) join(ctx context.Context, key string, cost int64, spacing pace) (*waiter, error) {
+// join appends a caller to the queue of its key. It returns an error if the caller is
+// certain to exceed its deadline.
+func (r *waitQueues) join(ctx context.Context, key string, cost int64, spacing spacingFunc) (*waiter, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	ln := r.lines[key]
-	if ln == nil {
-		ln = &line{}
-		if r.lines == nil {
-			r.lines = make(map[string]*line)
+	q := r.queues[key]
+	if q == nil {
+		q = &waitQueue{}
+		if r.queues == nil {
+			r.queues = make(map[string]*waitQueue)
 		}
-		r.lines[key] = ln
+		r.queues[key] = q
 	}
-	w := &waiter{key: key, cost: cost, line: ln, turn: make(chan struct{}), refused: make(chan struct{})}
+	w := &waiter{key: key, cost: cost, queue: q, isFirst: make(chan struct{}), refused: make(chan struct{})}
 	w.deadline, _ = ctx.Deadline()
-	if ln.waiters.Len() == 0 {
-		close(w.turn)
+	if q.waiters.Len() == 0 {
+		close(w.isFirst)
 	} else {
-		if w.late(ln, ln.behind, spacing) {
+		if w.late(q, q.waitingUnits, spacing) {
 			return nil, ErrWouldExceedDeadline
 		}
-		ln.behind += cost
-		ln.unsure = ln.unsure || ln.headDue.IsZero()
+		q.waitingUnits += cost
+		q.unchecked = q.unchecked || q.firstDue.IsZero()
 	}
-	w.place = ln.waiters.PushBack(w)
+	w.element = q.waiters.PushBack(w)
 	return w, nil
 }
 
-// leave takes a waiter out of its line and, if it was the head, calls the next.
-func (r *waitingRoom) leave(w *waiter) {
+// leave removes a waiter from its queue. If it was the first, leave wakes the next one.
+func (r *waitQueues) remove(w *waiter) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	ln := w.line
-	if w.place == nil {
-		return // it was refused
+	q := w.queue
+	if w.element == nil {
+		return // refused by announce
 	}
-	if ln.waiters.Front() != w.place {
-		ln.drop(w)
+	if q.waiters.Front() != w.element {
+		q.removeLater(w)
 		return
 	}
-	ln.waiters.Remove(w.place)
-	ln.headDue = time.Time{}
-	if ln.waiters.Len() == 0 {
-		delete(r.lines, w.key)
+	q.waiters.Remove(w.element)
+	q.firstDue = time.Time{}
+	if q.waiters.Len() == 0 {
+		delete(r.queues, w.key)
 		return
 	}
-	next := ln.head()
-	ln.behind -= next.cost
-	close(next.turn)
+	next := q.first()
+	q.waitingUnits -= next.cost
+	close(next.isFirst)
 }
 
-// announce notes when the head will be served, and refuses the waiters behind it that are now certain to be too late.
-func (r *waitingRoom) announce(head *waiter, due time.Time, spacing pace) {
+// announce records when the first waiter is granted, and refuses the later waiters that
+// are now certain to exceed their deadlines.
+func (r *waitQueues) setFirstDue(head *waiter, due time.Time, spacing spacingFunc) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	ln := head.line
-	ln.headDue = due
-	if !ln.unsure {
+	q := head.queue
+	q.firstDue = due
+	if !q.unchecked {
 		return
 	}
-	ln.unsure = false
+	q.unchecked = false
 	var between int64
-	for e := ln.waiters.Front().Next(); e != nil; {
+	for e := q.waiters.Front().Next(); e != nil; {
 		w := e.Value.(*waiter)
 		e = e.Next()
-		if w.late(ln, between, spacing) {
-			ln.drop(w)
+		if w.late(q, between, spacing) {
+			q.removeLater(w)
 			close(w.refused)
 		} else {
 			between += w.cost
@@ -282,25 +295,26 @@ func (r *waitingRoom) announce(head *waiter, due time.Time, spacing pace) {
 	}
 }
 
-func (ln *line) head() *waiter { return ln.waiters.Front().Value.(*waiter) }
+func (q *waitQueue) first() *waiter { return q.waiters.Front().Value.(*waiter) }
 
-// drop takes a waiter that is not the head out of the line, so that nobody counts it any more.
-func (ln *line) drop(w *waiter) {
-	ln.waiters.Remove(w.place)
-	w.place = nil
-	ln.behind -= w.cost
+// drop removes a waiter that is not the first.
+func (q *waitQueue) removeLater(w *waiter) {
+	q.waiters.Remove(w.element)
+	w.element = nil
+	q.waitingUnits -= w.cost
 }
 
-// late reports whether w is sure to come too late with between units in line before it and behind the head.
-func (w *waiter) late(ln *line, between int64, spacing pace) bool {
-	if w.deadline.IsZero() || ln.headDue.IsZero() {
+// late reports whether w is certain to exceed its deadline, with between units queued
+// between the first waiter and w.
+func (w *waiter) late(q *waitQueue, between int64, spacing spacingFunc) bool {
+	if w.deadline.IsZero() || q.firstDue.IsZero() {
 		return false
 	}
-	return ln.headDue.Add(spacing(ln.head().cost, between, w.cost)).After(w.deadline)
+	return q.firstDue.Add(spacing(q.first().cost, between, w.cost)).After(w.deadline)
 }
 
-// patience returns how long this waiter can still wait.
-func (w *waiter) patience() time.Duration {
+// timeLeft returns the time until the waiter's deadline.
+func (w *waiter) timeLeft() time.Duration {
 	if w.deadline.IsZero() {
 		return MaxFillTime
 	}

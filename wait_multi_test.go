@@ -38,8 +38,9 @@ func TestWaitUnderSeveralLimits(t *testing.T) {
 	})
 }
 
-// Several leaky buckets admit together and hold back. A request whose turn is after its deadline takes no place; the place of one
-// that leaves stays taken, as others may have been promised instants behind it.
+// Several leaky buckets admit together and hold back. A request whose turn is after its
+// deadline takes no place; the place of one that leaves stays taken, as others may have
+// been promised instants behind it.
 func TestWaitUnderSeveralQueues(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -16,7 +16,8 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// pacing is how each algorithm serves six waiters of one unit each who come together, under two a second.
+// pacing is how each algorithm serves six waiters of one unit each who come together,
+// under two a second.
 var pacing = []struct {
 	algorithm headgate.Algorithm
 	limit     string
@@ -213,7 +214,8 @@ func TestCancelledWaitersChangeNothing(t *testing.T) {
 	}
 }
 
-// servedBeside lets n wait, cancels some after 100 ms, and says when the others were served.
+// servedBeside lets n wait, cancels some after 100 ms, and says when the others were
+// served.
 func servedBeside(t *testing.T, a headgate.Algorithm, limit string, n int, cancelled []int) []time.Duration {
 	line := newCrowd(limiterOver(t, memstore.New(nil), a, limit))
 	some, cancel := context.WithCancel(t.Context())
@@ -237,8 +239,9 @@ func servedBeside(t *testing.T, a headgate.Algorithm, limit string, n int, cance
 	return line.served
 }
 
-// A context that ends at the very instant at which units are due: they are spent, so the waiter gets them. The head is kept from
-// looking until both have happened, by a slow answer to how far behind it the next one comes.
+// A context that ends at the very instant at which units are due: they are spent, so
+// the waiter gets them. The head is kept from looking until both have happened, by a
+// slow answer to how far behind it the next one comes.
 func TestWaitIsServedWhenItsContextEndsWithIt(t *testing.T) {
 	t.Parallel()
 	for range 20 {
@@ -261,7 +264,8 @@ func TestWaitIsServedWhenItsContextEndsWithIt(t *testing.T) {
 	}
 }
 
-// Trap T32: waiters that poll. One that books asks once; one that cannot asks again only when units were due.
+// Trap T32: waiters that poll. One that books asks once; one that cannot asks again
+// only when units were due.
 func TestWaitersDoNotPoll(t *testing.T) {
 	t.Parallel()
 	for _, c := range pacing {

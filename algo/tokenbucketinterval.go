@@ -28,7 +28,7 @@ func newIntervalBucket(l headgate.Limit) (Stepper, error) {
 	if saturatingMul(intervals, b.interval) > int64(headgate.MaxFillTime/time.Microsecond) {
 		return nil, &headgate.LimitError{
 			Field: "fill time", Value: fmt.Sprintf("%d intervals of %v", intervals, l.Period),
-			Bound: "accepted are at most 100 years for ceil(burst/rate)·period",
+			Bound: "must be at most 100 years; it is ceil(burst/rate)·period",
 		}
 	}
 	return b, nil

@@ -142,7 +142,7 @@ func TestThrottleErrorsLikeRedisCell(t *testing.T) {
 		{"k 15 30 31622401", "period is 31622401; must be 1 to 31622400"},
 		{"k 15 30 9223372036854775807", "period is 9223372036854775807; must be 1 to 31622400"},
 		{"k 15 30 -60", "period is -60; must be 1 to 31622400"},
-		{"k 100 1 31557600", "fill time is 101·8766h/1; accepted are at most 100 years for capacity·period/rate"},
+		{"k 100 1 31557600", "fill time is 101·8766h/1; must be at most 100 years; it is capacity·period/rate"},
 		{strings.Repeat("k", 1025) + " 15 30 60", "invalid request: the key has 1025 bytes; must be at most 1024"},
 	} {
 		c, _ := newThrottle(t)
