@@ -1,13 +1,16 @@
-// Package algo is the arithmetic of every limit, and nothing else: no clock, no I/O, no context, no lock.
+// Package algo contains the arithmetic of every limit, and nothing else: no clock, no
+// I/O, no context and no lock.
 //
-// Each algorithm stands in one place, twice: x.go for stores that run Go, x.lua for stores that run Lua. Both are exact. All
-// is the only list of them.
+// Each algorithm exists twice: x.go for stores that run Go and x.lua for stores that
+// run Lua. Both are exact and give the same results. All is the only list of
+// algorithms.
 //
 // # Terms
 //
-// t is an instant in whole µs since the epoch. A limit grants L units per period P (µs) and holds B. n is a cost in units. A
-// unit of a continuous bucket takes T = P/L µs, kept as the fraction p/d in lowest terms: a floored P/L would admit too much.
-// Waits are rounded up, remaining units down.
+// t is an instant in whole µs since the Unix epoch. A limit grants L units per period P
+// (µs) and has the capacity B. n is a cost in units. A unit of a continuous bucket
+// takes T = P/L µs, stored as the fraction p/d in lowest terms, because P/L rounded
+// down would admit too much. Waits are rounded up, remaining units down.
 package algo
 
 import (
@@ -21,99 +24,115 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// maxExact is the largest whole number that Lua's doubles, and so every instant in a state, hold exactly.
+// maxExact is the largest whole number below which Lua's doubles, and so every instant
+// in a state, are exact.
 const maxExact = 1<<53 - 1
 
-// State is what a store keeps for a key: three whole numbers that only the algorithm understands. A is an instant of at most
-// 53 bits, B and C have at most 30 bits each; none is negative. The zero value is a key that was never used.
+// State is what a store keeps for a key: three whole numbers that only the algorithm
+// interprets. A is an instant of at most 53 bits. B and C have at most 30 bits each.
+// None is negative. The zero value is an unused key.
 type State struct{ A, B, C int64 }
 
-// Stepper is one algorithm under one limit: pure functions of a state and an instant. Costs are at least 0. It is safe for
-// concurrent use and allocates nothing.
+// Stepper is one algorithm under one limit: pure functions of a state and an instant.
+// Costs are at least 0. It is safe for concurrent use and does not allocate.
 type Stepper interface {
-	// Take spends n units at t if they are there. It returns the state to keep: the same one if n is denied, unless the limit
-	// was changed and the state must be carried over. n = 0 is always admitted and only carries over.
+	// Take spends n units at t if they are available. It returns the state to keep. If
+	// n is denied this is s, unless the limit was changed and the state must be carried
+	// over. n = 0 is always allowed and only carries over.
 	Take(s State, t, n int64) (State, bool)
 
-	// Answer describes s, the state after a decision at t on a request for asked units, of which spent were taken from s.
+	// Answer returns the decision for s, the state after a decision at t on a request
+	// for asked units, of which spent were taken from s.
 	Answer(s State, t, asked, spent int64, allowed bool) headgate.Decision
 
-	// Refund gives n units back at t: at most what was spent.
+	// Refund refunds n units at t: at most what was spent.
 	Refund(s State, t, n int64) State
 
-	// Undo makes the state at t what it would be if n units had not been taken at t0: that take made after of was, and by now the
-	// state is s. It gives back as much as is certain: everything if nobody else did anything, never more than would be there
-	// without the take, and nothing where that can't be told, as when the clock went back. n = 0 is for a take of which only the
-	// states are known. What others have meanwhile given back without having taken it since t0 (Refund, Reset), or decided under
-	// another limit, Undo can't see.
+	// Undo returns the state at t as if n units had not been taken at t0. That take
+	// changed was to after, and the state is now s. It refunds as much as is certain:
+	// everything if no other request used the key, and never more than would be
+	// available without the take. It refunds nothing where that is unknown, for example
+	// after the clock went back. n = 0 is for a take of which only the states are
+	// known. Undo cannot detect units that were refunded or reset since t0 without
+	// having been taken since, and decisions under another limit.
 	Undo(s, was, after State, t0, t, n int64) State
 
-	// ResetAt is the first instant at which s is as if never used; what is not after the present is so already.
+	// ResetAt returns the first instant at which s is unused again. If it is not after
+	// the present, s is unused.
 	ResetAt(s State) int64
 
-	// Spacing is a lower bound of the µs that the limit needs to grant n more units to callers who had to wait.
+	// Spacing returns a lower bound of the µs that the limit needs to grant n more
+	// units to callers that wait.
 	Spacing(n int64) int64
 
-	// Terms are the limit's numbers as the Lua twin takes them.
+	// Params returns the numbers of the limit that the Lua implementation takes.
 	Params() []int64
 }
 
-// Booker is a Stepper that can promise units which are still to come.
+// Reserver is a Stepper that can reserve future units.
 type Reserver interface {
 	Stepper
 
-	// Reserve takes n units at t, also such as come within maxDelay µs, and says after how many µs they are there. If it does
-	// not take them, delay is how long they would need, or 0 if they can never come.
+	// Reserve takes n units at t if they are available within maxDelay µs, and returns
+	// after how many µs they are. If it does not take them, delay is how long they
+	// would take, or 0 if they never become available.
 	Reserve(s State, t, n, maxDelay int64) (after State, delay int64, booked bool)
 
-	// Cancel gives back at t the n units of a reservation after which the state was mark. One that is due stays spent, and so
-	// does one behind which something else happened: the instants of what was booked behind it are promised.
+	// Cancel refunds at t the n units of a reservation whose resulting state was mark.
+	// A reservation that is due stays spent. So does one after which the state changed,
+	// because the times of later reservations are promised.
 	Cancel(s, mark State, t, n int64) State
 }
 
-// Phased is a Stepper whose refills come at instants that its first use sets. A state that several keys share must not refill
-// for one of them sooner than its own would.
+// Rephaser is a Stepper whose refill times depend on its first use. If several keys
+// share a state, it must not refill for one of them sooner than that key's own state
+// would.
 type Rephaser interface {
-	// Rephase makes s, which has just been spent from at t, refill no sooner than if it was first used at t.
+	// Rephase makes s, from which units were just spent at t, refill no sooner than a
+	// state first used at t.
 	Rephase(s State, t int64) State
 }
 
-// LogStepper is the Stepper of an algorithm whose state is a list. Its methods change the log they are given; a caller holds it
-// alone.
+// LogStepper is the Stepper of an algorithm whose state is a list. Its methods change
+// the log in place, so a caller must have exclusive access.
 type LogStepper interface {
-	// Take spends n units at t if they are there. Without room for one more entry it counts them with the newest, whose instant
-	// then moves up to t: such units age out later than they should, never earlier.
+	// Take spends n units at t if they are available. Without room for one more entry
+	// it adds them to the newest entry, whose instant then moves up to t: such units
+	// age out later than they should, never earlier.
 	Take(log *Log, t, n int64, room bool) bool
 	// Fits reports what Take would decide.
 	Fits(log *Log, t, n int64) bool
-	// Answer describes the log after a decision at t on a request for asked units.
+	// Answer returns the decision for the log after a decision at t on a request for
+	// asked units.
 	Answer(log *Log, t, asked int64, allowed bool) headgate.Decision
-	// Refund gives n units back, the newest first.
+	// Refund refunds n units, the newest first.
 	Refund(log *Log, t, n int64)
-	// Undo gives back n units that a take entered under the instant at: that of the newest entry just after it. Units that have
-	// since moved to another instant stay spent.
+	// Undo refunds n units of the take that left its newest entry at the instant at.
+	// Units that have moved to another instant since stay spent.
 	Undo(log *Log, at, n int64)
-	// ResetAt is that of a Stepper.
+	// ResetAt is [Stepper].ResetAt.
 	ResetAt(log *Log) int64
-	// Spacing is that of a Stepper.
+	// Spacing is [Stepper].Spacing.
 	Spacing(n int64) int64
-	// Terms are those of a Stepper.
+	// Params is [Stepper].Params.
 	Params() []int64
 }
 
-// Algorithm is an entry of the list of algorithms. Exactly one of New and NewLog is set.
+// Algorithm is an entry of the list of algorithms. Exactly one of New and NewLog is
+// set.
 type Algorithm struct {
 	Name    headgate.Algorithm
 	Aliases []headgate.Algorithm
 	New     func(headgate.Limit) (Stepper, error)
 	NewLog  func(headgate.Limit) (LogStepper, error)
-	Lua     string // the twin's text; see Arithmetic
+	Lua     string // the Lua implementation; see Arithmetic
 }
 
-// all lists every algorithm, in the order in which documents and reports show them.
+// all lists every algorithm, in the order of documents and reports.
 var all []Algorithm
 
-// init fills the list: its constructors list it in their errors.
+// init fills the list. A variable initializer would be a cycle, because the
+// constructors list the algorithms in their errors.
 func init() {
 	all = []Algorithm{
 		{Name: headgate.TokenBucket, Aliases: []headgate.Algorithm{headgate.GCRA}, New: newTokenBucket, Lua: tokenBucketLua},
@@ -125,11 +144,13 @@ func init() {
 	}
 }
 
-// All returns every algorithm, in the order in which documents and reports show them. The list is the caller's.
+// All returns every algorithm, in the order of documents and reports. The caller owns
+// the slice.
 func All() []Algorithm { return slices.Clone(all) }
 
-// Named finds an algorithm by its name or an alias; the empty name is the token bucket. An unknown one is answered with
-// [headgate.ErrUnknownAlgorithm] and the list of names.
+// Named returns the algorithm with a name or an alias. The empty name is the token
+// bucket. An unknown name returns [headgate.ErrUnknownAlgorithm] with the list of
+// names.
 func Named(name headgate.Algorithm) (Algorithm, error) {
 	if name == "" {
 		name = headgate.TokenBucket
@@ -143,10 +164,10 @@ func Named(name headgate.Algorithm) (Algorithm, error) {
 	if len(shown) > 40 {
 		shown = shown[:40] + "…"
 	}
-	return Algorithm{}, fmt.Errorf("%w %q; there are %s", headgate.ErrUnknownAlgorithm, shown, strings.Join(Names(), ", "))
+	return Algorithm{}, fmt.Errorf("%w %q; must be one of %s", headgate.ErrUnknownAlgorithm, shown, strings.Join(Names(), ", "))
 }
 
-// Names are all names that [Named] accepts.
+// Names returns all names that [Named] accepts.
 func Names() []string {
 	var names []string
 	for _, a := range all {
@@ -158,7 +179,8 @@ func Names() []string {
 	return names
 }
 
-// NamesWhere lists the algorithms of a kind for an error: “a, b or c” for, say, headgate.Algorithm.CanReserve.
+// NamesWhere returns the names of the algorithms for which kind returns true, for an
+// error: "a, b or c". kind is, for example, headgate.Algorithm.CanReserve.
 func NamesWhere(kind func(headgate.Algorithm) bool) string {
 	var names []string
 	for _, a := range all {
@@ -200,7 +222,8 @@ func validate(l headgate.Limit, name headgate.Algorithm) error {
 	return nil
 }
 
-// unused is the error for a field that the algorithm does not use and those of a kind do.
+// unused returns the error for a field that the algorithm does not use. kind reports
+// which algorithms use it.
 func unused(field string, value int64, name headgate.Algorithm, kind func(headgate.Algorithm) bool) error {
 	return &headgate.LimitError{
 		Field: field, Value: strconv.FormatInt(value, 10),
@@ -210,13 +233,14 @@ func unused(field string, value int64, name headgate.Algorithm, kind func(headga
 
 func periodMicros(l headgate.Limit) int64 { return int64(l.Period / time.Microsecond) }
 
-// never is the answer to a cost above the limit, once the rest of it is known.
+// never returns d as the decision for a cost above the limit.
 func never(d headgate.Decision) headgate.Decision {
 	d.Allowed, d.Never, d.RetryAfter, d.Delay = false, true, 0, 0
 	return d
 }
 
-// saturatingMul is a·b for a, b ≥ 0, or the largest int64.
+// saturatingMul returns a·b for a, b ≥ 0, or the largest int64 if the product is
+// larger.
 func saturatingMul(a, b int64) int64 {
 	if a != 0 && b > math.MaxInt64/a {
 		return math.MaxInt64
@@ -224,7 +248,7 @@ func saturatingMul(a, b int64) int64 {
 	return a * b
 }
 
-// ceilDiv is a/b rounded up, for a ≥ 0 and b > 0.
+// ceilDiv returns a/b rounded up, for a ≥ 0 and b > 0.
 func ceilDiv(a, b int64) int64 {
 	q := a / b
 	if q*b != a {

@@ -1,27 +1,30 @@
--- Exact arithmetic on whole numbers in Lua's doubles: the twin of rational.go. Every text of an algorithm stands behind this one.
+-- Exact arithmetic on whole numbers in Lua's doubles; see rational.go. It precedes the
+-- text of every algorithm.
 --
--- A double holds every whole number below 2^53. For whole x and y with 0 <= x < 2^53 and 0 < y, floor(x / y) and x % y are exact:
--- the quotient lies at least 1/y below the next whole number, which is more than rounding can move it. What may grow larger is
--- taken apart first. Products of a decision reach 2^82.
+-- A double represents every whole number below 2^53 exactly. For whole x and y with 0
+-- <= x < 2^53 and 0 < y, floor(x / y) and x % y are exact: the quotient is at least 1/y
+-- below the next whole number, which is more than rounding can change. Larger products
+-- are split first; products of a decision reach 2^82.
 
 local floor, min, max = math.floor, math.min, math.max
 
 local EXACT = 9007199254740992 -- 2^53
-local MAX_EXACT = EXACT - 1 -- the latest instant of a state
+local MAX_EXACT = EXACT - 1 -- the latest instant in a state
 
 local function same(s, o)
   return s.a == o.a and s.b == o.b and s.c == o.c
 end
 
--- mul_div is a·b/m rounded down, and the remainder, for 0 <= a < 2^35, 0 <= b < 2^53, 0 < m <= 2^45 and a quotient below 2^53.
+-- mul_div returns a·b/m rounded down and the remainder, for 0 <= a < 2^35, 0 <= b <
+-- 2^53, 0 < m <= 2^45 and a quotient below 2^53.
 local function mul_div(a, b, m)
   local whole = a * floor(b / m)
   b = b % m
   if a * b < EXACT then
     return whole + floor(a * b / m), a * b % m
   end
-  -- Horner's scheme over the five digits of a to the base 2^7: a remainder below 2^45 times 2^7, and a digit times b, are each
-  -- below 2^52.
+  -- Horner's scheme over the five digits of a in base 2^7. A remainder below 2^45 times
+  -- 2^7, and a digit times b, are each below 2^52.
   local q, r, place = 0, 0, 268435456 -- 2^28
   repeat
     local digit = floor(a / place)
@@ -33,7 +36,7 @@ local function mul_div(a, b, m)
   return whole + q, r
 end
 
--- mul_div_ceil is a·b/m rounded up.
+-- mul_div_ceil returns a·b/m rounded up.
 local function mul_div_ceil(a, b, m)
   local q, r = mul_div(a, b, m)
   if r > 0 then
@@ -42,7 +45,7 @@ local function mul_div_ceil(a, b, m)
   return q
 end
 
--- ceil_div is a/b rounded up.
+-- ceil_div returns a/b rounded up.
 local function ceil_div(a, b)
   local q = floor(a / b)
   if a % b > 0 then

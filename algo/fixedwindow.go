@@ -10,10 +10,10 @@ import (
 //go:embed fixedwindow.lua
 var fixedWindowLua string
 
-// fixedWindow counts in windows [k·P, (k+1)·P) from the epoch.
+// fixedWindow counts in windows [k·P, (k+1)·P) since the epoch.
 //
-// Its state is A, the end of the window, and B, the count in it. Keeping the end lets a changed period find what was counted in
-// a window that reaches into its own.
+// Its state is A, the end of the window, and B, the count in it. The stored end allows
+// a changed period to keep the count of a window that overlaps its own.
 type fixedWindow struct{ limit, period int64 }
 
 func newFixedWindow(l headgate.Limit) (Stepper, error) {
@@ -23,14 +23,16 @@ func newFixedWindow(l headgate.Limit) (Stepper, error) {
 	return &fixedWindow{limit: l.Rate, period: periodMicros(l)}, nil
 }
 
-// windowEnd is the end of the window that t lies in.
+// windowEnd returns the end of the window that contains t.
 func windowEnd(t, period int64) int64 { return t - t%period + period }
 
-// endsAt is the end of the window in which one of another period ended: what was counted there stays until then.
+// endsAt returns the end of the window that contains the end of a window of another
+// period. What was counted in the other window counts until then.
 func endsAt(end, period int64) int64 { return ceilDiv(end, period) * period }
 
-// at is the state in the window of t. A later window than that (the clock went back, or the period became shorter) stays in
-// force until it ends; one in which nothing is counted was never used.
+// at returns the state in the window of t. A state of a later window (the clock went
+// back, or the period became shorter) applies until its window ends. A window without
+// counted units is unused.
 func (w *fixedWindow) at(s State, t int64) State {
 	end := windowEnd(t, w.period)
 	switch {
@@ -43,7 +45,7 @@ func (w *fixedWindow) at(s State, t int64) State {
 	}
 }
 
-// Take admits iff count + n ≤ L.
+// Take allows iff count + n ≤ L.
 func (w *fixedWindow) Take(s State, t, n int64) (State, bool) {
 	if n == 0 {
 		return s, true
@@ -56,7 +58,7 @@ func (w *fixedWindow) Take(s State, t, n int64) (State, bool) {
 	return now, true
 }
 
-// Answer has remaining = L − count, and both waits until the window's end.
+// Answer calculates remaining = L − count. Both waits last until the end of the window.
 func (w *fixedWindow) Answer(s State, t, asked, _ int64, allowed bool) headgate.Decision {
 	s = w.at(s, t)
 	d := headgate.Decision{Allowed: allowed, Limit: w.limit, Remaining: max(0, w.limit-s.B)}
@@ -73,7 +75,7 @@ func (w *fixedWindow) Answer(s State, t, asked, _ int64, allowed bool) headgate.
 	return d
 }
 
-// Refund lowers the current window's count, not below 0.
+// Refund decreases the count of the current window, to at least 0.
 func (w *fixedWindow) Refund(s State, t, n int64) State {
 	now := w.at(s, t)
 	if now.B == 0 || n == 0 {
@@ -83,7 +85,8 @@ func (w *fixedWindow) Refund(s State, t, n int64) State {
 	return now
 }
 
-// Undo lowers the count of the window in which the units were counted: counts do not depend on their order.
+// Undo decreases the count of the window in which the units were counted. Counts do not
+// depend on their order.
 func (w *fixedWindow) Undo(s, was, after State, _, _, n int64) State {
 	switch {
 	case s == after:
@@ -94,7 +97,7 @@ func (w *fixedWindow) Undo(s, was, after State, _, _, n int64) State {
 	return s
 }
 
-// ResetAt is the window's end, if anything was counted.
+// ResetAt returns the end of the window if it has counted units, otherwise 0.
 func (w *fixedWindow) ResetAt(s State) int64 {
 	if s.B == 0 {
 		return 0
@@ -102,10 +105,11 @@ func (w *fixedWindow) ResetAt(s State) int64 {
 	return endsAt(s.A, w.period)
 }
 
-// Spacing is floor(n/L) windows: whoever had to wait took some of the first.
+// Spacing returns floor(n/L) windows: a caller that waited spent units of the first
+// one.
 func (w *fixedWindow) Spacing(n int64) int64 {
 	return min(saturatingMul(n/w.limit, w.period), maxExact)
 }
 
-// Terms are L and P.
+// Params returns L and P.
 func (w *fixedWindow) Params() []int64 { return []int64{w.limit, w.period} }

@@ -1,4 +1,5 @@
--- The twin of fixedwindow.go. State: a, the end of the window; b, the count in it.
+-- Lua implementation of fixedwindow.go. State: a, the end of the window; b, the count
+-- in it.
 
 local fixed_window = {}
 
@@ -6,13 +7,15 @@ function fixed_window.new(terms)
   return {limit = terms[1], period = terms[2]}
 end
 
--- ends_at is the end of the window in which one of another period ended: what was counted there stays until then.
+-- ends_at returns the end of the window that contains the end of a window of another
+-- period. What was counted in the other window counts until then.
 local function ends_at(w, a)
   return ceil_div(a, w.period) * w.period
 end
 
--- at is the state in the window of t. A later window than that (the clock went back, or the period became shorter) stays in
--- force until it ends; one in which nothing is counted was never used.
+-- at returns the state in the window of t. A state of a later window (the clock went
+-- back, or the period became shorter) applies until its window ends. A window without
+-- counted units is unused.
 local function at(w, s, t)
   local window_end = t - t % w.period + w.period
   if s.b == 0 or s.a <= window_end - w.period then
@@ -23,7 +26,7 @@ local function at(w, s, t)
   return {a = ends_at(w, s.a), b = s.b, c = 0}
 end
 
--- take admits iff count + n <= L.
+-- take allows iff count + n <= L.
 function fixed_window.take(w, s, t, n)
   if n == 0 then
     return s, true
@@ -36,7 +39,7 @@ function fixed_window.take(w, s, t, n)
   return now, true
 end
 
--- answer has remaining = L − count, and both waits until the window's end.
+-- answer calculates remaining = L − count. Both waits last until the end of the window.
 function fixed_window.answer(w, s, t, asked, _, allowed)
   s = at(w, s, t)
   local d = {
@@ -54,7 +57,7 @@ function fixed_window.answer(w, s, t, asked, _, allowed)
   return d
 end
 
--- refund lowers the current window's count, not below 0.
+-- refund decreases the count of the current window, to at least 0.
 function fixed_window.refund(w, s, t, n)
   local now = at(w, s, t)
   if now.b == 0 or n == 0 then
@@ -64,7 +67,8 @@ function fixed_window.refund(w, s, t, n)
   return now
 end
 
--- undo lowers the count of the window in which the units were counted: counts do not depend on their order.
+-- undo decreases the count of the window in which the units were counted. Counts do not
+-- depend on their order.
 function fixed_window.undo(_, s, was, after, _, _, n)
   if same(s, after) then
     return was
@@ -74,7 +78,7 @@ function fixed_window.undo(_, s, was, after, _, _, n)
   return s
 end
 
--- reset_at is the window's end, if anything was counted.
+-- reset_at returns the end of the window if it has counted units, otherwise 0.
 function fixed_window.reset_at(w, s)
   if s.b == 0 then
     return 0

@@ -9,11 +9,13 @@ import (
 //go:embed leakybucket.lua
 var queueLua string
 
-// leakyBucketLua is the token bucket's text and what makes a queue of it.
+// leakyBucketLua returns the text of the token bucket followed by that of the leaky
+// bucket.
 func leakyBucketLua() string { return LuaLocal("bucket", tokenBucketLua) + queueLua }
 
-// newLeakyBucket makes a queue that drains at L per P and in which Q may wait: the bucket with B = Q + 1, whose answers say how
-// long to hold a request, so that what goes out is evenly spaced.
+// newLeakyBucket returns a queue that drains at L per P and in which Q units may wait.
+// It is the token bucket with B = Q + 1. Its decisions contain how long to delay a
+// request, so that requests are evenly spaced.
 func newLeakyBucket(l headgate.Limit) (Stepper, error) {
 	if err := validate(l, headgate.LeakyBucket); err != nil {
 		return nil, err

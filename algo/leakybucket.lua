@@ -1,4 +1,5 @@
--- The twin of leakybucket.go: the token bucket's text, which stands before this one as the local bucket, with the flag set.
+-- Lua implementation of leakybucket.go: the token bucket, which precedes this text as
+-- the local bucket, with the flag set.
 
 local new = bucket.new
 

@@ -5,20 +5,23 @@ import _ "embed"
 //go:embed arithmetic.lua
 var arithmeticLua string
 
-// Arithmetic is the Lua text that the text of every algorithm needs before it: it declares locals and nothing else. The text of
-// an [Algorithm] ends by returning the table of its functions, so that the two, one behind the other, are a chunk:
+// Arithmetic returns the Lua text that must precede the text of every algorithm. It
+// declares locals and nothing else. The text of an [Algorithm] ends with a return of
+// the table of its functions, so the two texts joined are a chunk:
 //
-//	Arithmetic() + a.Lua                                      -- returns the functions of one algorithm
-//	Arithmetic() + LuaLocal("x", a.Lua) + LuaLocal("y", b.Lua) -- for a script of one's own, which goes on behind them
+//	Arithmetic() + a.Lua                  -- returns the functions of one algorithm
+//	Arithmetic() + LuaLocal("x", a.Lua) + LuaLocal("y", b.Lua) -- start of your own script
 //
-// It is Lua 5.1 as Redis runs it: no globals, no clock, and whole numbers below 2^53 throughout, so that doubles hold them
-// exactly. What goes in must be as a [Stepper] takes it, and costs below 2^53.
+// It is Lua 5.1 as in Redis: no globals, no clock, and only whole numbers below 2^53,
+// which doubles represent exactly. Arguments must satisfy the conditions of [Stepper],
+// and costs must be below 2^53.
 //
 // # The functions
 //
-// A twin has the methods of its Stepper, and of its [Booker] if it is one, under the same names:
+// The Lua implementation has the methods of its Stepper, and of its [Reserver] if it is
+// one, under the same names:
 //
-//	w = x.new(terms)                              terms: the list that Terms gave, in its order
+//	w = x.new(terms)                     terms: the list that Params returns, in its order
 //	s, allowed = x.take(w, s, t, n)
 //	d = x.answer(w, s, t, asked, spent, allowed)
 //	s = x.refund(w, s, t, n)
@@ -27,10 +30,12 @@ var arithmeticLua string
 //	s, delay, booked = x.reserve(w, s, t, n, max_delay)
 //	s = x.cancel(w, s, mark, t, n)
 //
-// A state is {a = A, b = B, c = C} and is never changed, only replaced. A decision d has allowed and never, which are booleans,
-// and limit, remaining, retry_after, reset_after and delay, in units and µs.
+// A state is {a = A, b = B, c = C}. It is never changed, only replaced. A decision d
+// has the booleans allowed and never, and limit, remaining, retry_after, reset_after
+// and delay, in units and µs.
 //
-// A [LogStepper]'s twin takes a list of entries {at = t, units = n}, oldest first; take, when it admits, refund and undo change it:
+// The Lua implementation of a [LogStepper] takes a list of entries {at = t, units = n},
+// oldest first. take (if it allows), refund and undo change the list:
 //
 //	allowed = x.take(w, log, t, n, room)
 //	allowed = x.fits(w, log, t, n)
@@ -40,7 +45,8 @@ var arithmeticLua string
 //	instant = x.reset_at(w, log)
 func Arithmetic() string { return arithmeticLua }
 
-// LuaLocal is a statement that gives an algorithm's text a name: local name = the table of its functions.
+// LuaLocal returns a Lua statement that assigns the function table of an algorithm to a
+// local variable.
 func LuaLocal(name, text string) string {
 	return "local " + name + " = (function()\n" + text + "\nend)()\n"
 }

@@ -6,35 +6,37 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Target is the state of one key while several charges are decided: a State, or a Log for a sliding log.
+// Target is the state of one key while several debits are decided: a State, or a Log
+// for a sliding log.
 type Target struct {
 	State State
 	Log   *Log
-	first Stepper // that of its first charge
-	total int64   // units of all its charges
+	first Stepper // the Stepper of its first debit
+	total int64   // units of all its debits
 }
 
-// Charge is one of several that are admitted together or not at all. Charges of the same key share a target. Exactly one of
-// Step and Log is set.
+// Debit is one of several debits that are all made or none. Debits of the same key
+// share a target. Exactly one of Step and Log is set.
 type Debit struct {
 	Step   Stepper
 	Log    LogStepper
 	Target *Target
 	N      int64
-	before int64 // units of earlier charges on the same target
+	before int64 // units of earlier debits of the same target
 }
 
-// TakeAll decides charges at t, all or nothing, and writes a decision for each. If all are allowed it spends them from their
-// targets, unless it only peeks. A denial leaves the targets as they were, but for what a changed limit carries over.
-func DebitAll(charges []Debit, t int64, peek bool, decisions []headgate.Decision) bool {
-	all := decideAll(charges, t, decisions)
+// DebitAll decides debits at t, all or none, and writes a decision for each. If all are
+// allowed it spends them from their targets, unless peek is set. A denial leaves the
+// targets unchanged, except for what a changed limit carries over.
+func DebitAll(debits []Debit, t int64, peek bool, decisions []headgate.Decision) bool {
+	all := decideAll(debits, t, decisions)
 	switch {
 	case peek:
 	case all:
-		spendAll(charges, t, decisions)
+		spendAll(debits, t, decisions)
 	default:
-		for i := range charges {
-			if target := charges[i].Target; target.first != nil {
+		for i := range debits {
+			if target := debits[i].Target; target.first != nil {
 				target.State, _ = target.first.Take(target.State, t, 0)
 			}
 		}
@@ -42,18 +44,19 @@ func DebitAll(charges []Debit, t int64, peek bool, decisions []headgate.Decision
 	return all
 }
 
-// decideAll answers every charge as if it came after those before it. Nothing is spent.
-func decideAll(charges []Debit, t int64, decisions []headgate.Decision) bool {
+// decideAll decides every debit as if the debits before it were spent. It spends
+// nothing.
+func decideAll(debits []Debit, t int64, decisions []headgate.Decision) bool {
 	all := true
-	for i := range charges {
-		c := &charges[i]
+	for i := range debits {
+		c := &debits[i]
 		if c.Target.first == nil {
 			c.Target.first = c.Step
 		}
 		c.before = c.Target.total
 		c.Target.total = saturatingAdd(c.before, c.N)
 		asked := c.N
-		if asked > 0 { // a cost of 0 is always admitted, also behind others on its key
+		if asked > 0 { // a cost of 0 is always allowed, even after other debits of its key
 			asked = c.Target.total
 		}
 		if c.Step != nil {
@@ -68,17 +71,17 @@ func decideAll(charges []Debit, t int64, decisions []headgate.Decision) bool {
 	return all
 }
 
-// spendAll spends what was admitted, and answers from what is then left.
-func spendAll(charges []Debit, t int64, decisions []headgate.Decision) {
-	for i := range charges {
-		if c := &charges[i]; c.Step != nil {
+// spendAll spends the debits, and writes the decisions for the resulting states.
+func spendAll(debits []Debit, t int64, decisions []headgate.Decision) {
+	for i := range debits {
+		if c := &debits[i]; c.Step != nil {
 			c.Target.State, _ = c.Step.Take(c.Target.State, t, c.N)
 		} else {
 			c.Log.Take(c.Target.Log, t, c.N, true)
 		}
 	}
-	for i := range charges {
-		if c := &charges[i]; c.Step != nil {
+	for i := range debits {
+		if c := &debits[i]; c.Step != nil {
 			decisions[i] = c.Step.Answer(c.Target.State, t, c.N, c.Target.total, true)
 		} else {
 			decisions[i] = c.Log.Answer(c.Target.Log, t, c.N, true)

@@ -5,20 +5,21 @@ import (
 	"github.com/headgate/headgate/internal/micros"
 )
 
-// Verb is what a [Request] asks. The first four have the values of [headgate.Verb].
+// Verb is the operation of a [Request]. The first four have the values of
+// [headgate.Verb].
 type Verb uint8
 
-// The verbs of a request.
+// The operations of a request.
 const (
 	Take Verb = iota
 	Peek
 	Refund
 	Reset
-	Reserve // of a Booker only
-	Cancel  // of a Booker only
+	Reserve // requires a Reserver
+	Cancel  // requires a Reserver
 )
 
-// Request is what is asked of one key. N is in units, all times are in µs.
+// Request is an operation on one key. N is in units, times are in µs.
 type Request struct {
 	Verb     Verb
 	T, N     int64
@@ -26,16 +27,16 @@ type Request struct {
 	Mark     State // for Cancel
 }
 
-// Outcome is the state to keep after a request, and what its answer is made of.
+// Result is the state to keep after a request, and the arguments of Answer.
 type Result struct {
 	Next    State
 	Asked   int64
 	Spent   int64
-	Delay   int64 // of a reservation, in µs
+	Delay   int64 // delay of a reservation, in µs
 	Allowed bool
 }
 
-// Apply is the step for a request: what a store does to a key's state, whatever keeps it. It allocates nothing.
+// Apply executes a request on the state of a key. It does not allocate.
 func Apply(step Stepper, s State, r *Request) Result {
 	switch r.Verb {
 	case Take:
@@ -61,7 +62,7 @@ func Apply(step Stepper, s State, r *Request) Result {
 	}
 }
 
-// AnswerTo is the decision that tells of an outcome. Its DeniedBy is for the store to fill in.
+// AnswerTo returns the decision for a result. The store must fill in DeniedBy.
 func AnswerTo(step Stepper, r *Request, out *Result) headgate.Decision {
 	d := step.Answer(out.Next, r.T, out.Asked, out.Spent, out.Allowed)
 	if r.Verb != Reserve {
@@ -69,7 +70,7 @@ func AnswerTo(step Stepper, r *Request, out *Result) headgate.Decision {
 	}
 	if d.Delay = 0; out.Allowed {
 		d.Delay = micros.Duration(out.Delay)
-	} else if !d.Never && d.RetryAfter == 0 { // a leaky bucket would take it, with too long a delay
+	} else if !d.Never && d.RetryAfter == 0 { // a leaky bucket would allow it, but delay it too long
 		d.RetryAfter = micros.Duration(out.Delay - r.MaxDelay)
 	}
 	return d

@@ -12,16 +12,17 @@ import (
 //go:embed slidinglog.lua
 var slidingLogLua string
 
-// Log is the state of a sliding log: when units were spent, oldest first. Units of one instant share an entry. The zero value
-// is a key that was never used.
+// Log is the state of a sliding log: when units were spent, oldest first. Units of the
+// same instant share an entry. The zero value is an unused key.
 type Log struct {
-	entries []LogEntry // those before head have aged out
+	entries []LogEntry // entries before head have aged out
 	head    int
-	base    int64 // the running total before the entry at head
+	base    int64 // running total before the entry at head
 }
 
-// LogEntry is an instant at which units were spent. Total is a running total that includes them, so that a search finds in
-// O(log n) when enough have aged out.
+// LogEntry is an instant at which units were spent. Total is the running total
+// including them, so that a binary search finds in O(log n) when enough units have aged
+// out.
 type LogEntry struct{ At, Total int64 }
 
 // slidingLog counts a unit spent at t₀ while t − t₀ < P.
@@ -34,8 +35,8 @@ func newSlidingLog(l headgate.Limit) (LogStepper, error) {
 	return &slidingLog{limit: l.Rate, period: periodMicros(l)}, nil
 }
 
-// Take admits iff counted + n ≤ L. A unit is never entered before the newest entry: when the clock goes back it counts as if
-// time had stood still.
+// Take allows iff counted + n ≤ L. A unit is never added before the newest entry: if
+// the clock goes back, the units count as spent at the newest instant.
 func (w *slidingLog) Take(log *Log, t, n int64, room bool) bool {
 	if n == 0 {
 		return true
@@ -48,13 +49,13 @@ func (w *slidingLog) Take(log *Log, t, n int64, room bool) bool {
 	return true
 }
 
-// Fits is the test of Take: counted + n ≤ L.
+// Fits is the condition of Take: counted + n ≤ L.
 func (w *slidingLog) Fits(log *Log, t, n int64) bool {
 	_, counted := log.since(t - w.period)
 	return n == 0 || n <= w.limit-counted
 }
 
-// ResetAt is when the newest entry has aged out.
+// ResetAt returns when the newest entry has aged out.
 func (w *slidingLog) ResetAt(log *Log) int64 {
 	if log.Len() == 0 {
 		return 0
@@ -62,7 +63,8 @@ func (w *slidingLog) ResetAt(log *Log) int64 {
 	return log.newest() + w.period
 }
 
-// Answer has retry_after until enough of the oldest have aged out, and reset_after until the newest has.
+// Answer calculates retry_after until enough of the oldest entries have aged out, and
+// reset_after until the newest entry has.
 func (w *slidingLog) Answer(log *Log, t, asked int64, allowed bool) headgate.Decision {
 	aged, counted := log.since(t - w.period)
 	d := headgate.Decision{Allowed: allowed, Limit: w.limit, Remaining: max(0, w.limit-counted)}
@@ -79,7 +81,7 @@ func (w *slidingLog) Answer(log *Log, t, asked int64, allowed bool) headgate.Dec
 	return d
 }
 
-// Refund takes the newest entries first.
+// Refund removes units of the newest entries first.
 func (w *slidingLog) Refund(log *Log, t, n int64) {
 	if n == 0 {
 		return
@@ -98,7 +100,7 @@ func (w *slidingLog) Refund(log *Log, t, n int64) {
 	}
 }
 
-// Undo takes n units out of the entry of that instant, wherever it stands, if it has as many.
+// Undo removes n units from the entry of the instant at, if it has that many.
 func (w *slidingLog) Undo(log *Log, at, n int64) {
 	i := log.head + log.agedOut(at) - 1 // the last entry up to at
 	if i < log.head || log.entries[i].At != at || log.entries[i].Total-log.totalBefore(i) < n {
@@ -113,15 +115,15 @@ func (w *slidingLog) Undo(log *Log, at, n int64) {
 	}
 }
 
-// Spacing is floor(n/L) periods: whoever had to wait is in the first.
+// Spacing returns floor(n/L) periods: a caller that waited is in the first one.
 func (w *slidingLog) Spacing(n int64) int64 {
 	return min(saturatingMul(n/w.limit, w.period), maxExact)
 }
 
-// Terms are L and P.
+// Params returns L and P.
 func (w *slidingLog) Params() []int64 { return []int64{w.limit, w.period} }
 
-// Counted is the number of units in the log, also of those that have aged out.
+// Counted returns the number of units in the log, including units that have aged out.
 func (log *Log) Counted() int64 {
 	if log.Len() == 0 {
 		return 0
@@ -129,10 +131,10 @@ func (log *Log) Counted() int64 {
 	return log.entries[len(log.entries)-1].Total - log.base
 }
 
-// Len is the number of entries.
+// Len returns the number of entries.
 func (log *Log) Len() int { return len(log.entries) - log.head }
 
-// Cap is the number of entries that memory is held for.
+// Cap returns the number of entries for which memory is allocated.
 func (log *Log) Cap() int { return cap(log.entries) }
 
 // Full reports whether one more entry would need more memory.
@@ -140,7 +142,7 @@ func (log *Log) Full() bool {
 	return len(log.entries) == cap(log.entries) && log.head < max(1, len(log.entries)/2)
 }
 
-// Units calls yield for each entry, oldest first, with its instant and its own units.
+// Units calls yield for each entry, oldest first, with its instant and units.
 func (log *Log) Units(yield func(at, units int64) bool) {
 	for i := log.head; i < len(log.entries); i++ {
 		if !yield(log.entries[i].At, log.entries[i].Total-log.totalBefore(i)) {
@@ -149,7 +151,8 @@ func (log *Log) Units(yield func(at, units int64) bool) {
 	}
 }
 
-// Append adds units spent at an instant not before the newest: for restoring what Units gave.
+// Append adds units spent at an instant not before the newest entry. It restores what
+// Units yielded.
 func (log *Log) Append(at, units int64) { log.add(at, units, true) }
 
 func (log *Log) newest() int64 { return log.entries[len(log.entries)-1].At }
@@ -161,7 +164,7 @@ func (log *Log) totalBefore(i int) int64 {
 	return log.entries[i-1].Total
 }
 
-// agedOut is how many entries are of instants up to and including before.
+// age removes the entries with instants up to and including before.
 func (log *Log) agedOut(before int64) int {
 	held := log.entries[log.head:]
 	if len(held) == 0 || held[0].At > before {
@@ -170,8 +173,9 @@ func (log *Log) agedOut(before int64) int {
 	return sort.Search(len(held), func(i int) bool { return held[i].At > before })
 }
 
-// since is how many units the log holds of instants up to and including before, and how many of later ones. It changes nothing:
-// whoever only asks may ask about an earlier instant next.
+// since returns how many units have instants up to and including before, and how many
+// have later ones. It does not change the log, because a peek may be followed by a
+// request at an earlier instant.
 func (log *Log) since(before int64) (aged, counted int64) {
 	if n := log.agedOut(before); n > 0 {
 		aged = log.entries[log.head+n-1].Total - log.base
@@ -200,13 +204,14 @@ func (log *Log) add(t, n int64, room bool) {
 	}
 	total := log.base + log.Counted() + n
 	if len(log.entries) == cap(log.entries) && log.head > 0 && (log.head >= len(log.entries)/2 || !room) {
-		live := copy(log.entries, log.entries[log.head:]) // at most one move for each entry that has aged out
+		// At most one move for each entry that has aged out.
+		live := copy(log.entries, log.entries[log.head:])
 		log.entries, log.head = log.entries[:live], 0
 	}
 	log.entries = append(log.entries, LogEntry{At: t, Total: total})
 }
 
-// spentBy is the instant by which the first n units were spent.
+// spentBy returns the instant by which the first n units were spent.
 func (log *Log) spentBy(n int64) int64 {
 	live := log.entries[log.head:]
 	return live[sort.Search(len(live), func(i int) bool { return live[i].Total-log.base >= n })].At

@@ -1,6 +1,8 @@
--- The twin of slidinglog.go. State: a list of {at, units}, oldest first, of which no two have the same instant. take, when it admits,
--- and refund change the list that they are given: they drop entries in front that have aged out, and then add one at the end, or
--- change or drop entries there; undo changes or drops one anywhere. Whoever only asks changes nothing, since he may ask about an earlier instant next.
+-- Lua implementation of slidinglog.go. State: a list of {at, units}, oldest first, with
+-- different instants. take (if it allows) and refund change the list: they remove the
+-- oldest entries that have aged out, and then append an entry or change or remove the
+-- newest. undo changes or removes any entry. fits and answer change nothing, because a
+-- peek may be followed by a request at an earlier instant.
 
 local sliding_log = {}
 
@@ -8,8 +10,8 @@ function sliding_log.new(terms)
   return {limit = terms[1], period = terms[2]}
 end
 
--- since is how many entries the log holds of instants up to and including before, how many units they have, and how many units
--- later ones have.
+-- since returns how many entries have instants up to and including before, how many
+-- units they have, and how many units later entries have.
 local function since(log, before)
   local entries, aged, counted = 0, 0, 0
   for i = 1, #log do
@@ -22,7 +24,7 @@ local function since(log, before)
   return entries, aged, counted
 end
 
--- age drops the entries of instants up to and including before.
+-- age removes the entries with instants up to and including before.
 local function age(log, before)
   local aged = since(log, before)
   if aged == 0 then
@@ -33,7 +35,7 @@ local function age(log, before)
   end
 end
 
--- add enters n units at t, but never before the newest entry.
+-- add adds n units at t, but never before the newest entry.
 local function add(log, t, n, room)
   local newest = log[#log]
   if newest and (t <= newest.at or not room) then
@@ -44,7 +46,7 @@ local function add(log, t, n, room)
   log[#log + 1] = {at = t, units = n}
 end
 
--- spent_by is the instant by which the first n units were spent.
+-- spent_by returns the instant by which the first n units were spent.
 local function spent_by(log, n)
   local i = 0
   repeat
@@ -54,8 +56,8 @@ local function spent_by(log, n)
   return log[i].at
 end
 
--- take admits iff counted + n <= L. Without room for one more entry the units are counted with the newest, whose instant then
--- moves up to t.
+-- take allows iff counted + n <= L. Without room for one more entry the units are added
+-- to the newest entry, whose instant then moves up to t.
 function sliding_log.take(w, log, t, n, room)
   if n == 0 then
     return true
@@ -68,13 +70,14 @@ function sliding_log.take(w, log, t, n, room)
   return true
 end
 
--- fits is the test of take: counted + n <= L.
+-- fits is the condition of take: counted + n <= L.
 function sliding_log.fits(w, log, t, n)
   local _, _, counted = since(log, t - w.period)
   return n == 0 or n <= w.limit - counted
 end
 
--- answer has retry_after until enough of the oldest have aged out, and reset_after until the newest has.
+-- answer calculates retry_after until enough of the oldest entries have aged out, and
+-- reset_after until the newest entry has.
 function sliding_log.answer(w, log, t, asked, allowed)
   local _, aged, counted = since(log, t - w.period)
   local d = {
@@ -92,7 +95,7 @@ function sliding_log.answer(w, log, t, asked, allowed)
   return d
 end
 
--- refund takes the newest entries first.
+-- refund removes units of the newest entries first.
 function sliding_log.refund(w, log, t, n)
   if n == 0 then
     return
@@ -109,7 +112,7 @@ function sliding_log.refund(w, log, t, n)
   end
 end
 
--- undo takes n units out of the entry of that instant, wherever it stands, if it has as many.
+-- undo removes n units from the entry of the instant at, if it has that many.
 function sliding_log.undo(_, log, instant, n)
   local i = #log
   while i > 0 and log[i].at > instant do
@@ -127,7 +130,7 @@ function sliding_log.undo(_, log, instant, n)
   end
 end
 
--- reset_at is when the newest entry has aged out.
+-- reset_at returns when the newest entry has aged out.
 function sliding_log.reset_at(w, log)
   if #log == 0 then
     return 0

@@ -10,8 +10,10 @@ import (
 //go:embed slidingwindow.lua
 var slidingWindowLua string
 
-// slidingWindow estimates the last period by two counters of aligned windows: with e = t − k·P, E = prev·(P−e)/P + cur. (The
-// form is Cloudflare's, “How we built rate limiting capable of scaling to millions of domains”, 2017; here without rounding.)
+// slidingWindow estimates the units of the last period with two counters of aligned
+// windows: with e = t − k·P, E = prev·(P−e)/P + cur. The formula is from Cloudflare,
+// "How we built rate limiting capable of scaling to millions of domains", 2017; here
+// without rounding.
 //
 // Its state is A, the end of the current window; B, prev; C, cur.
 type slidingWindow struct{ limit, period int64 }
@@ -23,8 +25,9 @@ func newSlidingWindow(l headgate.Limit) (Stepper, error) {
 	return &slidingWindow{limit: l.Rate, period: periodMicros(l)}, nil
 }
 
-// at is the state in the window of t. A later window than that (the clock went back, or the period became shorter) stays in
-// force until it ends; one in which nothing is counted was never used.
+// at returns the state in the window of t. A state of a later window (the clock went
+// back, or the period became shorter) applies until its window ends. A window without
+// counted units is unused.
 func (w *slidingWindow) at(s State, t int64) State {
 	end := windowEnd(t, w.period)
 	switch {
@@ -39,13 +42,14 @@ func (w *slidingWindow) at(s State, t int64) State {
 	}
 }
 
-// free is floor(L − E) for a state in the window of t; it is negative when a lowered limit is exceeded.
+// free returns floor(L − E) for a state in the window of t. It is negative if a lowered
+// limit is exceeded.
 func (w *slidingWindow) free(s State, t int64) int64 {
-	left := min(s.A-t, w.period) // P − e; no more than P when the clock went back
+	left := min(s.A-t, w.period) // P − e; at most P if the clock went back
 	return w.limit - s.C - mulDivCeil(s.B, left, w.period)
 }
 
-// Take admits iff E + n ≤ L, exactly: a fraction does not buy a unit.
+// Take allows iff E + n ≤ L, exactly: a fraction is not a unit.
 func (w *slidingWindow) Take(s State, t, n int64) (State, bool) {
 	if n == 0 {
 		return s, true
@@ -58,7 +62,7 @@ func (w *slidingWindow) Take(s State, t, n int64) (State, bool) {
 	return now, true
 }
 
-// Answer has remaining = floor(L − E), not below 0.
+// Answer calculates remaining = floor(L − E), at least 0.
 func (w *slidingWindow) Answer(s State, t, asked, _ int64, allowed bool) headgate.Decision {
 	s = w.at(s, t)
 	d := headgate.Decision{Allowed: allowed, Limit: w.limit, Remaining: max(0, w.free(s, t))}
@@ -73,8 +77,9 @@ func (w *slidingWindow) Answer(s State, t, asked, _ int64, allowed bool) headgat
 	return d
 }
 
-// admitsAt is the first instant at which E + n ≤ L, for n ≤ L that is denied now. In this window that needs prev·(P−e) ≤
-// (L−cur−n)·P; in the next, where cur becomes prev, cur·(P−e) ≤ (L−n)·P.
+// admitsAt returns the first instant at which E + n ≤ L, for n ≤ L that is denied now.
+// In this window that requires prev·(P−e) ≤ (L−cur−n)·P. In the next window, where cur
+// becomes prev, it requires cur·(P−e) ≤ (L−n)·P.
 func (w *slidingWindow) admitsAt(s State, n int64) int64 {
 	if s.C+n <= w.limit {
 		left, _ := mulDiv(w.limit-s.C-n, w.period, s.B)
@@ -84,7 +89,7 @@ func (w *slidingWindow) admitsAt(s State, n int64) int64 {
 	return s.A + w.period - left
 }
 
-// Refund lowers cur first, then prev, not below 0.
+// Refund decreases cur first, then prev, to at least 0.
 func (w *slidingWindow) Refund(s State, t, n int64) State {
 	now := w.at(s, t)
 	if n == 0 || now.B == 0 && now.C == 0 {
@@ -96,8 +101,8 @@ func (w *slidingWindow) Refund(s State, t, n int64) State {
 	return now
 }
 
-// Undo lowers the count of the window in which the units were counted, be it cur or, one window on, prev: counts do not depend
-// on their order.
+// Undo decreases the count of the window in which the units were counted: cur or, one
+// window later, prev. Counts do not depend on their order.
 func (w *slidingWindow) Undo(s, was, after State, _, _, n int64) State {
 	switch {
 	case s == after:
@@ -110,7 +115,8 @@ func (w *slidingWindow) Undo(s, was, after State, _, _, n int64) State {
 	return s
 }
 
-// ResetAt is the end of the window after the current one if cur > 0, that of the current one if only prev > 0.
+// ResetAt returns the end of the next window if cur > 0, and the end of the current one
+// if only prev > 0.
 func (w *slidingWindow) ResetAt(s State) int64 {
 	switch {
 	case s.C > 0:
@@ -122,10 +128,11 @@ func (w *slidingWindow) ResetAt(s State) int64 {
 	}
 }
 
-// Spacing follows from the guarantee: n + 1 units need a span s with L·(1 + s/P) ≥ n + 1.
+// Spacing follows from the guarantee: n + 1 units need a span s with L·(1 + s/P) ≥ n +
+// 1.
 func (w *slidingWindow) Spacing(n int64) int64 {
 	return min(saturatingMul(max(0, n/w.limit-1), w.period), maxExact)
 }
 
-// Terms are L and P.
+// Params returns L and P.
 func (w *slidingWindow) Params() []int64 { return []int64{w.limit, w.period} }

@@ -1,5 +1,5 @@
--- The twin of slidingwindow.go. State: a, the end of the current window; b, prev, the count of the one before it; c, cur, its own
--- count.
+-- Lua implementation of slidingwindow.go. State: a, the end of the current window; b,
+-- prev, the count of the previous window; c, cur, the count of the current one.
 
 local sliding_window = {}
 
@@ -7,13 +7,15 @@ function sliding_window.new(terms)
   return {limit = terms[1], period = terms[2]}
 end
 
--- ends_at is the end of the window in which one of another period ended: what was counted there stays until then.
+-- ends_at returns the end of the window that contains the end of a window of another
+-- period. What was counted in the other window counts until then.
 local function ends_at(w, a)
   return ceil_div(a, w.period) * w.period
 end
 
--- at is the state in the window of t. A later window than that (the clock went back, or the period became shorter) stays in
--- force until it ends; one in which nothing is counted was never used.
+-- at returns the state in the window of t. A state of a later window (the clock went
+-- back, or the period became shorter) applies until its window ends. A window without
+-- counted units is unused.
 local function at(w, s, t)
   local window_end = t - t % w.period + w.period
   if (s.b == 0 and s.c == 0) or s.a <= window_end - 2 * w.period then
@@ -26,14 +28,16 @@ local function at(w, s, t)
   return {a = ends_at(w, s.a), b = s.b, c = s.c}
 end
 
--- free is floor(L − E) for a state in the window of t; it is negative when a lowered limit is exceeded.
+-- free returns floor(L − E) for a state in the window of t. It is negative if a lowered
+-- limit is exceeded.
 local function free(w, s, t)
-  local left = min(s.a - t, w.period) -- P − e; no more than P when the clock went back
+  local left = min(s.a - t, w.period) -- P − e; at most P if the clock went back
   return w.limit - s.c - mul_div_ceil(s.b, left, w.period)
 end
 
--- admits_at is the first instant at which E + n <= L, for n <= L that is denied now. In this window that needs prev·(P−e) <=
--- (L−cur−n)·P; in the next, where cur becomes prev, cur·(P−e) <= (L−n)·P.
+-- admits_at returns the first instant at which E + n <= L, for n <= L that is denied
+-- now. In this window that requires prev·(P−e) <= (L−cur−n)·P. In the next window,
+-- where cur becomes prev, it requires cur·(P−e) <= (L−n)·P.
 local function admits_at(w, s, n)
   if s.c + n <= w.limit then
     local left = mul_div(w.limit - s.c - n, w.period, s.b)
@@ -43,7 +47,7 @@ local function admits_at(w, s, n)
   return s.a + w.period - left
 end
 
--- take admits iff E + n <= L, exactly: a fraction does not buy a unit.
+-- take allows iff E + n <= L, exactly: a fraction is not a unit.
 function sliding_window.take(w, s, t, n)
   if n == 0 then
     return s, true
@@ -56,7 +60,7 @@ function sliding_window.take(w, s, t, n)
   return now, true
 end
 
--- answer has remaining = floor(L − E), not below 0.
+-- answer calculates remaining = floor(L − E), at least 0.
 function sliding_window.answer(w, s, t, asked, _, allowed)
   s = at(w, s, t)
   local d = {
@@ -71,7 +75,7 @@ function sliding_window.answer(w, s, t, asked, _, allowed)
   return d
 end
 
--- refund lowers cur first, then prev, not below 0.
+-- refund decreases cur first, then prev, to at least 0.
 function sliding_window.refund(w, s, t, n)
   local now = at(w, s, t)
   if n == 0 or (now.b == 0 and now.c == 0) then
@@ -83,8 +87,8 @@ function sliding_window.refund(w, s, t, n)
   return now
 end
 
--- undo lowers the count of the window in which the units were counted, be it cur or, one window on, prev: counts do not depend on
--- their order.
+-- undo decreases the count of the window in which the units were counted: cur or, one
+-- window later, prev. Counts do not depend on their order.
 function sliding_window.undo(w, s, was, after, _, _, n)
   if same(s, after) then
     return was
@@ -96,7 +100,8 @@ function sliding_window.undo(w, s, was, after, _, _, n)
   return s
 end
 
--- reset_at is the end of the window after the current one if cur > 0, that of the current one if only prev > 0.
+-- reset_at returns the end of the next window if cur > 0, and the end of the current
+-- one if only prev > 0.
 function sliding_window.reset_at(w, s)
   if s.c > 0 then
     return ends_at(w, s.a) + w.period

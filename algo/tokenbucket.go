@@ -10,16 +10,18 @@ import (
 //go:embed tokenbucket.lua
 var tokenBucketLua string
 
-// bucket is the generic cell rate algorithm (ITU-T I.371, annex A; the virtual scheduling form), which is the token bucket with
-// continuous refill, and the arithmetic of the leaky bucket as well.
+// bucket is the generic cell rate algorithm (ITU-T I.371, annex A, virtual scheduling).
+// It is the token bucket with continuous refill, and the arithmetic of the leaky bucket
+// too.
 //
-// Its state is the theoretical arrival time TAT, the instant at which the bucket is full again: A whole µs and B/d µs; C is the
-// limit's fingerprint, by which a changed limit is noticed.
+// Its state is the theoretical arrival time TAT, the instant at which the bucket is
+// full again: A whole µs and B/d µs. C is the fingerprint of the limit, which detects a
+// changed limit.
 type bucket struct {
 	t           fraction
 	burst       int64 // B
 	unit, unitR int64 // T in whole µs and a remainder over d
-	full, fullR int64 // B·T, the same way
+	full, fullR int64 // B·T in whole µs and a remainder over d
 	fingerprint int64
 	leaky       bool
 }
@@ -39,7 +41,8 @@ func makeBucket(l headgate.Limit, leaky bool) *bucket {
 	return b
 }
 
-// fingerprint is a number from 1 to 2^30 − 1 that differs, but for one chance in 2^30, between any two limits (FNV-1a).
+// fingerprint returns a number from 1 to 2^30 − 1 (FNV-1a). Two limits have the same
+// one with a probability of 1 in 2^30.
 func fingerprint(numbers ...int64) int64 {
 	h := uint64(14695981039346656037)
 	for _, n := range numbers {
@@ -51,7 +54,7 @@ func fingerprint(numbers ...int64) int64 {
 	return int64(h%(1<<30-1)) + 1
 }
 
-// Take admits iff max(TAT, t) + n·T ≤ t + B·T; then TAT = max(TAT, t) + n·T.
+// Take allows iff max(TAT, t) + n·T ≤ t + B·T; then TAT = max(TAT, t) + n·T.
 func (b *bucket) Take(s State, t, n int64) (State, bool) {
 	s = b.carryOver(s, t)
 	if n == 0 || n > b.burst {
@@ -64,7 +67,8 @@ func (b *bucket) Take(s State, t, n int64) (State, bool) {
 	return next, true
 }
 
-// carryOver keeps the TAT of another limit: a fraction of a µs rounds up, and it is at most t + B·T.
+// carryOver keeps the TAT of another limit. A fraction of a µs is rounded up, and TAT
+// is at most t + B·T.
 func (b *bucket) carryOver(s State, t int64) State {
 	if s.C == b.fingerprint || s == (State{}) {
 		return s
@@ -79,7 +83,7 @@ func (b *bucket) carryOver(s State, t int64) State {
 	return s
 }
 
-// advance is the state after n units more, whether or not they are there.
+// advance returns the state after n more units, whether or not they are available.
 func (b *bucket) advance(s State, t, n int64) State {
 	if s.A < t {
 		s.A, s.B = t, 0
@@ -96,8 +100,9 @@ func (b *bucket) advance(s State, t, n int64) State {
 	return s
 }
 
-// Answer has remaining = floor(B − max(0, TAT−t)/T), retry_after = TAT + n·T − B·T − t, reset_after = max(0, TAT−t), and for a
-// leaky bucket the delay, which is reset_after as it was before the units were spent.
+// Answer calculates remaining = floor(B − max(0, TAT−t)/T), retry_after = TAT + n·T −
+// B·T − t and reset_after = max(0, TAT−t). The delay of a leaky bucket is the
+// reset_after before the units were spent.
 func (b *bucket) Answer(s State, t, asked, spent int64, allowed bool) headgate.Decision {
 	d := headgate.Decision{Allowed: allowed, Limit: b.burst, Remaining: b.remaining(s, t)}
 	d.ResetAfter = micros.Duration(max(0, b.ResetAt(s)-t))
@@ -123,7 +128,8 @@ func (b *bucket) remaining(s State, t int64) int64 {
 	return max(0, b.burst-b.t.unitsIn(s.A-t, s.B))
 }
 
-// wait is until next, the state after the units asked for, keeps within t + B·T; rounded up.
+// wait returns the µs until next, the state after the requested units, is within t +
+// B·T; rounded up.
 func (b *bucket) wait(next State, t int64) int64 {
 	w := next.A - b.full - t
 	if next.B > b.fullR {
@@ -132,7 +138,8 @@ func (b *bucket) wait(next State, t int64) int64 {
 	return max(0, w)
 }
 
-// delay is how long before t + delay the n units just spent may go out: TAT − n·T − t, rounded up.
+// delay returns after how many µs the n units just spent may proceed: TAT − n·T − t,
+// rounded up.
 func (b *bucket) delay(s State, t, n int64) int64 {
 	whole, r := b.t.times(n)
 	d := s.A - whole - t
@@ -152,10 +159,12 @@ func (b *bucket) Refund(s State, t, n int64) State {
 	return b.back(s, t, whole, r)
 }
 
-// Undo sets TAT = max(t, TAT − n·T + t − t0). Without the take TAT would be lower by n·T, but for the time for which the bucket
-// would have been full: that is lost whether or not the take is undone, and was at most t − t0. Nobody can tell how much of it
-// is shared with other takes that are undone, so each bears all of it. Units that were promised to reservations for instants to
-// come lie behind the take, as in Cancel, and so do all units of a leaky bucket.
+// Undo sets TAT = max(t, TAT − n·T + t − t0). Without the take, TAT would be lower by
+// n·T, minus the time for which the bucket would have been full. That time is lost
+// whether or not the take is undone, and was at most t − t0. How much of it is shared
+// with other undone takes is unknown, so each undo subtracts all of it. Units that are
+// promised to future reservations come after the take, as in Cancel, and so do all
+// units of a leaky bucket.
 func (b *bucket) Undo(s, was, after State, t0, t, n int64) State {
 	switch {
 	case s == after:
@@ -170,12 +179,12 @@ func (b *bucket) Undo(s, was, after State, t0, t, n int64) State {
 	return b.back(s, t, whole, r)
 }
 
-// units is n·T for any n, up to more than from any TAT to the epoch.
+// units returns n·T for any n, capped above the time from any TAT to the epoch.
 func (b *bucket) units(n int64) (whole, r int64) {
 	return b.t.times(min(n, b.t.unitsWithin(maxExact, maxExact-1)+1))
 }
 
-// back moves TAT by whole + r/d µs towards t, not before it.
+// back moves TAT back by whole + r/d µs, but not before t.
 func (b *bucket) back(s State, t, whole, r int64) State {
 	s.A, s.B = s.A-whole, s.B-r
 	if s.B < 0 {
@@ -187,7 +196,7 @@ func (b *bucket) back(s State, t, whole, r int64) State {
 	return s
 }
 
-// ResetAt is TAT, rounded up.
+// ResetAt returns TAT, rounded up.
 func (b *bucket) ResetAt(s State) int64 {
 	if s.B > 0 {
 		return s.A + 1
@@ -195,7 +204,8 @@ func (b *bucket) ResetAt(s State) int64 {
 	return s.A
 }
 
-// Reserve lets TAT pass t + B·T by at most maxDelay; a leaky bucket's units wait until TAT as it was before them.
+// Reserve allows TAT to exceed t + B·T by at most maxDelay. Units of a leaky bucket
+// wait until the TAT before them.
 func (b *bucket) Reserve(s State, t, n, maxDelay int64) (after State, delay int64, booked bool) {
 	s = b.carryOver(s, t)
 	if n == 0 || n > b.burst {
@@ -212,8 +222,9 @@ func (b *bucket) Reserve(s State, t, n, maxDelay int64) (after State, delay int6
 	return next, delay, true
 }
 
-// Cancel moves TAT back by n·T. With anything booked behind the reservation it must not: those units go out at the instants
-// that they were promised, and a TAT before the last of them would grant the same time twice.
+// Cancel moves TAT back by n·T, unless there is a later reservation. Later units
+// proceed at their promised times, and a TAT before the last of them would grant the
+// same time twice.
 func (b *bucket) Cancel(s, mark State, t, n int64) State {
 	s = b.carryOver(s, t)
 	if s != mark || n == 0 || b.due(mark, t, n) {
@@ -223,7 +234,8 @@ func (b *bucket) Cancel(s, mark State, t, n int64) State {
 	return b.back(s, t, whole, r)
 }
 
-// due reports whether the units of the reservation that led to mark may have gone out at t.
+// due reports whether the units of the reservation that led to mark may have proceeded
+// at t.
 func (b *bucket) due(mark State, t, n int64) bool {
 	if b.leaky {
 		return b.delay(mark, t, n) == 0
@@ -231,13 +243,13 @@ func (b *bucket) due(mark State, t, n int64) bool {
 	return b.wait(mark, t) == 0
 }
 
-// Spacing is n·T, rounded down.
+// Spacing returns n·T, rounded down.
 func (b *bucket) Spacing(n int64) int64 {
 	whole, _ := b.t.times(min(n, b.t.unitsWithin(maxExact, maxExact)))
 	return whole
 }
 
-// Terms are B, p, d, T, B·T and the fingerprint.
+// Params returns B, p, d, T, B·T and the fingerprint.
 func (b *bucket) Params() []int64 {
 	return []int64{b.burst, b.t.p, b.t.d, b.unit, b.unitR, b.full, b.fullR, b.fingerprint}
 }

@@ -1,9 +1,10 @@
--- The twin of tokenbucket.go; leakybucket.lua is built on it. State: a, TAT in whole µs; b, its remainder over d; c, the limit's
--- fingerprint.
+-- Lua implementation of tokenbucket.go; leakybucket.lua uses it. State: a, TAT in whole
+-- µs; b, its remainder over d; c, the limit's fingerprint.
 
 local bucket = {}
 
--- new names the terms: T = p/d µs in lowest terms, unit = T and full = B·T in whole µs and a remainder over d.
+-- new names the parameters: T = p/d µs in lowest terms, unit = T and full = B·T in
+-- whole µs and a remainder over d.
 function bucket.new(terms)
   return {
     burst = terms[1], p = terms[2], d = terms[3],
@@ -13,7 +14,8 @@ function bucket.new(terms)
   }
 end
 
--- times is n·T as whole µs and a remainder over d. From 2^53 µs on, more than any TAT, only its being so large is exact.
+-- times returns n·T as whole µs and a remainder over d. A result of 2^53 µs or more,
+-- which exceeds any TAT, is only exact in being that large.
 local function times(f, n)
   local whole = floor(f.p / f.d)
   local q, r = mul_div(f.p % f.d, n, f.d)
@@ -23,13 +25,15 @@ local function times(f, n)
   return n * whole + q, r
 end
 
--- units_in is how many T lie in whole + r/d µs, rounded up. The result must be below 2^53.
+-- units_in returns how many T are in whole + r/d µs, rounded up. The result must be
+-- below 2^53.
 local function units_in(f, whole, r)
   local q, rest = mul_div(f.d, whole, f.p)
   return q + ceil_div(rest + r, f.p)
 end
 
--- carry_over keeps the TAT of another limit: a fraction of a µs rounds up, and it is at most t + B·T.
+-- carry_over keeps the TAT of another limit. A fraction of a µs is rounded up, and TAT
+-- is at most t + B·T.
 local function carry_over(b, s, t)
   if s.c == b.fingerprint or (s.a == 0 and s.b == 0 and s.c == 0) then
     return s
@@ -44,8 +48,9 @@ local function carry_over(b, s, t)
   return {a = a, b = r, c = b.fingerprint}
 end
 
--- advance is TAT after n units more, whether or not they are there: the µs by which it is past t + full, which may be negative,
--- and a remainder over d. When the clock has gone back TAT itself would pass 2^53.
+-- advance returns TAT after n more units, whether or not they are available: the µs by
+-- which it exceeds t + full, which may be negative, and a remainder over d. TAT itself
+-- could exceed 2^53 after the clock went back.
 local function advance(b, s, t, n)
   local ahead, rest = s.a - t, s.b
   if ahead < 0 then
@@ -63,12 +68,13 @@ local function advance(b, s, t, n)
   return past, r
 end
 
--- state_at is the state with the TAT that advance gave.
+-- state_at returns the state with the TAT that advance returned.
 local function state_at(b, t, past, r)
   return {a = t + b.full + past, b = r, c = b.fingerprint}
 end
 
--- wait is until the TAT that advance gave keeps within t + B·T; rounded up.
+-- wait returns the µs until the TAT that advance returned is within t + B·T; rounded
+-- up.
 local function wait(b, past, r)
   if r > b.full_r then
     past = past + 1
@@ -76,7 +82,8 @@ local function wait(b, past, r)
   return max(0, past)
 end
 
--- delay is how long before t + delay the n units just spent may go out: TAT − n·T − t, rounded up.
+-- delay returns after how many µs the n units just spent may proceed: TAT − n·T − t,
+-- rounded up.
 local function delay(b, s, t, n)
   local whole, r = times(b, n)
   local d = s.a - t - whole
@@ -96,7 +103,7 @@ local function remaining(b, s, t)
   return max(0, b.burst - units_in(b, s.a - t, s.b))
 end
 
--- back moves TAT by whole + r/d µs towards t, not before it.
+-- back moves TAT back by whole + r/d µs, but not before t.
 local function back(b, s, t, whole, r)
   local a = s.a - whole
   r = s.b - r
@@ -109,7 +116,8 @@ local function back(b, s, t, whole, r)
   return {a = a, b = r, c = s.c}
 end
 
--- due reports whether the n units of the reservation that led to mark may have gone out at t.
+-- due reports whether the n units of the reservation that led to mark may have
+-- proceeded at t.
 local function due(b, mark, t, n)
   if b.leaky then
     return delay(b, mark, t, n) == 0
@@ -117,7 +125,7 @@ local function due(b, mark, t, n)
   return mark.a < t + b.full or (mark.a == t + b.full and mark.b <= b.full_r)
 end
 
--- take admits iff max(TAT, t) + n·T <= t + B·T; then TAT = max(TAT, t) + n·T.
+-- take allows iff max(TAT, t) + n·T <= t + B·T; then TAT = max(TAT, t) + n·T.
 function bucket.take(b, s, t, n)
   s = carry_over(b, s, t)
   if n == 0 or n > b.burst then
@@ -130,7 +138,8 @@ function bucket.take(b, s, t, n)
   return state_at(b, t, past, r), true
 end
 
--- answer describes s, the state after a decision at t on a request for asked units, of which spent were taken from s.
+-- answer returns the decision for s, the state after a decision at t on a request for
+-- asked units, of which spent were taken from s.
 function bucket.answer(b, s, t, asked, spent, allowed)
   local d = {
     allowed = allowed, never = false, limit = b.burst, remaining = remaining(b, s, t),
@@ -155,7 +164,8 @@ function bucket.refund(b, s, t, n)
   return back(b, s, t, times(b, n))
 end
 
--- undo sets TAT = max(t, TAT − n·T + t − t0), but for units that are promised to somebody.
+-- undo sets TAT = max(t, TAT − n·T + t − t0), except for units that are promised to
+-- reservations.
 function bucket.undo(b, s, was, after, t0, t, n)
   if same(s, after) then
     return was
@@ -172,7 +182,7 @@ function bucket.undo(b, s, was, after, t0, t, n)
   return back(b, s, t, whole, r)
 end
 
--- reset_at is TAT, rounded up.
+-- reset_at returns TAT, rounded up.
 function bucket.reset_at(_, s)
   if s.b > 0 then
     return s.a + 1
@@ -180,7 +190,8 @@ function bucket.reset_at(_, s)
   return s.a
 end
 
--- reserve lets TAT pass t + B·T by at most max_delay; a leaky bucket's units wait until TAT as it was before them.
+-- reserve allows TAT to exceed t + B·T by at most max_delay. Units of a leaky bucket
+-- wait until the TAT before them.
 function bucket.reserve(b, s, t, n, max_delay)
   s = carry_over(b, s, t)
   if n == 0 or n > b.burst then
@@ -197,7 +208,8 @@ function bucket.reserve(b, s, t, n, max_delay)
   return state_at(b, t, past, r), held, true
 end
 
--- cancel moves TAT back by n·T, unless something was booked behind the reservation that led to mark, or it is due.
+-- cancel moves TAT back by n·T, unless there is a later reservation than the one that
+-- led to mark, or it is due.
 function bucket.cancel(b, s, mark, t, n)
   s = carry_over(b, s, t)
   if not same(s, mark) or n == 0 or due(b, mark, t, n) then

@@ -12,11 +12,12 @@ import (
 //go:embed tokenbucketinterval.lua
 var intervalBucketLua string
 
-// intervalBucket refills R tokens at the end of every interval I, up to B: the bucket of the Redis guides. Intervals begin when
-// a full bucket is first used.
+// intervalBucket adds R tokens at the end of every interval I, up to B, like the token
+// bucket of the Redis guides. Intervals begin when a full bucket is first used.
 //
-// Its state is A, the instant of the last refill; B, the tokens plus one, so that an empty bucket is not taken for one that was
-// never used; C, the tokens owed to reservations, which only an empty bucket has.
+// Its state is A, the instant of the last refill; B, the tokens plus one, which
+// distinguishes an empty bucket from an unused key; and C, the tokens owed to
+// reservations, which only an empty bucket has.
 type intervalBucket struct{ rate, interval, burst int64 }
 
 func newIntervalBucket(l headgate.Limit) (Stepper, error) {
@@ -34,10 +35,11 @@ func newIntervalBucket(l headgate.Limit) (Stepper, error) {
 	return b, nil
 }
 
-// refilled is the state in plain numbers: missing is B − tokens + what is owed.
+// refilled is the unpacked state. missing is B − tokens + the tokens owed.
 type refilled struct{ last, missing int64 }
 
-// at is the bucket at t, after the refills that are due. A full bucket is as if never used: its intervals begin at t.
+// at returns the bucket at t, after the refills that are due. A full bucket is unused:
+// its intervals begin at t.
 func (b *intervalBucket) at(s State, t int64) refilled {
 	r := b.unpack(s)
 	if t > r.last {
@@ -54,7 +56,8 @@ func (b *intervalBucket) at(s State, t int64) refilled {
 	return r
 }
 
-// unpack bounds what is owed by what can be paid until the last instant there is: another limit may have owed far more.
+// unpack caps the tokens owed by what can be refilled until the latest instant, because
+// another limit may have owed far more.
 func (b *intervalBucket) unpack(s State) refilled {
 	if s.B == 0 {
 		return refilled{}
@@ -73,15 +76,15 @@ func (b *intervalBucket) pack(r refilled) State {
 	return State{A: r.last, B: max(0, b.burst-r.missing) + 1, C: max(0, r.missing-b.burst)}
 }
 
-// tokens is what can be spent at once.
+// tokens returns the tokens that can be spent immediately.
 func (b *intervalBucket) tokens(r refilled) int64 { return max(0, b.burst-r.missing) }
 
-// instantOf is when n tokens are there, for n above those that are.
+// instantOf returns when n tokens are available, for n above the tokens available now.
 func (b *intervalBucket) instantOf(r refilled, n int64) int64 {
 	return r.last + ceilDiv(n-b.burst+r.missing, b.rate)*b.interval
 }
 
-// Take admits iff tokens ≥ n.
+// Take allows iff tokens ≥ n.
 func (b *intervalBucket) Take(s State, t, n int64) (State, bool) {
 	if n == 0 {
 		return s, true
@@ -94,7 +97,8 @@ func (b *intervalBucket) Take(s State, t, n int64) (State, bool) {
 	return b.pack(r), true
 }
 
-// Answer has retry_after = last + ceil((n−tokens)/R)·I − t and reset_after = last + ceil((B−tokens)/R)·I − t, 0 when full.
+// Answer calculates retry_after = last + ceil((n−tokens)/R)·I − t and reset_after =
+// last + ceil((B−tokens)/R)·I − t, 0 when full.
 func (b *intervalBucket) Answer(s State, t, asked, _ int64, allowed bool) headgate.Decision {
 	r := b.at(s, t)
 	d := headgate.Decision{Allowed: allowed, Limit: b.burst, Remaining: b.tokens(r)}
@@ -111,7 +115,7 @@ func (b *intervalBucket) Answer(s State, t, asked, _ int64, allowed bool) headga
 	return d
 }
 
-// Refund is tokens = min(B, tokens + n), after the refills that are due.
+// Refund sets tokens = min(B, tokens + n), after the refills that are due.
 func (b *intervalBucket) Refund(s State, t, n int64) State {
 	if n == 0 {
 		return s
@@ -121,9 +125,10 @@ func (b *intervalBucket) Refund(s State, t, n int64) State {
 	return b.pack(r)
 }
 
-// Undo gives n tokens back unless there was a refill since, which may have filled the bucket, or a token is owed, whose instant
-// was promised. A refill moves the state's instant by a whole interval at least. If the take began the intervals, without it they
-// would begin later, at t at the latest.
+// Undo refunds n tokens, except in two cases. After a refill the bucket may have been
+// full. If a token is owed, its time was promised. A refill moves the state's instant
+// by at least one interval. If the take started the intervals, they would start later
+// without it, at t at the latest.
 func (b *intervalBucket) Undo(s, was, after State, t0, t, n int64) State {
 	r := b.unpack(s)
 	switch {
@@ -138,7 +143,7 @@ func (b *intervalBucket) Undo(s, was, after State, t0, t, n int64) State {
 	return b.pack(r)
 }
 
-// ResetAt is when the bucket is full.
+// ResetAt returns when the bucket is full.
 func (b *intervalBucket) ResetAt(s State) int64 {
 	r := b.unpack(s)
 	if r.missing == 0 {
@@ -147,7 +152,7 @@ func (b *intervalBucket) ResetAt(s State) int64 {
 	return b.instantOf(r, b.burst)
 }
 
-// Rephase begins the interval anew.
+// Rephase restarts the interval at t.
 func (b *intervalBucket) Rephase(s State, t int64) State {
 	if s.B > 0 {
 		s.A = max(s.A, t)
@@ -155,7 +160,7 @@ func (b *intervalBucket) Rephase(s State, t int64) State {
 	return s
 }
 
-// Reserve owes what is not there, up to 1e9 tokens in all.
+// Reserve lets the bucket owe unavailable tokens, up to 1e9 in all.
 func (b *intervalBucket) Reserve(s State, t, n, maxDelay int64) (after State, delay int64, booked bool) {
 	if n == 0 || n > b.burst {
 		return s, 0, n == 0
@@ -171,7 +176,8 @@ func (b *intervalBucket) Reserve(s State, t, n, maxDelay int64) (after State, de
 	return b.pack(r), delay, true
 }
 
-// Cancel gives n tokens back, unless something was booked behind the reservation, whose instant was promised, or it is due.
+// Cancel refunds n tokens, unless there is a later reservation, whose time was
+// promised, or the reservation is due.
 func (b *intervalBucket) Cancel(s, mark State, t, n int64) State {
 	r := b.at(s, t)
 	if s != mark || n == 0 || r.missing <= b.burst {
@@ -181,10 +187,10 @@ func (b *intervalBucket) Cancel(s, mark State, t, n int64) State {
 	return b.pack(r)
 }
 
-// Spacing is floor(n/R) intervals: whoever had to wait left less than R tokens.
+// Spacing returns floor(n/R) intervals: a caller that waited left less than R tokens.
 func (b *intervalBucket) Spacing(n int64) int64 {
 	return min(saturatingMul(n/b.rate, b.interval), maxExact)
 }
 
-// Terms are R, I and B.
+// Params returns R, I and B.
 func (b *intervalBucket) Params() []int64 { return []int64{b.rate, b.interval, b.burst} }

@@ -1,5 +1,5 @@
--- The twin of tokenbucketinterval.go. State: a, the instant of the last refill; b, the tokens plus one; c, the tokens owed to
--- reservations.
+-- Lua implementation of tokenbucketinterval.go. State: a, the instant of the last
+-- refill; b, the tokens plus one; c, the tokens owed to reservations.
 
 local interval_bucket = {}
 
@@ -9,8 +9,9 @@ function interval_bucket.new(terms)
   return {rate = terms[1], interval = terms[2], burst = terms[3]}
 end
 
--- unpack is the state in plain numbers: the last refill and what is missing, B − tokens + what is owed. That is bounded by what
--- can be paid until the last instant there is: another limit may have owed far more.
+-- unpack returns the last refill and the missing tokens, B − tokens + the tokens owed.
+-- They are capped by what can be refilled until the latest instant, because another
+-- limit may have owed far more.
 local function unpack(b, s)
   if s.b == 0 then
     return 0, 0
@@ -32,7 +33,8 @@ local function pack(b, last, missing)
   return {a = last, b = max(0, b.burst - missing) + 1, c = max(0, missing - b.burst)}
 end
 
--- at is the bucket at t, after the refills that are due. A full bucket is as if never used: its intervals begin at t.
+-- at returns the bucket at t, after the refills that are due. A full bucket is unused:
+-- its intervals begin at t.
 local function at(b, s, t)
   local last, missing = unpack(b, s)
   if t > last then
@@ -49,12 +51,12 @@ local function at(b, s, t)
   return last, missing
 end
 
--- instant_of is when n tokens are there, for n above those that are.
+-- instant_of returns when n tokens are available, for n above the tokens available now.
 local function instant_of(b, last, missing, n)
   return last + ceil_div(n - b.burst + missing, b.rate) * b.interval
 end
 
--- take admits iff tokens >= n.
+-- take allows iff tokens >= n.
 function interval_bucket.take(b, s, t, n)
   if n == 0 then
     return s, true
@@ -66,7 +68,8 @@ function interval_bucket.take(b, s, t, n)
   return pack(b, last, missing + n), true
 end
 
--- answer has retry_after = last + ceil((n−tokens)/R)·I − t and reset_after = last + ceil((B−tokens)/R)·I − t, 0 when full.
+-- answer calculates retry_after = last + ceil((n−tokens)/R)·I − t and reset_after =
+-- last + ceil((B−tokens)/R)·I − t, 0 when full.
 function interval_bucket.answer(b, s, t, asked, _, allowed)
   local last, missing = at(b, s, t)
   local d = {
@@ -84,7 +87,7 @@ function interval_bucket.answer(b, s, t, asked, _, allowed)
   return d
 end
 
--- refund is tokens = min(B, tokens + n), after the refills that are due.
+-- refund sets tokens = min(B, tokens + n), after the refills that are due.
 function interval_bucket.refund(b, s, t, n)
   if n == 0 then
     return s
@@ -93,8 +96,8 @@ function interval_bucket.refund(b, s, t, n)
   return pack(b, last, missing - min(n, missing))
 end
 
--- undo gives n tokens back unless there was a refill since, or a token is owed. If the take began the intervals, without it they
--- would begin later, at t at the latest.
+-- undo refunds n tokens, unless there was a refill since or a token is owed. If the
+-- take started the intervals, they would start later without it, at t at the latest.
 function interval_bucket.undo(b, s, was, after, t0, t, n)
   if same(s, after) then
     return was
@@ -110,7 +113,7 @@ function interval_bucket.undo(b, s, was, after, t0, t, n)
   return pack(b, last, missing - n)
 end
 
--- reset_at is when the bucket is full.
+-- reset_at returns when the bucket is full.
 function interval_bucket.reset_at(b, s)
   local last, missing = unpack(b, s)
   if missing == 0 then
@@ -119,7 +122,8 @@ function interval_bucket.reset_at(b, s)
   return instant_of(b, last, missing, b.burst)
 end
 
--- reserve owes what is not there, up to 1e9 tokens in all, to be paid before the last instant there is.
+-- reserve lets the bucket owe unavailable tokens, up to 1e9 in all, if they can be
+-- refilled until the latest instant.
 function interval_bucket.reserve(b, s, t, n, max_delay)
   if n == 0 or n > b.burst then
     return s, 0, n == 0
@@ -137,7 +141,8 @@ function interval_bucket.reserve(b, s, t, n, max_delay)
   return pack(b, last, missing), delay, true
 end
 
--- cancel gives n tokens back, unless something was booked behind the reservation that led to mark, or it is due.
+-- cancel refunds n tokens, unless there is a later reservation than the one that led to
+-- mark, or it is due.
 function interval_bucket.cancel(b, s, mark, t, n)
   local last, missing = at(b, s, t)
   if not same(s, mark) or n == 0 or missing <= b.burst then

@@ -1,9 +1,10 @@
-// Package clientaddr finds the address of the client behind a request: the peer's, unless the peer is a proxy that was named as
-// trusted. It believes no header field of anybody else.
+// Package clientaddr finds the client address of a request. It is the peer's address,
+// unless the peer is a trusted proxy. Header fields of other peers are ignored.
 //
-// A trusted peer's field is read from the right, where our own proxies write, and only as far as trusted ones wrote it: what stands
-// left of the first address that is not trusted is whatever the client likes. A field that cannot be read ends the walk; it never
-// makes somebody else of the client.
+// The field of a trusted peer is read from the right, where trusted proxies append, and
+// only up to the first address that is not trusted. Everything to the left of that
+// address can be forged by the client. An entry that cannot be parsed ends the search.
+// It never yields the address of another client.
 package clientaddr
 
 import (
@@ -17,7 +18,7 @@ import (
 	"sync/atomic"
 )
 
-// ErrInvalidOptions is what every error of [New] matches.
+// ErrInvalidOptions matches every error of [New].
 var ErrInvalidOptions = errors.New("clientaddr: invalid options")
 
 const (
@@ -25,37 +26,49 @@ const (
 	forwarded    = "Forwarded"
 )
 
-// Options are a resolver's settings. The zero value of each field is its default; nil means all defaults: nobody is trusted.
+// Options are the settings of a resolver. The zero value of each field is its default.
+// nil means all defaults: no peer is trusted.
 type Options struct {
-	// TrustedProxies are the networks that proxies of ours stand in. IPv4 networks hold v4-mapped addresses, too; IPv6 networks never
-	// hold an IPv4 address. Bits that name a host do not count. 0.0.0.0/0 and ::/0 trust everybody, and so every client's word.
+	// TrustedProxies are the networks of your proxies. An IPv4 network also contains
+	// v4-mapped IPv6 addresses. An IPv6 network never contains an IPv4 address. Host
+	// bits are ignored. 0.0.0.0/0 and ::/0 trust every peer, so every client can forge
+	// its address.
 	TrustedProxies []netip.Prefix
-	// TrustedHops is how many proxies of ours each request passes, in place of their networks: the client is that many entries from
-	// the right, at most 256. Any peer is trusted, so nobody else may reach the server; and a request that has fewer entries did not
-	// come that way: it counts as the peer's. Not both.
+	// TrustedHops is the number of your proxies that each request passes, at most 256.
+	// It replaces TrustedProxies; setting both is an error. The client address is then
+	// this many entries from the right. Every peer is trusted, so only your proxies may
+	// be able to reach the server. A request with fewer entries did not pass all
+	// proxies, and the peer's address is used.
 	TrustedHops int
-	// TrustUnix trusts a peer on a unix socket, which has no address: a proxy on this machine.
+	// TrustUnix trusts a peer on a Unix socket, which has no address: a proxy on this
+	// machine.
 	TrustUnix bool
-	// Header is the one field that trusted proxies tell the client in; empty means X-Forwarded-For. “Forwarded” is read as RFC 7239
-	// has it, any other name as one address, in one line, that the outermost proxy set in place of whatever the client sent.
+	// Header is the field in which trusted proxies send the client address. Empty means
+	// X-Forwarded-For. "Forwarded" is parsed as in RFC 7239. Any other field must be
+	// one line with one address that the outermost proxy sets, replacing what the
+	// client sent.
 	Header string
-	// Warn is called once if a peer of a private network, or on a unix socket, sends X-Forwarded-For, Forwarded or Header while nobody
-	// is trusted: most likely a proxy that was not named. The message holds no address. nil means slog.Warn.
+	// Warn is called once if no peer is trusted and a peer in a private network, or on
+	// a Unix socket, sends X-Forwarded-For, Forwarded or Header. It is then probably a
+	// proxy missing from TrustedProxies. The message contains no address. nil means
+	// slog.Warn.
 	Warn func(message string)
 }
 
-// Resolver finds clients' addresses. It is made with [New] and may be used concurrently.
+// Resolver finds client addresses. [New] creates it. It may be used concurrently.
 type Resolver struct {
 	trusted []netip.Prefix
 	hops    int
 	unix    bool
-	header  string // in its canonical form
+	header  string // in canonical form
 	warn    func(string)
 	warned  atomic.Bool
 }
 
-// New makes a resolver. opts may be nil. It refuses networks and a number of hops together, a number of hops below 0 or above 256,
-// a network that is invalid or one of v4-mapped addresses that is wider than all of IPv4, and what is not a field's name.
+// New returns a resolver. opts may be nil. It returns an error if both networks and a
+// number of hops are set, if the number of hops is below 0 or above 256, if a network
+// is invalid or is a v4-mapped network wider than all of IPv4, or if Header is not a
+// valid field name.
 func New(opts *Options) (*Resolver, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -79,29 +92,30 @@ func New(opts *Options) (*Resolver, error) {
 func (o *Options) validate() error {
 	switch {
 	case o.TrustedHops < 0 || o.TrustedHops > maxEntries:
-		return fmt.Errorf("%w: TrustedHops is %d: it must be between 0 and %d", ErrInvalidOptions, o.TrustedHops, maxEntries)
+		return fmt.Errorf("%w: TrustedHops is %d; must be 0 to %d", ErrInvalidOptions, o.TrustedHops, maxEntries)
 	case o.TrustedHops > 0 && len(o.TrustedProxies) > 0:
-		return fmt.Errorf("%w: TrustedProxies and TrustedHops are both set: choose one; networks are safer", ErrInvalidOptions)
+		return fmt.Errorf("%w: TrustedProxies and TrustedHops are both set; set only one (networks are safer)", ErrInvalidOptions)
 	case o.Header != "" && !isToken(o.Header):
-		return fmt.Errorf("%w: Header %q is not the name of a header field", ErrInvalidOptions, o.Header)
+		return fmt.Errorf("%w: Header is %q; must be a valid header field name", ErrInvalidOptions, o.Header)
 	}
 	for i, p := range o.TrustedProxies {
 		if !p.IsValid() {
-			return fmt.Errorf("%w: TrustedProxies[%d] is not a network; netip.ParsePrefix makes one of 10.0.0.0/8",
+			return fmt.Errorf("%w: TrustedProxies[%d] is not a valid network; use netip.ParsePrefix",
 				ErrInvalidOptions, i)
 		}
 		if p.Addr().Is4In6() && p.Bits() < mappedBits {
-			return fmt.Errorf("%w: TrustedProxies[%d], %s, is wider than all of IPv4: write it as an IPv4 network",
+			return fmt.Errorf("%w: TrustedProxies[%d] is %s, wider than all of IPv4; write it as an IPv4 network",
 				ErrInvalidOptions, i, p)
 		}
 	}
 	return nil
 }
 
-// mappedBits is how long ::ffff:0:0/96 is, which IPv4 is mapped into.
+// mappedBits is the length of ::ffff:0:0/96, the prefix of v4-mapped addresses.
 const mappedBits = 96
 
-// unmapped is a network as addresses are compared with it: of IPv4 if it is one of v4-mapped addresses.
+// unmapped returns a v4-mapped network as an IPv4 network, and any other network
+// unchanged.
 func unmapped(p netip.Prefix) netip.Prefix {
 	if p.Addr().Is4In6() {
 		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-mappedBits)
@@ -109,13 +123,16 @@ func unmapped(p netip.Prefix) netip.Prefix {
 	return p
 }
 
-// Addr is the client's address, unmapped and without a zone; the zero Addr if there is none: a peer on a unix socket, or one whose
-// address cannot be read. An address that NAT64 has translated (64:ff9b::/96) stays one of IPv6, so that nobody passes for a proxy by
-// it; [Group] knows it. The cost grows with the length of the header's field at most, of which 256 entries are looked at. It does not
-// allocate, but for an element that cannot be read or has escapes.
+// Addr returns the client address, unmapped and without a zone. It returns the zero
+// Addr if there is none: the peer is on a Unix socket, or its address cannot be parsed.
+// An address that NAT64 has translated (64:ff9b::/96) stays an IPv6 address, so that it
+// cannot match an IPv4 proxy; [Group] translates it. The cost is at most proportional
+// to the length of the field, of which 256 entries are read. Addr does not allocate,
+// except for an element that cannot be parsed or has escapes.
 func (r *Resolver) Addr(req *http.Request) netip.Addr { return r.AddrOf(req.RemoteAddr, req.Header) }
 
-// AddrOf is [Resolver.Addr] for a peer, as [http.Request.RemoteAddr] has it, and the header that it sent.
+// AddrOf is [Resolver.Addr] for a peer, in the form of [http.Request.RemoteAddr], and
+// its header.
 func (r *Resolver) AddrOf(peer string, header http.Header) netip.Addr {
 	addr, _ := parseNode(peer)
 	switch {
@@ -130,7 +147,8 @@ func (r *Resolver) AddrOf(peer string, header http.Header) netip.Addr {
 	return single(header[r.header], addr)
 }
 
-// Trusts reports whether a peer, as [http.Request.RemoteAddr] has it, is one whose fields are believed. It does not allocate.
+// Trusts reports whether the fields of a peer, in the form of
+// [http.Request.RemoteAddr], are trusted. It does not allocate.
 func (r *Resolver) Trusts(peer string) bool {
 	addr, _ := parseNode(peer)
 	return r.trustsPeer(peer, addr)
@@ -150,7 +168,8 @@ func (r *Resolver) trusts(a netip.Addr) bool {
 	return slices.ContainsFunc(r.trusted, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// isSocket is whether a peer is what net/http calls one on a unix socket: @ or nothing if it has no name, @name, or a path.
+// isSocket reports whether net/http gives peer as the address of a Unix socket: @ or
+// empty if it has no name, @name, or a path.
 func isSocket(peer string) bool {
 	return peer == "" || peer[0] == '@' || strings.Contains(peer, "/")
 }

@@ -5,13 +5,15 @@ import (
 	"strings"
 )
 
-// lastForwarded splits the last element off a line of Forwarded. It looks for quotes from the right, because what stands on the left
-// may be a client's: a quote that it opens and leaves open, as in
+// lastForwarded splits the last element off a line of Forwarded. It looks for quotes
+// from the right, because a client may have written the left part. A quote that the
+// client opens and does not close, as in
 //
 //	for=192.0.2.1;by=", for=203.0.113.9
 //
-// would swallow what our proxies have appended. Read from the right, what they wrote is whole whatever stands before it. A quote
-// inside of quotes has a backslash before it; the one that opens them has not, as it stands behind an equals sign.
+// would include what trusted proxies have appended. Read from the right, the elements
+// of the proxies are complete, whatever precedes them. A quote inside a quoted string
+// has a backslash before it. The opening quote has an equals sign before it.
 func lastForwarded(line string) (rest, element string, more bool) {
 	quoted := false
 	for i := len(line) - 1; i >= 0; i-- {
@@ -25,8 +27,10 @@ func lastForwarded(line string) (rest, element string, more bool) {
 	return "", line, false
 }
 
-// parseForwarded reads the address in an element of Forwarded, its one parameter “for”. It is not found in an element without it, with
-// two of them, with an identifier in place of an address (“unknown”, _hidden), or with a part that is not a parameter.
+// parseForwarded parses the address in an element of Forwarded: its single parameter
+// "for". It returns false if the parameter is missing or occurs twice, if it is an
+// identifier in place of an address ("unknown", _hidden), or if a part of the element
+// is not a parameter.
 func parseForwarded(element string) (netip.Addr, bool) {
 	var node string
 	found := false
@@ -50,12 +54,13 @@ func parseForwarded(element string) (netip.Addr, bool) {
 	return parseNode(node)
 }
 
-// pair is one parameter of an element. Its value is not yet unescaped.
+// pair is a parameter of an element. Its value is still escaped.
 type pair struct {
 	name, value string
 }
 
-// cutPair takes the first pair off the pairs of an element, which semicolons separate. A pair may be empty.
+// cutPair splits the first of the pairs of an element, which semicolons separate. A
+// pair may be empty.
 func cutPair(s string) (p pair, rest string, fine bool) {
 	s = strings.TrimLeft(s, " \t")
 	end := strings.IndexAny(s, "=;")
@@ -70,8 +75,9 @@ func cutPair(s string) (p pair, rest string, fine bool) {
 	return p, rest, fine && isToken(p.name)
 }
 
-// cutValue takes a parameter's value off what follows its equals sign, and the semicolon after it. Values that should be quoted and are
-// not, for their colons and brackets, are read all the same: many proxies write them.
+// cutValue splits a parameter's value, and the semicolon after it, off the text after
+// the equals sign. It accepts values with colons and brackets that should be quoted and
+// are not, because many proxies write them.
 func cutValue(s string) (value, rest string, fine bool) {
 	if strings.HasPrefix(s, `"`) {
 		end := 1 + endOfQuoted(s[1:])
@@ -87,7 +93,7 @@ func cutValue(s string) (value, rest string, fine bool) {
 	return value, rest, value != "" && !strings.ContainsAny(value, "\"\\ \t")
 }
 
-// endOfQuoted is where the quote stands that closes a quoted string; -1 if there is none.
+// endOfQuoted returns the index of the quote that closes a quoted string, or -1.
 func endOfQuoted(s string) int {
 	for i := 0; i < len(s); i++ {
 		switch s[i] {
@@ -100,7 +106,8 @@ func endOfQuoted(s string) int {
 	return -1
 }
 
-// text is the value without its escapes. One that is too long for an address is left as it is: it is none.
+// text returns the value without its escapes. A value that is too long for an address
+// is returned unchanged.
 func (p pair) text() string {
 	if len(p.value) > maxNode || !strings.Contains(p.value, `\`) {
 		return p.value

@@ -5,12 +5,15 @@ import (
 	"strings"
 )
 
-// maxNode is more bytes than any address has, with its zone and port.
+// maxNode is longer than any address with its zone and port, in bytes.
 const maxNode = 128
 
-// parseNode reads an address as peers and proxies write it, with spaces around: 203.0.113.9, 203.0.113.9:4711, 2001:db8::1,
-// [2001:db8::1], [2001:db8::1]:4711, with or without a zone. It is unmapped, and the zone dropped. An IPv6 address with a port needs
-// its brackets: without them the port is its end. Numbers with leading zeros, octal to some, are refused.
+// parseNode parses an address as peers and proxies write it, with optional spaces
+// around it: 203.0.113.9, 203.0.113.9:4711, 2001:db8::1, [2001:db8::1],
+// [2001:db8::1]:4711, with or without a zone. The result is unmapped and without a
+// zone. An IPv6 address with a port needs brackets: without them the port is parsed as
+// part of the address. Numbers with leading zeros are refused, because some programs
+// read them as octal.
 func parseNode(s string) (netip.Addr, bool) {
 	if s == "" {
 		return netip.Addr{}, false
@@ -34,8 +37,8 @@ func parseNode(s string) (netip.Addr, bool) {
 	return parseIPv6(s)
 }
 
-// leadingIPv4 is the IPv4 address that s begins with, and what is behind it. It looks at each byte once: most addresses are such, and
-// each request has one.
+// leadingIPv4 returns the IPv4 address at the start of s, and the text after it. It
+// reads each byte once, because most requests have an IPv4 address.
 func leadingIPv4(s string) (a netip.Addr, rest string, ok bool) {
 	var fields [4]byte
 	for i := range fields {
@@ -60,14 +63,16 @@ func leadingIPv4(s string) (a netip.Addr, rest string, ok bool) {
 
 func parseIPv6(s string) (netip.Addr, bool) {
 	s, zone, zoned := strings.Cut(s, "%")
-	if zoned && zone == "" || strings.Count(s, ":") < 2 { // “unknown” and host:80 are common, and an error of netip's is allocated
+	// "unknown" and host:80 are common, and netip allocates its errors.
+	if zoned && zone == "" || strings.Count(s, ":") < 2 {
 		return netip.Addr{}, false
 	}
 	a, err := netip.ParseAddr(s)
 	return a.Unmap(), err == nil
 }
 
-// isPort is whether s is a port as RFC 7239 has it: up to five digits, or an obfuscated one, _ and some letters.
+// isPort reports whether s is a port as in RFC 7239: up to five digits, or an
+// obfuscated one, which is _ and some letters.
 func isPort(s string) bool {
 	if obfuscated, found := strings.CutPrefix(s, "_"); found {
 		return all(obfuscated, func(c byte) bool { return isAlphanumeric(c) || strings.IndexByte("._-", c) >= 0 })
@@ -75,7 +80,8 @@ func isPort(s string) bool {
 	return len(s) <= 5 && all(s, func(c byte) bool { return '0' <= c && c <= '9' })
 }
 
-// isToken is whether s is a token as RFC 9110 has it: a field's name, or that of a parameter.
+// isToken reports whether s is a token as in RFC 9110: the name of a field or of a
+// parameter.
 func isToken(s string) bool {
 	return all(s, func(c byte) bool { return isAlphanumeric(c) || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0 })
 }
@@ -84,7 +90,7 @@ func isAlphanumeric(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
-// all is whether s has bytes, and all of them are in a set.
+// all reports whether s is not empty and in returns true for all its bytes.
 func all(s string, in func(byte) bool) bool {
 	for i := range len(s) {
 		if !in(s[i]) {

@@ -5,15 +5,17 @@ import (
 	"strings"
 )
 
-// maxEntries is how many entries of a list are looked at. Only trusted proxies make one look at more than one, and nobody has as many
-// in a row; if all of them are trusted the last one looked at is the answer.
+// maxEntries is how many entries of a list are read. Only trusted proxies cause more
+// than one to be read, and real requests do not pass that many. If all of them are
+// trusted, the last one read is the result.
 const maxEntries = 256
 
-// entries walks the elements of a field's lines, as if the lines were joined, from the last to the first.
+// entries iterates over the elements of a field, from the last to the first, as if its
+// lines were joined.
 type entries struct {
 	lines []string
-	line  string // what is left of the line at hand
-	open  bool   // whether an element is left in it, maybe an empty one
+	line  string // unread part of the current line
+	open  bool   // whether line still has an element, which may be empty
 	last  func(line string) (rest, element string, more bool)
 }
 
@@ -21,7 +23,7 @@ func newEntries(lines []string, last func(string) (string, string, bool)) entrie
 	return entries{lines: lines, last: last}
 }
 
-// next is the next element to the left; false if there is none.
+// next returns the next element to the left. It returns false if there is none.
 func (e *entries) next() (string, bool) {
 	if !e.open {
 		if len(e.lines) == 0 {
@@ -34,7 +36,7 @@ func (e *entries) next() (string, bool) {
 	return element, true
 }
 
-// lastOfList splits the last element off a list with commas.
+// lastOfList splits the last element off a comma-separated list.
 func lastOfList(line string) (rest, element string, more bool) {
 	i := strings.LastIndexByte(line, ',')
 	if i < 0 {
@@ -43,7 +45,8 @@ func lastOfList(line string) (rest, element string, more bool) {
 	return line[:i], line[i+1:], true
 }
 
-// listed is the client as a list tells it, in which each proxy has appended whom it was asked by. The peer is trusted.
+// listed returns the client address from a list to which each proxy has appended the
+// address of its client. The peer is trusted.
 func (r *Resolver) listed(list entries, peer netip.Addr, parse func(string) (netip.Addr, bool)) netip.Addr {
 	if r.hops > 0 {
 		return counted(list, r.hops, peer, parse)
@@ -56,7 +59,7 @@ func (r *Resolver) listed(list entries, peer netip.Addr, parse func(string) (net
 		}
 		addr, fine := parse(element)
 		if !fine {
-			return client // nothing is known of who asked the last one that was trusted
+			return client // the client of the last trusted proxy is unknown
 		}
 		client = addr
 		if !r.trusts(addr) {
@@ -66,8 +69,9 @@ func (r *Resolver) listed(list entries, peer netip.Addr, parse func(string) (net
 	return client
 }
 
-// counted is the entry that the outermost of so many proxies wrote. The others wrote what stands right of it: addresses of ours, which
-// need not be readable. Fewer entries mean that the request did not pass all of them, so none can be told from a forged one.
+// counted returns the entry that the outermost of hops proxies wrote. The entries to
+// its right are proxy addresses, which need not be valid. With fewer entries the
+// request did not pass all proxies, so an entry may be forged.
 func counted(list entries, hops int, peer netip.Addr, parse func(string) (netip.Addr, bool)) netip.Addr {
 	var element string
 	for range hops {
@@ -82,7 +86,8 @@ func counted(list entries, hops int, peer netip.Addr, parse func(string) (netip.
 	return peer
 }
 
-// single is the client as a field of one address tells it. A second line or address means that somebody else wrote in it, too.
+// single returns the client address from a field with one address. A second line or
+// address means that the client wrote into the field too.
 func single(lines []string, peer netip.Addr) netip.Addr {
 	if len(lines) != 1 {
 		return peer

@@ -5,10 +5,12 @@ import (
 	"net/netip"
 )
 
-// sharedSpace is what carriers give to customers that share an address (RFC 6598); clouds use it for load balancers.
+// sharedSpace is the shared address space of carriers (RFC 6598). Clouds use it for
+// load balancers.
 var sharedSpace = netip.MustParsePrefix("100.64.0.0/10")
 
-// warnOnce warns of a peer that looks like a proxy of ours while nobody is trusted: then all its clients count as one.
+// warnOnce warns of a peer that is probably a proxy while no peer is trusted: all its
+// clients then count as one.
 func (r *Resolver) warnOnce(peer string, addr netip.Addr, header http.Header) {
 	if len(r.trusted) > 0 || r.unix || r.warned.Load() {
 		return
@@ -19,15 +21,16 @@ func (r *Resolver) warnOnce(peer string, addr netip.Addr, header http.Header) {
 	for _, name := range [...]string{forwardedFor, forwarded, r.header} {
 		if len(header[name]) > 0 {
 			if r.warned.CompareAndSwap(false, true) {
-				r.warn("clientaddr: a peer in a private network sends " + name + ", but no proxy is trusted: if it is one of yours, all of " +
-					"its clients count as one until TrustedProxies holds its network, or TrustUnix is set for a unix socket")
+				r.warn("clientaddr: untrusted peer in a private network sends " + name +
+					"; if it is your proxy, all of its clients count as one: " +
+					"add its network to TrustedProxies, or set TrustUnix for a Unix socket")
 			}
 			return
 		}
 	}
 }
 
-// isNear is whether an address is of a private network, or of this machine.
+// isNear reports whether an address is in a private network or on this machine.
 func isNear(a netip.Addr) bool {
 	return a.IsPrivate() || a.IsLoopback() || a.IsLinkLocalUnicast() || sharedSpace.Contains(a)
 }

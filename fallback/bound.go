@@ -10,15 +10,16 @@ import (
 	"github.com/headgate/headgate/internal/turn"
 )
 
-// bound is a rule made ready by the inner store and, if it says local, its share by the local one.
+// bound is a rule that the inner store and, for the mode local, the local store have
+// bound.
 type bound struct {
 	store *Store
 	inner headgate.Bound
-	local headgate.Bound // nil unless mode is local
+	local headgate.Bound // bound to the share; nil unless the mode is local
 	mode  headgate.OnStoreError
 }
 
-// Apply does verb with cost; see [headgate.Bound].
+// Apply executes verb with cost; see [headgate.Bound].
 func (b *bound) Apply(
 	ctx context.Context, now headgate.Instant, key string, verb headgate.Verb, cost int64,
 ) (headgate.Decision, error) {
@@ -40,6 +41,7 @@ func (b *bound) Apply(
 	return d, nil
 }
 
+// insteadOfApply applies the failure mode.
 func (b *bound) insteadOfApply(
 	ctx context.Context, v verdict, now headgate.Instant, key string, verb headgate.Verb, cost int64,
 ) (headgate.Decision, error) {
@@ -56,13 +58,13 @@ func (b *bound) insteadOfApply(
 	return degraded(d, err, v)
 }
 
-// admitted is the answer of a rule that says open.
+// admitted returns the decision of the failure mode open.
 func (b *bound) admitted(v verdict) headgate.Decision {
 	most := b.inner.Limit()
 	return headgate.Decision{Allowed: true, Limit: most, Remaining: most, Degraded: v.trouble}
 }
 
-// degraded is a local decision, with why it is that.
+// degraded adds the reason to a local decision.
 func degraded(d headgate.Decision, err error, v verdict) (headgate.Decision, error) {
 	if err != nil {
 		return headgate.Decision{}, localError(err, v)
@@ -71,16 +73,17 @@ func degraded(d headgate.Decision, err error, v verdict) (headgate.Decision, err
 	return d, nil
 }
 
-// localError is the answer when the local store could not decide either.
+// localError returns the error if neither store could decide.
 func localError(err error, v verdict) error {
 	return fmt.Errorf("fallback: decide locally: %w (%w)", err, v.err)
 }
 
-// Marks of reservations that the inner store did not make begin with a number below zero, which no state of this program does.
-// A local mark's first number is turned into its complement.
+// A reservation token that the inner store did not make begins with a negative number,
+// which never occurs in a state. A local token has its first number complemented;
+// openMark is the token of the failure mode open.
 const openMark = math.MinInt64
 
-// Reserve books where the decision is made; see [headgate.Bound].
+// Reserve reserves in the store that decides; see [headgate.Bound].
 func (b *bound) Reserve(
 	ctx context.Context, now headgate.Instant, key string, cost int64, maxDelay time.Duration,
 ) (headgate.Decision, headgate.ReservationToken, error) {
@@ -89,11 +92,11 @@ func (b *bound) Reserve(
 		return b.insteadOfReserve(ctx, v, now, key, cost, maxDelay)
 	}
 	defer c.end()
-	d, mark, err := b.inner.Reserve(c.ctx, now, key, cost, maxDelay)
+	d, token, err := b.inner.Reserve(c.ctx, now, key, cost, maxDelay)
 	if v = c.judge(err, question{bound: b.inner, key: key}); v.err != nil {
 		return b.insteadOfReserve(ctx, v, now, key, cost, maxDelay)
 	}
-	return d, mark, nil
+	return d, token, nil
 }
 
 func (b *bound) insteadOfReserve(
@@ -103,34 +106,35 @@ func (b *bound) insteadOfReserve(
 	case v.trouble == headgate.ReasonNone || b.mode.Closed():
 		return headgate.Decision{}, headgate.ReservationToken{}, v.err
 	case !b.CanReserve():
-		return b.inner.Reserve(ctx, now, key, cost, maxDelay) // it answers that it cannot, and asks nobody
+		return b.inner.Reserve(ctx, now, key, cost, maxDelay) // it returns ErrUnsupported without I/O
 	case b.local == nil:
 		return b.admitted(v), headgate.ReservationToken{openMark}, nil
 	}
-	d, mark, err := b.local.Reserve(ctx, now, key, cost, maxDelay)
-	mark[0] = ^mark[0]
+	d, token, err := b.local.Reserve(ctx, now, key, cost, maxDelay)
+	token[0] = ^token[0]
 	d, err = degraded(d, err, v)
-	return d, mark, err
+	return d, token, err
 }
 
-// Cancel gives back where the reservation was made; see [headgate.Bound]. What the store booked stays spent while it is away.
+// Cancel refunds in the store that reserved; see [headgate.Bound]. Units that the inner
+// store reserved stay spent while it is unavailable.
 func (b *bound) Cancel(
-	ctx context.Context, now headgate.Instant, key string, cost int64, mark headgate.ReservationToken,
+	ctx context.Context, now headgate.Instant, key string, cost int64, token headgate.ReservationToken,
 ) (headgate.Decision, error) {
-	if mark[0] < 0 && b.CanReserve() {
-		if err := b.cancelHere(ctx, now, key, cost, mark); err != nil {
+	if token[0] < 0 && b.CanReserve() {
+		if err := b.cancelHere(ctx, now, key, cost, token); err != nil {
 			return headgate.Decision{}, err
 		}
 		return b.Apply(ctx, now, key, headgate.Peek, 0)
 	}
 	c, v := b.store.enter(ctx)
 	if v.err != nil {
-		return b.insteadOfCancel(ctx, v, now, key, cost, mark)
+		return b.insteadOfCancel(ctx, v, now, key, cost, token)
 	}
 	defer c.end()
-	d, err := b.inner.Cancel(c.ctx, now, key, cost, mark)
+	d, err := b.inner.Cancel(c.ctx, now, key, cost, token)
 	if v = c.judge(err, question{bound: b.inner, key: key}); v.err != nil {
-		return b.insteadOfCancel(ctx, v, now, key, cost, mark)
+		return b.insteadOfCancel(ctx, v, now, key, cost, token)
 	}
 	return d, nil
 }
@@ -149,35 +153,35 @@ func (b *bound) refundHere(ctx context.Context, now headgate.Instant, key string
 	return nil
 }
 
-// cancelHere gives back what was booked while the store was away.
-func (b *bound) cancelHere(ctx context.Context, now headgate.Instant, key string, cost int64, mark headgate.ReservationToken) error {
+// cancelHere cancels a reservation that was made while the store was unavailable.
+func (b *bound) cancelHere(ctx context.Context, now headgate.Instant, key string, cost int64, token headgate.ReservationToken) error {
 	if b.store.closed.Load() {
 		return headgate.ErrClosed
 	}
-	if b.local == nil || mark[0] == openMark {
+	if b.local == nil || token[0] == openMark {
 		return nil
 	}
-	mark[0] = ^mark[0]
-	if _, err := b.local.Cancel(ctx, now, key, cost, mark); err != nil {
+	token[0] = ^token[0]
+	if _, err := b.local.Cancel(ctx, now, key, cost, token); err != nil {
 		return fmt.Errorf("fallback: cancel locally: %w", err)
 	}
 	return nil
 }
 
 func (b *bound) insteadOfCancel(
-	ctx context.Context, v verdict, now headgate.Instant, key string, cost int64, mark headgate.ReservationToken,
+	ctx context.Context, v verdict, now headgate.Instant, key string, cost int64, token headgate.ReservationToken,
 ) (headgate.Decision, error) {
 	if v.trouble != headgate.ReasonNone && !b.mode.Closed() && !b.CanReserve() {
-		return b.inner.Cancel(ctx, now, key, cost, mark)
+		return b.inner.Cancel(ctx, now, key, cost, token)
 	}
 	return b.insteadOfApply(ctx, v, now, key, headgate.Peek, 0)
 }
 
-// Spacing is that of the inner store's rule: a share takes no less.
+// Spacing returns the spacing of the inner rule. That of a share is not shorter.
 func (b *bound) Spacing(cost int64) time.Duration { return b.inner.Spacing(cost) }
 
-// Books reports whether Reserve and Cancel work.
+// CanReserve reports whether Reserve and Cancel work.
 func (b *bound) CanReserve() bool { return b.inner.CanReserve() }
 
-// Limit is that of the rule, not of the share.
+// Limit returns the limit of the rule, not of the share.
 func (b *bound) Limit() int64 { return b.inner.Limit() }

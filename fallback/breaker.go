@@ -14,25 +14,27 @@ import (
 
 const (
 	countedFor = 10 * time.Second // how long a failure counts
-	countedIn  = time.Second      // steps in which it ages
-	often      = 10               // times Failures, and half of all calls, count as away though some are decided,
-	forAWhile  = time.Second      // for so long
-	trials     = 3                // requests that must be decided once a probe was answered
+	countedIn  = time.Second      // width of the counting buckets
+	// 10 times Failures open the breaker although some calls are decided, if half of all calls
+	// fail for at least 1 s.
+	often     = 10
+	forAWhile = time.Second
+	trials    = 3 // requests that the store must decide after a successful probe
 )
 
-// The breaker's modes. Only away and returning keep a caller from asking.
+// The modes of the breaker. Only away and returning keep calls from the store.
 const (
-	calm      uint32 = iota // no failure of late: nothing is counted, so that a decision does not pay for it
-	watched                 // a failure of late: all calls are counted
-	away                    // not asked, but for probes
-	returning               // a probe was answered: a few callers ask
+	calm      uint32 = iota // closed, no recent failure: counts nothing, which keeps decisions cheap
+	watched                 // closed, a recent failure: counts all calls
+	away                    // open: only probes call the store
+	returning               // half-open: a few calls are sent after a successful probe
 )
 
-// errSaysNothing is the outcome of a call that says nothing about the server.
-var errSaysNothing = errors.New("fallback: says nothing about the store")
+// errSaysNothing is the outcome of a call without information about the server.
+var errSaysNothing = errors.New("fallback: outcome is not evidence about the store")
 
-// breaker counts failures (the library's part) and brings the store back (ours: the library would let a caller wait for the
-// first request that it tries).
+// breaker is a circuit breaker. The library counts failures. This package probes and
+// recovers, because the library would let a caller wait for the first trial request.
 type breaker struct {
 	mode     atomic.Uint32
 	machine  *gobreaker.TwoStepCircuitBreaker[struct{}]
@@ -41,27 +43,27 @@ type breaker struct {
 	within   time.Duration
 	observer headgate.StoreObserver
 	born     time.Time
-	since    atomic.Int64 // when calls began to be counted; this and the next two in ns since born
-	decided  atomic.Int64 // when the store last decided since then
-	row      atomic.Int64 // when it first failed since then; 0 if it did not
-	rowOf    atomic.Int64 // how many calls have failed since then that began then or later
+	since    atomic.Int64 // when counting began; this and the next two are in ns since born
+	decided  atomic.Int64 // when the store last decided
+	row      atomic.Int64 // start of the current streak of failures; 0 if there is none
+	rowOf    atomic.Int64 // failures of calls that began after the streak did
 	last     atomic.Pointer[failure]
-	open     atomic.Pointer[headgate.StoreError] // what is answered while the store is not asked
+	open     atomic.Pointer[headgate.StoreError] // the error while the breaker is open
 
-	ctx  context.Context // ends with the store
+	ctx  context.Context // cancelled by close
 	stop context.CancelFunc
-	turn chan struct{} // tells the watch that the mode has changed
+	turn chan struct{} // wakes the watch goroutine after a change of mode
 	done sync.WaitGroup
 
 	mu       sync.Mutex
 	closed   bool
-	watching bool                  // the watch runs
-	checking bool                  // a check does
-	checked  time.Time             // when the last one had an answer
-	news     []headgate.StoreEvent // what the observer has yet to hear
+	watching bool                  // the watch goroutine runs
+	checking bool                  // a check runs
+	checked  time.Time             // when the last check got a reply
+	news     []headgate.StoreEvent // events not yet sent to the observer
 }
 
-// failure is the last one, and what failed: it is what a probe asks for.
+// failure is a failed call. A probe repeats its request as a peek.
 type failure struct {
 	trouble headgate.StoreErrorReason
 	err     error
@@ -79,7 +81,7 @@ func newBreaker(o *Options) *breaker {
 		MaxRequests:   trials,
 		Interval:      countedFor,
 		BucketPeriod:  countedIn,
-		Timeout:       o.ProbeEvery / 2, // over by the next probe, after which trials are made
+		Timeout:       o.ProbeEvery / 2, // ends before the next probe, so that trials may follow it
 		ReadyToTrip:   b.tooMany,
 		OnStateChange: b.changed,
 		IsExcluded:    func(err error) bool { return errors.Is(err, errSaysNothing) },
@@ -87,9 +89,11 @@ func newBreaker(o *Options) *breaker {
 	return b
 }
 
-// tooMany is whether the store counts as away. Calls fail in bursts: a connection that breaks takes all that were under way on it,
-// and a process that stalls finds them all too late. So only those count as a row that began after the first had failed, and
-// nothing may have been decided for a budget's time; or else it has to last.
+// tooMany reports whether the breaker must open. Calls fail in bursts: a broken
+// connection fails all calls in flight on it, and a stalled process makes all of them
+// late. Therefore a streak counts only calls that began after its first failure, and
+// the store must have decided nothing for the time of one budget. Otherwise the
+// failures must last for forAWhile.
 func (b *breaker) tooMany(c gobreaker.Counts) bool {
 	now := b.now()
 	if now-b.decided.Load() >= int64(b.within) && b.rowOf.Load() >= int64(b.failures) {
@@ -98,30 +102,30 @@ func (b *breaker) tooMany(c gobreaker.Counts) bool {
 	return now-b.since.Load() >= int64(forAWhile) && c.TotalFailures >= often*b.failures && c.TotalFailures >= c.TotalSuccesses
 }
 
-// now is in ns since the breaker was made.
+// now returns the time in ns since the breaker was created.
 func (b *breaker) now() int64 { return int64(time.Since(b.born)) }
 
-// noteDecided keeps when the store last decided. A row of failures ends with that.
+// noteDecided records a decision of the store. It ends a streak of failures.
 func (b *breaker) noteDecided() {
 	b.decided.Store(b.now())
 	b.row.Store(0)
 	b.rowOf.Store(0)
 }
 
-// noteFailed counts a failure of a call that began at start.
+// noteFailed counts the failure of a call that began at start.
 func (b *breaker) noteFailed(start time.Time) {
 	if !b.row.CompareAndSwap(0, b.now()) && int64(start.Sub(b.born)) >= b.row.Load() {
 		b.rowOf.Add(1)
 	}
 }
 
-// away reports whether the store is not asked at all.
+// away reports whether the breaker is open.
 func (b *breaker) away() bool { return b.mode.Load() == away }
 
-// permit is the right to ask the store once.
+// permit allows one call of the store.
 type permit struct {
 	done  func(error) // nil if the call is not counted
-	trial bool        // the store is just coming back
+	trial bool        // the breaker is half-open
 }
 
 func (p permit) end(outcome error) {
@@ -130,7 +134,7 @@ func (p permit) end(outcome error) {
 	}
 }
 
-// admit gives a permit, which must be ended, or none.
+// admit returns a permit, which must be ended, and whether the call is allowed.
 func (b *breaker) admit() (permit, bool) {
 	mode := b.mode.Load()
 	if mode == calm {
@@ -146,9 +150,9 @@ func (b *breaker) admit() (permit, bool) {
 	return permit{done: done, trial: mode == returning}, err == nil
 }
 
-// failed ends a permit with a failure of what was asked.
+// failed ends a permit with the failure of a request.
 func (b *breaker) failed(p permit, start time.Time, v verdict, asked question) {
-	// Who waits behind others does not know for what.
+	// A caller that waited behind others does not know why they failed.
 	if v.trouble != headgate.ReasonOverloaded || b.mode.Load() == calm || b.last.Load() == nil {
 		b.last.Store(&failure{trouble: v.trouble, err: v.err, asked: asked.kept()})
 	}
@@ -158,12 +162,12 @@ func (b *breaker) failed(p permit, start time.Time, v verdict, asked question) {
 		return
 	}
 	if b.mode.Load() == calm {
-		b.noteDecided() // it may have been just now
+		b.noteDecided() // the store may have decided a moment ago
 		b.since.Store(b.now())
 		b.mode.CompareAndSwap(calm, watched)
 	}
 	if b.mode.Load() != watched {
-		return // the store was found to be away meanwhile
+		return // the breaker opened in the meantime
 	}
 	b.noteFailed(start)
 	if done, err := b.machine.Allow(); err == nil {
@@ -171,12 +175,13 @@ func (b *breaker) failed(p permit, start time.Time, v verdict, asked question) {
 	}
 }
 
-// refusal is the verdict on a call that is not made.
+// refusal returns the verdict for a call that the breaker does not allow.
 func (b *breaker) refusal() verdict {
 	return verdict{headgate.ReasonBreakerOpen, b.open.Load()}
 }
 
-// changed follows the library's states. It is called with the library's lock held.
+// changed follows the state changes of the library. The library holds its lock during
+// the call.
 func (b *breaker) changed(_ string, from, to gobreaker.State) {
 	switch {
 	case to == gobreaker.StateClosed:
@@ -196,7 +201,7 @@ func (b *breaker) changed(_ string, from, to gobreaker.State) {
 func openError(f *failure) *headgate.StoreError {
 	e := &headgate.StoreError{
 		Store: "store", Reason: headgate.ReasonBreakerOpen, Err: f.err,
-		Advice: "it failed too often just now; it is probed, and asked again when it answers",
+		Advice: "it failed too often; calls resume after a successful probe",
 	}
 	var cause *headgate.StoreError
 	if errors.As(f.err, &cause) {
@@ -205,7 +210,7 @@ func openError(f *failure) *headgate.StoreError {
 	return e
 }
 
-// tell leaves news for the observer, and sees to it that the watch runs.
+// notify queues events for the observer and makes sure that the watch goroutine runs.
 func (b *breaker) tell(news ...headgate.StoreEvent) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -223,7 +228,7 @@ func (b *breaker) tell(news ...headgate.StoreEvent) {
 	}
 }
 
-// watch runs from when the store goes away until it is asked by all again.
+// watch runs on its own goroutine while the breaker is open or half-open.
 func (b *breaker) watch() {
 	for b.report() {
 		switch b.mode.Load() {
@@ -237,7 +242,8 @@ func (b *breaker) watch() {
 	}
 }
 
-// report tells the observer what is new. It answers false when there is nothing more to do.
+// report sends queued events to the observer. It returns false if the watch goroutine
+// must end.
 func (b *breaker) report() bool {
 	for {
 		b.mu.Lock()
@@ -261,7 +267,8 @@ func (b *breaker) report() bool {
 	}
 }
 
-// pause waits for d or, if d is 0, for the mode to change; false if the store was closed meanwhile.
+// pause waits for d or, if d is 0, for a change of mode. It returns false if the store
+// was closed.
 func (b *breaker) pause(d time.Duration) bool {
 	if d == 0 {
 		select {
@@ -281,10 +288,11 @@ func (b *breaker) pause(d time.Duration) bool {
 	}
 }
 
-// probe asks for what failed last, without changing it, and reports whether there was an answer.
+// probe peeks at the key that failed last, and reports whether the store replied.
 func (b *breaker) probe() bool { return b.ask(b.last.Load().asked) == nil }
 
-// ask asks again, within a whole budget, and tells why there was no answer. That a key holds something else is one.
+// ask repeats a request as a peek, within a whole budget. It returns why there was no
+// reply. A key of another type counts as a reply.
 func (b *breaker) ask(q question) error {
 	ctx, cancel := context.WithTimeout(b.ctx, b.within)
 	defer cancel()
@@ -299,7 +307,7 @@ func (b *breaker) ask(q question) error {
 	return ctx.Err()
 }
 
-// close ends the watch and waits for it.
+// close stops the watch goroutine and waits for it.
 func (b *breaker) close() {
 	b.mu.Lock()
 	b.closed = true

@@ -117,7 +117,7 @@ func TestOpenBreakerTellsTheCause(t *testing.T) {
 		o.fail()
 		_, err := o.limit.Allow(background, "key")
 		want := "headgate: fickle: breaker open: headgate: fickle: refused; wait; " +
-			"it failed too often just now; it is probed, and asked again when it answers"
+			"it failed too often; calls resume after a successful probe"
 		if err == nil || err.Error() != want || !errors.Is(err, headgate.ErrStoreUnavailable) {
 			t.Errorf("got %v want %s", err, want)
 		}

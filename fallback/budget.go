@@ -6,18 +6,19 @@ import (
 	"time"
 )
 
-// budget makes the contexts under which the inner store is asked. What starts within one width shares a context, and so a timer:
-// a context.WithTimeout for each decision takes five times what all else of this package does.
+// budget creates the contexts for calls of the inner store. Calls that start within one
+// width share a context, and so a timer. A context.WithTimeout for each decision takes
+// five times as long as all other work of this package.
 type budget struct {
 	length  time.Duration
 	width   time.Duration
 	current *atomic.Pointer[slot]
 }
 
-// slot is a context for all calls that start within a width from its start.
+// slot is the context of all calls that start within one width.
 type slot struct {
 	context.Context
-	cancel   context.CancelFunc // what it releases is released by the deadline, too: there is always one
+	cancel   context.CancelFunc // not called: the deadline always releases the context
 	start    time.Time
 	deadline time.Time
 }
@@ -26,7 +27,8 @@ func newBudget(length time.Duration) budget {
 	return budget{length: length, width: min(length/50, time.Millisecond), current: new(atomic.Pointer[slot])}
 }
 
-// at is the slot for a call that starts now. Callers who find it too old at once may each make one; the last is kept.
+// at returns the slot for a call that starts now. Concurrent callers that find an
+// expired slot may each create one; the last is kept.
 func (b *budget) at(now time.Time) *slot {
 	if s := b.current.Load(); s != nil && now.Sub(s.start) < b.width {
 		return s
@@ -37,27 +39,28 @@ func (b *budget) at(now time.Time) *slot {
 	return s
 }
 
-// lent is a slot's context with the values of a caller's.
+// valuesContext is a slot's context with the values of the caller's context.
 type lent struct {
 	context.Context
 	values context.Context
 }
 
-// Value is the caller's.
+// Value returns the value of the caller's context.
 func (l *lent) Value(key any) any { return l.values.Value(key) }
 
-// AfterFunc spares a context that is derived from this one a goroutine; see context.AfterFunc.
+// AfterFunc saves a goroutine for each derived context; see context.AfterFunc.
 func (l *lent) AfterFunc(f func()) func() bool { return context.AfterFunc(l.Context, f) }
 
-// allowance is how long the inner store has for one call.
+// allowance is the time that the inner store has for one call.
 type allowance struct {
-	ctx    context.Context    // what it is asked under
+	ctx    context.Context    // context of the call
 	cancel context.CancelFunc // nil if ctx is shared
-	given  time.Duration      // how long that is
-	own    bool               // ctx ends with the caller's
+	given  time.Duration      // time until the deadline of ctx
+	own    bool               // ctx ends with the caller's context
 }
 
-// of is what a caller may have who starts now. One with a nearer deadline keeps a quarter of its time.
+// of returns the allowance of a call that starts now. A caller with an earlier deadline
+// keeps a quarter of its time.
 func (b *budget) of(ctx context.Context, now time.Time) allowance {
 	s := b.at(now)
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(s.deadline) {

@@ -8,13 +8,16 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// verdict is how a call of the inner store went. The zero value: it decided.
+// verdict is the outcome of a call of the inner store. The zero value means that the
+// store decided.
 type verdict struct {
-	trouble headgate.StoreErrorReason // why it could not decide, so that the rule says what holds; none if the call itself is at fault
+	// trouble is why the store could not decide, so that the failure mode applies. It
+	// is ReasonNone if the call itself is at fault.
+	trouble headgate.StoreErrorReason
 	err     error
 }
 
-// call is one call of the inner store. It is entered, made, judged and ended.
+// call is one call of the inner store. Its methods run in the order enter, judge, end.
 type call struct {
 	store  *Store
 	caller context.Context
@@ -24,7 +27,8 @@ type call struct {
 	judged bool
 }
 
-// enter says whether the inner store may be asked. If so the call must be ended.
+// enter returns a call if the inner store may be called. The call must then be ended.
+// Otherwise the verdict has an error.
 func (s *Store) enter(ctx context.Context) (call, verdict) {
 	if s.closed.Load() {
 		return call{}, verdict{err: headgate.ErrClosed}
@@ -48,7 +52,7 @@ func (s *Store) enter(ctx context.Context) (call, verdict) {
 	return call{store: s, caller: ctx, allowance: s.budget.of(ctx, now), start: now, permit: p}, verdict{}
 }
 
-// end releases what the call holds, also when the inner store panics.
+// end releases the resources of the call, even if the inner store panics.
 func (c *call) end() {
 	c.store.inFlight.Add(-1)
 	if c.cancel != nil {
@@ -59,7 +63,7 @@ func (c *call) end() {
 	}
 }
 
-// judge tells the breaker what came of the call, and the caller what it means.
+// judge reports the outcome to the breaker and returns the verdict for the caller.
 func (c *call) judge(err error, asked question) verdict {
 	c.judged = true
 	if err == nil {
@@ -84,8 +88,9 @@ func (c *call) judge(err error, asked question) verdict {
 	return v
 }
 
-// decided is judge for an answer. One that came too fast for a network says nothing about the server, unless the store is just
-// coming back: it was probed then.
+// decided records that the store decided. A reply that is too fast for a network is not
+// evidence about the server, except in the half-open state, which follows a successful
+// probe.
 func (c *call) decided() {
 	if c.permit.done == nil {
 		return
@@ -98,12 +103,12 @@ func (c *call) decided() {
 	c.permit.end(nil)
 }
 
-// remembered is the time within which no network answers.
+// remembered is faster than any reply over a network.
 const remembered = 10 * time.Microsecond
 
-// evidence reports whether a trouble says something about the server. A caller who ended the call says nothing, and neither
-// does one who gave the server less than half of the budget. Too many callers at once say nothing either, unless one has waited
-// for all of the budget.
+// evidence reports whether a failure is evidence about the server. A cancelled call is
+// not, and neither is a call that gave the server less than half of the budget. An
+// overload is not, unless the caller waited for the whole budget.
 func (c *call) evidence(v verdict) bool {
 	switch {
 	case c.own && c.caller.Err() != nil:
@@ -114,10 +119,10 @@ func (c *call) evidence(v verdict) bool {
 	return v.trouble == headgate.ReasonUnreachable || v.trouble == headgate.ReasonRefused || v.trouble == headgate.ReasonWrongType
 }
 
-// hurried reports a caller who gave the server less than half of the budget.
+// hurried reports whether the caller gave the server less than half of the budget.
 func (c *call) hurried() bool { return c.own && c.given < c.store.budget.length/2 }
 
-// late reports that there was no answer in the time that the server had.
+// late reports whether the server did not reply in time.
 func late(v verdict) bool {
 	return v.trouble == headgate.ReasonTimedOut || v.trouble == headgate.ReasonOverloaded && errors.Is(v.err, context.DeadlineExceeded)
 }
@@ -132,7 +137,7 @@ func (c *call) classify(err error) verdict {
 	case errors.Is(err, context.DeadlineExceeded):
 		return verdict{headgate.ReasonTimedOut, &headgate.StoreError{
 			Store: "store", Reason: headgate.ReasonTimedOut, Err: err,
-			Advice: "see whether the server is slow or gone; the budget is " + c.given.String(),
+			Advice: "check whether the server is slow or unreachable; the budget is " + c.given.String(),
 		}}
 	}
 	return verdict{err: err}
@@ -141,6 +146,6 @@ func (c *call) classify(err error) verdict {
 func (s *Store) errOverloaded() error {
 	return &headgate.StoreError{
 		Store: "store", Reason: headgate.ReasonOverloaded,
-		Advice: "more callers wait for it than MaxInFlight allows; see whether the server is slow, or raise MaxInFlight",
+		Advice: "more callers wait than MaxInFlight allows; check whether the server is slow, or raise MaxInFlight",
 	}
 }

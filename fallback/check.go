@@ -7,9 +7,10 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// check asks in the background, with a whole budget, what a caller had too little time for. Where all callers are in a hurry (a proxy
-// gives 20 ms, say) nobody else would find out that the store hangs. One check runs at a time, and once one had an answer the next
-// begins no sooner than a probe would.
+// check repeats a request in the background with a whole budget, because the caller had
+// too little time. If all callers have short deadlines (20 ms from a proxy, for
+// example), only a check finds out that the store hangs. One check runs at a time.
+// After a reply the next check starts no sooner than a probe would.
 func (b *breaker) check(q question) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -28,11 +29,11 @@ func (b *breaker) check(q question) {
 	})
 }
 
-// checkNow counts as a call does, and reports whether there was an answer.
+// checkNow counts like a call, and reports whether the store replied.
 func (b *breaker) checkNow(q question) bool {
 	p, ok := b.admit()
 	if !ok {
-		return true // it is away, and probed
+		return true // the breaker is open, so the store is probed
 	}
 	start := time.Now()
 	err := b.ask(q)
@@ -50,7 +51,7 @@ func (b *breaker) checkNow(q question) bool {
 	return err == nil
 }
 
-// troubleOf is why there was no answer.
+// reasonOf returns why there was no reply.
 func troubleOf(err error) headgate.StoreErrorReason {
 	var known *headgate.StoreError
 	if errors.As(err, &known) {

@@ -7,13 +7,15 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// ApplyAll takes from every op or from none; see [headgate.Store]. While the store is away the strictest rule holds: if one says
-// closed nothing is decided; otherwise those that say local decide together, and those that say open admit.
+// ApplyAll takes the cost of every op or of none; see [headgate.Store]. While the store
+// is unavailable the strictest failure mode applies. If one rule has the mode closed,
+// nothing is decided. Otherwise the rules with the mode local decide together, and
+// those with the mode open allow.
 func (s *Store) ApplyAll(ctx context.Context, now headgate.Instant, ops []headgate.Op, peek bool, decisions []headgate.Decision) error {
 	if len(decisions) != len(ops) {
-		return fmt.Errorf("fallback: %w: %d decisions for %d ops", headgate.ErrInvalidPolicy, len(decisions), len(ops))
+		return fmt.Errorf("fallback: %w: %d decisions for %d ops; the numbers must be equal", headgate.ErrInvalidPolicy, len(decisions), len(ops))
 	}
-	if len(ops) == 0 { // nothing to ask for
+	if len(ops) == 0 {
 		if s.closed.Load() {
 			return headgate.ErrClosed
 		}
@@ -35,13 +37,13 @@ func (s *Store) ApplyAll(ctx context.Context, now headgate.Instant, ops []headga
 	return nil
 }
 
-// unwrapped are the ops as the inner store knows them.
+// unwrapped returns the ops with the bounds of the inner store.
 func (s *Store) unwrapped(ops []headgate.Op) ([]headgate.Op, error) {
 	inner := make([]headgate.Op, len(ops))
 	for i, op := range ops {
 		b, ok := op.Bound.(*bound)
 		if !ok || b.store != s {
-			return nil, fmt.Errorf("fallback: %w: op %d is bound by another store", headgate.ErrInvalidPolicy, i+1)
+			return nil, fmt.Errorf("fallback: %w: op %d is bound by another store; Bind it on this one", headgate.ErrInvalidPolicy, i+1)
 		}
 		inner[i] = headgate.Op{Bound: b.inner, Key: op.Key, Cost: op.Cost}
 	}

@@ -8,16 +8,16 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// question is what the inner store was asked for: one key, or several at once. It is passed by value, so that a call which is
-// decided allocates nothing for it.
+// question is a request to the inner store: for one key or for several. It is passed by
+// value, so that a decided call does not allocate.
 type question struct {
 	bound headgate.Bound
 	key   string
-	store headgate.Store // asked for ops; nil if bound was asked
+	store headgate.Store // used with ops; nil if bound is used
 	ops   []headgate.Op
 }
 
-// kept is a copy that holds nothing of the caller's.
+// kept returns a copy that does not share memory with the caller.
 func (q question) kept() question {
 	q.key, q.ops = strings.Clone(q.key), slices.Clone(q.ops)
 	for i := range q.ops {
@@ -26,7 +26,8 @@ func (q question) kept() question {
 	return q
 }
 
-// peek asks again, without changing anything. What several keys failed of may lie with any of them, so it asks for all.
+// peek repeats the request without changing anything. If several keys failed together,
+// any of them may be the cause, so it peeks at all of them.
 func (q question) peek(ctx context.Context) error {
 	if q.store != nil {
 		return q.store.ApplyAll(ctx, headgate.StoreClock, q.ops, true, make([]headgate.Decision, len(q.ops)))

@@ -14,8 +14,9 @@ const (
 	maxFill      = int64(headgate.MaxFillTime / time.Microsecond)
 )
 
-// share is what one of n instances grants of a limit, so that all together do not exceed it wherever whole units allow that;
-// [Options].Instances says where they do. The limit must be valid; the share is.
+// share returns the part of a limit that one of n instances grants. Together they do
+// not exceed the limit wherever whole units permit that; see [Options].Instances. The
+// limit must be valid; the share is valid.
 func share(a headgate.Algorithm, l headgate.Limit, n int64) headgate.Limit {
 	if n == 1 {
 		return l
@@ -28,14 +29,15 @@ func share(a headgate.Algorithm, l headgate.Limit, n int64) headgate.Limit {
 	case headgate.RefillWindow:
 		rate, period := steppedRate(l, n)
 		return headgate.Limit{Rate: rate, Period: micros.Duration(period)}
-	default: // RefillStepped; stores refuse a name that is no algorithm
+	default: // RefillStepped; stores refuse an unknown algorithm
 		rate, period := steppedRate(l, n)
 		return headgate.Limit{Rate: rate, Period: micros.Duration(period), Burst: min(capacity, min(maxFill/period, headgate.MaxUnits)*rate)}
 	}
 }
 
-// dividedRate is L/P divided by n, for what refills continuously: only the quotient counts, so that it can be exact. Where no
-// period up to the longest makes it so it is rounded down, but never to nothing.
+// dividedRate returns L/P divided by n for continuous refill. Only the quotient counts,
+// so it can be exact. If no period up to the longest makes it exact, it is rounded
+// down, but never to 0.
 func dividedRate(l headgate.Limit, n int64) (rate, period int64) {
 	g := gcd(l.Rate, n)
 	rate, period = l.Rate/g, l.Period.Microseconds()*(n/g)
@@ -49,7 +51,8 @@ func dividedRate(l headgate.Limit, n int64) (rate, period int64) {
 	return max(1, mulDiv(rate, maxPeriod, period)), maxPeriod
 }
 
-// steppedRate is L/P divided by n, for what grants units all at once: fewer of them, or one in so many whole periods.
+// steppedRate returns L/P divided by n for algorithms that add units together: fewer
+// units per period, or one unit per several whole periods.
 func steppedRate(l headgate.Limit, n int64) (rate, period int64) {
 	period = l.Period.Microseconds()
 	if l.Rate >= n {
@@ -65,7 +68,8 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// mulDiv is a·b/m rounded down, and at most [headgate.MaxUnits]; a and b are at least 0 and m above it.
+// mulDiv returns a·b/m rounded down, and at most [headgate.MaxUnits]. a and b must be
+// at least 0, m above 0.
 func mulDiv(a, b, m int64) int64 {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
 	if hi >= uint64(m) {
