@@ -206,9 +206,9 @@ func (a Algorithm) Check(l headgate.Limit) error {
 	return err
 }
 
-// validate returns an error for a limit outside the domain, and for a field that the algorithm
-// does not use: a queue where no request is delayed, or a burst under a window. The table of
-// kinds in package headgate decides which algorithms use them.
+// validate returns an error for a limit outside the domain, and for a field that the
+// algorithm does not use: a queue where no request is delayed, or a burst under a
+// window. The table of kinds in package headgate decides which algorithms use them.
 func validate(l headgate.Limit, name headgate.Algorithm) error {
 	if err := l.Validate(); err != nil {
 		return err

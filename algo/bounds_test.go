@@ -14,7 +14,8 @@ import (
 // admission is so many units that went ahead at an instant.
 type admission struct{ at, units int64 }
 
-// tooMany says whether a guarantee is broken by units within a span of so many µs, both its ends included.
+// tooMany says whether a guarantee is broken by units within a span of so many µs, both
+// its ends included.
 type tooMany func(span, units int64) bool
 
 // guarantees of each algorithm under a limit, as the documentation states them.
@@ -46,8 +47,9 @@ func above(a, b, c, d int64) bool {
 	return h1 > h2 || h1 == h2 && l1 > l2
 }
 
-// worst looks at every span that begins and ends with an admission, and gives the one with the most units of those in which
-// the guarantee is broken; broken is false if there is none.
+// worst looks at every span that begins and ends with an admission, and gives the one
+// with the most units of those in which the guarantee is broken; broken is false if
+// there is none.
 func worst(log []admission, over tooMany) (span, units int64, broken bool) {
 	slices.SortFunc(log, func(a, b admission) int { return cmp.Compare(a.at, b.at) })
 	for i := range log {
@@ -75,7 +77,8 @@ func (d dice) busy(a algo.Algorithm) headgate.Limit {
 	}
 }
 
-// soon is the next instant of busy traffic: never earlier, often the first at which what was denied is there.
+// soon is the next instant of busy traffic: never earlier, often the first at which
+// what was denied is there.
 func (d dice) soon(now int64, l headgate.Limit, last headgate.Decision) int64 {
 	switch d.IntN(6) {
 	case 0, 1:
@@ -110,9 +113,10 @@ func TestGuaranteeHoldsInAnySpan(t *testing.T) { // T28
 	})
 }
 
-// guaranteeWithBookings is the guarantee when some wait for what they booked: their instants are rounded up, so that two may lie
-// up to 1 µs nearer together than what they stand for; and what waited for the end of an interval may go out together with what
-// else that brings.
+// guaranteeWithBookings is the guarantee when some wait for what they booked: their
+// instants are rounded up, so that two may lie up to 1 µs nearer together than what
+// they stand for; and what waited for the end of an interval may go out together with
+// what else that brings.
 func guaranteeWithBookings(name headgate.Algorithm, l headgate.Limit) tooMany {
 	if name.Refill() == headgate.RefillStepped {
 		return func(span, units int64) bool { return units > l.Capacity()+l.Rate*(span/l.Period.Microseconds()+1) }
@@ -121,8 +125,8 @@ func guaranteeWithBookings(name headgate.Algorithm, l headgate.Limit) tooMany {
 	return func(span, units int64) bool { return over(span+1, units) }
 }
 
-// TestBookingsAndCancelsKeepTheGuarantee counts a booking at the instant that it was promised, and not at all when it was
-// cancelled before that.
+// TestBookingsAndCancelsKeepTheGuarantee counts a booking at the instant that it was
+// promised, and not at all when it was cancelled before that.
 func TestBookingsAndCancelsKeepTheGuarantee(t *testing.T) { // T31
 	for _, a := range slices.DeleteFunc(algo.All(), func(a algo.Algorithm) bool { return !books(a) }) {
 		t.Run(string(a.Name), func(t *testing.T) {
@@ -178,7 +182,8 @@ func bookedTrace(d dice, k *key) []admission {
 	return log
 }
 
-// TestCancelGivesBackTheLastBooking: with nothing behind it, a cancelled booking leaves the key as it was.
+// TestCancelGivesBackTheLastBooking: with nothing behind it, a cancelled booking leaves
+// the key as it was.
 func TestCancelGivesBackTheLastBooking(t *testing.T) { // T31
 	eachMoment(t, moments/4, func(t *testing.T, d dice, k *key, now, cost int64) {
 		if !books(k.algorithm) || now > maxInstant/2 {
@@ -213,7 +218,8 @@ func TestCancelGivesBackTheLastBooking(t *testing.T) { // T31
 	})
 }
 
-// TestLeakyBucketSendsEvenly: whatever comes in, what goes out keeps T apart for each unit.
+// TestLeakyBucketSendsEvenly: whatever comes in, what goes out keeps T apart for each
+// unit.
 func TestLeakyBucketSendsEvenly(t *testing.T) {
 	a, err := algo.Named(headgate.LeakyBucket)
 	if err != nil {
@@ -239,8 +245,9 @@ func TestLeakyBucketSendsEvenly(t *testing.T) {
 	}
 }
 
-// TestAttackAtTheWindowsEdge spends all it can just before an edge and all it can from there on, looking each millisecond: the
-// most that any span below one period then saw. A bucket's interval begins one period before the edge.
+// TestAttackAtTheWindowsEdge spends all it can just before an edge and all it can from
+// there on, looking each millisecond: the most that any span below one period then saw.
+// A bucket's interval begins one period before the edge.
 func TestAttackAtTheWindowsEdge(t *testing.T) { // T28
 	for name, want := range map[headgate.Algorithm]int64{
 		headgate.TokenBucket:         199, // 100 at once and one each 10 ms

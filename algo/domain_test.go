@@ -27,7 +27,8 @@ func (d dice) oneIn(n int) bool { return d.IntN(n) == 0 }
 // upTo is uniform over 0 to most.
 func (d dice) upTo(most int64) int64 { return d.Int64N(most + 1) }
 
-// scaled is a whole number from least to most, each order of magnitude as likely as any other.
+// scaled is a whole number from least to most, each order of magnitude as likely as any
+// other.
 func (d dice) scaled(least, most int64) int64 {
 	low, high := math.Log(float64(least)), math.Log(float64(most)+1)
 	return min(most, max(least, int64(math.Exp(low+d.Float64()*(high-low)))))
@@ -72,7 +73,8 @@ func (d dice) primeBelow(most int64) int64 {
 	return 3
 }
 
-// edgeLimits take 100 years to fill, to the microsecond, or lie at the corners of the domain.
+// edgeLimits take 100 years to fill, to the microsecond, or lie at the corners of the
+// domain.
 var edgeLimits = []headgate.Limit{
 	{Rate: 1, Period: 3_155_760 * time.Microsecond, Burst: headgate.MaxUnits},
 	{Rate: 1, Period: 24 * time.Hour, Burst: 36525},
@@ -90,8 +92,8 @@ var edgeLimits = []headgate.Limit{
 	{Rate: headgate.MaxUnits, Period: time.Second},
 }
 
-// limit is one that the algorithm accepts. Where the burst would take longer than 100 years to fill, it is often the largest
-// that does not.
+// limit is one that the algorithm accepts. Where the burst would take longer than 100
+// years to fill, it is often the largest that does not.
 func (d dice) limit(a algo.Algorithm) headgate.Limit {
 	for {
 		l := headgate.Limit{Rate: d.units(), Period: d.period()}
@@ -123,7 +125,8 @@ func accepts(a algo.Algorithm, l headgate.Limit) bool {
 	return err == nil
 }
 
-// changed is a limit that takes the place of l on a key with state: often it differs in one number only.
+// changed is a limit that takes the place of l on a key with state: often it differs in
+// one number only.
 func (d dice) changed(a algo.Algorithm, l headgate.Limit) headgate.Limit {
 	for range 20 {
 		c := l
@@ -144,7 +147,8 @@ func (d dice) changed(a algo.Algorithm, l headgate.Limit) headgate.Limit {
 	return d.limit(a)
 }
 
-// cost is what a request might ask for under a limit that holds most, of which left can be spent.
+// cost is what a request might ask for under a limit that holds most, of which left can
+// be spent.
 func (d dice) cost(most, left int64) int64 {
 	switch d.IntN(12) {
 	case 0, 1:
@@ -178,8 +182,8 @@ func (d dice) instant() int64 {
 	}
 }
 
-// after is the instant of the step after one at t, whose answer was last: near the edges that the answer names, or far away,
-// or earlier.
+// after is the instant of the step after one at t, whose answer was last: near the
+// edges that the answer names, or far away, or earlier.
 func (d dice) after(t int64, l headgate.Limit, last headgate.Decision) int64 {
 	next := t
 	switch d.IntN(16) {

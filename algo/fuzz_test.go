@@ -9,8 +9,9 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-// FuzzStep lives through a key's life that the fuzzer writes, with the Go and the Lua text of an algorithm: they must agree, a
-// state must fit its words, and a denial must say truly when it would be none.
+// FuzzStep lives through a key's life that the fuzzer writes, with the Go and the Lua
+// text of an algorithm: they must agree, a state must fit its words, and a denial must
+// say truly when it would be none.
 func FuzzStep(f *testing.F) {
 	life := func(moves ...[3]uint64) (text []byte) {
 		for _, m := range moves {
@@ -77,7 +78,8 @@ func fuzzLife(t *testing.T, k *key, twin *luaTwin, now int64, moves []byte) {
 	}
 }
 
-// fuzzStep reads a step from 17 bytes: the verb, a number for the instant and one for the cost.
+// fuzzStep reads a step from 17 bytes: the verb, a number for the instant and one for
+// the cost.
 func fuzzStep(move []byte, books bool, booked, taken step) step {
 	amount := binary.LittleEndian.Uint64(move[9:])
 	s := step{verb: verb(move[0]%8) % verbs, n: int64(amount % (1 << 31)), room: amount>>40&1 == 0}

@@ -15,7 +15,8 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-// TestLuaTextReachesForNothingButMath: a script's text must not touch a clock, a server or a global of somebody else's script.
+// TestLuaTextReachesForNothingButMath: a script's text must not touch a clock, a server
+// or a global of somebody else's script.
 func TestLuaTextReachesForNothingButMath(t *testing.T) {
 	for _, a := range algo.All() {
 		t.Run(string(a.Name), func(t *testing.T) {
@@ -60,7 +61,8 @@ func withoutComments(text string) string {
 	return code.String()
 }
 
-// TestLuaTextsStandInOneScript: a store may put any of them, with their names, into one script.
+// TestLuaTextsStandInOneScript: a store may put any of them, with their names, into one
+// script.
 func TestLuaTextsStandInOneScript(t *testing.T) {
 	script, names := algo.Arithmetic(), []string{}
 	for _, a := range algo.All() {
@@ -81,8 +83,9 @@ func TestLuaTextsStandInOneScript(t *testing.T) {
 	}
 }
 
-// TestNoLuaNumberPasses2To53 runs the texts with every arithmetic operation replaced by one that checks itself: what goes in is
-// whole, and what comes out is what whole numbers of any size would give. The one product that may be too large is the one that
+// TestNoLuaNumberPasses2To53 runs the texts with every arithmetic operation replaced by
+// one that checks itself: what goes in is whole, and what comes out is what whole
+// numbers of any size would give. The one product that may be too large is the one that
 // is only asked whether it is.
 func TestNoLuaNumberPasses2To53(t *testing.T) {
 	for i, a := range algo.All() {
@@ -105,7 +108,8 @@ func TestNoLuaNumberPasses2To53(t *testing.T) {
 	}
 }
 
-// loadChecked compiles text with the operators + − * / % turned into calls of the checks below.
+// loadChecked compiles text with the operators + − * / % turned into calls of the
+// checks below.
 func loadChecked(vm *lua.LState, text string) (*lua.LFunction, error) {
 	chunk, err := parse.Parse(strings.NewReader(text), "checked")
 	if err != nil {
@@ -126,7 +130,8 @@ func loadChecked(vm *lua.LState, text string) (*lua.LFunction, error) {
 	return vm.NewFunctionFromProto(proto), nil
 }
 
-// checked is an operation on exact whole numbers whose result a double holds exactly; it raises an error in Lua otherwise.
+// checked is an operation on exact whole numbers whose result a double holds exactly;
+// it raises an error in Lua otherwise.
 func checked(do func(z, x, y *big.Int) *big.Int) lua.LGFunction {
 	return func(vm *lua.LState) int {
 		a, b := float64(vm.CheckNumber(1)), float64(vm.CheckNumber(2))
@@ -208,7 +213,8 @@ func (r *rewriter) replaced(e ast.Expr) ast.Expr {
 	return call
 }
 
-// TestLuaArithmeticEqualsBigIntegers holds mul_div, mul_div_ceil and ceil_div against math/big at the edges of what they accept.
+// TestLuaArithmeticEqualsBigIntegers holds mul_div, mul_div_ceil and ceil_div against
+// math/big at the edges of what they accept.
 func TestLuaArithmeticEqualsBigIntegers(t *testing.T) {
 	vm := lua.NewState()
 	defer vm.Close()

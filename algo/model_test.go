@@ -9,8 +9,9 @@ import (
 	"github.com/headgate/headgate/storetest/model"
 )
 
-// TestStepEqualsTheModel holds the Go text against the definition in math/big rationals, over the whole domain, also when the
-// clock goes back and under changed limits. What a window becomes under another period is not defined there.
+// TestStepEqualsTheModel holds the Go text against the definition in math/big
+// rationals, over the whole domain, also when the clock goes back and under changed
+// limits. What a window becomes under another period is not defined there.
 func TestStepEqualsTheModel(t *testing.T) {
 	lives := 2_000
 	if raceDetector || testing.Short() {

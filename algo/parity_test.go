@@ -16,8 +16,8 @@ var (
 	stepsFlag = flag.Int("steps", 2_000_000, "steps in which the Go and the Lua text of all algorithms together are compared")
 )
 
-// TestGoStepEqualsLuaStep does random steps over the whole domain with both texts of every algorithm: states and answers must
-// be equal to the last bit.
+// TestGoStepEqualsLuaStep does random steps over the whole domain with both texts of
+// every algorithm: states and answers must be equal to the last bit.
 func TestGoStepEqualsLuaStep(t *testing.T) {
 	steps := *stepsFlag
 	if raceDetector || testing.Short() {
@@ -43,7 +43,8 @@ func TestGoStepEqualsLuaStep(t *testing.T) {
 	}
 }
 
-// coverage counts what the steps of a comparison were, so that a generator gone lame is noticed.
+// coverage counts what the steps of a comparison were, so that a generator gone lame is
+// noticed.
 type coverage struct {
 	steps, admitted, denied, never, booked, cancelled, backwards, changed, undone int
 }
@@ -77,7 +78,8 @@ func books(a algo.Algorithm) bool {
 	return ok
 }
 
-// compare drives both twins through steps, a new key every so often, and describes the first difference; none is "".
+// compare drives both twins through steps, a new key every so often, and describes the
+// first difference; none is "".
 func compare(a algo.Algorithm, lua *luaTwin, d dice, steps int) (coverage, string) {
 	c := comparison{dice: d, algorithm: a, lua: lua, books: books(a)}
 	for c.seen.steps < steps {
@@ -151,7 +153,8 @@ func (c *comparison) nextStep() *step {
 	return s
 }
 
-// undoOne is the undoing of one of the last takes: soon after it more often than not, as it was or with something else in it.
+// undoOne is the undoing of one of the last takes: soon after it more often than not,
+// as it was or with something else in it.
 func (c *comparison) undoOne() *step {
 	i := max(0, len(c.takes)-1-c.IntN(4))
 	s := c.takes[i]

@@ -190,8 +190,8 @@ func TestStateFitsItsWords(t *testing.T) {
 	})
 }
 
-// TestSpacingIsALowerBound: after one who had to wait is served at the first instant, n more units never come sooner than
-// Spacing says, however greedily they are asked for.
+// TestSpacingIsALowerBound: after one who had to wait is served at the first instant, n
+// more units never come sooner than Spacing says, however greedily they are asked for.
 func TestSpacingIsALowerBound(t *testing.T) {
 	eachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
 		d := newDice(*seedFlag, 401)

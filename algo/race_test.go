@@ -2,7 +2,8 @@
 
 package algo_test
 
-// raceDetector reports whether this is a run under the race detector, which is some ten times slower.
+// raceDetector reports whether this is a run under the race detector, which is some ten
+// times slower.
 const raceDetector = true
 
 // moments is how many each property is checked at, for each algorithm.

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestFractionEqualsBigRationals holds the Go arithmetic against math/big, over the whole domain and up to its edges.
+// TestFractionEqualsBigRationals holds the Go arithmetic against math/big, over the
+// whole domain and up to its edges.
 func TestFractionEqualsBigRationals(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 300))
 	below := func(bits int) int64 {

@@ -11,8 +11,9 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-// Windows are aligned to the epoch, in whole multiples of the period. There are no calendar windows, so months, leap days, time
-// zones and daylight saving do not exist here (T18).
+// Windows are aligned to the epoch, in whole multiples of the period. There are no
+// calendar windows, so months, leap days, time zones and daylight saving do not exist
+// here (T18).
 
 const second = 1_000_000
 
@@ -64,8 +65,8 @@ func TestWallClockStepsBackAnHour(t *testing.T) { // T17
 	})
 }
 
-// TestNoDriftOverMillionsOfSteps spends each unit at the first instant that it is there: after t the bucket has given
-// floor(t·L/P) + B, no more and no less.
+// TestNoDriftOverMillionsOfSteps spends each unit at the first instant that it is
+// there: after t the bucket has given floor(t·L/P) + B, no more and no less.
 func TestNoDriftOverMillionsOfSteps(t *testing.T) { // T19, T21
 	steps := 3_000_000
 	if raceDetector || testing.Short() {
@@ -224,7 +225,8 @@ func TestCostAboveTheLimitIsNeverAdmitted(t *testing.T) { // T23
 	})
 }
 
-// TestExactCapacity drains 10/s at an edge of its windows. When the first units are back, and how many, is worked by hand.
+// TestExactCapacity drains 10/s at an edge of its windows. When the first units are
+// back, and how many, is worked by hand.
 func TestExactCapacity(t *testing.T) { // T24, T25
 	for name, back := range map[headgate.Algorithm]struct{ first, units int64 }{
 		headgate.TokenBucket:         {100_000, 1},    // T
@@ -270,7 +272,8 @@ func TestStaleWindowNeverGoesNegative(t *testing.T) { // T27
 	}
 }
 
-// TestVaryingCostsInALog holds the log against one that remembers every unit and counts them all each time.
+// TestVaryingCostsInALog holds the log against one that remembers every unit and counts
+// them all each time.
 func TestVaryingCostsInALog(t *testing.T) { // T29
 	a, err := algo.Named(headgate.SlidingLog)
 	if err != nil {
@@ -302,7 +305,8 @@ func TestVaryingCostsInALog(t *testing.T) { // T29
 	}
 }
 
-// TestRefundInTheNextWindow: what was spent in a window that is over cannot come back in this one.
+// TestRefundInTheNextWindow: what was spent in a window that is over cannot come back
+// in this one.
 func TestRefundInTheNextWindow(t *testing.T) { // T30
 	for name, want := range map[headgate.Algorithm]int64{
 		headgate.TokenBucket:         10, // all of it has come back by itself
@@ -340,7 +344,8 @@ func TestRefundOfMoreThanWasSpent(t *testing.T) { // T30
 	})
 }
 
-// TestChangedLimitKeepsWhatWasSpent spends 6 of 10/s and then asks under another limit, at the same instant, 300 ms into a window.
+// TestChangedLimitKeepsWhatWasSpent spends 6 of 10/s and then asks under another limit,
+// at the same instant, 300 ms into a window.
 func TestChangedLimitKeepsWhatWasSpent(t *testing.T) { // T45
 	const now = year2026 + 300_000
 	for _, c := range []struct {

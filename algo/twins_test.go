@@ -159,7 +159,8 @@ func (g *goTwin) doLog(s *step, r *result) {
 	}
 }
 
-// driver is the Lua side of a luaTwin: one function for each verb, all with the same results.
+// driver is the Lua side of a luaTwin: one function for each verb, all with the same
+// results.
 const driver = `
 local w, s
 

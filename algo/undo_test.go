@@ -15,7 +15,8 @@ type taken struct {
 	entered    int64 // the instant under which a log has it
 }
 
-// spend takes n units, and says what it takes to undo that; ok is false if they were denied.
+// spend takes n units, and says what it takes to undo that; ok is false if they were
+// denied.
 func (k *key) spend(t, n int64) (u taken, ok bool) {
 	u = taken{was: k.state, at: t, n: n}
 	ok = k.take(t, n).Allowed
@@ -42,8 +43,9 @@ type worlds struct {
 	now           int64
 }
 
-// eachWorlds lives through random lives of keys in which n units are taken and, after others have spent or tried to, given back.
-// In the world without, the others spend what they spent. The clock does not go back, nor does anybody else give back.
+// eachWorlds lives through random lives of keys in which n units are taken and, after
+// others have spent or tried to, given back. In the world without, the others spend
+// what they spent. The clock does not go back, nor does anybody else give back.
 func eachWorlds(t *testing.T, check func(t *testing.T, d dice, w *worlds)) {
 	t.Helper()
 	eachMoment(t, moments/2, func(t *testing.T, d dice, k *key, now, cost int64) {
@@ -67,8 +69,9 @@ func eachWorlds(t *testing.T, check func(t *testing.T, d dice, w *worlds)) {
 	})
 }
 
-// other is a request of somebody else. It is false if only the world with the take admits it: an interval bucket that was full
-// begins its intervals anew, so that one from which more was taken can be full sooner.
+// other is a request of somebody else. It is false if only the world with the take
+// admits it: an interval bucket that was full begins its intervals anew, so that one
+// from which more was taken can be full sooner.
 func (w *worlds) other(d dice) bool {
 	w.pass(d)
 	asked := w.with.peek(w.now, 0)
@@ -112,8 +115,9 @@ func (w *worlds) later(d dice) []int64 {
 	return instants
 }
 
-// TestUndoLeavesNoMoreThanWithoutTheTake: whatever others spent in between, from then on nothing is admitted that would not be if
-// the units had never been taken. (That remaining is what is admitted, TestPeekAndTakeAgree shows.)
+// TestUndoLeavesNoMoreThanWithoutTheTake: whatever others spent in between, from then
+// on nothing is admitted that would not be if the units had never been taken. (That
+// remaining is what is admitted, TestPeekAndTakeAgree shows.)
 func TestUndoLeavesNoMoreThanWithoutTheTake(t *testing.T) {
 	eachWorlds(t, func(t *testing.T, d dice, w *worlds) {
 		before, kept := w.with.String(), w.with.kept()
@@ -130,8 +134,9 @@ func TestUndoLeavesNoMoreThanWithoutTheTake(t *testing.T) {
 	})
 }
 
-// TestUndoAloneLeavesNoTrace: if nobody else did anything, the key is as if the units had never been taken. That holds also when
-// the clock went back, but for a log, from which the take has dropped what had aged out.
+// TestUndoAloneLeavesNoTrace: if nobody else did anything, the key is as if the units
+// had never been taken. That holds also when the clock went back, but for a log, from
+// which the take has dropped what had aged out.
 func TestUndoAloneLeavesNoTrace(t *testing.T) {
 	eachWorlds(t, func(t *testing.T, d dice, w *worlds) {
 		if w.others > 0 {
@@ -150,9 +155,11 @@ func TestUndoAloneLeavesNoTrace(t *testing.T) {
 	})
 }
 
-// TestUndoneTakesKeepTheGuarantee has several takes under way at any time, of which many are undone, in any order: what was
-// admitted for good keeps the guarantee. It leaves out what Undo can't tell: that a bucket's state is what the take left, although
-// it was lower in between, which takes another undo and a take that happen to cancel out to the microsecond.
+// TestUndoneTakesKeepTheGuarantee has several takes under way at any time, of which
+// many are undone, in any order: what was admitted for good keeps the guarantee. It
+// leaves out what Undo can't tell: that a bucket's state is what the take left,
+// although it was lower in between, which takes another undo and a take that happen to
+// cancel out to the microsecond.
 func TestUndoneTakesKeepTheGuarantee(t *testing.T) { // T3, T28
 	eachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
 		d := newDice(*seedFlag, 503)
@@ -200,7 +207,8 @@ func undoneTrace(d dice, k *key) (log []admission) {
 	return log
 }
 
-// TestUndoKeepsWhatIsNotCertain: where it cannot be told what there would be without the take, the key stays exactly as it is.
+// TestUndoKeepsWhatIsNotCertain: where it cannot be told what there would be without
+// the take, the key stays exactly as it is.
 func TestUndoKeepsWhatIsNotCertain(t *testing.T) {
 	const start = year2026
 	book := func(k *key, t, n int64) {
@@ -251,7 +259,8 @@ func TestUndoKeepsWhatIsNotCertain(t *testing.T) {
 	}
 }
 
-// TestUndoBehindABookingThatIsDue: once what was booked behind the take has gone out, the take is undone as behind any other.
+// TestUndoBehindABookingThatIsDue: once what was booked behind the take has gone out,
+// the take is undone as behind any other.
 func TestUndoBehindABookingThatIsDue(t *testing.T) {
 	k := keyOf(t, headgate.TokenBucket, "10/s burst 10")
 	u, _ := k.spend(year2026, 8)

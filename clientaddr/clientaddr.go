@@ -78,7 +78,7 @@ func New(opts *Options) (*Resolver, error) {
 	}
 	r := &Resolver{hops: opts.TrustedHops, unix: opts.TrustUnix, header: forwardedFor, warn: opts.Warn}
 	for _, p := range opts.TrustedProxies {
-		r.trusted = append(r.trusted, unmapped(p))
+		r.trusted = append(r.trusted, unmap(p))
 	}
 	if opts.Header != "" {
 		r.header = http.CanonicalHeaderKey(opts.Header)
@@ -116,7 +116,7 @@ const mappedBits = 96
 
 // unmapped returns a v4-mapped network as an IPv4 network, and any other network
 // unchanged.
-func unmapped(p netip.Prefix) netip.Prefix {
+func unmap(p netip.Prefix) netip.Prefix {
 	if p.Addr().Is4In6() {
 		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-mappedBits)
 	}
@@ -140,11 +140,11 @@ func (r *Resolver) AddrOf(peer string, header http.Header) netip.Addr {
 		r.warnOnce(peer, addr, header)
 		return addr
 	case r.header == forwardedFor:
-		return r.listed(newEntries(header[r.header], lastOfList), addr, parseNode)
+		return r.fromList(newEntries(header[r.header], cutLast), addr, parseNode)
 	case r.header == forwarded:
-		return r.listed(newEntries(header[r.header], lastForwarded), addr, parseForwarded)
+		return r.fromList(newEntries(header[r.header], cutLastForwarded), addr, parseForwarded)
 	}
-	return single(header[r.header], addr)
+	return fromSingle(header[r.header], addr)
 }
 
 // Trusts reports whether the fields of a peer, in the form of

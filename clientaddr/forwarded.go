@@ -14,7 +14,7 @@ import (
 // would include what trusted proxies have appended. Read from the right, the elements
 // of the proxies are complete, whatever precedes them. A quote inside a quoted string
 // has a backslash before it. The opening quote has an equals sign before it.
-func lastForwarded(line string) (rest, element string, more bool) {
+func cutLastForwarded(line string) (rest, element string, more bool) {
 	quoted := false
 	for i := len(line) - 1; i >= 0; i-- {
 		switch {

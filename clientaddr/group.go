@@ -4,7 +4,7 @@ import "net/netip"
 
 // defaultBits is the prefix length of an IPv6 subnet, in which a client chooses the
 // other bits itself.
-const usualBits = 64
+const defaultBits = 64
 
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
@@ -18,12 +18,12 @@ var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 // of the IPv4 address controls the whole block. Addresses translated with a network's
 // own NAT64 prefix are too, because the prefix is unknown. Group does not allocate.
 func Group(a netip.Addr, v6Bits int) netip.Prefix {
-	a = translated(a.Unmap())
+	a = untranslate(a.Unmap())
 	if !a.Is6() {
 		return netip.PrefixFrom(a, a.BitLen()) // the zero Prefix for the zero Addr
 	}
 	if v6Bits < 1 || v6Bits > a.BitLen() {
-		v6Bits = usualBits
+		v6Bits = defaultBits
 	}
 	p, _ := a.Prefix(v6Bits) // v6Bits is in range
 	return p
@@ -31,7 +31,7 @@ func Group(a netip.Addr, v6Bits int) netip.Prefix {
 
 // translated returns the IPv4 address in an address that NAT64 has translated, and any
 // other address unchanged.
-func translated(a netip.Addr) netip.Addr {
+func untranslate(a netip.Addr) netip.Addr {
 	if !a.Is6() || !nat64.Contains(a.WithZone("")) {
 		return a
 	}

@@ -15,7 +15,7 @@ const maxEntries = 256
 type entries struct {
 	lines []string
 	line  string // unread part of the current line
-	open  bool   // whether line still has an element, which may be empty
+	more  bool   // whether line still has an element, which may be empty
 	last  func(line string) (rest, element string, more bool)
 }
 
@@ -25,19 +25,19 @@ func newEntries(lines []string, last func(string) (string, string, bool)) entrie
 
 // next returns the next element to the left. It returns false if there is none.
 func (e *entries) next() (string, bool) {
-	if !e.open {
+	if !e.more {
 		if len(e.lines) == 0 {
 			return "", false
 		}
 		e.line, e.lines = e.lines[len(e.lines)-1], e.lines[:len(e.lines)-1]
 	}
 	var element string
-	e.line, element, e.open = e.last(e.line)
+	e.line, element, e.more = e.last(e.line)
 	return element, true
 }
 
 // lastOfList splits the last element off a comma-separated list.
-func lastOfList(line string) (rest, element string, more bool) {
+func cutLast(line string) (rest, element string, more bool) {
 	i := strings.LastIndexByte(line, ',')
 	if i < 0 {
 		return "", line, false
@@ -47,9 +47,9 @@ func lastOfList(line string) (rest, element string, more bool) {
 
 // listed returns the client address from a list to which each proxy has appended the
 // address of its client. The peer is trusted.
-func (r *Resolver) listed(list entries, peer netip.Addr, parse func(string) (netip.Addr, bool)) netip.Addr {
+func (r *Resolver) fromList(list entries, peer netip.Addr, parse func(string) (netip.Addr, bool)) netip.Addr {
 	if r.hops > 0 {
-		return counted(list, r.hops, peer, parse)
+		return fromHops(list, r.hops, peer, parse)
 	}
 	client := peer
 	for range maxEntries {
@@ -72,7 +72,7 @@ func (r *Resolver) listed(list entries, peer netip.Addr, parse func(string) (net
 // counted returns the entry that the outermost of hops proxies wrote. The entries to
 // its right are proxy addresses, which need not be valid. With fewer entries the
 // request did not pass all proxies, so an entry may be forged.
-func counted(list entries, hops int, peer netip.Addr, parse func(string) (netip.Addr, bool)) netip.Addr {
+func fromHops(list entries, hops int, peer netip.Addr, parse func(string) (netip.Addr, bool)) netip.Addr {
 	var element string
 	for range hops {
 		var found bool
@@ -88,7 +88,7 @@ func counted(list entries, hops int, peer netip.Addr, parse func(string) (netip.
 
 // single returns the client address from a field with one address. A second line or
 // address means that the client wrote into the field too.
-func single(lines []string, peer netip.Addr) netip.Addr {
+func fromSingle(lines []string, peer netip.Addr) netip.Addr {
 	if len(lines) != 1 {
 		return peer
 	}

@@ -15,7 +15,7 @@ func (r *Resolver) warnOnce(peer string, addr netip.Addr, header http.Header) {
 	if len(r.trusted) > 0 || r.unix || r.warned.Load() {
 		return
 	}
-	if !isNear(addr) && (addr.IsValid() || !isSocket(peer)) {
+	if !isPrivate(addr) && (addr.IsValid() || !isSocket(peer)) {
 		return
 	}
 	for _, name := range [...]string{forwardedFor, forwarded, r.header} {
@@ -31,6 +31,6 @@ func (r *Resolver) warnOnce(peer string, addr netip.Addr, header http.Header) {
 }
 
 // isNear reports whether an address is in a private network or on this machine.
-func isNear(a netip.Addr) bool {
+func isPrivate(a netip.Addr) bool {
 	return a.IsPrivate() || a.IsLoopback() || a.IsLinkLocalUnicast() || sharedSpace.Contains(a)
 }

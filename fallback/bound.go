@@ -24,32 +24,32 @@ func (b *bound) Apply(
 	ctx context.Context, now headgate.Instant, key string, verb headgate.Verb, cost int64,
 ) (headgate.Decision, error) {
 	if verb == headgate.Refund && turn.SourceOf(ctx) == turn.FallbackSource {
-		if err := b.refundHere(ctx, now, key, cost); err != nil {
+		if err := b.refundLocal(ctx, now, key, cost); err != nil {
 			return headgate.Decision{}, err
 		}
 		verb, cost = headgate.Peek, 0
 	}
 	c, v := b.store.enter(ctx)
 	if v.err != nil {
-		return b.insteadOfApply(ctx, v, now, key, verb, cost)
+		return b.applyFailureMode(ctx, v, now, key, verb, cost)
 	}
 	defer c.end()
 	d, err := b.inner.Apply(c.ctx, now, key, verb, cost)
-	if v = c.judge(err, question{bound: b.inner, key: key}); v.err != nil {
-		return b.insteadOfApply(ctx, v, now, key, verb, cost)
+	if v = c.judge(err, storeCall{bound: b.inner, key: key}); v.err != nil {
+		return b.applyFailureMode(ctx, v, now, key, verb, cost)
 	}
 	return d, nil
 }
 
 // insteadOfApply applies the failure mode.
-func (b *bound) insteadOfApply(
+func (b *bound) applyFailureMode(
 	ctx context.Context, v verdict, now headgate.Instant, key string, verb headgate.Verb, cost int64,
 ) (headgate.Decision, error) {
 	switch {
-	case v.trouble == headgate.ReasonNone || b.mode.Closed():
+	case v.reason == headgate.ReasonNone || b.mode.Closed():
 		return headgate.Decision{}, v.err
 	case b.local == nil:
-		return b.admitted(v), nil
+		return b.allow(v), nil
 	}
 	if verb == headgate.Refund && turn.SourceOf(ctx) == turn.StoreSource {
 		verb, cost = headgate.Peek, 0
@@ -59,9 +59,9 @@ func (b *bound) insteadOfApply(
 }
 
 // admitted returns the decision of the failure mode open.
-func (b *bound) admitted(v verdict) headgate.Decision {
+func (b *bound) allow(v verdict) headgate.Decision {
 	most := b.inner.Limit()
-	return headgate.Decision{Allowed: true, Limit: most, Remaining: most, Degraded: v.trouble}
+	return headgate.Decision{Allowed: true, Limit: most, Remaining: most, Degraded: v.reason}
 }
 
 // degraded adds the reason to a local decision.
@@ -69,7 +69,7 @@ func degraded(d headgate.Decision, err error, v verdict) (headgate.Decision, err
 	if err != nil {
 		return headgate.Decision{}, localError(err, v)
 	}
-	d.Degraded = v.trouble
+	d.Degraded = v.reason
 	return d, nil
 }
 
@@ -89,26 +89,26 @@ func (b *bound) Reserve(
 ) (headgate.Decision, headgate.ReservationToken, error) {
 	c, v := b.store.enter(ctx)
 	if v.err != nil {
-		return b.insteadOfReserve(ctx, v, now, key, cost, maxDelay)
+		return b.reserveFailureMode(ctx, v, now, key, cost, maxDelay)
 	}
 	defer c.end()
 	d, token, err := b.inner.Reserve(c.ctx, now, key, cost, maxDelay)
-	if v = c.judge(err, question{bound: b.inner, key: key}); v.err != nil {
-		return b.insteadOfReserve(ctx, v, now, key, cost, maxDelay)
+	if v = c.judge(err, storeCall{bound: b.inner, key: key}); v.err != nil {
+		return b.reserveFailureMode(ctx, v, now, key, cost, maxDelay)
 	}
 	return d, token, nil
 }
 
-func (b *bound) insteadOfReserve(
+func (b *bound) reserveFailureMode(
 	ctx context.Context, v verdict, now headgate.Instant, key string, cost int64, maxDelay time.Duration,
 ) (headgate.Decision, headgate.ReservationToken, error) {
 	switch {
-	case v.trouble == headgate.ReasonNone || b.mode.Closed():
+	case v.reason == headgate.ReasonNone || b.mode.Closed():
 		return headgate.Decision{}, headgate.ReservationToken{}, v.err
 	case !b.CanReserve():
 		return b.inner.Reserve(ctx, now, key, cost, maxDelay) // it returns ErrUnsupported without I/O
 	case b.local == nil:
-		return b.admitted(v), headgate.ReservationToken{openMark}, nil
+		return b.allow(v), headgate.ReservationToken{openMark}, nil
 	}
 	d, token, err := b.local.Reserve(ctx, now, key, cost, maxDelay)
 	token[0] = ^token[0]
@@ -122,25 +122,25 @@ func (b *bound) Cancel(
 	ctx context.Context, now headgate.Instant, key string, cost int64, token headgate.ReservationToken,
 ) (headgate.Decision, error) {
 	if token[0] < 0 && b.CanReserve() {
-		if err := b.cancelHere(ctx, now, key, cost, token); err != nil {
+		if err := b.cancelLocal(ctx, now, key, cost, token); err != nil {
 			return headgate.Decision{}, err
 		}
 		return b.Apply(ctx, now, key, headgate.Peek, 0)
 	}
 	c, v := b.store.enter(ctx)
 	if v.err != nil {
-		return b.insteadOfCancel(ctx, v, now, key, cost, token)
+		return b.cancelFailureMode(ctx, v, now, key, cost, token)
 	}
 	defer c.end()
 	d, err := b.inner.Cancel(c.ctx, now, key, cost, token)
-	if v = c.judge(err, question{bound: b.inner, key: key}); v.err != nil {
-		return b.insteadOfCancel(ctx, v, now, key, cost, token)
+	if v = c.judge(err, storeCall{bound: b.inner, key: key}); v.err != nil {
+		return b.cancelFailureMode(ctx, v, now, key, cost, token)
 	}
 	return d, nil
 }
 
 // refundHere refunds units that were granted while the store was unavailable.
-func (b *bound) refundHere(ctx context.Context, now headgate.Instant, key string, cost int64) error {
+func (b *bound) refundLocal(ctx context.Context, now headgate.Instant, key string, cost int64) error {
 	if b.store.closed.Load() {
 		return headgate.ErrClosed
 	}
@@ -154,7 +154,7 @@ func (b *bound) refundHere(ctx context.Context, now headgate.Instant, key string
 }
 
 // cancelHere cancels a reservation that was made while the store was unavailable.
-func (b *bound) cancelHere(ctx context.Context, now headgate.Instant, key string, cost int64, token headgate.ReservationToken) error {
+func (b *bound) cancelLocal(ctx context.Context, now headgate.Instant, key string, cost int64, token headgate.ReservationToken) error {
 	if b.store.closed.Load() {
 		return headgate.ErrClosed
 	}
@@ -168,13 +168,13 @@ func (b *bound) cancelHere(ctx context.Context, now headgate.Instant, key string
 	return nil
 }
 
-func (b *bound) insteadOfCancel(
+func (b *bound) cancelFailureMode(
 	ctx context.Context, v verdict, now headgate.Instant, key string, cost int64, token headgate.ReservationToken,
 ) (headgate.Decision, error) {
-	if v.trouble != headgate.ReasonNone && !b.mode.Closed() && !b.CanReserve() {
+	if v.reason != headgate.ReasonNone && !b.mode.Closed() && !b.CanReserve() {
 		return b.inner.Cancel(ctx, now, key, cost, token)
 	}
-	return b.insteadOfApply(ctx, v, now, key, headgate.Peek, 0)
+	return b.applyFailureMode(ctx, v, now, key, headgate.Peek, 0)
 }
 
 // Spacing returns the spacing of the inner rule. That of a share is not shorter.

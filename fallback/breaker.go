@@ -15,66 +15,66 @@ import (
 const (
 	countedFor = 10 * time.Second // how long a failure counts
 	countedIn  = time.Second      // width of the counting buckets
-	// 10 times Failures open the breaker although some calls are decided, if half of all calls
-	// fail for at least 1 s.
-	often     = 10
-	forAWhile = time.Second
+	// 10 times Failures open the breaker although some calls are decided, if half of
+	// all calls fail for at least 1 s.
+	tripFactor     = 10
+	tripDuration = time.Second
 	trials    = 3 // requests that the store must decide after a successful probe
 )
 
 // The modes of the breaker. Only away and returning keep calls from the store.
 const (
-	calm      uint32 = iota // closed, no recent failure: counts nothing, which keeps decisions cheap
-	watched                 // closed, a recent failure: counts all calls
-	away                    // open: only probes call the store
-	returning               // half-open: a few calls are sent after a successful probe
+	stateIdle      uint32 = iota // closed, no recent failure: counts nothing, which keeps decisions cheap
+	stateCounting                 // closed, a recent failure: counts all calls
+	stateOpen                    // open: only probes call the store
+	stateHalfOpen               // half-open: a few calls are sent after a successful probe
 )
 
 // errSaysNothing is the outcome of a call without information about the server.
-var errSaysNothing = errors.New("fallback: outcome is not evidence about the store")
+var errNoEvidence = errors.New("fallback: outcome is not evidence about the store")
 
 // breaker is a circuit breaker. The library counts failures. This package probes and
 // recovers, because the library would let a caller wait for the first trial request.
 type breaker struct {
-	mode     atomic.Uint32
+	state     atomic.Uint32
 	machine  *gobreaker.TwoStepCircuitBreaker[struct{}]
 	failures uint32
-	every    time.Duration
-	within   time.Duration
+	probeEvery    time.Duration
+	budget   time.Duration
 	observer headgate.StoreObserver
 	born     time.Time
 	since    atomic.Int64 // when counting began; this and the next two are in ns since born
 	decided  atomic.Int64 // when the store last decided
-	row      atomic.Int64 // start of the current streak of failures; 0 if there is none
-	rowOf    atomic.Int64 // failures of calls that began after the streak did
+	streakStart      atomic.Int64 // start of the current streak of failures; 0 if there is none
+	streakLength    atomic.Int64 // failures of calls that began after the streak did
 	last     atomic.Pointer[failure]
 	open     atomic.Pointer[headgate.StoreError] // the error while the breaker is open
 
 	ctx  context.Context // cancelled by close
 	stop context.CancelFunc
-	turn chan struct{} // wakes the watch goroutine after a change of mode
+	wake chan struct{} // wakes the watch goroutine after a change of mode
 	done sync.WaitGroup
 
 	mu       sync.Mutex
 	closed   bool
 	watching bool                  // the watch goroutine runs
 	checking bool                  // a check runs
-	checked  time.Time             // when the last check got a reply
-	news     []headgate.StoreEvent // events not yet sent to the observer
+	lastCheck  time.Time             // when the last check got a reply
+	events     []headgate.StoreEvent // events not yet sent to the observer
 }
 
 // failure is a failed call. A probe repeats its request as a peek.
 type failure struct {
-	trouble headgate.StoreErrorReason
+	reason headgate.StoreErrorReason
 	err     error
-	asked   question
+	call   storeCall
 }
 
 func newBreaker(o *Options) *breaker {
 	b := &breaker{
-		failures: uint32(o.Failures), every: o.ProbeEvery, within: o.Budget,
+		failures: uint32(o.Failures), probeEvery: o.ProbeEvery, budget: o.Budget,
 		observer: o.Observer, born: time.Now(),
-		turn: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1),
 	}
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	b.machine = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
@@ -82,9 +82,9 @@ func newBreaker(o *Options) *breaker {
 		Interval:      countedFor,
 		BucketPeriod:  countedIn,
 		Timeout:       o.ProbeEvery / 2, // ends before the next probe, so that trials may follow it
-		ReadyToTrip:   b.tooMany,
-		OnStateChange: b.changed,
-		IsExcluded:    func(err error) bool { return errors.Is(err, errSaysNothing) },
+		ReadyToTrip:   b.shouldTrip,
+		OnStateChange: b.onStateChange,
+		IsExcluded:    func(err error) bool { return errors.Is(err, errNoEvidence) },
 	})
 	return b
 }
@@ -94,12 +94,12 @@ func newBreaker(o *Options) *breaker {
 // late. Therefore a streak counts only calls that began after its first failure, and
 // the store must have decided nothing for the time of one budget. Otherwise the
 // failures must last for forAWhile.
-func (b *breaker) tooMany(c gobreaker.Counts) bool {
+func (b *breaker) shouldTrip(c gobreaker.Counts) bool {
 	now := b.now()
-	if now-b.decided.Load() >= int64(b.within) && b.rowOf.Load() >= int64(b.failures) {
+	if now-b.decided.Load() >= int64(b.budget) && b.streakLength.Load() >= int64(b.failures) {
 		return true
 	}
-	return now-b.since.Load() >= int64(forAWhile) && c.TotalFailures >= often*b.failures && c.TotalFailures >= c.TotalSuccesses
+	return now-b.since.Load() >= int64(tripDuration) && c.TotalFailures >= tripFactor*b.failures && c.TotalFailures >= c.TotalSuccesses
 }
 
 // now returns the time in ns since the breaker was created.
@@ -108,19 +108,19 @@ func (b *breaker) now() int64 { return int64(time.Since(b.born)) }
 // noteDecided records a decision of the store. It ends a streak of failures.
 func (b *breaker) noteDecided() {
 	b.decided.Store(b.now())
-	b.row.Store(0)
-	b.rowOf.Store(0)
+	b.streakStart.Store(0)
+	b.streakLength.Store(0)
 }
 
 // noteFailed counts the failure of a call that began at start.
 func (b *breaker) noteFailed(start time.Time) {
-	if !b.row.CompareAndSwap(0, b.now()) && int64(start.Sub(b.born)) >= b.row.Load() {
-		b.rowOf.Add(1)
+	if !b.streakStart.CompareAndSwap(0, b.now()) && int64(start.Sub(b.born)) >= b.streakStart.Load() {
+		b.streakLength.Add(1)
 	}
 }
 
 // away reports whether the breaker is open.
-func (b *breaker) away() bool { return b.mode.Load() == away }
+func (b *breaker) isOpen() bool { return b.state.Load() == stateOpen }
 
 // permit allows one call of the store.
 type permit struct {
@@ -136,37 +136,37 @@ func (p permit) end(outcome error) {
 
 // admit returns a permit, which must be ended, and whether the call is allowed.
 func (b *breaker) admit() (permit, bool) {
-	mode := b.mode.Load()
-	if mode == calm {
+	mode := b.state.Load()
+	if mode == stateIdle {
 		return permit{}, true
 	}
-	if mode == away {
+	if mode == stateOpen {
 		return permit{}, false
 	}
-	if mode == watched && b.machine.Counts().TotalFailures == 0 {
-		b.mode.CompareAndSwap(watched, calm)
+	if mode == stateCounting && b.machine.Counts().TotalFailures == 0 {
+		b.state.CompareAndSwap(stateCounting, stateIdle)
 	}
 	done, err := b.machine.Allow()
-	return permit{done: done, trial: mode == returning}, err == nil
+	return permit{done: done, trial: mode == stateHalfOpen}, err == nil
 }
 
 // failed ends a permit with the failure of a request.
-func (b *breaker) failed(p permit, start time.Time, v verdict, asked question) {
+func (b *breaker) failed(p permit, start time.Time, v verdict, asked storeCall) {
 	// A caller that waited behind others does not know why they failed.
-	if v.trouble != headgate.ReasonOverloaded || b.mode.Load() == calm || b.last.Load() == nil {
-		b.last.Store(&failure{trouble: v.trouble, err: v.err, asked: asked.kept()})
+	if v.reason != headgate.ReasonOverloaded || b.state.Load() == stateIdle || b.last.Load() == nil {
+		b.last.Store(&failure{reason: v.reason, err: v.err, call: asked.clone()})
 	}
 	if p.done != nil {
 		b.noteFailed(start)
 		p.done(v.err)
 		return
 	}
-	if b.mode.Load() == calm {
+	if b.state.Load() == stateIdle {
 		b.noteDecided() // the store may have decided a moment ago
 		b.since.Store(b.now())
-		b.mode.CompareAndSwap(calm, watched)
+		b.state.CompareAndSwap(stateIdle, stateCounting)
 	}
-	if b.mode.Load() != watched {
+	if b.state.Load() != stateCounting {
 		return // the breaker opened in the meantime
 	}
 	b.noteFailed(start)
@@ -182,19 +182,19 @@ func (b *breaker) refusal() verdict {
 
 // changed follows the state changes of the library. The library holds its lock during
 // the call.
-func (b *breaker) changed(_ string, from, to gobreaker.State) {
+func (b *breaker) onStateChange(_ string, from, to gobreaker.State) {
 	switch {
 	case to == gobreaker.StateClosed:
-		b.mode.Store(calm)
-		b.tell(headgate.StoreEvent{})
+		b.state.Store(stateIdle)
+		b.notify(headgate.StoreEvent{})
 	case to == gobreaker.StateOpen && from == gobreaker.StateClosed:
 		f := b.last.Load()
 		b.open.Store(openError(f))
-		b.mode.Store(away)
-		b.tell(headgate.StoreEvent{Unavailable: true, Reason: f.trouble, Err: f.err})
+		b.state.Store(stateOpen)
+		b.notify(headgate.StoreEvent{Unavailable: true, Reason: f.reason, Err: f.err})
 	case to == gobreaker.StateOpen:
-		b.mode.Store(away)
-		b.tell()
+		b.state.Store(stateOpen)
+		b.notify()
 	}
 }
 
@@ -211,19 +211,19 @@ func openError(f *failure) *headgate.StoreError {
 }
 
 // notify queues events for the observer and makes sure that the watch goroutine runs.
-func (b *breaker) tell(news ...headgate.StoreEvent) {
+func (b *breaker) notify(news ...headgate.StoreEvent) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
 		return
 	}
-	b.news = append(b.news, news...)
+	b.events = append(b.events, news...)
 	if !b.watching {
 		b.watching = true
 		b.done.Go(b.watch)
 	}
 	select {
-	case b.turn <- struct{}{}:
+	case b.wake <- struct{}{}:
 	default:
 	}
 }
@@ -231,12 +231,12 @@ func (b *breaker) tell(news ...headgate.StoreEvent) {
 // watch runs on its own goroutine while the breaker is open or half-open.
 func (b *breaker) watch() {
 	for b.report() {
-		switch b.mode.Load() {
-		case away:
-			if b.pause(b.every) && b.probe() {
-				b.mode.CompareAndSwap(away, returning)
+		switch b.state.Load() {
+		case stateOpen:
+			if b.pause(b.probeEvery) && b.probe() {
+				b.state.CompareAndSwap(stateOpen, stateHalfOpen)
 			}
-		case returning:
+		case stateHalfOpen:
 			b.pause(0)
 		}
 	}
@@ -247,10 +247,10 @@ func (b *breaker) watch() {
 func (b *breaker) report() bool {
 	for {
 		b.mu.Lock()
-		news := b.news
-		b.news = nil
-		mode := b.mode.Load()
-		if len(news) == 0 && (b.closed || mode == calm || mode == watched) {
+		news := b.events
+		b.events = nil
+		mode := b.state.Load()
+		if len(news) == 0 && (b.closed || mode == stateIdle || mode == stateCounting) {
 			b.watching = false
 			b.mu.Unlock()
 			return false
@@ -272,7 +272,7 @@ func (b *breaker) report() bool {
 func (b *breaker) pause(d time.Duration) bool {
 	if d == 0 {
 		select {
-		case <-b.turn:
+		case <-b.wake:
 			return true
 		case <-b.ctx.Done():
 			return false
@@ -289,12 +289,12 @@ func (b *breaker) pause(d time.Duration) bool {
 }
 
 // probe peeks at the key that failed last, and reports whether the store replied.
-func (b *breaker) probe() bool { return b.ask(b.last.Load().asked) == nil }
+func (b *breaker) probe() bool { return b.repeat(b.last.Load().call) == nil }
 
 // ask repeats a request as a peek, within a whole budget. It returns why there was no
 // reply. A key of another type counts as a reply.
-func (b *breaker) ask(q question) error {
-	ctx, cancel := context.WithTimeout(b.ctx, b.within)
+func (b *breaker) repeat(q storeCall) error {
+	ctx, cancel := context.WithTimeout(b.ctx, b.budget)
 	defer cancel()
 	err := q.peek(ctx)
 	var known *headgate.StoreError

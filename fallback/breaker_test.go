@@ -175,7 +175,8 @@ func TestBrokenConnectionIsNoOutage(t *testing.T) { // T40: a blip
 	})
 }
 
-// A process that stalls finds all that was under way too late, also when that happens often.
+// A process that stalls finds all that was under way too late, also when that happens
+// often.
 func TestStallIsNoOutage(t *testing.T) { // T40: a blip
 	t.Parallel()
 	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
@@ -231,7 +232,8 @@ func TestPartOfTheStoreAway(t *testing.T) {
 	}
 }
 
-// A store that decides now and then, and mostly not, is away; one that mostly does is not.
+// A store that decides now and then, and mostly not, is away; one that mostly does is
+// not.
 func TestStoreThatDecidesNowAndThen(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -297,7 +299,8 @@ func TestWhatSaysNothingAboutTheServer(t *testing.T) {
 	}
 }
 
-// Callers who wait for others until their time is over are a sign of a store that hangs, and those who are sent away at once not.
+// Callers who wait for others until their time is over are a sign of a store that
+// hangs, and those who are sent away at once not.
 func TestWaitingForOthersInVain(t *testing.T) {
 	t.Parallel()
 	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {

@@ -40,16 +40,16 @@ func (b *budget) at(now time.Time) *slot {
 }
 
 // valuesContext is a slot's context with the values of the caller's context.
-type lent struct {
+type valuesContext struct {
 	context.Context
 	values context.Context
 }
 
 // Value returns the value of the caller's context.
-func (l *lent) Value(key any) any { return l.values.Value(key) }
+func (l *valuesContext) Value(key any) any { return l.values.Value(key) }
 
 // AfterFunc saves a goroutine for each derived context; see context.AfterFunc.
-func (l *lent) AfterFunc(f func()) func() bool { return context.AfterFunc(l.Context, f) }
+func (l *valuesContext) AfterFunc(f func()) func() bool { return context.AfterFunc(l.Context, f) }
 
 // allowance is the time that the inner store has for one call.
 type allowance struct {
@@ -71,5 +71,5 @@ func (b *budget) of(ctx context.Context, now time.Time) allowance {
 	if ctx == context.Background() {
 		return allowance{ctx: s, given: b.length}
 	}
-	return allowance{ctx: &lent{Context: s.Context, values: ctx}, given: b.length}
+	return allowance{ctx: &valuesContext{Context: s.Context, values: ctx}, given: b.length}
 }

@@ -13,7 +13,7 @@ import (
 type verdict struct {
 	// trouble is why the store could not decide, so that the failure mode applies. It
 	// is ReasonNone if the call itself is at fault.
-	trouble headgate.StoreErrorReason
+	reason headgate.StoreErrorReason
 	err     error
 }
 
@@ -36,10 +36,10 @@ func (s *Store) enter(ctx context.Context) (call, verdict) {
 	if err := ctx.Err(); err != nil {
 		return call{}, verdict{err: err}
 	}
-	if s.breaker.away() {
+	if s.breaker.isOpen() {
 		return call{}, s.breaker.refusal()
 	}
-	if s.inFlight.Add(1) > s.most {
+	if s.inFlight.Add(1) > s.maxInFlight {
 		s.inFlight.Add(-1)
 		return call{}, verdict{headgate.ReasonOverloaded, s.errOverloaded()}
 	}
@@ -59,26 +59,26 @@ func (c *call) end() {
 		c.cancel()
 	}
 	if !c.judged {
-		c.permit.end(errSaysNothing)
+		c.permit.end(errNoEvidence)
 	}
 }
 
 // judge reports the outcome to the breaker and returns the verdict for the caller.
-func (c *call) judge(err error, asked question) verdict {
+func (c *call) judge(err error, asked storeCall) verdict {
 	c.judged = true
 	if err == nil {
-		c.decided()
+		c.noteDecided()
 		return verdict{}
 	}
 	v := c.classify(err)
 	switch {
 	case !c.evidence(v):
-		c.permit.end(errSaysNothing)
-		if late(v) && c.hurried() {
+		c.permit.end(errNoEvidence)
+		if timedOut(v) && c.shortDeadline() {
 			c.store.breaker.check(asked)
 		}
-	case v.trouble == headgate.ReasonWrongType:
-		c.decided()
+	case v.reason == headgate.ReasonWrongType:
+		c.noteDecided()
 	default:
 		c.store.breaker.failed(c.permit, c.start, v, asked)
 	}
@@ -91,12 +91,12 @@ func (c *call) judge(err error, asked question) verdict {
 // decided records that the store decided. A reply that is too fast for a network is not
 // evidence about the server, except in the half-open state, which follows a successful
 // probe.
-func (c *call) decided() {
+func (c *call) noteDecided() {
 	if c.permit.done == nil {
 		return
 	}
-	if !c.permit.trial && time.Since(c.start) < remembered {
-		c.permit.end(errSaysNothing)
+	if !c.permit.trial && time.Since(c.start) < cacheLatency {
+		c.permit.end(errNoEvidence)
 		return
 	}
 	c.store.breaker.noteDecided()
@@ -104,7 +104,7 @@ func (c *call) decided() {
 }
 
 // remembered is faster than any reply over a network.
-const remembered = 10 * time.Microsecond
+const cacheLatency = 10 * time.Microsecond
 
 // evidence reports whether a failure is evidence about the server. A cancelled call is
 // not, and neither is a call that gave the server less than half of the budget. An
@@ -113,18 +113,18 @@ func (c *call) evidence(v verdict) bool {
 	switch {
 	case c.own && c.caller.Err() != nil:
 		return false
-	case late(v):
-		return !c.hurried()
+	case timedOut(v):
+		return !c.shortDeadline()
 	}
-	return v.trouble == headgate.ReasonUnreachable || v.trouble == headgate.ReasonRefused || v.trouble == headgate.ReasonWrongType
+	return v.reason == headgate.ReasonUnreachable || v.reason == headgate.ReasonRefused || v.reason == headgate.ReasonWrongType
 }
 
 // hurried reports whether the caller gave the server less than half of the budget.
-func (c *call) hurried() bool { return c.own && c.given < c.store.budget.length/2 }
+func (c *call) shortDeadline() bool { return c.own && c.given < c.store.budget.length/2 }
 
 // late reports whether the server did not reply in time.
-func late(v verdict) bool {
-	return v.trouble == headgate.ReasonTimedOut || v.trouble == headgate.ReasonOverloaded && errors.Is(v.err, context.DeadlineExceeded)
+func timedOut(v verdict) bool {
+	return v.reason == headgate.ReasonTimedOut || v.reason == headgate.ReasonOverloaded && errors.Is(v.err, context.DeadlineExceeded)
 }
 
 func (c *call) classify(err error) verdict {

@@ -11,32 +11,32 @@ import (
 // too little time. If all callers have short deadlines (20 ms from a proxy, for
 // example), only a check finds out that the store hangs. One check runs at a time.
 // After a reply the next check starts no sooner than a probe would.
-func (b *breaker) check(q question) {
+func (b *breaker) check(q storeCall) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed || b.checking || time.Since(b.checked) < b.every {
+	if b.closed || b.checking || time.Since(b.lastCheck) < b.probeEvery {
 		return
 	}
 	b.checking = true
-	q = q.kept()
+	q = q.clone()
 	b.done.Go(func() {
 		answered := b.checkNow(q)
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if b.checking = false; answered {
-			b.checked = time.Now()
+			b.lastCheck = time.Now()
 		}
 	})
 }
 
 // checkNow counts like a call, and reports whether the store replied.
-func (b *breaker) checkNow(q question) bool {
+func (b *breaker) checkNow(q storeCall) bool {
 	p, ok := b.admit()
 	if !ok {
 		return true // the breaker is open, so the store is probed
 	}
 	start := time.Now()
-	err := b.ask(q)
+	err := b.repeat(q)
 	switch {
 	case err == nil:
 		if p.done != nil {
@@ -44,15 +44,15 @@ func (b *breaker) checkNow(q question) bool {
 		}
 		p.end(nil)
 	case b.ctx.Err() != nil: // closed
-		p.end(errSaysNothing)
+		p.end(errNoEvidence)
 	default:
-		b.failed(p, start, verdict{troubleOf(err), err}, q)
+		b.failed(p, start, verdict{reasonOf(err), err}, q)
 	}
 	return err == nil
 }
 
 // reasonOf returns why there was no reply.
-func troubleOf(err error) headgate.StoreErrorReason {
+func reasonOf(err error) headgate.StoreErrorReason {
 	var known *headgate.StoreError
 	if errors.As(err, &known) {
 		return known.Reason

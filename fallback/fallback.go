@@ -67,7 +67,8 @@ const (
 	DefaultProbeEvery  = 250 * time.Millisecond
 )
 
-// Options are the settings of a [Store]. The zero value of each field is its default; nil means all defaults.
+// Options are the settings of a [Store]. The zero value of each field is its default;
+// nil means all defaults.
 type Options struct {
 	// Budget is the longest time that a decision waits for the inner store: 1 ms to 1
 	// min. 0 means [DefaultBudget]. It may be shorter by up to 1 ms and at most a
@@ -172,7 +173,7 @@ type Store struct {
 	instances int64
 	budget    budget
 	breaker   *breaker
-	most      int64
+	maxInFlight      int64
 	inFlight  atomic.Int64
 	closed    atomic.Bool
 	closing   sync.Once
@@ -199,7 +200,7 @@ func New(inner headgate.Store, opts *Options) (*Store, error) {
 		instances: int64(o.Instances),
 		budget:    newBudget(o.Budget),
 		breaker:   newBreaker(&o),
-		most:      int64(o.MaxInFlight),
+		maxInFlight:      int64(o.MaxInFlight),
 	}, nil
 }
 

@@ -175,7 +175,8 @@ func TestCallerWhoGivesUp(t *testing.T) {
 			t.Errorf("callers with little time: the observer heard %q want nothing: they say nothing about the store", got)
 		}
 
-		// One without a deadline is told with the budget; that the store did not answer in that time counts.
+		// One without a deadline is told with the budget; that the store did not answer
+		// in that time counts.
 		inner.set(hangs)
 		quits, cancel := context.WithCancel(background)
 		go func() { time.Sleep(5 * time.Millisecond); cancel() }()

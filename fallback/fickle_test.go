@@ -12,7 +12,8 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// fickle is a memory store that a test can take away: with a fault set it is that which answers.
+// fickle is a memory store that a test can take away: with a fault set it is that which
+// answers.
 type fickle struct {
 	*memstore.Store
 	fault atomic.Pointer[func(ctx context.Context, key string) error]

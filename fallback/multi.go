@@ -27,12 +27,12 @@ func (s *Store) ApplyAll(ctx context.Context, now headgate.Instant, ops []headga
 	}
 	c, v := s.enter(ctx)
 	if v.err != nil {
-		return s.insteadOfAll(ctx, v, now, ops, peek, decisions)
+		return s.applyAllFailureMode(ctx, v, now, ops, peek, decisions)
 	}
 	defer c.end()
 	err = s.inner.ApplyAll(c.ctx, now, inner, peek, decisions)
-	if v = c.judge(err, question{store: s.inner, ops: inner}); v.err != nil {
-		return s.insteadOfAll(ctx, v, now, ops, peek, decisions)
+	if v = c.judge(err, storeCall{store: s.inner, ops: inner}); v.err != nil {
+		return s.applyAllFailureMode(ctx, v, now, ops, peek, decisions)
 	}
 	return nil
 }
@@ -50,8 +50,8 @@ func (s *Store) unwrapped(ops []headgate.Op) ([]headgate.Op, error) {
 	return inner, nil
 }
 
-func (s *Store) insteadOfAll(ctx context.Context, v verdict, now headgate.Instant, ops []headgate.Op, peek bool, decisions []headgate.Decision) error {
-	if v.trouble == headgate.ReasonNone {
+func (s *Store) applyAllFailureMode(ctx context.Context, v verdict, now headgate.Instant, ops []headgate.Op, peek bool, decisions []headgate.Decision) error {
+	if v.reason == headgate.ReasonNone {
 		return v.err
 	}
 	local := make([]headgate.Op, 0, len(ops))
@@ -73,11 +73,11 @@ func (s *Store) insteadOfAll(ctx context.Context, v verdict, now headgate.Instan
 	for i, op := range ops {
 		b := op.Bound.(*bound)
 		if b.local == nil {
-			decisions[i] = b.admitted(v)
+			decisions[i] = b.allow(v)
 			continue
 		}
 		decisions[i], decided = decided[0], decided[1:]
-		decisions[i].Degraded = v.trouble
+		decisions[i].Degraded = v.reason
 	}
 	return nil
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// A server that answers reads and refuses writes, as a replica does, is not taken for back.
+// A server that answers reads and refuses writes, as a replica does, is not taken for
+// back.
 func TestProbeThatSucceedsIsNotEnough(t *testing.T) { // T40
 	t.Parallel()
 	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
@@ -64,7 +65,8 @@ func TestProbeAsksForWhatFailed(t *testing.T) {
 	})
 }
 
-// With nobody asking the store is probed all the same; the first who asks then is decided by it.
+// With nobody asking the store is probed all the same; the first who asks then is
+// decided by it.
 func TestFirstCallerAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {

@@ -10,7 +10,7 @@ import (
 
 // question is a request to the inner store: for one key or for several. It is passed by
 // value, so that a decided call does not allocate.
-type question struct {
+type storeCall struct {
 	bound headgate.Bound
 	key   string
 	store headgate.Store // used with ops; nil if bound is used
@@ -18,7 +18,7 @@ type question struct {
 }
 
 // kept returns a copy that does not share memory with the caller.
-func (q question) kept() question {
+func (q storeCall) clone() storeCall {
 	q.key, q.ops = strings.Clone(q.key), slices.Clone(q.ops)
 	for i := range q.ops {
 		q.ops[i].Key, q.ops[i].Cost = strings.Clone(q.ops[i].Key), 0
@@ -28,7 +28,7 @@ func (q question) kept() question {
 
 // peek repeats the request without changing anything. If several keys failed together,
 // any of them may be the cause, so it peeks at all of them.
-func (q question) peek(ctx context.Context) error {
+func (q storeCall) peek(ctx context.Context) error {
 	if q.store != nil {
 		return q.store.ApplyAll(ctx, headgate.StoreClock, q.ops, true, make([]headgate.Decision, len(q.ops)))
 	}

@@ -24,7 +24,8 @@ const patience = 30 * time.Second
 
 const callers = 64
 
-// crowd is callers who ask all the time, for keys of their own and for one that all ask for.
+// crowd is callers who ask all the time, for keys of their own and for one that all ask
+// for.
 type crowd struct {
 	stop   atomic.Bool
 	wait   sync.WaitGroup
@@ -150,7 +151,8 @@ var faults = []fault{
 	},
 }
 
-// TestRedisUnavailable makes a real server unavailable under load, in each way: it is noticed once, and its recovery once. // T40
+// TestRedisUnavailable makes a real server unavailable under load, in each way: it is
+// noticed once, and its recovery once. // T40
 func TestRedisUnavailable(t *testing.T) {
 	for _, f := range faults {
 		t.Run(f.name, func(t *testing.T) { makeUnavailable(t, f) })
@@ -197,7 +199,8 @@ func makeUnavailable(t *testing.T, f fault) {
 	if got := ears.heard(); len(got) != 2 || got[1] != "back" {
 		t.Errorf("the observer heard %q want one outage and one recovery", got)
 	}
-	// Those who wait when the outage is noticed still end by themselves. None asks the store from then on.
+	// Those who wait when the outage is noticed still end by themselves. None asks the
+	// store from then on.
 	if asked := during[headgate.ReasonTimedOut] + during[headgate.ReasonUnreachable] + during[headgate.ReasonRefused]; asked > callers {
 		t.Errorf("once the outage was known: got %v want all but at most %d degraded by %v", during, callers, headgate.ReasonBreakerOpen)
 	}

@@ -9,7 +9,8 @@ import (
 	"github.com/headgate/headgate/fallback"
 )
 
-// A key that holds something else, and failed last when the store went away, must not keep the store away: it was answered.
+// A key that holds something else, and failed last when the store went away, must not
+// keep the store away: it was answered.
 func TestProbeOfAForeignValueIsAnswered(t *testing.T) {
 	t.Parallel()
 	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
@@ -31,7 +32,8 @@ func TestProbeOfAForeignValueIsAnswered(t *testing.T) {
 	})
 }
 
-// Of several keys any may be the one that lies on a server which is away: all are probed, so that no caller has to find out.
+// Of several keys any may be the one that lies on a server which is away: all are
+// probed, so that no caller has to find out.
 func TestProbeAsksForAllKeysThatFailed(t *testing.T) {
 	t.Parallel()
 	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
@@ -64,7 +66,8 @@ func TestProbeAsksForAllKeysThatFailed(t *testing.T) {
 	})
 }
 
-// Callers who all have less time than half a budget, as those of a proxy do that waits 20 ms, find out that a store hangs as well.
+// Callers who all have less time than half a budget, as those of a proxy do that waits
+// 20 ms, find out that a store hangs as well.
 func TestHurriedCallersOfAStoreThatHangs(t *testing.T) {
 	t.Parallel()
 	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {

@@ -86,7 +86,8 @@ func anyLimit(d *rand.Rand) headgate.Limit {
 
 func rat(a, b int64) *big.Rat { return big.NewRat(a, b) }
 
-// TestSharesAddUp holds what [Options].Instances says against random limits, in rational numbers.
+// TestSharesAddUp holds what [Options].Instances says against random limits, in
+// rational numbers.
 func TestSharesAddUp(t *testing.T) {
 	t.Parallel()
 	d := rand.New(rand.NewPCG(1, 2))
@@ -131,7 +132,8 @@ func tooLongInSteps(a headgate.Algorithm, l headgate.Limit, n int64) bool {
 	return !continuous(a) && l.Rate < n && l.Period > headgate.MaxPeriod/time.Duration((n+l.Rate-1)/l.Rate)
 }
 
-// TestSharesGrantNoMoreThanTheLimit spends all that a few instances grant, as soon as they do, and looks at every span.
+// TestSharesGrantNoMoreThanTheLimit spends all that a few instances grant, as soon as
+// they do, and looks at every span.
 func TestSharesGrantNoMoreThanTheLimit(t *testing.T) {
 	t.Parallel()
 	d := rand.New(rand.NewPCG(3, 4))
@@ -189,7 +191,8 @@ func spendAll(t *testing.T, a headgate.Algorithm, l headgate.Limit, n int64) []i
 	return log
 }
 
-// over reports whether so many units within a span are more than the limit guarantees in one store.
+// over reports whether so many units within a span are more than the limit guarantees
+// in one store.
 func over(a headgate.Algorithm, l headgate.Limit, span, units int64) bool {
 	p := l.Period.Microseconds()
 	switch {

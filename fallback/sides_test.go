@@ -13,7 +13,8 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// twoSided is a store whose rules are bound as a limiter binds them, so that a test may hold marks.
+// twoSided is a store whose rules are bound as a limiter binds them, so that a test may
+// hold marks.
 type twoSided struct {
 	t     *testing.T
 	inner *fickle
@@ -283,7 +284,8 @@ func TestLocalStoreFails(t *testing.T) {
 	}
 }
 
-// T14: whoever asks for ever new keys while the store is away finds the local store bounded.
+// T14: whoever asks for ever new keys while the store is away finds the local store
+// bounded.
 func TestLocalMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	inner, local := newFickle(), memstore.New(&memstore.Options{MaxBytes: 1 << 20})

@@ -1,4 +1,5 @@
-// Package diagnosis defines what a check of a store reports. The stores export its types under their own names.
+// Package diagnosis defines the result of a store check. The stores export its types
+// under their own names.
 package diagnosis
 
 import (
@@ -29,7 +30,8 @@ const (
 	Failing Level = "error"   // decisions fail, or will fail
 )
 
-// OfError returns the finding of a failed check: the text of the error without prefix, and the advice of a [headgate.StoreError].
+// OfError returns the finding of a failed check: the text of the error without prefix,
+// and the advice of a [headgate.StoreError].
 func OfError(check string, level Level, err error, prefix string) Finding {
 	var known *headgate.StoreError
 	if !errors.As(err, &known) {
@@ -40,7 +42,8 @@ func OfError(check string, level Level, err error, prefix string) Finding {
 	return Finding{Check: check, Level: level, Says: strings.TrimPrefix(bare.Error(), prefix), Advice: known.Advice}
 }
 
-// OfLatency returns the finding of how long decisions took, and their median. It sorts took, which must not be empty.
+// OfLatency returns the latency finding and the median of the decision times. It sorts
+// took, which must not be empty.
 func OfLatency(took []time.Duration) (f Finding, median time.Duration) {
 	slices.Sort(took)
 	median, slowest := took[len(took)/2], took[len(took)-1]

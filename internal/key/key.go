@@ -43,9 +43,9 @@ type Reader[R Request] interface {
 	Read(r R) string
 }
 
-// Part is one part of a key or several: an expression. The zero value stands for the
-// default that [Part.Key] is given. It is immutable, and comparable: equal values are
-// the same part.
+// Part is one part of a key or several: an expression. The zero value means the default
+// that [Part.Key] is given. It is immutable and comparable: equal values are the same
+// part.
 type Part[R Request] struct{ node *node[R] }
 
 type kind uint8
@@ -86,13 +86,14 @@ func Address[R Request](v6Bits int) Part[R] {
 	return Part[R]{&node[R]{kind: addressKind, name: name, bits: v6Bits}}
 }
 
-// Text is what reader reads. The name must tell it from every other part of a key.
+// Text is a part that reader reads. The name must differ from the name of every other
+// part of a key.
 func Text[R Request](name string, reader Reader[R]) Part[R] {
 	return Part[R]{&node[R]{kind: textKind, name: name, reader: reader}}
 }
 
-// Func is what a function of the program finds. Functions are told apart by their
-// position in a key.
+// Func is a part that a function of the program returns. Functions are distinguished by
+// their position in a key.
 func Func[R Request](reader Reader[R]) Part[R] {
 	return Part[R]{&node[R]{kind: funcKind, name: "func", reader: reader}}
 }

@@ -14,7 +14,7 @@ func TestFind(t *testing.T) {
 		t.Errorf("a goroutine that goes on: got %v, want an error that names it", err)
 	}
 	time.AfterFunc(600*time.Millisecond, func() { close(end) }) // longer than goleak waits
-	if err := find(patience); err != nil {
+	if err := find(maxWait); err != nil {
 		t.Errorf("a goroutine that ends late: got %v, want nil", err)
 	}
 }

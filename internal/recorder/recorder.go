@@ -65,7 +65,7 @@ func (rec *Recorder) WriteHeader(status int) {
 	if answers {
 		rec.call()
 	}
-	rec.ResponseWriter.WriteHeader(status) // it panics if there is no such status
+	rec.ResponseWriter.WriteHeader(status) // panics if the status is invalid
 	if answers {
 		rec.begin(status)
 	}

@@ -16,10 +16,10 @@ var (
 // [headgate.AllowAll].
 func Combine(ds []headgate.Decision) headgate.Decision { return combine(ds) }
 
-// Tightest returns the index of the decision with the least Remaining, the first of equals,
-// or 0 if there is none.
+// Tightest returns the index of the decision with the least Remaining, the first of
+// equals, or 0 if there is none.
 func Tightest(ds []headgate.Decision) int { return tightest(ds) }
 
-// Rules returns the rules that a store binds for a policy, one for each limit. They use the
-// same state as a [headgate.Limiter] of the policy. The policy must be valid.
+// Rules returns the rules that a store binds for a policy, one for each limit. They use
+// the same state as a [headgate.Limiter] of the policy. The policy must be valid.
 func Rules(p headgate.Policy) []headgate.Rule { return rules(p) }

@@ -9,16 +9,19 @@ import (
 	"testing"
 )
 
-// RedisCluster is a cluster of Redis servers on the loopback interface. A master that is gone for two seconds is replaced by its
-// replica, one or two seconds later. All methods may be called concurrently; those that change who serves what must not overlap.
+// RedisCluster is a Redis cluster on the loopback interface. A master that is
+// unavailable for two seconds is replaced by its replica one or two seconds later. All
+// methods may be called concurrently; methods that change the owner of a slot must not
+// overlap.
 type RedisCluster struct {
 	nodes    []*RedisServer
 	ids      map[string]*RedisServer
 	replicas int // of all masters together
 }
 
-// Cluster starts masters with as many replicas each, shares the slots out evenly, in the order of the nodes, and waits until
-// every node answers for the whole cluster. It takes some three seconds: servers make a new cluster wait for two. It ends with
+// Cluster starts masters with replicasEach replicas each, distributes the slots evenly
+// in the order of the nodes, and waits until every node serves the whole cluster. It
+// takes about three seconds, because a new cluster waits for two. The cluster ends with
 // the test.
 func Cluster(t testing.TB, masters, replicasEach int, opts ...Option) *RedisCluster {
 	t.Helper()
@@ -26,7 +29,7 @@ func Cluster(t testing.TB, masters, replicasEach int, opts ...Option) *RedisClus
 	c := &RedisCluster{ids: make(map[string]*RedisServer), replicas: masters * replicasEach}
 	for range masters * (1 + replicasEach) {
 		c.nodes = append(c.nodes, newRedis(t, o, "cluster-enabled yes", "cluster-config-file nodes.conf", "cluster-node-timeout 2000",
-			"cluster-replica-validity-factor 0", // a replica may always take over, however long it heard nothing
+			"cluster-replica-validity-factor 0", // any replica may take over, however stale
 			"cluster-allow-replica-migration no"))
 	}
 	for _, n := range c.nodes {
@@ -38,13 +41,14 @@ func Cluster(t testing.TB, masters, replicasEach int, opts ...Option) *RedisClus
 	return c
 }
 
-// join makes single nodes a cluster: the first are the masters, the replicas follow in the masters' order.
+// join makes single nodes a cluster. The first nodes are the masters; the replicas
+// follow in the order of their masters.
 func (c *RedisCluster) join(t testing.TB, masters int) {
 	t.Helper()
 	for i, n := range c.nodes {
-		n.Do(t, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)) // or they would first have to find out who gives way
+		n.Do(t, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)) // avoids epoch conflicts
 		for _, other := range c.nodes[:i] {
-			n.Do(t, "CLUSTER", "MEET", "127.0.0.1", other.Port()) // everyone, as gossip takes its time
+			n.Do(t, "CLUSTER", "MEET", "127.0.0.1", other.Port()) // all nodes, because gossip is slow
 		}
 		if i < masters {
 			n.addSlots(t, i*slots/masters, (i+1)*slots/masters)
@@ -59,13 +63,14 @@ func (c *RedisCluster) join(t testing.TB, masters int) {
 	}
 }
 
-// id is the node's name in its cluster.
+// id returns the node's ID in its cluster.
 func (s *RedisServer) id(t testing.TB) string {
 	t.Helper()
 	return s.Do(t, "CLUSTER", "MYID").Text
 }
 
-// addSlots gives the node the slots from first to before end. Redis before 7 knows no ranges.
+// addSlots assigns the slots from first to before end to the node. Redis before 7 does
+// not support ranges.
 func (s *RedisServer) addSlots(t testing.TB, first, end int) {
 	t.Helper()
 	command := []string{"CLUSTER", "ADDSLOTS"}
@@ -75,10 +80,11 @@ func (s *RedisServer) addSlots(t testing.TB, first, end int) {
 	s.Do(t, command...)
 }
 
-// Nodes are all servers, dead ones among them: at first the masters, then the replicas in the order of their masters.
+// Nodes returns all servers, including dead ones: first the initial masters, then the
+// replicas in the order of their masters.
 func (c *RedisCluster) Nodes() []*RedisServer { return slices.Clone(c.nodes) }
 
-// Addrs are the addresses of Nodes.
+// Addrs returns the addresses of Nodes.
 func (c *RedisCluster) Addrs() []string { return addrs(c.nodes) }
 
 func addrs(servers []*RedisServer) []string {
@@ -89,7 +95,7 @@ func addrs(servers []*RedisServer) []string {
 	return all
 }
 
-// running are the servers whose processes are there.
+// running returns the servers whose processes run.
 func running(servers []*RedisServer) []*RedisServer {
 	return slices.DeleteFunc(slices.Clone(servers), func(s *RedisServer) bool { return !s.alive() })
 }
@@ -100,15 +106,16 @@ func (s *RedisServer) alive() bool {
 	return s.process.running()
 }
 
-// Wait waits until the cluster is whole: all nodes that run answer for all slots, agree on who serves them and know each other as
-// well; every replica is in step with its master. Dead nodes may be missing. A stopped one must be let go on first.
+// Wait waits until all running nodes serve all slots, agree on their owners and know
+// each other, and every replica is in sync with its master. Dead nodes are ignored. A
+// stopped node must be continued first.
 func (c *RedisCluster) Wait(t testing.TB) {
 	t.Helper()
-	await(t, "the cluster to be whole", func() error {
+	await(t, "the cluster to be complete", func() error {
 		nodes := running(c.nodes)
 		var agreed string
 		for _, n := range nodes {
-			served, err := n.whole(len(nodes))
+			served, err := n.completeView(len(nodes))
 			if err != nil {
 				return fmt.Errorf("node %s: %w", n.Addr(), err)
 			}
@@ -121,8 +128,9 @@ func (c *RedisCluster) Wait(t testing.TB) {
 	})
 }
 
-// whole returns who serves what by this node's view, or an objection to it.
-func (s *RedisServer) whole(nodes int) (served string, err error) {
+// completeView returns the owners of the slots in this node's view, or an error if the
+// view is not complete.
+func (s *RedisServer) completeView(nodes int) (served string, err error) {
 	info, err := s.Try("CLUSTER", "INFO")
 	if err != nil {
 		return "", err
@@ -149,17 +157,17 @@ func (s *RedisServer) whole(nodes int) (served string, err error) {
 		return "", fmt.Errorf("it knows %d nodes of %d", present, nodes)
 	}
 	slices.Sort(lines)
-	return strings.Join(lines, "\n"), s.inStep()
+	return strings.Join(lines, "\n"), s.checkSync()
 }
 
-// inStep objects while a replica does not follow its master.
-func (s *RedisServer) inStep() error {
+// checkSync returns an error while a replica does not follow its master.
+func (s *RedisServer) checkSync() error {
 	info, err := s.Try("INFO", "replication")
 	if err != nil {
 		return err
 	}
 	if strings.Contains(info.Text, "role:slave") && !strings.Contains(info.Text, "master_link_status:up") {
-		return errors.New("it is not in step with its master")
+		return errors.New("it is not in sync with its master")
 	}
 	return nil
 }
@@ -167,7 +175,7 @@ func (s *RedisServer) inStep() error {
 // peer is a line of CLUSTER NODES.
 type peer struct {
 	id, flags, master string
-	slots             []string // ranges; slots on their way are in brackets
+	slots             []string // ranges; slots that are being moved are in brackets
 }
 
 func (p peer) is(flag string) bool { return slices.Contains(strings.Split(p.flags, ","), flag) }
@@ -185,7 +193,7 @@ func (p peer) serves(slot int) bool {
 	})
 }
 
-// peers is the cluster as this node sees it, itself included.
+// peers returns the cluster in the view of this node, including itself.
 func (s *RedisServer) peers() ([]peer, error) {
 	reply, err := s.Try("CLUSTER", "NODES")
 	if err != nil {
@@ -201,20 +209,23 @@ func (s *RedisServer) peers() ([]peer, error) {
 	return all, nil
 }
 
-// MasterOf is the node that serves a slot, by the view of the first that runs and has one.
+// MasterOf returns the node that serves a slot, according to the first running node
+// that knows one.
 func (c *RedisCluster) MasterOf(t testing.TB, slot int) *RedisServer {
 	t.Helper()
 	master, _ := c.ownersOf(t, slot)
 	return master
 }
 
-// ReplicasOf are the replicas, those that run, of the node that serves a slot.
+// ReplicasOf returns the running replicas of the node that serves a slot.
 func (c *RedisCluster) ReplicasOf(t testing.TB, slot int) []*RedisServer {
 	t.Helper()
 	_, replicas := c.ownersOf(t, slot)
 	return replicas
 }
 
+// owners returns a slot's master and its replicas in a view. It ignores a failed
+// master.
 func (c *RedisCluster) ownersOf(t testing.TB, slot int) (master *RedisServer, replicas []*RedisServer) {
 	t.Helper()
 	await(t, fmt.Sprintf("a master of slot %d", slot), func() error {
@@ -227,12 +238,13 @@ func (c *RedisCluster) ownersOf(t testing.TB, slot int) (master *RedisServer, re
 				return nil
 			}
 		}
-		return errors.New("there is none")
+		return errors.New("no running node knows one")
 	})
 	return master, replicas
 }
 
-// owners finds a slot's master, and the master's replicas, in a view. A master that failed is none.
+// owners finds a slot's master, and the master's replicas, in a view. A master that
+// failed is none.
 func (c *RedisCluster) owners(view []peer, slot int) (master *RedisServer, replicas []*RedisServer) {
 	at := slices.IndexFunc(view, func(p peer) bool { return p.is("master") && !p.is("fail") && p.serves(slot) })
 	if at < 0 {
@@ -246,10 +258,11 @@ func (c *RedisCluster) owners(view []peer, slot int) (master *RedisServer, repli
 	return c.ids[view[at].id], replicas
 }
 
-// slots is how many slots a cluster has.
+// slots is the number of slots of a cluster.
 const slots = 1 << 14
 
-// Slot is the slot of a key in a cluster: of what stands between the first { and the next }, if anything does, or else of all.
+// Slot returns the slot of a key. It hashes the text between the first { and the next
+// }, if there is any, or else the whole key.
 func Slot(key string) int {
 	if _, after, found := strings.Cut(key, "{"); found {
 		if tag, _, closed := strings.Cut(after, "}"); closed && tag != "" {

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// MigrateSlot moves a slot with all its keys to a master and waits until every node knows. Nothing happens if it is there.
+// MigrateSlot moves a slot with all its keys to a master and waits until every node
+// knows. It does nothing if the master already serves the slot.
 func (c *RedisCluster) MigrateSlot(t testing.TB, slot int, to *RedisServer) {
 	t.Helper()
 	if m := c.StartMigration(t, slot, to); m != nil {
@@ -17,16 +18,18 @@ func (c *RedisCluster) MigrateSlot(t testing.TB, slot int, to *RedisServer) {
 	}
 }
 
-// Migration is a slot on its way from one master to another. Until it is finished, the old master answers for keys that are there
-// and sends clients on, with ASK, for those that are not; for several keys at once, of which some are there, it answers TRYAGAIN.
+// Migration is a slot that is being moved from one master to another. Until it is
+// finished, the old master serves the keys that it still has and redirects clients with
+// ASK for other keys. For a command with several keys of which it has only some, it
+// replies TRYAGAIN.
 type Migration struct {
 	From, To *RedisServer
 	Slot     int
 	cluster  *RedisCluster
 }
 
-// StartMigration marks a slot as on its way to a master; keys stay where they are until they are moved. It returns nil if the
-// slot is there already.
+// StartMigration starts to move a slot to a master. Keys are not moved yet. It returns
+// nil if the master already serves the slot.
 func (c *RedisCluster) StartMigration(t testing.TB, slot int, to *RedisServer) *Migration {
 	t.Helper()
 	m := &Migration{From: c.MasterOf(t, slot), To: to, Slot: slot, cluster: c}
@@ -38,7 +41,7 @@ func (c *RedisCluster) StartMigration(t testing.TB, slot int, to *RedisServer) *
 	return m
 }
 
-// MoveKeys moves up to most keys and returns how many there were to move.
+// MoveKeys moves up to most keys and returns how many it moved.
 func (m *Migration) MoveKeys(t testing.TB, most int) int {
 	t.Helper()
 	keys := m.From.Do(t, "CLUSTER", "GETKEYSINSLOT", strconv.Itoa(m.Slot), strconv.Itoa(most)).Strings()
@@ -48,7 +51,7 @@ func (m *Migration) MoveKeys(t testing.TB, most int) int {
 	return len(keys)
 }
 
-// MoveKey moves one key. It does nothing if the key is not there, or no longer.
+// MoveKey moves one key. It does nothing if the key does not exist.
 func (m *Migration) MoveKey(t testing.TB, key string) {
 	t.Helper()
 	command := []string{"MIGRATE", "127.0.0.1", m.To.Port(), key, "0", "5000"}
@@ -58,44 +61,49 @@ func (m *Migration) MoveKey(t testing.TB, key string) {
 	m.From.Do(t, command...)
 }
 
-// Finish moves the keys that are left and gives the slot to its new master, and waits until every node knows.
+// Finish moves the remaining keys, assigns the slot to its new master, and waits until
+// every node knows.
 func (m *Migration) Finish(t testing.TB) {
 	t.Helper()
 	const batch = 100
 	for m.MoveKeys(t, batch) > 0 {
 	}
 	id, slot := m.To.id(t), strconv.Itoa(m.Slot)
-	m.To.Do(t, "CLUSTER", "SETSLOT", slot, "NODE", id) // the new one first: somebody must always answer for the slot
+	// The new master first, so that the slot is served at all times.
+	m.To.Do(t, "CLUSTER", "SETSLOT", slot, "NODE", id)
 	m.From.Do(t, "CLUSTER", "SETSLOT", slot, "NODE", id)
 	m.cluster.Wait(t)
 }
 
-// Failover makes a replica of the node that serves a slot take its place, in agreement with it so that no write is lost, and
-// waits until every node knows. It returns the new master.
+// Failover makes a replica take over from the node that serves a slot, in agreement
+// with it so that no write is lost, and waits until every node knows. It returns the
+// new master.
 func (c *RedisCluster) Failover(t testing.TB, slot int) *RedisServer {
 	t.Helper()
 	replicas := c.ReplicasOf(t, slot)
 	if len(replicas) == 0 {
 		t.Fatalf("failover of slot %d: its master has no replica", slot)
 	}
-	heir := replicas[0]
-	ask := every(6*time.Second, func() error { // a request is good for five seconds, which a busy machine may miss
-		_, err := heir.Try("CLUSTER", "FAILOVER")
+	replica := replicas[0]
+	// A request expires after five seconds, which is short on a busy machine.
+	ask := every(6*time.Second, func() error {
+		_, err := replica.Try("CLUSTER", "FAILOVER")
 		return err
 	})
 	await(t, "a replica to take over", func() error {
-		info, err := heir.Try("INFO", "replication")
+		info, err := replica.Try("INFO", "replication")
 		if err != nil || strings.Contains(info.Text, "role:master") {
 			return err
 		}
-		return errors.Join(errors.New("it has not"), ask())
+		return errors.Join(errors.New("it has not taken over"), ask())
 	})
-	c.awaitMaster(t, slot, heir)
-	return heir
+	c.awaitMaster(t, slot, replica)
+	return replica
 }
 
-// KillMaster kills the node that serves a slot and waits until a replica serves it and every node that runs knows. Writes that
-// the replica had not got are lost. It returns the dead node, which may be started again and then is a replica.
+// KillMaster kills the node that serves a slot and waits until a replica serves it and
+// every running node knows. Writes that the replica did not receive are lost. It
+// returns the dead node. After Start it is a replica.
 func (c *RedisCluster) KillMaster(t testing.TB, slot int) *RedisServer {
 	t.Helper()
 	dead, replicas := c.ownersOf(t, slot)
@@ -107,7 +115,7 @@ func (c *RedisCluster) KillMaster(t testing.TB, slot int) *RedisServer {
 	return dead
 }
 
-// awaitMaster waits until one of the nodes serves the slot by the view of every node.
+// awaitMaster waits until one of the nodes serves the slot in the view of every node.
 func (c *RedisCluster) awaitMaster(t testing.TB, slot int, nodes ...*RedisServer) {
 	t.Helper()
 	await(t, "a replica to take over", func() error {
@@ -117,7 +125,7 @@ func (c *RedisCluster) awaitMaster(t testing.TB, slot int, nodes ...*RedisServer
 				return err
 			}
 			if master, _ := c.owners(view, slot); !slices.Contains(nodes, master) {
-				return errors.New("it is none by the view of " + n.Addr())
+				return errors.New("no replica is the master in the view of " + n.Addr())
 			}
 		}
 		return nil

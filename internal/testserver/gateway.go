@@ -8,24 +8,25 @@ import (
 	"time"
 )
 
-// Gateway is a real reverse proxy, by its own configuration. All methods may be called concurrently.
+// Gateway is a real reverse proxy with a given configuration. All methods may be called
+// concurrently.
 type Gateway struct {
 	process *process
 	addr    string
 }
 
-// FreeAddr is an address on the loopback interface where nobody listens: 127.0.0.1 and a port. No other test gets it before this
-// one ends.
+// FreeAddr returns an unused address on the loopback interface: 127.0.0.1 and a port.
+// No other test gets it before this one ends.
 func FreeAddr(t testing.TB) string { return loopback(freePort(t)) }
 
-// Nginx starts nginx with a configuration of servers, as it stands inside http { }, and waits until it listens at addr. It is one
-// process, which ends with the test.
+// Nginx starts nginx with the content of http { }, and waits until it listens on addr.
+// It is one process, which ends with the test.
 func Nginx(t testing.TB, addr, servers string) *Gateway {
 	t.Helper()
 	g := &Gateway{newProcess(t, "nginx", "nginx"), addr}
 	main := strings.ReplaceAll(nginxMain, "DIR", g.process.dir)
 	if os.Geteuid() == 0 {
-		main = "user root;\n" + main // its files lie in a folder that is root's
+		main = "user root;\n" + main // its files are in a folder of root
 	}
 	g.write(t, "servers.conf", servers)
 	g.write(t, "nginx.conf", main)
@@ -49,8 +50,8 @@ http {
 }
 `
 
-// HAProxy starts HAProxy with a configuration and the files that it names, by their names, and waits until it listens at addr.
-// It ends with the test.
+// HAProxy starts HAProxy with a configuration and the files that the configuration
+// names, and waits until it listens on addr. It ends with the test.
 func HAProxy(t testing.TB, addr, config string, files map[string]string) *Gateway {
 	t.Helper()
 	g := &Gateway{newProcess(t, "haproxy", "haproxy"), addr}
@@ -62,19 +63,20 @@ func HAProxy(t testing.TB, addr, config string, files map[string]string) *Gatewa
 	return g.run(t)
 }
 
-// Caddy starts Caddy with a Caddyfile, which must not begin with global options, and waits until it listens at addr. It ends
-// with the test.
+// Caddy starts Caddy with a Caddyfile and waits until it listens on addr. It ends with
+// the test.
 func Caddy(t testing.TB, addr, caddyfile string) *Gateway {
 	t.Helper()
 	g := &Gateway{newProcess(t, "caddy", "caddy"), addr}
-	g.write(t, "Caddyfile", withoutAdmin(caddyfile))
+	g.write(t, "Caddyfile", disableAdmin(caddyfile))
 	g.process.args = []string{"run", "--config", "Caddyfile", "--adapter", "caddyfile"}
 	g.process.env = append(os.Environ(), "HOME="+g.process.dir, "XDG_DATA_HOME="+g.process.dir, "XDG_CONFIG_HOME="+g.process.dir)
 	return g.run(t)
 }
 
-// withoutAdmin closes Caddy's own door, whose port is the same for all, beside the global options that the file has.
-func withoutAdmin(caddyfile string) string {
+// disableAdmin disables Caddy's admin endpoint, whose port is fixed. It adds to the
+// global options if the file has any.
+func disableAdmin(caddyfile string) string {
 	before, options, has := strings.Cut("\n"+caddyfile, "\n{\n")
 	if !has {
 		return "{\n\tadmin off\n}\n" + caddyfile
@@ -105,5 +107,5 @@ func (g *Gateway) ready() error {
 	return conn.Close()
 }
 
-// Addr is where the proxy listens.
+// Addr returns the address on which the proxy listens.
 func (g *Gateway) Addr() string { return g.addr }

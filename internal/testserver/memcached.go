@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// MemcachedServer is a server of memcached on a port of the loopback interface, or on a Unix socket. It forgets everything when
-// it is killed. All methods may be called concurrently.
+// MemcachedServer is a memcached server on a port of the loopback interface, or on a
+// Unix socket. It loses its data when it is killed. All methods may be called
+// concurrently.
 type MemcachedServer struct {
 	t       testing.TB
 	process *process
@@ -21,7 +22,8 @@ type MemcachedServer struct {
 	addr    string
 }
 
-// Memcached starts a server with further arguments such as "-m", "1" and waits until it answers. It ends with the test.
+// Memcached starts a server with additional arguments such as "-m", "1" and waits until
+// it replies. It ends with the test.
 func Memcached(t testing.TB, args ...string) *MemcachedServer {
 	t.Helper()
 	port := freePort(t)
@@ -40,7 +42,7 @@ func MemcachedUnix(t testing.TB, args ...string) *MemcachedServer {
 func (s *MemcachedServer) run(t testing.TB, listen, args []string) *MemcachedServer {
 	t.Helper()
 	if os.Geteuid() == 0 {
-		listen = append(listen, "-u", "root") // it refuses to be root unless told
+		listen = append(listen, "-u", "root") // memcached refuses to run as root without it
 	}
 	s.process.args = append(listen, args...)
 	if err := s.process.run(s.ready); err != nil {
@@ -54,42 +56,45 @@ func (s *MemcachedServer) ready() error {
 	return err
 }
 
-// Network is "tcp", or "unix" for [MemcachedUnix].
+// Network returns "tcp", or "unix" for [MemcachedUnix].
 func (s *MemcachedServer) Network() string { return s.network }
 
-// Addr is where the server listens: 127.0.0.1 and its port, or the path of its socket.
+// Addr returns the address: 127.0.0.1 and the port, or the path of the socket.
 func (s *MemcachedServer) Addr() string { return s.addr }
 
-// Pid is the number of the server's process, another one after each Start.
+// Pid returns the process ID, which changes with each Start.
 func (s *MemcachedServer) Pid() int { return s.process.pid() }
 
-// Kill ends the server at once, as kill -9 does, and waits until it is gone. A server that is gone stays so.
+// Kill kills the server with SIGKILL and waits until it has ended. It does nothing if
+// the server has ended already.
 func (s *MemcachedServer) Kill() { s.process.kill() }
 
-// Start starts the server again after a Kill, at the same address and empty, and waits until it answers. A server that runs is
-// left alone.
+// Start starts the server again after a Kill, empty and at the same address, and waits
+// until it replies. It does nothing if the server runs.
 func (s *MemcachedServer) Start() {
 	if err := s.process.run(s.ready); err != nil {
 		s.t.Errorf("start: %v", err)
 	}
 }
 
-// Stop stops the server, as SIGSTOP does: connections are accepted, by the system, and nothing is answered.
+// Stop pauses the server with SIGSTOP: the kernel accepts connections, and the server
+// does not reply.
 func (s *MemcachedServer) Stop() {
 	if err := s.process.stop(); err != nil {
 		s.t.Errorf("stop: %v", err)
 	}
 }
 
-// Continue lets a stopped server go on. It then answers what it was asked meanwhile.
+// Continue resumes a stopped server, which then replies to pending requests.
 func (s *MemcachedServer) Continue() {
 	if err := s.process.signal(sigContinue); err != nil {
 		s.t.Errorf("continue: %v", err)
 	}
 }
 
-// Do runs a command of the text protocol, such as "get k" or "set k 0 0 1\r\nv", on a connection of its own and returns the lines
-// of the reply, a value's data among them. It ends the test if that fails or the server answers an error.
+// Do executes a command of the text protocol, such as "get k" or "set k 0 0 1\r\nv", on
+// a new connection. It returns the lines of the reply, including the data of values. It
+// ends the test if that fails or if the reply is an error.
 func (s *MemcachedServer) Do(t testing.TB, command string) []string {
 	t.Helper()
 	lines, err := s.Try(command)
@@ -99,15 +104,15 @@ func (s *MemcachedServer) Do(t testing.TB, command string) []string {
 	return lines
 }
 
-// Try is Do that returns the error: a [ServerError] if the server answered one.
+// Try is Do that returns the error: a [ServerError] if the reply is an error.
 func (s *MemcachedServer) Try(command string) ([]string, error) {
-	const enough = 10 * time.Second
-	conn, err := net.DialTimeout(s.network, s.addr, enough)
+	const timeout = 10 * time.Second
+	conn, err := net.DialTimeout(s.network, s.addr, timeout)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(enough)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
 		return nil, err
 	}
 	if _, err := io.WriteString(conn, command+"\r\n"); err != nil {
@@ -116,7 +121,8 @@ func (s *MemcachedServer) Try(command string) ([]string, error) {
 	return readMemcached(bufio.NewReader(conn))
 }
 
-// readMemcached reads lines up to the first that is neither a value nor a statistic.
+// readMemcached reads lines up to the first one that is neither a value nor a
+// statistic.
 func readMemcached(r *bufio.Reader) ([]string, error) {
 	var lines []string
 	for {
@@ -148,7 +154,8 @@ func readMemcached(r *bufio.Reader) ([]string, error) {
 	}
 }
 
-// decodeMemcachedValue reads a value's data, which ends as a text of RESP does.
+// decodeMemcachedValue reads the data of a value, which ends like a bulk string of
+// RESP.
 func decodeMemcachedValue(r *bufio.Reader, length int) (string, error) {
 	reply, err := decodeText(r, length)
 	return reply.Text, err

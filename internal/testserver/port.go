@@ -8,17 +8,17 @@ import (
 	"testing"
 )
 
-// Ports come from below those that systems give to clients (from 32768 on Linux): a client that dials a dead server there can
-// meet its own connection, and the port can be gone when the server comes back. A node of a cluster listens busOffset further
-// too.
+// Ports are below those of outgoing connections (from 32768 on Linux). A client that
+// dials a dead server on such a port can connect to itself, and the port can be taken
+// before the server restarts. A cluster node also listens on its port plus busOffset.
 const (
 	firstPort = 11000
 	lastPort  = 20999
 	busOffset = 10000
 )
 
-// freePort is a port on the loopback interface that is nobody's, and neither is the one busOffset above. No other test gets it
-// before this one ends.
+// freePort returns an unused port on the loopback interface; the port busOffset above
+// it is unused too. No other test gets it before this one ends.
 func freePort(t testing.TB) int {
 	t.Helper()
 	for range 1000 {
@@ -42,7 +42,8 @@ func isFree(port int) bool {
 	if err != nil {
 		return false
 	}
-	// A process that another test just starts has a copy of the socket until its program runs: that is waited for.
+	// A child process that another test is starting has a copy of the socket until its
+	// exec. The lock waits for that.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	return l.Close() == nil

@@ -14,33 +14,37 @@ import (
 	"time"
 )
 
-// patience is how long a server may take to come up, or to show what was done to it, on a machine that is busy.
-const patience = 30 * time.Second
+// maxWait is how long a server may take to start, or to show the effect of an action,
+// on a busy machine.
+const maxWait = 30 * time.Second
 
-// process is a server's process, which can be killed and started again with the same command line.
+// process is a server's process. It can be killed and started again with the same
+// command line.
 type process struct {
 	binary string
 	args   []string
-	dir    string   // holds its files; it is also where it runs
-	env    []string // its environment; nil means ours
+	dir    string   // folder of its files, and its working directory
+	env    []string // its environment; nil means that of this process
 
 	mu   sync.Mutex
 	cmd  *exec.Cmd     // nil before the first start
 	done chan struct{} // closed when cmd has ended
 }
 
-// newProcess prepares a process that runs in a new folder. At the test's end it is killed and the folder removed; what it
-// wrote is shown when the test failed.
+// newProcess prepares a process that runs in a new folder. At the end of the test it is
+// killed and the folder is removed. If the test failed, the end of its output is
+// logged.
 func newProcess(t testing.TB, name, debian string) *process {
 	t.Helper()
 	binary, err := exec.LookPath(name)
 	if err != nil {
-		binary, err = exec.LookPath("/usr/sbin/" + name) // where only root looks by itself
+		binary, err = exec.LookPath("/usr/sbin/" + name) // only in the PATH of root
 	}
 	if err != nil {
-		t.Fatalf("%s is not installed: scripts/setup or apt-get install %s does it", name, debian)
+		t.Fatalf("%s is not installed; run scripts/setup or apt-get install %s", name, debian)
 	}
-	dir, err := os.MkdirTemp("", "headgate-") // not t.TempDir: a socket's path may have 107 bytes, and tests have long names
+	// Not t.TempDir: the path of a socket has at most 107 bytes, and test names are long.
+	dir, err := os.MkdirTemp("", "headgate-")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,10 +52,10 @@ func newProcess(t testing.TB, name, debian string) *process {
 	t.Cleanup(func() {
 		p.kill()
 		if t.Failed() {
-			t.Logf("%s said at last:\n%s", name, p.said())
+			t.Logf("last output of %s:\n%s", name, p.output())
 		}
 		if err := os.RemoveAll(dir); err != nil {
-			t.Errorf("the folder of %s: %v", name, err)
+			t.Errorf("remove the folder of %s: %v", name, err)
 		}
 	})
 	return p
@@ -59,8 +63,8 @@ func newProcess(t testing.TB, name, debian string) *process {
 
 func (p *process) path(name string) string { return filepath.Join(p.dir, name) }
 
-// said is the end of what the process wrote.
-func (p *process) said() []byte {
+// output returns the end of the process's output.
+func (p *process) output() []byte {
 	text, _ := os.ReadFile(p.path("output"))
 	const most = 2000
 	if len(text) > most {
@@ -69,8 +73,9 @@ func (p *process) said() []byte {
 	return text
 }
 
-// start runs the process unless it runs. A thread of its own waits for it, because Linux ends such a child with the thread that
-// made it, not with the process.
+// start starts the process unless it runs. A separate locked thread waits for it,
+// because Linux kills such a child together with the thread that started it, not with
+// the process.
 func (p *process) start() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,16 +87,16 @@ func (p *process) start() error {
 		return err
 	}
 	cmd := exec.Command(p.binary, p.args...)
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = p.dir, p.env, output, output, diesWithUs()
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = p.dir, p.env, output, output, killWithParent()
 	started, done := make(chan error), make(chan struct{})
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
-		output.Close() //nolint:errcheck // the child has its own; this one wrote nothing
+		output.Close() //nolint:errcheck // the child has a copy; this one wrote nothing
 		started <- err
 		if err == nil {
-			_ = cmd.Wait() // killed, as a rule: that is no news
+			_ = cmd.Wait() // usually killed, so the error is expected
 			close(done)
 		}
 	}()
@@ -102,7 +107,7 @@ func (p *process) start() error {
 	return nil
 }
 
-// running reports whether the process is there, stopped or not. The caller holds p.mu.
+// running reports whether the process exists, paused or not. The caller must hold p.mu.
 func (p *process) running() bool {
 	if p.cmd == nil {
 		return false
@@ -115,34 +120,34 @@ func (p *process) running() bool {
 	}
 }
 
-// ended is closed when the process that was started last has ended.
+// ended returns a channel that is closed when the last started process has ended.
 func (p *process) ended() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.done
 }
 
-// kill ends the process, which may be stopped, and waits until it is gone.
+// kill kills the process, which may be paused, and waits until it has ended.
 func (p *process) kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.running() {
-		_ = p.cmd.Process.Kill() // it can only have ended by itself
+		_ = p.cmd.Process.Kill() // it fails only if the process has just ended
 		<-p.done
 	}
 }
 
-// signal sends sig to a process that runs.
+// signal sends sig to a running process.
 func (p *process) signal(sig os.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.running() {
-		return errors.New("it does not run")
+		return errors.New("the process does not run")
 	}
 	return p.cmd.Process.Signal(sig)
 }
 
-// pid is the number of the process that was started last.
+// pid returns the ID of the last started process, or 0.
 func (p *process) pid() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -152,20 +157,20 @@ func (p *process) pid() int {
 	return p.cmd.Process.Pid
 }
 
-// stop stops the process and waits until it is.
+// stop pauses the process and waits until it is paused.
 func (p *process) stop() error {
 	if err := p.signal(sigStop); err != nil {
 		return err
 	}
 	return poll(func() error {
 		if !isStopped(p.pid()) {
-			return errors.New("it still runs")
+			return errors.New("the process is not paused")
 		}
 		return nil
 	})
 }
 
-// run starts the process and waits until ready has no objection.
+// run starts the process and waits until ready returns nil.
 func (p *process) run(ready func() error) error {
 	if err := p.start(); err != nil {
 		return err
@@ -180,27 +185,28 @@ func (p *process) run(ready func() error) error {
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("%s: %w; it said:\n%s", p.binary, err, bytes.TrimSpace(p.said()))
+		return fmt.Errorf("%s: %w; output:\n%s", p.binary, err, bytes.TrimSpace(p.output()))
 	}
 	return nil
 }
 
-// errEnded ends a poll: what was waited for can no longer come.
-var errEnded = errors.New("it ended by itself")
+// errEnded ends a poll early, because the process has ended.
+var errEnded = errors.New("the process has ended")
 
-// poll asks until there is no objection, or patience has passed; then it returns the last one.
-func poll(ask func() error) error {
+// poll calls check until it returns nil, or for maxWait; then it returns the last
+// error.
+func poll(check func() error) error {
 	for begun, pause := time.Now(), time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
-		err := ask()
-		if err == nil || errors.Is(err, errEnded) || time.Since(begun) > patience {
+		err := check()
+		if err == nil || errors.Is(err, errEnded) || time.Since(begun) > maxWait {
 			return err
 		}
 		time.Sleep(pause)
 	}
 }
 
-// every makes a function that does something when it is called first, and then when d has passed since it did. It returns what
-// came of it the last time.
+// every returns a function that calls do at most once in each d. It returns the error
+// of the last call.
 func every(d time.Duration, do func() error) func() error {
 	var last time.Time
 	var err error
@@ -212,28 +218,30 @@ func every(d time.Duration, do func() error) func() error {
 	}
 }
 
-// await ends the test if the objection to what is named stays.
-func await(t testing.TB, what string, ask func() error) {
+// await polls, and ends the test if check still returns an error. what names the
+// condition.
+func await(t testing.TB, what string, check func() error) {
 	t.Helper()
-	if err := poll(ask); err != nil {
-		t.Fatalf("waited %v for %s: %v", patience, what, err)
+	if err := poll(check); err != nil {
+		t.Fatalf("waited %v for %s: %v", maxWait, what, err)
 	}
 }
 
-// Log keeps what a server writes while tests look at it: it may be used concurrently. The zero value is empty.
+// Log collects the output of a server while a test reads it. It may be used
+// concurrently. The zero value is empty.
 type Log struct {
 	mu   sync.Mutex
 	text strings.Builder
 }
 
-// Write adds to the log. It never fails.
+// Write appends to the log. It never fails.
 func (l *Log) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(p)
 }
 
-// String is all that was written.
+// String returns all output so far.
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// FaultProxy passes the bytes of TCP connections to a server and back, and does to them what networks do. It knows no protocol.
-// All methods may be called concurrently; their effect is there when they return.
+// FaultProxy forwards the bytes of TCP connections to a server and back, and injects
+// network faults. It is independent of the protocol. All methods may be called
+// concurrently. They have taken effect when they return.
 type FaultProxy struct {
 	t               testing.TB
 	network, target string
@@ -20,24 +21,25 @@ type FaultProxy struct {
 	count           struct{ connections, requests, replies, sent, received atomic.Int64 }
 	all             sync.WaitGroup
 
-	mu       sync.Mutex
-	listener net.Listener // nil while cut, and at the end
-	links    map[*link]struct{}
-	losses   int           // how many replies are still to be lost
-	losesTo  []byte        // to requests that contain this
-	blocked  chan struct{} // nil while bytes pass; closed when they do again
+	mu        sync.Mutex
+	listener  net.Listener // nil while cut and after the test
+	links     map[*link]struct{}
+	dropsLeft int           // number of replies still to drop
+	dropMatch []byte        // requests that contain this are affected
+	blocked   chan struct{} // nil while bytes are forwarded; closed when forwarding resumes
 }
 
-// ProxyCounts is what passed through a [FaultProxy] since it was made.
+// ProxyCounts are counters of a [FaultProxy] since its creation.
 type ProxyCounts struct {
 	Connections int64 // accepted
-	Requests    int64 // pieces read from clients: one request, or several that were sent together
-	Replies     int64 // pieces read from the server
+	Requests    int64 // chunks read from clients: one request, or several sent together
+	Replies     int64 // chunks read from the server
 	Sent        int64 // bytes read from clients
 	Received    int64 // bytes read from the server
 }
 
-// Proxy starts a proxy in front of a server's address, or the path of a Unix socket. It ends with the test.
+// Proxy starts a proxy for a server address, or for the path of a Unix socket. It ends
+// with the test.
 func Proxy(t testing.TB, target string) *FaultProxy {
 	t.Helper()
 	p := &FaultProxy{t: t, network: "tcp", target: target, port: freePort(t), links: make(map[*link]struct{})}
@@ -54,29 +56,29 @@ func Proxy(t testing.TB, target string) *FaultProxy {
 	return p
 }
 
-// Addr is where clients dial: 127.0.0.1 and a port.
+// Addr returns the address for clients: 127.0.0.1 and a port.
 func (p *FaultProxy) Addr() string { return loopback(p.port) }
 
-// Counts says what passed.
+// Counts returns the counters.
 func (p *FaultProxy) Counts() ProxyCounts {
 	c := &p.count
 	return ProxyCounts{c.connections.Load(), c.requests.Load(), c.replies.Load(), c.sent.Load(), c.received.Load()}
 }
 
-// Open is how many connections there are now.
+// Open returns the number of open connections.
 func (p *FaultProxy) Open() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.links)
 }
 
-// SetLatency makes every reply arrive d later from now on, so that a round trip takes d longer. It delays, and does not narrow:
-// replies that come together arrive together.
+// SetLatency delays every future reply by d, so that a round trip takes d longer. It
+// does not limit the bandwidth: replies that are sent together arrive together.
 func (p *FaultProxy) SetLatency(d time.Duration) { p.latency.Store(int64(d)) }
 
-// Cut closes all connections now and has new ones refused until Restore.
+// Cut closes all connections and refuses new ones until Restore.
 func (p *FaultProxy) Cut() {
-	defer p.alone()()
+	defer p.lockForClose()()
 	if p.listener != nil {
 		_ = p.listener.Close()
 		p.listener = nil
@@ -86,18 +88,19 @@ func (p *FaultProxy) Cut() {
 	}
 }
 
-// Reset ends the present connections with a reset instead of a proper close. New ones work.
+// Reset closes the open connections with a TCP reset. New connections work.
 func (p *FaultProxy) Reset() {
-	defer p.alone()()
+	defer p.lockForClose()()
 	for l := range p.links {
 		_ = l.client.SetLinger(0)
 		l.close()
 	}
 }
 
-// alone locks the proxy for closing sockets, and returns what unlocks it. A process that is just being started has copies of them
-// until its program runs, and they are not closed before those are.
-func (p *FaultProxy) alone() (unlock func()) {
+// lockForClose locks the proxy for closing sockets, and returns the unlock function. A
+// child process that is being started has copies of the sockets until its exec, and
+// they stay open that long.
+func (p *FaultProxy) lockForClose() (unlock func()) {
 	p.mu.Lock()
 	syscall.ForkLock.RLock()
 	return func() {
@@ -106,20 +109,22 @@ func (p *FaultProxy) alone() (unlock func()) {
 	}
 }
 
-// DropReplies loses the next n replies, each with its connection: the server has done what it was asked, all of it, the client
-// reads nothing more and then the connection's end. Whatever else was under way on that connection is lost with it.
+// DropReplies drops the next n replies together with their connections. The server
+// executes the request completely, and the client reads the end of the connection. All
+// other requests in flight on that connection lose their replies too.
 func (p *FaultProxy) DropReplies(n int) { p.DropRepliesTo(n, "") }
 
-// DropRepliesTo is DropReplies for requests that contain a text, such as EVALSHA: what clients say to open a connection gets
-// through. A request that arrives in two pieces with the text across them is not seen.
+// DropRepliesTo is DropReplies for requests that contain a text, such as EVALSHA.
+// Requests that set up a connection are then not affected. A request is not detected if
+// the text is split between two chunks.
 func (p *FaultProxy) DropRepliesTo(n int, text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.losses, p.losesTo = n, []byte(text)
+	p.dropsLeft, p.dropMatch = n, []byte(text)
 }
 
-// Blackhole with on set accepts connections and passes nothing, in either direction. What was under way is delivered, late, when
-// it ends, as it is after a partition of a network.
+// Blackhole with on set accepts connections and forwards nothing in either direction.
+// Bytes in flight are delivered when it ends, as after a network partition.
 func (p *FaultProxy) Blackhole(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -132,7 +137,8 @@ func (p *FaultProxy) Blackhole(on bool) {
 	}
 }
 
-// Restore ends every fault: new connections are accepted, nothing is delayed, lost or held back.
+// Restore ends every fault: connections are accepted and bytes are forwarded without
+// delay or loss.
 func (p *FaultProxy) Restore() {
 	p.SetLatency(0)
 	p.DropReplies(0)
@@ -142,7 +148,7 @@ func (p *FaultProxy) Restore() {
 	}
 }
 
-// listen accepts connections unless that is already done.
+// listen starts to accept connections unless it does already.
 func (p *FaultProxy) listen() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -167,7 +173,7 @@ func (p *FaultProxy) listen() error {
 	return nil
 }
 
-// open begins to serve a connection, unless the proxy was cut since it came.
+// open starts to serve a connection, unless the proxy was cut since it was accepted.
 func (p *FaultProxy) open(from net.Listener, client *net.TCPConn) {
 	l := &link{proxy: p, client: client, ended: make(chan struct{}), replies: make(chan reply, 1024)}
 	p.mu.Lock()
@@ -180,7 +186,7 @@ func (p *FaultProxy) open(from net.Listener, client *net.TCPConn) {
 	p.all.Go(l.serve)
 }
 
-// pass waits while nothing passes. It reports whether the link is still there.
+// pass waits while forwarding is blocked. It reports whether the link is still open.
 func (p *FaultProxy) pass(l *link) bool {
 	for {
 		p.mu.Lock()
@@ -197,13 +203,14 @@ func (p *FaultProxy) pass(l *link) bool {
 	}
 }
 
-// losesReplyTo reports whether the reply to this request is to be lost, and counts it.
-func (p *FaultProxy) losesReplyTo(request []byte) bool {
+// dropsReply reports whether the reply to this request must be dropped, and counts
+// it.
+func (p *FaultProxy) dropsReply(request []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.losses == 0 || !bytes.Contains(request, p.losesTo) {
+	if p.dropsLeft == 0 || !bytes.Contains(request, p.dropMatch) {
 		return false
 	}
-	p.losses--
+	p.dropsLeft--
 	return true
 }

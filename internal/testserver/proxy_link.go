@@ -7,29 +7,29 @@ import (
 	"time"
 )
 
-// link is one client's connection through a proxy.
+// link is one client connection through a proxy.
 type link struct {
 	proxy  *FaultProxy
 	client *net.TCPConn
-	lost   atomic.Bool // no reply gets through any more
+	lost   atomic.Bool // replies are dropped from now on
 
 	mu      sync.Mutex
 	server  net.Conn      // nil until dialled
 	closed  bool          // ended is closed
 	ended   chan struct{} // closed with the link
-	replies chan reply    // on their way to the client
+	replies chan reply    // in flight to the client
 }
 
-// reply is a piece of the server's reply, and when it is to arrive.
+// reply is a chunk of the server's replies, and when to deliver it.
 type reply struct {
 	due  time.Time
 	data []byte
 }
 
-// piece is how much is read at once: many pipelined requests or replies, in bytes.
-const piece = 64 << 10
+// chunkSize is the size of a read in bytes: many pipelined requests or replies.
+const chunkSize = 64 << 10
 
-// close ends both connections. It may be called again.
+// close closes both connections. It may be called again.
 func (l *link) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,7 +53,7 @@ func (l *link) isClosed() bool {
 	}
 }
 
-// serve dials the server and passes bytes until both sides have ended.
+// serve dials the server and forwards bytes until both sides have ended.
 func (l *link) serve() {
 	defer func() {
 		l.close()
@@ -71,9 +71,9 @@ func (l *link) serve() {
 	both.Wait()
 }
 
-// dial reports whether the server could be reached, and the client is still there.
+// dial reports whether it connected to the server and the client is still connected.
 func (l *link) dial() bool {
-	server, err := net.DialTimeout(l.proxy.network, l.proxy.target, patience)
+	server, err := net.DialTimeout(l.proxy.network, l.proxy.target, maxWait)
 	if err != nil {
 		return false
 	}
@@ -87,9 +87,10 @@ func (l *link) dial() bool {
 	return true
 }
 
-// passRequests reads the client to its end and then tells the server, whose replies may still come.
+// passRequests forwards requests until the client ends, and then closes the server
+// connection for writing. Replies may follow.
 func (l *link) passRequests() {
-	buffer := make([]byte, piece)
+	buffer := make([]byte, chunkSize)
 	for {
 		n, err := l.client.Read(buffer)
 		if n > 0 {
@@ -106,13 +107,14 @@ func (l *link) passRequests() {
 	}
 }
 
-// passRequest reports whether more may follow. After a request whose reply is to be lost none does: the server reads the end
-// behind it, so it is known to have done everything when it has closed the connection itself.
+// passRequest forwards data and reports whether more may follow. Nothing follows a
+// request whose reply is dropped: the server reads the end of the stream after it, and
+// has executed everything when it closes the connection.
 func (l *link) passRequest(data []byte) bool {
 	if !l.proxy.pass(l) {
 		return false
 	}
-	lost := l.proxy.losesReplyTo(data)
+	lost := l.proxy.dropsReply(data)
 	if lost {
 		l.lost.Store(true)
 	}
@@ -126,7 +128,7 @@ func (l *link) passRequest(data []byte) bool {
 	return !lost
 }
 
-// endRequests tells the server that no more requests come.
+// endRequests closes the server connection for writing.
 func (l *link) endRequests() {
 	if half, ok := l.server.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
 		return
@@ -134,10 +136,10 @@ func (l *link) endRequests() {
 	l.close()
 }
 
-// readReplies takes what the server says until it ends.
+// readReplies reads replies from the server until it ends.
 func (l *link) readReplies() {
 	defer close(l.replies)
-	buffer := make([]byte, piece)
+	buffer := make([]byte, chunkSize)
 	for {
 		n, err := l.server.Read(buffer)
 		if n > 0 {
@@ -161,7 +163,8 @@ func (l *link) send(r reply) {
 	}
 }
 
-// writeReplies gives the client what the server said, when it is due, and closes the link behind the last of it.
+// writeReplies delivers each reply when it is due, and closes the link after the last
+// one.
 func (l *link) writeReplies() {
 	defer l.close()
 	for r := range l.replies {
@@ -174,7 +177,7 @@ func (l *link) writeReplies() {
 	}
 }
 
-// sleep reports whether the link is still there after d.
+// sleep reports whether the link is still open after d.
 func (l *link) sleep(d time.Duration) bool {
 	if d <= 0 {
 		return !l.isClosed()

@@ -11,21 +11,23 @@ import (
 	"testing"
 )
 
-// options are what a server is asked to be.
+// options are the settings of a server.
 type options struct {
 	valkey   bool
 	password string
 	tls      bool
-	trust    *Authority // with tls
-	tlsDir   string     // of its certificate
+	trust    *Authority // set if tls is
+	tlsDir   string     // folder of the certificate
 	config   []string   // whole lines
 }
 
-// Option asks something of a Redis server. Those of a cluster or behind sentinels all get it.
+// Option is a setting of a Redis server, or of all servers of a cluster or of a
+// sentinel setup.
 type Option func(*options)
 
-// WithConfig adds directives to the configuration: names and values by turns, as in WithConfig("maxmemory", "10mb"). A value may
-// have several words; those that hold spaces of their own must come in quotes.
+// WithConfig adds directives to the configuration: alternating names and values, as in
+// WithConfig("maxmemory", "10mb"). A value may have several words. A word with spaces
+// must be quoted.
 func WithConfig(pairs ...string) Option {
 	return func(o *options) {
 		for i := 0; i+1 < len(pairs); i += 2 {
@@ -34,50 +36,54 @@ func WithConfig(pairs ...string) Option {
 	}
 }
 
-// AppendFsyncAlways makes the server sync every write to its disk before it answers, and read them again when it starts.
+// AppendFsyncAlways makes the server sync every write to disk before it replies, and
+// load the writes when it starts.
 func AppendFsyncAlways() Option { return WithConfig("appendonly", "yes", "appendfsync", "always") }
 
-// Password makes the server ask for a password of the default user.
+// Password sets a password for the default user.
 func Password(password string) Option {
 	return func(o *options) { o.password = password }
 }
 
-// ACL adds a user with a password and rules such as "~hg:*", "+evalsha". The default user stays as it is.
+// ACL adds a user with a password and rules such as "~hg:*", "+evalsha". It does not
+// change the default user.
 func ACL(user, password string, rules ...string) Option {
 	return WithConfig("user", strings.Join(append([]string{user, "on", ">" + password}, rules...), " "))
 }
 
-// TLS makes the server's port speak TLS, with a certificate for 127.0.0.1 and localhost from an authority made for it. Clients
-// need no certificate. The socket stays plain. Nodes and sentinels speak TLS to each other as well, with one certificate.
+// TLS enables TLS on the server's port, with a certificate for 127.0.0.1 and localhost
+// from a new authority. Clients need no certificate. The Unix socket has no TLS. Nodes
+// and sentinels use TLS between each other too, with the same certificate.
 func TLS() Option {
 	return func(o *options) { o.tls = true }
 }
 
-// Valkey asks for valkey-server instead of redis-server.
+// Valkey starts valkey-server instead of redis-server.
 func Valkey() Option {
 	return func(o *options) { o.valkey = true }
 }
 
-// ValkeyPresent reports whether there is a valkey-server: no Debian package that every machine can have brings one, so tests that
-// want it as well ask first.
+// ValkeyPresent reports whether valkey-server is installed. Not every supported Debian
+// release has a package of it, so tests of Valkey call this first.
 func ValkeyPresent() bool {
 	_, err := exec.LookPath("valkey-server")
 	return err == nil
 }
 
-// RedisServer is a server of Redis or Valkey, or a sentinel, listening on a port of the loopback interface and on a Unix socket.
-// It keeps nothing on its disk unless an [Option] says so. All methods may be called concurrently.
+// RedisServer is a Redis or Valkey server, or a sentinel. It listens on a port of the
+// loopback interface and on a Unix socket. It writes nothing to disk unless an [Option]
+// makes it. All methods may be called concurrently.
 type RedisServer struct {
-	t        testing.TB
-	process  *process
-	port     int
-	password string
-	trust    *Authority // nil without TLS
-	tlsDir   string     // of its certificate
-	begin    func()     // what is done after each start; nil for nothing
+	t          testing.TB
+	process    *process
+	port       int
+	password   string
+	trust      *Authority // nil without TLS
+	tlsDir     string     // folder of the certificate
+	afterStart func()     // called after each start; may be nil
 }
 
-// Redis starts a server and waits until it answers. It ends with the test.
+// Redis starts a server and waits until it replies. The server ends with the test.
 func Redis(t testing.TB, opts ...Option) *RedisServer {
 	t.Helper()
 	s := newRedis(t, collect(t, opts))
@@ -105,7 +111,7 @@ func newRedis(t testing.TB, o options, more ...string) *RedisServer {
 	if o.valkey {
 		name, debian = "valkey-server", "valkey-server"
 	}
-	s := place(t, name, debian)
+	s := newServer(t, name, debian)
 	s.password = o.password
 	lines := []string{"bind 127.0.0.1", "dir " + s.process.dir, "unixsocket " + s.Socket(), `save ""`, "repl-diskless-sync-delay 0"}
 	if o.password != "" {
@@ -116,14 +122,15 @@ func newRedis(t testing.TB, o options, more ...string) *RedisServer {
 	return s
 }
 
-// place is a server with a port and a folder of its own. The port comes first, so that it is given back last.
-func place(t testing.TB, name, debian string) *RedisServer {
+// newServer returns a server with its own port and folder. The port is claimed first, so
+// that it is released last.
+func newServer(t testing.TB, name, debian string) *RedisServer {
 	t.Helper()
 	port := freePort(t)
 	return &RedisServer{t: t, port: port, process: newProcess(t, name, debian)}
 }
 
-// listen are the directives for the port.
+// listen returns the directives for the port.
 func (s *RedisServer) listen(o options) []string {
 	s.trust, s.tlsDir = o.trust, o.tlsDir
 	if s.trust == nil {
@@ -135,7 +142,7 @@ func (s *RedisServer) listen(o options) []string {
 	}
 }
 
-// configure writes the configuration, a line for each directive.
+// configure writes the configuration, one directive per line.
 func (s *RedisServer) configure(t testing.TB, lines []string) {
 	t.Helper()
 	file := s.process.path("redis.conf")
@@ -154,13 +161,14 @@ func (s *RedisServer) mustRun(t testing.TB) {
 
 func (s *RedisServer) run() error {
 	err := s.process.run(s.ready)
-	if err == nil && s.begin != nil {
-		s.begin()
+	if err == nil && s.afterStart != nil {
+		s.afterStart()
 	}
 	return err
 }
 
-// ready objects until the server answers, be it with an error; one that still loads is not ready.
+// ready returns an error until the server replies. An error reply counts, except while
+// the server loads its data.
 func (s *RedisServer) ready() error {
 	_, err := s.Try("PING")
 	var answer ServerError
@@ -170,22 +178,23 @@ func (s *RedisServer) ready() error {
 	return err
 }
 
-// Addr is where the server listens for TCP, or TLS if it was asked to: 127.0.0.1 and the port.
+// Addr returns the TCP (or TLS) address: 127.0.0.1 and the port.
 func (s *RedisServer) Addr() string { return loopback(s.port) }
 
-// Port is the port of Addr in decimal.
+// Port returns the port of Addr in decimal.
 func (s *RedisServer) Port() string { return strconv.Itoa(s.port) }
 
-// Socket is the path of the Unix socket on which the server listens as well, without TLS.
+// Socket returns the path of the server's Unix socket, which has no TLS.
 func (s *RedisServer) Socket() string { return s.process.path("socket") }
 
-// Dir is the folder where the server keeps its files. It goes with the server.
+// Dir returns the folder of the server's files. It is removed with the server.
 func (s *RedisServer) Dir() string { return s.process.dir }
 
-// Pid is the number of the server's process, another one after each Start.
+// Pid returns the process ID, which changes with each Start.
 func (s *RedisServer) Pid() int { return s.process.pid() }
 
-// TLSConfig is for clients of a server with [TLS]: it trusts the server's certificate alone. Nil without TLS.
+// TLSConfig returns a configuration for clients of a server with [TLS]. It trusts only
+// the server's certificate. It returns nil without TLS.
 func (s *RedisServer) TLSConfig() *tls.Config {
 	if s.trust == nil {
 		return nil
@@ -193,7 +202,8 @@ func (s *RedisServer) TLSConfig() *tls.Config {
 	return &tls.Config{RootCAs: s.trust.Pool, MinVersion: tls.VersionTLS12}
 }
 
-// CAFile is the path of the certificate, in PEM, that clients of a server with [TLS] have to trust. Empty without TLS.
+// CAFile returns the path of the CA certificate (PEM) for clients of a server with
+// [TLS]. It is empty without TLS.
 func (s *RedisServer) CAFile() string {
 	if s.trust == nil {
 		return ""
@@ -201,40 +211,44 @@ func (s *RedisServer) CAFile() string {
 	return s.tlsDir + "/ca.crt"
 }
 
-// Kill ends the server at once, as kill -9 does, and waits until it is gone. A server that is gone stays so.
+// Kill kills the server with SIGKILL and waits until it has ended. It does nothing if
+// the server has ended already.
 func (s *RedisServer) Kill() { s.process.kill() }
 
-// Start starts the server again after a Kill, with the same port, folder and configuration, and waits until it answers and has
-// loaded its data. A server that runs is left alone.
+// Start starts the server again after a Kill, with the same port, folder and
+// configuration. It waits until the server replies and has loaded its data. It does
+// nothing if the server runs.
 func (s *RedisServer) Start() {
 	if err := s.run(); err != nil {
 		s.t.Errorf("start: %v", err)
 	}
 }
 
-// StartLoading is Start without the wait: for a while the server answers LOADING, or nothing.
+// StartLoading is Start without the wait: at first the server replies LOADING, or not
+// at all.
 func (s *RedisServer) StartLoading() {
 	if err := s.process.start(); err != nil {
 		s.t.Errorf("start: %v", err)
 	}
 }
 
-// Stop stops the server, as SIGSTOP does: connections are accepted, by the system, and nothing is answered.
+// Stop pauses the server with SIGSTOP: the kernel accepts connections, and the server
+// does not reply.
 func (s *RedisServer) Stop() {
 	if err := s.process.stop(); err != nil {
 		s.t.Errorf("stop: %v", err)
 	}
 }
 
-// Continue lets a stopped server go on. It then answers what it was asked meanwhile.
+// Continue resumes a stopped server, which then replies to pending requests.
 func (s *RedisServer) Continue() {
 	if err := s.process.signal(sigContinue); err != nil {
 		s.t.Errorf("continue: %v", err)
 	}
 }
 
-// Do runs a command on a connection of its own, as the default user, and ends the test if that fails or the server answers an
-// error.
+// Do executes a command on a new connection as the default user. It ends the test if
+// that fails or if the reply is an error.
 func (s *RedisServer) Do(t testing.TB, command ...string) Reply {
 	t.Helper()
 	reply, err := s.Try(command...)
@@ -244,7 +258,7 @@ func (s *RedisServer) Do(t testing.TB, command ...string) Reply {
 	return reply
 }
 
-// Try is Do that returns the error: a [ServerError] if the server answered one.
+// Try is Do that returns the error: a [ServerError] if the reply is an error.
 func (s *RedisServer) Try(command ...string) (Reply, error) {
 	if s.password != "" {
 		return ask("unix", s.Socket(), []string{"AUTH", s.password}, command)

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// Reply is what a Redis server answered, in RESP2.
+// Reply is a reply of a Redis server, in RESP2.
 type Reply struct {
-	Kind  byte    // '+' a status, ':' a whole number, '$' a text, '*' a list, '_' nothing
-	Text  string  // of a status, a number (in decimal) or a text
-	Items []Reply // of a list
+	Kind  byte    // '+' status, ':' integer, '$' bulk string, '*' array, '_' null
+	Text  string  // of a status, an integer (in decimal) or a bulk string
+	Items []Reply // of an array
 }
 
-// String is the text; of nothing "(nil)", of a list one item a line.
+// String returns the text; "(nil)" for null, and one item per line for an array.
 func (r Reply) String() string {
 	switch r.Kind {
 	case '_':
@@ -30,7 +30,7 @@ func (r Reply) String() string {
 	}
 }
 
-// Strings are the items of a list, each as String has it.
+// Strings returns String of each item of an array.
 func (r Reply) Strings() []string {
 	all := make([]string, len(r.Items))
 	for i, item := range r.Items {
@@ -39,31 +39,32 @@ func (r Reply) Strings() []string {
 	return all
 }
 
-// Int is the whole number that the reply is or spells, 0 if it is none.
+// Int returns the text as an integer, or 0 if it is not one.
 func (r Reply) Int() int64 {
 	n, _ := strconv.ParseInt(r.Text, 10, 64)
 	return n
 }
 
-// ServerError is an error that a server answered: its text begins with a code in capitals, such as NOSCRIPT.
+// ServerError is an error reply. Its text begins with a code in capitals, such as
+// NOSCRIPT.
 type ServerError string
 
-// Error is the server's text.
+// Error returns the text of the reply.
 func (e ServerError) Error() string { return string(e) }
 
-// errMalformed: what came is not RESP2.
+// errMalformed means that the reply is not valid RESP2.
 var errMalformed = errors.New("malformed reply")
 
-// ask sends commands on a connection of its own and returns the reply to the last one. An error in any reply is returned as a
-// ServerError.
+// ask sends commands on a new connection and returns the reply to the last one. It
+// returns any error reply as a ServerError.
 func ask(network, addr string, commands ...[]string) (Reply, error) {
-	const enough = 10 * time.Second
-	conn, err := net.DialTimeout(network, addr, enough)
+	const timeout = 10 * time.Second
+	conn, err := net.DialTimeout(network, addr, timeout)
 	if err != nil {
 		return Reply{}, err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(enough)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
 		return Reply{}, err
 	}
 	var last Reply
@@ -79,7 +80,7 @@ func ask(network, addr string, commands ...[]string) (Reply, error) {
 	return last, nil
 }
 
-// encode writes a command as a list of texts.
+// encode encodes a command as an array of bulk strings.
 func encode(command []string) []byte {
 	text := fmt.Appendf(nil, "*%d\r\n", len(command))
 	for _, word := range command {
@@ -88,7 +89,7 @@ func encode(command []string) []byte {
 	return text
 }
 
-// decode reads one reply. An error inside a list ends it: the rest is left unread.
+// decode reads one reply. An error inside an array ends it: the rest is not read.
 func decode(r *bufio.Reader) (Reply, error) {
 	line, err := r.ReadString('\n')
 	if err != nil {

@@ -9,18 +9,21 @@ import (
 	"time"
 )
 
-// masterName is what the sentinels call the master.
+// masterName is the name of the master in the sentinels.
 const masterName = "mymaster"
 
-// RedisSentinel is a master with two replicas, watched by three sentinels on the loopback interface. A master that is gone for
-// a second is replaced, one to three seconds later. All methods may be called concurrently; failovers must not overlap.
+// RedisSentinel is a master with two replicas and three sentinels on the loopback
+// interface. A master that is unavailable for a second is replaced one to three seconds
+// later. All methods may be called concurrently; failovers must not overlap.
 type RedisSentinel struct {
 	nodes     []*RedisServer
 	sentinels []*RedisServer
 }
 
-// Sentinel starts the servers and waits until the replicas are in step and the sentinels know everyone. The options are for the
-// master and the replicas; the sentinels ask for no password, and speak TLS if those do. It ends with the test.
+// Sentinel starts the servers and waits until the replicas are in sync and the
+// sentinels know all servers. The options apply to the master and the replicas. The
+// sentinels have no password, and use TLS if the other servers do. The servers end with
+// the test.
 func Sentinel(t testing.TB, opts ...Option) *RedisSentinel {
 	t.Helper()
 	o := collect(t, opts)
@@ -31,13 +34,14 @@ func Sentinel(t testing.TB, opts ...Option) *RedisSentinel {
 	for _, n := range s.nodes {
 		n.mustRun(t)
 	}
-	s.watch(t, o)
+	s.startSentinels(t, o)
 	s.Wait(t)
 	return s
 }
 
-// watch starts the sentinels. They are told of each other and of the replicas: to hear of them takes ten seconds.
-func (s *RedisSentinel) watch(t testing.TB, o options) {
+// startSentinels starts the sentinels. Their configuration lists the other sentinels
+// and the replicas, because discovery takes ten seconds.
+func (s *RedisSentinel) startSentinels(t testing.TB, o options) {
 	t.Helper()
 	for range 3 {
 		s.sentinels = append(s.sentinels, newSentinel(t))
@@ -66,36 +70,38 @@ func (s *RedisSentinel) watch(t testing.TB, o options) {
 	}
 }
 
-// hurry has a sentinel look, and speak, several times a second instead of every one to ten seconds. Before Redis 7 it cannot be
-// asked to: then everything works, and takes half a minute.
-func (s *RedisServer) hurry() {
+// shortenPeriods makes a sentinel poll and publish several times a second instead of
+// every one to ten seconds. Sentinels before Redis 7 do not support this: then
+// everything works, but takes half a minute.
+func (s *RedisServer) shortenPeriods() {
 	_, _ = s.Try("SENTINEL", "DEBUG", "INFO-PERIOD", "300", "PING-PERIOD", "200", "ASK-PERIOD", "200", "PUBLISH-PERIOD", "200",
 		"TILT-PERIOD", "1000")
 }
 
 func newSentinel(t testing.TB) *RedisServer {
 	t.Helper()
-	s := place(t, "redis-sentinel", "redis-sentinel")
-	s.begin = s.hurry
+	s := newServer(t, "redis-sentinel", "redis-sentinel")
+	s.afterStart = s.shortenPeriods
 	return s
 }
 
-// sentinelID is the name of a sentinel: 40 digits.
+// sentinelID returns the ID of a sentinel: 40 digits.
 func sentinelID(i int) string { return fmt.Sprintf("%040d", i+1) }
 
-// Addrs are the addresses of the sentinels.
+// Addrs returns the addresses of the sentinels.
 func (s *RedisSentinel) Addrs() []string { return addrs(s.sentinels) }
 
-// Sentinels are the three sentinels.
+// Sentinels returns the three sentinels.
 func (s *RedisSentinel) Sentinels() []*RedisServer { return slices.Clone(s.sentinels) }
 
-// Nodes are the master and the replicas, whoever is which by now, dead ones among them.
+// Nodes returns the master and the replicas in their initial order, including dead
+// servers.
 func (s *RedisSentinel) Nodes() []*RedisServer { return slices.Clone(s.nodes) }
 
-// MasterName is what the sentinels call the master.
+// MasterName returns the name of the master in the sentinels.
 func (s *RedisSentinel) MasterName() string { return masterName }
 
-// Master is the server that the first sentinel which runs calls the master.
+// Master returns the master according to the first running sentinel.
 func (s *RedisSentinel) Master(t testing.TB) *RedisServer {
 	t.Helper()
 	for _, sentinel := range running(s.sentinels) {
@@ -110,31 +116,33 @@ func (s *RedisSentinel) masterBy(t testing.TB, sentinel *RedisServer) *RedisServ
 	port := sentinel.Do(t, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", masterName).Items[1].Text
 	at := slices.IndexFunc(s.nodes, func(n *RedisServer) bool { return n.Port() == port })
 	if at < 0 {
-		t.Fatalf("master: sentinel %s says port %s, which is none of ours", sentinel.Addr(), port)
+		t.Fatalf("master: sentinel %s returns port %s, which is not a node of this test", sentinel.Addr(), port)
 	}
 	return s.nodes[at]
 }
 
-// Wait waits until all is as it should be: the sentinels that run agree on the master and reach it, it says that it is one, and
-// all other nodes that run follow it. Dead ones may be missing. A stopped one must be let go on first.
+// Wait waits until the running sentinels agree on the master and are connected to it,
+// the master reports its role, and all other running nodes replicate from it. Dead
+// nodes are ignored. A stopped node must be continued first.
 func (s *RedisSentinel) Wait(t testing.TB) {
 	t.Helper()
-	await(t, "the sentinels and their master to be in order", func() error {
+	await(t, "the sentinels to agree on a connected master", func() error {
 		master := s.Master(t)
 		for _, sentinel := range running(s.sentinels) {
 			if other := s.masterBy(t, sentinel); other != master {
-				return fmt.Errorf("sentinel %s says %s, another one %s", sentinel.Addr(), other.Addr(), master.Addr())
+				return fmt.Errorf("sentinel %s returns %s, another one %s", sentinel.Addr(), other.Addr(), master.Addr())
 			}
-			if err := s.sees(sentinel); err != nil {
+			if err := s.checkPeers(sentinel); err != nil {
 				return fmt.Errorf("sentinel %s: %w", sentinel.Addr(), err)
 			}
 		}
-		return s.following(master)
+		return s.checkReplication(master)
 	})
 }
 
-// sees objects until a sentinel reaches the master and all that run of the replicas and the other sentinels.
-func (s *RedisSentinel) sees(sentinel *RedisServer) error {
+// checkPeers returns an error until a sentinel is connected to the master and to the
+// running replicas and sentinels.
+func (s *RedisSentinel) checkPeers(sentinel *RedisServer) error {
 	reply, err := sentinel.Try("SENTINEL", "MASTER", masterName)
 	if err != nil {
 		return err
@@ -153,14 +161,15 @@ func (s *RedisSentinel) sees(sentinel *RedisServer) error {
 			}
 		}
 		if least > 0 {
-			return fmt.Errorf("it misses %d of %s", least, list)
+			return fmt.Errorf("%d of its %s are missing", least, list)
 		}
 	}
 	return nil
 }
 
-// following objects until the master says so and every other node that runs follows it.
-func (s *RedisSentinel) following(master *RedisServer) error {
+// checkReplication returns an error until the master reports its role and every other
+// running node replicates from it.
+func (s *RedisSentinel) checkReplication(master *RedisServer) error {
 	for _, n := range running(s.nodes) {
 		info, err := n.Try("INFO", "replication")
 		if err != nil {
@@ -177,7 +186,7 @@ func (s *RedisSentinel) following(master *RedisServer) error {
 	return nil
 }
 
-// fields reads a list of names and values by turns.
+// fields converts a list of alternating names and values to a map.
 func fields(r Reply) map[string]string {
 	all := make(map[string]string)
 	for i := 0; i+1 < len(r.Items); i += 2 {
@@ -186,12 +195,13 @@ func fields(r Reply) map[string]string {
 	return all
 }
 
-// Failover makes the sentinels replace the master, which runs, by a replica, and waits until all follow it. Writes of the last
-// moments are lost. It returns the new master.
+// Failover makes the sentinels replace the running master by a replica, and waits until
+// all nodes follow it. The last writes are lost. It returns the new master.
 func (s *RedisSentinel) Failover(t testing.TB) *RedisServer {
 	t.Helper()
 	old, first := s.Master(t), running(s.sentinels)[0]
-	ask := every(time.Second, func() error { // it gives up what takes too long, as on a busy machine, and refuses while it is at it
+	// A sentinel aborts a slow failover, and refuses another while one is in progress.
+	ask := every(time.Second, func() error {
 		_, err := first.Try("SENTINEL", "FAILOVER", masterName)
 		return err
 	})
@@ -199,28 +209,29 @@ func (s *RedisSentinel) Failover(t testing.TB) *RedisServer {
 		if s.masterBy(t, first) != old {
 			return nil
 		}
-		return errors.Join(errors.New("it has not"), ask())
+		return errors.Join(errors.New("it has not taken over"), ask())
 	})
-	return s.awaitAnother(t, old)
+	return s.awaitNewMaster(t, old)
 }
 
-// KillMaster kills the master and waits until a replica has taken over and all that run follow it. Writes that the replica had
-// not got are lost. It returns the dead server, which may be started again and then is made a replica by the sentinels.
+// KillMaster kills the master and waits until a replica has taken over and all running
+// nodes follow it. Writes that the replica did not receive are lost. It returns the
+// dead server. After Start, the sentinels make it a replica.
 func (s *RedisSentinel) KillMaster(t testing.TB) *RedisServer {
 	t.Helper()
 	dead := s.Master(t)
 	dead.Kill()
-	s.awaitAnother(t, dead)
+	s.awaitNewMaster(t, dead)
 	return dead
 }
 
-// awaitAnother waits until a node that is not old is the master of all.
-func (s *RedisSentinel) awaitAnother(t testing.TB, old *RedisServer) *RedisServer {
+// awaitNewMaster waits until all sentinels agree on a master other than old.
+func (s *RedisSentinel) awaitNewMaster(t testing.TB, old *RedisServer) *RedisServer {
 	t.Helper()
 	await(t, "a replica to take over", func() error {
 		for _, sentinel := range running(s.sentinels) {
 			if s.masterBy(t, sentinel) == old {
-				return errors.New("it is the old master by the view of " + sentinel.Addr())
+				return errors.New("the old master is still the master of " + sentinel.Addr())
 			}
 		}
 		return nil

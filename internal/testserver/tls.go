@@ -16,9 +16,10 @@ import (
 	"time"
 )
 
-// Authority is a certificate authority for tests. It is made with [NewAuthority]; its methods must not be called concurrently.
+// Authority is a certificate authority for tests. [NewAuthority] creates it. Its
+// methods must not be called concurrently.
 type Authority struct {
-	Pool     *x509.CertPool // holds its own certificate
+	Pool     *x509.CertPool // contains its own certificate
 	NotAfter time.Time      // when the certificates that it signs expire
 
 	t    testing.TB
@@ -26,7 +27,8 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// NewAuthority makes an authority whose certificates expire after a day, unless NotAfter is changed.
+// NewAuthority returns an authority whose certificates expire after a day, unless
+// NotAfter is changed.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{Pool: x509.NewCertPool(), NotAfter: time.Now().Add(24 * time.Hour), t: t}
@@ -37,7 +39,8 @@ func NewAuthority(t testing.TB) *Authority {
 	return a
 }
 
-// Pair signs a certificate for host names and IP addresses, which servers and clients may use.
+// Pair signs a certificate for host names and IP addresses, for use by servers and
+// clients.
 func (a *Authority) Pair(serial int64, names ...string) tls.Certificate {
 	a.t.Helper()
 	template := &x509.Certificate{
@@ -55,7 +58,7 @@ func (a *Authority) Pair(serial int64, names ...string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert}
 }
 
-// sign completes and signs a certificate; the first one is the authority's own.
+// sign completes and signs a certificate. The first one is the authority's own.
 func (a *Authority) sign(template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	a.t.Helper()
 	template.NotBefore, template.NotAfter, template.BasicConstraintsValid = time.Now().Add(-time.Hour), a.NotAfter, true
@@ -78,8 +81,8 @@ func (a *Authority) sign(template *x509.Certificate) (*x509.Certificate, *ecdsa.
 	return cert, key
 }
 
-// Write signs a certificate as [Authority.Pair] does, and writes tls.crt, tls.key and the authority's ca.crt into a folder.
-// Each file is replaced in one step.
+// Write signs a certificate as [Authority.Pair] does, and writes tls.crt, tls.key and
+// the authority's ca.crt to a folder. Each file is replaced atomically.
 func (a *Authority) Write(dir string, serial int64, names ...string) tls.Certificate {
 	a.t.Helper()
 	pair := a.Pair(serial, names...)
@@ -98,7 +101,7 @@ func (a *Authority) writePEM(file, kind string, der []byte) {
 	ReplaceFile(a.t, file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 }
 
-// ReplaceFile writes a file in one step: a reader sees the old text or the new one.
+// ReplaceFile writes a file atomically: a reader gets the old content or the new one.
 func ReplaceFile(t testing.TB, file string, text []byte) {
 	t.Helper()
 	if err := os.WriteFile(file+".new", text, 0o600); err != nil {
