@@ -123,7 +123,7 @@ func (r *recorder) Fatalf(format string, a ...any) {
 	runtime.Goexit()
 }
 
-// record runs a test with its cleanups and returns all that it said.
+// record runs a test with its cleanups and returns its output.
 func record(test func(t testing.TB)) string {
 	r := new(recorder)
 	var all sync.WaitGroup
@@ -135,7 +135,7 @@ func record(test func(t testing.TB)) string {
 	return strings.Join(r.said, "\n")
 }
 
-func TestWhatGoesWrongIsSaid(t *testing.T) {
+func TestFailuresAreReported(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		test func(t testing.TB)
@@ -144,15 +144,15 @@ func TestWhatGoesWrongIsSaid(t *testing.T) {
 		"nothing": {func(t testing.TB) { testserver.Redis(t).Do(t, "PING") }, nil},
 		"a configuration that the server refuses": {
 			func(t testing.TB) { testserver.Redis(t, testserver.WithConfig("nonsense", "1")) },
-			[]string{"it ended by itself", "Bad directive"},
+			[]string{"the process has ended", "Bad directive"},
 		},
 		"arguments that the server refuses": {
 			func(t testing.TB) { testserver.Memcached(t, "-m", "nonsense", "-t", "0") },
-			[]string{"it ended by itself"},
+			[]string{"the process has ended"},
 		},
 		"an error of Redis": {
 			func(t testing.TB) { testserver.Redis(t).Do(t, "NONSENSE") },
-			[]string{`redis ["NONSENSE"]: ERR unknown command`, "redis-server said at last:"},
+			[]string{`redis ["NONSENSE"]: ERR unknown command`, "last output of redis-server:"},
 		},
 		"an error of memcached": {
 			func(t testing.TB) { testserver.Memcached(t).Do(t, "nonsense") },
@@ -165,7 +165,7 @@ func TestWhatGoesWrongIsSaid(t *testing.T) {
 				s.Stop()
 				s.Continue()
 			},
-			[]string{"stop: it does not run", "continue: it does not run"},
+			[]string{"stop: the process does not run", "continue: the process does not run"},
 		},
 	} {
 		begun := time.Now()
