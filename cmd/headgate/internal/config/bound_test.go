@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
 )
 
-// A file cannot cost more to read than its bounds say.
-func TestBounds(t *testing.T) {
+// The bounds on a file limit the cost of reading it.
+func TestParseBounds(t *testing.T) {
 	t.Parallel()
 	policies := func(n int, each string) string {
 		var b strings.Builder
@@ -29,11 +29,11 @@ func TestBounds(t *testing.T) {
 		fmt.Fprintf(&routes, "- {match: {path: '/%d%s'}, policies: []}\n", i, strings.Repeat("/*/a", 15))
 	}
 	for _, c := range []struct{ name, text, want string }{
-		{"a file too long", "#" + strings.Repeat("x", config.MaxFileBytes), "file has 1048577 bytes; must be at most 1048576"},
-		{"a file as long as it may be", "#" + strings.Repeat("x", config.MaxFileBytes-1), ""},
-		{"aliases that repeat each other", strings.Replace(bomb(8), "a0: ", "policies: &p {a: {limits: [1/s]}}\nroutes: ", 1), "a1: unknown key"},
-		{"aliases that make many values", "policies:\n  a: {limits: [1/s], overrides: &o {" + overrides(5_000) + "}}\n" + many(50), "has more than 200000 values"},
-		{"a few aliases are fine", "policies:\n  a: &a {limits: &l [1/s]}\n  b: *a\n  c: {limits: *l}\n", ""},
+		{"file too long", "#" + strings.Repeat("x", config.MaxFileBytes), "file has 1048577 bytes; must be at most 1048576"},
+		{"file of maximum length", "#" + strings.Repeat("x", config.MaxFileBytes-1), ""},
+		{"nested aliases", strings.Replace(bomb(8), "a0: ", "policies: &p {a: {limits: [1/s]}}\nroutes: ", 1), "a1: unknown key"},
+		{"aliases with many values", "policies:\n  a: {limits: [1/s], overrides: &o {" + overrides(5_000) + "}}\n" + many(50), "has more than 200000 values"},
+		{"valid aliases", "policies:\n  a: &a {limits: &l [1/s]}\n  b: *a\n  c: {limits: *l}\n", ""},
 		{"brackets", strings.Repeat("[", 1<<20), "more than 16 deep"},
 		{"braces", strings.Repeat("{a: ", 1<<18), "more than 16 deep"},
 		{"dashes", strings.Repeat("- ", 1<<19), "more than 16 deep"},

@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
 )
 
-// A misspelt variable is refused as a misspelt key is; what Kubernetes sets by itself
-// never stops a start.
+// A misspelled variable is refused like a misspelled key. Variables that Kubernetes
+// sets never prevent a start.
 func TestUnknownVariables(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ variable, refused, warning string }{
@@ -66,8 +66,8 @@ func TestUnknownVariables(t *testing.T) {
 	}
 }
 
-// What is wrong with variables is told beside what is wrong with the file.
-func TestUnknownVariablesBesideAFile(t *testing.T) {
+// Errors in variables and in the file are reported together.
+func TestUnknownVariablesAndFileErrors(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "f.yaml")
 	if err := os.WriteFile(path, []byte("stor: redis://a\n"), 0o600); err != nil {

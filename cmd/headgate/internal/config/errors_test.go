@@ -14,12 +14,12 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
 )
 
-var update = flag.Bool("update", false, "write what is said anew")
+var update = flag.Bool("update", false, "write testdata/errors.txt")
 
-// wrongFile is a case of testdata/errors.txt.
-type wrongFile struct{ name, text, errors string }
+// invalidFile is a case of testdata/errors.txt.
+type invalidFile struct{ name, text, errors string }
 
-func wrongFiles(t testing.TB) (head string, all []wrongFile) {
+func invalidFiles(t testing.TB) (head string, all []invalidFile) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/errors.txt")
 	if err != nil {
@@ -35,13 +35,13 @@ func wrongFiles(t testing.TB) (head string, all []wrongFile) {
 		if file = strings.TrimPrefix(file, "\n"); file != "" {
 			file += "\n"
 		}
-		all = append(all, wrongFile{name, file, strings.TrimSpace(said)})
+		all = append(all, invalidFile{name, file, strings.TrimSpace(said)})
 	}
 	return parts[0], all
 }
 
-// lists replaces the algorithms that an error lists by what testdata/errors.txt has
-// in their place.
+// lists replaces the lists of algorithms in errors by placeholders, as in
+// testdata/errors.txt.
 var lists = strings.NewReplacer(
 	strings.Join(algo.Names(), ", "), "{algorithms}",
 	"queue requires "+algo.NamesWhere(headgate.Algorithm.Queues), "queue requires {with a queue}",
@@ -50,7 +50,7 @@ var lists = strings.NewReplacer(
 
 func TestErrors(t *testing.T) {
 	t.Parallel()
-	head, all := wrongFiles(t)
+	head, all := invalidFiles(t)
 	if len(all) < 60 {
 		t.Fatalf("%d cases, want at least 60", len(all))
 	}
@@ -59,7 +59,7 @@ func TestErrors(t *testing.T) {
 	for _, c := range all {
 		_, err := config.Parse("headgate.yaml", []byte(c.text))
 		if err == nil || !errors.Is(err, config.ErrInvalid) {
-			t.Errorf("%s: got error %v want what is wrong with it", c.name, err)
+			t.Errorf("%s: got error %v, want ErrInvalid", c.name, err)
 			continue
 		}
 		got := lists.Replace(err.Error())
@@ -68,7 +68,7 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%s: got\n%s\nwant\n%s", c.name, got, c.errors)
 		}
 		if strings.Contains(err.Error(), "secret") && !strings.Contains(c.text, "!secret") {
-			t.Errorf("%s: the error repeats a password: %v", c.name, err)
+			t.Errorf("%s: the error contains a password: %v", c.name, err)
 		}
 	}
 	if *update {

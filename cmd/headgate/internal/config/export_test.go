@@ -2,18 +2,18 @@ package config
 
 import "github.com/fsnotify/fsnotify"
 
-// Shape reports whether the JSON Schema says so, too.
+// Shape reports whether the JSON Schema refuses the file, too.
 func (e *Error) Shape() bool { return e.shape }
 
 // Folders is folders.
 var Folders = folders
 
-// WatchWhere is Watch where open gives what a system watches with.
+// WatchWhere is Watch with the function that opens the system's watcher.
 func WatchWhere(path string, open func() (*fsnotify.Watcher, error)) *Watcher {
 	return watch(path, open)
 }
 
-// FullFile is a file that names everything there is; docs/configuration.md shows it.
+// FullFile is a file with all settings and keys; docs/configuration.md contains it.
 const FullFile = "testdata/full.yaml"
 
 // Helps are all help texts by path.

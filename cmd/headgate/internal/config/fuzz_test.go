@@ -12,16 +12,15 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// Whatever the text, the reader ends with a configuration that an engine takes, or
-// with errors that have a place; what is printed of one that is fine is fine again
-// and the same.
+// For any text, Parse returns a configuration that an engine accepts, or errors with
+// positions. A printed configuration can be parsed and is printed equally again.
 func FuzzParse(f *testing.F) {
 	full, err := os.ReadFile(config.FullFile)
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(full)
-	_, all := wrongFiles(f)
+	_, all := invalidFiles(f)
 	for _, c := range all {
 		f.Add([]byte(c.text))
 	}
@@ -30,17 +29,18 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		parsed, err := config.Parse("f.yaml", text)
 		if err != nil {
-			mustHavePlaces(t, err, text)
+			mustHavePositions(t, err, text)
 			return
 		}
-		if _, err := (&config.Sources{Path: "f.yaml"}).Over(parsed); err != nil { // settings that are each fine, and not together
-			mustHavePlaces(t, err, text)
+		if _, err := (&config.Sources{Path: "f.yaml"}).Over(parsed); err != nil {
+			// valid settings that cannot be combined
+			mustHavePositions(t, err, text)
 			return
 		}
 		first := printed(t, parsed)
 		again, err := config.Parse("f.yaml", first)
 		if err != nil {
-			t.Fatalf("%s\nwas printed as\n%s\nwhich is wrong: %v", text, first, err)
+			t.Fatalf("%s\nwas printed as\n%s\nwhich is invalid: %v", text, first, err)
 		}
 		if second := printed(t, again); !bytes.Equal(first, second) {
 			t.Fatalf("%s\nwas printed as\n%s\nand then as\n%s", text, first, second)
@@ -48,7 +48,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-func mustHavePlaces(t *testing.T, err error, text []byte) {
+func mustHavePositions(t *testing.T, err error, text []byte) {
 	t.Helper()
 	var all config.Errors
 	if !errors.As(err, &all) || len(all) == 0 || len(all) > 101 {
@@ -57,23 +57,23 @@ func mustHavePlaces(t *testing.T, err error, text []byte) {
 	lines := strings.Split(strings.NewReplacer("\r\n", "\n", "\r", "\n", "\u2028", "\n", "\u2029", "\n", "\u0085", "\n").Replace(string(text)), "\n")
 	for _, e := range all {
 		if e.Line < 0 || e.Line > len(lines)+1 || e.Line > 0 && e.Column < 1 || len(e.Message) > 2000 {
-			t.Fatalf("%q: got %+v, want a place in the file and a message of some length", text, e)
+			t.Fatalf("%q: got %+v, want a position in the file and a message of at most 2000 bytes", text, e)
 		}
 	}
 }
 
-// printed is the configuration without where it came from, which changes.
+// printed returns the printed configuration without origins, which change.
 func printed(t *testing.T, parsed *config.Parsed) []byte {
 	t.Helper()
 	sources := config.Sources{Path: "f.yaml"}
 	c, err := sources.Over(parsed)
 	if err != nil {
-		t.Fatalf("a file that is fine: %v", err)
+		t.Fatalf("a valid file: %v", err)
 	}
 	store := memstore.New(&memstore.Options{MaxEntries: 100})
 	defer store.Close()
 	if _, err := engine.New(store, c.Engine()); err != nil {
-		t.Fatalf("the engine does not take a file that is fine: %v", err)
+		t.Fatalf("the engine does not take a valid file: %v", err)
 	}
 	clear(c.Origins)
 	var b bytes.Buffer
@@ -86,7 +86,7 @@ func printed(t *testing.T, parsed *config.Parsed) []byte {
 	return b.Bytes()
 }
 
-// bomb is a text in which each value holds the one before ten times.
+// bomb returns a text in which each value repeats the previous one ten times.
 func bomb(depth int) string {
 	var b strings.Builder
 	b.WriteString("a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n")

@@ -42,7 +42,8 @@ type leaf struct {
 	suggestion  string // the format of the value that a bare number most likely means: %s/s
 }
 
-// limitPattern matches all texts that headgate.ParseLimit parses. Words are case-insensitive.
+// limitPattern matches all texts that headgate.ParseLimit parses. Words are
+// case-insensitive.
 var limitPattern = `^[ \t]*[0-9]+[ \t]*(/[ \t]*|` + anyCase(`per`) + `[ \t]+)([0-9]+[ \t]*)?` +
 	`(us|ms|s|m|h|d|w|` + anyCase(`(micro|milli)?seconds?|secs?|min(ute)?s?|(hour|day|week)s?`) + `)` +
 	`([ \t]+(` + anyCase(`burst|queue`) + `)[ \t]+[0-9]+)?[ \t]*$`

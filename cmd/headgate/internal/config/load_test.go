@@ -20,20 +20,20 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/routing"
 )
 
-// Every setting has three names that are alike, and each source is heard: flags
-// before variables before the file.
-func TestEverySettingHasThreeNames(t *testing.T) {
+// Each setting has a path, a flag and a variable with related names. Flags override
+// variables, and variables override the file.
+func TestSettingNamesAndPrecedence(t *testing.T) {
 	t.Parallel()
-	values := map[string][3]string{ // by what kind of value it is: flag, variable, file
+	values := map[string][3]string{ // by kind: flag, variable, file
 		"host:port": {"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"}, "url": {"redis://a", "redis://b", "redis://c"},
 		"closed|open|local": {"open", "local", "open"}, "on|shadow|off": {"shadow", "off", "shadow"}, "int": {"11", "12", "13"},
 		"duration": {"11ms", "12ms", "13ms"}, "list": {"10.0.0.1,10.1.0.0/16", "10.0.0.2", "10.0.0.3"}, "folder": {"/a", "/b", "/c"},
 		"path": {"/a", "/b", "/c"}, "bool": {"true", "false", "true"}, "percent": {"10%", "20%", "30%"}, "all_or_none|each": {"each", "all_or_none", "each"},
-		"endpoint": {"127.0.0.1:1", "unix:/2", "off"}, "string": {"a", "b", "c"}, "secret": {"***", "***", "***"}, // as it is shown
+		"endpoint": {"127.0.0.1:1", "unix:/2", "off"}, "string": {"a", "b", "c"}, "secret": {"***", "***", "***"},
 		"text|json": {"json", "text", "json"}, "debug|info|warn|error": {"warn", "error", "debug"},
 		"target": {"a:1", "unix:/b", "dns:///c:3"},
 	}
-	lists := map[string][3]string{ // by path, of those that hold no networks
+	lists := map[string][3]string{ // by path, of lists without networks
 		"envoy.xds.node_metadata": {"a=1,b=2", "c=3", "d=4"}, "envoy.xds.headers": {"a: ***,b: ***", "c: ***", "d: ***"},
 	}
 	for _, s := range config.Settings() {
@@ -45,7 +45,7 @@ func TestEverySettingHasThreeNames(t *testing.T) {
 			three = list
 		}
 		if !known {
-			t.Fatalf("%s is a %s, of which this test has no values", s.Path, s.Kind())
+			t.Fatalf("%s has kind %s, for which this test has no values", s.Path, s.Kind())
 		}
 		within := strings.Count(s.Path, ".")
 		file := strings.ReplaceAll(s.Path, ".", ": {") + ": " + yamlValue(s.Kind(), three[2]) + strings.Repeat("}", within) + "\n"
@@ -92,7 +92,7 @@ func mustBe(t *testing.T, from *config.Sources, s config.Setting, want, origin s
 	}
 }
 
-func TestRedisOfTheEnvironment(t *testing.T) {
+func TestRedisEnvironment(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
@@ -104,8 +104,8 @@ func TestRedisOfTheEnvironment(t *testing.T) {
 		{"a host", map[string]string{"REDIS_HOST": "cache"}, "", "redis://cache:6379"},
 		{"a port", map[string]string{"REDIS_PORT": "7000"}, "", "redis://127.0.0.1:7000"},
 		{"both, IPv6", map[string]string{"REDIS_HOST": "2001:db8::1", "REDIS_PORT": "7000"}, "", "redis://[2001:db8::1]:7000"},
-		{"a port of Kubernetes' own", map[string]string{"REDIS_PORT": "tcp://10.0.0.1:6379"}, "", "memory://"},
-		{"a host beside that", map[string]string{"REDIS_HOST": "cache", "REDIS_PORT": "tcp://10.0.0.1:7000"}, "", "redis://cache:7000"},
+		{"a port from Kubernetes", map[string]string{"REDIS_PORT": "tcp://10.0.0.1:6379"}, "", "memory://"},
+		{"a host and a port from Kubernetes", map[string]string{"REDIS_HOST": "cache", "REDIS_PORT": "tcp://10.0.0.1:7000"}, "", "redis://cache:7000"},
 		{"a store that is named wins", map[string]string{"REDIS_HOST": "cache", "HEADGATE_STORE": "memory://?max_entries=5"}, "", "memory://?max_entries=5"},
 		{"also in the file", map[string]string{"REDIS_HOST": "cache"}, "store: memory://\n", "memory://"},
 	} {
@@ -121,8 +121,8 @@ func TestRedisOfTheEnvironment(t *testing.T) {
 	}
 }
 
-// Whatever is wrong anywhere is told at once, and no password with it.
-func TestErrorsOfAllSources(t *testing.T) {
+// Errors of all sources are reported together, without passwords.
+func TestErrorsFromAllSources(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "f.yaml")
 	replace(t, path, "store: redis://:secret@h\nmax_key_bytes: 0\n")
@@ -139,34 +139,33 @@ HEADGATE_IDLE_TIMEOUT: "5" is not a duration such as 5s or 1m30s`
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	replace(t, path, "# a comment\nstore: redis://:secret@h\n")
-	from = config.Sources{Path: path, CheckStore: func(config.StoreURL) error { return errors.New("no such store") }}
-	if _, err = from.Load(); err == nil || err.Error() != path+":2:8: store: no such store" {
-		t.Errorf("a store that there is not: got %v want its place in the file", err)
+	from = config.Sources{Path: path, CheckStore: func(config.StoreURL) error { return errors.New("invalid URL") }}
+	if _, err = from.Load(); err == nil || err.Error() != path+":2:8: store: invalid URL" {
+		t.Errorf("an invalid store: got %v, want its position in the file", err)
 	}
 	from = config.Sources{CheckStore: from.CheckStore, Flags: map[string]string{"store": "redis://:secret@h"}}
-	if _, err = from.Load(); err == nil || err.Error() != "--store: no such store" {
-		t.Errorf("a store that there is not: got %v want its flag", err)
+	if _, err = from.Load(); err == nil || err.Error() != "--store: invalid URL" {
+		t.Errorf("an invalid store: got %v, want its flag", err)
 	}
 }
 
-// What config print wrote for a secret is no secret, and whoever made a file of it
-// hears so.
-func TestMaskedSecretsAreWarnedOf(t *testing.T) {
+// A placeholder that config print wrote instead of a secret produces a warning.
+func TestMaskedSecretWarning(t *testing.T) {
 	t.Parallel()
 	c := mustLoad(t, `store: "redis://***:***@h/1"`+"\nresp: {password: '***'}\nadmin: {token: 'a***'}\n")
 	if got := strings.Join(c.Warnings, "\n"); len(c.Warnings) != 2 || !strings.Contains(got, "store contains ***") || !strings.Contains(got, "resp.password contains ***") {
-		t.Errorf("got %q want one of the store and one of the password", c.Warnings)
+		t.Errorf("got %q, want one for the store and one for the password", c.Warnings)
 	}
 }
 
-// A door for operators that anybody reaches is refused where it was opened.
-func TestAPublicDoorForOperatorsHasItsPlace(t *testing.T) {
+// The error for a public admin listener without a token has the position in the file.
+func TestPublicAdminErrorPosition(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "f.yaml")
 	replace(t, path, "# a comment\nadmin: {addr: 0.0.0.0:1}\n")
 	from := config.Sources{Path: path}
 	if _, err := from.Load(); err == nil || !strings.HasPrefix(err.Error(), path+":2:15: admin.addr: ") {
-		t.Errorf("got %v want its place in the file", err)
+		t.Errorf("got %v, want its position in the file", err)
 	}
 }
 
@@ -187,7 +186,7 @@ func TestMasked(t *testing.T) {
 	}
 }
 
-// Everything that the file says of decisions reaches the engine.
+// All rate limit settings of the file reach the engine.
 func TestEngine(t *testing.T) {
 	t.Parallel()
 	opts := mustLoad(t, `
@@ -225,8 +224,8 @@ routes:
 	}
 }
 
-// The full file names everything there is, so that who reads it has seen all.
-func TestTheFullFileIsFull(t *testing.T) {
+// The full file contains every setting and key.
+func TestFullFile(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(config.FullFile)
 	if err != nil {
@@ -239,13 +238,13 @@ func TestTheFullFileIsFull(t *testing.T) {
 	}
 	for _, s := range config.Settings() {
 		if !strings.HasPrefix(c.Origins[s.Path], config.FullFile) {
-			t.Errorf("the full file does not name %s", s.Path)
+			t.Errorf("the full file does not contain %s", s.Path)
 		}
 	}
 	for _, part := range []reflect.Type{reflect.TypeFor[config.Policy](), reflect.TypeFor[config.Route](), reflect.TypeFor[config.Match]()} {
 		for i := range part.NumField() {
 			if name := part.Field(i).Tag.Get("yaml"); !bytes.Contains(text, []byte(name+":")) {
-				t.Errorf("the full file does not name %s of a %s", name, part.Name())
+				t.Errorf("the full file does not contain %s of a %s", name, part.Name())
 			}
 		}
 	}
@@ -257,18 +256,18 @@ func TestTheFullFileIsFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := string(parsed.File.Envoy.Config); got != filepath.Join("testdata", "ratelimit") {
-		t.Errorf("envoy.config is %q, want it beside the file", got)
+		t.Errorf("envoy.config is %q, want a path relative to the file", got)
 	}
 	if got := string(c.Envoy.XDS.TLS.CA); got != filepath.Join("testdata", "tls", "ca.crt") {
-		t.Errorf("envoy.xds.server_ca is %q, want it beside the file", got)
+		t.Errorf("envoy.xds.server_ca is %q, want a path relative to the file", got)
 	}
 	if want := "envoy.config is ignored: rules are loaded from envoy.xds.server"; len(c.Warnings) != 1 || c.Warnings[0] != want || c.Envoy.Config != "" {
-		t.Errorf("warnings: %q, want that one of two sources is read", c.Warnings)
+		t.Errorf("warnings: %q, want that envoy.config is ignored", c.Warnings)
 	}
 }
 
-// A file as short as most are, and what it means.
-func TestAShortFile(t *testing.T) {
+// A short, typical file.
+func TestShortFile(t *testing.T) {
 	t.Parallel()
 	c := mustLoad(t, `store: redis://127.0.0.1:6379
 policies:
@@ -306,9 +305,8 @@ trusted_proxies: ["10.0.0.0/8"]
 	}
 }
 
-// What is printed means the same, wherever it is put: the same policies, terms and
-// routes, and settings of the same values.
-func TestWhatIsPrintedMeansTheSame(t *testing.T) {
+// A printed configuration has the same policies, routes and settings, in any folder.
+func TestPrintRoundTrip(t *testing.T) {
 	t.Parallel()
 	odd := filepath.Join(t.TempDir(), "f.yaml")
 	replace(t, odd, `resp: {user: "null"}
@@ -326,11 +324,11 @@ routes:
 - {match: {path: /a b'"x, host: "[0::1]"}, policies: []}
 - {policies: ["some"]}
 `)
-	mustPrintTheSame(t, odd)
-	mustPrintTheSame(t, config.FullFile) // which names a folder from where it is
+	mustRoundTrip(t, odd)
+	mustRoundTrip(t, config.FullFile) // which has relative paths
 }
 
-func mustPrintTheSame(t *testing.T, path string) {
+func mustRoundTrip(t *testing.T, path string) {
 	t.Helper()
 	from, to := config.Sources{Path: path}, config.Sources{Path: filepath.Join(t.TempDir(), "printed.yaml")}
 	c, err := from.Load()
@@ -356,8 +354,9 @@ func mustPrintTheSame(t *testing.T, path string) {
 	}
 }
 
-// docs/configuration.md shows that file, and every setting with its names and default.
-func TestTheDocumentShowsAll(t *testing.T) {
+// docs/configuration.md contains the full file, and every setting with its names and
+// default.
+func TestDocumentation(t *testing.T) {
 	t.Parallel()
 	doc, err := os.ReadFile("../../../../docs/configuration.md")
 	if err != nil {
@@ -368,7 +367,7 @@ func TestTheDocumentShowsAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Contains(doc, append([]byte("```yaml\n"), full...)) {
-		t.Error("docs/configuration.md does not show " + config.FullFile + " as it is")
+		t.Error("docs/configuration.md does not contain " + config.FullFile)
 	}
 	for _, s := range config.Settings() {
 		row := "| `" + s.Path + "` | `--" + s.Flag + "` | `" + s.Env + "` |"
@@ -381,7 +380,7 @@ func TestTheDocumentShowsAll(t *testing.T) {
 	}
 }
 
-func TestEveryAlgorithmIsAccepted(t *testing.T) {
+func TestAlgorithms(t *testing.T) {
 	t.Parallel()
 	for _, name := range algo.Names() {
 		parsed, err := config.Parse("h.yaml", []byte("policies: {p: {limits: [5/s], algorithm: "+name+"}}"))

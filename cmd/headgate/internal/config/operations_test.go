@@ -7,8 +7,8 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
 )
 
-// A door for operators that strangers could reach needs a token.
-func TestThePublicAdminDoorNeedsAToken(t *testing.T) {
+// An admin listener on a non-loopback address requires a token.
+func TestPublicAdminRequiresToken(t *testing.T) {
 	t.Parallel()
 	for addr, public := range map[string]bool{
 		"127.0.0.1:6070": false, "127.9.9.9:0": false, "[::1]:6070": false, "localhost:6070": false, "[::ffff:127.0.0.1]:1": false, "off": false,
@@ -20,7 +20,7 @@ func TestThePublicAdminDoorNeedsAToken(t *testing.T) {
 			t.Errorf("%s: %v, want it refused: %v", addr, err, public)
 		}
 		if err != nil && !strings.Contains(err.Error(), "--admin-token") {
-			t.Errorf("%s: the error does not say what to do: %v", addr, err)
+			t.Errorf("%s: the error has no advice: %v", addr, err)
 		}
 		from.Flags["admin.token"] = "t"
 		if _, err := from.Load(); err != nil {
@@ -29,7 +29,7 @@ func TestThePublicAdminDoorNeedsAToken(t *testing.T) {
 	}
 }
 
-func TestNoSecretIsPrinted(t *testing.T) {
+func TestPrintWithoutSecrets(t *testing.T) {
 	t.Parallel()
 	from := config.Sources{Flags: map[string]string{"admin.token": "hunter2", "log.hash_secret": "hunter3", "resp.password": "hunter4"}}
 	c, err := from.Load()

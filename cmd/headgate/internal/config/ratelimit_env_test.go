@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
 )
 
-// The environment of envoyproxy/ratelimit, and what it comes to.
-func TestEnvironmentOfRatelimit(t *testing.T) {
+// Settings from the environment variables of envoyproxy/ratelimit.
+func TestRatelimitEnvironment(t *testing.T) {
 	t.Parallel()
 	root := map[string]string{"RUNTIME_ROOT": "/data"}
 	for _, c := range []struct {
@@ -41,15 +41,15 @@ func TestEnvironmentOfRatelimit(t *testing.T) {
 			"envoy.response_ms":       "true",
 			"grpc.max_connection_age": "5m",
 		}},
-		{"metrics that are not wanted", map[string]string{"PROMETHEUS_ADDR": ":19001"}, map[string]string{"metrics.addr": "off"}},
+		{"metrics disabled", map[string]string{"PROMETHEUS_ADDR": ":19001"}, map[string]string{"metrics.addr": "off"}},
 		{"TLS", map[string]string{"GRPC_SERVER_USE_TLS": "true", "GRPC_SERVER_TLS_CERT": "/c", "GRPC_SERVER_TLS_KEY": "/k", "GRPC_CLIENT_TLS_CACERT": "/ca", "GRPC_CLIENT_TLS_SAN": "n"}, map[string]string{
 			"grpc.tls_cert": "/c", "grpc.tls_key": "/k", "grpc.client_ca": "/ca", "grpc.client_name": "n",
 		}},
-		{"TLS that is off", map[string]string{"GRPC_SERVER_TLS_CERT": "/c"}, map[string]string{"grpc.tls_cert": ""}},
+		{"TLS disabled", map[string]string{"GRPC_SERVER_TLS_CERT": "/c"}, map[string]string{"grpc.tls_cert": ""}},
 		{"Redis", map[string]string{"REDIS_SOCKET_TYPE": "tcp", "REDIS_URL": "redis:6379"}, map[string]string{"store": "redis://redis:6379"}},
-		{"Redis by a socket", map[string]string{"REDIS_URL": "/run/redis.sock"}, map[string]string{"store": "redis+unix:///run/redis.sock"}},
+		{"Redis socket", map[string]string{"REDIS_URL": "/run/redis.sock"}, map[string]string{"store": "redis+unix:///run/redis.sock"}},
 		{"Redis with TLS", map[string]string{"REDIS_URL": "r:1", "REDIS_TLS": "true", "REDIS_TLS_CACERT": "/ca"}, map[string]string{"store": "rediss://r:1?ca=%2Fca"}},
-		{"Redis that wants a certificate", map[string]string{
+		{"Redis with client certificate", map[string]string{
 			"REDIS_URL": "r:1", "REDIS_TLS": "true", "REDIS_TLS_CLIENT_CERT": "/c", "REDIS_TLS_CLIENT_KEY": "/k",
 		}, map[string]string{"store": "rediss://r:1?cert=%2Fc&key=%2Fk"}},
 		{"a cluster", map[string]string{"REDIS_URL": "a:1,b:2", "REDIS_TYPE": "cluster"}, map[string]string{"store": "redis+cluster://a:1,b:2"}},
@@ -81,7 +81,7 @@ func TestEnvironmentOfRatelimit(t *testing.T) {
 			"envoy.xds.connect_retry": "3s", "envoy.xds.backoff_initial": "10s", "envoy.xds.backoff_max": "1m", "envoy.xds.backoff_random": "0%",
 			"envoy.xds.max_message_bytes": "4194304", "envoy.xds.node_metadata": "", "envoy.config": "",
 		}},
-		{"a control plane that is not asked", map[string]string{"CONFIG_GRPC_XDS_SERVER_URL": "eg:18001"}, map[string]string{
+		{"control plane disabled", map[string]string{"CONFIG_GRPC_XDS_SERVER_URL": "eg:18001"}, map[string]string{
 			"envoy.config": "/data/config", "envoy.xds.server": "",
 		}},
 		{"our own control plane", map[string]string{"HEADGATE_ENVOY_XDS_SERVER": "eg:18001"}, map[string]string{
@@ -107,7 +107,7 @@ func TestEnvironmentOfRatelimit(t *testing.T) {
 	}
 }
 
-func TestPasswordOfRatelimit(t *testing.T) {
+func TestRatelimitRedisAuth(t *testing.T) {
 	t.Parallel()
 	for auth, want := range map[string]string{"p@ss": "redis://:p%40ss@r:1", "user:a:b": "redis://user:a%3Ab@r:1"} {
 		from := config.Sources{Ratelimit: true, Lookup: lookupOf(map[string]string{"REDIS_URL": "r:1", "REDIS_AUTH": auth})}
@@ -117,8 +117,8 @@ func TestPasswordOfRatelimit(t *testing.T) {
 	}
 }
 
-// HOST and PORT are names that anybody's environment may have.
-func TestEnvironmentOfNobody(t *testing.T) {
+// HOST and PORT may be set in any environment: they enable no compatibility.
+func TestRatelimitNotEnabled(t *testing.T) {
 	t.Parallel()
 	from := config.Sources{Lookup: lookupOf(map[string]string{"HOST": "box", "PORT": "5000", "SHADOW_MODE": "true", "REDIS_URL": "r:1"})}
 	c, err := from.Load()
@@ -127,8 +127,8 @@ func TestEnvironmentOfNobody(t *testing.T) {
 	}
 }
 
-// A file wins over defaults of that service, and its variables win over the file.
-func TestFileBesideRatelimit(t *testing.T) {
+// A file overrides defaults of envoyproxy/ratelimit, and its variables override the file.
+func TestRatelimitPrecedence(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir() + "/f.yaml"
 	replace(t, path, "http: {addr: 127.0.0.1:1}\ngrpc: {addr: 127.0.0.1:2}\n")
@@ -139,7 +139,7 @@ func TestFileBesideRatelimit(t *testing.T) {
 	}
 }
 
-func TestWhatRatelimitHasAndWeDoNot(t *testing.T) {
+func TestRatelimitUnsupported(t *testing.T) {
 	t.Parallel()
 	for name, value := range map[string]string{
 		"CONFIG_TYPE": "GRPC_XDS_DELTA", "BACKEND_TYPE": "mongo", "SHADOW_MODE": "maybe", "NEAR_LIMIT_RATIO": "2", "GRPC_PORT": "x",

@@ -13,23 +13,23 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// picky is a store in memory that cannot hold everything.
-type picky struct{ headgate.Store }
+// restrictiveStore is a memory store that refuses some rules.
+type restrictiveStore struct{ headgate.Store }
 
-func (s picky) Bind(rule headgate.Rule) (headgate.Bound, error) {
+func (s restrictiveStore) Bind(rule headgate.Rule) (headgate.Bound, error) {
 	switch {
 	case rule.Algorithm == headgate.SlidingLog:
 		return nil, headgate.ErrUnsupported
 	case rule.OnStoreError == headgate.FailLocal:
-		return nil, fmt.Errorf("picky: %w: nothing decides in its place", headgate.ErrUnsupported)
+		return nil, fmt.Errorf("restrictive: %w: there is no fallback", headgate.ErrUnsupported)
 	case rule.Limit.Rate > 1000:
-		return nil, &headgate.LimitError{Field: "rate", Value: "more", Bound: "accepted are at most 1000"}
+		return nil, &headgate.LimitError{Field: "rate", Value: "more", Bound: "must be at most 1000"}
 	}
 	return s.Store.Bind(rule)
 }
 
-// What a store has against a policy is told at the place in the file, all of it at once.
-func TestRefusalsOfAStore(t *testing.T) {
+// Errors of a store about policies have positions in the file and are reported together.
+func TestRefusedByStore(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "f.yaml")
 	text := `policies:
@@ -48,17 +48,17 @@ func TestRefusalsOfAStore(t *testing.T) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	store := picky{memstore.New(nil)}
+	store := restrictiveStore{memstore.New(nil)}
 	t.Cleanup(func() { _ = store.Close() })
 	mustRefuse(t, path, store, path+`:5:16: policies.log.algorithm: headgate: unsupported
-`+path+`:7:21: policies.many.limits[1]: "1001/m" is out of range: rate is more; accepted are at most 1000
-`+path+`:9:27: policies.many.overrides."key:acme"[1]: "5000/m" is out of range: rate is more; accepted are at most 1000
-`+path+`:9:37: policies.many.overrides."key:acme"[2]: "6000/m" is out of range: rate is more; accepted are at most 1000
-`+path+`:12:21: policies.mine.on_store_error: picky: headgate: unsupported: nothing decides in its place`)
+`+path+`:7:21: policies.many.limits[1]: "1001/m" is out of range: rate is more; must be at most 1000
+`+path+`:9:27: policies.many.overrides."key:acme"[1]: "5000/m" is out of range: rate is more; must be at most 1000
+`+path+`:9:37: policies.many.overrides."key:acme"[2]: "6000/m" is out of range: rate is more; must be at most 1000
+`+path+`:12:21: policies.mine.on_store_error: restrictive: headgate: unsupported: there is no fallback`)
 }
 
-// mustRefuse loads a file, has an engine over store refuse it, and looks at what is
-// said of it, at once and on a reload.
+// mustRefuse loads a file that an engine over store refuses, and compares the errors
+// at start and on a reload.
 func mustRefuse(t *testing.T, path string, store headgate.Store, want string) {
 	t.Helper()
 	from := config.Sources{Path: path}
@@ -82,7 +82,7 @@ func mustRefuse(t *testing.T, path string, store headgate.Store, want string) {
 	if got := c.Refused(nil); got != nil {
 		t.Errorf("no error became %v", got)
 	}
-	if other := errors.New("other"); c.Refused(other) != other { //nolint:errorlint // it is to be the very same
+	if other := errors.New("other"); c.Refused(other) != other { //nolint:errorlint // the same value is required
 		t.Error("another error became another one")
 	}
 }

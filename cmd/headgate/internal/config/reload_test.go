@@ -21,19 +21,19 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-var reloads = flag.Int("reloads", 300, "how often a file is replaced under load")
+var reloads = flag.Int("reloads", 300, "number of file replacements under load")
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// generation is a file whose three policies all say the same number, so that an
-// answer of two files shows.
+// generation returns a file whose three policies contain the same number, so that a
+// response based on two files is detected.
 func generation(n int) string {
 	return fmt.Sprintf("policies:\n  a: {limits: [%d/1s]}\n  b: {limits: [%d/1m], algorithm: fixed_window}\n  c: {limits: [%d/1h], overrides: {\"key:k\": [%d/1h]}}\n",
 		n, n, n+1, n)
 }
 
-// broken are files of the same number, none of which may ever take effect.
-func broken(n int) string {
+// invalidGeneration returns an invalid file, which must never take effect.
+func invalidGeneration(n int) string {
 	good := generation(-n)
 	return []string{
 		good, good[:len(good)/2], strings.Replace(generation(n), "limits", "limts", 1), "", generation(n) + "routes: [{policies: [gone]}]\n",
@@ -41,9 +41,9 @@ func broken(n int) string {
 	}[n%6]
 }
 
-// Good and bad files in turn under load: every request is answered, and by one file,
-// whole.
-func TestReloadsUnderLoad(t *testing.T) {
+// Valid and invalid files are loaded alternately under load: every request is decided
+// by one file.
+func TestReloadUnderLoad(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "headgate.yaml")
 	replace(t, path, generation(1_000_000))
@@ -73,7 +73,7 @@ func TestReloadsUnderLoad(t *testing.T) {
 				default:
 				}
 				answers.Add(1)
-				if problem := ask(url); problem != "" && wrong.Add(1) < 5 {
+				if problem := checkResponse(url); problem != "" && wrong.Add(1) < 5 {
 					t.Error(problem)
 				}
 			}
@@ -88,7 +88,7 @@ func TestReloadsUnderLoad(t *testing.T) {
 			replace(t, path, generation(1_000_001+i))
 			good++
 		} else {
-			replace(t, path, broken(1_000_001+i))
+			replace(t, path, invalidGeneration(1_000_001+i))
 			bad++
 		}
 		live.Refresh()
@@ -104,7 +104,7 @@ func TestReloadsUnderLoad(t *testing.T) {
 	t.Logf("%d reloads, %d requests, %d wrong", rounds, answers.Load(), wrong.Load())
 }
 
-// replace writes a file as a careful program does.
+// replace replaces a file atomically.
 func replace(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
@@ -135,8 +135,9 @@ func serveEngine(t *testing.T, e *engine.Engine) (url string, stop func()) {
 	}
 }
 
-// ask says what is wrong with an answer about all three policies.
-func ask(url string) string {
+// checkResponse sends a request for all three policies and returns what is wrong with
+// the response.
+func checkResponse(url string) string {
 	resp, err := http.Post(url+"/v1/check", "application/json",
 		strings.NewReader(`{"checks":[{"policy":"a","key":"k"},{"policy":"b","key":"k"},{"policy":"c","key":"k"}]}`))
 	if err != nil {
@@ -150,14 +151,13 @@ func ask(url string) string {
 	var a, b, c int
 	policies := resp.Header.Get("RateLimit-Policy")
 	if n, err := fmt.Sscanf(policies, `"a";q=%d;w=1, "b";q=%d;w=60, "c";q=%d;w=3600`, &a, &b, &c); n != 3 || err != nil || a != b || b != c || a < 1_000_000 {
-		return "of two files: " + policies
+		return "mixed files: " + policies
 	}
 	return ""
 }
 
-// What was spent is kept by a policy whose limits change, and by a key that gets
-// limits of its own.
-func TestAChangedFileKeepsWhatWasSpent(t *testing.T) {
+// A policy with changed limits keeps its usage, and so does a key that gets an override.
+func TestReloadKeepsUsage(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(nil)
 	defer store.Close()
@@ -192,7 +192,7 @@ func TestAChangedFileKeepsWhatWasSpent(t *testing.T) {
 	}
 }
 
-// mustLoad is the configuration of a file's text, without flags and environment.
+// mustLoad returns the configuration of a file's text, without flags and environment.
 func mustLoad(t *testing.T, text string) *config.Config {
 	t.Helper()
 	parsed, err := config.Parse("f.yaml", []byte(text))
@@ -207,20 +207,20 @@ func mustLoad(t *testing.T, text string) *config.Config {
 	return c
 }
 
-// heard keeps what a Live told.
-type heard struct {
+// reloadRecorder records reloads.
+type reloadRecorder struct {
 	mu  sync.Mutex
 	all []config.Reload
 }
 
-func (h *heard) add(r config.Reload) {
+func (h *reloadRecorder) add(r config.Reload) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.all = append(h.all, r)
 }
 
-// What stays wrong is told once, and what went and came back takes effect again.
-func TestWhatIsTold(t *testing.T) {
+// The same error is reported once, and a restored file takes effect again.
+func TestReloadReports(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "headgate.yaml")
 	replace(t, path, "max_checks: 1\n")
@@ -229,30 +229,30 @@ func TestWhatIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var h heard
+	var h reloadRecorder
 	refuse := false
 	live := config.Start(sources, first, func(*config.Config) error {
 		if refuse {
-			return fmt.Errorf("the store cannot hold it")
+			return fmt.Errorf("the store refuses it")
 		}
 		return nil
 	}, h.add)
 	for _, step := range []struct {
 		name string
 		do   func()
-		told string // empty: nothing
+		want string // empty: no report
 	}{
 		{"the same file", func() {}, ""},
-		{"another that is fine", func() { replace(t, path, "max_checks: 2\nmax_body_bytes: 9\n") }, "generation 2, restart [max_body_bytes]"},
-		{"a bad one", func() { replace(t, path, "max_checks: 0\n") }, "refused: max_checks: 0 is out of range"},
-		{"the same bad one", func() { replace(t, path, "max_checks: 0\n") }, ""},
-		{"another bad one", func() { replace(t, path, "max_checks: -1\n") }, "refused: max_checks: -1 is out of range"},
-		{"none", func() { _ = os.Remove(path) }, "refused: no such file"},
-		{"still none", func() {}, ""},
-		{"the one from before", func() { replace(t, path, "max_checks: 2\n") }, "generation 3, restart []"},
-		{"one that cannot be put into force", func() { refuse = true; replace(t, path, "max_checks: 3\n") }, "refused: the store cannot hold it"},
-		{"and still cannot", func() {}, ""},
-		{"and can", func() { refuse = false }, "generation 4, restart []"},
+		{"another valid file", func() { replace(t, path, "max_checks: 2\nmax_body_bytes: 9\n") }, "generation 2, restart [max_body_bytes]"},
+		{"an invalid file", func() { replace(t, path, "max_checks: 0\n") }, "refused: max_checks: 0 is out of range"},
+		{"the same invalid file", func() { replace(t, path, "max_checks: 0\n") }, ""},
+		{"another invalid file", func() { replace(t, path, "max_checks: -1\n") }, "refused: max_checks: -1 is out of range"},
+		{"no file", func() { _ = os.Remove(path) }, "refused: no such file"},
+		{"still no file", func() {}, ""},
+		{"the earlier file", func() { replace(t, path, "max_checks: 2\n") }, "generation 3, restart []"},
+		{"a file that cannot be applied", func() { refuse = true; replace(t, path, "max_checks: 3\n") }, "refused: the store refuses it"},
+		{"still cannot be applied", func() {}, ""},
+		{"can be applied", func() { refuse = false }, "generation 4, restart []"},
 		{"a folder", func() { _ = os.Remove(path); _ = os.Mkdir(path, 0o700) }, "refused: is a directory"},
 	} {
 		step.do()
@@ -264,11 +264,11 @@ func TestWhatIsTold(t *testing.T) {
 				got = "refused: " + r.Err.Error()
 			}
 		}
-		if want := strings.TrimPrefix(step.told, "refused: "); !strings.Contains(got, want) || (want == "") != (got == "") {
-			t.Errorf("%s: told %q want %q", step.name, got, step.told)
+		if want := strings.TrimPrefix(step.want, "refused: "); !strings.Contains(got, want) || (want == "") != (got == "") {
+			t.Errorf("%s: got %q want %q", step.name, got, step.want)
 		}
 	}
 	if got := live.Config().MaxChecks; got != 3 {
-		t.Errorf("max_checks is %d at the end, want the last good one, 3", got)
+		t.Errorf("max_checks is %d at the end, want 3, of the last valid file", got)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
 )
 
-// live follows a file that is fine; what takes effect goes to apply.
+// live starts a Live with a valid file; apply receives later configurations.
 func live(t *testing.T, path string, apply func(*config.Config) error) *config.Live {
 	t.Helper()
 	sources := config.Sources{Path: path}
@@ -27,7 +27,7 @@ func live(t *testing.T, path string, apply func(*config.Config) error) *config.L
 
 func accepts(*config.Config) error { return nil }
 
-// within fails if f has not ended in good time.
+// within fails if f does not return in time.
 func within(t *testing.T, what string, f func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -39,8 +39,8 @@ func within(t *testing.T, what string, f func()) {
 	}
 }
 
-// As with --config <(…): what a pipe held once is in force for good.
-func TestAPipeIsReadOnce(t *testing.T) {
+// A pipe, as with --config <(…), is read once.
+func TestPipeReadOnce(t *testing.T) {
 	t.Parallel()
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -66,8 +66,8 @@ func TestAPipeIsReadOnce(t *testing.T) {
 	}
 }
 
-// A pipe in the place of the file is refused and not waited for.
-func TestAPipeInThePlaceOfAFile(t *testing.T) {
+// A pipe that replaces the file is refused without blocking.
+func TestPipeReplacesFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "f.yaml")
 	replace(t, path, "max_checks: 1\n")
@@ -89,8 +89,8 @@ func TestAPipeInThePlaceOfAFile(t *testing.T) {
 	}
 }
 
-// How it stands is known while a reload takes its time: health checks ask.
-func TestStatusDoesNotWait(t *testing.T) {
+// Status does not block during a reload, because health checks call it.
+func TestStatusDuringReload(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "f.yaml")
 	replace(t, path, "max_checks: 1\n")

@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
 )
 
-// A file with scalars, limit: and bare override keys means the same as the file in
-// full notation.
+// A file in short notation (scalars as lists, limit, override keys without prefix)
+// equals the file in full notation.
 func TestShortNotation(t *testing.T) {
 	t.Parallel()
 	short := mustLoad(t, `
@@ -79,7 +79,7 @@ func TestSchemaAcceptsShortNotation(t *testing.T) {
 	}
 }
 
-// A reference to a variable in a text that accepts anything is a warning.
+// A reference to a variable in a text that may contain anything produces a warning.
 func TestVariableReferenceWarning(t *testing.T) {
 	t.Parallel()
 	c := mustLoad(t, "resp: {password: \"${RESP_PASSWORD}\"}\nadmin: {token: \"pa$$w{rd}\"}\n")

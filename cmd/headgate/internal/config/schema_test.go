@@ -34,8 +34,8 @@ func schema(t *testing.T) *jsonschema.Schema {
 	return s
 }
 
-// judge holds the schema against the reader: the schema accepts whatever the reader
-// does, and refuses all that is wrong in form.
+// judge compares the schema with Parse: the schema accepts every file that Parse
+// accepts, and refuses every file with an error that the schema should find.
 func judge(t *testing.T, s *jsonschema.Schema, tree any) (accepted bool) {
 	t.Helper()
 	text, err := json.Marshal(tree)
@@ -60,7 +60,7 @@ func judge(t *testing.T, s *jsonschema.Schema, tree any) (accepted bool) {
 	return err == nil
 }
 
-func TestSchemaAndReaderAgree(t *testing.T) {
+func TestSchemaMatchesParse(t *testing.T) {
 	t.Parallel()
 	s := schema(t)
 	text, err := os.ReadFile(config.FullFile)
@@ -94,11 +94,11 @@ func TestSchemaAndReaderAgree(t *testing.T) {
 	}
 }
 
-// Every file that is wrong in form is refused by the schema, as far as it is YAML at all.
-func TestSchemaRefusesTheWrongFiles(t *testing.T) {
+// The schema refuses the files of testdata/errors.txt with errors that it should find.
+func TestSchemaRefusesInvalidFiles(t *testing.T) {
 	t.Parallel()
 	s := schema(t)
-	_, all := wrongFiles(t)
+	_, all := invalidFiles(t)
 	judged := 0
 	for _, c := range all {
 		var tree any

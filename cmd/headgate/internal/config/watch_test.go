@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
 )
 
-// Which folders are watched decides whether a change is seen at all.
+// The watched folders determine which changes are detected.
 func TestFolders(t *testing.T) {
 	t.Parallel()
 	root, err := filepath.EvalSymlinks(t.TempDir())
@@ -60,9 +60,8 @@ func TestFolders(t *testing.T) {
 	}
 }
 
-// As Kubernetes does it: a link to a folder is swapped for one to another folder,
-// again and again; each swap is told.
-func TestSwappedLinksAreTold(t *testing.T) {
+// Each swap of a link to a folder, as Kubernetes does it, is reported.
+func TestWatchSwappedLinks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	link := func(name, target string) {
@@ -100,7 +99,7 @@ func TestSwappedLinksAreTold(t *testing.T) {
 			select {
 			case <-w.Changes():
 			case <-time.After(30 * time.Second):
-				t.Fatalf("swap %d was not told", i+1)
+				t.Fatalf("swap %d was not reported", i+1)
 			}
 			text, err := os.ReadFile(filepath.Join(dir, "f.yaml"))
 			if err == nil && string(text) == "# "+next+"\n" {
@@ -111,30 +110,30 @@ func TestSwappedLinksAreTold(t *testing.T) {
 	for len(w.Changes()) > 0 {
 		<-w.Changes()
 	}
-	replace(t, filepath.Join(dir, "..5", "f.yaml"), "# written where the link leads now\n")
+	replace(t, filepath.Join(dir, "..5", "f.yaml"), "# written in the current folder\n")
 	select {
 	case <-w.Changes():
 	case <-time.After(30 * time.Second):
-		t.Error("a file that was written in the last folder was not told")
+		t.Error("a change in the last folder was not reported")
 	}
 	if err := w.Close(); err != nil {
 		t.Errorf("Close: %v", err)
 	}
 }
 
-// Where other programs have used up the system's watches, changes are found by
-// looking, and watches are asked for again.
-func TestASystemWithoutWatches(t *testing.T) {
+// If the system has no watches available, changes are found by polling, and each poll
+// tries to get a watch.
+func TestWatchWithoutSystemWatches(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		asked := 0
-		w := config.WatchWhere("/etc/headgate.yaml", func() (*fsnotify.Watcher, error) { asked++; return nil, syscall.EMFILE })
+		opened := 0
+		w := config.WatchWhere("/etc/headgate.yaml", func() (*fsnotify.Watcher, error) { opened++; return nil, syscall.EMFILE })
 		began := time.Now()
 		for range 3 {
 			<-w.Changes()
 		}
-		if took := time.Since(began); took != 30*time.Second || asked != 4 {
-			t.Errorf("told three times in %v, asked for a watch %d times; want 30s and 4", took, asked)
+		if took := time.Since(began); took != 30*time.Second || opened != 4 {
+			t.Errorf("three changes in %v, watcher opened %d times; want 30s and 4", took, opened)
 		}
 		if err := w.Close(); err != nil {
 			t.Errorf("Close: %v", err)

@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
 )
 
-func TestWhatIsWrongAboutControlPlanes(t *testing.T) {
+func TestXDSErrors(t *testing.T) {
 	t.Parallel()
 	xds := map[string]string{"CONFIG_TYPE": "GRPC_XDS_SOTW"}
 	for name, value := range map[string]string{
@@ -26,12 +26,12 @@ func TestWhatIsWrongAboutControlPlanes(t *testing.T) {
 	replace(t, path, "envoy:\n  xds:\n    server: eg:18001\n    server_ca: ca.crt\n")
 	from := config.Sources{Path: path}
 	if _, err := from.Load(); err == nil || !strings.Contains(err.Error(), "f.yaml:4:") || !strings.Contains(err.Error(), "plain text") {
-		t.Errorf("files of TLS without TLS: got %v, want an error with their line", err)
+		t.Errorf("TLS files without TLS: got %v, want an error with their line", err)
 	}
 }
 
-// What a header says is for the control plane alone.
-func TestHeadersAreNotShown(t *testing.T) {
+// The values of headers are not printed.
+func TestXDSHeadersMasked(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir() + "/f.yaml"
 	replace(t, path, `envoy: {xds: {server: "eg:18001", headers: ["Authorization: Bearer s3cret, and more"], backoff_random: 100%}}`)
@@ -45,19 +45,19 @@ func TestHeadersAreNotShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text := b.String(); strings.Contains(text, "s3cret") || !strings.Contains(text, "Authorization: ***") || !strings.Contains(text, "backoff_random: 100%") {
-		t.Errorf("config print says\n%s", text)
+		t.Errorf("config print writes\n%s", text)
 	}
 	if name, value := c.Envoy.XDS.Headers[0].Split(); name != "authorization" || value != "Bearer s3cret, and more" {
 		t.Errorf("the header is %s: %s", name, value)
 	}
 	replace(t, path, b.String())
 	if c, err = from.Load(); err != nil || len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "envoy.xds.headers contains ***") {
-		t.Errorf("got %v, error %v, want a warning that the secret is gone", c, err)
+		t.Errorf("got %v, error %v, want a warning about the masked secret", c, err)
 	}
 }
 
-// A mapping of metrics that is there is told of, and one that is not says nothing.
-func TestMappingOfMetrics(t *testing.T) {
+// PROMETHEUS_MAPPER_YAML produces a warning if the file exists.
+func TestMetricsMapperWarning(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir() + "/conf.yaml"
 	from := config.Sources{Ratelimit: true, Lookup: lookupOf(map[string]string{"PROMETHEUS_MAPPER_YAML": path})}
@@ -70,8 +70,8 @@ func TestMappingOfMetrics(t *testing.T) {
 	}
 }
 
-// What envoyproxy/ratelimit takes is taken, as it stands there.
-func TestWhatIsOddAboutControlPlanes(t *testing.T) {
+// Unusual values that envoyproxy/ratelimit accepts are accepted unchanged.
+func TestXDSUnusualValues(t *testing.T) {
 	t.Parallel()
 	from := config.Sources{Ratelimit: true, Lookup: lookupOf(map[string]string{
 		"CONFIG_TYPE": "GRPC_XDS_SOTW", "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES": "2147483647",
