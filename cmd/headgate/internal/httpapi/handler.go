@@ -188,8 +188,8 @@ func (h *Handler) answer(w http.ResponseWriter, c *call) {
 var errTooLarge = errors.New("httpapi: body too large")
 
 // read reads the body of r into c.
-func (c *call) read(r *http.Request, most int) error {
-	if r.ContentLength > int64(most) {
+func (c *call) read(r *http.Request, maxBytes int) error {
+	if r.ContentLength > int64(maxBytes) {
 		return errTooLarge
 	}
 	c.body = c.body[:0]
@@ -200,7 +200,7 @@ func (c *call) read(r *http.Request, most int) error {
 		n, err := r.Body.Read(c.body[len(c.body):cap(c.body)])
 		c.body = c.body[:len(c.body)+n]
 		switch {
-		case len(c.body) > most:
+		case len(c.body) > maxBytes:
 			return errTooLarge
 		case err == io.EOF:
 			return nil
