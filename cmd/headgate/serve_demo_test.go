@@ -41,7 +41,7 @@ func TestServedPage(t *testing.T) {
 	}
 	for lines.Scan() { // until it ends
 	}
-	eventually(t, "the service stops", func() bool { return strings.Contains(p.text(), "msg=stopped") })
+	eventually(t, "the service stops", func() bool { return strings.Contains(p.text(), "shutdown complete") })
 }
 
 // Where others than this machine come there is no page: nobody logs in to it.

@@ -40,7 +40,7 @@ func (p *demoPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	routes, err := p.open()
 	if err != nil {
-		p.log.Error("demo page not available", "error", err)
+		p.log.Error("demo page failed", "error", err)
 		http.Error(w, "demo page not available", http.StatusServiceUnavailable)
 		return
 	}
@@ -75,6 +75,6 @@ func (p *demoPage) close() {
 	}
 	p.page.Close()
 	if err := p.store.Close(); err != nil {
-		p.log.Warn("close store of demo page", "error", err)
+		p.log.Warn("demo page store close failed", "error", err)
 	}
 }

@@ -11,9 +11,9 @@ import (
 // settleTime is how long connections in the backlog have to be accepted.
 const settleTime = 50 * time.Millisecond
 
-// drain shuts the listeners down without failing a request: it reports that this instance
-// is going away, waits for load balancers to notice, and closes each listener after its
-// last request. Those for operators close last.
+// drain shuts the listeners down without failing a request: it reports
+// draining, waits for load balancers to notice, and closes each listener after its last
+// request. The admin and metrics listeners close last.
 func drain(p *parts, listeners []listener) {
 	for _, l := range listeners {
 		if server, ok := l.server.(interface{ Drain() }); ok {
@@ -23,7 +23,7 @@ func drain(p *parts, listeners []listener) {
 	p.health.Drain()
 	p.observers.Draining()
 	c := p.config
-	p.log.Info("draining", "delay", c.DrainDelay.String(), "timeout", c.ShutdownTimeout.String())
+	p.log.Info("shutdown started", "delay", c.DrainDelay.String(), "timeout", c.ShutdownTimeout.String())
 	time.Sleep(c.DrainDelay)
 	others := slices.DeleteFunc(slices.Clone(listeners), listener.forOperators)
 	operators := slices.DeleteFunc(slices.Clone(listeners), func(l listener) bool { return !l.forOperators() })
@@ -32,10 +32,10 @@ func drain(p *parts, listeners []listener) {
 	defer cancel()
 	err := shutdown(ctx, others)
 	if err := errors.Join(err, shutdown(ctx, operators)); err != nil {
-		p.log.Warn("shutdown timeout: requests canceled", "error", err)
+		p.log.Warn("shutdown timeout; requests canceled", "error", err)
 		return
 	}
-	p.log.Info("stopped")
+	p.log.Info("shutdown complete")
 }
 
 // drainBacklogs stops new connections, and waits until the servers have accepted those in
@@ -43,7 +43,7 @@ func drain(p *parts, listeners []listener) {
 func drainBacklogs(log *slog.Logger, listeners []listener, limit time.Duration) {
 	for _, l := range listeners {
 		if err := stopAccepting(l.ln); err != nil {
-			log.Debug("new connections cannot be stopped before the listener closes", "listener", l.name, "error", err)
+			log.Debug("socket filter not set; connections may be reset when the listener closes", "listener", l.name, "error", err)
 		}
 	}
 	time.Sleep(min(settleTime, limit))

@@ -86,7 +86,7 @@ func envoyStats(counted rlsapi.Stats) []string {
 func addStats(to map[string]uint64, prefix string, c rlsapi.Counts) {
 	for name, n := range map[string]uint64{
 		"total_hits": c.TotalHits, "over_limit": c.OverLimit, "near_limit": c.NearLimit, "within_limit": c.WithinLimit, "shadow_mode": c.ShadowMode,
-		"total_negative_hits": c.TotalNegativeHits, "over_limit_with_local_cache": 0, // there is no such cache
+		"total_negative_hits": c.TotalNegativeHits, "over_limit_with_local_cache": 0, // this service has no local cache
 	} {
 		to[prefix+name] = n
 	}

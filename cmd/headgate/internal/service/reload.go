@@ -32,7 +32,7 @@ func followConfig(ctx context.Context, live *config.Live, log *slog.Logger) (end
 	signal.Notify(hangups, syscall.SIGHUP)
 	ended := inBackground(ctx, func(ctx context.Context) {
 		if err := live.Run(ctx, hangups); err != nil {
-			log.Error("watching the configuration failed", "error", err)
+			log.Error("configuration watch failed", "error", err)
 		}
 	})
 	return func() { signal.Stop(hangups); ended() }
@@ -55,12 +55,12 @@ func logReload(log *slog.Logger, r config.Reload) {
 	}
 	log.Error("configuration reload failed; previous configuration stays in effect", "file", r.Path, "generation", r.Generation, "errors", len(all))
 	for _, one := range all[:min(len(all), maxLoggedErrors)] {
-		log.Error("configuration", "error", one.Error())
+		log.Error("configuration error", "error", one.Error())
 	}
 }
 
 func logWarnings(log *slog.Logger, warnings []string) {
 	for _, w := range warnings {
-		log.Warn("configuration", "warning", w)
+		log.Warn("configuration warning", "warning", w)
 	}
 }

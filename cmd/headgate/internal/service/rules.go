@@ -82,14 +82,14 @@ func (r *envoyRules) applied(c *envoyconfig.Config, kind string, n int) {
 	defer r.first.Do(func() { close(r.ready) })
 	r.log.Info("envoy configuration loaded", kind, n, "domains", c.Domains(), "rules", len(c.Rules()))
 	for _, w := range c.Warnings()[:min(len(c.Warnings()), maxLoggedErrors)] {
-		r.log.Warn("envoy configuration", "warning", shorten(w.String()))
+		r.log.Warn("envoy configuration warning", "warning", shorten(w.String()))
 	}
 	switch {
 	case c.Domains() > 0:
 	case r.config.XDS.Server != "":
 		r.log.Warn("control plane sent no domains; all requests are allowed")
 	default:
-		r.log.Warn("no *.yaml in the folder of Envoy's rules; all requests are allowed", "folder", string(r.config.Config))
+		r.log.Warn("no *.yaml file in the folder of Envoy rules; all requests are allowed", "folder", string(r.config.Config))
 	}
 }
 
@@ -103,10 +103,10 @@ func (r *envoyRules) configured() bool {
 	}
 }
 
-// logRefused counts a configuration that was refused, and logs every error in the words
-// of envoyproxy/ratelimit, with its place.
+// logRefused counts a configuration that was refused, and logs every error, with the text
+// of envoyproxy/ratelimit and its position.
 func (r *envoyRules) logRefused(err error) {
-	if !errors.Is(err, rlsapi.ErrConfig) { // the handler counts those that it refuses
+	if !errors.Is(err, rlsapi.ErrConfig) { // which the handler has counted
 		r.handler.Refused()
 	}
 	message := "invalid Envoy configuration; no rules loaded"
@@ -120,13 +120,13 @@ func (r *envoyRules) logRefused(err error) {
 	}
 	r.log.Error(message, "errors", len(all))
 	for _, one := range all[:min(len(all), maxLoggedErrors)] {
-		r.log.Error("envoy configuration", "error", shorten(one.Error()), "at", one.Place())
+		r.log.Error("envoy configuration error", "error", shorten(one.Error()), "at", one.Place())
 	}
 }
 
 const (
 	maxLoggedErrors = 10      // of one file; headgate config check prints all
-	maxErrorBytes   = 1 << 10 // of one error in the log: it may repeat a name of any length, and a line that is too long is lost
+	maxErrorBytes   = 1 << 10 // of one error in the log, which may repeat a name of any length
 )
 
 func shorten(text string) string {

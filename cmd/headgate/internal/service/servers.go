@@ -123,7 +123,7 @@ func newRESPServer(p *parts) *respapi.Server {
 	})
 }
 
-// openGRPC opens Envoy's rate limit service, which does its TLS by itself.
+// openGRPC opens Envoy's rate limit service, whose server does its own TLS.
 func openGRPC(ctx context.Context, p *parts) (listener, error) {
 	c := &p.config.GRPC
 	secure, err := serverTLS("grpc", &c.TLS, p.log, "h2")

@@ -90,7 +90,7 @@ func TestServiceRunsUntilItsContextEnds(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Errorf("Close: %v, want nil", err)
 	}
-	if !strings.Contains(log.String(), "msg=stopped") {
+	if !strings.Contains(log.String(), "shutdown complete") {
 		t.Errorf("the log was not written to its end:\n%s", log)
 	}
 }

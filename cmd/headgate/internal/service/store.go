@@ -42,7 +42,7 @@ func (all storeObservers) ObserveStore(e headgate.StoreEvent) {
 func openStore(c *config.Config, observers ...headgate.StoreObserver) (headgate.Store, error) {
 	store, err := storeopen.Open(string(c.Store), &storeopen.Options{
 		Budget: c.StoreBudget, Observer: storeObservers(observers),
-		Instances: max(1, c.Instances), // even if no policy uses the local fallback yet: a reload may bring one that does
+		Instances: max(1, c.Instances), // for a policy with the local fallback, after a reload too
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w (%s)", err, c.Origins["store"])
