@@ -20,7 +20,7 @@ import (
 	"github.com/headgate/headgate/internal/testserver"
 )
 
-// TestDemoScripts runs the scripts of testdata/demo. Each has a Redis of its own at
+// TestDemoScripts runs the scripts of testdata/demo. Each has its own Redis, at
 // 127.0.0.1:$PORT.
 func TestDemoScripts(t *testing.T) {
 	commands := map[string]func(*testscript.TestScript, bool, []string){
@@ -43,7 +43,7 @@ func TestDemoScripts(t *testing.T) {
 	})
 }
 
-// demo [flag…] starts headgate demo, waits until it says where it is, and sets ADDR.
+// demo [flag…] starts headgate demo, waits until it prints its address, and sets ADDR.
 func startDemo(ts *testscript.TestScript, _ bool, args []string) {
 	s := servingOf(ts)
 	s.cmd = exec.Command(binary(ts), append([]string{"demo"}, args...)...)
@@ -63,8 +63,8 @@ func startDemo(ts *testscript.TestScript, _ bool, args []string) {
 
 type pageKey struct{}
 
-// page opens the page's stream, sets SESSION and KEY, and writes each algorithm's
-// snippets: NAME.go, NAME.yaml, NAME.json (the body of the curl line).
+// page opens the event stream of the page, sets SESSION and KEY, and writes the code
+// snippets of each algorithm: NAME.go, NAME.yaml, NAME.json (the body of the curl line).
 func openPage(ts *testscript.TestScript, _ bool, _ []string) {
 	resp, err := http.Get("http://" + ts.Getenv("ADDR") + "/events")
 	ts.Check(err)
@@ -72,15 +72,15 @@ func openPage(ts *testscript.TestScript, _ bool, _ []string) {
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, 1<<20)
 	*ts.Value(pageKey{}).(**bufio.Scanner) = lines
-	var told struct {
+	var state struct {
 		Session  string
 		Settings struct{ Key string }
 		Code     map[string]struct{ Go, YAML, Curl string }
 	}
-	nextEvent(ts, lines, "told", &told)
-	ts.Setenv("SESSION", told.Session)
-	ts.Setenv("KEY", told.Settings.Key)
-	for name, code := range told.Code {
+	nextEvent(ts, lines, "state", &state)
+	ts.Setenv("SESSION", state.Session)
+	ts.Setenv("KEY", state.Settings.Key)
+	for name, code := range state.Code {
 		body := strings.TrimSuffix(strings.TrimPrefix(code.Curl, "curl -d '"), "' http://"+ts.Getenv("ADDR")+"/v1/check\n")
 		for ext, text := range map[string]string{".go": code.Go, ".yaml": code.YAML, ".json": body} {
 			ts.Check(os.WriteFile(ts.MkAbs(name+ext), []byte(text), 0o600))
@@ -88,7 +88,7 @@ func openPage(ts *testscript.TestScript, _ bool, _ []string) {
 	}
 }
 
-// left ALGORITHM N waits until the page is told that so many are left.
+// left ALGORITHM N waits until the page shows N remaining units.
 func left(ts *testscript.TestScript, _ bool, args []string) {
 	want, err := strconv.ParseInt(args[1], 10, 64)
 	ts.Check(err)
@@ -106,10 +106,10 @@ func left(ts *testscript.TestScript, _ bool, args []string) {
 			return
 		}
 	}
-	ts.Fatalf("%s: %d are left, want %d", args[0], got, want)
+	ts.Fatalf("%s: got %d remaining units, want %d", args[0], got, want)
 }
 
-// press JSON posts an action of the page and prints the answer; the session is put in.
+// press JSON posts an action of the page, with the session, and prints the response.
 func press(ts *testscript.TestScript, _ bool, args []string) {
 	body := fmt.Sprintf(`{"session":%q,%s`, ts.Getenv("SESSION"), strings.TrimPrefix(args[0], "{"))
 	request(ts, false, []string{http.MethodPost, "/act", body})
@@ -122,15 +122,15 @@ func nextEvent(ts *testscript.TestScript, lines *bufio.Scanner, kind string, int
 			return
 		}
 	}
-	ts.Fatalf("the page's stream ended before an event %s", kind)
+	ts.Fatalf("the event stream ended before an event %s", kind)
 }
 
-// checkfile FILE posts a file to /v1/check and prints the answer.
+// checkfile FILE posts a file to /v1/check and prints the response.
 func checkFile(ts *testscript.TestScript, _ bool, args []string) {
 	request(ts, false, []string{http.MethodPost, "/v1/check", ts.ReadFile(args[0])})
 }
 
-// requestas host method path prints the answer to a request under another host name.
+// requestas host method path sends a request with another Host and prints the response.
 func requestAs(ts *testscript.TestScript, _ bool, args []string) {
 	req, err := http.NewRequest(args[1], "http://"+ts.Getenv("ADDR")+args[2], http.NoBody)
 	ts.Check(err)
@@ -140,7 +140,7 @@ func requestAs(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(resp.Write(ts.Stdout()))
 }
 
-// occupydefault takes the port that is the default, if nobody has it already.
+// occupydefault listens on the default port, unless it is in use already.
 func occupyDefault(ts *testscript.TestScript, _ bool, _ []string) {
 	if ln, err := net.Listen("tcp", defaultDemoAddr); err == nil {
 		ts.Defer(func() { ln.Close() })

@@ -25,14 +25,14 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-var drains = flag.Int("drains", 3, "how often the service is told to stop under load")
+var drains = flag.Int("drains", 3, "number of shutdowns under load")
 
-// TestStoppingUnderLoadFailsNoCall tells the service to stop while clients ask at every
-// door. A call fails if it was sent and not answered, or answered with an error. Clients
-// of HTTP and gRPC go on until nobody listens any more. Redis' protocol cannot say that a
-// connection is about to end, so those clients are turned away when the service is told,
-// and have the drain delay to end what they began.
-func TestStoppingUnderLoadFailsNoCall(t *testing.T) {
+// TestShutdownUnderLoadFailsNoCall sends SIGTERM while clients call every API. A call fails
+// if it was sent and not answered, or answered with an error. HTTP and gRPC clients go on
+// until the listeners are closed. The Redis protocol cannot announce the end of a
+// connection, so Redis clients stop at the signal, and have the drain delay to complete
+// their calls.
+func TestShutdownUnderLoadFailsNoCall(t *testing.T) {
 	t.Parallel()
 	rounds := *drains
 	if testing.Short() {
@@ -50,22 +50,22 @@ func TestStoppingUnderLoadFailsNoCall(t *testing.T) {
 	}
 }
 
-// crowd is clients at a service.
+// crowd is a service and its clients.
 type crowd struct {
 	t       *testing.T
 	cmd     *exec.Cmd
-	addrs   map[string]string // by door
+	addrs   map[string]string // by listener
 	clients sync.WaitGroup
 	ctx     context.Context
 	cancel  context.CancelFunc
 
-	turnedAway, stop atomic.Bool
+	signaled, stop   atomic.Bool
 	http, grpc, resp atomic.Int64 // calls that were answered
 	failed           atomic.Int64
 	first            atomic.Value // the first failure
 }
 
-// newCrowd starts a service.
+// newCrowd starts a service without clients.
 func newCrowd(t *testing.T) *crowd {
 	t.Helper()
 	rules := t.TempDir()
@@ -87,8 +87,8 @@ descriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 5}}]
 
 func (l *crowd) start() {
 	for range 4 {
-		l.clients.Go(l.askHTTP)
-		l.clients.Go(l.askRESP)
+		l.clients.Go(l.callHTTP)
+		l.clients.Go(l.callRESP)
 	}
 	conn, err := grpc.NewClient(l.addrs["grpc"], grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -96,18 +96,18 @@ func (l *crowd) start() {
 	}
 	l.t.Cleanup(func() { _ = conn.Close() })
 	for range 4 {
-		l.clients.Go(func() { l.askGRPC(pb.NewRateLimitServiceClient(conn)) })
+		l.clients.Go(func() { l.callGRPC(pb.NewRateLimitServiceClient(conn)) })
 	}
 }
 
-// terminate tells the service to stop, and waits until it has and all clients have, too.
+// terminate sends SIGTERM, and waits until the service and all clients have ended.
 func (l *crowd) terminate() {
 	if err := l.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		l.t.Fatal(err)
 	}
-	l.turnedAway.Store(true)
+	l.signaled.Store(true)
 	if err := l.cmd.Wait(); err != nil {
-		l.t.Errorf("the service ended with %v", err)
+		l.t.Errorf("the service ended with error %v", err)
 	}
 	l.stop.Store(true)
 	l.cancel()
@@ -120,13 +120,13 @@ func (l *crowd) fail(format string, args ...any) {
 	}
 }
 
-func (l *crowd) askHTTP() {
+func (l *crowd) callHTTP() {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1}}
 	defer client.CloseIdleConnections()
 	for !l.stop.Load() {
 		resp, err := client.Post("http://"+l.addrs["http"]+"/v1/check", "application/json", strings.NewReader(`{"limit":"5/1h","key":"k"}`)) //nolint:noctx // see above
 		if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op == "dial" {
-			return // nobody listens any more: nothing was sent
+			return // the listener is closed: nothing was sent
 		}
 		if err != nil {
 			l.fail("HTTP: %v", err)
@@ -142,12 +142,12 @@ func (l *crowd) askHTTP() {
 	}
 }
 
-func (l *crowd) askGRPC(client pb.RateLimitServiceClient) {
+func (l *crowd) callGRPC(client pb.RateLimitServiceClient) {
 	request := &pb.RateLimitRequest{Domain: "d", Descriptors: []*ratelimitv3.RateLimitDescriptor{
 		{Entries: []*ratelimitv3.RateLimitDescriptor_Entry{{Key: "k", Value: "v"}}},
 	}}
 	for !l.stop.Load() {
-		_, err := client.ShouldRateLimit(l.ctx, request, grpc.WaitForReady(true)) // what was not sent waits for another server
+		_, err := client.ShouldRateLimit(l.ctx, request, grpc.WaitForReady(true)) // a call that was not sent waits for a connection
 		switch {
 		case err != nil && l.ctx.Err() != nil:
 			return
@@ -159,7 +159,7 @@ func (l *crowd) askGRPC(client pb.RateLimitServiceClient) {
 	}
 }
 
-func (l *crowd) askRESP() {
+func (l *crowd) callRESP() {
 	conn, err := net.Dial("tcp", l.addrs["resp"])
 	if err != nil {
 		l.fail("RESP: %v", err)
@@ -167,7 +167,7 @@ func (l *crowd) askRESP() {
 	}
 	defer conn.Close()
 	lines := bufio.NewScanner(conn)
-	for !l.stop.Load() && !l.turnedAway.Load() {
+	for !l.stop.Load() && !l.signaled.Load() {
 		_, err := io.WriteString(conn, "CL.THROTTLE k 4 5 3600\r\n")
 		for want := 6; err == nil && want > 0; want-- {
 			if !lines.Scan() || strings.HasPrefix(lines.Text(), "-") {
@@ -179,6 +179,6 @@ func (l *crowd) askRESP() {
 			return
 		}
 		l.resp.Add(1)
-		time.Sleep(100 * time.Microsecond) // else those at the other doors hardly come to ask
+		time.Sleep(100 * time.Microsecond) // which leaves processor time to the other clients
 	}
 }

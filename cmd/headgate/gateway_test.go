@@ -83,7 +83,7 @@ func (g *gateway) start(more ...string) {
 	g.t.Helper()
 	cmd := exec.Command("sh", "-c", "ulimit -f 0; exec ratelimit") //nolint:noctx // its end is seen to
 	cmd.Env, cmd.Dir = g.environment(append(more, "PATH="+os.Getenv("PATH"))...), "/"
-	g.service = begun(g.t, cmd)
+	g.service = startCommand(g.t, cmd)
 }
 
 // connect waits until the program listens.

@@ -12,26 +12,26 @@ import (
 
 var listening = regexp.MustCompile(`msg="listener started" listener=(\w+) address=(\S+)`)
 
-// launched is a service that runs as a process of its own.
+// launched is a service in its own process.
 type launched struct {
 	cmd   *exec.Cmd
-	addrs map[string]string // by door
+	addrs map[string]string // by listener
 	lines *bufio.Scanner    // of its log
 
 	mu  sync.Mutex
 	log strings.Builder
 }
 
-// launch starts headgate serve, and waits until it listens at so many doors.
-func launch(t *testing.T, doors int, flags ...string) *launched {
+// launch starts headgate serve, and waits until that many listeners have started.
+func launch(t *testing.T, listeners int, flags ...string) *launched {
 	t.Helper()
-	p := begun(t, exec.Command("headgate", append([]string{"serve"}, flags...)...))
-	p.mustListen(t, doors)
+	p := startCommand(t, exec.Command("headgate", append([]string{"serve"}, flags...)...))
+	p.mustListen(t, listeners)
 	return p
 }
 
-// begun starts a command, whose log is read as it comes.
-func begun(t *testing.T, cmd *exec.Cmd) *launched {
+// startCommand starts a command and scans its log.
+func startCommand(t *testing.T, cmd *exec.Cmd) *launched {
 	t.Helper()
 	p := &launched{cmd: cmd, addrs: make(map[string]string)}
 	stderr, err := p.cmd.StderrPipe()
@@ -46,10 +46,10 @@ func begun(t *testing.T, cmd *exec.Cmd) *launched {
 	return p
 }
 
-// mustListen waits until the service listens at so many doors. It is called once.
-func (p *launched) mustListen(t *testing.T, doors int) {
+// mustListen waits until that many listeners have started. It is called once.
+func (p *launched) mustListen(t *testing.T, listeners int) {
 	t.Helper()
-	for len(p.addrs) < doors && p.lines.Scan() {
+	for len(p.addrs) < listeners && p.lines.Scan() {
 		p.write(p.lines.Text())
 		if m := listening.FindStringSubmatch(p.lines.Text()); m != nil {
 			p.addrs[m[1]] = m[2]
@@ -60,7 +60,7 @@ func (p *launched) mustListen(t *testing.T, doors int) {
 			p.write(p.lines.Text())
 		}
 	}()
-	if len(p.addrs) < doors {
+	if len(p.addrs) < listeners {
 		t.Fatalf("the service does not listen: %s", p.text())
 	}
 }
@@ -77,7 +77,7 @@ func (p *launched) text() string {
 	return p.log.String()
 }
 
-// eventually waits until something holds, for as long as a busy machine may take.
+// eventually waits until a condition is true, for at most 20 s.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for late := time.Now().Add(20 * time.Second); time.Now().Before(late); time.Sleep(20 * time.Millisecond) {
@@ -85,5 +85,5 @@ func eventually(t *testing.T, what string, holds func() bool) {
 			return
 		}
 	}
-	t.Fatalf("not within 20 s: %s", what)
+	t.Fatalf("timeout after 20 s: %s", what)
 }

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// unheard is a service whose log was read until it listened, and is read no more.
-func unheard(t *testing.T) (p *launched, log *os.File) {
+// launchUnread starts a service whose log is read until it listens, and not afterwards.
+func launchUnread(t *testing.T) (p *launched, log *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -38,7 +38,7 @@ func unheard(t *testing.T) (p *launched, log *os.File) {
 	return p, r
 }
 
-// mustDeny has so many requests denied, each of which is logged.
+// mustDeny makes n requests that are denied and logged.
 func (p *launched) mustDeny(t *testing.T, n int) {
 	t.Helper()
 	conn, err := net.Dial("tcp", p.addrs["resp"])
@@ -62,13 +62,13 @@ func (p *launched) mustStop(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := p.cmd.Wait(); err != nil {
-		t.Errorf("the service ended with %v", err)
+		t.Errorf("the service ended with error %v", err)
 	}
 }
 
-func TestNobodyWaitsForWhoReadsTheLog(t *testing.T) {
+func TestFullLogPipeDoesNotBlock(t *testing.T) {
 	t.Parallel()
-	p, _ := unheard(t)
+	p, _ := launchUnread(t)
 	p.mustDeny(t, 12_000)                                            // lines of some 130 bytes: more than a pipe holds, and what waits for it
 	resp, err := http.Get("http://" + p.addrs["admin"] + "/metrics") //nolint:noctx // it answers at once
 	if err != nil {
@@ -77,14 +77,14 @@ func TestNobodyWaitsForWhoReadsTheLog(t *testing.T) {
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if _, after, _ := strings.Cut(string(text), "\nheadgate_log_lines_dropped_total "); err != nil || after == "" || after[0] == '0' {
-		t.Errorf("no line is counted as lost (%v): %.20q", err, after)
+		t.Errorf("no dropped line is counted (%v): %.20q", err, after)
 	}
 	p.mustStop(t)
 }
 
-func TestALogWithoutAReaderEndsNothing(t *testing.T) {
+func TestClosedLogPipeDoesNotEndService(t *testing.T) {
 	t.Parallel()
-	p, log := unheard(t)
+	p, log := launchUnread(t)
 	_ = log.Close()
 	p.mustDeny(t, 100)
 	p.mustDeny(t, 100)

@@ -7,7 +7,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// raceSettings keep a program that looks for races from sleeping a second when it ends.
+// raceSettings shorten the sleep at the end of a program with the race detector from 1 s.
 const raceSettings = "atexit_sleep_ms=10"
 
 // TestMain lets scripts run this test binary as headgate, and under the name of
@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"headgate": main, "ratelimit": main})
 }
 
-// TestScripts runs the command from outside, as testdata/script says.
+// TestScripts runs the command from outside, with the scripts in testdata/script.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",

@@ -15,7 +15,7 @@ import (
 	"github.com/headgate/headgate/internal/testserver"
 )
 
-// operator asks the door for operators.
+// operator sends a request to the admin listener.
 func (p *launched) operator(t *testing.T, path string) (status int, body string) {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
@@ -38,7 +38,7 @@ func (p *launched) mustShowDraining(t *testing.T) {
 		return status == http.StatusServiceUnavailable && strings.Contains(body, `"draining"`)
 	})
 	if _, body := p.operator(t, "/metrics"); !strings.Contains(body, "\nheadgate_draining 1\n") {
-		t.Error("the metrics do not say that it is draining")
+		t.Error("headgate_draining is not 1")
 	}
 }
 
@@ -49,14 +49,14 @@ func terminated(t *testing.T, p *launched) {
 	}
 }
 
-func TestOperatorsSeeTheStopWithoutADoorForHTTP(t *testing.T) {
+func TestAdminListenerReportsDrainingWithoutHTTP(t *testing.T) {
 	t.Parallel()
 	p := launch(t, 2, "--http-addr", "off", "--grpc-addr", "off", "--resp-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--drain-delay", "1h")
 	terminated(t, p)
 	p.mustShowDraining(t)
 }
 
-func TestOperatorsSeeTheStopToItsEnd(t *testing.T) {
+func TestAdminListenerClosesLast(t *testing.T) {
 	t.Parallel()
 	p := launch(t, 2, "--http-addr", "127.0.0.1:0", "--grpc-addr", "off", "--resp-addr", "off", "--admin-addr", "127.0.0.1:0")
 	conn, err := net.Dial("tcp", p.addrs["http"])
@@ -87,11 +87,11 @@ func TestOperatorsSeeTheStopToItsEnd(t *testing.T) {
 		t.Errorf("the request in flight: %q, %v, want 200", text, err)
 	}
 	if err := p.cmd.Wait(); err != nil {
-		t.Errorf("the service ended with %v", err)
+		t.Errorf("the service ended with error %v", err)
 	}
 }
 
-func TestOldTLSIsRefused(t *testing.T) {
+func TestTLSVersionsBefore12AreRefused(t *testing.T) {
 	t.Parallel()
 	a, dir := testserver.NewAuthority(t), t.TempDir()
 	a.Write(dir, 2, "server.example")
@@ -105,7 +105,7 @@ func TestOldTLSIsRefused(t *testing.T) {
 				_ = conn.Close()
 			}
 			if (err == nil) != accepted {
-				t.Errorf("%s, %s: %v, want that it is accepted: %v", door, tls.VersionName(version), err, accepted)
+				t.Errorf("%s, %s: %v, want accepted: %v", door, tls.VersionName(version), err, accepted)
 			}
 		}
 	}

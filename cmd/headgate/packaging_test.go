@@ -13,24 +13,24 @@ import (
 
 const packaging = "../../packaging"
 
-// What starts the service elsewhere uses flags that there are.
-func TestPackagingUsesFlagsThatThereAre(t *testing.T) {
+// The flags in the packaging files exist.
+func TestPackagingUsesKnownFlags(t *testing.T) {
 	t.Parallel()
 	flags := serveCommand().Flags()
 	for file, least := range map[string]int{"headgate.service": 3, "Dockerfile": 4, "kubernetes.yaml": 8} {
 		used := regexp.MustCompile(`(?:^|[ "])--([a-z][a-z-]*)`).FindAllStringSubmatch(commands(t, file), -1)
 		if len(used) < least {
-			t.Errorf("%s: %d flags were found, want at least %d", file, len(used), least)
+			t.Errorf("%s: found %d flags, want at least %d", file, len(used), least)
 		}
 		for _, f := range used {
 			if flags.Lookup(f[1]) == nil {
-				t.Errorf("%s: there is no --%s", file, f[1])
+				t.Errorf("%s: unknown flag --%s", file, f[1])
 			}
 		}
 	}
 }
 
-// commands are the lines of a file that start headgate serve.
+// commands returns the lines of a file that start headgate serve.
 func commands(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(packaging, file))
@@ -46,8 +46,8 @@ func commands(t *testing.T, file string) string {
 	return strings.Join(kept, "")
 }
 
-// The configurations that come along are fine.
-func TestPackagedConfigurationsAreFine(t *testing.T) {
+// The packaged configurations are valid.
+func TestPackagedConfigurationsAreValid(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(packaging + "/headgate.yaml")
 	if err != nil {
@@ -68,8 +68,8 @@ func TestPackagedConfigurationsAreFine(t *testing.T) {
 	}
 }
 
-// Who is told to stop has the time for it before it is killed.
-func TestPackagingLeavesTimeToStop(t *testing.T) {
+// The time before SIGKILL is longer than the shutdown of the service.
+func TestPackagingAllowsShutdown(t *testing.T) {
 	t.Parallel()
 	for file, c := range map[string]struct{ told, killed *regexp.Regexp }{
 		"headgate.service": {regexp.MustCompile(`--(?:drain-delay|shutdown-timeout)[ =](\d+s)`), regexp.MustCompile(`(?m)^TimeoutStopSec=(\d+s)$`)},
@@ -81,12 +81,12 @@ func TestPackagingLeavesTimeToStop(t *testing.T) {
 		}
 		stopping, killed := seconds(t, c.told.FindAllStringSubmatch(string(text), -1)), seconds(t, c.killed.FindAllStringSubmatch(string(text), -1))
 		if stopping == 0 || killed < stopping+5*time.Second {
-			t.Errorf("%s: stopping takes up to %v, and it is killed after %v", file, stopping, killed)
+			t.Errorf("%s: the shutdown takes up to %v, and SIGKILL follows after %v", file, stopping, killed)
 		}
 	}
 }
 
-// seconds adds up the times that were found.
+// seconds adds up the durations in the matches.
 func seconds(t *testing.T, found [][]string) (sum time.Duration) {
 	t.Helper()
 	for _, m := range found {

@@ -15,8 +15,8 @@ import (
 	"github.com/headgate/headgate/internal/testserver"
 )
 
-// quickstart is a copy of the folder and of the proxy's file, with patience for a machine
-// that is busy.
+// quickstart is a copy of the folder and of the proxy's file, with longer timeouts for a
+// busy machine.
 type quickstart struct {
 	root  string
 	tmp   string   // where it may write
@@ -55,7 +55,7 @@ func newQuickstart(t *testing.T) *quickstart {
 	return q
 }
 
-// command runs the script in a process group of its own, as a shell with a terminal does.
+// command runs the script in its own process group, as a shell with a terminal does.
 func (q *quickstart) command() *exec.Cmd {
 	cmd := exec.Command(filepath.Join(q.root, "quickstart/run"))
 	cmd.Env = append(os.Environ(), "TMPDIR="+q.tmp, "HEADGATE_STORE_BUDGET=10s", "PROXY_PORT="+q.ports[0], "HTTP_PORT="+q.ports[1], "RESP_PORT="+q.ports[2])
@@ -63,7 +63,7 @@ func (q *quickstart) command() *exec.Cmd {
 	return cmd
 }
 
-// leftNothing checks that neither a process of the group nor a file is there any more.
+// leftNothing checks that no process of the group and no file is left.
 func (q *quickstart) leftNothing(t *testing.T, group int) {
 	t.Helper()
 	eventually(t, "no process is left", func() bool { return syscall.Kill(-group, 0) == syscall.ESRCH })
@@ -73,8 +73,9 @@ func (q *quickstart) leftNothing(t *testing.T, group int) {
 	}
 }
 
-// What the quick start prints does what it says, and Ctrl-C leaves nothing running.
-func TestQuickstartDoesWhatItSays(t *testing.T) {
+// The commands that the quick start prints have the documented output, and Ctrl-C ends all
+// processes.
+func TestQuickstartCommands(t *testing.T) {
 	t.Parallel()
 	q := newQuickstart(t)
 	cmd := q.command()
@@ -92,7 +93,7 @@ func TestQuickstartDoesWhatItSays(t *testing.T) {
 		`(?m)^hg:.*login:127\.0\.0\.1$`,
 	} {
 		if i >= len(commands) {
-			t.Fatalf("%d commands were printed, want more:\n%s", len(commands), said.text())
+			t.Fatalf("got %d printed commands, want more:\n%s", len(commands), said.text())
 		}
 		if i == 8 { // behind the change
 			eventually(t, "the new policies hold", func() bool { return strings.Contains(said.text(), "configuration loaded") })
@@ -103,7 +104,7 @@ func TestQuickstartDoesWhatItSays(t *testing.T) {
 		}
 	}
 	if len(commands) != 10 {
-		t.Errorf("%d commands were printed, want 10", len(commands))
+		t.Errorf("got %d printed commands, want 10", len(commands))
 	}
 	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGINT)
 	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 130 {
@@ -147,9 +148,9 @@ func startQuickstart(t *testing.T, cmd *exec.Cmd) (said *launched, commands []st
 	return nil, nil
 }
 
-// A script that is told to end has all of its servers end, also where it is told before
-// they are, and again while it does so.
-func TestQuickstartEndsWhenItIsTold(t *testing.T) {
+// SIGTERM ends the script and all of its servers, also before they have started, and when it
+// is repeated.
+func TestQuickstartEndsOnSIGTERM(t *testing.T) {
 	t.Parallel()
 	q := newQuickstart(t)
 	cmd := q.command()
@@ -163,8 +164,8 @@ func TestQuickstartEndsWhenItIsTold(t *testing.T) {
 	q.leftNothing(t, cmd.Process.Pid)
 }
 
-// What keeps it from starting is told, and ends all that was started.
-func TestQuickstartSaysWhyItCannotStart(t *testing.T) {
+// The script reports why it cannot start, and ends the processes that it started.
+func TestQuickstartReportsStartErrors(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -205,8 +206,8 @@ func TestQuickstartSaysWhyItCannotStart(t *testing.T) {
 	}
 }
 
-// The flags and variables in compose.yaml are those that there are.
-func TestQuickstartsComposeFileIsUnderstood(t *testing.T) {
+// The flags and variables in compose.yaml exist.
+func TestQuickstartComposeFile(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../quickstart/compose.yaml")
 	if err != nil {
@@ -228,7 +229,7 @@ func TestQuickstartsComposeFileIsUnderstood(t *testing.T) {
 	}
 	for _, want := range []string{"redis://redis:6379", "172.30.77.10", "0.0.0.0:6380", "5/15m"} {
 		if !strings.Contains(string(got), want) {
-			t.Errorf("%s is not in force:\n%s", want, got)
+			t.Errorf("%s is not effective:\n%s", want, got)
 		}
 	}
 }

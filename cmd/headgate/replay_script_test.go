@@ -28,7 +28,7 @@ func TestReplayScripts(t *testing.T) {
 	})
 }
 
-// gzipFiles writes files into the last one named, a gzip member each: gzip FROM… TO.
+// gzipFiles writes files into the last one, as one gzip member each: gzip FROM… TO.
 func gzipFiles(ts *testscript.TestScript, _ bool, args []string) {
 	to, err := os.Create(ts.MkAbs(args[len(args)-1]))
 	ts.Check(err)
@@ -41,7 +41,7 @@ func gzipFiles(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(to.Close())
 }
 
-// cutFile takes bytes off a file's end: cut FILE BYTES.
+// cutFile removes bytes from the end of a file: cut FILE BYTES.
 func cutFile(ts *testscript.TestScript, _ bool, args []string) {
 	info, err := os.Stat(ts.MkAbs(args[0]))
 	ts.Check(err)

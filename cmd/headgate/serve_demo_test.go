@@ -11,11 +11,11 @@ import (
 	"testing"
 )
 
-// only opens the door for HTTP and no other.
+// only starts the HTTP listener and no other.
 var only = []string{"--resp-addr", "off", "--grpc-addr", "off", "--admin-addr", "off", "--http-addr"}
 
-// The page stands at the door for HTTP, and does not keep the service from stopping.
-func TestServedPage(t *testing.T) {
+// The HTTP listener serves the demo page, whose streams do not delay a shutdown.
+func TestServeDemoPage(t *testing.T) {
 	t.Parallel()
 	p := launch(t, 1, slices.Concat(only, []string{"127.0.0.1:0", "--shutdown-timeout", "1h"})...)
 	url := "http://" + p.addrs["http"]
@@ -41,11 +41,11 @@ func TestServedPage(t *testing.T) {
 	}
 	for lines.Scan() { // until it ends
 	}
-	eventually(t, "the service stops", func() bool { return strings.Contains(p.text(), "shutdown complete") })
+	eventually(t, "the service shuts down", func() bool { return strings.Contains(p.text(), "shutdown complete") })
 }
 
-// Where others than this machine come there is no page: nobody logs in to it.
-func TestServedPageIsForThisMachine(t *testing.T) {
+// A listener that other machines can reach does not serve the page, which has no login.
+func TestServeDemoPageOnLoopbackOnly(t *testing.T) {
 	t.Parallel()
 	p := launch(t, 1, slices.Concat(only, []string{"0.0.0.0:0"})...)
 	_, port, err := net.SplitHostPort(p.addrs["http"])
@@ -64,8 +64,8 @@ func TestServedPageIsForThisMachine(t *testing.T) {
 	}
 }
 
-// Nor is there one for whoever a proxy on this machine brings.
-func TestServedPageIsNotForProxies(t *testing.T) {
+// The page is not served to requests from a proxy on this machine.
+func TestServeDemoPageRefusesProxies(t *testing.T) {
 	t.Parallel()
 	p := launch(t, 1, slices.Concat(only, []string{"127.0.0.1:0"})...)
 	for _, field := range []string{"X-Forwarded-For", "Forwarded", "X-Real-IP", "Via", "X-Forwarded-Host"} {

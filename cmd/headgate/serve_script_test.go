@@ -19,7 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// servingCommands are what scripts about a server need beside exec.
+// servingCommands are commands of scripts about a server, in addition to exec.
 var servingCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"occupy":  occupy,
 	"serve":   serve,
@@ -38,12 +38,12 @@ type servingKey struct{}
 type serving struct {
 	cmd  *exec.Cmd
 	log  *logLines
-	held net.Conn // the request that was begun
+	held net.Conn // the connection of begin
 }
 
 func setUpServing(env *testscript.Env) error {
 	env.Values[servingKey{}] = &serving{}
-	env.Setenv("HEADGATE_RESP_ADDR", "off") // its port is one, and the scripts run beside each other
+	env.Setenv("HEADGATE_RESP_ADDR", "off") // the default port is one, and the scripts run in parallel
 	env.Setenv("HEADGATE_GRPC_ADDR", "off")
 	env.Setenv("HEADGATE_ADMIN_ADDR", "off")
 	env.Setenv("GORACE", raceSettings)
@@ -81,7 +81,7 @@ func serve(ts *testscript.TestScript, _ bool, args []string) {
 	_, rest, _ := strings.Cut(line, "://")
 	addr, _, _ := strings.Cut(rest, "/")
 	ts.Setenv("ADDR", addr)
-	for _, name := range []string{"admin", "metrics"} { // ADMIN and METRICS, if those doors are open
+	for _, name := range []string{"admin", "metrics"} { // ADMIN and METRICS, if these listeners are open
 		if s.log.has("listener=" + name + " address=127.0.0.1:") {
 			_, rest, _ := strings.Cut(s.log.mustWait(ts, "listener="+name+" address=127.0.0.1:"), "address=")
 			addr, _, _ := strings.Cut(rest, " ")
@@ -95,7 +95,7 @@ func serve(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// binary is where the script would find headgate.
+// binary returns the path of headgate in the PATH of the script.
 func binary(ts *testscript.TestScript) string {
 	for _, dir := range filepath.SplitList(ts.Getenv("PATH")) {
 		if path, err := exec.LookPath(filepath.Join(dir, "headgate")); err == nil {
@@ -106,7 +106,7 @@ func binary(ts *testscript.TestScript) string {
 	return ""
 }
 
-// request method path [body [field…]] prints the answer: status line, header, body.
+// request method path [body [field…]] prints the response: status line, header, body.
 func request(ts *testscript.TestScript, _ bool, args []string) {
 	body := ""
 	if len(args) > 2 {
@@ -156,7 +156,7 @@ func finish(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(resp.Write(ts.Stdout()))
 }
 
-// signal NAME [text] sends a signal and waits until the log says text.
+// signal NAME [text] sends a signal and waits until the log contains text.
 func sendSignal(ts *testscript.TestScript, _ bool, args []string) {
 	s := servingOf(ts)
 	ts.Check(s.cmd.Process.Signal(map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "HUP": syscall.SIGHUP}[args[0]]))
@@ -165,7 +165,7 @@ func sendSignal(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// logs text… waits until the log says each text.
+// logs text… waits until the log contains each text.
 func logsText(ts *testscript.TestScript, _ bool, args []string) {
 	for _, text := range args {
 		servingOf(ts).log.mustWait(ts, text)
@@ -195,7 +195,7 @@ func ended(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// logLines are what a process has written so far.
+// logLines are the lines that a process has written so far.
 type logLines struct {
 	mu    sync.Mutex
 	more  sync.Cond
@@ -222,7 +222,7 @@ func newLogLines(r io.Reader) *logLines {
 	return l
 }
 
-// mustWait is the first line that holds text, as soon as it is there.
+// mustWait waits for the first line that contains text and returns it.
 func (l *logLines) mustWait(ts *testscript.TestScript, text string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -235,20 +235,20 @@ func (l *logLines) mustWait(ts *testscript.TestScript, text string) string {
 			}
 		}
 		if l.ended || !time.Now().Before(late) {
-			ts.Fatalf("the server ended, or 20 s passed, without its saying %q:\n%s", text, strings.Join(l.lines, "\n"))
+			ts.Fatalf("the server ended, or 20 s passed, without the log line %q:\n%s", text, strings.Join(l.lines, "\n"))
 		}
 		l.more.Wait()
 	}
 }
 
-// has reports whether a line holds text.
+// has reports whether a line contains text.
 func (l *logLines) has(text string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.ContainsFunc(l.lines, func(line string) bool { return strings.Contains(line, text) })
 }
 
-// all is the whole log, when the process has closed it.
+// all returns the whole log after the process has closed it.
 func (l *logLines) all() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -16,9 +16,8 @@ import (
 	"github.com/headgate/headgate/internal/testserver"
 )
 
-// TestStoreScripts runs the scripts of testdata/store, each with a Redis and a memcached
-// of its own: $REDIS and $MEMCACHED are where they listen, $REDIS_PORT the port of the
-// first.
+// TestStoreScripts runs the scripts of testdata/store, each with its own Redis and
+// memcached: $REDIS and $MEMCACHED are their addresses, $PORT is the port of Redis.
 func TestStoreScripts(t *testing.T) {
 	commands := map[string]func(*testscript.TestScript, bool, []string){
 		"redis": redisCommand, "memcached": memcachedCommand, "makelog": makeLog, "until": until,
@@ -47,7 +46,7 @@ type (
 	memcachedKey struct{}
 )
 
-// redis kill|start ends the server or starts it again; redis COMMAND… prints its answer.
+// redis kill|start ends the server or starts it again; redis COMMAND… prints the reply.
 func redisCommand(ts *testscript.TestScript, _ bool, args []string) {
 	server := ts.Value(redisKey{}).(*testserver.RedisServer)
 	switch args[0] {
@@ -62,7 +61,7 @@ func redisCommand(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// memcached COMMAND… prints the lines of the answer.
+// memcached COMMAND… prints the lines of the reply.
 func memcachedCommand(ts *testscript.TestScript, _ bool, args []string) {
 	lines, err := ts.Value(memcachedKey{}).(*testserver.MemcachedServer).Try(strings.Join(args, " "))
 	ts.Check(err)
@@ -89,8 +88,8 @@ func makeLog(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(log.String()), 0o600))
 }
 
-// until readyz TEXT waits until /readyz says text; until logged TEXT, until the log says
-// it, and asks /readyz meanwhile; until keys, until Redis holds keys.
+// until readyz TEXT waits until /readyz contains a text; until logged TEXT, until the log
+// contains it, and requests /readyz meanwhile; until keys, until Redis contains keys.
 func until(ts *testscript.TestScript, _ bool, args []string) {
 	said, met := "", false
 	for deadline := time.Now().Add(20 * time.Second); !met && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {

@@ -21,33 +21,33 @@ import (
 	"github.com/headgate/headgate/internal/testserver"
 )
 
-// launchTLS starts a service that speaks TLS at every door, and wants certificates for
+// launchTLS starts a service with TLS on every listener. It requires client certificates for
 // client.example.
 func launchTLS(t *testing.T, dir string) *launched {
 	var flags []string
-	for _, door := range []string{"http", "grpc", "resp"} {
-		flags = append(flags, "--"+door+"-addr", "127.0.0.1:0", "--"+door+"-tls-cert", dir+"/tls.crt", "--"+door+"-tls-key", dir+"/tls.key",
-			"--"+door+"-client-ca", dir+"/ca.crt", "--"+door+"-client-name", "client.example")
+	for _, name := range []string{"http", "grpc", "resp"} {
+		flags = append(flags, "--"+name+"-addr", "127.0.0.1:0", "--"+name+"-tls-cert", dir+"/tls.crt", "--"+name+"-tls-key", dir+"/tls.key",
+			"--"+name+"-client-ca", dir+"/ca.crt", "--"+name+"-client-name", "client.example")
 	}
 	return launch(t, 3, append(flags, "--admin-addr", "off")...)
 }
 
-// clientOf is what a client with these certificates does.
+// clientOf returns the TLS configuration of a client with these certificates.
 func clientOf(a *testserver.Authority, pairs ...tls.Certificate) *tls.Config {
 	return &tls.Config{RootCAs: a.Pool, ServerName: "server.example", Certificates: pairs, MinVersion: tls.VersionTLS12}
 }
 
-// served asks each door, and is the number of the certificate that it showed; an error if
-// it did not answer.
-func served(addrs map[string]string, config *tls.Config) (serials map[string]int64, errs map[string]error) {
+// serialsOf calls each listener. It returns the serial number of the certificate that the
+// listener used, or an error if it did not answer.
+func serialsOf(addrs map[string]string, config *tls.Config) (serials map[string]int64, errs map[string]error) {
 	serials, errs = make(map[string]int64), make(map[string]error)
-	for door, ask := range map[string]func(string, *tls.Config) error{"http": askHTTPS, "grpc": askGRPCS, "resp": askRESPS} {
+	for name, ask := range map[string]func(string, *tls.Config) error{"http": askHTTPS, "grpc": askGRPCS, "resp": askRESPS} {
 		seen := config.Clone()
 		seen.VerifyConnection = func(s tls.ConnectionState) error {
-			serials[door] = s.PeerCertificates[0].SerialNumber.Int64()
+			serials[name] = s.PeerCertificates[0].SerialNumber.Int64()
 			return nil
 		}
-		errs[door] = ask(addrs[door], seen)
+		errs[name] = ask(addrs[name], seen)
 	}
 	return serials, errs
 }
@@ -94,49 +94,49 @@ func askRESPS(addr string, config *tls.Config) error {
 	return err
 }
 
-func TestEveryDoorSpeaksTLSAndKnowsItsClients(t *testing.T) {
+func TestTLSOnEveryListener(t *testing.T) {
 	t.Parallel()
 	a, dir := testserver.NewAuthority(t), t.TempDir()
 	a.Write(dir, 2, "server.example")
-	known, other, stranger := a.Write(t.TempDir(), 10, "client.example"), a.Write(t.TempDir(), 11, "other.example"),
+	known, other, untrusted := a.Write(t.TempDir(), 10, "client.example"), a.Write(t.TempDir(), 11, "other.example"),
 		testserver.NewAuthority(t).Write(t.TempDir(), 12, "client.example")
 	p := launchTLS(t, dir)
-	serials, errs := served(p.addrs, clientOf(a, known))
-	for door, err := range errs {
-		if err != nil || serials[door] != 2 {
-			t.Errorf("%s: certificate %d, error %v; want 2 and an answer", door, serials[door], err)
+	serials, errs := serialsOf(p.addrs, clientOf(a, known))
+	for name, err := range errs {
+		if err != nil || serials[name] != 2 {
+			t.Errorf("%s: certificate %d, error %v; want 2 and an answer", name, serials[name], err)
 		}
 	}
 	for name, config := range map[string]*tls.Config{
-		"no certificate": clientOf(a), "for another name": clientOf(a, other), "of a stranger": clientOf(a, stranger),
+		"missing": clientOf(a), "for another name": clientOf(a, other), "of another authority": clientOf(a, untrusted),
 	} {
-		_, errs := served(p.addrs, config)
-		for door, err := range errs {
+		_, errs := serialsOf(p.addrs, config)
+		for listener, err := range errs {
 			if err == nil {
-				t.Errorf("%s: a client with %s was answered", door, name)
+				t.Errorf("%s: a client with a certificate %s was answered", listener, name)
 			}
 		}
 	}
 }
 
-func TestALoadKnowsWhomToTrustAndWhatToShow(t *testing.T) {
+func TestBenchWithTLS(t *testing.T) {
 	t.Parallel()
 	a, dir, own := testserver.NewAuthority(t), t.TempDir(), t.TempDir()
 	a.Write(dir, 2, "server.example")
 	a.Write(own, 10, "client.example")
 	p := launchTLS(t, dir)
 	trust, show := []string{"--ca", dir + "/ca.crt", "--server-name", "server.example"}, []string{"--cert", own + "/tls.crt", "--key", own + "/tls.key"}
-	// In TLS 1.3 a client may write before it hears that it is turned away, and then
-	// finds its connection closed.
+	// In TLS 1.3 a client may write before it receives the alert, and then finds its
+	// connection closed.
 	const cutOff = "certificate required|broken pipe|reset by peer|could not be established"
 	for _, c := range []struct {
-		door, scheme string
+		name, scheme string
 		flags        []string
 		want         string
 	}{
 		{"http", "https", append(trust, show...), " 0 failed"},
 		{"resp", "rediss", append(trust, show...), " 0 failed"},
-		{"grpc", "grpcs", append(trust, show...), "no rate limit configuration"}, // which the door says
+		{"grpc", "grpcs", append(trust, show...), "no rate limit configuration"}, // the answer of the gRPC listener
 		{"http", "https", trust, cutOff},
 		{"resp", "rediss", trust, cutOff},
 		{"http", "https", show, "certificate"}, // for 127.0.0.1, or unknown
@@ -146,15 +146,15 @@ func TestALoadKnowsWhomToTrustAndWhatToShow(t *testing.T) {
 		{"http", "https", []string{"--ca", own + "/none"}, "--ca, --cert and --key: open"},
 		{"http", "https", show[:2], "--ca, --cert and --key: a certificate file requires a key file"},
 	} {
-		args := append([]string{"bench", c.scheme + "://" + p.addrs[c.door], "--duration", "50ms", "--connections", "2"}, c.flags...)
+		args := append([]string{"bench", c.scheme + "://" + p.addrs[c.name], "--duration", "50ms", "--connections", "2"}, c.flags...)
 		out, _ := exec.Command("headgate", args...).CombinedOutput()
 		if !regexp.MustCompile(c.want).Match(out) {
-			t.Errorf("%s, %v: %s, want %q", c.door, c.flags, out, c.want)
+			t.Errorf("%s, %v: %s, want %q", c.name, c.flags, out, c.want)
 		}
 	}
 }
 
-func TestCertificatesAreReadAgain(t *testing.T) {
+func TestCertificateReload(t *testing.T) {
 	t.Parallel()
 	a, dir := testserver.NewAuthority(t), t.TempDir()
 	a.Write(dir, 2, "server.example")
@@ -162,10 +162,10 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	p := launchTLS(t, dir)
 	shows := func(serial int64) func() bool {
 		return func() bool {
-			serials, errs := served(p.addrs, client)
-			for door, err := range errs {
+			serials, errs := serialsOf(p.addrs, client)
+			for name, err := range errs {
 				if err != nil {
-					t.Fatalf("%s: %v", door, err)
+					t.Fatalf("%s: %v", name, err)
 				}
 			}
 			return serials["http"] == serial && serials["grpc"] == serial && serials["resp"] == serial
@@ -185,7 +185,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 		return shows(3)() && strings.Count(p.text(), refused) == 3
 	})
 	if !shows(3)() || strings.Count(p.text(), refused) != 3 {
-		t.Errorf("it is told more than once:\n%s", p.text())
+		t.Errorf("the reload is logged more than once:\n%s", p.text())
 	}
 	a.Write(dir, 5, "server.example")
 	eventually(t, "the next good one is shown", shows(5))
