@@ -1,19 +1,20 @@
--- headgate describes the request to Headgate and leaves what it answers in the transaction's variables: limit_decision is allow,
--- deny or error, or not there if Headgate did not answer.
+-- headgate sends a description of the request to Headgate and stores the response in the
+-- transaction's variables. limit_decision is allow, deny or error; it is unset if Headgate
+-- did not respond.
 
--- What of the client's own header is sent: add the fields that policies make keys of.
-local passed = {"x-api-key"}
+-- Fields of the client's header that are sent: add the fields that policies use in keys.
+local forwarded = {"x-api-key"}
 
--- The variables, by the fields of the answer that they hold.
-local kept = {
+-- The variables, by the response field that they contain.
+local variables = {
   ["x-ratelimit-decision"] = "txn.limit_decision",
   ["ratelimit-policy"] = "txn.limit_policy",
   ["ratelimit"] = "txn.limit_left",
   ["retry-after"] = "txn.limit_wait",
 }
 
--- What HAProxy itself answers while Headgate is not there, or late.
-local away = {[502] = true, [503] = true, [504] = true}
+-- HAProxy's own statuses if Headgate is unavailable or too slow.
+local unavailable = {[502] = true, [503] = true, [504] = true}
 
 core.register_action("headgate", {"http-req"}, function(txn)
   local header = {
@@ -23,17 +24,18 @@ core.register_action("headgate", {"http-req"}, function(txn)
     ["x-forwarded-uri"] = {txn.sf:pathq()},
     ["x-forwarded-for"] = {txn.sf:src()},
   }
-  for _, name in ipairs(passed) do
+  for _, name in ipairs(forwarded) do
     local value = txn.sf:req_fhdr(name)
     if value ~= "" then header[name] = {value} end
   end
-  local answer = core.httpclient():get{
+  local response = core.httpclient():get{
     url = "http://127.0.0.1/v1/forward-auth", dst = "abns@headgate", headers = header, timeout = 10000,
   }
-  -- An answer without a decision is to a request that Headgate does not read, one with too long a header, and never a yes.
-  if answer.status and not away[answer.status] then txn:set_var("txn.limit_decision", "error") end
-  for name, variable in pairs(kept) do
-    local values = answer.headers and answer.headers[name]
+  -- A response without a decision means that Headgate rejected the request, for example
+  -- because its header is too long. Never treat it as allowed.
+  if response.status and not unavailable[response.status] then txn:set_var("txn.limit_decision", "error") end
+  for name, variable in pairs(variables) do
+    local values = response.headers and response.headers[name]
     if values then txn:set_var(variable, values[0]) end
   end
 end)
