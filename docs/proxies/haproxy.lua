@@ -1,6 +1,6 @@
--- headgate sends a description of the request to Headgate and stores the response in the
--- transaction's variables. limit_decision is allow, deny or error; it is unset if Headgate
--- did not respond.
+-- headgate sends a description of the request to Headgate and stores the response in
+-- variables of the transaction. limit_decision is allow, deny or error; it is unset if
+-- Headgate did not respond.
 
 -- Fields of the client's header that are sent: add the fields that policies use in keys.
 local forwarded = {"x-api-key"}
