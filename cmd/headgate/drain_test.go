@@ -27,9 +27,9 @@ import (
 
 var drains = flag.Int("drains", 3, "number of shutdowns under load")
 
-// TestShutdownUnderLoadFailsNoCall sends SIGTERM while clients call every API. A call fails
-// if it was sent and not answered, or answered with an error. HTTP and gRPC clients go on
-// until the listeners are closed. The Redis protocol cannot announce the end of a
+// TestShutdownUnderLoadFailsNoCall sends SIGTERM while clients call every API. A call
+// fails if it was sent and not answered, or answered with an error. HTTP and gRPC clients
+// go on until the listeners are closed. The Redis protocol cannot announce the end of a
 // connection, so Redis clients stop at the signal, and have the drain delay to complete
 // their calls.
 func TestShutdownUnderLoadFailsNoCall(t *testing.T) {
@@ -147,7 +147,8 @@ func (l *crowd) callGRPC(client pb.RateLimitServiceClient) {
 		{Entries: []*ratelimitv3.RateLimitDescriptor_Entry{{Key: "k", Value: "v"}}},
 	}}
 	for !l.stop.Load() {
-		_, err := client.ShouldRateLimit(l.ctx, request, grpc.WaitForReady(true)) // a call that was not sent waits for a connection
+		// With WaitForReady, a call that was not sent waits for a connection.
+		_, err := client.ShouldRateLimit(l.ctx, request, grpc.WaitForReady(true))
 		switch {
 		case err != nil && l.ctx.Err() != nil:
 			return

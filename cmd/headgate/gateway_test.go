@@ -25,8 +25,8 @@ import (
 	"github.com/headgate/headgate/internal/testserver"
 )
 
-// gateway is Envoy Gateway's control plane, and the deployment that it makes of
-// envoyproxy/ratelimit with this program in its place.
+// gateway is the control plane of Envoy Gateway and its deployment of
+// envoyproxy/ratelimit, with this program instead.
 type gateway struct {
 	t       *testing.T
 	plane   *controlplane.Server
@@ -38,7 +38,7 @@ type gateway struct {
 
 const gatewayNode = "envoy-ratelimit"
 
-// newGateway starts the control plane, which wants certificates that its authority
+// newGateway starts the control plane, which requires certificates that its authority
 // signed.
 func newGateway(t *testing.T) *gateway {
 	t.Helper()
@@ -47,8 +47,8 @@ func newGateway(t *testing.T) *gateway {
 	return g
 }
 
-// certify has a new authority sign all certificates, and is what the control plane needs
-// of them.
+// certify writes certificates of a new authority and returns the TLS configuration of the
+// control plane.
 func (g *gateway) certify() *tls.Config {
 	g.t.Helper()
 	g.signer = testserver.NewAuthority(g.t)
@@ -59,8 +59,8 @@ func (g *gateway) certify() *tls.Config {
 	}
 }
 
-// environment is what Envoy Gateway gives its container, but for addresses, which are
-// free ones of this machine, and for the times after which to connect again.
+// environment returns the variables that Envoy Gateway sets in the container, with free
+// addresses of this machine and shorter reconnect delays.
 func (g *gateway) environment(more ...string) []string {
 	return append([]string{
 		"RUNTIME_ROOT=/data", "RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_IGNOREDOTFILES=true", "RUNTIME_WATCH_ROOT=false", "LOG_LEVEL=info",
@@ -77,8 +77,8 @@ func (g *gateway) environment(more ...string) []string {
 	}, more...)
 }
 
-// start starts the program, by the name of envoyproxy/ratelimit's and with nothing else,
-// where it can write no file.
+// start starts the program as ratelimit, without arguments, in a folder that it cannot
+// write to.
 func (g *gateway) start(more ...string) {
 	g.t.Helper()
 	cmd := exec.Command("sh", "-c", "ulimit -f 0; exec ratelimit") //nolint:noctx // its end is seen to
@@ -99,7 +99,7 @@ func (g *gateway) connect() {
 	g.client = pb.NewRateLimitServiceClient(conn)
 }
 
-// ask asks for one hit of a user.
+// ask sends one hit of a user.
 func (g *gateway) ask(user string) (*pb.RateLimitResponse, error) {
 	return g.client.ShouldRateLimit(g.t.Context(), &pb.RateLimitRequest{
 		Domain: "default/eg/http", Descriptors: []*ratelimitv3.RateLimitDescriptor{
@@ -108,18 +108,18 @@ func (g *gateway) ask(user string) (*pb.RateLimitResponse, error) {
 	})
 }
 
-// says reports whether answers are by a rule of so many an hour.
-func (g *gateway) says(requests uint32) func() bool {
+// limits returns a condition: responses use a rule with that many requests per hour.
+func (g *gateway) limits(requests uint32) func() bool {
 	return func() bool {
 		resp, err := g.ask("looks")
 		return err == nil && resp.GetStatuses()[0].GetCurrentLimit().GetRequestsPerUnit() == requests
 	}
 }
 
-// page is what the program answers to GET.
-func (g *gateway) page(door, path string) string {
+// page returns the response body of a GET request.
+func (g *gateway) page(listener, path string) string {
 	g.t.Helper()
-	resp, err := http.Get("http://" + g.service.addrs[door] + path) //nolint:noctx // it answers at once
+	resp, err := http.Get("http://" + g.service.addrs[listener] + path) //nolint:noctx // it answers at once
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func (g *gateway) page(door, path string) string {
 	return fmt.Sprintf("%d %s", resp.StatusCode, body)
 }
 
-// rules are such as Envoy Gateway makes of a policy: so many requests of a user.
+// rules returns rules as Envoy Gateway makes them of a policy: a limit for each user.
 func rules(unit conf.RateLimitUnit, requests uint32) *conf.RateLimitConfig {
 	return &conf.RateLimitConfig{Name: "default/eg/http", Domain: "default/eg/http", Descriptors: []*conf.RateLimitDescriptor{
 		{Key: "route", Value: "checkout", Descriptors: []*conf.RateLimitDescriptor{
@@ -140,45 +140,45 @@ func rules(unit conf.RateLimitUnit, requests uint32) *conf.RateLimitConfig {
 	}}
 }
 
-// In the place of envoyproxy/ratelimit Envoy Gateway finds what it needs: health before
-// the first configuration, rules over mutual TLS, changes that take effect, refusals of
-// what is wrong, and the last good rules while it is away.
-func TestEnvoyGatewayFindsWhatItNeeds(t *testing.T) {
+// This program replaces envoyproxy/ratelimit under Envoy Gateway: health before the first
+// configuration, rules over mutual TLS, changes of rules, refusals of invalid rules, and
+// the last valid rules while the control plane is unavailable.
+func TestEnvoyGateway(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	g.start("FORCE_START_WITHOUT_INITIAL_CONFIG=true")
 	g.connect()
 	if got := g.page("http", "/healthcheck"); got != "200 OK" {
-		t.Errorf("before the first configuration /healthcheck says %s", got)
+		t.Errorf("before the first configuration: /healthcheck returns %s", got)
 	}
 	if _, err := g.ask("anna"); status.Code(err) != codes.Unavailable {
 		t.Errorf("before the first configuration: got %v, want Unavailable", err)
 	}
 
 	g.plane.Push(gatewayNode, "1", rules(conf.RateLimitUnit_HOUR, 2))
-	eventually(t, "the pushed rules answer", g.says(2))
+	eventually(t, "the pushed rules answer", g.limits(2))
 	for i, want := range []pb.RateLimitResponse_Code{pb.RateLimitResponse_OK, pb.RateLimitResponse_OK, pb.RateLimitResponse_OVER_LIMIT} {
 		if resp, err := g.ask("bert"); err != nil || resp.GetOverallCode() != want {
 			t.Errorf("request %d: got %v, error %v, want %v", i, resp, err, want)
 		}
 	}
 	g.plane.Push(gatewayNode, "2", rules(conf.RateLimitUnit_WEEK, 9))
-	eventually(t, "a change takes effect", g.says(9))
+	eventually(t, "a change takes effect", g.limits(9))
 
 	g.plane.Push(gatewayNode, "3", rules(conf.RateLimitUnit_UNKNOWN, 5))
 	eventually(t, "what is wrong is refused", func() bool { return len(g.plane.Refusals()["2"]) > 0 })
 	if got, want := g.plane.Refusals()["2"][0], "default/eg/http: invalid rate limit unit 'UNKNOWN'"; got != want {
 		t.Errorf("the reason is %q, want %q", got, want)
 	}
-	if got := g.page("http", "/readyz"); !g.says(9)() || !strings.Contains(got, `"refused":true`) || !strings.HasPrefix(got, "200") {
-		t.Errorf("the last good rules do not stay, or /readyz does not say so: %s", got)
+	if got := g.page("http", "/readyz"); !g.limits(9)() || !strings.Contains(got, `"refused":true`) || !strings.HasPrefix(got, "200") {
+		t.Errorf("the last valid rules are not in use, or /readyz does not report them: %s", got)
 	}
 	metrics := g.page("metrics", "/metrics")
 	for _, want := range []string{
 		"ratelimit_service_config_load_success 2\n", "ratelimit_service_config_load_error 1\n", "headgate_envoy_xds_connected 1\n",
 	} {
 		if !strings.Contains(metrics, want) {
-			t.Errorf("/metrics does not say %s", want)
+			t.Errorf("/metrics does not contain %s", want)
 		}
 	}
 
@@ -186,21 +186,21 @@ func TestEnvoyGatewayFindsWhatItNeeds(t *testing.T) {
 	eventually(t, "it is known that the control plane is away", func() bool {
 		return strings.Contains(g.page("http", "/readyz"), `"connected":false`) && strings.Contains(g.page("metrics", "/metrics"), "headgate_envoy_xds_connected 0\n")
 	})
-	if !g.says(9)() {
-		t.Error("the last good rules do not stay while the control plane is away")
+	if !g.limits(9)() {
+		t.Error("the last valid rules are not in use while the control plane is unavailable")
 	}
 	g.plane.Secure(g.certify()) // files are read again
 	g.plane.Up()
 	g.plane.Push(gatewayNode, "1", rules(conf.RateLimitUnit_MINUTE, 7))
-	eventually(t, "what the control plane says when it is back takes effect, also under a number that it used before", g.says(7))
+	eventually(t, "new rules apply after a reconnect, also with a version that was used before", g.limits(7))
 	if got := g.page("http", "/readyz"); !strings.Contains(got, `"connected":true`) || !strings.Contains(got, `"status":"ok"`) {
-		t.Errorf("/readyz says %s", got)
+		t.Errorf("/readyz returns %s", got)
 	}
 }
 
-// Without FORCE_START_WITHOUT_INITIAL_CONFIG nobody is answered before the first good
-// configuration is there.
-func TestEnvoyGatewayIsWaitedFor(t *testing.T) {
+// Without FORCE_START_WITHOUT_INITIAL_CONFIG no listener starts before the first valid
+// configuration.
+func TestStartWaitsForEnvoyGateway(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	long := strings.Repeat("d", 1<<20)
@@ -209,20 +209,20 @@ func TestEnvoyGatewayIsWaitedFor(t *testing.T) {
 	eventually(t, "the first configuration is refused", func() bool { return len(g.plane.Refusals()[""]) > 0 })
 	g.plane.Push(gatewayNode, "2", rules(conf.RateLimitUnit_YEAR, 4))
 	g.connect()
-	if !g.says(4)() {
-		t.Error("the first answer is not by the first good configuration")
+	if !g.limits(4)() {
+		t.Error("the first response does not use the first valid configuration")
 	}
 	if log := g.service.text(); strings.Index(log, "envoy configuration loaded") > strings.Index(log, `msg="listener started"`) ||
 		strings.Contains(log, "previous rules stay in effect") {
-		t.Errorf("it listens before it has a configuration, or speaks of a good one that is not there:\n%s", log)
+		t.Errorf("a listener starts before the configuration is loaded, or the log mentions a previous one:\n%s", log)
 	} else if !strings.Contains(log, "b: duplicate domain 'ddd") || len(log) > 16<<10 {
-		t.Errorf("the log does not say what is wrong, or says it in %d bytes", len(log))
+		t.Errorf("the log does not contain the error, or contains %d bytes", len(log))
 	}
 }
 
-// A program that still waits for its first configuration says what is odd about its own,
-// reads that again when it is told to, and ends when it is told to.
-func TestWaitingForEnvoyGateway(t *testing.T) {
+// A program that waits for its first rules logs the warnings of its own configuration,
+// and obeys SIGHUP and SIGTERM.
+func TestSignalsWhileWaitingForEnvoyGateway(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	file := filepath.Join(t.TempDir(), "headgate.yaml")
@@ -245,7 +245,7 @@ func TestWaitingForEnvoyGateway(t *testing.T) {
 	}
 }
 
-// pair are two rules of one number.
+// pair returns two rules with the same limit.
 func pair(unit conf.RateLimitUnit, n uint32) *conf.RateLimitConfig {
 	rule := &conf.RateLimitPolicy{Unit: unit, RequestsPerUnit: n}
 	return &conf.RateLimitConfig{Name: "pair", Domain: "pair", Descriptors: []*conf.RateLimitDescriptor{
@@ -253,7 +253,7 @@ func pair(unit conf.RateLimitUnit, n uint32) *conf.RateLimitConfig {
 	}}
 }
 
-// askPair reports the number that both rules have in one answer.
+// askPair returns the limit that both rules have in one response.
 func (g *gateway) askPair() (uint32, error) {
 	resp, err := g.client.ShouldRateLimit(g.t.Context(), &pb.RateLimitRequest{
 		Domain: "pair", Descriptors: []*ratelimitv3.RateLimitDescriptor{
@@ -266,14 +266,14 @@ func (g *gateway) askPair() (uint32, error) {
 	}
 	one, other := resp.GetStatuses()[0].GetCurrentLimit(), resp.GetStatuses()[1].GetCurrentLimit()
 	if one.GetRequestsPerUnit() != other.GetRequestsPerUnit() {
-		return 0, fmt.Errorf("one answer by two configurations: %v", resp)
+		return 0, fmt.Errorf("one response used two configurations: %v", resp)
 	}
 	return one.GetRequestsPerUnit(), nil
 }
 
-// While rules are pushed, good and bad ones, every request is answered, and each by one
-// configuration.
-func TestPushesUnderLoad(t *testing.T) {
+// While the control plane sends valid and invalid rules, every request is answered, each
+// by one configuration.
+func TestRuleChangesUnderLoad(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	g.plane.Push(gatewayNode, "0", pair(conf.RateLimitUnit_HOUR, 1_000_000))
@@ -290,7 +290,7 @@ func TestPushesUnderLoad(t *testing.T) {
 				default:
 				}
 				if n, err := g.askPair(); err != nil || n < 1_000_000 {
-					t.Errorf("%d, error %v: want every request answered by good rules", n, err)
+					t.Errorf("%d, error %v: want every request answered by valid rules", n, err)
 					return
 				}
 			}
@@ -304,23 +304,23 @@ func TestPushesUnderLoad(t *testing.T) {
 			continue
 		}
 		g.plane.Push(gatewayNode, fmt.Sprint(i), pair(conf.RateLimitUnit_HOUR, 1_000_000+i))
-		eventually(t, "good rules hold", func() bool { n, err := g.askPair(); return err != nil || n == 1_000_000+i })
+		eventually(t, "valid rules apply", func() bool { n, err := g.askPair(); return err != nil || n == 1_000_000+i })
 	}
 	close(over)
 	callers.Wait()
 }
 
-// Who asks for it is told to send requests once there is a domain, and not before.
-func TestEnvoyGatewaySaysADomainFirst(t *testing.T) {
+// With envoy.need_domains the health check fails until there is a domain.
+func TestHealthcheckRequiresDomain(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	g.plane.Push(gatewayNode, "1")
 	g.start("FORCE_START_WITHOUT_INITIAL_CONFIG=true", "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED=true", "HEADGATE_STORE=memory://")
 	g.connect()
-	eventually(t, "a configuration without domains holds", func() bool { return strings.Contains(g.page("http", "/readyz"), `"configured":true`) })
+	eventually(t, "a configuration without domains applies", func() bool { return strings.Contains(g.page("http", "/readyz"), `"configured":true`) })
 	if got := g.page("http", "/healthcheck"); got != "500 " {
-		t.Errorf("without a domain /healthcheck says %s, want 500", got)
+		t.Errorf("without a domain: /healthcheck returns %s, want 500", got)
 	}
 	g.plane.Push(gatewayNode, "2", rules(conf.RateLimitUnit_DAY, 3))
-	eventually(t, "/healthcheck says 200", func() bool { return g.page("http", "/healthcheck") == "200 OK" })
+	eventually(t, "/healthcheck returns 200", func() bool { return g.page("http", "/healthcheck") == "200 OK" })
 }

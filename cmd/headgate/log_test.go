@@ -69,8 +69,9 @@ func (p *launched) mustStop(t *testing.T) {
 func TestFullLogPipeDoesNotBlock(t *testing.T) {
 	t.Parallel()
 	p, _ := launchUnread(t)
-	p.mustDeny(t, 12_000)                                            // lines of some 130 bytes: more than a pipe holds, and what waits for it
-	resp, err := http.Get("http://" + p.addrs["admin"] + "/metrics") //nolint:noctx // it answers at once
+	// 12,000 lines of some 130 bytes exceed the pipe and the queue.
+	p.mustDeny(t, 12_000)
+	resp, err := http.Get("http://" + p.addrs["admin"] + "/metrics") //nolint:noctx // the response is immediate
 	if err != nil {
 		t.Fatal(err)
 	}

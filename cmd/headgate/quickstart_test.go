@@ -73,8 +73,8 @@ func (q *quickstart) leftNothing(t *testing.T, group int) {
 	}
 }
 
-// The commands that the quick start prints have the documented output, and Ctrl-C ends all
-// processes.
+// The commands that the quick start prints have the documented output, and Ctrl-C ends
+// all processes.
 func TestQuickstartCommands(t *testing.T) {
 	t.Parallel()
 	q := newQuickstart(t)
@@ -148,8 +148,8 @@ func startQuickstart(t *testing.T, cmd *exec.Cmd) (said *launched, commands []st
 	return nil, nil
 }
 
-// SIGTERM ends the script and all of its servers, also before they have started, and when it
-// is repeated.
+// SIGTERM ends the script and all of its servers, also before they have started, and when
+// it is repeated.
 func TestQuickstartEndsOnSIGTERM(t *testing.T) {
 	t.Parallel()
 	q := newQuickstart(t)

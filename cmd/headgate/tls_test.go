@@ -21,8 +21,8 @@ import (
 	"github.com/headgate/headgate/internal/testserver"
 )
 
-// launchTLS starts a service with TLS on every listener. It requires client certificates for
-// client.example.
+// launchTLS starts a service with TLS on every listener. It requires client certificates
+// for client.example.
 func launchTLS(t *testing.T, dir string) *launched {
 	var flags []string
 	for _, name := range []string{"http", "grpc", "resp"} {

@@ -19,7 +19,7 @@ import (
 // client is a client's request, as a program sees it without a proxy.
 type client struct{ addr, method, apiKey, path string }
 
-// byMiddleware asks the library's middleware in a program.
+// byMiddleware sends the request to the middleware of the library.
 func (c client) byMiddleware(h http.Handler) int {
 	r := httptest.NewRequest(c.method, c.path, http.NoBody)
 	r.RemoteAddr = "@"
@@ -29,7 +29,7 @@ func (c client) byMiddleware(h http.Handler) int {
 	return c.send(h, r)
 }
 
-// byProxy asks the service as a proxy does that the client asked.
+// byProxy sends the request to the service as a proxy does.
 func (c client) byProxy(h http.Handler) int {
 	r := httptest.NewRequest(http.MethodGet, forwardauth.Path+"/shared", http.NoBody)
 	r.RemoteAddr = "127.0.0.1:1"
@@ -48,8 +48,8 @@ func (c client) send(h http.Handler, r *http.Request) int {
 	return w.Code
 }
 
-// TestMiddlewareAndServiceShareState counts one named policy in a program and behind a
-// proxy, over one store: what one has spent, the other has spent, and nobody else.
+// TestMiddlewareAndServiceShareState applies one named policy in a program and in the
+// service, over one store: both use the counters of the same client, and of no other.
 func TestMiddlewareAndServiceShareState(t *testing.T) {
 	t.Parallel()
 	apiKey, ip := httplimit.Header("x-api-key"), httplimit.Address()
@@ -87,7 +87,7 @@ func TestMiddlewareAndServiceShareState(t *testing.T) {
 					continue // another client of the same budget
 				}
 				seen[text] = true
-				s.hold(t, c)
+				s.mustShare(t, c)
 				if got := s.byCheck(t, text); got != http.StatusTooManyRequests {
 					t.Errorf("a check that names the key %.80q: got %d want 429", text, got)
 				}
@@ -121,9 +121,9 @@ func newShared(t *testing.T, inService routing.Key, inProgram httplimit.Key) *sh
 	return &shared{limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})), proxies, httpapi.New(e, nil)}
 }
 
-// hold spends a client's budget of three by turns, and expects both to deny the fourth
-// request.
-func (s *shared) hold(t *testing.T, c client) {
+// mustShare consumes a client's budget of three alternately, and expects both to deny the
+// fourth request.
+func (s *shared) mustShare(t *testing.T, c client) {
 	t.Helper()
 	got := []int{c.byMiddleware(s.middleware), c.byProxy(s.proxies), c.byMiddleware(s.middleware), c.byProxy(s.proxies), c.byMiddleware(s.middleware)}
 	for i, want := range []int{200, 200, 200, 429, 429} {
@@ -134,7 +134,7 @@ func (s *shared) hold(t *testing.T, c client) {
 	}
 }
 
-// byCheck asks for a key as a program does that calls the HTTP API.
+// byCheck sends a check of a key to the HTTP API.
 func (s *shared) byCheck(t *testing.T, key string) int {
 	t.Helper()
 	body := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(key)

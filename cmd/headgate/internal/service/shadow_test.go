@@ -14,19 +14,19 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// watching are ways to have nothing denied: each over the same policies, "new" of which
-// is to be watched.
-var watching = map[string]engine.Options{
+// shadowOptions are options with which the policy "new" denies nothing.
+var shadowOptions = map[string]engine.Options{
 	"shadow":             {PolicyOptions: map[string]engine.PolicyOptions{"new": {Shadow: engine.All}}},
 	"enforcement shadow": {Enforcement: engine.Shadow},
 	"enforcement off":    {Enforcement: engine.Off},
 }
 
-// TestWhatOnlyWatchesIsNotNoticed asks every door under a policy that would deny: clients
-// are told nothing that says so, or that they would slow down for.
-func TestWhatOnlyWatchesIsNotNoticed(t *testing.T) {
+// TestShadowModeIsInvisibleToClients sends requests to every API under a policy that
+// would deny them. No response mentions the policy, or a wait that would slow a client
+// down.
+func TestShadowModeIsInvisibleToClients(t *testing.T) {
 	t.Parallel()
-	for name, opts := range watching {
+	for name, opts := range shadowOptions {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			store := memstore.New(nil)
@@ -39,21 +39,21 @@ func TestWhatOnlyWatchesIsNotNoticed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			d := &doors{}
-			d.openRedis(t, e)
+			d := &apis{}
+			d.startRedis(t, e)
 			for range 3 {
-				holdUnnoticed(t, e)
+				checkHeaderFields(t, e)
 				reply, err := d.redis.Do(t.Context(), "HG.CHECK", "new", "k").Slice()
 				if err != nil || reply[1] != int64(1) || reply[7] != int64(0) || len(reply[17].([]any)) > 0 {
-					t.Errorf("RESP: got %v, %v want allowed, without a wait and denied by none", reply, err)
+					t.Errorf("RESP: got %v, %v want allowed, without a wait and an empty denied_by", reply, err)
 				}
 			}
 		})
 	}
 }
 
-// holdUnnoticed asks the doors that have header fields.
-func holdUnnoticed(t *testing.T, e *engine.Engine) {
+// holdUnnoticed checks the APIs that send header fields.
+func checkHeaderFields(t *testing.T, e *engine.Engine) {
 	t.Helper()
 	proxies, err := forwardauth.New(e, &forwardauth.Options{Local: true})
 	if err != nil {
@@ -64,22 +64,22 @@ func holdUnnoticed(t *testing.T, e *engine.Engine) {
 		`{"checks":[{"policy":"old","key":"k","cost":0},{"policy":"new","key":"k"}]}`: `"old"`,
 	} {
 		r := httptest.NewRequest(http.MethodPost, "/v1/check", strings.NewReader(body))
-		unnoticed(t, e, httpapi.New(e, nil), r, others)
+		checkResponse(t, e, httpapi.New(e, nil), r, others)
 	}
 	r := httptest.NewRequest(http.MethodGet, forwardauth.Path+"/new", http.NoBody)
 	r.RemoteAddr = "127.0.0.1:1"
 	for field, value := range map[string]string{"X-Forwarded-Method": "GET", "X-Forwarded-Uri": "/", "X-Forwarded-For": "192.0.2.1"} {
 		r.Header.Set(field, value)
 	}
-	unnoticed(t, e, proxies, r, "")
+	checkResponse(t, e, proxies, r, "")
 }
 
-// unnoticed asks one door: its fields are those of the policy that counts beside, if
-// there is one.
-func unnoticed(t *testing.T, e *engine.Engine, door http.Handler, r *http.Request, others string) {
+// unnoticed checks one API: its header fields are those of the enforced policy, if there
+// is one.
+func checkResponse(t *testing.T, e *engine.Engine, api http.Handler, r *http.Request, others string) {
 	t.Helper()
 	w := httptest.NewRecorder()
-	door.ServeHTTP(w, r)
+	api.ServeHTTP(w, r)
 	answer := w.Result()
 	body, _ := io.ReadAll(answer.Body)
 	if answer.StatusCode != http.StatusOK || answer.Header.Get("Retry-After") != "" || strings.Contains(string(body), `"allowed":false`) {
@@ -91,7 +91,7 @@ func unnoticed(t *testing.T, e *engine.Engine, door http.Handler, r *http.Reques
 	for _, field := range []string{"RateLimit", "RateLimit-Policy"} {
 		got := answer.Header.Get(field)
 		if name, _, _ := strings.Cut(got, ";"); name != others || strings.Contains(got, "new") {
-			t.Errorf("%s: %s is %q, which may tell of %q only", r.URL.Path, field, got, others)
+			t.Errorf("%s: %s is %q, which may name %q only", r.URL.Path, field, got, others)
 		}
 	}
 }

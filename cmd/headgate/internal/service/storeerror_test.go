@@ -24,23 +24,23 @@ import (
 
 var outage = flag.Duration("outage", 500*time.Millisecond, "how long Redis is away")
 
-// Verdicts of a door while the store is away.
+// Results of a check while the store is unavailable.
 const (
-	admitted  = "admitted"
+	allowed   = "allowed"
 	denied    = "denied"
 	undecided = "undecided"
 )
 
 var modes = []headgate.OnStoreError{headgate.FailClosed, headgate.FailOpen, headgate.FailLocal}
 
-// verdicts ask one door for one unit under the policy of a mode.
-func (d *doors) verdicts() map[string]func(ctx context.Context, mode headgate.OnStoreError) (string, error) {
+// verdicts returns a function for each API. It checks one unit with the policy of a mode.
+func (d *apis) verdicts() map[string]func(ctx context.Context, mode headgate.OnStoreError) (string, error) {
 	return map[string]func(context.Context, headgate.OnStoreError) (string, error){
 		"http": d.httpVerdict, "resp": d.respVerdict, "grpc": d.grpcVerdict,
 	}
 }
 
-func (d *doors) httpVerdict(ctx context.Context, mode headgate.OnStoreError) (string, error) {
+func (d *apis) httpVerdict(ctx context.Context, mode headgate.OnStoreError) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, d.http.URL+"/v1/check", strings.NewReader(fmt.Sprintf(`{"policy":%q,"key":"k"}`, mode)))
 	if err != nil {
 		return "", err
@@ -56,7 +56,7 @@ func (d *doors) httpVerdict(ctx context.Context, mode headgate.OnStoreError) (st
 	}
 	switch resp.StatusCode {
 	case http.StatusOK:
-		return admitted, nil
+		return allowed, nil
 	case http.StatusTooManyRequests:
 		return denied, nil
 	case http.StatusServiceUnavailable:
@@ -65,7 +65,7 @@ func (d *doors) httpVerdict(ctx context.Context, mode headgate.OnStoreError) (st
 	return "", fmt.Errorf("status %d: %s", resp.StatusCode, body)
 }
 
-func (d *doors) respVerdict(ctx context.Context, mode headgate.OnStoreError) (string, error) {
+func (d *apis) respVerdict(ctx context.Context, mode headgate.OnStoreError) (string, error) {
 	reply, err := d.redis.Do(ctx, "HG.CHECK", string(mode), "k").Slice()
 	switch {
 	case err != nil && strings.HasPrefix(err.Error(), "UNDECIDED"):
@@ -73,13 +73,13 @@ func (d *doors) respVerdict(ctx context.Context, mode headgate.OnStoreError) (st
 	case err != nil:
 		return "", err
 	case reply[1] == int64(1):
-		return admitted, nil
+		return allowed, nil
 	}
 	return denied, nil
 }
 
-func (d *doors) grpcVerdict(ctx context.Context, mode headgate.OnStoreError) (string, error) {
-	answer, err := d.envoy.ShouldRateLimit(ctx, &pb.RateLimitRequest{Domain: "doors", Descriptors: []*common.RateLimitDescriptor{{
+func (d *apis) grpcVerdict(ctx context.Context, mode headgate.OnStoreError) (string, error) {
+	answer, err := d.envoy.ShouldRateLimit(ctx, &pb.RateLimitRequest{Domain: "apis", Descriptors: []*common.RateLimitDescriptor{{
 		Entries: []*common.RateLimitDescriptor_Entry{{Key: string(mode), Value: "k"}},
 	}}})
 	switch {
@@ -88,70 +88,69 @@ func (d *doors) grpcVerdict(ctx context.Context, mode headgate.OnStoreError) (st
 	case err != nil:
 		return "", err
 	case answer.OverallCode == pb.RateLimitResponse_OK:
-		return admitted, nil
+		return allowed, nil
 	}
 	return denied, nil
 }
 
-// openModes opens the doors before a store that can be away, with a policy for each of
-// what can hold then.
-func openModes(t *testing.T, store headgate.Store) *doors {
+// openModes starts the APIs with a policy for each failure mode.
+func startModes(t *testing.T, store headgate.Store) *apis {
 	policies := make(map[string]headgate.Policy)
-	rules := "domain: doors\ndescriptors:\n"
+	rules := "domain: apis\ndescriptors:\n"
 	for _, m := range modes {
 		policies[string(m)] = headgate.Policy{Limits: []headgate.Limit{headgate.MustParseLimit("1000000/1h")}, OnStoreError: m}
 		rules += fmt.Sprintf("  - {key: %s, rate_limit: {limits: [1000000/1h], on_store_error: %s}}\n", m, m)
 	}
-	d := &doors{}
-	d.open(t, store, policies, rules)
+	d := &apis{}
+	d.start(t, store, policies, rules)
 	return d
 }
 
-// asked is one answer during an outage.
-type asked struct {
+// timedResult is one response during an outage.
+type timedResult struct {
 	verdict string
 	took    time.Duration
 	err     error
 }
 
-// TestStoreAwayAtEveryDoor stops Redis under load: each door goes on answering, within
-// the budget, as each policy says. What is asserted of the time leaves room for a busy
-// machine; what was measured is logged.
-func TestStoreAwayAtEveryDoor(t *testing.T) {
+// TestFailureModesOfEveryAPI stops Redis under load: each API goes on answering, within
+// the store budget and by the failure mode of each policy. The asserted times leave room
+// for a busy machine; the measured times are logged.
+func TestFailureModesOfEveryAPI(t *testing.T) {
 	server := testserver.Redis(t)
 	store, err := storeopen.Open("redis://"+server.Addr(), &storeopen.Options{Instances: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	d := openModes(t, store)
+	d := startModes(t, store)
 	for name, verdict := range d.verdicts() {
 		for _, m := range modes {
 			got, err := verdict(t.Context(), m)
 			for range 50 { // the first call connects and loads the script, on a busy machine not within the budget
-				if got == admitted || err != nil {
+				if got == allowed || err != nil {
 					break
 				}
 				got, err = verdict(t.Context(), m)
 			}
-			if got != admitted || err != nil {
+			if got != allowed || err != nil {
 				t.Fatalf("%s, %s, before: got %s, error %v", name, m, got, err)
 			}
 		}
 	}
 	server.Stop()
 	defer server.Continue()
-	want := map[headgate.OnStoreError]string{headgate.FailClosed: undecided, headgate.FailOpen: admitted, headgate.FailLocal: admitted}
+	want := map[headgate.OnStoreError]string{headgate.FailClosed: undecided, headgate.FailOpen: allowed, headgate.FailLocal: allowed}
 	for name, verdict := range d.verdicts() {
 		for _, m := range modes {
 			all := load(t, func(ctx context.Context) (string, error) { return verdict(ctx, m) })
-			judge(t, name+", "+string(m), all, want[m])
+			checkAnswers(t, name+", "+string(m), all, want[m])
 		}
 	}
 }
 
-// load asks from eight callers for a while, each at least once.
-func load(t *testing.T, verdict func(context.Context) (string, error)) (all []asked) {
+// load makes checks in eight goroutines for a while, at least one in each.
+func load(t *testing.T, verdict func(context.Context) (string, error)) (all []timedResult) {
 	var mu sync.Mutex
 	var callers sync.WaitGroup
 	until := time.Now().Add(*outage / time.Duration(len(modes)))
@@ -161,7 +160,7 @@ func load(t *testing.T, verdict func(context.Context) (string, error)) (all []as
 				began := time.Now()
 				got, err := verdict(t.Context())
 				mu.Lock()
-				all = append(all, asked{got, time.Since(began), err})
+				all = append(all, timedResult{got, time.Since(began), err})
 				mu.Unlock()
 			}
 		})
@@ -170,14 +169,14 @@ func load(t *testing.T, verdict func(context.Context) (string, error)) (all []as
 	return all
 }
 
-func judge(t *testing.T, name string, all []asked, want string) {
+func checkAnswers(t *testing.T, name string, all []timedResult, want string) {
 	t.Helper()
-	slices.SortFunc(all, func(a, b asked) int { return int(a.took - b.took) })
+	slices.SortFunc(all, func(a, b timedResult) int { return int(a.took - b.took) })
 	for _, a := range all {
 		if a.err != nil || a.verdict != want {
 			t.Fatalf("%s: got %s, error %v want %s", name, a.verdict, a.err, want)
 		}
 	}
 	p99, longest := all[len(all)*99/100].took, all[len(all)-1].took
-	t.Logf("%s: %d answers, p99 %v, longest %v", name, len(all), p99, longest)
+	t.Logf("%s: %d answers, p99 %v, max %v", name, len(all), p99, longest)
 }

@@ -1,5 +1,5 @@
-// Package service_test holds the doors of the service side by side: whichever one a
-// request comes through, the answer is that of the limiter.
+// Package service_test compares the APIs of the service: each returns the decision of the
+// limiter.
 package service_test
 
 import (
@@ -34,33 +34,33 @@ import (
 	"github.com/headgate/headgate/redisstore"
 )
 
-// stopped is a store whose own clock says what the test says, so that doors, which all
-// ask by that clock, are asked at one instant.
-type stopped struct {
+// fixedClock is a store whose own clock is set by the test. All APIs decide by the clock
+// of the store, so all of them decide at the same instant.
+type fixedClock struct {
 	headgate.Store
 	now *atomic.Int64
 }
 
-func (s stopped) Bind(rule headgate.Rule) (headgate.Bound, error) {
+func (s fixedClock) Bind(rule headgate.Rule) (headgate.Bound, error) {
 	b, err := s.Store.Bind(rule)
-	return stoppedBound{b, s.now}, err
+	return fixedClockBound{b, s.now}, err
 }
 
-func (s stopped) ApplyAll(ctx context.Context, now headgate.Instant, ops []headgate.Op, peek bool, decisions []headgate.Decision) error {
+func (s fixedClock) ApplyAll(ctx context.Context, now headgate.Instant, ops []headgate.Op, peek bool, decisions []headgate.Decision) error {
 	inner := make([]headgate.Op, len(ops))
 	for i, op := range ops {
-		op.Bound = op.Bound.(stoppedBound).Bound
+		op.Bound = op.Bound.(fixedClockBound).Bound
 		inner[i] = op
 	}
 	return s.Store.ApplyAll(ctx, at(now, s.now), inner, peek, decisions)
 }
 
-type stoppedBound struct {
+type fixedClockBound struct {
 	headgate.Bound
 	now *atomic.Int64
 }
 
-func (b stoppedBound) Apply(ctx context.Context, now headgate.Instant, key string, verb headgate.Verb, cost int64) (headgate.Decision, error) {
+func (b fixedClockBound) Apply(ctx context.Context, now headgate.Instant, key string, verb headgate.Verb, cost int64) (headgate.Decision, error) {
 	return b.Bound.Apply(ctx, at(now, b.now), key, verb, cost)
 }
 
@@ -71,7 +71,7 @@ func at(now headgate.Instant, clock *atomic.Int64) headgate.Instant {
 	return now
 }
 
-// ask is one request: what is done with how much of whose budget.
+// ask is one request.
 type ask struct {
 	algorithm headgate.Algorithm
 	verb      headgate.Verb
@@ -79,8 +79,8 @@ type ask struct {
 	cost      int64
 }
 
-// told is an answer in the words that all doors have: waits in ms, rounded up.
-type told struct {
+// result is a response in a form that all APIs have in common: waits in ms, rounded up.
+type result struct {
 	Allowed    bool  `json:"allowed"`
 	Limit      int64 `json:"limit"`
 	Remaining  int64 `json:"remaining"`
@@ -92,8 +92,8 @@ type told struct {
 
 func ms(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
 
-func inWords(d headgate.Decision) told {
-	return told{d.Allowed, d.Limit, d.Remaining, ms(d.RetryAfter), ms(d.ResetAfter), ms(d.Delay), d.Never}
+func resultOf(d headgate.Decision) result {
+	return result{d.Allowed, d.Limit, d.Remaining, ms(d.RetryAfter), ms(d.ResetAfter), ms(d.Delay), d.Never}
 }
 
 // limitText is one limit for every algorithm.
@@ -103,18 +103,18 @@ func policyOf(a headgate.Algorithm) headgate.Policy {
 	return headgate.Policy{Name: string(a), Limits: []headgate.Limit{headgate.MustParseLimit(limitText)}, Algorithm: a}
 }
 
-// doors are all doors before one engine, and the library over the same store.
-type doors struct {
+// apis are all APIs over one engine, and the library over the same store.
+type apis struct {
 	library map[headgate.Algorithm]*headgate.Limiter
 	http    *httptest.Server
 	redis   *redis.Client
 	envoy   pb.RateLimitServiceClient
 }
 
-func open(t *testing.T, store headgate.Store) *doors {
-	d := &doors{library: make(map[headgate.Algorithm]*headgate.Limiter)}
+func startAPIs(t *testing.T, store headgate.Store) *apis {
+	d := &apis{library: make(map[headgate.Algorithm]*headgate.Limiter)}
 	policies := make(map[string]headgate.Policy)
-	rules := "domain: doors\ndescriptors:\n"
+	rules := "domain: apis\ndescriptors:\n"
 	for _, a := range algo.All() {
 		p := policyOf(a.Name)
 		limiter, err := headgate.New(store, p, nil)
@@ -124,24 +124,23 @@ func open(t *testing.T, store headgate.Store) *doors {
 		d.library[a.Name], policies[p.Name] = limiter, p
 		rules += fmt.Sprintf("  - {key: %s, rate_limit: {algorithm: %s, limits: [%q]}}\n", a.Name, a.Name, limitText)
 	}
-	d.open(t, store, policies, rules)
+	d.start(t, store, policies, rules)
 	return d
 }
 
-// open opens the doors that are asked over a network: for policies, and for Envoy by
-// rules.
-func (d *doors) open(t *testing.T, store headgate.Store, policies map[string]headgate.Policy, rules string) {
+// start starts the network APIs: with policies, and with rules for Envoy.
+func (d *apis) start(t *testing.T, store headgate.Store, policies map[string]headgate.Policy, rules string) {
 	e, err := engine.New(store, &engine.Options{Policies: policies})
 	if err != nil {
 		t.Fatal(err)
 	}
 	d.http = httptest.NewServer(httpapi.New(e, nil))
 	t.Cleanup(d.http.Close)
-	d.openRedis(t, e)
-	d.openEnvoy(t, e, rules)
+	d.startRedis(t, e)
+	d.startEnvoy(t, e, rules)
 }
 
-// server is what a door's server can do.
+// server is a server of any API.
 type server interface {
 	Serve(ln net.Listener) error
 	Shutdown(ctx context.Context) error
@@ -166,14 +165,14 @@ func serve(t *testing.T, s server) (addr string) {
 	return ln.Addr().String()
 }
 
-func (d *doors) openRedis(t *testing.T, e *engine.Engine) {
+func (d *apis) startRedis(t *testing.T, e *engine.Engine) {
 	addr := serve(t, respapi.NewServer(respapi.New(e, &respapi.Options{Networked: true}), nil))
 	d.redis = redis.NewClient(&redis.Options{Addr: addr, Protocol: 2})
 	t.Cleanup(func() { _ = d.redis.Close() })
 }
 
-func (d *doors) openEnvoy(t *testing.T, e *engine.Engine, rules string) {
-	config, err := envoyconfig.Parse([]envoyconfig.File{{Name: "doors.yaml", Content: []byte(rules)}}, nil)
+func (d *apis) startEnvoy(t *testing.T, e *engine.Engine, rules string) {
+	config, err := envoyconfig.Parse([]envoyconfig.File{{Name: "apis.yaml", Content: []byte(rules)}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +191,7 @@ func (d *doors) openEnvoy(t *testing.T, e *engine.Engine, rules string) {
 	d.envoy = pb.NewRateLimitServiceClient(conn)
 }
 
-func (d *doors) askLibrary(t *testing.T, q ask) headgate.Decision {
+func (d *apis) askLibrary(t *testing.T, q ask) headgate.Decision {
 	t.Helper()
 	l, key := d.library[q.algorithm], "library:"+q.key
 	var answer headgate.Decision
@@ -211,7 +210,7 @@ func (d *doors) askLibrary(t *testing.T, q ask) headgate.Decision {
 	return answer
 }
 
-func (d *doors) askHTTP(t *testing.T, q ask) (answer told) {
+func (d *apis) askHTTP(t *testing.T, q ask) (answer result) {
 	t.Helper()
 	path := map[headgate.Verb]string{headgate.Take: "check", headgate.Peek: "peek", headgate.Refund: "refund"}[q.verb]
 	body := fmt.Sprintf(`{"policy":%q,"key":%q,"cost":%d}`, q.algorithm, "http:"+q.key, q.cost)
@@ -224,12 +223,12 @@ func (d *doors) askHTTP(t *testing.T, q ask) (answer told) {
 		t.Fatal(err)
 	}
 	if want := map[bool]int{true: http.StatusOK, false: http.StatusTooManyRequests}[answer.Allowed]; resp.StatusCode != want {
-		t.Errorf("%+v: status %d beside %+v", q, resp.StatusCode, answer)
+		t.Errorf("%+v: status %d with %+v", q, resp.StatusCode, answer)
 	}
 	return answer
 }
 
-func (d *doors) askRedis(t *testing.T, q ask) told {
+func (d *apis) askRedis(t *testing.T, q ask) result {
 	t.Helper()
 	command := map[headgate.Verb]string{headgate.Take: "HG.CHECK", headgate.Peek: "HG.PEEK", headgate.Refund: "HG.REFUND"}[q.verb]
 	reply, err := d.redis.Do(t.Context(), command, string(q.algorithm), "redis:"+q.key, q.cost).Slice()
@@ -242,20 +241,20 @@ func (d *doors) askRedis(t *testing.T, q ask) told {
 			fields[reply[i].(string)] = n
 		}
 	}
-	return told{
+	return result{
 		fields["allowed"] == 1, fields["limit"], fields["remaining"], fields["retry_after_ms"], fields["reset_after_ms"],
 		fields["delay_ms"], fields["never"] == 1,
 	}
 }
 
-func (d *doors) askEnvoy(t *testing.T, q ask) *pb.RateLimitResponse_DescriptorStatus {
+func (d *apis) askEnvoy(t *testing.T, q ask) *pb.RateLimitResponse_DescriptorStatus {
 	t.Helper()
 	cost := q.cost
 	if q.verb == headgate.Peek {
 		cost = 0
 	}
 	answer, err := d.envoy.ShouldRateLimit(t.Context(), &pb.RateLimitRequest{
-		Domain: "doors",
+		Domain: "apis",
 		Descriptors: []*common.RateLimitDescriptor{{
 			Entries:        []*common.RateLimitDescriptor_Entry{{Key: string(q.algorithm), Value: q.key}},
 			HitsAddend:     wrapperspb.UInt64(uint64(cost)),
@@ -271,11 +270,11 @@ func (d *doors) askEnvoy(t *testing.T, q ask) *pb.RateLimitResponse_DescriptorSt
 	return answer.Statuses[0]
 }
 
-// hold asks every door the same, and holds what they say against the library.
-func (d *doors) hold(t *testing.T, q ask) {
+// hold sends a request to every API and compares the responses with the library.
+func (d *apis) compare(t *testing.T, q ask) {
 	t.Helper()
 	decision := d.askLibrary(t, q)
-	want := inWords(decision)
+	want := resultOf(decision)
 	if got := d.askHTTP(t, q); got != want {
 		t.Errorf("HTTP, %+v: got %+v want %+v", q, got, want)
 	}
@@ -286,21 +285,21 @@ func (d *doors) hold(t *testing.T, q ask) {
 	if allowed := got.Code == pb.RateLimitResponse_OK; q.verb != headgate.Peek && allowed != decision.Allowed || int64(got.LimitRemaining) != remaining(q, decision) {
 		t.Errorf("gRPC, %+v: got %v want allowed %v, %d left", q, got, decision.Allowed, decision.Remaining)
 	}
-	if wait := got.DurationUntilReset.AsDuration(); !decision.Allowed && q.verb == headgate.Take && q.cost == 1 && wait != inEnvoysWords(q, decision.RetryAfter) {
+	if wait := got.DurationUntilReset.AsDuration(); !decision.Allowed && q.verb == headgate.Take && q.cost == 1 && wait != envoyWait(q, decision.RetryAfter) {
 		t.Errorf("gRPC, %+v: denied for %v want %v", q, wait, decision.RetryAfter)
 	}
 }
 
-// inEnvoysWords is a wait as Envoy is told it: of a fixed window in whole seconds,
+// inEnvoysWords returns a wait as Envoy receives it: for a fixed window in whole seconds,
 // rounded up.
-func inEnvoysWords(q ask, wait time.Duration) time.Duration {
+func envoyWait(q ask, wait time.Duration) time.Duration {
 	if q.algorithm == headgate.FixedWindow {
 		return (wait + time.Second - 1).Truncate(time.Second)
 	}
 	return wait
 }
 
-// remaining is what Envoy is told: of a denial always 0.
+// remaining returns the remaining units as Envoy receives them: 0 for a denial.
 func remaining(q ask, d headgate.Decision) int64 {
 	if q.verb == headgate.Take && !d.Allowed {
 		return 0
@@ -308,9 +307,9 @@ func remaining(q ask, d headgate.Decision) int64 {
 	return d.Remaining
 }
 
-// TestEveryDoorAnswersAlike sends one random timeline through the library, HTTP, RESP and
-// Envoy's service, over memory and Redis.
-func TestEveryDoorAnswersAlike(t *testing.T) {
+// TestAPIsReturnSameDecision sends one random timeline through the library, HTTP, RESP
+// and Envoy's service, over memory and Redis.
+func TestAPIsReturnSameDecision(t *testing.T) {
 	t.Parallel()
 	const start = 1_800_000_000_000_000
 	stores := map[string]func(t *testing.T) (headgate.Store, int){
@@ -333,13 +332,13 @@ func TestEveryDoorAnswersAlike(t *testing.T) {
 			}
 			var now atomic.Int64
 			now.Store(start)
-			d := open(t, stopped{inner, &now})
+			d := startAPIs(t, fixedClock{inner, &now})
 			seed := rand.Uint64()
 			rng := rand.New(rand.NewPCG(seed, 1))
 			algorithms := algo.All()
 			for range steps {
 				now.Add(rng.Int64N(900_000))
-				d.hold(t, ask{
+				d.compare(t, ask{
 					algorithm: algorithms[rng.IntN(len(algorithms))].Name,
 					verb:      []headgate.Verb{headgate.Take, headgate.Take, headgate.Take, headgate.Peek, headgate.Refund}[rng.IntN(5)],
 					key:       string(rune('a' + rng.IntN(3))),
