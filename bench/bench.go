@@ -1,6 +1,8 @@
-// Package bench puts Headgate's embedded store and other Go limiters to the same work.
+// Package bench runs Headgate's embedded store and other Go rate limiters under the
+// same load.
 //
-// Every limiter stands in a file of its own behind [Limiter]. What is compared, and what cannot be, is told in README.md.
+// Each limiter is adapted to [Limiter] in its own file. README.md documents what is
+// compared and what cannot be compared.
 package bench
 
 import (
@@ -10,58 +12,67 @@ import (
 	"time"
 )
 
-// Limiter is one limiter under one limit, as the harness drives it. Allow may be called concurrently.
+// Limiter is one rate limiter configured with one limit. The benchmark loop calls Allow
+// concurrently.
 type Limiter interface {
-	// Allow asks for one unit of key and spends it if it is there. The text of key is overwritten after the call: only a key that
-	// is asked for the first time may be kept.
+	// Allow requests one token of key and reports whether it was allowed. The caller
+	// overwrites the text of key after the call. An implementation may retain the text
+	// only on the first call for a key.
 	Allow(key string) bool
-	// Drain spends all that key has, so that it is denied from now on.
+	// Drain spends all tokens of key, so that later calls of Allow deny it.
 	Drain(key string)
 }
 
-// Limit is what every key gets: Burst units at once, and Count units more in every Per.
+// Limit is the limit of every key: a burst of Burst tokens, refilled with Count tokens
+// every Per.
 type Limit struct {
 	Count int
 	Per   time.Duration
 	Burst int
 }
 
-// Window is the time in which Burst units come back: what a limiter that counts in windows grants Burst units in.
+// Window returns the time in which Burst tokens are refilled. A limiter that counts in
+// windows allows Burst requests in each of them.
 func (l Limit) Window() time.Duration {
 	return time.Duration(float64(l.Per) * float64(l.Burst) / float64(l.Count))
 }
 
-// PerSecond is the rate at which units come back.
+// PerSecond returns the number of tokens refilled per second.
 func (l Limit) PerSecond() float64 { return float64(l.Count) / l.Per.Seconds() }
 
-// Budget is a limit under which a key neither runs dry nor, once drained, recovers while it is measured: one unit comes back in
-// eight hours. Its unit is not a whole number of microseconds, so nothing in it is conveniently round.
+// Budget is a limit under which no key runs out of tokens, and no drained key recovers,
+// during a measurement: one token is refilled in about eight hours. The refill time of
+// a token is not a whole number of microseconds, so no limiter benefits from round
+// numbers.
 var Budget = Limit{Count: 7, Per: 57 * time.Hour, Burst: 100_000}
 
-// Rate is a limit of perSecond units a second for the measurements on a single key, with 100 µs worth of burst: little enough
-// that what a round begins with does not count.
+// Rate returns a limit of perSecond tokens a second for measurements on a single key.
+// Its burst equals 100 µs of refill, so the tokens available when a round starts do not
+// affect the result.
 func Rate(perSecond int) Limit {
 	return Limit{Count: max(1, perSecond), Per: time.Second, Burst: max(1, perSecond/10_000)}
 }
 
 // Peer is a limiter that can be measured.
 type Peer struct {
-	// Name is what tables and flags call it.
+	// Name identifies the peer in tables and flags.
 	Name string
-	// New makes it for a number of keys that are all in use.
+	// New returns a limiter for the given number of keys, all of them in use.
 	New func(limit Limit, keys int) (Limiter, error)
-	// KeepsText says that it keeps the text of a key that it sees for the first time, so such a key needs a text of its own.
+	// KeepsText is true if the limiter retains the text of a key on first use. The
+	// caller must then pass a copy of the text.
 	KeepsText bool
-	// OneKey says that it limits a single key: it has no map of them.
+	// OneKey is true if the limiter has no map of keys and limits a single one.
 	OneKey bool
-	// NoLimiter says that it is no limiter but a floor: what the harness itself costs.
+	// NoLimiter is true for a row that decides nothing and measures the benchmark loop
+	// itself.
 	NoLimiter bool
 }
 
-// Ours is the name of the row that the others are compared with.
+// Ours is the name of the row that all other rows are compared with.
 const Ours = "headgate"
 
-// Peers lists everything that is measured, in the order of the tables.
+// Peers returns all peers that can be measured, in the order of the tables.
 func Peers() []Peer {
 	return []Peer{
 		{Name: Ours, New: newHeadgate},
@@ -76,20 +87,21 @@ func Peers() []Peer {
 	}
 }
 
-// ParseNumbers parses the value of a flag: whole numbers above 0, separated by commas.
+// ParseNumbers parses a flag's value: integers above 0, separated by commas.
 func ParseNumbers(flag, list string) ([]int, error) {
 	var found []int
 	for text := range strings.SplitSeq(list, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(text))
 		if err != nil || n < 1 {
-			return nil, fmt.Errorf("-%s=%s: %q is no whole number above 0", flag, list, text)
+			return nil, fmt.Errorf("-%s=%s: %q is not an integer above 0", flag, list, text)
 		}
 		found = append(found, n)
 	}
 	return found, nil
 }
 
-// Named are the peers with the given names, separated by commas, in the order of [Peers]; all for "".
+// Named returns the peers with the given comma-separated names, in the order of
+// [Peers]. It returns all peers if names is empty.
 func Named(names string) ([]Peer, error) {
 	if names == "" {
 		return Peers(), nil
@@ -108,7 +120,7 @@ func Named(names string) ([]Peer, error) {
 		}
 	}
 	for name := range wanted {
-		return nil, fmt.Errorf("bench: unknown row %q; there are %s", name, strings.Join(known, ", "))
+		return nil, fmt.Errorf("bench: unknown row %q; must be one of %s", name, strings.Join(known, ", "))
 	}
 	return found, nil
 }

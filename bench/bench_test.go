@@ -11,19 +11,20 @@ import (
 	"time"
 )
 
-var keysFlag = flag.String("keys", "1,10000", "numbers of keys that the benchmarks run with, separated by commas")
+var keysFlag = flag.String("keys", "1,10000", "comma-separated `numbers` of keys")
 
-var deniedShares = []float64{0.1, 0.9}
+var denialRates = []float64{0.1, 0.9}
 
-// BenchmarkAllow runs every peer in every case. The table in README.md is made by cmd/table instead, which gives each peer a
-// process of its own and interleaves their rounds.
+// BenchmarkAllow runs every peer in every case. The tables in results are measured by
+// cmd/table instead, which runs each peer in a separate process and interleaves the
+// rounds.
 func BenchmarkAllow(b *testing.B) {
 	for keys := range strings.SplitSeq(*keysFlag, ",") {
 		n, err := strconv.Atoi(keys)
 		if err != nil {
 			b.Fatalf("-keys=%s: %v", *keysFlag, err)
 		}
-		for _, denied := range deniedShares {
+		for _, denied := range denialRates {
 			for _, p := range Peers() {
 				benchmarkPeer(b, p, Case{Keys: n, Denied: denied})
 			}
@@ -56,7 +57,7 @@ func benchmarkPeer(b *testing.B, p Peer, c Case) {
 	}
 }
 
-// limiters are the peers that limit.
+// limiters returns the peers that limit each of many keys.
 func limiters() []Peer {
 	var found []Peer
 	for _, p := range Peers() {
@@ -67,7 +68,7 @@ func limiters() []Peer {
 	return found
 }
 
-func TestPeersAdmitTheBurstAndNoMore(t *testing.T) {
+func TestPeersAllowExactlyTheBurst(t *testing.T) {
 	limit := Limit{Count: 7, Per: 57 * time.Hour, Burst: 5}
 	for _, p := range limiters() {
 		t.Run(p.Name, func(t *testing.T) {
@@ -76,25 +77,25 @@ func TestPeersAdmitTheBurstAndNoMore(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			admitted := map[string]int{}
+			allowed := map[string]int{}
 			for range 3 * limit.Burst {
 				for _, key := range []string{"a", "b"} {
 					if l.Allow(key) {
-						admitted[key]++
+						allowed[key]++
 					}
 				}
 			}
-			if admitted["a"] != limit.Burst || admitted["b"] != limit.Burst {
-				t.Errorf("admitted of %d asked with a burst of %d: got %v, want the burst", 3*limit.Burst, limit.Burst, admitted)
+			if allowed["a"] != limit.Burst || allowed["b"] != limit.Burst {
+				t.Errorf("allowed of %d requests with a burst of %d: got %v, want the burst", 3*limit.Burst, limit.Burst, allowed)
 			}
 		})
 	}
 }
 
-func TestDrainedKeysAreDeniedAndOthersAreNot(t *testing.T) {
+func TestOnlyDrainedKeysAreDenied(t *testing.T) {
 	const keys, checks = 1000, 10_000
 	for _, p := range limiters() {
-		for _, denied := range deniedShares {
+		for _, denied := range denialRates {
 			t.Run(fmt.Sprintf("%s %.0f%%", p.Name, 100*denied), func(t *testing.T) {
 				t.Parallel()
 				s, err := Prepare(p, Case{Keys: keys, Denied: denied})
@@ -110,7 +111,7 @@ func TestDrainedKeysAreDeniedAndOthersAreNot(t *testing.T) {
 	}
 }
 
-func TestUnlimitedPeersDenyNothing(t *testing.T) {
+func TestPeersWithoutLimitNeverDeny(t *testing.T) {
 	for _, p := range Peers() {
 		if !p.NoLimiter && !p.OneKey {
 			continue
@@ -123,23 +124,23 @@ func TestUnlimitedPeersDenyNothing(t *testing.T) {
 			}
 			for range 1000 {
 				if !l.Allow("user:0") {
-					t.Fatalf("Allow: got a denial, want none from a row that does not limit")
+					t.Fatalf("Allow: got a denial from a row without a limit")
 				}
 			}
 		})
 	}
 }
 
-func TestOneKeyLimiterIsRefusedForManyKeys(t *testing.T) {
+func TestPrepareRejectsManyKeysForSingleKeyLimiter(t *testing.T) {
 	for _, p := range Peers() {
 		_, err := Prepare(p, Case{Keys: 2})
 		if got := err != nil; got != p.OneKey {
-			t.Errorf("Prepare(%s, 2 keys): got error %v, want one: %v", p.Name, err, p.OneKey)
+			t.Errorf("Prepare(%s, 2 keys): got error %v, want an error: %v", p.Name, err, p.OneKey)
 		}
 	}
 }
 
-func TestKeysAreUniformAndWellWritten(t *testing.T) {
+func TestKeysAreUniformlyDistributed(t *testing.T) {
 	const keys, draws = 120, 120_000
 	k := NewKeys(keys, 7)
 	counts := map[string]int{}
@@ -154,14 +155,15 @@ func TestKeysAreUniformAndWellWritten(t *testing.T) {
 		if got := k.Key(i); got != text {
 			t.Errorf("Key(%d): got %q, want %q", i, got, text)
 		}
-		// 1000 draws a key; eight standard deviations are 253.
+		// The expected number of draws per key is 1000; eight standard deviations are
+		// 253.
 		if n := counts[text]; n < 747 || n > 1253 {
 			t.Errorf("draws of %s: got %d of %d over %d keys, want about 1000", text, n, draws, keys)
 		}
 	}
 }
 
-func TestKeysWriteTheLargest(t *testing.T) {
+func TestKeyFormatsSmallAndLargeNumbers(t *testing.T) {
 	k := NewKeys(1, 0)
 	for _, i := range []uint64{0, 9, 10, 99_999_999, 100_000_000, 999_999_999_999} {
 		if got, want := k.Key(i), "user:"+strconv.FormatUint(i, 10); got != want {
@@ -178,7 +180,7 @@ func TestNextDoesNotAllocate(t *testing.T) {
 	}
 }
 
-func TestNamedFindsRowsAndNamesThem(t *testing.T) {
+func TestNamed(t *testing.T) {
 	for _, test := range []struct {
 		name, input string
 		want        int
@@ -186,7 +188,7 @@ func TestNamedFindsRowsAndNamesThem(t *testing.T) {
 	}{
 		{"all", "", len(Peers()), ""},
 		{"two", "uber, headgate", 2, ""},
-		{"unknown", "headgate,nobody", 0, `"nobody"; there are headgate, x/time/rate`},
+		{"unknown", "headgate,missing", 0, `"missing"; must be one of headgate, x/time/rate`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := Named(test.input)
@@ -194,13 +196,13 @@ func TestNamedFindsRowsAndNamesThem(t *testing.T) {
 				t.Errorf("Named(%q): got %d rows, want %d", test.input, len(got), test.want)
 			}
 			if text := fmt.Sprint(err); test.errorHas != "" && !strings.Contains(text, test.errorHas) {
-				t.Errorf("Named(%q): got error %q, want one with %q", test.input, text, test.errorHas)
+				t.Errorf("Named(%q): got error %q, want it to contain %q", test.input, text, test.errorHas)
 			}
 		})
 	}
 }
 
-func TestParseNumbersRefusesNonsense(t *testing.T) {
+func TestParseNumbersRejectsInvalidLists(t *testing.T) {
 	for _, input := range []string{"", "0", "-1", "1,x", "1,,2"} {
 		if got, err := ParseNumbers("keys", input); err == nil {
 			t.Errorf("ParseNumbers(%q): got %v, want an error", input, got)

@@ -13,40 +13,42 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// Flood is an attack on a store's memory: requests with keys that never come again, to make it forget the keys that do. The
-// clock is virtual, so the same requests are decided at the same instants on every machine.
+// Flood describes an attack on a store's memory: requests with keys that are never
+// repeated, meant to evict keys in regular use. The clock is virtual, so the same
+// requests are decided at the same times on every machine.
 type Flood struct {
-	Requests int // with random keys
-	Entries  int // keys that the store is bounded to
-	Bytes    int // memory that the store is bounded to
-	Busy     int // keys in regular use, asked one after another
-	Every    int // random requests between two busy ones
+	Requests int // requests with random keys
+	Entries  int // maximum number of keys in the store
+	Bytes    int // memory limit of the store in bytes; 0 means no limit
+	Busy     int // keys in regular use, requested in turn
+	Every    int // random requests between two requests with a busy key
 }
 
-// FloodReport says what the attack did.
+// FloodReport contains the results of a flood.
 type FloodReport struct {
 	Random, Busy int
-	Admitted     int    // of the busy requests, by the store under attack
-	Differing    int    // busy requests answered otherwise than by a store that nobody attacks
-	First        string // the first of them
+	Allowed      int    // busy requests allowed by the store under attack
+	Differing    int    // busy requests decided differently from a store without attack
+	First        string // description of the first differing decision
 	Errors       int    // random requests that the store could not decide
 	Wall         time.Duration
 	Stats        memstore.Stats
-	Before       int64 // resident memory before the store was made, in bytes
-	Peak, After  int64 // at its highest, and at the end
+	Before       int64 // resident memory before the store was created, in bytes
+	Peak, After  int64 // peak and final resident memory, in bytes
 }
 
-// floodLimit is the limit of every key in a flood: a busy key is over it most of the time, and so is worth forgetting.
+// floodLimit is the limit of every key in a flood. A busy key exceeds it most of the
+// time, so an attacker gains from its eviction.
 const floodLimit = "10/1m burst 10"
 
 const (
 	floodBegin     = headgate.Instant(1_750_000_000_000_000)
-	perMicrosecond = 1 // requests
+	perMicrosecond = 1 // requests per microsecond of virtual time
 )
 
-// Run carries the attack out on one goroutine.
+// Run runs the attack on one goroutine.
 func (f Flood) Run() (FloodReport, error) {
-	calm, err := headgate.New(memstore.New(&memstore.Options{MaxEntries: max(1024, 10*f.Busy)}), headgate.MustPolicy(floodLimit), nil)
+	reference, err := headgate.New(memstore.New(&memstore.Options{MaxEntries: max(1024, 10*f.Busy)}), headgate.MustPolicy(floodLimit), nil)
 	if err != nil {
 		return FloodReport{}, err
 	}
@@ -59,7 +61,7 @@ func (f Flood) Run() (FloodReport, error) {
 		return r, err
 	}
 	start := time.Now()
-	if err := f.attack(attacked, calm, &r); err != nil {
+	if err := f.attack(attacked, reference, &r); err != nil {
 		return r, err
 	}
 	r.Wall, r.Stats = time.Since(start), store.Stats()
@@ -68,12 +70,12 @@ func (f Flood) Run() (FloodReport, error) {
 	return r, nil
 }
 
-func (f Flood) attack(attacked, calm *headgate.Limiter, r *FloodReport) error {
+func (f Flood) attack(attacked, reference *headgate.Limiter, r *FloodReport) error {
 	ctx := context.Background()
 	now := floodBegin
-	hostile, busy := hexKeys{rng: 1}, NewKeys(f.Busy, 0)
+	random, busy := hexKeys{rng: 1}, NewKeys(f.Busy, 0)
 	for r.Random < f.Requests {
-		if _, err := attacked.AllowAt(ctx, now.Time(), hostile.next(), 1); err != nil {
+		if _, err := attacked.AllowAt(ctx, now.Time(), random.next(), 1); err != nil {
 			r.Errors++
 		}
 		r.Random++
@@ -81,7 +83,7 @@ func (f Flood) attack(attacked, calm *headgate.Limiter, r *FloodReport) error {
 		if r.Random%f.Every != 0 {
 			continue
 		}
-		if err := r.compare(ctx, attacked, calm, now, busy.Key(uint64(r.Busy%f.Busy))); err != nil {
+		if err := r.compare(ctx, attacked, reference, now, busy.Key(uint64(r.Busy%f.Busy))); err != nil {
 			return err
 		}
 		now += perMicrosecond
@@ -89,16 +91,16 @@ func (f Flood) attack(attacked, calm *headgate.Limiter, r *FloodReport) error {
 	return nil
 }
 
-// compare asks both stores the same.
-func (r *FloodReport) compare(ctx context.Context, attacked, calm *headgate.Limiter, now headgate.Instant, key string) error {
-	want, err := calm.AllowAt(ctx, now.Time(), key, 1)
+// compare sends the same request to both stores and records a difference.
+func (r *FloodReport) compare(ctx context.Context, attacked, reference *headgate.Limiter, now headgate.Instant, key string) error {
+	want, err := reference.AllowAt(ctx, now.Time(), key, 1)
 	if err != nil {
-		return fmt.Errorf("bench: the store that nobody attacks: %w", err)
+		return fmt.Errorf("bench: reference store without attack: %w", err)
 	}
 	got, err := attacked.AllowAt(ctx, now.Time(), key, 1)
 	r.Busy++
 	if got.Allowed {
-		r.Admitted++
+		r.Allowed++
 	}
 	if err != nil || !equal(got, want) {
 		if r.Differing++; r.First == "" {
@@ -108,14 +110,15 @@ func (r *FloodReport) compare(ctx context.Context, attacked, calm *headgate.Limi
 	return nil
 }
 
-// equal compares without reflection, which would make garbage.
+// equal compares two decisions without reflection, which would allocate.
 func equal(a, b headgate.Decision) bool {
 	return a.Allowed == b.Allowed && a.Never == b.Never && a.Limit == b.Limit && a.Remaining == b.Remaining &&
 		a.RetryAfter == b.RetryAfter && a.ResetAfter == b.ResetAfter && a.Delay == b.Delay && slices.Equal(a.DeniedBy, b.DeniedBy)
 }
 
-// hexKeys are keys that never come again, for all an attacker's patience: 64 random bits each. A text is good until the next
-// one: garbage of the harness would be counted as the store's memory.
+// hexKeys generates keys of 64 random bits, which are practically never repeated. A
+// returned text is valid until the next call: keys allocated by the generator would be
+// counted as memory of the store.
 type hexKeys struct {
 	rng uint64
 	buf [20]byte

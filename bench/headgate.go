@@ -7,8 +7,9 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// ours is a token bucket over the embedded store, through the same Limiter that a program holds. The store is bounded to the
-// number of keys, with what its default settings do when that is not enough.
+// ours is a token bucket in the embedded store, used through the same Limiter as in a
+// program. MaxEntries is the number of keys; all other settings have their default
+// values.
 type ours struct {
 	limiter *headgate.Limiter
 	burst   int64

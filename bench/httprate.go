@@ -7,8 +7,10 @@ import (
 	"github.com/go-chi/httprate"
 )
 
-// httpRate is github.com/go-chi/httprate with its local counter: two counters for each key, weighted. Its check and charge are
-// one call only behind a request and a response, so it gets an empty request and writes no header; no HTTP is spoken.
+// httpRate is github.com/go-chi/httprate with its local counter: two weighted counters
+// for each key. Only OnLimit checks and charges in one call, and it requires a request
+// and a response. It gets an empty request and writes no header; no HTTP message is
+// parsed or sent.
 type httpRate struct {
 	limiter *httprate.RateLimiter
 	request *http.Request
@@ -31,7 +33,7 @@ func (h httpRate) Allow(key string) bool { return !h.limiter.OnLimit(noResponse{
 
 func (h httpRate) Drain(key string) { h.limiter.OnLimit(noResponse{}, h.drain, key) }
 
-// noResponse is a response that nobody reads.
+// noResponse discards the response.
 type noResponse struct{}
 
 func (noResponse) Header() http.Header         { return http.Header{} }

@@ -1,6 +1,7 @@
 package bench
 
-// keyAlone decides nothing: what is left is the harness, which chooses a key, writes its text and makes the call.
+// keyAlone decides nothing. It measures the benchmark loop: choosing a key, writing its
+// text and the call.
 type keyAlone struct{}
 
 func newKeyAlone(Limit, int) (Limiter, error) { return keyAlone{}, nil }

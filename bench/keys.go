@@ -5,8 +5,9 @@ import (
 	"unsafe"
 )
 
-// Keys writes the texts of keys, "user:0" and so on, each into the same buffer, as a program does that takes them off a socket:
-// the text is in the cache, what the limiter keeps about it may not be. It belongs to one goroutine.
+// Keys writes the texts of keys ("user:0" and so on) into one buffer, as a program does
+// that reads keys from a socket. So the text is in the CPU cache, and the limiter's
+// state of the key may not be. Keys must not be used by several goroutines.
 type Keys struct {
 	buf  [32]byte
 	rng  uint64
@@ -15,16 +16,17 @@ type Keys struct {
 
 const prefix = "user:"
 
-// NewKeys makes a source of keys 0 to keys−1. Sources with different seeds visit them in different orders.
+// NewKeys returns a source of keys 0 to keys−1. Sources with different seeds return
+// them in different orders.
 func NewKeys(keys int, seed uint64) *Keys {
 	k := &Keys{rng: (seed + 1) * 0x9e3779b97f4a7c15, keys: uint64(keys)}
 	copy(k.buf[:], prefix)
 	return k
 }
 
-// Next is a key chosen uniformly at random. Its text is good until the next call.
+// Next returns a key chosen uniformly at random. Its text is valid until the next call.
 func (k *Keys) Next() string {
-	// xorshift64*, by Sebastiano Vigna: a few instructions, no memory.
+	// xorshift64* by Sebastiano Vigna takes a few instructions and no memory access.
 	k.rng ^= k.rng >> 12
 	k.rng ^= k.rng << 25
 	k.rng ^= k.rng >> 27
@@ -32,7 +34,7 @@ func (k *Keys) Next() string {
 	return k.Key(i)
 }
 
-// Key is the text of key i. It is good until the next call.
+// Key returns the text of key i. It is valid until the next call.
 func (k *Keys) Key(i uint64) string {
 	digits := 1
 	for bound := uint64(10); i >= bound; bound *= 10 {

@@ -13,16 +13,16 @@ import (
 	"time"
 )
 
-// Machine describes what a measurement ran on, without naming the machine.
+// Machine describes the hardware and software of a measurement, without the host name.
 type Machine struct {
 	CPU    string
 	Cores  int
 	Kernel string
 	Go     string
-	Commit string // of Headgate; empty outside a checkout
+	Commit string // commit of Headgate; empty outside a checkout
 }
 
-// ThisMachine is the description of the machine that asks.
+// ThisMachine returns the description of this machine.
 func ThisMachine() Machine {
 	m := Machine{CPU: runtime.GOARCH, Cores: runtime.NumCPU(), Kernel: runtime.GOOS, Go: runtime.Version()}
 	if model := field("/proc/cpuinfo", "model name"); model != "" {
@@ -37,13 +37,13 @@ func ThisMachine() Machine {
 	return m
 }
 
-// String has a line for each fact, in the form that benchstat reads as configuration.
+// String returns one line for each property, in the configuration format of benchstat.
 func (m Machine) String() string {
 	return fmt.Sprintf("cpu: %s\ncores: %d\nkernel: %s\ngo: %s\ncommit: %s\n", m.CPU, m.Cores, m.Kernel, m.Go, m.Commit)
 }
 
-// Keep opens the file in which a measurement of the given kind is kept, and begins it with m. Without a directory nothing is
-// kept.
+// Keep creates the result file of a measurement of the given kind and writes m at its
+// start. If dir is empty, it returns a writer that discards everything.
 func (m Machine) Keep(dir, kind string) (io.WriteCloser, error) {
 	if dir == "" {
 		return report{io.Discard, io.NopCloser(nil)}, nil
@@ -55,7 +55,7 @@ func (m Machine) Keep(dir, kind string) (io.WriteCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintln(os.Stderr, "kept in", file.Name())
+	fmt.Fprintln(os.Stderr, "writing results to", file.Name())
 	fmt.Fprintln(file, m)
 	return file, nil
 }
@@ -65,26 +65,27 @@ type report struct {
 	io.Closer
 }
 
-// OpenReport opens the report of a measurement of the given kind: standard output and the file that [Machine.Keep] opens. Both begin
-// with this machine.
+// OpenReport opens the report of a measurement of the given kind. It writes to standard
+// output and to the file that [Machine.Keep] creates. Both start with the description
+// of this machine.
 func OpenReport(dir, kind string) (io.WriteCloser, error) {
 	m := ThisMachine()
-	kept, err := m.Keep(dir, kind)
+	file, err := m.Keep(dir, kind)
 	if err != nil {
 		return nil, err
 	}
 	fmt.Println(m)
-	return report{io.MultiWriter(os.Stdout, kept), kept}, nil
+	return report{io.MultiWriter(os.Stdout, file), file}, nil
 }
 
-// resultFile is <dir>/<date>-<machine>-<kind>.txt.
+// resultFile returns <dir>/<date>-<machine>-<kind>.txt.
 func (m Machine) resultFile(dir, kind string) string {
 	words := strings.FieldsFunc(strings.ToLower(m.CPU), func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })
 	name := fmt.Sprintf("%s-%s-%dcores-%s.txt", time.Now().UTC().Format(time.DateOnly), strings.Join(words, "-"), m.Cores, kind)
 	return filepath.Join(dir, name)
 }
 
-// Exit ends a command: with status 1 if err is not nil, after printing err.
+// Exit ends a command. If err is not nil, it prints err and exits with status 1.
 func Exit(command string, err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, command+":", err)
@@ -93,7 +94,8 @@ func Exit(command string, err error) {
 	os.Exit(0)
 }
 
-// ProcessorTime returns the processor time that a process has used, to a hundredth of a second, or 0 where there is no /proc.
+// ProcessorTime returns the processor time of a process with a resolution of 10 ms, or
+// 0 if /proc does not exist.
 func ProcessorTime(pid int) time.Duration {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, rest, _ := strings.Cut(string(text), ") ")
@@ -106,7 +108,8 @@ func ProcessorTime(pid int) time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
-// RSS is the resident memory of this process, now and at its highest, in bytes; zero where there is no /proc.
+// RSS returns the current and the peak resident memory of this process in bytes, or
+// zeros if /proc does not exist.
 func RSS() (now, peak int64) { return kilobytes("VmRSS"), kilobytes("VmHWM") }
 
 func kilobytes(name string) int64 {
@@ -114,7 +117,7 @@ func kilobytes(name string) int64 {
 	return kb * 1024
 }
 
-// field is the value of the first line "name: value" of a file under /proc, or empty.
+// field returns the value of the first line "name: value" of a file under /proc, or "".
 func field(file, name string) string {
 	f, err := os.Open(file)
 	if err != nil {

@@ -2,24 +2,27 @@ package bench
 
 import "slices"
 
-// Values returns a value of each item.
-func Values[T any](items []T, of func(T) float64) []float64 {
+// Values returns the result of value for each item.
+func Values[T any](items []T, value func(T) float64) []float64 {
 	values := make([]float64, len(items))
 	for i, item := range items {
-		values[i] = of(item)
+		values[i] = value(item)
 	}
 	return values
 }
 
-// Median is the middle of values, the upper one of two; it needs one at least.
+// Median returns the median of values, the upper one of two middle values. It panics if
+// values is empty.
 func Median(values []float64) float64 { return slices.Sorted(slices.Values(values))[len(values)/2] }
 
-// LowerQuartile is the value that a quarter lies below: for times on a machine that others use too, who can only add to them.
+// LowerQuartile returns the value that a quarter of values is below. It is used for
+// durations on a shared machine, because other processes can only increase them.
 func LowerQuartile(values []float64) float64 {
 	return slices.Sorted(slices.Values(values))[len(values)/4]
 }
 
-// UpperQuartile is the value that a quarter lies above: for rates on such a machine.
+// UpperQuartile returns the value that a quarter of values is above. It is used for
+// rates on a shared machine.
 func UpperQuartile(values []float64) float64 {
 	return slices.Sorted(slices.Values(values))[len(values)-1-len(values)/4]
 }

@@ -6,28 +6,29 @@ import (
 	"runtime/debug"
 )
 
-// Memory is what a limiter keeps for a number of keys.
+// Memory is the memory that a limiter uses for a number of keys.
 type Memory struct {
 	Heap int64 // growth of the live heap, in bytes
-	RSS  int64 // growth of the process's resident memory, in bytes, after freed memory went back to the system
+	RSS  int64 // growth of the resident memory in bytes, after free pages were returned to the OS
 }
 
-// MeasureMemory makes the peer's limiter, asks for every key once and says what is kept. The process must hold nothing else.
+// MeasureMemory creates the peer's limiter, requests every key once and returns the
+// growth of memory. The process must contain no other limiter.
 func MeasureMemory(p Peer, keys int) (Memory, error) {
-	heap, rss := settled()
+	heap, rss := memoryInUse()
 	l, err := p.New(Budget, keys)
 	if err != nil {
 		return Memory{}, fmt.Errorf("bench: %s: %w", p.Name, err)
 	}
 	Fill(l, p, keys, 0)
-	heapAfter, rssAfter := settled()
+	heapAfter, rssAfter := memoryInUse()
 	runtime.KeepAlive(l)
 	return Memory{Heap: heapAfter - heap, RSS: rssAfter - rss}, nil
 }
 
-// settled is the live heap and the resident memory without garbage.
-func settled() (heap, rss int64) {
-	runtime.GC() // runs finalizers of what the first one finds
+// memoryInUse returns the live heap and the resident memory after garbage collection.
+func memoryInUse() (heap, rss int64) {
+	runtime.GC() // runs finalizers of objects that the first collection found
 	debug.FreeOSMemory()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

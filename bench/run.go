@@ -9,36 +9,37 @@ import (
 	"time"
 )
 
-// Case is one situation that limiters are measured in.
+// Case is one situation in which limiters are measured.
 type Case struct {
-	Keys   int     // how many keys are in use, visited at random
-	Denied float64 // the share of checks that should be denied
+	Keys   int     // keys in use, requested in random order
+	Denied float64 // intended denial rate, 0 to 1
 }
 
-// Result is what one round measured.
+// Result is the measurement of one round.
 type Result struct {
 	Checks int64
 	Wall   time.Duration
-	Denied float64 // the share of checks that was denied
+	Denied float64 // measured denial rate, 0 to 1
 	Allocs float64 // allocations per check
 }
 
-// Nanos is the time per check: wall time by the checks of all goroutines together.
+// Nanos returns wall time in ns divided by the checks of all goroutines.
 func (r Result) Nanos() float64 { return float64(r.Wall.Nanoseconds()) / float64(r.Checks) }
 
-// Job is the peer and the case that a worker process measures.
+// Job is the peer and the case of a worker process.
 type Job struct {
 	Peer string
 	Case Case
 }
 
-// Order is one round of a worker process.
+// Order is one round for a worker process.
 type Order struct {
 	Goroutines int
-	Time       time.Duration // about
+	Time       time.Duration // approximate duration
 }
 
-// Prepare calls [Prepare] for the job, and returns how to measure a round.
+// Prepare calls the function [Prepare] for the job and returns a function that measures
+// one round.
 func (j Job) Prepare() (round func(Order) (Result, error), err error) {
 	peers, err := Named(j.Peer)
 	if err != nil {
@@ -48,16 +49,17 @@ func (j Job) Prepare() (round func(Order) (Result, error), err error) {
 	return subject.Round, err
 }
 
-// Subject is a peer made ready for a case.
+// Subject is a peer prepared for a case.
 type Subject struct {
 	peer    Peer
 	kind    Case
-	limiter Limiter // nil for a single key, which gets a new limiter for every round
+	limiter Limiter // nil for a single key: every round then creates a limiter
 	seed    uint64
 }
 
-// Prepare makes the peer's limiter and asks for every key once, so that no round inserts any. In a share of the keys that
-// equals the share of denials, everything is spent. A single key is denied by its rate instead, which each round sets.
+// Prepare creates the peer's limiter and requests every key once, so that no key is
+// inserted during a round. The fraction of keys that equals the intended denial rate is
+// drained. For a single key, each round sets a rate that causes the intended denials.
 func Prepare(p Peer, c Case) (*Subject, error) {
 	if p.OneKey && c.Keys > 1 {
 		return nil, fmt.Errorf("bench: %s limits one key, not %d", p.Name, c.Keys)
@@ -75,7 +77,7 @@ func Prepare(p Peer, c Case) (*Subject, error) {
 	return s, nil
 }
 
-// Fill asks l for every key once and drains a share of them.
+// Fill requests every key of l once and drains the given fraction of them.
 func Fill(l Limiter, p Peer, keys int, drained float64) {
 	texts := NewKeys(keys, 0)
 	for i := range uint64(keys) {
@@ -83,7 +85,8 @@ func Fill(l Limiter, p Peer, keys int, drained float64) {
 		if p.KeepsText {
 			key = strings.Clone(key)
 		}
-		// A permuted index, or the drained keys would be the last ones and differ in the length of their text.
+		// The index is permuted. Otherwise the drained keys would be the last ones, and
+		// their texts would have other lengths.
 		if i*0x9e3779b97f4a7c15>>32 < uint64(drained*(1<<32)) {
 			l.Drain(key)
 		} else {
@@ -103,7 +106,8 @@ func (s *Subject) Round(o Order) (Result, error) {
 	return measure(l, s.kind.Keys, o.Goroutines, o.Time, s.seed), nil
 }
 
-// forRound is the filled limiter, or for a single key a new one with the rate that suits the number of goroutines.
+// forRound returns the filled limiter. For a single key it returns a new limiter with a
+// rate that fits the number of goroutines.
 func (s *Subject) forRound(goroutines int) (Limiter, error) {
 	if s.limiter != nil {
 		return s.limiter, nil
@@ -111,8 +115,9 @@ func (s *Subject) forRound(goroutines int) (Limiter, error) {
 	return s.calibrate(goroutines)
 }
 
-// calibrate makes a limiter for a single key, whose rate admits the wanted share of as many checks as this machine manages. As
-// a denial costs something else than an admission, the rate is approached in steps.
+// calibrate returns a limiter for a single key with a rate that causes the intended
+// denial rate at the speed of this machine. A denial and an allowed check cost
+// different times, so the rate is found iteratively.
 func (s *Subject) calibrate(goroutines int) (Limiter, error) {
 	perSecond := 1_000_000
 	for range 5 {
@@ -135,7 +140,7 @@ func (s *Subject) oneKey(perSecond int) (Limiter, error) {
 	return l, nil
 }
 
-// measure drives l with goroutines for about d.
+// measure runs checks against l on the given number of goroutines for about d.
 func measure(l Limiter, keys, goroutines int, d time.Duration, seed uint64) Result {
 	var stop atomic.Bool
 	timer := time.AfterFunc(d, func() { stop.Store(true) })
@@ -143,10 +148,11 @@ func measure(l Limiter, keys, goroutines int, d time.Duration, seed uint64) Resu
 	return drive(l, keys, goroutines, seed, func(int64) bool { return !stop.Load() })
 }
 
-// batch is how many checks a goroutine makes before it looks whether to go on.
+// batch is the number of checks between two calls of more.
 const batch = 256
 
-// drive runs batches of checks on every goroutine while more says so. more is given what that goroutine has done.
+// drive runs batches of checks on every goroutine while more returns true. The argument
+// of more is the number of checks of that goroutine.
 func drive(l Limiter, keys, goroutines int, seed uint64, more func(done int64) bool) Result {
 	var checks, denied atomic.Int64
 	var wg sync.WaitGroup

@@ -8,12 +8,14 @@ import (
 	"github.com/sethvargo/go-limiter/memorystore"
 )
 
-// sethvargo is github.com/sethvargo/go-limiter's memorystore: a bucket for each key that is filled up at the end of every
-// interval. Its sweep, which locks the whole store, is put off: it would cost this row and favour the others.
+// sethvargo is the memorystore of github.com/sethvargo/go-limiter: a bucket for each
+// key, refilled at the end of every interval. Its sweep locks the whole store. It is
+// disabled here, which favours this row.
 type sethvargo struct{ store limiter.Store }
 
-// longestRefill is the longest interval at the rates of a single key. At the end of an interval v0.7.1 adds as many tokens as
-// the interval has nanoseconds for each, which is all of them only while tokens² ≤ nanoseconds.
+// longestRefill is the longest refill interval at the rates of a single key. At the end
+// of an interval, v0.7.1 adds interval in nanoseconds / tokens tokens. That refills all
+// tokens only while tokens² ≤ interval in nanoseconds.
 const longestRefill = 4 * time.Microsecond
 
 func newSethvargo(limit Limit, keys int) (Limiter, error) {
@@ -35,7 +37,8 @@ func (s sethvargo) Allow(key string) bool {
 	return err == nil && ok
 }
 
-// Drain gives the key a bucket without tokens; the interval is long enough that it is never filled up.
+// Drain sets a bucket without tokens. Its interval is so long that it is not refilled
+// during a measurement.
 func (s sethvargo) Drain(key string) {
 	_ = s.store.Set(context.Background(), key, 0, Budget.Window())
 }

@@ -7,8 +7,9 @@ import (
 	"github.com/throttled/throttled/v2/store/memstore"
 )
 
-// throttledGCRA is github.com/throttled/throttled/v2's GCRA over its memstore, in the store's faster form: a plain map without
-// a bound. When two goroutines meet on a key too often it answers with an error, which counts as a denial here.
+// throttledGCRA is the GCRA of github.com/throttled/throttled/v2 with its memstore in
+// the faster form: a plain map without a size limit. When two goroutines conflict on a
+// key too often, it returns an error, which counts as a denial here.
 type throttledGCRA struct {
 	limiter *throttled.GCRARateLimiterCtx
 	burst   int

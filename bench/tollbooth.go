@@ -2,8 +2,9 @@ package bench
 
 import "github.com/didip/tollbooth/v8/limiter"
 
-// tollbooth is github.com/didip/tollbooth/v8's limiter, asked directly rather than through its HTTP handler: a copy of
-// x/time/rate for each key in an expiring map under one lock.
+// tollbooth is the limiter of github.com/didip/tollbooth/v8, called directly and not
+// through its HTTP handler. It keeps a copy of x/time/rate for each key in an expiring
+// map with one lock.
 type tollbooth struct {
 	limiter *limiter.Limiter
 	burst   int
@@ -15,8 +16,9 @@ func newTollbooth(limit Limit, _ int) (Limiter, error) {
 
 func (t tollbooth) Allow(key string) bool { return !t.limiter.LimitReached(key) }
 
-// Drain makes the key's bucket with room for one unit and takes it: a bucket keeps the size it was made with. Only keys that
-// were never asked for can be drained, and not while others are.
+// Drain creates the key's bucket with a burst of one and takes the token, because a
+// bucket keeps the burst that it was created with. It works only for keys without a
+// bucket, and not concurrently with Allow.
 func (t tollbooth) Drain(key string) {
 	t.limiter.SetBurst(1)
 	t.limiter.LimitReached(key)

@@ -2,8 +2,9 @@ package bench
 
 import "go.uber.org/ratelimit"
 
-// uber is go.uber.org/ratelimit, which paces: it knows no keys and never denies, it sleeps. It is given so high a rate that it
-// never has to, so this row is the price of its bookkeeping on one key, whatever share of denials the others have.
+// uber is go.uber.org/ratelimit, which paces callers: it has no keys, never denies, and
+// sleeps instead. Its rate is so high that it never sleeps. The row measures its
+// bookkeeping on one key, whatever the intended denial rate.
 type uber struct{ limiter ratelimit.Limiter }
 
 func newUber(Limit, int) (Limiter, error) {

@@ -8,8 +8,9 @@ import (
 	"github.com/ulule/limiter/v3/drivers/store/memory"
 )
 
-// ulule is github.com/ulule/limiter/v3 over its memory store: a fixed window that starts with a key's first request. It writes
-// a key of its own for every check, prefix and all. Its clean-up, which visits all keys, is put off: it would cost this row.
+// ulule is github.com/ulule/limiter/v3 with its memory store: a fixed window that
+// starts with a key's first request. It builds a prefixed key for every check. Its
+// cleanup, which iterates over all keys, is disabled here, which favours this row.
 type ulule struct {
 	limiter *limiter.Limiter
 	burst   int64

@@ -10,21 +10,21 @@ import (
 	"github.com/headgate/headgate/bench/worker"
 )
 
-// reply is the answer of a worker.
+// reply is a reply of a worker.
 type reply struct {
 	Result Result
 	Error  string
 }
 
-func TestServeMeasuresARoundForEachOrder(t *testing.T) {
+func TestWorkerMeasuresOneRoundPerOrder(t *testing.T) {
 	var in strings.Builder
 	orders := json.NewEncoder(&in)
-	for _, question := range []any{
+	for _, message := range []any{
 		Job{Peer: "throttled", Case: Case{Keys: 100, Denied: 0.9}},
 		Order{Goroutines: 1, Time: time.Millisecond},
 		Order{Goroutines: 2, Time: time.Millisecond},
 	} {
-		if err := orders.Encode(question); err != nil {
+		if err := orders.Encode(message); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -35,23 +35,23 @@ func TestServeMeasuresARoundForEachOrder(t *testing.T) {
 	replies := json.NewDecoder(strings.NewReader(out.String()))
 	var ready reply
 	if err := replies.Decode(&ready); err != nil || ready.Error != "" || ready.Result.Checks != 0 {
-		t.Errorf("answer to the job: got %+v (%v), want an empty one", ready, err)
+		t.Errorf("reply to the job: got %+v (%v), want an empty reply", ready, err)
 	}
 	for round := range 2 {
 		var r reply
 		if err := replies.Decode(&r); err != nil || r.Error != "" || r.Result.Checks == 0 || r.Result.Denied < 0.5 {
-			t.Errorf("round %d: got %+v (%v), want checks, most of them denied", round, r, err)
+			t.Errorf("round %d: got %+v (%v), want checks with a denial rate of 0.5 or more", round, r, err)
 		}
 	}
 	if err := replies.Decode(&ready); err != io.EOF {
-		t.Errorf("after two rounds: got %+v (%v), want the end", ready, err)
+		t.Errorf("after two rounds: got %+v (%v), want EOF", ready, err)
 	}
 }
 
-func TestServeAnswersWhatItCannotDo(t *testing.T) {
+func TestWorkerReportsErrorOfInvalidJob(t *testing.T) {
 	for _, test := range []struct{ name, job, errorHas string }{
-		{"unknown row", `{"Peer":"nobody","Case":{"Keys":1}}`, "unknown row"},
-		{"many keys for one", `{"Peer":"uber","Case":{"Keys":2}}`, "limits one key"},
+		{"unknown row", `{"Peer":"missing","Case":{"Keys":1}}`, "unknown row"},
+		{"many keys for a single-key limiter", `{"Peer":"uber","Case":{"Keys":2}}`, "limits one key"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var out strings.Builder
@@ -60,7 +60,7 @@ func TestServeAnswersWhatItCannotDo(t *testing.T) {
 			}
 			var r reply
 			if err := json.Unmarshal([]byte(out.String()), &r); err != nil || !strings.Contains(r.Error, test.errorHas) {
-				t.Errorf("answer to %s: got %q (%v), want one with %q", test.job, out.String(), err, test.errorHas)
+				t.Errorf("reply to %s: got %q (%v), want an error that contains %q", test.job, out.String(), err, test.errorHas)
 			}
 		})
 	}

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// xtime is golang.org/x/time/rate with a limiter for each key in a sync.Map: what most programs write themselves. Nothing is
-// ever dropped from the map.
+// xtime is golang.org/x/time/rate with a limiter for each key in a sync.Map, as most
+// programs use it. It never removes a key.
 type xtime struct {
 	limiters sync.Map // string → *rate.Limiter
 	rate     rate.Limit

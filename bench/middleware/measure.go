@@ -11,32 +11,34 @@ import (
 	"time"
 )
 
-// Case is one situation.
+// Case is one situation in which middlewares are measured.
 type Case struct {
-	Clients    int // addresses, visited at random
+	Clients    int // addresses, used in random order
 	Goroutines int
 }
 
-// Cost is what one request takes.
+// Cost is the cost of one request.
 type Cost struct {
-	Nanos  float64 // wall time by the requests of all goroutines together
-	CPU    float64 // ns of processor time, garbage collection included
+	Nanos  float64 // wall time in ns divided by the requests of all goroutines
+	CPU    float64 // processor time in ns, including garbage collection
 	Allocs float64
 }
 
-// Round is the bare handler's turn, and just after it that of the handler behind a middleware.
+// Round is one turn of the bare handler, followed by one turn of the handler with a
+// middleware.
 type Round struct {
 	Bare, With Cost
-	Denied     int64 // of all requests; there should be none
+	Denied     int64 // denied requests; expected to be 0
 }
 
-// Job is the row, by name, and the case that a worker process measures.
+// Job is the row name and the case of a worker process.
 type Job struct {
 	Row  string
 	Case Case
 }
 
-// Prepare calls [Prepare] for the job, and returns how to measure a round, of about a given time for each of its turns.
+// Prepare calls the function [Prepare] for the job. It returns a function that measures
+// one round, with about the given time for each of its two turns.
 func (j Job) Prepare() (round func(time.Duration) (Round, error), err error) {
 	row, err := Named(j.Row)
 	if err != nil {
@@ -46,7 +48,7 @@ func (j Job) Prepare() (round func(time.Duration) (Round, error), err error) {
 	return subject.Round, err
 }
 
-// Subject is a row made ready for a case.
+// Subject is a row prepared for a case.
 type Subject struct {
 	with  http.Handler
 	kind  Case
@@ -54,14 +56,15 @@ type Subject struct {
 	seed  uint64
 }
 
-// Prepare makes the row's middleware, and asks once for every client, so that no round inserts any.
+// Prepare creates the row's middleware and sends one request of every client, so that
+// no client is inserted during a round.
 func Prepare(row Row, c Case) (*Subject, error) {
 	limit, err := row.New(c.Clients)
 	if err != nil {
 		return nil, fmt.Errorf("middleware: %s: %w", row.Name, err)
 	}
 	s := &Subject{with: limit(trivial{}), kind: c, peers: make([]string, c.Clients)}
-	w, r := newAnswer(), newRequest()
+	w, r := newResponse(), newRequest()
 	for i := range s.peers {
 		s.peers[i] = fmt.Sprintf("10.%d.%d.%d:%d", i>>16&255, i>>8&255, i&255, 1024+i%60000)
 		r.RemoteAddr = s.peers[i]
@@ -81,18 +84,18 @@ func (s *Subject) Round(d time.Duration) (Round, error) {
 	return Round{Bare: bare, With: with, Denied: denied}, err
 }
 
-// batch is how many requests a goroutine sends before it looks whether to go on.
+// batch is the number of requests between two checks of the stop flag.
 const batch = 256
 
-// turn sends requests to h from all goroutines.
+// turn sends requests to h from all goroutines for about d.
 func (s *Subject) turn(h http.Handler, d time.Duration) (c Cost, denied int64, err error) {
 	var stop atomic.Bool
-	var requests, refused atomic.Int64
+	var requests, denials atomic.Int64
 	var wg sync.WaitGroup
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	cpu, err := processorTime()
+	cpuBefore, err := processorTime()
 	if err != nil {
 		return Cost{}, 0, err
 	}
@@ -103,24 +106,25 @@ func (s *Subject) turn(h http.Handler, d time.Duration) (c Cost, denied int64, e
 		s.seed += 0x9e3779b97f4a7c15
 		seed := s.seed
 		wg.Go(func() {
-			n, no := s.send(h, seed, &stop)
-			requests.Add(n)
-			refused.Add(no)
+			count, deniedCount := s.send(h, seed, &stop)
+			requests.Add(count)
+			denials.Add(deniedCount)
 		})
 	}
 	wg.Wait()
-	took := time.Since(began)
-	until, err := processorTime()
+	wall := time.Since(began)
+	cpuAfter, err := processorTime()
 	runtime.ReadMemStats(&after)
 	n := float64(requests.Load())
 	return Cost{
-		Nanos: float64(took) / n, CPU: float64(until-cpu) / n, Allocs: float64(after.Mallocs-before.Mallocs) / n,
-	}, refused.Load(), err
+		Nanos: float64(wall) / n, CPU: float64(cpuAfter-cpuBefore) / n, Allocs: float64(after.Mallocs-before.Mallocs) / n,
+	}, denials.Load(), err
 }
 
-// send is one goroutine: requests of random clients, one after another, until it is to stop.
-func (s *Subject) send(h http.Handler, x uint64, stop *atomic.Bool) (n, refused int64) {
-	w, r := newAnswer(), newRequest()
+// send sends requests of random clients to h until stop is true. It returns the numbers
+// of all and of denied requests.
+func (s *Subject) send(h http.Handler, x uint64, stop *atomic.Bool) (n, denied int64) {
+	w, r := newResponse(), newRequest()
 	for {
 		for range batch {
 			x ^= x << 13
@@ -131,12 +135,12 @@ func (s *Subject) send(h http.Handler, x uint64, stop *atomic.Bool) (n, refused 
 			clear(w.header)
 		}
 		if n += batch; stop.Load() {
-			return n, w.refused
+			return n, w.denied
 		}
 	}
 }
 
-// processorTime is what this process has used, of user and system together.
+// processorTime returns the user and system time of this process.
 func processorTime() (time.Duration, error) {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -145,7 +149,8 @@ func processorTime() (time.Duration, error) {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), nil
 }
 
-// trivial is the handler. It reads the peer's address, so that a cache miss on its text is not the middleware's.
+// trivial is the measured handler. It reads the client's address, so that a cache miss
+// on its text is not counted as a cost of the middleware.
 type trivial struct{}
 
 func (trivial) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -154,17 +159,18 @@ func (trivial) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answer is a response that nobody reads. Its header is used again, as a new one would be each row's alone.
-type answer struct {
-	header  http.Header
-	refused int64
+// response discards the response. Its header map is reused, because a new map would add
+// an allocation to every row.
+type response struct {
+	header http.Header
+	denied int64
 }
 
-func newAnswer() *answer { return &answer{header: make(http.Header, 8)} }
+func newResponse() *response { return &response{header: make(http.Header, 8)} }
 
-func (a *answer) Header() http.Header       { return a.header }
-func (*answer) Write(p []byte) (int, error) { return len(p), nil }
-func (a *answer) WriteHeader(int)           { a.refused++ }
+func (a *response) Header() http.Header       { return a.header }
+func (*response) Write(p []byte) (int, error) { return len(p), nil }
+func (a *response) WriteHeader(int)           { a.denied++ }
 
 func newRequest() *http.Request {
 	return httptest.NewRequest(http.MethodGet, "http://example.com/items/1", http.NoBody)

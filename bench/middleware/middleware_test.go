@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate/bench/middleware"
 )
 
-// Every row limits by address, lets the request through, and sends the fields that the table says.
-func TestRows(t *testing.T) {
+// Every row limits by address and allows the requests of the measurement.
+func TestRowsAllowMeasuredRequests(t *testing.T) {
 	t.Parallel()
 	for _, row := range middleware.Rows() {
 		for _, goroutines := range []int{1, 2} {
@@ -20,13 +20,13 @@ func TestRows(t *testing.T) {
 			}
 			r, err := s.Round(time.Millisecond)
 			if err != nil || r.Denied > 0 || r.Bare.Nanos <= 0 {
-				t.Errorf("%s: got %+v, %v want that all is admitted", row.Name, r, err)
+				t.Errorf("%s: got %+v, %v want all requests allowed", row.Name, r, err)
 			}
 		}
 	}
 }
 
-func TestRowsTell(t *testing.T) {
+func TestRowsSendListedHeaderFields(t *testing.T) {
 	t.Parallel()
 	for _, row := range middleware.Rows() {
 		limit, err := row.New(1)
@@ -42,9 +42,9 @@ func TestRowsTell(t *testing.T) {
 	}
 }
 
-func TestUnknownRow(t *testing.T) {
+func TestNamedRejectsUnknownRow(t *testing.T) {
 	t.Parallel()
-	if _, err := middleware.Named("nobody"); err == nil {
-		t.Error("got no error for a row that is not there")
+	if _, err := middleware.Named("missing"); err == nil {
+		t.Error("got no error for an unknown row")
 	}
 }

@@ -1,6 +1,7 @@
-// Package middleware puts HTTP middlewares that limit before one trivial handler, to measure what each of them adds to it.
+// Package middleware wraps a trivial handler with HTTP rate limit middlewares and
+// measures the cost that each of them adds.
 //
-// What is compared, and what cannot be, is told in ../README.md.
+// ../README.md documents what is compared and what cannot be compared.
 package middleware
 
 import (
@@ -26,24 +27,27 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// Row is one middleware, as its documentation has it for a limit by the peer's address.
+// Row is one middleware, configured as its documentation shows for a limit by client
+// address.
 type Row struct {
 	Name string
-	// New makes it for a number of clients, under a limit that none of them reaches.
+	// New returns the middleware for a number of clients, with a limit that no client
+	// reaches.
 	New func(clients int) (func(http.Handler) http.Handler, error)
-	// Ours says that it is headgate's.
+	// Ours is true for the rows of headgate.
 	Ours bool
-	// Fields says which header fields it sends.
+	// Fields lists the header fields that the middleware sends, or is "none".
 	Fields string
 }
 
-// The limit of every row: so many units at once, and so many more in an hour.
+// The limit of every row: a burst and a refill rate per hour.
 const (
 	burst   = 1_000_000_000
 	perHour = 1_000_000
 )
 
-// Rows lists everything that is measured, in the order of the tables. The first is what the others are compared with.
+// Rows returns all rows in the order of the tables. The first row is the one that all
+// others are compared with.
 func Rows() []Row {
 	return []Row{
 		{"headgate", headgateWith(httpfields.IETF), true, "RateLimit, RateLimit-Policy"},
@@ -57,7 +61,7 @@ func Rows() []Row {
 	}
 }
 
-// Named is the row of that name.
+// Named returns the row with the given name.
 func Named(name string) (Row, error) {
 	var known []string
 	for _, r := range Rows() {
@@ -66,7 +70,7 @@ func Named(name string) (Row, error) {
 		}
 		known = append(known, r.Name)
 	}
-	return Row{}, fmt.Errorf("middleware: unknown row %q; there are %s", name, strings.Join(known, "; "))
+	return Row{}, fmt.Errorf("middleware: unknown row %q; must be one of %s", name, strings.Join(known, "; "))
 }
 
 func headgateWith(d httpfields.Dialect) func(int) (func(http.Handler) http.Handler, error) {
@@ -81,8 +85,9 @@ func headgateWith(d httpfields.Dialect) func(int) (func(http.Handler) http.Handl
 	}
 }
 
-// newHTTPRate is github.com/go-chi/httprate with its local counter. The key is what its documentation says since its KeyByIP is
-// deprecated: the address, without the middleware of chi that would put it into the context.
+// newHTTPRate uses github.com/go-chi/httprate with its local counter. KeyByIP is
+// deprecated. As its documentation recommends, the key is the client's address. The chi
+// middleware that stores the address in the context is not used.
 func newHTTPRate(int) (func(http.Handler) http.Handler, error) {
 	return httprate.LimitBy(burst, time.Hour, func(r *http.Request) (string, error) {
 		host, _, err := net.SplitHostPort(r.RemoteAddr)
@@ -90,19 +95,22 @@ func newHTTPRate(int) (func(http.Handler) http.Handler, error) {
 	}), nil
 }
 
-// newTollbooth is github.com/didip/tollbooth/v8. Its buckets never expire here, which favours it.
+// newTollbooth uses github.com/didip/tollbooth/v8. Its buckets never expire here, which
+// favours this row.
 func newTollbooth(int) (func(http.Handler) http.Handler, error) {
 	lmt := tollbooth.NewLimiter(float64(perHour)/3600, nil).SetBurst(burst)
 	return tollbooth.HTTPMiddleware(lmt), nil
 }
 
-// newUlule is github.com/ulule/limiter/v3 over its memory store. Its clean-up is put off, which favours it.
+// newUlule uses github.com/ulule/limiter/v3 with its memory store. Its cleanup is
+// disabled here, which favours this row.
 func newUlule(int) (func(http.Handler) http.Handler, error) {
 	store := memory.NewStoreWithOptions(limiter.StoreOptions{Prefix: limiter.DefaultPrefix, CleanUpInterval: 1000 * time.Hour})
 	return stdlib.NewMiddleware(limiter.New(store, limiter.Rate{Period: time.Hour, Limit: burst})).Handler, nil
 }
 
-// newSethvargo is github.com/sethvargo/go-limiter's httplimit over its memorystore. Its sweep is put off, which favours it.
+// newSethvargo uses httplimit of github.com/sethvargo/go-limiter with its memorystore.
+// Its sweep is disabled here, which favours this row.
 func newSethvargo(clients int) (func(http.Handler) http.Handler, error) {
 	store, err := memorystore.New(&memorystore.Config{
 		Tokens: burst, Interval: time.Hour, SweepInterval: 1000 * time.Hour, SweepMinTTL: 1000 * time.Hour, InitialAlloc: clients,
@@ -117,8 +125,9 @@ func newSethvargo(clients int) (func(http.Handler) http.Handler, error) {
 	return m.Handle, nil
 }
 
-// newByHand is golang.org/x/time/rate with a limiter for each address in a map, as most programs write it: nothing is ever dropped,
-// the map grows with the addresses, and the answer tells nothing.
+// newByHand uses golang.org/x/time/rate with a limiter for each address in a map, as
+// most programs do. The map never shrinks, and the response has no rate limit header
+// fields.
 func newByHand(int) (func(http.Handler) http.Handler, error) {
 	var limiters sync.Map // string → *rate.Limiter
 	limiterOf := func(host string) *rate.Limiter {

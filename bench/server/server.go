@@ -1,5 +1,5 @@
-// Package server runs the servers that stores are measured on, each alone on a port of the loopback interface, and asks Redis what
-// its time went to.
+// Package server starts the servers that stores are measured with, each on a free port
+// of the loopback interface. It also reads Redis's statistics.
 package server
 
 import (
@@ -17,33 +17,36 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Server is a server's process, empty when it starts and keeping nothing on disk.
+// Server is a server process that starts empty and stores nothing on disk.
 type Server struct {
-	// Addr is where it listens: 127.0.0.1 and a port.
+	// Addr is the listen address: 127.0.0.1 and a port.
 	Addr string
-	// Version is what the program says of itself.
+	// Version is the output of the program's --version flag, or "".
 	Version string
 
 	cmd *exec.Cmd
 	dir string
 }
 
-// Redis starts redis-server and waits until it accepts connections. It runs until [Server.Close].
+// Redis starts redis-server and waits until it accepts connections. [Server.Close]
+// stops it.
 func Redis() (*Server, error) {
 	return start("redis-server", func(port string) []string {
 		return []string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"}
 	})
 }
 
-// Memcached starts memcached with 1 GiB and waits until it accepts connections. It runs until [Server.Close].
+// Memcached starts memcached with 1 GiB of memory and waits until it accepts
+// connections. [Server.Close] stops it.
 func Memcached() (*Server, error) {
 	return start("memcached", func(port string) []string {
 		return []string{"-p", port, "-l", "127.0.0.1", "-m", "1024", "-u", "nobody"}
 	})
 }
 
-// Headgate starts the program at a path, with state in memory and its Redis-compatible endpoint alone,
-// and waits until it accepts connections. It runs until [Server.Close].
+// Headgate starts the program at the given path and waits until it accepts connections.
+// Its state is in memory, and only the Redis-compatible endpoint is enabled.
+// [Server.Close] stops it.
 func Headgate(program string, flags ...string) (*Server, error) {
 	path, err := filepath.Abs(program)
 	if err != nil {
@@ -54,7 +57,7 @@ func Headgate(program string, flags ...string) (*Server, error) {
 	})
 }
 
-// PID returns the number of the server's process.
+// PID returns the process ID of the server.
 func (s *Server) PID() int { return s.cmd.Process.Pid }
 
 func start(program string, args func(port string) []string) (*Server, error) {
@@ -73,28 +76,28 @@ func start(program string, args func(port string) []string) (*Server, error) {
 		s.Version = strings.TrimSpace(string(text))
 	}
 	if err := s.cmd.Start(); err != nil {
-		return nil, errors.Join(fmt.Errorf("server: %s cannot be started: %w; scripts/setup installs what this module runs", program, err), os.RemoveAll(dir))
+		return nil, errors.Join(fmt.Errorf("server: cannot start %s: %w; scripts/setup installs it", program, err), os.RemoveAll(dir))
 	}
-	if err := s.await(); err != nil {
+	if err := s.waitUntilListening(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-// FreeAddrs returns addresses of the loopback interface on which nothing listens.
+// FreeAddrs returns n loopback addresses on which no process listens.
 func FreeAddrs(n int) (addrs []string, err error) {
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			return nil, err
 		}
-		defer l.Close() // after the last one is chosen, so that all differ
+		defer l.Close() // closed after the last one is chosen, so that all differ
 		addrs = append(addrs, l.Addr().String())
 	}
 	return addrs, nil
 }
 
-func (s *Server) await() error {
+func (s *Server) waitUntilListening() error {
 	var err error
 	for range 100 {
 		var conn net.Conn
@@ -103,31 +106,31 @@ func (s *Server) await() error {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	return fmt.Errorf("server: %s does not answer: %w", s.cmd.Path, err)
+	return fmt.Errorf("server: %s does not accept connections: %w", s.cmd.Path, err)
 }
 
-// Close ends the server and removes its folder.
+// Close kills the server and removes its directory.
 func (s *Server) Close() error {
-	_ = s.cmd.Process.Kill() // it can only have ended by itself
-	_ = s.cmd.Wait()         // killed: that is no news
+	_ = s.cmd.Process.Kill() // fails only if the process has already exited
+	_ = s.cmd.Wait()         // always an error, because the process was killed
 	return os.RemoveAll(s.dir)
 }
 
-// Usage is what Redis ran since it was last asked to forget.
+// Usage contains Redis's statistics since [ResetStats].
 type Usage struct {
-	Calls   int64         // of the commands that clients sent, not of what scripts called
-	Scripts int64         // EVALSHA and EVAL among them
-	Busy    time.Duration // in scripts, by the server's own count
-	CPU     time.Duration // of the server's process since it started
+	Calls   int64         // commands of clients, without the commands that scripts call
+	Scripts int64         // the EVALSHA and EVAL commands among Calls
+	Busy    time.Duration // time in scripts, as measured by the server
+	CPU     time.Duration // processor time of the server since it started
 }
 
-// Forget makes Redis count from zero.
-func Forget(ctx context.Context, c rueidis.Client) error {
+// ResetStats resets Redis's statistics.
+func ResetStats(ctx context.Context, c rueidis.Client) error {
 	return c.Do(ctx, c.B().ConfigResetstat().Build()).Error()
 }
 
-// Used is what Redis ran since [Forget].
-func Used(ctx context.Context, c rueidis.Client) (Usage, error) {
+// ReadUsage returns Redis's statistics since [ResetStats].
+func ReadUsage(ctx context.Context, c rueidis.Client) (Usage, error) {
 	text, err := c.Do(ctx, c.B().Info().Section("stats", "commandstats", "cpu").Build()).ToString()
 	if err != nil {
 		return Usage{}, err
@@ -144,14 +147,14 @@ func Used(ctx context.Context, c rueidis.Client) (Usage, error) {
 		line, _, _ = strings.Cut(line, "\r\n")
 		seconds, err := strconv.ParseFloat(line, 64)
 		if err != nil {
-			return Usage{}, fmt.Errorf("server: INFO says nothing of %s %w", name, err)
+			return Usage{}, fmt.Errorf("server: INFO has no valid field %s %w", name, err)
 		}
 		u.CPU += time.Duration(seconds * float64(time.Second))
 	}
 	return u, nil
 }
 
-// number is the whole number behind name in text, or 0.
+// number returns the integer after name in text, or 0.
 func number(text, name string) int64 {
 	_, rest, found := strings.Cut(text, name)
 	if !found {

@@ -14,12 +14,14 @@ import (
 	"github.com/headgate/headgate/bench"
 )
 
-// newGoRedis has a connection for each caller: with go-redis' default, ten for each processor, some would wait for one.
+// newGoRedis returns a client with a connection for each caller. With go-redis's
+// default of ten connections per processor, some callers would wait for one.
 func newGoRedis(addr string) *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: addr, PoolSize: 64, MinIdleConns: 64})
 }
 
-// redisRate is github.com/go-redis/redis_rate/v10: GCRA in a script, in doubles.
+// redisRate is github.com/go-redis/redis_rate/v10: GCRA in a script with
+// double-precision numbers.
 type redisRate struct {
 	client  *redis.Client
 	limiter *redis_rate.Limiter
@@ -32,13 +34,14 @@ func newRedisRate(addr string, limit bench.Limit) (Limiter, error) {
 }
 
 func (r *redisRate) Allow(ctx context.Context, key string) (bool, error) {
-	answer, err := r.limiter.Allow(ctx, key, r.limit)
-	return err == nil && answer.Allowed > 0, err
+	result, err := r.limiter.Allow(ctx, key, r.limit)
+	return err == nil && result.Allowed > 0, err
 }
 
 func (r *redisRate) Close() error { return r.client.Close() }
 
-// ulule is github.com/ulule/limiter/v3 over its Redis store: a fixed window that starts with a key's first request.
+// ulule is github.com/ulule/limiter/v3 with its Redis store: a fixed window that starts
+// with a key's first request.
 type ulule struct {
 	client  *redis.Client
 	limiter *ululelib.Limiter
@@ -54,14 +57,15 @@ func newUlule(addr string, limit bench.Limit) (Limiter, error) {
 }
 
 func (u *ulule) Allow(ctx context.Context, key string) (bool, error) {
-	answer, err := u.limiter.Get(ctx, key)
-	return err == nil && !answer.Reached, err
+	result, err := u.limiter.Get(ctx, key)
+	return err == nil && !result.Reached, err
 }
 
 func (u *ulule) Close() error { return u.client.Close() }
 
-// throttled is github.com/throttled/throttled/v2 over its go-redis store: TIME and GET in a pipeline, GCRA in Go, then a script that
-// compares and sets; again when another caller was faster, ten times at most, which is an error then.
+// throttled is github.com/throttled/throttled/v2 with its go-redis store: TIME and GET
+// in a pipeline, GCRA in Go, then a script that compares and sets. It retries up to ten
+// times when another caller was faster, and then returns an error.
 type throttled struct {
 	client  *redis.Client
 	limiter *throttledlib.GCRARateLimiterCtx
@@ -86,5 +90,5 @@ func (t *throttled) Allow(ctx context.Context, key string) (bool, error) {
 
 func (t *throttled) Close() error { return t.client.Close() }
 
-// day is how long the floors' keys live.
+// day is the TTL of the keys of rows that decide nothing and of lock key buckets.
 const day = 24 * time.Hour

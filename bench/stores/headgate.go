@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/redisstore"
 )
 
-// ours is a token bucket through the same headgate.Limiter that a program holds.
+// ours is a token bucket used through the same headgate.Limiter as in a program.
 type ours struct {
 	*headgate.Limiter
 	store headgate.Store
@@ -34,10 +34,10 @@ func newOurs(store headgate.Store, limit bench.Limit) (Limiter, error) {
 	return &ours{l, store}, nil
 }
 
-// Rows of different options keep apart what they have in Redis.
+// Rows with different options use different namespaces in Redis.
 var (
-	joined = redisstore.Options{Namespace: "joined"}
-	alone  = redisstore.Options{Namespace: "alone", NoBatching: true, DenialCacheTTL: -1}
+	batched   = redisstore.Options{Namespace: "batched"}
+	unbatched = redisstore.Options{Namespace: "unbatched", NoBatching: true, DenialCacheTTL: -1}
 )
 
 func redisstoreRow(options redisstore.Options) func(string, bench.Limit) (Limiter, error) {
@@ -52,7 +52,7 @@ func redisstoreRow(options redisstore.Options) func(string, bench.Limit) (Limite
 
 func memcachedRow(join bool) func(string, bench.Limit) (Limiter, error) {
 	return func(addr string, limit bench.Limit) (Limiter, error) {
-		namespace := map[bool]string{true: "joined", false: "alone"}[join]
+		namespace := map[bool]string{true: "joined", false: "unjoined"}[join]
 		store, err := memcachedstore.New(&memcachedstore.Options{Namespace: namespace, DisableJoin: !join}, addr)
 		if err != nil {
 			return nil, err
@@ -61,13 +61,14 @@ func memcachedRow(join bool) func(string, bench.Limit) (Limiter, error) {
 	}
 }
 
-// replay sends the script calls that headgate would make, without headgate: the same text and arguments for each key, through the
-// same client, and looks at no answer. It learns a key's call from headgate when it first sees the key.
+// replay sends headgate's script calls without headgate: the same script and arguments
+// for each key, through the same client. It does not read the replies. It records a
+// key's call through headgate on the key's first use.
 type replay struct {
-	through Limiter
-	client  rueidis.Client
-	spy     *spy
-	calls   sync.Map // of redisstore.Call by key
+	limiter  Limiter
+	client   rueidis.Client
+	recorder *recorder
+	calls    sync.Map // redisstore.Call by key
 }
 
 func newReplay(addr string, limit bench.Limit) (Limiter, error) {
@@ -75,46 +76,46 @@ func newReplay(addr string, limit bench.Limit) (Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &spy{Client: redisstore.Rueidis(client)}
-	store, err := redisstore.New(s, &redisstore.Options{Namespace: "replay", NoBatching: true, DenialCacheTTL: -1})
+	rec := &recorder{Client: redisstore.Rueidis(client)}
+	store, err := redisstore.New(rec, &redisstore.Options{Namespace: "replay", NoBatching: true, DenialCacheTTL: -1})
 	if err != nil {
 		return nil, err
 	}
 	l, err := newOurs(store, limit)
-	return &replay{through: l, client: client, spy: s}, err
+	return &replay{limiter: l, client: client, recorder: rec}, err
 }
 
 func (r *replay) Allow(ctx context.Context, key string) (bool, error) {
-	known, ok := r.calls.Load(key)
+	recorded, ok := r.calls.Load(key)
 	if !ok {
-		return r.learn(ctx, key)
+		return r.record(ctx, key)
 	}
-	call := known.(redisstore.Call)
+	call := recorded.(redisstore.Call)
 	_, err := r.client.Do(ctx, r.client.B().Evalsha().Sha1(call.SHA).Numkeys(1).Key(call.Keys...).Arg(call.Args...).Build()).ToString()
 	return true, err
 }
 
-func (r *replay) learn(ctx context.Context, key string) (bool, error) {
-	r.spy.mu.Lock()
-	defer r.spy.mu.Unlock()
-	ok, err := r.through.Allow(ctx, key)
+func (r *replay) record(ctx context.Context, key string) (bool, error) {
+	r.recorder.mu.Lock()
+	defer r.recorder.mu.Unlock()
+	ok, err := r.limiter.Allow(ctx, key)
 	if err == nil {
-		r.calls.Store(string([]byte(key)), r.spy.last)
+		r.calls.Store(string([]byte(key)), r.recorder.last)
 	}
 	return ok, err
 }
 
-// Close closes headgate's store, and so the client.
-func (r *replay) Close() error { return r.through.Close() }
+// Close closes headgate's store and with it the client.
+func (r *replay) Close() error { return r.limiter.Close() }
 
-// spy is a client that remembers the last call. Whoever calls holds mu.
-type spy struct {
+// recorder is a client that records the last call. The caller must hold mu.
+type recorder struct {
 	redisstore.Client
 	mu   sync.Mutex
 	last redisstore.Call
 }
 
-func (s *spy) Run(ctx context.Context, calls []redisstore.Call, replies []redisstore.Reply) {
-	s.last = calls[0]
-	s.Client.Run(ctx, calls, replies)
+func (r *recorder) Run(ctx context.Context, calls []redisstore.Call, replies []redisstore.Reply) {
+	r.last = calls[0]
+	r.Client.Run(ctx, calls, replies)
 }

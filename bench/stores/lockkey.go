@@ -12,8 +12,9 @@ import (
 	"github.com/headgate/headgate/bench"
 )
 
-// lockKey is a token bucket as limiters keep one over memcached that have no compare-and-swap: add a lock key, get the bucket, set
-// it, delete the lock. Who finds the lock taken waits and tries again.
+// lockKey is a token bucket as implemented by memcached limiters that do not use
+// compare-and-swap: add a lock key, get the bucket, set it, delete the lock. A caller
+// that finds the lock taken waits and retries.
 type lockKey struct {
 	client *memcache.Client
 	limit  bench.Limit
@@ -21,7 +22,7 @@ type lockKey struct {
 }
 
 const (
-	lockLife  = 5 // s: a holder that died has lost the lock then
+	lockTTL   = 5 // seconds until the lock of a crashed caller expires
 	lockPause = 500 * time.Microsecond
 )
 
@@ -42,7 +43,7 @@ func (l *lockKey) Allow(ctx context.Context, key string) (bool, error) {
 
 func (l *lockKey) lock(ctx context.Context, key string) error {
 	for {
-		err := l.client.Add(&memcache.Item{Key: "lock:" + key, Value: []byte("1"), Expiration: lockLife})
+		err := l.client.Add(&memcache.Item{Key: "lock:" + key, Value: []byte("1"), Expiration: lockTTL})
 		if !errors.Is(err, memcache.ErrNotStored) {
 			return err
 		}
@@ -53,7 +54,7 @@ func (l *lockKey) lock(ctx context.Context, key string) error {
 	}
 }
 
-// take refills whole units, then takes one.
+// take adds the tokens refilled since the last call and then takes one.
 func (l *lockKey) take(key string) (bool, error) {
 	now := time.Now().UnixNano()
 	tokens, last := int64(l.limit.Burst), now
@@ -66,8 +67,8 @@ func (l *lockKey) take(key string) (bool, error) {
 		if _, err := fmt.Sscanf(string(item.Value), "%d %d", &tokens, &last); err != nil {
 			return false, err
 		}
-		back := (now - last) / int64(l.unit)
-		tokens, last = min(int64(l.limit.Burst), tokens+back), last+back*int64(l.unit)
+		refilled := (now - last) / int64(l.unit)
+		tokens, last = min(int64(l.limit.Burst), tokens+refilled), last+refilled*int64(l.unit)
 	}
 	if tokens < 1 {
 		return false, nil

@@ -14,7 +14,8 @@ func newRueidis(addr string) (rueidis.Client, error) {
 	return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true})
 }
 
-// Scripts that decide nothing: what a decision by a script cannot be without.
+// These scripts decide nothing. They measure the minimum cost of a decision in a
+// script.
 const (
 	empty      = `return 1`
 	timeGetSet = `
@@ -25,7 +26,7 @@ redis.call('SET', KEYS[1], string.format('%.0f', math.max(was, now) + 1), 'PX', 
 return 1`
 )
 
-// script runs one through rueidis, which pipelines what callers send at once.
+// script calls a script through rueidis, which pipelines concurrent calls.
 type script struct {
 	client rueidis.Client
 	sha    string
@@ -53,8 +54,9 @@ func (s *script) Close() error {
 	return nil
 }
 
-// counter is a fixed window as limiters on rueidis count it, rueidislimiter among them: a counter and, beside it, when it ends by
-// the caller's clock; both in one script.
+// counter is a fixed window as implemented by limiters on rueidis, including
+// rueidislimiter. One script updates a counter and a second key with the end of the
+// window by the caller's clock.
 type counter struct {
 	client rueidis.Client
 	script *rueidis.Lua
@@ -77,10 +79,10 @@ func newCounter(addr string, limit bench.Limit) (Limiter, error) {
 
 func (c *counter) Allow(ctx context.Context, key string) (bool, error) {
 	now := time.Now()
-	answer, err := c.script.Exec(ctx, c.client, []string{"counter:{" + key + "}", "counter:{" + key + "}:ends"}, []string{
+	result, err := c.script.Exec(ctx, c.client, []string{"counter:{" + key + "}", "counter:{" + key + "}:ends"}, []string{
 		"1", strconv.FormatInt(now.UnixMilli(), 10), strconv.FormatInt(now.Add(c.limit.Window()).UnixMilli(), 10),
 	}).AsIntSlice()
-	return err == nil && answer[0] <= int64(c.limit.Burst), err
+	return err == nil && result[0] <= int64(c.limit.Burst), err
 }
 
 func (c *counter) Close() error {

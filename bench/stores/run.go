@@ -17,92 +17,95 @@ import (
 	"github.com/headgate/headgate/bench/server"
 )
 
-// Case is one situation that limiters are measured in.
+// Case is one situation in which limiters are measured.
 type Case struct {
 	Callers int
 	Keys    int
 	Limit   bench.Limit
-	// Demand is how many checks a second all callers make together; 0 means as many as they can.
+	// Demand is the total rate of all callers in checks per second; 0 means as many as
+	// possible.
 	Demand float64
 }
 
-// Turn is what one row did in one round.
+// Turn is the result of one row in one round.
 type Turn struct {
-	Rate     float64 // decisions a second
-	P50, P99 time.Duration
-	Denied   float64 // the share of decisions
-	Errors   float64 // the share of checks that were not decided
-	Calls    float64 // script calls a second
-	Busy     float64 // the share of time that the server spent in scripts
-	Here     float64 // processor time of this process for a decision, in µs
-	There    float64 // processor time of the server for a decision, in µs
+	Rate      float64 // decisions per second
+	P50, P99  time.Duration
+	Denied    float64 // denial rate, 0 to 1
+	Errors    float64 // error rate of the checks, 0 to 1
+	Calls     float64 // script calls per second
+	InScripts float64 // fraction of time that the server spent in scripts, 0 to 1
+	ClientCPU float64 // processor time of this process per decision, in µs
+	ServerCPU float64 // processor time of the server per decision, in µs
 }
 
-// Round gives every subject its turn.
-func (f *Field) Round(d time.Duration) error {
-	for i, s := range f.subjects {
-		t, err := f.turn(s, d)
+// Round measures one turn of every row.
+func (c *Comparison) Round(d time.Duration) error {
+	for i, s := range c.subjects {
+		t, err := c.turn(s, d)
 		if err != nil {
 			return fmt.Errorf("stores: %s: %w", s.row.Name, err)
 		}
-		f.Turns[i] = append(f.Turns[i], t)
+		c.Turns[i] = append(c.Turns[i], t)
 	}
 	return nil
 }
 
-// Field is a case with all its rows made ready over one server.
-type Field struct {
+// Comparison is a case with all its rows prepared on one server.
+type Comparison struct {
 	Case     Case
 	Turns    [][]Turn // by row
 	subjects []subject
-	info     rueidis.Client // nil over memcached
+	info     rueidis.Client // nil for memcached
 	seed     uint64
 }
 
-// NewField makes rows ready and asks each for every key once, with as many callers as are measured: a client of Redis may be slower
-// ever after once calls have met in it.
-func NewField(rows []Row, s *server.Server, c Case, redis bool) (*Field, error) {
-	f := &Field{Case: c, Turns: make([][]Turn, len(rows))}
+// NewComparison prepares rows and requests every key of each row once. It uses as many
+// concurrent callers as the measurement, because a Redis client may become permanently
+// slower after its first concurrent calls.
+func NewComparison(rows []Row, s *server.Server, kind Case, redis bool) (*Comparison, error) {
+	c := &Comparison{Case: kind, Turns: make([][]Turn, len(rows))}
 	var err error
 	if redis {
-		if f.info, err = newRueidis(s.Addr); err != nil {
+		if c.info, err = newRueidis(s.Addr); err != nil {
 			return nil, err
 		}
 	}
-	if f.subjects, err = open(rows, s, c.Limit); err != nil {
+	if c.subjects, err = open(rows, s, kind.Limit); err != nil {
 		return nil, err
 	}
-	for _, s := range f.subjects {
-		if err := fill(s, c); err != nil {
+	for _, s := range c.subjects {
+		if err := fill(s, kind); err != nil {
 			return nil, fmt.Errorf("stores: %s: %w", s.row.Name, err)
 		}
 	}
-	return f, nil
+	return c, nil
 }
 
 func fill(s subject, c Case) error {
 	var next atomic.Int64
-	var failed atomic.Pointer[error]
+	var firstErr atomic.Pointer[error]
 	var wg sync.WaitGroup
 	for range c.Callers {
 		wg.Go(func() {
 			texts := bench.NewKeys(c.Keys, 0)
-			for i := next.Add(1) - 1; i < int64(c.Keys) && failed.Load() == nil; i = next.Add(1) - 1 {
-				if err := askOnce(s.limiter, strings.Clone(texts.Key(uint64(i)))); err != nil {
-					failed.Store(&err)
+			for i := next.Add(1) - 1; i < int64(c.Keys) && firstErr.Load() == nil; i = next.Add(1) - 1 {
+				if err := insertKey(s.limiter, strings.Clone(texts.Key(uint64(i)))); err != nil {
+					firstErr.Store(&err)
 				}
 			}
 		})
 	}
 	wg.Wait()
-	if err := failed.Load(); err != nil {
+	if err := firstErr.Load(); err != nil {
 		return *err
 	}
 	return nil
 }
 
-// askOnce asks until there is an answer, a few times: stores give up where a machine stalls for a second.
-func askOnce(l Limiter, key string) (err error) {
+// insertKey requests key until it gets a decision, at most five times. A store may return
+// an error when the machine stalls for a second.
+func insertKey(l Limiter, key string) (err error) {
 	for range 5 {
 		if _, err = l.Allow(context.Background(), key); err == nil {
 			return nil
@@ -112,60 +115,61 @@ func askOnce(l Limiter, key string) (err error) {
 }
 
 // Close closes every limiter.
-func (f *Field) Close() error {
-	if f.info != nil {
-		f.info.Close()
+func (c *Comparison) Close() error {
+	if c.info != nil {
+		c.info.Close()
 	}
-	return closeAll(f.subjects)
+	return closeAll(c.subjects)
 }
 
-// tally is what one caller saw.
+// tally contains the results of one caller.
 type tally struct {
 	denied, errors int
 	times          []time.Duration
 }
 
-func (f *Field) turn(s subject, d time.Duration) (Turn, error) {
+func (c *Comparison) turn(s subject, d time.Duration) (Turn, error) {
 	ctx := context.Background()
-	f.seed += 1000
+	c.seed += 1000
 	runtime.GC()
-	before, err := f.forget(ctx)
+	before, err := c.resetStats(ctx)
 	if err != nil {
 		return Turn{}, err
 	}
-	here := processorTime()
-	tallies := make([]tally, f.Case.Callers)
+	cpuBefore := processorTime()
+	tallies := make([]tally, c.Case.Callers)
 	began := time.Now()
 	var wg sync.WaitGroup
 	for i := range tallies {
-		wg.Go(func() { tallies[i] = f.call(s.limiter, began, d, uint64(i)) })
+		wg.Go(func() { tallies[i] = c.call(s.limiter, began, d, uint64(i)) })
 	}
 	wg.Wait()
 	wall := time.Since(began)
 	t := sum(tallies, wall)
 	decisions := t.Rate * wall.Seconds()
-	t.Here = float64((processorTime() - here).Microseconds()) / decisions
-	if f.info == nil {
+	t.ClientCPU = float64((processorTime() - cpuBefore).Microseconds()) / decisions
+	if c.info == nil {
 		return t, nil
 	}
-	used, err := server.Used(ctx, f.info)
-	t.Calls, t.Busy = float64(used.Scripts)/wall.Seconds(), used.Busy.Seconds()/wall.Seconds()
-	t.There = float64((used.CPU - before.CPU).Microseconds()) / decisions
+	used, err := server.ReadUsage(ctx, c.info)
+	t.Calls, t.InScripts = float64(used.Scripts)/wall.Seconds(), used.Busy.Seconds()/wall.Seconds()
+	t.ServerCPU = float64((used.CPU - before.CPU).Microseconds()) / decisions
 	return t, err
 }
 
-// forget makes Redis count from zero, and says what it can't forget.
-func (f *Field) forget(ctx context.Context) (server.Usage, error) {
-	if f.info == nil {
+// resetStats resets Redis's statistics. It returns the usage afterwards, which includes
+// processor time that cannot be reset.
+func (c *Comparison) resetStats(ctx context.Context) (server.Usage, error) {
+	if c.info == nil {
 		return server.Usage{}, nil
 	}
-	if err := server.Forget(ctx, f.info); err != nil {
+	if err := server.ResetStats(ctx, c.info); err != nil {
 		return server.Usage{}, err
 	}
-	return server.Used(ctx, f.info)
+	return server.ReadUsage(ctx, c.info)
 }
 
-// processorTime is what this process has used.
+// processorTime returns the user and system time of this process.
 func processorTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -174,15 +178,15 @@ func processorTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// call is one caller's life: as fast as it can, or at its share of the demand.
-func (f *Field) call(l Limiter, began time.Time, d time.Duration, i uint64) tally {
-	keys := bench.NewKeys(f.Case.Keys, f.seed+i)
+// call runs one caller for d, as fast as possible or at its part of the demand.
+func (c *Comparison) call(l Limiter, began time.Time, d time.Duration, i uint64) tally {
+	keys := bench.NewKeys(c.Case.Keys, c.seed+i)
 	t := tally{times: make([]time.Duration, 0, 1<<14)}
 	pause := time.Duration(0)
-	if f.Case.Demand > 0 {
-		pause = time.Duration(float64(f.Case.Callers) / f.Case.Demand * float64(time.Second))
+	if c.Case.Demand > 0 {
+		pause = time.Duration(float64(c.Case.Callers) / c.Case.Demand * float64(time.Second))
 	}
-	for due := began.Add(pause * time.Duration(i) / time.Duration(f.Case.Callers)); ; due = due.Add(pause) {
+	for due := began.Add(pause * time.Duration(i) / time.Duration(c.Case.Callers)); ; due = due.Add(pause) {
 		if pause > 0 {
 			time.Sleep(time.Until(due))
 		}
@@ -215,8 +219,9 @@ func sum(tallies []tally, wall time.Duration) Turn {
 	}
 }
 
-// Immortal counts the keys at addr that have no TTL, and all keys.
-func Immortal(addr string) (without, all int, err error) {
+// CountWithoutTTL returns the number of keys at addr without a TTL and the number of all
+// keys.
+func CountWithoutTTL(addr string) (withoutTTL, all int, err error) {
 	c, err := newRueidis(addr)
 	if err != nil {
 		return 0, 0, err
@@ -226,22 +231,22 @@ func Immortal(addr string) (without, all int, err error) {
 	for cursor := uint64(0); ; {
 		page, err := c.Do(ctx, c.B().Scan().Cursor(cursor).Count(1000).Build()).AsScanEntry()
 		if err != nil {
-			return without, all, err
+			return withoutTTL, all, err
 		}
-		asks := make(rueidis.Commands, len(page.Elements))
+		commands := make(rueidis.Commands, len(page.Elements))
 		for i, key := range page.Elements {
-			asks[i] = c.B().Pttl().Key(key).Build()
+			commands[i] = c.B().Pttl().Key(key).Build()
 		}
-		for _, answer := range c.DoMulti(ctx, asks...) {
-			if ttl, err := answer.AsInt64(); err != nil {
-				return without, all, err
+		for _, reply := range c.DoMulti(ctx, commands...) {
+			if ttl, err := reply.AsInt64(); err != nil {
+				return withoutTTL, all, err
 			} else if ttl == -1 {
-				without++
+				withoutTTL++
 			}
 			all++
 		}
 		if cursor = page.Cursor; cursor == 0 {
-			return without, all, nil
+			return withoutTTL, all, nil
 		}
 	}
 }

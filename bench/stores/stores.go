@@ -1,6 +1,7 @@
-// Package stores puts limiters whose state is in Redis or memcached to the same work, each over the same server.
+// Package stores compares rate limiters whose state is in Redis or memcached, each with
+// the same server.
 //
-// What is compared, and what cannot be, is told in the module's README.md.
+// README.md of the module documents what is compared and what cannot be compared.
 package stores
 
 import (
@@ -15,7 +16,8 @@ import (
 	"github.com/headgate/headgate/bench/server"
 )
 
-// Limiter is one limiter under one limit. Allow may be called concurrently; an error says that it could not decide.
+// Limiter is one rate limiter configured with one limit. Allow may be called
+// concurrently. An error means that the limiter could not decide.
 type Limiter interface {
 	Allow(ctx context.Context, key string) (bool, error)
 	Close() error
@@ -23,19 +25,20 @@ type Limiter interface {
 
 // Row is a limiter that can be measured.
 type Row struct {
-	// Name is what tables and flags call it.
+	// Name identifies the row in tables and flags.
 	Name string
-	// New makes it over the server at addr.
+	// New returns a limiter that uses the server at addr.
 	New func(addr string, limit bench.Limit) (Limiter, error)
-	// Floor says that it is no limiter but what one cannot be without.
+	// Floor is true for a row that decides nothing and measures a minimum cost.
 	Floor bool
 }
 
-// Redis lists what is measured over Redis; the first is what the others are compared with.
+// Redis returns the rows for Redis. The first row is the one that all others are
+// compared with.
 func Redis() []Row {
 	return []Row{
-		{Name: "headgate", New: redisstoreRow(joined)},
-		{Name: "headgate, joining and memory of denials off", New: redisstoreRow(alone)},
+		{Name: "headgate", New: redisstoreRow(batched)},
+		{Name: "headgate, batching and denial cache off", New: redisstoreRow(unbatched)},
 		{Name: "redis_rate", New: newRedisRate},
 		{Name: "ulule", New: newUlule},
 		{Name: "throttled", New: newThrottled},
@@ -45,12 +48,13 @@ func Redis() []Row {
 	}
 }
 
-// OneCaller lists what is measured with a single caller: also headgate's own script calls, sent again without headgate.
+// OneCaller returns the rows for a single caller: those for Redis and a replay of
+// headgate's own script calls without headgate.
 func OneCaller() []Row {
 	return append(Redis(), Row{Name: "headgate's script alone", New: newReplay, Floor: true})
 }
 
-// Memcached lists what is measured over memcached.
+// Memcached returns the rows for memcached.
 func Memcached() []Row {
 	return []Row{
 		{Name: "headgate", New: memcachedRow(true)},
@@ -59,12 +63,17 @@ func Memcached() []Row {
 	}
 }
 
-// Named are those of rows with the given names, separated by semicolons; all for "".
+// Named returns the rows with the given names, separated by semicolons. It returns all
+// rows if names is empty.
 func Named(rows []Row, names string) ([]Row, error) {
 	if names == "" {
 		return rows, nil
 	}
 	var found []Row
+	var known []string
+	for _, r := range rows {
+		known = append(known, r.Name)
+	}
 	for name := range strings.SplitSeq(names, ";") {
 		for _, r := range rows {
 			if r.Name == strings.TrimSpace(name) {
@@ -73,16 +82,18 @@ func Named(rows []Row, names string) ([]Row, error) {
 		}
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("stores: no row is called %q", names)
+		return nil, fmt.Errorf("stores: unknown rows %q; must be among %s", names, strings.Join(known, "; "))
 	}
 	return found, nil
 }
 
-// Hot is the limit for a single key that is never denied: 100 million at once, of which little comes back while it is measured.
+// Hot is the limit for a single key that is never denied: its burst is 100 million, and
+// few tokens are refilled during a measurement.
 var Hot = bench.Limit{Count: 1_000_000, Per: time.Hour, Burst: 100_000_000}
 
-// Many is the limit for many keys: enough at once that none runs dry, and a unit comes back in 10 s, so that few are as if never
-// used before their next turn.
+// Many is the limit for many keys. The burst is so large that no key runs out of
+// tokens. A token is refilled in 10 s, so few keys are full again before their next
+// request.
 var Many = bench.Limit{Count: 360, Per: time.Hour, Burst: 100_000}
 
 // subject is a row with its limiter.
@@ -91,7 +102,7 @@ type subject struct {
 	limiter Limiter
 }
 
-// open makes every row's limiter over s; what rows keep there does not meet.
+// open creates the limiter of every row on s. Rows use different keys.
 func open(rows []Row, s *server.Server, limit bench.Limit) ([]subject, error) {
 	var all []subject
 	for _, r := range rows {
@@ -112,7 +123,7 @@ func closeAll(all []subject) error {
 	return errors.Join(errs...)
 }
 
-// policy is a bench limit as headgate takes it.
+// policy converts a bench limit to a headgate policy.
 func policy(limit bench.Limit) headgate.Policy {
 	return headgate.Policy{Limits: []headgate.Limit{{Rate: int64(limit.Count), Period: limit.Per, Burst: int64(limit.Burst)}}}
 }

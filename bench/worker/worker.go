@@ -1,5 +1,7 @@
-// Package worker runs measurements in other processes of the same program, so that no measurement pays for another's garbage.
-// Parent and worker exchange JSON over the worker's standard input and output: a job, then orders. Each gets a reply.
+// Package worker runs measurements in separate processes of the same program, so that
+// no measurement pays for the garbage of another. Parent and worker exchange JSON over
+// the worker's standard input and output: the parent sends a job and then orders, and
+// the worker replies to each.
 package worker
 
 import (
@@ -14,14 +16,15 @@ import (
 // flag is the only argument of a worker process.
 const flag = "-worker"
 
-// reply is the answer to a job, with a zero Result, or to an order.
+// reply is the reply to an order, or to the job with a zero Result.
 type reply[Result any] struct {
 	Result Result
 	Error  string
 }
 
-// Main is the first call of a program that has workers. In a worker process it serves standard input and output, and ends the
-// process when the parent closes the input. Otherwise it returns immediately.
+// Main must be called first in a program that has workers. In a worker process it
+// serves standard input and output, and exits when the parent closes the input.
+// Otherwise it returns immediately.
 func Main[Job, Order, Result any](prepare func(Job) (func(Order) (Result, error), error)) {
 	if len(os.Args) != 2 || os.Args[1] != flag {
 		return
@@ -33,7 +36,7 @@ func Main[Job, Order, Result any](prepare func(Job) (func(Order) (Result, error)
 	os.Exit(0)
 }
 
-// Serve prepares the job that it reads from in, and then runs each order until in ends.
+// Serve prepares the job that it reads from in. It then runs each order until in ends.
 func Serve[Job, Order, Result any](in io.Reader, out io.Writer, prepare func(Job) (func(Order) (Result, error), error)) error {
 	orders, replies := json.NewDecoder(in), json.NewEncoder(out)
 	send := func(r Result, err error) error {
@@ -72,7 +75,8 @@ type Worker[Order, Result any] struct {
 	replies *json.Decoder
 }
 
-// Start starts this program again, which must call [Main], and waits until the worker has prepared the job.
+// Start starts this program again as a worker and waits until the worker has prepared
+// the job. The program must call [Main].
 func Start[Order, Result, Job any](job Job) (*Worker[Order, Result], error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -91,18 +95,18 @@ func Start[Order, Result, Job any](job Job) (*Worker[Order, Result], error) {
 		return nil, err
 	}
 	w.orders, w.replies = json.NewEncoder(w.in), json.NewDecoder(out)
-	if _, err := w.ask(job); err != nil {
+	if _, err := w.send(job); err != nil {
 		return nil, errors.Join(fmt.Errorf("worker for %+v: %w", job, err), w.Close())
 	}
 	return w, nil
 }
 
 // Run runs an order in the worker and waits for its result.
-func (w *Worker[Order, Result]) Run(order Order) (Result, error) { return w.ask(order) }
+func (w *Worker[Order, Result]) Run(order Order) (Result, error) { return w.send(order) }
 
-func (w *Worker[Order, Result]) ask(question any) (Result, error) {
+func (w *Worker[Order, Result]) send(message any) (Result, error) {
 	var r reply[Result]
-	if err := errors.Join(w.orders.Encode(question), w.replies.Decode(&r)); err != nil {
+	if err := errors.Join(w.orders.Encode(message), w.replies.Decode(&r)); err != nil {
 		return r.Result, err
 	}
 	if r.Error != "" {
@@ -111,5 +115,5 @@ func (w *Worker[Order, Result]) ask(question any) (Result, error) {
 	return r.Result, nil
 }
 
-// Close ends the worker and waits for it.
+// Close stops the worker and waits until it exits.
 func (w *Worker[Order, Result]) Close() error { return errors.Join(w.in.Close(), w.cmd.Wait()) }

@@ -1,4 +1,5 @@
-// Command memory measures the bytes that every limiter keeps for each key, each in a process of its own.
+// Command memory measures the bytes per key of every limiter, each in a separate
+// process.
 package main
 
 import (
@@ -14,15 +15,15 @@ import (
 
 func main() {
 	worker.Main(prepare)
-	keys := flag.String("keys", "1000000,10000000", "numbers of keys, separated by commas")
-	rows := flag.String("rows", "", "what to measure, separated by commas; everything that keeps keys if empty")
-	most := flag.Int64("most", 6, "GiB of heap above which a measurement is not begun, going by the one before")
-	results := flag.String("results", "", "a directory to keep the table in; it is only printed if empty")
+	keys := flag.String("keys", "1000000,10000000", "comma-separated `numbers` of keys")
+	rows := flag.String("rows", "", "comma-separated `names` of rows; empty: all with many keys")
+	maxHeap := flag.Int64("most", 6, "maximum estimated heap in `GiB`; larger measurements are skipped")
+	results := flag.String("results", "", "`directory` for the table; empty: print only")
 	flag.Parse()
-	bench.Exit("memory", run(*keys, *rows, *most<<30, *results))
+	bench.Exit("memory", run(*keys, *rows, *maxHeap<<30, *results))
 }
 
-func run(list, rows string, most int64, results string) error {
+func run(list, rows string, maxHeap int64, results string) error {
 	peers, err := bench.Named(rows)
 	if err != nil {
 		return err
@@ -35,10 +36,10 @@ func run(list, rows string, most int64, results string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(printTable(out, peers, counts, most), out.Close())
+	return errors.Join(printTable(out, peers, counts, maxHeap), out.Close())
 }
 
-func printTable(out io.Writer, peers []bench.Peer, counts []int, most int64) error {
+func printTable(out io.Writer, peers []bench.Peer, counts []int, maxHeap int64) error {
 	fmt.Fprint(out, "Bytes per key: live heap (resident memory)\n\n| |")
 	for _, n := range counts {
 		fmt.Fprintf(out, " %d keys |", n)
@@ -49,7 +50,7 @@ func printTable(out io.Writer, peers []bench.Peer, counts []int, most int64) err
 			continue
 		}
 		fmt.Fprintf(out, "| %s |", p.Name)
-		if err := printRow(out, p, counts, most); err != nil {
+		if err := printRow(out, p, counts, maxHeap); err != nil {
 			return err
 		}
 		fmt.Fprintln(out)
@@ -57,12 +58,13 @@ func printTable(out io.Writer, peers []bench.Peer, counts []int, most int64) err
 	return nil
 }
 
-// printRow leaves out what would not fit, judged by the number of keys before it.
-func printRow(out io.Writer, p bench.Peer, counts []int, most int64) error {
+// printRow skips a measurement that would exceed the memory limit, estimated from the
+// measurement with fewer keys.
+func printRow(out io.Writer, p bench.Peer, counts []int, maxHeap int64) error {
 	perKey := 0.0
 	for _, n := range counts {
-		if perKey*float64(n) > float64(most) {
-			fmt.Fprintf(out, " not run: about %.1f GiB |", perKey*float64(n)/(1<<30))
+		if perKey*float64(n) > float64(maxHeap) {
+			fmt.Fprintf(out, " skipped: about %.1f GiB |", perKey*float64(n)/(1<<30))
 			continue
 		}
 		m, err := measure(p, n)
@@ -85,7 +87,7 @@ func measure(p bench.Peer, keys int) (m bench.Memory, err error) {
 	return m, errors.Join(err, w.Close())
 }
 
-// prepare returns how a worker process measures the named peer with a number of keys.
+// prepare returns the function with which a worker process measures the named peer.
 func prepare(name string) (func(keys int) (bench.Memory, error), error) {
 	peers, err := bench.Named(name)
 	if err != nil {

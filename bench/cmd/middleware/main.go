@@ -1,7 +1,10 @@
-// Command middleware measures what HTTP middlewares that limit add to a trivial handler, beside each other in one run.
+// Command middleware measures the cost that HTTP rate limit middlewares add to a
+// trivial handler.
 //
-// Each row has a process of its own, so that none pays for another's garbage. In each round every row takes its turn, the bare
-// handler first; what is printed is the lower quartile over the rounds with it less that without.
+// Each row runs in a separate process, so that no row pays for the garbage of another.
+// In each round every row has one turn, with the bare handler first. The printed cost
+// is the lower quartile over the rounds with the middleware minus the lower quartile
+// without it.
 package main
 
 import (
@@ -17,17 +20,17 @@ import (
 
 func main() {
 	worker.Main(middleware.Job.Prepare)
-	rounds := flag.Int("rounds", 41, "rounds, in each of which every row has its turn; lower quartiles count")
-	each := flag.Duration("time", 10*time.Millisecond, "how long a turn is; each row has two, one for the bare handler")
-	clients := flag.Int("clients", 100_000, "clients of the second table; the first has one")
-	results := flag.String("results", "", "a directory to keep the tables in; they are only printed if empty")
+	rounds := flag.Int("rounds", 41, "number of rounds; the lower quartile is printed")
+	turnTime := flag.Duration("time", 10*time.Millisecond, "duration of a turn; each row has two per round")
+	clients := flag.Int("clients", 100_000, "number of clients in the second table")
+	results := flag.String("results", "", "`directory` for the tables; empty: print only")
 	flag.Parse()
-	bench.Exit("middleware", run(*rounds, *each, *clients, *results))
+	bench.Exit("middleware", run(*rounds, *turnTime, *clients, *results))
 }
 
-func run(rounds int, each time.Duration, clients int, results string) (err error) {
+func run(rounds int, turnTime time.Duration, clients int, results string) (err error) {
 	if rounds < 1 || clients < 1 {
-		return errors.New("-rounds and -clients: at least 1")
+		return fmt.Errorf("-rounds is %d and -clients is %d; both must be 1 or more", rounds, clients)
 	}
 	out, err := bench.OpenReport(results, "middleware")
 	if err != nil {
@@ -37,18 +40,18 @@ func run(rounds int, each time.Duration, clients int, results string) (err error
 	for _, n := range []int{1, clients} {
 		for _, goroutines := range []int{1, 2} {
 			c := middleware.Case{Clients: n, Goroutines: goroutines}
-			found, err := measure(c, rounds, each)
+			found, err := measure(c, rounds, turnTime)
 			if err != nil {
 				return err
 			}
-			print(out, c, rounds, each, found)
+			print(out, c, rounds, turnTime, found)
 		}
 	}
 	return nil
 }
 
-// measure lets all rows take turns, round by round.
-func measure(c middleware.Case, rounds int, each time.Duration) (found [][]middleware.Round, err error) {
+// measure runs one turn of every row in each round.
+func measure(c middleware.Case, rounds int, turnTime time.Duration) (found [][]middleware.Round, err error) {
 	rows := middleware.Rows()
 	found = make([][]middleware.Round, len(rows))
 	workers := make([]*worker.Worker[time.Duration, middleware.Round], 0, len(rows))
@@ -66,13 +69,13 @@ func measure(c middleware.Case, rounds int, each time.Duration) (found [][]middl
 	}
 	for n := range rounds {
 		for i := range workers {
-			i = (i + n) % len(workers) // nobody is always behind the same
-			r, err := workers[i].Run(each)
+			i = (i + n) % len(workers) // start each round with another row
+			r, err := workers[i].Run(turnTime)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", rows[i].Name, err)
 			}
 			if r.Denied > 0 {
-				return nil, fmt.Errorf("%s: %d requests were denied, under a limit that nobody reaches", rows[i].Name, r.Denied)
+				return nil, fmt.Errorf("%s: %d requests were denied; the limit must not be reached", rows[i].Name, r.Denied)
 			}
 			found[i] = append(found[i], r)
 		}

@@ -20,7 +20,8 @@ const (
 	gap    = 4 * vg.Length(1) // between panels
 )
 
-// Colours that people who confuse red and green tell apart, on a background of their own: pages are light and dark.
+// The colours can be distinguished by readers with red–green colour blindness. The
+// background is opaque, because pages are shown in light and dark mode.
 var (
 	background = color.White
 	ink        = color.Gray{0x22}
@@ -29,17 +30,18 @@ var (
 	orange     = color.RGBA{0xd5, 0x5e, 0x00, 0xff}
 )
 
-// panels are the parts of a picture from top to bottom, with the share of its height that each has.
+// panels are the parts of a picture from top to bottom, each with its fraction of the
+// height.
 var panels = [...]struct {
-	share vg.Length
-	build func(*result) (*plot.Plot, error)
+	fraction vg.Length
+	build    func(*result) (*plot.Plot, error)
 }{
 	{0.46, requestsPanel},
 	{0.24, remainingPanel},
 	{0.30, lastSecondPanel},
 }
 
-// draw is the picture of r.
+// draw returns the picture of r as an SVG.
 func draw(r *result) ([]byte, error) {
 	canvas := vgsvg.New(width, height)
 	page := vgdraw.New(canvas)
@@ -51,7 +53,7 @@ func draw(r *result) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		bottom := top - panel.share*(height-8)
+		bottom := top - panel.fraction*(height-8)
 		p.Draw(vgdraw.Crop(page, 6, -8, bottom+gap, top-height))
 		top = bottom
 	}
@@ -62,7 +64,7 @@ func draw(r *result) ([]byte, error) {
 	return bytes.ReplaceAll(out.Bytes(), []byte("font-family:Liberation Sans"), []byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif")), nil
 }
 
-// newPanel is an empty panel: every panel of every picture has the same seconds.
+// newPanel returns an empty panel. All panels of all pictures have the same time axis.
 func newPanel(label string, low, high float64, ticks ...float64) *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = nil
@@ -104,8 +106,8 @@ func marks(at []float64, labelled bool) []plot.Tick {
 	return ticks
 }
 
-// requestsPanel has a box for each request, those of a tenth of a second on top of each other, and below a line for each that
-// goes out.
+// requestsPanel draws a box for each request. The requests of a tenth of a second are
+// stacked. Below them, it draws a line for each request that is sent.
 func requestsPanel(r *result) (*plot.Plot, error) {
 	p := newPanel("requests", -4.5, 31, 0, 10, 20)
 	p.Title.Text = fmt.Sprintf("%s under %s", r.algorithm, r.limit)
@@ -123,30 +125,30 @@ func requestsPanel(r *result) (*plot.Plot, error) {
 			denied.at = append(denied.at, at)
 		}
 	}
-	out := combs{color: ink, low: -3.6, high: -1.2}
-	for _, t := range r.out {
-		out.xs = append(out.xs, float64(t)/second)
+	sent := combs{color: ink, low: -3.6, high: -1.2}
+	for _, t := range r.sent {
+		sent.xs = append(sent.xs, float64(t)/second)
 	}
 	names, err := captions(27.5, caption{1.5, "5 a second"}, caption{4, "25, then 25"}, caption{9, "15 a second"})
 	if err != nil {
 		return nil, err
 	}
-	p.Add(allowed, denied, out, names)
+	p.Add(allowed, denied, sent, names)
 	p.Legend.Add("allowed", allowed)
 	p.Legend.Add("denied", denied)
-	p.Legend.Add("goes out", out)
+	p.Legend.Add("sent", sent)
 	p.Legend.Top, p.Legend.Left, p.Legend.XOffs, p.Legend.YOffs = true, true, 270, -34
 	p.Legend.ThumbnailWidth, p.Legend.Padding = 10, 4
 	return p, nil
 }
 
-// caption is a text with its middle at x.
+// caption is a text centred at x.
 type caption struct {
 	x    float64
 	text string
 }
 
-// captions are texts side by side.
+// captions returns labels at the same height.
 func captions(y float64, all ...caption) (*plotter.Labels, error) {
 	var xy plotter.XYLabels
 	for _, c := range all {
@@ -163,7 +165,7 @@ func captions(y float64, all ...caption) (*plotter.Labels, error) {
 	return l, nil
 }
 
-// remainingPanel has what could be spent at once.
+// remainingPanel draws the number of tokens that can be spent immediately.
 func remainingPanel(r *result) (*plot.Plot, error) {
 	p := newPanel("remaining", 0, 12, 0, 5, 10)
 	line, err := stairs(r.remaining, blue)
@@ -174,30 +176,31 @@ func remainingPanel(r *result) (*plot.Plot, error) {
 	return p, nil
 }
 
-// lastSecondPanel has how many went out in the last second, and how many may.
+// lastSecondPanel draws the number of requests sent in the last second and its
+// guaranteed maximum.
 func lastSecondPanel(r *result) (*plot.Plot, error) {
-	p := newPanel("out in the last second", 0, 27, 0, 10, 20)
+	p := newPanel("sent in last second", 0, 27, 0, 10, 20)
 	p.X.Tick.Marker = plot.ConstantTicks(marks(wholeSeconds(), true))
-	p.X.Label.Text = "seconds; the windows' edges are at whole ones"
+	p.X.Label.Text = "seconds (windows start at whole seconds)"
 	line, err := stairs(r.lastSecond(), ink)
 	if err != nil {
 		return nil, err
 	}
-	most := mostInASecond(r.algorithm)
-	bound, err := stairs([]level{{0, most}}, orange)
+	maximum := maxPerSecond(r.algorithm)
+	bound, err := stairs([]level{{0, maximum}}, orange)
 	if err != nil {
 		return nil, err
 	}
 	bound.Dashes = []vg.Length{5, 3}
-	promise, err := captions(float64(most)+1.5, caption{6, fmt.Sprintf("guaranteed: at most %d", most)})
+	guarantee, err := captions(float64(maximum)+1.5, caption{6, fmt.Sprintf("guaranteed maximum: %d", maximum)})
 	if err != nil {
 		return nil, err
 	}
-	p.Add(bound, line, promise)
+	p.Add(bound, line, guarantee)
 	return p, nil
 }
 
-// stairs is a line that keeps each level until the next.
+// stairs returns a line that keeps each level until the next one.
 func stairs(levels []level, c color.Color) (*plotter.Line, error) {
 	points := make(plotter.XYs, 0, len(levels)+1)
 	for _, l := range levels {

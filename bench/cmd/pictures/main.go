@@ -1,5 +1,6 @@
-// Command pictures draws what each algorithm does with one and the same requests, as an SVG for each: it runs the real limiter
-// over the embedded store by a virtual clock. The same program draws the same bytes.
+// Command pictures draws how each algorithm decides the same requests, as one SVG per
+// algorithm. It runs the real limiter on the embedded store with a virtual clock. The
+// output is deterministic.
 //
 //	go run ./cmd/pictures DIRECTORY
 package main
@@ -14,7 +15,7 @@ import (
 
 func main() {
 	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "pictures: name the directory to draw into, such as ../docs/pictures")
+		fmt.Fprintln(os.Stderr, "pictures: missing argument: the output directory, for example ../docs/pictures")
 		os.Exit(2)
 	}
 	if err := drawAll(os.Args[1]); err != nil {

@@ -11,10 +11,11 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-// largest is the most bytes of a picture: pages that show all of them should load at once.
+// largest is the maximum size of a picture in bytes. A page shows all pictures and must
+// load fast.
 const largest = 40_000
 
-func TestPicturesAreThoseInTheDocs(t *testing.T) {
+func TestPicturesInDocsAreUpToDate(t *testing.T) {
 	t.Parallel()
 	for _, a := range algo.All() {
 		t.Run(string(a.Name), func(t *testing.T) {
@@ -28,28 +29,30 @@ func TestPicturesAreThoseInTheDocs(t *testing.T) {
 				t.Fatal(err)
 			}
 			if len(picture) > largest {
-				t.Errorf("%s: got %d bytes want at most %d", a.Name, len(picture), largest)
+				t.Errorf("%s: got %d bytes, want at most %d", a.Name, len(picture), largest)
 			}
 			if runtime.GOARCH != "amd64" {
-				return // other processors may round the last digit of a coordinate otherwise
+				return // other architectures may round the last digit of a coordinate differently
 			}
 			name := filepath.Join("..", "..", "..", "docs", "pictures", string(a.Name)+".svg")
-			kept, err := os.ReadFile(name)
+			current, err := os.ReadFile(name)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !bytes.Equal(picture, kept) {
-				t.Errorf("%s: got another picture than %s; make pictures draws them", a.Name, name)
+			if !bytes.Equal(picture, current) {
+				t.Errorf("%s: %s is out of date; run make pictures", a.Name, name)
 			}
 		})
 	}
 }
 
-func TestRun(t *testing.T) {
+func TestAlgorithmsOnTraffic(t *testing.T) {
 	t.Parallel()
+	// before and after count the requests allowed in the second before and after the
+	// window boundary at 4 s. allowed counts all. maxRate is the maximum sent in any second.
 	for _, c := range []struct {
-		algorithm                     headgate.Algorithm
-		before, behind, allowed, most int64 // admitted just before and behind the edge at 4 s, in all, and in the fullest second
+		algorithm                       headgate.Algorithm
+		before, after, allowed, maxRate int64
 	}{
 		{"token_bucket", 10, 1, 75, 15},
 		{"token_bucket_interval", 10, 0, 65, 10},
@@ -68,18 +71,18 @@ func TestRun(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			before, behind, allowed := r.allowedIn(3*second, 4*second), r.allowedIn(4*second, 5*second), r.allowedIn(0, length)
-			if before != c.before || behind != c.behind || allowed != c.allowed {
-				t.Errorf("%s: got %d, %d and %d admitted before 4 s, behind it and in all want %d, %d and %d",
-					c.algorithm, before, behind, allowed, c.before, c.behind, c.allowed)
+			before, after, allowed := r.allowedIn(3*second, 4*second), r.allowedIn(4*second, 5*second), r.allowedIn(0, length)
+			if before != c.before || after != c.after || allowed != c.allowed {
+				t.Errorf("%s: got %d, %d and %d allowed in the second before 4 s, in the second after it and in total, want %d, %d and %d",
+					c.algorithm, before, after, allowed, c.before, c.after, c.allowed)
 			}
-			var most int64
+			var maxRate int64
 			for _, l := range r.lastSecond() {
-				most = max(most, l.n)
+				maxRate = max(maxRate, l.n)
 			}
-			if most != c.most || most > mostInASecond(a.Name) {
-				t.Errorf("%s: got at most %d out in a second want %d, and no more than the guarantee of %d",
-					c.algorithm, most, c.most, mostInASecond(a.Name))
+			if maxRate != c.maxRate || maxRate > maxPerSecond(a.Name) {
+				t.Errorf("%s: got a maximum of %d sent in a second, want %d, within the guarantee of %d",
+					c.algorithm, maxRate, c.maxRate, maxPerSecond(a.Name))
 			}
 		})
 	}

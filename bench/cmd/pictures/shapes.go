@@ -9,7 +9,8 @@ import (
 	vgdraw "gonum.org/v1/plot/vg/draw"
 )
 
-// The shapes here draw all that they have as one path, which keeps a picture small.
+// Each shape in this file draws all its elements as one path, which keeps the SVG
+// small.
 
 // boxes are small rectangles around points, filled or hollow.
 type boxes struct {
@@ -40,7 +41,7 @@ func (b boxes) Thumbnail(c *vgdraw.Canvas) {
 func (b boxes) add(path *vg.Path, center vg.Point) {
 	w, h := boxWidth/2, boxHeight/2
 	if !b.fill {
-		w, h = w-0.4, h-0.4 // the line's own width
+		w, h = w-0.4, h-0.4 // subtract half the line width
 	}
 	path.Move(vg.Point{X: center.X - w, Y: center.Y - h})
 	path.Line(vg.Point{X: center.X + w, Y: center.Y - h})
@@ -62,7 +63,7 @@ func (b boxes) draw(c *vgdraw.Canvas, path vg.Path) {
 	c.Stroke(path)
 }
 
-// combs are upright lines from low to high.
+// combs are vertical lines from low to high.
 type combs struct {
 	xs        []float64
 	low, high float64
@@ -80,7 +81,7 @@ func (l combs) Plot(c vgdraw.Canvas, p *plot.Plot) {
 	l.stroke(&c, path)
 }
 
-// Thumbnail draws three.
+// Thumbnail draws three lines.
 func (l combs) Thumbnail(c *vgdraw.Canvas) {
 	var path vg.Path
 	for i := range 3 {

@@ -1,6 +1,7 @@
-// Command proxies measures what a request through a real nginx costs when nginx asks Headgate about it, beside nginx's own
-// limit_req and beside no limit at all, all in one run. wrk sends the requests; the application behind is an nginx that answers
-// at once.
+// Command proxies measures the cost of an nginx auth_request to Headgate. It compares
+// it with nginx's own limit_req and with no limit, in one run. wrk sends the requests.
+// The application behind the measured nginx is another nginx, which answers
+// immediately.
 package main
 
 import (
@@ -13,10 +14,10 @@ import (
 	"github.com/headgate/headgate/bench"
 )
 
-// settings are the flags.
+// settings contains the values of the flags.
 type settings struct {
 	rounds   int
-	each     time.Duration
+	turnTime time.Duration
 	results  string
 	headgate string
 	file     string
@@ -24,31 +25,31 @@ type settings struct {
 
 func main() {
 	var s settings
-	flag.IntVar(&s.rounds, "rounds", 15, "rounds, in each of which every row has its turn")
-	flag.DurationVar(&s.each, "time", time.Second, "how long a turn is, in whole seconds")
-	flag.StringVar(&s.results, "results", "", "a directory to keep the tables in; they are only printed if empty")
-	flag.StringVar(&s.headgate, "headgate", "../dist/headgate", "the program")
-	flag.StringVar(&s.file, "file", "../docs/proxies/nginx-closed.conf", "nginx's configuration for asking Headgate")
+	flag.IntVar(&s.rounds, "rounds", 15, "number of rounds")
+	flag.DurationVar(&s.turnTime, "time", time.Second, "duration of a turn, in whole seconds")
+	flag.StringVar(&s.results, "results", "", "`directory` for the tables; empty: print only")
+	flag.StringVar(&s.headgate, "headgate", "../dist/headgate", "headgate `program`")
+	flag.StringVar(&s.file, "file", "../docs/proxies/nginx-closed.conf", "nginx `configuration`")
 	flag.Parse()
 	bench.Exit("proxies", s.measure())
 }
 
-// row is one way through nginx.
+// row is one server of the front nginx.
 type row struct {
 	name, addr string
 }
 
-// load is how requests are sent.
+// load is the number of threads and connections of wrk.
 type load struct {
 	name           string
 	threads, conns int
 }
 
-var loads = []load{{"1 connection, one request after another", 1, 1}, {"32 connections, as fast as they can", 2, 32}}
+var loads = []load{{"1 connection, sequential requests", 1, 1}, {"32 connections, maximum rate", 2, 32}}
 
 func (s settings) measure() (err error) {
-	if s.rounds < 1 || s.each < time.Second {
-		return errors.New("-rounds and -time: at least 1 and 1s")
+	if s.rounds < 1 || s.turnTime < time.Second {
+		return fmt.Errorf("-rounds is %d and -time is %v; must be 1 or more and 1s or more", s.rounds, s.turnTime)
 	}
 	site, err := open(s.headgate, s.file)
 	if err != nil {
@@ -60,7 +61,7 @@ func (s settings) measure() (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
-	fmt.Fprintf(out, "%s, one worker; headgate serve on memory, one limit by address that nobody reaches\n", site.version)
+	fmt.Fprintf(out, "%s, one worker; headgate serve in memory, one limit that is never reached\n", site.version)
 	for _, l := range loads {
 		turns, err := s.turns(site, l)
 		if err != nil {
@@ -71,13 +72,14 @@ func (s settings) measure() (err error) {
 	return nil
 }
 
-// turns lets all rows take turns, round by round, a different one first each time.
+// turns runs one turn of every row in each round, and starts each round with another
+// row.
 func (s settings) turns(site *site, l load) ([][]turn, error) {
 	all := make([][]turn, len(site.rows))
 	for round := range s.rounds {
 		for i := range site.rows {
 			i = (i + round) % len(site.rows)
-			t, err := site.turn(site.rows[i], l, s.each)
+			t, err := site.turn(site.rows[i], l, s.turnTime)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", site.rows[i].name, err)
 			}
@@ -87,22 +89,23 @@ func (s settings) turns(site *site, l load) ([][]turn, error) {
 	return all, nil
 }
 
-// print prints the table of a load: the upper quartile of rates over the rounds and the lower one of times, as whatever else
-// runs on the machine can only make them worse.
+// print prints the table of a load: the upper quartile of the rates and the lower
+// quartile of the latencies over the rounds. Other processes on the machine can only
+// make both worse.
 func print(out io.Writer, l load, s settings, rows []row, turns [][]turn) {
-	fmt.Fprintf(out, "\n%s (%d rounds of %v, the better quartiles)\n\n", l.name, s.rounds, s.each)
-	fmt.Fprint(out, "| | requests/s | × no limit | p50 µs | added | p99 µs | added | ")
-	fmt.Fprintln(out, "nginx µs of processor | headgate µs of processor |")
+	fmt.Fprintf(out, "\n%s (%d rounds of %v, upper quartile of rates, lower quartile of times)\n\n", l.name, s.rounds, s.turnTime)
+	fmt.Fprint(out, "| | requests/s | × no limit | p50 µs | added µs | p99 µs | added µs | ")
+	fmt.Fprintln(out, "nginx CPU µs/request | headgate CPU µs/request |")
 	fmt.Fprintln(out, "|---|--:|--:|--:|--:|--:|--:|--:|--:|")
-	most := bench.UpperQuartile(bench.Values(turns[0], rate))
+	baseline := bench.UpperQuartile(bench.Values(turns[0], rate))
 	for i, r := range rows {
-		least := func(value func(turn) float64) float64 { return bench.LowerQuartile(bench.Values(turns[i], value)) }
+		lower := func(value func(turn) float64) float64 { return bench.LowerQuartile(bench.Values(turns[i], value)) }
 		added := func(value func(turn) float64) float64 {
-			return least(value) - bench.LowerQuartile(bench.Values(turns[0], value))
+			return lower(value) - bench.LowerQuartile(bench.Values(turns[0], value))
 		}
 		rate := bench.UpperQuartile(bench.Values(turns[i], rate))
 		fmt.Fprintf(out, "| %s | %.0f | %.2f | %.0f | %+.0f | %.0f | %+.0f | %.1f | %.1f |\n", r.name,
-			rate, rate/most, least(p50), added(p50), least(p99), added(p99), least(nginxCPU), least(headgateCPU))
+			rate, rate/baseline, lower(p50), added(p50), lower(p99), added(p99), lower(nginxCPU), lower(headgateCPU))
 	}
 	for i, r := range rows {
 		fmt.Fprintf(out, "# %s, requests/s in each round: %.0f\n", r.name, bench.Values(turns[i], rate))

@@ -16,17 +16,18 @@ import (
 	"github.com/headgate/headgate/bench/server"
 )
 
-// site is everything that runs: nginx in front with a server for each row, Headgate, and the application.
+// site contains all processes: the front nginx with one server per row, Headgate and
+// the application.
 type site struct {
 	rows            []row
 	version         string
 	dir             string
 	nginx, headgate *exec.Cmd
 	all             []*exec.Cmd
-	bare            *http.Server // says yes to everything
+	bare            *http.Server // answers every request with 200
 }
 
-// One limit that nobody reaches, on every request.
+// policies applies one limit to every request. The load never reaches it.
 const policies = `
 policies:
   all: { limits: ["100000000/1s"] }
@@ -35,7 +36,8 @@ routes:
     policies: [all]
 `
 
-// front has a server for each row but the one that asks Headgate, whose file is included.
+// front contains the servers of all rows except auth_request to Headgate. That row's
+// server is in a file of docs/proxies, which is appended.
 const front = `
 limit_req_zone $binary_remote_addr zone=all:10m rate=1000000r/s;
 server {
@@ -48,7 +50,7 @@ server {
 }
 upstream bare { server BARE; keepalive 32; }
 server {
-    listen ASKING;
+    listen AUTH;
     location / { auth_request /ask; proxy_pass http://APPLICATION; }
     location = /ask {
         internal;
@@ -71,7 +73,7 @@ server {
 }
 `
 
-const around = `daemon off;
+const mainConfig = `daemon off;
 master_process off;
 pid DIR/NAME.pid;
 error_log stderr crit;
@@ -88,9 +90,10 @@ http {
 }
 `
 
-// open starts everything.
+// open starts all processes. file is nginx's configuration of the row that uses
+// Headgate.
 func open(headgate, file string) (s *site, err error) {
-	asking, err := os.ReadFile(file)
+	auth, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
@@ -117,9 +120,9 @@ func open(headgate, file string) (s *site, err error) {
 		{"auth_request, headgate", addrs[3]},
 	}
 	ports := strings.NewReplacer(
-		"NONE", addrs[0], "LIMITED", addrs[1], "ASKING", addrs[2], "127.0.0.1:8000", addrs[3],
+		"NONE", addrs[0], "LIMITED", addrs[1], "AUTH", addrs[2], "127.0.0.1:8000", addrs[3],
 		"127.0.0.1:8080", addrs[4], "127.0.0.1:9000", addrs[5], "APPLICATION", addrs[5], "BARE", addrs[6],
-		"100ms", "10s", "50ms", "10s", // a busy machine is no reason to give up
+		"100ms", "10s", "50ms", "10s", // longer timeouts, so that a busy machine causes no errors
 	)
 	if err := s.write("headgate.yaml", policies); err != nil {
 		return s, err
@@ -135,14 +138,14 @@ func open(headgate, file string) (s *site, err error) {
 	if err := s.listenBare(addrs[6]); err != nil {
 		return s, err
 	}
-	s.nginx, err = s.startNginx("front", addrs[0], ports.Replace(front+string(asking)))
+	s.nginx, err = s.startNginx("front", addrs[0], ports.Replace(front+string(auth)))
 	return s, err
 }
 
 func versionOf(program string) (string, error) {
 	text, err := exec.Command(program, "-v").CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("%w: scripts/setup installs %s", err, program)
+		return "", fmt.Errorf("running %s: %w; scripts/setup installs it", program, err)
 	}
 	return strings.TrimSpace(strings.TrimPrefix(string(text), "nginx version: ")), nil
 }
@@ -151,9 +154,9 @@ func (s *site) write(name, text string) error {
 	return os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600)
 }
 
-// startNginx starts one nginx with some servers, and waits until it listens.
+// startNginx starts an nginx with the given servers and waits until it listens.
 func (s *site) startNginx(name, addr, servers string) (*exec.Cmd, error) {
-	main := strings.NewReplacer("DIR", s.dir, "NAME", name).Replace(around)
+	main := strings.NewReplacer("DIR", s.dir, "NAME", name).Replace(mainConfig)
 	if os.Geteuid() == 0 {
 		main = "user root;\n" + main
 	}
@@ -166,8 +169,8 @@ func (s *site) startNginx(name, addr, servers string) (*exec.Cmd, error) {
 // start starts a program and waits until it listens.
 func (s *site) start(program, addr string, args ...string) (*exec.Cmd, error) {
 	cmd := exec.Command(program, args...)
-	var said strings.Builder
-	cmd.Stderr = &said
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -181,10 +184,11 @@ func (s *site) start(program, addr string, args ...string) (*exec.Cmd, error) {
 	}
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
-	return cmd, fmt.Errorf("%s does not listen at %s; it said: %s", program, addr, said.String())
+	return cmd, fmt.Errorf("%s does not listen on %s; its stderr: %s", program, addr, stderr.String())
 }
 
-// listenBare answers 200 in this process: what any service in Go costs at least.
+// listenBare starts an HTTP server in this process that answers every request with 200.
+// It measures the minimum cost of any auth_request service in Go.
 func (s *site) listenBare(addr string) error {
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -195,43 +199,43 @@ func (s *site) listenBare(addr string) error {
 	return nil
 }
 
-// close ends everything.
+// close stops all processes and removes their directory.
 func (s *site) close() error {
 	if s.bare != nil {
 		_ = s.bare.Close()
 	}
 	for _, cmd := range s.all {
-		_ = cmd.Process.Kill() // it can only have ended by itself
-		_ = cmd.Wait()         // killed: that is no news
+		_ = cmd.Process.Kill() // fails only if the process has already exited
+		_ = cmd.Wait()         // always an error, because the process was killed
 	}
 	return os.RemoveAll(s.dir)
 }
 
-// turn is what one row did in one turn.
+// turn is the result of one row in one turn.
 type turn struct {
-	rate            float64 // requests a second
+	rate            float64 // requests per second
 	p50, p99        float64 // µs
-	nginx, headgate float64 // µs of processor time for a request
+	nginx, headgate float64 // µs of processor time per request
 }
 
-// turn has wrk send requests for a while.
-func (s *site) turn(r row, l load, each time.Duration) (t turn, err error) {
+// turn runs wrk against a row for the given time.
+func (s *site) turn(r row, l load, turnTime time.Duration) (t turn, err error) {
 	nginx, headgate := bench.ProcessorTime(s.nginx.Process.Pid), bench.ProcessorTime(s.headgate.Process.Pid)
 	text, err := exec.Command("wrk", "--latency", "-t", strconv.Itoa(l.threads), "-c", strconv.Itoa(l.conns),
-		"-d", strconv.Itoa(int(each/time.Second))+"s", "http://"+r.addr+"/").Output()
+		"-d", strconv.Itoa(int(turnTime/time.Second))+"s", "http://"+r.addr+"/").Output()
 	if err != nil {
-		return t, fmt.Errorf("%w: scripts/setup installs wrk", err)
+		return t, fmt.Errorf("running wrk: %w; scripts/setup installs it", err)
 	}
 	nginx, headgate = bench.ProcessorTime(s.nginx.Process.Pid)-nginx, bench.ProcessorTime(s.headgate.Process.Pid)-headgate
 	requests, err := t.read(string(text))
 	if err != nil {
-		return t, fmt.Errorf("%w: wrk said %s", err, text)
+		return t, fmt.Errorf("invalid output of wrk: %w: %s", err, text)
 	}
 	t.nginx, t.headgate = float64(nginx.Microseconds())/requests, float64(headgate.Microseconds())/requests
 	return t, nil
 }
 
-// read reads what wrk said, and returns the number of requests.
+// read parses the output of wrk and returns the number of requests.
 func (t *turn) read(text string) (requests float64, err error) {
 	for line := range strings.Lines(text) {
 		switch f := strings.Fields(line); {
@@ -244,14 +248,14 @@ func (t *turn) read(text string) (requests float64, err error) {
 		case len(f) > 2 && f[1] == "requests":
 			requests, err = strconv.ParseFloat(f[0], 64)
 		case strings.HasPrefix(line, "  Non-2xx") || strings.HasPrefix(line, "  Socket errors"):
-			err = errors.New("not all requests were answered 200")
+			err = errors.New("some requests failed or had a status other than 2xx")
 		}
 		if err != nil {
 			return 0, err
 		}
 	}
 	if requests == 0 || t.rate == 0 || t.p50 == 0 || t.p99 == 0 {
-		return 0, errors.New("something is missing")
+		return 0, errors.New("requests, rate, p50 or p99 is missing")
 	}
 	return requests, nil
 }

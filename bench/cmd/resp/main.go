@@ -1,5 +1,5 @@
-// Command resp measures CL.THROTTLE at “headgate serve”, with event loops and without, against INCR at
-// a redis-server. redis-benchmark sends the requests.
+// Command resp compares CL.THROTTLE of “headgate serve”, with and without event loops,
+// with INCR of redis-server. redis-benchmark sends the requests.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/headgate/headgate/bench/server"
 )
 
-// settings are the flags.
+// settings contains the values of the flags.
 type settings struct {
 	rounds   int
 	size     int
@@ -30,24 +30,24 @@ type settings struct {
 
 func main() {
 	var s settings
-	flag.IntVar(&s.rounds, "rounds", 15, "rounds, in each of which every server has its turn; medians count")
-	flag.IntVar(&s.size, "requests", 40_000, "requests of a turn without a pipeline; ten times as many with one")
-	flag.IntVar(&s.conns, "connections", 50, "connections")
-	flag.IntVar(&s.tries, "tries", 30, "how often a turn is begun anew that other programs disturb; at 1 all count, and the processor time tells more than the rate")
-	flag.StringVar(&s.results, "results", "", "a directory to keep the rounds in; they are only printed if empty")
-	flag.StringVar(&s.headgate, "headgate", "../dist/headgate", "the program to measure")
+	flag.IntVar(&s.rounds, "rounds", 15, "number of rounds; medians are printed")
+	flag.IntVar(&s.size, "requests", 40_000, "requests per turn; ten times as many with a pipeline")
+	flag.IntVar(&s.conns, "connections", 50, "number of connections")
+	flag.IntVar(&s.tries, "tries", 30, "maximum attempts per turn; 1 accepts every turn")
+	flag.StringVar(&s.results, "results", "", "`directory` for the rounds; empty: print only")
+	flag.StringVar(&s.headgate, "headgate", "../dist/headgate", "headgate `program`")
 	flag.Parse()
 	bench.Exit("resp", s.measure())
 }
 
-// row is a server and what it is asked.
+// row is a server with the request that is sent to it.
 type row struct {
 	name    string
 	server  *server.Server
 	request []string
 }
 
-// depths are the pipelines that are measured.
+// depths are the pipeline depths that are measured.
 var depths = []int{1, 16, 64}
 
 func (s settings) measure() (err error) {
@@ -62,20 +62,20 @@ func (s settings) measure() (err error) {
 	}
 	defer func() { _ = redis.Close() }()
 	rows := []row{{"redis INCR", redis, []string{"INCR", "key:__rand_int__"}}}
-	for _, way := range []struct{ name, flag string }{
+	for _, mode := range []struct{ name, flag string }{
 		{"headgate, event loops", "--resp-event-loops"},
-		{"headgate, a goroutine for each connection", "--resp-event-loops=false"},
+		{"headgate, one goroutine per connection", "--resp-event-loops=false"},
 	} {
-		headgate, err := server.Headgate(s.headgate, way.flag)
+		headgate, err := server.Headgate(s.headgate, mode.flag)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = headgate.Close() }()
-		rows = append(rows, row{way.name, headgate, []string{"CL.THROTTLE", "key:__rand_int__", "15", "30", "60"}})
+		rows = append(rows, row{mode.name, headgate, []string{"CL.THROTTLE", "key:__rand_int__", "15", "30", "60"}})
 	}
-	fmt.Fprintf(out, "# %s; redis-benchmark -c %d -r 100000; requests a second in each round, then medians: "+
-		"requests a second, their ratio to the first row's with its quartiles, and of all rounds together the server's processor time for a "+
-		"request and its ratio to the first row's\n", redis.Version, s.conns)
+	fmt.Fprintf(out, "# %s; redis-benchmark -c %d -r 100000; requests/s in each round, then medians: "+
+		"requests/s, ratio to the first row with quartiles, and over all rounds the server's CPU time per request "+
+		"and its ratio to the first row\n", redis.Version, s.conns)
 	for _, depth := range depths {
 		if err := s.table(out, depth, rows); err != nil {
 			return err
@@ -84,8 +84,8 @@ func (s settings) measure() (err error) {
 	return nil
 }
 
-// table measures every row in turn, round for round, and compares each with the first: the ratio is taken within a round, so that a
-// machine that grows slower does so for both.
+// table measures every row in each round and compares it with the first row. A ratio is
+// computed within a round, so that a change in the machine's speed affects both rows.
 func (s settings) table(out io.Writer, depth int, rows []row) error {
 	rates, ratios, costs := make([][]float64, len(rows)), make([][]float64, len(rows)), make([]time.Duration, len(rows))
 	for round := range s.rounds {
@@ -113,7 +113,7 @@ func (s settings) table(out io.Writer, depth int, rows []row) error {
 	return nil
 }
 
-// turn is how many requests a turn has.
+// turn returns the number of requests of a turn.
 func (s settings) turn(depth int) int {
 	if depth > 1 {
 		return 10 * s.size
@@ -121,10 +121,12 @@ func (s settings) turn(depth int) int {
 	return s.size
 }
 
-// mostDisturbed is the part of one processor that others may take during a turn. If they take more it is begun anew.
-const mostDisturbed = 0.2
+// maxDisturbance is the maximum processor time of other processes during a turn, as a
+// fraction of one processor. A turn above it is repeated.
+const maxDisturbance = 0.2
 
-// undisturbed is a turn in which nobody else had much to do: its rate, and the server's processor time for all of it.
+// undisturbed returns the rate of a turn during which other processes used little
+// processor time, and the server's processor time for the whole turn.
 func (s settings) undisturbed(r row, depth int) (rate float64, cost time.Duration, err error) {
 	for try := range s.tries {
 		if try > 0 {
@@ -132,36 +134,38 @@ func (s settings) undisturbed(r row, depth int) (rate float64, cost time.Duratio
 		}
 		began, busy, spent := time.Now(), busyTime(), bench.ProcessorTime(r.server.PID())
 		var client time.Duration
-		if rate, client, err = s.ask(r, depth); err != nil {
+		if rate, client, err = s.runClient(r, depth); err != nil {
 			return 0, 0, err
 		}
-		took := time.Since(began)
+		wall := time.Since(began)
 		cost = bench.ProcessorTime(r.server.PID()) - spent
-		if others := busyTime() - busy - cost - client; others.Seconds() <= mostDisturbed*took.Seconds() {
+		if others := busyTime() - busy - cost - client; others.Seconds() <= maxDisturbance*wall.Seconds() {
 			return rate, cost, nil
 		}
 	}
 	if s.tries == 1 {
 		return rate, cost, nil
 	}
-	fmt.Fprintln(os.Stderr, "resp: this machine has other things to do; a disturbed turn was taken")
+	fmt.Fprintln(os.Stderr, "resp: machine is busy; a disturbed turn was accepted")
 	return rate, cost, nil
 }
 
-// busyTime is what all processes together have had of the processors so far; 0 where there is no /proc.
+// busyTime returns the processor time of all processes since boot, or 0 if /proc does
+// not exist.
 func busyTime() (sum time.Duration) {
 	text, _ := os.ReadFile("/proc/stat")
 	line, _, _ := strings.Cut(string(text), "\n")
 	for i, field := range strings.Fields(line) {
-		if n, err := strconv.Atoi(field); err == nil && i != 4 && i != 5 && i < 9 { // idle, and waiting for disks; guests are counted already
+		// Fields 4 and 5 are idle and iowait. Guest time is already part of user time.
+		if n, err := strconv.Atoi(field); err == nil && i != 4 && i != 5 && i < 9 {
 			sum += time.Duration(n) * 10 * time.Millisecond
 		}
 	}
 	return sum
 }
 
-// ask has redis-benchmark ask, and reads its rate. It also tells the processor time that redis-benchmark took.
-func (s settings) ask(r row, depth int) (rate float64, took time.Duration, err error) {
+// runClient runs redis-benchmark and returns its rate and its processor time.
+func (s settings) runClient(r row, depth int) (rate float64, cpu time.Duration, err error) {
 	host, port, err := net.SplitHostPort(r.server.Addr)
 	if err != nil {
 		return 0, 0, err
@@ -172,12 +176,12 @@ func (s settings) ask(r row, depth int) (rate float64, took time.Duration, err e
 	cmd := exec.Command("redis-benchmark", append(args, r.request...)...)
 	text, err := cmd.Output()
 	if err != nil {
-		return 0, 0, fmt.Errorf("redis-benchmark: %w: apt-get install redis-tools brings it", err)
+		return 0, 0, fmt.Errorf("running redis-benchmark: %w; apt-get install redis-tools installs it", err)
 	}
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	fields := strings.Split(lines[len(lines)-1], `","`)
 	if len(fields) < 2 {
-		return 0, 0, fmt.Errorf("redis-benchmark said %q", text)
+		return 0, 0, fmt.Errorf("invalid output of redis-benchmark: %q", text)
 	}
 	rate, err = strconv.ParseFloat(fields[1], 64)
 	return rate, cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), err

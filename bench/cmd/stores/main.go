@@ -1,4 +1,4 @@
-// Command stores measures limiters over Redis and memcached beside each other.
+// Command stores compares rate limiters that store their state in Redis or memcached.
 package main
 
 import (
@@ -15,24 +15,24 @@ import (
 	"github.com/headgate/headgate/bench/stores"
 )
 
-// settings are the flags.
+// settings contains the values of the flags.
 type settings struct {
-	rounds  int
-	each    time.Duration
-	only    string
-	rows    string
-	results string
-	profile string
+	rounds   int
+	turnTime time.Duration
+	only     string
+	rows     string
+	results  string
+	profile  string
 }
 
 func main() {
 	var s settings
-	flag.IntVar(&s.rounds, "rounds", 9, "rounds, in each of which every row has its turn; medians count")
-	flag.DurationVar(&s.each, "time", 400*time.Millisecond, "how long a turn is")
-	flag.StringVar(&s.only, "only", "", "one of many, hot, denied, one, memcached; all if empty")
-	flag.StringVar(&s.rows, "rows", "", "rows by name, separated by semicolons; all if empty")
-	flag.StringVar(&s.results, "results", "", "a directory to keep the tables in; they are only printed if empty")
-	flag.StringVar(&s.profile, "cpuprofile", "", "a file for a CPU profile of this process")
+	flag.IntVar(&s.rounds, "rounds", 9, "number of rounds; medians are printed")
+	flag.DurationVar(&s.turnTime, "time", 400*time.Millisecond, "duration of a turn")
+	flag.StringVar(&s.only, "only", "", "`table`: many, hot, denied, one or memcached; empty: all")
+	flag.StringVar(&s.rows, "rows", "", "semicolon-separated `names` of rows; empty: all")
+	flag.StringVar(&s.results, "results", "", "`directory` for the tables; empty: print only")
+	flag.StringVar(&s.profile, "cpuprofile", "", "`file` for a CPU profile of this process")
 	flag.Parse()
 	bench.Exit("stores", run(s))
 }
@@ -64,14 +64,14 @@ func run(s settings) (err error) {
 	return nil
 }
 
-// table is a case with its rows.
+// table is one case with its rows.
 type table struct {
 	name, title string
 	rows        []stores.Row
 	cases       stores.Case
 	memcached   bool
-	long        bool // turns of ten times the length: so little happens in it
-	ttl         bool // look afterwards whether every key has one
+	long        bool // ten times longer turns, because few events happen
+	ttl         bool // count the keys without a TTL after the last round
 }
 
 func tables() []table {
@@ -87,11 +87,11 @@ func tables() []table {
 			cases: stores.Case{Callers: callers, Keys: 1, Limit: stores.Hot},
 		},
 		{
-			name: "denied", title: "64 callers, one key of 5 a second, asked 50 times a second", rows: limiters(stores.Redis()), long: true,
+			name: "denied", title: "64 callers, one key of 5/s, 50 requests/s", rows: limiters(stores.Redis()), long: true,
 			cases: stores.Case{Callers: callers, Keys: 1, Limit: five, Demand: 50},
 		},
 		{
-			name: "denied", title: "64 callers, one key of 5 a second, asked as often as they can", rows: limiters(stores.Redis()), long: true,
+			name: "denied", title: "64 callers, one key of 5/s, maximum request rate", rows: limiters(stores.Redis()), long: true,
 			cases: stores.Case{Callers: callers, Keys: 1, Limit: five},
 		},
 		{
@@ -133,25 +133,25 @@ func (t table) measure(out io.Writer, s settings) (err error) {
 		return err
 	}
 	if t.long {
-		s.each, s.rounds = 10*s.each, (s.rounds+2)/3
+		s.turnTime, s.rounds = 10*s.turnTime, (s.rounds+2)/3
 	}
-	field, err := stores.NewField(rows, srv, t.cases, !t.memcached)
+	comparison, err := stores.NewComparison(rows, srv, t.cases, !t.memcached)
 	if err != nil {
 		return err
 	}
 	for range s.rounds {
-		if err := field.Round(s.each); err != nil {
-			return errors.Join(err, field.Close())
+		if err := comparison.Round(s.turnTime); err != nil {
+			return errors.Join(err, comparison.Close())
 		}
 	}
-	fmt.Fprintf(out, "\n%s (%s; %d rounds of %v, medians)\n\n", t.title, srv.Version, s.rounds, s.each)
-	t.print(out, rows, field.Turns)
+	fmt.Fprintf(out, "\n%s (%s; %d rounds of %v, medians)\n\n", t.title, srv.Version, s.rounds, s.turnTime)
+	t.print(out, rows, comparison.Turns)
 	if t.ttl {
-		without, all, err := stores.Immortal(srv.Addr)
+		withoutTTL, all, err := stores.CountWithoutTTL(srv.Addr)
 		if err != nil {
-			return errors.Join(err, field.Close())
+			return errors.Join(err, comparison.Close())
 		}
-		fmt.Fprintf(out, "\n%d of %d keys have no TTL.\n", without, all)
+		fmt.Fprintf(out, "\n%d of %d keys have no TTL.\n", withoutTTL, all)
 	}
-	return field.Close()
+	return comparison.Close()
 }

@@ -1,7 +1,9 @@
-// Command table measures every limiter in every case, in one run, and prints a table that compares them.
+// Command table measures every limiter in every case and prints tables that compare
+// them.
 //
-// Each limiter has a process of its own. Their rounds take turns, so that a machine that grows slower does so for all of them;
-// what is printed is the median of each one's rounds.
+// Each limiter runs in a separate process. The limiters take turns in every round, so
+// that a change in the machine's speed affects all of them. The printed figures are
+// medians over the rounds.
 package main
 
 import (
@@ -19,13 +21,13 @@ import (
 func main() {
 	worker.Main(bench.Job.Prepare)
 	var p plan
-	keys := flag.String("keys", "1,100000,1000000", "numbers of keys in use, separated by commas")
-	denied := flag.String("denied", "10,90", "shares of denials in percent, separated by commas")
-	goroutines := flag.String("goroutines", "1,2", "numbers of goroutines, separated by commas")
-	rows := flag.String("rows", "", "what to measure, separated by commas; everything if empty")
-	flag.IntVar(&p.rounds, "rounds", 5, "rounds of each measurement, of which the median is shown")
-	flag.DurationVar(&p.time, "time", 500*time.Millisecond, "how long a round lasts")
-	results := flag.String("results", "", "a directory to keep the raw rounds and the table in; nothing is kept if empty")
+	keys := flag.String("keys", "1,100000,1000000", "comma-separated `numbers` of keys")
+	denied := flag.String("denied", "10,90", "comma-separated denial rates in `percent`")
+	goroutines := flag.String("goroutines", "1,2", "comma-separated `numbers` of goroutines")
+	rows := flag.String("rows", "", "comma-separated `names` of rows; empty: all")
+	flag.IntVar(&p.rounds, "rounds", 5, "number of rounds; medians are printed")
+	flag.DurationVar(&p.time, "time", 500*time.Millisecond, "duration of a round")
+	results := flag.String("results", "", "`directory` for raw rounds and tables; empty: print only")
 	flag.Parse()
 	var errs [4]error
 	p.keys, errs[0] = bench.ParseNumbers("keys", *keys)
@@ -39,10 +41,11 @@ func main() {
 	bench.Exit("table", err)
 }
 
-// run measures everything; the raw rounds go to the result file as they come, the table at the end to both.
+// run measures all cases. It writes the raw rounds to the result file as they complete,
+// and the tables to the file and to standard output.
 func run(p plan, results string) error {
 	if p.rounds < 1 {
-		return fmt.Errorf("-rounds=%d: at least 1", p.rounds)
+		return fmt.Errorf("-rounds is %d; must be 1 or more", p.rounds)
 	}
 	machine := bench.ThisMachine()
 	raw, err := machine.Keep(results, "speed")

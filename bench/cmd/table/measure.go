@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/bench/worker"
 )
 
-// plan says what to measure.
+// plan defines the measurements.
 type plan struct {
 	peers                    []bench.Peer
 	keys, denied, goroutines []int
@@ -22,29 +22,29 @@ type plan struct {
 	time                     time.Duration
 }
 
-// cell is one place in the table.
+// cell is one cell of the table.
 type cell struct {
 	peer                     string
 	keys, denied, goroutines int
 }
 
-// String is the name of a benchmark, as benchstat reads it.
+// String returns the cell's benchmark name in the format of benchstat.
 func (c cell) String() string {
 	name := strings.NewReplacer("/", "-", " ", "-").Replace(c.peer)
 	return fmt.Sprintf("BenchmarkAllow/keys=%d/denied=%d/goroutines=%d/peer=%s", c.keys, c.denied, c.goroutines, name)
 }
 
-// measured holds the rounds of every cell.
+// measured contains the rounds of every cell.
 type measured map[cell][]bench.Result
 
-// roundWorker is the process of one peer.
+// roundWorker is the worker process of one peer.
 type roundWorker = worker.Worker[bench.Order, bench.Result]
 
 func (p plan) measure(raw io.Writer) (measured, error) {
 	m := measured{}
 	for _, keys := range p.keys {
 		for _, denied := range p.denied {
-			fmt.Fprintf(os.Stderr, "%d keys, %d %% denied\n", keys, denied)
+			fmt.Fprintf(os.Stderr, "%d keys, %d %% denial rate\n", keys, denied)
 			if err := p.measureCase(m, raw, keys, denied); err != nil {
 				return nil, err
 			}
@@ -53,7 +53,7 @@ func (p plan) measure(raw io.Writer) (measured, error) {
 	return m, nil
 }
 
-// measureCase lets the peers take turns, round by round.
+// measureCase runs one turn of every peer in each round.
 func (p plan) measureCase(m measured, raw io.Writer, keys, denied int) (err error) {
 	workers := map[string]*roundWorker{}
 	defer func() {
@@ -81,7 +81,7 @@ func (p plan) measureCase(m measured, raw io.Writer, keys, denied int) (err erro
 	return nil
 }
 
-// turn has every worker measure one round.
+// turn measures one round of every peer.
 func (p plan) turn(m measured, raw io.Writer, workers map[string]*roundWorker, c cell) error {
 	for _, peer := range p.peers {
 		w, ok := workers[peer.Name]
@@ -99,8 +99,9 @@ func (p plan) turn(m measured, raw io.Writer, workers map[string]*roundWorker, c
 	return nil
 }
 
-// median of what of takes from the rounds; the lower one of two middle ones.
-func median(rounds []bench.Result, of func(bench.Result) float64) float64 {
-	sorted := slices.SortedFunc(slices.Values(rounds), func(a, b bench.Result) int { return cmp.Compare(of(a), of(b)) })
-	return of(sorted[(len(sorted)-1)/2])
+// median returns the median of value over the rounds, the lower one of two middle
+// values.
+func median(rounds []bench.Result, value func(bench.Result) float64) float64 {
+	sorted := slices.SortedFunc(slices.Values(rounds), func(a, b bench.Result) int { return cmp.Compare(value(a), value(b)) })
+	return value(sorted[(len(sorted)-1)/2])
 }

@@ -16,7 +16,7 @@ func (m measured) print(out io.Writer, p plan) {
 	m.printFastest(out, p)
 }
 
-// cells are the places in a peer's row for a number of keys.
+// cells returns the cells of a peer's row for a number of keys.
 func (p plan) cells(peer string, keys int) []cell {
 	var row []cell
 	for _, denied := range p.denied {
@@ -27,14 +27,15 @@ func (p plan) cells(peer string, keys int) []cell {
 	return row
 }
 
-// printKeys prints a table for one number of keys: a row for each peer, a column for each case.
+// printKeys prints the table for one number of keys, with a row for each peer and a
+// column for each case.
 func (m measured) printKeys(out io.Writer, p plan, keys int) {
 	fmt.Fprintf(out, "\n%d keys: ns per check (× headgate)\n\n| |", keys)
 	columns := p.cells("", keys)
 	for _, c := range columns {
 		fmt.Fprintf(out, " %d %% denied, %d goroutines |", c.denied, c.goroutines)
 	}
-	fmt.Fprintf(out, " allocations | denied, measured |\n|---|%s--:|--:|\n", strings.Repeat("--:|", len(columns)))
+	fmt.Fprintf(out, " allocations per check, max | measured denial rates |\n|---|%s--:|--:|\n", strings.Repeat("--:|", len(columns)))
 	for _, peer := range p.peers {
 		m.printRow(out, peer, p.cells(peer.Name, keys))
 	}
@@ -67,9 +68,10 @@ func (m measured) speed(c cell, peer bench.Peer) string {
 	return speed
 }
 
-// printFastest holds headgate against the fastest peer of each case, among those that keep many keys and deny.
+// printFastest compares headgate with the fastest peer of each case. Only peers that
+// limit each of many keys are compared.
 func (m measured) printFastest(out io.Writer, p plan) {
-	fmt.Fprint(out, "\n| keys | denied | goroutines | headgate, ns | fastest peer, ns | × fastest peer | allocations |\n")
+	fmt.Fprint(out, "\n| keys | denial rate | goroutines | headgate, ns | fastest peer, ns | peer ÷ headgate | allocations per check |\n")
 	fmt.Fprint(out, "|--:|--:|--:|--:|--:|--:|--:|\n")
 	for _, keys := range p.keys {
 		for _, ours := range p.cells(bench.Ours, keys) {
@@ -81,7 +83,7 @@ func (m measured) printFastest(out io.Writer, p plan) {
 				m.nanos(ours), name, nanos, nanos/m.nanos(ours), median(m[ours], func(r bench.Result) float64 { return r.Allocs }))
 		}
 	}
-	fmt.Fprint(out, "\nuber is no candidate for the fastest: it keeps no keys and never denies.\n")
+	fmt.Fprint(out, "\nuber is not compared: it has no keys and never denies.\n")
 }
 
 func (m measured) fastest(p plan, c cell) (name string, nanos float64) {

@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/bench"
 )
 
-// round is one of n checks of the given length.
+// round returns a round of 1000 checks that take the given time each.
 func round(nanos int, allocs float64) bench.Result {
 	return bench.Result{Checks: 1000, Wall: time.Duration(1000 * nanos), Denied: 0.1, Allocs: allocs}
 }
@@ -19,13 +19,13 @@ func TestTableComparesMediansWithTheFastestPeer(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := plan{peers: peers, keys: []int{1}, denied: []int{10}, goroutines: []int{2}}
-	at := func(peer string) cell { return cell{peer, 1, 10, 2} }
+	cellOf := func(peer string) cell { return cell{peer, 1, 10, 2} }
 	m := measured{
-		at("headgate"):    {round(900, 0), round(40, 0), round(50, 0), round(60, 0), round(20, 0)},
-		at("x/time/rate"): {round(200, 0)},
-		at("ulule"):       {round(400, 2)},
-		at("uber"):        {round(45, 0)},
-		at("key alone"):   {round(5, 0)},
+		cellOf("headgate"):    {round(900, 0), round(40, 0), round(50, 0), round(60, 0), round(20, 0)},
+		cellOf("x/time/rate"): {round(200, 0)},
+		cellOf("ulule"):       {round(400, 2)},
+		cellOf("uber"):        {round(45, 0)},
+		cellOf("key alone"):   {round(5, 0)},
 	}
 	var out strings.Builder
 	m.print(&out, p)
@@ -42,7 +42,7 @@ func TestTableComparesMediansWithTheFastestPeer(t *testing.T) {
 	}
 }
 
-func TestCellsAreNamedForBenchstat(t *testing.T) {
+func TestCellNamesHaveBenchstatFormat(t *testing.T) {
 	got := cell{"x/time/rate", 100, 90, 2}.String()
 	if want := "BenchmarkAllow/keys=100/denied=90/goroutines=2/peer=x-time-rate"; got != want {
 		t.Errorf("name of a cell: got %q, want %q", got, want)
