@@ -164,31 +164,31 @@ $(TOOLS)/.built: tools/go.mod tools/go.sum
 ##@ Measurements
 
 .PHONY: bench
-bench: setup ## Speed beside other limiters: the table, and the raw rounds in bench/results
+bench: setup ## Speed compared with other limiters; raw rounds in bench/results
 	cd bench && GOWORK=off go run ./cmd/table -rounds $(ROUNDS) -time $(TIME) -results results
 
 .PHONY: bench-memory
-bench-memory: ## Bytes per key beside other limiters, at 1 and 10 million keys
+bench-memory: ## Bytes per key compared with other limiters, at 1 and 10 million keys
 	cd bench && GOWORK=off go run ./cmd/memory -results results
 
 .PHONY: flood
-flood: ## 100 million random keys at a store bounded to 1 million
+flood: ## 100 million random keys against a store bounded to 1 million
 	cd bench && GOWORK=off go run ./cmd/flood -results results
 
 .PHONY: bench-stores
-bench-stores: ## Limiters over Redis and memcached beside each other; starts both servers
+bench-stores: ## Limiters over Redis and memcached; starts both servers
 	cd bench && GOWORK=off go run ./cmd/stores -results results
 
 .PHONY: bench-resp
-bench-resp: setup ## CL.THROTTLE at headgate serve against INCR at a redis-server, by redis-benchmark
+bench-resp: setup ## CL.THROTTLE on headgate serve against INCR on redis-server
 	CGO_ENABLED=0 go build -trimpath -o dist/headgate ./cmd/headgate
 	cd bench && GOWORK=off go run ./cmd/resp -results results
 
 .PHONY: bench-middleware
-bench-middleware: ## What HTTP middlewares add to a handler, beside each other
+bench-middleware: ## Overhead of HTTP rate limit middlewares
 	cd bench && GOWORK=off go run ./cmd/middleware -results results
 
 .PHONY: bench-proxies
-bench-proxies: setup ## Requests through nginx that asks Headgate, beside its own limit_req, by wrk
+bench-proxies: setup ## Requests through nginx with Headgate and with its own limit_req
 	CGO_ENABLED=0 go build -trimpath -o dist/headgate ./cmd/headgate
 	cd bench && GOWORK=off go run ./cmd/proxies -results results
