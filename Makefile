@@ -1,6 +1,7 @@
-# What can be done here; `make help` lists it. Everything runs on a fresh Debian with Go, make, gcc and git: the servers that tests
-# need are packages, which scripts/setup installs if they are missing; the tools are pinned in tools/go.mod, a module of its own so
-# that their needs are not ours, and built into dist/.
+# Run `make help` for a list of the targets. All of them run on a fresh Debian with Go, make,
+# gcc and git. scripts/setup installs the servers that tests need as Debian packages. The
+# tools are pinned in tools/go.mod, a separate module, so that their dependencies are not
+# dependencies of Headgate. They are built into dist/.
 
 SHELL       := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -17,7 +18,7 @@ TIME     ?= 500ms
 TOOLS    := $(CURDIR)/dist/tools/$(shell go env GOVERSION)
 PARALLEL ?= $(shell echo $$((2 * $$(nproc))))
 EACH     := $(CURDIR)/scripts/each-module
-# All packages of the modules that ship; those whose tests take longest first.
+# All packages of the released modules, those with the longest tests first.
 SHIPPED  := ./redisstore ./algo ./memstore ./memcachedstore ./cmd/headgate/... ./... ./redisstore/goredis ./grpclimit
 
 ##@ Everyday
@@ -33,12 +34,12 @@ run: ## Run the service on this machine
 	go run ./cmd/headgate serve
 
 .PHONY: quickstart
-quickstart: ## Run the service between Redis and nginx, until Ctrl-C, and say what to try
+quickstart: ## Run the service with Redis and nginx until Ctrl-C, and print commands to try
 	CGO_ENABLED=0 go build -trimpath -o dist/headgate ./cmd/headgate
 	@HEADGATE=$(CURDIR)/dist/headgate quickstart/run
 
 .PHONY: demo
-demo: ## Run the page that shows what each algorithm does
+demo: ## Run the demo page of the algorithms
 	go run ./cmd/headgate demo
 
 .PHONY: build
@@ -46,41 +47,43 @@ build: ## Build ./headgate
 	CGO_ENABLED=0 go build -trimpath -o headgate ./cmd/headgate
 
 .PHONY: image
-image: ## Build the container image headgate with DOCKER (docker; podman does, too)
+image: ## Build the container image headgate with DOCKER (docker or podman)
 	$(DOCKER) build -f packaging/Dockerfile -t headgate \
 		--build-arg VERSION="$$(git describe --tags --always --dirty)" --build-arg REVISION="$$(git rev-parse HEAD)" .
 
 .PHONY: setup
-setup: ## Install the Debian packages that are missing; what needs them does so by itself
+setup: ## Install missing Debian packages; targets that need them run it automatically
 	@scripts/setup
 
 .PHONY: clean
-clean: ## Remove what was built here
+clean: ## Remove build output
 	rm -rf dist headgate
 
 .PHONY: pictures
-pictures: ## Draw the pictures in docs/pictures anew, by the real limiter
+pictures: ## Regenerate the pictures of the algorithms in docs/pictures
 	cd bench && GOWORK=off go run ./cmd/pictures ../docs/pictures
 
 .PHONY: screenshots
-screenshots: setup ## Take the pictures of the demo page in docs/pictures anew, in a real browser
+screenshots: setup ## Regenerate the demo screenshots in docs/pictures in a browser
 	go test ./cmd/headgate/internal/demo -run TestPictures -count 1 -pictures $(CURDIR)/docs/pictures
 
 ##@ Tests
 
-# Every kind of check runs here, with fewer steps, keys and rounds where a test has many: what testing.Short() says is in the
-# test. Servers are waited for more than cores are busy, so more packages run at a time than there are cores. What ships runs in one
-# command, so that no module waits for the last package of another, and the longest packages come first. vet is a part of lint.
+# Every kind of test runs here, but with fewer steps, keys and rounds: each test defines its
+# short form for testing.Short(). Tests mostly wait for servers, so more packages than cores
+# run in parallel. One command tests all released modules, so that no module waits for the
+# last package of another. vet is part of lint.
 .PHONY: test
-test: setup ## The tests of every package and the examples, with fewer steps: some minutes
+test: setup ## Run the tests of all modules with fewer steps; takes some minutes
 	go test -short -vet=off -p $(PARALLEL) $(SHIPPED)
 	cd examples && go test -vet=off ./...
 
 .PHONY: test-long
-test-long: test-full test-race test-made-up test-lowest test-bench lint ## All else: full numbers of steps, the race detector, lowest versions, bench, lint
+test-long: test-full test-race test-made-up test-lowest test-bench lint ## Run all other tests: all steps, race detector, lowest versions, bench, lint
 
-# What counts allocations, or steps by the million, runs without the race detector only, and all else shortened under it; but for
-# algo, which is arithmetic without goroutines.
+# Tests that count allocations, or run millions of steps, run only without the race detector.
+# All others also run in their short form with it, except algo: it contains arithmetic and no
+# goroutines.
 .PHONY: test-full
 test-full: setup
 	go test -vet=off -p $(PARALLEL) $(SHIPPED)
@@ -89,13 +92,14 @@ test-full: setup
 test-race: setup
 	go test -race -short -vet=off -p $(PARALLEL) $$(go list $(SHIPPED) | grep -v /algo$$)
 
-# Every package with two additional algorithms: packages read the table of kinds, and do not compare names.
+# Test every package with two additional algorithms. This proves that packages read the table
+# of algorithms and do not compare names.
 .PHONY: test-made-up
 test-made-up: setup
 	scripts/test-made-up-algorithm -short -vet=off -p $(PARALLEL)
 
-# The modules that programs import, with the versions of their own go.mod files. The other tests run with the highest version that any
-# module requires.
+# Test the importable modules with the versions of their own go.mod files. All other tests
+# run with the highest version that any module requires.
 .PHONY: test-lowest
 test-lowest: setup
 	$(EACH) --without cmd/headgate --lowest go test -short -vet=off -p $(PARALLEL) ./...
@@ -105,17 +109,17 @@ test-bench: setup
 	cd bench && GOWORK=off go test ./... && GOWORK=off go test -run '^$$' -bench . -benchtime 1x . > /dev/null
 
 .PHONY: fuzz
-fuzz: setup ## Every fuzz target for FUZZTIME (30s)
+fuzz: setup ## Run every fuzz target for FUZZTIME (30s)
 	FUZZTIME=$(FUZZTIME) scripts/fuzz
 
-# Seeds differ from run to run; a failure prints its own.
+# Each run uses another seed. A failure prints its seed.
 .PHONY: soak
-soak: ## Random tests for long: STEPS of Go against Lua (100 million), RUNS of stores against the model (50)
+soak: ## Long random tests: STEPS of Go against Lua (100 million), RUNS of stores (50)
 	go test ./algo -run TestGoStepEqualsLuaStep -count 1 -timeout 0 -v -seed $(SEED) -steps $(STEPS)
 	go test ./storetest ./memstore -count $(RUNS) -timeout 0
 
 .PHONY: soak-stores
-soak-stores: setup ## The stores for long: 1,000,000 decisions each, 500 histories under each fault, 50 restarts, 30 s outages
+soak-stores: setup ## Long store tests: decisions, histories with faults, restarts, outages
 	go test ./redisstore -run 'TestConformanceModes/default|TestConformanceCluster' -count 1 -timeout 0 -v -decisions 1000000
 	go test ./memcachedstore -run 'TestStore$$' -count 1 -timeout 0 -v -decisions 1000000
 	go test ./redisstore -run 'Histor|CrowdServerRestarts' -count 1 -timeout 0 -v -histories 500
@@ -126,7 +130,7 @@ soak-stores: setup ## The stores for long: 1,000,000 decisions each, 500 histori
 ##@ Analysis
 
 .PHONY: lint
-lint: format tidy vet staticcheck golangci-lint ## Formatting and analysis alone
+lint: format tidy vet staticcheck golangci-lint ## Run formatting checks and static analysis
 
 .PHONY: format
 format: $(TOOLS)/.built
@@ -152,7 +156,7 @@ golangci-lint: $(TOOLS)/.built
 	$(EACH) $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yml ./...
 
 .PHONY: vuln
-vuln: $(TOOLS)/.built ## Look for known vulnerabilities in what is imported (asks vuln.go.dev)
+vuln: $(TOOLS)/.built ## Check dependencies for known vulnerabilities (queries vuln.go.dev)
 	$(EACH) $(CURDIR)/scripts/vuln $(TOOLS)/govulncheck ./...
 
 $(TOOLS)/.built: tools/go.mod tools/go.sum

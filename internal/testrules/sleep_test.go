@@ -1,4 +1,4 @@
-// Package testrules checks rules that the tests of all modules follow.
+// Package testrules checks rules that the tests of all modules must follow.
 package testrules
 
 import (
@@ -11,27 +11,27 @@ import (
 	"testing"
 )
 
-// sleeps lists the other functions that may call time.Sleep, with the reason.
-var sleeps = map[string]string{
-	". Spacing":                         "a store that is slow, for tests in fake time",
-	". watch":                           "a store that is slow, for tests in fake time",
-	"internal/turn Done":                "a context that ends late, for tests in fake time",
-	"cmd/headgate/internal/load slowly": "a server that is slow",
-	"cmd/headgate/internal/respapi TestRequestTimeoutBeginsWithFirstByte": "it tests the time between the parts of a request",
-	"redisstore/goredis Example":                                          "a program that waits for its limit",
-	"replay Apply":                                                        "a store that is slow",
-	"storetest/faults applyDuringFault":                                   "a store that is slow",
+// allowedSleeps maps other functions that may call time.Sleep to the reason.
+var allowedSleeps = map[string]string{
+	". Spacing":                             "a slow store for tests in fake time",
+	". watch":                               "a slow store for tests in fake time",
+	"cmd/headgate/internal/load slowServer": "a slow server",
+	"cmd/headgate/internal/respapi TestRequestTimeoutBeginsWithFirstByte": "it tests pauses within a request",
+	"redisstore/goredis Example":                                          "a program that waits until its limit allows a request",
+	"replay Apply":                                                        "a slow store",
+	"storetest/faults applyDuringFault":                                   "a slow store",
 }
 
-// TestTestsDoNotSleep: a test waits for an event, or polls with a generous deadline. A nap makes it slow on a fast machine and
-// wrong on a slow one. So time.Sleep is called only in loops, in fake time, and in the functions of sleeps.
+// TestTestsDoNotSleep checks that tests wait for an event or poll with a long deadline. A
+// fixed sleep makes a test slow on a fast machine and wrong on a slow one. So time.Sleep
+// may be called only in loops, in fake time and in the functions of allowedSleeps.
 func TestTestsDoNotSleep(t *testing.T) {
 	for dir, funcs := range testFuncs(t, "../..") {
 		fake := inFakeTime(funcs)
 		for _, f := range funcs {
-			for _, nap := range f.naps {
-				if !fake[f.name] && sleeps[dir+" "+f.name] == "" {
-					t.Errorf("%v: %s sleeps; want it to wait for an event, or to poll", nap, f.name)
+			for _, position := range f.sleeps {
+				if !fake[f.name] && allowedSleeps[dir+" "+f.name] == "" {
+					t.Errorf("%v: %s sleeps; it must wait for an event or poll", position, f.name)
 				}
 			}
 		}
@@ -40,12 +40,12 @@ func TestTestsDoNotSleep(t *testing.T) {
 
 // testFunc is a function or method of a test file.
 type testFunc struct {
-	name  string
-	calls map[string]bool  // names of what it mentions
-	naps  []token.Position // calls of time.Sleep outside loops
+	name        string
+	identifiers map[string]bool  // all identifiers in its body
+	sleeps      []token.Position // calls of time.Sleep outside loops
 }
 
-// testFuncs parses all test files below root, by folder.
+// testFuncs returns the functions of all test files below root, by folder.
 func testFuncs(t *testing.T, root string) map[string][]testFunc {
 	funcs := map[string][]testFunc{}
 	files := token.NewFileSet()
@@ -65,29 +65,29 @@ func testFuncs(t *testing.T, root string) map[string][]testFunc {
 		dir, err := filepath.Rel(root, filepath.Dir(path))
 		for _, decl := range file.Decls {
 			if f, ok := decl.(*ast.FuncDecl); ok && f.Body != nil {
-				funcs[filepath.ToSlash(dir)] = append(funcs[filepath.ToSlash(dir)], read(files, f))
+				funcs[filepath.ToSlash(dir)] = append(funcs[filepath.ToSlash(dir)], inspect(files, f))
 			}
 		}
 		return err
 	})
 	if err != nil || len(funcs) == 0 {
-		t.Fatalf("got %d folders with tests, error %v want all of them", len(funcs), err)
+		t.Fatalf("got %d folders with tests, error %v, want at least one folder and no error", len(funcs), err)
 	}
 	return funcs
 }
 
-func read(files *token.FileSet, decl *ast.FuncDecl) testFunc {
-	f := testFunc{name: decl.Name.Name, calls: map[string]bool{}}
-	loops := map[ast.Node]bool{} // those within a loop
+func inspect(files *token.FileSet, decl *ast.FuncDecl) testFunc {
+	f := testFunc{name: decl.Name.Name, identifiers: map[string]bool{}}
+	loops := map[ast.Node]bool{} // nodes within a loop
 	ast.Inspect(decl.Body, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.ForStmt, *ast.RangeStmt:
 			ast.Inspect(n, func(within ast.Node) bool { loops[within] = true; return true })
 		case *ast.Ident:
-			f.calls[n.Name] = true
+			f.identifiers[n.Name] = true
 		case *ast.SelectorExpr:
 			if x, ok := n.X.(*ast.Ident); ok && x.Name == "time" && n.Sel.Name == "Sleep" && !loops[n] {
-				f.naps = append(f.naps, files.Position(n.Pos()))
+				f.sleeps = append(f.sleeps, files.Position(n.Pos()))
 			}
 		}
 		return true
@@ -95,14 +95,15 @@ func read(files *token.FileSet, decl *ast.FuncDecl) testFunc {
 	return f
 }
 
-// inFakeTime returns the functions of a package that run in a bubble of testing/synctest: those that begin one, that call one
-// which does, and helpers that only those call.
+// inFakeTime returns the functions of a package that run in a bubble of testing/synctest:
+// functions that start one, their callers, and helpers that only functions in a bubble
+// call.
 func inFakeTime(funcs []testFunc) map[string]bool {
 	fake := map[string]bool{}
 	for changed := true; changed; {
 		changed = false
 		for _, f := range funcs {
-			if !fake[f.name] && (f.begins(fake) || onlyCalledFrom(fake, f.name, funcs)) {
+			if !fake[f.name] && (f.startsBubble(fake) || onlyCalledFrom(fake, f.name, funcs)) {
 				fake[f.name], changed = true, true
 			}
 		}
@@ -110,9 +111,9 @@ func inFakeTime(funcs []testFunc) map[string]bool {
 	return fake
 }
 
-// begins reports whether a function begins a bubble, or calls one that is in fake time.
-func (f *testFunc) begins(fake map[string]bool) bool {
-	for name := range f.calls {
+// startsBubble reports whether f starts a bubble or calls a function in fake time.
+func (f *testFunc) startsBubble(fake map[string]bool) bool {
+	for name := range f.identifiers {
 		if name == "synctest" || fake[name] {
 			return true
 		}
@@ -120,11 +121,11 @@ func (f *testFunc) begins(fake map[string]bool) bool {
 	return false
 }
 
-// onlyCalledFrom reports whether name has callers, all of which are in fake time.
+// onlyCalledFrom reports whether name has callers and all of them are in fake time.
 func onlyCalledFrom(fake map[string]bool, name string, funcs []testFunc) bool {
 	called := false
 	for _, f := range funcs {
-		if f.calls[name] {
+		if f.identifiers[name] {
 			if called = true; !fake[f.name] {
 				return false
 			}

@@ -49,7 +49,7 @@ func TestPicturesInDocsAreUpToDate(t *testing.T) {
 func TestAlgorithmsOnTraffic(t *testing.T) {
 	t.Parallel()
 	// before and after count the requests allowed in the second before and after the
-	// window boundary at 4 s. allowed counts all. maxRate is the maximum sent in any second.
+	// window boundary at 4 s. allowed counts all. maxRate is the maximum per second.
 	for _, c := range []struct {
 		algorithm                       headgate.Algorithm
 		before, after, allowed, maxRate int64
