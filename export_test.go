@@ -1,6 +1,6 @@
 package headgate
 
-// Lines is the number of keys that somebody waits for.
+// Lines returns the number of keys that have waiters.
 func (l *Limiter) Lines() int {
 	l.queues.mu.Lock()
 	defer l.queues.mu.Unlock()

@@ -214,7 +214,7 @@ func TestEdgesOfTheDomainParse(t *testing.T) {
 	}
 }
 
-// hostileTexts are no limits, and are written to hurt whoever prints them.
+// hostileTexts returns invalid limits that try to disturb a terminal or a log.
 func hostileTexts() []string {
 	const mega = 1 << 20
 	return []string{

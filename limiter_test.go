@@ -103,7 +103,7 @@ func TestVerbsAtTheStoresClock(t *testing.T) {
 	}
 }
 
-// Trap: zero and negative costs, and instants nobody can mean.
+// Zero and negative costs, and invalid instants.
 func TestRequestsOutsideTheDomain(t *testing.T) {
 	t.Parallel()
 	for _, limits := range [][]string{{"10/m"}, {"10/m", "20/h"}} {

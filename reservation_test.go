@@ -101,7 +101,7 @@ func TestCancel(t *testing.T) {
 	mustResetAfter(t, l, 3*time.Second, "both were cancelled")
 }
 
-// A cancellation gives back its own booking and nobody else's.
+// A cancellation refunds only its own reservation.
 func TestCancelLeavesOthers(t *testing.T) {
 	t.Parallel()
 	l := spent(t)

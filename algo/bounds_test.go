@@ -14,8 +14,8 @@ import (
 // admission is so many units that went ahead at an instant.
 type admission struct{ at, units int64 }
 
-// tooMany says whether a guarantee is broken by units within a span of so many µs, both
-// its ends included.
+// tooMany reports whether units within a span of µs, including both ends, break a
+// guarantee.
 type tooMany func(span, units int64) bool
 
 // guarantees of each algorithm under a limit, as the documentation states them.

@@ -9,9 +9,9 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-// FuzzStep lives through a key's life that the fuzzer writes, with the Go and the Lua
-// text of an algorithm: they must agree, a state must fit its words, and a denial must
-// say truly when it would be none.
+// FuzzStep executes fuzzed requests on a key with the Go and the Lua implementation of
+// an algorithm. They must agree, a state must fit its words, and RetryAfter of a denial
+// must be exact.
 func FuzzStep(f *testing.F) {
 	life := func(moves ...[3]uint64) (text []byte) {
 		for _, m := range moves {

@@ -60,7 +60,7 @@ func (k *key) refund(t, n int64) headgate.Decision { return k.run(step{verb: ref
 func (k *key) admits(t, n int64) bool  { return k.peek(t, n).Allowed }
 func (k *key) remaining(t int64) int64 { return k.peek(t, 0).Remaining }
 
-// resetAt is the instant from which the key is as if never used, by its state alone.
+// resetAt returns the instant from which the key is unused, from its state alone.
 func (k *key) resetAt(t int64) int64 {
 	var r result
 	k.clone().do(&step{verb: peek, t: t}, &r)
@@ -76,7 +76,7 @@ func (k *key) kept() string {
 	return text
 }
 
-// observed is all that can be told of the key at t by asking.
+// observed returns everything that a caller can observe of the key at t.
 func (k *key) observed(t int64) string {
 	most := k.peek(t, 0).Limit
 	left := k.remaining(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-// TestLuaTextReachesForNothingButMath: a script's text must not touch a clock, a server
-// or a global of somebody else's script.
+// TestLuaTextReachesForNothingButMath: a script must not use a clock, a server or a
+// global of another script.
 func TestLuaTextReachesForNothingButMath(t *testing.T) {
 	for _, a := range algo.All() {
 		t.Run(string(a.Name), func(t *testing.T) {

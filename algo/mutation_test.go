@@ -99,7 +99,7 @@ var mutations = []mutation{
 	{headgate.SlidingWindow, "reset_at one window early", "return ends_at(w, s.a) + w.period", "return ends_at(w, s.a)"},
 }
 
-// TestComparisonFindsPlantedMistakes: a comparison that finds no difference says
+// TestComparisonFindsPlantedMistakes: a comparison that finds no difference proves
 // something only if it would find one.
 func TestComparisonFindsPlantedMistakes(t *testing.T) {
 	const most = 2_000_000

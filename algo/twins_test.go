@@ -94,7 +94,7 @@ func (g *goTwin) bind(a algo.Algorithm, l headgate.Limit) {
 	}
 }
 
-// forget makes the key as if never used.
+// forget makes the key unused.
 func (g *goTwin) forget() { g.state, g.list = algo.State{}, algo.Log{} }
 
 // do does a step; r is overwritten.

@@ -15,8 +15,7 @@ type taken struct {
 	entered    int64 // the instant under which a log has it
 }
 
-// spend takes n units, and says what it takes to undo that; ok is false if they were
-// denied.
+// spend takes n units, and returns what undo needs; ok is false if they were denied.
 func (k *key) spend(t, n int64) (u taken, ok bool) {
 	u = taken{was: k.state, at: t, n: n}
 	ok = k.take(t, n).Allowed
@@ -134,9 +133,9 @@ func TestUndoLeavesNoMoreThanWithoutTheTake(t *testing.T) {
 	})
 }
 
-// TestUndoAloneLeavesNoTrace: if nobody else did anything, the key is as if the units
-// had never been taken. That holds also when the clock went back, but for a log, from
-// which the take has dropped what had aged out.
+// TestUndoAloneLeavesNoTrace: if no other request used the key, its state is the same
+// as without the take. That also applies after the clock went back, except for a log,
+// from which the take has removed aged-out entries.
 func TestUndoAloneLeavesNoTrace(t *testing.T) {
 	eachWorlds(t, func(t *testing.T, d dice, w *worlds) {
 		if w.others > 0 {
@@ -207,8 +206,8 @@ func undoneTrace(d dice, k *key) (log []admission) {
 	return log
 }
 
-// TestUndoKeepsWhatIsNotCertain: where it cannot be told what there would be without
-// the take, the key stays exactly as it is.
+// TestUndoKeepsWhatIsNotCertain: if the state without the take is unknown, the key
+// stays unchanged.
 func TestUndoKeepsWhatIsNotCertain(t *testing.T) {
 	const start = year2026
 	book := func(k *key, t, n int64) {

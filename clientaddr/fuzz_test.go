@@ -71,7 +71,8 @@ func cleanAddresses(t *testing.T, r *Resolver, peer string, values []string) {
 	}
 }
 
-// strangersAreNotBelieved: a header of somebody who is not trusted never changes the answer.
+// strangersAreNotBelieved: a header of somebody who is not trusted never changes the
+// answer.
 func strangersAreNotBelieved(t *testing.T, r *Resolver, peer string, values []string) {
 	if r.hops > 0 || ours(addrAt(peer)) && len(r.trusted) > 0 {
 		return
@@ -96,7 +97,8 @@ func ourProxyHasTheLastWord(t *testing.T, r *Resolver, values []string) {
 	}
 }
 
-// nobodyIsMovedFromTheLeft: once a client is found, what stands left of it changes nothing.
+// nobodyIsMovedFromTheLeft: once a client is found, what stands left of it changes
+// nothing.
 func nobodyIsMovedFromTheLeft(t *testing.T, r *Resolver, values []string, invented string) {
 	want := r.AddrOf(proxy, http.Header{r.header: values})
 	if ours(want) {

@@ -1,7 +1,9 @@
-// Package conformance holds test vectors that any rate limiter can run: a limit, a timeline of requests, and the exact answers.
+// Package conformance has test vectors that any rate limiter can run: a limit, a
+// timeline of requests, and the exact answers.
 //
-// The vectors are JSON files, of use to any language; README.md beside them says what they mean. This package is for Go
-// programs: Load reads the files, which are part of the package, and Play runs a vector against a limiter.
+// The vectors are JSON files for use in any language; README.md documents them. This
+// package is for Go programs: Load reads the embedded files, and Play runs a vector on
+// a limiter.
 package conformance
 
 import (
@@ -26,13 +28,14 @@ type File struct {
 	Vectors []Vector `json:"vectors"`
 }
 
-// Vector is a timeline of requests to a limiter without any state, and what each is answered.
+// Vector is a timeline of requests to a limiter without any state, and the answer to
+// each.
 type Vector struct {
 	Name    string `json:"name"`
 	Comment string `json:"comment,omitempty"`
 
-	// Algorithm and Limit are what all keys of the vector are under. Where a request is charged to several limits both are zero
-	// and Limits says what there is.
+	// Algorithm and Limit apply to all keys of the vector. If requests are charged to
+	// several limits, both are empty and Limits has the limits.
 	Algorithm string       `json:"algorithm,omitempty"`
 	Limit     *Limit       `json:"limit,omitempty"`
 	Limits    []NamedLimit `json:"limits,omitempty"`
@@ -41,7 +44,7 @@ type Vector struct {
 	Answers  []Answer `json:"answers"` // one for each step
 }
 
-// Limit is a limit in words and in numbers.
+// Limit is a limit as text and as numbers.
 type Limit struct {
 	Text     string `json:"text"`      // for example 10/s burst 20
 	Rate     int64  `json:"rate"`      // L, units
@@ -49,7 +52,7 @@ type Limit struct {
 	Capacity int64  `json:"capacity"`  // B, units; windows count up to Rate instead
 }
 
-// NamedLimit is a limit that checks refer to.
+// NamedLimit is a limit to which checks refer.
 type NamedLimit struct {
 	Name      string `json:"name"`
 	Algorithm string `json:"algorithm"`
@@ -64,18 +67,19 @@ type Step struct {
 	Cost    int64  `json:"cost,omitempty"`
 	Comment string `json:"comment,omitempty"`
 
-	// Checks are what the request is charged to when there are several limits; Key and Cost are then zero.
+	// Checks are the charges of a request under several limits. Key and Cost are then
+	// empty.
 	Checks []Check `json:"checks,omitempty"`
 }
 
-// Check is a charge to one limit of several.
+// Check is a charge to one of several limits.
 type Check struct {
 	Limit string `json:"limit"` // the name of one of the vector's Limits
 	Key   string `json:"key"`
 	Cost  int64  `json:"cost"`
 }
 
-// Answer is what a step is answered: units, and waits in µs that are rounded up.
+// Answer is the answer to a step: units, and waits in µs that are rounded up.
 type Answer struct {
 	Allowed      bool     `json:"allowed"`
 	Limit        int64    `json:"limit"`
@@ -87,7 +91,8 @@ type Answer struct {
 	DeniedBy     []string `json:"denied_by,omitempty"` // the names of the limits that denied, where there are several
 }
 
-// Load reads all files, those worked by hand first. The error is nil unless a file was damaged.
+// Load reads all files, the handworked ones first. It returns an error only if a file
+// is damaged.
 func Load() ([]File, error) {
 	var loaded []File
 	for _, folder := range []string{"handworked", "generated"} {
@@ -125,8 +130,9 @@ func load(name string) (File, error) {
 	return f, nil
 }
 
-// Play puts the vector's requests to a limiter, in order, and describes the first answer that is not the right one. The limiter
-// must be without state for the vector's keys. Play stops at the limiter's first error and returns it.
+// Play sends the vector's requests to a limiter, in order, and returns an error that
+// describes the first wrong answer. The limiter must have no state for the vector's
+// keys. Play stops at the first error of decide and returns it.
 func (v *Vector) Play(decide func(Step) (Answer, error)) error {
 	for i, s := range v.Timeline {
 		got, err := decide(s)
@@ -146,7 +152,7 @@ func (a Answer) equals(b Answer) bool {
 	return same && reflect.DeepEqual(a, b)
 }
 
-// String is the step in short.
+// String returns a short form of the step.
 func (s Step) String() string {
 	if s.Checks != nil {
 		return fmt.Sprintf("%s at %d µs: %+v", s.Verb, s.TimeUS, s.Checks)

@@ -186,7 +186,8 @@ return function(is_log, key, verb, t, n, ...)
 end
 `
 
-// TestLuaStepsAnswerEveryVector runs the Lua text of each algorithm, as a Redis server would.
+// TestLuaStepsAnswerEveryVector runs the Lua text of each algorithm, as a Redis server
+// would.
 func TestLuaStepsAnswerEveryVector(t *testing.T) {
 	eachVector(t, func(t *testing.T, v *conformance.Vector) {
 		if v.Limit == nil {
@@ -239,7 +240,8 @@ func termsOf(t *testing.T, a algo.Algorithm, l headgate.Limit) (values []lua.LVa
 	return values
 }
 
-// TestEmbeddedStoreAnswersEveryVector runs whole limiters over the embedded store, those of several limits as well.
+// TestEmbeddedStoreAnswersEveryVector runs whole limiters over the embedded store,
+// those of several limits as well.
 func TestEmbeddedStoreAnswersEveryVector(t *testing.T) {
 	eachVector(t, func(t *testing.T, v *conformance.Vector) {
 		store := memstore.New(nil)

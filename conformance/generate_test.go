@@ -22,8 +22,9 @@ import (
 
 var update = flag.Bool("update", false, "write the generated files anew; those worked by hand are never written")
 
-// TestGeneratedFilesAreWhatTheModelSays generates every file again from its seed. The answers come from an independent model in
-// math/big rationals, not from the code that the vectors judge.
+// TestGeneratedFilesAreWhatTheModelSays generates every file again from its seed. The
+// answers come from an independent model in math/big rationals, not from the code that
+// the vectors judge.
 func TestGeneratedFilesAreWhatTheModelSays(t *testing.T) {
 	for i, f := range append(generatedFiles(shipped()), severalLimits()) {
 		t.Run(f.Name, func(t *testing.T) {
@@ -48,7 +49,8 @@ func TestGeneratedFilesAreWhatTheModelSays(t *testing.T) {
 // shipped are the algorithms that have files.
 func shipped() []algo.Algorithm { return slices.DeleteFunc(algo.All(), isMadeUp) }
 
-// madeUp returns the algorithms that scripts/test-made-up-algorithm adds. Every test plays their vectors, but no file stores them.
+// madeUp returns the algorithms that scripts/test-made-up-algorithm adds. Every test
+// plays their vectors, but no file stores them.
 func madeUp() (algorithms []algo.Algorithm) {
 	for _, a := range algo.All() {
 		if isMadeUp(a) {
@@ -122,8 +124,9 @@ func numbers(l headgate.Limit) *conformance.Limit {
 	return &conformance.Limit{Text: l.String(), Rate: l.Rate, PeriodUS: l.Period.Microseconds(), Capacity: l.Capacity()}
 }
 
-// vector is a timeline of two keys. In every fourth the clock goes back now and then, but not to before an instant at which a
-// key was as if never used: a limiter may have forgotten it by then.
+// vector is a timeline of two keys. In every fourth the clock goes back now and then,
+// but not to before an instant at which a key was as if never used: a limiter may have
+// forgotten it by then.
 func (g generator) vector(a algo.Algorithm, n int) conformance.Vector {
 	l := g.limit(a, n)
 	v := conformance.Vector{Name: fmt.Sprintf("random_%02d", n+1), Algorithm: string(a.Name), Limit: numbers(l)}

@@ -17,16 +17,17 @@ const (
 	countedIn  = time.Second      // width of the counting buckets
 	// 10 times Failures open the breaker although some calls are decided, if half of
 	// all calls fail for at least 1 s.
-	tripFactor     = 10
+	tripFactor   = 10
 	tripDuration = time.Second
-	trials    = 3 // requests that the store must decide after a successful probe
+	trials       = 3 // requests that the store must decide after a successful probe
 )
 
-// The modes of the breaker. Only away and returning keep calls from the store.
+// The states of the breaker. Only stateOpen and stateHalfOpen keep calls from the
+// store.
 const (
-	stateIdle      uint32 = iota // closed, no recent failure: counts nothing, which keeps decisions cheap
-	stateCounting                 // closed, a recent failure: counts all calls
-	stateOpen                    // open: only probes call the store
+	stateIdle     uint32 = iota // closed, no recent failure: counts nothing, which keeps decisions cheap
+	stateCounting               // closed, a recent failure: counts all calls
+	stateOpen                   // open: only probes call the store
 	stateHalfOpen               // half-open: a few calls are sent after a successful probe
 )
 
@@ -36,37 +37,37 @@ var errNoEvidence = errors.New("fallback: outcome is not evidence about the stor
 // breaker is a circuit breaker. The library counts failures. This package probes and
 // recovers, because the library would let a caller wait for the first trial request.
 type breaker struct {
-	state     atomic.Uint32
-	machine  *gobreaker.TwoStepCircuitBreaker[struct{}]
-	failures uint32
-	probeEvery    time.Duration
-	budget   time.Duration
-	observer headgate.StoreObserver
-	born     time.Time
-	since    atomic.Int64 // when counting began; this and the next two are in ns since born
-	decided  atomic.Int64 // when the store last decided
-	streakStart      atomic.Int64 // start of the current streak of failures; 0 if there is none
-	streakLength    atomic.Int64 // failures of calls that began after the streak did
-	last     atomic.Pointer[failure]
-	open     atomic.Pointer[headgate.StoreError] // the error while the breaker is open
+	state        atomic.Uint32
+	machine      *gobreaker.TwoStepCircuitBreaker[struct{}]
+	failures     uint32
+	probeEvery   time.Duration
+	budget       time.Duration
+	observer     headgate.StoreObserver
+	born         time.Time
+	since        atomic.Int64 // when counting began; this and the next two are in ns since born
+	decided      atomic.Int64 // when the store last decided
+	streakStart  atomic.Int64 // start of the current streak of failures; 0 if there is none
+	streakLength atomic.Int64 // failures of calls that began after the streak did
+	last         atomic.Pointer[failure]
+	open         atomic.Pointer[headgate.StoreError] // the error while the breaker is open
 
 	ctx  context.Context // cancelled by close
 	stop context.CancelFunc
 	wake chan struct{} // wakes the watch goroutine after a change of mode
 	done sync.WaitGroup
 
-	mu       sync.Mutex
-	closed   bool
-	watching bool                  // the watch goroutine runs
-	checking bool                  // a check runs
-	lastCheck  time.Time             // when the last check got a reply
-	events     []headgate.StoreEvent // events not yet sent to the observer
+	mu        sync.Mutex
+	closed    bool
+	watching  bool                  // the watch goroutine runs
+	checking  bool                  // a check runs
+	lastCheck time.Time             // when the last check got a reply
+	events    []headgate.StoreEvent // events not yet sent to the observer
 }
 
 // failure is a failed call. A probe repeats its request as a peek.
 type failure struct {
 	reason headgate.StoreErrorReason
-	err     error
+	err    error
 	call   storeCall
 }
 
@@ -119,7 +120,7 @@ func (b *breaker) noteFailed(start time.Time) {
 	}
 }
 
-// away reports whether the breaker is open.
+// isOpen reports whether the breaker is open.
 func (b *breaker) isOpen() bool { return b.state.Load() == stateOpen }
 
 // permit allows one call of the store.

@@ -37,7 +37,7 @@ func inBubble(t *testing.T, opts fallback.Options, mode headgate.OnStoreError, l
 	})
 }
 
-// ask takes one unit of key and says of which trouble the answer is.
+// ask takes one unit of key and returns the error reason.
 func (o *bubble) ask(key string) headgate.StoreErrorReason {
 	o.t.Helper()
 	d, err := o.limit.Allow(background, key)
@@ -51,7 +51,7 @@ func (o *bubble) ask(key string) headgate.StoreErrorReason {
 	return d.Degraded
 }
 
-// fail asks until the store counts as away.
+// fail sends requests until the breaker opens.
 func (o *bubble) fail() {
 	o.t.Helper()
 	for range 1000 {
@@ -109,7 +109,7 @@ func TestStoreAwayIsNotAsked(t *testing.T) { // T40: a long outage
 	}
 }
 
-// The error of a rule that says closed tells why the store is not asked.
+// The error of a rule with the mode closed contains the cause of the open breaker.
 func TestOpenBreakerTellsTheCause(t *testing.T) {
 	t.Parallel()
 	inBubble(t, fallback.Options{}, headgate.FailClosed, func(o *bubble) {
@@ -198,7 +198,7 @@ func TestStallIsNoOutage(t *testing.T) { // T40: a blip
 	})
 }
 
-// A part of the store that is away takes the whole away only if it is half of it.
+// A partial outage opens the breaker only if it affects half of the calls.
 func TestPartOfTheStoreAway(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -232,8 +232,7 @@ func TestPartOfTheStoreAway(t *testing.T) {
 	}
 }
 
-// A store that decides now and then, and mostly not, is away; one that mostly does is
-// not.
+// The breaker opens for a store that mostly fails, and not for one that mostly decides.
 func TestStoreThatDecidesNowAndThen(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -261,7 +260,7 @@ func TestStoreThatDecidesNowAndThen(t *testing.T) {
 	}
 }
 
-// Denials that are remembered in the process do not make a store that hangs look well.
+// Replies from a cache in the process do not hide a store that hangs.
 func TestRememberedAnswersSayNothing(t *testing.T) {
 	t.Parallel()
 	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
@@ -299,8 +298,8 @@ func TestWhatSaysNothingAboutTheServer(t *testing.T) {
 	}
 }
 
-// Callers who wait for others until their time is over are a sign of a store that
-// hangs, and those who are sent away at once not.
+// Callers that wait for others until their deadline are evidence that a store hangs;
+// callers that are rejected immediately are not.
 func TestWaitingForOthersInVain(t *testing.T) {
 	t.Parallel()
 	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {

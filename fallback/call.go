@@ -11,10 +11,10 @@ import (
 // verdict is the outcome of a call of the inner store. The zero value means that the
 // store decided.
 type verdict struct {
-	// trouble is why the store could not decide, so that the failure mode applies. It
-	// is ReasonNone if the call itself is at fault.
+	// reason is why the store could not decide, so that the failure mode applies. It is
+	// ReasonNone if the call itself is at fault.
 	reason headgate.StoreErrorReason
-	err     error
+	err    error
 }
 
 // call is one call of the inner store. Its methods run in the order enter, judge, end.

@@ -168,16 +168,16 @@ func (o Options) withDefaults() (Options, error) {
 // Store is a [headgate.Store] that decides even if the store that it wraps is
 // unavailable. It is safe for concurrent use.
 type Store struct {
-	inner     headgate.Store
-	local     headgate.Store // nil without Options.Local
-	instances int64
-	budget    budget
-	breaker   *breaker
-	maxInFlight      int64
-	inFlight  atomic.Int64
-	closed    atomic.Bool
-	closing   sync.Once
-	closeErr  error
+	inner       headgate.Store
+	local       headgate.Store // nil without Options.Local
+	instances   int64
+	budget      budget
+	breaker     *breaker
+	maxInFlight int64
+	inFlight    atomic.Int64
+	closed      atomic.Bool
+	closing     sync.Once
+	closeErr    error
 }
 
 // New returns a store that wraps inner and owns it: Close closes inner. opts may be
@@ -195,12 +195,12 @@ func New(inner headgate.Store, opts *Options) (*Store, error) {
 		return nil, err
 	}
 	return &Store{
-		inner:     inner,
-		local:     o.Local,
-		instances: int64(o.Instances),
-		budget:    newBudget(o.Budget),
-		breaker:   newBreaker(&o),
-		maxInFlight:      int64(o.MaxInFlight),
+		inner:       inner,
+		local:       o.Local,
+		instances:   int64(o.Instances),
+		budget:      newBudget(o.Budget),
+		breaker:     newBreaker(&o),
+		maxInFlight: int64(o.MaxInFlight),
 	}, nil
 }
 

@@ -60,7 +60,7 @@ func TestRuleSaysWhatHolds(t *testing.T) {
 	}
 }
 
-// A call that is itself at fault gets its own error, whatever the rule says.
+// A call that is itself at fault returns its own error, whatever the failure mode.
 func TestFaultOfTheCallIsNoTrouble(t *testing.T) {
 	t.Parallel()
 	inner := newFickle()

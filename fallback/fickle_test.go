@@ -12,8 +12,7 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// fickle is a memory store that a test can take away: with a fault set it is that which
-// answers.
+// fickle is a memory store with an optional fault, which then answers instead.
 type fickle struct {
 	*memstore.Store
 	fault atomic.Pointer[func(ctx context.Context, key string) error]
@@ -99,7 +98,7 @@ func trouble(t headgate.StoreErrorReason) func(context.Context, string) error {
 	return func(context.Context, string) error { return err }
 }
 
-// hangs is a server that does not answer, as one that is stopped.
+// hangs is a server that does not reply, like a stopped process.
 func hangs(ctx context.Context, _ string) error {
 	<-ctx.Done()
 	return &headgate.StoreError{Store: "fickle", Reason: headgate.ReasonTimedOut, Err: ctx.Err()}

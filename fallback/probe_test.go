@@ -65,8 +65,8 @@ func TestProbeAsksForWhatFailed(t *testing.T) {
 	})
 }
 
-// With nobody asking the store is probed all the same; the first who asks then is
-// decided by it.
+// The store is probed without traffic too, and decides the first request after its
+// recovery.
 func TestFirstCallerAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {

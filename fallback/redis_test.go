@@ -103,7 +103,7 @@ func eventually(t *testing.T, true func() bool, want string) {
 	}
 }
 
-// fault takes a server away and brings it back.
+// fault makes a server unavailable and recovers it.
 type fault struct {
 	name       string
 	proxied    bool // the network fails: it is reached through one that can (which has goroutines of its own for each connection)

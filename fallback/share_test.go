@@ -86,8 +86,8 @@ func anyLimit(d *rand.Rand) headgate.Limit {
 
 func rat(a, b int64) *big.Rat { return big.NewRat(a, b) }
 
-// TestSharesAddUp holds what [Options].Instances says against random limits, in
-// rational numbers.
+// TestSharesAddUp checks the documentation of [Options].Instances with random limits,
+// in rational numbers.
 func TestSharesAddUp(t *testing.T) {
 	t.Parallel()
 	d := rand.New(rand.NewPCG(1, 2))

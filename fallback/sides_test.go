@@ -144,7 +144,7 @@ func TestClosedReservationIsAnError(t *testing.T) {
 	}
 }
 
-// What cannot be booked cannot be booked while the store is away either.
+// What cannot be reserved cannot be reserved during an outage either.
 func TestUnsupportedStaysSo(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []headgate.OnStoreError{headgate.FailOpen, headgate.FailLocal} {
@@ -268,7 +268,7 @@ func TestSeveralAreOfOneStore(t *testing.T) {
 	}
 }
 
-// A local store that cannot decide either says so, together with why it was asked.
+// The error of a local store that cannot decide contains the error of the inner store.
 func TestLocalStoreFails(t *testing.T) {
 	t.Parallel()
 	s := newTwoSided(t)
@@ -284,8 +284,8 @@ func TestLocalStoreFails(t *testing.T) {
 	}
 }
 
-// T14: whoever asks for ever new keys while the store is away finds the local store
-// bounded.
+// T14: a client that sends ever new keys during an outage cannot exceed the bound of
+// the local store.
 func TestLocalMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	inner, local := newFickle(), memstore.New(&memstore.Options{MaxBytes: 1 << 20})

@@ -9,7 +9,8 @@ import (
 	"github.com/headgate/headgate/storetest"
 )
 
-// TestStore judges it around a store that is never away: it must not be noticed.
+// TestStore tests a fallback store whose inner store is always available: its results
+// must be the same.
 func TestStore(t *testing.T) {
 	o := storetest.Options{Decisions: 200_000, Rounds: 50}
 	if testing.Short() {

@@ -1,5 +1,5 @@
-// Package dependencies_test holds the rules about who may import whom, in all modules of this repository. It reads the
-// source files itself, so a build tag hides nothing.
+// Package dependencies_test holds the rules about who may import whom, in all modules
+// of this repository. It reads the source files itself, so a build tag hides nothing.
 package dependencies_test
 
 import (
@@ -16,8 +16,9 @@ import (
 
 const modulePath = "github.com/headgate/headgate"
 
-// packageRule lists which packages of this repository a package may import. Packages are named by their folder, the root by
-// ".". Every package may import the standard library.
+// packageRule lists which packages of this repository a package may import. Packages
+// are named by their folder, the root by ".". Every package may import the standard
+// library.
 type packageRule struct {
 	why   string   // why the package may import exactly these
 	code  []string // what its code may import
@@ -65,7 +66,8 @@ func parseImports(name string, text any) (sourceFile, error) {
 	return file, nil
 }
 
-// sourceFiles reads every Go file below root, in all modules. Folders that the go command ignores are skipped.
+// sourceFiles reads every Go file below root, in all modules. Folders that the go
+// command ignores are skipped.
 func sourceFiles(root fs.FS) (files []sourceFile, err error) {
 	err = fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {
@@ -87,7 +89,8 @@ func sourceFiles(root fs.FS) (files []sourceFile, err error) {
 	return files, err
 }
 
-// localName returns the folder of a package of this repository, and whether imported is one.
+// localName returns the folder of a package of this repository, and whether imported is
+// one.
 func localName(imported string) (folder string, ours bool) {
 	if imported == modulePath {
 		return ".", true
@@ -100,7 +103,8 @@ func isStandardLibrary(imported string) bool {
 	return !strings.Contains(first, ".")
 }
 
-// violations lists the imports that break the rules, packages without a rule, and rules without a package.
+// violations lists the imports that break the rules, packages without a rule, and rules
+// without a package.
 func (rules ruleSet) violations(files []sourceFile) (found []string) {
 	seen := make(map[string]bool)
 	used := make(map[string]bool)
@@ -130,7 +134,8 @@ func (rules ruleSet) violations(files []sourceFile) (found []string) {
 	return found
 }
 
-// refuse returns why file may not import imported; it is empty if it may. It adds third-party modules to used.
+// refuse returns why file may not import imported; it is empty if it may. It adds
+// third-party modules to used.
 func (rules ruleSet) refuse(file sourceFile, imported string, used map[string]bool) string {
 	if isStandardLibrary(imported) {
 		return ""
@@ -194,7 +199,8 @@ func (rules ruleSet) isFree(folder string) bool {
 	})
 }
 
-// siblings are groups of packages that never import each other in code, whatever the table says.
+// siblings are groups of packages that never import each other in code, whatever the
+// table says.
 var siblings = map[string][]string{
 	"stores":                               {"memstore", "redisstore", "memcachedstore", "fallback"},
 	"interfaces":                           {"httplimit", "grpclimit", service("httpapi"), service("rlsapi"), service("respapi"), service("forwardauth")},
@@ -235,7 +241,8 @@ func (rules ruleSet) thirdPartyContradictions() (found []string) {
 	return found
 }
 
-// forbidden returns why the code of folder may never import the package name of this repository.
+// forbidden returns why the code of folder may never import the package name of this
+// repository.
 func (rules ruleSet) forbidden(folder, name string) string {
 	inService := strings.HasPrefix(folder, "cmd/")
 	switch {

@@ -1,5 +1,5 @@
-// Package modules_test checks how this repository is cut into modules: what a program gets when it imports one, and what a
-// release publishes.
+// Package modules_test checks how this repository is cut into modules: what a program
+// gets when it imports one, and what a release publishes.
 package modules_test
 
 import (
@@ -24,7 +24,8 @@ func repository(t *testing.T) string {
 	return root
 }
 
-// run runs a command in folder with extra environment variables and returns what it prints to standard output.
+// run runs a command in folder with extra environment variables and returns what it
+// prints to standard output.
 func run(t *testing.T, folder string, env []string, command ...string) string {
 	t.Helper()
 	output, err := try(t, folder, env, command...)
@@ -124,9 +125,10 @@ func TestRootModuleHasFewRequirements(t *testing.T) {
 	}
 }
 
-// Every folder with a go.mod file is listed in scripts/modules, so that nothing is left out of tests and releases, and in a
-// go.work file, so that the go command works in it without settings. What ships shares the one in the root; the others have
-// their own, as their dependencies must not decide which versions the service is built with here.
+// Every folder with a go.mod file is listed in scripts/modules, so that nothing is left
+// out of tests and releases, and in a go.work file, so that the go command works in it
+// without settings. What ships shares the one in the root; the others have their own,
+// as their dependencies must not decide which versions the service is built with here.
 func TestEveryModuleIsListed(t *testing.T) {
 	t.Parallel()
 	root, shipped := repository(t), shippedModules(t)

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// pinned are requirements of a program that is behind the latest versions, as large programs are.
+// pinned are requirements of a program that is behind the latest versions, as large
+// programs are.
 const pinned = `module example.com/program
 
 go 1.25.0
@@ -51,8 +52,9 @@ import (
 )
 `
 
-// A program that imports the library keeps the versions that it has chosen. The exceptions are those of golang.org/x that the
-// Redis client requires in its own go.mod.
+// A program that imports the library keeps the versions that it has chosen. The
+// exceptions are those of golang.org/x that the Redis client requires in its own
+// go.mod.
 func TestImportingTheLibraryKeepsPinnedVersions(t *testing.T) {
 	t.Parallel()
 	before := tidied(t, "")
@@ -75,7 +77,8 @@ func TestImportingTheLibraryKeepsPinnedVersions(t *testing.T) {
 	}
 }
 
-// tidied makes the program, with another file of imports, and returns the versions that it builds with.
+// tidied makes the program, with another file of imports, and returns the versions that
+// it builds with.
 func tidied(t *testing.T, imports string) map[string]string {
 	t.Helper()
 	folder := t.TempDir()
@@ -98,7 +101,8 @@ func tidied(t *testing.T, imports string) map[string]string {
 	return versions
 }
 
-// What the library compiles into a program is its own code and the standard library, unless the program uses a network store.
+// What the library compiles into a program is its own code and the standard library,
+// unless the program uses a network store.
 func TestMiddlewareOverMemoryCompilesNoThirdParty(t *testing.T) {
 	t.Parallel()
 	packages := strings.Fields(run(t, repository(t), nil, "go", "list", "-deps", "./httplimit", "./memstore", "./loginguard"))

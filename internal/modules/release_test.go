@@ -10,7 +10,8 @@ import (
 // version is one that was never published.
 const version = "v0.99.99"
 
-// clone makes a repository of the files that git would commit here, with a heading in the changelog for version.
+// clone makes a repository of the files that git would commit here, with a heading in
+// the changelog for version.
 func clone(t *testing.T) string {
 	t.Helper()
 	root, folder := repository(t), t.TempDir()
@@ -81,7 +82,8 @@ func TestReleaseRefusesWhatItCannotPublish(t *testing.T) {
 	}
 }
 
-// A release is what the go command can fetch: here by the real go command from a clone in place of the public repository.
+// A release is what the go command can fetch: here by the real go command from a clone
+// in place of the public repository.
 func TestReleasedModulesCanBeFetched(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/internal/testserver"
 )
 
-// The slots are those that a server gives.
+// The slots equal those of a server.
 func TestSlotIsTheServers(t *testing.T) {
 	t.Parallel()
 	s := testserver.Redis(t, testserver.WithConfig("cluster-enabled", "yes"))

@@ -22,7 +22,8 @@ import (
 // abandon tells this test binary to start servers and to be killed.
 const abandon = "HEADGATE_TEST_ABANDON"
 
-// TestServersDoNotOutliveTheTests kills a process of tests that has servers, one of them stopped.
+// TestServersDoNotOutliveTheTests kills a process of tests that has servers, one of
+// them stopped.
 func TestServersDoNotOutliveTheTests(t *testing.T) {
 	if os.Getenv(abandon) != "" {
 		stopped := testserver.Redis(t)
@@ -105,7 +106,8 @@ func TestServersLeaveNothing(t *testing.T) {
 	}
 }
 
-// recorder is a test to which things happen: it says what they were. Only what this package calls is there.
+// recorder is a test to which things happen: it says what they were. Only what this
+// package calls is there.
 type recorder struct {
 	testing.TB
 	said     []string

@@ -177,7 +177,8 @@ func TestProxyLosesReplies(t *testing.T) {
 	dial(t, p).expect(t, "INCR k", ":5")
 }
 
-// The client does not learn that a reply is lost before the server has done what it was asked.
+// The client does not learn that a reply is lost before the server has done what it was
+// asked.
 func TestLostRepliesAreThoseOfWhatWasDone(t *testing.T) {
 	t.Parallel()
 	s := testserver.Redis(t)

@@ -116,7 +116,8 @@ func TestRedisSpeaksTLS(t *testing.T) {
 	}
 }
 
-// What works together trusts one authority: clients, replicas, nodes that hand keys over, sentinels.
+// What works together trusts one authority: clients, replicas, nodes that hand keys
+// over, sentinels.
 func TestServersSpeakTLSToEachOther(t *testing.T) {
 	t.Parallel()
 	t.Run("cluster", func(t *testing.T) {
