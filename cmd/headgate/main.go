@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strings"
+	"regexp"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -35,13 +35,12 @@ func main() {
 	}
 }
 
-// withoutPackage removes the package name from the beginning of an error.
-func withoutPackage(message string) string {
-	for _, prefix := range []string{"headgate: ", "replay: ", "load: "} {
-		message = strings.TrimPrefix(message, prefix)
-	}
-	return message
-}
+// packageNames match the names of packages at the beginning of an error, or after its
+// flag.
+var packageNames = regexp.MustCompile(`^(--[a-z-]+: )?(?:(?:headgate|replay|load): )+`)
+
+// withoutPackage removes the package names from the beginning of an error.
+func withoutPackage(message string) string { return packageNames.ReplaceAllString(message, "$1") }
 
 const rootHelp = `Headgate is a rate limiter: a service for every language and proxy, and a Go
 library. Start with: headgate serve`
