@@ -212,7 +212,7 @@ func TestStartWaitsForEnvoyGateway(t *testing.T) {
 	if !g.limits(4)() {
 		t.Error("the first response does not use the first valid configuration")
 	}
-	if log := g.service.text(); strings.Index(log, "envoy configuration loaded") > strings.Index(log, `msg="listener started"`) ||
+	if log := g.service.text(); strings.Index(log, "Envoy configuration loaded") > strings.Index(log, `msg="listener started"`) ||
 		strings.Contains(log, "previous rules stay in effect") {
 		t.Errorf("a listener starts before the configuration is loaded, or the log mentions a previous one:\n%s", log)
 	} else if !strings.Contains(log, "b: duplicate domain 'ddd") || len(log) > 16<<10 {

@@ -180,7 +180,7 @@ func TestCertificateReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	testserver.ReplaceFile(t, dir+"/tls.crt", text) // its key is another
-	refused := "certificate reload failed; the previous one stays in use"
+	refused := "certificate reload failed; previous certificate stays in use"
 	eventually(t, "a certificate that does not match its key is told of, and the good one stays", func() bool {
 		return shows(3)() && strings.Count(p.text(), refused) == 3
 	})

@@ -32,7 +32,7 @@ var (
 // excluded are files and folders whose text is not ours, or quotes other texts.
 var excluded = []string{
 	".git", "dist", "LICENSE", "CHANGELOG.md", "internal/language", "bench/results", "go.work.sum",
-	"cmd/headgate/internal/envoyconfig/testdata", "replay/testdata", "conformance/testdata",
+	"cmd/headgate/internal/envoyconfig/testdata", "replay/testdata", "conformance/testdata", "replay/assets",
 }
 
 // finding is a place with a wording to change.
@@ -88,7 +88,7 @@ func isSelected(name string) bool {
 	}
 	for _, path := range strings.Split(*only, ",") {
 		path = strings.TrimSuffix(strings.TrimPrefix(path, "./"), "/...")
-		if name == path || strings.HasPrefix(name, strings.TrimSuffix(path, "/")+"/") {
+		if path == "." || name == path || strings.HasPrefix(name, strings.TrimSuffix(path, "/")+"/") {
 			return true
 		}
 	}
@@ -109,7 +109,9 @@ func check(t *testing.T, name string) []finding {
 		return checkLines(name, withoutCode(string(text)), 0)
 	case ext == ".lua":
 		return checkLines(name, lineComments(string(text), "--"), maxComment)
-	case ext == ".html" || ext == ".js" || ext == ".json" && strings.Contains(name, "openapi"):
+	case ext == ".js":
+		return checkLines(name, lineComments(string(text), "//"), 0)
+	case ext == ".html" || ext == ".json" && strings.Contains(name, "openapi"):
 		return checkLines(name, string(text), 0)
 	case ext == ".yaml" || ext == ".yml" || name == "Makefile" || strings.HasPrefix(name, "scripts/") ||
 		strings.HasPrefix(string(text), "#!"):

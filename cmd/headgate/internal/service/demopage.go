@@ -75,6 +75,6 @@ func (p *demoPage) close() {
 	}
 	p.page.Close()
 	if err := p.store.Close(); err != nil {
-		p.log.Warn("demo page store close failed", "error", err)
+		p.log.Warn("closing demo store failed", "error", err)
 	}
 }

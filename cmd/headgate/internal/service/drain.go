@@ -32,7 +32,7 @@ func drain(p *parts, listeners []listener) {
 	defer cancel()
 	err := shutdown(ctx, others)
 	if err := errors.Join(err, shutdown(ctx, operators)); err != nil {
-		p.log.Warn("shutdown timeout; requests canceled", "error", err)
+		p.log.Warn("shutdown timeout exceeded; requests canceled", "error", err)
 		return
 	}
 	p.log.Info("shutdown complete")

@@ -96,7 +96,7 @@ func (v *envoyEndpoint) awaitRules(ctx context.Context) bool {
 	if v.client == nil || v.rules.config.StartAnyway {
 		return true
 	}
-	v.rules.log.Info("waiting for the first configuration from the control plane", "server", string(v.rules.config.XDS.Server))
+	v.rules.log.Info("waiting for first xDS configuration", "server", string(v.rules.config.XDS.Server))
 	select {
 	case <-v.rules.ready:
 		return true

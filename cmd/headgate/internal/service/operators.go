@@ -25,7 +25,7 @@ func openOperators(ctx context.Context, p *parts) (all []listener, err error) {
 		case err == nil:
 			all = append(all, listener{"admin", ln, admin.NewServer(newAdminHandler(p), p.log)})
 		case c.Origins["admin.addr"] == "default" && errors.Is(err, syscall.EADDRINUSE):
-			p.log.Warn("admin listener not opened", "error", err)
+			p.log.Warn("admin listener not started", "error", err)
 		default:
 			return all, err
 		}

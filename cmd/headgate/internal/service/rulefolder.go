@@ -57,7 +57,7 @@ func (f *ruleFolder) follow(ctx context.Context) {
 	defer signal.Stop(hangups)
 	w, err := config.Watch(string(f.rules.config.Config))
 	if err != nil {
-		f.rules.log.Error("envoy configuration watch failed", "error", err)
+		f.rules.log.Error("Envoy configuration watch failed", "error", err)
 		<-ctx.Done() // until then SIGHUP does not end the process
 		return
 	}

@@ -80,16 +80,16 @@ func (r *envoyRules) useFiles(files []envoyconfig.File) error {
 // ready.
 func (r *envoyRules) applied(c *envoyconfig.Config, kind string, n int) {
 	defer r.first.Do(func() { close(r.ready) })
-	r.log.Info("envoy configuration loaded", kind, n, "domains", c.Domains(), "rules", len(c.Rules()))
+	r.log.Info("Envoy configuration loaded", kind, n, "domains", c.Domains(), "rules", len(c.Rules()))
 	for _, w := range c.Warnings()[:min(len(c.Warnings()), maxLoggedErrors)] {
-		r.log.Warn("envoy configuration warning", "warning", shorten(w.String()))
+		r.log.Warn("Envoy configuration warning", "warning", shorten(w.String()))
 	}
 	switch {
 	case c.Domains() > 0:
 	case r.config.XDS.Server != "":
-		r.log.Warn("control plane sent no domains; all requests are allowed")
+		r.log.Warn("xDS configuration has no domains; all requests are allowed")
 	default:
-		r.log.Warn("no *.yaml file in the folder of Envoy rules; all requests are allowed", "folder", string(r.config.Config))
+		r.log.Warn("no Envoy configuration files found; all requests are allowed", "folder", string(r.config.Config))
 	}
 }
 
@@ -120,7 +120,7 @@ func (r *envoyRules) logRefused(err error) {
 	}
 	r.log.Error(message, "errors", len(all))
 	for _, one := range all[:min(len(all), maxLoggedErrors)] {
-		r.log.Error("envoy configuration error", "error", shorten(one.Error()), "at", one.Place())
+		r.log.Error("Envoy configuration error", "error", shorten(one.Error()), "at", one.Place())
 	}
 }
 

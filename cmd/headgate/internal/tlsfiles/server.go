@@ -54,7 +54,7 @@ func (s *Server) Config() (*tls.Config, error) {
 		return nil, fmt.Errorf("TLS of the %s listener: %w", s.Listener, err)
 	}
 	if err := validNow(s.config); err != nil {
-		s.Log.Warn("clients will not accept this certificate", "listener", s.Listener, "error", err)
+		s.Log.Warn("certificate not accepted by clients", "listener", s.Listener, "error", err)
 	}
 	s.stamp = read.stamp()
 	outer := s.config.Clone()
@@ -118,7 +118,7 @@ func (s *Server) check() {
 		s.Log.Info("certificate reloaded", "listener", s.Listener)
 	case stamp == s.bad && stamp != s.logged:
 		s.logged = stamp
-		s.Log.Error("certificate reload failed; the previous one stays in use", "listener", s.Listener, "error", err)
+		s.Log.Error("certificate reload failed; previous certificate stays in use", "listener", s.Listener, "error", err)
 	default:
 		s.bad = stamp
 	}

@@ -51,7 +51,7 @@ func (w *watched) mustUse(serial int64, logged string) {
 	w.log.Reset()
 }
 
-const failed, reloaded = "certificate reload failed; the previous one stays in use", "certificate reloaded"
+const failed, reloaded = "certificate reload failed; previous certificate stays in use", "certificate reloaded"
 
 func TestPairReplacedInTwoStepsLogsNoError(t *testing.T) {
 	t.Parallel()
@@ -157,7 +157,7 @@ func TestExpiredCertificateIsLoggedAtStart(t *testing.T) {
 		a.NotAfter = time.Now().Add(-time.Minute)
 		a.Write(dir, 2, "server.example")
 		w := newWatched(t, dir)
-		w.mustUse(2, "clients will not accept this certificate")
+		w.mustUse(2, "certificate not accepted by clients")
 		a.Write(dir, 3, "server.example") // no better, and no worse
 		w.mustUse(2, "")
 		w.mustUse(2, failed)
