@@ -71,6 +71,7 @@ var libraryRules = map[string]packageRule{
 		why:  "the text of keys and how they are composed, for every interface",
 		code: []string{"clientaddr"},
 	},
+	"internal/language": {why: "it reads the text of all files"},
 	"internal/leaktest": {
 		why: "it finds goroutines that a test left behind",
 	},
