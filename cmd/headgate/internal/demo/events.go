@@ -49,7 +49,7 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 	out := &stream{w: w, control: http.NewResponseController(w)}
 	fmt.Fprintf(w, "retry: %d\n\n", retryPause.Milliseconds())
 	if err := h.broadcast(s, out); err != nil && s.ctx.Err() == nil {
-		h.opts.Log.Debug("demo page disconnected", "cause", err)
+		h.opts.Log.Debug("demo page disconnected", "error", err)
 	}
 }
 

@@ -124,7 +124,7 @@ var errPanic = errors.New("internal error")
 func (j *job) decide(w *worker) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			w.h.log.Error("panic while handling request", "cause", cause)
+			w.h.log.Error("panic while handling request", "error", cause)
 			j.err = errPanic
 		}
 	}()

@@ -211,7 +211,7 @@ func (l *loop) register(c *loopConn) {
 	l.count++
 	c.interest = unix.EPOLLIN | unix.EPOLLRDHUP
 	if err := l.control(unix.EPOLL_CTL_ADD, c.fd, c.interest); err != nil {
-		l.server.handler.log.Warn("connection closed; event loop registration failed", "cause", err)
+		l.server.handler.log.Warn("connection closed; event loop registration failed", "error", err)
 		l.drop(c)
 	}
 }

@@ -85,7 +85,7 @@ func (s *Server) Serve(ln net.Listener) error {
 			return err
 		default:
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
-			s.handler.log.Warn("accept failed; retrying", "cause", err, "pause", pause)
+			s.handler.log.Warn("accept failed; retrying", "error", err, "pause", pause)
 			s.sleep(pause)
 		}
 	}

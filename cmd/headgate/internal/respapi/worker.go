@@ -85,7 +85,7 @@ func (w *worker) recoverPanic(all int, used *int) {
 	if cause == nil {
 		return
 	}
-	w.h.log.Error("panic while handling request", "cause", cause, "stack", string(debug.Stack()))
+	w.h.log.Error("panic while handling request", "error", cause, "stack", string(debug.Stack()))
 	w.jobs, w.out = nil, w.out[:w.replyStart]
 	w.fail("ERR internal error")
 	w.s.closing, *used = true, all

@@ -85,7 +85,7 @@ func (h *Handler) finish(r *requestState, resp **pb.RateLimitResponse, err *erro
 	h.stats.times.add(r.watch.lane, r.watch.stop(moment))
 	r.release()
 	if cause := recover(); cause != nil {
-		h.opts.Log.Error("panic while handling request", "cause", cause, "stack", string(debug.Stack()))
+		h.opts.Log.Error("panic while handling request", "error", cause, "stack", string(debug.Stack()))
 		*resp, *err = nil, status.Error(codes.Internal, "internal error")
 	}
 }
