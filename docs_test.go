@@ -20,7 +20,7 @@ var (
 
 // Links in what is written for people lead to files that there are, and to headings
 // that these have.
-func TestLinksInDocsLeadSomewhere(t *testing.T) {
+func TestLinksInDocsResolve(t *testing.T) {
 	t.Parallel()
 	links := 0
 	for _, file := range docFiles(t) {
@@ -73,8 +73,8 @@ func docLinks(t *testing.T, file string) (targets []string) {
 	return targets
 }
 
-// docAnchors are the names that GitHub gives the headings of a file; a second heading
-// of the same text is told apart by a number, and linked by nobody.
+// docAnchors returns the anchors that GitHub generates for the headings of a file. It
+// does not number duplicate headings, because no link refers to one.
 func docAnchors(t *testing.T, file string) (anchors []string) {
 	t.Helper()
 	for _, m := range docHeading.FindAllStringSubmatch(docText(t, file), -1) {

@@ -54,7 +54,7 @@ func newCrowd(l *headgate.Limiter) *crowd {
 	return &crowd{limiter: l, began: time.Now(), errs: make(map[int]error)}
 }
 
-// join starts waiter i and returns when it stands in line.
+// join starts waiter i and returns when it is queued.
 func (c *crowd) join(ctx context.Context, i int, cost int64) {
 	c.all.Go(func() {
 		err := c.limiter.WaitN(ctx, "key", cost)

@@ -71,7 +71,7 @@ func TestParseLimit(t *testing.T) {
 	}
 }
 
-func TestParseLimitPointsAtTheOffendingPart(t *testing.T) {
+func TestParseLimitErrorPosition(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		text   string
@@ -148,7 +148,7 @@ func TestParseLimitPointsAtTheOffendingPart(t *testing.T) {
 	}
 }
 
-func TestSyntaxErrorMarksThePlace(t *testing.T) {
+func TestSyntaxErrorMarksPosition(t *testing.T) {
 	t.Parallel()
 	_, err := headgate.ParseLimit("10/5 minuets")
 	want := `headgate: invalid limit "10/5 minuets": column 6: ` +
@@ -205,7 +205,7 @@ func TestParseLimitOutsideTheDomain(t *testing.T) {
 	}
 }
 
-func TestEdgesOfTheDomainParse(t *testing.T) {
+func TestParseLimitDomainEdges(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"1/d burst 36525", "1/d queue 36524", "1000000000/366d burst 1000000000", "1000000000/366d queue 1000000000", "1/ms", "1/1000us"} {
 		if _, err := headgate.ParseLimit(text); err != nil {
@@ -225,7 +225,7 @@ func hostileTexts() []string {
 	}
 }
 
-func TestHostileTextIsRefusedInFewWords(t *testing.T) {
+func TestParseLimitRejectsHostileText(t *testing.T) {
 	t.Parallel()
 	for _, text := range hostileTexts() {
 		_, err := headgate.ParseLimit(text)

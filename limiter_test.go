@@ -38,7 +38,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-func TestLimiterKeepsItsPolicy(t *testing.T) {
+func TestLimiterCopiesPolicy(t *testing.T) {
 	t.Parallel()
 	limits := headgate.MustPolicy("10/s").Limits
 	l, err := headgate.New(memstore.New(nil), headgate.Policy{Name: "api", Limits: limits}, nil)
@@ -75,7 +75,7 @@ func TestVerbs(t *testing.T) {
 }
 
 // The names without At decide by the store's clock.
-func TestVerbsAtTheStoresClock(t *testing.T) {
+func TestVerbsUseStoreClock(t *testing.T) {
 	t.Parallel()
 	for _, limits := range [][]string{{"10/366d"}, {"10/366d", "20/366d"}} {
 		l := newLimiter(t, memstore.New(nil), "api", nil, limits...)
@@ -158,8 +158,8 @@ func TestRequestsOutsideTheDomain(t *testing.T) {
 	}
 }
 
-// The microseconds of a time far away overflow 64 bits; its instant must not be one of
-// another time.
+// The microseconds of a distant time overflow 64 bits. Its instant must not equal the
+// instant of another time.
 func TestInstantOfDistantTimes(t *testing.T) {
 	t.Parallel()
 	for _, at := range []time.Time{
@@ -235,7 +235,7 @@ func TestTightest(t *testing.T) {
 	}
 }
 
-func TestAllowAllRefuses(t *testing.T) {
+func TestAllowAllRejectsInvalidChecks(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(nil)
 	l := newLimiter(t, store, "api", nil, "10/m")
@@ -306,7 +306,7 @@ func everyVerb(t *testing.T, l *headgate.Limiter, key string) {
 
 var wantVerbs = []string{"take 1", "take 2", "peek 3", "refund 1", "reset 0", "take 4", "peek 5", "wait 1", "reserve 1", "cancel 1"}
 
-func TestObserverHearsOfEveryVerb(t *testing.T) {
+func TestObserverReceivesEveryVerb(t *testing.T) {
 	t.Parallel()
 	var heard notes
 	store := memstore.New(nil)
@@ -369,7 +369,7 @@ func TestEventsAndErrorsCarryNoKey(t *testing.T) {
 	}
 }
 
-func TestObserverHearsItsOwnPartOfSeveral(t *testing.T) {
+func TestObserverReceivesItsPartOfAllowAll(t *testing.T) {
 	t.Parallel()
 	var one, other notes
 	store := memstore.New(nil)
@@ -415,7 +415,7 @@ func TestInstantOf(t *testing.T) {
 	}
 }
 
-func TestAllowAllocatesNothing(t *testing.T) {
+func TestAllowDoesNotAllocate(t *testing.T) {
 	l := newLimiter(t, memstore.New(nil), "api", nil, "10/m")
 	ctx := t.Context()
 	if got := testing.AllocsPerRun(1000, func() { _, _ = l.Allow(ctx, "key") }); got != 0 {

@@ -100,7 +100,7 @@ func TestPolicyScopes(t *testing.T) {
 	}
 }
 
-func TestDecisionsNameWhatDenied(t *testing.T) {
+func TestDecisionNamesDenyingLimits(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string

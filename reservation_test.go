@@ -57,7 +57,7 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-func TestReserveRefusesWhatCannotBePromised(t *testing.T) {
+func TestReserveRejectsUnsupportedPolicies(t *testing.T) {
 	t.Parallel()
 	for name, l := range map[string]*headgate.Limiter{
 		"several limits":   newLimiter(t, memstore.New(nil), "", nil, "1/s", "9/m"),
@@ -102,7 +102,7 @@ func TestCancel(t *testing.T) {
 }
 
 // A cancellation refunds only its own reservation.
-func TestCancelLeavesOthers(t *testing.T) {
+func TestCancelRefundsOnlyItsReservation(t *testing.T) {
 	t.Parallel()
 	l := spent(t)
 	first := reserveAt(t, l, 2, time.Hour)
@@ -120,7 +120,7 @@ func TestCancelLeavesOthers(t *testing.T) {
 	mustResetAfter(t, l, 7*time.Second, "2 were booked, cancelled, booked by another, cancelled again, and 2 booked behind that")
 }
 
-func TestReserveWithoutPatience(t *testing.T) {
+func TestReserveWithoutMaxDelay(t *testing.T) {
 	t.Parallel()
 	for _, longest := range []time.Duration{0, -time.Hour} {
 		l := newLimiter(t, memstore.New(nil), "api", nil, "1/s")

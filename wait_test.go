@@ -60,7 +60,7 @@ func TestWaitServesInOrder(t *testing.T) {
 	}
 }
 
-func TestWaitRefusesAtOnceWhatCannotBeInTime(t *testing.T) {
+func TestWaitFailsImmediatelyBeyondDeadline(t *testing.T) {
 	t.Parallel()
 	for _, c := range pacing {
 		t.Run(string(c.algorithm), func(t *testing.T) {
@@ -109,7 +109,7 @@ func untilServed(t *testing.T, l *headgate.Limiter) time.Duration {
 	return d.RetryAfter
 }
 
-func TestWaitRefusesAtOnceInTheLine(t *testing.T) {
+func TestWaitFailsImmediatelyInQueue(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name      string
@@ -156,7 +156,7 @@ func TestWaitRefusesAtOnceInTheLine(t *testing.T) {
 	}
 }
 
-func TestWaitRefusesWhenTheHeadKnows(t *testing.T) {
+func TestWaitFailsOnceQueueHeadIsReserved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &watchedStore{Store: memstore.New(nil), slow: map[string]time.Duration{"key": time.Second}}
@@ -174,7 +174,9 @@ func TestWaitRefusesWhenTheHeadKnows(t *testing.T) {
 				t.Errorf("waiter %d, %s: got error %v want ErrWouldExceedDeadline", i, why, err)
 			}
 		}
-		line.join(t.Context(), 0, 1) // its call takes a second; until then nobody knows that units come at 10 s, 20 s, …
+		// The first call takes a second. Only then it is known that units are available
+		// at 10 s, 20 s, …
+		line.join(t.Context(), 0, 1)
 		line.join(until(15*time.Second), 1, 1)
 		line.join(until(25*time.Second), 2, 1)
 		line.join(until(25*time.Second), 3, 1)
@@ -191,13 +193,13 @@ func TestWaitRefusesWhenTheHeadKnows(t *testing.T) {
 			t.Errorf("got served %v want %v: the places of the refused are free; errors %v", line.order, want, line.errs)
 		}
 		if got := l.Lines(); got != 0 {
-			t.Errorf("got %d lines left want none: nobody waits", got)
+			t.Errorf("got %d lines left want none, because no caller waits", got)
 		}
 	})
 }
 
 // Trap: a wait that is cancelled does not return its tokens.
-func TestCancelledWaitersChangeNothing(t *testing.T) {
+func TestCancelledWaitersKeepNoReservation(t *testing.T) {
 	t.Parallel()
 	for _, c := range pacing {
 		for name, cancelled := range map[string][]int{"the head": {2}, "in the line": {4, 6}, "the head and others": {2, 3, 5, 7}} {
@@ -214,8 +216,8 @@ func TestCancelledWaitersChangeNothing(t *testing.T) {
 	}
 }
 
-// servedBeside lets n wait, cancels some after 100 ms, and says when the others were
-// served.
+// servedBeside starts n waiters, cancels some after 100 ms, and returns when the others
+// were served.
 func servedBeside(t *testing.T, a headgate.Algorithm, limit string, n int, cancelled []int) []time.Duration {
 	line := newCrowd(limiterOver(t, memstore.New(nil), a, limit))
 	some, cancel := context.WithCancel(t.Context())
@@ -292,7 +294,7 @@ func TestWaitersDoNotPoll(t *testing.T) {
 }
 
 // Trap: a lock held while the store is asked.
-func TestSlowKeyDelaysNoOther(t *testing.T) {
+func TestSlowKeyDoesNotDelayOtherKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &watchedStore{Store: memstore.New(nil), slow: map[string]time.Duration{"slow": time.Hour}}
@@ -315,7 +317,7 @@ func TestSlowKeyDelaysNoOther(t *testing.T) {
 	})
 }
 
-func TestWaitOutsideTheLine(t *testing.T) {
+func TestWaitWithoutQueueing(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
@@ -355,7 +357,7 @@ func TestWaitOutsideTheLine(t *testing.T) {
 	}
 }
 
-func TestWaitTellsTheStoresError(t *testing.T) {
+func TestWaitReturnsStoreError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range pacing {

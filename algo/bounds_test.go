@@ -92,7 +92,7 @@ func (d dice) soon(now int64, l headgate.Limit, last headgate.Decision) int64 {
 	}
 }
 
-func TestGuaranteeHoldsInAnySpan(t *testing.T) { // T28
+func TestGuaranteeInAnySpan(t *testing.T) { // T28
 	eachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
 		d := newDice(*seedFlag, 500)
 		for range 400 {
@@ -113,10 +113,9 @@ func TestGuaranteeHoldsInAnySpan(t *testing.T) { // T28
 	})
 }
 
-// guaranteeWithBookings is the guarantee when some wait for what they booked: their
-// instants are rounded up, so that two may lie up to 1 µs nearer together than what
-// they stand for; and what waited for the end of an interval may go out together with
-// what else that brings.
+// guaranteeWithBookings returns the guarantee with reservations. Their times are rounded
+// up, so two of them may be up to 1 µs closer together than their units. Reservations
+// that waited for the end of an interval may be served together with the next refill.
 func guaranteeWithBookings(name headgate.Algorithm, l headgate.Limit) tooMany {
 	if name.Refill() == headgate.RefillStepped {
 		return func(span, units int64) bool { return units > l.Capacity()+l.Rate*(span/l.Period.Microseconds()+1) }
@@ -125,9 +124,9 @@ func guaranteeWithBookings(name headgate.Algorithm, l headgate.Limit) tooMany {
 	return func(span, units int64) bool { return over(span+1, units) }
 }
 
-// TestBookingsAndCancelsKeepTheGuarantee counts a booking at the instant that it was
+// TestGuaranteeWithReservations counts a booking at the instant that it was
 // promised, and not at all when it was cancelled before that.
-func TestBookingsAndCancelsKeepTheGuarantee(t *testing.T) { // T31
+func TestGuaranteeWithReservations(t *testing.T) { // T31
 	for _, a := range slices.DeleteFunc(algo.All(), func(a algo.Algorithm) bool { return !books(a) }) {
 		t.Run(string(a.Name), func(t *testing.T) {
 			t.Parallel()
@@ -182,9 +181,9 @@ func bookedTrace(d dice, k *key) []admission {
 	return log
 }
 
-// TestCancelGivesBackTheLastBooking: with nothing behind it, a cancelled booking leaves
+// TestCancelRefundsLastReservation: with nothing behind it, a cancelled booking leaves
 // the key as it was.
-func TestCancelGivesBackTheLastBooking(t *testing.T) { // T31
+func TestCancelRefundsLastReservation(t *testing.T) { // T31
 	eachMoment(t, moments/4, func(t *testing.T, d dice, k *key, now, cost int64) {
 		if !books(k.algorithm) || now > maxInstant/2 {
 			return
@@ -245,12 +244,13 @@ func TestLeakyBucketSendsEvenly(t *testing.T) {
 	}
 }
 
-// TestAttackAtTheWindowsEdge spends all it can just before an edge and all it can from
-// there on, looking each millisecond: the most that any span below one period then saw.
-// A bucket's interval begins one period before the edge.
-func TestAttackAtTheWindowsEdge(t *testing.T) { // T28
+// TestBurstsAroundWindowBoundary spends all units just before a window boundary and all
+// units from there on, with one attempt per millisecond. It checks the maximum of units
+// in any span below one period. A bucket's interval begins one period before the
+// boundary.
+func TestBurstsAroundWindowBoundary(t *testing.T) { // T28
 	for name, want := range map[headgate.Algorithm]int64{
-		headgate.TokenBucket:         199, // 100 at once and one each 10 ms
+		headgate.TokenBucket:         199, // a burst of 100 and one each 10 ms
 		headgate.TokenBucketInterval: 199, // 99, and the refill 1 µs later
 		headgate.FixedWindow:         200, // twice the limit within 1 ms
 		headgate.SlidingLog:          100,

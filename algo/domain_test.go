@@ -182,13 +182,13 @@ func (d dice) instant() int64 {
 	}
 }
 
-// after is the instant of the step after one at t, whose answer was last: near the
-// edges that the answer names, or far away, or earlier.
+// after returns the time of the next step after a step at t with the decision last: near
+// the times in the decision, much later, or earlier.
 func (d dice) after(t int64, l headgate.Limit, last headgate.Decision) int64 {
 	next := t
 	switch d.IntN(16) {
 	case 0, 1, 2:
-		// at once
+		// the same time
 	case 3, 4:
 		next += last.RetryAfter.Microseconds() - d.upTo(1)
 	case 5:

@@ -102,9 +102,8 @@ func eachAlgorithm(t *testing.T, test func(t *testing.T, a algo.Algorithm)) {
 	}
 }
 
-// eachMoment lives through random lives of keys, with everything that can happen to
-// one, and shows check a copy of the key before each step, with the instant and the
-// cost of the step.
+// eachMoment runs random sequences of all operations on keys. Before each step it calls
+// check with a copy of the key and with the time and the cost of the step.
 func eachMoment(t *testing.T, moments int, check func(t *testing.T, d dice, k *key, now, cost int64)) {
 	t.Helper()
 	if testing.Short() {

@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-// TestKindsAreWhatAlgorithmsDo compares the table of kinds with the arithmetic.
-func TestKindsAreWhatAlgorithmsDo(t *testing.T) {
+// TestAlgorithmTableMatchesSteppers compares the table of kinds with the arithmetic.
+func TestAlgorithmTableMatchesSteppers(t *testing.T) {
 	eachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
 		if a.Name.Refill() == headgate.RefillUnknown {
 			t.Fatal("the table of kinds in algorithm.go of the root has no row for it")

@@ -10,7 +10,7 @@ var arithmeticLua string
 // the table of its functions, so the two texts joined are a chunk:
 //
 //	Arithmetic() + a.Lua                  -- returns the functions of one algorithm
-//	Arithmetic() + LuaLocal("x", a.Lua) + LuaLocal("y", b.Lua) -- start of your own script
+//	Arithmetic() + LuaLocal("x", a.Lua) + LuaLocal("y", b.Lua) -- start of your script
 //
 // It is Lua 5.1 as in Redis: no globals, no clock, and only whole numbers below 2^53,
 // which doubles represent exactly. Arguments must satisfy the conditions of [Stepper],
@@ -21,7 +21,7 @@ var arithmeticLua string
 // The Lua implementation has the methods of its Stepper, and of its [Reserver] if it is
 // one, under the same names:
 //
-//	w = x.new(terms)                     terms: the list that Params returns, in its order
+//	w = x.new(terms)                     terms: the list that Params returns, in order
 //	s, allowed = x.take(w, s, t, n)
 //	d = x.answer(w, s, t, asked, spent, allowed)
 //	s = x.refund(w, s, t, n)

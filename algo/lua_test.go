@@ -15,9 +15,9 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-// TestLuaTextReachesForNothingButMath: a script must not use a clock, a server or a
+// TestLuaUsesOnlyMath: a script must not use a clock, a server or a
 // global of another script.
-func TestLuaTextReachesForNothingButMath(t *testing.T) {
+func TestLuaUsesOnlyMath(t *testing.T) {
 	for _, a := range algo.All() {
 		t.Run(string(a.Name), func(t *testing.T) {
 			chunk, err := parse.Parse(strings.NewReader(algo.Arithmetic()+a.Lua), string(a.Name))
@@ -61,9 +61,9 @@ func withoutComments(text string) string {
 	return code.String()
 }
 
-// TestLuaTextsStandInOneScript: a store may put any of them, with their names, into one
+// TestLuaTextsCombineInOneScript: a store may put any of them, with their names, into one
 // script.
-func TestLuaTextsStandInOneScript(t *testing.T) {
+func TestLuaTextsCombineInOneScript(t *testing.T) {
 	script, names := algo.Arithmetic(), []string{}
 	for _, a := range algo.All() {
 		script += algo.LuaLocal(string(a.Name), a.Lua)
@@ -83,11 +83,11 @@ func TestLuaTextsStandInOneScript(t *testing.T) {
 	}
 }
 
-// TestNoLuaNumberPasses2To53 runs the texts with every arithmetic operation replaced by
+// TestLuaNumbersStayBelow2To53 runs the texts with every arithmetic operation replaced by
 // one that checks itself: what goes in is whole, and what comes out is what whole
 // numbers of any size would give. The one product that may be too large is the one that
 // is only asked whether it is.
-func TestNoLuaNumberPasses2To53(t *testing.T) {
+func TestLuaNumbersStayBelow2To53(t *testing.T) {
 	for i, a := range algo.All() {
 		t.Run(string(a.Name), func(t *testing.T) {
 			t.Parallel()
@@ -153,7 +153,7 @@ func checked(do func(z, x, y *big.Int) *big.Int) lua.LGFunction {
 type rewriter struct {
 	vm      *lua.LState
 	asked   map[ast.Expr]bool // products that are only compared with EXACT
-	floored map[ast.Expr]bool // quotients that are rounded down at once
+	floored map[ast.Expr]bool // quotients that are rounded down immediately
 }
 
 var exprType = reflect.TypeFor[ast.Expr]()

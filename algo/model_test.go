@@ -9,10 +9,10 @@ import (
 	"github.com/headgate/headgate/storetest/model"
 )
 
-// TestStepEqualsTheModel holds the Go text against the definition in math/big
+// TestStepEqualsModel holds the Go text against the definition in math/big
 // rationals, over the whole domain, also when the clock goes back and under changed
 // limits. What a window becomes under another period is not defined there.
-func TestStepEqualsTheModel(t *testing.T) {
+func TestStepEqualsModel(t *testing.T) {
 	lives := 2_000
 	if raceDetector || testing.Short() {
 		lives = 200
@@ -24,7 +24,8 @@ func TestStepEqualsTheModel(t *testing.T) {
 			now := d.instant()
 			last := headgate.Decision{Limit: k.limit.Capacity(), Remaining: k.limit.Capacity()}
 			for range 30 {
-				now = max(now-1e12, d.after(now, k.limit, last)) // what is left is counted in an int64 there, also when it is negative
+				// The model counts the remaining units in an int64, even if negative.
+				now = max(now-1e12, d.after(now, k.limit, last))
 				if d.oneIn(25) {
 					if c := d.changed(a, k.limit); c.Period == k.limit.Period || books(a) || a.NewLog != nil {
 						k.under(c)
@@ -36,7 +37,8 @@ func TestStepEqualsTheModel(t *testing.T) {
 				if want := modelled(m, k.limit, s); !reflect.DeepEqual(last, want) {
 					t.Fatalf("seed %d: %s: %v\n got %+v\nwant %+v", *seedFlag, before, s, last, want)
 				}
-				if k.resetAt(now) <= now { // as if never used: a store may forget it, and if the clock then goes back that shows
+				// A store may delete an unused key before the clock goes back.
+				if k.resetAt(now) <= now {
 					k.forget()
 					m = model.NewKey(a.Name)
 				}

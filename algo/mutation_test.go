@@ -99,9 +99,9 @@ var mutations = []mutation{
 	{headgate.SlidingWindow, "reset_at one window early", "return ends_at(w, s.a) + w.period", "return ends_at(w, s.a)"},
 }
 
-// TestComparisonFindsPlantedMistakes: a comparison that finds no difference proves
+// TestComparisonDetectsMutations: a comparison that finds no difference proves
 // something only if it would find one.
-func TestComparisonFindsPlantedMistakes(t *testing.T) {
+func TestComparisonDetectsMutations(t *testing.T) {
 	const most = 2_000_000
 	for i, m := range mutations {
 		t.Run(string(m.algorithm)+"/"+m.mistake, func(t *testing.T) {

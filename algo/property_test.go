@@ -36,7 +36,7 @@ func TestDeniedFiveOfTwoLeavesTwo(t *testing.T) { // T2
 	})
 }
 
-func TestCostZeroIsAPeek(t *testing.T) { // T22
+func TestCostZeroIsPeek(t *testing.T) { // T22
 	eachMoment(t, moments, func(t *testing.T, _ dice, k *key, now, _ int64) {
 		k.take(now, 0)
 		kept, want := k.kept(), k.peek(now, 0)
@@ -67,7 +67,7 @@ func TestPeekAndTakeAgree(t *testing.T) { // T26
 	})
 }
 
-func TestSpendingAtOnceEqualsOneByOne(t *testing.T) {
+func TestTakeNEqualsNTakes(t *testing.T) {
 	eachMoment(t, moments/4, func(t *testing.T, d dice, k *key, now, _ int64) {
 		n := d.upTo(min(k.remaining(now)+1, 30))
 		single := k.clone()
@@ -134,15 +134,15 @@ func TestResetAfterIsTrueToTheMicrosecond(t *testing.T) { // T6
 	})
 }
 
-func TestGoingBackInTimeNeverAdmitsMore(t *testing.T) { // T17
+func TestClockGoingBackDoesNotAllowMore(t *testing.T) { // T17
 	eachMoment(t, moments, func(t *testing.T, d dice, k *key, now, cost int64) {
 		if !k.take(now, max(1, cost)).Allowed {
-			return // then nothing says that it was ever as late as now
+			return // then the state does not contain the time now
 		}
 		earlier := max(0, now-pick(d, 1, 1e6, 3600e6, d.scaled(1, maxInstant)))
 		still, back := k.remaining(now), k.remaining(earlier)
 		if k.resetAt(now) <= now {
-			return // as if never used at now: a store may have forgotten it
+			return // unused at now: a store may have deleted it
 		}
 		if back > still {
 			t.Errorf("%v: %d remaining at %d but %d at %d, before it", k, still, now, back, earlier)
@@ -155,7 +155,7 @@ func TestGoingBackInTimeNeverAdmitsMore(t *testing.T) { // T17
 	})
 }
 
-func TestRefundGivesBackWhatWasSpentAndNoMore(t *testing.T) { // T30
+func TestRefundIsBoundedBySpentUnits(t *testing.T) { // T30
 	eachMoment(t, moments, func(t *testing.T, d dice, k *key, now, cost int64) {
 		k.take(now, 0)
 		before := k.peek(now, 0)
@@ -181,7 +181,7 @@ func TestRefundGivesBackWhatWasSpentAndNoMore(t *testing.T) { // T30
 	})
 }
 
-func TestStateFitsItsWords(t *testing.T) {
+func TestStateFitsItsBits(t *testing.T) {
 	eachMoment(t, moments, func(t *testing.T, _ dice, k *key, now, cost int64) {
 		k.take(now, cost)
 		if s := k.state; s.A < 0 || s.A > maxExact || s.B < 0 || s.B >= 1<<30 || s.C < 0 || s.C >= 1<<30 {
@@ -190,8 +190,9 @@ func TestStateFitsItsWords(t *testing.T) {
 	})
 }
 
-// TestSpacingIsALowerBound: after one who had to wait is served at the first instant, n
-// more units never come sooner than Spacing says, however greedily they are asked for.
+// TestSpacingIsALowerBound checks that, after a request that had to wait is
+// served at the first possible time, n more units are never available before the time
+// that Spacing returns, even if they are requested as soon as possible.
 func TestSpacingIsALowerBound(t *testing.T) {
 	eachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
 		d := newDice(*seedFlag, 401)
@@ -213,7 +214,7 @@ func TestSpacingIsALowerBound(t *testing.T) {
 				k.take(now, n)
 				granted += n
 				if spacing := k.spacing(granted); now-served < spacing {
-					t.Fatalf("%v: %d units came within %d µs, Spacing says %d", k, granted, now-served, spacing)
+					t.Fatalf("%v: got %d units within %d µs, Spacing is %d", k, granted, now-served, spacing)
 				}
 			}
 		}

@@ -144,7 +144,7 @@ func TestHundredYearsIdleEqualsNeverUsed(t *testing.T) { // T20
 	})
 }
 
-func TestZerosNegativesAndGiantsAreRefused(t *testing.T) { // T20, T21, T22
+func TestNewRejectsOutOfRangeLimits(t *testing.T) { // T20, T21, T22
 	for field, limits := range map[string][]headgate.Limit{
 		"rate": {
 			{},
@@ -199,7 +199,7 @@ func buildError(a algo.Algorithm, l headgate.Limit) (err error) {
 	return err
 }
 
-func TestQueueIsForAlgorithmsThatQueue(t *testing.T) {
+func TestQueueRequiresQueueingAlgorithm(t *testing.T) {
 	l := headgate.Limit{Rate: 1, Period: time.Second, Queue: 3}
 	for _, a := range algo.All() {
 		if err := buildError(a, l); (err == nil) != a.Name.Queues() {
@@ -208,7 +208,7 @@ func TestQueueIsForAlgorithmsThatQueue(t *testing.T) {
 	}
 }
 
-func TestCostAboveTheLimitIsNeverAdmitted(t *testing.T) { // T23
+func TestCostAboveLimitIsNeverAllowed(t *testing.T) { // T23
 	eachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
 		k := newKey(a, headgate.MustParseLimit("10/s"))
 		for _, used := range []int64{0, 4, 6} {
@@ -305,11 +305,11 @@ func TestVaryingCostsInALog(t *testing.T) { // T29
 	}
 }
 
-// TestRefundInTheNextWindow: what was spent in a window that is over cannot come back
-// in this one.
+// TestRefundInTheNextWindow checks that units spent in an earlier window are not
+// refunded in the current one.
 func TestRefundInTheNextWindow(t *testing.T) { // T30
 	for name, want := range map[headgate.Algorithm]int64{
-		headgate.TokenBucket:         10, // all of it has come back by itself
+		headgate.TokenBucket:         10, // the bucket was refilled
 		headgate.TokenBucketInterval: 10,
 		headgate.FixedWindow:         10,
 		headgate.SlidingLog:          10,

@@ -42,9 +42,10 @@ type worlds struct {
 	now           int64
 }
 
-// eachWorlds lives through random lives of keys in which n units are taken and, after
-// others have spent or tried to, given back. In the world without, the others spend
-// what they spent. The clock does not go back, nor does anybody else give back.
+// eachWorlds runs random sequences on keys in which n units are taken and are to be
+// undone after requests of other clients. In the world without the take, the other
+// clients spend the same units. The clock does not go back, and other clients request no
+// refunds.
 func eachWorlds(t *testing.T, check func(t *testing.T, d dice, w *worlds)) {
 	t.Helper()
 	eachMoment(t, moments/2, func(t *testing.T, d dice, k *key, now, cost int64) {
@@ -68,8 +69,8 @@ func eachWorlds(t *testing.T, check func(t *testing.T, d dice, w *worlds)) {
 	})
 }
 
-// other is a request of somebody else. It is false if only the world with the take
-// admits it: an interval bucket that was full begins its intervals anew, so that one
+// other sends a request of another client. It returns false if only the world with the
+// take allows it: an interval bucket that was full restarts its intervals, so a bucket
 // from which more was taken can be full sooner.
 func (w *worlds) other(d dice) bool {
 	w.pass(d)
@@ -114,10 +115,10 @@ func (w *worlds) later(d dice) []int64 {
 	return instants
 }
 
-// TestUndoLeavesNoMoreThanWithoutTheTake: whatever others spent in between, from then
+// TestUndoRefundsAtMostTheTake: whatever others spent in between, from then
 // on nothing is admitted that would not be if the units had never been taken. (That
 // remaining is what is admitted, TestPeekAndTakeAgree shows.)
-func TestUndoLeavesNoMoreThanWithoutTheTake(t *testing.T) {
+func TestUndoRefundsAtMostTheTake(t *testing.T) {
 	eachWorlds(t, func(t *testing.T, d dice, w *worlds) {
 		before, kept := w.with.String(), w.with.kept()
 		w.with.undo(w.now, w.undone)
@@ -133,10 +134,10 @@ func TestUndoLeavesNoMoreThanWithoutTheTake(t *testing.T) {
 	})
 }
 
-// TestUndoAloneLeavesNoTrace: if no other request used the key, its state is the same
+// TestUndoRestoresState: if no other request used the key, its state is the same
 // as without the take. That also applies after the clock went back, except for a log,
 // from which the take has removed aged-out entries.
-func TestUndoAloneLeavesNoTrace(t *testing.T) {
+func TestUndoRestoresState(t *testing.T) {
 	eachWorlds(t, func(t *testing.T, d dice, w *worlds) {
 		if w.others > 0 {
 			return
@@ -154,12 +155,12 @@ func TestUndoAloneLeavesNoTrace(t *testing.T) {
 	})
 }
 
-// TestUndoneTakesKeepTheGuarantee has several takes under way at any time, of which
-// many are undone, in any order: what was admitted for good keeps the guarantee. It
-// leaves out what Undo can't tell: that a bucket's state is what the take left,
-// although it was lower in between, which takes another undo and a take that happen to
-// cancel out to the microsecond.
-func TestUndoneTakesKeepTheGuarantee(t *testing.T) { // T3, T28
+// TestGuaranteeWithUndo runs several concurrent takes, many of which are undone in any
+// order, and checks that the remaining takes keep the guarantee. It leaves out one case
+// that Undo cannot detect: the bucket's state equals the state after the take although it
+// was lower in between. That requires another undo and a take that cancel out to the
+// microsecond.
+func TestGuaranteeWithUndo(t *testing.T) { // T3, T28
 	eachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
 		d := newDice(*seedFlag, 503)
 		for range 1500 {
@@ -206,9 +207,9 @@ func undoneTrace(d dice, k *key) (log []admission) {
 	return log
 }
 
-// TestUndoKeepsWhatIsNotCertain: if the state without the take is unknown, the key
+// TestUndoKeepsUncertainState: if the state without the take is unknown, the key
 // stays unchanged.
-func TestUndoKeepsWhatIsNotCertain(t *testing.T) {
+func TestUndoKeepsUncertainState(t *testing.T) {
 	const start = year2026
 	book := func(k *key, t, n int64) {
 		k.run(step{verb: reserve, t: t, n: n, maxDelay: hundredYear})
@@ -258,14 +259,15 @@ func TestUndoKeepsWhatIsNotCertain(t *testing.T) {
 	}
 }
 
-// TestUndoBehindABookingThatIsDue: once what was booked behind the take has gone out,
+// TestUndoAfterDueReservation: once what was booked behind the take has gone out,
 // the take is undone as behind any other.
-func TestUndoBehindABookingThatIsDue(t *testing.T) {
+func TestUndoAfterDueReservation(t *testing.T) {
 	k := keyOf(t, headgate.TokenBucket, "10/s burst 10")
 	u, _ := k.spend(year2026, 8)
 	k.run(step{verb: reserve, t: year2026, n: 4, maxDelay: second}) // due in 200 ms
 	k.undo(year2026+200_000, u)
-	if got, want := k.remaining(year2026+200_000), int64(6); got != want { // of the 8, what would have come in 200 ms is not given back
+	// The 2 units that are refilled in 200 ms anyway are not refunded.
+	if got, want := k.remaining(year2026+200_000), int64(6); got != want {
 		t.Errorf("8 taken, 4 booked, 8 undone 200 ms later: got %d remaining want %d", got, want)
 	}
 }

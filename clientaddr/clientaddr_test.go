@@ -38,7 +38,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-func TestNewTakes(t *testing.T) {
+func TestNewAcceptsValidOptions(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]*Options{
 		"nil":                {},
@@ -134,7 +134,7 @@ func TestWarnsOnce(t *testing.T) {
 	}
 }
 
-func TestWhomItWarnsOf(t *testing.T) {
+func TestWarningPerPeer(t *testing.T) {
 	t.Parallel()
 	field := http.Header{"Forwarded": {"for=6.6.6.6"}}
 	for _, c := range []struct {
@@ -199,7 +199,7 @@ func TestConcurrentUseWarnsOnce(t *testing.T) {
 	}
 }
 
-func TestKeyOfPrefixesThatGroupDoesNotMake(t *testing.T) {
+func TestKeyOfUngroupedPrefixes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		prefix netip.Prefix

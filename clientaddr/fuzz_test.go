@@ -44,7 +44,7 @@ func FuzzAddr(f *testing.F) {
 		values := strings.Split(field, "\n")
 		for name, r := range resolvers {
 			cleanAddresses(t, r, peer, values)
-			strangersAreNotBelieved(t, r, peer, values)
+			untrustedHeaderIsIgnored(t, r, peer, values)
 			if name != "nobody" && name != "named" {
 				ourProxyHasTheLastWord(t, r, values)
 				nobodyIsMovedFromTheLeft(t, r, values, invented)
@@ -71,9 +71,9 @@ func cleanAddresses(t *testing.T, r *Resolver, peer string, values []string) {
 	}
 }
 
-// strangersAreNotBelieved: a header of somebody who is not trusted never changes the
-// answer.
-func strangersAreNotBelieved(t *testing.T, r *Resolver, peer string, values []string) {
+// untrustedHeaderIsIgnored checks that a header of an untrusted peer never changes the
+// result.
+func untrustedHeaderIsIgnored(t *testing.T, r *Resolver, peer string, values []string) {
 	if r.hops > 0 || ours(addrAt(peer)) && len(r.trusted) > 0 {
 		return
 	}

@@ -18,8 +18,8 @@ type entry struct {
 	good bool
 }
 
-// ours is whether the model's proxies hold an address; the standard library's older
-// package says so.
+// ours reports whether a is an address of the model's proxies. It uses the standard
+// library's older package net.
 func ours(a netip.Addr) bool {
 	for _, network := range []string{"10.0.0.0/8", "fd00::/8", "192.0.2.64/26"} {
 		if _, n, _ := net.ParseCIDR(network); n.Contains(net.IP(a.AsSlice())) {
@@ -33,9 +33,9 @@ var modelsProxies = []netip.Prefix{
 	tens, netip.MustParsePrefix("fd00::/8"), netip.MustParsePrefix("192.0.2.64/26"),
 }
 
-// answer is whose request it is, said in another way: what our own proxies wrote
-// without a gap ends with the one whom the last of them was asked by, if that can be
-// read.
+// answer returns the client's address, computed in another way: the unbroken chain of
+// entries by trusted proxies ends with the address of the client of the last of them, if
+// that address can be parsed.
 func answer(peer netip.Addr, chain []entry) netip.Addr {
 	from := len(chain)
 	for from > 0 && chain[from-1].good && ours(chain[from-1].addr) {

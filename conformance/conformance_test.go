@@ -305,7 +305,7 @@ func decideAll(t *testing.T, limiters map[string]*headgate.Limiter, s conformanc
 	return a, err
 }
 
-func TestPlayTellsTheFirstWrongAnswer(t *testing.T) {
+func TestPlayReportsFirstWrongAnswer(t *testing.T) {
 	v := conformance.Vector{
 		Name:     "two steps",
 		Timeline: []conformance.Step{{TimeUS: 1, Key: "a", Verb: "take", Cost: 1}, {TimeUS: 2, Key: "a", Verb: "take", Cost: math.MaxInt32}},

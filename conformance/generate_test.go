@@ -22,10 +22,10 @@ import (
 
 var update = flag.Bool("update", false, "write the generated files anew; those worked by hand are never written")
 
-// TestGeneratedFilesAreWhatTheModelSays generates every file again from its seed. The
+// TestGeneratedFilesMatchModel generates every file again from its seed. The
 // answers come from an independent model in math/big rationals, not from the code that
 // the vectors judge.
-func TestGeneratedFilesAreWhatTheModelSays(t *testing.T) {
+func TestGeneratedFilesMatchModel(t *testing.T) {
 	for i, f := range append(generatedFiles(shipped()), severalLimits()) {
 		t.Run(f.Name, func(t *testing.T) {
 			name := filepath.FromSlash(f.Name)
@@ -124,9 +124,9 @@ func numbers(l headgate.Limit) *conformance.Limit {
 	return &conformance.Limit{Text: l.String(), Rate: l.Rate, PeriodUS: l.Period.Microseconds(), Capacity: l.Capacity()}
 }
 
-// vector is a timeline of two keys. In every fourth the clock goes back now and then,
-// but not to before an instant at which a key was as if never used: a limiter may have
-// forgotten it by then.
+// vector returns a timeline of two keys. In every fourth vector the clock sometimes goes
+// back, but not before a time at which a key was unused, because a limiter may have
+// deleted the key by then.
 func (g generator) vector(a algo.Algorithm, n int) conformance.Vector {
 	l := g.limit(a, n)
 	v := conformance.Vector{Name: fmt.Sprintf("random_%02d", n+1), Algorithm: string(a.Name), Limit: numbers(l)}
@@ -201,7 +201,7 @@ func (g generator) cost(last headgate.Decision) int64 {
 	}
 }
 
-// severalLimits is the file of requests that are charged to two or three limits at once.
+// severalLimits returns the file of requests that are charged to two or three limits.
 func severalLimits() conformance.File {
 	f := conformance.File{
 		Name: "generated/several_limits.json", About: "Random limits, several on one request, answered by a model in exact rationals.", Seed: 2026_0100,

@@ -16,18 +16,18 @@ import (
 
 // bubble is a store that fails in a bubble of fake time.
 type bubble struct {
-	t     *testing.T
-	inner *fickle
-	ears  *hears
-	store *fallback.Store
-	limit *headgate.Limiter
+	t        *testing.T
+	inner    *fickle
+	recorder *eventRecorder
+	store    *fallback.Store
+	limit    *headgate.Limiter
 }
 
 func inBubble(t *testing.T, opts fallback.Options, mode headgate.OnStoreError, look func(o *bubble)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		o := &bubble{t: t, inner: newFickle(), ears: &hears{}}
-		opts.Observer = o.ears
+		o := &bubble{t: t, inner: newFickle(), recorder: &eventRecorder{}}
+		opts.Observer = o.recorder
 		if mode == headgate.FailLocal {
 			opts.Local, opts.Instances = memstore.New(nil), 1
 		}
@@ -63,23 +63,23 @@ func (o *bubble) fail() {
 	o.t.Fatal("1000 failures later the store is still asked")
 }
 
-func (o *bubble) mustHear(want ...string) {
+func (o *bubble) wantEvents(want ...string) {
 	o.t.Helper()
 	synctest.Wait()
-	if got := o.ears.heard(); !slices.Equal(got, want) {
-		o.t.Errorf("the observer heard %q want %q", got, want)
+	if got := o.recorder.names(); !slices.Equal(got, want) {
+		o.t.Errorf("got events %q, want %q", got, want)
 	}
 }
 
-func TestStoreAwayIsNotAsked(t *testing.T) { // T40: a long outage
+func TestOpenBreakerSkipsStore(t *testing.T) { // T40: a long outage
 	t.Parallel()
 	for _, fault := range []headgate.StoreErrorReason{headgate.ReasonUnreachable, headgate.ReasonTimedOut, headgate.ReasonRefused} {
 		for _, mode := range []headgate.OnStoreError{headgate.FailClosed, headgate.FailOpen, headgate.FailLocal} {
 			inBubble(t, fallback.Options{}, mode, func(o *bubble) {
 				o.ask("key")
-				o.inner.set(trouble(fault))
+				o.inner.set(failWith(fault))
 				o.fail()
-				o.mustHear("away: " + fault.String())
+				o.wantEvents("unavailable: " + fault.String())
 				asked, began := o.inner.asked.Load(), time.Now()
 				for range 30_000 {
 					if got := o.ask("key"); got != headgate.ReasonBreakerOpen {
@@ -94,26 +94,26 @@ func TestStoreAwayIsNotAsked(t *testing.T) { // T40: a long outage
 					t.Errorf("%v, %v: asked %d times in 30 s want 4 times a second, for probes", fault, mode, probes)
 				}
 				o.inner.heal()
-				back := time.Now()
+				recovered := time.Now()
 				for o.ask("key") != headgate.ReasonNone {
 					time.Sleep(time.Millisecond)
 				}
-				if took := time.Since(back); took > 250*time.Millisecond {
+				if took := time.Since(recovered); took > 250*time.Millisecond {
 					t.Errorf("%v, %v: normal again after %v want 250 ms at most", fault, mode, took)
 				}
 				o.ask("key")
 				o.ask("key")
-				o.mustHear("away: "+fault.String(), "back")
+				o.wantEvents("unavailable: "+fault.String(), "recovered")
 			})
 		}
 	}
 }
 
 // The error of a rule with the mode closed contains the cause of the open breaker.
-func TestOpenBreakerTellsTheCause(t *testing.T) {
+func TestOpenBreakerReportsCause(t *testing.T) {
 	t.Parallel()
 	inBubble(t, fallback.Options{}, headgate.FailClosed, func(o *bubble) {
-		o.inner.set(trouble(headgate.ReasonRefused))
+		o.inner.set(failWith(headgate.ReasonRefused))
 		o.fail()
 		_, err := o.limit.Allow(background, "key")
 		want := "headgate: fickle: breaker open: headgate: fickle: refused; wait; " +
@@ -124,11 +124,11 @@ func TestOpenBreakerTellsTheCause(t *testing.T) {
 	})
 }
 
-func TestBlipIsNoOutage(t *testing.T) { // T40: a blip
+func TestFewFailuresDoNotOpenBreaker(t *testing.T) { // T40: a blip
 	t.Parallel()
 	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
 		for range 100 {
-			o.inner.set(trouble(headgate.ReasonTimedOut))
+			o.inner.set(failWith(headgate.ReasonTimedOut))
 			for range 4 {
 				o.ask("key")
 			}
@@ -138,7 +138,7 @@ func TestBlipIsNoOutage(t *testing.T) { // T40: a blip
 			}
 			time.Sleep(time.Second)
 		}
-		o.mustHear()
+		o.wantEvents()
 	})
 }
 
@@ -147,14 +147,14 @@ func slow(d time.Duration) func(context.Context, string) error {
 }
 
 // One connection that breaks takes with it all that was under way, and the next works.
-func TestBrokenConnectionIsNoOutage(t *testing.T) { // T40: a blip
+func TestBrokenConnectionDoesNotOpenBreaker(t *testing.T) { // T40: a blip
 	t.Parallel()
 	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
 		for range 10 {
 			broken := make(chan struct{})
 			o.inner.set(func(ctx context.Context, key string) error {
 				<-broken
-				return trouble(headgate.ReasonTimedOut)(ctx, key)
+				return failWith(headgate.ReasonTimedOut)(ctx, key)
 			})
 			for range 100 {
 				go o.limit.Allow(background, "key")
@@ -171,13 +171,13 @@ func TestBrokenConnectionIsNoOutage(t *testing.T) { // T40: a blip
 				time.Sleep(time.Millisecond)
 			}
 		}
-		o.mustHear()
+		o.wantEvents()
 	})
 }
 
 // A process that stalls finds all that was under way too late, also when that happens
 // often.
-func TestStallIsNoOutage(t *testing.T) { // T40: a blip
+func TestProcessStallDoesNotOpenBreaker(t *testing.T) { // T40: a blip
 	t.Parallel()
 	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
 		for range 20 {
@@ -194,16 +194,16 @@ func TestStallIsNoOutage(t *testing.T) { // T40: a blip
 				}
 			}
 		}
-		o.mustHear()
+		o.wantEvents()
 	})
 }
 
 // A partial outage opens the breaker only if it affects half of the calls.
-func TestPartOfTheStoreAway(t *testing.T) {
+func TestPartialOutage(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		down int // of three nodes
-		away bool
+		down        int // of three nodes
+		unavailable bool
 	}{{1, false}, {2, true}} {
 		inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
 			o.inner.set(func(ctx context.Context, key string) error {
@@ -223,37 +223,37 @@ func TestPartOfTheStoreAway(t *testing.T) {
 				}()
 			}
 			time.Sleep(time.Minute)
-			if c.away {
-				o.mustHear("away: timed out") // and not back: the probe asks for a key of a node that is down
+			if c.unavailable {
+				o.wantEvents("unavailable: timed out") // no recovery: the probed key is on a node that is down
 			} else {
-				o.mustHear()
+				o.wantEvents()
 			}
 		})
 	}
 }
 
 // The breaker opens for a store that mostly fails, and not for one that mostly decides.
-func TestStoreThatDecidesNowAndThen(t *testing.T) {
+func TestIntermittentFailures(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		fails int // of three
-		away  bool
+		fails       int // of three
+		unavailable bool
 	}{{1, false}, {2, true}} {
 		inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
 			for i := range 3000 {
 				o.inner.set(slow(time.Millisecond))
 				if i%3 < c.fails {
-					o.inner.set(trouble(headgate.ReasonRefused))
+					o.inner.set(failWith(headgate.ReasonRefused))
 				}
 				if got := o.ask("key"); got == headgate.ReasonBreakerOpen {
-					if !c.away || i < 50 {
-						o.t.Errorf("%d of 3 fail: away after %d calls", c.fails, i)
+					if !c.unavailable || i < 50 {
+						o.t.Errorf("%d of 3 fail: breaker open after %d calls", c.fails, i)
 					}
 					return
 				}
 				time.Sleep(10 * time.Millisecond)
 			}
-			if c.away {
+			if c.unavailable {
 				o.t.Errorf("%d of 3 fail: still asked after 3000 calls", c.fails)
 			}
 		})
@@ -261,12 +261,12 @@ func TestStoreThatDecidesNowAndThen(t *testing.T) {
 }
 
 // Replies from a cache in the process do not hide a store that hangs.
-func TestRememberedAnswersSayNothing(t *testing.T) {
+func TestCachedRepliesDoNotHideHangingStore(t *testing.T) {
 	t.Parallel()
 	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
 		o.inner.set(func(ctx context.Context, key string) error {
 			if key == "abuser" {
-				return nil // at once
+				return nil // immediately
 			}
 			return hangs(ctx, key)
 		})
@@ -282,25 +282,25 @@ func TestRememberedAnswersSayNothing(t *testing.T) {
 	})
 }
 
-func TestWhatSaysNothingAboutTheServer(t *testing.T) {
+func TestErrorsUnrelatedToAvailabilityKeepBreakerClosed(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []headgate.StoreErrorReason{headgate.ReasonWrongType, headgate.ReasonOverloaded, headgate.ReasonBreakerOpen} {
 		inBubble(t, fallback.Options{Failures: 1}, headgate.FailOpen, func(o *bubble) {
-			o.inner.set(trouble(fault))
+			o.inner.set(failWith(fault))
 			for range 100 {
 				if got := o.ask("key"); got != fault {
 					o.t.Fatalf("got %v want %v", got, fault)
 				}
 				time.Sleep(10 * time.Millisecond)
 			}
-			o.mustHear()
+			o.wantEvents()
 		})
 	}
 }
 
 // Callers that wait for others until their deadline are evidence that a store hangs;
 // callers that are rejected immediately are not.
-func TestWaitingForOthersInVain(t *testing.T) {
+func TestOverloadUntilDeadlineOpensBreaker(t *testing.T) {
 	t.Parallel()
 	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
 		o.inner.set(func(ctx context.Context, _ string) error {
@@ -308,6 +308,6 @@ func TestWaitingForOthersInVain(t *testing.T) {
 			return &headgate.StoreError{Store: "fickle", Reason: headgate.ReasonOverloaded, Err: ctx.Err()}
 		})
 		o.fail()
-		o.mustHear("away: overloaded")
+		o.wantEvents("unavailable: overloaded")
 	})
 }

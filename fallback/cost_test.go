@@ -27,13 +27,13 @@ func TestCostOfADecision(t *testing.T) {
 	}
 	most("a caller that cannot be cancelled", background, headgate.FailLocal, 0)
 	most("a caller that can be", caller, headgate.FailLocal, 1)
-	inner.set(trouble(headgate.ReasonRefused))
+	inner.set(failWith(headgate.ReasonRefused))
 	l := limiter(t, s, "", "1000/1s", headgate.FailOpen)
 	for d := (headgate.Decision{}); d.Degraded != headgate.ReasonBreakerOpen; {
 		d, _ = l.AllowAt(background, noon.Time(), "key", 1)
 	}
 	for _, mode := range []headgate.OnStoreError{headgate.FailClosed, headgate.FailOpen, headgate.FailLocal} {
-		most("away, "+string(mode), caller, mode, 0)
+		most("unavailable, "+string(mode), caller, mode, 0)
 	}
 }
 
@@ -43,7 +43,7 @@ func BenchmarkDecision(b *testing.B) {
 	bare := memstore.New(nil)
 	well := around(b, memstore.New(nil), nil)
 	inner := newFickle()
-	away := around(b, inner, &fallback.Options{Local: memstore.New(nil), Instances: 1, ProbeEvery: time.Minute})
+	unavailable := around(b, inner, &fallback.Options{Local: memstore.New(nil), Instances: 1, ProbeEvery: time.Minute})
 	for _, c := range []struct {
 		name  string
 		ctx   context.Context
@@ -53,13 +53,13 @@ func BenchmarkDecision(b *testing.B) {
 		{"memstore alone", caller, bare, headgate.FailOpen},
 		{"well", caller, well, headgate.FailOpen},
 		{"well, context.Background", background, well, headgate.FailOpen},
-		{"away, local", caller, away, headgate.FailLocal},
-		{"away, open", caller, away, headgate.FailOpen},
-		{"away, closed", caller, away, headgate.FailClosed},
+		{"unavailable, local", caller, unavailable, headgate.FailLocal},
+		{"unavailable, open", caller, unavailable, headgate.FailOpen},
+		{"unavailable, closed", caller, unavailable, headgate.FailClosed},
 	} {
 		l := limiter(b, c.store, "", "1000/1s", c.mode)
-		if c.store == away {
-			inner.set(trouble(headgate.ReasonRefused))
+		if c.store == unavailable {
+			inner.set(failWith(headgate.ReasonRefused))
 			for began := time.Now(); time.Since(began) < 60*time.Millisecond; {
 				l.Allow(background, "key")
 			}

@@ -18,14 +18,14 @@ const noon = headgate.Instant(1_767_268_800_000_000)
 
 var background = context.Background()
 
-func TestRuleSaysWhatHolds(t *testing.T) {
+func TestFailureModeOfRule(t *testing.T) {
 	t.Parallel()
 	for _, tr := range []headgate.StoreErrorReason{
 		headgate.ReasonUnreachable, headgate.ReasonTimedOut, headgate.ReasonRefused, headgate.ReasonWrongType, headgate.ReasonOverloaded, headgate.ReasonBreakerOpen,
 	} {
 		inner := newFickle()
 		s := around(t, inner, &fallback.Options{Local: memstore.New(nil), Instances: 2, Failures: 1000})
-		inner.set(trouble(tr))
+		inner.set(failWith(tr))
 
 		closed := limiter(t, s, "", "10/1s", headgate.FailClosed)
 		_, err := closed.AllowAt(background, noon.Time(), "key", 1)
@@ -61,7 +61,7 @@ func TestRuleSaysWhatHolds(t *testing.T) {
 }
 
 // A call that is itself at fault returns its own error, whatever the failure mode.
-func TestFaultOfTheCallIsNoTrouble(t *testing.T) {
+func TestInvalidCallsReturnTheirError(t *testing.T) {
 	t.Parallel()
 	inner := newFickle()
 	s := around(t, inner, nil)
@@ -76,8 +76,8 @@ func TestFaultOfTheCallIsNoTrouble(t *testing.T) {
 	}
 }
 
-// A store may say only that it is unavailable, or only that time was up.
-func TestUntypedErrorsAreSorted(t *testing.T) {
+// A store may return only ErrStoreUnavailable, or only a context's error.
+func TestUntypedErrorsAreClassified(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		err  error
@@ -102,7 +102,7 @@ func TestUntypedErrorsAreSorted(t *testing.T) {
 	}
 }
 
-func TestDecisionKeepsToItsBudget(t *testing.T) {
+func TestDecisionStaysWithinTimeBudget(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		inner := newFickle()
@@ -125,18 +125,19 @@ func TestDecisionKeepsToItsBudget(t *testing.T) {
 		defer cancel()
 		within(long, 49*time.Millisecond, 50*time.Millisecond)
 
-		// A caller with less time still has some of it when it hears what holds instead.
+		// A caller with less time gets the decision of the failure mode before its
+		// deadline.
 		short, cancel := context.WithTimeout(background, 20*time.Millisecond)
 		defer cancel()
 		within(short, 15*time.Millisecond, 15*time.Millisecond)
 	})
 }
 
-func TestCallerWhoGivesUp(t *testing.T) {
+func TestCancelledCallers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		inner, ears := newFickle(), &hears{}
-		s := around(t, inner, &fallback.Options{Failures: 1, Observer: ears})
+		inner, recorder := newFickle(), &eventRecorder{}
+		s := around(t, inner, &fallback.Options{Failures: 1, Observer: recorder})
 		l := limiter(t, s, "", "1000/1s", headgate.FailOpen)
 
 		over, cancel := context.WithCancel(background)
@@ -153,7 +154,7 @@ func TestCallerWhoGivesUp(t *testing.T) {
 				return nil
 			}
 		})
-		for range 30 { // far more than make the store count as away
+		for range 30 { // many more than the breaker's threshold
 			short, cancel := context.WithTimeout(background, 10*time.Millisecond)
 			go func() { time.Sleep(5 * time.Millisecond); cancel() }()
 			if d, err := l.Allow(short, "key"); !errors.Is(err, context.Canceled) || d.Allowed {
@@ -171,12 +172,12 @@ func TestCallerWhoGivesUp(t *testing.T) {
 			cancel()
 		}
 		synctest.Wait()
-		if got := ears.heard(); got != nil {
-			t.Errorf("callers with little time: the observer heard %q want nothing: they say nothing about the store", got)
+		if got := recorder.names(); got != nil {
+			t.Errorf("callers with little time: got events %q, want none: short deadlines do not show that the store is unavailable", got)
 		}
 
-		// One without a deadline is told with the budget; that the store did not answer
-		// in that time counts.
+		// A caller without a deadline gets a decision after the budget. The breaker
+		// counts the missing reply.
 		inner.set(hangs)
 		quits, cancel := context.WithCancel(background)
 		go func() { time.Sleep(5 * time.Millisecond); cancel() }()
@@ -190,7 +191,7 @@ func TestCallerWhoGivesUp(t *testing.T) {
 type name struct{}
 
 // The inner store sees the caller's values.
-func TestValuesAreLent(t *testing.T) {
+func TestContextValuesReachInnerStore(t *testing.T) {
 	t.Parallel()
 	inner := newFickle()
 	s := around(t, inner, nil)
@@ -250,7 +251,7 @@ func TestCallersInFlightAreBounded(t *testing.T) {
 }
 
 // A store that panics holds no place in the line of callers.
-func TestPanicLeavesNothingBehind(t *testing.T) {
+func TestPanicReleasesInFlightSlot(t *testing.T) {
 	t.Parallel()
 	inner := newFickle()
 	s := around(t, inner, &fallback.Options{MaxInFlight: 1})
@@ -266,7 +267,7 @@ func TestPanicLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-func TestBindRefusesWhatCannotWork(t *testing.T) {
+func TestBindRejectsInvalidRules(t *testing.T) {
 	t.Parallel()
 	s := around(t, newFickle(), nil)
 	rule := headgate.Rule{Limit: headgate.MustParseLimit("1/1s"), OnStoreError: headgate.FailLocal}
@@ -279,7 +280,7 @@ func TestBindRefusesWhatCannotWork(t *testing.T) {
 	}
 }
 
-func TestOptionsAreChecked(t *testing.T) {
+func TestOptionsValidation(t *testing.T) {
 	t.Parallel()
 	if _, err := fallback.New(nil, nil); err == nil {
 		t.Error("without a store: got no error want one")
@@ -303,7 +304,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
-func TestCloseClosesBoth(t *testing.T) {
+func TestCloseClosesBothStores(t *testing.T) {
 	t.Parallel()
 	inner, local := newFickle(), memstore.New(nil)
 	s := around(t, inner, &fallback.Options{Local: local, Instances: 1})

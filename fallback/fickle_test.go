@@ -69,7 +69,7 @@ func (b *fickleBound) Apply(ctx context.Context, now headgate.Instant, key strin
 		return headgate.Decision{}, err
 	}
 	if b.store.readOnly.Load() && v != headgate.Peek {
-		return headgate.Decision{}, trouble(headgate.ReasonRefused)(ctx, key)
+		return headgate.Decision{}, failWith(headgate.ReasonRefused)(ctx, key)
 	}
 	return b.Bound.Apply(ctx, now, key, v, cost)
 }
@@ -92,8 +92,8 @@ func (b *fickleBound) Cancel(ctx context.Context, now headgate.Instant, key stri
 	return b.Bound.Cancel(ctx, now, key, cost, mark)
 }
 
-// trouble is how a store fails at once.
-func trouble(t headgate.StoreErrorReason) func(context.Context, string) error {
+// failWith returns a function that fails immediately with the given reason.
+func failWith(t headgate.StoreErrorReason) func(context.Context, string) error {
 	err := &headgate.StoreError{Store: "fickle", Reason: t, Advice: "wait"}
 	return func(context.Context, string) error { return err }
 }
@@ -104,34 +104,34 @@ func hangs(ctx context.Context, _ string) error {
 	return &headgate.StoreError{Store: "fickle", Reason: headgate.ReasonTimedOut, Err: ctx.Err()}
 }
 
-// hears keeps the events that an observer was told.
-type hears struct {
+// eventRecorder is an observer that records its events.
+type eventRecorder struct {
 	mu     sync.Mutex
 	events []headgate.StoreEvent
 }
 
-func (h *hears) ObserveStore(e headgate.StoreEvent) {
+func (h *eventRecorder) ObserveStore(e headgate.StoreEvent) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.events = append(h.events, e)
 }
 
-// heard is “away” and “back” for each event so far.
-func (h *hears) heard() []string {
+// names returns “unavailable” with the reason, or “recovered”, for each event so far.
+func (h *eventRecorder) names() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var names []string
+	var list []string
 	for _, e := range h.events {
 		if e.Unavailable {
-			names = append(names, "away: "+e.Reason.String())
+			list = append(list, "unavailable: "+e.Reason.String())
 		} else {
-			names = append(names, "back")
+			list = append(list, "recovered")
 		}
 	}
-	return names
+	return list
 }
 
-// limiter decides by one limit, with what holds while its store is away.
+// limiter returns a limiter with one limit and the given failure mode.
 func limiter(t testing.TB, s headgate.Store, a headgate.Algorithm, limit string, mode headgate.OnStoreError) *headgate.Limiter {
 	t.Helper()
 	l, err := headgate.New(s, headgate.Policy{

@@ -15,12 +15,12 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// A server that answers reads and refuses writes, as a replica does, is not taken for
-// back.
-func TestProbeThatSucceedsIsNotEnough(t *testing.T) { // T40
+// A server that accepts reads and rejects writes, like a replica, does not count as
+// recovered.
+func TestReadOnlyServerIsNotRecovered(t *testing.T) { // T40
 	t.Parallel()
 	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
-		o.inner.set(trouble(headgate.ReasonRefused))
+		o.inner.set(failWith(headgate.ReasonRefused))
 		o.fail()
 		o.inner.readOnly.Store(true)
 		o.inner.heal()
@@ -34,23 +34,23 @@ func TestProbeThatSucceedsIsNotEnough(t *testing.T) { // T40
 		if taken < 30 || taken > 40 {
 			t.Errorf("a store that answers probes only: %d callers of 10,000 tried it want one for each probe, 4 a second", taken)
 		}
-		o.mustHear("away: refused")
+		o.wantEvents("unavailable: refused")
 		o.inner.readOnly.Store(false)
 		time.Sleep(250 * time.Millisecond)
 		for range 3 {
 			o.ask("key")
 		}
-		o.mustHear("away: refused", "back")
+		o.wantEvents("unavailable: refused", "recovered")
 	})
 }
 
 // The probe asks for what failed: another key may lie on a node that is well.
-func TestProbeAsksForWhatFailed(t *testing.T) {
+func TestProbeRequestsFailedKey(t *testing.T) {
 	t.Parallel()
 	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
 		o.inner.set(func(ctx context.Context, key string) error {
 			if key == "key" {
-				return trouble(headgate.ReasonRefused)(ctx, key)
+				return failWith(headgate.ReasonRefused)(ctx, key)
 			}
 			return nil
 		})
@@ -61,7 +61,7 @@ func TestProbeAsksForWhatFailed(t *testing.T) {
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
-		o.mustHear("away: refused")
+		o.wantEvents("unavailable: refused")
 	})
 }
 
@@ -70,26 +70,26 @@ func TestProbeAsksForWhatFailed(t *testing.T) {
 func TestFirstCallerAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
-		o.inner.set(trouble(headgate.ReasonUnreachable))
+		o.inner.set(failWith(headgate.ReasonUnreachable))
 		o.fail()
 		time.Sleep(time.Minute)
 		o.inner.heal()
 		time.Sleep(time.Minute)
 		if got := o.ask("key"); got != headgate.ReasonNone {
-			t.Errorf("a minute after the store is back: got %v want its own decision", got)
+			t.Errorf("a minute after the recovery: got %v, want the decision of the store", got)
 		}
 	})
 }
 
-func TestFlappingHandsOutOneShare(t *testing.T) { // T40: flapping
+func TestFlappingStoreGrantsOneLocalShare(t *testing.T) { // T40: flapping
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		inner, ears := newFickle(), &hears{}
-		s := around(t, inner, &fallback.Options{Local: memstore.New(nil), Instances: 2, Observer: ears})
+		inner, recorder := newFickle(), &eventRecorder{}
+		s := around(t, inner, &fallback.Options{Local: memstore.New(nil), Instances: 2, Observer: recorder})
 		l := limiter(t, s, "", "100/1m", headgate.FailLocal)
 		began, local := time.Now(), 0
 		for range 50 {
-			inner.set(trouble(headgate.ReasonUnreachable))
+			inner.set(failWith(headgate.ReasonUnreachable))
 			for range 200 {
 				if d, err := l.Allow(background, "key"); err != nil {
 					t.Fatal(err)
@@ -110,16 +110,16 @@ func TestFlappingHandsOutOneShare(t *testing.T) { // T40: flapping
 		synctest.Wait()
 		var want []string
 		for range 50 {
-			want = append(want, "away: unreachable", "back")
+			want = append(want, "unavailable: unreachable", "recovered")
 		}
-		if got := ears.heard(); !slices.Equal(got, want) {
-			t.Errorf("the observer heard %d changes of 50 outages: %q want away and back for each", len(got), got)
+		if got := recorder.names(); !slices.Equal(got, want) {
+			t.Errorf("got %d events of 50 outages: %q, want unavailable and recovered for each", len(got), got)
 		}
 	})
 }
 
-// A store that is closed while it is away ends its probing, also in the midst of a probe.
-func TestCloseWhileAway(t *testing.T) {
+// Closing an unavailable store stops its probes, including a probe in progress.
+func TestCloseDuringOutage(t *testing.T) {
 	t.Parallel()
 	for _, wait := range []time.Duration{0, 100 * time.Millisecond, 255 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
@@ -149,14 +149,14 @@ func TestCloseWhileAway(t *testing.T) {
 }
 
 // An observer may ask for decisions.
-func TestObserverMayAsk(t *testing.T) {
+func TestObserverMayCallStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		inner, asks := newFickle(), &asking{}
 		s := around(t, inner, &fallback.Options{Observer: asks})
 		l := limiter(t, s, "", "1000/1s", headgate.FailOpen)
 		asks.limiter = l
-		inner.set(trouble(headgate.ReasonUnreachable))
+		inner.set(failWith(headgate.ReasonUnreachable))
 		for range 100 {
 			l.Allow(background, "key")
 			time.Sleep(time.Millisecond)
@@ -168,7 +168,7 @@ func TestObserverMayAsk(t *testing.T) {
 		}
 		synctest.Wait()
 		if got := fmt.Sprint(asks.answers); got != "[breaker open none]" {
-			t.Errorf("asked when the store went away and when it came back: got %s want [breaker open none]", got)
+			t.Errorf("calls by the observer during the outage and after it: got %s want [breaker open none]", got)
 		}
 	})
 }

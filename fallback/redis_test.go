@@ -17,15 +17,15 @@ import (
 	"github.com/headgate/headgate/redisstore"
 )
 
-var outage = flag.Duration("outage", 0, "how long Redis is at least unavailable in the tests that make it so")
+var outage = flag.Duration("outage", 0, "minimum time for which tests make Redis unavailable")
 
-// patience bounds what takes as long as a busy machine makes it take.
-const patience = 30 * time.Second
+// testTimeout bounds waits whose duration depends on the load of the machine.
+const testTimeout = 30 * time.Second
 
 const callers = 64
 
-// crowd is callers who ask all the time, for keys of their own and for one that all ask
-// for.
+// crowd is a set of callers that send requests continuously, each for its own key and for
+// one shared key.
 type crowd struct {
 	stop   atomic.Bool
 	wait   sync.WaitGroup
@@ -96,18 +96,18 @@ func (c *crowd) leave(t *testing.T) {
 // eventually fails the test unless something becomes true.
 func eventually(t *testing.T, true func() bool, want string) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !true(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(testTimeout); !true(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("after %v: want %s", patience, want)
+			t.Fatalf("after %v: want %s", testTimeout, want)
 		}
 	}
 }
 
 // fault makes a server unavailable and recovers it.
 type fault struct {
-	name       string
-	proxied    bool // the network fails: it is reached through one that can (which has goroutines of its own for each connection)
-	away, back func(t *testing.T, s *testserver.RedisServer, p *testserver.FaultProxy)
+	name          string
+	proxied       bool // connect through a fault proxy, which has goroutines for each connection
+	fail, recover func(t *testing.T, s *testserver.RedisServer, p *testserver.FaultProxy)
 }
 
 var faults = []fault{
@@ -166,20 +166,20 @@ func makeUnavailable(t *testing.T, f fault) {
 	if f.proxied {
 		addr = proxy.Addr()
 	}
-	inner, err := redisstore.Open("redis://"+addr, &redisstore.Options{Timeout: patience})
+	inner, err := redisstore.Open("redis://"+addr, &redisstore.Options{Timeout: testTimeout})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ears := &hears{}
+	recorder := &eventRecorder{}
 	// A server that is well on a machine that is busy takes less time than this budget.
-	s := around(t, inner, &fallback.Options{Local: memstore.New(nil), Instances: 4, Observer: ears, Budget: time.Second})
+	s := around(t, inner, &fallback.Options{Local: memstore.New(nil), Instances: 4, Observer: recorder, Budget: time.Second})
 	c := newCrowd(limiter(t, s, "", "100/1s", headgate.FailLocal))
 	c.decides(t, 5*callers, headgate.ReasonNone)
 
 	goroutines := runtime.NumGoroutine()
 	began := time.Now()
-	f.away(t, server, proxy)
-	eventually(t, func() bool { return len(ears.heard()) > 0 }, "the outage observed")
+	f.fail(t, server, proxy)
+	eventually(t, func() bool { return len(recorder.names()) > 0 }, "the outage observed")
 	known := c.since()
 	c.decides(t, 20*callers, headgate.ReasonBreakerOpen)
 	most := 0
@@ -188,23 +188,25 @@ func makeUnavailable(t *testing.T, f fault) {
 		time.Sleep(time.Millisecond)
 	}
 	during := c.since()
-	f.back(t, server, proxy)
-	eventually(t, func() bool { return len(ears.heard()) > 1 }, "the recovery observed")
+	f.recover(t, server, proxy)
+	eventually(t, func() bool { return len(recorder.names()) > 1 }, "the recovery observed")
 	c.decides(t, 5*callers, headgate.ReasonNone)
 	c.leave(t)
 	if err := s.Close(); err != nil {
 		t.Errorf("close: %v", err)
 	}
 
-	if got := ears.heard(); len(got) != 2 || got[1] != "back" {
-		t.Errorf("the observer heard %q want one outage and one recovery", got)
+	if got := recorder.names(); len(got) != 2 || got[1] != "recovered" {
+		t.Errorf("got events %q, want one outage and one recovery", got)
 	}
-	// Those who wait when the outage is noticed still end by themselves. None asks the
-	// store from then on.
+	// Calls in flight when the breaker opens end with their own result. Later calls do
+	// not reach the store.
 	if asked := during[headgate.ReasonTimedOut] + during[headgate.ReasonUnreachable] + during[headgate.ReasonRefused]; asked > callers {
 		t.Errorf("once the outage was known: got %v want all but at most %d degraded by %v", during, callers, headgate.ReasonBreakerOpen)
 	}
-	if most > goroutines+callers { // the client keeps one for each call that was given up, until it gives the connection up
+	// The client keeps a goroutine for each abandoned call until it closes the
+	// connection.
+	if most > goroutines+callers {
 		t.Errorf("%d goroutines during the outage, %d before want no more than one more for each caller", most, goroutines)
 	}
 	t.Logf("decisions until the outage was known: %v; then: %v; goroutines %d, before %d", known, during, most, goroutines)

@@ -9,32 +9,32 @@ import (
 	"github.com/headgate/headgate/fallback"
 )
 
-// A key that holds something else, and failed last when the store went away, must not
-// keep the store away: it was answered.
-func TestProbeOfAForeignValueIsAnswered(t *testing.T) {
+// A key of a wrong type, which was the last to fail before an outage, must not keep the
+// breaker open: the server replied to the probe.
+func TestWrongTypeOfProbedKeyCountsAsReply(t *testing.T) {
 	t.Parallel()
 	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
-		o.inner.set(trouble(headgate.ReasonUnreachable))
+		o.inner.set(failWith(headgate.ReasonUnreachable))
 		o.fail()
 		o.inner.set(func(ctx context.Context, key string) error {
 			if key == "key" {
-				return trouble(headgate.ReasonWrongType)(ctx, key)
+				return failWith(headgate.ReasonWrongType)(ctx, key)
 			}
 			return nil
 		})
 		time.Sleep(300 * time.Millisecond)
 		for range 3 {
 			if got := o.ask("another key"); got != headgate.ReasonNone {
-				t.Errorf("another key, once the store is back: got %v want its own decision", got)
+				t.Errorf("another key after the recovery: got %v, want the decision of the store", got)
 			}
 		}
-		o.mustHear("away: unreachable", "back")
+		o.wantEvents("unavailable: unreachable", "recovered")
 	})
 }
 
-// Of several keys any may be the one that lies on a server which is away: all are
-// probed, so that no caller has to find out.
-func TestProbeAsksForAllKeysThatFailed(t *testing.T) {
+// Any of several keys may be on the unavailable server. All of them are probed, so that
+// no caller has to wait for the timeout.
+func TestProbeRequestsAllFailedKeys(t *testing.T) {
 	t.Parallel()
 	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
 		s := o.store
@@ -43,12 +43,12 @@ func TestProbeAsksForAllKeysThatFailed(t *testing.T) {
 			o.t.Fatal(err)
 		}
 		o.inner.set(func(ctx context.Context, key string) error {
-			if key == "away" {
+			if key == "down" {
 				return hangs(ctx, key)
 			}
 			return nil
 		})
-		ops := []headgate.Op{{Bound: b, Key: "here", Cost: 1}, {Bound: b, Key: "away", Cost: 1}}
+		ops := []headgate.Op{{Bound: b, Key: "up", Cost: 1}, {Bound: b, Key: "down", Cost: 1}}
 		var waited int
 		for began := time.Now(); time.Since(began) < 20*time.Second; time.Sleep(time.Millisecond) {
 			asked := time.Now()
@@ -60,15 +60,15 @@ func TestProbeAsksForAllKeysThatFailed(t *testing.T) {
 			}
 		}
 		if waited > 10 {
-			t.Errorf("in 20 s with one of two keys away %d callers waited for the server want only those until it counted as away", waited)
+			t.Errorf("in 20 s with one of two keys unavailable %d callers waited for the server, want only those before the breaker opened", waited)
 		}
-		o.mustHear("away: timed out")
+		o.wantEvents("unavailable: timed out")
 	})
 }
 
-// Callers who all have less time than half a budget, as those of a proxy do that waits
-// 20 ms, find out that a store hangs as well.
-func TestHurriedCallersOfAStoreThatHangs(t *testing.T) {
+// Callers whose deadlines are all shorter than half a budget, such as those of a proxy
+// that waits 20 ms, also detect that a store hangs.
+func TestShortDeadlinesDetectHangingStore(t *testing.T) {
 	t.Parallel()
 	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
 		hurry := func() headgate.StoreErrorReason {
@@ -93,7 +93,7 @@ func TestHurriedCallersOfAStoreThatHangs(t *testing.T) {
 				o.t.Fatalf("of a store that takes 30 ms: got %v want timed out", got)
 			}
 		}
-		o.mustHear()
+		o.wantEvents()
 		o.inner.set(hangs)
 		began := time.Now()
 		for hurry() != headgate.ReasonBreakerOpen {
@@ -101,12 +101,12 @@ func TestHurriedCallersOfAStoreThatHangs(t *testing.T) {
 				o.t.Fatal("callers with 20 ms each: after a second the store that hangs is still asked")
 			}
 		}
-		o.mustHear("away: timed out")
+		o.wantEvents("unavailable: timed out")
 		o.inner.heal()
 		time.Sleep(250 * time.Millisecond)
 		for range 3 {
 			hurry()
 		}
-		o.mustHear("away: timed out", "back")
+		o.wantEvents("unavailable: timed out", "recovered")
 	})
 }

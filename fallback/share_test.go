@@ -20,7 +20,7 @@ var algorithms = func() []headgate.Algorithm {
 	return names
 }()
 
-func TestShareByHand(t *testing.T) {
+func TestLocalShareExamples(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		algorithm headgate.Algorithm
@@ -86,9 +86,9 @@ func anyLimit(d *rand.Rand) headgate.Limit {
 
 func rat(a, b int64) *big.Rat { return big.NewRat(a, b) }
 
-// TestSharesAddUp checks the documentation of [Options].Instances with random limits,
-// in rational numbers.
-func TestSharesAddUp(t *testing.T) {
+// TestLocalSharesSumToLimit checks the documentation of [Options].Instances with random
+// limits, in rational numbers.
+func TestLocalSharesSumToLimit(t *testing.T) {
 	t.Parallel()
 	d := rand.New(rand.NewPCG(1, 2))
 	local := memstore.New(&memstore.Options{MaxEntries: 1000})
@@ -132,9 +132,9 @@ func tooLongInSteps(a headgate.Algorithm, l headgate.Limit, n int64) bool {
 	return !continuous(a) && l.Rate < n && l.Period > headgate.MaxPeriod/time.Duration((n+l.Rate-1)/l.Rate)
 }
 
-// TestSharesGrantNoMoreThanTheLimit spends all that a few instances grant, as soon as
+// TestLocalSharesDoNotExceedLimit spends all that a few instances grant, as soon as
 // they do, and looks at every span.
-func TestSharesGrantNoMoreThanTheLimit(t *testing.T) {
+func TestLocalSharesDoNotExceedLimit(t *testing.T) {
 	t.Parallel()
 	d := rand.New(rand.NewPCG(3, 4))
 	for _, a := range algorithms[1:] {

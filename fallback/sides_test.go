@@ -39,8 +39,8 @@ func (s *twoSided) bind(a headgate.Algorithm, limit string, mode headgate.OnStor
 	return b
 }
 
-func (s *twoSided) away() { s.inner.set(trouble(headgate.ReasonRefused)) }
-func (s *twoSided) back() { s.inner.heal() }
+func (s *twoSided) fail()    { s.inner.set(failWith(headgate.ReasonRefused)) }
+func (s *twoSided) recover() { s.inner.heal() }
 
 // left is what remains of key where it is decided now.
 func (s *twoSided) left(b headgate.Bound, want int64, why string) {
@@ -78,7 +78,7 @@ func (s *twoSided) cancel(b headgate.Bound, cost int64, mark headgate.Reservatio
 	return d
 }
 
-func TestReservationIsCancelledWhereItWasBooked(t *testing.T) {
+func TestCancelUsesStoreOfReservation(t *testing.T) {
 	t.Parallel()
 	for _, known := range algo.All() {
 		a := known.Name
@@ -89,15 +89,15 @@ func TestReservationIsCancelledWhereItWasBooked(t *testing.T) {
 		b := s.bind(a, "10/1m", headgate.FailLocal)
 		s.do(b, headgate.Take, 10)
 		atStore := s.reserve(b, 3)
-		s.away()
+		s.fail()
 		s.do(b, headgate.Take, 5)
 		here := s.reserve(b, 2)
 		waitHere := s.do(b, headgate.Peek, 0).ResetAfter
 
 		if d := s.cancel(b, 3, atStore); d.Degraded != headgate.ReasonRefused || d.ResetAfter != waitHere {
-			t.Errorf("%s: cancelled while the store that booked it is away: got %+v want the local key as it was, %v", a, d, waitHere)
+			t.Errorf("%s: cancelled while the store of the reservation is unavailable: got %+v, want the local key unchanged, %v", a, d, waitHere)
 		}
-		s.back()
+		s.recover()
 		held := s.do(b, headgate.Peek, 0).ResetAfter
 		if d := s.cancel(b, 2, here); d.Degraded != headgate.ReasonNone || d.ResetAfter != held {
 			t.Errorf("%s: cancelled what was booked here: got %+v want the store's key as it was, %v", a, d, held)
@@ -105,37 +105,37 @@ func TestReservationIsCancelledWhereItWasBooked(t *testing.T) {
 		if d := s.cancel(b, 3, atStore); d.ResetAfter >= held {
 			t.Errorf("%s: cancelled at the store that booked it: got %v until full want less than %v", a, d.ResetAfter, held)
 		}
-		s.away()
+		s.fail()
 		if d := s.do(b, headgate.Peek, 0); d.ResetAfter >= waitHere {
-			t.Errorf("%s: what was booked here is not given back: %v until full, before %v", a, d.ResetAfter, waitHere)
+			t.Errorf("%s: a local reservation is not refunded: %v until full, before %v", a, d.ResetAfter, waitHere)
 		}
 	}
 }
 
-func TestOpenReservationIsNobodys(t *testing.T) {
+func TestFailOpenReservationIsNotStored(t *testing.T) {
 	t.Parallel()
 	s := newTwoSided(t)
 	b := s.bind("", "10/1m", headgate.FailOpen)
 	s.do(b, headgate.Take, 10)
 	s.reserve(b, 1)
 	held := s.do(b, headgate.Peek, 0).ResetAfter
-	s.away()
+	s.fail()
 	mark := s.reserve(b, 5)
 	if d := s.cancel(b, 5, mark); !d.Allowed || d.Degraded != headgate.ReasonRefused {
-		t.Errorf("cancelled while away: got %+v want admitted, refused", d)
+		t.Errorf("cancelled during the outage: got %+v, want allowed, refused", d)
 	}
-	s.back()
+	s.recover()
 	if d := s.cancel(b, 5, mark); d.ResetAfter != held {
-		t.Errorf("cancelled once back: got %v until full want %v: the store had booked nothing", d.ResetAfter, held)
+		t.Errorf("cancelled after the recovery: got %v until full, want %v, because the store has no reservation", d.ResetAfter, held)
 	}
 }
 
-func TestClosedReservationIsAnError(t *testing.T) {
+func TestFailClosedReservationReturnsError(t *testing.T) {
 	t.Parallel()
 	s := newTwoSided(t)
 	b := s.bind("", "10/1m", headgate.FailClosed)
 	mark := s.reserve(b, 1)
-	s.away()
+	s.fail()
 	if _, _, err := b.Reserve(background, noon, "key", 1, 0); !errors.Is(err, headgate.ErrStoreUnavailable) {
 		t.Errorf("reserve: got error %v want ErrStoreUnavailable", err)
 	}
@@ -145,13 +145,13 @@ func TestClosedReservationIsAnError(t *testing.T) {
 }
 
 // What cannot be reserved cannot be reserved during an outage either.
-func TestUnsupportedStaysSo(t *testing.T) {
+func TestReserveUnsupportedDuringOutage(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []headgate.OnStoreError{headgate.FailOpen, headgate.FailLocal} {
 		s := newTwoSided(t)
 		s.store = around(t, s.inner, &fallback.Options{Local: s.local, Instances: 2, Budget: time.Millisecond})
 		b := s.bind(headgate.FixedWindow, "10/1m", mode)
-		s.away()
+		s.fail()
 		for s.do(b, headgate.Peek, 0).Degraded != headgate.ReasonBreakerOpen {
 			time.Sleep(100 * time.Microsecond) // until nothing is asked any more
 		}
@@ -166,25 +166,25 @@ func TestUnsupportedStaysSo(t *testing.T) {
 	}
 }
 
-func TestRefundAndResetGoToWhoDecides(t *testing.T) {
+func TestRefundAndResetUseDecidingStore(t *testing.T) {
 	t.Parallel()
 	s := newTwoSided(t)
 	b := s.bind("", "10/1m", headgate.FailLocal)
 	s.do(b, headgate.Take, 8)
-	s.away()
+	s.fail()
 	s.left(b, 5, "an unused share")
 	s.do(b, headgate.Refund, 8)
 	s.left(b, 5, "a refund of what the store granted gives nothing to a share that is whole")
 	s.do(b, headgate.Take, 4)
 	s.do(b, headgate.Refund, 1)
-	s.left(b, 2, "4 taken and 1 given back of a share of 5")
+	s.left(b, 2, "4 taken and 1 refunded of a share of 5")
 	s.do(b, headgate.Reset, 0)
 	s.left(b, 5, "a reset share")
-	s.back()
+	s.recover()
 	s.left(b, 2, "the store's own state")
 
 	open := s.bind("", "10/1m", headgate.FailOpen)
-	s.away()
+	s.fail()
 	for _, v := range []headgate.Verb{headgate.Take, headgate.Peek, headgate.Refund, headgate.Reset} {
 		if d := s.do(open, v, 3); !d.Allowed || d.Degraded != headgate.ReasonRefused {
 			t.Errorf("open, %v: got %+v want admitted, refused", v, d)
@@ -193,17 +193,17 @@ func TestRefundAndResetGoToWhoDecides(t *testing.T) {
 }
 
 // A bound rule speaks of the rule, also while a share decides.
-func TestBoundSpeaksOfTheRule(t *testing.T) {
+func TestBoundDescribesRuleDuringOutage(t *testing.T) {
 	t.Parallel()
 	s := newTwoSided(t)
 	b := s.bind("", "10/1m", headgate.FailLocal)
-	s.away()
+	s.fail()
 	if b.Limit() != 10 || b.Spacing(1) != 6*time.Second || !b.CanReserve() {
 		t.Errorf("got limit %d, spacing %v, books %v want 10, 6s, true", b.Limit(), b.Spacing(1), b.CanReserve())
 	}
 }
 
-func TestSeveralRulesWhileAway(t *testing.T) {
+func TestMultipleRulesDuringOutage(t *testing.T) {
 	t.Parallel()
 	const closed, open, local = headgate.FailClosed, headgate.FailOpen, headgate.FailLocal
 	for _, c := range []struct {
@@ -223,7 +223,7 @@ func TestSeveralRulesWhileAway(t *testing.T) {
 		for i, mode := range c.modes {
 			ops[i] = headgate.Op{Bound: s.bind("", fmt.Sprintf("10/%dm", i+1), mode), Key: "key", Cost: c.cost}
 		}
-		s.away()
+		s.fail()
 		decisions := make([]headgate.Decision, len(ops))
 		err := s.store.ApplyAll(background, noon, ops, false, decisions)
 		var got []any
@@ -247,14 +247,14 @@ func TestSeveralRulesWhileAway(t *testing.T) {
 				s.left(ops[i].Bound, want, fmt.Sprintf("%s: rule %d", c.name, i+1))
 			}
 		}
-		s.back()
+		s.recover()
 		if err := s.store.ApplyAll(background, noon, ops[:1], false, decisions[:1]); err != nil || decisions[0].Degraded != headgate.ReasonNone {
-			t.Errorf("%s: back: got %+v, error %v want the store's decision", c.name, decisions[0], err)
+			t.Errorf("%s: after the recovery: got %+v, error %v want the store's decision", c.name, decisions[0], err)
 		}
 	}
 }
 
-func TestSeveralAreOfOneStore(t *testing.T) {
+func TestApplyAllRejectsBoundsOfOtherStores(t *testing.T) {
 	t.Parallel()
 	s, other := newTwoSided(t), newTwoSided(t)
 	other.store = around(t, s.inner, nil) // around the same store, even
@@ -274,7 +274,7 @@ func TestLocalStoreFails(t *testing.T) {
 	s := newTwoSided(t)
 	b := s.bind("", "10/1m", headgate.FailLocal)
 	s.local.Close()
-	s.away()
+	s.fail()
 	if _, err := b.Apply(background, noon, "key", headgate.Take, 1); !errors.Is(err, headgate.ErrClosed) || !errors.Is(err, headgate.ErrStoreUnavailable) {
 		t.Errorf("got error %v want ErrClosed and ErrStoreUnavailable", err)
 	}
@@ -291,7 +291,7 @@ func TestLocalMemoryIsBounded(t *testing.T) {
 	inner, local := newFickle(), memstore.New(&memstore.Options{MaxBytes: 1 << 20})
 	s := around(t, inner, &fallback.Options{Local: local, Instances: 4})
 	l := limiter(t, s, "", "10/1m", headgate.FailLocal)
-	inner.set(trouble(headgate.ReasonUnreachable))
+	inner.set(failWith(headgate.ReasonUnreachable))
 	for i := range 200_000 {
 		d, err := l.AllowAt(background, noon.Time(), fmt.Sprint("key ", i), 1)
 		if err != nil || d.Degraded == headgate.ReasonNone {
@@ -304,11 +304,11 @@ func TestLocalMemoryIsBounded(t *testing.T) {
 }
 
 // A refund that names the side that granted its units is done there or nowhere.
-func TestRefundGoesToItsSource(t *testing.T) {
+func TestRefundUsesGrantingStore(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		degraded, away bool  // at the take; at the refund
-		inner, local   int64 // what remains at the end
+		degraded, unavailable bool  // at the take; at the refund
+		inner, local          int64 // what remains at the end
 	}{
 		"granted by the store, which is available":         {false, false, 10, 3},
 		"granted by the store, which is unavailable":       {false, true, 8, 3},
@@ -318,18 +318,18 @@ func TestRefundGoesToItsSource(t *testing.T) {
 		s := newTwoSided(t)
 		b := s.bind(headgate.TokenBucket, "10/1h", headgate.FailLocal)
 		s.do(b, headgate.Take, 2)
-		s.away()
+		s.fail()
 		s.do(b, headgate.Take, 2) // of a share of 5
-		if !tt.away {
-			s.back()
+		if !tt.unavailable {
+			s.recover()
 		}
 		ctx := turn.WithSource(background, tt.degraded)
 		if _, err := b.Apply(ctx, noon, "key", headgate.Refund, 2); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		s.away()
+		s.fail()
 		s.left(b, tt.local, name+": left locally")
-		s.back()
+		s.recover()
 		s.left(b, tt.inner, name+": left in the store")
 	}
 }

@@ -26,7 +26,8 @@ type tally struct {
 const minTallied = 1024
 
 func newTally(policies int, budget int64) *tally {
-	return &tally{policies: policies, budget: budget / 3 * 2, touched: make([]sketch, policies)} // the rest is for pruning
+	// A third of the budget is reserved for pruning.
+	return &tally{policies: policies, budget: budget / 3 * 2, touched: make([]sketch, policies)}
 }
 
 // number returns the number of a key, which is valid until the next call.

@@ -26,7 +26,7 @@ func bind(t *testing.T, store headgate.Store, a headgate.Algorithm, limit string
 }
 
 // The age of what was taken is measured on the clock that the caller uses.
-func TestReleaseMeasuresAgeByTheCallersInstants(t *testing.T) {
+func TestReleaseUsesCallerTime(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		after time.Duration
@@ -47,7 +47,7 @@ func TestReleaseMeasuresAgeByTheCallersInstants(t *testing.T) {
 }
 
 // A place whose turn has come is not cancelled any more.
-func TestReleaseAfterTheTurn(t *testing.T) {
+func TestReleaseAfterReservationIsDue(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(nil)
 	var b admission.Batch
@@ -65,7 +65,7 @@ func TestReleaseAfterTheTurn(t *testing.T) {
 	}
 }
 
-func TestBatchAllocatesNothing(t *testing.T) {
+func TestBatchDoesNotAllocate(t *testing.T) {
 	store := memstore.New(nil)
 	bucket, queue := bind(t, store, headgate.TokenBucket, "1000000/1s"), bind(t, store, headgate.LeakyBucket, "1000000/1s queue 1000000")
 	var b admission.Batch

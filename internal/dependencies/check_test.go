@@ -35,8 +35,8 @@ type thirdPartyRule struct {
 // ruleSet is all rules together.
 type ruleSet struct {
 	packages   map[string]packageRule
-	thirdParty map[string]thirdPartyRule // by module path; a package belongs to the longest one that matches
-	free       []string                  // folders of modules that are never tagged: they may import any exported package
+	thirdParty map[string]thirdPartyRule // by module path; the longest match applies
+	free       []string                  // folders of never tagged modules; may import any exported package
 }
 
 // sourceFile is a Go file and its imports.
@@ -199,8 +199,8 @@ func (rules ruleSet) isFree(folder string) bool {
 	})
 }
 
-// siblings are groups of packages that never import each other in code, whatever the
-// table says.
+// siblings are groups of packages that never import each other in code, regardless of the
+// table.
 var siblings = map[string][]string{
 	"stores":                               {"memstore", "redisstore", "memcachedstore", "fallback"},
 	"interfaces":                           {"httplimit", "grpclimit", service("httpapi"), service("rlsapi"), service("respapi"), service("forwardauth")},

@@ -140,7 +140,7 @@ func TestCheckerReadsAllModules(t *testing.T) {
 	}
 }
 
-func TestTableMayNotContradictTheFixedRules(t *testing.T) {
+func TestTableDoesNotContradictFixedRules(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		folder string

@@ -168,9 +168,9 @@ func TestAppendDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// randomPart is a random expression with what it should say, stated independently: the
-// chosen alternatives and the texts of the parts, in a notation that is unambiguous
-// without any escaping of its own.
+// randomPart returns a random expression and a function that computes its expected
+// result independently: the chosen alternatives and the texts of the parts, in a
+// notation that is unambiguous without escaping.
 func randomPart(rng *rand.Rand, depth int) (part, func(*request) (model string, has bool)) {
 	i := rng.IntN(4)
 	quoted := func(r *request) (string, bool) { return fmt.Sprintf("%q", r.texts[i]), r.texts[i] != "" }

@@ -120,15 +120,15 @@ func TestRootModuleHasFewRequirements(t *testing.T) {
 			}
 		}
 	}
-	if len(direct) > 7 { // as the changelog and ADR 1 say
+	if len(direct) > 7 { // see the changelog and ADR 1
 		t.Errorf("the root module has %d direct requirements, want at most 7: %q", len(direct), direct)
 	}
 }
 
 // Every folder with a go.mod file is listed in scripts/modules, so that nothing is left
 // out of tests and releases, and in a go.work file, so that the go command works in it
-// without settings. What ships shares the one in the root; the others have their own,
-// as their dependencies must not decide which versions the service is built with here.
+// without settings. Released modules share the one in the root. The others have their
+// own, because their dependencies must not affect the versions in the service's build.
 func TestEveryModuleIsListed(t *testing.T) {
 	t.Parallel()
 	root, shipped := repository(t), shippedModules(t)
@@ -136,7 +136,7 @@ func TestEveryModuleIsListed(t *testing.T) {
 	tracked := run(t, root, nil, "git", "ls-files", "-co", "--exclude-standard", "go.mod", "*/go.mod")
 	for _, file := range strings.Fields(tracked) {
 		folder := filepath.Dir(file)
-		if folder == "tools" { // programs for development; its versions are nobody's
+		if folder == "tools" { // development tools, which no module requires
 			continue
 		}
 		if !slices.Contains(listed, folder) {

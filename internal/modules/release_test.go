@@ -46,7 +46,7 @@ var gitIdentity = []string{
 	"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null",
 }
 
-func TestReleaseRefusesWhatItCannotPublish(t *testing.T) {
+func TestReleaseRejectsUnpublishableState(t *testing.T) {
 	t.Parallel()
 	folder := clone(t)
 	release := filepath.Join(folder, "scripts/release")
@@ -82,12 +82,11 @@ func TestReleaseRefusesWhatItCannotPublish(t *testing.T) {
 	}
 }
 
-// A release is what the go command can fetch: here by the real go command from a clone
-// in place of the public repository.
+// The go command can fetch the released modules. A clone replaces the public repository.
 func TestReleasedModulesCanBeFetched(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		return // TestReleaseRefusesWhatItCannotPublish runs the script; this one downloads every module into an empty cache
+		return // slow: downloads every module into an empty cache
 	}
 	folder := clone(t)
 	run(t, folder, gitIdentity, filepath.Join(folder, "scripts/release"), version)

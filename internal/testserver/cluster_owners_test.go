@@ -3,7 +3,7 @@ package testserver
 import "testing"
 
 // A dead master keeps its slots in the view of others until a replica has taken them.
-func TestAFailedMasterServesNothing(t *testing.T) {
+func TestFailedMasterServesNoRequests(t *testing.T) {
 	t.Parallel()
 	one, other := &RedisServer{process: &process{}}, &RedisServer{process: &process{}}
 	c := &RedisCluster{ids: map[string]*RedisServer{"one": one, "other": other}}

@@ -10,7 +10,7 @@ import (
 )
 
 // The slots equal those of a server.
-func TestSlotIsTheServers(t *testing.T) {
+func TestSlotMatchesServer(t *testing.T) {
 	t.Parallel()
 	s := testserver.Redis(t, testserver.WithConfig("cluster-enabled", "yes"))
 	for _, key := range []string{
@@ -30,7 +30,7 @@ func code(err error) string {
 	return first
 }
 
-func TestClusterMovesASlot(t *testing.T) {
+func TestClusterMigratesSlot(t *testing.T) {
 	t.Parallel()
 	c := testserver.Cluster(t, 3, 0, testserver.Password("secret"))
 	slot := testserver.Slot("{k}")

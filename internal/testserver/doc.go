@@ -2,27 +2,27 @@
 // cluster or with sentinels), memcached and reverse proxies. It injects faults: it
 // kills, pauses and fails over servers, and drops their replies.
 //
-//	redis := testserver.Redis(t)                 // a new, empty process that ends with t
+//	redis := testserver.Redis(t)                // a new, empty process that ends with t
 //	store := open(t, "redis://"+redis.Addr())
-//	redis.Do(t, "SCRIPT", "FLUSH")               // a command the store does not see
-//	redis.Kill()                                 // kill -9
-//	redis.Start()                                // same port, folder and configuration
-//	redis.Stop()                                 // SIGSTOP: accepts connections, no replies
+//	redis.Do(t, "SCRIPT", "FLUSH")              // a command the store does not see
+//	redis.Kill()                                // kill -9
+//	redis.Start()                               // same port, folder and configuration
+//	redis.Stop()                                // SIGSTOP: accepts connections, no replies
 //	redis.Continue()
 //
-//	wire := testserver.Proxy(t, redis.Addr())    // the store dials wire.Addr() instead
+//	wire := testserver.Proxy(t, redis.Addr())   // the store dials wire.Addr() instead
 //	wire.SetLatency(200 * time.Millisecond)
-//	wire.DropReplies(1)                          // executes a request, drops its reply
+//	wire.DropReplies(1)                         // executes a request, drops its reply
 //	wire.Restore()
 //
-//	cluster := testserver.Cluster(t, 3, 1)       // three masters with one replica each
+//	cluster := testserver.Cluster(t, 3, 1)      // three masters with one replica each
 //	cluster.MigrateSlot(t, testserver.Slot("k"), cluster.Nodes()[1])
-//	cluster.KillMaster(t, testserver.Slot("k"))  // returns when a replica has taken over
+//	cluster.KillMaster(t, testserver.Slot("k")) // returns when a replica has taken over
 //
-//	guarded := testserver.Sentinel(t)            // a master, two replicas, three sentinels
+//	guarded := testserver.Sentinel(t)           // a master, two replicas, three sentinels
 //	guarded.Failover(t)
 //
-//	addr := testserver.FreeAddr(t)               // nginx, or HAProxy, or Caddy
+//	addr := testserver.FreeAddr(t)              // nginx, or HAProxy, or Caddy
 //	testserver.Nginx(t, addr, "server { listen "+addr+"; … }")
 //
 // The servers come from the packages that scripts/setup installs. A missing server

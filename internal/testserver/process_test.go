@@ -19,12 +19,13 @@ import (
 	"github.com/headgate/headgate/internal/testserver"
 )
 
-// abandon tells this test binary to start servers and to be killed.
+// abandon is the environment variable that makes this test binary start servers and wait
+// to be killed.
 const abandon = "HEADGATE_TEST_ABANDON"
 
-// TestServersDoNotOutliveTheTests kills a process of tests that has servers, one of
+// TestServersEndWithTestProcess kills a process of tests that has servers, one of
 // them stopped.
-func TestServersDoNotOutliveTheTests(t *testing.T) {
+func TestServersEndWithTestProcess(t *testing.T) {
 	if os.Getenv(abandon) != "" {
 		stopped := testserver.Redis(t)
 		stopped.Stop()
@@ -82,8 +83,8 @@ func runsIn(t *testing.T, folder string) bool {
 	return false
 }
 
-// TestServersLeaveNothing: neither a process, though it is stopped, nor a file.
-func TestServersLeaveNothing(t *testing.T) {
+// TestServersRemoveTheirFiles: neither a process, though it is stopped, nor a file.
+func TestServersRemoveTheirFiles(t *testing.T) {
 	t.Parallel()
 	var folders []string
 	var pids []int
@@ -106,8 +107,8 @@ func TestServersLeaveNothing(t *testing.T) {
 	}
 }
 
-// recorder is a test to which things happen: it says what they were. Only what this
-// package calls is there.
+// recorder is a testing.TB that records failures. It implements only the methods that
+// this package calls.
 type recorder struct {
 	testing.TB
 	said     []string
@@ -141,7 +142,7 @@ func TestFailuresAreReported(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		test func(t testing.TB)
-		want []string // parts of what is said; nil for nothing
+		want []string // parts of the failure's message; nil means no failure
 	}{
 		"nothing": {func(t testing.TB) { testserver.Redis(t).Do(t, "PING") }, nil},
 		"a configuration that the server refuses": {

@@ -147,7 +147,7 @@ func TestProxyResets(t *testing.T) {
 	dial(t, p).expect(t, "PING", "+PONG")
 }
 
-func TestProxyLosesReplies(t *testing.T) {
+func TestProxyDropsReplies(t *testing.T) {
 	t.Parallel()
 	s := testserver.Redis(t)
 	p := testserver.Proxy(t, s.Addr())
@@ -179,7 +179,7 @@ func TestProxyLosesReplies(t *testing.T) {
 
 // The client does not learn that a reply is lost before the server has done what it was
 // asked.
-func TestLostRepliesAreThoseOfWhatWasDone(t *testing.T) {
+func TestRepliesAreDroppedAfterExecution(t *testing.T) {
 	t.Parallel()
 	s := testserver.Redis(t)
 	p := testserver.Proxy(t, s.Addr())

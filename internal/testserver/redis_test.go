@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/internal/testserver"
 )
 
-func TestRedisComesBackEmptyWhereItWas(t *testing.T) {
+func TestRedisRestartsEmptyOnSamePort(t *testing.T) {
 	t.Parallel()
 	s := testserver.Redis(t)
 	addr, pid := s.Addr(), s.Pid()
@@ -37,7 +37,7 @@ func TestRedisComesBackEmptyWhereItWas(t *testing.T) {
 	}
 }
 
-func TestRedisKeepsWhatItSynced(t *testing.T) {
+func TestRedisKeepsSyncedData(t *testing.T) {
 	t.Parallel()
 	s := testserver.Redis(t, testserver.AppendFsyncAlways())
 	if got := s.Do(t, "CONFIG", "GET", "appendfsync").String(); got != "appendfsync\nalways" {
@@ -71,7 +71,7 @@ func TestStoppedRedisAnswersLater(t *testing.T) {
 	}
 }
 
-func TestRedisIsWhatWasAsked(t *testing.T) {
+func TestRedisOptions(t *testing.T) {
 	t.Parallel()
 	s := testserver.Redis(t, testserver.Password("to p\"s"), testserver.ACL("app", "secret", "~hg:*", "+get", "+set"),
 		testserver.WithConfig("maxmemory", "10mb", "maxmemory-policy", "allkeys-lru"))
@@ -143,7 +143,7 @@ func TestServersSpeakTLSToEachOther(t *testing.T) {
 	})
 }
 
-func TestValkeyWhereThereIsOne(t *testing.T) {
+func TestValkey(t *testing.T) {
 	t.Parallel()
 	if !testserver.ValkeyPresent() {
 		t.Log("no valkey-server here")
@@ -154,7 +154,7 @@ func TestValkeyWhereThereIsOne(t *testing.T) {
 	}
 }
 
-func TestManyServersHaveAPortEach(t *testing.T) {
+func TestServersUseDifferentPorts(t *testing.T) {
 	t.Parallel()
 	const many = 12
 	servers := make([]*testserver.RedisServer, many)

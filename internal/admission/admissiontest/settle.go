@@ -41,7 +41,7 @@ func RunSettle(t *testing.T, s Settler) {
 		before bool          // the store is unavailable when the request is charged
 		after  bool          // and when it is refunded
 		takes  time.Duration // the handler
-		want   int           // requests of five that are admitted after it, of a bucket of four; the handler spends two itself
+		want   int           // allowed of five later requests; bucket of 4, handler spends 2
 	}{
 		{name: "refunded", want: 2},
 		{name: "the bucket has refilled", takes: 8 * time.Second, want: 2},

@@ -21,9 +21,9 @@ const (
 	table   = "../../../../docs/log-messages.md"
 )
 
-// TestEveryLogMessageIsDocumented compares the messages in the code of the service with the
-// table in docs/log-messages.md: an operator finds each message there, with its level, when
-// it is logged and what to do.
+// TestEveryLogMessageIsDocumented compares the messages in the code of the service with
+// the table in docs/log-messages.md: an operator finds each message there, with its
+// level, when it is logged and what to do.
 func TestEveryLogMessageIsDocumented(t *testing.T) {
 	inCode, documented := messagesInCode(t), documentedMessages(t)
 	if len(inCode) < 20 {
@@ -66,8 +66,8 @@ func documentedMessages(t *testing.T) map[string]bool {
 	return rows
 }
 
-// messagesInCode returns the place of each message that the service logs, by its level and
-// text.
+// messagesInCode returns the place of each message that the service logs, by its level
+// and text.
 func messagesInCode(t *testing.T) map[string]string {
 	t.Helper()
 	places := map[string]string{}
@@ -115,7 +115,8 @@ func inFunction(t *testing.T, set *token.FileSet, decl ast.Decl, places map[stri
 	})
 }
 
-// assigned returns the string literals that are assigned to each variable in a declaration.
+// assigned returns the string literals that are assigned to each variable in a
+// declaration.
 func assigned(decl ast.Decl) map[string][]string {
 	literals := map[string][]string{}
 	ast.Inspect(decl, func(n ast.Node) bool {
@@ -131,8 +132,8 @@ func assigned(decl ast.Decl) map[string][]string {
 	return literals
 }
 
-// textsOf returns the strings that an expression can be: a literal, literals that are added,
-// or a variable that literals are assigned to.
+// textsOf returns the strings that an expression can be: a literal, literals that are
+// added, or a variable that literals are assigned to.
 func textsOf(e ast.Expr, literals map[string][]string) []string {
 	switch e := e.(type) {
 	case *ast.BasicLit:

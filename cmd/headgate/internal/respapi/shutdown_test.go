@@ -149,7 +149,8 @@ func TestShutdownReadsWholePipeline(t *testing.T) {
 	}
 }
 
-// TestServeAfterShutdown: a listener that is started during a shutdown is closed without error.
+// TestServeAfterShutdown: a listener that is started during a shutdown is closed
+// without error.
 func TestServeAfterShutdown(t *testing.T) {
 	t.Parallel()
 	s := NewServer(New(mustEngine(t, memstore.New(nil), policies), nil), nil)

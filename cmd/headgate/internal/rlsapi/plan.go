@@ -87,8 +87,8 @@ func (r *requestState) planOne(p *plan, m *match, req *pb.RateLimitRequest, d *r
 	}
 }
 
-// overrideName returns the name of a descriptor that brings its own limit: the domain and the
-// keys of its entries. Statistics add the values, which a log must not contain.
+// overrideName returns the name of a descriptor that brings its own limit: the domain
+// and the keys of its entries. Statistics add the values, which a log must not contain.
 func overrideName(domain string, d *ratelimit.RateLimitDescriptor) string {
 	name := append(make([]byte, 0, 64), domain...)
 	for _, e := range d.GetEntries() {

@@ -371,7 +371,8 @@ func (panickingBound) Apply(context.Context, headgate.Instant, string, headgate.
 	panic("the store is broken")
 }
 
-// TestServeAfterShutdown: a listener that is started during a shutdown is closed without error.
+// TestServeAfterShutdown: a listener that is started during a shutdown is closed
+// without error.
 func TestServeAfterShutdown(t *testing.T) {
 	t.Parallel()
 	s := rlsapi.NewServer(open(t, nil, "domain: d", nil), nil)
