@@ -30,22 +30,22 @@ func Example() {
 }
 
 func ExampleParseLimit() {
-	for _, text := range []string{"10/s", "1000/24h", "5/15m burst 20", "10 per minute", "10/1h30m"} {
+	for _, text := range []string{"10/s", "1000/24h", "5/15m burst 20", "10 per minute", "ten/s"} {
 		limit, err := headgate.ParseLimit(text)
 		if err != nil {
 			fmt.Println(err)
 			continue
 		}
-		fmt.Println(limit, "holds", limit.Capacity())
+		fmt.Println(limit, "has capacity", limit.Capacity())
 	}
 	// Output:
-	// 10/s holds 10
-	// 1000/d holds 1000
-	// 5/15m burst 20 holds 20
-	// 10/m holds 10
-	// headgate: invalid limit "10/1h30m": column 5: expected a period of one unit; write 90m
-	// 	10/1h30m
-	// 	    ^^^^
+	// 10/s has capacity 10
+	// 1000/d has capacity 1000
+	// 5/15m burst 20 has capacity 20
+	// 10/m has capacity 10
+	// headgate: invalid limit "ten/s": column 1: expected the number of units, as in 10/s
+	// 	ten/s
+	// 	^^^
 }
 
 func ExampleAllowAll() {

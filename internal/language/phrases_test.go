@@ -16,7 +16,7 @@ type phrase struct {
 // an example that it finds.
 var banned = []phrase{
 	ban(`doors?`, "listener (socket), endpoint or API (protocol)"),
-	ban(`(give|gives|gave|given|giving)( \w+)? back`, "refund"),
+	ban(`(give|gives|gave|given|giving)( \w+){0,2} back`, "refund"),
 	ban(`(let|lets|letting) (\w+ )?pass|wave[sd]? through`, "allow"),
 	ban(`who asks|askers?`, "client, caller"),
 	ban(`away`, "unavailable"),

@@ -7,7 +7,7 @@
 //	redis.Do(t, "SCRIPT", "FLUSH")              // a command the store does not see
 //	redis.Kill()                                // kill -9
 //	redis.Start()                               // same port, folder and configuration
-//	redis.Stop()                                // SIGSTOP: accepts connections, no replies
+//	redis.Stop()                                // SIGSTOP: connects, never replies
 //	redis.Continue()
 //
 //	wire := testserver.Proxy(t, redis.Addr())   // the store dials wire.Addr() instead
@@ -19,7 +19,7 @@
 //	cluster.MigrateSlot(t, testserver.Slot("k"), cluster.Nodes()[1])
 //	cluster.KillMaster(t, testserver.Slot("k")) // returns when a replica has taken over
 //
-//	guarded := testserver.Sentinel(t)           // a master, two replicas, three sentinels
+//	guarded := testserver.Sentinel(t)           // one master, 2 replicas, 3 sentinels
 //	guarded.Failover(t)
 //
 //	addr := testserver.FreeAddr(t)              // nginx, or HAProxy, or Caddy
