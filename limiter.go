@@ -25,7 +25,7 @@ type Limiter struct {
 	queues    waitQueues
 }
 
-// Options are the settings of a limiter. The zero value of each field is its default; nil
+// Options are the settings of a limiter. A field that is zero has its default; nil
 // means all defaults.
 type Options struct {
 	// Observer receives an event for every decision; nil disables events.
@@ -80,7 +80,7 @@ func (l *Limiter) AllowN(ctx context.Context, key string, cost int64) (Decision,
 	return l.apply(ctx, StoreClock, key, Take, cost)
 }
 
-// AllowAt is [Limiter.AllowN] at the time now.
+// AllowAt is like [Limiter.AllowN], with the given time as the current time.
 func (l *Limiter) AllowAt(ctx context.Context, now time.Time, key string, cost int64) (Decision, error) {
 	return l.apply(ctx, InstantOf(now), key, Take, cost)
 }
@@ -95,7 +95,7 @@ func (l *Limiter) PeekN(ctx context.Context, key string, cost int64) (Decision, 
 	return l.apply(ctx, StoreClock, key, Peek, cost)
 }
 
-// PeekAt is [Limiter.PeekN] at the time now.
+// PeekAt is like [Limiter.PeekN], with the given time as the current time.
 func (l *Limiter) PeekAt(ctx context.Context, now time.Time, key string, cost int64) (Decision, error) {
 	return l.apply(ctx, InstantOf(now), key, Peek, cost)
 }
@@ -112,7 +112,7 @@ func (l *Limiter) RefundN(ctx context.Context, key string, cost int64) (Decision
 	return l.apply(ctx, StoreClock, key, Refund, cost)
 }
 
-// RefundAt is [Limiter.RefundN] at the time now.
+// RefundAt is like [Limiter.RefundN], with the given time as the current time.
 func (l *Limiter) RefundAt(ctx context.Context, now time.Time, key string, cost int64) (Decision, error) {
 	return l.apply(ctx, InstantOf(now), key, Refund, cost)
 }
@@ -123,7 +123,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) (Decision, error) {
 	return l.apply(ctx, StoreClock, key, Reset, 0)
 }
 
-// ResetAt is [Limiter.Reset] at the time now.
+// ResetAt is like [Limiter.Reset], with the given time as the current time.
 func (l *Limiter) ResetAt(ctx context.Context, now time.Time, key string) (Decision, error) {
 	return l.apply(ctx, InstantOf(now), key, Reset, 0)
 }

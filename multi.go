@@ -26,7 +26,7 @@ func AllowAll(ctx context.Context, checks ...Check) (Decision, error) {
 	return applyAll(ctx, StoreClock, checks, false)
 }
 
-// AllowAllAt is [AllowAll] at the time now.
+// AllowAllAt is like [AllowAll], with the given time as the current time.
 func AllowAllAt(ctx context.Context, now time.Time, checks ...Check) (Decision, error) {
 	return applyAll(ctx, InstantOf(now), checks, false)
 }
@@ -36,7 +36,7 @@ func PeekAll(ctx context.Context, checks ...Check) (Decision, error) {
 	return applyAll(ctx, StoreClock, checks, true)
 }
 
-// PeekAllAt is [PeekAll] at the time now.
+// PeekAllAt is like [PeekAll], with the given time as the current time.
 func PeekAllAt(ctx context.Context, now time.Time, checks ...Check) (Decision, error) {
 	return applyAll(ctx, InstantOf(now), checks, true)
 }

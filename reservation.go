@@ -25,7 +25,7 @@ func (l *Limiter) Reserve(ctx context.Context, key string, cost int64, maxDelay 
 	return l.reserveObserved(ctx, StoreClock, key, cost, maxDelay)
 }
 
-// ReserveAt is [Limiter.Reserve] at the time now.
+// ReserveAt is like [Limiter.Reserve], with the given time as the current time.
 func (l *Limiter) ReserveAt(
 	ctx context.Context, now time.Time, key string, cost int64, maxDelay time.Duration,
 ) (*Reservation, error) {
@@ -78,7 +78,7 @@ func (r *Reservation) Decision() Decision { return r.decision }
 // the first call has an effect.
 func (r *Reservation) Cancel(ctx context.Context) error { return r.cancel(ctx, StoreClock) }
 
-// CancelAt is [Reservation.Cancel] at the time now.
+// CancelAt is like [Reservation.Cancel], with the given time as the current time.
 func (r *Reservation) CancelAt(ctx context.Context, now time.Time) error {
 	return r.cancel(ctx, InstantOf(now))
 }

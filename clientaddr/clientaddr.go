@@ -26,7 +26,7 @@ const (
 	forwarded    = "Forwarded"
 )
 
-// Options are the settings of a resolver. The zero value of each field is its default.
+// Options are the settings of a resolver. A field that is zero has its default.
 // nil means all defaults: no peer is trusted.
 type Options struct {
 	// TrustedProxies are the networks of your proxies. An IPv4 network also contains

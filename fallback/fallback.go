@@ -67,7 +67,7 @@ const (
 	DefaultProbeEvery  = 250 * time.Millisecond
 )
 
-// Options are the settings of a [Store]. The zero value of each field is its default;
+// Options are the settings of a [Store]. A field that is zero has its default;
 // nil means all defaults.
 type Options struct {
 	// Budget is the longest time that a decision waits for the inner store: 1 ms to 1

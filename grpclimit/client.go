@@ -21,7 +21,7 @@ import (
 // DefaultMaxRetryDelay is the default of [ClientOptions].MaxRetryDelay.
 const DefaultMaxRetryDelay = time.Minute
 
-// ClientOptions are a [Client]'s settings. The zero value of each field is its default;
+// ClientOptions are a [Client]'s settings. A field that is zero has its default;
 // nil options mean all defaults. Functions may be called concurrently.
 type ClientOptions struct {
 	// Skip reports whether a call is exempt from limiting and is sent without waiting.

@@ -98,7 +98,7 @@ func HealthOrReflection(_ context.Context, call Call) bool {
 // DefaultPushback is the default of [Options].Pushback.
 const DefaultPushback = time.Minute
 
-// Options are a [Server]'s settings. The zero value of each field is its default; nil
+// Options are a [Server]'s settings. A field that is zero has its default; nil
 // options mean all defaults. Functions may be called concurrently.
 type Options struct {
 	// Client configures how the client's address is found. nil trusts no metadata.

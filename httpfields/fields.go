@@ -47,7 +47,7 @@ const (
 	OnDenial  When = "denied" // on denials only
 )
 
-// Options are a writer's settings. The zero value of each field is its default; nil
+// Options are a writer's settings. A field that is zero has its default; nil
 // options mean all defaults.
 type Options struct {
 	// Dialects are the dialects to send, all of them in each response. Empty means

@@ -97,7 +97,7 @@ type Response struct {
 	Panicked bool  // the handler panicked; the panic continues after AdjustCost
 }
 
-// Options are the middleware's settings. The zero value of each field is its default; nil
+// Options are the middleware's settings. A field that is zero has its default; nil
 // options mean all defaults.
 type Options struct {
 	// Client configures how the client's address is found. nil trusts no header field.

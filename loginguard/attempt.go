@@ -59,7 +59,7 @@ func (g *Guard) Attempt(ctx context.Context, c Client) (*Attempt, error) {
 	return g.attempt(ctx, headgate.StoreClock, c)
 }
 
-// AttemptAt is [Guard.Attempt] at the time now.
+// AttemptAt is like [Guard.Attempt], with the given time as the current time.
 func (g *Guard) AttemptAt(ctx context.Context, now time.Time, c Client) (*Attempt, error) {
 	return g.attempt(ctx, headgate.InstantOf(now), c)
 }
@@ -194,7 +194,7 @@ func (a *Attempt) Succeeded(ctx context.Context) error {
 	return a.succeed(ctx, headgate.StoreClock, true)
 }
 
-// SucceededAt is [Attempt.Succeeded] at the time now.
+// SucceededAt is like [Attempt.Succeeded], with the given time as the current time.
 func (a *Attempt) SucceededAt(ctx context.Context, now time.Time) error {
 	return a.succeed(ctx, headgate.InstantOf(now), true)
 }

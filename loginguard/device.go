@@ -28,7 +28,7 @@ const (
 // denied one. It does no I/O.
 func (a *Attempt) Device() string { return a.DeviceAt(time.Now()) }
 
-// DeviceAt is [Attempt.Device] at the time now.
+// DeviceAt is like [Attempt.Device], with the given time as the current time.
 func (a *Attempt) DeviceAt(now time.Time) string {
 	if !a.Allowed() || a.client.Account == "" {
 		return ""

@@ -19,7 +19,7 @@ import (
 // errors about Options.Client match [clientaddr.ErrInvalidOptions].
 var ErrInvalidOptions = errors.New("loginguard: invalid options")
 
-// Options are a guard's settings. The zero value of each field is its default; nil
+// Options are a guard's settings. A field that is zero has its default; nil
 // options mean all defaults.
 type Options struct {
 	// Name identifies the form; each name has separate state. At most 64 bytes. Empty

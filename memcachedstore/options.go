@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Options are the settings of a store. The zero value of each field is its default; nil
+// Options are the settings of a store. A field that is zero has its default; nil
 // means all defaults. DisableJoin does not change any decision.
 type Options struct {
 	// Namespace separates programs that use the same servers. Programs with the same

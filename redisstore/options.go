@@ -23,7 +23,7 @@ const (
 	LayoutGuide Layout = "guide"
 )
 
-// Options are the settings of a store. The zero value of each field is its default; nil
+// Options are the settings of a store. A field that is zero has its default; nil
 // means all defaults. The batching and caching settings do not change any decision.
 type Options struct {
 	// Namespace separates programs that use the same server. Programs with the same

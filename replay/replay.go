@@ -22,7 +22,7 @@ const (
 // MaxInFlight is the maximum of [Options].InFlight.
 const MaxInFlight = 1 << 12
 
-// Options are the settings of a replay. The zero value of each field is its default;
+// Options are the settings of a replay. A field that is zero has its default;
 // nil means all defaults.
 type Options struct {
 	// Format is the format of the logs; the zero value detects it for each log.

@@ -38,7 +38,7 @@ const (
 	minStreamRate = 0.1
 )
 
-// Options are the settings of a handler. The zero value of each field is its default;
+// Options are the settings of a handler. A field that is zero has its default;
 // nil means all defaults.
 type Options struct {
 	// Store is the kind of the store on the page, without address and password. Empty

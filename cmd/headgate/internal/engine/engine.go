@@ -74,7 +74,7 @@ type Engine struct {
 	views []*Engine  // observed engines that share this engine's configuration
 }
 
-// Options are an engine's settings. The zero value of each field is its default; nil
+// Options are an engine's settings. A field that is zero has its default; nil
 // means all defaults.
 type Options struct {
 	// Policies are the policies that a check may name, by that name. A policy's own Name

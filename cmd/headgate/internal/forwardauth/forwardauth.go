@@ -37,7 +37,7 @@ import (
 // policy regardless of the routes.
 const Path = "/v1/forward-auth"
 
-// Options are a handler's settings. The zero value of each field is its default; nil
+// Options are a handler's settings. A field that is zero has its default; nil
 // means all defaults.
 type Options struct {
 	// Local allows peers on this machine, on a loopback address or a unix socket, to

@@ -27,7 +27,7 @@ const DefaultMaxBodyBytes = 64 << 10
 // maxKeptBytes is the maximum size of a buffer that is kept for later requests.
 const maxKeptBytes = 64 << 10
 
-// Options are a handler's settings. The zero value of each field is its default; nil
+// Options are a handler's settings. A field that is zero has its default; nil
 // means all defaults.
 type Options struct {
 	// MaxBodyBytes is the maximum length of a request body, in bytes; 0 means

@@ -13,8 +13,8 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 )
 
-// ServerOptions limit the resources of a client. The zero value of each field is its
-// default; nil means all defaults.
+// ServerOptions limit the resources of a client. A field that is zero has
+// its default; nil means all defaults.
 type ServerOptions struct {
 	HeaderTimeout  time.Duration // to read a request header; 0 means 5 s
 	ReadTimeout    time.Duration // to read a whole request; 0 means 10 s

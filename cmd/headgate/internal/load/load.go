@@ -28,7 +28,7 @@ const (
 	callTimeout    = 10 * time.Second
 )
 
-// Options configure a run. The zero value of each field is its default.
+// Options configure a run. A field that is zero has its default.
 type Options struct {
 	Connections int            // concurrent connections; 0 means 50
 	Duration    time.Duration  // 0 means 10 s

@@ -15,8 +15,8 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 )
 
-// DenialOptions are settings of [NewDenials]. The zero value of each field is its
-// default; nil means all defaults.
+// DenialOptions are settings of [NewDenials]. A field that is zero has
+// its default; nil means all defaults.
 type DenialOptions struct {
 	// Log receives a line for a denial; nil means that no denial is logged.
 	Log *slog.Logger

@@ -53,7 +53,7 @@ func (o Outcome) String() string {
 	return [outcomes]string{"allowed", "denied", "shadow", "undecided", "degraded"}[o]
 }
 
-// Options are settings of [New]. The zero value of each field is its default; nil means
+// Options are settings of [New]. A field that is zero has its default; nil means
 // all defaults.
 type Options struct {
 	Version   string   // the program's version, for headgate_build_info

@@ -33,7 +33,7 @@ const (
 // command; no other request has more than ten.
 const maxArgs = 1024
 
-// Options are the settings of a handler. The zero value of each field is its default; nil
+// Options are the settings of a handler. A field that is zero has its default; nil
 // means all defaults.
 type Options struct {
 	// Password is the password for AUTH; empty means that none is required.

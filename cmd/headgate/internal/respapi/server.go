@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// ServerOptions bound the resources of a client. The zero value of each field is its
-// default; nil means all defaults.
+// ServerOptions bound the resources of a client. A field that is zero has
+// its default; nil means all defaults.
 type ServerOptions struct {
 	RequestTimeout time.Duration // between the first and last byte of a request; 0 means 10 s
 	WriteTimeout   time.Duration // for a client to read buffered replies; 0 means 10 s

@@ -90,7 +90,7 @@ func (h *Handler) finish(r *requestState, resp **pb.RateLimitResponse, err *erro
 	}
 }
 
-// ShouldRateLimitAt is [Handler.ShouldRateLimit] at the instant now.
+// ShouldRateLimitAt is like [Handler.ShouldRateLimit], with the given time as the current time.
 func (h *Handler) ShouldRateLimitAt(ctx context.Context, now headgate.Instant, req *pb.RateLimitRequest) (*pb.RateLimitResponse, error) {
 	r := requestStates.Get().(*requestState)
 	defer r.release()

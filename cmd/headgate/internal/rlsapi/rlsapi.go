@@ -56,7 +56,7 @@ type Headers struct {
 	Reset     string // empty means RateLimit-Reset
 }
 
-// Options are a handler's settings. The zero value of each field is its default.
+// Options are a handler's settings. A field that is zero has its default.
 type Options struct {
 	Charge          ChargeMode // empty means AllOrNone
 	Shadow          bool       // every overall code is OK; each descriptor is charged separately

@@ -29,7 +29,7 @@ const healthName = "ratelimit"
 // simultaneously.
 const streamWorkers = 128
 
-// ServerOptions limit what clients may use. The zero value of each field is its default.
+// ServerOptions limit what clients may use. A field that is zero has its default.
 type ServerOptions struct {
 	TLS              *tls.Config   // with client certificates, if it requires them; nil means plain text
 	MaxMessageBytes  int           // of a request; 0 means 64 KiB
