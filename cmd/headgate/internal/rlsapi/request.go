@@ -90,7 +90,8 @@ func (h *Handler) finish(r *requestState, resp **pb.RateLimitResponse, err *erro
 	}
 }
 
-// ShouldRateLimitAt is like [Handler.ShouldRateLimit], with the given time as the current time.
+// ShouldRateLimitAt is like [Handler.ShouldRateLimit], with the given time as the
+// current time.
 func (h *Handler) ShouldRateLimitAt(ctx context.Context, now headgate.Instant, req *pb.RateLimitRequest) (*pb.RateLimitResponse, error) {
 	r := requestStates.Get().(*requestState)
 	defer r.release()
