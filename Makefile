@@ -115,7 +115,7 @@ fuzz: setup ## Run every fuzz target for FUZZTIME (30s)
 # Each run uses another seed. A failure prints its seed.
 .PHONY: soak
 soak: ## Long random tests: STEPS of Go against Lua (100 million), RUNS of stores (50)
-	go test ./algo -run TestGoStepEqualsLuaStep -count 1 -timeout 0 -v -seed $(SEED) -steps $(STEPS)
+	go test ./algo -run TestGoMatchesLua -count 1 -timeout 0 -v -seed $(SEED) -steps $(STEPS)
 	go test ./storetest ./memstore -count $(RUNS) -timeout 0
 
 .PHONY: soak-stores

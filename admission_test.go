@@ -8,10 +8,10 @@ import (
 	"github.com/headgate/headgate/internal/admission/admissiontest"
 )
 
-// TestAdmissionScenariosOfWait gives each request its own limiter, as if it ran in its
+// TestWaitAdmissionScenarios gives each request its own limiter, as if it ran in its
 // own process. Waiters of one limiter form one queue, of which only the first has taken
 // units.
-func TestAdmissionScenariosOfWait(t *testing.T) {
+func TestWaitAdmissionScenarios(t *testing.T) {
 	admissiontest.Run(t, admissiontest.Caller{
 		OnePolicy: true,
 		New: func(t *testing.T, store headgate.Store, policies ...headgate.Policy) func(context.Context) error {

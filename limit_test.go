@@ -160,7 +160,7 @@ func TestSyntaxErrorMarksPosition(t *testing.T) {
 	}
 }
 
-func TestParseLimitOutsideTheDomain(t *testing.T) {
+func TestParseLimitOutOfRange(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ text, field, value, bound string }{
 		{"0/s", "rate", "0", "1 to 1000000000"},
@@ -243,7 +243,7 @@ func TestParseLimitRejectsHostileText(t *testing.T) {
 	}
 }
 
-func TestPrintedLimitParsesToTheSame(t *testing.T) {
+func TestLimitStringRoundTrip(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
 	valid := 0
@@ -354,7 +354,7 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
-func TestLimitInJSON(t *testing.T) {
+func TestLimitJSON(t *testing.T) {
 	t.Parallel()
 	var config struct{ Limit headgate.Limit }
 	if err := json.Unmarshal([]byte(`{"Limit":"100/1m burst 20"}`), &config); err != nil {

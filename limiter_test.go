@@ -104,7 +104,7 @@ func TestVerbsUseStoreClock(t *testing.T) {
 }
 
 // Zero and negative costs, and invalid instants.
-func TestRequestsOutsideTheDomain(t *testing.T) {
+func TestRequestsOutOfRange(t *testing.T) {
 	t.Parallel()
 	for _, limits := range [][]string{{"10/m"}, {"10/m", "20/h"}} {
 		l := newLimiter(t, memstore.New(nil), "api", nil, limits...)
@@ -160,7 +160,7 @@ func TestRequestsOutsideTheDomain(t *testing.T) {
 
 // The microseconds of a distant time overflow 64 bits. Its instant must not equal the
 // instant of another time.
-func TestInstantOfDistantTimes(t *testing.T) {
+func TestInstantOfOutOfRange(t *testing.T) {
 	t.Parallel()
 	for _, at := range []time.Time{
 		{},
@@ -268,7 +268,7 @@ func TestAllowAllRejectsInvalidChecks(t *testing.T) {
 	}
 }
 
-func TestAllowAllOverLimitersOfSeveralLimits(t *testing.T) {
+func TestAllowAllWithMultiLimitPolicies(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(nil)
 	address, account := newLimiter(t, store, "address", nil, "5/m", "20/h"), newLimiter(t, store, "account", nil, "3/m")
@@ -346,7 +346,7 @@ func newLimiterOverClosed(t *testing.T, o headgate.Observer) *headgate.Limiter {
 }
 
 // Keys are people: nothing that is logged by default may hold one.
-func TestEventsAndErrorsCarryNoKey(t *testing.T) {
+func TestEventsAndErrorsContainNoKey(t *testing.T) {
 	t.Parallel()
 	const key = "ann@example.org"
 	var heard notes

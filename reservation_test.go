@@ -130,7 +130,7 @@ func TestReserveWithoutMaxDelay(t *testing.T) {
 	}
 }
 
-func TestCancelAfterItIsDue(t *testing.T) {
+func TestCancelAfterDue(t *testing.T) {
 	t.Parallel()
 	l := spent(t)
 	r := reserveAt(t, l, 1, time.Hour)
@@ -140,7 +140,7 @@ func TestCancelAfterItIsDue(t *testing.T) {
 	mustResetAfter(t, l, 4*time.Second, "cancelled when it was due")
 }
 
-func TestCancelFromManyGoroutines(t *testing.T) {
+func TestConcurrentCancel(t *testing.T) {
 	t.Parallel()
 	l := spent(t)
 	reserveAt(t, l, 3, time.Hour)

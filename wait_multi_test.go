@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-func TestWaitUnderSeveralLimits(t *testing.T) {
+func TestWaitWithMultipleLimits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		line := newCrowd(limiterOver(t, memstore.New(nil), headgate.TokenBucket, "2/s", "3/10s"))
@@ -41,7 +41,7 @@ func TestWaitUnderSeveralLimits(t *testing.T) {
 // Several leaky buckets admit together and hold back. A request whose turn is after its
 // deadline takes no place; the place of one that leaves stays taken, as others may have
 // been promised instants behind it.
-func TestWaitUnderSeveralQueues(t *testing.T) {
+func TestWaitInMultipleQueues(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := limiterOver(t, memstore.New(nil), headgate.LeakyBucket, "1/s queue 9", "1/s queue 99")
@@ -67,7 +67,7 @@ func TestWaitUnderSeveralQueues(t *testing.T) {
 	})
 }
 
-func TestWaitersOfManyKeys(t *testing.T) {
+func TestWaitersOnManyKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := limiterOver(t, memstore.New(nil), headgate.TokenBucket, "10/s")

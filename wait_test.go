@@ -38,7 +38,7 @@ func millis(ms ...time.Duration) []time.Duration {
 	return ms
 }
 
-func TestWaitServesInOrder(t *testing.T) {
+func TestWaitIsFIFO(t *testing.T) {
 	t.Parallel()
 	for _, c := range pacing {
 		t.Run(string(c.algorithm), func(t *testing.T) {
@@ -244,7 +244,7 @@ func servedBeside(t *testing.T, a headgate.Algorithm, limit string, n int, cance
 // A context that ends at the very instant at which units are due: they are spent, so
 // the waiter gets them. The head is kept from looking until both have happened, by a
 // slow answer to how far behind it the next one comes.
-func TestWaitIsServedWhenItsContextEndsWithIt(t *testing.T) {
+func TestWaitServedAtDeadline(t *testing.T) {
 	t.Parallel()
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {

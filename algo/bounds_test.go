@@ -217,9 +217,9 @@ func TestCancelRefundsLastReservation(t *testing.T) { // T31
 	})
 }
 
-// TestLeakyBucketSendsEvenly: whatever comes in, what goes out keeps T apart for each
+// TestLeakyBucketSpacing: whatever comes in, what goes out keeps T apart for each
 // unit.
-func TestLeakyBucketSendsEvenly(t *testing.T) {
+func TestLeakyBucketSpacing(t *testing.T) {
 	a, err := algo.Named(headgate.LeakyBucket)
 	if err != nil {
 		t.Fatal(err)

@@ -16,9 +16,9 @@ var (
 	stepsFlag = flag.Int("steps", 2_000_000, "steps in which the Go and the Lua text of all algorithms together are compared")
 )
 
-// TestGoStepEqualsLuaStep does random steps over the whole domain with both texts of
+// TestGoMatchesLua does random steps over the whole domain with both texts of
 // every algorithm: states and answers must be equal to the last bit.
-func TestGoStepEqualsLuaStep(t *testing.T) {
+func TestGoMatchesLua(t *testing.T) {
 	steps := *stepsFlag
 	if raceDetector || testing.Short() {
 		steps = min(steps, 60_000) // one goroutine, pure functions: the race detector has nothing to find here

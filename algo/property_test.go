@@ -23,7 +23,7 @@ func TestDenialConsumesNothing(t *testing.T) { // T2
 	})
 }
 
-func TestDeniedFiveOfTwoLeavesTwo(t *testing.T) { // T2
+func TestDeniedCostIsNotSpent(t *testing.T) { // T2
 	eachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
 		k := newKey(a, headgate.MustParseLimit("10/s"))
 		k.take(year2026, 8)
@@ -50,7 +50,7 @@ func TestCostZeroIsPeek(t *testing.T) { // T22
 	})
 }
 
-func TestPeekAndTakeAgree(t *testing.T) { // T26
+func TestPeekMatchesTake(t *testing.T) { // T26
 	eachMoment(t, moments, func(t *testing.T, _ dice, k *key, now, cost int64) {
 		said := k.peek(now, cost)
 		before := k.remaining(now)
@@ -85,7 +85,7 @@ func TestTakeNEqualsNTakes(t *testing.T) {
 	})
 }
 
-func TestRetryAfterIsTrueToTheMicrosecond(t *testing.T) { // T25
+func TestRetryAfterIsExact(t *testing.T) { // T25
 	eachMoment(t, moments, func(t *testing.T, d dice, k *key, now, cost int64) {
 		said := k.take(now, cost) // a change of limit is carried over
 		wait := said.RetryAfter.Microseconds()
@@ -107,7 +107,7 @@ func TestRetryAfterIsTrueToTheMicrosecond(t *testing.T) { // T25
 	})
 }
 
-func TestResetAfterIsTrueToTheMicrosecond(t *testing.T) { // T6
+func TestResetAfterIsExact(t *testing.T) { // T6
 	eachMoment(t, moments, func(t *testing.T, d dice, k *key, now, cost int64) {
 		said := k.take(now, cost)
 		wait := said.ResetAfter.Microseconds()

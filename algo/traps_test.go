@@ -17,7 +17,7 @@ import (
 
 const second = 1_000_000
 
-func TestTimeToLiveIsNeverZero(t *testing.T) { // T5
+func TestTTLIsNeverZero(t *testing.T) { // T5
 	for _, period := range []string{"1ms", "999ms", "1s", "1001ms"} {
 		for _, a := range algo.All() {
 			k := keyOf(t, a.Name, "5/"+period)
@@ -32,7 +32,7 @@ func TestTimeToLiveIsNeverZero(t *testing.T) { // T5
 	}
 }
 
-func TestNoEarlyRefillAfterADrainedDay(t *testing.T) { // T6
+func TestRefillOfDailyLimit(t *testing.T) { // T6
 	const day = 24 * 3600 * second
 	k := keyOf(t, headgate.TokenBucket, "1/d burst 10")
 	k.take(year2026, 10)
@@ -46,7 +46,7 @@ func TestNoEarlyRefillAfterADrainedDay(t *testing.T) { // T6
 	}
 }
 
-func TestWallClockStepsBackAnHour(t *testing.T) { // T17
+func TestClockStepsBackOneHour(t *testing.T) { // T17
 	eachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
 		const hour = 3600 * second
 		k := newKey(a, headgate.MustParseLimit("10/s"))
@@ -106,7 +106,7 @@ func mulDiv(a, b, m int64) int64 {
 	return int64(q)
 }
 
-func TestHugeLimitsAndHundredYearsIdleDoNotOverflow(t *testing.T) { // T20
+func TestExtremeLimitsDoNotOverflow(t *testing.T) { // T20
 	k := keyOf(t, headgate.TokenBucket, "1/3155760000us burst 1000000")
 	for name, c := range map[string]struct{ drained, after, remaining, reset int64 }{
 		"at the epoch, at once":              {0, 0, 0, hundredYear},
@@ -127,7 +127,7 @@ func TestHugeLimitsAndHundredYearsIdleDoNotOverflow(t *testing.T) { // T20
 	}
 }
 
-func TestHundredYearsIdleEqualsNeverUsed(t *testing.T) { // T20
+func TestLongIdleKeyIsUnused(t *testing.T) { // T20
 	eachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
 		for _, l := range edgeLimits {
 			if !accepts(a, l) {
@@ -252,7 +252,7 @@ func TestExactCapacity(t *testing.T) { // T24, T25
 	}
 }
 
-func TestStaleWindowNeverGoesNegative(t *testing.T) { // T27
+func TestStaleWindowIsNotNegative(t *testing.T) { // T27
 	for _, name := range []headgate.Algorithm{headgate.SlidingWindow, headgate.FixedWindow, headgate.SlidingLog} {
 		for _, idle := range []int64{1, 2, 3, 1000} {
 			k := keyOf(t, name, "10/s")
@@ -272,9 +272,9 @@ func TestStaleWindowNeverGoesNegative(t *testing.T) { // T27
 	}
 }
 
-// TestVaryingCostsInALog holds the log against one that remembers every unit and counts
-// them all each time.
-func TestVaryingCostsInALog(t *testing.T) { // T29
+// TestSlidingLogWithVaryingCosts compares the log with a reference that keeps every unit
+// and counts all of them on each request.
+func TestSlidingLogWithVaryingCosts(t *testing.T) { // T29
 	a, err := algo.Named(headgate.SlidingLog)
 	if err != nil {
 		t.Fatal(err)
@@ -305,9 +305,9 @@ func TestVaryingCostsInALog(t *testing.T) { // T29
 	}
 }
 
-// TestRefundInTheNextWindow checks that units spent in an earlier window are not
+// TestRefundInNextWindow checks that units spent in an earlier window are not
 // refunded in the current one.
-func TestRefundInTheNextWindow(t *testing.T) { // T30
+func TestRefundInNextWindow(t *testing.T) { // T30
 	for name, want := range map[headgate.Algorithm]int64{
 		headgate.TokenBucket:         10, // the bucket was refilled
 		headgate.TokenBucketInterval: 10,
@@ -332,7 +332,7 @@ func TestRefundInTheNextWindow(t *testing.T) { // T30
 	}
 }
 
-func TestRefundOfMoreThanWasSpent(t *testing.T) { // T30
+func TestRefundAboveSpent(t *testing.T) { // T30
 	eachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
 		for _, refund := range []int64{1, 4, 5, 1e9, maxExact} {
 			k := newKey(a, headgate.MustParseLimit("10/s"))
@@ -344,9 +344,9 @@ func TestRefundOfMoreThanWasSpent(t *testing.T) { // T30
 	})
 }
 
-// TestChangedLimitKeepsWhatWasSpent spends 6 of 10/s and then asks under another limit,
+// TestLimitChangeKeepsSpentUnits spends 6 of 10/s and then asks under another limit,
 // at the same instant, 300 ms into a window.
-func TestChangedLimitKeepsWhatWasSpent(t *testing.T) { // T45
+func TestLimitChangeKeepsSpentUnits(t *testing.T) { // T45
 	const now = year2026 + 300_000
 	for _, c := range []struct {
 		name      headgate.Algorithm

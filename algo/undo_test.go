@@ -117,7 +117,7 @@ func (w *worlds) later(d dice) []int64 {
 
 // TestUndoRefundsAtMostTheTake: whatever others spent in between, from then
 // on nothing is admitted that would not be if the units had never been taken. (That
-// remaining is what is admitted, TestPeekAndTakeAgree shows.)
+// remaining is what is admitted, TestPeekMatchesTake shows.)
 func TestUndoRefundsAtMostTheTake(t *testing.T) {
 	eachWorlds(t, func(t *testing.T, d dice, w *worlds) {
 		before, kept := w.with.String(), w.with.kept()

@@ -66,7 +66,7 @@ func TestOptionsAreCopied(t *testing.T) {
 	}
 }
 
-func TestLongFields(t *testing.T) {
+func TestLongHeaderFields(t *testing.T) {
 	t.Parallel()
 	r := mustNew(t, &Options{TrustedProxies: []netip.Prefix{tens}})
 	f := mustNew(t, &Options{TrustedProxies: []netip.Prefix{tens}, Header: "Forwarded"})

@@ -113,7 +113,7 @@ func mustNew(t testing.TB, o *Options) *Resolver {
 	return r
 }
 
-func TestCorpusOfClients(t *testing.T) {
+func TestClientCorpus(t *testing.T) {
 	t.Parallel()
 	cases := corpus(t, "testdata/clients.txt", 5)
 	if len(cases) < 200 {
@@ -129,7 +129,7 @@ func TestCorpusOfClients(t *testing.T) {
 	}
 }
 
-func TestCorpusOfGroups(t *testing.T) {
+func TestGroupCorpus(t *testing.T) {
 	t.Parallel()
 	for _, c := range corpus(t, "testdata/groups.txt", 4) {
 		bits, err := strconv.Atoi(c[2])

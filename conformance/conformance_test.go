@@ -73,11 +73,11 @@ func limitOf(t *testing.T, l conformance.Limit) headgate.Limit {
 	return parsed
 }
 
-// TestGoStepsAnswerEveryVector runs the pure Go text of each algorithm.
-func TestGoStepsAnswerEveryVector(t *testing.T) {
+// TestVectorsGo runs the pure Go text of each algorithm.
+func TestVectorsGo(t *testing.T) {
 	eachVector(t, func(t *testing.T, v *conformance.Vector) {
 		if v.Limit == nil {
-			return // several limits are a store's matter: see TestEmbeddedStoreAnswersEveryVector
+			return // several limits are a store's matter: see TestVectorsMemstore
 		}
 		a, err := algo.Named(headgate.Algorithm(v.Algorithm))
 		if err != nil {
@@ -186,9 +186,9 @@ return function(is_log, key, verb, t, n, ...)
 end
 `
 
-// TestLuaStepsAnswerEveryVector runs the Lua text of each algorithm, as a Redis server
+// TestVectorsLua runs the Lua text of each algorithm, as a Redis server
 // would.
-func TestLuaStepsAnswerEveryVector(t *testing.T) {
+func TestVectorsLua(t *testing.T) {
 	eachVector(t, func(t *testing.T, v *conformance.Vector) {
 		if v.Limit == nil {
 			return
@@ -240,9 +240,9 @@ func termsOf(t *testing.T, a algo.Algorithm, l headgate.Limit) (values []lua.LVa
 	return values
 }
 
-// TestEmbeddedStoreAnswersEveryVector runs whole limiters over the embedded store,
+// TestVectorsMemstore runs whole limiters over the embedded store,
 // those of several limits as well.
-func TestEmbeddedStoreAnswersEveryVector(t *testing.T) {
+func TestVectorsMemstore(t *testing.T) {
 	eachVector(t, func(t *testing.T, v *conformance.Vector) {
 		store := memstore.New(nil)
 		defer store.Close()

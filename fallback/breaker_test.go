@@ -14,31 +14,31 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// bubble is a store that fails in a bubble of fake time.
-type bubble struct {
+// fakeTimeTest is a store with injected faults in a synctest bubble.
+type fakeTimeTest struct {
 	t        *testing.T
-	inner    *fickle
+	inner    *faultyStore
 	recorder *eventRecorder
 	store    *fallback.Store
 	limit    *headgate.Limiter
 }
 
-func inBubble(t *testing.T, opts fallback.Options, mode headgate.OnStoreError, look func(o *bubble)) {
+func testWithFakeTime(t *testing.T, opts fallback.Options, mode headgate.OnStoreError, test func(o *fakeTimeTest)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		o := &bubble{t: t, inner: newFickle(), recorder: &eventRecorder{}}
+		o := &fakeTimeTest{t: t, inner: newFaultyStore(), recorder: &eventRecorder{}}
 		opts.Observer = o.recorder
 		if mode == headgate.FailLocal {
 			opts.Local, opts.Instances = memstore.New(nil), 1
 		}
 		o.store = around(t, o.inner, &opts)
 		o.limit = limiter(t, o.store, "", "1000000/1s", mode)
-		look(o)
+		test(o)
 	})
 }
 
-// ask takes one unit of key and returns the error reason.
-func (o *bubble) ask(key string) headgate.StoreErrorReason {
+// take takes one unit of key and returns the error reason.
+func (o *fakeTimeTest) take(key string) headgate.StoreErrorReason {
 	o.t.Helper()
 	d, err := o.limit.Allow(background, key)
 	var typed *headgate.StoreError
@@ -51,23 +51,23 @@ func (o *bubble) ask(key string) headgate.StoreErrorReason {
 	return d.Degraded
 }
 
-// fail sends requests until the breaker opens.
-func (o *bubble) fail() {
+// openBreaker sends requests until the breaker opens.
+func (o *fakeTimeTest) openBreaker() {
 	o.t.Helper()
 	for range 1000 {
-		if o.ask("key") == headgate.ReasonBreakerOpen {
+		if o.take("key") == headgate.ReasonBreakerOpen {
 			return
 		}
 		time.Sleep(time.Millisecond)
 	}
-	o.t.Fatal("1000 failures later the store is still asked")
+	o.t.Fatal("the breaker is closed after 1000 failures")
 }
 
-func (o *bubble) wantEvents(want ...string) {
+func (o *fakeTimeTest) requireEvents(want ...string) {
 	o.t.Helper()
 	synctest.Wait()
 	if got := o.recorder.names(); !slices.Equal(got, want) {
-		o.t.Errorf("got events %q, want %q", got, want)
+		o.t.Errorf("the observer received %q want %q", got, want)
 	}
 }
 
@@ -75,14 +75,14 @@ func TestOpenBreakerSkipsStore(t *testing.T) { // T40: a long outage
 	t.Parallel()
 	for _, fault := range []headgate.StoreErrorReason{headgate.ReasonUnreachable, headgate.ReasonTimedOut, headgate.ReasonRefused} {
 		for _, mode := range []headgate.OnStoreError{headgate.FailClosed, headgate.FailOpen, headgate.FailLocal} {
-			inBubble(t, fallback.Options{}, mode, func(o *bubble) {
-				o.ask("key")
+			testWithFakeTime(t, fallback.Options{}, mode, func(o *fakeTimeTest) {
+				o.take("key")
 				o.inner.set(failWith(fault))
-				o.fail()
-				o.wantEvents("unavailable: " + fault.String())
-				asked, began := o.inner.asked.Load(), time.Now()
+				o.openBreaker()
+				o.requireEvents("unavailable: " + fault.String())
+				calls, began := o.inner.calls.Load(), time.Now()
 				for range 30_000 {
-					if got := o.ask("key"); got != headgate.ReasonBreakerOpen {
+					if got := o.take("key"); got != headgate.ReasonBreakerOpen {
 						o.t.Fatalf("%v, %v: got %v want breaker open", fault, mode, got)
 					}
 					time.Sleep(time.Millisecond)
@@ -90,20 +90,20 @@ func TestOpenBreakerSkipsStore(t *testing.T) { // T40: a long outage
 				if time.Since(began) != 30*time.Second {
 					t.Errorf("%v, %v: 30,000 decisions took %v want no time", fault, mode, time.Since(began)-30*time.Second)
 				}
-				if probes := o.inner.asked.Load() - asked; probes < 119 || probes > 120 {
-					t.Errorf("%v, %v: asked %d times in 30 s want 4 times a second, for probes", fault, mode, probes)
+				if probes := o.inner.calls.Load() - calls; probes < 119 || probes > 120 {
+					t.Errorf("%v, %v: got %d calls in 30 s want 4 a second, all probes", fault, mode, probes)
 				}
-				o.inner.heal()
+				o.inner.clearFault()
 				recovered := time.Now()
-				for o.ask("key") != headgate.ReasonNone {
+				for o.take("key") != headgate.ReasonNone {
 					time.Sleep(time.Millisecond)
 				}
 				if took := time.Since(recovered); took > 250*time.Millisecond {
 					t.Errorf("%v, %v: normal again after %v want 250 ms at most", fault, mode, took)
 				}
-				o.ask("key")
-				o.ask("key")
-				o.wantEvents("unavailable: "+fault.String(), "recovered")
+				o.take("key")
+				o.take("key")
+				o.requireEvents("unavailable: "+fault.String(), "recovered")
 			})
 		}
 	}
@@ -112,11 +112,11 @@ func TestOpenBreakerSkipsStore(t *testing.T) { // T40: a long outage
 // The error of a rule with the mode closed contains the cause of the open breaker.
 func TestOpenBreakerReportsCause(t *testing.T) {
 	t.Parallel()
-	inBubble(t, fallback.Options{}, headgate.FailClosed, func(o *bubble) {
+	testWithFakeTime(t, fallback.Options{}, headgate.FailClosed, func(o *fakeTimeTest) {
 		o.inner.set(failWith(headgate.ReasonRefused))
-		o.fail()
+		o.openBreaker()
 		_, err := o.limit.Allow(background, "key")
-		want := "headgate: fickle: breaker open: headgate: fickle: refused; wait; " +
+		want := "headgate: faulty: breaker open: headgate: faulty: refused; wait; " +
 			"it failed too often; calls resume after a successful probe"
 		if err == nil || err.Error() != want || !errors.Is(err, headgate.ErrStoreUnavailable) {
 			t.Errorf("got %v want %s", err, want)
@@ -126,19 +126,19 @@ func TestOpenBreakerReportsCause(t *testing.T) {
 
 func TestFewFailuresDoNotOpenBreaker(t *testing.T) { // T40: a blip
 	t.Parallel()
-	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
+	testWithFakeTime(t, fallback.Options{}, headgate.FailOpen, func(o *fakeTimeTest) {
 		for range 100 {
 			o.inner.set(failWith(headgate.ReasonTimedOut))
 			for range 4 {
-				o.ask("key")
+				o.take("key")
 			}
 			o.inner.set(slow(time.Millisecond))
-			if got := o.ask("key"); got != headgate.ReasonNone {
-				o.t.Fatalf("after 4 failures: got %v want that it is asked", got)
+			if got := o.take("key"); got != headgate.ReasonNone {
+				o.t.Fatalf("after 4 failures: got %v want a decision of the store", got)
 			}
 			time.Sleep(time.Second)
 		}
-		o.wantEvents()
+		o.requireEvents()
 	})
 }
 
@@ -146,10 +146,10 @@ func slow(d time.Duration) func(context.Context, string) error {
 	return func(context.Context, string) error { time.Sleep(d); return nil }
 }
 
-// One connection that breaks takes with it all that was under way, and the next works.
+// A broken connection fails all calls in flight on it; the next connection works.
 func TestBrokenConnectionDoesNotOpenBreaker(t *testing.T) { // T40: a blip
 	t.Parallel()
-	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
+	testWithFakeTime(t, fallback.Options{}, headgate.FailOpen, func(o *fakeTimeTest) {
 		for range 10 {
 			broken := make(chan struct{})
 			o.inner.set(func(ctx context.Context, key string) error {
@@ -164,22 +164,22 @@ func TestBrokenConnectionDoesNotOpenBreaker(t *testing.T) { // T40: a blip
 			o.inner.set(slow(time.Millisecond))
 			synctest.Wait()
 			for range 500 {
-				if got := o.ask("key"); got != headgate.ReasonNone {
-					t.Errorf("after 100 failures at once: got %v want that it is asked", got)
+				if got := o.take("key"); got != headgate.ReasonNone {
+					t.Errorf("after 100 simultaneous failures: got %v want a decision of the store", got)
 					return
 				}
 				time.Sleep(time.Millisecond)
 			}
 		}
-		o.wantEvents()
+		o.requireEvents()
 	})
 }
 
-// A process that stalls finds all that was under way too late, also when that happens
-// often.
+// After a stall of the process, all calls in flight have timed out. That does not open
+// the breaker, even if it happens repeatedly.
 func TestProcessStallDoesNotOpenBreaker(t *testing.T) { // T40: a blip
 	t.Parallel()
-	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
+	testWithFakeTime(t, fallback.Options{}, headgate.FailOpen, func(o *fakeTimeTest) {
 		for range 20 {
 			o.inner.set(hangs)
 			for range 100 {
@@ -188,13 +188,13 @@ func TestProcessStallDoesNotOpenBreaker(t *testing.T) { // T40: a blip
 			time.Sleep(60 * time.Millisecond)
 			o.inner.set(slow(100 * time.Microsecond))
 			for range 1000 {
-				if got := o.ask("key"); got != headgate.ReasonNone {
-					o.t.Errorf("after 100 calls that ended at once: got %v want that it is asked", got)
+				if got := o.take("key"); got != headgate.ReasonNone {
+					o.t.Errorf("after 100 calls that ended simultaneously: got %v want a decision of the store", got)
 					return
 				}
 			}
 		}
-		o.wantEvents()
+		o.requireEvents()
 	})
 }
 
@@ -202,10 +202,10 @@ func TestProcessStallDoesNotOpenBreaker(t *testing.T) { // T40: a blip
 func TestPartialOutage(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		down        int // of three nodes
-		unavailable bool
+		down  int // of three nodes
+		opens bool
 	}{{1, false}, {2, true}} {
-		inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
+		testWithFakeTime(t, fallback.Options{}, headgate.FailOpen, func(o *fakeTimeTest) {
 			o.inner.set(func(ctx context.Context, key string) error {
 				if int(key[0]-'a')%3 < c.down {
 					return hangs(ctx, key)
@@ -223,10 +223,10 @@ func TestPartialOutage(t *testing.T) {
 				}()
 			}
 			time.Sleep(time.Minute)
-			if c.unavailable {
-				o.wantEvents("unavailable: timed out") // no recovery: the probed key is on a node that is down
+			if c.opens {
+				o.requireEvents("unavailable: timed out") // not recovered: the probe uses a key on a node that is down
 			} else {
-				o.wantEvents()
+				o.requireEvents()
 			}
 		})
 	}
@@ -236,25 +236,25 @@ func TestPartialOutage(t *testing.T) {
 func TestIntermittentFailures(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		fails       int // of three
-		unavailable bool
+		fails int // of three
+		opens bool
 	}{{1, false}, {2, true}} {
-		inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
+		testWithFakeTime(t, fallback.Options{}, headgate.FailOpen, func(o *fakeTimeTest) {
 			for i := range 3000 {
 				o.inner.set(slow(time.Millisecond))
 				if i%3 < c.fails {
 					o.inner.set(failWith(headgate.ReasonRefused))
 				}
-				if got := o.ask("key"); got == headgate.ReasonBreakerOpen {
-					if !c.unavailable || i < 50 {
-						o.t.Errorf("%d of 3 fail: breaker open after %d calls", c.fails, i)
+				if got := o.take("key"); got == headgate.ReasonBreakerOpen {
+					if !c.opens || i < 50 {
+						o.t.Errorf("%d of 3 calls fail: breaker open after %d calls", c.fails, i)
 					}
 					return
 				}
 				time.Sleep(10 * time.Millisecond)
 			}
-			if c.unavailable {
-				o.t.Errorf("%d of 3 fail: still asked after 3000 calls", c.fails)
+			if c.opens {
+				o.t.Errorf("%d of 3 calls fail: breaker closed after 3000 calls", c.fails)
 			}
 		})
 	}
@@ -263,7 +263,7 @@ func TestIntermittentFailures(t *testing.T) {
 // Replies from a cache in the process do not hide a store that hangs.
 func TestCachedRepliesDoNotHideHangingStore(t *testing.T) {
 	t.Parallel()
-	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
+	testWithFakeTime(t, fallback.Options{}, headgate.FailOpen, func(o *fakeTimeTest) {
 		o.inner.set(func(ctx context.Context, key string) error {
 			if key == "abuser" {
 				return nil // immediately
@@ -272,28 +272,28 @@ func TestCachedRepliesDoNotHideHangingStore(t *testing.T) {
 		})
 		for range 20 {
 			for range 100 {
-				o.ask("abuser")
+				o.take("abuser")
 			}
-			if o.ask("key") == headgate.ReasonBreakerOpen {
+			if o.take("key") == headgate.ReasonBreakerOpen {
 				return
 			}
 		}
-		t.Error("20 callers waited for a store that hangs, between answers that it did not give: it is still asked")
+		t.Error("the breaker is closed after 20 callers timed out between cached replies")
 	})
 }
 
 func TestErrorsUnrelatedToAvailabilityKeepBreakerClosed(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []headgate.StoreErrorReason{headgate.ReasonWrongType, headgate.ReasonOverloaded, headgate.ReasonBreakerOpen} {
-		inBubble(t, fallback.Options{Failures: 1}, headgate.FailOpen, func(o *bubble) {
+		testWithFakeTime(t, fallback.Options{Failures: 1}, headgate.FailOpen, func(o *fakeTimeTest) {
 			o.inner.set(failWith(fault))
 			for range 100 {
-				if got := o.ask("key"); got != fault {
+				if got := o.take("key"); got != fault {
 					o.t.Fatalf("got %v want %v", got, fault)
 				}
 				time.Sleep(10 * time.Millisecond)
 			}
-			o.wantEvents()
+			o.requireEvents()
 		})
 	}
 }
@@ -302,12 +302,12 @@ func TestErrorsUnrelatedToAvailabilityKeepBreakerClosed(t *testing.T) {
 // callers that are rejected immediately are not.
 func TestOverloadUntilDeadlineOpensBreaker(t *testing.T) {
 	t.Parallel()
-	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
+	testWithFakeTime(t, fallback.Options{}, headgate.FailOpen, func(o *fakeTimeTest) {
 		o.inner.set(func(ctx context.Context, _ string) error {
 			<-ctx.Done()
-			return &headgate.StoreError{Store: "fickle", Reason: headgate.ReasonOverloaded, Err: ctx.Err()}
+			return &headgate.StoreError{Store: "faulty", Reason: headgate.ReasonOverloaded, Err: ctx.Err()}
 		})
-		o.fail()
-		o.wantEvents("unavailable: overloaded")
+		o.openBreaker()
+		o.requireEvents("unavailable: overloaded")
 	})
 }

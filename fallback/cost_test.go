@@ -10,30 +10,31 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-func TestCostOfADecision(t *testing.T) {
-	inner := newFickle()
+func TestDecisionAllocations(t *testing.T) {
+	inner := newFaultyStore()
 	s := around(t, inner, &fallback.Options{Local: memstore.New(nil), Instances: 1, ProbeEvery: time.Minute})
 	caller, cancel := context.WithCancel(background)
 	defer cancel()
-	most := func(what string, ctx context.Context, mode headgate.OnStoreError, want float64) {
+	requireAllocs := func(name string, ctx context.Context, mode headgate.OnStoreError, want float64) {
 		t.Helper()
 		l := limiter(t, s, "", "1000/1s", mode)
 		take := func() { l.AllowAt(ctx, noon.Time(), "key", 1) }
 		take()
-		// A context for all that starts within a millisecond may be made meanwhile.
+		// Calls that start within a millisecond share a context, which may be created
+		// meanwhile.
 		if got := testing.AllocsPerRun(2000, take); got > want {
-			t.Errorf("%s: got %v allocations want %v", what, got, want)
+			t.Errorf("%s: got %v allocations want %v", name, got, want)
 		}
 	}
-	most("a caller that cannot be cancelled", background, headgate.FailLocal, 0)
-	most("a caller that can be", caller, headgate.FailLocal, 1)
+	requireAllocs("context without cancellation", background, headgate.FailLocal, 0)
+	requireAllocs("context with cancellation", caller, headgate.FailLocal, 1)
 	inner.set(failWith(headgate.ReasonRefused))
 	l := limiter(t, s, "", "1000/1s", headgate.FailOpen)
 	for d := (headgate.Decision{}); d.Degraded != headgate.ReasonBreakerOpen; {
 		d, _ = l.AllowAt(background, noon.Time(), "key", 1)
 	}
 	for _, mode := range []headgate.OnStoreError{headgate.FailClosed, headgate.FailOpen, headgate.FailLocal} {
-		most("unavailable, "+string(mode), caller, mode, 0)
+		requireAllocs("outage, "+string(mode), caller, mode, 0)
 	}
 }
 
@@ -42,8 +43,8 @@ func BenchmarkDecision(b *testing.B) {
 	defer cancel()
 	bare := memstore.New(nil)
 	well := around(b, memstore.New(nil), nil)
-	inner := newFickle()
-	unavailable := around(b, inner, &fallback.Options{Local: memstore.New(nil), Instances: 1, ProbeEvery: time.Minute})
+	inner := newFaultyStore()
+	outage := around(b, inner, &fallback.Options{Local: memstore.New(nil), Instances: 1, ProbeEvery: time.Minute})
 	for _, c := range []struct {
 		name  string
 		ctx   context.Context
@@ -51,14 +52,14 @@ func BenchmarkDecision(b *testing.B) {
 		mode  headgate.OnStoreError
 	}{
 		{"memstore alone", caller, bare, headgate.FailOpen},
-		{"well", caller, well, headgate.FailOpen},
-		{"well, context.Background", background, well, headgate.FailOpen},
-		{"unavailable, local", caller, unavailable, headgate.FailLocal},
-		{"unavailable, open", caller, unavailable, headgate.FailOpen},
-		{"unavailable, closed", caller, unavailable, headgate.FailClosed},
+		{"available", caller, well, headgate.FailOpen},
+		{"available, context.Background", background, well, headgate.FailOpen},
+		{"outage, local", caller, outage, headgate.FailLocal},
+		{"outage, open", caller, outage, headgate.FailOpen},
+		{"outage, closed", caller, outage, headgate.FailClosed},
 	} {
 		l := limiter(b, c.store, "", "1000/1s", c.mode)
-		if c.store == unavailable {
+		if c.store == outage {
 			inner.set(failWith(headgate.ReasonRefused))
 			for began := time.Now(); time.Since(began) < 60*time.Millisecond; {
 				l.Allow(background, "key")

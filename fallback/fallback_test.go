@@ -23,14 +23,14 @@ func TestFailureModeOfRule(t *testing.T) {
 	for _, tr := range []headgate.StoreErrorReason{
 		headgate.ReasonUnreachable, headgate.ReasonTimedOut, headgate.ReasonRefused, headgate.ReasonWrongType, headgate.ReasonOverloaded, headgate.ReasonBreakerOpen,
 	} {
-		inner := newFickle()
+		inner := newFaultyStore()
 		s := around(t, inner, &fallback.Options{Local: memstore.New(nil), Instances: 2, Failures: 1000})
 		inner.set(failWith(tr))
 
 		closed := limiter(t, s, "", "10/1s", headgate.FailClosed)
 		_, err := closed.AllowAt(background, noon.Time(), "key", 1)
 		var typed *headgate.StoreError
-		if !errors.As(err, &typed) || typed.Reason != tr || typed.Store != "fickle" || !errors.Is(err, headgate.ErrStoreUnavailable) {
+		if !errors.As(err, &typed) || typed.Reason != tr || typed.Store != "faulty" || !errors.Is(err, headgate.ErrStoreUnavailable) {
 			t.Errorf("closed, %v: got error %v want that of the store", tr, err)
 		}
 
@@ -53,7 +53,7 @@ func TestFailureModeOfRule(t *testing.T) {
 		if d.RetryAfter != 200*time.Millisecond || len(d.DeniedBy) != 1 || d.DeniedBy[0] != "p" {
 			t.Errorf("local, %v: denied: got %+v want a wait of 200 ms, by p", tr, d)
 		}
-		inner.heal()
+		inner.clearFault()
 		if d, err := local.AllowAt(background, noon.Time(), "key", 10); err != nil || !d.Allowed || d.Degraded != headgate.ReasonNone || d.Limit != 10 {
 			t.Errorf("healed, %v: got %+v, error %v want all 10 of the store", tr, d, err)
 		}
@@ -63,7 +63,7 @@ func TestFailureModeOfRule(t *testing.T) {
 // A call that is itself at fault returns its own error, whatever the failure mode.
 func TestInvalidCallsReturnTheirError(t *testing.T) {
 	t.Parallel()
-	inner := newFickle()
+	inner := newFaultyStore()
 	s := around(t, inner, nil)
 	l := limiter(t, s, "", "10/1s", headgate.FailOpen)
 	for _, want := range []error{headgate.ErrUnsupported, headgate.ErrInvalidCost, headgate.ErrStoreFull, headgate.ErrClosed} {
@@ -76,7 +76,7 @@ func TestInvalidCallsReturnTheirError(t *testing.T) {
 	}
 }
 
-// A store may return only ErrStoreUnavailable, or only a context's error.
+// A store may return only ErrStoreUnavailable or only context.DeadlineExceeded.
 func TestUntypedErrorsAreClassified(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -87,7 +87,7 @@ func TestUntypedErrorsAreClassified(t *testing.T) {
 		{fmt.Errorf("odd: %w", context.DeadlineExceeded), headgate.ReasonTimedOut},
 		{fmt.Errorf("odd: %w", &headgate.StoreError{Store: "odd", Reason: headgate.ReasonRefused}), headgate.ReasonRefused},
 	} {
-		inner := newFickle()
+		inner := newFaultyStore()
 		s := around(t, inner, nil)
 		inner.set(func(context.Context, string) error { return c.err })
 		_, err := limiter(t, s, "", "10/1s", "").AllowAt(background, noon.Time(), "secret key", 1)
@@ -105,7 +105,7 @@ func TestUntypedErrorsAreClassified(t *testing.T) {
 func TestDecisionStaysWithinTimeBudget(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		inner := newFickle()
+		inner := newFaultyStore()
 		s := around(t, inner, &fallback.Options{Local: memstore.New(nil), Instances: 1, Failures: 1000})
 		l := limiter(t, s, "", "1000/1s", headgate.FailLocal)
 		inner.set(hangs)
@@ -125,8 +125,8 @@ func TestDecisionStaysWithinTimeBudget(t *testing.T) {
 		defer cancel()
 		within(long, 49*time.Millisecond, 50*time.Millisecond)
 
-		// A caller with less time gets the decision of the failure mode before its
-		// deadline.
+		// A caller with a short deadline has time left when it receives the fallback
+		// decision.
 		short, cancel := context.WithTimeout(background, 20*time.Millisecond)
 		defer cancel()
 		within(short, 15*time.Millisecond, 15*time.Millisecond)
@@ -136,17 +136,17 @@ func TestDecisionStaysWithinTimeBudget(t *testing.T) {
 func TestCancelledCallers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		inner, recorder := newFickle(), &eventRecorder{}
+		inner, recorder := newFaultyStore(), &eventRecorder{}
 		s := around(t, inner, &fallback.Options{Failures: 1, Observer: recorder})
 		l := limiter(t, s, "", "1000/1s", headgate.FailOpen)
 
 		over, cancel := context.WithCancel(background)
 		cancel()
-		if d, err := l.Allow(over, "key"); !errors.Is(err, context.Canceled) || d.Allowed || inner.asked.Load() != 0 {
-			t.Errorf("over before it began: got %+v, error %v, asked %d times want context.Canceled and 0", d, err, inner.asked.Load())
+		if d, err := l.Allow(over, "key"); !errors.Is(err, context.Canceled) || d.Allowed || inner.calls.Load() != 0 {
+			t.Errorf("cancelled before the call: got %+v, error %v, %d store calls want context.Canceled and 0", d, err, inner.calls.Load())
 		}
 
-		inner.set(func(ctx context.Context, key string) error { // too slow for those, and not for the budget
+		inner.set(func(ctx context.Context, key string) error { // too slow for these callers, within the budget
 			select {
 			case <-ctx.Done():
 				return hangs(ctx, key)
@@ -154,7 +154,7 @@ func TestCancelledCallers(t *testing.T) {
 				return nil
 			}
 		})
-		for range 30 { // many more than the breaker's threshold
+		for range 30 { // far more than open the breaker
 			short, cancel := context.WithTimeout(background, 10*time.Millisecond)
 			go func() { time.Sleep(5 * time.Millisecond); cancel() }()
 			if d, err := l.Allow(short, "key"); !errors.Is(err, context.Canceled) || d.Allowed {
@@ -173,11 +173,11 @@ func TestCancelledCallers(t *testing.T) {
 		}
 		synctest.Wait()
 		if got := recorder.names(); got != nil {
-			t.Errorf("callers with little time: got events %q, want none: short deadlines do not show that the store is unavailable", got)
+			t.Errorf("callers with short deadlines: the observer received %q want nothing: their timeouts are no evidence", got)
 		}
 
-		// A caller without a deadline gets a decision after the budget. The breaker
-		// counts the missing reply.
+		// For a caller without a deadline the budget applies: a store that does not
+		// reply within it counts as failed.
 		inner.set(hangs)
 		quits, cancel := context.WithCancel(background)
 		go func() { time.Sleep(5 * time.Millisecond); cancel() }()
@@ -193,7 +193,7 @@ type name struct{}
 // The inner store sees the caller's values.
 func TestContextValuesReachInnerStore(t *testing.T) {
 	t.Parallel()
-	inner := newFickle()
+	inner := newFaultyStore()
 	s := around(t, inner, nil)
 	l := limiter(t, s, "", "10/1s", "")
 	var seen any
@@ -215,10 +215,10 @@ func TestContextValuesReachInnerStore(t *testing.T) {
 	}
 }
 
-func TestCallersInFlightAreBounded(t *testing.T) {
+func TestInFlightCallsAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		inner := newFickle()
+		inner := newFaultyStore()
 		s := around(t, inner, &fallback.Options{MaxInFlight: 10, Failures: 1000})
 		l := limiter(t, s, "", "1000/1s", headgate.FailOpen)
 		inner.set(hangs)
@@ -230,8 +230,8 @@ func TestCallersInFlightAreBounded(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		if got := len(answers); got != 90 || inner.asked.Load() != 10 {
-			t.Errorf("100 callers with room for 10: got %d answers at once, and %d asked want 90 and 10", got, inner.asked.Load())
+		if got := len(answers); got != 90 || inner.calls.Load() != 10 {
+			t.Errorf("100 callers with room for 10: got %d immediate answers and %d store calls want 90 and 10", got, inner.calls.Load())
 		}
 		for range 90 {
 			if got := <-answers; got != headgate.ReasonOverloaded {
@@ -243,17 +243,17 @@ func TestCallersInFlightAreBounded(t *testing.T) {
 				t.Fatalf("a caller in flight: got %v want timed out", got)
 			}
 		}
-		inner.heal()
+		inner.clearFault()
 		if d, err := l.Allow(background, "key"); err != nil || d.Degraded != headgate.ReasonNone {
 			t.Errorf("afterwards: got %+v, error %v want room again", d, err)
 		}
 	})
 }
 
-// A store that panics holds no place in the line of callers.
+// A store that panics releases its slot for calls in flight.
 func TestPanicReleasesInFlightSlot(t *testing.T) {
 	t.Parallel()
-	inner := newFickle()
+	inner := newFaultyStore()
 	s := around(t, inner, &fallback.Options{MaxInFlight: 1})
 	l := limiter(t, s, "", "10/1s", "")
 	inner.set(func(context.Context, string) error { panic("broken") })
@@ -261,7 +261,7 @@ func TestPanicReleasesInFlightSlot(t *testing.T) {
 		defer func() { _ = recover() }()
 		l.AllowAt(background, noon.Time(), "key", 1)
 	}()
-	inner.heal()
+	inner.clearFault()
 	if _, err := l.AllowAt(background, noon.Time(), "key", 1); err != nil {
 		t.Errorf("after a panic: got error %v want a decision", err)
 	}
@@ -269,7 +269,7 @@ func TestPanicReleasesInFlightSlot(t *testing.T) {
 
 func TestBindRejectsInvalidRules(t *testing.T) {
 	t.Parallel()
-	s := around(t, newFickle(), nil)
+	s := around(t, newFaultyStore(), nil)
 	rule := headgate.Rule{Limit: headgate.MustParseLimit("1/1s"), OnStoreError: headgate.FailLocal}
 	if _, err := s.Bind(rule); !errors.Is(err, headgate.ErrUnsupported) || !strings.Contains(err.Error(), "memstore.New") {
 		t.Errorf("local without a local store: got error %v want ErrUnsupported and a hint", err)
@@ -298,7 +298,7 @@ func TestOptionsValidation(t *testing.T) {
 		{fallback.Options{MaxInFlight: -1}, "MaxInFlight is -1"},
 		{fallback.Options{Failures: -5}, "Failures is -5"},
 	} {
-		if _, err := fallback.New(newFickle(), &c.opts); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := fallback.New(newFaultyStore(), &c.opts); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: got error %v want one that says %q", c.opts, err, c.want)
 		}
 	}
@@ -306,7 +306,7 @@ func TestOptionsValidation(t *testing.T) {
 
 func TestCloseClosesBothStores(t *testing.T) {
 	t.Parallel()
-	inner, local := newFickle(), memstore.New(nil)
+	inner, local := newFaultyStore(), memstore.New(nil)
 	s := around(t, inner, &fallback.Options{Local: local, Instances: 1})
 	l := limiter(t, s, "", "10/1s", headgate.FailLocal)
 	if err := errors.Join(s.Close(), s.Close()); err != nil {

@@ -15,18 +15,18 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// A server that accepts reads and rejects writes, like a replica, does not count as
+// A server that answers reads and rejects writes, like a replica, does not count as
 // recovered.
 func TestReadOnlyServerIsNotRecovered(t *testing.T) { // T40
 	t.Parallel()
-	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
+	testWithFakeTime(t, fallback.Options{}, headgate.FailOpen, func(o *fakeTimeTest) {
 		o.inner.set(failWith(headgate.ReasonRefused))
-		o.fail()
+		o.openBreaker()
 		o.inner.readOnly.Store(true)
-		o.inner.heal()
+		o.inner.clearFault()
 		var taken int
 		for range 10_000 {
-			if got := o.ask("key"); got == headgate.ReasonRefused {
+			if got := o.take("key"); got == headgate.ReasonRefused {
 				taken++
 			}
 			time.Sleep(time.Millisecond)
@@ -34,34 +34,34 @@ func TestReadOnlyServerIsNotRecovered(t *testing.T) { // T40
 		if taken < 30 || taken > 40 {
 			t.Errorf("a store that answers probes only: %d callers of 10,000 tried it want one for each probe, 4 a second", taken)
 		}
-		o.wantEvents("unavailable: refused")
+		o.requireEvents("unavailable: refused")
 		o.inner.readOnly.Store(false)
 		time.Sleep(250 * time.Millisecond)
 		for range 3 {
-			o.ask("key")
+			o.take("key")
 		}
-		o.wantEvents("unavailable: refused", "recovered")
+		o.requireEvents("unavailable: refused", "recovered")
 	})
 }
 
-// The probe asks for what failed: another key may lie on a node that is well.
+// The probe uses the key that failed: another key may be on an available node.
 func TestProbeRequestsFailedKey(t *testing.T) {
 	t.Parallel()
-	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
+	testWithFakeTime(t, fallback.Options{}, headgate.FailOpen, func(o *fakeTimeTest) {
 		o.inner.set(func(ctx context.Context, key string) error {
 			if key == "key" {
 				return failWith(headgate.ReasonRefused)(ctx, key)
 			}
 			return nil
 		})
-		o.fail()
+		o.openBreaker()
 		for range 1000 {
-			if got := o.ask("another key"); got != headgate.ReasonBreakerOpen {
+			if got := o.take("another key"); got != headgate.ReasonBreakerOpen {
 				o.t.Fatalf("with what failed still failing: got %v want breaker open", got)
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
-		o.wantEvents("unavailable: refused")
+		o.requireEvents("unavailable: refused")
 	})
 }
 
@@ -69,14 +69,14 @@ func TestProbeRequestsFailedKey(t *testing.T) {
 // recovery.
 func TestFirstCallerAfterAnOutage(t *testing.T) {
 	t.Parallel()
-	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
+	testWithFakeTime(t, fallback.Options{}, headgate.FailOpen, func(o *fakeTimeTest) {
 		o.inner.set(failWith(headgate.ReasonUnreachable))
-		o.fail()
+		o.openBreaker()
 		time.Sleep(time.Minute)
-		o.inner.heal()
+		o.inner.clearFault()
 		time.Sleep(time.Minute)
-		if got := o.ask("key"); got != headgate.ReasonNone {
-			t.Errorf("a minute after the recovery: got %v, want the decision of the store", got)
+		if got := o.take("key"); got != headgate.ReasonNone {
+			t.Errorf("a minute after the recovery: got %v want its own decision", got)
 		}
 	})
 }
@@ -84,7 +84,7 @@ func TestFirstCallerAfterAnOutage(t *testing.T) {
 func TestFlappingStoreGrantsOneLocalShare(t *testing.T) { // T40: flapping
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		inner, recorder := newFickle(), &eventRecorder{}
+		inner, recorder := newFaultyStore(), &eventRecorder{}
 		s := around(t, inner, &fallback.Options{Local: memstore.New(nil), Instances: 2, Observer: recorder})
 		l := limiter(t, s, "", "100/1m", headgate.FailLocal)
 		began, local := time.Now(), 0
@@ -98,7 +98,7 @@ func TestFlappingStoreGrantsOneLocalShare(t *testing.T) { // T40: flapping
 				}
 				time.Sleep(time.Millisecond)
 			}
-			inner.heal()
+			inner.clearFault()
 			time.Sleep(300 * time.Millisecond)
 			for range 3 {
 				l.Allow(background, "key")
@@ -113,17 +113,17 @@ func TestFlappingStoreGrantsOneLocalShare(t *testing.T) { // T40: flapping
 			want = append(want, "unavailable: unreachable", "recovered")
 		}
 		if got := recorder.names(); !slices.Equal(got, want) {
-			t.Errorf("got %d events of 50 outages: %q, want unavailable and recovered for each", len(got), got)
+			t.Errorf("the observer heard %d changes of 50 outages: %q want unavailable and recovered for each", len(got), got)
 		}
 	})
 }
 
-// Closing an unavailable store stops its probes, including a probe in progress.
+// Closing a store during an outage stops the probes, including one in flight.
 func TestCloseDuringOutage(t *testing.T) {
 	t.Parallel()
 	for _, wait := range []time.Duration{0, 100 * time.Millisecond, 255 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
-			inner := newFickle()
+			inner := newFaultyStore()
 			s := around(t, inner, nil)
 			l := limiter(t, s, "", "10/1s", headgate.FailOpen)
 			var asking atomic.Int64
@@ -148,11 +148,11 @@ func TestCloseDuringOutage(t *testing.T) {
 	}
 }
 
-// An observer may ask for decisions.
+// An observer may call the store.
 func TestObserverMayCallStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		inner, asks := newFickle(), &asking{}
+		inner, asks := newFaultyStore(), &asking{}
 		s := around(t, inner, &fallback.Options{Observer: asks})
 		l := limiter(t, s, "", "1000/1s", headgate.FailOpen)
 		asks.limiter = l
@@ -161,14 +161,14 @@ func TestObserverMayCallStore(t *testing.T) {
 			l.Allow(background, "key")
 			time.Sleep(time.Millisecond)
 		}
-		inner.heal()
+		inner.clearFault()
 		time.Sleep(time.Second)
 		for range 10 {
 			l.Allow(background, "key")
 		}
 		synctest.Wait()
 		if got := fmt.Sprint(asks.answers); got != "[breaker open none]" {
-			t.Errorf("calls by the observer during the outage and after it: got %s want [breaker open none]", got)
+			t.Errorf("called at the outage and at the recovery: got %s want [breaker open none]", got)
 		}
 	})
 }

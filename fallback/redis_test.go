@@ -17,25 +17,25 @@ import (
 	"github.com/headgate/headgate/redisstore"
 )
 
-var outage = flag.Duration("outage", 0, "minimum time for which tests make Redis unavailable")
+var outage = flag.Duration("outage", 0, "minimum duration of each Redis outage in TestRedisUnavailable")
 
-// testTimeout bounds waits whose duration depends on the load of the machine.
-const testTimeout = 30 * time.Second
+// maxWait bounds waits whose length depends on the load of the machine.
+const maxWait = 30 * time.Second
 
 const callers = 64
 
-// crowd is a set of callers that send requests continuously, each for its own key and for
-// one shared key.
-type crowd struct {
+// clients send requests continuously, for their own keys and for a key that all of them
+// share.
+type clients struct {
 	stop   atomic.Bool
 	wait   sync.WaitGroup
 	mu     sync.Mutex
-	counts map[headgate.StoreErrorReason]int // of the decisions, by why they were degraded
+	counts map[headgate.StoreErrorReason]int // of decisions, by Degraded
 	err    error
 }
 
-func newCrowd(l *headgate.Limiter) *crowd {
-	c := &crowd{counts: map[headgate.StoreErrorReason]int{}}
+func startClients(l *headgate.Limiter) *clients {
+	c := &clients{counts: map[headgate.StoreErrorReason]int{}}
 	for i := range callers {
 		c.wait.Go(func() {
 			ctx, cancel := context.WithCancel(background)
@@ -54,7 +54,7 @@ func newCrowd(l *headgate.Limiter) *crowd {
 	return c
 }
 
-func (c *crowd) add(degraded headgate.StoreErrorReason, err error) {
+func (c *clients) add(degraded headgate.StoreErrorReason, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.counts[degraded]++
@@ -63,8 +63,8 @@ func (c *crowd) add(degraded headgate.StoreErrorReason, err error) {
 	}
 }
 
-// since forgets all decisions so far, but for errors, and returns how many there were.
-func (c *crowd) since() map[headgate.StoreErrorReason]int {
+// takeCounts returns the counts of decisions so far and resets them. It keeps errors.
+func (c *clients) takeCounts() map[headgate.StoreErrorReason]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	counts := c.counts
@@ -72,10 +72,10 @@ func (c *crowd) since() map[headgate.StoreErrorReason]int {
 	return counts
 }
 
-// decides waits until the crowd got so many decisions of a kind, beginning now.
-func (c *crowd) decides(t *testing.T, want int, degraded headgate.StoreErrorReason) {
+// waitForDecisions waits until the clients received want further decisions of a kind.
+func (c *clients) waitForDecisions(t *testing.T, want int, degraded headgate.StoreErrorReason) {
 	t.Helper()
-	c.since()
+	c.takeCounts()
 	eventually(t, func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -83,30 +83,30 @@ func (c *crowd) decides(t *testing.T, want int, degraded headgate.StoreErrorReas
 	}, fmt.Sprintf("%d decisions degraded by %v", want, degraded))
 }
 
-// leave ends the crowd, and fails the test if a caller got an error.
-func (c *crowd) leave(t *testing.T) {
+// finish stops the clients. It fails the test if a client received an error.
+func (c *clients) finish(t *testing.T) {
 	t.Helper()
 	c.stop.Store(true)
 	c.wait.Wait()
 	if c.err != nil {
-		t.Errorf("a caller got error %v want a decision: the rule says local", c.err)
+		t.Errorf("a client received error %v want a decision: the rule fails local", c.err)
 	}
 }
 
-// eventually fails the test unless something becomes true.
+// eventually fails the test unless the condition becomes true within maxWait.
 func eventually(t *testing.T, true func() bool, want string) {
 	t.Helper()
-	for deadline := time.Now().Add(testTimeout); !true(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(maxWait); !true(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("after %v: want %s", testTimeout, want)
+			t.Fatalf("after %v: want %s", maxWait, want)
 		}
 	}
 }
 
-// fault makes a server unavailable and recovers it.
+// fault makes a server unavailable, and available again.
 type fault struct {
 	name          string
-	proxied       bool // connect through a fault proxy, which has goroutines for each connection
+	proxied       bool // the network fails; a proxy has own goroutines for each connection
 	fail, recover func(t *testing.T, s *testserver.RedisServer, p *testserver.FaultProxy)
 }
 
@@ -132,7 +132,7 @@ var faults = []fault{
 		func(_ *testing.T, _ *testserver.RedisServer, p *testserver.FaultProxy) { p.Restore() },
 	},
 	{
-		"out of memory", false, // it answers peeks, and so probes
+		"out of memory", false, // peeks, and so probes, succeed
 		func(t *testing.T, s *testserver.RedisServer, _ *testserver.FaultProxy) {
 			s.Do(t, "CONFIG", "SET", "maxmemory", "1")
 		},
@@ -151,8 +151,8 @@ var faults = []fault{
 	},
 }
 
-// TestRedisUnavailable makes a real server unavailable under load, in each way: it is
-// noticed once, and its recovery once. // T40
+// TestRedisUnavailable makes a real server unavailable under load, with each fault. The
+// observer receives one outage and one recovery. // T40
 func TestRedisUnavailable(t *testing.T) {
 	for _, f := range faults {
 		t.Run(f.name, func(t *testing.T) { makeUnavailable(t, f) })
@@ -166,48 +166,48 @@ func makeUnavailable(t *testing.T, f fault) {
 	if f.proxied {
 		addr = proxy.Addr()
 	}
-	inner, err := redisstore.Open("redis://"+addr, &redisstore.Options{Timeout: testTimeout})
+	inner, err := redisstore.Open("redis://"+addr, &redisstore.Options{Timeout: maxWait})
 	if err != nil {
 		t.Fatal(err)
 	}
 	recorder := &eventRecorder{}
-	// A server that is well on a machine that is busy takes less time than this budget.
+	// An available server replies within this budget, also on a busy machine.
 	s := around(t, inner, &fallback.Options{Local: memstore.New(nil), Instances: 4, Observer: recorder, Budget: time.Second})
-	c := newCrowd(limiter(t, s, "", "100/1s", headgate.FailLocal))
-	c.decides(t, 5*callers, headgate.ReasonNone)
+	c := startClients(limiter(t, s, "", "100/1s", headgate.FailLocal))
+	c.waitForDecisions(t, 5*callers, headgate.ReasonNone)
 
 	goroutines := runtime.NumGoroutine()
 	began := time.Now()
 	f.fail(t, server, proxy)
 	eventually(t, func() bool { return len(recorder.names()) > 0 }, "the outage observed")
-	known := c.since()
-	c.decides(t, 20*callers, headgate.ReasonBreakerOpen)
+	known := c.takeCounts()
+	c.waitForDecisions(t, 20*callers, headgate.ReasonBreakerOpen)
 	most := 0
 	for most == 0 || time.Since(began) < *outage {
 		most = max(most, runtime.NumGoroutine())
 		time.Sleep(time.Millisecond)
 	}
-	during := c.since()
+	during := c.takeCounts()
 	f.recover(t, server, proxy)
 	eventually(t, func() bool { return len(recorder.names()) > 1 }, "the recovery observed")
-	c.decides(t, 5*callers, headgate.ReasonNone)
-	c.leave(t)
+	c.waitForDecisions(t, 5*callers, headgate.ReasonNone)
+	c.finish(t)
 	if err := s.Close(); err != nil {
 		t.Errorf("close: %v", err)
 	}
 
 	if got := recorder.names(); len(got) != 2 || got[1] != "recovered" {
-		t.Errorf("got events %q, want one outage and one recovery", got)
+		t.Errorf("the observer received %q want one outage and one recovery", got)
 	}
-	// Calls in flight when the breaker opens end with their own result. Later calls do
-	// not reach the store.
-	if asked := during[headgate.ReasonTimedOut] + during[headgate.ReasonUnreachable] + during[headgate.ReasonRefused]; asked > callers {
-		t.Errorf("once the outage was known: got %v want all but at most %d degraded by %v", during, callers, headgate.ReasonBreakerOpen)
+	// Callers that wait when the breaker opens time out. Afterwards no caller reaches the
+	// store.
+	if calls := during[headgate.ReasonTimedOut] + during[headgate.ReasonUnreachable] + during[headgate.ReasonRefused]; calls > callers {
+		t.Errorf("after the breaker opened: got %v want all but at most %d degraded by %v", during, callers, headgate.ReasonBreakerOpen)
 	}
 	// The client keeps a goroutine for each abandoned call until it closes the
 	// connection.
 	if most > goroutines+callers {
 		t.Errorf("%d goroutines during the outage, %d before want no more than one more for each caller", most, goroutines)
 	}
-	t.Logf("decisions until the outage was known: %v; then: %v; goroutines %d, before %d", known, during, most, goroutines)
+	t.Logf("decisions until the breaker opened: %v; then: %v; goroutines %d, before %d", known, during, most, goroutines)
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/headgate/headgate/fallback"
 )
 
-// A key of a wrong type, which was the last to fail before an outage, must not keep the
-// breaker open: the server replied to the probe.
+// If the probe's key has a value of another type, the server has replied, so the outage
+// ends.
 func TestWrongTypeOfProbedKeyCountsAsReply(t *testing.T) {
 	t.Parallel()
-	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
+	testWithFakeTime(t, fallback.Options{}, headgate.FailOpen, func(o *fakeTimeTest) {
 		o.inner.set(failWith(headgate.ReasonUnreachable))
-		o.fail()
+		o.openBreaker()
 		o.inner.set(func(ctx context.Context, key string) error {
 			if key == "key" {
 				return failWith(headgate.ReasonWrongType)(ctx, key)
@@ -24,54 +24,54 @@ func TestWrongTypeOfProbedKeyCountsAsReply(t *testing.T) {
 		})
 		time.Sleep(300 * time.Millisecond)
 		for range 3 {
-			if got := o.ask("another key"); got != headgate.ReasonNone {
-				t.Errorf("another key after the recovery: got %v, want the decision of the store", got)
+			if got := o.take("another key"); got != headgate.ReasonNone {
+				t.Errorf("another key, after the recovery: got %v want its own decision", got)
 			}
 		}
-		o.wantEvents("unavailable: unreachable", "recovered")
+		o.requireEvents("unavailable: unreachable", "recovered")
 	})
 }
 
-// Any of several keys may be on the unavailable server. All of them are probed, so that
-// no caller has to wait for the timeout.
+// A probe uses all keys of a failed call, because any of them may be on the unavailable
+// server. So no caller has to wait for it.
 func TestProbeRequestsAllFailedKeys(t *testing.T) {
 	t.Parallel()
-	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
+	testWithFakeTime(t, fallback.Options{}, headgate.FailOpen, func(o *fakeTimeTest) {
 		s := o.store
 		b, err := s.Bind(headgate.Rule{Scope: "p", Name: "p", Limit: headgate.MustParseLimit("1000000/1s"), OnStoreError: headgate.FailOpen})
 		if err != nil {
 			o.t.Fatal(err)
 		}
 		o.inner.set(func(ctx context.Context, key string) error {
-			if key == "down" {
+			if key == "unavailable" {
 				return hangs(ctx, key)
 			}
 			return nil
 		})
-		ops := []headgate.Op{{Bound: b, Key: "up", Cost: 1}, {Bound: b, Key: "down", Cost: 1}}
+		ops := []headgate.Op{{Bound: b, Key: "available", Cost: 1}, {Bound: b, Key: "unavailable", Cost: 1}}
 		var waited int
 		for began := time.Now(); time.Since(began) < 20*time.Second; time.Sleep(time.Millisecond) {
-			asked := time.Now()
+			start := time.Now()
 			if err := s.ApplyAll(background, headgate.StoreClock, ops, false, make([]headgate.Decision, 2)); err != nil {
 				o.t.Fatal(err)
 			}
-			if time.Since(asked) > time.Millisecond {
+			if time.Since(start) > time.Millisecond {
 				waited++
 			}
 		}
 		if waited > 10 {
-			t.Errorf("in 20 s with one of two keys unavailable %d callers waited for the server, want only those before the breaker opened", waited)
+			t.Errorf("in 20 s with one of two keys unavailable %d callers waited for the server want only those before the breaker opened", waited)
 		}
-		o.wantEvents("unavailable: timed out")
+		o.requireEvents("unavailable: timed out")
 	})
 }
 
-// Callers whose deadlines are all shorter than half a budget, such as those of a proxy
-// that waits 20 ms, also detect that a store hangs.
+// A hanging store opens the breaker also if every caller has less time than half the
+// budget, like the callers of a proxy that waits 20 ms.
 func TestShortDeadlinesDetectHangingStore(t *testing.T) {
 	t.Parallel()
-	inBubble(t, fallback.Options{}, headgate.FailOpen, func(o *bubble) {
-		hurry := func() headgate.StoreErrorReason {
+	testWithFakeTime(t, fallback.Options{}, headgate.FailOpen, func(o *fakeTimeTest) {
+		callWithDeadline := func() headgate.StoreErrorReason {
 			ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
 			defer cancel()
 			d, err := o.limit.Allow(ctx, "key")
@@ -89,24 +89,24 @@ func TestShortDeadlinesDetectHangingStore(t *testing.T) {
 			}
 		})
 		for range 200 {
-			if got := hurry(); got != headgate.ReasonTimedOut {
+			if got := callWithDeadline(); got != headgate.ReasonTimedOut {
 				o.t.Fatalf("of a store that takes 30 ms: got %v want timed out", got)
 			}
 		}
-		o.wantEvents()
+		o.requireEvents()
 		o.inner.set(hangs)
 		began := time.Now()
-		for hurry() != headgate.ReasonBreakerOpen {
+		for callWithDeadline() != headgate.ReasonBreakerOpen {
 			if time.Since(began) > time.Second {
-				o.t.Fatal("callers with 20 ms each: after a second the store that hangs is still asked")
+				o.t.Fatal("callers with 20 ms each: breaker closed after a second of a hanging store")
 			}
 		}
-		o.wantEvents("unavailable: timed out")
-		o.inner.heal()
+		o.requireEvents("unavailable: timed out")
+		o.inner.clearFault()
 		time.Sleep(250 * time.Millisecond)
 		for range 3 {
-			hurry()
+			callWithDeadline()
 		}
-		o.wantEvents("unavailable: timed out", "recovered")
+		o.requireEvents("unavailable: timed out", "recovered")
 	})
 }

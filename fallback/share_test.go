@@ -35,7 +35,7 @@ func TestLocalShareExamples(t *testing.T) {
 		{"", "10/1s burst 40", 4, "5/2s burst 10"},
 		{"", "2/1s", 5, "2/5s burst 1"},
 		{"", "1000/30d", 13, "1/33696s burst 76"},         // 390 days, in lowest terms
-		{"", "999983/30d", 13, "938445/366d burst 76921"}, // 12.2 periods are as long as may be: rounded down
+		{"", "999983/30d", 13, "938445/366d burst 76921"}, // 366d is the longest period: rounded down
 		{"", "1/366d", 2, "1/366d burst 1"},               // no period is long enough
 		{"", "7/366d burst 698", 3, "2/366d burst 199"},   // the rate is rounded down, so less is filled in 100 years
 		{headgate.LeakyBucket, "100/1m queue 50", 2, "50/1m burst 25"},
@@ -58,7 +58,7 @@ func TestLocalShareExamples(t *testing.T) {
 	}
 }
 
-// anyLimit is one from the whole domain, often from its edges.
+// anyLimit returns a random valid limit, often at the bounds of the accepted range.
 func anyLimit(d *rand.Rand) headgate.Limit {
 	scaled := func(least, most int64) int64 {
 		switch d.IntN(8) {
@@ -97,7 +97,7 @@ func TestLocalSharesSumToLimit(t *testing.T) {
 	for range 20_000 {
 		a, l, n := algorithms[d.IntN(len(algorithms))], anyLimit(d), 1+d.Int64N(1<<d.IntN(17))
 		if _, err := local.Bind(headgate.Rule{Limit: l, Algorithm: a}); err != nil {
-			continue // an interval bucket counts whole intervals, so some limits are not for it
+			continue // an interval bucket counts whole intervals, so it rejects some limits
 		}
 		got := share(a, l, n)
 		if _, err := local.Bind(headgate.Rule{Limit: got, Algorithm: a}); err != nil {
@@ -127,13 +127,13 @@ func continuous(a headgate.Algorithm) bool {
 	return a.Refill() == headgate.RefillContinuous
 }
 
-// tooLongInSteps: so many whole periods would be longer than may be.
+// tooLongInSteps reports whether that many whole periods are longer than accepted.
 func tooLongInSteps(a headgate.Algorithm, l headgate.Limit, n int64) bool {
 	return !continuous(a) && l.Rate < n && l.Period > headgate.MaxPeriod/time.Duration((n+l.Rate-1)/l.Rate)
 }
 
-// TestLocalSharesDoNotExceedLimit spends all that a few instances grant, as soon as
-// they do, and looks at every span.
+// TestLocalSharesDoNotExceedLimit spends all units that a few instances grant, as early
+// as possible, and checks every time span.
 func TestLocalSharesDoNotExceedLimit(t *testing.T) {
 	t.Parallel()
 	d := rand.New(rand.NewPCG(3, 4))
@@ -157,7 +157,7 @@ func TestLocalSharesDoNotExceedLimit(t *testing.T) {
 	}
 }
 
-// spendAll gives the instants at which n instances admit, each as often as it can.
+// spendAll returns the instants at which n instances allow units, each as many as it can.
 func spendAll(t *testing.T, a headgate.Algorithm, l headgate.Limit, n int64) []int64 {
 	t.Helper()
 	const start, end = int64(1_767_268_800_000_000), 400
@@ -191,7 +191,7 @@ func spendAll(t *testing.T, a headgate.Algorithm, l headgate.Limit, n int64) []i
 	return log
 }
 
-// over reports whether so many units within a span are more than the limit guarantees
+// over reports whether the units within a span exceed what the limit guarantees
 // in one store.
 func over(a headgate.Algorithm, l headgate.Limit, span, units int64) bool {
 	p := l.Period.Microseconds()

@@ -19,7 +19,7 @@ func TestStore(t *testing.T) {
 	o.Run(t, func(t *testing.T) headgate.Store { return around(t, memstore.New(nil), nil) })
 }
 
-// around is a fallback store that is closed with the test.
+// around returns a fallback store that is closed when the test ends.
 func around(t testing.TB, inner headgate.Store, opts *fallback.Options) *fallback.Store {
 	t.Helper()
 	s, err := fallback.New(inner, opts)

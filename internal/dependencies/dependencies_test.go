@@ -25,7 +25,7 @@ func allRules() ruleSet {
 	return rules
 }
 
-func TestImportsFollowTheRules(t *testing.T) {
+func TestImportRules(t *testing.T) {
 	t.Parallel()
 	files, err := sourceFiles(os.DirFS(repository))
 	if err != nil {
@@ -54,7 +54,7 @@ func smallRules() ruleSet {
 	}
 }
 
-func TestCheckerFindsPlantedViolations(t *testing.T) {
+func TestViolationsAreReported(t *testing.T) {
 	t.Parallel()
 	clean := map[string]string{
 		"limit.go": `package headgate; import "time"`,
@@ -100,7 +100,7 @@ func TestCheckerFindsPlantedViolations(t *testing.T) {
 	}
 }
 
-func TestCheckerFindsRulesWithoutPackages(t *testing.T) {
+func TestRulesWithoutPackagesAreReported(t *testing.T) {
 	t.Parallel()
 	got := smallRules().violations(nil)
 	want := []string{
@@ -113,7 +113,7 @@ func TestCheckerFindsRulesWithoutPackages(t *testing.T) {
 	}
 }
 
-func TestCheckerReadsAllModules(t *testing.T) {
+func TestCheckerLoadsAllModules(t *testing.T) {
 	t.Parallel()
 	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
 	files, err := sourceFiles(fstest.MapFS{

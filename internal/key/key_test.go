@@ -109,7 +109,7 @@ func TestFieldName(t *testing.T) {
 	}
 }
 
-func TestWrongKeys(t *testing.T) {
+func TestInvalidKeys(t *testing.T) {
 	t.Parallel()
 	for want, p := range map[string]part{
 		"no name":                   key.Join(address(), key.First(key.Wrong[*request]("no name"))),
@@ -262,7 +262,7 @@ func hold(t *testing.T, seed uint64, texts []string) {
 }
 
 // T11: no two requests that differ in a part share a key, whatever the key is made of.
-func TestKeysOfDifferentPartsDiffer(t *testing.T) {
+func TestKeysAreUnique(t *testing.T) {
 	t.Parallel()
 	rounds := 1_000
 	if testing.Short() {
@@ -273,7 +273,7 @@ func TestKeysOfDifferentPartsDiffer(t *testing.T) {
 	}
 }
 
-func FuzzKeysOfDifferentPartsDiffer(f *testing.F) {
+func FuzzKeysAreUnique(f *testing.F) {
 	f.Add(uint64(1), "a", "header:a=", "1.2.3.4")
 	f.Add(uint64(2), `\+`, "func:2=", "ip/48=unknown")
 	f.Fuzz(func(t *testing.T, seed uint64, a, b, c string) { hold(t, seed, []string{a, b, c}) })

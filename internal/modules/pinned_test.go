@@ -103,7 +103,7 @@ func tidied(t *testing.T, imports string) map[string]string {
 
 // What the library compiles into a program is its own code and the standard library,
 // unless the program uses a network store.
-func TestMiddlewareOverMemoryCompilesNoThirdParty(t *testing.T) {
+func TestMiddlewareWithMemstoreHasNoThirdPartyPackages(t *testing.T) {
 	t.Parallel()
 	packages := strings.Fields(run(t, repository(t), nil, "go", "list", "-deps", "./httplimit", "./memstore", "./loginguard"))
 	for _, imported := range packages {

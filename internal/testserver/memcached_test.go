@@ -41,7 +41,7 @@ func TestMemcached(t *testing.T) {
 	}
 }
 
-func TestStoppedMemcachedAnswersLater(t *testing.T) {
+func TestPausedMemcachedRepliesAfterResume(t *testing.T) {
 	t.Parallel()
 	s := testserver.Memcached(t)
 	s.Stop()

@@ -45,7 +45,7 @@ func (c client) expect(t *testing.T, command, want string) {
 	}
 }
 
-func TestProxyPassesBytesAndCountsThem(t *testing.T) {
+func TestProxyForwardsAndCountsBytes(t *testing.T) {
 	t.Parallel()
 	s := testserver.Redis(t)
 	for name, target := range map[string]string{"tcp": s.Addr(), "unix": s.Socket()} {
@@ -68,7 +68,7 @@ func TestProxyPassesBytesAndCountsThem(t *testing.T) {
 }
 
 // Half a connection is closed: the replies still come.
-func TestProxyPassesTheEndOfRequests(t *testing.T) {
+func TestProxyForwardsHalfClose(t *testing.T) {
 	t.Parallel()
 	p := testserver.Proxy(t, testserver.Redis(t).Addr())
 	c := dial(t, p)
@@ -201,7 +201,7 @@ func TestRepliesAreDroppedAfterExecution(t *testing.T) {
 	}
 }
 
-func TestProxyHoldsBytesBack(t *testing.T) {
+func TestProxyBlocksBytes(t *testing.T) {
 	t.Parallel()
 	s := testserver.Redis(t)
 	p := testserver.Proxy(t, s.Addr())
@@ -238,7 +238,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &e) && e.Timeout()
 }
 
-func TestProxyOfADeadServerClosesConnections(t *testing.T) {
+func TestProxyOfStoppedServerClosesConnections(t *testing.T) {
 	t.Parallel()
 	s := testserver.Redis(t)
 	p := testserver.Proxy(t, s.Addr())

@@ -51,7 +51,7 @@ func TestRedisKeepsSyncedData(t *testing.T) {
 	}
 }
 
-func TestStoppedRedisAnswersLater(t *testing.T) {
+func TestPausedRedisRepliesAfterResume(t *testing.T) {
 	t.Parallel()
 	s := testserver.Redis(t)
 	s.Stop()
@@ -93,7 +93,7 @@ func TestRedisOptions(t *testing.T) {
 	}
 }
 
-func TestRedisSpeaksTLS(t *testing.T) {
+func TestRedisTLS(t *testing.T) {
 	t.Parallel()
 	s := testserver.Redis(t, testserver.TLS())
 	conn, err := tls.Dial("tcp", s.Addr(), s.TLSConfig())
@@ -118,7 +118,7 @@ func TestRedisSpeaksTLS(t *testing.T) {
 
 // What works together trusts one authority: clients, replicas, nodes that hand keys
 // over, sentinels.
-func TestServersSpeakTLSToEachOther(t *testing.T) {
+func TestTLSBetweenServers(t *testing.T) {
 	t.Parallel()
 	t.Run("cluster", func(t *testing.T) {
 		t.Parallel()

@@ -87,7 +87,7 @@ func (lateContext) Err() error { return context.Canceled }
 
 // If the turn is due and the context has ended, either may be seen first: the turn is
 // used.
-func TestAwaitUsesATurnThatIsDueWhenTheContextEnds(t *testing.T) {
+func TestAwaitTurnDueAtDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for range 100 {

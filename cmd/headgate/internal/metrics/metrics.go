@@ -121,7 +121,7 @@ func (m *Metrics) addState() {
 	m.storeUp, m.draining = up.WithLabelValues(), draining.WithLabelValues()
 	m.storeUp.Set(1)
 	m.draining.Set(0)
-	m.outages = counter("store_outages_total", "Store outages, by the reason of the first error.", "trouble")
+	m.outages = counter("store_outages_total", "Store outages, by the reason of the first error.", "reason")
 	m.add(up, draining, m.outages)
 }
 

@@ -125,7 +125,7 @@ func TestStoreOutageCounted(t *testing.T) {
 	m.ObserveStore(headgate.StoreEvent{Unavailable: true, Reason: headgate.ReasonTimedOut, Err: errors.New("x")})
 	requireMetrics(t, m, "headgate_store_up")
 	m.ObserveStore(headgate.StoreEvent{})
-	requireMetrics(t, m, "headgate_store", `headgate_store_outages_total{trouble="timed out"} 1`, `headgate_store_up 1`)
+	requireMetrics(t, m, "headgate_store", `headgate_store_outages_total{reason="timed out"} 1`, `headgate_store_up 1`)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -212,7 +212,7 @@ func TestStateMetrics(t *testing.T) {
 		`headgate_config_last_reload_successful 1`, `headgate_config_loads_total 2`, `headgate_config_refused_total 1`)
 	requireMetrics(t, m, "headgate_draining", `headgate_draining 1`)
 	requireMetrics(t, m, "headgate_log_lines", `headgate_log_lines_dropped_total 4`)
-	requireMetrics(t, m, "headgate_store", `headgate_store_bytes 2`, `headgate_store_keys 1`, `headgate_store_outages_total{trouble="refused"} 1`,
+	requireMetrics(t, m, "headgate_store", `headgate_store_bytes 2`, `headgate_store_keys 1`, `headgate_store_outages_total{reason="refused"} 1`,
 		`headgate_store_overflowed_total 3`)
 }
 

@@ -13,22 +13,22 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// twoSided is a store whose rules are bound as a limiter binds them, so that a test may
-// hold marks.
-type twoSided struct {
+// outageTest is a fallback store whose inner store a test can fail. Rules are bound
+// directly, so a test has the reservation tokens.
+type outageTest struct {
 	t     *testing.T
-	inner *fickle
+	inner *faultyStore
 	local *memstore.Store
 	store *fallback.Store
 }
 
-func newTwoSided(t *testing.T) *twoSided {
-	s := &twoSided{t: t, inner: newFickle(), local: memstore.New(nil)}
+func newOutageTest(t *testing.T) *outageTest {
+	s := &outageTest{t: t, inner: newFaultyStore(), local: memstore.New(nil)}
 	s.store = around(t, s.inner, &fallback.Options{Local: s.local, Instances: 2, Failures: 1 << 20})
 	return s
 }
 
-func (s *twoSided) bind(a headgate.Algorithm, limit string, mode headgate.OnStoreError) headgate.Bound {
+func (s *outageTest) bind(a headgate.Algorithm, limit string, mode headgate.OnStoreError) headgate.Bound {
 	s.t.Helper()
 	b, err := s.store.Bind(headgate.Rule{
 		Scope: string(a) + limit + string(mode), Name: string(mode), Limit: headgate.MustParseLimit(limit), Algorithm: a, OnStoreError: mode,
@@ -39,11 +39,11 @@ func (s *twoSided) bind(a headgate.Algorithm, limit string, mode headgate.OnStor
 	return b
 }
 
-func (s *twoSided) fail()    { s.inner.set(failWith(headgate.ReasonRefused)) }
-func (s *twoSided) recover() { s.inner.heal() }
+func (s *outageTest) fail()    { s.inner.set(failWith(headgate.ReasonRefused)) }
+func (s *outageTest) recover() { s.inner.clearFault() }
 
-// left is what remains of key where it is decided now.
-func (s *twoSided) left(b headgate.Bound, want int64, why string) {
+// requireRemaining fails the test unless the store that decides now has want units left.
+func (s *outageTest) requireRemaining(b headgate.Bound, want int64, why string) {
 	s.t.Helper()
 	d, err := b.Apply(background, noon, "key", headgate.Peek, 0)
 	if err != nil || d.Remaining != want {
@@ -51,7 +51,7 @@ func (s *twoSided) left(b headgate.Bound, want int64, why string) {
 	}
 }
 
-func (s *twoSided) do(b headgate.Bound, v headgate.Verb, cost int64) headgate.Decision {
+func (s *outageTest) do(b headgate.Bound, v headgate.Verb, cost int64) headgate.Decision {
 	s.t.Helper()
 	d, err := b.Apply(background, noon, "key", v, cost)
 	if err != nil {
@@ -60,18 +60,18 @@ func (s *twoSided) do(b headgate.Bound, v headgate.Verb, cost int64) headgate.De
 	return d
 }
 
-func (s *twoSided) reserve(b headgate.Bound, cost int64) headgate.ReservationToken {
+func (s *outageTest) reserve(b headgate.Bound, cost int64) headgate.ReservationToken {
 	s.t.Helper()
-	d, mark, err := b.Reserve(background, noon, "key", cost, time.Hour)
+	d, token, err := b.Reserve(background, noon, "key", cost, time.Hour)
 	if err != nil || !d.Allowed {
 		s.t.Fatalf("reserve %d: got %+v, error %v want booked", cost, d, err)
 	}
-	return mark
+	return token
 }
 
-func (s *twoSided) cancel(b headgate.Bound, cost int64, mark headgate.ReservationToken) headgate.Decision {
+func (s *outageTest) cancel(b headgate.Bound, cost int64, token headgate.ReservationToken) headgate.Decision {
 	s.t.Helper()
-	d, err := b.Cancel(background, noon, "key", cost, mark)
+	d, err := b.Cancel(background, noon, "key", cost, token)
 	if err != nil {
 		s.t.Fatalf("cancel: %v", err)
 	}
@@ -85,61 +85,61 @@ func TestCancelUsesStoreOfReservation(t *testing.T) {
 		if !a.CanReserve() {
 			continue
 		}
-		s := newTwoSided(t)
+		s := newOutageTest(t)
 		b := s.bind(a, "10/1m", headgate.FailLocal)
 		s.do(b, headgate.Take, 10)
-		atStore := s.reserve(b, 3)
+		storeToken := s.reserve(b, 3)
 		s.fail()
 		s.do(b, headgate.Take, 5)
-		here := s.reserve(b, 2)
-		waitHere := s.do(b, headgate.Peek, 0).ResetAfter
+		localToken := s.reserve(b, 2)
+		localReset := s.do(b, headgate.Peek, 0).ResetAfter
 
-		if d := s.cancel(b, 3, atStore); d.Degraded != headgate.ReasonRefused || d.ResetAfter != waitHere {
-			t.Errorf("%s: cancelled while the store of the reservation is unavailable: got %+v, want the local key unchanged, %v", a, d, waitHere)
+		if d := s.cancel(b, 3, storeToken); d.Degraded != headgate.ReasonRefused || d.ResetAfter != localReset {
+			t.Errorf("%s: cancelled during an outage of the reserving store: got %+v want the local key unchanged, %v", a, d, localReset)
 		}
 		s.recover()
 		held := s.do(b, headgate.Peek, 0).ResetAfter
-		if d := s.cancel(b, 2, here); d.Degraded != headgate.ReasonNone || d.ResetAfter != held {
-			t.Errorf("%s: cancelled what was booked here: got %+v want the store's key as it was, %v", a, d, held)
+		if d := s.cancel(b, 2, localToken); d.Degraded != headgate.ReasonNone || d.ResetAfter != held {
+			t.Errorf("%s: cancelled a local reservation: got %+v want the key in the store unchanged, %v", a, d, held)
 		}
-		if d := s.cancel(b, 3, atStore); d.ResetAfter >= held {
-			t.Errorf("%s: cancelled at the store that booked it: got %v until full want less than %v", a, d.ResetAfter, held)
+		if d := s.cancel(b, 3, storeToken); d.ResetAfter >= held {
+			t.Errorf("%s: cancelled in the reserving store: got %v until full want less than %v", a, d.ResetAfter, held)
 		}
 		s.fail()
-		if d := s.do(b, headgate.Peek, 0); d.ResetAfter >= waitHere {
-			t.Errorf("%s: a local reservation is not refunded: %v until full, before %v", a, d.ResetAfter, waitHere)
+		if d := s.do(b, headgate.Peek, 0); d.ResetAfter >= localReset {
+			t.Errorf("%s: the local reservation was not refunded: %v until full, before %v", a, d.ResetAfter, localReset)
 		}
 	}
 }
 
 func TestFailOpenReservationIsNotStored(t *testing.T) {
 	t.Parallel()
-	s := newTwoSided(t)
+	s := newOutageTest(t)
 	b := s.bind("", "10/1m", headgate.FailOpen)
 	s.do(b, headgate.Take, 10)
 	s.reserve(b, 1)
 	held := s.do(b, headgate.Peek, 0).ResetAfter
 	s.fail()
-	mark := s.reserve(b, 5)
-	if d := s.cancel(b, 5, mark); !d.Allowed || d.Degraded != headgate.ReasonRefused {
-		t.Errorf("cancelled during the outage: got %+v, want allowed, refused", d)
+	token := s.reserve(b, 5)
+	if d := s.cancel(b, 5, token); !d.Allowed || d.Degraded != headgate.ReasonRefused {
+		t.Errorf("cancelled during an outage: got %+v want allowed, refused", d)
 	}
 	s.recover()
-	if d := s.cancel(b, 5, mark); d.ResetAfter != held {
-		t.Errorf("cancelled after the recovery: got %v until full, want %v, because the store has no reservation", d.ResetAfter, held)
+	if d := s.cancel(b, 5, token); d.ResetAfter != held {
+		t.Errorf("cancelled after recovery: got %v until full want %v: the store has no such reservation", d.ResetAfter, held)
 	}
 }
 
 func TestFailClosedReservationReturnsError(t *testing.T) {
 	t.Parallel()
-	s := newTwoSided(t)
+	s := newOutageTest(t)
 	b := s.bind("", "10/1m", headgate.FailClosed)
-	mark := s.reserve(b, 1)
+	token := s.reserve(b, 1)
 	s.fail()
 	if _, _, err := b.Reserve(background, noon, "key", 1, 0); !errors.Is(err, headgate.ErrStoreUnavailable) {
 		t.Errorf("reserve: got error %v want ErrStoreUnavailable", err)
 	}
-	if _, err := b.Cancel(background, noon, "key", 1, mark); !errors.Is(err, headgate.ErrStoreUnavailable) {
+	if _, err := b.Cancel(background, noon, "key", 1, token); !errors.Is(err, headgate.ErrStoreUnavailable) {
 		t.Errorf("cancel: got error %v want ErrStoreUnavailable", err)
 	}
 }
@@ -148,15 +148,15 @@ func TestFailClosedReservationReturnsError(t *testing.T) {
 func TestReserveUnsupportedDuringOutage(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []headgate.OnStoreError{headgate.FailOpen, headgate.FailLocal} {
-		s := newTwoSided(t)
+		s := newOutageTest(t)
 		s.store = around(t, s.inner, &fallback.Options{Local: s.local, Instances: 2, Budget: time.Millisecond})
 		b := s.bind(headgate.FixedWindow, "10/1m", mode)
 		s.fail()
 		for s.do(b, headgate.Peek, 0).Degraded != headgate.ReasonBreakerOpen {
-			time.Sleep(100 * time.Microsecond) // until nothing is asked any more
+			time.Sleep(100 * time.Microsecond) // until the breaker is open
 		}
 		if b.CanReserve() {
-			t.Errorf("%v: a window says that it can book", mode)
+			t.Errorf("%v: a window reports CanReserve", mode)
 		}
 		_, _, err := b.Reserve(background, noon, "key", 1, 0)
 		_, err2 := b.Cancel(background, noon, "key", 1, headgate.ReservationToken{-5})
@@ -168,38 +168,38 @@ func TestReserveUnsupportedDuringOutage(t *testing.T) {
 
 func TestRefundAndResetUseDecidingStore(t *testing.T) {
 	t.Parallel()
-	s := newTwoSided(t)
+	s := newOutageTest(t)
 	b := s.bind("", "10/1m", headgate.FailLocal)
 	s.do(b, headgate.Take, 8)
 	s.fail()
-	s.left(b, 5, "an unused share")
+	s.requireRemaining(b, 5, "an unused share")
 	s.do(b, headgate.Refund, 8)
-	s.left(b, 5, "a refund of what the store granted gives nothing to a share that is whole")
+	s.requireRemaining(b, 5, "a refund of units that the store granted does not change a full share")
 	s.do(b, headgate.Take, 4)
 	s.do(b, headgate.Refund, 1)
-	s.left(b, 2, "4 taken and 1 refunded of a share of 5")
+	s.requireRemaining(b, 2, "4 taken and 1 refunded of a share of 5")
 	s.do(b, headgate.Reset, 0)
-	s.left(b, 5, "a reset share")
+	s.requireRemaining(b, 5, "a reset share")
 	s.recover()
-	s.left(b, 2, "the store's own state")
+	s.requireRemaining(b, 2, "the store's own state")
 
 	open := s.bind("", "10/1m", headgate.FailOpen)
 	s.fail()
 	for _, v := range []headgate.Verb{headgate.Take, headgate.Peek, headgate.Refund, headgate.Reset} {
 		if d := s.do(open, v, 3); !d.Allowed || d.Degraded != headgate.ReasonRefused {
-			t.Errorf("open, %v: got %+v want admitted, refused", v, d)
+			t.Errorf("open, %v: got %+v want allowed, refused", v, d)
 		}
 	}
 }
 
-// A bound rule speaks of the rule, also while a share decides.
+// A bound rule reports the whole limit, also while a share of it decides.
 func TestBoundDescribesRuleDuringOutage(t *testing.T) {
 	t.Parallel()
-	s := newTwoSided(t)
+	s := newOutageTest(t)
 	b := s.bind("", "10/1m", headgate.FailLocal)
 	s.fail()
 	if b.Limit() != 10 || b.Spacing(1) != 6*time.Second || !b.CanReserve() {
-		t.Errorf("got limit %d, spacing %v, books %v want 10, 6s, true", b.Limit(), b.Spacing(1), b.CanReserve())
+		t.Errorf("got limit %d, spacing %v, can reserve %v want 10, 6s, true", b.Limit(), b.Spacing(1), b.CanReserve())
 	}
 }
 
@@ -218,7 +218,7 @@ func TestMultipleRulesDuringOutage(t *testing.T) {
 		{"local and open", []headgate.OnStoreError{open, local}, 5, "[true 10 true 5]"},
 		{"closed", []headgate.OnStoreError{open, local, closed}, 1, ""},
 	} {
-		s := newTwoSided(t)
+		s := newOutageTest(t)
 		ops := make([]headgate.Op, len(c.modes))
 		for i, mode := range c.modes {
 			ops[i] = headgate.Op{Bound: s.bind("", fmt.Sprintf("10/%dm", i+1), mode), Key: "key", Cost: c.cost}
@@ -239,25 +239,25 @@ func TestMultipleRulesDuringOutage(t *testing.T) {
 		} else if err != nil || fmt.Sprint(got) != c.want {
 			t.Errorf("%s: got %v, error %v want %s", c.name, got, err, c.want)
 		}
-		for i, mode := range c.modes { // all or none: what one denied the other has not spent
+		for i, mode := range c.modes { // all or none: if one rule denies, no rule spends
 			if want := int64(5); mode == local {
 				if err == nil && decisions[i].Allowed {
 					want -= c.cost
 				}
-				s.left(ops[i].Bound, want, fmt.Sprintf("%s: rule %d", c.name, i+1))
+				s.requireRemaining(ops[i].Bound, want, fmt.Sprintf("%s: rule %d", c.name, i+1))
 			}
 		}
 		s.recover()
 		if err := s.store.ApplyAll(background, noon, ops[:1], false, decisions[:1]); err != nil || decisions[0].Degraded != headgate.ReasonNone {
-			t.Errorf("%s: after the recovery: got %+v, error %v want the store's decision", c.name, decisions[0], err)
+			t.Errorf("%s: recovered: got %+v, error %v want the store's decision", c.name, decisions[0], err)
 		}
 	}
 }
 
 func TestApplyAllRejectsBoundsOfOtherStores(t *testing.T) {
 	t.Parallel()
-	s, other := newTwoSided(t), newTwoSided(t)
-	other.store = around(t, s.inner, nil) // around the same store, even
+	s, other := newOutageTest(t), newOutageTest(t)
+	other.store = around(t, s.inner, nil) // even around the same inner store
 	ops := []headgate.Op{{Bound: other.bind("", "10/1m", ""), Key: "key", Cost: 1}}
 	if err := s.store.ApplyAll(background, noon, ops, false, make([]headgate.Decision, 1)); !errors.Is(err, headgate.ErrInvalidPolicy) {
 		t.Errorf("an op of another store: got error %v want ErrInvalidPolicy", err)
@@ -271,7 +271,7 @@ func TestApplyAllRejectsBoundsOfOtherStores(t *testing.T) {
 // The error of a local store that cannot decide contains the error of the inner store.
 func TestLocalStoreFails(t *testing.T) {
 	t.Parallel()
-	s := newTwoSided(t)
+	s := newOutageTest(t)
 	b := s.bind("", "10/1m", headgate.FailLocal)
 	s.local.Close()
 	s.fail()
@@ -284,11 +284,11 @@ func TestLocalStoreFails(t *testing.T) {
 	}
 }
 
-// T14: a client that sends ever new keys during an outage cannot exceed the bound of
+// T14: a client that keeps sending new keys during an outage cannot exceed the bound of
 // the local store.
 func TestLocalMemoryIsBounded(t *testing.T) {
 	t.Parallel()
-	inner, local := newFickle(), memstore.New(&memstore.Options{MaxBytes: 1 << 20})
+	inner, local := newFaultyStore(), memstore.New(&memstore.Options{MaxBytes: 1 << 20})
 	s := around(t, inner, &fallback.Options{Local: local, Instances: 4})
 	l := limiter(t, s, "", "10/1m", headgate.FailLocal)
 	inner.set(failWith(headgate.ReasonUnreachable))
@@ -303,7 +303,7 @@ func TestLocalMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// A refund that names the side that granted its units is done there or nowhere.
+// A refund that names the store that granted its units goes to that store or is dropped.
 func TestRefundUsesGrantingStore(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -315,7 +315,7 @@ func TestRefundUsesGrantingStore(t *testing.T) {
 		"granted locally, store unavailable":               {true, true, 8, 5},
 		"granted locally, store available again meanwhile": {true, false, 8, 5},
 	} {
-		s := newTwoSided(t)
+		s := newOutageTest(t)
 		b := s.bind(headgate.TokenBucket, "10/1h", headgate.FailLocal)
 		s.do(b, headgate.Take, 2)
 		s.fail()
@@ -328,8 +328,8 @@ func TestRefundUsesGrantingStore(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		s.fail()
-		s.left(b, tt.local, name+": left locally")
+		s.requireRemaining(b, tt.local, name+": left locally")
 		s.recover()
-		s.left(b, tt.inner, name+": left in the store")
+		s.requireRemaining(b, tt.inner, name+": left in the store")
 	}
 }
