@@ -5,31 +5,32 @@ import (
 	"time"
 )
 
-// clock is the wall clock at its creation plus the monotonic clock since then, in
-// nanoseconds. It reads the monotonic clock at most once a millisecond and counts the
-// processor's ticks in between. Reading the monotonic clock costs as much as the rest
-// of a decision and waits for every earlier memory access. Reading a tick counter costs
-// a third and overlaps with memory accesses.
+// clock returns the wall clock time at its creation plus the monotonic time that has
+// passed since then, in nanoseconds. It reads the monotonic clock at most once a
+// millisecond and uses the processor's tick counter in between. Reading the monotonic
+// clock costs as much as the rest of a decision and waits for every earlier memory
+// access. Reading the tick counter costs a third of that and overlaps with memory
+// accesses.
 //
-// The tick rate is trusted for one millisecond, and only if it was steady and plausible
-// over the interval before. The clock therefore deviates from the monotonic clock by at
-// most that millisecond, and by nanoseconds where the counter is good, as it is on any
-// processor of the last ten years.
+// The measured tick rate is used for one millisecond, and only if the rate was steady
+// and plausible in the interval before. The clock can therefore deviate from the
+// monotonic clock by at most one millisecond. If the tick counter has a constant rate,
+// as on any processor of the last ten years, the deviation is nanoseconds.
 type clock struct {
 	start     time.Time
 	startNano int64
 
-	sequence   atomic.Uint64 // odd while the fields below are written
-	nano       atomic.Int64  // the clock at the last calibration
+	sequence   atomic.Uint64 // odd while a goroutine writes the fields below
+	nano       atomic.Int64  // nanoseconds since the Unix epoch at the last calibration
 	tick       atomic.Uint64 // the tick counter at the last calibration
 	scale      atomic.Uint64 // nanoseconds per tick, times 2^32
-	validTicks atomic.Uint64 // ticks for which scale applies; 0 if unknown
+	validTicks atomic.Uint64 // scale applies to this number of ticks after tick; 0 if the tick rate is not known
 }
 
 const (
 	calibrateEvery = int64(time.Millisecond)
 
-	// The rate is measured over an interval within these bounds.
+	// The tick rate is measured over an interval whose length is within these bounds.
 	minCalibration, maxCalibration = int64(200 * time.Microsecond), int64(time.Second)
 	// A plausible rate is 0.05 to 100 ns per tick.
 	minScale, maxScale = 1 << 32 / 20, 100 << 32
@@ -39,7 +40,8 @@ func (c *clock) init() {
 	c.start = time.Now()
 	c.startNano = c.start.UnixNano()
 	// In a testing/synctest bubble, time begins in the year 2000 and stands still while
-	// the processor's ticks go on.
+	// the processor's ticks go on. An odd sequence makes every call read the monotonic
+	// clock.
 	if c.start.Year() < 2001 || !hasTicks {
 		c.sequence.Store(1)
 	}
@@ -56,8 +58,9 @@ func (c *clock) micros() int64 {
 	return (nano + int64(since*scale>>32)) / 1000
 }
 
-// calibrate reads the monotonic clock. If no other goroutine is calibrating, it also
-// measures the tick rate since the last calibration.
+// calibrate reads the monotonic clock and returns its time in nanoseconds since the
+// Unix epoch. If no other goroutine is calibrating, it also measures the tick rate
+// since the last calibration.
 func (c *clock) calibrate(sequence uint64) int64 {
 	if sequence&1 != 0 || !c.sequence.CompareAndSwap(sequence, sequence+1) {
 		return c.monotonic()
@@ -67,7 +70,7 @@ func (c *clock) calibrate(sequence uint64) int64 {
 	after := ticks()
 	passed, counted := now-c.nano.Load(), after-c.tick.Load()
 	switch {
-	// The goroutine was descheduled between two readings.
+	// The goroutine was descheduled between the two readings of the tick counter.
 	case (after-before)*64 >= min(counted, max(c.validTicks.Load(), 1<<20)):
 		c.validTicks.Store(0)
 		c.sequence.Store(sequence)

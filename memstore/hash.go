@@ -2,18 +2,19 @@ package memstore
 
 import "math/bits"
 
-// digest is the keyed hash of a key's text. The store identifies a key by its digest
-// and does not keep the text.
+// digest is the hash of a key under a secret. The store identifies a key by its digest
+// and does not keep the key's text.
 type digest struct{ hi, lo uint64 }
 
-// hashKey is a 128-bit secret. Each rule's scope has its own, derived from the store's
-// secret, so scope and key are never joined into an ambiguous text. An attacker can't
-// choose keys that collide or that crowd one bucket of the table.
+// hashKey is the 128-bit secret of a hash. Each rule's scope has its own secret,
+// derived from the store's secret, so scope and key are never joined into an ambiguous
+// text. Because of the secret, an attacker can't choose keys that collide or that crowd
+// one bucket of the table.
 type hashKey struct{ k0, k1 uint64 }
 
-// sum returns SipHash-1-3 with an output of 128 bits (Aumasson and Bernstein, “SipHash:
-// a fast short-input PRF”, 2012). One round per word and three at the end are what Rust
-// and Python use for tables that face attackers.
+// sum returns the 128-bit SipHash-1-3 of s (Aumasson and Bernstein, “SipHash: a fast
+// short-input PRF”, 2012). Rust and Python also use one round per word and three rounds
+// at the end, for hash tables whose keys an attacker may choose.
 func (k hashKey) sum(s string) digest {
 	v0, v1 := k.k0^0x736f6d6570736575, k.k1^0x646f72616e646f6d^0xee
 	v2, v3 := k.k0^0x6c7967656e657261, k.k1^0x7465646279746573
@@ -26,7 +27,7 @@ func (k hashKey) sum(s string) digest {
 		s = s[8:]
 	}
 	m := n << 56
-	if n >= 8 { // no loop over the rest: the processor would mispredict its length
+	if n >= 8 { // no loop over the remaining bytes: the processor would mispredict their number
 		m |= word(whole[n-8:]) >> (64 - 8*len(s))
 	} else {
 		for i := range len(s) {
@@ -48,7 +49,8 @@ func (k hashKey) sum(s string) digest {
 	return digest{hi: hi, lo: v0 ^ v1 ^ v2 ^ v3}.nonEmpty()
 }
 
-// nonEmpty changes a hi of 0 to 1, because 0 marks a slot that was never used.
+// nonEmpty returns d with a hi of 0 changed to 1, because a hi of 0 marks a slot that
+// was never used.
 func (d digest) nonEmpty() digest {
 	if d.hi == 0 {
 		d.hi = 1
@@ -56,14 +58,14 @@ func (d digest) nonEmpty() digest {
 	return d
 }
 
-// derive returns the secret for a scope.
+// derive returns the secret of a scope.
 func (k hashKey) derive(scope string) hashKey {
 	d := k.sum(scope)
 	return hashKey{k0: d.hi, k1: d.lo}
 }
 
-// word returns the first eight bytes of s, least significant first. The compiler turns
-// it into one load.
+// word returns the first eight bytes of s as a number, least significant byte first.
+// The compiler turns word into one load instruction.
 func word(s string) uint64 {
 	_ = s[7]
 	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |

@@ -7,8 +7,9 @@ import (
 
 const hugePageBytes = 2 << 20
 
-// adviseHugePages asks the kernel to map a slab with huge pages if it spans several.
-// The result does not depend on whether the kernel follows this hint.
+// adviseHugePages asks the kernel to map the memory of slots with huge pages, if it has
+// the size of at least four huge pages. This is only a hint: the store works without
+// huge pages, too.
 func adviseHugePages(slots []slot) {
 	if len(slots)*slotBytes < 4*hugePageBytes {
 		return

@@ -2,5 +2,5 @@
 
 package memstore
 
-// adviseHugePages does nothing: this system has no such hint.
+// adviseHugePages does nothing, because this operating system has no such hint.
 func adviseHugePages([]slot) {}

@@ -14,36 +14,37 @@ import (
 const (
 	maxLogShards  = 64
 	logEntryBytes = 16
-	logKeyBytes   = 128 // a key's share of the map, and its log without entries
-	// logBudget is the number of bytes of sliding logs for each key that the store is
-	// sized for.
+	logKeyBytes   = 128 // one key's share of the map, and its log without entries
+	// logBudget is the number of bytes for sliding logs per key that the store is sized
+	// for.
 	logBudget    = 24
-	firstEntries = 4 // entries that are charged to the budget for a new log
+	firstEntries = 4 // number of entries that a new log is charged for
 	newLogBytes  = logKeyBytes + firstEntries*logEntryBytes
-	sweepOnNew   = 2 // logs checked for expiry for each new log
-	// sweepWhenFull is the number of logs checked for expiry in each of shardsWhenFull
-	// shards if the budget is used up.
+	sweepOnNew   = 2 // number of logs that are checked for expiry when a log is created
+	// If the budget is used up, sweepWhenFull logs are checked for expiry in the shard
+	// of the key and in up to shardsWhenFull other shards.
 	sweepWhenFull  = 16
 	shardsWhenFull = 4
 )
 
 // logRegion stores the sliding logs, which do not fit in a slot. Its budget is in
-// bytes. A log that finds no room for another entry adds new units to its newest entry.
-// A key that finds no room for a log shares an overflow log.
+// bytes. If there is no room for another entry in a log, new units are added to the
+// log's newest entry. If there is no room for the log of a key, the key shares an
+// overflow log with other keys.
 type logRegion struct {
 	shards       []logShard
-	overflow     logShard // at most maxOverflow logs, outside the budget
+	overflow     logShard // overflow logs: at most maxOverflow, not charged to the budget
 	maxOverflow  int
 	budget       int64
-	cursor       atomic.Uint32 // the next shard to sweep
+	cursor       atomic.Uint32 // number of calls of sweepNext, which selects the shard to sweep
 	bytes        atomic.Int64
-	overflowUsed atomic.Bool // an overflow log was used
+	overflowUsed atomic.Bool // true once an overflow log has been used
 }
 
 type logShard struct {
 	mu    sync.Mutex
 	keys  map[digest]*keyLog
-	empty algo.Log // the log of every key that has none
+	empty algo.Log // used for every key that has no log; stays empty
 }
 
 type keyLog struct {
@@ -65,7 +66,8 @@ func (r *logRegion) index(d digest) int { return int(d.hi % uint64(len(r.shards)
 
 func (r *logRegion) shard(d digest) *logShard { return &r.shards[r.index(d)] }
 
-// count returns the number of keys and of allocated entries.
+// count returns the number of keys and the number of entries for which memory is
+// allocated.
 func (r *logRegion) count() (keys, entries int) {
 	count := func(sh *logShard) {
 		sh.mu.Lock()
@@ -82,8 +84,9 @@ func (r *logRegion) count() (keys, entries int) {
 	return keys, entries
 }
 
-// reserveBytes takes n bytes from the budget. If the budget is used up, it drops
-// expired logs first. The caller holds the lock of the shard sh.
+// reserveBytes takes n bytes from the budget and reports whether they were available.
+// If the budget is used up, it first drops logs that have expired by the instant now.
+// The caller holds the mutex of the shard sh.
 func (r *logRegion) reserveBytes(sh *logShard, n, now int64) bool {
 	if r.bytes.Add(n) <= r.budget {
 		return true
@@ -102,8 +105,8 @@ func (r *logRegion) reserveBytes(sh *logShard, n, now int64) bool {
 	return false
 }
 
-// sweepNext sweeps the next shard unless its lock is taken. The caller holds the lock
-// of another shard, so it must not wait.
+// sweepNext sweeps the next shard unless its mutex is locked. The caller holds the
+// mutex of another shard, so sweepNext must not wait.
 func (r *logRegion) sweepNext(now int64) {
 	if sh := &r.shards[int(r.cursor.Add(1))%len(r.shards)]; sh.mu.TryLock() {
 		defer sh.mu.Unlock()
@@ -111,8 +114,8 @@ func (r *logRegion) sweepNext(now int64) {
 	}
 }
 
-// sweep checks up to limit logs of a shard, in the map's random order, and drops the
-// expired ones.
+// sweep checks up to limit logs of the shard sh, in the map's random order, and drops
+// the logs that have expired by the instant now.
 func (r *logRegion) sweep(sh *logShard, limit int, now int64) {
 	for d, k := range sh.keys {
 		if limit--; limit < 0 {
@@ -129,7 +132,7 @@ func (r *logRegion) drop(sh *logShard, d digest, k *keyLog) {
 	r.bytes.Add(-logKeyBytes - int64(max(firstEntries, k.log.Cap()))*logEntryBytes)
 }
 
-// create returns a new log for a key, or nil if there is no room.
+// create returns a new log for the key with digest d, or nil if there is no room.
 func (r *logRegion) create(sh *logShard, d digest, now int64) *keyLog {
 	r.sweep(sh, sweepOnNew, now)
 	if !r.reserveBytes(sh, newLogBytes, now) {
@@ -138,8 +141,8 @@ func (r *logRegion) create(sh *logShard, d digest, now int64) *keyLog {
 	return sh.add(d, now)
 }
 
-// add inserts a log that expires after now, so that no sweep drops it before its first
-// entry.
+// add adds an empty log for the digest d. The log expires after the instant now, so
+// that no sweep at this instant drops it before its first entry.
 func (sh *logShard) add(d digest, now int64) *keyLog {
 	if sh.keys == nil {
 		sh.keys = make(map[digest]*keyLog)
@@ -149,8 +152,9 @@ func (sh *logShard) add(d digest, now int64) *keyLog {
 	return k
 }
 
-// createOverflow returns the overflow log of a digest, created if necessary, or nil if
-// there are too many. The caller holds the lock of the overflow shard.
+// createOverflow returns the overflow log with digest d. It creates the log if
+// necessary, and returns nil if there are too many overflow logs. The caller holds the
+// mutex of the overflow shard.
 func (r *logRegion) createOverflow(d digest, now int64) *keyLog {
 	if k := r.overflow.keys[d]; k != nil {
 		k.resetAt = max(k.resetAt, now+1)
@@ -169,14 +173,15 @@ func (r *logRegion) createOverflow(d digest, now int64) *keyLog {
 	return r.overflow.add(d, now)
 }
 
-// spend adds n units that fit, and accounts for the memory. The caller holds the lock
-// of the log's shard. An overflow log never grows beyond its first entries.
+// spend adds n units, which the limit allows, to the log of k and adjusts the memory in
+// use. The caller holds sh.mu. An overflow log never gets more than firstEntries
+// entries.
 func (r *logRegion) spend(sh *logShard, k *keyLog, step algo.LogStepper, t, n int64) {
 	before := max(firstEntries, k.log.Cap())
 	room := !k.log.Full() || k.log.Cap() < firstEntries
 	grown := int64(0)
 	if !room && sh != &r.overflow {
-		grown = int64(before) * logEntryBytes // append at most doubles the capacity
+		grown = int64(before) * logEntryBytes // append at most doubles the capacity of a log
 		room = r.reserveBytes(sh, grown, t)
 		if !room {
 			grown = 0
@@ -187,14 +192,14 @@ func (r *logRegion) spend(sh *logShard, k *keyLog, step algo.LogStepper, t, n in
 	r.bytes.Add(int64(max(firstEntries, k.log.Cap())-before)*logEntryBytes - grown)
 }
 
-// logBound is a bound rule whose state is a log.
+// logBound is a bound rule whose state is a sliding log.
 type logBound struct {
 	ruleState
 	step  algo.LogStepper
 	limit int64
 }
 
-// Apply executes verb with cost; see [headgate.Bound].
+// Apply executes the verb v with cost; see [headgate.Bound].
 func (b *logBound) Apply(_ context.Context, now headgate.Instant, key string, v headgate.Verb, cost int64) (headgate.Decision, error) {
 	if b.store.closed.Load() {
 		return headgate.Decision{}, headgate.ErrClosed
@@ -231,8 +236,9 @@ func (b *logBound) Apply(_ context.Context, now headgate.Instant, key string, v 
 	return b.step.Answer(log, t, 0, true), nil
 }
 
-// lookup returns the log that decides for a key: its own, or the overflow log that it
-// may have spent from. The caller holds the shard's lock.
+// lookup returns the log that determines the decisions for a key: k.log if k is not
+// nil; otherwise the overflow log that the key may have spent from, or an empty log.
+// The caller holds sh.mu and must call release after use.
 func (b *logBound) lookup(sh *logShard, k *keyLog, d digest, t int64) (log *algo.Log, release func()) {
 	if k != nil {
 		return &k.log, func() {}
@@ -243,8 +249,9 @@ func (b *logBound) lookup(sh *logShard, k *keyLog, d digest, t int64) (log *algo
 	return &sh.empty, func() {}
 }
 
-// lockActiveOverflow returns the overflow log that a key may have spent from and locks
-// the overflow logs; or it returns nil and locks nothing.
+// lockActiveOverflow returns the overflow log that the key with digest d may have spent
+// from, and keeps the mutex of the overflow logs locked. If the key has not used such
+// a log, it returns nil and locks nothing.
 func (b *logBound) lockActiveOverflow(d digest, t int64) *keyLog {
 	logs := &b.store.logs
 	if !logs.overflowUsed.Load() {
@@ -258,8 +265,8 @@ func (b *logBound) lockActiveOverflow(d digest, t int64) *keyLog {
 	return nil
 }
 
-// active returns the log of a digest if any of its entries still counts, or nil. The
-// caller holds the shard's lock.
+// active returns the log with digest d if any of its entries still counts at t, or nil.
+// The caller holds sh.mu.
 func (sh *logShard) active(d digest, t int64) *keyLog {
 	if k := sh.keys[d]; k != nil && k.resetAt > t {
 		return k
@@ -285,13 +292,13 @@ func (b *logBound) take(sh *logShard, k *keyLog, d digest, t, n int64) (headgate
 	return b.step.Answer(&k.log, t, n, fits), nil
 }
 
-// writableLog returns the log that a key spends from, created if necessary, and its
-// shard. A key that may have spent from an overflow log uses that log until all of its
-// entries have expired.
+// writableLog returns the log that a key spends from, created if necessary, and the
+// log's shard. A key that may have spent from an overflow log uses that log until all
+// of the log's entries have expired. The caller must call release after use.
 func (b *logBound) writableLog(sh *logShard, k *keyLog, d digest, t int64) (_ *keyLog, home *logShard, release func(), err error) {
 	logs := &b.store.logs
 	if k != nil {
-		k.resetAt = max(k.resetAt, t+1) // keep it while room is made for an entry
+		k.resetAt = max(k.resetAt, t+1) // a sweep that makes room for an entry must not drop k
 		return k, sh, func() {}, nil
 	}
 	if k = b.lockActiveOverflow(d, t); k != nil {
@@ -311,8 +318,8 @@ func (b *logBound) writableLog(sh *logShard, k *keyLog, d digest, t int64) (_ *k
 	return k, &logs.overflow, logs.overflow.mu.Unlock, nil
 }
 
-// Reserve is not supported: when units become available depends on entries that have
-// not yet expired.
+// Reserve is not supported: when units become available depends on the entries
+// that have not yet expired.
 func (b *logBound) Reserve(context.Context, headgate.Instant, string, int64, time.Duration) (headgate.Decision, headgate.ReservationToken, error) {
 	return headgate.Decision{}, headgate.ReservationToken{}, errNoReserve("reserve")
 }
@@ -322,11 +329,11 @@ func (b *logBound) Cancel(context.Context, headgate.Instant, string, int64, head
 	return headgate.Decision{}, errNoReserve("cancel")
 }
 
-// Spacing returns a lower bound of the time that cost more units need.
+// Spacing returns a lower bound on the time until cost further units become available.
 func (b *logBound) Spacing(cost int64) time.Duration { return micros.Duration(b.step.Spacing(cost)) }
 
-// CanReserve returns false: a sliding log has no reservations.
+// CanReserve returns false, because a sliding log cannot reserve units in advance.
 func (b *logBound) CanReserve() bool { return false }
 
-// Limit returns the maximum that can be spent in one request, in units.
+// Limit returns the maximum number of units that one request can spend.
 func (b *logBound) Limit() int64 { return b.limit }

@@ -1,38 +1,40 @@
 // Package memstore provides an in-process [headgate.Store] with bounded memory. It
-// starts no goroutine. A decision about a known key takes no lock and allocates
-// nothing. (Sliding logs, and requests with several limits, take the lock of a shard.)
+// starts no goroutine. A decision about a key that the store already contains takes no
+// mutex and allocates nothing. (Sliding logs, and requests that check several limits,
+// take the mutex of each shard that they use.)
 //
 // # Memory layout
 //
-// The state of a key takes 32 bytes in a hash table of fixed layout. The store
-// identifies a key by a keyed 128-bit hash and does not keep its text. The table is
-// allocated in three steps (1/256, 1/16 and all of its maximum size), so a small
-// program uses little memory. Sliding logs are lists of entries and are stored
-// separately.
+// The state of a key takes 32 bytes in a hash table without pointers. The store
+// identifies a key by a keyed 128-bit hash and does not keep the key's text. The table
+// grows in three steps (1/256, 1/16 and all of its maximum size), so a small program
+// uses little memory. Sliding logs are lists of entries and are stored separately.
 //
 // # Behaviour when the store is full
 //
-// Expired state is evicted when room is needed. State is expired once the key has fully
-// recovered, so that evicting it does not change any answer. State that still counts is
-// never evicted: a client can't get an unused bucket by filling the store. A key that
-// finds no free slot shares an overflow bucket with other keys of the same rule (64 for
-// each rule) until a slot is free. It then takes over the state of the overflow bucket.
-// The units spent from an overflow bucket include the units that each of its keys spent
+// State that has expired is evicted when room is needed. State has expired when the key
+// has fully recovered, so evicting it does not change any decision. State that has not
+// expired is never evicted: a client can't get an unused bucket by filling the store.
+// If there is no free slot for a new key, the key shares an overflow bucket with other
+// keys of the same rule until a slot is free. Each rule has 64 overflow buckets. When
+// the key gets a slot, its state starts as a copy of the overflow bucket's state. The
+// units spent from an overflow bucket include all units that each of its keys has spent
 // there, so:
 //
-//   - a key that has a slot is answered exactly, whatever other keys do;
-//   - a key without a slot is never admitted more than its limit, and may be admitted
-//     less. (A limit that changes in the meantime reduces an overflow bucket as it does
-//     any other; see package algo.)
+//   - a key that has a slot gets exact decisions, whatever other keys do;
+//   - a key without a slot is never allowed more than its limit, and may be allowed
+//     less. (A change of the limit affects the state of an overflow bucket as it
+//     affects any other state; see package algo.)
 //
-// If the overflow buckets find no room either (their table has 1/32 of the configured
-// number of keys), calls return [headgate.ErrStoreFull].
+// If there is no room for the overflow bucket either, calls return
+// [headgate.ErrStoreFull]. The table of the overflow buckets is sized for 1/32 of the
+// configured number of keys.
 //
 // # Time
 //
 // The store's clock is the wall clock at the creation of the store plus the monotonic
-// clock since then, so it does not step. Calls with an explicit instant use that
-// instant instead.
+// clock since then, so later adjustments of the wall clock do not affect it. Calls with
+// an explicit instant use that instant instead.
 package memstore
 
 import (
@@ -51,27 +53,27 @@ import (
 // no bound: about 38 MB when the store is full.
 const DefaultMaxEntries = 1_000_000
 
-// Options bounds the memory of a store. A field that is zero sets no bound; if both
-// fields are zero, MaxEntries is [DefaultMaxEntries]. If both are set, the tighter
-// bound applies.
+// Options limits the memory of a store. A field that is zero sets no bound; if both
+// fields are zero, MaxEntries is [DefaultMaxEntries]. If both are set, the smaller of
+// the two resulting sizes applies.
 type Options struct {
 	// MaxEntries is the number of keys that the store is sized for. The table is sized
-	// for a load of 85 %, so up to a sixth more keys fit. Sliding logs have room for
-	// the same number of keys with four entries each, or for fewer keys with more
-	// entries.
+	// for a load of 85 %, so up to a sixth more keys fit. For sliding logs there is
+	// separate room: for the same number of keys with four entries each, or for fewer
+	// keys with more entries.
 	MaxEntries int
-	// MaxBytes is the maximum memory for all state, in bytes; at least 64 KiB. Sliding
-	// logs have 3 tenths of it to themselves, and all other keys 6.
+	// MaxBytes is the maximum memory for all state, in bytes; at least 64 KiB. Three
+	// tenths of it are reserved for sliding logs, and six tenths for all other keys.
 	MaxBytes int64
 }
 
 const (
 	minBytes = 64 << 10
-	// fixedBytes are for rounding and for the overflow buckets and logs of even the
-	// smallest store.
+	// fixedBytes is the part of MaxBytes that is set aside for rounding and for the
+	// overflow buckets and overflow logs that even the smallest store has.
 	fixedBytes = 24 << 10
-	// keyBytes is a slot at load 0.85 (37.7) and its share of the overflow buckets
-	// (1.2).
+	// keyBytes is the memory that one key needs: a slot in a table with a load of 0.85
+	// (37.7), and a share of the overflow buckets' table (1.2).
 	keyBytes = 39
 )
 
@@ -86,9 +88,9 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// sizes returns the number of keys that the tables are sized for, and the budget of the
-// sliding logs in bytes. Of MaxBytes, 56 % are for the tables, 30 % for sliding logs,
-// and up to 9 % for overflow logs.
+// sizes returns the number of keys that the tables are sized for, and the maximum
+// memory of the sliding logs in bytes. Of MaxBytes, 56 % are used for the tables, 30 %
+// for sliding logs, and up to 9 % for overflow logs.
 func (o Options) sizes() (keys int, logBytes int64) {
 	keys, logBytes = o.MaxEntries, int64(o.MaxEntries)*newLogBytes
 	if o.MaxBytes > 0 {
@@ -113,20 +115,20 @@ type Store struct {
 	secret     hashKey
 	clock      clock
 	keys       region
-	overflow   region     // buckets shared by keys without a slot
-	overflowMu sync.Mutex // taken before the locks of several shards of overflow
+	overflow   region     // overflow buckets, shared by keys without a slot
+	overflowMu sync.Mutex // locked before the mutexes of several shards of overflow
 	logs       logRegion
-	overflowed atomic.Uint64 // decisions made on an overflow bucket
+	overflowed atomic.Uint64 // number of decisions made on an overflow bucket or log
 	closed     atomic.Bool
 }
 
-// New returns an empty store; nil options mean all defaults. It panics if
-// [Options.Validate] returns an error, so validate options that come from outside the
-// program first.
+// New returns an empty store; nil opts mean all defaults. New panics if
+// [Options.Validate] returns an error, so call Validate first for options that come
+// from outside the program.
 func New(opts *Options) *Store {
 	var secret [16]byte
 	if _, err := rand.Read(secret[:]); err != nil {
-		panic(err) // unreachable: crypto/rand ends the program itself
+		panic(err) // unreachable: on an error, crypto/rand itself ends the program
 	}
 	return newStore(opts, hashKey{binary.LittleEndian.Uint64(secret[:8]), binary.LittleEndian.Uint64(secret[8:])})
 }
@@ -193,17 +195,18 @@ func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
 // ruleState is the part of a bound rule that all algorithms share.
 type ruleState struct {
 	store    *Store
-	secret   hashKey // for the digests of keys
-	overflow hashKey // for the digests of overflow buckets
+	secret   hashKey // secret of the digests of keys
+	overflow hashKey // secret of the digests of overflow buckets
 	deniedBy []string
 }
 
-// overflowDigest returns the digest of the overflow bucket that a key shares.
+// overflowDigest returns the digest of the overflow bucket that belongs to the key with
+// digest d.
 func (r *ruleState) overflowDigest(d digest) digest {
 	return r.overflow.sum(string([]byte{byte(d.lo % overflowBuckets)}))
 }
 
-// withDeniedBy sets DeniedBy in a denial.
+// withDeniedBy returns d, with DeniedBy set if d is a denial.
 func (r *ruleState) withDeniedBy(d headgate.Decision) headgate.Decision {
 	if !d.Allowed {
 		d.DeniedBy = r.deniedBy
@@ -214,24 +217,24 @@ func (r *ruleState) withDeniedBy(d headgate.Decision) headgate.Decision {
 // Shared returns false because only this process uses the state; see [headgate.Shared].
 func (s *Store) Shared() bool { return false }
 
-// Close makes every later call return [headgate.ErrClosed]. The store has no goroutine
-// and nothing else to release.
+// Close makes every later call return [headgate.ErrClosed]. There is nothing else to
+// release, because the store has no goroutine.
 func (s *Store) Close() error {
 	s.closed.Store(true)
 	return nil
 }
 
-// Stats describes a store at one moment.
+// Stats is the use of a store's memory at one moment.
 type Stats struct {
-	Keys       int   // slots in use, including those of expired keys
-	LogEntries int   // allocated entries of sliding logs
+	Keys       int   // stored keys and overflow buckets, including expired ones
+	LogEntries int   // entries for which sliding logs have allocated memory
 	Bytes      int64 // memory allocated for state, in bytes
-	// Overflowed is the number of decisions so far for keys that found no room and
-	// shared an overflow bucket.
+	// Overflowed is the number of decisions, since the creation of the store, for keys
+	// that found no room and shared an overflow bucket.
 	Overflowed uint64
 }
 
-// Stats returns the current counts. It takes the lock of each shard in turn.
+// Stats returns the current numbers. It locks the shards one after another.
 func (s *Store) Stats() Stats {
 	st := Stats{Overflowed: s.overflowed.Load()}
 	for _, r := range [...]*region{&s.keys, &s.overflow} {

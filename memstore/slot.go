@@ -8,21 +8,23 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-// slot stores one key, its digest and its state, in 32 bytes. Two slots share a cache
-// line and no slot spans two.
+// slot stores the digest and the state of one key in 32 bytes. Two slots share a cache
+// line, and no slot is in two cache lines. The fields at and rest contain, from the
+// highest bit to the lowest (A, B and C are the fields of [algo.State]):
 //
 //	at   A (53 bits) · TTL, high part (2) · version (8) · locked (1)
 //	rest B (30 bits) · C (30) · TTL, low part (4)
 //
-// A writer that changes anything except A takes the lock bit and increments the
-// version. A reader that finds at unchanged has therefore read one state of one key. A
-// change of A alone (a token bucket whose unit is whole microseconds) is one
-// compare-and-swap.
+// A writer that changes more than A takes the lock bit and increments the version. A
+// reader that finds the same value of at before and after reading the other fields has
+// therefore read one state of one key. A change of A alone (by a token bucket
+// whose units each take a whole number of microseconds) is one compare-and-swap.
 //
-// The TTL is a power of two: how long after A the state may still matter, in µs. It
-// lets the store find expired slots without knowing any algorithm.
+// The TTL is the time after A, in µs, during which the state may affect a decision,
+// rounded up to a power of two. With it the store finds expired slots without knowing
+// any algorithm.
 type slot struct {
-	hi, lo   atomic.Uint64 // hi is 0 in a slot that was never used
+	hi, lo   atomic.Uint64 // digest of the key; hi is 0 if the slot was never used
 	at, rest atomic.Uint64
 }
 
@@ -30,15 +32,16 @@ const (
 	lockBit    = 1
 	versionOne = 1 << 1
 	versions   = 0xff << 1
-	// slotMoved is the value of at in a table that was replaced by a larger one.
+	// slotMoved is the value of at in every slot of a table that was replaced by a
+	// larger one.
 	slotMoved = ^uint64(0)
 )
 
-// words are the two words of a state. Words that were read contain the lock bit and the
-// version; words to be written contain neither.
+// words are the values of at and rest in a slot. Words that were read from a slot
+// contain the lock bit and the version; words that are to be written contain neither.
 type words struct{ at, rest uint64 }
 
-// pack encodes a state and the instant at which it expires.
+// pack encodes the state s, which expires at the instant resetAt.
 func pack(s algo.State, resetAt int64) words {
 	ttl := uint64(0)
 	if resetAt > s.A {
@@ -50,19 +53,20 @@ func pack(s algo.State, resetAt int64) words {
 	}
 }
 
-// equals reports whether w, as read, has the same state and TTL as next, which is to be
-// written.
+// equals reports whether w, which was read from a slot, has the same state and TTL as
+// next, which is to be written.
 func (w words) equals(next words) bool { return w.withoutVersion() == next }
 
-// withoutVersion converts w, as read, to the form in which it is written.
+// withoutVersion converts w, which was read from a slot, to the form for writing:
+// without the version and the lock bit.
 func (w words) withoutVersion() words { return words{at: w.at &^ (versions | lockBit), rest: w.rest} }
 
 func (w words) state() algo.State {
 	return algo.State{A: int64(w.at >> 11), B: int64(w.rest >> 34), C: int64(w.rest >> 4 & (1<<30 - 1))}
 }
 
-// expiry returns an instant at which the state is certain to have expired. It is at
-// most twice as long after A as necessary.
+// expiry returns an instant at which the state has certainly expired. The time from A
+// to this instant is at most twice the time from A to the exact expiry.
 func (w words) expiry() int64 {
 	ttl := w.at>>9&3<<4 | w.rest&0xf
 	if ttl == 0 {
@@ -71,8 +75,9 @@ func (w words) expiry() int64 {
 	return int64(w.at>>11) + 1<<(ttl-1)
 }
 
-// read copies the state of the key d. It returns false if the slot belongs to another
-// key or its table was replaced.
+// read copies the state from the slot if the slot belongs to the key with digest d. It
+// returns false if the slot belongs to another key or if the slot's table was replaced
+// by a larger one. While another goroutine writes the slot, read waits.
 func (s *slot) read(d digest) (words, bool) {
 	for spins := 0; ; spins++ {
 		at := s.at.Load()
@@ -91,8 +96,8 @@ func (s *slot) read(d digest) (words, bool) {
 	}
 }
 
-// commit replaces the state that read returned. It returns false if another goroutine
-// has changed the slot since.
+// commit replaces the state seen, which read has returned, with next. It returns false
+// and changes nothing if another goroutine has changed the slot since the read.
 func (s *slot) commit(seen, next words) bool {
 	if next.rest == seen.rest {
 		return s.at.CompareAndSwap(seen.at, next.at|seen.at&versions)
@@ -104,9 +109,10 @@ func (s *slot) commit(seen, next words) bool {
 	return true
 }
 
-// lock takes the lock bit without waiting, if the slot is unchanged since it was read.
-// The version wraps after 256 changes, so lock compares rest again once no other
-// goroutine can write it.
+// lock takes the lock bit, without waiting, if the slot has not changed since seen was
+// read. The version wraps after 256 changes, so at may be equal although the slot has
+// changed. lock therefore compares rest again after it has taken the lock bit, when no
+// other goroutine can write the slot.
 func (s *slot) lock(seen words) bool {
 	if !s.at.CompareAndSwap(seen.at, seen.at|lockBit) {
 		return false
@@ -118,8 +124,9 @@ func (s *slot) lock(seen words) bool {
 	return true
 }
 
-// lockWait waits for the lock bit of the slot of the key d and takes it. The caller
-// holds the shard's lock, so the slot keeps belonging to d.
+// lockWait waits for the lock bit of the slot, which belongs to the key with digest d,
+// and takes it. It returns the words that the slot contains. The caller holds the mutex
+// of the shard, so the slot is not reassigned to another key.
 func (s *slot) lockWait(d digest) words {
 	for {
 		if seen, ok := s.read(d); ok && s.lock(seen) {
@@ -141,17 +148,18 @@ func (s *slot) assign(d digest, seen, next words) {
 	s.unlock(seen, next)
 }
 
-// tryReadAny copies the digest and state, whatever key the slot belongs to. It returns
-// false while another goroutine writes the slot.
+// tryReadAny copies the digest and the state of the key that the slot belongs to,
+// whichever key it is. It returns false if another goroutine is writing the slot.
 func (s *slot) tryReadAny() (digest, words, bool) {
 	at := s.at.Load()
 	d, rest := digest{s.hi.Load(), s.lo.Load()}, s.rest.Load()
 	return d, words{at, rest}, at&lockBit == 0 && s.at.Load() == at
 }
 
-// backOff delays the next attempt to read a locked slot. The holder of the lock bit
-// needs a few nanoseconds unless it was descheduled. Each attempt takes the cache line
-// from the holder, so attempts become rarer.
+// backOff pauses before the next attempt to read a locked slot; spins is the number of
+// attempts so far. The goroutine that has the lock bit needs only a few nanoseconds,
+// unless it was descheduled. Each attempt takes the cache line from that goroutine, so
+// the pauses grow.
 func backOff(spins int) {
 	if spins > 16 {
 		runtime.Gosched()

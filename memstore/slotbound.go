@@ -12,19 +12,19 @@ import (
 
 const (
 	overflowBuckets  = 64 // overflow buckets of one rule
-	overflowFraction = 32 // the overflow table is sized for 1/32 of the keys
+	overflowFraction = 32 // the overflow table is sized for this fraction of the keys: 1/32
 )
 
 // slotBound is a bound rule whose state fits in a slot.
 type slotBound struct {
 	ruleState
 	step     algo.Stepper
-	reserver algo.Reserver // nil if the algorithm has no reservations
-	rephaser algo.Rephaser // nil if the algorithm can share a state as it is
+	reserver algo.Reserver // nil if the algorithm cannot reserve units in advance
+	rephaser algo.Rephaser // nil if keys can share a state of this algorithm without adjustments
 	limit    int64
 }
 
-// Apply executes verb with cost; see [headgate.Bound].
+// Apply executes the verb v with cost; see [headgate.Bound].
 func (b *slotBound) Apply(_ context.Context, now headgate.Instant, key string, v headgate.Verb, cost int64) (headgate.Decision, error) {
 	if b.store.closed.Load() {
 		return headgate.Decision{}, headgate.ErrClosed
@@ -46,9 +46,9 @@ func (b *slotBound) Apply(_ context.Context, now headgate.Instant, key string, v
 	return b.withDeniedBy(algo.AnswerTo(b.step, &r, &out)), nil
 }
 
-// takeFast is the short path: it takes from a key that has a slot, if no other
-// goroutine is writing it. If done is false, nothing has changed and the caller
-// continues with apply.
+// takeFast is the fast path of a take. It works if the key with digest d has a slot
+// that no other goroutine is writing. If done is false, nothing has changed and the
+// caller must use apply.
 func (b *slotBound) takeFast(d digest, t, n int64) (next algo.State, ok, done bool) {
 	s := b.store.keys.shard(d).table.Load().find(d)
 	if s == nil {
@@ -72,7 +72,8 @@ func (b *slotBound) answerTake(s algo.State, t, n int64, ok bool) headgate.Decis
 	return d
 }
 
-// apply executes a request on the state of a key and stores the result.
+// apply executes a request on the state of the key with digest d and stores the
+// resulting state.
 func (b *slotBound) apply(d digest, r *algo.Request) (algo.Result, error) {
 	sh := b.store.keys.shard(d)
 	for {
@@ -90,9 +91,11 @@ func (b *slotBound) apply(d digest, r *algo.Request) (algo.Result, error) {
 	}
 }
 
-// applyToSlot executes a request on a slot: that of a key or of an overflow bucket. It
-// returns false if the slot now belongs to another key. A denial writes nothing unless
-// the limit changed, because the state may then matter for longer than the slot's TTL.
+// applyToSlot executes a request on the slot s of a key or, if shared is true, of an
+// overflow bucket; d is its digest. It returns false if the slot now belongs to another
+// key. A denial leaves the slot unchanged unless the limit was changed. After such a
+// change the state may matter for longer than the TTL in the slot, so the slot is
+// written.
 func (b *slotBound) applyToSlot(s *slot, d digest, r *algo.Request, shared bool) (algo.Result, bool) {
 	for {
 		seen, ok := s.read(d)
@@ -115,9 +118,11 @@ func (b *slotBound) applyToSlot(s *slot, d digest, r *algo.Request, shared bool)
 
 func (b *slotBound) pack(s algo.State) words { return pack(s, b.step.ResetAt(s)) }
 
-// applyToNewKey executes a request for a key without a slot. It starts from the state
-// of the key's overflow bucket if the key may have spent there, and allocates a slot if
-// one is free. done is false if another goroutine has just given the key a slot.
+// applyToNewKey executes a request for a key that has no slot. If the key may have
+// spent units from its overflow bucket, its state starts as that bucket's state. If the
+// request changes the state, applyToNewKey stores it in a free slot or, if there is
+// none, in the overflow bucket. done is false if another goroutine has just given the
+// key a slot.
 func (b *slotBound) applyToNewKey(sh *shard, d digest, r *algo.Request) (out algo.Result, done bool, err error) {
 	if b.store.overflowed.Load() == 0 {
 		if out = algo.Apply(b.step, algo.State{}, r); out.Next == (algo.State{}) || r.Verb == algo.Peek {
@@ -137,7 +142,7 @@ func (b *slotBound) applyToNewKey(sh *shard, d digest, r *algo.Request) (out alg
 		return out, true, nil
 	}
 	if r.Verb == algo.Refund || r.Verb == algo.Reset {
-		out.Next = shared // units spent by other keys are not refunded
+		out.Next = shared // other keys may have spent these units, so they are not refunded
 		return out, true, nil
 	}
 	s, seen := sh.allocate(d, r.T)
@@ -152,8 +157,9 @@ func (b *slotBound) applyToNewKey(sh *shard, d digest, r *algo.Request) (out alg
 	return out, true, nil
 }
 
-// rephase adjusts a shared state that has just been spent from. The result is at least
-// as spent as the state of each of its keys would be alone.
+// rephase adjusts s, the state of an overflow bucket from which units were just spent
+// at t. In the adjusted state, at least as much is spent as in the state that each of
+// the bucket's keys would have alone.
 func (b *slotBound) rephase(s algo.State, t int64) algo.State {
 	if b.rephaser == nil {
 		return s
@@ -161,7 +167,8 @@ func (b *slotBound) rephase(s algo.State, t int64) algo.State {
 	return b.rephaser.Rephase(s, t)
 }
 
-// overflowState returns the state of a key's overflow bucket.
+// overflowState returns the state of the overflow bucket that belongs to the key with
+// digest d.
 func (b *slotBound) overflowState(d digest) algo.State {
 	if b.store.overflowed.Load() == 0 {
 		return algo.State{}
@@ -180,8 +187,8 @@ func (b *slotBound) overflowState(d digest) algo.State {
 	}
 }
 
-// applyToOverflow executes a request on the overflow bucket of a key that finds no
-// room. The caller holds the lock of the key's own shard.
+// applyToOverflow executes a request on the overflow bucket of a key for which there is
+// no slot. The caller holds the mutex of the key's own shard.
 func (b *slotBound) applyToOverflow(d digest, r *algo.Request) (algo.Result, error) {
 	b.store.overflowed.Add(1)
 	d = b.overflowDigest(d)
@@ -204,8 +211,8 @@ func (b *slotBound) applyToOverflow(d digest, r *algo.Request) (algo.Result, err
 	}
 }
 
-// insertOverflow stores the state of a new overflow bucket. It returns false if another
-// goroutine has just stored one.
+// insertOverflow stores next as the state of a new overflow bucket with digest d. It
+// returns false if another goroutine has just stored that bucket.
 func (b *slotBound) insertOverflow(sh *shard, d digest, now int64, next algo.State) (bool, error) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -228,7 +235,7 @@ func errFull() error {
 	return fmt.Errorf("memstore: %w: no slot can be evicted because all keys are partly spent; raise max_entries or max_bytes", headgate.ErrStoreFull)
 }
 
-// Reserve takes cost in advance if it becomes available within maxDelay; see
+// Reserve takes cost units in advance if they become available within maxDelay; see
 // [headgate.Bound].
 func (b *slotBound) Reserve(_ context.Context, now headgate.Instant, key string, cost int64, maxDelay time.Duration) (headgate.Decision, headgate.ReservationToken, error) {
 	if err := b.checkReserve("reserve"); err != nil {
@@ -269,11 +276,11 @@ func errNoReserve(verb string) error {
 	return fmt.Errorf("memstore: %s: %w: reservations require %s", verb, headgate.ErrUnsupported, algo.NamesWhere(headgate.Algorithm.CanReserve))
 }
 
-// Spacing returns a lower bound of the time that cost more units need.
+// Spacing returns a lower bound on the time until cost further units become available.
 func (b *slotBound) Spacing(cost int64) time.Duration { return micros.Duration(b.step.Spacing(cost)) }
 
 // CanReserve reports whether the algorithm supports reservations.
 func (b *slotBound) CanReserve() bool { return b.reserver != nil }
 
-// Limit returns the maximum that can be spent in one request, in units.
+// Limit returns the maximum number of units that one request can spend.
 func (b *slotBound) Limit() int64 { return b.limit }

@@ -13,38 +13,39 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// snapshotHeader is the beginning of a snapshot. The store's secret, the records, an
-// end mark and a CRC-32C of all bytes before it follow. Every number has 8 bytes, least
-// significant first.
+// snapshotHeader is the beginning of a snapshot. After it come the store's secret, the
+// records, an end mark, and the CRC-32C of everything before. Every number has 8 bytes,
+// least significant byte first.
 const snapshotHeader = "headgate memstore snapshot 1\n"
 
 // The kinds of record in a snapshot.
 const (
 	recordEnd = iota
-	// recordShard is followed by: 0 for keys or 1 for overflow buckets, index of the
-	// shard, slots of its table, slots of its largest table.
+	// recordShard is followed by four numbers: 0 for keys or 1 for overflow buckets,
+	// the index of the shard, the number of slots in its table, and the number of slots
+	// in its largest table.
 	recordShard
-	recordKey      // index in the table, digest (2), words (2)
-	recordOverflow // the same for an overflow bucket
-	// recordLog is followed by: digest (2), instant of expiry, number of entries, and
-	// for each entry its instant and units.
+	recordKey      // followed by: index of the slot, digest (2 numbers), words (2 numbers)
+	recordOverflow // like recordKey, for an overflow bucket
+	// recordLog is followed by: the digest (2 numbers), the instant of expiry, the
+	// number of entries, and the instant and the units of each entry.
 	recordLog
 	recordOverflowLog
 )
 
-// ErrSnapshot reports that the input of [Restore] is not a complete snapshot in this
-// format.
+// ErrSnapshot is matched by the error of [Restore] for an input that is not a complete
+// snapshot in this format.
 var ErrSnapshot = errors.New("memstore: not a valid snapshot")
 
 // Snapshot writes the state of all keys that have not expired, so that state survives a
-// restart; [Restore] reads it. Snapshot may be called while the store is in use. Each
-// key is written as it is at one moment, which differs between keys. Snapshot holds the
-// lock of one shard at a time. The snapshot contains the store's secret: with it, a
-// reader can test whether the store contains a given key.
+// restart. [Restore] reads it. Snapshot may be called while the store is in use: each
+// key is written as it is at one moment, but the moments of different keys differ.
+// Snapshot locks one shard at a time. The snapshot contains the store's secret: anyone
+// who can read the snapshot can test whether the store contains a given key.
 func (s *Store) Snapshot(w io.Writer) error { return s.snapshot(w, headgate.StoreClock) }
 
-// SnapshotAt is like [Store.Snapshot] at the time at: keys that have expired by then
-// are left out.
+// SnapshotAt is like [Store.Snapshot], but leaves out the keys that have expired by the
+// time at.
 func (s *Store) SnapshotAt(w io.Writer, at time.Time) error {
 	return s.snapshot(w, headgate.InstantOf(at))
 }
@@ -131,11 +132,12 @@ func (w *snapshotWriter) finish(to io.Writer) error {
 	return nil
 }
 
-// Restore returns a store with the state that [Store.Snapshot] wrote. Time that has
-// passed since then refills, and policies find their keys again by name. The bounds may
-// differ. A snapshot that does not fit the bounds is rejected with
-// [headgate.ErrStoreFull], because dropping a part would forget spent units. Incomplete
-// or invalid input is rejected with [ErrSnapshot].
+// Restore returns a store with the state that [Store.Snapshot] wrote. Units are
+// refilled for the time that has passed since the snapshot. A policy finds its keys
+// again if it has the same name as before. The options may differ from those of the
+// original store. If the state does not fit in the new bounds, Restore returns
+// [headgate.ErrStoreFull], because dropping part of the state would forget spent units.
+// For incomplete or invalid input it returns [ErrSnapshot].
 func Restore(r io.Reader, opts *Options) (*Store, error) {
 	in := &snapshotReader{buf: bufio.NewReaderSize(r, 1<<16), crc: crc32.New(crc32.MakeTable(crc32.Castagnoli))}
 	in.magic()
@@ -171,9 +173,10 @@ func (s *Store) restore(in *snapshotReader, kind uint64) error {
 	}
 }
 
-// restoreShard prepares for the keys of a shard. If the table has the maximum size and
-// this store has the same bounds, the keys go to the slots they had. A crowded table
-// could be too full to be filled in another order.
+// restoreShard reads a record that precedes the keys of a shard. If the shard's table
+// had its maximum size and this store has the same bounds, every key is restored to the
+// slot that it had. Otherwise the keys of a crowded table might not all find room,
+// because they are inserted in another order.
 func (s *Store) restoreShard(in *snapshotReader) error {
 	region, index, slots, maxSlots := in.number(), in.number(), in.number(), in.number()
 	if in.err != nil {
@@ -192,7 +195,8 @@ func (s *Store) restoreShard(in *snapshotReader) error {
 	return nil
 }
 
-// fillSlots leaves no slot empty, because a search would end at an empty slot.
+// fillSlots marks all slots as free but not empty, because a search ends at an empty
+// slot.
 func (sh *shard) fillSlots() {
 	slots := sh.table.Load().slots
 	for i := range slots {
@@ -231,7 +235,7 @@ func (sh *shard) restoreAt(index uint64, d digest, w words) error {
 	first, _ := t.bucket(d, false)
 	second, _ := t.bucket(d, true)
 	if index >= uint64(len(t.slots)) || !contains(first, &t.slots[index]) && !contains(second, &t.slots[index]) || t.slots[index].hi.Load() != freeDigest.hi {
-		return fmt.Errorf("%w: slot %d cannot contain its key", ErrSnapshot, index)
+		return fmt.Errorf("%w: the key of slot %d does not belong in that slot", ErrSnapshot, index)
 	}
 	t.slots[index].assign(d, words{}, w)
 	return nil
@@ -241,7 +245,7 @@ func (s *Store) restoreLog(in *snapshotReader, kind uint64) error {
 	d := digest{in.number(), in.number()}
 	resetAt, entries := int64(in.number()), in.number()
 	if kind == recordOverflowLog && entries > firstEntries {
-		return fmt.Errorf("%w: an overflow log has %d entries; the maximum is %d", ErrSnapshot, entries, firstEntries)
+		return fmt.Errorf("%w: an overflow record of a sliding log has %d entries; the maximum is %d", ErrSnapshot, entries, firstEntries)
 	}
 	sh := s.logs.shard(d)
 	var k *keyLog
@@ -275,7 +279,7 @@ type snapshotReader struct {
 	buf        *bufio.Reader
 	crc        hash.Hash32
 	err        error
-	sameLayout *shard // the shard whose keys go to the slots they had
+	sameLayout *shard // shard whose keys are restored to the slots that they had; may be nil
 }
 
 func (r *snapshotReader) magic() {
@@ -302,7 +306,8 @@ func (r *snapshotReader) read(b []byte) {
 	r.crc.Write(b)
 }
 
-// finish compares the checksum of the input with the stored one.
+// finish compares the checksum of the input with the checksum at the end of the
+// snapshot.
 func (r *snapshotReader) finish() error {
 	want := uint64(r.crc.Sum32())
 	if got := r.number(); r.err == nil && got != want {
@@ -311,8 +316,8 @@ func (r *snapshotReader) finish() error {
 	return r.err
 }
 
-// readAny is like tryReadAny but waits while another goroutine writes the slot. The
-// caller holds the shard's lock, so the slot is not reassigned.
+// readAny is like tryReadAny but waits while another goroutine is writing the slot. The
+// caller holds the mutex of the shard, so the slot is not reassigned.
 func (s *slot) readAny() (digest, words) {
 	for spins := 0; ; spins++ {
 		if d, w, ok := s.tryReadAny(); ok {

@@ -8,20 +8,21 @@ import (
 
 const (
 	bucketSlots = 8 // slots in a bucket: four cache lines
-	// growthFactor is the size of the next table over that of the current one. Few
-	// steps leave little garbage.
+	// growthFactor is the size of the next table divided by the size of the current
+	// one. With few steps, few old tables become garbage.
 	growthFactor = 16
 	slotBytes    = 32
-	// loadPercent is the target load of a table. The largest table may exceed it
-	// because shards fill unevenly.
+	// loadPercent is the percentage of a table's slots that may be in use before the
+	// table grows. The largest table may exceed it because shards fill unevenly.
 	loadPercent   = 85
-	displacePause = 16 // new keys that skip displacement after it has failed once
-	displaceDepth = 2  // maximum number of keys moved to make room for one
+	displacePause = 16 // number of new keys that skip displacement after a failed displacement
+	displaceDepth = 2  // maximum number of keys moved to make room for one key
 )
 
 // table is a hash table of slots with two candidate buckets for each key. A slot that
-// was used is never empty again. A key goes to the first bucket and the first slot with
-// room, so a search may end at an empty slot.
+// has been used never becomes empty again, only free. A key is stored in the first slot
+// with room, and in the first bucket if that has room, so a search may end at an empty
+// slot.
 type table struct {
 	slots   []slot
 	buckets uint64
@@ -33,8 +34,9 @@ func tableOf(slots []slot) *table {
 	return &table{slots: slots, buckets: uint64(len(slots) / bucketSlots)}
 }
 
-// bucket returns the first or, if second is true, the other bucket of a key. start is
-// the slot in it where the search begins; it is at the start of a cache line.
+// bucket returns the second candidate bucket of the key with digest d if second is
+// true, and otherwise the first. start is the slot of the bucket at which a search
+// begins; it is at the start of a cache line.
 func (t *table) bucket(d digest, second bool) (b []slot, start uint64) {
 	h := d.lo
 	if second {
@@ -44,7 +46,7 @@ func (t *table) bucket(d digest, second bool) (b []slot, start uint64) {
 	return t.slots[i*bucketSlots : i*bucketSlots+bucketSlots : i*bucketSlots+bucketSlots], d.hi & (bucketSlots - 2)
 }
 
-// find returns the slot of the key, or nil.
+// find returns the slot of the key with digest d, or nil.
 func (t *table) find(d digest) *slot {
 	if s, end := t.findIn(d, false); s != nil || end {
 		return s
@@ -69,16 +71,17 @@ func (t *table) findIn(d digest, second bool) (s *slot, end bool) {
 	return nil, false
 }
 
-// shard is a part of a region. Its lock serves rare operations: new keys and growth.
+// shard is a part of a region. Its mutex is used only by rare operations: adding keys
+// and growing the table.
 type shard struct {
 	table        atomic.Pointer[table]
-	mu           sync.Mutex    // held to reassign a slot and to replace the table
-	used         int           // slots that are not empty
-	maxSlots     int           // slots of the largest table
-	skipDisplace int32         // number of new keys for which displacement is not tried
-	relocations  atomic.Uint32 // keys moved to their other bucket so far
-	// slab is the memory of the largest table: the shard uses part index of siblings
-	// equal parts.
+	mu           sync.Mutex    // held to reassign a slot or to replace the table
+	used         int           // number of slots that are not empty
+	maxSlots     int           // number of slots of the largest table
+	skipDisplace int32         // number of next new keys for which displacement is skipped
+	relocations  atomic.Uint32 // number of keys moved to their other bucket so far
+	// slab is the memory that the largest tables of all shards share. It is divided
+	// into siblings equal parts; this shard uses the part with number index.
 	slab            *slab
 	index, siblings int32
 	_               [64 - 56]byte
@@ -86,7 +89,7 @@ type shard struct {
 
 // slab is the memory of the largest tables of all shards of a region. It is allocated
 // in one piece when the first shard needs it, so that the operating system can map it
-// with few large pages. A lookup then costs one cache miss instead of two.
+// with a few large pages. A lookup then costs one cache miss instead of two.
 type slab struct {
 	once  sync.Once
 	slots []slot
@@ -100,10 +103,10 @@ func (s *slab) part(i, shards, each int) []slot {
 	return s.slots[i*each : (i+1)*each : (i+1)*each]
 }
 
-// region is a set of shards.
+// region is a hash table that is divided into shards.
 type region struct{ shards []shard }
 
-// newRegion returns a region with room for n keys.
+// newRegion returns a region that is sized for n keys.
 func newRegion(n int) region {
 	count := 1
 	for count < 256 && n/count > 4096 {
@@ -122,13 +125,13 @@ func newRegion(n int) region {
 
 func roundUp(slots int) int { return max(1, (slots+bucketSlots-1)/bucketSlots) * bucketSlots }
 
-// index returns the index of a key's shard.
+// index returns the index of the shard of the key with digest d.
 func (r *region) index(d digest) int { return int(d.hi >> 32 * uint64(len(r.shards)) >> 32) }
 
-// shard returns the shard of a key.
+// shard returns the shard of the key with digest d.
 func (r *region) shard(d digest) *shard { return &r.shards[r.index(d)] }
 
-// bytes returns the memory allocated for the tables.
+// bytes returns the number of bytes allocated for the tables.
 func (r *region) bytes() (n int64) {
 	for i := range r.shards {
 		n += int64(len(r.shards[i].table.Load().slots)) * slotBytes
@@ -136,9 +139,9 @@ func (r *region) bytes() (n int64) {
 	return n
 }
 
-// find returns the slot of a key, or nil. A search misses a key that is moved at the
-// same time from its second bucket to its first. A search during which keys were
-// relocated therefore starts again.
+// find returns the slot of the key with digest d, or nil. If a key is moved from its
+// second bucket to its first during a search, the search may miss it. find therefore
+// searches again if keys were moved in the meantime.
 func (sh *shard) find(d digest) *slot {
 	for {
 		moves := sh.relocations.Load()
@@ -149,16 +152,17 @@ func (sh *shard) find(d digest) *slot {
 	}
 }
 
-// awaitUnlock waits until no other goroutine reassigns slots or replaces the table.
+// awaitUnlock waits until no other goroutine is reassigning slots or replacing the
+// table.
 func (sh *shard) awaitUnlock() {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 }
 
 // allocate finds a slot for a key that has none and returns it locked, with the words
-// that it contained. It uses slots that are empty or expired at the instant now, and
-// grows the table if it can. It returns nil if no slot is free. The caller holds
-// sh.mu.
+// that it contained. It uses a slot that is empty or has expired by the instant now,
+// and grows the table if necessary and possible. If no slot is free, allocate returns
+// nil. The caller holds sh.mu.
 func (sh *shard) allocate(d digest, now int64) (*slot, words) {
 	sh.growFor(1, now)
 	for {
@@ -172,13 +176,14 @@ func (sh *shard) allocate(d digest, now int64) (*slot, words) {
 }
 
 // growFor grows the table until it has room for n more keys or has its maximum size.
+// Keys that have expired by the instant now are dropped.
 func (sh *shard) growFor(n int, now int64) {
 	for (sh.used+n)*100 > len(sh.table.Load().slots)*loadPercent && sh.grow(now) {
 		continue
 	}
 }
 
-// allocateWithoutGrowth is like allocate but leaves the table at its size.
+// allocateWithoutGrowth is like allocate but never grows the table.
 func (sh *shard) allocateWithoutGrowth(d digest, now int64) (*slot, words) {
 	return sh.allocateIn(sh.table.Load(), d, now)
 }
@@ -192,7 +197,8 @@ func (sh *shard) allocateIn(t *table, d digest, now int64) (*slot, words) {
 	return sh.displace(t, d, now)
 }
 
-// lockFreeSlot locks the first slot of a bucket that is empty or expired.
+// lockFreeSlot returns, locked, the first slot in one bucket of the key with digest d
+// that is empty or has expired by the instant now. It returns nil if there is none.
 func (sh *shard) lockFreeSlot(t *table, d digest, second bool, now int64) (*slot, words) {
 	b, start := t.bucket(d, second)
 	for i := range uint64(bucketSlots) {
@@ -209,8 +215,9 @@ func (sh *shard) lockFreeSlot(t *table, d digest, second bool, now int64) (*slot
 	return nil, words{}
 }
 
-// displace makes room in the full buckets of d. It moves one of their keys to that
-// key's other bucket and returns the vacated slot, locked.
+// displace makes room in the two full buckets of the key with digest d. It moves a key
+// from one of them to that key's other bucket and returns the vacated slot, locked. It
+// returns nil if no key can be moved.
 func (sh *shard) displace(t *table, d digest, now int64) (*slot, words) {
 	if sh.skipDisplace > 0 {
 		sh.skipDisplace--
@@ -237,9 +244,10 @@ func (sh *shard) relocateAny(t *table, b []slot, now int64, depth int) (*slot, w
 	return nil, words{}
 }
 
-// relocate copies a key to a free slot of its other bucket and leaves its old slot
-// locked. If that bucket is full, it first relocates up to depth other keys from there,
-// as in cuckoo hashing.
+// relocate copies the key in slot s to a free slot of the key's other bucket and leaves
+// s locked. If the other bucket is full, relocate first moves a key from there, and so
+// on for up to depth further keys, as in cuckoo hashing. It returns false if it moved
+// nothing.
 func (sh *shard) relocate(t *table, s *slot, now int64, depth int) (words, bool) {
 	d, seen, ok := s.tryReadAny()
 	if !ok {
@@ -249,7 +257,7 @@ func (sh *shard) relocate(t *table, s *slot, now int64, depth int) (words, bool)
 	inFirst := contains(first, s)
 	other, _ := t.bucket(d, inFirst)
 	if contains(other, s) || !s.lock(seen) {
-		return seen, false // both buckets are the same, or the slot is being written
+		return seen, false // both buckets are the same, or another goroutine writes the slot
 	}
 	to, toSeen := sh.lockFreeSlot(t, d, inFirst, now)
 	if to == nil && depth > 0 {
@@ -273,9 +281,10 @@ func contains(b []slot, s *slot) bool {
 	return false
 }
 
-// grow replaces the table with a larger one and leaves out keys that are expired at the
-// instant now. It returns false if the table has its maximum size. A goroutine that
-// meets a slot of the old table waits for sh.mu and then finds the new table.
+// grow replaces the table with a larger one and drops keys that have expired by the
+// instant now. It returns false if the table already has its maximum size. The caller
+// holds sh.mu. A goroutine that reads a slot of the old table waits for sh.mu and then
+// uses the new table.
 func (sh *shard) grow(now int64) bool {
 	old := sh.table.Load()
 	if len(old.slots) >= sh.maxSlots {
@@ -284,7 +293,7 @@ func (sh *shard) grow(now int64) bool {
 	var next *table
 	if size := len(old.slots) * growthFactor; size*2 <= sh.maxSlots {
 		next = newTable(size)
-	} else { // every step at least doubles the table, so all keys find room
+	} else { // the table at least doubles, so there is room for all keys
 		next = tableOf(sh.slab.part(int(sh.index), int(sh.siblings), sh.maxSlots))
 	}
 	sh.used = 0
@@ -299,15 +308,16 @@ func (sh *shard) grow(now int64) bool {
 	return true
 }
 
-// rehash inserts a key into a table that no other goroutine uses yet. The new table is
-// at least twice as large, so there is room.
+// rehash inserts a key into the table t, which no other goroutine uses yet. t is at
+// least twice as large as the old table, so there is room.
 func (sh *shard) rehash(t *table, d digest, w words, now int64) {
 	sh.skipDisplace = 0
 	s, seen := sh.allocateIn(t, d, now)
 	s.assign(d, seen, w.withoutVersion())
 }
 
-// markMoved marks a slot as moved. It waits until no other goroutine writes the slot.
+// markMoved marks a slot as moved and returns what it contained. It first waits until
+// no other goroutine is writing the slot.
 func markMoved(s *slot) (digest, words) {
 	for spins := 0; ; spins++ {
 		d, seen, ok := s.tryReadAny()

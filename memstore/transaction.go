@@ -10,9 +10,9 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-// ApplyAll takes from every op or from none; see [headgate.Store]. It holds the locks
-// of all shards of the keys, so that no slot is reassigned, and the lock bits of all
-// slots.
+// ApplyAll takes the cost of every op, or of none; see [headgate.Store]. It holds the
+// mutexes of all shards that contain the keys, so that no slot is reassigned, and the
+// lock bits of all their slots.
 func (s *Store) ApplyAll(_ context.Context, now headgate.Instant, ops []headgate.Op, peek bool, decisions []headgate.Decision) error {
 	if s.closed.Load() {
 		return headgate.ErrClosed
@@ -31,8 +31,8 @@ func (s *Store) ApplyAll(_ context.Context, now headgate.Instant, ops []headgate
 	}
 }
 
-// errTableGrown reports that a table was too small and has been grown; the transaction
-// is retried.
+// errTableGrown is the error of an attempt for which a table was too small and has been
+// grown. ApplyAll then tries again.
 var errTableGrown = errors.New("memstore: table has grown")
 
 func (x *transaction) run(decisions []headgate.Decision) error {
@@ -53,7 +53,8 @@ func (x *transaction) run(decisions []headgate.Decision) error {
 	return nil
 }
 
-// transaction is the state of one ApplyAll call. Debits of the same key share a target.
+// transaction is one attempt to execute an ApplyAll call. Debits of the same key share
+// a target.
 type transaction struct {
 	store              *Store
 	t                  int64
@@ -62,12 +63,12 @@ type transaction struct {
 	targets            []*target
 	shards             []*shard
 	logShards          []*logShard
-	fullShard          *shard // a growable shard without a slot for a key
-	overflowLocked     bool   // Store.overflowMu is held
-	overflowLogsLocked bool   // the lock of the overflow logs is held
+	fullShard          *shard // shard that has no slot for a key but can still grow; may be nil
+	overflowLocked     bool   // whether Store.overflowMu is held
+	overflowLogsLocked bool   // whether the mutex of the overflow logs is held
 }
 
-// debit is one op.
+// debit is one op of the call. Either rule or logRule is set.
 type debit struct {
 	rule    *slotBound
 	logRule *logBound
@@ -75,7 +76,7 @@ type debit struct {
 	target  *target
 }
 
-// withDeniedBy sets DeniedBy in a denial.
+// withDeniedBy returns d, with DeniedBy set if d is a denial.
 func (c *debit) withDeniedBy(d headgate.Decision) headgate.Decision {
 	if c.rule != nil {
 		return c.rule.withDeniedBy(d)
@@ -83,21 +84,22 @@ func (c *debit) withDeniedBy(d headgate.Decision) headgate.Decision {
 	return c.logRule.withDeniedBy(d)
 }
 
-// target is the state of one key: a locked slot or a log.
+// target is the state of one key, or of several keys that share an overflow bucket or
+// log.
 type target struct {
 	d        digest
-	rule     *slotBound // rule of the first debit; nil for a log
-	slot     *slot      // locked; nil for a key without a slot in a peek
+	rule     *slotBound // rule of the first debit; nil for a sliding log
+	slot     *slot      // locked slot; nil for a log, or for a key without a slot in a peek
 	seen     words
-	slotKey  digest     // digest to store in the slot: d or the overflow bucket's
-	isNew    bool       // the slot was empty or belonged to another key
-	overflow bool       // the state comes from or goes to an overflow bucket
-	state    algo.State // before this transaction
-	total    int64      // units of all its debits, set by decide
+	slotKey  digest     // digest to store in the slot: d, or the digest of the overflow bucket
+	isNew    bool       // whether the slot was empty or belonged to another key
+	overflow bool       // whether the state comes from or goes to an overflow bucket
+	state    algo.State // state before this transaction
+	total    int64      // units of all debits of the target, set by decide
 
-	keyLog   *keyLog // nil if the key has no log yet
+	keyLog   *keyLog // nil if the key has no log
 	logShard *logShard
-	log      *algo.Log // the log that decides
+	log      *algo.Log // log that determines the decisions
 }
 
 func (x *transaction) bindOps(ops []headgate.Op) error {
@@ -132,10 +134,10 @@ func (x *transaction) targetOf(d digest, g *slotBound) *target {
 	return t
 }
 
-// lockShards takes all locks in a fixed order: shards of keys by index, then shards of
-// logs.
+// lockShards locks all shards in a fixed order: shards of slots by index, then shards
+// of logs by index.
 func (x *transaction) lockShards() {
-	perShard := make(map[int]int, len(x.targets)) // number of keys by shard
+	perShard := make(map[int]int, len(x.targets)) // index of a shard → number of its keys in this transaction
 	logs := make(map[int]bool)
 	for _, t := range x.targets {
 		if t.rule == nil {
@@ -183,7 +185,7 @@ func (x *transaction) unlockShards() {
 	}
 }
 
-// decide answers every debit as if the debits before it had been made, and reports
+// decide decides every debit as if the debits before it had been spent, and reports
 // whether all are allowed. It spends nothing.
 func (x *transaction) decide(decisions []headgate.Decision) bool {
 	seen := make(map[*target]*algo.Target, len(x.targets))
@@ -199,7 +201,7 @@ func (x *transaction) decide(decisions []headgate.Decision) bool {
 		} else {
 			charges[i].Log = c.logRule.step
 		}
-		c.target.total += c.n // DebitAll denies the debit if this overflows
+		c.target.total += c.n // if this sum overflows, DebitAll denies the debit
 	}
 	all := algo.DebitAll(charges, x.t, true, decisions)
 	for i := range x.debits {
@@ -208,13 +210,14 @@ func (x *transaction) decide(decisions []headgate.Decision) bool {
 	return all
 }
 
-// commit spends all debits and replaces their decisions.
+// commit spends all debits and replaces their decisions with those for the resulting
+// states.
 func (x *transaction) commit(decisions []headgate.Decision) {
 	final := make(map[*target]algo.State, len(x.targets))
 	for i := range x.debits {
 		c := &x.debits[i]
 		switch {
-		case c.rule != nil: // even 0 units carry the state over to a changed limit
+		case c.rule != nil: // a take of 0 units, too, adapts the state to a changed limit
 			next, _ := c.rule.step.Take(c.stateIn(final), x.t, c.n)
 			final[c.target] = next
 		case c.n > 0:
@@ -243,7 +246,8 @@ func (c *debit) stateIn(final map[*target]algo.State) algo.State {
 	return c.target.state
 }
 
-// release writes the state of a slot and unlocks it. Only the first call has an effect.
+// release writes the state next to the target's slot and unlocks the slot. Only the
+// first call has an effect.
 func (t *target) release(next algo.State, g *slotBound) {
 	if t.slot != nil {
 		t.slot.assign(t.slotKey, t.seen, g.pack(next))
@@ -251,9 +255,9 @@ func (t *target) release(next algo.State, g *slotBound) {
 	}
 }
 
-// rollBack unlocks every slot. It leaves the state unchanged, except that the state of
-// a changed limit is carried over. A slot that was allocated to another key becomes
-// free.
+// rollBack unlocks every slot without spending units. If a limit was changed, it adapts
+// the state to the new limit, except in a peek. A slot that was allocated for a new key
+// becomes free again.
 func (x *transaction) rollBack() {
 	for _, t := range x.targets {
 		switch {
@@ -266,8 +270,8 @@ func (x *transaction) rollBack() {
 	}
 }
 
-// releaseUnspent unlocks a slot without spending. It carries the state of a changed
-// limit over.
+// releaseUnspent unlocks the target's slot without spending units. If the limit was
+// changed, it adapts the state to the new limit, except in a peek.
 func (t *target) releaseUnspent(x *transaction) {
 	carried, _ := t.rule.step.Take(t.state, x.t, 0)
 	if w := t.rule.pack(carried); !x.peek && !t.seen.equals(w) {
@@ -277,5 +281,6 @@ func (t *target) releaseUnspent(x *transaction) {
 	t.slot.at.Store(t.seen.at)
 }
 
-// freeDigest is the digest of a slot that is free although it is not empty.
+// freeDigest is the digest of a slot that belongs to no key but has been used. Such a
+// slot is not marked as empty, because a search ends at an empty slot.
 var freeDigest = digest{hi: 1}

@@ -2,7 +2,7 @@ package memstore
 
 import "github.com/headgate/headgate/algo"
 
-// loadAll finds or creates the state of every key and locks it.
+// loadAll finds or creates the state of the key of every debit, and locks it.
 func (x *transaction) loadAll() error {
 	for i := range x.debits {
 		c := &x.debits[i]
@@ -44,8 +44,9 @@ func (x *transaction) loadSlot(g *slotBound, t *target) error {
 	return x.loadOverflowSlot(g, t)
 }
 
-// claim makes a locked slot the target's. It writes the new digest immediately, because
-// this request may also contain the key that had the slot.
+// claim assigns the locked slot s to the target. It writes the new digest immediately,
+// because this transaction may also contain the key that the slot belonged to. It
+// returns false if s is nil.
 func (t *target) claim(s *slot, seen words) bool {
 	if s == nil {
 		return false
@@ -56,8 +57,8 @@ func (t *target) claim(s *slot, seen words) bool {
 	return true
 }
 
-// overflowState returns the state of a key's overflow bucket, which this transaction
-// may have locked itself.
+// overflowState returns the state of the overflow bucket that belongs to the key of t.
+// This transaction may itself have locked that bucket.
 func (x *transaction) overflowState(g *slotBound, t *target) algo.State {
 	home := g.overflowDigest(t.d)
 	for _, other := range x.targets {
@@ -68,8 +69,8 @@ func (x *transaction) overflowState(g *slotBound, t *target) algo.State {
 	return g.overflowState(t.d)
 }
 
-// loadOverflowSlot locks the overflow bucket of a key. Only one transaction at a time
-// does so, because it takes the locks of several shards.
+// loadOverflowSlot locks the overflow bucket that belongs to the key of t. Only one
+// transaction at a time does so, because it locks several shards of overflow buckets.
 func (x *transaction) loadOverflowSlot(g *slotBound, t *target) error {
 	x.lockOverflow()
 	x.store.overflowed.Add(1)
@@ -95,7 +96,7 @@ func (x *transaction) loadOverflowSlot(g *slotBound, t *target) error {
 	return nil
 }
 
-// mergeTargets makes the debits of t use other: two keys of the request share an
+// mergeTargets makes the debits of t use the target other, because their keys share an
 // overflow bucket or log.
 func (x *transaction) mergeTargets(t, other *target) {
 	for i := range x.debits {
@@ -128,7 +129,7 @@ func (x *transaction) loadLog(g *logBound, t *target) error {
 	switch {
 	case x.peek:
 	case t.keyLog != nil:
-		// Keep the log while another one is created: a sweep must not drop it.
+		// A sweep must not drop this log while another log is created.
 		t.keyLog.resetAt = max(t.keyLog.resetAt, x.t+1)
 	default:
 		if t.keyLog = logs.create(sh, t.d, x.t); t.keyLog == nil {
@@ -150,8 +151,9 @@ func (x *transaction) loadOverflowLog(g *logBound, t *target) error {
 	return x.setLog(t, t.logShard)
 }
 
-// setLog sets the log that decides for a target: its own or the empty log of its shard.
-// Two keys may share an overflow log.
+// setLog sets the log that determines the decisions for a target: t.keyLog or, if that
+// is nil, the empty log of the shard sh. If another target has the same log, because
+// two keys share an overflow log, the two targets are merged.
 func (x *transaction) setLog(t *target, sh *logShard) error {
 	if t.keyLog == nil {
 		t.log = &sh.empty
@@ -167,8 +169,8 @@ func (x *transaction) setLog(t *target, sh *logShard) error {
 	return nil
 }
 
-// lockOverflow takes the lock that precedes every lock of an overflow shard or of the
-// overflow logs.
+// lockOverflow takes the mutex that must be held before locking any overflow shard or
+// the overflow logs.
 func (x *transaction) lockOverflow() {
 	if !x.overflowLocked {
 		x.store.overflowMu.Lock()
