@@ -26,8 +26,8 @@ func newLimiter(t *testing.T, store headgate.Store, name string, o headgate.Obse
 	return l
 }
 
-// limiterOver decides by one limit in a store of its own.
-func limiterOver(t *testing.T, store headgate.Store, a headgate.Algorithm, limits ...string) *headgate.Limiter {
+// newAlgorithmLimiter decides by one limit in a store of its own.
+func newAlgorithmLimiter(t *testing.T, store headgate.Store, a headgate.Algorithm, limits ...string) *headgate.Limiter {
 	t.Helper()
 	p := headgate.MustPolicy(limits...)
 	p.Name, p.Algorithm = "waiting", a
@@ -38,8 +38,9 @@ func limiterOver(t *testing.T, store headgate.Store, a headgate.Algorithm, limit
 	return l
 }
 
-// crowd starts waiters one after another and notes when each was served, and how.
-type crowd struct {
+// waiters starts waiters one after another and eventRecorder when each was served, and
+// how.
+type waiters struct {
 	limiter *headgate.Limiter
 	began   time.Time
 	all     sync.WaitGroup
@@ -50,12 +51,13 @@ type crowd struct {
 	errs   map[int]error
 }
 
-func newCrowd(l *headgate.Limiter) *crowd {
-	return &crowd{limiter: l, began: time.Now(), errs: make(map[int]error)}
+// newWaiters returns waiters on l; join adds one.
+func newWaiters(l *headgate.Limiter) *waiters {
+	return &waiters{limiter: l, began: time.Now(), errs: make(map[int]error)}
 }
 
 // join starts waiter i and returns when it is queued.
-func (c *crowd) join(ctx context.Context, i int, cost int64) {
+func (c *waiters) join(ctx context.Context, i int, cost int64) {
 	c.all.Go(func() {
 		err := c.limiter.WaitN(ctx, "key", cost)
 		c.mu.Lock()
@@ -70,8 +72,8 @@ func (c *crowd) join(ctx context.Context, i int, cost int64) {
 	synctest.Wait()
 }
 
-// err is how waiter i ended so far, once all have done what they can.
-func (c *crowd) err(i int) error {
+// err returns the error of waiter i, if any, once all goroutines are blocked.
+func (c *waiters) err(i int) error {
 	synctest.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,19 +87,19 @@ func mustAllow(t *testing.T, l *headgate.Limiter, key string, cost int64) {
 	}
 }
 
-// notes is an observer that remembers.
-type notes struct {
+// eventRecorder is an observer that records its events.
+type eventRecorder struct {
 	mu     sync.Mutex
 	events []headgate.Event
 }
 
-func (n *notes) Observe(e headgate.Event) {
+func (n *eventRecorder) Observe(e headgate.Event) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.events = append(n.events, e)
 }
 
-func (n *notes) take() []headgate.Event {
+func (n *eventRecorder) take() []headgate.Event {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	events := n.events
@@ -105,8 +107,8 @@ func (n *notes) take() []headgate.Event {
 	return events
 }
 
-// watchedStore counts the calls on keys and makes some of them slow.
-type watchedStore struct {
+// countingStore counts the calls on keys and makes some of them slow.
+type countingStore struct {
 	headgate.Store
 	calls atomic.Int64
 	slow  map[string]time.Duration // only read
@@ -114,32 +116,32 @@ type watchedStore struct {
 	slowSpacing time.Duration
 }
 
-type watchedBound struct {
+type countingBound struct {
 	headgate.Bound
-	store *watchedStore
+	store *countingStore
 }
 
-func (s *watchedStore) Bind(rule headgate.Rule) (headgate.Bound, error) {
+func (s *countingStore) Bind(rule headgate.Rule) (headgate.Bound, error) {
 	b, err := s.Store.Bind(rule)
-	return &watchedBound{b, s}, err
+	return &countingBound{b, s}, err
 }
 
-func (b *watchedBound) watch(key string) {
+func (b *countingBound) countCall(key string) {
 	b.store.calls.Add(1)
 	time.Sleep(b.store.slow[key])
 }
 
-func (b *watchedBound) Apply(ctx context.Context, now headgate.Instant, key string, v headgate.Verb, cost int64) (headgate.Decision, error) {
-	b.watch(key)
+func (b *countingBound) Apply(ctx context.Context, now headgate.Instant, key string, v headgate.Verb, cost int64) (headgate.Decision, error) {
+	b.countCall(key)
 	return b.Bound.Apply(ctx, now, key, v, cost)
 }
 
-func (b *watchedBound) Reserve(ctx context.Context, now headgate.Instant, key string, cost int64, longest time.Duration) (headgate.Decision, headgate.ReservationToken, error) {
-	b.watch(key)
+func (b *countingBound) Reserve(ctx context.Context, now headgate.Instant, key string, cost int64, longest time.Duration) (headgate.Decision, headgate.ReservationToken, error) {
+	b.countCall(key)
 	return b.Bound.Reserve(ctx, now, key, cost, longest)
 }
 
-func (b *watchedBound) Spacing(cost int64) time.Duration {
+func (b *countingBound) Spacing(cost int64) time.Duration {
 	time.Sleep(b.store.slowSpacing)
 	return b.Bound.Spacing(cost)
 }

@@ -214,8 +214,8 @@ func TestParseLimitDomainEdges(t *testing.T) {
 	}
 }
 
-// hostileTexts returns invalid limits that try to disturb a terminal or a log.
-func hostileTexts() []string {
+// malformedTexts returns invalid limits that try to disturb a terminal or a log.
+func malformedTexts() []string {
 	const mega = 1 << 20
 	return []string{
 		strings.Repeat("9", mega), strings.Repeat("9", mega) + "/s", "1/" + strings.Repeat("9", mega) + "s",
@@ -227,7 +227,7 @@ func hostileTexts() []string {
 
 func TestParseLimitRejectsHostileText(t *testing.T) {
 	t.Parallel()
-	for _, text := range hostileTexts() {
+	for _, text := range malformedTexts() {
 		_, err := headgate.ParseLimit(text)
 		if err == nil || !errors.Is(err, headgate.ErrInvalidLimit) {
 			t.Errorf("ParseLimit(%.20q…, %d bytes): got error %v want ErrInvalidLimit", text, len(text), err)
@@ -272,7 +272,7 @@ func FuzzParseLimit(f *testing.F) {
 	for _, text := range []string{"10/s", "100/1m burst 20", "1000/24h", "5/15m queue 3", "1/1001us", "0/s", "1/", "1/s burst", "-1/s", "1.5/s", " 1 / 2 w ", "10 per 5 Minutes burst 3", "1/1h30m", "0.25/hour", "1k/s", "5/month"} {
 		f.Add(text)
 	}
-	for _, text := range hostileTexts() {
+	for _, text := range malformedTexts() {
 		f.Add(text[:min(len(text), 100)])
 	}
 	f.Fuzz(func(t *testing.T, text string) {

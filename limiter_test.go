@@ -287,8 +287,8 @@ func TestAllowAllWithMultiLimitPolicies(t *testing.T) {
 	}
 }
 
-// everyVerb calls each verb once, in the order of wantVerbs.
-func everyVerb(t *testing.T, l *headgate.Limiter, key string) {
+// callEveryVerb calls each verb once, in the order of wantVerbs.
+func callEveryVerb(t *testing.T, l *headgate.Limiter, key string) {
 	t.Helper()
 	ctx := t.Context()
 	_, _ = l.Allow(ctx, key)
@@ -308,9 +308,9 @@ var wantVerbs = []string{"take 1", "take 2", "peek 3", "refund 1", "reset 0", "t
 
 func TestObserverReceivesEveryVerb(t *testing.T) {
 	t.Parallel()
-	var heard notes
+	var heard eventRecorder
 	store := memstore.New(nil)
-	everyVerb(t, newLimiter(t, store, "api", &heard, "10/m"), "key")
+	callEveryVerb(t, newLimiter(t, store, "api", &heard, "10/m"), "key")
 	events := heard.take()
 	if got := verbsOf(events); !slices.Equal(got, wantVerbs) {
 		t.Errorf("got events %q want %q", got, wantVerbs)
@@ -321,7 +321,7 @@ func TestObserverReceivesEveryVerb(t *testing.T) {
 		}
 	}
 	_ = store.Close()
-	everyVerb(t, newLimiterOverClosed(t, &heard), "key")
+	callEveryVerb(t, newLimiterWithClosedStore(t, &heard), "key")
 	for _, e := range heard.take() {
 		if !errors.Is(e.Err, headgate.ErrClosed) || e.Decision.Allowed {
 			t.Errorf("%s at a closed store: got %+v want ErrClosed and no decision", e.Verb, e)
@@ -337,7 +337,7 @@ func verbsOf(events []headgate.Event) []string {
 	return verbs
 }
 
-func newLimiterOverClosed(t *testing.T, o headgate.Observer) *headgate.Limiter {
+func newLimiterWithClosedStore(t *testing.T, o headgate.Observer) *headgate.Limiter {
 	t.Helper()
 	store := memstore.New(nil)
 	l := newLimiter(t, store, "api", o, "10/m")
@@ -349,13 +349,13 @@ func newLimiterOverClosed(t *testing.T, o headgate.Observer) *headgate.Limiter {
 func TestEventsAndErrorsContainNoKey(t *testing.T) {
 	t.Parallel()
 	const key = "ann@example.org"
-	var heard notes
+	var heard eventRecorder
 	for _, l := range []*headgate.Limiter{
 		newLimiter(t, memstore.New(nil), "api", &heard, "1/m"),
 		newLimiter(t, memstore.New(nil), "", &heard, "1/m", "2/h"),
-		newLimiterOverClosed(t, &heard),
+		newLimiterWithClosedStore(t, &heard),
 	} {
-		everyVerb(t, l, key)
+		callEveryVerb(t, l, key)
 		_, _ = l.AllowN(t.Context(), key, -1)
 		_, _ = l.AllowAt(t.Context(), time.UnixMicro(-1), key, 1)
 		_, _ = l.Reserve(t.Context(), key, 1, 0)
@@ -371,7 +371,7 @@ func TestEventsAndErrorsContainNoKey(t *testing.T) {
 
 func TestObserverReceivesItsPartOfAllowAll(t *testing.T) {
 	t.Parallel()
-	var one, other notes
+	var one, other eventRecorder
 	store := memstore.New(nil)
 	wide, narrow := newLimiter(t, store, "wide", &one, "10/m", "50/h"), newLimiter(t, store, "narrow", &other, "1/m")
 	checks := []headgate.Check{{Limiter: wide, Key: "key", Cost: 2}, {Limiter: narrow, Key: "key", Cost: 1}}

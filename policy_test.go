@@ -41,7 +41,7 @@ func TestPolicyValidate(t *testing.T) {
 	}
 }
 
-// ruleStore notes the rules that are bound.
+// ruleStore records the rules that are bound.
 type ruleStore struct {
 	headgate.Store
 	rules []headgate.Rule

@@ -12,7 +12,7 @@ import (
 )
 
 // spent is a limiter of 1/s with nothing left at noon.
-func spent(t *testing.T) *headgate.Limiter {
+func newSpentLimiter(t *testing.T) *headgate.Limiter {
 	t.Helper()
 	l := newLimiter(t, memstore.New(nil), "api", nil, "1/s burst 3")
 	if d, err := l.AllowAt(t.Context(), noon.Time(), "key", 3); err != nil || !d.Allowed {
@@ -47,7 +47,7 @@ func TestReserve(t *testing.T) {
 		{"nothing", 0, 0, true, 0, false},
 		{"more than the limit", 4, headgate.MaxFillTime, false, 0, true},
 	} {
-		r := reserveAt(t, spent(t), c.cost, c.longest)
+		r := reserveAt(t, newSpentLimiter(t), c.cost, c.longest)
 		if d := r.Decision(); r.OK() != c.ok || r.Delay() != c.delay || d.Allowed != c.ok || d.Never != c.never {
 			t.Errorf("%s: got %+v want ok=%v, delay %v, never=%v", c.name, d, c.ok, c.delay, c.never)
 		}
@@ -61,9 +61,9 @@ func TestReserveRejectsUnsupportedPolicies(t *testing.T) {
 	t.Parallel()
 	for name, l := range map[string]*headgate.Limiter{
 		"several limits":   newLimiter(t, memstore.New(nil), "", nil, "1/s", "9/m"),
-		"a fixed window":   limiterOver(t, memstore.New(nil), headgate.FixedWindow, "1/s"),
-		"a sliding window": limiterOver(t, memstore.New(nil), headgate.SlidingWindow, "1/s"),
-		"a sliding log":    limiterOver(t, memstore.New(nil), headgate.SlidingLog, "1/s"),
+		"a fixed window":   newAlgorithmLimiter(t, memstore.New(nil), headgate.FixedWindow, "1/s"),
+		"a sliding window": newAlgorithmLimiter(t, memstore.New(nil), headgate.SlidingWindow, "1/s"),
+		"a sliding log":    newAlgorithmLimiter(t, memstore.New(nil), headgate.SlidingLog, "1/s"),
 	} {
 		if r, err := l.Reserve(t.Context(), "key", 1, time.Hour); r != nil || !errors.Is(err, headgate.ErrUnsupported) {
 			t.Errorf("%s: got %v, error %v want none and ErrUnsupported", name, r, err)
@@ -83,7 +83,7 @@ func mustResetAfter(t *testing.T, l *headgate.Limiter, want time.Duration, when 
 
 func TestCancel(t *testing.T) {
 	t.Parallel()
-	l := spent(t)
+	l := newSpentLimiter(t)
 	first, second := reserveAt(t, l, 2, time.Hour), reserveAt(t, l, 1, time.Hour)
 	mustResetAfter(t, l, 6*time.Second, "3 spent and 3 booked")
 	if err := second.CancelAt(t.Context(), time.UnixMicro(-1)); !errors.Is(err, headgate.ErrInvalidInstant) {
@@ -104,7 +104,7 @@ func TestCancel(t *testing.T) {
 // A cancellation refunds only its own reservation.
 func TestCancelRefundsOnlyItsReservation(t *testing.T) {
 	t.Parallel()
-	l := spent(t)
+	l := newSpentLimiter(t)
 	first := reserveAt(t, l, 2, time.Hour)
 	refused := reserveAt(t, l, 1, 0)
 	if err := refused.CancelAt(t.Context(), noon.Time()); err != nil || refused.OK() {
@@ -125,14 +125,14 @@ func TestReserveWithoutMaxDelay(t *testing.T) {
 	for _, longest := range []time.Duration{0, -time.Hour} {
 		l := newLimiter(t, memstore.New(nil), "api", nil, "1/s")
 		if r := reserveAt(t, l, 1, longest); !r.OK() || r.Delay() != 0 {
-			t.Errorf("reserve what is there within %v: got %+v want booked at once", longest, r.Decision())
+			t.Errorf("reserve what is there within %v: got %+v want booked immediately", longest, r.Decision())
 		}
 	}
 }
 
 func TestCancelAfterDue(t *testing.T) {
 	t.Parallel()
-	l := spent(t)
+	l := newSpentLimiter(t)
 	r := reserveAt(t, l, 1, time.Hour)
 	if err := r.CancelAt(t.Context(), (noon + 1_000_000).Time()); err != nil {
 		t.Fatal(err)
@@ -142,7 +142,7 @@ func TestCancelAfterDue(t *testing.T) {
 
 func TestConcurrentCancel(t *testing.T) {
 	t.Parallel()
-	l := spent(t)
+	l := newSpentLimiter(t)
 	reserveAt(t, l, 3, time.Hour)
 	r := reserveAt(t, l, 1, time.Hour)
 	var all sync.WaitGroup
@@ -158,5 +158,5 @@ func TestConcurrentCancel(t *testing.T) {
 	if failed.Load() > 0 {
 		t.Errorf("%d of 32 cancellations failed", failed.Load())
 	}
-	mustResetAfter(t, l, 6*time.Second, "one booking behind 3 others was cancelled 32 times at once")
+	mustResetAfter(t, l, 6*time.Second, "one booking behind 3 others was cancelled 32 times immediately")
 }

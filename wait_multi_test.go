@@ -17,11 +17,11 @@ import (
 func TestWaitWithMultipleLimits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		line := newCrowd(limiterOver(t, memstore.New(nil), headgate.TokenBucket, "2/s", "3/10s"))
+		waiting := newWaiters(newAlgorithmLimiter(t, memstore.New(nil), headgate.TokenBucket, "2/s", "3/10s"))
 		for i := range 5 {
-			line.join(t.Context(), i, 1)
+			waiting.join(t.Context(), i, 1)
 		}
-		line.all.Wait()
+		waiting.all.Wait()
 		want := []time.Duration{0, 0, 500 * time.Millisecond, 10 * time.Second / 3, 20 * time.Second / 3}
 		for i := range want {
 			want[i] = want[i].Truncate(time.Microsecond)
@@ -29,10 +29,10 @@ func TestWaitWithMultipleLimits(t *testing.T) {
 				want[i] += time.Microsecond // thirds of a second round up
 			}
 		}
-		if !slices.Equal(line.served, want) {
-			t.Errorf("five of 2/s and 3/10s: got served at %v want %v", line.served, want)
+		if !slices.Equal(waiting.served, want) {
+			t.Errorf("five of 2/s and 3/10s: got served at %v want %v", waiting.served, want)
 		}
-		if err := line.limiter.WaitN(t.Context(), "key", 3); !errors.Is(err, headgate.ErrNeverAllowed) {
+		if err := waiting.limiter.WaitN(t.Context(), "key", 3); !errors.Is(err, headgate.ErrNeverAllowed) {
 			t.Errorf("3 of 2/s and 3/10s: got error %v want ErrNeverAllowed", err)
 		}
 	})
@@ -44,21 +44,21 @@ func TestWaitWithMultipleLimits(t *testing.T) {
 func TestWaitInMultipleQueues(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := limiterOver(t, memstore.New(nil), headgate.LeakyBucket, "1/s queue 9", "1/s queue 99")
+		l := newAlgorithmLimiter(t, memstore.New(nil), headgate.LeakyBucket, "1/s queue 9", "1/s queue 99")
 		mustAllow(t, l, "key", 5)
 		began := time.Now()
 		soon, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 		defer cancel()
 		if err := l.Wait(soon, "key"); !errors.Is(err, headgate.ErrWouldExceedDeadline) || time.Since(began) != 0 {
-			t.Errorf("held back for 5 s with a deadline in 4: got error %v after %v want ErrWouldExceedDeadline at once", err, time.Since(began))
+			t.Errorf("held back for 5 s with a deadline in 4: got error %v after %v want ErrWouldExceedDeadline immediately", err, time.Since(began))
 		}
 		later, stop := context.WithCancel(t.Context())
-		line := newCrowd(l)
-		line.join(later, 0, 1)
+		waiting := newWaiters(l)
+		waiting.join(later, 0, 1)
 		time.Sleep(time.Second)
 		stop()
-		line.all.Wait()
-		if err := line.err(0); !errors.Is(err, context.Canceled) {
+		waiting.all.Wait()
+		if err := waiting.err(0); !errors.Is(err, context.Canceled) {
 			t.Errorf("cancelled while held back: got error %v want context.Canceled", err)
 		}
 		if d, _ := l.PeekN(t.Context(), "key", 0); d.Delay != 5*time.Second {
@@ -70,7 +70,7 @@ func TestWaitInMultipleQueues(t *testing.T) {
 func TestWaitersOnManyKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := limiterOver(t, memstore.New(nil), headgate.TokenBucket, "10/s")
+		l := newAlgorithmLimiter(t, memstore.New(nil), headgate.TokenBucket, "10/s")
 		var all sync.WaitGroup
 		var served atomic.Int64
 		for i := range 400 {

@@ -44,7 +44,7 @@ func TestWaitIsFIFO(t *testing.T) {
 		t.Run(string(c.algorithm), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				waiting := newCrowd(limiterOver(t, memstore.New(nil), c.algorithm, c.limit))
+				waiting := newWaiters(newAlgorithmLimiter(t, memstore.New(nil), c.algorithm, c.limit))
 				for i := range c.served {
 					waiting.join(t.Context(), i, 1)
 				}
@@ -66,7 +66,7 @@ func TestWaitFailsImmediatelyBeyondDeadline(t *testing.T) {
 		t.Run(string(c.algorithm), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				l := limiterOver(t, memstore.New(nil), c.algorithm, c.limit)
+				l := newAlgorithmLimiter(t, memstore.New(nil), c.algorithm, c.limit)
 				mustAllow(t, l, "key", 2)
 				began := time.Now()
 				before, _ := l.PeekN(t.Context(), "key", 0)
@@ -85,7 +85,7 @@ func TestWaitFailsImmediatelyBeyondDeadline(t *testing.T) {
 				enough, cancel := context.WithTimeout(t.Context(), wait)
 				defer cancel()
 				if err := l.Wait(enough, "key"); err != nil {
-					t.Errorf("wait with a deadline at the very instant, %v: got error %v want none", wait, err)
+					t.Errorf("wait with a deadline at exactly that time, %v: got error %v want none", wait, err)
 				}
 				if took := time.Since(began); took != wait {
 					t.Errorf("the wait took %v want %v", took, wait)
@@ -131,25 +131,25 @@ func TestWaitFailsImmediatelyInQueue(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				l := limiterOver(t, memstore.New(nil), c.algorithm, "1/s burst 10")
+				l := newAlgorithmLimiter(t, memstore.New(nil), c.algorithm, "1/s burst 10")
 				mustAllow(t, l, "key", 10)
-				line := newCrowd(l)
+				waiting := newWaiters(l)
 				for i, cost := range c.costs {
-					line.join(t.Context(), i, cost)
+					waiting.join(t.Context(), i, cost)
 				}
 				short, cancel := context.WithTimeout(t.Context(), c.served-time.Millisecond)
 				defer cancel()
-				line.join(short, 98, c.cost)
-				if err := line.err(98); !errors.Is(err, headgate.ErrWouldExceedDeadline) {
-					t.Errorf("behind %v, with 1 ms less than %v: got error %v want ErrWouldExceedDeadline at once", c.costs, c.served, err)
+				waiting.join(short, 98, c.cost)
+				if err := waiting.err(98); !errors.Is(err, headgate.ErrWouldExceedDeadline) {
+					t.Errorf("after %v, with 1 ms less than %v: got error %v want ErrWouldExceedDeadline immediately", c.costs, c.served, err)
 				}
 				time.Sleep(c.pause)
 				enough, cancel := context.WithTimeout(t.Context(), c.served-c.pause)
 				defer cancel()
-				line.join(enough, 99, c.cost)
-				line.all.Wait()
-				if n := len(line.order); line.order[n-1] != 99 || line.served[n-1] != c.served {
-					t.Errorf("behind %v: got order %v served at %v want the last at %v; errors %v", c.costs, line.order, line.served, c.served, line.errs)
+				waiting.join(enough, 99, c.cost)
+				waiting.all.Wait()
+				if n := len(waiting.order); waiting.order[n-1] != 99 || waiting.served[n-1] != c.served {
+					t.Errorf("after %v: got order %v served at %v want the last at %v; errors %v", c.costs, waiting.order, waiting.served, c.served, waiting.errs)
 				}
 			})
 		})
@@ -159,38 +159,38 @@ func TestWaitFailsImmediatelyInQueue(t *testing.T) {
 func TestWaitFailsOnceQueueHeadIsReserved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := &watchedStore{Store: memstore.New(nil), slow: map[string]time.Duration{"key": time.Second}}
-		l := limiterOver(t, store, headgate.TokenBucket, "1/10s")
+		store := &countingStore{Store: memstore.New(nil), slow: map[string]time.Duration{"key": time.Second}}
+		l := newAlgorithmLimiter(t, store, headgate.TokenBucket, "1/10s")
 		mustAllow(t, l, "key", 1)
-		line := newCrowd(l)
+		waiting := newWaiters(l)
 		until := func(instant time.Duration) context.Context {
-			ctx, cancel := context.WithDeadline(t.Context(), line.began.Add(instant))
+			ctx, cancel := context.WithDeadline(t.Context(), waiting.began.Add(instant))
 			t.Cleanup(cancel)
 			return ctx
 		}
-		mustRefuse := func(i int, why string) {
+		requireDeadlineError := func(i int, why string) {
 			t.Helper()
-			if err := line.err(i); !errors.Is(err, headgate.ErrWouldExceedDeadline) {
+			if err := waiting.err(i); !errors.Is(err, headgate.ErrWouldExceedDeadline) {
 				t.Errorf("waiter %d, %s: got error %v want ErrWouldExceedDeadline", i, why, err)
 			}
 		}
 		// The first call takes a second. Only then it is known that units are available
 		// at 10 s, 20 s, …
-		line.join(t.Context(), 0, 1)
-		line.join(until(15*time.Second), 1, 1)
-		line.join(until(25*time.Second), 2, 1)
-		line.join(until(25*time.Second), 3, 1)
+		waiting.join(t.Context(), 0, 1)
+		waiting.join(until(15*time.Second), 1, 1)
+		waiting.join(until(25*time.Second), 2, 1)
+		waiting.join(until(25*time.Second), 3, 1)
 		time.Sleep(1500 * time.Millisecond)
-		mustRefuse(1, "who needs 20 s and has 15, once the first knows that it takes 10")
-		mustRefuse(3, "who needs 30 s and has 25, behind another who needs 20")
-		line.join(until(30*time.Second), 4, 1)
+		requireDeadlineError(1, "who needs 20 s and has 15, once the first knows that it takes 10")
+		requireDeadlineError(3, "who needs 30 s and has 25, behind another who needs 20")
+		waiting.join(until(30*time.Second), 4, 1)
 		time.Sleep(9 * time.Second) // the second asks, which takes it until 11 s
-		line.join(until(35*time.Second), 5, 1)
+		waiting.join(until(35*time.Second), 5, 1)
 		time.Sleep(time.Second)
-		mustRefuse(5, "who needs 40 s and has 35, once the second knows that it takes 20")
-		line.all.Wait()
-		if want := []int{0, 2, 4}; !slices.Equal(line.order, want) {
-			t.Errorf("got served %v want %v: the places of the refused are free; errors %v", line.order, want, line.errs)
+		requireDeadlineError(5, "who needs 40 s and has 35, once the second knows that it takes 20")
+		waiting.all.Wait()
+		if want := []int{0, 2, 4}; !slices.Equal(waiting.order, want) {
+			t.Errorf("got served %v want %v: the places of rejected waiters are free; errors %v", waiting.order, want, waiting.errs)
 		}
 		if got := l.Lines(); got != 0 {
 			t.Errorf("got %d lines left want none, because no caller waits", got)
@@ -202,43 +202,43 @@ func TestWaitFailsOnceQueueHeadIsReserved(t *testing.T) {
 func TestCancelledWaitersKeepNoReservation(t *testing.T) {
 	t.Parallel()
 	for _, c := range pacing {
-		for name, cancelled := range map[string][]int{"the head": {2}, "in the line": {4, 6}, "the head and others": {2, 3, 5, 7}} {
+		for name, cancelled := range map[string][]int{"the head": {2}, "in the queue": {4, 6}, "the head and others": {2, 3, 5, 7}} {
 			t.Run(string(c.algorithm)+"/"+name, func(t *testing.T) {
 				t.Parallel()
 				var with, without []time.Duration
-				synctest.Test(t, func(t *testing.T) { with = servedBeside(t, c.algorithm, c.limit, 10, cancelled) })
-				synctest.Test(t, func(t *testing.T) { without = servedBeside(t, c.algorithm, c.limit, 10-len(cancelled), nil) })
+				synctest.Test(t, func(t *testing.T) { with = servedTimes(t, c.algorithm, c.limit, 10, cancelled) })
+				synctest.Test(t, func(t *testing.T) { without = servedTimes(t, c.algorithm, c.limit, 10-len(cancelled), nil) })
 				if !slices.Equal(with, without) {
-					t.Errorf("10 waiters of whom %v were cancelled: got served at %v want %v, as if they had not come", cancelled, with, without)
+					t.Errorf("10 waiters of whom %v were cancelled: got served at %v want %v, as without them", cancelled, with, without)
 				}
 			})
 		}
 	}
 }
 
-// servedBeside starts n waiters, cancels some after 100 ms, and returns when the others
+// servedTimes starts n waiters, cancels some after 100 ms, and returns when the others
 // were served.
-func servedBeside(t *testing.T, a headgate.Algorithm, limit string, n int, cancelled []int) []time.Duration {
-	line := newCrowd(limiterOver(t, memstore.New(nil), a, limit))
+func servedTimes(t *testing.T, a headgate.Algorithm, limit string, n int, cancelled []int) []time.Duration {
+	waiting := newWaiters(newAlgorithmLimiter(t, memstore.New(nil), a, limit))
 	some, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	for i := range n {
 		if slices.Contains(cancelled, i) {
-			line.join(some, i, 1)
+			waiting.join(some, i, 1)
 		} else {
-			line.join(t.Context(), i, 1)
+			waiting.join(t.Context(), i, 1)
 		}
 	}
 	time.Sleep(100 * time.Millisecond)
 	cancel()
 	synctest.Wait()
 	for _, i := range cancelled {
-		if err := line.err(i); !errors.Is(err, context.Canceled) {
+		if err := waiting.err(i); !errors.Is(err, context.Canceled) {
 			t.Errorf("waiter %d was cancelled: got error %v want context.Canceled", i, err)
 		}
 	}
-	line.all.Wait()
-	return line.served
+	waiting.all.Wait()
+	return waiting.served
 }
 
 // A context that ends at the very instant at which units are due: they are spent, so
@@ -248,19 +248,19 @@ func TestWaitServedAtDeadline(t *testing.T) {
 	t.Parallel()
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
-			store := &watchedStore{Store: memstore.New(nil), slow: map[string]time.Duration{"key": time.Second}, slowSpacing: 20 * time.Second}
-			l := limiterOver(t, store, headgate.TokenBucket, "1/10s")
+			store := &countingStore{Store: memstore.New(nil), slow: map[string]time.Duration{"key": time.Second}, slowSpacing: 20 * time.Second}
+			l := newAlgorithmLimiter(t, store, headgate.TokenBucket, "1/10s")
 			mustAllow(t, l, "key", 1)
-			line := newCrowd(l)
+			waiting := newWaiters(l)
 			ending, cancel := context.WithCancel(t.Context())
-			line.join(ending, 0, 1)
-			patient, stop := context.WithTimeout(t.Context(), time.Hour)
+			waiting.join(ending, 0, 1)
+			longDeadline, stop := context.WithTimeout(t.Context(), time.Hour)
 			defer stop()
-			line.join(patient, 1, 1)
+			waiting.join(longDeadline, 1, 1)
 			time.AfterFunc(10*time.Second, cancel)
-			line.all.Wait()
-			if !slices.Equal(line.order, []int{0, 1}) {
-				t.Errorf("cancelled when it is due: got served %v want both; errors %v", line.order, line.errs)
+			waiting.all.Wait()
+			if !slices.Equal(waiting.order, []int{0, 1}) {
+				t.Errorf("cancelled when it is due: got served %v want both; errors %v", waiting.order, waiting.errs)
 			}
 		})
 	}
@@ -274,13 +274,13 @@ func TestWaitersDoNotPoll(t *testing.T) {
 		t.Run(string(c.algorithm), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				store := &watchedStore{Store: memstore.New(nil)}
-				line := newCrowd(limiterOver(t, store, c.algorithm, c.limit))
+				store := &countingStore{Store: memstore.New(nil)}
+				waiting := newWaiters(newAlgorithmLimiter(t, store, c.algorithm, c.limit))
 				for i := range 40 {
-					line.join(t.Context(), i, 1)
+					waiting.join(t.Context(), i, 1)
 				}
-				line.all.Wait()
-				instants := int64(len(slices.Compact(line.served)))
+				waiting.all.Wait()
+				instants := int64(len(slices.Compact(waiting.served)))
 				most := int64(40)
 				if c.algorithm.Windowed() {
 					most += instants // the head asks, waits and asks again
@@ -297,8 +297,8 @@ func TestWaitersDoNotPoll(t *testing.T) {
 func TestSlowKeyDoesNotDelayOtherKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := &watchedStore{Store: memstore.New(nil), slow: map[string]time.Duration{"slow": time.Hour}}
-		l := limiterOver(t, store, headgate.TokenBucket, "10/s")
+		store := &countingStore{Store: memstore.New(nil), slow: map[string]time.Duration{"slow": time.Hour}}
+		l := newAlgorithmLimiter(t, store, headgate.TokenBucket, "10/s")
 		var slow sync.WaitGroup
 		for range 3 {
 			slow.Go(func() { _ = l.Wait(t.Context(), "slow") })
@@ -332,11 +332,11 @@ func TestWaitWithoutQueueing(t *testing.T) {
 		{"nothing", false, 0, nil},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			line := newCrowd(limiterOver(t, memstore.New(nil), headgate.TokenBucket, "2/s"))
-			l := line.limiter
+			waiting := newWaiters(newAlgorithmLimiter(t, memstore.New(nil), headgate.TokenBucket, "2/s"))
+			l := waiting.limiter
 			mustAllow(t, l, "key", 2)
-			line.join(t.Context(), 0, 1)
-			line.join(t.Context(), 1, 1)
+			waiting.join(t.Context(), 0, 1)
+			waiting.join(t.Context(), 1, 1)
 			began := time.Now()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -350,9 +350,9 @@ func TestWaitWithoutQueueing(t *testing.T) {
 				t.Errorf("%s: took %v want no time", c.name, took)
 			}
 			if d, _ := l.PeekN(t.Context(), "key", 0); d.ResetAfter != 1500*time.Millisecond {
-				t.Errorf("%s: got reset after %v want 1.5s: nothing was spent beside what the line has booked", c.name, d.ResetAfter)
+				t.Errorf("%s: got reset after %v want 1.5s: nothing was spent in addition to the reservations of the queue", c.name, d.ResetAfter)
 			}
-			line.all.Wait()
+			waiting.all.Wait()
 		})
 	}
 }
@@ -362,7 +362,7 @@ func TestWaitReturnsStoreError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range pacing {
 			store := memstore.New(nil)
-			l := limiterOver(t, store, c.algorithm, c.limit)
+			l := newAlgorithmLimiter(t, store, c.algorithm, c.limit)
 			_ = store.Close()
 			for _, cost := range []int64{0, 1} {
 				if err := l.WaitN(t.Context(), "key", cost); !errors.Is(err, headgate.ErrClosed) {

@@ -11,14 +11,14 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-// admission is so many units that went ahead at an instant.
+// admission is a number of units that were allowed at one instant.
 type admission struct{ at, units int64 }
 
-// tooMany reports whether units within a span of µs, including both ends, break a
-// guarantee.
+// tooMany reports whether units within a span in µs, including both ends, exceed an upper
+// bound.
 type tooMany func(span, units int64) bool
 
-// guarantees of each algorithm under a limit, as the documentation states them.
+// guarantee returns the documented upper bound of an algorithm under a limit.
 func guarantee(name headgate.Algorithm, l headgate.Limit) tooMany {
 	rate, period, capacity := l.Rate, l.Period.Microseconds(), l.Capacity()
 	switch {
@@ -37,7 +37,7 @@ func guarantee(name headgate.Algorithm, l headgate.Limit) tooMany {
 	}
 }
 
-// above reports a·b > c·d, exactly.
+// above reports whether a·b > c·d, computed exactly.
 func above(a, b, c, d int64) bool {
 	if a <= 0 {
 		return false
@@ -47,10 +47,10 @@ func above(a, b, c, d int64) bool {
 	return h1 > h2 || h1 == h2 && l1 > l2
 }
 
-// worst looks at every span that begins and ends with an admission, and gives the one
-// with the most units of those in which the guarantee is broken; broken is false if
-// there is none.
-func worst(log []admission, over tooMany) (span, units int64, broken bool) {
+// worstViolation checks every span that begins and ends with an admission. Of the spans
+// that exceed the bound it returns the one with the most units; broken is false if no
+// span does.
+func worstViolation(log []admission, over tooMany) (span, units int64, broken bool) {
 	slices.SortFunc(log, func(a, b admission) int { return cmp.Compare(a.at, b.at) })
 	for i := range log {
 		sum := int64(0)
@@ -64,8 +64,9 @@ func worst(log []admission, over tooMany) (span, units int64, broken bool) {
 	return span, units, broken
 }
 
-// busy is a limit under which much happens.
-func (d dice) busy(a algo.Algorithm) headgate.Limit {
+// busyLimit returns a small limit with a short period, so that allows and denials
+// alternate often.
+func (d generator) busyLimit(a algo.Algorithm) headgate.Limit {
 	for {
 		l := headgate.Limit{Rate: 1 + d.upTo(40), Period: time.Duration(d.scaled(1000, 10_000_000)) * time.Microsecond}
 		if d.oneIn(2) {
@@ -77,9 +78,9 @@ func (d dice) busy(a algo.Algorithm) headgate.Limit {
 	}
 }
 
-// soon is the next instant of busy traffic: never earlier, often the first at which
-// what was denied is there.
-func (d dice) soon(now int64, l headgate.Limit, last headgate.Decision) int64 {
+// nextBusyInstant returns the time of the next request of busy traffic. It is never
+// earlier than now, and often the first time at which the denied units are available.
+func (d generator) nextBusyInstant(now int64, l headgate.Limit, last headgate.Decision) int64 {
 	switch d.IntN(6) {
 	case 0, 1:
 		return now
@@ -93,30 +94,31 @@ func (d dice) soon(now int64, l headgate.Limit, last headgate.Decision) int64 {
 }
 
 func TestGuaranteeInAnySpan(t *testing.T) { // T28
-	eachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
-		d := newDice(*seedFlag, 500)
+	forEachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
+		d := newGenerator(*seedFlag, 500)
 		for range 400 {
-			k := newKey(a, d.busy(a))
+			k := newKey(a, d.busyLimit(a))
 			now, last := year2026+d.upTo(1e9), headgate.Decision{}
 			var log []admission
 			for range 150 {
-				now = d.soon(now, k.limit, last)
+				now = d.nextBusyInstant(now, k.limit, last)
 				n := 1 + d.upTo(min(k.limit.Capacity(), 1+d.upTo(k.limit.Capacity())))
 				if last = k.take(now, n); last.Allowed {
 					log = append(log, admission{now, n})
 				}
 			}
-			if span, units, broken := worst(log, guarantee(a.Name, k.limit)); broken {
-				t.Fatalf("%v: %d units went ahead within %d µs", k, units, span)
+			if span, units, broken := worstViolation(log, guarantee(a.Name, k.limit)); broken {
+				t.Fatalf("%v: %d units were allowed within %d µs", k, units, span)
 			}
 		}
 	})
 }
 
-// guaranteeWithBookings returns the guarantee with reservations. Their times are rounded
-// up, so two of them may be up to 1 µs closer together than their units. Reservations
-// that waited for the end of an interval may be served together with the next refill.
-func guaranteeWithBookings(name headgate.Algorithm, l headgate.Limit) tooMany {
+// guaranteeWithReservations returns the guarantee with reservations. Their times are
+// rounded up, so two of them may be up to 1 µs closer together than their units.
+// Reservations that waited for the end of an interval may be served together with the
+// next refill.
+func guaranteeWithReservations(name headgate.Algorithm, l headgate.Limit) tooMany {
 	if name.Refill() == headgate.RefillStepped {
 		return func(span, units int64) bool { return units > l.Capacity()+l.Rate*(span/l.Period.Microseconds()+1) }
 	}
@@ -124,25 +126,25 @@ func guaranteeWithBookings(name headgate.Algorithm, l headgate.Limit) tooMany {
 	return func(span, units int64) bool { return over(span+1, units) }
 }
 
-// TestGuaranteeWithReservations counts a booking at the instant that it was
-// promised, and not at all when it was cancelled before that.
+// TestGuaranteeWithReservations counts a reservation at its reserved
+// time. A reservation that was cancelled before does not count.
 func TestGuaranteeWithReservations(t *testing.T) { // T31
-	for _, a := range slices.DeleteFunc(algo.All(), func(a algo.Algorithm) bool { return !books(a) }) {
+	for _, a := range slices.DeleteFunc(algo.All(), func(a algo.Algorithm) bool { return !canReserve(a) }) {
 		t.Run(string(a.Name), func(t *testing.T) {
 			t.Parallel()
-			d := newDice(*seedFlag, 501)
+			d := newGenerator(*seedFlag, 501)
 			for range 1500 {
-				l := d.busy(a)
-				log := bookedTrace(d, newKey(a, l))
-				if span, units, broken := worst(log, guaranteeWithBookings(a.Name, l)); broken {
-					t.Fatalf("%s %v: %d units went ahead within %d µs", a.Name, l, units, span)
+				l := d.busyLimit(a)
+				log := reservationTrace(d, newKey(a, l))
+				if span, units, broken := worstViolation(log, guaranteeWithReservations(a.Name, l)); broken {
+					t.Fatalf("%s %v: %d units were allowed within %d µs", a.Name, l, units, span)
 				}
 			}
 		})
 	}
 }
 
-func bookedTrace(d dice, k *key) []admission {
+func reservationTrace(d generator, k *key) []admission {
 	type booking struct {
 		admission
 		mark algo.State
@@ -150,7 +152,7 @@ func bookedTrace(d dice, k *key) []admission {
 	var booked []booking
 	now, last := year2026+d.upTo(1e9), headgate.Decision{}
 	for range 100 {
-		now = d.soon(now, k.limit, last)
+		now = d.nextBusyInstant(now, k.limit, last)
 		n := 1 + d.upTo(k.limit.Capacity()-1)
 		switch d.IntN(4) {
 		case 0:
@@ -181,11 +183,11 @@ func bookedTrace(d dice, k *key) []admission {
 	return log
 }
 
-// TestCancelRefundsLastReservation: with nothing behind it, a cancelled booking leaves
-// the key as it was.
+// TestCancelRefundsLastReservation checks that cancelling the newest reservation restores
+// the key.
 func TestCancelRefundsLastReservation(t *testing.T) { // T31
-	eachMoment(t, moments/4, func(t *testing.T, d dice, k *key, now, cost int64) {
-		if !books(k.algorithm) || now > maxInstant/2 {
+	forEachStep(t, stepsPerTest/4, func(t *testing.T, d generator, k *key, now, cost int64) {
+		if !canReserve(k.algorithm) || now > maxInstant/2 {
 			return
 		}
 		k.take(now, 0)
@@ -203,40 +205,40 @@ func TestCancelRefundsLastReservation(t *testing.T) { // T31
 		if behind.do(&step{verb: reserve, t: now, n: 1, maxDelay: hundredYear}, &r); !r.ok {
 			return
 		}
-		kept := behind.kept()
+		kept := behind.storedState()
 		behind.run(step{verb: cancel, t: now, n: cost, mark: mark})
-		if got := behind.kept(); got != kept {
-			t.Errorf("%v: %d cancelled at %d with one booked behind: got %s want %s", behind, cost, now, got, kept)
+		if got := behind.storedState(); got != kept {
+			t.Errorf("%v: %d cancelled at %d with a later reservation: got %s want %s", behind, cost, now, got, kept)
 		}
 		last := k.clone()
 		last.state = mark
-		last.run(step{verb: cancel, t: now + r.booked, n: cost, mark: mark}) // due by then: the unit behind it is
+		last.run(step{verb: cancel, t: now + r.booked, n: cost, mark: mark}) // due by then
 		if got := last.state; got != mark {
 			t.Errorf("%v: %d cancelled after it was due: got state %v want %v", last, cost, got, mark)
 		}
 	})
 }
 
-// TestLeakyBucketSpacing: whatever comes in, what goes out keeps T apart for each
-// unit.
+// TestLeakyBucketSpacing checks that served units are at least T apart, whatever the
+// arrivals.
 func TestLeakyBucketSpacing(t *testing.T) {
 	a, err := algo.Named(headgate.LeakyBucket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := newDice(*seedFlag, 502)
+	d := newGenerator(*seedFlag, 502)
 	for range 400 {
-		k := newKey(a, d.busy(a))
+		k := newKey(a, d.busyLimit(a))
 		now, last := year2026+d.upTo(1e9), headgate.Decision{}
 		var out []admission
 		for range 100 {
-			now = d.soon(now, k.limit, last)
+			now = d.nextBusyInstant(now, k.limit, last)
 			n := 1 + d.upTo(k.limit.Capacity()-1)
 			if last = k.take(now, n); last.Allowed {
 				out = append(out, admission{now + last.Delay.Microseconds(), n})
 			}
 		}
-		for i := 1; i < len(out); i++ { // each goes out less than 1 µs after its exact instant
+		for i := 1; i < len(out); i++ { // each is served less than 1 µs after its exact time
 			if apart := out[i].at - out[i-1].at + 1; apart*k.limit.Rate <= out[i-1].units*k.limit.Period.Microseconds() {
 				t.Fatalf("%v: %d units at %d, the next only %d µs later", k, out[i-1].units, out[i-1].at, apart-1)
 			}
@@ -269,7 +271,7 @@ func TestBurstsAroundWindowBoundary(t *testing.T) { // T28
 				log = append(log, admission{now, n})
 			}
 		}
-		if _, got, _ := worst(log, func(span, _ int64) bool { return span < 1_000_000 }); got != want {
+		if _, got, _ := worstViolation(log, func(span, _ int64) bool { return span < 1_000_000 }); got != want {
 			t.Errorf("%s 100/s, attacked at a window's edge: got %d units within a second want %d", name, got, want)
 		}
 	}

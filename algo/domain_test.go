@@ -17,27 +17,30 @@ const (
 	year2026    = int64(1_767_225_600_000_000)
 )
 
-// dice draws from the whole accepted domain, its edges more often than chance would.
-type dice struct{ *rand.Rand }
+// generator draws random values from the whole accepted range. It draws the bounds of
+// the range more often than a uniform distribution.
+type generator struct{ *rand.Rand }
 
-func newDice(seed, stream uint64) dice { return dice{rand.New(rand.NewPCG(seed, stream))} }
+func newGenerator(seed, stream uint64) generator {
+	return generator{rand.New(rand.NewPCG(seed, stream))}
+}
 
-func (d dice) oneIn(n int) bool { return d.IntN(n) == 0 }
+func (d generator) oneIn(n int) bool { return d.IntN(n) == 0 }
 
-// upTo is uniform over 0 to most.
-func (d dice) upTo(most int64) int64 { return d.Int64N(most + 1) }
+// upTo returns a uniform number from 0 to most.
+func (d generator) upTo(most int64) int64 { return d.Int64N(most + 1) }
 
-// scaled is a whole number from least to most, each order of magnitude as likely as any
-// other.
-func (d dice) scaled(least, most int64) int64 {
+// scaled returns a whole number from least to most. Each order of magnitude is equally
+// likely.
+func (d generator) scaled(least, most int64) int64 {
 	low, high := math.Log(float64(least)), math.Log(float64(most)+1)
 	return min(most, max(least, int64(math.Exp(low+d.Float64()*(high-low)))))
 }
 
-func pick[T any](d dice, of ...T) T { return of[d.IntN(len(of))] }
+func pick[T any](d generator, of ...T) T { return of[d.IntN(len(of))] }
 
-// units is a rate, burst or queue.
-func (d dice) units() int64 {
+// units returns a rate, burst or queue.
+func (d generator) units() int64 {
 	switch d.IntN(4) {
 	case 0:
 		return pick[int64](d, 1, 2, 3, 7, 10, 300, 999_999_937, headgate.MaxUnits-1, headgate.MaxUnits)
@@ -48,8 +51,8 @@ func (d dice) units() int64 {
 	}
 }
 
-// period is whole µs from 1 ms to 366 days; often a prime number of µs or of ms.
-func (d dice) period() time.Duration {
+// period returns whole µs from 1 ms to 366 days; often a prime number of µs or of ms.
+func (d generator) period() time.Duration {
 	least, most := headgate.MinPeriod, headgate.MaxPeriod
 	switch d.IntN(5) {
 	case 0:
@@ -63,8 +66,8 @@ func (d dice) period() time.Duration {
 	}
 }
 
-// primeBelow is an odd prime up to most.
-func (d dice) primeBelow(most int64) int64 {
+// primeBelow returns an odd prime up to most.
+func (d generator) primeBelow(most int64) int64 {
 	for n := d.scaled(3, most) | 1; n <= most; n += 2 {
 		if big.NewInt(n).ProbablyPrime(0) { // exact below 2^64
 			return n
@@ -73,8 +76,8 @@ func (d dice) primeBelow(most int64) int64 {
 	return 3
 }
 
-// edgeLimits take 100 years to fill, to the microsecond, or lie at the corners of the
-// domain.
+// edgeLimits are limits that take exactly 100 years to fill or are at the bounds of the
+// accepted range.
 var edgeLimits = []headgate.Limit{
 	{Rate: 1, Period: 3_155_760 * time.Microsecond, Burst: headgate.MaxUnits},
 	{Rate: 1, Period: 24 * time.Hour, Burst: 36525},
@@ -92,9 +95,9 @@ var edgeLimits = []headgate.Limit{
 	{Rate: headgate.MaxUnits, Period: time.Second},
 }
 
-// limit is one that the algorithm accepts. Where the burst would take longer than 100
-// years to fill, it is often the largest that does not.
-func (d dice) limit(a algo.Algorithm) headgate.Limit {
+// limit returns a limit that the algorithm accepts. If the burst would take longer than
+// 100 years to fill, it often returns the largest burst that does not.
+func (d generator) limit(a algo.Algorithm) headgate.Limit {
 	for {
 		l := headgate.Limit{Rate: d.units(), Period: d.period()}
 		switch {
@@ -125,9 +128,9 @@ func accepts(a algo.Algorithm, l headgate.Limit) bool {
 	return err == nil
 }
 
-// changed is a limit that takes the place of l on a key with state: often it differs in
+// changed returns a limit that replaces l on a key with state. It often differs from l in
 // one number only.
-func (d dice) changed(a algo.Algorithm, l headgate.Limit) headgate.Limit {
+func (d generator) changed(a algo.Algorithm, l headgate.Limit) headgate.Limit {
 	for range 20 {
 		c := l
 		switch d.IntN(4) {
@@ -147,9 +150,9 @@ func (d dice) changed(a algo.Algorithm, l headgate.Limit) headgate.Limit {
 	return d.limit(a)
 }
 
-// cost is what a request might ask for under a limit that holds most, of which left can
-// be spent.
-func (d dice) cost(most, left int64) int64 {
+// cost returns a cost for a request under a limit with capacity most, of which left
+// units remain.
+func (d generator) cost(most, left int64) int64 {
 	switch d.IntN(12) {
 	case 0, 1:
 		return d.upTo(1)
@@ -168,8 +171,8 @@ func (d dice) cost(most, left int64) int64 {
 	}
 }
 
-// instant is where a key's life might begin.
-func (d dice) instant() int64 {
+// instant returns the time of a key's first request.
+func (d generator) instant() int64 {
 	switch d.IntN(5) {
 	case 0:
 		return pick[int64](d, 0, 1, maxInstant-1, maxInstant)
@@ -184,7 +187,7 @@ func (d dice) instant() int64 {
 
 // after returns the time of the next step after a step at t with the decision last: near
 // the times in the decision, much later, or earlier.
-func (d dice) after(t int64, l headgate.Limit, last headgate.Decision) int64 {
+func (d generator) after(t int64, l headgate.Limit, last headgate.Decision) int64 {
 	next := t
 	switch d.IntN(16) {
 	case 0, 1, 2:

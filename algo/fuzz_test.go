@@ -10,8 +10,8 @@ import (
 )
 
 // FuzzStep executes fuzzed requests on a key with the Go and the Lua implementation of
-// an algorithm. They must agree, a state must fit its words, and RetryAfter of a denial
-// must be exact.
+// an algorithm. They must agree, a state must be in its documented ranges, and
+// RetryAfter of a denial must be exact.
 func FuzzStep(f *testing.F) {
 	life := func(moves ...[3]uint64) (text []byte) {
 		for _, m := range moves {
@@ -27,7 +27,7 @@ func FuzzStep(f *testing.F) {
 			life([3]uint64{0, 0, 1e9}, [3]uint64{3, 1e15, 7}, [3]uint64{20, 5, 3}, [3]uint64{4, 0, 0}, [3]uint64{2, 9, maxExact}))
 		f.Add(uint8(i), int64(1), int64(3_155_760), int64(1_000_000_000), int64(0), life([3]uint64{3, 1e15, 1e9}, [3]uint64{24, 0, 1}))
 	}
-	twins := map[headgate.Algorithm]*luaTwin{}
+	twins := map[headgate.Algorithm]*luaStepper{}
 	f.Fuzz(func(t *testing.T, which uint8, rate, period, burst, now int64, moves []byte) {
 		a := algo.All()[int(which)%len(algo.All())]
 		l := headgate.Limit{Rate: rate, Period: time.Duration(period%(1<<50)) * time.Microsecond, Burst: burst}
@@ -35,23 +35,23 @@ func FuzzStep(f *testing.F) {
 			return
 		}
 		if twins[a.Name] == nil {
-			twin, err := newLuaTwin(a, asItStands(a))
+			twin, err := newLuaStepper(a, unchangedText(a))
 			if err != nil {
 				t.Fatal(err)
 			}
 			twins[a.Name] = twin
 		}
-		fuzzLife(t, newKey(a, l), twins[a.Name], now, moves)
+		fuzzKey(t, newKey(a, l), twins[a.Name], now, moves)
 	})
 }
 
-func fuzzLife(t *testing.T, k *key, twin *luaTwin, now int64, moves []byte) {
+func fuzzKey(t *testing.T, k *key, twin *luaStepper, now int64, moves []byte) {
 	twin.forget()
 	twin.bind(k.algorithm, k.limit)
 	var want, got result
 	booked, taken := step{verb: cancel}, step{verb: undo}
 	for ; len(moves) >= 17; moves = moves[17:] {
-		s := fuzzStep(moves, books(k.algorithm), booked, taken)
+		s := fuzzStep(moves, canReserve(k.algorithm), booked, taken)
 		now = fuzzInstant(now, moves, k, &want)
 		s.t = now
 		before, was := k.String(), k.state
@@ -72,7 +72,7 @@ func fuzzLife(t *testing.T, k *key, twin *luaTwin, now int64, moves []byte) {
 		if s.verb == reserve {
 			continue // what it refuses is a delay
 		}
-		if !d.Allowed && !d.Never && now+wait <= maxInstant && (wait < 1 || !k.admits(now+wait, s.n) || k.admits(now+wait-1, s.n)) {
+		if !d.Allowed && !d.Never && now+wait <= maxInstant && (wait < 1 || !k.allows(now+wait, s.n) || k.allows(now+wait-1, s.n)) {
 			t.Fatalf("%s: %v: retry_after %d is not the first instant", before, &s, wait)
 		}
 	}

@@ -9,20 +9,20 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-// key is one key under one limit, whatever its algorithm keeps of it.
+// key is one key under one limit, with the state that its algorithm stores.
 type key struct {
-	goTwin
+	goStepper
 	algorithm algo.Algorithm
 	limit     headgate.Limit
 }
 
 func newKey(a algo.Algorithm, l headgate.Limit) *key {
 	k := &key{algorithm: a}
-	k.under(l)
+	k.setLimit(l)
 	return k
 }
 
-// keyOf is a fresh key under the limit of that text.
+// keyOf returns an unused key under the limit.
 func keyOf(t *testing.T, name headgate.Algorithm, limit string) *key {
 	t.Helper()
 	a, err := algo.Named(name)
@@ -32,7 +32,7 @@ func keyOf(t *testing.T, name headgate.Algorithm, limit string) *key {
 	return newKey(a, headgate.MustParseLimit(limit))
 }
 
-func (k *key) under(l headgate.Limit) {
+func (k *key) setLimit(l headgate.Limit) {
 	k.limit = l
 	k.bind(k.algorithm, l)
 }
@@ -57,7 +57,7 @@ func (k *key) take(t, n int64) headgate.Decision   { return k.run(step{verb: tak
 func (k *key) peek(t, n int64) headgate.Decision   { return k.clone().run(step{verb: peek, t: t, n: n}) }
 func (k *key) refund(t, n int64) headgate.Decision { return k.run(step{verb: refund, t: t, n: n}) }
 
-func (k *key) admits(t, n int64) bool  { return k.peek(t, n).Allowed }
+func (k *key) allows(t, n int64) bool  { return k.peek(t, n).Allowed }
 func (k *key) remaining(t int64) int64 { return k.peek(t, 0).Remaining }
 
 // resetAt returns the instant from which the key is unused, from its state alone.
@@ -67,8 +67,8 @@ func (k *key) resetAt(t int64) int64 {
 	return r.resetAt
 }
 
-// kept is all that a store would keep of the key.
-func (k *key) kept() string {
+// storedState returns everything that a store would keep of the key.
+func (k *key) storedState() string {
 	text := fmt.Sprint(k.state)
 	for at, units := range k.list.Units {
 		text += fmt.Sprint(" ", at, ":", units)
@@ -89,10 +89,12 @@ func (k *key) observed(t int64) string {
 	return text
 }
 
-func (k *key) String() string { return fmt.Sprintf("%s %v %s", k.algorithm.Name, k.limit, k.kept()) }
+func (k *key) String() string {
+	return fmt.Sprintf("%s %v %s", k.algorithm.Name, k.limit, k.storedState())
+}
 
-// eachAlgorithm runs a test for every algorithm there is.
-func eachAlgorithm(t *testing.T, test func(t *testing.T, a algo.Algorithm)) {
+// forEachAlgorithm runs a test for every algorithm.
+func forEachAlgorithm(t *testing.T, test func(t *testing.T, a algo.Algorithm)) {
 	t.Helper()
 	for _, a := range algo.All() {
 		t.Run(string(a.Name), func(t *testing.T) {
@@ -102,16 +104,16 @@ func eachAlgorithm(t *testing.T, test func(t *testing.T, a algo.Algorithm)) {
 	}
 }
 
-// eachMoment runs random sequences of all operations on keys. Before each step it calls
+// forEachStep runs random sequences of all operations on keys. Before each step it calls
 // check with a copy of the key and with the time and the cost of the step.
-func eachMoment(t *testing.T, moments int, check func(t *testing.T, d dice, k *key, now, cost int64)) {
+func forEachStep(t *testing.T, stepsPerTest int, check func(t *testing.T, d generator, k *key, now, cost int64)) {
 	t.Helper()
 	if testing.Short() {
-		moments = min(moments, 2_000)
+		stepsPerTest = min(stepsPerTest, 2_000)
 	}
-	eachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
-		d := newDice(*seedFlag, 400)
-		for done := 0; done < moments && !t.Failed(); {
+	forEachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
+		d := newGenerator(*seedFlag, 400)
+		for done := 0; done < stepsPerTest && !t.Failed(); {
 			k := newKey(a, d.limit(a))
 			now := d.instant()
 			last := headgate.Decision{Limit: k.limit.Capacity(), Remaining: k.limit.Capacity()}
@@ -126,15 +128,15 @@ func eachMoment(t *testing.T, moments int, check func(t *testing.T, d dice, k *k
 	})
 }
 
-// move does something to the key.
-func (d dice) move(k *key, now, cost int64) headgate.Decision {
+// move executes a random request or limit change on the key.
+func (d generator) move(k *key, now, cost int64) headgate.Decision {
 	switch {
 	case d.oneIn(25):
-		k.under(d.changed(k.algorithm, k.limit))
-		return k.take(now, cost) // which carries the state over, also when it denies
+		k.setLimit(d.changed(k.algorithm, k.limit))
+		return k.take(now, cost) // converts the state, even if it denies
 	case d.oneIn(8):
 		return k.refund(now, cost)
-	case books(k.algorithm) && d.oneIn(6):
+	case canReserve(k.algorithm) && d.oneIn(6):
 		return k.run(step{verb: reserve, t: now, n: cost, maxDelay: d.scaled(1, hundredYear)})
 	default:
 		return k.take(now, cost)

@@ -10,11 +10,11 @@ import (
 
 // TestAlgorithmTableMatchesSteppers compares the table of kinds with the arithmetic.
 func TestAlgorithmTableMatchesSteppers(t *testing.T) {
-	eachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
+	forEachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
 		if a.Name.Refill() == headgate.RefillUnknown {
 			t.Fatal("the table of kinds in algorithm.go of the root has no row for it")
 		}
-		if got, want := a.Name.CanReserve(), books(a); got != want {
+		if got, want := a.Name.CanReserve(), canReserve(a); got != want {
 			t.Errorf("CanReserve: got %v, its stepper is a Booker: %v", got, want)
 		}
 		k := newKey(a, headgate.MustParseLimit("10/s"))
@@ -37,7 +37,7 @@ func TestAlgorithmTableMatchesSteppers(t *testing.T) {
 }
 
 func TestCheckReportsUnusedFields(t *testing.T) {
-	eachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
+	forEachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
 		for _, c := range []struct {
 			limit string
 			field string // of the error; empty for none

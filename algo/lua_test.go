@@ -15,7 +15,7 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-// TestLuaUsesOnlyMath: a script must not use a clock, a server or a
+// TestLuaUsesOnlyMath checks that a script uses no clock, no server and no
 // global of another script.
 func TestLuaUsesOnlyMath(t *testing.T) {
 	for _, a := range algo.All() {
@@ -38,7 +38,7 @@ func TestLuaUsesOnlyMath(t *testing.T) {
 	}
 }
 
-// globals are the names of all globals that are read or written, each once.
+// globals returns the names of all globals that are read or written, each once.
 func globals(p *lua.FunctionProto) (names []string) {
 	for _, inst := range p.Code {
 		if op := int(inst >> 26); op == lua.OP_GETGLOBAL || op == lua.OP_SETGLOBAL {
@@ -61,8 +61,8 @@ func withoutComments(text string) string {
 	return code.String()
 }
 
-// TestLuaTextsCombineInOneScript: a store may put any of them, with their names, into one
-// script.
+// TestLuaTextsCombineInOneScript checks that a store can combine any of the texts, with
+// their names, in one script.
 func TestLuaTextsCombineInOneScript(t *testing.T) {
 	script, names := algo.Arithmetic(), []string{}
 	for _, a := range algo.All() {
@@ -83,16 +83,15 @@ func TestLuaTextsCombineInOneScript(t *testing.T) {
 	}
 }
 
-// TestLuaNumbersStayBelow2To53 runs the texts with every arithmetic operation replaced by
-// one that checks itself: what goes in is whole, and what comes out is what whole
-// numbers of any size would give. The one product that may be too large is the one that
-// is only asked whether it is.
+// TestLuaNumbersStayBelow2To53 runs the texts with every arithmetic operation replaced
+// by a checked one: operands must be whole, and results must equal those of unlimited
+// whole numbers. Only the product that is compared with EXACT may be too large.
 func TestLuaNumbersStayBelow2To53(t *testing.T) {
 	for i, a := range algo.All() {
 		t.Run(string(a.Name), func(t *testing.T) {
 			t.Parallel()
-			checked, err := newLuaTwin(a, func(vm *lua.LState) (*lua.LFunction, error) {
-				return loadChecked(vm, twinText(a))
+			checked, err := newLuaStepper(a, func(vm *lua.LState) (*lua.LFunction, error) {
+				return loadChecked(vm, stepperText(a))
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -101,7 +100,7 @@ func TestLuaNumbersStayBelow2To53(t *testing.T) {
 			if raceDetector || testing.Short() {
 				steps = 4_000
 			}
-			if _, difference := compare(a, checked, newDice(*seedFlag, uint64(100+i)), steps); difference != "" {
+			if _, difference := compare(a, checked, newGenerator(*seedFlag, uint64(100+i)), steps); difference != "" {
 				t.Errorf("seed %d: %s", *seedFlag, difference)
 			}
 		})
@@ -115,7 +114,7 @@ func loadChecked(vm *lua.LState, text string) (*lua.LFunction, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := rewriter{vm: vm, asked: map[ast.Expr]bool{}, floored: map[ast.Expr]bool{}}
+	r := rewriter{vm: vm, compared: map[ast.Expr]bool{}, floored: map[ast.Expr]bool{}}
 	for name, check := range map[string]lua.LGFunction{
 		"checked_add": checked((*big.Int).Add), "checked_sub": checked((*big.Int).Sub), "checked_mul": checked((*big.Int).Mul),
 		"checked_mod": checked((*big.Int).Mod), "checked_floor_div": checked((*big.Int).Div),
@@ -130,8 +129,8 @@ func loadChecked(vm *lua.LState, text string) (*lua.LFunction, error) {
 	return vm.NewFunctionFromProto(proto), nil
 }
 
-// checked is an operation on exact whole numbers whose result a double holds exactly;
-// it raises an error in Lua otherwise.
+// checked returns an operation on whole numbers. It raises a Lua error if a double cannot
+// represent the result exactly.
 func checked(do func(z, x, y *big.Int) *big.Int) lua.LGFunction {
 	return func(vm *lua.LState) int {
 		a, b := float64(vm.CheckNumber(1)), float64(vm.CheckNumber(2))
@@ -151,9 +150,9 @@ func checked(do func(z, x, y *big.Int) *big.Int) lua.LGFunction {
 
 // rewriter replaces the operators of a syntax tree.
 type rewriter struct {
-	vm      *lua.LState
-	asked   map[ast.Expr]bool // products that are only compared with EXACT
-	floored map[ast.Expr]bool // quotients that are rounded down immediately
+	vm       *lua.LState
+	compared map[ast.Expr]bool // products that are only compared with EXACT
+	floored  map[ast.Expr]bool // quotients that are rounded down immediately
 }
 
 var exprType = reflect.TypeFor[ast.Expr]()
@@ -182,12 +181,12 @@ func (r *rewriter) walk(v reflect.Value) {
 	}
 }
 
-// note looks at an expression before its parts are replaced.
+// note inspects an expression before its parts are replaced.
 func (r *rewriter) note(node any) {
 	switch e := node.(type) {
 	case *ast.RelationalOpExpr:
 		if name, ok := e.Rhs.(*ast.IdentExpr); ok && e.Operator == "<" && name.Value == "EXACT" {
-			r.asked[e.Lhs] = true
+			r.compared[e.Lhs] = true
 		}
 	case *ast.FuncCallExpr:
 		if name, ok := e.Func.(*ast.IdentExpr); ok && name.Value == "floor" && len(e.Args) == 1 {
@@ -198,7 +197,7 @@ func (r *rewriter) note(node any) {
 
 func (r *rewriter) replaced(e ast.Expr) ast.Expr {
 	op, ok := e.(*ast.ArithmeticOpExpr)
-	if !ok || r.asked[e] {
+	if !ok || r.compared[e] {
 		return e
 	}
 	name := map[string]string{"+": "checked_add", "-": "checked_sub", "*": "checked_mul", "%": "checked_mod", "/": "unrounded_div"}[op.Operator]
@@ -213,8 +212,8 @@ func (r *rewriter) replaced(e ast.Expr) ast.Expr {
 	return call
 }
 
-// TestLuaArithmeticEqualsBigIntegers holds mul_div, mul_div_ceil and ceil_div against
-// math/big at the edges of what they accept.
+// TestLuaArithmeticEqualsBigIntegers compares mul_div, mul_div_ceil and ceil_div
+// with math/big at the bounds of their arguments.
 func TestLuaArithmeticEqualsBigIntegers(t *testing.T) {
 	vm := lua.NewState()
 	defer vm.Close()
@@ -235,9 +234,9 @@ func TestLuaArithmeticEqualsBigIntegers(t *testing.T) {
 		vm.Pop(results)
 		return got
 	}
-	d := newDice(*seedFlag, 200)
+	d := newGenerator(*seedFlag, 200)
 	done := 0
-	for done < 10*moments && !(testing.Short() && done >= moments) {
+	for done < 10*stepsPerTest && !(testing.Short() && done >= stepsPerTest) {
 		a, b, m := d.edge(35), d.edge(53), max(1, d.edge(45))
 		if d.oneIn(20) {
 			m = 1 << 45
@@ -264,8 +263,9 @@ func TestLuaArithmeticEqualsBigIntegers(t *testing.T) {
 	}
 }
 
-// edge is a whole number below 2^bits: small, large, near a power of two or anything.
-func (d dice) edge(bits int) int64 {
+// edge returns a whole number below 2^bits: small, large, near a power of two or
+// anything.
+func (d generator) edge(bits int) int64 {
 	most := int64(1)<<bits - 1
 	switch d.IntN(6) {
 	case 0:

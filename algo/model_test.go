@@ -9,16 +9,16 @@ import (
 	"github.com/headgate/headgate/storetest/model"
 )
 
-// TestStepEqualsModel holds the Go text against the definition in math/big
-// rationals, over the whole domain, also when the clock goes back and under changed
-// limits. What a window becomes under another period is not defined there.
+// TestStepEqualsModel compares the Go implementation with the definition in math/big
+// rationals over the whole accepted range, with clocks that go back and limit changes.
+// The definition does not cover a window after a change of its period.
 func TestStepEqualsModel(t *testing.T) {
 	lives := 2_000
 	if raceDetector || testing.Short() {
 		lives = 200
 	}
-	eachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
-		d := newDice(*seedFlag, 700)
+	forEachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
+		d := newGenerator(*seedFlag, 700)
 		for range lives {
 			k, m := newKey(a, d.limit(a)), model.NewKey(a.Name)
 			now := d.instant()
@@ -27,14 +27,14 @@ func TestStepEqualsModel(t *testing.T) {
 				// The model counts the remaining units in an int64, even if negative.
 				now = max(now-1e12, d.after(now, k.limit, last))
 				if d.oneIn(25) {
-					if c := d.changed(a, k.limit); c.Period == k.limit.Period || books(a) || a.NewLog != nil {
-						k.under(c)
+					if c := d.changed(a, k.limit); c.Period == k.limit.Period || canReserve(a) || a.NewLog != nil {
+						k.setLimit(c)
 					}
 				}
 				before := k.String()
 				s := step{verb: pick(d, take, take, take, peek, refund), t: now, n: d.cost(last.Limit, last.Remaining)}
 				last = k.run(s)
-				if want := modelled(m, k.limit, s); !reflect.DeepEqual(last, want) {
+				if want := modelDecision(m, k.limit, s); !reflect.DeepEqual(last, want) {
 					t.Fatalf("seed %d: %s: %v\n got %+v\nwant %+v", *seedFlag, before, s, last, want)
 				}
 				// A store may delete an unused key before the clock goes back.
@@ -47,7 +47,7 @@ func TestStepEqualsModel(t *testing.T) {
 	})
 }
 
-func modelled(m *model.Key, l headgate.Limit, s step) headgate.Decision {
+func modelDecision(m *model.Key, l headgate.Limit, s step) headgate.Decision {
 	switch s.verb {
 	case take:
 		return m.Take(l, s.t, s.n)

@@ -11,9 +11,9 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-// mutation is a planted mistake: old, which stands once in the text, becomes new.
+// mutation is an injected bug: it replaces old, which occurs once in the text, by new.
 type mutation struct {
-	algorithm headgate.Algorithm // whose comparison must find it
+	algorithm headgate.Algorithm // the comparison of this algorithm must find it
 	mistake   string
 	old, new  string
 }
@@ -36,11 +36,11 @@ var mutations = []mutation{
 	{headgate.TokenBucket, "a refund before now", "if a < t then\n    a, r = t, 0", "if a < t - 1 then\n    a, r = t, 0"},
 	{headgate.TokenBucket, "a borrow that is not borrowed", "a, r = a - 1, r + b.d", "r = r + b.d"},
 	{headgate.TokenBucket, "a delay as long as the longest refused", "held > max_delay or", "held >= max_delay or"},
-	{headgate.TokenBucket, "cancel gives back what is due", "n == 0 or due(b, mark, t, n) then", "n == 0 then"},
-	{headgate.TokenBucket, "cancel behind somebody's back", "not same(s, mark) or ", ""},
+	{headgate.TokenBucket, "cancel refunds a due reservation", "n == 0 or due(b, mark, t, n) then", "n == 0 then"},
+	{headgate.TokenBucket, "cancel after a later reservation", "not same(s, mark) or ", ""},
 	{headgate.TokenBucket, "a state beyond 2^53", "past >= MAX_EXACT - b.full - t then", "past >= EXACT - b.full - t + 1 then"},
 
-	{headgate.TokenBucket, "undo gives back a full bucket's time", "whole = whole - (t - t0)\n", "whole = whole - 0\n"},
+	{headgate.TokenBucket, "undo refunds the time of a full bucket", "whole = whole - (t - t0)\n", "whole = whole - 0\n"},
 	{headgate.TokenBucket, "undo of what another limit took", "or s.c ~= b.fingerprint or s.a < t", "or s.a < t"},
 	{headgate.TokenBucket, "undo of what is promised", " or ahead > 0 or (ahead == 0 and s.b > b.full_r) then", " then"},
 	{headgate.TokenBucket, "undo of what is promised within a µs", "(ahead == 0 and s.b > b.full_r)", "(ahead == 0 and s.b > b.full_r + 1)"},
@@ -61,7 +61,7 @@ var mutations = []mutation{
 	{headgate.TokenBucketInterval, "a refund above B", "missing - min(n, missing))\nend\n\n-- undo", "missing - n)\nend\n\n-- undo"},
 	{headgate.TokenBucketInterval, "another limit's tokens above B", "min(s.b - 1, b.burst)", "(s.b - 1)"},
 	{headgate.TokenBucketInterval, "what another limit owed is not bounded", "if s.c > 0 then", "if s.c < 0 then"},
-	{headgate.TokenBucketInterval, "undo behind a refill", "s.a - after.a >= b.interval", "s.a - after.a > b.interval"},
+	{headgate.TokenBucketInterval, "undo after a refill", "s.a - after.a >= b.interval", "s.a - after.a > b.interval"},
 	{headgate.TokenBucketInterval, "undo keeps the intervals that the take began", "last = max(last, t)\n", "last = last\n"},
 	{headgate.TokenBucketInterval, "undo moves the intervals back", "last = max(last, t)\n", "last = t\n"},
 	{headgate.TokenBucketInterval, "undo of more than is missing", "or n > missing or s.a", "or s.a"},
@@ -80,7 +80,7 @@ var mutations = []mutation{
 	{headgate.SlidingLog, "back in time", "newest.at = max(t, newest.at)", "newest.at = t"},
 	{headgate.SlidingLog, "retry_after one unit early", "until n <= 0", "until n <= 1"},
 	{headgate.SlidingLog, "a refund of the whole entry", "newest.units = newest.units - n\n      return", "newest.units = newest.units\n      return"},
-	{headgate.SlidingLog, "what has aged out is forgotten in retry_after", "aged + counted + asked", "counted + asked"},
+	{headgate.SlidingLog, "retry_after ignores aged-out units", "aged + counted + asked", "counted + asked"},
 	{headgate.SlidingLog, "no room forgotten", "or not room", ""},
 	{headgate.SlidingLog, "undo of the entry before", "entry.at ~= instant or ", ""},
 	{headgate.SlidingLog, "undo of the newest alone", "while i > 0 and log[i].at > instant do", "while i > #log do"},
@@ -99,8 +99,8 @@ var mutations = []mutation{
 	{headgate.SlidingWindow, "reset_at one window early", "return ends_at(w, s.a) + w.period", "return ends_at(w, s.a)"},
 }
 
-// TestComparisonDetectsMutations: a comparison that finds no difference proves
-// something only if it would find one.
+// TestComparisonDetectsMutations checks that the comparison finds injected bugs,
+// so that no reported difference means something.
 func TestComparisonDetectsMutations(t *testing.T) {
 	const most = 2_000_000
 	for i, m := range mutations {
@@ -114,13 +114,13 @@ func TestComparisonDetectsMutations(t *testing.T) {
 			if got := strings.Count(text, m.old); got != 1 {
 				t.Fatalf("%q stands %d times in the text, want once", m.old, got)
 			}
-			mutant, err := newLuaTwin(a, func(vm *lua.LState) (*lua.LFunction, error) {
+			mutant, err := newLuaStepper(a, func(vm *lua.LState) (*lua.LFunction, error) {
 				return vm.LoadString(strings.Replace(text, m.old, m.new, 1) + driverOf(a))
 			})
 			if err != nil {
 				t.Fatalf("the mutant does not load: %v", err)
 			}
-			seen, difference := compare(a, mutant, newDice(*seedFlag, uint64(1000+i)), most)
+			seen, difference := compare(a, mutant, newGenerator(*seedFlag, uint64(1000+i)), most)
 			if difference == "" {
 				t.Errorf("%q for %q was not found in %d steps", m.new, m.old, seen.steps)
 			}

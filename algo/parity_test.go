@@ -16,12 +16,12 @@ var (
 	stepsFlag = flag.Int("steps", 2_000_000, "steps in which the Go and the Lua text of all algorithms together are compared")
 )
 
-// TestGoMatchesLua does random steps over the whole domain with both texts of
-// every algorithm: states and answers must be equal to the last bit.
+// TestGoMatchesLua executes random steps over the whole accepted range with the Go and
+// the Lua implementation of every algorithm. States and decisions must be identical.
 func TestGoMatchesLua(t *testing.T) {
 	steps := *stepsFlag
 	if raceDetector || testing.Short() {
-		steps = min(steps, 60_000) // one goroutine, pure functions: the race detector has nothing to find here
+		steps = min(steps, 60_000) // one goroutine, pure functions: no data races to detect
 	}
 	all := algo.All()
 	each := (steps + len(all) - 1) / len(all)
@@ -29,27 +29,27 @@ func TestGoMatchesLua(t *testing.T) {
 	for i, a := range all {
 		t.Run(string(a.Name), func(t *testing.T) {
 			t.Parallel()
-			lua, err := newLuaTwin(a, asItStands(a))
+			lua, err := newLuaStepper(a, unchangedText(a))
 			if err != nil {
 				t.Fatal(err)
 			}
-			seen, difference := compare(a, lua, newDice(*seedFlag, uint64(i)), each)
+			seen, difference := compare(a, lua, newGenerator(*seedFlag, uint64(i)), each)
 			if difference != "" {
 				t.Fatalf("seed %d: %s", *seedFlag, difference)
 			}
 			t.Log(seen)
-			seen.mustCoverEverything(t, a)
+			seen.requireCoverage(t, a)
 		})
 	}
 }
 
-// coverage counts what the steps of a comparison were, so that a generator gone lame is
-// noticed.
+// coverage counts the kinds of steps of a comparison, so that the test fails if the
+// generator no longer produces all of them.
 type coverage struct {
 	steps, admitted, denied, never, booked, cancelled, backwards, changed, undone int
 }
 
-func (c *coverage) mustCoverEverything(t *testing.T, a algo.Algorithm) {
+func (c *coverage) requireCoverage(t *testing.T, a algo.Algorithm) {
 	t.Helper()
 	tenth, hundredth := c.steps/10, c.steps/100
 	for name, got := range map[string]struct{ n, least int }{
@@ -61,12 +61,12 @@ func (c *coverage) mustCoverEverything(t *testing.T, a algo.Algorithm) {
 			t.Errorf("got %d steps of kind %s in %+v, want at least %d", got.n, name, *c, got.least)
 		}
 	}
-	if books(a) && (c.booked < hundredth || c.cancelled < c.steps/1000) {
+	if canReserve(a) && (c.booked < hundredth || c.cancelled < c.steps/1000) {
 		t.Errorf("got %d bookings ahead and %d cancelled in %+v, want more", c.booked, c.cancelled, *c)
 	}
 }
 
-func books(a algo.Algorithm) bool {
+func canReserve(a algo.Algorithm) bool {
 	if a.New == nil {
 		return false
 	}
@@ -78,37 +78,37 @@ func books(a algo.Algorithm) bool {
 	return ok
 }
 
-// compare drives both twins through steps, a new key every so often, and describes the
-// first difference; none is "".
-func compare(a algo.Algorithm, lua *luaTwin, d dice, steps int) (coverage, string) {
-	c := comparison{dice: d, algorithm: a, lua: lua, books: books(a)}
+// compare executes steps with both implementations, on a new key from time to time. It
+// describes the first difference; "" means there was none.
+func compare(a algo.Algorithm, lua *luaStepper, d generator, steps int) (coverage, string) {
+	c := comparison{generator: d, algorithm: a, lua: lua, books: canReserve(a)}
 	for c.seen.steps < steps {
-		if difference := c.life(min(steps-c.seen.steps, 40)); difference != "" {
+		if difference := c.runKey(min(steps-c.seen.steps, 40)); difference != "" {
 			return c.seen, difference
 		}
 	}
 	return c.seen, ""
 }
 
-// comparison is a key's life as both twins see it.
+// comparison executes the requests of one key with both implementations.
 type comparison struct {
-	dice
+	generator
 	algorithm algo.Algorithm
-	golang    goTwin
-	lua       *luaTwin
+	golang    goStepper
+	lua       *luaStepper
 	books     bool
 	limit     headgate.Limit
 	at        int64
 	want, got result
-	bookings  []step // the cancels of what was booked
-	takes     []step // the undos of what was taken
+	bookings  []step // cancels of the reservations
+	takes     []step // undos of the takes
 	seen      coverage
 }
 
-func (c *comparison) life(steps int) string {
+func (c *comparison) runKey(steps int) string {
 	c.golang.forget()
 	c.lua.forget()
-	c.bind(c.dice.limit(c.algorithm))
+	c.bind(c.generator.limit(c.algorithm))
 	c.at, c.bookings, c.takes = c.instant(), c.bookings[:0], c.takes[:0]
 	c.want.decision = headgate.Decision{Remaining: c.limit.Capacity(), Limit: c.limit.Capacity()}
 	for range steps {
@@ -116,7 +116,7 @@ func (c *comparison) life(steps int) string {
 			c.bind(c.changed(c.algorithm, c.limit))
 			c.seen.changed++
 		}
-		if difference := c.compareOne(c.nextStep()); difference != "" {
+		if difference := c.compareStep(c.nextStep()); difference != "" {
 			return difference
 		}
 	}
@@ -136,26 +136,26 @@ func (c *comparison) nextStep() *step {
 		c.seen.backwards++
 	}
 	c.at = now
-	s := &step{verb: pick(c.dice, take, take, take, take, take, peek, refund), t: now, n: c.cost(last.Limit, last.Remaining), room: !c.oneIn(6)}
+	s := &step{verb: pick(c.generator, take, take, take, take, take, peek, refund), t: now, n: c.cost(last.Limit, last.Remaining), room: !c.oneIn(6)}
 	switch {
 	case c.books && c.oneIn(4):
 		s.verb, s.n = reserve, min(s.n, 2*headgate.MaxUnits)
-		s.maxDelay = pick(c.dice, 0, hundredYear, c.want.booked, max(0, c.want.booked-1), c.scaled(1, hundredYear))
+		s.maxDelay = pick(c.generator, 0, hundredYear, c.want.booked, max(0, c.want.booked-1), c.scaled(1, hundredYear))
 	case len(c.bookings) > 0 && c.oneIn(4):
 		i := max(0, len(c.bookings)-1-c.IntN(2))
 		s, c.bookings = &c.bookings[i], slices.Clone(c.bookings[:i])
 		s.t = now
 	case len(c.takes) > 0 && c.oneIn(4):
-		s = c.undoOne()
+		s = c.nextUndo()
 	case s.verb == refund && c.oneIn(20):
 		s.n = maxExact
 	}
 	return s
 }
 
-// undoOne is the undoing of one of the last takes: soon after it more often than not,
-// as it was or with something else in it.
-func (c *comparison) undoOne() *step {
+// nextUndo returns an undo of one of the last takes, usually soon after it. Some undos
+// have an altered field.
+func (c *comparison) nextUndo() *step {
 	i := max(0, len(c.takes)-1-c.IntN(4))
 	s := c.takes[i]
 	s.t = c.at
@@ -174,7 +174,7 @@ func (c *comparison) undoOne() *step {
 	return &s
 }
 
-func (c *comparison) compareOne(s *step) string {
+func (c *comparison) compareStep(s *step) string {
 	before, counted := c.golang.state, c.golang.list.Counted()
 	c.golang.do(s, &c.want)
 	err := c.lua.do(s, &c.got)
@@ -183,7 +183,7 @@ func (c *comparison) compareOne(s *step) string {
 		c.bookings = append(c.bookings, step{verb: cancel, n: s.n, mark: c.golang.state})
 	}
 	if s.verb == take && c.want.ok && s.n > 0 {
-		c.takes = append(c.takes, c.undoOf(s, before))
+		c.takes = append(c.takes, c.undoStep(s, before))
 	}
 	if err == nil && c.want.equals(&c.got) {
 		return ""
@@ -191,8 +191,8 @@ func (c *comparison) compareOne(s *step) string {
 	return fmt.Sprintf("%s under %v from state %v:\n%v\n got in Lua %v (%v)\nwant as Go %v", c.algorithm.Name, c.limit, before, s, &c.got, err, &c.want)
 }
 
-// undoOf is the step that undoes s, which has just been taken.
-func (c *comparison) undoOf(s *step, was algo.State) step {
+// undoStep returns the step that undoes s, which has just been executed.
+func (c *comparison) undoStep(s *step, was algo.State) step {
 	u := step{verb: undo, n: s.n, t0: s.t, was: was, mark: c.golang.state}
 	if n := len(c.want.log); n > 0 {
 		u.t0 = c.want.log[n-1][0]

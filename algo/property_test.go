@@ -8,13 +8,13 @@ import (
 )
 
 func TestDenialConsumesNothing(t *testing.T) { // T2
-	eachMoment(t, moments, func(t *testing.T, _ dice, k *key, now, cost int64) {
-		k.take(now, 0) // carries over what another limit left
-		kept, seen := k.kept(), k.observed(now)
+	forEachStep(t, stepsPerTest, func(t *testing.T, _ generator, k *key, now, cost int64) {
+		k.take(now, 0) // converts the state of another limit
+		kept, seen := k.storedState(), k.observed(now)
 		if k.take(now, cost).Allowed {
 			return
 		}
-		if got := k.kept(); k.algorithm.New != nil && got != kept {
+		if got := k.storedState(); k.algorithm.New != nil && got != kept {
 			t.Errorf("%v: state after a denied %d at %d: got %s want %s", k, cost, now, got, kept)
 		}
 		if got := k.observed(now); got != seen {
@@ -24,25 +24,25 @@ func TestDenialConsumesNothing(t *testing.T) { // T2
 }
 
 func TestDeniedCostIsNotSpent(t *testing.T) { // T2
-	eachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
+	forEachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
 		k := newKey(a, headgate.MustParseLimit("10/s"))
 		k.take(year2026, 8)
 		if d := k.take(year2026, 5); d.Allowed || d.Remaining != 2 {
 			t.Errorf("5 of the 2 left: got %+v want a denial with 2 remaining", d)
 		}
 		if d := k.take(year2026, 2); !d.Allowed || d.Remaining != 0 {
-			t.Errorf("2 of the 2 left: got %+v want them admitted", d)
+			t.Errorf("2 of the 2 left: got %+v want allowed", d)
 		}
 	})
 }
 
 func TestCostZeroIsPeek(t *testing.T) { // T22
-	eachMoment(t, moments, func(t *testing.T, _ dice, k *key, now, _ int64) {
+	forEachStep(t, stepsPerTest, func(t *testing.T, _ generator, k *key, now, _ int64) {
 		k.take(now, 0)
-		kept, want := k.kept(), k.peek(now, 0)
+		kept, want := k.storedState(), k.peek(now, 0)
 		d := k.take(now, 0)
-		if !d.Allowed || d.Never || d.RetryAfter != 0 || k.kept() != kept {
-			t.Errorf("%v: take 0 at %d: got %+v, kept %s want it admitted and %s kept", k, now, d, k.kept(), kept)
+		if !d.Allowed || d.Never || d.RetryAfter != 0 || k.storedState() != kept {
+			t.Errorf("%v: take 0 at %d: got %+v, stored %s want it allowed and %s stored", k, now, d, k.storedState(), kept)
 		}
 		if d.Remaining != want.Remaining || d.ResetAfter != want.ResetAfter {
 			t.Errorf("%v: take 0 at %d: got %+v want %+v", k, now, d, want)
@@ -51,12 +51,12 @@ func TestCostZeroIsPeek(t *testing.T) { // T22
 }
 
 func TestPeekMatchesTake(t *testing.T) { // T26
-	eachMoment(t, moments, func(t *testing.T, _ dice, k *key, now, cost int64) {
-		said := k.peek(now, cost)
+	forEachStep(t, stepsPerTest, func(t *testing.T, _ generator, k *key, now, cost int64) {
+		decision := k.peek(now, cost)
 		before := k.remaining(now)
 		done := k.take(now, cost)
-		if said.Allowed != done.Allowed || said.RetryAfter != done.RetryAfter || said.Never != done.Never || said.Delay != done.Delay {
-			t.Errorf("%v: %d at %d: peek said %+v, take %+v", k, cost, now, said, done)
+		if decision.Allowed != done.Allowed || decision.RetryAfter != done.RetryAfter || decision.Never != done.Never || decision.Delay != done.Delay {
+			t.Errorf("%v: %d at %d: peek decision %+v, take %+v", k, cost, now, decision, done)
 		}
 		if want := before - cost; done.Allowed && done.Remaining != want {
 			t.Errorf("%v: %d at %d: got %d remaining want %d", k, cost, now, done.Remaining, want)
@@ -68,7 +68,7 @@ func TestPeekMatchesTake(t *testing.T) { // T26
 }
 
 func TestTakeNEqualsNTakes(t *testing.T) {
-	eachMoment(t, moments/4, func(t *testing.T, d dice, k *key, now, _ int64) {
+	forEachStep(t, stepsPerTest/4, func(t *testing.T, d generator, k *key, now, _ int64) {
 		n := d.upTo(min(k.remaining(now)+1, 30))
 		single := k.clone()
 		all := k.take(now, n).Allowed
@@ -86,33 +86,33 @@ func TestTakeNEqualsNTakes(t *testing.T) {
 }
 
 func TestRetryAfterIsExact(t *testing.T) { // T25
-	eachMoment(t, moments, func(t *testing.T, d dice, k *key, now, cost int64) {
-		said := k.take(now, cost) // a change of limit is carried over
-		wait := said.RetryAfter.Microseconds()
+	forEachStep(t, stepsPerTest, func(t *testing.T, d generator, k *key, now, cost int64) {
+		decision := k.take(now, cost) // converts the state of another limit
+		wait := decision.RetryAfter.Microseconds()
 		switch {
-		case said.Allowed || said.Never:
+		case decision.Allowed || decision.Never:
 			if wait != 0 {
-				t.Errorf("%v: %d at %d: got %+v want no retry_after", k, cost, now, said)
+				t.Errorf("%v: %d at %d: got %+v want no retry_after", k, cost, now, decision)
 			}
 		case wait <= 0:
 			t.Errorf("%v: %d denied at %d: got retry_after %d want a wait", k, cost, now, wait)
 		case now+wait > maxInstant:
-		case !k.admits(now+wait, cost):
-			t.Errorf("%v: %d denied at %d: not admitted after %d µs, as it said", k, cost, now, wait)
-		case k.admits(now+wait-1, cost):
-			t.Errorf("%v: %d denied at %d: admitted 1 µs before the %d it said", k, cost, now, wait)
-		case k.admits(now+d.upTo(wait-1), cost):
-			t.Errorf("%v: %d denied at %d: admitted long before the %d it said", k, cost, now, wait)
+		case !k.allows(now+wait, cost):
+			t.Errorf("%v: %d denied at %d: not allowed after RetryAfter, %d µs", k, cost, now, wait)
+		case k.allows(now+wait-1, cost):
+			t.Errorf("%v: %d denied at %d: allowed 1 µs before RetryAfter, %d µs", k, cost, now, wait)
+		case k.allows(now+d.upTo(wait-1), cost):
+			t.Errorf("%v: %d denied at %d: allowed long before RetryAfter, %d µs", k, cost, now, wait)
 		}
 	})
 }
 
 func TestResetAfterIsExact(t *testing.T) { // T6
-	eachMoment(t, moments, func(t *testing.T, d dice, k *key, now, cost int64) {
-		said := k.take(now, cost)
-		wait := said.ResetAfter.Microseconds()
+	forEachStep(t, stepsPerTest, func(t *testing.T, d generator, k *key, now, cost int64) {
+		decision := k.take(now, cost)
+		wait := decision.ResetAfter.Microseconds()
 		if got := max(0, k.resetAt(now)-now); got != wait {
-			t.Errorf("%v at %d: the state says %d µs, the answer %d", k, now, got, wait)
+			t.Errorf("%v at %d: the state is unused after %d µs, the decision reports %d", k, now, got, wait)
 		}
 		if now+wait > maxInstant {
 			return
@@ -122,20 +122,20 @@ func TestResetAfterIsExact(t *testing.T) { // T6
 			t.Errorf("%v at %d: reset_after %d, but then\ngot  %swant %s", k, now, wait, got, want)
 		}
 		if wait > 0 && k.observed(now+wait-1) == fresh.observed(now+wait-1) {
-			t.Errorf("%v at %d: reset_after %d, but it is as if never used 1 µs before", k, now, wait)
+			t.Errorf("%v at %d: reset_after %d, but it is unused 1 µs before", k, now, wait)
 		}
-		n := d.upTo(said.Limit)
+		n := d.upTo(decision.Limit)
 		later := min(maxInstant, now+wait+d.scaled(1, 3*k.limit.Period.Microseconds()))
 		k.take(now+wait, n)
 		fresh.take(now+wait, n)
 		if got, want := k.observed(later), fresh.observed(later); got != want {
-			t.Errorf("%v: used again at %d and asked at %d:\ngot  %swant %s", k, now+wait, later, got, want)
+			t.Errorf("%v: used again at %d and peeked at %d:\ngot  %swant %s", k, now+wait, later, got, want)
 		}
 	})
 }
 
 func TestClockGoingBackDoesNotAllowMore(t *testing.T) { // T17
-	eachMoment(t, moments, func(t *testing.T, d dice, k *key, now, cost int64) {
+	forEachStep(t, stepsPerTest, func(t *testing.T, d generator, k *key, now, cost int64) {
 		if !k.take(now, max(1, cost)).Allowed {
 			return // then the state does not contain the time now
 		}
@@ -156,7 +156,7 @@ func TestClockGoingBackDoesNotAllowMore(t *testing.T) { // T17
 }
 
 func TestRefundIsBoundedBySpentUnits(t *testing.T) { // T30
-	eachMoment(t, moments, func(t *testing.T, d dice, k *key, now, cost int64) {
+	forEachStep(t, stepsPerTest, func(t *testing.T, d generator, k *key, now, cost int64) {
 		k.take(now, 0)
 		before := k.peek(now, 0)
 		k.take(now, cost)
@@ -182,7 +182,7 @@ func TestRefundIsBoundedBySpentUnits(t *testing.T) { // T30
 }
 
 func TestStateFitsItsBits(t *testing.T) {
-	eachMoment(t, moments, func(t *testing.T, _ dice, k *key, now, cost int64) {
+	forEachStep(t, stepsPerTest, func(t *testing.T, _ generator, k *key, now, cost int64) {
 		k.take(now, cost)
 		if s := k.state; s.A < 0 || s.A > maxExact || s.B < 0 || s.B >= 1<<30 || s.C < 0 || s.C >= 1<<30 {
 			t.Errorf("%v: state after %d at %d: got %+v want A below 2^53, B and C below 2^30", k, cost, now, s)
@@ -194,8 +194,8 @@ func TestStateFitsItsBits(t *testing.T) {
 // served at the first possible time, n more units are never available before the time
 // that Spacing returns, even if they are requested as soon as possible.
 func TestSpacingIsALowerBound(t *testing.T) {
-	eachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
-		d := newDice(*seedFlag, 401)
+	forEachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
+		d := newGenerator(*seedFlag, 401)
 		for range 300 {
 			k := newKey(a, d.limit(a))
 			now := year2026 + d.upTo(1e12)

@@ -2,9 +2,9 @@
 
 package algo_test
 
-// raceDetector reports whether this is a run under the race detector, which is some ten
+// raceDetector reports whether the race detector is enabled, which makes tests about ten
 // times slower.
 const raceDetector = true
 
-// moments is how many each property is checked at, for each algorithm.
-const moments = 2_000
+// stepsPerTest is the number of random steps per property and algorithm.
+const stepsPerTest = 2_000

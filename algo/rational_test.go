@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestFractionEqualsBigRationals holds the Go arithmetic against math/big, over the
-// whole domain and up to its edges.
+// TestFractionEqualsBigRationals compares the Go arithmetic with math/big over the whole
+// accepted range, including its bounds.
 func TestFractionEqualsBigRationals(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 300))
 	below := func(bits int) int64 {
@@ -25,7 +25,7 @@ func TestFractionEqualsBigRationals(t *testing.T) {
 		n, us := below(30), below(53)
 		product := new(big.Rat).Mul(big.NewRat(n, 1), unit)
 		if product.Cmp(big.NewRat(1<<62, 1)) >= 0 {
-			continue // times needs one that fits
+			continue // times requires a product that fits
 		}
 
 		whole, rest := f.times(n)
@@ -51,7 +51,7 @@ func TestUnitsWithinStopsAtTheLimit(t *testing.T) {
 	f := newFraction(1000, 1_000_000_000) // 1e6 units each µs
 	for us, want := range map[int64]int64{
 		0: 0, 1: 1_000_000, 9_007_199_254: 9_007_199_254_000_000, 9_007_199_255: maxExact, 18_446_744_073_709: maxExact,
-		20_000_000_000_000: maxExact, maxExact: maxExact, // the product passes 2^64, once and many times
+		20_000_000_000_000: maxExact, maxExact: maxExact, // the product exceeds 2^64
 	} {
 		if got := f.unitsWithin(us, maxExact); got != want {
 			t.Errorf("whole units of 1/1000000 µs within %d µs: got %d want %d", us, got, want)

@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/internal/micros"
 )
 
-// verb is what a step does.
+// verb is the kind of a step.
 type verb int
 
 const (
@@ -28,14 +28,14 @@ func (v verb) String() string {
 	return [...]string{"take", "peek", "refund", "reserve", "cancel", "undo"}[v]
 }
 
-// step is one for both twins to do.
+// step is a request that both implementations execute.
 type step struct {
 	verb     verb
 	t, n     int64
 	maxDelay int64      // reserve
-	mark     algo.State // cancel; of undo, what the take left
-	was      algo.State // undo: what there was before the take
-	t0       int64      // undo: when it was; of a log, the instant under which it has the units
+	mark     algo.State // cancel; undo: the state after the take
+	was      algo.State // undo: the state before the take
+	t0       int64      // undo: the time of the take; of a log, the time of its entry
 	room     bool       // take from a log
 }
 
@@ -52,14 +52,14 @@ func (s step) String() string {
 	return text
 }
 
-// result is everything that a step gives.
+// result contains all results of a step.
 type result struct {
 	ok       bool
 	booked   int64 // the delay of a reservation
 	resetAt  int64
 	decision headgate.Decision
 	state    [3]int64   // of a log: the number of entries and 0, 0
-	log      [][2]int64 // nil for a state that is no log
+	log      [][2]int64 // nil if the state is not a log
 }
 
 func (r *result) String() string {
@@ -73,16 +73,16 @@ func (r *result) String() string {
 	return text
 }
 
-// goTwin runs the Go text, on the state of one key.
-type goTwin struct {
+// goStepper runs the Go implementation on the state of one key.
+type goStepper struct {
 	step  algo.Stepper
 	log   algo.LogStepper
 	state algo.State
 	list  algo.Log
 }
 
-// bind puts the key under a limit and keeps its state.
-func (g *goTwin) bind(a algo.Algorithm, l headgate.Limit) {
+// bind changes the limit of the key and keeps its state.
+func (g *goStepper) bind(a algo.Algorithm, l headgate.Limit) {
 	var err error
 	if a.New != nil {
 		g.step, err = a.New(l)
@@ -95,10 +95,10 @@ func (g *goTwin) bind(a algo.Algorithm, l headgate.Limit) {
 }
 
 // forget makes the key unused.
-func (g *goTwin) forget() { g.state, g.list = algo.State{}, algo.Log{} }
+func (g *goStepper) forget() { g.state, g.list = algo.State{}, algo.Log{} }
 
-// do does a step; r is overwritten.
-func (g *goTwin) do(s *step, r *result) {
+// do executes a step and overwrites r.
+func (g *goStepper) do(s *step, r *result) {
 	*r = result{log: r.log[:0]}
 	if g.log != nil {
 		g.doLog(s, r)
@@ -131,14 +131,14 @@ func (g *goTwin) do(s *step, r *result) {
 	}
 }
 
-func (g *goTwin) terms() []int64 {
+func (g *goStepper) terms() []int64 {
 	if g.log != nil {
 		return g.log.Params()
 	}
 	return g.step.Params()
 }
 
-func (g *goTwin) doLog(s *step, r *result) {
+func (g *goStepper) doLog(s *step, r *result) {
 	asked := s.n
 	switch r.ok = true; s.verb {
 	case take:
@@ -159,7 +159,7 @@ func (g *goTwin) doLog(s *step, r *result) {
 	}
 }
 
-// driver is the Lua side of a luaTwin: one function for each verb, all with the same
+// driver is the Lua side of a luaStepper: one function for each verb, all with the same
 // results.
 const driver = `
 local w, s
@@ -223,7 +223,7 @@ end
 return drive
 `
 
-// logDriver is the driver of an algorithm whose state is a list.
+// logDriver is the driver for algorithms whose state is a log.
 const logDriver = `
 local w, log
 
@@ -247,8 +247,8 @@ return drive
 
 const driverResults = 13
 
-// luaTwin runs the Lua text, on the state of one key.
-type luaTwin struct {
+// luaStepper runs the Lua implementation on the state of one key.
+type luaStepper struct {
 	vm     *lua.LState
 	verbs  [verbs]*lua.LFunction
 	driven *lua.LTable
@@ -263,12 +263,12 @@ func driverOf(a algo.Algorithm) string {
 	return driver
 }
 
-// twinText is the whole Lua chunk of an algorithm's twin, ready to be driven.
-func twinText(a algo.Algorithm) string {
+// stepperText returns the whole Lua chunk of an algorithm with its driver.
+func stepperText(a algo.Algorithm) string {
 	return algo.Arithmetic() + algo.LuaLocal("x", a.Lua) + driverOf(a)
 }
 
-func newLuaTwin(a algo.Algorithm, load func(*lua.LState) (*lua.LFunction, error)) (*luaTwin, error) {
+func newLuaStepper(a algo.Algorithm, load func(*lua.LState) (*lua.LFunction, error)) (*luaStepper, error) {
 	vm := lua.NewState(lua.Options{SkipOpenLibs: true, RegistrySize: 1 << 12})
 	for _, open := range []lua.LGFunction{lua.OpenBase, lua.OpenMath} {
 		vm.Push(vm.NewFunction(open))
@@ -282,7 +282,7 @@ func newLuaTwin(a algo.Algorithm, load func(*lua.LState) (*lua.LFunction, error)
 	if err := vm.PCall(0, 1, nil); err != nil {
 		return nil, err
 	}
-	l := &luaTwin{vm: vm, driven: vm.Get(-1).(*lua.LTable), isLog: a.NewLog != nil}
+	l := &luaStepper{vm: vm, driven: vm.Get(-1).(*lua.LTable), isLog: a.NewLog != nil}
 	vm.Pop(1)
 	for v := range verbs {
 		l.verbs[v], _ = l.driven.RawGetString(v.String()).(*lua.LFunction)
@@ -290,13 +290,13 @@ func newLuaTwin(a algo.Algorithm, load func(*lua.LState) (*lua.LFunction, error)
 	return l, nil
 }
 
-// asItStands loads the twin's text.
-func asItStands(a algo.Algorithm) func(*lua.LState) (*lua.LFunction, error) {
-	return func(vm *lua.LState) (*lua.LFunction, error) { return vm.LoadString(twinText(a)) }
+// unchangedText returns a function that loads the Lua chunk without mutations.
+func unchangedText(a algo.Algorithm) func(*lua.LState) (*lua.LFunction, error) {
+	return func(vm *lua.LState) (*lua.LFunction, error) { return vm.LoadString(stepperText(a)) }
 }
 
-func (l *luaTwin) bind(a algo.Algorithm, limit headgate.Limit) {
-	var g goTwin
+func (l *luaStepper) bind(a algo.Algorithm, limit headgate.Limit) {
+	var g goStepper
 	g.bind(a, limit)
 	terms := g.terms()
 	l.vm.Push(l.driven.RawGetString("bind"))
@@ -306,12 +306,12 @@ func (l *luaTwin) bind(a algo.Algorithm, limit headgate.Limit) {
 	l.vm.Call(len(terms), 0)
 }
 
-func (l *luaTwin) forget() {
+func (l *luaStepper) forget() {
 	l.vm.Push(l.driven.RawGetString("forget"))
 	l.vm.Call(0, 0)
 }
 
-func (l *luaTwin) do(s *step, r *result) error {
+func (l *luaStepper) do(s *step, r *result) error {
 	numbers := []int64{s.t, s.n}
 	switch s.verb {
 	case reserve:
@@ -340,8 +340,8 @@ func (l *luaTwin) do(s *step, r *result) error {
 	return l.read(r)
 }
 
-// read turns the driver's results into ours; a number that is not whole is an error.
-func (l *luaTwin) read(r *result) (err error) {
+// read converts the driver's results to r. A number that is not whole is an error.
+func (l *luaStepper) read(r *result) (err error) {
 	whole := func(v lua.LValue) int64 {
 		f, ok := v.(lua.LNumber)
 		if !ok || lua.LNumber(int64(f)) != f {

@@ -23,9 +23,9 @@ func TestTTLIsNeverZero(t *testing.T) { // T5
 			k := keyOf(t, a.Name, "5/"+period)
 			for _, now := range []int64{year2026, year2026 + 1, year2026 + 998_999, year2026 + 999_999} {
 				k.take(now, 1)
-				ttl := (k.resetAt(now) - now + 999) / 1000 // a store's, in ms and rounded up
+				ttl := (k.resetAt(now) - now + 999) / 1000 // of a store: in ms, rounded up
 				if fresh := newKey(a, k.limit); ttl < 1 || k.observed(now+ttl*1000) != fresh.observed(now+ttl*1000) {
-					t.Errorf("%v at %d: got a time to live of %d ms, want at least 1 and as long as the state means anything", k, now, ttl)
+					t.Errorf("%v at %d: got a TTL of %d ms, want at least 1 and until the key is unused", k, now, ttl)
 				}
 			}
 		}
@@ -47,15 +47,15 @@ func TestRefillOfDailyLimit(t *testing.T) { // T6
 }
 
 func TestClockStepsBackOneHour(t *testing.T) { // T17
-	eachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
+	forEachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
 		const hour = 3600 * second
 		k := newKey(a, headgate.MustParseLimit("10/s"))
 		k.take(year2026, 10)
 		spent := int64(10)
 		for _, now := range []int64{year2026 - hour, year2026 - second, year2026 - 1, year2026, year2026 - 300_000} {
 			d := k.take(now, 1)
-			if d.Allowed || d.Remaining != 0 || d.RetryAfter <= 0 || !k.admits(now+d.RetryAfter.Microseconds(), 1) {
-				t.Errorf("drained, then at %+d µs: got %+v want a denial that says when", now-year2026, d)
+			if d.Allowed || d.Remaining != 0 || d.RetryAfter <= 0 || !k.allows(now+d.RetryAfter.Microseconds(), 1) {
+				t.Errorf("drained, then at %+d µs: got %+v want a denial with RetryAfter", now-year2026, d)
 			}
 			spent += k.take(now, 0).Remaining
 		}
@@ -65,8 +65,8 @@ func TestClockStepsBackOneHour(t *testing.T) { // T17
 	})
 }
 
-// TestNoDriftOverMillionsOfSteps spends each unit at the first instant that it is
-// there: after t the bucket has given floor(t·L/P) + B, no more and no less.
+// TestNoDriftOverMillionsOfSteps spends each unit at the first instant at which it is
+// available: after t the bucket has allowed exactly floor(t·L/P) + B units.
 func TestNoDriftOverMillionsOfSteps(t *testing.T) { // T19, T21
 	steps := 3_000_000
 	if raceDetector || testing.Short() {
@@ -99,7 +99,7 @@ func TestNoDriftOverMillionsOfSteps(t *testing.T) { // T19, T21
 	}
 }
 
-// mulDiv is floor(a·b/m).
+// mulDiv returns floor(a·b/m).
 func mulDiv(a, b, m int64) int64 {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
 	q, _ := bits.Div64(hi, lo, uint64(m))
@@ -128,7 +128,7 @@ func TestExtremeLimitsDoNotOverflow(t *testing.T) { // T20
 }
 
 func TestLongIdleKeyIsUnused(t *testing.T) { // T20
-	eachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
+	forEachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
 		for _, l := range edgeLimits {
 			if !accepts(a, l) {
 				continue
@@ -179,7 +179,7 @@ func TestNewRejectsOutOfRangeLimits(t *testing.T) { // T20, T21, T22
 		},
 	} {
 		for _, l := range limits {
-			eachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
+			forEachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
 				err := buildError(a, l)
 				var refused *headgate.LimitError
 				if !errors.Is(err, headgate.ErrInvalidLimit) || !errors.As(err, &refused) || refused.Field != field {
@@ -209,7 +209,7 @@ func TestQueueRequiresQueueingAlgorithm(t *testing.T) {
 }
 
 func TestCostAboveLimitIsNeverAllowed(t *testing.T) { // T23
-	eachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
+	forEachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
 		k := newKey(a, headgate.MustParseLimit("10/s"))
 		for _, used := range []int64{0, 4, 6} {
 			k.take(year2026, used)
@@ -225,8 +225,8 @@ func TestCostAboveLimitIsNeverAllowed(t *testing.T) { // T23
 	})
 }
 
-// TestExactCapacity drains 10/s at an edge of its windows. When the first units are
-// back, and how many, is worked by hand.
+// TestExactCapacity drains 10/s at a window boundary. When the first units are available
+// again, and how many, was computed by hand.
 func TestExactCapacity(t *testing.T) { // T24, T25
 	for name, back := range map[headgate.Algorithm]struct{ first, units int64 }{
 		headgate.TokenBucket:         {100_000, 1},    // T
@@ -237,16 +237,16 @@ func TestExactCapacity(t *testing.T) { // T24, T25
 		headgate.LeakyBucket:         {100_000, 1},    // T
 	} {
 		k := keyOf(t, name, "10/s")
-		if k.admits(year2026, 11) || !k.admits(year2026, 10) {
-			t.Errorf("%s 10/s, never used: want 10 admitted and 11 not", name)
+		if k.allows(year2026, 11) || !k.allows(year2026, 10) {
+			t.Errorf("%s 10/s, unused: want 10 allowed and 11 denied", name)
 		}
 		if d := k.take(year2026, 10); !d.Allowed || d.Remaining != 0 {
-			t.Errorf("%s 10/s, 10 at once: got %+v want them admitted", name, d)
+			t.Errorf("%s 10/s, cost 10: got %+v want allowed", name, d)
 		}
 		if got := k.take(year2026, 1).RetryAfter.Microseconds(); got != back.first {
 			t.Errorf("%s 10/s, drained: got retry_after %d want %d", name, got, back.first)
 		}
-		if k.admits(year2026+back.first-1, 1) || k.remaining(year2026+back.first) != back.units {
+		if k.allows(year2026+back.first-1, 1) || k.remaining(year2026+back.first) != back.units {
 			t.Errorf("%s 10/s, drained: want %d back at %d µs and none 1 µs earlier", name, back.units, back.first)
 		}
 	}
@@ -265,7 +265,7 @@ func TestStaleWindowIsNotNegative(t *testing.T) { // T27
 			if got := k.remaining(now); got != want {
 				t.Errorf("%s 10/s, drained and idle for %d windows: got %d remaining want %d", name, idle, got, want)
 			}
-			if k.admits(now, want+1) || !k.take(now, want).Allowed || k.take(now, 1).Allowed {
+			if k.allows(now, want+1) || !k.take(now, want).Allowed || k.take(now, 1).Allowed {
 				t.Errorf("%s 10/s, idle for %d windows: want %d units and no more", name, idle, want)
 			}
 		}
@@ -279,14 +279,14 @@ func TestSlidingLogWithVaryingCosts(t *testing.T) { // T29
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := newDice(*seedFlag, 600)
+	d := newGenerator(*seedFlag, 600)
 	for range 200 {
-		k := newKey(a, d.busy(a))
+		k := newKey(a, d.busyLimit(a))
 		period := k.limit.Period.Microseconds()
 		now, last := year2026, headgate.Decision{}
 		var spent []int64 // the instant of each unit
 		for range 200 {
-			now = d.soon(now, k.limit, last)
+			now = d.nextBusyInstant(now, k.limit, last)
 			n := d.upTo(k.limit.Rate)
 			counted := int64(0)
 			for _, at := range spent {
@@ -327,13 +327,13 @@ func TestRefundInNextWindow(t *testing.T) { // T30
 		}
 		k.take(now, 10)
 		if d := k.take(now, 1); d.Allowed {
-			t.Errorf("%s 10/s: the refund bought a unit more: got %+v", name, d)
+			t.Errorf("%s 10/s: a unit is left after the refund: got %+v", name, d)
 		}
 	}
 }
 
 func TestRefundAboveSpent(t *testing.T) { // T30
-	eachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
+	forEachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
 		for _, refund := range []int64{1, 4, 5, 1e9, maxExact} {
 			k := newKey(a, headgate.MustParseLimit("10/s"))
 			k.take(year2026, 4)
@@ -344,8 +344,8 @@ func TestRefundAboveSpent(t *testing.T) { // T30
 	})
 }
 
-// TestLimitChangeKeepsSpentUnits spends 6 of 10/s and then asks under another limit,
-// at the same instant, 300 ms into a window.
+// TestLimitChangeKeepsSpentUnits spends 6 of 10/s and then peeks under another limit
+// at the same time, 300 ms into a window.
 func TestLimitChangeKeepsSpentUnits(t *testing.T) { // T45
 	const now = year2026 + 300_000
 	for _, c := range []struct {
@@ -354,7 +354,7 @@ func TestLimitChangeKeepsSpentUnits(t *testing.T) { // T45
 		remaining int64
 		reset     int64
 	}{
-		{headgate.TokenBucket, "20/s", 8, 600_000},           // 600 ms of debt are 12 units of 50 ms
+		{headgate.TokenBucket, "20/s", 8, 600_000},           // 600 ms until full are 12 units of 50 ms
 		{headgate.TokenBucket, "10/s burst 5", 0, 500_000},   // at most B·T
 		{headgate.TokenBucket, "1/s burst 10", 9, 600_000},   // 600 ms are less than a unit
 		{headgate.LeakyBucket, "20/s", 8, 600_000},           // the same arithmetic
@@ -362,7 +362,7 @@ func TestLimitChangeKeepsSpentUnits(t *testing.T) { // T45
 		{headgate.TokenBucketInterval, "10/s burst 3", 3, 0}, // at most B, which is full
 		{headgate.FixedWindow, "20/s", 14, 700_000},
 		{headgate.FixedWindow, "5/s", 0, 700_000},
-		{headgate.FixedWindow, "10/3s", 4, 2_700_000}, // 2026 began with a window of 3 s
+		{headgate.FixedWindow, "10/3s", 4, 2_700_000}, // a window of 3 s begins with 2026
 		{headgate.SlidingLog, "20/s", 14, 1_000_000},
 		{headgate.SlidingLog, "5/s", 0, 1_000_000},
 		{headgate.SlidingLog, "10/3s", 4, 3_000_000},
@@ -371,7 +371,7 @@ func TestLimitChangeKeepsSpentUnits(t *testing.T) { // T45
 	} {
 		k := keyOf(t, c.name, "10/s")
 		k.take(now, 6)
-		k.under(headgate.MustParseLimit(c.changed))
+		k.setLimit(headgate.MustParseLimit(c.changed))
 		d := k.take(now, 0)
 		if d.Remaining != c.remaining || d.ResetAfter.Microseconds() != c.reset {
 			t.Errorf("%s, 6 spent under 10/s, then %s: got %+v want %d remaining and %d µs to reset", c.name, c.changed, d, c.remaining, c.reset)

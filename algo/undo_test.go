@@ -8,14 +8,14 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-// taken is a take that may yet be undone.
+// taken is a take that can still be undone.
 type taken struct {
 	was, after algo.State
 	at, n      int64
-	entered    int64 // the instant under which a log has it
+	entered    int64 // the time of its log entry
 }
 
-// spend takes n units, and returns what undo needs; ok is false if they were denied.
+// spend takes n units and returns the arguments of undo. ok is false if they were denied.
 func (k *key) spend(t, n int64) (u taken, ok bool) {
 	u = taken{was: k.state, at: t, n: n}
 	ok = k.take(t, n).Allowed
@@ -34,22 +34,23 @@ func (k *key) undo(t int64, u taken) {
 	k.run(s)
 }
 
-// worlds are a key with a take that is undone, and the same key without that take.
-type worlds struct {
+// undoComparison contains a key with a take that is undone, and the same key without that
+// take.
+type undoComparison struct {
 	with, without *key
 	undone        taken
-	others        int // takes by others in between
+	others        int // takes of other clients in between
 	now           int64
 }
 
-// eachWorlds runs random sequences on keys in which n units are taken and are to be
+// forEachUndo runs random sequences on keys in which n units are taken and are to be
 // undone after requests of other clients. In the world without the take, the other
 // clients spend the same units. The clock does not go back, and other clients request no
 // refunds.
-func eachWorlds(t *testing.T, check func(t *testing.T, d dice, w *worlds)) {
+func forEachUndo(t *testing.T, check func(t *testing.T, d generator, w *undoComparison)) {
 	t.Helper()
-	eachMoment(t, moments/2, func(t *testing.T, d dice, k *key, now, cost int64) {
-		w := &worlds{with: k, without: k.clone(), now: now}
+	forEachStep(t, stepsPerTest/2, func(t *testing.T, d generator, k *key, now, cost int64) {
+		w := &undoComparison{with: k, without: k.clone(), now: now}
 		if d.oneIn(2) {
 			cost = 1 + d.upTo(cost)
 		}
@@ -58,12 +59,12 @@ func eachWorlds(t *testing.T, check func(t *testing.T, d dice, w *worlds)) {
 			return
 		}
 		for range d.IntN(6) {
-			if !w.other(d) {
+			if !w.sendOtherRequest(d) {
 				return
 			}
 		}
 		if d.oneIn(2) {
-			w.pass(d)
+			w.advance(d)
 		}
 		check(t, d, w)
 	})
@@ -72,8 +73,8 @@ func eachWorlds(t *testing.T, check func(t *testing.T, d dice, w *worlds)) {
 // other sends a request of another client. It returns false if only the world with the
 // take allows it: an interval bucket that was full restarts its intervals, so a bucket
 // from which more was taken can be full sooner.
-func (w *worlds) other(d dice) bool {
-	w.pass(d)
+func (w *undoComparison) sendOtherRequest(d generator) bool {
+	w.advance(d)
 	asked := w.with.peek(w.now, 0)
 	n := d.cost(asked.Limit, asked.Remaining)
 	if n == 0 || !w.with.take(w.now, n).Allowed {
@@ -83,8 +84,8 @@ func (w *worlds) other(d dice) bool {
 	return w.without.take(w.now, n).Allowed
 }
 
-// pass lets some time go by, often until something changes.
-func (w *worlds) pass(d dice) {
+// advance moves the time forward, often to a time at which the state changes.
+func (w *undoComparison) advance(d generator) {
 	period := w.with.limit.Period.Microseconds()
 	switch d.IntN(6) {
 	case 0, 1:
@@ -100,8 +101,8 @@ func (w *worlds) pass(d dice) {
 	w.now = min(maxInstant, max(w.now, 0, w.undone.at))
 }
 
-// later are instants from now on at which the worlds might differ.
-func (w *worlds) later(d dice) []int64 {
+// later are instants from now on at which the undoComparison might differ.
+func (w *undoComparison) laterInstants(d generator) []int64 {
 	instants := []int64{w.now, w.now + 1, w.now + d.scaled(1, 3*w.with.limit.Period.Microseconds())}
 	for _, k := range []*key{w.with, w.without} {
 		seen := k.peek(w.now, 0)
@@ -115,30 +116,30 @@ func (w *worlds) later(d dice) []int64 {
 	return instants
 }
 
-// TestUndoRefundsAtMostTheTake: whatever others spent in between, from then
-// on nothing is admitted that would not be if the units had never been taken. (That
-// remaining is what is admitted, TestPeekMatchesTake shows.)
+// TestUndoRefundsAtMostTheTake checks that, whatever other clients spent in
+// between, a key after an undo never has more units remaining than without the take.
+// (TestPeekMatchesTake checks that the remaining units are allowed.)
 func TestUndoRefundsAtMostTheTake(t *testing.T) {
-	eachWorlds(t, func(t *testing.T, d dice, w *worlds) {
-		before, kept := w.with.String(), w.with.kept()
+	forEachUndo(t, func(t *testing.T, d generator, w *undoComparison) {
+		before, kept := w.with.String(), w.with.storedState()
 		w.with.undo(w.now, w.undone)
-		if w.with.algorithm.Name.Refill() == headgate.RefillStepped && w.with.kept() == kept {
-			return // its intervals may lie better than without the take, undone or not: see other
+		if w.with.algorithm.Name.Refill() == headgate.RefillStepped && w.with.storedState() == kept {
+			return // its intervals may begin earlier than without the take: see sendOtherRequest
 		}
-		for _, at := range w.later(d) {
+		for _, at := range w.laterInstants(d) {
 			if got, most := w.with.remaining(at), w.without.remaining(at); got > most {
 				t.Fatalf("%s: %+v undone at %d leaves %s:\nat %d got %d remaining, %d if it had not been taken: %v",
-					before, w.undone, w.now, w.with.kept(), at, got, most, w.without)
+					before, w.undone, w.now, w.with.storedState(), at, got, most, w.without)
 			}
 		}
 	})
 }
 
-// TestUndoRestoresState: if no other request used the key, its state is the same
-// as without the take. That also applies after the clock went back, except for a log,
-// from which the take has removed aged-out entries.
+// TestUndoRestoresState checks that the state is the same as without the take if no
+// other request used the key. That also applies after the clock went back, except for a
+// log, from which the take has removed aged-out entries.
 func TestUndoRestoresState(t *testing.T) {
-	eachWorlds(t, func(t *testing.T, d dice, w *worlds) {
+	forEachUndo(t, func(t *testing.T, d generator, w *undoComparison) {
 		if w.others > 0 {
 			return
 		}
@@ -147,9 +148,9 @@ func TestUndoRestoresState(t *testing.T) {
 		}
 		before := w.with.String()
 		w.with.undo(w.now, w.undone)
-		for _, at := range w.later(d) {
+		for _, at := range w.laterInstants(d) {
 			if got, want := w.with.observed(at), w.without.observed(at); got != want {
-				t.Fatalf("%s: %+v undone at %d leaves %s, at %d\ngot  %swant %s", before, w.undone, w.now, w.with.kept(), at, got, want)
+				t.Fatalf("%s: %+v undone at %d leaves %s, at %d\ngot  %swant %s", before, w.undone, w.now, w.with.storedState(), at, got, want)
 			}
 		}
 	})
@@ -161,25 +162,25 @@ func TestUndoRestoresState(t *testing.T) {
 // was lower in between. That requires another undo and a take that cancel out to the
 // microsecond.
 func TestGuaranteeWithUndo(t *testing.T) { // T3, T28
-	eachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
-		d := newDice(*seedFlag, 503)
+	forEachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
+		d := newGenerator(*seedFlag, 503)
 		for range 1500 {
-			l := d.busy(a)
-			log := undoneTrace(d, newKey(a, l))
-			if span, units, broken := worst(log, guarantee(a.Name, l)); broken {
+			l := d.busyLimit(a)
+			log := undoTrace(d, newKey(a, l))
+			if span, units, broken := worstViolation(log, guarantee(a.Name, l)); broken {
 				t.Fatalf("%s %v: %d units went ahead within %d µs", a.Name, l, units, span)
 			}
 		}
 	})
 }
 
-func undoneTrace(d dice, k *key) (log []admission) {
+func undoTrace(d generator, k *key) (log []admission) {
 	var under []taken
 	newest := taken{} // if nothing happened since
 	most := 1 + d.upTo(k.limit.Capacity()-1)
 	now, last := year2026+d.upTo(1e9), headgate.Decision{}
 	for range 150 {
-		now = d.soon(now, k.limit, last)
+		now = d.nextBusyInstant(now, k.limit, last)
 		if len(under) > 0 && d.oneIn(2) {
 			i := d.IntN(len(under))
 			if u := under[i]; k.log != nil || k.state != u.after || u == newest {
@@ -207,8 +208,8 @@ func undoneTrace(d dice, k *key) (log []admission) {
 	return log
 }
 
-// TestUndoKeepsUncertainState: if the state without the take is unknown, the key
-// stays unchanged.
+// TestUndoKeepsUncertainState checks that an undo does not change the key if the state
+// without the take is unknown.
 func TestUndoKeepsUncertainState(t *testing.T) {
 	const start = year2026
 	book := func(k *key, t, n int64) {
@@ -220,20 +221,20 @@ func TestUndoKeepsUncertainState(t *testing.T) {
 		others func(k *key)
 		at     int64
 	}{
-		{"a unit in the queue behind it", headgate.LeakyBucket, func(k *key) { k.take(start, 1) }, 0},
-		{"a booking that is not yet due", headgate.TokenBucket, func(k *key) { book(k, start, 9) }, 400_000 - 1},
-		{"a token owed", headgate.TokenBucketInterval, func(k *key) { book(k, start, 9) }, second / 2},
+		{"a later unit in the queue", headgate.LeakyBucket, func(k *key) { k.take(start, 1) }, 0},
+		{"a reservation that is not due yet", headgate.TokenBucket, func(k *key) { book(k, start, 9) }, 400_000 - 1},
+		{"an owed token", headgate.TokenBucketInterval, func(k *key) { book(k, start, 9) }, second / 2},
 		{"a refill", headgate.TokenBucketInterval, func(k *key) { k.take(start+second, 1) }, second},
-		{"all given back otherwise", headgate.TokenBucketInterval, func(k *key) { k.refund(start, 4) }, 0},
+		{"all refunded already", headgate.TokenBucketInterval, func(k *key) { k.refund(start, 4) }, 0},
 		{"another limit", headgate.TokenBucket, func(k *key) {
-			k.under(headgate.MustParseLimit("11/s burst 10"))
+			k.setLimit(headgate.MustParseLimit("11/s burst 10"))
 			k.take(start+1, 1)
-			k.under(headgate.MustParseLimit("10/s burst 10"))
+			k.setLimit(headgate.MustParseLimit("10/s burst 10"))
 		}, 2},
-		{"the clock gone back, a bucket", headgate.TokenBucket, func(k *key) { k.take(start, 1) }, -1},
-		{"the clock gone back, intervals", headgate.TokenBucketInterval, func(k *key) { k.take(start, 1) }, -1},
+		{"the clock went back, a bucket", headgate.TokenBucket, func(k *key) { k.take(start, 1) }, -1},
+		{"the clock went back, intervals", headgate.TokenBucketInterval, func(k *key) { k.take(start, 1) }, -1},
 		{"a bucket that was full again", headgate.TokenBucket, func(k *key) { k.refund(start+1, 5) }, second / 10},
-		{"longer than the units take to come", headgate.TokenBucket, func(k *key) { k.take(start, 5) }, second/2 + 1},
+		{"longer than the refill of the units", headgate.TokenBucket, func(k *key) { k.take(start, 5) }, second/2 + 1},
 		{"the next window", headgate.FixedWindow, func(k *key) { k.take(start+second, 8) }, second},
 		{"the window after the next", headgate.SlidingWindow, func(k *key) {
 			k.take(start+second, 5)
@@ -242,7 +243,7 @@ func TestUndoKeepsUncertainState(t *testing.T) {
 		{"no room in the log", headgate.SlidingLog, func(k *key) {
 			k.do(&step{verb: take, t: start + 1, n: 1}, &result{})
 		}, 2},
-		{"units of before in the log", headgate.SlidingLog, func(k *key) {
+		{"earlier units in the log", headgate.SlidingLog, func(k *key) {
 			k.forget()
 			k.take(start-1, 8)
 		}, 0},
@@ -250,17 +251,17 @@ func TestUndoKeepsUncertainState(t *testing.T) {
 		k := keyOf(t, c.of, "10/s")
 		u, ok := k.spend(start, 5)
 		if c.others(k); !ok {
-			t.Fatalf("%s: %v admits no 5", c.name, k)
+			t.Fatalf("%s: %v denies 5", c.name, k)
 		}
-		want := k.kept()
-		if k.undo(start+c.at, u); k.kept() != want {
-			t.Errorf("%s behind 5 of %s: undone %+d µs later, got state %s want %s", c.name, c.of, c.at, k.kept(), want)
+		want := k.storedState()
+		if k.undo(start+c.at, u); k.storedState() != want {
+			t.Errorf("%s after 5 of %s: undone %+d µs later, got state %s want %s", c.name, c.of, c.at, k.storedState(), want)
 		}
 	}
 }
 
-// TestUndoAfterDueReservation: once what was booked behind the take has gone out,
-// the take is undone as behind any other.
+// TestUndoAfterDueReservation checks that a take is undone normally after a later
+// reservation became due.
 func TestUndoAfterDueReservation(t *testing.T) {
 	k := keyOf(t, headgate.TokenBucket, "10/s burst 10")
 	u, _ := k.spend(year2026, 8)
