@@ -1,54 +1,58 @@
 package headgate
 
-// Algorithm is the name of the arithmetic that decides under a [Limit]. Package algo
-// has the arithmetic. A store returns [ErrUnknownAlgorithm] for a name that is not in
-// package algo. The zero value means [TokenBucket].
+// Algorithm is the name of a rate limiting algorithm. Package algo implements the
+// algorithms. A store returns [ErrUnknownAlgorithm] for a name that is not in package
+// algo. The zero value means [TokenBucket].
 type Algorithm string
 
-// The algorithms, by their names in configuration, logs and wire formats.
+// The names of the algorithms, as they appear in configuration, logs and wire formats.
+// In the formulas, L is the Rate of the limit, P its Period and B its capacity; see
+// [Limit.Capacity].
 const (
-	// TokenBucket refills continuously: at most B + s·L/P units in any span s.
+	// TokenBucket refills continuously. It allows at most B + s·L/P units in any time
+	// span of length s.
 	TokenBucket Algorithm = "token_bucket"
-	// GCRA is another name for [TokenBucket]: the same arithmetic and, under one
-	// policy, the same state.
+	// GCRA is another name for [TokenBucket]: the arithmetic is the same, and under one
+	// policy the two names share state.
 	GCRA Algorithm = "gcra"
 	// TokenBucketInterval adds L tokens at the end of every period, like the token
 	// bucket of the Redis guides.
 	TokenBucketInterval Algorithm = "token_bucket_interval"
-	// FixedWindow counts in windows aligned to the epoch: at most L per window, and up
-	// to 2·L in a span of one period.
+	// FixedWindow counts units in windows of length P that are aligned to the Unix
+	// epoch. It allows at most L units in each window, and therefore up to 2·L units in
+	// a span of one period.
 	FixedWindow Algorithm = "fixed_window"
-	// SlidingLog stores the time of each unit: at most L in any span of one period. It
-	// needs O(L) memory per key.
+	// SlidingLog stores the time at which each unit was spent. It allows at most L
+	// units in any span of one period and needs O(L) memory per key.
 	SlidingLog Algorithm = "sliding_log"
-	// SlidingWindow weights two counters: at most L·(1 + s/P) in any span s ≤ P.
+	// SlidingWindow estimates the units of the last period from the counters of two
+	// windows. It allows at most L·(1 + s/P) units in any span of length s ≤ P.
 	SlidingWindow Algorithm = "sliding_window"
-	// LeakyBucket is a queue that drains at a constant rate: it allows requests with a
-	// [Decision.Delay].
+	// LeakyBucket is a queue that drains at a constant rate. An allowed request has a
+	// [Decision.Delay], after which the caller may proceed.
 	LeakyBucket Algorithm = "leaky_bucket"
 )
 
-// Refill is how an algorithm makes spent units available again.
+// Refill describes how an algorithm makes spent units available again.
 type Refill uint8
 
-// The refill kinds.
+// The values of [Refill].
 const (
-	// RefillUnknown is the kind of an unknown algorithm. Nothing can be concluded from
-	// it.
+	// RefillUnknown is the value for an unknown algorithm, which may refill in any way.
 	RefillUnknown Refill = iota
-	// RefillContinuous adds single units at a constant rate.
+	// RefillContinuous means that single units become available at a constant rate.
 	RefillContinuous
-	// RefillStepped adds the units of a whole period together, at the end of the
-	// period.
+	// RefillStepped means that the units of a whole period become available together,
+	// at the end of the period.
 	RefillStepped
-	// RefillWindow makes units available when they leave the window in which they were
-	// counted.
+	// RefillWindow means that units become available when the window in which they were
+	// counted has passed.
 	RefillWindow
 )
 
-// kinds is the table of algorithm kinds. Code outside package algo calls the methods
-// below. It compares names only to resolve the alias [GCRA], so it handles an unknown
-// algorithm correctly.
+// kinds has the properties of every algorithm. Code outside package algo calls the
+// methods below, so it handles an unknown algorithm correctly. It compares names only
+// to resolve the alias [GCRA].
 var kinds = map[Algorithm]kind{
 	TokenBucket:         {refill: RefillContinuous, reserves: true},
 	TokenBucketInterval: {refill: RefillStepped, reserves: true},
@@ -64,7 +68,7 @@ type kind struct {
 	queues   bool
 }
 
-// kind returns the row of a. An unknown name has the zero kind.
+// kind returns the properties of a. The result for an unknown name is the zero kind.
 func (a Algorithm) kind() kind {
 	if a == "" || a == GCRA {
 		a = TokenBucket
@@ -72,18 +76,19 @@ func (a Algorithm) kind() kind {
 	return kinds[a]
 }
 
-// Refill returns the refill kind of a: [RefillUnknown] for an unknown name.
+// Refill returns how a refills, or [RefillUnknown] for an unknown name.
 func (a Algorithm) Refill() Refill { return a.kind().refill }
 
-// Windowed reports whether a counts in windows. The most that it grants simultaneously
-// is then the limit's Rate, and a limit with a burst is refused. It returns false for
-// an unknown name.
+// Windowed reports whether a counts units in windows. At most the limit's Rate can then
+// be spent simultaneously, and stores do not accept a limit with a burst. Windowed
+// returns false for an unknown name.
 func (a Algorithm) Windowed() bool { return a.kind().refill == RefillWindow }
 
-// Queues reports whether a allows requests with a [Decision.Delay], so that a limit may
-// have a queue. It returns false for an unknown name.
+// Queues reports whether a allows requests with a [Decision.Delay]. Only then may a
+// limit have a queue. Queues returns false for an unknown name.
 func (a Algorithm) Queues() bool { return a.kind().queues }
 
-// CanReserve reports whether a can reserve future units; see [Limiter.Reserve]. A store
-// may not support it: see [Bound.CanReserve]. It returns false for an unknown name.
+// CanReserve reports whether a can reserve units in advance; see [Limiter.Reserve]. A
+// store may not support reservations: see [Bound.CanReserve]. CanReserve returns false
+// for an unknown name.
 func (a Algorithm) CanReserve() bool { return a.kind().reserves }

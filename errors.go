@@ -9,46 +9,46 @@ import (
 
 // The errors of this package. Test for them with [errors.Is]. A denial is not an error.
 var (
-	// ErrInvalidLimit: the limit is outside the accepted domain, or its text cannot be
-	// parsed. See [LimitError] and [SyntaxError].
+	// ErrInvalidLimit means that a limit is outside the accepted range, or that its
+	// text cannot be parsed. See [LimitError] and [SyntaxError].
 	ErrInvalidLimit = errors.New("headgate: invalid limit")
-	// ErrInvalidCost: the cost is below 0.
+	// ErrInvalidCost means that the cost is below 0.
 	ErrInvalidCost = errors.New("headgate: invalid cost")
-	// ErrInvalidInstant: the time is before 1970 or after [MaxInstant].
+	// ErrInvalidInstant means that the time is before 1970 or after [MaxInstant].
 	ErrInvalidInstant = errors.New("headgate: invalid instant")
-	// ErrInvalidPolicy: the policy has no limits, too many limits or contradictory
-	// settings.
+	// ErrInvalidPolicy means that a policy has no limits, too many limits or
+	// contradictory settings.
 	ErrInvalidPolicy = errors.New("headgate: invalid policy")
-	// ErrUnknownAlgorithm: package algo has no algorithm of this name.
+	// ErrUnknownAlgorithm means that package algo has no algorithm of this name.
 	ErrUnknownAlgorithm = errors.New("headgate: unknown algorithm")
-	// ErrUnsupported: the algorithm cannot do this operation exactly, or the store does
-	// not support the algorithm.
+	// ErrUnsupported means that the algorithm cannot perform this operation exactly, or
+	// that the store does not support the algorithm.
 	ErrUnsupported = errors.New("headgate: unsupported")
-	// ErrNeverAllowed: the cost given to Wait is above the limit, so waiting does not
-	// help.
+	// ErrNeverAllowed means that the cost given to Wait is above the limit, so waiting
+	// does not help.
 	ErrNeverAllowed = errors.New("headgate: cost is above the limit and can never be allowed")
-	// ErrWouldExceedDeadline: the wait would exceed the context's deadline, so Wait
-	// returned without waiting.
+	// ErrWouldExceedDeadline means that the wait would exceed the deadline of the
+	// context, so Wait returned without waiting.
 	ErrWouldExceedDeadline = errors.New("headgate: waiting would exceed the context's deadline")
-	// ErrStoreUnavailable: the store could not decide. Every [StoreError] matches it,
-	// whatever its reason.
+	// ErrStoreUnavailable means that the store could not decide. It is matched by every
+	// [StoreError], whatever the reason.
 	ErrStoreUnavailable = errors.New("headgate: store unavailable")
-	// ErrStoreFull: the store has reached its size limit, and every key in it is partly
-	// spent.
+	// ErrStoreFull means that the store has reached its maximum size and cannot remove
+	// a key, because every key in it has spent units.
 	ErrStoreFull = errors.New("headgate: store full")
-	// ErrClosed: the store was closed.
+	// ErrClosed means that the store was closed.
 	ErrClosed = errors.New("headgate: store is closed")
 )
 
-// LimitError reports which field of a limit is outside the accepted domain. It matches
+// LimitError reports a field of a limit that is outside the accepted range. It matches
 // [ErrInvalidLimit].
 type LimitError struct {
-	Field string // field of [Limit] in lower case: rate, period, burst or queue; or fill time
-	Value string // the value
-	Bound string // what the value must be
+	Field string // rate, period, burst or queue: the field of [Limit] in lower case; or fill time
+	Value string // invalid value, as text
+	Bound string // accepted values, for example “must be 1 to 1000000000”
 }
 
-// Error returns the field, its value and what it must be.
+// Error returns the field, its value and the accepted values.
 func (e *LimitError) Error() string {
 	return fmt.Sprintf("headgate: invalid limit: %s is %s; %s", e.Field, e.Value, e.Bound)
 }
@@ -56,20 +56,20 @@ func (e *LimitError) Error() string {
 // Is reports whether target is [ErrInvalidLimit].
 func (e *LimitError) Is(target error) bool { return target == ErrInvalidLimit }
 
-// SyntaxError points at the part of a text that could not be parsed as a limit. It
-// matches [ErrInvalidLimit].
+// SyntaxError reports which part of a text could not be parsed as a limit. It matches
+// [ErrInvalidLimit].
 type SyntaxError struct {
-	Input  string // the whole text
-	Offset int    // where the wrong part begins, in bytes
-	Length int    // length of the wrong part in bytes; 0 at the end of the text
-	Reason string // what was expected, and often what to write
+	Input  string // whole text
+	Offset int    // start of the wrong part in Input, in bytes
+	Length int    // length of the wrong part in bytes; 0 if the text ends too early
+	Reason string // what was expected, often with a suggestion
 }
 
-// maxShownInput bounds how many bytes of the input an error repeats.
+// maxShownInput is the maximum number of bytes of the input that an error repeats.
 const maxShownInput = 80
 
 // Error returns the column (1 for the first byte) and what was expected there. It
-// repeats the text and marks the wrong part.
+// repeats the text and marks the wrong part on a line below it.
 func (e *SyntaxError) Error() string {
 	input, marker := e.Input, e.Offset
 	if len(input) > maxShownInput {
@@ -82,8 +82,9 @@ func (e *SyntaxError) Error() string {
 // Is reports whether target is [ErrInvalidLimit].
 func (e *SyntaxError) Is(target error) bool { return target == ErrInvalidLimit }
 
-// printable replaces characters that move a cursor or change the text direction, so
-// that the marker stays below the wrong part.
+// printable replaces the characters of s that are not printable, such as those that
+// move the cursor or change the text direction. The marker below the text then stays in
+// the right column.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

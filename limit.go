@@ -7,35 +7,39 @@ import (
 	"time"
 )
 
-// The accepted domain, the same in every algorithm and store. Inside it every decision
-// is exact, even in the double-precision numbers of Lua: no instant exceeds 2^53 µs.
+// The accepted range of limits and times is the same in every algorithm and store.
+// Within this range every decision is exact, even in the double-precision numbers of
+// Lua, because no instant exceeds 2^53 µs.
 const (
-	MaxUnits  = 1_000_000_000        // largest rate, burst and queue, in units
+	MaxUnits  = 1_000_000_000        // maximum of rate, burst and queue, in units
 	MinPeriod = time.Millisecond     // shortest period
 	MaxPeriod = 366 * 24 * time.Hour // longest period
-	// MaxFillTime is the longest time to fill an empty bucket: 100 years of 365.25 days.
+	// MaxFillTime is the maximum time in which an empty bucket may fill: 100 years of
+	// 365.25 days.
 	MaxFillTime = 36525 * 24 * time.Hour
 	maxFillUS   = int64(MaxFillTime / 1000)      // MaxFillTime in µs
 	MaxInstant  = Instant(1<<53 - 1 - maxFillUS) // latest accepted instant, in the year 2155
 )
 
-// Limit is a rate: Rate units per Period, with a capacity for bursts. Its text is
-// "10/s", "100/1m burst 20" or "100/1m queue 50"; see [ParseLimit].
+// Limit is a rate: Rate units per Period, with an optional capacity for bursts. As text
+// it is written “10/s”, “100/1m burst 20” or “100/1m queue 50”; see [ParseLimit].
 type Limit struct {
-	// Rate is L, the units granted per Period: 1 to 1e9.
+	// Rate is the number of units granted per Period: 1 to 1e9. Formulas call it L.
 	Rate int64
-	// Period is P: whole microseconds from 1 ms to 366 days.
+	// Period is the time in which Rate units are granted: whole microseconds, from 1 ms
+	// to 366 days. Formulas call it P.
 	Period time.Duration
-	// Burst is the capacity B of a bucket, in units: 1 to 1e9. 0 means Rate. A window
-	// has no burst: it must be 0.
+	// Burst is the capacity of a bucket in units: 1 to 1e9, or 0 for a capacity of
+	// Rate. Burst must be 0 for an algorithm that counts in windows.
 	Burst int64
-	// Queue is the number of units that may wait in a leaky bucket, 1 to 1e9. The
-	// capacity is then Queue + 1. 0 means that the capacity is Burst. Only the leaky
-	// bucket has a queue, and Burst must then be 0.
+	// Queue is the number of units that may wait in a leaky bucket: 1 to 1e9. The
+	// capacity of the bucket is then Queue + 1 and Burst must be 0. If Queue is 0,
+	// Burst sets the capacity. Queue must be 0 for all other algorithms.
 	Queue int64
 }
 
-// Capacity returns B, the most units that a bucket with this limit contains.
+// Capacity returns B, the maximum number of units that a bucket with this limit
+// contains.
 func (l Limit) Capacity() int64 {
 	switch {
 	case l.Queue > 0:
@@ -47,8 +51,8 @@ func (l Limit) Capacity() int64 {
 	}
 }
 
-// Validate returns a [*LimitError] for the first field outside the accepted domain, or
-// nil. Whether an algorithm uses a burst or a queue is checked by the store.
+// Validate returns a [*LimitError] for the first field outside the accepted range, or
+// nil. It does not check whether an algorithm uses a burst or a queue: the store does.
 func (l Limit) Validate() error {
 	if err := inRange("rate", l.Rate, 1); err != nil {
 		return err
@@ -78,8 +82,8 @@ func inRange(field string, value, least int64) error {
 	return nil
 }
 
-// validateFillTime returns an error if B·P/L is above MaxFillTime. The comparison is
-// exact.
+// validateFillTime returns an error if the fill time, capacity·period/rate, is above
+// MaxFillTime. The comparison is exact.
 func (l Limit) validateFillTime() error {
 	needHi, needLo := bits.Mul64(uint64(l.Capacity()), uint64(l.Period/time.Microsecond))
 	haveHi, haveLo := bits.Mul64(uint64(maxFillUS), uint64(l.Rate))

@@ -7,12 +7,13 @@ import (
 	"time"
 )
 
-// fail returns a SyntaxError that points at part, which is the next text.
+// failAt returns a SyntaxError that points at part, the text at the scanner's position.
 func (s *scanner) failAt(part, reason string) error {
 	return &SyntaxError{Input: s.text, Offset: s.at, Length: len(part), Reason: reason}
 }
 
-// failSeparator is the error for a rate that neither a slash nor "per" follows.
+// failSeparator returns the error for a rate that is followed neither by a slash nor by
+// “per”.
 func (s *scanner) failSeparator(rate int64) error {
 	word := s.word()
 	if factor := multiplier(word); factor > 0 && rate <= MaxUnits/factor {
@@ -26,7 +27,8 @@ func (s *scanner) failSeparator(rate int64) error {
 	return s.failAt(word, "expected a slash and a period, as in 10/s, or per and a period")
 }
 
-// multiplier returns what a suffix of a number multiplies it by, or 0.
+// multiplier returns the factor of a suffix of a number, such as 1000 for
+// k, or 0 for an unknown suffix.
 func multiplier(suffix string) int64 {
 	switch suffix {
 	case "k", "K":
@@ -38,7 +40,8 @@ func multiplier(suffix string) int64 {
 	}
 }
 
-// slashPeriod reads a slash or "per" and a period, and reports whether it could.
+// slashPeriod reads a slash or “per” and then a period. It returns false if the text
+// does not have this form.
 func (s *scanner) slashPeriod() (time.Duration, bool) {
 	if s.spaces(); !s.skip('/') && !s.skipWord("per") {
 		return 0, false
@@ -51,7 +54,8 @@ func (s *scanner) slashPeriod() (time.Duration, bool) {
 	return period, err == nil
 }
 
-// failFraction is the error for a number with a decimal point, which is next.
+// failFraction returns the error for a number with a decimal point at the scanner's
+// position.
 func (s *scanner) failFraction(field string) error {
 	word, reason := s.word(), "expected a whole number, without a fraction"
 	if field == "rate" {
@@ -65,12 +69,12 @@ func (s *scanner) failFraction(field string) error {
 	return s.failAt(word, reason)
 }
 
-// maxFraction is the longest decimal number for which a whole rate is suggested, in
-// bytes.
+// maxFraction is the maximum length, in bytes, of a decimal number for which an error
+// suggests a whole rate.
 const maxFraction = 10
 
-// wholeRate returns the limit that grants the decimal number of units in each period, and
-// whether there is a valid one.
+// wholeRate returns the limit that grants the decimal number of units in each period,
+// written with a whole rate. It returns false if no valid limit does.
 func wholeRate(decimal string, period time.Duration) (Limit, bool) {
 	whole, fraction, _ := strings.Cut(decimal, ".")
 	n, err := strconv.ParseUint(whole+fraction, 10, 63)
@@ -93,8 +97,8 @@ func wholeRate(decimal string, period time.Duration) (Limit, bool) {
 	return l, l.Validate() == nil
 }
 
-// failUnit is the error for a word, which is next, that is not a unit of time. count is
-// the number before it.
+// failUnit returns the error for a word at the scanner's position that is not a unit of
+// time. The parameter count is the number before the word.
 func (s *scanner) failUnit(word string, count int64) error {
 	switch lower := strings.ToLower(clip(word)); {
 	case slices.Contains(calendarUnits, lower):
@@ -108,8 +112,8 @@ func (s *scanner) failUnit(word string, count int64) error {
 		"with an optional whole number before it")
 }
 
-// compoundPeriod returns the sum of a text of several numbers with units, such as
-// 1h30m, and whether it is a valid period.
+// compoundPeriod returns the sum of a text that consists of several numbers with units,
+// such as 1h30m. It returns false if the text is not a valid period.
 func compoundPeriod(text string) (sum time.Duration, ok bool) {
 	for text != "" {
 		digits := len(text) - len(strings.TrimLeft(text, "0123456789"))
@@ -129,7 +133,8 @@ func compoundPeriod(text string) (sum time.Duration, ok bool) {
 	return sum, sum >= MinPeriod && sum <= MaxPeriod
 }
 
-// clip shortens text for an error: a number may be a megabyte long.
+// clip shortens text that an error repeats, because the input may contain a number of a
+// megabyte.
 func clip(s string) string {
 	if len(s) > 24 {
 		return s[:24] + "…"

@@ -8,7 +8,8 @@ import (
 )
 
 // periodUnits are the units of a period, longest first, so that formatPeriod finds the
-// largest one that divides. name is case-sensitive, words are not.
+// largest unit that divides a period. The short name is case-sensitive, the words are
+// not.
 var periodUnits = [...]struct {
 	name   string
 	words  []string
@@ -23,8 +24,8 @@ var periodUnits = [...]struct {
 	{"us", []string{"microsecond", "microseconds"}, time.Microsecond},
 }
 
-// calendarUnits are the units of which the length depends on the calendar. They are
-// refused.
+// calendarUnits are units whose length depends on the calendar. ParseLimit does not
+// accept them.
 var calendarUnits = []string{"month", "months", "y", "yr", "year", "years"}
 
 // ParseLimit parses a limit: a rate, a slash or "per", a period, and an optional
@@ -38,14 +39,14 @@ var calendarUnits = []string{"month", "months", "y", "yr", "year", "years"}
 //	100/1m queue 50          100 per minute, up to 50 queued (leaky bucket)
 //
 // A period is a unit with an optional whole number before it. The units are ms, s, m,
-// h, d and w (and us, for periods that are not a whole number of milliseconds), or the
-// words second, minute, hour, day and week, their plurals, and sec and min. Words are
-// case-insensitive; the short units are not. Calendar months and years are not
-// supported. "queue 0" means "burst 1": nothing is queued.
+// h, d and w, us for microseconds, and the words second, minute, hour, day and week,
+// their plurals, sec and min. Words are case-insensitive; the short units are
+// case-sensitive. Calendar months and years are not supported. “queue 0” means the same
+// as “burst 1”: no request waits in a queue.
 //
-// Text that cannot be parsed returns a [*SyntaxError], which points at the wrong part.
-// A limit outside the accepted domain returns a [*LimitError]. The result is valid:
-// ParseLimit calls [Limit.Validate].
+// For text that cannot be parsed, ParseLimit returns a [*SyntaxError], which points at
+// the wrong part. For a limit outside the accepted range it returns a [*LimitError]. A
+// returned limit has passed [Limit.Validate].
 func ParseLimit(text string) (Limit, error) {
 	s := scanner{text: text}
 	l, err := s.limit()
@@ -58,8 +59,8 @@ func ParseLimit(text string) (Limit, error) {
 	return l, nil
 }
 
-// MustParseLimit is [ParseLimit] for limits in the source code: it panics if ParseLimit
-// returns an error.
+// MustParseLimit is like [ParseLimit], but panics instead of returning an error. Use it
+// for limits that are constants in the source code.
 func MustParseLimit(text string) Limit {
 	l, err := ParseLimit(text)
 	if err != nil {
@@ -68,8 +69,8 @@ func MustParseLimit(text string) Limit {
 	return l
 }
 
-// String returns the limit in its shortest form. [ParseLimit] parses it to the same
-// limit.
+// String returns the limit in its shortest text form. [ParseLimit] parses this text to
+// the same limit.
 func (l Limit) String() string {
 	text := strconv.FormatInt(l.Rate, 10) + "/" + formatPeriod(l.Period)
 	if l.Burst > 0 {
@@ -81,7 +82,8 @@ func (l Limit) String() string {
 	return text
 }
 
-// MarshalText is [Limit.String] for encoders. It returns an error for an invalid limit.
+// MarshalText returns the same text as [Limit.String], or an error if the limit is
+// invalid.
 func (l Limit) MarshalText() ([]byte, error) {
 	if err := l.Validate(); err != nil {
 		return nil, err
@@ -89,7 +91,7 @@ func (l Limit) MarshalText() ([]byte, error) {
 	return []byte(l.String()), nil
 }
 
-// UnmarshalText is [ParseLimit] for decoders.
+// UnmarshalText parses text with [ParseLimit].
 func (l *Limit) UnmarshalText(text []byte) (err error) {
 	*l, err = ParseLimit(string(text))
 	return err
@@ -109,7 +111,8 @@ func formatPeriod(p time.Duration) string {
 
 const acceptedPeriods = "must be 1ms to 366 days (366d)"
 
-// scanner parses a limit from left to right. at is the offset of the next byte.
+// scanner parses the text of a limit from left to right. The field at is the offset of
+// the next byte.
 type scanner struct {
 	text string
 	at   int
@@ -153,7 +156,8 @@ func (s *scanner) period() (time.Duration, error) {
 	return time.Duration(count) * unit, nil
 }
 
-// unitLength returns the length of the unit that word names, or 0.
+// unitLength returns the length of the unit of time named word, or 0 if there is no
+// such unit.
 func unitLength(word string) time.Duration {
 	lower := strings.ToLower(clip(word))
 	for _, u := range periodUnits {
@@ -201,8 +205,8 @@ func (s *scanner) end() error {
 	return nil
 }
 
-// count parses a whole number. A negative number, or one too large for an int64, is a
-// [*LimitError] and not a syntax error.
+// count parses a whole number. For a number that is negative or too large, it returns a
+// [*LimitError] instead of a [*SyntaxError].
 func (s *scanner) count(field, expected string) (int64, error) {
 	start := s.at
 	if s.at < len(s.text) && s.text[s.at] == '-' {
@@ -256,7 +260,8 @@ func (s *scanner) skip(c byte) bool {
 	return false
 }
 
-// skipWord skips word, in any case of letters, if it is next.
+// skipWord skips word, ignoring case, and returns true if it is at the scanner's
+// position.
 func (s *scanner) skipWord(word string) bool {
 	next := s.word()
 	if len(next) != len(word) || !strings.EqualFold(next, word) {

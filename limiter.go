@@ -6,35 +6,37 @@ import (
 	"time"
 )
 
-// Limiter applies one policy on one store. [New] makes it. It may be used concurrently
-// and holds no lock of its own in Allow. Each method is one operation of the store: in
-// memory it does not block and does not allocate, except for a policy with several
-// limits; over a network it is one round trip and is cancelled with its context.
+// Limiter applies one policy on one store. [New] creates it. It may be used
+// concurrently, and Allow locks nothing in the limiter. A method makes one operation of
+// the store; refunds and resets make one for each limit, and [Limiter.WaitN] may make
+// several. In memory an operation does not block and does not allocate, except under a
+// policy with several limits. Over a network it is one round trip, which is canceled
+// with the context.
 //
-// The short methods cost one unit. The methods that end in N take a cost. Both decide
-// at the time of the store's clock. The methods that end in At take the time from the
-// caller, for tests and replays; times from 1970 to 2155 are accepted and rounded down
-// to whole microseconds, others return [ErrInvalidInstant].
+// Methods with short names cost one unit. Methods whose names end in N have a parameter
+// for the cost. Both use the time of the store's clock. Methods whose names end in At
+// use a time from the caller, for tests and replays: times from 1970 to 2155 are
+// rounded down to whole microseconds, and other times return [ErrInvalidInstant].
 type Limiter struct {
 	policy    Policy
 	store     Store
 	bounds    []Bound
-	bound     Bound // the only one, if there is only one
-	fastBound Bound // bound, if there is no observer: the fast path
+	bound     Bound // the element of bounds if there is exactly one, otherwise nil
+	fastBound Bound // fast path of Allow: bound, or nil if there is an observer
 	observer  Observer
 	queues    waitQueues
 }
 
-// Options are the settings of a limiter. A field that is zero has its default; nil
-// means all defaults.
+// Options are the settings of a limiter. A field with the zero value has the default
+// given in its comment; nil options select all defaults.
 type Options struct {
 	// Observer receives an event for every decision; nil disables events.
 	Observer Observer
 }
 
-// New returns a limiter for policy on store. It returns an error if the policy is
-// invalid, the algorithm is unknown, or the store does not support the algorithm. It
-// does no I/O. opts may be nil.
+// New returns a limiter that applies policy to the keys in store. It returns an error
+// if the policy is invalid, the algorithm is unknown, or the store does not support the
+// algorithm. It does no I/O. opts may be nil.
 func New(store Store, policy Policy, opts *Options) (*Limiter, error) {
 	if store == nil {
 		return nil, fmt.Errorf("%w: store is nil; use memstore.New(nil) for a store in memory", ErrInvalidPolicy)
@@ -63,10 +65,11 @@ func New(store Store, policy Policy, opts *Options) (*Limiter, error) {
 	return l, nil
 }
 
-// Policy returns the policy of this limiter. The caller must not change its Limits.
+// Policy returns the policy of this limiter. The caller must not modify the slice
+// Limits.
 func (l *Limiter) Policy() Policy { return l.policy }
 
-// Allow spends one unit of key if it is available, and reports whether it was.
+// Allow spends one unit of key if one is available, and otherwise denies the request.
 func (l *Limiter) Allow(ctx context.Context, key string) (Decision, error) {
 	if l.fastBound != nil {
 		return l.fastBound.Apply(ctx, StoreClock, key, Take, 1)
@@ -74,13 +77,13 @@ func (l *Limiter) Allow(ctx context.Context, key string) (Decision, error) {
 	return l.apply(ctx, StoreClock, key, Take, 1)
 }
 
-// AllowN spends cost units of key if all of them are available, and none otherwise.
-// Cost 0 is always allowed and spends nothing.
+// AllowN spends cost units of key if all of them are available; otherwise it spends
+// nothing and denies the request. Cost 0 is always allowed and spends nothing.
 func (l *Limiter) AllowN(ctx context.Context, key string, cost int64) (Decision, error) {
 	return l.apply(ctx, StoreClock, key, Take, cost)
 }
 
-// AllowAt is like [Limiter.AllowN], with the given time as the current time.
+// AllowAt is like [Limiter.AllowN], but uses the parameter now as the current time.
 func (l *Limiter) AllowAt(ctx context.Context, now time.Time, key string, cost int64) (Decision, error) {
 	return l.apply(ctx, InstantOf(now), key, Take, cost)
 }
@@ -95,7 +98,7 @@ func (l *Limiter) PeekN(ctx context.Context, key string, cost int64) (Decision, 
 	return l.apply(ctx, StoreClock, key, Peek, cost)
 }
 
-// PeekAt is like [Limiter.PeekN], with the given time as the current time.
+// PeekAt is like [Limiter.PeekN], but uses the parameter now as the current time.
 func (l *Limiter) PeekAt(ctx context.Context, now time.Time, key string, cost int64) (Decision, error) {
 	return l.apply(ctx, InstantOf(now), key, Peek, cost)
 }
@@ -105,25 +108,25 @@ func (l *Limiter) Refund(ctx context.Context, key string) (Decision, error) {
 	return l.apply(ctx, StoreClock, key, Refund, 1)
 }
 
-// RefundN refunds cost units to key: at most what was spent, so that key never has more
-// than the limit. With several limits, the units are refunded to one limit after another.
-// The decision is that of a peek with cost 0 after the refund.
+// RefundN refunds cost units to key, but not more than were spent, so that key never
+// has more units than the limit. With several limits, the limits are refunded one after
+// another, not atomically. The decision is that of a peek with cost 0 after the refund.
 func (l *Limiter) RefundN(ctx context.Context, key string, cost int64) (Decision, error) {
 	return l.apply(ctx, StoreClock, key, Refund, cost)
 }
 
-// RefundAt is like [Limiter.RefundN], with the given time as the current time.
+// RefundAt is like [Limiter.RefundN], but uses the parameter now as the current time.
 func (l *Limiter) RefundAt(ctx context.Context, now time.Time, key string, cost int64) (Decision, error) {
 	return l.apply(ctx, InstantOf(now), key, Refund, cost)
 }
 
-// Reset forgets everything that was spent from key: buckets are full and windows are
-// empty. The decision is that of a peek with cost 0 after the reset.
+// Reset makes key unused, as if no units had been spent: buckets are full and windows
+// are empty. The decision is that of a peek with cost 0 after the reset.
 func (l *Limiter) Reset(ctx context.Context, key string) (Decision, error) {
 	return l.apply(ctx, StoreClock, key, Reset, 0)
 }
 
-// ResetAt is like [Limiter.Reset], with the given time as the current time.
+// ResetAt is like [Limiter.Reset], but uses the parameter now as the current time.
 func (l *Limiter) ResetAt(ctx context.Context, now time.Time, key string) (Decision, error) {
 	return l.apply(ctx, InstantOf(now), key, Reset, 0)
 }
@@ -138,7 +141,8 @@ func (l *Limiter) apply(ctx context.Context, now Instant, key string, verb Verb,
 	return d, err
 }
 
-// decide is apply without checks and without the observer.
+// decide is like apply, but does not check the arguments and does not call the
+// observer.
 func (l *Limiter) decide(ctx context.Context, now Instant, key string, verb Verb, cost int64) (Decision, error) {
 	if l.bound != nil {
 		return l.bound.Apply(ctx, now, key, verb, cost)
@@ -146,8 +150,9 @@ func (l *Limiter) decide(ctx context.Context, now Instant, key string, verb Verb
 	return l.decideEach(ctx, now, key, verb, cost, make([]Decision, len(l.bounds)))
 }
 
-// decideEach is decide, and writes the decision of each limit into decisions. With
-// several limits a take spends all or nothing, and a refund is made limit by limit.
+// decideEach is like decide, and also writes the decision of each limit into decisions.
+// With several limits, a take spends units of all limits or of none, and a refund
+// changes the limits one after another.
 func (l *Limiter) decideEach(
 	ctx context.Context, now Instant, key string, verb Verb, cost int64, decisions []Decision,
 ) (d Decision, err error) {

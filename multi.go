@@ -6,27 +6,28 @@ import (
 	"time"
 )
 
-// Check is one of several charges that are all made or none; see [AllowAll].
+// Check is one charge of an [AllowAll] call, which makes either all charges or none.
 type Check struct {
 	Limiter *Limiter
 	Key     string
 	Cost    int64
 }
 
-// AllowAll charges every check, or none if one is denied: for example a limit per address
-// and a limit per account for the same login. All limiters must use the same store; the
-// operation is atomic there. The same key under the same policy is charged twice.
+// AllowAll charges all checks, or none if any of them is denied. For example, a login
+// can be limited per address and per account. All limiters must use the same store, in
+// which the operation is atomic. If two checks have the same policy and key, both are
+// charged.
 //
-// The decision is allowed if all checks are. Its Limit, Remaining and ResetAfter are
-// those of the limit with the least Remaining, the first of equals. RetryAfter is the
-// longest of the limits that denied, Delay the longest of all, and DeniedBy names every
-// limit that denied. It is Never if one of the limits is, and Degraded if one of them
-// is.
+// The returned decision is allowed if every check is allowed. Limit, Remaining and
+// ResetAfter are those of the limit with the fewest remaining units (the first of them,
+// if several are equal). RetryAfter is the longest of the limits that denied, Delay is
+// the longest of all limits, and DeniedBy names every limit that denied. Never is true
+// if it is true for any limit, and Degraded is set if it is set for any limit.
 func AllowAll(ctx context.Context, checks ...Check) (Decision, error) {
 	return applyAll(ctx, StoreClock, checks, false)
 }
 
-// AllowAllAt is like [AllowAll], with the given time as the current time.
+// AllowAllAt is like [AllowAll], but uses the parameter now as the current time.
 func AllowAllAt(ctx context.Context, now time.Time, checks ...Check) (Decision, error) {
 	return applyAll(ctx, InstantOf(now), checks, false)
 }
@@ -36,7 +37,7 @@ func PeekAll(ctx context.Context, checks ...Check) (Decision, error) {
 	return applyAll(ctx, StoreClock, checks, true)
 }
 
-// PeekAllAt is like [PeekAll], with the given time as the current time.
+// PeekAllAt is like [PeekAll], but uses the parameter now as the current time.
 func PeekAllAt(ctx context.Context, now time.Time, checks ...Check) (Decision, error) {
 	return applyAll(ctx, InstantOf(now), checks, true)
 }
@@ -74,7 +75,7 @@ func opsOf(now Instant, checks []Check) ([]Op, error) {
 	return ops, nil
 }
 
-// observeAll sends each limiter's observer an event with the decision of that limiter's
+// observeAll calls the observer of every limiter with the decision of that limiter's
 // check.
 func observeAll(checks []Check, decisions []Decision, peek bool, err error) {
 	verb := Take
@@ -94,8 +95,8 @@ func observeAll(checks []Check, decisions []Decision, peek bool, err error) {
 	}
 }
 
-// tightestOf returns the index of the decision with the least Remaining, the first of
-// equals, or 0 if there is none.
+// tightestOf returns the index of the decision with the fewest remaining units, the
+// first of them if several are equal. It returns 0 if decisions is empty.
 func tightestOf(decisions []Decision) int {
 	tightest := 0
 	for i := range decisions {
@@ -106,8 +107,8 @@ func tightestOf(decisions []Decision) int {
 	return tightest
 }
 
-// combine returns one decision for one or more decisions on the same request; see
-// [AllowAll].
+// combine merges the decisions of several limits on one request into one decision; see
+// [AllowAll]. There must be at least one decision.
 func combine(decisions []Decision) Decision {
 	tightest := &decisions[tightestOf(decisions)]
 	all := Decision{Allowed: true, Limit: tightest.Limit, Remaining: tightest.Remaining, ResetAfter: tightest.ResetAfter}

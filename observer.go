@@ -1,17 +1,17 @@
 package headgate
 
-// Observer receives an event for every decision of a [Limiter]. Its method is called
-// synchronously on the caller's goroutine, possibly concurrently, and should return
-// fast. Events contain no key, because a key may identify a person.
+// Observer receives an event for every decision of a [Limiter]. Observe is called
+// synchronously on the caller's goroutine, possibly by several goroutines concurrently,
+// and should return fast. Events contain no key, because a key may identify a person.
 type Observer interface {
 	Observe(Event)
 }
 
-// Event is one call of a limiter.
+// Event describes one call of a method of [Limiter].
 type Event struct {
 	Policy   string   // name of the policy; may be empty
-	Verb     string   // take, peek, refund, reset, reserve, cancel or wait
-	Cost     int64    // units requested
-	Decision Decision // zero when Err is set
-	Err      error    // why nothing could be decided
+	Verb     string   // operation: take, peek, refund, reset, reserve, cancel or wait
+	Cost     int64    // requested cost in units
+	Decision Decision // resulting decision; zero if Err is set
+	Err      error    // reason why no decision was made, or nil
 }

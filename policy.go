@@ -5,35 +5,36 @@ import (
 	"strconv"
 )
 
-// Policy is a name, one or more limits and their algorithm. A request is allowed if all
-// limits allow it; otherwise it spends nothing.
+// Policy is a name, one or more limits and the algorithm of the limits. A request is
+// allowed if all limits allow it. A request that is denied spends nothing.
 //
 // The name identifies the state. Two limiters on one store share the state of a key if
-// their policies have the same name and algorithm. A policy whose limits change keeps
-// what was spent, as long as its name, its algorithm and the order of its limits stay
-// the same. A policy without a name is identified by its limits, so a changed limit
-// starts with unused keys.
+// their policies have the same name and algorithm. If the limits of a policy are
+// changed, units spent before the change stay spent, as long as the name, the algorithm
+// and the order of the limits stay the same. A policy without a name is identified by
+// its limits, so after a change of a limit all keys are unused.
 type Policy struct {
 	// Name identifies the policy in state, logs and metrics; at most 256 bytes.
 	Name string
-	// Limits are 1 to 32 limits. A request needs all of them.
+	// Limits are 1 to 32 limits. A request must be allowed by all of them.
 	Limits []Limit
-	// Algorithm is the arithmetic. The zero value means [TokenBucket].
+	// Algorithm is the algorithm of all limits. The zero value means [TokenBucket].
 	Algorithm Algorithm
-	// OnStoreError is the failure mode: what decides while the store cannot. The zero
-	// value means [FailClosed]. The other modes need a store in this process or one of
-	// package fallback.
+	// OnStoreError is the failure mode, which decides requests while the store cannot.
+	// The zero value means [FailClosed]. The other modes require a store in this
+	// process or a store wrapped by package fallback.
 	OnStoreError OnStoreError
 }
 
-// Bounds of a policy.
+// Maximum sizes of a policy.
 const (
-	MaxLimits     = 32  // most limits in one policy, and most checks in one request
-	maxNameLength = 256 // bytes
+	MaxLimits     = 32  // maximum of limits in one policy, and of checks in one request
+	maxNameLength = 256 // maximum length of a policy's name in bytes
 )
 
-// MustPolicy returns an unnamed token bucket policy with the limits in the texts. It is
-// for limits in the source code: it panics if [ParseLimit] returns an error.
+// MustPolicy returns a policy without a name, for the token bucket, with the limits in
+// the texts. It panics if [ParseLimit] returns an error: use it for limits that are
+// constants in the source code.
 func MustPolicy(limits ...string) Policy {
 	p := Policy{Limits: make([]Limit, len(limits))}
 	for i, text := range limits {
@@ -42,7 +43,7 @@ func MustPolicy(limits ...string) Policy {
 	return p
 }
 
-// Validate returns the first error of the policy, or nil. It does not check the
+// Validate returns the first error in the policy, or nil. It does not check the
 // algorithm: the store does.
 func (p Policy) Validate() error {
 	if n := len(p.Limits); n < 1 || n > MaxLimits {
@@ -62,7 +63,7 @@ func (p Policy) Validate() error {
 	return nil
 }
 
-// rules returns the rules that a store binds for this policy, one for each limit. The
+// rules returns the rules that a limiter binds to its store, one for each limit. The
 // policy must be valid.
 func (p Policy) rules() []Rule {
 	rules := make([]Rule, len(p.Limits))
@@ -72,8 +73,9 @@ func (p Policy) rules() []Rule {
 	return rules
 }
 
-// scope returns the scope of the i-th limit. It differs between the limits of a policy
-// and between policies. The prefix keeps a name from being read as the text of a limit.
+// scope returns the scope of the i-th limit, which identifies the limit's state. The
+// scopes of different limits and different policies differ. The prefix “policy:” or
+// “limit:” distinguishes a name from the text of a limit.
 func (p Policy) scope(i int) string {
 	if p.Name == "" {
 		return "limit:" + strconv.Itoa(i) + ":" + p.Limits[i].String()
@@ -81,7 +83,7 @@ func (p Policy) scope(i int) string {
 	return "policy:" + strconv.Itoa(i) + ":" + p.Name
 }
 
-// label returns the name of the i-th limit in a denial.
+// label returns the name that [Decision.DeniedBy] contains if the i-th limit denies.
 func (p Policy) label(i int) string {
 	switch {
 	case p.Name == "":

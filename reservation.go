@@ -14,18 +14,18 @@ type Reservation struct {
 	token    ReservationToken
 	key      string
 	cost     int64
-	done     atomic.Bool // cancelled, or nothing was reserved
+	done     atomic.Bool // true after a cancellation, or if nothing was reserved
 }
 
 // Reserve reserves cost units of key if all of them are available within maxDelay. The
-// caller may act after [Reservation.Delay], or call [Reservation.Cancel] to refund the
-// units. Only the bucket algorithms can reserve: other algorithms, and policies with
-// several limits, return [ErrUnsupported].
+// caller may proceed after [Reservation.Delay], or call [Reservation.Cancel] to refund
+// the units. Only the bucket algorithms can reserve. Other algorithms, and policies
+// with several limits, return [ErrUnsupported].
 func (l *Limiter) Reserve(ctx context.Context, key string, cost int64, maxDelay time.Duration) (*Reservation, error) {
 	return l.reserveObserved(ctx, StoreClock, key, cost, maxDelay)
 }
 
-// ReserveAt is like [Limiter.Reserve], with the given time as the current time.
+// ReserveAt is like [Limiter.Reserve], but uses the parameter now as the current time.
 func (l *Limiter) ReserveAt(
 	ctx context.Context, now time.Time, key string, cost int64, maxDelay time.Duration,
 ) (*Reservation, error) {
@@ -65,20 +65,22 @@ func (l *Limiter) reserve(ctx context.Context, now Instant, key string, cost int
 // OK reports whether the units were reserved.
 func (r *Reservation) OK() bool { return r.decision.Allowed }
 
-// Delay returns how long to wait before acting, counted from the time of the
-// reservation; 0 if nothing was reserved.
+// Delay returns how long the caller must wait before it proceeds, counted from the time
+// of the reservation. It returns 0 if nothing was reserved.
 func (r *Reservation) Delay() time.Duration { return r.decision.Delay }
 
-// Decision returns the decision. If nothing was reserved, RetryAfter is when the units
-// would be available immediately, and Never is true if they never are.
+// Decision returns the decision. If nothing was reserved, RetryAfter is the wait until
+// the units can be spent immediately, and Never is true if they can never be spent.
 func (r *Reservation) Decision() Decision { return r.decision }
 
-// Cancel refunds the reserved units, unless a later reservation of the same key exists:
-// its time was promised, so it does not move. Units that are already due stay spent. Only
-// the first call has an effect.
+// Cancel refunds the reserved units if they are not yet due and no later reservation of
+// the same key exists. The delay of a later reservation has already been promised to
+// its caller and cannot be shortened. Otherwise the units stay spent. Only the first
+// call has an effect.
 func (r *Reservation) Cancel(ctx context.Context) error { return r.cancel(ctx, StoreClock) }
 
-// CancelAt is like [Reservation.Cancel], with the given time as the current time.
+// CancelAt is like [Reservation.Cancel], but uses the parameter now as the current
+// time.
 func (r *Reservation) CancelAt(ctx context.Context, now time.Time) error {
 	return r.cancel(ctx, InstantOf(now))
 }

@@ -2,24 +2,25 @@ package headgate
 
 import "fmt"
 
-// StoreErrorReason is why a store could not decide. The zero value is [ReasonNone].
+// StoreErrorReason is the reason why a store could not decide. The zero value is
+// [ReasonNone].
 type StoreErrorReason uint8
 
-// The reasons of a store that is reached over a network.
+// The reasons why a store that is reached over a network cannot decide.
 const (
-	// ReasonNone means that the store decided.
+	// ReasonNone means that there was no error: the store decided.
 	ReasonNone StoreErrorReason = iota
-	// ReasonUnreachable means that there is no connection, or that it broke before the
-	// request was sent. Nothing was spent.
+	// ReasonUnreachable means that there is no connection to the store, or that the
+	// connection broke before the request was sent. Nothing was spent.
 	ReasonUnreachable
 	// ReasonTimedOut means that no reply arrived in time, or that the connection broke
-	// before the reply. Whether units were spent is unknown.
+	// before the reply. It is unknown whether units were spent.
 	ReasonTimedOut
-	// ReasonRefused means that the store replied with an error: wrong credentials, a
-	// read-only replica, out of memory or still loading.
+	// ReasonRefused means that the store replied with an error, for example for wrong
+	// credentials, on a read-only replica, without free memory or during startup.
 	ReasonRefused
-	// ReasonWrongType means that the key contains a value that this program did not
-	// write.
+	// ReasonWrongType means that the key holds a value that was not written by this
+	// program.
 	ReasonWrongType
 	// ReasonOverloaded means that too many callers already wait for the store or for
 	// this key. Nothing was spent.
@@ -31,7 +32,7 @@ const (
 
 var reasonNames = [...]string{"none", "unreachable", "timed out", "refused", "wrong type", "overloaded", "breaker open"}
 
-// String returns the reason in lower case, "none" for the zero value.
+// String returns the reason in lower case. The zero value is “none”.
 func (r StoreErrorReason) String() string {
 	if int(r) < len(reasonNames) {
 		return reasonNames[r]
@@ -40,16 +41,16 @@ func (r StoreErrorReason) String() string {
 }
 
 // StoreError is the error of a store that could not decide. It matches
-// [ErrStoreUnavailable] and, by errors.Is and errors.As, its cause. It contains no key
-// and no password.
+// [ErrStoreUnavailable], and errors.Is and errors.As also find its cause. It contains
+// no key and no password.
 type StoreError struct {
-	Store  string           // the store: redis, memcached
-	Reason StoreErrorReason // never ReasonNone
-	Advice string           // the next step; may be empty
-	Err    error            // the cause; may be nil
+	Store  string           // name of the store: redis or memcached
+	Reason StoreErrorReason // reason of the failure; never ReasonNone
+	Advice string           // suggested next step; may be empty
+	Err    error            // cause; may be nil
 }
 
-// Error returns the store, the reason, the cause and the advice.
+// Error returns a text with the store, the reason, the cause and the advice.
 func (e *StoreError) Error() string {
 	text := fmt.Sprintf("headgate: %s: %s", e.Store, e.Reason)
 	if e.Err != nil {
@@ -67,15 +68,15 @@ func (e *StoreError) Is(target error) bool { return target == ErrStoreUnavailabl
 // Unwrap returns the cause.
 func (e *StoreError) Unwrap() error { return e.Err }
 
-// OnStoreError is the failure mode of a policy: what decides while the store cannot.
-// Package fallback implements it for any store.
+// OnStoreError is the failure mode of a policy: how requests are decided while the
+// store cannot decide them. Package fallback implements the modes for any store.
 type OnStoreError string
 
 // The failure modes. The zero value means [FailClosed].
 const (
 	FailClosed OnStoreError = "closed" // return the error; the caller decides (a service replies 503)
 	FailOpen   OnStoreError = "open"   // allow every request
-	FailLocal  OnStoreError = "local"  // a limiter in this process decides, with a share of the limit
+	FailLocal  OnStoreError = "local"  // a limiter in this process decides, with a part of the limit
 )
 
 // Validate returns an error if the mode is unknown.
@@ -87,19 +88,19 @@ func (o OnStoreError) Validate() error {
 	return fmt.Errorf("%w: OnStoreError is %.40q; must be closed, open or local", ErrInvalidPolicy, string(o))
 }
 
-// Closed reports whether the mode is [FailClosed].
+// Closed reports whether the failure mode is [FailClosed] or the zero value.
 func (o OnStoreError) Closed() bool { return o == "" || o == FailClosed }
 
-// StoreObserver receives an event when a store becomes unavailable and when it has
-// recovered: one for each change, not for each request. Its method is called
-// synchronously and should return fast.
+// StoreObserver receives an event when a store becomes unavailable and when it
+// recovers, but not for each request. ObserveStore is called synchronously and should
+// return fast.
 type StoreObserver interface {
 	ObserveStore(StoreEvent)
 }
 
-// StoreEvent is one change of a store's availability.
+// StoreEvent reports that a store became unavailable or recovered.
 type StoreEvent struct {
-	Unavailable bool             // true: the store is no longer called; false: it has recovered
-	Reason      StoreErrorReason // why it failed; ReasonNone after recovery
-	Err         error            // the last failure; nil after recovery
+	Unavailable bool             // true if the store is no longer called, false if it has recovered
+	Reason      StoreErrorReason // reason of the failure; ReasonNone after recovery
+	Err         error            // last error; nil after recovery
 }

@@ -13,17 +13,19 @@ import (
 // [Limiter.WaitN].
 func (l *Limiter) Wait(ctx context.Context, key string) error { return l.WaitN(ctx, key, 1) }
 
-// WaitN blocks until cost units of key are available, spends them and returns nil. The
-// callers of one key in this process are served in FIFO order. Cost 0 peeks and does
-// not wait. WaitN returns immediately, and spends nothing, with [ErrNeverAllowed] if
-// cost is above the limit, and with [ErrWouldExceedDeadline] if the units cannot be
-// granted before the context's deadline. If the context ends during the wait, WaitN
-// cancels or refunds what it took, unless that would grant it twice, and returns the
-// context's error.
+// WaitN blocks until cost units of key are available, spends them and returns nil.
+// Callers in this process that wait for the same key are served in FIFO order. Cost 0
+// spends nothing and does not wait. WaitN returns immediately and spends nothing if
+// cost is above the limit ([ErrNeverAllowed]), or if the units cannot be available
+// before the deadline of the context ([ErrWouldExceedDeadline]). If the context ends
+// during the wait, WaitN returns the error of the context. It first cancels the
+// reservation or refunds the units, unless a refund could let the same units be spent
+// twice.
 //
-// WaitN never polls. If the algorithm can reserve, a waiter costs the store one
-// operation; otherwise it costs one each time that units were due. Other processes on
-// the same store may be served in between.
+// WaitN never polls. If the algorithm can reserve, each waiting caller costs the store
+// one operation. Otherwise it costs one operation each time that the previous decision
+// said units would be available. Callers in other processes on the same store may be
+// served in between.
 func (l *Limiter) WaitN(ctx context.Context, key string, cost int64) error {
 	err := l.wait(ctx, key, cost)
 	if l.observer != nil {
@@ -64,7 +66,7 @@ func (l *Limiter) wait(ctx context.Context, key string, cost int64) error {
 	return l.waitRetry(ctx, w)
 }
 
-// waitReserved serves the first waiter of a queue under an algorithm that can reserve.
+// waitReserved serves the first waiter of a queue if the algorithm can reserve.
 func (l *Limiter) waitReserved(ctx context.Context, w *waiter) error {
 	began := time.Now()
 	r, err := l.reserve(ctx, StoreClock, w.key, w.cost, w.timeLeft())
@@ -74,14 +76,14 @@ func (l *Limiter) waitReserved(ctx context.Context, w *waiter) error {
 	if !r.OK() {
 		return refusal(r.decision)
 	}
-	cancel := func(ctx context.Context) { _ = r.Cancel(ctx) } // if it fails the units stay spent
+	cancel := func(ctx context.Context) { _ = r.Cancel(ctx) } // if Cancel fails, the units stay spent
 	release := func(ctx context.Context) { l.release(ctx, w, began, []Decision{r.decision}) }
 	return l.waitUntilDue(ctx, w, r.Delay(), cancel, release)
 }
 
-// waitRetrying serves the first waiter of a queue under limits that cannot reserve: it
-// retries when the last decision promised units. Several leaky buckets can
-// allow a request with a delay.
+// waitRetry serves the first waiter of a queue if the limits cannot reserve. After each
+// denial it waits for RetryAfter and tries again. A policy with several leaky buckets
+// can allow a request with a delay.
 func (l *Limiter) waitRetry(ctx context.Context, w *waiter) error {
 	decisions := make([]Decision, len(l.bounds))
 	for {
@@ -102,8 +104,9 @@ func (l *Limiter) waitRetry(ctx context.Context, w *waiter) error {
 	}
 }
 
-// takeInTime takes from all limits or from none. A reserved place in a leaky bucket
-// stays taken, so a waiter with a deadline first peeks whether its delay ends in time.
+// takeInTime takes from all limits or from none. What was queued in a leaky bucket
+// cannot be refunded, so a waiter with a deadline first peeks and takes only if the
+// delay ends before the deadline.
 func (l *Limiter) takeInTime(ctx context.Context, w *waiter, decisions []Decision) (Decision, error) {
 	if l.policy.Algorithm.Queues() && !w.deadline.IsZero() {
 		d, err := l.decideEach(ctx, StoreClock, w.key, Peek, w.cost, decisions)
@@ -117,9 +120,9 @@ func (l *Limiter) takeInTime(ctx context.Context, w *waiter, decisions []Decisio
 	return l.decideEach(ctx, StoreClock, w.key, Take, w.cost, decisions)
 }
 
-// hold blocks the first waiter, which already has its units, until they are due. If the
-// context ends earlier, hold calls leave. If the context has a receipt, hold adds undo
-// to it.
+// waitUntilDue blocks the first waiter, whose units are already spent, for delay. If
+// the context ends earlier, waitUntilDue calls leave. Otherwise, if the context has a
+// receipt, it adds undo to the receipt.
 func (l *Limiter) waitUntilDue(ctx context.Context, w *waiter, delay time.Duration, leave, undo func(context.Context)) error {
 	err := l.await(ctx, w, delay)
 	if err != nil {
@@ -132,8 +135,9 @@ func (l *Limiter) waitUntilDue(ctx context.Context, w *waiter, delay time.Durati
 	return err
 }
 
-// release refunds what w took at began, limit by limit, unless that would grant it
-// twice. It ignores errors: units that cannot be refunded stay spent.
+// release refunds the units that w took at began, for each limit whose units can be
+// refunded without being granted twice. It ignores errors: units that cannot be
+// refunded stay spent.
 func (l *Limiter) release(ctx context.Context, w *waiter, began time.Time, decisions []Decision) {
 	for i, b := range l.bounds {
 		taken := turn.Taken{
@@ -153,7 +157,7 @@ func refusal(d Decision) error {
 	return ErrWouldExceedDeadline
 }
 
-// await blocks the first waiter of a queue for d.
+// await blocks for d, and records that the first waiter w will be granted then.
 func (l *Limiter) await(ctx context.Context, w *waiter, d time.Duration) error {
 	if d <= 0 {
 		return nil
@@ -167,10 +171,10 @@ func (l *Limiter) await(ctx context.Context, w *waiter, d time.Duration) error {
 	return err
 }
 
-// spacing returns a lower bound of the time between the grant of the first waiter and
-// the grant of a waiter for own units, with between units queued between them. A leaky
-// bucket releases a request when all earlier units have drained, regardless of the
-// request's own cost.
+// spacing returns a lower bound on the time between the grant of the first waiter and
+// the grant of a later waiter. The first requests head units, the later own units, and
+// the waiters between them request between units in total. A leaky bucket grants a
+// request when all earlier units have drained, whatever its own cost is.
 func (l *Limiter) spacing(head, between, own int64) time.Duration {
 	switch {
 	case l.bound == nil:
@@ -193,35 +197,35 @@ func (l *Limiter) maxCost() int64 {
 // spacingFunc is the type of [Limiter.spacing].
 type spacingFunc func(head, between, own int64) time.Duration
 
-// waitQueues has a FIFO queue of waiters for each key with at least one waiter. The
+// waitQueues has a FIFO queue of waiters for each key that has at least one waiter. The
 // zero value is ready for use.
 type waitQueues struct {
 	mu     sync.Mutex
 	queues map[string]*waitQueue
 }
 
-// waitQueue is the waiters of one key in FIFO order. Only the first one calls the
-// store.
+// waitQueue contains the waiters of one key in FIFO order. Only the first waiter calls
+// the store.
 type waitQueue struct {
 	waiters      list.List
-	waitingUnits int64     // units requested by all waiters but the first
-	firstDue     time.Time // when the first waiter is granted; zero until it has called the store
-	unchecked    bool      // a waiter joined while headDue was zero: its deadline is not checked yet
+	waitingUnits int64     // units requested by all waiters except the first
+	firstDue     time.Time // time at which the first waiter is granted; zero until it has called the store
+	unchecked    bool      // true if a waiter joined while firstDue was zero, so that its deadline was not checked
 }
 
 // waiter is one call of WaitN.
 type waiter struct {
 	key      string
 	cost     int64
-	deadline time.Time // zero if there is none
+	deadline time.Time // zero if the caller has no deadline
 	queue    *waitQueue
 	element  *list.Element // nil after the waiter was removed; guarded by the mutex of waitQueues
-	isFirst  chan struct{} // closed when it is the first waiter
-	refused  chan struct{} // closed when it cannot be granted in time
+	isFirst  chan struct{} // closed when this waiter becomes the first
+	refused  chan struct{} // closed when this waiter cannot be granted before its deadline
 }
 
-// join appends a caller to the queue of its key. It returns an error if the caller is
-// certain to exceed its deadline.
+// join appends a caller to the queue of key. It returns an error if the caller would
+// certainly exceed its deadline.
 func (r *waitQueues) join(ctx context.Context, key string, cost int64, spacing spacingFunc) (*waiter, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -248,13 +252,14 @@ func (r *waitQueues) join(ctx context.Context, key string, cost int64, spacing s
 	return w, nil
 }
 
-// leave removes a waiter from its queue. If it was the first, leave wakes the next one.
+// remove removes a waiter from its queue. If it was the first, remove wakes the next
+// waiter.
 func (r *waitQueues) remove(w *waiter) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	q := w.queue
 	if w.element == nil {
-		return // refused by announce
+		return // refused and already removed by setFirstDue
 	}
 	if q.waiters.Front() != w.element {
 		q.removeLater(w)
@@ -271,8 +276,8 @@ func (r *waitQueues) remove(w *waiter) {
 	close(next.isFirst)
 }
 
-// announce records when the first waiter is granted, and refuses the later waiters that
-// are now certain to exceed their deadlines.
+// setFirstDue records when the first waiter is granted. It refuses the later waiters
+// that, given this time, would certainly exceed their deadlines.
 func (r *waitQueues) setFirstDue(head *waiter, due time.Time, spacing spacingFunc) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -297,15 +302,15 @@ func (r *waitQueues) setFirstDue(head *waiter, due time.Time, spacing spacingFun
 
 func (q *waitQueue) first() *waiter { return q.waiters.Front().Value.(*waiter) }
 
-// drop removes a waiter that is not the first.
+// removeLater removes a waiter that is not the first of its queue.
 func (q *waitQueue) removeLater(w *waiter) {
 	q.waiters.Remove(w.element)
 	w.element = nil
 	q.waitingUnits -= w.cost
 }
 
-// late reports whether w is certain to exceed its deadline, with between units queued
-// between the first waiter and w.
+// late reports whether w would certainly exceed its deadline. The parameter between is
+// the number of units requested by the waiters between the first waiter and w.
 func (w *waiter) late(q *waitQueue, between int64, spacing spacingFunc) bool {
 	if w.deadline.IsZero() || q.firstDue.IsZero() {
 		return false
@@ -313,7 +318,8 @@ func (w *waiter) late(q *waitQueue, between int64, spacing spacingFunc) bool {
 	return q.firstDue.Add(spacing(q.first().cost, between, w.cost)).After(w.deadline)
 }
 
-// timeLeft returns the time until the waiter's deadline.
+// timeLeft returns the time until the waiter's deadline, or MaxFillTime if there is no
+// deadline.
 func (w *waiter) timeLeft() time.Duration {
 	if w.deadline.IsZero() {
 		return MaxFillTime
