@@ -82,7 +82,7 @@ func (e *SyntaxError) Error() string {
 // Is reports whether target is [ErrInvalidLimit].
 func (e *SyntaxError) Is(target error) bool { return target == ErrInvalidLimit }
 
-// printable replaces the characters of s that are not printable, such as those that
+// printable replaces the characters of s that are not printable, such as characters that
 // move the cursor or change the text direction. The marker below the text then stays in
 // the right column.
 func printable(s string) string {

@@ -23,8 +23,8 @@ func (l *Limiter) Wait(ctx context.Context, key string) error { return l.WaitN(c
 // twice.
 //
 // WaitN never polls. If the algorithm can reserve, each waiting caller costs the store
-// one operation. Otherwise it costs one operation each time that the previous decision
-// said units would be available. Callers in other processes on the same store may be
+// one operation. Otherwise it costs one operation each time the RetryAfter of
+// the previous decision has passed. Callers in other processes on the same store may be
 // served in between.
 func (l *Limiter) WaitN(ctx context.Context, key string, cost int64) error {
 	err := l.wait(ctx, key, cost)

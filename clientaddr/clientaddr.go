@@ -1,10 +1,12 @@
-// Package clientaddr finds the client address of a request. It is the peer's address,
-// unless the peer is a trusted proxy. Header fields of other peers are ignored.
+// Package clientaddr finds the client address of an HTTP request. This is the peer's
+// address, the remote address of the connection, unless the peer is a trusted proxy.
+// Header fields from other peers are ignored.
 //
-// The field of a trusted peer is read from the right, where trusted proxies append, and
-// only up to the first address that is not trusted. Everything to the left of that
-// address can be forged by the client. An entry that cannot be parsed ends the search.
-// It never yields the address of another client.
+// In a request from a trusted proxy, the field is read from the right, because proxies
+// append on the right, and only up to the first address that is not trusted. Everything
+// to the left of that address can be forged by the client. An entry that cannot be
+// parsed ends the search: the last address read before it is the result, so the result
+// is never the address of another client.
 package clientaddr
 
 import (
@@ -18,7 +20,7 @@ import (
 	"sync/atomic"
 )
 
-// ErrInvalidOptions matches every error of [New].
+// ErrInvalidOptions is matched by every error of [New].
 var ErrInvalidOptions = errors.New("clientaddr: invalid options")
 
 const (
@@ -26,8 +28,8 @@ const (
 	forwarded    = "Forwarded"
 )
 
-// Options are the settings of a resolver. A field that is zero has its default.
-// nil means all defaults: no peer is trusted.
+// Options are the settings of a resolver. A field with the zero value has the default
+// given in its comment. With nil options, no peer is trusted.
 type Options struct {
 	// TrustedProxies are the networks of your proxies. An IPv4 network also contains
 	// v4-mapped IPv6 addresses. An IPv6 network never contains an IPv4 address. Host
@@ -35,23 +37,23 @@ type Options struct {
 	// its address.
 	TrustedProxies []netip.Prefix
 	// TrustedHops is the number of your proxies that each request passes, at most 256.
-	// It replaces TrustedProxies; setting both is an error. The client address is then
-	// this many entries from the right. Every peer is trusted, so only your proxies may
-	// be able to reach the server. A request with fewer entries did not pass all
-	// proxies, and the peer's address is used.
+	// The client address is the entry at this position from the right, and every peer
+	// is trusted, so the server must be reachable only through your proxies. A request
+	// with fewer entries did not pass all proxies; the result is then the peer's
+	// address. TrustedHops replaces TrustedProxies: setting both is an error.
 	TrustedHops int
-	// TrustUnix trusts a peer on a Unix socket, which has no address: a proxy on this
-	// machine.
+	// TrustUnix is whether a peer on a Unix socket, a proxy on this machine, is
+	// trusted. Such a peer has no address.
 	TrustUnix bool
 	// Header is the field in which trusted proxies send the client address. Empty means
-	// X-Forwarded-For. "Forwarded" is parsed as in RFC 7239. Any other field must be
-	// one line with one address that the outermost proxy sets, replacing what the
-	// client sent.
+	// X-Forwarded-For. “Forwarded” is parsed as in RFC 7239. Any other field must be
+	// one line with one address. The outermost proxy must set it and replace a value
+	// sent by the client.
 	Header string
-	// Warn is called once if no peer is trusted and a peer in a private network, or on
-	// a Unix socket, sends X-Forwarded-For, Forwarded or Header. It is then probably a
-	// proxy missing from TrustedProxies. The message contains no address. nil means
-	// slog.Warn.
+	// Warn is called with a message when no peer is trusted and a peer in a private
+	// network, or on a Unix socket, sends X-Forwarded-For, Forwarded or Header. That
+	// peer is probably a proxy missing from TrustedProxies. Warn is called at most
+	// once. The message contains no address. nil means slog.Warn.
 	Warn func(message string)
 }
 
@@ -60,15 +62,15 @@ type Resolver struct {
 	trusted []netip.Prefix
 	hops    int
 	unix    bool
-	header  string // in canonical form
+	header  string // name of the header field in canonical form
 	warn    func(string)
 	warned  atomic.Bool
 }
 
-// New returns a resolver. opts may be nil. It returns an error if both networks and a
-// number of hops are set, if the number of hops is below 0 or above 256, if a network
-// is invalid or is a v4-mapped network wider than all of IPv4, or if Header is not a
-// valid field name.
+// New returns a resolver; opts may be nil. It returns an error if both TrustedProxies
+// and TrustedHops are set, if TrustedHops is below 0 or above 256, if a network is
+// invalid or is a v4-mapped network wider than all of IPv4, or if Header is not a valid
+// field name.
 func New(opts *Options) (*Resolver, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -111,10 +113,10 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// mappedBits is the length of ::ffff:0:0/96, the prefix of v4-mapped addresses.
+// mappedBits is the prefix length of ::ffff:0:0/96, the network of v4-mapped addresses.
 const mappedBits = 96
 
-// unmapped returns a v4-mapped network as an IPv4 network, and any other network
+// unmap converts a v4-mapped network to an IPv4 network. It returns any other network
 // unchanged.
 func unmap(p netip.Prefix) netip.Prefix {
 	if p.Addr().Is4In6() {
@@ -123,16 +125,17 @@ func unmap(p netip.Prefix) netip.Prefix {
 	return p
 }
 
-// Addr returns the client address, unmapped and without a zone. It returns the zero
-// Addr if there is none: the peer is on a Unix socket, or its address cannot be parsed.
-// An address that NAT64 has translated (64:ff9b::/96) stays an IPv6 address, so that it
-// cannot match an IPv4 proxy; [Group] translates it. The cost is at most proportional
-// to the length of the field, of which 256 entries are read. Addr does not allocate,
-// except for an element that cannot be parsed or has escapes.
+// Addr returns the client address of req, unmapped and without a zone. It returns the
+// zero Addr if there is no address, because the peer is on a Unix socket or its address
+// cannot be parsed. An address that was translated by NAT64 (64:ff9b::/96) stays an
+// IPv6 address, so that it cannot match an IPv4 proxy; [Group] translates it back. At
+// most 256 entries of the field are read; the time is at most proportional to the
+// field's length. Addr does not allocate, except for an element that cannot be parsed
+// or contains escapes.
 func (r *Resolver) Addr(req *http.Request) netip.Addr { return r.AddrOf(req.RemoteAddr, req.Header) }
 
-// AddrOf is [Resolver.Addr] for a peer, in the form of [http.Request.RemoteAddr], and
-// its header.
+// AddrOf is like [Resolver.Addr] for a request with the given peer address, in the form
+// of [http.Request.RemoteAddr], and the given header.
 func (r *Resolver) AddrOf(peer string, header http.Header) netip.Addr {
 	addr, _ := parseNode(peer)
 	switch {
@@ -147,8 +150,8 @@ func (r *Resolver) AddrOf(peer string, header http.Header) netip.Addr {
 	return fromSingle(header[r.header], addr)
 }
 
-// Trusts reports whether the fields of a peer, in the form of
-// [http.Request.RemoteAddr], are trusted. It does not allocate.
+// Trusts reports whether the header fields of a peer are trusted. The peer has the form
+// of [http.Request.RemoteAddr]. Trusts does not allocate.
 func (r *Resolver) Trusts(peer string) bool {
 	addr, _ := parseNode(peer)
 	return r.trustsPeer(peer, addr)
@@ -168,8 +171,8 @@ func (r *Resolver) trusts(a netip.Addr) bool {
 	return slices.ContainsFunc(r.trusted, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// isSocket reports whether net/http gives peer as the address of a Unix socket: @ or
-// empty if it has no name, @name, or a path.
+// isSocket reports whether peer is a Unix socket address as net/http writes it: “@” or
+// empty for a socket without a name, otherwise “@name” or a path.
 func isSocket(peer string) bool {
 	return peer == "" || peer[0] == '@' || strings.Contains(peer, "/")
 }

@@ -5,15 +5,16 @@ import (
 	"strings"
 )
 
-// lastForwarded splits the last element off a line of Forwarded. It looks for quotes
-// from the right, because a client may have written the left part. A quote that the
+// cutLastForwarded cuts the last element off a line of the field Forwarded. It searches
+// for quotes from the right, because a client may have written the left part of the
+// line. A quote that the client opens and does not close, as in
 // client opens and does not close, as in
 //
 //	for=192.0.2.1;by=", for=203.0.113.9
 //
-// would include what trusted proxies have appended. Read from the right, the elements
-// of the proxies are complete, whatever precedes them. A quote inside a quoted string
-// has a backslash before it. The opening quote has an equals sign before it.
+// would otherwise include the elements that trusted proxies have appended. Read from
+// the right, the elements of the proxies are complete, whatever precedes them. A quote
+// inside a quoted string follows a backslash; the opening quote follows an equals sign.
 func cutLastForwarded(line string) (rest, element string, more bool) {
 	quoted := false
 	for i := len(line) - 1; i >= 0; i-- {
@@ -27,10 +28,10 @@ func cutLastForwarded(line string) (rest, element string, more bool) {
 	return "", line, false
 }
 
-// parseForwarded parses the address in an element of Forwarded: its single parameter
-// "for". It returns false if the parameter is missing or occurs twice, if it is an
-// identifier in place of an address ("unknown", _hidden), or if a part of the element
-// is not a parameter.
+// parseForwarded parses the address in the parameter “for” of an element of Forwarded.
+// It returns false if the parameter is missing or occurs twice, if its value is an
+// identifier instead of an address (“unknown”, “_hidden”), or if any part of the
+// element is not a parameter.
 func parseForwarded(element string) (netip.Addr, bool) {
 	var node string
 	found := false
@@ -54,13 +55,14 @@ func parseForwarded(element string) (netip.Addr, bool) {
 	return parseNode(node)
 }
 
-// pair is a parameter of an element. Its value is still escaped.
+// pair is a parameter of an element of Forwarded. Escapes in the value are not yet
+// removed.
 type pair struct {
 	name, value string
 }
 
-// cutPair splits the first of the pairs of an element, which semicolons separate. A
-// pair may be empty.
+// cutPair cuts the first parameter off s, in which semicolons separate the parameters.
+// A parameter may be empty. It returns false if s does not start with a parameter.
 func cutPair(s string) (p pair, rest string, fine bool) {
 	s = strings.TrimLeft(s, " \t")
 	end := strings.IndexAny(s, "=;")
@@ -75,9 +77,9 @@ func cutPair(s string) (p pair, rest string, fine bool) {
 	return p, rest, fine && isToken(p.name)
 }
 
-// cutValue splits a parameter's value, and the semicolon after it, off the text after
-// the equals sign. It accepts values with colons and brackets that should be quoted and
-// are not, because many proxies write them.
+// cutValue cuts the value of a parameter, and the semicolon after the value, off s. It
+// accepts unquoted values with colons and brackets, which should be quoted, because
+// many proxies write them without quotes.
 func cutValue(s string) (value, rest string, fine bool) {
 	if strings.HasPrefix(s, `"`) {
 		end := 1 + endOfQuoted(s[1:])
@@ -93,7 +95,8 @@ func cutValue(s string) (value, rest string, fine bool) {
 	return value, rest, value != "" && !strings.ContainsAny(value, "\"\\ \t")
 }
 
-// endOfQuoted returns the index of the quote that closes a quoted string, or -1.
+// endOfQuoted returns the index of the quote that ends the quoted string, or -1 if
+// there is none. The opening quote is not in s.
 func endOfQuoted(s string) int {
 	for i := 0; i < len(s); i++ {
 		switch s[i] {
@@ -106,8 +109,8 @@ func endOfQuoted(s string) int {
 	return -1
 }
 
-// text returns the value without its escapes. A value that is too long for an address
-// is returned unchanged.
+// text returns the value without escapes. A value that is too long for an address is
+// returned unchanged.
 func (p pair) text() string {
 	if len(p.value) > maxNode || !strings.Contains(p.value, `\`) {
 		return p.value

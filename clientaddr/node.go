@@ -5,14 +5,15 @@ import (
 	"strings"
 )
 
-// maxNode is longer than any address with its zone and port, in bytes.
+// maxNode is the maximum length in bytes of text that is parsed. No address with a zone
+// and a port is longer.
 const maxNode = 128
 
-// parseNode parses an address as peers and proxies write it, with optional spaces
-// around it: 203.0.113.9, 203.0.113.9:4711, 2001:db8::1, [2001:db8::1],
-// [2001:db8::1]:4711, with or without a zone. The result is unmapped and without a
-// zone. An IPv6 address with a port needs brackets: without them the port is parsed as
-// part of the address. Numbers with leading zeros are refused, because some programs
+// parseNode parses an address in the forms that servers and proxies write: 203.0.113.9,
+// 203.0.113.9:4711, 2001:db8::1, [2001:db8::1], [2001:db8::1]:4711, with or without a
+// zone, optionally with spaces around the address. The result is unmapped and without a
+// zone. An IPv6 address with a port must have brackets; otherwise the port is parsed as
+// part of the address. Numbers with leading zeros are invalid, because some programs
 // read them as octal.
 func parseNode(s string) (netip.Addr, bool) {
 	if s == "" {
@@ -37,8 +38,8 @@ func parseNode(s string) (netip.Addr, bool) {
 	return parseIPv6(s)
 }
 
-// leadingIPv4 returns the IPv4 address at the start of s, and the text after it. It
-// reads each byte once, because most requests have an IPv4 address.
+// leadingIPv4 returns the IPv4 address at the start of s, and the text after the
+// address. It reads each byte only once, because most requests have an IPv4 address.
 func leadingIPv4(s string) (a netip.Addr, rest string, ok bool) {
 	var fields [4]byte
 	for i := range fields {
@@ -63,7 +64,8 @@ func leadingIPv4(s string) (a netip.Addr, rest string, ok bool) {
 
 func parseIPv6(s string) (netip.Addr, bool) {
 	s, zone, zoned := strings.Cut(s, "%")
-	// "unknown" and host:80 are common, and netip allocates its errors.
+	// Texts such as “unknown” and “host:80” are common, and the errors of netip
+	// allocate.
 	if zoned && zone == "" || strings.Count(s, ":") < 2 {
 		return netip.Addr{}, false
 	}
@@ -71,8 +73,8 @@ func parseIPv6(s string) (netip.Addr, bool) {
 	return a.Unmap(), err == nil
 }
 
-// isPort reports whether s is a port as in RFC 7239: up to five digits, or an
-// obfuscated one, which is _ and some letters.
+// isPort reports whether s is a port as defined in RFC 7239: up to five digits, or an
+// obfuscated port, which is “_” followed by letters, digits, “.”, “_” or “-”.
 func isPort(s string) bool {
 	if obfuscated, found := strings.CutPrefix(s, "_"); found {
 		return all(obfuscated, func(c byte) bool { return isAlphanumeric(c) || strings.IndexByte("._-", c) >= 0 })
@@ -80,8 +82,8 @@ func isPort(s string) bool {
 	return len(s) <= 5 && all(s, func(c byte) bool { return '0' <= c && c <= '9' })
 }
 
-// isToken reports whether s is a token as in RFC 9110: the name of a field or of a
-// parameter.
+// isToken reports whether s is a token as defined in RFC 9110, the syntax of the names
+// of fields and parameters.
 func isToken(s string) bool {
 	return all(s, func(c byte) bool { return isAlphanumeric(c) || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0 })
 }
@@ -90,7 +92,8 @@ func isAlphanumeric(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
-// all reports whether s is not empty and in returns true for all its bytes.
+// all reports whether s is not empty and the function in returns true for every byte of
+// s.
 func all(s string, in func(byte) bool) bool {
 	for i := range len(s) {
 		if !in(s[i]) {

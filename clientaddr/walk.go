@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// maxEntries is how many entries of a list are read. Only trusted proxies cause more
-// than one to be read, and real requests do not pass that many. If all of them are
-// trusted, the last one read is the result.
+// maxEntries is the maximum number of entries of a field that are read. More than one
+// entry is read only if trusted proxies wrote entries, and no real request passes 256
+// proxies. If all entries read are trusted, the last one read is the result.
 const maxEntries = 256
 
-// entries iterates over the elements of a field, from the last to the first, as if its
-// lines were joined.
+// entries iterates over the elements of a header field from the last to the first, as
+// if the lines of the field were joined.
 type entries struct {
 	lines []string
 	line  string // unread part of the current line
@@ -23,7 +23,8 @@ func newEntries(lines []string, last func(string) (string, string, bool)) entrie
 	return entries{lines: lines, last: last}
 }
 
-// next returns the next element to the left. It returns false if there is none.
+// next returns the next element, from right to left. It returns false if there are no
+// more elements.
 func (e *entries) next() (string, bool) {
 	if !e.more {
 		if len(e.lines) == 0 {
@@ -36,7 +37,7 @@ func (e *entries) next() (string, bool) {
 	return element, true
 }
 
-// lastOfList splits the last element off a comma-separated list.
+// cutLast cuts the last element off a comma-separated list.
 func cutLast(line string) (rest, element string, more bool) {
 	i := strings.LastIndexByte(line, ',')
 	if i < 0 {
@@ -45,8 +46,8 @@ func cutLast(line string) (rest, element string, more bool) {
 	return line[:i], line[i+1:], true
 }
 
-// listed returns the client address from a list to which each proxy has appended the
-// address of its client. The peer is trusted.
+// fromList returns the client address from a list to which each proxy has appended the
+// address of its client. The peer must be trusted.
 func (r *Resolver) fromList(list entries, peer netip.Addr, parse func(string) (netip.Addr, bool)) netip.Addr {
 	if r.hops > 0 {
 		return fromHops(list, r.hops, peer, parse)
@@ -59,7 +60,7 @@ func (r *Resolver) fromList(list entries, peer netip.Addr, parse func(string) (n
 		}
 		addr, fine := parse(element)
 		if !fine {
-			return client // the client of the last trusted proxy is unknown
+			return client // the last trusted proxy did not report its client's address
 		}
 		client = addr
 		if !r.trusts(addr) {
@@ -69,9 +70,10 @@ func (r *Resolver) fromList(list entries, peer netip.Addr, parse func(string) (n
 	return client
 }
 
-// counted returns the entry that the outermost of hops proxies wrote. The entries to
-// its right are proxy addresses, which need not be valid. With fewer entries the
-// request did not pass all proxies, so an entry may be forged.
+// fromHops returns the address in the entry that was written by the outermost of hops
+// proxies. The entries to its right are proxy addresses and need not be valid. If there
+// are fewer than hops entries, the request did not pass all proxies and an entry may be
+// forged, so fromHops returns peer.
 func fromHops(list entries, hops int, peer netip.Addr, parse func(string) (netip.Addr, bool)) netip.Addr {
 	var element string
 	for range hops {
@@ -86,8 +88,9 @@ func fromHops(list entries, hops int, peer netip.Addr, parse func(string) (netip
 	return peer
 }
 
-// single returns the client address from a field with one address. A second line or
-// address means that the client wrote into the field too.
+// fromSingle returns the client address from a field with one address. If there is a
+// second line or a second address, the client has also written to the field, so
+// fromSingle returns peer.
 func fromSingle(lines []string, peer netip.Addr) netip.Addr {
 	if len(lines) != 1 {
 		return peer

@@ -5,12 +5,12 @@ import (
 	"net/netip"
 )
 
-// sharedSpace is the shared address space of carriers (RFC 6598). Clouds use it for
-// load balancers.
+// sharedSpace is the shared address space of carriers (RFC 6598). Cloud providers use
+// it for load balancers.
 var sharedSpace = netip.MustParsePrefix("100.64.0.0/10")
 
-// warnOnce warns of a peer that is probably a proxy while no peer is trusted: all its
-// clients then count as one.
+// warnOnce logs a warning if no peer is trusted but this peer is probably a proxy,
+// because all clients of that proxy then count as one client.
 func (r *Resolver) warnOnce(peer string, addr netip.Addr, header http.Header) {
 	if len(r.trusted) > 0 || r.unix || r.warned.Load() {
 		return
@@ -30,7 +30,7 @@ func (r *Resolver) warnOnce(peer string, addr netip.Addr, header http.Header) {
 	}
 }
 
-// isNear reports whether an address is in a private network or on this machine.
+// isPrivate reports whether a is in a private network or on this machine.
 func isPrivate(a netip.Addr) bool {
 	return a.IsPrivate() || a.IsLoopback() || a.IsLinkLocalUnicast() || sharedSpace.Contains(a)
 }

@@ -10,16 +10,16 @@ import (
 	"github.com/headgate/headgate/internal/turn"
 )
 
-// bound is a rule that the inner store and, for the mode local, the local store have
-// bound.
+// bound is a rule that was bound to the inner store and, in the mode local, also to the
+// local store.
 type bound struct {
 	store *Store
 	inner headgate.Bound
-	local headgate.Bound // bound to the share; nil unless the mode is local
+	local headgate.Bound // bound to this instance's share of the limit; nil unless the mode is local
 	mode  headgate.OnStoreError
 }
 
-// Apply executes verb with cost; see [headgate.Bound].
+// Apply executes the operation verb on key; see [headgate.Bound].
 func (b *bound) Apply(
 	ctx context.Context, now headgate.Instant, key string, verb headgate.Verb, cost int64,
 ) (headgate.Decision, error) {
@@ -41,7 +41,8 @@ func (b *bound) Apply(
 	return d, nil
 }
 
-// insteadOfApply applies the failure mode.
+// applyFailureMode decides by the failure mode of the rule, after the inner store
+// failed with v.
 func (b *bound) applyFailureMode(
 	ctx context.Context, v verdict, now headgate.Instant, key string, verb headgate.Verb, cost int64,
 ) (headgate.Decision, error) {
@@ -58,13 +59,13 @@ func (b *bound) applyFailureMode(
 	return degraded(d, err, v)
 }
 
-// admitted returns the decision of the failure mode open.
+// allow returns the decision of the failure mode open.
 func (b *bound) allow(v verdict) headgate.Decision {
 	most := b.inner.Limit()
 	return headgate.Decision{Allowed: true, Limit: most, Remaining: most, Degraded: v.reason}
 }
 
-// degraded adds the reason to a local decision.
+// degraded adds the reason of v to a decision of the local store.
 func degraded(d headgate.Decision, err error, v verdict) (headgate.Decision, error) {
 	if err != nil {
 		return headgate.Decision{}, localError(err, v)
@@ -73,17 +74,19 @@ func degraded(d headgate.Decision, err error, v verdict) (headgate.Decision, err
 	return d, nil
 }
 
-// localError returns the error if neither store could decide.
+// localError returns the error for a request that neither the inner store nor the local
+// store could decide.
 func localError(err error, v verdict) error {
 	return fmt.Errorf("fallback: decide locally: %w (%w)", err, v.err)
 }
 
-// A reservation token that the inner store did not make begins with a negative number,
-// which never occurs in a state. A local token has its first number complemented;
-// openMark is the token of the failure mode open.
+// The first number of a reservation token from the inner store is never negative. A
+// token from the local store has its first number complemented, so that it is negative.
+// openMark is the first number of a token in the failure mode open.
 const openMark = math.MinInt64
 
-// Reserve reserves in the store that decides; see [headgate.Bound].
+// Reserve makes a reservation in the inner store or, if that store fails, by the
+// failure mode; see [headgate.Bound].
 func (b *bound) Reserve(
 	ctx context.Context, now headgate.Instant, key string, cost int64, maxDelay time.Duration,
 ) (headgate.Decision, headgate.ReservationToken, error) {
@@ -106,7 +109,7 @@ func (b *bound) reserveFailureMode(
 	case v.reason == headgate.ReasonNone || b.mode.Closed():
 		return headgate.Decision{}, headgate.ReservationToken{}, v.err
 	case !b.CanReserve():
-		return b.inner.Reserve(ctx, now, key, cost, maxDelay) // it returns ErrUnsupported without I/O
+		return b.inner.Reserve(ctx, now, key, cost, maxDelay) // returns ErrUnsupported and does no I/O
 	case b.local == nil:
 		return b.allow(v), headgate.ReservationToken{openMark}, nil
 	}
@@ -116,8 +119,9 @@ func (b *bound) reserveFailureMode(
 	return d, token, err
 }
 
-// Cancel refunds in the store that reserved; see [headgate.Bound]. Units that the inner
-// store reserved stay spent while it is unavailable.
+// Cancel refunds the units in the store that made the reservation; see
+// [headgate.Bound]. If the inner store made it and is unavailable, the units stay
+// spent.
 func (b *bound) Cancel(
 	ctx context.Context, now headgate.Instant, key string, cost int64, token headgate.ReservationToken,
 ) (headgate.Decision, error) {
@@ -139,7 +143,7 @@ func (b *bound) Cancel(
 	return d, nil
 }
 
-// refundHere refunds units that were granted while the store was unavailable.
+// refundLocal refunds units that were granted by the failure mode.
 func (b *bound) refundLocal(ctx context.Context, now headgate.Instant, key string, cost int64) error {
 	if b.store.closed.Load() {
 		return headgate.ErrClosed
@@ -153,7 +157,7 @@ func (b *bound) refundLocal(ctx context.Context, now headgate.Instant, key strin
 	return nil
 }
 
-// cancelHere cancels a reservation that was made while the store was unavailable.
+// cancelLocal cancels a reservation that was made by the failure mode.
 func (b *bound) cancelLocal(ctx context.Context, now headgate.Instant, key string, cost int64, token headgate.ReservationToken) error {
 	if b.store.closed.Load() {
 		return headgate.ErrClosed
@@ -177,11 +181,12 @@ func (b *bound) cancelFailureMode(
 	return b.applyFailureMode(ctx, v, now, key, headgate.Peek, 0)
 }
 
-// Spacing returns the spacing of the inner rule. That of a share is not shorter.
+// Spacing returns the spacing of the inner rule. The spacing of the local rule is at
+// least as long.
 func (b *bound) Spacing(cost int64) time.Duration { return b.inner.Spacing(cost) }
 
-// CanReserve reports whether Reserve and Cancel work.
+// CanReserve reports whether the inner store and the algorithm support reservations.
 func (b *bound) CanReserve() bool { return b.inner.CanReserve() }
 
-// Limit returns the limit of the rule, not of the share.
+// Limit returns the whole limit of the rule, not this instance's share.
 func (b *bound) Limit() int64 { return b.inner.Limit() }

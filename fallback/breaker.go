@@ -13,29 +13,30 @@ import (
 )
 
 const (
-	countedFor = 10 * time.Second // how long a failure counts
-	countedIn  = time.Second      // width of the counting buckets
-	// 10 times Failures open the breaker although some calls are decided, if half of
-	// all calls fail for at least 1 s.
+	countedFor = 10 * time.Second // age up to which failures are counted
+	countedIn  = time.Second      // time span of one bucket of the failure counter
+	// If at least half of all calls fail for at least tripDuration, tripFactor ×
+	// Failures failures open the breaker, even though the store decides some calls.
 	tripFactor   = 10
 	tripDuration = time.Second
-	trials       = 3 // requests that the store must decide after a successful probe
+	trials       = 3 // number of requests that the store must decide after a successful probe before the breaker closes
 )
 
-// The states of the breaker. Only stateOpen and stateHalfOpen keep calls from the
-// store.
+// The states of the breaker. In stateOpen no call, and in stateHalfOpen only a few
+// calls, reach the store.
 const (
-	stateIdle     uint32 = iota // closed, no recent failure: counts nothing, which keeps decisions cheap
-	stateCounting               // closed, a recent failure: counts all calls
+	stateIdle     uint32 = iota // closed without a recent failure: counts nothing, so that decisions are cheap
+	stateCounting               // closed with a recent failure: counts all calls
 	stateOpen                   // open: only probes call the store
-	stateHalfOpen               // half-open: a few calls are sent after a successful probe
+	stateHalfOpen               // half-open after a successful probe: a few calls are sent to the store
 )
 
-// errSaysNothing is the outcome of a call without information about the server.
+// errNoEvidence is the outcome of a call that shows nothing about the server's health.
 var errNoEvidence = errors.New("fallback: outcome is not evidence about the store")
 
-// breaker is a circuit breaker. The library counts failures. This package probes and
-// recovers, because the library would let a caller wait for the first trial request.
+// breaker is a circuit breaker. The library gobreaker counts failures. Probing and
+// recovery are implemented here, because with the library alone a caller would have to
+// wait for the first trial request.
 type breaker struct {
 	state        atomic.Uint32
 	machine      *gobreaker.TwoStepCircuitBreaker[struct{}]
@@ -44,27 +45,27 @@ type breaker struct {
 	budget       time.Duration
 	observer     headgate.StoreObserver
 	born         time.Time
-	since        atomic.Int64 // when counting began; this and the next two are in ns since born
-	decided      atomic.Int64 // when the store last decided
-	streakStart  atomic.Int64 // start of the current streak of failures; 0 if there is none
-	streakLength atomic.Int64 // failures of calls that began after the streak did
+	since        atomic.Int64 // start of counting; like decided and streakStart, in ns since born
+	decided      atomic.Int64 // time of the store's last decision
+	streakStart  atomic.Int64 // start of the current series of failures; 0 if there is none
+	streakLength atomic.Int64 // number of failed calls that began after streakStart
 	last         atomic.Pointer[failure]
-	open         atomic.Pointer[headgate.StoreError] // the error while the breaker is open
+	open         atomic.Pointer[headgate.StoreError] // error for callers while the breaker is open
 
 	ctx  context.Context // cancelled by close
 	stop context.CancelFunc
-	wake chan struct{} // wakes the watch goroutine after a change of mode
+	wake chan struct{} // wakes the watch goroutine after a change of state
 	done sync.WaitGroup
 
 	mu        sync.Mutex
 	closed    bool
-	watching  bool                  // the watch goroutine runs
-	checking  bool                  // a check runs
-	lastCheck time.Time             // when the last check got a reply
+	watching  bool                  // true while the watch goroutine runs
+	checking  bool                  // true while a check runs
+	lastCheck time.Time             // time of the last check with a reply
 	events    []headgate.StoreEvent // events not yet sent to the observer
 }
 
-// failure is a failed call. A probe repeats its request as a peek.
+// failure is a failed call. A probe repeats the request of that call as a peek.
 type failure struct {
 	reason headgate.StoreErrorReason
 	err    error
@@ -82,7 +83,7 @@ func newBreaker(o *Options) *breaker {
 		MaxRequests:   trials,
 		Interval:      countedFor,
 		BucketPeriod:  countedIn,
-		Timeout:       o.ProbeEvery / 2, // ends before the next probe, so that trials may follow it
+		Timeout:       o.ProbeEvery / 2, // expires before the next probe, so that trial requests can follow a successful probe
 		ReadyToTrip:   b.shouldTrip,
 		OnStateChange: b.onStateChange,
 		IsExcluded:    func(err error) bool { return errors.Is(err, errNoEvidence) },
@@ -90,11 +91,12 @@ func newBreaker(o *Options) *breaker {
 	return b
 }
 
-// tooMany reports whether the breaker must open. Calls fail in bursts: a broken
-// connection fails all calls in flight on it, and a stalled process makes all of them
-// late. Therefore a streak counts only calls that began after its first failure, and
-// the store must have decided nothing for the time of one budget. Otherwise the
-// failures must last for forAWhile.
+// shouldTrip reports whether the breaker must open. Calls fail in bursts: a broken
+// connection fails all calls in flight, and a stalled process delays all of them. The
+// breaker therefore opens if the store has decided nothing for the time of one budget
+// and enough calls have failed that began after the first failure. It also opens after
+// tripFactor times as many failures, if at least half of all calls fail for at least
+// tripDuration.
 func (b *breaker) shouldTrip(c gobreaker.Counts) bool {
 	now := b.now()
 	if now-b.decided.Load() >= int64(b.budget) && b.streakLength.Load() >= int64(b.failures) {
@@ -106,14 +108,15 @@ func (b *breaker) shouldTrip(c gobreaker.Counts) bool {
 // now returns the time in ns since the breaker was created.
 func (b *breaker) now() int64 { return int64(time.Since(b.born)) }
 
-// noteDecided records a decision of the store. It ends a streak of failures.
+// noteDecided records that the store made a decision. This ends a series of failures.
 func (b *breaker) noteDecided() {
 	b.decided.Store(b.now())
 	b.streakStart.Store(0)
 	b.streakLength.Store(0)
 }
 
-// noteFailed counts the failure of a call that began at start.
+// noteFailed counts the failure of a call. The parameter start is the time at which the
+// call began.
 func (b *breaker) noteFailed(start time.Time) {
 	if !b.streakStart.CompareAndSwap(0, b.now()) && int64(start.Sub(b.born)) >= b.streakStart.Load() {
 		b.streakLength.Add(1)
@@ -123,10 +126,10 @@ func (b *breaker) noteFailed(start time.Time) {
 // isOpen reports whether the breaker is open.
 func (b *breaker) isOpen() bool { return b.state.Load() == stateOpen }
 
-// permit allows one call of the store.
+// permit allows one call to the store.
 type permit struct {
-	done  func(error) // nil if the call is not counted
-	trial bool        // the breaker is half-open
+	done  func(error) // reports the outcome to the library; nil if the call is not counted
+	trial bool        // true if the breaker is half-open
 }
 
 func (p permit) end(outcome error) {
@@ -135,7 +138,8 @@ func (p permit) end(outcome error) {
 	}
 }
 
-// admit returns a permit, which must be ended, and whether the call is allowed.
+// admit reports whether a call to the store is allowed. If so, the caller must end the
+// returned permit.
 func (b *breaker) admit() (permit, bool) {
 	mode := b.state.Load()
 	if mode == stateIdle {
@@ -151,9 +155,10 @@ func (b *breaker) admit() (permit, bool) {
 	return permit{done: done, trial: mode == stateHalfOpen}, err == nil
 }
 
-// failed ends a permit with the failure of a request.
+// failed ends a permit after a failed call that began at start.
 func (b *breaker) failed(p permit, start time.Time, v verdict, asked storeCall) {
-	// A caller that waited behind others does not know why they failed.
+	// A caller that only waited in a queue does not know why the calls before it
+	// failed.
 	if v.reason != headgate.ReasonOverloaded || b.state.Load() == stateIdle || b.last.Load() == nil {
 		b.last.Store(&failure{reason: v.reason, err: v.err, call: asked.clone()})
 	}
@@ -163,12 +168,12 @@ func (b *breaker) failed(p permit, start time.Time, v verdict, asked storeCall) 
 		return
 	}
 	if b.state.Load() == stateIdle {
-		b.noteDecided() // the store may have decided a moment ago
+		b.noteDecided() // because calls are not recorded in stateIdle, the store may have just decided one
 		b.since.Store(b.now())
 		b.state.CompareAndSwap(stateIdle, stateCounting)
 	}
 	if b.state.Load() != stateCounting {
-		return // the breaker opened in the meantime
+		return // the breaker has opened since
 	}
 	b.noteFailed(start)
 	if done, err := b.machine.Allow(); err == nil {
@@ -176,13 +181,13 @@ func (b *breaker) failed(p permit, start time.Time, v verdict, asked storeCall) 
 	}
 }
 
-// refusal returns the verdict for a call that the breaker does not allow.
+// refusal returns the outcome for a call that the open breaker does not allow.
 func (b *breaker) refusal() verdict {
 	return verdict{headgate.ReasonBreakerOpen, b.open.Load()}
 }
 
-// changed follows the state changes of the library. The library holds its lock during
-// the call.
+// onStateChange handles a change of the library's state. The library holds its lock
+// during the call.
 func (b *breaker) onStateChange(_ string, from, to gobreaker.State) {
 	switch {
 	case to == gobreaker.StateClosed:
@@ -211,7 +216,7 @@ func openError(f *failure) *headgate.StoreError {
 	return e
 }
 
-// notify queues events for the observer and makes sure that the watch goroutine runs.
+// notify queues events for the observer and starts or wakes the watch goroutine.
 func (b *breaker) notify(news ...headgate.StoreEvent) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -268,8 +273,8 @@ func (b *breaker) report() bool {
 	}
 }
 
-// pause waits for d or, if d is 0, for a change of mode. It returns false if the store
-// was closed.
+// pause blocks for d or, if d is 0, until the state changes. It returns false if the
+// store was closed.
 func (b *breaker) pause(d time.Duration) bool {
 	if d == 0 {
 		select {
@@ -289,11 +294,13 @@ func (b *breaker) pause(d time.Duration) bool {
 	}
 }
 
-// probe peeks at the key that failed last, and reports whether the store replied.
+// probe peeks at the key of the last failed call, and reports whether the store
+// replied.
 func (b *breaker) probe() bool { return b.repeat(b.last.Load().call) == nil }
 
-// ask repeats a request as a peek, within a whole budget. It returns why there was no
-// reply. A key of another type counts as a reply.
+// repeat repeats a request as a peek, with a whole time budget. It returns nil if the
+// store replied, otherwise the error. An error because the key has a wrong type also
+// counts as a reply.
 func (b *breaker) repeat(q storeCall) error {
 	ctx, cancel := context.WithTimeout(b.ctx, b.budget)
 	defer cancel()
@@ -308,7 +315,7 @@ func (b *breaker) repeat(q storeCall) error {
 	return ctx.Err()
 }
 
-// close stops the watch goroutine and waits for it.
+// close stops the watch goroutine and waits until it and all checks have ended.
 func (b *breaker) close() {
 	b.mu.Lock()
 	b.closed = true

@@ -6,19 +6,20 @@ import (
 	"time"
 )
 
-// budget creates the contexts for calls of the inner store. Calls that start within one
-// width share a context, and so a timer. A context.WithTimeout for each decision takes
-// five times as long as all other work of this package.
+// budget creates the contexts for calls to the inner store. Calls that start within a
+// time span of the length width share one context, and so one timer. A
+// context.WithTimeout for each decision would take five times as long as all other work
+// of this package.
 type budget struct {
 	length  time.Duration
 	width   time.Duration
 	current *atomic.Pointer[slot]
 }
 
-// slot is the context of all calls that start within one width.
+// slot is a context that is shared by all calls that start within one time span.
 type slot struct {
 	context.Context
-	cancel   context.CancelFunc // not called: the deadline always releases the context
+	cancel   context.CancelFunc // never called, because the deadline always releases the context
 	start    time.Time
 	deadline time.Time
 }
@@ -27,8 +28,9 @@ func newBudget(length time.Duration) budget {
 	return budget{length: length, width: min(length/50, time.Millisecond), current: new(atomic.Pointer[slot])}
 }
 
-// at returns the slot for a call that starts now. Concurrent callers that find an
-// expired slot may each create one; the last is kept.
+// at returns the slot for a call that starts at the time given by the parameter now.
+// Concurrent callers that find an expired slot may each create a new one; the last one
+// is kept.
 func (b *budget) at(now time.Time) *slot {
 	if s := b.current.Load(); s != nil && now.Sub(s.start) < b.width {
 		return s
@@ -39,7 +41,8 @@ func (b *budget) at(now time.Time) *slot {
 	return s
 }
 
-// valuesContext is a slot's context with the values of the caller's context.
+// valuesContext has the deadline of a slot's context and the values of the caller's
+// context.
 type valuesContext struct {
 	context.Context
 	values context.Context
@@ -48,19 +51,21 @@ type valuesContext struct {
 // Value returns the value of the caller's context.
 func (l *valuesContext) Value(key any) any { return l.values.Value(key) }
 
-// AfterFunc saves a goroutine for each derived context; see context.AfterFunc.
+// AfterFunc makes derived contexts work without a goroutine each; see
+// context.AfterFunc.
 func (l *valuesContext) AfterFunc(f func()) func() bool { return context.AfterFunc(l.Context, f) }
 
-// allowance is the time that the inner store has for one call.
+// allowance is the context and the time that the inner store gets for one call.
 type allowance struct {
 	ctx    context.Context    // context of the call
 	cancel context.CancelFunc // nil if ctx is shared
 	given  time.Duration      // time until the deadline of ctx
-	own    bool               // ctx ends with the caller's context
+	own    bool               // true if ctx ends together with the caller's context
 }
 
-// of returns the allowance of a call that starts now. A caller with an earlier deadline
-// keeps a quarter of its time.
+// of returns the allowance for a call that starts at the time given by the parameter
+// now. If the caller's deadline is before the end of the budget, the call gets three
+// quarters of the time until that deadline, so that the caller can still use the rest.
 func (b *budget) of(ctx context.Context, now time.Time) allowance {
 	s := b.at(now)
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(s.deadline) {

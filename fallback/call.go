@@ -8,16 +8,18 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// verdict is the outcome of a call of the inner store. The zero value means that the
+// verdict is the outcome of a call to the inner store. The zero value means that the
 // store decided.
 type verdict struct {
-	// reason is why the store could not decide, so that the failure mode applies. It is
-	// ReasonNone if the call itself is at fault.
+	// reason is the reason why the store could not decide; the failure mode then
+	// applies. It is ReasonNone if there is an error for which the failure mode does
+	// not apply, such as an invalid argument.
 	reason headgate.StoreErrorReason
 	err    error
 }
 
-// call is one call of the inner store. Its methods run in the order enter, judge, end.
+// call is one call to the inner store. Its methods must be used in the order enter,
+// judge, end.
 type call struct {
 	store  *Store
 	caller context.Context
@@ -27,8 +29,8 @@ type call struct {
 	judged bool
 }
 
-// enter returns a call if the inner store may be called. The call must then be ended.
-// Otherwise the verdict has an error.
+// enter returns a call if the inner store may be called; the caller must then use its
+// method end. Otherwise the returned verdict has an error.
 func (s *Store) enter(ctx context.Context) (call, verdict) {
 	if s.closed.Load() {
 		return call{}, verdict{err: headgate.ErrClosed}
@@ -63,7 +65,8 @@ func (c *call) end() {
 	}
 }
 
-// judge reports the outcome to the breaker and returns the verdict for the caller.
+// judge reports the outcome of the call to the breaker and returns the verdict for the
+// caller.
 func (c *call) judge(err error, asked storeCall) verdict {
 	c.judged = true
 	if err == nil {
@@ -88,9 +91,9 @@ func (c *call) judge(err error, asked storeCall) verdict {
 	return v
 }
 
-// decided records that the store decided. A reply that is too fast for a network is not
-// evidence about the server, except in the half-open state, which follows a successful
-// probe.
+// noteDecided records that the store decided. A reply that is too fast for a network
+// does not show that the server works, and is not counted, except in the half-open
+// state, which follows a successful probe.
 func (c *call) noteDecided() {
 	if c.permit.done == nil {
 		return
@@ -103,12 +106,14 @@ func (c *call) noteDecided() {
 	c.permit.end(nil)
 }
 
-// remembered is faster than any reply over a network.
+// cacheLatency is a time shorter than that of any reply over a network: faster replies
+// come from a cache in this process.
 const cacheLatency = 10 * time.Microsecond
 
-// evidence reports whether a failure is evidence about the server. A cancelled call is
-// not, and neither is a call that gave the server less than half of the budget. An
-// overload is not, unless the caller waited for the whole budget.
+// evidence reports whether a failure shows something about the server's health. A
+// canceled call does not, nor does a timeout if the caller's deadline left the server
+// less than half of the budget. An overload does only if the caller waited until its
+// deadline.
 func (c *call) evidence(v verdict) bool {
 	switch {
 	case c.own && c.caller.Err() != nil:
@@ -119,10 +124,11 @@ func (c *call) evidence(v verdict) bool {
 	return v.reason == headgate.ReasonUnreachable || v.reason == headgate.ReasonRefused || v.reason == headgate.ReasonWrongType
 }
 
-// hurried reports whether the caller gave the server less than half of the budget.
+// shortDeadline reports whether the caller's deadline left the server less than half of
+// the budget.
 func (c *call) shortDeadline() bool { return c.own && c.given < c.store.budget.length/2 }
 
-// late reports whether the server did not reply in time.
+// timedOut reports whether the server did not reply in time.
 func timedOut(v verdict) bool {
 	return v.reason == headgate.ReasonTimedOut || v.reason == headgate.ReasonOverloaded && errors.Is(v.err, context.DeadlineExceeded)
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// check repeats a request in the background with a whole budget, because the caller had
-// too little time. If all callers have short deadlines (20 ms from a proxy, for
-// example), only a check finds out that the store hangs. One check runs at a time.
-// After a reply the next check starts no sooner than a probe would.
+// check repeats a request in the background with a whole time budget, after a caller
+// had too little time. If all callers have short deadlines, for example 20 ms from a
+// proxy, only a check can detect that the store hangs. Only one check runs at a time.
+// After a check with a reply, the next one starts after ProbeEvery at the earliest.
 func (b *breaker) check(q storeCall) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -29,11 +29,12 @@ func (b *breaker) check(q storeCall) {
 	})
 }
 
-// checkNow counts like a call, and reports whether the store replied.
+// checkNow repeats the request, counts the outcome like that of a call, and reports
+// whether the store replied.
 func (b *breaker) checkNow(q storeCall) bool {
 	p, ok := b.admit()
 	if !ok {
-		return true // the breaker is open, so the store is probed
+		return true // no check is needed: the breaker is open, so the store is probed
 	}
 	start := time.Now()
 	err := b.repeat(q)
@@ -43,7 +44,7 @@ func (b *breaker) checkNow(q storeCall) bool {
 			b.noteDecided()
 		}
 		p.end(nil)
-	case b.ctx.Err() != nil: // closed
+	case b.ctx.Err() != nil: // the store was closed during the check
 		p.end(errNoEvidence)
 	default:
 		b.failed(p, start, verdict{reasonOf(err), err}, q)
@@ -51,7 +52,8 @@ func (b *breaker) checkNow(q storeCall) bool {
 	return err == nil
 }
 
-// reasonOf returns why there was no reply.
+// reasonOf returns the reason in the error of a call without a reply; the default is
+// ReasonTimedOut.
 func reasonOf(err error) headgate.StoreErrorReason {
 	var known *headgate.StoreError
 	if errors.As(err, &known) {

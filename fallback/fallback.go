@@ -1,51 +1,53 @@
-// Package fallback keeps a limiter deciding while its store is unavailable. It is a
-// [headgate.Store] that wraps another store, usually one that is reached over a
-// network, with a time budget, a circuit breaker and three failure modes: fail open,
-// fail closed and local fallback.
+// Package fallback provides decisions while a store is unavailable. Its [Store] wraps
+// another store, usually one that is reached over a network, and adds a time budget, a
+// circuit breaker and three failure modes: fail open, fail closed and local fallback.
 //
 // # What it does
 //
-// Each decision calls the inner store, within a time budget. If the inner store cannot
+// Each decision calls the inner store with a time budget. If the inner store cannot
 // decide, the failure mode of the rule applies ([headgate.Rule].OnStoreError):
 //
 //   - closed: the typed error is returned, and the caller decides;
 //   - open: the request is allowed;
 //   - local: a store in this process decides, with this process's share of the limit.
 //
-// The decision contains the reason ([headgate.Decision].Degraded). A decision for a
-// rule with the mode closed is never degraded.
+// A decision made by a failure mode contains the reason ([headgate.Decision].Degraded).
+// In the mode closed there are no such decisions.
 //
 // # Circuit breaker
 //
 // After a number of failures the circuit breaker opens: see [Options].Failures. The
 // store is then probed in the background, and no caller waits for it. After a
-// successful probe three requests are sent. If the store decides them, the breaker
-// closes. This takes [Options].ProbeEvery and one round trip after the store has
-// recovered. Only failures of a server count: unreachable, timed out, refused. A key of
-// another type, too many concurrent callers and a caller that cancels do not count.
+// successful probe, three requests are sent to the store. If the store decides them,
+// the breaker closes. Closing takes [Options].ProbeEvery and one round trip after the
+// store has recovered. Only failures of a server count: unreachable, timed out,
+// refused. A key with a value of another type, too many concurrent callers and a caller
+// that cancels do not count.
 //
-// # What it costs
+// # Cost
 //
-// A decision costs 0.2 µs and one allocation of 32 bytes while the store is available
-// (0.1 µs and no allocation if the caller's context is context.Background). All calls
-// that start within one millisecond share a timer. While the breaker is open a decision
-// costs 0.1 µs plus the cost of the local store.
+// While the store is available, this package adds 0.2 µs and one allocation of 32 bytes
+// to a decision (0.1 µs and no allocation if the caller's context is
+// context.Background). All calls that start within one millisecond share a timer. While
+// the breaker is open, a decision costs 0.1 µs plus the cost of the local store.
 //
-// # What can be admitted
+// # Bound on allowed units
 //
-// The share of a key is a share of the limit's rate and of its capacity: see
-// [Options].Instances. Local state is kept when the store recovers, so a store that
-// fails repeatedly does not grant the share again each time. Let B + s·L/P be the bound
-// of one store. N instances and their store together admit at most twice that in any
-// span s, however often the store fails. Around one outage they admit at most 2·B more
-// than the store alone. Local decisions are not charged to the store afterwards.
+// The local store applies a share of the limit's rate and of its capacity to each key:
+// see [Options].Instances. Local state is kept when the store recovers, so a store that
+// fails repeatedly does not grant the share again after each failure. Let B + s·L/P be
+// the maximum number of units that one store allows in any time span of length s. N
+// instances and their store together allow at most twice as many units in any such
+// span, however often the store fails. Around a single outage they allow at most 2·B
+// units more than the store alone. Local decisions are not charged to the store
+// afterwards.
 //
-// A refund goes to the side that decides at that moment, and refunds at most what was
-// spent there. The refunds of this module's middleware go to the side that granted the
-// units. If that is the store, and it is unavailable, the units stay spent. A
-// reservation is cancelled where it was made; if that is the store, and it is
-// unavailable, the units stay spent. The store may have spent the units of a request
-// that timed out, so such a request may count on both sides.
+// A refund is made in the store that decides at that moment, the inner or the local
+// one, and refunds at most what was spent there. This module's middleware instead
+// refunds in the store that granted the units, and a reservation is canceled in the
+// store that made it. If that is the inner store and it is unavailable, the units stay
+// spent. The inner store may have spent the units of a request that timed out, so such
+// a request may be charged in both stores.
 package fallback
 
 import (
@@ -67,74 +69,81 @@ const (
 	DefaultProbeEvery  = 250 * time.Millisecond
 )
 
-// Options are the settings of a [Store]. A field that is zero has its default;
-// nil means all defaults.
+// Options are the settings of a [Store]. A field with the zero value has the default
+// given in its comment; nil options select all defaults.
 type Options struct {
-	// Budget is the longest time that a decision waits for the inner store: 1 ms to 1
-	// min. 0 means [DefaultBudget]. It may be shorter by up to 1 ms and at most a
-	// fiftieth.
+	// Budget is the maximum time that a decision waits for the inner store: 1 ms to 1
+	// min. 0 means [DefaultBudget]. The actual time may be shorter, by at most 1 ms and
+	// at most a fiftieth of the budget.
 	//
-	// A caller with an earlier deadline waits for three quarters of its remaining time,
-	// so that the failure mode can be applied before the deadline. If that is less than
-	// half of the budget, and the store does not reply in it, the failure does not
-	// count at first: the store is called again in the background. A caller without a
-	// deadline that is cancelled returns when the inner store does, or at the end of
-	// the budget.
+	// If the caller's deadline is before the end of the budget, the call to the inner
+	// store gets three quarters of the remaining time, so that the failure mode can be
+	// applied before the deadline. If that is less than half of the budget and the
+	// store does not reply in this time, the timeout is not counted as a failure.
+	// Instead the request is repeated in the background. A caller whose context has no
+	// deadline and is canceled waits until the inner store returns or the budget ends.
 	Budget time.Duration
 
-	// Local is the store that decides for rules with the mode local, for example
-	// memstore.New(…). Its size should be bounded. Without it, rules with the mode
-	// local are refused. Close closes it together with the inner store.
+	// Local is the store that decides for rules with the failure mode local, for
+	// example memstore.New(…). Its size should be limited. If Local is nil, Bind
+	// returns an error for such rules. Close closes Local together with the inner
+	// store.
 	Local headgate.Store
 
-	// Instances is the number of processes that share the inner store's limits, 1 to
-	// 100,000. It is required with Local. A local decision grants 1/Instances of the
-	// limit, exactly or rounded down, and at least one unit at a time:
+	// Instances is the number N of processes that share the limits of the inner store,
+	// 1 to 100,000. It is required with Local. Each process may grant 1/N of the limit
+	// locally, rounded down where that is not exact, but at least one unit at a time.
+	// With a limit of rate L, period P and capacity B:
 	//
-	//   - token_bucket, gcra, leaky_bucket: L per N·P, in lowest terms, with a capacity
-	//     of B/N rounded down. All instances together grant at most N·max(1, ⌊B/N⌋) +
-	//     s·L/P in any span s. That is the limit's own bound if B ≥ N, and up to N − B
-	//     more if not. The requests of a leaky bucket are evenly spaced within each
-	//     instance, not across instances.
-	//   - token_bucket_interval: ⌊R/N⌋ per I, with a capacity as above. If R < N, it is
-	//     1 per ⌈N/R⌉·I: never faster on average than the limit, but up to N − R more
+	//   - token_bucket, gcra, leaky_bucket: each instance grants L units per N·P, as a
+	//     fraction in lowest terms, with the capacity B/N, rounded down. All instances
+	//     together grant at most N·max(1, ⌊B/N⌋) + s·L/P units in any time span of
+	//     length s. This is within the bound of the limit itself if B ≥ N; otherwise it
+	//     is up to N − B units more. The requests of a leaky bucket are evenly spaced
+	//     within each instance, but not across instances.
+	//   - token_bucket_interval: each instance grants ⌊L/N⌋ units per P, with the same
+	//     capacity. If L < N, it grants 1 unit per ⌈N/L⌉·P: on average never more than
+	//     the limit, but all instances together may grant up to N − L units more
 	//     simultaneously.
-	//   - windows: ⌊L/N⌋ per P, so at most the limit. If L < N, it is 1 per ⌈N/L⌉·P:
-	//     never faster on average, but up to N − L more in one window.
+	//   - algorithms that count in windows: each instance grants ⌊L/N⌋ units per P,
+	//     which is within the limit. If L < N, it grants 1 unit per ⌈N/L⌉·P: on average
+	//     never more than the limit, but all instances together may grant up to N − L
+	//     units more in one window.
 	//
-	// A period is at most 366 days. A limit of less than N units in 366 days is
-	// therefore exceeded, by at most N units in that time. A cost above the share is
-	// never allowed locally, whatever the limit: the decision has Never and Degraded
-	// set.
+	// A period is at most 366 days. A limit of fewer than N units in 366 days is
+	// therefore exceeded, by at most N units in that time. A request with a cost above
+	// the local share is never allowed locally, even if the cost is within the limit:
+	// its decision has Never and Degraded set.
 	Instances int
 
-	// MaxInFlight is how many callers may wait for the inner store concurrently. 0
-	// means [DefaultMaxInFlight]. Further calls fail with [headgate.ReasonOverloaded]
-	// without calling the store.
+	// MaxInFlight is the maximum number of callers that may wait for the inner store
+	// concurrently. 0 means [DefaultMaxInFlight]. Further calls are not sent to the
+	// store and fail with [headgate.ReasonOverloaded].
 	MaxInFlight int
 
-	// Failures is how many consecutive failures open the circuit breaker. 0 means
-	// [DefaultFailures]. Calls count that began after the first failure, and the store
-	// must have decided nothing for the time of one budget. The breaker also opens
-	// after ten times as many failures within 10 s if at least half of all calls fail
-	// for a second: with one of three nodes of a cluster unavailable, two thirds of the
-	// keys are still decided. Replies within 10 µs count neither way: they come from a
-	// cache in this process and contain no information about the server.
+	// Failures is the number of consecutive failures that opens the circuit breaker. 0
+	// means [DefaultFailures]. Only calls that began after the first failure count, and
+	// the store must have decided nothing for the time of one budget. The breaker also
+	// opens after ten times as many failures within 10 s if at least half of all calls
+	// fail for a second. If one of three nodes of a cluster is unavailable, the breaker
+	// therefore stays closed and two thirds of the keys are still decided. Replies
+	// within 10 µs are not counted: they come from a cache in this process and show
+	// nothing about the server.
 	Failures int
 
 	// ProbeEvery is the time between two probes of an unavailable store: 1 ms to 1 min.
-	// 0 means [DefaultProbeEvery]. A probe peeks at the key that failed last and
+	// 0 means [DefaultProbeEvery]. A probe peeks at the key of the last failed call and
 	// changes nothing.
 	ProbeEvery time.Duration
 
 	// Observer receives one event when the store becomes unavailable and one when it
-	// has recovered, in order, on a goroutine of this package. nil disables events. It
+	// recovers, in order, on a goroutine of this package. nil disables events. Observer
 	// must not call Close.
 	Observer headgate.StoreObserver
 }
 
-// withDefaults replaces zero values with defaults. It returns an error for a value
-// outside its range.
+// withDefaults returns a copy of o with the defaults for fields with the zero value. It
+// returns an error for a value outside its range.
 func (o Options) withDefaults() (Options, error) {
 	if o.Local != nil && o.Instances == 0 {
 		return o, errors.New("fallback: Local requires Instances: the number of processes that share the limits (1 if only this one does)")
@@ -165,11 +174,11 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// Store is a [headgate.Store] that decides even if the store that it wraps is
-// unavailable. It is safe for concurrent use.
+// Store is a [headgate.Store] that can decide even while the store that it wraps is
+// unavailable. It may be used concurrently.
 type Store struct {
 	inner       headgate.Store
-	local       headgate.Store // nil without Options.Local
+	local       headgate.Store // nil if Options.Local is nil
 	instances   int64
 	budget      budget
 	breaker     *breaker
@@ -180,8 +189,8 @@ type Store struct {
 	closeErr    error
 }
 
-// New returns a store that wraps inner and owns it: Close closes inner. opts may be
-// nil. It does no I/O.
+// New returns a store that wraps inner. The new store owns inner: Close closes both.
+// opts may be nil. New does no I/O.
 func New(inner headgate.Store, opts *Options) (*Store, error) {
 	if inner == nil {
 		return nil, errors.New("fallback: the inner store is nil")
@@ -205,7 +214,8 @@ func New(inner headgate.Store, opts *Options) (*Store, error) {
 }
 
 // Bind prepares a rule for use; see [headgate.Store]. It returns
-// [headgate.ErrUnsupported] for a rule with the mode local if there is no local store.
+// [headgate.ErrUnsupported] for a rule with the failure mode local if there is no local
+// store.
 func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
 	if s.closed.Load() {
 		return nil, headgate.ErrClosed
@@ -233,11 +243,12 @@ func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
 	return b, nil
 }
 
-// Shared returns the result of the inner store; see [headgate.Shared].
+// Shared reports whether other processes may use the inner store's state; see
+// [headgate.Shared].
 func (s *Store) Shared() bool { return headgate.Shared(s.inner) }
 
-// Close stops the probes, waits for them, and closes the inner store and the local one.
-// Later calls return [headgate.ErrClosed].
+// Close stops the probes and waits until they have ended. Then it closes the inner
+// store and the local store. Later calls return [headgate.ErrClosed].
 func (s *Store) Close() error {
 	s.closing.Do(func() {
 		s.closed.Store(true)

@@ -7,10 +7,10 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// ApplyAll takes the cost of every op or of none; see [headgate.Store]. While the store
-// is unavailable the strictest failure mode applies. If one rule has the mode closed,
-// nothing is decided. Otherwise the rules with the mode local decide together, and
-// those with the mode open allow.
+// ApplyAll spends the cost of every op or of none; see [headgate.Store]. While the
+// store is unavailable, the strictest failure mode applies: if any rule has the mode
+// closed, ApplyAll returns the error. Otherwise the rules with the mode local are
+// decided together by the local store, and the rules with the mode open allow.
 func (s *Store) ApplyAll(ctx context.Context, now headgate.Instant, ops []headgate.Op, peek bool, decisions []headgate.Decision) error {
 	if len(decisions) != len(ops) {
 		return fmt.Errorf("fallback: %w: %d decisions for %d ops; the numbers must be equal", headgate.ErrInvalidPolicy, len(decisions), len(ops))
@@ -37,7 +37,8 @@ func (s *Store) ApplyAll(ctx context.Context, now headgate.Instant, ops []headga
 	return nil
 }
 
-// unwrapped returns the ops with the bounds of the inner store.
+// unwrapped returns a copy of ops in which each Bound is replaced by the Bound of the
+// inner store.
 func (s *Store) unwrapped(ops []headgate.Op) ([]headgate.Op, error) {
 	inner := make([]headgate.Op, len(ops))
 	for i, op := range ops {

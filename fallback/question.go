@@ -8,16 +8,16 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// question is a request to the inner store: for one key or for several. It is passed by
-// value, so that a decided call does not allocate.
+// storeCall is a request to the inner store, for one key or for several keys. It is
+// passed by value, so that a call that succeeds does not allocate.
 type storeCall struct {
 	bound headgate.Bound
 	key   string
-	store headgate.Store // used with ops; nil if bound is used
+	store headgate.Store // store of ops; nil if bound is used
 	ops   []headgate.Op
 }
 
-// kept returns a copy that does not share memory with the caller.
+// clone returns a copy that shares no memory with the caller's strings and slices.
 func (q storeCall) clone() storeCall {
 	q.key, q.ops = strings.Clone(q.key), slices.Clone(q.ops)
 	for i := range q.ops {
@@ -26,8 +26,8 @@ func (q storeCall) clone() storeCall {
 	return q
 }
 
-// peek repeats the request without changing anything. If several keys failed together,
-// any of them may be the cause, so it peeks at all of them.
+// peek repeats the request as a peek, which changes nothing. If the request has several
+// keys, peek includes all of them, because any of them may have caused the failure.
 func (q storeCall) peek(ctx context.Context) error {
 	if q.store != nil {
 		return q.store.ApplyAll(ctx, headgate.StoreClock, q.ops, true, make([]headgate.Decision, len(q.ops)))

@@ -14,9 +14,9 @@ const (
 	maxFill      = int64(headgate.MaxFillTime / time.Microsecond)
 )
 
-// share returns the part of a limit that one of n instances grants. Together they do
-// not exceed the limit wherever whole units permit that; see [Options].Instances. The
-// limit must be valid; the share is valid.
+// share returns the part of a limit that one of n instances grants. All instances
+// together do not exceed the limit, as far as whole units permit; see
+// [Options].Instances. The limit must be valid; the result is valid.
 func share(a headgate.Algorithm, l headgate.Limit, n int64) headgate.Limit {
 	if n == 1 {
 		return l
@@ -29,30 +29,30 @@ func share(a headgate.Algorithm, l headgate.Limit, n int64) headgate.Limit {
 	case headgate.RefillWindow:
 		rate, period := steppedRate(l, n)
 		return headgate.Limit{Rate: rate, Period: micros.Duration(period)}
-	default: // RefillStepped; stores refuse an unknown algorithm
+	default: // RefillStepped, and unknown algorithms, which stores do not accept
 		rate, period := steppedRate(l, n)
 		return headgate.Limit{Rate: rate, Period: micros.Duration(period), Burst: min(capacity, min(maxFill/period, headgate.MaxUnits)*rate)}
 	}
 }
 
-// dividedRate returns L/P divided by n for continuous refill. Only the quotient counts,
-// so it can be exact. If no period up to the longest makes it exact, it is rounded
-// down, but never to 0.
+// dividedRate returns the rate L/P divided by n, for an algorithm with continuous
+// refill. Only the quotient of rate and period matters, so it is exact if a period
+// within the maximum makes that possible. Otherwise it is rounded down, but never to 0.
 func dividedRate(l headgate.Limit, n int64) (rate, period int64) {
 	g := gcd(l.Rate, n)
 	rate, period = l.Rate/g, l.Period.Microseconds()*(n/g)
 	if period <= maxPeriod {
 		return rate, period
 	}
-	g = gcd(rate, period) // at most 1e9, so that a period above 366 days stays above 31 ms
+	g = gcd(rate, period) // the rate is at most 1e9, so a period above 366 days stays above 31 ms
 	if rate, period = rate/g, period/g; period <= maxPeriod {
 		return rate, period
 	}
 	return max(1, mulDiv(rate, maxPeriod, period)), maxPeriod
 }
 
-// steppedRate returns L/P divided by n for algorithms that add units together: fewer
-// units per period, or one unit per several whole periods.
+// steppedRate returns the rate L/P divided by n, for algorithms that add units
+// together: fewer units per period, or one unit per several whole periods.
 func steppedRate(l headgate.Limit, n int64) (rate, period int64) {
 	period = l.Period.Microseconds()
 	if l.Rate >= n {
@@ -68,8 +68,8 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// mulDiv returns a·b/m rounded down, and at most [headgate.MaxUnits]. a and b must be
-// at least 0, m above 0.
+// mulDiv returns a·b/m rounded down, but at most [headgate.MaxUnits]. a and b must be
+// at least 0 and m above 0.
 func mulDiv(a, b, m int64) int64 {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
 	if hi >= uint64(m) {
