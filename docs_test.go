@@ -18,8 +18,7 @@ var (
 	docMark    = regexp.MustCompile(`[^\p{L}\p{N}\p{M}_ -]`)
 )
 
-// Links in what is written for people lead to files that there are, and to headings
-// that these have.
+// Links in documents refer to existing files and headings.
 func TestLinksInDocsResolve(t *testing.T) {
 	t.Parallel()
 	links := 0
@@ -43,7 +42,7 @@ func TestLinksInDocsResolve(t *testing.T) {
 	}
 }
 
-// docFiles are all texts for people in the repository.
+// docFiles returns all documents in the repository.
 func docFiles(t *testing.T) (files []string) {
 	t.Helper()
 	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
@@ -61,7 +60,8 @@ func docFiles(t *testing.T) (files []string) {
 	return files
 }
 
-// docLinks are the targets within the repository that a file names outside of code.
+// docLinks returns the link targets within the repository that a file contains outside
+// of code.
 func docLinks(t *testing.T, file string) (targets []string) {
 	t.Helper()
 	text := docCode.ReplaceAllString(docText(t, file), "")
@@ -83,7 +83,7 @@ func docAnchors(t *testing.T, file string) (anchors []string) {
 	return anchors
 }
 
-// docText is a file without its blocks of code.
+// docText returns a file without its code blocks.
 func docText(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)

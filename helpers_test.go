@@ -38,8 +38,8 @@ func newAlgorithmLimiter(t *testing.T, store headgate.Store, a headgate.Algorith
 	return l
 }
 
-// waiters starts waiters one after another and eventRecorder when each was served, and
-// how.
+// waiters starts waiters one after another and records when and
+// how each was served.
 type waiters struct {
 	limiter *headgate.Limiter
 	began   time.Time
@@ -111,7 +111,7 @@ func (n *eventRecorder) take() []headgate.Event {
 type countingStore struct {
 	headgate.Store
 	calls atomic.Int64
-	slow  map[string]time.Duration // only read
+	slow  map[string]time.Duration // constant
 
 	slowSpacing time.Duration
 }

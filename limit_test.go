@@ -20,7 +20,7 @@ func TestParseLimit(t *testing.T) {
 	for _, c := range []struct {
 		text    string
 		want    headgate.Limit
-		printed string // when it is not the text
+		printed string // if it differs from the text
 	}{
 		{"10/s", headgate.Limit{Rate: 10, Period: time.Second}, ""},
 		{"100/1m", headgate.Limit{Rate: 100, Period: time.Minute}, "100/m"},
@@ -76,7 +76,7 @@ func TestParseLimitErrorPosition(t *testing.T) {
 	for _, c := range []struct {
 		text   string
 		part   string // what the error points at, the first one after a mark of |
-		reason string // that the text of the error must hold
+		reason string // that the error must contain
 	}{
 		{"|", "", "number of units"},
 		{"|ten/s", "ten", "number of units"},
@@ -265,7 +265,7 @@ func TestLimitStringRoundTrip(t *testing.T) {
 	}
 }
 
-// units are spread evenly over the orders of magnitude.
+// units returns a random number; each order of magnitude is equally likely.
 func units(r *rand.Rand) int64 { return int64(math.Pow(10, 9*r.Float64())) }
 
 func FuzzParseLimit(f *testing.F) {
@@ -301,7 +301,7 @@ func TestValidate(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		limit headgate.Limit
-		field string // of the refusal; empty if it is valid
+		field string // of the error; empty if the limit is valid
 	}{
 		{"zero value", headgate.Limit{}, "rate"},
 		{"zero rate", headgate.Limit{Period: time.Second}, "rate"},

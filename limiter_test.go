@@ -74,7 +74,7 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-// The names without At decide by the store's clock.
+// The methods without At use the store's clock.
 func TestVerbsUseStoreClock(t *testing.T) {
 	t.Parallel()
 	for _, limits := range [][]string{{"10/366d"}, {"10/366d", "20/366d"}} {
@@ -308,10 +308,10 @@ var wantVerbs = []string{"take 1", "take 2", "peek 3", "refund 1", "reset 0", "t
 
 func TestObserverReceivesEveryVerb(t *testing.T) {
 	t.Parallel()
-	var heard eventRecorder
+	var recorder eventRecorder
 	store := memstore.New(nil)
-	callEveryVerb(t, newLimiter(t, store, "api", &heard, "10/m"), "key")
-	events := heard.take()
+	callEveryVerb(t, newLimiter(t, store, "api", &recorder, "10/m"), "key")
+	events := recorder.take()
 	if got := verbsOf(events); !slices.Equal(got, wantVerbs) {
 		t.Errorf("got events %q want %q", got, wantVerbs)
 	}
@@ -321,8 +321,8 @@ func TestObserverReceivesEveryVerb(t *testing.T) {
 		}
 	}
 	_ = store.Close()
-	callEveryVerb(t, newLimiterWithClosedStore(t, &heard), "key")
-	for _, e := range heard.take() {
+	callEveryVerb(t, newLimiterWithClosedStore(t, &recorder), "key")
+	for _, e := range recorder.take() {
 		if !errors.Is(e.Err, headgate.ErrClosed) || e.Decision.Allowed {
 			t.Errorf("%s at a closed store: got %+v want ErrClosed and no decision", e.Verb, e)
 		}
@@ -345,15 +345,15 @@ func newLimiterWithClosedStore(t *testing.T, o headgate.Observer) *headgate.Limi
 	return l
 }
 
-// Keys are people: nothing that is logged by default may hold one.
+// Keys are personal data: nothing that is logged by default contains a key.
 func TestEventsAndErrorsContainNoKey(t *testing.T) {
 	t.Parallel()
 	const key = "ann@example.org"
-	var heard eventRecorder
+	var recorder eventRecorder
 	for _, l := range []*headgate.Limiter{
-		newLimiter(t, memstore.New(nil), "api", &heard, "1/m"),
-		newLimiter(t, memstore.New(nil), "", &heard, "1/m", "2/h"),
-		newLimiterWithClosedStore(t, &heard),
+		newLimiter(t, memstore.New(nil), "api", &recorder, "1/m"),
+		newLimiter(t, memstore.New(nil), "", &recorder, "1/m", "2/h"),
+		newLimiterWithClosedStore(t, &recorder),
 	} {
 		callEveryVerb(t, l, key)
 		_, _ = l.AllowN(t.Context(), key, -1)
@@ -362,7 +362,7 @@ func TestEventsAndErrorsContainNoKey(t *testing.T) {
 		_ = l.WaitN(t.Context(), key, -1)
 		_, _ = headgate.AllowAll(t.Context(), headgate.Check{Limiter: l, Key: key, Cost: -1})
 	}
-	for _, e := range heard.take() {
+	for _, e := range recorder.take() {
 		if said := fmt.Sprintf("%+v %v", e, e.Err); strings.Contains(said, key) {
 			t.Errorf("event with a key: %s", said)
 		}

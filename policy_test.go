@@ -61,8 +61,8 @@ func rulesOf(t *testing.T, p headgate.Policy) []headgate.Rule {
 	return store.rules
 }
 
-// Each limit of each policy has a scope of its own, unless name, algorithm and place
-// are the same.
+// Two limits share a scope only if their policies have the same name and algorithm and
+// the limits have the same index.
 func TestPolicyScopes(t *testing.T) {
 	t.Parallel()
 	policy := func(name string, limits ...string) headgate.Policy {
@@ -88,7 +88,7 @@ func TestPolicyScopes(t *testing.T) {
 		}
 	}
 	for _, p := range []struct{ one, other headgate.Policy }{
-		{policy("login", "10/s", "100/h"), policy("login", "20/s", "200/h")}, // a changed limit goes on
+		{policy("login", "10/s", "100/h"), policy("login", "20/s", "200/h")}, // a changed limit keeps its scope
 		{policy("", "60/1m"), policy("", "60/60s")},                          // one limit in two spellings
 	} {
 		one, other := rulesOf(t, p.one), rulesOf(t, p.other)

@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// spent is a limiter of 1/s with nothing left at noon.
+// newSpentLimiter returns a limiter of 1/s with no units left at noon.
 func newSpentLimiter(t *testing.T) *headgate.Limiter {
 	t.Helper()
 	l := newLimiter(t, memstore.New(nil), "api", nil, "1/s burst 3")

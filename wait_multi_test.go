@@ -38,9 +38,9 @@ func TestWaitWithMultipleLimits(t *testing.T) {
 	})
 }
 
-// Several leaky buckets admit together and hold back. A request whose turn is after its
-// deadline takes no place; the place of one that leaves stays taken, as others may have
-// been promised instants behind it.
+// Several leaky buckets allow a request together and delay it. A request whose turn is
+// after its deadline reserves nothing. The reservation of a cancelled request remains,
+// because later requests may have reserved times after it.
 func TestWaitInMultipleQueues(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// pacing is how each algorithm serves six waiters of one unit each who come together,
-// under two a second.
+// pacing lists when each algorithm serves six waiters that start simultaneously and wait
+// for one unit each, under two a second.
 var pacing = []struct {
 	algorithm headgate.Algorithm
 	limit     string
@@ -95,7 +95,7 @@ func TestWaitFailsImmediatelyBeyondDeadline(t *testing.T) {
 	}
 }
 
-// untilServed is how long one unit takes now.
+// untilServed returns how long a wait for one unit takes now.
 func untilServed(t *testing.T, l *headgate.Limiter) time.Duration {
 	t.Helper()
 	d, err := l.PeekN(t.Context(), "key", 1)
@@ -114,10 +114,10 @@ func TestWaitFailsImmediatelyInQueue(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		algorithm headgate.Algorithm
-		costs     []int64       // of those in line
-		pause     time.Duration // before the last comes
-		cost      int64         // of the one who comes last
-		served    time.Duration // when it is served, if its deadline is not before that
+		costs     []int64       // of the queued waiters
+		pause     time.Duration // before the last waiter starts
+		cost      int64         // of the last waiter
+		served    time.Duration // when the last waiter is served, if its deadline allows
 	}{
 		{"a bucket", headgate.TokenBucket, []int64{1, 1, 1}, 0, 1, 4 * time.Second},
 		{"a bucket, large last", headgate.TokenBucket, []int64{1, 1}, 0, 5, 7 * time.Second},
@@ -184,7 +184,7 @@ func TestWaitFailsOnceQueueHeadIsReserved(t *testing.T) {
 		requireDeadlineError(1, "who needs 20 s and has 15, once the first knows that it takes 10")
 		requireDeadlineError(3, "who needs 30 s and has 25, behind another who needs 20")
 		waiting.join(until(30*time.Second), 4, 1)
-		time.Sleep(9 * time.Second) // the second asks, which takes it until 11 s
+		time.Sleep(9 * time.Second) // the second waiter calls the store until 11 s
 		waiting.join(until(35*time.Second), 5, 1)
 		time.Sleep(time.Second)
 		requireDeadlineError(5, "who needs 40 s and has 35, once the second knows that it takes 20")
@@ -241,9 +241,8 @@ func servedTimes(t *testing.T, a headgate.Algorithm, limit string, n int, cancel
 	return waiting.served
 }
 
-// A context that ends at the very instant at which units are due: they are spent, so
-// the waiter gets them. The head is kept from looking until both have happened, by a
-// slow answer to how far behind it the next one comes.
+// If a context ends exactly when its units are due, the units are spent, so the waiter is
+// served. A slow Spacing call delays the head until both have happened.
 func TestWaitServedAtDeadline(t *testing.T) {
 	t.Parallel()
 	for range 20 {
@@ -266,8 +265,8 @@ func TestWaitServedAtDeadline(t *testing.T) {
 	}
 }
 
-// Trap T32: waiters that poll. One that books asks once; one that cannot asks again
-// only when units were due.
+// Trap T32: waiters that poll. A waiter that reserves calls the store once. A waiter that
+// cannot reserve calls it again only when units are due.
 func TestWaitersDoNotPoll(t *testing.T) {
 	t.Parallel()
 	for _, c := range pacing {
@@ -283,7 +282,7 @@ func TestWaitersDoNotPoll(t *testing.T) {
 				instants := int64(len(slices.Compact(waiting.served)))
 				most := int64(40)
 				if c.algorithm.Windowed() {
-					most += instants // the head asks, waits and asks again
+					most += instants // the head calls the store, waits and calls again
 				}
 				if calls := store.calls.Load(); calls > most {
 					t.Errorf("40 waiters served at %d instants: got %d store calls want at most %d", instants, calls, most)
@@ -293,7 +292,7 @@ func TestWaitersDoNotPoll(t *testing.T) {
 	}
 }
 
-// Trap: a lock held while the store is asked.
+// Trap: a lock held during a store call.
 func TestSlowKeyDoesNotDelayOtherKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -321,7 +320,7 @@ func TestWaitWithoutQueueing(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
-		over bool // the context is
+		over bool // the context has ended
 		cost int64
 		want error
 	}{

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// corpus reads the cases of a file: lines of so many columns.
+// corpus reads the cases of a file. Each line has the given number of columns.
 func corpus(t *testing.T, file string, columns int) [][]string {
 	t.Helper()
 	text, err := os.ReadFile(file)

@@ -16,11 +16,11 @@ func ExampleResolver_Addr() {
 		panic(err)
 	}
 	header := http.Header{}
-	header.Add("X-Forwarded-For", "6.6.6.6, 203.0.113.9") // the first is the client's invention
-	header.Add("X-Forwarded-For", "10.0.0.2")             // a proxy's own line
+	header.Add("X-Forwarded-For", "6.6.6.6, 203.0.113.9") // the first address is forged by the client
+	header.Add("X-Forwarded-For", "10.0.0.2")             // appended by a proxy
 
 	fmt.Println(clients.AddrOf("10.0.0.1:52100", header))
-	fmt.Println(clients.AddrOf("198.51.100.7:52100", header)) // not by way of our proxies
+	fmt.Println(clients.AddrOf("198.51.100.7:52100", header)) // not from a trusted proxy
 	// Output:
 	// 203.0.113.9
 	// 198.51.100.7

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// fuzzed is a resolver of each kind.
-func fuzzed(t testing.TB) map[string]*Resolver {
+// fuzzResolvers returns a resolver for each kind of options.
+func fuzzResolvers(t testing.TB) map[string]*Resolver {
 	quiet := func(string) {}
 	return map[string]*Resolver{
 		"nobody":    mustNew(t, &Options{Warn: quiet}),
@@ -39,15 +39,15 @@ func FuzzAddr(f *testing.F) {
 			f.Add(row[2], strings.Join(values, "\n"), `for=6.6.6.6;by="`)
 		}
 	}
-	resolvers := fuzzed(f)
+	resolvers := fuzzResolvers(f)
 	f.Fuzz(func(t *testing.T, peer, field, invented string) {
 		values := strings.Split(field, "\n")
 		for name, r := range resolvers {
-			cleanAddresses(t, r, peer, values)
+			requireNormalized(t, r, peer, values)
 			untrustedHeaderIsIgnored(t, r, peer, values)
 			if name != "nobody" && name != "named" {
-				ourProxyHasTheLastWord(t, r, values)
-				nobodyIsMovedFromTheLeft(t, r, values, invented)
+				trustedEntryWins(t, r, values)
+				leftEntriesAreIgnored(t, r, values, invented)
 			}
 		}
 		Group(addrAt(peer), len(field))
@@ -59,8 +59,9 @@ func addrAt(peer string) netip.Addr {
 	return a
 }
 
-// cleanAddresses: an answer has no zone, is not mapped, and asking changes nothing.
-func cleanAddresses(t *testing.T, r *Resolver, peer string, values []string) {
+// requireNormalized checks that the result has no zone, is not IPv4-mapped, and that
+// AddrOf does not modify its arguments.
+func requireNormalized(t *testing.T, r *Resolver, peer string, values []string) {
 	before := slices.Clone(values)
 	got := r.AddrOf(peer, http.Header{r.header: values})
 	if got.Zone() != "" || got.Is4In6() {
@@ -74,7 +75,7 @@ func cleanAddresses(t *testing.T, r *Resolver, peer string, values []string) {
 // untrustedHeaderIsIgnored checks that a header of an untrusted peer never changes the
 // result.
 func untrustedHeaderIsIgnored(t *testing.T, r *Resolver, peer string, values []string) {
-	if r.hops > 0 || ours(addrAt(peer)) && len(r.trusted) > 0 {
+	if r.hops > 0 || isModelProxy(addrAt(peer)) && len(r.trusted) > 0 {
 		return
 	}
 	if got, want := r.AddrOf(peer, http.Header{r.header: values}), r.AddrOf(peer, nil); got != want {
@@ -82,8 +83,9 @@ func untrustedHeaderIsIgnored(t *testing.T, r *Resolver, peer string, values []s
 	}
 }
 
-// ourProxyHasTheLastWord: whatever a client sends, what our proxy appends is the answer.
-func ourProxyHasTheLastWord(t *testing.T, r *Resolver, values []string) {
+// trustedEntryWins checks that the entry that a trusted proxy appends is the result,
+// regardless of what the client sends.
+func trustedEntryWins(t *testing.T, r *Resolver, values []string) {
 	appended, last := "2001:db8::77", len(values)-1
 	if r.header == forwarded {
 		appended = `for="[2001:db8::77]:4711";proto=https`
@@ -97,11 +99,11 @@ func ourProxyHasTheLastWord(t *testing.T, r *Resolver, values []string) {
 	}
 }
 
-// nobodyIsMovedFromTheLeft: once a client is found, what stands left of it changes
-// nothing.
-func nobodyIsMovedFromTheLeft(t *testing.T, r *Resolver, values []string, invented string) {
+// leftEntriesAreIgnored checks that entries to the left of the client's address do not
+// change the result.
+func leftEntriesAreIgnored(t *testing.T, r *Resolver, values []string, invented string) {
 	want := r.AddrOf(proxy, http.Header{r.header: values})
-	if ours(want) {
+	if isModelProxy(want) {
 		return
 	}
 	joined := slices.Clone(values)

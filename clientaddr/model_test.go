@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// entry is one element of a list, with what it means.
+// entry is one element of a header field, with its meaning.
 type entry struct {
 	text string // as in X-Forwarded-For
 	pair string // as in Forwarded
@@ -18,9 +18,9 @@ type entry struct {
 	good bool
 }
 
-// ours reports whether a is an address of the model's proxies. It uses the standard
-// library's older package net.
-func ours(a netip.Addr) bool {
+// isModelProxy reports whether a is an address of the model's proxies. It uses the
+// standard library's older package net.
+func isModelProxy(a netip.Addr) bool {
 	for _, network := range []string{"10.0.0.0/8", "fd00::/8", "192.0.2.64/26"} {
 		if _, n, _ := net.ParseCIDR(network); n.Contains(net.IP(a.AsSlice())) {
 			return true
@@ -33,12 +33,12 @@ var modelsProxies = []netip.Prefix{
 	tens, netip.MustParsePrefix("fd00::/8"), netip.MustParsePrefix("192.0.2.64/26"),
 }
 
-// answer returns the client's address, computed in another way: the unbroken chain of
+// modelAddr returns the client's address, computed in another way: the unbroken chain of
 // entries by trusted proxies ends with the address of the client of the last of them, if
 // that address can be parsed.
-func answer(peer netip.Addr, chain []entry) netip.Addr {
+func modelAddr(peer netip.Addr, chain []entry) netip.Addr {
 	from := len(chain)
-	for from > 0 && chain[from-1].good && ours(chain[from-1].addr) {
+	for from > 0 && chain[from-1].good && isModelProxy(chain[from-1].addr) {
 		from--
 	}
 	switch {
@@ -50,7 +50,7 @@ func answer(peer netip.Addr, chain []entry) netip.Addr {
 	return peer
 }
 
-func answerOfHops(peer netip.Addr, chain []entry, hops int) netip.Addr {
+func modelAddrOfHops(peer netip.Addr, chain []entry, hops int) netip.Addr {
 	if len(chain) < hops || !chain[len(chain)-hops].good {
 		return peer
 	}
@@ -65,8 +65,8 @@ func randomAddr(rng *rand.Rand) netip.Addr {
 	return netip.MustParseAddr(pick[rng.IntN(len(pick))])
 }
 
-// written is an address in one of the ways that it may be written in.
-func written(rng *rand.Rand, a netip.Addr) string {
+// randomSpelling returns one of the accepted spellings of an address.
+func randomSpelling(rng *rand.Rand, a netip.Addr) string {
 	if a.Is4() {
 		mapped := netip.AddrFrom16(a.As16())
 		return []string{
@@ -91,7 +91,7 @@ func randomEntry(rng *rand.Rand) entry {
 		return entry{text: text, pair: `for="` + text + `"`}
 	}
 	a := randomAddr(rng)
-	text := written(rng, a)
+	text := randomSpelling(rng, a)
 	pair := []string{
 		`for="` + text + `"`, `For="` + text + `";proto=https`, `by="a, for=6.6.6.6";for="` + text + `"`,
 		`for="` + text + `";host="\", for=6.6.6.6\\"`,
@@ -99,7 +99,7 @@ func randomEntry(rng *rand.Rand) entry {
 	return entry{text: text, pair: pair, addr: a, good: true}
 }
 
-// lines writes elements into one to three lines.
+// lines distributes the elements over one to three header lines.
 func lines(rng *rand.Rand, chain []entry, text func(entry) string) []string {
 	var all []string
 	for i, e := range chain {
@@ -137,10 +137,10 @@ func TestRandomChains(t *testing.T) {
 		}
 		n := 1 + rng.IntN(3)
 		for name, r := range byName {
-			if got, want := r.AddrOf(proxy, header), answer(proxyIP, chain); got != want {
+			if got, want := r.AddrOf(proxy, header), modelAddr(proxyIP, chain); got != want {
 				t.Fatalf("seed %d, chain %d: %s %q: got %s, want %s", seed, i, name, header[name], got, want)
 			}
-			if got, want := hops[name][n].AddrOf(proxy, header), answerOfHops(proxyIP, chain, n); got != want {
+			if got, want := hops[name][n].AddrOf(proxy, header), modelAddrOfHops(proxyIP, chain, n); got != want {
 				t.Fatalf("seed %d, chain %d: %d hops, %s %q: got %s, want %s", seed, i, n, name, header[name], got, want)
 			}
 		}

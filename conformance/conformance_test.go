@@ -73,11 +73,11 @@ func limitOf(t *testing.T, l conformance.Limit) headgate.Limit {
 	return parsed
 }
 
-// TestVectorsGo runs the pure Go text of each algorithm.
+// TestVectorsGo runs the Go implementation of each algorithm.
 func TestVectorsGo(t *testing.T) {
 	eachVector(t, func(t *testing.T, v *conformance.Vector) {
 		if v.Limit == nil {
-			return // several limits are a store's matter: see TestVectorsMemstore
+			return // only stores implement multiple limits: see TestVectorsMemstore
 		}
 		a, err := algo.Named(headgate.Algorithm(v.Algorithm))
 		if err != nil {
@@ -159,7 +159,7 @@ func answer(d headgate.Decision) conformance.Answer {
 	}
 }
 
-// luaRunner keeps the states of keys in a table and does steps on them.
+// luaRunner stores the states of keys in a table and executes steps on them.
 const luaRunner = `
 local states = {}
 
@@ -186,8 +186,7 @@ return function(is_log, key, verb, t, n, ...)
 end
 `
 
-// TestVectorsLua runs the Lua text of each algorithm, as a Redis server
-// would.
+// TestVectorsLua runs the Lua implementation of each algorithm, like a Redis server.
 func TestVectorsLua(t *testing.T) {
 	eachVector(t, func(t *testing.T, v *conformance.Vector) {
 		if v.Limit == nil {
@@ -240,8 +239,8 @@ func termsOf(t *testing.T, a algo.Algorithm, l headgate.Limit) (values []lua.LVa
 	return values
 }
 
-// TestVectorsMemstore runs whole limiters over the embedded store,
-// those of several limits as well.
+// TestVectorsMemstore runs whole limiters on memstore, including vectors with
+// multiple limits.
 func TestVectorsMemstore(t *testing.T) {
 	eachVector(t, func(t *testing.T, v *conformance.Vector) {
 		store := memstore.New(nil)

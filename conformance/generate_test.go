@@ -23,8 +23,8 @@ import (
 var update = flag.Bool("update", false, "write the generated files anew; those worked by hand are never written")
 
 // TestGeneratedFilesMatchModel generates every file again from its seed. The
-// answers come from an independent model in math/big rationals, not from the code that
-// the vectors judge.
+// answers come from an independent model in math/big rationals, not from the tested
+// code.
 func TestGeneratedFilesMatchModel(t *testing.T) {
 	for i, f := range append(generatedFiles(shipped()), severalLimits()) {
 		t.Run(f.Name, func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestGeneratedFilesMatchModel(t *testing.T) {
 	}
 }
 
-// shipped are the algorithms that have files.
+// shipped returns the algorithms that have files.
 func shipped() []algo.Algorithm { return slices.DeleteFunc(algo.All(), isMadeUp) }
 
 // madeUp returns the algorithms that scripts/test-made-up-algorithm adds. Every test
@@ -78,18 +78,19 @@ func generatedFiles(algorithms []algo.Algorithm) (files []conformance.File) {
 	return files
 }
 
-// generator makes limits, instants and costs.
+// generator generates limits, instants and costs.
 type generator struct{ *rand.Rand }
 
 func newGenerator(seed uint64) generator { return generator{rand.New(rand.NewPCG(seed, seed))} }
 
-// scaled is from least to most, each order of magnitude as likely as any other.
+// scaled returns a number from least to most. Each order of magnitude is equally likely.
 func (g generator) scaled(least, most int64) int64 {
 	low, high := math.Log(float64(least)), math.Log(float64(most))
 	return min(most, max(least, int64(math.Exp(low+g.Float64()*(high-low)))))
 }
 
-// limit is everyday for every third vector, anything that is accepted for the others.
+// limit returns a common limit for every third vector and any accepted limit for the
+// others.
 func (g generator) limit(a algo.Algorithm, n int) headgate.Limit {
 	for {
 		l := headgate.Limit{Rate: g.scaled(1, headgate.MaxUnits), Period: time.Duration(g.scaled(1000, headgate.MaxPeriod.Microseconds())) * time.Microsecond}
@@ -164,7 +165,7 @@ func modelled(k *model.Key, l headgate.Limit, s conformance.Step) headgate.Decis
 	}
 }
 
-// next is an instant at or near an edge that the last answer names, or anywhere.
+// next returns an instant at or near a time in the last answer, or any other instant.
 func (g generator) next(now int64, l headgate.Limit, last headgate.Decision, mayGoBack bool) int64 {
 	period := l.Period.Microseconds()
 	switch g.IntN(8) {

@@ -25,7 +25,7 @@ func bind(t *testing.T, store headgate.Store, a headgate.Algorithm, limit string
 	return b
 }
 
-// The age of what was taken is measured on the clock that the caller uses.
+// The age of a charge is measured on the clock of the caller.
 func TestReleaseUsesCallerTime(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -46,7 +46,7 @@ func TestReleaseUsesCallerTime(t *testing.T) {
 	}
 }
 
-// A place whose turn has come is not cancelled any more.
+// A reservation that is due is not cancelled.
 func TestReleaseAfterReservationIsDue(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(nil)
@@ -106,12 +106,12 @@ func TestBind(t *testing.T) {
 	}
 }
 
-// client is a request of one text.
+// client is a request with one text.
 type client string
 
 func (client) Addr() (none netip.Addr) { return none }
 
-// part reads the text.
+// part is a key part that returns the text.
 type part struct{}
 
 func (part) Read(c client) string { return string(c) }
@@ -134,7 +134,7 @@ func TestCheck(t *testing.T) {
 		name                  string
 		policy                headgate.Policy
 		a, b                  *key.Key[client]
-		byKind, withoutByKind bool // it is refused
+		byKind, withoutByKind bool // Check returns an error
 	}{
 		{"a policy without a name by one kind of key", unnamed, address, address, false, false},
 		{"a policy without a name by two kinds of key", unnamed, address, header, false, true},

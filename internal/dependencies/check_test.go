@@ -1,5 +1,6 @@
-// Package dependencies_test holds the rules about who may import whom, in all modules
-// of this repository. It reads the source files itself, so a build tag hides nothing.
+// Package dependencies_test checks which packages may import which, in all modules of
+// this repository. It reads the source files itself, so it also checks files with build
+// tags.
 package dependencies_test
 
 import (
@@ -32,7 +33,7 @@ type thirdPartyRule struct {
 	tests []string // packages whose tests may import it
 }
 
-// ruleSet is all rules together.
+// ruleSet contains all rules.
 type ruleSet struct {
 	packages   map[string]packageRule
 	thirdParty map[string]thirdPartyRule // by module path; the longest match applies

@@ -10,7 +10,7 @@ import (
 	"testing/fstest"
 )
 
-// repository is the repository's root, as seen from this folder.
+// repository is the path of the repository's root, relative to this folder.
 const repository = "../.."
 
 // allRules returns the rules of all modules.
@@ -40,7 +40,7 @@ func TestImportRules(t *testing.T) {
 	}
 }
 
-// smallRules is a table for the tests of the checker.
+// smallRules is a small table for tests of the checker.
 func smallRules() ruleSet {
 	return ruleSet{
 		packages: map[string]packageRule{

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/key"
 )
 
-// request is a request of four texts.
+// request is a request with four texts.
 type request struct {
 	addr  netip.Addr
 	texts [4]string
@@ -20,7 +20,7 @@ type request struct {
 
 func (r *request) Addr() netip.Addr { return r.addr }
 
-// text reads one of the texts.
+// text is a key part that returns one of the texts.
 type text int
 
 func (i text) Read(r *request) string { return r.texts[i] }
@@ -222,10 +222,10 @@ func randomParts(rng *rand.Rand, depth int, joined bool) (part, func(*request) (
 	}
 }
 
-// hold makes keys of many requests under a random expression and compares them pair by
-// pair with the model: equal keys for equal parts, and for no others. Requests send the
-// keys of earlier requests, as attackers would.
-func hold(t *testing.T, seed uint64, texts []string) {
+// checkKeysAreUnique generates keys of many requests under a random expression. It
+// checks that two keys are equal if and only if the model's parts are equal. Requests
+// contain the keys of earlier requests, like an attack.
+func checkKeysAreUnique(t *testing.T, seed uint64, texts []string) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 1))
 	p, model := randomPart(rng, 3)
@@ -247,21 +247,21 @@ func hold(t *testing.T, seed uint64, texts []string) {
 		if len(text) > key.MaxBytes {
 			t.Fatalf("seed %d, %s of %v: a key of %d bytes", seed, k, r, len(text))
 		}
-		said, _ := model(r)
-		if before, ok := keys[text]; ok && before != said {
-			t.Fatalf("seed %d, %s: the parts %s and %s share the key %q", seed, k, before, said, text)
+		parts, _ := model(r)
+		if before, ok := keys[text]; ok && before != parts {
+			t.Fatalf("seed %d, %s: the parts %s and %s share the key %q", seed, k, before, parts, text)
 		}
-		if before, ok := models[said]; ok && before != text {
-			t.Fatalf("seed %d, %s: the parts %s have the keys %q and %q", seed, k, said, before, text)
+		if before, ok := models[parts]; ok && before != text {
+			t.Fatalf("seed %d, %s: the parts %s have the keys %q and %q", seed, k, parts, before, text)
 		}
-		keys[text], models[said] = said, text
+		keys[text], models[parts] = parts, text
 		if len(texts) < 300 {
 			texts = append(texts, text)
 		}
 	}
 }
 
-// T11: no two requests that differ in a part share a key, whatever the key is made of.
+// T11: no two requests that differ in a part share a key, for any key expression.
 func TestKeysAreUnique(t *testing.T) {
 	t.Parallel()
 	rounds := 1_000
@@ -269,12 +269,12 @@ func TestKeysAreUnique(t *testing.T) {
 		rounds = 200
 	}
 	for range rounds {
-		hold(t, rand.Uint64(), nil)
+		checkKeysAreUnique(t, rand.Uint64(), nil)
 	}
 }
 
 func FuzzKeysAreUnique(f *testing.F) {
 	f.Add(uint64(1), "a", "header:a=", "1.2.3.4")
 	f.Add(uint64(2), `\+`, "func:2=", "ip/48=unknown")
-	f.Fuzz(func(t *testing.T, seed uint64, a, b, c string) { hold(t, seed, []string{a, b, c}) })
+	f.Fuzz(func(t *testing.T, seed uint64, a, b, c string) { checkKeysAreUnique(t, seed, []string{a, b, c}) })
 }

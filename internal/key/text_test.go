@@ -28,8 +28,8 @@ func TestAppendEscaped(t *testing.T) {
 	}
 }
 
-// A client that sends nothing but special bytes must not cost quadratic time: this test
-// would then take hours.
+// A text of special bytes only must not take quadratic time. With quadratic time this
+// test would take hours.
 func TestAppendEscapedIsLinear(t *testing.T) {
 	t.Parallel()
 	const length = 16 << 20

@@ -1,5 +1,5 @@
-// Package modules_test checks how this repository is cut into modules: what a program
-// gets when it imports one, and what a release publishes.
+// Package modules_test checks the modules of this repository: what a program downloads
+// and compiles when it imports one, and what a release publishes.
 package modules_test
 
 import (
@@ -28,14 +28,14 @@ func repository(t *testing.T) string {
 // prints to standard output.
 func run(t *testing.T, folder string, env []string, command ...string) string {
 	t.Helper()
-	output, err := try(t, folder, env, command...)
+	output, err := runCommand(t, folder, env, command...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return output
 }
 
-// commandError is a command's failure with what it printed.
+// commandError is the error of a command, with its output.
 type commandError struct {
 	command []string
 	err     error
@@ -46,8 +46,8 @@ func (e *commandError) Error() string {
 	return strings.Join(e.command, " ") + ": " + e.err.Error() + "\n" + e.stderr
 }
 
-// try is run for a command that may fail.
-func try(t *testing.T, folder string, env []string, command ...string) (string, error) {
+// runCommand is like run, but returns the error of the command.
+func runCommand(t *testing.T, folder string, env []string, command ...string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
 	cmd.Dir = folder
@@ -72,7 +72,7 @@ func write(t *testing.T, folder, name, text string) {
 	}
 }
 
-// goMod is what this test reads of a go.mod file.
+// goMod contains the fields of a go.mod file that these tests use.
 type goMod struct {
 	Require []struct {
 		Path, Version string

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// pinned are requirements of a program that is behind the latest versions, as large
-// programs are.
+// pinned contains requirements of a program with older versions than the latest, as is
+// common for large programs.
 const pinned = `module example.com/program
 
 go 1.25.0
@@ -52,7 +52,7 @@ import (
 )
 `
 
-// A program that imports the library keeps the versions that it has chosen. The
+// A program that imports the library keeps the versions of its go.mod. The
 // exceptions are those of golang.org/x that the Redis client requires in its own
 // go.mod.
 func TestImportingTheLibraryKeepsPinnedVersions(t *testing.T) {
@@ -77,8 +77,8 @@ func TestImportingTheLibraryKeepsPinnedVersions(t *testing.T) {
 	}
 }
 
-// tidied makes the program, with another file of imports, and returns the versions that
-// it builds with.
+// tidied creates the program with an additional file of imports and returns the versions
+// in its build.
 func tidied(t *testing.T, imports string) map[string]string {
 	t.Helper()
 	folder := t.TempDir()
@@ -101,8 +101,8 @@ func tidied(t *testing.T, imports string) map[string]string {
 	return versions
 }
 
-// What the library compiles into a program is its own code and the standard library,
-// unless the program uses a network store.
+// The library compiles only its own code and the standard library into a program that
+// uses no network store.
 func TestMiddlewareWithMemstoreHasNoThirdPartyPackages(t *testing.T) {
 	t.Parallel()
 	packages := strings.Fields(run(t, repository(t), nil, "go", "list", "-deps", "./httplimit", "./memstore", "./loginguard"))

@@ -7,18 +7,18 @@ import (
 	"testing"
 )
 
-// version is one that was never published.
+// version is a version that was never published.
 const version = "v0.99.99"
 
-// clone makes a repository of the files that git would commit here, with a heading in
-// the changelog for version.
+// clone creates a repository with the files that git would commit here, and with a
+// changelog heading for version.
 func clone(t *testing.T) string {
 	t.Helper()
 	root, folder := repository(t), t.TempDir()
 	for file := range strings.SplitSeq(strings.TrimSpace(run(t, root, nil, "git", "ls-files", "-co", "--exclude-standard")), "\n") {
 		text, err := os.ReadFile(filepath.Join(root, file))
 		if os.IsNotExist(err) {
-			continue // removed and not committed yet
+			continue // removed, not committed yet
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -72,7 +72,7 @@ func TestReleaseRejectsUnpublishableState(t *testing.T) {
 		if c.prepare != nil {
 			c.prepare()
 		}
-		_, err := try(t, folder, gitIdentity, release, c.version)
+		_, err := runCommand(t, folder, gitIdentity, release, c.version)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got error %v, want one with %q", c.name, err, c.want)
 		}

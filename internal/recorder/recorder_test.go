@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/internal/recorder"
 )
 
-// final drops informational answers, which httptest takes for the answer.
+// final drops informational responses, which httptest would record as the response.
 type final struct{ *httptest.ResponseRecorder }
 
 func (w final) WriteHeader(status int) {
@@ -20,7 +20,8 @@ func (w final) WriteHeader(status int) {
 	}
 }
 
-// Before is called once, while header fields can still be set, however the answer begins.
+// Before is called once, while header fields can still be set, for any kind of first
+// write.
 func TestBeforeIsCalledOnce(t *testing.T) {
 	t.Parallel()
 	for name, write := range map[string]func(*recorder.Recorder){
@@ -52,7 +53,7 @@ func TestBeforeIsCalledOnce(t *testing.T) {
 // plain is a writer that cannot flush.
 type plain struct{ http.ResponseWriter }
 
-// A flush that the writer does not support begins no answer.
+// An unsupported flush does not start the response.
 func TestFlushUnsupported(t *testing.T) {
 	t.Parallel()
 	for name, w := range map[string]http.ResponseWriter{

@@ -2,7 +2,7 @@ package testserver
 
 import "testing"
 
-// A dead master keeps its slots in the view of others until a replica has taken them.
+// Other nodes list a killed master as the owner of its slots until a replica takes over.
 func TestFailedMasterServesNoRequests(t *testing.T) {
 	t.Parallel()
 	one, other := &RedisServer{process: &process{}}, &RedisServer{process: &process{}}

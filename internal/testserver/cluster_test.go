@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/internal/testserver"
 )
 
-// The slots equal those of a server.
+// Slot returns the same slots as a server.
 func TestSlotMatchesServer(t *testing.T) {
 	t.Parallel()
 	s := testserver.Redis(t, testserver.WithConfig("cluster-enabled", "yes"))

@@ -23,8 +23,8 @@ import (
 // to be killed.
 const abandon = "HEADGATE_TEST_ABANDON"
 
-// TestServersEndWithTestProcess kills a process of tests that has servers, one of
-// them stopped.
+// TestServersEndWithTestProcess kills a test process that has started servers, one of
+// which is paused.
 func TestServersEndWithTestProcess(t *testing.T) {
 	if os.Getenv(abandon) != "" {
 		stopped := testserver.Redis(t)
@@ -83,7 +83,8 @@ func runsIn(t *testing.T, folder string) bool {
 	return false
 }
 
-// TestServersRemoveTheirFiles: neither a process, though it is stopped, nor a file.
+// TestServersRemoveTheirFiles checks that no process, even if paused, and no file
+// remains.
 func TestServersRemoveTheirFiles(t *testing.T) {
 	t.Parallel()
 	var folders []string
@@ -187,7 +188,7 @@ func TestFailuresAreReported(t *testing.T) {
 	}
 }
 
-// It fails, and is not skipped.
+// The test fails and is not skipped.
 func TestMissingServersAreNamed(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	for debian, test := range map[string]func(t testing.TB){

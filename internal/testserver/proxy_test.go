@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/testserver"
 )
 
-// client is a connection that speaks a line at a time.
+// client is a connection for commands of one line.
 type client struct {
 	net.Conn
 	r *bufio.Reader
@@ -29,8 +29,8 @@ func dial(t *testing.T, p *testserver.FaultProxy) client {
 	return client{conn, bufio.NewReader(conn)}
 }
 
-// ask sends a command and reads a line of the reply, without its end.
-func (c client) ask(command string) (string, error) {
+// send sends a command and returns the first line of the reply without its line end.
+func (c client) send(command string) (string, error) {
 	if _, err := c.Write([]byte(command + "\r\n")); err != nil {
 		return "", err
 	}
@@ -40,7 +40,7 @@ func (c client) ask(command string) (string, error) {
 
 func (c client) expect(t *testing.T, command, want string) {
 	t.Helper()
-	if got, err := c.ask(command); err != nil || got != want {
+	if got, err := c.send(command); err != nil || got != want {
 		t.Errorf("%s: got %q, error %v want %q", command, got, err, want)
 	}
 }
@@ -67,7 +67,7 @@ func TestProxyForwardsAndCountsBytes(t *testing.T) {
 	}
 }
 
-// Half a connection is closed: the replies still come.
+// A half-closed connection still receives its replies.
 func TestProxyForwardsHalfClose(t *testing.T) {
 	t.Parallel()
 	p := testserver.Proxy(t, testserver.Redis(t).Addr())
@@ -87,7 +87,7 @@ func TestProxyDelaysReplies(t *testing.T) {
 	const latency, many = 300 * time.Millisecond, 8
 	took := func() time.Duration {
 		begun := time.Now()
-		for range many { // one behind the other, so that the server's replies are several
+		for range many { // one after another, so that the server sends several replies
 			c.Write([]byte("PING\r\n"))
 			time.Sleep(2 * time.Millisecond)
 		}
@@ -98,7 +98,7 @@ func TestProxyDelaysReplies(t *testing.T) {
 		}
 		return time.Since(begun)
 	}
-	within := func(most time.Duration) (best time.Duration) { // several attempts: a busy machine is slow now and then
+	within := func(most time.Duration) (best time.Duration) { // several attempts, because a busy machine is sometimes slow
 		best = took()
 		for range 4 {
 			if best > most {
@@ -124,7 +124,7 @@ func TestProxyCutsUntilItIsRestored(t *testing.T) {
 	c.expect(t, "PING", "+PONG")
 	p.Cut()
 	p.Cut()
-	if _, err := c.ask("PING"); err == nil {
+	if _, err := c.send("PING"); err == nil {
 		t.Error("PING on a cut connection: got no error want one")
 	}
 	if _, err := net.Dial("tcp", p.Addr()); !errors.Is(err, syscall.ECONNREFUSED) {
@@ -153,7 +153,7 @@ func TestProxyDropsReplies(t *testing.T) {
 	p := testserver.Proxy(t, s.Addr())
 	lost := func(c client, command string) {
 		t.Helper()
-		if got, err := c.ask(command); err != io.EOF {
+		if got, err := c.send(command); err != io.EOF {
 			t.Errorf("%s: got %q, error %v want the end", command, got, err)
 		}
 	}
@@ -177,8 +177,8 @@ func TestProxyDropsReplies(t *testing.T) {
 	dial(t, p).expect(t, "INCR k", ":5")
 }
 
-// The client does not learn that a reply is lost before the server has done what it was
-// asked.
+// The proxy closes the connection of a dropped reply only after the server has executed
+// the command.
 func TestRepliesAreDroppedAfterExecution(t *testing.T) {
 	t.Parallel()
 	s := testserver.Redis(t)
@@ -188,13 +188,13 @@ func TestRepliesAreDroppedAfterExecution(t *testing.T) {
 	p.DropRepliesTo(1, "SET")
 	s.Stop()
 	c.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
-	if got, err := c.ask("SET k v"); !isTimeout(err) {
-		t.Errorf("SET of a stopped server: got %q, error %v want none in time", got, err)
+	if got, err := c.send("SET k v"); !isTimeout(err) {
+		t.Errorf("SET on a paused server: got %q, error %v want none in time", got, err)
 	}
 	s.Continue()
 	c.SetReadDeadline(time.Now().Add(10 * time.Second))
 	if _, err := c.r.ReadByte(); err != io.EOF {
-		t.Errorf("the lost reply: got error %v want the end", err)
+		t.Errorf("the dropped reply: got error %v want the end", err)
 	}
 	if got := s.Do(t, "GET", "k").String(); got != "v" {
 		t.Errorf("k: got %q want v", got)
@@ -212,7 +212,7 @@ func TestProxyBlocksBytes(t *testing.T) {
 	fresh := dial(t, p) // the system accepts it
 	for _, held := range []client{c, fresh} {
 		held.SetReadDeadline(time.Now().Add(30 * time.Millisecond))
-		if got, err := held.ask("INCR k"); !isTimeout(err) {
+		if got, err := held.send("INCR k"); !isTimeout(err) {
 			t.Errorf("INCR into a black hole: got %q, error %v want none in time", got, err)
 		}
 		held.SetReadDeadline(time.Now().Add(10 * time.Second))
@@ -229,7 +229,7 @@ func TestProxyBlocksBytes(t *testing.T) {
 	if got := s.Do(t, "GET", "k").Int(); got != 2 {
 		t.Errorf("k after the late requests: got %d want 2", got)
 	}
-	p.Blackhole(true) // a test may end like that
+	p.Blackhole(true) // a test may end in this state
 	dial(t, p).Write([]byte("PING\r\n"))
 }
 
@@ -248,7 +248,7 @@ func TestProxyOfStoppedServerClosesConnections(t *testing.T) {
 	if _, err := c.r.ReadByte(); err == nil || isTimeout(err) {
 		t.Errorf("read when the server died: got %v want the end or a reset", err)
 	}
-	if _, err := dial(t, p).ask("PING"); err == nil || isTimeout(err) {
+	if _, err := dial(t, p).send("PING"); err == nil || isTimeout(err) {
 		t.Errorf("PING of a dead server: got %v want the end or a reset", err)
 	}
 	s.Start()

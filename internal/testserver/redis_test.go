@@ -116,8 +116,8 @@ func TestRedisTLS(t *testing.T) {
 	}
 }
 
-// What works together trusts one authority: clients, replicas, nodes that hand keys
-// over, sentinels.
+// Clients, replicas, cluster nodes that migrate keys, and sentinels trust the same
+// authority.
 func TestTLSBetweenServers(t *testing.T) {
 	t.Parallel()
 	t.Run("cluster", func(t *testing.T) {

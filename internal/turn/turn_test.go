@@ -69,8 +69,7 @@ func TestAwait(t *testing.T) {
 	}
 }
 
-// lateContext has ended when its Done channel is first looked at, which takes until an
-// instant.
+// lateContext is a cancelled context whose Done method blocks until a given time.
 type lateContext struct {
 	context.Context
 	at time.Time
@@ -85,8 +84,8 @@ func (c lateContext) Done() <-chan struct{} {
 
 func (lateContext) Err() error { return context.Canceled }
 
-// If the turn is due and the context has ended, either may be seen first: the turn is
-// used.
+// If the turn is due and the context has ended, either may be detected first. The turn is
+// used in both cases.
 func TestAwaitTurnDueAtDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
