@@ -15,8 +15,8 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/suggest"
 )
 
-// commandGroup makes cmd a group of commands: alone it prints its help, and it refuses
-// unknown commands.
+// commandGroup makes cmd a group of commands. Run alone, the group prints its help; run
+// with an unknown command, it returns an error.
 func commandGroup(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -29,7 +29,8 @@ func commandGroup(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command
 	return cmd
 }
 
-// unknownCommand returns the error for a word that is not a command of a group.
+// unknownCommand returns the error for a word after group that is not one of its
+// commands.
 func unknownCommand(group *cobra.Command, word string) error {
 	message := "unknown command"
 	if shown := withoutSecret(word); shown != "" {
@@ -41,8 +42,9 @@ func unknownCommand(group *cobra.Command, word string) error {
 	return fmt.Errorf("%s; see '%s --help'", message, group.CommandPath())
 }
 
-// commandFor returns the command that a word after group most likely means, or "": by its
-// name, or by what the word is an argument of.
+// commandFor returns the command that the user most likely meant by a word after group,
+// or "". It compares the word with command names, and recognizes a URL or a file as the
+// argument of a check command.
 func commandFor(group *cobra.Command, word string) string {
 	paths := commandWords(group)
 	if meant := suggest.Nearest(word, slices.Sorted(maps.Keys(paths))); meant != "" {
@@ -59,8 +61,9 @@ func commandFor(group *cobra.Command, word string) string {
 	}
 }
 
-// commandWords returns the commands of group by the words that mean them: their names,
-// synonyms, and words whose commands are in another group.
+// commandWords maps words after group to the paths of the commands that they stand for:
+// the names and synonyms of the group's own commands, and words for commands of other
+// groups.
 func commandWords(group *cobra.Command) map[string]string {
 	paths := maps.Clone(otherGroups[group.Name()])
 	if paths == nil {
@@ -77,7 +80,7 @@ func commandWords(group *cobra.Command) map[string]string {
 	return paths
 }
 
-// otherGroups are words after a group that mean a command of another group.
+// otherGroups maps words after a group to a command of another group.
 var otherGroups = map[string]map[string]string{
 	"headgate": {
 		"validate": "headgate config check", "lint": "headgate config check", "verify": "headgate config check",
@@ -87,8 +90,8 @@ var otherGroups = map[string]map[string]string{
 	"check": {"config": "headgate config check", "store": "headgate store check", "service": "headgate service check"},
 }
 
-// argumentKind returns what an argument looks like: config (a file), store or service (a
-// URL), or "".
+// argumentKind returns what kind of argument a word appears to be: "config" for a file,
+// "store" or "service" for a URL, or "" for anything else.
 func argumentKind(word string) string {
 	scheme, _, isURL := strings.Cut(word, "://")
 	switch {
@@ -102,8 +105,8 @@ func argumentKind(word string) string {
 	return ""
 }
 
-// withoutSecret returns an argument as an error can repeat it: "" for a URL that may
-// contain a password.
+// withoutSecret returns an argument for use in an error message, at most its first 100
+// bytes. It returns "" if the argument may be a URL with a password.
 func withoutSecret(word string) string {
 	if strings.ContainsAny(word, "@?") {
 		return ""
@@ -111,8 +114,9 @@ func withoutSecret(word string) string {
 	return word[:min(len(word), 100)]
 }
 
-// flagsOnly refuses arguments of a command that has only flags, and names the flag that
-// each is for. It also handles --help-all.
+// flagsOnly returns an error if a command that has only flags gets an argument. The
+// error names the flag that the argument was most likely meant for. flagsOnly also
+// handles --help-all.
 func flagsOnly(cmd *cobra.Command, args []string) error {
 	if all, err := cmd.Flags().GetBool(helpAllFlag); err == nil && all {
 		return pflag.ErrHelp
@@ -134,8 +138,8 @@ func flagsOnly(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("%s; see '%s --help'", message, cmd.CommandPath())
 }
 
-// flagForArgument returns the flag, and its value, that an argument is most likely meant
-// for.
+// flagForArgument returns the flag that an argument was most likely meant for, and the
+// value of that flag; both are "" if there is none.
 func flagForArgument(word string) (flag, value string) {
 	switch argumentKind(word) {
 	case "config":
@@ -155,7 +159,8 @@ func flagForArgument(word string) (flag, value string) {
 	return "", ""
 }
 
-// oneArgument requires exactly one argument, which the usage calls name.
+// oneArgument requires exactly one argument. The parameter name is the argument's name
+// in the usage line, such as FILE.
 func oneArgument(name string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -165,7 +170,7 @@ func oneArgument(name string) cobra.PositionalArgs {
 	}
 }
 
-// atMostOneArgument refuses a second argument.
+// atMostOneArgument returns an error if there are two or more arguments.
 func atMostOneArgument(cmd *cobra.Command, args []string) error {
 	if len(args) < 2 {
 		return nil

@@ -24,21 +24,23 @@ const benchHelp = `Measure the throughput and the latency of a running service:
     redis://127.0.0.1:6380  CL.THROTTLE with --limit, or HG.CHECK with --policy;
                             with a password: redis://default:PASSWORD@host:port
 
-https://, grpcs:// and rediss:// use TLS: --ca, --cert, --key.
+https://, grpcs:// and rediss:// use TLS; see --ca, --cert and --key.
 
-Each call uses a random one of --keys keys. The calls consume units: their
-state stays in the store, under keys that begin with bench:, until it expires.
+Each call uses a key that is chosen randomly from --keys keys. The calls
+consume units. Their state is stored under keys that begin with bench:, and
+stays in the store until it expires.
 
-A connection sends its next call after the response, so a service that pauses
-for a second costs each connection one slow call. With --pipeline N, a
-connection sends N calls together; their latency is the time to the last
-response, and if one of them fails, all N count as failed. A call without a
-response fails after 10s. On the machine of the service, the load shares its
-processors.
+A connection sends its next call when it has received the response to the
+previous one. If the service pauses for a second, each connection therefore
+measures a single slow call. With --pipeline N, a connection sends N calls
+together: their latency is the time until the last response, and if one of
+them fails, all N count as failed. A call without a response fails after 10s.
+If bench runs on the same machine as the service, they share the CPU, so the
+results are lower.
 
 The exit status is 1 if a call failed.`
 
-// benchCommand is “headgate bench”.
+// benchCommand returns the command “headgate bench”.
 func benchCommand() *cobra.Command {
 	opts, limit, files := load.Options{}, "", tlsfiles.Files{}
 	cmd := &cobra.Command{
@@ -71,17 +73,17 @@ func benchCommand() *cobra.Command {
 	f.SortFlags = false
 	f.IntVar(&opts.Connections, "connections", 50, "concurrent connections, 1 to 10000")
 	f.DurationVar(&opts.Duration, "duration", 10*time.Second, "duration of the load")
-	f.IntVar(&opts.Keys, "keys", 10_000, "number of different keys")
-	f.IntVar(&opts.Pipeline, "pipeline", 1, "calls in flight per connection; HTTP: 1")
+	f.IntVar(&opts.Keys, "keys", 10_000, "number of keys that the calls choose from")
+	f.IntVar(&opts.Pipeline, "pipeline", 1, "calls in flight per connection; must be 1 for HTTP")
 	f.StringVar(&limit, "limit", "1000000/1s", "limit of each call (HTTP, Redis)")
-	f.StringVar(&opts.Policy, "policy", "", "policy of each call, instead of a limit")
+	f.StringVar(&opts.Policy, "policy", "", "policy of each call, instead of a limit (HTTP, Redis)")
 	f.StringVar(&opts.Domain, "domain", "headgate", "domain of Envoy calls")
-	f.StringVar(&opts.Entry, "entry", "key", "key of the descriptor entry of Envoy calls")
+	f.StringVar(&opts.Entry, "entry", "key", "key of the descriptor entry in Envoy calls")
 	addTLSFlags(f, &files)
 	return cmd
 }
 
-// bench loads a service and prints the measured throughput and latency.
+// bench puts load on the service at url and prints the measured throughput and latency.
 func bench(ctx context.Context, out, progress io.Writer, url string, opts *load.Options) error {
 	run, err := load.Start(ctx, url, opts)
 	if err != nil {
@@ -98,7 +100,8 @@ func bench(ctx context.Context, out, progress io.Writer, url string, opts *load.
 	return nil
 }
 
-// waitWithProgress waits for a load. Meanwhile it shows the rate if w is a terminal.
+// waitWithProgress waits until the load has ended. If w is a terminal, it shows the
+// current rate until then.
 func waitWithProgress(run *load.Run, w io.Writer, duration time.Duration) *load.Result {
 	line, ended, cleared := newStatusLine(w), make(chan struct{}), make(chan struct{})
 	go func() {
@@ -140,15 +143,16 @@ func printBench(w io.Writer, r *load.Result) {
 	fmt.Fprintln(w, line)
 }
 
-// addTLSFlags adds the flags for the TLS files of a client.
+// addTLSFlags adds the flags that set the TLS files of a client.
 func addTLSFlags(f *pflag.FlagSet, files *tlsfiles.Files) {
-	f.StringVar(&files.CA, "ca", "", "CA `file` for the service; empty: system CAs")
+	f.StringVar(&files.CA, "ca", "", "CA `file` for the service; if empty, the system's CAs are used")
 	f.StringVar(&files.Cert, "cert", "", "client certificate chain `file` (PEM)")
 	f.StringVar(&files.Key, "key", "", "private key `file` of the client certificate (PEM)")
-	f.StringVar(&files.PeerName, "server-name", "", "DNS `name` of the service; empty: its host")
+	f.StringVar(&files.PeerName, "server-name", "", "DNS `name` in the service's certificate; if empty, the host in the URL")
 }
 
-// benchTLS returns the TLS configuration for a load of url; nil if no flag was given.
+// benchTLS returns the TLS configuration for a load test of url, or nil if no TLS flag
+// was given.
 func benchTLS(url string, files *tlsfiles.Files) (*tls.Config, error) {
 	if *files == (tlsfiles.Files{}) {
 		return nil, nil

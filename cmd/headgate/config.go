@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
 )
 
-// configCommand is “headgate config”.
+// configCommand returns the command “headgate config”.
 func configCommand() *cobra.Command {
 	return commandGroup(
 		&cobra.Command{Use: "config", Short: "Check a configuration file, print effective settings"},
@@ -21,9 +21,10 @@ func configCommand() *cobra.Command {
 	)
 }
 
-const configCheckHelp = `Check a configuration file as headgate serve reads it, without flags and
-environment variables. Every error is printed with line and column. The check
-does not connect to the store. The exit status is 1 if the file is invalid.`
+const configCheckHelp = `Check a configuration file in the same way as headgate serve, but without flags
+and environment variables. Every error is printed with line and column. The
+check does not connect to the store. The exit status is 1 if the file is
+invalid.`
 
 func configCheckCommand() *cobra.Command {
 	return &cobra.Command{
@@ -58,8 +59,8 @@ func configCheckCommand() *cobra.Command {
 	}
 }
 
-// checkPolicies returns an error for a policy that the store of the configuration cannot
-// enforce.
+// checkPolicies returns an error if the configured store cannot enforce one of the
+// policies.
 func checkPolicies(c *config.Config) (err error) {
 	store, err := storeopen.Open(string(c.Store), &storeopen.Options{Instances: max(1, c.Instances)})
 	if err != nil {
@@ -70,8 +71,9 @@ func checkPolicies(c *config.Config) (err error) {
 	return c.Refused(err)
 }
 
-// checkEnvoyRules checks the files of envoy.config, if it is set. The summary follows
-// that of the configuration.
+// checkEnvoyRules checks the files in the folder envoy.config, if that is set. The
+// returned summary is text to append to the summary of the configuration, such as “, 2
+// Envoy domains”.
 func checkEnvoyRules(c *config.Config) (summary string, warnings []string, err error) {
 	if c.Envoy.Config == "" {
 		return "", nil, nil
@@ -87,8 +89,9 @@ func counted(n int, one, many string) string {
 	return fmt.Sprint(n, " ", many)
 }
 
-const configPrintHelp = `Print the settings that headgate serve would apply with these flags, the
-environment and the file, and the source of each. Secrets are printed as ***.`
+const configPrintHelp = `Print the settings that headgate serve would apply with the same flags,
+environment and file, and the source of each setting. Secrets are printed as
+***.`
 
 func configPrintCommand() *cobra.Command {
 	var flags settingFlags

@@ -25,21 +25,23 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
 )
 
-const demoHelp = `Serve a page that shows what each algorithm does: all of them side by side on
-the same traffic, live. Open the address that the command prints. The page
-needs no file and no network. It uses the real limiters, over the selected
-store.
+const demoHelp = `Serve a page that compares the algorithms live: it shows side by side what each
+of them decides on the same traffic. Open the address that the command prints.
+The page needs no files and no internet access. It uses the real limiters with
+the selected store.
 
-The store is in memory by default. --store, or --redis-host and --redis-port,
-or the variables REDIS_HOST and REDIS_PORT, select a shared one.
+By default, the store is in memory. Select a shared store with --store, with
+--redis-host and --redis-port, or with the environment variables REDIS_HOST and
+REDIS_PORT.
 
-The port also serves checks, as headgate serve does, for the curl lines on the
-page. These checks consume the counters that the page shows.
+The same port also serves the API of headgate serve for checks, so that you can
+run the curl commands on the page. These checks consume units from the counters
+that the page shows.
 
-Each flag is also an environment variable: --http-addr is HEADGATE_HTTP_ADDR.
-The flag overrides the variable.`
+Each flag can also be set by an environment variable: --http-addr by
+HEADGATE_HTTP_ADDR. The flag overrides the variable.`
 
-// demoCommand is “headgate demo”.
+// demoCommand returns the command “headgate demo”.
 func demoCommand() *cobra.Command {
 	var d demoSettings
 	cmd := &cobra.Command{
@@ -59,7 +61,7 @@ func demoCommand() *cobra.Command {
 	return cmd
 }
 
-// run serves until ctx ends.
+// run serves the demo page until ctx ends.
 func (d *demoSettings) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	log := slog.New(slog.NewTextHandler(stderr, nil))
 	store, err := storeopen.Open(d.store, &storeopen.Options{Observer: service.LogStoreEvents(log)})
@@ -97,12 +99,13 @@ func (d *demoSettings) run(ctx context.Context, stdout, stderr io.Writer) (err e
 	return stopServer(server, ended)
 }
 
-// stopServer shuts a server down. Requests in flight have three seconds to complete.
+// stopServer shuts a server down. It cancels requests that are still in flight after
+// three seconds.
 func stopServer(server *http.Server, ended <-chan error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil {
-		_ = server.Close() // the requests are canceled
+		_ = server.Close() // cancels the requests still in flight
 	}
 	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
 		return err
@@ -120,7 +123,8 @@ func (d *demoSettings) greet(w io.Writer, url string, addr net.Addr) {
 	}
 }
 
-// listen opens the port. If the default port is in use, it opens any free one.
+// listen opens the listener of the page. If the default port is in use, it selects a
+// free port.
 func (d *demoSettings) listen(ctx context.Context) (net.Listener, error) {
 	ln, err := service.Listen(ctx, "the page", d.httpAddr, "http-addr")
 	if d.addrGiven || !errors.Is(err, syscall.EADDRINUSE) {
@@ -130,7 +134,8 @@ func (d *demoSettings) listen(ctx context.Context) (net.Listener, error) {
 	return service.Listen(ctx, "the page", "127.0.0.1:0", "http-addr")
 }
 
-// newDemoServer returns a server of the page, and of checks for the curl lines on it.
+// newDemoServer returns an HTTP server for the page, and for the checks that the page's
+// curl commands send.
 func newDemoServer(page *demo.Handler, checks http.Handler, hosts []string, log *slog.Logger) *http.Server {
 	mux := http.NewServeMux()
 	mux.Handle("/", page)
@@ -144,12 +149,13 @@ func newDemoServer(page *demo.Handler, checks http.Handler, hosts []string, log 
 	}
 }
 
-// pageState is the store for checks on the port of the page. A check with an inline limit
-// uses the state that the page shows for its key and algorithm, whatever the period. So a
-// curl line consumes what the page shows.
+// pageState is the store for checks that clients send to the demo's port. A check with
+// an inline limit uses the state that the page shows for the same key and algorithm, so
+// a curl command consumes the units that the page shows. The period of the limit makes
+// no difference.
 type pageState struct{ headgate.Store }
 
-// Bind binds a rule in the scope of the page.
+// Bind binds a rule. A rule of an inline limit is bound in the scope of the page.
 func (p pageState) Bind(rule headgate.Rule) (headgate.Bound, error) {
 	if strings.HasPrefix(rule.Scope, "inline:0:") {
 		rule.Scope = demo.Scope

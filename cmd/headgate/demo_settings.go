@@ -15,29 +15,29 @@ import (
 
 const defaultDemoAddr = "127.0.0.1:8080"
 
-// demoSettings are the flags of demo.
+// demoSettings are the settings of “headgate demo”.
 type demoSettings struct {
 	httpAddr             string
 	allowHost            []string
 	store                string
 	redisHost, redisPort string
-	addrGiven            bool // set by flag or environment
-	moved                bool // to a free port, because the default port is in use
+	addrGiven            bool // the address was set by a flag or a variable
+	moved                bool // the page is on a free port, because the default port is in use
 }
 
 func (d *demoSettings) flags(f *pflag.FlagSet) {
 	f.SortFlags = false
 	f.StringVar(&d.httpAddr, "http-addr", defaultDemoAddr,
-		"listen address `host:port`; if the default is in use, a free port")
+		"listen address `host:port`; if the default port is in use, a free port is used")
 	f.StringSliceVar(&d.allowHost, "allow-host", nil,
-		"host `name` of the page, besides localhost and IP addresses; can be repeated")
+		"host `name` accepted in requests, besides localhost and IP addresses; repeatable")
 	f.StringVar(&d.store, "store", "memory://", "store `url`, as for headgate serve")
-	f.StringVar(&d.redisHost, "redis-host", "", "Redis `host`, or REDIS_HOST")
-	f.StringVar(&d.redisPort, "redis-port", "", "Redis `port`, or REDIS_PORT; 6379 if only the host is set")
+	f.StringVar(&d.redisHost, "redis-host", "", "`host` name or address of a Redis server; variable REDIS_HOST")
+	f.StringVar(&d.redisPort, "redis-port", "", "`port` of a Redis server; variable REDIS_PORT; 6379 if only the host is set")
 }
 
-// choose applies the environment and selects the store. Flags override variables, and the
-// Redis flags override a store in a variable.
+// choose applies the environment variables and selects the store. Flags override
+// variables, and --redis-host and --redis-port override a store URL in a variable.
 func (d *demoSettings) choose(f *pflag.FlagSet, lookup func(string) (string, bool)) error {
 	redis, store := f.Changed("redis-host") || f.Changed("redis-port"), f.Changed("store")
 	if redis && store {
@@ -56,7 +56,8 @@ func (d *demoSettings) choose(f *pflag.FlagSet, lookup func(string) (string, boo
 	return nil
 }
 
-// redisVariables returns a lookup of the variables that the Redis flags override.
+// redisVariables wraps lookup: --redis-host and --redis-port override REDIS_HOST and
+// REDIS_PORT.
 func (d *demoSettings) redisVariables(lookup func(string) (string, bool)) func(string) (string, bool) {
 	flags := map[string]string{"REDIS_HOST": d.redisHost, "REDIS_PORT": d.redisPort}
 	return func(name string) (string, bool) {
@@ -67,13 +68,13 @@ func (d *demoSettings) redisVariables(lookup func(string) (string, bool)) func(s
 	}
 }
 
-// invalidFlag returns the error for a flag whose value is not accepted.
+// invalidFlag returns the error for an invalid value of a flag or of its variable.
 func invalidFlag(flag, value, accepted string) error {
 	return fmt.Errorf("--%s (or %s) is %s; must be %s", flag, service.Variable(flag), value, accepted)
 }
 
-// setFromEnvironment sets the flags that were not given from their variables. An empty
-// variable is ignored.
+// setFromEnvironment sets each flag that was not given on the command line to the value
+// of its variable. It ignores empty variables.
 func setFromEnvironment(f *pflag.FlagSet, lookup func(string) (string, bool)) (err error) {
 	f.VisitAll(func(flag *pflag.Flag) {
 		name := service.Variable(flag.Name)

@@ -24,20 +24,20 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/suggest"
 )
 
-const explainHelp = `Explain what headgate serve would do with a request, with this configuration:
-the client address, the route that matches, the policies that apply, the key of
-each and the decision. Nothing is consumed.
+const explainHelp = `Explain what headgate serve would decide on a request with this configuration.
+The output has the client address, the matching route, the policies that apply,
+the key for each policy, and the decision. No units are consumed.
 
-Instead of a request, --policy and --key explain one check.
+Use --policy and --key to explain a check of one policy instead of a request.
 
-State in memory belongs to one process: with the store memory:// every key is
-unused here.`
+With the store memory://, every key is unused, because the state in memory of
+another process is not accessible.`
 
 const explainExamples = `  headgate explain --config headgate.yaml --method POST \
       --host shop.example.com --path /login --remote-addr 203.0.113.9
   headgate explain --config headgate.yaml --policy api --key acme`
 
-// explaining are the flags of “headgate explain”.
+// explaining has the flags of “headgate explain”.
 type explaining struct {
 	flags   settingFlags
 	method  string
@@ -51,7 +51,7 @@ type explaining struct {
 	asJSON  bool
 }
 
-// explainCommand is “headgate explain”.
+// explainCommand returns the command “headgate explain”.
 func explainCommand() *cobra.Command {
 	var x explaining
 	cmd := &cobra.Command{
@@ -68,16 +68,16 @@ func explainCommand() *cobra.Command {
 	ofRequest := []string{"method", "host", "path", "header", "remote-addr"}
 	f.StringVar(&x.method, "method", http.MethodGet, "`method` of the request")
 	f.StringVar(&x.host, "host", "", "`host` of the request")
-	f.StringVar(&x.path, "path", "/", "`path` of the request, as sent")
-	f.StringArrayVarP(&x.headers, "header", "H", nil, "header `field` “Name: value”; repeatable")
-	f.StringVar(&x.remote, "remote-addr", "127.0.0.1", "peer `address`")
+	f.StringVar(&x.path, "path", "/", "`path` of the request, with the query, as sent by the client")
+	f.StringArrayVarP(&x.headers, "header", "H", nil, "header `field` of the request as “Name: value”; repeatable")
+	f.StringVar(&x.remote, "remote-addr", "127.0.0.1", "IP `address` of the peer: the client or the last proxy")
 	setGroup(f, "Request", ofRequest...)
-	f.StringVar(&x.policy, "policy", "", "name of the `policy`")
-	f.StringVar(&x.key, "key", "", "`key` of the check")
+	f.StringVar(&x.policy, "policy", "", "name of the `policy` to check")
+	f.StringVar(&x.key, "key", "", "`key` to check")
 	setGroup(f, "Check of a policy, instead of a request", "policy", "key")
 	x.flags.add(f, "store", "store_budget", "trusted_proxies", "enforcement", "instances")
-	f.Int64Var(&x.cost, "cost", 1, "cost in `units`")
-	f.BoolVar(&x.asJSON, "json", false, "print JSON")
+	f.Int64Var(&x.cost, "cost", 1, "cost of the request or check in `units`")
+	f.BoolVar(&x.asJSON, "json", false, "print the explanation as JSON")
 	setGroup(f, settingGroups[0].heading, "cost", "json")
 	for _, name := range ofRequest {
 		cmd.MarkFlagsMutuallyExclusive("policy", name)
@@ -124,11 +124,12 @@ func (x *explaining) run(ctx context.Context, stdout, stderr io.Writer) (err err
 	return result.print(stdout, request)
 }
 
-// maxListedPolicies is how many policies an error lists.
+// maxListedPolicies is the maximum number of policies for which an error lists all
+// names. With more policies, the error refers to “headgate config print”.
 const maxListedPolicies = 10
 
-// checkPolicy returns an error if --policy names a policy that the configuration does not
-// have.
+// checkPolicy returns an error if the configuration does not have the policy that
+// --policy names.
 func (x *explaining) checkPolicy(c *config.Config) error {
 	names := slices.Sorted(maps.Keys(c.Policies))
 	if x.policy == "" || slices.Contains(names, x.policy) {
@@ -146,7 +147,7 @@ func (x *explaining) checkPolicy(c *config.Config) error {
 	return fmt.Errorf("unknown policy %q; the configuration has %s", x.policy, strings.Join(names, ", "))
 }
 
-// request returns the request that the flags describe.
+// request returns the request that is described by the flags.
 func (x *explaining) request(c *config.Config) (*routing.Request, error) {
 	header := make(http.Header)
 	for _, field := range x.headers {
@@ -176,8 +177,8 @@ func (x *explaining) request(c *config.Config) (*routing.Request, error) {
 	return &routing.Request{Method: x.method, Host: host, Path: path, RawQuery: query, Header: header, ClientAddr: client}, nil
 }
 
-// explain peeks at each policy that applies to the request, and then at all of them
-// together.
+// explain reports what each policy that applies to the request would decide, and what
+// all of them together would decide. It consumes no units.
 func (x *explaining) explain(
 	ctx context.Context, c *config.Config, active *engine.ActiveConfig, r *routing.Request,
 ) (*explanation, error) {
@@ -218,7 +219,7 @@ func (x *explaining) explain(
 	return result, nil
 }
 
-// explainPolicy peeks at one policy.
+// explainPolicy reports what one policy would decide. It consumes no units.
 func explainPolicy(
 	ctx context.Context, c *config.Config, active *engine.ActiveConfig, check engine.Check,
 ) (*explainedPolicy, error) {

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/routing"
 )
 
-// explanation is the result of explain, in the form of its JSON.
+// explanation is the result of “headgate explain”, in the structure of the JSON output.
 type explanation struct {
 	Client      string            `json:"client,omitempty"`
 	Routes      []explainedRoute  `json:"routes,omitempty"`
@@ -34,10 +34,10 @@ type explainedPolicy struct {
 	Key       string           `json:"key"`
 	Override  bool             `json:"override"`
 	Enforced  bool             `json:"enforced"`
-	Allowed   bool             `json:"allowed"` // decision of this policy; of one in shadow mode, too
+	Allowed   bool             `json:"allowed"` // decision of this policy alone, even if it is in shadow mode
 	Limits    []explainedLimit `json:"limits"`
-	shadow    bool             // in shadow mode: its decision does not count
-	failed    bool             // the store did not decide a policy in shadow mode
+	shadow    bool             // the policy is in shadow mode, so it does not affect the overall decision
+	failed    bool             // the policy is in shadow mode, and the store returned an error
 }
 
 type explainedLimit struct {
@@ -50,10 +50,11 @@ type explainedLimit struct {
 // millis returns a duration in whole milliseconds, rounded up.
 func millis(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
 
-// print writes the explanation of a request, or of the check of a policy, as text.
+// print writes the explanation as text. r is the explained request; it is not used if a
+// check of one policy was explained.
 func (e *explanation) print(w io.Writer, r *routing.Request) error {
 	var b strings.Builder
-	if e.Client != "" { // of a request
+	if e.Client != "" { // a request was explained, not a check
 		fmt.Fprintf(&b, "request   %s %s%s\nclient    %s\n", r.Method, r.Host, r.Path, e.Client)
 		for _, route := range e.Routes {
 			fmt.Fprintf(&b, "route     routes[%d]: %s\n", route.Index, route.Match)
@@ -97,7 +98,7 @@ func (p *explainedPolicy) print(b *strings.Builder) {
 	}
 }
 
-// decision returns the last line.
+// decision returns the last line of the output: the overall decision.
 func (e *explanation) decision() string {
 	note := ""
 	switch {

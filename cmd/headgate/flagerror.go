@@ -14,8 +14,8 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/suggest"
 )
 
-// flagsMeant are names that other programs use, each with the flag of this program. Of
-// several flags, the first that a command has is suggested.
+// flagsMeant maps flag names that other programs use to the flags of this program. If a
+// name has several flags, an error suggests the first one that the command has.
 var flagsMeant = map[string][]string{
 	"port": {"http-addr"}, "listen": {"http-addr"}, "bind": {"http-addr"}, "addr": {"http-addr"},
 	"address": {"http-addr"}, "host": {"http-addr"}, "http": {"http-addr"}, "http-port": {"http-addr"},
@@ -29,7 +29,7 @@ var flagsMeant = map[string][]string{
 	"concurrency": {"connections"}, "clients": {"connections"},
 }
 
-// flagError returns the error for flags that could not be parsed.
+// flagError returns the error message for a parse error of package pflag.
 func flagError(cmd *cobra.Command, err error) error {
 	var (
 		unknown *pflag.NotExistError
@@ -52,12 +52,12 @@ func flagError(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// flagKinds are the values that flags of a type accept.
+// flagKinds maps types of flags to a description of their values.
 var flagKinds = map[string]string{
 	"int": "a whole number", "int64": "a whole number", "bool": "true or false", "duration": "a duration such as 5s or 1m30s",
 }
 
-// dashed returns a flag as it was written: --name, or -n.
+// dashed returns a flag in the form in which the user wrote it: --name or -n.
 func dashed(name, shorthands string) string {
 	if shorthands != "" {
 		return "-" + name
@@ -65,8 +65,8 @@ func dashed(name, shorthands string) string {
 	return "--" + name
 }
 
-// unknownFlag returns the error for a flag that a command does not have. After an unknown
-// command, that is the error instead.
+// unknownFlag returns the error for a flag that cmd does not have. If the flag follows
+// an unknown command, it returns the error for that command instead.
 func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
 	if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
 		return unknownCommand(cmd, args[0])
@@ -86,12 +86,13 @@ func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
 	return fmt.Errorf("%s; see %s", message, help)
 }
 
-// maxAlternatives is how many flags an error suggests at most.
+// maxAlternatives is the maximum number of flags that an error suggests.
 const maxAlternatives = 4
 
-// flagFor returns the flags that a name most likely means, as words of a sentence, or "":
-// by a known synonym, as the end of at most maxAlternatives names, or by a misspelling of
-// a flag or a synonym.
+// flagFor returns the flags that the user most likely meant by name, as text such as
+// “--a or --b”, or "". It returns the flag for which name is a synonym, else all flags
+// that end with name if there are at most maxAlternatives, else a flag of which name
+// may be a misspelling.
 func flagFor(flags *pflag.FlagSet, name string) string {
 	synonyms := make(map[string]string)
 	for synonym, meant := range flagsMeant {
@@ -124,7 +125,7 @@ func flagFor(flags *pflag.FlagSet, name string) string {
 	return "--" + cmp.Or(synonyms[meant], meant)
 }
 
-// alternatives joins words: a, b or c.
+// alternatives joins words to “a, b or c”.
 func alternatives(words []string) string {
 	last := len(words) - 1
 	if last == 0 {

@@ -1,5 +1,6 @@
-// Command headgate is a rate limiter: a service, and a tool that replays access logs
-// against a limit.
+// Command headgate is a rate limiter. It runs the rate limit service, and has tools,
+// for example to check a configuration, to benchmark a service and to replay access
+// logs against a limit.
 package main
 
 import (
@@ -19,9 +20,9 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends a command that ignores the first
+	context.AfterFunc(ctx, stop) // restores the default signal handling: a second signal ends the process
 	if len(os.Args) > 1 && os.Args[1] == "/bin/ratelimit" {
-		os.Args = os.Args[1:] // “command: /bin/ratelimit” follows the entry point of an image
+		os.Args = os.Args[1:] // in containers, “command: /bin/ratelimit” is appended to the image's entry point
 	}
 	root := rootCommand()
 	if calledRatelimit() && len(os.Args) == 1 {
@@ -35,11 +36,11 @@ func main() {
 	}
 }
 
-// packageNames match the names of packages at the beginning of an error, or after its
-// flag.
+// packageNames matches the names of packages at the beginning of an error message, or
+// after the flag at the beginning.
 var packageNames = regexp.MustCompile(`^(--[a-z-]+: )?(?:(?:headgate|replay|load): )+`)
 
-// withoutPackage removes the package names from the beginning of an error.
+// withoutPackage returns an error message without the package names at its beginning.
 func withoutPackage(message string) string { return packageNames.ReplaceAllString(message, "$1") }
 
 const rootHelp = `Headgate is a rate limiter: a service for every language and proxy, and a Go
@@ -64,11 +65,12 @@ func rootCommand() *cobra.Command {
 	return root
 }
 
-// errReported ends a command that has already printed what is wrong.
+// errReported is the error of a command that has already printed its error messages. It
+// sets only the exit status.
 var errReported = errors.New("reported")
 
-// reported prints each error of a configuration on its own line and returns errReported.
-// It returns other errors unchanged.
+// reported prints each error of an invalid configuration on its own line and returns
+// errReported. It returns any other error unchanged.
 func reported(err error) error {
 	var all config.Errors
 	if !errors.As(err, &all) {

@@ -12,14 +12,14 @@ import (
 	"github.com/headgate/headgate/replay"
 )
 
-// statusLine is one line of a terminal that is rewritten in place. Without a terminal it
-// shows nothing. Its methods must not be called concurrently.
+// statusLine is one line of a terminal that is rewritten in place. If the output is not
+// a terminal, it shows nothing. Its methods must not be called concurrently.
 type statusLine struct {
-	w     io.Writer // nil without a terminal
-	shown time.Time // when it was last written
+	w     io.Writer // nil if the output is not a terminal
+	shown time.Time // time of the last write; zero if the line is clear
 }
 
-// statusInterval is the minimum time between two writes of a line.
+// statusInterval is the minimum time between two writes of a status line.
 const statusInterval = 100 * time.Millisecond
 
 func newStatusLine(w io.Writer) *statusLine {
@@ -29,8 +29,8 @@ func newStatusLine(w io.Writer) *statusLine {
 	return &statusLine{}
 }
 
-// show replaces the line by text, unless less than statusInterval passed since the last
-// write.
+// show replaces the status line with the result of text. It does nothing if less than
+// statusInterval has passed since the last write.
 func (s *statusLine) show(text func() string) {
 	if s.w == nil || time.Since(s.shown) < statusInterval {
 		return
@@ -39,7 +39,7 @@ func (s *statusLine) show(text func() string) {
 	s.shown = time.Now()
 }
 
-// clear removes the line; the next show is not delayed.
+// clear removes the status line. The next call of show writes without delay.
 func (s *statusLine) clear() {
 	if !s.shown.IsZero() {
 		fmt.Fprint(s.w, "\r\x1b[K")
@@ -47,14 +47,15 @@ func (s *statusLine) clear() {
 	}
 }
 
-// progress shows how far a replay is: first the bytes read, then the requests decided.
+// progress shows the progress of a replay: first the bytes read, then the requests
+// decided.
 type progress struct {
 	line     *statusLine
-	total    int64 // bytes to read, or -1 if unknown
+	total    int64 // total bytes to read; 0 or less if unknown
 	deciding bool
 }
 
-// show must be called on one goroutine.
+// show updates the progress. It must always be called on the same goroutine.
 func (p *progress) show(at replay.Progress) {
 	if at.Decided > 0 && !p.deciding {
 		p.deciding = true
@@ -68,10 +69,11 @@ func (p *progress) show(at replay.Progress) {
 	})
 }
 
-// barWidth is the width of a full bar in columns.
+// barWidth is the number of columns of a progress bar, without its brackets.
 const barWidth = 30
 
-// bar draws done of total with its percentage; empty if the total is unknown.
+// bar returns a progress bar for done of total, with the percentage, or "" if total is
+// 0 or less.
 func bar(done, total int64) string {
 	if total <= 0 {
 		return ""

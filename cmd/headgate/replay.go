@@ -18,31 +18,32 @@ import (
 	"github.com/headgate/headgate/replay"
 )
 
-const replayHelp = `Replay access logs against a limit: what would it have done to last week's
-traffic?
+const replayHelp = `Replay access logs against a limit, to see what the limit would have done to
+past traffic.
 
-Each request is decided at the time of its log line, in time order. Logs are in
-Combined or Common Log Format, or JSON lines such as
-{"ts_us":1747821903000000,"key":"203.0.113.9","cost":2} (cost is optional),
-plain or gzipped. Without a FILE, or with -, standard input is read.
+Requests are decided in time order, each at the time in its log line. Logs are
+in Combined or Common Log Format, or are JSON lines such as
+{"ts_us":1747821903000000,"key":"203.0.113.9","cost":2} (cost is optional).
+They may be gzipped. Without a FILE, or with -, standard input is read.
 
-A limit is written 10/s, 100/1m, 5/15m burst 20, or 100/1m queue 50 for
-leaky_bucket. With several --policy flags a request is allowed by all of them
-or consumes nothing. The algorithms are token_bucket, gcra,
-token_bucket_interval, fixed_window, sliding_window, sliding_log and
-leaky_bucket.
+Write a limit as 10/s, 100/1m, 5/15m burst 20, or 100/1m queue 50 for
+leaky_bucket. With several --policy flags, a request is allowed only if every
+limit allows it; a denied request is charged to none of them. The algorithms
+are token_bucket, gcra, token_bucket_interval, fixed_window, sliding_window,
+sliding_log and leaky_bucket.
 
---memory bounds the memory; what does not fit goes to a temporary file in
-TMPDIR. Gzipped logs are read as fast as one core decompresses them, plain ones
-much faster.
+--memory limits the use of memory. Requests that do not fit are written to a
+temporary file in TMPDIR. A gzipped log is decompressed on a single core, so a
+plain log is read much faster.
 
-With --store redis://… or memcached://… the store decides, also by the time of
-the log, with the same results. Keys are in a namespace of their own and are
-removed at the end; in Redis they are found with SCAN. A store error ends the
-replay.
+With --store redis://… or memcached://…, the store makes the decisions. It too
+uses the times in the log, so the results are the same. The keys are stored in
+a separate namespace and removed at the end; in Redis, SCAN is used to find
+them. A store error ends the replay.
 
-The exit status is 1 if no line could be read, if a log is truncated (the part
-before is replayed and reported), or if an output could not be written.`
+The exit status is 1 if no line could be read, if a log is truncated (the lines
+before the truncation are replayed and reported), or if an output could not be
+written.`
 
 const replayExamples = `  headgate replay --policy '10/s burst 20' access.log.gz
   headgate replay --policy 100/1m --policy 1000/1h --key ip+path \
@@ -51,7 +52,7 @@ const replayExamples = `  headgate replay --policy '10/s burst 20' access.log.gz
   tail -n 100000 access.log | headgate replay --decisions - |
       grep '"allowed":false'`
 
-// replayFlags are the flags of “headgate replay”, as given.
+// replayFlags are the values of the flags of “headgate replay”, before parsing.
 type replayFlags struct {
 	policies                                               []string
 	algorithm, key, store, format, memory, decisions, html string
@@ -70,29 +71,31 @@ func replayCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringArrayVar(&f.policies, "policy", []string{"10/s burst 20"}, "`limit`; of several, all or none apply")
-	flags.StringVar(&f.algorithm, "algorithm", string(headgate.TokenBucket), "`name` of the algorithm; or all, side by side")
-	flags.StringVar(&f.key, "key", "ip", "key of a request: the `fields` ip, user, method, path, or several, as in ip+path")
+	flags.StringArrayVar(&f.policies, "policy", []string{"10/s burst 20"}, "`limit`, repeatable: a request must be allowed by every limit, or none is charged")
+	flags.StringVar(&f.algorithm, "algorithm", string(headgate.TokenBucket), "`name` of the algorithm, or all to compare all algorithms")
+	flags.StringVar(&f.key, "key", "ip", "key of a request: one or more of the `fields` ip, user, method and path, such as ip+path")
 	flags.StringVar(&f.store, "store", "memory://", "store `url`: memory://, redis://…, memcached://…")
-	flags.StringVar(&f.format, "format", "", "combined, common or jsonl `format`; empty: detected")
-	flags.StringVar(&f.memory, "memory", "256MiB", "maximum `size` of requests and statistics, and of each store in memory")
-	flags.StringVar(&f.decisions, "decisions", "", "`file` for all decisions, as JSON lines; -: stdout")
-	flags.StringVar(&f.html, "html", "", "`file` for the report, as a page with charts")
+	flags.StringVar(&f.format, "format", "", "log `format`: combined, common or jsonl; if empty, it is detected")
+	flags.StringVar(&f.memory, "memory", "256MiB", "maximum `size` of requests and statistics in memory, and of each store in memory")
+	flags.StringVar(&f.decisions, "decisions", "", "`file` for all decisions as JSON lines, or - for standard output")
+	flags.StringVar(&f.html, "html", "", "`file` for the report as an HTML page with charts")
 	flags.BoolVar(&f.json, "json", false, "print the report as JSON")
 	return cmd
 }
 
-// replayGCPercent keeps the process near --memory: the heap grows by this percentage
-// between two garbage collections.
+// replayGCPercent is the GOGC value of a replay. It is low so that the process needs
+// little more memory than --memory: the heap grows by at most 25 % between two garbage
+// collections.
 const replayGCPercent = 25
 
-// replayInFlight is the number of concurrent decisions with a networked store.
+// replayInFlight is the number of decisions that a replay makes concurrently if the
+// store is accessed over a network.
 const replayInFlight = 256
 
-// run replays the logs that args name.
+// run replays the logs whose paths are in args.
 func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
 	if !cmd.Flags().Changed("policy") && headgate.Algorithm(f.algorithm).Windowed() {
-		f.policies = []string{"10/s"} // a window has no burst
+		f.policies = []string{"10/s"} // window algorithms do not support a burst
 	}
 	opts, policies, err := f.parse()
 	if err != nil {
@@ -126,7 +129,7 @@ func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
 	return errors.Join(f.write(cmd, report), brokenLogs(report), err)
 }
 
-// write writes the report to the outputs that the flags name.
+// write writes the report to the outputs that the flags select.
 func (f *replayFlags) write(cmd *cobra.Command, report *replay.Report) error {
 	out := cmd.OutOrStdout()
 	if f.decisions == "-" {
@@ -148,7 +151,7 @@ func (f *replayFlags) write(cmd *cobra.Command, report *replay.Report) error {
 	return nil
 }
 
-// parse parses the flags.
+// parse converts the flags to replay options and policies.
 func (f *replayFlags) parse() (*replay.Options, []headgate.Policy, error) {
 	opts := &replay.Options{StoreStats: storeStats}
 	limits, err := parseLimits(f.policies)
@@ -182,7 +185,7 @@ func parseLimits(texts []string) ([]headgate.Limit, error) {
 	return limits, nil
 }
 
-// parseAlgorithms returns every algorithm for “all”, else the one with that name.
+// parseAlgorithms returns all algorithms if name is “all”, else the named algorithm.
 func parseAlgorithms(name string) ([]headgate.Algorithm, error) {
 	if name != "all" {
 		a, err := algo.Named(headgate.Algorithm(name))
@@ -198,7 +201,7 @@ func parseAlgorithms(name string) ([]headgate.Algorithm, error) {
 	return names, nil
 }
 
-// parseSize parses a number of bytes with an optional unit.
+// parseSize parses a number of bytes, optionally with a unit such as MB or MiB.
 func parseSize(text string) (int64, error) {
 	number := strings.TrimRight(text, "kKMGTiB")
 	unit, known := map[string]int64{
@@ -211,8 +214,8 @@ func parseSize(text string) (int64, error) {
 	return n * unit, nil
 }
 
-// openReplayStore opens the store of a URL. A store in memory is bounded to memory bytes,
-// unless the URL has bounds.
+// openReplayStore opens the store at url. If url is memory://, the store is limited to
+// the given number of bytes; parameters in the URL replace this limit.
 func openReplayStore(url string, memory int64) (headgate.Store, error) {
 	if url == "memory" || url == "memory://" {
 		url = "memory://?max_bytes=" + strconv.FormatInt(memory, 10)

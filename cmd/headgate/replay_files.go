@@ -14,8 +14,9 @@ import (
 	"github.com/headgate/headgate/replay"
 )
 
-// openLogs returns the logs that args name, and their size in bytes, or -1 if it is not
-// known. A file that does not exist is an error before the replay begins.
+// openLogs returns the logs whose paths are in args, or standard input, and their total
+// size in bytes. The total is negative if a size is unknown. A file that does not exist
+// is an error, so that the replay fails before it begins.
 func openLogs(args []string, stdin io.Reader) (logs []replay.Log, total int64, err error) {
 	if len(args) == 0 {
 		args = []string{"-"}
@@ -42,8 +43,8 @@ func openLogs(args []string, stdin io.Reader) (logs []replay.Log, total int64, e
 	return logs, total, nil
 }
 
-// checkOutputs returns an error if --decisions or --html names a file that cannot be
-// written, a log that is to be read, or the file of the other.
+// checkOutputs returns an error if the file of --decisions or --html cannot be written,
+// is one of the logs, or is the same for both flags.
 func checkOutputs(logs []string, stdin io.Reader, decisions, html string) error {
 	if decisions != "" && decisions == html {
 		return fmt.Errorf("--decisions and --html both name %s; name two files", decisions)
@@ -67,9 +68,9 @@ func checkOutputs(logs []string, stdin io.Reader, decisions, html string) error 
 	return nil
 }
 
-// checkWritable returns an error if a file cannot be written. An existing file stays as
-// it is, and a new one is removed. A pipe or a device is not opened, because that may
-// block.
+// checkWritable returns an error if a file cannot be written. It leaves an existing
+// file unchanged and does not leave a new one behind. It does not open pipes and
+// devices, because that may block.
 func checkWritable(name string) error {
 	info, err := os.Stat(name)
 	switch {
@@ -79,7 +80,7 @@ func checkWritable(name string) error {
 		return nil
 	}
 	if _, err := os.Lstat(name); err == nil && info == nil {
-		return nil // a symbolic link to a file that does not exist
+		return nil // a dangling symbolic link: opening it would create its target
 	}
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666)
 	if err != nil {
@@ -91,13 +92,13 @@ func checkWritable(name string) error {
 	return os.Remove(name)
 }
 
-// outputError returns the error for a file that cannot be written.
+// outputError returns the error for an output file that cannot be written.
 func outputError(flag, name string, err error) error {
 	return fmt.Errorf("--%s: cannot write %s: %w", flag, name, causeOf(err))
 }
 
-// causeOf returns the cause in an error of package os, without the operation and the file
-// name.
+// causeOf returns the cause in an error of package os, without the operation and the
+// file name. It returns other errors unchanged.
 func causeOf(err error) error {
 	if path := (*fs.PathError)(nil); errors.As(err, &path) {
 		return path.Err
@@ -105,7 +106,7 @@ func causeOf(err error) error {
 	return err
 }
 
-// inputs returns the files that are to be read, standard input included.
+// inputs returns the file information of the logs, and of standard input if it is read.
 func inputs(logs []string, stdin io.Reader) []os.FileInfo {
 	var files []os.FileInfo
 	for _, log := range logs {
@@ -121,7 +122,8 @@ func inputs(logs []string, stdin io.Reader) []os.FileInfo {
 	return files
 }
 
-// withDecisions calls run with the writer for the decisions: nil, stdout, or a file.
+// withDecisions calls run with the writer for the decisions: nil if name is "", stdout
+// if name is "-", else the named file.
 func withDecisions(name string, stdout io.Writer, run func(io.Writer) (*replay.Report, error)) (*replay.Report, error) {
 	switch name {
 	case "":
@@ -140,8 +142,8 @@ func withDecisions(name string, stdout io.Writer, run func(io.Writer) (*replay.R
 	return report, err
 }
 
-// lateFile truncates a file before the first write. A replay that fails earlier leaves
-// the file as it was.
+// lateFile is a file that is truncated before the first write. If a replay fails before
+// it writes, the file is unchanged.
 type lateFile struct {
 	file      *os.File
 	truncated bool
@@ -165,7 +167,7 @@ func writeJSON(w io.Writer, value any) error {
 	return e.Encode(value)
 }
 
-// brokenLogs returns an error for the logs that could not be read to their end, or nil.
+// brokenLogs returns an error for the logs that could not be read to the end, or nil.
 func brokenLogs(report *replay.Report) error {
 	var errs []error
 	for _, log := range report.Logs {
@@ -176,8 +178,9 @@ func brokenLogs(report *replay.Report) error {
 	return errors.Join(errs...)
 }
 
-// writeWhole replaces a file atomically: it writes another file in the same folder and
-// renames it. On an error the old file stays. A pipe or a device is written directly.
+// writeWhole replaces a file atomically: it writes a temporary file in the same folder
+// and renames it. If that fails, the existing file is unchanged. writeWhole writes to
+// pipes and devices directly.
 func writeWhole(name string, write func(io.Writer) error) error {
 	if real, err := filepath.EvalSymlinks(name); err == nil {
 		name = real
@@ -191,7 +194,7 @@ func writeWhole(name string, write func(io.Writer) error) error {
 		err = os.Rename(partial, name)
 	}
 	if err != nil && !errors.Is(err, fs.ErrExist) {
-		_ = os.Remove(partial) // the first error is returned
+		_ = os.Remove(partial) // only the first error is returned
 	}
 	return err
 }

@@ -12,17 +12,18 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const serviceCheckHelp = `Report whether a running service is ready: request /readyz of its HTTP API or
-of its admin listener, and print the response. Use it as the health check of a
-container, which has neither curl nor a shell, and in scripts that wait.
+const serviceCheckHelp = `Report whether a running service is ready. The command requests /readyz from the
+HTTP API or the admin listener, and prints the response. Use it as the health
+check of a container, because the image has neither curl nor a shell, and in
+scripts that wait for the service.
 
-The exit status is 1 if the service is draining, or does not answer in time. A
-service whose store is unavailable is ready.`
+The exit status is 1 if the service is draining or does not respond in time. A
+service is ready even if its store is unavailable.`
 
-// maxReadyBytes is the number of bytes that are printed of a response, at most.
+// maxReadyBytes is the maximum number of bytes of a response body that are printed.
 const maxReadyBytes = 4 << 10
 
-// serviceCommand is “headgate service”.
+// serviceCommand returns the command “headgate service”.
 func serviceCommand() *cobra.Command {
 	return commandGroup(&cobra.Command{Use: "service", Short: "Check a running service"}, serviceCheckCommand("check"))
 }
@@ -47,8 +48,8 @@ func serviceCheckCommand(name string) *cobra.Command {
 	return cmd
 }
 
-// checkService prints the response of /readyz. It returns an error unless the status is
-// 200.
+// checkService requests /readyz from the service at the URL base and prints the
+// response. It returns an error unless the status is 200.
 func checkService(ctx context.Context, w io.Writer, base string) error {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -58,7 +59,7 @@ func checkService(ctx context.Context, w io.Writer, base string) error {
 	if err != nil {
 		return err
 	}
-	resp, err := http.DefaultTransport.RoundTrip(req) // which follows no redirect
+	resp, err := http.DefaultTransport.RoundTrip(req) // a RoundTripper does not follow redirects
 	if err != nil {
 		return fmt.Errorf("%s does not answer: %w", u.Host, err)
 	}

@@ -13,8 +13,9 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
 )
 
-// settingGroups are the settings by the headings under which --help lists their flags, in
-// its order. Every setting is in one group. Rare ones are listed by --help-all only.
+// settingGroups has the groups of flags in the order in which help lists them. Each
+// setting is in exactly one group. --help lists the common settings, --help-all also
+// the rare ones.
 var settingGroups = []struct{ heading, common, rare string }{
 	{"General", "enforcement", ""},
 	{"HTTP API", "http.addr trusted_proxies", "http.max_connections"},
@@ -50,21 +51,21 @@ var settingGroups = []struct{ heading, common, rare string }{
 	},
 }
 
-// settingFlags are flags for settings of the configuration, and for its file.
+// settingFlags are the flags that set settings of the configuration, and --config.
 type settingFlags struct {
 	file   string
-	values map[string]*settingFlag // by path
+	values map[string]*settingFlag // flags by the path of their setting
 }
 
-// settingFlag is the flag of one setting. Its text is parsed with all other sources, so
-// that all errors are reported together.
+// settingFlag is the flag of one setting. The text is parsed later, together with the
+// other sources of settings, so that all errors are reported together.
 type settingFlag struct {
 	setting config.Setting
 	text    string
 	given   bool
 }
 
-// String returns the text that was given, or the default.
+// String returns the text that was given on the command line, or the default.
 func (f *settingFlag) String() string {
 	if f.given {
 		return f.text
@@ -72,7 +73,7 @@ func (f *settingFlag) String() string {
 	return f.setting.Default
 }
 
-// Set stores a text. A list may be given in several flags.
+// Set stores a text. If the flag of a list is repeated, the texts are joined.
 func (f *settingFlag) Set(text string) error {
 	if f.given && f.Type() == "list" {
 		text = f.text + "," + text
@@ -81,11 +82,11 @@ func (f *settingFlag) Set(text string) error {
 	return nil
 }
 
-// Type returns the word for a value in the help.
+// Type returns the placeholder of the flag's value in help texts, such as duration.
 func (f *settingFlag) Type() string { return f.setting.Kind() }
 
-// add defines --config and the flags of all settings, with --help-all, or only the flags
-// of the paths in only.
+// add defines --config and a flag for each setting whose path is in only. Without only,
+// it defines the flags of all settings, and --help-all.
 func (s *settingFlags) add(f *pflag.FlagSet, only ...string) {
 	f.SortFlags = false
 	f.StringVarP(&s.file, "config", "c", "", "configuration `file`, reloaded on change or SIGHUP")
@@ -123,8 +124,8 @@ func (s *settingFlags) addOne(f *pflag.FlagSet, setting config.Setting) *pflag.F
 	return flag
 }
 
-// sources returns the flags that were given, the environment, and the file that one of
-// them names.
+// sources returns the sources of a configuration: the flags that were given, the
+// environment variables, and the file that --config or HEADGATE_CONFIG names.
 func (s *settingFlags) sources() config.Sources {
 	from := config.Sources{
 		Path: s.file, Flags: make(map[string]string), Lookup: os.LookupEnv, Environ: os.Environ(), Others: demoVariables(),
@@ -141,11 +142,11 @@ func (s *settingFlags) sources() config.Sources {
 	return from
 }
 
-// calledRatelimit reports whether this program was started as ratelimit, the name of the
-// program of envoyproxy/ratelimit, which it replaces.
+// calledRatelimit reports whether this program was started under the name ratelimit, as
+// a replacement of the program of envoyproxy/ratelimit.
 func calledRatelimit() bool { return filepath.Base(os.Args[0]) == "ratelimit" }
 
-// demoVariables returns the variables that set the flags of headgate demo.
+// demoVariables returns the environment variables that set flags of “headgate demo”.
 func demoVariables() (names []string) {
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
 	new(demoSettings).flags(f)
@@ -153,7 +154,7 @@ func demoVariables() (names []string) {
 	return names
 }
 
-// checkStoreURL returns what is wrong with the URL of a store. It does no I/O.
+// checkStoreURL returns an error if a store URL is invalid. It does no I/O.
 func checkStoreURL(url config.StoreURL) error {
 	store, err := storeopen.Open(string(url), nil)
 	if err != nil {

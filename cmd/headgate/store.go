@@ -13,22 +13,25 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
 )
 
-const storeCheckHelp = `Diagnose a Redis, Valkey or memcached server as a store of limits: connection,
-permissions, version, memory limit, persistence, failover, latency. The check
-makes a few decisions in a namespace of its own, and removes them.
+const storeCheckHelp = `Check whether a Redis, Valkey or memcached server is suitable as a store:
+connection, permissions, version, memory limit, persistence, failover, latency.
+The check makes a few decisions in a separate namespace, and removes their keys
+afterwards.
 
-Without a URL it checks the store in HEADGATE_STORE. That keeps a password out
+Without a URL, it checks the store in HEADGATE_STORE. That keeps a password out
 of the command line.
 
-The exit status is 1 if decisions fail, or will fail.`
+The exit status is 1 if the store cannot be used for decisions, or if its
+configuration will make decisions fail later.`
 
-// storeCommand is “headgate store”.
+// storeCommand returns the command “headgate store”.
 func storeCommand() *cobra.Command {
 	return commandGroup(&cobra.Command{Use: "store", Short: "Diagnose a store"}, storeCheckCommand("check"))
 }
 
-// checkCommand is “headgate check”: the commands store check and service check, as
-// earlier versions named them.
+// checkCommand returns the hidden command “headgate check”. Its commands “store” and
+// “service” are the names that earlier versions used for “store check” and “service
+// check”.
 func checkCommand() *cobra.Command {
 	check := &cobra.Command{
 		Use: "check", Short: "Check a store or a service (see also: config check, store check, service check)", Hidden: true,
@@ -64,7 +67,8 @@ func storeCheckCommand(name string) *cobra.Command {
 	return cmd
 }
 
-// writeFindings prints findings. It returns errReported if one of them is failing.
+// writeFindings prints the findings. It returns errReported if one of them has the
+// level Failing.
 func writeFindings(w io.Writer, store string, findings []storeopen.Finding, asJSON bool) error {
 	failing := slices.ContainsFunc(findings, func(f storeopen.Finding) bool { return f.Level == storeopen.Failing })
 	if asJSON {

@@ -12,14 +12,14 @@ import (
 
 const (
 	helpAllFlag     = "help-all"
-	helpColumns     = 80 // of every line of a help text
-	textColumn      = 32 // where the help of a flag begins
+	helpColumns     = 80 // maximum width of a help text
+	textColumn      = 32 // column in which the text of a flag begins, from 0
 	groupAnnotation = "headgate_group"
 	rareAnnotation  = "headgate_rare"
 )
 
-// printHelp prints the help of a command: what it does, its usage, examples, commands and
-// flags. Flags that are rarely needed are printed for --help-all only.
+// printHelp prints the help of a command: description, usage, examples, commands and
+// flags. It prints rarely needed flags only with --help-all.
 func printHelp(cmd *cobra.Command, _ []string) {
 	all, err := cmd.Flags().GetBool(helpAllFlag)
 	rare := err == nil && all
@@ -40,10 +40,11 @@ func printHelp(cmd *cobra.Command, _ []string) {
 	}
 	writeCommands(&b, cmd)
 	writeFlags(&b, cmd, rare)
-	_, _ = io.WriteString(cmd.OutOrStdout(), b.String()) // a closed pipe, as of head, needs no error
+	_, _ = io.WriteString(cmd.OutOrStdout(), b.String()) // an error is ignored: the reader, such as head, may have closed the pipe
 }
 
-// writeCommands lists the commands of a group.
+// writeCommands lists the commands of a group. It writes nothing for a command without
+// commands.
 func writeCommands(b *strings.Builder, group *cobra.Command) {
 	if !group.HasSubCommands() {
 		return
@@ -57,8 +58,8 @@ func writeCommands(b *strings.Builder, group *cobra.Command) {
 	fmt.Fprintf(b, "\nHelp on a command: %s COMMAND --help\n", group.CommandPath())
 }
 
-// writeFlags lists the flags of a command by group, in the order of definition. Without
-// rare it counts the flags that it leaves out.
+// writeFlags lists the flags of a command by group, in the order of definition. Unless
+// rare is set, it leaves out rarely needed flags and writes their number.
 func writeFlags(b *strings.Builder, cmd *cobra.Command, rare bool) {
 	var order []string
 	groups, leftOut := make(map[string][]*pflag.Flag), 0
@@ -90,7 +91,8 @@ func writeFlags(b *strings.Builder, cmd *cobra.Command, rare bool) {
 	}
 }
 
-// writeFlag writes the name of a flag, the kind of its value, its help and its default.
+// writeFlag writes a flag's name, the placeholder of its value, its help text and its
+// default.
 func writeFlag(b *strings.Builder, f *pflag.Flag) {
 	kind, text := pflag.UnquoteUsage(f)
 	name := "  --" + f.Name
@@ -109,7 +111,7 @@ func writeFlag(b *strings.Builder, f *pflag.Flag) {
 	writeEntry(b, name, words, textColumn)
 }
 
-// writeEntry writes a name and, from a column on, the words of its help, wrapped at
+// writeEntry writes a name, and then words beginning at the given column, wrapped at
 // helpColumns.
 func writeEntry(b *strings.Builder, name string, words []string, column int) {
 	b.WriteString(name)
@@ -137,7 +139,8 @@ func writeEntry(b *strings.Builder, name string, words []string, column int) {
 	b.WriteString("\n")
 }
 
-// setGroup lists flags under a heading in the help of their command.
+// setGroup puts flags into the group with the given heading in the help of their
+// command.
 func setGroup(f *pflag.FlagSet, heading string, names ...string) {
 	for _, name := range names {
 		if err := f.SetAnnotation(name, groupAnnotation, []string{heading}); err != nil {

@@ -20,7 +20,8 @@ func versionCommand() *cobra.Command {
 	}
 }
 
-// version returns the versions of the module and of Go, as the toolchain recorded them.
+// version returns the version of the module and the Go version that are recorded in the
+// binary, or “(devel)”.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" {
@@ -29,8 +30,8 @@ func version() string {
 	return info.Main.Version + " " + info.GoVersion
 }
 
-// versionLine returns the name of the program and its version, with the commit and its
-// date if the toolchain recorded them.
+// versionLine returns the program's name and version, and the commit with its date if
+// they are recorded in the binary.
 func versionLine() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -39,8 +40,9 @@ func versionLine() string {
 	return "headgate " + version() + commitOf(info.Settings)
 }
 
-// commitOf returns “ (commit 0123456789ab of 2026-11-22T16:19:00Z)”, or "" if the commit
-// is not recorded. “modified” follows if the files differed from the commit.
+// commitOf returns “ (commit 0123456789ab of 2026-11-22T16:19:00Z)”, or "" if no commit
+// is recorded. It adds “, modified” before the bracket if the files differed from the
+// commit.
 func commitOf(settings []debug.BuildSetting) string {
 	recorded := make(map[string]string)
 	for _, s := range settings {
