@@ -92,24 +92,25 @@ func TestTLS(t *testing.T) {
 	server, other := testserver.Redis(t, testserver.TLS()), testserver.Redis(t, testserver.TLS())
 	plain := testserver.Redis(t)
 	_, port, _ := net.SplitHostPort(server.Addr())
-	ca := "?ca=" + server.CAFile()
+	const timeout = "?timeout=9s" // a handshake on a busy machine
+	ca := timeout + "&ca=" + server.CAFile()
 	mustDecide(t, "rediss://"+server.Addr()+ca)
-	mustDecide(t, "rediss://"+server.Addr()+"?insecure=true")
+	mustDecide(t, "rediss://"+server.Addr()+timeout+"&insecure=true")
 	mustDecide(t, "rediss://"+server.Addr()+ca+"&server_name=localhost")
 	mustDecide(t, "rediss://127.0.0.1:1,"+server.Addr()+ca)
 	mustDecide(t, "rediss://localhost:"+port+ca)
 	const untrusted = "certificate is not trusted"
-	mustFail(t, "rediss://"+server.Addr(), headgate.ReasonUnreachable, untrusted)
-	mustFail(t, "rediss://"+server.Addr()+"?ca="+other.CAFile(), headgate.ReasonUnreachable, untrusted)
+	mustFail(t, "rediss://"+server.Addr()+timeout, headgate.ReasonUnreachable, untrusted)
+	mustFail(t, "rediss://"+server.Addr()+timeout+"&ca="+other.CAFile(), headgate.ReasonUnreachable, untrusted)
 	mustFail(t, "rediss://"+server.Addr()+ca+"&server_name=example.org", headgate.ReasonUnreachable, untrusted)
-	mustFail(t, "rediss://"+plain.Addr()+ca, headgate.ReasonUnreachable, "use redis:// in place of rediss://")
+	mustFail(t, "rediss://"+plain.Addr()+"?ca="+server.CAFile(), headgate.ReasonUnreachable, "use redis:// in place of rediss://")
 	mustFail(t, "redis://"+server.Addr(), headgate.ReasonUnreachable, "or require TLS (rediss://)")
 }
 
 func TestClientCertificate(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t, testserver.TLS(), testserver.WithConfig("tls-auth-clients", "yes"))
-	url := "rediss://" + server.Addr() + "?ca=" + server.CAFile()
+	url := "rediss://" + server.Addr() + "?timeout=9s&ca=" + server.CAFile()
 	mustFail(t, url, headgate.ReasonUnreachable, "a client certificate (cert, key)")
 	cert, key := clientPair(t, server)
 	mustDecide(t, url+"&cert="+cert+"&key="+key)
