@@ -8,28 +8,29 @@ import (
 )
 
 const (
-	maxBatches = 2  // batches in flight per server, for reads and for writes each
-	maxBatch   = 64 // requests in a batch
+	maxBatches = 2  // maximum for reads, and separately for writes, in flight to one server
+	maxBatch   = 64 // maximum number of requests in a batch
 )
 
-// batcher batches requests to one server. While requests are in flight, the next ones
-// are queued and then sent together. For a request of a few bytes most of the cost, on
-// both sides, is that of a system call.
+// batcher sends requests to one server in batches. While maxBatches batches are in
+// flight, further requests are queued and then sent together. Most of the cost of a
+// request of a few bytes, on the client and on the server, is the cost of a system
+// call.
 type batcher[T any] struct {
 	mu       sync.Mutex
 	inFlight int
 	queue    []*batchItem[T]
 }
 
-// batchItem is one request of a waiting caller.
+// batchItem is one request, for which a caller waits.
 type batchItem[T any] struct {
-	leads   chan bool // true: the caller must send the queued requests; false: its request is done
+	leads   chan bool // receives true if the caller must send the queued requests, false if its request is done
 	request T
 }
 
-// join returns a batch that the caller must send and finish; it starts with the
-// caller's own request. If another caller has sent the request in the meantime, join
-// returns nil.
+// join returns a batch that the caller must send and then pass to finish. The batch
+// starts with the caller's own request. If another caller has sent the request in the
+// meantime, join returns nil and the request is done.
 func (b *batcher[T]) join(own *batchItem[T]) []*batchItem[T] {
 	if !b.tryStart(own) && !<-own.leads {
 		return nil
@@ -37,7 +38,7 @@ func (b *batcher[T]) join(own *batchItem[T]) []*batchItem[T] {
 	return b.takeBatch(own)
 }
 
-// tryStart reports whether the caller may send a batch immediately. Otherwise it queues
+// tryStart reports whether the caller may send a batch immediately. If not, it queues
 // the request.
 func (b *batcher[T]) tryStart(own *batchItem[T]) bool {
 	b.mu.Lock()
@@ -51,7 +52,8 @@ func (b *batcher[T]) tryStart(own *batchItem[T]) bool {
 	return false
 }
 
-// takeBatch returns own and the first queued requests.
+// takeBatch returns a batch of own and of the first queued requests, which it removes
+// from the queue.
 func (b *batcher[T]) takeBatch(own *batchItem[T]) []*batchItem[T] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -62,8 +64,8 @@ func (b *batcher[T]) takeBatch(own *batchItem[T]) []*batchItem[T] {
 	return batch
 }
 
-// finish makes the first queued caller the next leader, and notifies the callers of the
-// batch that their requests are done.
+// finish lets the caller of the first queued request send the next batch. It then
+// notifies the other callers of the finished batch that their requests are done.
 func (b *batcher[T]) finish(batch []*batchItem[T]) {
 	b.startNext()
 	for _, m := range batch[1:] {
@@ -82,15 +84,15 @@ func (b *batcher[T]) startNext() {
 	b.queue = slices.Delete(b.queue, 0, 1)
 }
 
-// readRequest is a key that a caller waits for.
+// readRequest is the read of a key for which a caller waits, and its result.
 type readRequest struct {
 	name string
 	item *memcache.Item
 	err  error
 }
 
-// readOne reads a key from one server, batched with other reads. With DisableJoin a
-// batch may contain a key twice, which is harmless.
+// readOne reads the key name from a server, in a batch with other reads. With
+// DisableJoin a batch may contain a key twice, which is harmless.
 func (s *Store) readOne(server int, name string) (*memcache.Item, error) {
 	own := &batchItem[readRequest]{request: readRequest{name: name}}
 	b := &s.readBatchers[server]

@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate/internal/micros"
 )
 
-// bound is a rule that is bound to a store. It has a step, or a log for an algorithm
-// whose state is a list.
+// bound is a rule that is bound to a store. Either log is set, for an algorithm whose
+// state is a list, or step.
 type bound struct {
 	store    *Store
 	scope    scope
@@ -21,7 +21,7 @@ type bound struct {
 	deniedBy []string
 }
 
-// Apply executes verb with cost; see [headgate.Bound].
+// Apply executes the verb v with cost; see [headgate.Bound].
 func (b *bound) Apply(ctx context.Context, now headgate.Instant, key string, v headgate.Verb, cost int64) (headgate.Decision, error) {
 	if v > headgate.Reset {
 		return headgate.Decision{}, errVerb(v)
@@ -30,7 +30,8 @@ func (b *bound) Apply(ctx context.Context, now headgate.Instant, key string, v h
 	return q.decision, err
 }
 
-// Reserve takes cost, including units that are not available yet; see [headgate.Bound].
+// Reserve takes cost units that are available now or within maxDelay; see
+// [headgate.Bound].
 func (b *bound) Reserve(
 	ctx context.Context, now headgate.Instant, key string, cost int64, maxDelay time.Duration,
 ) (headgate.Decision, headgate.ReservationToken, error) {
@@ -42,7 +43,7 @@ func (b *bound) Reserve(
 	return q.decision, q.token, err
 }
 
-// Cancel refunds what a Reserve took; see [headgate.Bound].
+// Cancel refunds the units that Reserve took; see [headgate.Bound].
 func (b *bound) Cancel(ctx context.Context, now headgate.Instant, key string, cost int64, token headgate.ReservationToken) (headgate.Decision, error) {
 	if err := b.checkReserve("cancel"); err != nil {
 		return headgate.Decision{}, err
@@ -62,8 +63,9 @@ func (b *bound) checkReserve(verb string) error {
 	return nil
 }
 
-// do executes one request on one key. After an error the result is empty: a caller that
-// stopped waiting must not read a request that a round may still write to.
+// do executes one request on one key. After an error the returned singleKey is empty:
+// the caller has stopped waiting and must not read the original one, which a round may
+// still write.
 func (b *bound) do(ctx context.Context, now headgate.Instant, key string, request algo.Request) (*singleKey, error) {
 	q := &singleKey{bound: b, request: request}
 	j := &job{now: now, peek: request.Verb == algo.Peek, single: q, done: make(chan struct{})}
@@ -73,7 +75,7 @@ func (b *bound) do(ctx context.Context, now headgate.Instant, key string, reques
 	return q, nil
 }
 
-// Spacing returns a lower bound of the time that cost more units need.
+// Spacing returns a lower bound on the time until cost further units become available.
 func (b *bound) Spacing(cost int64) time.Duration {
 	if b.log != nil {
 		return micros.Duration(b.log.Spacing(cost))

@@ -6,9 +6,9 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 )
 
-// fetch reads keys with their cas numbers. Repeating a read is harmless, so it is
-// repeated after a broken connection. Idle connections are closed first: they most
-// likely broke, too.
+// fetch reads keys and their CAS values. A read has no effect, so after a broken
+// connection fetch reads a second time. It first closes all idle connections, because
+// they most likely broke, too.
 func (s *Store) fetch(keys []string) (map[string]*memcache.Item, error) {
 	items, err := s.get(keys)
 	if err != nil && isBroken(err) {
@@ -39,7 +39,8 @@ func (s *Store) get(keys []string) (map[string]*memcache.Item, error) {
 	}
 }
 
-// writeError classifies the error of a write.
+// writeError converts the error of a write to a store error. After a broken connection
+// it also closes the idle connections.
 func (s *Store) writeError(err error) error {
 	if isBroken(err) {
 		s.closeIdle()
@@ -47,9 +48,9 @@ func (s *Store) writeError(err error) error {
 	return classify(err, true)
 }
 
-// closeIdle closes idle connections. The next requests open new ones.
+// closeIdle closes idle connections. The next requests open new connections.
 func (s *Store) closeIdle() {
-	_ = s.client.Close() // the client stays usable
+	_ = s.client.Close() // the client can still be used
 	for _, w := range s.pipelines {
 		w.closeIdle()
 	}

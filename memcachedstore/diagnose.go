@@ -27,14 +27,14 @@ type Level = diagnosis.Level
 // The levels of a finding.
 const (
 	Fine    = diagnosis.Fine
-	Warning = diagnosis.Warning // decisions work, at a cost that the finding names
-	Failing = diagnosis.Failing // decisions fail, or will fail
+	Warning = diagnosis.Warning // decisions work, but have a disadvantage that the finding names
+	Failing = diagnosis.Failing // decisions fail now, or will fail later
 )
 
-// Diagnose checks memcached servers, whose addresses have the syntax of [New]. It makes
-// a few decisions in a namespace of its own, which it removes. Diagnose returns an
-// error only for an invalid address; an unreachable server is a finding. It takes about
-// a dozen round trips for each server, and at most 20 s or until ctx ends.
+// Diagnose checks memcached servers. Their addresses have the syntax of [New]. It makes
+// a few decisions in a namespace of its own and removes the keys. Diagnose returns an
+// error only for an invalid address; an unreachable server is a finding. It needs about
+// a dozen round trips for each server. It returns after at most 20 s, or when ctx ends.
 func Diagnose(ctx context.Context, servers ...string) ([]Finding, error) {
 	list, err := parseServers(servers)
 	if err != nil {
@@ -58,7 +58,7 @@ func Diagnose(ctx context.Context, servers ...string) ([]Finding, error) {
 	return append(all, testDecisions(ctx, servers)...), nil
 }
 
-// inspect reads the state of one server.
+// inspect checks the settings and the statistics of one server.
 func inspect(ctx context.Context, server net.Addr) []Finding {
 	conn, err := new(net.Dialer).DialContext(ctx, server.Network(), server.String())
 	if err != nil {
@@ -78,16 +78,17 @@ func inspect(ctx context.Context, server net.Addr) []Finding {
 	}
 }
 
-// finding returns the finding of a failed check.
+// finding returns the [Finding] for a check that failed with err.
 func finding(check string, err error) Finding {
 	return diagnosis.OfError(check, Failing, err, "headgate: memcached: ")
 }
 
-// maxStatsBytes bounds what is read from a server, which may not be memcached.
+// maxStatsBytes is the maximum number of bytes that are read from a server, which may
+// not be memcached.
 const maxStatsBytes = 1 << 16
 
-// readStats reads the lines STAT name value of the two stats commands. The names of the
-// second command are prefixed with an =.
+// readStats returns the statistics (stats) and the settings (stats settings) of a
+// server, by name. The names of settings are prefixed with “=”.
 func readStats(conn net.Conn) (map[string]string, error) {
 	if _, err := io.WriteString(conn, "stats\r\nstats settings\r\n"); err != nil {
 		return nil, err
@@ -128,7 +129,7 @@ func eviction(stats map[string]string) Finding {
 	evicted := number(stats, "evictions")
 	switch {
 	case stats["=evictions"] == "off":
-		return Finding{Check: "eviction", Level: Fine, Says: "nothing is evicted (-M); decisions fail if the memory is full"}
+		return Finding{Check: "eviction", Level: Fine, Says: "the server evicts nothing (-M); decisions fail if its memory is full"}
 	case evicted == 0:
 		return Finding{Check: "eviction", Level: Fine, Says: "nothing was evicted since the server started; once the memory is full, " + cost}
 	default:
@@ -139,11 +140,11 @@ func eviction(stats map[string]string) Finding {
 	}
 }
 
-// itemSize checks the maximum item size: a sliding log is one item.
+// itemSize checks the maximum item size, because a sliding log is one item.
 func itemSize(stats map[string]string) Finding {
 	limit := number(stats, "=item_size_max")
 	if limit > 0 && limit < 1<<20 {
-		return Finding{Check: "item size", Level: Warning, Says: fmt.Sprintf("the maximum item size is %d bytes: longer sliding logs are refused", limit), Advice: "run it with -I 1m or more"}
+		return Finding{Check: "item size", Level: Warning, Says: fmt.Sprintf("the maximum item size is %d bytes: the server refuses longer sliding logs", limit), Advice: "start memcached with -I 1m or more"}
 	}
 	return Finding{Check: "item size", Level: Fine, Says: fmt.Sprintf("the maximum item size is %d bytes", limit)}
 }
@@ -151,12 +152,12 @@ func itemSize(stats map[string]string) Finding {
 // casNumbers checks that the server supports cas, which every write requires.
 func casNumbers(stats map[string]string) Finding {
 	if stats["=cas_enabled"] == "no" {
-		return Finding{Check: "cas", Level: Failing, Says: "items have no cas numbers", Advice: "run it without -C"}
+		return Finding{Check: "cas", Level: Failing, Says: "items have no CAS values", Advice: "start memcached without the option -C"}
 	}
-	return Finding{Check: "cas", Level: Fine, Says: "items have cas numbers"}
+	return Finding{Check: "cas", Level: Fine, Says: "items have CAS values"}
 }
 
-// testDecisions makes decisions under every algorithm and removes the keys.
+// testDecisions makes a few decisions with every algorithm and removes the keys.
 func testDecisions(ctx context.Context, servers []string) []Finding {
 	s, err := New(&Options{Namespace: "check-" + rand.Text(), Ephemeral: true, Timeout: 5 * time.Second}, servers...)
 	if err != nil {

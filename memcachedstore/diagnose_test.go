@@ -38,9 +38,9 @@ func TestDiagnose(t *testing.T) {
 	if lines := strings.Join(well.Do(t, "stats"), "\n"); !strings.Contains(lines, "curr_items 0") {
 		t.Errorf("got %q want no items left", lines)
 	}
-	mustFind(t, []string{testserver.Memcached(t, "-C").Addr()}, "error cas: items have no cas numbers → run it without -C")
+	mustFind(t, []string{testserver.Memcached(t, "-C").Addr()}, "error cas: items have no CAS values → start memcached without the option -C")
 	mustFind(t, []string{testserver.Memcached(t, "-I", "512k").Addr()}, "warning item size: the maximum item size is 524288 bytes")
-	mustFind(t, []string{testserver.Memcached(t, "-M").Addr()}, "ok eviction: nothing is evicted (-M)")
+	mustFind(t, []string{testserver.Memcached(t, "-M").Addr()}, "ok eviction: the server evicts nothing (-M)")
 	mustFind(t, []string{testserver.Redis(t).Addr()}, "error connection: refused: ", "→ check that the server at this address is memcached")
 	mustFind(t, []string{"127.0.0.1:1"}, "error connection: unreachable: ")
 	if _, err := memcachedstore.Diagnose(t.Context(), "host:port"); err == nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 )
 
-// writtenKeys is the set of keys that an ephemeral store wrote. In any other store all
-// is nil.
+// writtenKeys is the set of keys that an ephemeral store has written. If the store is
+// not ephemeral, all is nil.
 type writtenKeys struct {
 	mu  sync.Mutex
 	all map[digest]struct{}
@@ -23,8 +23,8 @@ func (n *writtenKeys) add(key digest) {
 	n.mu.Unlock()
 }
 
-// deleteWrittenKeys deletes the keys that an ephemeral store wrote. It stops at the
-// first error; the remaining keys expire.
+// deleteWrittenKeys deletes the keys that an ephemeral store has written. It stops at
+// the first error; the remaining keys expire.
 func (s *Store) deleteWrittenKeys() error {
 	var failed error
 	var once sync.Once

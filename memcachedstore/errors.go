@@ -23,8 +23,9 @@ func newStoreError(reason headgate.StoreErrorReason, err error, advice string) e
 	return &headgate.StoreError{Store: storeName, Reason: reason, Advice: advice, Err: err}
 }
 
-// classify converts an error of the client to a store error. writing marks the error of
-// a cas, an add or a delete, which may have been executed although its reply was lost.
+// classify converts an error of the memcached client to a store error. writing is
+// whether the operation is a cas, an add or a delete: it may have been executed
+// although its reply was lost.
 func classify(err error, writing bool) error {
 	var dialed *net.OpError
 	var slowDial *memcache.ConnectTimeoutError
@@ -47,24 +48,24 @@ func classify(err error, writing bool) error {
 	}
 }
 
-// replyError returns the error for an unexpected reply.
+// replyError returns the store error for an unexpected reply of the server.
 func replyError(err error) error {
 	text, advice := err.Error(), "check that the server at this address is memcached"
 	switch {
 	case strings.Contains(text, "out of memory"):
-		advice = "the server is out of memory and may not evict; raise its -m, or run it without -M"
+		advice = "the server is out of memory and may not evict; raise its option -m, or start it without -M"
 	case strings.Contains(text, "too large"):
-		advice = "the server refuses items of this size; raise its -I to 1m or more"
+		advice = "the server refuses items of this size; raise its option -I to 1m or more"
 	case strings.Contains(text, "Too many open connections"):
-		advice = "raise the server's -c, or lower MaxConns"
+		advice = "raise the server's option -c, or lower MaxConns"
 	case strings.Contains(text, "unauthenticated"):
-		advice = "the server requires a password, which this store does not support; run it without -Y on a private network"
+		advice = "the server requires a password, which this store does not support; start it without -Y on a private network"
 	}
 	return newStoreError(headgate.ReasonRefused, err, advice)
 }
 
-// isBroken reports the error of a closed connection, such as an idle connection after a
-// restart of the server.
+// isBroken reports whether err is the error of a connection that was closed, such as an
+// idle connection after a restart of the server.
 func isBroken(err error) bool {
 	closed := []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE, net.ErrClosed}
 	return slices.ContainsFunc(closed, func(target error) bool { return errors.Is(err, target) })
@@ -76,7 +77,7 @@ func errForeignValue() error {
 }
 
 func errWithoutCAS() error {
-	return newStoreError(headgate.ReasonRefused, errors.New("the server returns no cas numbers"), "run it without -C")
+	return newStoreError(headgate.ReasonRefused, errors.New("the server does not return CAS values"), "start memcached without the option -C")
 }
 
 func errContended(tries int) error {
@@ -92,7 +93,8 @@ func errTimedOut(cause error) error {
 }
 
 // errPartlyWritten returns the error for a request on several keys that failed after
-// its first write. The cause alone could claim that nothing was spent.
+// its first write. Returning err itself could be wrong, because its advice may be that
+// nothing was spent.
 func errPartlyWritten(err error) error {
 	var known *headgate.StoreError
 	if !errors.As(err, &known) {
@@ -101,8 +103,9 @@ func errPartlyWritten(err error) error {
 	return newStoreError(headgate.ReasonTimedOut, known.Err, "the cost on other keys of the request may stay spent")
 }
 
-// errNotSent returns the error for a caller that returned before anything was written
-// for it. If the caller canceled its own context, it is not a store error.
+// errNotSent returns the error for a caller that stopped waiting before anything was
+// written for its request. If the caller canceled its own context, the error is not a
+// store error.
 func errNotSent(cause error) error {
 	if errors.Is(cause, context.Canceled) {
 		return fmt.Errorf("memcachedstore: %w; nothing was spent", cause)

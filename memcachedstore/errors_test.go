@@ -305,7 +305,7 @@ func TestOtherServers(t *testing.T) {
 		{"HTTP", listen(t, reply("HTTP/1.1 400 Bad Request\r\n\r\n")), headgate.ReasonRefused, "is memcached"},
 		{"no newline", listen(t, reply(strings.Repeat("x", 9000))), headgate.ReasonRefused, "is memcached"},
 		{"closed connection", listen(t, func(net.Conn) {}), headgate.ReasonUnreachable, "EOF"},
-		{"memcached without cas", testserver.Memcached(t, "-C").Addr(), headgate.ReasonRefused, "without -C"},
+		{"memcached without cas", testserver.Memcached(t, "-C").Addr(), headgate.ReasonRefused, "without the option -C"},
 		{"memcached with a password", listen(t, reply("CLIENT_ERROR unauthenticated\r\n")), headgate.ReasonRefused, "without -Y"},
 		{"no server", "127.0.0.1:1", headgate.ReasonUnreachable, "check that the server is running"},
 		{"unknown host", "no-such-host.invalid:11211", headgate.ReasonUnreachable, "no-such-host.invalid"},
@@ -335,7 +335,7 @@ func TestServerOutOfMemory(t *testing.T) {
 			break
 		}
 	}
-	mustFail(t, err, headgate.ReasonRefused, "raise its -m")
+	mustFail(t, err, headgate.ReasonRefused, "raise its option -m")
 }
 
 func TestBindOnStoreError(t *testing.T) {

@@ -9,11 +9,11 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-// job is the request of one caller. A job may be tried several times; only the last try
-// counts.
+// job is the request of one caller. A round may apply a job several times; only the
+// result of the last time is returned.
 type job struct {
 	now   headgate.Instant
-	peek  bool // changes nothing
+	peek  bool // the request must not change any state
 	stage atomic.Int32
 	done  chan struct{} // closed once err and the result are set
 	err   error
@@ -22,9 +22,9 @@ type job struct {
 	multi  *multiKey  // set for a request on several keys
 }
 
-// The stages of a job. The goroutine that moves a job from jobWaiting decides its
-// outcome: its caller, which then returns without spending, or the round, which may
-// write for it.
+// The stages of a job. A job starts in jobWaiting. A round that will write for the job
+// moves it to jobClaimed. A caller that stops waiting moves it to jobAbandoned, and
+// returns without spending. Only one of them can succeed.
 const (
 	jobWaiting int32 = iota
 	jobClaimed
@@ -36,8 +36,8 @@ func (j *job) unclaim()      { j.stage.CompareAndSwap(jobClaimed, jobWaiting) }
 func (j *job) abandon() bool { return j.stage.CompareAndSwap(jobWaiting, jobAbandoned) }
 
 // denied reports whether a job on several keys was denied. Once a round has written a
-// key, a denied job stays denied: the written value may have changed, so that the round
-// cannot add to it.
+// key, a denied job stays denied: another process may have changed that key, so the
+// round can no longer charge more to it.
 func (j *job) denied() bool {
 	return slices.ContainsFunc(j.multi.decisions, func(d headgate.Decision) bool { return !d.Allowed })
 }
@@ -47,7 +47,8 @@ func (j *job) complete(err error) {
 	close(j.done)
 }
 
-// instant returns when the job is decided; clock is the current time.
+// instant returns the instant at which the job is decided: clock, which is the current
+// time, or the instant that the caller passed.
 func (j *job) instant(clock int64) int64 {
 	if j.now == headgate.StoreClock {
 		return clock
@@ -55,7 +56,7 @@ func (j *job) instant(clock int64) int64 {
 	return int64(j.now)
 }
 
-// apply decides the job on cells and stores the new values in them.
+// apply decides the job on the values in cells, and stores the new values in cells.
 func (j *job) apply(cells []*cell, clock int64) {
 	t := j.instant(clock)
 	switch {
@@ -109,7 +110,8 @@ func (q *singleKey) applyLog(c *cell, t int64) {
 	q.decision = q.bound.withDeniedBy(step.Answer(c.log, t, requested, allowed))
 }
 
-// do runs a job on the keys of these digests and waits for its result until ctx ends.
+// do executes a job on the keys with the given digests, and waits for the result or
+// until ctx ends.
 func (s *Store) do(ctx context.Context, j *job, keys []digest) error {
 	if err := ctx.Err(); err != nil {
 		if s.isClosed() {
@@ -133,14 +135,14 @@ func (s *Store) do(ctx context.Context, j *job, keys []digest) error {
 	}
 }
 
-// abandonError returns the error for a caller that cannot wait any longer. A job that
-// no round has claimed is abandoned and spends nothing.
+// abandonError returns the error for a caller that stops waiting because of cause. A
+// job that no round has claimed is abandoned and spends nothing.
 func (j *job) abandonError(cause error) error {
 	if j.abandon() {
 		return errNotSent(cause)
 	}
 	select {
-	case <-j.done: // it completed in the meantime
+	case <-j.done: // the job completed in the meantime
 		return j.err
 	default:
 	}

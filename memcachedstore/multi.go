@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-// ApplyAll takes from every op or from none; see [headgate.Store] and the package
-// comment.
+// ApplyAll takes the cost of every op, or of none; see [headgate.Store]. The package
+// comment describes the effect of concurrent changes.
 func (s *Store) ApplyAll(ctx context.Context, now headgate.Instant, ops []headgate.Op, peek bool, decisions []headgate.Decision) error {
 	if len(decisions) != len(ops) {
 		return fmt.Errorf("memcachedstore: %w: len(decisions) is %d; must be %d, one for each op", headgate.ErrInvalidPolicy, len(decisions), len(ops))
@@ -38,13 +38,13 @@ func (s *Store) ApplyAll(ctx context.Context, now headgate.Instant, ops []headga
 	return nil
 }
 
-// multiKey is an all-or-nothing request on several keys.
+// multiKey is a request on several keys that is allowed on all of them or denied.
 type multiKey struct {
 	ops       []multiOp
 	decisions []headgate.Decision
 }
 
-// multiOp is one op of a multiKey, on one of its cells.
+// multiOp is one op of a multiKey. The field cell is the index of its key.
 type multiOp struct {
 	bound *bound
 	cell  int
@@ -68,8 +68,8 @@ func (q *multiKey) apply(cells []*cell, t int64, peek bool) {
 	}
 }
 
-// store stores the new value in the cell of an op. spent reports that all ops were
-// allowed.
+// store stores the new value of op's key in its cell c. spent is whether all ops were
+// allowed, and so whether their costs are spent.
 func (op *multiOp) store(c *cell, target *algo.Target, spent bool) {
 	if spent && op.n > 0 {
 		c.pendingDebit.add(op.bound, op.n)

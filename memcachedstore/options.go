@@ -8,36 +8,40 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Options are the settings of a store. A field that is zero has its default; nil
-// means all defaults. DisableJoin does not change any decision.
+// Options are the settings of a store. A field with the zero value has the default
+// given in its comment; a nil *Options means all defaults.
 type Options struct {
 	// Namespace separates programs that use the same servers. Programs with the same
-	// namespace share the state of policies with the same name. It has at most 64
+	// namespace share the state of policies that have the same name. It has at most 64
 	// bytes; empty means "default".
 	Namespace string
-	// Timeout bounds a call whose context has no deadline. It also bounds each wait for
-	// a server, even if the context has a deadline. 0 means 1 s. Over an existing
-	// client, the client's own Timeout bounds the waits.
+	// Timeout is the maximum duration of a call whose context has no deadline. It is
+	// also the maximum duration of each wait for a server, even if the context has a
+	// deadline. 0 means 1 s. With an existing client, the client's own Timeout limits
+	// the waits for a server.
 	Timeout time.Duration
-	// MaxTries is how often one operation is tried if other processes change the key
-	// between its gets and its cas. After that it fails with
-	// [headgate.ReasonOverloaded]. 0 means 32.
+	// MaxTries is the maximum number of attempts of one operation. A further attempt is
+	// necessary if another process changes the key between the gets and the cas. After
+	// the last attempt the operation fails with [headgate.ReasonOverloaded]. 0 means
+	// 32.
 	MaxTries int
-	// MaxWaiting is the maximum number of calls in progress. The next call fails with
-	// [headgate.ReasonOverloaded]. 0 means 10,000.
+	// MaxWaiting is the maximum number of calls in progress. Any further call fails
+	// with [headgate.ReasonOverloaded]. 0 means 10,000.
 	MaxWaiting int
 	// MaxConns is the maximum number of concurrent operations on each server, and also
-	// the maximum number of concurrent operations on several servers. 0 means 64. There
-	// are at most as many connections, plus two for writes; fewer if operations are
-	// batched. Further calls wait for their turn. Over an existing client, all its
-	// servers count as one.
+	// of concurrent operations on keys of several servers. 0 means 64. Further
+	// operations wait. The store opens at most as many connections, plus two for
+	// writes, and fewer if operations are batched. With an existing client, all of its
+	// servers together count as one server.
 	MaxConns int
-	// DisableJoin makes every call an operation of its own. By default, calls on one
-	// key are joined while an operation on it is in progress. The next operation then
-	// decides for all of them in the order of arrival.
+	// DisableJoin makes every call an operation of its own. By default, calls on a key
+	// are joined while an operation on the key is in progress: the next operation
+	// decides all of them in the order of arrival. DisableJoin does not change any
+	// decision.
 	DisableJoin bool
-	// Ephemeral records the names of all written keys, about 40 bytes each, and deletes
-	// them when the store is closed. Use it for a namespace that no other program uses.
+	// Ephemeral makes the store record the names of all keys that it writes, about 40
+	// bytes each, and delete these keys in Close. Use it for a namespace that no other
+	// program uses.
 	Ephemeral bool
 }
 

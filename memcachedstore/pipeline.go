@@ -13,12 +13,12 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 )
 
-// maxConnIdle is how long a connection may be idle and still be reused. Servers that
-// close idle connections wait longer.
+// maxConnIdle is the maximum time for which a connection may be idle and still be
+// reused. Servers that close idle connections wait longer than this.
 const maxConnIdle = 10 * time.Second
 
-// writePipeline batches writes on the connections to one server. gomemcache uses one
-// connection per request, so it gets a pseudo connection for each: see [pipelinedConn].
+// writePipeline sends writes to one server in batches. gomemcache uses one connection
+// per request, so it gets a pseudo connection for each request: see [pipelinedConn].
 type writePipeline struct {
 	batcher[writeRequest]
 	dial    func(context.Context) (net.Conn, error)
@@ -26,7 +26,7 @@ type writePipeline struct {
 
 	connMu sync.Mutex
 	idle   []*pipelineConn
-	epoch  int // connections of an earlier epoch are not reused
+	epoch  int // incremented when a connection has broken; older connections are not reused
 }
 
 type pipelineConn struct {
@@ -36,14 +36,14 @@ type pipelineConn struct {
 	epoch   int
 }
 
-// writeRequest is the text of a cas or an add, and the reply line.
+// writeRequest is the text of a cas or an add, and the reply line or the error.
 type writeRequest struct {
 	text  []byte
 	reply []byte
 	err   error
 }
 
-// do sends a write, batched with other writes.
+// do sends a write in a batch with other writes and returns its reply.
 func (w *writePipeline) do(text []byte) (reply []byte, err error) {
 	own := &batchItem[writeRequest]{request: writeRequest{text: text}}
 	batch := w.join(own)
@@ -54,7 +54,8 @@ func (w *writePipeline) do(text []byte) (reply []byte, err error) {
 	return own.request.reply, own.request.err
 }
 
-// send sends a batch once. An error applies to all requests that have no reply by then.
+// send sends a batch once. If an error occurs, every request that has no reply yet
+// fails with this error.
 func (w *writePipeline) send(batch []*batchItem[writeRequest]) {
 	conn, err := w.conn()
 	answered := 0
@@ -67,8 +68,8 @@ func (w *writePipeline) send(batch []*batchItem[writeRequest]) {
 	}
 }
 
-// exchange sends a batch and reads the replies. It returns the number of replies, and
-// the error that prevented the rest.
+// exchange sends a batch and reads the replies. It returns the number of requests that
+// were answered, and the error because of which the remaining requests have no reply.
 func (c *pipelineConn) exchange(batch []*batchItem[writeRequest], timeout time.Duration) (answered int, err error) {
 	texts := batch[0].request.text
 	if len(batch) > 1 {
@@ -80,8 +81,8 @@ func (c *pipelineConn) exchange(batch []*batchItem[writeRequest], timeout time.D
 	if err := c.SetDeadline(time.Now().Add(timeout)); err != nil {
 		return 0, err
 	}
-	// After a partial write some requests may have been executed. The error must not look
-	// like that of a write that was not sent.
+	// After a partial write, the server may have executed some of the requests. The
+	// error must differ from the error of a write of which nothing was sent.
 	if n, err := c.Write(texts); n > 0 && err != nil {
 		return 0, fmt.Errorf("%w: %v", io.ErrUnexpectedEOF, err)
 	} else if err != nil {
@@ -100,8 +101,9 @@ func (c *pipelineConn) exchange(batch []*batchItem[writeRequest], timeout time.D
 	return len(batch), nil
 }
 
-// keepsFraming reports whether the next line after this reply is the next reply: the
-// server has parsed the request, or has skipped the value that it rejected.
+// keepsFraming reports whether the line after this reply is the reply to the next
+// request. This is so if the server has parsed the request, or has skipped the value
+// that it rejected.
 func keepsFraming(line []byte) bool {
 	for _, known := range []string{"STORED\r\n", "EXISTS\r\n", "NOT_FOUND\r\n", "NOT_STORED\r\n", "SERVER_ERROR "} {
 		if bytes.HasPrefix(line, []byte(known)) {
@@ -111,7 +113,7 @@ func keepsFraming(line []byte) bool {
 	return false
 }
 
-// conn returns an idle connection, or opens one.
+// conn returns an idle connection, or opens a new one.
 func (w *writePipeline) conn() (*pipelineConn, error) {
 	w.connMu.Lock()
 	epoch := w.epoch
@@ -134,8 +136,9 @@ func (w *writePipeline) conn() (*pipelineConn, error) {
 	return &pipelineConn{Conn: conn, replies: bufio.NewReader(conn), epoch: epoch}, nil
 }
 
-// putConn returns a connection to the idle ones, unless it has unread data or a
-// connection has been found broken since it was opened.
+// putConn makes a connection idle after use. It closes the connection instead if err is
+// not nil, if the connection has unread data, or if closeIdle was called since the
+// connection was opened.
 func (w *writePipeline) putConn(c *pipelineConn, err error) {
 	w.connMu.Lock()
 	defer w.connMu.Unlock()
@@ -147,8 +150,7 @@ func (w *writePipeline) putConn(c *pipelineConn, err error) {
 	w.idle = append(w.idle, c)
 }
 
-// closeIdle closes idle connections. Connections in use are closed when they become
-// idle.
+// closeIdle closes idle connections. Connections in use are closed after use.
 func (w *writePipeline) closeIdle() {
 	w.connMu.Lock()
 	defer w.connMu.Unlock()
@@ -159,8 +161,8 @@ func (w *writePipeline) closeIdle() {
 	w.epoch++
 }
 
-// pipelinedConn is a pseudo connection for gomemcache. Each request is one Write, which
-// returns when the reply has arrived.
+// pipelinedConn is a pseudo connection for gomemcache. Each request is one call of
+// Write, which returns when the reply has arrived. Read then returns the reply.
 type pipelinedConn struct {
 	pipeline *writePipeline
 	reply    []byte
@@ -190,8 +192,8 @@ func (s *pipelinedConn) SetDeadline(time.Time) error      { return nil }
 func (s *pipelinedConn) SetReadDeadline(time.Time) error  { return nil }
 func (s *pipelinedConn) SetWriteDeadline(time.Time) error { return nil }
 
-// newWriter returns a client whose connections are pipelines, one pipeline for each
-// server. The pipelines dial as client does.
+// newWriter returns a client that sends its writes through pipelines, and one pipeline
+// for each server. The pipelines open connections in the same way as client.
 func newWriter(client *memcache.Client, list servers) (*memcache.Client, []*writePipeline) {
 	all := make([]*writePipeline, len(list))
 	byAddress := make(map[string]*writePipeline, len(list))

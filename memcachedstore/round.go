@@ -16,22 +16,23 @@ import (
 )
 
 // round is one operation on the keys of a group. It reads all keys, applies the jobs in
-// order, and writes what changed by add or cas. If another process wrote in between,
-// the round applies the jobs again to the new values.
+// order, and writes the changed values by add or cas. If another process has written a
+// key in the meantime, the round applies the jobs again to the new values.
 //
-// Several keys are written one after another. After the first write the round keeps its
-// instant and must complete: it writes the rest, or refunds what it wrote.
+// Several keys are written one after another. After the first write, the round keeps
+// the instants of its jobs and must complete: it writes the remaining keys, or refunds
+// what it has written.
 type round struct {
 	store *Store
 	group *group
 	jobs  []*job
 
 	cells         []*cell
-	claimed       []*job // jobs whose callers are still waiting
+	claimed       []*job // jobs whose callers were still waiting at claimJobs
 	clock         int64
-	earliest      int64 // earliest instant at which a job is decided
+	earliest      int64 // earliest instant of the claimed jobs
 	latest        int64
-	callerInstant bool // a caller passed one of the instants
+	callerInstant bool // whether a caller passed the instant of a job
 }
 
 func (r *round) run() error {
@@ -69,7 +70,7 @@ func (r *round) runWithRetries() error {
 	return errContended(r.store.options.MaxTries)
 }
 
-// hasWritten reports whether the round has written a key.
+// hasWritten reports whether the round has written any key.
 func (r *round) hasWritten() bool {
 	for _, c := range r.cells {
 		if c.written {
@@ -79,7 +80,8 @@ func (r *round) hasWritten() bool {
 	return false
 }
 
-// attempt tries the operation once. done is false if another process wrote in between.
+// attempt tries the operation once. done is false if another process has written a key
+// in the meantime, so that a further attempt is necessary.
 func (r *round) attempt() (done bool, err error) {
 	if !r.hasCallers() {
 		return true, nil
@@ -104,7 +106,7 @@ func (r *round) attempt() (done bool, err error) {
 	return done, err
 }
 
-// hasCallers reports whether any caller is still waiting.
+// hasCallers reports whether any job of the round has not been abandoned.
 func (r *round) hasCallers() bool {
 	for _, j := range r.jobs {
 		if j.stage.Load() != jobAbandoned {
@@ -114,8 +116,8 @@ func (r *round) hasCallers() bool {
 	return false
 }
 
-// claimJobs claims the jobs that are not abandoned. From here on something may be
-// spent.
+// claimJobs claims the jobs that their callers have not abandoned. From then on, units
+// may be spent for these jobs.
 func (r *round) claimJobs() {
 	r.clock = time.Now().UnixMicro()
 	r.claimed, r.earliest, r.latest, r.callerInstant = r.claimed[:0], math.MaxInt64, 0, false
@@ -129,8 +131,8 @@ func (r *round) claimJobs() {
 	}
 }
 
-// read reads the values of the keys. Keys that this round has written are not read
-// again: they are decided again from their previous values.
+// read reads the values of the keys. A key that this round has written is not read
+// again: the jobs are applied again to the value that it had before.
 func (r *round) read() error {
 	var names []string
 	for _, c := range r.cells {
@@ -155,8 +157,8 @@ func (r *round) read() error {
 	return nil
 }
 
-// fetch reads a single key in a batch with other keys of the same server. Logs may be
-// long, so they are read alone.
+// fetch reads keys. If the group has a single key, the key is read in a batch with
+// other keys of the same server. Logs may be long, so they are not read in batches.
 func (r *round) fetch(names []string) (map[string]*memcache.Item, error) {
 	if len(r.group.names) != 1 || r.group.logs[0] || r.store.servers == nil {
 		return r.store.fetch(names)
@@ -165,7 +167,8 @@ func (r *round) fetch(names []string) (map[string]*memcache.Item, error) {
 	return map[string]*memcache.Item{names[0]: item}, err
 }
 
-// load stores in a cell the item that was read; nil means that there is none.
+// load stores an item that was read in a cell. A nil item means that the key does not
+// exist.
 func (c *cell) load(item *memcache.Item) error {
 	c.raw, c.casID = nil, 0
 	if item == nil {
@@ -177,8 +180,8 @@ func (c *cell) load(item *memcache.Item) error {
 	return nil
 }
 
-// write writes the cells that the jobs changed. done is false if one of the keys has
-// changed in the meantime.
+// write writes the cells that the jobs have changed. done is false if one of the keys
+// has changed on the server since it was read.
 func (r *round) write() (done bool, err error) {
 	for _, c := range r.cells {
 		value := r.valueToWrite(c)
@@ -201,8 +204,9 @@ func (r *round) write() (done bool, err error) {
 	return true, nil
 }
 
-// valueToWrite returns the new value of a cell, or nil if it equals what was read. An
-// unused state is not written to a key that does not exist.
+// valueToWrite returns the value to write for a cell, or nil if nothing must be
+// written: the value equals the value that was read, or the state is unused and the key
+// does not exist.
 func (r *round) valueToWrite(c *cell) []byte {
 	if !c.dirty || c.raw == nil && c.unusedAt <= r.earliest {
 		return nil
@@ -214,8 +218,9 @@ func (r *round) valueToWrite(c *cell) []byte {
 	return value
 }
 
-// put replaces the value that was read. The write is sent once, whatever its result.
-// States are batched with other writes; a log, which may be long, is written alone.
+// put replaces the value that was read by value. The write is sent only once, whatever
+// its result is. States are written in batches. A log, which may be long, is written
+// separately.
 func (r *round) put(c *cell, value []byte) error {
 	unusedAt := int64(binary.BigEndian.Uint64(value[1:]))
 	item := &memcache.Item{
@@ -233,16 +238,17 @@ func (r *round) put(c *cell, value []byte) error {
 	return client.CompareAndSwap(item)
 }
 
-// isConflict reports that another process has written the key since it was read, or
-// that the server has dropped it.
+// isConflict reports whether err means that another process has written the key since
+// it was read, or that the server has dropped the key.
 func isConflict(err error) bool {
 	return errors.Is(err, memcache.ErrCASConflict) || errors.Is(err, memcache.ErrNotStored) || errors.Is(err, memcache.ErrCacheMiss)
 }
 
-// replaceWritten replaces the value that this round wrote by another value, or by the
-// previous value if value is nil. It only does so while the key still has exactly the
-// value that the round wrote. If another process has spent since, undoUnspent handles
-// it at the end of the round. If the server does not answer, the value stays.
+// replaceWritten replaces the value that this round has written by value or, if value
+// is nil, by the value before the round. It does so only if the key still has exactly
+// the value that the round has written. If another process has changed the key since,
+// undoUnspent makes the correction at the end of the round. If the server does not
+// answer, the written value stays.
 func (r *round) replaceWritten(c *cell, value []byte) {
 	if !c.written || c.writtenValue == nil || c.changed {
 		return
@@ -269,7 +275,7 @@ func (r *round) replaceWritten(c *cell, value []byte) {
 	}
 }
 
-// current returns the current value of a cell's key.
+// current reads the current value of a cell's key into a new cell.
 func (r *round) current(c *cell) (*cell, error) {
 	now := &cell{key: c.key, name: c.name}
 	items, err := r.store.fetch([]string{c.name})
@@ -279,9 +285,9 @@ func (r *round) current(c *cell) (*cell, error) {
 	return now, now.load(items[c.name])
 }
 
-// previousValue returns the value of the key before this round. A key that did not
-// exist is not deleted, as a delete would also remove a concurrent write. An unused
-// state that expires soon is equivalent.
+// previousValue returns the value of the key before this round. If the key did not
+// exist, this is an unused state that expires soon, which is equivalent. The key is not
+// deleted instead, because a delete would also remove a concurrent write.
 func (c *cell) previousValue() []byte {
 	if c.raw != nil {
 		return c.raw
@@ -293,15 +299,16 @@ func (c *cell) previousValue() []byte {
 	return unused.value()
 }
 
-// minRetryDelay and maxRetryDelay bound the wait between attempts.
+// The maximum delay before a retry starts at twice minRetryDelay and grows up to
+// maxRetryDelay.
 const (
 	minRetryDelay = 100 * time.Microsecond
 	maxRetryDelay = 10 * time.Millisecond
 )
 
-// waitBeforeRetry waits before an attempt. The bound doubles with each attempt, and the
-// delay is random, so that colliding processes do not collide again. It returns false
-// early if the store is closed.
+// waitBeforeRetry waits for a random delay before attempt number try, so that processes
+// that collided do not collide again. The maximum delay doubles with each attempt.
+// waitBeforeRetry returns false, without further delay, if the store is closed.
 func (s *Store) waitBeforeRetry(try int) bool {
 	maxDelay := min(minRetryDelay<<min(try, 16), maxRetryDelay)
 	timer := time.NewTimer(rand.N(maxDelay))

@@ -8,30 +8,32 @@ import (
 )
 
 // scheduler queues jobs. Jobs on the same keys form a group. Each group has a goroutine
-// that executes its queued jobs, one round after another, and ends when the queue is
-// empty. A round locks all of its keys, so that groups that share keys do not disturb
-// each other: with several keys, a concurrent change could cost units.
+// that executes the queued jobs, one round after another, and ends when the queue is
+// empty. A round locks all of its keys within this process, so that groups with common
+// keys do not interfere: in a request on several keys, a concurrent change of one key
+// could cost units.
 type scheduler struct {
 	mu      sync.Mutex
 	closed  bool
-	pending int // not yet completed
+	pending int // number of jobs that are not completed
 	groups  map[string]*group
-	locked  map[string][]chan struct{} // the keys that rounds have locked, and their waiters
+	locked  map[string][]chan struct{} // waiters for each key that a round has locked, by name
 	workers sync.WaitGroup
 }
 
-// group is the set of jobs on the same keys.
+// group is a set of keys and the queue of jobs on exactly these keys.
 type group struct {
 	id        string
 	keys      []digest // sorted
-	names     []string // their names in memcached
-	logs      []bool   // whether a key is a log
-	semaphore int      // index of the store's semaphore that it uses
+	names     []string // names of the keys in memcached
+	logs      []bool   // whether the value of the key is a sliding log, for each key
+	semaphore int      // index of the semaphore in Store.semaphores
 	queue     []*job
-	unjoined  bool // it joins no other call and does not lock its key
+	unjoined  bool // set by DisableJoin for a single key: the key is not locked
 }
 
-// submit queues a job, and starts a goroutine for its group if it has none.
+// submit queues a job. If no goroutine executes the jobs of its group, submit starts
+// one.
 func (s *Store) submit(j *job, keys []digest) error {
 	g := s.newGroup(j, keys)
 	s.scheduler.mu.Lock()
@@ -78,7 +80,7 @@ func (s *Store) newGroup(j *job, keys []digest) *group {
 	return g
 }
 
-// runGroup executes the jobs of a group until its queue is empty.
+// runGroup executes the queued jobs of a group until its queue is empty.
 func (s *Store) runGroup(g *group) {
 	for {
 		s.lockKeys(g.names)
@@ -94,7 +96,8 @@ func (s *Store) runGroup(g *group) {
 	}
 }
 
-// removeIfEmpty removes a group with an empty queue. It reports whether it did.
+// removeIfEmpty removes a group if its queue is empty, and reports whether it removed
+// the group.
 func (s *Store) removeIfEmpty(g *group) bool {
 	s.scheduler.mu.Lock()
 	defer s.scheduler.mu.Unlock()
@@ -105,7 +108,7 @@ func (s *Store) removeIfEmpty(g *group) bool {
 	return true
 }
 
-// runOnce executes jobs that are not joined with others.
+// runOnce executes a job that is not joined with others.
 func (s *Store) runOnce(g *group, jobs []*job) {
 	if !g.unjoined {
 		s.lockKeys(g.names)
@@ -114,7 +117,7 @@ func (s *Store) runOnce(g *group, jobs []*job) {
 	s.runRound(g, jobs)
 }
 
-// runRound executes one round of jobs and completes them.
+// runRound executes a group's jobs in one round and completes them.
 func (s *Store) runRound(g *group, jobs []*job) {
 	r := &round{store: s, group: g, jobs: jobs}
 	err := r.run()
@@ -126,8 +129,8 @@ func (s *Store) runRound(g *group, jobs []*job) {
 	}
 }
 
-// lockKeys locks keys in order. It waits until no other round in this process has them
-// locked.
+// lockKeys locks keys one after another. For each key it waits until no other round in
+// this process has locked the key.
 func (s *Store) lockKeys(names []string) {
 	for _, name := range names {
 		s.scheduler.mu.Lock()
@@ -144,7 +147,7 @@ func (s *Store) lockKeys(names []string) {
 	}
 }
 
-// unlockKeys passes each key to its first waiter.
+// unlockKeys passes the lock of each key to its first waiter, if any.
 func (s *Store) unlockKeys(names []string) {
 	s.scheduler.mu.Lock()
 	defer s.scheduler.mu.Unlock()

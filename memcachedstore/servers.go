@@ -12,12 +12,13 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// servers selects the server of a key like the server list of gomemcache. A store
-// created with [New] and one over a gomemcache client with the same servers find the
-// same keys. Unlike that list, it resolves names on every dial.
+// servers selects the server of a key in the same way as the server list of gomemcache.
+// Therefore a store created with [New] and a store over a gomemcache client with the
+// same servers find the same keys. Unlike gomemcache's list, servers resolves host
+// names each time it opens a connection.
 type servers []net.Addr
 
-// address is the address of a server: host:port, or the path of a socket.
+// address is the address of a server: host:port, or the path of a Unix socket.
 type address struct{ network, text string }
 
 func (a address) Network() string { return a.network }
@@ -25,8 +26,8 @@ func (a address) String() string  { return a.text }
 
 const defaultPort = "11211"
 
-// parseServers parses addresses: host:port, a host alone for port 11211, or the path of
-// a Unix socket.
+// parseServers parses addresses. Each is host:port, a host alone (for port 11211) or
+// the path of a Unix socket.
 func parseServers(texts []string) (servers, error) {
 	if len(texts) == 0 {
 		return nil, fmt.Errorf("memcachedstore: %w: the list of servers is empty; must have at least one host:port or socket path", headgate.ErrInvalidPolicy)
@@ -62,7 +63,7 @@ func parseServer(text string) (address, error) {
 	return address{"tcp", net.JoinHostPort(host, port)}, nil
 }
 
-// PickServer returns the server of a key.
+// PickServer returns the server that stores key.
 func (s servers) PickServer(key string) (net.Addr, error) {
 	if len(s) == 0 {
 		return nil, memcache.ErrNoServers
@@ -70,8 +71,8 @@ func (s servers) PickServer(key string) (net.Addr, error) {
 	return s[s.index(key)], nil
 }
 
-// index returns the index of a key's server. It returns 0 if only the client knows the
-// servers.
+// index returns the index of the server that stores key. It returns 0 for a store over
+// an existing client, because only that client has the list of servers.
 func (s servers) index(key string) int {
 	if len(s) < 2 {
 		return 0
@@ -79,7 +80,8 @@ func (s servers) index(key string) int {
 	return int(crc32.ChecksumIEEE([]byte(key)) % uint32(len(s)))
 }
 
-// Each calls visit for every server until it returns an error.
+// Each calls visit for the servers in order. It stops at the first error and returns
+// it.
 func (s servers) Each(visit func(net.Addr) error) error {
 	for _, a := range s {
 		if err := visit(a); err != nil {

@@ -15,16 +15,16 @@ import (
 type Store struct {
 	options       Options
 	client        *memcache.Client
-	writer        *memcache.Client // writes states, on pipelines; equals client in NewFromClient
-	pipelines     []*writePipeline // one for each server
-	servers       servers          // empty in NewFromClient
+	writer        *memcache.Client // client that writes states through pipelines; equals client in NewFromClient
+	pipelines     []*writePipeline // one for each server; nil in NewFromClient
+	servers       servers          // list of servers; nil in NewFromClient
 	maxLogEntries int
 	scheduler     scheduler
 	readBatchers  []batcher[readRequest] // one for each server
 
-	// semaphores bound the concurrent operations: one for each server, and the last one
-	// for operations on several servers. Separate ones keep a server that does not
-	// respond from blocking the others.
+	// semaphores limit the concurrent operations: one semaphore for each server, and
+	// the last one for operations on keys of several servers. With a semaphore per
+	// server, a server that does not respond does not block operations on the others.
 	semaphores []chan struct{}
 	closing    chan struct{}
 	closed     sync.Once
@@ -32,10 +32,11 @@ type Store struct {
 	written    writtenKeys
 }
 
-// New creates a store over servers. Each is host:port, a host alone for port 11211, or
-// the path of a Unix socket. The CRC-32 of a key's name selects its server, as in
-// gomemcache. Every process must pass the same servers in the same order. New does no
-// I/O: an unreachable server is an error of the call that needs it.
+// New creates a store that uses servers. Each is host:port, a host alone (for port
+// 11211) or the path of a Unix socket. The CRC-32 of a key's name selects the server
+// that stores the key, as in gomemcache. Every process must pass the same servers in
+// the same order. New does no I/O. If a server is unreachable, the calls that need it
+// fail.
 func New(opts *Options, servers ...string) (*Store, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
@@ -47,15 +48,17 @@ func New(opts *Options, servers ...string) (*Store, error) {
 	}
 	client := memcache.NewFromSelector(list)
 	client.Timeout = o.Timeout
-	client.MaxIdleConns = o.MaxConns * min(len(list), 2) // the second is for operations on several servers
+	// If there are several servers, up to MaxConns operations on keys of several servers
+	// use a server in addition to the MaxConns operations on this server alone.
+	client.MaxIdleConns = o.MaxConns * min(len(list), 2)
 	return newStore(o, client, list), nil
 }
 
-// NewFromClient creates a store over an existing client, with its servers and its
-// Timeout. The client's MaxIdleConns should be at least MaxConns. The default is 2, and
-// connections above it are dialed again and again. After a broken connection the store
-// closes the client's idle connections, which most likely broke, too. It never closes
-// the client otherwise.
+// NewFromClient creates a store that uses an existing client, with the client's servers
+// and Timeout. The client's MaxIdleConns should be at least MaxConns. Its default is 2,
+// and further connections are closed after each use and opened again. After a broken
+// connection the store closes all idle connections of the client, because they most
+// likely broke, too. The store never closes the client otherwise.
 func NewFromClient(opts *Options, client *memcache.Client) (*Store, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
@@ -114,8 +117,8 @@ func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
 	return b, nil
 }
 
-// acquire waits until another operation may start on a semaphore. It returns false once
-// the store is closed.
+// acquire waits until the semaphore with this index allows another operation. It
+// returns false if the store is closed.
 func (s *Store) acquire(semaphore int) bool {
 	if s.isClosed() {
 		return false
@@ -140,9 +143,9 @@ func (s *Store) isClosed() bool {
 }
 
 // Close waits for the operations in progress and closes idle connections. All other
-// calls fail with [headgate.ErrClosed]. An ephemeral store first deletes the keys that
-// it wrote. With a server that does not respond, Close blocks for up to a Timeout for
-// each pending reply. Further calls of Close wait, too, and return the same error.
+// calls fail with [headgate.ErrClosed]. An ephemeral store also deletes the keys that
+// it has written. If a server does not respond, Close blocks for up to Timeout for each
+// pending reply. Further calls of Close also wait, and return the same error.
 func (s *Store) Close() error {
 	s.closed.Do(func() {
 		s.scheduler.mu.Lock()

@@ -6,10 +6,11 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-// undoUnspent undoes what the jobs took from a cell and then did not spend, if another
-// process has written to the key since. It undoes as much as is certain. What was taken
-// under different limits, or at several instants, stays spent. The same applies if the
-// server does not answer.
+// undoUnspent refunds units that this round wrote as spent in a cell's key and that its
+// jobs did not spend after all, if another process has written the key since. It
+// refunds as many units as are certain. Units that were taken under different limits or
+// at several instants stay spent. If the server does not answer, all of these units
+// stay spent.
 func (r *round) undoUnspent(c *cell) {
 	n := c.debited.units - c.pendingDebit.units
 	if !c.changed || c.writtenValue == nil || n <= 0 || c.debited.mixed || r.earliest != r.latest {
@@ -29,14 +30,15 @@ func (r *round) undoUnspent(c *cell) {
 	}
 }
 
-// undo removes n units that the round wrote to a cell from the current value of the
-// key. It reports whether that changed anything.
+// undo refunds, in now, n of the units that the round wrote as spent to the key of c.
+// now is a cell with the current value of that key. undo reports whether now has
+// changed.
 func (r *round) undo(c, now *cell, n int64) bool {
 	after, before := &cell{raw: c.writtenValue}, &cell{raw: c.previousValue()}
 	if after.decode(c.log != nil) != nil || before.decode(c.log != nil) != nil {
 		return false
 	}
-	if c.pendingDebit.units > 0 { // some of what was taken is spent
+	if c.pendingDebit.units > 0 { // some of the units that were taken are spent
 		before = c
 	}
 	if c.log != nil {

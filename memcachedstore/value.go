@@ -7,11 +7,12 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-// A value starts with its format, a byte that no text starts with, and the instant from
-// which it is unused: 8 bytes, under the limit of the last writer. A state follows as A
-// in 8 bytes, and B and C in 4 each; 25 bytes in total. A log follows as its entries,
-// oldest first: the µs since the previous entry (or the epoch) and the units, each as a
-// varint. All numbers of a fixed length are big endian.
+// A value starts with a format byte, with which no text starts, and 8 bytes for the
+// instant from which the value is unused, under the limit of the last writer. After
+// these 9 bytes, a state contains A in 8 bytes, B in 4 and C in 4; in total it has 25
+// bytes. A log contains its entries, oldest first. Each entry is two varints: the µs
+// since the previous entry (or since the Unix epoch) and the units. All numbers of a
+// fixed length are big endian.
 const (
 	formatState byte = 0xb1
 	formatLog   byte = 0xb2
@@ -22,43 +23,43 @@ const (
 	maxA        = 1<<53 - 1
 	maxBC       = 1<<30 - 1
 	maxUnusedAt = 1<<54 - 1
-	maxUnits    = 1 << 30 // in a whole log
+	maxUnits    = 1 << 30 // maximum number of units in a whole log
 )
 
-// maxEntries is the maximum number of entries in a log, so that it always fits into the
-// default item size of memcached, 1 MiB. The entries are within 366 days and have at
-// most 1e9 units in total. So each takes at most 7 bytes, except for the few that are
-// long after the previous one.
+// maxEntries is the maximum number of entries in a log. With it, a log always fits into
+// memcached's default item size, 1 MiB. The entries are within 366 days and have at
+// most 1e9 units in total. Therefore an entry takes at most 7 bytes, except for the few
+// entries that are much later than the previous entry.
 const maxEntries = 1 << 17
 
-// errForeign is the error for a value that this package did not write.
+// errForeign is the error for a value that this package has not written.
 var errForeign = errors.New("the value under a key was not written by this store")
 
-// cell is the value of one key during an operation: as read, and as it is to be
-// written.
+// cell is the value of one key during a round: the value that was read, and the value
+// that is to be written.
 type cell struct {
 	key  digest
 	name string
 
-	raw          []byte // as read; nil if there was none
+	raw          []byte // the value that was read; nil if the key does not exist
 	casID        uint64
-	written      bool   // the round has written the key
-	writtenValue []byte // the last value written; nil if the current value is unknown
-	debited      debit  // what it contains
-	changed      bool   // another process has changed the value since
+	written      bool   // whether the round has written the key
+	writtenValue []byte // the value that the round wrote last; nil if it is not known whether a write was executed
+	debited      debit  // the debit that writtenValue contains
+	changed      bool   // whether another process has changed the value since the round wrote it
 
 	state        algo.State
-	log          *algo.Log // for a sliding log, in place of state
-	unusedAt     int64     // the instant from which it is unused
-	dirty        bool      // the value may have to be written
-	pendingDebit debit     // in the value to write
+	log          *algo.Log // for a sliding log, used instead of state
+	unusedAt     int64     // the instant from which the state or log is unused
+	dirty        bool      // whether the value may have to be written
+	pendingDebit debit     // the debit that the value to write contains
 }
 
-// debit is what the jobs of a round take from a cell.
+// debit is the sum of the units that the jobs of a round take from a cell.
 type debit struct {
 	units int64
-	bound *bound // of the last job
-	mixed bool   // taken under several bounds, whose limits may differ
+	bound *bound // bound of the last job
+	mixed bool   // whether units were taken under several bounds, whose limits may differ
 }
 
 func (d *debit) add(b *bound, n int64) {
@@ -66,7 +67,8 @@ func (d *debit) add(b *bound, n int64) {
 	d.units, d.bound = d.units+n, b
 }
 
-// decode decodes what was read. A cell may be decoded again.
+// decode sets the state or log from the value that was read. It may be called several
+// times; each call discards the previous state or log.
 func (c *cell) decode(isLog bool) error {
 	c.state, c.log, c.unusedAt, c.dirty, c.pendingDebit = algo.State{}, nil, 0, false, debit{}
 	if isLog {
@@ -128,7 +130,7 @@ func decodeLog(log *algo.Log, b []byte) error {
 	return nil
 }
 
-// value encodes the value to write.
+// value returns the encoded value to write.
 func (c *cell) value() []byte {
 	if c.log == nil {
 		b := append(make([]byte, 0, stateLength), formatState)
@@ -149,8 +151,9 @@ func (c *cell) value() []byte {
 	return b
 }
 
-// keep sets the state, which is unused from resetAt on. Even an unchanged state may
-// have to be kept for longer if the limit was changed.
+// keep sets the state to next, which is unused from resetAt on. A state that has not
+// changed may also have to be written, because after a change of the limit it must be
+// kept longer.
 func (c *cell) keep(next algo.State, resetAt int64) {
 	switch {
 	case next != c.state:
@@ -160,15 +163,17 @@ func (c *cell) keep(next algo.State, resetAt int64) {
 	}
 }
 
-// keepLog is keep for a log; changed reports whether the log has changed.
+// keepLog is like keep for a log that the caller has already modified; changed is
+// whether it did.
 func (c *cell) keepLog(changed bool, resetAt int64) {
 	if changed || resetAt > c.unusedAt {
 		c.unusedAt, c.dirty = resetAt, true
 	}
 }
 
-// trim merges the newest entries of a log that has too many, at the last of their
-// instants. Merged units expire later than they should, never earlier.
+// trim shortens a log that has more than maxEntries entries. It merges the newest
+// entries into one entry at the latest of their instants. The merged units expire later
+// than they should, never earlier.
 func (c *cell) trim(maxEntries int) {
 	excess := c.log.Len() - maxEntries
 	if excess <= 0 {
