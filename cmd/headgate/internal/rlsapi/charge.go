@@ -7,8 +7,8 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
 
-// charge refunds and charges all descriptors, and reports whether the request is over
-// its limits.
+// charge processes the refunds and the charges of all descriptors in the store, and
+// reports whether the request is over its limits.
 func (r *requestState) charge(ctx context.Context) (isOver bool, err error) {
 	r.decisions = r.decisions[:0]
 	r.denyBlocked()
@@ -31,13 +31,13 @@ func (r *requestState) charge(ctx context.Context) (isOver bool, err error) {
 	return isOver, r.chargeEach(ctx, shadowed, verb)
 }
 
-// chargesEach reports whether each descriptor is charged separately, whatever the
-// decisions about the others.
+// chargesEach reports whether each descriptor is charged separately, independent of the
+// decisions about the other descriptors.
 func (r *requestState) chargesEach() bool {
 	return r.handler.opts.Charge == Each || r.handler.opts.Shadow
 }
 
-// denyBlocked decides about descriptors whose limit is 0.
+// denyBlocked sets the decisions of descriptors whose limit is 0, without the store.
 func (r *requestState) denyBlocked() {
 	for i := range r.descriptors {
 		d := &r.descriptors[i]
@@ -57,8 +57,8 @@ func (r *requestState) isEnforced() bool {
 	return e != engine.Off && e != engine.Shadow
 }
 
-// isOver reports whether the request is over its limits: a descriptor that denies alone
-// is over, or all descriptors with quota are.
+// isOver reports whether the request is over its limits: a descriptor without quota
+// mode is over its limit, or all descriptors in quota mode are over theirs.
 func (r *requestState) isOver() bool {
 	quotas, passed := false, false
 	for i := range r.descriptors {
@@ -75,11 +75,11 @@ func (r *requestState) isOver() bool {
 	return quotas && !passed
 }
 
-// chargeTogether charges all counted descriptors, or none. Descriptors with quota that
-// are over are left out, and the others are asked about again: each attempt is one
-// atomic operation. The loop ends because each attempt but the last adds a descriptor
-// that is over. worst is the largest verdict among the descriptors of this attempt
-// alone.
+// chargeTogether charges all counted descriptors, or none of them. Each attempt is one
+// atomic store operation. If descriptors in quota mode are over their limits, the next
+// attempt leaves them out. The loop ends because each attempt except the last marks at
+// least one more descriptor as over. The variable worst is the largest verdict among
+// the descriptors of the current attempt only.
 func (r *requestState) chargeTogether(ctx context.Context) error {
 	for verb := headgate.Take; ; {
 		if r.isOver() {
@@ -92,8 +92,9 @@ func (r *requestState) chargeTogether(ctx context.Context) error {
 	}
 }
 
-// chargeEach charges each descriptor of one disposition separately. One operation is
-// enough if all of them are allowed, as they are in most requests.
+// chargeEach charges each descriptor of one disposition separately. It first tries all
+// of them in one operation. If all are allowed, as in most requests, this operation is
+// the only one.
 func (r *requestState) chargeEach(ctx context.Context, of disposition, verb headgate.Verb) error {
 	worst, err := r.askAll(ctx, of, verb)
 	if err != nil || worst == allowed {
@@ -118,14 +119,15 @@ func (r *requestState) chargeEach(ctx context.Context, of disposition, verb head
 	return nil
 }
 
-// spendRest takes what a denied descriptor has left in its fixed window: with [Each],
-// envoyproxy/ratelimit counts hits that it denies, allows nothing more in that window,
-// and reports it as over, even to 0 hits.
+// spendRest spends the units that a denied descriptor has left in its fixed window.
+// Reason: with [Each], envoyproxy/ratelimit also counts denied hits. It then allows
+// nothing more in that window, and even a request of 0 hits is over the limit.
 func (r *requestState) spendRest(ctx context.Context, d *descriptor) error {
 	if r.handler.opts.Charge != Each || d.verdict != over || !d.isWindow() {
 		return nil
 	}
-	// A denied attempt means that others spent meanwhile: less is left.
+	// If an attempt is denied, other requests have spent units meanwhile, so fewer are
+	// left.
 	for left := d.decisions[0].Limit - d.spent; left > 0; left = r.answer.Decisions[0].Remaining {
 		r.checks = append(r.checks[:0], engine.Check{Inline: d.limits[0].Inline, Rule: d.ruleName, Key: d.key, Cost: left})
 		if err := r.decide(ctx, headgate.Take); err != nil || r.answer.Decisions[0].Allowed {
@@ -135,9 +137,9 @@ func (r *requestState) spendRest(ctx context.Context, d *descriptor) error {
 	return nil
 }
 
-// askAll decides in one operation about the descriptors of one disposition that are not
-// over. Descriptors that deny alone come first, so that no descriptor with quota takes
-// the units that they need.
+// askAll decides, in one store operation, on all descriptors of one disposition that
+// are not yet over their limits. Descriptors without quota mode come first, so that
+// descriptors in quota mode can't spend the units that the former need.
 func (r *requestState) askAll(ctx context.Context, of disposition, verb headgate.Verb) (worst verdict, err error) {
 	r.asked = r.asked[:0]
 	for _, quota := range [...]bool{false, true} {
@@ -151,8 +153,9 @@ func (r *requestState) askAll(ctx context.Context, of disposition, verb headgate
 	return r.ask(ctx, verb)
 }
 
-// ask decides about the asked descriptors in one operation, and sets their results. It
-// returns the worst verdict of the store.
+// ask decides on the descriptors in r.asked in one store operation and sets their
+// results. It returns the worst verdict in this operation, before
+// [descriptor.applyOverflow].
 func (r *requestState) ask(ctx context.Context, verb headgate.Verb) (worst verdict, err error) {
 	if len(r.asked) == 0 {
 		return allowed, nil
@@ -182,7 +185,7 @@ func (r *requestState) ask(ctx context.Context, verb headgate.Verb) (worst verdi
 	return worst, nil
 }
 
-// decide asks the engine about the checks.
+// decide lets the engine decide r.checks, and stores the result in r.answer.
 func (r *requestState) decide(ctx context.Context, verb headgate.Verb) error {
 	return r.snapshot.DecideAt(ctx, r.now, verb, r.checks, &r.answer)
 }

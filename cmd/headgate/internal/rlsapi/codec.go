@@ -10,13 +10,14 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// codec reads requests and writes responses of the usual form with few allocations. The
-// library reads and writes all others, and returns every error.
+// codec is the gRPC codec of this endpoint. It decodes and encodes messages with the
+// common fields itself, with few allocations. The protobuf library handles all other
+// messages, and returns all errors.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2("proto")} }
 
-// Unmarshal reads a message.
+// Unmarshal decodes the message in data into v.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	req, ok := v.(*pb.RateLimitRequest)
 	if !ok {
@@ -31,7 +32,7 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return c.CodecV2.Unmarshal(data, req)
 }
 
-// Marshal writes a message.
+// Marshal encodes the message v.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	if resp, ok := v.(*pb.RateLimitResponse); ok && isPlain(resp) {
 		return mem.BufferSlice{mem.SliceBuffer(appendResponse(make([]byte, 0, 64*(1+len(resp.Statuses))), resp))}, nil
@@ -39,8 +40,8 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
-// The tags of fields that are read here: the field's number and its wire type, in one
-// byte.
+// The tags of the fields that codec decodes itself. A tag is the field's number and its
+// wire type in one byte.
 const (
 	tagDomain     = 1<<3 | byte(protowire.BytesType)
 	tagDescriptor = 2<<3 | byte(protowire.BytesType)
@@ -50,8 +51,8 @@ const (
 	tagValue      = 2<<3 | byte(protowire.BytesType)
 )
 
-// readVarint reads the number that s begins with, and returns its length; 0 if there is
-// none.
+// readVarint decodes the varint at the start of s and returns its length in bytes. The
+// length is 0 if s does not start with a varint of at most 9 bytes.
 func readVarint(s string) (n uint64, length int) {
 	for i := range min(len(s), 9) {
 		n |= uint64(s[i]&0x7f) << (7 * i)
@@ -62,8 +63,9 @@ func readVarint(s string) (n uint64, length int) {
 	return 0, 0
 }
 
-// readField reads the next field: its tag, its number or its text, and what follows. It
-// is not ok if the field is none of the tags above.
+// readField decodes the first field in s. It returns the field's tag, its value as a
+// number or as a text, and the rest of s after the field. ok is false if the field is
+// incomplete or has none of the tags above.
 func readField(s string) (tag byte, number uint64, text, rest string, ok bool) {
 	tag = s[0]
 	number, n := readVarint(s[1:])
@@ -80,12 +82,13 @@ func readField(s string) (tag byte, number uint64, text, rest string, ok bool) {
 	return tag, 0, rest[:number], rest[number:], true
 }
 
-// maxPlain is the most descriptors that are read here, each with room for entries. More
-// of them are mostly refused, and may have no entries.
+// maxPlain is the maximum number of descriptors in a request that codec decodes itself,
+// because it allocates room for entries with each descriptor. Requests with more
+// descriptors are mostly rejected, and their descriptors may have no entries.
 const maxPlain = 64
 
-// singleDescriptor is the only descriptor of a request, with up to two entries, as most
-// are.
+// singleDescriptor is the memory for a descriptor with up to two entries that is the
+// only one in its request, as in most requests: one allocation instead of several.
 type singleDescriptor struct {
 	descriptor  ratelimit.RateLimitDescriptor
 	descriptors [1]*ratelimit.RateLimitDescriptor
@@ -93,8 +96,8 @@ type singleDescriptor struct {
 	entries     [2]*ratelimit.RateLimitDescriptor_Entry
 }
 
-// readRequest reads a request with a domain, hits, and descriptors with entries. It
-// reports whether the request has no other field. The request shares s.
+// readRequest decodes s into req, and reports whether s has only the fields domain,
+// hits_addend, and descriptors with entries. The strings in req share the memory of s.
 func readRequest(s string, req *pb.RateLimitRequest) bool {
 	for s != "" {
 		tag, number, text, rest, ok := readField(s)
@@ -115,7 +118,8 @@ func readRequest(s string, req *pb.RateLimitRequest) bool {
 	return true
 }
 
-// readDescriptor adds a descriptor with entries.
+// readDescriptor decodes a descriptor and appends it to req. It returns false if the
+// descriptor has other fields than entries.
 func readDescriptor(s string, req *pb.RateLimitRequest) bool {
 	m := new(singleDescriptor)
 	m.descriptor.Entries = m.entries[:0]
@@ -159,12 +163,13 @@ func readEntry(s string, e *ratelimit.RateLimitDescriptor_Entry) bool {
 	return true
 }
 
-// isPlain reports whether a response has statuses and nothing else.
+// isPlain reports whether a response has no fields except the overall code and
+// statuses.
 func isPlain(r *pb.RateLimitResponse) bool {
 	return r.ResponseHeadersToAdd == nil && r.RequestHeadersToAdd == nil && r.RawBody == nil && r.DynamicMetadata == nil && r.Quota == nil
 }
 
-// appendResponse appends a plain response.
+// appendResponse appends the encoding of a response for which isPlain is true.
 func appendResponse(b []byte, r *pb.RateLimitResponse) []byte {
 	b = appendNumber(b, 1, uint64(r.OverallCode))
 	for _, s := range r.Statuses {
@@ -196,7 +201,7 @@ func appendStatus(b []byte, s *pb.RateLimitResponse_DescriptorStatus) []byte {
 	return b
 }
 
-// appendNumber appends a field, unless it is 0.
+// appendNumber appends a field with the number n, or nothing if n is 0.
 func appendNumber(b []byte, field protowire.Number, n uint64) []byte {
 	if n == 0 {
 		return b
@@ -204,7 +209,8 @@ func appendNumber(b []byte, field protowire.Number, n uint64) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), n)
 }
 
-// appendMessage appends the length of a message, in most cases one byte, and the message.
+// appendMessage appends the message that write encodes, with its length, which mostly
+// takes one byte, in front.
 func appendMessage(b []byte, write func([]byte) []byte) []byte {
 	begin := len(b)
 	b = write(append(b, 0))

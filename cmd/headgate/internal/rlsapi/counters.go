@@ -8,7 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// Bounds on counters that requests name. All others are counted as Others.
+// Limits on the counters and domain names that requests create. Beyond them, hits are
+// counted under the name Others.
 const (
 	maxCounters  = 10_000
 	maxDomains   = 100
@@ -16,22 +17,25 @@ const (
 	Others       = "others"
 )
 
-// removedRules names the counter that continues the counters of removed rules; see drop.
+// removedRules is the suffix of the counter that sums the counters of removed rules;
+// see drop.
 const removedRules = ".removed"
 
-// counters are the counters of hits by rule, and of requests by unknown domain.
+// counters holds the hit counters of rules, and the request counters of unknown
+// domains.
 type counters struct {
 	mu        sync.RWMutex
 	rules     map[string]*Counter
-	requested map[string]requestedCounter // by the name as requests have it
-	domains   map[string]*atomic.Uint64   // by the name as requests have it
+	requested map[string]requestedCounter // key: the name in the request, not sanitized
+	domains   map[string]*atomic.Uint64   // key: the name in the request, not sanitized
 }
 
-// requestedCounter is a counter that a request named.
+// requestedCounter is a counter whose name came from a request.
 type requestedCounter struct {
 	counter *Counter
-	// owner is the path of the rule, or the domain of the override, that the counter
-	// exists for. Of several owners it is the shortest.
+	// owner is the reason why the counter exists: the path of a rule, or the domain of
+	// a descriptor with its own limit. If several have the counter, owner is the
+	// shortest string.
 	owner string
 }
 
@@ -41,14 +45,16 @@ func newCounters() counters {
 	}
 }
 
-// ensureRule returns the counter of a rule of the configuration.
+// ensureRule returns the counter of a rule in the configuration, and creates it if
+// necessary.
 func (c *counters) ensureRule(path string) *Counter {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.ensure(sanitize(path))
 }
 
-// ensure returns the counter of a name, and makes it if there is none.
+// ensure returns the counter with the given name, and creates it if necessary. The
+// caller holds c.mu.
 func (c *counters) ensure(name string) *Counter {
 	if c.rules[name] == nil {
 		c.rules[name] = new(Counter)
@@ -56,8 +62,9 @@ func (c *counters) ensure(name string) *Counter {
 	return c.rules[name]
 }
 
-// find returns the counter that a request names. A known name, or one too many,
-// allocates nothing.
+// find returns the counter for a name from a request, and creates it if necessary. It
+// allocates nothing if the counter exists, or if the maximum number of counters is
+// reached and it returns the counter Others.
 func (c *counters) find(name []byte, owner string) *Counter {
 	c.mu.RLock()
 	known := c.requested[string(name)]
@@ -89,7 +96,7 @@ func (c *counters) addRequested(name, owner string) *Counter {
 	return n.counter
 }
 
-// countUnknownDomain counts a request for a domain that is not configured.
+// countUnknownDomain counts a request whose domain is not in the configuration.
 func (c *counters) countUnknownDomain(domain string) {
 	c.mu.RLock()
 	n := c.domains[domain]
@@ -117,8 +124,8 @@ func (c *counters) ensureDomain(name string) *atomic.Uint64 {
 
 var ipv4 = regexp.MustCompile(`\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}`)
 
-// sanitize replaces what names must not contain: colons, bars, and the dots of IPv4
-// addresses.
+// sanitize replaces characters that names of counters must not contain by underscores:
+// colons, vertical bars, and the dots of IPv4 addresses.
 func sanitize(name string) string {
 	name = strings.NewReplacer(":", "_", "|", "_").Replace(name)
 	if strings.Count(name, ".") < 3 {
@@ -132,7 +139,7 @@ func sanitize(name string) string {
 	})
 }
 
-// dropUnused drops the counters of rules and domains that r does not have.
+// dropUnused drops the counters that belong to no rule and no domain of r.
 func (c *counters) dropUnused(r *ruleSet) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -155,10 +162,10 @@ func (c *counters) dropUnused(r *ruleSet) {
 	c.drop(used)
 }
 
-// drop removes all counters but the used ones. Prometheus shows only the sum of
-// counters with the same first levels, and takes a sum that falls for a restart. Where
-// a counter of a sum stays, the removed ones are therefore added up in one that stays,
-// too.
+// drop removes all counters except those in used. Prometheus shows one sum for all
+// counters with the same first levels of the name, and interprets a decreasing sum as a
+// restart. If a sum keeps at least one counter, drop therefore adds the values of its
+// removed counters to a counter with the suffix removedRules, which remains.
 func (c *counters) drop(used map[*Counter]bool) {
 	stay := make(map[string]bool)
 	for name, counter := range c.rules {
@@ -179,7 +186,8 @@ func (c *counters) drop(used map[*Counter]bool) {
 	}
 }
 
-// cutLevels is the part of a name that Prometheus shows: the domain and two levels.
+// cutLevels returns the start of a counter's name that Prometheus shows: the domain and
+// two levels.
 func cutLevels(name string) string {
 	end := 0
 	for range 3 {
@@ -192,7 +200,7 @@ func cutLevels(name string) string {
 	return name[:end-1]
 }
 
-// load returns the numbers of all counters.
+// load returns the values of all counters, by name.
 func (c *counters) load() (rules map[string]Counts, domains map[string]uint64) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

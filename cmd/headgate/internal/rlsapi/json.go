@@ -10,9 +10,10 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// ServeJSON serves envoyproxy/ratelimit's /json: a RateLimitRequest and its response as
-// JSON. The status is 200, 429 if the request is over its limits, or 400 for every
-// error, including a body that is too long or incomplete.
+// ServeJSON serves the path /json of envoyproxy/ratelimit: a RateLimitRequest and its
+// RateLimitResponse, both as JSON. The status is 200, or 429 if the request is over its
+// limits. It is 400 for every error, including a body that is too long or incomplete;
+// with [Options].Unavailable503, it is 503 if the store is unavailable.
 func (h *Handler) ServeJSON(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(h.opts.MaxBodyBytes)))
 	req := new(pb.RateLimitRequest)
@@ -41,15 +42,16 @@ func writeJSON(w http.ResponseWriter, resp *pb.RateLimitResponse) {
 	if resp.GetOverallCode() == pb.RateLimitResponse_OVER_LIMIT {
 		w.WriteHeader(http.StatusTooManyRequests)
 	}
-	_, _ = w.Write(body) // it fails only if the client has disconnected
+	_, _ = w.Write(body) // fails only if the client has disconnected
 }
 
-// ServeHealth serves envoyproxy/ratelimit's /healthcheck: 200 and OK, or 500 and no body.
+// ServeHealth serves the path /healthcheck of envoyproxy/ratelimit: status 200 with the
+// body OK, or status 500 without a body.
 func (h *Handler) ServeHealth(w http.ResponseWriter, _ *http.Request) {
 	if !h.Healthy() {
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = io.WriteString(w, "OK") // it fails only if the client has disconnected
+	_, _ = io.WriteString(w, "OK") // fails only if the client has disconnected
 }

@@ -9,15 +9,17 @@ import (
 	"github.com/headgate/headgate/internal/key"
 )
 
-// match is what was found for one descriptor. Its zero value means nothing.
+// match is the rule or the limit that applies to one descriptor. The zero value means
+// that nothing applies.
 type match struct {
-	rule    *envoyconfig.Rule // nil for a descriptor that brings its own limit
+	rule    *envoyconfig.Rule // nil if the descriptor contains its own limit, or if nothing applies
 	counter *Counter
-	keyEnd  int // in the keys of all descriptors; the key begins where the one before ends
+	keyEnd  int // end of this descriptor's key in requestState.keys; it begins at the end of the previous key
 }
 
-// matchDescriptors finds what applies to each descriptor: a rule of the configuration,
-// or the limit that the descriptor brings. In an unknown domain nothing applies.
+// matchDescriptors finds the rule of the configuration that applies to each descriptor,
+// or else the limit that the descriptor itself contains. If the domain is unknown,
+// nothing applies to any descriptor.
 func (r *requestState) matchDescriptors(req *pb.RateLimitRequest) error {
 	n := len(req.GetDescriptors())
 	r.keys, r.matches = r.keys[:0], slices.Grow(r.matches[:0], n)[:n]
@@ -45,7 +47,8 @@ func (r *requestState) matchDescriptors(req *pb.RateLimitRequest) error {
 	return nil
 }
 
-// matchRule finds the rule of the current entries and its counter, and appends their key.
+// matchRule finds the rule that matches r.entries and the rule's counter, and appends
+// the key of the entries to r.keys. Both results are nil if no rule matches.
 func (r *requestState) matchRule(domain *envoyconfig.Domain) (*envoyconfig.Rule, *Counter) {
 	rule := r.matcher.Match(domain, r.entries)
 	if rule == nil {
@@ -60,23 +63,23 @@ func (r *requestState) matchRule(domain *envoyconfig.Domain) (*envoyconfig.Rule,
 	return rule, counter
 }
 
-// matchOverride finds the counter of a descriptor that brings its own limit, and
-// appends its key.
+// matchOverride finds the counter for a descriptor that contains its own limit, and
+// appends the descriptor's key to r.keys.
 func (r *requestState) matchOverride(domain *envoyconfig.Domain) *Counter {
 	r.appendKey(domain, false)
 	r.name = envoyconfig.AppendPath(r.name[:0], domain.Name(), r.entries)
 	return r.handler.stats.counters.find(r.name, domain.Name())
 }
 
-// appendKey appends the key that the current entries count under: the domain and all
-// entries, joined, or a hash of them if they are long.
+// appendKey appends to r.keys the key for r.entries: the domain and all entries joined,
+// or a hash of them if they are long.
 func (r *requestState) appendKey(domain *envoyconfig.Domain, matched bool) {
 	begin := len(r.keys)
 	r.keys = key.AppendEscaped(r.keys, domain.Name())
 	for i := range r.entries {
 		value := r.entries[i].Value
 		if matched {
-			value = r.matcher.Value(i) // which may be the pattern
+			value = r.matcher.Value(i) // the pattern instead of the request's value, if the rule shares one counter for all values
 		}
 		r.keys = key.AppendEscaped(append(r.keys, '+'), r.entries[i].Key)
 		r.keys = key.AppendEscaped(append(r.keys, '+'), value)

@@ -12,45 +12,47 @@ import (
 )
 
 const (
-	// maxCost is more than any limit: such a cost is never allowed, and its refund is
-	// of everything.
+	// maxCost is 1 more than the largest limit: a charge with this cost is never
+	// allowed, and a refund with this cost refunds everything.
 	maxCost = headgate.MaxUnits + 1
-	// maxCounted is the most hits of one descriptor in statistics, so that no counter
-	// overflows.
+	// maxCounted is the maximum number of hits of one descriptor that statistics count,
+	// so that no counter overflows.
 	maxCounted = math.MaxUint32
 )
 
-// disposition is what is done about a descriptor.
+// disposition is how a descriptor is processed.
 type disposition uint8
 
 const (
-	unmatched disposition = iota // nothing: no rule applies, or another one replaces it
-	unlimited                    // nothing: the rule allows everything
-	counted                      // it is charged, and denies
-	shadowed                     // charged separately; never denies
-	refunded                     // its hits are refunded
+	unmatched disposition = iota // not charged: no rule matches, or another rule replaces the matching one
+	unlimited                    // not charged: the rule allows everything
+	counted                      // charged; over its limit, the request is denied
+	shadowed                     // charged separately; never denied (shadow mode)
+	refunded                     // hits refunded, not charged
 )
 
-// plan is what is done about one descriptor. It is made once, and does not change.
+// plan describes how one descriptor is processed. It does not change after
+// [requestState.planDescriptors].
 type plan struct {
 	disposition disposition
-	quota       bool // it denies only if all descriptors with quota do
-	overflow    bool // its limits allow one hit more; see [canOverflow]
-	place       int  // in the request, from 0
+	quota       bool // in quota mode: denies only together with all descriptors in quota mode
+	overflow    bool // limits allow one hit more than the rule; see [canOverflow]
+	place       int  // index of the descriptor in the request
 	key         string
 	cost        int64
-	hits        uint64 // cost, as statistics count it
+	hits        uint64 // number of hits in statistics; differs from cost only above maxCost or maxCounted
 	rule        *envoyconfig.Rule
-	ruleName    string // for the log of denials; without values that clients choose
+	ruleName    string // for the log of denials; contains no values that clients choose
 	counter     *Counter
-	limits      []envoyconfig.Limit // to charge or to refund
+	limits      []envoyconfig.Limit // limits that the store charges or refunds
 	reported    []*pb.RateLimitResponse_RateLimit
 }
 
-// isWindow reports whether one fixed window is all that the descriptor counts in.
+// isWindow reports whether the descriptor has only one limit, and this is a fixed
+// window.
 func (p *plan) isWindow() bool { return len(p.limits) == 1 && p.limits[0].Windows }
 
-// planDescriptors makes the plan of every descriptor from its match.
+// planDescriptors makes the plan of every descriptor from what matched it.
 func (r *requestState) planDescriptors(req *pb.RateLimitRequest) {
 	r.descriptors = slices.Grow(r.descriptors, len(r.matches))[:len(r.matches)]
 	keys, keyBegin := string(r.keys), 0
@@ -63,7 +65,7 @@ func (r *requestState) planDescriptors(req *pb.RateLimitRequest) {
 	}
 }
 
-// planOne completes the plan of a descriptor.
+// planOne completes the plan p of descriptor d from its match m.
 func (r *requestState) planOne(p *plan, m *match, req *pb.RateLimitRequest, d *ratelimit.RateLimitDescriptor) {
 	p.quota = r.handler.opts.Quota
 	if m.counter == nil || m.rule != nil && r.isReplaced(m.rule) {
@@ -87,8 +89,9 @@ func (r *requestState) planOne(p *plan, m *match, req *pb.RateLimitRequest, d *r
 	}
 }
 
-// overrideName returns the name of a descriptor that brings its own limit: the domain
-// and the keys of its entries. Statistics add the values, which a log must not contain.
+// overrideName returns a name for a descriptor that contains its own limit: the domain
+// and the keys of its entries. Names in statistics also have the values, which must not
+// be logged.
 func overrideName(domain string, d *ratelimit.RateLimitDescriptor) string {
 	name := append(make([]byte, 0, 64), domain...)
 	for _, e := range d.GetEntries() {
@@ -97,8 +100,8 @@ func overrideName(domain string, d *ratelimit.RateLimitDescriptor) string {
 	return string(name)
 }
 
-// chooseDisposition returns the disposition of a descriptor, whose rule is nil if it
-// brings its own limit.
+// chooseDisposition returns the disposition of a descriptor. rule is nil if the
+// descriptor contains its own limit; negative is whether its hits are negative.
 func chooseDisposition(rule *envoyconfig.Rule, negative bool) disposition {
 	switch {
 	case rule != nil && rule.Unlimited:
@@ -111,16 +114,16 @@ func chooseDisposition(rule *envoyconfig.Rule, negative bool) disposition {
 	return counted
 }
 
-// isReplaced reports whether a rule of the request replaces this one. Rules that are
-// replaced still replace others. Unlimited rules are never replaced.
+// isReplaced reports whether another rule that matched in this request replaces rule. A
+// replaced rule can itself replace other rules. Unlimited rules are never replaced.
 func (r *requestState) isReplaced(rule *envoyconfig.Rule) bool {
 	return !rule.Unlimited && slices.ContainsFunc(r.matches, func(by match) bool {
 		return by.rule != nil && slices.Contains(by.rule.Replaces, rule.Name)
 	})
 }
 
-// readHits returns a descriptor's own hits, also 0, or those of the request, of which 0
-// means 1.
+// readHits returns the number of hits of descriptor d. If d has a number of its own, it
+// counts, even if it is 0. Otherwise the number in the request counts, and 0 means 1.
 func readHits(req *pb.RateLimitRequest, d *ratelimit.RateLimitDescriptor) uint64 {
 	if own := d.GetHitsAddend(); own != nil {
 		return own.GetValue()

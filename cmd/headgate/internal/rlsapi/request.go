@@ -16,15 +16,15 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/envoyconfig"
 )
 
-// The messages of envoyproxy/ratelimit.
+// The error messages of envoyproxy/ratelimit for these cases.
 var (
 	errNoDomain      = status.Error(codes.InvalidArgument, "rate limit domain must not be empty")
 	errNoDescriptors = status.Error(codes.InvalidArgument, "rate limit descriptor list must not be empty")
 	errNoConfig      = status.Error(codes.Unavailable, "no rate limit configuration loaded")
 )
 
-// requestState is the memory of one request, reused for later requests. Each stage of
-// [Handler.process] writes its own part.
+// requestState is the memory for processing one request. It is reused for later
+// requests. Each stage of [Handler.process] writes its own fields.
 type requestState struct {
 	watch    stopwatch
 	handler  *Handler
@@ -34,22 +34,22 @@ type requestState struct {
 
 	// match
 	matcher envoyconfig.Matcher
-	entries []envoyconfig.Entry // of the descriptor that is being matched
-	name    []byte              // of its counter
-	keys    []byte              // of all descriptors, one after the other
+	entries []envoyconfig.Entry // entries of the descriptor that is being matched
+	name    []byte              // name of that descriptor's counter
+	keys    []byte              // concatenated keys of all descriptors
 	matches []match
 
 	// plan
 	descriptors []descriptor
 
 	// charge
-	asked     []*descriptor // that the last operation was about, in its order
+	asked     []*descriptor // descriptors in the last store operation, in its order
 	checks    []engine.Check
 	answer    engine.Answer
-	decisions []headgate.Decision // of all operations
+	decisions []headgate.Decision // decisions of all store operations for the request
 }
 
-// descriptor is one descriptor of a request, from the plan stage on.
+// descriptor is the state of one descriptor of a request, from the plan stage on.
 type descriptor struct {
 	plan
 	result
@@ -57,7 +57,7 @@ type descriptor struct {
 
 var requestStates = sync.Pool{New: func() any { return &requestState{watch: stopwatch{lane: stopwatches.Add(1)}} }}
 
-// release keeps r for another request, without any data of this one.
+// release clears r and keeps its memory for another request.
 func (r *requestState) release() {
 	r.matcher.Forget()
 	clear(r.entries[:cap(r.entries)])
@@ -70,9 +70,9 @@ func (r *requestState) release() {
 	}
 }
 
-// ShouldRateLimit decides one request at the store's clock. An invalid request is an
-// InvalidArgument error, and a request that could not be decided an Unavailable error.
-// Envoy then does what its failure_mode_deny requires.
+// ShouldRateLimit decides one request at the store's clock. It returns an
+// InvalidArgument error for an invalid request, and an Unavailable error if no decision
+// could be made. After an Unavailable error, Envoy's setting failure_mode_deny applies.
 func (h *Handler) ShouldRateLimit(ctx context.Context, req *pb.RateLimitRequest) (resp *pb.RateLimitResponse, err error) {
 	r := requestStates.Get().(*requestState)
 	r.watch.start(moment)
@@ -80,7 +80,8 @@ func (h *Handler) ShouldRateLimit(ctx context.Context, req *pb.RateLimitRequest)
 	return h.handle(ctx, headgate.StoreClock, req, r)
 }
 
-// finish records how long a request took, and turns a panic into an error.
+// finish records the duration of a request, releases r, and converts a panic to an
+// error.
 func (h *Handler) finish(r *requestState, resp **pb.RateLimitResponse, err *error) {
 	h.stats.times.add(r.watch.lane, r.watch.stop(moment))
 	r.release()
@@ -90,15 +91,15 @@ func (h *Handler) finish(r *requestState, resp **pb.RateLimitResponse, err *erro
 	}
 }
 
-// ShouldRateLimitAt is like [Handler.ShouldRateLimit], with the given time as the
-// current time.
+// ShouldRateLimitAt is like [Handler.ShouldRateLimit], but uses the parameter now as
+// the current time, and its durations are not recorded.
 func (h *Handler) ShouldRateLimitAt(ctx context.Context, now headgate.Instant, req *pb.RateLimitRequest) (*pb.RateLimitResponse, error) {
 	r := requestStates.Get().(*requestState)
 	defer r.release()
 	return h.handle(ctx, now, req, r)
 }
 
-// handle processes a request and counts its error.
+// handle processes a request and, if this fails, counts the error.
 func (h *Handler) handle(ctx context.Context, now headgate.Instant, req *pb.RateLimitRequest, r *requestState) (*pb.RateLimitResponse, error) {
 	r.handler, r.now = h, now
 	resp, err := h.process(ctx, req, r)
@@ -112,8 +113,8 @@ func (h *Handler) handle(ctx context.Context, now headgate.Instant, req *pb.Rate
 	return resp, err
 }
 
-// process takes a request through its stages. Each stage is a file of this package:
-// match, plan, charge, response and stats.
+// process runs a request through all stages. Each stage is in a file of this package:
+// match, plan, charge, stats and response.
 func (h *Handler) process(ctx context.Context, req *pb.RateLimitRequest, r *requestState) (*pb.RateLimitResponse, error) {
 	if err := h.validate(req); err != nil {
 		return nil, err
@@ -134,7 +135,8 @@ func (h *Handler) process(ctx context.Context, req *pb.RateLimitRequest, r *requ
 	return r.respond(req, over), nil
 }
 
-// validate refuses a request above the limits on input, before any memory is used for it.
+// validate returns an error for a request that exceeds the input limits in [Options],
+// before the request causes any allocation.
 func (h *Handler) validate(req *pb.RateLimitRequest) error {
 	switch {
 	case req.GetDomain() == "":
@@ -163,7 +165,7 @@ func refuse(format string, args ...any) error {
 	return status.Error(codes.InvalidArgument, fmt.Sprintf(format, args...))
 }
 
-// toStatus is an error of the engine as a gRPC status.
+// toStatus converts an error of the engine to a gRPC status error.
 func toStatus(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:

@@ -16,7 +16,8 @@ import (
 	"github.com/headgate/headgate/internal/micros"
 )
 
-// respond makes the response to a request.
+// respond returns the response to a request whose descriptors are decided. isOver is
+// the result of charge.
 func (r *requestState) respond(req *pb.RateLimitRequest, isOver bool) *pb.RateLimitResponse {
 	resp, opts := r.newResponse(), &r.handler.opts
 	switch {
@@ -34,7 +35,8 @@ func (r *requestState) respond(req *pb.RateLimitRequest, isOver bool) *pb.RateLi
 	return resp
 }
 
-// singleResponse is a response about one descriptor, as most are, in one piece of memory.
+// singleResponse is the memory for a response with one status, as most have: one
+// allocation instead of four.
 type singleResponse struct {
 	response pb.RateLimitResponse
 	status   pb.RateLimitResponse_DescriptorStatus
@@ -42,7 +44,8 @@ type singleResponse struct {
 	reset    durationpb.Duration
 }
 
-// newResponse makes a response with code OK and one status for each descriptor.
+// newResponse returns a response with the overall code OK and one status for each
+// descriptor.
 func (r *requestState) newResponse() *pb.RateLimitResponse {
 	if len(r.descriptors) == 1 {
 		s := new(singleResponse)
@@ -62,7 +65,7 @@ func (r *requestState) newResponse() *pb.RateLimitResponse {
 	return &pb.RateLimitResponse{OverallCode: pb.RateLimitResponse_OK, Statuses: all}
 }
 
-// describe writes the status of a descriptor.
+// describe fills in the status s of a descriptor. reset is memory for a duration in s.
 func (d *descriptor) describe(now headgate.Instant, s *pb.RateLimitResponse_DescriptorStatus, reset *durationpb.Duration) {
 	s.Code = pb.RateLimitResponse_OK
 	switch d.disposition {
@@ -87,8 +90,8 @@ func (d *descriptor) describe(now headgate.Instant, s *pb.RateLimitResponse_Desc
 	s.DurationUntilReset = reset
 }
 
-// remaining is what is left of a limit. Of more requests than can be counted, the rest
-// is added.
+// remaining returns how many units of a limit remain. The store can't count more than
+// headgate.MaxUnits; if the limit is larger, the difference is added.
 func remaining(l *envoyconfig.Limit, d *headgate.Decision) uint32 {
 	left := d.Remaining
 	if l.Requests == 0 {
@@ -99,9 +102,10 @@ func remaining(l *envoyconfig.Limit, d *headgate.Decision) uint32 {
 	return uint32(min(left, math.MaxUint32))
 }
 
-// wait is the time until a fixed window ends, in whole seconds, at least 1. For other
-// limits it is the time until the same hits are allowed if they are denied, or else
-// until the limit is full.
+// wait returns the reset time of a limit in a response. For a fixed window it is the
+// time until the window ends, in whole seconds, at least 1. For other limits, it is the
+// time until the same hits are allowed if they were denied, or else until the limit is
+// full.
 func (d *descriptor) wait(l *envoyconfig.Limit, decision *headgate.Decision, now headgate.Instant) time.Duration {
 	if !l.Windows {
 		if d.verdict == over && decision.RetryAfter > 0 {
@@ -110,7 +114,7 @@ func (d *descriptor) wait(l *envoyconfig.Limit, decision *headgate.Decision, now
 		return decision.ResetAfter
 	}
 	left := max(decision.ResetAfter, decision.RetryAfter)
-	if left == 0 || left > l.Period { // an unused window: the store did not return where it ends
+	if left == 0 || left > l.Period { // an unused window: the store does not return its end
 		left = l.Period - sinceEpoch(now)%l.Period
 	}
 	return (left + time.Second - 1).Truncate(time.Second)
@@ -123,8 +127,10 @@ func sinceEpoch(now headgate.Instant) time.Duration {
 	return micros.Duration(int64(now))
 }
 
-// tightestStatus is the status with the least left, the first of equals. If descriptors
-// without quota are over, it is the last of those. It is nil if no status has a limit.
+// tightestStatus returns the status with the fewest remaining units, or the first of
+// them if several have equally many. But if descriptors without quota mode are over
+// their limits, it returns the status of the last one of these. It returns nil if no
+// status has a limit.
 func (r *requestState) tightestStatus(all []*pb.RateLimitResponse_DescriptorStatus) (tightest *pb.RateLimitResponse_DescriptorStatus) {
 	least := uint32(math.MaxUint32)
 	for i, s := range all {
@@ -138,7 +144,7 @@ func (r *requestState) tightestStatus(all []*pb.RateLimitResponse_DescriptorStat
 	return tightest
 }
 
-// fields are the header fields about a status; none if it is nil.
+// fields returns the header fields for status s, or none if s is nil.
 func (n *Headers) fields(s *pb.RateLimitResponse_DescriptorStatus) []*core.HeaderValue {
 	if s == nil {
 		return nil
@@ -154,8 +160,8 @@ func (n *Headers) fields(s *pb.RateLimitResponse_DescriptorStatus) []*core.Heade
 	}
 }
 
-// metadata repeats the request, and merges the metadata of the rules that did not deny
-// it.
+// metadata returns the dynamic metadata of the response: the content of the request,
+// and the merged metadata of the matching rules that did not deny it.
 func (r *requestState) metadata(req *pb.RateLimitRequest) *structpb.Struct {
 	descriptors := make([]*structpb.Value, len(req.GetDescriptors()))
 	for i, d := range req.GetDescriptors() {
@@ -196,9 +202,9 @@ func toStruct(d *ratelimit.RateLimitDescriptor) *structpb.Struct {
 	return &structpb.Struct{Fields: fields}
 }
 
-// merge adds to into what it does not have, mapping by mapping: the first value wins.
-// Values are shared with from, but mappings are copied, because later merges may add to
-// them.
+// merge adds the fields of from to into, recursively in nested mappings. It does not
+// replace a value that into already has. Values are shared with from, but mappings are
+// copied, because later merges may add to them.
 func merge(into, from *structpb.Struct) {
 	for name, value := range from.GetFields() {
 		inner := value.GetStructValue()

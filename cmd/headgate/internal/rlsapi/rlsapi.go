@@ -5,16 +5,16 @@
 //
 // # What a request is charged
 //
-// The descriptors of a request are charged all or none, in one operation of the store:
-// a denied request spends nothing. With [Each] every descriptor is charged separately,
-// like in envoyproxy/ratelimit.
+// The descriptors of a request are charged in one atomic operation of the store: all of
+// them, or none if the request is denied. With [Each], every descriptor is charged
+// separately, as in envoyproxy/ratelimit.
 //
-//   - Rules in shadow mode never deny. They are charged separately, if the other rules
-//     allow the request.
+//   - Rules in shadow mode never deny. They are charged in a separate operation, if the
+//     other rules allow the request.
 //   - Rules in quota mode deny only if all of them do. Quota rules that allow the request
 //     are charged after the other rules.
 //   - Negative hits are always refunded, in an operation before all charges. If a charge
-//     then fails, the refund stays, and a client that repeats the request refunds again.
+//     then fails, the refund is kept, and a client that repeats the request refunds again.
 package rlsapi
 
 import (
@@ -30,22 +30,24 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/envoyconfig"
 )
 
-// Default limits on input; see [Options].
+// Defaults of the input limits in [Options].
 const (
 	DefaultMaxDescriptors = 32
 	DefaultMaxEntryBytes  = 1 << 10
 	DefaultMaxBodyBytes   = 64 << 10
 )
 
-// ChargeMode is how the descriptors of one request are charged.
+// ChargeMode is whether the descriptors of one request are charged together or
+// separately.
 type ChargeMode string
 
-// How descriptors are charged. The zero value means [AllOrNone].
+// The values of [ChargeMode]. The zero value means [AllOrNone].
 const (
 	// AllOrNone charges all descriptors, or none if one is over its limit.
 	AllOrNone ChargeMode = "all_or_none"
-	// Each charges each descriptor separately. One that crosses its fixed window's limit
-	// spends what was left and one hit more, so that 0 hits are over the limit, too.
+	// Each charges each descriptor separately. A descriptor that exceeds the limit of
+	// its fixed window spends all units that were left and is counted as one hit over
+	// the limit. A later request of 0 hits is then over the limit, too.
 	Each ChargeMode = "each"
 )
 
@@ -56,29 +58,31 @@ type Headers struct {
 	Reset     string // empty means RateLimit-Reset
 }
 
-// Options are a handler's settings. A field that is zero has its default.
+// Options are the settings of a handler. A field with its zero value has the default in
+// its comment.
 type Options struct {
 	Charge          ChargeMode // empty means AllOrNone
-	Shadow          bool       // every overall code is OK; each descriptor is charged separately
-	Quota           bool       // all descriptors are in quota mode; those without a rule allow
-	DynamicMetadata bool       // responses repeat the request, with the metadata of rules that allow it
-	Headers         *Headers   // header fields about the tightest limit; nil means none
-	// NearLimitRatio is the part of a limit above which hits are near it; 0 means 0.8,
-	// below 0 all are.
+	Shadow          bool       // shadow mode for all rules: every overall code is OK; each descriptor is charged separately
+	Quota           bool       // quota mode for all descriptors; a descriptor without a rule then counts as allowed
+	DynamicMetadata bool       // responses contain the request and the metadata of rules that allow it
+	Headers         *Headers   // names of the header fields for the tightest limit; nil means no header fields
+	// NearLimitRatio is the fraction of a limit above which statistics count hits as
+	// near the limit. 0 means 0.8; a negative value means all hits.
 	NearLimitRatio float64
-	// NeedDomains makes health checks fail until there is a configuration with a domain.
+	// NeedDomains makes health checks fail until a configuration with a domain is
+	// loaded.
 	NeedDomains bool
-	// Unavailable503 is for /json: 503 if the store is unavailable, not 400 as
-	// envoyproxy/ratelimit.
+	// Unavailable503 makes /json return status 503 if the store is unavailable.
+	// Otherwise it returns 400, like envoyproxy/ratelimit.
 	Unavailable503 bool
-	MaxDescriptors int          // of a request; 0 means DefaultMaxDescriptors
-	MaxEntries     int          // of a descriptor; 0 means envoyconfig.DefaultMaxEntries
-	MaxEntryBytes  int          // of a domain, a key or a value; 0 means DefaultMaxEntryBytes
-	MaxBodyBytes   int          // of a request to /json; 0 means DefaultMaxBodyBytes
-	Log            *slog.Logger // receives panics, without any key; nil means no log
+	MaxDescriptors int          // maximum number of descriptors in a request; 0 means DefaultMaxDescriptors
+	MaxEntries     int          // maximum number of entries in a descriptor; 0 means envoyconfig.DefaultMaxEntries
+	MaxEntryBytes  int          // maximum length of a domain, an entry's key or a value; 0 means DefaultMaxEntryBytes
+	MaxBodyBytes   int          // maximum body size of a request to /json; 0 means DefaultMaxBodyBytes
+	Log            *slog.Logger // logger for panics; its lines contain no keys; nil means no log
 }
 
-// Handler decides requests. It is made with [New] and may be used concurrently.
+// Handler decides requests. It is created with [New] and may be used concurrently.
 type Handler struct {
 	pb.UnimplementedRateLimitServiceServer
 
@@ -89,12 +93,12 @@ type Handler struct {
 	stats    stats
 	stopped  atomic.Bool
 
-	publishing sync.Mutex // held from the evaluation of the health until it is published
+	publishing sync.Mutex // held while the health is evaluated and published
 	publish    func(healthy bool)
 }
 
-// New makes a handler of e: until [Handler.Apply], every request is Unavailable. opts may
-// be nil.
+// New creates a handler that decides with e. Before the first [Handler.Apply], every
+// request gets an Unavailable error. opts may be nil.
 func New(e *engine.Engine, opts *Options) (*Handler, error) {
 	opts = cmp.Or(opts, &Options{})
 	h := &Handler{engine: e, opts: *opts}
@@ -120,8 +124,8 @@ func New(e *engine.Engine, opts *Options) (*Handler, error) {
 	return h, nil
 }
 
-// Healthy reports whether this instance is not draining, and has the configuration that
-// it needs.
+// Healthy reports whether this instance is not draining, and has a configuration with a
+// domain if [Options].NeedDomains is set.
 func (h *Handler) Healthy() bool {
 	if h.stopped.Load() {
 		return false
@@ -130,13 +134,14 @@ func (h *Handler) Healthy() bool {
 	return !h.opts.NeedDomains || rules != nil && rules.config.Domains() > 0
 }
 
-// Drain makes health checks fail. Requests are still decided.
+// Drain makes health checks fail. Requests are still processed.
 func (h *Handler) Drain() {
 	h.stopped.Store(true)
 	h.publishHealth()
 }
 
-// publishHealth reports the health to the server of this handler, if it has one.
+// publishHealth publishes the current health to the gRPC server of this handler, if
+// there is one.
 func (h *Handler) publishHealth() {
 	h.publishing.Lock()
 	defer h.publishing.Unlock()
@@ -145,7 +150,7 @@ func (h *Handler) publishHealth() {
 	}
 }
 
-// publishTo has every change of the health published from now on, and the current one.
+// publishTo calls publish with the current health, and again for every later change.
 func (h *Handler) publishTo(publish func(healthy bool)) {
 	h.publishing.Lock()
 	h.publish = publish

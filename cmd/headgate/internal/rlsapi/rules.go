@@ -13,19 +13,19 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/envoyconfig"
 )
 
-// ErrConfig is what an error of [Handler.Apply] matches.
+// ErrConfig matches, with errors.Is, every error that [Handler.Apply] returns.
 var ErrConfig = errors.New("rlsapi: configuration refused")
 
-// ruleSet is a configuration that is ready for requests.
+// ruleSet is a configuration with its rules prepared for requests.
 type ruleSet struct {
 	config   *envoyconfig.Config
-	prepared []preparedRule // by the index of the rule
+	prepared []preparedRule // by envoyconfig.Rule.Index
 }
 
-// Apply replaces the whole configuration, or returns an error and changes nothing: a rule
-// may require what the store cannot do. Requests in progress end under the
+// Apply replaces the whole configuration. It returns an error and changes nothing if a
+// rule requires what the store can't do. Requests in progress are completed with the
 // configuration that they began with. Counters of removed rules are dropped, and all
-// others continue. It does no I/O.
+// other counters continue. Apply does no I/O.
 func (h *Handler) Apply(c *envoyconfig.Config) error {
 	h.applying.Lock()
 	defer h.applying.Unlock()
@@ -47,7 +47,7 @@ func (h *Handler) Apply(c *envoyconfig.Config) error {
 	return nil
 }
 
-// verify returns an error about the first rule that requires what the store cannot do.
+// verify returns an error for the first rule that requires what the store can't do.
 func (h *Handler) verify(c *envoyconfig.Config) error {
 	snapshot := h.engine.ActiveConfig()
 	for _, r := range c.Rules() {
@@ -62,11 +62,11 @@ func (h *Handler) verify(c *envoyconfig.Config) error {
 	return nil
 }
 
-// Refused counts a configuration that was rejected, for [Handler.Stats].
+// Refused counts a rejected configuration for [Handler.Stats].
 func (h *Handler) Refused() { h.stats.refusals.Add(1) }
 
-// Dump returns one line for each rule, in the order of the files, as
-// envoyproxy/ratelimit's /rlconfig does. It returns nil if there is no configuration.
+// Dump returns one line for each rule, in the order of the files, in the format of
+// envoyproxy/ratelimit's /rlconfig. It returns nil if no configuration is loaded.
 func (h *Handler) Dump() []string {
 	rules := h.rules.Load()
 	if rules == nil {
@@ -84,17 +84,18 @@ func (h *Handler) Dump() []string {
 	return lines
 }
 
-// preparedRule is what is the same in every request that a rule matches.
+// preparedRule holds what is the same for every request that a rule matches.
 type preparedRule struct {
-	charged  []envoyconfig.Limit // for hits
-	overflow bool                // charged allows one hit more than the rule
-	refunded []envoyconfig.Limit // for negative hits
+	charged  []envoyconfig.Limit // limits for charging hits
+	overflow bool                // whether charged allows one hit more than the rule; see [canOverflow]
+	refunded []envoyconfig.Limit // limits for refunding negative hits
 	reported []*pb.RateLimitResponse_RateLimit
-	counter  *Counter // nil if its name depends on the request
+	counter  *Counter // nil if the counter's name depends on the request
 }
 
-// prepare makes a rule ready, but for its counter. With each, descriptors are charged
-// separately.
+// prepare computes what is the same for every request that rule matches, except the
+// counter. The parameter each is whether descriptors are charged separately, as with
+// [Each].
 func prepare(rule *envoyconfig.Rule, each bool) preparedRule {
 	p := preparedRule{charged: rule.Limits, refunded: rule.Limits}
 	for i := range rule.Limits {
@@ -115,8 +116,8 @@ func prepare(rule *envoyconfig.Rule, each bool) preparedRule {
 	return p
 }
 
-// override is the limit that a descriptor brings, in one piece of memory. Responses
-// keep it.
+// override holds the limit that a descriptor itself contains, in one allocation.
+// Responses refer to its report.
 type override struct {
 	limits   [1]envoyconfig.Limit
 	own      engine.InlineLimit
@@ -125,7 +126,9 @@ type override struct {
 	report   pb.RateLimitResponse_RateLimit
 }
 
-// newOverride makes the override of a descriptor ready to be charged, or to be refunded.
+// newOverride converts the limit in descriptor d for charging, or for refunding if its
+// hits are negative. The parameter each is whether descriptors are charged separately,
+// as with [Each].
 func newOverride(d *ratelimit.RateLimitDescriptor, each bool) *override {
 	o := new(override)
 	requests := d.GetLimit().GetRequestsPerUnit()
@@ -146,28 +149,30 @@ func newOverride(d *ratelimit.RateLimitDescriptor, each bool) *override {
 	return o
 }
 
-// makeRefund makes the limit that negative hits of a limit of 0 are refunded to: the
-// window may have counted hits while the limit was larger.
+// makeRefund returns the limit to which negative hits are refunded if the rule's limit
+// is 0. A refund is useful there, because the window may have counted hits while the
+// limit was larger.
 func makeRefund(blocked *envoyconfig.Limit) engine.InlineLimit {
 	_, own := envoyconfig.MakeLimit(1, blocked.Period)
 	return own
 }
 
-// canOverflow reports whether limits are one fixed window to which one hit more can be
-// charged.
+// canOverflow reports whether limits are a single fixed window whose limit can be
+// raised by one hit.
 //
-// With [Each], envoyproxy/ratelimit also counts hits that it denies, and then reports
-// the limit as over, even to 0 hits. A store counts no further than a limit. It is
-// therefore given a limit of one hit more: a window that has counted this hit is over.
+// With [Each], envoyproxy/ratelimit also counts hits that it denies. After that, even a
+// request of 0 hits is over the limit. A store never counts beyond a limit, so Headgate
+// gives the store a limit that is one hit higher. A window that has counted this
+// additional hit is over the rule's limit; see [descriptor.applyOverflow].
 func canOverflow(limits []envoyconfig.Limit) bool {
 	return len(limits) == 1 && limits[0].Windows && limits[0].Inline != nil && limits[0].Inline.Limit.Rate < headgate.MaxUnits
 }
 
-// isBlocked reports whether limits allow nothing at all. The store is not asked about
-// them.
+// isBlocked reports whether limits allow nothing: a single limit of 0. The decision is
+// then made without the store.
 func isBlocked(limits []envoyconfig.Limit) bool { return len(limits) == 1 && limits[0].Inline == nil }
 
-// report writes a limit as responses report it.
+// report fills in a limit in the form that responses contain.
 func report(to *pb.RateLimitResponse_RateLimit, name string, l *envoyconfig.Limit) {
 	to.Name, to.RequestsPerUnit, to.Unit = name, l.Requests, pb.RateLimitResponse_RateLimit_Unit(l.Unit)
 }

@@ -21,37 +21,39 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/bounded"
 )
 
-// healthName is the service that envoyproxy/ratelimit reports the health of.
+// healthName is the name of the service whose health envoyproxy/ratelimit reports.
 const healthName = "ratelimit"
 
-// streamWorkers is the number of goroutines that are kept for requests: the stack of a
-// new one would grow again. It is about as many requests as wait for a remote store
-// simultaneously.
+// streamWorkers is the number of goroutines that are kept for processing requests.
+// Reason: the stack of a new goroutine would have to grow for each request. The number
+// is roughly how many requests wait for a remote store simultaneously.
 const streamWorkers = 128
 
-// ServerOptions limit what clients may use. A field that is zero has its default.
+// ServerOptions limit what clients can use. A field with its zero value has the default
+// in its comment.
 type ServerOptions struct {
-	TLS              *tls.Config   // with client certificates, if it requires them; nil means plain text
-	MaxMessageBytes  int           // of a request; 0 means 64 KiB
-	MaxConnections   int           // simultaneously, others are closed immediately; 0 means 4,096
-	MaxStreams       int           // simultaneous requests of one connection; 0 means 1,024
-	MaxHeaderBytes   int           // of a request; 0 means 16 KiB
-	MaxConnectionAge time.Duration // after which a client must connect again; 0 means 24 h
-	AgeGrace         time.Duration // for requests in flight after that; 0 means 1 h
-	HandshakeTimeout time.Duration // for TLS and the HTTP/2 preface; 0 means 5 s
+	TLS              *tls.Config   // may require client certificates; nil means plain text
+	MaxMessageBytes  int           // maximum size of a request; 0 means 64 KiB
+	MaxConnections   int           // maximum simultaneous connections of a listener, others are closed immediately; 0 means 4,096
+	MaxStreams       int           // maximum simultaneous requests on one connection; 0 means 1,024
+	MaxHeaderBytes   int           // maximum size of a request's header; 0 means 16 KiB
+	MaxConnectionAge time.Duration // age at which a client must connect again; 0 means 24 h
+	AgeGrace         time.Duration // grace period for requests in flight at that age; 0 means 1 h
+	HandshakeTimeout time.Duration // timeout of TLS handshake and HTTP/2 preface; 0 means 5 s
 }
 
-// Server serves a [Handler] over gRPC, with health checks and reflection. It is made with
-// [NewServer] and may be used concurrently.
+// Server serves a [Handler] over gRPC, with health checks and reflection. It is created
+// with [NewServer] and may be used concurrently.
 type Server struct {
 	handler        *Handler
 	grpc           *grpc.Server
 	health         *health.Server
-	stopWatches    context.CancelFunc // ends streams of health
-	maxConnections int                // of one listener
+	stopWatches    context.CancelFunc // ends all streams of health checks
+	maxConnections int                // limit for each listener
 }
 
-// NewServer makes the only server of h. opts may be nil.
+// NewServer creates a server for h. It may be called only once for a handler. opts may
+// be nil.
 func NewServer(h *Handler, opts *ServerOptions) *Server {
 	opts = cmp.Or(opts, &ServerOptions{})
 	stopping, stop := context.WithCancel(context.Background())
@@ -77,7 +79,7 @@ func newServerOptions(opts *ServerOptions) []grpc.ServerOption {
 		grpc.ConnectionTimeout(cmp.Or(opts.HandshakeTimeout, 5*time.Second)),
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.NumStreamWorkers(streamWorkers),
-		grpc.StaticStreamWindowSize(64 << 10), // otherwise a ping after each read measures the bandwidth
+		grpc.StaticStreamWindowSize(64 << 10), // with a dynamic window, gRPC measures the bandwidth by a ping after each read
 		grpc.StaticConnWindowSize(1 << 20),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
@@ -93,9 +95,9 @@ func newServerOptions(opts *ServerOptions) []grpc.ServerOption {
 	return options
 }
 
-// Serve serves the connections of ln, which it closes, until [Server.Shutdown]; it then
-// returns nil. It may be called for several listeners; each has its own limit of
-// connections.
+// Serve serves connections from ln until [Server.Shutdown] is called, and then returns
+// nil. It closes ln. It may be called for several listeners; the maximum number of
+// connections applies to each listener separately.
 func (s *Server) Serve(ln net.Listener) error {
 	err := s.grpc.Serve(bounded.Listener(ln, s.maxConnections))
 	if errors.Is(err, grpc.ErrServerStopped) { // Shutdown was called before Serve
@@ -104,12 +106,13 @@ func (s *Server) Serve(ln net.Listener) error {
 	return err
 }
 
-// Drain is [Handler.Drain].
+// Drain calls [Handler.Drain].
 func (s *Server) Drain() { s.handler.Drain() }
 
-// Shutdown makes health checks fail, accepts no more connections, asks clients to use
-// other servers, ends streams of health, and waits until every request in flight has
-// its response. If ctx ends first, it closes all connections and returns ctx's error.
+// Shutdown makes health checks fail, stops accepting connections, asks clients to use
+// other servers, ends the streams of health checks, and waits until every request in
+// flight has its response. If ctx ends first, Shutdown closes all connections and
+// returns ctx's error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.Drain()
 	s.stopWatches()
@@ -128,14 +131,14 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
-// healthService is the health service of gRPC, but ends its streams when the server
-// stops: they would keep it running otherwise.
+// healthService is gRPC's health service, except that Watch ends its streams when the
+// server stops. Otherwise open streams would delay the shutdown.
 type healthService struct {
 	*health.Server
 	stopping context.Context
 }
 
-// Watch sends each change of health until the client or the server ends the stream.
+// Watch sends each change of the health until the client or the server ends the stream.
 func (h *healthService) Watch(r *grpc_health_v1.HealthCheckRequest, stream grpc_health_v1.Health_WatchServer) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
@@ -147,11 +150,11 @@ func (h *healthService) Watch(r *grpc_health_v1.HealthCheckRequest, stream grpc_
 	return err
 }
 
-// watchStream is a stream that ends with a context.
+// watchStream is a stream with a different context.
 type watchStream struct {
 	grpc_health_v1.Health_WatchServer
 	ctx context.Context
 }
 
-// Context returns the context that the stream ends with.
+// Context returns the context whose cancellation ends the stream.
 func (w watchStream) Context() context.Context { return w.ctx }

@@ -5,38 +5,42 @@ import (
 	"sync/atomic"
 )
 
-// Counter counts hits under one rule. Its numbers have the names of envoyproxy/ratelimit.
+// Counter counts the hits of one rule. Its fields correspond to counters of
+// envoyproxy/ratelimit.
 type Counter struct {
 	total, over, near, within, shadow, negative atomic.Uint64
 }
 
-// Counts are the numbers of a [Counter].
+// Counts are the values of a [Counter].
 type Counts struct {
-	TotalHits         uint64 // of all requests that the rule matched
-	OverLimit         uint64 // above the limit
-	NearLimit         uint64 // above the near limit ratio, and not above the limit
-	WithinLimit       uint64 // of requests that were not over
-	ShadowMode        uint64 // of requests that would have been over
-	TotalNegativeHits uint64 // refunded
+	TotalHits         uint64 // hits in all requests that the rule matched
+	OverLimit         uint64 // hits above the limit
+	NearLimit         uint64 // hits above the near-limit ratio, and not above the limit
+	WithinLimit       uint64 // hits in requests that were not over the limit
+	ShadowMode        uint64 // hits in requests over the limit that shadow mode allowed
+	TotalNegativeHits uint64 // refunded hits
 }
 
-// Stats are the counts since the start.
+// Stats are the counts since the handler was created.
 type Stats struct {
-	// Rules are by name, domain.key_value.key, as envoyproxy/ratelimit has it.
+	// Rules are the counts by name. A name has the form domain.key_value.key, as in
+	// envoyproxy/ratelimit.
 	Rules map[string]Counts
-	// DomainNotFound counts requests for domains that are not configured.
+	// DomainNotFound counts the requests by domain, for domains that are not in the
+	// configuration.
 	DomainNotFound map[string]uint64
-	// Times are the durations of all requests, over gRPC and at /json, without their
-	// transport.
+	// Times are the durations of all requests over gRPC and at /json, without the time
+	// for their transmission.
 	Times Times
-	// ConfigLoads are configurations that took effect, and ConfigErrors the rejected
-	// ones.
+	// ConfigLoads is the number of configurations that took effect, and ConfigErrors
+	// the number of rejected configurations.
 	ConfigLoads, ConfigErrors uint64
-	// StoreErrors are requests that the store did not decide, or not in time.
-	// ServiceErrors are invalid requests, and requests without a configuration.
+	// StoreErrors is the number of requests for which the store made no decision, or
+	// not in time. ServiceErrors is the number of invalid requests and of requests
+	// while no configuration was loaded.
 	StoreErrors, ServiceErrors uint64
-	// GlobalShadow counts requests over their limits that got OK because every response
-	// is OK.
+	// GlobalShadow is the number of requests over their limits that were allowed only
+	// because of [Options].Shadow.
 	GlobalShadow uint64
 }
 
@@ -55,15 +59,15 @@ func (c *Counter) add(n Counts) {
 
 // stats are all statistics of a handler.
 type stats struct {
-	ratio    float32 // near limit
+	ratio    float32 // near-limit ratio
 	times    times
 	counters counters
 
 	loads, refusals, storeErrors, serviceErrors, shadowed atomic.Uint64
 }
 
-// countHits counts the hits of a request. Unless charged, the store was only asked
-// about them.
+// countHits counts the hits of a request in the counters of its rules. charged is false
+// if the store only peeked and charged nothing.
 func (s *stats) countHits(descriptors []descriptor, charged bool) {
 	for i := range descriptors {
 		switch d := &descriptors[i]; d.disposition {
@@ -75,9 +79,10 @@ func (s *stats) countHits(descriptors []descriptor, charged bool) {
 	}
 }
 
-// splitHits counts hits into those near the limit and those above it, as
-// envoyproxy/ratelimit does: one request may have some of each. If they were charged,
-// Remaining is what was left after them.
+// splitHits divides the hits of d into hits near the limit and hits above it, and
+// counts them, like envoyproxy/ratelimit. A single request may have both. charged is
+// whether the hits were charged; if so, Remaining is the number of units after the
+// charge.
 func (d *descriptor) splitHits(ratio float32, charged bool) {
 	t, hits := d.tightest(), int64(d.hits)
 	limit := d.decisions[t].Limit
@@ -103,7 +108,8 @@ func (d *descriptor) splitHits(ratio float32, charged bool) {
 	d.counter.within.Add(d.hits)
 }
 
-// Stats returns the counts since the start. The numbers are not of one instant.
+// Stats returns the counts since the handler was created. The counts are not read at
+// the same instant.
 func (h *Handler) Stats() Stats {
 	s := &h.stats
 	all := Stats{

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// timeBounds are bounds of durations. From 5 ms on they are those of
-// envoyproxy/ratelimit.
+// timeBounds are the upper bounds of the histogram's buckets. Those from 5 ms on are
+// the bounds of envoyproxy/ratelimit.
 var timeBounds = [...]time.Duration{
 	25 * time.Microsecond, 50 * time.Microsecond, 100 * time.Microsecond, 250 * time.Microsecond, 500 * time.Microsecond,
 	time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond,
@@ -14,32 +14,33 @@ var timeBounds = [...]time.Duration{
 	10 * time.Second,
 }
 
-// Only 1 in measureEvery fast requests is timed; the others are counted with its
-// duration. Two looks at the clock cost a quarter of a decision in memory. After a slow
-// request all are timed.
+// While requests are fast, only 1 in measureEvery is timed, and the others are counted
+// with the last timed duration. Reason: reading the clock twice costs a quarter of the
+// time of a decision in memory. After a slow request, every request is timed until one
+// is fast again.
 const (
 	measureEvery = 8
 	fast         = 100 * time.Microsecond
 )
 
-// Times are durations of requests.
+// Times is a histogram of the durations of requests.
 type Times struct {
-	Count uint64                   // of all requests
-	Sum   time.Duration            // of all requests
-	UpTo  map[time.Duration]uint64 // requests of at most this duration
+	Count uint64                   // number of all requests
+	Sum   time.Duration            // sum of the durations of all requests
+	UpTo  map[time.Duration]uint64 // number of requests whose duration was at most the key
 }
 
-// timeShards is the number of histograms. Simultaneous requests mostly count in
-// different ones.
+// timeShards is the number of histograms. Simultaneous requests mostly use different
+// histograms, to avoid contention.
 const timeShards = 8
 
-// times is a histogram of durations. Its zero value is ready.
+// times is a histogram of durations in several shards. The zero value is ready for use.
 type times struct{ lanes [timeShards]timeLane }
 
 type timeLane struct {
-	sum    atomic.Int64                       // ns
-	counts [len(timeBounds) + 1]atomic.Uint64 // by bound; the last is above all bounds
-	_      [40]byte                           // fills the last cache line
+	sum    atomic.Int64                       // in ns
+	counts [len(timeBounds) + 1]atomic.Uint64 // by index in timeBounds; the last counts durations above all bounds
+	_      [40]byte                           // padding up to a whole number of cache lines
 }
 
 func (t *times) add(lane uint32, d time.Duration) {
@@ -52,7 +53,7 @@ func (t *times) add(lane uint32, d time.Duration) {
 	l.sum.Add(int64(d))
 }
 
-// load adds up what was counted since the start.
+// load returns the sum of all shards.
 func (t *times) load() Times {
 	all := Times{UpTo: make(map[time.Duration]uint64, len(timeBounds))}
 	for i := range len(timeBounds) + 1 {
@@ -69,21 +70,22 @@ func (t *times) load() Times {
 	return all
 }
 
-// stopwatch times the requests of one requestState, one after the other.
+// stopwatch measures the durations of the requests that one requestState processes in
+// turn.
 type stopwatch struct {
 	lane    uint32
-	skipped uint32        // requests since the last timed one
-	last    time.Duration // the last timed duration; 0 before the first
-	started time.Duration // 0 if the current request is not timed
+	skipped uint32        // number of requests since the last timed one
+	last    time.Duration // last measured duration; 0 before the first measurement
+	started time.Duration // start of the current request; 0 if it is not timed
 }
 
-// stopwatches is the number of stopwatches.
+// stopwatches counts the stopwatches created so far.
 var stopwatches atomic.Uint32
 
-// processStart is the instant that moments are counted from.
+// processStart is the origin of the times that moment returns.
 var processStart = time.Now()
 
-// moment is always more than 0.
+// moment returns the time since processStart. It is always greater than 0.
 func moment() time.Duration { return time.Since(processStart) + 1 }
 
 func (s *stopwatch) start(now func() time.Duration) {
@@ -93,7 +95,8 @@ func (s *stopwatch) start(now func() time.Duration) {
 	}
 }
 
-// stop returns the duration of the request, more than 0, or of the last timed one.
+// stop returns the duration of the current request, which is greater than 0. If the
+// request is not timed, stop returns the last measured duration.
 func (s *stopwatch) stop(now func() time.Duration) time.Duration {
 	if s.started != 0 {
 		s.last = max(1, now()-s.started)

@@ -7,28 +7,29 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/envoyconfig"
 )
 
-// verdict is what the store's decisions mean for a descriptor. Of several verdicts the
-// largest counts.
+// verdict is the meaning of the store's decisions for a descriptor. Larger values are
+// worse.
 type verdict uint8
 
 const (
 	allowed verdict = iota
 	over
-	// undetermined: the store denied it behind another descriptor that it denied too.
-	// With quota, the other one may be left out, and this one be allowed.
+	// undetermined: the store denied the descriptor after it had denied an earlier
+	// descriptor on the same counter. In quota mode, the earlier one may be left out in
+	// the next attempt, and this one may then be allowed.
 	undetermined
 )
 
-// result is what the last operation decided about one descriptor.
+// result is the result of the last store operation for one descriptor.
 type result struct {
 	verdict    verdict
-	spent      int64               // of its first limit
-	costBefore int64               // of the descriptors before it, on the limit that it is over
+	spent      int64               // spent units of the descriptor's first limit
+	costBefore int64               // cost of earlier descriptors on the limit that this descriptor is over
 	decisions  []headgate.Decision // one for each limit
 }
 
-// judge sets the result of d to the store's decisions. The store decides each charge as
-// if it came behind all charges before it, denied ones too.
+// judge sets the result of d from the store's decisions. The store decides each charge
+// of an operation as if all earlier charges, including denied ones, had been spent.
 func (d *descriptor) judge(decisions []headgate.Decision, before []*descriptor) {
 	d.result = result{spent: decisions[0].Limit - decisions[0].Remaining, decisions: decisions}
 	for i := range decisions {
@@ -44,8 +45,8 @@ func (d *descriptor) judge(decisions []headgate.Decision, before []*descriptor) 
 	}
 }
 
-// sumCostBefore adds up what the descriptors before d asked for of the state of one of
-// its limits. It reports whether one of them was denied.
+// sumCostBefore returns the total cost of the descriptors in before that use the same
+// counter as limit l of d. It also reports whether one of them was not allowed.
 func (d *descriptor) sumCostBefore(l *envoyconfig.Limit, before []*descriptor) (cost int64, denied bool) {
 	for _, b := range before {
 		if b.key == d.key && slices.ContainsFunc(b.limits, l.SharesState) {
@@ -55,9 +56,10 @@ func (d *descriptor) sumCostBefore(l *envoyconfig.Limit, before []*descriptor) (
 	return cost, denied
 }
 
-// remainingAfterOwn sets what was left just after d, if others of the same operation
-// were charged to the same fixed window, in the order of the request. The store returns
-// what is left after all of them.
+// remainingAfterOwn sets the remaining units of d to the number directly after d was
+// charged, in the order of the request. This differs from the store's number if the
+// same operation charged other descriptors to the same fixed window: the store returns
+// what remains after all of them.
 func (d *descriptor) remainingAfterOwn(asked []*descriptor) {
 	if len(asked) == 1 || !d.isWindow() {
 		return
@@ -72,29 +74,31 @@ func (d *descriptor) remainingAfterOwn(asked []*descriptor) {
 		}
 	}
 	limit := d.decisions[0].Limit
-	d.decisions[0].Remaining = min(limit, max(0, limit-spent+later)) // nothing was charged if the store is unavailable
+	d.decisions[0].Remaining = min(limit, max(0, limit-spent+later)) // if the store is unavailable, nothing was charged
 }
 
-// applyOverflow turns a decision about one hit more into one about the limit.
+// applyOverflow converts a decision that was made with a limit of one hit more than the
+// rule's limit (see [canOverflow]) to a decision for the rule's limit.
 func (d *descriptor) applyOverflow(enforced bool) {
 	first := &d.decisions[0]
 	switch {
 	case !d.hasOverflow():
 	case first.Allowed && first.Remaining == 0 && enforced:
-		d.verdict, first.Allowed, first.Remaining = over, false, max(0, d.cost-1) // as much was left before
+		d.verdict, first.Allowed, first.Remaining = over, false, max(0, d.cost-1) // the same number remained before
 	default:
 		first.Remaining = max(0, first.Remaining-1)
 	}
 }
 
-// hasOverflow reports whether the last decision is about one hit more than the limit. A
-// local share of the limit, while the store is unavailable, has none.
+// hasOverflow reports whether the last decision was made with a limit of one hit more
+// than the rule's limit. The local fallback uses a share of the limit while the store
+// is unavailable; hasOverflow is then false.
 func (d *descriptor) hasOverflow() bool {
 	return d.overflow && d.decisions[0].Limit == d.limits[0].Inline.Limit.Rate
 }
 
-// tightest is the index of the limit that responses report: the denying limit with
-// the longest wait, or the one with the least remaining if none denies.
+// tightest returns the index of the limit that responses report: the denying limit with
+// the longest wait, or the limit with the fewest remaining units if no limit denies.
 func (d *descriptor) tightest() int {
 	best := 0
 	for i := 1; i < len(d.decisions); i++ {
