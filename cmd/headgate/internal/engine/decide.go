@@ -10,62 +10,65 @@ import (
 	"github.com/headgate/headgate/internal/root"
 )
 
-// Check is one charge: a key, and a named policy, or a limit as text or as a value.
+// Check is one charge on a key. Its limit is a named policy, a limit as text, or a
+// limit as a value.
 type Check struct {
-	Policy    string       // the policy's name; empty means that Inline, or Limit and Algorithm, are the limit
-	Limit     string       // the limit's text, for [headgate.ParseLimit]
-	Algorithm string       // the algorithm's name; empty means token_bucket
-	Inline    *InlineLimit // a limit as a value, in place of Limit and Algorithm; not retained
-	Rule      string       // the configured rule that Inline is from, for logs; may be empty
-	Key       string       // may be empty
-	Cost      int64        // units, at least 0
+	Policy    string       // name of the policy; empty means that Inline, or else Limit and Algorithm, define the limit
+	Limit     string       // text of the limit, in the form that [headgate.ParseLimit] accepts
+	Algorithm string       // name of the algorithm for Limit; empty means token_bucket
+	Inline    *InlineLimit // limit as a value, used instead of Limit and Algorithm; not retained
+	Rule      string       // name of the configured rule that Inline is from, for logs; may be empty
+	Key       string       // key to charge; may be empty
+	Cost      int64        // cost in units; must be 0 or more
 }
 
-// Answer is the result of [Engine.Decide]. Its zero value is ready to use. An answer that
-// is used again reuses its memory, so an API should pool its answers.
+// Answer is the result of [Engine.Decide]. The zero value is ready to use. An answer
+// that is passed to Decide again reuses its memory, so an API should pool its answers.
 type Answer struct {
-	// Decision is the combined decision for the request, as [root.Combine] makes it.
-	// Policies in shadow mode are not included, unless there are no others: it then
-	// reports what they have left, and is always allowed.
+	// Decision is the combined decision for the request, computed by [root.Combine]. It
+	// does not include policies in shadow mode, unless the request has no others. In
+	// that case it always allows the request, and reports the remaining units of the
+	// policies in shadow mode.
 	headgate.Decision
-	// Policy is the policy that Limit, Remaining and ResetAfter are of; empty for a check
-	// that brought its own limit.
+	// Policy is the name of the policy whose Limit, Remaining and ResetAfter are in
+	// Decision. It is empty if they are from a check without a policy.
 	Policy string
-	// Rules are all limits that Decision is combined from, in the order of the request,
-	// and Decisions the decision of each.
+	// Rules are all limits from which Decision was combined, in the order of the
+	// request. Decisions holds the decision for each of Rules, at the same index.
 	Rules     []*Rule
 	Decisions []headgate.Decision
-	// Tightest is the index of the limit that Limit, Remaining and ResetAfter are of.
+	// Tightest is the index in Rules of the limit whose Limit, Remaining and ResetAfter
+	// are in Decision.
 	Tightest int
-	// Unenforced is true if no limit of the request could have denied it: all of them are
-	// in shadow mode, or enforcement is off. An API then sends clients nothing that would
-	// make them slow down.
+	// Unenforced is true if no limit of the request could have denied it, because all
+	// of them are in shadow mode or enforcement is off. An API must then send clients
+	// nothing that would make them slow down.
 	Unenforced bool
 	// Shadows are the results of checks in shadow mode, in the order of the request.
 	Shadows []ShadowResult
-	// Generation is the generation of the configuration that decided.
+	// Generation is the generation of the configuration that made the decision.
 	Generation uint64
 
 	enforced, shadowed charges
-	mayWait            bool   // the request can wait in a queue
-	event              Event  // here, so that notifying the observer allocates nothing
-	random             uint64 // the state of the generator that samples requests for Begin
+	mayWait            bool   // whether the request can wait in a queue
+	event              Event  // event for the observer; stored here so that it is not allocated for each request
+	random             uint64 // state of the generator that selects the requests for which Observer.Begin is called
 	recent             recentRule
 }
 
-// ShadowResult is the result of one check in shadow mode.
+// ShadowResult is the result for one check in shadow mode.
 type ShadowResult struct {
-	Check    int               // its index in the request, from 0
-	Policy   string            // its policy; empty for a check that brought its own limit
-	Decision headgate.Decision // zero if Err is set
-	DeniedBy *Rule             // the first limit that denied; nil if none denied
-	Err      error             // why it was not decided
-	first    int               // the index of its first limit among the shadowed charges
-	end      int               // the index after its last limit
+	Check    int               // index of the check in the request, from 0
+	Policy   string            // name of the check's policy; empty for a check without a policy
+	Decision headgate.Decision // decision for the check; zero if Err is set
+	DeniedBy *Rule             // first limit that would have denied the request; nil if none
+	Err      error             // error that prevented the decision, or nil
+	first    int               // index of the check's first limit in Answer.shadowed
+	end      int               // index after the check's last limit in Answer.shadowed
 }
 
-// charges are the operations of one call of the store. Rules, ops and decisions
-// correspond by index.
+// charges are the operations that one call of the store executes. The elements of
+// rules, Ops and Decisions correspond by index.
 type charges struct {
 	admission.Batch
 	rules []*Rule
@@ -91,20 +94,24 @@ func (s *ActiveConfig) Decide(ctx context.Context, verb headgate.Verb, checks []
 	return s.DecideAt(ctx, headgate.StoreClock, verb, checks, a)
 }
 
-// DecideAt calls [ActiveConfig.DecideAt] of the active configuration.
+// DecideAt calls [ActiveConfig.DecideAt] on the active configuration.
 func (e *Engine) DecideAt(ctx context.Context, now headgate.Instant, verb headgate.Verb, checks []Check, a *Answer) error {
 	return e.active.Load().DecideAt(ctx, now, verb, checks, a)
 }
 
-// DecideAt executes verb for all checks at time now and stores the result in a.
+// DecideAt executes verb for all checks and stores the result in a. It uses the
+// parameter now as the current time; [headgate.StoreClock] means the store's clock.
 //
-// A take is for all checks or for none. It is one operation of the store, plus one for
-// each check in shadow mode. A refund or a reset is executed check by check, so that some
-// of them may be done when an error is returned; the answer is a peek with cost 0 after
-// the last. One check under one limit is one operation and allocates nothing.
+// A take is all or nothing: it spends units for all checks, or for none. It takes one
+// store operation, plus one for each check in shadow mode. A refund or a reset is
+// executed check by check, so if it returns an error, it may already be done for some
+// checks. The answer to a refund or a reset is a peek with cost 0 after the last check.
+// A request of one check with one limit takes one store operation and allocates
+// nothing.
 //
-// An invalid request is a [*CheckError], which names the check. [ErrorKindOf] classifies
-// every error. No error contains a key. The checks are not retained.
+// The error for an invalid request is a [*CheckError], which identifies the check.
+// [ErrorKindOf] classifies all errors. Errors never contain a key. The checks are not
+// retained.
 func (s *ActiveConfig) DecideAt(ctx context.Context, now headgate.Instant, verb headgate.Verb, checks []Check, a *Answer) error {
 	a.Decision, a.Policy, a.Tightest, a.Unenforced, a.Generation = headgate.Decision{}, "", 0, false, s.generation
 	a.Rules, a.Decisions, a.Shadows = nil, nil, a.Shadows[:0]
@@ -118,7 +125,7 @@ func (s *ActiveConfig) DecideAt(ctx context.Context, now headgate.Instant, verb 
 	return err
 }
 
-// decide is DecideAt for an answer that was cleared.
+// decide does the work of DecideAt, after DecideAt has cleared a.
 func (s *ActiveConfig) decide(ctx context.Context, now headgate.Instant, verb headgate.Verb, checks []Check, a *Answer) error {
 	if err := s.resolve(checks, a); err != nil {
 		return err
@@ -132,7 +139,7 @@ func (s *ActiveConfig) decide(ctx context.Context, now headgate.Instant, verb he
 			return err
 		}
 		a.combine(&a.enforced)
-		a.Unenforced = s.enforcement == Off // only a reset gets here with Off
+		a.Unenforced = s.enforcement == Off // with enforcement off, this line is reached only by a reset
 	}
 	if len(a.Shadows) > 0 {
 		s.chargeShadowed(ctx, now, verb, checks, a)
@@ -140,7 +147,7 @@ func (s *ActiveConfig) decide(ctx context.Context, now headgate.Instant, verb he
 	return nil
 }
 
-// chargeEnforced executes verb for the enforced charges.
+// chargeEnforced executes verb for the checks that are not in shadow mode.
 func (s *ActiveConfig) chargeEnforced(ctx context.Context, now headgate.Instant, verb headgate.Verb, a *Answer) error {
 	if !a.mayWait {
 		return s.apply(ctx, now, verb, &a.enforced, 0, len(a.enforced.Ops))
@@ -151,8 +158,8 @@ func (s *ActiveConfig) chargeEnforced(ctx context.Context, now headgate.Instant,
 	return a.enforced.Take(ctx, s.store, now)
 }
 
-// clearKeys removes the keys from a, unless its request waits in a queue. The rules and
-// decisions stay for the caller.
+// clearKeys removes the keys from a, unless the request waits in a queue. It keeps the
+// rules and decisions for the caller.
 func (a *Answer) clearKeys() {
 	if a.mayWait && a.Delay > 0 {
 		return
@@ -161,7 +168,7 @@ func (a *Answer) clearKeys() {
 	clear(a.shadowed.Ops)
 }
 
-// resolve finds the rules of every check.
+// resolve adds the rules of all checks to a.
 func (s *ActiveConfig) resolve(checks []Check, a *Answer) error {
 	a.enforced.reset()
 	a.shadowed.reset()
@@ -177,8 +184,8 @@ func (s *ActiveConfig) resolve(checks []Check, a *Answer) error {
 	return nil
 }
 
-// resolveOne adds the rules of one check to a, or returns an error and the field that it
-// is about.
+// resolveOne adds the rules of check c, which has index i, to a. If it returns an
+// error, field is the name of the invalid field.
 func (s *ActiveConfig) resolveOne(i int, c *Check, a *Answer) (field string, err error) {
 	if len(c.Key) > s.maxKeyBytes {
 		return "key", fmt.Errorf("%w: the key has %d bytes; must be at most %d", ErrInvalidRequest, len(c.Key), s.maxKeyBytes)
@@ -206,8 +213,9 @@ func (s *ActiveConfig) resolveOne(i int, c *Check, a *Answer) (field string, err
 	return "", nil
 }
 
-// chargesFor returns the charges that a check is added to: the enforced or the shadowed
-// ones.
+// chargesFor returns the charges to which the check with index i is to be added: those
+// of the enforced or those of the shadowed checks. For a shadowed check it adds an
+// element to a.Shadows.
 func (s *ActiveConfig) chargesFor(i int, policy string, enforced bool, a *Answer) *charges {
 	if s.enforcement == Off || enforced && s.enforcement != Shadow {
 		return &a.enforced
@@ -216,8 +224,8 @@ func (s *ActiveConfig) chargesFor(i int, policy string, enforced bool, a *Answer
 	return &a.shadowed
 }
 
-// ruleOf returns the rule of a check that brought its own limit. others are the charges
-// of the checks before it in the request.
+// ruleOf returns the rule of a check without a policy. The parameter others holds the
+// charges of the preceding checks in the request.
 func (s *ActiveConfig) ruleOf(c *Check, others *charges, a *Answer) (*Rule, error) {
 	if c.Inline != nil {
 		return a.ruleOfValue(s, c.Inline)
@@ -232,7 +240,7 @@ func (s *ActiveConfig) ruleOf(c *Check, others *charges, a *Answer) (*Rule, erro
 	return first, nil
 }
 
-// apply executes verb for the charges with indexes from up to to, to excluded.
+// apply executes verb for the charges with the indexes from, …, to-1.
 func (s *ActiveConfig) apply(ctx context.Context, now headgate.Instant, verb headgate.Verb, c *charges, from, to int) (err error) {
 	ops, decisions := c.Ops[from:to], c.Decisions[from:to]
 	if len(ops) == 1 {
@@ -253,7 +261,7 @@ func (s *ActiveConfig) apply(ctx context.Context, now headgate.Instant, verb hea
 	return s.store.ApplyAll(ctx, now, ops, true, decisions)
 }
 
-// combine sets the combined decision of all charges.
+// combine sets the decision in a to the combination of all decisions of c.
 func (a *Answer) combine(c *charges) {
 	a.Rules, a.Decisions = c.rules, c.Decisions
 	a.Tightest = root.Tightest(a.Decisions)
@@ -265,9 +273,9 @@ func (a *Answer) combine(c *charges) {
 	a.Decision = root.Combine(a.Decisions)
 }
 
-// chargeShadowed executes verb for each check in shadow mode, one by one: an error of one
-// affects neither the others nor the request. If the enforced checks denied the request,
-// a take becomes a peek.
+// chargeShadowed executes verb separately for each check in shadow mode, so that an
+// error for one check affects neither the other checks nor the request. If the enforced
+// checks denied the request, it peeks instead of taking.
 func (s *ActiveConfig) chargeShadowed(ctx context.Context, now headgate.Instant, verb headgate.Verb, checks []Check, a *Answer) {
 	hasEnforced := len(a.Rules) > 0
 	if hasEnforced && !a.Allowed && verb == headgate.Take {
@@ -298,8 +306,8 @@ func (s *ActiveConfig) chargeShadowed(ctx context.Context, now headgate.Instant,
 	}
 }
 
-// firstDenial returns the first rule that denied, of indexes from up to to, to excluded;
-// nil if none denied.
+// firstDenial returns the rule of the first denied charge with an index in from, …,
+// to-1, or nil if none was denied.
 func (c *charges) firstDenial(from, to int) *Rule {
 	for i := from; i < to; i++ {
 		if !c.Decisions[i].Allowed {
@@ -309,7 +317,7 @@ func (c *charges) firstDenial(from, to int) *Rule {
 	return nil
 }
 
-// ruleCount returns the number of rules of a check.
+// ruleCount returns the number of rules that apply to a check.
 func (s *ActiveConfig) ruleCount(c *Check) int {
 	if c.Policy == "" {
 		return 1
@@ -324,18 +332,19 @@ func combineDecisions(decisions []headgate.Decision) headgate.Decision {
 	return root.Combine(decisions)
 }
 
-// forceAllow makes a decision allow the request immediately. Limit, Remaining and
-// ResetAfter stay.
+// forceAllow changes a decision to allow the request immediately. It does not change
+// Limit, Remaining and ResetAfter.
 func forceAllow(d *headgate.Decision) {
 	d.Allowed, d.Never, d.RetryAfter, d.Delay, d.DeniedBy = true, false, 0, 0, nil
 }
 
-// unusedDecision returns the decision about a key that was never used.
+// unusedDecision returns the decision for a key that has never been used.
 func unusedDecision(r *Rule) headgate.Decision {
 	return headgate.Decision{Allowed: true, Limit: r.Capacity(), Remaining: r.Capacity()}
 }
 
-// allowUnused sets the answer while enforcement is off: every key is reported as unused.
+// allowUnused sets the answer for enforcement Off: it allows the request and reports
+// every key as unused.
 func (a *Answer) allowUnused() {
 	for i, r := range a.enforced.rules {
 		a.enforced.Decisions[i] = unusedDecision(r)
@@ -344,7 +353,7 @@ func (a *Answer) allowUnused() {
 	a.Unenforced = true
 }
 
-// reasonOf returns the reason of a store error, ReasonNone for any other error.
+// reasonOf returns the reason of a store error, or ReasonNone for any other error.
 func reasonOf(err error) headgate.StoreErrorReason {
 	if cause := (*headgate.StoreError)(nil); errors.As(err, &cause) {
 		return cause.Reason

@@ -49,106 +49,108 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/routing"
 )
 
-// Limits on input, unless [Options] set others.
+// The defaults of the input limits in [Options].
 const (
 	DefaultMaxKeyBytes = 1 << 10
 	DefaultMaxChecks   = 32
 )
 
-// maxInlineRules is the maximum number of cached rules of checks without a policy: this
-// many for limits as text, and as many for limits as values.
+// maxInlineRules is the maximum number of cached rules for limits as text, and also the
+// maximum number for limits as values.
 const maxInlineRules = 4096
 
-// Engine decides requests. It is created with [New] and may be used concurrently. It does
-// not own its store.
+// Engine decides requests. It is created with [New] and may be used concurrently. It
+// does not close its store.
 type Engine struct {
 	store  headgate.Store
 	health headgate.Bound
 	active atomic.Pointer[ActiveConfig]
 
-	observer Observer // nil unless WithObserver created this engine
-	everyNth uint32   // Begin is called for one in everyNth requests
-	parent   *Engine  // the engine that WithObserver was called on
+	observer Observer // nil unless [Engine.WithObserver] returned this engine
+	everyNth uint32   // Observer.Begin is called for one in everyNth requests; 0 means never
+	parent   *Engine  // engine on which WithObserver was called; nil if it was not
 
 	mu    sync.Mutex // held by Apply
-	views []*Engine  // observed engines that share this engine's configuration
+	views []*Engine  // engines that WithObserver has returned; they share this engine's configuration
 }
 
-// Options are an engine's settings. A field that is zero has its default; nil
-// means all defaults.
+// Options are the settings of an engine. A field with its zero value has the default in
+// its comment; nil options mean all defaults.
 type Options struct {
-	// Policies are the policies that a check may name, by that name. A policy's own Name
-	// is empty or the same.
+	// Policies are the policies that checks can name, by name. The field Name of a
+	// policy must be empty or the same name.
 	Policies map[string]headgate.Policy
 	// PolicyOptions are further settings of policies, by policy name.
 	PolicyOptions map[string]PolicyOptions
-	// OnStoreError is the failure mode of checks that bring their own limit; the zero
-	// value means [headgate.FailClosed]. A policy has its own.
+	// OnStoreError is the failure mode for checks without a policy; the zero value
+	// means [headgate.FailClosed]. Each policy has its own failure mode.
 	OnStoreError headgate.OnStoreError
-	// Enforcement is whether requests are denied at all; the zero value means [On].
+	// Enforcement is whether requests can be denied; the zero value means [On].
 	Enforcement Enforcement
 	// MaxKeyBytes is the maximum length of a key, in bytes; 0 means [DefaultMaxKeyBytes].
 	MaxKeyBytes int
 	// MaxChecks is the maximum number of checks in one request; 0 means
 	// [DefaultMaxChecks].
 	MaxChecks int
-	// Routes select the policies of an HTTP request. The engine only stores them for the
-	// APIs that decide about HTTP requests. nil means no routes.
+	// Routes select the policies for an HTTP request. The engine does not use them, but
+	// stores them for the APIs that decide on HTTP requests. nil means no routes.
 	Routes *routing.Table
-	// TrustedProxies are the networks of proxies whose client addresses are trusted. The
-	// engine only stores them. The APIs that use them validate them.
+	// TrustedProxies are the networks of the proxies whose information about the
+	// client's address is trusted. The engine does not use or validate them, but stores
+	// them for the APIs that do.
 	TrustedProxies []netip.Prefix
 }
 
-// PolicyOptions are settings of a policy in addition to its limits.
+// PolicyOptions are the settings of a policy in addition to its limits.
 type PolicyOptions struct {
-	// Overrides are limits for single keys that replace the policy's own. They use the
-	// same state.
+	// Overrides are, by key, the limits that replace the policy's own limits for that
+	// key. A key keeps its state when an override is added or removed.
 	Overrides map[string][]headgate.Limit
 	// Shadow is the percentage of keys for which the policy is in shadow mode; see the
-	// package.
+	// package documentation.
 	Shadow Percent
 }
 
-// Rule is one limit as the engine stores it. All requests that use the limit share it.
+// Rule is a limit that is bound to the store. All requests with the limit share one
+// Rule.
 type Rule struct {
-	Policy    string             // its policy; empty for a check that brought its own limit
-	Name      string             // its name in DeniedBy
-	Limit     headgate.Limit     // always valid
-	Algorithm headgate.Algorithm // always a name of package algo's list, never an alias
-	isText    bool               // of a check that brought its limit as text; see inlineKey
+	Policy    string             // name of its policy; empty for a limit of a check without a policy
+	Name      string             // name of the limit in DeniedBy
+	Limit     headgate.Limit     // the limit; always valid
+	Algorithm headgate.Algorithm // a name that package algo lists, never an alias
+	isText    bool               // whether a check contained the limit as text; see inlineKey
 	ordinal   int
 	bound     headgate.Bound
-	queues    bool // the algorithm has a queue
+	queues    bool // whether the algorithm has a queue
 }
 
-// Capacity returns the units that a full or unused key has: what a decision calls its
-// Limit.
+// Capacity returns the number of units that a full or unused key has. In a decision,
+// this is the field Limit.
 func (r *Rule) Capacity() int64 { return r.bound.Limit() }
 
-// ActiveConfig is what an engine decides by at one time. It does not change, and stays
-// usable after another has replaced it: an API that matches routes and then decides does
-// both under one configuration.
+// ActiveConfig is the configuration with which an engine decides at one time. It does
+// not change, and remains usable after it has been replaced. This way, an API can match
+// routes and then decide with the same configuration.
 type ActiveConfig struct {
 	store         headgate.Store
 	policies      map[string]*policy
 	rules         map[headgate.Rule]*Rule
 	inlineByText  *memo.Map[inlineKey, *Rule]
 	inlineByValue *memo.Map[InlineLimit, *Rule]
-	onError       headgate.OnStoreError // of checks without a policy
+	onError       headgate.OnStoreError // failure mode for checks without a policy
 	enforcement   Enforcement
 	maxKeyBytes   int
 	maxChecks     int
 	routes        *routing.Table
 	proxies       []netip.Prefix
 	generation    uint64
-	observer      Observer // nil means no observer
-	everyNth      uint32   // Begin is called for one in everyNth requests; 0 means never
+	observer      Observer // observer of the engine; nil means none
+	everyNth      uint32   // Observer.Begin is called for one in everyNth requests; 0 means never
 }
 
-// New returns an engine over store. It returns an error for a policy that the store
-// cannot enforce, which the error names, and for an OnStoreError that the store does not
-// support. It does no I/O. opts may be nil.
+// New returns an engine that uses store. If the store can't enforce a policy, New
+// returns an error that names the policy. It also returns an error if the store does
+// not support the OnStoreError. It does no I/O. opts may be nil.
 func New(store headgate.Store, opts *Options) (*Engine, error) {
 	e := &Engine{store: store}
 	var err error
@@ -161,9 +163,9 @@ func New(store headgate.Store, opts *Options) (*Engine, error) {
 	return e, nil
 }
 
-// Apply replaces the active configuration with opts, or changes nothing and returns an
-// error. Requests in flight finish under the configuration that they began with. It does
-// no I/O. opts may be nil.
+// Apply replaces the active configuration by the one in opts, or changes nothing and
+// returns an error. Requests in flight are completed with the configuration that they
+// began with. Apply does no I/O. opts may be nil.
 func (e *Engine) Apply(opts *Options) error {
 	if e.parent != nil {
 		return e.parent.Apply(opts)
@@ -192,17 +194,19 @@ func (s *ActiveConfig) Routes() *routing.Table { return s.routes }
 // TrustedProxies returns the networks of trusted proxies. They must not be changed.
 func (s *ActiveConfig) TrustedProxies() []netip.Prefix { return s.proxies }
 
-// Generation returns the number of this configuration; an engine numbers them from 1.
+// Generation returns the number of this configuration. An engine numbers its
+// configurations from 1.
 func (s *ActiveConfig) Generation() uint64 { return s.generation }
 
 // MaxChecks returns the maximum number of checks in one request.
 func (s *ActiveConfig) MaxChecks() int { return s.maxChecks }
 
-// Enforcement returns whether requests are denied at all.
+// Enforcement returns whether requests can be denied.
 func (s *ActiveConfig) Enforcement() Enforcement { return s.enforcement }
 
-// newActiveConfig binds all policies of opts. It reuses the rules of last that have not
-// changed: APIs identify rules by their addresses.
+// newActiveConfig binds all policies in opts. It reuses the unchanged rules of last,
+// the previous configuration (nil if there is none), because APIs identify rules by
+// their addresses.
 func newActiveConfig(store headgate.Store, opts *Options, last *ActiveConfig) (*ActiveConfig, error) {
 	s := &ActiveConfig{
 		store:       store,
@@ -237,8 +241,9 @@ func newActiveConfig(store headgate.Store, opts *Options, last *ActiveConfig) (*
 	return s, nil
 }
 
-// reuseInline takes over the cached rules of checks without a policy, unless OnStoreError
-// has changed: no other setting affects them.
+// reuseInline sets the generation of s. It also takes over the cached rules of last for
+// checks without a policy, unless OnStoreError has changed. No other setting affects
+// these rules.
 func (s *ActiveConfig) reuseInline(last *ActiveConfig) {
 	if last != nil {
 		s.generation = last.generation + 1
@@ -251,7 +256,8 @@ func (s *ActiveConfig) reuseInline(last *ActiveConfig) {
 	s.inlineByValue = memo.New[InlineLimit, *Rule](maxInlineRules)
 }
 
-// bind binds a rule to the store, under the algorithm name that package algo lists.
+// bind binds a rule to the store. It first replaces an alias of an algorithm by the
+// name that package algo lists.
 func bind(store headgate.Store, rule headgate.Rule) (*Rule, error) {
 	named, err := algo.Named(rule.Algorithm)
 	if err != nil {

@@ -8,24 +8,26 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// The errors that only the engine returns. All others are errors of package headgate or
-// of the store.
+// The errors that only the engine returns. All other errors are from package headgate
+// or from the store.
 var (
-	// ErrUnknownPolicy: a check names a policy that is not configured.
+	// ErrUnknownPolicy is the error if a check names a policy that is not configured.
 	ErrUnknownPolicy = errors.New("unknown policy")
-	// ErrInvalidRequest: the request has no checks, or exceeds a limit on input.
+	// ErrInvalidRequest is the error if the request has no checks or exceeds an input
+	// limit.
 	ErrInvalidRequest = errors.New("invalid request")
 )
 
-// CheckError is an error in one check of a request, or in the request. It never contains
-// a key.
+// CheckError is an error in one check of a request, or in the request as a whole. It
+// never contains a key.
 type CheckError struct {
-	Index int    // the check's index in the request, from 0; -1 for the request
-	Field string // policy, limit, algorithm, key or cost; checks for the request
+	Index int    // index of the check in the request, from 0; -1 for the request as a whole
+	Field string // policy, limit, algorithm, key or cost; “checks” for the request as a whole
 	Err   error
 }
 
-// Error returns the cause, after the check's number from 1.
+// Error returns the text of the cause. If the error is in a check, its number (from 1)
+// comes first.
 func (e *CheckError) Error() string {
 	if e.Index < 0 {
 		return withoutPrefix(e.Err)
@@ -36,15 +38,15 @@ func (e *CheckError) Error() string {
 // Unwrap returns the cause.
 func (e *CheckError) Unwrap() error { return e.Err }
 
-// PolicyError is a policy that the store cannot enforce, and the reason. Its text never
-// contains the key of an override. [New] and [Engine.Apply] join one error for each
-// reason, so that all are reported together.
+// PolicyError is the reason why the store can't enforce a policy. Its text never
+// contains the key of an override. [New] and [Engine.Apply] join one PolicyError for
+// each reason, so that all reasons are reported together.
 type PolicyError struct {
-	Policy     string // its name
-	Field      string // limits, algorithm or on_store_error; empty for the policy itself
-	Overridden bool   // the limits are those of an override
-	Key        string // of the override
-	Limit      int    // the limit's index, from 0; undefined for other fields
+	Policy     string // name of the policy
+	Field      string // limits, algorithm or on_store_error; empty for the policy as a whole
+	Overridden bool   // whether the error is in the limits of an override
+	Key        string // key of the override
+	Limit      int    // index of the limit, from 0; undefined if Err is not about a single limit
 	Err        error
 }
 
@@ -63,7 +65,8 @@ func (e *PolicyError) Unwrap() error { return e.Err }
 // withoutPrefix returns the text of an error without the prefix of package headgate.
 func withoutPrefix(err error) string { return strings.TrimPrefix(err.Error(), "headgate: ") }
 
-// policyField returns the field of a policy that an error of binding a rule is about.
+// policyField returns the name of the policy field that caused err, an error from
+// binding a rule. It returns an empty string if no single field did.
 func policyField(err error) string {
 	switch {
 	case errors.Is(err, headgate.ErrInvalidLimit):
@@ -74,15 +77,15 @@ func policyField(err error) string {
 	return ""
 }
 
-// ErrorKind classifies errors by what a caller can do about them. Each API maps the kinds
-// to its own statuses.
+// ErrorKind classifies errors by what a caller can do about them. Each API maps the
+// kinds to status codes of its protocol.
 type ErrorKind uint8
 
-// The kinds of error.
+// The kinds of errors.
 const (
-	StoreFailure   ErrorKind = iota // the store could not decide; the request may be valid
-	InvalidRequest                  // the request must change
-	UnknownPolicy                   // the policy is not configured
+	StoreFailure   ErrorKind = iota // the store failed to decide; the request may be valid
+	InvalidRequest                  // the client must change the request
+	UnknownPolicy                   // the named policy is not configured
 )
 
 // String returns the kind in words.
@@ -90,7 +93,7 @@ func (k ErrorKind) String() string {
 	return [...]string{"could not decide", "invalid request", "unknown policy"}[k]
 }
 
-// kinds maps causes to kinds. Any other cause is a StoreFailure.
+// kinds maps causes of errors to kinds. The kind of any other cause is StoreFailure.
 var kinds = [...]struct {
 	cause error
 	kind  ErrorKind
@@ -103,7 +106,7 @@ var kinds = [...]struct {
 	{headgate.ErrUnsupported, InvalidRequest},
 }
 
-// ErrorKindOf returns the kind of an error of [Engine.Decide].
+// ErrorKindOf returns the kind of an error that [Engine.Decide] returned.
 func ErrorKindOf(err error) ErrorKind {
 	for _, k := range kinds {
 		if errors.Is(err, k.cause) {
@@ -113,8 +116,9 @@ func ErrorKindOf(err error) ErrorKind {
 	return StoreFailure
 }
 
-// Reason returns an error of [Engine.Decide] as one line for a client. It does not
-// contain the address of the store or details of its protocol; those are only logged.
+// Reason returns the text of an error of [Engine.Decide] as one line for a client. The
+// line does not contain the store's address or details of its protocol, which are only
+// logged.
 func Reason(err error) string {
 	if check := (*CheckError)(nil); errors.As(err, &check) {
 		err = check.Err
@@ -122,12 +126,12 @@ func Reason(err error) string {
 	if errors.As(err, new(*headgate.StoreError)) {
 		return "the store could not decide: " + StoreErrorReason(err)
 	}
-	line, _, _ := strings.Cut(withoutPrefix(err), "\n") // later lines are for terminals
+	line, _, _ := strings.Cut(withoutPrefix(err), "\n") // further lines are for terminals
 	return line
 }
 
-// StoreErrorReason returns the reason of a store error in words. If a circuit breaker is
-// open, it is the reason of the failure that opened it.
+// StoreErrorReason returns the reason of a store error as text. If the cause is an open
+// circuit breaker, it returns the reason of the failure that opened the breaker.
 func StoreErrorReason(err error) string {
 	reason := StoreFailure.String()
 	for cause := (*headgate.StoreError)(nil); errors.As(err, &cause); err = cause.Err {
@@ -146,7 +150,8 @@ func (s *ActiveConfig) unknownPolicy(name string) error {
 	return fmt.Errorf("%w %q", ErrUnknownPolicy, name)
 }
 
-// inlineField returns the field of a check without a policy that err is about.
+// inlineField returns the name of the field that caused err, an error in a check
+// without a policy.
 func inlineField(err error) string {
 	if errors.Is(err, headgate.ErrInvalidLimit) {
 		return "limit"

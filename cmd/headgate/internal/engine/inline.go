@@ -8,20 +8,22 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/memo"
 )
 
-// maxCachedBytes is the maximum length of a limit and algorithm whose rule is cached, in
-// bytes. With maxInlineRules it bounds the memory for texts of clients. Longer texts,
-// mostly of spaces, are parsed by every request.
+// maxCachedBytes is the maximum total length, in bytes, of a limit and an algorithm as
+// text whose rule is cached. Together with maxInlineRules, it limits the memory that
+// clients' texts use. A longer text, which mostly consists of spaces, is parsed again
+// by every request.
 const maxCachedBytes = 128
 
-// inlineKey is the limit of a check without a policy, as text. The ordinal distinguishes
-// different limits of one algorithm and period on one key of one request: 0 for the
-// first, in the order of the request.
+// inlineKey identifies the limit of a check without a policy, given as text. The
+// ordinal distinguishes different limits with the same algorithm, period and key in one
+// request. The first of them has the ordinal 0, the next one 1, in the order of the
+// request.
 type inlineKey struct {
 	limit, algorithm string
 	ordinal          int
 }
 
-// ruleOfText returns the rule of a check that brought its limit as text.
+// ruleOfText returns the rule of a limit that a check contains as text.
 func (s *ActiveConfig) ruleOfText(k inlineKey) (*Rule, error) {
 	if r, ok := s.inlineByText.Get(k); ok {
 		return r, nil
@@ -53,8 +55,8 @@ func (s *ActiveConfig) bindText(k inlineKey) (*Rule, error) {
 	return r, nil
 }
 
-// ordinalOf returns the ordinal for a check on key, given its rule of ordinal 0 and the
-// charges of the checks before it.
+// ordinalOf returns the ordinal for a check on key. The parameter first is the check's
+// rule with the ordinal 0; c holds the charges of the preceding checks in the request.
 func (c *charges) ordinalOf(first *Rule, key string) int {
 	next := 0
 	for i, r := range c.rules {
@@ -69,13 +71,14 @@ func (c *charges) ordinalOf(first *Rule, key string) int {
 	return next
 }
 
-// InlineLimit is a limit that a check brings as a value, for an API whose protocol or
-// configuration contains limits. It must not change while it is in use.
+// InlineLimit is a limit that a check contains as a value, for APIs with limits in
+// their protocol or configuration. It must not change while it is in use.
 type InlineLimit struct {
-	// Scope, the algorithm and the key identify the state, whatever the limit is. Scope
-	// is the API's name, and whatever else separates states. Checks of different scopes
-	// share no state, nor do they share any with policies or with limits as text. Scopes
-	// are retained, so there should be few, and clients must not choose them.
+	// Scope, the algorithm and the key identify the state; the limit does not. The
+	// scope is the name of the API, followed by anything else that must separate
+	// states. Checks with different scopes share no state with each other, with
+	// policies, or with limits as text. Scopes are retained, so there should be few,
+	// and clients must not choose them.
 	Scope string
 	// Limit is the limit.
 	Limit headgate.Limit
@@ -83,12 +86,12 @@ type InlineLimit struct {
 	Algorithm headgate.Algorithm
 	// OnStoreError is the failure mode; the zero value means [Options].OnStoreError.
 	OnStoreError headgate.OnStoreError
-	// Name is its name in DeniedBy; empty means the text of the limit.
+	// Name is the name of the limit in DeniedBy; empty means the text of the limit.
 	Name string
 }
 
-// ruleOfValue returns the rule of a limit that a check brought as a value. A cached rule
-// allocates nothing.
+// ruleOfValue returns the rule of a limit that a check contains as a value. If the rule
+// is cached, ruleOfValue allocates nothing.
 func (s *ActiveConfig) ruleOfValue(limit *InlineLimit) (*Rule, error) {
 	if r, ok := s.inlineByValue.Get(*limit); ok {
 		return r, nil
@@ -113,22 +116,24 @@ func (s *ActiveConfig) ruleOfValue(limit *InlineLimit) (*Rule, error) {
 	return s.inlineByValue.Put(*limit, r), nil
 }
 
-// CheckInline returns why the store cannot enforce a limit, or nil. An API that reads
-// limits from its configuration calls it before the first request. It does no I/O.
+// CheckInline returns nil, or an error if the store can't enforce limit. An API that
+// reads limits from its configuration calls CheckInline before the first request. It
+// does no I/O.
 func (s *ActiveConfig) CheckInline(limit *InlineLimit) error {
 	_, err := s.ruleOfValue(limit)
 	return err
 }
 
-// recentRule is the rule of the last limit as a value that an answer was used for.
+// recentRule is the last limit as a value for which an answer was used, with its rule.
 type recentRule struct {
 	limit InlineLimit
 	rule  *Rule
-	cache *memo.Map[InlineLimit, *Rule] // that it is from; configurations that share it share rules
+	cache *memo.Map[InlineLimit, *Rule] // cache that holds rule; configurations with the same cache share rules
 }
 
-// ruleOfValue returns the configuration's rule of a limit. The last limit, which is the
-// usual case, needs no lookup: that would take a fifth of the time of a decision.
+// ruleOfValue returns the rule that configuration s has for limit. If limit is the one
+// of the previous call, as usual, it skips the lookup in the cache, which would take a
+// fifth of the time of a decision.
 func (a *Answer) ruleOfValue(s *ActiveConfig, limit *InlineLimit) (*Rule, error) {
 	if a.recent.cache == s.inlineByValue && a.recent.limit == *limit {
 		return a.recent.rule, nil

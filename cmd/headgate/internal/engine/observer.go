@@ -7,45 +7,47 @@ import (
 )
 
 // Observer receives an event for every request to an engine that [Engine.WithObserver]
-// returned. Its methods are called on the goroutine that decides, possibly concurrently,
-// and should return fast.
+// returned. Its methods are called on the goroutine that decides the request, possibly
+// concurrently, and should return quickly.
 type Observer interface {
-	// Begin is called before some of the requests are decided. Its result, a time other
-	// than 0, becomes the event's Began.
+	// Begin is called before a request is decided, but only for the sampled requests.
+	// It returns the current time as a number other than 0, which becomes Event.Began.
 	Begin() int64
-	// Observe is called after a request was decided or failed, before the response is
-	// sent. It must not retain the event.
+	// Observe is called after a request was decided or failed, and before the response
+	// is sent. It must not retain the event.
 	Observe(e *Event)
 }
 
-// Event is one request. It and everything it refers to are valid only during the call.
-// Its keys may identify people.
+// Event is one request. The event and everything that it refers to are valid only
+// during the call of Observe. Its keys may identify people.
 type Event struct {
 	Verb  headgate.Verb
-	Began int64 // what Begin returned; 0 if it was not called
-	Err   error // why nothing was decided; [ErrorKindOf] classifies it
-	// Shard is the same for requests that use the same Answer, which are decided one
-	// after another, and mostly different for others. An observer that keeps counters per
-	// shard avoids contention between processors.
+	Began int64 // result of Observer.Begin; 0 if Begin was not called
+	Err   error // error that prevented a decision, or nil; [ErrorKindOf] classifies it
+	// Shard is the same number for all requests with the same Answer, which are decided
+	// one after another. Requests with different Answers mostly have different shards.
+	// An observer that keeps counters per shard avoids contention between processors.
 	Shard  uint32
 	answer *Answer
 	config *ActiveConfig
-	checks []Check // nil for a request that left its queue
+	checks []Check // nil for the refund of a request that left its queue
 }
 
-// Rules returns the enforced limits, in the order of the request. They are complete if
-// the store failed to decide, and may be incomplete if Err is an invalid request.
+// Rules returns the enforced limits, in the order of the request. The list is complete
+// even if the store failed to decide. It may be incomplete if Err is an invalid
+// request.
 func (e *Event) Rules() []*Rule { return e.answer.enforced.rules }
 
-// Decisions returns the decision of each of Rules; undefined if Err is set.
+// Decisions returns the decision for each of Rules, at the same index. It is undefined
+// if Err is set.
 func (e *Event) Decisions() []headgate.Decision { return e.answer.enforced.Decisions }
 
-// Key returns the key that the limit at an index of Rules applies to.
+// Key returns the key that was charged under the limit with index i in Rules.
 func (e *Event) Key(i int) string { return e.answer.enforced.Ops[i].Key }
 
-// RuleName returns [Check].Rule of the check that the limit at an index of Rules belongs
-// to. Its time grows with the number of checks, so it should be called only for what is
-// logged.
+// RuleName returns the field Rule of the [Check] that the limit with index i in Rules
+// belongs to. Its running time is proportional to the number of checks, so call it only
+// for requests that are logged.
 func (e *Event) RuleName(i int) string {
 	end, shadows := 0, e.answer.Shadows
 	for at := range e.checks {
@@ -60,15 +62,15 @@ func (e *Event) RuleName(i int) string {
 	return ""
 }
 
-// Shadows returns the results of checks in shadow mode.
+// Shadows returns the results for the checks in shadow mode.
 func (e *Event) Shadows() []ShadowResult { return e.answer.Shadows }
 
-// ShadowKey returns the key of the check at an index of Shadows.
+// ShadowKey returns the key of the check that has index i in Shadows.
 func (e *Event) ShadowKey(i int) string {
 	return e.answer.shadowed.Ops[e.answer.Shadows[i].first].Key
 }
 
-// ShadowRuleName returns [Check].Rule of the check at an index of Shadows.
+// ShadowRuleName returns the field Rule of the [Check] that has index i in Shadows.
 func (e *Event) ShadowRuleName(i int) string {
 	if at := e.answer.Shadows[i].Check; at < len(e.checks) {
 		return e.checks[at].Rule
@@ -76,14 +78,14 @@ func (e *Event) ShadowRuleName(i int) string {
 	return ""
 }
 
-// lastShard is the shard that was assigned last.
+// lastShard is the most recently assigned value of Event.Shard.
 var lastShard atomic.Uint32
 
-// WithObserver returns a view of e that reports its requests to o, one view for each API.
-// It decides as e does, by the active configuration of e, also after every [Engine.Apply]
-// of e. Its own Apply is that of e. It must be called before e is used concurrently.
-// o.Begin is called for one in everyNth requests, selected randomly; never if everyNth is
-// 0.
+// WithObserver returns a view of e: an engine that shares the store and the active
+// configuration of e, also after every [Engine.Apply], and reports its own requests to
+// o. Each API uses one view. Apply on the view calls Apply on e. WithObserver must be
+// called before e is used concurrently. o.Begin is called for one in everyNth requests,
+// selected randomly; 0 means never.
 func (e *Engine) WithObserver(o Observer, everyNth uint32) *Engine {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -93,7 +95,7 @@ func (e *Engine) WithObserver(o Observer, everyNth uint32) *Engine {
 	return view
 }
 
-// install makes a configuration active, in this engine and in its views.
+// install makes s the active configuration of this engine and of its views.
 func (e *Engine) install(s *ActiveConfig) {
 	if e.observer != nil {
 		observed := *s
@@ -106,7 +108,7 @@ func (e *Engine) install(s *ActiveConfig) {
 	}
 }
 
-// begin calls the observer's Begin, if this request is one of those sampled for it.
+// begin calls the observer's Begin if this request is selected by sampling.
 func (s *ActiveConfig) begin(a *Answer) {
 	a.event.Began = 0
 	if a.event.Shard == 0 {
@@ -119,8 +121,9 @@ func (s *ActiveConfig) begin(a *Answer) {
 	a.event.Began = s.observer.Begin()
 }
 
-// sample returns true for one in n calls. The generator (Knuth's MMIX) belongs to this
-// answer: a shared one would cost more than everything else here.
+// sample returns true for one in n calls, randomly. Each answer has its own generator
+// (Knuth's MMIX), because a generator shared by processors would take more time than
+// the rest of begin.
 func (a *Answer) sample(n uint32) bool {
 	a.random = a.random*6364136223846793005 + 1442695040888963407
 	return uint32(a.random>>32)%n == 0
@@ -129,7 +132,7 @@ func (a *Answer) sample(n uint32) bool {
 // notify reports the result of a request to the observer.
 func (s *ActiveConfig) notify(verb headgate.Verb, checks []Check, a *Answer, err error) {
 	e := &a.event
-	e.answer, e.Verb, e.Err = a, verb, err // the answer is set again because an Answer may be copied
+	e.answer, e.Verb, e.Err = a, verb, err // set again, because an Answer may have been copied
 	e.config, e.checks = s, checks
 	s.observer.Observe(e)
 	e.config, e.checks = nil, nil

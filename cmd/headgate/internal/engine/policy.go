@@ -10,13 +10,13 @@ import (
 	"github.com/headgate/headgate/internal/root"
 )
 
-// policy is a policy that was bound to the store.
+// policy is a policy whose rules are bound to the store.
 type policy struct {
 	name      string
 	rules     []*Rule
 	overrides map[string][]*Rule // by key
-	shadows   bool               // some or all keys are in shadow mode
-	threshold uint64             // keys with a smaller hash are enforced
+	shadows   bool               // whether some or all keys are in shadow mode
+	threshold uint64             // the policy is enforced for keys with a smaller hash
 }
 
 // rulesFor returns the rules that apply to a key.
@@ -29,12 +29,13 @@ func (p *policy) rulesFor(key string) []*Rule {
 	return p.rules
 }
 
-// enforces reports whether the policy is enforced for a key.
+// enforces reports whether the policy is enforced for key, that is, not in shadow mode.
 func (p *policy) enforces(key string) bool {
 	return !p.shadows || hashKey(p.name, key) < p.threshold
 }
 
-// bindPolicies binds all policies, or returns every reason why one cannot be bound.
+// bindPolicies binds all policies in opts. Its error joins a [PolicyError] for each
+// reason why a policy can't be bound.
 func (s *ActiveConfig) bindPolicies(opts *Options, last *ActiveConfig) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(opts.Policies)) {
@@ -46,7 +47,7 @@ func (s *ActiveConfig) bindPolicies(opts *Options, last *ActiveConfig) error {
 	return errors.Join(errs...)
 }
 
-// binding binds one policy.
+// binding is the state of binding one policy.
 type binding struct {
 	*ActiveConfig
 	last   *ActiveConfig
@@ -84,8 +85,9 @@ func (b *binding) bind(from headgate.Policy, opts PolicyOptions) {
 	}
 }
 
-// bindRules binds the rules of a policy or of an override. Equal rules are bound once:
-// many overrides may have the same limits.
+// bindRules binds the rules of a policy or of an override. Equal rules are bound only
+// once, because many overrides may have the same limits. The parameter at holds the
+// location for errors.
 func (b *binding) bindRules(from headgate.Policy, at PolicyError) []*Rule {
 	if err := from.Validate(); err != nil {
 		at.Err = err
@@ -106,7 +108,8 @@ func (b *binding) bindRules(from headgate.Policy, at PolicyError) []*Rule {
 	return bound
 }
 
-// bindRule returns an equal rule of this or the last configuration, or binds a new one.
+// bindRule returns the equal rule of this or the previous configuration. If there is
+// none, it binds a new rule.
 func (b *binding) bindRule(rule headgate.Rule) (*Rule, error) {
 	r := b.rules[rule]
 	if r == nil && b.last != nil {

@@ -9,10 +9,11 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Percent is a percentage of all keys, in millionths: 250,000 is 25%. Its text is “25%”.
+// Percent is a percentage of all keys, in millionths: 250,000 means 25%. Its text form
+// is “25%”.
 type Percent int32
 
-// All is every key.
+// All means all keys (100%).
 const All Percent = 1_000_000
 
 // ParsePercent parses a percentage from 0% to 100%, with up to four decimal places.
@@ -46,24 +47,25 @@ func (s Percent) validate() error {
 	return nil
 }
 
-// threshold returns the percentage of 2^64, rounded down. The result for All is 0 and not
-// used: a policy that enforces all keys does not compare hashes.
+// threshold returns the fraction s of 2^64, rounded down. For All the result is 0,
+// which is never used, because a policy that is enforced for all keys does not compare
+// hashes.
 func (s Percent) threshold() uint64 {
 	part, _ := bits.Div64(uint64(s)%uint64(All), 0, uint64(All))
 	return part
 }
 
-// hashKey returns a hash of a policy and a key that is uniform over the range: FNV-1a of
-// both, with the finalizer of MurmurHash3. It is the same in every process and version,
-// because otherwise a client would be treated differently by each. It is not secret: a
-// client that chooses its keys can choose whether they are enforced.
+// hashKey returns a uniformly distributed hash of a policy's name and a key: FNV-1a
+// with the finalizer of MurmurHash3. It must be the same in every process and version,
+// because otherwise each process would select different keys. The hash is not secret,
+// so a client that chooses its keys can choose whether the policy is enforced for them.
 func hashKey(policy, key string) uint64 {
 	const offset, prime = 14695981039346656037, 1099511628211
 	h := uint64(offset)
 	for i := range len(policy) {
 		h = (h ^ uint64(policy[i])) * prime
 	}
-	h = (h ^ 0x1ff) * prime // separates the name from the key: not the value of any byte
+	h = (h ^ 0x1ff) * prime // separates name and key; 0x1ff is not the value of a byte
 	for i := range len(key) {
 		h = (h ^ uint64(key[i])) * prime
 	}
@@ -72,16 +74,16 @@ func hashKey(policy, key string) uint64 {
 	return h ^ h>>33
 }
 
-// Enforcement is whether requests are denied at all. The zero value means [On].
+// Enforcement is whether requests can be denied. The zero value means [On].
 type Enforcement string
 
-// The values of Enforcement.
+// The values of [Enforcement].
 const (
-	On     Enforcement = "on"     // as configured for each policy
+	On     Enforcement = "on"     // each policy is enforced or in shadow mode, as configured
 	Shadow Enforcement = "shadow" // all policies and checks in shadow mode: count, never deny
 	// Off is the emergency bypass: every request is allowed, nothing is charged or
-	// refunded, and the store is not used. Invalid requests are still refused. A reset
-	// works as usual.
+	// refunded, and the store is not used. Exceptions: invalid requests are still
+	// rejected, and a reset works as usual.
 	Off Enforcement = "off"
 )
 

@@ -7,22 +7,23 @@ import (
 	"github.com/headgate/headgate/internal/turn"
 )
 
-// Admit takes for all checks or for none, as [ActiveConfig.Decide] does with
-// [headgate.Take], for a request that can wait for its turn in a queue. If the answer has
-// a Delay, the caller must call [ActiveConfig.Await] next, with the same answer; the
-// answer keeps the keys until then.
+// Admit takes units for all checks or for none, like [ActiveConfig.Decide] with
+// [headgate.Take]. Use it for a request that can wait in a queue. If the answer has a
+// Delay, the caller must next call [ActiveConfig.Await] with the same answer, which
+// keeps the keys until then.
 func (s *ActiveConfig) Admit(ctx context.Context, checks []Check, a *Answer) error {
 	a.mayWait = true
 	defer func() { a.mayWait = false }()
 	return s.Decide(ctx, headgate.Take, checks, a)
 }
 
-// Await blocks until the turn of a request that was admitted with a Delay. If the request
-// leaves before, Await cancels its place in the queue, refunds its other charges unless
-// that would grant them twice, and returns an error: that of ctx, or
-// [context.DeadlineExceeded] immediately if the deadline of ctx is before the turn. The
-// observer receives a refund if a charge was refunded or its reservation cancelled, and
-// nothing if all charges stay spent.
+// Await blocks for the delay of a request that Admit allowed with a Delay. If ctx ends
+// first, Await cancels the request's place in the queue, refunds its other charges
+// unless a refund would grant units twice, and returns the error of ctx. If the
+// deadline of ctx is before the end of the delay, it does so immediately and returns
+// [context.DeadlineExceeded]. The observer receives an event with the verb Refund if a
+// charge was refunded or a reservation was cancelled, and no event if all charges stay
+// spent.
 func (s *ActiveConfig) Await(ctx context.Context, a *Answer) error {
 	defer a.clearKeys()
 	err := a.enforced.Await(ctx, a.Delay)
@@ -32,7 +33,8 @@ func (s *ActiveConfig) Await(ctx context.Context, a *Answer) error {
 	return err
 }
 
-// cancel releases the charges of a request that does not proceed.
+// cancel refunds the charges of a request that leaves its queue, and cancels its
+// reservations.
 func (s *ActiveConfig) cancel(ctx context.Context, a *Answer) {
 	ctx, done := turn.Detached(ctx)
 	defer done()
@@ -42,7 +44,7 @@ func (s *ActiveConfig) cancel(ctx context.Context, a *Answer) {
 	released, err := a.enforced.release(ctx, 0, len(a.enforced.Ops))
 	for i := range a.Shadows {
 		if w := &a.Shadows[i]; w.Decision.Allowed {
-			_, _ = a.shadowed.release(ctx, w.first, w.end) // an error in shadow mode affects no request
+			_, _ = a.shadowed.release(ctx, w.first, w.end) // an error in shadow mode must not affect the request
 		}
 	}
 	if s.observer != nil && released {
@@ -50,8 +52,8 @@ func (s *ActiveConfig) cancel(ctx context.Context, a *Answer) {
 	}
 }
 
-// release releases the charges with indexes from up to to, to excluded. It reports
-// whether any charge was refunded or cancelled in the store, and the last error.
+// release refunds or cancels the charges with the indexes from, …, to-1. It reports
+// whether any charge was refunded or cancelled in the store. failed is the last error.
 func (c *charges) release(ctx context.Context, from, to int) (released bool, failed error) {
 	for i := from; i < to; i++ {
 		did, _, err := c.Release(ctx, headgate.StoreClock, i, c.Ops[i].Cost)
