@@ -91,8 +91,8 @@ func (w *worker) onOrOff() {
 	w.ok()
 }
 
-// clientLine returns the client's own line of CLIENT INFO and CLIENT LIST. A client
-// gets no information about other clients.
+// clientLine returns the reply to CLIENT INFO and CLIENT LIST: one line about the
+// client that sent the command. Clients get no information about other clients.
 func (w *worker) clientLine() string {
 	s := w.s
 	return fmt.Sprintf("id=%d addr=%s laddr=%s name=%s age=%d idle=0 flags=N db=0 cmd=client user=%s lib-name=%s lib-ver=%s resp=%d\n",

@@ -5,21 +5,21 @@ import "strings"
 // maxNameLength is the maximum length of the name of a command or subcommand, in bytes.
 const maxNameLength = 16
 
-// command is a command that clients may send.
+// command is a command that clients can send.
 type command struct {
-	name          string // lower case
-	arity         int    // arguments including the name; -n: at least n; 0: run checks it
-	key           int    // index of the argument that is a key; 0: none
+	name          string // in lower case
+	arity         int    // number of arguments including the name; -n: n or more; 0: run checks the number
+	key           int    // index of the argument that is a key; 0: no key
 	beforeAuth    bool   // allowed before authentication
-	decides       bool   // makes decisions, which may run concurrently with others
+	decides       bool   // makes a decision, possibly concurrently with other requests
 	write         bool   // changes the state of a key
-	inTransaction bool   // allowed in a transaction
-	immediate     bool   // inside a transaction, runs immediately
+	inTransaction bool   // accepted in a transaction
+	immediate     bool   // executed immediately in a transaction, not queued
 	summary       string
 	run           func(*worker)
 }
 
-// allCommands returns all commands by name. They are read-only.
+// allCommands returns all commands by name. The commands must not be modified.
 func allCommands() map[string]*command {
 	return byName(
 		command{

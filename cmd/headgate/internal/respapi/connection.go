@@ -16,8 +16,9 @@ const compatibleVersion = "7.2.0"
 
 const errNotAnInteger = "ERR value is not an integer or out of range"
 
-// credentials are the user and password of AUTH. Digests are compared, so that the time
-// of a comparison does not reveal a length.
+// credentials are the SHA-256 digests of the user and password for AUTH. Comparing
+// digests takes the same time for every length, so it does not reveal the length of the
+// password.
 type credentials struct{ user, password [sha256.Size]byte }
 
 func newCredentials(user, password string) *credentials {
@@ -36,12 +37,12 @@ func (l *credentials) match(user, password []byte) bool {
 }
 
 // maxAuthFailures is the number of wrong passwords after which a connection is closed.
-// Without it, a pipeline could try millions of passwords.
+// Without this limit, a pipeline could try millions of passwords.
 const maxAuthFailures = 10
 
-// authenticate checks the credentials and replies with an error if they are wrong.
-// Without a configured password, the user "default" may use any password, like in
-// Redis.
+// authenticate checks the user and password. It returns false and replies with an error
+// if they are wrong. If no password is configured, the user “default” can use any
+// password, as in Redis.
 func (w *worker) authenticate(user, password []byte) bool {
 	if l := w.h.credentials; l == nil && string(user) != defaultUser || l != nil && !l.match(user, password) {
 		w.fail("WRONGPASS invalid username-password pair or user is disabled.")
@@ -99,8 +100,9 @@ func (w *worker) hello() {
 	w.writeHello()
 }
 
-// helloOptions parses the options of HELLO and authenticates the client if AUTH is among
-// them. ok is false if it replied with an error.
+// helloOptions parses the options of HELLO, and authenticates the client if they
+// include AUTH. ok is false if helloOptions has replied with an error; named is whether
+// SETNAME set name.
 func (w *worker) helloOptions() (name string, named, ok bool) {
 	var user, password []byte
 	for i := 2; i < w.args(); {
@@ -200,8 +202,8 @@ func (w *worker) config() {
 	}
 }
 
-// configValues are the values of CONFIG GET, each after an equals sign, so that an
-// empty value differs from an unknown name.
+// configValues are the replies to CONFIG GET, each after an equals sign. The sign
+// distinguishes an empty value from an unknown name.
 var configValues = map[string]string{"save": "=", "appendonly": "=no", "databases": "=1", "maxmemory": "=0", "timeout": "=0"}
 
 // info runs INFO. It ignores the requested sections, because the text is short.

@@ -41,8 +41,8 @@ func (w *worker) sortedCommands() []*command {
 	return all
 }
 
-// selectedCommands returns the commands that the request lists, with nil for an unknown
-// name, or all commands if it lists none.
+// selectedCommands returns the commands that the request names, with nil for each
+// unknown name. If the request names none, it returns all commands.
 func (w *worker) selectedCommands() []*command {
 	if w.args() == 2 {
 		return w.sortedCommands()
@@ -61,8 +61,8 @@ func (w *worker) describeAll(all []*command) {
 	}
 }
 
-// describe appends the description of a command for COMMAND: name, arity, flags, key
-// positions, and four empty lists.
+// describe appends the entry for a command in the reply to COMMAND: name, arity, flags,
+// key positions, and four empty lists.
 func (w *worker) describe(c *command) {
 	if c == nil {
 		w.null()
@@ -100,7 +100,8 @@ func (w *worker) describe(c *command) {
 	w.array(0) // subcommands
 }
 
-// documentAll appends a map of the commands: without duplicates and without unknown ones.
+// documentAll appends a map with the documentation of commands, without duplicates and
+// unknown commands (nil).
 func (w *worker) documentAll(all []*command) {
 	var unique []*command
 	for _, c := range all {
@@ -114,7 +115,7 @@ func (w *worker) documentAll(all []*command) {
 	}
 }
 
-// document appends the documentation of a command for COMMAND DOCS.
+// document appends the documentation of a command in the reply to COMMAND DOCS.
 func (w *worker) document(c *command) {
 	summary, group, fields := c.summary, "connection", 3
 	if c.key > 0 {
@@ -135,8 +136,8 @@ func (w *worker) document(c *command) {
 	}
 }
 
-// arguments appends the arguments of a command that has a key, from its summary.
-// redis-cli shows them as hints.
+// arguments appends the list of the arguments of a command that has a key. It takes
+// them from the command's summary. redis-cli shows them as hints.
 func (w *worker) arguments(c *command) {
 	syntax, _, _ := strings.Cut(c.summary, ":")
 	names := strings.Fields(syntax)[1:]
@@ -164,8 +165,8 @@ func (w *worker) arguments(c *command) {
 	}
 }
 
-// getKeys runs COMMAND GETKEYS: it returns the keys among the arguments of another
-// request.
+// getKeys runs COMMAND GETKEYS: its arguments are another request, and it returns the
+// key in that request.
 func (w *worker) getKeys() {
 	switch c := w.h.commands[string(w.folded(w.arg(2)))]; {
 	case c == nil:

@@ -1,7 +1,8 @@
 package respapi
 
-// inline reads an inline request: one line, as typed by a person. r.pos is how far the
-// line was searched for its end.
+// inline parses an inline request: one line of text, as typed by a person. r.pos is the
+// position up to which the end of the line has already been searched. It returns the
+// length of the request, or 0 if the line is incomplete.
 func (r *reader) inline(in []byte, b bounds) (n int, err error) {
 	most := min(len(in), b.request)
 	for i := r.pos; i < most; i++ {
@@ -25,8 +26,8 @@ func (r *reader) inline(in []byte, b bounds) (n int, err error) {
 }
 
 // split splits a line into arguments with the quoting rules of redis-cli: "double
-// quotes" with \n \r \t \a \b \" \\ and \xff, or 'single quotes' with \'. It removes
-// the quotes in place.
+// quotes" with the escapes \n \r \t \a \b \" \\ and \xff, or 'single quotes' with the
+// escape \'. It removes the quotes and escapes in place.
 func (r *reader) split(line []byte, b bounds) error {
 	r.args = r.args[:0]
 	for i := 0; ; {
@@ -53,8 +54,9 @@ func (r *reader) split(line []byte, b bounds) error {
 
 func isBlank(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' || c == 0 }
 
-// readWord reads the word that begins at from and writes it there without quotes. It
-// returns the end of the result and the end of the word in the line.
+// readWord reads the word at the index from, and replaces it in line by the same word
+// without quotes. It returns the end of the new word and the end of the original word.
+// ok is false if the quotes are not closed.
 func readWord(line []byte, from int) (end, next int, ok bool) {
 	end = from
 	for i := from; i < len(line); {
@@ -75,7 +77,9 @@ func readWord(line []byte, from int) (end, next int, ok bool) {
 	return end, len(line), true
 }
 
-// readQuoted copies the text between the quote at i and its closing quote to end.
+// readQuoted copies the text between the quote at index i and the closing quote to
+// index end of line. It returns the end of the copy and the index after the closing
+// quote.
 func readQuoted(line []byte, i, end int) (newEnd, next int, ok bool) {
 	quote := line[i]
 	for i++; i < len(line); {
@@ -92,8 +96,9 @@ func readQuoted(line []byte, i, end int) (newEnd, next int, ok bool) {
 	return 0, 0, false
 }
 
-// unescape returns the character of an escape sequence at the beginning of text, and the
-// length of the sequence in bytes.
+// unescape returns the character that the escape sequence at the beginning of text
+// stands for, and the length of the sequence in bytes. quote is the quotation mark
+// around the text.
 func unescape(text []byte, quote byte) (c byte, length int) {
 	next := text[1]
 	if quote == '\'' {

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
 
-// replyStyle is the reply format of a decision.
+// replyStyle is the format of the reply to a decision.
 type replyStyle uint8
 
 const (
@@ -22,18 +22,18 @@ const (
 type job struct {
 	style  replyStyle
 	verb   headgate.Verb
-	policy string             // empty: inline applies
-	inline engine.InlineLimit // the limit of the request
-	key    string             // refers to the input buffer if the decision is made immediately
-	cost   int64              // units
-	check  engine.Check       // valid during the decision
+	policy string             // policy name; empty means that inline is the limit
+	inline engine.InlineLimit // limit in the request
+	key    string             // refers to the input buffer if the store is not networked
+	cost   int64              // in units
+	check  engine.Check       // valid while the decision is made
 	answer engine.Answer
 	err    error
-	next   *job // the next decision of the same key
-	waits  bool // an earlier decision of the same key is made first
+	next   *job // next queued decision with the same key
+	waits  bool // whether an earlier decision with the same key must be made first
 }
 
-// newJob returns a job for the caller to fill and submit.
+// newJob returns a job for the caller to fill in and submit.
 func (w *worker) newJob() *job {
 	if !w.h.networked {
 		return &w.job
@@ -46,8 +46,8 @@ func (w *worker) newJob() *job {
 	return new(job)
 }
 
-// textOf returns an argument as a string for a job. If the decision is made
-// immediately, the string refers to the input buffer and is not copied.
+// textOf returns an argument as a string for use in a job. If the store is not
+// networked, the string refers to the input buffer and is not copied.
 func (w *worker) textOf(arg []byte) string {
 	if w.h.networked {
 		return string(arg)
@@ -55,7 +55,7 @@ func (w *worker) textOf(arg []byte) string {
 	return unsafe.String(unsafe.SliceData(arg), len(arg))
 }
 
-// submit makes the decision and writes the reply. Over a networked store it queues the
+// submit makes the decision and writes the reply. With a networked store, it queues the
 // job instead, so that pipelined decisions are made concurrently.
 func (w *worker) submit(j *job) {
 	if !w.h.networked {
@@ -77,7 +77,7 @@ func (j *job) limit() *engine.InlineLimit {
 	return &j.inline
 }
 
-// flush makes the queued decisions and writes their replies in order.
+// flush makes the queued decisions and writes the replies in the order of the requests.
 func (w *worker) flush() {
 	if len(w.jobs) == 0 {
 		return
@@ -91,8 +91,8 @@ func (w *worker) flush() {
 	w.jobs = w.jobs[:0]
 }
 
-// decideAll makes the queued decisions concurrently. Decisions of the same key are made
-// in order.
+// decideAll makes the queued decisions concurrently, except that decisions with the
+// same key are made in the order of the requests.
 func (w *worker) decideAll() {
 	if len(w.jobs) == 1 {
 		w.jobs[0].decide(w)
@@ -132,7 +132,7 @@ func (j *job) decide(w *worker) {
 	j.err = w.h.engine.Decide(w.ctx, j.verb, []engine.Check{j.check}, &j.answer)
 }
 
-// writeReply writes the reply of a decision.
+// writeReply writes the reply to a decision.
 func (w *worker) writeReply(j *job) {
 	if j.err != nil {
 		w.writeError(j)
@@ -148,7 +148,7 @@ func (w *worker) writeReply(j *job) {
 	}
 }
 
-// writeError writes the reply of a request without a decision.
+// writeError writes the reply to a request for which no decision was made.
 func (w *worker) writeError(j *job) {
 	kind, text := errorText(j.err)
 	switch {
@@ -165,7 +165,7 @@ func (w *worker) writeError(j *job) {
 	}
 }
 
-// errorText returns the kind and one-line text of an error.
+// errorText returns the kind of an error and its text in one line.
 func errorText(err error) (engine.ErrorKind, string) {
 	return engine.ErrorKindOf(err), engine.Reason(err)
 }

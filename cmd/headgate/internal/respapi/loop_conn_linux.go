@@ -8,20 +8,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// loopConn is a connection that is served by a loop. Between two events it holds no
-// buffers except an incomplete request and replies that the client has not read.
+// loopConn is a connection that an event loop serves. Between two events, its only
+// buffers hold an incomplete request and replies that the client has not yet read.
 type loopConn struct {
 	fd         int
 	s          *session
-	in         []byte    // input of incomplete or waiting requests
-	out        []byte    // unsent replies
-	interest   uint32    // polled events; EPOLLOUT: work is pending and nothing is read
-	stateSince time.Time // begin of the current state: idle, in a request, sending, closing
-	draining   bool      // shutdown: nothing more is read
+	in         []byte    // input that contains incomplete requests or requests that are not yet served
+	out        []byte    // replies that are not yet sent
+	interest   uint32    // polled events; with EPOLLOUT, replies or requests are pending and nothing is read
+	stateSince time.Time // start of the current state: idle, in a request, sending or closing
+	draining   bool      // during shutdown: nothing more is read
 	lingering  bool      // closed for writing, waiting for the client to close
 }
 
-// handleEvents handles the polled events of a connection.
+// handleEvents handles the events that the poll returned for a connection.
 func (l *loop) handleEvents(c *loopConn, events uint32) {
 	switch {
 	case c.lingering:
@@ -37,7 +37,8 @@ func (l *loop) handleEvents(c *loopConn, events uint32) {
 	}
 }
 
-// readAndServe reads once and serves the input. It reports whether there was input.
+// readAndServe reads once and serves the requests in the input. It reports whether it
+// read any input.
 func (l *loop) readAndServe(c *loopConn) bool {
 	have := copy(l.buf, c.in)
 	n, errno := read(c.fd, l.buf[have:have+readSize])
@@ -52,10 +53,10 @@ func (l *loop) readAndServe(c *loopConn) bool {
 	return true
 }
 
-// serve runs the requests in the input, of which the first before bytes were buffered,
-// and sends the replies. After maxReplyBatch bytes of replies, the rest of the input
-// waits for the next event: replies can be a thousand times as long as requests, and
-// other connections wait.
+// serve runs the requests in the input and sends the replies. The first before bytes of
+// the input had been read earlier. After maxReplyBatch bytes of replies, the rest of
+// the input is left for the next event: replies can be a thousand times as long as
+// requests, and other connections would have to wait.
 func (l *loop) serve(c *loopConn, in []byte, before int) {
 	used := l.w.serve(c.s, in)
 	full := len(l.w.out) >= maxReplyBatch
@@ -81,7 +82,8 @@ func (l *loop) serve(c *loopConn, in []byte, before int) {
 	}
 }
 
-// copyUnread returns a copy of rest. It reuses memory if that is large enough.
+// copyUnread returns a copy of rest. It uses the array of memory if this is large
+// enough.
 func copyUnread(memory, rest []byte) []byte {
 	if len(rest) == 0 {
 		return nil
@@ -92,8 +94,8 @@ func copyUnread(memory, rest []byte) []byte {
 	return append(memory[:0], rest...)
 }
 
-// send writes the replies. It returns false if some could not be sent yet; they are
-// buffered.
+// send writes the replies to the socket. If some could not be sent yet, it buffers
+// these in c.out and returns false. It also returns false if it closed the connection.
 func (l *loop) send(c *loopConn) bool {
 	out := l.w.out
 	l.w.out = out[:0]
@@ -114,7 +116,7 @@ func (l *loop) send(c *loopConn) bool {
 	return false
 }
 
-// resume sends the buffered replies and then serves the buffered input.
+// resume sends the buffered replies. After all are sent, it serves the buffered input.
 func (l *loop) resume(c *loopConn) {
 	if len(c.out) > 0 && !l.flush(c) {
 		return
@@ -128,7 +130,7 @@ func (l *loop) resume(c *loopConn) {
 	l.serve(c, l.buf[:n], n)
 }
 
-// flush sends the buffered replies. It reports whether all were sent.
+// flush sends the buffered replies. It reports whether all of them were sent.
 func (l *loop) flush(c *loopConn) bool {
 	n, errno := write(c.fd, c.out)
 	switch {
@@ -145,8 +147,8 @@ func (l *loop) flush(c *loopConn) bool {
 	return true
 }
 
-// setInterest sets the events that are polled for the connection. On failure it closes
-// the connection and returns false.
+// setInterest sets the events for which the connection is polled. If this fails, it
+// closes the connection and returns false.
 func (l *loop) setInterest(c *loopConn, events uint32) (ok bool) {
 	if c.interest == events {
 		return true
@@ -159,9 +161,9 @@ func (l *loop) setInterest(c *loopConn, events uint32) (ok bool) {
 	return true
 }
 
-// finish shuts down writing after the last reply and waits for the client to close, at
-// most lingerTimeout: closing a socket with unread input can discard data that was
-// sent.
+// finish ends a connection after its last reply: it shuts down writing and waits until
+// the client closes the connection, at most lingerTimeout. Reason: closing a socket
+// with unread input can discard replies that the client has not received.
 func (l *loop) finish(c *loopConn) {
 	if !l.setInterest(c, unix.EPOLLIN|unix.EPOLLRDHUP) {
 		return
@@ -174,8 +176,8 @@ func (l *loop) finish(c *loopConn) {
 	l.discard(c)
 }
 
-// discard reads and drops input that arrives after the connection was shut down, one
-// read at a time.
+// discard reads once from a connection that finish has shut down, and ignores the
+// input. At the end of the input it closes the connection.
 func (l *loop) discard(c *loopConn) {
 	n, errno := read(c.fd, l.buf[:readSize])
 	if errno == syscall.EAGAIN || errno == syscall.EINTR || errno == 0 && n > 0 {
@@ -184,7 +186,7 @@ func (l *loop) discard(c *loopConn) {
 	l.drop(c)
 }
 
-// drop closes a connection.
+// drop closes a connection immediately.
 func (l *loop) drop(c *loopConn) {
 	if l.conns[c.fd] != c {
 		return
@@ -195,11 +197,12 @@ func (l *loop) drop(c *loopConn) {
 	l.server.connectionClosed()
 }
 
-// maxDrainReads bounds the reads of one connection during shutdown.
+// maxDrainReads is the maximum number of reads from one connection during shutdown.
 const maxDrainReads = 64
 
-// drain serves the requests that have arrived and closes the connection. A client that
-// has not read its replies keeps its write timeout.
+// drain serves the requests that have already arrived and closes the connection. If the
+// client has not read all replies, the connection is closed after they are sent or the
+// write timeout has passed.
 func (l *loop) drain(c *loopConn) {
 	for range maxDrainReads {
 		if c.interest == unix.EPOLLOUT || c.lingering || l.conns[c.fd] != c || !l.readAndServe(c) {
@@ -212,8 +215,8 @@ func (l *loop) drain(c *loopConn) {
 	}
 }
 
-// sweep closes connections that exceeded the timeout of their state: idle, in a request,
-// sending, or closing.
+// sweep closes all connections that have been in one state for longer than the timeout
+// of this state: idle, in a request, sending or closing.
 func (l *loop) sweep() {
 	l.lastSweep = l.now
 	opts := &l.server.opts
@@ -233,7 +236,8 @@ func (l *loop) sweep() {
 	})
 }
 
-// read and write never block, so they are raw system calls that bypass the scheduler.
+// read and write are raw system calls that bypass the Go scheduler. This is safe
+// because they never block: the sockets are non-blocking.
 
 func read(fd int, buf []byte) (int, syscall.Errno) {
 	n, _, errno := syscall.RawSyscall(syscall.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(buf))), uintptr(len(buf)))

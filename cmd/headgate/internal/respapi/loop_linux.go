@@ -13,28 +13,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// loopState is the state that a server requests of a loop.
+// loopState is the state that a server requests from a loop.
 type loopState int
 
 const (
-	loopDraining loopState = iota + 1 // serve the requests that have arrived, then close the connections
-	loopStopping                      // close the connections immediately
+	loopDraining loopState = iota + 1 // serve the requests that have arrived, then close each connection
+	loopStopping                      // close all connections immediately
 )
 
-const maxEvents = 256 // of one poll
+const maxEvents = 256 // maximum number of events that one poll returns
 
-// loop serves many connections on one goroutine, which owns all fields except the ones
-// guarded by mu.
+// loop serves many connections on one goroutine. Only this goroutine uses the fields of
+// loop, except for the fields that mu guards.
 type loop struct {
 	server        *Server
 	w             *worker
 	epoll         int
 	wake          int // eventfd that wakes the loop
 	events        [maxEvents]unix.EpollEvent
-	buf           []byte      // input of the current connection; unused input is copied
-	conns         []*loopConn // by file descriptor
+	buf           []byte      // input of the current connection; unused input is copied to loopConn.in
+	conns         []*loopConn // indexed by file descriptor
 	count         int         // number of connections
-	now           time.Time   // when the current poll returned
+	now           time.Time   // time at which the current poll returned
 	lastSweep     time.Time
 	sweepInterval time.Duration
 	state         loopState
@@ -81,8 +81,8 @@ func (l *loop) control(op, fd int, events uint32) error {
 	return unix.EpollCtl(l.epoll, op, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)})
 }
 
-// add passes a connection to the loop. It returns false if a loop cannot serve it. It
-// may be called from any goroutine.
+// add passes a connection to the loop. It returns false if event loops can't serve this
+// kind of connection. It can be called from any goroutine.
 func (l *loop) add(conn net.Conn) bool {
 	if !isPlain(conn) {
 		return false
@@ -92,7 +92,7 @@ func (l *loop) add(conn net.Conn) bool {
 		return false
 	}
 	c := &loopConn{fd: fd, s: l.server.handler.newSessionFor(conn), stateSince: time.Now()}
-	_ = conn.Close() // the duplicate stays open
+	_ = conn.Close() // the duplicate descriptor stays open
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -121,7 +121,8 @@ func duplicate(conn syscall.Conn) (fd int, err error) {
 	return fd, failed
 }
 
-// setState requests a state. It may be called from any goroutine.
+// setState requests a state, unless a later state was already requested. It can be
+// called from any goroutine.
 func (l *loop) setState(order loopState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,11 +133,12 @@ func (l *loop) setState(order loopState) {
 // wakeUp makes the current poll return. The caller holds l.mu.
 func (l *loop) wakeUp() {
 	if !l.closed {
-		_, _ = unix.Write(l.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // if the counter is full, the loop wakes up anyway
+		_, _ = unix.Write(l.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // fails only if the counter is full; the loop then wakes up anyway
 	}
 }
 
-// run serves connections until a stop was requested and all connections are closed.
+// run serves connections until the server requests a stop and all connections are
+// closed.
 func (l *loop) run() {
 	defer l.close()
 	for {
@@ -165,8 +167,9 @@ func (l *loop) run() {
 	}
 }
 
-// wait polls for events and returns their number. It first polls without blocking as a
-// raw system call, which is cheaper because the scheduler is not involved.
+// wait polls for events and returns their number. It first polls without blocking, by a
+// raw system call: this is cheaper because it bypasses the Go scheduler. If there are
+// no events, it polls again and blocks.
 func (l *loop) wait() int {
 	n, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, uintptr(l.epoll), uintptr(unsafe.Pointer(&l.events)), maxEvents, 0, 0, 0)
 	if errno == 0 && n > 0 {
@@ -177,13 +180,13 @@ func (l *loop) wait() int {
 		timeout = max(0, int((l.sweepInterval-time.Since(l.lastSweep)+time.Millisecond-1)/time.Millisecond))
 	}
 	got, err := unix.EpollWait(l.epoll, l.events[:], timeout)
-	if err != nil { // interrupted
+	if err != nil { // interrupted by a signal
 		return 0
 	}
 	return got
 }
 
-// receiveUpdates takes over new connections and the requested state.
+// receiveUpdates registers new connections and changes to the requested state.
 func (l *loop) receiveUpdates() {
 	var count [8]byte
 	_, _ = unix.Read(l.wake, count[:]) // resets the counter
@@ -224,8 +227,8 @@ func (l *loop) forEach(do func(*loopConn)) {
 	}
 }
 
-// tryStop marks the loop as closed, unless a connection has just arrived. It reports
-// whether the loop is closed.
+// tryStop marks the loop as closed, unless new connections are waiting to be
+// registered. It reports whether the loop is closed.
 func (l *loop) tryStop() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

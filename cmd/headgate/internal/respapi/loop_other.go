@@ -4,7 +4,8 @@ package respapi
 
 import "net"
 
-// loop is an event loop. This system has none: each connection has a goroutine.
+// loop is a placeholder for the event loop, which exists only on Linux. On this system,
+// each connection is served by its own goroutine.
 type loop struct{}
 
 type loopState int

@@ -5,9 +5,10 @@ import (
 	"unicode/utf8"
 )
 
-// parseInt parses a 64-bit integer as redis-cell does: an optional sign and digits. It
-// allocates only if the text is not one. It parses digits that cannot overflow itself,
-// because strconv.ParseInt takes a tenth of the time of a CL.THROTTLE.
+// parseInt parses a 64-bit integer in the format that redis-cell accepts: an optional
+// sign and digits. It allocates only if text is not an integer of at most 18 digits
+// without a sign. It parses such integers itself, because strconv.ParseInt takes a
+// tenth of the time of a CL.THROTTLE.
 func parseInt(text []byte) (n int64, ok bool) {
 	const maxDigits = 18
 	for i, c := range text {
@@ -20,7 +21,8 @@ func parseInt(text []byte) (n int64, ok bool) {
 	return n, len(text) > 0
 }
 
-// truncate returns at most 64 bytes of a client's text, as valid UTF-8, for errors.
+// truncate returns text from a client for use in an error: at most 64 bytes of it, as
+// valid UTF-8.
 func truncate(text []byte) string {
 	const most = 64
 	more := ""

@@ -1,42 +1,44 @@
 package respapi
 
-// argRange is the position of an argument in the input: [start, end).
+// argRange is the position of an argument in the input: from index start up to, not
+// including, end.
 type argRange struct{ start, end int32 }
 
-// bounds are the maximum sizes of a request. Nothing is buffered of a larger one.
+// bounds are the maximum sizes of a request. A larger request is an error and is not
+// buffered.
 type bounds struct {
-	request int // bytes of a whole request
-	args    int // arguments, including the command name
-	bulk    int // bytes of one argument
+	request int // size of the whole request, in bytes
+	args    int // number of arguments, including the command name
+	bulk    int // size of one argument, in bytes
 }
 
-// The bounds of a client before authentication.
+// The bounds that apply before a client has authenticated.
 const (
 	unauthenticatedArgs  = 10
 	unauthenticatedBytes = 4 << 10
 )
 
-// maxDigits is the maximum length of a count of arguments or bytes: a longer one
-// exceeds every bound.
+// maxDigits is the maximum number of digits of a length or count. A number with more
+// digits exceeds every bound.
 const maxDigits = 9
 
 // reader parses requests from the input of one connection. It remembers its position in
-// an incomplete request, so that each byte is parsed once, however the input is split.
-// The zero value is ready to use.
+// an incomplete request, so that each byte is parsed only once, even if the request
+// arrives in many pieces. The zero value is ready to use.
 type reader struct {
 	args   []argRange
-	pos    int  // parsed bytes of the current request
-	left   int  // missing arguments
-	inside bool // inside a request in array form
+	pos    int  // number of bytes of the current request that are already parsed
+	left   int  // number of arguments that are not yet parsed
+	inside bool // whether a request in array form has begun and is incomplete
 }
 
-// protocolError is the description of a protocol error of the client.
+// protocolError is the description of a client's protocol error.
 type protocolError string
 
-// Error returns the text for the client.
+// Error returns the text that is sent to the client.
 func (e protocolError) Error() string { return "Protocol error: " + string(e) }
 
-// The protocol errors.
+// All protocol errors except the one for an unexpected type.
 const (
 	errArrayLength  = protocolError("invalid multibulk length")
 	errBulkLength   = protocolError("invalid bulk length")
@@ -46,9 +48,10 @@ const (
 	errTooBig       = protocolError("too big request")
 )
 
-// next parses the request at the beginning of in, which must begin with the input of
-// the previous call if that was incomplete. It returns the length of the request, or 0
-// if it is incomplete. r.args are the arguments, none for an empty request. next may
+// next parses the request at the beginning of in. If the previous call found an
+// incomplete request, in must begin with the same bytes as in that call. next returns
+// the length of the request, or 0 if the request is still incomplete. It stores the
+// positions of the arguments in r.args, which is empty for an empty request. It may
 // modify the bytes of the request.
 func (r *reader) next(in []byte, b bounds) (n int, err error) {
 	if !r.inside {
@@ -79,13 +82,13 @@ func (r *reader) next(in []byte, b bounds) (n int, err error) {
 	return r.done(r.pos), nil
 }
 
-// done resets the state after a request of n bytes, and returns n.
+// done resets the reader after a complete request of n bytes, and returns n.
 func (r *reader) done(n int) int {
 	r.pos, r.left, r.inside = 0, 0, false
 	return n
 }
 
-// bulk parses one argument at r.pos. done is false if it is incomplete.
+// bulk parses one argument at r.pos. done is false if the argument is incomplete.
 func (r *reader) bulk(in []byte, b bounds) (done bool, err error) {
 	if r.pos >= len(in) {
 		return false, checkSize(r.pos+1, b)
@@ -125,11 +128,12 @@ func checkSize(n int, b bounds) error {
 	return nil
 }
 
-// readHeader parses the number in the line that begins at from. end is the end of the
-// line, or 0 if the line is incomplete. It fails as soon as the line cannot become a
-// number, so that errors do not depend on how the input is split.
+// readHeader parses the number in the line that begins at the index from. end is the
+// index after the line, or 0 if the line is incomplete. The error is the parameter
+// wrong. readHeader fails at the first byte that can't be part of a number, so that
+// errors do not depend on the pieces in which the input arrives.
 func readHeader(in []byte, from int, wrong protocolError) (n, end int, err error) {
-	if from+2 < len(in) && in[from+1] == '\r' && in[from+2] == '\n' && in[from]-'0' <= 9 { // the most frequent case
+	if from+2 < len(in) && in[from+1] == '\r' && in[from+2] == '\n' && in[from]-'0' <= 9 { // the most frequent case: one digit
 		return int(in[from] - '0'), from + 3, nil
 	}
 	i, negative := from, false

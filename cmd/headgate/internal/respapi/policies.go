@@ -12,7 +12,8 @@ func (w *worker) hgPeek()   { w.hgCommand(headgate.Peek) }
 func (w *worker) hgRefund() { w.hgCommand(headgate.Refund) }
 func (w *worker) hgReset()  { w.hgCommand(headgate.Reset) }
 
-// hgCommand runs HG.<verb> policy key [cost].
+// hgCommand runs the command HG.CHECK, HG.PEEK, HG.REFUND or HG.RESET with the
+// arguments policy key [cost].
 func (w *worker) hgCommand(verb headgate.Verb) {
 	cost := int64(1)
 	if w.args() > 4 {
@@ -36,8 +37,8 @@ func (w *worker) hgCommand(verb headgate.Verb) {
 	w.submit(j)
 }
 
-// writeDecision writes the fields of the HTTP API's response in the same order. Times
-// are in ms, rounded up.
+// writeDecision writes a decision with the same fields, in the same order, as the HTTP
+// API. Times are in milliseconds, rounded up.
 func (w *worker) writeDecision(a *engine.Answer) {
 	w.fields(10)
 	w.bulk("allowed")

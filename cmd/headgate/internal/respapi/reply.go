@@ -2,8 +2,8 @@ package respapi
 
 import "strconv"
 
-// The functions of this file append a reply to w.out, as RESP2 or, where RESP3 has a
-// type of its own, as RESP3.
+// The methods in this file append a reply to w.out. They use RESP2, or RESP3 if the
+// client has chosen it and it has a specific type for the reply.
 
 const crlf = "\r\n"
 
@@ -14,8 +14,8 @@ func (w *worker) simple(text string) {
 	w.out = append(append(append(w.out, '+'), text...), crlf...)
 }
 
-// fail appends an error. Control characters, which may come from the client, become
-// question marks.
+// fail appends an error reply. It replaces control characters, which may come from the
+// client, by question marks.
 func (w *worker) fail(text string) {
 	w.out = append(w.out, '-')
 	for i := range len(text) {
@@ -43,7 +43,8 @@ func (w *worker) bulk(text string) {
 	w.out = append(append(w.out, text...), crlf...)
 }
 
-// text appends a text for people: a verbatim string in RESP3, a bulk string in RESP2.
+// text appends text that people read: a verbatim string in RESP3, a bulk string in
+// RESP2.
 func (w *worker) text(text string) {
 	if w.s.version < 3 {
 		w.bulk(text)
@@ -74,10 +75,10 @@ func (w *worker) boolean(b bool) {
 	}
 }
 
-// array begins an array of n elements.
+// array appends the header of an array of n elements.
 func (w *worker) array(n int) { w.out = appendNumber(w.out, '*', int64(n)) }
 
-// set begins a set of n elements; an array in RESP2.
+// set appends the header of a set of n elements, or of an array in RESP2.
 func (w *worker) set(n int) {
 	if w.s.version < 3 {
 		w.array(n)
@@ -86,7 +87,8 @@ func (w *worker) set(n int) {
 	w.out = appendNumber(w.out, '~', int64(n))
 }
 
-// fields begins a map of n fields; in RESP2 an array that alternates names and values.
+// fields appends the header of a map of n fields, or in RESP2 of an array in which
+// names and values alternate.
 func (w *worker) fields(n int) {
 	if w.s.version < 3 {
 		w.array(2 * n)

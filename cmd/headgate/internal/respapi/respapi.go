@@ -1,8 +1,9 @@
-// Package respapi is the Redis-compatible endpoint of the service. It replies to
-// CL.THROTTLE like the module redis-cell and to THROTTLE like throttlecrab. HG.CHECK,
-// HG.PEEK, HG.REFUND and HG.RESET use the policies of the service. It also implements the
-// commands of Redis that stock clients send when they connect. It implements the protocol
-// and contains neither arithmetic nor storage. docs/resp.md documents it for users.
+// Package respapi is the Redis-compatible endpoint of the service. Its command
+// CL.THROTTLE is compatible with the Redis module redis-cell, and THROTTLE with
+// throttlecrab. HG.CHECK, HG.PEEK, HG.REFUND and HG.RESET use the policies of the
+// service. It also implements the Redis commands that common clients send when they
+// connect. The package implements the protocol only; the engine makes the decisions.
+// docs/resp.md is the documentation for users.
 //
 // # How a connection is served
 //
@@ -23,42 +24,42 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
 
-// Default bounds of [Options].
+// The defaults of the maximums in [Options].
 const (
 	DefaultMaxClients      = 10_000
 	DefaultMaxRequestBytes = 16 << 10
 )
 
-// maxArgs is the maximum number of arguments of a request: COMMAND DOCS may name every
-// command; no other request has more than ten.
+// maxArgs is the maximum number of arguments in a request. It is large because COMMAND
+// DOCS can name every command; no other request has more than ten.
 const maxArgs = 1024
 
-// Options are the settings of a handler. A field that is zero has its default; nil
-// means all defaults.
+// Options are the settings of a handler. A field with its zero value has the default in
+// its comment; nil options mean all defaults.
 type Options struct {
-	// Password is the password for AUTH; empty means that none is required.
+	// Password is the password for AUTH; empty means that no password is required.
 	Password string
-	// User is the user name for AUTH; empty means "default", the user of AUTH with a
-	// password only.
+	// User is the user name for AUTH; empty means “default”, which is also the user if
+	// a client sends AUTH with only a password.
 	User string
-	// Networked reports whether a decision needs a round trip to a store on a network.
+	// Networked is whether a decision needs a round trip to a store on a network.
 	Networked bool
 	// MaxClients is the maximum number of concurrent connections; further connections get
 	// an error and are closed. 0 means [DefaultMaxClients].
 	MaxClients int
-	// MaxRequestBytes is the maximum size of a request, and of a transaction, in bytes; 0
-	// means [DefaultMaxRequestBytes]. A connection buffers at most one request, one
-	// transaction, 16 KiB of input, 16 KiB of replies and one further reply, which is at
-	// most about ten times as long as its request.
+	// MaxRequestBytes is the maximum size of a request, and also of a transaction, in
+	// bytes; 0 means [DefaultMaxRequestBytes]. A connection buffers at most one
+	// request, one transaction, 16 KiB of input, 16 KiB of replies, and one further
+	// reply. This reply is at most about ten times as long as its request.
 	MaxRequestBytes int
-	// Version is the version of this program in the reply to INFO.
+	// Version is the version of Headgate that INFO reports.
 	Version string
-	// Log receives panics and connection errors; nil disables logging. Log lines
+	// Log is the logger for panics and connection errors; nil means no log. Its lines
 	// contain no key, name or address.
 	Log *slog.Logger
 }
 
-// Handler runs requests. [New] returns one. It may be used concurrently.
+// Handler runs requests. It is created with [New] and may be used concurrently.
 type Handler struct {
 	engine                *engine.Engine
 	commands              map[string]*command
@@ -66,21 +67,21 @@ type Handler struct {
 	networked             bool
 	version               string
 	log                   *slog.Logger
-	bounds                bounds // of authenticated clients
+	bounds                bounds // bounds after authentication
 	unauthenticatedBounds bounds
 	since                 time.Time
 	clients               counters
 }
 
-// counters count connections.
+// counters are the numbers of connections.
 type counters struct {
 	max      int64
 	current  atomic.Int64
-	accepted atomic.Int64 // also the ID of the newest connection
+	accepted atomic.Int64 // also the ID of the most recent connection
 	refused  atomic.Int64
 }
 
-// New returns a handler that decides with e. opts may be nil.
+// New returns a handler that decides requests with e. opts may be nil.
 func New(e *engine.Engine, opts *Options) *Handler {
 	opts = cmp.Or(opts, &Options{})
 	h := &Handler{

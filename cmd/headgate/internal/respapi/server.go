@@ -12,33 +12,35 @@ import (
 	"time"
 )
 
-// ServerOptions bound the resources of a client. A field that is zero has
-// its default; nil means all defaults.
+// ServerOptions limit the time and the resources that a client can use. A field with
+// its zero value has the default in its comment; nil options mean all defaults.
 type ServerOptions struct {
-	RequestTimeout time.Duration // between the first and last byte of a request; 0 means 10 s
-	WriteTimeout   time.Duration // for a client to read buffered replies; 0 means 10 s
-	IdleTimeout    time.Duration // between two requests on a connection; 0 means 10 min
-	// NoLoops serves each connection with its own goroutine. TLS connections, networked
-	// stores and systems other than Linux always do.
+	RequestTimeout time.Duration // maximum time from the first to the last byte of a request; 0 means 10 s
+	WriteTimeout   time.Duration // maximum time for a client to read replies; 0 means 10 s
+	IdleTimeout    time.Duration // maximum time that a connection may be idle between requests; 0 means 10 min
+	// NoLoops makes the server use a separate goroutine for each connection, not event
+	// loops. TLS connections, networked stores, and systems other than Linux always use
+	// goroutines.
 	NoLoops bool
-	// Loops is the number of event loops; 0 means one for two processors. One loop
-	// serves at least as many small requests as a Redis server, which uses one core.
+	// Loops is the number of event loops; 0 means half of GOMAXPROCS, at least 1. One
+	// loop processes at least as many small requests per second as a Redis server,
+	// which uses one core.
 	Loops int
 }
 
-// Server serves connections with a [Handler] and bounds them. [NewServer] returns one.
-// It may be used concurrently.
+// Server serves connections with a [Handler] and limits their number. It is created
+// with [NewServer] and may be used concurrently.
 type Server struct {
 	handler *Handler
 	opts    ServerOptions
-	ctx     context.Context // of decisions
+	ctx     context.Context // context for decisions
 	cancel  context.CancelFunc
-	running sync.WaitGroup // loops and connections
+	running sync.WaitGroup // counts the goroutines of loops and connections
 
 	mu        sync.Mutex
 	started   bool
 	stopping  bool
-	stopped   chan struct{} // closed with stopping
+	stopped   chan struct{} // closed when stopping becomes true
 	listeners map[net.Listener]bool
 	streams   map[net.Conn]bool
 	loops     []*loop
@@ -62,9 +64,9 @@ func NewServer(h *Handler, opts *ServerOptions) *Server {
 	return s
 }
 
-// Serve serves the connections of ln until [Server.Shutdown], then returns nil without
-// waiting for them. It closes ln. It may be called for several listeners. A listener
-// may be a TLS listener of package crypto/tls.
+// Serve serves connections from ln until [Server.Shutdown] is called. It then returns
+// nil without waiting for the connections. It closes ln. It may be called for several
+// listeners, which may be TLS listeners of package crypto/tls.
 func (s *Server) Serve(ln net.Listener) error {
 	defer ln.Close()
 	if err := s.addListener(ln); err != nil {
@@ -91,8 +93,8 @@ func (s *Server) Serve(ln net.Listener) error {
 	}
 }
 
-// isTemporary reports whether Accept may succeed later: no file descriptor or memory is
-// available, or the client has disconnected.
+// isTemporary reports whether Accept may succeed if it is called again: because no file
+// descriptor or memory was available, or the client had disconnected.
 func isTemporary(err error) bool {
 	causes := []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.ECONNRESET}
 	return slices.ContainsFunc(causes, func(cause error) bool { return errors.Is(err, cause) })
@@ -105,8 +107,8 @@ func (s *Server) sleep(d time.Duration) {
 	}
 }
 
-// addListener registers ln for Shutdown, and starts the event loops if they are not
-// running.
+// addListener registers ln, so that Shutdown closes it. It starts the event loops if
+// they are to be used and have not been started.
 func (s *Server) addListener(ln net.Listener) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,7 +134,8 @@ func (s *Server) isStopping() bool {
 
 const errTooManyClients = "-ERR max number of clients reached\r\n"
 
-// accept serves a connection, or rejects it if there are too many.
+// accept serves a connection, or rejects it if the maximum number of connections is
+// open.
 func (s *Server) accept(conn net.Conn) {
 	c := &s.handler.clients
 	if c.current.Add(1) > c.max {
@@ -155,11 +158,11 @@ func (s *Server) accept(conn net.Conn) {
 	s.running.Go(func() { s.serveStream(conn) })
 }
 
-// rejectConn closes a connection. It first sends an error, except with TLS, which would
-// need a handshake.
+// rejectConn sends an error on conn and closes it. It sends no error over TLS, because
+// that would require a handshake.
 func rejectConn(conn net.Conn) {
 	if isPlain(conn) {
-		_, _ = conn.Write([]byte(errTooManyClients)) // does not block: the send buffer is empty
+		_, _ = conn.Write([]byte(errTooManyClients)) // does not block, because the send buffer is empty
 	}
 	_ = conn.Close()
 }
@@ -172,7 +175,7 @@ func isPlain(conn net.Conn) bool {
 	return false
 }
 
-// connectionClosed counts a connection that was closed.
+// connectionClosed updates the number of open connections after one was closed.
 func (s *Server) connectionClosed() { s.handler.clients.current.Add(-1) }
 
 func (s *Server) addToLoop(conn net.Conn) bool {
@@ -187,8 +190,8 @@ func (h *Handler) newSessionFor(conn net.Conn) *session {
 	return h.newSession(displayAddr(conn.RemoteAddr()), displayAddr(conn.LocalAddr()))
 }
 
-// displayAddr returns an address for CLIENT INFO. The address of a unix socket is its
-// temporary name, so it returns "unix".
+// displayAddr returns an address for CLIENT INFO. For a unix socket it returns “unix”,
+// because the address of such a connection is the socket's temporary name.
 func displayAddr(a net.Addr) string {
 	if a.Network() == "unix" {
 		return "unix"
@@ -196,10 +199,10 @@ func displayAddr(a net.Addr) string {
 	return a.String()
 }
 
-// Shutdown closes the listeners, serves the requests that have arrived, and closes each
-// connection after its last reply, like QUIT. It returns when all connections are
-// closed. If ctx ends first, it closes the remaining connections and returns the error
-// of ctx.
+// Shutdown closes the listeners, serves the requests that have already arrived, and
+// closes each connection after its last reply, like QUIT. It returns when all
+// connections are closed. If ctx ends first, Shutdown closes the remaining connections
+// and returns ctx's error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.startShutdown()
 	defer s.cancel()
@@ -216,7 +219,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// startShutdown notifies listeners, loops and connections of the shutdown.
+// startShutdown notifies the listeners, loops and connections of the shutdown.
 func (s *Server) startShutdown() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -226,13 +229,13 @@ func (s *Server) startShutdown() {
 	s.stopping = true
 	close(s.stopped)
 	for ln := range s.listeners {
-		_ = ln.Close() // Serve returns
+		_ = ln.Close() // makes Serve return
 	}
 	for _, l := range s.loops {
 		l.setState(loopDraining)
 	}
 	for conn := range s.streams {
-		_ = conn.SetReadDeadline(time.Now()) // the reader then checks isStopping
+		_ = conn.SetReadDeadline(time.Now()) // interrupts the read; the goroutine then calls isStopping
 	}
 }
 

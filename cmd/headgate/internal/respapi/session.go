@@ -2,30 +2,31 @@ package respapi
 
 import "time"
 
-// session is the protocol state of one connection. It belongs to the goroutine that
-// serves the connection.
+// session is the protocol state of one connection. Only the goroutine that serves the
+// connection uses it.
 type session struct {
 	reader        reader
 	id            int64
 	version       int8 // RESP version: 2 or 3
-	authenticated bool // or no password is required
-	closing       bool // no more requests are read
-	failures      int8 // wrong passwords so far
+	authenticated bool // true after AUTH, or if no password is required
+	closing       bool // whether the connection is to be closed without reading further requests
+	failures      int8 // number of wrong passwords so far
 	user, name    string
-	library       [2]string // its name and version
-	addrs         [2]string // the client's address and the local one
+	library       [2]string // name and version of the client library
+	addrs         [2]string // address of the client, and local address
 	since         time.Time
-	multi         *transaction // nil outside of MULTI
+	multi         *transaction // transaction since MULTI; nil if there is none
 }
 
-// newSession returns a session for a connection between two addresses.
+// newSession returns a session for a connection. client is the client's address, and
+// ours the local address.
 func (h *Handler) newSession(client, ours string) *session {
 	s := &session{id: h.clients.accepted.Add(1), addrs: [2]string{client, ours}, since: time.Now()}
 	s.reset(h)
 	return s
 }
 
-// reset restores the state of a new connection.
+// reset gives the session the state of a new connection.
 func (s *session) reset(h *Handler) {
 	s.version, s.authenticated, s.user, s.name, s.multi = 2, h.credentials == nil, defaultUser, "", nil
 }

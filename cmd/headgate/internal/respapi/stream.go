@@ -8,29 +8,30 @@ import (
 )
 
 const (
-	readSize          = 16 << 10 // maximum bytes of one read
-	initialBufferSize = 4 << 10  // bytes of the initial buffer
+	readSize          = 16 << 10 // maximum number of bytes in one read
+	initialBufferSize = 4 << 10  // size of a new connection's buffer, in bytes
 
-	lingerTimeout      = time.Second            // for the client to read the last reply and close
-	memoryReleaseDelay = time.Second / 2        // after a request, before buffers are released
-	drainTimeout       = 100 * time.Millisecond // for requests in transit during shutdown
+	lingerTimeout      = time.Second            // for the client to read the last reply and close the connection
+	memoryReleaseDelay = time.Second / 2        // from the last request until buffers are released
+	drainTimeout       = 100 * time.Millisecond // for receiving requests in transit during shutdown
 )
 
-// stream is a connection that is served by its own goroutine.
+// stream is a connection that its own goroutine serves.
 type stream struct {
 	server        *Server
 	conn          net.Conn
 	w             *worker
 	s             *session
-	buf           []byte // its length is its capacity
-	buffered      int    // bytes in buf
-	bufferFull    bool   // the last read filled buf
+	buf           []byte // always used with its full capacity as length
+	buffered      int    // number of bytes of input in buf
+	bufferFull    bool   // whether the last read filled buf completely
 	lastRequest   time.Time
-	drainDeadline time.Time // during shutdown: when reading stops
-	writeFailed   bool      // replies can no longer be sent
+	drainDeadline time.Time // time at which reading stops; set during shutdown
+	writeFailed   bool      // whether a write failed, so that no more replies can be sent
 }
 
-// serveStream serves a connection until it is closed.
+// serveStream serves a connection until the client or the server ends it, and closes
+// it.
 func (s *Server) serveStream(conn net.Conn) {
 	c := &stream{server: s, conn: conn, s: s.handler.newSessionFor(conn), lastRequest: time.Now()}
 	c.resetBuffers()
@@ -49,8 +50,9 @@ func (s *Server) serveStream(conn net.Conn) {
 	}
 }
 
-// handshake performs the TLS handshake. It has the timeout of a request, because a
-// connection in a handshake uses more memory than an idle one. It reports success.
+// handshake performs the TLS handshake, if the connection uses TLS. It reports success.
+// It uses the timeout of a request, which is shorter than the idle timeout, because a
+// connection in a handshake uses more memory than an idle connection.
 func (c *stream) handshake() bool {
 	secure, ok := c.conn.(interface {
 		HandshakeContext(ctx context.Context) error
@@ -63,8 +65,8 @@ func (c *stream) handshake() bool {
 	return secure.HandshakeContext(ctx) == nil
 }
 
-// readAndServe reads once and serves the buffered requests. It reports whether to
-// continue.
+// readAndServe reads once and serves the buffered requests. It returns false if the
+// connection is to be closed.
 func (c *stream) readAndServe() bool {
 	if !c.setDeadline() {
 		return false
@@ -85,13 +87,14 @@ func (c *stream) readAndServe() bool {
 	return err == nil || isTimeout(err) && (c.server.isStopping() || c.releaseMemory())
 }
 
-// holdsMemory reports whether the connection uses much more memory than a new one.
+// holdsMemory reports whether the connection uses much more memory than a new
+// connection.
 func (c *stream) holdsMemory() bool {
 	return len(c.buf) > initialBufferSize || cap(c.w.out) > initialBufferSize || len(c.w.idle) > 8
 }
 
 // releaseMemory frees the buffers of a connection that was busy. It returns false if
-// there is nothing to free or a request is incomplete.
+// there is nothing to free or if a request is incomplete.
 func (c *stream) releaseMemory() bool {
 	if c.buffered > 0 || !c.holdsMemory() {
 		return false
@@ -104,7 +107,8 @@ func (c *stream) resetBuffers() {
 	c.w, c.buf = &worker{h: c.server.handler, ctx: c.server.ctx}, make([]byte, initialBufferSize)
 }
 
-// setDeadline sets the deadline of the next read. It returns false if no more is read.
+// setDeadline sets the deadline for the next read. It returns false if nothing more is
+// to be read.
 func (c *stream) setDeadline() bool {
 	if c.server.isStopping() {
 		now := time.Now()
@@ -113,7 +117,7 @@ func (c *stream) setDeadline() bool {
 		}
 		until := c.drainDeadline
 		if c.bufferFull || c.buffered > 0 {
-			until = until.Add(drainTimeout) // the rest has arrived or is in transit
+			until = until.Add(drainTimeout) // the rest of a request has arrived or is in transit
 		}
 		_ = c.conn.SetReadDeadline(until)
 		return now.Before(until)
@@ -126,13 +130,13 @@ func (c *stream) setDeadline() bool {
 		wait = min(wait, memoryReleaseDelay)
 	}
 	_ = c.conn.SetReadDeadline(c.lastRequest.Add(wait))
-	if c.server.isStopping() { // startShutdown may have set a deadline just before
+	if c.server.isStopping() { // startShutdown may have set a deadline before the previous line
 		_ = c.conn.SetReadDeadline(time.Now())
 	}
 	return true
 }
 
-// serveBuffered runs the buffered requests and sends the replies.
+// serveBuffered runs the buffered requests and sends their replies.
 func (c *stream) serveBuffered() {
 	from := 0
 	for used := -1; used != 0 && from < c.buffered && !c.writeFailed && !c.s.closing; {
@@ -145,7 +149,8 @@ func (c *stream) serveBuffered() {
 	c.keepUnread(from)
 }
 
-// keepUnread moves the unused input to the front of the buffer and makes room for more.
+// keepUnread moves the input from the index from on to the front of the buffer, and
+// enlarges a full buffer.
 func (c *stream) keepUnread(from int) {
 	c.buffered = copy(c.buf, c.buf[from:c.buffered])
 	if most := c.server.handler.bounds.request + readSize; c.buffered == len(c.buf) && len(c.buf) < most {
@@ -153,7 +158,7 @@ func (c *stream) keepUnread(from int) {
 	}
 }
 
-// send writes the replies to the connection.
+// send writes the replies to the connection, and sets writeFailed if this fails.
 func (c *stream) send() {
 	_ = c.conn.SetWriteDeadline(time.Now().Add(c.server.opts.WriteTimeout))
 	_, err := c.conn.Write(c.w.out)
@@ -163,18 +168,19 @@ func (c *stream) send() {
 	c.writeFailed = err != nil
 }
 
-// close closes the connection. After a failed write it skips the close_notify of TLS,
-// which would block.
+// close closes the connection. After a failed write, it does not send the close_notify
+// of TLS, because that would block.
 func (c *stream) close() {
 	conn := c.conn
 	if secure, ok := conn.(interface{ NetConn() net.Conn }); ok && c.writeFailed {
 		conn = secure.NetConn()
 	}
-	_ = conn.Close() // all replies were sent
+	_ = conn.Close() // the error is irrelevant: all replies were sent
 }
 
-// finish closes the connection so that the last reply arrives: closing a socket with
-// unread input can discard data that was sent.
+// finish shuts down writing and waits until the client closes the connection, at most
+// lingerTimeout. Reason: closing a socket with unread input can discard replies that
+// the client has not received.
 func (c *stream) finish() {
 	half, ok := c.conn.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {

@@ -8,14 +8,15 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// The prefixes of errors of the two commands.
+// The prefixes of error replies to CL.THROTTLE and THROTTLE.
 const (
 	redisCellError    = "Cell error: Store error: "
 	throttlecrabError = "ERR Rate limit check failed: "
 )
 
-// Both programs keep one state for each key, whatever the limit of the request. So each
-// command has one scope.
+// The scopes of the two commands. Both redis-cell and throttlecrab keep one state for
+// each key, independent of the limit in the request. So each command has a single
+// scope.
 const (
 	redisCellScope    = "cl.throttle"
 	throttlecrabScope = "throttle"
@@ -26,12 +27,12 @@ const (
 	maxPeriodSeconds = int64(headgate.MaxPeriod / time.Second)
 )
 
-// throttleArgs are the arguments after the key: max_burst, count, period in seconds, and
-// quantity, 1 by default.
+// throttleArgs are the arguments after the key: max_burst, count, period in seconds,
+// and quantity, which is 1 by default.
 type throttleArgs struct{ burst, count, period, quantity int64 }
 
-// parseThrottleArgs parses the arguments. bad is the index of an argument that is not an
-// integer, or 0.
+// parseThrottleArgs parses the arguments after the key. bad is the index of the first
+// argument that is not an integer, or 0 if all are integers.
 func (w *worker) parseThrottleArgs() (n throttleArgs, bad int) {
 	n.quantity = 1
 	all := [...]*int64{&n.burst, &n.count, &n.period, &n.quantity}
@@ -59,7 +60,7 @@ func (w *worker) clThrottle() {
 	case n.burst < 0:
 		w.writeNoCapacity(n)
 	default:
-		capacity := n.burst // plus one, below
+		capacity := n.burst // 1 is added below
 		if capacity < headgate.MaxUnits {
 			capacity++
 		} else {
@@ -69,9 +70,10 @@ func (w *worker) clThrottle() {
 	}
 }
 
-// writeNoCapacity replies for a max_burst below 0, a limit without units. It allows no
-// cost and keeps no state. Peeks (quantity 0) and refunds are allowed, except that
-// redis-cell denies peeks with a max_burst below -1.
+// writeNoCapacity replies to a CL.THROTTLE with a max_burst below 0, which is a limit
+// without units. It keeps no state. It allows peeks (quantity 0) and refunds (quantity
+// below 0), and denies all other requests. With a max_burst below -1 it also denies
+// peeks, as redis-cell does.
 func (w *worker) writeNoCapacity(n throttleArgs) {
 	w.flush()
 	limited := int64(0)
@@ -105,15 +107,17 @@ func (w *worker) throttlecrabThrottle() {
 	}
 }
 
-// parsedLimit is the limit of the previous request, which the next request mostly
-// repeats.
+// parsedLimit is the limit of the previous request. Most requests have the same limit
+// as the previous one.
 type parsedLimit struct {
 	args  throttleArgs
 	limit headgate.Limit
 }
 
-// throttle submits a decision under a limit with a capacity in units, or replies with
-// an error if the limit is invalid.
+// throttle submits a decision under a limit whose capacity is given in units, or
+// replies with an error if the limit is invalid. For this error, burst is the name of
+// the argument for the capacity, and mostBurst its maximum. s is the format of the
+// reply.
 func (w *worker) throttle(n throttleArgs, capacity int64, burst string, mostBurst int64, s replyStyle) {
 	last, quantity := &w.lastLimits[s], n.quantity
 	if n.quantity = 0; last.args != n {
@@ -130,15 +134,16 @@ func (w *worker) throttle(n throttleArgs, capacity int64, burst string, mostBurs
 	j.verb, j.cost = headgate.Take, quantity
 	switch {
 	case quantity == 0:
-		j.verb = headgate.Peek // a take with cost 0 would convert the state of the key to this limit
+		j.verb = headgate.Peek // not a take with cost 0, which would convert the key's state to this limit
 	case quantity < 0:
 		j.verb, j.cost = headgate.Refund, -max(quantity, -1<<63+1)
 	}
 	w.submit(j)
 }
 
-// limitOf returns the limit, or why it is invalid. capacity is 0 if max_burst is too
-// large.
+// limitOf returns the limit, or the reason why it is invalid in why. capacity is 0 if
+// max_burst is too large. The parameters burst and mostBurst are for the reason; see
+// throttle.
 func limitOf(n throttleArgs, capacity int64, burst string, mostBurst int64) (l headgate.Limit, why string) {
 	switch {
 	case capacity < 1 || capacity > headgate.MaxUnits:
@@ -161,15 +166,15 @@ func outOfRange(name string, n int64, allowed string, bound int64) string {
 	return name + " is " + strconv.FormatInt(n, 10) + "; must be " + allowed + " " + strconv.FormatInt(bound, 10)
 }
 
-// reject replies with an error, after the replies to earlier requests.
+// reject replies with an error, after the replies to all earlier requests.
 func (w *worker) reject(text string) {
 	w.flush()
 	w.fail(text)
 }
 
-// writeRedisCell writes the reply of redis-cell: limited (0 or 1), limit, remaining,
-// seconds until a retry (-1 if it was allowed or can never be), seconds until the key
-// is full.
+// writeRedisCell writes a reply in the format of redis-cell: limited (0 or 1), limit,
+// remaining, seconds until a retry, seconds until the key is full. The seconds until a
+// retry are -1 if the request was allowed or can never be allowed.
 func (w *worker) writeRedisCell(d *headgate.Decision) {
 	w.out = append(w.out, "*5\r\n"...)
 	retry := int64(-1)
@@ -187,8 +192,8 @@ func (w *worker) writeRedisCell(d *headgate.Decision) {
 	w.number(redisCellSeconds(d.ResetAfter))
 }
 
-// redisCellSeconds returns d in whole seconds, rounded up if the remainder is 1 ms or
-// more.
+// redisCellSeconds returns d in whole seconds. It rounds up if the remainder is 1 ms or
+// more, and otherwise down.
 func redisCellSeconds(d time.Duration) int64 {
 	seconds := int64(d / time.Second)
 	if d%time.Second >= time.Millisecond {
@@ -197,8 +202,9 @@ func redisCellSeconds(d time.Duration) int64 {
 	return seconds
 }
 
-// writeThrottlecrab writes the reply of throttlecrab: allowed (0 or 1), limit, remaining,
-// seconds until the key is full, seconds until a retry. Seconds are rounded down.
+// writeThrottlecrab writes a reply in the format of throttlecrab: allowed (0 or 1),
+// limit, remaining, seconds until the key is full, seconds until a retry. Seconds are
+// rounded down.
 func (w *worker) writeThrottlecrab(d *headgate.Decision) {
 	w.array(5)
 	if d.Allowed {

@@ -1,15 +1,15 @@
 package respapi
 
-// transaction holds the requests of a client since MULTI.
+// transaction holds the requests that a client has queued since MULTI.
 type transaction struct {
 	requests []byte // RESP arrays, concatenated
 	count    int
-	failed   bool // a request was rejected, so EXEC runs none
+	failed   bool // whether a request was rejected, so that EXEC runs none
 }
 
-// multiCommand runs MULTI. It exists because some clients send pipelines as
-// transactions by default. EXEC runs the queued requests in order, but not atomically:
-// requests of other clients may run between them.
+// multiCommand runs MULTI. Headgate supports transactions because some clients send
+// pipelines as transactions by default. EXEC runs the queued requests in order, but not
+// atomically: requests of other clients may run between them.
 func (w *worker) multiCommand() {
 	if w.s.multi != nil {
 		w.fail("ERR MULTI calls can not be nested")
@@ -19,8 +19,8 @@ func (w *worker) multiCommand() {
 	w.ok()
 }
 
-// enqueue queues the current request for EXEC, or replies with an error. c is nil for an
-// unknown command.
+// enqueue queues the current request for EXEC, or replies with an error. c is nil if
+// the command is unknown.
 func (w *worker) enqueue(c *command) {
 	m := w.s.multi
 	switch {
@@ -31,7 +31,7 @@ func (w *worker) enqueue(c *command) {
 	case !c.inTransaction:
 		w.fail("ERR Command not allowed inside a transaction")
 	case m.failed:
-		w.simple("QUEUED") // like Redis, although EXEC will run none
+		w.simple("QUEUED") // like Redis, although EXEC will not run any request
 		return
 	default:
 		if m.add(w); len(m.requests) <= w.h.bounds.request {
@@ -43,8 +43,8 @@ func (w *worker) enqueue(c *command) {
 	m.failed, m.requests = true, nil
 }
 
-// add re-encodes the request as an array. The bytes of an inline request cannot be
-// replayed, because its quotes were removed.
+// add encodes the request again, as an array. The original bytes of an inline request
+// can't be parsed again, because split has removed the quotes.
 func (m *transaction) add(w *worker) {
 	m.count++
 	m.requests = appendNumber(m.requests, '*', int64(w.args()))
@@ -55,7 +55,8 @@ func (m *transaction) add(w *worker) {
 	}
 }
 
-// exec runs EXEC. Its reply is an array of the replies of all queued requests.
+// exec runs EXEC. Its reply is an array that contains the replies to all queued
+// requests.
 func (w *worker) exec() {
 	m := w.s.multi
 	w.s.multi = nil

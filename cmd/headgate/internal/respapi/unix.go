@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// ListenUnix listens on a unix socket with the permissions mode; 0 means 0600, access
-// for the owner only. The socket never exists with other permissions. A stale socket at
-// path is replaced; any other file there is an error.
+// ListenUnix listens on a unix socket with the permissions mode. Mode 0 means 0600:
+// only the owner has access. The socket never exists with other permissions. ListenUnix
+// replaces a stale socket at path, and returns an error if any other file is there.
 func ListenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	if mode == 0 {
 		mode = 0o600
@@ -21,7 +21,7 @@ func ListenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	if err := removeStaleSocket(path); err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp(filepath.Dir(path), ".headgate-") // 0700: no other user can connect before chmod
+	dir, err := os.MkdirTemp(filepath.Dir(path), ".headgate-") // mode 0700: no other user can connect before chmod
 	if err != nil {
 		return nil, fmt.Errorf("respapi: listen on %s: %w", path, err)
 	}
@@ -39,7 +39,8 @@ func ListenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	return &unixListener{UnixListener: ln, path: path}, nil
 }
 
-// removeStaleSocket removes a socket without a listener.
+// removeStaleSocket removes a socket that no process listens on. It returns an error if
+// path is another kind of file or if a process listens on it.
 func removeStaleSocket(path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -58,7 +59,7 @@ func removeStaleSocket(path string) error {
 	return os.Remove(path)
 }
 
-// unixListener is a listener whose socket was renamed to path.
+// unixListener is a listener whose socket was renamed to path after it was created.
 type unixListener struct {
 	*net.UnixListener
 	path   string

@@ -8,26 +8,26 @@ import (
 )
 
 const (
-	maxReplyBatch = 16 << 10 // bytes of replies after which they are sent before more is read
-	maxJobs       = 64       // concurrent decisions of one connection
+	maxReplyBatch = 16 << 10 // size of replies in bytes at which they are sent before more requests are served
+	maxJobs       = 64       // maximum number of concurrent decisions for one connection
 )
 
-// worker runs requests of one connection at a time and reuses its memory. It belongs to
-// one goroutine.
+// worker runs the requests of one connection at a time, and reuses its memory. Only one
+// goroutine uses it.
 type worker struct {
 	h          *Handler
-	ctx        context.Context // of decisions
-	out        []byte          // replies
-	s          *session        // of the current connection
+	ctx        context.Context // context for decisions
+	out        []byte          // replies that are not yet sent
+	s          *session        // session of the current connection
 	in         []byte          // the current request
-	replyStart int             // where its reply begins in out
+	replyStart int             // start of the current request's reply in out
 	foldBuffer [maxNameLength]byte
 
-	lastCommand *command            // the command of the previous request
-	lastName    [maxNameLength]byte // its name as the client wrote it
+	lastCommand *command            // command of the previous request
+	lastName    [maxNameLength]byte // the command's name as the client wrote it
 
-	lastLimits [2]parsedLimit // the limit of the previous request, by style
-	job        job            // reused if the store is not networked
+	lastLimits [2]parsedLimit // limit of the previous request, by replyStyle
+	job        job            // the only job, if the store is not networked
 	jobs       []*job         // queued decisions, if the store is networked
 	idle       []*job
 	checks     [1]engine.Check
@@ -38,9 +38,9 @@ func (h *Handler) newWorker(ctx context.Context) *worker {
 }
 
 // serve runs the requests in the input of a connection. It stops at an incomplete
-// request, after maxReplyBatch bytes of replies, or when the session is closing. It
-// returns how many bytes of the input it used. The next call must pass the rest again,
-// with new input appended.
+// request, after maxReplyBatch bytes of replies, or if the session is closing. used is
+// the number of bytes of input that it has processed. The caller must pass the
+// remaining bytes again, followed by new input.
 func (w *worker) serve(s *session, in []byte) (used int) {
 	w.s = s
 	defer w.recoverPanic(len(in), &used)
@@ -71,15 +71,15 @@ func (w *worker) serve(s *session, in []byte) (used int) {
 	return used
 }
 
-// release frees the memory of a request with unusually many arguments.
+// release frees the argument list after a request with unusually many arguments.
 func (r *reader) release() {
 	if !r.inside {
 		r.args = nil
 	}
 }
 
-// recoverPanic limits a panic to its connection, which is closed after the replies to
-// earlier requests.
+// recoverPanic limits the effect of a panic to its connection, which is closed after
+// the replies to the earlier requests. The parameter all is the length of the input.
 func (w *worker) recoverPanic(all int, used *int) {
 	cause := recover()
 	if cause == nil {
@@ -91,7 +91,7 @@ func (w *worker) recoverPanic(all int, used *int) {
 	w.s.closing, *used = true, all
 }
 
-// arg returns an argument of the current request; 0 is the command name.
+// arg returns argument i of the current request. Argument 0 is the command name.
 func (w *worker) arg(i int) []byte {
 	s := w.s.reader.args[i]
 	return w.in[s.start:s.end]
@@ -99,7 +99,8 @@ func (w *worker) arg(i int) []byte {
 
 func (w *worker) args() int { return len(w.s.reader.args) }
 
-// run runs the current request, or queues it for EXEC inside a transaction.
+// run executes the current request. In a transaction, it queues the request for EXEC
+// instead, if the command can be queued.
 func (w *worker) run() {
 	c := w.command()
 	if w.s.multi != nil && (c == nil || !c.immediate || !c.acceptsArgs(w.args())) {
@@ -110,7 +111,8 @@ func (w *worker) run() {
 	w.runNow(c)
 }
 
-// runNow runs the current request as command c; nil means that the command is unknown.
+// runNow executes the current request with command c; nil means that the command is
+// unknown.
 func (w *worker) runNow(c *command) {
 	switch {
 	case c == nil:
@@ -128,9 +130,9 @@ func (w *worker) runNow(c *command) {
 	}
 }
 
-// unknownCommand replies to an unknown command. It closes the connection of an HTTP
-// client: otherwise a web page could make a browser send commands in the body of a
-// request.
+// unknownCommand replies to a request whose command is unknown. If the client appears
+// to speak HTTP, it closes the connection. Otherwise, a web page could make a browser
+// send commands in the body of an HTTP request.
 func (w *worker) unknownCommand() {
 	w.flush()
 	name := w.arg(0)
