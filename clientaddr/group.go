@@ -9,7 +9,7 @@ const defaultBits = 64
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
 // Group returns the block of addresses that counts as one client. An IPv4 address is a
-// block by itself, even if it is mapped or translated (64:ff9b::/96) to IPv6. IPv6
+// separate block, even if it is mapped or translated (64:ff9b::/96) to IPv6. IPv6
 // addresses with the same first v6Bits bits are one block: 64 bits are usual; with 56
 // or 48 bits, a block is as large as the network of a single customer may be. v6Bits
 // outside 1 to 128 means 64. For the zero Addr, Group returns the zero Prefix.

@@ -83,7 +83,7 @@ func newBreaker(o *Options) *breaker {
 		MaxRequests:   trials,
 		Interval:      countedFor,
 		BucketPeriod:  countedIn,
-		Timeout:       o.ProbeEvery / 2, // expires before the next probe, so that trial requests can follow a successful probe
+		Timeout:       o.ProbeEvery / 2, // expires before the next probe, so that trials can follow
 		ReadyToTrip:   b.shouldTrip,
 		OnStateChange: b.onStateChange,
 		IsExcluded:    func(err error) bool { return errors.Is(err, errNoEvidence) },

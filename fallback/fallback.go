@@ -12,7 +12,7 @@
 //   - local: a store in this process decides, with this process's share of the limit.
 //
 // A decision made by a failure mode contains the reason ([headgate.Decision].Degraded).
-// In the mode closed there are no such decisions.
+// In the mode closed, an error is returned instead of a degraded decision.
 //
 // # Circuit breaker
 //

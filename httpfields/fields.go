@@ -1,6 +1,6 @@
-// Package httpfields writes rate limit header fields for HTTP responses: those of the
-// current IETF draft, those of its earlier versions, and the X-RateLimit families. It
-// depends on limits and decisions only, not on requests, keys or stores.
+// Package httpfields writes rate limit header fields of HTTP responses: the fields of
+// the current IETF draft, of its earlier versions, and of the X-RateLimit families. It
+// depends only on limits and decisions, not on requests, keys or stores.
 package httpfields
 
 import (
@@ -11,72 +11,82 @@ import (
 	"strings"
 )
 
-// Dialect is one set of header fields. The zero value means [IETF].
+// Dialect names a set of header fields. The zero value means [IETF].
 type Dialect string
 
-// The dialects. See docs/http.md for what each of them sends, and when.
+// The dialects. See docs/http.md for the fields of each dialect and the responses that
+// have them.
 const (
-	// IETF is RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers-11.
+	// IETF sends RateLimit-Policy and RateLimit as in
+	// draft-ietf-httpapi-ratelimit-headers-11.
 	IETF Dialect = "ietf"
-	// Draft07 is RateLimit-Policy, and RateLimit as one dictionary.
+	// Draft07 sends RateLimit-Policy, and RateLimit as one dictionary.
 	Draft07 Dialect = "draft-07"
-	// Draft06 is RateLimit-Policy and RateLimit-Limit, -Remaining and -Reset.
+	// Draft06 sends RateLimit-Policy, RateLimit-Limit, RateLimit-Remaining and
+	// RateLimit-Reset.
 	Draft06 Dialect = "draft-06"
-	// Draft03 is RateLimit-Limit, which includes the policies, -Remaining and -Reset.
+	// Draft03 sends RateLimit-Limit (with the policies in its value),
+	// RateLimit-Remaining and RateLimit-Reset.
 	Draft03 Dialect = "draft-03"
-	// XRateLimit is X-RateLimit-Limit, -Remaining, and -Reset in seconds from now.
+	// XRateLimit sends X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset.
+	// The reset is the number of seconds from now.
 	XRateLimit Dialect = "x-ratelimit"
-	// XRateLimitEpoch is XRateLimit with -Reset in seconds since 1970.
+	// XRateLimitEpoch is like XRateLimit, but the reset is the number of seconds since
+	// 1970.
 	XRateLimitEpoch Dialect = "x-ratelimit-epoch"
-	// GitHub is XRateLimitEpoch with -Used and -Resource.
+	// GitHub is like XRateLimitEpoch, and also sends X-RateLimit-Used and
+	// X-RateLimit-Resource.
 	GitHub Dialect = "github"
-	// Off is no field but Retry-After and Cache-Control on a denial.
+	// Off sends no fields, except for Retry-After and Cache-Control on a denial.
 	Off Dialect = "off"
 )
 
 // ErrInvalidOptions is matched by every error of [New].
 var ErrInvalidOptions = errors.New("httpfields: invalid options")
 
-// When selects the responses in which the fields are sent. A denial always has them.
+// When selects the responses that have the rate limit fields. Every denial has the
+// fields.
 type When string
 
-// The responses that have fields. The zero value means [Always].
+// The values of [When]. Always selects all responses; the zero value means the same.
 const (
 	Always    When = "always"
-	NearLimit When = "near"   // if a tenth or less of a limit remains
-	OnDenial  When = "denied" // on denials only
+	NearLimit When = "near"   // denials, and responses after which at most a tenth of some limit remains
+	OnDenial  When = "denied" // denials only
 )
 
-// Options are a writer's settings. A field that is zero has its default; nil
-// options mean all defaults.
+// Options are the settings of a writer. A field with the zero value has the default
+// given in its comment; nil options select all defaults.
 type Options struct {
-	// Dialects are the dialects to send, all of them in each response. Empty means
-	// [IETF]. [Off] cannot be combined with other dialects.
+	// Dialects are the dialects that each response uses, all of them together. Empty
+	// means [IETF]. [Off] cannot be combined with other dialects.
 	Dialects []Dialect
-	// AllLimits makes RateLimit list every limit, not only the limit with the fewest
-	// remaining units. It requires [IETF].
+	// AllLimits lists every limit in RateLimit, instead of only the limit with the
+	// fewest remaining units. It requires the dialect [IETF].
 	AllLimits bool
-	// When selects the responses in which the fields are sent.
+	// When selects the responses that have the fields. Empty means [Always].
 	When When
 	// Expose adds the names of the fields to Access-Control-Expose-Headers, so that
-	// scripts of other origins can read them.
+	// browser scripts from other origins can read the fields.
 	Expose bool
 }
 
-// Writer writes the fields. Create it with [New]. It may be used concurrently.
+// Writer writes the header fields of responses. Create it with [New]. It may be used
+// concurrently.
 type Writer struct {
 	ietf, draft07, draft06, draft03 bool
 	xReset                          resetForm
 	github                          bool
 	allLimits                       bool
 	when                            When
-	// number of values that differ between responses, without Retry-After
+	// number of values that differ between responses, not counting Retry-After
 	variableValues int
-	// Access-Control-Expose-Headers, nil if not sent; must not be modified
+	// value of Access-Control-Expose-Headers, nil if not sent; must not be modified
 	expose []string
 }
 
-// resetForm is the time from which X-RateLimit-Reset counts.
+// resetForm is the form of X-RateLimit-Reset: not sent, seconds from now, or seconds
+// since 1970.
 type resetForm uint8
 
 const (
@@ -85,9 +95,9 @@ const (
 	resetEpoch
 )
 
-// New returns a writer. It returns an error for an unknown dialect, for a duplicate
-// dialect, and for dialects that write the same field in different forms. opts may be
-// nil; it is not retained.
+// New returns a writer. It returns an error for an unknown or duplicate dialect, for
+// dialects that write the same field in different forms, and for other invalid options.
+// opts may be nil and is not retained.
 func New(opts *Options) (*Writer, error) {
 	opts = cmp.Or(opts, &Options{})
 	dialects, err := normalizeDialects(opts.Dialects)
@@ -117,12 +127,12 @@ func New(opts *Options) (*Writer, error) {
 	return w, nil
 }
 
-// NeedsTime reports whether [Writer.Write] uses its parameter now. Only dialects with
-// times since 1970 use it.
+// NeedsTime reports whether [Writer.Write] uses its parameter now. It does only for
+// dialects with times in seconds since 1970.
 func (w *Writer) NeedsTime() bool { return w.xReset == resetEpoch }
 
-// fieldNames lists the fields of each dialect, spelt as in their specifications. Two
-// dialects may share a field if both write it in the same form.
+// fieldNames lists the fields of each dialect, spelled as in the specifications. Two
+// dialects may share a field if both write the field in the same form.
 var fieldNames = map[Dialect][]string{
 	IETF:            {"RateLimit-Policy", "RateLimit"},
 	Draft07:         {"RateLimit-Policy", "RateLimit"},
@@ -136,7 +146,7 @@ var fieldNames = map[Dialect][]string{
 	Off: {},
 }
 
-// conflicts lists the pairs of dialects that write a field in different forms.
+// conflicts lists pairs of dialects that write the same field in different forms.
 var conflicts = []struct {
 	a, b  Dialect
 	field string
@@ -148,8 +158,8 @@ var conflicts = []struct {
 	{XRateLimit, GitHub, "X-RateLimit-Reset"},
 }
 
-// normalizeDialects returns dialects with defaults in place of zero values. It returns
-// an error for an unknown or duplicate dialect.
+// normalizeDialects replaces zero values in dialects with defaults. It returns an error
+// for an unknown or duplicate dialect.
 func normalizeDialects(dialects []Dialect) ([]Dialect, error) {
 	if len(dialects) == 0 {
 		return []Dialect{IETF}, nil
@@ -169,7 +179,7 @@ func normalizeDialects(dialects []Dialect) ([]Dialect, error) {
 	return list, nil
 }
 
-// checkConflicts returns an error if dialects cannot be sent together.
+// checkConflicts returns an error if the dialects cannot be used together.
 func checkConflicts(dialects []Dialect) error {
 	if len(dialects) > 1 && slices.Contains(dialects, Off) {
 		return fmt.Errorf("%w: the dialect off cannot be combined with other dialects", ErrInvalidOptions)
@@ -183,7 +193,7 @@ func checkConflicts(dialects []Dialect) error {
 	return nil
 }
 
-// addDialect makes the writer send a dialect.
+// addDialect configures the writer to send the fields of dialect d.
 func (w *Writer) addDialect(d Dialect) {
 	switch d {
 	case IETF:

@@ -5,41 +5,43 @@ import (
 	"strings"
 )
 
-// A header may already have rate limit fields, from another middleware, perhaps one
-// that uses this package, or from an upstream server. The result must be readable for
-// clients. So two forms of one field are never mixed. Of two families of single-valued
-// fields, the family with less remaining is sent, complete.
+// A header may already have rate limit fields from an upstream server or from another
+// middleware, which may also use this package. The merged fields must be readable for
+// clients, so two forms of one field are never mixed. Of two families of single-valued
+// fields, only the one with fewer remaining units is sent, with all its fields.
 
-// mayReplace reports whether our values replace those of a family that is already set.
-// key is the family's field with the remaining units. Existing values that no client
-// can parse are replaced. If both have the same remaining units, the existing values
-// stay, unless ours are a denial.
+// mayReplace reports whether the new values may replace those of a family that is
+// already in the header. key is the name of the family's field for the remaining units.
+// Existing values are replaced if they have more remaining units, or if no client can
+// parse them. If both have the same number, the existing values stay, unless the new
+// ones report a denial.
 func (fw *fieldWriter) mayReplace(key string, rep *report) bool {
 	values := fw.h[key]
 	if len(values) != 1 {
 		return true
 	}
-	number, _, _ := strings.Cut(values[0], ";") // parameters follow, which clients ignore
+	number, _, _ := strings.Cut(values[0], ";") // clients ignore the parameters that may follow
 	theirs, err := strconv.ParseInt(strings.Trim(number, " \t"), 10, 64)
 	return err != nil || theirs < 0 || rep.isTighterThan(theirs)
 }
 
-// isTighterThan reports whether this report replaces one with theirs units remaining.
+// isTighterThan reports whether r replaces an existing report in which theirs units
+// remain.
 func (r *report) isTighterThan(theirs int64) bool {
 	ours := r.remaining()
 	return ours < theirs || ours == theirs && r.denied
 }
 
-// mayReplaceDictionary is mayReplace for the draft whose family is one field. Lists of
-// the current draft count as well.
+// mayReplaceDictionary is like mayReplace, for the draft in which RateLimit is a
+// dictionary. An existing list of the current draft is compared in the same way.
 func (fw *fieldWriter) mayReplaceDictionary(rep *report) bool {
 	theirs, found := leastRemaining(fw.h[rateLimitKey])
 	return !found || rep.isTighterThan(theirs)
 }
 
 // mayAppendList reports whether a list of the current draft can be appended to the
-// existing values. A dictionary of an earlier draft stays if it has less remaining, and
-// is deleted otherwise.
+// existing values. If the existing value is a dictionary of an earlier draft, it stays
+// if it has fewer remaining units; otherwise mayAppendList deletes it.
 func (fw *fieldWriter) mayAppendList(rep *report) bool {
 	existing := fw.h[rateLimitKey]
 	for _, value := range existing {
@@ -55,17 +57,18 @@ func (fw *fieldWriter) mayAppendList(rep *report) bool {
 	return true
 }
 
-// isList reports whether a value begins with a string, as a list of the current draft
-// does.
+// isList reports whether a value has the form of the current draft: a list, which
+// begins with a string.
 func isList(value string) bool { return strings.HasPrefix(strings.TrimLeft(value, " \t"), `"`) }
 
-// leastRemaining returns the lowest remaining units in a RateLimit field of any draft.
-// Values that cannot be parsed are ignored.
+// leastRemaining returns the lowest number of remaining units in RateLimit values of
+// any draft. It ignores values that cannot be parsed, and returns false if there is no
+// other.
 func leastRemaining(values []string) (least int64, found bool) {
 	for _, value := range values {
 		mark := "remaining="
 		if isList(value) {
-			// a parameter may follow spaces
+			// spaces may precede a parameter
 			mark, value = ";r=", strings.ReplaceAll(value, " ", "")
 		}
 		for {
@@ -82,7 +85,8 @@ func leastRemaining(values []string) (least int64, found bool) {
 	return least, found
 }
 
-// leadingNumber returns the number at the beginning of text, of at most 15 digits.
+// leadingNumber returns the number at the beginning of text. It reads at most 15
+// digits.
 func leadingNumber(text string) (int64, bool) {
 	end := 0
 	for end < len(text) && end < 15 && text[end] >= '0' && text[end] <= '9' {

@@ -9,63 +9,65 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Bounds on the fields of one response, so that clients and proxies accept its header.
+// Limits on the size of the fields in one response, so that clients and proxies accept
+// its header.
 const (
-	maxListed = 32  // limits in one field, in addition to the tightest
-	maxName   = 512 // bytes in a name; RFC 9651 requires parsers to accept 1024
+	maxListed = 32  // maximum of limits in one field, not counting the tightest
+	maxName   = 512 // maximum of bytes in a name; RFC 9651 requires parsers to accept 1024
 )
 
-// defaultName is the name of a limit without a name.
+// defaultName is the name in the fields of a limit without a name.
 const defaultName = "default"
 
-// Limit describes one limit for the header fields.
+// Limit describes one limit that the header fields report.
 type Limit struct {
-	// Name is the limit's name in the fields, usually the policy's name. Characters
-	// that a structured field cannot contain are replaced with underscores, and names
-	// are cut after 512 bytes. Empty means “default”. Different limits with the same
-	// name in one [Set] get a number: “default-2”, and so on.
+	// Name is the name of the limit in the fields, usually the name of the policy.
+	// Characters that are not allowed in a structured field are replaced with
+	// underscores, and names are truncated to 512 bytes. Empty means “default”. If
+	// different limits in one [Set] have the same name, a number is appended:
+	// “default-2”, and so on.
 	Name string
 	// Limit is the rate limit. It must be valid.
 	Limit headgate.Limit
 	// Algorithm is the algorithm of the limit. The zero value means
 	// [headgate.TokenBucket].
 	Algorithm headgate.Algorithm
-	// Capacity is the maximum number of units that one request can spend. It is the
-	// value of [headgate.Decision].Limit and of Bound.Limit. 0 means the capacity of
-	// Limit under Algorithm.
+	// Capacity is the maximum number of units that one request can spend, the value of
+	// [headgate.Decision].Limit. 0 means the capacity of Limit under Algorithm.
 	Capacity int64
 }
 
-// Set is the limits that apply to one kind of request. It has the serialised text of
+// Set is a list of limits that apply together to requests. It contains the text of
 // everything that is the same in all responses. It may be used concurrently. A limit
-// that is listed twice, for two keys, is reported once.
+// that is in the list twice, for two keys, is reported only once.
 type Set struct {
-	limits        []limit // one for each decision
-	hasDuplicates bool    // at least one limit is listed twice
-	// RateLimit-Policy of the current draft, one element; must not be modified
+	limits        []limit // limits in the order of the decisions
+	hasDuplicates bool    // true if at least one limit is listed twice
+	// value of RateLimit-Policy in the current draft, one element; must not be modified
 	policies []string
-	// RateLimit-Policy of the earlier drafts, nil if they can express no limit
+	// value of RateLimit-Policy in the earlier drafts, nil if they can express none of
+	// the limits
 	draftPolicies []string
 }
 
-// limit is one limit and its text in the fields.
+// limit is one limit of a set and its text in the fields.
 type limit struct {
 	Limit
-	windowed       bool   // not a bucket
-	bucketCapacity int64  // of a bucket, in units
-	index          int    // among the distinct limits of the set
-	itemPrefix     string // the beginning of its item in RateLimit: "login";r=
-	fieldName      string // the name in the fields
-	policyItem     string // its item in RateLimit-Policy: "login";q=5;w=900
+	windowed       bool   // true if the algorithm is not a bucket
+	bucketCapacity int64  // capacity of a bucket, in units
+	index          int    // position among the distinct limits of the set
+	itemPrefix     string // beginning of the limit's item in RateLimit: "login";r=
+	fieldName      string // name in the fields
+	policyItem     string // the limit's item in RateLimit-Policy: "login";q=5;w=900
 	capacityText   string // Capacity in decimal
-	// capacityText as a field's value; must not be modified, nor the following
+	// capacityText as a field value; this and the next slices must not be modified
 	capacityValue []string
-	// RateLimit-Limit of draft-03: capacityText, then the policies
+	// value of RateLimit-Limit in draft-03: capacityText, then the policies
 	capacityWithPolicies []string
-	resource             []string // X-RateLimit-Resource
+	resource             []string // value of X-RateLimit-Resource
 }
 
-// Set prepares limits for [Writer.Write], whose decisions must have the same order. It
+// Set prepares limits for [Writer.Write], which expects decisions in the same order. It
 // panics if limits is empty or a limit is invalid.
 func (w *Writer) Set(limits ...Limit) *Set {
 	if len(limits) == 0 {
@@ -87,12 +89,12 @@ func (w *Writer) Set(limits ...Limit) *Set {
 	return s
 }
 
-// Name returns the name of the i-th limit, from 0, in the fields. Use it where a body
-// or a log should have the same name.
+// Name returns the name in the fields of the limit with index i. Use it for a body or a
+// log that must contain the same name.
 func (s *Set) Name(i int) string { return s.limits[i].fieldName }
 
-// normalize returns l with defaults in place of zero values, and a name that is valid
-// in fields. It panics if the limit is invalid.
+// normalize returns a copy of l with defaults for zero values and with a name that is
+// valid in fields. It panics if the limit is invalid.
 func (l Limit) normalize() Limit {
 	if err := l.Limit.Validate(); err != nil {
 		panic("httpfields: " + err.Error())
@@ -113,14 +115,15 @@ func (l Limit) normalize() Limit {
 	return l
 }
 
-// isBucket reports whether the limit is a bucket, which refills. For an unknown
-// algorithm, as for a window, the fields use only the waits of the decisions.
+// isBucket reports whether the limit is a bucket that refills. If not, or if the
+// algorithm is unknown, the fields are calculated only from the waits in the decisions.
 func (l Limit) isBucket() bool {
 	refill := l.Algorithm.Refill()
 	return refill == headgate.RefillContinuous || refill == headgate.RefillStepped
 }
 
-// safeName returns name as a string that is valid in a structured field.
+// safeName returns name with all characters replaced that are invalid in a structured
+// field, truncated to maxName bytes.
 func safeName(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {
@@ -132,7 +135,8 @@ func safeName(name string) string {
 }
 
 // uniqueName returns name, or name with the lowest number that makes it different from
-// all names in taken. taken maps each name to the number that was tried last.
+// all names in taken. The map taken contains, for each name, the last number that was
+// tried.
 func uniqueName(name string, taken map[string]int) string {
 	if taken[name] == 0 {
 		taken[name] = 1
@@ -172,7 +176,8 @@ var escapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 // quoted returns name as a string of a structured field.
 func quoted(name string) string { return `"` + escapes.Replace(name) + `"` }
 
-// resource returns name as a complete field value, from which parsers trim spaces.
+// resource returns name as a whole field value. Parsers trim spaces, so a name of
+// spaces is replaced with the default.
 func resource(name string) string {
 	if name = strings.TrimSpace(name); name != "" {
 		return name
@@ -180,8 +185,9 @@ func resource(name string) string {
 	return defaultName
 }
 
-// policyParameters returns the parameters that follow a quota. A window of 0 cannot be
-// expressed. The capacity is included if it differs from the quota.
+// policyParameters returns the parameters that follow the quota in a policy item. A
+// window of 0 cannot be expressed and is omitted. The capacity is included only if it
+// differs from the quota.
 func policyParameters(quota, window, capacity int64) string {
 	var p string
 	if window > 0 {
@@ -193,12 +199,13 @@ func policyParameters(quota, window, capacity int64) string {
 	return p
 }
 
-// quotaWindow returns a limit's quota and its window in whole seconds. A period below a
-// second becomes the quota of one second if that is a whole number: 3/300ms is 10 per
-// second. For other periods the window is 0: the fields cannot express it.
+// quotaWindow returns the quota of a limit and its window in whole seconds. A period
+// below one second is converted to a window of one second if the quota is then a whole
+// number: 3/300ms is 10 per second. For all other fractional periods the window is 0,
+// because the fields cannot express it.
 func quotaWindow(l headgate.Limit) (quota, window int64) {
 	period := int64(l.Period / time.Microsecond)
-	perSecond := l.Rate * 1e6 // units per second, times the period in µs; at most 1e15
+	perSecond := l.Rate * 1e6 // units per second times the period in µs; at most 1e15
 	switch {
 	case period%1e6 == 0:
 		return l.Rate, period / 1e6
@@ -209,7 +216,7 @@ func quotaWindow(l headgate.Limit) (quota, window int64) {
 	}
 }
 
-// serialize writes the lists of all limits that w sends.
+// serialize builds the lists of policies that w sends.
 func (s *Set) serialize(w *Writer) {
 	if w.ietf {
 		var items []string
@@ -233,9 +240,10 @@ func (s *Set) serialize(w *Writer) {
 	}
 }
 
-// draftItems returns the policy items of the earlier drafts. Each item is a number with
-// a window, and no number may occur twice. For limits with the same quota the longest
-// window is listed: a client that keeps it keeps the shorter ones, too.
+// draftItems returns the policy items of the earlier drafts. Each item is a quota with
+// a window, and no quota may occur twice. For limits with the same quota only the
+// longest window is listed, because a client that observes that limit also observes the
+// shorter ones.
 func (s *Set) draftItems() []string {
 	var items []string
 	var quotas, windows []int64

@@ -8,13 +8,14 @@ import (
 	"github.com/headgate/headgate/internal/micros"
 )
 
-// maxInteger is the largest integer of a structured field (RFC 9651, section 3.3.1).
+// maxInteger is the maximum integer in a structured field (RFC 9651, section 3.3.1).
 const maxInteger = 999_999_999_999_999
 
-// clamp returns n limited to 0 to maxInteger, the range of integers in the fields.
+// clamp returns n limited to the range from 0 to maxInteger, which the fields can
+// express.
 func clamp(n int64) int64 { return max(0, min(n, maxInteger)) }
 
-// seconds returns d in whole seconds, rounded up; 0 if d is negative.
+// seconds returns d in whole seconds, rounded up, or 0 if d is negative.
 func seconds(d time.Duration) int64 {
 	if d <= 0 {
 		return 0
@@ -22,7 +23,8 @@ func seconds(d time.Duration) int64 {
 	return int64((d-1)/time.Second) + 1
 }
 
-// window returns the effective window in seconds, rounded up, at least 1:
+// window returns the effective window, which is the parameter t of RateLimit, in
+// seconds, rounded up, at least 1:
 //
 //   - for a window algorithm, the wait until all current units expire, or until this
 //     cost is allowed if that is sooner;
@@ -42,8 +44,8 @@ func (l *limit) window(d *headgate.Decision) int64 {
 	}
 }
 
-// untilReset returns the effective window of a window algorithm. It is the whole period
-// for an unused window, which has no start.
+// untilReset returns the effective window under an algorithm that counts in windows. An
+// unused window has no start; its effective window is the whole period.
 func (l *limit) untilReset(d *headgate.Decision) time.Duration {
 	wait := d.ResetAfter
 	if wait <= 0 {
@@ -55,9 +57,9 @@ func (l *limit) untilReset(d *headgate.Decision) time.Duration {
 	return wait
 }
 
-// timeToFill returns the time in which r units refill: r·P/L in whole seconds, rounded
-// up. The quotient does not overflow, because r is limited to the units of a valid
-// limit.
+// timeToFill returns the time in which r units refill, in whole seconds, rounded up.
+// The division cannot overflow, because r is first limited to the maximum units of a
+// valid limit.
 func (l *limit) timeToFill(r int64) int64 {
 	r = min(r, headgate.MaxUnits+1)
 	perSecond := uint64(l.Limit.Limit.Rate) * 1e6
@@ -67,9 +69,10 @@ func (l *limit) timeToFill(r int64) int64 {
 	return int64(quotient)
 }
 
-// untilNextUnit returns the wait until an empty bucket has one unit: the time until it
-// is full minus the time in which all other units refill, rounded up. It returns the
-// wait for this cost if that is shorter; for a cost of 1 that wait is exact.
+// untilNextUnit returns the wait until an empty bucket has one unit. This is the time
+// until the bucket is full minus the time in which all other units refill. If the wait
+// for the request's own cost is shorter, untilNextUnit returns that wait; for a cost of
+// 1 it is exact.
 func (l *limit) untilNextUnit(d *headgate.Decision) time.Duration {
 	var others time.Duration
 	if l.Algorithm.Refill() == headgate.RefillStepped {
@@ -86,9 +89,9 @@ func (l *limit) untilNextUnit(d *headgate.Decision) time.Duration {
 	return wait
 }
 
-// degradedWindow returns the effective window of a decision that the store did not
-// make. Such a decision may be on a share of the limit, which refills more slowly, so
-// its waits are used.
+// degradedWindow returns the effective window of a decision that was made by the
+// failure mode. Such a decision may apply a share of the limit, which refills more
+// slowly, so the window is calculated from the decision's waits.
 func (l *limit) degradedWindow(d *headgate.Decision) int64 {
 	switch {
 	case d.Remaining > 0:

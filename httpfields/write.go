@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// The names of the fields as [http.Header] keeps them.
+// The names of the fields in the canonical form of [http.Header].
 const (
 	policyKey       = "Ratelimit-Policy"
 	rateLimitKey    = "Ratelimit"
@@ -30,14 +30,15 @@ const (
 // noStore is the value of Cache-Control on every denial. It must not be modified.
 var noStore = []string{"no-store"}
 
-// summary is what the fields report about all decisions on one request. It agrees with
-// [headgate.AllowAll].
+// summary is the part of all decisions on one request that the fields report. It agrees
+// with [headgate.AllowAll].
 type summary struct {
-	// the index of the decision with the least Remaining, the first of equals
+	// index of the decision with the fewest remaining units; the first, if several are
+	// equal
 	tightest int
 	denied   bool
-	near     bool  // a tenth or less of at least one limit remains
-	retry    int64 // Retry-After in seconds; 0 if it is not sent
+	near     bool  // true if at most a tenth of at least one limit remains
+	retry    int64 // value of Retry-After in seconds; 0 if it is not sent
 }
 
 func summarize(decisions []headgate.Decision) (a summary) {
@@ -61,20 +62,21 @@ func summarize(decisions []headgate.Decision) (a summary) {
 	return a
 }
 
-// Write adds the fields of one response to h. decisions has one element for each limit
-// of s, in the same order. now is the time of the response; see [Writer.NeedsTime].
+// Write adds the header fields of one response to h. decisions must have one element
+// for each limit of s, in the same order. The parameter now is the time of the
+// response; see [Writer.NeedsTime].
 //
-// List fields are appended to the existing values in h. A family of single-valued
-// fields that h already has stays if it has no more units remaining, because most
-// clients cannot parse two values in one such field. If the combined decision is a
-// denial, Write sets Cache-Control: no-store and Retry-After, in whole seconds rounded
-// up, at least 1. Retry-After is not set if no wait helps.
+// List fields are appended to the existing values in h. Most clients cannot parse two
+// values of a single-valued field, so if h already has such fields, only the values
+// with fewer remaining units stay. If the combined decision is a denial, Write sets
+// Cache-Control: no-store, and Retry-After in whole seconds, rounded up, at least 1.
+// Retry-After is omitted if waiting does not help.
 //
-// The text of the values is written to text, which h references: use a new
-// strings.Builder for each response. If text has room for about 128 bytes, a call makes
-// one further allocation. Values that are the same in all responses are shared between
-// them. Do not modify the values in h; replace them, as the methods of [http.Header]
-// do.
+// Write appends the values to text, and h refers to the memory of text, so each
+// response needs a new strings.Builder. If text has room for about 128 bytes, a call
+// makes one further allocation. Values that are the same in all responses are shared
+// between responses. Do not modify the values in h; replace them, as the methods of
+// [http.Header] do.
 func (w *Writer) Write(h http.Header, s *Set, decisions []headgate.Decision, now time.Time, text *strings.Builder) {
 	a := summarize(decisions)
 	send := a.denied || w.when == Always || w.when == NearLimit && a.near
@@ -101,7 +103,7 @@ func (w *Writer) Write(h http.Header, s *Set, decisions []headgate.Decision, now
 	fw.writeExpose(w, a.denied)
 }
 
-// valueCount returns how many values a response writes.
+// valueCount returns the number of values that are written for a response.
 func (w *Writer) valueCount(send, retry bool) int {
 	n := 0
 	if send {
@@ -113,8 +115,8 @@ func (w *Writer) valueCount(send, retry bool) int {
 	return n
 }
 
-// report is the limit that a response reports, its decision and the summary of all
-// decisions.
+// report is the limit that the fields of a response report, with its decision and the
+// summary of all decisions.
 type report struct {
 	*limit
 	*headgate.Decision
@@ -122,15 +124,15 @@ type report struct {
 	now time.Time
 }
 
-// remaining returns the remaining units.
+// remaining returns the number of remaining units, limited to the range of the fields.
 func (r *report) remaining() int64 { return clamp(r.Decision.Remaining) }
 
-// fieldWriter writes the values of one response into one text and collects them in one
-// slice. The text is a parameter of each method: as a field it would escape to the
+// fieldWriter writes all values of a response into one text and collects them in one
+// slice. The text is a parameter of each method, because a field would escape to the
 // heap.
 type fieldWriter struct {
 	h      http.Header
-	start  int // of the value that is being written
+	start  int // start of the current value in the text
 	values []string
 }
 
@@ -139,8 +141,8 @@ func writeInt(text *strings.Builder, n int64) {
 	text.Write(strconv.AppendInt(digits[:0], n, 10))
 }
 
-// finishValue ends the current value and returns it as a slice of one element. Its
-// capacity is its length, so that append copies it.
+// finishValue ends the current value and returns it as a slice with one element. The
+// slice has no spare capacity, so appending to it copies it.
 func (fw *fieldWriter) finishValue(text *strings.Builder) []string {
 	end := text.Len()
 	fw.values = append(fw.values, text.String()[fw.start:end])
@@ -155,7 +157,7 @@ func (fw *fieldWriter) writeNumber(text *strings.Builder, n int64) []string {
 	return fw.finishValue(text)
 }
 
-// writeDenial sets the fields of every denial.
+// writeDenial sets the fields that every denial has.
 func (fw *fieldWriter) writeDenial(text *strings.Builder, retry int64) {
 	fw.h[cacheControlKey] = noStore
 	if retry == 0 {
@@ -167,7 +169,7 @@ func (fw *fieldWriter) writeDenial(text *strings.Builder, retry int64) {
 
 // writeIETF writes the fields of the current draft.
 func (fw *fieldWriter) writeIETF(text *strings.Builder, w *Writer, s *Set, decisions []headgate.Decision, rep *report) {
-	// nothing to merge: the usual case, and merging takes as long as writing the text
+	// Usually there is nothing to merge, and merging takes as long as writing the text.
 	alone := len(fw.h) == 0
 	if !alone && !fw.mayAppendList(rep) {
 		return
@@ -201,8 +203,8 @@ func writeItem(text *strings.Builder, l *limit, d *headgate.Decision) {
 	writeInt(text, clamp(l.window(d)))
 }
 
-// writeAllItems writes one item for each limit. For a limit that is listed twice it
-// writes the item with less remaining.
+// writeAllItems writes one item of RateLimit for each limit. For a limit that is listed
+// twice, it writes the item with fewer remaining units.
 func writeAllItems(text *strings.Builder, s *Set, decisions []headgate.Decision, rep *report) {
 	separator := ""
 	for i := range decisions {
@@ -216,8 +218,8 @@ func writeAllItems(text *strings.Builder, s *Set, decisions []headgate.Decision,
 	}
 }
 
-// reportedElsewhere reports whether another decision on the same limit is written
-// instead of the i-th.
+// reportedElsewhere reports whether the decision at index i is omitted, because another
+// decision on the same limit has fewer remaining units or comes first.
 func (s *Set) reportedElsewhere(decisions []headgate.Decision, i int) bool {
 	for j := range decisions {
 		less := decisions[j].Remaining - decisions[i].Remaining
@@ -252,8 +254,8 @@ func (fw *fieldWriter) writeDrafts(text *strings.Builder, w *Writer, s *Set, rep
 	}
 }
 
-// draftReset returns the Reset of the earlier drafts: on a denial the same as
-// Retry-After, else the effective window.
+// draftReset returns the value of Reset in the earlier drafts: the value of Retry-After
+// for a denial, otherwise the effective window.
 func (r *report) draftReset() int64 {
 	if r.retry > 0 {
 		return clamp(r.retry)
@@ -261,8 +263,8 @@ func (r *report) draftReset() int64 {
 	return clamp(r.limit.window(r.Decision))
 }
 
-// limitText returns the capacity in decimal. A decision that the store did not make may
-// be on a share of it.
+// limitText returns the limit's capacity in decimal. A decision by the failure mode may
+// apply a share of the limit; then it is the capacity of the share.
 func (r *report) limitText() string {
 	if r.Decision.Limit == r.Capacity {
 		return r.capacityText
@@ -270,8 +272,8 @@ func (r *report) limitText() string {
 	return strconv.FormatInt(clamp(r.Decision.Limit), 10)
 }
 
-// limitField returns the value of the Limit field, followed by the policies if
-// withPolicies is set.
+// limitField returns the value of the field for the limit. If withPolicies is true, the
+// policies are appended to the value.
 func (r *report) limitField(withPolicies bool) []string {
 	switch {
 	case r.Decision.Limit != r.Capacity && withPolicies:
@@ -285,7 +287,7 @@ func (r *report) limitField(withPolicies bool) []string {
 	}
 }
 
-// writeX writes the X-RateLimit family.
+// writeX writes the fields of the X-RateLimit family.
 func (fw *fieldWriter) writeX(text *strings.Builder, w *Writer, rep *report) {
 	if !fw.mayReplace(xRemainingKey, rep) {
 		return
@@ -294,7 +296,7 @@ func (fw *fieldWriter) writeX(text *strings.Builder, w *Writer, rep *report) {
 	fw.h[xRemainingKey] = fw.writeNumber(text, rep.remaining())
 	fw.h[xResetKey] = fw.writeNumber(text, rep.reset(w.xReset))
 	if !w.github {
-		delete(fw.h, xUsedKey) // they describe another limit
+		delete(fw.h, xUsedKey) // existing values describe another limit
 		delete(fw.h, xResourceKey)
 		return
 	}
@@ -302,8 +304,8 @@ func (fw *fieldWriter) writeX(text *strings.Builder, w *Writer, rep *report) {
 	fw.h[xResourceKey] = rep.resource
 }
 
-// reset returns the X-RateLimit-Reset: the time at which the limit is full again and a
-// denied request is allowed, in seconds, rounded up.
+// reset returns the value of X-RateLimit-Reset: the time when the limit is full again
+// and, after a denial, the request is allowed. It is in seconds, rounded up.
 func (r *report) reset(form resetForm) int64 {
 	wait := max(0, r.ResetAfter)
 	if form == resetDelta {
@@ -316,15 +318,16 @@ func (r *report) reset(form resetForm) int64 {
 	return clamp(second)
 }
 
-// writeExpose lists the fields in Access-Control-Expose-Headers.
+// writeExpose adds the names of the fields to Access-Control-Expose-Headers.
 func (fw *fieldWriter) writeExpose(w *Writer, denied bool) {
 	if w.expose != nil && (w.variableValues > 0 || denied) {
 		fw.addOnce(exposeKey, w.expose)
 	}
 }
 
-// addPolicies appends a list of policies. If the existing list has another form, it is
-// replaced if replace is set, else it stays.
+// addPolicies appends a list of policies to RateLimit-Policy. If the field already has
+// a list in another form, the list replaces it if replace is true, and is dropped
+// otherwise.
 func (fw *fieldWriter) addPolicies(list []string, replace bool) {
 	for _, existing := range fw.h[policyKey] {
 		if isList(existing) == isList(list[0]) {
@@ -346,7 +349,8 @@ func (fw *fieldWriter) add(key string, value []string) {
 	fw.h[key] = value
 }
 
-// addOnce appends a value to a list field that does not contain it.
+// addOnce appends a value to a list field, unless the field already contains that
+// value.
 func (fw *fieldWriter) addOnce(key string, value []string) {
 	if !slices.Contains(fw.h[key], value[0]) {
 		fw.add(key, value)

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// OnlyFailures is an AdjustCost function that charges failed requests only, such as a
-// wrong password: it refunds everything if the status is below 400. A handler that
-// panicked failed. Statuses of 500 and above stay charged although the client did not
-// cause them; see [OnlyStatus].
+// OnlyFailures is an AdjustCost function with which only failed requests, such as a
+// login with a wrong password, stay charged. It refunds everything if the status is
+// below 400, unless the handler panicked. Requests with a status of 500 or above stay
+// charged, although the client did not cause the failure; see [OnlyStatus].
 func OnlyFailures(r Response) int64 {
 	if r.Status < http.StatusBadRequest && !r.Panicked {
 		return 0
@@ -16,13 +16,13 @@ func OnlyFailures(r Response) int64 {
 	return r.Charged
 }
 
-// OnlySuccesses is an AdjustCost function that charges successful requests only: it
-// refunds everything if the status is 400 or above, or if the handler panicked. A
-// client that can make requests fail can send any number of them.
+// OnlySuccesses is an AdjustCost function with which only successful requests stay
+// charged. It refunds everything if the status is 400 or above, or if the handler
+// panicked. A client that can make requests fail can therefore send any number of them.
 func OnlySuccesses(r Response) int64 { return r.Charged - OnlyFailures(r) }
 
 // OnlyStatus returns an AdjustCost function that refunds everything unless the status
-// is one of codes, such as 401 and 403 on a login. The status is 500 for a handler that
+// is in codes, such as 401 and 403 for a login. The status is 500 if the handler
 // panicked before it wrote a response.
 func OnlyStatus(codes ...int) func(Response) int64 {
 	codes = slices.Clone(codes)
@@ -35,8 +35,8 @@ func OnlyStatus(codes ...int) func(Response) int64 {
 }
 
 // PerBytes returns an AdjustCost function that charges by response size: one unit for
-// each size bytes of the body, rounded up, and at least one unit. A size below 1 means
-// 1.
+// every size bytes of the body, rounded up, and at least one unit. If size is below 1,
+// PerBytes uses 1.
 func PerBytes(size int64) func(Response) int64 {
 	size = max(size, 1)
 	return func(r Response) int64 {

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/internal/key"
 )
 
-// charge is a [Charge] bound to the store.
+// charge is a [Charge] that was bound to the store.
 type charge struct {
 	*admission.Charge
 	key    *key.Key[keyRequest]

@@ -13,10 +13,11 @@ import (
 )
 
 // The fast path serves the most common configuration: one limit without a queue, a key
-// of one part, no AdjustCost and no observer. It does what middleware.serve does, but
-// keeps its state on the stack.
+// of one part, no AdjustCost and no observer. Its result is the same as that of
+// middleware.serve, but all state is on the stack.
 
-// fastPathCharge returns the only charge if the fast path can serve it, else nil.
+// fastPathCharge returns the middleware's only charge if the fast path can serve the
+// configuration, otherwise nil.
 func (m *middleware) fastPathCharge() *charge {
 	c := &m.charges[0]
 	if len(m.charges) > 1 || len(c.Limits) > 1 || !c.key.Single() || c.Queues || c.adjust != nil || m.core.Observer != nil {
@@ -25,9 +26,9 @@ func (m *middleware) fastPathCharge() *charge {
 	return c
 }
 
-// fieldRoomOf returns how many bytes the header fields of a response under one limit
-// take, or 0 if some responses have no fields. A larger buffer costs more time for each
-// request.
+// fieldRoomOf returns the number of bytes to reserve for the header fields of a
+// response, or 0 if some responses have no fields. A buffer that is too large would
+// cost time in each request.
 func (m *middleware) fieldRoomOf() int {
 	o := httpfields.Options{}
 	if m.opts.Fields != nil {
@@ -43,10 +44,12 @@ func (m *middleware) fieldRoomOf() int {
 	}
 }
 
-// roomForRetry is the room, in bytes, that is enough for most values of Retry-After.
+// roomForRetry is the number of bytes to reserve for Retry-After. It is enough for most
+// values.
 const roomForRetry = 8
 
-// responseRoom returns how many bytes the header fields of a response take.
+// responseRoom returns the number of bytes to reserve for the header fields of a
+// response.
 func (m *middleware) responseRoom(allowed bool) int {
 	if allowed {
 		return m.fieldRoom
@@ -54,23 +57,24 @@ func (m *middleware) responseRoom(allowed bool) int {
 	return m.fieldRoom + roomForRetry
 }
 
-// itemRoom returns how many bytes an item of RateLimit takes, such as "default";r=20;t=2.
+// itemRoom returns the maximum number of bytes of the limit's item in RateLimit, such
+// as "default";r=20;t=2.
 func itemRoom(f *httpfields.Limit) int {
 	seconds := int64(f.Limit.Period/time.Second) + 1
-	// until the limit is full again
+	// seconds until the limit is full again
 	longest := max(seconds, f.Capacity/f.Limit.Rate*seconds+seconds)
 	return len(`"";r=;t=`) + len(f.Name) + digits(f.Capacity) + digits(longest)
 }
 
-// digits returns how many digits n has.
+// digits returns the number of decimal digits of n.
 func digits(n int64) int { return len(strconv.FormatInt(n, 10)) }
 
-// roomForKey is the maximum length of an address as text, in bytes.
+// roomForKey is the maximum length in bytes of an address as text.
 const roomForKey = 64
 
-// fastKey returns the key text. It returns a string of the request where possible: the
-// part itself, or the beginning of the peer's address. Otherwise it writes the key to
-// text and reserves room for the header fields.
+// fastKey returns the text of the request's key. Where possible, this is a part of a
+// string in the request, such as the beginning of the peer's address. Otherwise fastKey
+// writes the key to text, and reserves room in text for the header fields.
 func (m *middleware) fastKey(r *http.Request, text *strings.Builder) string {
 	k := m.single.key
 	v6Bits, isAddress := k.Block()
@@ -87,7 +91,7 @@ func (m *middleware) fastKey(r *http.Request, text *strings.Builder) string {
 	return text.String()
 }
 
-// serveFast limits one request on the fast path.
+// serveFast handles a request on the fast path.
 func (m *middleware) serveFast(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	c := m.single
 	if c.when != nil && !c.when(r) {

@@ -1,6 +1,6 @@
 // Package httplimit is net/http middleware for rate limiting. It limits requests by
-// client address, user, path or a key of your choice, and reports limits in standard
-// header fields.
+// client address, user, path or another key, and reports the limits in standard header
+// fields.
 //
 //	limit, err := httplimit.New(memstore.New(nil), nil, httplimit.Charge{
 //		Policy: headgate.MustPolicy("100/1m"),
@@ -8,18 +8,19 @@
 //	…
 //	http.ListenAndServe(addr, limit(mux))
 //
-// # What a request is charged
+// # Charging a request
 //
-// A [Charge] takes its cost from the budget of its key. All charges whose When returns
-// true are made in one atomic store operation: all of them or none. The header fields
-// of package httpfields report every limit that was checked.
+// A [Charge] spends units from the budget of a key. All charges whose function When
+// returns true are made in one atomic store operation: either all of them are made, or
+// none. Package httpfields writes the header fields, which report every limit that was
+// checked.
 //
 // # Responses
 //
-//   - Allowed: the handler's response, with the header fields. A leaky bucket delays
-//     the request until its turn first.
-//   - Denied: 429, written by [Problem] or by Options.DeniedHandler. Retry-After is set
-//     unless no wait helps, because the cost is above the limit.
+//   - Allowed: the handler's response, with the header fields. A leaky bucket first
+//     delays the request for the decision's Delay.
+//   - Denied: 429, written by [Problem] or by Options.DeniedHandler. Retry-After is set,
+//     unless waiting does not help because the cost is above the limit.
 //   - The store is unavailable or full: 503 with Retry-After, or the response of
 //     Options.ErrorHandler. The cause is the server's capacity, not the client's quota.
 //   - A cost below zero, which is a mistake in the program: 500.
@@ -29,11 +30,12 @@
 // # Cost
 //
 // An allowed request under one limit in memory takes about a third of a microsecond and
-// two allocations, header fields included, in every dialect: one for their text (with
-// the text of the key if the key must be written), one for the list of their values.
-// Without header fields, keyed by IPv4 address, it allocates nothing. A request that is
-// skipped, or to which no charge applies, allocates nothing. Keys that have to be
-// hashed or escaped, several charges, queues and AdjustCost take more.
+// two allocations, including the header fields of any dialect. One allocation is for
+// the text of the fields (and of the key, if that is not part of a string in the
+// request), the other for the list of their values. With an IPv4 address as key and
+// without header fields, there is no allocation. A request that is skipped, or to which
+// no charge applies, allocates nothing. Keys that must be hashed or escaped, several
+// charges, queues and AdjustCost take more time.
 package httplimit
 
 import (
@@ -47,95 +49,99 @@ import (
 	"github.com/headgate/headgate/internal/admission"
 )
 
-// ErrInvalidOptions is matched by the errors of [New], except errors about a policy, an
-// address or header fields.
+// ErrInvalidOptions is matched by the errors of [New], except for errors in a policy,
+// in an address or in the options of the header fields.
 var ErrInvalidOptions = errors.New("httplimit: invalid options")
 
-// Charge is a policy, the key whose budget a request spends, and how much it spends.
+// Charge defines a policy, the key whose budget a request spends, and the cost of the
+// request.
 type Charge struct {
-	// Policy is the policy. Its name appears in header fields, problem bodies and
-	// events, and identifies its state in all middlewares over one store. Charges of
-	// one [New] whose policies have the same name must have the same key. A policy
-	// without a name is identified by its limits and the kind of key; all functions are
-	// one kind.
+	// Policy is the policy of the charge. Its name appears in header fields, problem
+	// bodies and events, and identifies its state in all middlewares that use one
+	// store. If two charges of one [New] have policies with the same name, their keys
+	// must be the same. A policy without a name is identified by its limits and the
+	// kind of key; all keys made with [Func] are of one kind.
 	Policy headgate.Policy
-	// Key selects the budget. The zero value means [Address].
+	// Key selects the budget that is charged. The zero value means [Address].
 	Key Key
-	// Cost returns the cost in units, at least 0. nil means 1; a cost of 0 peeks. A
-	// cost above the limit is denied, and no wait helps.
+	// Cost returns the cost of a request in units, at least 0. If Cost is nil, the cost
+	// is 1. A cost of 0 spends nothing. A request with a cost above the limit is
+	// denied, and waiting does not help.
 	Cost func(*http.Request) int64
-	// When reports whether the charge applies to a request. nil means it always
-	// applies. A request to which no charge applies is not limited.
+	// When reports whether the charge applies to a request. If When is nil, the charge
+	// always applies. A request to which no charge applies is not limited.
 	When func(*http.Request) bool
 	// AdjustCost returns the final cost of the request after the handler has returned.
-	// A lower cost refunds the difference. A higher cost spends the difference, at most
-	// what remains. nil keeps the original charge. See [OnlyFailures] and [OnlyStatus].
+	// If the final cost is lower than the charge, the difference is refunded. If it is
+	// higher, the difference is spent, as far as units remain. If AdjustCost is nil,
+	// the charge is not changed. See [OnlyFailures] and [OnlyStatus].
 	//
-	// Only the original charge limits parallel requests, so charge the highest likely
-	// cost first. Adjusting takes one store operation for each limit, between the
-	// handler's return and the end of the response. The header fields are sent before
-	// and do not change. The cost is adjusted even if the client disconnected or the
-	// handler panicked. Errors are reported to the observer only, and the original
-	// charge stays. If AdjustCost itself panics, the charges that are not yet adjusted
-	// stay, too.
+	// Only the original charge limits parallel requests, so Cost should return the
+	// highest likely cost. An adjustment takes one store operation for each limit,
+	// between the return of the handler and the end of the response. The header fields
+	// are sent earlier and do not change. The cost is also adjusted if the client
+	// disconnected or the handler panicked. Errors are reported only to the observer,
+	// and the original charge stays. If AdjustCost itself panics, the charges that are
+	// not yet adjusted stay, too.
 	//
-	// No unit is refunded twice: units that the budget regained while the handler ran
-	// are not refunded. Units are refunded only to the store or the local fallback that
-	// granted them. A place in a leaky bucket's queue is never refunded, because later
-	// requests were already given their times.
+	// No unit is refunded twice. Units that became available again while the handler
+	// ran are not refunded. Other units are refunded only to the store or the local
+	// fallback that granted them. Units in a leaky bucket's queue are never refunded,
+	// because later requests have already been given their delays.
 	AdjustCost func(Response) int64
 }
 
 // Response describes how a request ended.
 type Response struct {
 	Request *http.Request
-	// Status is the response status: 200 if the handler set none, 500 if it panicked
-	// first, 101 if it hijacked the connection.
+	// Status is the response status. It is 200 if the handler set no status, 500 if the
+	// handler panicked before setting one, and 101 if it hijacked the connection.
 	Status   int
-	Bytes    int64 // body bytes that were written through the response writer
+	Bytes    int64 // number of body bytes that were written through the response writer
 	Charged  int64 // units charged before the handler ran
-	Panicked bool  // the handler panicked; the panic continues after AdjustCost
+	Panicked bool  // true if the handler panicked; the panic continues after AdjustCost
 }
 
-// Options are the middleware's settings. A field that is zero has its default; nil
-// options mean all defaults.
+// Options are the settings of the middleware. A field with the zero value has the
+// default given in its comment; nil options select all defaults.
 type Options struct {
-	// Client configures how the client's address is found. nil trusts no header field.
+	// Client configures how the client's address is found. If Client is nil, no header
+	// field is trusted.
 	Client *clientaddr.Options
-	// Fields configures the header fields. nil sends the IETF draft's fields in every
-	// response.
+	// Fields configures the header fields. If Fields is nil, every response has the
+	// fields of the IETF draft.
 	Fields *httpfields.Options
-	// Skip reports whether a request is exempt from limiting, such as a health check. nil
-	// exempts no request.
+	// Skip reports whether a request is exempt from limiting, such as a health check.
+	// If Skip is nil, no request is exempt.
 	Skip func(*http.Request) bool
-	// DeniedHandler writes the response to a denied request; the header fields are
-	// already set. It must write a status: net/http sends 200 otherwise. nil means
-	// [Problem].
+	// DeniedHandler writes the response to a denied request. The header fields are
+	// already set. The function must write a status, because otherwise net/http sends
+	// 200. nil means [Problem].
 	DeniedHandler func(http.ResponseWriter, *http.Request, *Denial)
-	// ErrorHandler writes the response if the store returned an error, or if the
-	// request's deadline is before its turn in the queue. nil means [Unavailable]. To
-	// fail open instead, set the policy's OnStoreError, which requires package fallback
-	// around the store.
+	// ErrorHandler writes the response if the store returned an error, or if a queued
+	// request could not proceed before the deadline of its context. nil means
+	// [Unavailable]. To fail open instead, set OnStoreError in the policy, which
+	// requires a store wrapped by package fallback.
 	ErrorHandler func(http.ResponseWriter, *http.Request, error)
-	// Observer receives every decision, one event for each charge. It also receives each
-	// refund and each further charge by AdjustCost, and each cancellation or refund for a
-	// request that left a queue before its turn. nil means no observer.
+	// Observer receives one event for each charge of a decided request. It also
+	// receives each refund and each further charge by AdjustCost, and each cancellation
+	// or refund for a request that left a queue early. nil means no observer.
 	Observer headgate.Observer
 }
 
 // Denial describes why a request was denied.
 type Denial struct {
-	headgate.Decision // the combined decision of all charges
-	// Policies lists the names of the limits that denied, without duplicates. Header
-	// fields replace non-ASCII characters in them.
+	headgate.Decision // combined decision of all charges
+	// Policies has the names of the limits that denied, without duplicates. In header
+	// fields, non-ASCII characters in these names are replaced.
 	Policies []string
 }
 
 // New returns middleware that allows a request if every charge that applies allows it.
-// If one charge denies, none is spent. New returns an error for everything that
+// If one charge is denied, no units are spent. New returns an error for everything that
 // headgate.New rejects, and for charges that contradict each other. The middleware may
-// be used concurrently and with any number of handlers, which then share its budgets;
-// it panics if a handler is nil. The caller must close the store. opts may be nil.
+// be used concurrently and with any number of handlers, which then share the budgets.
+// It panics if a handler is nil. The caller must close the store. opts may be nil.
 func New(store headgate.Store, opts *Options, charges ...Charge) (func(http.Handler) http.Handler, error) {
 	m, err := newMiddleware(store, opts, charges)
 	if err != nil {

@@ -9,17 +9,18 @@ import (
 )
 
 // Key selects the budget that a request spends: by client address, by the value of a
-// header field, by path, or by several of these. Two requests that differ in a part
-// have different keys. All requests that lack the part, or in which it is empty, share
-// one budget; see [First].
+// header field, by path, or by several of these parts. Two requests that differ in a
+// part of the key have different budgets. All requests in which a part is missing or
+// empty share one budget; see [First].
 //
-// Values are not normalised: “é” and “e”, upper and lower case, are different keys, and
-// so is each invalid byte.
+// Values are not normalized: “é” and “e”, upper and lower case, and different invalid
+// bytes make different keys.
 //
-// A [headgate.Limiter] with the same named policy uses the same key text, and so do the
-// service and package grpclimit. For path and method the text is the same only if the
-// request has the canonical form: the service unescapes, cleans and lower-cases paths,
-// and upper-cases methods.
+// The service and package grpclimit build the same key text from the same parts, so
+// under a policy with the same name they share the state; a [headgate.Limiter] can use
+// this text, too. For path and method the text is the same only if the request has the
+// canonical form, because the service unescapes, cleans and lower-cases paths, and
+// upper-cases methods.
 //
 // The text of a key is built as follows:
 //
@@ -27,25 +28,29 @@ import (
 //     [clientaddr.AppendKey].
 //   - The parts of a [Join] are separated by “+”. A “+” or “\” in a part is preceded by
 //     “\”.
-//   - A [First] is the text of the alternative that was found. The alternative's name
-//     and “=” precede it where the text could be that of another alternative.
-//   - A key longer than 1 KiB is replaced with “sha256=” and its SHA-256, and so is a
-//     key that begins like that.
+//   - A [First] is the text of the first alternative that the request has. It is
+//     preceded by the name of the alternative and “=” where the text could also be the
+//     text of another alternative.
+//   - A key longer than 1 KiB is replaced with “sha256=” and its SHA-256. A key that
+//     begins with “sha256=” is replaced, too.
 //
 // The zero value means [Address]. A Key may be used concurrently and in any number of
 // charges.
 type Key struct{ part key.Part[keyRequest] }
 
-// Address is the client's address, for IPv6 its /64 network.
+// Address is the client's IPv4 address, or the /64 network of the client's IPv6
+// address.
 func Address() Key { return AddressBlock(64) }
 
-// AddressBlock is the client's address, for IPv6 the network of its first v6Bits bits.
-// A second charge with 48 bits limits a client that controls many /64 networks. A value
-// outside 1 to 128 means 64, as in [Address].
+// AddressBlock is the client's IPv4 address, or the network with the first v6Bits bits
+// of the client's IPv6 address. For example, a second charge with 48 bits limits a
+// client that controls many /64 networks. If v6Bits is not 1 to 128, it is 64, as in
+// [Address].
 func AddressBlock(v6Bits int) Key { return Key{key.Address[keyRequest](v6Bits)} }
 
-// Header is the first value of a header field. Clients choose the value, so do not use it
-// alone: a client that sends a new value with each request gets a new budget each time.
+// Header is the first value of a header field. Clients choose the value, so do not use
+// Header alone: a client that sends a new value with each request gets a new budget
+// each time.
 func Header(name string) Key {
 	if name == "" {
 		return Key{key.Wrong[keyRequest]("Header has no name")}
@@ -57,16 +62,17 @@ func Header(name string) Key {
 // Method is the request's method.
 func Method() Key { return textKey("method", func(r *http.Request) string { return r.Method }) }
 
-// Path is the path of the request's URL as the client wrote it: “/a” and “/%61” differ.
-// Bytes that are invalid in a URL count as their escapes. See [Pattern].
+// Path is the path of the request's URL as the client wrote it: “/a” and “/%61” are
+// different keys. Bytes that are invalid in a URL are replaced with their escapes. See
+// [Pattern].
 func Path() Key { return textKey("path", func(r *http.Request) string { return r.URL.EscapedPath() }) }
 
-// Pattern is the route pattern that matched, of net/http's ServeMux or chi. The
-// middleware must run after routing, because the pattern is unknown before.
+// Pattern is the pattern of the route that matched in net/http's ServeMux or chi. The
+// middleware must run after routing, because the pattern is not known before.
 func Pattern() Key { return textKey("pattern", func(r *http.Request) string { return r.Pattern }) }
 
-// Func is the text that f returns, such as the user from the request's context. f
-// returns false if the request has none. It may be called concurrently.
+// Func is the text that f returns, such as the user from the request's context. If the
+// request has no such text, f must return false. f may be called concurrently.
 func Func(f func(*http.Request) (string, bool)) Key {
 	if f == nil {
 		return Key{key.Wrong[keyRequest]("Func has no function")}
@@ -80,17 +86,17 @@ func Func(f func(*http.Request) (string, bool)) Key {
 }
 
 // Join combines several parts into one key, such as a path and a user. A request has a
-// Join if it has all of its parts: First(Join(Path(), user), Address()) is the address
-// for a request without a user.
+// Join if it has all parts of it. For example, First(Join(Path(), user), Address()) is
+// the address if the request has no user.
 func Join(parts ...Key) Key { return Key{key.Join(partsOf(parts)...)} }
 
-// First is the first of several parts that the request has, such as an API key, else
-// the address. If the request has none of them, First is the last part, with empty text
-// for what is missing. The key includes which part was used, so a header value that
-// looks like an address never spends the budget of that address.
+// First is the first of several parts that the request has, for example an API key or
+// otherwise the address. If the request has none of the parts, First is the last part
+// with empty text. The key text shows which part was used where this is ambiguous, so a
+// header value that looks like an address never spends the budget of that address.
 func First(parts ...Key) Key { return Key{key.First(partsOf(parts)...)} }
 
-// Global is one budget for all requests.
+// Global is a single budget that all requests share.
 func Global() Key { return Key{key.Global[keyRequest]()} }
 
 func partsOf(keys []Key) []key.Part[keyRequest] {
@@ -103,14 +109,14 @@ func partsOf(keys []Key) []key.Part[keyRequest] {
 
 func textKey(name string, read reader) Key { return Key{key.Text[keyRequest](name, read)} }
 
-// reader reads a part of a request that does not need the client's address.
+// reader reads a part of a request other than the client's address.
 type reader func(*http.Request) string
 
-// Read returns the part's text.
+// Read returns the text of the part.
 func (f reader) Read(a keyRequest) string { return f(a.req) }
 
-// headerValue returns the first value of a field. net/http keeps Host in
-// [http.Request].Host.
+// headerValue returns the first value of a header field. It reads Host from
+// [http.Request].Host, where net/http stores the value.
 func headerValue(r *http.Request, name string) string {
 	if name == "Host" {
 		return r.Host
@@ -121,19 +127,21 @@ func headerValue(r *http.Request, name string) string {
 	return ""
 }
 
-// compile returns a key that writes key texts, or an error if the key is incomplete.
+// compile returns the key in the form that writes key texts, or an error if the key is
+// invalid.
 func (k Key) compile() (*key.Key[keyRequest], error) { return k.part.Key(Address().part) }
 
-// keyRequest is a request and its client, from which keys are read.
+// keyRequest is a request and its client: the source of a key's parts.
 type keyRequest struct {
 	req    *http.Request
 	client *client
 }
 
-// Addr returns the client's address, the zero Addr if there is none.
+// Addr returns the client's address, or the zero Addr if the address is unknown.
 func (a keyRequest) Addr() netip.Addr { return a.client.address(a.req) }
 
-// client resolves the address of one request's client once, when it is first needed.
+// client finds the address of one request's client when it is first needed, and stores
+// it.
 type client struct {
 	resolver *clientaddr.Resolver
 	addr     netip.Addr

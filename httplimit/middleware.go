@@ -13,20 +13,21 @@ import (
 	"github.com/headgate/headgate/internal/admission"
 )
 
-// middleware is shared by all handlers that it wraps.
+// middleware is the state that all wrapped handlers share.
 type middleware struct {
 	core      admission.Core
-	opts      Options // with DeniedHandler and ErrorHandler set
+	opts      Options // options in which DeniedHandler and ErrorHandler are not nil
 	resolver  *clientaddr.Resolver
 	writer    *httpfields.Writer
 	needsTime bool
 	charges   []charge
 	sets      *admission.FieldSets
-	single    *charge // the only charge if the fast path can serve it, else nil
-	fieldRoom int     // bytes that the header fields of most responses take
+	single    *charge // the only charge if the fast path can serve the configuration, otherwise nil
+	fieldRoom int     // bytes to reserve for the header fields of a response
 }
 
-// serve limits one request.
+// serve handles one request: it applies the limits and calls next if the request is
+// allowed.
 func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	if m.opts.Skip != nil && m.opts.Skip(r) {
 		next.ServeHTTP(w, r)
@@ -49,8 +50,8 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	}
 }
 
-// admit charges a request and delays it until its turn. If admit returns false it has
-// written the response.
+// admit charges a request, waits for its delay and reports whether it may proceed. If
+// not, admit has written the response.
 func (m *middleware) admit(w http.ResponseWriter, r *http.Request, s *requestState) bool {
 	if !s.collect() {
 		return true
@@ -72,8 +73,9 @@ func (m *middleware) admit(w http.ResponseWriter, r *http.Request, s *requestSta
 	return s.combined.Allowed
 }
 
-// writeError writes the response to a request that was not decided: 499 if the client has
-// disconnected, for logs, else the response of Options.ErrorHandler.
+// writeError writes the response to a request that was not decided. If the client has
+// disconnected, this is the status 499, for logs; otherwise it is the response of
+// Options.ErrorHandler.
 func (m *middleware) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(r.Context().Err(), context.Canceled) {
 		w.WriteHeader(statusClientClosedRequest)

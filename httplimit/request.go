@@ -13,35 +13,35 @@ import (
 	"github.com/headgate/headgate/internal/recorder"
 )
 
-// requestState is one request and its decisions. States are pooled: a request allocates
-// only the text that outlives it.
+// requestState is the state of one request with its decisions. States are pooled: a
+// request allocates only text that is used after the state was released.
 type requestState struct {
 	admission.Request
 	middleware *middleware
 	req        *http.Request
 	client     client
-	keys       []byte // the texts of all keys, concatenated
+	keys       []byte // concatenated texts of all keys
 	charges    []chargeState
 	combined   headgate.Decision
-	mask       uint32          // bit i is set if charge i applies
-	adjusts    bool            // at least one charge has an AdjustCost function
-	text       strings.Builder // keys, then the values of header fields: one allocation
+	mask       uint32          // set of charges that apply: bit i is set for charge i
+	adjusts    bool            // true if at least one charge has an AdjustCost function
+	text       strings.Builder // keys, followed by the values of header fields, in one allocation
 }
 
-// chargeState is one charge of a request.
+// chargeState is the state of one charge of a request.
 type chargeState struct {
 	charge *charge
-	keyEnd int // the end of its key in requestState.keys
+	keyEnd int // end of the charge's key in requestState.keys
 	cost   int64
 }
 
 var requestStates = sync.Pool{New: func() any { return new(requestState) }}
 
-// roomForFields is the room, in bytes, that is enough for the header fields of most
-// responses.
+// roomForFields is the number of bytes to reserve for header fields. It is enough for
+// most responses.
 const roomForFields = 128
 
-// maxKeyRoom is the largest key buffer, in bytes, that a pooled state keeps.
+// maxKeyRoom is the maximum size in bytes of a key buffer that stays in the pool.
 const maxKeyRoom = 16 << 10
 
 func newRequestState(m *middleware, r *http.Request) *requestState {
@@ -50,7 +50,8 @@ func newRequestState(m *middleware, r *http.Request) *requestState {
 	return s
 }
 
-// release returns the state to the pool. Only its strings may be used afterwards.
+// release returns the state to the pool. Only strings from the state may be used
+// afterwards.
 func (s *requestState) release() {
 	clear(s.charges)
 	s.Request.Reset()
@@ -62,8 +63,8 @@ func (s *requestState) release() {
 	requestStates.Put(s)
 }
 
-// collect finds the charges that apply, with key and cost, and reports whether there is
-// one.
+// collect stores the charges that apply to the request, with their keys and costs. It
+// returns false if no charge applies.
 func (s *requestState) collect() bool {
 	for i := range s.middleware.charges {
 		c := &s.middleware.charges[i]
@@ -82,7 +83,7 @@ func (s *requestState) collect() bool {
 	return len(s.charges) > 0
 }
 
-// decide charges the request.
+// decide charges the request and stores the combined decision.
 func (s *requestState) decide(ctx context.Context) (err error) {
 	if err = s.addCharges(); err != nil {
 		return err
@@ -94,8 +95,8 @@ func (s *requestState) decide(ctx context.Context) (err error) {
 	return err
 }
 
-// addCharges copies the keys to text, which outlives the state, and adds every charge
-// to the request.
+// addCharges copies the keys to text, which may be used after release, and adds all
+// charges to the request.
 func (s *requestState) addCharges() error {
 	s.text.Grow(len(s.keys) + roomForFields)
 	s.text.Write(s.keys)
@@ -111,12 +112,14 @@ func (s *requestState) addCharges() error {
 	return nil
 }
 
-// writeFields writes the header fields of the decision made at now.
+// writeFields writes the header fields for the decisions. The parameter now is the time
+// of the decisions.
 func (s *requestState) writeFields(h http.Header, now time.Time) {
 	s.middleware.writer.Write(h, s.middleware.sets.Of(s.mask), s.Decisions, now, &s.text)
 }
 
-// denial returns the denial of the request.
+// denial returns the combined decision of the denied request and the names of the
+// limits that denied.
 func (s *requestState) denial() *Denial {
 	d, i := &Denial{Decision: s.combined}, 0
 	for _, p := range s.Parts() {
@@ -130,8 +133,8 @@ func (s *requestState) denial() *Denial {
 	return d
 }
 
-// serveAndAdjust runs the handler and adjusts the cost, even if the handler panics; the
-// panic continues.
+// serveAndAdjust runs the handler and then adjusts the cost. If the handler panics, the
+// cost is adjusted too, and the panic continues.
 func (s *requestState) serveAndAdjust(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	rec, finished := &recorder.Recorder{ResponseWriter: w}, false
 	defer func() { s.adjust(r, responseOf(rec, !finished)) }()
@@ -139,7 +142,8 @@ func (s *requestState) serveAndAdjust(w http.ResponseWriter, r *http.Request, ne
 	finished = true
 }
 
-// adjust changes each charge to its final cost. It sets resp.Request and resp.Charged.
+// adjust changes each charge to its final cost. It sets the fields Request and Charged
+// of resp.
 func (s *requestState) adjust(r *http.Request, resp Response) {
 	resp.Request = r
 	parts := s.Parts()
@@ -151,7 +155,7 @@ func (s *requestState) adjust(r *http.Request, resp Response) {
 	}
 }
 
-// responseOf returns how a request ended, without Request and Charged.
+// responseOf returns how a request ended. The fields Request and Charged are not set.
 func responseOf(rec *recorder.Recorder, panicked bool) Response {
 	resp := Response{Status: rec.Status(), Bytes: rec.Bytes, Panicked: panicked}
 	switch {

@@ -11,12 +11,12 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-const statusClientClosedRequest = 499 // as nginx logs it
+const statusClientClosedRequest = 499 // status with which nginx logs such requests
 
 // Problem writes a 429 response with an application/problem+json body: type
 // quota-exceeded and the violated policies. It sets the header field RateLimit-Reason
-// to “rate”, or to “cost” if no wait helps. The header fields of the decision,
-// including Retry-After, are already set.
+// to “rate”, or to “cost” if the cost is above the limit. The header fields of the
+// decision, including Retry-After, are already set.
 func Problem(w http.ResponseWriter, _ *http.Request, d *Denial) {
 	w.Header().Set(reasonField, d.reason())
 	writeJSON(w, http.StatusTooManyRequests, problem.ContentType, problem.Problem{
@@ -25,10 +25,10 @@ func Problem(w http.ResponseWriter, _ *http.Request, d *Denial) {
 	})
 }
 
-// JSON writes a 429 response with an application/json body. Its member “error” is the
-// reason as a sentence, “policies” lists the violated policies. “retry_after” is the
-// wait in seconds, rounded up; it is omitted if no wait helps. JSON sets
-// RateLimit-Reason as [Problem] does.
+// JSON writes a 429 response with an application/json body. The member “error” is the
+// reason as a sentence, “policies” lists the violated policies, and “retry_after” is
+// the wait in seconds, rounded up. “retry_after” is omitted if the cost is above the
+// limit. JSON sets RateLimit-Reason in the same way as [Problem].
 func JSON(w http.ResponseWriter, _ *http.Request, d *Denial) {
 	w.Header().Set(reasonField, d.reason())
 	writeJSON(w, http.StatusTooManyRequests, "application/json", struct {
@@ -40,8 +40,9 @@ func JSON(w http.ResponseWriter, _ *http.Request, d *Denial) {
 
 // Unavailable writes the response to a request that could not be decided: 503 with an
 // application/problem+json body of type temporary-reduced-capacity. Retry-After is 1,
-// because stores do not report when they will recover. If the cost was below zero the
-// status is 500. The body never contains the cause, which is reported to the observer.
+// because stores do not report when they will recover. If the reason is a cost below
+// zero, the status is 500. The body never contains the error, which is reported to the
+// observer.
 func Unavailable(w http.ResponseWriter, _ *http.Request, err error) {
 	if errors.Is(err, headgate.ErrInvalidCost) {
 		writeJSON(w, http.StatusInternalServerError, problem.ContentType, problem.Problem{
@@ -58,7 +59,8 @@ func Unavailable(w http.ResponseWriter, _ *http.Request, err error) {
 	})
 }
 
-// reasonField is the field RateLimit-Reason in the form in which net/http stores names.
+// reasonField is the name of the field RateLimit-Reason in the canonical form of
+// net/http.
 const reasonField = "Ratelimit-Reason"
 
 func (d *Denial) reason() string {
@@ -75,12 +77,12 @@ func (d *Denial) detail() string {
 	return fmt.Sprintf("The rate limit was exceeded. Try again in %d s.", d.seconds())
 }
 
-// seconds returns the value of Retry-After, or 0 if no wait helps.
+// seconds returns the value of Retry-After, or 0 if the cost is above the limit.
 func (d *Denial) seconds() int64 { return int64((d.RetryAfter + time.Second - 1) / time.Second) }
 
 // writeJSON writes a complete response that must not be cached. It sets no
-// Content-Length: an outer middleware may change the body, and for HEAD net/http counts
-// the body and omits it.
+// Content-Length, because an outer middleware may change the body. For HEAD, net/http
+// omits the body but sets its length.
 func writeJSON(w http.ResponseWriter, status int, contentType string, body any) {
 	text, _ := json.Marshal(body) // strings and numbers always marshal
 	h := w.Header()
