@@ -13,12 +13,12 @@ import (
 	"unicode"
 )
 
-// MaxBody is the maximum size, in bytes, of the body of an attempt. Larger bodies are
-// rejected with 413.
+// MaxBody is the maximum size, in bytes, of the request body of an attempt. Requests
+// with a larger body are rejected with 413.
 const MaxBody = 64 << 10
 
-// The reasons to reject a request. The guess does not reach the handler, so nothing is
-// charged.
+// The reasons for which a request is rejected. The guess does not reach the handler, so
+// no limit is charged.
 var (
 	errTooLarge    = errors.New("loginguard: body too large")
 	errUnreadable  = errors.New("loginguard: cannot read body")
@@ -27,17 +27,17 @@ var (
 )
 
 // Normalize returns account without surrounding white space and with its case folded,
-// so that spellings that differ only in these are one account. It does not apply
-// Unicode normalisation, such as for the two encodings of “é”, nor a database's
-// collation: see [Options.Normalize].
+// so that spellings that differ only in white space or case are one account. It applies
+// neither Unicode normalisation, such as for the two encodings of “é”, nor the
+// collation of a database: see [Options.Normalize].
 func Normalize(account string) string {
 	return strings.Map(smallestFold, strings.TrimSpace(account))
 }
 
-// smallestFold returns the same rune for all runes that differ in case only, such as
-// “k”, “K” and the Kelvin sign. Lower-casing would return different runes for some that
-// a case-insensitive comparison treats as equal, and an attacker could spell one
-// account in several ways.
+// smallestFold returns the same rune for all runes that differ only in case, such as
+// “k”, “K” and the Kelvin sign. unicode.ToLower alone does not: it returns different
+// results for some runes that a case-insensitive comparison treats as equal. An
+// attacker could then spell one account in several ways.
 func smallestFold(r rune) rune {
 	smallest := r
 	for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
@@ -46,9 +46,10 @@ func smallestFold(r rune) rune {
 	return unicode.ToLower(smallest)
 }
 
-// account returns the account of an attempt. The handler can read the body again.
+// account returns the account of an attempt. It reads the body and replaces it, so that
+// the handler can read the body again.
 func (g *Guard) account(r *http.Request) (string, error) {
-	if r.Body == nil { // possible only in requests that no server received
+	if r.Body == nil { // only a request that was not received by a server has no body
 		r.Body = http.NoBody
 	}
 	body, err := readBody(r.Body)
@@ -62,16 +63,17 @@ func (g *Guard) account(r *http.Request) (string, error) {
 	if len(g.opts.Fields) > 0 && len(body) > 0 && !isReadableBody(r.Header) {
 		return "", errContentType
 	}
-	values := g.formValues(r.Form) // of a body that was already parsed
+	values := g.formValues(r.Form) // r.Form is set if the body was already parsed
 	probe := probeOf(r, body)
-	// as in FormValue, what was parsed before an error counts; MaxBody keeps all parts
-	// in memory
+	// The error is ignored as in http.Request.FormValue: fields that were parsed before
+	// an error count. MaxBody as the argument keeps all parts of the form in memory.
 	_ = probe.ParseMultipartForm(MaxBody)
 	return g.singleAccount(slices.Concat(values, g.formValues(probe.Form), g.jsonValues(body)))
 }
 
-// probeOf returns a copy of r with its own body, so that parsing it does not change r.
-// If the body was already read, the copy keeps the forms that were parsed from it.
+// probeOf returns a copy of r with body as its body, so that parsing the copy does not
+// change r. If body is empty, because another handler has already read it, the copy
+// keeps the forms that were parsed from it.
 func probeOf(r *http.Request, body []byte) *http.Request {
 	probe := r.WithContext(r.Context())
 	probe.Body = io.NopCloser(bytes.NewReader(body))
@@ -83,20 +85,20 @@ func probeOf(r *http.Request, body []byte) *http.Request {
 
 func readBody(r io.Reader) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(r, MaxBody+1))
-	var smaller *http.MaxBytesError // from an outer middleware
+	var smaller *http.MaxBytesError // the error of a smaller limit that an outer middleware set
 	switch {
 	case len(body) > MaxBody, errors.As(err, &smaller):
 		return nil, errTooLarge
 	case err != nil:
-		return nil, errUnreadable // the cause may contain parts of the body
+		return nil, errUnreadable // the cause is omitted: its text may contain parts of the body
 	}
 	return body, nil
 }
 
-// isReadableBody reports whether the guard can find accounts in a body with these
-// header fields. Some handlers also decode XML, YAML or compressed bodies. An attacker
-// could put the account there, and the attempt would be charged to no account, or to an
-// invented one.
+// isReadableBody reports whether the guard can find accounts in a body with the header
+// fields h. Some handlers also decode XML, YAML or compressed bodies, which the guard
+// cannot read. An attacker could put the account there, and the attempt would be
+// charged to no account, or to an invented one.
 func isReadableBody(h http.Header) bool {
 	return !slices.ContainsFunc(h["Content-Encoding"], func(coding string) bool { return !strings.EqualFold(coding, "identity") }) &&
 		!slices.ContainsFunc(h["Content-Type"], func(line string) bool {
@@ -113,15 +115,17 @@ func isReadableType(kind string) bool {
 	return strings.HasSuffix(kind, "+json")
 }
 
-// rereadBody is a body that was read and can be read again.
+// rereadBody is a request body that was read and can be read a second time. Closing it
+// closes the original body.
 type rereadBody struct {
 	io.Reader
 	io.Closer
 }
 
-// singleAccount returns the account in values, empty if there is none. Several
-// different accounts are an error: the handler might use another one than the guard, so
-// that attackers could have their guesses charged to an invented account.
+// singleAccount returns the account in values, or an empty string if there is none.
+// Several different accounts are an error: the handler might use a different one than
+// the guard, and attackers could then have their guesses charged to an invented
+// account.
 func (g *Guard) singleAccount(values []string) (string, error) {
 	found, normal := "", ""
 	for _, v := range values {
@@ -137,8 +141,8 @@ func (g *Guard) singleAccount(values []string) (string, error) {
 	return found, nil
 }
 
-// formValues returns the values of the account fields in a query or form. Field names
-// match case-insensitively, as in many libraries that bind forms to structs.
+// formValues returns the values of all account fields in a query or form. Upper and
+// lower case in field names are equal, as in many libraries that bind forms to structs.
 func (g *Guard) formValues(form url.Values) []string {
 	var values []string
 	for name, all := range form {
@@ -154,9 +158,10 @@ func (g *Guard) isField(name string) bool {
 	return slices.ContainsFunc(g.opts.Fields, func(field string) bool { return strings.EqualFold(field, name) })
 }
 
-// jsonValues returns the values of the account fields in a JSON object. It ignores the
-// request's content type, because most handlers do. Names match case-insensitively and
-// duplicates count, because decoders differ in which member they use.
+// jsonValues returns the values of the account fields in body if it is a JSON object.
+// It ignores the content type of the request, because most handlers do. Upper and lower
+// case in member names are equal. If a name occurs several times, all of its values are
+// returned, because decoders differ in which value they use.
 func (g *Guard) jsonValues(body []byte) []string {
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.UseNumber()
@@ -180,7 +185,8 @@ func (g *Guard) jsonValues(body []byte) []string {
 	return values
 }
 
-// scalar returns the text of a JSON string or number, empty for other values.
+// scalar returns the text of a JSON string or number, and an empty string for any other
+// value.
 func scalar(value json.RawMessage) string {
 	var s string
 	if json.Unmarshal(value, &s) == nil {
@@ -193,11 +199,12 @@ func scalar(value json.RawMessage) string {
 	return ""
 }
 
-// plainNumber returns the same text for all notations of a number, such as 1000, 1000.0
-// and 1e3, because a handler may decode them to the same account.
+// plainNumber returns the same text for all notations of the same number, such as 1000,
+// 1000.0 and 1e3, because a handler may decode them to the same account.
 func plainNumber(n json.Number) string {
 	f, err := n.Float64()
-	// integers stay exact, even large ones
+	// an integer without “.” or an exponent keeps its text, so that large integers stay
+	// exact
 	if err != nil || !strings.ContainsAny(n.String(), ".eE") {
 		return n.String()
 	}

@@ -17,13 +17,15 @@ import (
 
 // Client is the client of an attempt.
 type Client struct {
-	// Addr is the client's address, the zero Addr if it is unknown. All clients without
-	// an address count as one, which is never known by its address.
+	// Addr is the client's address, or the zero Addr if the address is unknown. All
+	// clients without an address share the limits of one address. They can be known by
+	// a device only, never by an address.
 	Addr netip.Addr
-	// Account is the account as entered, existing or not. It is empty if there is none.
+	// Account is the account as the client entered it; it need not exist. It is empty
+	// if the attempt has no account.
 	Account string
-	// Device is the token that [Attempt.Device] returned after an earlier success, if
-	// any.
+	// Device is the token that [Attempt.Device] returned after an earlier success, or
+	// empty.
 	Device string
 }
 
@@ -31,30 +33,30 @@ type Client struct {
 // created, and refunded when it succeeds. Its methods may be called concurrently.
 type Attempt struct {
 	guard         *Guard
-	client        Client // with the account normalised
-	nonce         []byte // of the device token, nil if there is no valid one
+	client        Client // the client, with its account normalised
+	nonce         []byte // the nonce of the client's device token; nil without a valid token
 	keys          attemptKeys
 	decision      headgate.Decision
 	deniedBy      []string
 	charged       admission.Batch
-	unmarkedParts int64 // remaining units of the pair in Guard.known
+	unmarkedParts int64 // units that remain in the pair's bucket in Guard.known
 	known         bool
 	exempt        bool
 	finished      atomic.Bool
 }
 
-// attemptKeys are the keys of an attempt in the store.
+// attemptKeys are the keys, in the store, of the limits that apply to an attempt.
 type attemptKeys struct {
 	account, address, subnet string
-	// device or address, and account: the key that failures count against
+	// hash of the account and the device or address; failures are charged to this key
 	pair        string
-	addressPair string // address and account: the key that becomes known
+	addressPair string // hash of the account and the address; a success makes this pair known
 }
 
-// Attempt charges an attempt on all limits that apply to it, or on none if one denies,
-// at the time of the store. Verify the guess only if the attempt is [Attempt.Allowed],
-// then call [Attempt.Succeeded] or [Attempt.Failed]. An error means that the store
-// could not decide. Attempt takes two round trips.
+// Attempt charges an attempt on all limits that apply to it, or on none of them if one
+// denies. The current time is the store's time. Verify the guess only if
+// [Attempt.Allowed] returns true, then call [Attempt.Succeeded] or [Attempt.Failed]. An
+// error means that the store could not decide. Attempt takes up to two round trips.
 func (g *Guard) Attempt(ctx context.Context, c Client) (*Attempt, error) {
 	return g.attempt(ctx, headgate.StoreClock, c)
 }
@@ -82,7 +84,8 @@ func (g *Guard) attempt(ctx context.Context, now headgate.Instant, c Client) (*A
 	return a, nil
 }
 
-// setKeys computes the keys.
+// setKeys computes the keys of the attempt and verifies its device token at the instant
+// now. A valid token makes the attempt known.
 func (a *Attempt) setKeys(now headgate.Instant) {
 	g, c := a.guard, a.client
 	address := prefixText(g.address(c.Addr))
@@ -100,10 +103,10 @@ func (a *Attempt) setKeys(now headgate.Instant) {
 	}
 }
 
-// charge looks up whether the pair is known, then charges its limits. Its store
-// operations are the same for every account, existing or not. A client without an
-// address is known only by its device: otherwise an account that is known for one such
-// client would be known for all of them.
+// charge looks up whether the pair is known, then charges the limits of the attempt.
+// The store operations are the same for every account, whether it exists or not. A
+// client without an address can be known by its device only: otherwise an account that
+// became known for one client without an address would be known for all of them.
 func (a *Attempt) charge(ctx context.Context, now headgate.Instant) error {
 	if err := checkInstant(now); err != nil {
 		return err
@@ -113,7 +116,7 @@ func (a *Attempt) charge(ctx context.Context, now headgate.Instant) error {
 		if err != nil {
 			return err
 		}
-		if d.Degraded == headgate.ReasonNone { // else the store did not make the decision
+		if d.Degraded == headgate.ReasonNone { // with a reason, the decision was not made by the store
 			a.known = a.known || d.Remaining < d.Limit
 			a.unmarkedParts = d.Remaining
 		}
@@ -136,8 +139,8 @@ func (a *Attempt) charge(ctx context.Context, now headgate.Instant) error {
 	return nil
 }
 
-// addLimits adds the limits that apply to the attempt. For a known pair only its own
-// limits apply, so that other clients cannot lock it out.
+// addLimits adds the limits that apply to the attempt. For a known pair these are only
+// the limits of the pair, so that other clients cannot lock it out.
 func (a *Attempt) addLimits() {
 	add := func(scope, key string) {
 		for _, bound := range a.guard.limits[scope] {
@@ -161,12 +164,13 @@ func (a *Attempt) addLimits() {
 // Allowed reports whether the attempt is allowed.
 func (a *Attempt) Allowed() bool { return a.decision.Allowed }
 
-// RetryAfter returns 0 if the attempt is allowed, else the wait after which it is
-// allowed if there are no other attempts, rounded up to a microsecond.
+// RetryAfter returns 0 if the attempt is allowed. Otherwise it returns the wait after
+// which the attempt is allowed if there are no other attempts, rounded up to a
+// microsecond. 0 for a denied attempt means that no wait helps.
 func (a *Attempt) RetryAfter() time.Duration { return a.decision.RetryAfter }
 
-// Known reports whether the account was logged in to before from this address or
-// device. Do not disclose it to the client.
+// Known reports whether an earlier attempt for the same account, from the same address
+// or device, succeeded within [Options.KnownFor]. Do not disclose it to the client.
 func (a *Attempt) Known() bool { return a.known }
 
 // DeniedBy returns the scopes of the limits that denied, without duplicates: pair,
@@ -178,7 +182,7 @@ func (a *Attempt) DeniedBy() []string { return a.deniedBy }
 // already reported.
 func (a *Attempt) Failed() { a.keepCharge(KindFailed) }
 
-// keepCharge ends the attempt and leaves it charged.
+// keepCharge ends the attempt without a refund and notifies the observer.
 func (a *Attempt) keepCharge(kind EventKind) {
 	if a.Allowed() && !a.finished.Swap(true) {
 		a.guard.observe(a.event(kind, nil))
@@ -187,9 +191,9 @@ func (a *Attempt) keepCharge(kind EventKind) {
 
 // Succeeded reports that the guess was right: the charge is refunded and the pair
 // becomes known. It does nothing if the attempt was denied or an outcome was already
-// reported. An error means that the store did not record the success; the charge then
-// counts as a failure until it expires. Succeeded takes up to two round trips: all
-// limits are refunded concurrently.
+// reported. An error means that the store did not record the success completely; a
+// charge that was not refunded counts as a failure until it expires. Succeeded takes up
+// to two round trips: the refunds of all limits are sent concurrently.
 func (a *Attempt) Succeeded(ctx context.Context) error {
 	return a.succeed(ctx, headgate.StoreClock, true)
 }
@@ -199,8 +203,8 @@ func (a *Attempt) SucceededAt(ctx context.Context, now time.Time) error {
 	return a.succeed(ctx, headgate.InstantOf(now), true)
 }
 
-// succeed implements SucceededAt. certain is false if the success is judged by status
-// only.
+// succeed implements Succeeded and SucceededAt. certain is false if the success is
+// judged by the response status only; its number is then limited.
 func (a *Attempt) succeed(ctx context.Context, now headgate.Instant, certain bool) error {
 	if !a.Allowed() || a.finished.Swap(true) {
 		return nil
@@ -232,7 +236,7 @@ func (a *Attempt) refund(ctx context.Context, now headgate.Instant, certain bool
 	for i := range charges {
 		wait.Go(func() { _, _, errs[i] = a.charged.Release(ctx, now, i, 1) })
 	}
-	// a denial means that a concurrent success made the pair known
+	// a denial is not an error: a concurrent success has already made the pair known
 	if a.unmarkedParts > 0 {
 		_, errs[charges] = allow(ctx, a.guard.known, now, a.keys.addressPair, a.unmarkedParts)
 	}
@@ -240,7 +244,7 @@ func (a *Attempt) refund(ctx context.Context, now headgate.Instant, certain bool
 	return KindSucceeded, errors.Join(errs...)
 }
 
-// allow calls AllowAt, or AllowN for [headgate.StoreClock].
+// allow calls AllowAt with the instant now, or AllowN if now is [headgate.StoreClock].
 func allow(
 	ctx context.Context, l *headgate.Limiter, now headgate.Instant, key string, cost int64,
 ) (headgate.Decision, error) {
@@ -250,7 +254,8 @@ func allow(
 	return l.AllowAt(ctx, now.Time(), key, cost)
 }
 
-// peek peeks with cost 0 at now, or at the time of the store for [headgate.StoreClock].
+// peek returns the decision for a request of cost 0 at the instant now, or at the
+// store's time if now is [headgate.StoreClock], and spends nothing.
 func peek(
 	ctx context.Context, l *headgate.Limiter, now headgate.Instant, key string,
 ) (headgate.Decision, error) {
@@ -267,7 +272,7 @@ func checkInstant(now headgate.Instant) error {
 	return fmt.Errorf("loginguard: %w: %d µs; must be 0 (1970) to %d (2155)", headgate.ErrInvalidInstant, now, headgate.MaxInstant)
 }
 
-// event returns the attempt's event of a kind.
+// event returns an event about the attempt, of the given kind and with err.
 func (a *Attempt) event(kind EventKind, err error) Event {
 	e := Event{
 		Kind: kind, Account: a.keys.account, Address: a.keys.address, Subnet: a.keys.subnet,

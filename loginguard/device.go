@@ -11,9 +11,9 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// The parts of a device token: its expiry (8 bytes, seconds since 1970), a nonce that
-// identifies the device (16 bytes), and the keyed hash of both, the form and the
-// account (32 hexadecimal digits). The token does not reveal the account.
+// A device token consists of its expiry (8 bytes, seconds since 1970), a nonce that
+// identifies the device (16 bytes), and a keyed hash of the expiry, the nonce, the form
+// and the account (32 hexadecimal digits). The token does not reveal the account.
 const (
 	expiryBytes = 8
 	nonceBytes  = 16
@@ -21,11 +21,11 @@ const (
 	tokenBytes  = expiryBytes + nonceBytes + digestBytes
 )
 
-// Device returns a token for the client of an attempt that succeeded. A client that
-// sends it in [Client.Device] is known for the same account, from any address, for
-// [Options.KnownFor]. If the attempt had a valid token, the new token is for the same
-// device. Device returns an empty string for an attempt without an account and for a
-// denied one. It does no I/O.
+// Device returns a token for the client of a successful attempt. A client that sends
+// the token in [Client.Device] is known for the same account, from any address, for
+// [Options.KnownFor]. If the attempt itself had a valid token, the new token identifies
+// the same device. Device returns an empty string if the attempt has no account or was
+// denied. It does no I/O.
 func (a *Attempt) Device() string { return a.DeviceAt(time.Now()) }
 
 // DeviceAt is like [Attempt.Device], with the given time as the current time.
@@ -45,8 +45,8 @@ func (a *Attempt) DeviceAt(now time.Time) string {
 	return base64.RawURLEncoding.EncodeToString(token)
 }
 
-// verifyToken returns the nonce of a token that is authentic, for this account and not
-// expired, else nil.
+// verifyToken returns the nonce of a token that is authentic, valid for this account
+// and not expired at the instant now. For any other token it returns nil.
 func (g *Guard) verifyToken(text, account string, now headgate.Instant) []byte {
 	if len(text) != base64.RawURLEncoding.EncodedLen(tokenBytes) {
 		return nil
@@ -69,8 +69,8 @@ func (g *Guard) signature(signed []byte, account string) string {
 	return g.digest("token", g.opts.KnownBy, string(signed), account)
 }
 
-// wallClock returns now as a time, or the local time for [headgate.StoreClock]: tokens
-// are verified without the store.
+// wallClock returns the instant now as a time.Time, or the local time if now is
+// [headgate.StoreClock]: tokens are verified without asking the store for its time.
 func wallClock(now headgate.Instant) time.Time {
 	if now == headgate.StoreClock {
 		return time.Now()
@@ -78,7 +78,8 @@ func wallClock(now headgate.Instant) time.Time {
 	return time.UnixMicro(int64(now))
 }
 
-// cookieToken returns the token in the request's cookie, empty if there is none.
+// cookieToken returns the token in the request's cookie, or an empty string if there is
+// none.
 func (g *Guard) cookieToken(r *http.Request) string {
 	if g.opts.DeviceCookie == "" {
 		return ""

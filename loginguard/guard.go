@@ -19,30 +19,32 @@ import (
 )
 
 // Guard limits the attempts on one form. Create it with [New]. It may be used
-// concurrently. All of its state is in the store.
+// concurrently. The state of its limits and known pairs is in the store.
 type Guard struct {
 	opts   Options
 	secret []byte
 	client *clientaddr.Resolver
 	store  headgate.Store
-	limits map[string][]headgate.Bound // by scope: one for each limit
-	scopes map[string]string           // from the name of a limit's policy to the scope
+	limits map[string][]headgate.Bound // the bound limits of each scope
+	scopes map[string]string           // the scope of each policy name
 	// known has a bucket of knownParts units for each pair. A success empties the
-	// bucket, which refills within KnownFor: a pair is known while its bucket is not
-	// full. As one unit refills in 1/90 of KnownFor, a later success extends the time.
+	// bucket, which then refills within KnownFor. A pair is known while its bucket is
+	// not full. One unit refills in 1/90 of KnownFor. A success of a known pair empties
+	// the bucket again, so that the pair stays known for longer.
 	known           *headgate.Limiter
-	statusSuccesses *headgate.Limiter // limits the successes of an account by status only
+	statusSuccesses *headgate.Limiter // limits the successes that are judged by status only
 
 	successRun      atomic.Int64 // successes by status since the last failure
-	warnedNoFailure atomic.Bool  // the warning about a handler without failures was sent
-	// the warning about a success without an account was sent
+	warnedNoFailure atomic.Bool  // true once the guard has warned that no attempt fails
+	// true once the guard has warned about a success without an account
 	warnedNoAccount atomic.Bool
 }
 
 const (
-	// successes of one account by status only: burst and number per hour
+	// burst, and number per hour, of successes of one account by status only
 	maxStatusSuccesses = 20
-	// successes in a row, of all accounts, after which the guard warns
+	// number of successive successes by status, of all accounts, at which the guard
+	// warns
 	warnAfterSuccesses = 100
 )
 
@@ -77,15 +79,15 @@ func New(store headgate.Store, opts *Options) (*Guard, error) {
 	return g, nil
 }
 
-// processSecret returns the random secret of this process. All its guards share it, so
-// that they can share known pairs.
+// processSecret returns the random secret of this process. All guards of the process
+// without Options.Secret use it, so that they can share known pairs.
 var processSecret = sync.OnceValue(func() []byte {
 	secret := make([]byte, sha256.Size)
 	_, _ = rand.Read(secret) // crypto/rand.Read never returns an error
 	return secret
 })
 
-// bind binds the limits to the store.
+// bind binds all limits of the guard to the store. It does no I/O.
 func (g *Guard) bind(store headgate.Store) (err error) {
 	all, binder := 0, admission.Binder{Store: store}
 	for _, part := range []struct {
@@ -126,13 +128,13 @@ func (g *Guard) policy(name string, limit headgate.Limit) headgate.Policy {
 	return headgate.Policy{Name: name, Limits: []headgate.Limit{limit}, OnStoreError: g.opts.OnStoreError}
 }
 
-// digest returns the keyed hash of several parts as 32 hexadecimal digits. The length
-// of each part is hashed, too, so that different lists of parts never have the same
-// input.
+// digest returns the keyed hash of the parts as 32 hexadecimal digits. The input of the
+// hash includes the length of each part, so that different lists of parts never have
+// the same input.
 func (g *Guard) digest(parts ...string) string {
 	h := hmac.New(sha256.New, g.secret)
 	for _, p := range parts {
-		// never returns an error
+		// hash.Hash.Write never returns an error
 		_, _ = h.Write(strconv.AppendInt(nil, int64(len(p)), 10))
 		_, _ = h.Write([]byte{':'})
 		_, _ = h.Write([]byte(p))
@@ -140,16 +142,17 @@ func (g *Guard) digest(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// address returns the block of addresses that counts as one address.
+// address returns the block of addresses that the limits treat as one address: addr
+// itself for IPv4, the network of V6Address bits for IPv6.
 func (g *Guard) address(addr netip.Addr) netip.Prefix {
 	return clientaddr.Group(addr, g.opts.V6Address)
 }
 
-// subnet returns the network of addr.
+// subnet returns the network of addr: 24 bits for IPv4, V6Subnet bits for IPv6.
 func (g *Guard) subnet(addr netip.Addr) netip.Prefix {
 	p := clientaddr.Group(addr, g.opts.V6Subnet)
 	if p.Addr().Is4() {
-		p, _ = p.Addr().Prefix(24) // never returns an error: IPv4 has 32 bits
+		p, _ = p.Addr().Prefix(24) // Prefix never returns an error here: an IPv4 address has 32 bits
 	}
 	return p
 }
@@ -169,8 +172,9 @@ func (g *Guard) observe(e Event) {
 	}
 }
 
-// checkHandler warns about a handler on which no attempt fails, and about a success
-// without an account.
+// checkHandler calls Options.Warn about two likely mistakes: a handler on which no
+// attempt fails, and a success without an account. certain is false if the outcome was
+// judged by the response status only.
 func (g *Guard) checkHandler(o Outcome, certain bool, account string) {
 	switch {
 	case account == "":

@@ -9,29 +9,30 @@ import (
 )
 
 // Limits configures how many failures are allowed. Each field is a list of limits,
-// usually a short and a long one, and all of them must allow an attempt. All lists
-// together have at most 32 limits. The limits are token buckets; see [MaxAttempts] for
-// what they bound. A nil list means its default. An empty, non-nil list means no limit.
+// usually a short and a long one. An attempt is allowed only if every limit that
+// applies to it allows it. All lists together have at most 32 limits. The limits are
+// token buckets; [MaxAttempts] returns how many failures they allow in a time span. A
+// nil list means the default of the field. An empty, non-nil list means no limit.
 type Limits struct {
-	// Pair limits one account from one address, known or not. nil means Lockout{}: 5
-	// attempts are free, then the wait before the next attempt is 1 s, doubling to 15
-	// min.
+	// Pair limits the failures of one account from one address, whether the pair is
+	// known or not. nil means Lockout{}: the first 5 attempts need no wait, then the
+	// wait before the next attempt is 1 s, and doubles to at most 15 min.
 	Pair []headgate.Limit
-	// Account limits one account from all addresses from which it is not known. nil means
-	// Lockout{Free: 20, Step: 4, Factor: 4}.
+	// Account limits the failures of one account from all addresses together. Known
+	// pairs are not counted. nil means Lockout{Free: 20, Step: 4, Factor: 4}.
 	Account []headgate.Limit
-	// Address limits all accounts from one address from which they are not known. nil
-	// means “10/1m burst 30” and “100/24h”.
+	// Address limits the failures from one address for all accounts together. Known
+	// pairs are not counted. nil means “10/1m burst 30” and “100/24h”.
 	Address []headgate.Limit
-	// Subnet is like Address, for all addresses of one network. nil means “30/1m burst
-	// 100” and “500/24h”.
+	// Subnet is like Address, but applies to all addresses of one network together. nil
+	// means “30/1m burst 100” and “500/24h”.
 	Subnet []headgate.Limit
-	// Total is like Address, for all clients together. nil means no limit. A client
-	// that exhausts Total locks out all clients that are not known.
+	// Total is like Address, but applies to all clients together. nil means no limit. A
+	// client that exhausts Total locks out all clients without a known pair.
 	Total []headgate.Limit
 }
 
-// withDefaults returns l with the defaults in place of nil.
+// withDefaults returns l with each nil list replaced by its default.
 func (l Limits) withDefaults() Limits {
 	if l.Pair == nil {
 		l.Pair = Lockout{}.Limits()
@@ -48,24 +49,25 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Lockout is a lockout with increasing waits. After Free attempts in a row the wait
-// before the next attempt is First. After each Step further attempts the wait is Factor
-// times as long, at most Cap.
+// Lockout makes clients wait for longer and longer between failed attempts. After Free
+// attempts in a row, the wait before the next attempt is First. After every further
+// Step attempts the wait is multiplied by Factor, up to Cap.
 //
-// A Lockout is a set of limits: the k-th allows one attempt per First·Factor^k, with a
-// burst of Free + k·Step. It therefore also bounds simultaneous attempts, works with
-// every store, and expires automatically as the limits refill.
+// Lockout.Limits implements the lockout as a set of token buckets: limit k (from 0)
+// allows one attempt per First·Factor^k, with a burst of Free + k·Step. The lockout
+// therefore also applies to simultaneous attempts, works with every store, and ends
+// automatically as the buckets refill.
 //
-// A field below its minimum has its default.
+// A field below its minimum is replaced by its default.
 type Lockout struct {
-	Free   int64         // attempts without a wait: at least 1; default 5
-	Step   int64         // attempts after which the wait increases: at least 1; default 1
+	Free   int64         // number of attempts without a wait: at least 1; default 5
+	Step   int64         // number of attempts between two increases of the wait: at least 1; default 1
 	Factor int64         // factor by which the wait increases: at least 2; default 2
 	First  time.Duration // the first wait: above 0; default 1 s
 	Cap    time.Duration // the longest wait: above 0; default 15 min
 }
 
-// Limits returns the lockout as limits, shortest wait first.
+// Limits returns the limits that implement the lockout, shortest wait first.
 func (l Lockout) Limits() []headgate.Limit {
 	l = l.withDefaults()
 	var limits []headgate.Limit
@@ -103,10 +105,11 @@ func (l Lockout) withDefaults() Lockout {
 	return l
 }
 
-// MaxAttempts returns the maximum number of failures that limits together allow in any
-// time span of that length, both ends included: the minimum of B + s·L/P, rounded down,
-// with burst B, span s and L attempts per period P. It returns [math.MaxInt64] if
-// limits is empty. The limits must be valid.
+// MaxAttempts returns the maximum number of failures that the given limits, applied
+// together, allow in any time interval of length span that includes both of its ends.
+// This is the minimum, over the limits, of B + span·L/P rounded down, where a limit has
+// the burst B and the rate of L attempts per period P. MaxAttempts returns
+// [math.MaxInt64] if limits is empty. The limits must be valid.
 func MaxAttempts(limits []headgate.Limit, span time.Duration) int64 {
 	result := int64(math.MaxInt64)
 	for _, l := range limits {

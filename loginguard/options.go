@@ -15,61 +15,67 @@ import (
 )
 
 // ErrInvalidOptions is matched by the errors of [New] about options. Errors about
-// limits match [headgate.ErrInvalidLimit] or [headgate.ErrInvalidPolicy] instead,
-// errors about Options.Client match [clientaddr.ErrInvalidOptions].
+// limits match [headgate.ErrInvalidLimit] or [headgate.ErrInvalidPolicy] instead.
+// Errors about Options.Client match [clientaddr.ErrInvalidOptions].
 var ErrInvalidOptions = errors.New("loginguard: invalid options")
 
 // Options are a guard's settings. A field that is zero has its default; nil
 // options mean all defaults.
 type Options struct {
-	// Name identifies the form; each name has separate state. At most 64 bytes. Empty
-	// means “login”.
+	// Name identifies the form; guards with different names have separate limits. At
+	// most 64 bytes. Empty means “login”.
 	Name string
 	// Secret is the key of all hashes, at least 16 bytes. All processes that share the
 	// store need the same secret, also after a restart. nil means a random secret for
-	// this process, which then shares no limits and no known pairs; New warns if the
-	// store may be shared.
+	// this process; its limits and known pairs are then not shared with other processes
+	// and are lost on restart. New calls Warn if Secret is nil and the store can be
+	// shared.
 	Secret []byte
 	// Limits configures how many failures are allowed.
 	Limits Limits
-	// KnownFor is how long a pair stays known after a success: 1 s to 90 · 366 days.
-	// The actual time is up to 1/90 shorter. 0 means 90 days.
+	// KnownFor is how long a pair of account and address stays known after a success: 1
+	// s to 90 · 366 days. The actual time is up to 1/90 shorter. 0 means 90 days.
 	KnownFor time.Duration
-	// KnownBy is the name of the guard whose known pairs this guard uses, with the same
-	// store and secret. Empty means its own. Use “login” for a form without successes,
-	// such as one that requests a password reset mail.
+	// KnownBy is the name of the guard whose known pairs this guard uses; both guards
+	// need the same store and secret. Empty means that this guard uses its own known
+	// pairs. Set it to “login” for a form without successes, such as one that requests
+	// a password reset mail.
 	KnownBy string
-	// DeviceCookie is the name of a cookie that makes a browser known for an account,
-	// from any address. It is set if the handler calls [Succeeded] before it writes the
-	// response. Empty means no cookie.
+	// DeviceCookie is the name of a cookie that identifies a browser from which an
+	// account has logged in. With the cookie, the browser counts as known for that
+	// account from every address. The cookie is set if the handler calls [Succeeded]
+	// before it writes the response. Empty means no cookie.
 	DeviceCookie string
 
 	// Client configures how the client's address is found. nil trusts no header field.
 	Client *clientaddr.Options
-	// V6Address and V6Subnet are the prefix lengths, in bits, of an IPv6 address and of
-	// an IPv6 network: 1 to 128. 0 means 64 and 48. For IPv4 they are always 32 and 24.
+	// V6Address is the prefix length, in bits, of a block of IPv6 addresses that counts
+	// as one address. V6Subnet is the prefix length of an IPv6 network. Both must be 1
+	// to 128, V6Subnet at most V6Address. 0 means 64 and 48. For IPv4 the lengths are
+	// always 32 and 24.
 	V6Address, V6Subnet int
 	// Allow is an allowlist of networks that are not limited.
 	Allow []netip.Prefix
 
-	// Fields are the names of the form fields, or members of a JSON object, with the
-	// account. Their case does not matter. nil means username, email and login. A
-	// request with two accounts is rejected with 400, a body that is neither a form nor
-	// JSON with 415. Empty and non-nil means that requests have no account.
+	// Fields are the names of the form fields, or of the members of a JSON object, that
+	// contain the account. Upper and lower case are equal. nil means username, email
+	// and login. A request with two different accounts is rejected with 400, a body
+	// that is neither a form nor JSON with 415. An empty, non-nil list means that
+	// requests have no account.
 	Fields []string
-	// Account returns the account and replaces Fields, for example to read the session
-	// of a one-time code. It may read the body, of which it receives a copy. An empty
-	// result means no account; the attempt is then charged to its address and network
-	// only.
+	// Account, if not nil, replaces Fields: it returns the account of a request, for
+	// example from the session of a one-time code. It may read the body, because it
+	// receives a copy. An empty result means no account; the attempt is then charged to
+	// its address, its network and Limits.Total only.
 	Account func(*http.Request) string
 	// Normalize returns the same text for all spellings that your program accepts for
 	// one account, and different texts for different accounts: accounts with the same
 	// text share limits and known pairs. nil means [Normalize].
 	Normalize func(account string) string
 	// Outcome returns the outcome of an attempt that the handler did not report with
-	// [Failed] or [Succeeded]. nil means [ByStatus] with two restrictions: of one
-	// account only 20 successes are accepted immediately and 20 per hour after that,
-	// and a success of a GET, HEAD, OPTIONS or TRACE request makes no pair known.
+	// [Failed] or [Succeeded]. nil means [ByStatus] with two restrictions. For each
+	// account, at most 20 successes are accepted in a burst, then 20 per hour. A
+	// success of a GET, HEAD, OPTIONS or TRACE request makes no pair known.
 	Outcome func(status int, header http.Header) Outcome
 
 	// DeniedHandler writes the response to a denied attempt; Retry-After and
@@ -83,7 +89,8 @@ type Options struct {
 	// means fail closed. Other modes require package fallback around the store.
 	OnStoreError headgate.OnStoreError
 
-	// Observer receives the outcome of every attempt. nil means no observer.
+	// Observer receives an event with the outcome of every attempt. nil means no
+	// observer.
 	Observer Observer
 	// PlainEvents makes events contain accounts and addresses instead of their hashes.
 	PlainEvents bool
@@ -98,16 +105,18 @@ type Outcome uint8
 
 // The outcomes of an attempt.
 const (
-	// Unknown: it is unknown whether the guess was right. The attempt stays charged.
+	// Unknown means that nothing shows whether the guess was right. The attempt stays
+	// charged.
 	Unknown Outcome = iota
-	// Failure: the guess was wrong. The attempt stays charged.
+	// Failure means that the guess was wrong. The attempt stays charged.
 	Failure
-	// Success: the guess was right. The attempt is refunded and the pair becomes known.
+	// Success means that the guess was right. The attempt is refunded and the pair
+	// becomes known.
 	Success
 )
 
-// ByStatus returns Success for a status of 200 to 399, Failure for 400 to 499, else
-// Unknown.
+// ByStatus returns Success for a status of 200 to 399, Failure for 400 to 499, and
+// Unknown for any other status.
 func ByStatus(status int, _ http.Header) Outcome {
 	switch {
 	case status >= 200 && status < 400:
@@ -125,7 +134,7 @@ func AlwaysFailure(int, http.Header) Outcome { return Failure }
 const (
 	minSecretBytes = 16
 	maxNameBytes   = 64
-	knownParts     = 90 // units of the limit in Guard.known
+	knownParts     = 90 // burst of the limit Guard.known, in units
 	defaultKnown   = 90 * 24 * time.Hour
 	minKnownFor    = time.Second
 	maxKnownFor    = knownParts * headgate.MaxPeriod
@@ -156,7 +165,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// validate returns an error if an option is invalid. The defaults are already set.
+// validate returns an error if an option is invalid. It must be called after
+// withDefaults.
 func (o Options) validate() error {
 	switch {
 	case len(o.Name) > maxNameBytes || len(o.KnownBy) > maxNameBytes:

@@ -15,11 +15,12 @@ import (
 	"github.com/headgate/headgate/internal/turn"
 )
 
-// Protect returns a handler that limits requests to next. Every request is an attempt,
-// with any method, so use Protect only for routes that accept guesses. The handler
-// reports the outcome with [Failed] or [Succeeded]; otherwise [Options.Outcome] decides
-// by the response. If the handler panics or responds with 500 or above, the attempt
-// stays charged: attackers gain nothing by making the handler crash.
+// Protect returns a handler that limits requests to next. Every request counts as an
+// attempt, whatever its method, so use Protect only for routes that accept guesses. The
+// handler reports the outcome with [Failed] or [Succeeded]; otherwise [Options.Outcome]
+// determines the outcome from the response. If the handler panics or responds with 500
+// or above, the attempt stays charged: attackers gain nothing by making the handler
+// crash.
 func (g *Guard) Protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		account, err := g.account(r)
@@ -48,8 +49,8 @@ func (g *Guard) invalidEvent(r *http.Request) Event {
 	return a.event(KindInvalid, nil)
 }
 
-// deny writes a response that does not depend on which limit denied, nor on whether the
-// account exists.
+// deny writes the response to a denied attempt. The response depends neither on which
+// limit denied nor on whether the account exists.
 func (g *Guard) deny(w http.ResponseWriter, r *http.Request, wait time.Duration) {
 	w.Header().Set("Cache-Control", "no-store")
 	if wait > 0 { // 0 means that no wait helps
@@ -61,19 +62,19 @@ func (g *Guard) deny(w http.ResponseWriter, r *http.Request, wait time.Duration)
 	})
 }
 
-// Failed reports that the guess of this request was wrong, regardless of the response's
-// status. It overrides Succeeded, whether called before or after it. It does nothing
-// for a request that did not pass a guard.
+// Failed reports that the guess in this request was wrong, whatever the status of the
+// response is. It overrides Succeeded, whether Succeeded is called earlier or later. It
+// does nothing for a request that did not pass through a guard.
 func Failed(r *http.Request) {
 	for gr := guardedRequestOf(r.Context()); gr != nil; gr = gr.outer {
 		gr.failed.Store(true)
 	}
 }
 
-// Succeeded reports that the guess of this request was right, regardless of the
-// response's status. Call it before writing the response, so that
-// [Options.DeviceCookie] can be set, and only when the login can no longer fail. It
-// does nothing for a request that did not pass a guard.
+// Succeeded reports that the guess in this request was right, whatever the status of
+// the response is. Call it before writing the response, so that [Options.DeviceCookie]
+// can be set, and only when the login can no longer fail. It does nothing for a request
+// that did not pass through a guard.
 func Succeeded(r *http.Request) {
 	for gr := guardedRequestOf(r.Context()); gr != nil; gr = gr.outer {
 		gr.succeeded.Store(true)
@@ -82,23 +83,24 @@ func Succeeded(r *http.Request) {
 
 type requestKey struct{}
 
-// guardedRequestOf returns the request of the innermost guard, nil if there is none.
+// guardedRequestOf returns the request state of the innermost guard, or nil if ctx
+// passed through no guard.
 func guardedRequestOf(ctx context.Context) *guardedRequest {
 	gr, _ := ctx.Value(requestKey{}).(*guardedRequest)
 	return gr
 }
 
-// guardedRequest is a request that a guard allowed.
+// guardedRequest is the state of a request that a guard allowed.
 type guardedRequest struct {
 	recorder recorder.Recorder
 	attempt  *Attempt
-	// of the guard around this one, or nil; outcomes are reported to all of them
+	// the state of the guard around this guard, or nil; outcomes are reported to both
 	outer             *guardedRequest
 	failed, succeeded atomic.Bool
 }
 
-// setCookie sets the device cookie if the handler has reported a success before its
-// response begins.
+// setCookie sets the device cookie if the handler has reported a success, and no
+// failure, before it writes the response.
 func (gr *guardedRequest) setCookie() {
 	if g := gr.attempt.guard; g.opts.DeviceCookie != "" && gr.succeeded.Load() && !gr.failed.Load() {
 		g.setCookie(gr.recorder.ResponseWriter, gr.attempt.Device())
@@ -110,25 +112,26 @@ func (gr *guardedRequest) serve(next http.Handler, r *http.Request) {
 	defer func() { gr.finish(r, returned) }()
 	next.ServeHTTP(&gr.recorder, r.WithContext(context.WithValue(r.Context(), requestKey{}, gr)))
 	if r.Context().Err() == nil {
-		// as net/http does for a handler that wrote nothing
+		// as net/http does if a handler has written nothing
 		gr.recorder.Begin(http.StatusOK)
-	} // else the client disconnected and the handler stopped: the outcome is unknown
+	} // otherwise the client has disconnected and the outcome is unknown
 	returned = true
 }
 
-// finish reports the outcome of the attempt. returned is false if the handler panicked.
+// finish determines the outcome of the attempt and reports it. returned is false if the
+// handler panicked.
 func (gr *guardedRequest) finish(r *http.Request, returned bool) {
 	outcome, certain := gr.outcome(returned)
 	gr.attempt.guard.checkHandler(outcome, certain, gr.attempt.client.Account)
 	switch outcome {
 	case Success:
 		if !certain && isSafeMethod(r.Method) {
-			// viewing a page with an account in its URL makes no pair known
+			// viewing a page that has an account in its URL makes no pair known
 			gr.attempt.unmarkedParts = 0
 		}
 		ctx, done := turn.Detached(r.Context())
 		defer done()
-		// the observer received the error
+		// succeed has already reported the error to the observer
 		_ = gr.attempt.succeed(ctx, headgate.StoreClock, certain)
 	case Failure:
 		gr.attempt.Failed()
@@ -137,14 +140,14 @@ func (gr *guardedRequest) finish(r *http.Request, returned bool) {
 	}
 }
 
-// isSafeMethod reports whether a method is safe as HTTP defines it. A success by status
-// with such a method makes no pair known.
+// isSafeMethod reports whether HTTP defines a method as safe. A request with a safe
+// method that is judged a success by its status makes no pair known.
 func isSafeMethod(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions || method == http.MethodTrace
 }
 
-// outcome returns the outcome of the attempt. certain is false if it is judged by
-// status only.
+// outcome returns the outcome of the attempt. returned is false if the handler
+// panicked. certain is false if the outcome is judged by the response status only.
 func (gr *guardedRequest) outcome(returned bool) (o Outcome, certain bool) {
 	byResponse, status := gr.attempt.guard.opts.Outcome, gr.recorder.Status()
 	switch {
