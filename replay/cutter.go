@@ -9,16 +9,16 @@ import (
 	"io"
 )
 
-// cutter splits a stream into pieces of whole lines.
+// cutter splits a log into pieces that end at the end of a line.
 type cutter struct {
 	src      io.Reader
-	rest     []byte // the beginning of an incomplete line
-	skipping bool   // the current line exceeds a piece and is skipped
-	err      error  // why reading ended: io.EOF, or an error
+	rest     []byte // text that was read after the last whole line
+	skipping bool   // whether the current line is longer than a piece; its rest is skipped
+	err      error  // the error that ended reading; io.EOF at the end of the log
 }
 
-// cut fills p with as many whole lines as fit. It returns false at the end of the
-// stream.
+// cut fills p with as many whole lines as its buffer has room for. It returns false at
+// the end of the log.
 func (c *cutter) cut(p *piece) bool {
 	p.text, p.spoilt = nil, ""
 	for len(p.text) == 0 {
@@ -33,7 +33,8 @@ func (c *cutter) cut(p *piece) bool {
 	return true
 }
 
-// fill reads until buf is full or the stream ends.
+// fill reads until buf is full, the log ends or a read fails. It returns the number of
+// bytes read and keeps the error in c.err.
 func (c *cutter) fill(buf []byte) (n int) {
 	for n < len(buf) && c.err == nil {
 		var got int
@@ -43,8 +44,9 @@ func (c *cutter) fill(buf []byte) (n int) {
 	return n
 }
 
-// cutLines sets p.text to the whole lines of text, if there are any, and keeps the
-// rest.
+// cutLines sets p.text to the whole lines at the beginning of text, if there are any,
+// and keeps what follows them in c.rest. A line that does not fit into a piece, or that
+// a read error cuts off, becomes an unreadable piece.
 func (c *cutter) cutLines(p *piece, text []byte) {
 	if c.skipping {
 		end := bytes.IndexByte(text, '\n') + 1
@@ -61,7 +63,7 @@ func (c *cutter) cutLines(p *piece, text []byte) {
 	case len(text) == len(p.buffer):
 		p.text, p.spoilt, c.skipping = text, badTooLong, true
 	case c.err == nil:
-		c.rest = append(c.rest, text...) // only after a line that was skipped
+		c.rest = append(c.rest, text...) // possible only after the rest of a too long line was skipped
 	default:
 		p.text = text
 		if c.err != io.EOF {
@@ -72,8 +74,9 @@ func (c *cutter) cutLines(p *piece, text []byte) {
 
 const readBuffer = 64 << 10
 
-// unzipped returns a reader of src, which it decompresses if its first two bytes are
-// those of gzip. Concatenated members are one stream.
+// unzipped returns a reader of the text in src. It decompresses src if its first two
+// bytes are the magic number of gzip. Several gzip members in a row are read as one
+// log. A byte order mark at the beginning of the text is skipped.
 func unzipped(src io.Reader) (r io.Reader, zipped bool, err error) {
 	buffered := bufio.NewReaderSize(src, readBuffer)
 	if magic, _ := buffered.Peek(2); string(magic) != "\x1f\x8b" {
@@ -86,15 +89,16 @@ func unzipped(src io.Reader) (r io.Reader, zipped bool, err error) {
 	return withoutMark(bufio.NewReaderSize(&explained{unzip}, readBuffer)), true, nil
 }
 
-// withoutMark skips the byte order mark that some editors write.
+// withoutMark skips the UTF-8 byte order mark that some editors write at the beginning
+// of a file.
 func withoutMark(r *bufio.Reader) *bufio.Reader {
 	if mark, _ := r.Peek(3); string(mark) == "\xef\xbb\xbf" {
-		_, _ = r.Discard(len(mark)) // the bytes are in the buffer
+		_, _ = r.Discard(len(mark)) // Discard returns no error: the bytes are in the buffer
 	}
 	return r
 }
 
-// explained is a reader of gzip data whose errors name the cause.
+// explained is a reader of gzip data. Its errors state what is wrong with the data.
 type explained struct{ src io.Reader }
 
 func (e *explained) Read(p []byte) (int, error) {

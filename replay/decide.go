@@ -9,21 +9,22 @@ import (
 )
 
 // batchSize is the number of requests that are decided before they are counted.
-// Requests of one key wait for each other, so with many in flight a batch must be long
-// enough that few wait for the last key.
+// batchSizeInFlight is that number if several requests are in flight at a time.
+// Requests of one key are decided one after another. A longer batch therefore spends a
+// smaller part of its time with only its most frequent key left.
 const batchSize, batchSizeInFlight = 1 << 10, 1 << 14
 
-// decider is the second phase of a replay: it iterates over the requests in time order
-// and decides each under every policy.
+// decider is the second phase of a replay: it reads the requests in time order and
+// decides each of them under every policy.
 type decider struct {
 	replays  []*policyReplay
-	batch    int           // requests that are decided before they are counted
-	exact    *policyReplay // the sliding log, if it is one of several policies; else nil
+	batch    int           // the number of requests in a batch, which is decided before it is counted
+	exact    *policyReplay // the replay under the sliding log, if it is one of several policies; else nil
 	from     *merger
 	tally    *tally
 	series   *series
-	writer   *decisionWriter // nil if decisions are not written
-	requests int64           // number of requests
+	writer   *decisionWriter // nil if no decisions are written
+	requests int64           // the number of requests that the first phase found
 	progress func(decided int64)
 }
 
@@ -43,7 +44,8 @@ func newDecider(g *gatherer, replays []*policyReplay) (*decider, error) {
 	return d, nil
 }
 
-// exactReplay returns the sliding log among several policies.
+// exactReplay returns the replay under the sliding log if it is one of several
+// policies, else nil.
 func exactReplay(replays []*policyReplay) *policyReplay {
 	for _, l := range replays {
 		if len(replays) > 1 && l.policy.Algorithm == headgate.SlidingLog {
@@ -53,7 +55,7 @@ func exactReplay(replays []*policyReplay) *policyReplay {
 	return nil
 }
 
-// decideAll decides every request.
+// decideAll decides every request and flushes the written decisions.
 func (d *decider) decideAll(ctx context.Context) error {
 	batch, decided := make([]request, 0, d.batch), int64(0)
 	for {
@@ -79,7 +81,7 @@ func (d *decider) decideAll(ctx context.Context) error {
 	return nil
 }
 
-// decide decides the batch under every policy, and counts.
+// decide decides the batch under every policy, counts the decisions and writes them.
 func (d *decider) decide(ctx context.Context, batch []request) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -102,7 +104,8 @@ func (d *decider) decide(ctx context.Context, batch []request) error {
 	return nil
 }
 
-// decideEach decides for all policies concurrently; their stores are independent.
+// decideEach decides the batch under all policies concurrently; their stores are
+// independent. It sets the field err of a policy whose store fails.
 func (d *decider) decideEach(ctx context.Context, batch []request) {
 	if len(d.replays) == 1 {
 		d.replays[0].decide(ctx, batch)

@@ -19,9 +19,9 @@ import (
 // With several policies, each line ends with a field "algorithm".
 type decisionWriter struct {
 	w       *bufio.Writer
-	key     []byte // the current key, quoted
+	key     []byte // the key of the current request as a JSON string
 	line    []byte
-	replays []string // the end of each policy's lines
+	replays []string // for each policy, the text that ends its lines
 }
 
 func newDecisionWriter(w io.Writer, replays []*policyReplay) *decisionWriter {
@@ -36,7 +36,7 @@ func newDecisionWriter(w io.Writer, replays []*policyReplay) *decisionWriter {
 	return d
 }
 
-// write writes the decision of every policy about request i of the batch.
+// write writes the decisions of all policies for q, which is request i of the batch.
 func (d *decisionWriter) write(q *request, replays []*policyReplay, i int) error {
 	d.key = appendJSONString(d.key[:0], q.key)
 	d.line = d.line[:0]
@@ -57,7 +57,8 @@ func decisionsError(err error) error {
 	return fmt.Errorf("replay: the decisions are not whole: %w", err)
 }
 
-// appendDecision appends the object without its closing brace.
+// appendDecision appends a decision as a JSON object without its closing brace. key is
+// the key of q as a JSON string.
 func appendDecision(dst []byte, q *request, key []byte, d *headgate.Decision) []byte {
 	dst = strconv.AppendInt(append(dst, `{"ts_us":`...), q.at, 10)
 	dst = append(append(dst, `,"key":`...), key...)
@@ -76,7 +77,7 @@ func appendMicros(dst []byte, d time.Duration) []byte {
 }
 
 // appendJSONString appends s as a JSON string. Bytes that are not UTF-8 become U+FFFD,
-// like in encoding/json; <, > and & are not escaped.
+// as in encoding/json. Unlike there, <, > and & are not escaped.
 func appendJSONString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	start := 0

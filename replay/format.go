@@ -7,23 +7,24 @@ import (
 	"hash/maphash"
 )
 
-// Format is the format of the lines of a log. The zero value means that the first
-// readable line determines the format.
+// Format is the format of the lines of a log. The zero value selects the format of the
+// first line that can be parsed.
 type Format string
 
-// The formats. Parsing ends after the size, so that Combined reads logs in Common
-// format and the reverse.
+// The formats of logs. Combined and Common are parsed alike, because everything after
+// the size of the response is ignored: each of them also accepts lines of the other.
 const (
 	Combined  Format = "combined" // host identity user [time] "request" status size "referer" "user agent"
-	Common    Format = "common"   // the same without the last two
+	Common    Format = "common"   // like Combined, without referer and user agent
 	JSONLines Format = "jsonl"    // {"ts_us":1747821903000000,"key":"203.0.113.9","cost":2}
 )
 
-// ErrUnknownFormat: the format is unknown.
+// ErrUnknownFormat is matched by the error of [ParseFormat] for an unknown format.
 var ErrUnknownFormat = errors.New("replay: unknown format")
 
-// ParseFormat returns the format with a name; the empty name is the zero value. For an
-// unknown name it returns [ErrUnknownFormat] with the list of names.
+// ParseFormat returns the format that is called name, such as “combined”. An empty name
+// means the zero value, which detects the format. For an unknown name the error matches
+// [ErrUnknownFormat] and lists all names.
 func ParseFormat(name string) (Format, error) {
 	switch f := Format(name); f {
 	case "", Combined, Common, JSONLines:
@@ -32,14 +33,14 @@ func ParseFormat(name string) (Format, error) {
 	return "", fmt.Errorf("%w %.40q; there are %s, %s and %s", ErrUnknownFormat, name, Combined, Common, JSONLines)
 }
 
-// record is one request of a log: 24 bytes.
+// record is one request of a log. It has 24 bytes.
 type record struct {
 	at, cost int64
-	key      uint32 // number in a keyTable
-	line     uint32 // within its piece: input order among equal times
+	key      uint32 // number of the key in a keyTable
+	line     uint32 // line number in the piece, for the order of requests with equal times
 }
 
-// lineReader parses lines of any format. It belongs to one goroutine.
+// lineReader parses lines of any format. It must not be used concurrently.
 type lineReader struct {
 	key   Key
 	clock logClock
@@ -49,7 +50,7 @@ type lineReader struct {
 }
 
 // detect returns the format of the first line of text that can be parsed, or the zero
-// value.
+// value if no line can be parsed.
 func (r *lineReader) detect(text []byte) Format {
 	for line := range bytes.Lines(text) {
 		line = withoutEnd(line)
@@ -66,8 +67,8 @@ func (r *lineReader) detect(text []byte) Format {
 	return ""
 }
 
-// logFormat distinguishes Combined from Common by the quote at the beginning of the
-// referer.
+// logFormat returns Combined if line has more than two quotes, as a line with a referer
+// has, else Common.
 func logFormat(line []byte) Format {
 	if bytes.Count(line, []byte(`"`)) > 2 {
 		return Combined
@@ -75,8 +76,9 @@ func logFormat(line []byte) Format {
 	return Common
 }
 
-// read parses a line into a record and its key, or returns why it cannot. The key is
-// valid until the next call.
+// read parses a line and returns its time in µs since the epoch, its cost and its key.
+// If the line cannot be parsed, reason is why, else it is empty. The key is valid
+// until the next call.
 func (r *lineReader) read(format Format, line []byte) (at, cost int64, key []byte, reason string) {
 	if len(line) == 0 {
 		return 0, 0, nil, badEmpty
@@ -96,7 +98,8 @@ func (r *lineReader) read(format Format, line []byte) (at, cost int64, key []byt
 	}
 }
 
-// withoutEnd returns line without its line feed and a carriage return before it.
+// withoutEnd returns line without a line feed at its end and a carriage return before
+// that.
 func withoutEnd(line []byte) []byte {
 	if n := len(line); n > 0 && line[n-1] == '\n' {
 		line = line[:n-1]
@@ -107,7 +110,8 @@ func withoutEnd(line []byte) []byte {
 	return line
 }
 
-// readAll parses every line of p into its records, sorted by time.
+// readAll parses every line of p.text, sets p.records and the counters of p, and sorts
+// the records by time.
 func (r *lineReader) readAll(p *piece) {
 	p.start()
 	for rest := p.text; len(rest) > 0; {

@@ -6,27 +6,28 @@ import (
 	"math"
 )
 
-// gatherer is the first phase of a replay: it reads every log and stores its requests
-// for iteration in time order.
+// gatherer is the first phase of a replay: it reads all logs and stores their requests
+// for the second phase, which reads them in time order.
 type gatherer struct {
 	opts *Options
 	logs []LogReport
 
 	run   run
 	spill spill
-	peak  int64 // maximum bytes that the run used
+	peak  int64 // maximum memory of the field run, in bytes
 
-	bytes                       int64 // bytes read
+	bytes                       int64 // number of bytes read from the logs
 	lines, requests, unreadable int64
 	outOfOrder                  int64
-	first, last                 int64 // times; valid if there is a request
+	first, last                 int64 // earliest and latest time of the requests; valid if there is a request
 	shown                       []BadLine
 }
 
-// gather reads all logs.
+// gather reads all logs. It returns an error if ctx ends or if the temporary file
+// cannot be written.
 func (g *gatherer) gather(ctx context.Context, logs []Log) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // stops the reading goroutines, also if collecting fails
+	defer cancel() // stops the reading goroutines, even if collect fails
 	g.first, g.last = math.MaxInt64, noInstant
 	reading := startReading(ctx, logs, g.opts)
 	err := reading.each(ctx, func(p *piece) error {
@@ -42,7 +43,8 @@ func (g *gatherer) gather(ctx context.Context, logs []Log) error {
 	return g.settle()
 }
 
-// collect adds the records of one piece.
+// collect adds the records and the counters of one piece. If the records exceed three
+// quarters of Options.Memory, it writes them to the temporary file.
 func (g *gatherer) collect(p *piece, log *LogReport) error {
 	for _, bad := range p.shown {
 		if len(g.shown) < shownLines {
@@ -68,8 +70,8 @@ func (g *gatherer) collect(p *piece, log *LogReport) error {
 	return nil
 }
 
-// settle spills the rest if anything was spilled, so that all memory is free for the
-// second phase.
+// settle writes the records in memory to the temporary file if earlier records were
+// written there. All memory is then free for the second phase.
 func (g *gatherer) settle() error {
 	if len(g.spill.runs) == 0 || len(g.run.blocks) == 0 {
 		return nil
@@ -77,7 +79,7 @@ func (g *gatherer) settle() error {
 	return g.spill.add(&g.run)
 }
 
-// merger iterates over all requests, once.
+// merger returns a merger of all stored requests. It can be used only once.
 func (g *gatherer) merger() (*merger, error) {
 	if n := len(g.spill.runs); n > 0 {
 		ahead := g.opts.Memory / 4 / int64(n)
@@ -86,15 +88,16 @@ func (g *gatherer) merger() (*merger, error) {
 	return newMerger(g.run.cursors())
 }
 
-// free returns the memory that is left for statistics: at least a quarter.
+// free returns the number of bytes of Options.Memory that are left for statistics: at
+// least a quarter of Options.Memory.
 func (g *gatherer) free() int64 {
 	if len(g.spill.runs) > 0 {
-		return g.opts.Memory / 4 * 3 // the rest is for reading ahead
+		return g.opts.Memory / 4 * 3 // a quarter is for the read buffers of the temporary file
 	}
 	return g.opts.Memory - g.run.bytes()
 }
 
-// String formats the line as file:line: reason, and its beginning.
+// String returns the text “log:line: reason: beginning of the line”.
 func (b BadLine) String() string {
 	return fmt.Sprintf("%s:%d: %s: %s", b.Log, b.Line, b.Reason, b.Text)
 }

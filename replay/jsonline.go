@@ -8,14 +8,16 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// jsonRecord is a line like {"ts_us":1747821903000000,"key":"203.0.113.9","cost":2}.
-// Other fields are ignored. Without a cost it is 1.
+// jsonRecord is a request in a JSON line such as
+// {"ts_us":1747821903000000,"key":"203.0.113.9","cost":2}. A missing cost means 1.
+// Unknown fields are ignored.
 type jsonRecord struct {
 	at, cost int64
 	key      []byte
 }
 
-// parse parses a line, or returns why it cannot. The key may refer to the line.
+// parse parses a line. If the line cannot be parsed, parse returns the reason, else an
+// empty string. r.key may refer to memory of line.
 func (r *jsonRecord) parse(line []byte) (reason string) {
 	if !r.parsePlain(line) {
 		if reason := r.parseAny(line); reason != "" {
@@ -32,8 +34,9 @@ func (r *jsonRecord) parse(line []byte) (reason string) {
 	}
 }
 
-// parsePlain parses a record of plain fields: short whole numbers, and ASCII strings
-// without escapes. It returns false for anything else, which is not an error.
+// parsePlain is the fast path of parse. It parses a record that has only plain fields:
+// short whole numbers, and ASCII strings without escapes. For any other line it returns
+// false, although the line may be valid.
 func (r *jsonRecord) parsePlain(line []byte) bool {
 	*r = jsonRecord{cost: 1}
 	s := jsonScanner{text: line}
@@ -67,12 +70,12 @@ func (r *jsonRecord) parsePlain(line []byte) bool {
 	}
 }
 
-// parseAny parses any JSON object. Of several fields with the same name, the last one
-// counts.
+// parseAny parses any JSON object. If several fields have the same name, it uses the
+// last of them.
 func (r *jsonRecord) parseAny(line []byte) (reason string) {
 	*r = jsonRecord{cost: 1}
 	if !utf8.Valid(line) {
-		return errBadUTF8 // otherwise two different keys would become one
+		return errBadUTF8 // invalid bytes become U+FFFD, so that two different keys would become equal
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(line, &fields); err != nil || fields == nil {
@@ -108,7 +111,8 @@ func orNull(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// jsonScanner scans plain JSON from left to right; at is the next byte.
+// jsonScanner scans plain JSON from left to right. The field at is the index of the
+// next byte.
 type jsonScanner struct {
 	text []byte
 	at   int
@@ -120,7 +124,8 @@ func (s *jsonScanner) spaces() {
 	}
 }
 
-// skip skips spaces and c.
+// skip skips white space and the byte c. If c does not follow, it returns false and has
+// skipped white space only.
 func (s *jsonScanner) skip(c byte) bool {
 	s.spaces()
 	if s.at < len(s.text) && s.text[s.at] == c {
@@ -135,7 +140,8 @@ func (s *jsonScanner) atEnd() bool {
 	return s.at == len(s.text)
 }
 
-// plainString scans a string of printable ASCII without escapes.
+// plainString scans a string of ASCII characters without control characters and
+// escapes. It returns false if no such string follows.
 func (s *jsonScanner) plainString() ([]byte, bool) {
 	if !s.skip('"') {
 		return nil, false
@@ -154,7 +160,7 @@ func (s *jsonScanner) plainString() ([]byte, bool) {
 }
 
 // shortNumber scans a whole number of at most 18 digits, without sign, fraction or
-// exponent.
+// exponent. ok is false if no such number follows.
 func (s *jsonScanner) shortNumber() (n int64, ok bool) {
 	s.spaces()
 	start := s.at
@@ -169,7 +175,8 @@ func (s *jsonScanner) shortNumber() (n int64, ok bool) {
 	return n, s.at < len(s.text) && bytes.IndexByte([]byte(", }\t\r\n"), s.text[s.at]) >= 0
 }
 
-// plainValue skips a plain string, a short number or a word.
+// plainValue skips a plain string, a short number, true, false or null. It returns
+// false if none of these follows.
 func (s *jsonScanner) plainValue() bool {
 	if s.spaces(); s.at < len(s.text) && s.text[s.at] == '"' {
 		_, ok := s.plainString()

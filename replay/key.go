@@ -8,9 +8,10 @@ import (
 	"github.com/headgate/headgate/internal/key"
 )
 
-// Key lists the fields of a log line that make the key. Its text is their names joined
-// by “+”, such as “ip+path”; see [ParseKey]. The zero value means the client's address.
-// In JSON lines each record has its key, and Key is not used.
+// Key lists the fields of a log line from which the key of a request is made. As text
+// it is the names of the fields, joined by “+”, such as “ip+path”; see [ParseKey]. The
+// zero value means the client's address. Key has no effect on JSON lines, because each
+// of them contains its key.
 type Key struct {
 	fields []keyField
 }
@@ -19,8 +20,8 @@ type Key struct {
 type keyField uint8
 
 const (
-	keyIP     keyField = iota // the client's address or host name, %h
-	keyUser                   // the authenticated user, %u; "-" for none
+	keyIP     keyField = iota // the client's address or host name: %h in the configuration of Apache
+	keyUser                   // the authenticated user, or "-": %u in the configuration of Apache
 	keyMethod                 // the request's method
 	keyPath                   // the request's path, without the query
 	keyFields
@@ -28,11 +29,12 @@ const (
 
 var keyNames = [keyFields]string{"ip", "user", "method", "path"}
 
-// ErrInvalidKey: the key names an unknown field.
+// ErrInvalidKey is matched by the error of [ParseKey] for an unknown field.
 var ErrInvalidKey = errors.New("replay: invalid key")
 
-// ParseKey parses a key: ip, user, method or path, or several of them joined by “+”.
-// For an unknown name it returns [ErrInvalidKey] with the list of names.
+// ParseKey parses the text of a key: ip, user, method or path, or several of them
+// joined by “+”. For an unknown name the error matches [ErrInvalidKey] and lists all
+// names.
 func ParseKey(text string) (Key, error) {
 	var k Key
 	for name := range strings.SplitSeq(text, "+") {
@@ -55,7 +57,7 @@ func parseKeyField(name string) (keyField, error) {
 		ErrInvalidKey, name, strings.Join(keyNames[:], ", "))
 }
 
-// String returns the text that [ParseKey] parses.
+// String returns the names of the fields, joined by “+”. [ParseKey] parses this text.
 func (k Key) String() string {
 	if len(k.fields) == 0 {
 		return keyNames[keyIP]
@@ -67,8 +69,8 @@ func (k Key) String() string {
 	return strings.Join(names, "+")
 }
 
-// of returns the key of a line, with the encoding of the service and the middleware. It
-// overwrites dst.
+// of returns the key of a log line. It encodes several fields as the service and the
+// middleware do, so that the keys are the same. It overwrites dst and returns it.
 func (k Key) of(line *logLine, dst []byte) []byte {
 	dst = dst[:0]
 	switch len(k.fields) {

@@ -5,22 +5,24 @@ import (
 	"strings"
 )
 
-// hashSeed is shared by all tables of the process, so that a key is hashed once. It is
-// random, so that no log can choose collisions.
+// hashSeed is the seed of all hashes of keys in this process, so that the hash of a key
+// can be used in several tables. It is random, so that a client
+// cannot choose keys that collide.
 var hashSeed = maphash.MakeSeed()
 
-// keyTable assigns a number to each distinct key, in order of first appearance. Keys
-// are copied into large blocks. The zero value is empty and ready to use. It is not
-// safe for concurrent use.
+// keyTable assigns a number to each distinct key: 0 for the first key, then 1 and so
+// on. It copies the keys into large blocks of memory. The zero value is an empty table.
+// It must not be used concurrently.
 type keyTable struct {
 	names  []string
 	hashes []uint64
-	slots  []keySlot // a power of two, at most three quarters full
+	slots  []keySlot // open-addressing hash table; its length is a power of two, at most three quarters of it are used
 	arena  *strings.Builder
-	held   int64 // bytes of all arenas
+	held   int64 // memory of all blocks of key text, in bytes
 }
 
-// keySlot is a slot of the hash table: number + 1, or 0 if free.
+// keySlot is a slot of the hash table. tag is the lower half of the key's hash, next is
+// the number of the key plus 1, or 0 if the slot is empty.
 type keySlot struct{ tag, next uint32 }
 
 const (
@@ -31,12 +33,13 @@ const (
 // len returns the number of distinct keys.
 func (t *keyTable) len() int { return len(t.names) }
 
-// bytes returns the memory in use.
+// bytes returns the memory of the table, in bytes.
 func (t *keyTable) bytes() int64 {
 	return t.held + int64(cap(t.names))*16 + int64(cap(t.hashes))*8 + int64(len(t.slots))*8
 }
 
-// intern returns the number of a key. hash is its hash.
+// intern returns the number of a key, which it adds if it is new. hash is the key's
+// hash with hashSeed.
 func (t *keyTable) intern(hash uint64, key []byte) uint32 {
 	if 4*len(t.names) >= 3*len(t.slots) {
 		t.grow()
@@ -52,7 +55,8 @@ func (t *keyTable) intern(hash uint64, key []byte) uint32 {
 	return uint32(len(t.names) - 1)
 }
 
-// home returns the first slot of a search. It uses other bits of the hash than the tag.
+// home returns the slot at which the search for a hash begins. It uses the upper half
+// of the hash, because keySlot.tag is the lower half.
 func (t *keyTable) home(hash uint64) uint32 { return uint32(hash>>32) & uint32(len(t.slots)-1) }
 
 func (t *keyTable) grow() {
@@ -66,8 +70,8 @@ func (t *keyTable) grow() {
 	}
 }
 
-// keep copies key into the current block. A block never grows, so that strings in it
-// stay valid.
+// keep copies key into the current block of memory and returns the copy. A block is
+// allocated once with its full capacity, so that strings in it stay valid.
 func (t *keyTable) keep(key []byte) string {
 	if t.arena == nil || t.arena.Cap()-t.arena.Len() < len(key) {
 		t.arena = &strings.Builder{}
@@ -79,8 +83,8 @@ func (t *keyTable) keep(key []byte) string {
 	return t.arena.String()[start:]
 }
 
-// clear removes all keys and keeps the slots. Strings that were returned before stay
-// valid.
+// clear removes all keys but keeps the memory of the hash table for reuse. Strings that
+// were returned earlier stay valid.
 func (t *keyTable) clear() {
 	clear(t.slots)
 	t.names, t.hashes, t.arena, t.held = t.names[:0], t.hashes[:0], nil, 0

@@ -6,7 +6,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// timeLayout is the time format of access logs, and timeLength its length in bytes.
+// timeLayout is the format of times in access logs, and timeLength is its length in
+// bytes.
 const (
 	timeLayout = "02/Jan/2006:15:04:05 -0700"
 	timeLength = len(timeLayout)
@@ -14,14 +15,15 @@ const (
 	zoneStart  = len("02/Jan/2006:15:04:05 ")
 )
 
-// logClock parses the times of log lines. It caches the last day and zone, which the
-// next line mostly shares. The zero value is ready to use.
+// logClock parses the times of log lines. It caches the day and the time zone of the
+// last line, because the next line mostly has the same. The zero value is ready to use.
 type logClock struct {
 	day, zone string
-	midnight  int64 // when that day began in that zone, in s since the epoch
+	midnight  int64 // beginning of the day in the time zone, in seconds since the epoch
 }
 
-// read returns the time in text, which has timeLength bytes, or why it is invalid.
+// read parses text, which must have timeLength bytes, and returns the time in µs since
+// the epoch. If text is invalid, reason is why, else it is empty.
 func (c *logClock) read(text []byte) (at int64, reason string) {
 	if string(text[:dayLength]) != c.day || string(text[zoneStart:]) != c.zone {
 		if !c.learn(text) {
@@ -42,7 +44,8 @@ func (c *logClock) read(text []byte) (at int64, reason string) {
 	return at, ""
 }
 
-// learn caches the day and the zone of text.
+// learn parses and caches the day and the time zone in text. It returns false if they
+// are invalid.
 func (c *logClock) learn(text []byte) bool {
 	day, err := time.Parse(timeLayout[:dayLength], string(text[:dayLength]))
 	if err != nil {
@@ -62,7 +65,8 @@ func (c *logClock) learn(text []byte) bool {
 	return true
 }
 
-// twoDigits returns the number at the beginning of text, if it is at most most.
+// twoDigits returns the number in the first two bytes of text. It returns false if they
+// are not two digits, or if the number is above the parameter most.
 func twoDigits(text []byte, most int64) (int64, bool) {
 	tens, ones := text[0]-'0', text[1]-'0'
 	n := int64(tens)*10 + int64(ones)

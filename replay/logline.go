@@ -2,8 +2,8 @@ package replay
 
 import "bytes"
 
-// The reasons why a line cannot be parsed. They are constants, so that a log without
-// valid lines costs no memory.
+// The reasons for which a line cannot be parsed. They are constants, so that a log
+// without valid lines costs no memory.
 const (
 	badEmpty    = "the line is empty"
 	badTooLong  = "the line is longer than 1 MiB"
@@ -26,15 +26,15 @@ const (
 //
 //	host identity user [time] "request" status size "referer" "user agent"
 //
-// Everything after the size is ignored: no key or time is in it, and in real logs user
-// agents are truncated.
+// Everything after the size is ignored: it contains neither a key nor a time, and user
+// agents are often truncated in real logs.
 type logLine struct {
 	host, user, request []byte
 	at                  int64 // µs since the epoch
 }
 
-// field returns the field f of the line. Missing parts of a request that is not “method
-// path …” are "-".
+// field returns the field f of the line. If the request does not have the form “method
+// path …”, its missing parts are "-".
 func (l *logLine) field(f keyField) []byte {
 	switch f {
 	case keyUser:
@@ -52,8 +52,9 @@ func (l *logLine) field(f keyField) []byte {
 
 var none = []byte("-")
 
-// splitRequest splits “GET /a b?c HTTP/1.1” into GET and “/a b”: the path ends at the
-// query, or before the last word if that is a protocol.
+// splitRequest splits a request such as “GET /a b?c HTTP/1.1” into its method, GET, and
+// its path, “/a b”. The path ends at the query, or before “ HTTP/” if there is no
+// query.
 func splitRequest(request []byte) (method, path []byte) {
 	space := bytes.IndexByte(request, ' ')
 	if space <= 0 {
@@ -72,7 +73,8 @@ func splitRequest(request []byte) (method, path []byte) {
 	return method, path
 }
 
-// parse parses a line, or returns why it cannot. The fields refer to the line.
+// parse parses a line. If the line cannot be parsed, parse returns the reason, else an
+// empty string. The fields of l refer to memory of line.
 func (l *logLine) parse(line []byte, clock *logClock) (reason string) {
 	space := bytes.IndexByte(line, ' ')
 	if space <= 0 {
@@ -98,9 +100,9 @@ func (l *logLine) parse(line []byte, clock *logClock) (reason string) {
 	return l.parseRequest(rest[timeLength+1:])
 }
 
-// parseRequest parses the rest of the line after the time. The request ends at the
-// first unescaped quote that is followed by a status and a size, so that an unescaped
-// quote inside the request does no harm.
+// parseRequest parses the part of a line after the time. The request ends at the first
+// unescaped quote that is followed by a status and a size, so that an unescaped quote
+// inside the request is accepted.
 func (l *logLine) parseRequest(rest []byte) (reason string) {
 	if len(rest) < 2 || rest[0] != ' ' || rest[1] != '"' {
 		return badRequest
@@ -128,7 +130,7 @@ func escaped(text []byte) bool {
 }
 
 // statusAndSize reports whether rest begins with a status and a size, such as “ 200
-// 5316”; each may be "-".
+// 5316”. Either may be "-".
 func statusAndSize(rest []byte) bool {
 	rest, ok := number(rest)
 	if !ok {
@@ -138,7 +140,8 @@ func statusAndSize(rest []byte) bool {
 	return ok && (len(rest) == 0 || rest[0] == ' ')
 }
 
-// number skips a space and a whole number or "-".
+// number skips a space and a whole number or "-", and returns the text after them. It
+// returns false if rest does not begin with them.
 func number(rest []byte) ([]byte, bool) {
 	if len(rest) < 2 || rest[0] != ' ' {
 		return nil, false

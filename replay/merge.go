@@ -6,20 +6,20 @@ import (
 	"slices"
 )
 
-// request is one request of the log in time order.
+// request is one request of the logs, with its key as text.
 type request struct {
 	at, cost int64
 	key      string
-	hash     uint64 // of the key
+	hash     uint64 // hash of the key
 }
 
-// cursor iterates over requests in time order.
+// cursor reads requests that are stored in time order.
 type cursor struct {
-	order   int      // the input order of cursors: among equal times, the lowest comes first
-	records []record // loaded records; not empty while the cursor is in a merger
-	names   []string // of the keys, by their numbers
+	order   int      // position in the input; among equal times, the cursor with the lowest order comes first
+	records []record // records that are loaded but not yet read; not empty while the cursor is in a merger
+	names   []string // the text of each key, by the key's number
 	hashes  []uint64
-	refill  func(*cursor) error // loads more records; nil if all are loaded
+	refill  func(*cursor) error // loads the next records; nil if all records are loaded
 }
 
 func (c *cursor) before(other *cursor) bool {
@@ -27,11 +27,11 @@ func (c *cursor) before(other *cursor) bool {
 	return a < b || a == b && c.order < other.order
 }
 
-// merger merges the requests of several cursors into one time order. Cursors that begin
-// later are not touched, so that merging pieces of a log that is almost in order is
-// cheap.
+// merger merges the requests of several cursors into one sequence in time order. It
+// does not compare cursors whose first record is later than the current one. Merging
+// the pieces of a log that is almost in time order is therefore cheap.
 type merger struct {
-	waiting []*cursor // sorted by their first times
+	waiting []*cursor // cursors that are not yet active, sorted by their first time
 	active  cursorHeap
 }
 
@@ -55,7 +55,7 @@ func newMerger(cursors []*cursor) (*merger, error) {
 	return m, nil
 }
 
-// ready reports whether the cursor has a record, after a refill if necessary.
+// ready reports whether the cursor has a record. It loads more records if none is left.
 func (c *cursor) ready() (bool, error) {
 	if len(c.records) == 0 && c.refill != nil {
 		if err := c.refill(c); err != nil {
@@ -65,7 +65,8 @@ func (c *cursor) ready() (bool, error) {
 	return len(c.records) > 0, nil
 }
 
-// next appends requests to batch until it is full or no request is left.
+// next appends requests to batch until batch has reached its capacity or no request is
+// left.
 func (m *merger) next(batch []request) ([]request, error) {
 	for len(batch) < cap(batch) {
 		m.wake()
@@ -85,7 +86,8 @@ func (m *merger) next(batch []request) ([]request, error) {
 	return batch, nil
 }
 
-// wake activates the waiting cursors that begin no later than the first active one.
+// wake moves cursors from waiting to active if their first record is not later than the
+// earliest record of the active cursors.
 func (m *merger) wake() {
 	for len(m.waiting) > 0 && (len(m.active) == 0 || m.waiting[0].records[0].at <= m.active[0].records[0].at) {
 		heap.Push(&m.active, m.waiting[0])
@@ -93,7 +95,8 @@ func (m *merger) wake() {
 	}
 }
 
-// lead returns how many of top's records, at most most, come before all other records.
+// lead returns how many of top's first records come before all records of other
+// cursors, but no more than the parameter most. It returns at least 1.
 func (m *merger) lead(top *cursor, most int) int {
 	records := top.records[:min(most, len(top.records))]
 	for _, rival := range m.rivals() {
@@ -102,7 +105,8 @@ func (m *merger) lead(top *cursor, most int) int {
 	return len(records)
 }
 
-// rivals returns the cursors of which one comes next after the first.
+// rivals returns the cursors that can contain the next record after those of the first
+// cursor: its two children in the heap, and the first waiting cursor.
 func (m *merger) rivals() []*cursor {
 	rivals := m.active[1:min(3, len(m.active))]
 	if len(m.waiting) > 0 {
@@ -111,8 +115,8 @@ func (m *merger) rivals() []*cursor {
 	return rivals
 }
 
-// untilRival returns how many of records, from a cursor with that order, come before
-// rival's first record.
+// untilRival returns how many of records come before the first record of rival. order
+// is the order of the cursor that contains records.
 func untilRival(records []record, order int, rival *cursor) int {
 	first := rival.records[0].at
 	for n, rec := range records {
@@ -123,7 +127,8 @@ func untilRival(records []record, order int, rival *cursor) int {
 	return len(records)
 }
 
-// settle restores the order after top has advanced.
+// settle restores the order of the heap after records of top, its first cursor, were
+// read. It removes top if no record is left.
 func (m *merger) settle(top *cursor) error {
 	more, err := top.ready()
 	switch {
@@ -137,7 +142,7 @@ func (m *merger) settle(top *cursor) error {
 	return nil
 }
 
-// cursorHeap is a heap of cursors; the one with the earliest record is first.
+// cursorHeap is a heap of cursors. The cursor with the earliest record is first.
 type cursorHeap []*cursor
 
 func (h cursorHeap) Len() int           { return len(h) }

@@ -7,18 +7,18 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// policyReplay is one policy with its own store. All of them decide the same requests.
+// policyReplay is the replay of all requests under one policy, with a separate store.
 type policyReplay struct {
 	policy    headgate.Policy
 	store     headgate.Store
 	limiter   *headgate.Limiter
-	decisions []headgate.Decision // decisions about the current batch
-	turns     [][]int32           // indexes of requests by key, each list decided in order; nil if all requests are
+	decisions []headgate.Decision // the decision on each request of the current batch
+	turns     [][]int32           // batch indexes in lists, one key's all in one list; nil if InFlight is 1
 	err       error
 
 	admitted, denied, never int64
-	differs                 int64   // decisions that differ from the sliding log
-	deniedBy                []int64 // by limit of the policy
+	differs                 int64   // number of decisions that differ from those of the sliding log
+	deniedBy                []int64 // number of denials by each limit of the policy
 	names                   []string
 }
 
@@ -32,7 +32,7 @@ func newPolicyReplay(policy headgate.Policy, open func() (headgate.Store, error)
 		l.turns = make([][]int32, o.InFlight)
 	}
 	if l.limiter, err = headgate.New(store, policy, nil); err != nil {
-		_ = store.Close() // it is empty
+		_ = store.Close() // ignored: an unused store has nothing to lose
 		return nil, err
 	}
 	for _, limit := range policy.Limits {
@@ -42,7 +42,8 @@ func newPolicyReplay(policy headgate.Policy, open func() (headgate.Store, error)
 	return l, nil
 }
 
-// count counts the decision about request i of the batch.
+// count counts the decision on request i of the batch and reports whether it is a
+// denial.
 func (l *policyReplay) count(i int) (denied bool) {
 	d := &l.decisions[i]
 	if d.Allowed {
@@ -67,7 +68,7 @@ func newPolicyReplays(policies []headgate.Policy, open func() (headgate.Store, e
 	for _, policy := range policies {
 		l, err := newPolicyReplay(policy, open, o)
 		if err != nil {
-			_ = closeAll(replays) // no decision was made
+			_ = closeAll(replays) // ignored: no decision was made
 			return nil, err
 		}
 		replays = append(replays, l)
@@ -83,9 +84,11 @@ func closeAll(replays []*policyReplay) error {
 	return errors.Join(errs...)
 }
 
-// SideBySide returns one policy with the same limits for each algorithm. With several
-// algorithms, each gets what it uses of a limit: an algorithm that does not queue gets
-// a burst of the queue's capacity in place of the queue, and a window gets neither.
+// SideBySide returns one policy for each algorithm, all with the same limits. With two
+// or more algorithms, it adapts the limits to what an algorithm supports: for an
+// algorithm without a queue, it replaces a queue with a burst of the same total
+// capacity; for an algorithm with windows, it removes burst and queue. With one
+// algorithm the limits are unchanged.
 func SideBySide(limits []headgate.Limit, algorithms ...headgate.Algorithm) []headgate.Policy {
 	policies := make([]headgate.Policy, len(algorithms))
 	for i, algorithm := range algorithms {

@@ -12,38 +12,40 @@ import (
 type Log struct {
 	// Name is the name of the log in reports and errors.
 	Name string
-	// Open returns its content, plain or gzipped. It is called once, after the previous
-	// logs were read.
+	// Open returns the content of the log, plain or gzipped. It is called once, after
+	// all previous logs in the list were read. The content is closed after it was read.
 	Open func() (io.ReadCloser, error)
 }
 
-// reading turns the bytes of all logs into pieces with records: one goroutine cuts, one
-// for each processor parses, and the caller collects in input order.
+// reading reads all logs and turns them into pieces with parsed records. One goroutine
+// splits the logs into pieces, one goroutine for each processor parses pieces, and the
+// caller collects them in input order.
 type reading struct {
 	logs    []Log
 	format  Format
 	key     Key
-	reports []LogReport // one for each log; written by the cutting goroutine, then by the caller
+	reports []LogReport // one for each log; written by the splitting goroutine, then by the caller
 	bytes   atomic.Int64
 
-	free    chan *piece // pieces for reuse; their number bounds the memory
-	cut     chan *piece // pieces to parse
-	ordered chan *piece // the same pieces in input order
+	free    chan *piece // unused pieces; the total number of pieces limits the memory
+	cut     chan *piece // pieces for the parsers
+	ordered chan *piece // the same pieces, for the caller, in input order
 	running sync.WaitGroup
 }
 
 // LogReport describes how one log was read.
 type LogReport struct {
 	Name   string `json:"name"`
-	Format Format `json:"format"` // empty if no line could be parsed
+	Format Format `json:"format"` // empty if the format was not given and no line could be parsed
 	Gzip   bool   `json:"gzip"`
 	Lines  int64  `json:"lines"`
-	// Error is why the log could not be read to its end; empty if it could. The lines
+	// Error is the reason why the log could not be read to its end, or empty. The lines
 	// before the error were replayed.
 	Error string `json:"error,omitempty"`
 }
 
-// startReading starts the goroutines. They end after the last log, or with ctx.
+// startReading starts the reading goroutines. They end after the last log, or when ctx
+// ends.
 func startReading(ctx context.Context, logs []Log, opts *Options) *reading {
 	workers := runtime.GOMAXPROCS(0)
 	pieces := 2*workers + 2
@@ -61,8 +63,8 @@ func startReading(ctx context.Context, logs []Log, opts *Options) *reading {
 	return r
 }
 
-// each calls collect for every piece, in input order, until an error. It returns when
-// ctx ends, even if a log blocks in Read.
+// each calls collect for every piece, in input order, and returns the first error of
+// collect. It returns the error of ctx when ctx ends, even if a log blocks in Read.
 func (r *reading) each(ctx context.Context, collect func(*piece) error) error {
 	for {
 		select {
@@ -104,13 +106,13 @@ func (r *reading) cutAll(ctx context.Context) {
 	}
 }
 
-// cutLog cuts one log to its end.
+// cutLog reads log i to its end and splits it into pieces.
 func (r *reading) cutLog(ctx context.Context, i int) error {
 	file, err := r.logs[i].Open()
 	if err != nil {
 		return err
 	}
-	defer file.Close() // read only: errors do not matter
+	defer file.Close() // an error is ignored: the file was only read
 	src, zipped, err := unzipped(&countingReader{file, &r.bytes})
 	r.reports[i].Gzip = zipped
 	if err != nil {
@@ -144,7 +146,7 @@ func endOf(err error) error {
 	return err
 }
 
-// countingReader counts the bytes that are read; the counter may be read concurrently.
+// countingReader counts the bytes that are read. The counter may be read concurrently.
 type countingReader struct {
 	src   io.Reader
 	total *atomic.Int64

@@ -10,10 +10,11 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// ErrNothingToReplay: no line of the logs can be parsed as a request.
+// ErrNothingToReplay is matched by the error of [Run] if no line of the logs can be
+// parsed as a request.
 var ErrNothingToReplay = errors.New("replay: nothing to replay")
 
-// Bounds on [Options].Memory, in bytes.
+// The default and the minimum of [Options].Memory, in bytes.
 const (
 	DefaultMemory = 256 << 20
 	MinMemory     = 16 << 20
@@ -22,66 +23,69 @@ const (
 // MaxInFlight is the maximum of [Options].InFlight.
 const MaxInFlight = 1 << 12
 
-// Options are the settings of a replay. A field that is zero has its default;
-// nil means all defaults.
+// Options are the settings of a replay. A field that is zero has its default; nil
+// options mean all defaults.
 type Options struct {
-	// Format is the format of the logs; the zero value detects it for each log.
+	// Format is the format of all logs. The zero value detects the format of each log.
 	Format Format
-	// Key is the key of a log line; the zero value means the client's address.
+	// Key selects the fields of a log line that make the key. The zero value means the
+	// client's address.
 	Key Key
 	// Memory is the maximum memory for sorting requests and for statistics of keys, in
-	// bytes: at least [MinMemory], 0 means [DefaultMemory]. The rest is written to a
-	// temporary file. Read buffers (about 4 MiB for each processor, at most 10 MiB) and
-	// the stores need additional memory.
+	// bytes: at least [MinMemory]; 0 means [DefaultMemory]. Requests that do not fit
+	// are written to a temporary file. Read buffers (about 4 MiB for each processor, at
+	// most 10 MiB) and the stores need additional memory.
 	Memory int64
-	// TempDir is the directory of the temporary file; empty means [os.TempDir].
+	// TempDir is the directory for the temporary file. Empty means [os.TempDir].
 	TempDir string
-	// Decisions receives every decision as a line of JSON, in time order, if it is not
-	// nil. Writes are buffered. It is not closed. A write error ends the replay.
+	// Decisions receives every decision as a line of JSON, in time order. nil means
+	// that no decisions are written. Writes are buffered. Run does not close the
+	// writer. A write error ends the replay.
 	Decisions io.Writer
-	// InFlight is the maximum number of concurrent decisions of a store; 0 means 1, at
-	// most [MaxInFlight]. Requests of one key stay in order. A store on a network
-	// decides many concurrent requests in the time of one. With more than 1, the times
-	// of different keys reach the store out of order. The store must therefore expire
-	// each key by that key's own times. A memstore.Store expires keys by the latest
-	// time of all and needs 1.
+	// InFlight is the maximum number of concurrent decisions in each store: 1 to
+	// [MaxInFlight]; 0 means 1. Concurrent decisions hide the latency of a store on a
+	// network. Requests of one key are always decided in order, but with a value above
+	// 1 the times of different keys reach the store out of order. The store must
+	// therefore expire each key by the times of that key only. A memstore.Store expires
+	// keys by the latest time of all keys, so it requires 1.
 	InFlight int
-	// StoreStats returns what each store holds at the end, if it is not nil.
+	// StoreStats returns the statistics of a store for the report. It is called for
+	// each store at the end of the replay. nil means that the report has none.
 	StoreStats func(headgate.Store) StoreStats
-	// Progress is called from time to time on the goroutine of [Run], if it is not nil.
+	// Progress is called repeatedly, on the goroutine of [Run]. nil means no calls.
 	Progress func(Progress)
 }
 
-// Progress describes how far a replay is.
+// Progress describes how much of a replay is done.
 type Progress struct {
-	Bytes    int64 // read from the logs; compressed bytes of a gzipped log
-	Requests int64 // found so far
-	Decided  int64 // decided so far; starts after all logs were read
+	Bytes    int64 // number of bytes read from the logs; of a gzipped log, compressed bytes
+	Requests int64 // number of requests found until now
+	Decided  int64 // number of requests decided until now; 0 until all logs are read
 }
 
 // StoreStats are statistics of a store.
 type StoreStats struct {
-	Keys  int64 `json:"keys"`  // keys with state
-	Bytes int64 `json:"bytes"` // memory of that state
-	// Overflowed counts the decisions for keys without their own entry, which shared
-	// one. Such decisions may deny what the limit would allow.
+	Keys  int64 `json:"keys"`  // number of keys with state
+	Bytes int64 `json:"bytes"` // memory of the keys with state, in bytes
+	// Overflowed counts the decisions on keys that had to share an entry because the
+	// store was full. Such a decision may deny a request that the limit would allow.
 	Overflowed uint64 `json:"overflowed"`
 }
 
-// Run replays logs against policies, each with its own store from open. It compares
-// several policies on the same requests; one policy is the usual case. Every request is
-// decided at the time in its log line, in time order, and in input order among equal
-// times.
+// Run replays logs under one or more policies. It calls open once for each policy and
+// gives every policy its own store. All policies decide the same requests. Every
+// request is decided at the time in its log line. Requests are decided in time order,
+// and in input order if their times are equal.
 //
-// A line that cannot be parsed is counted and skipped. A log that ends with an error is
-// replayed up to there, and its [LogReport] contains the error. If no line at all can
-// be parsed, the error is [ErrNothingToReplay], and the report describes the lines.
-// With any other error there is no report: an invalid policy, a full disk, an
-// unavailable store, the end of ctx.
+// A line that cannot be parsed is counted and skipped. A log that ends with a read
+// error is replayed up to the error, and its [LogReport] contains the error. If no line
+// at all can be parsed, Run returns [ErrNothingToReplay] and a report that describes
+// the lines. With any other error, such as an invalid policy, a full disk, an
+// unavailable store or the end of ctx, Run returns no report.
 //
-// Run blocks until all logs are read and decided. It uses all processors and leaves no
-// file. If a log blocks in Read when ctx ends, Run returns and leaves the blocked
-// goroutine behind.
+// Run blocks until all logs are read and all requests decided. It uses all processors
+// and deletes its temporary file. If a log blocks in Read when ctx ends, Run returns
+// and the blocked goroutine remains until Read returns.
 func Run(ctx context.Context, logs []Log, policies []headgate.Policy, open func() (headgate.Store, error), opts *Options) (*Report, error) {
 	var o Options
 	if opts != nil {
@@ -101,7 +105,8 @@ func Run(ctx context.Context, logs []Log, policies []headgate.Policy, open func(
 	return report, err
 }
 
-// complete sets defaults and validates the options.
+// complete sets the defaults and returns an error if an option is invalid or policies
+// is empty.
 func (o *Options) complete(policies []headgate.Policy) error {
 	if o.Memory == 0 {
 		o.Memory = DefaultMemory
@@ -121,7 +126,7 @@ func (o *Options) complete(policies []headgate.Policy) error {
 	return nil
 }
 
-// batch returns how many requests are decided before they are counted.
+// batch returns how many requests are decided before the decisions are counted.
 func (o *Options) batch() int {
 	if o.InFlight > 1 {
 		return batchSizeInFlight
@@ -130,7 +135,7 @@ func (o *Options) batch() int {
 }
 
 func replay(ctx context.Context, logs []Log, replays []*policyReplay, o *Options) (*Report, error) {
-	start := time.Now() // for the speed in the report only
+	start := time.Now() // used only for the speed in the report
 	g := &gatherer{opts: o, spill: spill{dir: o.TempDir}}
 	defer g.spill.close()
 	if err := g.gather(ctx, logs); err != nil {

@@ -7,29 +7,31 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Report is the result of a replay. `headgate replay --json` prints its JSON form.
-// Durations and times in it are whole µs; rates are between 0 and 1.
+// Report is the result of a replay. `headgate replay --json` prints it as JSON.
+// Durations and times in it are whole µs; rates (fields with Share in the name) are
+// between 0 and 1.
 type Report struct {
 	Logs       []LogReport `json:"logs"`
-	Key        string      `json:"key"`   // the fields of a log line that make the key
-	Lines      int64       `json:"lines"` // of all logs
+	Key        string      `json:"key"`   // names of the log fields that make the key, such as “ip+path”
+	Lines      int64       `json:"lines"` // number of lines in all logs
 	Requests   int64       `json:"requests"`
-	Unreadable int64       `json:"unreadable"`   // skipped lines
-	BadLines   []BadLine   `json:"bad_lines"`    // the first ones
+	Unreadable int64       `json:"unreadable"`   // number of lines that could not be parsed and were skipped
+	BadLines   []BadLine   `json:"bad_lines"`    // the first unreadable lines
 	OutOfOrder int64       `json:"out_of_order"` // requests that are earlier than a request on a previous line
-	FirstUS    int64       `json:"first_us"`     // the earliest time, in µs since the epoch
-	LastUS     int64       `json:"last_us"`      // the latest time
+	FirstUS    int64       `json:"first_us"`     // time of the first request, in µs since the epoch
+	LastUS     int64       `json:"last_us"`      // time of the last request, in µs since the epoch
 
-	// Keys is the number of distinct keys. KeysExact is false if memory did not hold
-	// the statistics of all keys. Then Keys and KeysTouched are estimates (standard
-	// error 0.8 %), quantiles cover the keys in memory, and the numbers of a key under
-	// Worst may miss up to DenialsForgotten denials and their requests.
+	// Keys is the number of distinct keys. KeysExact is false if the statistics of all
+	// keys did not fit into memory. Then Keys and KeysTouched are estimates (standard
+	// error 0.8 %), quantiles cover only the keys in memory, and the counts of a key in
+	// Worst may be too low: up to DenialsForgotten denials, and the requests that
+	// belong to them, can be missing.
 	Keys             int64 `json:"keys"`
 	KeysExact        bool  `json:"keys_exact"`
 	DenialsForgotten int64 `json:"denials_forgotten"`
 
-	Policies []PolicyReport `json:"policies"` // in input order
-	Worst    []WorstKey     `json:"worst"`    // the keys with the most denials over all policies; at most 10
+	Policies []PolicyReport `json:"policies"` // one for each policy, in input order
+	Worst    []WorstKey     `json:"worst"`    // the keys with the most denials, summed over all policies; at most 10
 	Series   Series         `json:"series"`
 	Memory   MemoryReport   `json:"memory"`
 
@@ -44,13 +46,13 @@ type PolicyReport struct {
 	Admitted    int64              `json:"admitted"`
 	Denied      int64              `json:"denied"`
 	DeniedShare float64            `json:"denied_share"`
-	Never       int64              `json:"never"` // denied because the cost is above the limit
+	Never       int64              `json:"never"` // requests denied because their cost is above the limit
 	// KeysTouched is the number of keys with at least one denial.
 	KeysTouched      int64     `json:"keys_touched"`
 	KeysTouchedShare float64   `json:"keys_touched_share"`
 	DenialsPerKey    Quantiles `json:"denials_per_key"`
-	// Differs is the number of decisions that differ from the sliding log, if that is
-	// one of several policies; else nil.
+	// Differs is the number of decisions that differ from those of the sliding log. It
+	// is nil unless the sliding log is one of several policies.
 	Differs      *int64      `json:"differs_from_sliding_log,omitempty"`
 	DiffersShare float64     `json:"differs_share,omitempty"`
 	Store        *StoreStats `json:"store,omitempty"`
@@ -59,11 +61,11 @@ type PolicyReport struct {
 // LimitReport is one limit of a policy.
 type LimitReport struct {
 	Limit  string `json:"limit"`
-	Denied int64  `json:"denied"` // requests it denied; several limits may deny one request
+	Denied int64  `json:"denied"` // number of requests that the limit denied; several limits may deny the same request
 }
 
-// Quantiles are the percentiles of the denials per key: half of all keys have at most
-// P50.
+// Quantiles are percentiles of the number of denials of a key. P50 means that half of
+// all keys have at most this number of denials; keys without denials are included.
 type Quantiles struct {
 	P50 int64 `json:"p50"`
 	P90 int64 `json:"p90"`
@@ -75,30 +77,31 @@ type Quantiles struct {
 type WorstKey struct {
 	Key      string  `json:"key"`
 	Requests int64   `json:"requests"`
-	Denied   []int64 `json:"denied"` // by policy
+	Denied   []int64 `json:"denied"` // number of denials under each policy
 }
 
-// Series counts requests and denials in consecutive intervals of equal length.
+// Series counts requests and denials over time, in consecutive intervals of equal
+// length.
 type Series struct {
-	StartUS  int64     `json:"start_us"` // when the first interval begins, in µs since the epoch
+	StartUS  int64     `json:"start_us"` // beginning of the first interval, in µs since the epoch
 	WidthUS  int64     `json:"width_us"`
 	Requests []int64   `json:"requests"`
-	Denied   [][]int64 `json:"denied"` // by policy
+	Denied   [][]int64 `json:"denied"` // for each policy, the number of denials in each interval
 }
 
-// MemoryReport describes the memory of a replay.
+// MemoryReport describes how much memory a replay used, in bytes.
 type MemoryReport struct {
-	BoundBytes    int64 `json:"bound_bytes"`    // for requests and statistics
-	RequestsBytes int64 `json:"requests_bytes"` // maximum for requests
-	KeysBytes     int64 `json:"keys_bytes"`     // statistics of keys at the end
-	SpilledBytes  int64 `json:"spilled_bytes"`  // written to the temporary file
+	BoundBytes    int64 `json:"bound_bytes"`    // Options.Memory: the maximum for requests and statistics
+	RequestsBytes int64 `json:"requests_bytes"` // the most memory that requests used
+	KeysBytes     int64 `json:"keys_bytes"`     // memory of the statistics of keys at the end
+	SpilledBytes  int64 `json:"spilled_bytes"`  // number of bytes written to the temporary file
 	SpilledRuns   int   `json:"spilled_runs"`
-	ProcessBytes  int64 `json:"process_bytes"` // of the whole process at the end, as counted by the Go runtime
+	ProcessBytes  int64 `json:"process_bytes"` // memory of the whole process at the end, as the Go runtime counts it
 }
 
 const worstKeys = 10
 
-// newReport builds the report. d is nil if nothing was decided.
+// newReport builds the report. d is nil if the logs contain no request.
 func newReport(g *gatherer, d *decider, o *Options, start time.Time) *Report {
 	r := &Report{
 		Logs: g.logs, Key: o.Key.String(), Lines: g.lines, Requests: g.requests, Unreadable: g.unreadable,
@@ -158,13 +161,14 @@ func share(part, whole int64) float64 {
 	return float64(part) / float64(whole)
 }
 
-// quantiles returns percentiles by nearest rank. sorted has at least one number.
+// quantiles returns percentiles by the nearest-rank method. sorted must not be empty.
 func quantiles(sorted []int64) Quantiles {
 	at := func(percent int) int64 { return sorted[(len(sorted)*percent+99)/100-1] }
 	return Quantiles{at(50), at(90), at(99), at(100)}
 }
 
-// processBytes returns the memory that the Go runtime holds.
+// processBytes returns the memory that the Go runtime has and has not returned to the
+// operating system.
 func processBytes() int64 {
 	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(samples)

@@ -13,7 +13,7 @@ import (
 //go:embed assets/page.html assets/page.css assets/page.js assets/uPlot.iife.min.js assets/uPlot.min.css
 var assets embed.FS
 
-// page is the data of the page's template.
+// page is the data of the HTML template.
 type page struct {
 	*Report
 	CSP             string
@@ -22,16 +22,17 @@ type page struct {
 	Data            Series
 }
 
-// row is an interval of the series in the page's table.
+// row is a row of the HTML table of the series: one interval.
 type row struct {
 	AtUS     int64
 	Requests int64
 	Denied   []int64
 }
 
-// WriteHTML writes the report as one HTML page with charts. The page contains
-// everything it needs, makes no network requests, and its content security policy
-// forbids other scripts and styles. The report must have decisions.
+// WriteHTML writes the report as one HTML page with charts. Scripts and styles are part
+// of the page; it makes no network requests, and its content security policy forbids
+// all other scripts and styles. WriteHTML must not be called on a report without
+// requests.
 func (r *Report) WriteHTML(w io.Writer) error {
 	p := page{Report: r, Data: r.Series}
 	style, library, script := asset("uPlot.min.css")+asset("page.css"), asset("uPlot.iife.min.js"), asset("page.js")
@@ -44,7 +45,7 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	var text bytes.Buffer // the template writes in small parts
+	var text bytes.Buffer // a buffer, because the template makes many small writes
 	if err := t.Execute(&text, p); err != nil {
 		return err
 	}
@@ -61,20 +62,21 @@ func asset(name string) string {
 	return string(text)
 }
 
-// digest returns the hash of an inline script or style for the content security policy.
+// digest returns the SHA-256 hash of an inline script or style, in the form that the
+// content security policy requires.
 func digest(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// bar returns a rate as a picture. Its width is an attribute, because the policy of the
-// page allows no inline style.
+// bar returns an SVG bar whose length shows a rate between 0 and 1. The length is an
+// attribute, because the content security policy of the page forbids inline styles.
 func bar(share float64) template.HTML {
 	return template.HTML(fmt.Sprintf(
 		`<svg viewBox="0 0 100 1" preserveAspectRatio="none" aria-hidden="true"><rect width="%.2f" height="1"/></svg>`, share*100))
 }
 
-// countAny is count for a number or a pointer to a number.
+// countAny formats n like count. n is an int64 or a *int64.
 func countAny(n any) string {
 	if p, ok := n.(*int64); ok {
 		return count(*p)
@@ -82,30 +84,32 @@ func countAny(n any) string {
 	return count(n.(int64))
 }
 
-// The following methods are only for the page's template.
+// The HTML template calls the following methods.
 
-// Several reports whether several policies were compared.
+// Several reports whether the report has several policies.
 func (p page) Several() bool { return len(p.Policies) > 1 }
 
-// SeveralLimits reports whether a policy has more than one limit.
+// SeveralLimits reports whether the first policy has more than one limit.
 func (p page) SeveralLimits() bool { return len(p.Policies[0].Limits) > 1 }
 
 // Compares reports whether policies were compared with the sliding log.
 func (p page) Compares() bool { return p.compares() }
 
-// Limits returns the limits as text.
+// Limits returns the limits of the first policy as text.
 func (p page) Limits() string { return p.limits() }
 
-// OtherLimits returns the limits of the policies that differ from the first policy.
+// OtherLimits returns one line of text for each set of limits that differs from the
+// limits of the first policy.
 func (p page) OtherLimits() []string { return p.otherLimits() }
 
-// KeyNames describes the keys.
+// KeyNames returns a text that describes the keys: the names of the log fields, such as
+// “ip+path”, or “the key of each record” for JSON lines.
 func (p page) KeyNames() string { return p.keyNames() }
 
-// SpanUS returns the duration of the log in µs.
+// SpanUS returns the time between the first and the last request, in µs.
 func (p page) SpanUS() int64 { return p.LastUS - p.FirstUS }
 
-// Rows returns the intervals of the series.
+// Rows returns the rows of the HTML table: one for each interval of the series.
 func (p page) Rows() []row {
 	rows := make([]row, len(p.Series.Requests))
 	for i, requests := range p.Series.Requests {

@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// WriteText writes the report as tables for people. Control characters in keys are
-// escaped.
+// WriteText writes the report as plain text with aligned tables. Keys that contain
+// control characters are written as quoted strings.
 func (r *Report) WriteText(w io.Writer) error {
 	var b strings.Builder
 	r.writeHead(&b)
@@ -46,7 +46,8 @@ func (r *Report) writeHead(b *strings.Builder) {
 	}
 }
 
-// keyNames describes the keys.
+// keyNames returns a text that describes the keys: the names of the log fields, such as
+// “ip+path”, or “the key of each record” if all logs are JSON lines.
 func (r *Report) keyNames() string {
 	for _, log := range r.Logs {
 		if log.Format != JSONLines {
@@ -82,12 +83,12 @@ func (r *Report) writePolicies(b *strings.Builder) {
 	writeTable(b, rows)
 }
 
-// limits returns the limits of the first policy. otherLimits returns the different
-// ones of other policies.
+// limits returns the limits of the first policy as text.
 func (r *Report) limits() string { return r.Policies[0].limits() }
 
-// otherLimits returns a line for each group of policies whose limits are not the first
-// policy's: an algorithm gets what it uses of a burst and a queue.
+// otherLimits returns one line for each set of limits that differs from the limits of
+// the first policy, with the algorithms that have it. Limits can differ because
+// [SideBySide] adapts burst and queue to the algorithm.
 func (r *Report) otherLimits() []string {
 	var order []string
 	algorithms := make(map[string][]string)
@@ -118,7 +119,8 @@ func (p PolicyReport) limits() string {
 // compares reports whether policies were compared with the sliding log.
 func (r *Report) compares() bool { return len(r.Policies) > 0 && r.Policies[0].Differs != nil }
 
-// writeLimits writes the denials of each of several limits.
+// writeLimits writes a table with the number of denials by each limit, if the policies
+// have several limits.
 func (r *Report) writeLimits(b *strings.Builder) {
 	if len(r.Policies[0].Limits) < 2 {
 		return
@@ -211,7 +213,7 @@ func (r *Report) stores() (bytes int64, overflowed uint64, known bool) {
 	return bytes, overflowed, known
 }
 
-// writeTable writes rows with the first column left-aligned and the others
+// writeTable writes rows as a table. The first column is left-aligned, all others are
 // right-aligned.
 func writeTable(b *strings.Builder, rows [][]string) {
 	widths := make([]int, len(rows[0]))
@@ -233,7 +235,8 @@ func writeTable(b *strings.Builder, rows [][]string) {
 	}
 }
 
-// showKey returns key if it is short and printable; otherwise its beginning in quotes.
+// showKey returns at most the first 60 bytes of key, quoted if they are empty or
+// contain unprintable characters, and “…” if the key is longer.
 func showKey(key string) string {
 	const longest = 60
 	shown := key
@@ -290,7 +293,7 @@ func instant(us int64) string {
 	return time.UnixMicro(us).UTC().Format(layout) + " UTC"
 }
 
-// span formats a duration in its two largest units.
+// span formats a duration in its two largest units, such as “1h 5m”.
 func span(us int64) string {
 	d := time.Duration(us) * time.Microsecond
 	units := [...]struct {

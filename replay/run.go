@@ -2,21 +2,22 @@ package replay
 
 import "slices"
 
-// run holds requests in memory: pieces in time order, and their keys. The zero value is
-// empty.
+// run holds requests in memory: blocks of records, each block in time order, and the
+// keys of all blocks. The zero value is empty.
 type run struct {
 	blocks  [][]record
 	keys    keyTable
-	held    int64 // bytes of the blocks
+	held    int64 // memory of the blocks, in bytes
 	numbers []uint32
 }
 
 const (
 	recordSize = 24
-	blockSize  = 24 + 64 // memory of a block in addition to its records: header and cursor
+	blockSize  = 24 + 64 // memory of a block in addition to its records: slice header and cursor
 )
 
-// add copies the records of p and assigns the run's numbers to their keys.
+// add copies the records of p. It replaces the key numbers of the piece by those of the
+// table r.keys.
 func (r *run) add(p *piece) {
 	if len(p.records) == 0 {
 		return
@@ -34,10 +35,10 @@ func (r *run) add(p *piece) {
 	r.held += int64(len(block))*recordSize + blockSize
 }
 
-// bytes returns the memory in use.
+// bytes returns the memory of the run, in bytes.
 func (r *run) bytes() int64 { return r.held + r.keys.bytes() }
 
-// cursors returns cursors over the blocks, in input order.
+// cursors returns one cursor for each block, in input order.
 func (r *run) cursors() []*cursor {
 	cursors := make([]*cursor, len(r.blocks))
 	for i, block := range r.blocks {

@@ -12,35 +12,36 @@ import (
 	"strings"
 )
 
-// spill is a temporary file of runs in time order, for requests that do not fit into
-// memory. The first run creates it.
+// spill is a temporary file for requests that do not fit into memory. It contains one
+// or more runs, which are sequences of requests in time order. The file is created when
+// the first run is written.
 //
-// A request is encoded as uvarints: µs since the previous request of the run, cost,
-// length of the key; then the key.
+// A request is encoded as three uvarints and the key: time since the previous request
+// of the run in µs, cost, length of the key in bytes, text of the key.
 type spill struct {
 	dir   string // directory of the file; empty means the default of the system
 	file  *os.File
-	named bool    // the file still has a name
-	runs  []int64 // end offsets of the runs
+	named bool    // whether the file has a name and must be removed by close
+	runs  []int64 // the offset in the file at which each run ends
 	bytes int64
 }
 
 const (
 	spillBuffer = 1 << 20
-	// window is how many bytes of keys, or how many records, of a spilled run are
-	// loaded in one step.
+	// A spilled run is read back in blocks. A block ends after windowRecords records,
+	// or after windowBytes bytes of keys.
 	windowBytes   = 16 << 10
 	windowRecords = 512
 )
 
-// add writes the requests of r and empties it.
+// add writes the requests of r to the file, in time order, and empties r.
 func (s *spill) add(r *run) error {
 	if err := s.write(r); err != nil {
 		return fmt.Errorf("replay: the log needs more than the memory it may use, and spilling to %s broke: %w; "+
 			"allow more memory or set TMPDIR to where there is room", s.place(), err)
 	}
 	*r = run{}
-	runtime.GC() // frees the previous run before the next one is allocated
+	runtime.GC() // frees the memory of the old run before the next run allocates
 	return nil
 }
 
@@ -58,7 +59,7 @@ func (s *spill) write(r *run) error {
 			return err
 		}
 		s.file = file
-		s.named = os.Remove(file.Name()) != nil // not every system allows it
+		s.named = os.Remove(file.Name()) != nil // some systems cannot remove a file that is open
 	}
 	m, err := newMerger(r.cursors())
 	if err != nil {
@@ -85,15 +86,15 @@ func (s *spill) writeAll(w *bufio.Writer, m *merger) error {
 			head = binary.AppendUvarint(head, uint64(q.cost))
 			head = binary.AppendUvarint(head, uint64(len(q.key)))
 			last = q.at
-			_, _ = w.Write(head) // Flush returns a write error
+			_, _ = w.Write(head) // Flush returns the error of an earlier write
 			_, _ = w.WriteString(q.key)
 			s.bytes += int64(len(head) + len(q.key))
 		}
 	}
 }
 
-// cursors returns cursors over the runs, in input order. Each buffers up to ahead
-// bytes.
+// cursors returns one cursor for each run, in input order. Each cursor has a read
+// buffer of ahead bytes.
 func (s *spill) cursors(ahead int) []*cursor {
 	cursors, start := make([]*cursor, len(s.runs)), int64(0)
 	for i, end := range s.runs {
@@ -105,18 +106,19 @@ func (s *spill) cursors(ahead int) []*cursor {
 	return cursors
 }
 
-// close removes the file.
+// close closes and removes the file, if there is one.
 func (s *spill) close() {
 	if s.file == nil {
 		return
 	}
-	_ = s.file.Close() // the file is not needed any more
+	_ = s.file.Close() // an error is ignored: the content is not needed any more
 	if s.named {
 		_ = os.Remove(s.file.Name())
 	}
 }
 
-// spilledRun reads a run in windows.
+// spilledRun reads a run of requests back from the temporary file, in blocks of at most
+// windowRecords records.
 type spilledRun struct {
 	src     *bufio.Reader
 	last    int64
@@ -124,8 +126,8 @@ type spilledRun struct {
 	records []record
 }
 
-// refill loads the next window of the run. Keys are numbered by position, so equal keys
-// may have several numbers.
+// refill loads the next block of records into c. Every record gets a new key number, so
+// that equal keys can have several numbers.
 func (r *spilledRun) refill(c *cursor) error {
 	var text strings.Builder
 	text.Grow(windowBytes)
@@ -149,7 +151,8 @@ func (r *spilledRun) refill(c *cursor) error {
 	return nil
 }
 
-// read reads the next record and its key into r.key. It returns io.EOF at the end.
+// read reads the next record, and its key into r.key. It returns io.EOF at the end of
+// the run.
 func (r *spilledRun) read() (rec record, err error) {
 	var fields [3]uint64
 	for i := range fields {

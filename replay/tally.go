@@ -5,32 +5,34 @@ import (
 	"slices"
 )
 
-// tally counts the requests of each key, and its denials by each policy. It is exact
-// while it fits into its budget. Above it, tally repeatedly drops the half of the keys
-// with the fewest denials; the numbers of keys, and of keys with denials, are then
-// estimates.
+// tally counts the requests of each key, and the denials of each key by each policy.
+// The counts are exact as long as they fit into the memory budget. When they do not
+// fit, tally drops the half of the keys with the fewest denials. From then on, the
+// number of keys and the number of keys with denials are estimates.
 type tally struct {
 	policies int // number of policies
 	budget   int64
 	keys     keyTable
 	requests []int64
-	denied   []int64 // of key k under policy l at index k·policies + l
+	denied   []int64 // number of denials of key k by policy l at index k·policies + l
 
 	seen      sketch
-	touched   []sketch // of the keys that policy l denied
+	touched   []sketch // for each policy, estimates the number of keys with denials
 	pruned    bool
-	forgotten int64 // maximum denials, over all policies, that were lost for a key that was dropped and came again
+	forgotten int64 // the most denials, over all policies, that the count of a key can lack because the key was dropped and occurred again
 }
 
-// minTallied prevents a tiny budget from pruning all the time.
+// minTallied is the number of keys below which none are dropped, so that a very small
+// budget does not cause a drop at every new key.
 const minTallied = 1024
 
 func newTally(policies int, budget int64) *tally {
-	// A third of the budget is reserved for pruning.
+	// A third of the budget is needed while keys are dropped, for the new tables.
 	return &tally{policies: policies, budget: budget / 3 * 2, touched: make([]sketch, policies)}
 }
 
-// number returns the number of a key, which is valid until the next call.
+// number returns the number of a key, which it adds if it is new. hash is the hash of
+// the key. The number is valid until the next call, because keys may then be dropped.
 func (t *tally) number(hash uint64, key string) uint32 {
 	n := t.keys.intern(hash, []byte(key))
 	if int(n) < len(t.requests) {
@@ -46,12 +48,13 @@ func (t *tally) number(hash uint64, key string) uint32 {
 	return n
 }
 
-// bytes returns the memory in use.
+// bytes returns the memory of the counts and keys, in bytes. It does not include the
+// sketches.
 func (t *tally) bytes() int64 {
 	return t.keys.bytes() + int64(cap(t.requests)+cap(t.denied))*8
 }
 
-// deny counts a denial of key n by a policy.
+// deny counts a denial of key number n by a policy.
 func (t *tally) deny(n uint32, policy int) {
 	at := &t.denied[int(n)*t.policies+policy]
 	if *at == 0 {
@@ -60,7 +63,7 @@ func (t *tally) deny(n uint32, policy int) {
 	*at++
 }
 
-// denials returns the denials of key n over all policies.
+// denials returns the number of denials of key number n, summed over all policies.
 func (t *tally) denials(n uint32) (sum int64) {
 	for _, denied := range t.of(n) {
 		sum += denied
@@ -68,10 +71,11 @@ func (t *tally) denials(n uint32) (sum int64) {
 	return sum
 }
 
-// of returns the denials of key n, by policy.
+// of returns the number of denials of key number n by each policy.
 func (t *tally) of(n uint32) []int64 { return t.denied[int(n)*t.policies:][:t.policies] }
 
-// prune keeps the half of the keys with the most denials, and the key keep.
+// prune drops the half of the keys with the fewest denials, except the key number keep.
+// It changes the numbers of all keys.
 func (t *tally) prune(keep uint32) {
 	order := make([]uint32, len(t.requests))
 	for n := range order {
@@ -93,7 +97,7 @@ func (t *tally) prune(keep uint32) {
 	t.keys, t.requests, t.denied = next.keys, next.requests, next.denied
 }
 
-// compareDenials sorts keys by denials, then by requests, both descending.
+// compareDenials orders key numbers by denials, then by requests, both descending.
 func (t *tally) compareDenials(a, b uint32) int {
 	if c := cmp.Compare(t.denials(b), t.denials(a)); c != 0 {
 		return c
@@ -101,8 +105,9 @@ func (t *tally) compareDenials(a, b uint32) int {
 	return cmp.Compare(t.requests[b], t.requests[a])
 }
 
-// worst returns the numbers of at most most keys with denials, sorted by denials and
-// requests (descending), then by name.
+// worst returns the numbers of the keys with the most denials, at most as many as the
+// parameter most and only keys with denials. They are sorted by denials and then
+// requests, both descending, then by the text of the key.
 func (t *tally) worst(most int) []uint32 {
 	var order []uint32
 	for n := range uint32(len(t.requests)) {
@@ -116,7 +121,7 @@ func (t *tally) worst(most int) []uint32 {
 	return order[:min(most, len(order))]
 }
 
-// distinct returns the number of distinct keys, and whether it is exact.
+// distinct returns the number of distinct keys, and whether the number is exact.
 func (t *tally) distinct() (n int64, exact bool) {
 	if t.pruned {
 		return max(t.seen.estimate(), int64(len(t.requests))), false
@@ -124,8 +129,9 @@ func (t *tally) distinct() (n int64, exact bool) {
 	return int64(len(t.requests)), true
 }
 
-// policyDenials returns the denials of every key in memory in ascending order, and the
-// number of keys with denials.
+// policyDenials returns two results for one policy: the number of denials of every key
+// in memory, ascending, and the number of keys with at least one denial (an estimate if
+// keys were dropped).
 func (t *tally) policyDenials(policy int) (sorted []int64, touched int64) {
 	sorted = make([]int64, 0, len(t.requests))
 	for n := range t.requests {

@@ -8,9 +8,9 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// decide decides a batch, each request at its own time. Requests of one key are decided
-// in order. With turns, requests of different keys are decided concurrently; see
-// [Options].InFlight.
+// decide decides a batch under the policy, each request at the time in its log line,
+// and sets l.err on an error. Requests of one key are decided in order. If
+// [Options].InFlight is above 1, requests of different keys are decided concurrently.
 func (l *policyReplay) decide(ctx context.Context, batch []request) {
 	if l.turns == nil {
 		for i := range batch {
@@ -36,7 +36,8 @@ func (l *policyReplay) decide(ctx context.Context, batch []request) {
 	all.Wait()
 }
 
-// share builds one list of requests for each key.
+// share distributes the requests of a batch over the lists in l.turns, by the hash of
+// the key: all requests of one key are in one list, in order.
 func (l *policyReplay) share(batch []request) {
 	for i := range l.turns {
 		l.turns[i] = l.turns[i][:0]
@@ -56,7 +57,7 @@ func (l *policyReplay) decideTurn(ctx context.Context, batch []request, turn []i
 	return nil
 }
 
-// decideOne decides request i of the batch.
+// decideOne decides request i of the batch, at the time of the request.
 func (l *policyReplay) decideOne(ctx context.Context, batch []request, i int) (err error) {
 	q := &batch[i]
 	if l.decisions[i], err = l.limiter.AllowAt(ctx, headgate.Instant(q.at).Time(), q.key, q.cost); err != nil {
