@@ -116,7 +116,7 @@ func explain(err error) error {
 	case errors.Is(err, gzip.ErrChecksum):
 		return fmt.Errorf("the gzip data is damaged: %w", err)
 	case errors.Is(err, gzip.ErrHeader):
-		return fmt.Errorf("what follows the gzip data is none: %w", err)
+		return fmt.Errorf("the text after the gzip data is not gzip data: %w", err)
 	default:
 		return err
 	}

@@ -119,7 +119,7 @@ func TestUnzipped(t *testing.T) {
 		{name: "cut in the data", bytes: member[:len(member)-9], text: "hello\n", zipped: true, err: "truncated"},
 		{name: "cut in the second member", bytes: append(bytes.Clone(member), member[:4]...), text: "hello\n", zipped: true, err: "truncated"},
 		{name: "wrong checksum", bytes: damaged, text: "hello\n", zipped: true, err: "damaged"},
-		{name: "junk behind", bytes: append(bytes.Clone(member), "some more junk"...), text: "hello\n", zipped: true, err: "what follows"},
+		{name: "junk behind", bytes: append(bytes.Clone(member), "some more junk"...), text: "hello\n", zipped: true, err: "after the gzip data"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var text []byte

@@ -73,7 +73,7 @@ func (d *decider) decideAll(ctx context.Context) error {
 		d.progress(decided)
 	}
 	if decided != d.requests {
-		return fmt.Errorf("replay: the temporary file was changed: %d of %d requests came back", decided, d.requests)
+		return fmt.Errorf("replay: the temporary file was changed: only %d of %d requests could be read back", decided, d.requests)
 	}
 	if d.writer != nil {
 		return d.writer.flush()

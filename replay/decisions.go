@@ -54,7 +54,7 @@ func decisionsError(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("replay: the decisions are not whole: %w", err)
+	return fmt.Errorf("replay: the decisions could not be written completely: %w", err)
 }
 
 // appendDecision appends a decision as a JSON object without its closing brace. key is

@@ -30,7 +30,7 @@ func ParseFormat(name string) (Format, error) {
 	case "", Combined, Common, JSONLines:
 		return f, nil
 	}
-	return "", fmt.Errorf("%w %.40q; there are %s, %s and %s", ErrUnknownFormat, name, Combined, Common, JSONLines)
+	return "", fmt.Errorf("%w %.40q; must be %s, %s or %s", ErrUnknownFormat, name, Combined, Common, JSONLines)
 }
 
 // record is one request of a log. It has 24 bytes.

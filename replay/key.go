@@ -53,7 +53,7 @@ func parseKeyField(name string) (keyField, error) {
 			return keyField(f), nil
 		}
 	}
-	return 0, fmt.Errorf("%w: %.40q is not a field of a log line; there are %s, and several joined by +, as in ip+path",
+	return 0, fmt.Errorf("%w: %.40q is not a field of a log line; must be %s, or several of them joined by +, as in ip+path",
 		ErrInvalidKey, name, strings.Join(keyNames[:], ", "))
 }
 

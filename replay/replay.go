@@ -118,7 +118,7 @@ func (o *Options) complete(policies []headgate.Policy) error {
 		return fmt.Errorf("replay: %d concurrent decisions; must be 1 to %d", o.InFlight, MaxInFlight)
 	}
 	if len(policies) == 0 {
-		return errors.New("replay: there is no policy to decide by")
+		return errors.New("replay: no policy is given; at least 1 is required")
 	}
 	if o.Progress == nil {
 		o.Progress = func(Progress) {}

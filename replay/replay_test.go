@@ -207,7 +207,7 @@ func TestTemporaryFileFails(t *testing.T) {
 	log := recordsLog(t, randomRecords(600_000, 100))
 	_, err := replay.Run(t.Context(), []replay.Log{log}, []headgate.Policy{headgate.MustPolicy("1/s")}, openMemory,
 		&replay.Options{Memory: replay.MinMemory, TempDir: "nosuch"})
-	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "spilling to nosuch broke") {
+	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "temporary file in nosuch failed") {
 		t.Errorf("got %v; want one that names the directory and says what to do", err)
 	}
 }
@@ -312,7 +312,7 @@ func TestRunErrors(t *testing.T) {
 			name: "the store breaks", want: headgate.ErrStoreUnavailable,
 			open: func() (headgate.Store, error) { return &failingStore{memstore.New(nil), 2000}, nil },
 		},
-		{name: "decisions cannot be written", opts: replay.Options{Decisions: fullDisk{}}, want: errBroken, text: "the decisions are not whole"},
+		{name: "decisions cannot be written", opts: replay.Options{Decisions: fullDisk{}}, want: errBroken, text: "the decisions could not be written completely"},
 		{name: "cancelled", ctx: cancelled, want: errBroken},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

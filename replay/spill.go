@@ -37,8 +37,8 @@ const (
 // add writes the requests of r to the file, in time order, and empties r.
 func (s *spill) add(r *run) error {
 	if err := s.write(r); err != nil {
-		return fmt.Errorf("replay: the log needs more than the memory it may use, and spilling to %s broke: %w; "+
-			"allow more memory or set TMPDIR to where there is room", s.place(), err)
+		return fmt.Errorf("replay: the requests do not fit into memory, and writing them to a temporary file in %s failed: %w; "+
+			"allow more memory or set TMPDIR to a directory with enough space", s.place(), err)
 	}
 	*r = run{}
 	runtime.GC() // frees the memory of the old run before the next run allocates

@@ -19,7 +19,7 @@ type tally struct {
 	seen      sketch
 	touched   []sketch // for each policy, estimates the number of keys with denials
 	pruned    bool
-	forgotten int64 // the most denials, over all policies, that the count of a key can lack because the key was dropped and occurred again
+	forgotten int64 // most denials that a key's counts can lack because the key was dropped earlier
 }
 
 // minTallied is the number of keys below which none are dropped, so that a very small

@@ -37,7 +37,9 @@ func (f *firstError) record(err error) {
 	}
 }
 
-// concurrently runs work on every goroutine and starts all of them at the same time.
+// concurrently calls work once in each of 64 goroutines, which start at the same time.
+// g is the number of the goroutine. The test fails with the first error that work
+// returns.
 func (ts *tester) concurrently(work func(g int) error) {
 	var errs firstError
 	var all sync.WaitGroup
@@ -53,8 +55,8 @@ func (ts *tester) concurrently(work func(g int) error) {
 	ts.mustf(errs.err, "%d goroutines", goroutines)
 }
 
-// checkAtomicTakes uses a fixed instant in each round. The key has recovered by the
-// next round.
+// checkAtomicTakes lets 64 goroutines take units of one key at the same fixed instant.
+// Rounds are 2 s apart, so that the key has recovered before the next round.
 func checkAtomicTakes(ts *tester, a headgate.Algorithm) {
 	const limit = 100
 	l := ts.limiter(a, "100/1s")
@@ -129,8 +131,9 @@ func checkAtomicReservations(ts *tester) {
 	}
 }
 
-// mustHaveDistinctDelays requires the delays 0 s, 1 s, 2 s, …, each once. delays
-// contains them in µs plus 1; 0 means that there was no reservation.
+// mustHaveDistinctDelays requires that delays contains 0 s, 1 s, 2 s and so on, each of
+// them once. An element of delays is a delay in µs plus 1, or 0 if the goroutine got no
+// reservation.
 func (ts *tester) mustHaveDistinctDelays(l *headgate.Limiter, delays []int64) {
 	seen := make(map[int64]bool)
 	for _, p := range delays {

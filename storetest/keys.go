@@ -16,7 +16,8 @@ func keyChecks() []check {
 	}
 }
 
-// hostileTexts returns keys that stores have merged, rejected or failed on: T10, T39.
+// hostileTexts returns keys that stores have confused with each other, rejected or
+// failed on: guarantees T10 and T39 in docs/guarantees.md.
 func hostileTexts() []string {
 	long := strings.Repeat("k", 64<<10)
 	return []string{
@@ -46,9 +47,10 @@ func checkHostileKeys(ts *tester, a headgate.Algorithm) {
 	ts.mustAllow(l, start, "a", 1)
 }
 
-// checkHostileKeysMulti takes from every key under two limits, alone and together with
-// the previous key. The store must find the state of every key of a request, whatever
-// braces the keys contain, and spend from each key separately: T9, T10.
+// checkHostileKeysMulti spends units of every key under two limits, alone and together
+// with the previous key. The store must find the state of every key of a request,
+// whatever braces the keys contain, and spend units of each key separately: guarantees
+// T9 and T10 in docs/guarantees.md.
 func checkHostileKeysMulti(ts *tester, a headgate.Algorithm) {
 	limits := []headgate.Limit{headgate.MustParseLimit("3/24h"), headgate.MustParseLimit("5/24h")}
 	l := ts.limiterFor(headgate.Policy{Name: ts.name(), Algorithm: a, Limits: limits})
@@ -74,7 +76,8 @@ func truncate(key string) string {
 	return fmt.Sprintf("%q", key)
 }
 
-// checkScopes binds rules directly, because a scope may be any text.
+// checkScopes binds rules directly, because the scope of a rule may be any text. A
+// Limiter does not allow that.
 func checkScopes(ts *tester) {
 	texts := []string{"a:b:c", "1:a1:b", "a\x00b\x00c", "{a}{b}", "::::", "aaaa", "2:ab3:c", "a|b|c", "a\\:b"}
 	for range 40 {
@@ -85,7 +88,8 @@ func checkScopes(ts *tester) {
 	}
 }
 
-// ambiguousText returns a random text of few characters, among them common separators.
+// ambiguousText returns a short random text from a small alphabet that includes common
+// separators.
 func (ts *tester) ambiguousText() string {
 	const letters = "ab:/|{}\x00\\1"
 	text := make([]byte, 2+ts.random.IntN(8))
@@ -95,8 +99,8 @@ func (ts *tester) ambiguousText() string {
 	return string(text)
 }
 
-// checkSplits splits text into a scope and a key at every position. Each pair must have
-// its own state.
+// checkSplits splits text into a scope and a key at every position. Each pair of scope
+// and key must have separate state.
 func (ts *tester) checkSplits(prefix, text string) {
 	algorithm := ts.options.algorithms()[0]
 	limit := headgate.MustParseLimit("1/24h")
@@ -137,10 +141,10 @@ func checkPolicies(ts *tester) {
 	ts.checkRepeatedLimit()
 }
 
-// checkAliases checks that gcra and the empty name are the token bucket.
+// checkAliases checks that the algorithm names “gcra” and "" mean the token bucket.
 func (ts *tester) checkAliases(name string) {
 	if ts.options.algorithms()[0] != headgate.TokenBucket {
-		return // declared as unsupported; bind tests that
+		return // the store does not support the token bucket; the check “bind” covers that
 	}
 	limit := []headgate.Limit{headgate.MustParseLimit("10/24h")}
 	for i, a := range []headgate.Algorithm{headgate.GCRA, ""} {
@@ -151,7 +155,7 @@ func (ts *tester) checkAliases(name string) {
 	}
 }
 
-// checkRepeatedLimit checks that two equal limits of one policy are counted separately.
+// checkRepeatedLimit checks that two equal limits of one policy have separate counts.
 func (ts *tester) checkRepeatedLimit() {
 	limit := headgate.MustParseLimit("3/24h")
 	p := headgate.Policy{Name: ts.name(), Algorithm: ts.options.algorithms()[0], Limits: []headgate.Limit{limit, limit}}

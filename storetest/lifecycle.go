@@ -58,9 +58,9 @@ func checkCancelledContext(ts *tester, a headgate.Algorithm) {
 	}
 }
 
-// checkStoreClock uses a period that does not end during a test run. The store decides
-// where windows begin, so the test may fail on the day on which a window of 366 days
-// ends.
+// checkStoreClock uses a period that does not end during the test. The test fails on
+// the day on which a window of 366 days ends, because the store determines where
+// windows begin.
 func checkStoreClock(ts *tester, a headgate.Algorithm) {
 	l := ts.limiter(a, "1/366d")
 	d, err := l.Allow(background, "key")

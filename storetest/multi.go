@@ -68,9 +68,9 @@ func checkSameKeyTwice(ts *tester, a headgate.Algorithm) {
 	}
 }
 
-// mustHaveExactRetryAfter requires that the request is allowed after the wait in d, and
-// not 1 µs earlier. It peeks at the later instant first, to detect a store in which
-// such a peek changes the state.
+// mustHaveExactRetryAfter requires that the denied request would be allowed after the
+// wait in d, but not 1 µs earlier. It peeks at the later instant first, in order to
+// detect a store in which such a peek changes the state.
 func (ts *tester) mustHaveExactRetryAfter(at headgate.Instant, d headgate.Decision, checks []headgate.Check) {
 	then := at + headgate.Instant(d.RetryAfter.Microseconds())
 	if d.Allowed || d.Never || then > headgate.MaxInstant {
@@ -103,9 +103,10 @@ func checkMultiDecision(ts *tester) {
 	}
 }
 
-// checkMultiConcurrent takes from two keys in one request, from many goroutines. Half
-// of them list the keys in the other order, to detect deadlocks in a store that locks
-// one key after the other. It runs with different and with equal numbers of units left.
+// checkMultiConcurrent takes units of two keys in each request, from 16 goroutines.
+// Half of the goroutines list the two keys in reverse order, to detect deadlocks in a
+// store that locks one key after the other. The check is repeated: first the keys have
+// different numbers of units left, then equal numbers.
 func checkMultiConcurrent(ts *tester, a headgate.Algorithm) {
 	const limit, narrow = 100, 70
 	for _, wide := range []int64{limit, narrow} {
@@ -125,7 +126,8 @@ func checkMultiConcurrent(ts *tester, a headgate.Algorithm) {
 	}
 }
 
-// takeConcurrently returns how many requests were admitted, out of far more than fit.
+// takeConcurrently sends 320 requests from 16 goroutines, far more than the limit
+// allows, and returns how many were allowed.
 func (ts *tester) takeConcurrently(checks []headgate.Check) int64 {
 	const callers, rounds = 16, 20
 	reversed := []headgate.Check{checks[1], checks[0]}

@@ -8,16 +8,17 @@ import (
 	"sync/atomic"
 )
 
-// withRandom sets the random numbers of a tester. They depend only on the seed and on
-// its name prefix, so a seed reproduces them whatever runs concurrently.
+// withRandom sets the source of random numbers of a tester. The numbers depend only on
+// Options.Seed and the tester's name prefix, so that a seed reproduces them whatever
+// runs concurrently.
 func (ts *tester) withRandom() *tester {
 	ts.random = rand.New(rand.NewPCG(ts.options.Seed, crc64.Checksum([]byte(ts.prefix), crc64.MakeTable(crc64.ISO))))
 	return ts
 }
 
-// parallel calls test n times, distributed over as many workers as the options specify.
-// Each worker is a tester with its own names and random numbers. The first failure
-// stops all workers and fails the test.
+// parallel calls test n times, distributed over Options.Parallelism goroutines. Each
+// goroutine has a tester with separate names and random numbers. The first failure
+// stops all goroutines and fails the test.
 func (ts *tester) parallel(n int, test func(*tester)) {
 	workers := min(ts.options.Parallelism, n)
 	if workers <= 1 {
@@ -50,7 +51,7 @@ func (ts *tester) parallel(n int, test func(*tester)) {
 	}
 }
 
-// catch calls test and returns its failure.
+// catch calls test and returns its failure as an error, or nil if it does not fail.
 func (ts *tester) catch(test func(*tester)) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

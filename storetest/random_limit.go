@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate/internal/micros"
 )
 
-// Values at which arithmetic often goes wrong: the ends of the domain, primes, powers
-// of two and of ten, and their neighbours.
+// Values at which arithmetic often goes wrong: the minimum and the maximum, primes,
+// powers of two and of ten, and values next to these.
 var (
 	boundaryUnits   = []int64{1, 2, 3, 7, 10, 11, 60, 97, 1_000, 1_023, 65_536, 700_000, 999_983, 1 << 20, 999_999_937, 999_999_999, headgate.MaxUnits}
 	boundaryPeriods = []time.Duration{
@@ -19,8 +19,8 @@ var (
 	}
 )
 
-// randomLimit returns a valid limit for a from the whole domain. Small limits are more
-// frequent, because more happens under them.
+// randomLimit returns a random limit that is valid for the algorithm a. Small limits
+// are more frequent, because random requests reach them more often.
 func randomLimit(r *rand.Rand, a headgate.Algorithm) headgate.Limit {
 	for {
 		l := headgate.Limit{Rate: randomUnits(r), Period: randomPeriod(r)}
@@ -35,8 +35,8 @@ func randomLimit(r *rand.Rand, a headgate.Algorithm) headgate.Limit {
 	}
 }
 
-// validFor reports whether l is in the domain of a. An algorithm that refills in steps
-// fills in whole intervals.
+// validFor reports whether the limit l is valid for the algorithm a. An algorithm that
+// refills in steps needs whole intervals to fill, so its fill time is rounded up.
 func validFor(a headgate.Algorithm, l headgate.Limit) bool {
 	if l.Validate() != nil {
 		return false
@@ -68,8 +68,8 @@ func randomPeriod(r *rand.Rand) time.Duration {
 	}
 }
 
-// logUniform returns a number from 1 to limit. Every order of magnitude is equally
-// likely.
+// logUniform returns a random number from 1 to limit. Every order of magnitude is
+// equally likely.
 func logUniform(r *rand.Rand, limit int64) int64 {
 	return min(limit, max(1, int64(math.Exp(r.Float64()*math.Log(float64(limit))))))
 }

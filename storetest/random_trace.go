@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// maxTraceSteps is the maximum number of steps of a random trace.
+// maxTraceSteps is the maximum number of steps in a random trace.
 const maxTraceSteps = 60
 
 func modelChecks() []check {
@@ -18,8 +18,9 @@ func modelChecks() []check {
 	}
 }
 
-// checkModel replays random traces until the algorithm's share of the decisions is
-// compared. Each worker compares an equal part.
+// checkModel plays random traces until it has compared the algorithm's share of
+// Options.Decisions with the model. Each goroutine compares the same number of
+// decisions.
 func checkModel(ts *tester, a headgate.Algorithm) {
 	share := (ts.options.Decisions/len(ts.options.algorithms()))/ts.options.Parallelism + 1
 	var all tally
@@ -34,7 +35,7 @@ func checkModel(ts *tester, a headgate.Algorithm) {
 		all.traces, all.compared, all.denied, all.rechecked)
 }
 
-// compareTraces replays random traces until share decisions are compared.
+// compareTraces plays random traces until the number of compared decisions is share.
 func (ts *tester) compareTraces(a headgate.Algorithm, share int) (sum tally) {
 	for ; sum.compared < share; sum.traces++ {
 		t, difference := ts.randomTrace(a, &sum)
@@ -49,7 +50,7 @@ func (ts *tester) compareTraces(a headgate.Algorithm, share int) (sum tally) {
 	return sum
 }
 
-// tally counts the comparisons.
+// tally counts the traces that were played and the decisions that were compared.
 type tally struct{ traces, compared, denied, rechecked int }
 
 func (t *tally) add(other tally) {
@@ -59,8 +60,8 @@ func (t *tally) add(other tally) {
 	t.rechecked += other.rechecked
 }
 
-// randomTrace generates a trace and plays it at the same time: the next step depends on
-// the last decision.
+// randomTrace generates a trace and plays it at the same time, because the next step
+// depends on the last decision. It adds the counts to sum.
 func (ts *tester) randomTrace(a headgate.Algorithm, sum *tally) (t trace, difference error) {
 	t.rules = []rule{{a, randomLimit(ts.random, a)}}
 	for ts.random.IntN(4) == 0 && len(t.rules) < 3 {
@@ -96,12 +97,12 @@ func (ts *tester) firstInstant() headgate.Instant {
 	}
 }
 
-// generator generates the next step from the last decision.
+// generator generates the steps of a random trace, each from the last decision.
 type generator struct {
 	tester *tester
 	player *player
 	at     headgate.Instant
-	answer headgate.Decision // of the last step
+	answer headgate.Decision // the decision on the last step
 }
 
 func (g *generator) next() step {
@@ -130,8 +131,9 @@ func (g *generator) next() step {
 	return s
 }
 
-// debit selects a rule and a key, most often the first ones, and a cost. If a request
-// has several debits, their sum must fit in an int64.
+// debit returns debit number i of a step: a random rule, a key (most often the first)
+// and a cost. The costs of several debits in one request must not exceed an int64 in
+// sum.
 func (g *generator) debit(i int) debit {
 	r := g.tester.random
 	c := debit{rule: r.IntN(len(g.player.rules))}
@@ -160,8 +162,9 @@ func (g *generator) debit(i int) debit {
 	return c
 }
 
-// changedLimit keeps the period of a windowed algorithm. The model does not define how
-// counts carry over to another period.
+// changedLimit returns a random new limit for rule n. For a windowed algorithm the
+// limit has the same period, because the model does not define how counts are converted
+// to another period.
 func (g *generator) changedLimit(n int) headgate.Limit {
 	r := g.player.rules[n]
 	for {
@@ -178,8 +181,8 @@ func (g *generator) changedLimit(n int) headgate.Limit {
 	}
 }
 
-// nextInstant selects an instant at which decisions change: the end of a wait and 1 µs
-// earlier, the edges of windows, or any instant.
+// nextInstant returns the instant of the next step. It prefers instants at which
+// decisions change: the end of a wait and 1 µs before it, and the edges of windows.
 func (g *generator) nextInstant() headgate.Instant {
 	r := g.tester.random
 	period := g.period()
@@ -209,7 +212,7 @@ func (g *generator) nextInstant() headgate.Instant {
 		if g.player.canGoBack() {
 			at -= logUniform(r, 2*period)
 		}
-	default: // a burst: the same instant again
+	default: // no case: the same instant again, as in a burst
 	}
 	if at < int64(g.player.latest) && !g.player.canGoBack() {
 		at = int64(g.player.latest)

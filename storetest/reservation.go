@@ -19,7 +19,8 @@ func reservationChecks() []check {
 	}
 }
 
-// forEachReserving calls test for every algorithm that supports reservations.
+// forEachReserving returns a check that calls test for every algorithm that supports
+// reservations.
 func forEachReserving(test func(*tester, headgate.Algorithm)) func(*tester) {
 	return func(ts *tester) {
 		for _, a := range ts.options.algorithms() {
@@ -53,10 +54,10 @@ func (ts *tester) cancel(r *headgate.Reservation, at headgate.Instant) {
 	ts.mustf(err, "cancel")
 }
 
-// exhausted returns a limiter under 1/1s with a capacity of 2, both of them spent. next
-// is the delay of the next unit; every further unit becomes available a second after
-// the previous one. A leaky bucket delays a request until its queue is empty, which
-// takes two seconds.
+// exhausted returns a limiter with the limit 1/1s and a capacity of 2, after both units
+// were spent. next is the delay of a reservation of one unit; each further unit becomes
+// available 1 s after the previous one. A leaky bucket delays a request until its queue
+// is empty, which takes 2 s.
 func (ts *tester) exhausted(a headgate.Algorithm) (l *headgate.Limiter, next time.Duration) {
 	l = ts.limiter(a, "1/1s burst 2")
 	ts.mustAllow(l, start, "key", 2)
@@ -89,8 +90,8 @@ func checkReserve(ts *tester, a headgate.Algorithm) {
 	}
 }
 
-// checkReserveDelay compares a reservation with the wait that a take of the same cost
-// returns.
+// checkReserveDelay checks that the delay of a reservation equals the wait that a peek
+// with the same cost returns.
 func checkReserveDelay(ts *tester, a headgate.Algorithm) {
 	ts.parallel(ts.stateCount(), func(ts *tester) {
 		u := ts.randomState(a, "key")
@@ -98,13 +99,14 @@ func checkReserveDelay(ts *tester, a headgate.Algorithm) {
 		want := ts.peek(u.limiter, u.at, "key", cost)
 		wait := want.RetryAfter
 		if a.Queues() {
-			// The delay of a request is the time until the queue is empty.
+			// a leaky bucket delays a request until the queue is empty
 			wait = ts.peek(u.limiter, u.at, "key", 0).Delay
 		}
 		if wait > 0 {
 			again := want.RetryAfter
 			if want.Allowed {
-				// A queue admits the request, but with 1 µs too much delay.
+				// a leaky bucket admits the request, but its delay is 1 µs longer than
+				// allowed
 				again = time.Microsecond
 			}
 			if r := ts.reserve(u.limiter, u.at, cost, wait-time.Microsecond); r.OK() {
@@ -163,8 +165,8 @@ func checkCancelKeepsLater(ts *tester, a headgate.Algorithm) {
 	ts.mustEqual(ts.observe(l, late, "key"), before, l, "after cancelling a reservation that is due")
 }
 
-// checkCancelBounded refunds units between a reservation and its cancellation: they
-// must not be refunded twice.
+// checkCancelBounded refunds units between a reservation and its cancellation. The
+// cancellation must not refund the same units again.
 func checkCancelBounded(ts *tester, a headgate.Algorithm) {
 	l := ts.limiter(a, "1/1s burst 10")
 	ts.mustAllow(l, start, "key", 10)
@@ -206,8 +208,8 @@ func checkReserveUnsupported(ts *tester) {
 	}
 }
 
-// checkSpacing takes cost after a wait and then needs n more units: the wait for them
-// must be at least Spacing(n).
+// checkSpacing spends cost units when they become available. The wait until n further
+// units are available must then be at least Spacing(n).
 func checkSpacing(ts *tester, a headgate.Algorithm) {
 	ts.parallel(ts.stateCount(), func(ts *tester) {
 		u := ts.randomState(a, "key")

@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate/internal/micros"
 )
 
-// stateCount returns the number of random states on which each rule is tested: 60, or
-// fewer if Options.Decisions is small.
+// stateCount returns the number of random states on which each rule is tested:
+// Options.Decisions / 25, but at least 12 and at most 60.
 func (ts *tester) stateCount() int { return min(60, max(12, ts.options.Decisions/25)) }
 
 func ruleChecks() []check {
@@ -25,8 +25,8 @@ func ruleChecks() []check {
 	}
 }
 
-// usedKey is a random limit with a limiter and a key that has random takes, the last
-// one at the instant at.
+// usedKey is a random limit, a limiter with that limit, and the takes that a key has
+// had. The last take was at the instant at.
 type usedKey struct {
 	limiter *headgate.Limiter
 	limit   headgate.Limit
@@ -39,7 +39,8 @@ type pastTake struct {
 	cost int64
 }
 
-// randomState takes random costs from key at random instants.
+// randomState takes random numbers of units of key at random instants, under a random
+// limit of the algorithm a. It returns the takes.
 func (ts *tester) randomState(a headgate.Algorithm, key string) usedKey {
 	limit := randomLimit(ts.random, a)
 	u := usedKey{limit: limit, at: start, limiter: ts.limiterFor(headgate.Policy{Name: ts.name(), Algorithm: a, Limits: []headgate.Limit{limit}})}
@@ -52,14 +53,14 @@ func (ts *tester) randomState(a headgate.Algorithm, key string) usedKey {
 	return u
 }
 
-// repeatOn repeats the takes of u on another key.
+// repeatOn repeats the takes of u on a different key.
 func (ts *tester) repeatOn(u usedKey, key string) {
 	for _, s := range u.takes {
 		ts.take(u.limiter, s.at, key, s.cost)
 	}
 }
 
-// maxCost returns the maximum that a under l can spend in one request.
+// maxCost returns the maximum cost of a request under the algorithm a and the limit l.
 func maxCost(a headgate.Algorithm, l headgate.Limit) int64 {
 	if a.Windowed() {
 		return l.Rate
@@ -141,8 +142,9 @@ func checkClockBackwards(ts *tester, a headgate.Algorithm) {
 	})
 }
 
-// checkTakeBackwards takes one unit, and another one with the clock a little back. No
-// more units may remain than after both takes without going back.
+// checkTakeBackwards takes one unit, turns the clock back by up to a period and takes a
+// second unit. A second key gets both takes without a change of the clock. The first
+// key must not have more units left than the second key.
 func (ts *tester) checkTakeBackwards(u usedKey, key string) {
 	ts.repeatOn(u, "still")
 	then := u.at - headgate.Instant(1+ts.random.Int64N(u.limit.Period.Microseconds()))
@@ -196,7 +198,8 @@ func checkRefund(ts *tester, a headgate.Algorithm) {
 	ts.checkRefundOfExpired(a)
 }
 
-// checkRefundOfExpired refunds units that no longer count: the refund has no effect.
+// checkRefundOfExpired refunds units that no longer count. The refund must have no
+// effect.
 func (ts *tester) checkRefundOfExpired(a headgate.Algorithm) {
 	l := ts.limiter(a, "4/1m")
 	ts.mustAllow(l, start, "key", 4)
@@ -207,8 +210,9 @@ func (ts *tester) checkRefundOfExpired(a headgate.Algorithm) {
 	ts.mustDeny(l, later, "key", 1)
 }
 
-// limitChange is a key whose limit changes: spent units of 10/1m, then the new limit
-// and the units that are left under it.
+// limitChange is a test case for a key whose limit changes: spent is the number of
+// units spent under the limit 10/1m, to is the new limit, and left is the number of
+// units that must be left under it.
 type limitChange struct {
 	spent int64
 	to    string
@@ -231,20 +235,21 @@ func checkChangedLimit(ts *tester, a headgate.Algorithm) {
 	}
 }
 
-// limitChanges are calculated by hand. Under 10/1m, a unit of a continuous bucket takes
-// 6 s. The bucket keeps the instant at which it is full again, at most B·T of the new
-// limit later. The other algorithms keep their counts, and the interval bucket its
-// tokens.
+// limitChanges returns test cases whose results were calculated by hand. In a
+// continuous bucket under 10/1m, a unit refills in 6 s. The bucket keeps the instant at
+// which it will be full, but at most B·T after now, with B and T of the new limit: the
+// capacity and the time in which a unit refills. The other algorithms keep the number
+// of spent units, except the interval bucket, which keeps the number of tokens.
 func limitChanges(a headgate.Algorithm) []limitChange {
 	switch a.Refill() {
 	case headgate.RefillContinuous:
 		return []limitChange{
-			{4, "20/1m", 12},           // 24 s at 3 s
-			{4, "5/1m", 3},             // 24 s at 12 s
-			{10, "20/1m", 0},           // 60 s at 3 s
-			{10, "10/1m burst 20", 10}, // 60 s at 6 s
-			{10, "10/10s", 0},          // 60 s, limited to 10 s
-			{1, "10/10s", 4},           // 6 s at 1 s
+			{4, "20/1m", 12},           // 24 s until full, at 3 s a unit: 8 of 20 are missing
+			{4, "5/1m", 3},             // 24 s until full, at 12 s a unit: 2 of 5 are missing
+			{10, "20/1m", 0},           // 60 s until full, at 3 s a unit: all are missing
+			{10, "10/1m burst 20", 10}, // 60 s until full, at 6 s a unit: 10 of 20 are missing
+			{10, "10/10s", 0},          // 60 s until full, limited to 10 s: all are missing
+			{1, "10/10s", 4},           // 6 s until full, at 1 s a unit: 6 of 10 are missing
 		}
 	case headgate.RefillStepped:
 		return []limitChange{{4, "20/1m", 6}, {4, "5/1m", 5}, {4, "10/1m burst 20", 6}, {10, "20/1m", 0}, {10, "10/1s", 0}, {10, "10/1h", 0}}

@@ -1,5 +1,5 @@
-// Package storetest tests a [headgate.Store]. Authors of a store run it in a test of
-// their own:
+// Package storetest tests implementations of [headgate.Store]. The author of a store
+// calls it in a test of the store:
 //
 //	func TestStore(t *testing.T) {
 //		storetest.Run(t, func(t *testing.T) headgate.Store {
@@ -7,10 +7,11 @@
 //		})
 //	}
 //
-// Each failure states the rule that was broken. The decisions are compared with package
-// model, an independent implementation of the algorithms in rational numbers, on random
-// limits and traces. A difference is printed as the shortest trace that still shows it,
-// with the seed that reproduces it.
+// Every failure states the rule that was broken. On random limits and traces, the
+// decisions of the store are compared with those of package model, an independent
+// implementation of the algorithms in rational numbers. If a decision differs, the
+// suite prints a trace that was shortened as far as it still shows the difference, and
+// the seed that reproduces it.
 package storetest
 
 import (
@@ -25,52 +26,54 @@ import (
 	"github.com/headgate/headgate/storetest/model"
 )
 
-// Options sets how long to test, and what the store under test does not support. The
-// zero value of each field selects its default.
+// Options determine how long the tests take, and what the store under test does not
+// support. A field with the zero value has the default given in its comment.
 type Options struct {
 	// Decisions is the number of decisions that are compared with the model, over all
-	// algorithms together; 0 means 1,000,000. Each rule is tested on 60 random states
-	// of a key. With fewer than 1,500 decisions it is tested on one state for every 25,
-	// but at least on 12.
+	// algorithms together; 0 means 1,000,000. Each rule is also tested on Decisions /
+	// 25 random states of a key, but on at least 12 and at most 60 states.
 	Decisions int
-	// Rounds is how often 64 goroutines use one key concurrently, for each algorithm; 0
-	// means 1,000.
+	// Rounds is the number of times that 64 goroutines use one key concurrently, for
+	// each algorithm; 0 means 1,000.
 	Rounds int
-	// Seed reproduces the random part of a run; 0 means a new seed. Failures print the
-	// seed.
+	// Seed is the seed of all random numbers; the same seed gives the same random
+	// limits and traces. 0 means a new random seed. Failures print the seed.
 	Seed uint64
 	// Parallelism is the number of traces, and of random states for a rule, that are
-	// tested concurrently, each with its own names; 0 means 1. A store across a network
-	// answers many callers in the time that it takes to answer one.
+	// tested concurrently, each with separate names; 0 means 1. A larger number saves
+	// time with a store on a network, because concurrent requests share the latency.
 	Parallelism int
-	// Unsupported lists the algorithms for which Bind must return
-	// [headgate.ErrUnsupported]. Nothing else is tested for them.
+	// Unsupported lists the algorithms that the store does not support: Bind must
+	// return [headgate.ErrUnsupported] for them. No other check uses them.
 	Unsupported []headgate.Algorithm
-	// NonAtomic is set for a store that takes from several keys one after another and
-	// refunds if one of them denies, because it has no operation that spans the keys: a
-	// cluster, a store without transactions. Concurrent callers may then be denied for
-	// units that are about to be refunded, and some units may stay spent. The suite
-	// then tests that the store never admits more than the limits, and never refunds
-	// more than was taken. A single caller sees no difference.
+	// NonAtomic is set for a store that takes units of several keys one key after
+	// another, and refunds them if one key denies, because it has no operation that
+	// spans keys: for example a cluster, or a store without transactions. A concurrent
+	// request may then be denied because of units that are about to be refunded, and
+	// some units may stay spent. The suite then tests only that the store never admits
+	// more than the limits, and never refunds more than was taken. For requests that
+	// are not concurrent, all checks stay the same.
 	NonAtomic bool
-	// TTLs lists the keys that the store under test has left on its server, with their
-	// TTLs; a negative TTL means that the key never expires. The suite calls it while
-	// no operation is in progress. nil means that there is no server, and keys are not
-	// inspected.
+	// TTLs returns the keys that the store under test has on its server, with their
+	// TTLs. A negative TTL means that the key never expires. The suite calls TTLs only
+	// while no operation is in progress. nil means that the store has no server; keys
+	// and TTLs are then not tested.
 	TTLs func() (map[string]time.Duration, error)
-	// RemoveTTL removes the TTL of a key that TTLs has listed. The next operation that
-	// writes to the key must set one again. nil means that this is not tested.
+	// RemoveTTL removes the TTL of a key that TTLs has returned. The suite then
+	// requires that the next operation that writes to the key sets a TTL. nil means
+	// that this is not tested.
 	RemoveTTL func(key string) error
 }
 
-// Run tests the stores that open returns, with default options. Every subtest opens one
-// store; open must close it with t.Cleanup if it needs to be closed. Stores may share a
-// server, even with keys of an earlier run: no two subtests use the same names.
+// Run tests the stores that open returns, with default options. Every subtest calls
+// open for a new store. If the store must be closed, open must do so with t.Cleanup.
+// The stores may share a server, which may contain keys of an earlier test run: no two
+// subtests use the same names.
 func Run(t *testing.T, open func(t *testing.T) headgate.Store) {
 	Options{}.Run(t, open)
 }
 
-// Run is like the function [Run], with these options.
+// Run is like the function [Run], but with the options o.
 func (o Options) Run(t *testing.T, open func(t *testing.T) headgate.Store) {
 	o = o.withDefaults()
 	for _, c := range checks() {
@@ -117,11 +120,11 @@ func (o Options) algorithms() []headgate.Algorithm {
 	return claimed
 }
 
-// check is one rule and its test. Exactly one of once and perAlgorithm is set;
-// perAlgorithm is called for every algorithm.
+// check is one rule and its test. Exactly one of the fields once and perAlgorithm is
+// set. once is called once, perAlgorithm is called for every algorithm.
 type check struct {
-	name         string // of the subtest
-	rule         string // printed if the test fails
+	name         string // name of the subtest
+	rule         string // the rule as text, printed if the test fails
 	once         func(*tester)
 	perAlgorithm func(*tester, headgate.Algorithm)
 }
@@ -130,8 +133,8 @@ func checks() []check {
 	return slices.Concat(modelChecks(), ruleChecks(), keyChecks(), multiChecks(), reservationChecks(), concurrencyChecks(), ttlChecks(), lifecycleChecks())
 }
 
-// run tests one rule on its own store. It returns a summary, or an error that describes
-// how the rule was broken.
+// run tests the rule of c on the given store. It returns a summary, or an error that
+// describes how the store broke the rule. a is empty unless c is per algorithm.
 func (o Options) run(c check, a headgate.Algorithm, store headgate.Store) (summary string, err error) {
 	ts := (&tester{options: o, store: store, prefix: fmt.Sprintf("storetest %x %s %s", o.Seed, c.name, a)}).withRandom()
 	err = ts.catch(func(ts *tester) {

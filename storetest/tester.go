@@ -14,38 +14,39 @@ import (
 // since the epoch.
 const start = headgate.Instant(1_767_225_600_000_000)
 
-// tester runs the test of one rule on a store. Its methods end the test with a failure
-// if the store returns an error, so a test only lists what it expects.
+// tester tests one rule on a store. If the store returns an error, a method of tester
+// ends the test with a failure, so that a test contains only expectations.
 type tester struct {
 	options   Options
 	store     headgate.Store
 	random    *rand.Rand
-	prefix    string // of every name that this test uses
-	nameCount int    // names used so far
-	summary   string // logged if the test passes
+	prefix    string // prefix of all names that the test uses
+	nameCount int    // number of names used until now
+	summary   string // a text that is logged if the test passes
 }
 
-// failure is the panic value that ends a test early; see Options.run.
+// failure is the value with which a test panics in order to fail; tester.catch recovers
+// it.
 type failure struct{ error }
 
 func (ts *tester) failf(format string, args ...any) {
 	panic(failure{fmt.Errorf(format, args...)})
 }
 
-// mustf fails if err is not nil.
+// mustf fails the test if err is not nil. The format describes what was attempted.
 func (ts *tester) mustf(err error, format string, args ...any) {
 	if err != nil {
 		ts.failf("%s: %w", fmt.Sprintf(format, args...), err)
 	}
 }
 
-// name returns a name that no other policy of this or another test has.
+// name returns a new policy name, which no other policy in any test has.
 func (ts *tester) name() string {
 	ts.nameCount++
 	return fmt.Sprintf("%s %d", ts.prefix, ts.nameCount)
 }
 
-// limiter returns a limiter with one limit and a new name.
+// limiter returns a limiter with one limit under a new policy name.
 func (ts *tester) limiter(a headgate.Algorithm, limit string) *headgate.Limiter {
 	return ts.limiterFor(headgate.Policy{Name: ts.name(), Algorithm: a, Limits: []headgate.Limit{headgate.MustParseLimit(limit)}})
 }
@@ -56,8 +57,8 @@ func (ts *tester) limiterFor(p headgate.Policy) *headgate.Limiter {
 	return l
 }
 
-// callAt calls atClock for [headgate.StoreClock], and otherwise atTime with the time of
-// the instant.
+// callAt calls atClock if at is [headgate.StoreClock]. Otherwise it calls atTime with
+// the time of the instant at.
 func callAt[T any](at headgate.Instant, atClock func() (T, error), atTime func(time.Time) (T, error)) (T, error) {
 	if at == headgate.StoreClock {
 		return atClock()
@@ -109,7 +110,7 @@ func (ts *tester) peekAll(at headgate.Instant, checks ...headgate.Check) headgat
 	return d
 }
 
-// mustAllow takes cost and requires it to be allowed.
+// mustAllow takes cost units of key and requires that the take is allowed.
 func (ts *tester) mustAllow(l *headgate.Limiter, at headgate.Instant, key string, cost int64) headgate.Decision {
 	d := ts.take(l, at, key, cost)
 	if !d.Allowed {
@@ -118,7 +119,7 @@ func (ts *tester) mustAllow(l *headgate.Limiter, at headgate.Instant, key string
 	return d
 }
 
-// mustDeny takes cost and requires it to be denied.
+// mustDeny takes cost units of key and requires that the take is denied.
 func (ts *tester) mustDeny(l *headgate.Limiter, at headgate.Instant, key string, cost int64) headgate.Decision {
 	d := ts.take(l, at, key, cost)
 	if d.Allowed {
@@ -127,15 +128,16 @@ func (ts *tester) mustDeny(l *headgate.Limiter, at headgate.Instant, key string,
 	return d
 }
 
-// mustRemain requires that want units remain.
+// mustRemain requires that key has want units left at the instant at. why describes the
+// situation in the failure message.
 func (ts *tester) mustRemain(l *headgate.Limiter, at headgate.Instant, key string, want int64, why string) {
 	if d := ts.peek(l, at, key, 0); d.Remaining != want {
 		ts.failf("%s: %s: got %d remaining at %s want %d", describe(l), why, d.Remaining, formatInstant(at), want)
 	}
 }
 
-// observation is what a caller can observe of a key: the decisions on several costs, at
-// one instant and later.
+// observation is everything that a caller can observe of a key: the decisions of peeks
+// with several costs, at one instant and at later instants.
 type observation []headgate.Decision
 
 func (ts *tester) observe(l *headgate.Limiter, at headgate.Instant, key string) observation {
@@ -150,7 +152,8 @@ func (ts *tester) observe(l *headgate.Limiter, at headgate.Instant, key string) 
 	return decisions
 }
 
-// mustEqual requires got to equal want.
+// mustEqual requires that got equals want. The parameter what describes the situation
+// in the failure message.
 func (ts *tester) mustEqual(got, want observation, l *headgate.Limiter, what string) {
 	for i := range want {
 		if !equalDecisions(got[i], want[i]) {
@@ -159,8 +162,8 @@ func (ts *tester) mustEqual(got, want observation, l *headgate.Limiter, what str
 	}
 }
 
-// equalDecisions compares two decisions. A limit that denied twice in one request may
-// be listed once or twice.
+// equalDecisions reports whether two decisions are equal. DeniedBy is compared as a
+// set, because a limit that denied twice in one request may be listed once or twice.
 func equalDecisions(a, b headgate.Decision) bool {
 	return a.Allowed == b.Allowed && a.Never == b.Never && a.Limit == b.Limit && a.Remaining == b.Remaining &&
 		a.RetryAfter == b.RetryAfter && a.ResetAfter == b.ResetAfter && a.Delay == b.Delay &&
@@ -176,7 +179,7 @@ func containsAll(names, others []string) bool {
 	return true
 }
 
-// formatDecision returns a decision as one line, with waits in µs.
+// formatDecision returns a decision as one line of text, with waits in µs.
 func formatDecision(d headgate.Decision) string {
 	text := fmt.Sprintf("{allowed=%v limit=%d remaining=%d retry_after=%d reset_after=%d delay=%d",
 		d.Allowed, d.Limit, d.Remaining, d.RetryAfter.Microseconds(), d.ResetAfter.Microseconds(), d.Delay.Microseconds())
@@ -189,14 +192,14 @@ func formatDecision(d headgate.Decision) string {
 	return text + "}"
 }
 
-// describe returns the algorithm and limits of a limiter. It omits the name, which is
-// generated.
+// describe returns the algorithm and the limits of a limiter as text, without the
+// policy name, because that is generated.
 func describe(l *headgate.Limiter) string {
 	p := l.Policy()
 	return fmt.Sprintf("%s %v", p.Algorithm, p.Limits)
 }
 
-// formatInstant returns an instant as an offset from start.
+// formatInstant returns an instant as text, relative to the constant start.
 func formatInstant(at headgate.Instant) string {
 	return "start+" + (time.Duration(at-start) * time.Microsecond).String()
 }

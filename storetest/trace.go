@@ -19,12 +19,12 @@ type rule struct {
 	limit     headgate.Limit
 }
 
-// step is one request, or a change of a limit.
+// step is one request, or one change of a limit.
 type step struct {
 	at     headgate.Instant
 	verb   verb
-	debits []debit // one, except for takeAll and peekAll
-	// limit is the new limit of the first debit's rule, for changeLimit.
+	debits []debit // one debit, or several for takeAll and peekAll
+	// for changeLimit, the new limit of the rule in the first debit
 	limit headgate.Limit
 }
 
@@ -49,10 +49,10 @@ func (v verb) String() string {
 	return [...]string{"take", "peek", "refund", "reset", "take all", "peek all", "change limit"}[v]
 }
 
-// keysPerRule is the number of keys of each rule in a trace.
+// keysPerRule is the number of keys that a trace uses under each rule.
 const keysPerRule = 2
 
-// player plays a trace on the store and on the model and compares the decisions.
+// player executes a trace on both the store and the model, and compares the decisions.
 type player struct {
 	tester   *tester
 	rules    []rule
@@ -63,12 +63,12 @@ type player struct {
 	tally    *tally
 }
 
-// playedKey is a key in the model.
+// playedKey is the model's state of a key in a trace.
 type playedKey struct {
 	model     *model.Key
-	used      bool           // units were spent since it was new or reset
-	stale     bool           // its limit has changed since its last request
-	lastLimit headgate.Limit // the limit of its last request
+	used      bool           // units have been spent since the key was new or reset
+	stale     bool           // the limit has changed since the last request for the key
+	lastLimit headgate.Limit // the limit of the last request for the key
 }
 
 func (ts *tester) player(rules []rule) *player {
@@ -91,7 +91,8 @@ func policyOf(name string, r rule) headgate.Policy {
 
 func keyName(k int) string { return [keysPerRule]string{"k0", "k1"}[k] }
 
-// play executes one step on both. difference describes how the decisions differ.
+// play executes one step on the store and on the model. answer is the model's decision.
+// If the store's decision is different, difference describes how.
 func (p *player) play(s step) (answer headgate.Decision, difference error) {
 	if s.verb == changeLimit {
 		p.changeLimit(s)
@@ -119,10 +120,10 @@ func (p *player) play(s step) (answer headgate.Decision, difference error) {
 	return want, p.checkRetryAfter(s, got)
 }
 
-// resetUnused resets the keys of a step whose limit has changed and that have recovered
-// under their previous limit. One store may have evicted such a key; another may have
-// kept it, and its state may count again under the new limit. Only a reset makes the
-// two equal.
+// resetUnused resets those keys of a step whose limit has changed and that had
+// recovered under their previous limit. One store may have dropped the state of such a
+// key, another may have kept it, and the kept state may count again under the new
+// limit. After a reset, both stores must decide alike.
 func (p *player) resetUnused(s step) error {
 	for _, c := range s.debits {
 		k := p.keys[c.rule][c.key]
@@ -138,9 +139,10 @@ func (p *player) resetUnused(s step) error {
 	return nil
 }
 
-// carryOver takes 0 from the keys of a request whose limit has changed, if the store
-// takes from keys one after another. Such a store does not reach the keys after the
-// first denial, and state is carried over to a new limit by the first request under it.
+// carryOver takes 0 units of the keys in a request whose limit has changed, if
+// Options.NonAtomic is set. The first request under a new limit converts the state of
+// its keys to that limit. A store that takes units of one key after another does not
+// reach the keys after the first denial and so does not convert their state.
 func (p *player) carryOver(s step) error {
 	if s.verb != takeAll || !p.tester.options.NonAtomic {
 		return nil
@@ -216,8 +218,9 @@ func (p *player) onModel(s step) headgate.Decision {
 	}
 }
 
-// markUsed marks the keys of a request as used. Units that were taken and refunded may
-// have an effect that is visible only at an earlier instant.
+// markUsed marks the keys of a request as used if units were taken. With
+// Options.NonAtomic it does so even if the units were refunded, because their effect
+// may be visible at an earlier instant.
 func (p *player) markUsed(s step, allowed bool) {
 	refunded := s.verb == takeAll && p.tester.options.NonAtomic
 	for _, c := range s.debits {
@@ -227,11 +230,11 @@ func (p *player) markUsed(s step, allowed bool) {
 	}
 }
 
-// checkRetryAfter peeks again at the end of a denial's wait and 1 µs earlier: the wait
-// must be exact. It peeks at the later instant first, to detect a store in which such a
-// peek changes the state. The wait is not exact for a peek at a key whose limit has
-// changed and that was not used since, because only the next take carries the state
-// over.
+// checkRetryAfter requires that the wait of a denial is exact: a peek at its end must
+// be allowed, a peek 1 µs before that must be denied. It peeks at the later instant
+// first, in order to detect a store in which such a peek changes the state. It skips a
+// step with a key whose limit has changed since the last request: only the next take
+// converts the state to the new limit, so the wait that a peek returns is not exact.
 func (p *player) checkRetryAfter(s step, d headgate.Decision) error {
 	then := s.at + headgate.Instant(d.RetryAfter.Microseconds())
 	if d.Allowed || d.Never || then > headgate.MaxInstant || p.stale(s) {
@@ -241,11 +244,11 @@ func (p *player) checkRetryAfter(s step, d headgate.Decision) error {
 	checks := p.checks(s)
 	later, err := headgate.PeekAllAt(background, then.Time(), checks...)
 	if err != nil || !later.Allowed {
-		return fmt.Errorf("denied with retry_after=%d; peek at that time: got %s, error %v want allowed", d.RetryAfter.Microseconds(), formatDecision(later), err)
+		return fmt.Errorf("denied with retry_after=%d µs; a peek at that time: got %s, error %v; want allowed", d.RetryAfter.Microseconds(), formatDecision(later), err)
 	}
 	sooner, err := headgate.PeekAllAt(background, (then - 1).Time(), checks...)
 	if err != nil || sooner.Allowed {
-		return fmt.Errorf("denied with retry_after=%d; peek 1 µs earlier: got %s, error %v want denied", d.RetryAfter.Microseconds(), formatDecision(sooner), err)
+		return fmt.Errorf("denied with retry_after=%d µs; a peek 1 µs before that time: got %s, error %v; want denied", d.RetryAfter.Microseconds(), formatDecision(sooner), err)
 	}
 	return nil
 }
@@ -259,9 +262,9 @@ func (p *player) stale(s step) bool {
 	return false
 }
 
-// canGoBack reports whether the decisions at an instant before the latest one are
-// determined. A store may or may not have dropped units that no longer count at the
-// latest instant.
+// canGoBack reports whether the model can predict decisions at instants before the
+// latest instant. It cannot if units have expired at the latest instant, because a
+// store may or may not have dropped them.
 func (p *player) canGoBack() bool {
 	for r, keys := range p.keys {
 		for _, k := range keys {
@@ -273,8 +276,9 @@ func (p *player) canGoBack() bool {
 	return true
 }
 
-// replay plays t with new names. It returns the index of the first step that differs,
-// and the difference.
+// replay executes t with new policy names. It returns the index of the first step whose
+// decision differs, and a description of the difference, which is nil if no decision
+// differs.
 func (ts *tester) replay(t trace) (step int, difference error) {
 	p := ts.player(t.rules)
 	for i, s := range t.steps {
@@ -288,7 +292,8 @@ func (ts *tester) replay(t trace) (step int, difference error) {
 	return 0, nil
 }
 
-// shrink removes steps from a trace as long as the rest still shows a difference.
+// shrink removes steps from a trace as long as the remaining trace still shows a
+// difference. It returns the trace and the difference.
 func (ts *tester) shrink(t trace) (trace, error) {
 	i, difference := ts.replay(t)
 	if difference == nil {
@@ -308,7 +313,8 @@ func (ts *tester) shrink(t trace) (trace, error) {
 	return t, difference
 }
 
-// String returns the trace as a table for a calculation by hand.
+// String returns the trace as a table from which the decisions can be calculated by
+// hand.
 func (t trace) String() string {
 	var b strings.Builder
 	for i, r := range t.rules {

@@ -16,7 +16,7 @@ func ttlChecks() []check {
 	}
 }
 
-// ttls returns the keys on the server with their TTLs, or nil without a server.
+// ttls returns the keys on the server with their TTLs, or nil if Options.TTLs is nil.
 func (ts *tester) ttls() map[string]time.Duration {
 	if ts.options.TTLs == nil {
 		return nil
@@ -26,7 +26,8 @@ func (ts *tester) ttls() map[string]time.Duration {
 	return ttls
 }
 
-// mustAllHaveTTL requires a TTL for every key on the server.
+// mustAllHaveTTL requires that every key on the server has a TTL. when describes the
+// situation in the failure message.
 func (ts *tester) mustAllHaveTTL(when string) {
 	for key, ttl := range ts.ttls() {
 		if ttl < 0 {
@@ -35,7 +36,7 @@ func (ts *tester) mustAllHaveTTL(when string) {
 	}
 }
 
-// newKeys returns the keys that are not in before.
+// newKeys returns the keys on the server that are not in before, with their TTLs.
 func (ts *tester) newKeys(before map[string]time.Duration) map[string]time.Duration {
 	ttls := ts.ttls()
 	for key := range before {
@@ -44,8 +45,8 @@ func (ts *tester) newKeys(before map[string]time.Duration) map[string]time.Durat
 	return ttls
 }
 
-// eachVerb executes each operation at the store's clock and at an instant. It calls
-// done with the name of the operation after each.
+// eachVerb executes every kind of operation, once at the store's clock and once at a
+// given instant. After each operation it calls done with the name of the operation.
 func (ts *tester) eachVerb(a headgate.Algorithm, done func(verb string)) {
 	l := ts.limiter(a, "10/1h")
 	for _, at := range []headgate.Instant{headgate.StoreClock, start} {
@@ -76,7 +77,8 @@ func (ts *tester) eachVerb(a headgate.Algorithm, done func(verb string)) {
 	}
 }
 
-// checkTTLSet covers T4.
+// checkTTLSet requires that every key has a TTL after every kind of operation:
+// guarantee T4 in docs/guarantees.md.
 func checkTTLSet(ts *tester, a headgate.Algorithm) {
 	before := ts.ttls()
 	if before == nil {
@@ -88,7 +90,8 @@ func checkTTLSet(ts *tester, a headgate.Algorithm) {
 	}
 }
 
-// checkTTLRestored removes the TTL of every key in front of a write to it: T4.
+// checkTTLRestored removes the TTLs of all keys before each write, and requires that
+// the write sets them again: guarantee T4 in docs/guarantees.md.
 func checkTTLRestored(ts *tester, a headgate.Algorithm) {
 	if ts.options.RemoveTTL == nil {
 		return
@@ -118,7 +121,8 @@ func checkTTLRestored(ts *tester, a headgate.Algorithm) {
 	}
 }
 
-// checkShortTTL uses windows close to the units in which servers count TTLs: T5.
+// checkShortTTL uses periods close to 1 ms and 1 s, the units in which servers count
+// TTLs: guarantee T5 in docs/guarantees.md.
 func checkShortTTL(ts *tester, a headgate.Algorithm) {
 	for _, limit := range []string{"1/1ms", "1000000/1ms", "1/999ms", "1/1s", "1/1001ms"} {
 		l := ts.limiter(a, limit)
@@ -131,8 +135,9 @@ func checkShortTTL(ts *tester, a headgate.Algorithm) {
 	}
 }
 
-// checkTTLDuration compares a key's TTL with its reset_after: T6. The upper bound is a
-// choice of this suite: twice the sum of reset_after and the period, plus an hour.
+// checkTTLDuration requires that the TTL of a key is at least its reset_after:
+// guarantee T6 in docs/guarantees.md. It also requires an upper bound, which this suite
+// has chosen: twice the sum of reset_after and the period, plus an hour.
 func checkTTLDuration(ts *tester, a headgate.Algorithm) {
 	for _, limit := range []string{"10/1s", "3/1m", "10/24h", "7/366d"} {
 		before := ts.ttls()
@@ -158,7 +163,8 @@ func checkTTLDuration(ts *tester, a headgate.Algorithm) {
 	}
 }
 
-// checkNothingStored checks that a key that was only peeked at is not stored: T13.
+// checkNothingStored requires that a key of which nothing was spent is not stored:
+// guarantee T13 in docs/guarantees.md.
 func checkNothingStored(ts *tester, a headgate.Algorithm) {
 	before := ts.ttls()
 	if before == nil {

@@ -8,17 +8,17 @@ import (
 	"github.com/headgate/headgate/storetest/model"
 )
 
-// Admission is one request that was admitted. The store decided between Before and
-// After, in µs since the Unix epoch, by the clock that all processes of a machine
-// share.
+// Admission is one admitted request. The store decided on it at some time between
+// Before and After, both in µs since the Unix epoch by the clock of the machine, which
+// all processes share.
 type Admission struct {
 	Before, After int64
 	Cost          int64 // units
 }
 
-// Check returns an error if in some span of time more units were admitted than the
-// bound allows. It counts only units that were certainly admitted within a span, so an
-// error is never a false alarm.
+// Check returns an error if more units were admitted in some time span than bound
+// allows. It counts only units that were certainly admitted within the span, so that it
+// never returns an error for a correct store.
 func Check(admissions []Admission, bound model.UpperBound) error {
 	byBefore := slices.Clone(admissions)
 	slices.SortFunc(byBefore, func(a, b Admission) int { return cmp.Compare(a.Before, b.Before) })

@@ -1,7 +1,7 @@
-// Package crowd tests a store with many processes that use one key concurrently, by the
-// store's own clock. It counts the units that were admitted. No span of time may
-// contain more of them than the algorithm guarantees. The count is independent of how
-// the store decides.
+// Package crowd tests a store with many processes that use one key concurrently, at the
+// time of the store's clock. It counts the admitted units: no time span may contain
+// more of them than the algorithm guarantees. The count does not depend on how the
+// store decides.
 package crowd
 
 import (
@@ -25,48 +25,52 @@ import (
 	"github.com/headgate/headgate/storetest/model"
 )
 
-// Crowd is a set of processes that use one key. The zero value of each field except
-// Algorithm and Limit selects its default.
+// Crowd is the configuration of a test with many processes that use one key. Algorithm
+// and Limit are required. Any other field with the zero value has the default given in
+// its comment.
 type Crowd struct {
 	Algorithm headgate.Algorithm
 	Limit     headgate.Limit
 	// Processes is the number of processes; 0 means 8.
 	Processes int
-	// Goroutines is the number of goroutines in each process, all using the same key; 0
-	// means 32.
+	// Goroutines is the number of goroutines in each process; 0 means 32. All of them
+	// use the same key.
 	Goroutines int
-	// Duration is how long they send requests; 0 means 2 s.
+	// Duration is how long the processes send requests; 0 means 2 s.
 	Duration time.Duration
-	// During runs in this process while the others send requests; nil means nothing.
+	// During is called in the process of the test while the child processes send
+	// requests; nil means no call.
 	During func()
-	// AllowErrors is set if During disturbs the store: operations may then fail. Units
+	// AllowErrors allows operations to fail; set it if During disturbs the store. Units
 	// that failed operations spent are not counted.
 	AllowErrors bool
-	// MaxLosses is how many times the store may forget the state of the key, by its
-	// design. Each loss raises the bound by the whole capacity.
+	// MaxLosses is how many times the store may, by design, lose the state of the key.
+	// Each loss raises the maximum of admitted units by the whole capacity. 0 means
+	// that no loss is allowed.
 	MaxLosses int64
 }
 
 // jobVariable is the environment variable that passes the job to a child process.
 const jobVariable = "HEADGATE_CROWD"
 
-// Result is the outcome of a run.
+// Result is the outcome of a crowd test.
 type Result struct {
 	Operations, Failed int64 // number of operations
 	Admitted           int64 // number of units
 }
 
-// job is what a child process has to do.
+// job describes the task of a child process.
 type job struct {
 	Address string
 	Scope   string
 	Begin   time.Time
-	Out     string // file for the report
+	Out     string // path of the file for the report
 }
 
-// Run tests the store at the address that serve returns. Each process opens the store
-// with open. Run starts the test t again in child processes, which call only open; code
-// of t that precedes Run is executed there, too. Two runs of t must not overlap.
+// Run tests the store at the address that serve returns. It starts the test t again in
+// each child process, where Run opens the store with open and does not call serve. Code
+// of t before the call of Run is also executed in every child process. Two executions
+// of t must not overlap.
 func (c Crowd) Run(t *testing.T, serve func(t *testing.T) (address string), open func(t *testing.T, address string) headgate.Store) Result {
 	t.Helper()
 	c = c.withDefaults()
@@ -99,7 +103,8 @@ func (c Crowd) withDefaults() Crowd {
 	return c
 }
 
-// runProcesses starts the processes, waits for them and reads their reports.
+// runProcesses starts the child processes, waits until they end and reads their
+// reports.
 func (c Crowd) runProcesses(t *testing.T, address string) ([]Admission, Result) {
 	t.Helper()
 	folder := t.TempDir()
@@ -126,7 +131,8 @@ func (c Crowd) runProcesses(t *testing.T, address string) ([]Admission, Result) 
 	return readReports(t, files)
 }
 
-// childCommand returns the command that runs this test in a child process.
+// childCommand returns the command that executes the test t in a child process with the
+// job j.
 func childCommand(t *testing.T, j job) (*exec.Cmd, error) {
 	text, err := json.Marshal(j)
 	if err != nil {
@@ -141,7 +147,8 @@ func childCommand(t *testing.T, j job) (*exec.Cmd, error) {
 	return child, nil
 }
 
-// runProcess sends requests in one process from job.Begin until Duration has passed.
+// runProcess sends requests in a child process from job.Begin until Duration has
+// passed, and writes the report.
 func (c Crowd) runProcess(t *testing.T, j job, store headgate.Store) {
 	b, err := store.Bind(headgate.Rule{Scope: j.Scope, Name: "crowd", Limit: c.Limit, Algorithm: c.Algorithm})
 	if err != nil {
@@ -160,8 +167,9 @@ func (c Crowd) runProcess(t *testing.T, j job, store headgate.Store) {
 	}
 }
 
-// runGoroutine sends requests from one goroutine, far more than can be admitted. After
-// a denial it sleeps, to leave the processor to others.
+// runGoroutine sends requests in one goroutine, far more than the limit can admit, and
+// returns the admissions. After a denial it sleeps, so that other goroutines and
+// processes can use the processor.
 func (c Crowd) runGoroutine(b headgate.Bound, until time.Time, result *Result) (log []Admission) {
 	r := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
 	for time.Now().Before(until) {
@@ -181,8 +189,8 @@ func (c Crowd) runGoroutine(b headgate.Bound, until time.Time, result *Result) (
 	return log
 }
 
-// writeReport writes the result of a process as 8-byte numbers: the counts first, then
-// the admissions.
+// writeReport writes the report of a child process to a file of 8-byte numbers: first
+// the counts of operations, then the admissions.
 func writeReport(file string, r Result, logs [][]Admission) error {
 	numbers := []int64{r.Operations, r.Failed}
 	for _, log := range logs {

@@ -10,27 +10,29 @@ import (
 	"github.com/headgate/headgate/storetest/history"
 )
 
-// The number of operations of each client. Operations of unknown outcome make a history
-// slow to check, so each client may have only a few. The instant is frozen during a
-// fault, because operations with equal requests are interchangeable.
+// The number of operations that each client executes. A client may have only few
+// operations of unknown outcome, because they make a history slow to check. During a
+// fault, all operations of a client are at the same instant, because that makes equal
+// requests interchangeable in the check.
 const (
 	opsBefore    = 4 // before the fault
-	maxOpsDuring = 8 // from then until the recovery
-	maxUnknown   = 2 // of unknown outcome during the fault
+	maxOpsDuring = 8 // maximum between the beginning of the fault and the recovery
+	maxUnknown   = 2 // maximum of operations with unknown outcome during the fault
 	answersAfter = 4 // answered operations after the recovery
 )
 
-// client is one caller of one key.
+// client is one of several concurrent callers of one key.
 type client struct {
 	round  *round
 	sub    *subject
 	number int
 	bound  headgate.Bound
 	random *rand.Rand
-	frozen bool // the instant does not advance
+	frozen bool // whether the instant of the operations does not advance
 }
 
-// runClient executes operations before, during and after the fault.
+// runClient executes operations before, during and after the fault. n is the number of
+// the key, number is the number of the client.
 func (s *round) runClient(n int, sub *subject, number int) {
 	suite := &s.run.suite
 	c := &client{
@@ -39,7 +41,7 @@ func (s *round) runClient(n int, sub *subject, number int) {
 	}
 	for i := range opsBefore {
 		if i == opsBefore-1 {
-			s.ready.Done() // the next operations overlap with the fault
+			s.ready.Done() // the fault is injected during the next operations
 		}
 		c.do()
 		c.sleep(5 * time.Millisecond)
@@ -68,8 +70,8 @@ func (c *client) during() {
 	}
 }
 
-// after executes operations until enough were answered. The first answer must arrive
-// within RecoverWithin.
+// after executes operations until answersAfter of them were answered. It records an
+// error if there is no answer within RecoverWithin after the recovery.
 func (c *client) after() {
 	for answered := 0; answered < answersAfter; {
 		if c.do() == history.Answered {
@@ -97,7 +99,8 @@ func (c *client) recordRecovery() {
 	}
 }
 
-// do executes one operation.
+// do executes one operation and returns its outcome. It records an error if the
+// operation takes longer than its deadline and Suite.Grace.
 func (c *client) do() history.Outcome {
 	deadline := c.round.run.fault.Deadline
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
@@ -111,7 +114,7 @@ func (c *client) do() history.Outcome {
 	return outcome
 }
 
-// request returns a random request, most often a take.
+// request returns a random request. Most requests are takes.
 func (c *client) request() history.Request {
 	r := history.Request{At: c.instant(), Cost: 1 + c.random.Int64N(2)}
 	switch n := c.random.IntN(20); {

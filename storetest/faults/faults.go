@@ -1,8 +1,9 @@
 // Package faults tests a store while its server is killed, stopped, disconnected or
-// moved. The author of the test defines how each fault is injected. Many clients, on
-// several stores as in several processes, then use many keys while the fault occurs.
-// Package history checks for every key whether the decisions can be explained. A fault
-// declares what the store may lose; any other loss is a failure.
+// moved. The author of the test defines how each fault is injected. While the fault
+// occurs, many clients use many keys through several stores, which represent several
+// processes. For every key, package history then checks whether the decisions can be
+// explained. A fault declares which state the store may lose; any other loss is a
+// failure.
 package faults
 
 import (
@@ -16,65 +17,69 @@ import (
 	"github.com/headgate/headgate/storetest/model"
 )
 
-// Fault is one kind of failure.
+// Fault is one kind of failure, which the test injects repeatedly.
 type Fault struct {
 	// Name is the name of the subtest.
 	Name string
-	// Inject causes the fault and returns once it is in effect. It is called
-	// repeatedly, each time after Recover.
+	// Inject starts the fault and returns when the fault has taken effect. It is called
+	// repeatedly; before each further call, the fault has ended.
 	Inject func(ctx context.Context) error
 	// Duration is how long the fault lasts while clients send requests; 0 means 100 ms.
 	Duration time.Duration
-	// Recover ends the fault and returns once the server has recovered; nil if it
-	// recovers automatically.
+	// Recover ends the fault and returns when the server has recovered. nil means that
+	// the server recovers automatically.
 	Recover func(ctx context.Context) error
 	// RecoverWithin is the maximum time from the return of Recover until every client
-	// is answered again; 0 means 15 s, for a busy machine.
+	// gets an answer again; 0 means 15 s, which is enough on a busy machine.
 	RecoverWithin time.Duration
-	// Deadline is the deadline of each operation under this fault; 0 means the suite's.
+	// Deadline is the deadline of each operation under this fault; 0 means
+	// Suite.Deadline.
 	Deadline time.Duration
-	// MayLose is the state that the store may lose, once for each fault and key, at
-	// some moment between Inject and the return of Recover.
+	// MayLose is the state that the store may lose, once for each injection and key, at
+	// some time between the call of Inject and the return of Recover.
 	MayLose history.Loss
-	// Transparent is set for a fault that no client may notice: every operation must be
-	// answered.
+	// Transparent is set for a fault that must not affect clients: every operation must
+	// be answered.
 	Transparent bool
-	// MustFail is set for a fault under which some operations must fail or have an
-	// unknown outcome. If none does, the test reports that the fault had no effect.
+	// MustFail is set for a fault under which at least one operation must fail or have
+	// an unknown outcome. If all operations are answered, the test fails, because the
+	// fault had no effect.
 	MustFail bool
 }
 
-// Suite configures the test. The zero value of each field except Open selects its
-// default.
+// Suite is the configuration of the test. Open is required. Any other field with the
+// zero value has the default given in its comment.
 type Suite struct {
-	// Open returns a store that uses the servers on which the faults occur, as another
-	// process would open it. It must close the store with t.Cleanup.
+	// Open returns a new store that uses the servers on which the faults occur, as a
+	// further process would. It must close the store with t.Cleanup.
 	Open func(t *testing.T) headgate.Store
 	// Processes is the number of stores that are opened for each fault; 0 means 2.
 	Processes int
-	// Histories is the number of keys whose history is checked under each fault; 0
+	// Histories is the number of keys whose histories are checked under each fault; 0
 	// means 500.
 	Histories int
-	// Keys is the number of keys that are in use during one injection; 0 means 50.
+	// Keys is the number of keys that are in use during one injection of a fault; 0
+	// means 50.
 	Keys int
 	// Clients is the number of clients of each key; 0 means 4.
 	Clients int
 	// Deadline is the deadline of each operation; 0 means 100 ms.
 	Deadline time.Duration
-	// Grace is how long after its deadline an operation may return; 0 means 10 s, for a
-	// busy machine.
+	// Grace is how long after its deadline an operation may still return; 0 means 10 s,
+	// which is enough on a busy machine.
 	Grace time.Duration
-	// Algorithms are used for the keys in turn; nil means all.
+	// Algorithms lists the algorithms, which are assigned to the keys in turn; nil
+	// means all.
 	Algorithms []headgate.Algorithm
-	// TakesOnly is set for stores that cache denials. Nothing is refunded then, because
-	// the cache of another process could not know of the refund.
+	// TakesOnly is set for a store that caches denials. Clients then do not refund or
+	// reset units, because the caches of other processes would not observe it.
 	TakesOnly bool
-	// Seed reproduces the requests of the clients, but not their timing; 0 means a new
-	// seed. Failures print the seed.
+	// Seed is the seed of the requests; the same seed gives the same requests, but not
+	// the same timing. 0 means a new random seed. Failures print the seed.
 	Seed uint64
 }
 
-// Run tests the store under each of the faults.
+// Run tests the store under each of the given faults, in one subtest for each.
 func (s Suite) Run(t *testing.T, faults ...Fault) {
 	s = s.withDefaults()
 	for _, f := range faults {

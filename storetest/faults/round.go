@@ -13,26 +13,27 @@ import (
 	"github.com/headgate/headgate/storetest/history"
 )
 
-// Histories begin at noon, 2026-01-01 12:00. All instants of a history are within an
-// hour, which is one window.
+// The first operation of a history is at noon of 2026-01-01 (UTC). All operations of a
+// history are within an hour, so that they are in one window.
 const (
 	noon   = headgate.Instant(1_767_268_800_000_000)
 	window = 3_600_000_000
 )
 
-// strides are the maximum advances of the instant from one operation to the next, in
-// µs: none, a little, and enough to refill units.
+// strides are the maximum steps, in µs, by which the instant advances from one
+// operation to the next: none, a small one, and one that is enough to refill units.
 var strides = []int64{0, 0, 1_000_000, 20_000_000}
 
 const (
-	// checkTimeout is the maximum time to check one history.
+	// checkTimeout is the maximum time for the check of one history.
 	checkTimeout = 10 * time.Second
-	// maxRepeats limits the number of histories, as a multiple of Suite.Histories. An
-	// undecided history is replaced by another one.
+	// maxRepeats limits the number of histories to this multiple of Suite.Histories. A
+	// history that cannot be checked within checkTimeout is undecided, and is replaced
+	// by another one.
 	maxRepeats = 3
 )
 
-// run is the subtest of one fault.
+// run is the test of one fault, with many injections.
 type run struct {
 	suite  Suite
 	fault  Fault
@@ -41,12 +42,12 @@ type run struct {
 	check func(l *history.Log, timeout time.Duration) error
 
 	rounds, histories int
-	undecided         atomic.Int64 // of the histories
+	undecided         atomic.Int64 // number of undecided histories
 	counts            history.Counts
-	slowestRecovery   time.Duration // longest time from the recovery to an answer
+	slowestRecovery   time.Duration // the longest time from a recovery to the first answer of a client
 }
 
-// String returns a summary of the run.
+// String returns a summary of the test of one fault.
 func (r *run) String() string {
 	return fmt.Sprintf("%d injections, %d histories, %d of them undecided, all others explained; operations: %d answered, %d of unknown outcome, %d failed; recovered within %v",
 		r.rounds, r.histories, r.undecided.Load(), r.counts.Answered, r.counts.Unknown, r.counts.Failed, r.slowestRecovery.Round(time.Millisecond))
@@ -69,7 +70,8 @@ func (r *run) runAll() error {
 	return nil
 }
 
-// runRound uses all keys while the fault occurs, and checks their histories.
+// runRound injects the fault once, while clients use Suite.Keys keys, and checks the
+// histories of these keys.
 func (r *run) runRound() error {
 	s := &round{run: r, recovered: make(chan struct{})}
 	if err := s.prepare(); err != nil {
@@ -81,26 +83,26 @@ func (r *run) runRound() error {
 	return s.checkHistories()
 }
 
-// round is one injection: the keys and their clients.
+// round is one injection of a fault, with the keys and clients that are in use.
 type round struct {
 	run             *run
 	subjects        []*subject
-	ready           sync.WaitGroup // clients that have not yet started
-	recovered       chan struct{}  // closed when the fault is over
-	recoveredAt     time.Time      // set before recovered is closed
-	slowestRecovery atomic.Int64   // in ns
+	ready           sync.WaitGroup // counts the clients that have not yet executed opsBefore operations
+	recovered       chan struct{}  // closed when the fault has ended
+	recoveredAt     time.Time      // set before the channel recovered is closed
+	slowestRecovery atomic.Int64   // in ns; the longest time from the recovery to the first answer of a client
 
 	mu  sync.Mutex
-	err error // of the first client that failed
+	err error // the first error of a client or a check
 }
 
-// subject is a key and its history.
+// subject is a key under test and its history.
 type subject struct {
 	key    string
-	bounds []headgate.Bound // one for each process
+	bounds []headgate.Bound // the bound rule in each store
 	log    *history.Log
 	stride int64
-	now    atomic.Int64 // the latest instant, in µs after noon
+	now    atomic.Int64 // the instant of the latest operation, in µs after noon
 }
 
 func (s *round) prepare() error {
@@ -123,8 +125,8 @@ func (s *round) prepare() error {
 	return nil
 }
 
-// runClients starts the clients, injects the fault once all have started, and waits
-// until they are done.
+// runClients starts the clients, injects the fault when all of them have executed their
+// first operations, and waits until all clients have ended.
 func (s *round) runClients() error {
 	var all sync.WaitGroup
 	clients := s.run.suite.Clients
@@ -163,7 +165,8 @@ func (s *round) injectAndRecover() (injectedAt time.Time, err error) {
 	return injectedAt, err
 }
 
-// checkHistories checks every history, as many concurrently as there are processors.
+// checkHistories checks the history of every key. It checks as many histories
+// concurrently as there are processors.
 func (s *round) checkHistories() error {
 	var all sync.WaitGroup
 	free := make(chan struct{}, runtime.GOMAXPROCS(0))

@@ -12,14 +12,14 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// ErrUndecided is matched by the error of [Log.Check] if the search took too long. It
-// does not mean that the store is wrong.
+// ErrUndecided is matched by the error of [Log.Check] if the search exceeded its
+// timeout. The store may then be right or wrong.
 var ErrUndecided = errors.New("history: undecided")
 
-// Check searches for an order of the operations that explains every decision, for at
-// most timeout. It returns a [Violation] if no order does, and an error that
-// matches [ErrUndecided] if the search timed out. No operation may be recorded during
-// the search.
+// Check searches, for at most timeout, for an order of the operations that explains
+// every decision. If no order explains them, it returns a [*Violation]. If the search
+// exceeds timeout, it returns an error that matches [ErrUndecided]. No operation may be
+// recorded during the search.
 func (l *Log) Check(timeout time.Duration) error {
 	c := &checker{machine: newMachine(l.algorithm, l.limit)}
 	model := c.model(l.events)
@@ -34,21 +34,24 @@ func (l *Log) Check(timeout time.Duration) error {
 	}
 }
 
-// Violation is a history that no order of its operations explains.
+// Violation is the error for a history whose decisions no order of its operations
+// explains.
 type Violation struct {
 	Log   *Log
-	Total int // operations to explain
-	// position of each operation in the longest partial explanation
+	Total int // number of operations that an order must explain
+	// position of each operation in the longest partial order
 	order map[*event]int
 }
 
-// Error returns the whole history with the order that explains most of it.
+// Error returns the whole history as text. The operations of the longest partial order
+// are numbered.
 func (v *Violation) Error() string {
 	return fmt.Sprintf("history: no order of these operations explains their decisions; the longest partial order, numbered in the first column, explains %d of %d:\n%s",
 		len(v.order), v.Total, v.Log.table(v.order))
 }
 
-// longestExplanation returns the order of the longest partial explanation.
+// longestExplanation returns the position of each operation in the longest order that
+// explains a part of the operations.
 func longestExplanation(model porcupine.Model, operations []porcupine.Operation, timeout time.Duration) map[*event]int {
 	var best []porcupine.Operation
 	_, info := porcupine.CheckOperationsVerbose(model, operations, timeout)
@@ -66,28 +69,30 @@ func longestExplanation(model porcupine.Model, operations []porcupine.Operation,
 	return order
 }
 
-// checker is the sequential specification: a machine, and the order of unknown
-// operations.
+// checker is the sequential specification for the search: a machine, and the order in
+// which operations of unknown outcome are tried.
 type checker struct {
 	machine     *machine
-	classes     []Request // distinct requests of unknown outcome
-	losesWrites bool      // the latest writes may be lost, so a search needs past states
+	classes     []Request // distinct requests with an unknown outcome
+	losesWrites bool      // whether the latest writes may be lost, so that a search must store all past states
 }
 
-// state is a position of a search. Unknown operations with the same request are
-// interchangeable: it is enough to try them in the order of their calls. done is the
-// number of operations of each class that have been executed.
+// state is the state of a search after some operations. Operations of unknown outcome
+// with equal requests form a class. They are interchangeable, so it is enough to try
+// them in the order of their calls. done is the number of operations of each class that
+// have been executed.
 type state struct {
 	key  int
-	past int // the set of earlier states, if losesWrites
+	past int // number of the set of all past states, if losesWrites is set
 	done [maxClasses]uint16
 }
 
-// maxClasses is the maximum number of distinct unknown requests. Further ones are
-// searched in every order.
+// maxClasses is the maximum number of classes. Operations of unknown outcome that
+// belong to no class are tried in every order.
 const maxClasses = 16
 
-// input is an event in the search. class and rank are set for an unknown outcome.
+// input is an event in the search. For an operation of unknown outcome, class is the
+// number of its class, or −1, and rank is its position in the class.
 type input struct {
 	event       *event
 	class, rank int
@@ -106,8 +111,9 @@ func (c *checker) model(events []event) porcupine.Model {
 	return nondeterministic.ToModel()
 }
 
-// operations returns the events that may have been executed. An unknown operation may
-// have been executed at any time after its call.
+// operations returns the events that the search must order: the events that may have been
+// executed and may have changed or observed the state. An operation of unknown outcome
+// may have been executed at any time after its call.
 func (c *checker) operations(events []event) []porcupine.Operation {
 	ordered := slices.DeleteFunc(byCall(events), func(e *event) bool {
 		return e.loss == NoLoss && (e.outcome == NotExecuted || e.outcome == Unknown && e.request.Verb == headgate.Peek)
@@ -128,7 +134,8 @@ func (c *checker) operations(events []event) []porcupine.Operation {
 	return operations
 }
 
-// classOf returns the class of a request, or −1 if there are too many.
+// classOf returns the class of a request, which it creates if necessary, or −1 if there
+// are already maxClasses classes.
 func (c *checker) classOf(r Request) int {
 	if i := slices.Index(c.classes, r); i >= 0 {
 		return i
@@ -140,7 +147,8 @@ func (c *checker) classOf(r Request) int {
 	return len(c.classes) - 1
 }
 
-// step returns the possible next states, or none if the decision does not fit.
+// step returns the states that can follow s after the event in. It returns none if the
+// recorded decision is not the decision in the state s.
 func (c *checker) step(s state, in input) []any {
 	switch in.event.loss {
 	case LatestWrites:
@@ -169,7 +177,9 @@ func (c *checker) step(s state, in input) []any {
 	return next
 }
 
-// afterLoss returns the unchanged state and the states that may remain after a loss.
+// afterLoss returns the states that can follow s when state may have been lost: s
+// itself, because nothing may have been lost, and s with each of the remaining key
+// states.
 func (c *checker) afterLoss(s state, remaining []int) []any {
 	next := []any{s}
 	for _, key := range remaining {

@@ -1,14 +1,14 @@
 // Package history checks whether the decisions that many clients received for one key
-// can be explained by operations that were executed one after another, that is, whether
+// can be explained by operations that were executed one after another. This means that
 // the key is linearizable.
 //
-// Each operation carries the instant of its decision, so the expected decision is known
-// to the microsecond for every order. All instants of a history are within one window.
-// A store may drop units that have expired at one instant, and an operation at an
-// earlier instant would observe that. Some operations have an unknown outcome: a lost
-// reply does not show whether the server executed the request, and the server may
-// execute it much later. [porcupine] searches for an order, and package model supplies
-// the decisions.
+// Every operation has an explicit instant, so that for every order the expected
+// decisions are known to the microsecond. All instants of a history are within one
+// window. A store may drop units that have expired at one instant, and an operation at
+// an earlier instant would observe that. An operation can have an unknown outcome: if
+// the reply is lost, the client cannot know whether the server executed the request,
+// and the server may execute it much later. [porcupine] searches for an order, and
+// package model computes the decisions.
 //
 // [porcupine]: https://github.com/anishathalye/porcupine
 package history
@@ -25,7 +25,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Log records the operations of the clients of one key. Its methods may be called
+// Log records the operations of all clients of one key. Its methods may be called
 // concurrently.
 type Log struct {
 	algorithm headgate.Algorithm
@@ -37,11 +37,11 @@ type Log struct {
 	counts Counts
 }
 
-// Counts are the outcomes of the operations of one or several logs.
+// Counts are the numbers of operations with each outcome, in one or several logs.
 type Counts struct {
-	Answered int // the store decided
-	Unknown  int // may or may not have been executed
-	Failed   int // not executed
+	Answered int // number of operations that the store decided
+	Unknown  int // number of operations that may or may not have been executed
+	Failed   int // number of operations that were not executed
 }
 
 // Add adds other to c.
@@ -54,51 +54,51 @@ func (c *Counts) Add(other Counts) {
 // Request is an operation on the key.
 type Request struct {
 	Verb headgate.Verb
-	At   headgate.Instant // explicit: not headgate.StoreClock
+	At   headgate.Instant // explicit instant; must not be headgate.StoreClock
 	Cost int64
 }
 
-// Loss is state that a store may lose during a fault, by its design.
+// Loss is the state that a store may, by design, lose during a fault.
 type Loss int
 
 // The kinds of loss.
 const (
 	NoLoss Loss = iota
-	// LatestWrites are the last writes before the fault, for example when a replica
-	// takes over that has not received them.
+	// LatestWrites are the last writes before the fault. They can be lost, for example,
+	// if a replica takes over that has not received them.
 	LatestWrites
-	AllState // the whole state of the key
+	AllState // AllState is the whole state of the key.
 )
 
-// Outcome is what is known about an operation.
+// Outcome is how an operation ended, as far as the client can know.
 type Outcome int
 
-// The outcomes.
+// The outcomes of an operation.
 const (
 	Answered    Outcome = iota // executed once, between its call and its return
-	Unknown                    // executed once at any time after its call, or never
-	NotExecuted                // not executed
+	Unknown                    // executed once, at any time after its call, or never
+	NotExecuted                // never executed
 )
 
-// event is an operation of a client, or a loss.
+// event is an operation of a client, or a possible loss of state.
 type event struct {
 	client       int
 	request      Request
-	loss         Loss // NoLoss for an operation
+	loss         Loss // NoLoss if the event is an operation
 	outcome      Outcome
 	decision     headgate.Decision
 	err          error
-	call, answer time.Duration // since the start of the log
+	call, answer time.Duration // times of the call and the return, since the start of the log
 }
 
-// New returns an empty log of an unused key under one limit.
+// New returns an empty log for an unused key under the limit l of the algorithm a.
 func New(a headgate.Algorithm, l headgate.Limit) *Log {
 	return &Log{algorithm: a, limit: l, start: time.Now()}
 }
 
-// Do executes r on key with b and records the outcome. It returns an error if the
-// store's error does not show whether units were spent. client is any number that
-// identifies the caller.
+// Do executes the request r for key on b, and records the outcome. client is a number
+// that identifies the caller. Do returns an error if the store's error does not show
+// whether units were spent, because a store must report that.
 func (l *Log) Do(ctx context.Context, client int, b headgate.Bound, key string, r Request) (Outcome, error) {
 	e := event{client: client, request: r, call: time.Since(l.start)}
 	d, err := b.Apply(ctx, r.At, key, r.Verb, r.Cost)
@@ -109,14 +109,15 @@ func (l *Log) Do(ctx context.Context, client int, b headgate.Bound, key string, 
 	return outcome, err
 }
 
-// RecordLoss records that the store may have lost state once between the two times.
+// RecordLoss records that the store may have lost state once, at some time from from to
+// to.
 func (l *Log) RecordLoss(loss Loss, from, to time.Time) {
 	if loss != NoLoss {
 		l.record(event{client: -1, loss: loss, call: from.Sub(l.start), answer: to.Sub(l.start)})
 	}
 }
 
-// Counts returns the outcomes so far.
+// Counts returns the number of recorded operations with each outcome.
 func (l *Log) Counts() Counts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -138,9 +139,10 @@ func (l *Log) record(e event) {
 	}
 }
 
-// outcomeOf classifies a decision and its error. The reason of a store's error must
-// show whether units were spent. After a deadline, a store may return the context's own
-// error, which does not show it.
+// outcomeOf classifies the result of an operation. An error of a store must show, by
+// its reason, whether units were spent; if not, outcomeOf returns an error. The
+// exception is the error of a context that ended, which a store may return as it is;
+// the outcome is then Unknown.
 func outcomeOf(d headgate.Decision, err error) (Outcome, error) {
 	reason := d.Degraded
 	var known *headgate.StoreError
@@ -167,7 +169,8 @@ func outcomeOf(d headgate.Decision, err error) (Outcome, error) {
 // String returns the log as a table, in the order of the calls.
 func (l *Log) String() string { return l.table(nil) }
 
-// table numbers the operations that have a position in order.
+// table returns the log as a table whose first column is the position of each operation
+// in order, if it has one.
 func (l *Log) table(order map[*event]int) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -192,7 +195,7 @@ func byCall(events []event) []*event {
 	return ordered
 }
 
-// String returns one line of a table.
+// String returns the event as one line of the table.
 func (e *event) String() string {
 	span := fmt.Sprintf("%9d…%d µs", e.call.Microseconds(), e.answer.Microseconds())
 	if e.loss != NoLoss {
@@ -209,14 +212,14 @@ func (e *event) String() string {
 	}
 }
 
-// formatDecision returns a decision as one line, with waits in µs.
+// formatDecision returns a decision as one line of text, with waits in µs.
 func formatDecision(d headgate.Decision) string {
 	return fmt.Sprintf("allowed=%v never=%v remaining=%d of %d retry_after=%d reset_after=%d delay=%d", d.Allowed, d.Never, d.Remaining,
 		d.Limit, d.RetryAfter.Microseconds(), d.ResetAfter.Microseconds(), d.Delay.Microseconds())
 }
 
-// equalDecisions compares two decisions without DeniedBy, because there is only one
-// limit.
+// equalDecisions reports whether two decisions are equal. It ignores DeniedBy, because
+// a history has only one limit.
 func equalDecisions(a, b headgate.Decision) bool {
 	return a.Allowed == b.Allowed && a.Never == b.Never && a.Limit == b.Limit && a.Remaining == b.Remaining &&
 		a.RetryAfter == b.RetryAfter && a.ResetAfter == b.ResetAfter && a.Delay == b.Delay

@@ -9,16 +9,17 @@ import (
 	"github.com/headgate/headgate/storetest/model"
 )
 
-// machine is the model of a key. It numbers every state that occurs and caches every
-// step, because a search repeats the same steps. It is not safe for concurrent use.
+// machine computes the states of one key with package model. It numbers all states that
+// occur and caches all steps, because a search repeats the same steps. It must not be
+// used concurrently.
 type machine struct {
 	algorithm  headgate.Algorithm
 	limit      headgate.Limit
 	numbers    map[string]int
 	keys       []*model.Key
 	steps      map[step]result
-	setNumbers map[string]int // numbers of sets of states
-	sets       [][]int        // by number, each sorted
+	setNumbers map[string]int // the number of each set of states
+	sets       [][]int        // each set of states by its number, sorted
 }
 
 type step struct {
@@ -26,16 +27,16 @@ type step struct {
 	request Request
 }
 
-// result is the decision on a request in a state, and the states that may follow. A
-// state that has recovered at the request's instant may or may not have been dropped. A
-// refund without spent units need not write anything. An operation at an earlier
-// instant that is executed later observes the difference.
+// result is the decision on a request in a state, and the states that may follow. There
+// can be several: a store may or may not have dropped a state that has recovered at the
+// request's instant, and it need not write anything for a refund if no units are spent.
+// A later operation at an earlier instant observes the difference.
 type result struct {
 	decision headgate.Decision
 	next     []int
 }
 
-// unused is the number of the initial state.
+// unused is the number of the state of an unused key, which is the initial state.
 const unused = 0
 
 func newMachine(a headgate.Algorithm, l headgate.Limit) *machine {
@@ -56,7 +57,7 @@ func (m *machine) number(k *model.Key) int {
 	return n
 }
 
-// do returns the result of one step, from the cache or the model.
+// do returns the result of the request r in a state, from the cache or the model.
 func (m *machine) do(state int, r Request) result {
 	s := step{state, r}
 	done, known := m.steps[s]
@@ -90,7 +91,7 @@ func (m *machine) compute(state int, r Request) result {
 	return result{d, next}
 }
 
-// setNumber returns the number of a set of states.
+// setNumber returns the number of a set of states, which must be sorted.
 func (m *machine) setNumber(states []int) int {
 	text := strings.Trim(fmt.Sprint(states), "[]")
 	n, known := m.setNumbers[text]
@@ -102,7 +103,8 @@ func (m *machine) setNumber(states []int) int {
 	return n
 }
 
-// addToSet returns the number of the set with one more state.
+// addToSet returns the number of the set that contains the states of the given set and
+// one more state.
 func (m *machine) addToSet(set, state int) int {
 	i, found := slices.BinarySearch(m.sets[set], state)
 	if found {

@@ -6,19 +6,21 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// UpperBound returns the maximum number of units that an algorithm under a limit admits
-// from one instant to another, both included, in µs since the epoch.
+// UpperBound returns the maximum number of units that an algorithm can admit, under a
+// certain limit, between two instants. The instants are in µs since the epoch and
+// belong to the span.
 type UpperBound func(from, to int64) int64
 
-// definition describes an algorithm to the model.
+// definition is the entry of an algorithm in the list of all algorithms.
 type definition struct {
 	name   headgate.Algorithm
 	unused func() state // returns the state of an unused key
-	// upperBound returns the guarantee of the algorithm; period is in µs.
+	// upperBound returns the guarantee of the algorithm under a limit. period is in µs.
 	upperBound func(rate, period, capacity int64) UpperBound
 }
 
-// definitions lists every algorithm of the model, in the order in which the checks run.
+// definitions lists every algorithm of the model, in the order in which storetest tests
+// them.
 var definitions = []definition{
 	{headgate.TokenBucket, func() state { return &tokenBucket{} }, bucketBound},
 	{headgate.TokenBucketInterval, func() state { return &intervalBucket{} }, intervalBound},
@@ -28,7 +30,7 @@ var definitions = []definition{
 	{headgate.LeakyBucket, func() state { return &tokenBucket{queues: true} }, bucketBound},
 }
 
-// Algorithms returns the algorithms of the model by their canonical names.
+// Algorithms returns the canonical names of all algorithms in the model.
 func Algorithms() []headgate.Algorithm {
 	names := make([]headgate.Algorithm, len(definitions))
 	for i, d := range definitions {
@@ -49,8 +51,8 @@ func definitionOf(name headgate.Algorithm) (d definition, ok bool) {
 	return definition{}, false
 }
 
-// UpperBoundOf returns the guarantee of an algorithm under a limit. It panics if the
-// algorithm is not in the model: that is a mistake in a test.
+// UpperBoundOf returns the guarantee of the algorithm a under the limit l. It panics if
+// the algorithm is not in the model, because that is a mistake in a test.
 func UpperBoundOf(a headgate.Algorithm, l headgate.Limit) UpperBound {
 	d, ok := definitionOf(a)
 	if !ok {
@@ -59,27 +61,33 @@ func UpperBoundOf(a headgate.Algorithm, l headgate.Limit) UpperBound {
 	return d.upperBound(l.Rate, l.Period.Microseconds(), l.Capacity())
 }
 
-// bucketBound is a full bucket plus the units that are refilled in the span.
+// bucketBound returns the bound of a bucket that refills continuously: the capacity
+// plus the units that are refilled in the span.
 func bucketBound(rate, period, capacity int64) UpperBound {
 	return func(from, to int64) int64 { return capacity + (to-from)*rate/period }
 }
 
-// intervalBound is a full bucket plus a refill at the end of each interval.
+// intervalBound returns the bound of a bucket that refills in intervals: the capacity
+// plus rate for every interval that can end in the span.
 func intervalBound(rate, period, capacity int64) UpperBound {
 	return func(from, to int64) int64 { return capacity + rate*((to-from)/period+1) }
 }
 
-// windowBound is the limit in each window that the span touches.
+// windowBound returns the bound of a fixed window: rate for every window that contains
+// a part of the span.
 func windowBound(rate, period, _ int64) UpperBound {
 	return func(from, to int64) int64 { return rate * (to/period - from/period + 1) }
 }
 
-// logBound is the limit in each of the periods that cover the span.
+// logBound returns the bound of a sliding log: rate for every period that is needed to
+// cover the span.
 func logBound(rate, period, _ int64) UpperBound {
 	return func(from, to int64) int64 { return rate * ((to-from)/period + 1) }
 }
 
-// slidingBound applies to a span within one period; several periods cover a longer span.
+// slidingBound returns the bound of a sliding window: 2·rate for every whole period
+// before the last part of the span, and for that last part of at most one period rate
+// plus its share of rate.
 func slidingBound(rate, period, _ int64) UpperBound {
 	return func(from, to int64) int64 {
 		whole := max(0, to-from-1) / period

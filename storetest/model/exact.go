@@ -20,14 +20,14 @@ func maxRat(a, b *big.Rat) *big.Rat {
 	return b
 }
 
-// floor returns the largest integer that is not above r.
+// floor returns the largest integer that is at most r.
 func floor(r *big.Rat) int64 {
 	q, m := new(big.Int), new(big.Int)
-	q.DivMod(r.Num(), r.Denom(), m) // Euclidean division by a positive number rounds down
+	q.DivMod(r.Num(), r.Denom(), m) // DivMod rounds down, because a denominator is positive
 	return toInt64(q)
 }
 
-// ceil returns the smallest integer that is not below r.
+// ceil returns the smallest integer that is at least r.
 func ceil(r *big.Rat) int64 {
 	q, m := new(big.Int), new(big.Int)
 	if q.DivMod(r.Num(), r.Denom(), m); m.Sign() > 0 {
@@ -36,8 +36,8 @@ func ceil(r *big.Rat) int64 {
 	return toInt64(q)
 }
 
-// toInt64 converts n. Every instant and count in the valid domain fits in an int64;
-// otherwise it panics.
+// toInt64 converts n to an int64. It panics if n does not fit, which cannot happen for
+// an instant or a count in the valid domain.
 func toInt64(n *big.Int) int64 {
 	if !n.IsInt64() {
 		panic("model: " + n.String() + " µs or units are outside the valid domain")
@@ -45,11 +45,12 @@ func toInt64(n *big.Int) int64 {
 	return n.Int64()
 }
 
-// product returns a·b.
+// product returns a·b, which may exceed an int64.
 func product(a, b int64) *big.Int { return new(big.Int).Mul(big.NewInt(a), big.NewInt(b)) }
 
-// searchInstant returns the first instant in [from, to] at which reached returns true.
-// reached must be true at to and must stay true once it is true.
+// searchInstant returns the first instant, from from to to, at which reached returns
+// true. reached must return true at to, and must return true at every instant after the
+// first such instant.
 func searchInstant(from, to int64, reached func(at int64) bool) int64 {
 	for from < to {
 		if middle := from + (to-from)/2; reached(middle) {

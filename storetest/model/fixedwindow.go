@@ -2,12 +2,13 @@ package model
 
 import "github.com/headgate/headgate"
 
-// fixedWindow counts in the windows [k·P, (k+1)·P).
+// fixedWindow counts the units that were spent in the current window. Window number k
+// is [k·P, (k+1)·P).
 type fixedWindow struct {
-	window int64 // k
+	window int64 // number of the current window: k
 	count  int64
-	limit  int64 // L
-	period int64 // P
+	limit  int64 // units in a window: L
+	period int64 // length of a window in µs: P
 }
 
 func (w *fixedWindow) clone() state {
@@ -15,14 +16,15 @@ func (w *fixedWindow) clone() state {
 	return &c
 }
 
-// carry keeps the count. The model does not define what happens to it under another
-// period.
+// carry keeps the count under the new limit. The model does not define what happens to
+// the count if the period changes.
 func (w *fixedWindow) carry(l headgate.Limit, _ int64) {
 	w.limit, w.period = l.Rate, l.Period.Microseconds()
 }
 
-// advance starts a new window if the old one is over. If the clock has gone backwards,
-// the later window stays: its count must not be forgotten.
+// advance starts the window that contains t if it is later than the current window. If
+// the clock has gone backwards, the current window stays, because its count must not be
+// forgotten.
 func (w *fixedWindow) advance(t int64) {
 	if k := t / w.period; k > w.window || w.count == 0 {
 		w.window, w.count = k, 0

@@ -1,14 +1,15 @@
-// Package model is an independent implementation of the algorithms for tests: slow,
-// obvious and exact.
+// Package model is a second implementation of all algorithms, for tests. It is slow,
+// simple and exact.
 //
 // It is written from the definitions of the algorithms and shares no arithmetic with
-// package algo, so that a mistake there is not repeated here. Instants and waits are
-// whole microseconds and fractions are math/big rationals. Where a definition contains
+// package algo, so that a mistake in algo is not repeated here. Instants and waits are
+// whole microseconds; fractions are math/big rationals. Where a definition contains
 // “the first microsecond at which …”, the model searches for that microsecond. Package
 // storetest compares every store with this model.
 //
-// T is P/L, the time of one unit. B is [headgate.Limit.Capacity]. Windows count up to
-// L, the limit's Rate.
+// Symbols in the comments: L is the rate of a limit, P is its period, T is P/L, the
+// time in which one unit is refilled, and B is [headgate.Limit.Capacity]. In every
+// method, t is an instant in µs since the epoch.
 package model
 
 import (
@@ -20,51 +21,51 @@ import (
 	"github.com/headgate/headgate/internal/micros"
 )
 
-// Key is the state of one key under one algorithm. A new key is unused. A Key drops no
-// state on its own and is not safe for concurrent use.
+// Key is the state of one key under one algorithm. A new key is unused. A Key never
+// drops state without a call. It must not be used concurrently.
 type Key struct {
 	algorithm headgate.Algorithm
-	limit     params // the limit of the last call; zero for an unused key
+	limit     params // the limit of the last call; zero if the key is new or was reset
 	state     state
 }
 
-// params are the numbers of a limit that affect decisions. Limits with equal params are
-// the same limit.
+// params are the parameters of a limit that affect decisions. Two limits with equal
+// params are treated as the same limit.
 type params struct {
 	rate, capacity int64
 	period         time.Duration
 }
 
-// state is the state of one algorithm. Except for carry, a method that takes t requires
-// that advance(t) was called.
+// state is the state of a key under one algorithm. Before a method with a parameter t,
+// except carry and advance, advance(t) must have been called.
 type state interface {
 	clone() state
-	// text is exact; see [Key.Text].
+	// text returns a text that identifies the state exactly; see [Key.Text].
 	text() string
-	// carry converts the state to another limit at t.
+	// carry converts the state to the limit l at t.
 	carry(l headgate.Limit, t int64)
-	// advance updates the state to t: it refills units and removes expired ones.
+	// advance updates the state to t: it refills units, or removes expired units.
 	advance(t int64)
-	// capacity is the maximum that can be spent in one request.
+	// capacity returns the maximum cost of one request.
 	capacity() int64
-	// admits reports whether n units, at most the capacity, may be spent at t.
+	// admits reports whether n units can be spent at t. n is at most the capacity.
 	admits(t, n int64) bool
 	spend(t, n int64)
 	refund(t, n int64)
-	// remaining is the number of whole units that could be spent at t.
+	// remaining returns the number of whole units that can be spent at t.
 	remaining(t int64) int64
-	// admittedAt is the first instant from t on at which n units, at most the capacity,
-	// are admitted.
+	// admittedAt returns the first instant, t or later, at which n units can be spent
+	// if nothing else is spent. n is at most the capacity.
 	admittedAt(t, n int64) int64
-	// unusedAt is the first instant from t on at which the state equals that of an
-	// unused key.
+	// unusedAt returns the first instant, t or later, at which the state equals the
+	// state of an unused key if nothing else is spent.
 	unusedAt(t int64) int64
-	// delay is how long a request that is admitted at t is delayed, in µs.
+	// delay returns for how long a request that is admitted at t is delayed, in µs.
 	delay(t int64) int64
 }
 
-// NewKey returns an unused key. It panics if the algorithm is not in the model: that is
-// a mistake in a test.
+// NewKey returns an unused key. It panics if the algorithm is not in the model, because
+// that is a mistake in a test.
 func NewKey(algorithm headgate.Algorithm) *Key {
 	k := &Key{algorithm: algorithm}
 	k.clear()
@@ -80,7 +81,8 @@ func (k *Key) clear() {
 	k.state = definition.unused()
 }
 
-// Take spends n units under l at t if they are available, and returns the decision.
+// Take spends n units at t under the limit l if they are available, and returns the
+// decision.
 func (k *Key) Take(l headgate.Limit, t, n int64) headgate.Decision {
 	k.applyLimit(l, t)
 	d := k.decide(t, n)
@@ -91,7 +93,7 @@ func (k *Key) Take(l headgate.Limit, t, n int64) headgate.Decision {
 	return d
 }
 
-// Peek returns what Take would decide, and changes nothing.
+// Peek returns the decision of a Take with the same arguments, but changes nothing.
 func (k *Key) Peek(l headgate.Limit, t, n int64) headgate.Decision {
 	copied := k.clone()
 	copied.applyLimit(l, t)
@@ -100,8 +102,8 @@ func (k *Key) Peek(l headgate.Limit, t, n int64) headgate.Decision {
 	return d
 }
 
-// Refund returns n units at t, but no more than were spent. The decision is that
-// of a peek after the refund.
+// Refund returns n units to the key at t, but no more than were spent. It returns the
+// decision of a peek after the refund.
 func (k *Key) Refund(l headgate.Limit, t, n int64) headgate.Decision {
 	k.applyLimit(l, t)
 	if n > 0 {
@@ -111,14 +113,14 @@ func (k *Key) Refund(l headgate.Limit, t, n int64) headgate.Decision {
 	return k.Peek(l, t, 0)
 }
 
-// Reset makes the key unused. The decision is that of a peek after the reset.
+// Reset makes the key unused. It returns the decision of a peek after the reset.
 func (k *Key) Reset(l headgate.Limit, t int64) headgate.Decision {
 	k.clear()
 	return k.Peek(l, t, 0)
 }
 
-// Unused reports whether the key equals an unused key at t. A store may then have
-// evicted it.
+// Unused reports whether the key equals an unused key at t under the limit l. If so, a
+// store may have dropped its state.
 func (k *Key) Unused(l headgate.Limit, t int64) bool {
 	copied := k.clone()
 	copied.applyLimit(l, t)
@@ -126,9 +128,9 @@ func (k *Key) Unused(l headgate.Limit, t int64) bool {
 	return copied.state.unusedAt(t) <= t
 }
 
-// HasExpiredUnits reports whether some units that were spent no longer count at t. A
-// store may or may not have dropped them, so its decisions at an instant before t are
-// not determined.
+// HasExpiredUnits reports whether some of the spent units no longer count at t under
+// the limit l. A store may or may not have dropped these units, so that its decisions
+// at an instant before t cannot be predicted.
 func (k *Key) HasExpiredUnits(l headgate.Limit, t int64) bool {
 	copied := k.clone()
 	copied.applyLimit(l, t)
@@ -141,7 +143,7 @@ func (k *Key) clone() *Key {
 	return &Key{algorithm: k.algorithm, limit: k.limit, state: k.state.clone()}
 }
 
-// applyLimit carries the state over if the limit is not that of the last call.
+// applyLimit converts the state to the limit l if the last call had a different limit.
 func (k *Key) applyLimit(l headgate.Limit, t int64) {
 	if p := (params{l.Rate, l.Capacity(), l.Period}); p != k.limit {
 		k.state.carry(l, t)
@@ -149,7 +151,8 @@ func (k *Key) applyLimit(l headgate.Limit, t int64) {
 	}
 }
 
-// decide reports whether n units may be spent at t and, if not, when.
+// decide returns the decision whether n units can be spent at t and, if not, when they
+// can. It spends nothing.
 func (k *Key) decide(t, n int64) headgate.Decision {
 	now := k.state.clone()
 	now.advance(t)
@@ -173,7 +176,8 @@ func (k *Key) spend(t, n int64) {
 	}
 }
 
-// describe adds the state after the decision to it.
+// describe sets the fields Remaining and ResetAfter of d, from the state after the
+// decision.
 func (k *Key) describe(d *headgate.Decision, t int64) {
 	now := k.state.clone()
 	now.advance(t)

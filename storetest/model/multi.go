@@ -6,19 +6,20 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Debit is one part of a request with several keys or limits.
+// Debit is the part of a request that concerns one key and one limit.
 type Debit struct {
 	Key   *Key
-	Name  string // as in Decision.DeniedBy
+	Name  string // the name that the limit has in Decision.DeniedBy
 	Limit headgate.Limit
 	Cost  int64
 }
 
-// TakeAll spends all debits at t, or nothing if one of them is denied. A key that
-// occurs twice is spent from twice.
+// TakeAll spends all debits at t, or nothing if one of them is denied. If a key occurs
+// twice, both costs are spent.
 func TakeAll(t int64, debits []Debit) headgate.Decision { return decideAll(t, debits, true) }
 
-// PeekAll returns what TakeAll would decide, and changes nothing.
+// PeekAll returns the decision of a TakeAll with the same arguments, but changes
+// nothing.
 func PeekAll(t int64, debits []Debit) headgate.Decision {
 	copies := make(map[*Key]*Key)
 	copied := slices.Clone(debits)
@@ -50,18 +51,19 @@ func decideAll(t int64, debits []Debit, spend bool) headgate.Decision {
 	return combine(debits, answers)
 }
 
-// costBefore returns the cost of the debits of the same key before the i-th.
+// costBefore returns the sum of the costs of the debits before debit i that have the
+// same key.
 func costBefore(debits []Debit, i int) (sum int64) {
 	for _, c := range debits[:i] {
 		if c.Key == debits[i].Key {
-			sum += min(c.Cost, 1<<62-sum) // above every limit, without overflow
+			sum += min(c.Cost, 1<<62-sum) // the sum exceeds every limit but not an int64
 		}
 	}
 	return sum
 }
 
-// decideAfter decides on n more units after before units of the same key in the same
-// request. The key must have all of them at the same time.
+// decideAfter returns the decision on n units, after earlier debits of the same request
+// on the same key that cost before units. The key must have before + n units at t.
 func (k *Key) decideAfter(t, n, before int64) headgate.Decision {
 	if n == 0 {
 		return k.decide(t, 0)
@@ -70,8 +72,9 @@ func (k *Key) decideAfter(t, n, before int64) headgate.Decision {
 }
 
 // combine returns the decision on the whole request. RetryAfter is the longest of the
-// debits that denied, and Delay the longest of all. The other fields are those of the
-// debit with the fewest units remaining, the first one if several have equally few.
+// debits that were denied, Delay the longest of all debits. Limit, Remaining and
+// ResetAfter are those of the debit with the fewest remaining units (the first, if
+// several are equal).
 func combine(debits []Debit, answers []headgate.Decision) headgate.Decision {
 	all := answers[0]
 	all.Allowed, all.RetryAfter = true, 0

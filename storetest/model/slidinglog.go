@@ -6,11 +6,12 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// slidingLog stores when each unit was spent. A unit counts for one period.
+// slidingLog stores the time at which each unit was spent. A unit counts for one
+// period.
 type slidingLog struct {
-	spent  []entry // in order of time
-	limit  int64   // L
-	period int64   // P
+	spent  []entry // in time order
+	limit  int64   // maximum number of units in a period: L
+	period int64   // in µs: P
 }
 
 type entry struct{ at, units int64 }
@@ -42,8 +43,8 @@ func (w *slidingLog) capacity() int64 { return w.limit }
 
 func (w *slidingLog) admits(_, n int64) bool { return w.counted()+n <= w.limit }
 
-// spend adds the units at t. If the clock has gone backwards, they are added at the
-// newest instant: they must not expire earlier than without going back.
+// spend adds n units at t. If the clock has gone backwards, it adds them at the time of
+// the newest entry, so that they do not expire earlier than with a constant clock.
 func (w *slidingLog) spend(t, n int64) {
 	if len(w.spent) > 0 {
 		t = max(t, w.newest().at)
@@ -53,7 +54,7 @@ func (w *slidingLog) spend(t, n int64) {
 
 func (w *slidingLog) newest() entry { return w.spent[len(w.spent)-1] }
 
-// refund removes n units, the newest first.
+// refund removes the newest n units.
 func (w *slidingLog) refund(_, n int64) {
 	for n > 0 && len(w.spent) > 0 {
 		last := len(w.spent) - 1
@@ -67,7 +68,7 @@ func (w *slidingLog) refund(_, n int64) {
 
 func (w *slidingLog) remaining(int64) int64 { return max(0, w.limit-w.counted()) }
 
-// admittedAt is when enough of the oldest units have expired.
+// admittedAt returns the instant at which enough of the oldest units have expired.
 func (w *slidingLog) admittedAt(t, n int64) int64 {
 	counted := w.counted()
 	for _, e := range w.spent {
@@ -80,7 +81,7 @@ func (w *slidingLog) admittedAt(t, n int64) int64 {
 	return t
 }
 
-// unusedAt is when the newest unit has expired.
+// unusedAt returns the instant at which the newest unit has expired.
 func (w *slidingLog) unusedAt(t int64) int64 {
 	if len(w.spent) == 0 {
 		return t

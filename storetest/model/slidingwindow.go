@@ -6,15 +6,15 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// slidingWindow estimates the units of the last P from two aligned windows: the whole
-// count of the current window, and of the previous window the share that overlaps the
-// last P.
+// slidingWindow estimates the number of units that were spent within the last period P.
+// It adds up the count of the current window and a share of the count of the previous
+// window: the share of that window which is within the last P.
 type slidingWindow struct {
-	window int64 // k
+	window int64 // number of the current window: k
 	prev   int64
 	cur    int64
-	limit  int64 // L
-	period int64 // P
+	limit  int64 // units in a period: L
+	period int64 // length of a window in µs: P
 }
 
 func (w *slidingWindow) clone() state {
@@ -22,14 +22,14 @@ func (w *slidingWindow) clone() state {
 	return &c
 }
 
-// carry keeps the counts. The model does not define what happens to them under another
-// period.
+// carry keeps the counts under the new limit. The model does not define what happens to
+// the counts if the period changes.
 func (w *slidingWindow) carry(l headgate.Limit, _ int64) {
 	w.limit, w.period = l.Rate, l.Period.Microseconds()
 }
 
-// advance moves to the window of t. If the clock has gone backwards, the later window
-// stays, at its beginning.
+// advance moves to the window that contains t. If the clock has gone backwards, the
+// current window stays, and the methods treat t as the beginning of that window.
 func (w *slidingWindow) advance(t int64) {
 	k := t / w.period
 	switch {
@@ -42,15 +42,16 @@ func (w *slidingWindow) advance(t int64) {
 
 func (w *slidingWindow) capacity() int64 { return w.limit }
 
-// free is (L − E)·P, where E = prev·(P−e)/P + cur and e is the time from the start of
-// the window to t.
+// free returns the number of units that are left at t, multiplied by P so that it is a
+// whole number: (L − E)·P, where E = prev·(P−e)/P + cur is the estimate and e is the
+// time from the start of the current window to t.
 func (w *slidingWindow) free(t int64) *big.Int {
 	e := max(0, t-w.window*w.period)
 	free := product(w.limit-w.cur, w.period)
 	return free.Sub(free, product(w.prev, w.period-e))
 }
 
-// admits: E + n ≤ L.
+// admits reports whether E + n ≤ L, with E as in free.
 func (w *slidingWindow) admits(t, n int64) bool { return w.free(t).Cmp(product(n, w.period)) >= 0 }
 
 func (w *slidingWindow) spend(_, n int64) { w.cur += n }
@@ -61,13 +62,14 @@ func (w *slidingWindow) refund(_, n int64) {
 	w.prev -= min(n-fromCur, w.prev)
 }
 
-// remaining is floor(L − E), not below 0.
+// remaining returns floor(L − E), but at least 0, with E as in free.
 func (w *slidingWindow) remaining(t int64) int64 {
 	return max(0, floor(new(big.Rat).SetFrac(w.free(t), big.NewInt(w.period))))
 }
 
-// admittedAt searches for the first microsecond in this window or the next two in which
-// n is admitted. Without takes, E never grows, and it is 0 after two windows.
+// admittedAt searches for the first microsecond at which n units are admitted, from t
+// to the end of the next window. If nothing is spent, E (as in free) never grows, and
+// after two windows it is 0.
 func (w *slidingWindow) admittedAt(t, n int64) int64 {
 	return searchInstant(t, (w.window+2)*w.period, func(at int64) bool {
 		later := *w

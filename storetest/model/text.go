@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Text returns a text that identifies the state. Two keys of one algorithm that were
-// used under one limit only and have the same text make the same decisions from then
-// on.
+// Text returns a text that identifies the state. If two keys of one algorithm have the
+// same text, and each was used under the same single limit only, all of their further
+// decisions are the same.
 func (k *Key) Text() string { return k.state.text() }
 
 // Clone returns an independent key with the same state.
@@ -39,7 +39,7 @@ func (w *slidingLog) text() string {
 		return "unused"
 	}
 	var b strings.Builder
-	for i := 0; i < len(w.spent); { // merge the entries of one instant
+	for i := 0; i < len(w.spent); { // the entries of one instant are merged
 		e := w.spent[i]
 		for i++; i < len(w.spent) && w.spent[i].at == e.at; i++ {
 			e.units += w.spent[i].units

@@ -6,14 +6,14 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// tokenBucket refills continuously. With queues set it is the leaky bucket, which
-// delays the requests that it admits. tat is the theoretical arrival time: the instant
-// at which the bucket is full again.
+// tokenBucket is a token bucket that refills continuously. If queues is set, it is a
+// leaky bucket, which delays the requests that it admits. tat is the theoretical
+// arrival time: the instant at which the bucket is full again.
 type tokenBucket struct {
 	queues bool
-	tat    *big.Rat // nil: unused
-	unit   *big.Rat // T
-	full   int64    // B
+	tat    *big.Rat // nil if the bucket is unused
+	unit   *big.Rat // time in which one unit is refilled, in µs: T
+	full   int64    // capacity: B
 }
 
 func (b *tokenBucket) clone() state {
@@ -21,7 +21,8 @@ func (b *tokenBucket) clone() state {
 	return &c
 }
 
-// carry keeps tat, rounded up to a microsecond, but at most t + B·T of the new limit.
+// carry keeps tat, rounded up to a microsecond, but reduces it to t + B·T of the new
+// limit if it is later.
 func (b *tokenBucket) carry(l headgate.Limit, t int64) {
 	b.unit, b.full = rat(l.Period.Microseconds(), l.Rate), l.Capacity()
 	if b.tat != nil {
@@ -33,7 +34,7 @@ func (b *tokenBucket) advance(int64) {}
 
 func (b *tokenBucket) capacity() int64 { return b.full }
 
-// admits: max(tat, t) + n·T ≤ t + B·T.
+// admits reports whether max(tat, t) + n·T ≤ t + B·T.
 func (b *tokenBucket) admits(t, n int64) bool {
 	return b.arrival(t, n).Cmp(b.after(t, b.full)) <= 0
 }
@@ -46,17 +47,17 @@ func (b *tokenBucket) refund(t, n int64) {
 	}
 }
 
-// remaining is floor(B − max(0, tat−t)/T).
+// remaining returns floor(B − max(0, tat−t)/T), but at least 0.
 func (b *tokenBucket) remaining(t int64) int64 {
 	missing := sub(b.arrival(t, 0), whole(t))
 	left := sub(whole(b.full), missing.Quo(missing, b.unit))
-	if left.Sign() <= 0 { // far in the past, missing may exceed the range of int64
+	if left.Sign() <= 0 { // for a t far in the past, the quotient can exceed an int64
 		return 0
 	}
 	return floor(left)
 }
 
-// admittedAt is tat + n·T − B·T, rounded up.
+// admittedAt returns max(tat, t) + n·T − B·T, rounded up.
 func (b *tokenBucket) admittedAt(t, n int64) int64 {
 	return ceil(sub(b.arrival(t, n), b.units(b.full)))
 }
@@ -70,7 +71,7 @@ func (b *tokenBucket) delay(t int64) int64 {
 	return ceil(b.arrival(t, 0)) - t
 }
 
-// arrival is max(tat, t) + n·T.
+// arrival returns max(tat, t) + n·T.
 func (b *tokenBucket) arrival(t, n int64) *big.Rat {
 	if b.tat == nil || b.tat.Cmp(whole(t)) < 0 {
 		return b.after(t, n)
@@ -78,8 +79,8 @@ func (b *tokenBucket) arrival(t, n int64) *big.Rat {
 	return new(big.Rat).Add(b.tat, b.units(n))
 }
 
-// after is t + n·T.
+// after returns t + n·T.
 func (b *tokenBucket) after(t, n int64) *big.Rat { return new(big.Rat).Add(whole(t), b.units(n)) }
 
-// units is n·T.
+// units returns n·T, the time in which n units are refilled.
 func (b *tokenBucket) units(n int64) *big.Rat { return new(big.Rat).Mul(whole(n), b.unit) }

@@ -6,14 +6,15 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// intervalBucket adds R tokens at the end of every interval I, up to B.
+// intervalBucket is a token bucket that gets R tokens at the end of every interval I,
+// up to its capacity B.
 type intervalBucket struct {
-	used     bool // false: the bucket is full
+	used     bool // false if the bucket is full; its intervals begin with the next take
 	tokens   int64
-	last     int64 // the end of the last interval that was refilled
-	rate     int64 // R
-	interval int64 // I
-	full     int64 // B
+	last     int64 // the end of the last interval for which tokens were added
+	rate     int64 // tokens for each interval: R
+	interval int64 // length of an interval in µs: I
+	full     int64 // capacity: B
 }
 
 func (b *intervalBucket) clone() state {
@@ -21,13 +22,14 @@ func (b *intervalBucket) clone() state {
 	return &c
 }
 
-// carry keeps the tokens; advance limits them to B of the new limit.
+// carry keeps the number of tokens under the new limit. advance reduces it to the new
+// capacity.
 func (b *intervalBucket) carry(l headgate.Limit, _ int64) {
 	b.rate, b.interval, b.full = l.Rate, l.Period.Microseconds(), l.Capacity()
 }
 
-// advance refills for every interval that ended by t. A full bucket equals an unused
-// one: its intervals begin with the next take.
+// advance adds tokens for every interval that has ended at t. A full bucket equals an
+// unused bucket: its intervals begin with the next take.
 func (b *intervalBucket) advance(t int64) {
 	if b.used && t > b.last {
 		intervals := (t - b.last) / b.interval
@@ -54,7 +56,7 @@ func (b *intervalBucket) refund(t, n int64) {
 		n = missing
 	}
 	b.tokens += n
-	b.advance(t) // it may be full now
+	b.advance(t) // the bucket may be full now
 }
 
 func (b *intervalBucket) remaining(int64) int64 { return b.tokens }
@@ -68,8 +70,8 @@ func (b *intervalBucket) unusedAt(t int64) int64 {
 	return b.refilledAt(b.full)
 }
 
-// refilledAt is when the bucket has n tokens, for n above its current tokens: last +
-// ceil((n−tokens)/R)·I.
+// refilledAt returns the instant at which the bucket has n tokens, if nothing is spent:
+// last + ceil((n−tokens)/R)·I. n must be above the current number of tokens.
 func (b *intervalBucket) refilledAt(n int64) int64 {
 	return b.last + ceil(rat(n-b.tokens, b.rate))*b.interval
 }
