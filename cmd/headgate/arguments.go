@@ -61,7 +61,7 @@ func commandFor(group *cobra.Command, word string) string {
 	}
 }
 
-// commandWords maps words after group to the paths of the commands that they stand for:
+// commandWords maps words after group to the paths of the commands that they mean:
 // the names and synonyms of the group's own commands, and words for commands of other
 // groups.
 func commandWords(group *cobra.Command) map[string]string {

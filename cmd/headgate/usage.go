@@ -40,7 +40,7 @@ func printHelp(cmd *cobra.Command, _ []string) {
 	}
 	writeCommands(&b, cmd)
 	writeFlags(&b, cmd, rare)
-	_, _ = io.WriteString(cmd.OutOrStdout(), b.String()) // an error is ignored: the reader, such as head, may have closed the pipe
+	_, _ = io.WriteString(cmd.OutOrStdout(), b.String()) // the reader, such as head, may have closed the pipe
 }
 
 // writeCommands lists the commands of a group. It writes nothing for a command without

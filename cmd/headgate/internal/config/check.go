@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/suggest"
 )
 
-// check finds errors in combinations of values that are each valid.
+// check records errors in combinations of values, each of which is valid alone.
 func (d *decoder) check(f *File) {
 	names := slices.Sorted(maps.Keys(f.Policies))
 	for _, name := range names {
@@ -31,8 +31,9 @@ func (d *decoder) check(f *File) {
 
 func routePath(i int) string { return "routes[" + strconv.Itoa(i) + "]" }
 
-// hasErrorBelow reports whether there is an error at a path or below it. Later checks
-// skip such values: their errors would only be consequences.
+// hasErrorBelow reports whether an error was recorded for the value at path or for a
+// value inside it. Later checks skip such a value, because their errors would only be
+// consequences.
 func (d *decoder) hasErrorBelow(path string) bool {
 	return slices.ContainsFunc(d.errs, func(e *Error) bool {
 		rest, found := strings.CutPrefix(e.Path, path)
@@ -58,11 +59,12 @@ func (d *decoder) checkPolicy(path, name string, p *Policy) {
 	}
 }
 
-// checkLimits refuses limits that the algorithm does not support, and duplicates.
+// checkLimits records errors for limits that the algorithm does not support, and for
+// duplicate limits.
 func (d *decoder) checkLimits(path string, name headgate.Algorithm, limits []headgate.Limit) {
 	a, err := algo.Named(name)
 	if err != nil {
-		return // the decoder has recorded the error
+		return // the decoder has recorded an error for the unknown algorithm
 	}
 	for i, l := range limits {
 		at := path + "[" + strconv.Itoa(i) + "]"
@@ -76,7 +78,8 @@ func (d *decoder) checkLimits(path string, name headgate.Algorithm, limits []hea
 	}
 }
 
-// limitMessage returns the error of an algorithm or a store about a limit as a message.
+// limitMessage returns an error message for an error that an algorithm or a store
+// returned for the limit l.
 func limitMessage(l headgate.Limit, err error) string {
 	if e := (*headgate.LimitError)(nil); errors.As(err, &e) {
 		return limitError(l.String(), e)
@@ -117,7 +120,7 @@ func unknownPolicy(name string, names []string) string {
 	return message + "; must be one of " + shorten(strings.Join(names, ", "))
 }
 
-// checkReachable refuses routes that can never match.
+// checkReachable records errors for routes that can never match.
 func (d *decoder) checkReachable(from []Route) {
 	routes := routesOf(from)
 	for _, s := range routing.UnreachableRoutes(routes) {
@@ -137,7 +140,7 @@ func (d *decoder) checkReachable(from []Route) {
 	}
 }
 
-// routesOf converts the routes of a file.
+// routesOf converts the routes of a configuration file for package routing.
 func routesOf(from []Route) []routing.Route {
 	routes := make([]routing.Route, len(from))
 	for i, r := range from {

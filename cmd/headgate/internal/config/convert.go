@@ -9,11 +9,11 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/routing"
 )
 
-// overridePrefix is the prefix of override keys. A file may omit it; [Policy]
-// includes it.
+// overridePrefix is the prefix of the keys of overrides. It may be omitted in the
+// configuration file, but is always present in [Policy].
 const overridePrefix = "key:"
 
-// Engine returns the engine's options.
+// Engine returns the options of the engine that the configuration specifies.
 func (c *Config) Engine() *engine.Options {
 	opts := &engine.Options{
 		Policies:      make(map[string]headgate.Policy, len(c.Policies)),
@@ -43,14 +43,14 @@ func (c *Config) Proxies() []netip.Prefix {
 	return networks
 }
 
-// policy returns the policy for package headgate.
+// policy returns the policy in the form that package headgate defines.
 func (p *Policy) policy(name string) headgate.Policy {
 	return headgate.Policy{
 		Name: name, Limits: p.Limits, Algorithm: p.Algorithm, OnStoreError: p.OnStoreError,
 	}
 }
 
-// options returns the policy's options for the engine.
+// options returns the settings of the policy in the form that the engine defines.
 func (p *Policy) options() engine.PolicyOptions {
 	options := engine.PolicyOptions{Shadow: engine.All - p.Enforce}
 	if p.Shadow {

@@ -14,13 +14,13 @@ import (
 // decoder decodes a YAML tree into Go values and records the position of each value.
 type decoder struct {
 	source string
-	at     map[string]position // of values, by path
-	keys   map[string]position // of keys, by path
+	at     map[string]position // positions of values, by path
+	keys   map[string]position // positions of keys, by path
 	nodes  int
 	errs   Errors
 }
 
-// fail records an error. The argument shape is true if the JSON Schema refuses the
+// fail records an error. The parameter shape is whether the JSON Schema refuses the
 // file, too.
 func (d *decoder) fail(p position, path string, shape bool, format string, args ...any) {
 	d.errs = append(d.errs, &Error{
@@ -30,7 +30,7 @@ func (d *decoder) fail(p position, path string, shape bool, format string, args 
 
 func positionOf(n *yaml.Node) position { return position{n.Line, n.Column} }
 
-// value decodes n into v, or records why it cannot.
+// value decodes n into v, or records an error if n is invalid.
 func (d *decoder) value(
 	n *yaml.Node, v reflect.Value, tag reflect.StructTag, path string, depth int,
 ) {
@@ -51,8 +51,9 @@ func (d *decoder) value(
 	}
 }
 
-// resolve follows an alias. It refuses files that are too deep or have too many
-// values, and YAML tags.
+// resolve returns the node that n refers to if n is an alias, else n. It records an
+// error and returns false if the file is nested too deeply or has too many values, or
+// if n has a YAML tag that is not supported.
 func (d *decoder) resolve(n *yaml.Node, path string, depth int) (*yaml.Node, bool) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -76,7 +77,7 @@ func (d *decoder) resolve(n *yaml.Node, path string, depth int) (*yaml.Node, boo
 	return n, true
 }
 
-// mapping decodes a mapping into a struct.
+// mapping decodes a YAML mapping into a struct.
 func (d *decoder) mapping(n *yaml.Node, v reflect.Value, path string, depth int) {
 	members := membersOf(v.Type())
 	want := "a mapping with the keys " + strings.Join(namesOf(members), ", ")
@@ -113,8 +114,8 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, path string, depth int)
 	}
 }
 
-// namedValues decodes a mapping with arbitrary names as keys. If the tag has a
-// prefix, names are stored with the prefix; the file may omit it.
+// namedValues decodes a YAML mapping whose keys are names that the user chooses. If the
+// tag has a prefix, names are stored with the prefix; it may be omitted in the file.
 func (d *decoder) namedValues(
 	n *yaml.Node, v reflect.Value, tag reflect.StructTag, path string, depth int,
 ) {
@@ -149,7 +150,8 @@ func (d *decoder) namedValues(
 	}
 }
 
-// withPrefix returns name with prefix, which name may begin with already.
+// withPrefix returns name with the prefix. It does not add the prefix if name already
+// begins with it.
 func withPrefix(name, prefix string) string {
 	if strings.HasPrefix(name, prefix) {
 		return name
@@ -157,8 +159,9 @@ func withPrefix(name, prefix string) string {
 	return prefix + name
 }
 
-// ambiguous returns what is wrong with a written name whose full name is name, or "". It
-// refuses a name that the file has with and without prefix, and a prefix in other case.
+// ambiguous returns an error message for a key of a mapping, or "". The parameter
+// written is the key as it is in the file, and name is the key with prefix. A key is
+// ambiguous if it occurs both with and without prefix, or with a prefix in other case.
 func ambiguous(written, name, prefix string, seen map[string]position) string {
 	if first, twice := seen[name]; twice {
 		return fmt.Sprintf("%s and %s are the same; remove one (the first is at %d:%d)",
@@ -184,7 +187,8 @@ func setDefaults(v reflect.Value) {
 	v.Set(known.(reflect.Value))
 }
 
-// presets has one value with defaults for each struct type: reflect.Type → reflect.Value.
+// presets caches one value with defaults for each struct type: reflect.Type →
+// reflect.Value.
 var presets sync.Map
 
 func preset(t reflect.Type) reflect.Value {
@@ -201,12 +205,13 @@ func preset(t reflect.Type) reflect.Value {
 	return v
 }
 
-// namePattern matches valid names: no control characters, no space at either end.
+// namePattern matches valid names: without control characters, and without a space at
+// either end.
 const namePattern = `^[^\x00-\x20\x7f]([^\x00-\x1f\x7f]*[^\x00-\x20\x7f])?$`
 
 var validName = regexp.MustCompile(namePattern)
 
-// key returns the text of a mapping's key. It refuses a key that the mapping has already.
+// key returns the text of a mapping's key. It records an error for a duplicate key.
 func (d *decoder) key(n *yaml.Node, path string, seen map[string]position) (string, bool) {
 	n, ok := d.resolve(n, path, 0)
 	at := positionOf(n)
@@ -230,7 +235,8 @@ func (d *decoder) key(n *yaml.Node, path string, seen map[string]position) (stri
 	return n.Value, true
 }
 
-// list decodes a sequence. A scalar is a list of one if the list's elements are scalars.
+// list decodes a YAML sequence. If the elements of the list are scalars, a single
+// scalar is decoded as a list with one element.
 func (d *decoder) list(
 	n *yaml.Node, v reflect.Value, tag reflect.StructTag, path string, depth int,
 ) {
@@ -264,7 +270,8 @@ func countOf(tag reflect.StructTag) (low, high int) {
 	return mustInt(a), mustInt(b)
 }
 
-// expect reports whether n is of a kind, and records an error if it is not.
+// expect reports whether the kind of n is the expected one, and records an error if it
+// is not.
 func (d *decoder) expect(n *yaml.Node, kind yaml.Kind, path, want string) bool {
 	if n.Kind != kind {
 		d.fail(positionOf(n), path, true, "value is %s; must be %s", kindOf(n), want)
@@ -290,8 +297,8 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// plain returns a name for use in a path: bounded, and quoted if it has characters
-// other than letters, digits, "_" and "-".
+// plain returns a name for use in a path. It shortens a long name, and quotes a name
+// that has characters other than letters, digits, "_" and "-".
 func plain(name string) string {
 	simple := strings.IndexFunc(name, func(r rune) bool {
 		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' ||

@@ -17,12 +17,12 @@ const maxErrors = 100
 
 // Error is one error in a configuration. It matches [ErrInvalid].
 type Error struct {
-	Source  string // the file, flag or variable
-	Line    int    // in the file, from 1; 0 if the error has no single position
-	Column  int    // in characters, from 1
-	Path    string // of the value, such as policies.login.limits[0]; may be empty
-	Message string // what is wrong, and what is accepted
-	shape   bool   // the JSON Schema refuses the file, too
+	Source  string // the file, the flag or the environment variable
+	Line    int    // line in the file, from 1; 0 if the error has no single position
+	Column  int    // column in characters, from 1
+	Path    string // path of the value, such as policies.login.limits[0]; may be empty
+	Message string // the error and the accepted values
+	shape   bool   // whether the JSON Schema refuses the file, too
 }
 
 // Error returns “headgate.yaml:4:18: policies.login.limits[0]: …”.
@@ -43,9 +43,9 @@ func (e *Error) Error() string {
 // Is reports whether target is [ErrInvalid].
 func (e *Error) Is(target error) bool { return target == ErrInvalid }
 
-// Errors has all errors of a configuration in the order of the file. It has 1 to 101
-// elements: if there are more than 100 errors, the last element is their number. It
-// matches [ErrInvalid].
+// Errors has all errors of a configuration, in the order of the file. It has 1 to 101
+// elements: at most 100 errors and, if there are more, a last element with the number
+// of further errors. It matches [ErrInvalid].
 type Errors []*Error
 
 // Error returns one line for each error.
@@ -60,7 +60,8 @@ func (e Errors) Error() string {
 // Is reports whether target is [ErrInvalid].
 func (e Errors) Is(target error) bool { return target == ErrInvalid }
 
-// orNil returns e sorted by position and bounded, or nil if it is empty.
+// orNil returns e sorted by position, and shortened to the maximum length. It returns
+// nil if e is empty.
 func (e Errors) orNil() error {
 	if len(e) == 0 {
 		return nil
@@ -76,7 +77,7 @@ func (e Errors) orNil() error {
 	return e
 }
 
-// clip returns s in quotes, at most its first 60 bytes.
+// clip returns s in quotes. It shortens s to 60 bytes.
 func clip(s string) string {
 	if len(s) > 60 {
 		s = strings.ToValidUTF8(s[:60], "") + "…"

@@ -19,7 +19,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/suggest"
 )
 
-// scalarKind is the kind of YAML scalar that a leaf is written as.
+// scalarKind is the kind of YAML scalar in which the values of a leaf are written.
 type scalarKind string
 
 const (
@@ -28,18 +28,19 @@ const (
 	kindBool   scalarKind = "true or false"
 )
 
-// leaf defines how values of one Go type are parsed, formatted and described in the
-// schema.
+// leaf defines how the values of one Go type are parsed and formatted, and how the JSON
+// Schema describes them.
 type leaf struct {
 	kind scalarKind
-	// pattern matches every accepted text, as far as its form decides. It is empty if all
-	// texts are accepted or the tags list them.
+	// pattern is a regular expression that matches every accepted text. It may also
+	// match texts that parse refuses. It is empty if all texts are accepted or if the
+	// tags list the accepted values.
 	pattern     string
-	description string // of accepted values
+	description string // description of the accepted values
 	parse       func(string) (any, error)
 	format      func(any) string
 	example     string
-	suggestion  string // the format of the value that a bare number most likely means: %s/s
+	suggestion  string // format of the value that a bare number most likely means, such as %s/s
 }
 
 // limitPattern matches all texts that headgate.ParseLimit parses. Words are
@@ -48,14 +49,15 @@ var limitPattern = `^[ \t]*[0-9]+[ \t]*(/[ \t]*|` + anyCase(`per`) + `[ \t]+)([0
 	`(us|ms|s|m|h|d|w|` + anyCase(`(micro|milli)?seconds?|secs?|min(ute)?s?|(hour|day|week)s?`) + `)` +
 	`([ \t]+(` + anyCase(`burst|queue`) + `)[ \t]+[0-9]+)?[ \t]*$`
 
-// anyCase makes each lower-case letter of a pattern match the upper-case letter, too.
+// anyCase returns a pattern in which each lower-case letter also matches its upper-case
+// form.
 func anyCase(pattern string) string {
 	return regexp.MustCompile(`[a-z]`).ReplaceAllStringFunc(pattern, func(letter string) string {
 		return "[" + strings.ToUpper(letter) + letter + "]"
 	})
 }
 
-// leaves has every type of the format that is not a struct, a list or a map.
+// leaves maps every Go type of the format that is written as a scalar to its leaf.
 var leaves = map[reflect.Type]*leaf{
 	reflect.TypeFor[string](): {kind: kindString, pattern: `.`, description: "a name", parse: parser(func(s string) (string, error) { return s, nil })},
 	reflect.TypeFor[int]():    {kind: kindInt, pattern: `^-?[0-9]{1,18}$`, description: "a whole number", parse: parser(strconv.Atoi)},
@@ -133,7 +135,7 @@ var leaves = map[reflect.Type]*leaf{
 
 const keyPart = `(ip(/[0-9]{1,3})?|header:[ \t]*[!#$%&'*.^_|~0-9A-Za-z\x60-]+|method|host|path)`
 
-// parser converts the parse function of one type to that of a leaf.
+// parser converts a typed parse function to the form that a leaf requires.
 func parser[T any](parse func(string) (T, error)) func(string) (any, error) {
 	return func(s string) (any, error) { return parse(s) }
 }
@@ -147,11 +149,11 @@ func formatDuration(d time.Duration) string {
 	return strings.Replace(s, "h0m", "h", 1)
 }
 
-// problem is an error in one text.
+// problem is an error in the text of one value.
 type problem struct {
 	message string
-	offset  int  // in the text, in bytes; negative if unknown
-	shape   bool // the JSON Schema refuses the text, too
+	offset  int  // offset in the text in bytes; negative if unknown
+	shape   bool // whether the JSON Schema refuses the text, too
 }
 
 var patterns = func() map[reflect.Type]*regexp.Regexp {
@@ -186,8 +188,8 @@ func parseText(t reflect.Type, tag reflect.StructTag, s string) (reflect.Value, 
 	return reflect.ValueOf(v), nil
 }
 
-// optionsOf returns the values that a tag lists, or nil if it has no list. The list
-// "algorithms" is algo.Names.
+// optionsOf returns the accepted values that the tag oneof lists, or nil if there is no
+// such tag. The list "algorithms" means the names of all algorithms.
 func optionsOf(tag reflect.StructTag) []string {
 	if list := tag.Get("oneof"); list == "algorithms" {
 		return algo.Names()
@@ -197,7 +199,7 @@ func optionsOf(tag reflect.StructTag) []string {
 	return nil
 }
 
-// aliases are other words for options, by type.
+// aliases maps other words for an option to the option, by type.
 var aliases = map[reflect.Type]map[string]string{
 	reflect.TypeFor[headgate.OnStoreError](): {"fail-open": "open", "fail-closed": "closed"},
 }
@@ -218,7 +220,7 @@ func parseOption(t reflect.Type, options []string, s string) (reflect.Value, *pr
 	return reflect.ValueOf(v), nil
 }
 
-// quoted returns a text for an error message, without secrets.
+// quoted returns a text in quotes for an error message. It returns no part of a secret.
 func quoted(t reflect.Type, s string) string {
 	switch t {
 	case reflect.TypeFor[StoreURL](), reflect.TypeFor[Secret](), reflect.TypeFor[Header]():
@@ -252,7 +254,8 @@ func parseProblem(l *leaf, tag reflect.StructTag, s string, err error) *problem 
 	return &problem{err.Error(), -1, false}
 }
 
-// limitError returns the message for a limit with a field out of range.
+// limitError returns the message for a limit whose rate, period, burst or queue is out
+// of range.
 func limitError(limit string, e *headgate.LimitError) string {
 	return fmt.Sprintf("%s is out of range: %s is %s; %s", clip(limit), e.Field, e.Value, e.Bound)
 }
@@ -261,7 +264,8 @@ func rangeError(value, bounds string) string {
 	return value + " is out of range; must be " + strings.Replace(bounds, " ", " to ", 1)
 }
 
-// inRange reports whether v is within bounds, “MIN MAX”. Empty bounds accept all values.
+// inRange reports whether v is within bounds, a text such as “MIN MAX”. Empty bounds
+// accept all values.
 func inRange(v any, bounds string) bool {
 	least, most, ok := strings.Cut(bounds, " ")
 	if !ok {
@@ -286,7 +290,7 @@ func mustInt(s string) int {
 	return n
 }
 
-// absolute returns the absolute form of a path; "" stays "".
+// absolute returns the absolute form of a path, or "" if path is "".
 func absolute(path string) string {
 	if path == "" {
 		return ""
@@ -297,7 +301,8 @@ func absolute(path string) string {
 	return path
 }
 
-// unlessZero formats a value; it returns "" for a zero value, which matches everything.
+// unlessZero formats a value. It returns "" for the zero value, which matches
+// everything.
 func unlessZero[T fmt.Stringer](v any) string {
 	if reflect.ValueOf(v).IsZero() {
 		return ""
@@ -305,7 +310,8 @@ func unlessZero[T fmt.Stringer](v any) string {
 	return v.(T).String()
 }
 
-// formatValue returns a value as a file contains it, or "" if the file omits it.
+// formatValue returns a value as it is written in a configuration file, or "" if it is
+// to be omitted.
 func formatValue(v reflect.Value) string {
 	if l := leaves[v.Type()]; l.format != nil {
 		return l.format(v.Interface())

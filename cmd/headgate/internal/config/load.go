@@ -18,22 +18,24 @@ import (
 // Sources are the sources of a configuration. Flags override environment variables,
 // variables override the file, and the file overrides the defaults.
 type Sources struct {
-	// Path is the path of the file; empty if there is no file.
+	// Path is the path of the configuration file; empty if there is none.
 	Path string
-	// Flags has the settings that were set by flags, by path.
+	// Flags maps the paths of settings to the texts of the flags that were given.
 	Flags map[string]string
-	// Lookup returns an environment variable, like os.LookupEnv. Nil is an empty
-	// environment. An empty variable is ignored.
+	// Lookup returns the value of an environment variable, like os.LookupEnv. An empty
+	// variable is ignored. Nil means that there are no variables.
 	Lookup func(string) (string, bool)
-	// Environ has all environment variables, “NAME=value”, like os.Environ. A
+	// Environ has all environment variables as “NAME=value”, like os.Environ. A
 	// variable that begins with [Prefix], is not empty and is not a setting is an
 	// error, unless Kubernetes or Docker sets it.
 	Environ []string
-	// Others are variables of other commands. They have no effect and are not errors.
+	// Others are the names of variables that other commands use. They have no effect
+	// and are not errors.
 	Others []string
 	// Ratelimit enables compatibility with the environment variables of
-	// envoyproxy/ratelimit. One of its variables RUNTIME_ROOT, RUNTIME_SUBDIRECTORY,
-	// RUNTIME_APPDIRECTORY and CONFIG_GRPC_XDS_SERVER_URL enables it, too.
+	// envoyproxy/ratelimit. Compatibility is also enabled if one of its variables
+	// RUNTIME_ROOT, RUNTIME_SUBDIRECTORY, RUNTIME_APPDIRECTORY and
+	// CONFIG_GRPC_XDS_SERVER_URL is set.
 	Ratelimit bool
 	// CheckStore returns an error for an invalid store URL. The error must not
 	// contain the URL. Nil accepts all URLs.
@@ -43,17 +45,17 @@ type Sources struct {
 // Config is an effective configuration.
 type Config struct {
 	File
-	// Origins has the origin of each setting, by path: “default”, “--http-addr”,
-	// “HEADGATE_HTTP_ADDR” or “headgate.yaml:3”.
+	// Origins maps the paths of settings to the origin of their value: “default”,
+	// “--http-addr”, “HEADGATE_HTTP_ADDR” or “headgate.yaml:3”.
 	Origins map[string]string
 	// Warnings describe valid but suspicious settings.
 	Warnings []string
 	parsed   *Parsed
-	text     []byte // of the file
+	text     []byte // contents of the file
 }
 
-// Load reads all sources. The error is [Errors] for invalid contents; otherwise the
-// file could not be read.
+// Load reads all sources. It returns [Errors] if the contents of a source are invalid,
+// or another error if the file cannot be read.
 func (s *Sources) Load() (*Config, error) {
 	var text []byte
 	if s.Path != "" {
@@ -65,7 +67,8 @@ func (s *Sources) Load() (*Config, error) {
 	return s.load(text)
 }
 
-// load is [Sources.Load] with the file's text.
+// load is like [Sources.Load], but the caller has already read the file: text is its
+// contents.
 func (s *Sources) load(text []byte) (*Config, error) {
 	if s.Path == "" {
 		return s.Over(nil)
@@ -87,7 +90,8 @@ func (s *Sources) load(text []byte) (*Config, error) {
 	return c, nil
 }
 
-// ReadFile reads a configuration file, at most [MaxFileBytes]+1 bytes of it.
+// ReadFile reads a configuration file. It reads at most [MaxFileBytes]+1 bytes, so that
+// the caller can detect a file that is too large.
 func ReadFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -108,8 +112,8 @@ func readError(path string, err error) error {
 	return fmt.Errorf("cannot read configuration file %s: %w", path, err)
 }
 
-// Over returns the configuration of a file, with flags and environment variables
-// overriding the file. The file may be nil.
+// Over returns the configuration of a parsed file, in which flags and environment
+// variables override the file. The parameter parsed may be nil.
 func (s *Sources) Over(parsed *Parsed) (*Config, error) {
 	c := &Config{Origins: make(map[string]string, len(settings)), parsed: parsed}
 	compat, errs := s.ratelimitSettings(c)
@@ -137,7 +141,7 @@ func (s *Sources) Over(parsed *Parsed) (*Config, error) {
 	return c, nil
 }
 
-// resolve sets one setting from the source with the highest precedence.
+// resolve sets one setting to its value in the source with the highest precedence.
 func (s *Sources) resolve(setting *Setting, c *Config, parsed *Parsed, compat envValue) *Error {
 	origin, value := "default", setting.Default
 	fromFile := parsed != nil && parsed.sets(setting.Path)
@@ -155,7 +159,7 @@ func (s *Sources) resolve(setting *Setting, c *Config, parsed *Parsed, compat en
 	}
 	c.Origins[setting.Path] = origin
 	if value == "" && setting.Default == "" {
-		return nil // an empty flag clears a setting that may be empty
+		return nil // an empty flag clears a setting whose default is empty
 	}
 	if wrong := setting.set(&c.File, value); wrong != nil {
 		return &Error{Source: origin, Message: wrong.message}
@@ -171,8 +175,8 @@ func (s *Sources) lookup(name string) (string, bool) {
 	return value, ok && value != ""
 }
 
-// applyRedisEnv uses the Redis of REDIS_HOST and REDIS_PORT if no other source sets
-// the store.
+// applyRedisEnv sets the store to the Redis server in REDIS_HOST and REDIS_PORT if no
+// other source sets the store.
 func (s *Sources) applyRedisEnv(c *Config) {
 	if c.Origins["store"] != "default" {
 		return
@@ -182,9 +186,10 @@ func (s *Sources) applyRedisEnv(c *Config) {
 	}
 }
 
-// RedisOf returns the URL of the Redis that REDIS_HOST and REDIS_PORT specify; one of
-// them is enough. For a Service named redis, Kubernetes sets REDIS_PORT to
-// tcp://address:port: that value alone is ignored.
+// RedisOf returns the URL of the Redis server in REDIS_HOST and REDIS_PORT; if only one
+// is set, the other is 127.0.0.1 or 6379. For a Service named redis, Kubernetes sets
+// REDIS_PORT to tcp://address:port. Without REDIS_HOST, such a value is ignored, and
+// RedisOf returns false.
 func RedisOf(lookup func(string) (string, bool)) (StoreURL, bool) {
 	host, _ := lookup("REDIS_HOST")
 	port, _ := lookup("REDIS_PORT")
@@ -220,13 +225,14 @@ func (c *Config) wrong(path, message string) *Error {
 	return e
 }
 
-// fromFile reports whether the effective value of a setting is the file's.
+// fromFile reports whether the effective value of a setting comes from the file.
 func (c *Config) fromFile(path string) bool {
 	return c.parsed != nil && c.parsed.sets(path) &&
 		strings.HasPrefix(c.Origins[path], c.parsed.Source+":")
 }
 
-// setDefaults applies the file's on_store_error to policies without their own.
+// setDefaults sets on_store_error in policies that do not set it to the value of the
+// service.
 func (c *Config) setDefaults() {
 	for name, p := range c.Policies {
 		if p.OnStoreError == "" {
@@ -263,8 +269,8 @@ func (c *Config) warn() {
 	}
 }
 
-// warnOfText warns if a setting's text is a placeholder of a secret or refers to a
-// variable.
+// warnOfText adds a warning if a setting contains the placeholder that is printed
+// instead of a secret, or a reference to an environment variable.
 func (c *Config) warnOfText(s *Setting) {
 	value := s.raw(&c.File)
 	if value == masked || strings.Contains(value, masked+":"+masked+"@") {

@@ -14,11 +14,11 @@ import (
 	"go.yaml.in/yaml/v4/plugin/loaderlimits"
 )
 
-// Bounds on a file limit the cost of reading it.
+// Limits that bound the cost of reading a file.
 const (
-	MaxFileBytes = 1 << 20 // of text
-	maxDepth     = 16      // of nested lists and mappings
-	maxNodes     = 200_000 // values; one that an alias repeats counts each time
+	MaxFileBytes = 1 << 20 // size of the file
+	maxDepth     = 16      // nesting depth of lists and mappings
+	maxNodes     = 200_000 // number of values; a value that an alias repeats counts each time
 )
 
 // position is a position in a file.
@@ -26,14 +26,14 @@ type position struct{ line, column int }
 
 // Parsed is a decoded file.
 type Parsed struct {
-	File   File                // settings that the file does not set are zero
+	File   File                // decoded settings; those that are not in the file have the zero value
 	Source string              // name of the file in errors
-	at     map[string]position // of the file's values, by path
+	at     map[string]position // positions of the file's values, by path
 }
 
-// Parse decodes and checks the text of a configuration file. Source is its name in
-// errors; relative paths in the file are relative to Source's folder. The error is
-// [Errors].
+// Parse decodes and checks the text of a configuration file. The parameter source is
+// the file name in errors; paths in the file are relative to the folder of source. The
+// error is [Errors].
 func Parse(source string, text []byte) (*Parsed, error) {
 	d := &decoder{source: source, at: make(map[string]position), keys: make(map[string]position)}
 	root, wrong := document(source, text)
@@ -57,7 +57,8 @@ func Parse(source string, text []byte) (*Parsed, error) {
 	return &Parsed{f, source, d.at}, nil
 }
 
-// resolvePath returns a path in the file source relative to the working directory.
+// resolvePath converts a path in the configuration file source, which is relative to
+// the folder of that file, to a path relative to the working directory.
 func resolvePath(source, path string) string {
 	if path == "" || filepath.IsAbs(path) {
 		return path
@@ -65,13 +66,13 @@ func resolvePath(source, path string) string {
 	return filepath.Join(filepath.Dir(source), path)
 }
 
-// sets reports whether the file sets a setting.
+// sets reports whether the file sets the setting at path.
 func (p *Parsed) sets(path string) bool {
 	_, ok := p.at[path]
 	return ok
 }
 
-// document parses a text, which must have a single YAML document. It returns nil if
+// document parses a YAML text, which must contain a single document. It returns nil if
 // the text has only comments.
 func document(source string, text []byte) (*yaml.Node, *Error) {
 	wrong := func(p position, format string, args ...any) *Error {
@@ -113,8 +114,8 @@ func document(source string, text []byte) (*yaml.Node, *Error) {
 	return first.Content[0], nil
 }
 
-// malformed converts the loader's error. It replaces messages that do not explain
-// what to do.
+// malformed converts an error of the YAML loader. It replaces messages that do not
+// explain how to correct the file.
 func malformed(source string, text []byte, err error) *Error {
 	e := &Error{Source: source, Message: err.Error(), shape: true}
 	var load *yaml.LoadError
@@ -149,7 +150,8 @@ func malformed(source string, text []byte, err error) *Error {
 
 func isControl(r rune) bool { return r < ' ' && r != '\t' && r != '\n' && r != '\r' }
 
-// lineOf returns a line of the text, counted from 1, or "" if the text does not have it.
+// lineOf returns the line of the text with the given number, from 1, or "" if there is
+// no such line.
 func lineOf(text []byte, number int) string {
 	lines := bytes.Split(text, []byte("\n"))
 	if number < 1 || number > len(lines) {
@@ -170,7 +172,7 @@ func invalidUTF8(text []byte) position {
 	return positionAt(text, at)
 }
 
-// positionAt returns the line and column of an offset.
+// positionAt returns the line and column at a byte offset in text.
 func positionAt(text []byte, at int) position {
 	before := text[:at]
 	start := bytes.LastIndexByte(before, '\n') + 1

@@ -11,9 +11,9 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
 
-// Print writes the effective configuration as a file, with the origin of each setting
-// as a comment. Paths are absolute, so the file has the same meaning in any folder.
-// Secrets are replaced by ***.
+// Print writes the effective configuration as a configuration file, with the origin of
+// each setting as a comment. It writes absolute paths, so that the file has the same
+// meaning in any folder, and replaces secrets by ***.
 func (c *Config) Print(w io.Writer) error {
 	root := c.node(reflect.ValueOf(&c.File).Elem(), "")
 	text, err := yaml.Dump(root, yaml.WithIndent(2), yaml.WithLineWidth(-1))
@@ -24,7 +24,7 @@ func (c *Config) Print(w io.Writer) error {
 	return err
 }
 
-// node returns a value as YAML, or nil if the file omits it.
+// node returns a value as YAML, or nil if the printed configuration omits the value.
 func (c *Config) node(v reflect.Value, path string) *yaml.Node {
 	switch {
 	case isLeaf(v.Type()):
@@ -34,7 +34,7 @@ func (c *Config) node(v reflect.Value, path string) *yaml.Node {
 		for _, m := range membersOf(v.Type()) {
 			field := v.FieldByIndex(m.index)
 			if m.name == "enforce" && field.Interface() == engine.All {
-				continue // shadow: true refuses enforce
+				continue // 100 % is the default, and a policy with shadow: true must not have enforce
 			}
 			add(n, m.name, c.node(field, join(path, m.name)))
 		}
@@ -64,7 +64,7 @@ func (c *Config) scalar(v reflect.Value, path string) *yaml.Node {
 	return n
 }
 
-// sequence returns a list as YAML, on one line unless it has mappings.
+// sequence returns a list as YAML. It is in one line if its elements are scalars.
 func (c *Config) sequence(v reflect.Value, path string) *yaml.Node {
 	simple, origin := isLeaf(v.Type().Elem()), c.Origins[path]
 	if origin == "" && (v.IsNil() || v.Len() == 0 && !simple) {
@@ -100,7 +100,7 @@ func add(to *yaml.Node, name string, n *yaml.Node) {
 	}
 }
 
-// orNil returns n, or nil if n has no content.
+// orNil returns n, or nil if n is empty.
 func orNil(n *yaml.Node) *yaml.Node {
 	if len(n.Content) == 0 {
 		return nil

@@ -12,27 +12,29 @@ import (
 	"strings"
 )
 
-// ratelimitDefault is the origin of settings with a default of envoyproxy/ratelimit.
+// ratelimitDefault is the origin of a setting whose value is a default of
+// envoyproxy/ratelimit.
 const ratelimitDefault = "default of envoyproxy/ratelimit"
 
-// envValue is the value of a setting from the environment of envoyproxy/ratelimit.
+// envValue is the value of a setting that is read from environment variables of
+// envoyproxy/ratelimit.
 type envValue struct {
-	name  string // of the variables; empty if there is no value
+	name  string // names of the variables; empty if there is no value
 	value string
-	set   bool // a variable is set; otherwise value is a default, which a file overrides
+	set   bool // whether a variable is set; otherwise value is a default that the file overrides
 }
 
-// ratelimitEnv reads the environment of envoyproxy/ratelimit.
+// ratelimitEnv reads the environment variables of envoyproxy/ratelimit.
 type ratelimitEnv struct {
 	*Sources
 	values map[string]envValue
 	errs   Errors
 }
 
-// ratelimitSettings returns the settings that the environment of envoyproxy/ratelimit
-// specifies, by path, if compatibility is enabled. For an unsupported feature it
-// returns an error if responses would differ without the feature; otherwise it adds a
-// warning to c.
+// ratelimitSettings returns the settings that the environment variables of
+// envoyproxy/ratelimit specify, by path, or nil if compatibility is not enabled. If a
+// variable enables an unsupported feature, ratelimitSettings returns an error if
+// responses would differ without the feature; otherwise it adds a warning to c.
 func (s *Sources) ratelimitSettings(c *Config) (map[string]envValue, Errors) {
 	if !s.Ratelimit && !s.any("RUNTIME_ROOT", "RUNTIME_SUBDIRECTORY", "RUNTIME_APPDIRECTORY", "CONFIG_GRPC_XDS_SERVER_URL") {
 		return nil, nil
@@ -60,7 +62,7 @@ func (s *Sources) ratelimitSettings(c *Config) (map[string]envValue, Errors) {
 	return r.values, r.errs
 }
 
-// any reports whether one of the variables is set.
+// any reports whether at least one of the variables is set.
 func (s *Sources) any(names ...string) bool {
 	return slices.ContainsFunc(names, func(name string) bool {
 		_, ok := s.lookup(name)
@@ -68,7 +70,8 @@ func (s *Sources) any(names ...string) bool {
 	})
 }
 
-// set sets a setting to the value of variables, which have a common label.
+// set sets the setting at path to a value that was computed from the named variables.
+// The parameter label is the text for their names in errors.
 func (r *ratelimitEnv) set(path, label, value string, names ...string) {
 	set := r.any(names...)
 	if !set {
@@ -77,13 +80,13 @@ func (r *ratelimitEnv) set(path, label, value string, names ...string) {
 	r.values[path] = envValue{label, value, set}
 }
 
-// text returns the value of a variable.
+// text returns the value of a variable, or otherwise if it is not set.
 func (r *ratelimitEnv) text(name, otherwise string) string {
 	value, _ := r.lookup(name)
 	return cmp.Or(value, otherwise)
 }
 
-// yes returns the value of a boolean variable.
+// yes returns the value of a boolean variable, or otherwise if it is not set.
 func (r *ratelimitEnv) yes(name string, otherwise bool) bool {
 	text, ok := r.lookup(name)
 	if !ok {
@@ -117,8 +120,8 @@ func (r *ratelimitEnv) files() {
 	r.set("envoy.dot_files", "RUNTIME_IGNOREDOTFILES", strconv.FormatBool(!r.yes("RUNTIME_IGNOREDOTFILES", false)), "RUNTIME_IGNOREDOTFILES")
 }
 
-// operations sets the metrics address and the log format. The debug port is bound to
-// loopback, because it serves operators only.
+// operations sets the admin and metrics addresses, and the format and level of the log.
+// The admin listener is bound to loopback, because only operators need it.
 func (r *ratelimitEnv) operations() {
 	if r.yes("USE_PROMETHEUS", false) {
 		r.set("metrics.addr", "PROMETHEUS_ADDR", r.text("PROMETHEUS_ADDR", ":9090"), "USE_PROMETHEUS")
@@ -134,7 +137,8 @@ func (r *ratelimitEnv) operations() {
 	}
 }
 
-// levelOf converts a log level of envoyproxy/ratelimit to the nearest one here.
+// levelOf converts a log level of envoyproxy/ratelimit to the nearest level of
+// log.level.
 func levelOf(text string) string {
 	switch level := strings.ToLower(text); level {
 	case "trace":
@@ -174,7 +178,8 @@ func (r *ratelimitEnv) store() {
 	}
 }
 
-// redis returns the store URL for the value of REDIS_URL.
+// redis converts the value of REDIS_URL, and the variables related to it, to a store
+// URL.
 func (r *ratelimitEnv) redis(text string) string {
 	if strings.Contains(text, "://") {
 		return text
@@ -212,7 +217,7 @@ func (r *ratelimitEnv) redis(text string) string {
 	return u.String()
 }
 
-// redisFiles returns the TLS files for Redis as query parameters of the store URL.
+// redisFiles returns the TLS files for Redis as query parameters for the store URL.
 func (r *ratelimitEnv) redisFiles() string {
 	files := make(url.Values)
 	for param, name := range map[string]string{"ca": "REDIS_TLS_CACERT", "cert": "REDIS_TLS_CLIENT_CERT", "key": "REDIS_TLS_CLIENT_KEY"} {
@@ -223,7 +228,7 @@ func (r *ratelimitEnv) redisFiles() string {
 	return files.Encode()
 }
 
-// warnings returns a warning for each variable that has no effect.
+// warnings returns a warning for each variable that is set but has no effect.
 func (r *ratelimitEnv) warnings() (all []string) {
 	for name, reason := range map[string]string{
 		"REDIS_PERSECOND":               "limits per second are stored in the same Redis as all others",
@@ -249,7 +254,7 @@ func (r *ratelimitEnv) warnings() (all []string) {
 	return all
 }
 
-// source sets the source of rules: files or a control plane.
+// source sets where the rules come from: files or a control plane.
 func (r *ratelimitEnv) source() {
 	switch kind := r.text("CONFIG_TYPE", "FILE"); kind {
 	case "FILE":
@@ -286,7 +291,8 @@ func (r *ratelimitEnv) xds() {
 	r.nodeMetadata()
 }
 
-// nodeMetadata sets the node metadata from the entries that have a name and a value.
+// nodeMetadata sets the node metadata. It ignores entries without a name or without
+// “=”.
 func (r *ratelimitEnv) nodeMetadata() {
 	name := "CONFIG_GRPC_XDS_NODE_METADATA"
 	var valid []string
@@ -300,7 +306,8 @@ func (r *ratelimitEnv) nodeMetadata() {
 	}
 }
 
-// copyValues sets settings to the values of variables that are set.
+// copyValues sets each setting, by its path in names, to the value of its variable if
+// that is set.
 func (r *ratelimitEnv) copyValues(names map[string]string) {
 	for path, name := range names {
 		if value, ok := r.lookup(name); ok {
@@ -309,7 +316,7 @@ func (r *ratelimitEnv) copyValues(names map[string]string) {
 	}
 }
 
-// ratio sets a percentage to the value of a variable from 0 to 1.
+// ratio converts a variable with a number from 0 to 1 to a setting in percent.
 func (r *ratelimitEnv) ratio(path, name string) {
 	text, ok := r.lookup(name)
 	if !ok {

@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
 
-// Refused converts the engine's errors about policies into [Errors] with positions in the
-// file. It returns other errors unchanged.
+// Refused converts errors of the engine about policies to [Errors] with positions in
+// the configuration file. It returns other errors unchanged.
 func (c *Config) Refused(err error) error {
 	all := []error{err}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
@@ -23,15 +23,15 @@ func (c *Config) Refused(err error) error {
 		}
 		wrong := c.parsed.locate(e)
 		known := slices.ContainsFunc(located, func(e *Error) bool { return *e == *wrong })
-		if !known { // several limits of a policy can fail with the same error
+		if !known { // several limits of a policy can cause the same error
 			located = append(located, wrong)
 		}
 	}
 	return located.orNil()
 }
 
-// locate returns an error about a policy with the position of the refused value, or
-// of the policy.
+// locate converts an error about a policy. The returned error has the position of the
+// invalid value, or the position of the policy if that of the value is unknown.
 func (p *Parsed) locate(e *engine.PolicyError) *Error {
 	policy := join("policies", plain(e.Policy))
 	list, limits := join(policy, "limits"), p.File.Policies[e.Policy].Limits

@@ -9,35 +9,35 @@ import (
 	"time"
 )
 
-// Live has the effective configuration and reloads it when the file changes. An
-// invalid file never takes effect: the last valid configuration stays. It is created
-// with [Start] and may be used concurrently.
+// Live holds the effective configuration and reloads it when the file changes. An
+// invalid file never takes effect: the last valid configuration stays effective. Create
+// a Live with [Start]. It may be used concurrently.
 type Live struct {
 	sources Sources
 	apply   func(*Config) error
 	observe func(Reload)
 
-	started  *Config // at the start of the process
-	readOnce bool    // the file is a pipe or a device and cannot be read again
+	started  *Config // configuration at the start of the process
+	readOnce bool    // whether the file is a pipe or a device, which cannot be read again
 
-	reloading sync.Mutex // while a file is read and applied, which may take long
-	text      []byte     // of the file that was read last
-	failed    string     // the last error, to report it once
+	reloading sync.Mutex // held while a file is read and applied, which may take long
+	text      []byte     // contents of the file when it was last read
+	failed    string     // text of the last error, so that it is reported only once
 
-	mu      sync.Mutex // protects the fields below; writers also hold reloading
+	mu      sync.Mutex // protects current and status; a writer must also hold reloading
 	current *Config
 	status  Status
 }
 
-// Status is the state of the configuration.
+// Status is the state of the configuration at one time.
 type Status struct {
-	Path       string    // of the file; empty if there is none
+	Path       string    // path of the file; empty if there is none
 	Generation uint64    // number of the effective configuration, from 1
-	Since      time.Time // when it took effect
-	Loads      uint64    // configurations that took effect, including the first
-	Refused    uint64    // configurations that did not
-	Err        error     // why the file's current contents are not effective; nil if they are
-	Restart    []string  // settings that differ in the file and require a restart
+	Since      time.Time // time at which the effective configuration took effect
+	Loads      uint64    // number of configurations that took effect, including the first
+	Refused    uint64    // number of changed files that were invalid or could not be read
+	Err        error     // error of the file's current contents; nil if they are effective
+	Restart    []string  // changed settings that take effect only after a restart
 }
 
 // Reload is the result of reading a changed file.
@@ -46,10 +46,10 @@ type Reload struct {
 	Warnings []string
 }
 
-// Start returns a Live with first, the effective configuration that sources returned.
-// It calls apply for each later configuration: apply applies all of it, or returns an
-// error and changes nothing. It calls observe after every reload, in the goroutine
-// that reloads; observe may be nil.
+// Start returns a Live whose effective configuration is first, which sources returned.
+// For each later configuration it calls apply, which must either apply all of it, or
+// return an error and change nothing. It calls observe after every reload, in the
+// goroutine that reloads; observe may be nil.
 func Start(
 	sources Sources, first *Config, apply func(*Config) error, observe func(Reload),
 ) *Live {
@@ -62,8 +62,8 @@ func Start(
 	return l
 }
 
-// isStream reports whether a path is a pipe or a device. Reading one may block, and
-// reading it twice returns different contents.
+// isStream reports whether the file at path is a pipe or a device. Reading such a file
+// may block, and reading it twice returns different contents.
 func isStream(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && !info.Mode().IsRegular() && !info.IsDir()
@@ -95,11 +95,11 @@ func (l *Live) Status() Status {
 	return l.status
 }
 
-// Refresh reloads the file if it has changed since it was last read. It reports the
-// same error only once.
+// Refresh reloads the file if it has changed since it was last read. It reports a
+// repeated error only once.
 func (l *Live) Refresh() { l.reload(false) }
 
-// Reload reads the file, changed or not, and always reports the result.
+// Reload reads the file even if it has not changed, and always reports the result.
 func (l *Live) Reload() { l.reload(true) }
 
 func (l *Live) reload(always bool) {
@@ -114,7 +114,8 @@ func (l *Live) reload(always bool) {
 	}
 }
 
-// load reads and applies the file. It returns false if there is nothing to report.
+// load reads and applies the file. It returns false if there is nothing to report. If
+// always is set, it applies and reports an unchanged file, too.
 func (l *Live) load(always bool) (Reload, bool) {
 	text, err := l.read()
 	if err != nil {
@@ -143,8 +144,8 @@ func (l *Live) read() ([]byte, error) {
 	return ReadFile(l.sources.Path)
 }
 
-// refuse records why the file's contents have not taken effect. It returns false if
-// the error is the same as the last.
+// refuse records the error of the file's contents. It returns false if the last error
+// had the same text and always is not set.
 func (l *Live) refuse(err error, always bool) (Reload, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -156,9 +157,8 @@ func (l *Live) refuse(err error, always bool) (Reload, bool) {
 	return Reload{l.status, nil}, report
 }
 
-// Run watches the file and reloads it when it changes and on every signal, until ctx
-// ends. If there is no file, or the file is a pipe or a device, Run only waits for
-// ctx.
+// Run reloads the file when it changes, and on every signal, until ctx ends. If there
+// is no file, or if the file is a pipe or a device, Run only waits until ctx ends.
 func (l *Live) Run(ctx context.Context, signals <-chan os.Signal) error {
 	if l.sources.Path == "" || l.readOnce {
 		<-ctx.Done()
@@ -169,7 +169,7 @@ func (l *Live) Run(ctx context.Context, signals <-chan os.Signal) error {
 		return err
 	}
 	defer w.Close()
-	l.Refresh() // changes between the start and now
+	l.Refresh() // the file may have changed since the start
 	for {
 		select {
 		case <-ctx.Done():

@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// leaf decodes one scalar.
+// leaf decodes one YAML scalar into v.
 func (d *decoder) leaf(n *yaml.Node, v reflect.Value, tag reflect.StructTag, path string) {
 	if message := scalarError(n, leaves[v.Type()], v.Type(), tag); message != "" {
 		if variable := variableReference(n.Value); variable != "" {
@@ -35,8 +35,8 @@ func (d *decoder) leaf(n *yaml.Node, v reflect.Value, tag reflect.StructTag, pat
 
 var referencePattern = regexp.MustCompile(`\$\{([A-Za-z_][0-9A-Za-z_]*)[^}\n]*\}`)
 
-// variableReference returns the first reference to an environment variable in a text,
-// without a default: ${NAME}. It returns "" if there is none.
+// variableReference returns the first reference to an environment variable in a text as
+// ${NAME}, without a default value that it may contain. It returns "" if there is none.
 func variableReference(text string) string {
 	if match := referencePattern.FindStringSubmatch(text); match != nil {
 		return "${" + shorten(match[1]) + "}"
@@ -44,7 +44,8 @@ func variableReference(text string) string {
 	return ""
 }
 
-// notInterpolated returns the error for a reference to a variable at a path.
+// notInterpolated returns the error message for a reference to an environment variable
+// in the value at path.
 func notInterpolated(reference, path string) string {
 	path, _, _ = strings.Cut(path, "[")
 	for i := range settings {
@@ -57,7 +58,7 @@ func notInterpolated(reference, path string) string {
 		"(HEADGATE_STORE=…), but no other part of the file; write the value here"
 }
 
-// scalarError returns why n cannot be a value of l, or "" if it can.
+// scalarError returns an error message if n cannot be a value of l, or "" if it can.
 func scalarError(n *yaml.Node, l *leaf, t reflect.Type, tag reflect.StructTag) string {
 	want := "must be " + string(l.kind)
 	if options := optionsOf(tag); options != nil {
@@ -86,7 +87,8 @@ func scalarError(n *yaml.Node, l *leaf, t reflect.Type, tag reflect.StructTag) s
 	return ""
 }
 
-// boolWords are the words that YAML 1.1 reads as booleans.
+// boolWords maps the words that YAML 1.1 reads as booleans to the words that YAML 1.2
+// accepts.
 var boolWords = map[string]string{
 	"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false",
 	"true": "true", "false": "false",
@@ -97,8 +99,8 @@ var tagNames = map[string]string{
 	"!!bool": "a boolean", "!!timestamp": "a date", "!!null": "empty", "!!merge": "<<",
 }
 
-// positionInside returns the position of an offset in a scalar's text. It is that of the
-// scalar if the text has escapes or line breaks.
+// positionInside returns the position in the file of a byte offset in a scalar's text.
+// If the text has escapes or line breaks, it returns the position of the scalar.
 func positionInside(n *yaml.Node, offset int) position {
 	p := positionOf(n)
 	if offset < 0 || offset > len(n.Value) || strings.ContainsAny(n.Value, "\n\\\"'") {

@@ -9,21 +9,21 @@ import (
 	"strings"
 )
 
-// Schema returns the JSON Schema (draft 2020-12) of a configuration file, for
-// editors. It contains the rules that apply to single values: [Parse] refuses every
-// file that the schema refuses. Parse also refuses limits out of range, unknown
-// policies and routes that never match.
+// Schema returns the JSON Schema (draft 2020-12) of a configuration file, for editors.
+// The schema only checks single values, so [Parse] refuses every file that the schema
+// refuses, and also files with limits out of range, unknown policies or routes that
+// never match.
 func Schema() []byte {
 	s := schemaOf(reflect.TypeFor[File](), "", "")
 	s["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	s["title"] = "Configuration of headgate serve"
-	s["type"] = []string{"object", "null"} // a file with comments only is null
+	s["type"] = []string{"object", "null"} // a file that has only comments is null
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	if err := enc.Encode(s); err != nil {
-		panic("config: " + err.Error()) // never: strings and numbers can be encoded
+		panic("config: " + err.Error()) // cannot happen: strings and numbers can always be encoded
 	}
 	return b.Bytes()
 }
@@ -43,7 +43,7 @@ func schemaOf(t reflect.Type, tag reflect.StructTag, path string) map[string]any
 		items := schemaOf(t.Elem(), "", path+"[]")
 		s["type"], s["items"] = "array", items
 		s["minItems"], s["maxItems"] = countOf(tag)
-		if isLeaf(t.Elem()) { // a scalar is a list of one
+		if isLeaf(t.Elem()) { // a single scalar is accepted as a list with one element
 			s = map[string]any{"anyOf": []any{s, items}}
 		}
 	}
@@ -84,8 +84,8 @@ func structSchema(t reflect.Type, path string) map[string]any {
 	return s
 }
 
-// aliasSchema returns the schema of objects that do not have both a key and its
-// alias, and if the key is required have one of them.
+// aliasSchema returns a schema that refuses objects with both a key and its alias. If
+// the key is required, it also refuses objects with neither.
 func aliasSchema(name, alias string, required bool) map[string]any {
 	if !required {
 		return map[string]any{"not": map[string]any{"required": []string{name, alias}}}

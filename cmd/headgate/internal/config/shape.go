@@ -14,13 +14,13 @@ import (
 type member struct {
 	name  string
 	alias string // another name for the key; may be empty
-	index []int  // of the field
+	index []int  // index of the struct field
 	typ   reflect.Type
 	tag   reflect.StructTag
 }
 
-// membersOf returns the keys of a struct in field order, including those of structs
-// that it embeds inline.
+// membersOf returns the keys of a struct type in field order, including the keys of
+// inlined structs.
 func membersOf(t reflect.Type) []member {
 	if known, ok := members.Load(t); ok {
 		return known.([]member)
@@ -44,10 +44,10 @@ func membersOf(t reflect.Type) []member {
 	return all
 }
 
-// members caches membersOf, by struct type: reflect.Type → []member.
+// members caches the results of membersOf: reflect.Type → []member.
 var members sync.Map
 
-// memberNamed returns the member with a name or alias, or nil.
+// memberNamed returns the member with the given name or alias, or nil.
 func memberNamed(members []member, name string) *member {
 	for i := range members {
 		if m := &members[i]; m.name == name || m.alias != "" && m.alias == name {
@@ -65,10 +65,10 @@ func namesOf(members []member) []string {
 	return names
 }
 
-// isLeaf reports whether values of t are written as scalars.
+// isLeaf reports whether values of type t are written as scalars.
 func isLeaf(t reflect.Type) bool { return leaves[t] != nil }
 
-// keyPaths has the paths of each key of the format: "limits" → policies.POLICY.limits.
+// keyPaths maps each key of the format to its paths: "limits" → policies.POLICY.limits.
 var keyPaths = func() map[string][]string {
 	all := make(map[string][]string)
 	addKeyPaths(all, reflect.TypeFor[File](), "")
@@ -97,10 +97,10 @@ func addKeyPaths(all map[string][]string, t reflect.Type, at string) {
 	}
 }
 
-// unknownKey returns the error for a key of the mapping at path that is not one of
-// members. Within policies and routes it does not suggest keys of listeners and other
-// sections, and no similar keys from elsewhere: a list of the valid keys is more
-// useful there.
+// unknownKey returns the error message for an unknown key of the mapping at path;
+// members are the valid keys of that mapping. In policies and routes, it does not
+// suggest similar keys of other sections, because a list of the valid keys is more
+// useful.
 func unknownKey(name, path string, members []member) string {
 	here := namesOf(members)
 	inRules := strings.HasPrefix(path, "policies") || strings.HasPrefix(path, "routes")
@@ -130,7 +130,7 @@ func unknownKey(name, path string, members []member) string {
 	return "unknown key; must be one of " + strings.Join(here, ", ")
 }
 
-// nested returns how a setting of a section is written.
+// nested returns an example of how a setting in a section is written in the file.
 func nested(path string) string {
 	section, name, ok := strings.Cut(path, ".")
 	if !ok {
@@ -139,7 +139,8 @@ func nested(path string) string {
 	return "Write " + section + ": {" + name + ": …}"
 }
 
-// flat returns the first 64 bytes of a name in lower case without word separators.
+// flat returns the first 64 bytes of a name in lower case, without the characters that
+// separate words.
 func flat(s string) string {
 	return strings.NewReplacer("_", "", "-", "", ".", "", " ", "").
 		Replace(strings.ToLower(s[:min(len(s), 64)]))

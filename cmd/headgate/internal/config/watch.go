@@ -14,22 +14,22 @@ import (
 )
 
 const (
-	settleTime    = 50 * time.Millisecond // a change is complete after this time without events
-	maxSettleTime = time.Second           // after the first event, whatever events follow
-	pollInterval  = 10 * time.Second      // for file systems without notifications
-	maxLinks      = 40                    // symbolic links followed in one path
+	settleTime    = 50 * time.Millisecond // time without further events after which a change is complete
+	maxSettleTime = time.Second           // maximum time from the first event until the change is reported
+	pollInterval  = 10 * time.Second      // time between two polls, for file systems without notifications
+	maxLinks      = 40                    // maximum number of symbolic links that are followed in one path
 )
 
-// Watcher reports when the file at a path may have changed: when it was written or
-// replaced, when a symbolic link in the path was replaced, as Kubernetes does, and
-// when a folder in the path was removed or created. It also reports a change every
-// ten seconds, because some file systems send no notifications and other programs may
-// have used up the system's watches. It reports a burst of changes once, after its
-// end. It is created with [Watch].
+// Watcher reports when the file at a path may have changed: when the file was written
+// or replaced, when a symbolic link in the path was replaced, as Kubernetes does, or
+// when a folder in the path was removed or created. It also reports a change every ten
+// seconds, because some file systems send no notifications, and other programs may have
+// used up the system's watches. A burst of changes is reported once, after its end.
+// Create a Watcher with [Watch].
 type Watcher struct {
 	path    string
 	open    func() (*fsnotify.Watcher, error)
-	watcher *fsnotify.Watcher // nil while the system has no watch available
+	watcher *fsnotify.Watcher // nil while the system provides no further watches
 	events  chan fsnotify.Event
 	errors  chan error
 	changes chan struct{}
@@ -38,8 +38,8 @@ type Watcher struct {
 	ended   chan struct{}
 }
 
-// Watch starts to watch the path of a file, or of a folder of files. The path need
-// not exist.
+// Watch starts to watch a path, which may be that of a file or of a folder of files.
+// The path does not have to exist.
 func Watch(path string) (*Watcher, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -58,8 +58,8 @@ func watch(path string, open func() (*fsnotify.Watcher, error)) *Watcher {
 	return w
 }
 
-// Changes returns the channel that receives a value after a change. Changes that were not
-// received yet are reported once.
+// Changes returns the channel that receives a value after a change. Several changes are
+// combined if the channel has not been read in between.
 func (w *Watcher) Changes() <-chan struct{} { return w.changes }
 
 // Close stops the watcher and waits until its goroutine has ended.
@@ -80,7 +80,7 @@ func (w *Watcher) run() {
 	defer poll.Stop()
 	settled := time.NewTimer(0)
 	<-settled.C
-	var first time.Time // of the events that were not reported yet
+	var first time.Time // time of the first event that has not been reported yet
 	for {
 		select {
 		case <-w.done:
@@ -118,29 +118,30 @@ func (w *Watcher) notify() {
 	}
 }
 
-// updateFolders watches the folders that the path leads through now, and no others.
+// updateFolders watches the folders that the path currently leads through, and stops
+// watching all other folders.
 func (w *Watcher) updateFolders() {
 	if w.watcher == nil {
 		watcher, err := w.open()
 		if err != nil {
-			return // the system has no watch available; the next poll tries again
+			return // the system provides no further watches; the next poll tries again
 		}
 		w.watcher, w.events, w.errors = watcher, watcher.Events, watcher.Errors
 	}
 	wanted := folders(w.path)
 	for _, folder := range w.watcher.WatchList() {
 		if !slices.Contains(wanted, folder) {
-			_ = w.watcher.Remove(folder) // fails if the folder was deleted
+			_ = w.watcher.Remove(folder) // fails if the folder was deleted; the error is ignored
 		}
 	}
 	for _, folder := range wanted {
-		_ = w.watcher.Add(folder) // if it was deleted, a later poll adds it
+		_ = w.watcher.Add(folder) // if the folder was deleted, a later poll adds it
 	}
 }
 
-// folders returns the folders in which a change can change the file at path: the
-// folder of the file and the folder of each symbolic link in the path. If the path is
-// a folder, that folder is included. If a part of the path does not exist, the last
+// folders returns the folders that must be watched for changes to the file at path: the
+// folder that contains the file, and the folder of each symbolic link in the path. If
+// the path is a folder, it is included. If a part of the path does not exist, the last
 // existing folder is included.
 func folders(path string) []string {
 	var found []string

@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
 
-// XDS has the settings of the control plane that provides the rules of Envoy's rate limit
-// service by xDS.
+// XDS has the settings of the xDS control plane that provides the rules of Envoy's rate
+// limit service.
 type XDS struct {
 	Server          Target         `yaml:"server" restart:"yes"`
 	NodeID          string         `yaml:"node_id" default:"default" restart:"yes"`
@@ -29,7 +29,7 @@ type XDS struct {
 // Target is the address of a server: host:port or unix:/path.
 type Target string
 
-// Label is a name with a value: zone=a.
+// Label is a name with a value, written as zone=a.
 type Label string
 
 // Split returns the name and the value.
@@ -38,17 +38,18 @@ func (l Label) Split() (name, value string) {
 	return name, value
 }
 
-// Header is a header field: authorization: Bearer x. Its value may be a secret and is
-// never printed.
+// Header is a header field, written as “authorization: Bearer x”. Its value may be a
+// secret and is never printed.
 type Header string
 
-// Split returns the name in lower case, and the value.
+// Split returns the field's name in lower case and its value.
 func (h Header) Split() (name, value string) {
 	name, value, _ = strings.Cut(string(h), ":")
 	return strings.ToLower(name), strings.TrimSpace(value)
 }
 
-// String returns the field with its value masked, so that no log or message contains it.
+// String returns the field with a masked value, so that no log or message contains the
+// value.
 func (h Header) String() string {
 	name, _, _ := strings.Cut(string(h), ":")
 	return name + ": " + masked
@@ -65,8 +66,8 @@ func parseTarget(s string) (Target, error) {
 	return Target(s), nil
 }
 
-// checkXDS refuses TLS files for a control plane without TLS, which is most likely a
-// mistake.
+// checkXDS returns an error if TLS files are set for a control plane but TLS is not
+// enabled, which is most likely a mistake.
 func (c *Config) checkXDS() *Error {
 	x := &c.Envoy.XDS
 	files := map[string]Path{
@@ -81,7 +82,8 @@ func (c *Config) checkXDS() *Error {
 	return nil
 }
 
-// chooseRules keeps one source of Envoy rules: the control plane if there is one.
+// chooseRules removes the folder of Envoy rules if a control plane is set, so that
+// there is only one source of rules.
 func (c *Config) chooseRules() {
 	x := &c.Envoy.XDS
 	if x.Server == "" {
