@@ -1,10 +1,10 @@
-// Package config reads the service's configuration from a file, flags and environment
-// variables.
+// Package config reads the configuration of the service from a file, flags and
+// environment variables.
 //
 // The Go types in this package define the format. The decoder, the JSON Schema for
-// editors, and the flags and variables are derived from them. Errors have file, line
-// and column, and all errors are reported together. A file with any error is refused
-// as a whole.
+// editors, the flags and the variables are derived from these types. Errors have file,
+// line and column, and all errors are reported together. A file with an error is
+// refused as a whole.
 package config
 
 import (
@@ -16,12 +16,13 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/tlsfiles"
 )
 
-// File is a configuration file. Every field except Policies and Routes is a setting:
-// its flag is the path in the file with "-" instead of "." and "_", and its variable
-// is HEADGATE_ and the same in upper case. Tags define the accepted values (see
-// leaf): default, range, oneof, the number of list entries (count) and required. The
-// tag alias is another name of a key, and prefix is a prefix that the names in a
-// mapping may omit. Help texts are in helps.
+// File is a configuration file. Every field except Policies and Routes is a setting.
+// The flag of a setting is its path in the file with "-" instead of "." and "_"; its
+// variable is the flag in upper case with "_" instead of "-", after HEADGATE_. Struct
+// tags define the accepted values (see leaf): default, range, oneof, the number of list
+// entries (count) and required. The tag alias is a second name of a key, and the tag
+// prefix is a prefix that may be omitted in the names of a mapping. The help texts are
+// in the variable helps.
 type File struct {
 	HTTP            HTTP                  `yaml:"http"`
 	RESP            RESP                  `yaml:"resp"`
@@ -104,8 +105,9 @@ type Envoy struct {
 	XDS             XDS            `yaml:"xds"`
 }
 
-// Policy has one or more limits that are charged all or none. The keys of Overrides
-// begin with "key:", also if the file omits the prefix.
+// Policy has one or more limits; a request is charged to all of them or to none. The
+// keys of Overrides always begin with "key:", even if the prefix is omitted in the
+// file.
 type Policy struct {
 	Limits       []headgate.Limit            `yaml:"limits" alias:"limit" required:"yes" count:"1 32"`
 	Algorithm    headgate.Algorithm          `yaml:"algorithm" default:"token_bucket" oneof:"algorithms"`
@@ -116,22 +118,22 @@ type Policy struct {
 	Overrides    map[string][]headgate.Limit `yaml:"overrides" named:"key" prefix:"key:" count:"1 32"`
 }
 
-// Route assigns policies to the requests that match.
+// Route assigns policies to the requests that Match selects.
 type Route struct {
 	Match    Match    `yaml:"match"`
 	Policies []string `yaml:"policies" required:"yes" count:"0 32"`
 }
 
-// Match selects requests. An empty field matches all.
+// Match selects requests. An empty field matches every request.
 type Match struct {
 	Host   routing.Host `yaml:"host"`
 	Method []Method     `yaml:"method" count:"1 32"`
 	Path   routing.Path `yaml:"path"`
 }
 
-// TLS has the files of one end of TLS. It is inlined in other structs: PEER in its
-// keys is the peer tag of the embedding field, client for a listener and server for a
-// client.
+// TLS has the TLS files of a listener or of a client. It is inlined in other structs.
+// PEER in its keys is replaced by the value of the tag peer of the inlined field:
+// "client" in a listener, "server" in a client.
 type TLS struct {
 	Cert     Path   `yaml:"tls_cert" restart:"yes"`
 	Key      Path   `yaml:"tls_key" restart:"yes"`
@@ -139,7 +141,7 @@ type TLS struct {
 	PeerName string `yaml:"PEER_name" restart:"yes"`
 }
 
-// Files returns the files for package tlsfiles.
+// Files returns the settings in the form that package tlsfiles defines.
 func (t *TLS) Files() tlsfiles.Files {
 	return tlsfiles.Files{Cert: string(t.Cert), Key: string(t.Key), CA: string(t.CA), PeerName: t.PeerName}
 }

@@ -13,7 +13,7 @@ type Admin struct {
 	Keys  bool    `yaml:"keys" default:"false" restart:"yes"`
 }
 
-// Metrics has the settings of the metrics listener, which serves nothing but metrics.
+// Metrics has the settings of the metrics listener, which serves only metrics.
 type Metrics struct {
 	Addr Address `yaml:"addr" default:"off" restart:"yes"`
 }
@@ -27,7 +27,8 @@ type Log struct {
 	HashSecret Secret `yaml:"hash_secret" restart:"yes"`
 }
 
-// checkAdmin refuses an admin listener without a token on a non-loopback address.
+// checkAdmin returns an error if the admin listener has a non-loopback address but no
+// token.
 func (c *Config) checkAdmin() *Error {
 	addr := string(c.Admin.Addr)
 	if c.Admin.Addr == Off || addr == "" || c.Admin.Token != "" || localaccess.Address(addr) {

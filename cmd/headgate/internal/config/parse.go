@@ -26,7 +26,7 @@ type position struct{ line, column int }
 
 // Parsed is a decoded file.
 type Parsed struct {
-	File   File                // decoded settings; those that are not in the file have the zero value
+	File   File                // decoded settings; a setting that is not in the file has the zero value
 	Source string              // name of the file in errors
 	at     map[string]position // positions of the file's values, by path
 }

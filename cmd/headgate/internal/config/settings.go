@@ -10,19 +10,19 @@ const Prefix = "HEADGATE_"
 
 // Setting is one setting: its names and its description.
 type Setting struct {
-	Path    string // in the file: http.addr
-	Flag    string // http-addr, without the dashes
-	Env     string // HEADGATE_HTTP_ADDR
-	Default string // as it would be written; empty for an empty list
-	Help    string // one line
+	Path    string // path in the file, such as http.addr
+	Flag    string // name of the flag without dashes, such as http-addr
+	Env     string // name of the variable, such as HEADGATE_HTTP_ADDR
+	Default string // default in its written form; empty if there is none
+	Help    string // help text, one line
 	Accepts string // description of the accepted values
-	Restart bool   // a change requires a restart
+	Restart bool   // whether a change takes effect only after a restart
 	index   []int
 	typ     reflect.Type
 	tag     reflect.StructTag
 }
 
-// settings has all settings in the order of the file.
+// settings has all settings in the order of the fields of [File].
 var settings = settingsOf(reflect.TypeFor[File](), "", nil)
 
 // Settings returns all settings in the order of [File].
@@ -58,7 +58,8 @@ func newSetting(path string, index []int, m member) Setting {
 	}
 }
 
-// accepts describes the values that a type with a tag accepts.
+// accepts describes the values that are accepted for a setting of type t with the given
+// tag.
 func accepts(t reflect.Type, tag reflect.StructTag) string {
 	if options := optionsOf(tag); options != nil {
 		return strings.Join(options, ", ")
@@ -72,8 +73,8 @@ func accepts(t reflect.Type, tag reflect.StructTag) string {
 	return leaves[t].description
 }
 
-// Kind returns the placeholder of the flag's value in help texts: duration, list,
-// host:port.
+// Kind returns the placeholder for the setting's value in help texts, such as duration,
+// list or host:port.
 func (s *Setting) Kind() string {
 	switch {
 	case s.typ.Kind() == reflect.Slice:
@@ -94,7 +95,8 @@ func (s *Setting) Kind() string {
 	return strings.ToLower(s.typ.Name())
 }
 
-// set parses a text and sets the setting in f. Entries of a list are separated by commas.
+// set parses a text and sets the setting in f to its value. The entries of a list are
+// separated by commas.
 func (s *Setting) set(f *File, text string) *problem {
 	field := s.field(f)
 	if s.typ.Kind() != reflect.Slice {
@@ -116,7 +118,8 @@ func (s *Setting) set(f *File, text string) *problem {
 	return nil
 }
 
-// Text returns the setting's value in f as it would be written, without secrets.
+// Text returns the value of the setting in f in its written form, with secrets replaced
+// by ***.
 func (s *Setting) Text(f *File) string {
 	v := s.field(f)
 	if s.typ.Kind() != reflect.Slice {
@@ -129,7 +132,8 @@ func (s *Setting) Text(f *File) string {
 	return strings.Join(all, ",")
 }
 
-// raw returns the setting's text in f with secrets, or "" if its type is not a string.
+// raw returns the text of the setting in f, including secrets, or "" if the setting is
+// not a string.
 func (s *Setting) raw(f *File) string {
 	if v := s.field(f); v.Kind() == reflect.String {
 		return v.String()
@@ -137,7 +141,7 @@ func (s *Setting) raw(f *File) string {
 	return ""
 }
 
-// field returns the setting's field in f.
+// field returns the field of f that contains the setting.
 func (s *Setting) field(f *File) reflect.Value {
 	return reflect.ValueOf(f).Elem().FieldByIndex(s.index)
 }
@@ -150,7 +154,8 @@ func (s *Setting) equal(a, b *File) bool {
 // copy copies the setting from one file to another.
 func (s *Setting) copy(to, from *File) { s.field(to).Set(s.field(from)) }
 
-// NeedRestart returns the paths of changed settings that require a restart.
+// NeedRestart returns the paths of the changed settings that take effect only after a
+// restart.
 func NeedRestart(before, after *File) []string {
 	var changed []string
 	for _, s := range settings {

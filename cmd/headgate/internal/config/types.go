@@ -20,7 +20,8 @@ const Off Address = "off"
 // unix:/path, or off.
 type Endpoint string
 
-// Socket returns the path of the Unix socket; ok is false if the endpoint is not one.
+// Socket returns the path of the Unix socket; ok is false if the endpoint is not a Unix
+// socket.
 func (e Endpoint) Socket() (path string, ok bool) {
 	return strings.CutPrefix(string(e), "unix:")
 }
@@ -31,8 +32,8 @@ type Secret string
 // masked replaces secrets in output.
 const masked = "***"
 
-// String returns *** for a secret that is set, so that no log or message contains its
-// value.
+// String returns *** for every secret that is not empty, so that no log or message
+// contains it.
 func (s Secret) String() string {
 	if s == "" {
 		return ""
@@ -40,13 +41,16 @@ func (s Secret) String() string {
 	return masked
 }
 
-// StoreURL is a store's URL. It may contain a password; [StoreURL.Masked] does not.
+// StoreURL is the URL of a store. It may contain a password; [StoreURL.Masked] removes
+// it.
 type StoreURL string
 
-// Folder is the path of a folder. In a file it is relative to the file's folder.
+// Folder is the path of a folder. In a configuration file, it is relative to the folder
+// of that file.
 type Folder string
 
-// Path is the path of a file. In a file it is relative to the file's folder.
+// Path is the path of a file. In a configuration file, it is relative to the folder of
+// that file.
 type Path string
 
 // ChargeMode selects how the descriptors of one Envoy request are charged.
@@ -58,7 +62,8 @@ type Network struct{ netip.Prefix }
 // Method is an HTTP method in upper case.
 type Method string
 
-// Masked returns the URL with the user, the password and other possible secrets replaced.
+// Masked returns the URL with *** in place of the user name, the password and other
+// parameters that may be secrets.
 func (u StoreURL) Masked() string {
 	text, query, _ := strings.Cut(string(u), "?")
 	if scheme, rest, ok := strings.Cut(text, "://"); ok {
@@ -67,7 +72,7 @@ func (u StoreURL) Masked() string {
 		}
 	}
 	if strings.Contains(query, "@") {
-		return text + "?***" // the end of a password that contains a question mark
+		return text + "?***" // the text before the “@” may be the end of a password that contains a question mark
 	}
 	var params []string
 	for param := range strings.SplitSeq(query, "&") {
@@ -88,7 +93,7 @@ func (u StoreURL) Masked() string {
 // String returns the masked URL, so that no log or message contains a password.
 func (u StoreURL) String() string { return u.Masked() }
 
-// String returns the network, or its address if it has only one.
+// String returns the network, or only its address if the network has a single address.
 func (n Network) String() string {
 	if n.IsSingleIP() {
 		return n.Addr().String()

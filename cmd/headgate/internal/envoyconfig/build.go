@@ -11,29 +11,31 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// File is the text of one file.
+// File is the name and the content of one file.
 type File struct {
-	Name    string // name in errors
+	Name    string // name of the file in errors
 	Content []byte
 }
 
-// ParseOptions are the options of [Parse] and [ParseResources]. Zero fields and a nil
-// pointer select the defaults.
+// ParseOptions are the options of [Parse] and [ParseResources]. A field with the zero
+// value has the default given in its comment; a nil pointer means all defaults.
 type ParseOptions struct {
-	// MergeDomains allows several files to define descriptors of one domain.
+	// MergeDomains allows several files to define descriptors of the same domain; by
+	// default, this is an error.
 	MergeDomains bool
-	// MaxEntries is the maximum number of entries in a request's descriptor; 0 means
-	// [DefaultMaxEntries].
+	// MaxEntries is the maximum number of entries that a descriptor of a request may
+	// have; 0 means [DefaultMaxEntries].
 	MaxEntries int
 }
 
-// Parse builds a configuration from files. If a file is invalid, the error is
-// [Errors]. opts may be nil.
+// Parse builds a configuration from the contents of files. If files are invalid, it
+// returns [Errors]. The parameter opts may be nil.
 func Parse(files []File, opts *ParseOptions) (*Config, error) {
 	return assemble(files, opts, (*Config).add)
 }
 
-// assemble builds a configuration from parts. It calls add once per part.
+// assemble builds a configuration from parts, which are files or resources. It calls
+// add once for each part, and returns the errors of all parts.
 func assemble[Part any](parts []Part, opts *ParseOptions, add func(c *Config, part Part, merge bool) *Error) (*Config, error) {
 	opts = cmp.Or(opts, &ParseOptions{})
 	c := &Config{domains: make(map[string]*Domain), maxEntries: cmp.Or(opts.MaxEntries, DefaultMaxEntries)}
@@ -75,7 +77,7 @@ func (c *Config) add(f File, merge bool) *Error {
 	return nil
 }
 
-// build adds the domain of one file.
+// build adds the domain and the rules of one file.
 func (c *Config) build(file string, root *value, merge bool) *Error {
 	b := builder{decoder: decoder{file: file}, config: c}
 	b.document(root, merge)
@@ -85,7 +87,7 @@ func (c *Config) build(file string, root *value, merge bool) *Error {
 	return b.wrong
 }
 
-// builder builds the tree of one file.
+// builder builds the descriptor tree of one file.
 type builder struct {
 	decoder
 	config *Config
@@ -114,8 +116,8 @@ func (b *builder) document(root *value, merge bool) {
 	b.descriptors(&d.top, name+".", root.get("descriptors"), 1)
 }
 
-// checkTypes records an error for the first value with a wrong type anywhere in the
-// file. Types are checked before all other rules.
+// checkTypes records an error for the first value of a wrong type in the whole file. It
+// is called before all other checks, as in envoyproxy/ratelimit.
 func (b *builder) checkTypes(root *value) {
 	d := decoder{file: b.file}
 	d.str(root.get("domain"))
@@ -151,8 +153,8 @@ func (d *decoder) checkDescriptors(from *value) {
 	}
 }
 
-// descriptors adds a list of descriptors below a node. Parent is the node's path with
-// a trailing dot.
+// descriptors adds a list of descriptors as children of a node. The parameter parent is
+// the path of the node with a trailing dot.
 func (b *builder) descriptors(at *node, parent string, from *value, depth int) {
 	for _, v := range b.list(from) {
 		if b.wrong != nil {
@@ -199,8 +201,9 @@ func (b *builder) descriptor(at *node, parent string, v *value, depth int) {
 	b.markVariable(n, first)
 }
 
-// markVariable marks the rules of a node with value_to_metric, and the rules below
-// it: the names of their metrics depend on the request.
+// markVariable marks the rules of node n, and the rules below it, if n has
+// value_to_metric: the metric names of these rules depend on the request. The parameter
+// first is the index of the first rule below n.
 func (b *builder) markVariable(n *node, first int) {
 	if !n.valueToMetric {
 		return
@@ -213,7 +216,7 @@ func (b *builder) markVariable(n *node, first int) {
 	}
 }
 
-// rule returns the rule of a descriptor, or nil if it has no rate_limit.
+// rule returns the rule of a descriptor, or nil if the descriptor has no rate_limit.
 func (b *builder) rule(v *value, path string) *Rule {
 	from := v.get("rate_limit")
 	if !b.mapping(from, inRateLimit) {
@@ -242,7 +245,8 @@ func (b *builder) rule(v *value, path string) *Rule {
 	return r
 }
 
-// warnWithoutRule adds a warning for each key that has no effect without a rate_limit.
+// warnWithoutRule adds a warning for each key that has no effect in a descriptor
+// without a rate_limit.
 func (b *builder) warnWithoutRule(v *value) {
 	for _, key := range []string{"shadow_mode", "quota_mode", "detailed_metric", "metadata"} {
 		if at := v.get(key); at != nil && (at.boolean || at.kind >= list) {
@@ -262,7 +266,7 @@ func (b *builder) replaces(r *Rule, v *value) {
 	r.Replaces = append(r.Replaces, name)
 }
 
-// metadata returns a mapping as the metadata of responses.
+// metadata converts a mapping to the metadata of responses.
 func (b *builder) metadata(v *value) *structpb.Struct {
 	if v == nil || v.kind == null {
 		return nil
@@ -292,7 +296,7 @@ func (b *builder) plainMap(v *value) map[string]any {
 	return m
 }
 
-// plain returns a value of metadata as structpb requires it.
+// plain converts a value of metadata to the Go types that structpb accepts.
 func (b *builder) plain(v *value) any {
 	switch v.kind {
 	case list:
@@ -307,9 +311,10 @@ func (b *builder) plain(v *value) any {
 	return v.generic()
 }
 
-// warnUnreachable adds a warning for each descriptor that can never match because
-// another descriptor of its level always matches first. It compares each descriptor
-// with all that contain "*", up to maxComparedBytes in total.
+// warnUnreachable adds a warning for each descriptor that can never match, because
+// another descriptor on the same level always matches first. It compares each
+// descriptor with all descriptors that contain "*". The comparisons stop after
+// maxComparedBytes in the whole configuration.
 func (b *builder) warnUnreachable(at *node, from *value) {
 	if from == nil || len(at.wildcards) == 0 || b.wrong != nil {
 		return
@@ -322,9 +327,9 @@ func (b *builder) warnUnreachable(at *node, from *value) {
 		}
 		asked := pattern
 		if val == "" && !strings.Contains(key, "*") {
-			asked = key + "_*" // a key without a value is tried last, for any value
+			asked = key + "_*" // children with "*" are tried before a key without a value, whatever the value is
 		} else if !strings.Contains(pattern, "*") {
-			continue // exact descriptors are tried first
+			continue // exact descriptors are tried before those with "*"
 		}
 		for _, w := range at.wildcards {
 			if b.config.comparedBytes += len(w.pattern) * len(asked); w.pattern == pattern || b.config.comparedBytes > maxComparedBytes {
@@ -338,7 +343,7 @@ func (b *builder) warnUnreachable(at *node, from *value) {
 	}
 }
 
-// warnReplaces adds a warning for each name in replaces that no rule has.
+// warnReplaces adds a warning for each name in replaces that is not the name of a rule.
 func (c *Config) warnReplaces() {
 	names := make(map[string]bool)
 	for _, r := range c.rules {

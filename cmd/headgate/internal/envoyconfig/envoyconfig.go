@@ -28,14 +28,16 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
 
-// DefaultMaxEntries is the default of ParseOptions.MaxEntries. Deeper rules produce
-// warnings.
+// DefaultMaxEntries is the default of ParseOptions.MaxEntries. Rules on a deeper level
+// than this produce a warning, because they never match.
 const DefaultMaxEntries = 16
 
-// Unit is the unit of a limit's period. Its values are the numbers of Envoy's protocol.
+// Unit is the unit of a limit's period. Its values are equal to those of the enum in
+// Envoy's protocol.
 type Unit int32
 
-// The units. A limit with another period, such as 5 minutes, has UnknownUnit.
+// The units. A limit whose period is not one of them, such as 5 minutes, has
+// UnknownUnit.
 const (
 	UnknownUnit Unit = iota
 	Second
@@ -80,7 +82,7 @@ func (u Unit) Length() time.Duration {
 	return units[u].length
 }
 
-// unitOf returns the unit with length d, or UnknownUnit.
+// unitOf returns the unit whose length is d, or UnknownUnit.
 func unitOf(d time.Duration) Unit {
 	for u := range units {
 		if d > 0 && units[u].length == d {
@@ -98,75 +100,82 @@ type Config struct {
 	warnings []Warning
 
 	maxEntries    int
-	nameBytes     int // at most maxNameBytes
-	comparedBytes int // at most maxComparedBytes
+	nameBytes     int // total length of the names of all rules, at most maxNameBytes
+	comparedBytes int // number of bytes that warnUnreachable has compared; it stops above maxComparedBytes
 }
 
-// Domain returns the domain with a name, or nil.
+// Domain returns the domain with the given name, or nil.
 func (c *Config) Domain(name string) *Domain { return c.domains[name] }
 
 // Domains returns the number of domains.
 func (c *Config) Domains() int { return len(c.domains) }
 
-// Rules returns all rules in the order of the files. The caller must not change them.
+// Rules returns all rules in the order of the files. The caller must not change the
+// slice or the rules.
 func (c *Config) Rules() []*Rule { return c.rules }
 
-// Warnings returns warnings about valid configuration without the likely intended effect.
+// Warnings returns warnings about configuration that is valid but probably does not
+// have the intended effect.
 func (c *Config) Warnings() []Warning { return c.warnings }
 
-// Rule is a rate_limit with the options of its descriptor. It must not be changed.
+// Rule is a rate_limit with the options of its descriptor. It must not be modified.
 type Rule struct {
-	// Name is returned in responses, and replaces refers to it; may be empty.
+	// Name is returned in responses, and other rules refer to it in replaces; may be
+	// empty.
 	Name string
-	// Replaces are the names of rules that are ignored in a request that matches this
-	// rule.
+	// Replaces has the names of the rules that do not apply to a request to which this
+	// rule applies.
 	Replaces []string
-	// Unlimited rules allow all requests and count nothing.
+	// Unlimited means that the rule allows all requests and counts nothing.
 	Unlimited bool
-	// Shadow rules count and report, but never deny.
+	// Shadow means that the rule counts and reports requests, but never denies them.
 	Shadow bool
-	// Quota rules of a request deny only if all of them deny.
+	// Quota means that the rule is in quota mode: the rules in quota mode that apply to
+	// a request deny it only if all of them do.
 	Quota bool
-	// Detailed rules have metric names with the values of requests; see
-	// [Matcher.AppendStat].
+	// Detailed means that the rule's metric names contain the values of the request;
+	// see [Matcher.AppendStat].
 	Detailed bool
-	// Metadata is returned when the rule does not deny; may be nil.
+	// Metadata is returned in responses unless the rule denies; may be nil.
 	Metadata *structpb.Struct
-	// Limits are charged all or none; empty if Unlimited.
+	// Limits are the limits of the rule; a request is charged to all of them or to
+	// none. Limits is empty if Unlimited is set.
 	Limits []Limit
-	// Path is the rule's name in metrics: domain.key_value.key.
+	// Path is the rule's name in metrics, such as domain.key_value.key.
 	Path string
-	// Index is the index in [Config.Rules].
+	// Index is the index of the rule in [Config.Rules].
 	Index int
 
-	variableName bool // a level has value_to_metric
+	variableName bool // the rule or a level above it has value_to_metric
 }
 
 // Limit is one limit of a rule.
 type Limit struct {
-	// Inline is the limit for the engine; nil if the limit is 0 and no request is
-	// allowed.
+	// Inline is the limit in the form that the engine uses. It is nil if the limit is
+	// 0, so that no request is allowed.
 	Inline *engine.InlineLimit
 	// Requests and Unit are returned in responses. Requests may exceed
-	// [headgate.MaxUnits], which is the maximum that is counted; see [MakeLimit].
+	// [headgate.MaxUnits], the maximum number of requests that can be counted; see
+	// [MakeLimit].
 	Requests uint32
 	Unit     Unit
-	// Period is the limit's period.
+	// Period is the period of the limit.
 	Period time.Duration
-	// Windows is true if the limit has fixed windows of whole seconds since the
-	// epoch. Responses then contain whole seconds until the next window.
+	// Windows is true if the limit has fixed windows whose length is a whole number of
+	// seconds, aligned to the Unix epoch. Responses then contain the number of whole
+	// seconds until the next window.
 	Windows bool
 }
 
-// SharesState reports whether two limits have a common state for each key.
+// SharesState reports whether l and other use the same state for the same key.
 func (l Limit) SharesState(other Limit) bool {
 	return l.Inline != nil && other.Inline != nil && l.Inline.Scope == other.Inline.Scope && l.Inline.Algorithm == other.Inline.Algorithm
 }
 
-// MakeLimit returns a limit of requests per fixed window of a period, as
-// envoyproxy/ratelimit counts, with its InlineLimit. Limits with the same period
-// share state. At most [headgate.MaxUnits] requests are counted; more are denied. If
-// the period is the length of a [Unit], MakeLimit does not allocate the scope.
+// MakeLimit returns a limit on the requests in each fixed window of a period, as in
+// envoyproxy/ratelimit, and the InlineLimit for the engine. Limits with the same period
+// share state. If requests exceeds [headgate.MaxUnits], that is the limit. If the
+// period is the length of a [Unit], MakeLimit does not allocate the scope.
 func MakeLimit(requests uint32, period time.Duration) (l Limit, inline engine.InlineLimit) {
 	l = Limit{Requests: requests, Unit: unitOf(period), Period: period, Windows: true}
 	if requests == 0 {

@@ -9,23 +9,24 @@ import (
 // ErrInvalid is matched by every error about the contents of a configuration.
 var ErrInvalid = errors.New("envoyconfig: invalid configuration")
 
-// Error is an error in a file, with the message of envoyproxy/ratelimit. It matches
-// [ErrInvalid].
+// Error is an error in one file. Its message is the same as in envoyproxy/ratelimit. It
+// matches [ErrInvalid].
 type Error struct {
-	File    string // name in the folder
-	Line    int    // from 1; 0 if the error has no single position
-	Column  int    // from 1; 0 if unknown
+	File    string // name of the file in its folder
+	Line    int    // line in the file, from 1; 0 if the error has no single position
+	Column  int    // column in the line, from 1; 0 if unknown
 	Message string
 }
 
-// Error returns “basic.yaml: descriptor has empty key”, like envoyproxy/ratelimit.
-// [Error.Place] returns the position.
+// Error returns the file name and the message, such as “basic.yaml: descriptor has
+// empty key”, as in envoyproxy/ratelimit. Use [Error.Place] for the position.
 func (e *Error) Error() string { return e.File + ": " + e.Message }
 
 // Is reports whether target is [ErrInvalid].
 func (e *Error) Is(target error) bool { return target == ErrInvalid }
 
-// Place returns “basic.yaml:4:5”, without line or column if unknown.
+// Place returns the position, such as “basic.yaml:4:5”. It omits an unknown line or
+// column.
 func (e *Error) Place() string { return place(e.File, e.Line, e.Column) }
 
 func place(file string, line, column int) string {
@@ -38,11 +39,11 @@ func place(file string, line, column int) string {
 	return file
 }
 
-// Errors has the first error of each invalid file, in the order of the files. It matches
-// [ErrInvalid].
+// Errors has the first error of each invalid file, in the order in which the files are
+// read. It matches [ErrInvalid].
 type Errors []*Error
 
-// Error returns one line per error.
+// Error returns one line for each error.
 func (e Errors) Error() string {
 	lines := make([]string, len(e))
 	for i, err := range e {
@@ -54,7 +55,8 @@ func (e Errors) Error() string {
 // Is reports whether target is [ErrInvalid].
 func (e Errors) Is(target error) bool { return target == ErrInvalid }
 
-// Warning describes valid configuration without the likely intended effect.
+// Warning describes configuration that is valid but probably does not have the intended
+// effect.
 type Warning struct {
 	File    string
 	Line    int
@@ -62,5 +64,5 @@ type Warning struct {
 	Message string
 }
 
-// String returns “basic.yaml:7:9: …”.
+// String returns the position and the message, such as “basic.yaml:7:9: …”.
 func (w Warning) String() string { return place(w.File, w.Line, w.Column) + ": " + w.Message }

@@ -13,8 +13,9 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
 
-// scopeOf returns the scope of a limit's state: its period, and its ordinal among the
-// limits of one rule with the same period.
+// scopeOf returns the scope in which the state of a limit is stored. The parameter
+// ordinal distinguishes limits of one rule that have the same period: it is the number
+// of such limits before this one.
 func scopeOf(period time.Duration, ordinal int) string {
 	if u := unitOf(period); u != UnknownUnit && ordinal == 0 {
 		return unitScopes[u]
@@ -22,7 +23,7 @@ func scopeOf(period time.Duration, ordinal int) string {
 	return "envoy:" + strconv.Itoa(ordinal) + ":" + period.String()
 }
 
-// unitScopes has the scope of each unit, so that scopeOf does not allocate.
+// unitScopes has the scope for each unit, so that scopeOf does not allocate it.
 var unitScopes = func() (scopes [len(units)]string) {
 	for u := range units {
 		scopes[u] = "envoy:" + units[u].name
@@ -30,7 +31,7 @@ var unitScopes = func() (scopes [len(units)]string) {
 	return scopes
 }()
 
-// limits reads the limits of a rate_limit.
+// limits reads the limits of the rate_limit mapping from, and adds them to r.
 func (b *builder) limits(r *Rule, from *value) {
 	name := b.str(from.get("unit"))
 	unit := parseUnit(name)
@@ -62,8 +63,8 @@ func parseUnit(name string) Unit {
 	return -1
 }
 
-// perUnit reads the limit of unit and requests_per_unit. The default algorithm is
-// fixed_window.
+// perUnit reads a limit that is given by the keys unit and requests_per_unit. Its
+// default algorithm is fixed_window.
 func (b *builder) perUnit(r *Rule, from *value, unit Unit) {
 	period := unit.Length()
 	if v := from.get("unit_multiplier"); v != nil {
@@ -86,7 +87,8 @@ func (b *builder) perUnit(r *Rule, from *value, unit Unit) {
 	r.Limits = []Limit{l}
 }
 
-// limitList reads the key limits, which has the same meaning as in a policy.
+// limitList reads the limits that are given by the key limits. They have the same
+// format and meaning as in a policy.
 func (b *builder) limitList(r *Rule, from *value) {
 	items := b.list(from.get("limits"))
 	if len(items) < 1 || len(items) > headgate.MaxLimits {
@@ -115,7 +117,8 @@ func (b *builder) limitList(r *Rule, from *value) {
 	}
 }
 
-// limitProblem returns why a limit cannot be added to a rule, or "".
+// limitProblem returns an error message if the limit cannot be added to r, or "" if it
+// can.
 func (b *builder) limitProblem(r *Rule, limit headgate.Limit, algorithm headgate.Algorithm) string {
 	named, err := algo.Named(algorithm)
 	if err == nil {

@@ -10,23 +10,26 @@ import (
 	"strings"
 )
 
-// maxFiles and maxFolderBytes bound the files of a folder.
+// maxFiles and maxFolderBytes limit the number and the total size of the files in a
+// folder.
 const (
 	maxFiles       = 10_000
 	maxFolderBytes = 64 << 20
 )
 
-// LoadOptions are the options of [Load]. Zero fields and a nil pointer select the
-// defaults.
+// LoadOptions are the options of [Load]. A field with the zero value has its default; a
+// nil pointer means all defaults.
 type LoadOptions struct {
 	ParseOptions
-	// DotFiles includes files whose names begin with a dot.
+	// DotFiles includes files whose names begin with a dot; by default, they are
+	// ignored.
 	DotFiles bool
 }
 
-// Load reads all files *.yaml of a folder in the order of their names, without
-// subfolders. If a file is invalid, the error is [Errors]. Load returns another error
-// if the folder cannot be read or keeps changing. opts may be nil.
+// Load reads all files of a folder whose names end in .yaml, in the order of their
+// names. It does not read subfolders. If files are invalid, it returns [Errors]. It
+// returns a different error if the folder cannot be read or keeps changing. The
+// parameter opts may be nil.
 func Load(folder string, opts *LoadOptions) (*Config, error) {
 	if opts == nil {
 		opts = &LoadOptions{}
@@ -38,9 +41,11 @@ func Load(folder string, opts *LoadOptions) (*Config, error) {
 	return Parse(files, &opts.ParseOptions)
 }
 
-// ReadFolder returns the contents of all files *.yaml of a folder. If symbolic links
-// are swapped, as Kubernetes does, all contents are of one version: ReadFolder
-// resolves the folder once and retries, up to ten times, if ..data in it changes.
+// ReadFolder returns the contents of all files of a folder whose names end in .yaml.
+// All contents are of the same version, even if the folder is updated by swapping
+// symbolic links, as Kubernetes does: ReadFolder resolves the folder once, and tries
+// again, up to ten times in total, if the link ..data in the folder has changed in the
+// meantime.
 func ReadFolder(folder string, dotFiles bool) ([]File, error) {
 	for range 10 {
 		real, err := filepath.EvalSymlinks(folder)
@@ -88,9 +93,10 @@ func readAll(folder string, dotFiles bool) ([]File, error) {
 	return files, nil
 }
 
-// resolveDataLink returns the path of a file of folder. If the file is a link through
-// ..data, the path is in data, the resolved ..data: the link may be swapped between
-// reading two files.
+// resolveDataLink returns the path from which to read the file name in folder. If the
+// file is a symbolic link through ..data, it returns the path below the parameter data,
+// which is the target of ..data. Otherwise, two files could be read from different
+// versions if ..data is swapped between the reads.
 func resolveDataLink(folder, name, data string) string {
 	path := filepath.Join(folder, name)
 	if data == "" {
@@ -105,7 +111,8 @@ func resolveDataLink(folder, name, data string) string {
 
 var errDirectory = errors.New("is a folder")
 
-// readFile reads a file, at most MaxFileBytes+1 bytes.
+// readFile reads a file. If the file has more than MaxFileBytes bytes, it returns
+// MaxFileBytes+1 zero bytes, which the caller refuses.
 func readFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -116,7 +123,7 @@ func readFile(path string) ([]byte, error) {
 	case !info.Mode().IsRegular():
 		return nil, &fs.PathError{Op: "read", Path: path, Err: errors.New("not a regular file")}
 	case info.Size() > MaxFileBytes:
-		return make([]byte, MaxFileBytes+1), nil // refused for its size
+		return make([]byte, MaxFileBytes+1), nil // the caller refuses the file because of its size
 	}
 	return os.ReadFile(path)
 }
