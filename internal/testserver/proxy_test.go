@@ -98,7 +98,7 @@ func TestProxyDelaysReplies(t *testing.T) {
 		}
 		return time.Since(begun)
 	}
-	within := func(most time.Duration) (best time.Duration) { // several attempts, because a busy machine is sometimes slow
+	within := func(most time.Duration) (best time.Duration) { // several attempts: machines may be busy
 		best = took()
 		for range 4 {
 			if best > most {
