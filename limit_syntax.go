@@ -161,7 +161,7 @@ func (s *scanner) period() (time.Duration, error) {
 func unitLength(word string) time.Duration {
 	lower := strings.ToLower(clip(word))
 	for _, u := range periodUnits {
-		if word == u.name || slices.Contains(u.words, lower) {
+		if word == u.name || len(lower) == len(word) && slices.Contains(u.words, lower) { // ToLower maps U+212A to k
 			return u.length
 		}
 	}

@@ -62,7 +62,10 @@ func opsOf(now Instant, checks []Check) ([]Op, error) {
 	}
 	ops := make([]Op, 0, len(checks))
 	for i, c := range checks {
-		if c.Limiter == nil || c.Limiter.store != checks[0].Limiter.store {
+		if c.Limiter == nil {
+			return nil, fmt.Errorf("%w: check %d has no limiter", ErrInvalidPolicy, i+1)
+		}
+		if c.Limiter.store != checks[0].Limiter.store {
 			return nil, fmt.Errorf("%w: check %d uses another store than check 1; all checks must use the same store", ErrInvalidPolicy, i+1)
 		}
 		if err := checkRequest(now, c.Cost); err != nil {

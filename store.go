@@ -18,9 +18,11 @@ const StoreClock Instant = math.MinInt64
 // InstantOf returns t in whole microseconds, rounded down. For a time outside the
 // accepted range, it returns an instant that is not valid.
 func InstantOf(t time.Time) Instant {
-	const latest = int64(MaxInstant) / 1e6
-	if s := t.Unix(); s < 0 || s > latest { // UnixMicro overflows for distant times
+	switch s := t.Unix(); { // UnixMicro overflows for distant times
+	case s < 0:
 		return -1
+	case s > int64(MaxInstant)/1e6:
+		return MaxInstant + 1
 	}
 	return Instant(t.UnixMicro())
 }

@@ -121,14 +121,14 @@ func TestRedisRefundsAfterDisconnect(t *testing.T) {
 	if got := remaining(t, store, settled, "203.0.113.9"); got != 5 {
 		t.Errorf("client disconnected in the handler: %d units left want 5", got)
 	}
-	queued := newMiddlewareOn(t, store, nil, httplimit.Charge{Policy: line})(ok)
+	events := make(decisions, 3) // taken, queued, cancelled
+	queued := newMiddlewareOn(t, store, &httplimit.Options{Observer: events}, httplimit.Charge{Policy: line})(ok)
 	serve(queued, request("203.0.113.9:1"))
+	<-events
 	ctx, cancel = context.WithCancel(t.Context())
 	code := make(chan int)
 	go func() { code <- serve(queued, request("203.0.113.9:1").WithContext(ctx)).Code }()
-	for remaining(t, store, line, "203.0.113.9") != 3 { // until it is in the queue
-		time.Sleep(time.Millisecond)
-	}
+	<-events // the response of Redis has arrived: a call in flight would have an unknown outcome
 	cancel()
 	if got := <-code; got != 499 {
 		t.Errorf("left the queue: got %d want 499", got)
@@ -137,6 +137,11 @@ func TestRedisRefundsAfterDisconnect(t *testing.T) {
 		t.Errorf("left the queue: %d places left want 4", got)
 	}
 }
+
+// decisions is an observer that sends every event.
+type decisions chan headgate.Event
+
+func (d decisions) Observe(e headgate.Event) { d <- e }
 
 // Units that the local fallback granted while Redis was unavailable are not refunded to
 // Redis.

@@ -63,6 +63,9 @@ func (g *Guard) Attempt(ctx context.Context, c Client) (*Attempt, error) {
 
 // AttemptAt is like [Guard.Attempt], with the given time as the current time.
 func (g *Guard) AttemptAt(ctx context.Context, now time.Time, c Client) (*Attempt, error) {
+	if err := checkInstant(headgate.InstantOf(now)); err != nil {
+		return nil, err
+	}
 	return g.attempt(ctx, headgate.InstantOf(now), c)
 }
 

@@ -47,7 +47,11 @@ func (s *Store) Snapshot(w io.Writer) error { return s.snapshot(w, headgate.Stor
 // SnapshotAt is like [Store.Snapshot], but leaves out the keys that have expired by the
 // time at.
 func (s *Store) SnapshotAt(w io.Writer, at time.Time) error {
-	return s.snapshot(w, headgate.InstantOf(at))
+	now := headgate.InstantOf(at)
+	if !now.Valid() {
+		return fmt.Errorf("memstore: %w: %v; must be from 1970 to 2155", headgate.ErrInvalidInstant, at)
+	}
+	return s.snapshot(w, now)
 }
 
 func (s *Store) snapshot(w io.Writer, at headgate.Instant) error {

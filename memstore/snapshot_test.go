@@ -7,6 +7,7 @@ import (
 	"io"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/memstore"
@@ -136,6 +137,18 @@ func TestClosedStoreReturnsErrClosed(t *testing.T) {
 		}
 		if _, err := headgate.AllowAll(t.Context(), headgate.Check{Limiter: l, Key: "k", Cost: 1}); !errors.Is(err, headgate.ErrClosed) {
 			t.Errorf("%s: AllowAll on a closed store: got %v want ErrClosed", a, err)
+		}
+	}
+}
+
+// TestSnapshotAtInvalidTime: a time outside the accepted range is an error, because the snapshot
+// would keep or drop every key.
+func TestSnapshotAtInvalidTime(t *testing.T) {
+	t.Parallel()
+	s := memstore.New(nil)
+	for _, at := range []time.Time{{}, time.Unix(-1, 0), time.Unix(1<<62, 0), time.Date(2156, 1, 1, 0, 0, 0, 0, time.UTC)} {
+		if err := s.SnapshotAt(io.Discard, at); !errors.Is(err, headgate.ErrInvalidInstant) {
+			t.Errorf("%v: got error %v want ErrInvalidInstant", at, err)
 		}
 	}
 }

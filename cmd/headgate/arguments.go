@@ -163,7 +163,7 @@ func flagForArgument(word string) (flag, value string) {
 // in the usage line, such as FILE.
 func oneArgument(name string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
+		if len(args) == 0 || args[0] == "" { // empty: an unset variable of a shell
 			return fmt.Errorf("%s is missing; usage: %s", name, cmd.UseLine())
 		}
 		return atMostOneArgument(cmd, args)

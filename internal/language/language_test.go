@@ -1,4 +1,5 @@
-// Package language checks the wording of comments, messages and documents.
+//go:build !race
+
 package language
 
 import (

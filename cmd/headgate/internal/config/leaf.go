@@ -61,7 +61,7 @@ func anyCase(pattern string) string {
 var leaves = map[reflect.Type]*leaf{
 	reflect.TypeFor[string](): {kind: kindString, pattern: `.`, description: "a name", parse: parser(func(s string) (string, error) { return s, nil })},
 	reflect.TypeFor[int]():    {kind: kindInt, pattern: `^-?[0-9]{1,18}$`, description: "a whole number", parse: parser(strconv.Atoi)},
-	reflect.TypeFor[bool]():   {kind: kindBool, pattern: `^(true|True|TRUE|false|False|FALSE)$`, description: "true or false", parse: parser(strconv.ParseBool)},
+	reflect.TypeFor[bool]():   {kind: kindBool, pattern: `^(true|True|TRUE|false|False|FALSE)$`, description: "true or false", parse: parser(parseBool)},
 	reflect.TypeFor[time.Duration](): {
 		kind: kindString, pattern: `^([0-9]{1,15}(\.[0-9]{1,9})?(ns|us|µs|ms|s|m|h))+$`, description: "a duration such as 5s or 1m30s",
 		parse: parser(time.ParseDuration), format: func(v any) string { return formatDuration(v.(time.Duration)) }, example: "5s", suggestion: "%ss",
@@ -138,6 +138,15 @@ const keyPart = `(ip(/[0-9]{1,3})?|header:[ \t]*[!#$%&'*.^_|~0-9A-Za-z\x60-]+|me
 // parser converts a typed parse function to the form that a leaf requires.
 func parser[T any](parse func(string) (T, error)) func(string) (any, error) {
 	return func(s string) (any, error) { return parse(s) }
+}
+
+// parseBool parses true or false in the forms of YAML and of environment variables.
+func parseBool(text string) (bool, error) {
+	b, err := strconv.ParseBool(text)
+	if err != nil {
+		return false, fmt.Errorf("%.40q is not true or false", text)
+	}
+	return b, nil
 }
 
 // formatDuration returns d without trailing zero units: 2m, not 2m0s.
