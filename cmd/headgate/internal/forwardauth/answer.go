@@ -10,11 +10,11 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// decisionField is the header field of the decision, in the canonical form of net/http.
+// decisionField is the name of the header field with the decision, in the canonical
+// form of net/http.
 const decisionField = "X-Ratelimit-Decision"
 
-// The values of header fields that are the same in every response; they must not be
-// changed.
+// Values of header fields that all responses share. They must not be modified.
 var (
 	allowed = []string{"allow"}
 	denied  = []string{"deny"}
@@ -22,14 +22,15 @@ var (
 	noStore = []string{"no-store"}
 )
 
-// denyStatuses are the possible statuses of a denial: 429 for most proxies, 403 for
-// nginx, 503 for proxies that support neither.
+// denyStatuses are the statuses that a denial can have: 429 for most proxies, 403 for
+// nginx, and 503 for proxies that support neither.
 var denyStatuses = map[string]int{
 	"429": http.StatusTooManyRequests, "403": http.StatusForbidden, "503": http.StatusServiceUnavailable,
 }
 
-// denyStatus returns the status of a denial: 429, or the query parameter deny. It ignores
-// other parameters, because a proxy may have added those of the client.
+// denyStatus returns the status for a denial: the value of the query parameter deny, or
+// else 429. It ignores all other parameters, because a proxy may have added the
+// parameters of the client's request.
 func denyStatus(query string) (int, *refusal) {
 	status := 0
 	for query != "" {
@@ -50,41 +51,42 @@ func denyStatus(query string) (int, *refusal) {
 	return status, nil
 }
 
-// allow writes the response of an allowed request. It must not be cached: it is valid for
-// this request only.
+// allow writes the response for an allowed request. Proxies must not cache the
+// response, because it applies to one request only.
 func allow(w http.ResponseWriter) {
 	h := w.Header()
 	h[decisionField], h["Cache-Control"] = allowed, noStore
 	w.WriteHeader(http.StatusOK)
 }
 
-// writeDenial writes the response of a denied request. The rate limit fields are already
-// set.
+// writeDenial writes the response for a denied request, except for the rate limit
+// fields, which are already set.
 func writeDenial(w http.ResponseWriter, status int, a *engine.Answer) {
 	w.Header()[decisionField] = denied
 	problem.Write(w, problem.Problem{Type: problem.QuotaExceeded, Status: status, Violated: a.DeniedBy})
 }
 
-// refusal is the reason why nothing was decided.
+// refusal is the reason why no decision was made, as a response.
 type refusal struct {
 	status       int
 	kind, detail string
 }
 
-// refuse returns a refusal without a specific type. The detail never contains what a
-// client sent.
+// refuse returns a refusal with the problem type Plain. The detail must not contain
+// text from a client.
 func refuse(status int, detail string) *refusal { return &refusal{status, problem.Plain, detail} }
 
-// write writes the response of the refusal.
+// write writes the refusal as the response.
 func (r *refusal) write(w http.ResponseWriter) {
 	w.Header()[decisionField] = failed
 	problem.Write(w, problem.Problem{Type: r.kind, Status: r.status, Detail: r.detail})
 }
 
-// awaitTurn delays an admitted request until its turn in the queue, and reports whether
-// the proxy waited. It removes the server's write timeout: the length of the queue bounds
-// the wait, and the response is small.
+// awaitTurn waits until an allowed request reaches its turn in the queue. It returns
+// false if the proxy has disconnected before. It removes the server's write timeout for
+// this response. This is safe because the length of the queue limits the wait, and the
+// response is small.
 func (c *call) awaitTurn(ctx context.Context, w http.ResponseWriter) bool {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // a writer without deadlines has no timeout either
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // fails only if the writer has no deadlines, and thus no timeout
 	return c.config.Await(ctx, &c.answer) == nil
 }

@@ -10,18 +10,19 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/routing"
 )
 
-// Limits of a description, in bytes.
+// Maximum sizes of the parts of a description, in bytes.
 const (
 	maxURI    = 8 << 10
 	maxMethod = 32
 	maxHost   = 255 + len(":65535")
 )
 
-// format is one of the two formats that describe a request: the header fields it consists
-// of, by canonical name, and the usual spelling of uri and client.
+// format is one of the two formats in which a proxy describes a request: the names of
+// the header fields. All names except uriName and client are in canonical form; these
+// two are spelled as in the proxies' documentation.
 type format struct {
 	uri, method string
-	host, proto string // empty if the format has none
+	host, proto string // empty if the format has no such field
 	uriName     string
 	client      string
 }
@@ -34,10 +35,11 @@ var (
 	originalFormat = &format{uri: "X-Original-Uri", method: "X-Original-Method", uriName: "X-Original-URI", client: "X-Real-IP"}
 )
 
-// isUsed reports whether the header has a field of this format.
+// isUsed reports whether a header has fields of this format.
 func (f *format) isUsed(h http.Header) bool { return len(h[f.uri]) > 0 || len(h[f.method]) > 0 }
 
-// formatOf returns the format of the description in a header.
+// formatOf returns the format of the description in header h. No description, or two,
+// is a refusal.
 func formatOf(h http.Header) (*format, *refusal) {
 	switch forwarded, original := forwardedFormat.isUsed(h), originalFormat.isUsed(h); {
 	case forwarded && original:
@@ -52,7 +54,8 @@ func formatOf(h http.Header) (*format, *refusal) {
 		"X-Forwarded-Uri, X-Forwarded-Host and X-Forwarded-For, or X-Original-Method, X-Original-URI and X-Real-IP")
 }
 
-// describe reads the description of a request into d, except for the client's address.
+// describe reads the description of a request from r into d. It does not read the
+// client's address.
 func describe(r *http.Request, d *routing.Request) (f *format, refused *refusal) {
 	if f, refused = formatOf(r.Header); refused != nil {
 		return nil, refused
@@ -75,8 +78,9 @@ func describe(r *http.Request, d *routing.Request) (f *format, refused *refusal)
 	return f, hostAndScheme(r, f, authority, d)
 }
 
-// hostAndScheme reads the host and the scheme. The host is that of the format's field, or
-// of an absolute URI, or Host.
+// hostAndScheme reads the host and the scheme. The host is taken from the host field of
+// the format. If there is none, it is the authority of an absolute URI, or else the
+// field Host of r.
 func hostAndScheme(r *http.Request, f *format, authority string, d *routing.Request) (refused *refusal) {
 	d.Host = r.Host
 	if authority != "" {
@@ -98,8 +102,9 @@ func hostAndScheme(r *http.Request, f *format, authority string, d *routing.Requ
 	return checkHost(f.host, d.Host)
 }
 
-// checkHost returns an error for a host that refused pattern can match, so that a client
-// cannot bypass a route with it.
+// checkHost returns a refusal for a text that is not a host. No pattern would match
+// such a text, so a client could use it to bypass a route. name is the name of the
+// field, for the refusal.
 func checkHost(name, host string) *refusal {
 	if len(host) > maxHost || strings.ContainsAny(host, " \t,/@") {
 		return refuse(http.StatusBadRequest, name+" is not a host; configure the proxy to set it to the host of the request, "+
@@ -108,8 +113,9 @@ func checkHost(name, host string) *refusal {
 	return nil
 }
 
-// singleValue returns the value of a field, empty if it is missing. Several values are an
-// error.
+// singleValue returns the value of a header field, or an empty string if the field is
+// missing. A repeated field is a refusal. name is the spelling of the field for the
+// refusal.
 func singleValue(h http.Header, field, name string) (string, *refusal) {
 	switch values := h[field]; len(values) {
 	case 0:
@@ -133,8 +139,8 @@ func isMethod(s string) bool {
 	return true
 }
 
-// splitURI reads the target of a request: a path with its query, or an absolute URI,
-// whose authority it returns.
+// splitURI reads the target of a request into d. The target is a path with a query, or
+// an absolute URI; for the latter, splitURI returns the authority.
 func splitURI(uri string, f *format, d *routing.Request) (authority string, refused *refusal) {
 	if len(uri) > maxURI {
 		return "", refuse(http.StatusRequestURITooLong, fmt.Sprintf("%s must have at most %d bytes", f.uriName, maxURI))
@@ -155,12 +161,12 @@ func splitURI(uri string, f *format, d *routing.Request) (authority string, refu
 	return authority, nil
 }
 
-// trust decides which peers may describe requests, and which entries of X-Forwarded-For
-// are trusted.
+// trust holds the rules for which connections may describe requests, and which entries
+// of X-Forwarded-For are trusted.
 type trust struct {
 	peers        *clientaddr.Resolver
 	list, single *clientaddr.Resolver
-	generation   uint64 // the configuration that it is for
+	generation   uint64 // generation of the configuration from which trust was created
 }
 
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
@@ -168,8 +174,9 @@ var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustPa
 func newTrust(proxies []netip.Prefix, local bool) (t *trust, err error) {
 	t = &trust{}
 	discard := func(string) {}
-	// The peer was checked before. These resolvers get trustedPeer, a unix socket, which
-	// they trust.
+	// The address of the connection is checked separately, with peers. The following
+	// resolvers therefore always get trustedPeer, a unix socket, as that address, and
+	// trust it.
 	if t.list, err = clientaddr.New(&clientaddr.Options{TrustedProxies: proxies, TrustUnix: true, Warn: discard}); err != nil {
 		return nil, err
 	}
@@ -186,11 +193,12 @@ func newTrust(proxies []netip.Prefix, local bool) (t *trust, err error) {
 	return t, err
 }
 
-// trustedPeer is the address of a peer that was found to be trusted.
+// trustedPeer is passed to the resolvers as the connection's address after it was found
+// to be trusted.
 const trustedPeer = "@"
 
-// client returns the client's address from the proxy's header; the zero Addr if it is
-// missing.
+// client returns the address of the client from the header that the proxy sent. It
+// returns the zero Addr if the address is missing or invalid.
 func (t *trust) client(f *format, header http.Header) netip.Addr {
 	if f == forwardedFormat {
 		return t.list.AddrOf(trustedPeer, header)

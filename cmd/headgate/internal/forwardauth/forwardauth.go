@@ -1,21 +1,22 @@
-// Package forwardauth is the API for proxies that check a request before they forward it:
-// nginx's auth_request, Traefik's ForwardAuth, Caddy's forward_auth, and HAProxy with a
-// few lines of Lua. docs/proxies has a configuration for each.
+// Package forwardauth is the API for proxies that have each request checked before they
+// forward it: nginx's auth_request, Traefik's ForwardAuth, Caddy's forward_auth, and
+// HAProxy with a few lines of Lua. docs/proxies has a configuration for each of them.
 //
-// The request that is decided is the one that the proxy describes, and only trusted
-// proxies may describe one. There are two formats of description. Fields of the other
-// format are never read, so that a client cannot add to what the proxy sent. A request
-// with fields of both formats is refused, because one of them can only be from the
-// client.
+// The proxy describes the client's request in header fields, in one of the two formats
+// below. Only trusted proxies may describe requests. Fields of the other format are
+// never used, so that a client cannot add to the description. If a request has fields
+// of both formats, it is rejected, because the fields of one format can only be from
+// the client.
 //
 //   - X-Forwarded-Method and X-Forwarded-Uri, with X-Forwarded-Host, X-Forwarded-Proto,
-//     and the client in X-Forwarded-For
-//   - X-Original-Method and X-Original-URI, with the host in Host, and the client in
-//     X-Real-IP
+//     and the client's address in X-Forwarded-For
+//   - X-Original-Method and X-Original-URI, with the host in Host, and the client's
+//     address in X-Real-IP
 //
-// X-Forwarded-For is read from the right, as package clientaddr does: the last entry is
-// from the proxy, and earlier entries are used only as far as trusted proxies wrote them.
-// All other fields are from the client, and may be used in keys.
+// X-Forwarded-For is read from the right, as in package clientaddr: the proxy has
+// written the last entry. Each earlier entry is used only if the next entry is the
+// address of a trusted proxy. All other header fields are from the client and can be
+// used in keys.
 package forwardauth
 
 import (
@@ -33,25 +34,26 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// Path is the path of the API. A policy name below it, as in Path + "/login", selects a
-// policy regardless of the routes.
+// Path is the URL path of the API. If a policy's name follows, as in Path + "/login",
+// the policy decides the request, and the routes are ignored.
 const Path = "/v1/forward-auth"
 
-// Options are a handler's settings. A field that is zero has its default; nil
-// means all defaults.
+// Options are the settings of a handler. A field with its zero value has the default in
+// its comment; nil options mean all defaults.
 type Options struct {
-	// Local allows peers on this machine, on a loopback address or a unix socket, to
-	// describe requests as long as the engine has no TrustedProxies. If there are any,
-	// they are all of the trusted proxies. Local is for a listener that only this machine
-	// can reach. Loopback addresses in X-Forwarded-For are trusted only if TrustedProxies
-	// contains them.
+	// Local allows connections from this machine (a loopback address or a unix socket)
+	// to describe requests, if the engine has no TrustedProxies. If it has
+	// TrustedProxies, only these are trusted. Set Local only for a listener that is not
+	// reachable from other machines. Loopback addresses in X-Forwarded-For are trusted
+	// only if TrustedProxies contains them.
 	Local bool
-	// Log receives one warning, about the first peer that described a request and is not
-	// trusted; nil means no log.
+	// Log is the logger for a warning when the first untrusted peer sends a request;
+	// later ones are not logged. nil means no log.
 	Log *slog.Logger
 }
 
-// Handler serves proxies. It is created with [New] and may be used concurrently.
+// Handler serves the requests of proxies. It is created with [New] and may be used
+// concurrently.
 type Handler struct {
 	engine *engine.Engine
 	fields *answerfields.Writer
@@ -61,9 +63,10 @@ type Handler struct {
 	trust  atomic.Pointer[trust]
 }
 
-// New returns the forward auth API of e. The TrustedProxies of e's active configuration
-// may describe requests, and their entries in X-Forwarded-For are trusted. It returns an
-// error for networks that package clientaddr refuses. opts may be nil.
+// New returns the forward auth API for e. The TrustedProxies in e's active
+// configuration may describe requests, and their entries in X-Forwarded-For are
+// trusted. New returns an error if package clientaddr does not accept these networks.
+// opts may be nil.
 func New(e *engine.Engine, opts *Options) (*Handler, error) {
 	opts = cmp.Or(opts, &Options{})
 	h := &Handler{engine: e, fields: answerfields.New(), local: opts.Local, log: opts.Log}
@@ -74,8 +77,8 @@ func New(e *engine.Engine, opts *Options) (*Handler, error) {
 	return h, nil
 }
 
-// trustOf returns the trust of a configuration, the one whose routes and policies decide
-// the request. It is created once for each configuration.
+// trustOf returns the trust for configuration s, whose routes and policies decide the
+// request. The trust is created once for each configuration.
 func (h *Handler) trustOf(s *engine.ActiveConfig) (*trust, error) {
 	if t := h.trust.Load(); t != nil && t.generation == s.Generation() {
 		return t, nil
@@ -90,12 +93,12 @@ func (h *Handler) trustOf(s *engine.ActiveConfig) (*trust, error) {
 	return t, nil
 }
 
-// ServeHTTP serves one request, of any method; it does not read the body. The status is
-// 200 if the described request is allowed or if no route matches it. A denial is 429, or
-// the status of the query parameter deny: 403, 429 or 503. The header field
-// X-RateLimit-Decision is allow, deny, or error if nothing was decided. The response to a
-// request that was admitted into a queue is delayed until its turn; if the proxy leaves
-// before, its place in the queue is cancelled.
+// ServeHTTP serves one request with any method. It does not read the body. The status
+// is 200 if the described request is allowed or no route matches it. The status of a
+// denial is 429, or the value of the query parameter deny: 403, 429 or 503. The header
+// field X-RateLimit-Decision is allow, deny, or error if no decision was made. If a
+// request is allowed with a delay, by a queue, its response is delayed until its turn.
+// If the proxy disconnects before, the request's place in the queue is cancelled.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := calls.Get().(*call)
 	defer c.release()
@@ -126,7 +129,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// call is the memory of one request, reused for later requests.
+// call is the memory for processing one request. It is reused for later requests.
 type call struct {
 	config    *engine.ActiveConfig
 	described routing.Request
@@ -137,7 +140,7 @@ type call struct {
 
 var calls = sync.Pool{New: func() any { return new(call) }}
 
-// release returns c to the pool, without data of its request.
+// release clears c and returns it to the pool.
 func (c *call) release() {
 	clear(c.charges)
 	clear(c.checks)
@@ -145,7 +148,7 @@ func (c *call) release() {
 	calls.Put(c)
 }
 
-// read reads the described request, and finds the checks for it.
+// read reads the described request into c, and determines the checks for it.
 func (h *Handler) read(r *http.Request, c *call) *refusal {
 	c.config = h.engine.ActiveConfig()
 	t, err := h.trustOf(c.config)
@@ -173,7 +176,7 @@ func (h *Handler) read(r *http.Request, c *call) *refusal {
 	return nil
 }
 
-// peerName names the peer of a connection in a sentence.
+// peerName returns a name for the other end of a connection, for use in a sentence.
 func peerName(remoteAddr string) string {
 	if addr, err := netip.ParseAddrPort(remoteAddr); err == nil {
 		return "peer " + addr.Addr().Unmap().String()
@@ -181,8 +184,8 @@ func peerName(remoteAddr string) string {
 	return "the peer on a unix socket"
 }
 
-// needsClient reports whether a key depends on the client's address. Without the address,
-// all clients would share that key.
+// needsClient reports whether the key for at least one policy depends on the client's
+// address. If the address is missing, all clients would share that key.
 func (c *call) needsClient(routes *routing.Table) bool {
 	known := c.described
 	known.ClientAddr = netip.IPv6Unspecified()
@@ -194,7 +197,8 @@ func (c *call) needsClient(routes *routing.Table) bool {
 	return false
 }
 
-// warnOnce logs, once, that a peer is not a trusted proxy. It does not log the address.
+// warnOnce logs that a peer is not a trusted proxy, without its address. It logs only
+// on the first call.
 func (h *Handler) warnOnce() {
 	if h.warned.CompareAndSwap(false, true) {
 		h.log.Warn("untrusted proxy rejected", "api", "forward_auth", "status", http.StatusForbidden,
@@ -206,8 +210,8 @@ var unavailable = &refusal{
 	http.StatusServiceUnavailable, problem.ReducedCapacity, "the store could not decide about the request; retry later",
 }
 
-// writeError writes the response to a request that was not decided. The cause is the
-// store or the configuration, never the client.
+// writeError writes the response for a request for which no decision was made. The
+// cause is the store or the configuration, never the client.
 func (h *Handler) writeError(w http.ResponseWriter, err error) {
 	if engine.ErrorKindOf(err) == engine.StoreFailure {
 		w.Header().Set("Retry-After", "1")
