@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// settleTime is how long a shutdown state for requests that are already on their way.
+// settleTime is how long a shutdown waits for requests that are already in transit.
 const settleTime = 100 * time.Millisecond
 
-// pause state for d, or until ctx ends.
+// pause waits for the duration d or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -24,13 +24,14 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// backlogListener can stop without refusing connections that are already queued.
+// backlogListener can stop listening without refusing connections that are already
+// queued.
 type backlogListener struct {
 	net.Listener
 	conns    *connStates
 	stopping atomic.Bool
 	once     sync.Once
-	closed   error // the result of the first Close
+	closed   error // result of the first call of Close
 }
 
 // Close closes the listener. Only the first call has an effect.
@@ -39,17 +40,17 @@ func (l *backlogListener) Close() error {
 	return l.closed
 }
 
-// stop accepts connections until the deadline, then none. A listener that does not
-// support deadlines is closed immediately.
+// stop makes Accept return connections until the given time, and no more after that. A
+// listener that does not support deadlines is closed immediately.
 func (l *backlogListener) stop(until time.Time) {
 	l.stopping.Store(true)
 	if ln, ok := l.Listener.(interface{ SetDeadline(time.Time) error }); !ok || ln.SetDeadline(until) != nil {
-		_ = l.Close() // Accept returns the error
+		_ = l.Close() // makes Accept return the error
 	}
 }
 
-// Accept returns the next connection for which there is room. A connection without room
-// is closed. After stop, the deadline closes the listener.
+// Accept returns the next connection that makeRoom permits, and closes the others.
+// After a call of stop, Accept closes the listener when the deadline has passed.
 func (l *backlogListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
@@ -59,34 +60,36 @@ func (l *backlogListener) Accept() (net.Conn, error) {
 		case err != nil || l.conns.makeRoom():
 			return conn, err
 		}
-		_ = conn.Close() // nothing was sent on it
+		_ = conn.Close() // nothing was sent on the connection
 	}
 }
 
-// How a connection is chosen that is closed for a new one.
+// Settings for choosing the connection that is closed in favor of a new one.
 const (
-	firstRequestTime = time.Second // a new connection is not closed before this time
-	maxCompared      = 64          // idle connections that are compared
+	firstRequestTime = time.Second // time within which a new connection is not closed
+	maxCompared      = 64          // maximum number of idle connections that are compared
 )
 
-// connStates counts connections by state.
+// connStates tracks the state of each connection, and counts the connections by state.
 type connStates struct {
 	max    int64
 	open   atomic.Int64
-	unused atomic.Int64 // connections that have not sent a request yet
-	active atomic.Int64 // connections with a request in flight
-	conns  sync.Map     // net.Conn → *atomic.Int64, the connection's state
+	unused atomic.Int64 // number of connections that have not sent a request yet
+	active atomic.Int64 // number of connections with a request in flight
+	conns  sync.Map     // net.Conn → *atomic.Int64 with the state of the connection
 }
 
-// The state of a connection is inRequest, ended, or the time since which it is idle, in
-// ns of the wall clock: negative before its first request, positive after. Steps of the
-// clock are harmless: the time only selects which connection is closed.
+// The state of a connection is inRequest, ended, or the time at which the connection
+// became idle, in nanoseconds of the wall clock. This time is negative before the first
+// request and positive after it. Jumps of the clock are harmless, because the time is
+// only used to choose the connection to close.
 const (
 	inRequest = 0
-	ended     = math.MinInt64 // the connection was closed
+	ended     = math.MinInt64 // the connection is closed
 )
 
-// busy returns the number of connections that are new or have a request in flight.
+// busy returns the number of connections that have sent no request yet or have a
+// request in flight.
 func (c *connStates) busy() int64 { return c.unused.Load() + c.active.Load() }
 
 func (c *connStates) change(conn net.Conn, state http.ConnState) {
@@ -107,7 +110,8 @@ func (c *connStates) change(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// setState changes the state of a connection. Ended is final.
+// setState changes the state of a connection to the parameter now. The state ended is
+// final.
 func (c *connStates) setState(conn net.Conn, now int64) {
 	known, ok := c.conns.Load(conn)
 	if !ok {
@@ -124,7 +128,7 @@ func (c *connStates) setState(conn net.Conn, now int64) {
 	}
 }
 
-// count adds n connections of a state to the counters.
+// count adds n to the counters for a state.
 func (c *connStates) count(state, n int64) {
 	if state == ended {
 		return
@@ -138,8 +142,9 @@ func (c *connStates) count(state, n int64) {
 	}
 }
 
-// makeRoom reports whether another connection is allowed. At the maximum, it closes an
-// idle connection for the new one, so that idle connections cannot block the server.
+// makeRoom reports whether a new connection is permitted. If the maximum number of
+// connections is open, it first closes an idle one, so that idle connections cannot
+// block the server.
 func (c *connStates) makeRoom() bool {
 	if c.open.Load() < c.max {
 		return true
@@ -158,16 +163,17 @@ func (c *connStates) makeRoom() bool {
 	return false
 }
 
-// selectIdle returns the connection to close: one that has never sent a request, or else
-// one between two requests. Of up to maxCompared it is the one that has been idle
-// longest, because others are more likely to send. It returns nil if no connection can be
-// closed.
+// selectIdle returns the connection to close. It prefers connections that have never
+// sent a request to connections between two requests. Among these it chooses the
+// connection that has been idle longest, because the others are more likely to send a
+// request. It compares at most maxCompared connections. It returns nil if no connection
+// can be closed.
 func (c *connStates) selectIdle() (found net.Conn, state *atomic.Int64, since int64) {
 	compared, newest := 0, -time.Now().Add(-firstRequestTime).UnixNano()
 	c.conns.Range(func(conn, value any) bool {
 		one := value.(*atomic.Int64)
 		now := one.Load()
-		if now == inRequest || now < newest { // ended, or new
+		if now == inRequest || now < newest { // ended or recently opened, see firstRequestTime
 			return true
 		}
 		if found == nil || closesBefore(now, since) {
@@ -179,8 +185,8 @@ func (c *connStates) selectIdle() (found net.Conn, state *atomic.Int64, since in
 	return found, state, since
 }
 
-// closesBefore reports whether a connection in one state is closed before one in another
-// state.
+// closesBefore reports whether a connection in the first state is to be closed rather
+// than a connection in the other state.
 func closesBefore(state, other int64) bool {
 	if (state < 0) != (other < 0) {
 		return state < 0
@@ -188,9 +194,9 @@ func closesBefore(state, other int64) bool {
 	return max(state, -state) < max(other, -other)
 }
 
-// closeNow closes a connection immediately. For TLS it closes the underlying connection:
-// a TLS close can take five seconds if the client has stopped reading, and would delay
-// new connections.
+// closeNow closes a connection immediately. If it uses TLS, closeNow closes the
+// underlying connection: closing the TLS connection can take five seconds if the client
+// has stopped reading, and would delay new connections.
 func closeNow(conn net.Conn) {
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()

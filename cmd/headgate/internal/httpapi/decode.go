@@ -9,16 +9,16 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/suggest"
 )
 
-// inputError is an invalid body.
+// inputError is an error in a request body.
 type inputError struct {
-	field  string // the path of the field, such as checks[1].limit; empty for the body
-	detail string // a whole sentence
+	field  string // path of the field, such as checks[1].limit; empty for the body as a whole
+	detail string // whole sentence
 }
 
-// Error returns the detail. It never contains a key.
+// Error returns the detail, which never contains a key.
 func (e *inputError) Error() string { return e.detail }
 
-// fields is a set of the fields of a body or of a check.
+// fields is a set of fields of a body or of a check.
 type fields uint8
 
 const (
@@ -42,13 +42,13 @@ func fieldNamed(name string) fields {
 	return 0
 }
 
-// request is a decoded body.
+// request is a decoded request body.
 type request struct {
-	checks  []engine.Check // their strings are parts of the body where possible
-	isArray bool           // they were in an array, so that the path of a field begins with checks[i]
+	checks  []engine.Check // strings in checks refer to the body where possible
+	isArray bool           // whether the checks are in an array, so that paths of fields begin with checks[i]
 }
 
-// path returns the path in the body of a field of the check at index.
+// path returns the path, in the body, of a field of the check with the given index.
 func (r *request) path(index int, field string) string {
 	if !r.isArray {
 		index = -1
@@ -56,13 +56,15 @@ func (r *request) path(index int, field string) string {
 	return checkPath(index, field)
 }
 
-// decode decodes a body into r, whose checks' memory it reuses. It accepts at most
-// maxChecks checks. It is strict, because a misread request could be allowed wrongly: no
-// unknown or duplicate fields, nothing after the object, and no invalid UTF-8.
+// decode decodes a body into r and reuses the memory of r.checks. It accepts at most
+// maxChecks checks. Because a misinterpreted request could be allowed wrongly, decode
+// is strict: it rejects unknown and duplicate fields, data after the object, and
+// invalid UTF-8.
 //
-// Package encoding/json uses the last of two equal fields, matches names in any case,
-// replaces invalid UTF-8, which would make two keys equal, and does not report the path
-// of an invalid field. It is also ten times slower.
+// It does not use package encoding/json, which accepts duplicate fields and uses the
+// last one, ignores the case of names, and replaces invalid UTF-8, so that different
+// keys become equal. Package encoding/json also does not report the path of an invalid
+// field, and takes ten times as long.
 func (r *request) decode(body string, maxChecks int) error {
 	d := decoder{text: body, maxChecks: maxChecks, check: -1, checks: r.checks[:0]}
 	single, seen, err := d.body()
@@ -78,7 +80,8 @@ func (r *request) decode(body string, maxChecks int) error {
 	return err
 }
 
-// body decodes the whole body.
+// body decodes the whole body. It returns the single check of a body without an array,
+// and the set of fields that the body contains.
 func (d *decoder) body() (single engine.Check, seen fields, err error) {
 	if d.skipSpace(); d.at == len(d.text) {
 		return single, 0, &inputError{detail: `the body is empty; send an object such as {"limit":"10/s","key":"k"}`}
@@ -100,7 +103,7 @@ const (
 	checkFields = allFields &^ checksField
 )
 
-// first returns the name of the first field of the set.
+// first returns the name of the first field in the set.
 func (f fields) first() string {
 	for i, name := range fieldNames {
 		if f&(1<<i) != 0 {
@@ -110,10 +113,12 @@ func (f fields) first() string {
 	return ""
 }
 
-// object decodes one check, or the body, beginning at its opening brace.
+// object decodes one check, or the whole body. The next byte must be the opening brace.
+// It accepts only fields in the set accepted, and returns the set of the fields that it
+// has seen.
 func (d *decoder) object(accepted fields) (c engine.Check, seen fields, err error) {
 	c.Cost = 1
-	d.at++ // the brace
+	d.at++ // skips the brace
 	for first := true; ; first = false {
 		name, more, err := d.member(first)
 		if err != nil || !more {
@@ -133,7 +138,7 @@ func (d *decoder) object(accepted fields) (c engine.Check, seen fields, err erro
 	}
 }
 
-// value decodes the value of field f.
+// value decodes the value of field f into c.
 func (d *decoder) value(f fields, c *engine.Check) (err error) {
 	d.field = f.first()
 	switch f {
@@ -154,7 +159,7 @@ func (d *decoder) value(f fields, c *engine.Check) (err error) {
 	return err
 }
 
-// array decodes the checks.
+// array decodes the array of checks.
 func (d *decoder) array() error {
 	if !d.next('[') {
 		return d.wrongType("an array of checks")
@@ -188,7 +193,8 @@ func (d *decoder) array() error {
 	}
 }
 
-// complete returns an error for a check with missing or contradicting fields.
+// complete returns an error if the check lacks fields or has fields that exclude each
+// other. seen is the set of its fields.
 func (d *decoder) complete(c *engine.Check, seen fields) error {
 	switch {
 	case seen&(policyField|limitField) == 0:
@@ -205,14 +211,14 @@ func (d *decoder) complete(c *engine.Check, seen fields) error {
 	return nil
 }
 
-// fieldError returns an error about a field of the current check. problem is the rest of
-// a sentence after the field's name.
+// fieldError returns an error for a field of the current check. The text is “field”,
+// the path, and problem, which must complete the sentence.
 func (d *decoder) fieldError(name, problem string) error {
 	path := d.path(name)
 	return &inputError{path, fmt.Sprintf("field %q %s", path, problem)}
 }
 
-// path returns the path in the body of a field of the current check.
+// path returns the path, in the body, of a field of the current check.
 func (d *decoder) path(name string) string { return checkPath(d.check, name) }
 
 func checkPath(check int, name string) string {
@@ -226,8 +232,8 @@ func checkPath(check int, name string) string {
 	return path + "." + name
 }
 
-// unknownField returns an error about an unknown field name, with the nearest accepted
-// name.
+// unknownField returns an error for an unknown field name. The error suggests the most
+// similar accepted name, if there is one.
 func (d *decoder) unknownField(name string, accepted fields) error {
 	path := d.path(truncate(name))
 	var known []string
@@ -243,7 +249,7 @@ func (d *decoder) unknownField(name string, accepted fields) error {
 	return &inputError{path, fmt.Sprintf("unknown field %q; must be %s or %s", path, strings.Join(known[:last], ", "), known[last])}
 }
 
-// truncate returns the beginning of a client's text, for an error.
+// truncate returns at most the first 40 bytes of a client's text, for use in an error.
 func truncate(s string) string {
 	if len(s) > 40 {
 		return strings.ToValidUTF8(s[:40], "") + "…"

@@ -11,19 +11,20 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
 
-// decoder reads a body from left to right. It does not recurse: a body has nothing deeper
-// than a field of a check.
+// decoder decodes a body from left to right. It needs no recursion, because the most
+// deeply nested valid values are the fields of a check.
 type decoder struct {
 	text      string
-	at        int    // the next byte to read
-	maxChecks int    // the maximum number of checks
-	check     int    // the index of the current check; -1 outside checks
-	field     string // the field whose value is being read; empty otherwise
+	at        int    // index of the next byte to read
+	maxChecks int    // maximum number of checks
+	check     int    // index of the current check; -1 outside the array of checks
+	field     string // field whose value is being read; empty otherwise
 	checks    []engine.Check
 }
 
-// member reads the name of an object's next member and its colon. more is false after the
-// closing brace.
+// member reads the name of the next member of an object, and the colon after it. more
+// is false if the object ended instead. The parameter first is whether no member was
+// read before.
 func (d *decoder) member(first bool) (name string, more bool, err error) {
 	if d.next('}') {
 		return "", false, nil
@@ -43,7 +44,7 @@ func (d *decoder) member(first bool) (name string, more bool, err error) {
 	return name, true, nil
 }
 
-// skipSpace skips white space.
+// skipSpace skips whitespace.
 func (d *decoder) skipSpace() {
 	for d.at < len(d.text) {
 		switch d.text[d.at] {
@@ -55,10 +56,11 @@ func (d *decoder) skipSpace() {
 	}
 }
 
-// isNext reports whether c is the next byte.
+// isNext reports whether the next byte is c.
 func (d *decoder) isNext(c byte) bool { return d.at < len(d.text) && d.text[d.at] == c }
 
-// next skips white space, and then c if it is the next byte, which it reports.
+// next skips whitespace. It then reports whether the next byte is c, and skips this
+// byte if so.
 func (d *decoder) next(c byte) bool {
 	d.skipSpace()
 	if !d.isNext(c) {
@@ -68,7 +70,8 @@ func (d *decoder) next(c byte) bool {
 	return true
 }
 
-// string reads a string. Without escapes it is a part of the text and allocates nothing.
+// string reads a string. A string of ASCII characters without escapes refers to d.text,
+// and allocates nothing.
 func (d *decoder) string() (string, error) {
 	if !d.next('"') {
 		return "", d.wrongType("a string")
@@ -89,7 +92,8 @@ func (d *decoder) string() (string, error) {
 	return "", d.malformed("unterminated string")
 }
 
-// longString reads the rest of a string that has escapes or non-ASCII characters.
+// longString reads the rest of a string that has escapes or non-ASCII characters. The
+// string begins at the index start.
 func (d *decoder) longString(start int) (string, error) {
 	var b strings.Builder
 	b.WriteString(d.text[start:d.at])
@@ -119,7 +123,8 @@ func (d *decoder) longString(start int) (string, error) {
 	return "", d.malformed("unterminated string")
 }
 
-// escape reads one backslash escape, or the two escapes of a surrogate pair.
+// escape reads an escape sequence, or the two sequences of a surrogate pair, and
+// returns the character.
 func (d *decoder) escape() (rune, error) {
 	if d.at+1 >= len(d.text) {
 		return 0, d.malformed("unterminated string")
@@ -144,7 +149,8 @@ func (d *decoder) escape() (rune, error) {
 	return r, nil
 }
 
-// hexEscape parses \uXXXX at the beginning of s.
+// hexEscape parses an escape \uXXXX at the beginning of s. It returns false if there is
+// none.
 func hexEscape(s string) (rune, bool) {
 	if len(s) < 6 || s[0] != '\\' || s[1] != 'u' {
 		return 0, false
@@ -153,7 +159,7 @@ func hexEscape(s string) (rune, bool) {
 	return rune(n), err == nil
 }
 
-// integer reads a whole number.
+// integer reads an integer.
 func (d *decoder) integer() (int64, error) {
 	if d.skipSpace(); !d.isNext('-') && !d.isDigit() {
 		return 0, d.wrongType("a whole number")
@@ -185,13 +191,14 @@ func (d *decoder) isDigit() bool {
 	return d.at < len(d.text) && d.text[d.at] >= '0' && d.text[d.at] <= '9'
 }
 
-// malformed returns an error about invalid JSON. It never contains the text, which may be
-// a key.
+// malformed returns an error for invalid JSON. The error never contains text of the
+// body, which may be a key.
 func (d *decoder) malformed(reason string) error {
 	return &inputError{d.current(), fmt.Sprintf("malformed JSON at byte %d: %s", d.at, reason)}
 }
 
-// current returns the path of the current field or check; empty for the body.
+// current returns the path of the current field or check, or an empty string outside of
+// both.
 func (d *decoder) current() string {
 	if d.field == "" && d.check < 0 {
 		return ""
@@ -199,7 +206,7 @@ func (d *decoder) current() string {
 	return d.path(d.field)
 }
 
-// wrongType returns an error about a value that has another type than expected.
+// wrongType returns an error for a value that does not have the expected type.
 func (d *decoder) wrongType(expected string) error {
 	found := ""
 	if d.skipSpace(); d.at < len(d.text) {
@@ -215,7 +222,8 @@ func (d *decoder) wrongType(expected string) error {
 	return &inputError{path, fmt.Sprintf("field %q must be %s, not %s", path, expected, found)}
 }
 
-// jsonKind returns the type of the value that begins with c; empty if no value does.
+// jsonKind returns the type of a JSON value that begins with c, or an empty string if
+// no value begins with c.
 func jsonKind(c byte) string {
 	switch {
 	case c == '{':

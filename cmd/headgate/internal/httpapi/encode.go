@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
 
-// appendAnswer appends the body of a decision.
+// appendAnswer appends the response body for a decision.
 func appendAnswer(b []byte, a *engine.Answer) []byte {
 	b = append(b, `{"allowed":`...)
 	b = strconv.AppendBool(b, a.Allowed)
@@ -52,6 +52,6 @@ func appendString(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// ceilUnits returns d in whole units, rounded up. d must be at least 0 and at most about
-// a hundred years.
+// ceilUnits returns d as a number of units, rounded up. d must be 0 or more, and at
+// most about a hundred years.
 func ceilUnits(d, unit time.Duration) int64 { return int64((d + unit - 1) / unit) }

@@ -1,6 +1,6 @@
 // Package httpapi is the HTTP API of the service: check, peek, refund and reset under
-// /v1, the two health paths, and the OpenAPI document that describes them. It contains
-// the protocol, and no algorithm or storage.
+// /v1, two paths for health checks, and the OpenAPI document that describes the API.
+// The package implements only the protocol; the engine makes the decisions.
 package httpapi
 
 import (
@@ -21,23 +21,23 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
 
-// DefaultMaxBodyBytes is the maximum length of a body, unless [Options] set another.
+// DefaultMaxBodyBytes is the default of [Options].MaxBodyBytes.
 const DefaultMaxBodyBytes = 64 << 10
 
-// maxKeptBytes is the maximum size of a buffer that is kept for later requests.
+// maxKeptBytes is the maximum size of a body buffer that is kept for later requests.
 const maxKeptBytes = 64 << 10
 
-// Options are a handler's settings. A field that is zero has its default; nil
-// means all defaults.
+// Options are the settings of a handler. A field with its zero value has the default in
+// its comment; nil options mean all defaults.
 type Options struct {
 	// MaxBodyBytes is the maximum length of a request body, in bytes; 0 means
 	// [DefaultMaxBodyBytes].
 	MaxBodyBytes int
-	// Health serves /livez and /readyz; nil means one with default options.
+	// Health serves /livez and /readyz; nil means a [Health] with default options.
 	Health *Health
-	// Mounted are the handlers of other APIs on this listener, by path. A path that ends
-	// with a slash includes all paths below it; the longest match applies. It must not be
-	// changed afterwards.
+	// Mounted are the handlers for other APIs on the same listener, by path. A path
+	// that ends with a slash includes all paths below it. If several paths match, the
+	// longest is used. The map must not be changed after the call of [New].
 	Mounted map[string]http.Handler
 }
 
@@ -49,18 +49,18 @@ type Handler struct {
 	maxBodyBytes int
 	tooLarge     string
 
-	routes   map[string]http.Handler // by whole path
-	subtrees []subtree               // the longest first
+	routes   map[string]http.Handler // by complete path
+	subtrees []subtree               // longest prefix first
 	notFound string
 }
 
-// subtree is the handler of all paths that begin with prefix.
+// subtree is the handler for all paths that begin with prefix.
 type subtree struct {
 	prefix  string
 	handler http.Handler
 }
 
-// New returns the HTTP API of e. opts may be nil.
+// New returns the HTTP API for e. opts may be nil.
 func New(e *engine.Engine, opts *Options) *Handler {
 	opts = cmp.Or(opts, &Options{})
 	h := &Handler{engine: e, health: opts.Health, fields: answerfields.New(), maxBodyBytes: cmp.Or(opts.MaxBodyBytes, DefaultMaxBodyBytes)}
@@ -72,9 +72,9 @@ func New(e *engine.Engine, opts *Options) *Handler {
 	return h
 }
 
-// route fills the tables of paths. They replace [http.ServeMux], which redirects a path
-// with a double slash: this API answers 404, and a mounted handler receives the path
-// unchanged.
+// route fills the tables of paths. These are used instead of [http.ServeMux], because
+// it redirects a path with a double slash. Here, such a path gets status 404, and a
+// mounted handler receives the path unchanged.
 func (h *Handler) route(mounted map[string]http.Handler) {
 	h.routes = map[string]http.Handler{"/livez": h.health, "/readyz": h.health, "/openapi.json": readOnly(serveOpenAPI)}
 	verbs := map[string]headgate.Verb{
@@ -87,7 +87,8 @@ func (h *Handler) route(mounted map[string]http.Handler) {
 	for _, path := range slices.Sorted(maps.Keys(mounted)) {
 		paths = append(paths, path)
 		if strings.HasSuffix(path, "/") {
-			// A longer path sorts after its own prefix, and so gets in front of it.
+			// A longer path sorts after its prefixes, so inserting at the front puts it
+			// before them.
 			h.subtrees = slices.Insert(h.subtrees, 0, subtree{path, mounted[path]})
 		} else if h.routes[path] == nil {
 			h.routes[path] = mounted[path]
@@ -97,7 +98,7 @@ func (h *Handler) route(mounted map[string]http.Handler) {
 }
 
 // Drain makes /readyz report that this instance is shutting down, and asks clients to
-// close their connections. Requests are still served.
+// close their connections. Requests are still processed.
 func (h *Handler) Drain() { h.health.Drain() }
 
 // ServeHTTP serves one request.
@@ -124,13 +125,13 @@ func (h *Handler) closeIfDraining(w http.ResponseWriter) {
 	}
 }
 
-// Constant values of header fields; they must not be changed.
+// Values of header fields that all responses share. They must not be modified.
 var (
 	jsonType = []string{"application/json"}
 	noStore  = []string{"no-store"}
 )
 
-// call is the memory of one request, reused for later requests.
+// call is the memory for processing one request. It is reused for later requests.
 type call struct {
 	body   []byte
 	out    []byte
@@ -140,7 +141,8 @@ type call struct {
 
 var calls = sync.Pool{New: func() any { return new(call) }}
 
-// release returns c to the pool, without the keys of its request.
+// release removes the keys of the request from c and returns c to the pool, unless its
+// buffer is too large.
 func (c *call) release() {
 	checks := c.in.checks[:cap(c.in.checks)]
 	clear(checks)
@@ -173,7 +175,7 @@ func (h *Handler) decide(w http.ResponseWriter, r *http.Request, verb headgate.V
 	h.answer(w, c)
 }
 
-// answer writes the response of a decision.
+// answer writes the response for a decision.
 func (h *Handler) answer(w http.ResponseWriter, c *call) {
 	header := w.Header()
 	header["Content-Type"] = jsonType
@@ -182,7 +184,7 @@ func (h *Handler) answer(w http.ResponseWriter, c *call) {
 	if !c.answer.Allowed {
 		w.WriteHeader(http.StatusTooManyRequests)
 	}
-	_, _ = w.Write(c.out) // fails only if the client is gone
+	_, _ = w.Write(c.out) // fails only if the client has disconnected
 }
 
 var errTooLarge = errors.New("httpapi: body too large")
@@ -213,18 +215,18 @@ func (c *call) read(r *http.Request, maxBytes int) error {
 //go:embed openapi.json
 var openAPIText string
 
-// openAPI is the OpenAPI document of this API and of the APIs mounted next to it. The
-// algorithms are those of package algo, and the empty name.
+// openAPI is the OpenAPI document for this API and the APIs mounted with it. The
+// algorithm names in it are those in package algo, and the empty name.
 var openAPI = []byte(strings.Replace(openAPIText, `"ALGORITHMS"`, `"", "`+strings.Join(algo.Names(), `", "`)+`"`, 1))
 
-// serveOpenAPI serves the OpenAPI document. It needs neither the engine nor the store.
+// serveOpenAPI serves the OpenAPI document. It uses neither the engine nor the store.
 func serveOpenAPI(w http.ResponseWriter, _ *http.Request) {
 	w.Header()["Content-Type"] = jsonType
 	_, _ = w.Write(openAPI)
 }
 
-// readOnly returns a handler that serves GET and HEAD with next, and other methods with
-// 405.
+// readOnly returns a handler that passes GET and HEAD requests to next, and responds to
+// other methods with status 405.
 func readOnly(next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {

@@ -11,25 +11,26 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
 
-// healthTimeout is the timeout of the health check, whatever the timeout of the store is.
+// healthTimeout is the timeout of a health check. It is independent of the timeout of
+// the store.
 const healthTimeout = time.Second
 
-// HealthOptions are the content of /readyz. The zero value of each field omits it; nil
-// omits all.
+// HealthOptions define the content of /readyz. A field with its zero value is omitted
+// from the response; nil options omit all of them.
 type HealthOptions struct {
 	// Store is the name of the store.
 	Store string
-	// Config returns how many configurations have taken effect, and whether the current
-	// file was rejected; nil means that there is no file.
+	// Config returns the number of configurations that have taken effect, and whether
+	// the current configuration file was rejected. nil means that there is no file.
 	Config func() (generation uint64, refused bool)
-	// ControlPlane returns whether the control plane of Envoy's rules is connected, and
-	// whether it has sent rules that are active; nil means that there is no control
-	// plane.
+	// ControlPlane is about the control plane that sends Envoy rules. It returns
+	// whether the control plane is connected, and whether it has sent rules that are
+	// active. nil means that there is no control plane.
 	ControlPlane func() (connected, configured bool)
 }
 
-// Health serves /livez and /readyz, on any listener. It is created with [NewHealth] and
-// may be used concurrently.
+// Health is a handler for /livez and /readyz, for any listener. It is created with
+// [NewHealth] and may be used concurrently.
 type Health struct {
 	engine   *engine.Engine
 	opts     HealthOptions
@@ -38,7 +39,7 @@ type Health struct {
 	draining atomic.Bool
 }
 
-// NewHealth returns the health paths of e. opts may be nil.
+// NewHealth returns a handler for health checks of e. opts may be nil.
 func NewHealth(e *engine.Engine, opts *HealthOptions) *Health {
 	h := &Health{engine: e}
 	if opts != nil {
@@ -48,10 +49,11 @@ func NewHealth(e *engine.Engine, opts *HealthOptions) *Health {
 	return h
 }
 
-// Drain makes /readyz report from now on that this instance is shutting down.
+// Drain makes /readyz report that this instance is shutting down.
 func (h *Health) Drain() { h.draining.Store(true) }
 
-// ServeHTTP serves /livez, which needs no store, and any other path as /readyz.
+// ServeHTTP treats every path other than /livez as /readyz. /livez does not use the
+// store.
 func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/livez" {
 		h.live.ServeHTTP(w, r)
@@ -60,37 +62,38 @@ func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.ready.ServeHTTP(w, r)
 }
 
-// writeLive returns 200 as long as the process runs.
+// writeLive responds with status 200, which shows that the process is running.
 func writeLive(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = io.WriteString(w, "ok\n")
 }
 
-// readiness is the body of /readyz.
+// readiness is the response body of /readyz.
 type readiness struct {
 	Status string       `json:"status"` // ok, degraded or draining
 	Store  string       `json:"store"`
-	Reason string       `json:"reason,omitempty"` // why the store is unavailable; address and details are only logged
+	Reason string       `json:"reason,omitempty"` // reason why the store is unavailable; its address and details are only logged
 	Config *configState `json:"config,omitempty"`
 
 	ControlPlane *controlPlaneState `json:"control_plane,omitempty"`
 }
 
-// controlPlaneState is the state of the control plane of Envoy's rules.
+// controlPlaneState is the state of the control plane that sends Envoy rules.
 type controlPlaneState struct {
 	Connected  bool `json:"connected"`
-	Configured bool `json:"configured"` // it has sent rules that are active
+	Configured bool `json:"configured"` // whether it has sent rules that are active
 }
 
 // configState is the state of the configuration file.
 type configState struct {
-	Generation uint64 `json:"generation"`        // how many configurations have taken effect
-	Refused    bool   `json:"refused,omitempty"` // the file was rejected; the last valid one is active
+	Generation uint64 `json:"generation"`        // number of configurations that have taken effect
+	Refused    bool   `json:"refused,omitempty"` // whether the file was rejected, so that the last valid configuration is active
 }
 
-// writeReady reports whether this instance should receive requests. It should while the
-// store is unavailable: the failure mode of each policy applies, here as on every other
-// instance.
+// writeReady reports whether this instance should receive requests: status 503 while it
+// is draining, otherwise 200. The status is also 200 while the store is unavailable.
+// The failure mode of each policy then applies, and other instances could not do
+// better.
 func (h *Health) writeReady(w http.ResponseWriter, r *http.Request) {
 	state, status := readiness{Status: "ok", Store: h.opts.Store}, http.StatusOK
 	ctx, cancel := context.WithTimeout(r.Context(), healthTimeout)

@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// writeProblem writes a problem. A 503 has Retry-After: 1, because no store reports when
-// it will recover.
+// writeProblem writes a problem as the response. A 503 response always has Retry-After:
+// 1, because stores do not report when they will recover.
 func writeProblem(w http.ResponseWriter, status int, detail, field string) {
 	kind := problem.Plain
 	if status == http.StatusServiceUnavailable {
@@ -21,14 +21,14 @@ func writeProblem(w http.ResponseWriter, status int, detail, field string) {
 	problem.Write(w, problem.Problem{Type: kind, Status: status, Detail: detail, Field: field})
 }
 
-// statuses maps the engine's kinds of error to HTTP statuses.
+// statuses maps the engine's error kinds to HTTP statuses.
 var statuses = [...]int{
 	engine.StoreFailure:   http.StatusServiceUnavailable,
 	engine.InvalidRequest: http.StatusBadRequest,
 	engine.UnknownPolicy:  http.StatusNotFound,
 }
 
-// writeError writes the response to a request that was not decided.
+// writeError writes the response for a request for which no decision was made.
 func writeError(w http.ResponseWriter, r *request, err error) {
 	if input := (*inputError)(nil); errors.As(err, &input) {
 		writeProblem(w, http.StatusBadRequest, input.detail, input.field)
@@ -41,17 +41,18 @@ func writeError(w http.ResponseWriter, r *request, err error) {
 	writeProblem(w, status, engine.Reason(err), field)
 }
 
-// timeoutWriteTime is how long a client whose body timed out may take to read the
-// response. The server's write timeout may already have passed.
+// timeoutWriteTime is the write timeout of the response to a client whose body was not
+// received in time. It replaces the server's write timeout, which may have passed
+// already.
 const timeoutWriteTime = time.Second
 
-// writeBodyError writes the response to a request whose body could not be read.
+// writeBodyError writes the response for a request whose body could not be read.
 func (h *Handler) writeBodyError(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, errTooLarge):
 		writeProblem(w, http.StatusRequestEntityTooLarge, h.tooLarge, "")
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		// A writer that does not support deadlines has no timeout either.
+		// A writer that does not support deadlines also has no timeout.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeoutWriteTime))
 		writeProblem(w, http.StatusRequestTimeout, "the body was not received in time", "")
 	default:

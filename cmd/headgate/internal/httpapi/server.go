@@ -13,22 +13,22 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 )
 
-// ServerOptions limit the resources of a client. A field that is zero has
-// its default; nil means all defaults.
+// ServerOptions limit the time and the resources that a client can use. A field with
+// its zero value has the default in its comment; nil options mean all defaults.
 type ServerOptions struct {
-	HeaderTimeout  time.Duration // to read a request header; 0 means 5 s
-	ReadTimeout    time.Duration // to read a whole request; 0 means 10 s
-	WriteTimeout   time.Duration // from the end of the header to the end of the response; 0 means 10 s
-	IdleTimeout    time.Duration // between two requests on a connection; 0 means 2 min
-	MaxHeaderBytes int           // of a request, exceeded by up to about 4 KiB; 0 means 16 KiB
-	// MaxConnections is the maximum number of concurrent connections; 0 means 10,000. At
-	// the limit, an idle connection is closed for a new one, or the new one if none is
-	// idle.
+	HeaderTimeout  time.Duration // maximum time for reading a request header; 0 means 5 s
+	ReadTimeout    time.Duration // maximum time for reading a whole request; 0 means 10 s
+	WriteTimeout   time.Duration // maximum time from the end of a request's header to the end of the response; 0 means 10 s
+	IdleTimeout    time.Duration // maximum time that a connection may be idle between requests; 0 means 2 min
+	MaxHeaderBytes int           // maximum size of a request header, not exact: up to about 4 KiB more are accepted; 0 means 16 KiB
+	// MaxConnections is the maximum number of concurrent connections; 0 means 10,000.
+	// For a further connection, an idle one is closed. If none is idle, the further
+	// connection is closed.
 	MaxConnections int
-	Log            *slog.Logger // receives errors of connections; nil means no log
+	Log            *slog.Logger // logger for connection errors; nil means no log
 }
 
-// Server serves a [Handler] with a bounded number of connections. It is created with
+// Server serves a [Handler] and limits the number of connections. It is created with
 // [NewServer] and may be used concurrently.
 type Server struct {
 	handler  *Handler
@@ -54,8 +54,8 @@ func NewServer(h *Handler, opts *ServerOptions) *Server {
 	return s
 }
 
-// Serve serves the connections of ln until [Server.Shutdown], and then returns nil
-// immediately. It closes ln.
+// Serve serves connections from ln until [Server.Shutdown] is called. It then returns
+// nil without waiting for the connections. It closes ln.
 func (s *Server) Serve(ln net.Listener) error {
 	backlog := &backlogListener{Listener: ln, conns: &s.conns}
 	s.listener.Store(backlog)
@@ -66,21 +66,21 @@ func (s *Server) Serve(ln net.Listener) error {
 	return err
 }
 
-// OnShutdown registers f to be called in a new goroutine once [Server.Shutdown] has
-// stopped accepting connections: f ends responses that would otherwise never end, such as
-// event streams.
+// OnShutdown registers a function that [Server.Shutdown] calls in a new goroutine after
+// it has stopped accepting connections. f must end responses that would otherwise never
+// end, such as event streams.
 func (s *Server) OnShutdown(f func()) { s.http.RegisterOnShutdown(f) }
 
 // Drain calls [Handler.Drain].
 func (s *Server) Drain() { s.handler.Drain() }
 
-// Shutdown stops accepting connections and waits for all requests in flight. If ctx ends
-// first, it closes the remaining connections and returns the error of ctx.
+// Shutdown stops accepting connections and waits for all requests in flight. If ctx
+// ends first, Shutdown closes the remaining connections and returns ctx's error.
 //
-// Requests that were sent completely before the call count as in flight, even if nothing
-// has read them yet. For the first 100 ms, the server therefore continues as before, but
-// asks clients to close their connections. Then it accepts only connections that are
-// already queued.
+// A request counts as in flight if its client sent it completely before the call, even
+// if the server has not read it yet. For the first 100 ms, the server therefore accepts
+// connections as before, but asks clients to close them. After that, it accepts only
+// connections that are already queued.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.Drain()
 	pause(ctx, settleTime)
