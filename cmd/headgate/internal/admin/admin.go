@@ -1,14 +1,16 @@
 // Package admin is the admin API of the service: metrics, profiles, the active
-// configuration and the top denied keys. Its options supply the content; the package
-// itself only controls access. docs/operations.md documents it for users.
+// configuration and the keys that are denied most often. The package controls access to
+// this content, and its options supply the content. docs/operations.md is the
+// documentation for users.
 //
 // # Access
 //
-// With a token, requests must send “Authorization: Bearer TOKEN”. Without one, the
-// listener must be on a loopback address, which the caller of the package ensures. The
-// API then accepts only requests whose Host is this machine, and none that a page of
-// another site makes, so that no page in a local browser can read it. /livez and /readyz
-// need no token: they return no more than on the HTTP API.
+// If a token is configured, requests must have the header field “Authorization: Bearer
+// TOKEN”. Without a token, the listener must be on a loopback address, which the caller
+// of the package has to ensure. The API then accepts a request only if its Host is this
+// machine and it does not come from a page of another site, so that no page in a local
+// browser can read the API. /livez and /readyz require no token, because they return no
+// more than they do on the HTTP API.
 package admin
 
 import (
@@ -26,21 +28,21 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/localaccess"
 )
 
-// The default and the maximum number of keys in /debug/top-denied.
+// The default and the maximum number of keys that /debug/top-denied returns.
 const (
 	defaultShown = 20
 	maxShown     = 1000
 )
 
-// Options are the content of the API. A nil field removes its path.
+// Options are the content of the API. If a field is nil, its path does not exist.
 type Options struct {
-	Token   string                          // required of every request; empty means no token
-	Health  http.Handler                    // answers /livez and /readyz
-	Metrics http.Handler                    // answers /metrics
-	Config  func(io.Writer) error           // writes the active configuration, without secrets
-	Top     func(n int) any                 // returns the n keys that are denied most, for JSON
-	Hash    func(policy, key string) string // returns the hash that replaces a key in Top
-	Lines   map[string]func() []string      // paths that return lines of text
+	Token   string                          // token that every request must have; empty means that no token is required
+	Health  http.Handler                    // serves /livez and /readyz
+	Metrics http.Handler                    // serves /metrics
+	Config  func(io.Writer) error           // writes the active configuration, without secrets, for /debug/config
+	Top     func(n int) any                 // returns the n keys that are denied most often, as a value for JSON
+	Hash    func(policy, key string) string // returns the hash that represents a key in the result of Top
+	Lines   map[string]func() []string      // functions that return lines of text, by path
 }
 
 // Handler serves the admin API. It is created with [New] and may be used concurrently.
@@ -52,7 +54,7 @@ type Handler struct {
 	paths  []string
 }
 
-// New returns the admin API. opts is not nil.
+// New returns the admin API. opts must not be nil.
 func New(opts *Options) *Handler {
 	h := &Handler{opts: *opts, token: sha256.Sum256([]byte(opts.Token))}
 	h.add("/debug/pprof/", http.HandlerFunc(pprof.Index))
@@ -82,7 +84,7 @@ func New(opts *Options) *Handler {
 	return h
 }
 
-// add registers a path for GET and HEAD.
+// add registers a handler for GET and HEAD requests to a path.
 func (h *Handler) add(path string, handler http.Handler) {
 	h.mux.Handle("GET "+path, handler)
 	h.paths = append(h.paths, path)
@@ -109,14 +111,15 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// hasToken reports whether a request has the token, in constant time.
+// hasToken reports whether a request has the token. It compares in constant time.
 func (h *Handler) hasToken(r *http.Request) bool {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	sum := sha256.Sum256([]byte(token))
 	return subtle.ConstantTimeCompare(sum[:], h.token[:]) == 1 && strings.EqualFold(scheme, "Bearer")
 }
 
-// serveCmdline replaces pprof.Cmdline, because the arguments may contain passwords.
+// serveCmdline replaces pprof.Cmdline. It returns only the program's name, because the
+// arguments may contain passwords.
 func serveCmdline(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = io.WriteString(w, os.Args[0])
@@ -137,7 +140,8 @@ func (h *Handler) config(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(text.Bytes())
 }
 
-// top serves the keys that are denied most, or the hash of one key.
+// top serves the keys that are denied most often. With the query parameter key, it
+// serves the hash of that key instead.
 func (h *Handler) top(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	w.Header().Set("Content-Type", "application/json")
@@ -156,7 +160,7 @@ func writeJSON(w io.Writer, v any) {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v) // fails only if the client is gone
+	_ = enc.Encode(v) // fails only if the client has disconnected
 }
 
 func serveLines(lines func() []string) http.Handler {

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	bodyTimeout    = 5 * time.Second // for the body of a request; few requests have one
+	bodyTimeout    = 5 * time.Second // for reading a request body; few requests have one
 	maxConnections = 1000
-	writeTimeout   = time.Minute // for writing a response, in addition to the duration of a profile
+	writeTimeout   = time.Minute // for writing a response; a profile's duration is added
 )
 
-// Server serves a handler with a bounded number of connections. It is created with
+// Server serves a handler and limits the number of connections. It is created with
 // [NewServer] and may be used concurrently.
 type Server struct{ http http.Server }
 
-// NewServer returns a server for a handler, usually a [Handler]. A profile may take as
-// long as its request asks for. log receives errors of connections; nil means no log.
+// NewServer returns a server for a handler, usually a [Handler]. It does not limit the
+// duration of a profile. The logger log receives connection errors; nil means no log.
 func NewServer(handler http.Handler, log *slog.Logger) *Server {
 	return &Server{http.Server{
 		Handler:           limitBodyTime(handler),
@@ -35,19 +35,20 @@ func NewServer(handler http.Handler, log *slog.Logger) *Server {
 	}}
 }
 
-// limitBodyTime sets a read deadline for request bodies. Requests without a body get
-// none, because an http.Server's ReadTimeout would also end a profile.
+// limitBodyTime sets a read deadline for requests with a body only. It is used instead
+// of the ReadTimeout of http.Server, which would also end long profiles.
 func limitBodyTime(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != http.NoBody {
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // an http.Server supports it
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // http.Server supports deadlines
 		}
 		handler.ServeHTTP(w, r)
 	})
 }
 
-// Serve serves the connections of ln until [Server.Shutdown], and then returns nil
-// immediately. It closes ln. Above 1,000 concurrent connections, new ones are closed.
+// Serve serves connections from ln until [Server.Shutdown] is called. It then returns
+// nil without waiting for the connections. It closes ln. While 1,000 connections are
+// open, it closes new ones.
 func (s *Server) Serve(ln net.Listener) error {
 	if err := s.http.Serve(bounded.Listener(ln, maxConnections)); !errors.Is(err, http.ErrServerClosed) {
 		return err
@@ -55,8 +56,9 @@ func (s *Server) Serve(ln net.Listener) error {
 	return nil
 }
 
-// Shutdown stops accepting connections and waits one second for requests in flight, or
-// until ctx ends: a running profile does not delay it.
+// Shutdown stops accepting connections and waits for requests in flight, for at most
+// one second or until ctx ends. It then closes the remaining connections, so that a
+// running profile does not delay the shutdown.
 func (s *Server) Shutdown(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
