@@ -15,36 +15,37 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 )
 
-// DenialOptions are settings of [NewDenials]. A field that is zero has
-// its default; nil means all defaults.
+// DenialOptions are the settings for [NewDenials]. A field with its zero value has the
+// default in its comment; nil options mean all defaults.
 type DenialOptions struct {
-	// Log receives a line for a denial; nil means that no denial is logged.
+	// Log receives one line for each logged denial; nil means that no denial is logged.
 	Log *slog.Logger
 	// PerSecond is the maximum number of lines per second for each policy; 0 means that
 	// no denial is logged.
 	PerSecond int
-	// LogKeys is true if the log contains the keys instead of their hashes.
+	// LogKeys is whether the log contains the keys; otherwise it contains their hashes.
 	LogKeys bool
-	// TopKeys is true if [Denials.Top] returns the keys instead of their hashes.
+	// TopKeys is whether [Denials.Top] returns the keys; otherwise it returns their
+	// hashes.
 	TopKeys bool
-	// Secret is the secret that keys are hashed with: instances with the same secret log
-	// the same hash for a key. Empty means a random secret.
+	// Secret is the secret for hashing keys. Instances with the same secret have the
+	// same hash for a key. Empty means a random secret.
 	Secret string
 }
 
-// Denials receives every denial, and every denial of a policy in shadow mode. It keeps
-// the keys that are denied most, and logs some denials. It is created with [NewDenials]
-// and may be used concurrently.
+// Denials records denials, including those of policies in shadow mode, which do not
+// deny the request. It keeps the keys that are denied most often, and logs a sample of
+// the denials. It is created with [NewDenials] and may be used concurrently.
 type Denials struct {
 	opts   DenialOptions
-	k0, k1 uint64 // of the hash
+	k0, k1 uint64 // keys of the hash
 	top    top
 
 	mu       sync.Mutex
 	samplers map[string]*logs.Sampler // by policy
 }
 
-// NewDenials returns a Denials without any denial. opts may be nil.
+// NewDenials returns a Denials with no denials recorded. opts may be nil.
 func NewDenials(opts *DenialOptions) *Denials {
 	d := &Denials{samplers: make(map[string]*logs.Sampler)}
 	if opts != nil {
@@ -52,7 +53,7 @@ func NewDenials(opts *DenialOptions) *Denials {
 	}
 	secret := sha256.Sum256([]byte(d.opts.Secret))
 	if d.opts.Secret == "" {
-		_, _ = rand.Read(secret[:]) // it never fails
+		_, _ = rand.Read(secret[:]) // never fails
 	}
 	d.k0, d.k1 = binary.LittleEndian.Uint64(secret[:]), binary.LittleEndian.Uint64(secret[8:])
 	d.opts.Secret = ""
@@ -60,10 +61,11 @@ func NewDenials(opts *DenialOptions) *Denials {
 	return d
 }
 
-// maxKeyBytes is the maximum length of a key in the log and in Top, in bytes.
+// maxKeyBytes is the maximum length, in bytes, of a key in the log or in the result of
+// Top.
 const maxKeyBytes = 256
 
-// truncate returns the first maxKeyBytes of a text.
+// truncate returns at most the first maxKeyBytes bytes of s.
 func truncate(s string) string {
 	if len(s) > maxKeyBytes {
 		return s[:maxKeyBytes] + "…"
@@ -71,8 +73,8 @@ func truncate(s string) string {
 	return s
 }
 
-// hash returns the keyed hash of a key under a policy (SipHash-2-4). It allocates nothing
-// for keys of usual length.
+// hash returns a keyed hash (SipHash-2-4) of a policy and a key. It allocates nothing
+// if both together have fewer than 256 bytes.
 func (d *Denials) hash(policy, key string) uint64 {
 	var buf [256]byte
 	b := append(buf[:0], policy...)
@@ -80,20 +82,20 @@ func (d *Denials) hash(policy, key string) uint64 {
 	return sipHash(d.k0^uint64(len(policy)), d.k1, b)
 }
 
-// hashText returns the text of a hash, as it is logged.
+// hashText returns the text form of a hash, for the log and for Top.
 func hashText(h uint64) string { return fmt.Sprintf("h:%016x", h) }
 
-// denial is one denial of one request.
+// denial is the denial of one request by one limit.
 type denial struct {
 	api        string
-	rule       *engine.Rule // that denied
-	ruleName   string       // of an Envoy rule; empty for other rules
+	rule       *engine.Rule // limit that denied the request
+	ruleName   string       // name of the Envoy rule; empty for other limits
 	key        string
 	retryAfter time.Duration
-	shadow     bool // the policy is in shadow mode, so the request was not denied
+	shadow     bool // whether the policy is in shadow mode, so that the request was not really denied
 }
 
-// add records a denial; s is the sampler of its policy.
+// add records a denial. s is the log sampler of the denial's policy.
 func (d *Denials) add(one *denial, s *logs.Sampler) {
 	now := monotonicNow()
 	h := d.hash(one.rule.Policy, one.key)
@@ -110,7 +112,9 @@ func (d *Denials) add(one *denial, s *logs.Sampler) {
 	}
 }
 
-// log logs a denial. It is called for sampled denials only, so it may allocate.
+// log logs a denial. It may allocate, because it is called only for a sample of the
+// denials. suppressed is the number of denials since the last log line that were not
+// logged.
 func (d *Denials) log(one *denial, h, suppressed uint64) {
 	key, message := hashText(h), "request denied"
 	if d.opts.LogKeys {
@@ -127,7 +131,7 @@ func (d *Denials) log(one *denial, h, suppressed uint64) {
 		"retry_after_ms", (one.retryAfter+time.Millisecond-1).Milliseconds(), "suppressed", suppressed)...)
 }
 
-// sampler returns the sampler of a policy, which all APIs share.
+// sampler returns the log sampler of a policy. All APIs share it.
 func (d *Denials) sampler(policy string) *logs.Sampler {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -137,7 +141,8 @@ func (d *Denials) sampler(policy string) *logs.Sampler {
 	return d.samplers[policy]
 }
 
-// suppressedDenials collects the number of denials that were not logged.
+// suppressedDenials is a Prometheus collector of the numbers of denials that were not
+// logged.
 type suppressedDenials struct{ denials *Denials }
 
 var suppressedDesc = prometheus.NewDesc(namespace+"_denials_not_logged_total",
@@ -153,5 +158,6 @@ func (n *suppressedDenials) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// Hash returns the hash that replaces a key under a policy, in Top and in the log.
+// Hash returns the hash that represents a key of a policy in the log and in the result
+// of Top.
 func (d *Denials) Hash(policy, key string) string { return hashText(d.hash(policy, key)) }

@@ -9,39 +9,40 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// EnvoyCounts are the hits of one rule of an Envoy configuration.
+// EnvoyCounts are the numbers of hits of one rule in an Envoy configuration.
 type EnvoyCounts struct {
 	TotalHits, OverLimit, NearLimit, WithinLimit, ShadowMode, TotalNegativeHits uint64
 }
 
-// EnvoyTimes are the durations of all requests, over gRPC and at /json.
+// EnvoyTimes is a histogram of the durations of all requests, over gRPC and at /json.
 type EnvoyTimes struct {
 	Count uint64
 	Sum   time.Duration
-	UpTo  map[time.Duration]uint64 // number of requests that took at most this long
+	UpTo  map[time.Duration]uint64 // number of requests that took at most the duration in the key
 }
 
-// EnvoyState is what the Envoy rate limit service has counted.
+// EnvoyState is the set of counts of the Envoy rate limit service.
 type EnvoyState struct {
-	Rules                      map[string]EnvoyCounts // by domain.key_value.key
-	DomainNotFound             map[string]uint64      // by domain
+	Rules                      map[string]EnvoyCounts // by the name of the rule, domain.key_value.key
+	DomainNotFound             map[string]uint64      // number of requests, by domain
 	ConfigLoads, ConfigErrors  uint64
 	Times                      EnvoyTimes
-	Milliseconds               bool // report milliseconds, although the metric's name ends with seconds
+	Milliseconds               bool // whether durations are in milliseconds, although the metric's name ends with seconds
 	StoreErrors, ServiceErrors uint64
 	GlobalShadow               uint64
 }
 
-// Envoy adds the metrics of the Envoy rate limit service, under the names that
-// envoyproxy/ratelimit has in Prometheus, so that dashboards and alerts keep working. As
-// there, only the first two levels of a rule are labels: deeper rules are counted
-// together. state is called at each scrape.
+// Envoy adds the metrics of the Envoy rate limit service. They have the names that
+// envoyproxy/ratelimit's metrics have in Prometheus, so that dashboards and alerts keep
+// working. As in envoyproxy/ratelimit, only the first two levels of a rule are labels,
+// and rules below the same two levels are counted together. The function state is
+// called at each scrape.
 func (m *Metrics) Envoy(state func() EnvoyState) { m.add(envoyCollector(state)) }
 
 type envoyCollector func() EnvoyState
 
-// envoyHit is one metric of rules: flat for rules on the first level, nested for deeper
-// ones.
+// envoyHit is one metric of rules. Its series for rules on the first level have the
+// description flat, and its series for deeper rules the description nested.
 type envoyHit struct {
 	flat, nested *prometheus.Desc
 	of           func(EnvoyCounts) uint64
@@ -78,7 +79,8 @@ var (
 		"Requests that were over the limit and answered OK because of global shadow mode.", nil, nil)
 )
 
-// Describe sends nothing, because one name has series with two labels and with three.
+// Describe sends no description, because Prometheus does not accept two descriptions
+// with different labels under one name.
 func (c envoyCollector) Describe(chan<- *prometheus.Desc) {}
 
 func (c envoyCollector) Collect(to chan<- prometheus.Metric) {
@@ -113,7 +115,7 @@ func (c envoyCollector) Collect(to chan<- prometheus.Metric) {
 	count(envoyShadow, state.GlobalShadow)
 }
 
-// histogram returns the metric of the durations.
+// histogram returns the durations as a Prometheus histogram in the given unit.
 func (t *EnvoyTimes) histogram(unit time.Duration) prometheus.Metric {
 	buckets := make(map[float64]uint64, len(t.UpTo))
 	for d, n := range t.UpTo {
@@ -122,7 +124,8 @@ func (t *EnvoyTimes) histogram(unit time.Duration) prometheus.Metric {
 	return prometheus.MustNewConstHistogram(envoyTimes, t.Count, float64(t.Sum)/float64(unit), buckets, "ShouldRateLimit")
 }
 
-// foldRules adds up the rules of one domain that have the same first two levels.
+// foldRules adds up the counts of rules that have the same domain and the same first
+// two levels.
 func foldRules(rules map[string]EnvoyCounts) map[string]EnvoyCounts {
 	sums := make(map[string]EnvoyCounts, len(rules))
 	for path, c := range rules {

@@ -1,11 +1,12 @@
-// Package metrics reports what operators need: Prometheus metrics, the keys that are
-// denied most, and a log of denials whose rate is bounded. It receives every request as
-// an [engine.Observer], one for each API, and decides nothing.
+// Package metrics provides monitoring data for operators: Prometheus metrics, the keys
+// that are denied most often, and a log of denials with a limited rate. Each API has
+// its own [engine.Observer] here, which receives every request of the API. The package
+// does not affect decisions.
 //
-// No label contains a key, an address, or anything else that a client chooses. The labels
-// of envoyproxy/ratelimit are the exception; their number of values is bounded. The
-// number of series is that of APIs, policies and outcomes. docs/metrics.md lists all
-// metrics.
+// No label contains a key, an address, or anything else that a client chooses.
+// Exception: the labels that are compatible with envoyproxy/ratelimit, but the number
+// of their values is limited. The number of other series depends only on the numbers of
+// APIs, policies and outcomes. docs/metrics.md lists all metrics.
 package metrics
 
 import (
@@ -24,45 +25,46 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 )
 
-// Others is the policy label of all policies after the first maxPolicies.
+// Others is the value of the label policy for all policies after the first maxPolicies.
 const Others = "others"
 
-// maxPolicies is the maximum number of policies that are counted separately, over all
-// configurations since the start.
+// maxPolicies is the maximum number of policies that are counted separately. Policies
+// of all configurations since the start count.
 const maxPolicies = 10_000
 
-// everyNth is the sampling of durations: one in everyNth decisions is measured, where a
-// decision takes less time than reading the clock.
+// everyNth is the sampling interval for durations: one in everyNth decisions is
+// measured if the store is in memory. A decision then takes less time than reading the
+// clock.
 const everyNth = 16
 
-// Outcome is the result of a request for one policy.
+// Outcome is the result of a request under one policy.
 type Outcome uint8
 
-// The outcomes.
+// The values of [Outcome].
 const (
 	Allowed      Outcome = iota
-	Denied               // also by the local fallback while the store is unavailable
-	Shadow               // it would have been denied, but the policy is in shadow mode
-	StoreFailure         // the store failed, and the policy fails closed
-	Degraded             // allowed without the store: by failing open, or by the local fallback
-	outcomes             // the number of outcomes
+	Denied               // denied by the limit, or by the local fallback while the store is unavailable
+	Shadow               // allowed only because the policy is in shadow mode
+	StoreFailure         // no decision: the store failed, and the policy fails closed
+	Degraded             // allowed without the store, because the policy fails open or by the local fallback
+	outcomes             // number of outcomes
 )
 
-// String returns the outcome as the value of a label.
+// String returns the outcome as the value of the label outcome.
 func (o Outcome) String() string {
 	return [outcomes]string{"allowed", "denied", "shadow", "undecided", "degraded"}[o]
 }
 
-// Options are settings of [New]. A field that is zero has its default; nil means
-// all defaults.
+// Options are the settings for [New]. A field with its zero value has the default in
+// its comment; nil options mean all defaults.
 type Options struct {
-	Version   string   // the program's version, for headgate_build_info
-	Store     string   // the store's name, for headgate_build_info
-	Networked bool     // the store is on a network: measure every decision, not one in 16
+	Version   string   // version of Headgate, for headgate_build_info
+	Store     string   // name of the store, for headgate_build_info
+	Networked bool     // whether the store is on a network: the duration of every decision is then measured, not of one in 16
 	Denials   *Denials // receives every denial; nil means that denials are only counted
 }
 
-// Metrics are all metrics of a process. They are created with [New] and may be used
+// Metrics holds all metrics of a process. It is created with [New] and may be used
 // concurrently.
 type Metrics struct {
 	registry *prometheus.Registry
@@ -102,7 +104,7 @@ func New(opts *Options) *Metrics {
 	return m
 }
 
-// addRecorders adds the metrics of the APIs.
+// addRecorders adds the metrics of requests to the APIs.
 func (m *Metrics) addRecorders() {
 	m.operations = counter("operations_total", "Peek, refund and reset requests.", "api", "verb")
 	m.refused = counter("refused_total", "Invalid requests, rejected before evaluation.", "api", "reason")
@@ -114,7 +116,7 @@ func (m *Metrics) addRecorders() {
 	m.add((*decisions)(m), m.operations, m.refused, m.latency)
 }
 
-// addState adds the metrics of the process.
+// addState adds the metrics of the store's availability and of the shutdown.
 func (m *Metrics) addState() {
 	up := gauge("store_up", "1 if the store is available, 0 if not.")
 	draining := gauge("draining", "1 if this instance is shutting down, 0 if not.")
@@ -135,25 +137,27 @@ func gauge(name, help string, labels ...string) *prometheus.GaugeVec {
 	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, labels)
 }
 
-// add registers collectors. It panics if two have the same name, which is a bug.
+// add registers collectors. It panics if two collectors have the same name, which is a
+// programming error.
 func (m *Metrics) add(all ...prometheus.Collector) { m.registry.MustRegister(all...) }
 
-// maxScrapes is the maximum number of concurrent scrapes: each has all metrics in memory.
+// maxScrapes is the maximum number of concurrent scrapes. It is limited because each
+// scrape keeps all metrics in memory.
 const maxScrapes = 10
 
-// Handler returns a handler that serves all metrics in the Prometheus formats. Of
-// concurrent scrapes, the eleventh and later get a 503.
+// Handler returns a handler that serves all metrics in the Prometheus formats. It
+// responds with status 503 while ten other scrapes are in progress.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes})
 }
 
-// Gatherer returns the source of [Metrics.Handler].
+// Gatherer returns the gatherer whose metrics [Metrics.Handler] serves.
 func (m *Metrics) Gatherer() prometheus.Gatherer { return m.registry }
 
-// Draining sets headgate_draining to 1.
+// Draining sets the metric headgate_draining to 1.
 func (m *Metrics) Draining() { m.draining.Set(1) }
 
-// ObserveStore records that the store became unavailable, or recovered.
+// ObserveStore records that the store became unavailable or that it recovered.
 func (m *Metrics) ObserveStore(e headgate.StoreEvent) {
 	if !e.Unavailable {
 		m.storeUp.Set(1)
@@ -163,8 +167,8 @@ func (m *Metrics) ObserveStore(e headgate.StoreEvent) {
 	m.outages.WithLabelValues(e.Reason.String()).Inc()
 }
 
-// Recorder returns the observer of one API, whose requests are counted under its name. It
-// must be called once for each name, and the names must be few.
+// Recorder creates the observer for the requests of one API. The name of the API is a
+// label, so there must be few names. Recorder must be called only once for each name.
 func (m *Metrics) Recorder(name string) *Recorder {
 	d := &Recorder{metrics: m, name: name, latency: m.latency.WithLabelValues(name)}
 	for verb := headgate.Peek; verb <= headgate.Reset; verb++ {
@@ -179,12 +183,13 @@ func (m *Metrics) Recorder(name string) *Recorder {
 	return d
 }
 
-// WithObserver returns a view of e whose requests are counted under the name of an API.
+// WithObserver returns a view of e whose requests are counted with the label api. It
+// must be called only once for each name.
 func (m *Metrics) WithObserver(e *engine.Engine, api string) *engine.Engine {
 	return e.WithObserver(m.Recorder(api), m.every)
 }
 
-// Recorder counts the requests of one API.
+// Recorder is the observer that counts the requests of one API.
 type Recorder struct {
 	metrics    *Metrics
 	name       string
@@ -193,21 +198,22 @@ type Recorder struct {
 
 	badInput, unknownPolicy prometheus.Counter
 
-	unnamed  atomic.Pointer[policy]             // of checks that bring their own limit; nil before the first
-	policies atomic.Pointer[map[string]*policy] // by name; replaced, never changed
+	unnamed  atomic.Pointer[policy]             // counters of checks without a policy; nil before the first such check
+	policies atomic.Pointer[map[string]*policy] // by name; the map is replaced, never changed
 }
 
-// shards is the number of counters of each outcome. Concurrent requests mostly use
-// different ones, so that processors do not contend for a cache line.
+// shards is the number of counters for each outcome. Concurrent requests mostly use
+// different counters, so that processors do not contend for a cache line.
 const shards = 8
 
-// policy is the counters of one policy in one API. It is looked up once for each request.
+// policy holds the counters of one policy in one API. It is looked up once for each
+// request.
 type policy struct {
 	shards [shards]shard
-	log    *logs.Sampler // of its denials; nil without [Denials]
+	log    *logs.Sampler // sampler for the log of denials; nil if Metrics has no [Denials]
 }
 
-// shard is one cache line of counters.
+// shard holds one counter for each outcome, padded to a whole cache line.
 type shard struct {
 	counts [outcomes]atomic.Uint64
 	_      [64 - 8*outcomes]byte
@@ -222,7 +228,7 @@ func (p *policy) total(o Outcome) (sum uint64) {
 	return sum
 }
 
-// decisions collects the counters of all policies of all APIs.
+// decisions is a Prometheus collector of the counters of all policies in all APIs.
 type decisions Metrics
 
 var decisionsDesc = prometheus.NewDesc(namespace+"_decisions_total", "Check requests, by policy and outcome.",

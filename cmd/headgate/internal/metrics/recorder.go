@@ -9,17 +9,17 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
 
-// processStart is when the process started.
+// processStart is the time at which the process started.
 var processStart = time.Now()
 
 // monotonicNow returns the time since processStart, in nanoseconds.
 func monotonicNow() int64 { return int64(time.Since(processStart)) }
 
-// Begin returns the time, for a request whose duration is measured.
+// Begin returns the current time, as the start of a request whose duration is measured.
 func (d *Recorder) Begin() int64 { return monotonicNow() }
 
-// Observe counts a request. It allocates nothing, except for the first request of a
-// policy and for a denial that is logged.
+// Observe counts a request. It allocates only for the first request under a policy and
+// for a denial that is logged.
 func (d *Recorder) Observe(e *engine.Event) {
 	if e.Began != 0 {
 		d.latency.Observe(float64(monotonicNow()-e.Began) / 1e9)
@@ -31,7 +31,7 @@ func (d *Recorder) Observe(e *engine.Event) {
 		d.operations[e.Verb].Inc()
 		return
 	}
-	if len(e.Rules()) == 1 { // the usual case
+	if len(e.Rules()) == 1 { // the most frequent case
 		d.count(e, 0, 1)
 	} else {
 		d.countEach(e)
@@ -41,7 +41,8 @@ func (d *Recorder) Observe(e *engine.Event) {
 	}
 }
 
-// countRefused counts an invalid request; it returns false for a valid one.
+// countRefused counts an error that is caused by an invalid request. It returns false
+// and counts nothing if kind is a store failure.
 func (d *Recorder) countRefused(kind engine.ErrorKind) bool {
 	switch kind {
 	case engine.InvalidRequest:
@@ -54,8 +55,8 @@ func (d *Recorder) countRefused(kind engine.ErrorKind) bool {
 	return true
 }
 
-// countEach counts a request once for each of its policies. The limits of one policy are
-// adjacent.
+// countEach counts a request once for each of its policies. It relies on the limits of
+// a policy being adjacent in e.Rules.
 func (d *Recorder) countEach(e *engine.Event) {
 	rules := e.Rules()
 	for from := 0; from < len(rules); {
@@ -68,7 +69,8 @@ func (d *Recorder) countEach(e *engine.Event) {
 	}
 }
 
-// count counts the outcome of the limits of one policy.
+// count counts the outcome of a request under one policy. The policy's limits have the
+// indexes from, …, to-1 in e.Rules.
 func (d *Recorder) count(e *engine.Event, from, to int) {
 	p := d.policy(e.Rules()[from].Policy)
 	if e.Err != nil {
@@ -90,7 +92,7 @@ func (d *Recorder) count(e *engine.Event, from, to int) {
 	p.add(e, outcome)
 }
 
-// addDenial records that the limit at an index of the event's rules denied the request.
+// addDenial records that the limit with index i in e.Rules denied the request.
 func (d *Recorder) addDenial(e *engine.Event, i int, p *policy) {
 	if p.log != nil {
 		d.metrics.denials.add(&denial{
@@ -99,8 +101,8 @@ func (d *Recorder) addDenial(e *engine.Event, i int, p *policy) {
 	}
 }
 
-// countShadow counts the outcome of the check at an index of the event's shadows. It was
-// not decided if the enforced checks were not.
+// countShadow counts the outcome of w, the check that has index i in e.Shadows. If the
+// enforced checks failed, there was no decision for w either.
 func (d *Recorder) countShadow(e *engine.Event, i int, w *engine.ShadowResult) {
 	p := d.policy(w.Policy)
 	switch {
@@ -132,7 +134,7 @@ func (d *Recorder) policy(name string) *policy {
 }
 
 func (d *Recorder) newPolicy(name string) *policy {
-	name = strings.ToValidUTF8(name, "_") // labels must be valid UTF-8; policies of a file are
+	name = strings.ToValidUTF8(name, "_") // labels must be valid UTF-8; names of policies in a configuration file always are
 	for {
 		known := d.policies.Load()
 		if len(*known) >= maxPolicies {

@@ -5,7 +5,8 @@ import (
 	"math/bits"
 )
 
-// sipHash returns the SipHash-2-4 of b under a key of 128 bits. It allocates nothing.
+// sipHash returns the SipHash-2-4 of b with the 128-bit key k0, k1. It allocates
+// nothing.
 func sipHash(k0, k1 uint64, b []byte) uint64 {
 	v0, v1, v2, v3 := k0^0x736f6d6570736575, k1^0x646f72616e646f6d, k0^0x6c7967656e657261, k1^0x7465646279746573
 	last := uint64(len(b)) << 56

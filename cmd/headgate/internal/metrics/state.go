@@ -6,28 +6,30 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// ConfigState is the state of the configuration.
+// ConfigState is the state of the service's configuration.
 type ConfigState struct {
-	Generation uint64    // number of configurations that have taken effect
-	Since      time.Time // when the last one took effect
+	Generation uint64    // number of the active configuration
+	Since      time.Time // time at which the active configuration took effect
 	Loads      uint64    // number of configurations that have taken effect, including the first
-	Refused    uint64    // number of configurations that were rejected
-	Rejected   bool      // the current file was rejected; the last valid configuration is active
+	Refused    uint64    // number of rejected configurations
+	Rejected   bool      // whether the current file was rejected, so that the last valid configuration is active
 }
 
-// StoreState is the content of a memory store.
+// StoreState is the size of a memory store's content.
 type StoreState struct {
 	Keys       int
 	Bytes      int64
-	Overflowed uint64 // decisions for new keys in an overflow bucket, as the store was full
+	Overflowed uint64 // number of decisions for new keys that used an overflow bucket, because the store was full
 }
 
-// Log adds the number of dropped log lines; dropped is called at each scrape.
+// Log adds a metric with the number of dropped log lines. The function dropped returns
+// this number and is called at each scrape.
 func (m *Metrics) Log(dropped func() uint64) {
 	m.counterFunc("log_lines_dropped_total", "Log lines that were dropped because the reader was too slow or gone.", func() float64 { return float64(dropped()) })
 }
 
-// Config adds the state of the configuration; state is called at each scrape.
+// Config adds metrics of the configuration. The function state is called at each
+// scrape.
 func (m *Metrics) Config(state func() ConfigState) {
 	m.gaugeFunc("config_generation", "Number of the active configuration, counted from 1 at the start.", func() float64 { return float64(state().Generation) })
 	m.gaugeFunc("config_last_reload_successful", "1 if the current configuration file is active, 0 if it was rejected and the last valid one is active.", func() float64 {
@@ -40,7 +42,8 @@ func (m *Metrics) Config(state func() ConfigState) {
 	m.counterFunc("config_refused_total", "Configurations that were rejected as invalid.", func() float64 { return float64(state().Refused) })
 }
 
-// Store adds the content of a memory store; state is called at each scrape.
+// Store adds metrics of a memory store's content. The function state is called at each
+// scrape.
 func (m *Metrics) Store(state func() StoreState) {
 	m.gaugeFunc("store_keys", "Keys in the memory store.", func() float64 { return float64(state().Keys) })
 	m.gaugeFunc("store_bytes", "Bytes of memory that the memory store uses for state.", func() float64 { return float64(state().Bytes) })
@@ -49,14 +52,14 @@ func (m *Metrics) Store(state func() StoreState) {
 	})
 }
 
-// XDSState is the state of the control plane that sends Envoy rules.
+// XDSState is the state of the connection to the control plane that sends Envoy rules.
 type XDSState struct {
-	Connected bool   // a stream is open
-	Failures  uint64 // failed connections and ended streams
+	Connected bool   // whether a stream is open
+	Failures  uint64 // number of failed connections and ended streams
 }
 
-// XDS adds the state of the control plane, if one is configured; state is called at each
-// scrape.
+// XDS adds metrics of the control plane. Call it only if a control plane is configured.
+// The function state is called at each scrape.
 func (m *Metrics) XDS(state func() XDSState) {
 	m.gaugeFunc("envoy_xds_connected", "1 if the xDS control plane is connected, 0 if not; the last valid rules stay active.",
 		func() float64 { return boolValue(state().Connected) })

@@ -9,37 +9,38 @@ import (
 	"time"
 )
 
-// The numbers of denied keys that are kept: with maxKeyBytes they bound the memory.
+// The numbers of shards, and of denied keys in each shard. Together with maxKeyBytes,
+// they limit the memory.
 const (
 	topShards = 16
-	topKeys   = 128 // in each shard
+	topKeys   = 128 // for each shard
 )
 
-// halfLife is the time after which all counts are halved.
+// halfLife is the interval at which all counts are halved.
 const halfLife = 10 * time.Minute
 
-// top keeps the keys that are denied most: the Space-Saving sketch of Metwally, Agrawal
-// and El Abbadi, in shards by the key's hash. A key with more than 1/128 of the denials
-// of its shard is always kept, however many other keys there are. The count of a key is
-// too high by at most its Error.
+// top keeps the keys that are denied most often. It uses the Space-Saving algorithm of
+// Metwally, Agrawal and El Abbadi, in shards by the hash of the key. A key with more
+// than 1/128 of the denials in its shard is always kept, independent of the number of
+// other keys. The count of a key is too high by at most its error.
 type top struct{ shards [topShards]topShard }
 
 type topShard struct {
 	mu      sync.Mutex
 	byHash  map[uint64]*topEntry
-	order   topOrder // the smallest count first
+	order   topOrder // heap; the smallest count comes first
 	decayed int64    // time of the last decay, in nanoseconds
-	_       [64]byte // keeps shards on separate cache lines
+	_       [64]byte // padding, so that shards do not share cache lines
 }
 
-// topEntry is the counter of one key. A new key takes over the entry with the smallest
-// count.
+// topEntry is the counter of one key. If a shard is full, a new key takes over the
+// entry with the smallest count.
 type topEntry struct {
 	hash         uint64
 	policy, key  string // key is empty unless TopKeys is set
 	count, error uint64
-	shadow       bool // the last denial was in shadow mode
-	index        int  // in topOrder
+	shadow       bool // whether the last denial was in shadow mode
+	index        int  // index of the entry in topOrder
 }
 
 func (t *top) init(now int64) {
@@ -49,7 +50,7 @@ func (t *top) init(now int64) {
 	}
 }
 
-// add counts a denial of a key at time now.
+// add counts a denial of a key. It uses the parameter now as the current time.
 func (t *top) add(now int64, hash uint64, policy, key string, shadow bool) {
 	s := &t.shards[hash%topShards]
 	s.mu.Lock()
@@ -64,7 +65,8 @@ func (t *top) add(now int64, hash uint64, policy, key string, shadow bool) {
 	heap.Fix(&s.order, e.index)
 }
 
-// insert returns the entry for a new key: a free one, or the one with the smallest count.
+// insert returns the entry for a new key: an additional entry, or if the shard is full,
+// the entry with the smallest count.
 func (s *topShard) insert(hash uint64, policy, key string) *topEntry {
 	var e *topEntry
 	if len(s.order) < topKeys {
@@ -79,7 +81,8 @@ func (s *topShard) insert(hash uint64, policy, key string) *topEntry {
 	return e
 }
 
-// decay halves all counts, once for each half-life that has passed.
+// decay halves all counts and errors once for each half-life that has passed since the
+// last decay.
 func (s *topShard) decay(now int64) {
 	halvings := (now - s.decayed) / int64(halfLife)
 	if halvings < 1 {
@@ -92,7 +95,7 @@ func (s *topShard) decay(now int64) {
 	heap.Init(&s.order) // halved counts may have become equal
 }
 
-// topOrder is a heap with the smallest count on top.
+// topOrder is a heap with the smallest count at the top.
 type topOrder []*topEntry
 
 func (o topOrder) Len() int           { return len(o) }
@@ -101,20 +104,21 @@ func (o topOrder) Swap(i, j int)      { o[i], o[j] = o[j], o[i]; o[i].index, o[j
 func (o *topOrder) Push(x any)        { e := x.(*topEntry); e.index = len(*o); *o = append(*o, e) }
 func (o *topOrder) Pop() any          { panic("metrics: entries are never removed") }
 
-// TopKey is a key that is often denied.
+// TopKey is a key that is denied often.
 type TopKey struct {
-	Policy  string `json:"policy"`  // empty for checks that bring their own limit
-	Key     string `json:"key"`     // h: and the keyed hash of policy and key; the key if TopKeys is set
-	Denials uint64 `json:"denials"` // the count, in which older denials have less weight
-	Error   uint64 `json:"error"`   // Denials is too high by at most this
-	Shadow  bool   `json:"shadow"`  // the last denial was in shadow mode
+	Policy  string `json:"policy"`  // empty for checks without a policy
+	Key     string `json:"key"`     // “h:” and the keyed hash of policy and key; the key itself if TopKeys is set
+	Denials uint64 `json:"denials"` // number of denials, in which older denials have less weight
+	Error   uint64 `json:"error"`   // maximum by which Denials is too high
+	Shadow  bool   `json:"shadow"`  // whether the last denial was in shadow mode
 }
 
-// Top returns at most n of the keys that are denied most, in descending order.
+// Top returns the n keys that are denied most often, or fewer if there are fewer, in
+// descending order of Denials minus Error.
 func (d *Denials) Top(n int) []TopKey { return d.topAt(monotonicNow(), n) }
 
 func (d *Denials) topAt(now int64, n int) []TopKey {
-	all := []TopKey{} // not nil, which JSON would write as null
+	all := []TopKey{} // not nil, which JSON would encode as null
 	for i := range d.top.shards {
 		all = append(all, d.top.shards[i].keys(now, d.opts.TopKeys)...)
 	}
@@ -134,7 +138,7 @@ func (s *topShard) keys(now int64, showKeys bool) []TopKey {
 		if showKeys {
 			k.Key = e.key
 		}
-		if e.count > e.error { // else all counted denials may be of the replaced key
+		if e.count > e.error { // otherwise, all counted denials may be those of the replaced key
 			all = append(all, k)
 		}
 	}
