@@ -10,13 +10,13 @@ import (
 	"github.com/headgate/headgate/internal/key"
 )
 
-// Key is an expression for the rate limit key of a request: “ip”, “header:X-API-Key, ip”,
-// “ip+path”. It is created with [ParseKey]; the zero value is “ip”. It may be used
-// concurrently.
+// Key is an expression that defines the rate limit key of a request, such as “ip”,
+// “header:X-API-Key, ip” or “ip+path”. It is created with [ParseKey]; the zero value is
+// “ip”. It may be used concurrently.
 //
-// Commas separate alternatives: the first alternative of which the request has all parts
-// is used. If the request has all parts of none, the last is used, with empty text for
-// missing parts: such requests share a key. “+” joins parts:
+// Commas separate alternatives. The first alternative whose parts are all present in
+// the request is used. If there is none, the last alternative is used, with empty text
+// for missing parts, so that all such requests share a key. “+” joins parts:
 //
 //	ip           the client's address; of IPv6 its /64
 //	ip/48        the client's address; of IPv6 its /48; any number from 1 to 128
@@ -25,21 +25,23 @@ import (
 //	host         the host in lower case, without port
 //	path         the canonical path, see the package
 //
-// Package internal/key defines the text of a key, as for the middleware and interceptors
-// of the library: 203.0.113.9, acme, 203.0.113.9+/cart, header:x-api-key=198.51.100.1.
-// Two requests that differ in a part never have the same key.
+// The text of a key is the same as in the library's middleware and interceptors;
+// package internal/key defines it. Examples are 203.0.113.9, acme, 203.0.113.9+/cart
+// and header:x-api-key=198.51.100.1. Two requests that differ in a part of the key
+// never have the same key.
 type Key struct{ key *key.Key[request] }
 
-// request gives package key access to a request.
+// request adapts a [Request] to the methods that package key needs.
 type request struct{ *Request }
 
-// Addr returns the client's address, the zero Addr if it is not known.
+// Addr returns the client's address, or the zero Addr if the address is unknown.
 func (r request) Addr() netip.Addr { return r.ClientAddr }
 
-// header is a header field by its canonical name.
+// header is the canonical name of a header field.
 type header string
 
-// Read returns the field's first value.
+// Read returns the first value of the field, or an empty string if the field is
+// missing.
 func (h header) Read(r request) string {
 	if values := r.Header[string(h)]; len(values) > 0 {
 		return values[0]
@@ -47,7 +49,7 @@ func (h header) Read(r request) string {
 	return ""
 }
 
-// requestPart is a part that every request has.
+// requestPart is a part of a key that every request has.
 type requestPart uint8
 
 const (
@@ -56,7 +58,7 @@ const (
 	path
 )
 
-// Read returns the text of the part.
+// Read returns the text of the part for a request.
 func (o requestPart) Read(r request) string {
 	switch o {
 	case method:
@@ -69,30 +71,30 @@ func (o requestPart) Read(r request) string {
 	}
 }
 
-// part is one part of an expression, or an alternative, with its text.
+// part is a part of an expression, or a whole alternative, together with its text.
 type part struct {
 	key.Part[request]
 	text string
 }
 
-// Limits of an expression.
+// Limits on the size of an expression.
 const (
 	maxAlternatives = 8
 	maxParts        = 8
 )
 
-// addressKey is the zero [Key].
+// addressKey is the key that the zero [Key] stands for: the client's address.
 var addressKey = mustKey(key.Part[request]{})
 
 func mustKey(p key.Part[request]) *key.Key[request] {
 	k, err := p.Key(key.Address[request](64))
 	if err != nil {
-		panic(err) // only a function or a header field without a name is an error
+		panic(err) // fails only for a function or a header field without a name
 	}
 	return k
 }
 
-// ParseKey parses an expression.
+// ParseKey parses an expression. If it is invalid, the error is a [*SyntaxError].
 func ParseKey(text string) (Key, error) {
 	var alternatives []part
 	at, starts := 0, []int(nil)
@@ -150,7 +152,8 @@ func keysOf(parts []part) []key.Part[request] {
 // same reports whether two parts have the same meaning.
 func (p part) same(q part) bool { return p.text == q.text }
 
-// isAlwaysPresent reports whether every request has all parts of an alternative.
+// isAlwaysPresent reports whether every request has all parts of an alternative. Only
+// method and path are always present.
 func (p part) isAlwaysPresent() bool {
 	for name := range strings.SplitSeq(p.text, "+") {
 		if name != "method" && name != "path" {
@@ -160,7 +163,7 @@ func (p part) isAlwaysPresent() bool {
 	return true
 }
 
-// forwardingFields are header fields in which any client can send any address.
+// forwardingFields are header fields in which any client can send an arbitrary address.
 var forwardingFields = []string{"X-Forwarded-For", "X-Real-Ip", "Forwarded", "X-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip"}
 
 func parsePart(text, word string, at int) (part, error) {
@@ -212,7 +215,8 @@ func parseHeader(text, word string, at int, name string) (part, error) {
 	return leaf(key.Text[request](key.FieldName("header", canonical), header(canonical))), nil
 }
 
-// keyError returns an error about a word of an expression, without the spaces around it.
+// keyError returns an error for a word of the expression text. The word begins at the
+// byte offset at; the error does not include the spaces around it.
 func keyError(text, word string, at int, reason string) error {
 	at += len(word) - len(strings.TrimLeft(word, " \t"))
 	return &SyntaxError{"key", text, max(at, 0), len(strings.TrimSpace(word)), reason}
@@ -225,12 +229,12 @@ func (k Key) orAddress() *key.Key[request] {
 	return k.key
 }
 
-// String returns the expression in its normal form.
+// String returns the expression in normal form.
 func (k Key) String() string { return k.orAddress().String() }
 
 // Of returns the key of a request.
 func (k Key) Of(r *Request) string { return k.orAddress().Text(request{r}) }
 
-// Append appends the key of a request to dst. With enough capacity in dst, it allocates
-// nothing for a path that is already canonical.
+// Append appends the key of a request to dst. If dst has enough capacity and the path
+// is already canonical, it allocates nothing.
 func (k Key) Append(dst []byte, r *Request) []byte { return k.orAddress().Append(dst, request{r}) }

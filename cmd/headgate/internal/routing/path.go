@@ -2,12 +2,13 @@ package routing
 
 import "strings"
 
-// escapedSlash replaces, in a strict reading, a slash that is part of its segment. No
-// literal of a pattern contains it.
+// escapedSlash replaces an escaped slash (%2F) in the strict reading of a path, so that
+// it does not separate segments. No literal in a pattern contains this byte.
 const escapedSlash = 0
 
-// canonicalPaths returns the two readings of a path. Each begins with a slash and has no
-// empty segment; “/” has no segment. A path that is already canonical allocates nothing.
+// canonicalPaths returns the strict and the lenient reading of a path; see the package
+// documentation. Each reading begins with a slash and has no empty segments; “/” has no
+// segments. If the path is already canonical, canonicalPaths allocates nothing.
 func canonicalPaths(path string) (strict, lenient string) {
 	if path == "" || path[0] != '/' {
 		path = "/" + path
@@ -19,7 +20,7 @@ func canonicalPaths(path string) (strict, lenient string) {
 	return strict, lenient
 }
 
-// isCanonical reports whether both readings of a path are the path itself.
+// isCanonical reports whether both readings of a path are identical to the path.
 func isCanonical(path string) bool {
 	if path == "/" {
 		return true
@@ -35,7 +36,7 @@ func isCanonical(path string) bool {
 	return true
 }
 
-// readPath returns one reading of a path.
+// readPath returns the lenient or the strict reading of a path.
 func readPath(path string, lenient bool) string {
 	if lenient {
 		path, _, _ = strings.Cut(path, "#")
@@ -63,7 +64,7 @@ func readPath(path string, lenient bool) string {
 	return "/" + strings.Join(segments, "/")
 }
 
-// unescape decodes percent-encoding once. Invalid encoding stays as it is.
+// unescape decodes percent-encoding once. It does not change invalid encoding.
 func unescape(s string) string {
 	if strings.IndexByte(s, '%') < 0 {
 		return s
@@ -80,7 +81,7 @@ func unescape(s string) string {
 	return string(b)
 }
 
-// digit returns the value of a hexadecimal digit, or -1 for any other byte.
+// digit returns the value of a hexadecimal digit, or -1 if c is not one.
 func digit(c byte) int {
 	switch {
 	case '0' <= c && c <= '9':

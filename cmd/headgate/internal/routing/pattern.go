@@ -6,12 +6,12 @@ import (
 	"unicode/utf8"
 )
 
-// Host is a pattern of hosts: a name, “*.example.com” for every name below it at any
-// depth, or “*” for all hosts. The zero value matches all. Case, port and a trailing dot
-// are ignored.
+// Host is a pattern that matches hosts: a host name, “*.example.com” for all names
+// below example.com at any depth, or “*” for all hosts. The zero value matches every
+// host. Case, port and a trailing dot are ignored.
 type Host struct{ text string }
 
-// ParseHost parses a pattern.
+// ParseHost parses a host pattern. If it is invalid, the error is a [*SyntaxError].
 func ParseHost(text string) (Host, error) {
 	fail := func(offset, length int, reason string) (Host, error) {
 		return Host{}, &SyntaxError{"host", text, offset, length, reason}
@@ -51,7 +51,7 @@ func ParseHost(text string) (Host, error) {
 	return h, nil
 }
 
-// String returns the pattern in its normal form; “*” for the zero value.
+// String returns the pattern in normal form, which is “*” for the zero value.
 func (h Host) String() string {
 	if h.text == "" {
 		return "*"
@@ -59,7 +59,7 @@ func (h Host) String() string {
 	return h.text
 }
 
-// matches reports whether a canonical host matches.
+// matches reports whether the pattern matches host, which must be in canonical form.
 func (h Host) matches(host string) bool {
 	switch {
 	case h.text == "":
@@ -70,7 +70,7 @@ func (h Host) matches(host string) bool {
 	return host == h.text
 }
 
-// covers reports whether h matches every host that other matches.
+// covers reports whether h matches every host that the pattern other matches.
 func (h Host) covers(other Host) bool {
 	if other.text != "" && other.text[0] == '*' && h.text != "" {
 		return h.text[0] == '*' && strings.HasSuffix(other.text[1:], h.text[1:])
@@ -78,23 +78,25 @@ func (h Host) covers(other Host) bool {
 	return h.text == "" || other.text != "" && h.matches(other.text)
 }
 
-// Path is a pattern of paths: literal segments, “*” for one segment, “**” for any number
-// of segments, including none. The zero value matches all.
+// Path is a pattern that matches paths. It consists of literal segments, “*” for one
+// segment, and “**” for any number of segments, including none. The zero value matches
+// every path.
 type Path struct {
 	segments []string
 	isSet    bool // false for the zero value
 }
 
-// The wildcards of a path.
+// The wildcards in a [Path].
 const (
 	oneSegment  = "*"
 	anySegments = "**"
 )
 
-// maxSegments is the maximum number of segments of a pattern.
+// maxSegments is the maximum number of segments in a pattern.
 const maxSegments = 32
 
-// ParsePath parses a pattern such as /login, /api/** or /users/*/orders.
+// ParsePath parses a path pattern such as /login, /api/** or /users/*/orders. If it is
+// invalid, the error is a [*SyntaxError].
 func ParsePath(text string) (Path, error) {
 	fail := func(offset, length int, reason string) (Path, error) {
 		return Path{}, &SyntaxError{"path", text, offset, length, reason}
@@ -131,7 +133,8 @@ func ParsePath(text string) (Path, error) {
 	return p, nil
 }
 
-// normalize orders adjacent wildcards: each “*” first, then one “**”.
+// normalize reorders each group of adjacent wildcards: first every “*”, then a single
+// “**” if the group has any.
 func normalize(segments []string) []string {
 	var out []string
 	deep := false
@@ -151,7 +154,7 @@ func normalize(segments []string) []string {
 	return out
 }
 
-// String returns the pattern in its normal form; “/**” for the zero value.
+// String returns the pattern in normal form, which is “/**” for the zero value.
 func (p Path) String() string {
 	if !p.isSet {
 		return "/**"
@@ -159,9 +162,10 @@ func (p Path) String() string {
 	return "/" + strings.Join(p.segments, "/")
 }
 
-// matches reports whether a reading of a path matches. If the segments after a “**” do
-// not match, it retries with the “**” one segment longer. The time is therefore at most
-// that of comparing each segment of the path with each segment of the pattern.
+// matches reports whether the pattern matches path, which is a strict or lenient
+// reading. If the segments after a “**” do not match, it tries again with one more
+// segment for the “**”. The running time is therefore at most proportional to the
+// number of segments of the path times the number of segments of the pattern.
 func (p Path) matches(path string) bool {
 	if !p.isSet {
 		return true
@@ -186,10 +190,10 @@ func (p Path) matches(path string) bool {
 	return at == len(p.segments) || at == len(p.segments)-1 && p.segments[at] == anySegments
 }
 
-// covers reports whether p matches every path that other matches. It may return false for
-// a covered pattern with several “**”, and never returns true wrongly. It treats a “*” of
-// other as a segment that equals no literal, and a “**” as segments that only a “**”
-// matches.
+// covers reports whether p matches every path that the pattern other matches. The
+// result true is always correct. The result false may be wrong if a pattern has several
+// “**”. To compare, covers treats a “*” in other as a segment that equals no literal,
+// and a “**” in other as segments that only a “**” in p matches.
 func (p Path) covers(other Path) bool {
 	if !p.isSet {
 		return true
@@ -198,13 +202,14 @@ func (p Path) covers(other Path) bool {
 		other.segments = []string{anySegments}
 	}
 	if a, b := p.segments, other.segments; len(a) > 0 && len(b) > 0 && a[0][0] != '*' && a[0] != b[0] {
-		return false // the usual case
+		return false // shortcut for the most frequent case
 	}
 	return covers(p.segments, other.segments)
 }
 
-// covers computes, for one segment of p after another, whether the segments of p so far
-// cover the first n segments of other.
+// covers is [Path.covers] for lists of segments. For each segment of p in turn, it
+// computes for all n whether the segments of p up to this one cover the first n
+// segments of other.
 func covers(p, other []string) bool {
 	var was, is [maxSegments + 1]bool
 	was[0] = true

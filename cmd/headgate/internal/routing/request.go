@@ -1,20 +1,22 @@
-// Package routing selects the policies of an HTTP request and computes its key for each
-// policy. It decides nothing and has no state.
+// Package routing selects the policies for an HTTP request, and computes the request's
+// key for each of them. It makes no rate limit decisions and has no state.
 //
 // # Paths
 //
-// A proxy and the program behind it may interpret one path differently, and a client that
-// finds a difference could bypass a limit. A path is therefore read in two ways, and the
-// first route that matches each reading applies. Mostly both match the same route. Both
-// readings decode percent-encoding once, remove empty segments, “.” and a trailing slash,
-// resolve “..”, and ignore the case of ASCII letters. They differ as follows:
+// A proxy and the program behind it may interpret a path differently, and a client
+// could use such a difference to bypass a limit. A path is therefore interpreted in two
+// ways, called readings. For each reading, the first route that matches it applies; for
+// most paths, this is the same route. Both readings decode percent-encoding once,
+// remove empty segments, “.” and a trailing slash, resolve “..”, and ignore the case of
+// ASCII letters. They differ as follows:
 //
 //   - strict: only “/” separates segments; %2F is part of its segment.
 //   - lenient: “\”, %2F and %5C also separate segments, as in many programs. “;” and what
 //     follows it in a segment is removed, as in Java programs, and so is “#” and what
 //     follows.
 //
-// A key made of the path uses the lenient reading, so that all spellings share one key.
+// If a key contains the path, it contains the lenient reading, so that all spellings of
+// a path share one key.
 package routing
 
 import (
@@ -24,27 +26,28 @@ import (
 	"strings"
 )
 
-// Request describes an HTTP request. It is neither changed nor retained.
+// Request describes an HTTP request. This package neither changes nor retains it.
 type Request struct {
-	Method     string      // in any case
+	Method     string      // method in any case; empty means GET
 	Scheme     string      // http or https; may be empty
-	Host       string      // with or without a port
-	Path       string      // as the client wrote it, escaped, without the query
-	RawQuery   string      // without the question mark
-	Header     http.Header // with canonical names
-	ClientAddr netip.Addr  // the client, not a proxy: see package clientaddr; zero if unknown
+	Host       string      // host with or without a port
+	Path       string      // path as the client wrote it, still escaped, without the query
+	RawQuery   string      // query without the question mark
+	Header     http.Header // header fields by canonical name
+	ClientAddr netip.Addr  // address of the client, not of a proxy, see package clientaddr; zero if unknown
 }
 
-// SyntaxError is an invalid part of a key, a host, a path or a method in a configuration.
+// SyntaxError is a syntax error in a key, a host, a path or a method in a
+// configuration.
 type SyntaxError struct {
-	What   string // key, host, path or method
+	What   string // kind of the text: key, host, path or method
 	Input  string // the whole text
-	Offset int    // where the invalid part begins, in bytes
-	Length int    // its length in bytes
-	Reason string // what is wrong, and what is valid
+	Offset int    // start of the invalid part, in bytes
+	Length int    // length of the invalid part, in bytes
+	Reason string // what is wrong, and what would be valid
 }
 
-// Error returns the part and the reason.
+// Error returns the invalid part and the reason.
 func (e *SyntaxError) Error() string {
 	part := e.Input[e.Offset : e.Offset+e.Length]
 	if part == "" {
@@ -54,8 +57,8 @@ func (e *SyntaxError) Error() string {
 }
 
 // canonicalHost returns a host in lower case, without port and trailing dot. An IPv6
-// address is in brackets, in the form of [netip.Addr]. It allocates only for capital
-// letters and for IPv6.
+// address is returned in brackets, in the text form of [netip.Addr]. canonicalHost
+// allocates only for capital letters and IPv6 addresses.
 func canonicalHost(host string) string {
 	port := strings.IndexByte(host, ':')
 	if port < 0 {
@@ -70,7 +73,8 @@ func canonicalHost(host string) string {
 	return lower(strings.TrimRight(host[:port], "."))
 }
 
-// canonicalMethod returns a method in upper case: some programs accept “post” as POST.
+// canonicalMethod returns a method in upper case, because some programs accept “post”
+// as POST. An empty method becomes GET.
 func canonicalMethod(method string) string {
 	if method == "" {
 		return http.MethodGet
@@ -83,8 +87,8 @@ func canonicalMethod(method string) string {
 	return method
 }
 
-// lower returns s with ASCII letters in lower case. Other letters stay: invalid UTF-8
-// strings that differ must not become equal.
+// lower returns s with ASCII letters in lower case. It does not change other bytes,
+// because different strings of invalid UTF-8 must not become equal.
 func lower(s string) string {
 	for i := range len(s) {
 		if c := s[i]; 'A' <= c && c <= 'Z' {

@@ -8,37 +8,40 @@ import (
 	"strings"
 )
 
-// Route maps requests to policies. A zero Host, Methods or Path matches every request.
+// Route assigns policies to the requests that match it. A Host, Methods or Path with
+// the zero value matches every request.
 type Route struct {
 	Host     Host
 	Methods  Methods
 	Path     Path
-	Policies []string // empty: the request is allowed
+	Policies []string // names of policies; empty means that the request is allowed
 }
 
-// PolicyKey is a policy that applies to a request, and the request's key.
+// PolicyKey is the name of a policy that applies to a request, and the request's key
+// for this policy.
 type PolicyKey struct {
 	Policy string
 	Key    string
 }
 
-// Table finds the policies of requests. It is created with [NewTable], does not change,
-// and may be used concurrently.
+// Table finds the policies for requests. It is created with [NewTable], does not
+// change, and may be used concurrently.
 type Table struct {
 	routes []Route
 	keys   map[string]Key
 }
 
-// NewTable returns a table of routes, in their order, and of the key expressions of
-// policies by name. A policy without one has the zero Key. The arguments must not be
-// changed afterwards.
+// NewTable returns a table with the given routes, in order of priority, and the
+// policies' key expressions by policy name. A policy without an expression has the zero
+// Key. The arguments must not be changed after the call.
 func NewTable(routes []Route, keys map[string]Key) *Table { return &Table{routes, keys} }
 
 // None is the index that [Table.Match] returns if no route matches.
 const None = -1
 
-// Match returns the index of the first route that matches each reading of the request's
-// path, [None] if no route matches; see the package.
+// Match returns the index of the first route that matches the strict reading of the
+// request's path, and of the first that matches the lenient reading. An index is [None]
+// if no route matches the reading. The package documentation explains the readings.
 func (t *Table) Match(r *Request) (strict, lenient int) {
 	host, method := canonicalHost(r.Host), canonicalMethod(r.Method)
 	a, b := canonicalPaths(r.Path)
@@ -60,8 +63,9 @@ func (t *Table) first(host, method, path string) int {
 	return None
 }
 
-// AppendPolicyKeys appends the policies that apply to a request, each once; nothing if no
-// route matches. It allocates the text of each key.
+// AppendPolicyKeys appends the policies that apply to a request, without duplicates,
+// and the request's key for each. It appends nothing if no route matches. It allocates
+// the text of each key.
 func (t *Table) AppendPolicyKeys(dst []PolicyKey, r *Request) []PolicyKey {
 	strict, lenient := t.Match(r)
 	start := len(dst)
@@ -81,16 +85,16 @@ func (t *Table) AppendPolicyKeys(dst []PolicyKey, r *Request) []PolicyKey {
 	return dst
 }
 
-// KeyOf returns the key expression of a policy; the zero Key if the policy has none.
+// KeyOf returns the key expression of a policy, or the zero Key if the policy has none.
 func (t *Table) KeyOf(policy string) Key { return t.keys[policy] }
 
-// Route returns the route at an index that [Table.Match] returned.
+// Route returns the route with the index i, as returned by [Table.Match].
 func (t *Table) Route(i int) Route { return t.routes[i] }
 
-// Methods is a set of methods. The zero value is all of them.
+// Methods is a set of HTTP methods. The zero value is the set of all methods.
 type Methods struct {
-	common uint16   // bits of commonMethods
-	others []string // in upper case
+	common uint16   // set of indexes in commonMethods
+	others []string // other methods, in upper case
 }
 
 var commonMethods = [...]string{
@@ -98,8 +102,8 @@ var commonMethods = [...]string{
 	http.MethodConnect, http.MethodTrace,
 }
 
-// Add adds a method, in any case. It returns an error for an invalid or a duplicate
-// method.
+// Add adds a method, written in any case, to the set. It returns an error if the method
+// is invalid or already in the set.
 func (m *Methods) Add(name string) error {
 	upper := strings.ToUpper(name)
 	if name == "" || len(name) > 32 || strings.Trim(upper, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-") != "" {
@@ -116,7 +120,7 @@ func (m *Methods) Add(name string) error {
 	return nil
 }
 
-// String returns the set in its normal form; “*” for all methods.
+// String returns the set in normal form, which is “*” for all methods.
 func (m Methods) String() string {
 	if m.all() {
 		return "*"
@@ -136,12 +140,13 @@ func (m Methods) names() []string {
 
 func (m *Methods) has(name string) bool { return m.contains(name, bitOf(name)) }
 
-// contains is has for a method whose bit is known.
+// contains reports whether the set contains the method name. bit must be bitOf(name).
 func (m *Methods) contains(name string, bit uint16) bool {
 	return m.common&bit != 0 || m.all() || bit == 0 && slices.Contains(m.others, name)
 }
 
-// bitOf returns the bit of a common method; 0 for others.
+// bitOf returns the bit that stands for a method in Methods.common, or 0 for a method
+// that is not in commonMethods.
 func bitOf(name string) uint16 {
 	for i, common := range commonMethods {
 		if name == common {
@@ -151,16 +156,16 @@ func bitOf(name string) uint16 {
 	return 0
 }
 
-// UnreachableRoute is a route that never matches because earlier routes match all of its
-// requests.
+// UnreachableRoute is a route that never matches, because earlier routes match all of
+// its requests.
 type UnreachableRoute struct {
-	Route int   // the index of the route
-	By    []int // the indexes of the routes that cover it
+	Route int   // index of the route
+	By    []int // indexes of the earlier routes that together match its requests
 }
 
-// UnreachableRoutes finds routes that can never match: for each of their methods, an
-// earlier route covers all of their hosts and paths. It may miss some, and never reports
-// one wrongly.
+// UnreachableRoutes returns routes that can never match: for each of the route's
+// methods, there is an earlier route that matches all of its hosts and paths. All
+// returned routes are unreachable, but the result may be incomplete.
 func UnreachableRoutes(routes []Route) []UnreachableRoute {
 	var found []UnreachableRoute
 	for i := range routes {
@@ -174,7 +179,7 @@ func UnreachableRoutes(routes []Route) []UnreachableRoute {
 func coveringRoutes(before []Route, r *Route) (by []int) {
 	names := r.Methods.names()
 	if len(names) == 0 {
-		names = []string{""} // only a route for all methods covers it
+		names = []string{""} // only an earlier route for all methods can cover this route
 	}
 	for _, name := range names {
 		i := slices.IndexFunc(before, func(b Route) bool {
@@ -190,7 +195,7 @@ func coveringRoutes(before []Route, r *Route) (by []int) {
 	return by
 }
 
-// String returns what the route matches.
+// String returns a description of the requests that the route matches.
 func (r Route) String() string {
 	return fmt.Sprintf("host %s, method %s, path %s", r.Host, r.Methods, r.Path)
 }
