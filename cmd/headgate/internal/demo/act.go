@@ -9,28 +9,28 @@ import (
 	"time"
 )
 
-// action is a command of the user on a page.
+// action is a command that a user gives on a page.
 type action struct {
 	Session  string    `json:"session"`
-	Do       string    `json:"do"`       // send, stream, stop, reset, set, scenario
-	N        int       `json:"n"`        // send: number of requests
-	Rate     float64   `json:"rate"`     // stream: requests per second
-	Settings *Settings `json:"settings"` // set
-	Scenario string    `json:"scenario"` // scenario: its name
+	Do       string    `json:"do"`       // send, stream, stop, reset, set or scenario
+	N        int       `json:"n"`        // number of requests, for send
+	Rate     float64   `json:"rate"`     // requests per second, for stream
+	Settings *Settings `json:"settings"` // new settings, for set
+	Scenario string    `json:"scenario"` // name of the scenario, for scenario
 }
 
 const maxActionBytes = 4 << 10
 
-// act runs one action and responds when it is done: 204, or a problem that names the
-// invalid control.
+// act serves a request for an action: it runs the action and then responds. The
+// response is 204, or a problem that names the invalid control.
 func (h *Handler) act(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	a, err := readAction(r)
 	if err == nil {
 		err = h.do(a)
 	}
-	// A slow store may take longer than the write timeout of the server; not every
-	// server supports deadlines.
+	// With a slow store, the action may have taken longer than the server's write
+	// timeout. The error is ignored, because not every server supports deadlines.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 	if err != nil {
 		writeRefusal(w, err)
@@ -57,7 +57,7 @@ func (h *Handler) do(a action) error {
 		return err
 	}
 	if a.Do != "send" && a.Do != "set" {
-		s.cancelClick() // without waiting for a slow store
+		s.cancelClick() // does not wait for decisions of a slow store
 	}
 	s.acting.Lock()
 	defer s.acting.Unlock()
@@ -81,8 +81,9 @@ func (h *Handler) do(a action) error {
 	}
 }
 
-// click sends n requests simultaneously. Requests that a later action cancels stay
-// undecided. It first removes the tracks of a scenario.
+// click sends n requests simultaneously. A later action can cancel the requests that
+// are not yet decided; they count as undecided. If the page shows the tracks of a
+// scenario, click first restores the single track.
 func (s *session) click(n int) error {
 	if n < 1 || n > maxBurst {
 		return refuse("n", "a click sends %d requests; must be 1 to %d", n, maxBurst)
@@ -98,10 +99,12 @@ func (s *session) click(n int) error {
 	return nil
 }
 
-// leavesScenario reports whether the page shows more tracks than a click uses.
+// leavesScenario reports whether the page shows more than the single track that a click
+// uses.
 func (s *session) leavesScenario() bool { return len(s.current().tracks) > 1 }
 
-// reset stops the traffic, resets the keys, and restarts the counts.
+// reset stops the background traffic, resets the keys, and clears the counts and
+// charts.
 func (s *session) reset() error {
 	s.stopBackground()
 	err := s.current().reset(s.ctx)
@@ -115,8 +118,8 @@ func (s *session) reset() error {
 	return nil
 }
 
-// set changes the settings during traffic. Spent units stay spent, because keys and
-// policy name stay the same.
+// set changes the settings while traffic continues. Spent units stay spent, because the
+// keys and the policy's name do not change.
 func (s *session) set(settings *Settings) error {
 	if settings == nil {
 		return refuse("settings", "there are no settings")
@@ -135,5 +138,5 @@ func writeRefusal(w http.ResponseWriter, err error) {
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(r.status)
-	_ = json.NewEncoder(w).Encode(r) // an error means that the client disconnected
+	_ = json.NewEncoder(w).Encode(r) // fails only if the client has disconnected
 }

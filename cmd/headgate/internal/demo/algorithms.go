@@ -5,15 +5,16 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-// words describe an algorithm on the page.
+// words is the description of an algorithm on the page.
 type words struct {
 	Name    headgate.Algorithm
 	Title   string
-	Summary string // one line on how it works
-	Bound   string // its guarantee
+	Summary string // how the algorithm works, in one line
+	Bound   string // how many requests the algorithm allows at most
 }
 
-// described returns words for every algorithm, in the order of package algo.
+// descriptions returns the descriptions of all algorithms, in the order of package
+// algo.
 func descriptions() []words {
 	said := map[headgate.Algorithm]words{
 		headgate.TokenBucket: {
@@ -53,14 +54,15 @@ func descriptions() []words {
 	return all
 }
 
-// saysOfKind describes algorithms without their own words.
+// summaryOfRefill has the summaries of algorithms that have no words of their own, by
+// the kind of refill.
 var summaryOfRefill = map[headgate.Refill]string{
 	headgate.RefillContinuous: "Refills at a constant rate.",
 	headgate.RefillStepped:    "Refills at the end of each period.",
 	headgate.RefillWindow:     "Counts in windows of one period.",
 }
 
-// algorithms returns the names of all algorithms.
+// algorithms returns the names of all algorithms, in the order of package algo.
 func algorithms() []headgate.Algorithm {
 	var names []headgate.Algorithm
 	for _, a := range algo.All() {

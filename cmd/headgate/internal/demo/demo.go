@@ -1,14 +1,14 @@
-// Package demo is a web page that compares all algorithms live on the same traffic.
+// Package demo is a web page that compares all algorithms live with the same traffic.
 //
-// The page shows the decisions of the limiters and computes nothing. Each open page has
-// a session on the server. The session creates the traffic and asks one
-// [headgate.Limiter] for each algorithm, one request after another, at the time of the
-// store that the handler was given. It sends the decisions as server-sent events. A
-// session ends with its event stream.
+// The page displays the decisions of limiters and computes nothing itself. Each open
+// page has a session on the server. The session creates requests and has each of them
+// decided by one [headgate.Limiter] for each algorithm. The limiters use the store that
+// was passed to [New], and its clock. The session sends the decisions to the page as
+// server-sent events. It ends when its event stream ends.
 //
-// All resources of the page are embedded and come from the same origin; its
-// Content-Security-Policy allows nothing else. Paths are relative, so a [Handler] can
-// be mounted under any prefix with [net/http.StripPrefix].
+// All resources of the page are embedded in the program and have the same origin; the
+// Content-Security-Policy permits no others. All paths in the page are relative, so a
+// [Handler] can be mounted under any prefix with [net/http.StripPrefix].
 package demo
 
 import (
@@ -24,62 +24,64 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Default bounds of [Options].
+// Defaults of the limits in [Options].
 const (
-	DefaultMaxSessions = 32               // pages open simultaneously
-	DefaultIdleTimeout = 15 * time.Minute // without an action of the user
+	DefaultMaxSessions = 32               // maximum number of open pages
+	DefaultIdleTimeout = 15 * time.Minute // maximum time without user actions
 )
 
-// Bounds on actions.
+// Limits on what an action can request.
 const (
-	maxBurst      = 1000   // requests of one click
-	maxStreamRate = 10_000 // requests per second of one page
-	maxTotalRate  = 40_000 // requests per second of all pages
+	maxBurst      = 1000   // maximum number of requests for a click
+	maxStreamRate = 10_000 // maximum number of requests per second for a page
+	maxTotalRate  = 40_000 // maximum number of requests per second for all pages together
 	minStreamRate = 0.1
 )
 
-// Options are the settings of a handler. A field that is zero has its default;
-// nil means all defaults.
+// Options are the settings of a handler. A field with its zero value has the default in
+// its comment. OwnStore is required.
 type Options struct {
-	// Store is the kind of the store on the page, without address and password. Empty
-	// means “memory”.
+	// Store is the kind of store that the page displays, without address and password.
+	// Empty means “memory”.
 	Store string
-	// OwnStore returns a new small store, for scenarios with several stores and for the
-	// table without scripts. It is required. The caller closes the store.
+	// OwnStore returns a new small store. It is required. It is called for scenarios
+	// with several stores, and for the table that pages show without scripts. The
+	// caller of OwnStore closes the store.
 	OwnStore func() headgate.Store
-	// CheckURL is the URL in the curl example; empty means a service on this machine,
-	// http://127.0.0.1:8080/v1/check.
+	// CheckURL is the URL in the curl example. Empty means the URL of a service on this
+	// machine, http://127.0.0.1:8080/v1/check.
 	CheckURL string
-	// Hosts are names of the page in addition to localhost and literal addresses.
-	// Requests with other Host values are rejected, as protection against DNS
-	// rebinding.
+	// Hosts are the host names under which the page can be reached, in addition to
+	// localhost and IP addresses. Requests with any other Host are rejected, as
+	// protection against DNS rebinding.
 	Hosts []string
 	// MaxSessions is the maximum number of open pages; 0 means [DefaultMaxSessions].
 	MaxSessions int
-	// IdleTimeout ends the session of a page without actions; 0 means
-	// [DefaultIdleTimeout].
+	// IdleTimeout is the time without user actions after which the session of a page
+	// ends; 0 means [DefaultIdleTimeout].
 	IdleTimeout time.Duration
-	// Log receives events of sessions, without keys; nil disables logging.
+	// Log is the logger for events of sessions. Its lines contain no keys. nil means no
+	// log.
 	Log *slog.Logger
 }
 
-// Handler serves the page. [New] returns one. It may be used concurrently.
-// [Handler.Close] ends the sessions.
+// Handler serves the page. It is created with [New] and may be used concurrently.
+// [Handler.Close] ends all sessions.
 type Handler struct {
 	store    headgate.Store
 	opts     Options
 	glance   []glance
 	routes   http.Handler
-	rates    atomic.Int64 // requests per second of all streams, rounded up
+	rates    atomic.Int64 // total rate of all streams, in requests per second, with each rate rounded up
 	mu       sync.Mutex
 	sessions map[string]*session
 	closed   bool
-	open     sync.WaitGroup // event streams
+	open     sync.WaitGroup // counts open event streams
 }
 
-// New returns a handler that uses store, which the caller closes. It returns an error
-// for invalid options. It does no I/O. opts must not be nil, because OwnStore is
-// required.
+// New returns a handler that uses store. The handler does not close store. New returns
+// an error if the options are invalid. It does no I/O. opts must not be nil, because
+// OwnStore is required.
 func New(store headgate.Store, opts *Options) (*Handler, error) {
 	if store == nil || opts == nil || opts.OwnStore == nil {
 		return nil, errors.New("demo: store and Options.OwnStore are required")
@@ -106,11 +108,12 @@ func (h *Handler) setDefaults() {
 	h.opts.Log = cmp.Or(h.opts.Log, slog.New(slog.DiscardHandler))
 }
 
-// ServeHTTP serves one request. A request for the event stream lasts as long as the
-// session.
+// ServeHTTP serves one request. For the event stream, it returns only when the session
+// ends.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.routes.ServeHTTP(w, r) }
 
-// Close ends every session and waits for them. Later streams are rejected.
+// Close ends all sessions and waits until they have ended. Later requests for an event
+// stream are rejected.
 func (h *Handler) Close() {
 	h.mu.Lock()
 	h.closed = true
@@ -121,7 +124,7 @@ func (h *Handler) Close() {
 	h.open.Wait()
 }
 
-// routing returns the handler of each path.
+// routing returns a handler with a route for each path.
 func (h *Handler) routing() (*http.ServeMux, error) {
 	mux := http.NewServeMux()
 	page, err := h.page()

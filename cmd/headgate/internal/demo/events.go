@@ -11,30 +11,31 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Intervals of the event stream.
+// Time intervals and timeouts of the event stream.
 const (
 	framePause   = 50 * time.Millisecond
-	retryPause   = time.Second     // until a disconnected page reconnects
-	heartbeat    = time.Second     // between two frames without changes
-	writeTimeout = 5 * time.Second // for one event; a page that does not read loses its session
+	retryPause   = time.Second     // after which a disconnected page reconnects
+	heartbeat    = time.Second     // after which a frame is sent even without changes
+	writeTimeout = 5 * time.Second // for sending one event; if the page reads too slowly, its session ends
 )
 
-// pageState is the complete state of the page; it is sent when a part of it changes.
+// pageState is the complete state of the page. It is sent when any part of it changes.
 type pageState struct {
 	Session  string                          `json:"session"`
 	Settings Settings                        `json:"settings"`
-	Tracks   []string                        `json:"tracks"` // their names
+	Tracks   []string                        `json:"tracks"` // names of the tracks
 	Playing  string                          `json:"playing"`
 	Note     string                          `json:"note"`
-	SpanUS   int64                           `json:"span_us"` // time span of the charts
+	SpanUS   int64                           `json:"span_us"` // time span of the charts, in µs
 	Code     map[headgate.Algorithm]snippets `json:"code"`
 }
 
-// events serves the event stream of one page, which is the lifetime of its session.
+// events serves the event stream of one page. It opens a session, which ends with the
+// stream.
 func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		w.Header().Set("Content-Type", "text/event-stream")
-		return // a client that cannot receive events needs no session
+		return // a HEAD request can't receive events and needs no session
 	}
 	s, err := h.openSession(r.Context())
 	if err != nil {
@@ -45,7 +46,7 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 	h.opts.Log.Debug("demo page connected", "store", h.opts.Store)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Accel-Buffering", "no") // proxies must not buffer events
+	w.Header().Set("X-Accel-Buffering", "no") // tells reverse proxies not to buffer events
 	out := &stream{w: w, control: http.NewResponseController(w)}
 	fmt.Fprintf(w, "retry: %d\n\n", retryPause.Milliseconds())
 	if err := h.broadcast(s, out); err != nil && s.ctx.Err() == nil {
@@ -53,8 +54,8 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// broadcast sends frames until the session ends, the page stops reading, or the idle
-// timeout.
+// broadcast sends frames until the session ends, the page reads too slowly or
+// disconnects, or the idle timeout has passed.
 func (h *Handler) broadcast(s *session, out *stream) error {
 	ticker := time.NewTicker(framePause)
 	defer ticker.Stop()
@@ -87,13 +88,13 @@ func (h *Handler) broadcast(s *session, out *stream) error {
 	}
 }
 
-// still reports whether only the time differs between two frames.
+// isUnchanged reports whether two frames differ only in their time.
 func isUnchanged(before, f frame) bool {
 	before.T, before.Rows, before.Edge = f.T, nil, f.Edge
 	return reflect.DeepEqual(before, f)
 }
 
-// pageState returns the current state of the page and its version.
+// pageState returns the current state of the page and the number of its version.
 func (h *Handler) pageState(s *session) (pageState, int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +112,7 @@ func (h *Handler) pageState(s *session) (pageState, int) {
 	return t, s.stateVersion
 }
 
-// stream writes events.
+// stream writes server-sent events.
 type stream struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
@@ -129,8 +130,8 @@ func (o *stream) send(event string, data any) error {
 	return o.control.Flush()
 }
 
-// state serves the server's record of a session, so that tests can compare the page
-// with it.
+// serveState serves the server's record of a session. Tests compare it with what the
+// page displays.
 func (h *Handler) serveState(w http.ResponseWriter, r *http.Request) {
 	s, err := h.session(r.URL.Query().Get("session"))
 	if err != nil {
@@ -139,10 +140,10 @@ func (h *Handler) serveState(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	_ = json.NewEncoder(w).Encode(s.snapshot()) // an error means that the client disconnected
+	_ = json.NewEncoder(w).Encode(s.snapshot()) // fails only if the client has disconnected
 }
 
-// kept returns the journal of a session.
+// kept is the server's record of a session, as JSON.
 type kept struct {
 	Settings Settings    `json:"settings"`
 	Playing  string      `json:"playing"`

@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate/httpfields"
 )
 
-// fields returns the first lines of an HTTP response with this outcome: the status, and
-// the header fields in the selected dialect.
+// fields returns the status line and the rate limit header fields that an HTTP response
+// with the outcome o would have, in the selected dialect.
 func (s Settings) fields(a headgate.Algorithm, o outcome) []string {
 	if o.err != nil {
 		return []string{"503 Service Unavailable"}
@@ -37,7 +37,8 @@ func (s Settings) fields(a headgate.Algorithm, o outcome) []string {
 	return lines
 }
 
-// limitsFirst sorts header fields about the limit before the others.
+// limitsFirst is a comparison function that sorts rate limit header fields before all
+// other fields.
 func limitsFirst(a, b string) int {
 	return cmp.Or(strings.Compare(rank(a), rank(b)), strings.Compare(a, b))
 }
@@ -49,7 +50,8 @@ func rank(name string) string {
 	return "b"
 }
 
-// asWritten returns a field name with the usual capitalization; HTTP ignores case.
+// asWritten returns a header field's name with its usual capitalization. The
+// capitalization has no meaning in HTTP.
 func asWritten(name string) string {
 	return strings.ReplaceAll(name, "Ratelimit", "RateLimit")
 }

@@ -8,16 +8,16 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// frame contains what happened since the previous frame, and the current levels. All
-// times are whole µs of the session, all waits whole µs.
+// frame holds the changes since the previous frame, and the current levels. Times are
+// in whole µs since the session began; durations are in whole µs.
 type frame struct {
 	T      int64        `json:"t"`
-	Epoch  int          `json:"epoch"`            // a new epoch clears the page
-	Sent   int64        `json:"sent"`             // requests in this epoch
-	Rate   int64        `json:"rate"`             // requests in the last second
-	Edge   int64        `json:"edge,omitempty"`   // the end of the current window
-	Tracks []trackFrame `json:"tracks,omitempty"` // missing while the layout changes
-	Rows   []rowFrame   `json:"rows,omitempty"`   // newest first; missing if unchanged
+	Epoch  int          `json:"epoch"`            // number of the epoch; the page clears its counts when the epoch changes
+	Sent   int64        `json:"sent"`             // number of requests in this epoch
+	Rate   int64        `json:"rate"`             // number of requests in the last second
+	Edge   int64        `json:"edge,omitempty"`   // end of the current window
+	Tracks []trackFrame `json:"tracks,omitempty"` // omitted while the layout changes
+	Rows   []rowFrame   `json:"rows,omitempty"`   // newest first; omitted if unchanged
 }
 
 type trackFrame struct {
@@ -28,13 +28,13 @@ type gateFrame struct {
 	Allowed   int64   `json:"allowed"`
 	Denied    int64   `json:"denied"`
 	Undecided int64   `json:"undecided"`
-	Levels    []level `json:"levels"`          // one for each state
-	Marks     []mark  `json:"marks,omitempty"` // since the last frame: time, allowed, denied, undecided
-	Outs      []int64 `json:"outs,omitempty"`  // when delayed requests may proceed
-	Last      *answer `json:"last,omitempty"`  // if there is a new one
+	Levels    []level `json:"levels"`          // one level for each state
+	Marks     []mark  `json:"marks,omitempty"` // marks since the last frame, in the format of mark
+	Outs      []int64 `json:"outs,omitempty"`  // times at which delayed requests can proceed
+	Last      *answer `json:"last,omitempty"`  // last decision; omitted if there is no new one
 }
 
-// level is the decision about a request with the current cost.
+// level is what a request with the current cost would get, as reported by a peek.
 type level struct {
 	Remaining int64  `json:"remaining"`
 	Limit     int64  `json:"limit"`
@@ -46,7 +46,7 @@ type level struct {
 	Error     string `json:"error,omitempty"`
 }
 
-// answer is one decision and its HTTP form.
+// answer is one decision, with the status line and header fields of an HTTP response.
 type answer struct {
 	Seq       int64    `json:"seq"`
 	Allowed   bool     `json:"allowed"`
@@ -65,24 +65,24 @@ type rowFrame struct {
 	T       int64     `json:"t"`
 	Track   string    `json:"track"`
 	Cost    int64     `json:"cost"`
-	Answers []*answer `json:"answers"` // by algorithm; nil if the algorithm did not decide
+	Answers []*answer `json:"answers"` // by algorithm; nil for an algorithm that has not decided
 }
 
-// camera creates the frames of a session. It belongs to the goroutine of the event
-// stream.
+// camera creates the frames of a session. Only the goroutine of the event stream uses
+// it.
 type camera struct {
 	s      *session
-	edge   time.Time // the last known end of a window
+	edge   time.Time // last known end of a window
 	edgeOf *stage
-	second time.Time // when the current second began
-	before int64     // requests before that
+	second time.Time // start of the current second
+	before int64     // number of requests before the current second
 	rate   int64
 	rowsAt time.Time
-	rowsTo int64 // the newest request in the page's table
+	rowsTo int64 // number of the newest request in the page's table
 	epoch  int
 }
 
-// shoot creates the current frame.
+// frame creates the current frame.
 func (c *camera) frame(ctx context.Context) frame {
 	st, epoch := c.s.currentWithEpoch()
 	c.findEdge(ctx, st)
@@ -101,7 +101,7 @@ func (c *camera) frame(ctx context.Context) frame {
 	}
 	f.Epoch, f.Sent = j.epoch, j.seq
 	f.Rate = c.measure(now, j.seq)
-	if epoch == j.epoch { // otherwise the levels belong to the previous layout
+	if epoch == j.epoch { // otherwise the levels are those of the previous layout
 		for i := range j.tallies {
 			f.Tracks = append(f.Tracks, trackFrame{j.gates(i, levels[i], c.s.stage)})
 		}
@@ -110,7 +110,7 @@ func (c *camera) frame(ctx context.Context) frame {
 	return f
 }
 
-// findEdge gets the end of the current window, once per window.
+// findEdge determines the end of the current window, once for each window.
 func (c *camera) findEdge(ctx context.Context, st *stage) {
 	period := st.settings.PeriodMS
 	if c.edgeOf != nil && c.edgeOf.settings.PeriodMS == period && time.Now().Before(c.edge) {
@@ -123,7 +123,7 @@ func (c *camera) findEdge(ctx context.Context, st *stage) {
 	c.edge, c.edgeOf = edge, st
 }
 
-// measure returns the requests in the last second.
+// measure returns the number of requests in the last complete second.
 func (c *camera) measure(now time.Time, seq int64) int64 {
 	if took := now.Sub(c.second); took >= time.Second {
 		c.rate = (seq - c.before) * int64(time.Second) / int64(took)
@@ -132,8 +132,9 @@ func (c *camera) measure(now time.Time, seq int64) int64 {
 	return c.rate
 }
 
-// rows returns the newest requests if there are new ones and rowsPause has passed. The
-// caller holds the session's mutex.
+// rows returns the newest requests for the page's table. It returns nil if there are no
+// new requests or if rowInterval has not passed since the last update. The caller holds
+// the session's mutex.
 func (c *camera) rows(now time.Time) []rowFrame {
 	j := &c.s.journal
 	if j.seq == c.rowsTo || now.Sub(c.rowsAt) < rowInterval {
@@ -143,7 +144,7 @@ func (c *camera) rows(now time.Time) []rowFrame {
 	return j.table(c.s.stage)
 }
 
-// table returns the newest requests in the form of the page.
+// table returns the newest requests as rows of the page's table.
 func (j *journal) table(st *stage) []rowFrame {
 	var rows []rowFrame
 	for _, r := range j.recent() {
@@ -159,7 +160,8 @@ func (j *journal) table(st *stage) []rowFrame {
 	return rows
 }
 
-// gates returns the frames of a track's gates, and marks new results as sent.
+// gates returns the frames for all algorithms of a track, and removes the returned
+// marks and results from the journal, because they are sent only once.
 func (j *journal) gates(track int, levels [][]level, st *stage) []gateFrame {
 	var frames []gateFrame
 	for i := range j.tallies[track] {
@@ -178,7 +180,7 @@ func (j *journal) gates(track int, levels [][]level, st *stage) []gateFrame {
 	return frames
 }
 
-// levels peeks at every state: by track, algorithm and state.
+// levels peeks at every state. The result is indexed by track, algorithm and state.
 func (st *stage) levels(ctx context.Context) [][][]level {
 	all := make([][][]level, len(st.tracks))
 	var asked sync.WaitGroup
@@ -210,7 +212,8 @@ func peek(ctx context.Context, limiter *headgate.Limiter, key string, cost int64
 	}
 }
 
-// answer returns the outcome in the form of the page; nil if there is none.
+// answer converts the outcome to the form that is sent to the page. It returns nil if
+// there is no outcome.
 func (o outcome) answer() *answer {
 	switch d := o.decision; {
 	case o.seq == 0:

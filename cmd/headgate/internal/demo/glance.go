@@ -8,22 +8,23 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// glance is a row of the table without scripts: how many requests of three traffic
-// patterns an algorithm allows under one limit.
+// glance is a row of the table that the page shows without scripts. It holds how many
+// requests an algorithm allows for three traffic patterns under the same limit.
 type glance struct {
 	Words words
-	Once  int // of 30 simultaneous requests
-	Edge  int // of ten just before the end of a window and ten just after
-	Pause int // of 30 simultaneous requests, two periods after a first burst
+	Once  int // allowed requests of 30 simultaneous ones
+	Edge  int // allowed requests of ten just before the end of a window and ten just after it
+	Pause int // allowed requests of 30 simultaneous ones, two periods after a first burst
 }
 
-// glanceSettings are the limit of that table: 10 in 10 s, with a burst of 20 for
-// buckets.
+// glanceSettings returns the limit in the table without scripts: 10 in 10 s, with a
+// burst of 20 for buckets.
 func glanceSettings() Settings {
 	return Settings{Rate: 10, PeriodMS: 10_000, Burst: 20, Queue: 9, Cost: 1}
 }
 
-// atAGlance decides the traffic of that table with a simulated clock.
+// computeGlance computes the table without scripts. It uses a new store from own, and a
+// simulated clock.
 func computeGlance(own func() headgate.Store) ([]glance, error) {
 	store := own()
 	defer store.Close()
@@ -33,7 +34,7 @@ func computeGlance(own func() headgate.Store) ([]glance, error) {
 		if err != nil {
 			return nil, fmt.Errorf("demo: %s: %w", w.Name, err)
 		}
-		const edge = 1_000_000 * headgate.Instant(10_000_000) // a window of 10 s begins here
+		const edge = 1_000_000 * headgate.Instant(10_000_000) // start of a window of 10 s
 		count := func(key string, n int, at headgate.Instant) (admitted int) {
 			for range n {
 				if d, err := limiter.AllowAt(context.Background(), at.Time(), key, 1); err == nil && d.Allowed {

@@ -7,12 +7,12 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/localaccess"
 )
 
-// policyText allows only resources of the same origin: no inline scripts, no inline
-// styles.
+// policyText is the Content-Security-Policy. It permits only resources of the same
+// origin, and neither inline scripts nor inline styles.
 const policyText = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// guarded returns the routes of the handler behind [Guard].
+// guarded returns the routes of the handler, protected by [Guard].
 func (h *Handler) guarded() (http.Handler, error) {
 	mux, err := h.routing()
 	if err != nil {
@@ -21,11 +21,12 @@ func (h *Handler) guarded() (http.Handler, error) {
 	return Guard(mux, h.opts.Hosts...), nil
 }
 
-// Guard protects next against pages of other sites in a browser; see package
-// localaccess. It responds 403 to a request from a page of another origin, and 421 to a
-// Host that is not localhost, a literal address or one of hosts, as protection against
-// DNS rebinding. It sets header fields that harden the response in browsers. Clients
-// other than browsers, such as curl, are not affected.
+// Guard protects the handler next against requests that pages of other sites make in a
+// browser; see package localaccess. It responds with status 403 to a request from a
+// page of another origin. As protection against DNS rebinding, it responds with status
+// 421 if the Host is not localhost, an IP address or one of hosts. It also adds header
+// fields that restrict what a browser does with the response. Clients other than
+// browsers, such as curl, are not affected.
 func Guard(next http.Handler, hosts ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		harden(w.Header())
@@ -48,8 +49,8 @@ func harden(header http.Header) {
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")
 }
 
-// refusal is why an action was rejected. field names the invalid control, if there is
-// one.
+// refusal is the reason why an action was rejected. Field is the name of the invalid
+// control; it is empty if there is none.
 type refusal struct {
 	Field  string `json:"field,omitempty"`
 	Detail string `json:"detail"`

@@ -6,49 +6,50 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Bounds on stored results. Older results were sent to the page, which stores what it
-// shows.
+// Limits on the number of stored results. Older results were already sent to the page,
+// which stores what it displays.
 const (
-	maxRows     = 24                     // requests in the table
-	maxMarks    = 200                    // marks of a gate between two frames
-	markWidth   = 10 * time.Millisecond  // requests in this interval share a mark
-	maxOuts     = 100                    // delayed requests of a gate between two frames
-	rowInterval = 200 * time.Millisecond // between two updates of the table
+	maxRows     = 24                     // maximum number of requests in the table
+	maxMarks    = 200                    // maximum number of marks for a gate between two frames
+	markWidth   = 10 * time.Millisecond  // time interval whose requests share a mark
+	maxOuts     = 100                    // maximum number of delayed requests for a gate between two frames
+	rowInterval = 200 * time.Millisecond // minimum time between two updates of the table
 )
 
-// journal records decisions. It is guarded by the mutex of the session.
+// journal records the decisions of a session. The session's mutex guards it.
 type journal struct {
-	epoch   int       // incremented when the journal is cleared
-	seq     int64     // requests in this epoch
-	tallies [][]tally // by track and algorithm
+	epoch   int       // number of times that the journal was cleared
+	seq     int64     // number of requests in this epoch
+	tallies [][]tally // indexed by track and algorithm
 	rows    [maxRows]row
 }
 
-// tally counts the decisions of one gate.
+// tally holds the counts and the new results of one gate.
 type tally struct {
 	allowed, denied, undecided int64
 	marks                      []mark
-	outs                       []int64 // times in µs of the session at which delayed requests may proceed
+	outs                       []int64 // times at which delayed requests can proceed, in µs since the session began
 	last                       outcome
-	changed                    bool // since the last frame
+	changed                    bool // whether there is a result that was not sent in a frame
 }
 
-// mark counts the decisions within markWidth: its beginning in µs of the session,
-// allowed, denied, undecided.
+// mark counts the decisions in an interval of the length markWidth. Its elements are
+// the start of the interval in µs since the session began, and the numbers of allowed,
+// denied and undecided requests.
 type mark [4]int64
 
-// outcome is one result.
+// outcome is the result of one request with one algorithm.
 type outcome struct {
-	seq      int64 // 0 if there is none
+	seq      int64 // number of the request; 0 if there is no outcome
 	at       time.Time
 	decision headgate.Decision
 	err      error
 }
 
-// row is one request and the results of all algorithms.
+// row is one request with the outcomes of all algorithms.
 type row struct {
 	seq      int64
-	t        int64 // µs of the session
+	t        int64 // in µs since the session began
 	track    int
 	cost     int64
 	outcomes []outcome
@@ -64,8 +65,8 @@ func (j *journal) clear(st *stage) {
 	}
 }
 
-// enter adds requests that are about to be decided and returns the number of the first
-// one.
+// enter adds n requests that are about to be decided. It returns the number of the
+// first of them.
 func (j *journal) enter(n, track int, t, cost int64, gates int) int64 {
 	first := j.seq + 1
 	j.seq += int64(n)
@@ -75,7 +76,8 @@ func (j *journal) enter(n, track int, t, cost int64, gates int) int64 {
 	return first
 }
 
-// record adds a result.
+// record adds the outcome of a request with one gate. The parameter t is its time in µs
+// since the session began.
 func (j *journal) record(track, gate int, t int64, o outcome) {
 	c := &j.tallies[track][gate]
 	c.last, c.changed = o, true
@@ -99,7 +101,8 @@ func (j *journal) record(track, gate int, t int64, o outcome) {
 	}
 }
 
-// mark returns the mark for t: the last one if it covers t or there is no room.
+// mark returns the mark for the time t. It adds a new mark, unless the last mark covers
+// t or the maximum number of marks exists. In these cases it returns the last mark.
 func (c *tally) mark(t int64) *mark {
 	begin := t - t%markWidth.Microseconds()
 	n := len(c.marks)
@@ -110,7 +113,7 @@ func (c *tally) mark(t int64) *mark {
 	return &c.marks[n-1]
 }
 
-// recent returns the requests in the table, newest first.
+// recent returns the most recent requests, at most maxRows, newest first.
 func (j *journal) recent() []row {
 	var rows []row
 	for seq := j.seq; seq > 0 && seq > j.seq-maxRows; seq-- {

@@ -14,12 +14,13 @@ import (
 	"time"
 )
 
-// web contains all files that a browser loads; there is no build step.
+// web contains all files that a browser loads. They are served as they are, without a
+// build step.
 //
 //go:embed web
 var web embed.FS
 
-// view is the data of the page's template.
+// view is the data for the page's template.
 type view struct {
 	Store     string
 	Settings  Settings
@@ -27,16 +28,16 @@ type view struct {
 	Scenarios []scenario
 	Dialects  []choice
 	Glance    []glance
-	At        Settings // the limit of the table
-	Tracks    []int    // the maximum number of tracks
+	At        Settings // limit in the table without scripts
+	Tracks    []int    // indexes of the tracks; their number is the maximum number of tracks
 	Most      map[string]any
 }
 
-// choice is an entry of a list.
+// choice is an option in a selection list of the page.
 type choice struct{ Value, Label string }
 
-// page returns the handler of the page. The page is the same for all clients, so it is
-// rendered once.
+// page returns the handler for the page. The page is rendered only once, because it is
+// the same for all clients.
 func (h *Handler) page() (http.Handler, error) {
 	t, err := template.ParseFS(web, "web/page.html")
 	if err != nil {
@@ -67,7 +68,7 @@ func dialectChoices() []choice {
 	return all
 }
 
-// addAssets adds a route for every embedded file except the page.
+// addAssets adds a route for each embedded file except the page.
 func addAssets(mux *http.ServeMux) error {
 	return fs.WalkDir(web, "web", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || path.Base(name) == "page.html" {
@@ -79,7 +80,8 @@ func addAssets(mux *http.ServeMux) error {
 	})
 }
 
-// asset returns a handler for content. Browsers revalidate it each time.
+// asset returns a handler that serves content with the type of the file called name.
+// Browsers may cache the content but must revalidate it each time.
 func asset(name string, content []byte) http.Handler {
 	kinds := map[string]string{
 		".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".html": "text/html; charset=utf-8",

@@ -8,18 +8,18 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// scenario is traffic that demonstrates a property of the algorithms.
+// scenario is a sequence of requests that demonstrates a property of the algorithms.
 type scenario struct {
 	Name   string
 	Title  string
-	Watch  string               // two sentences on what to look at
-	Look   []headgate.Algorithm // which panels, if not all
+	Watch  string               // two sentences on what the user should observe
+	Look   []headgate.Algorithm // algorithms whose panels demonstrate the property; nil means all
 	set    func(*Settings)
-	layout func(s *session) (layout, []headgate.Store) // nil means one track
+	layout func(s *session) (layout, []headgate.Store) // returns the layout and the stores created for it; nil means a layout with one track
 	play   func(ctx context.Context, p *player)
 }
 
-// scenarios are in the order of the page.
+// scenarios returns all scenarios in the order of the page.
 func scenarios() []scenario {
 	return []scenario{
 		{
@@ -65,7 +65,7 @@ func scenarios() []scenario {
 	}
 }
 
-// perform starts a scenario. The caller holds acting.
+// perform starts a scenario. The caller holds s.acting.
 func (s *session) perform(name string) error {
 	for _, c := range scenarios() {
 		if c.Name != name {
@@ -79,7 +79,7 @@ func (s *session) perform(name string) error {
 			l, owned = c.layout(s)
 		}
 		s.setLayout(l, settings, owned...)
-		_ = s.current().reset(s.ctx) // the first decision shows an unavailable store
+		_ = s.current().reset(s.ctx) // the error is ignored, because the first decision shows that the store is unavailable
 		s.startBackground(name, func(ctx context.Context) { c.play(ctx, &player{s, name}) })
 		return nil
 	}
@@ -101,20 +101,20 @@ func layServers(s *session) (layout, []headgate.Store) {
 	}, []headgate.Store{one, other}
 }
 
-// player creates the traffic of a scenario.
+// player creates the requests of a scenario.
 type player struct {
 	s    *session
 	name string
 }
 
-// after waits, and reports whether to continue.
+// after waits for the duration d. It returns false if ctx has ended.
 func (p *player) after(ctx context.Context, d time.Duration) bool {
 	return sleepUntil(ctx, time.Now().Add(d))
 }
 
 func (p *player) note(text string) { p.s.setPlaying(p.name, text) }
 
-// spread sends n requests with a pause between two.
+// spread sends n requests one after another, each one pause after the previous one.
 func (p *player) spread(ctx context.Context, track, n int, pause time.Duration) {
 	begin := time.Now()
 	for i := range n {
@@ -125,14 +125,15 @@ func (p *player) spread(ctx context.Context, track, n int, pause time.Duration) 
 	}
 }
 
-// Around the end of a window: how early the requests begin, and their distance.
+// Timing of the requests around the end of a window: the time from the first request to
+// the end of the window, and the time between two requests.
 const (
 	edgeLead  = 800 * time.Millisecond
 	edgePause = 60 * time.Millisecond
 )
 
-// playEdge sends bursts at the ends of three real windows, with an idle window between
-// two bursts.
+// playEdge sends requests around the ends of three real windows, and nothing in the
+// window between two of them.
 func playEdge(ctx context.Context, p *player) {
 	for range 3 {
 		st := p.s.current()
@@ -162,14 +163,14 @@ func playEdge(ctx context.Context, p *player) {
 	}
 }
 
-// nextEdge returns the end of the current window by the store's clock, as a time of
-// this process.
+// nextEdge returns the end of the current window, which depends on the store's clock,
+// converted to this process's clock.
 func (st *stage) nextEdge(ctx context.Context) (time.Time, error) {
 	if st.edges == nil {
 		return time.Time{}, headgate.ErrUnsupported
 	}
 	asked := time.Now()
-	key := fmt.Sprint("edge/", st.settings.PeriodMS) // because an open window keeps its end when the period changes
+	key := fmt.Sprint("edge/", st.settings.PeriodMS) // not the same for all periods, because an open window keeps its end when the period changes
 	d, err := st.edges.AllowN(ctx, key, 1)
 	took := time.Since(asked)
 	return asked.Add(took/2 + d.ResetAfter), err
@@ -212,8 +213,8 @@ func playHot(ctx context.Context, p *player) {
 	<-other
 }
 
-// playPatience runs one patient client for each algorithm, because each algorithm
-// returns other waits.
+// playPatience runs a separate patient client for each algorithm, because the time
+// until a retry depends on the algorithm.
 func playPatience(ctx context.Context, p *player) {
 	p.note("the hasty client retries at 10/s")
 	ctx, stop := context.WithTimeout(ctx, 20*time.Second)
@@ -228,11 +229,11 @@ func playPatience(ctx context.Context, p *player) {
 	}
 }
 
-// patientPause is the minimum time between two requests of the patient client.
+// minPatientPause is the minimum time between two requests of a patient client.
 const minPatientPause = 200 * time.Millisecond
 
-// patient sends a request to one algorithm and then waits: for the delay, and until the
-// next request would be allowed.
+// patient is a patient client of one algorithm. After each request it waits for the
+// request's delay, and then until the next request would be allowed.
 func (p *player) patient(ctx context.Context, gate int) {
 	for ctx.Err() == nil {
 		o := p.s.sendTo(0, gate)
@@ -246,7 +247,7 @@ func (p *player) patient(ctx context.Context, gate int) {
 	}
 }
 
-// sendTo sends a request to one algorithm only.
+// sendTo sends a request to only one algorithm of a track.
 func (s *session) sendTo(track, gate int) outcome {
 	st := s.current()
 	s.mu.Lock()
@@ -255,7 +256,7 @@ func (s *session) sendTo(track, gate int) outcome {
 	return s.ask(s.ctx, st, track, gate, seq)
 }
 
-// nextWait returns the wait after which a request would be allowed.
+// nextWait returns the time after which one algorithm of a track would allow a request.
 func (s *session) nextWait(ctx context.Context, track, gate int) (time.Duration, error) {
 	st := s.current()
 	g := st.tracks[track].gates[gate]

@@ -10,32 +10,33 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// session is the state of one open page: settings, limiters and results. It ends with
-// its event stream.
+// session is the state of one open page: settings, limiters and results. It ends when
+// the page's event stream ends.
 type session struct {
 	id     string
 	store  headgate.Store
 	own    func() headgate.Store
 	opened time.Time
-	ctx    context.Context // ends with the stream
+	ctx    context.Context // ends with the event stream
 	end    context.CancelFunc
 
-	acting     sync.Mutex         // one action at a time; guards script and owned
-	background *backgroundTraffic // background traffic; nil if there is none
+	acting     sync.Mutex         // held by the action in progress; guards background, layout and owned
+	background *backgroundTraffic // nil if there is no background traffic
 	layout     layout
-	owned      []headgate.Store // stores of the layout
+	owned      []headgate.Store // stores that were created for the layout
 
 	mu              sync.Mutex // guards the following fields
 	stage           *stage
-	cancelClickFunc func()    // cancels the last click
-	lastAction      time.Time // time of the last action
-	stateVersion    int       // version of the state for the page: settings, layout, background traffic
-	playing         string    // name of a scenario, or “stream”
-	note            string    // what a scenario currently does
+	cancelClickFunc func()    // cancels the requests of the last click
+	lastAction      time.Time // time of the last user action
+	stateVersion    int       // incremented when settings, layout or background traffic change
+	playing         string    // name of a scenario, or “stream”; empty without background traffic
+	note            string    // what the scenario is currently doing
 	journal         journal
 }
 
-// openSession creates a session, unless there are too many.
+// openSession creates a session. It returns an error if the maximum number of pages is
+// open or the handler is closed.
 func (h *Handler) openSession(ctx context.Context) (*session, error) {
 	s := &session{id: rand.Text(), store: h.store, own: h.opts.OwnStore, opened: time.Now(), lastAction: time.Now()}
 	s.ctx, s.end = context.WithCancel(ctx)
@@ -55,7 +56,8 @@ func (h *Handler) openSession(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// closeSession ends everything that a session started and waits for it.
+// closeSession ends a session and everything that it has started, and waits until all
+// of it has ended.
 func (h *Handler) closeSession(s *session) {
 	h.mu.Lock()
 	delete(h.sessions, s.id)
@@ -68,7 +70,7 @@ func (h *Handler) closeSession(s *session) {
 	h.open.Done()
 }
 
-// session returns an open session by its ID.
+// session returns the open session with the given ID, or an error if there is none.
 func (h *Handler) session(id string) (*session, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -88,14 +90,15 @@ func (s *session) current() *stage {
 	return s.stage
 }
 
-// showing returns the current stage and its epoch.
+// currentWithEpoch returns the current stage and the journal's epoch.
 func (s *session) currentWithEpoch() (*stage, int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stage, s.journal.epoch
 }
 
-// put replaces the stage. With afresh it also clears the counts and charts.
+// setStage replaces the stage. If the parameter afresh is true, it also clears the
+// counts and charts.
 func (s *session) setStage(st *stage, afresh bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,8 +109,8 @@ func (s *session) setStage(st *stage, afresh bool) {
 	}
 }
 
-// lay changes the layout and closes the stores of the previous one. The caller holds
-// acting, and no script runs.
+// setLayout changes the layout and closes the stores of the previous layout. The caller
+// holds s.acting, and no background traffic may be running.
 func (s *session) setLayout(l layout, settings Settings, owned ...headgate.Store) {
 	s.setStage(l.build(settings, s.store), true)
 	s.disown()
@@ -116,19 +119,20 @@ func (s *session) setLayout(l layout, settings Settings, owned ...headgate.Store
 
 func (s *session) disown() {
 	for _, store := range s.owned {
-		_ = store.Close() // a memory store cannot fail
+		_ = store.Close() // closing a memory store cannot fail
 	}
 	s.owned = nil
 }
 
-// plain restores one track after a scenario with several.
+// restoreLayout changes the layout back to one track if a scenario has left several.
 func (s *session) restoreLayout() {
 	if st := s.current(); len(st.tracks) > 1 {
 		s.setLayout(plainLayout(s.store), st.settings)
 	}
 }
 
-// play sets the name and note of the background traffic on the page.
+// setPlaying sets the name and the note of the background traffic that the page
+// displays.
 func (s *session) setPlaying(name, note string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,14 +142,14 @@ func (s *session) setPlaying(name, note string) {
 	}
 }
 
-// onCut stores the function that cancels a click.
+// setCancel stores the function that cancels the requests of the current click.
 func (s *session) setCancel(cut func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cancelClickFunc = cut
 }
 
-// cutClick cancels the requests of the running click.
+// cancelClick cancels the requests of the current click.
 func (s *session) cancelClick() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,14 +170,14 @@ func (s *session) idle() time.Duration {
 	return time.Since(s.lastAction)
 }
 
-// script is background traffic that runs until it ends or is stopped.
+// backgroundTraffic is traffic that continues until it ends by itself or is stopped.
 type backgroundTraffic struct {
 	stop context.CancelFunc
 	done chan struct{}
 }
 
-// startScript replaces the running script by work on a new goroutine. The caller holds
-// acting.
+// startBackground stops the current background traffic, and runs the function work as
+// the new background traffic in a new goroutine. The caller holds s.acting.
 func (s *session) startBackground(name string, work func(context.Context)) {
 	s.stopBackground()
 	ctx, stop := context.WithCancel(s.ctx)
@@ -186,7 +190,8 @@ func (s *session) startBackground(name string, work func(context.Context)) {
 	}(s.background.done)
 }
 
-// stopScript stops the running script and waits for it. The caller holds acting.
+// stopBackground stops the background traffic, if there is any, and waits until it has
+// ended. The caller holds s.acting.
 func (s *session) stopBackground() {
 	if s.background == nil {
 		return

@@ -12,19 +12,19 @@ import (
 	"github.com/headgate/headgate/httpfields"
 )
 
-// Settings are the inputs of a page.
+// Settings are the values that the user has entered on a page.
 type Settings struct {
-	Rate     int64              `json:"rate"`      // units per period
+	Rate     int64              `json:"rate"`      // units for each period
 	PeriodMS int64              `json:"period_ms"` // in milliseconds
 	Burst    int64              `json:"burst"`     // capacity of a bucket in units
-	Queue    int64              `json:"queue"`     // maximum units in the queue of the leaky bucket
-	Cost     int64              `json:"cost"`      // units per request; 0 peeks
-	Key      string             `json:"key"`       // the key of the requests
-	Dialect  httpfields.Dialect `json:"dialect"`   // of the header fields
+	Queue    int64              `json:"queue"`     // maximum number of units in the queue of the leaky bucket
+	Cost     int64              `json:"cost"`      // cost of a request in units; 0 peeks
+	Key      string             `json:"key"`       // key of the requests
+	Dialect  httpfields.Dialect `json:"dialect"`   // dialect of the rate limit header fields
 }
 
-// Bounds on settings. They are lower than the bounds of a limit, because a sliding log
-// stores an entry for each unit.
+// Limits on the settings. They are lower than the limits of [headgate.Limit], because a
+// sliding log stores an entry for each unit.
 const (
 	maxUnits    = 10_000
 	minPeriodMS = 100
@@ -36,7 +36,7 @@ func defaultSettings() Settings {
 	return Settings{Rate: 10, PeriodMS: 5000, Burst: 10, Queue: 9, Cost: 1, Dialect: httpfields.IETF}
 }
 
-// dialects are the dialects on the page, in order.
+// dialects returns the dialects that the page offers, in the order of the page.
 func dialects() []httpfields.Dialect {
 	return []httpfields.Dialect{
 		httpfields.IETF, httpfields.Draft07, httpfields.Draft06, httpfields.Draft03,
@@ -72,11 +72,11 @@ func (s Settings) validate() error {
 	return nil
 }
 
-// seconds formats ms for people.
+// seconds formats a number of milliseconds as seconds, for an error message.
 func seconds(ms int64) string { return strconv.FormatFloat(float64(ms)/1000, 'f', -1, 64) }
 
-// limit returns the settings as a limit for one algorithm, which gets the fields that
-// it uses.
+// limit returns the settings as a limit for one algorithm. It sets only the fields that
+// the algorithm uses.
 func (s Settings) limit(a headgate.Algorithm) headgate.Limit {
 	l := headgate.Limit{Rate: s.Rate, Period: time.Duration(s.PeriodMS) * time.Millisecond}
 	switch {
@@ -90,20 +90,22 @@ func (s Settings) limit(a headgate.Algorithm) headgate.Limit {
 	return l
 }
 
-// policy returns a policy whose name does not depend on the limit, so that a changed
-// limit keeps what was spent.
+// policy returns the settings as a policy. Its name is the same for all settings, so
+// that spent units stay spent when the limit changes.
 func (s Settings) policy(a headgate.Algorithm) headgate.Policy {
 	return headgate.Policy{Name: policyName, Limits: []headgate.Limit{s.limit(a)}, Algorithm: a}
 }
 
-// span returns the time span of the charts: three periods, within bounds.
+// span returns the time span of the charts: three periods, but at least 6 s and at most
+// 1 min.
 func (s Settings) span() time.Duration {
 	return min(max(3*time.Duration(s.PeriodMS)*time.Millisecond, 6*time.Second), time.Minute)
 }
 
-// policyName is the name of the page's policy, also in the store.
+// policyName is the name of the page's policy. It is also part of the keys in the
+// store.
 const policyName = "demo"
 
-// Scope is the [headgate.Rule] scope of the page's limits. A rule with this scope on
-// the same store uses the state of the page.
+// Scope is the field Scope of the [headgate.Rule] for the page's limits. A rule with
+// this scope on the same store shares the state of the page.
 const Scope = "policy:0:" + policyName

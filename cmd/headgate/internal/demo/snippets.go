@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// snippets are code examples with the current settings.
+// snippets are code examples that use the current settings.
 type snippets struct {
 	Go   string `json:"go"`
 	YAML string `json:"yaml"`
@@ -20,7 +20,7 @@ func (s Settings) snippets(a headgate.Algorithm, checkURL string) snippets {
 	return snippets{Go: s.goCode(a), YAML: s.yaml(a), Curl: s.curl(a, checkURL)}
 }
 
-// goName returns the Go constant of an algorithm.
+// goName returns the name of the Go constant for an algorithm.
 func goName(a headgate.Algorithm) string {
 	var name strings.Builder
 	for part := range strings.SplitSeq(string(a), "_") {
@@ -78,10 +78,10 @@ func (s Settings) curl(a headgate.Algorithm, url string) string {
 		Cost      int64              `json:"cost"`
 	}{s.limit(a).String(), a, s.Key, s.Cost})
 	if err != nil {
-		return "" // strings and numbers can be encoded
+		return "" // never happens, because strings and numbers can always be encoded
 	}
 	return "curl -d " + shellQuote(strings.TrimSuffix(body.String(), "\n")) + " " + url + "\n"
 }
 
-// shellQuoted quotes text as one word for a POSIX shell.
+// shellQuote quotes text as one word for a POSIX shell.
 func shellQuote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }

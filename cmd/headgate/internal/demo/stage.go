@@ -8,50 +8,51 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// stage contains the limiters for each track and algorithm. It is immutable; changed
-// settings create a new stage with the same keys in the same store.
+// stage holds the limiters for each track and algorithm. It does not change: changed
+// settings create a new stage that uses the same keys in the same store.
 type stage struct {
 	settings Settings
 	tracks   []track
-	edges    *headgate.Limiter // reports the end of a window by the store's clock; nil if the store does not support it
+	edges    *headgate.Limiter // finds the end of the current window by the store's clock; nil if the store does not support this
 }
 
-// track is one of the compared things: a client, or a set of servers.
+// track is one of the things that a scenario compares: a client, or a group of servers.
 type track struct {
 	name  string
 	key   string
-	gates []*gate // one for each algorithm
+	gates []*gate // one gate for each algorithm
 }
 
-// gate is an algorithm on a track.
+// gate holds the limiters for one algorithm on one track.
 type gate struct {
-	servers []*headgate.Limiter // used in turn; empty if the store does not support the algorithm
-	states  []*headgate.Limiter // one for each state: servers with the same store share one
+	servers []*headgate.Limiter // used in turn for the requests; empty if the store does not support the algorithm
+	states  []*headgate.Limiter // one limiter for each separate state; servers with the same store share a state
 	turn    atomic.Uint64
-	refused string // why there is no server
+	refused string // reason why servers is empty; empty if it is not
 }
 
-// next returns the server of the next request.
+// next returns the limiter of the server that gets the next request.
 func (g *gate) next() *headgate.Limiter {
 	return g.servers[(g.turn.Add(1)-1)%uint64(len(g.servers))]
 }
 
-// part describes a track: a name, the suffix of the key, and the stores of its servers.
+// part is the description of a track: its name, the suffix of its key, and the stores
+// of its servers.
 type part struct {
 	name   string
 	suffix string
 	stores []headgate.Store
 }
 
-// layout returns the parts of a stage. Ordinary traffic has one.
+// layout is the list of the tracks on a page. Outside of scenarios, there is one track.
 type layout []part
 
 func plainLayout(store headgate.Store) layout {
 	return layout{{name: "requests", stores: []headgate.Store{store}}}
 }
 
-// build returns the stage of a layout. A gate records if the store does not support its
-// algorithm.
+// build returns the stage for a layout. If the store does not support an algorithm, the
+// stage has a gate that contains the reason.
 func (l layout) build(settings Settings, store headgate.Store) *stage {
 	st := &stage{settings: settings}
 	for _, p := range l {
@@ -64,7 +65,7 @@ func (l layout) build(settings Settings, store headgate.Store) *stage {
 	edge := settings.policy(headgate.FixedWindow)
 	edge.Name = policyName + "-edge"
 	edge.Limits[0].Rate = headgate.MaxUnits
-	st.edges, _ = headgate.New(store, edge, nil) // on error, no window ends are drawn
+	st.edges, _ = headgate.New(store, edge, nil) // after an error, the page shows no ends of windows
 	return st
 }
 
@@ -85,7 +86,8 @@ func (p part) gate(policy headgate.Policy) *gate {
 	return g
 }
 
-// reset resets the keys of all tracks. It tries all and returns the first error.
+// reset resets the keys of all tracks. After an error it continues with the other keys.
+// It returns the first error.
 func (st *stage) reset(ctx context.Context) (first error) {
 	for _, t := range st.tracks {
 		for _, g := range t.gates {
@@ -99,7 +101,7 @@ func (st *stage) reset(ctx context.Context) (first error) {
 	return first
 }
 
-// reason returns the reason of an error for the page, without addresses.
+// reason returns a text about an error for the page. The text contains no addresses.
 func reason(err error) string {
 	switch {
 	case errors.Is(err, headgate.ErrUnsupported):

@@ -8,10 +8,11 @@ import (
 	"time"
 )
 
-// send decides n requests of a track in order. The algorithms decide concurrently,
-// because a store on a network is slow. It returns when all requests are decided. It
-// completes requests that have begun, unless the page is closed, so that all algorithms
-// decided the same requests. Requests that ctx cancels are undecided.
+// send lets all algorithms of a track decide n requests, and returns when all are
+// decided. Each algorithm decides the requests in order. The algorithms decide
+// concurrently, because a store on a network is slow. Requests that are not decided
+// when ctx ends are recorded as undecided. send stops early only if the page is closed,
+// so that all algorithms decide the same requests.
 func (s *session) send(ctx context.Context, track, n int) {
 	st := s.current()
 	if track >= len(st.tracks) {
@@ -32,7 +33,7 @@ func (s *session) send(ctx context.Context, track, n int) {
 	all.Wait()
 }
 
-// ask decides one request with one algorithm and records the result.
+// ask decides one request with one algorithm and records the outcome.
 func (s *session) ask(ctx context.Context, st *stage, track, gate int, seq int64) outcome {
 	t := &st.tracks[track]
 	g := t.gates[gate]
@@ -42,7 +43,7 @@ func (s *session) ask(ctx context.Context, st *stage, track, gate int, seq int64
 	}
 	o.decision, o.err = g.next().AllowN(ctx, t.key, st.settings.Cost)
 	if s.ctx.Err() != nil && o.err != nil {
-		return o // the page is closed
+		return o // not recorded, because the page is closed
 	}
 	o.at = time.Now()
 	s.mu.Lock()
@@ -51,15 +52,15 @@ func (s *session) ask(ctx context.Context, st *stage, track, gate int, seq int64
 	return o
 }
 
-// Bounds on steady traffic: it wakes up at most this often, and sends all due requests
-// simultaneously.
+// Limits on steady traffic. It wakes up at most once in streamPause, and then sends all
+// requests that are due simultaneously.
 const (
 	streamPause = 2 * time.Millisecond
-	maxBatch    = 100                    // requests
-	maxLag      = 250 * time.Millisecond // later requests are skipped, because the store is too slow for the rate
+	maxBatch    = 100                    // maximum number of requests sent at a time
+	maxLag      = 250 * time.Millisecond // delay above which due requests are skipped, because the store is too slow for the rate
 )
 
-// steady sends rate requests per second until ctx ends.
+// steady sends requests at a constant rate, in requests per second, until ctx ends.
 func (s *session) steady(ctx context.Context, track int, rate float64) {
 	pace := pace{begin: time.Now(), rate: rate}
 	for sleepUntil(ctx, pace.next()) {
@@ -69,11 +70,11 @@ func (s *session) steady(ctx context.Context, track int, rate float64) {
 	}
 }
 
-// pace schedules the requests of a steady stream.
+// pace is the schedule of requests at a constant rate.
 type pace struct {
 	begin time.Time
 	rate  float64 // requests per second
-	sent  int64   // since begin
+	sent  int64   // number of requests since begin
 	woken time.Time
 }
 
@@ -81,7 +82,7 @@ func (p *pace) at(n int64) time.Time {
 	return p.begin.Add(time.Duration(float64(n) / p.rate * float64(time.Second)))
 }
 
-// next returns when to wake up.
+// next returns the time at which to wake up next.
 func (p *pace) next() time.Time {
 	if soon := p.woken.Add(streamPause); p.at(p.sent).Before(soon) {
 		return soon
@@ -89,7 +90,8 @@ func (p *pace) next() time.Time {
 	return p.at(p.sent)
 }
 
-// due returns how many requests to send at now. It skips requests that are too late.
+// due returns how many requests are due at the time in the parameter now. If they are
+// more than maxLag late, it skips them and restarts the schedule.
 func (p *pace) due(now time.Time) int {
 	p.woken = now
 	if now.Sub(p.at(p.sent)) > maxLag {
@@ -101,7 +103,7 @@ func (p *pace) due(now time.Time) int {
 	return int(n)
 }
 
-// sleepUntil waits for t and reports whether ctx is still active.
+// sleepUntil waits until the time t. It returns false if ctx has ended.
 func sleepUntil(ctx context.Context, t time.Time) bool {
 	wait := time.Until(t)
 	if wait <= 0 {
@@ -117,8 +119,9 @@ func sleepUntil(ctx context.Context, t time.Time) bool {
 	}
 }
 
-// stream starts steady traffic, unless all pages together exceed maxTotalRate. The
-// caller holds acting.
+// stream starts steady traffic as background traffic. It returns an error if the rate
+// is invalid, or if all pages together would exceed maxTotalRate. The caller holds
+// s.acting.
 func (h *Handler) stream(s *session, rate float64) error {
 	if !(rate >= minStreamRate && rate <= maxStreamRate) {
 		return refuse("stream", "the rate of the stream is %g; must be %g to %d per second", rate, minStreamRate, maxStreamRate)
