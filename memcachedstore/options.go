@@ -30,9 +30,10 @@ type Options struct {
 	MaxWaiting int
 	// MaxConns is the maximum number of concurrent operations on each server, and also
 	// of concurrent operations on keys of several servers. 0 means 64. Further
-	// operations wait. The store opens at most as many connections, plus two for
-	// writes, and fewer if operations are batched. With an existing client, all of its
-	// servers together count as one server.
+	// operations wait. The store opens at most one connection for each of these
+	// operations, plus two to each server for writes; batched operations share a
+	// connection. With an existing client, all of its servers together count as one
+	// server.
 	MaxConns int
 	// DisableJoin makes every call an operation of its own. By default, calls on a key
 	// are joined while an operation on the key is in progress: the next operation

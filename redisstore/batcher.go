@@ -11,53 +11,54 @@ import (
 )
 
 const (
-	// maxInFlight is the maximum number of calls in flight. A call is one script call
-	// or one pipeline of script calls.
+	// maxInFlight is the maximum number of calls in flight. A call is a single script
+	// call or a pipeline of script calls.
 	maxInFlight = 3
 
-	// maxUnbatched is the number of operations in flight up to which a new operation is
-	// sent immediately.
+	// maxUnbatched is the maximum number of operations in flight, including the new
+	// operation, with which a new operation is sent immediately.
 	maxUnbatched = 4
 
-	// minBatch is the number of queued operations that justifies another call while
-	// calls are in flight.
+	// minBatch is the number of queued operations from which they are sent in a further
+	// call while other calls are in flight.
 	minBatch = 24
 
 	// maxBatch is the maximum number of operations in one call.
 	maxBatch = 512
 
-	// maxDelay is how long an operation waits for others to batch with while another
-	// call is allowed.
+	// maxDelay is the maximum time for which an operation is queued to be batched with
+	// others, unless maxInFlight calls are in flight.
 	maxDelay = 2 * time.Millisecond
 )
 
-// batcher sends operations to Redis. While few operations are in flight, each one is
-// sent alone on its caller's goroutine. Operations that arrive in the meantime are
-// queued. The queue is sent as one batch when all calls have completed, when minBatch
-// operations are queued, or when the oldest one has waited for maxDelay. In a batch,
-// operations on one key are one step, different keys share one script call where the
-// server allows it, and everything else is pipelined.
+// batcher sends operations to Redis. While few operations are in flight, each new
+// operation is sent alone on its caller's goroutine. Otherwise operations are queued.
+// The queue is sent as one batch when all calls have completed, when minBatch
+// operations are queued, or when the oldest operation has waited for maxDelay. In a
+// batch, operations on the same key are executed in one step, different keys share one
+// script call where the server allows it, and the script calls are pipelined.
 type batcher struct {
 	store       *Store
 	mu          sync.Mutex
 	queue       []*op
 	inFlight    int  // calls in flight
-	opsInFlight int  // operations in these calls
+	opsInFlight int  // operations in the calls in flight
 	flushing    bool // a goroutine is about to send the queue
-	lastBatched bool // the last call had several operations
+	lastBatched bool // whether the last call had several operations
 
-	// directKeys has the Redis keys of the operations sent alone; "" is a free slot.
+	// directKeys contains the Redis keys of the operations that are in flight and were
+	// sent alone; "" means that the direct slot is free.
 	directKeys [maxInFlight]string
 
 	closed   bool
 	calls    sync.WaitGroup
-	timer    *time.Timer // runs onTimer
-	timerDue int64       // when timer fires, in ns since the store was created; 0: not set
+	timer    *time.Timer // calls onTimer
+	timerDue int64       // when timer expires, in ns since the store was created; 0 if it is not set
 }
 
-// batchers are all batchers of a store. A store without a cluster uses the first one
-// only. In a cluster each batcher serves 1/32 of the slots, so that a node that does
-// not answer delays few callers of the other nodes.
+// batchers contains the batchers of a store. Except in a cluster, only the first one is
+// used. In a cluster each batcher serves 1/32 of the hash slots, so that a node that
+// does not answer delays few callers of the other nodes.
 type batchers [32]batcher
 
 func (all *batchers) forKey(s *Store, redisKey string) *batcher {
@@ -67,7 +68,7 @@ func (all *batchers) forKey(s *Store, redisKey string) *batcher {
 	return &all[slotOf(tagOf(redisKey))>>9]
 }
 
-// queueEntry is the state of an operation in the queue of a batcher.
+// queueEntry is the state of a queued operation.
 type queueEntry struct {
 	state    atomic.Uint32
 	queuedAt int64 // ns since the store was created
@@ -76,12 +77,12 @@ type queueEntry struct {
 
 const (
 	opQueued    uint32 = iota
-	opSent             // it is in flight
-	opAbandoned        // its caller returned before it was sent
+	opSent             // the operation has been sent
+	opAbandoned        // the operation was not sent: its caller stopped waiting, or it was queued for too long
 )
 
-// do sends an operation and waits for its result, which it stores in the operation.
-// After an error the operation must not be reused.
+// do sends an operation and waits for its result, which is stored in the operation.
+// After an error, the operation must not be reused: a call may still write to it.
 func (b *batcher) do(ctx context.Context, o *op) error {
 	slot, err := b.startOrQueue(o)
 	if err != nil {
@@ -100,8 +101,8 @@ func (b *batcher) do(ctx context.Context, o *op) error {
 	}
 }
 
-// startOrQueue reserves a direct slot for an operation if the operation may be sent
-// alone. Otherwise it queues the operation and returns -1.
+// startOrQueue reserves a direct slot (an index of directKeys) if the operation may be
+// sent alone. Otherwise it queues the operation and returns -1.
 func (b *batcher) startOrQueue(o *op) (slot int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -130,9 +131,9 @@ func (b *batcher) startOrQueue(o *op) (slot int, err error) {
 	return -1, nil
 }
 
-// canSend reports whether another call with ops operations may be sent now. The fixed
-// cost of a call on the server and the client equals the cost of several operations, so
-// operations are batched when many arrive.
+// canSend reports whether another call with ops operations may be sent now. Each call
+// has a fixed cost, on the server and on the client, that equals the cost of several
+// operations. Therefore operations are batched when many of them arrive.
 func (b *batcher) canSend(ops int) bool {
 	switch {
 	case b.inFlight == 0:
@@ -145,14 +146,14 @@ func (b *batcher) canSend(ops int) bool {
 	return len(b.queue) > 0 && b.store.elapsed() >= b.queue[0].queuedAt+int64(maxDelay)
 }
 
-// startCall records a call with ops operations as in flight.
+// startCall counts a call with ops operations as in flight.
 func (b *batcher) startCall(ops int) {
 	b.inFlight++
 	b.opsInFlight += ops
 	b.lastBatched = ops > 1
 }
 
-// finishCall records the end of a call that startCall recorded.
+// finishCall ends the counting of a call with ops operations as in flight.
 func (b *batcher) finishCall(ops int) {
 	b.inFlight--
 	b.opsInFlight -= ops
@@ -167,8 +168,9 @@ func (b *batcher) flush() {
 	}
 }
 
-// armTimer schedules a flush, so that operations queued for too long are sent or fail
-// even if no call in flight returns: a call may last as long as its caller's deadline.
+// armTimer sets the timer, so that operations that have been queued for too long are
+// sent or fail even if no call in flight returns. A call may last until the deadline of
+// its caller.
 func (b *batcher) armTimer() {
 	first := b.oldestQueued()
 	if first == nil {
@@ -189,8 +191,8 @@ func (b *batcher) armTimer() {
 	}
 }
 
-// oldestQueued returns the operation that has been queued longest, or nil. It removes
-// abandoned operations from the front of the queue.
+// oldestQueued returns the operation that has been queued for the longest time, or nil.
+// It removes abandoned operations from the front of the queue.
 func (b *batcher) oldestQueued() *op {
 	for len(b.queue) > 0 {
 		if o := b.queue[0]; o.state.Load() == opQueued {
@@ -202,8 +204,8 @@ func (b *batcher) oldestQueued() *op {
 	return nil
 }
 
-// onTimer fails the operations that were queued for longer than the timeout, and sends
-// the others if a call may be sent now.
+// onTimer fails the operations that have been queued for longer than Timeout, and sends
+// the remaining operations if a call may be sent now.
 func (b *batcher) onTimer() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -220,7 +222,8 @@ func (b *batcher) onTimer() {
 }
 
 // freeSlot returns a free direct slot. It returns -1 if there is none, or if an
-// operation on the same key has one: operations on one key are batched.
+// operation on the same key was sent alone and is in flight: operations on the same key
+// are batched.
 func (b *batcher) freeSlot(redisKey string) int {
 	free := -1
 	for i, inFlight := range b.directKeys {
@@ -234,22 +237,22 @@ func (b *batcher) freeSlot(redisKey string) int {
 	return free
 }
 
-// abandon returns the error for a caller whose context has ended. Nothing was spent if
-// the operation has not been sent yet.
+// abandon returns the error for a caller whose context has ended. If the operation has
+// not been sent yet, it is removed and spends nothing.
 func (o *op) abandon(ctx context.Context) error {
 	if o.state.CompareAndSwap(opQueued, opAbandoned) {
 		return errNotSent(ctx)
 	}
 	select {
-	case <-o.done: // it completed in the meantime
+	case <-o.done: // the operation completed in the meantime
 		return o.err
 	default:
 		return errTimedOut(ctx.Err())
 	}
 }
 
-// finishDirect ends the call of the one operation in slot, and sends the queue if
-// possible.
+// finishDirect ends the call of the operation that has this direct slot, and sends the
+// queue if a call may be sent now.
 func (b *batcher) finishDirect(slot int) {
 	defer b.calls.Done()
 	b.mu.Lock()
@@ -260,8 +263,8 @@ func (b *batcher) finishDirect(slot int) {
 	b.armTimer()
 }
 
-// sendQueue sends batches until the queue is empty, the batcher may not send another
-// call, or another goroutine is about to send the queue.
+// sendQueue sends batches until the queue is empty, no further call may be sent, or
+// another goroutine is about to send the queue.
 func (b *batcher) sendQueue() {
 	defer b.calls.Done()
 	p := &packer{store: b.store}
@@ -272,7 +275,7 @@ func (b *batcher) sendQueue() {
 		n := len(ops)
 		for i, o := range ops {
 			o.done <- struct{}{}
-			ops[i] = nil // its caller may reuse it
+			ops[i] = nil // the caller of the operation may reuse it
 		}
 		if !b.finishBatch(n) {
 			return
@@ -280,8 +283,8 @@ func (b *batcher) sendQueue() {
 	}
 }
 
-// finishBatch ends a call with ops operations. It reports whether the calling goroutine
-// must send the queue: no other goroutine is about to.
+// finishBatch ends a call with ops operations. It returns true if the calling goroutine
+// must continue to send the queue, and false if another goroutine is about to do so.
 func (b *batcher) finishBatch(ops int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -293,11 +296,12 @@ func (b *batcher) finishBatch(ops int) bool {
 	return true
 }
 
-// takeBatch removes up to maxBatch operations from the queue and records them as one
-// call in flight, if a call may be sent. It drops operations whose callers have
-// returned and fails operations queued for longer than the timeout. It yields the
-// processor first, so that callers that are about to queue an operation, such as the
-// rest of a burst or callers that have just received their results, join the batch.
+// takeBatch removes up to maxBatch operations from the queue and counts them as one
+// call in flight, if a call may be sent now. It drops abandoned operations, fails
+// operations that have been queued for longer than Timeout, and decides operations that
+// the denial cache certainly denies. It yields the processor first, so that further
+// callers can queue their operations for this batch: for example the remaining callers
+// of a burst, or callers that have just received their results.
 func (b *batcher) takeBatch(ops []*op) []*op {
 	runtime.Gosched()
 	b.mu.Lock()
@@ -338,8 +342,7 @@ func (b *batcher) close() {
 	b.closed = true
 }
 
-// close closes all batchers. It returns a channel that is closed when no call is in
-// flight.
+// close closes all batchers. The returned channel is closed when no call is in flight.
 func (all *batchers) close() (idle chan struct{}) {
 	for i := range all {
 		all[i].close()

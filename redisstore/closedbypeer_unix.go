@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// closedByPeer reports whether the peer has closed a connection that has no data to
+// closedByPeer reports whether the server has closed a connection that has no data to
 // read. It does not block.
 func closedByPeer(conn net.Conn) bool {
 	if secure, ok := conn.(interface{ NetConn() net.Conn }); ok {

@@ -1,17 +1,17 @@
--- Write the states that changed, and make sure that every key has a TTL. An unused state
--- is deleted. If the caller passed the instant, the state is kept, because the caller may
--- pass an earlier instant next time.
+-- Write the states that changed, and make sure that every key has a TTL. A key whose
+-- state is unused is deleted. If the caller passed the instant, an unused state is
+-- kept, because the caller may pass an earlier instant next time.
 --
--- A key that is written again gets a longer TTL than it needs and stores when it
--- expires. Most writes then need not set the TTL: a write in place costs a third of
--- SET. A call for one key, and an all-or-nothing call, always set the TTL. This
--- restores a TTL that was removed.
+-- A key that is written again gets a longer TTL than its state needs, and the instant
+-- of expiry is stored with the state. Most later writes then need not set the TTL:
+-- writing the string in place costs a third of SET. A call for one key and an
+-- all-or-nothing call always set the TTL, which restores a TTL that was removed.
 local reply, now_ms = {pack('<d', t)}, floor(t / 1000)
 for k = 1, plain do
   local key, s, v, rule = KEYS[k], states[k], before[k], last_rule[k]
   if not foreign[k] then
     local reset_at = rule.x.reset_at(rule.w, s)
-    -- The state may still matter under the limit by which it was written.
+    -- The state may still matter under the limit with which it was written.
     local kept = s == found[k] and (expires_at[k] or 0) >= now_ms
     if (server_clock and reset_at <= t and not kept) or (s.a == 0 and s.b == 0 and s.c == 0) then
       if v then
@@ -30,7 +30,8 @@ for k = 1, plain do
           redis.call('SETRANGE', key, '0', pack(VALUE, FORMAT, s.a, s.b, s.c, current))
         end
       elseif s == found[k] then
-        -- A caller's instant must not end a TTL that was set by the server's clock.
+        -- An instant that the caller passed must not shorten a
+        -- TTL that was set by the server's clock.
         if server_clock or expires_at[k] == 0 then
           redis.call(EXPIRE, key, max(needed, current))
         end

@@ -10,48 +10,49 @@ import (
 	"github.com/headgate/headgate/internal/micros"
 )
 
-// denialCache stores the keys that have nothing left, as of Redis' last reply. What
-// other processes spend in the meantime only lowers the balance. So a key that has no
-// unit by the cached state has none in Redis either, unless units are refunded: see
-// sharedState.
+// denialCache stores keys that have no units left according to Redis' last reply.
+// Requests of other processes only spend more units in the meantime. So if no unit is
+// available by the cached state, none is available in Redis either, unless units were
+// refunded: see sharedState.
 //
-// The number of entries is fixed. A key replaces another key with the same hash.
+// The number of entries is fixed. A key replaces the previous key with the same hash.
 type denialCache struct {
-	ttl     int64 // ns; below 0 disables the cache
+	ttl     int64 // in ns; if below 0, the cache is disabled
 	entries [1 << 14]atomic.Pointer[denial]
 	shared  [1 << 10]sharedState
 }
 
-// denial is the last result for a key. An invalid one only records until which instant
-// the key is known.
+// denial is the last result for a key. If invalid is set, there is no cached denial,
+// and the entry only records the instant of the last result.
 type denial struct {
 	rule      *rule
 	redisKey  string
 	timestamp timestamp
 	invalid   bool
-	unordered bool // with invalid: the operation did more than spend
+	unordered bool // set together with invalid if the operation did not only spend units
 	state     algo.State
-	decision  headgate.Decision // of a log: the denial of one unit
+	decision  headgate.Decision // for a sliding log: the denial of one unit
 }
 
-// timestamp is the instant of a decision. It also has the begin and end of the call
-// that returned it, by the store's own monotonic clock in ns.
+// timestamp is the instant of a decision, and the times at which its call was sent and
+// its reply was received. These two times are in ns since the store was created.
 type timestamp struct {
-	t              int64 // µs
+	t              int64 // instant of the decision in µs
 	sent, received int64
-	serverClock    bool // t is by the server's clock
+	serverClock    bool // whether t is by the server's clock
 }
 
-// sharedState is what rules with the same state share; after a hash collision other
-// rules share it, too. It records whether units were refunded, and whether the rules'
-// limits differ: then each rule may find more than the other left.
+// sharedState is shared by all rules with the same state in Redis. Rules with a hash
+// collision share it, too. It records whether units were refunded, and whether the
+// rules have different limits: then a key may have units left by one rule although it
+// has none by another.
 type sharedState struct {
 	refunded    atomic.Bool
-	params      atomic.Pointer[string] // of the first rule
+	params      atomic.Pointer[string] // parameters of the first rule
 	mixedLimits atomic.Bool
 }
 
-// addRule records a rule by the header that the script reads.
+// addRule records a rule, given its header in the encoding of the script.
 func (s *sharedState) addRule(header []byte) {
 	params := string(header)
 	if !s.params.CompareAndSwap(nil, &params) && *s.params.Load() != params {
@@ -59,7 +60,7 @@ func (s *sharedState) addRule(header []byte) {
 	}
 }
 
-// markLost records an operation without a reply, which may still be executed.
+// markLost records that an operation got no reply; the server may still execute it.
 func (s *sharedState) markLost() {
 	if s.mixedLimits.Load() {
 		s.markRefunded()
@@ -82,7 +83,7 @@ func (d *denialCache) entry(redisKey string) *atomic.Pointer[denial] {
 	return &d.entries[maphash.String(seed, redisKey)%uint64(len(d.entries))]
 }
 
-// remember stores the state that an operation left if nothing is left. Otherwise it
+// remember caches the result of an operation if it left no units. Otherwise it
 // invalidates the entry of the key.
 func (d *denialCache) remember(o *op) {
 	if d.ttl >= 0 && !o.exhausted() {
@@ -92,8 +93,8 @@ func (d *denialCache) remember(o *op) {
 	}
 }
 
-// invalidate invalidates the entry of a key. After an operation that did more than
-// spend, no earlier result may be stored.
+// invalidate invalidates the entry of an operation's key. If the operation did not only
+// spend units, results from before the operation can no longer be cached.
 func (d *denialCache) invalidate(o *op) {
 	if d.ttl < 0 {
 		return
@@ -104,7 +105,8 @@ func (d *denialCache) invalidate(o *op) {
 	}
 }
 
-// put stores a result.
+// put stores a result in the entry of its key, if merge does not prefer the current
+// entry.
 func (d *denialCache) put(next *denial) {
 	entry := d.entry(next.redisKey)
 	for {
@@ -116,9 +118,12 @@ func (d *denialCache) put(next *denial) {
 	}
 }
 
-// merge returns the entry that results from k and the current entry of the same hash;
-// nil keeps the current one. The result with the later instant applies. If an operation
-// did more than spend by one rule, the order is unknown and the entry becomes invalid.
+// merge returns the denial to store after the result k. The parameter known is the
+// current denial of the entry; a result of nil means that known stays. k is stored if
+// it has a later instant or another key than known. Otherwise an invalid known stays.
+// If k is by another rule than known, or if the operation of k did not only spend
+// units, the order of the two is unknown, and merge returns an invalid denial.
+// Otherwise k is stored if it is valid and has the same instant as known.
 func (k *denial) merge(known *denial) *denial {
 	switch {
 	case known == nil || known.redisKey != k.redisKey || known.timestamp.t < k.timestamp.t:
@@ -133,18 +138,19 @@ func (k *denial) merge(known *denial) *denial {
 	return k
 }
 
-// exhausted reports whether the next unit is certainly denied, and for how long is
-// known.
+// exhausted reports whether the operation's result can be cached: a request for one
+// more unit would certainly be denied, and it is known until when.
 func (o *op) exhausted() bool {
 	if o.request.Verb != algo.Take || o.decision.Remaining > 0 || o.decision.Never || o.rule.shared.refunded.Load() {
 		return false
 	}
-	// A log reports when it has room again only in the denial of one unit.
+	// For a log, only the denial of one unit contains the time at which a unit is
+	// available.
 	return o.rule.log == nil || !o.decision.Allowed && o.request.N == 1
 }
 
-// answer decides a queued take that is certainly denied from the cache, and reports
-// whether it did. While the take was queued, its key may have been cached.
+// answer decides a queued take from the cache if it is certainly denied, and reports
+// whether it did. The denial of the key may have been cached while the take was queued.
 func (d *denialCache) answer(o *op) bool {
 	if o.request.Verb != algo.Take {
 		return false
@@ -156,7 +162,8 @@ func (d *denialCache) answer(o *op) bool {
 	return known
 }
 
-// lookup returns the decision for a take that is certainly denied.
+// lookup returns the decision for a take that is certainly denied, and whether there is
+// such a decision in the cache.
 func (d *denialCache) lookup(o *op, elapsed func() int64) (headgate.Decision, bool) {
 	if d.ttl < 0 || o.request.N < 1 || o.rule.shared.refunded.Load() {
 		return headgate.Decision{}, false
@@ -177,8 +184,10 @@ func (d *denialCache) lookup(o *op, elapsed func() int64) (headgate.Decision, bo
 	return known.deny(o.request.N, earliest, latest)
 }
 
-// bounds returns the earliest and the latest instant that the server's clock may show
-// now. The server decided after the call was sent and before its reply arrived.
+// bounds returns the earliest and the latest instant that may be the current time of
+// the server's clock. The server decided after the call was sent and before its reply
+// arrived. If a caller passed the instant of the decision, bounds returns the parameter
+// now twice.
 func (ts *timestamp) bounds(now, monotonic int64) (earliest, latest int64) {
 	if !ts.serverClock {
 		return now, now
@@ -186,9 +195,9 @@ func (ts *timestamp) bounds(now, monotonic int64) (earliest, latest int64) {
 	return ts.t + (monotonic-ts.received)/int64(time.Microsecond), ts.t + (monotonic-ts.sent)/int64(time.Microsecond) + 1
 }
 
-// deny returns a denial if there is no unit even at the latest instant. The decision is
-// computed for the earliest instant, so that a caller who waits for RetryAfter is not
-// too early.
+// deny returns a denial if no unit is available even at the instant latest. The
+// decision is computed for the instant earliest, so that a caller that waits for
+// RetryAfter does not return too early.
 func (k *denial) deny(cost, earliest, latest int64) (headgate.Decision, bool) {
 	if k.rule.log != nil {
 		return k.denyLog(cost, earliest, latest)

@@ -24,15 +24,15 @@ type Level = diagnosis.Level
 // The levels of a finding.
 const (
 	Fine    = diagnosis.Fine
-	Warning = diagnosis.Warning // decisions work, at a cost that the finding names
-	Failing = diagnosis.Failing // decisions fail, or will fail
+	Warning = diagnosis.Warning // decisions work, but have a disadvantage that the finding names
+	Failing = diagnosis.Failing // decisions fail now, or will fail later
 )
 
-// Diagnose checks the Redis of a URL, which has the syntax of [Open]. It makes a few
-// decisions in a namespace of its own, which it removes, and changes nothing else. It
-// also reports what the user has no permission to read. Diagnose returns an error only
-// for an invalid URL; an unreachable server is a finding. It takes about 30 round
-// trips. ctx bounds its time, or 20 s if ctx has no deadline.
+// Diagnose checks the Redis servers of a URL, which has the syntax of [Open]. It makes
+// a few decisions in a namespace of its own, removes these keys, and changes nothing
+// else. It also reports what the user has no permission to read. Diagnose returns an
+// error only for an invalid URL; an unreachable server is a finding. It needs about 30
+// round trips. It returns when ctx ends or, if ctx has no deadline, after at most 20 s.
 func Diagnose(ctx context.Context, rawURL string) ([]Finding, error) {
 	t, err := parseURL(rawURL)
 	if err != nil {
@@ -52,7 +52,7 @@ func Diagnose(ctx context.Context, rawURL string) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = s.Close() }() // the findings cover its possible errors
+	defer func() { _ = s.Close() }() // an error would also be a finding
 	d := &diagnoser{kind: t.kind, store: s}
 	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
@@ -60,7 +60,8 @@ func Diagnose(ctx context.Context, rawURL string) ([]Finding, error) {
 	return d.findings, nil
 }
 
-// diagnoseTimeout bounds all checks if ctx has no deadline.
+// diagnoseTimeout is the maximum duration of all checks together if ctx has no
+// deadline.
 const diagnoseTimeout = 20 * time.Second
 
 // diagnoser collects findings.
@@ -74,7 +75,7 @@ func (d *diagnoser) add(check string, level Level, says, advice string) {
 	d.findings = append(d.findings, Finding{Check: check, Level: level, Says: says, Advice: advice})
 }
 
-// failed adds the finding of a failed check.
+// failed adds a finding for a check that failed with err.
 func (d *diagnoser) failed(check string, level Level, err error) {
 	d.findings = append(d.findings, diagnosis.OfError(check, level, err, "headgate: redis: "))
 }
@@ -95,8 +96,8 @@ func (d *diagnoser) run(ctx context.Context, c *lazyClient) {
 	}
 }
 
-// nodes adds the findings for every node that accepts writes. A finding that all nodes
-// share is added once.
+// nodes adds the findings for every node that accepts writes. If all nodes have the
+// same finding, it is added once, without addresses.
 func (d *diagnoser) nodes(ctx context.Context, nodes map[string]rueidis.Client) {
 	found := map[Finding][]string{}
 	var order []Finding
@@ -104,7 +105,7 @@ func (d *diagnoser) nodes(ctx context.Context, nodes map[string]rueidis.Client) 
 	for address, client := range nodes {
 		n := inspect(ctx, client)
 		if d.kind == cluster && n.info["role"] == "slave" {
-			continue // the findings of its primary apply
+			continue // the finding of the replica's primary is sufficient
 		}
 		inspected++
 		for _, f := range n.findings() {
@@ -123,8 +124,8 @@ func (d *diagnoser) nodes(ctx context.Context, nodes map[string]rueidis.Client) 
 	}
 }
 
-// cluster reports whether all slots are served. One node that disagrees is enough for a
-// failure.
+// cluster adds the finding about whether all hash slots are served. If one node reports
+// a failure, it is a failure.
 func (d *diagnoser) cluster(ctx context.Context, nodes map[string]rueidis.Client) {
 	var last Finding
 	for address, client := range nodes {
@@ -157,8 +158,8 @@ func clusterFinding(info map[string]string) Finding {
 	return Finding{Check: "cluster", Level: Fine, Says: "all slots are served, by " + info["cluster_size"] + " primaries"}
 }
 
-// decisions runs the verbs under every algorithm and resets the keys. It reports
-// whether decisions work.
+// decisions tests all operations with every algorithm and resets the keys. It adds a
+// finding and reports whether all operations work.
 func (d *diagnoser) decisions(ctx context.Context) bool {
 	for _, a := range algo.All() {
 		if err := d.decide(ctx, a.Name); err != nil {
@@ -188,7 +189,7 @@ const (
 	slowDecision  = 10 * time.Millisecond // 1/5 of the default time budget of a decision
 )
 
-// latency adds the latency of a decision.
+// latency adds the finding about the latency of decisions.
 func (d *diagnoser) latency(ctx context.Context) {
 	b, err := d.store.Bind(headgate.Rule{Scope: "check", Name: "check", Limit: headgate.Limit{Rate: 1000, Period: time.Minute}})
 	if err != nil {

@@ -10,16 +10,16 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// node is the state that a server reports.
+// node contains the state that a server reports about itself.
 type node struct {
 	info        map[string]string // INFO
-	config      map[string]string // CONFIG GET, as far as permitted
-	clockOffset time.Duration     // how far its clock is ahead of the local clock
+	config      map[string]string // reply of CONFIG GET, as far as permitted
+	clockOffset time.Duration     // time of the server's clock minus time of the local clock
 	err         error             // error of INFO
 	clockErr    error             // error of TIME
 }
 
-// inspect reads everything that the checks need from a server.
+// inspect reads the data of a server that the checks need.
 func inspect(ctx context.Context, client rueidis.Client) *node {
 	n := &node{config: map[string]string{}}
 	text, err := client.Do(ctx, client.B().Info().Build()).ToString()
@@ -48,8 +48,8 @@ func (n *node) measureClock(ctx context.Context, client rueidis.Client) {
 	n.clockOffset = time.Unix(seconds, micros*1000).Sub(middle)
 }
 
-// fields parses the lines name:value of INFO and similar replies. In RESP3 the text
-// type marker may precede them.
+// fields parses the lines of INFO and similar replies, which have the form name:value.
+// In RESP3, the prefix “txt:” may precede the first line.
 func fields(text string) map[string]string {
 	all := map[string]string{}
 	for line := range strings.SplitSeq(strings.TrimPrefix(text, "txt:"), "\n") {
@@ -65,7 +65,7 @@ func (n *node) number(name string) int64 {
 	return i
 }
 
-// findings returns the findings for the server.
+// findings returns the findings about the server.
 func (n *node) findings() []Finding {
 	if n.err != nil {
 		return []Finding{
@@ -83,8 +83,8 @@ func (n *node) findings() []Finding {
 	return kept
 }
 
-// version checks the release. 6.2 is the first one with every command that the scripts
-// use.
+// version checks the version of the server. 6.2 is the first version with all commands
+// that the scripts use.
 func (n *node) version() Finding {
 	name, text := "Redis", n.info["redis_version"]
 	if valkey := n.info["valkey_version"]; valkey != "" {
@@ -127,7 +127,8 @@ func (n *node) role() Finding {
 	return Finding{Check: "role", Level: Fine, Says: "a primary without replicas"}
 }
 
-// fullPercent is the usage in percent from which memory or connections are a warning.
+// fullPercent is the percentage of memory or connections in use from which there is a
+// warning.
 const fullPercent = 90
 
 func (n *node) memory() Finding {
@@ -148,7 +149,7 @@ func (n *node) memory() Finding {
 
 func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }
 
-// eviction reports what happens when the memory is full.
+// eviction returns the finding about what the server does when its memory is full.
 func (n *node) eviction() Finding {
 	policy, evicted := n.info["maxmemory_policy"], n.number("evicted_keys")
 	count := ""
@@ -171,7 +172,7 @@ func (n *node) eviction() Finding {
 	}
 }
 
-// persistence reports what is lost in a restart.
+// persistence returns the finding about what is lost when the server restarts.
 func (n *node) persistence() Finding {
 	save, known := n.config["save"]
 	fsync := n.config["appendfsync"]
@@ -209,10 +210,11 @@ func (n *node) clients() Finding {
 	return Finding{}
 }
 
-// maxClockSkew is the clock difference from which the finding is a warning.
+// maxClockSkew is the clock difference from which there is a warning.
 const maxClockSkew = time.Second
 
-// clockFinding rounds the difference, so that nodes that agree have the same finding.
+// clockFinding returns the finding about the server's clock. It rounds the difference,
+// so that nodes with nearly the same time have the same finding.
 func (n *node) clockFinding() Finding {
 	const meaning = "the server's clock decides, so limits are still exact"
 	switch {

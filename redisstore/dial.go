@@ -12,10 +12,10 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// dialer opens the connections of the client. A client reconnects on behalf of a caller
-// whose deadline may be short. A connection that is established after that deadline is
-// kept for the next caller. Without this, short deadlines could prevent the client from
-// ever connecting.
+// dialer opens the connections of the client. The client reconnects when a caller needs
+// a connection, and the deadline of that caller may be short. A connection that is
+// established after the deadline is kept for the next caller. Without this, short
+// deadlines could prevent the client from ever connecting.
 type dialer struct {
 	kind      kind
 	addresses []string // alternative addresses of one server; nil if the client selects the address
@@ -27,17 +27,18 @@ type dialer struct {
 	first     int // index of the address to try first
 }
 
-// pendingDial is a connection attempt in progress or completed.
+// pendingDial is an attempt to connect. It is in progress until done is closed.
 type pendingDial struct {
 	done        chan struct{}
 	conn        net.Conn
 	err         error
 	took        time.Duration
 	endedAt     time.Time
-	leftForNext atomic.Bool // left for a later caller than the one that started it
+	leftForNext atomic.Bool // whether the caller that waited left the connection to a later caller
 }
 
-// maxUnclaimed is how long an unclaimed result, a connection or an error, may be used.
+// maxUnclaimed is the maximum time for which the result of an attempt, a connection or
+// an error, is kept for a caller that uses it.
 const maxUnclaimed = time.Second
 
 func newDialer(t *target) *dialer {
@@ -65,18 +66,19 @@ func (d *dialer) dial(ctx context.Context, address string, netDialer *net.Dialer
 			return nil, &net.OpError{Op: "dial", Net: d.network(), Err: context.DeadlineExceeded}
 		}
 		if !d.claim(address, p) {
-			continue // another caller claimed it
+			continue // another caller uses this result
 		}
 		if time.Since(p.endedAt) <= maxUnclaimed {
 			return p.conn, p.err
 		}
 		if p.conn != nil {
-			_ = p.conn.Close() // unclaimed for so long that it may be stale
+			_ = p.conn.Close() // the connection may be stale
 		}
 	}
 }
 
-// start starts to connect, unless an attempt is in progress.
+// start returns the attempt to connect to address that is in progress. If there is
+// none, it starts one.
 func (d *dialer) start(address string, netDialer *net.Dialer, config *tls.Config) (*pendingDial, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -100,15 +102,18 @@ func (d *dialer) start(address string, netDialer *net.Dialer, config *tls.Config
 	return p, nil
 }
 
-// leaveForNext reports, once, that the caller's remaining time is too short for the
-// handshake and one request. These are two round trips, and connecting took at least
-// one. The client drops a connection on which a caller has waited for too long.
+// leaveForNext reports whether the caller should leave the connection to a later
+// caller, because its remaining time is too short for the handshake and one request.
+// These take two round trips, and connecting took at least one. If a caller used the
+// connection and its deadline passed, the client would close the connection.
+// leaveForNext returns true only once.
 func (p *pendingDial) leaveForNext(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ok && p.err == nil && time.Until(deadline) < 2*p.took && p.leftForNext.CompareAndSwap(false, true)
 }
 
-// claim removes a pending dial. It returns false if another caller has claimed it.
+// claim removes an attempt, so that only the caller uses its result. It returns false
+// if another caller has removed it.
 func (d *dialer) claim(address string, p *pendingDial) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -126,7 +131,8 @@ func (d *dialer) network() string {
 	return "tcp"
 }
 
-// connect tries each address of the server, beginning with the one that worked last.
+// connect tries the addresses of the server one after another, beginning with the
+// address that worked last.
 func (d *dialer) connect(ctx context.Context, address string, netDialer *net.Dialer, config *tls.Config) (net.Conn, error) {
 	addresses := d.addresses
 	if addresses == nil {
@@ -154,8 +160,9 @@ func (d *dialer) setFirst(index int) {
 	d.mu.Unlock()
 }
 
-// connectTo connects to one address. It uses 1/remaining of the time left, so that the
-// other addresses can still be tried; remaining includes this one.
+// connectTo connects to one address. remaining is the number of addresses to try,
+// including this one. connectTo uses at most 1/remaining of the time left, so that
+// there is time for the others.
 func (d *dialer) connectTo(ctx context.Context, address string, remaining int, netDialer *net.Dialer, config *tls.Config) (net.Conn, error) {
 	deadline, _ := ctx.Deadline()
 	ctx, cancel := context.WithTimeout(ctx, time.Until(deadline)/time.Duration(remaining))
@@ -170,8 +177,8 @@ func (d *dialer) connectTo(ctx context.Context, address string, remaining int, n
 	return handshakeTLS(ctx, conn, address, config)
 }
 
-// handshakeTLS performs a TLS handshake on conn. The certificate must contain the host,
-// unless the configuration sets another name.
+// handshakeTLS performs a TLS handshake on conn. The server's certificate must be valid
+// for the host in address, unless config sets another name.
 func handshakeTLS(ctx context.Context, conn net.Conn, address string, config *tls.Config) (net.Conn, error) {
 	if config.ServerName == "" {
 		config = config.Clone()
@@ -188,16 +195,17 @@ func handshakeTLS(ctx context.Context, conn net.Conn, address string, config *tl
 	return tlsConn, nil
 }
 
-// handshakeError is the error for a server that does not answer the TLS handshake.
+// handshakeError is the error for a server that does not complete the TLS handshake in
+// time.
 type handshakeError struct{ err error }
 
 func (e *handshakeError) Error() string { return "TLS handshake: " + e.err.Error() }
 
 func (e *handshakeError) Unwrap() error { return e.err }
 
-// track returns a connection that is closed with the dialer at the latest, even while a
-// caller waits for a reply. If no reply ever arrives on it, the next attempt starts
-// with another address.
+// track wraps a connection. When the dialer is closed, it closes the connection even if
+// a caller is waiting for a reply. If a connection is closed and no reply has ever
+// arrived on it, the next attempt starts with the next address.
 func (d *dialer) track(conn net.Conn, index int) net.Conn {
 	c := &trackedConn{Conn: conn, dialer: d, index: index}
 	c.touch()
@@ -210,23 +218,26 @@ type trackedConn struct {
 	dialer   *dialer
 	index    int
 	answered atomic.Bool
-	lastUsed atomic.Int64 // last write, or last read of data, in ns since processStart
-	reading  atomic.Int32 // Read calls in progress
+	lastUsed atomic.Int64 // time of the last write, or of the last read that returned data, in ns since processStart
+	reading  atomic.Int32 // number of Read calls in progress
 	release  func() bool
 }
 
-// idleAfter is how long a connection without traffic counts as in use. An idle
-// connection is checked before a write: servers and firewalls close idle connections,
-// and what was not sent can be sent again.
+// idleAfter is the time without traffic after which a connection counts as idle. Before
+// a write on an idle connection, the store checks whether the connection is still open,
+// because servers and firewalls close idle connections. A call that has not been sent
+// can safely be sent on another connection.
 const idleAfter = 100 * time.Millisecond
 
 var processStart = time.Now()
 
-// errClosedWhileIdle: the connection was found closed before anything was sent on it.
+// errClosedWhileIdle means that the server had closed the connection before the request
+// was sent.
 var errClosedWhileIdle = errors.New("the server closed the connection while it was idle")
 
-// Write sends p, unless the connection is idle and found closed. During a Read, replies
-// to earlier requests may be pending, so the Read reports the closed connection.
+// Write sends p, unless the connection is idle and the server has closed it. If a Read
+// is in progress, Write does not check this: replies to earlier requests may be
+// pending, and Read then returns the error.
 func (c *trackedConn) Write(p []byte) (int, error) {
 	if c.isIdle() && c.reading.Load() == 0 && closedByPeer(c.Conn) {
 		return 0, errClosedWhileIdle
@@ -263,7 +274,8 @@ func (c *trackedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// close cancels pending dials, closes every connection, and waits.
+// close cancels attempts to connect, closes every connection, and waits until all
+// attempts have ended.
 func (d *dialer) close() {
 	d.mu.Lock()
 	d.cancel()

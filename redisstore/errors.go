@@ -23,9 +23,9 @@ func errOverloaded() error {
 	return newStoreError(headgate.ReasonOverloaded, "too many calls are queued, or Redis is too slow; reduce the load, or raise MaxWaiting or Timeout", nil)
 }
 
-// errNotSent is the error for a caller that returned before its operation was sent. If
-// the caller canceled its own context, the error is that of the context and not a store
-// error.
+// errNotSent is the error for a caller that stopped waiting before its operation was
+// sent. If the caller canceled its own context, the error is the error of the context
+// and not a store error.
 func errNotSent(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("redisstore: not sent, nothing was spent: %w", ctx.Err())
@@ -58,13 +58,13 @@ func errUnsupported(action, accepted string) error {
 	return fmt.Errorf("redisstore: %s: %w: %s", action, headgate.ErrUnsupported, accepted)
 }
 
-// retryReason is why a call that the server did not execute may be sent again.
+// retryReason is the reason why a call may be sent again.
 type retryReason uint8
 
 const (
-	noRetry  retryReason = iota // the call was executed, may have been, or fails every time
+	noRetry  retryReason = iota // do not retry: the call was or may have been executed, or would fail again
 	noScript                    // the server has not cached the script
-	tryAgain                    // the cluster is moving the keys
+	tryAgain                    // the cluster is moving the keys to another node
 	notSent                     // the call was not sent
 )
 
@@ -92,8 +92,9 @@ const (
 	adviceACL     = "the user's ACL lacks a permission; docs/operations.md lists the required ones"
 )
 
-// errorReplies lists the error replies of servers: their prefix (without ERR), a text
-// that they contain, and the reason and advice of the resulting error.
+// errorReplies lists known error replies of servers. A reply matches if it starts with
+// prefix (after “ERR ” is removed) and contains the text contains. reason and advice
+// are those of the resulting store error.
 var errorReplies = []struct {
 	prefix, contains string
 	reason           headgate.StoreErrorReason
@@ -146,16 +147,17 @@ func classify(err error) error {
 	return connectionError(err)
 }
 
-// isServerReply reports whether err is an error reply of the server. rueidis marks it
-// by the error's type, go-redis by a method.
+// isServerReply reports whether err is an error reply of the server. rueidis uses an
+// error type for such errors, go-redis a method.
 func isServerReply(err error) bool {
 	var reply interface{ RedisError() }
 	_, ok := rueidis.IsRedisErr(err)
 	return ok || errors.As(err, &reply)
 }
 
-// connectionError classifies an error that is not a reply of the server. Only if no
-// connection was established is it certain that nothing was spent.
+// connectionError converts an error that is not a reply of the server to a store error.
+// It is certain that nothing was spent only if no connection was established, or if the
+// server had closed the connection before the call was sent.
 func connectionError(err error) error {
 	var op *net.OpError
 	switch {
@@ -167,7 +169,7 @@ func connectionError(err error) error {
 	return errTimedOut(err)
 }
 
-// errUnreachable returns the error for a connection that was not established.
+// errUnreachable returns the error for a connection that could not be established.
 func errUnreachable(err error, advice string) error {
 	var certificate *tls.CertificateVerificationError
 	var noTLS tls.RecordHeaderError
@@ -185,11 +187,12 @@ func errUnreachable(err error, advice string) error {
 	return newStoreError(headgate.ReasonUnreachable, advice, err)
 }
 
-// errWrongMode returns the error for a server that the URL's scheme does not fit.
+// errWrongMode returns the error for a server whose mode does not match the URL's
+// scheme.
 func errWrongMode(advice string) error { return newStoreError(headgate.ReasonRefused, advice, nil) }
 
-// firstLine returns an error with at most 160 bytes of the first line of a server's
-// reply. The rest may contain a key.
+// firstLine returns an error whose text is the first line of err's text, truncated to
+// 160 bytes. The remaining text may contain a key.
 func firstLine(err error) error {
 	text, _, _ := strings.Cut(err.Error(), "\n")
 	if len(text) > 160 {

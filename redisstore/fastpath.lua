@@ -1,4 +1,4 @@
--- The common case: takes and peeks of plain states.
+-- The fast path executes the most frequent runs: takes and peeks of plain states.
 while pos <= size and mode == EACH and plain == #KEYS do
   local k, r, verb, count, n, next = unpack_from(RUN, runs, pos)
   if verb > PEEK then

@@ -11,8 +11,9 @@ import (
 	"github.com/headgate/headgate/internal/micros"
 )
 
-// guideRule is a token_bucket_interval rule in the layout of the Redis guides. It uses
-// their arithmetic in doubles: programs that share a bucket must compute alike.
+// guideRule is a token_bucket_interval rule in the layout of the Redis guides. It
+// computes with floating-point numbers as the scripts in the guides do, because
+// programs that share a bucket must get the same results.
 type guideRule struct {
 	*rule
 	capacity, rate int64
@@ -24,7 +25,7 @@ func newGuideRule(r *rule, l headgate.Limit) *guideRule {
 	return r.guide
 }
 
-// CanReserve returns false: the layout cannot store reservations.
+// CanReserve returns false, because the layout cannot store reservations.
 func (g *guideRule) CanReserve() bool { return false }
 
 // Reserve is not supported: the scripts that share the bucket do not allow a negative
@@ -42,8 +43,8 @@ func errGuideCannotReserve(verb string) error {
 	return errUnsupported(verb, "layout guide does not support reservations; use layout headgate")
 }
 
-// Apply executes verb with cost on the hash at key in one round trip. See
-// [headgate.Bound].
+// Apply executes the verb v with cost in one round trip. The state is a hash whose
+// Redis key is the parameter key. See [headgate.Bound].
 func (g *guideRule) Apply(ctx context.Context, now headgate.Instant, key string, v headgate.Verb, cost int64) (headgate.Decision, error) {
 	if err := g.store.checkReady(ctx); err != nil {
 		return headgate.Decision{}, err
@@ -73,7 +74,8 @@ func (g *guideRule) args(now headgate.Instant, v headgate.Verb, cost int64) []st
 	return args
 }
 
-// answer returns the decision for the bucket that the script left.
+// answer returns the decision for the bucket as the script left it; text is the
+// script's reply.
 func (g *guideRule) answer(text string, v headgate.Verb, cost int64) (headgate.Decision, error) {
 	if len(text) != 1+4*8 {
 		return headgate.Decision{}, errReply(len(text))
@@ -97,8 +99,9 @@ func (g *guideRule) answer(text string, v headgate.Verb, cost int64) (headgate.D
 	return g.withDeniedBy(d), nil
 }
 
-// availableAt returns the first µs at which the script finds want tokens. It returns
-// [headgate.MaxInstant] if another program's numbers lead to a later instant.
+// availableAt returns the first instant in µs at which the script would find the tokens
+// that the parameter want requires. It returns [headgate.MaxInstant] if that instant
+// would be later, because another program has stored extreme numbers.
 func (g *guideRule) availableAt(want, tokens, last float64, t int64) int64 {
 	if tokens >= want {
 		return t
@@ -118,15 +121,16 @@ func (g *guideRule) availableAt(want, tokens, last float64, t int64) int64 {
 	return at
 }
 
-// refills returns the number of refills that the script computes at an instant. The
-// conversions prevent a compiler from fusing the operations.
+// refills returns the number of refills that the script would compute at the instant t.
+// The conversions to float64 prevent the compiler from fusing the operations, which
+// would round differently.
 func (g *guideRule) refills(t int64, last float64) float64 {
 	now := float64(float64(t/1e6) + float64(float64(t%1e6)/1e6))
 	return math.Floor(float64(float64(now-last) / g.interval))
 }
 
-// runWithGuides is run for a transaction with keys in LayoutGuide. Each such key is a
-// call of its own, after everything that can be decided together.
+// runWithGuides is like run, for a transaction with keys in LayoutGuide. Each of these
+// keys needs its own call. These calls follow the calls for all other keys.
 func (x *transaction) runWithGuides(ctx context.Context) error {
 	if len(x.groups) > 0 {
 		x.store.send(ctx, x.groups)
@@ -165,17 +169,19 @@ func (x *transaction) applyGuide(ctx context.Context, o *op, v headgate.Verb, co
 	return err
 }
 
-// undoAll refunds what was taken, as far as possible.
+// undoAll refunds the first taken ops of guideOps and the other keys, as far as
+// possible.
 func (x *transaction) undoAll(ctx context.Context, taken int) {
 	refundCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), x.store.options.Timeout)
 	defer cancel()
 	for _, o := range x.guideOps[:taken] {
-		_ = x.applyGuide(refundCtx, o, headgate.Refund, o.request.N) // what cannot be refunded stays spent
+		_ = x.applyGuide(refundCtx, o, headgate.Refund, o.request.N) // after an error the units stay spent
 	}
 	x.undo(ctx)
 }
 
-// peekGuides decides each op as if the earlier ops on its key had been taken.
+// peekGuides peeks every op on a key in LayoutGuide, as if the earlier ops on the same
+// key had been taken.
 func (x *transaction) peekGuides(ctx context.Context) error {
 	total := map[string]int64{}
 	for _, o := range x.guideOps {

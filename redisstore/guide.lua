@@ -1,12 +1,13 @@
--- The token bucket of the Redis guides. It repeats the steps of the guides' scripts with
--- the same doubles, so that all scripts agree on a shared bucket: a hash with the fields
--- tokens and last_refill, in seconds. In addition, this script returns more details, uses
--- the server's clock, and sets a TTL.
+-- The token bucket of the Redis guides. This script executes the same steps as the
+-- scripts in the guides, with the same floating-point numbers, so that all of them get
+-- the same results for a shared bucket: a hash with the fields tokens and last_refill,
+-- in seconds. In addition, this script returns more details, uses the server's clock,
+-- and sets a TTL.
 --
 -- ARGV: capacity, tokens per interval, interval in seconds, verb, units, and optionally
--- an instant in seconds and µs; without it the server's clock decides. The reply is one
--- string: whether the request is allowed, the remaining tokens, last_refill, and the
--- instant's seconds and µs.
+-- an instant in seconds and µs. Without an instant the server's clock is used. The
+-- reply is one string: whether the request is allowed, the remaining tokens,
+-- last_refill, and the seconds and µs of the instant.
 
 local TAKE, PEEK, REFUND, RESET = 0, 1, 2, 3
 local DAY, LONGEST = 86400, 4e9 -- seconds; LONGEST is above the longest fill time
@@ -21,7 +22,7 @@ if not seconds then
 end
 local now = seconds + micros / 1000000
 
--- HMGET fails if the value is not a hash; RESET fails then, too.
+-- HMGET fails if the value is not a hash, so RESET fails then, too.
 local fields = redis.call('HMGET', key, 'tokens', 'last_refill')
 if verb == RESET then
   redis.call('DEL', key)
@@ -50,8 +51,8 @@ elseif verb == REFUND then
   tokens = math.min(capacity, tokens + n)
 end
 
--- An unused bucket is kept for a day after it is full, so that a client that returns
--- within the day finds its intervals unchanged.
+-- A bucket is kept for a day after it is full, so that the refill intervals of a client
+-- that returns within the day continue unchanged.
 if (verb == TAKE and n > 0) or (verb == REFUND and not missing) then
   redis.call('HSET', key, 'tokens', tokens, 'last_refill', last_refill)
 end

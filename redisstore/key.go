@@ -10,10 +10,10 @@ import (
 )
 
 // keyNames builds the Redis keys of a rule: hg:{tag}:namespace:algorithm:scope:key. The
-// tag, 128 bits of a hash, alone decides the slot, so that no text of a user does,
-// whatever braces it contains. The rest is readable and unique for each state: each
-// part is escaped, and a part that is too long is truncated and ends with a hash of the
-// whole part.
+// tag, 128 bits of a hash, alone determines the hash slot. A user's text cannot
+// influence the slot, even if it contains braces. The other parts are readable and
+// unique for each state: each part is escaped, and a part that is too long is truncated
+// and ends with a hash of the whole part.
 type keyNames struct {
 	namespace string
 	group     func(key string) string
@@ -23,11 +23,12 @@ type keyNames struct {
 const (
 	maxScopePart = 80
 	maxKeyPart   = 64
-	hashLength   = 22 // characters of 128 bits in base64
+	hashLength   = 22 // number of base64 characters of a 128-bit hash
 )
 
-// algorithmCodes are the abbreviations of the algorithms in Redis keys. An algorithm
-// without a code is written in full: no algorithm's name equals another's code.
+// algorithmCodes contains the abbreviations of the algorithms in Redis keys. An
+// algorithm without a code is written in full. No algorithm has a name that equals the
+// code of another.
 var algorithmCodes = map[headgate.Algorithm]string{
 	headgate.TokenBucket:         "tb",
 	headgate.TokenBucketInterval: "ti",
@@ -48,7 +49,7 @@ func newKeyNames(o *Options, algorithm headgate.Algorithm, scope string) keyName
 	}
 }
 
-// redisKey returns the Redis key of a key.
+// redisKey returns the Redis key for the caller's key.
 func (n *keyNames) redisKey(key string) string {
 	group := key
 	if n.group != nil {
@@ -64,8 +65,8 @@ func (n *keyNames) redisKey(key string) string {
 	return string(append(b, escapeKey(key)...))
 }
 
-// appendHash appends 128 bits of SHA-256 in base64 without padding. The hash is over
-// the parts, each prefixed with its length.
+// appendHash appends the first 128 bits of a SHA-256 hash in base64 without padding.
+// The hashed text consists of the parts, each prefixed with its length.
 func appendHash(b []byte, parts ...string) []byte {
 	var buffer [256]byte
 	text := buffer[:0]
@@ -77,11 +78,12 @@ func appendHash(b []byte, parts ...string) []byte {
 	return base64.RawURLEncoding.AppendEncode(b, sum[:16])
 }
 
-// escapePart escapes text, including the colons that separate parts. The result has at
-// most maxLength bytes.
+// escapePart escapes a part of a Redis key, including colons, because colons separate
+// the parts. The result has at most maxLength bytes.
 func escapePart(text string, maxLength int) string { return escape(text, maxLength, false) }
 
-// escapeKey escapes a key. A key is the last part, so its colons are not escaped.
+// escapeKey escapes the caller's key. It is the last part of a Redis key, so its colons
+// are not escaped.
 func escapeKey(key string) string { return escape(key, maxKeyPart, true) }
 
 func escape(text string, maxLength int, colons bool) string {
@@ -99,8 +101,9 @@ func escape(text string, maxLength int, colons bool) string {
 	return b.String()[:maxLength-hashLength-1] + "~" + string(appendHash(nil, text))
 }
 
-// isPlainByte is the set of bytes that are not escaped. It excludes the escape and
-// truncation characters, and the bytes that are special to a terminal or a glob.
+// isPlainByte is the set of bytes that are not escaped. It does not contain the
+// characters that mark an escape or a truncation, or bytes with a special meaning in a
+// terminal or a glob.
 var isPlainByte = func() (is [256]bool) {
 	for _, c := range "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.@/+=,#:" {
 		is[c] = true

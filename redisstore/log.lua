@@ -1,19 +1,20 @@
--- The storage of sliding logs. A log is one string: the format, the number of dead
--- entries at the front, the units of all live entries, and then the entries, oldest
--- first. An entry is an instant and its units.
+-- The storage of sliding logs. A log is one string: the format, the number of expired
+-- entries at the beginning, the units of all other entries, and then the entries,
+-- oldest first. An entry consists of an instant and the units spent at it.
 --
--- A decision reads few entries: those at the front, up to the first that still counts,
--- and the newest. The entries between them are one entry with their total units to the
--- algorithm.
+-- A decision reads only a few entries: the first entries up to one that still counts
+-- (the front), and the newest entry. For the algorithm, all entries between them are
+-- one entry with their total units.
 local log_store = {}
 local HEAD, HEAD_BYTES, LOG_FORMAT = '<BI4d', 13, 2
 local ENTRY, ENTRY_BYTES = '<dI4', 12
-local CHUNK, MAX_ENTRIES = 64, 1048576 -- entries of the first read; entries of a log
--- deleted is the set of keys to delete at the end. A cluster node whose slot is being
--- moved would refuse to access a key again after its deletion.
+local CHUNK, MAX_ENTRIES = 64, 1048576 -- entries of the first read; maximum entries of a log
+-- deleted is the set of keys to delete at the end of the script. If a key were deleted
+-- immediately, a cluster node that is moving the slot of the key would refuse to access
+-- the key again.
 local deleted = {}
 
--- load appends the entries in raw, from pos on, to the front.
+-- load appends the entries in raw, from the position pos on, to the front of the log.
 local function load(log, raw, pos)
   local front = log.front
   while pos <= #raw do
@@ -24,7 +25,7 @@ local function load(log, raw, pos)
   end
 end
 
--- assemble builds the list of entries that the algorithm sees.
+-- assemble builds the list of entries on which the algorithm works.
 local function assemble(log)
   local list, unread = {}, log.count - log.first - #log.front
   for i = 1, #log.front do
@@ -39,7 +40,7 @@ local function assemble(log)
   log.list, log.unread = list, unread
 end
 
--- read_more reads the next entries, twice as many each time.
+-- read_more reads the next entries: as many as the front has, but at least CHUNK.
 local function read_more(log)
   local from = log.first + #log.front
   local to = min(log.count, from + max(CHUNK, #log.front))
@@ -47,15 +48,16 @@ local function read_more(log)
   assemble(log)
 end
 
--- read_until reads entries until the front contains one later than before and at least
--- units units.
+-- read_until reads entries until the front contains an entry later than the instant
+-- before, and in total at least the given units.
 local function read_until(log, before, units)
   while log.unread > 0 and (#log.front == 0 or log.front[#log.front].at <= before or log.front_units < units) do
     read_more(log)
   end
 end
 
--- write_log writes the whole string: a head without dead entries, and the entries.
+-- write_log writes the whole string: a head that counts no expired entries, and the
+-- given entries.
 local function write_log(log, rule, total, entries)
   if entries == '' then
     deleted[log.key] = true
@@ -65,8 +67,9 @@ local function write_log(log, rule, total, entries)
   end
 end
 
--- read_front returns the front of a key's string. It returns nil in mode EACH if the
--- key has a value of another kind.
+-- read_front returns the beginning of the string of a key, or '' if there is none. In
+-- mode EACH it returns nil if the value is not a log; in the other modes that is an
+-- error.
 local function read_front(key)
   if deleted[key] then
     return ''
@@ -122,13 +125,14 @@ function log_store.answer(log, rule, n, allowed)
   return rule.x.answer(rule.w, log.list, t, n, allowed)
 end
 
--- unchanged_part returns the part of a small log's string that does not change.
+-- unchanged_part returns the part of the string of a completely read log that a take
+-- does not change.
 local function unchanged_part(log, dropped, merged)
   return log.raw:sub(HEAD_BYTES + (log.first + dropped) * ENTRY_BYTES + 1, merged and -ENTRY_BYTES - 1 or -1)
 end
 
--- modify_in_place changes a large log in place. Once more than half of the entries are
--- dead, it rewrites the string without them.
+-- modify_in_place changes a part of the string of a large log. If more than half of the
+-- entries have expired, it writes the string again without them.
 local function modify_in_place(log, rule, dropped, merged, total, entry)
   local key, first = log.key, log.first + dropped
   local reset_at = rule.x.reset_at(rule.w, log.list)
@@ -142,7 +146,8 @@ local function modify_in_place(log, rule, dropped, merged, total, entry)
   redis.call(EXPIRE, key, ttl_end(reset_at))
 end
 
--- take takes units that fit. The log must not be used after it.
+-- take takes n units, which the limit allows. The table log must not be used
+-- afterwards.
 function log_store.take(log, rule, n)
   if n == 0 then
     return
@@ -167,7 +172,7 @@ function log_store.take(log, rule, n)
   end
 end
 
--- rewrite writes a log that was read completely.
+-- rewrite writes a log of which all entries have been read.
 local function rewrite(log, rule)
   local entries, total = {}, 0
   for i, entry in ipairs(log.list) do
@@ -176,8 +181,8 @@ local function rewrite(log, rule)
   write_log(log, rule, total, concat(entries))
 end
 
--- refund reads the whole log. The log must not be used after it; the same applies to
--- reset and undo.
+-- refund refunds n units. It reads the whole log. After refund, reset and undo, the
+-- table log must not be used.
 function log_store.refund(log, rule, n)
   if n > 0 and log.count > 0 then
     read_until(log, EXACT, 0)
@@ -190,7 +195,7 @@ function log_store.reset(log)
   deleted[log.key] = true
 end
 
--- undo removes n units that were recorded at the instant mark.
+-- undo removes n units that the log recorded at the instant mark.
 function log_store.undo(log, rule, mark, n)
   if log.count > 0 then
     read_until(log, EXACT, 0)
@@ -199,7 +204,8 @@ function log_store.undo(log, rule, mark, n)
   end
 end
 
--- close sets the TTL of a log, even if its units were denied.
+-- close sets the TTL of a log, even if the units were denied. It deletes a log that is
+-- unused.
 function log_store.close(log, rule)
   if log.bytes == 0 then
     return

@@ -8,17 +8,17 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-// ApplyAll takes from every op or from none; see [headgate.Store]. If all keys may be
-// in one call, it is one atomic call. They always may, except in a cluster, where only
-// keys of one slot may: the limits on one key, and keys that [Options.Group] groups
-// together.
+// ApplyAll takes the cost of every op, or of none; see [headgate.Store]. It is one
+// atomic call if all keys may be in one call. Except in a cluster, all keys may. In a
+// cluster, only keys in the same hash slot may: the limits on one key, and on keys that
+// [Options.Group] groups together.
 //
-// Otherwise the calls for all slots are sent simultaneously. If one denies, ApplyAll
-// undoes what the others took, as far as it is certain that no key then has more than
-// if nothing had been taken; see Undo in package algo. So ApplyAll never allows too
-// much. While a request is denied, a key may have less by the request's cost for a
-// moment. If another request took from the key in the meantime, some of that cost may
-// stay spent.
+// Otherwise ApplyAll sends one call for each slot, all simultaneously. If one of them
+// denies, ApplyAll undoes what the others took. It refunds only as many units as would
+// certainly be available without this request; see Undo in package algo. Therefore
+// ApplyAll never allows too much. Until a denied request has been undone, its cost is
+// missing from the keys of the other calls. If another request took units of such a key
+// in the meantime, some of that cost may stay spent.
 func (s *Store) ApplyAll(ctx context.Context, now headgate.Instant, ops []headgate.Op, peek bool, decisions []headgate.Decision) error {
 	if len(decisions) != len(ops) {
 		return fmt.Errorf("redisstore: %w: len(decisions) is %d; must be %d, one for each op", headgate.ErrInvalidPolicy, len(decisions), len(ops))
@@ -48,16 +48,16 @@ func (s *Store) ApplyAll(ctx context.Context, now headgate.Instant, ops []headga
 	return nil
 }
 
-// transaction is the state of one ApplyAll.
+// transaction is the state of one ApplyAll call.
 type transaction struct {
 	store    *Store
 	mode     mode
 	ops      []*op
 	groups   []*group
-	guideOps []*op // ops on keys in LayoutGuide; each is a call of its own
+	guideOps []*op // ops on keys in LayoutGuide, each of which needs its own call
 }
 
-// read groups the ops into calls.
+// read converts the ops to operations and groups them into calls.
 func (x *transaction) read(now headgate.Instant, ops []headgate.Op) error {
 	bySlot := map[string]*group{}
 	for i, op := range ops {
@@ -130,9 +130,9 @@ func (x *transaction) allTaken() bool {
 	return true
 }
 
-// undo refunds what the groups that allowed have taken, and replaces their decisions by
-// those of a peek. It is sent even if the caller's context has ended. What cannot be
-// undone stays spent.
+// undo refunds the units that the allowed groups have taken, and replaces the decisions
+// of these groups by those of a peek. It sends the refunds even if the caller's context
+// has ended. Units that cannot be refunded stay spent.
 func (x *transaction) undo(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), x.store.options.Timeout)
 	defer cancel()
@@ -157,8 +157,8 @@ func (x *transaction) undo(ctx context.Context) {
 	}
 }
 
-// invalidateDenials removes cached denials of the keys for which this group refunded
-// units.
+// invalidateDenials removes the cached denials of the keys for which this group has
+// refunded units.
 func (g *group) invalidateDenials(s *Store) {
 	for _, k := range g.keys {
 		for _, o := range k.ops {
@@ -171,7 +171,7 @@ func (g *group) invalidateDenials(s *Store) {
 	}
 }
 
-// undoGroup returns a group that undoes what this group took.
+// undoGroup returns a group of operations that undo what this group took.
 func (g *group) undoGroup() *group {
 	back := &group{now: g.now}
 	for _, k := range g.keys {
@@ -187,8 +187,8 @@ func (g *group) undoGroup() *group {
 	return back
 }
 
-// units returns how many units all operations on the key took. It returns 0 for unknown
-// if the operations had different limits.
+// units returns the number of units that all operations on the key took together. It
+// returns 0, which means unknown, if the operations had different limits.
 func (k *keyOps) units() (total int64) {
 	for _, o := range k.ops {
 		if !k.log && o.rule != k.ops[0].rule {
@@ -199,13 +199,14 @@ func (k *keyOps) units() (total int64) {
 	return total
 }
 
-// newestEntryAt returns the instant at which a log recorded the units that were just
-// taken at t. It differs from t if the clock stepped back.
+// newestEntryAt returns the instant at which a log recorded the units that were taken
+// at the instant t. It differs from t if the clock went back.
 func (o *op) newestEntryAt(t int64) int64 {
 	return t + o.decision.ResetAfter.Microseconds() - o.rule.log.Params()[1]
 }
 
-// copyLogDecisions replaces the decisions for logs by those made after the undo.
+// copyLogDecisions replaces the decisions about logs by the decisions after the undo,
+// which are in the group back.
 func (g *group) copyLogDecisions(back *group) {
 	for _, k := range g.keys {
 		if !k.log {
@@ -221,5 +222,5 @@ func (g *group) copyLogDecisions(back *group) {
 	}
 }
 
-// tagOf returns the part of a Redis key that decides its slot.
+// tagOf returns the part of a Redis key that determines its hash slot.
 func tagOf(redisKey string) string { return redisKey[len("hg:{"):][:hashLength] }

@@ -19,13 +19,14 @@ import (
 //	redis+sentinel://host:26379,host:26379/NAME   the primary that is called NAME
 //	redis+cluster://host:7000,host:7001           a cluster, through any of its nodes
 //
-// In a redis:// URL with several addresses, the first that responds is used. A
-// redis+sentinel:// URL also accepts sentinel_user, sentinel_password and db. All URLs
-// accept the parameters namespace, layout, timeout, denial_memory and
-// batching, which override opts. An invalid URL is a [*URLError]. opts may be nil.
+// If a redis:// URL has several addresses, the store uses the first one that responds.
+// A redis+sentinel:// URL also accepts the parameters sentinel_user, sentinel_password
+// and db. All URLs accept the parameters namespace, layout, timeout, denial_memory and
+// batching, which override opts. The error for an invalid URL is a [*URLError]. opts
+// may be nil.
 //
-// Open does no I/O: the first call connects. While the server is unreachable, every
-// call returns a [*headgate.StoreError].
+// Open does no I/O: the first call of the store connects. While the server is
+// unreachable, every call returns a [*headgate.StoreError].
 func Open(rawURL string, opts *Options) (*Store, error) {
 	t, err := parseURL(rawURL)
 	if err != nil {
@@ -45,26 +46,27 @@ func Open(rawURL string, opts *Options) (*Store, error) {
 	return New(newLazyClient(t, option), &o)
 }
 
-// lazyClient is a [Client] that connects on first use, and retries until it succeeds.
-// After that the underlying client reconnects automatically.
+// lazyClient is a [Client] that connects when it is first used. If that fails, a later
+// call tries again. Once connected, the underlying client reconnects automatically.
 type lazyClient struct {
 	kind    kind
 	option  rueidis.ClientOption
 	dialer  *dialer
 	mu      sync.Mutex
 	client  rueidis.Client // nil until connected
-	attempt *attempt       // in progress, or just failed
+	attempt *attempt       // attempt in progress, or the last attempt if it failed; may be nil
 	closed  bool
 }
 
-// attempt is one attempt to connect.
+// attempt is one attempt to connect. It is in progress until done is closed.
 type attempt struct {
 	done    chan struct{}
 	err     error
 	endedAt time.Time
 }
 
-// attemptTTL is how long a failed attempt is reported without a new one.
+// attemptTTL is the time for which calls return the error of a failed attempt before a
+// new attempt starts.
 const attemptTTL = 50 * time.Millisecond
 
 func newLazyClient(t *target, option *rueidis.ClientOption) *lazyClient {
@@ -73,8 +75,8 @@ func newLazyClient(t *target, option *rueidis.ClientOption) *lazyClient {
 	return c
 }
 
-// get returns the connected client. It waits for an attempt in progress, but not longer
-// than ctx.
+// get returns the connected client. It waits for an attempt in progress, but at most
+// until ctx ends.
 func (c *lazyClient) get(ctx context.Context) (rueidis.Client, error) {
 	c.mu.Lock()
 	if c.client != nil || c.closed {
@@ -131,9 +133,9 @@ func (c *lazyClient) connect(a *attempt) {
 	}
 }
 
-// newClient connects and checks that the server fits the URL. If one of several
-// addresses accepts the connection but does not respond, the dialer starts with the
-// next address.
+// newClient connects and checks that the mode of the server matches the URL. If the URL
+// has several addresses and a server accepts the connection but does not respond,
+// newClient tries again, and the dialer then starts with the next address.
 func (c *lazyClient) newClient() (client rueidis.Client, err error) {
 	for range max(1, len(c.dialer.addresses)) {
 		client, err = rueidis.NewClient(c.option)
@@ -142,13 +144,14 @@ func (c *lazyClient) newClient() (client rueidis.Client, err error) {
 		}
 	}
 	if err != nil {
-		return nil, err // client is a nil pointer in a non-nil interface
+		return nil, err // client would be a nil pointer in a non-nil interface
 	}
 	return client, c.checkMode(client)
 }
 
-// checkMode checks that the mode of the server fits the URL. HELLO requires no
-// permission. A server without HELLO is not checked.
+// checkMode returns an error if the mode of the server (cluster, sentinel, standalone)
+// does not match the URL. It uses the command HELLO, which requires no permission. A
+// server without HELLO is not checked.
 func (c *lazyClient) checkMode(client rueidis.Client) error {
 	switch c.kind {
 	case cluster:
@@ -166,8 +169,8 @@ func (c *lazyClient) checkMode(client rueidis.Client) error {
 	return nil
 }
 
-// serverMode returns standalone, cluster or sentinel. It returns "" for an old server
-// or a proxy; the first decision reports what is wrong with it.
+// serverMode returns “standalone”, “cluster” or “sentinel”. It returns "" for an old
+// server or a proxy; if it cannot be used, the first decision returns an error.
 func serverMode(client rueidis.Client) string {
 	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 	defer cancel()
@@ -180,7 +183,8 @@ func serverMode(client rueidis.Client) string {
 	return text
 }
 
-// classifyConnect classifies a connection error. In every case nothing was spent.
+// classifyConnect converts an error of connecting to a store error. Nothing was spent
+// in any of these cases.
 func (c *lazyClient) classifyConnect(err error) error {
 	classified := classify(err)
 	var known *headgate.StoreError
@@ -195,7 +199,7 @@ func (c *lazyClient) classifyConnect(err error) error {
 	return errUnreachable(err, "the server accepts connections but does not answer; it may be stopped, in protected mode, or require TLS (rediss://)")
 }
 
-// Run connects if necessary and runs the calls.
+// Run connects if necessary and executes the calls.
 func (c *lazyClient) Run(ctx context.Context, calls []Call, replies []Reply) {
 	client, err := c.get(ctx)
 	if err != nil {
@@ -207,11 +211,11 @@ func (c *lazyClient) Run(ctx context.Context, calls []Call, replies []Reply) {
 	Rueidis(client).Run(ctx, calls, replies)
 }
 
-// Sharded reports what the URL's scheme implies.
+// Sharded reports whether the scheme of the URL is the one for a cluster.
 func (c *lazyClient) Sharded(context.Context) (bool, error) { return c.kind == cluster, nil }
 
-// Remove deletes the keys that match pattern. If the client never connected, nothing
-// was written.
+// Remove deletes the keys that match pattern. If the client has never connected, there
+// are no keys to delete and Remove does nothing.
 func (c *lazyClient) Remove(ctx context.Context, pattern string) error {
 	c.mu.Lock()
 	client := c.client
@@ -222,8 +226,8 @@ func (c *lazyClient) Remove(ctx context.Context, pattern string) error {
 	return Rueidis(client).Remove(ctx, pattern)
 }
 
-// Close closes the client. It waits for an attempt in progress and closes its client,
-// too.
+// Close closes the client. If an attempt to connect is in progress, Close waits until
+// it has ended and its connection is closed.
 func (c *lazyClient) Close() {
 	c.mu.Lock()
 	client, a := c.client, c.attempt

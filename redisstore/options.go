@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Layout is the format of a key's state in Redis.
+// Layout is the format in which the state of a key is stored in Redis.
 type Layout string
 
 // The layouts. The zero value means [LayoutHeadgate].
@@ -16,45 +16,49 @@ const (
 	// LayoutHeadgate stores the state of every algorithm in strings in the format of
 	// this package.
 	LayoutHeadgate Layout = "headgate"
-	// LayoutGuide stores token_bucket_interval as the scripts in the Redis guides do:
-	// as a hash with the fields tokens and last_refill, under exactly the caller's key.
-	// Services that run such a script share the bucket. Everything else is as in
-	// LayoutHeadgate.
+	// LayoutGuide stores the state of token_bucket_interval in the same way as the
+	// scripts in the Redis guides: in a hash with the fields tokens and last_refill,
+	// whose Redis key is exactly the caller's key. A service that runs such a script
+	// uses the same bucket. The other algorithms are stored as in LayoutHeadgate.
 	LayoutGuide Layout = "guide"
 )
 
-// Options are the settings of a store. A field that is zero has its default; nil
-// means all defaults. The batching and caching settings do not change any decision.
+// Options are the settings of a store. A field with the zero value has the default
+// given in its comment; a nil *Options means all defaults.
 type Options struct {
 	// Namespace separates programs that use the same server. Programs with the same
-	// namespace share the state of policies with the same name. It has at most 64
+	// namespace share the state of policies that have the same name. It has at most 64
 	// bytes; empty means "default".
 	Namespace string
-	// Group returns the part of a key that decides its slot in a cluster; nil means the
-	// whole key. Limits on keys with the same part are applied in one call: user:7:read
-	// and user:7:write, for example, grouped as user:7. Group must not block. Every
-	// program that shares the state must use the same grouping.
+	// Group returns the part of a key that determines its hash slot in a cluster; nil
+	// means the whole key. Limits on keys with the same part are applied in one call,
+	// for example on user:7:read and user:7:write if Group returns user:7 for both.
+	// Group must not block. All programs that share the state must use the same Group
+	// function.
 	Group func(key string) string
-	// Layout is the format of the state of token_bucket_interval.
+	// Layout is the format of the state of token_bucket_interval. Empty means
+	// [LayoutHeadgate].
 	Layout Layout
-	// Timeout bounds a call whose context has no deadline. It also bounds how long a
-	// call may be queued. 0 means 1 s.
+	// Timeout is the maximum duration of a call whose context has no deadline. It is
+	// also the maximum time for which a call may be queued. 0 means 1 s.
 	Timeout time.Duration
-	// MaxWaiting is the maximum number of queued calls. The next call fails with
-	// [headgate.ReasonOverloaded]. 0 means 65,536.
+	// MaxWaiting is the maximum number of queued calls; in a cluster, for each 1/32 of
+	// the hash slots. Any further call fails with [headgate.ReasonOverloaded]. 0 means
+	// 65,536.
 	MaxWaiting int
-	// NoBatching sends each call alone, even while other calls are in flight.
+	// NoBatching makes the store send each call alone, even while other calls are in
+	// flight. This does not change any decision.
 	NoBatching bool
-	// DenialCacheTTL is how long, at most, a key that has nothing left is denied
-	// without a call to Redis. Redis would deny, too, unless in the meantime another
-	// process refunds units, undoes a charge on several nodes, or decides by another
-	// limit of the same policy. 0 means 1 s; below 0 disables the cache. After this
-	// process has refunded units under a rule (Refund, Reset, Cancel), nothing is
-	// cached under that rule.
+	// DenialCacheTTL is the maximum time for which the store denies requests for a key
+	// that has no units left without a call to Redis. Redis would deny these requests,
+	// too, except if another process in the meantime refunds units, undoes a charge on
+	// several nodes, or decides by another limit of the same policy. 0 means 1 s; below
+	// 0 disables the cache. After this process has refunded units under a rule (Refund,
+	// Reset, Cancel), it no longer caches denials under that rule.
 	DenialCacheTTL time.Duration
-	// Ephemeral removes all keys of the namespace when the store is closed. Use it for
-	// a namespace that no other program uses. Buckets in LayoutGuide belong to no
-	// namespace; they remain until their TTL ends.
+	// Ephemeral makes Close remove all keys of the namespace. Use it for a namespace
+	// that no other program uses. Buckets in LayoutGuide are in no namespace; they
+	// remain until their TTL ends.
 	Ephemeral bool
 }
 

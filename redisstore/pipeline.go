@@ -6,19 +6,20 @@ import (
 )
 
 const (
-	maxKeys  = 128 // keys in one script call; the server runs nothing else during it
-	maxRules = 200 // rules in one script call
+	maxKeys  = 128 // maximum number of keys in one script call, during which the server executes nothing else
+	maxRules = 200 // maximum number of rules in one script call
 )
 
-// packer groups operations into script calls. It is reused for every batch.
+// packer groups operations into script calls. A goroutine reuses it for all its
+// batches.
 type packer struct {
 	store  *Store
 	index  map[string]*keyOps
 	byName map[string]*group
 }
 
-// groups puts operations into as few script calls as possible. Operations decided at
-// the same instant share a call; in a cluster only operations on one key do.
+// groups distributes operations to as few script calls as possible. Operations with the
+// same instant share a call. In a cluster, they must also have the same key.
 func (p *packer) groups(ops []*op) []*group {
 	if p.store.sharded.Load() {
 		return p.groupsByKey(ops)
@@ -35,8 +36,8 @@ func (p *packer) groups(ops []*op) []*group {
 	return all
 }
 
-// newGroup returns a group with room for keys keys. The first group of a batch uses the
-// packer's index.
+// newGroup returns a group that starts at o's instant and has room for the given number
+// of keys, up to maxKeys. The first group of a batch uses the packer's index.
 func (p *packer) newGroup(o *op, first bool, keys int) *group {
 	g := &group{now: o.request.T}
 	if first {
@@ -69,9 +70,10 @@ func (p *packer) groupsByKey(ops []*op) []*group {
 	return all
 }
 
-// accepts reports whether an operation may join the group. Operations on one key keep
-// their order: a group accepts nothing more after the next group was started, or in a
-// cluster after the next group with the same key.
+// accepts reports whether an operation may be added to the group. Operations on the
+// same key must keep their order. Therefore nothing is added to a group after the next
+// group was started or, in a cluster, after the next group with the same key was
+// started.
 func (g *group) accepts(o *op) bool {
 	if g.now != o.request.T || len(g.rules) >= maxRules {
 		return false
@@ -80,7 +82,8 @@ func (g *group) accepts(o *op) bool {
 	return len(g.keys) < maxKeys || g.find(o.redisKey) != nil
 }
 
-// send runs the calls of the groups and stores the results in their operations.
+// send executes the calls of the groups and stores the results in the operations of the
+// groups.
 func (s *Store) send(ctx context.Context, groups []*group) {
 	calls, replies := make([]Call, len(groups)), make([]Reply, len(groups))
 	for i, g := range groups {
@@ -99,7 +102,7 @@ func (s *Store) send(ctx context.Context, groups []*group) {
 	}
 }
 
-// sendAlone sends one operation in a call of its own.
+// sendAlone sends one operation in its own call.
 func (s *Store) sendAlone(ctx context.Context, o *op) {
 	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
@@ -108,17 +111,19 @@ func (s *Store) sendAlone(ctx context.Context, o *op) {
 	s.send(ctx, []*group{g})
 }
 
-// retryDelay is the pause before a call is retried that the server could not run
-// temporarily.
+// retryDelay is the delay before a call is sent again that the server temporarily could
+// not execute.
 const retryDelay = 2 * time.Millisecond
 
-// maxRetries bounds the retries of a call. It is far above what a healthy server needs.
+// maxRetries is the maximum number of retries of a call. A healthy server needs far
+// fewer.
 const maxRetries = 1000
 
-// run runs calls through the client and retries the calls that the server certainly did
-// not run. After NOSCRIPT it sends the full script. After TRYAGAIN, while a cluster
-// moves the keys, it retries until ctx ends. A call that found its connection closed is
-// sent on another connection.
+// run executes calls through the client. It sends a call again if the server certainly
+// did not execute the call. After NOSCRIPT, it sends the full script. After TRYAGAIN,
+// which a cluster returns while it moves the keys, it retries until ctx ends. If the
+// connection was found closed before the call was sent, run sends the call on another
+// connection.
 func (s *Store) run(ctx context.Context, calls []Call, replies []Reply) {
 	s.client.Run(ctx, calls, replies)
 	for range maxRetries {
@@ -153,7 +158,7 @@ func (s *Store) runAgain(ctx context.Context, calls []Call, replies []Reply, ind
 	}
 }
 
-// sleep waits for d. It returns false if ctx ends first.
+// sleep waits for d and returns true. It returns false if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -1,26 +1,29 @@
--- The only script of this store for its own layout. It applies a list of runs to the
--- states of KEYS at one instant and writes the states that changed. It consists of
--- prelude.lua, fastpath.lua, log.lua, slowpath.lua and commit.lua. arithmetic.lua and
--- algorithm_of, which returns an algorithm's functions by its number, precede it.
+-- This is the only script for the store's own layout. It executes a list of runs on the
+-- states of KEYS at one instant and writes the states that changed. A run is one or
+-- several equal operations on one key. The script consists of prelude.lua,
+-- fastpath.lua, log.lua, slowpath.lua and commit.lua. Before them come arithmetic.lua
+-- and the function algorithm_of, which returns the functions of the algorithm with a
+-- given number.
 --
 -- ARGV[1] is the header: the instant in µs, or -1 for the server's clock; the mode; the
--- number of keys with plain states, which precede the keys with logs; and the rules, each
--- with its algorithm and its parameters. ARGV[2] is the list of runs. A run has a key, a
--- rule, a verb, a count, units, and the arguments of the verb. Numbers are packed by
--- struct, little-endian.
+-- number of keys with plain states, which precede the keys with logs; and the rules,
+-- each with its algorithm and its parameters. ARGV[2] is the list of runs. A run
+-- consists of the number of its key, the number of its rule, a verb, a count, units,
+-- and the arguments of the verb. Numbers are packed by struct, little-endian.
 --
--- The reply is one string: the instant, then the previous value of each plain state, then
--- the decisions of each run on a log. For plain states the caller repeats the steps to
--- compute the decisions.
+-- The reply is one string: the instant, then the previous value of each plain state,
+-- then the decisions of each run on a log. For plain states the caller repeats the
+-- steps to compute the decisions.
 
 local unpack_from, pack, concat = struct.unpack, struct.pack, table.concat
 
--- Modes: each run on its own; take all or nothing; report what ALL would decide.
+-- Modes: EACH executes every run independently, ALL takes all runs or none, PEEK_ALL
+-- reports what ALL would decide.
 local EACH, ALL, PEEK_ALL = 0, 1, 2
 local TAKE, PEEK, REFUND, RESET, RESERVE, CANCEL, UNDO = 0, 1, 2, 3, 4, 5, 6
 local STATE, STATE_BYTES, FORMAT = '<BdI4I4', 17, 1
--- VALUE is a state as stored in Redis. Its last field is the ms at which the key expires,
--- or 0.
+-- VALUE is the format of a state in Redis. Its last field is the instant in ms at which
+-- the key expires, or 0 if that is not stored.
 local VALUE, VALUE_BYTES = '<BdI4I4d', 25
 local ABSENT, FOREIGN = ('\0'):rep(VALUE_BYTES), ('\255'):rep(VALUE_BYTES)
 local RUN, DOUBLES = '<HHBI4d', '<dddddddddddd'
@@ -49,22 +52,25 @@ for i = 1, rule_count do
   rules[i] = {x = x, w = x.new(params)}
 end
 
--- A key's TTL, as the options of SET and as the command that sets it. It is rounded up
--- to a millisecond and never 0. An instant that the caller passed is independent of the
--- server's clock, so the key is kept a day longer than its state matters.
+-- SET_TTL is the option of SET, and EXPIRE the command, that sets the TTL of a key. The
+-- TTL is rounded up to a millisecond and never 0. An instant that the caller passed is
+-- independent of the server's clock, so the key is then kept for a day longer than its
+-- state matters.
 local SET_TTL, EXPIRE, FROM, EXTRA = 'PXAT', 'PEXPIREAT', 0, 0
 if not server_clock then
   SET_TTL, EXPIRE, FROM, EXTRA = 'PX', 'PEXPIRE', t, DAY
 end
 
--- ttl_end returns the TTL, or the expiry time, in ms of a key whose state is unused
--- from reset_at on.
+-- ttl_end returns the argument of SET_TTL and EXPIRE for a key whose state is unused
+-- from reset_at on: an instant in ms, or a duration in ms if the caller passed the
+-- instant.
 local function ttl_end(reset_at)
   return ceil_div(max(0, reset_at - FROM), 1000) + EXTRA
 end
 
--- Read the states of the plain keys. Another program's value is foreign and remains
--- unchanged. In the all-or-nothing modes it is an error.
+-- Read the states of the keys with plain states. A value that was written by another
+-- program is foreign and is not changed. In the all-or-nothing modes, a foreign value
+-- is an error.
 local before, found, states, expires_at, foreign, last_rule = {}, {}, {}, {}, {}, {}
 if plain > 0 and #KEYS > 1 and mode == EACH then
   -- MGET returns nothing for a key that is not a string; see commit.lua.
@@ -97,9 +103,9 @@ end
 local pos, size = 1, #runs
 local logs, answers = {}, {}
 
--- take_times takes n units count times at one instant. Costs add up, so if everything
--- fits it is one take. Otherwise it takes one after another until one is denied; all
--- later ones are denied, too.
+-- take_times takes n units count times at one instant. If all takes together are
+-- allowed, they are one take of the sum. Otherwise the takes are executed one after
+-- another until one is denied; all later takes would be denied, too.
 local function take_times(x, w, s, n, count)
   local next, ok = x.take(w, s, t, n * count)
   if ok or count == 1 then

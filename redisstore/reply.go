@@ -9,9 +9,9 @@ import (
 	"github.com/headgate/headgate/internal/micros"
 )
 
-const valueBytes = 25 // size of a state in Redis
+const valueBytes = 25 // number of bytes of a state in Redis
 
-// reader parses a reply from its start.
+// reader decodes a reply from its beginning to its end.
 type reader struct {
 	text      string
 	truncated bool // the reply was shorter than expected
@@ -31,7 +31,7 @@ func (r *reader) double() int64 {
 	return int64(math.Float64frombits(binary.LittleEndian.Uint64([]byte(r.next(8)))))
 }
 
-// state reads a state. ok is false if another program wrote it.
+// state reads a state. ok is false if the value was written by another program.
 func (r *reader) state() (s algo.State, ok bool) {
 	text := []byte(r.next(valueBytes))
 	if text[0] > stateFormat {
@@ -43,7 +43,8 @@ func (r *reader) state() (s algo.State, ok bool) {
 	return s, true
 }
 
-// answer reads a decision for a log. ok is false if another program wrote the log.
+// answer reads a decision about a log. ok is false if the value was written by another
+// program.
 func (r *reader) answer(rule *rule) (d headgate.Decision, ok bool) {
 	flags := r.next(2)
 	d = headgate.Decision{Allowed: flags[0] == 1, Never: flags[1] == 1, Limit: rule.limit, Remaining: r.double()}
@@ -51,7 +52,8 @@ func (r *reader) answer(rule *rule) (d headgate.Decision, ok bool) {
 	return rule.withDeniedBy(d), flags[0] <= 1
 }
 
-// read stores the result of every operation of the group.
+// read decodes the script's reply and stores the result of every operation of the
+// group.
 func (g *group) read(text string) {
 	r := reader{text: text}
 	g.decidedAt = r.double()
@@ -80,7 +82,7 @@ func (g *group) fail(err error) {
 	}
 }
 
-// setTimestamp stores in every operation when it was decided.
+// setTimestamp stores the time of the decision in every operation of the group.
 func (g *group) setTimestamp(sent, received int64) {
 	for _, k := range g.keys {
 		for _, o := range k.ops {
@@ -89,7 +91,8 @@ func (g *group) setTimestamp(sent, received int64) {
 	}
 }
 
-// read repeats the steps of the script, beginning with the state that the script found.
+// read repeats the steps of the script for one key, beginning with the state that the
+// script found.
 func (k *keyOps) read(r *reader, t int64) {
 	s, ok := r.state()
 	for _, o := range k.ops {
@@ -101,7 +104,8 @@ func (k *keyOps) read(r *reader, t int64) {
 	}
 }
 
-// step is the Go twin of run in slowpath.lua.
+// step executes an operation on the state s at t and stores the result. It is the Go
+// version of run in slowpath.lua.
 func (o *op) step(s algo.State, t int64) algo.State {
 	request := o.request
 	request.T = t
@@ -117,9 +121,9 @@ func (o *op) step(s algo.State, t int64) algo.State {
 	return o.after
 }
 
-// readLog reads the decisions of the script. For a run of takes these are the number of
-// allowed takes, the decision of the last allowed take if any, and that of the first
-// denied take if any.
+// readLog reads the decisions of the script about a log. For consecutive equal takes,
+// the reply contains the number of allowed takes, then the decision about the last
+// allowed take (if any) and the decision about the first denied take (if any).
 func (k *keyOps) readLog(r *reader) {
 	for ops := k.ops; len(ops) > 0; {
 		n := runLength(ops)
@@ -159,13 +163,14 @@ func readTakes(run []*op, r *reader) {
 		o.decision = denied
 		if i < fit {
 			o.decision = allowed
-			o.decision.Remaining += int64(fit-1-i) * o.request.N // taken later in the run
+			o.decision.Remaining += int64(fit-1-i) * o.request.N // add the units that later takes spent
 		}
 	}
 }
 
-// readAllOrNothing repeats the all-or-nothing decision of the script for plain keys.
-// For logs it reads the decision of the script.
+// readAllOrNothing stores the decisions of an all-or-nothing call. For keys with plain
+// states it repeats the decision of the script. For logs it reads the decision of the
+// script.
 func (g *group) readAllOrNothing(r *reader) {
 	fit := true
 	for _, k := range g.keys {
@@ -185,7 +190,8 @@ func (g *group) readAllOrNothing(r *reader) {
 	g.taken = plain && fit && g.mode == takeAll
 }
 
-// decide stores the decisions of the plain keys and reports whether all were allowed.
+// decide stores the decisions about the keys with plain states and reports whether all
+// were allowed. If peek is true, it does not spend their costs.
 func (g *group) decide(peek bool) bool {
 	var debits []algo.Debit
 	var ops []*op

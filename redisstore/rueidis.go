@@ -6,8 +6,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Rueidis returns a [Client] for a rueidis client. It pipelines concurrent calls, and
-// never repeats a call whose reply was lost.
+// Rueidis returns a [Client] that uses a rueidis client. It pipelines concurrent calls.
+// It never sends a call again if the reply was lost.
 func Rueidis(client rueidis.Client) Client { return rueidisClient{client} }
 
 type rueidisClient struct{ client rueidis.Client }
@@ -42,8 +42,8 @@ func (c rueidisClient) Sharded(context.Context) (bool, error) {
 	return c.client.Mode() == rueidis.ClientModeCluster, nil
 }
 
-// Remove scans the keys of every node. Replicas refuse to delete; the scan of their
-// primaries deletes the keys.
+// Remove scans the keys of every node and deletes the keys that match pattern. A
+// replica refuses to delete keys; they are deleted when its primary is scanned.
 func (c rueidisClient) Remove(ctx context.Context, pattern string) error {
 	for _, node := range c.client.Nodes() {
 		if err := removeFrom(ctx, node, pattern); err != nil {
@@ -53,7 +53,7 @@ func (c rueidisClient) Remove(ctx context.Context, pattern string) error {
 	return nil
 }
 
-const scanCount = 1000 // keys that a server examines in one SCAN
+const scanCount = 1000 // number of keys that a server examines in one SCAN
 
 func removeFrom(ctx context.Context, node rueidis.Client, pattern string) error {
 	for cursor := uint64(0); ; {

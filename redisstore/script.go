@@ -29,7 +29,8 @@ var commitLua string
 //go:embed guide.lua
 var guideLua string
 
-// script is the text of a script and its SHA-1, by which a server runs a cached script.
+// script is the text of a script and its SHA-1. A server that has cached the script
+// executes it by its SHA-1.
 type script struct{ text, sha string }
 
 func newScript(text string) *script {
@@ -37,28 +38,28 @@ func newScript(text string) *script {
 	return &script{text: text, sha: hex.EncodeToString(sum[:])}
 }
 
-// decideScript decides for every algorithm. guideScript is for the layout of the Redis
-// guides.
+// decideScript makes the decisions of every algorithm. guideScript makes the decisions
+// in the layout of the Redis guides.
 var (
 	decideScript = newScript(decideText())
 	guideScript  = newScript(guideLua)
 )
 
-// decideText returns the text of the script: the Lua code of all algorithms, then the
-// store's code. Each algorithm is in a branch of its own, so that only the ones in use
-// are executed.
+// decideText returns the text of decideScript: the Lua code of all algorithms, then the
+// Lua code of this store. The code of each algorithm is in a branch of its own, so that
+// only the code of the algorithms that a call uses is executed.
 func decideText() string {
 	var text strings.Builder
 	text.WriteString(algo.Arithmetic() + "\nlocal function algorithm_of(number)\n")
 	for i, a := range algo.All() {
 		fmt.Fprintf(&text, "if number == %d then\n%send\n", i+1, algo.LuaLocal("x", a.Lua)+"return x\n")
 	}
-	// Code that most calls do not need is in a branch: creating functions takes time
-	// even if they are never called.
+	// Code that most calls do not need is in a branch, because creating a function
+	// takes time even if the function is never called.
 	return text.String() + "end\n" + preludeLua + fastpathLua + "if pos <= size then\n" + logLua + slowpathLua + "end\n" + commitLua
 }
 
-// algorithmNumber returns the number of an algorithm in decideText.
+// algorithmNumber returns the number that decideText gives an algorithm.
 func algorithmNumber(name headgate.Algorithm) byte {
 	for i, a := range algo.All() {
 		if a.Name == name {

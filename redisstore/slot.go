@@ -1,7 +1,7 @@
 package redisstore
 
-// slotOf returns the cluster slot of a key with a hash tag: 14 bits of the CRC-16
-// (XMODEM) of the tag.
+// slotOf returns the cluster's hash slot of a key with the given hash tag: the lowest
+// 14 bits of the CRC-16 (XMODEM) of the tag.
 func slotOf(tag string) uint16 {
 	var crc uint16
 	for i := 0; i < len(tag); i++ {

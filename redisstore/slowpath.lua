@@ -1,12 +1,14 @@
--- What remains, from the run at pos on: everything but takes and peeks of plain states.
+-- The slow path executes the remaining runs, from the run at pos on.
 
--- mark_at reads a state from the arguments of a run.
+-- mark_at decodes a state in the arguments of a run. It also returns the position after
+-- it.
 local function mark_at(pos)
   local _, a, b, c, after = unpack_from(STATE, runs, pos)
   return {a = a, b = b, c = c}, after
 end
 
--- run applies one verb to a plain state. It also returns the position of the next run.
+-- run executes one run on a plain state and returns the new state. It also returns the
+-- position of the next run.
 local function run(rule, s, verb, count, n, pos)
   local x, w = rule.x, rule.w
   if verb == TAKE then
@@ -31,8 +33,8 @@ local function run(rule, s, verb, count, n, pos)
   return s, pos
 end
 
--- log_of returns the log of a key. It reads the log on first use. It returns nil if the
--- value is foreign.
+-- log_of returns the log of key k, which is read when it is first used. It returns nil
+-- if the value was written by another program.
 local function log_of(k)
   local log = logs[k]
   if not log then
@@ -48,15 +50,17 @@ local function answer(d)
   answers[#answers + 1] = pack(ANSWER, d.allowed and 1 or 0, d.never and 1 or 0, d.remaining, d.retry_after, d.reset_after)
 end
 
--- modify applies fn to a log. The next use reads the log again.
+-- modify calls fn, which changes the log of key k. When the log is used next, it is
+-- read again.
 local function modify(k, fn, ...)
   fn(log_of(k), ...)
   logs[k] = nil
 end
 
--- run_log_takes takes n units count times. Costs add up, so everything that fits is one
--- take. It appends the number of allowed takes, then the decision of the last allowed
--- take if any, then that of the first denied take if any.
+-- run_log_takes takes n units count times. The takes that are allowed are executed as
+-- one take of the sum. It appends the number of allowed takes, the decision about the
+-- last allowed take (if any), and the decision about the first denied take (if any) to
+-- the reply.
 local function run_log_takes(k, rule, count, n)
   local free = log_store.answer(log_of(k), rule, 0, true).remaining
   local fit = count
@@ -75,7 +79,7 @@ local function run_log_takes(k, rule, count, n)
   end
 end
 
--- run_log applies one verb to a log. It also returns the position of the next run.
+-- run_log executes one run on a log. It also returns the position of the next run.
 local function run_log(k, rule, verb, count, n, pos)
   local log, mark
   if verb == UNDO then
@@ -102,7 +106,7 @@ local function run_log(k, rule, verb, count, n, pos)
   return pos
 end
 
--- run_each applies the runs one after another.
+-- run_each executes the runs one after another, each independently.
 local function run_each()
   while pos <= size do
     local k, r, verb, count, n
@@ -119,8 +123,8 @@ local function run_each()
   end
 end
 
--- read_debits reads the runs as debits that are taken all or none, and returns whether
--- all fit. Each one is checked as if the earlier ones had been taken.
+-- read_debits decodes the runs as debits and checks each debit as if the earlier ones
+-- had been taken. It returns the debits, and whether all are allowed.
 local function read_debits()
   local list, total_of, ok = {}, {}, true
   while pos <= size do
@@ -144,8 +148,8 @@ local function read_debits()
   return list, ok
 end
 
--- apply_debits takes what was allowed. A denial only writes the state that a changed
--- limit carries over.
+-- apply_debits takes all debits if ok is true. Otherwise it takes nothing, and only
+-- adapts the states to limits that have changed.
 local function apply_debits(list, ok)
   for i = 1, #list do
     local c = list[i]
@@ -162,7 +166,7 @@ local function apply_debits(list, ok)
   end
 end
 
--- run_all takes every run or none.
+-- run_all takes all runs, or none if one is denied.
 local function run_all()
   local list, ok = read_debits()
   if mode == ALL then
@@ -183,7 +187,7 @@ else
   run_all()
 end
 for k = plain + 1, #KEYS do
-  if logs[k] and last_rule[k] and mode ~= PEEK_ALL then -- a peek may have another limit
+  if logs[k] and last_rule[k] and mode ~= PEEK_ALL then -- a peek may use another limit
     log_store.close(logs[k], last_rule[k])
   end
 end

@@ -19,17 +19,17 @@ type Store struct {
 	batchers     batchers
 	denials      denialCache
 	createdAt    time.Time
-	sharded      atomic.Bool // keys of one call must share a slot
-	shardedKnown atomic.Bool // sharded was read from the client
+	sharded      atomic.Bool // whether all keys of a call must be in one hash slot
+	shardedKnown atomic.Bool // whether sharded has been read from the client
 	closed       atomic.Bool
 	closeOnce    sync.Once
 
-	// ops is a pool of *op. An operation with an unknown result is not reused, because
-	// its call may still write to it.
+	// ops is a pool of *op. An operation whose result is unknown is not returned to the
+	// pool, because its call may still write to it.
 	ops sync.Pool
 }
 
-// New creates a store over an existing client: see [Rueidis] and package goredis.
+// New creates a store that uses an existing client: see [Rueidis] and package goredis.
 // Closing the store closes the client. New does no I/O. opts may be nil.
 func New(client Client, opts *Options) (*Store, error) {
 	full, err := opts.withDefaults()
@@ -47,7 +47,8 @@ func New(client Client, opts *Options) (*Store, error) {
 // elapsed returns the time since the store was created, in ns.
 func (s *Store) elapsed() int64 { return int64(time.Since(s.createdAt)) }
 
-// withTimeout returns ctx with the store's timeout if ctx has no deadline.
+// withTimeout returns ctx if it has a deadline, and otherwise ctx with the store's
+// Timeout.
 func (s *Store) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return ctx, func() {}
@@ -55,8 +56,8 @@ func (s *Store) withTimeout(ctx context.Context) (context.Context, context.Cance
 	return context.WithTimeout(ctx, s.options.Timeout)
 }
 
-// learnSharded reads from the client whether the keys of one call must share a slot. It
-// does so until the first success.
+// learnSharded asks the client whether all keys of a call must be in one hash slot.
+// Once the client has answered without an error, learnSharded does nothing.
 func (s *Store) learnSharded(ctx context.Context) error {
 	if s.shardedKnown.Load() {
 		return nil
@@ -107,9 +108,10 @@ func (s *Store) Bind(r headgate.Rule) (headgate.Bound, error) {
 	return bound, nil
 }
 
-// Close makes all later calls fail with [headgate.ErrClosed], waits at most 500 ms for
-// calls in flight, and closes the client. A call that has no reply by then fails with
-// an error, and its result is unknown.
+// Close makes all later calls fail with [headgate.ErrClosed], waits for calls in flight
+// for at most 500 ms, and closes the client. A call that has no reply by then fails;
+// whether its cost was spent is unknown. An ephemeral store also removes the keys of
+// its namespace, in at most 5 minutes.
 func (s *Store) Close() error {
 	var err error
 	s.closeOnce.Do(func() {
@@ -130,23 +132,25 @@ func (s *Store) Close() error {
 	return err
 }
 
-// closeTimeout is how long Close waits for calls in flight.
+// closeTimeout is the maximum time for which Close waits for calls in flight.
 const closeTimeout = 500 * time.Millisecond
 
-// ephemeralTimeout bounds the removal of a namespace.
+// ephemeralTimeout is the maximum time for which Close removes the keys of an ephemeral
+// store.
 const ephemeralTimeout = 5 * time.Minute
 
-// rule is a bound rule: a [headgate.Bound]. Exactly one of step and log is set.
+// rule is a [headgate.Bound]: a rule that is bound to a store. Exactly one of step and
+// log is set.
 type rule struct {
 	store    *Store
 	step     algo.Stepper
 	log      algo.LogStepper
 	keys     keyNames
-	header   []byte // in the script's encoding: algorithm, number of parameters, parameters
+	header   []byte // number of the algorithm, number of parameters and parameters, in the encoding of the script
 	deniedBy []string
 	limit    int64
 	shared   *sharedState
-	guide    *guideRule // set for a rule in LayoutGuide
+	guide    *guideRule // not nil for a rule in LayoutGuide
 }
 
 func (r *rule) setHeader(name headgate.Algorithm, params []int64) {
@@ -163,7 +167,7 @@ func (r *rule) withDeniedBy(d headgate.Decision) headgate.Decision {
 	return d
 }
 
-// newOp returns an operation on a key at now.
+// newOp returns an operation on a key at the instant now.
 func (r *rule) newOp(now headgate.Instant, key string, v algo.Verb, cost int64) *op {
 	t := int64(now)
 	if now == headgate.StoreClock {
@@ -175,15 +179,15 @@ func (r *rule) newOp(now headgate.Instant, key string, v algo.Verb, cost int64) 
 	return o
 }
 
-// recycle returns an operation that has its result to the pool.
+// recycle returns an operation to the pool. Its call must have ended.
 func (o *op) recycle() {
 	ops := &o.rule.store.ops
 	*o = op{queueEntry: queueEntry{done: o.done}}
 	ops.Put(o)
 }
 
-// Apply executes verb with cost. It takes one round trip, or none for a key that is
-// known to have nothing left. See [headgate.Bound].
+// Apply executes the verb v with cost. It takes one round trip, or none if the denial
+// cache contains the key. See [headgate.Bound].
 func (r *rule) Apply(ctx context.Context, now headgate.Instant, key string, v headgate.Verb, cost int64) (headgate.Decision, error) {
 	if err := r.store.checkReady(ctx); err != nil {
 		return headgate.Decision{}, err
@@ -208,7 +212,7 @@ func (r *rule) Apply(ctx context.Context, now headgate.Instant, key string, v he
 	return d, nil
 }
 
-// checkReady returns the error that prevents a new call, if any.
+// checkReady returns the error because of which a new call cannot start, or nil.
 func (s *Store) checkReady(ctx context.Context) error {
 	if s.closed.Load() {
 		return headgate.ErrClosed
@@ -219,7 +223,7 @@ func (s *Store) checkReady(ctx context.Context) error {
 	return s.learnSharded(ctx)
 }
 
-// do sends one operation.
+// do sends one operation, and updates the denial cache with its result.
 func (s *Store) do(ctx context.Context, o *op) error {
 	if s.options.NoBatching {
 		s.sendAlone(ctx, o)
@@ -236,7 +240,8 @@ func (s *Store) do(ctx context.Context, o *op) error {
 	return o.err
 }
 
-// Reserve takes cost, including units that are not available yet; see [headgate.Bound].
+// Reserve takes cost units that are available now or within maxDelay; see
+// [headgate.Bound].
 func (r *rule) Reserve(ctx context.Context, now headgate.Instant, key string, cost int64, maxDelay time.Duration) (headgate.Decision, headgate.ReservationToken, error) {
 	if !r.CanReserve() {
 		return headgate.Decision{}, headgate.ReservationToken{}, errCannotReserve("reserve")
@@ -252,7 +257,7 @@ func (r *rule) Reserve(ctx context.Context, now headgate.Instant, key string, co
 	return o.decision, headgate.ReservationToken{o.after.A, o.after.B, o.after.C}, nil
 }
 
-// Cancel refunds what a Reserve took; see [headgate.Bound].
+// Cancel refunds the units that Reserve took; see [headgate.Bound].
 func (r *rule) Cancel(ctx context.Context, now headgate.Instant, key string, cost int64, token headgate.ReservationToken) (headgate.Decision, error) {
 	if !r.CanReserve() {
 		return headgate.Decision{}, errCannotReserve("cancel")
@@ -269,12 +274,13 @@ func (r *rule) Cancel(ctx context.Context, now headgate.Instant, key string, cos
 	return o.decision, nil
 }
 
-// errCannotReserve is the error for a rule whose algorithm cannot reserve.
+// errCannotReserve is the error for a rule whose algorithm cannot reserve units in
+// advance.
 func errCannotReserve(verb string) error {
 	return errUnsupported(verb, "reservations require "+algo.NamesWhere(headgate.Algorithm.CanReserve))
 }
 
-// Spacing returns a lower bound of the time that cost more units need.
+// Spacing returns a lower bound on the time until cost further units become available.
 func (r *rule) Spacing(cost int64) time.Duration {
 	if r.log != nil {
 		return micros.Duration(r.log.Spacing(cost))

@@ -19,14 +19,14 @@ import (
 // ErrInvalidURL is matched by the error for an invalid store URL. See [URLError].
 var ErrInvalidURL = errors.New("redisstore: invalid URL")
 
-// URLError reports which part of a URL is invalid. It never contains the username and
-// password. It matches [ErrInvalidURL].
+// URLError reports which part of a URL is invalid. It never contains the username or
+// the password. It matches [ErrInvalidURL].
 type URLError struct {
 	Part   string // scheme, address, database, master name, parameter …
 	Reason string
 }
 
-// Error returns the name of the part and what is accepted.
+// Error returns the name of the invalid part and what is accepted.
 func (e *URLError) Error() string {
 	return fmt.Sprintf("redisstore: invalid URL: %s: %s", e.Part, e.Reason)
 }
@@ -43,7 +43,7 @@ type target struct {
 	user      string
 	password  string
 	database  int
-	master    string // the name of the primary in Sentinel
+	master    string // name of the primary in Sentinel
 	params    url.Values
 }
 
@@ -58,8 +58,8 @@ const (
 
 const knownSchemes = "must be redis://, rediss:// (TLS), redis+sentinel://, redis+cluster:// (rediss+… for TLS) or redis+unix://"
 
-// parseURL parses redis://user:password@host:port,host:port/2?name=value and the other
-// schemes.
+// parseURL parses a store URL, such as
+// redis://user:password@host:port,host:port/2?name=value.
 func parseURL(raw string) (*target, error) {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if !ok {
@@ -89,8 +89,9 @@ func parseURL(raw string) (*target, error) {
 	return t, t.setPath(path)
 }
 
-// setParams parses the query. An invalid name may be part of a password that contains a
-// question mark, so the error does not repeat it.
+// setParams parses the query of the URL. If a password contains an unescaped question
+// mark, a part of the password is parsed as a parameter name, so the error for an
+// invalid name does not contain the name.
 func (t *target) setParams(query string) (err error) {
 	if t.params, err = url.ParseQuery(query); err != nil {
 		return &URLError{"parameters", "invalid syntax; must be ?name=value&name=value (escape a ? in a password as %3F)"}
@@ -156,9 +157,9 @@ func (t *target) setAddresses(hosts string) error {
 	return nil
 }
 
-// withPort returns host:port for an address, with the default port if the address has
-// none. Its errors do not repeat the address: if an @ is missing, it contains the
-// username and password.
+// withPort returns address as host:port. The parameter port is used if address has no
+// port. Errors do not contain the address, because it contains the username and the
+// password if an @ is missing.
 func withPort(address, port string) (string, *URLError) {
 	host := address
 	if h, p, err := net.SplitHostPort(address); err == nil {
@@ -181,7 +182,8 @@ func isInvalidInHost(c rune) bool {
 	return c <= ' ' || c == 0x7f || strings.ContainsRune(`#@/\?"'<>[]{}|^`+"`", c)
 }
 
-// setPath parses the path after the addresses.
+// setPath parses the part of the URL after the addresses: a database, or the name of a
+// primary.
 func (t *target) setPath(path string) error {
 	path = strings.TrimSuffix(path, "/")
 	switch t.kind {
@@ -219,8 +221,7 @@ func (t *target) take(name string) string {
 	return value
 }
 
-// apply sets the options that the URL's parameters name. The parameters that remain are
-// unknown.
+// apply sets the options for which the URL has parameters. It removes these parameters.
 func (t *target) apply(o *Options) error {
 	if v := t.take("namespace"); v != "" {
 		o.Namespace = v
@@ -250,7 +251,7 @@ func (t *target) apply(o *Options) error {
 	return nil
 }
 
-// client returns the settings of the client that the URL describes.
+// client returns the settings of a rueidis client for the URL.
 func (t *target) client() (*rueidis.ClientOption, error) {
 	option := &rueidis.ClientOption{
 		InitAddress: t.addresses, Username: t.user, Password: t.password, SelectDB: t.database,
@@ -270,7 +271,7 @@ func (t *target) client() (*rueidis.ClientOption, error) {
 			TLSConfig: option.TLSConfig, Dialer: option.Dialer, TopologyRefreshInterval: sentinelRefresh,
 		}
 	case socket, single:
-		option.InitAddress = t.addresses[:1] // the dialer tries the others
+		option.InitAddress = t.addresses[:1] // the dialer tries all addresses
 	}
 	for name := range t.params {
 		return nil, &URLError{fmt.Sprintf("parameter %.40q", name), "unknown; docs/operations.md lists all parameters"}
@@ -285,8 +286,9 @@ const (
 	sentinelRefresh   = 5 * time.Second
 )
 
-// setTLS reads the TLS parameters: ca, cert and key are files, server_name is the name
-// in the server's certificate, and insecure disables the verification.
+// setTLS applies the TLS parameters: ca, cert and key are paths of files, server_name
+// is the name in the server's certificate, and insecure disables the verification of
+// the certificate.
 func (t *target) setTLS(option *rueidis.ClientOption) error {
 	ca, cert, key, name, insecure := t.take("ca"), t.take("cert"), t.take("key"), t.take("server_name"), t.take("insecure")
 	if !t.secure {

@@ -9,67 +9,67 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-// This file encodes a group of operations for the script; reply.go decodes the script's
-// reply.
+// This file encodes a group of operations for the script; reply.go decodes the reply of
+// the script.
 
 const (
-	serverClock = -1 // the instant that selects the server's clock
+	serverClock = -1 // used as an instant; selects the server's clock
 	stateFormat = 1
-	maxUnits    = 1<<53 - 1 // the largest exact integer in Lua; no limit reaches it
+	maxUnits    = 1<<53 - 1 // integers up to this one are exact in Lua; no limit is as large
 	verbUndo    = algo.Cancel + 1
 )
 
-// mode is how the operations of a group depend on each other.
+// mode is how the operations of a group affect each other.
 type mode byte
 
 const (
-	independent mode = iota // each operation on its own
-	takeAll                 // take all or nothing
+	independent mode = iota // each operation is decided independently
+	takeAll                 // all operations are taken, or none
 	peekAll                 // report what takeAll would decide
 )
 
-// op is one verb on one key. Its last fields are the result.
+// op is one operation on one key, and its result.
 type op struct {
 	rule     *rule
-	key      string // the key of the caller
-	redisKey string // the key in Redis
+	key      string // key that the caller passed
+	redisKey string // key in Redis
 	request  algo.Request
-	undoes   takeRecord // for verbUndo
+	undoes   takeRecord // the take to undo, if the verb is verbUndo
 	queueEntry
 
 	decision  headgate.Decision
-	after     algo.State // the state after the operation; not set for a log
+	after     algo.State // state after the operation; not set for a log
 	timestamp timestamp
-	fromCache bool // decided by the denial cache
+	fromCache bool // whether the denial cache decided
 	err       error
 }
 
-// takeRecord describes a take to undo: the states before and after it, and its instant.
-// For a log the instant is the one at which the log recorded the units.
+// takeRecord describes a take: the states before and after the take, and its instant.
+// For a log, at is the instant at which the log recorded the units.
 type takeRecord struct {
 	before, after algo.State
 	at            int64
 }
 
-// group is the content of one script call: operations at one instant, on keys that may
-// be in one call.
+// group is the content of one script call: operations that have the same instant, on
+// keys that may be in one call.
 type group struct {
-	now       int64 // µs, or serverClock
+	now       int64 // instant in µs, or serverClock
 	mode      mode
 	rules     []*rule
-	keys      []*keyOps // once encoded, plain states come first
+	keys      []*keyOps // after the call of header, keys with plain states come first
 	index     map[string]*keyOps
-	room      []keyOps // unused keyOps for new keys
-	taken     bool     // takeAll only: all operations were allowed
-	decidedAt int64    // the instant of the decision, in µs
+	room      []keyOps // unused elements for new keys
+	taken     bool     // whether all operations were allowed; only in mode takeAll
+	decidedAt int64    // instant of the decision in µs
 }
 
-// keyOps is the list of operations on one key, in order.
+// keyOps contains the operations on one key, in order.
 type keyOps struct {
 	redisKey string
 	log      bool
 	ops      []*op
-	before   algo.State // the state that the script found; not set for a log
+	before   algo.State // state that the script found; not set for a log
 	after    algo.State
 	first    [1]*op
 }
@@ -92,8 +92,8 @@ func (g *group) add(o *op) {
 	}
 }
 
-// maxUnindexed is the number of keys up to which a linear search is used in place of
-// the index.
+// maxUnindexed is the number of keys up to which find searches linearly instead of
+// using the index.
 const maxUnindexed = 6
 
 func (g *group) addToIndex(k *keyOps) {
@@ -108,7 +108,7 @@ func (g *group) addToIndex(k *keyOps) {
 	g.index[k.redisKey] = k
 }
 
-// find returns a key of the group, or nil.
+// find returns the operations on a key of the group, or nil.
 func (g *group) find(redisKey string) *keyOps {
 	if len(g.keys) > maxUnindexed {
 		return g.index[redisKey]
@@ -121,7 +121,7 @@ func (g *group) find(redisKey string) *keyOps {
 	return nil
 }
 
-// call encodes the group as a call of the script.
+// call encodes the group as a script call.
 func (g *group) call() Call {
 	redisKeys, header, runs := make([]string, 0, len(g.keys)), g.header(), make([]byte, 0, 18*len(g.keys))
 	for _, k := range g.keys {
@@ -133,7 +133,8 @@ func (g *group) call() Call {
 	return Call{Script: decideScript.text, SHA: decideScript.sha, Keys: redisKeys, Args: []string{string(header), string(runs)}}
 }
 
-// header encodes the header. It sorts plain keys first and numbers the rules.
+// header encodes the header of the call. It moves keys with plain states before keys
+// with logs, and numbers the rules.
 func (g *group) header() []byte {
 	plain := g.sortPlainFirst()
 	for _, k := range g.keys {
@@ -175,7 +176,8 @@ func (g *group) ruleNumber(r *rule) int {
 	return len(g.rules)
 }
 
-// appendRuns encodes the operations on one key. Consecutive equal takes are one run.
+// appendRuns encodes the operations on one key as runs. Consecutive equal takes are one
+// run.
 func (g *group) appendRuns(b []byte, key int) []byte {
 	ops := g.keys[key].ops
 	for i := 0; i < len(ops); {
@@ -194,7 +196,8 @@ func (g *group) appendRuns(b []byte, key int) []byte {
 	return b
 }
 
-// runLength returns how many operations at the front of ops are the same take.
+// runLength returns the number of operations at the beginning of ops that are equal
+// takes, and 1 if the first operation is not a take.
 func runLength(ops []*op) int {
 	first, n := ops[0], 1
 	if first.request.Verb != algo.Take {
@@ -231,5 +234,5 @@ func appendState(b []byte, s algo.State) []byte {
 	return binary.LittleEndian.AppendUint32(b, uint32(s.C))
 }
 
-// delayMicros converts d to whole µs, at most the longest time that any limit needs.
+// delayMicros converts d to whole µs: at least 0, and at most headgate.MaxFillTime.
 func delayMicros(d time.Duration) int64 { return min(max(d, 0), headgate.MaxFillTime).Microseconds() }

@@ -9,18 +9,19 @@ import (
 	"github.com/headgate/headgate/redisstore"
 )
 
-// Client returns a client for [redisstore.New]. It accepts a [redis.Client] (also one
-// for Sentinel), a [redis.ClusterClient] or a [redis.Ring]. Closing the store closes
-// the client.
+// Client returns a client for [redisstore.New] that uses client: a [redis.Client] (also
+// a failover client for Sentinel), a [redis.ClusterClient] or a [redis.Ring]. Closing
+// the store closes the go-redis client.
 //
-// By default go-redis repeats a command after a network error. Commands of the store
-// disable these retries, whatever the client's MaxRetries. A call ends with its
-// context. The connection that it used becomes free after the client's ReadTimeout, or
-// immediately with ContextTimeoutEnabled. A Ring moves the keys of a failed shard to
-// other shards, where they start unused.
+// By default go-redis sends a command again after a network error. For the commands of
+// the store these retries are disabled, whatever MaxRetries of the client is. A call
+// returns when its context ends. The connection that it used is then blocked until the
+// client's ReadTimeout or, with ContextTimeoutEnabled, released immediately. If a shard
+// fails, a Ring moves its keys to other shards, where the keys start unused.
 //
-// Calls that the store sends together share one connection of the pool. rueidis, which
-// [redisstore.Open] uses, shares one connection among all callers and is faster.
+// Calls that the store sends together use one connection of the pool. The rueidis
+// client, which [redisstore.Open] uses, shares one connection among all callers and is
+// faster.
 func Client(client redis.UniversalClient) redisstore.Client { return adapter{client} }
 
 type adapter struct{ client redis.UniversalClient }
@@ -31,7 +32,8 @@ type noRetry struct{ *redis.Cmd }
 // NoRetry disables the retries of go-redis.
 func (noRetry) NoRetry() bool { return true }
 
-// Run sends all calls in one pipeline.
+// Run sends all calls in one pipeline and stores the reply of each call. It returns
+// when ctx ends.
 func (a adapter) Run(ctx context.Context, calls []redisstore.Call, replies []redisstore.Reply) {
 	commands := make([]noRetry, len(calls))
 	for i := range calls {
@@ -54,7 +56,7 @@ func (a adapter) Run(ctx context.Context, calls []redisstore.Call, replies []red
 	}
 }
 
-// send executes the commands and stores the result in each of them.
+// send executes the commands. Each command stores its own result.
 func (a adapter) send(ctx context.Context, commands []noRetry) {
 	if len(commands) == 1 {
 		_ = a.client.Process(ctx, commands[0])
@@ -62,7 +64,7 @@ func (a adapter) send(ctx context.Context, commands []noRetry) {
 	}
 	pipeline := a.client.Pipeline()
 	for _, c := range commands {
-		_ = pipeline.Process(ctx, c) // only queues the command
+		_ = pipeline.Process(ctx, c) // Process only queues the command
 	}
 	_, _ = pipeline.Exec(ctx)
 }
@@ -84,14 +86,15 @@ func command(ctx context.Context, call *redisstore.Call) noRetry {
 	return noRetry{redis.NewCmd(ctx, args...)}
 }
 
-// Sharded reports whether the keys of one call must be in one slot. It returns true for
-// an unknown type of client.
+// Sharded reports whether the keys of a call must be in one hash slot. It returns true
+// for an unknown type of client.
 func (a adapter) Sharded(context.Context) (bool, error) {
 	_, single := a.client.(*redis.Client)
 	return !single, nil
 }
 
-// Remove scans the keys of every master or shard.
+// Remove deletes the keys that match pattern, on every master of a cluster or every
+// shard of a Ring.
 func (a adapter) Remove(ctx context.Context, pattern string) error {
 	each := func(ctx context.Context, node *redis.Client) error { return removeFrom(ctx, node, pattern) }
 	switch c := a.client.(type) {
@@ -104,7 +107,7 @@ func (a adapter) Remove(ctx context.Context, pattern string) error {
 	}
 }
 
-const scanCount = 1000 // keys that a server examines in one SCAN
+const scanCount = 1000 // number of keys that a server examines in one SCAN
 
 func removeFrom(ctx context.Context, node redis.Cmdable, pattern string) error {
 	for cursor := uint64(0); ; {
@@ -121,7 +124,8 @@ func removeFrom(ctx context.Context, node redis.Cmdable, pattern string) error {
 	}
 }
 
-// unlink removes keys one by one: keys of a cluster node may be in different slots.
+// unlink removes each key by a command of its own, because the keys of a cluster node
+// may be in different hash slots.
 func unlink(ctx context.Context, node redis.Cmdable, keys []string) error {
 	if len(keys) == 0 {
 		return nil
