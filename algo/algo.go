@@ -1,16 +1,17 @@
-// Package algo contains the arithmetic of every limit, and nothing else: no clock, no
-// I/O, no context and no lock.
+// Package algo implements the rate limiting algorithms as pure arithmetic: it has no
+// clock, no I/O, no context and no lock.
 //
-// Each algorithm exists twice: x.go for stores that run Go and x.lua for stores that
-// run Lua. Both are exact and give the same results. All is the only list of
+// Each algorithm exists twice: in x.go for stores that run Go, and in x.lua for stores
+// that run Lua. Both are exact and give the same results. [All] is the only list of
 // algorithms.
 //
 // # Terms
 //
-// t is an instant in whole µs since the Unix epoch. A limit grants L units per period P
-// (µs) and has the capacity B. n is a cost in units. A unit of a continuous bucket
-// takes T = P/L µs, stored as the fraction p/d in lowest terms, because P/L rounded
-// down would admit too much. Waits are rounded up, remaining units down.
+// In comments, t is an instant in whole µs since the Unix epoch and n is a cost in
+// units. A limit grants L units per period P (in µs) and has the capacity B. A
+// continuous bucket refills one unit in T = P/L µs. T is stored as the fraction p/d in
+// lowest terms, because P/L rounded down would allow too much. Waits are rounded up;
+// remaining units are rounded down.
 package algo
 
 import (
@@ -24,115 +25,119 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// maxExact is the largest whole number below which Lua's doubles, and so every instant
-// in a state, are exact.
+// maxExact is the maximum instant in a state: the doubles of Lua represent every whole
+// number up to it exactly.
 const maxExact = 1<<53 - 1
 
-// State is what a store keeps for a key: three whole numbers that only the algorithm
-// interprets. A is an instant of at most 53 bits. B and C have at most 30 bits each.
-// None is negative. The zero value is an unused key.
+// State is the data that a store keeps for a key: three whole numbers that only the
+// algorithm interprets. A is an instant of at most 53 bits. B and C have at most 30
+// bits each. No number is negative. The zero value is the state of an unused key.
 type State struct{ A, B, C int64 }
 
-// Stepper is one algorithm under one limit: pure functions of a state and an instant.
-// Costs are at least 0. It is safe for concurrent use and does not allocate.
+// Stepper is one algorithm with one limit. Its methods are pure functions of a state
+// and an instant. Costs must be at least 0. A Stepper may be used concurrently and does
+// not allocate.
 type Stepper interface {
-	// Take spends n units at t if they are available. It returns the state to keep. If
-	// n is denied this is s, unless the limit was changed and the state must be carried
-	// over. n = 0 is always allowed and only carries over.
+	// Take spends n units at t if they are available. It returns the new state, and
+	// whether the units were spent. If they were not, the new state is s, unless the
+	// limit was changed and the state had to be converted. n = 0 is always allowed and
+	// only converts the state.
 	Take(s State, t, n int64) (State, bool)
 
-	// Answer returns the decision for s, the state after a decision at t on a request
-	// for asked units, of which spent were taken from s.
+	// Answer returns the decision on a request for asked units at t. s is the state
+	// after the request, and spent is the number of units that the request spent.
 	Answer(s State, t, asked, spent int64, allowed bool) headgate.Decision
 
-	// Refund refunds n units at t: at most what was spent.
+	// Refund refunds n units at t, but not more than were spent.
 	Refund(s State, t, n int64) State
 
-	// Undo returns the state at t as if n units had not been taken at t0. That take
-	// changed was to after, and the state is now s. It refunds as much as is certain:
-	// everything if no other request used the key, and never more than would be
-	// available without the take. It refunds nothing where that is unknown, for example
-	// after the clock went back. n = 0 is for a take of which only the states are
-	// known. Undo cannot detect units that were refunded or reset since t0 without
-	// having been taken since, and decisions under another limit.
+	// Undo returns the state at t as if a take of n units at t0 had not happened. The
+	// take changed the state from was to after; s is the current state. Undo refunds
+	// only as many units as is certain: all of them if no other request used the key,
+	// and never more than would be available without the take. If this is unknown, for
+	// example after the clock went back, it refunds nothing. n = 0 means that only the
+	// two states of the take are known. Undo cannot detect decisions under another
+	// limit, or a refund or reset since t0 after which nothing was spent.
 	Undo(s, was, after State, t0, t, n int64) State
 
-	// ResetAt returns the first instant at which s is unused again. If it is not after
-	// the present, s is unused.
+	// ResetAt returns the first instant at which s is unused again. If this instant is
+	// not in the future, s is unused.
 	ResetAt(s State) int64
 
-	// Spacing returns a lower bound of the µs that the limit needs to grant n more
-	// units to callers that wait.
+	// Spacing returns a lower bound, in µs, on the time until n further units are
+	// available to waiting callers.
 	Spacing(n int64) int64
 
-	// Params returns the numbers of the limit that the Lua implementation takes.
+	// Params returns the numbers that describe the limit to the Lua implementation.
 	Params() []int64
 }
 
-// Reserver is a Stepper that can reserve future units.
+// Reserver is a Stepper that can reserve units before they are available.
 type Reserver interface {
 	Stepper
 
-	// Reserve takes n units at t if they are available within maxDelay µs, and returns
-	// after how many µs they are. If it does not take them, delay is how long they
-	// would take, or 0 if they never become available.
+	// Reserve spends n units at t if they are available within maxDelay µs. It returns
+	// the number of µs until they are available. If it does not spend them, delay is
+	// the number of µs that the caller would have to accept, or 0 if the units never
+	// become available.
 	Reserve(s State, t, n, maxDelay int64) (after State, delay int64, booked bool)
 
-	// Cancel refunds at t the n units of a reservation whose resulting state was mark.
-	// A reservation that is due stays spent. So does one after which the state changed,
-	// because the times of later reservations are promised.
+	// Cancel refunds the n units of a reservation at t. The reservation is identified
+	// by mark, the state that Reserve returned. If the units are already due, or the
+	// state has changed since, they stay spent, because the delays of later
+	// reservations have been promised.
 	Cancel(s, mark State, t, n int64) State
 }
 
-// Rephaser is a Stepper whose refill times depend on its first use. If several keys
-// share a state, it must not refill for one of them sooner than that key's own state
-// would.
+// Rephaser is a Stepper whose refill times depend on when a key was first used. If a
+// store uses one state for several keys, the state must not refill earlier for any of
+// them than that key's own state would.
 type Rephaser interface {
-	// Rephase makes s, from which units were just spent at t, refill no sooner than a
-	// state first used at t.
+	// Rephase delays the refills of s, from which units were just spent at t, so that
+	// they are not earlier than those of a state first used at t.
 	Rephase(s State, t int64) State
 }
 
-// LogStepper is the Stepper of an algorithm whose state is a list. Its methods change
-// the log in place, so a caller must have exclusive access.
+// LogStepper is like Stepper, for an algorithm whose state is a list. Its methods
+// modify the log in place, so the caller must have exclusive access to the log.
 type LogStepper interface {
-	// Take spends n units at t if they are available. Without room for one more entry
-	// it adds them to the newest entry, whose instant then moves up to t: such units
-	// age out later than they should, never earlier.
+	// Take spends n units at t if they are available. If room is false, it does not add
+	// an entry: it adds the units to the newest entry and moves that entry's instant up
+	// to t. The units in this entry then age out later than they should, never earlier.
 	Take(log *Log, t, n int64, room bool) bool
-	// Fits reports what Take would decide.
+	// Fits reports whether Take would spend n units at t.
 	Fits(log *Log, t, n int64) bool
-	// Answer returns the decision for the log after a decision at t on a request for
-	// asked units.
+	// Answer returns the decision on a request for asked units at t. log is the log
+	// after the request.
 	Answer(log *Log, t, asked int64, allowed bool) headgate.Decision
-	// Refund refunds n units, the newest first.
+	// Refund refunds n units, beginning with the newest.
 	Refund(log *Log, t, n int64)
-	// Undo refunds n units of the take that left its newest entry at the instant at.
-	// Units that have moved to another instant since stay spent.
+	// Undo refunds n units of a take. The parameter at is the instant of the log's
+	// newest entry just after that take. Units that have since moved to another instant
+	// stay spent.
 	Undo(log *Log, at, n int64)
-	// ResetAt is [Stepper].ResetAt.
+	// ResetAt is like ResetAt of [Stepper].
 	ResetAt(log *Log) int64
-	// Spacing is [Stepper].Spacing.
+	// Spacing is like Spacing of [Stepper].
 	Spacing(n int64) int64
-	// Params is [Stepper].Params.
+	// Params is like Params of [Stepper].
 	Params() []int64
 }
 
-// Algorithm is an entry of the list of algorithms. Exactly one of New and NewLog is
-// set.
+// Algorithm describes one algorithm. Exactly one of New and NewLog is set.
 type Algorithm struct {
 	Name    headgate.Algorithm
 	Aliases []headgate.Algorithm
 	New     func(headgate.Limit) (Stepper, error)
 	NewLog  func(headgate.Limit) (LogStepper, error)
-	Lua     string // the Lua implementation; see Arithmetic
+	Lua     string // text of the Lua implementation; see Arithmetic
 }
 
-// all lists every algorithm, in the order of documents and reports.
+// all lists every algorithm, in the order used by documents and reports.
 var all []Algorithm
 
-// init fills the list. A variable initializer would be a cycle, because the
-// constructors list the algorithms in their errors.
+// init fills the list. A variable initializer would be a cycle, because the errors of
+// the constructors list the algorithms.
 func init() {
 	all = []Algorithm{
 		{Name: headgate.TokenBucket, Aliases: []headgate.Algorithm{headgate.GCRA}, New: newTokenBucket, Lua: tokenBucketLua},
@@ -144,13 +149,13 @@ func init() {
 	}
 }
 
-// All returns every algorithm, in the order of documents and reports. The caller owns
-// the slice.
+// All returns every algorithm, in the order used by documents and reports. The caller
+// owns the slice.
 func All() []Algorithm { return slices.Clone(all) }
 
-// Named returns the algorithm with a name or an alias. The empty name is the token
-// bucket. An unknown name returns [headgate.ErrUnknownAlgorithm] with the list of
-// names.
+// Named returns the algorithm with the given name or alias. The empty name means the
+// token bucket. For an unknown name, Named returns [headgate.ErrUnknownAlgorithm] with
+// a list of the names.
 func Named(name headgate.Algorithm) (Algorithm, error) {
 	if name == "" {
 		name = headgate.TokenBucket
@@ -179,8 +184,8 @@ func Names() []string {
 	return names
 }
 
-// NamesWhere returns the names of the algorithms for which kind returns true, for an
-// error: "a, b or c". kind is, for example, headgate.Algorithm.CanReserve.
+// NamesWhere returns the names of all algorithms for which kind returns true, as text
+// for an error: “a, b or c”. For example, kind is headgate.Algorithm.CanReserve.
 func NamesWhere(kind func(headgate.Algorithm) bool) string {
 	var names []string
 	for _, a := range all {
@@ -194,8 +199,9 @@ func NamesWhere(kind func(headgate.Algorithm) bool) string {
 	return strings.Join(names, "")
 }
 
-// Check returns the error that New or NewLog returns for l, or nil. It is a
-// [*headgate.LimitError]: a field is outside the domain, or a does not use it.
+// Check returns nil if New or NewLog accepts the limit l, otherwise a
+// [*headgate.LimitError]: a field of l is outside the accepted range, or the algorithm
+// does not use that field.
 func (a Algorithm) Check(l headgate.Limit) error {
 	var err error
 	if a.NewLog != nil {
@@ -206,9 +212,10 @@ func (a Algorithm) Check(l headgate.Limit) error {
 	return err
 }
 
-// validate returns an error for a limit outside the domain, and for a field that the
-// algorithm does not use: a queue where no request is delayed, or a burst under a
-// window. The table of kinds in package headgate decides which algorithms use them.
+// validate returns an error if a field of the limit is outside the accepted range or
+// not used by the algorithm: a queue if requests are not delayed, or a burst if the
+// algorithm counts in windows. Package headgate defines which algorithms use the
+// fields.
 func validate(l headgate.Limit, name headgate.Algorithm) error {
 	if err := l.Validate(); err != nil {
 		return err
@@ -223,7 +230,7 @@ func validate(l headgate.Limit, name headgate.Algorithm) error {
 }
 
 // unused returns the error for a field that the algorithm does not use. kind reports
-// which algorithms use it.
+// whether an algorithm uses the field.
 func unused(field string, value int64, name headgate.Algorithm, kind func(headgate.Algorithm) bool) error {
 	return &headgate.LimitError{
 		Field: field, Value: strconv.FormatInt(value, 10),
@@ -233,13 +240,13 @@ func unused(field string, value int64, name headgate.Algorithm, kind func(headga
 
 func periodMicros(l headgate.Limit) int64 { return int64(l.Period / time.Microsecond) }
 
-// never returns d as the decision for a cost above the limit.
+// never returns d as a denial of a cost above the limit.
 func never(d headgate.Decision) headgate.Decision {
 	d.Allowed, d.Never, d.RetryAfter, d.Delay = false, true, 0, 0
 	return d
 }
 
-// saturatingMul returns a·b for a, b ≥ 0, or the largest int64 if the product is
+// saturatingMul returns a·b for a, b ≥ 0, or the maximum int64 if the product is
 // larger.
 func saturatingMul(a, b int64) int64 {
 	if a != 0 && b > math.MaxInt64/a {

@@ -1,29 +1,29 @@
--- Exact arithmetic on whole numbers in Lua's doubles; see rational.go. It precedes the
--- text of every algorithm.
+-- Exact arithmetic on whole numbers with Lua's doubles; see rational.go. This text
+-- precedes the text of every algorithm.
 --
--- A double represents every whole number below 2^53 exactly. For whole x and y with 0
--- <= x < 2^53 and 0 < y, floor(x / y) and x % y are exact: the quotient is at least 1/y
--- below the next whole number, which is more than rounding can change. Larger products
--- are split first; products of a decision reach 2^82.
+-- A double represents every whole number below 2^53 exactly. For whole numbers x and y
+-- with 0 <= x < 2^53 and 0 < y, floor(x / y) and x % y are exact: if the quotient is
+-- not whole, it is at least 1/y below the next whole number, and rounding changes it by
+-- less. Products in a decision reach 2^82, so products of 2^53 or more are split first.
 
 local floor, min, max = math.floor, math.min, math.max
 
 local EXACT = 9007199254740992 -- 2^53
-local MAX_EXACT = EXACT - 1 -- the latest instant in a state
+local MAX_EXACT = EXACT - 1 -- latest instant in a state
 
 local function same(s, o)
   return s.a == o.a and s.b == o.b and s.c == o.c
 end
 
--- mul_div returns a·b/m rounded down and the remainder, for 0 <= a < 2^35, 0 <= b <
--- 2^53, 0 < m <= 2^45 and a quotient below 2^53.
+-- mul_div returns a·b/m, rounded down, and the remainder. The arguments must satisfy 0
+-- <= a < 2^35, 0 <= b < 2^53 and 0 < m <= 2^45, and the quotient must be below 2^53.
 local function mul_div(a, b, m)
   local whole = a * floor(b / m)
   b = b % m
   if a * b < EXACT then
     return whole + floor(a * b / m), a * b % m
   end
-  -- Horner's scheme over the five digits of a in base 2^7. A remainder below 2^45 times
+  -- Horner's scheme over the five digits of a in base 2^7. The remainder times
   -- 2^7, and a digit times b, are each below 2^52.
   local q, r, place = 0, 0, 268435456 -- 2^28
   repeat

@@ -10,10 +10,11 @@ import (
 //go:embed fixedwindow.lua
 var fixedWindowLua string
 
-// fixedWindow counts in windows [k·P, (k+1)·P) since the epoch.
+// fixedWindow counts units in windows [k·P, (k+1)·P) since the Unix epoch.
 //
-// Its state is A, the end of the window, and B, the count in it. The stored end allows
-// a changed period to keep the count of a window that overlaps its own.
+// In its state, A is the end of the window and B is the count of the window. Because
+// the end is stored, the count still applies after a change of the period, in windows
+// that overlap the stored window.
 type fixedWindow struct{ limit, period int64 }
 
 func newFixedWindow(l headgate.Limit) (Stepper, error) {
@@ -26,13 +27,14 @@ func newFixedWindow(l headgate.Limit) (Stepper, error) {
 // windowEnd returns the end of the window that contains t.
 func windowEnd(t, period int64) int64 { return t - t%period + period }
 
-// endsAt returns the end of the window that contains the end of a window of another
-// period. What was counted in the other window counts until then.
+// endsAt returns the end of the window that contains the parameter end, which is the
+// end of a window with another period. The count of that other window remains valid
+// until then.
 func endsAt(end, period int64) int64 { return ceilDiv(end, period) * period }
 
-// at returns the state in the window of t. A state of a later window (the clock went
-// back, or the period became shorter) applies until its window ends. A window without
-// counted units is unused.
+// at returns the state in the window of t. If s is the state of a later window, because
+// the clock went back or the period became shorter, s applies until that window ends. A
+// window with a count of 0 is unused.
 func (w *fixedWindow) at(s State, t int64) State {
 	end := windowEnd(t, w.period)
 	switch {
@@ -45,7 +47,7 @@ func (w *fixedWindow) at(s State, t int64) State {
 	}
 }
 
-// Take allows iff count + n ≤ L.
+// Take allows a request if and only if count + n ≤ L.
 func (w *fixedWindow) Take(s State, t, n int64) (State, bool) {
 	if n == 0 {
 		return s, true
@@ -58,7 +60,8 @@ func (w *fixedWindow) Take(s State, t, n int64) (State, bool) {
 	return now, true
 }
 
-// Answer calculates remaining = L − count. Both waits last until the end of the window.
+// Answer calculates remaining = L − count. RetryAfter and ResetAfter both last until
+// the end of the window.
 func (w *fixedWindow) Answer(s State, t, asked, _ int64, allowed bool) headgate.Decision {
 	s = w.at(s, t)
 	d := headgate.Decision{Allowed: allowed, Limit: w.limit, Remaining: max(0, w.limit-s.B)}
@@ -75,7 +78,7 @@ func (w *fixedWindow) Answer(s State, t, asked, _ int64, allowed bool) headgate.
 	return d
 }
 
-// Refund decreases the count of the current window, to at least 0.
+// Refund decreases the count of the current window by n, but not below 0.
 func (w *fixedWindow) Refund(s State, t, n int64) State {
 	now := w.at(s, t)
 	if now.B == 0 || n == 0 {
@@ -85,8 +88,8 @@ func (w *fixedWindow) Refund(s State, t, n int64) State {
 	return now
 }
 
-// Undo decreases the count of the window in which the units were counted. Counts do not
-// depend on their order.
+// Undo decreases the count of the window in which the units were counted. The order of
+// takes does not matter for a count.
 func (w *fixedWindow) Undo(s, was, after State, _, _, n int64) State {
 	switch {
 	case s == after:
@@ -97,7 +100,7 @@ func (w *fixedWindow) Undo(s, was, after State, _, _, n int64) State {
 	return s
 }
 
-// ResetAt returns the end of the window if it has counted units, otherwise 0.
+// ResetAt returns the end of the window, or 0 if the count is 0.
 func (w *fixedWindow) ResetAt(s State) int64 {
 	if s.B == 0 {
 		return 0
@@ -105,8 +108,8 @@ func (w *fixedWindow) ResetAt(s State) int64 {
 	return endsAt(s.A, w.period)
 }
 
-// Spacing returns floor(n/L) windows: a caller that waited spent units of the first
-// one.
+// Spacing returns floor(n/L) periods, because the caller that is served first has
+// already spent units in the first window.
 func (w *fixedWindow) Spacing(n int64) int64 {
 	return min(saturatingMul(n/w.limit, w.period), maxExact)
 }

@@ -1,5 +1,5 @@
--- Lua implementation of fixedwindow.go. State: a, the end of the window; b, the count
--- in it.
+-- Lua implementation of fixedwindow.go. In the state, a is the end of the window and b
+-- the count of the window.
 
 local fixed_window = {}
 
@@ -7,15 +7,15 @@ function fixed_window.new(terms)
   return {limit = terms[1], period = terms[2]}
 end
 
--- ends_at returns the end of the window that contains the end of a window of another
--- period. What was counted in the other window counts until then.
+-- ends_at returns the end of the window that contains a, the end of a window with
+-- another period. The count of that other window remains valid until then.
 local function ends_at(w, a)
   return ceil_div(a, w.period) * w.period
 end
 
--- at returns the state in the window of t. A state of a later window (the clock went
--- back, or the period became shorter) applies until its window ends. A window without
--- counted units is unused.
+-- at returns the state in the window of t. If s is the state of a later window, because
+-- the clock went back or the period became shorter, s applies until that window ends. A
+-- window with a count of 0 is unused.
 local function at(w, s, t)
   local window_end = t - t % w.period + w.period
   if s.b == 0 or s.a <= window_end - w.period then
@@ -26,7 +26,7 @@ local function at(w, s, t)
   return {a = ends_at(w, s.a), b = s.b, c = 0}
 end
 
--- take allows iff count + n <= L.
+-- take allows a request if and only if count + n <= L.
 function fixed_window.take(w, s, t, n)
   if n == 0 then
     return s, true
@@ -39,7 +39,8 @@ function fixed_window.take(w, s, t, n)
   return now, true
 end
 
--- answer calculates remaining = L − count. Both waits last until the end of the window.
+-- answer calculates remaining = L − count. retry_after and reset_after both last until
+-- the end of the window.
 function fixed_window.answer(w, s, t, asked, _, allowed)
   s = at(w, s, t)
   local d = {
@@ -57,7 +58,7 @@ function fixed_window.answer(w, s, t, asked, _, allowed)
   return d
 end
 
--- refund decreases the count of the current window, to at least 0.
+-- refund decreases the count of the current window by n, but not below 0.
 function fixed_window.refund(w, s, t, n)
   local now = at(w, s, t)
   if now.b == 0 or n == 0 then
@@ -67,8 +68,8 @@ function fixed_window.refund(w, s, t, n)
   return now
 end
 
--- undo decreases the count of the window in which the units were counted. Counts do not
--- depend on their order.
+-- undo decreases the count of the window in which the units were counted. The order of
+-- takes does not matter for a count.
 function fixed_window.undo(_, s, was, after, _, _, n)
   if same(s, after) then
     return was
@@ -78,7 +79,7 @@ function fixed_window.undo(_, s, was, after, _, _, n)
   return s
 end
 
--- reset_at returns the end of the window if it has counted units, otherwise 0.
+-- reset_at returns the end of the window, or 0 if the count is 0.
 function fixed_window.reset_at(w, s)
   if s.b == 0 then
     return 0

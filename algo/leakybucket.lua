@@ -1,5 +1,5 @@
--- Lua implementation of leakybucket.go: the token bucket, which precedes this text as
--- the local bucket, with the flag set.
+-- Lua implementation of leakybucket.go: the token bucket with the flag leaky set. The
+-- text of the token bucket precedes this text, as the local variable bucket.
 
 local new = bucket.new
 

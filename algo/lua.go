@@ -6,20 +6,20 @@ import _ "embed"
 var arithmeticLua string
 
 // Arithmetic returns the Lua text that must precede the text of every algorithm. It
-// declares locals and nothing else. The text of an [Algorithm] ends with a return of
-// the table of its functions, so the two texts joined are a chunk:
+// only declares local variables. The text of an [Algorithm] ends with a return of its
+// function table, so the two texts together are a complete chunk:
 //
 //	Arithmetic() + a.Lua                  -- returns the functions of one algorithm
 //	Arithmetic() + LuaLocal("x", a.Lua) + LuaLocal("y", b.Lua) -- start of your script
 //
-// It is Lua 5.1 as in Redis: no globals, no clock, and only whole numbers below 2^53,
-// which doubles represent exactly. Arguments must satisfy the conditions of [Stepper],
-// and costs must be below 2^53.
+// The text is Lua 5.1 as in Redis. It uses no globals, no clock, and only whole numbers
+// below 2^53, which doubles represent exactly. Arguments must satisfy the conditions of
+// [Stepper], and costs must be below 2^53.
 //
 // # The functions
 //
-// The Lua implementation has the methods of its Stepper, and of its [Reserver] if it is
-// one, under the same names:
+// The Lua implementation has the methods of [Stepper] and, if the algorithm can
+// reserve, of [Reserver], under the same names:
 //
 //	w = x.new(terms)                     terms: the list that Params returns, in order
 //	s, allowed = x.take(w, s, t, n)
@@ -30,12 +30,12 @@ var arithmeticLua string
 //	s, delay, booked = x.reserve(w, s, t, n, max_delay)
 //	s = x.cancel(w, s, mark, t, n)
 //
-// A state is {a = A, b = B, c = C}. It is never changed, only replaced. A decision d
-// has the booleans allowed and never, and limit, remaining, retry_after, reset_after
-// and delay, in units and µs.
+// A state is a table {a = A, b = B, c = C}. Functions never modify a state; they return
+// a new one. A decision d has the booleans allowed and never, and the numbers limit,
+// remaining, retry_after, reset_after and delay, in units and µs.
 //
-// The Lua implementation of a [LogStepper] takes a list of entries {at = t, units = n},
-// oldest first. take (if it allows), refund and undo change the list:
+// The Lua implementation of a [LogStepper] uses a list of entries {at = t, units = n},
+// oldest first. take (if it allows), refund and undo modify the list:
 //
 //	allowed = x.take(w, log, t, n, room)
 //	allowed = x.fits(w, log, t, n)
@@ -46,7 +46,7 @@ var arithmeticLua string
 func Arithmetic() string { return arithmeticLua }
 
 // LuaLocal returns a Lua statement that assigns the function table of an algorithm to a
-// local variable.
+// local variable. text is the Lua text of the algorithm.
 func LuaLocal(name, text string) string {
 	return "local " + name + " = (function()\n" + text + "\nend)()\n"
 }

@@ -6,28 +6,29 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Target is the state of one key while several debits are decided: a State, or a Log
-// for a sliding log.
+// Target is the state of one key while several debits are decided. Log is set for a
+// sliding log; all other algorithms use State.
 type Target struct {
 	State State
 	Log   *Log
-	first Stepper // the Stepper of its first debit
-	total int64   // units of all its debits
+	first Stepper // Stepper of the first debit with this target
+	total int64   // units of all debits with this target
 }
 
-// Debit is one of several debits that are all made or none. Debits of the same key
-// share a target. Exactly one of Step and Log is set.
+// Debit is one of several charges that are made together or not at all. Debits of the
+// same key have the same target. Exactly one of Step and Log is set.
 type Debit struct {
 	Step   Stepper
 	Log    LogStepper
 	Target *Target
 	N      int64
-	before int64 // units of earlier debits of the same target
+	before int64 // units of earlier debits with the same target
 }
 
-// DebitAll decides debits at t, all or none, and writes a decision for each. If all are
-// allowed it spends them from their targets, unless peek is set. A denial leaves the
-// targets unchanged, except for what a changed limit carries over.
+// DebitAll decides all debits at t, and writes a decision for each of them. If all are
+// allowed, it spends their units, unless peek is true; otherwise it spends nothing. A
+// denial leaves the targets unchanged, unless a limit was changed and a state had to be
+// converted.
 func DebitAll(debits []Debit, t int64, peek bool, decisions []headgate.Decision) bool {
 	all := decideAll(debits, t, decisions)
 	switch {
@@ -44,8 +45,8 @@ func DebitAll(debits []Debit, t int64, peek bool, decisions []headgate.Decision)
 	return all
 }
 
-// decideAll decides every debit as if the debits before it were spent. It spends
-// nothing.
+// decideAll decides every debit as if the units of the earlier debits were already
+// spent. It spends nothing.
 func decideAll(debits []Debit, t int64, decisions []headgate.Decision) bool {
 	all := true
 	for i := range debits {
@@ -56,7 +57,7 @@ func decideAll(debits []Debit, t int64, decisions []headgate.Decision) bool {
 		c.before = c.Target.total
 		c.Target.total = saturatingAdd(c.before, c.N)
 		asked := c.N
-		if asked > 0 { // a cost of 0 is always allowed, even after other debits of its key
+		if asked > 0 { // cost 0 is always allowed, even after other debits of the same key
 			asked = c.Target.total
 		}
 		if c.Step != nil {
@@ -71,7 +72,8 @@ func decideAll(debits []Debit, t int64, decisions []headgate.Decision) bool {
 	return all
 }
 
-// spendAll spends the debits, and writes the decisions for the resulting states.
+// spendAll spends the units of all debits, and writes decisions with the resulting
+// states.
 func spendAll(debits []Debit, t int64, decisions []headgate.Decision) {
 	for i := range debits {
 		if c := &debits[i]; c.Step != nil {

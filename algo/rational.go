@@ -2,8 +2,8 @@ package algo
 
 import "math/bits"
 
-// fraction is p/d µs per unit in lowest terms: T = P/L with g = gcd(P, L), p = P/g, d =
-// L/g.
+// fraction is the time T = P/L per unit as p/d µs in lowest terms: p = P/g and d = L/g,
+// where g = gcd(P, L).
 type fraction struct{ p, d int64 }
 
 func newFraction(period, rate int64) fraction {
@@ -18,8 +18,8 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// times returns n·T as whole µs and a remainder of r/d µs, for n ≥ 0 with n·T below
-// 2^63 µs.
+// times returns n·T as whole µs and a remainder of r/d µs. n must be at least 0, and
+// n·T below 2^63 µs.
 func (f fraction) times(n int64) (whole, r int64) {
 	if f.d == 1 && n < 1<<18 { // p has at most 45 bits
 		return n * f.p, 0
@@ -27,8 +27,8 @@ func (f fraction) times(n int64) (whole, r int64) {
 	return mulDiv(n, f.p, f.d)
 }
 
-// unitsIn returns how many T are in whole + r/d µs, rounded up. The result must fit an
-// int64.
+// unitsIn returns (whole + r/d)/T, the number of units that refill in whole + r/d µs,
+// rounded up. The result must fit in an int64.
 func (f fraction) unitsIn(whole, r int64) int64 {
 	hi, lo := bits.Mul64(uint64(whole), uint64(f.d))
 	lo, carry := bits.Add64(lo, uint64(r), 0)
@@ -46,7 +46,8 @@ func (f fraction) unitsIn(whole, r int64) int64 {
 	return int64(q)
 }
 
-// unitsWithin returns how many whole T are in us µs, at most limit.
+// unitsWithin returns the number of whole units that refill in us µs, but at most
+// limit.
 func (f fraction) unitsWithin(us, limit int64) int64 {
 	hi, lo := bits.Mul64(uint64(us), uint64(f.d))
 	if hi >= uint64(f.p) {
@@ -56,8 +57,8 @@ func (f fraction) unitsWithin(us, limit int64) int64 {
 	return int64(min(q, uint64(limit)))
 }
 
-// mulDiv returns a·b/m rounded down and the remainder, for a, b ≥ 0 and a quotient that
-// fits an int64.
+// mulDiv returns a·b/m, rounded down, and the remainder. a and b must be at least 0,
+// and the quotient must fit in an int64.
 func mulDiv(a, b, m int64) (q, r int64) {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
 	if hi == 0 {

@@ -5,7 +5,7 @@ import (
 	"github.com/headgate/headgate/internal/micros"
 )
 
-// Verb is the operation of a [Request]. The first four have the values of
+// Verb is the operation of a [Request]. The first four values are the same as those of
 // [headgate.Verb].
 type Verb uint8
 
@@ -19,15 +19,16 @@ const (
 	Cancel  // requires a Reserver
 )
 
-// Request is an operation on one key. N is in units, times are in µs.
+// Request is an operation on one key. T is the instant and N the number of units; times
+// are in µs.
 type Request struct {
 	Verb     Verb
 	T, N     int64
-	MaxDelay int64 // for Reserve
-	Mark     State // for Cancel
+	MaxDelay int64 // maximum delay in µs; only for Reserve
+	Mark     State // state that identifies the reservation; only for Cancel
 }
 
-// Result is the state to keep after a request, and the arguments of Answer.
+// Result is the new state after a request, with the arguments of Answer.
 type Result struct {
 	Next    State
 	Asked   int64
@@ -62,7 +63,7 @@ func Apply(step Stepper, s State, r *Request) Result {
 	}
 }
 
-// AnswerTo returns the decision for a result. The store must fill in DeniedBy.
+// AnswerTo returns the decision for a result. The store must set DeniedBy.
 func AnswerTo(step Stepper, r *Request, out *Result) headgate.Decision {
 	d := step.Answer(out.Next, r.T, out.Asked, out.Spent, out.Allowed)
 	if r.Verb != Reserve {
@@ -70,7 +71,7 @@ func AnswerTo(step Stepper, r *Request, out *Result) headgate.Decision {
 	}
 	if d.Delay = 0; out.Allowed {
 		d.Delay = micros.Duration(out.Delay)
-	} else if !d.Never && d.RetryAfter == 0 { // a leaky bucket would allow it, but delay it too long
+	} else if !d.Never && d.RetryAfter == 0 { // a leaky bucket would allow it, with a longer delay
 		d.RetryAfter = micros.Duration(out.Delay - r.MaxDelay)
 	}
 	return d

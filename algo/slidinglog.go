@@ -12,20 +12,21 @@ import (
 //go:embed slidinglog.lua
 var slidingLogLua string
 
-// Log is the state of a sliding log: when units were spent, oldest first. Units of the
-// same instant share an entry. The zero value is an unused key.
+// Log is the state of a sliding log: the instants at which units were spent, oldest
+// first. Units that were spent at the same instant share an entry. The zero value is
+// the state of an unused key.
 type Log struct {
-	entries []LogEntry // entries before head have aged out
+	entries []LogEntry // the entries before index head have aged out
 	head    int
-	base    int64 // running total before the entry at head
+	base    int64 // running total of all units before the entry at head
 }
 
-// LogEntry is an instant at which units were spent. Total is the running total
-// including them, so that a binary search finds in O(log n) when enough units have aged
-// out.
+// LogEntry is an instant at which units were spent. Total is the running total of units
+// up to and including this entry. Because of it, a binary search finds in O(log n) the
+// instant at which enough units have aged out.
 type LogEntry struct{ At, Total int64 }
 
-// slidingLog counts a unit spent at t₀ while t − t₀ < P.
+// slidingLog counts a unit that was spent at t₀ as long as t − t₀ < P.
 type slidingLog struct{ limit, period int64 }
 
 func newSlidingLog(l headgate.Limit) (LogStepper, error) {
@@ -35,8 +36,9 @@ func newSlidingLog(l headgate.Limit) (LogStepper, error) {
 	return &slidingLog{limit: l.Rate, period: periodMicros(l)}, nil
 }
 
-// Take allows iff counted + n ≤ L. A unit is never added before the newest entry: if
-// the clock goes back, the units count as spent at the newest instant.
+// Take allows a request if and only if counted + n ≤ L. It never inserts an entry
+// before the newest one: if the clock goes back, the units are added at the newest
+// instant.
 func (w *slidingLog) Take(log *Log, t, n int64, room bool) bool {
 	if n == 0 {
 		return true
@@ -49,13 +51,13 @@ func (w *slidingLog) Take(log *Log, t, n int64, room bool) bool {
 	return true
 }
 
-// Fits is the condition of Take: counted + n ≤ L.
+// Fits reports whether Take would allow the request: counted + n ≤ L.
 func (w *slidingLog) Fits(log *Log, t, n int64) bool {
 	_, counted := log.since(t - w.period)
 	return n == 0 || n <= w.limit-counted
 }
 
-// ResetAt returns when the newest entry has aged out.
+// ResetAt returns the instant at which the newest entry has aged out.
 func (w *slidingLog) ResetAt(log *Log) int64 {
 	if log.Len() == 0 {
 		return 0
@@ -63,8 +65,8 @@ func (w *slidingLog) ResetAt(log *Log) int64 {
 	return log.newest() + w.period
 }
 
-// Answer calculates retry_after until enough of the oldest entries have aged out, and
-// reset_after until the newest entry has.
+// Answer calculates retry_after, the wait until enough of the oldest units have aged
+// out, and reset_after, the wait until the newest entry has aged out.
 func (w *slidingLog) Answer(log *Log, t, asked int64, allowed bool) headgate.Decision {
 	aged, counted := log.since(t - w.period)
 	d := headgate.Decision{Allowed: allowed, Limit: w.limit, Remaining: max(0, w.limit-counted)}
@@ -81,7 +83,7 @@ func (w *slidingLog) Answer(log *Log, t, asked int64, allowed bool) headgate.Dec
 	return d
 }
 
-// Refund removes units of the newest entries first.
+// Refund removes n units, beginning with the newest entry.
 func (w *slidingLog) Refund(log *Log, t, n int64) {
 	if n == 0 {
 		return
@@ -100,9 +102,10 @@ func (w *slidingLog) Refund(log *Log, t, n int64) {
 	}
 }
 
-// Undo removes n units from the entry of the instant at, if it has that many.
+// Undo removes n units from the entry with the instant at. It does nothing if there is
+// no such entry with at least n units.
 func (w *slidingLog) Undo(log *Log, at, n int64) {
-	i := log.head + log.agedOut(at) - 1 // the last entry up to at
+	i := log.head + log.agedOut(at) - 1 // index of the last entry that is not later than at
 	if i < log.head || log.entries[i].At != at || log.entries[i].Total-log.totalBefore(i) < n {
 		return
 	}
@@ -115,7 +118,8 @@ func (w *slidingLog) Undo(log *Log, at, n int64) {
 	}
 }
 
-// Spacing returns floor(n/L) periods: a caller that waited is in the first one.
+// Spacing returns floor(n/L) periods, because the caller that is served first has
+// already spent units in the first period.
 func (w *slidingLog) Spacing(n int64) int64 {
 	return min(saturatingMul(n/w.limit, w.period), maxExact)
 }
@@ -123,7 +127,8 @@ func (w *slidingLog) Spacing(n int64) int64 {
 // Params returns L and P.
 func (w *slidingLog) Params() []int64 { return []int64{w.limit, w.period} }
 
-// Counted returns the number of units in the log, including units that have aged out.
+// Counted returns the number of units in the log, including units that have aged out
+// but were not yet removed.
 func (log *Log) Counted() int64 {
 	if log.Len() == 0 {
 		return 0
@@ -131,18 +136,18 @@ func (log *Log) Counted() int64 {
 	return log.entries[len(log.entries)-1].Total - log.base
 }
 
-// Len returns the number of entries.
+// Len returns the number of entries that were not removed.
 func (log *Log) Len() int { return len(log.entries) - log.head }
 
 // Cap returns the number of entries for which memory is allocated.
 func (log *Log) Cap() int { return cap(log.entries) }
 
-// Full reports whether one more entry would need more memory.
+// Full reports whether adding an entry would need more memory.
 func (log *Log) Full() bool {
 	return len(log.entries) == cap(log.entries) && log.head < max(1, len(log.entries)/2)
 }
 
-// Units calls yield for each entry, oldest first, with its instant and units.
+// Units calls yield with the instant and the units of each entry, oldest first.
 func (log *Log) Units(yield func(at, units int64) bool) {
 	for i := log.head; i < len(log.entries); i++ {
 		if !yield(log.entries[i].At, log.entries[i].Total-log.totalBefore(i)) {
@@ -151,8 +156,8 @@ func (log *Log) Units(yield func(at, units int64) bool) {
 	}
 }
 
-// Append adds units spent at an instant not before the newest entry. It restores what
-// Units yielded.
+// Append adds an entry of units spent at the instant at, which must not be before the
+// newest entry. Use it to restore the entries that Units yielded.
 func (log *Log) Append(at, units int64) { log.add(at, units, true) }
 
 func (log *Log) newest() int64 { return log.entries[len(log.entries)-1].At }
@@ -164,7 +169,8 @@ func (log *Log) totalBefore(i int) int64 {
 	return log.entries[i-1].Total
 }
 
-// age removes the entries with instants up to and including before.
+// agedOut returns the number of entries whose instants are not later than the parameter
+// before.
 func (log *Log) agedOut(before int64) int {
 	held := log.entries[log.head:]
 	if len(held) == 0 || held[0].At > before {
@@ -173,9 +179,9 @@ func (log *Log) agedOut(before int64) int {
 	return sort.Search(len(held), func(i int) bool { return held[i].At > before })
 }
 
-// since returns how many units have instants up to and including before, and how many
-// have later ones. It does not change the log, because a peek may be followed by a
-// request at an earlier instant.
+// since returns the number of units that were spent up to and including the instant
+// before, and the number spent later. It does not remove the older entries from the
+// log, because after a peek there may be a request at an earlier instant.
 func (log *Log) since(before int64) (aged, counted int64) {
 	if n := log.agedOut(before); n > 0 {
 		aged = log.entries[log.head+n-1].Total - log.base
@@ -183,7 +189,7 @@ func (log *Log) since(before int64) (aged, counted int64) {
 	return aged, log.Counted() - aged
 }
 
-// age drops the entries of instants up to and including before.
+// age removes the entries whose instants are not later than the parameter before.
 func (log *Log) age(before int64) {
 	n := log.agedOut(before)
 	if n == 0 {
@@ -204,14 +210,14 @@ func (log *Log) add(t, n int64, room bool) {
 	}
 	total := log.base + log.Counted() + n
 	if len(log.entries) == cap(log.entries) && log.head > 0 && (log.head >= len(log.entries)/2 || !room) {
-		// At most one move for each entry that has aged out.
+		// Each entry is moved at most once per entry that has aged out.
 		live := copy(log.entries, log.entries[log.head:])
 		log.entries, log.head = log.entries[:live], 0
 	}
 	log.entries = append(log.entries, LogEntry{At: t, Total: total})
 }
 
-// spentBy returns the instant by which the first n units were spent.
+// spentBy returns the instant at which the n-th of the units in the log was spent.
 func (log *Log) spentBy(n int64) int64 {
 	live := log.entries[log.head:]
 	return live[sort.Search(len(live), func(i int) bool { return live[i].Total-log.base >= n })].At

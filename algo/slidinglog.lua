@@ -1,8 +1,8 @@
--- Lua implementation of slidinglog.go. State: a list of {at, units}, oldest first, with
--- different instants. take (if it allows) and refund change the list: they remove the
--- oldest entries that have aged out, and then append an entry or change or remove the
--- newest. undo changes or removes any entry. fits and answer change nothing, because a
--- peek may be followed by a request at an earlier instant.
+-- Lua implementation of slidinglog.go. The state is a list of {at, units}, oldest
+-- first, with different instants. take (if it allows) and refund remove the oldest
+-- entries that have aged out, and then append an entry, or change or remove the newest
+-- entries. undo changes or removes any entry. fits and answer do not modify the list,
+-- because after a peek there may be a request at an earlier instant.
 
 local sliding_log = {}
 
@@ -10,8 +10,8 @@ function sliding_log.new(terms)
   return {limit = terms[1], period = terms[2]}
 end
 
--- since returns how many entries have instants up to and including before, how many
--- units they have, and how many units later entries have.
+-- since returns the number of entries that are not later than the parameter before, the
+-- number of their units, and the number of units of all later entries.
 local function since(log, before)
   local entries, aged, counted = 0, 0, 0
   for i = 1, #log do
@@ -24,7 +24,7 @@ local function since(log, before)
   return entries, aged, counted
 end
 
--- age removes the entries with instants up to and including before.
+-- age removes the entries whose instants are not later than the parameter before.
 local function age(log, before)
   local aged = since(log, before)
   if aged == 0 then
@@ -35,7 +35,8 @@ local function age(log, before)
   end
 end
 
--- add adds n units at t, but never before the newest entry.
+-- add adds n units at t, or to the newest entry if that is not before t or if room is
+-- false.
 local function add(log, t, n, room)
   local newest = log[#log]
   if newest and (t <= newest.at or not room) then
@@ -46,7 +47,7 @@ local function add(log, t, n, room)
   log[#log + 1] = {at = t, units = n}
 end
 
--- spent_by returns the instant by which the first n units were spent.
+-- spent_by returns the instant at which the n-th of the units in the log was spent.
 local function spent_by(log, n)
   local i = 0
   repeat
@@ -56,8 +57,9 @@ local function spent_by(log, n)
   return log[i].at
 end
 
--- take allows iff counted + n <= L. Without room for one more entry the units are added
--- to the newest entry, whose instant then moves up to t.
+-- take allows a request if and only if counted + n <= L. If room is false, it does not
+-- add an entry: it adds the units to the newest entry and moves that entry's instant up
+-- to t.
 function sliding_log.take(w, log, t, n, room)
   if n == 0 then
     return true
@@ -70,14 +72,14 @@ function sliding_log.take(w, log, t, n, room)
   return true
 end
 
--- fits is the condition of take: counted + n <= L.
+-- fits returns whether take would allow the request: counted + n <= L.
 function sliding_log.fits(w, log, t, n)
   local _, _, counted = since(log, t - w.period)
   return n == 0 or n <= w.limit - counted
 end
 
--- answer calculates retry_after until enough of the oldest entries have aged out, and
--- reset_after until the newest entry has.
+-- answer calculates retry_after, the wait until enough of the oldest units have aged
+-- out, and reset_after, the wait until the newest entry has aged out.
 function sliding_log.answer(w, log, t, asked, allowed)
   local _, aged, counted = since(log, t - w.period)
   local d = {
@@ -95,7 +97,7 @@ function sliding_log.answer(w, log, t, asked, allowed)
   return d
 end
 
--- refund removes units of the newest entries first.
+-- refund removes n units, beginning with the newest entry.
 function sliding_log.refund(w, log, t, n)
   if n == 0 then
     return
@@ -112,7 +114,8 @@ function sliding_log.refund(w, log, t, n)
   end
 end
 
--- undo removes n units from the entry of the instant at, if it has that many.
+-- undo removes n units from the entry with this instant. It does nothing if there is no
+-- such entry with at least n units.
 function sliding_log.undo(_, log, instant, n)
   local i = #log
   while i > 0 and log[i].at > instant do
@@ -130,7 +133,7 @@ function sliding_log.undo(_, log, instant, n)
   end
 end
 
--- reset_at returns when the newest entry has aged out.
+-- reset_at returns the instant at which the newest entry has aged out.
 function sliding_log.reset_at(w, log)
   if #log == 0 then
     return 0

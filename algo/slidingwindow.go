@@ -10,12 +10,13 @@ import (
 //go:embed slidingwindow.lua
 var slidingWindowLua string
 
-// slidingWindow estimates the units of the last period with two counters of aligned
-// windows: with e = t − k·P, E = prev·(P−e)/P + cur. The formula is from Cloudflare,
-// "How we built rate limiting capable of scaling to millions of domains", 2017; here
-// without rounding.
+// slidingWindow estimates the units spent in the last period from the counters of two
+// aligned windows. prev is the count of the previous window, cur that of the current
+// one, and e is the time since the current one began: E = prev·(P−e)/P + cur. The
+// formula is from Cloudflare, "How we built rate limiting capable of scaling to
+// millions of domains", 2017; here it is calculated without rounding.
 //
-// Its state is A, the end of the current window; B, prev; C, cur.
+// In its state, A is the end of the current window, B is prev and C is cur.
 type slidingWindow struct{ limit, period int64 }
 
 func newSlidingWindow(l headgate.Limit) (Stepper, error) {
@@ -25,9 +26,9 @@ func newSlidingWindow(l headgate.Limit) (Stepper, error) {
 	return &slidingWindow{limit: l.Rate, period: periodMicros(l)}, nil
 }
 
-// at returns the state in the window of t. A state of a later window (the clock went
-// back, or the period became shorter) applies until its window ends. A window without
-// counted units is unused.
+// at returns the state in the window of t. If s is the state of a later window, because
+// the clock went back or the period became shorter, s applies until that window ends. A
+// window with counts of 0 is unused.
 func (w *slidingWindow) at(s State, t int64) State {
 	end := windowEnd(t, w.period)
 	switch {
@@ -42,14 +43,15 @@ func (w *slidingWindow) at(s State, t int64) State {
 	}
 }
 
-// free returns floor(L − E) for a state in the window of t. It is negative if a lowered
-// limit is exceeded.
+// free returns floor(L − E), the number of units that can be spent at t. s must be the
+// state in the window of t. The result is negative if more units were spent than a
+// lowered limit allows.
 func (w *slidingWindow) free(s State, t int64) int64 {
 	left := min(s.A-t, w.period) // P − e; at most P if the clock went back
 	return w.limit - s.C - mulDivCeil(s.B, left, w.period)
 }
 
-// Take allows iff E + n ≤ L, exactly: a fraction is not a unit.
+// Take allows a request if and only if E + n ≤ L. E is not rounded.
 func (w *slidingWindow) Take(s State, t, n int64) (State, bool) {
 	if n == 0 {
 		return s, true
@@ -77,9 +79,9 @@ func (w *slidingWindow) Answer(s State, t, asked, _ int64, allowed bool) headgat
 	return d
 }
 
-// admitsAt returns the first instant at which E + n ≤ L, for n ≤ L that is denied now.
-// In this window that requires prev·(P−e) ≤ (L−cur−n)·P. In the next window, where cur
-// becomes prev, it requires cur·(P−e) ≤ (L−n)·P.
+// admitsAt returns the first instant at which E + n ≤ L. n must be at most L and is
+// denied now. In the current window, the condition is prev·(P−e) ≤ (L−cur−n)·P. In the
+// next window, where cur becomes prev, it is cur·(P−e) ≤ (L−n)·P.
 func (w *slidingWindow) admitsAt(s State, n int64) int64 {
 	if s.C+n <= w.limit {
 		left, _ := mulDiv(w.limit-s.C-n, w.period, s.B)
@@ -89,7 +91,7 @@ func (w *slidingWindow) admitsAt(s State, n int64) int64 {
 	return s.A + w.period - left
 }
 
-// Refund decreases cur first, then prev, to at least 0.
+// Refund decreases cur and then prev, by n units in total, but not below 0.
 func (w *slidingWindow) Refund(s State, t, n int64) State {
 	now := w.at(s, t)
 	if n == 0 || now.B == 0 && now.C == 0 {
@@ -101,8 +103,8 @@ func (w *slidingWindow) Refund(s State, t, n int64) State {
 	return now
 }
 
-// Undo decreases the count of the window in which the units were counted: cur or, one
-// window later, prev. Counts do not depend on their order.
+// Undo decreases the count of the window in which the units were counted: cur, or prev
+// if one window has passed. The order of takes does not matter for a count.
 func (w *slidingWindow) Undo(s, was, after State, _, _, n int64) State {
 	switch {
 	case s == after:
@@ -115,8 +117,8 @@ func (w *slidingWindow) Undo(s, was, after State, _, _, n int64) State {
 	return s
 }
 
-// ResetAt returns the end of the next window if cur > 0, and the end of the current one
-// if only prev > 0.
+// ResetAt returns the end of the next window if cur > 0, the end of the current window
+// if only prev > 0, and 0 if both are 0.
 func (w *slidingWindow) ResetAt(s State) int64 {
 	switch {
 	case s.C > 0:
@@ -128,8 +130,8 @@ func (w *slidingWindow) ResetAt(s State) int64 {
 	}
 }
 
-// Spacing follows from the guarantee: n + 1 units need a span s with L·(1 + s/P) ≥ n +
-// 1.
+// Spacing is derived from the limit's bound: n + 1 units need a time span s with L·(1 +
+// s/P) ≥ n + 1.
 func (w *slidingWindow) Spacing(n int64) int64 {
 	return min(saturatingMul(max(0, n/w.limit-1), w.period), maxExact)
 }

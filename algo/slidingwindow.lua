@@ -1,5 +1,6 @@
--- Lua implementation of slidingwindow.go. State: a, the end of the current window; b,
--- prev, the count of the previous window; c, cur, the count of the current one.
+-- Lua implementation of slidingwindow.go. In the state, a is the end of the current
+-- window, b is prev, the count of the previous window, and c is cur, the count of the
+-- current window.
 
 local sliding_window = {}
 
@@ -7,15 +8,15 @@ function sliding_window.new(terms)
   return {limit = terms[1], period = terms[2]}
 end
 
--- ends_at returns the end of the window that contains the end of a window of another
--- period. What was counted in the other window counts until then.
+-- ends_at returns the end of the window that contains a, the end of a window with
+-- another period. The count of that other window remains valid until then.
 local function ends_at(w, a)
   return ceil_div(a, w.period) * w.period
 end
 
--- at returns the state in the window of t. A state of a later window (the clock went
--- back, or the period became shorter) applies until its window ends. A window without
--- counted units is unused.
+-- at returns the state in the window of t. If s is the state of a later window, because
+-- the clock went back or the period became shorter, s applies until that window ends. A
+-- window with counts of 0 is unused.
 local function at(w, s, t)
   local window_end = t - t % w.period + w.period
   if (s.b == 0 and s.c == 0) or s.a <= window_end - 2 * w.period then
@@ -28,16 +29,17 @@ local function at(w, s, t)
   return {a = ends_at(w, s.a), b = s.b, c = s.c}
 end
 
--- free returns floor(L − E) for a state in the window of t. It is negative if a lowered
--- limit is exceeded.
+-- free returns floor(L − E), the number of units that can be spent at t. s must be the
+-- state in the window of t. The result is negative if more units were spent than a
+-- lowered limit allows.
 local function free(w, s, t)
   local left = min(s.a - t, w.period) -- P − e; at most P if the clock went back
   return w.limit - s.c - mul_div_ceil(s.b, left, w.period)
 end
 
--- admits_at returns the first instant at which E + n <= L, for n <= L that is denied
--- now. In this window that requires prev·(P−e) <= (L−cur−n)·P. In the next window,
--- where cur becomes prev, it requires cur·(P−e) <= (L−n)·P.
+-- admits_at returns the first instant at which E + n <= L. n must be at most L and is
+-- denied now. In the current window, the condition is prev·(P−e) <= (L−cur−n)·P. In the
+-- next window, where cur becomes prev, it is cur·(P−e) <= (L−n)·P.
 local function admits_at(w, s, n)
   if s.c + n <= w.limit then
     local left = mul_div(w.limit - s.c - n, w.period, s.b)
@@ -47,7 +49,7 @@ local function admits_at(w, s, n)
   return s.a + w.period - left
 end
 
--- take allows iff E + n <= L, exactly: a fraction is not a unit.
+-- take allows a request if and only if E + n <= L. E is not rounded.
 function sliding_window.take(w, s, t, n)
   if n == 0 then
     return s, true
@@ -75,7 +77,7 @@ function sliding_window.answer(w, s, t, asked, _, allowed)
   return d
 end
 
--- refund decreases cur first, then prev, to at least 0.
+-- refund decreases cur and then prev, by n units in total, but not below 0.
 function sliding_window.refund(w, s, t, n)
   local now = at(w, s, t)
   if n == 0 or (now.b == 0 and now.c == 0) then
@@ -87,8 +89,8 @@ function sliding_window.refund(w, s, t, n)
   return now
 end
 
--- undo decreases the count of the window in which the units were counted: cur or, one
--- window later, prev. Counts do not depend on their order.
+-- undo decreases the count of the window in which the units were counted: cur, or prev
+-- if one window has passed. The order of takes does not matter for a count.
 function sliding_window.undo(w, s, was, after, _, _, n)
   if same(s, after) then
     return was
@@ -100,8 +102,8 @@ function sliding_window.undo(w, s, was, after, _, _, n)
   return s
 end
 
--- reset_at returns the end of the next window if cur > 0, and the end of the current
--- one if only prev > 0.
+-- reset_at returns the end of the next window if cur > 0, the end of the current window
+-- if only prev > 0, and 0 if both are 0.
 function sliding_window.reset_at(w, s)
   if s.c > 0 then
     return ends_at(w, s.a) + w.period

@@ -11,17 +11,17 @@ import (
 var tokenBucketLua string
 
 // bucket is the generic cell rate algorithm (ITU-T I.371, annex A, virtual scheduling).
-// It is the token bucket with continuous refill, and the arithmetic of the leaky bucket
-// too.
+// This is the token bucket with continuous refill. The leaky bucket uses the same
+// arithmetic.
 //
 // Its state is the theoretical arrival time TAT, the instant at which the bucket is
-// full again: A whole µs and B/d µs. C is the fingerprint of the limit, which detects a
-// changed limit.
+// full again. A is TAT in whole µs, and B is the remainder, in units of 1/d µs. C is
+// the fingerprint of the limit, by which a changed limit is detected.
 type bucket struct {
 	t           fraction
-	burst       int64 // B
-	unit, unitR int64 // T in whole µs and a remainder over d
-	full, fullR int64 // B·T in whole µs and a remainder over d
+	burst       int64 // capacity B
+	unit, unitR int64 // T in whole µs, and the remainder in units of 1/d µs
+	full, fullR int64 // B·T in whole µs, and the remainder in units of 1/d µs
 	fingerprint int64
 	leaky       bool
 }
@@ -41,8 +41,8 @@ func makeBucket(l headgate.Limit, leaky bool) *bucket {
 	return b
 }
 
-// fingerprint returns a number from 1 to 2^30 − 1 (FNV-1a). Two limits have the same
-// one with a probability of 1 in 2^30.
+// fingerprint returns a hash (FNV-1a) from 1 to 2^30 − 1. Two different limits have the
+// same fingerprint with a probability of 1 in 2^30.
 func fingerprint(numbers ...int64) int64 {
 	h := uint64(14695981039346656037)
 	for _, n := range numbers {
@@ -54,7 +54,8 @@ func fingerprint(numbers ...int64) int64 {
 	return int64(h%(1<<30-1)) + 1
 }
 
-// Take allows iff max(TAT, t) + n·T ≤ t + B·T; then TAT = max(TAT, t) + n·T.
+// Take allows a request if and only if max(TAT, t) + n·T ≤ t + B·T. If it is allowed,
+// the new TAT is max(TAT, t) + n·T.
 func (b *bucket) Take(s State, t, n int64) (State, bool) {
 	s = b.carryOver(s, t)
 	if n == 0 || n > b.burst {
@@ -67,8 +68,8 @@ func (b *bucket) Take(s State, t, n int64) (State, bool) {
 	return next, true
 }
 
-// carryOver keeps the TAT of another limit. A fraction of a µs is rounded up, and TAT
-// is at most t + B·T.
+// carryOver converts the state of another limit: it keeps TAT, rounds a fraction of a
+// µs up, and reduces TAT to t + B·T if it is later.
 func (b *bucket) carryOver(s State, t int64) State {
 	if s.C == b.fingerprint || s == (State{}) {
 		return s
@@ -83,7 +84,8 @@ func (b *bucket) carryOver(s State, t int64) State {
 	return s
 }
 
-// advance returns the state after n more units, whether or not they are available.
+// advance returns the state after n further units were spent, whether or not they are
+// available.
 func (b *bucket) advance(s State, t, n int64) State {
 	if s.A < t {
 		s.A, s.B = t, 0
@@ -101,7 +103,7 @@ func (b *bucket) advance(s State, t, n int64) State {
 }
 
 // Answer calculates remaining = floor(B − max(0, TAT−t)/T), retry_after = TAT + n·T −
-// B·T − t and reset_after = max(0, TAT−t). The delay of a leaky bucket is the
+// B·T − t and reset_after = max(0, TAT−t). The delay of a leaky bucket is the value of
 // reset_after before the units were spent.
 func (b *bucket) Answer(s State, t, asked, spent int64, allowed bool) headgate.Decision {
 	d := headgate.Decision{Allowed: allowed, Limit: b.burst, Remaining: b.remaining(s, t)}
@@ -128,8 +130,8 @@ func (b *bucket) remaining(s State, t int64) int64 {
 	return max(0, b.burst-b.t.unitsIn(s.A-t, s.B))
 }
 
-// wait returns the µs until next, the state after the requested units, is within t +
-// B·T; rounded up.
+// wait returns the time, in µs and rounded up, until next is at most t + B·T, so that
+// the requested units are available. next is the state after these units.
 func (b *bucket) wait(next State, t int64) int64 {
 	w := next.A - b.full - t
 	if next.B > b.fullR {
@@ -138,8 +140,8 @@ func (b *bucket) wait(next State, t int64) int64 {
 	return max(0, w)
 }
 
-// delay returns after how many µs the n units just spent may proceed: TAT − n·T − t,
-// rounded up.
+// delay returns the number of µs, rounded up, after which the n units that were just
+// spent may proceed: TAT − n·T − t.
 func (b *bucket) delay(s State, t, n int64) int64 {
 	whole, r := b.t.times(n)
 	d := s.A - whole - t
@@ -149,7 +151,7 @@ func (b *bucket) delay(s State, t, n int64) int64 {
 	return max(0, d)
 }
 
-// Refund sets TAT = max(t, TAT − n·T).
+// Refund changes TAT to max(t, TAT − n·T).
 func (b *bucket) Refund(s State, t, n int64) State {
 	s = b.carryOver(s, t)
 	if s.A < t || n == 0 {
@@ -159,12 +161,12 @@ func (b *bucket) Refund(s State, t, n int64) State {
 	return b.back(s, t, whole, r)
 }
 
-// Undo sets TAT = max(t, TAT − n·T + t − t0). Without the take, TAT would be lower by
-// n·T, minus the time for which the bucket would have been full. That time is lost
-// whether or not the take is undone, and was at most t − t0. How much of it is shared
-// with other undone takes is unknown, so each undo subtracts all of it. Units that are
-// promised to future reservations come after the take, as in Cancel, and so do all
-// units of a leaky bucket.
+// Undo changes TAT to max(t, TAT − n·T + t − t0). Without the take, TAT would be lower
+// by n·T, less the time for which the bucket would have been full since t0. This time
+// is at most t − t0, and its part that belongs to other undone takes is unknown, so
+// every undo deducts all of t − t0. Undo returns s if units are owed to reservations,
+// because their delays have been promised, as in Cancel. For the same reason it refunds
+// nothing to a leaky bucket.
 func (b *bucket) Undo(s, was, after State, t0, t, n int64) State {
 	switch {
 	case s == after:
@@ -179,12 +181,12 @@ func (b *bucket) Undo(s, was, after State, t0, t, n int64) State {
 	return b.back(s, t, whole, r)
 }
 
-// units returns n·T for any n, capped above the time from any TAT to the epoch.
+// units returns n·T for any n. The result is limited to a time that exceeds every TAT.
 func (b *bucket) units(n int64) (whole, r int64) {
 	return b.t.times(min(n, b.t.unitsWithin(maxExact, maxExact-1)+1))
 }
 
-// back moves TAT back by whole + r/d µs, but not before t.
+// back makes TAT earlier by whole + r/d µs, but not earlier than t.
 func (b *bucket) back(s State, t, whole, r int64) State {
 	s.A, s.B = s.A-whole, s.B-r
 	if s.B < 0 {
@@ -196,7 +198,7 @@ func (b *bucket) back(s State, t, whole, r int64) State {
 	return s
 }
 
-// ResetAt returns TAT, rounded up.
+// ResetAt returns TAT, rounded up to a whole µs.
 func (b *bucket) ResetAt(s State) int64 {
 	if s.B > 0 {
 		return s.A + 1
@@ -204,8 +206,8 @@ func (b *bucket) ResetAt(s State) int64 {
 	return s.A
 }
 
-// Reserve allows TAT to exceed t + B·T by at most maxDelay. Units of a leaky bucket
-// wait until the TAT before them.
+// Reserve allows TAT to exceed t + B·T by at most maxDelay. The units of a leaky bucket
+// are delayed until the previous TAT.
 func (b *bucket) Reserve(s State, t, n, maxDelay int64) (after State, delay int64, booked bool) {
 	s = b.carryOver(s, t)
 	if n == 0 || n > b.burst {
@@ -222,9 +224,9 @@ func (b *bucket) Reserve(s State, t, n, maxDelay int64) (after State, delay int6
 	return next, delay, true
 }
 
-// Cancel moves TAT back by n·T, unless there is a later reservation. Later units
-// proceed at their promised times, and a TAT before the last of them would grant the
-// same time twice.
+// Cancel makes TAT earlier by n·T, unless there is a later reservation. The units of a
+// later reservation proceed at their promised time; with an earlier TAT, the same time
+// could be granted twice.
 func (b *bucket) Cancel(s, mark State, t, n int64) State {
 	s = b.carryOver(s, t)
 	if s != mark || n == 0 || b.due(mark, t, n) {
@@ -234,8 +236,8 @@ func (b *bucket) Cancel(s, mark State, t, n int64) State {
 	return b.back(s, t, whole, r)
 }
 
-// due reports whether the units of the reservation that led to mark may have proceeded
-// at t.
+// due reports whether the units of the reservation with the state mark were allowed to
+// proceed by t.
 func (b *bucket) due(mark State, t, n int64) bool {
 	if b.leaky {
 		return b.delay(mark, t, n) == 0
@@ -243,13 +245,14 @@ func (b *bucket) due(mark State, t, n int64) bool {
 	return b.wait(mark, t) == 0
 }
 
-// Spacing returns n·T, rounded down.
+// Spacing returns n·T in µs, rounded down.
 func (b *bucket) Spacing(n int64) int64 {
 	whole, _ := b.t.times(min(n, b.t.unitsWithin(maxExact, maxExact)))
 	return whole
 }
 
-// Params returns B, p, d, T, B·T and the fingerprint.
+// Params returns B, p, d, T, B·T and the fingerprint. T and B·T are two numbers each:
+// whole µs and the remainder.
 func (b *bucket) Params() []int64 {
 	return []int64{b.burst, b.t.p, b.t.d, b.unit, b.unitR, b.full, b.fullR, b.fingerprint}
 }

@@ -1,10 +1,10 @@
--- Lua implementation of tokenbucket.go; leakybucket.lua uses it. State: a, TAT in whole
--- µs; b, its remainder over d; c, the limit's fingerprint.
+-- Lua implementation of tokenbucket.go; leakybucket.lua uses it. In the state, a is TAT
+-- in whole µs, b the remainder in units of 1/d µs, and c the fingerprint of the limit.
 
 local bucket = {}
 
--- new names the parameters: T = p/d µs in lowest terms, unit = T and full = B·T in
--- whole µs and a remainder over d.
+-- new gives the parameters names: T = p/d µs in lowest terms, unit = T and full = B·T.
+-- unit and full are whole µs with a remainder in units of 1/d µs.
 function bucket.new(terms)
   return {
     burst = terms[1], p = terms[2], d = terms[3],
@@ -14,8 +14,8 @@ function bucket.new(terms)
   }
 end
 
--- times returns n·T as whole µs and a remainder over d. A result of 2^53 µs or more,
--- which exceeds any TAT, is only exact in being that large.
+-- times returns n·T as whole µs and a remainder in units of 1/d µs. A result of 2^53 µs
+-- or more is not exact, but it is exact that it exceeds any TAT.
 local function times(f, n)
   local whole = floor(f.p / f.d)
   local q, r = mul_div(f.p % f.d, n, f.d)
@@ -25,15 +25,15 @@ local function times(f, n)
   return n * whole + q, r
 end
 
--- units_in returns how many T are in whole + r/d µs, rounded up. The result must be
--- below 2^53.
+-- units_in returns (whole + r/d)/T, the number of units that refill in whole + r/d µs,
+-- rounded up. The result must be below 2^53.
 local function units_in(f, whole, r)
   local q, rest = mul_div(f.d, whole, f.p)
   return q + ceil_div(rest + r, f.p)
 end
 
--- carry_over keeps the TAT of another limit. A fraction of a µs is rounded up, and TAT
--- is at most t + B·T.
+-- carry_over converts the state of another limit: it keeps TAT, rounds a fraction of a
+-- µs up, and reduces TAT to t + B·T if it is later.
 local function carry_over(b, s, t)
   if s.c == b.fingerprint or (s.a == 0 and s.b == 0 and s.c == 0) then
     return s
@@ -48,9 +48,10 @@ local function carry_over(b, s, t)
   return {a = a, b = r, c = b.fingerprint}
 end
 
--- advance returns TAT after n more units, whether or not they are available: the µs by
--- which it exceeds t + full, which may be negative, and a remainder over d. TAT itself
--- could exceed 2^53 after the clock went back.
+-- advance calculates TAT after n further units were spent, whether or not they are
+-- available. It returns the number of µs by which TAT exceeds t + full, which may be
+-- negative, and a remainder in units of 1/d µs. TAT itself could exceed 2^53 after the
+-- clock went back.
 local function advance(b, s, t, n)
   local ahead, rest = s.a - t, s.b
   if ahead < 0 then
@@ -68,13 +69,13 @@ local function advance(b, s, t, n)
   return past, r
 end
 
--- state_at returns the state with the TAT that advance returned.
+-- state_at returns the state with the TAT that advance calculated.
 local function state_at(b, t, past, r)
   return {a = t + b.full + past, b = r, c = b.fingerprint}
 end
 
--- wait returns the µs until the TAT that advance returned is within t + B·T; rounded
--- up.
+-- wait returns the number of µs, rounded up, until the TAT that advance calculated is
+-- at most t + B·T.
 local function wait(b, past, r)
   if r > b.full_r then
     past = past + 1
@@ -82,8 +83,8 @@ local function wait(b, past, r)
   return max(0, past)
 end
 
--- delay returns after how many µs the n units just spent may proceed: TAT − n·T − t,
--- rounded up.
+-- delay returns the number of µs, rounded up, after which the n units that were just
+-- spent may proceed: TAT − n·T − t.
 local function delay(b, s, t, n)
   local whole, r = times(b, n)
   local d = s.a - t - whole
@@ -103,7 +104,7 @@ local function remaining(b, s, t)
   return max(0, b.burst - units_in(b, s.a - t, s.b))
 end
 
--- back moves TAT back by whole + r/d µs, but not before t.
+-- back makes TAT earlier by whole + r/d µs, but not earlier than t.
 local function back(b, s, t, whole, r)
   local a = s.a - whole
   r = s.b - r
@@ -116,8 +117,8 @@ local function back(b, s, t, whole, r)
   return {a = a, b = r, c = s.c}
 end
 
--- due reports whether the n units of the reservation that led to mark may have
--- proceeded at t.
+-- due returns whether the n units of the reservation with the state mark were allowed
+-- to proceed by t.
 local function due(b, mark, t, n)
   if b.leaky then
     return delay(b, mark, t, n) == 0
@@ -125,7 +126,8 @@ local function due(b, mark, t, n)
   return mark.a < t + b.full or (mark.a == t + b.full and mark.b <= b.full_r)
 end
 
--- take allows iff max(TAT, t) + n·T <= t + B·T; then TAT = max(TAT, t) + n·T.
+-- take allows a request if and only if max(TAT, t) + n·T <= t + B·T. If it is allowed,
+-- the new TAT is max(TAT, t) + n·T.
 function bucket.take(b, s, t, n)
   s = carry_over(b, s, t)
   if n == 0 or n > b.burst then
@@ -138,8 +140,8 @@ function bucket.take(b, s, t, n)
   return state_at(b, t, past, r), true
 end
 
--- answer returns the decision for s, the state after a decision at t on a request for
--- asked units, of which spent were taken from s.
+-- answer returns the decision on a request for asked units at t. s is the state after
+-- the request, and spent is the number of units that the request spent.
 function bucket.answer(b, s, t, asked, spent, allowed)
   local d = {
     allowed = allowed, never = false, limit = b.burst, remaining = remaining(b, s, t),
@@ -155,7 +157,7 @@ function bucket.answer(b, s, t, asked, spent, allowed)
   return d
 end
 
--- refund sets TAT = max(t, TAT − n·T).
+-- refund changes TAT to max(t, TAT − n·T).
 function bucket.refund(b, s, t, n)
   s = carry_over(b, s, t)
   if s.a < t or n == 0 then
@@ -164,8 +166,8 @@ function bucket.refund(b, s, t, n)
   return back(b, s, t, times(b, n))
 end
 
--- undo sets TAT = max(t, TAT − n·T + t − t0), except for units that are promised to
--- reservations.
+-- undo changes TAT to max(t, TAT − n·T + t − t0), except if units are owed to
+-- reservations. See tokenbucket.go for the reasons.
 function bucket.undo(b, s, was, after, t0, t, n)
   if same(s, after) then
     return was
@@ -182,7 +184,7 @@ function bucket.undo(b, s, was, after, t0, t, n)
   return back(b, s, t, whole, r)
 end
 
--- reset_at returns TAT, rounded up.
+-- reset_at returns TAT, rounded up to a whole µs.
 function bucket.reset_at(_, s)
   if s.b > 0 then
     return s.a + 1
@@ -190,8 +192,8 @@ function bucket.reset_at(_, s)
   return s.a
 end
 
--- reserve allows TAT to exceed t + B·T by at most max_delay. Units of a leaky bucket
--- wait until the TAT before them.
+-- reserve allows TAT to exceed t + B·T by at most max_delay. The units of a leaky
+-- bucket are delayed until the previous TAT.
 function bucket.reserve(b, s, t, n, max_delay)
   s = carry_over(b, s, t)
   if n == 0 or n > b.burst then
@@ -208,8 +210,8 @@ function bucket.reserve(b, s, t, n, max_delay)
   return state_at(b, t, past, r), held, true
 end
 
--- cancel moves TAT back by n·T, unless there is a later reservation than the one that
--- led to mark, or it is due.
+-- cancel makes TAT earlier by n·T, unless the reservation with the state mark is
+-- already due or there is a later reservation.
 function bucket.cancel(b, s, mark, t, n)
   s = carry_over(b, s, t)
   if not same(s, mark) or n == 0 or due(b, mark, t, n) then

@@ -12,12 +12,13 @@ import (
 //go:embed tokenbucketinterval.lua
 var intervalBucketLua string
 
-// intervalBucket adds R tokens at the end of every interval I, up to B, like the token
-// bucket of the Redis guides. Intervals begin when a full bucket is first used.
+// intervalBucket adds R tokens at the end of every interval I, up to the capacity B,
+// like the token bucket of the Redis guides. The first interval begins when a full
+// bucket is first used. R and I are the limit's L and P.
 //
-// Its state is A, the instant of the last refill; B, the tokens plus one, which
-// distinguishes an empty bucket from an unused key; and C, the tokens owed to
-// reservations, which only an empty bucket has.
+// In its state, A is the instant of the last refill. B is the number of tokens plus
+// one, so that an empty bucket differs from an unused key. C is the number of tokens
+// owed to reservations, which is above 0 only if the bucket is empty.
 type intervalBucket struct{ rate, interval, burst int64 }
 
 func newIntervalBucket(l headgate.Limit) (Stepper, error) {
@@ -35,11 +36,12 @@ func newIntervalBucket(l headgate.Limit) (Stepper, error) {
 	return b, nil
 }
 
-// refilled is the unpacked state. missing is B − tokens + the tokens owed.
+// refilled is the unpacked state: the instant of the last refill, and missing = B −
+// tokens + owed tokens.
 type refilled struct{ last, missing int64 }
 
-// at returns the bucket at t, after the refills that are due. A full bucket is unused:
-// its intervals begin at t.
+// at returns the bucket at t, after all refills up to t. A full bucket counts as
+// unused, so its interval begins at t.
 func (b *intervalBucket) at(s State, t int64) refilled {
 	r := b.unpack(s)
 	if t > r.last {
@@ -56,8 +58,8 @@ func (b *intervalBucket) at(s State, t int64) refilled {
 	return r
 }
 
-// unpack caps the tokens owed by what can be refilled until the latest instant, because
-// another limit may have owed far more.
+// unpack limits the owed tokens to the number that can be refilled before the latest
+// instant, because far more may have been owed under another limit.
 func (b *intervalBucket) unpack(s State) refilled {
 	if s.B == 0 {
 		return refilled{}
@@ -76,15 +78,16 @@ func (b *intervalBucket) pack(r refilled) State {
 	return State{A: r.last, B: max(0, b.burst-r.missing) + 1, C: max(0, r.missing-b.burst)}
 }
 
-// tokens returns the tokens that can be spent immediately.
+// tokens returns the number of tokens that can be spent immediately.
 func (b *intervalBucket) tokens(r refilled) int64 { return max(0, b.burst-r.missing) }
 
-// instantOf returns when n tokens are available, for n above the tokens available now.
+// instantOf returns the instant at which n tokens are available. n must be above the
+// number of tokens available now.
 func (b *intervalBucket) instantOf(r refilled, n int64) int64 {
 	return r.last + ceilDiv(n-b.burst+r.missing, b.rate)*b.interval
 }
 
-// Take allows iff tokens ≥ n.
+// Take allows a request if and only if tokens ≥ n.
 func (b *intervalBucket) Take(s State, t, n int64) (State, bool) {
 	if n == 0 {
 		return s, true
@@ -98,7 +101,7 @@ func (b *intervalBucket) Take(s State, t, n int64) (State, bool) {
 }
 
 // Answer calculates retry_after = last + ceil((n−tokens)/R)·I − t and reset_after =
-// last + ceil((B−tokens)/R)·I − t, 0 when full.
+// last + ceil((B−tokens)/R)·I − t. reset_after is 0 if the bucket is full.
 func (b *intervalBucket) Answer(s State, t, asked, _ int64, allowed bool) headgate.Decision {
 	r := b.at(s, t)
 	d := headgate.Decision{Allowed: allowed, Limit: b.burst, Remaining: b.tokens(r)}
@@ -115,7 +118,7 @@ func (b *intervalBucket) Answer(s State, t, asked, _ int64, allowed bool) headga
 	return d
 }
 
-// Refund sets tokens = min(B, tokens + n), after the refills that are due.
+// Refund sets tokens = min(B, tokens + n), after all refills up to t.
 func (b *intervalBucket) Refund(s State, t, n int64) State {
 	if n == 0 {
 		return s
@@ -125,10 +128,12 @@ func (b *intervalBucket) Refund(s State, t, n int64) State {
 	return b.pack(r)
 }
 
-// Undo refunds n tokens, except in two cases. After a refill the bucket may have been
-// full. If a token is owed, its time was promised. A refill moves the state's instant
-// by at least one interval. If the take started the intervals, they would start later
-// without it, at t at the latest.
+// Undo refunds n tokens. It refunds nothing (it returns s) in two cases: if tokens were
+// refilled since the take, because the bucket might then have been full without the
+// take; or if tokens are owed to reservations, because their delays have been promised.
+// A refill is visible because s.A is then at least one interval later than after.A. If
+// the bucket was full before the take, the take started the current interval. Without
+// the take that interval would have begun later, so Undo moves its beginning to t.
 func (b *intervalBucket) Undo(s, was, after State, t0, t, n int64) State {
 	r := b.unpack(s)
 	switch {
@@ -143,7 +148,7 @@ func (b *intervalBucket) Undo(s, was, after State, t0, t, n int64) State {
 	return b.pack(r)
 }
 
-// ResetAt returns when the bucket is full.
+// ResetAt returns the instant at which the bucket is full, or 0 if it is full.
 func (b *intervalBucket) ResetAt(s State) int64 {
 	r := b.unpack(s)
 	if r.missing == 0 {
@@ -152,7 +157,7 @@ func (b *intervalBucket) ResetAt(s State) int64 {
 	return b.instantOf(r, b.burst)
 }
 
-// Rephase restarts the interval at t.
+// Rephase makes the current interval begin at t, if it began earlier.
 func (b *intervalBucket) Rephase(s State, t int64) State {
 	if s.B > 0 {
 		s.A = max(s.A, t)
@@ -160,7 +165,7 @@ func (b *intervalBucket) Rephase(s State, t int64) State {
 	return s
 }
 
-// Reserve lets the bucket owe unavailable tokens, up to 1e9 in all.
+// Reserve lets the bucket owe tokens that are not yet available, at most 1e9 in total.
 func (b *intervalBucket) Reserve(s State, t, n, maxDelay int64) (after State, delay int64, booked bool) {
 	if n == 0 || n > b.burst {
 		return s, 0, n == 0
@@ -176,8 +181,8 @@ func (b *intervalBucket) Reserve(s State, t, n, maxDelay int64) (after State, de
 	return b.pack(r), delay, true
 }
 
-// Cancel refunds n tokens, unless there is a later reservation, whose time was
-// promised, or the reservation is due.
+// Cancel refunds n tokens, unless the reservation is already due or there is a later
+// reservation, whose delay has been promised.
 func (b *intervalBucket) Cancel(s, mark State, t, n int64) State {
 	r := b.at(s, t)
 	if s != mark || n == 0 || r.missing <= b.burst {
@@ -187,7 +192,8 @@ func (b *intervalBucket) Cancel(s, mark State, t, n int64) State {
 	return b.pack(r)
 }
 
-// Spacing returns floor(n/R) intervals: a caller that waited left less than R tokens.
+// Spacing returns floor(n/R) intervals, because after the caller that is served first,
+// fewer than R tokens are left.
 func (b *intervalBucket) Spacing(n int64) int64 {
 	return min(saturatingMul(n/b.rate, b.interval), maxExact)
 }

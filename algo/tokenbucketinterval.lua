@@ -1,5 +1,6 @@
--- Lua implementation of tokenbucketinterval.go. State: a, the instant of the last
--- refill; b, the tokens plus one; c, the tokens owed to reservations.
+-- Lua implementation of tokenbucketinterval.go. In the state, a is the instant of the
+-- last refill, b the number of tokens plus one, and c the number of tokens owed to
+-- reservations.
 
 local interval_bucket = {}
 
@@ -9,9 +10,9 @@ function interval_bucket.new(terms)
   return {rate = terms[1], interval = terms[2], burst = terms[3]}
 end
 
--- unpack returns the last refill and the missing tokens, B − tokens + the tokens owed.
--- They are capped by what can be refilled until the latest instant, because another
--- limit may have owed far more.
+-- unpack returns the instant of the last refill and the number of missing tokens, B −
+-- tokens + owed tokens. It limits the owed tokens to the number that can be refilled
+-- before the latest instant, because far more may have been owed under another limit.
 local function unpack(b, s)
   if s.b == 0 then
     return 0, 0
@@ -33,8 +34,8 @@ local function pack(b, last, missing)
   return {a = last, b = max(0, b.burst - missing) + 1, c = max(0, missing - b.burst)}
 end
 
--- at returns the bucket at t, after the refills that are due. A full bucket is unused:
--- its intervals begin at t.
+-- at returns the bucket at t, after all refills up to t. A full bucket counts as
+-- unused, so its interval begins at t.
 local function at(b, s, t)
   local last, missing = unpack(b, s)
   if t > last then
@@ -51,12 +52,13 @@ local function at(b, s, t)
   return last, missing
 end
 
--- instant_of returns when n tokens are available, for n above the tokens available now.
+-- instant_of returns the instant at which n tokens are available. n must be above the
+-- number of tokens available now.
 local function instant_of(b, last, missing, n)
   return last + ceil_div(n - b.burst + missing, b.rate) * b.interval
 end
 
--- take allows iff tokens >= n.
+-- take allows a request if and only if tokens >= n.
 function interval_bucket.take(b, s, t, n)
   if n == 0 then
     return s, true
@@ -69,7 +71,7 @@ function interval_bucket.take(b, s, t, n)
 end
 
 -- answer calculates retry_after = last + ceil((n−tokens)/R)·I − t and reset_after =
--- last + ceil((B−tokens)/R)·I − t, 0 when full.
+-- last + ceil((B−tokens)/R)·I − t. reset_after is 0 if the bucket is full.
 function interval_bucket.answer(b, s, t, asked, _, allowed)
   local last, missing = at(b, s, t)
   local d = {
@@ -87,7 +89,7 @@ function interval_bucket.answer(b, s, t, asked, _, allowed)
   return d
 end
 
--- refund sets tokens = min(B, tokens + n), after the refills that are due.
+-- refund sets tokens = min(B, tokens + n), after all refills up to t.
 function interval_bucket.refund(b, s, t, n)
   if n == 0 then
     return s
@@ -96,8 +98,9 @@ function interval_bucket.refund(b, s, t, n)
   return pack(b, last, missing - min(n, missing))
 end
 
--- undo refunds n tokens, unless there was a refill since or a token is owed. If the
--- take started the intervals, they would start later without it, at t at the latest.
+-- undo refunds n tokens, unless tokens were refilled since the take or are owed to
+-- reservations. If the take started the current interval, undo moves the beginning of
+-- that interval to t. See tokenbucketinterval.go for the reasons.
 function interval_bucket.undo(b, s, was, after, t0, t, n)
   if same(s, after) then
     return was
@@ -113,7 +116,7 @@ function interval_bucket.undo(b, s, was, after, t0, t, n)
   return pack(b, last, missing - n)
 end
 
--- reset_at returns when the bucket is full.
+-- reset_at returns the instant at which the bucket is full, or 0 if it is full.
 function interval_bucket.reset_at(b, s)
   local last, missing = unpack(b, s)
   if missing == 0 then
@@ -122,8 +125,8 @@ function interval_bucket.reset_at(b, s)
   return instant_of(b, last, missing, b.burst)
 end
 
--- reserve lets the bucket owe unavailable tokens, up to 1e9 in all, if they can be
--- refilled until the latest instant.
+-- reserve lets the bucket owe tokens that are not yet available, at most 1e9 in total,
+-- if they can be refilled before the latest instant.
 function interval_bucket.reserve(b, s, t, n, max_delay)
   if n == 0 or n > b.burst then
     return s, 0, n == 0
@@ -141,8 +144,8 @@ function interval_bucket.reserve(b, s, t, n, max_delay)
   return pack(b, last, missing), delay, true
 end
 
--- cancel refunds n tokens, unless there is a later reservation than the one that led to
--- mark, or it is due.
+-- cancel refunds n tokens, unless the reservation with the state mark is already due or
+-- there is a later reservation.
 function interval_bucket.cancel(b, s, mark, t, n)
   local last, missing = at(b, s, t)
   if not same(s, mark) or n == 0 or missing <= b.burst then
