@@ -1,5 +1,5 @@
-// Package diagnosis defines the result of a store check. The stores export its types
-// under their own names.
+// Package diagnosis defines the result of a store check. The packages of the stores
+// export its types under other names.
 package diagnosis
 
 import (
@@ -14,10 +14,10 @@ import (
 
 // Finding is the result of one check of a store. It contains no password.
 type Finding struct {
-	Check  string `json:"check"` // the name of the check: connection, version, eviction …
+	Check  string `json:"check"` // name of the check: connection, version, eviction …
 	Level  Level  `json:"level"`
-	Says   string `json:"says"`             // the state that was found, and its cost
-	Advice string `json:"advice,omitempty"` // how to fix it; empty if nothing needs a fix
+	Says   string `json:"says"`             // state that the check found, and its cost
+	Advice string `json:"advice,omitempty"` // how to solve the problem; empty if there is none
 }
 
 // Level is the severity of a [Finding].
@@ -26,12 +26,12 @@ type Level string
 // The levels of a finding.
 const (
 	Fine    Level = "ok"
-	Warning Level = "warning" // decisions work, at a cost that the finding names
-	Failing Level = "error"   // decisions fail, or will fail
+	Warning Level = "warning" // decisions work, but at a cost that the finding describes
+	Failing Level = "error"   // decisions fail, or will fail later
 )
 
-// OfError returns the finding of a failed check: the text of the error without prefix,
-// and the advice of a [headgate.StoreError].
+// OfError returns the finding of a failed check. Its text is the text of the error
+// without prefix; its advice is that of a [headgate.StoreError].
 func OfError(check string, level Level, err error, prefix string) Finding {
 	var known *headgate.StoreError
 	if !errors.As(err, &known) {
@@ -42,8 +42,8 @@ func OfError(check string, level Level, err error, prefix string) Finding {
 	return Finding{Check: check, Level: level, Says: strings.TrimPrefix(bare.Error(), prefix), Advice: known.Advice}
 }
 
-// OfLatency returns the latency finding and the median of the decision times. It sorts
-// took, which must not be empty.
+// OfLatency returns the finding of the latency check and the median of the decision
+// times in took. It sorts took, which must not be empty.
 func OfLatency(took []time.Duration) (f Finding, median time.Duration) {
 	slices.Sort(took)
 	median, slowest := took[len(took)/2], took[len(took)-1]

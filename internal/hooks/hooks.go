@@ -1,9 +1,10 @@
-// Package hooks has functions of the root package that other packages of this project
-// call and that are not part of the public API. The root package sets them in an init
-// function; package root calls them with their types.
+// Package hooks gives other packages of this module access to functions of the root
+// package that are not part of the public API. The root package sets these variables in
+// an init function. Package root calls the functions with their types.
 package hooks
 
-// The functions. Their types need the root package, which imports this one.
+// The functions of the root package. Their types cannot be used here, because the root
+// package imports this package.
 var (
 	Combine  any // func([]headgate.Decision) headgate.Decision
 	Tightest any // func([]headgate.Decision) int

@@ -9,7 +9,8 @@ import (
 	"github.com/headgate/headgate/clientaddr"
 )
 
-// Text returns the key of a request. A key of one text is returned without a copy.
+// Text returns the key text of request r. If the key has only one part, Text returns
+// the part's text without copying it.
 func (k *Key[R]) Text(r R) string {
 	if k.root.reader != nil {
 		return BoundString(k.root.reader.Read(r))
@@ -23,22 +24,23 @@ func (k *Key[R]) Text(r R) string {
 	return text
 }
 
-// rooms are buffers for keys: one on the stack would move to the heap, because the
-// compiler does not see through readers.
+// rooms are buffers for key texts. A buffer on the stack would move to the heap,
+// because the compiler cannot analyze calls of readers.
 var rooms = sync.Pool{New: func() any { return new([]byte) }}
 
-// maxRoom bounds a buffer that is kept, in bytes.
+// maxRoom is the maximum size in bytes of a buffer that stays in the pool.
 const maxRoom = 16 << 10
 
-// Append appends the key of a request. It does not allocate if dst has room and reading
-// the request's parts does not.
+// Append appends the key text of request r to dst. It does not allocate if dst has
+// enough capacity and the readers do not allocate.
 func (k *Key[R]) Append(dst []byte, r R) []byte {
 	begin := len(dst)
 	dst, _ = k.root.append(dst, r)
 	return Bound(dst, begin)
 }
 
-// append appends the text of a part and reports whether the request has the part.
+// append appends the text of part n to dst, and reports whether the request has the
+// part.
 func (n *node[R]) append(dst []byte, r R) ([]byte, bool) {
 	switch n.kind {
 	case addressKind:
@@ -82,12 +84,12 @@ func (n *node[R]) appendFirst(dst []byte, r R) (_ []byte, has bool) {
 	return dst, has
 }
 
-// ambiguous reports whether the text of a First needs the name of the chosen
-// alternative before it. An address never needs its name: if an alternative is an
-// address, every other alternative's text that looks like an address has a name. The
-// text of an unknown address counts as one that looks like an address, and only the
-// last alternative can write it. The first alternative has no name otherwise, unless it
-// begins like a text with a name.
+// ambiguous reports whether the text of a First must be preceded by the name of the
+// chosen alternative. Every alternative except the first has a name before its text. An
+// address never has one: if any alternative is an address, every other alternative
+// whose text looks like an address gets its name. The text for an unknown address also
+// counts as an address; only the last alternative can write it. The first alternative
+// gets its name only in that case, or if its text begins like a text with a name.
 func (n *node[R]) ambiguous(chosen int, text []byte) bool {
 	isAddress := func(p *node[R]) bool { return p.kind == addressKind }
 	begins := func(prefix []byte) bool { return bytes.HasPrefix(text, prefix) }
@@ -100,13 +102,13 @@ func (n *node[R]) ambiguous(chosen int, text []byte) bool {
 	return slices.ContainsFunc(n.parts, isAddress) && looksLikeAddress(text) || slices.ContainsFunc(n.prefixes, begins)
 }
 
-// unknown is the text of an address that is unknown.
+// unknown is the text for an unknown address.
 var unknown = clientaddr.AppendKey(nil, netip.Prefix{})
 
-// looksLikeAddress reports whether a text is one of an address, or of a network.
+// looksLikeAddress reports whether text is the text of an address or of a network.
 func looksLikeAddress(text []byte) bool {
 	if bytes.IndexByte(text, '.') < 0 && bytes.IndexByte(text, ':') < 0 {
-		return bytes.Equal(text, unknown) // most texts: parsing them would allocate an error
+		return bytes.Equal(text, unknown) // the case of most texts, for which parsing would allocate an error
 	}
 	s := string(text)
 	if _, err := netip.ParseAddr(s); err == nil {

@@ -1,7 +1,8 @@
-// Package key makes the keys of requests: whose budget a request spends, as text. The
-// middlewares, the interceptors and the service write the same text for the same parts,
-// so that interfaces over one store share what a key has spent. For path and method it
-// is the same only if the request has the canonical form, because the service
+// Package key builds key texts. The key of a request identifies the budget that the
+// request spends. The middlewares, the interceptors and the service build the same text
+// from the same parts, so that all interfaces to one store share the state of a key.
+// For path and method the texts are the same only if the request has the canonical
+// form, because the service normalizes both.
 // normalises both.
 //
 // # The text of a key
@@ -18,8 +19,8 @@
 //   - A text that is longer than [MaxBytes], or looks like a hash, is replaced with its
 //     hash: sha256=….
 //
-// Two requests that differ in a part have different keys, for every key but for
-// collisions of SHA-256.
+// For every key, two requests that differ in a part have different texts, except if
+// SHA-256 has a collision.
 package key
 
 import (
@@ -31,21 +32,22 @@ import (
 	"strings"
 )
 
-// Request is what a key is made for.
+// Request is the input from which the parts of a key are read.
 type Request interface {
-	// Addr returns the client's address, the zero Addr if it is unknown.
+	// Addr returns the client's address, or the zero Addr if the address is unknown.
 	Addr() netip.Addr
 }
 
-// Reader reads one part of a request.
+// Reader reads one part of a key from a request.
 type Reader[R Request] interface {
-	// Read returns the part's text, which is empty if the request lacks the part.
+	// Read returns the part's text, which is empty if the request does not have the
+	// part.
 	Read(r R) string
 }
 
-// Part is one part of a key or several: an expression. The zero value means the default
-// that [Part.Key] is given. It is immutable and comparable: equal values are the same
-// part.
+// Part is one part of a key, or an expression of several parts. The zero value means
+// the default part that is passed to [Part.Key]. A Part is immutable and comparable:
+// equal values are the same part.
 type Part[R Request] struct{ node *node[R] }
 
 type kind uint8
@@ -60,21 +62,22 @@ const (
 	firstKind
 )
 
-// node is a part, or several with their parts below.
+// node is one part, or an expression with its sub-parts.
 type node[R Request] struct {
 	kind     kind
-	name     string // as in a configuration; the reason if it is wrong
-	bits     int    // of an IPv6 address
+	name     string // name in a configuration; for wrongKind, the reason
+	bits     int    // prefix length for IPv6; only for addressKind
 	reader   Reader[R]
 	parts    []*node[R]
-	prefixes [][]byte // of a First: the name of each part and a “=”
+	prefixes [][]byte // name of each part followed by “=”; only for firstKind
 }
 
-// defaultBits is the prefix length of the smallest IPv6 network that one client has.
+// defaultBits is the prefix length for an IPv6 client address: a provider assigns a
+// single client at least a /64 network.
 const defaultBits = 64
 
-// Address is the client's address: of IPv6 the network of its first v6Bits bits, 64 if
-// v6Bits is outside of 1 to 128.
+// Address is the client's address; for IPv6, the network with the first v6Bits bits. If
+// v6Bits is not 1 to 128, it is 64.
 func Address[R Request](v6Bits int) Part[R] {
 	if v6Bits < 1 || v6Bits > 128 {
 		v6Bits = defaultBits
@@ -86,29 +89,29 @@ func Address[R Request](v6Bits int) Part[R] {
 	return Part[R]{&node[R]{kind: addressKind, name: name, bits: v6Bits}}
 }
 
-// Text is a part that reader reads. The name must differ from the name of every other
-// part of a key.
+// Text is the text that reader returns. The name must differ from the names of all
+// other parts of a key.
 func Text[R Request](name string, reader Reader[R]) Part[R] {
 	return Part[R]{&node[R]{kind: textKind, name: name, reader: reader}}
 }
 
-// Func is a part that a function of the program returns. Functions are distinguished by
-// their position in a key.
+// Func is the text that a function of the calling program returns. Functions are
+// distinguished by their order in a key.
 func Func[R Request](reader Reader[R]) Part[R] {
 	return Part[R]{&node[R]{kind: funcKind, name: "func", reader: reader}}
 }
 
-// Same is one budget for all requests.
+// Global is a single budget that all requests share.
 func Global[R Request]() Part[R] { return Part[R]{&node[R]{kind: sameKind, name: "same"}} }
 
-// Wrong is an invalid part: [Part.Key] returns the reason.
+// Wrong is an invalid part, for which [Part.Key] returns reason as an error.
 func Wrong[R Request](reason string) Part[R] { return Part[R]{&node[R]{kind: wrongKind, name: reason}} }
 
-// Join is all of several parts together. A request has it if it has all parts.
+// Join is several parts together. A request has a Join if it has all parts of it.
 func Join[R Request](parts ...Part[R]) Part[R] { return compose(joinKind, parts) }
 
-// First is the first of several parts that the request has, or the last part if it has
-// none.
+// First is the first of several parts that the request has, or the last part if the
+// request has none of them.
 func First[R Request](parts ...Part[R]) Part[R] { return compose(firstKind, parts) }
 
 func compose[R Request](k kind, parts []Part[R]) Part[R] {
@@ -119,8 +122,9 @@ func compose[R Request](k kind, parts []Part[R]) Part[R] {
 	return Part[R]{n}
 }
 
-// FieldName returns the name of a part that is the field called field of a request:
-// “header:x-api-key”. Case is kept only for fields that HTTP does not know.
+// FieldName returns the name of a part that is read from a named field of the request,
+// such as “header:x-api-key”. The name is in lower case, unless the field's name is
+// case-sensitive.
 func FieldName(kind, field string) string {
 	if lower := strings.ToLower(field); http.CanonicalHeaderKey(lower) == http.CanonicalHeaderKey(field) {
 		field = lower
@@ -128,19 +132,19 @@ func FieldName(kind, field string) string {
 	return kind + ":" + nameEscaper.Replace(field)
 }
 
-// nameEscaper escapes what has a meaning in the name of a part.
+// nameEscaper escapes the characters that have a meaning in the name of a part.
 var nameEscaper = strings.NewReplacer(`\`, `\\`, `+`, `\+`, `=`, `\=`, `,`, `\,`, `(`, `\(`, `)`, `\)`)
 
-// Key is an expression that is ready to make keys of requests. It is made by [Part.Key]
-// and may be used concurrently.
+// Key is an expression that is ready to build key texts. [Part.Key] creates it. It may
+// be used concurrently.
 type Key[R Request] struct {
 	root   *node[R]
-	leaves []string   // the names of its parts
-	funcs  []*node[R] // the functions among them, as they were given
+	leaves []string   // names of all parts without sub-parts
+	funcs  []*node[R] // parts that are functions, in their order
 }
 
-// Key returns p as a key, with zero in place of zero parts, or an error that states
-// what is wrong with it.
+// Key returns p as a key in which every zero part is replaced with the part zero. It
+// returns an error if p is invalid.
 func (p Part[R]) Key(zero Part[R]) (k *Key[R], err error) {
 	k = new(Key[R])
 	k.root, err = k.resolve(p.node, zero.node)
@@ -174,7 +178,9 @@ func (k *Key[R]) resolve(n, zero *node[R]) (*node[R], error) {
 	return whole, nil
 }
 
-// leaf is a part that is not made of others, numbered if it is a function.
+// leaf returns n, a part without sub-parts, and adds its name to k.leaves. From the
+// second function on, the name of a function gets its number as a suffix, so that names
+// are unique.
 func (k *Key[R]) leaf(n *node[R]) *node[R] {
 	if n.kind == funcKind {
 		if k.funcs = append(k.funcs, n); len(k.funcs) > 1 {
@@ -185,8 +191,8 @@ func (k *Key[R]) leaf(n *node[R]) *node[R] {
 	return n
 }
 
-// expression is several parts as in a configuration: “ip+path” and “header:x-api-key,
-// ip”, with parentheses where they are nested.
+// expression returns the parts of n as they are written in a configuration, such as
+// “ip+path” or “header:x-api-key, ip”, with parentheses around nested expressions.
 func (n *node[R]) expression() string {
 	texts := make([]string, len(n.parts))
 	for i, p := range n.parts {
@@ -197,13 +203,14 @@ func (n *node[R]) expression() string {
 	return strings.Join(texts, map[kind]string{joinKind: "+", firstKind: ", "}[n.kind])
 }
 
-// String returns the expression as in a configuration. Keys of the same text mean the
-// same but for their functions.
+// String returns the expression as it is written in a configuration. Two keys with the
+// same text have the same meaning, unless they contain functions.
 func (k *Key[R]) String() string { return k.root.name }
 
-// Kind names what the key is made of, for the state of a policy without a name: equal
-// texts of different kinds must not meet. It is empty for the client's address, so that
-// every interface shares that state.
+// Kind returns a name for the parts of the key. It is part of the scope of a policy
+// without a name, so that keys of different kinds do not share state even if their
+// texts are equal. Kind is empty for the client's address, so that all interfaces share
+// that state.
 func (k *Key[R]) Kind() string {
 	if k.root.kind == addressKind && k.root.bits == defaultBits {
 		return ""
@@ -211,18 +218,18 @@ func (k *Key[R]) Kind() string {
 	return k.String()
 }
 
-// Parts returns the names of the parts. The caller must not change them.
+// Parts returns the names of the parts. The caller must not modify the slice.
 func (k *Key[R]) Parts() []string { return k.leaves }
 
-// Equal reports whether two keys make the same text of every request, as far as that
-// can be known of functions.
+// Equal reports whether k and other build the same text for every request. Two
+// functions count as equal only if they are the same part.
 func (k *Key[R]) Equal(other *Key[R]) bool {
 	return k.root.name == other.root.name && slices.Equal(k.funcs, other.funcs)
 }
 
-// Single reports whether the key is one part.
+// Single reports whether the key has only one part.
 func (k *Key[R]) Single() bool { return k.root.kind < joinKind }
 
-// Block returns the prefix length of IPv6 networks if the key is an address and nothing
-// else.
+// Block returns the prefix length for IPv6 networks. ok is true if the key is only an
+// address.
 func (k *Key[R]) Block() (v6Bits int, ok bool) { return k.root.bits, k.root.kind == addressKind }

@@ -8,16 +8,17 @@ import (
 	"strings"
 )
 
-// MaxBytes is the length of the longest key that is kept as plain text.
+// MaxBytes is the maximum length in bytes of a key that is not replaced with its hash.
 const MaxBytes = 1 << 10
 
-// hashMark begins a key that was replaced by its hash. A short key that begins with it
-// is hashed too, so that no client can write another client's key.
+// hashMark is the beginning of a key that was replaced with its hash. A short key that
+// begins with it is hashed too, so that no client can choose the text of another
+// client's key.
 const hashMark = "sha256="
 
-// Bound replaces the key that begins at begin with “sha256=” and its SHA-256 in
-// hexadecimal if it is longer than [MaxBytes] or begins like a hash. It does not
-// allocate if dst has room for 71 bytes.
+// Bound replaces the key in dst from index begin with “sha256=” and its SHA-256 in
+// hexadecimal, if the key is longer than [MaxBytes] or begins with “sha256=”. It does
+// not allocate if dst has enough capacity for these 71 bytes.
 func Bound(dst []byte, begin int) []byte {
 	key := dst[begin:]
 	if len(key) <= MaxBytes && !bytes.HasPrefix(key, []byte(hashMark)) {
@@ -27,8 +28,8 @@ func Bound(dst []byte, begin int) []byte {
 	return hex.AppendEncode(append(dst[:begin], hashMark...), sum[:])
 }
 
-// BoundString is [Bound] for a key that is a string. It does not allocate if the key is
-// kept.
+// BoundString is like [Bound] for a key that is a string. It does not allocate if the
+// key is not replaced.
 func BoundString(key string) string {
 	if len(key) <= MaxBytes && !strings.HasPrefix(key, hashMark) {
 		return key
@@ -36,8 +37,8 @@ func BoundString(key string) string {
 	return string(Bound([]byte(key), 0))
 }
 
-// AppendEscaped appends one of several parts that are joined by “+”: with a “\” before
-// each “+” and “\” of its own.
+// AppendEscaped appends one of several parts that are joined with “+”. It writes a “\”
+// before each “+” and “\” in the part.
 func AppendEscaped[T string | []byte](dst []byte, part T) []byte {
 	begin := len(dst)
 	return escape(append(dst, part...), begin)
@@ -45,8 +46,8 @@ func AppendEscaped[T string | []byte](dst []byte, part T) []byte {
 
 func special(c byte) bool { return c == '+' || c == '\\' }
 
-// escape writes a “\” before each “+” and “\” from begin on. It takes time linear in
-// the length: clients choose the text.
+// escape inserts a “\” before each “+” and “\” in dst from index begin. The time is
+// linear in the length, because clients choose the text.
 func escape(dst []byte, begin int) []byte {
 	specials := 0
 	for _, c := range dst[begin:] {

@@ -1,8 +1,7 @@
-// Package leaktest finds goroutines that tests leak. It is for tests only.
+// Package leaktest finds goroutines that tests leak. Use it only in tests.
 //
-// It calls goleak repeatedly until a deadline. Some goroutines of net/http legitimately
-// last half a second longer than the connection that they served, and goleak alone
-// waits for less.
+// It calls goleak repeatedly until a deadline. Some goroutines of net/http run for half
+// a second after their connection has ended, and goleak alone does not wait that long.
 package leaktest
 
 import (
@@ -14,8 +13,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// maxWait is how long goroutines may take to end: many times what any of them needs,
-// for busy machines.
+// maxWait is how long goroutines may take to end. It is many times what they need,
+// because the machine may be busy.
 const maxWait = 10 * time.Second
 
 // Main runs the tests of a package and exits with their status, or with 1 if they
@@ -31,8 +30,8 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Since returns a function that fails the test if goroutines that started after Since
-// still run. The test must not be parallel.
+// Since returns a function that fails the test if goroutines that started after the
+// call of Since still run. The test must not be parallel.
 func Since(t testing.TB) (check func()) {
 	before := goleak.IgnoreCurrent()
 	return func() {
@@ -43,7 +42,8 @@ func Since(t testing.TB) (check func()) {
 	}
 }
 
-// find calls goleak.Find until it succeeds or within has passed.
+// find calls goleak.Find until it finds no leak, or until the time within has passed.
+// It returns the last error.
 func find(within time.Duration, opts ...goleak.Option) error {
 	for deadline := time.Now().Add(within); ; {
 		if err := goleak.Find(opts...); err == nil || time.Now().After(deadline) {

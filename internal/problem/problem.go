@@ -1,4 +1,4 @@
-// Package problem writes problem bodies (RFC 9457) of HTTP responses without a
+// Package problem writes problem bodies (RFC 9457) of HTTP responses that contain no
 // decision.
 package problem
 
@@ -7,8 +7,8 @@ import (
 	"net/http"
 )
 
-// The problem types: those of the IETF draft, and about:blank, which the status
-// explains.
+// The problem types: two types from the IETF draft, and about:blank, for which the
+// status is the only explanation.
 const (
 	QuotaExceeded   = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 	ReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
@@ -18,23 +18,24 @@ const (
 // ContentType is the media type of a problem body.
 const ContentType = "application/problem+json"
 
-// Problem is a problem body. Empty fields are omitted, except for the first three.
+// Problem is a problem body. Empty fields other than Type, Title and Status are
+// omitted.
 type Problem struct {
 	Type     string   `json:"type"`
 	Title    string   `json:"title"`
 	Status   int      `json:"status"`
 	Detail   string   `json:"detail,omitempty"`
-	Field    string   `json:"field,omitempty"` // the field of the request
+	Field    string   `json:"field,omitempty"` // field of the request that caused the problem
 	Violated []string `json:"violated-policies,omitempty"`
 }
 
-// Write writes p as the whole response, which must not be cached. The title is the text
-// of the status. net/http omits the body for HEAD.
+// Write writes p as the complete response, which must not be cached. It sets the title
+// to the text of the status. For HEAD, net/http omits the body.
 func Write(w http.ResponseWriter, p Problem) {
 	p.Title = http.StatusText(p.Status)
-	body, _ := json.Marshal(p) // strings and numbers never fail
+	body, _ := json.Marshal(p) // marshaling strings and numbers never fails
 	w.Header().Set("Content-Type", ContentType)
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(p.Status)
-	_, _ = w.Write(body) // it fails only if the client disconnected
+	_, _ = w.Write(body) // fails only if the client has disconnected
 }

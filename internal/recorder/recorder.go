@@ -1,5 +1,5 @@
-// Package recorder is the response writer of middleware that looks at the answer: it
-// remembers the status and the size.
+// Package recorder provides a response writer for middleware that inspects the
+// response. It records the status and the size.
 package recorder
 
 import (
@@ -9,24 +9,25 @@ import (
 	"net/http"
 )
 
-// Recorder is a response writer that remembers the status and the size. What else a
-// writer can do, it does through the one below, and returns an error if that cannot:
-// for code that asks by type assertion, as [http.ResponseController] does by Unwrap.
+// Recorder is a response writer that records the status and the size. It also has the
+// optional methods of other response writers, for code that uses type assertions. They
+// call the wrapped writer, and return an error if that does not support them.
+// [http.ResponseController] uses Unwrap instead.
 type Recorder struct {
 	http.ResponseWriter
 
-	// Before is called once, before the answer begins, while header fields can still be
-	// set; nil means nothing is.
+	// Before is called once, before the response begins, so that it can still set
+	// header fields. nil means that nothing is called.
 	Before func()
 
-	Bytes    int64 // of the body, as far as it was written
+	Bytes    int64 // number of body bytes that were written
 	Hijacked bool
-	status   int // 0 until the answer begins
+	status   int // response status; 0 until the response begins
 	called   bool
 }
 
-// Status returns the answer's status: 101 if the connection was hijacked before it
-// began, and 0 if nothing was answered.
+// Status returns the response status. It is 101 if the connection was hijacked before a
+// response began, and 0 if there is no response.
 func (rec *Recorder) Status() int {
 	if rec.status == 0 && rec.Hijacked {
 		return http.StatusSwitchingProtocols
@@ -34,8 +35,8 @@ func (rec *Recorder) Status() int {
 	return rec.status
 }
 
-// Begin notes that the answer begins with a status, for a handler that returns without
-// writing. It writes nothing.
+// Begin records that the response begins with a status, for a handler that returns
+// without writing. It writes nothing.
 func (rec *Recorder) Begin(status int) {
 	rec.call()
 	rec.begin(status)
@@ -48,18 +49,18 @@ func (rec *Recorder) call() {
 	}
 }
 
-// begin remembers the status, if it is the first and this is still an answer.
+// begin records the status, if it is the first one and the connection was not hijacked.
 func (rec *Recorder) begin(status int) {
 	if rec.status == 0 && !rec.Hijacked {
 		rec.status = status
 	}
 }
 
-// Unwrap returns the writer below, for [http.ResponseController].
+// Unwrap returns the wrapped writer, for [http.ResponseController].
 func (rec *Recorder) Unwrap() http.ResponseWriter { return rec.ResponseWriter }
 
-// WriteHeader remembers the first status that is an answer: 100 to 199 are not, except
-// 101.
+// WriteHeader writes the status, and records the first one that is final: statuses from
+// 100 to 199, except 101, are not.
 func (rec *Recorder) WriteHeader(status int) {
 	answers := status >= http.StatusOK || status == http.StatusSwitchingProtocols
 	if answers {
@@ -71,7 +72,7 @@ func (rec *Recorder) WriteHeader(status int) {
 	}
 }
 
-// Write writes a part of the body.
+// Write writes data of the body.
 func (rec *Recorder) Write(p []byte) (int, error) {
 	rec.Begin(http.StatusOK)
 	n, err := rec.ResponseWriter.Write(p)
@@ -79,7 +80,7 @@ func (rec *Recorder) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// WriteString saves a copy where the writer below does.
+// WriteString writes text of the body. It saves a copy if the wrapped writer does.
 func (rec *Recorder) WriteString(s string) (int, error) {
 	rec.Begin(http.StatusOK)
 	n, err := io.WriteString(rec.ResponseWriter, s)
@@ -87,7 +88,8 @@ func (rec *Recorder) WriteString(s string) (int, error) {
 	return n, err
 }
 
-// ReadFrom lets the writer below send files without copying them.
+// ReadFrom writes src to the body. The wrapped writer can send a file without copying
+// the content.
 func (rec *Recorder) ReadFrom(src io.Reader) (int64, error) {
 	rec.Begin(http.StatusOK)
 	n, err := io.Copy(rec.ResponseWriter, src)
@@ -95,12 +97,12 @@ func (rec *Recorder) ReadFrom(src io.Reader) (int64, error) {
 	return n, err
 }
 
-// Flush sends what was written. It does nothing if the writer below cannot flush.
+// Flush sends the data that was written. It does nothing if the wrapped writer cannot
+// flush.
 func (rec *Recorder) Flush() { _ = rec.FlushError() }
 
-// FlushError sends what was written. It returns an error that matches
-// [errors.ErrUnsupported] if the writer below cannot flush; the answer then has not
-// begun.
+// FlushError sends the data that was written. If the wrapped writer cannot flush, the
+// response does not begin, and the error matches [errors.ErrUnsupported].
 func (rec *Recorder) FlushError() error {
 	if !canFlush(rec.ResponseWriter) {
 		return http.ErrNotSupported
@@ -113,7 +115,8 @@ func (rec *Recorder) FlushError() error {
 	return err
 }
 
-// canFlush reports whether [http.ResponseController.Flush] reaches a writer that flushes.
+// canFlush reports whether [http.ResponseController.Flush] finds a writer that can
+// flush.
 func canFlush(w http.ResponseWriter) bool {
 	switch w := w.(type) {
 	case *Recorder:
@@ -126,7 +129,7 @@ func canFlush(w http.ResponseWriter) bool {
 	return false
 }
 
-// Hijack hands the connection over.
+// Hijack lets the caller take over the connection; see [http.Hijacker].
 func (rec *Recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(rec.ResponseWriter).Hijack()
 	rec.Hijacked = rec.Hijacked || err == nil

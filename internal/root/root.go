@@ -12,14 +12,15 @@ var (
 	rules    = hooks.Rules.(func(headgate.Policy) []headgate.Rule)
 )
 
-// Combine returns one decision for one or more decisions on the same request; see
-// [headgate.AllowAll].
+// Combine merges the decisions of several limits on one request into one decision; see
+// [headgate.AllowAll]. There must be at least one decision.
 func Combine(ds []headgate.Decision) headgate.Decision { return combine(ds) }
 
-// Tightest returns the index of the decision with the least Remaining, the first of
-// equals, or 0 if there is none.
+// Tightest returns the index of the decision with the fewest remaining units, the first
+// of them if several are equal. It returns 0 if ds is empty.
 func Tightest(ds []headgate.Decision) int { return tightest(ds) }
 
-// Rules returns the rules that a store binds for a policy, one for each limit. They use
-// the same state as a [headgate.Limiter] of the policy. The policy must be valid.
+// Rules returns the rules for binding a policy to a store, one for each limit. Their
+// state is the same as that of a [headgate.Limiter] with this policy. The policy must
+// be valid.
 func Rules(p headgate.Policy) []headgate.Rule { return rules(p) }
