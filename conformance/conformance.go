@@ -1,9 +1,9 @@
-// Package conformance has test vectors that any rate limiter can run: a limit, a
-// timeline of requests, and the exact answers.
+// Package conformance provides test vectors for any rate limiter. A test vector is a
+// limit, a timeline of requests, and the exact answer to each request.
 //
-// The vectors are JSON files for use in any language; README.md documents them. This
-// package is for Go programs: Load reads the embedded files, and Play runs a vector on
-// a limiter.
+// The vectors are JSON files for use in any language; README.md documents their format.
+// This package is for Go programs: Load reads the files, which are embedded, and Play
+// sends the requests of a vector to a limiter.
 package conformance
 
 import (
@@ -20,39 +20,39 @@ import (
 //go:embed handworked/*.json generated/*.json
 var files embed.FS
 
-// File is one file of vectors.
+// File is one file of test vectors.
 type File struct {
-	Name    string   `json:"-"`              // its path, as in handworked/token_bucket.json
-	About   string   `json:"about"`          // what the file covers
-	Seed    uint64   `json:"seed,omitempty"` // of a generated file
+	Name    string   `json:"-"`              // path of the file, such as handworked/token_bucket.json
+	About   string   `json:"about"`          // description of what the file covers
+	Seed    uint64   `json:"seed,omitempty"` // seed of the random numbers; only in generated files
 	Vectors []Vector `json:"vectors"`
 }
 
-// Vector is a timeline of requests to a limiter without any state, and the answer to
-// each.
+// Vector is a timeline of requests to a limiter that has no state at first, and the
+// answer to each request.
 type Vector struct {
 	Name    string `json:"name"`
 	Comment string `json:"comment,omitempty"`
 
 	// Algorithm and Limit apply to all keys of the vector. If requests are charged to
-	// several limits, both are empty and Limits has the limits.
+	// several limits, Algorithm and Limit are empty, and Limits lists the limits.
 	Algorithm string       `json:"algorithm,omitempty"`
 	Limit     *Limit       `json:"limit,omitempty"`
 	Limits    []NamedLimit `json:"limits,omitempty"`
 
 	Timeline []Step   `json:"timeline"`
-	Answers  []Answer `json:"answers"` // one for each step
+	Answers  []Answer `json:"answers"` // the answer to each step of Timeline
 }
 
-// Limit is a limit as text and as numbers.
+// Limit is a limit, both as text and as numbers.
 type Limit struct {
-	Text     string `json:"text"`      // for example 10/s burst 20
-	Rate     int64  `json:"rate"`      // L, units
-	PeriodUS int64  `json:"period_us"` // P, µs
-	Capacity int64  `json:"capacity"`  // B, units; windows count up to Rate instead
+	Text     string `json:"text"`      // such as 10/s burst 20
+	Rate     int64  `json:"rate"`      // units per period (L)
+	PeriodUS int64  `json:"period_us"` // length of the period in µs (P)
+	Capacity int64  `json:"capacity"`  // capacity of a bucket in units (B); windows allow Rate units instead
 }
 
-// NamedLimit is a limit to which checks refer.
+// NamedLimit is a limit with a name, to which the Checks of a vector refer.
 type NamedLimit struct {
 	Name      string `json:"name"`
 	Algorithm string `json:"algorithm"`
@@ -61,25 +61,26 @@ type NamedLimit struct {
 
 // Step is one request.
 type Step struct {
-	TimeUS  int64  `json:"t_us"` // µs since the epoch
+	TimeUS  int64  `json:"t_us"` // time of the request in µs since the epoch
 	Key     string `json:"key,omitempty"`
 	Verb    string `json:"verb"` // take, peek, refund or reset
 	Cost    int64  `json:"cost,omitempty"`
 	Comment string `json:"comment,omitempty"`
 
-	// Checks are the charges of a request under several limits. Key and Cost are then
-	// empty.
+	// Checks are the charges of a request that is charged to several limits. Key and
+	// Cost are then empty.
 	Checks []Check `json:"checks,omitempty"`
 }
 
-// Check is a charge to one of several limits.
+// Check is the charge of a request to one limit and key.
 type Check struct {
-	Limit string `json:"limit"` // the name of one of the vector's Limits
+	Limit string `json:"limit"` // the Name of an element of Vector.Limits
 	Key   string `json:"key"`
 	Cost  int64  `json:"cost"`
 }
 
-// Answer is the answer to a step: units, and waits in µs that are rounded up.
+// Answer is the expected answer to a step. Limit and Remaining are in units; the waits
+// are in µs, rounded up.
 type Answer struct {
 	Allowed      bool     `json:"allowed"`
 	Limit        int64    `json:"limit"`
@@ -88,11 +89,11 @@ type Answer struct {
 	ResetAfterUS int64    `json:"reset_after_us"`
 	DelayUS      int64    `json:"delay_us"`
 	Never        bool     `json:"never"`
-	DeniedBy     []string `json:"denied_by,omitempty"` // the names of the limits that denied, where there are several
+	DeniedBy     []string `json:"denied_by,omitempty"` // names of the limits that denied, if the step has Checks
 }
 
-// Load reads all files, the handworked ones first. It returns an error only if a file
-// is damaged.
+// Load reads all files, first those in the folder handworked. It returns an error only
+// if an embedded file is invalid.
 func Load() ([]File, error) {
 	var loaded []File
 	for _, folder := range []string{"handworked", "generated"} {
@@ -130,9 +131,10 @@ func load(name string) (File, error) {
 	return f, nil
 }
 
-// Play sends the vector's requests to a limiter, in order, and returns an error that
-// describes the first wrong answer. The limiter must have no state for the vector's
-// keys. Play stops at the first error of decide and returns it.
+// Play calls decide with each request of the vector, in order, and compares the
+// answers. It returns an error that describes the first wrong answer, or the first
+// error of decide. The limiter behind decide must have no state for the keys of the
+// vector.
 func (v *Vector) Play(decide func(Step) (Answer, error)) error {
 	for i, s := range v.Timeline {
 		got, err := decide(s)
@@ -152,7 +154,7 @@ func (a Answer) equals(b Answer) bool {
 	return same && reflect.DeepEqual(a, b)
 }
 
-// String returns a short form of the step.
+// String returns the step as a short text.
 func (s Step) String() string {
 	if s.Checks != nil {
 		return fmt.Sprintf("%s at %d µs: %+v", s.Verb, s.TimeUS, s.Checks)

@@ -13,11 +13,11 @@ import (
 	"github.com/headgate/headgate/clientaddr"
 )
 
-// addresses resolves the client addresses of calls.
+// addresses determines the client addresses of calls.
 type addresses struct {
 	resolver   *clientaddr.Resolver
-	fieldNames []string // metadata that may carry a client address, in lower case
-	trusts     bool     // at least one proxy is trusted
+	fieldNames []string // metadata names that may carry a client address, in lower case
+	trusts     bool     // whether at least one proxy is trusted
 }
 
 func newAddresses(opts *clientaddr.Options) (*addresses, error) {
@@ -36,9 +36,9 @@ func newAddresses(opts *clientaddr.Options) (*addresses, error) {
 	return a, nil
 }
 
-// clientAddr returns the address of a call's client, the zero Addr if it has none. For
-// a TCP peer it does not allocate if no proxy is trusted and the call has no forwarding
-// metadata.
+// clientAddr returns the address of the client of a call, or the zero Addr if the
+// client has no address. It does not allocate if the connection is TCP, no proxy is
+// trusted and the call has no metadata of proxies.
 func (a *addresses) clientAddr(ctx context.Context) netip.Addr {
 	p, ok := peer.FromContext(ctx)
 	if !ok || p.Addr == nil {
@@ -51,7 +51,8 @@ func (a *addresses) clientAddr(ctx context.Context) netip.Addr {
 	return a.resolver.AddrOf(remoteAddr(p.Addr), header)
 }
 
-// header returns the metadata that may carry a client address, nil if there is none.
+// header returns the metadata of a call that may carry a client address, as HTTP header
+// fields. It returns nil if the call has no such metadata.
 func (a *addresses) header(ctx context.Context) http.Header {
 	var header http.Header
 	for _, name := range a.fieldNames {
@@ -65,8 +66,9 @@ func (a *addresses) header(ctx context.Context) http.Header {
 	return header
 }
 
-// remoteAddr returns a peer's address as net/http would write it. A peer on a Unix
-// socket has no address, even if its socket is bound to a file.
+// remoteAddr returns an address in the form of http.Request.RemoteAddr. For a Unix
+// socket it returns “@”, as net/http does, even if the client's socket is bound to a
+// file.
 func remoteAddr(addr net.Addr) string {
 	if addr.Network() == "unix" {
 		return "@"

@@ -11,13 +11,14 @@ import (
 	"github.com/headgate/headgate/internal/admission"
 )
 
-// boundCharge is a charge that is bound to the store.
+// boundCharge is a charge whose policy is bound to the store.
 type boundCharge struct {
 	Charge
 	bound admission.Charge
 }
 
-// name returns the policy's name as clients see it. gRPC messages must be valid UTF-8.
+// name returns the policy's name as it is sent to clients: “default” if it is empty,
+// and with “_” for bytes that are not UTF-8, because gRPC messages must be UTF-8.
 func (c *boundCharge) name() string {
 	if c.Policy.Name == "" {
 		return "default"
@@ -25,18 +26,19 @@ func (c *boundCharge) name() string {
 	return strings.ToValidUTF8(c.Policy.Name, "_")
 }
 
-// group is the charges that are made together: all of them for a unary call, or the
-// charges for opening a stream, or the charges for each message of a stream.
+// group is a set of charges that are made in one store operation: all charges for a
+// unary call, the charges for opening a stream, or the charges for one message of a
+// stream.
 type group struct {
 	core        *admission.Core
 	writer      *httpfields.Writer
-	onlyDenials bool // fields are sent with denials only
+	onlyDenials bool // whether fields are sent with denials only
 	addresses   *addresses
 	charges     []*boundCharge
 	sets        *admission.FieldSets
 }
 
-// setFields prepares the header fields of the group's charges.
+// setFields prepares the header fields for the charges of the group.
 func (g *group) setFields() {
 	charges := make([]admission.Charge, len(g.charges))
 	for i, c := range g.charges {
@@ -45,18 +47,18 @@ func (g *group) setFields() {
 	g.sets = admission.NewFieldSets(g.writer, charges)
 }
 
-// requestState is one call or message and the charges that apply to it.
+// requestState is the state of one call or message while it is charged.
 type requestState struct {
 	admission.Request
-	mask    uint32         // bit i is set if charge i applies
-	charges []*boundCharge // one for each part of the request
+	mask    uint32         // bit i is set if charge i of the group applies
+	charges []*boundCharge // the charges that apply, one for each part of the request
 	peer    client
-	text    strings.Builder // the values of the fields
+	text    strings.Builder // memory for the values of the header fields
 }
 
 var requestStates = sync.Pool{New: func() any { return new(requestState) }}
 
-// release returns q to the pool, without keys.
+// release clears q, so that it retains no keys, and returns it to the pool.
 func (q *requestState) release() {
 	q.Reset()
 	clear(q.charges)
@@ -64,8 +66,8 @@ func (q *requestState) release() {
 	requestStates.Put(q)
 }
 
-// collect adds the charges that apply to call to q. It returns an error only for a cost
-// below zero.
+// collect adds the charges that apply to call to q. It returns an error only if a cost
+// is below zero.
 func (g *group) collect(ctx context.Context, call Call, q *requestState) error {
 	q.peer.addresses = g.addresses
 	q.Core = g.core

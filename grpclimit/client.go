@@ -21,48 +21,51 @@ import (
 // DefaultMaxRetryDelay is the default of [ClientOptions].MaxRetryDelay.
 const DefaultMaxRetryDelay = time.Minute
 
-// ClientOptions are a [Client]'s settings. A field that is zero has its default;
-// nil options mean all defaults. Functions may be called concurrently.
+// ClientOptions are the settings of a [Client]. A field that is zero has its default;
+// nil options mean all defaults. The functions may be called concurrently.
 type ClientOptions struct {
-	// Skip reports whether a call is exempt from limiting and is sent without waiting.
-	// nil exempts no call.
+	// Skip reports whether a call is exempt from limiting. An exempt call is sent
+	// without waiting. nil exempts no call.
 	Skip func(context.Context, Call) bool
-	// ErrorHandler returns the error of a call that the store could not decide. If it
-	// returns nil the call is sent. nil means UNAVAILABLE, an error that wraps the
-	// cause.
+	// ErrorHandler returns the error for a call that the store could not decide. If it
+	// returns nil, the call is sent. A nil ErrorHandler means an error with the code
+	// UNAVAILABLE that wraps the cause.
 	ErrorHandler func(context.Context, Call, error) error
-	// Retries is how many times a unary call is retried if the server denies it with
-	// RESOURCE_EXHAUSTED or UNAVAILABLE and a RetryInfo. Each retry waits for the delay
-	// of the RetryInfo, then for its turn. 0 means never. Do not combine Retries with a
-	// retryPolicy for the same codes.
+	// Retries is the maximum number of retries of a unary call that the server denies
+	// with RESOURCE_EXHAUSTED or UNAVAILABLE and a RetryInfo. Before each retry, the
+	// call waits for the delay of the RetryInfo and is then charged again, for which it
+	// may have to wait. 0 means no retries. Do not combine Retries with a retryPolicy
+	// for the same codes.
 	Retries int
-	// MaxRetryDelay is the longest delay of a RetryInfo that a retry waits for. 0 means
-	// [DefaultMaxRetryDelay]. If the delay is longer, or ends after the call's
+	// MaxRetryDelay is the longest delay of a RetryInfo after which a call is retried.
+	// 0 means [DefaultMaxRetryDelay]. If the delay is longer, or ends after the call's
 	// deadline, the call fails immediately with the server's error.
 	MaxRetryDelay time.Duration
-	// Observer receives an event for every wait for a turn. nil means no observer.
+	// Observer receives an event for every charge of a call, after its wait. nil means
+	// no observer.
 	Observer headgate.Observer
 }
 
-// Client provides the interceptors of a client. Each call waits until its charges allow
-// it. The calls of one key in this process wait in the order in which they arrive.
-// Create a Client with [NewClient]. It may be used concurrently and by several
-// connections.
+// Client has the interceptors for a gRPC client. They delay each call until every
+// charge that applies to it allows it. In this process, calls with the same key wait in
+// first-in, first-out order. Create a Client with [NewClient]. It may be used
+// concurrently and for several connections.
 type Client struct {
 	opts    ClientOptions
 	charges []clientCharge
 }
 
-// clientCharge is a charge and its limiter.
+// clientCharge is a charge with the limiter for its policy.
 type clientCharge struct {
 	Charge
 	limiter *headgate.Limiter
 }
 
-// NewClient returns interceptors whose calls wait until every charge that applies is
-// made, one after another. NewClient returns an error for everything that headgate.New
-// rejects, and for invalid keys. It does no I/O. The caller must close the store. opts
-// may be nil.
+// NewClient returns interceptors that charge each call, before it is sent, with every
+// charge that applies, one charge after another; each may have to wait. NewClient
+// returns the errors of headgate.New, and an error that matches [ErrInvalidOptions] for
+// invalid options and keys. It does no I/O. It does not take ownership of the store:
+// the caller must close the store. opts may be nil.
 func NewClient(store headgate.Store, opts *ClientOptions, charges ...Charge) (*Client, error) {
 	c := &Client{}
 	if opts != nil {
@@ -93,7 +96,7 @@ func NewClient(store headgate.Store, opts *ClientOptions, charges ...Charge) (*C
 }
 
 // Unary is a [grpc.UnaryClientInterceptor] for grpc.WithUnaryInterceptor or
-// grpc.WithChainUnaryInterceptor. A call is not sent if:
+// grpc.WithChainUnaryInterceptor. A call is not sent in these cases:
 //
 //   - its turn is after its deadline: it fails immediately with RESOURCE_EXHAUSTED and
 //     spends nothing, and the error matches [headgate.ErrWouldExceedDeadline];
@@ -119,10 +122,10 @@ func (c *Client) Unary(
 }
 
 // Stream is a [grpc.StreamClientInterceptor] for grpc.WithStreamInterceptor or
-// grpc.WithChainStreamInterceptor. The stream opens when its turn has come, as in
-// [Client.Unary]. If there is a charge for messages, each SendMsg waits for its turn.
-// If SendMsg fails because the message cannot have its turn, the stream stays open: the
-// caller must cancel its context.
+// grpc.WithChainStreamInterceptor. Before the stream is opened, it waits like a call in
+// [Client.Unary]. If a charge has PerMessage set, each SendMsg waits until that charge
+// allows the message. If SendMsg returns an error of this wait, the stream stays open:
+// the caller must cancel the context of the stream.
 func (c *Client) Stream(
 	ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption,
 ) (grpc.ClientStream, error) {
@@ -140,7 +143,7 @@ func (c *Client) Stream(
 	return &clientStream{ClientStream: stream, ctx: ctx, client: c, call: call}, nil
 }
 
-// clientStream waits before each message.
+// clientStream is a stream on which SendMsg waits before it sends a message.
 type clientStream struct {
 	grpc.ClientStream
 	ctx       context.Context // the context with which the stream was opened
@@ -149,23 +152,23 @@ type clientStream struct {
 	responded atomic.Bool
 }
 
-// Header blocks until the server sends the header.
+// Header blocks until the server has sent the header.
 func (s *clientStream) Header() (metadata.MD, error) {
 	md, err := s.ClientStream.Header()
 	s.responded.Store(true)
 	return md, err
 }
 
-// RecvMsg blocks until a message arrives.
+// RecvMsg blocks until a message has arrived or the stream has ended.
 func (s *clientStream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
 	s.responded.Store(true)
 	return err
 }
 
-// waitContext returns the context in which messages wait. After the server has
-// responded it is the context of the stream, which ends with the stream. Before, it is
-// the context with which the stream was opened, because a call to
+// waitContext returns the context for the wait before a message is sent. After the
+// server has responded, it is the context of the stream, which ends with the stream.
+// Until then it is the context with which the stream was opened, because calling
 // ClientStream.Context disables gRPC's retries.
 func (s *clientStream) waitContext() context.Context {
 	if s.responded.Load() {
@@ -174,7 +177,7 @@ func (s *clientStream) waitContext() context.Context {
 	return s.ctx
 }
 
-// SendMsg waits for the message's turn, then sends it.
+// SendMsg waits until the charges for messages allow m, then sends m.
 func (s *clientStream) SendMsg(m any) error {
 	call := s.call
 	call.Message = m
@@ -184,7 +187,7 @@ func (s *clientStream) SendMsg(m any) error {
 	return s.ClientStream.SendMsg(m)
 }
 
-// phase selects which charges are made.
+// phase selects the charges that are made at one point of a call.
 type phase uint8
 
 const (
@@ -217,10 +220,10 @@ func (c *Client) chargesMessages() bool {
 	return false
 }
 
-// wait blocks until the charges of call are made. If one fails, wait releases what the
-// charges before it took.
+// wait blocks until all charges of call for the phase p are made. If one charge fails,
+// wait refunds the charges that were made before it and returns an error.
 func (c *Client) wait(ctx context.Context, call Call, p phase) error {
-	var receipt *turn.Receipt // of the charges that are already made
+	var receipt *turn.Receipt // records the charges that are already made, to refund them
 	if len(c.charges) > 1 {
 		ctx, receipt = turn.WithReceipt(ctx)
 	}
@@ -242,8 +245,8 @@ func (c *Client) wait(ctx context.Context, call Call, p phase) error {
 	return nil
 }
 
-// waitError returns the error of a call that is not sent, or nil if it is sent despite
-// err.
+// waitError returns the error with which a call fails after its wait returned err. It
+// returns nil if ErrorHandler decides that the call is sent nevertheless.
 func (c *Client) waitError(ctx context.Context, call Call, policy string, err error) error {
 	e := &notSentError{policy: policy, err: err}
 	switch {
@@ -261,28 +264,29 @@ func (c *Client) waitError(ctx context.Context, call Call, policy string, err er
 	return e
 }
 
-// notSentError is the error of a call that did not get its turn.
+// notSentError is the error of a call that was not sent, because a charge did not allow
+// it or its wait was interrupted.
 type notSentError struct {
 	policy string
 	code   codes.Code
 	err    error
 }
 
-// Error returns a message with the policy and the cause.
+// Error returns a text with the policy and the cause.
 func (e *notSentError) Error() string {
 	return fmt.Sprintf("grpclimit: call not sent: policy %q: %v", e.policy, e.err)
 }
 
-// Unwrap returns the cause.
+// Unwrap returns the cause of the error.
 func (e *notSentError) Unwrap() error { return e.err }
 
 // GRPCStatus returns the error as a gRPC status.
 func (e *notSentError) GRPCStatus() *status.Status { return status.New(e.code, e.Error()) }
 
-// awaitRetry blocks for the retry delay in the error of a call and returns true. It
-// returns false immediately if the error has no delay, or if the delay is above
-// MaxRetryDelay or ends after the deadline of ctx. It returns false if ctx ends during
-// the delay.
+// awaitRetry waits for the retry delay in err, the error of a call, and reports whether
+// the call should be retried. It returns false immediately if err has no retry delay,
+// or if the delay is longer than MaxRetryDelay or ends after the deadline of ctx. It
+// also returns false if ctx ends during the delay.
 func (c *Client) awaitRetry(ctx context.Context, err error) bool {
 	delay, found := retryDelay(err)
 	if !found || delay > c.opts.MaxRetryDelay {
@@ -291,7 +295,9 @@ func (c *Client) awaitRetry(ctx context.Context, err error) bool {
 	return turn.Await(ctx, time.Now().Add(delay)) == nil
 }
 
-// retryDelay returns the delay of the RetryInfo in the error of a server.
+// retryDelay returns the delay of the RetryInfo in a server's error. It returns false
+// if the error has no valid delay, or a code other than RESOURCE_EXHAUSTED and
+// UNAVAILABLE.
 func retryDelay(err error) (time.Duration, bool) {
 	s, ok := status.FromError(err)
 	if !ok || s.Code() != codes.ResourceExhausted && s.Code() != codes.Unavailable {

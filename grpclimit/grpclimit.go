@@ -1,27 +1,29 @@
-// Package grpclimit is interceptors for google.golang.org/grpc. On a server they limit
-// calls by client address, metadata, method or a key of your choice, and report denials
-// in standard status details. On a client they delay calls until the limit allows them.
+// Package grpclimit provides rate limiting interceptors for google.golang.org/grpc. On
+// a server they limit calls by client address, metadata, method or a key of your
+// choice, and report denials in standard status details. On a client they delay calls
+// until the limit allows them.
 //
 // # What a denied call returns
 //
-// A denied call returns RESOURCE_EXHAUSTED with two details: a RetryInfo with the exact
-// wait after which the same call is allowed (missing if no wait helps), and a
-// QuotaFailure that lists each policy that denied. The metadata has the fields of
-// package httpfields in lower case and grpc-retry-pushback-ms. No detail and no
-// metadata contains a key.
+// A denied call returns RESOURCE_EXHAUSTED with two details: a RetryInfo and a
+// QuotaFailure. The RetryInfo contains the exact wait after which the same call is
+// allowed; it is missing if no wait helps. The QuotaFailure lists each policy that
+// denied. The metadata contains grpc-retry-pushback-ms and the fields of package
+// httpfields, with names in lower case. No detail and no metadata contains a key.
 //
-// The metadata is in a trailers-only response, as gRPC's own retries require. In HTTP/2
-// it is a header, but gRPC calls it a trailer, so clients read it with [grpc.Trailer].
-// Allowed calls have the fields in their header: unary calls after the handler
-// returned, streams immediately before the first message. Clients can therefore still
-// retry a call whose handler returned an error.
+// The metadata of a denied call is in a trailers-only response, as gRPC's own retries
+// require. In HTTP/2 this is a header, but gRPC calls it a trailer, so clients read it
+// with [grpc.Trailer]. Allowed calls have the fields in their header metadata. For a
+// unary call it is set only after the handler has returned without an error, for a
+// stream immediately before the first message, so that a client can still retry a call
+// whose handler returned an error.
 //
 // # Clients that retry
 //
 // A client whose service config has a retryPolicy for RESOURCE_EXHAUSTED retries a
-// denied call automatically, after exactly the wait of the RetryInfo. If the wait is
-// longer than [Options].Pushback, or ends after the call's deadline, the call fails
-// immediately instead of waiting in vain.
+// denied call automatically, after exactly the wait in grpc-retry-pushback-ms. If the
+// wait is longer than [Options].Pushback, or ends after the call's deadline, the
+// metadata stops the retries, so that the call fails immediately.
 package grpclimit
 
 import (
@@ -39,33 +41,34 @@ import (
 )
 
 // ErrInvalidOptions is matched by the errors of [NewServer] and [NewClient] about
-// options, charges and keys. Errors about policies are those of headgate.New. Errors
-// about Options.Client and Options.Fields are those of packages clientaddr and
-// httpfields.
+// options, charges and keys. Errors about policies are the errors of headgate.New.
+// Errors about Options.Client and Options.Fields are the errors of packages clientaddr
+// and httpfields.
 var ErrInvalidOptions = errors.New("grpclimit: invalid options")
 
-// Charge is a policy, the key whose budget a call spends, and how much it spends.
+// Charge defines what a call spends: a policy, the key, and the cost in units.
 type Charge struct {
-	// Policy is the policy. Its name appears in metadata, details and events, and
-	// identifies its state: charges whose policies have the same name must have the
-	// same key. On a server a policy without a name has separate state for each kind of
-	// key.
+	// Policy is the policy with the limits. Its name appears in metadata, details and
+	// events. The name also identifies the state in the store: charges whose policies
+	// have the same name must have the same key. On a server, a policy without a name
+	// has separate state for each kind of key.
 	Policy headgate.Policy
-	// Key selects the budget. The zero value means [Address] on a server, [Target] on a
-	// client.
+	// Key determines which calls share a budget. The zero value means [Address] on a
+	// server and [Target] on a client.
 	Key Key
-	// Cost returns the cost in units, at least 0. nil means 1; a cost of 0 peeks.
+	// Cost returns the cost of a call or message in units, at least 0. A cost of 0
+	// spends nothing. nil means that the cost is 1.
 	Cost func(context.Context, Call) int64
-	// When reports whether the charge applies to a call. nil means it always applies. A
-	// call to which no charge applies is not limited.
+	// When reports whether the charge applies to a call. nil means that it applies to
+	// every call. A call to which no charge applies is not limited.
 	When func(context.Context, Call) bool
-	// PerMessage charges each message that the client sends instead of the call: on a
-	// server after the message arrived, on a client before it is sent. A unary call is
-	// one message.
+	// PerMessage makes the charge apply to each message that the client sends on a
+	// stream, instead of once to the call. A server charges a message after it has
+	// arrived, a client before it is sent. A unary call counts as one message.
 	PerMessage bool
 }
 
-// Call describes a call when it is charged.
+// Call describes the call or message that is charged.
 type Call struct {
 	// Method is the full method name, “/package.Service/Method”.
 	Method string
@@ -73,9 +76,10 @@ type Call struct {
 	// “dns:///example.org:443”. It is empty on a server.
 	Target string
 	// Message is the message of a unary call, or the message of a stream that is being
-	// charged. It is nil while a stream opens. It must not be modified.
+	// charged. It is nil when the opening of a stream is charged. It must not be
+	// modified.
 	Message any
-	// Stream is true if the call is a stream, in either direction.
+	// Stream is true if the client, the server or both can send several messages.
 	Stream bool
 }
 
@@ -85,8 +89,8 @@ func (c Call) Service() string {
 	return service
 }
 
-// HealthOrReflection reports whether a call is to gRPC's services for health checks or
-// reflection. Use it as [Options].Skip.
+// HealthOrReflection reports whether a call is to gRPC's health checking service or
+// reflection service. Use it as [Options].Skip to exempt these calls.
 func HealthOrReflection(_ context.Context, call Call) bool {
 	switch call.Service() {
 	case "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection":
@@ -98,40 +102,42 @@ func HealthOrReflection(_ context.Context, call Call) bool {
 // DefaultPushback is the default of [Options].Pushback.
 const DefaultPushback = time.Minute
 
-// Options are a [Server]'s settings. A field that is zero has its default; nil
-// options mean all defaults. Functions may be called concurrently.
+// Options are the settings of a [Server]. A field that is zero has its default; nil
+// options mean all defaults. The functions may be called concurrently.
 type Options struct {
 	// Client configures how the client's address is found. nil trusts no metadata.
-	// Proxies send the address in the same fields as over HTTP.
+	// Proxies send the client's address in the same fields as over HTTP, such as
+	// x-forwarded-for.
 	Client *clientaddr.Options
-	// Fields configures the rate limit fields in the metadata of responses. nil sends
-	// the IETF draft's fields in every response.
+	// Fields configures the rate limit fields in the metadata of responses. nil means
+	// the fields of the IETF draft in every response.
 	Fields *httpfields.Options
 	// Skip reports whether a call is exempt from limiting; see [HealthOrReflection].
 	// nil exempts no call.
 	Skip func(context.Context, Call) bool
-	// DeniedHandler returns the error of a denied call; the metadata is sent with it.
-	// If it returns nil the call is allowed without being charged. nil means
-	// [Denial.Status].
+	// DeniedHandler returns the error for a denied call. The rate limit metadata is
+	// sent with that error. If DeniedHandler returns nil, the call is allowed without
+	// being charged. A nil DeniedHandler means [Denial.Status].
 	DeniedHandler func(context.Context, Call, *Denial) error
-	// ErrorHandler returns the error of a call that the store could not decide. If it
-	// returns nil the call is allowed. nil means UNAVAILABLE with a RetryInfo of one
-	// second. To fail open, prefer the policy's OnStoreError, which requires package
-	// fallback around the store.
+	// ErrorHandler returns the error for a call that the store could not decide. If it
+	// returns nil, the call is allowed. A nil ErrorHandler means UNAVAILABLE with a
+	// RetryInfo of one second. To fail open, prefer the policy's OnStoreError, which
+	// requires package fallback around the store.
 	ErrorHandler func(context.Context, Call, error) error
-	// Pushback is the longest delay that grpc-retry-pushback-ms requests of gRPC's own
-	// retries. If the wait is longer, the metadata stops the retries. 0 means
-	// [DefaultPushback]. A negative value omits the metadata, so that clients use their
-	// own backoff.
+	// Pushback is the longest delay that the metadata grpc-retry-pushback-ms of a
+	// denied call requests of gRPC's own retries. If the wait is longer, the metadata
+	// stops the retries. 0 means [DefaultPushback]. A negative value omits the
+	// metadata, so that clients use their own backoff.
 	Pushback time.Duration
-	// Observer receives every decision, one event for each charge. It also receives
-	// each cancellation or refund for a call that left a queue before its turn. nil
+	// Observer receives every decision, as one event for each charge. It also receives
+	// the cancellation or refund of a call that ended while it waited in a queue. nil
 	// means no observer.
 	Observer headgate.Observer
 }
 
-// compileKeys returns charges with compiled keys, for a client if client is set, else
-// for a server. It returns an error for a nil store and for invalid keys.
+// compileKeys returns charges with compiled keys: for a client if the parameter client
+// is true, else for a server. It returns an error for a nil store, no or too many
+// charges, and invalid keys.
 func compileKeys(store headgate.Store, charges []Charge, client bool) ([]Charge, []admission.Keyed[keyRequest], error) {
 	if store == nil {
 		return nil, nil, fmt.Errorf("%w: store is nil; memstore.New(nil) returns an in-memory store", ErrInvalidOptions)
@@ -151,12 +157,12 @@ func compileKeys(store headgate.Store, charges []Charge, client bool) ([]Charge,
 	return charges, all, nil
 }
 
-// applies reports whether the charge is made for call.
+// applies reports whether the charge applies to call.
 func (c *Charge) applies(ctx context.Context, call Call) bool {
 	return c.When == nil || c.When(ctx, call)
 }
 
-// cost returns the cost of call in units.
+// cost returns the cost of call under the charge, in units.
 func (c *Charge) cost(ctx context.Context, call Call) int64 {
 	if c.Cost == nil {
 		return 1

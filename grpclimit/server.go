@@ -13,19 +13,19 @@ import (
 	"github.com/headgate/headgate/internal/admission"
 )
 
-// Server provides the interceptors of a server. Create it with [NewServer]. It retains
-// nothing of a call and may be used concurrently and by several servers.
+// Server has the interceptors for a gRPC server. Create it with [NewServer]. It may be
+// used concurrently and by several servers.
 type Server struct {
 	opts     Options
-	unary    group // all charges
-	opening  group // charges made when a stream opens
-	messages group // charges made for each message of a stream
+	unary    group // all charges; made for a unary call
+	opening  group // the charges that are made when a stream opens
+	messages group // the charges that are made for each message of a stream
 }
 
-// NewServer returns interceptors that allow a call if every charge that applies allows
-// it. If one charge denies, none is spent. NewServer returns an error for everything
-// that headgate.New rejects, and for invalid keys and options. It does no I/O. opts may
-// be nil.
+// NewServer returns interceptors that allow a call if every charge that applies to it
+// allows it. If one charge denies, no charge is spent. NewServer returns the errors of
+// headgate.New, and an error that matches [ErrInvalidOptions] for invalid options and
+// keys. It does no I/O. opts may be nil.
 func NewServer(store headgate.Store, opts *Options, charges ...Charge) (*Server, error) {
 	s := &Server{}
 	if opts != nil {
@@ -65,7 +65,7 @@ func NewServer(store headgate.Store, opts *Options, charges ...Charge) (*Server,
 	return s, nil
 }
 
-// add adds a charge to the groups in which it is made.
+// add adds a charge to the groups that include it.
 func (s *Server) add(c *boundCharge) {
 	s.unary.charges = append(s.unary.charges, c)
 	if c.PerMessage {
@@ -84,22 +84,22 @@ func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	}
 	fields, err := s.admit(ctx, &s.unary, call)
 	if err != nil {
-		_ = grpc.SetTrailer(ctx, fields) // fails only without a stream
+		_ = grpc.SetTrailer(ctx, fields) // returns an error only if ctx has no stream
 		return nil, err
 	}
 	resp, err := handler(ctx, req)
 	if err != nil {
-		_ = grpc.SetTrailer(ctx, fields) // after a header clients cannot retry
+		_ = grpc.SetTrailer(ctx, fields) // a trailer, because clients cannot retry after a header
 		return resp, err
 	}
-	_ = grpc.SetHeader(ctx, fields) // fails if the handler has already sent its header
+	_ = grpc.SetHeader(ctx, fields) // returns an error if the handler has already sent the header
 	return resp, nil
 }
 
 // Stream is a [grpc.StreamServerInterceptor] for grpc.StreamInterceptor or
-// grpc.ChainStreamInterceptor. A charge for messages is made when a message has
-// arrived. If it is denied, this and every later RecvMsg returns the error, which the
-// handler should return.
+// grpc.ChainStreamInterceptor. A message is charged when it has arrived. If a charge
+// denies the message, this RecvMsg and all later ones return the error of the denial.
+// The handler should then return that error.
 func (s *Server) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	ctx, call := ss.Context(), Call{Method: info.FullMethod, Stream: true}
 	if s.skips(ctx, call) {
@@ -120,8 +120,9 @@ func (s *Server) skips(ctx context.Context, call Call) bool {
 	return s.opts.Skip != nil && s.opts.Skip(ctx, call)
 }
 
-// admit charges a call and delays it until its turn. It returns the error of a call
-// that is not allowed. In both cases it returns the metadata to send.
+// admit charges a call and, if its decision has a delay, waits for that delay. If the
+// call is not allowed, it returns an error. Both for allowed and for denied calls, it
+// returns the metadata to send, which may be nil.
 func (s *Server) admit(ctx context.Context, g *group, call Call) (metadata.MD, error) {
 	q := requestStates.Get().(*requestState)
 	defer q.release()
@@ -143,7 +144,7 @@ func (s *Server) admit(ctx context.Context, g *group, call Call) (metadata.MD, e
 		return nil, status.FromContextError(err).Err()
 	}
 	if g == &s.messages {
-		return nil, nil // the header has the fields of the stream's opening
+		return nil, nil // the header already has the fields of the stream's opening
 	}
 	return g.fieldMetadata(q, &d), nil
 }
@@ -170,7 +171,7 @@ func (s *Server) deny(ctx context.Context, g *group, call Call, q *requestState,
 
 func (s *Server) storeError(ctx context.Context, call Call, err error) error {
 	switch {
-	case ctx.Err() != nil: // the client has left, or its deadline has passed
+	case ctx.Err() != nil: // the client has disconnected, or the deadline has passed
 		return status.FromContextError(ctx.Err()).Err()
 	case s.opts.ErrorHandler != nil:
 		return s.opts.ErrorHandler(ctx, call, err)
@@ -179,20 +180,21 @@ func (s *Server) storeError(ctx context.Context, call Call, err error) error {
 	}
 }
 
-// serverStream charges messages as they arrive. It sends the fields of the stream's
-// opening with the header.
+// serverStream is a stream that charges each message when it arrives. With its header
+// it sends the rate limit fields of the decision on the opening of the stream.
 type serverStream struct {
 	grpc.ServerStream
 	server *Server
 	call   Call
-	denied error // the error of a denied message; used by the receiving goroutine only
+	denied error // error of the denied message, or nil; accessed by the receiving goroutine only
 
 	mu         sync.Mutex
-	fields     metadata.MD // to send with the header
-	headerSent bool        // the header is sent
+	fields     metadata.MD // rate limit fields to send with the header
+	headerSent bool        // whether the fields were added to the header
 }
 
-// RecvMsg receives a message and charges it.
+// RecvMsg receives a message and charges it. It returns an error if a charge denies the
+// message.
 func (s *serverStream) RecvMsg(m any) error {
 	if s.denied != nil {
 		return s.denied
@@ -212,13 +214,13 @@ func (s *serverStream) RecvMsg(m any) error {
 	return s.denied
 }
 
-// SendMsg sends the header before the first message.
+// SendMsg sends the header with the rate limit fields before the first message.
 func (s *serverStream) SendMsg(m any) error {
 	s.setHeaderFields()
 	return s.ServerStream.SendMsg(m)
 }
 
-// SendHeader sends the header with the fields.
+// SendHeader sends the header with md and the rate limit fields.
 func (s *serverStream) SendHeader(md metadata.MD) error {
 	s.setHeaderFields()
 	return s.ServerStream.SendHeader(md)
@@ -229,22 +231,25 @@ func (s *serverStream) setHeaderFields() {
 	defer s.mu.Unlock()
 	if !s.headerSent {
 		s.headerSent = true
-		// fails if a header was sent on the inner stream; the fields are then omitted
+		// returns an error if the handler sent a header on the inner stream; the fields
+		// are then omitted
 		_ = s.SetHeader(s.fields)
 	}
 }
 
-// replaceFields replaces the fields with those of a denied message, if none are sent yet.
+// replaceFields replaces the rate limit fields by the fields of a denied message. It
+// has no effect if the header was already sent.
 func (s *serverStream) replaceFields(fields metadata.MD) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fields = fields
 }
 
-// setUnsentFields sets the fields of a stream on which no header was sent. With an
-// error it sets a trailer: clients cannot retry after a header, and HTTP/2 sends the
-// trailer as the header then. If a header was sent, it sets nothing: the fields would
-// be in an HTTP trailer, where the IETF draft forbids them.
+// setUnsentFields sends the rate limit fields if the handler has returned without
+// sending a header. If the handler returned an error, the fields are sent as a trailer,
+// because clients cannot retry after a header; HTTP/2 then sends the trailer in place
+// of a header. If a header was sent, setUnsentFields does nothing: the fields would be
+// in an HTTP trailer, where the IETF draft forbids them.
 func (s *serverStream) setUnsentFields(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -253,6 +258,6 @@ func (s *serverStream) setUnsentFields(err error) {
 	case err != nil:
 		s.SetTrailer(s.fields)
 	default:
-		_ = s.SetHeader(s.fields) // as in setHeaderFields
+		_ = s.SetHeader(s.fields) // the error is ignored as in setHeaderFields
 	}
 }

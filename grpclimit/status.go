@@ -21,16 +21,17 @@ import (
 	"github.com/headgate/headgate/internal/admission"
 )
 
-// Denial describes why a call was denied.
+// Denial describes why a call or message was denied.
 type Denial struct {
-	headgate.Decision // the combined decision of all charges
-	// Policies lists the names of the policies that denied, without duplicates. A policy
-	// without a name is listed as “default”.
+	headgate.Decision // the combined decision of all charges that apply
+	// Policies lists the names of the policies that denied, without duplicates. A
+	// policy without a name is listed as “default”.
 	Policies []string
-	exceeded [][]string // for each of Policies, the limits that denied
+	exceeded [][]string // the limits that denied, for each element of Policies
 }
 
-// add records the limits of a policy that denied.
+// add records the limits of the policy called name that denied. decisions has one
+// decision for each of limits.
 func (d *Denial) add(name string, limits []admission.Limit, decisions []headgate.Decision) {
 	for i := range decisions {
 		if decisions[i].Allowed {
@@ -45,9 +46,10 @@ func (d *Denial) add(name string, limits []admission.Limit, decisions []headgate
 	}
 }
 
-// Status returns RESOURCE_EXHAUSTED with a RetryInfo, which is missing if no wait
-// helps, and a QuotaFailure. The QuotaFailure has one violation for each policy that
-// denied: its subject is the policy's name, its description lists the limits.
+// Status returns the status RESOURCE_EXHAUSTED with two details: a RetryInfo, which is
+// missing if no wait helps, and a QuotaFailure. The QuotaFailure has one violation for
+// each policy that denied. The subject of a violation is the policy's name, its
+// description lists the limits that denied.
 func (d *Denial) Status() *status.Status {
 	failure := &errdetails.QuotaFailure{}
 	for i, name := range d.Policies {
@@ -62,11 +64,12 @@ func (d *Denial) Status() *status.Status {
 		&errdetails.RetryInfo{RetryDelay: durationpb.New(d.RetryAfter)}, failure)
 }
 
-// unavailableRetryDelay is the retry delay that is sent if the store returned an error.
+// unavailableRetryDelay is the retry delay in the error for a call that the store could
+// not decide.
 const unavailableRetryDelay = time.Second
 
-// unavailableError returns the error of a call that the store could not decide. It does
-// not contain the cause, which is reported to the observer.
+// unavailableError returns the error for a call that the store could not decide. The
+// error does not contain the cause, which the observer receives.
 func unavailableError(err error) error {
 	if errors.Is(err, headgate.ErrInvalidCost) {
 		return status.Error(codes.Internal, "rate limit: the server could not determine the cost of the call")
@@ -80,15 +83,15 @@ func withDetails(code codes.Code, message string, details ...protoadapt.MessageV
 	if s, err := bare.WithDetails(details...); err == nil {
 		return s
 	}
-	return bare // unreachable: only OK, and text that is not UTF-8, cannot have details
+	return bare // cannot happen: only the code OK and messages that are not UTF-8 cannot have details
 }
 
-// headerPool holds headers in which fields are written before they become metadata, whose
-// names are in lower case.
+// headerPool has reusable http.Headers. Package httpfields writes fields into an
+// http.Header; they are then copied to metadata, whose names are in lower case.
 var headerPool = sync.Pool{New: func() any { return make(http.Header, 8) }}
 
-// fieldMetadata returns the rate limit fields of the decision on q as metadata, nil if
-// none are sent.
+// fieldMetadata returns the rate limit fields for the decisions on q as metadata, or
+// nil if no fields are to be sent. d is the combined decision.
 func (g *group) fieldMetadata(q *requestState, d *headgate.Decision) metadata.MD {
 	if g.onlyDenials && d.Allowed {
 		return nil
@@ -104,7 +107,7 @@ func (g *group) fieldMetadata(q *requestState, d *headgate.Decision) metadata.MD
 	}
 	q.text.Grow(128)
 	g.writer.Write(header, g.sets.Of(q.mask), q.Decisions, now, &q.text)
-	delete(header, "Cache-Control") // gRPC responses are not cached
+	delete(header, "Cache-Control") // no HTTP cache stores gRPC responses
 	if len(header) == 0 {
 		return nil
 	}
@@ -115,8 +118,8 @@ func (g *group) fieldMetadata(q *requestState, d *headgate.Decision) metadata.MD
 	return md
 }
 
-// lowerNames maps the usual fields of allowed calls to lower case, which saves an
-// allocation.
+// lowerNames maps the names of the most frequent fields to lower case, which saves an
+// allocation for each field.
 var lowerNames = map[string]string{
 	"Ratelimit-Policy": "ratelimit-policy", "Ratelimit": "ratelimit", "Ratelimit-Limit": "ratelimit-limit",
 	"Ratelimit-Remaining": "ratelimit-remaining", "Ratelimit-Reset": "ratelimit-reset", "X-Ratelimit-Limit": "x-ratelimit-limit",
@@ -130,13 +133,14 @@ func lowerName(name string) string {
 	return strings.ToLower(name)
 }
 
-// pushbackKey is the metadata that sets the delay of gRPC's own retries, in
-// milliseconds. A negative value stops them.
+// pushbackKey is the name of the metadata that sets the delay of gRPC's own retries, in
+// milliseconds. A negative value stops the retries.
 const pushbackKey = "grpc-retry-pushback-ms"
 
-// pushback returns the value of [pushbackKey] for a denial. It is -1 if the wait is
-// longer than longest or ends after the call's deadline: a retry would then fail with
-// DEADLINE_EXCEEDED instead of the denial.
+// pushback returns the value of [pushbackKey] for the denial d. It is “-1”, which stops
+// the retries, if no wait helps, or if the wait is longer than longest or ends after
+// the call's deadline: a retry would then fail with DEADLINE_EXCEEDED, which hides the
+// denial.
 func pushback(ctx context.Context, d *headgate.Decision, longest time.Duration) string {
 	deadline, ok := ctx.Deadline()
 	if d.Never || d.RetryAfter > longest || ok && time.Until(deadline) < d.RetryAfter {

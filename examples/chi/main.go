@@ -1,7 +1,8 @@
-// Chi limits each route per client address. httplimit middleware works with chi without
-// an adapter. Added with With, it runs after routing and knows the route's pattern, so
-// that /items/1 and /items/2 share one budget. Added with Use, it runs before routing:
-// do not use httplimit.Pattern there.
+// Chi limits the requests of each client address to each route. The middleware of
+// httplimit works with chi without an adapter. If it is added with With, it runs after
+// routing and knows the pattern of the route, so that /items/1 and /items/2 share one
+// budget. If it is added with Use, it runs before routing: do not use httplimit.Pattern
+// there.
 package main
 
 import (
@@ -25,7 +26,7 @@ func newHandler() (http.Handler, error) {
 		return nil, err
 	}
 	router := chi.NewRouter()
-	// not limited
+	// this route is not limited
 	router.Get("/health", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "fine") })
 	limited := router.With(perRoute)
 	limited.Get("/items/{id}", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "item", chi.URLParam(r, "id")) })

@@ -1,5 +1,6 @@
-// Client is an HTTP client that respects Retry-After. It retries a request with a 429
-// or 503 response after the delay that the server requests, a limited number of times.
+// Client is an HTTP client that respects Retry-After. If a response has the status 429
+// or 503, it repeats the request after the delay that the server requests, a limited
+// number of times.
 package main
 
 import (
@@ -12,11 +13,11 @@ import (
 	"time"
 )
 
-// retrier is a transport that retries requests.
+// retrier is an http.RoundTripper that repeats requests after the delay in Retry-After.
 type retrier struct {
 	next     http.RoundTripper
-	attempts int           // maximum number of attempts
-	maxDelay time.Duration // longer delays are not waited for
+	attempts int           // maximum number of attempts for a request
+	maxDelay time.Duration // a response that requests a longer delay is returned without a retry
 }
 
 func (t *retrier) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -29,7 +30,7 @@ func (t *retrier) RoundTrip(r *http.Request) (*http.Response, error) {
 		if !ok || delay > t.maxDelay || attempt >= t.attempts || r.Body != nil && r.GetBody == nil {
 			return resp, nil
 		}
-		// to reuse the connection
+		// read the body to its end, so that the connection can be reused
 		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10))
 		_ = resp.Body.Close()
 		select {
@@ -43,7 +44,7 @@ func (t *retrier) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// rewind returns a copy of r whose body starts at the beginning.
+// rewind returns a copy of r whose body can be read from the beginning.
 func rewind(r *http.Request) (*http.Request, error) {
 	r = r.Clone(r.Context())
 	if r.GetBody == nil {
@@ -54,7 +55,8 @@ func rewind(r *http.Request) (*http.Request, error) {
 	return r, err
 }
 
-// retryAfter returns the delay of Retry-After, which is a number of seconds or a date.
+// retryAfter returns the delay in the field Retry-After, which is a number of seconds
+// or a date. It returns false if the response does not request a retry.
 func retryAfter(resp *http.Response) (time.Duration, bool) {
 	if resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {
 		return 0, false

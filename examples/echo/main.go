@@ -1,6 +1,7 @@
-// Echo limits each route per client address, and wrong passwords. A whole server needs
-// no adapter, because it is an http.Handler: http.ListenAndServe(addr, limit(e)). For
-// groups and routes use echo.WrapMiddleware.
+// Echo limits the requests to each route, and the failed logins, of each client
+// address. An echo.Echo is an http.Handler, so the middleware can wrap it directly:
+// http.ListenAndServe(addr, limit(e)). For single routes and groups, use
+// echo.WrapMiddleware.
 package main
 
 import (
@@ -14,20 +15,20 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// writeErrors writes the response to an error that the handler returned before outer
-// middleware continues. Echo writes it after all middleware, when AdjustCost has
-// already seen status 200.
+// writeErrors writes the response to an error of the handler before the outer
+// middleware continues. Without writeErrors, echo writes the response after all
+// middleware, and AdjustCost receives the status 200.
 func writeErrors(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c *echo.Context) error {
 		err := next(c)
 		if err != nil {
 			c.Echo().HTTPErrorHandler(c, err)
 		}
-		return err // for logging; echo does not write a second response
+		return err // the error is for logging; echo does not write a second response
 	}
 }
 
-// text returns a handler that writes a word and the parameter.
+// text returns a handler that responds with word and the parameter id.
 func text(word string) echo.HandlerFunc {
 	return func(c *echo.Context) error { return c.String(http.StatusOK, word+" "+c.Param("id")+"\n") }
 }
@@ -47,7 +48,7 @@ func newHandler() (http.Handler, error) {
 		return nil, err
 	}
 	e := echo.New()
-	e.GET("/health", text("fine")) // not limited
+	e.GET("/health", text("fine")) // this route is not limited
 	limited := echo.WrapMiddleware(perRoute)
 	e.GET("/items/:id", text("item"), limited)
 	e.GET("/users/:id", text("user"), limited)

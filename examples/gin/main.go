@@ -1,6 +1,7 @@
-// Gin limits each route per client address, and wrong passwords. A whole engine needs
-// no adapter, because it is an http.Handler: http.ListenAndServe(addr, limit(engine)).
-// For groups and routes use the function adapt.
+// Gin limits the requests to each route, and the failed logins, of each client address.
+// A gin.Engine is an http.Handler, so the middleware can wrap it directly:
+// http.ListenAndServe(addr, limit(engine)). For single routes and groups, use the
+// function adapt.
 package main
 
 import (
@@ -15,8 +16,8 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// adapt returns middleware as a gin handler. The client's address is found by
-// httplimit.Options, not by gin's ClientIP.
+// adapt converts middleware to a gin handler. The middleware determines the client's
+// address as httplimit.Options specify, not as gin's ClientIP does.
 func adapt(middleware func(http.Handler) http.Handler) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		called := false
@@ -25,7 +26,7 @@ func adapt(middleware func(http.Handler) http.Handler) gin.HandlerFunc {
 			c.Request, c.Writer = r, &writer{c.Writer, w}
 			c.Next()
 		})
-		c.Request.Pattern = c.FullPath() // for httplimit.Pattern
+		c.Request.Pattern = c.FullPath() // httplimit.Pattern uses this field
 		middleware(next).ServeHTTP(c.Writer, c.Request)
 		if !called {
 			c.Abort()
@@ -33,8 +34,8 @@ func adapt(middleware func(http.Handler) http.Handler) gin.HandlerFunc {
 	}
 }
 
-// writer passes what the handler writes to the middleware's writer, so that AdjustCost
-// gets the status and the size of the response.
+// writer is a gin.ResponseWriter that writes to the ResponseWriter of the middleware,
+// so that AdjustCost receives the status and the size of the response.
 type writer struct {
 	gin.ResponseWriter
 	outer http.ResponseWriter
@@ -44,7 +45,7 @@ func (w *writer) WriteHeader(status int)                { w.outer.WriteHeader(st
 func (w *writer) Write(p []byte) (int, error)           { return w.outer.Write(p) }
 func (w *writer) WriteString(s string) (n int, e error) { return io.WriteString(w.outer, s) }
 
-// for http.ResponseController
+// Unwrap is for http.ResponseController.
 func (w *writer) Unwrap() http.ResponseWriter { return w.outer }
 
 func newHandler() (http.Handler, error) {
@@ -62,7 +63,7 @@ func newHandler() (http.Handler, error) {
 		return nil, err
 	}
 	engine := gin.New()
-	// not limited
+	// this route is not limited
 	engine.GET("/health", func(c *gin.Context) { c.String(http.StatusOK, "fine\n") })
 	limited := engine.Group("/", adapt(perRoute))
 	limited.GET("/items/:id", func(c *gin.Context) { c.String(http.StatusOK, "item %s\n", c.Param("id")) })

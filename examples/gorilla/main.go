@@ -1,6 +1,7 @@
-// Gorilla limits each route per client address. httplimit middleware works with
-// gorilla/mux without an adapter. gorilla/mux does not set http.Request.Pattern, so the
-// key is a function that returns the route's template.
+// Gorilla limits the requests of each client address to each route. The middleware of
+// httplimit works with gorilla/mux without an adapter. gorilla/mux does not set
+// http.Request.Pattern, so the key uses a function that returns the path template of
+// the route.
 package main
 
 import (
@@ -15,8 +16,8 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// template returns the path with which the route was registered, so that /items/1 and
-// /items/2 share one budget.
+// template returns the path with which the route of r was registered, so that /items/1
+// and /items/2 share one budget.
 func template(r *http.Request) (string, bool) {
 	text, err := mux.CurrentRoute(r).GetPathTemplate()
 	return text, err == nil
@@ -31,7 +32,7 @@ func newHandler() (http.Handler, error) {
 		return nil, err
 	}
 	router := mux.NewRouter()
-	// not limited
+	// this route is not limited
 	router.HandleFunc("/health", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "fine") })
 	limited := router.NewRoute().Subrouter()
 	limited.Use(perRoute)

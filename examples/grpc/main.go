@@ -1,6 +1,6 @@
-// Grpc has a limit on both sides. The server denies with RESOURCE_EXHAUSTED and a retry
-// delay; the client retries after that delay. The example uses gRPC's health checking
-// service.
+// Grpc limits calls both on the server and on the client. The server denies a call with
+// RESOURCE_EXHAUSTED and a retry delay, and the client retries the call after that
+// delay. The example uses gRPC's health checking service.
 package main
 
 import (
@@ -20,7 +20,8 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// newServer returns a server that limits each method per client address.
+// newServer returns a server that limits the calls of each client address to each
+// method.
 func newServer() (*grpc.Server, error) {
 	limit, err := grpclimit.NewServer(memstore.New(nil), nil, grpclimit.Charge{
 		Policy: headgate.MustPolicy("10/1s burst 2"),
@@ -34,8 +35,8 @@ func newServer() (*grpc.Server, error) {
 	return server, nil
 }
 
-// dial returns a connection that limits itself to 100 calls per second, and that
-// retries denied calls after the delay that the server requests.
+// dial returns a connection that sends at most 100 calls per second and retries denied
+// calls after the delay that the server requests.
 func dial(address string) (*grpc.ClientConn, error) {
 	limit, err := grpclimit.NewClient(memstore.New(nil), &grpclimit.ClientOptions{Retries: 3}, grpclimit.Charge{
 		Policy: headgate.MustPolicy("100/1s"),

@@ -1,5 +1,5 @@
-// Handler is the smallest example: ten requests per minute and client address for any
-// http.Handler.
+// Handler is the smallest example: it limits the requests of each client address to an
+// http.Handler to ten per minute.
 package main
 
 import (

@@ -1,6 +1,7 @@
-// Loginform is a login form that is shown again after a wrong password, protected by a
-// guard. The guard limits failed attempts per address, network, account, and pair of
-// address and account. Attackers cannot lock an account's owner out.
+// Loginform is a login form that responds to a wrong password by showing the form
+// again. A loginguard.Guard limits failed attempts by address, by network, by account,
+// and by the pair of address and account. Attackers cannot lock the owner of an account
+// out.
 package main
 
 import (
@@ -27,15 +28,16 @@ func show(w http.ResponseWriter, status int, message string) {
 	fmt.Fprintf(w, form, message)
 }
 
-// verify is a placeholder for a password check. It must take the same time for names
-// that do not exist.
+// verify is a placeholder for a password check. A real check must take as long for a
+// name that does not exist as for a name that exists.
 func verify(name, password string) bool {
 	const alicesPassword = "correct horse"
 	equal := subtle.ConstantTimeCompare([]byte(password), []byte(alicesPassword)) == 1
 	return name == "alice" && equal
 }
 
-// login responds with 200 in both cases, so it must report the outcome of the attempt.
+// login responds with status 200 to right and to wrong passwords, so it must report the
+// outcome of the attempt to the guard.
 func login(w http.ResponseWriter, r *http.Request) {
 	if !verify(r.FormValue("username"), r.FormValue("password")) {
 		loginguard.Failed(r)
@@ -46,8 +48,8 @@ func login(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, "Welcome.")
 }
 
-// denied shows the form, with the same text for every account. Retry-After is already
-// set.
+// denied shows the form with a text that is the same for every account. The guard has
+// already set Retry-After.
 func denied(w http.ResponseWriter, _ *http.Request, _ *httplimit.Denial) {
 	show(w, http.StatusTooManyRequests, "Too many attempts. Please wait.")
 }

@@ -1,5 +1,5 @@
-// Tiers gives each user of an API the limits of their plan: the policy is selected per
-// request, by the user's account. Requests without a valid API key are limited per
+// Tiers gives each user of an API the limits of their plan: the policy of a request
+// depends on the account of the user. Requests without a valid API key are limited per
 // client address, with the lowest limit.
 package main
 
@@ -16,7 +16,7 @@ import (
 
 type account struct{ name, tier string }
 
-// accounts is a placeholder for a database. Its keys are API keys.
+// accounts is a placeholder for a database. It maps API keys to accounts.
 var accounts = map[string]account{
 	"k-alice": {"alice", "free"},
 	"k-bob":   {"bob", "pro"},
@@ -24,8 +24,8 @@ var accounts = map[string]account{
 
 type contextKey struct{}
 
-// identify finds the account of a request before the request is limited. An unknown API
-// key means no account.
+// identify adds the account of the API key to the context of a request, before the
+// request is limited. For an unknown API key it adds the zero account.
 func identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		found := accounts[r.Header.Get("X-API-Key")]
@@ -38,8 +38,9 @@ func accountOf(r *http.Request) account {
 	return found
 }
 
-// tier returns the charge for the requests of one tier. The policy's name is in the
-// header fields of the response.
+// tier returns the charge for the requests of the tier called name; the empty name is
+// for requests without an account. Header fields of the responses contain the policy's
+// name.
 func tier(name string, key httplimit.Key, limits ...string) httplimit.Charge {
 	policy := headgate.MustPolicy(limits...)
 	policy.Name = name
@@ -53,7 +54,7 @@ func newHandler() (http.Handler, error) {
 	user := httplimit.Func(func(r *http.Request) (string, bool) { return accountOf(r).name, true })
 	limit, err := httplimit.New(memstore.New(nil), nil,
 		tier("", httplimit.Address(), "2/1m"),
-		// a request spends both limits or none
+		// a request is charged to both limits of a policy or to neither
 		tier("free", user, "10/1m burst 3", "1000/24h"),
 		tier("pro", user, "100/1s", "100000/24h"),
 	)

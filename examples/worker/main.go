@@ -1,7 +1,7 @@
-// Worker calls a service that has a rate limit, such as a mail server, at most at the
-// allowed rate: each job waits for its turn. The limiter does not poll. Jobs with one
-// key run in the order in which they arrive. A job whose turn would be after its
-// deadline fails immediately.
+// Worker calls a service that has a rate limit, such as a mail server, and never
+// exceeds that limit: each job waits until the limit allows it. The limiter waits
+// without polling. Jobs with the same key start in the order in which they arrive. If
+// the wait would end after the deadline of a job, the job fails immediately.
 package main
 
 import (
@@ -19,8 +19,8 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// work runs jobs with the given number of workers. With a store that several processes
-// share, all of them together observe the limit.
+// work runs the jobs with the given number of workers. If several processes share the
+// store, the limit applies to all of the processes together.
 func work(ctx context.Context, out io.Writer, workers int, jobs <-chan string) error {
 	limiter, err := headgate.New(memstore.New(nil), headgate.MustPolicy("20/1s burst 2"), nil)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package expect has checks that the examples for several frameworks share.
+// Package expect has checks that the tests of several examples share.
 package expect
 
 import (
@@ -19,8 +19,8 @@ func Get(t *testing.T, url string) (int, http.Header) {
 	return resp.StatusCode, resp.Header
 }
 
-// RouteLimits checks that a handler allows three requests for each route, whichever
-// item they are for.
+// RouteLimits checks that handler allows three requests to each limited route, whatever
+// the path parameter is.
 func RouteLimits(t *testing.T, handler http.Handler) {
 	t.Helper()
 	server := httptest.NewServer(handler)
@@ -32,9 +32,9 @@ func RouteLimits(t *testing.T, handler http.Handler) {
 		{"/items/1", 200},
 		{"/items/2", 200},
 		{"/items/3", 200},
-		{"/items/4", 429}, // another item, the same route
+		{"/items/4", 429}, // a new path parameter of the same route
 		{"/items/1", 429},
-		{"/users/1", 200}, // another route
+		{"/users/1", 200}, // a different route
 		{"/health", 200},
 		{"/nothing", 404},
 	} {
@@ -51,8 +51,8 @@ func RouteLimits(t *testing.T, handler http.Handler) {
 	}
 }
 
-// FailedLoginLimit checks that a login allows two wrong passwords and any number of
-// right ones.
+// FailedLoginLimit checks that handler allows two logins with a wrong password, and any
+// number of logins with the right one before that.
 func FailedLoginLimit(t *testing.T, handler http.Handler) {
 	t.Helper()
 	server := httptest.NewServer(handler)
