@@ -43,10 +43,10 @@ func readAction(r *http.Request) (a action, err error) {
 	decoder := json.NewDecoder(http.MaxBytesReader(nil, r.Body, maxActionBytes))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&a); err != nil {
-		return a, refuse("", "this is no action: %v", err)
+		return a, refuse("", "invalid action: %v", err)
 	}
 	if _, err := decoder.Token(); err != io.EOF {
-		return a, refuse("", "there is more behind the action")
+		return a, refuse("", "unexpected data after the action")
 	}
 	return a, nil
 }
@@ -122,7 +122,7 @@ func (s *session) reset() error {
 // keys and the policy's name do not change.
 func (s *session) set(settings *Settings) error {
 	if settings == nil {
-		return refuse("settings", "there are no settings")
+		return refuse("settings", "settings are missing")
 	}
 	if err := settings.validate(); err != nil {
 		return err
@@ -134,7 +134,7 @@ func (s *session) set(settings *Settings) error {
 func writeRefusal(w http.ResponseWriter, err error) {
 	var r *refusal
 	if !errors.As(err, &r) {
-		r = &refusal{Detail: "this did not work", status: http.StatusInternalServerError}
+		r = &refusal{Detail: "internal error", status: http.StatusInternalServerError}
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(r.status)

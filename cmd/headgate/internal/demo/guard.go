@@ -32,7 +32,7 @@ func Guard(next http.Handler, hosts ...string) http.Handler {
 		harden(w.Header())
 		switch {
 		case !localaccess.NamedHost(r.Host, hosts...):
-			http.Error(w, "this server is not reached under that name; --allow-host adds one", http.StatusMisdirectedRequest)
+			http.Error(w, "host name not allowed; --allow-host allows further names", http.StatusMisdirectedRequest)
 		case localaccess.CrossSite(r):
 			http.Error(w, "cross-origin request", http.StatusForbidden)
 		default:

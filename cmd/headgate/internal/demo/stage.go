@@ -111,8 +111,8 @@ func reason(err error) string {
 	case errors.Is(err, headgate.ErrStoreFull):
 		return "store full"
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return "cut off"
+		return "canceled"
 	default:
-		return "nothing could be decided"
+		return "no decision"
 	}
 }

@@ -131,7 +131,7 @@ func (h *Handler) stream(s *session, rate float64) error {
 	if h.rates.Add(share) > maxTotalRate {
 		h.rates.Add(-share)
 		return &refusal{
-			Field: "stream", Detail: "all pages together ask for too much; take a lower rate", status: http.StatusServiceUnavailable,
+			Field: "stream", Detail: "the streams of all pages together exceed the maximum rate; choose a lower rate", status: http.StatusServiceUnavailable,
 		}
 	}
 	s.restoreLayout()

@@ -213,8 +213,8 @@ func (s *ActiveConfig) resolveOne(i int, c *Check, a *Answer) (field string, err
 	return "", nil
 }
 
-// chargesFor returns the charges to which the check with index i is to be added: those
-// of the enforced or those of the shadowed checks. For a shadowed check it adds an
+// chargesFor returns the charges to which the check with index i is to be added: either
+// a.enforced or a.shadowed. If the check is in shadow mode, chargesFor also adds an
 // element to a.Shadows.
 func (s *ActiveConfig) chargesFor(i int, policy string, enforced bool, a *Answer) *charges {
 	if s.enforcement == Off || enforced && s.enforcement != Shadow {

@@ -1,39 +1,38 @@
-// Package engine decides the requests of every API of the service. It has the store, the
-// named policies, and the rules of checks that bring their own limit. An API converts its
-// protocol into checks, calls [Engine.Decide], and converts the answer back.
+// Package engine decides the requests of all APIs of the service. An [Engine] has the
+// store, the named policies, and the rules of checks without a policy. An API converts
+// its protocol into checks, calls [Engine.Decide], and converts the answer back.
 //
 // # State of a check without a policy
 //
-// A check that names a policy uses the state of that policy and key: the same state that
-// a [headgate.Limiter] of the policy uses over the same store. A check that brings its
-// limit as text has no policy name. Its key, its algorithm (gcra is token_bucket) and its
-// period identify its state; its rate and burst do not:
+// A check that names a policy uses the state of that policy and key. A [headgate.Limiter]
+// with the same policy and store uses the same state. A check without a policy contains
+// its limit as text or as a value. For a limit as text, the state is identified by the
+// key, the algorithm (gcra is token_bucket) and the period; rate and burst do not matter:
 //
-//   - 20/1m sent after 10/1m on one key is a changed limit: what was spent stays spent.
+//   - If 10/1m and later 20/1m are sent on one key, this is a changed limit: spent units
+//     stay spent.
 //   - 10/s and 100/1m on one key never share state.
-//   - One request may contain different limits of one algorithm and period on one key,
-//     such as 1/s burst 20 and 10/s burst 10. The second limit then gets separate state,
-//     and so does the third, in the order of the request. Keep that order from request to
-//     request.
-//   - The same check twice in one request is charged twice.
+//   - One request may contain different limits with the same algorithm, period and key,
+//     such as 1/s burst 20 and 10/s burst 10. Each of them then gets separate state,
+//     which depends on the order in the request. Send them in the same order each time.
+//   - If one request contains the same check twice, both are charged.
 //
-// A check that brings its limit as a value, an [InlineLimit], names its state with a
-// scope.
+// For a limit as a value, an [InlineLimit], a scope is used instead of the period.
 //
 // # Reloading
 //
 // [Engine.Apply] replaces all policies and settings atomically. An [ActiveConfig] is the
-// configuration at one time; each request is decided under exactly one. What was spent
-// stays spent; package algo documents what that means for a changed limit.
+// configuration at one time; each request is decided with exactly one. Spent units stay
+// spent; package algo documents what this means for a changed limit.
 //
 // # Shadow mode
 //
-// A policy can be in shadow mode, for all keys or for a percentage of them. It counts as
-// usual, and its result is reported in the answer ([Answer].Shadows), but the request is
-// allowed. In a request with several policies, the enforced policies are decided first,
-// all or none. The shadow policies are charged only if the enforced ones allow the
-// request. A hash of policy name and key selects the keys, the same in every process. A
-// larger percentage includes all keys of a smaller one.
+// A policy can be in shadow mode, for all keys or for a percentage of them. It counts
+// requests as usual, and the answer contains its result ([Answer].Shadows), but it never
+// denies a request. In a request with several policies, the enforced policies are decided
+// first, all or none. The policies in shadow mode are charged only if the enforced ones
+// allow the request. A hash of policy name and key selects the keys in shadow mode, the
+// same in every process. A larger percentage includes all keys of a smaller one.
 package engine
 
 import (

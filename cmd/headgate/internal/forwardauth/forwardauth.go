@@ -47,8 +47,8 @@ type Options struct {
 	// reachable from other machines. Loopback addresses in X-Forwarded-For are trusted
 	// only if TrustedProxies contains them.
 	Local bool
-	// Log is the logger for a warning when the first untrusted peer sends a request;
-	// later ones are not logged. nil means no log.
+	// Log is the logger for a warning when an address that is not a trusted proxy sends
+	// a request. Only the first such request is logged. nil means no log.
 	Log *slog.Logger
 }
 
@@ -197,8 +197,8 @@ func (c *call) needsClient(routes *routing.Table) bool {
 	return false
 }
 
-// warnOnce logs that a peer is not a trusted proxy, without its address. It logs only
-// on the first call.
+// warnOnce logs that a request came from an address that is not a trusted proxy. It
+// does not log the address, and it logs only on the first call.
 func (h *Handler) warnOnce() {
 	if h.warned.CompareAndSwap(false, true) {
 		h.log.Warn("untrusted proxy rejected", "api", "forward_auth", "status", http.StatusForbidden,

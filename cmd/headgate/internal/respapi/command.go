@@ -79,9 +79,9 @@ func (c *command) acceptsArgs(n int) bool {
 	return c.arity == 0 || n == c.arity
 }
 
-// command returns the command of the current request, or nil if it is unknown. It first
-// compares the name with that of the previous request, because most clients repeat a
-// command.
+// command returns the command of the current request, or nil if the command is unknown.
+// Because most clients repeat a command, it first compares the name in this request
+// with the name in the previous request, which is faster than a lookup.
 func (w *worker) command() *command {
 	name := w.arg(0)
 	if w.lastCommand != nil && string(name) == string(w.lastName[:len(w.lastCommand.name)]) {

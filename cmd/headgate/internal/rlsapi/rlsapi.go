@@ -14,7 +14,8 @@
 //   - Rules in quota mode deny only if all of them do. Quota rules that allow the request
 //     are charged after the other rules.
 //   - Negative hits are always refunded, in an operation before all charges. If a charge
-//     then fails, the refund is kept, and a client that repeats the request refunds again.
+//     then fails, the refund is kept, and a client that repeats the request refunds
+//     again.
 package rlsapi
 
 import (

@@ -145,7 +145,7 @@ func (h *healthService) Watch(r *grpc_health_v1.HealthCheckRequest, stream grpc_
 	defer context.AfterFunc(h.stopping, cancel)()
 	err := h.Server.Watch(r, watchStream{stream, ctx})
 	if h.stopping.Err() != nil {
-		return status.Error(codes.Unavailable, "the server stops")
+		return status.Error(codes.Unavailable, "server is shutting down")
 	}
 	return err
 }

@@ -77,7 +77,7 @@ func (d *descriptor) remainingAfterOwn(asked []*descriptor) {
 	d.decisions[0].Remaining = min(limit, max(0, limit-spent+later)) // if the store is unavailable, nothing was charged
 }
 
-// applyOverflow converts a decision that was made with a limit of one hit more than the
+// applyOverflow converts a decision that was made with a limit one hit higher than the
 // rule's limit (see [canOverflow]) to a decision for the rule's limit.
 func (d *descriptor) applyOverflow(enforced bool) {
 	first := &d.decisions[0]
@@ -90,9 +90,9 @@ func (d *descriptor) applyOverflow(enforced bool) {
 	}
 }
 
-// hasOverflow reports whether the last decision was made with a limit of one hit more
-// than the rule's limit. The local fallback uses a share of the limit while the store
-// is unavailable; hasOverflow is then false.
+// hasOverflow reports whether the last decision was made with a limit one hit higher
+// than the rule's limit. It is false for a decision of the local fallback, which uses a
+// share of the limit while the store is unavailable.
 func (d *descriptor) hasOverflow() bool {
 	return d.overflow && d.decisions[0].Limit == d.limits[0].Inline.Limit.Rate
 }
