@@ -167,8 +167,8 @@ func (r *round) fetch(names []string) (map[string]*memcache.Item, error) {
 	return map[string]*memcache.Item{names[0]: item}, err
 }
 
-// load stores an item that was read in a cell. A nil item means that the key does not
-// exist.
+// load stores in the cell the item that was read from the server. A nil item means that
+// the key does not exist.
 func (c *cell) load(item *memcache.Item) error {
 	c.raw, c.casID = nil, 0
 	if item == nil {
@@ -218,9 +218,9 @@ func (r *round) valueToWrite(c *cell) []byte {
 	return value
 }
 
-// put replaces the value that was read by value. The write is sent only once, whatever
-// its result is. States are written in batches. A log, which may be long, is written
-// separately.
+// put writes the parameter value in place of the value that was read. The write is sent
+// only once, whatever its result is. States are written in batches. A log, which may be
+// long, is written separately.
 func (r *round) put(c *cell, value []byte) error {
 	unusedAt := int64(binary.BigEndian.Uint64(value[1:]))
 	item := &memcache.Item{
@@ -244,11 +244,11 @@ func isConflict(err error) bool {
 	return errors.Is(err, memcache.ErrCASConflict) || errors.Is(err, memcache.ErrNotStored) || errors.Is(err, memcache.ErrCacheMiss)
 }
 
-// replaceWritten replaces the value that this round has written by value or, if value
-// is nil, by the value before the round. It does so only if the key still has exactly
-// the value that the round has written. If another process has changed the key since,
-// undoUnspent makes the correction at the end of the round. If the server does not
-// answer, the written value stays.
+// replaceWritten writes the parameter value in place of the value that this round has
+// written. If the parameter is nil, it restores the value from before the round. It does
+// so only if the key still has exactly the value that the round has written. If another
+// process has changed the key since, undoUnspent makes the correction at the end of the
+// round. If the server does not answer, the written value stays.
 func (r *round) replaceWritten(c *cell, value []byte) {
 	if !c.written || c.writtenValue == nil || c.changed {
 		return

@@ -30,9 +30,9 @@ func (r *round) undoUnspent(c *cell) {
 	}
 }
 
-// undo refunds, in now, n of the units that the round wrote as spent to the key of c.
-// now is a cell with the current value of that key. undo reports whether now has
-// changed.
+// undo refunds n of the units that the round has written as spent to the key of c. It
+// changes only the parameter now, a cell with the current value of that key, and reports
+// whether it has changed that cell.
 func (r *round) undo(c, now *cell, n int64) bool {
 	after, before := &cell{raw: c.writtenValue}, &cell{raw: c.previousValue()}
 	if after.decode(c.log != nil) != nil || before.decode(c.log != nil) != nil {

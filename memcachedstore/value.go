@@ -163,8 +163,8 @@ func (c *cell) keep(next algo.State, resetAt int64) {
 	}
 }
 
-// keepLog is like keep for a log that the caller has already modified; changed is
-// whether it did.
+// keepLog is like keep for a log. The caller has already applied the operation to the
+// log; changed is whether the operation has changed it.
 func (c *cell) keepLog(changed bool, resetAt int64) {
 	if changed || resetAt > c.unusedAt {
 		c.unusedAt, c.dirty = resetAt, true

@@ -20,9 +20,9 @@ const (
 )
 
 // table is a hash table of slots with two candidate buckets for each key. A slot that
-// has been used never becomes empty again, only free. A key is stored in the first slot
-// with room, and in the first bucket if that has room, so a search may end at an empty
-// slot.
+// has been used never becomes empty again, even if its key has expired and the slot is
+// free. A key is stored in the first slot with room, and in the first bucket if that has
+// room, so a search may end at an empty slot.
 type table struct {
 	slots   []slot
 	buckets uint64
@@ -78,7 +78,7 @@ type shard struct {
 	mu           sync.Mutex    // held to reassign a slot or to replace the table
 	used         int           // number of slots that are not empty
 	maxSlots     int           // number of slots of the largest table
-	skipDisplace int32         // number of next new keys for which displacement is skipped
+	skipDisplace int32         // displacement is skipped for this number of new keys
 	relocations  atomic.Uint32 // number of keys moved to their other bucket so far
 	// slab is the memory that the largest tables of all shards share. It is divided
 	// into siblings equal parts; this shard uses the part with number index.
