@@ -139,7 +139,7 @@ func (w *Watcher) updateFolders() {
 	}
 }
 
-// folders returns the folders that to watch for changes to the file at path: the
+// folders returns the folders to watch for changes to the file at path: the
 // folder that contains the file, and the folder of each symbolic link in the path. If
 // the path is a folder, it is included. If a part of the path does not exist, the last
 // existing folder is included.

@@ -5,7 +5,7 @@ import "strings"
 // Entry is one entry of a request's descriptor.
 type Entry struct{ Key, Value string }
 
-// Domain is the tree of one domain's descriptors. It is immutable and may be used
+// Domain is the descriptor tree of one domain. It is immutable and may be used
 // concurrently.
 type Domain struct {
 	name string
@@ -15,33 +15,33 @@ type Domain struct {
 // Name returns the domain's name.
 func (d *Domain) Name() string { return d.name }
 
-// node is one descriptor of the tree.
+// node is one descriptor of a descriptor tree.
 type node struct {
-	children      map[string]*node // by key_value, or key
-	wildcards     []*node          // children whose pattern contains "*", in file order
-	pattern       string           // key_value, or key
+	children      map[string]*node // children by their pattern
+	wildcards     []*node          // children whose pattern contains "*", in the order of the file
+	pattern       string           // key_value, or only the key if the descriptor has no value
 	rule          *Rule
-	sharesCount   bool // matching values share one count (share_threshold)
-	valueToMetric bool // metric names contain the value (value_to_metric)
+	sharesCount   bool // all values that match the pattern share one count (share_threshold)
+	valueToMetric bool // metric names contain the value of the request (value_to_metric)
 }
 
-// matchKind is how an entry matched a node.
+// matchKind is the way in which an entry of a request matched a node.
 type matchKind uint8
 
 const (
-	matchExact    matchKind = iota // key and value
-	matchWildcard                  // a pattern with "*"
-	matchKey                       // the key alone
+	matchExact    matchKind = iota // key and value are equal
+	matchWildcard                  // a pattern with "*" matches key and value
+	matchKey                       // only the key is equal; the node has no value
 )
 
-// step is one level of the path to a rule.
+// step is one level of the path from the domain to a rule.
 type step struct {
 	node *node
 	how  matchKind
 }
 
-// Matcher finds rules. The zero value is ready for use. Reusing a Matcher reuses its
-// memory. It must not be used concurrently.
+// Matcher finds the rule for a descriptor. The zero value is ready for use. A Matcher
+// that is reused also reuses its buffers. It must not be used concurrently.
 type Matcher struct {
 	domain  *Domain
 	entries []Entry
@@ -49,9 +49,9 @@ type Matcher struct {
 	name    []byte
 }
 
-// Match returns the rule for a descriptor's entries, or nil. The other methods use
-// the result until the next call of Match; the Matcher retains entries until then.
-// Match does not allocate once the Matcher's buffers are large enough.
+// Match returns the rule for the entries of a descriptor, or nil. The other methods
+// refer to the last call of Match, and the Matcher retains entries until the next call
+// or until Forget. Match does not allocate once the Matcher's buffers are large enough.
 func (m *Matcher) Match(d *Domain, entries []Entry) *Rule {
 	m.domain, m.entries, m.steps = d, entries, m.steps[:0]
 	at := &d.top
@@ -69,14 +69,14 @@ func (m *Matcher) Match(d *Domain, entries []Entry) *Rule {
 	return nil
 }
 
-// Forget drops the result of the last Match, so that the Matcher retains no data of
-// the request.
+// Forget discards the result of the last Match, so that the Matcher does not retain
+// data of the request.
 func (m *Matcher) Forget() {
 	clear(m.steps)
 	m.domain, m.entries, m.steps = nil, nil, m.steps[:0]
 }
 
-// child returns the child of at that an entry matches, or nil.
+// child returns the child of node at that matches the entry, or nil.
 func (m *Matcher) child(at *node, e *Entry) (*node, matchKind) {
 	if len(at.children) == 0 {
 		return nil, matchExact
@@ -93,8 +93,9 @@ func (m *Matcher) child(at *node, e *Entry) (*node, matchKind) {
 	return at.children[e.Key], matchKey
 }
 
-// Value returns the value under which the i-th entry is counted after a Match that
-// found a rule: the entry's value, or the pattern if matching values share one count.
+// Value returns the value to use in the key of the i-th entry after a Match that found
+// a rule. This is the value of the entry, or the value part of the pattern if all
+// matching values share one count.
 func (m *Matcher) Value(i int) string {
 	if s := m.steps[i]; s.how == matchWildcard && s.node.sharesCount {
 		return m.patternValue(i)
@@ -102,7 +103,7 @@ func (m *Matcher) Value(i int) string {
 	return m.entries[i].Value
 }
 
-// patternValue returns the value part of the i-th node's pattern.
+// patternValue returns the value part of the pattern of the i-th matched node.
 func (m *Matcher) patternValue(i int) string {
 	pattern := m.steps[i].node.pattern
 	if rest, ok := strings.CutPrefix(pattern, m.entries[i].Key); ok && strings.HasPrefix(rest, "_") {
@@ -111,11 +112,11 @@ func (m *Matcher) patternValue(i int) string {
 	return pattern
 }
 
-// StatVaries reports whether the rule's metric names depend on the request.
+// StatVaries reports whether the metric name of the rule depends on the request.
 func (r *Rule) StatVaries() bool { return r.Detailed || r.variableName }
 
-// AppendStat appends the metric name of rule r, which the last Match found, and
-// returns the extended buffer.
+// AppendStat appends the metric name of rule r, which the last call of Match returned,
+// to dst and returns the extended buffer.
 func (m *Matcher) AppendStat(dst []byte, r *Rule) []byte {
 	if !r.StatVaries() {
 		return append(dst, r.Path...)
@@ -130,8 +131,8 @@ func (m *Matcher) AppendStat(dst []byte, r *Rule) []byte {
 	return dst
 }
 
-// statValue returns the value of the i-th level in a metric name; ok is false if
-// there is none.
+// statValue returns the value that the i-th level has in the metric name. If the level
+// has only a key there, ok is false.
 func (m *Matcher) statValue(i int, detailed bool) (value string, ok bool) {
 	s, value := m.steps[i], m.entries[i].Value
 	switch {
@@ -143,8 +144,8 @@ func (m *Matcher) statValue(i int, detailed bool) (value string, ok bool) {
 	return value, detailed || value != ""
 }
 
-// AppendPath appends the metric name of a descriptor with its own limit: its entries
-// as key_value.
+// AppendPath appends to dst the metric name of a descriptor of which the request
+// specifies the limit: the domain and the entries as key_value.
 func AppendPath(dst []byte, domain string, entries []Entry) []byte {
 	dst = append(append(dst, domain...), '.')
 	for i := range entries {
@@ -159,12 +160,12 @@ func AppendPath(dst []byte, domain string, entries []Entry) []byte {
 	return dst
 }
 
-// glob reports whether text matches a pattern in which "*" matches zero or more
-// characters. Its time is at most proportional to the product of both lengths,
-// usually to their sum.
+// glob reports whether text matches a pattern in which "*" matches zero or more bytes.
+// The time is usually proportional to the sum of both lengths, and at most proportional
+// to their product.
 func glob(pattern string, text []byte) bool {
 	p, t := 0, 0
-	star, mark := -1, 0 // the last "*", and the end of the text that it matches so far
+	star, mark := -1, 0 // index of the last "*" in pattern, and end of the text that it matches so far
 	for t < len(text) {
 		switch {
 		case p < len(pattern) && pattern[p] == '*':

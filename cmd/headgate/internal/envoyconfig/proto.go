@@ -10,13 +10,15 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// MaxResources is the maximum number of resources of one configuration.
+// MaxResources is the maximum number of resources in one configuration.
 const MaxResources = maxFiles
 
-// ParseResources builds a configuration from the resources of a control plane, as
-// [Parse] does from files: each resource has one domain, and rules and errors are the
-// same. Errors contain the resource's name. Resources are sorted by name, because
-// control planes send them in any order. The error is [Errors]. opts may be nil.
+// ParseResources builds a configuration from the resources of a control plane. It is
+// like [Parse], with resources in place of files: each resource has one domain, rules
+// and error messages are the same, and errors contain the name of the resource.
+// Resources are processed in the order of their names, because control planes send them
+// in any order. If resources are invalid, the error is [Errors]. The parameter opts may
+// be nil.
 func ParseResources(resources []*ratelimit.RateLimitConfig, opts *ParseOptions) (*Config, error) {
 	if len(resources) > MaxResources {
 		return nil, Errors{{File: "the configuration", Message: fmt.Sprintf("%d resources; must be at most %d", len(resources), MaxResources)}}
@@ -34,16 +36,16 @@ func ParseResources(resources []*ratelimit.RateLimitConfig, opts *ParseOptions) 
 	})
 }
 
-// converter converts protobuf messages to values like those of a file, so that both
-// have the same decoder. The values have no position.
+// converter converts protobuf messages to the same values that are read from files, so
+// that one decoder handles both. The converted values have no position.
 type converter struct {
 	file  string
 	count int
 	wrong *Error
 }
 
-// countValue counts one value. It returns false if there are too many or they are
-// nested too deep.
+// countValue counts one value. It records an error and returns false if there are too
+// many values or if they are nested too deeply.
 func (m *converter) countValue(depth int) bool {
 	m.count++
 	switch {
@@ -63,8 +65,8 @@ func (m *converter) config(r *ratelimit.RateLimitConfig) *value {
 	return v
 }
 
-// descriptors converts a list of descriptors; an empty list is nil. Each level counts
-// as two levels of a file.
+// descriptors converts a list of descriptors; it returns nil for an empty list. One
+// level of descriptors counts as two levels of nesting, as in a file.
 func (m *converter) descriptors(all []*ratelimit.RateLimitDescriptor, depth int) *value {
 	if len(all) == 0 {
 		return nil
@@ -90,8 +92,8 @@ func (m *converter) descriptors(all []*ratelimit.RateLimitDescriptor, depth int)
 	return result
 }
 
-// policy converts a rate_limit, which may be nil. The unit is converted to its name,
-// or to its number if it is unknown.
+// policy converts a rate_limit; r may be nil. The unit becomes its name, or its number
+// if the unit has no name.
 func (m *converter) policy(r *ratelimit.RateLimitPolicy, depth int) *value {
 	if r == nil {
 		return nil
@@ -160,7 +162,8 @@ func textValue(s string) *value { return &value{kind: text, text: s} }
 
 func boolValue(b bool) *value { return &value{kind: boolean, boolean: b} }
 
-// keyValues has one value for each key of a file, to save memory: values are large.
+// keyValues holds one shared *value for the name of every key that a configuration may
+// have. A value is large, so that mappings must not allocate one for each key.
 var keyValues = func() map[string]*value {
 	all := make(map[string]*value)
 	for _, keys := range keysOf {
@@ -171,21 +174,21 @@ var keyValues = func() map[string]*value {
 	return all
 }()
 
-// put sets a key of a mapping, unless its value is nil.
+// put sets a key of a mapping. It does nothing if the parameter to is nil.
 func (v *value) put(key string, to *value) {
 	if to != nil {
 		v.members = append(v.members, member{keyValues[key], to})
 	}
 }
 
-// putText sets a key to a string, unless it is empty.
+// putText sets a key of a mapping to a string. It does nothing if the string is empty.
 func (v *value) putText(key, s string) {
 	if s != "" {
 		v.put(key, textValue(s))
 	}
 }
 
-// putBool sets a key to true, unless the value is false.
+// putBool sets a key of a mapping to true. It does nothing if yes is false.
 func (v *value) putBool(key string, yes bool) {
 	if yes {
 		v.put(key, boolValue(yes))

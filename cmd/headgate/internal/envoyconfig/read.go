@@ -15,11 +15,11 @@ import (
 type reader struct {
 	file  string
 	count int
-	stack []*yaml.Node // nodes being read, from the root
+	stack []*yaml.Node // nodes that are being read, from the root
 }
 
-// readDocument returns the first document of a text, or nil if the text has none;
-// more reports whether another document follows.
+// readDocument returns the first YAML document of a text, or nil if the text has no
+// document. The result more is whether another document follows.
 func readDocument(file string, content []byte) (v *value, more bool, wrong *Error) {
 	if len(content) > MaxFileBytes {
 		return nil, false, loadError(file, 0, 0, fmt.Sprintf("file has %d bytes; must be at most %d", len(content), MaxFileBytes))
@@ -43,7 +43,7 @@ func readDocument(file string, content []byte) (v *value, more bool, wrong *Erro
 	return v, more, wrong
 }
 
-// malformed converts the error of the YAML loader.
+// malformed converts an error of the YAML loader.
 func malformed(file string, err error) *Error {
 	var load *yaml.LoadError
 	if !errors.As(err, &load) {
@@ -100,8 +100,8 @@ func (r *reader) value(n *yaml.Node) (*value, *Error) {
 	return v, nil
 }
 
-// members reads the keys of a mapping in order. The last value of a duplicate key
-// counts, also if it comes from a merged mapping.
+// members reads the keys of a mapping in order. If a key occurs more than once, its
+// last value applies, even if that comes from a merged mapping.
 func (r *reader) members(v *value, n *yaml.Node) *Error {
 	p := mappingBuilder{v, make(map[string]int)}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -112,7 +112,8 @@ func (r *reader) members(v *value, n *yaml.Node) *Error {
 	return nil
 }
 
-// mappingBuilder is a mapping being read, with the index of each key.
+// mappingBuilder is a mapping that is being read, with the index of each key in its
+// members.
 type mappingBuilder struct {
 	*value
 	at map[string]int
@@ -137,8 +138,8 @@ func (r *reader) member(p mappingBuilder, key, val *yaml.Node) *Error {
 	return nil
 }
 
-// put adds a key or replaces its value. A duplicate rate_limit or metadata extends
-// the earlier one.
+// put adds a key, or replaces the value of a key that exists. A second mapping for the
+// key rate_limit or metadata extends the first one instead.
 func (p mappingBuilder) put(m member) {
 	id := m.key.kind.String() + m.key.text
 	i, duplicate := p.at[id]
@@ -154,7 +155,7 @@ func (p mappingBuilder) put(m member) {
 	p.members[i] = m
 }
 
-// isMerge reports whether a key is the merge key <<, not a quoted string.
+// isMerge reports whether a key is the YAML merge key <<. A quoted "<<" is not.
 func isMerge(key *yaml.Node) bool {
 	if key.Kind != yaml.ScalarNode || key.Value != "<<" {
 		return false
@@ -162,8 +163,8 @@ func isMerge(key *yaml.Node) bool {
 	return key.Style == 0 || key.Tag == "!" || tagOf(key) == "!!merge"
 }
 
-// merge merges one mapping or a list of mappings into p. Earlier mappings of the list
-// override later ones.
+// merge merges one mapping, or each mapping of a list, into p. In a list, earlier
+// mappings override later ones.
 func (r *reader) merge(p mappingBuilder, from *yaml.Node) *Error {
 	all := []*yaml.Node{from}
 	if from.Kind == yaml.SequenceNode {

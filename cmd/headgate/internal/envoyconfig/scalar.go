@@ -14,17 +14,17 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Tags of scalars in addition to those of kinds.
+// Tags of scalars that are not the tag of any kind; [kind.String] returns the others.
 const (
 	tagString    = "!!str"
 	tagBinary    = "!!binary"
 	tagTimestamp = "!!timestamp"
 )
 
-// tagOf returns the explicit tag of a value, or "".
+// tagOf returns the tag that a node has explicitly, or "" if it has none.
 func tagOf(n *yaml.Node) string {
 	switch {
-	case n.Tag == "!": // ShortTag would return !!str
+	case n.Tag == "!": // for this tag, ShortTag would return !!str
 		return n.Tag
 	case n.Style&yaml.TaggedStyle == 0:
 		return ""
@@ -32,23 +32,24 @@ func tagOf(n *yaml.Node) string {
 	return n.ShortTag()
 }
 
-// scalar sets the kind and the value of a scalar, like the YAML library of
-// envoyproxy/ratelimit, or returns an error. The type of a plain scalar is inferred
-// from its text. So is the type of a tagged scalar, even in quotes: it must equal the
-// tag, except that an integer may be tagged as a float.
+// scalar sets the kind and the value of a scalar in the same way as the YAML library of
+// envoyproxy/ratelimit. It returns the cause of an error, or "". The type of a plain
+// scalar is inferred from its text. The type of a scalar with a tag is also inferred
+// from its text, even if the text is in quotes, and must then be equal to the tag,
+// except that an integer may have the tag of a float.
 func (v *value) scalar(n *yaml.Node) (cause string) {
 	tag := tagOf(n)
 	v.kind = text
 	switch tag {
 	case "":
 		if n.Style == 0 {
-			v.inferKind() // a quoted scalar is a string
+			v.inferKind() // a scalar in quotes is a string
 		}
 		return ""
 	case tagBinary:
 		return v.binary()
 	case null.String(), boolean.String(), integer.String(), floating.String(), tagTimestamp:
-	default: // always a string
+	default: // all other tags: the scalar is a string
 		return ""
 	}
 	inferred := v.inferredTag(tag == tagTimestamp)
@@ -71,8 +72,8 @@ func (v *value) inferredTag(timestamps bool) string {
 	return v.kind.String()
 }
 
-// binary decodes a base64 string. It must be UTF-8, like all strings in requests and
-// responses.
+// binary decodes a base64 string. The result must be UTF-8, because all strings in
+// requests and responses are.
 func (v *value) binary() (cause string) {
 	decoded, err := base64.StdEncoding.DecodeString(v.text)
 	if err != nil {
@@ -101,7 +102,8 @@ var specialFloats = map[string]float64{
 
 var floatPattern = regexp.MustCompile(`^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$`)
 
-// inferKind infers the kind and the value of a plain scalar. Dates are strings.
+// inferKind infers the kind and the value of a plain scalar from its text. Dates stay
+// strings.
 func (v *value) inferKind() {
 	if yes, ok := boolWords[v.text]; ok {
 		v.kind, v.boolean = boolean, yes
@@ -133,7 +135,8 @@ func (v *value) setNumber(digits string) {
 	}
 }
 
-// setFloat parses a floating-point number. A number out of range stays a string.
+// setFloat parses a floating-point number. If the number is out of range, the value
+// stays a string.
 func (v *value) setFloat(digits string) {
 	if f, err := strconv.ParseFloat(digits, 64); err == nil {
 		v.kind, v.float = floating, f
@@ -142,8 +145,8 @@ func (v *value) setFloat(digits string) {
 
 var timeLayouts = []string{"2006-1-2T15:4:5.999999999Z07:00", "2006-1-2t15:4:5.999999999Z07:00", "2006-1-2 15:4:5.999999999", "2006-1-2"}
 
-// isTime reports whether a text is a timestamp for the YAML library of
-// envoyproxy/ratelimit.
+// isTime reports whether the YAML library of envoyproxy/ratelimit reads a text as a
+// timestamp.
 func isTime(s string) bool {
 	if len(s) < 8 || s[4] != '-' || strings.Trim(s[:4], "0123456789") != "" {
 		return false

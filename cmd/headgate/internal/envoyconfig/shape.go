@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// The places of keys.
+// The mappings in which a key can occur.
 const (
 	inFile = iota
 	inDescriptor
@@ -14,10 +14,10 @@ const (
 	inReplaces
 )
 
-// placeNames are the names of the places in messages.
+// placeNames are the names of these mappings in messages.
 var placeNames = [...]string{"the top-level mapping", "a descriptor", "a rate_limit", "an entry of replaces"}
 
-// keysOf has the valid keys of each place.
+// keysOf has the valid keys of each kind of mapping.
 var keysOf = [...][]string{
 	inFile: {"domain", "descriptors"},
 	inDescriptor: {
@@ -33,8 +33,9 @@ func isKnownKey(key string) bool {
 	return slices.ContainsFunc(keysOf[:], func(keys []string) bool { return slices.Contains(keys, key) })
 }
 
-// checkKeys refuses keys and types of values that are valid nowhere. Like
-// envoyproxy/ratelimit, it ignores the place of a key.
+// checkKeys returns an error for a key, or a type of value, that is not valid in any
+// mapping. Like envoyproxy/ratelimit, it does not check whether the key is valid in the
+// mapping where it occurs.
 func checkKeys(file string, v *value) *Error {
 	fail := func(at *value, format string, args ...any) *Error {
 		return &Error{file, at.line, at.column, fmt.Sprintf(format, args...)}
@@ -69,7 +70,7 @@ func checkKeys(file string, v *value) *Error {
 	return nil
 }
 
-// decoder decodes values. It keeps the first error.
+// decoder converts values to Go types. It records only the first error.
 type decoder struct {
 	file     string
 	wrong    *Error
@@ -88,7 +89,8 @@ func (d *decoder) warn(v *value, format string, args ...any) {
 	}
 }
 
-// mismatch records a type error with the message of the YAML library.
+// mismatch records a type error, with the message of the YAML library that
+// envoyproxy/ratelimit uses.
 func (d *decoder) mismatch(v *value, into string) {
 	text := v.kind.String()
 	if v.kind < list {
@@ -97,8 +99,9 @@ func (d *decoder) mismatch(v *value, into string) {
 	d.fail(v, fmt.Sprintf("error loading config file: yaml: unmarshal errors:\n  line %d: cannot unmarshal %s into %s", v.line, text, into))
 }
 
-// mapping reports whether v is a mapping; nil and null are not. It adds a warning for
-// each key that has no effect at a place.
+// mapping reports whether v is a mapping; it returns false if v is nil or null. The
+// parameter at is the kind of the mapping. A key that has no effect in such a mapping
+// produces a warning.
 func (d *decoder) mapping(v *value, at int) bool {
 	if v == nil || v.kind == null {
 		return false

@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// Bounds on a file and a configuration limit the cost of reading them.
+// Limits that bound the cost of reading a file or a configuration.
 const (
-	MaxFileBytes     = 4 << 20     // of text
-	maxDepth         = 100         // of nested lists and mappings: two for each level of descriptors
-	maxValues        = 500_000     // one that an alias repeats counts each time
-	maxNameBytes     = 64 << 20    // of the names of all rules; each contains the names of its parents
-	maxComparedBytes = 200_000_000 // of names, compared to find rules that never match
-	maxWarnings      = 1000        // per file, and for all names in replaces
+	MaxFileBytes     = 4 << 20     // size of a file
+	maxDepth         = 100         // nesting depth of lists and mappings; a level of descriptors has two
+	maxValues        = 500_000     // number of values; a value that an alias repeats counts each time
+	maxNameBytes     = 64 << 20    // total length of the names of all rules; a name contains those of its parents
+	maxComparedBytes = 200_000_000 // total length of the names that are compared to find rules that never match
+	maxWarnings      = 1000        // number of warnings per file, and for all names in replaces
 )
 
 // kind is the type of a value in YAML 1.1, which envoyproxy/ratelimit reads: yes is
@@ -35,24 +35,25 @@ func (k kind) String() string {
 	return [...]string{"!!null", "!!bool", "!!int", "!!int", "!!float", "!!str", "!!seq", "!!map"}[k]
 }
 
-// value is a value in a file.
+// value is one value in a configuration file.
 type value struct {
 	kind     kind
-	text     string  // of a scalar, as written
-	number   int64   // of an integer
-	unsigned uint64  // of a bigInteger
-	float    float64 // of a floating
-	boolean  bool    // of a boolean
+	text     string  // text of a scalar, as written
+	number   int64   // value, if the kind is integer
+	unsigned uint64  // value, if the kind is bigInteger
+	float    float64 // value, if the kind is floating
+	boolean  bool    // value, if the kind is boolean
 	items    []*value
-	members  []member // each key once
-	base     *value   // the earlier mapping of a duplicate key; its keys apply unless this one has them
+	members  []member // keys and values of a mapping; no key occurs twice
+	base     *value   // the earlier mapping if the key of this one is a duplicate; its keys apply unless members has them
 	line     int
 	column   int
 }
 
 type member struct{ key, value *value }
 
-// get returns the value of a key, or nil.
+// get returns the value of a key of a mapping, or nil. It also searches the earlier
+// mappings of a duplicate key.
 func (v *value) get(key string) *value {
 	for ; v != nil; v = v.base {
 		for _, m := range v.members {
@@ -64,14 +65,15 @@ func (v *value) get(key string) *value {
 	return nil
 }
 
-// clipped returns a scalar for messages: as written, bounded.
+// clipped returns the text of a scalar for an error message, as written but shortened.
 func (v *value) clipped() string { return clip(v.text) }
 
-// goText returns a value as in the messages of envoyproxy/ratelimit, bounded: yes is
-// true, 010 is 8.
+// goText returns a value for an error message as envoyproxy/ratelimit prints it, but
+// shortened: yes is printed as true, and 010 as 8.
 func (v *value) goText() string { return clip(fmt.Sprint(v.generic())) }
 
-// generic returns a value as Go's YAML libraries decode it into any.
+// generic returns the value that Go's YAML libraries return if they decode into a
+// variable of type any.
 func (v *value) generic() any {
 	switch v.kind {
 	case null:
@@ -100,7 +102,7 @@ func (v *value) generic() any {
 	return v.text
 }
 
-// maxShownBytes bounds the text of a file in messages.
+// maxShownBytes is the maximum number of bytes of a file's text in a message.
 const maxShownBytes = 60
 
 func clip(s string) string {
