@@ -142,9 +142,9 @@ func TestBenchWithTLS(t *testing.T) {
 		{"http", "https", show, "certificate"}, // for 127.0.0.1, or unknown
 		{"http", "https", append(trust[:2:2], show...), "127.0.0.1"},
 		{"http", "http", trust, "require an https://, grpcs:// or rediss:// URL"},
-		{"http", "https", []string{"--ca", own + "/tls.key"}, "holds no certificate"},
+		{"http", "https", []string{"--ca", own + "/tls.key"}, "contains no certificate"},
 		{"http", "https", []string{"--ca", own + "/none"}, "--ca, --cert and --key: open"},
-		{"http", "https", show[:2], "--ca, --cert and --key: a certificate file requires a key file"},
+		{"http", "https", show[:2], "--ca, --cert and --key: the certificate file and the key file must be set together"},
 	} {
 		args := append([]string{"bench", c.scheme + "://" + p.addrs[c.name], "--duration", "50ms", "--connections", "2"}, c.flags...)
 		out, _ := exec.Command("headgate", args...).CombinedOutput()

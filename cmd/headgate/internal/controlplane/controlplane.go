@@ -21,8 +21,8 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// Server is a control plane over TCP. It is created with [Start], stops at the end of
-// the test, and may be used concurrently.
+// Server is an xDS control plane over TCP. Create it with [Start]. It is stopped at the
+// end of the test, and may be used concurrently.
 type Server struct {
 	t    testing.TB
 	tls  *tls.Config
@@ -37,7 +37,7 @@ type Server struct {
 	headers  []metadata.MD
 }
 
-// Start starts a server on a free loopback port; with TLS if config is not nil.
+// Start starts a server on a free loopback port. It uses TLS if config is not nil.
 func Start(t testing.TB, config *tls.Config) *Server {
 	t.Helper()
 	s := &Server{t: t, tls: config, addr: "127.0.0.1:0"}
@@ -46,14 +46,15 @@ func Start(t testing.TB, config *tls.Config) *Server {
 	return s
 }
 
-// Addr returns the address, which stays the same after [Server.Down].
+// Addr returns the address of the server. The address also stays the same after
+// [Server.Down] and [Server.Up].
 func (s *Server) Addr() string { return s.addr }
 
-// Secure sets the TLS configuration, nil for plain text, from the next call of
-// [Server.Up] on.
+// Secure sets the TLS configuration, or plain text if config is nil. It takes effect at
+// the next call of [Server.Up].
 func (s *Server) Secure(config *tls.Config) { s.tls = config }
 
-// Up starts the server again at the same address, without a configuration.
+// Up starts a stopped server again, at the same address and without a configuration.
 func (s *Server) Up() {
 	s.t.Helper()
 	ln, err := s.listen()
@@ -75,12 +76,12 @@ func (s *Server) Up() {
 	discovery.RegisterAggregatedDiscoveryServiceServer(s.grpc, server.NewServer(ctx, s.cache, callbacks))
 	go func(server *grpc.Server, done chan<- struct{}) {
 		defer close(done)
-		_ = server.Serve(ln) // clients detect errors
+		_ = server.Serve(ln) // the error is ignored: clients detect failures
 	}(s.grpc, s.done)
 }
 
-// listen listens on the server's address. Until clients have closed their
-// connections, another socket may use the port.
+// listen listens on the address of the server. It tries again for up to 2 s, because
+// another socket may use the port until the clients have closed their connections.
 func (s *Server) listen() (ln net.Listener, err error) {
 	for range 100 {
 		if ln, err = net.Listen("tcp", s.addr); err == nil { //nolint:noctx // a loopback port
@@ -91,7 +92,7 @@ func (s *Server) listen() (ln net.Listener, err error) {
 	return nil, err
 }
 
-// Down stops the server immediately.
+// Down stops the server immediately and closes its connections.
 func (s *Server) Down() {
 	s.mu.Lock()
 	running, cancel, done := s.grpc, s.cancel, s.done
@@ -101,7 +102,7 @@ func (s *Server) Down() {
 	<-done
 }
 
-// Push replaces the configuration of a node.
+// Push replaces the configuration of the node with the given ID.
 func (s *Server) Push(node, version string, configs ...*ratelimit.RateLimitConfig) {
 	s.t.Helper()
 	resources := make([]types.Resource, len(configs))
@@ -135,21 +136,22 @@ func (s *Server) requestReceived(_ int64, request *discovery.DiscoveryRequest) e
 	return nil
 }
 
-// Requests returns all requests of all clients.
+// Requests returns all requests that all clients have sent.
 func (s *Server) Requests() []*discovery.DiscoveryRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
 }
 
-// Headers returns the request headers of all streams.
+// Headers returns the request headers of all streams that clients have opened.
 func (s *Server) Headers() []metadata.MD {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.headers)
 }
 
-// Refusals returns the reasons of all rejections, by the version that the client kept.
+// Refusals returns the reasons with which clients rejected a configuration, by the
+// version that the client kept.
 func (s *Server) Refusals() map[string][]string {
 	found := make(map[string][]string)
 	for _, r := range s.Requests() {

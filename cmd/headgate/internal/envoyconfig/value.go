@@ -45,7 +45,7 @@ type value struct {
 	boolean  bool    // value, if the kind is boolean
 	items    []*value
 	members  []member // keys and values of a mapping; no key occurs twice
-	base     *value   // the earlier mapping if the key of this one is a duplicate; its keys apply unless members has them
+	base     *value   // earlier mapping of a duplicate key; its keys apply unless members has them
 	line     int
 	column   int
 }

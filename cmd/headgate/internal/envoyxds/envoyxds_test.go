@@ -215,13 +215,13 @@ func TestMaxMessageBytes(t *testing.T) {
 func TestNew(t *testing.T) {
 	t.Parallel()
 	for want, opts := range map[string]envoyxds.Options{
-		"Server is empty":                        {},
-		"a certificate file requires a key file": {Server: "s:1", TLS: &tlsfiles.Files{Cert: "c"}},
-		"no such file":                           {Server: "s:1", TLS: &tlsfiles.Files{CA: t.TempDir() + "/ca"}},
-		"no such file or directory":              {Server: "s:1", TLS: &tlsfiles.Files{Cert: "/nowhere/c", Key: "/nowhere/k"}},
-		"is not valid UTF-8":                     {Server: "s:1", NodeID: "\xff"},
-		"Metadata is not valid UTF-8":            {Server: "s:1", NodeMetadata: map[string]string{"zone": "\xff"}},
-		"holds no certificate":                   {Server: "s:1", TLS: &tlsfiles.Files{CA: "envoyxds.go"}},
+		"Server is empty": {},
+		"the certificate file and the key file must be set together": {Server: "s:1", TLS: &tlsfiles.Files{Cert: "c"}},
+		"no such file":                {Server: "s:1", TLS: &tlsfiles.Files{CA: t.TempDir() + "/ca"}},
+		"no such file or directory":   {Server: "s:1", TLS: &tlsfiles.Files{Cert: "/nowhere/c", Key: "/nowhere/k"}},
+		"is not valid UTF-8":          {Server: "s:1", NodeID: "\xff"},
+		"Metadata is not valid UTF-8": {Server: "s:1", NodeMetadata: map[string]string{"zone": "\xff"}},
+		"contains no certificate":     {Server: "s:1", TLS: &tlsfiles.Files{CA: "envoyxds.go"}},
 	} {
 		if _, err := envoyxds.New(new(rulesRecorder), &opts); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)

@@ -34,7 +34,8 @@ func openGRPC(u *url.URL, opts *Options) func(context.Context) (client, error) {
 	}
 }
 
-// check makes a call for each key. The calls are concurrent, each on its own stream.
+// check makes one call for each key. The calls are concurrent, each on its own HTTP/2
+// stream.
 func (c *grpcClient) check(ctx context.Context, keys []string) (allowed int, err error) {
 	if len(keys) == 1 {
 		ok, err := c.checkOne(ctx, keys[0])

@@ -22,7 +22,7 @@ type httpClient struct {
 
 func openHTTP(u *url.URL, opts *Options) func(context.Context) (client, error) {
 	at := *u
-	at.User = nil // the API has no users, and errors repeat the URL
+	at.User = nil // the API has no users, and errors contain the URL
 	if at.Path == "" || at.Path == "/" {
 		at.Path = "/v1/check"
 	}
@@ -35,7 +35,7 @@ func openHTTP(u *url.URL, opts *Options) func(context.Context) (client, error) {
 	}
 }
 
-// checkBody is the body of a call.
+// checkBody is the request body of a call.
 type checkBody struct {
 	Policy string `json:"policy,omitempty"`
 	Limit  string `json:"limit,omitempty"`
@@ -61,7 +61,7 @@ func (c *httpClient) checkOne(ctx context.Context, key string) (allowed bool, er
 		body.Limit = c.limit
 	}
 	c.body.Reset()
-	_ = json.NewEncoder(&c.body).Encode(body) // strings can always be encoded
+	_ = json.NewEncoder(&c.body).Encode(body) // cannot fail: strings can always be encoded
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(c.body.Bytes()))
 	if err != nil {
 		return false, err

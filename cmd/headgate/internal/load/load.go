@@ -1,6 +1,7 @@
 // Package load measures the throughput and the latency of a running service. It is a
-// client of the HTTP API, the Redis-compatible endpoint or Envoy's rate limit service:
-// each connection sends its next call when the response of the last one has arrived.
+// client of the HTTP API, the Redis-compatible endpoint or Envoy's rate limit service.
+// Each connection sends its next call when it has received the response to the previous
+// one.
 package load
 
 import (
@@ -20,28 +21,29 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Bounds on a run.
+// Limits of a load test.
 const (
 	MaxConnections = 10_000
 	MaxPipeline    = 1_000
-	maxLatency     = time.Minute // longer calls are recorded as this
+	maxLatency     = time.Minute // a longer call is recorded with this latency
 	callTimeout    = 10 * time.Second
 )
 
-// Options configure a run. A field that is zero has its default.
+// Options configure a load test. A field with the zero value has the default given in
+// its comment.
 type Options struct {
 	Connections int            // concurrent connections; 0 means 50
-	Duration    time.Duration  // 0 means 10 s
-	Keys        int            // number of keys, of which each call uses a random one; 0 means 10,000
-	Pipeline    int            // calls in flight per connection, not over HTTP; 0 means 1
+	Duration    time.Duration  // duration of the load; 0 means 10 s
+	Keys        int            // number of keys from which each call chooses one randomly; 0 means 10,000
+	Pipeline    int            // calls in flight per connection; must be 1 for HTTP; 0 means 1
 	Limit       headgate.Limit // limit of each call; the zero value means 1000000/1s
 	Policy      string         // policy of each call, instead of Limit; Redis clients then use HG.CHECK
 	Domain      string         // domain of Envoy calls; empty means headgate
-	Entry       string         // key of the one entry of an Envoy call; empty means key
-	TLS         *tls.Config    // for URLs with TLS; nil: system CAs, no client certificate
+	Entry       string         // key of the single descriptor entry in Envoy calls; empty means key
+	TLS         *tls.Config    // for URLs with TLS; nil means the system's CAs and no client certificate
 }
 
-// Result contains the measurements of a run.
+// Result contains the measurements of a load test.
 type Result struct {
 	Took                    time.Duration
 	Allowed, Denied, Failed int64
@@ -49,19 +51,20 @@ type Result struct {
 	latency                 *hdrhistogram.Histogram
 }
 
-// Calls returns the number of calls that were answered.
+// Calls returns the number of calls that were allowed or denied, without failed calls.
 func (r *Result) Calls() int64 { return r.Allowed + r.Denied }
 
 // PerSecond returns the number of answered calls per second.
 func (r *Result) PerSecond() float64 { return float64(r.Calls()) / r.Took.Seconds() }
 
-// Latency returns a percentile of the latency, to 3 digits and at least a microsecond.
-// 100 is the maximum. Calls that were sent together count as one.
+// Latency returns the given percentile of the latency, accurate to 3 digits and to a
+// microsecond; 100 returns the maximum. Calls that were sent together count as a single
+// measurement.
 func (r *Result) Latency(percent float64) time.Duration {
 	return time.Duration(r.latency.ValueAtPercentile(percent)) * time.Microsecond
 }
 
-// Run is a load in progress. Create it with [Start].
+// Run is a running load test. Create it with [Start].
 type Run struct {
 	opts    Options
 	open    func(ctx context.Context) (client, error)
@@ -74,23 +77,23 @@ type Run struct {
 	latencies               []*latencies
 }
 
-// latencies is a histogram that some of the connections share.
+// latencies is a latency histogram. Several connections may share one.
 type latencies struct {
 	mu   sync.Mutex
 	seen *hdrhistogram.Histogram
 }
 
-// client makes calls on one connection. It is used on one goroutine.
+// client makes calls on one connection. It must be used on one goroutine only.
 type client interface {
-	// check makes a call for each key and returns how many were allowed. The others were
-	// denied.
+	// check makes one call for each key and returns the number of calls that were
+	// allowed. All other calls were denied.
 	check(ctx context.Context, keys []string) (allowed int, err error)
 	close()
 }
 
-// Start opens all connections, makes one call on each, and begins to measure. It returns
-// an error if the service is unreachable or refuses the call. The load ends after its
-// duration or with ctx; [Run.Wait] waits for the end.
+// Start opens all connections, makes one call on each, and then starts the load. It
+// returns an error if the service is unreachable or refuses a call. The load ends when
+// its duration has passed or ctx ends; [Run.Wait] waits for that.
 func Start(ctx context.Context, rawURL string, opts *Options) (*Run, error) {
 	r := &Run{}
 	if opts != nil {
@@ -140,9 +143,9 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// openAll opens all connections, or none, and makes one call on each. So a service that
-// refuses the calls is an error before the load begins, and the time to connect is not
-// part of a latency.
+// openAll opens all connections and makes one call on each. If one fails, it closes all
+// of them. The first calls ensure that a service that refuses calls is reported before
+// the load begins, and that the time to connect is not included in the latency.
 func (r *Run) openAll(ctx context.Context) (all []client, err error) {
 	for range r.opts.Connections {
 		c, err := r.open(ctx)
@@ -160,7 +163,7 @@ func (r *Run) openAll(ctx context.Context) (all []client, err error) {
 	return all, nil
 }
 
-// firstCheck makes one call that is not measured.
+// firstCheck makes one call on a connection. The call is not measured.
 func (r *Run) firstCheck(ctx context.Context, c client) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -168,8 +171,8 @@ func (r *Run) firstCheck(ctx context.Context, c client) error {
 	return err
 }
 
-// work makes calls on one connection until the run ends. It replaces a connection that
-// fails.
+// work makes calls on one connection until the load ends. If the connection fails, work
+// opens a new one.
 func (r *Run) work(ctx context.Context, c client, seen *latencies) {
 	defer func() { c.close() }()
 	keys := make([]string, r.opts.Pipeline)
@@ -187,8 +190,8 @@ func (r *Run) work(ctx context.Context, c client, seen *latencies) {
 	}
 }
 
-// reopen replaces a connection that failed. It pauses before each try, so that a service
-// that fails immediately does not get a flood of connections.
+// reopen opens a new connection in place of one that failed. It pauses before each
+// attempt, so that a service that fails immediately is not flooded with connections.
 func (r *Run) reopen(ctx context.Context) client {
 	for {
 		pause(ctx)
@@ -207,7 +210,7 @@ func (r *Run) reopen(ctx context.Context) client {
 	}
 }
 
-// clientTLS returns the TLS configuration for connections to a host.
+// clientTLS returns the TLS configuration for connections to the host.
 func (o *Options) clientTLS(host string) *tls.Config {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if o.TLS != nil {
@@ -217,7 +220,7 @@ func (o *Options) clientTLS(host string) *tls.Config {
 	return config
 }
 
-// measure makes a call for each key and records the result.
+// measure makes one call for each key and records the results and the latency.
 func (r *Run) measure(ctx context.Context, c client, keys []string, seen *latencies) error {
 	callCtx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -234,12 +237,13 @@ func (r *Run) measure(ctx context.Context, c client, keys []string, seen *latenc
 	return seen.seen.RecordValue(min(max(1, took.Microseconds()), maxLatency.Microseconds()))
 }
 
-// over reports whether the run has ended.
+// over reports whether the load has ended.
 func (r *Run) over(ctx context.Context) bool {
 	return r.stop.Load() || ctx.Err() != nil || time.Since(r.began) >= r.opts.Duration
 }
 
-// fail counts failed calls, unless they were canceled because the run ends.
+// fail counts failed calls. It ignores calls that were canceled because the load has
+// ended.
 func (r *Run) fail(ctx context.Context, calls int, err error) {
 	if ctx.Err() != nil {
 		return
@@ -256,7 +260,7 @@ func pause(ctx context.Context) {
 	}
 }
 
-// Now returns the measurements so far, without the latency.
+// Now returns the current measurements, without the latency.
 func (r *Run) Now() *Result {
 	result := &Result{Took: time.Since(r.began), Allowed: r.allowed.Load(), Denied: r.denied.Load(), Failed: r.failed.Load()}
 	if first := r.first.Load(); first != nil {
@@ -265,7 +269,7 @@ func (r *Run) Now() *Result {
 	return result
 }
 
-// Wait waits until the run has ended and returns its measurements.
+// Wait waits until the load has ended and returns the measurements.
 func (r *Run) Wait() *Result {
 	r.workers.Wait()
 	result := r.Now()
@@ -276,8 +280,8 @@ func (r *Run) Wait() *Result {
 	return result
 }
 
-// closedClient is a connection that was closed and not replaced, because the run has
-// ended.
+// closedClient takes the place of a connection that was closed and not replaced,
+// because the load has ended.
 type closedClient struct{}
 
 func (closedClient) check(context.Context, []string) (int, error) {

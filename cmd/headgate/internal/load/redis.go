@@ -14,15 +14,15 @@ import (
 	"time"
 )
 
-// redisClient sends CL.THROTTLE, or HG.CHECK with a policy, on one connection. It encodes
-// and decodes the few bytes itself: a client library would need more CPU than the
-// service.
+// redisClient makes calls on one connection, with CL.THROTTLE, or with HG.CHECK if
+// there is a policy. It encodes and decodes the protocol itself, because a client
+// library would need more CPU time than the service.
 type redisClient struct {
 	conn  net.Conn
 	lines *bufio.Reader
 	out   []byte
 	command
-	stop func() bool // undoes the close at the end of the context
+	stop func() bool // cancels the closing of the connection at the end of the context
 }
 
 func openRedis(u *url.URL, opts *Options) (func(context.Context) (client, error), error) {
@@ -40,7 +40,7 @@ func openRedis(u *url.URL, opts *Options) (func(context.Context) (client, error)
 			return nil, err
 		}
 		c := &redisClient{conn: conn, lines: bufio.NewReaderSize(conn, 16<<10), command: *cmd}
-		c.stop = context.AfterFunc(ctx, func() { _ = conn.Close() }) // which ends pending reads with the run
+		c.stop = context.AfterFunc(ctx, func() { _ = conn.Close() }) // ends a pending read
 		if err := c.login(u.User); err != nil {
 			c.close()
 			return nil, err
@@ -49,11 +49,12 @@ func openRedis(u *url.URL, opts *Options) (func(context.Context) (client, error)
 	}, nil
 }
 
-// command is a command without its key, and the element of its reply that means allowed.
+// command is a command without its key, and the condition under which its reply means
+// allowed.
 type command struct {
 	before, after []string // arguments before and after the key
-	element       int      // index in the reply
-	allowed       string   // value of that element if the call is allowed
+	element       int      // index of the element to test in the reply
+	allowed       string   // value of this element if the call is allowed
 }
 
 func newCommand(opts *Options) (*command, error) {
@@ -90,7 +91,8 @@ func (c *redisClient) login(user *url.Userinfo) error {
 	return err
 }
 
-// appendCommand appends the RESP encoding of a command with these arguments.
+// appendCommand appends the RESP encoding of one command, whose arguments are the
+// elements of all lists.
 func appendCommand(out []byte, lists ...[]string) []byte {
 	n := 0
 	for _, args := range lists {
@@ -129,7 +131,7 @@ func (c *redisClient) check(ctx context.Context, keys []string) (allowed int, er
 	return allowed, nil
 }
 
-// reply reads the reply of a call, an array.
+// reply reads the reply to a call, which must be an array.
 func (c *redisClient) reply() (allowed bool, err error) {
 	line, err := c.line()
 	if err != nil {
@@ -137,7 +139,7 @@ func (c *redisClient) reply() (allowed bool, err error) {
 	}
 	count, err := strconv.Atoi(strings.TrimPrefix(line, "*"))
 	if strings.HasPrefix(strings.ToLower(line), "-err unknown command") {
-		return false, fmt.Errorf("the server answers %.200q: this looks like Redis, not Headgate (redis://127.0.0.1:6380 by default)", line)
+		return false, fmt.Errorf("the server answers %.200q: it appears to be Redis, not Headgate; by default, Headgate listens on redis://127.0.0.1:6380", line)
 	}
 	if err != nil || line[0] != '*' || count <= c.element || count > 64 {
 		return false, fmt.Errorf("the server answers %.200q", line)
@@ -153,7 +155,7 @@ func (c *redisClient) reply() (allowed bool, err error) {
 	return allowed, nil
 }
 
-// value reads a value and returns its first line.
+// value reads one RESP value, including nested values, and returns its first line.
 func (c *redisClient) value(depth int) (line string, err error) {
 	if line, err = c.line(); err != nil || line[0] != '*' && line[0] != '$' {
 		return line, err
@@ -191,7 +193,7 @@ func (c *redisClient) close() {
 	_ = c.conn.Close()
 }
 
-// opener returns a function that opens connections to a URL.
+// opener returns a function that opens a connection to the service at rawURL.
 func opener(rawURL string, opts *Options) (func(context.Context) (client, error), error) {
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Host == "" {

@@ -1,5 +1,5 @@
-// Package localaccess decides what belongs to this machine: listen addresses, the Host of
-// a request, and the site of the page that had a browser send it.
+// Package localaccess decides whether something belongs to this machine: a listen
+// address, the Host of a request, or the web page that made a browser send a request.
 //
 // # The rule
 //
@@ -31,8 +31,8 @@ import (
 	"strings"
 )
 
-// Address reports whether a listen address, as host:port or unix:/path, can be reached
-// from this machine only.
+// Address reports whether a listener at the address, host:port or unix:/path, is
+// reachable only from this machine.
 func Address(address string) bool {
 	if strings.HasPrefix(address, "unix:") {
 		return true
@@ -41,29 +41,31 @@ func Address(address string) bool {
 	return err == nil && (loopback(host) || strings.EqualFold(host, "localhost"))
 }
 
-// Addr reports whether the address of an open listener can be reached from this machine
-// only.
+// Addr reports whether an open listener at the address is reachable only from this
+// machine.
 func Addr(addr net.Addr) bool {
 	_, socket := addr.(*net.UnixAddr)
 	return socket || addr != nil && Address(addr.String())
 }
 
-// Host reports whether the Host of a request, with or without a port, names this machine.
+// Host reports whether the Host of a request, with or without a port, is a name or
+// address of this machine.
 func Host(host string) bool {
 	name := hostName(host)
 	return loopback(name) || name == "localhost" || strings.HasSuffix(name, ".localhost")
 }
 
-// NamedHost reports whether the Host of a request cannot be a rebound name: it is that of
-// [Host], a literal address, or one of names, whose case does not matter.
+// NamedHost reports whether the Host of a request cannot be the result of DNS
+// rebinding. It returns true if [Host] does, for a literal IP address, and for one of
+// names, ignoring case.
 func NamedHost(host string, names ...string) bool {
 	name := hostName(host)
 	_, err := netip.ParseAddr(name)
 	return err == nil || Host(host) || slices.ContainsFunc(names, func(other string) bool { return strings.EqualFold(other, name) })
 }
 
-// hostName is the lower-case name or address in a Host, without port, brackets and final
-// dot.
+// hostName returns the name or address in a Host, in lower case, without port, brackets
+// and trailing dot.
 func hostName(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -76,10 +78,10 @@ func loopback(host string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// CrossSite reports whether a page of another origin had a browser send r. Reading by
-// following a link is not cross-site: a GET or HEAD whose answer becomes the page of a
-// tab. Browsers without Sec-Fetch-Site are judged by Origin. Clients that are not
-// browsers send neither and are not cross-site.
+// CrossSite reports whether a web page of another origin made a browser send r. It
+// returns false if the user followed a link, which is a GET or HEAD request whose
+// response is shown as a page. For browsers that do not send Sec-Fetch-Site, it checks
+// the Origin field. It returns false for other clients, which send neither field.
 func CrossSite(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "none", "same-origin":
@@ -91,8 +93,8 @@ func CrossSite(r *http.Request) bool {
 	return !reads || r.Header.Get("Sec-Fetch-Dest") != "document"
 }
 
-// foreignOrigin reports whether a request has an Origin that is not its Host. "null" is
-// foreign.
+// foreignOrigin reports whether the Origin field of a request differs from its Host. It
+// returns true for the origin "null", and false if there is no Origin field.
 func foreignOrigin(r *http.Request) bool {
 	origin := r.Header.Get("Origin")
 	if origin == "" {
@@ -102,7 +104,7 @@ func foreignOrigin(r *http.Request) bool {
 	return err != nil || !strings.EqualFold(u.Host, r.Host)
 }
 
-// Proxied reports whether header fields show that a proxy sent the request on.
+// Proxied reports whether header fields of the request show that a proxy forwarded it.
 func Proxied(h http.Header) bool {
 	return slices.ContainsFunc([]string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", "Via"}, func(field string) bool {
 		return len(h[field]) > 0

@@ -1,6 +1,6 @@
-// Package logs protects a service from its log: a reader that blocks delays no request, a
-// flood of equal lines is sampled, and the lines of an HTTP server contain no client
-// addresses.
+// Package logs keeps logging from harming the service: requests are not delayed while
+// the reader of the log blocks, repeated lines are sampled, and client addresses are
+// removed from the lines that net/http logs.
 package logs
 
 import (
@@ -9,24 +9,25 @@ import (
 	"sync"
 )
 
-// Queue writes lines in the background, so that no caller waits for a full pipe. Create
-// it with [NewQueue] and close it after use. Its methods may be called concurrently.
+// Queue writes log lines in the background, so that callers do not wait while the
+// writer blocks, for example on a full pipe. Create it with [NewQueue] and close it
+// after use. Its methods may be called concurrently.
 type Queue struct {
 	to    io.Writer
-	max   int           // bytes in waiting
+	max   int           // maximum number of bytes that are queued
 	wake  chan struct{} // signals that there is text to write, or that the queue is closed
 	ended chan struct{}
 
 	mu      sync.Mutex
 	waiting []byte
-	lines   uint64 // in waiting
+	lines   uint64 // number of queued lines
 	dropped uint64
 	closed  bool
 }
 
-// NewQueue returns a queue that writes to a writer. At most max bytes are queued, in
-// addition to at most max bytes that are being written. A line that does not fit is
-// dropped.
+// NewQueue returns a queue that writes to the parameter to. At most max bytes are
+// queued, in addition to at most max bytes that are being written. Lines that do not
+// fit are dropped.
 func NewQueue(to io.Writer, max int) *Queue {
 	q := &Queue{to: to, max: max, wake: make(chan struct{}, 1), ended: make(chan struct{})}
 	go q.run()
@@ -48,16 +49,17 @@ func (q *Queue) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Dropped returns the number of lines that were lost, because they did not fit or the
-// writer failed.
+// Dropped returns the number of lines that were dropped because they did not fit or
+// because the writer failed.
 func (q *Queue) Dropped() uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.dropped
 }
 
-// Close refuses further lines and waits until the queued ones are written. If ctx ends
-// first, it returns the error of ctx, and a write that has begun continues.
+// Close stops accepting lines and waits until the queued lines are written. If ctx ends
+// first, Close returns the error of ctx; a write that has begun continues in the
+// background.
 func (q *Queue) Close(ctx context.Context) error {
 	q.mu.Lock()
 	q.closed = true
@@ -71,7 +73,7 @@ func (q *Queue) Close(ctx context.Context) error {
 	}
 }
 
-// signal wakes run.
+// signal wakes the goroutine of run.
 func (q *Queue) signal() {
 	select {
 	case q.wake <- struct{}{}:
@@ -90,13 +92,13 @@ func (q *Queue) run() {
 			}
 		}
 		if spare = text; closed {
-			return // no line was queued after the text that was just written
+			return // no further line was queued during the write
 		}
 	}
 }
 
-// take returns the queued text and its number of lines. The next lines are queued in
-// spare.
+// take returns the queued text and its number of lines, and empties the queue. The
+// parameter spare becomes the buffer for the next lines.
 func (q *Queue) take(spare []byte) (text []byte, lines uint64, closed bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -105,7 +107,7 @@ func (q *Queue) take(spare []byte) (text []byte, lines uint64, closed bool) {
 	return text, lines, q.closed
 }
 
-// countLost counts lines that could not be written.
+// countLost counts lines that could not be written as dropped.
 func (q *Queue) countLost(lines uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -9,15 +9,16 @@ import (
 // The zero value is ready to use. Its methods may be called concurrently.
 type Sampler struct {
 	mu         sync.Mutex
-	second     int64 // in which logged counts
+	second     int64 // second for which lines are counted in logged
 	logged     int
-	suppressed uint64 // since the last line that was logged
-	total      uint64 // suppressed lines since the start
+	suppressed uint64 // number of suppressed lines since the last logged line
+	total      uint64 // number of suppressed lines since the start
 }
 
-// Take reports whether a line is logged at now: at most perSecond lines are in each
-// second. For a line that is logged it also returns how many were suppressed since the
-// last one. now is in nanoseconds since any fixed time.
+// Take reports whether a line may be logged at the time given by the parameter now, in
+// nanoseconds since any fixed time. At most perSecond lines may be logged in each
+// second. If the line may be logged, Take also returns how many lines were suppressed
+// since the last logged line.
 func (s *Sampler) Take(now int64, perSecond int) (suppressed uint64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -34,7 +35,7 @@ func (s *Sampler) Take(now int64, perSecond int) (suppressed uint64, ok bool) {
 	return suppressed, true
 }
 
-// Suppressed returns the number of lines that were not logged since the start.
+// Suppressed returns the number of lines that were suppressed since the start.
 func (s *Sampler) Suppressed() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

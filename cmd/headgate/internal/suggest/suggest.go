@@ -1,19 +1,21 @@
-// Package suggest finds the known name that a misspelled name most likely means.
+// Package suggest finds the valid name that a user most likely meant by a misspelled
+// name.
 package suggest
 
 import "strings"
 
-// maxLength is how many bytes of a name are compared: the rest of a hostile one costs
-// nothing.
+// maxLength is the number of bytes of a name that are compared. It bounds the cost of a
+// very long name from an attacker.
 const maxLength = 64
 
 var joiners = strings.NewReplacer("_", "", "-", "", ".", "", " ", "")
 
-// Nearest returns the name in known that text most likely means, or "" if none is
-// close. A name is close if at most two single-byte edits (insert, delete, change,
-// swap of neighbors) turn text into it; one edit if text has three bytes or fewer.
-// Case and the characters "_", "-", "." and " " are ignored. Of equally close names
-// the first wins. The cost is bounded by len(known) comparisons of 64 bytes.
+// Nearest returns the element of known that the user most likely meant by text, or ""
+// if none is similar enough. At most two single-byte edits (insertion, deletion,
+// change, swap of neighbors) must turn text into that element, or one edit if text has
+// at most three bytes. Case and the characters "_", "-", "." and " " are ignored. If
+// several elements are equally similar, the first is returned. The cost is that of
+// len(known) comparisons of at most 64 bytes each.
 func Nearest(text string, known []string) string {
 	best, limit := "", 3
 	plain := normalize(text)
@@ -28,12 +30,13 @@ func Nearest(text string, known []string) string {
 	return best
 }
 
-// normalize returns s in lower case without the characters that join words.
+// normalize returns s in lower case without the characters that separate words,
+// shortened to maxLength bytes.
 func normalize(s string) string {
 	return joiners.Replace(strings.ToLower(s[:min(len(s), maxLength)]))
 }
 
-// distance is the number of single-byte edits that turn a into b (optimal string
+// distance returns the number of single-byte edits that turn a into b (optimal string
 // alignment).
 func distance(a, b string) int {
 	rows := [3][]int{make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)}

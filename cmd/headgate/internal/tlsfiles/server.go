@@ -12,33 +12,34 @@ import (
 	"time"
 )
 
-// checkInterval is how often the files are read to see whether they changed, at most.
+// checkInterval is the minimum time between two checks whether the files have changed.
 const checkInterval = time.Second
 
-// Server is the TLS side of one listener. Files that cannot be used do not replace those
-// in use. Set the exported fields before the first call of Config, and do not change them
-// afterwards.
+// Server provides the TLS configuration of one listener and reloads its files when they
+// change. If the new files are invalid, the previous ones stay in use. Set the exported
+// fields before the first call of Config, and do not change them afterwards.
 type Server struct {
 	Files
 	Listener  string       // name of the listener, for errors and logs
-	Protocols []string     // for ALPN
+	Protocols []string     // protocols for ALPN
 	Log       *slog.Logger // required
 
 	mu      sync.Mutex
 	pipe    bool // one of the files is a pipe, which cannot be read again
 	checked time.Time
-	stamp   string // of the contents in use
-	bad     string // stamp of the contents that could not be used at the last check
-	logged  string // stamp of the contents whose failure was logged
+	stamp   string // hash of the contents in use
+	bad     string // stamp of the contents that were invalid at the last check; empty if there are none
+	logged  string // stamp of the contents for which a failure has been logged
 	config  *tls.Config
 }
 
-// Enabled reports whether any file is named, so that the listener must use TLS.
+// Enabled reports whether at least one file is set, so that the listener must use TLS.
 func (s *Server) Enabled() bool { return s.Cert != "" || s.Key != "" || s.CA != "" }
 
-// Config reads the files and returns a configuration that reloads them. A handshake reads
-// them again if the last check is a second or more ago. Config fails if the files cannot
-// be used, and logs a warning if the certificate has expired or is not valid yet.
+// Config reads the files and returns a TLS configuration that reloads them: a handshake
+// reads the files again if the last check was at least a second ago. Config returns an
+// error if the files are invalid. It logs a warning if the certificate has expired or
+// is not yet valid.
 func (s *Server) Config() (*tls.Config, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,7 +55,7 @@ func (s *Server) Config() (*tls.Config, error) {
 		return nil, fmt.Errorf("TLS of the %s listener: %w", s.Listener, err)
 	}
 	if err := validNow(s.config); err != nil {
-		s.Log.Warn("certificate not accepted by clients", "listener", s.Listener, "error", err)
+		s.Log.Warn("TLS certificate expired or not yet valid; clients will reject it", "listener", s.Listener, "error", err)
 	}
 	s.stamp = read.stamp()
 	outer := s.config.Clone()
@@ -62,8 +63,8 @@ func (s *Server) Config() (*tls.Config, error) {
 	return outer, nil
 }
 
-// missing returns an error that names each setting without a file, and each file that
-// does not exist.
+// missing returns an error that lists the settings that are not set and the files that
+// do not exist.
 func (s *Server) missing() error {
 	var unset, problems []string
 	for _, file := range []struct{ setting, path string }{{"tls_cert", s.Cert}, {"tls_key", s.Key}, {"client_ca", s.CA}} {
@@ -88,13 +89,14 @@ func (s *Server) missing() error {
 	return errors.New(strings.Join(problems, "; "))
 }
 
-// regular reports whether a path is not that of a pipe or device.
+// regular reports whether the file at path is neither a pipe nor a device.
 func regular(path string) bool {
 	info, err := os.Stat(path)
 	return err != nil || info.Mode().IsRegular()
 }
 
-// current returns the configuration in use, after a check of the files if one is due.
+// current returns the configuration in use. It checks the files first if the last check
+// was at least checkInterval ago.
 func (s *Server) current() *tls.Config {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,9 +107,9 @@ func (s *Server) current() *tls.Config {
 	return s.config
 }
 
-// check reloads files that changed. It logs a failure only when a second check finds the
-// same contents: a certificate and its key are two files and may be replaced one after
-// the other.
+// check reloads the files if they have changed. It logs a failure only if the next
+// check finds the same contents, because a certificate and its key are in two files
+// that may be replaced one after the other.
 func (s *Server) check() {
 	next, stamp, err := s.load()
 	switch {
@@ -124,8 +126,8 @@ func (s *Server) check() {
 	}
 }
 
-// load returns the configuration that the files make now, and the stamp of their
-// contents. It does not make a configuration of the contents that are in use.
+// load returns the configuration for the current contents of the files, and the stamp
+// of these contents. If the contents are those in use, the configuration is nil.
 func (s *Server) load() (config *tls.Config, stamp string, err error) {
 	read, err := s.read()
 	if err != nil {
@@ -140,7 +142,7 @@ func (s *Server) load() (config *tls.Config, stamp string, err error) {
 	return config, stamp, err
 }
 
-// stamp differs for different contents.
+// stamp returns a hash that identifies the contents.
 func (c *contents) stamp() string {
 	all := sha256.New()
 	for _, text := range c {
@@ -149,7 +151,7 @@ func (c *contents) stamp() string {
 	return string(all.Sum(nil))
 }
 
-// validNow reports a certificate that has expired or is not valid yet.
+// validNow returns an error if the certificate has expired or is not yet valid.
 func validNow(config *tls.Config) error {
 	leaf := config.Certificates[0].Leaf
 	if now := time.Now(); now.Before(leaf.NotBefore) || now.After(leaf.NotAfter) {

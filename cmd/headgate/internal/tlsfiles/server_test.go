@@ -157,7 +157,7 @@ func TestExpiredCertificateIsLoggedAtStart(t *testing.T) {
 		a.NotAfter = time.Now().Add(-time.Minute)
 		a.Write(dir, 2, "server.example")
 		w := newWatched(t, dir)
-		w.mustUse(2, "certificate not accepted by clients")
+		w.mustUse(2, "TLS certificate expired or not yet valid; clients will reject it")
 		a.Write(dir, 3, "server.example") // no better, and no worse
 		w.mustUse(2, "")
 		w.mustUse(2, failed)

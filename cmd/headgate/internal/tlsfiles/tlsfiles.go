@@ -1,5 +1,6 @@
-// Package tlsfiles makes TLS configurations from PEM files. A [Server] reloads its files
-// when they change; a client reads them again for each connection, with [Files.Client].
+// Package tlsfiles creates TLS configurations from PEM files. A [Server] reloads its
+// files when they change. [Files.Client] reads the files each time it is called, so a
+// client that calls it for each connection also uses changed files.
 package tlsfiles
 
 import (
@@ -11,22 +12,26 @@ import (
 	"os"
 )
 
-// maxFileBytes is the most that one file may have.
+// maxFileBytes is the maximum size of one file.
 const maxFileBytes = 1 << 20
 
-// Files names the PEM files of one end of a TLS connection. The zero value names none.
+// Files has the paths of the PEM files of a TLS client or server. The zero value means
+// no files.
 type Files struct {
-	// Cert is the certificate chain, and Key its private key.
+	// Cert is the file with the certificate chain, and Key the file with its private
+	// key.
 	Cert, Key string
-	// CA holds the authorities that sign the peer's certificate. Without it a client
-	// trusts the system's authorities, and a server requires no certificate.
+	// CA is the file with the certificates of the authorities that may sign the
+	// certificate of the other side. If it is empty, a client trusts the system's
+	// authorities, and a server does not require client certificates.
 	CA string
-	// PeerName is the name that the peer's certificate must be valid for. If it is empty,
-	// a client requires the host that it connects to, and a server accepts any name.
+	// PeerName is the DNS name for which the certificate of the other side must be
+	// valid. If it is empty, a client requires the host name that it connects to, and a
+	// server accepts any name.
 	PeerName string
 }
 
-// Client reads the files and returns a client's configuration.
+// Client reads the files and returns the TLS configuration of a client.
 func (f *Files) Client() (*tls.Config, error) {
 	read, err := f.read()
 	if err != nil {
@@ -45,7 +50,7 @@ func (f *Files) Client() (*tls.Config, error) {
 	return config, err
 }
 
-// server returns a server's configuration without reload.
+// server returns the TLS configuration of a server. It does not reload the files.
 func (f *Files) server(read *contents, protocols []string) (*tls.Config, error) {
 	certs, err := read.certificates()
 	if err != nil {
@@ -65,12 +70,12 @@ func (f *Files) server(read *contents, protocols []string) (*tls.Config, error) 
 	return config, nil
 }
 
-// contents is the text of the files: certificate, key, authorities.
+// contents has the contents of the three files: certificate, key and authorities.
 type contents [3][]byte
 
 func (f *Files) read() (*contents, error) {
 	if (f.Cert == "") != (f.Key == "") {
-		return nil, errors.New("a certificate file requires a key file, and a key file a certificate file")
+		return nil, errors.New("the certificate file and the key file must be set together")
 	}
 	var read contents
 	for i, path := range []string{f.Cert, f.Key, f.CA} {
@@ -94,7 +99,7 @@ func readBounded(path string) ([]byte, error) {
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
 	if err == nil && len(text) > maxFileBytes {
-		err = fmt.Errorf("%s has more than %d bytes, the most that is read of a PEM file", path, maxFileBytes)
+		err = fmt.Errorf("%s is larger than %d bytes, the maximum size of a PEM file", path, maxFileBytes)
 	}
 	return text, err
 }
@@ -107,7 +112,7 @@ func (c *contents) certificates() ([]tls.Certificate, error) {
 func (c *contents) authorities(path string) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(c[2]) {
-		return nil, fmt.Errorf("%s holds no certificate", path)
+		return nil, fmt.Errorf("%s contains no certificate", path)
 	}
 	return pool, nil
 }
