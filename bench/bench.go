@@ -1,7 +1,7 @@
-// Package bench runs Headgate's embedded store and other Go rate limiters under the
+// Package bench measures Headgate's embedded store and other Go rate limiters under the
 // same load.
 //
-// Each limiter is adapted to [Limiter] in its own file. README.md documents what is
+// Each limiter has a file with an adapter to [Limiter]. README.md documents what is
 // compared and what cannot be compared.
 package bench
 
@@ -12,19 +12,20 @@ import (
 	"time"
 )
 
-// Limiter is one rate limiter configured with one limit. The benchmark loop calls Allow
+// Limiter is a rate limiter with one limit for every key. The benchmark calls Allow
 // concurrently.
 type Limiter interface {
-	// Allow requests one token of key and reports whether it was allowed. The caller
-	// overwrites the text of key after the call. An implementation may retain the text
-	// only on the first call for a key.
+	// Allow takes one token of key and reports whether the take was allowed. The caller
+	// overwrites the memory of key after the call. An implementation may retain key
+	// only if this is the first call for that key; see Peer.KeepsText.
 	Allow(key string) bool
-	// Drain spends all tokens of key, so that later calls of Allow deny it.
+	// Drain spends all tokens of key, so that later calls of Allow for key return
+	// false.
 	Drain(key string)
 }
 
-// Limit is the limit of every key: a burst of Burst tokens, refilled with Count tokens
-// every Per.
+// Limit is the limit of every key: a bucket of Burst tokens, to which Count tokens are
+// added in every period Per.
 type Limit struct {
 	Count int
 	Per   time.Duration
@@ -32,7 +33,7 @@ type Limit struct {
 }
 
 // Window returns the time in which Burst tokens are refilled. A limiter that counts in
-// windows allows Burst requests in each of them.
+// windows uses this window and allows Burst requests in each window.
 func (l Limit) Window() time.Duration {
 	return time.Duration(float64(l.Per) * float64(l.Burst) / float64(l.Count))
 }
@@ -40,39 +41,41 @@ func (l Limit) Window() time.Duration {
 // PerSecond returns the number of tokens refilled per second.
 func (l Limit) PerSecond() float64 { return float64(l.Count) / l.Per.Seconds() }
 
-// Budget is a limit under which no key runs out of tokens, and no drained key recovers,
-// during a measurement: one token is refilled in about eight hours. The refill time of
-// a token is not a whole number of microseconds, so no limiter benefits from round
-// numbers.
+// Budget is a limit under which no key runs out of tokens during a measurement, and no
+// drained key recovers, because one token is refilled in about eight hours. The refill
+// time of a token is not a whole number of microseconds, so that no limiter benefits
+// from a round number.
 var Budget = Limit{Count: 7, Per: 57 * time.Hour, Burst: 100_000}
 
-// Rate returns a limit of perSecond tokens a second for measurements on a single key.
-// Its burst equals 100 µs of refill, so the tokens available when a round starts do not
-// affect the result.
+// Rate returns a limit of perSecond tokens per second, for measurements on a single
+// key. The burst is only what is refilled in 100 µs, so that the tokens available at
+// the start of a round do not affect the result.
 func Rate(perSecond int) Limit {
 	return Limit{Count: max(1, perSecond), Per: time.Second, Burst: max(1, perSecond/10_000)}
 }
 
-// Peer is a limiter that can be measured.
+// Peer describes how to create one of the limiters that are compared.
 type Peer struct {
-	// Name identifies the peer in tables and flags.
+	// Name identifies the limiter in tables and flags.
 	Name string
-	// New returns a limiter for the given number of keys, all of them in use.
+	// New returns a limiter that has room for the given number of keys, all of which
+	// will be used.
 	New func(limit Limit, keys int) (Limiter, error)
-	// KeepsText is true if the limiter retains the text of a key on first use. The
-	// caller must then pass a copy of the text.
+	// KeepsText is true if the limiter retains the text of a key when the key is first
+	// used. The benchmark must then pass a copy of the text.
 	KeepsText bool
-	// OneKey is true if the limiter has no map of keys and limits a single one.
+	// OneKey is true if the limiter has no map of keys, so that it can limit only a
+	// single key.
 	OneKey bool
-	// NoLimiter is true for a row that decides nothing and measures the benchmark loop
-	// itself.
+	// NoLimiter is true for a peer that decides nothing. Its row shows the cost of the
+	// benchmark loop itself.
 	NoLimiter bool
 }
 
-// Ours is the name of the row that all other rows are compared with.
+// Ours is the name of the peer with which all other peers are compared.
 const Ours = "headgate"
 
-// Peers returns all peers that can be measured, in the order of the tables.
+// Peers returns all peers, in the order of the tables.
 func Peers() []Peer {
 	return []Peer{
 		{Name: Ours, New: newHeadgate},
@@ -87,7 +90,7 @@ func Peers() []Peer {
 	}
 }
 
-// ParseNumbers parses a flag's value: integers above 0, separated by commas.
+// ParseNumbers parses list, the value of a flag: integers above 0, separated by commas.
 func ParseNumbers(flag, list string) ([]int, error) {
 	var found []int
 	for text := range strings.SplitSeq(list, ",") {
@@ -100,8 +103,8 @@ func ParseNumbers(flag, list string) ([]int, error) {
 	return found, nil
 }
 
-// Named returns the peers with the given comma-separated names, in the order of
-// [Peers]. It returns all peers if names is empty.
+// Named returns the peers with the given names, which are separated by commas. The
+// result has the order of [Peers]. If names is empty, it contains all peers.
 func Named(names string) ([]Peer, error) {
 	if names == "" {
 		return Peers(), nil

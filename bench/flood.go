@@ -13,40 +13,40 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// Flood describes an attack on a store's memory: requests with keys that are never
-// repeated, meant to evict keys in regular use. The clock is virtual, so the same
-// requests are decided at the same times on every machine.
+// Flood describes an attack on the memory of a store: requests with random keys, none
+// of which occurs twice, that may evict the keys in regular use. The clock is virtual,
+// so that the same requests are decided at the same times on every machine.
 type Flood struct {
-	Requests int // requests with random keys
+	Requests int // number of requests with random keys
 	Entries  int // maximum number of keys in the store
 	Bytes    int // memory limit of the store in bytes; 0 means no limit
-	Busy     int // keys in regular use, requested in turn
-	Every    int // random requests between two requests with a busy key
+	Busy     int // number of keys in regular use, which are used in turn
+	Every    int // number of random requests between two requests for a key in regular use
 }
 
-// FloodReport contains the results of a flood.
+// FloodReport contains the results of an attack.
 type FloodReport struct {
 	Random, Busy int
-	Allowed      int    // busy requests allowed by the store under attack
-	Differing    int    // busy requests decided differently from a store without attack
-	First        string // description of the first differing decision
-	Errors       int    // random requests that the store could not decide
+	Allowed      int    // requests for keys in regular use that the attacked store allowed
+	Differing    int    // requests for keys in regular use on which a store without an attack decided differently
+	First        string // description of the first difference
+	Errors       int    // requests with random keys that the store could not decide
 	Wall         time.Duration
 	Stats        memstore.Stats
 	Before       int64 // resident memory before the store was created, in bytes
-	Peak, After  int64 // peak and final resident memory, in bytes
+	Peak, After  int64 // maximum and final resident memory, in bytes
 }
 
-// floodLimit is the limit of every key in a flood. A busy key exceeds it most of the
-// time, so an attacker gains from its eviction.
+// floodLimit is the limit of every key in an attack. A key in regular use exceeds it
+// most of the time, so that an attacker would gain from the eviction of the key.
 const floodLimit = "10/1m burst 10"
 
 const (
 	floodBegin     = headgate.Instant(1_750_000_000_000_000)
-	perMicrosecond = 1 // requests per microsecond of virtual time
+	perMicrosecond = 1 // number of requests per microsecond of virtual time
 )
 
-// Run runs the attack on one goroutine.
+// Run executes the attack on one goroutine and returns the results.
 func (f Flood) Run() (FloodReport, error) {
 	reference, err := headgate.New(memstore.New(&memstore.Options{MaxEntries: max(1024, 10*f.Busy)}), headgate.MustPolicy(floodLimit), nil)
 	if err != nil {
@@ -91,7 +91,8 @@ func (f Flood) attack(attacked, reference *headgate.Limiter, r *FloodReport) err
 	return nil
 }
 
-// compare sends the same request to both stores and records a difference.
+// compare sends the same request to both limiters and records whether the decisions
+// differ.
 func (r *FloodReport) compare(ctx context.Context, attacked, reference *headgate.Limiter, now headgate.Instant, key string) error {
 	want, err := reference.AllowAt(ctx, now.Time(), key, 1)
 	if err != nil {
@@ -110,15 +111,16 @@ func (r *FloodReport) compare(ctx context.Context, attacked, reference *headgate
 	return nil
 }
 
-// equal compares two decisions without reflection, which would allocate.
+// equal reports whether two decisions are equal. It does not use reflection, which
+// would allocate.
 func equal(a, b headgate.Decision) bool {
 	return a.Allowed == b.Allowed && a.Never == b.Never && a.Limit == b.Limit && a.Remaining == b.Remaining &&
 		a.RetryAfter == b.RetryAfter && a.ResetAfter == b.ResetAfter && a.Delay == b.Delay && slices.Equal(a.DeniedBy, b.DeniedBy)
 }
 
-// hexKeys generates keys of 64 random bits, which are practically never repeated. A
-// returned text is valid until the next call: keys allocated by the generator would be
-// counted as memory of the store.
+// hexKeys generates keys of 64 random bits, so that practically no key occurs twice. A
+// key is valid until the next call, because all keys are written to the same memory.
+// Keys that the generator allocates would count as memory of the store.
 type hexKeys struct {
 	rng uint64
 	buf [20]byte

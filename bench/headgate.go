@@ -7,9 +7,8 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// ours is a token bucket in the embedded store, used through the same Limiter as in a
-// program. MaxEntries is the number of keys; all other settings have their default
-// values.
+// ours is a token bucket in the embedded store, used through headgate.Limiter as in a
+// program. MaxEntries is the number of keys; all other settings have their defaults.
 type ours struct {
 	limiter *headgate.Limiter
 	burst   int64

@@ -7,10 +7,10 @@ import (
 	"github.com/go-chi/httprate"
 )
 
-// httpRate is github.com/go-chi/httprate with its local counter: two weighted counters
-// for each key. Only OnLimit checks and charges in one call, and it requires a request
-// and a response. It gets an empty request and writes no header; no HTTP message is
-// parsed or sent.
+// httpRate is github.com/go-chi/httprate with its local counter, which has two weighted
+// counters for each key. Only its method OnLimit checks and charges in one call; it
+// requires a request and a response. It gets an empty request and writes no header. No
+// HTTP message is parsed or sent.
 type httpRate struct {
 	limiter *httprate.RateLimiter
 	request *http.Request
@@ -33,7 +33,7 @@ func (h httpRate) Allow(key string) bool { return !h.limiter.OnLimit(noResponse{
 
 func (h httpRate) Drain(key string) { h.limiter.OnLimit(noResponse{}, h.drain, key) }
 
-// noResponse discards the response.
+// noResponse is an http.ResponseWriter that discards the response.
 type noResponse struct{}
 
 func (noResponse) Header() http.Header         { return http.Header{} }

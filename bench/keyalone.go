@@ -1,7 +1,7 @@
 package bench
 
-// keyAlone decides nothing. It measures the benchmark loop: choosing a key, writing its
-// text and the call.
+// keyAlone is a limiter that decides nothing. It shows the cost of the benchmark loop:
+// choosing a key, writing its text and calling Allow.
 type keyAlone struct{}
 
 func newKeyAlone(Limit, int) (Limiter, error) { return keyAlone{}, nil }

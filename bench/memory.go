@@ -6,14 +6,15 @@ import (
 	"runtime/debug"
 )
 
-// Memory is the memory that a limiter uses for a number of keys.
+// Memory is the memory that a limiter uses for its keys.
 type Memory struct {
-	Heap int64 // growth of the live heap, in bytes
-	RSS  int64 // growth of the resident memory in bytes, after free pages were returned to the OS
+	Heap int64 // growth of the live heap in bytes
+	RSS  int64 // growth of the resident memory in bytes, after free memory was returned to the OS
 }
 
-// MeasureMemory creates the peer's limiter, requests every key once and returns the
-// growth of memory. The process must contain no other limiter.
+// MeasureMemory creates a limiter of the peer p, makes one request for each of the keys
+// and returns by how much the memory of the process has grown. The process must contain
+// no other limiter.
 func MeasureMemory(p Peer, keys int) (Memory, error) {
 	heap, rss := memoryInUse()
 	l, err := p.New(Budget, keys)
@@ -28,7 +29,7 @@ func MeasureMemory(p Peer, keys int) (Memory, error) {
 
 // memoryInUse returns the live heap and the resident memory after garbage collection.
 func memoryInUse() (heap, rss int64) {
-	runtime.GC() // runs finalizers of objects that the first collection found
+	runtime.GC() // runs the finalizers of the objects that the first collection found
 	debug.FreeOSMemory()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

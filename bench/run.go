@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Case is one situation in which limiters are measured.
+// Case is one set of conditions under which all limiters are measured.
 type Case struct {
-	Keys   int     // keys in use, requested in random order
+	Keys   int     // number of keys, used in random order
 	Denied float64 // intended denial rate, 0 to 1
 }
 
@@ -23,19 +23,19 @@ type Result struct {
 	Allocs float64 // allocations per check
 }
 
-// Nanos returns wall time in ns divided by the checks of all goroutines.
+// Nanos returns the wall time in ns, divided by the number of checks of all goroutines.
 func (r Result) Nanos() float64 { return float64(r.Wall.Nanoseconds()) / float64(r.Checks) }
 
-// Job is the peer and the case of a worker process.
+// Job is what a worker process measures: a peer and a case.
 type Job struct {
 	Peer string
 	Case Case
 }
 
-// Order is one round for a worker process.
+// Order is the request to a worker process to measure one round.
 type Order struct {
 	Goroutines int
-	Time       time.Duration // approximate duration
+	Time       time.Duration // approximate duration of the round
 }
 
 // Prepare calls the function [Prepare] for the job and returns a function that measures
@@ -49,17 +49,18 @@ func (j Job) Prepare() (round func(Order) (Result, error), err error) {
 	return subject.Round, err
 }
 
-// Subject is a peer prepared for a case.
+// Subject is a peer that is ready to be measured under a case.
 type Subject struct {
 	peer    Peer
 	kind    Case
-	limiter Limiter // nil for a single key: every round then creates a limiter
+	limiter Limiter // nil for a single key, because every round then creates a limiter
 	seed    uint64
 }
 
-// Prepare creates the peer's limiter and requests every key once, so that no key is
-// inserted during a round. The fraction of keys that equals the intended denial rate is
-// drained. For a single key, each round sets a rate that causes the intended denials.
+// Prepare creates the limiter of a peer and makes one request for every key, so that no
+// key is new during a round. It drains a fraction of the keys that equals the intended
+// denial rate. For a single key, each round instead uses a rate that causes the
+// intended denial rate.
 func Prepare(p Peer, c Case) (*Subject, error) {
 	if p.OneKey && c.Keys > 1 {
 		return nil, fmt.Errorf("bench: %s limits one key, not %d", p.Name, c.Keys)
@@ -77,7 +78,7 @@ func Prepare(p Peer, c Case) (*Subject, error) {
 	return s, nil
 }
 
-// Fill requests every key of l once and drains the given fraction of them.
+// Fill makes one request for every key of l, and drains the given fraction of the keys.
 func Fill(l Limiter, p Peer, keys int, drained float64) {
 	texts := NewKeys(keys, 0)
 	for i := range uint64(keys) {
@@ -85,8 +86,8 @@ func Fill(l Limiter, p Peer, keys int, drained float64) {
 		if p.KeepsText {
 			key = strings.Clone(key)
 		}
-		// The index is permuted. Otherwise the drained keys would be the last ones, and
-		// their texts would have other lengths.
+		// The condition permutes the index i. Otherwise the drained keys would be the
+		// last ones, and their texts would be longer than the texts of other keys.
 		if i*0x9e3779b97f4a7c15>>32 < uint64(drained*(1<<32)) {
 			l.Drain(key)
 		} else {
@@ -95,7 +96,7 @@ func Fill(l Limiter, p Peer, keys int, drained float64) {
 	}
 }
 
-// Round measures one round.
+// Round measures one round with the goroutines and the duration in o.
 func (s *Subject) Round(o Order) (Result, error) {
 	s.seed += 1000
 	l, err := s.forRound(o.Goroutines)
@@ -106,8 +107,8 @@ func (s *Subject) Round(o Order) (Result, error) {
 	return measure(l, s.kind.Keys, o.Goroutines, o.Time, s.seed), nil
 }
 
-// forRound returns the filled limiter. For a single key it returns a new limiter with a
-// rate that fits the number of goroutines.
+// forRound returns the limiter for a round. For a single key it returns a new limiter,
+// with a rate that fits the number of goroutines.
 func (s *Subject) forRound(goroutines int) (Limiter, error) {
 	if s.limiter != nil {
 		return s.limiter, nil
@@ -115,9 +116,9 @@ func (s *Subject) forRound(goroutines int) (Limiter, error) {
 	return s.calibrate(goroutines)
 }
 
-// calibrate returns a limiter for a single key with a rate that causes the intended
-// denial rate at the speed of this machine. A denial and an allowed check cost
-// different times, so the rate is found iteratively.
+// calibrate returns a limiter for a single key, with a rate that causes the intended
+// denial rate at the speed of this machine. It searches for the rate iteratively,
+// because denied and allowed checks take different times.
 func (s *Subject) calibrate(goroutines int) (Limiter, error) {
 	perSecond := 1_000_000
 	for range 5 {
@@ -140,7 +141,7 @@ func (s *Subject) oneKey(perSecond int) (Limiter, error) {
 	return l, nil
 }
 
-// measure runs checks against l on the given number of goroutines for about d.
+// measure makes checks on l with the given number of goroutines for about d.
 func measure(l Limiter, keys, goroutines int, d time.Duration, seed uint64) Result {
 	var stop atomic.Bool
 	timer := time.AfterFunc(d, func() { stop.Store(true) })
@@ -148,11 +149,12 @@ func measure(l Limiter, keys, goroutines int, d time.Duration, seed uint64) Resu
 	return drive(l, keys, goroutines, seed, func(int64) bool { return !stop.Load() })
 }
 
-// batch is the number of checks between two calls of more.
+// batch is the number of checks that a goroutine makes between two calls of more; see
+// drive.
 const batch = 256
 
-// drive runs batches of checks on every goroutine while more returns true. The argument
-// of more is the number of checks of that goroutine.
+// drive makes batches of checks in every goroutine as long as more returns true. The
+// argument of more is the number of checks that the goroutine has made.
 func drive(l Limiter, keys, goroutines int, seed uint64, more func(done int64) bool) Result {
 	var checks, denied atomic.Int64
 	var wg sync.WaitGroup

@@ -8,14 +8,15 @@ import (
 	"github.com/sethvargo/go-limiter/memorystore"
 )
 
-// sethvargo is the memorystore of github.com/sethvargo/go-limiter: a bucket for each
-// key, refilled at the end of every interval. Its sweep locks the whole store. It is
-// disabled here, which favours this row.
+// sethvargo is the memorystore of github.com/sethvargo/go-limiter. It has a bucket for
+// each key, which is refilled at the end of every interval. The store's sweep, which
+// locks the whole store, is disabled, which favours this row.
 type sethvargo struct{ store limiter.Store }
 
-// longestRefill is the longest refill interval at the rates of a single key. At the end
-// of an interval, v0.7.1 adds interval in nanoseconds / tokens tokens. That refills all
-// tokens only while tokens² ≤ interval in nanoseconds.
+// longestRefill is the longest refill interval for which go-limiter v0.7.1 refills all
+// tokens, at the rates that are used for a single key. At the end of an interval it
+// adds I / tokens tokens, where I is the interval in nanoseconds. That refills all
+// tokens only as long as tokens² ≤ I.
 const longestRefill = 4 * time.Microsecond
 
 func newSethvargo(limit Limit, keys int) (Limiter, error) {
@@ -37,8 +38,8 @@ func (s sethvargo) Allow(key string) bool {
 	return err == nil && ok
 }
 
-// Drain sets a bucket without tokens. Its interval is so long that it is not refilled
-// during a measurement.
+// Drain replaces the bucket of key by a bucket without tokens. The new bucket has so
+// long an interval that it is not refilled during a measurement.
 func (s sethvargo) Drain(key string) {
 	_ = s.store.Set(context.Background(), key, 0, Budget.Window())
 }

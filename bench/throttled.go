@@ -7,9 +7,10 @@ import (
 	"github.com/throttled/throttled/v2/store/memstore"
 )
 
-// throttledGCRA is the GCRA of github.com/throttled/throttled/v2 with its memstore in
-// the faster form: a plain map without a size limit. When two goroutines conflict on a
-// key too often, it returns an error, which counts as a denial here.
+// throttledGCRA is the GCRA limiter of github.com/throttled/throttled/v2 with its
+// memstore in the faster form: a plain map without a maximum size. If two goroutines
+// conflict on a key too often, the limiter returns an error, which counts as a denial
+// here.
 type throttledGCRA struct {
 	limiter *throttled.GCRARateLimiterCtx
 	burst   int

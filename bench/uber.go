@@ -2,9 +2,9 @@ package bench
 
 import "go.uber.org/ratelimit"
 
-// uber is go.uber.org/ratelimit, which paces callers: it has no keys, never denies, and
-// sleeps instead. Its rate is so high that it never sleeps. The row measures its
-// bookkeeping on one key, whatever the intended denial rate.
+// uber is go.uber.org/ratelimit, which has no keys and never denies: it sleeps until
+// the next request is allowed. The rate is so high that it never sleeps here. The row
+// shows the cost of a check on one key, whatever the intended denial rate is.
 type uber struct{ limiter ratelimit.Limiter }
 
 func newUber(Limit, int) (Limiter, error) {

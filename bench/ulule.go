@@ -9,8 +9,8 @@ import (
 )
 
 // ulule is github.com/ulule/limiter/v3 with its memory store: a fixed window that
-// starts with a key's first request. It builds a prefixed key for every check. Its
-// cleanup, which iterates over all keys, is disabled here, which favours this row.
+// begins at the first request for a key. It builds a prefixed key for every check. The
+// store's cleanup, which iterates over all keys, is disabled, which favours this row.
 type ulule struct {
 	limiter *limiter.Limiter
 	burst   int64

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// xtime is golang.org/x/time/rate with a limiter for each key in a sync.Map, as most
-// programs use it. It never removes a key.
+// xtime is golang.org/x/time/rate with a sync.Map that has a limiter for each key, as
+// most programs use it. It never removes a key from the map.
 type xtime struct {
 	limiters sync.Map // string → *rate.Limiter
 	rate     rate.Limit

@@ -11,34 +11,35 @@ import (
 	"time"
 )
 
-// Case is one situation in which middlewares are measured.
+// Case is one set of conditions under which all middlewares are measured.
 type Case struct {
-	Clients    int // addresses, used in random order
+	Clients    int // number of client addresses, used in random order
 	Goroutines int
 }
 
 // Cost is the cost of one request.
 type Cost struct {
-	Nanos  float64 // wall time in ns divided by the requests of all goroutines
+	Nanos  float64 // wall time in ns, divided by the number of requests of all goroutines
 	CPU    float64 // processor time in ns, including garbage collection
 	Allocs float64
 }
 
-// Round is one turn of the bare handler, followed by one turn of the handler with a
-// middleware.
+// Round is the result of one round: one turn of the bare handler, then one turn of the
+// handler with a middleware.
 type Round struct {
 	Bare, With Cost
-	Denied     int64 // denied requests; expected to be 0
+	Denied     int64 // number of denied requests; expected to be 0
 }
 
-// Job is the row name and the case of a worker process.
+// Job is what a worker process measures: a row and a case.
 type Job struct {
 	Row  string
 	Case Case
 }
 
 // Prepare calls the function [Prepare] for the job. It returns a function that measures
-// one round, with about the given time for each of its two turns.
+// one round. The argument of that function is the approximate duration of each of the
+// two turns.
 func (j Job) Prepare() (round func(time.Duration) (Round, error), err error) {
 	row, err := Named(j.Row)
 	if err != nil {
@@ -48,7 +49,7 @@ func (j Job) Prepare() (round func(time.Duration) (Round, error), err error) {
 	return subject.Round, err
 }
 
-// Subject is a row prepared for a case.
+// Subject is a row that is ready to be measured under a case.
 type Subject struct {
 	with  http.Handler
 	kind  Case
@@ -56,8 +57,8 @@ type Subject struct {
 	seed  uint64
 }
 
-// Prepare creates the row's middleware and sends one request of every client, so that
-// no client is inserted during a round.
+// Prepare creates the middleware of a row and sends one request of every client, so
+// that no client is new during a round.
 func Prepare(row Row, c Case) (*Subject, error) {
 	limit, err := row.New(c.Clients)
 	if err != nil {
@@ -74,7 +75,8 @@ func Prepare(row Row, c Case) (*Subject, error) {
 	return s, nil
 }
 
-// Round measures the bare handler and then the row, for about d each.
+// Round measures the bare handler for about d, then the handler with the middleware for
+// about d.
 func (s *Subject) Round(d time.Duration) (Round, error) {
 	bare, _, err := s.turn(trivial{}, d)
 	if err != nil {
@@ -84,10 +86,12 @@ func (s *Subject) Round(d time.Duration) (Round, error) {
 	return Round{Bare: bare, With: with, Denied: denied}, err
 }
 
-// batch is the number of requests between two checks of the stop flag.
+// batch is the number of requests that a goroutine sends between two checks whether the
+// turn is over.
 const batch = 256
 
-// turn sends requests to h from all goroutines for about d.
+// turn sends requests to h from all goroutines for about d, and returns the cost of one
+// request and the number of denied requests.
 func (s *Subject) turn(h http.Handler, d time.Duration) (c Cost, denied int64, err error) {
 	var stop atomic.Bool
 	var requests, denials atomic.Int64
@@ -121,8 +125,8 @@ func (s *Subject) turn(h http.Handler, d time.Duration) (c Cost, denied int64, e
 	}, denials.Load(), err
 }
 
-// send sends requests of random clients to h until stop is true. It returns the numbers
-// of all and of denied requests.
+// send sends requests of random clients to h until stop is true. x is the seed. It
+// returns the number of all requests and the number of denied requests.
 func (s *Subject) send(h http.Handler, x uint64, stop *atomic.Bool) (n, denied int64) {
 	w, r := newResponse(), newRequest()
 	for {
@@ -140,7 +144,7 @@ func (s *Subject) send(h http.Handler, x uint64, stop *atomic.Bool) (n, denied i
 	}
 }
 
-// processorTime returns the user and system time of this process.
+// processorTime returns the user and system time that this process has used.
 func processorTime() (time.Duration, error) {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -149,8 +153,8 @@ func processorTime() (time.Duration, error) {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), nil
 }
 
-// trivial is the measured handler. It reads the client's address, so that a cache miss
-// on its text is not counted as a cost of the middleware.
+// trivial is the handler that the middlewares wrap. It reads the client's address, so
+// that the cache miss for that text is not counted as a cost of a middleware.
 type trivial struct{}
 
 func (trivial) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -159,8 +163,8 @@ func (trivial) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// response discards the response. Its header map is reused, because a new map would add
-// an allocation to every row.
+// response is an http.ResponseWriter that discards the response. It reuses its header
+// map, because a new map for each request would add an allocation to every row.
 type response struct {
 	header http.Header
 	denied int64

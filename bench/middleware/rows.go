@@ -27,27 +27,28 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// Row is one middleware, configured as its documentation shows for a limit by client
-// address.
+// Row is one middleware with a limit by client address, configured as in the
+// documentation of the middleware.
 type Row struct {
 	Name string
-	// New returns the middleware for a number of clients, with a limit that no client
-	// reaches.
+	// New returns the middleware for the given number of clients. Its limit is so high
+	// that no client reaches it.
 	New func(clients int) (func(http.Handler) http.Handler, error)
 	// Ours is true for the rows of headgate.
 	Ours bool
-	// Fields lists the header fields that the middleware sends, or is "none".
+	// Fields lists the rate limit header fields that the middleware sends, or is
+	// “none”.
 	Fields string
 }
 
-// The limit of every row: a burst and a refill rate per hour.
+// The limit in every row: a burst, and a number of units that are refilled per hour.
 const (
 	burst   = 1_000_000_000
 	perHour = 1_000_000
 )
 
-// Rows returns all rows in the order of the tables. The first row is the one that all
-// others are compared with.
+// Rows returns all rows in the order of the tables. All other rows are compared with
+// the first row.
 func Rows() []Row {
 	return []Row{
 		{"headgate", headgateWith(httpfields.IETF), true, "RateLimit, RateLimit-Policy"},
@@ -85,9 +86,9 @@ func headgateWith(d httpfields.Dialect) func(int) (func(http.Handler) http.Handl
 	}
 }
 
-// newHTTPRate uses github.com/go-chi/httprate with its local counter. KeyByIP is
-// deprecated. As its documentation recommends, the key is the client's address. The chi
-// middleware that stores the address in the context is not used.
+// newHTTPRate uses github.com/go-chi/httprate with its local counter. The key is the
+// client's address, as the documentation recommends, because KeyByIP is deprecated. The
+// chi middleware that stores the address in the context is not used.
 func newHTTPRate(int) (func(http.Handler) http.Handler, error) {
 	return httprate.LimitBy(burst, time.Hour, func(r *http.Request) (string, error) {
 		host, _, err := net.SplitHostPort(r.RemoteAddr)
@@ -95,22 +96,22 @@ func newHTTPRate(int) (func(http.Handler) http.Handler, error) {
 	}), nil
 }
 
-// newTollbooth uses github.com/didip/tollbooth/v8. Its buckets never expire here, which
-// favours this row.
+// newTollbooth uses github.com/didip/tollbooth/v8. Its buckets are configured never to
+// expire, which favours this row.
 func newTollbooth(int) (func(http.Handler) http.Handler, error) {
 	lmt := tollbooth.NewLimiter(float64(perHour)/3600, nil).SetBurst(burst)
 	return tollbooth.HTTPMiddleware(lmt), nil
 }
 
-// newUlule uses github.com/ulule/limiter/v3 with its memory store. Its cleanup is
-// disabled here, which favours this row.
+// newUlule uses github.com/ulule/limiter/v3 with its memory store. The store's cleanup
+// is disabled, which favours this row.
 func newUlule(int) (func(http.Handler) http.Handler, error) {
 	store := memory.NewStoreWithOptions(limiter.StoreOptions{Prefix: limiter.DefaultPrefix, CleanUpInterval: 1000 * time.Hour})
 	return stdlib.NewMiddleware(limiter.New(store, limiter.Rate{Period: time.Hour, Limit: burst})).Handler, nil
 }
 
 // newSethvargo uses httplimit of github.com/sethvargo/go-limiter with its memorystore.
-// Its sweep is disabled here, which favours this row.
+// The store's sweep is disabled, which favours this row.
 func newSethvargo(clients int) (func(http.Handler) http.Handler, error) {
 	store, err := memorystore.New(&memorystore.Config{
 		Tokens: burst, Interval: time.Hour, SweepInterval: 1000 * time.Hour, SweepMinTTL: 1000 * time.Hour, InitialAlloc: clients,
@@ -125,9 +126,9 @@ func newSethvargo(clients int) (func(http.Handler) http.Handler, error) {
 	return m.Handle, nil
 }
 
-// newByHand uses golang.org/x/time/rate with a limiter for each address in a map, as
-// most programs do. The map never shrinks, and the response has no rate limit header
-// fields.
+// newByHand uses golang.org/x/time/rate, with a map that has a limiter for each
+// address, as most programs do. No address is ever removed from the map, and the
+// response has no rate limit header fields.
 func newByHand(int) (func(http.Handler) http.Handler, error) {
 	var limiters sync.Map // string → *rate.Limiter
 	limiterOf := func(host string) *rate.Limiter {

@@ -1,5 +1,6 @@
-// Package server starts the servers that stores are measured with, each on a free port
-// of the loopback interface. It also reads Redis's statistics.
+// Package server starts the servers with which stores are measured. Each server listens
+// on a free port of the loopback interface. The package also reads the statistics of
+// Redis.
 package server
 
 import (
@@ -17,19 +18,19 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Server is a server process that starts empty and stores nothing on disk.
+// Server is a server process. It has no data when it starts and stores nothing on disk.
 type Server struct {
 	// Addr is the listen address: 127.0.0.1 and a port.
 	Addr string
-	// Version is the output of the program's --version flag, or "".
+	// Version is the output of the program's flag --version, or empty.
 	Version string
 
 	cmd *exec.Cmd
 	dir string
 }
 
-// Redis starts redis-server and waits until it accepts connections. [Server.Close]
-// stops it.
+// Redis starts redis-server and waits until it accepts connections. The caller must
+// call [Server.Close].
 func Redis() (*Server, error) {
 	return start("redis-server", func(port string) []string {
 		return []string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"}
@@ -37,16 +38,16 @@ func Redis() (*Server, error) {
 }
 
 // Memcached starts memcached with 1 GiB of memory and waits until it accepts
-// connections. [Server.Close] stops it.
+// connections. The caller must call [Server.Close].
 func Memcached() (*Server, error) {
 	return start("memcached", func(port string) []string {
 		return []string{"-p", port, "-l", "127.0.0.1", "-m", "1024", "-u", "nobody"}
 	})
 }
 
-// Headgate starts the program at the given path and waits until it accepts connections.
-// Its state is in memory, and only the Redis-compatible endpoint is enabled.
-// [Server.Close] stops it.
+// Headgate starts the headgate program at the given path and waits until it accepts
+// connections. The state is in memory, and only the Redis-compatible endpoint is
+// enabled. The caller must call [Server.Close].
 func Headgate(program string, flags ...string) (*Server, error) {
 	path, err := filepath.Abs(program)
 	if err != nil {
@@ -84,14 +85,14 @@ func start(program string, args func(port string) []string) (*Server, error) {
 	return s, nil
 }
 
-// FreeAddrs returns n loopback addresses on which no process listens.
+// FreeAddrs returns n different loopback addresses on which no process listens.
 func FreeAddrs(n int) (addrs []string, err error) {
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			return nil, err
 		}
-		defer l.Close() // closed after the last one is chosen, so that all differ
+		defer l.Close() // closed only after all addresses are chosen, so that they differ
 		addrs = append(addrs, l.Addr().String())
 	}
 	return addrs, nil
@@ -111,25 +112,25 @@ func (s *Server) waitUntilListening() error {
 
 // Close kills the server and removes its directory.
 func (s *Server) Close() error {
-	_ = s.cmd.Process.Kill() // fails only if the process has already exited
-	_ = s.cmd.Wait()         // always an error, because the process was killed
+	_ = s.cmd.Process.Kill() // returns an error only if the process has already exited
+	_ = s.cmd.Wait()         // always returns an error, because the process was killed
 	return os.RemoveAll(s.dir)
 }
 
-// Usage contains Redis's statistics since [ResetStats].
+// Usage contains the statistics of Redis since [ResetStats].
 type Usage struct {
-	Calls   int64         // commands of clients, without the commands that scripts call
-	Scripts int64         // the EVALSHA and EVAL commands among Calls
-	Busy    time.Duration // time in scripts, as measured by the server
-	CPU     time.Duration // processor time of the server since it started
+	Calls   int64         // number of commands of clients; commands within scripts are not counted
+	Scripts int64         // number of EVALSHA and EVAL commands among Calls
+	Busy    time.Duration // time that the server spent in scripts, as it reports
+	CPU     time.Duration // processor time that the server has used since it started
 }
 
-// ResetStats resets Redis's statistics.
+// ResetStats resets the statistics of Redis.
 func ResetStats(ctx context.Context, c rueidis.Client) error {
 	return c.Do(ctx, c.B().ConfigResetstat().Build()).Error()
 }
 
-// ReadUsage returns Redis's statistics since [ResetStats].
+// ReadUsage returns the statistics of Redis since [ResetStats].
 func ReadUsage(ctx context.Context, c rueidis.Client) (Usage, error) {
 	text, err := c.Do(ctx, c.B().Info().Section("stats", "commandstats", "cpu").Build()).ToString()
 	if err != nil {
@@ -154,7 +155,7 @@ func ReadUsage(ctx context.Context, c rueidis.Client) (Usage, error) {
 	return u, nil
 }
 
-// number returns the integer after name in text, or 0.
+// number returns the integer that follows name in text, or 0 if name does not occur.
 func number(text, name string) int64 {
 	_, rest, found := strings.Cut(text, name)
 	if !found {

@@ -15,12 +15,12 @@ import (
 )
 
 // newGoRedis returns a client with a connection for each caller. With go-redis's
-// default of ten connections per processor, some callers would wait for one.
+// default of ten connections per processor, some callers would wait for a connection.
 func newGoRedis(addr string) *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: addr, PoolSize: 64, MinIdleConns: 64})
 }
 
-// redisRate is github.com/go-redis/redis_rate/v10: GCRA in a script with
+// redisRate is github.com/go-redis/redis_rate/v10: GCRA in a Redis script, with
 // double-precision numbers.
 type redisRate struct {
 	client  *redis.Client
@@ -40,8 +40,8 @@ func (r *redisRate) Allow(ctx context.Context, key string) (bool, error) {
 
 func (r *redisRate) Close() error { return r.client.Close() }
 
-// ulule is github.com/ulule/limiter/v3 with its Redis store: a fixed window that starts
-// with a key's first request.
+// ulule is github.com/ulule/limiter/v3 with its Redis store: a fixed window that begins
+// at the first request for a key.
 type ulule struct {
 	client  *redis.Client
 	limiter *ululelib.Limiter
@@ -63,9 +63,10 @@ func (u *ulule) Allow(ctx context.Context, key string) (bool, error) {
 
 func (u *ulule) Close() error { return u.client.Close() }
 
-// throttled is github.com/throttled/throttled/v2 with its go-redis store: TIME and GET
-// in a pipeline, GCRA in Go, then a script that compares and sets. It retries up to ten
-// times when another caller was faster, and then returns an error.
+// throttled is github.com/throttled/throttled/v2 with its go-redis store. It sends TIME
+// and GET in a pipeline, computes GCRA in Go, and runs a script that compares and sets
+// the value. If a concurrent call has changed the value, it retries, up to ten times,
+// and then returns an error.
 type throttled struct {
 	client  *redis.Client
 	limiter *throttledlib.GCRARateLimiterCtx
@@ -90,5 +91,6 @@ func (t *throttled) Allow(ctx context.Context, key string) (bool, error) {
 
 func (t *throttled) Close() error { return t.client.Close() }
 
-// day is the TTL of the keys of rows that decide nothing and of lock key buckets.
+// day is the TTL of the keys in the rows that decide nothing and of the buckets of
+// lockKey.
 const day = 24 * time.Hour

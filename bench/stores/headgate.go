@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/redisstore"
 )
 
-// ours is a token bucket used through the same headgate.Limiter as in a program.
+// ours is a token bucket, used through headgate.Limiter as in a program.
 type ours struct {
 	*headgate.Limiter
 	store headgate.Store
@@ -34,7 +34,7 @@ func newOurs(store headgate.Store, limit bench.Limit) (Limiter, error) {
 	return &ours{l, store}, nil
 }
 
-// Rows with different options use different namespaces in Redis.
+// Each row with different options has a separate namespace in Redis.
 var (
 	batched   = redisstore.Options{Namespace: "batched"}
 	unbatched = redisstore.Options{Namespace: "unbatched", NoBatching: true, DenialCacheTTL: -1}
@@ -61,14 +61,15 @@ func memcachedRow(join bool) func(string, bench.Limit) (Limiter, error) {
 	}
 }
 
-// replay sends headgate's script calls without headgate: the same script and arguments
-// for each key, through the same client. It does not read the replies. It records a
-// key's call through headgate on the key's first use.
+// replay makes the same script calls as headgate, but without headgate's code: the same
+// script and arguments for each key, through the same client. It does not parse the
+// replies. When a key is used for the first time, replay makes the call through
+// headgate and records it.
 type replay struct {
 	limiter  Limiter
 	client   rueidis.Client
 	recorder *recorder
-	calls    sync.Map // redisstore.Call by key
+	calls    sync.Map // maps each key to its redisstore.Call
 }
 
 func newReplay(addr string, limit bench.Limit) (Limiter, error) {
@@ -105,10 +106,10 @@ func (r *replay) record(ctx context.Context, key string) (bool, error) {
 	return ok, err
 }
 
-// Close closes headgate's store and with it the client.
+// Close closes headgate's store, which closes the client.
 func (r *replay) Close() error { return r.limiter.Close() }
 
-// recorder is a client that records the last call. The caller must hold mu.
+// recorder is a redisstore.Client that records the last call. The caller must hold mu.
 type recorder struct {
 	redisstore.Client
 	mu   sync.Mutex

@@ -12,9 +12,9 @@ import (
 	"github.com/headgate/headgate/bench"
 )
 
-// lockKey is a token bucket as implemented by memcached limiters that do not use
-// compare-and-swap: add a lock key, get the bucket, set it, delete the lock. A caller
-// that finds the lock taken waits and retries.
+// lockKey is a token bucket in memcached without compare-and-swap, as several limiters
+// implement it: they add a lock key, get and set the bucket, and delete the lock key. A
+// caller that finds the lock key waits and tries again.
 type lockKey struct {
 	client *memcache.Client
 	limit  bench.Limit
@@ -22,7 +22,7 @@ type lockKey struct {
 }
 
 const (
-	lockTTL   = 5 // seconds until the lock of a crashed caller expires
+	lockTTL   = 5 // seconds after which the lock of a crashed caller expires
 	lockPause = 500 * time.Microsecond
 )
 
@@ -54,7 +54,7 @@ func (l *lockKey) lock(ctx context.Context, key string) error {
 	}
 }
 
-// take adds the tokens refilled since the last call and then takes one.
+// take adds the tokens that were refilled since the last call, then takes one token.
 func (l *lockKey) take(key string) (bool, error) {
 	now := time.Now().UnixNano()
 	tokens, last := int64(l.limit.Burst), now

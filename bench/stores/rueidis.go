@@ -14,8 +14,7 @@ func newRueidis(addr string) (rueidis.Client, error) {
 	return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true})
 }
 
-// These scripts decide nothing. They measure the minimum cost of a decision in a
-// script.
+// These scripts decide nothing. They show the minimum cost of a decision in a script.
 const (
 	empty      = `return 1`
 	timeGetSet = `
@@ -26,7 +25,8 @@ redis.call('SET', KEYS[1], string.format('%.0f', math.max(was, now) + 1), 'PX', 
 return 1`
 )
 
-// script calls a script through rueidis, which pipelines concurrent calls.
+// script is a limiter that calls a script through rueidis, which pipelines concurrent
+// calls.
 type script struct {
 	client rueidis.Client
 	sha    string
@@ -54,9 +54,9 @@ func (s *script) Close() error {
 	return nil
 }
 
-// counter is a fixed window as implemented by limiters on rueidis, including
-// rueidislimiter. One script updates a counter and a second key with the end of the
-// window by the caller's clock.
+// counter is a fixed window, as limiters that use rueidis implement it, such as
+// rueidislimiter. One script updates two keys: a counter, and the end of the window by
+// the caller's clock.
 type counter struct {
 	client rueidis.Client
 	script *rueidis.Lua

@@ -17,13 +17,13 @@ import (
 	"github.com/headgate/headgate/bench/server"
 )
 
-// Case is one situation in which limiters are measured.
+// Case is one set of conditions under which all limiters are measured.
 type Case struct {
 	Callers int
 	Keys    int
 	Limit   bench.Limit
-	// Demand is the total rate of all callers in checks per second; 0 means as many as
-	// possible.
+	// Demand is the rate, in checks per second, of all callers together. 0 means that
+	// every caller makes its checks as fast as possible.
 	Demand float64
 }
 
@@ -31,15 +31,15 @@ type Case struct {
 type Turn struct {
 	Rate      float64 // decisions per second
 	P50, P99  time.Duration
-	Denied    float64 // denial rate, 0 to 1
-	Errors    float64 // error rate of the checks, 0 to 1
+	Denied    float64 // denial rate, from 0 to 1
+	Errors    float64 // error rate of the checks, from 0 to 1
 	Calls     float64 // script calls per second
-	InScripts float64 // fraction of time that the server spent in scripts, 0 to 1
+	InScripts float64 // fraction of the time that the server spent in scripts, from 0 to 1
 	ClientCPU float64 // processor time of this process per decision, in µs
 	ServerCPU float64 // processor time of the server per decision, in µs
 }
 
-// Round measures one turn of every row.
+// Round measures one turn of every row, for d each.
 func (c *Comparison) Round(d time.Duration) error {
 	for i, s := range c.subjects {
 		t, err := c.turn(s, d)
@@ -51,18 +51,19 @@ func (c *Comparison) Round(d time.Duration) error {
 	return nil
 }
 
-// Comparison is a case with all its rows prepared on one server.
+// Comparison is a case with all rows, which are ready to be measured on one server.
 type Comparison struct {
 	Case     Case
-	Turns    [][]Turn // by row
+	Turns    [][]Turn // the turns of each row
 	subjects []subject
 	info     rueidis.Client // nil for memcached
 	seed     uint64
 }
 
-// NewComparison prepares rows and requests every key of each row once. It uses as many
-// concurrent callers as the measurement, because a Redis client may become permanently
-// slower after its first concurrent calls.
+// NewComparison prepares the rows and makes one request for every key of each row. It
+// uses as many concurrent callers as the measurement, because a Redis client may become
+// permanently slower after its first concurrent calls. redis is true if s is a Redis
+// server.
 func NewComparison(rows []Row, s *server.Server, kind Case, redis bool) (*Comparison, error) {
 	c := &Comparison{Case: kind, Turns: make([][]Turn, len(rows))}
 	var err error
@@ -103,8 +104,8 @@ func fill(s subject, c Case) error {
 	return nil
 }
 
-// insertKey requests key until it gets a decision, at most five times. A store may return
-// an error when the machine stalls for a second.
+// insertKey makes requests for key until the limiter decides, but at most five. A
+// limiter may return an error when the machine stalls for a second.
 func insertKey(l Limiter, key string) (err error) {
 	for range 5 {
 		if _, err = l.Allow(context.Background(), key); err == nil {
@@ -122,7 +123,7 @@ func (c *Comparison) Close() error {
 	return closeAll(c.subjects)
 }
 
-// tally contains the results of one caller.
+// tally contains the counts and latencies of one caller.
 type tally struct {
 	denied, errors int
 	times          []time.Duration
@@ -157,8 +158,8 @@ func (c *Comparison) turn(s subject, d time.Duration) (Turn, error) {
 	return t, err
 }
 
-// resetStats resets Redis's statistics. It returns the usage afterwards, which includes
-// processor time that cannot be reset.
+// resetStats resets the statistics of Redis and returns the usage after the reset. It
+// is not zero, because the processor time cannot be reset.
 func (c *Comparison) resetStats(ctx context.Context) (server.Usage, error) {
 	if c.info == nil {
 		return server.Usage{}, nil
@@ -169,7 +170,7 @@ func (c *Comparison) resetStats(ctx context.Context) (server.Usage, error) {
 	return server.ReadUsage(ctx, c.info)
 }
 
-// processorTime returns the user and system time of this process.
+// processorTime returns the user and system time that this process has used.
 func processorTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -178,7 +179,8 @@ func processorTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// call runs one caller for d, as fast as possible or at its part of the demand.
+// call makes the checks of one caller for d: as fast as possible, or at the caller's
+// share of Case.Demand. i is the number of the caller.
 func (c *Comparison) call(l Limiter, began time.Time, d time.Duration, i uint64) tally {
 	keys := bench.NewKeys(c.Case.Keys, c.seed+i)
 	t := tally{times: make([]time.Duration, 0, 1<<14)}
@@ -219,8 +221,8 @@ func sum(tallies []tally, wall time.Duration) Turn {
 	}
 }
 
-// CountWithoutTTL returns the number of keys at addr without a TTL and the number of all
-// keys.
+// CountWithoutTTL returns the number of keys without a TTL on the Redis server at addr,
+// and the number of all keys.
 func CountWithoutTTL(addr string) (withoutTTL, all int, err error) {
 	c, err := newRueidis(addr)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package stores compares rate limiters whose state is in Redis or memcached, each with
-// the same server.
+// Package stores compares rate limiters that store their state in Redis or memcached.
+// In a comparison, all limiters use the same server.
 //
 // README.md of the module documents what is compared and what cannot be compared.
 package stores
@@ -16,25 +16,25 @@ import (
 	"github.com/headgate/headgate/bench/server"
 )
 
-// Limiter is one rate limiter configured with one limit. Allow may be called
+// Limiter is a rate limiter with one limit for every key. Allow may be called
 // concurrently. An error means that the limiter could not decide.
 type Limiter interface {
 	Allow(ctx context.Context, key string) (bool, error)
 	Close() error
 }
 
-// Row is a limiter that can be measured.
+// Row describes how to create one of the limiters that are compared.
 type Row struct {
 	// Name identifies the row in tables and flags.
 	Name string
 	// New returns a limiter that uses the server at addr.
 	New func(addr string, limit bench.Limit) (Limiter, error)
-	// Floor is true for a row that decides nothing and measures a minimum cost.
+	// Floor is true for a row that decides nothing. It shows the minimum cost of a
+	// decision.
 	Floor bool
 }
 
-// Redis returns the rows for Redis. The first row is the one that all others are
-// compared with.
+// Redis returns the rows for Redis. All other rows are compared with the first row.
 func Redis() []Row {
 	return []Row{
 		{Name: "headgate", New: redisstoreRow(batched)},
@@ -48,8 +48,8 @@ func Redis() []Row {
 	}
 }
 
-// OneCaller returns the rows for a single caller: those for Redis and a replay of
-// headgate's own script calls without headgate.
+// OneCaller returns the rows for a single caller: the rows for Redis, and a replay of
+// headgate's script calls without headgate's code.
 func OneCaller() []Row {
 	return append(Redis(), Row{Name: "headgate's script alone", New: newReplay, Floor: true})
 }
@@ -87,22 +87,22 @@ func Named(rows []Row, names string) ([]Row, error) {
 	return found, nil
 }
 
-// Hot is the limit for a single key that is never denied: its burst is 100 million, and
-// few tokens are refilled during a measurement.
+// Hot is the limit for a single key that is never denied: the burst is 100 million
+// tokens, and few tokens are refilled during a measurement.
 var Hot = bench.Limit{Count: 1_000_000, Per: time.Hour, Burst: 100_000_000}
 
 // Many is the limit for many keys. The burst is so large that no key runs out of
-// tokens. A token is refilled in 10 s, so few keys are full again before their next
-// request.
+// tokens. A token is refilled in 10 s, so that few keys are full again when they are
+// next used.
 var Many = bench.Limit{Count: 360, Per: time.Hour, Burst: 100_000}
 
-// subject is a row with its limiter.
+// subject is a row and the limiter that it created.
 type subject struct {
 	row     Row
 	limiter Limiter
 }
 
-// open creates the limiter of every row on s. Rows use different keys.
+// open creates the limiter of every row on the server s. The rows use different keys.
 func open(rows []Row, s *server.Server, limit bench.Limit) ([]subject, error) {
 	var all []subject
 	for _, r := range rows {
@@ -123,7 +123,7 @@ func closeAll(all []subject) error {
 	return errors.Join(errs...)
 }
 
-// policy converts a bench limit to a headgate policy.
+// policy converts a bench.Limit to a headgate.Policy.
 func policy(limit bench.Limit) headgate.Policy {
 	return headgate.Policy{Limits: []headgate.Limit{{Rate: int64(limit.Count), Period: limit.Per, Burst: int64(limit.Burst)}}}
 }

@@ -1,7 +1,7 @@
 // Package worker runs measurements in separate processes of the same program, so that
-// no measurement pays for the garbage of another. Parent and worker exchange JSON over
-// the worker's standard input and output: the parent sends a job and then orders, and
-// the worker replies to each.
+// the garbage of one measurement does not slow down another. The parent process and a
+// worker process exchange JSON over the worker's standard input and output. The parent
+// sends a job and then orders; the worker replies to the job and to each order.
 package worker
 
 import (
@@ -13,18 +13,18 @@ import (
 	"os/exec"
 )
 
-// flag is the only argument of a worker process.
+// flag is the command-line argument that starts the program as a worker process.
 const flag = "-worker"
 
-// reply is the reply to an order, or to the job with a zero Result.
+// reply is the reply to an order. The reply to the job has a zero Result.
 type reply[Result any] struct {
 	Result Result
 	Error  string
 }
 
 // Main must be called first in a program that has workers. In a worker process it
-// serves standard input and output, and exits when the parent closes the input.
-// Otherwise it returns immediately.
+// handles the job and the orders, and exits when the parent closes the worker's
+// standard input. In any other process it returns immediately.
 func Main[Job, Order, Result any](prepare func(Job) (func(Order) (Result, error), error)) {
 	if len(os.Args) != 2 || os.Args[1] != flag {
 		return
@@ -36,7 +36,8 @@ func Main[Job, Order, Result any](prepare func(Job) (func(Order) (Result, error)
 	os.Exit(0)
 }
 
-// Serve prepares the job that it reads from in. It then runs each order until in ends.
+// Serve reads a job from in and prepares it. Then it executes each order from in, and
+// returns when in ends. It writes the replies to out.
 func Serve[Job, Order, Result any](in io.Reader, out io.Writer, prepare func(Job) (func(Order) (Result, error), error)) error {
 	orders, replies := json.NewDecoder(in), json.NewEncoder(out)
 	send := func(r Result, err error) error {
@@ -67,7 +68,7 @@ func Serve[Job, Order, Result any](in io.Reader, out io.Writer, prepare func(Job
 	}
 }
 
-// Worker is the parent's side of a worker process.
+// Worker represents a worker process in the parent process.
 type Worker[Order, Result any] struct {
 	cmd     *exec.Cmd
 	in      io.WriteCloser
@@ -75,8 +76,8 @@ type Worker[Order, Result any] struct {
 	replies *json.Decoder
 }
 
-// Start starts this program again as a worker and waits until the worker has prepared
-// the job. The program must call [Main].
+// Start starts this program again as a worker process, and waits until the worker has
+// prepared the job. The program must call [Main].
 func Start[Order, Result, Job any](job Job) (*Worker[Order, Result], error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -101,7 +102,7 @@ func Start[Order, Result, Job any](job Job) (*Worker[Order, Result], error) {
 	return w, nil
 }
 
-// Run runs an order in the worker and waits for its result.
+// Run sends an order to the worker and waits for the result.
 func (w *Worker[Order, Result]) Run(order Order) (Result, error) { return w.send(order) }
 
 func (w *Worker[Order, Result]) send(message any) (Result, error) {
@@ -115,5 +116,5 @@ func (w *Worker[Order, Result]) send(message any) (Result, error) {
 	return r.Result, nil
 }
 
-// Close stops the worker and waits until it exits.
+// Close stops the worker process and waits until it has exited.
 func (w *Worker[Order, Result]) Close() error { return errors.Join(w.in.Close(), w.cmd.Wait()) }

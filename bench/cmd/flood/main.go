@@ -1,5 +1,6 @@
-// Command flood attacks a bounded store with random keys and checks whether the
-// decisions on keys in regular use change. It exits with status 1 if they do.
+// Command flood attacks a bounded store with random keys, and checks whether the attack
+// changes decisions on keys in regular use. It exits with status 1 if a decision
+// changes.
 package main
 
 import (

@@ -58,8 +58,9 @@ func printTable(out io.Writer, peers []bench.Peer, counts []int, maxHeap int64) 
 	return nil
 }
 
-// printRow skips a measurement that would exceed the memory limit, estimated from the
-// measurement with fewer keys.
+// printRow prints the row of a peer: the memory for each number of keys in counts. It
+// estimates the memory from the previous measurement, and skips a measurement that
+// would exceed maxHeap bytes.
 func printRow(out io.Writer, p bench.Peer, counts []int, maxHeap int64) error {
 	perKey := 0.0
 	for _, n := range counts {
@@ -77,7 +78,8 @@ func printRow(out io.Writer, p bench.Peer, counts []int, maxHeap int64) error {
 	return nil
 }
 
-// measure measures a peer with a number of keys in a new process.
+// measure measures the memory of a peer with the given number of keys, in a new
+// process.
 func measure(p bench.Peer, keys int) (m bench.Memory, err error) {
 	w, err := worker.Start[int, bench.Memory](p.Name)
 	if err != nil {
@@ -87,7 +89,8 @@ func measure(p bench.Peer, keys int) (m bench.Memory, err error) {
 	return m, errors.Join(err, w.Close())
 }
 
-// prepare returns the function with which a worker process measures the named peer.
+// prepare returns the function with which a worker process measures the peer of that
+// name.
 func prepare(name string) (func(keys int) (bench.Memory, error), error) {
 	peers, err := bench.Named(name)
 	if err != nil {

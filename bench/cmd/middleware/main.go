@@ -1,10 +1,10 @@
 // Command middleware measures the cost that HTTP rate limit middlewares add to a
 // trivial handler.
 //
-// Each row runs in a separate process, so that no row pays for the garbage of another.
-// In each round every row has one turn, with the bare handler first. The printed cost
-// is the lower quartile over the rounds with the middleware minus the lower quartile
-// without it.
+// Each row is measured in a separate process, so that the garbage of one row does not
+// slow down another. In every round each row has one turn, which measures the bare
+// handler first. The printed cost is a difference of lower quartiles over the rounds:
+// with the middleware minus without it.
 package main
 
 import (
@@ -50,7 +50,7 @@ func run(rounds int, turnTime time.Duration, clients int, results string) (err e
 	return nil
 }
 
-// measure runs one turn of every row in each round.
+// measure runs one turn of every row in each of the rounds.
 func measure(c middleware.Case, rounds int, turnTime time.Duration) (found [][]middleware.Round, err error) {
 	rows := middleware.Rows()
 	found = make([][]middleware.Round, len(rows))
@@ -69,7 +69,7 @@ func measure(c middleware.Case, rounds int, turnTime time.Duration) (found [][]m
 	}
 	for n := range rounds {
 		for i := range workers {
-			i = (i + n) % len(workers) // start each round with another row
+			i = (i + n) % len(workers) // each round starts with a different row
 			r, err := workers[i].Run(turnTime)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", rows[i].Name, err)

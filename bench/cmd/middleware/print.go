@@ -9,10 +9,10 @@ import (
 	"github.com/headgate/headgate/bench/middleware"
 )
 
-// added returns the cost that a row's middleware adds: the lower quartile with the
-// middleware minus the lower quartile of the bare handler. The quartile is used because
-// turns are short and many, and other processes on the machine can only make one
-// longer.
+// added returns the cost that the middleware of a row adds: the lower quartile over the
+// rounds with the middleware, minus the lower quartile of the bare handler. Turns are
+// short and many, and other processes on the machine can only make a turn longer. A low
+// quantile is therefore the best estimate.
 func added(rounds []middleware.Round, value func(middleware.Cost) float64) float64 {
 	return quartile(rounds, func(r middleware.Round) float64 { return value(r.With) }) - bare(rounds, value)
 }
@@ -29,7 +29,7 @@ func nanos(c middleware.Cost) float64  { return c.Nanos }
 func cpu(c middleware.Cost) float64    { return c.CPU }
 func allocs(c middleware.Cost) float64 { return c.Allocs }
 
-// print prints the table of a case.
+// print prints the table of the case c.
 func print(out io.Writer, c middleware.Case, rounds int, turnTime time.Duration, found [][]middleware.Round) {
 	rows, ours := middleware.Rows(), found[0]
 	fmt.Fprintf(out, "\n%d clients, %d goroutines: cost added to a handler of %.0f ns (%d rounds of %v, lower quartiles)\n\n",
@@ -44,8 +44,8 @@ func print(out io.Writer, c middleware.Case, rounds int, turnTime time.Duration,
 	printFastest(out, rows, found)
 }
 
-// printFastest prints the fastest peer, first of all peers and then of the peers that
-// send header fields.
+// printFastest prints which peer is the fastest, first among all peers, then among the
+// peers that send rate limit header fields.
 func printFastest(out io.Writer, rows []middleware.Row, found [][]middleware.Round) {
 	for _, sendsFields := range []bool{false, true} {
 		best, label := -1, "The fastest peer"

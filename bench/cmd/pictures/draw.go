@@ -17,11 +17,11 @@ import (
 const (
 	width  = 640 * vg.Length(1)
 	height = 420 * vg.Length(1)
-	gap    = 4 * vg.Length(1) // between panels
+	gap    = 4 * vg.Length(1) // distance between two panels
 )
 
-// The colours can be distinguished by readers with red–green colour blindness. The
-// background is opaque, because pages are shown in light and dark mode.
+// The colours are distinguishable with red–green colour blindness. The background is
+// opaque, because the pages with the pictures have a light and a dark mode.
 var (
 	background = color.White
 	ink        = color.Gray{0x22}
@@ -30,8 +30,8 @@ var (
 	orange     = color.RGBA{0xd5, 0x5e, 0x00, 0xff}
 )
 
-// panels are the parts of a picture from top to bottom, each with its fraction of the
-// height.
+// panels are the parts of a picture, from top to bottom. fraction is the height of a
+// panel as a fraction of the height of the picture.
 var panels = [...]struct {
 	fraction vg.Length
 	build    func(*result) (*plot.Plot, error)
@@ -41,7 +41,7 @@ var panels = [...]struct {
 	{0.30, lastSecondPanel},
 }
 
-// draw returns the picture of r as an SVG.
+// draw returns the picture of the result r as an SVG document.
 func draw(r *result) ([]byte, error) {
 	canvas := vgsvg.New(width, height)
 	page := vgdraw.New(canvas)
@@ -64,7 +64,8 @@ func draw(r *result) ([]byte, error) {
 	return bytes.ReplaceAll(out.Bytes(), []byte("font-family:Liberation Sans"), []byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif")), nil
 }
 
-// newPanel returns an empty panel. All panels of all pictures have the same time axis.
+// newPanel returns an empty panel with the given vertical axis. The time axis is the
+// same in all panels of all pictures.
 func newPanel(label string, low, high float64, ticks ...float64) *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = nil
@@ -106,8 +107,9 @@ func marks(at []float64, labelled bool) []plot.Tick {
 	return ticks
 }
 
-// requestsPanel draws a box for each request. The requests of a tenth of a second are
-// stacked. Below them, it draws a line for each request that is sent.
+// requestsPanel draws a box for each request, at the time at which the request arrives.
+// Requests within the same tenth of a second are stacked. Below the boxes, a vertical
+// line shows each time at which an allowed request is sent.
 func requestsPanel(r *result) (*plot.Plot, error) {
 	p := newPanel("requests", -4.5, 31, 0, 10, 20)
 	p.Title.Text = fmt.Sprintf("%s under %s", r.algorithm, r.limit)
@@ -142,13 +144,13 @@ func requestsPanel(r *result) (*plot.Plot, error) {
 	return p, nil
 }
 
-// caption is a text centred at x.
+// caption is a text that is centred at the horizontal position x.
 type caption struct {
 	x    float64
 	text string
 }
 
-// captions returns labels at the same height.
+// captions returns the given captions as labels at the height y.
 func captions(y float64, all ...caption) (*plotter.Labels, error) {
 	var xy plotter.XYLabels
 	for _, c := range all {
@@ -176,8 +178,8 @@ func remainingPanel(r *result) (*plot.Plot, error) {
 	return p, nil
 }
 
-// lastSecondPanel draws the number of requests sent in the last second and its
-// guaranteed maximum.
+// lastSecondPanel draws the number of requests that were sent within the last second,
+// and the maximum of this number that the algorithm guarantees.
 func lastSecondPanel(r *result) (*plot.Plot, error) {
 	p := newPanel("sent in last second", 0, 27, 0, 10, 20)
 	p.X.Tick.Marker = plot.ConstantTicks(marks(wholeSeconds(), true))
@@ -200,7 +202,8 @@ func lastSecondPanel(r *result) (*plot.Plot, error) {
 	return p, nil
 }
 
-// stairs returns a line that keeps each level until the next one.
+// stairs returns a step line: each level is drawn from its time until the time of the
+// next level.
 func stairs(levels []level, c color.Color) (*plotter.Line, error) {
 	points := make(plotter.XYs, 0, len(levels)+1)
 	for _, l := range levels {

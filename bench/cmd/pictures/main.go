@@ -1,6 +1,6 @@
-// Command pictures draws how each algorithm decides the same requests, as one SVG per
-// algorithm. It runs the real limiter on the embedded store with a virtual clock. The
-// output is deterministic.
+// Command pictures draws how each algorithm decides the same requests, as one SVG file
+// for each algorithm. It runs a headgate.Limiter on the embedded store with a virtual
+// clock. The output is deterministic.
 //
 //	go run ./cmd/pictures DIRECTORY
 package main
@@ -24,7 +24,7 @@ func main() {
 	}
 }
 
-// drawAll writes <algorithm>.svg for every algorithm.
+// drawAll writes the file <algorithm>.svg in dir for every algorithm.
 func drawAll(dir string) error {
 	for _, a := range algo.All() {
 		r, err := run(a.Name)

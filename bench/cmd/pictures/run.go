@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// All times are in whole µs since the left edge of the picture, which is a window
-// boundary.
+// All times are in whole µs after the left edge of the picture, which is the beginning
+// of a window.
 const (
 	second   = 1_000_000
 	interval = 1_000 // time between two samples of the remaining tokens
@@ -18,43 +18,44 @@ const (
 	leftEdge = headgate.Instant(1_750_000_000 * second)
 )
 
-// traffic returns the arrival times of the requests, of one token each.
+// traffic returns the arrival times of the requests. Each request costs one token.
 func traffic() []int64 {
 	var at []int64
 	for i := range int64(15) {
-		at = append(at, second/20+i*second/5) // 5 a second
+		at = append(at, second/20+i*second/5) // 5 requests per second
 	}
 	for i := range int64(25) {
-		at = append(at, 3_900_000+i*4_000) // 25, just before a window boundary
+		at = append(at, 3_900_000+i*4_000) // 25 requests just before the beginning of a window
 	}
 	for i := range int64(25) {
-		at = append(at, 4_000_000+i*4_000) // and 25 just after it
+		at = append(at, 4_000_000+i*4_000) // 25 requests just after the beginning of that window
 	}
 	for i := range int64(60) {
-		at = append(at, 7_000_000+i*second/15) // 15 a second
+		at = append(at, 7_000_000+i*second/15) // 15 requests per second
 	}
 	return at
 }
 
-// result contains an algorithm's decisions on the traffic.
+// result contains the decisions of one algorithm on the traffic.
 type result struct {
 	algorithm headgate.Algorithm
 	limit     headgate.Limit
 	requests  []request
-	sent      []int64 // when allowed requests are sent
+	sent      []int64 // times at which allowed requests are sent
 	remaining []level
 }
 
-// request is one request with its decision.
+// request is one request and its decision.
 type request struct {
 	at      int64
 	allowed bool
 }
 
-// level is a number that is valid from a time until the next level.
+// level is a value n that is valid from the time at until the time of the next level.
 type level struct{ at, n int64 }
 
-// limitOf returns a limit of 10 a second with a burst of 10 for any algorithm.
+// limitOf returns the limit for an algorithm: 10 requests per second, with a capacity
+// of 10, which is a queue if the algorithm has queues.
 func limitOf(a headgate.Algorithm) headgate.Limit {
 	if a.Queues() {
 		return headgate.MustParseLimit("10/s queue 9")
@@ -62,9 +63,10 @@ func limitOf(a headgate.Algorithm) headgate.Limit {
 	return headgate.MustParseLimit("10/s")
 }
 
-// run sends the traffic through a limiter.
+// run sends the traffic through a limiter with the algorithm a and returns the
+// decisions.
 func run(a headgate.Algorithm) (*result, error) {
-	store := memstore.New(&memstore.Options{MaxEntries: 1000}) // enough for a log of any length here
+	store := memstore.New(&memstore.Options{MaxEntries: 1000}) // room for every log entry of the traffic
 	defer store.Close()
 	r := &result{algorithm: a, limit: limitOf(a)}
 	limiter, err := headgate.New(store, headgate.Policy{Limits: []headgate.Limit{r.limit}, Algorithm: a}, nil)
@@ -86,7 +88,7 @@ func run(a headgate.Algorithm) (*result, error) {
 	return r, nil
 }
 
-// send sends one request at t.
+// send requests one token at the time t and records the decision.
 func (r *result) send(l *headgate.Limiter, t int64) error {
 	d, err := l.AllowAt(context.Background(), (leftEdge + headgate.Instant(t)).Time(), "key", 1)
 	if err != nil {
@@ -99,7 +101,7 @@ func (r *result) send(l *headgate.Limiter, t int64) error {
 	return r.sample(l, t)
 }
 
-// sample records the remaining tokens at t if they changed.
+// sample records the number of remaining tokens at the time t if it has changed.
 func (r *result) sample(l *headgate.Limiter, t int64) error {
 	d, err := l.PeekAt(context.Background(), (leftEdge + headgate.Instant(t)).Time(), "key", 0)
 	if err != nil {
@@ -111,8 +113,8 @@ func (r *result) sample(l *headgate.Limiter, t int64) error {
 	return nil
 }
 
-// lastSecond returns how many requests were sent within the second that ends at each
-// time. A request that was sent exactly one second earlier is not counted.
+// lastSecond returns, as levels, how many requests were sent within the last second. A
+// request that was sent exactly one second ago is not counted.
 func (r *result) lastSecond() []level {
 	changes := make([]level, 0, 2*len(r.sent))
 	for _, t := range r.sent {
@@ -130,13 +132,13 @@ func (r *result) lastSecond() []level {
 	return levels
 }
 
-// maxPerSecond returns the algorithm's guaranteed maximum of requests sent in any
-// second, under a limit of 10 a second with a burst of 10.
+// maxPerSecond returns the maximum number of requests that an algorithm can send in any
+// second, under a limit of 10 per second with a burst of 10.
 func maxPerSecond(a headgate.Algorithm) int64 {
 	switch a {
 	case headgate.SlidingLog, headgate.LeakyBucket:
 		return 10
 	default:
-		return 20 // a full bucket plus one second's refill; two windows; or 10·(1 + s/P)
+		return 20 // a full bucket and one second's refill; or two windows; or 10·(1 + s/P) in a span s
 	}
 }

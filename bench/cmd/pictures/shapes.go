@@ -9,10 +9,10 @@ import (
 	vgdraw "gonum.org/v1/plot/vg/draw"
 )
 
-// Each shape in this file draws all its elements as one path, which keeps the SVG
-// small.
+// Each shape in this file draws all of its elements as one path, which keeps the SVG
+// file small.
 
-// boxes are small rectangles around points, filled or hollow.
+// boxes draws small rectangles around points, filled or hollow.
 type boxes struct {
 	at    []plotter.XY
 	fill  bool
@@ -21,7 +21,7 @@ type boxes struct {
 
 const boxWidth, boxHeight = vg.Length(4.2), vg.Length(3.5)
 
-// Plot draws the boxes.
+// Plot draws all boxes.
 func (b boxes) Plot(c vgdraw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
 	var path vg.Path
@@ -31,7 +31,7 @@ func (b boxes) Plot(c vgdraw.Canvas, p *plot.Plot) {
 	b.draw(&c, path)
 }
 
-// Thumbnail draws one box.
+// Thumbnail draws one box for the legend.
 func (b boxes) Thumbnail(c *vgdraw.Canvas) {
 	var path vg.Path
 	b.add(&path, c.Center())
@@ -41,7 +41,7 @@ func (b boxes) Thumbnail(c *vgdraw.Canvas) {
 func (b boxes) add(path *vg.Path, center vg.Point) {
 	w, h := boxWidth/2, boxHeight/2
 	if !b.fill {
-		w, h = w-0.4, h-0.4 // subtract half the line width
+		w, h = w-0.4, h-0.4 // subtract half of the line width
 	}
 	path.Move(vg.Point{X: center.X - w, Y: center.Y - h})
 	path.Line(vg.Point{X: center.X + w, Y: center.Y - h})
@@ -63,7 +63,7 @@ func (b boxes) draw(c *vgdraw.Canvas, path vg.Path) {
 	c.Stroke(path)
 }
 
-// combs are vertical lines from low to high.
+// combs draws vertical lines, each from the height low to the height high.
 type combs struct {
 	xs        []float64
 	low, high float64
@@ -81,7 +81,7 @@ func (l combs) Plot(c vgdraw.Canvas, p *plot.Plot) {
 	l.stroke(&c, path)
 }
 
-// Thumbnail draws three lines.
+// Thumbnail draws three lines for the legend.
 func (l combs) Thumbnail(c *vgdraw.Canvas) {
 	var path vg.Path
 	for i := range 3 {
@@ -97,7 +97,8 @@ func (l combs) stroke(c *vgdraw.Canvas, path vg.Path) {
 	c.Stroke(path)
 }
 
-// rules are faint lines across the panel.
+// rules draws faint lines across the whole panel: vertical lines at xs, horizontal
+// lines at ys.
 type rules struct{ xs, ys []float64 }
 
 // Plot draws the lines.

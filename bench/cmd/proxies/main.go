@@ -1,7 +1,7 @@
-// Command proxies measures the cost of an nginx auth_request to Headgate. It compares
-// it with nginx's own limit_req and with no limit, in one run. wrk sends the requests.
-// The application behind the measured nginx is another nginx, which answers
-// immediately.
+// Command proxies measures what an nginx auth_request to Headgate costs. In the same
+// run it measures nginx's own limit_req, and nginx without a limit, for comparison. wrk
+// sends the requests. The application behind the measured nginx is a second nginx,
+// which responds immediately.
 package main
 
 import (
@@ -34,12 +34,12 @@ func main() {
 	bench.Exit("proxies", s.measure())
 }
 
-// row is one server of the front nginx.
+// row is a row of the table: one server of the measured nginx.
 type row struct {
 	name, addr string
 }
 
-// load is the number of threads and connections of wrk.
+// load is a load that wrk generates with a number of threads and connections.
 type load struct {
 	name           string
 	threads, conns int
@@ -49,7 +49,7 @@ var loads = []load{{"1 connection, sequential requests", 1, 1}, {"32 connections
 
 func (s settings) measure() (err error) {
 	if s.rounds < 1 || s.turnTime < time.Second {
-		return fmt.Errorf("-rounds is %d and -time is %v; must be 1 or more and 1s or more", s.rounds, s.turnTime)
+		return fmt.Errorf("-rounds is %d, must be 1 or more; -time is %v, must be 1s or more", s.rounds, s.turnTime)
 	}
 	site, err := open(s.headgate, s.file)
 	if err != nil {
@@ -72,7 +72,7 @@ func (s settings) measure() (err error) {
 	return nil
 }
 
-// turns runs one turn of every row in each round, and starts each round with another
+// turns runs one turn of every row in each round. Each round starts with a different
 // row.
 func (s settings) turns(site *site, l load) ([][]turn, error) {
 	all := make([][]turn, len(site.rows))
@@ -89,8 +89,8 @@ func (s settings) turns(site *site, l load) ([][]turn, error) {
 	return all, nil
 }
 
-// print prints the table of a load: the upper quartile of the rates and the lower
-// quartile of the latencies over the rounds. Other processes on the machine can only
+// print prints the table of one load: upper quartiles of the rates and lower quartiles
+// of the latencies over the rounds, because other processes on the machine can only
 // make both worse.
 func print(out io.Writer, l load, s settings, rows []row, turns [][]turn) {
 	fmt.Fprintf(out, "\n%s (%d rounds of %v, upper quartile of rates, lower quartile of times)\n\n", l.name, s.rounds, s.turnTime)

@@ -16,18 +16,19 @@ import (
 	"github.com/headgate/headgate/bench/server"
 )
 
-// site contains all processes: the front nginx with one server per row, Headgate and
-// the application.
+// site contains all processes: the measured nginx, which has one server for each row,
+// Headgate and the application.
 type site struct {
 	rows            []row
 	version         string
 	dir             string
 	nginx, headgate *exec.Cmd
 	all             []*exec.Cmd
-	bare            *http.Server // answers every request with 200
+	bare            *http.Server // a server in Go that responds to every request with 200
 }
 
-// policies applies one limit to every request. The load never reaches it.
+// policies is the configuration of Headgate: one limit for every request, which the
+// load never reaches.
 const policies = `
 policies:
   all: { limits: ["100000000/1s"] }
@@ -36,8 +37,8 @@ routes:
     policies: [all]
 `
 
-// front contains the servers of all rows except auth_request to Headgate. That row's
-// server is in a file of docs/proxies, which is appended.
+// front is the nginx configuration of all rows except the row with Headgate. The server
+// of that row is configured by a file in docs/proxies, which is appended.
 const front = `
 limit_req_zone $binary_remote_addr zone=all:10m rate=1000000r/s;
 server {
@@ -90,8 +91,8 @@ http {
 }
 `
 
-// open starts all processes. file is nginx's configuration of the row that uses
-// Headgate.
+// open starts all processes. headgate is the path of the program, file is the path of
+// the nginx configuration for the row with Headgate.
 func open(headgate, file string) (s *site, err error) {
 	auth, err := os.ReadFile(file)
 	if err != nil {
@@ -122,7 +123,7 @@ func open(headgate, file string) (s *site, err error) {
 	ports := strings.NewReplacer(
 		"NONE", addrs[0], "LIMITED", addrs[1], "AUTH", addrs[2], "127.0.0.1:8000", addrs[3],
 		"127.0.0.1:8080", addrs[4], "127.0.0.1:9000", addrs[5], "APPLICATION", addrs[5], "BARE", addrs[6],
-		"100ms", "10s", "50ms", "10s", // longer timeouts, so that a busy machine causes no errors
+		"100ms", "10s", "50ms", "10s", // longer timeouts than in the file, so that a busy machine causes no errors
 	)
 	if err := s.write("headgate.yaml", policies); err != nil {
 		return s, err
@@ -154,7 +155,8 @@ func (s *site) write(name, text string) error {
 	return os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600)
 }
 
-// startNginx starts an nginx with the given servers and waits until it listens.
+// startNginx starts an nginx with the given configuration of servers and waits until it
+// listens on addr.
 func (s *site) startNginx(name, addr, servers string) (*exec.Cmd, error) {
 	main := strings.NewReplacer("DIR", s.dir, "NAME", name).Replace(mainConfig)
 	if os.Geteuid() == 0 {
@@ -195,7 +197,7 @@ func (s *site) listenBare(addr string) error {
 		return err
 	}
 	s.bare = &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), ReadHeaderTimeout: time.Minute}
-	go func() { _ = s.bare.Serve(ln) }() // until it is closed
+	go func() { _ = s.bare.Serve(ln) }() // Serve returns when the server is closed
 	return nil
 }
 
@@ -205,20 +207,20 @@ func (s *site) close() error {
 		_ = s.bare.Close()
 	}
 	for _, cmd := range s.all {
-		_ = cmd.Process.Kill() // fails only if the process has already exited
-		_ = cmd.Wait()         // always an error, because the process was killed
+		_ = cmd.Process.Kill() // returns an error only if the process has already exited
+		_ = cmd.Wait()         // always returns an error, because the process was killed
 	}
 	return os.RemoveAll(s.dir)
 }
 
-// turn is the result of one row in one turn.
+// turn is the result of one row in one round.
 type turn struct {
 	rate            float64 // requests per second
-	p50, p99        float64 // µs
-	nginx, headgate float64 // µs of processor time per request
+	p50, p99        float64 // latency in µs
+	nginx, headgate float64 // processor time per request, in µs
 }
 
-// turn runs wrk against a row for the given time.
+// turn runs wrk against the server of a row for turnTime.
 func (s *site) turn(r row, l load, turnTime time.Duration) (t turn, err error) {
 	nginx, headgate := bench.ProcessorTime(s.nginx.Process.Pid), bench.ProcessorTime(s.headgate.Process.Pid)
 	text, err := exec.Command("wrk", "--latency", "-t", strconv.Itoa(l.threads), "-c", strconv.Itoa(l.conns),
@@ -235,7 +237,7 @@ func (s *site) turn(r row, l load, turnTime time.Duration) (t turn, err error) {
 	return t, nil
 }
 
-// read parses the output of wrk and returns the number of requests.
+// read parses text, the output of wrk, into t and returns the number of requests.
 func (t *turn) read(text string) (requests float64, err error) {
 	for line := range strings.Lines(text) {
 		switch f := strings.Fields(line); {

@@ -1,5 +1,5 @@
-// Command resp compares CL.THROTTLE of “headgate serve”, with and without event loops,
-// with INCR of redis-server. redis-benchmark sends the requests.
+// Command resp compares CL.THROTTLE on “headgate serve”, both with and without event
+// loops, with INCR on redis-server. redis-benchmark sends the requests.
 package main
 
 import (
@@ -40,14 +40,15 @@ func main() {
 	bench.Exit("resp", s.measure())
 }
 
-// row is a server with the request that is sent to it.
+// row is a row of the table: a server and the request that is sent to it.
 type row struct {
 	name    string
 	server  *server.Server
 	request []string
 }
 
-// depths are the pipeline depths that are measured.
+// depths are the measured pipeline depths: the number of requests that a connection
+// sends before it waits for the replies.
 var depths = []int{1, 16, 64}
 
 func (s settings) measure() (err error) {
@@ -84,8 +85,9 @@ func (s settings) measure() (err error) {
 	return nil
 }
 
-// table measures every row in each round and compares it with the first row. A ratio is
-// computed within a round, so that a change in the machine's speed affects both rows.
+// table prints the table for one pipeline depth. It measures every row in each round
+// and compares the row with the first row. A ratio is computed from rates of the same
+// round, so that a change of the machine's speed affects both rates.
 func (s settings) table(out io.Writer, depth int, rows []row) error {
 	rates, ratios, costs := make([][]float64, len(rows)), make([][]float64, len(rows)), make([]time.Duration, len(rows))
 	for round := range s.rounds {
@@ -113,7 +115,7 @@ func (s settings) table(out io.Writer, depth int, rows []row) error {
 	return nil
 }
 
-// turn returns the number of requests of a turn.
+// turn returns how many requests redis-benchmark sends in a turn.
 func (s settings) turn(depth int) int {
 	if depth > 1 {
 		return 10 * s.size
@@ -121,12 +123,12 @@ func (s settings) turn(depth int) int {
 	return s.size
 }
 
-// maxDisturbance is the maximum processor time of other processes during a turn, as a
-// fraction of one processor. A turn above it is repeated.
+// maxDisturbance is the maximum processor time that other processes may use during a
+// turn, as a fraction of one processor. A turn with more is repeated.
 const maxDisturbance = 0.2
 
-// undisturbed returns the rate of a turn during which other processes used little
-// processor time, and the server's processor time for the whole turn.
+// undisturbed repeats a turn until other processes used little processor time during
+// it. It returns the rate, and the server's processor time for the whole turn.
 func (s settings) undisturbed(r row, depth int) (rate float64, cost time.Duration, err error) {
 	for try := range s.tries {
 		if try > 0 {
@@ -156,7 +158,8 @@ func busyTime() (sum time.Duration) {
 	text, _ := os.ReadFile("/proc/stat")
 	line, _, _ := strings.Cut(string(text), "\n")
 	for i, field := range strings.Fields(line) {
-		// Fields 4 and 5 are idle and iowait. Guest time is already part of user time.
+		// fields 4 and 5 are idle and iowait; the guest fields are already part of user
+		// time
 		if n, err := strconv.Atoi(field); err == nil && i != 4 && i != 5 && i < 9 {
 			sum += time.Duration(n) * 10 * time.Millisecond
 		}

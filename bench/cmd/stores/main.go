@@ -64,14 +64,14 @@ func run(s settings) (err error) {
 	return nil
 }
 
-// table is one case with its rows.
+// table is a table of results: one case and its rows.
 type table struct {
 	name, title string
 	rows        []stores.Row
 	cases       stores.Case
 	memcached   bool
-	long        bool // ten times longer turns, because few events happen
-	ttl         bool // count the keys without a TTL after the last round
+	long        bool // turns are ten times longer, because few of the measured events happen
+	ttl         bool // counts the keys without a TTL after the last round
 }
 
 func tables() []table {

@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate/bench/stores"
 )
 
-// print writes one line per row. The ratio is the median over the rounds of the first
-// row's rate divided by this row's rate in the same round.
+// print prints one line for each row. The ratio in a line is a median over the rounds:
+// the rate of the first row divided by the rate of this row in the same round.
 func (t table) print(out io.Writer, rows []stores.Row, turns [][]stores.Turn) {
 	fmt.Fprintf(out, "| | decisions/s | %s ÷ row | p50 µs | p99 µs | denial rate | client CPU µs/decision | script calls/s | server CPU µs/decision | time in scripts |\n",
 		rows[0].Name)
@@ -30,8 +30,8 @@ func (t table) print(out io.Writer, rows []stores.Row, turns [][]stores.Turn) {
 	}
 }
 
-// server returns the last three columns. They are empty for memcached, because only
-// Redis reports their values.
+// server returns the last three columns of a row. For memcached they are empty, because
+// only Redis reports their values.
 func (t table) server(turns []stores.Turn) string {
 	if t.memcached {
 		return "| | "

@@ -1,5 +1,5 @@
-// Command table measures every limiter in every case and prints tables that compare
-// them.
+// Command table measures every limiter in every case and prints tables that compare the
+// limiters.
 //
 // Each limiter runs in a separate process. The limiters take turns in every round, so
 // that a change in the machine's speed affects all of them. The printed figures are
@@ -41,8 +41,8 @@ func main() {
 	bench.Exit("table", err)
 }
 
-// run measures all cases. It writes the raw rounds to the result file as they complete,
-// and the tables to the file and to standard output.
+// run measures all cases. Each raw round is appended to the result file when it is
+// complete; the tables are written to that file and to standard output.
 func run(p plan, results string) error {
 	if p.rounds < 1 {
 		return fmt.Errorf("-rounds is %d; must be 1 or more", p.rounds)

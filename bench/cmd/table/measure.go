@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/bench/worker"
 )
 
-// plan defines the measurements.
+// plan defines which peers and cases are measured, and for how long.
 type plan struct {
 	peers                    []bench.Peer
 	keys, denied, goroutines []int
@@ -22,22 +22,22 @@ type plan struct {
 	time                     time.Duration
 }
 
-// cell is one cell of the table.
+// cell identifies a cell of the tables.
 type cell struct {
 	peer                     string
 	keys, denied, goroutines int
 }
 
-// String returns the cell's benchmark name in the format of benchstat.
+// String returns the name of the cell's benchmark in the format of benchstat.
 func (c cell) String() string {
 	name := strings.NewReplacer("/", "-", " ", "-").Replace(c.peer)
 	return fmt.Sprintf("BenchmarkAllow/keys=%d/denied=%d/goroutines=%d/peer=%s", c.keys, c.denied, c.goroutines, name)
 }
 
-// measured contains the rounds of every cell.
+// measured contains the results of all rounds for every cell.
 type measured map[cell][]bench.Result
 
-// roundWorker is the worker process of one peer.
+// roundWorker is the worker process that measures the rounds of one peer.
 type roundWorker = worker.Worker[bench.Order, bench.Result]
 
 func (p plan) measure(raw io.Writer) (measured, error) {
@@ -53,7 +53,7 @@ func (p plan) measure(raw io.Writer) (measured, error) {
 	return m, nil
 }
 
-// measureCase runs one turn of every peer in each round.
+// measureCase measures one case: in each round, every peer has one turn.
 func (p plan) measureCase(m measured, raw io.Writer, keys, denied int) (err error) {
 	workers := map[string]*roundWorker{}
 	defer func() {
@@ -81,7 +81,7 @@ func (p plan) measureCase(m measured, raw io.Writer, keys, denied int) (err erro
 	return nil
 }
 
-// turn measures one round of every peer.
+// turn measures one round: one turn of every peer.
 func (p plan) turn(m measured, raw io.Writer, workers map[string]*roundWorker, c cell) error {
 	for _, peer := range p.peers {
 		w, ok := workers[peer.Name]
@@ -99,8 +99,8 @@ func (p plan) turn(m measured, raw io.Writer, workers map[string]*roundWorker, c
 	return nil
 }
 
-// median returns the median of value over the rounds, the lower one of two middle
-// values.
+// median returns the median of value over the rounds. If there are two middle values,
+// it returns the lower value.
 func median(rounds []bench.Result, value func(bench.Result) float64) float64 {
 	sorted := slices.SortedFunc(slices.Values(rounds), func(a, b bench.Result) int { return cmp.Compare(value(a), value(b)) })
 	return value(sorted[(len(sorted)-1)/2])

@@ -16,7 +16,8 @@ func (m measured) print(out io.Writer, p plan) {
 	m.printFastest(out, p)
 }
 
-// cells returns the cells of a peer's row for a number of keys.
+// cells returns the cells in the row of a peer, in the table for the given number of
+// keys.
 func (p plan) cells(peer string, keys int) []cell {
 	var row []cell
 	for _, denied := range p.denied {
@@ -27,7 +28,7 @@ func (p plan) cells(peer string, keys int) []cell {
 	return row
 }
 
-// printKeys prints the table for one number of keys, with a row for each peer and a
+// printKeys prints the table for one number of keys. It has a row for each peer and a
 // column for each case.
 func (m measured) printKeys(out io.Writer, p plan, keys int) {
 	fmt.Fprintf(out, "\n%d keys: ns per check (× headgate)\n\n| |", keys)
@@ -68,8 +69,8 @@ func (m measured) speed(c cell, peer bench.Peer) string {
 	return speed
 }
 
-// printFastest compares headgate with the fastest peer of each case. Only peers that
-// limit each of many keys are compared.
+// printFastest prints a table that compares headgate with the fastest other peer of
+// each case. Peers that cannot limit many separate keys are not compared.
 func (m measured) printFastest(out io.Writer, p plan) {
 	fmt.Fprint(out, "\n| keys | denial rate | goroutines | headgate, ns | fastest peer, ns | peer ÷ headgate | allocations per check |\n")
 	fmt.Fprint(out, "|--:|--:|--:|--:|--:|--:|--:|\n")
