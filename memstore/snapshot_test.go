@@ -141,8 +141,8 @@ func TestClosedStoreReturnsErrClosed(t *testing.T) {
 	}
 }
 
-// TestSnapshotAtInvalidTime: a time outside the accepted range is an error, because the snapshot
-// would keep or drop every key.
+// TestSnapshotAtInvalidTime: a time outside the accepted range is an error, because the
+// snapshot would keep or drop every key.
 func TestSnapshotAtInvalidTime(t *testing.T) {
 	t.Parallel()
 	s := memstore.New(nil)

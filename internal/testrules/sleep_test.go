@@ -14,7 +14,7 @@ import (
 // allowedSleeps maps other functions that may call time.Sleep to the reason.
 var allowedSleeps = map[string]string{
 	". Spacing":                             "a slow store for tests in fake time",
-	". watch":                               "a slow store for tests in fake time",
+	". countCall":                           "a slow store for tests in fake time",
 	"cmd/headgate/internal/load slowServer": "a slow server",
 	"cmd/headgate/internal/respapi TestRequestTimeoutBeginsWithFirstByte": "it tests pauses within a request",
 	"redisstore/goredis Example":                                          "a program that waits until its limit allows a request",

@@ -40,7 +40,8 @@ func NewServer(handler http.Handler, log *slog.Logger) *Server {
 func limitBodyTime(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != http.NoBody {
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // http.Server supports deadlines
+			// The server of net/http supports deadlines.
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 		}
 		handler.ServeHTTP(w, r)
 	})

@@ -13,7 +13,9 @@ import (
 )
 
 const (
-	maxCachedRules = 8    // maximum number of rules of a request whose fields are cached; with more rules, the fields are serialized each time
+	// Maximum number of rules of a request whose fields are cached; with more rules,
+	// the fields are serialized each time.
+	maxCachedRules = 8
 	maxCachedSets  = 4096 // maximum number of cached sets
 	usualBytes     = 128  // usual size, in bytes, of the fields that differ between answers
 )

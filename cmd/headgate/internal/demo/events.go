@@ -46,7 +46,7 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 	h.opts.Log.Debug("demo page connected", "store", h.opts.Store)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Accel-Buffering", "no") // tells reverse proxies not to buffer events
+	w.Header().Set("X-Accel-Buffering", "no") // reverse proxies must not buffer events
 	out := &stream{w: w, control: http.NewResponseController(w)}
 	fmt.Fprintf(w, "retry: %d\n\n", retryPause.Milliseconds())
 	if err := h.broadcast(s, out); err != nil && s.ctx.Err() == nil {

@@ -11,8 +11,9 @@ import (
 // frame holds the changes since the previous frame, and the current levels. Times are
 // in whole µs since the session began; durations are in whole µs.
 type frame struct {
-	T      int64        `json:"t"`
-	Epoch  int          `json:"epoch"`            // number of the epoch; the page clears its counts when the epoch changes
+	T int64 `json:"t"`
+	// Number of the epoch; the page clears its counts when the epoch changes.
+	Epoch  int          `json:"epoch"`
 	Sent   int64        `json:"sent"`             // number of requests in this epoch
 	Rate   int64        `json:"rate"`             // number of requests in the last second
 	Edge   int64        `json:"edge,omitempty"`   // end of the current window

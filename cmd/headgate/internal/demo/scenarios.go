@@ -10,12 +10,14 @@ import (
 
 // scenario is a sequence of requests that demonstrates a property of the algorithms.
 type scenario struct {
-	Name   string
-	Title  string
-	Watch  string               // two sentences on what the user should observe
-	Look   []headgate.Algorithm // algorithms whose panels demonstrate the property; nil means all
-	set    func(*Settings)
-	layout func(s *session) (layout, []headgate.Store) // returns the layout and the stores created for it; nil means a layout with one track
+	Name  string
+	Title string
+	Watch string               // two sentences on what the user should observe
+	Look  []headgate.Algorithm // algorithms whose panels demonstrate the property; nil means all
+	set   func(*Settings)
+	// Returns the layout and the stores created for it; nil means a layout with one
+	// track.
+	layout func(s *session) (layout, []headgate.Store)
 	play   func(ctx context.Context, p *player)
 }
 
@@ -79,7 +81,9 @@ func (s *session) perform(name string) error {
 			l, owned = c.layout(s)
 		}
 		s.setLayout(l, settings, owned...)
-		_ = s.current().reset(s.ctx) // the error is ignored, because the first decision shows that the store is unavailable
+		// The error is ignored, because the first decision shows that the store is
+		// unavailable.
+		_ = s.current().reset(s.ctx)
 		s.startBackground(name, func(ctx context.Context) { c.play(ctx, &player{s, name}) })
 		return nil
 	}
@@ -170,7 +174,9 @@ func (st *stage) nextEdge(ctx context.Context) (time.Time, error) {
 		return time.Time{}, headgate.ErrUnsupported
 	}
 	asked := time.Now()
-	key := fmt.Sprint("edge/", st.settings.PeriodMS) // not the same for all periods, because an open window keeps its end when the period changes
+	// Not the same for all periods, because an open window keeps its end when the
+	// period changes.
+	key := fmt.Sprint("edge/", st.settings.PeriodMS)
 	d, err := st.edges.AllowN(ctx, key, 1)
 	took := time.Since(asked)
 	return asked.Add(took/2 + d.ResetAfter), err

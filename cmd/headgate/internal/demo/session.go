@@ -170,7 +170,7 @@ func (s *session) idle() time.Duration {
 	return time.Since(s.lastAction)
 }
 
-// backgroundTraffic is traffic that continues until it ends by itself or is stopped.
+// backgroundTraffic is traffic that continues until it ends or is stopped.
 type backgroundTraffic struct {
 	stop context.CancelFunc
 	done chan struct{}

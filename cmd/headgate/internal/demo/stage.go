@@ -13,7 +13,9 @@ import (
 type stage struct {
 	settings Settings
 	tracks   []track
-	edges    *headgate.Limiter // finds the end of the current window by the store's clock; nil if the store does not support this
+	// Finds the end of the current window by the store's clock; nil if the store does
+	// not support this.
+	edges *headgate.Limiter
 }
 
 // track is one of the things that a scenario compares: a client, or a group of servers.

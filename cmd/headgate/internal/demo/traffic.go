@@ -56,8 +56,10 @@ func (s *session) ask(ctx context.Context, st *stage, track, gate int, seq int64
 // requests that are due simultaneously.
 const (
 	streamPause = 2 * time.Millisecond
-	maxBatch    = 100                    // maximum number of requests sent at a time
-	maxLag      = 250 * time.Millisecond // delay above which due requests are skipped, because the store is too slow for the rate
+	maxBatch    = 100 // maximum number of requests sent at a time
+	// Delay above which due requests are skipped, because the store is too slow for the
+	// rate.
+	maxLag = 250 * time.Millisecond
 )
 
 // steady sends requests at a constant rate, in requests per second, until ctx ends.

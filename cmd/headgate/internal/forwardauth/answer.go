@@ -87,6 +87,7 @@ func (r *refusal) write(w http.ResponseWriter) {
 // this response. This is safe because the length of the queue limits the wait, and the
 // response is small.
 func (c *call) awaitTurn(ctx context.Context, w http.ResponseWriter) bool {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // fails only if the writer has no deadlines, and thus no timeout
+	// Fails only if the writer has no deadlines, and thus no timeout.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 	return c.config.Await(ctx, &c.answer) == nil
 }

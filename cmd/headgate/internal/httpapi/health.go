@@ -70,9 +70,10 @@ func writeLive(w http.ResponseWriter, _ *http.Request) {
 
 // readiness is the response body of /readyz.
 type readiness struct {
-	Status string       `json:"status"` // ok, degraded or draining
-	Store  string       `json:"store"`
-	Reason string       `json:"reason,omitempty"` // reason why the store is unavailable; its address and details are only logged
+	Status string `json:"status"` // ok, degraded or draining
+	Store  string `json:"store"`
+	// Reason why the store is unavailable; its address and details are only logged.
+	Reason string       `json:"reason,omitempty"`
 	Config *configState `json:"config,omitempty"`
 
 	ControlPlane *controlPlaneState `json:"control_plane,omitempty"`
@@ -86,8 +87,9 @@ type controlPlaneState struct {
 
 // configState is the state of the configuration file.
 type configState struct {
-	Generation uint64 `json:"generation"`        // number of configurations that have taken effect
-	Refused    bool   `json:"refused,omitempty"` // whether the file was rejected, so that the last valid configuration is active
+	Generation uint64 `json:"generation"` // number of configurations that have taken effect
+	// Whether the file was rejected, so that the last valid configuration is active.
+	Refused bool `json:"refused,omitempty"`
 }
 
 // writeReady reports whether this instance should receive requests: status 503 while it

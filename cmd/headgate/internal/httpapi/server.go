@@ -16,11 +16,15 @@ import (
 // ServerOptions limit the time and the resources that a client can use. A field with
 // its zero value has the default in its comment; nil options mean all defaults.
 type ServerOptions struct {
-	HeaderTimeout  time.Duration // maximum time for reading a request header; 0 means 5 s
-	ReadTimeout    time.Duration // maximum time for reading a whole request; 0 means 10 s
-	WriteTimeout   time.Duration // maximum time from the end of a request's header to the end of the response; 0 means 10 s
-	IdleTimeout    time.Duration // maximum time that a connection may be idle between requests; 0 means 2 min
-	MaxHeaderBytes int           // maximum size of a request header, not exact: up to about 4 KiB more are accepted; 0 means 16 KiB
+	HeaderTimeout time.Duration // maximum time for reading a request header; 0 means 5 s
+	ReadTimeout   time.Duration // maximum time for reading a whole request; 0 means 10 s
+	// Maximum time from the end of a request's header to the end of the response; 0
+	// means 10 s.
+	WriteTimeout time.Duration
+	IdleTimeout  time.Duration // maximum time that a connection may be idle between requests; 0 means 2 min
+	// Maximum size of a request header, not exact: up to about 4 KiB more are accepted;
+	// 0 means 16 KiB.
+	MaxHeaderBytes int
 	// MaxConnections is the maximum number of concurrent connections; 0 means 10,000.
 	// For a further connection, an idle one is closed. If none is idle, the further
 	// connection is closed.

@@ -23,11 +23,13 @@ type EnvoyTimes struct {
 
 // EnvoyState is the set of counts of the Envoy rate limit service.
 type EnvoyState struct {
-	Rules                      map[string]EnvoyCounts // by the name of the rule, domain.key_value.key
-	DomainNotFound             map[string]uint64      // number of requests, by domain
-	ConfigLoads, ConfigErrors  uint64
-	Times                      EnvoyTimes
-	Milliseconds               bool // whether durations are in milliseconds, although the metric's name ends with seconds
+	Rules                     map[string]EnvoyCounts // by the name of the rule, domain.key_value.key
+	DomainNotFound            map[string]uint64      // number of requests, by domain
+	ConfigLoads, ConfigErrors uint64
+	Times                     EnvoyTimes
+	// Whether durations are in milliseconds, although the metric's name ends with
+	// seconds.
+	Milliseconds               bool
 	StoreErrors, ServiceErrors uint64
 	GlobalShadow               uint64
 }

@@ -58,9 +58,11 @@ func (o Outcome) String() string {
 // Options are the settings for [New]. A field with its zero value has the default in
 // its comment; nil options mean all defaults.
 type Options struct {
-	Version   string   // version of Headgate, for headgate_build_info
-	Store     string   // name of the store, for headgate_build_info
-	Networked bool     // whether the store is on a network: the duration of every decision is then measured, not of one in 16
+	Version string // version of Headgate, for headgate_build_info
+	Store   string // name of the store, for headgate_build_info
+	// Whether the store is on a network: the duration of every decision is then
+	// measured, not of one in 16.
+	Networked bool
 	Denials   *Denials // receives every denial; nil means that denials are only counted
 }
 

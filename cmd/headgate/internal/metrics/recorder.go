@@ -134,7 +134,8 @@ func (d *Recorder) policy(name string) *policy {
 }
 
 func (d *Recorder) newPolicy(name string) *policy {
-	name = strings.ToValidUTF8(name, "_") // labels must be valid UTF-8; names of policies in a configuration file always are
+	// Labels must be valid UTF-8; names of policies in a configuration file always are.
+	name = strings.ToValidUTF8(name, "_")
 	for {
 		known := d.policies.Load()
 		if len(*known) >= maxPolicies {

@@ -97,7 +97,7 @@ func readQuoted(line []byte, i, end int) (newEnd, next int, ok bool) {
 }
 
 // unescape returns the character that the escape sequence at the beginning of text
-// stands for, and the length of the sequence in bytes. quote is the quotation mark
+// represents, and the length of the sequence in bytes. quote is the quotation mark
 // around the text.
 func unescape(text []byte, quote byte) (c byte, length int) {
 	next := text[1]

@@ -133,7 +133,8 @@ func (l *loop) setState(order loopState) {
 // wakeUp makes the current poll return. The caller holds l.mu.
 func (l *loop) wakeUp() {
 	if !l.closed {
-		_, _ = unix.Write(l.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // fails only if the counter is full; the loop then wakes up anyway
+		// Fails only if the counter is full; the loop then wakes up anyway.
+		_, _ = unix.Write(l.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 	}
 }
 

@@ -133,7 +133,8 @@ func checkSize(n int, b bounds) error {
 // wrong. readHeader fails at the first byte that can't be part of a number, so that
 // errors do not depend on the pieces in which the input arrives.
 func readHeader(in []byte, from int, wrong protocolError) (n, end int, err error) {
-	if from+2 < len(in) && in[from+1] == '\r' && in[from+2] == '\n' && in[from]-'0' <= 9 { // the most frequent case: one digit
+	// The most frequent case: one digit.
+	if from+2 < len(in) && in[from+1] == '\r' && in[from+2] == '\n' && in[from]-'0' <= 9 {
 		return int(in[from] - '0'), from + 3, nil
 	}
 	i, negative := from, false

@@ -79,7 +79,9 @@ func (r *requestState) appendKey(domain *envoyconfig.Domain, matched bool) {
 	for i := range r.entries {
 		value := r.entries[i].Value
 		if matched {
-			value = r.matcher.Value(i) // the pattern instead of the request's value, if the rule shares one counter for all values
+			// The pattern instead of the request's value, if the rule shares one
+			// counter for all values.
+			value = r.matcher.Value(i)
 		}
 		r.keys = key.AppendEscaped(append(r.keys, '+'), r.entries[i].Key)
 		r.keys = key.AppendEscaped(append(r.keys, '+'), value)

@@ -62,11 +62,13 @@ type Headers struct {
 // Options are the settings of a handler. A field with its zero value has the default in
 // its comment.
 type Options struct {
-	Charge          ChargeMode // empty means AllOrNone
-	Shadow          bool       // shadow mode for all rules: every overall code is OK; each descriptor is charged separately
-	Quota           bool       // quota mode for all descriptors; a descriptor without a rule then counts as allowed
-	DynamicMetadata bool       // responses contain the request and the metadata of rules that allow it
-	Headers         *Headers   // names of the header fields for the tightest limit; nil means no header fields
+	Charge ChargeMode // empty means AllOrNone
+	// Shadow mode for all rules: every overall code is OK; each descriptor is charged
+	// separately.
+	Shadow          bool
+	Quota           bool     // quota mode for all descriptors; a descriptor without a rule then counts as allowed
+	DynamicMetadata bool     // responses contain the request and the metadata of rules that allow it
+	Headers         *Headers // names of the header fields for the tightest limit; nil means no header fields
 	// NearLimitRatio is the fraction of a limit above which statistics count hits as
 	// near the limit. 0 means 0.8; a negative value means all hits.
 	NearLimitRatio float64

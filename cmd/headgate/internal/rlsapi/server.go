@@ -32,9 +32,11 @@ const streamWorkers = 128
 // ServerOptions limit what clients can use. A field with its zero value has the default
 // in its comment.
 type ServerOptions struct {
-	TLS              *tls.Config   // may require client certificates; nil means plain text
-	MaxMessageBytes  int           // maximum size of a request; 0 means 64 KiB
-	MaxConnections   int           // maximum simultaneous connections of a listener, others are closed immediately; 0 means 4,096
+	TLS             *tls.Config // may require client certificates; nil means plain text
+	MaxMessageBytes int         // maximum size of a request; 0 means 64 KiB
+	// Maximum simultaneous connections of a listener, others are closed immediately; 0
+	// means 4,096.
+	MaxConnections   int
 	MaxStreams       int           // maximum simultaneous requests on one connection; 0 means 1,024
 	MaxHeaderBytes   int           // maximum size of a request's header; 0 means 16 KiB
 	MaxConnectionAge time.Duration // age at which a client must connect again; 0 means 24 h
@@ -79,7 +81,8 @@ func newServerOptions(opts *ServerOptions) []grpc.ServerOption {
 		grpc.ConnectionTimeout(cmp.Or(opts.HandshakeTimeout, 5*time.Second)),
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.NumStreamWorkers(streamWorkers),
-		grpc.StaticStreamWindowSize(64 << 10), // with a dynamic window, gRPC measures the bandwidth by a ping after each read
+		// With a dynamic window, gRPC measures the bandwidth by a ping after each read.
+		grpc.StaticStreamWindowSize(64 << 10),
 		grpc.StaticConnWindowSize(1 << 20),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{

@@ -83,7 +83,7 @@ const (
 	maxParts        = 8
 )
 
-// addressKey is the key that the zero [Key] stands for: the client's address.
+// addressKey is the key of the zero [Key]: the client's address.
 var addressKey = mustKey(key.Part[request]{})
 
 func mustKey(p key.Part[request]) *key.Key[request] {

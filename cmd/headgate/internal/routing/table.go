@@ -145,7 +145,7 @@ func (m *Methods) contains(name string, bit uint16) bool {
 	return m.common&bit != 0 || m.all() || bit == 0 && slices.Contains(m.others, name)
 }
 
-// bitOf returns the bit that stands for a method in Methods.common, or 0 for a method
+// bitOf returns the bit of a method in Methods.common, or 0 for a method
 // that is not in commonMethods.
 func bitOf(name string) uint16 {
 	for i, common := range commonMethods {
