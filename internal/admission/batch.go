@@ -1,6 +1,6 @@
-// Package admission takes from one or more limits what a request needs, holds the
-// request in a queue, and releases what the request does not use. Every caller that
-// limits requests uses it, so that all of them follow one rule: see [turn.Taken.Undo].
+// Package admission charges a request under one or more limits, delays it in a queue,
+// and refunds units that it does not need. Every package that limits requests uses it,
+// so that all of them follow the same rule: see [turn.Taken.Undo].
 package admission
 
 import (
@@ -12,23 +12,23 @@ import (
 	"github.com/headgate/headgate/internal/turn"
 )
 
-// Batch is the operations that one request is admitted by: all of them, or nothing is
-// taken. The zero value is empty and ready; [Batch.Reset] keeps its memory for the next
-// request. After Take, Release may be called concurrently; nothing else may.
+// Batch is the list of operations for one request. Either all of them are made, or
+// none. The zero value is empty and ready for use; [Batch.Reset] keeps the memory for
+// the next request. After Take, only Release may be called concurrently.
 type Batch struct {
 	Ops       []headgate.Op
-	Decisions []headgate.Decision // one for each op
+	Decisions []headgate.Decision // decisions in the order of Ops
 
-	isQueue  []bool // of each op: its algorithm has a queue
-	anyQueue bool   // one of them has
-	hasTime  bool   // now and taken are set
+	isQueue  []bool // for each op, whether the algorithm has a queue
+	anyQueue bool   // true if any element of isQueue is true
+	hasTime  bool   // true if now and taken are set
 	now      headgate.Instant
 	taken    time.Time
-	reserved bool                      // the only op is a reservation whose turn has not come
-	token    headgate.ReservationToken // of the reservation
+	reserved bool                      // true if the only op is a reservation that is not yet due
+	token    headgate.ReservationToken // token of the reservation
 }
 
-// Add adds an operation.
+// Add adds an operation. queues is whether the algorithm has a queue.
 func (b *Batch) Add(bound headgate.Bound, queues bool, key string, cost int64) {
 	b.Ops = append(b.Ops, headgate.Op{Bound: bound, Key: key, Cost: cost})
 	b.Decisions = append(b.Decisions, headgate.Decision{})
@@ -36,8 +36,9 @@ func (b *Batch) Add(bound headgate.Bound, queues bool, key string, cost int64) {
 	b.anyQueue = b.anyQueue || queues
 }
 
-// Reset empties the batch. It keeps no key. It does not zero what the next request
-// overwrites: that takes 4 % of the time of a request with one limit.
+// Reset empties the batch and removes all references to keys. Memory that the next
+// request overwrites is not zeroed: zeroing would take 4 % of the time of a request
+// with one limit.
 func (b *Batch) Reset() {
 	clear(b.Ops)
 	b.Ops = b.Ops[:0]
@@ -46,16 +47,17 @@ func (b *Batch) Reset() {
 	b.anyQueue, b.hasTime, b.reserved = false, false, false
 }
 
-// MarkTaken notes that the operations are made at now. Take does it for a batch with a
-// queue; call it before Take for any other batch that may be released. Without it,
-// [Batch.Release] takes the units for new and refunds them even if the limit has regained
-// them.
+// MarkTaken records the time of the operations: the parameter now. Take calls it for a
+// batch with a queue. For any other batch that may be released, call it before Take.
+// Otherwise [Batch.Release] assumes that the units were just spent, and refunds them
+// even if they have become available again.
 func (b *Batch) MarkTaken(now headgate.Instant) { b.hasTime, b.now, b.taken = true, now, time.Now() }
 
-// Take applies all operations to the store at now, and fills in the decisions. If the
-// only operation has a queue, Take makes a reservation, so that the place can be
-// cancelled; its decision is that of a take. It is one operation of the store, and
-// allocates nothing; a reservation may need up to five, if the local fallback makes it.
+// Take applies all operations at the time given by the parameter now, and sets the
+// decisions. A single operation on a queue is made as a reservation, so that Release
+// can cancel it; the decision is the same as for a plain take. Take normally makes one
+// store operation and allocates nothing. If the local fallback makes the reservation,
+// Take may make up to five store operations.
 func (b *Batch) Take(ctx context.Context, store headgate.Store, now headgate.Instant) (err error) {
 	if b.anyQueue {
 		b.MarkTaken(now)
@@ -71,9 +73,10 @@ func (b *Batch) Take(ctx context.Context, store headgate.Store, now headgate.Ins
 	return err
 }
 
-// book takes a place in a queue by a reservation. Reservations do not know the queue's
-// length, so the wait is bounded by the length of the full queue, in whole
-// microseconds; for a wait that ends within the last microsecond a take decides.
+// book reserves units in a queue. A reservation does not check the length of the queue,
+// so its maximum delay is the delay in the full queue, in whole microseconds. If
+// RetryAfter is at most one microsecond, rounding may have caused the denial, and a
+// plain take decides.
 func (b *Batch) book(ctx context.Context, now headgate.Instant, op *headgate.Op) error {
 	d, err := b.reserve(ctx, now, op, op.Bound.Spacing(op.Bound.Limit()-op.Cost))
 	if err == nil && d.Degraded != headgate.ReasonNone && d.Delay > 0 {
@@ -86,9 +89,9 @@ func (b *Batch) book(ctx context.Context, now headgate.Instant, op *headgate.Op)
 	return err
 }
 
-// rebook replaces a reservation that the local fallback made. The fallback has a share
-// of the limit, so its queue is shorter. A peek returns the place that a take would
-// have.
+// rebook replaces a reservation that was made by the local fallback. The fallback has a
+// share of the limit, so its queue is shorter and the maximum delay of the first
+// reservation was too long. A peek returns the delay that a take would have.
 func (b *Batch) rebook(ctx context.Context, now headgate.Instant, op *headgate.Op) (headgate.Decision, error) {
 	b.reserved = false
 	if _, err := op.Bound.Cancel(ctx, now, op.Key, op.Cost, b.token); err != nil {
@@ -101,7 +104,7 @@ func (b *Batch) rebook(ctx context.Context, now headgate.Instant, op *headgate.O
 	return b.reserve(ctx, now, op, d.Delay)
 }
 
-// reserve books a place that is due within longest.
+// reserve makes a reservation whose delay is at most longest.
 func (b *Batch) reserve(
 	ctx context.Context, now headgate.Instant, op *headgate.Op, longest time.Duration,
 ) (d headgate.Decision, err error) {
@@ -111,8 +114,8 @@ func (b *Batch) reserve(
 	return d, err
 }
 
-// Await holds an admitted request for delay. Its error is that of [turn.Await]: the
-// request has left, and the caller must release what it took.
+// Await blocks an allowed request for delay. If it returns an error, which is that of
+// [turn.Await], the request has left and the caller must release its units.
 func (b *Batch) Await(ctx context.Context, delay time.Duration) error {
 	if delay > 0 {
 		if err := turn.Await(ctx, time.Now().Add(delay)); err != nil {
@@ -123,9 +126,10 @@ func (b *Batch) Await(ctx context.Context, delay time.Duration) error {
 	return nil
 }
 
-// Release refunds or cancels units of what the operation at i took at an earlier time,
-// unless that would grant them twice. It returns what it did, with the decision after it:
-// [turn.Keep] means nothing. It is at most one operation of the store.
+// Release refunds units of the operation at index i or cancels its reservation, unless
+// units would be granted twice. It returns the action and the decision after the
+// action. [turn.Keep] means that nothing was refunded. Release makes at most one store
+// operation.
 func (b *Batch) Release(
 	ctx context.Context, now headgate.Instant, i int, units int64,
 ) (did turn.Action, d headgate.Decision, err error) {
@@ -145,7 +149,7 @@ func (b *Batch) Release(
 	return did, d, err
 }
 
-// age returns how long ago the operations were made.
+// age returns the time since the operations were made.
 func (b *Batch) age(now headgate.Instant) time.Duration {
 	switch {
 	case !b.hasTime:

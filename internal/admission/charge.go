@@ -11,30 +11,31 @@ import (
 	"github.com/headgate/headgate/internal/root"
 )
 
-// Limit is one limit of a policy, bound to a store.
+// Limit is one limit of a policy that was bound to a store.
 type Limit struct {
-	Name  string // what clients know it by
+	Name  string // name in header fields and responses
 	Rule  headgate.Rule
 	Bound headgate.Bound
 }
 
-// Charge is a policy, bound to a store. It does not change once made.
+// Charge is a policy that was bound to a store. It is immutable.
 type Charge struct {
-	Policy string // its name, for observers
+	Policy string // name of the policy, for observers
 	Limits []Limit
-	Queues bool // its limits have queues
+	Queues bool // true if the algorithm has a queue
 }
 
-// Binder binds the policies of one caller to a store.
+// Binder binds all policies of one middleware or service to a store.
 type Binder struct {
 	Store   headgate.Store
-	unnamed int // limits of policies without a name, so far
+	unnamed int // number of limits so far in policies without a name
 }
 
-// Bind binds a policy, and refuses what [headgate.New] refuses. kind is the kind of key
-// that the caller uses for the policy: a policy without a name counts apart for each
-// kind, or one kind of key could spend the budgets of another. kind is empty for
-// addresses, so that a [headgate.Limiter] whose keys are addresses shares the state.
+// Bind binds a policy. It returns the same errors as [headgate.New]. kind is the kind
+// of the key that is used with the policy. For each kind, a policy without a name has a
+// separate state; otherwise keys of one kind could spend the budgets of another. kind
+// is empty for addresses, so that a [headgate.Limiter] with addresses as keys shares
+// the state.
 func (b *Binder) Bind(policy headgate.Policy, kind string) (Charge, error) {
 	if b.Store == nil {
 		return Charge{}, fmt.Errorf("%w: no store was given; memstore.New(nil) makes the embedded one", headgate.ErrInvalidPolicy)
@@ -60,7 +61,7 @@ func (b *Binder) Bind(policy headgate.Policy, kind string) (Charge, error) {
 	return c, nil
 }
 
-// defaultName returns "default", then "default-2" and so on.
+// defaultName returns “default” for the first limit, then “default-2” and so on.
 func (b *Binder) defaultName() string {
 	if b.unnamed++; b.unnamed == 1 {
 		return "default"
@@ -68,14 +69,14 @@ func (b *Binder) defaultName() string {
 	return "default-" + strconv.Itoa(b.unnamed)
 }
 
-// Keyed is a policy with the key that a caller uses for it.
+// Keyed is a policy with the key that is used for it.
 type Keyed[R key.Request] struct {
 	Policy headgate.Policy
 	Key    *key.Key[R]
 }
 
-// BindAll binds the policies of one caller, and refuses what [headgate.New] and [Check]
-// refuse.
+// BindAll binds all policies of one middleware or service. It returns the errors of
+// [headgate.New] and of [Check].
 func BindAll[R key.Request](store headgate.Store, all []Keyed[R], invalid error) (charges []Charge, err error) {
 	charges, binder := make([]Charge, len(all)), Binder{Store: store}
 	for i, c := range all {
@@ -86,9 +87,10 @@ func BindAll[R key.Request](store headgate.Store, all []Keyed[R], invalid error)
 	return charges, Check(all, true, invalid)
 }
 
-// Check refuses more limits than one request may have, and policies that share state
-// under different keys; its errors match invalid. kinds is set if policies without a
-// name count apart for each kind of key.
+// Check returns an error if all charges together have more limits than one request may
+// have, or if policies share state but have different keys. The errors match invalid.
+// kinds must be true if policies without a name have a separate state for each kind of
+// key.
 func Check[R key.Request](all []Keyed[R], kinds bool, invalid error) error {
 	limits := 0
 	for i, c := range all {
@@ -103,7 +105,7 @@ func Check[R key.Request](all []Keyed[R], kinds bool, invalid error) error {
 	return nil
 }
 
-// mixes reports whether keys that mean different things would name the same state.
+// mixes reports whether c and o have different keys but use the same state.
 func (c Keyed[R]) mixes(o Keyed[R], kinds bool) bool {
 	if c.Key.Equal(o.Key) || kinds && c.Policy.Name == "" && c.Key.Kind() != o.Key.Kind() {
 		return false
@@ -114,7 +116,7 @@ func (c Keyed[R]) mixes(o Keyed[R], kinds bool) bool {
 	})
 }
 
-// Fields returns the limits as header fields list them.
+// Fields returns the limits in the form for the header fields.
 func (c *Charge) Fields() []httpfields.Limit {
 	limits := make([]httpfields.Limit, len(c.Limits))
 	for i, l := range c.Limits {

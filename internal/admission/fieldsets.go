@@ -9,20 +9,22 @@ import (
 	"github.com/headgate/headgate/httpfields"
 )
 
-// maxSets bounds how many combinations of charges have their header fields kept ready.
+// maxSets is the maximum number of combinations of charges for which the header fields
+// are stored.
 const maxSets = 256
 
-// FieldSets has the header fields of each combination of charges, made when a combination
-// first occurs. It may be used concurrently, and reading takes no lock.
+// FieldSets has the header fields for each combination of charges. They are built when
+// a combination first occurs. FieldSets may be used concurrently, and reading takes no
+// lock.
 type FieldSets struct {
 	writer  *httpfields.Writer
 	charges []Charge
-	all     *httpfields.Set // of all charges
+	all     *httpfields.Set // for all charges together
 	others  atomic.Pointer[map[uint32]*httpfields.Set]
-	mu      sync.Mutex // held to add to others
+	mu      sync.Mutex // must be held to add to others
 }
 
-// NewFieldSets returns the sets of at most 32 charges.
+// NewFieldSets returns the sets for at most 32 charges.
 func NewFieldSets(w *httpfields.Writer, charges []Charge) *FieldSets {
 	f := &FieldSets{writer: w, charges: charges}
 	if len(charges) > 0 {
@@ -32,8 +34,8 @@ func NewFieldSets(w *httpfields.Writer, charges []Charge) *FieldSets {
 	return f
 }
 
-// Of returns the set of the charges whose bits are set in mask, of which there is at
-// least one: bit i is charge i.
+// Of returns the set for the charges in mask: bit i is set for charge i. At least one
+// bit must be set.
 func (f *FieldSets) Of(mask uint32) *httpfields.Set {
 	if mask == 1<<len(f.charges)-1 {
 		return f.all
@@ -44,7 +46,7 @@ func (f *FieldSets) Of(mask uint32) *httpfields.Set {
 	return f.add(mask)
 }
 
-// add makes the set for mask and keeps it while there is room.
+// add builds the set for mask, and stores it unless there are already maxSets sets.
 func (f *FieldSets) add(mask uint32) *httpfields.Set {
 	s := f.make(mask)
 	f.mu.Lock()

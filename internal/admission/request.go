@@ -9,38 +9,39 @@ import (
 	"github.com/headgate/headgate/internal/turn"
 )
 
-// Core is what the requests of one caller have in common.
+// Core has what all requests to one middleware or service share.
 type Core struct {
 	Store    headgate.Store
 	Observer headgate.Observer // receives an event for each charge; nil means no observer
 }
 
-// maxTries bounds how often spend tries, as other requests may spend the units meanwhile.
+// maxTries is the maximum number of attempts of spend, because other requests may spend
+// the units between two attempts.
 const maxTries = 3
 
-// Request is one request under several charges. The zero value with its Core set is
-// ready; [Request.Reset] keeps its memory.
+// Request is one request with several charges. With Core set, the zero value is ready
+// for use. [Request.Reset] keeps the memory.
 type Request struct {
 	*Core
 	Batch
 	parts []Part
 }
 
-// Part is what a request is charged under one charge.
+// Part is one charge of a request.
 type Part struct {
 	Charge *Charge
 	Cost   int64
-	first  int // place of its first op
+	first  int // index of the first op of this charge
 }
 
-// Reset empties the request.
+// Reset empties the request, keeping its memory.
 func (q *Request) Reset() {
 	clear(q.parts)
 	q.Batch.Reset()
 	q.Core, q.parts = nil, q.parts[:0]
 }
 
-// Charge adds a charge.
+// Charge adds a charge to the request.
 func (q *Request) Charge(c *Charge, key string, cost int64) {
 	q.parts = append(q.parts, Part{c, cost, len(q.Ops)})
 	for i := range c.Limits {
@@ -51,13 +52,13 @@ func (q *Request) Charge(c *Charge, key string, cost int64) {
 // Parts returns the charges in the order in which they were added.
 func (q *Request) Parts() []Part { return q.parts }
 
-// DecisionsOf returns the decisions of one part, one for each limit.
+// DecisionsOf returns the decisions of one charge, one for each of its limits.
 func (q *Request) DecisionsOf(p *Part) []headgate.Decision {
 	return q.Decisions[p.first : p.first+len(p.Charge.Limits)]
 }
 
-// Decide takes from all charges or from none, and returns the one decision for the
-// request. At least one charge is required.
+// Decide makes all charges or none, and returns the combined decision. There must be at
+// least one charge.
 func (q *Request) Decide(ctx context.Context) (d headgate.Decision, err error) {
 	err = q.Take(ctx, q.Store, headgate.StoreClock)
 	if q.Observer != nil {
@@ -76,8 +77,8 @@ func (q *Request) Decide(ctx context.Context) (d headgate.Decision, err error) {
 	}
 }
 
-// Hold holds the admitted request for delay. If it ends before its turn, what it took
-// is released, and the error is that of [turn.Await].
+// Hold blocks the allowed request for delay. If the request ends earlier, Hold releases
+// its units and returns the error of [turn.Await].
 func (q *Request) Hold(ctx context.Context, delay time.Duration) error {
 	err := q.Await(ctx, delay)
 	if err == nil {
@@ -91,9 +92,9 @@ func (q *Request) Hold(ctx context.Context, delay time.Duration) error {
 	return err
 }
 
-// Settle changes the charge of one part to cost: it releases the rest, or spends up to
-// that much more. Call [Batch.MarkTaken] before Decide for a request that may be
-// settled.
+// Settle changes the units of one charge to cost. It refunds the difference, or spends
+// the difference as far as units remain. For a request that may be settled, call
+// [Batch.MarkTaken] before Decide.
 func (q *Request) Settle(ctx context.Context, p *Part, cost int64) {
 	ctx, done := turn.Detached(ctx)
 	defer done()
@@ -105,7 +106,7 @@ func (q *Request) Settle(ctx context.Context, p *Part, cost int64) {
 	}
 }
 
-// releasePart releases units of each limit of a part; see [Batch.Release]. Units that
+// releasePart releases units of each limit of a charge; see [Batch.Release]. Units that
 // cannot be released stay spent.
 func (q *Request) releasePart(ctx context.Context, p *Part, units int64) {
 	done := turn.Keep
@@ -126,7 +127,8 @@ func (q *Request) releasePart(ctx context.Context, p *Part, units int64) {
 	}
 }
 
-// spend takes up to units from the limits of a part: the same from each limit.
+// spend spends at most units more units under a charge, the same number from each
+// limit.
 func (q *Request) spend(ctx context.Context, p *Part, units int64) {
 	var more Batch
 	for i, l := range p.Charge.Limits {
@@ -148,7 +150,7 @@ func (q *Request) spend(ctx context.Context, p *Part, units int64) {
 	}
 }
 
-// observe reports one part of the request to the observer.
+// observe reports a decision on one charge to the observer.
 func (q *Request) observe(p *Part, verb string, cost int64, decisions []headgate.Decision, err error) {
 	if q.Observer == nil {
 		return

@@ -123,8 +123,8 @@ func compose[R Request](k kind, parts []Part[R]) Part[R] {
 }
 
 // FieldName returns the name of a part that is read from a named field of the request,
-// such as “header:x-api-key”. The name is in lower case, unless the field's name is
-// case-sensitive.
+// such as “header:x-api-key”. The name is in lower case if net/http treats the
+// field's name as case-insensitive.
 func FieldName(kind, field string) string {
 	if lower := strings.ToLower(field); http.CanonicalHeaderKey(lower) == http.CanonicalHeaderKey(field) {
 		field = lower

@@ -238,7 +238,7 @@ func (c *RedisCluster) ownersOf(t testing.TB, slot int) (master *RedisServer, re
 				return nil
 			}
 		}
-		return errors.New("no running node knows one")
+		return errors.New("no running node knows a master of the slot")
 	})
 	return master, replicas
 }

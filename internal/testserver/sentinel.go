@@ -231,7 +231,7 @@ func (s *RedisSentinel) awaitNewMaster(t testing.TB, old *RedisServer) *RedisSer
 	await(t, "a replica to take over", func() error {
 		for _, sentinel := range running(s.sentinels) {
 			if s.masterBy(t, sentinel) == old {
-				return errors.New("the old master is still the master of " + sentinel.Addr())
+				return errors.New("sentinel " + sentinel.Addr() + " still reports the old master")
 			}
 		}
 		return nil

@@ -5,29 +5,29 @@ import (
 	"time"
 )
 
-// Taken describes what one limit took from a request that has left, or that costs less
-// than was charged.
+// Taken describes the units that one limit spent for a request. The request has left,
+// or costs less than it was charged.
 type Taken struct {
-	Queues     bool          // the limit's algorithm has a queue: it promises instants
-	Reserved   bool          // it was taken by a reservation whose turn has not come
-	Age        time.Duration // since it was taken
-	ResetAfter time.Duration // when it was taken: the wait until the key is unused
+	Queues     bool          // true if the algorithm has a queue, so that delays have been promised
+	Reserved   bool          // true if the units were reserved and are not yet due
+	Age        time.Duration // time since the units were spent
+	ResetAfter time.Duration // ResetAfter of the decision that spent the units
 }
 
-// Action is what to do with what was taken.
+// Action is what to do with units that were spent but are not needed.
 type Action uint8
 
-// The actions.
+// The values of [Action].
 const (
-	Keep   Action = iota // leave it spent
-	Cancel               // cancel the reservation; the store refuses if there are later ones
-	Refund               // refund it, with the context of [WithSource]
+	Keep   Action = iota // the units stay spent
+	Cancel               // cancel the reservation, which has no effect if there is a later one
+	Refund               // refund the units, with the context of [WithSource]
 )
 
-// String returns "keep", "cancel" or "refund".
+// String returns “keep”, “cancel” or “refund”.
 func (a Action) String() string { return [...]string{"keep", "cancel", "refund"}[a] }
 
-// Undo returns what to do with what was taken, so that nothing is granted twice.
+// Undo returns what to do with the units, so that no unit is granted twice:
 //
 //   - A reservation is cancelled, not refunded: later ones were promised their instants.
 //   - A place in a queue that cannot be cancelled stays taken, for the same reason.
@@ -45,21 +45,21 @@ func (t Taken) Undo() Action {
 	}
 }
 
-// Source is where the units of a refund were granted.
+// Source is the store that granted the units of a refund.
 type Source uint8
 
-// The sources.
+// The values of [Source].
 const (
 	AnySource      Source = iota // unknown
-	StoreSource                  // the store granted them
-	FallbackSource               // the local fallback granted them
+	StoreSource                  // the inner store granted the units
+	FallbackSource               // the local fallback granted the units
 )
 
 type sourceKey struct{}
 
-// WithSource returns a context for the refund of units that the local fallback granted
-// if degraded is set, and the store if not. Package fallback refunds them there or
-// nowhere. A store that ignores the context refunds them wherever it decides.
+// WithSource returns a context for a refund. The units were granted by the local
+// fallback if degraded is true, otherwise by the inner store. Package fallback refunds
+// them in that store or not at all. Other stores ignore this value.
 func WithSource(ctx context.Context, degraded bool) context.Context {
 	source := StoreSource
 	if degraded {
@@ -68,7 +68,7 @@ func WithSource(ctx context.Context, degraded bool) context.Context {
 	return context.WithValue(ctx, sourceKey{}, source)
 }
 
-// SourceOf returns the source that ctx has.
+// SourceOf returns the source that is set in ctx, or AnySource.
 func SourceOf(ctx context.Context) Source {
 	source, _ := ctx.Value(sourceKey{}).(Source)
 	return source

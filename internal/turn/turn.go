@@ -1,7 +1,7 @@
-// Package turn holds what every caller of a limit with a queue shares: waiting for a
-// request's turn, the context of store calls after the request, and the rule for what a
-// limit took from a request that does not need it. It imports the standard library
-// only, so that the root package can use it; package admission applies it to stores.
+// Package turn has what all callers of limits with a queue share: waiting until a
+// request is due, the context of store calls after the request, and the rule for units
+// that were spent but are not needed. It imports only the standard library, so that the
+// root package can use it. Package admission applies it to stores.
 package turn
 
 import (
@@ -9,21 +9,20 @@ import (
 	"time"
 )
 
-// StoreTimeout bounds the store calls that are made for a request after it was decided:
-// its client waits for them, or has left.
+// StoreTimeout is the timeout of the store calls that are made for a request after its
+// decision, because the client waits for these calls or has already left.
 const StoreTimeout = time.Second
 
-// Detached returns a context for store calls after the request: it keeps the values of
-// ctx, does not end with ctx, and ends after [StoreTimeout].
+// Detached returns a context for store calls after a request. It has the values of ctx,
+// is not canceled with ctx, and ends after [StoreTimeout].
 func Detached(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), StoreTimeout)
 }
 
-// Await blocks until due and returns nil, or returns an error as soon as the turn
-// cannot be used: immediately with [context.DeadlineExceeded] if the deadline of ctx is
-// before due, else with the error of ctx when ctx ends. If ctx ends when the turn is
-// due, Await returns nil: the turn can no longer be given to another request, so it is
-// used.
+// Await blocks until due and returns nil. If the deadline of ctx is before due, it
+// returns [context.DeadlineExceeded] immediately. If ctx ends before due, it returns
+// the error of ctx. If ctx ends at due or later, it returns nil, because the units can
+// no longer be granted to another request.
 func Await(ctx context.Context, due time.Time) error {
 	delay := time.Until(due)
 	if delay <= 0 {

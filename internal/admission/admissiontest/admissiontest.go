@@ -1,5 +1,6 @@
-// Package admissiontest checks that every caller of limits decides, holds and releases
-// alike: one table of scenarios, run by the tests of each caller. It is for tests only.
+// Package admissiontest checks that all packages that limit requests decide, delay and
+// release in the same way. It has one table of scenarios, which the tests of each
+// package run. Use it only in tests.
 package admissiontest
 
 import (
@@ -15,22 +16,23 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// Address is the client of every request, and the key of its budget.
+// Address is the client's address in every request, and the key of the budget.
 const Address = "203.0.113.9"
 
-// Caller is a package that limits requests.
+// Caller describes a package that limits requests.
 type Caller struct {
-	// New returns how to send one request of the client at [Address], under all
-	// policies. A request blocks until it may go ahead, and then returns nil. Requests
-	// do not share a process: a caller that orders its requests must not order these.
+	// New returns a function that sends one request from the client at [Address], under
+	// all policies. The function blocks until the request may proceed, and then returns
+	// nil. Each request must be sent as if from another process, so that the package
+	// cannot order the requests among themselves.
 	New func(t *testing.T, store headgate.Store, policies ...headgate.Policy) func(ctx context.Context) error
-	// OnePolicy is set for a caller whose requests are under one policy.
+	// OnePolicy is true if a request to the package can have only one policy.
 	OnePolicy bool
-	// OneByOne is set for a caller that charges one policy after another.
+	// OneByOne is true if the package charges the policies one after another.
 	OneByOne bool
 }
 
-// outage is a memory store that can be unavailable.
+// outage is a memory store that can be made unavailable.
 type outage struct {
 	*memstore.Store
 	down atomic.Bool
@@ -89,7 +91,7 @@ func (b *outageBound) Cancel(
 	return b.Bound.Cancel(ctx, now, key, cost, m)
 }
 
-// Run runs the table against a caller.
+// Run runs all scenarios of the table with a package.
 func Run(t *testing.T, c Caller) {
 	t.Helper()
 	all, err := scenarios()
@@ -104,7 +106,7 @@ func Run(t *testing.T, c Caller) {
 	}
 }
 
-// run plays one scenario.
+// run runs one scenario.
 func (s *scenario) run(t *testing.T, c Caller) {
 	inner := &outage{Store: memstore.New(nil)}
 	store := s.open(t, inner)
@@ -118,10 +120,10 @@ func (s *scenario) run(t *testing.T, c Caller) {
 	ahead := make([]chan time.Duration, len(s.requests))
 	for i, r := range s.requests {
 		time.Sleep(time.Until(began.Add(r.arrives)))
-		synctest.Wait() // what happens at this instant has happened
+		synctest.Wait() // wait until all events of this instant have been handled
 		ahead[i] = make(chan time.Duration, 1)
 		go func() { ahead[i] <- r.send(t, began, send) }()
-		synctest.Wait() // it is charged, so it is before the next
+		synctest.Wait() // wait until the request was charged, so that it precedes the next one
 	}
 	time.Sleep(500 * time.Millisecond)
 	synctest.Wait()
@@ -133,7 +135,7 @@ func (s *scenario) run(t *testing.T, c Caller) {
 	}
 }
 
-// open returns the store of the scenario.
+// open returns the store for the scenario.
 func (s *scenario) open(t *testing.T, inner headgate.Store) headgate.Store {
 	t.Helper()
 	if s.mode == "" {
@@ -146,7 +148,7 @@ func (s *scenario) open(t *testing.T, inner headgate.Store) headgate.Store {
 	return store
 }
 
-// send sends the request and returns when it went ahead.
+// send sends the request and returns the time, since began, at which it could proceed.
 func (r request) send(t *testing.T, began time.Time, send func(context.Context) error) time.Duration {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -164,7 +166,7 @@ func (r request) send(t *testing.T, began time.Time, send func(context.Context) 
 	return time.Since(began).Round(time.Millisecond)
 }
 
-// compareLeft compares what is left of each policy.
+// compareLeft compares the remaining units of each policy with the expected number.
 func (s *scenario) compareLeft(t *testing.T, store headgate.Store) {
 	for i, want := range s.left {
 		l, err := headgate.New(store, s.policies[i], nil)

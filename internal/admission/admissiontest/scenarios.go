@@ -16,24 +16,25 @@ import (
 //go:embed scenarios.txt
 var table string
 
-// scenario is what requests do, and what becomes of them.
+// scenario is a list of requests and the expected result.
 type scenario struct {
 	name     string
 	together bool
-	mode     headgate.OnStoreError // empty: without package fallback
+	mode     headgate.OnStoreError // empty means that the store is not wrapped by package fallback
 	down, up time.Duration         // the store is unavailable from down until up
 	policies []headgate.Policy
 	requests []request
-	left     []int64 // empty: any
+	left     []int64 // expected remaining units of each policy; empty means any
 }
 
-// request is one request of a scenario. An instant of 0 is none.
+// request is one request of a scenario. The fields are times since the start; 0 in
+// leaves or deadline means none.
 type request struct{ arrives, leaves, deadline, ahead time.Duration }
 
-// never is when a request goes ahead that does not go ahead.
+// never is the value of ahead for a request that does not proceed.
 const never = -time.Millisecond
 
-// scenarios parses the table.
+// scenarios parses the table of scenarios.
 func scenarios() (all []*scenario, err error) {
 	for n, line := range strings.Split(table, "\n") {
 		line, _, _ = strings.Cut(line, "#")
@@ -44,7 +45,7 @@ func scenarios() (all []*scenario, err error) {
 		case keyword == "scenario":
 			all = append(all, &scenario{name: value})
 		case len(all) == 0:
-			err = errors.New("it must follow a scenario")
+			err = errors.New("line must follow a scenario line")
 		default:
 			err = all[len(all)-1].parse(keyword, value)
 		}
@@ -55,7 +56,7 @@ func scenarios() (all []*scenario, err error) {
 	return all, nil
 }
 
-// parse parses a line of the scenario.
+// parse parses one line of a scenario.
 func (s *scenario) parse(keyword, value string) (err error) {
 	switch fields := strings.Fields(value); {
 	case keyword == "together" && value == "":
@@ -85,7 +86,8 @@ func (s *scenario) parse(keyword, value string) (err error) {
 	return err
 }
 
-// parseInstants parses one field for each instant.
+// parseInstants parses each field into the corresponding instant. “-” leaves it
+// unchanged.
 func parseInstants(fields []string, instants ...*time.Duration) (err error) {
 	for i, field := range fields {
 		switch field {

@@ -10,19 +10,20 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// Settler is a package that charges a request before its handler runs and can refund it
-// after.
+// Settler describes a package that charges a request before its handler runs, and can
+// refund it after that.
 type Settler struct {
-	// New returns how to send one request of the client at [Address] under one bucket:
-	// one unit is charged, and if that is admitted the handler runs, and after it the
-	// unit is refunded if refund is set. It reports whether the handler ran.
+	// New returns a function that sends one request from the client at [Address] under
+	// one bucket. One unit is charged. If the request is allowed, the handler runs;
+	// after that the unit is refunded if refund is true. The function reports whether
+	// the handler ran.
 	New func(t *testing.T, store headgate.Store, limit headgate.Limit, mode headgate.OnStoreError) Send
 }
 
 // Send sends one request.
 type Send func(handler func(), refund bool) (admitted bool)
 
-// keep sends n requests that are not refunded, and returns how many were admitted.
+// keep sends n requests that are not refunded, and returns how many were allowed.
 func (send Send) keep(n int) (admitted int) {
 	for range n {
 		if send(func() {}, false) {
@@ -32,15 +33,15 @@ func (send Send) keep(n int) (admitted int) {
 	return admitted
 }
 
-// RunSettle checks that a refund after the handler grants nothing twice.
+// RunSettle checks that no unit is granted twice because of a refund after the handler.
 func RunSettle(t *testing.T, s Settler) {
 	t.Helper()
 	for _, tt := range []struct {
 		name   string
 		mode   headgate.OnStoreError
-		before bool          // the store is unavailable when the request is charged
-		after  bool          // and when it is refunded
-		takes  time.Duration // the handler
+		before bool          // true if the store is unavailable when the request is charged
+		after  bool          // true if the store is unavailable when the request is refunded
+		takes  time.Duration // time that the handler takes
 		want   int           // allowed of five later requests; bucket of 4, handler spends 2
 	}{
 		{name: "refunded", want: 2},
