@@ -128,8 +128,8 @@ func (c *RedisCluster) Wait(t testing.TB) {
 	})
 }
 
-// completeView returns the owners of the slots in this node's view, or an error if the
-// view is not complete.
+// completeView returns the owners of the slots as seen by this node, or an error if
+// this node does not yet see the whole cluster.
 func (s *RedisServer) completeView(nodes int) (served string, err error) {
 	info, err := s.Try("CLUSTER", "INFO")
 	if err != nil {
@@ -193,7 +193,7 @@ func (p peer) serves(slot int) bool {
 	})
 }
 
-// peers returns the cluster in the view of this node, including itself.
+// peers returns all nodes of the cluster as seen by this node, including itself.
 func (s *RedisServer) peers() ([]peer, error) {
 	reply, err := s.Try("CLUSTER", "NODES")
 	if err != nil {
@@ -210,7 +210,7 @@ func (s *RedisServer) peers() ([]peer, error) {
 }
 
 // MasterOf returns the node that serves a slot, according to the first running node
-// that knows one.
+// that knows a master of the slot.
 func (c *RedisCluster) MasterOf(t testing.TB, slot int) *RedisServer {
 	t.Helper()
 	master, _ := c.ownersOf(t, slot)
@@ -224,8 +224,8 @@ func (c *RedisCluster) ReplicasOf(t testing.TB, slot int) []*RedisServer {
 	return replicas
 }
 
-// owners returns a slot's master and its replicas in a view. It ignores a failed
-// master.
+// ownersOf returns the master that serves a slot, and its replicas. It waits until a
+// running node knows a master of the slot.
 func (c *RedisCluster) ownersOf(t testing.TB, slot int) (master *RedisServer, replicas []*RedisServer) {
 	t.Helper()
 	await(t, fmt.Sprintf("a master of slot %d", slot), func() error {
@@ -243,8 +243,8 @@ func (c *RedisCluster) ownersOf(t testing.TB, slot int) (master *RedisServer, re
 	return master, replicas
 }
 
-// owners finds a slot's master, and the master's replicas, in a view. A master that
-// failed is none.
+// owners returns the master of a slot and the replicas of that master, as seen by one
+// node. A failed master does not count.
 func (c *RedisCluster) owners(view []peer, slot int) (master *RedisServer, replicas []*RedisServer) {
 	at := slices.IndexFunc(view, func(p peer) bool { return p.is("master") && !p.is("fail") && p.serves(slot) })
 	if at < 0 {

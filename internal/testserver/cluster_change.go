@@ -10,7 +10,7 @@ import (
 )
 
 // MigrateSlot moves a slot with all its keys to a master and waits until every node
-// knows. It does nothing if the master already serves the slot.
+// knows the new owner. It does nothing if the master already serves the slot.
 func (c *RedisCluster) MigrateSlot(t testing.TB, slot int, to *RedisServer) {
 	t.Helper()
 	if m := c.StartMigration(t, slot, to); m != nil {
@@ -41,7 +41,7 @@ func (c *RedisCluster) StartMigration(t testing.TB, slot int, to *RedisServer) *
 	return m
 }
 
-// MoveKeys moves up to most keys and returns how many it moved.
+// MoveKeys moves at most the given number of keys and returns how many it moved.
 func (m *Migration) MoveKeys(t testing.TB, most int) int {
 	t.Helper()
 	keys := m.From.Do(t, "CLUSTER", "GETKEYSINSLOT", strconv.Itoa(m.Slot), strconv.Itoa(most)).Strings()
@@ -62,7 +62,7 @@ func (m *Migration) MoveKey(t testing.TB, key string) {
 }
 
 // Finish moves the remaining keys, assigns the slot to its new master, and waits until
-// every node knows.
+// every node knows the new owner.
 func (m *Migration) Finish(t testing.TB) {
 	t.Helper()
 	const batch = 100

@@ -31,7 +31,8 @@ func Memcached(t testing.TB, args ...string) *MemcachedServer {
 	return s.run(t, []string{"-l", "127.0.0.1", "-p", strconv.Itoa(port), "-U", "0"}, args)
 }
 
-// MemcachedUnix is [Memcached] on a Unix socket, without a port.
+// MemcachedUnix is like [Memcached], but the server listens on a Unix socket instead of
+// a port.
 func MemcachedUnix(t testing.TB, args ...string) *MemcachedServer {
 	t.Helper()
 	s := &MemcachedServer{t: t, process: newProcess(t, "memcached", "memcached"), network: "unix"}
@@ -104,7 +105,7 @@ func (s *MemcachedServer) Do(t testing.TB, command string) []string {
 	return lines
 }
 
-// Try is Do that returns the error: a [ServerError] if the reply is an error.
+// Try is like Do, but returns the error: a [ServerError] if the reply is an error.
 func (s *MemcachedServer) Try(command string) ([]string, error) {
 	const timeout = 10 * time.Second
 	conn, err := net.DialTimeout(s.network, s.addr, timeout)

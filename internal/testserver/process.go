@@ -190,7 +190,7 @@ func (p *process) run(ready func() error) error {
 	return nil
 }
 
-// errEnded ends a poll early, because the process has ended.
+// errEnded makes poll return early because the process has ended.
 var errEnded = errors.New("the process has ended")
 
 // poll calls check until it returns nil, or for maxWait; then it returns the last
@@ -205,8 +205,8 @@ func poll(check func() error) error {
 	}
 }
 
-// every returns a function that calls do at most once in each d. It returns the error
-// of the last call.
+// every returns a function that calls the function do at most once in each time span of
+// length d. It returns the error of the last call of do.
 func every(d time.Duration, do func() error) func() error {
 	var last time.Time
 	var err error
@@ -218,8 +218,9 @@ func every(d time.Duration, do func() error) func() error {
 	}
 }
 
-// await polls, and ends the test if check still returns an error. what names the
-// condition.
+// await calls check until it returns nil, and ends the test if it still returns an
+// error after maxWait. The parameter what describes the condition in the failure
+// message.
 func await(t testing.TB, what string, check func() error) {
 	t.Helper()
 	if err := poll(check); err != nil {

@@ -114,17 +114,18 @@ func (p *FaultProxy) lockForClose() (unlock func()) {
 // other requests in flight on that connection lose their replies too.
 func (p *FaultProxy) DropReplies(n int) { p.DropRepliesTo(n, "") }
 
-// DropRepliesTo is DropReplies for requests that contain a text, such as EVALSHA.
-// Requests that set up a connection are then not affected. A request is not detected if
-// the text is split between two chunks.
+// DropRepliesTo is like DropReplies, but affects only requests that contain a text,
+// such as EVALSHA, and not the requests that set up a connection. A request is not
+// detected if the text is split between two chunks.
 func (p *FaultProxy) DropRepliesTo(n int, text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.dropsLeft, p.dropMatch = n, []byte(text)
 }
 
-// Blackhole with on set accepts connections and forwards nothing in either direction.
-// Bytes in flight are delivered when it ends, as after a network partition.
+// Blackhole turns a black hole on or off. While it is on, the proxy accepts connections
+// and forwards nothing in either direction. The bytes in flight are delivered when it
+// is turned off, as after a network partition.
 func (p *FaultProxy) Blackhole(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -71,7 +71,8 @@ func (l *link) serve() {
 	both.Wait()
 }
 
-// dial reports whether it connected to the server and the client is still connected.
+// dial connects to the server. It returns false if that fails or the client has
+// disconnected.
 func (l *link) dial() bool {
 	server, err := net.DialTimeout(l.proxy.network, l.proxy.target, maxWait)
 	if err != nil {
@@ -177,7 +178,7 @@ func (l *link) writeReplies() {
 	}
 }
 
-// sleep reports whether the link is still open after d.
+// sleep blocks for d and reports whether the link is still open.
 func (l *link) sleep(d time.Duration) bool {
 	if d <= 0 {
 		return !l.isClosed()

@@ -167,8 +167,8 @@ func (s *RedisServer) run() error {
 	return err
 }
 
-// ready returns an error until the server replies. An error reply counts, except while
-// the server loads its data.
+// ready returns nil as soon as the server replies, even with an error, unless the
+// server is still loading its data.
 func (s *RedisServer) ready() error {
 	_, err := s.Try("PING")
 	var answer ServerError
@@ -224,8 +224,8 @@ func (s *RedisServer) Start() {
 	}
 }
 
-// StartLoading is Start without the wait: at first the server replies LOADING, or not
-// at all.
+// StartLoading is like Start, but does not wait until the server is ready. At first the
+// server does not reply, or replies LOADING.
 func (s *RedisServer) StartLoading() {
 	if err := s.process.start(); err != nil {
 		s.t.Errorf("start: %v", err)
@@ -258,7 +258,7 @@ func (s *RedisServer) Do(t testing.TB, command ...string) Reply {
 	return reply
 }
 
-// Try is Do that returns the error: a [ServerError] if the reply is an error.
+// Try is like Do, but returns the error: a [ServerError] if the reply is an error.
 func (s *RedisServer) Try(command ...string) (Reply, error) {
 	if s.password != "" {
 		return ask("unix", s.Socket(), []string{"AUTH", s.password}, command)
