@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/keepalive"
 )
 
-// credentials loads the TLS files. Without TLS files it returns credentials for plain
-// text.
+// credentials loads the TLS files. If no TLS is configured, it returns credentials for
+// plain text.
 func (c *Client) credentials() (credentials.TransportCredentials, error) {
 	if c.opts.TLS == nil {
 		return insecure.NewCredentials(), nil

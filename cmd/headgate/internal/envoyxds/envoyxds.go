@@ -26,7 +26,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/tlsfiles"
 )
 
-// TypeURL is the type URL of the resources.
+// TypeURL is the type URL of the resources that the client subscribes to.
 const TypeURL = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig"
 
 // Defaults of [Options].
@@ -52,7 +52,8 @@ type Rules interface {
 	Refused(err error)
 }
 
-// Options are the options of [New]. Zero fields, except Server, select the defaults.
+// Options are the options of [New]. Server is required. Any other field with the zero
+// value has the default given in its comment.
 type Options struct {
 	// Server is the control plane as a gRPC target: host:port, dns:///host:port,
 	// unix:/path.
@@ -72,13 +73,15 @@ type Options struct {
 	// ConnectRetry is the delay before reconnecting to an unreachable control plane,
 	// ±50 %; 0 means [DefaultConnectRetry].
 	ConnectRetry time.Duration
-	// BackoffInitial is the delay after a stream ended; 0 means
-	// [DefaultBackoffInitial]. It doubles with each stream without a valid response.
+	// BackoffInitial is the delay before the next stream after a stream has ended; 0
+	// means [DefaultBackoffInitial]. The delay doubles with each stream that ends
+	// without a valid response.
 	BackoffInitial time.Duration
-	// BackoffMax is the maximum delay after a stream ended; 0 means [DefaultBackoffMax].
+	// BackoffMax is the maximum of the delay after a stream has ended; 0 means
+	// [DefaultBackoffMax].
 	BackoffMax time.Duration
-	// BackoffRandom is the share of that delay, from 0 to 1, that is randomly added
-	// or subtracted.
+	// BackoffRandom is the share, from 0 to 1, of the delay after a stream has ended
+	// that is randomly added or subtracted; 0 means none.
 	BackoffRandom float64
 	// Log receives connection events; nil disables logging.
 	Log *slog.Logger
@@ -92,27 +95,27 @@ type State struct {
 	Failures uint64
 }
 
-// Client is a subscription. It is created with [New]. Its methods may be called
-// concurrently.
+// Client is a subscription to a control plane. Create it with [New]. Its methods may be
+// called concurrently.
 type Client struct {
 	rules Rules
 	opts  Options
 	node  *core.Node
 
-	// only used by the goroutine of Run
+	// the following fields are used only by the goroutine of Run
 	connectBackoff, streamBackoff, repeatBackoff *backoff.ExponentialBackOff
-	accepted                                     string // the last version acknowledged
+	accepted                                     string // last version that was acknowledged
 	last                                         verdict
-	ignoredLogged                                bool      // a response of this stream was logged as ignored
-	lastLogged                                   string    // the last failure that was logged
-	lastLoggedAt                                 time.Time // the time of that
+	ignoredLogged                                bool      // whether an ignored response of this stream has been logged
+	lastLogged                                   string    // last failure that was logged
+	lastLoggedAt                                 time.Time // time at which lastLogged was logged
 
 	mu    sync.Mutex
 	state State
 }
 
-// New returns a client that has not connected yet. It reads the TLS files once to
-// report errors early.
+// New returns a client. It does not connect yet, but reads the TLS files so that
+// invalid files are reported early.
 func New(rules Rules, opts *Options) (c *Client, err error) {
 	c = &Client{rules: rules, opts: *opts}
 	if c.opts.Server == "" {
@@ -135,7 +138,7 @@ func New(rules Rules, opts *Options) (c *Client, err error) {
 	return c, nil
 }
 
-// nodeOf returns the node of a client.
+// nodeOf returns the xDS node that identifies the client.
 func nodeOf(opts *Options) (*core.Node, error) {
 	node := &core.Node{Id: cmp.Or(opts.NodeID, DefaultNodeID), UserAgentName: "headgate", Metadata: &structpb.Struct{}}
 	node.Metadata.Fields = make(map[string]*structpb.Value, len(opts.NodeMetadata))
@@ -148,7 +151,8 @@ func nodeOf(opts *Options) (*core.Node, error) {
 	return node, nil
 }
 
-// newBackoff returns delays that double from first to most, each randomized by a share.
+// newBackoff returns delays that double from first up to the parameter most. A random
+// share of each delay, at most the parameter random, is added or subtracted.
 func newBackoff(first, most time.Duration, random float64) *backoff.ExponentialBackOff {
 	return &backoff.ExponentialBackOff{InitialInterval: first, MaxInterval: most, Multiplier: 2, RandomizationFactor: random}
 }
@@ -160,8 +164,8 @@ func (c *Client) State() State {
 	return c.state
 }
 
-// Run applies the configuration of the control plane until ctx ends. It must be
-// called once. No goroutine remains after it returns.
+// Run receives and applies the configuration of the control plane until ctx ends. It
+// must be called only once. When it returns, all its goroutines have ended.
 func (c *Client) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		opened, err := c.session(ctx)
@@ -177,11 +181,12 @@ func (c *Client) Run(ctx context.Context) {
 	}
 }
 
-// logInterval is the minimum time between logs of different errors. Errors often
-// contain a port or a timestamp, so they always differ.
+// logInterval is the minimum time between log lines about different errors. Errors
+// often contain a port or a timestamp, so two errors with the same cause often differ.
 const logInterval = time.Minute
 
-// logFailure logs why there is no stream, unless the error is the last logged one.
+// logFailure logs the cause for which there is no stream. It does not log the same
+// cause twice in a row, and logs at most one cause in each logInterval.
 func (c *Client) logFailure(cause string, wait time.Duration) {
 	if c.lastLogged == cause || c.lastLogged != "" && time.Since(c.lastLoggedAt) < logInterval {
 		return

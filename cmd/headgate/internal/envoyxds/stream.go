@@ -19,38 +19,39 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// A repeated response is answered only after a delay, and so is a rejection after
-// another: go-control-plane immediately sends a rejected configuration again, and
-// simpler servers send their configuration after every request, so that client and
-// server would be busy. New configurations are delayed by the same time at most. A
-// repeated response later than maxRepeatDelay after the last reply is delayed by
-// minRepeatDelay again.
+// A reply is delayed if a response repeats the previous one, or if it is the second
+// invalid response in a row. Otherwise client and server would be busy all the time:
+// go-control-plane immediately sends a rejected configuration again, and simpler
+// servers send their configuration after every request. A new configuration that
+// arrives during a delay waits at most for the rest of the delay. Delays grow from
+// minRepeatDelay to maxRepeatDelay, and begin at minRepeatDelay again if the last reply
+// was sent more than maxRepeatDelay ago.
 const (
 	minRepeatDelay = 100 * time.Millisecond
 	maxRepeatDelay = 5 * time.Second
 )
 
 const (
-	maxReasonBytes  = 4 << 10 // of an error to or from the control plane
-	maxMessageDepth = 200     // of nested messages in a response
-	maxVersionBytes = 64      // of a version in the log
+	maxReasonBytes  = 4 << 10 // maximum size of an error to or from the control plane
+	maxMessageDepth = 200     // maximum nesting depth of messages in a response
+	maxVersionBytes = 64      // maximum size of a version in the log
 )
 
 // errStreamEnded is the error of a stream that the control plane closed without an error.
 var errStreamEnded = errors.New("the control plane closed the stream")
 
-// verdict is the result of the last response.
+// verdict is the decision on the last response: applied or rejected.
 type verdict struct {
-	digest  [sha256.Size]byte // of its resources
+	digest  [sha256.Size]byte // digest of the resources in the response
 	refused bool
-	reason  string // of a rejection
+	reason  string // reason of a rejection
 	at      time.Time
 }
 
 type stream = discovery.AggregatedDiscoveryService_StreamAggregatedResourcesClient
 
-// session connects once and receives responses until the stream ends. It reports
-// whether the stream was opened, and why it ended.
+// session opens one connection and one stream, and receives responses until the stream
+// ends. It returns whether the stream was opened, and the error that ended it.
 func (c *Client) session(ctx context.Context) (opened bool, err error) {
 	defer c.recordFailure()
 	conn, err := c.dial()
@@ -74,14 +75,14 @@ func (c *Client) session(ctx context.Context) (opened bool, err error) {
 	return true, err
 }
 
-// resetBackoff resets the delay between streams after a useful stream, and has the
-// next failure logged.
+// resetBackoff resets the delay between streams after a stream delivered a valid
+// response. It also ensures that the next failure is logged.
 func (c *Client) resetBackoff() {
 	c.streamBackoff.Reset()
 	c.lastLogged = ""
 }
 
-// streamError returns a gRPC error with a readable message.
+// streamError converts an error of gRPC to an error with a readable message.
 func streamError(err error) error {
 	if errors.Is(err, io.EOF) {
 		return errStreamEnded
@@ -93,9 +94,9 @@ func streamError(err error) error {
 	return fmt.Errorf("%s: %.*s", status.Code(err), maxReasonBytes, message)
 }
 
-// receive subscribes and answers each response. It does not send the version of an
-// earlier stream: a restarted control plane may use the version for another
-// configuration and would not send it.
+// receive subscribes and replies to each response. The first request does not contain
+// the version from an earlier stream: a restarted control plane may use the same
+// version for another configuration, and would then not send it.
 func (c *Client) receive(ctx context.Context, s stream) error {
 	err := c.send(s, &discovery.DiscoveryRequest{})
 	for err == nil {
@@ -108,12 +109,12 @@ func (c *Client) receive(ctx context.Context, s stream) error {
 	return err
 }
 
-// send sends a request with the node and the type URL.
+// send sends a request after adding the node and the type URL.
 func (c *Client) send(s stream, r *discovery.DiscoveryRequest) error {
 	r.Node, r.TypeUrl = c.node, TypeURL
 	err := s.Send(r)
 	if errors.Is(err, io.EOF) {
-		_, err = s.Recv() // returns the reason
+		_, err = s.Recv() // returns the error that ended the stream
 	}
 	if err != nil {
 		return streamError(err)
@@ -121,8 +122,9 @@ func (c *Client) send(s stream, r *discovery.DiscoveryRequest) error {
 	return nil
 }
 
-// handleResponse applies a response and acknowledges it, or rejects it. A response
-// with the same resources as the last is not decoded again, whatever its version.
+// handleResponse applies a response and acknowledges it, or rejects it. If a response
+// has the same resources as the previous one, handleResponse repeats the previous reply
+// without decoding the response, whatever its version is.
 func (c *Client) handleResponse(ctx context.Context, s stream, response *discovery.DiscoveryResponse) error {
 	if got := response.GetTypeUrl(); got != TypeURL && got != "" {
 		c.logIgnored(got)
@@ -153,7 +155,8 @@ func (c *Client) handleResponse(ctx context.Context, s stream, response *discove
 	return c.reply(s, response)
 }
 
-// logIgnored logs a response of an unsubscribed type, once per stream.
+// logIgnored logs a response of a type that the client did not subscribe to, at most
+// once per stream.
 func (c *Client) logIgnored(kind string) {
 	if !c.ignoredLogged {
 		c.opts.Log.Warn("ignoring xDS response of unsubscribed type", "type", fmt.Sprintf("%.100s", kind))
@@ -161,7 +164,7 @@ func (c *Client) logIgnored(kind string) {
 	c.ignoredLogged = true
 }
 
-// delayRepeat waits before the same reply is sent again. The delay grows with each
+// delayRepeat waits before a repeated reply is sent. The delay grows with each
 // repetition.
 func (c *Client) delayRepeat(ctx context.Context) {
 	if time.Since(c.last.at) > maxRepeatDelay {
@@ -170,7 +173,8 @@ func (c *Client) delayRepeat(ctx context.Context) {
 	pause(ctx, c.repeatBackoff.NextBackOff())
 }
 
-// reply sends the last verdict: ACK, or NACK with the reason, and the effective version.
+// reply sends the verdict on the last response: ACK, or NACK with the reason. The
+// request contains the version that was last acknowledged.
 func (c *Client) reply(s stream, response *discovery.DiscoveryResponse) error {
 	r := &discovery.DiscoveryRequest{ResponseNonce: response.GetNonce()}
 	if c.last.refused {
@@ -192,7 +196,8 @@ func reasonOf(err error) string {
 	return strings.ToValidUTF8(reason, "")
 }
 
-// digestOf returns a hash of a response's resources, in any order.
+// digestOf returns a hash of the resources in a response. It does not depend on their
+// order.
 func digestOf(response *discovery.DiscoveryResponse) [sha256.Size]byte {
 	sums := make([][]byte, 0, len(response.GetResources()))
 	for _, r := range response.GetResources() {
@@ -205,8 +210,8 @@ func digestOf(response *discovery.DiscoveryResponse) [sha256.Size]byte {
 	return sha256.Sum256(slices.Concat(sums...))
 }
 
-// decode unpacks the resources of a response. It ignores unknown fields, which newer
-// control planes send.
+// decode unpacks the resources in a response. It ignores unknown fields, because newer
+// control planes may send them.
 func decode(response *discovery.DiscoveryResponse) ([]*Resource, error) {
 	resources := make([]*Resource, len(response.GetResources()))
 	for i, packed := range response.GetResources() {

@@ -7,9 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// noNewConnections drops TCP segments that begin a connection, which have SYN (2) and not
-// ACK (16) at byte 13 of the header, and passes all others, which includes the rest of a
-// handshake. Accepted connections inherit the filter, where it never matches.
+// noNewConnections is a socket filter that drops TCP segments that begin a connection:
+// those with the flag SYN (2) and without ACK (16) in byte 13 of the header. It passes
+// all other segments, including the rest of a handshake. Accepted connections inherit
+// the filter, but it never matches their segments.
 var noNewConnections = []unix.SockFilter{
 	{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: 13},
 	{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: 2 | 16},
@@ -18,9 +19,9 @@ var noNewConnections = []unix.SockFilter{
 	{Code: unix.BPF_RET | unix.BPF_K, K: 1<<32 - 1},
 }
 
-// stopAccepting lets no new connection into the backlog of a listener. Connections that
-// are in it can still be accepted: to close the listener would reset them. A client that
-// connects now is refused once the listener is closed.
+// stopAccepting keeps new connections out of the backlog of a listener. The connections
+// that are in the backlog can still be accepted; closing the listener immediately would
+// reset them. A client that connects now is refused when the listener is closed.
 func stopAccepting(ln net.Listener) error {
 	if outer, ok := ln.(*tlsListener); ok {
 		ln = outer.Listener

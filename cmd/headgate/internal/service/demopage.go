@@ -18,8 +18,9 @@ const demoPath = "/demo"
 // NewPageStore returns a small store in memory for the page of headgate demo.
 func NewPageStore() headgate.Store { return memstore.New(&memstore.Options{MaxEntries: 1000}) }
 
-// demoPage is the page of headgate demo, on the HTTP listener. It has a small store of
-// its own and consumes nothing that counts. It is made by the first request for it.
+// demoPage is the page of “headgate demo” on the HTTP listener. It has a small store of
+// its own, so that it does not consume units of the service. It is created at the first
+// request.
 type demoPage struct {
 	checkURL string
 	log      *slog.Logger
@@ -31,8 +32,9 @@ type demoPage struct {
 	closed bool
 }
 
-// ServeHTTP answers the paths below demoPath. It refuses a request that a proxy sent on:
-// its client may be on another machine, and one click is a millisecond of work here.
+// ServeHTTP serves the paths below demoPath. It refuses requests that a proxy
+// forwarded: the client may be on another machine, and one click costs the server a
+// millisecond of CPU time.
 func (p *demoPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if localaccess.Proxied(r.Header) {
 		http.Error(w, "the demo page does not accept requests from a proxy", http.StatusNotFound)
@@ -47,7 +49,7 @@ func (p *demoPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	routes.ServeHTTP(w, r)
 }
 
-// open makes the page at the first call.
+// open returns the handler of the page. The first call creates it.
 func (p *demoPage) open() (http.Handler, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,7 +68,7 @@ func (p *demoPage) open() (http.Handler, error) {
 	return p.routes, nil
 }
 
-// close ends the page's streams; later requests are refused.
+// close ends the streams of the page. Later requests are refused.
 func (p *demoPage) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

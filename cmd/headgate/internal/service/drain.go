@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// settleTime is how long connections in the backlog have to be accepted.
+// settleTime is the time that servers have to accept the connections in the backlog.
 const settleTime = 50 * time.Millisecond
 
 // drain shuts the listeners down without failing a request: it reports
@@ -38,8 +38,8 @@ func drain(p *parts, listeners []listener) {
 	p.log.Info("shutdown complete")
 }
 
-// drainBacklogs stops new connections, and waits until the servers have accepted those in
-// the backlogs.
+// drainBacklogs stops new connections, and then waits until the servers have had time
+// to accept the connections in the backlogs.
 func drainBacklogs(log *slog.Logger, listeners []listener, limit time.Duration) {
 	for _, l := range listeners {
 		if err := stopAccepting(l.ln); err != nil {

@@ -11,17 +11,17 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
 )
 
-// envoyEndpoint is Envoy's rate limit service: the handler, its rules, and what changes
-// them.
+// envoyEndpoint is Envoy's rate limit service: the handler, its rules and the source of
+// the rules.
 type envoyEndpoint struct {
 	handler *rlsapi.Handler
 	rules   *envoyRules
-	client  *envoyxds.Client          // of the control plane; nil if none is configured
+	client  *envoyxds.Client          // client of the control plane; nil if none is configured
 	follow  func(ctx context.Context) // applies changes of the rules until ctx ends
 }
 
-// newEnvoy makes the service for Envoy, with the rules in the folder of the
-// configuration, if it names one. A control plane is not connected to yet.
+// newEnvoy creates Envoy's rate limit service. If a folder of rules is configured, it
+// loads the rules. It does not connect to a control plane.
 func newEnvoy(e *engine.Engine, c *config.Config, log *slog.Logger) (*envoyEndpoint, error) {
 	handler, err := rlsapi.New(e, rlsOptions(c, log))
 	if err != nil {
@@ -60,8 +60,8 @@ func rlsOptions(c *config.Config, log *slog.Logger) *rlsapi.Options {
 	return opts
 }
 
-// nearLimitRatio converts a share for the handler, where 0 means the default and a
-// negative ratio means 0.
+// nearLimitRatio converts a percentage to the ratio that the handler expects. There, 0
+// means the default and a negative number means 0.
 func nearLimitRatio(s engine.Percent) float64 {
 	if s == 0 {
 		return -1
@@ -90,8 +90,9 @@ func xdsOptions(c *config.XDS, log *slog.Logger) *envoyxds.Options {
 	return opts
 }
 
-// awaitRules waits for the first rules of the control plane, unless there is none or the
-// service starts without rules. It reports false if ctx ends first.
+// awaitRules waits for the first rules from the control plane. It returns immediately
+// if there is no control plane or if the service may start without rules. It returns
+// false if ctx ends first.
 func (v *envoyEndpoint) awaitRules(ctx context.Context) bool {
 	if v.client == nil || v.rules.config.StartAnyway {
 		return true
@@ -105,7 +106,7 @@ func (v *envoyEndpoint) awaitRules(ctx context.Context) bool {
 	}
 }
 
-// controlPlane is the state of the control plane for /readyz.
+// controlPlane returns the state of the control plane for /readyz.
 func (v *envoyEndpoint) controlPlane() (connected, configured bool) {
 	return v.client.State().Connected, v.rules.configured()
 }

@@ -13,29 +13,30 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/respapi"
 )
 
-// listener is an open listener and the server that answers on it.
+// listener is an open listener and its server.
 type listener struct {
 	name   string
 	ln     net.Listener
 	server server
 }
 
-// server answers on one listener.
+// server serves one listener.
 type server interface {
 	Serve(ln net.Listener) error
 	Shutdown(ctx context.Context) error
 }
 
-// Variable is the environment variable that sets a flag.
+// Variable returns the name of the environment variable that sets the same setting as a
+// flag.
 func Variable(flag string) string {
 	return config.Prefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// Listen opens a TCP port. name is what it is for and flag the flag that sets it: an
-// error repeats both.
+// Listen opens a TCP listener at addr. An error contains the name of the listener, and
+// the flag that sets its address.
 func Listen(ctx context.Context, name, addr, flag string) (net.Listener, error) {
 	var plain net.ListenConfig
-	plain.SetMultipathTCP(false) // which takes no socket filters: see stopAccepting
+	plain.SetMultipathTCP(false) // multipath TCP sockets do not support socket filters: see stopAccepting
 	ln, err := plain.Listen(ctx, "tcp", addr)
 	if err == nil {
 		return ln, nil
@@ -47,7 +48,7 @@ func Listen(ctx context.Context, name, addr, flag string) (net.Listener, error) 
 	return nil, fmt.Errorf("cannot listen for %s on %s: %w; choose another address with --%s or %s", name, addr, cause, flag, Variable(flag))
 }
 
-// listenEndpoint opens a TCP port or a unix socket.
+// listenEndpoint opens a TCP listener or a Unix socket.
 func listenEndpoint(ctx context.Context, name string, addr config.Endpoint, flag string) (net.Listener, error) {
 	path, ok := addr.Socket()
 	if !ok {
@@ -60,7 +61,8 @@ func listenEndpoint(ctx context.Context, name string, addr config.Endpoint, flag
 	return ln, nil
 }
 
-// Reachable is the address at which a client on this machine reaches a listener.
+// Reachable returns the host and port at which a client on this machine can connect to
+// a listener.
 func Reachable(addr net.Addr) string {
 	tcp, ok := addr.(*net.TCPAddr)
 	if !ok || !tcp.IP.IsUnspecified() {
@@ -69,8 +71,8 @@ func Reachable(addr net.Addr) string {
 	return fmt.Sprintf("127.0.0.1:%d", tcp.Port)
 }
 
-// serveAll answers on all listeners. The channel gets an error for each listener that
-// fails, and is closed when all have ended.
+// serveAll starts the servers of all listeners. The channel receives an error for each
+// server that fails, and is closed when all servers have ended.
 func serveAll(listeners []listener) <-chan error {
 	ended := make(chan error, len(listeners))
 	var all sync.WaitGroup
@@ -85,7 +87,8 @@ func serveAll(listeners []listener) <-chan error {
 	return ended
 }
 
-// shutdown closes all listeners at the same time, each after its last request.
+// shutdown shuts down all servers concurrently. Each server closes its listener and
+// waits for its requests in flight.
 func shutdown(ctx context.Context, listeners []listener) error {
 	errs := make([]error, len(listeners))
 	var all sync.WaitGroup
@@ -100,8 +103,8 @@ func shutdown(ctx context.Context, listeners []listener) error {
 	return errors.Join(errs...)
 }
 
-// closeAll closes listeners on which nothing was served, and ends the goroutines of their
-// servers.
+// closeAll closes listeners whose servers were not started, and ends the goroutines of
+// these servers.
 func closeAll(listeners []listener) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel() // no request is in flight

@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	maxLogBytes = 1 << 20     // of the log that wait for a slow reader; about as many may be in the pipe
-	flushTime   = time.Second // how long the end waits for that reader
+	maxLogBytes = 1 << 20     // bytes of the log that are queued while its reader is slow; the pipe may contain as many
+	flushTime   = time.Second // maximum time that the shutdown waits for that reader
 )
 
 // levels are the values of log.level.
 var levels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
 
-// openLog makes the log of the configuration over a queue. A reader that does not read
-// blocks nothing: lines that do not fit in the queue are dropped and counted. [closeLog]
-// ends the queue.
+// openLog creates a logger that writes to a queue. A reader of the log that blocks does
+// not block the service: lines that do not fit in the queue are dropped and counted.
+// Use [closeLog] to close the queue.
 func openLog(c *config.Log, to io.Writer) (*logs.Queue, *slog.Logger) {
 	lines, opts := logs.NewQueue(to, maxLogBytes), &slog.HandlerOptions{Level: levels[c.Level]}
 	if c.Format == "json" {
@@ -29,9 +29,9 @@ func openLog(c *config.Log, to io.Writer) (*logs.Queue, *slog.Logger) {
 	return lines, slog.New(slog.NewTextHandler(lines, opts))
 }
 
-// closeLog writes what is queued, for at most flushTime.
+// closeLog writes the queued lines, for at most flushTime.
 func closeLog(lines *logs.Queue) {
 	ctx, cancel := context.WithTimeout(context.Background(), flushTime)
 	defer cancel()
-	_ = lines.Close(ctx) // there is no log left to report to
+	_ = lines.Close(ctx) // an error is ignored, because it cannot be logged
 }

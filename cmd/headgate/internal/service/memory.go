@@ -18,8 +18,8 @@ import (
 // costs 32 MB at any size.
 const ballastBytes = 32 << 20
 
-// addBallast delays the garbage collector by ballastBytes until end is called, unless
-// GOGC or GOMEMLIMIT is set.
+// addBallast makes the garbage collector run less often, until the returned function is
+// called. It does nothing if GOGC or GOMEMLIMIT is set.
 func addBallast() (end func()) {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" || debug.SetMemoryLimit(-1) < 16*ballastBytes {
 		return func() {}

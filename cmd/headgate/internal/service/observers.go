@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// observers count and log what the service decides.
+// observers count and log the decisions of the service.
 type observers struct {
 	*metrics.Metrics
 	denials *metrics.Denials
@@ -29,8 +29,8 @@ func newObservers(c *config.Config, version string, log *slog.Logger, droppedLin
 	return o
 }
 
-// report has the metrics include the state of the store, of the configuration and of
-// Envoy's rules, and of the control plane unless client is nil.
+// report adds the state of the store, of the configuration and of Envoy's rules to the
+// metrics. It adds the state of the control plane unless client is nil.
 func (o *observers) report(store headgate.Store, live *config.Live, rls *rlsapi.Handler, client *envoyxds.Client, milliseconds bool) {
 	if memory, ok := store.(*memstore.Store); ok {
 		o.Store(func() metrics.StoreState {

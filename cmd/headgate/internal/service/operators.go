@@ -15,8 +15,9 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
 )
 
-// openOperators opens the admin listener and the one for metrics alone, unless they are
-// off. A default admin port that is in use is only logged: the user did not ask for it.
+// openOperators opens the admin listener and the metrics listener, unless they are off.
+// If the default port of the admin listener is in use, that is only logged, because the
+// user did not choose the port.
 func openOperators(ctx context.Context, p *parts) (all []listener, err error) {
 	c := p.config
 	if c.Admin.Addr != config.Off {
@@ -40,8 +41,8 @@ func openOperators(ctx context.Context, p *parts) (all []listener, err error) {
 	return all, nil
 }
 
-// forOperators reports whether a listener stays open until all requests on the others are
-// answered.
+// forOperators reports whether a listener is for operators. Such a listener stays open
+// until the requests on all other listeners have completed.
 func (l listener) forOperators() bool { return l.name == "admin" || l.name == "metrics" }
 
 func newAdminHandler(p *parts) *admin.Handler {
@@ -59,8 +60,8 @@ func newAdminHandler(p *parts) *admin.Handler {
 	})
 }
 
-// envoyStats are the counters of the endpoint for Envoy, under the names that
-// envoyproxy/ratelimit has in its /stats.
+// envoyStats returns the counters of Envoy's rate limit service, with the names that
+// envoyproxy/ratelimit uses in /stats.
 func envoyStats(counted rlsapi.Stats) []string {
 	values := map[string]uint64{
 		"ratelimit_server.ShouldRateLimit.total_requests":        counted.Times.Count,

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
 )
 
-// parts are what the listeners answer with.
+// parts are the components that the servers use.
 type parts struct {
 	config    *config.Config
 	version   string
@@ -23,11 +23,11 @@ type parts struct {
 	health    *httpapi.Health
 }
 
-// seenEngines are the engine as each API uses it: its decisions are counted under the
-// name of the API.
+// seenEngines has one view of the engine for each API, so that decisions are counted
+// under the name of the API.
 type seenEngines struct{ http, forwardAuth, resp, grpc *engine.Engine }
 
-// newParts makes what the listeners answer with, over an open store.
+// newParts creates the components of the service, which use an open store.
 func newParts(
 	c *config.Config, sources config.Sources, version string, log *slog.Logger, seen *observers, store headgate.Store,
 ) (*parts, error) {
@@ -46,7 +46,7 @@ func newParts(
 	return &parts{c, version, log, seen, e, engines, v, live, health}, nil
 }
 
-// healthOptions are what /readyz reports on every listener.
+// healthOptions returns the options for /readyz, which are the same on every listener.
 func healthOptions(c *config.Config, live *config.Live, v *envoyEndpoint) *httpapi.HealthOptions {
 	opts := &httpapi.HealthOptions{Store: storeopen.Name(string(c.Store))}
 	if v.client != nil {

@@ -13,17 +13,18 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
 
-// startConfig makes a configuration that e follows, and logs the warnings of the first
-// one.
+// startConfig returns a reloadable configuration whose changes are applied to e. It
+// logs the warnings of the first configuration.
 func startConfig(sources config.Sources, first *config.Config, e *engine.Engine, log *slog.Logger) *config.Live {
 	live := config.Start(sources, first, func(c *config.Config) error { return e.Apply(c.Engine()) }, func(r config.Reload) { logReload(log, r) })
 	logWarnings(log, first.Warnings)
 	return live
 }
 
-// followConfig reloads the configuration in the background when its file changes, and on
-// SIGHUP. Without a file it does nothing. SIGHUP ends a process that has neither this
-// file nor a folder of Envoy's rules. end stops it and waits.
+// followConfig starts to reload the configuration in the background, when its file
+// changes and on SIGHUP. It does nothing if there is no file; SIGHUP then ends the
+// process, unless there is a folder of Envoy rules. The returned function stops
+// reloading and waits for its end.
 func followConfig(ctx context.Context, live *config.Live, log *slog.Logger) (end func()) {
 	if live.Status().Path == "" {
 		return func() {}

@@ -12,18 +12,18 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/envoyconfig"
 )
 
-// ruleFolder applies the files of a folder, at the start and whenever they change.
+// ruleFolder loads the Envoy rules in a folder, at the start and when files change.
 type ruleFolder struct {
 	rules *envoyRules
 
 	mu   sync.Mutex
-	read []envoyconfig.File // at the last load
-	err  string             // of the last load
+	read []envoyconfig.File // files at the last load
+	err  string             // text of the error at the last load; empty if it succeeded
 }
 
-// load reads the folder and applies its files, all of them or none. It does nothing if
-// they are as at the last load and were applied, unless always is set; nor does it log an
-// error again that stays the same.
+// load reads the folder and applies all of its files or none. Unless always is set, it
+// does nothing if the files have not changed since they were applied, and it does not
+// log the same error twice.
 func (f *ruleFolder) load(always bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -50,7 +50,7 @@ func sameFile(a, b envoyconfig.File) bool {
 	return a.Name == b.Name && string(a.Content) == string(b.Content)
 }
 
-// follow loads the folder when its files change, and on SIGHUP, until ctx ends.
+// follow loads the folder when its files change and on SIGHUP, until ctx ends.
 func (f *ruleFolder) follow(ctx context.Context) {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
@@ -58,11 +58,11 @@ func (f *ruleFolder) follow(ctx context.Context) {
 	w, err := config.Watch(string(f.rules.config.Config))
 	if err != nil {
 		f.rules.log.Error("Envoy configuration watch failed", "error", err)
-		<-ctx.Done() // until then SIGHUP does not end the process
+		<-ctx.Done() // until ctx ends, SIGHUP must not end the process
 		return
 	}
 	defer w.Close()
-	f.load(false) // what changed between the start and now
+	f.load(false) // files may have changed since the start
 	for {
 		select {
 		case <-ctx.Done():

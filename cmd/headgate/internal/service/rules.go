@@ -13,15 +13,15 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
 )
 
-// envoyRules applies rules of envoyproxy/ratelimit to the handler for Envoy, and logs the
-// result.
+// envoyRules applies rules in the format of envoyproxy/ratelimit to the handler for
+// Envoy, and logs the results.
 type envoyRules struct {
 	config  *config.Envoy
 	handler *rlsapi.Handler
 	log     *slog.Logger
 	refused atomic.Bool // whether the last configuration was refused
 	first   sync.Once
-	ready   chan struct{} // closed after the first configuration that was applied
+	ready   chan struct{} // closed after the first configuration has been applied
 }
 
 func newEnvoyRules(c *config.Envoy, handler *rlsapi.Handler, log *slog.Logger) *envoyRules {
@@ -32,8 +32,8 @@ func parseOptions(c *config.Envoy) *envoyconfig.ParseOptions {
 	return &envoyconfig.ParseOptions{MergeDomains: c.MergeDomains, MaxEntries: c.MaxEntries}
 }
 
-// CheckEnvoy returns how many domains the files of envoy.config have, and their warnings.
-// The error names every mistake.
+// CheckEnvoy checks the files in the folder envoy.config. It returns the number of
+// domains and the warnings. The error contains the errors of all files.
 func CheckEnvoy(c *config.Envoy) (domains int, warnings []string, err error) {
 	loaded, err := envoyconfig.Load(string(c.Config), &envoyconfig.LoadOptions{ParseOptions: *parseOptions(c), DotFiles: c.DotFiles})
 	if err != nil {
@@ -45,7 +45,7 @@ func CheckEnvoy(c *config.Envoy) (domains int, warnings []string, err error) {
 	return loaded.Domains(), warnings, nil
 }
 
-// Apply applies the resources of a control plane, all of them or none.
+// Apply applies all resources of a control plane or none.
 func (r *envoyRules) Apply(resources []*envoyxds.Resource) error {
 	c, err := envoyconfig.ParseResources(resources, parseOptions(r.config))
 	if err == nil {
@@ -64,7 +64,7 @@ func (r *envoyRules) Refused(err error) {
 	r.logRefused(err)
 }
 
-// useFiles applies the files of a folder, all of them or none.
+// useFiles applies all files of a folder or none.
 func (r *envoyRules) useFiles(files []envoyconfig.File) error {
 	c, err := envoyconfig.Parse(files, parseOptions(r.config))
 	if err == nil {
@@ -76,8 +76,8 @@ func (r *envoyRules) useFiles(files []envoyconfig.File) error {
 	return err
 }
 
-// applied logs a configuration that was read from n files or resources, and then closes
-// ready.
+// applied logs that a configuration was applied, and then closes ready if it is the
+// first. The parameter n is the number of files or resources, and kind says which.
 func (r *envoyRules) applied(c *envoyconfig.Config, kind string, n int) {
 	defer r.first.Do(func() { close(r.ready) })
 	r.log.Info("Envoy configuration loaded", kind, n, "domains", c.Domains(), "rules", len(c.Rules()))
@@ -93,7 +93,7 @@ func (r *envoyRules) applied(c *envoyconfig.Config, kind string, n int) {
 	}
 }
 
-// configured reports whether a configuration was applied.
+// configured reports whether a configuration has been applied.
 func (r *envoyRules) configured() bool {
 	select {
 	case <-r.ready:
@@ -103,10 +103,10 @@ func (r *envoyRules) configured() bool {
 	}
 }
 
-// logRefused counts a configuration that was refused, and logs every error, with the text
-// of envoyproxy/ratelimit and its position.
+// logRefused counts a refused configuration and logs each error, with the message of
+// envoyproxy/ratelimit and the position.
 func (r *envoyRules) logRefused(err error) {
-	if !errors.Is(err, rlsapi.ErrConfig) { // which the handler has counted
+	if !errors.Is(err, rlsapi.ErrConfig) { // the handler has counted an ErrConfig
 		r.handler.Refused()
 	}
 	message := "invalid Envoy configuration; no rules loaded"
@@ -125,8 +125,8 @@ func (r *envoyRules) logRefused(err error) {
 }
 
 const (
-	maxLoggedErrors = 10      // of one file; headgate config check prints all
-	maxErrorBytes   = 1 << 10 // of one error in the log, which may repeat a name of any length
+	maxLoggedErrors = 10      // maximum for one configuration; headgate config check prints all
+	maxErrorBytes   = 1 << 10 // maximum size of an error in the log, because it may contain a name of any length
 )
 
 func shorten(text string) string {

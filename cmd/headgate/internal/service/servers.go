@@ -15,8 +15,8 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
 )
 
-// openAll opens every listener that is not off. Nothing is answered yet. It closes what
-// it opened if one fails.
+// openAll opens every listener that is not off, but does not start the servers. If a
+// listener cannot be opened, it closes those that it has opened before.
 func openAll(ctx context.Context, p *parts) (all []listener, err error) {
 	defer func() {
 		if err != nil {
@@ -48,8 +48,8 @@ func openAll(ctx context.Context, p *parts) (all []listener, err error) {
 	return append(all, more...), err
 }
 
-// openHTTP opens the HTTP API, with forward-auth, Envoy's JSON API and the page mounted
-// on it.
+// openHTTP opens the listener of the HTTP API, which also serves forward-auth, Envoy's
+// JSON API and the demo page.
 func openHTTP(ctx context.Context, p *parts) (listener, error) {
 	ln, err := Listen(ctx, "HTTP", string(p.config.HTTP.Addr), "http-addr")
 	if err != nil {
@@ -67,8 +67,9 @@ func openHTTP(ctx context.Context, p *parts) (listener, error) {
 	return listener{"http", ln, server}, nil
 }
 
-// newHTTPServer makes the server of an open HTTP listener. Only if the listener is local
-// does it trust every proxy and serve the page, which has no login.
+// newHTTPServer creates the server for an open HTTP listener. The server trusts every
+// proxy, and serves the demo page, only if the listener is local: the page has no
+// login.
 func newHTTPServer(p *parts, ln net.Listener) (*httpapi.Server, error) {
 	c, local := p.config, localaccess.Addr(ln.Addr())
 	proxies, err := forwardauth.New(p.seen.forwardAuth, &forwardauth.Options{Local: local, Log: p.log})
@@ -95,7 +96,8 @@ func newHTTPServer(p *parts, ln net.Listener) (*httpapi.Server, error) {
 	return server, nil
 }
 
-// openRESP opens the Redis-compatible endpoint. A unix socket has no TLS.
+// openRESP opens the listener of the Redis-compatible endpoint. A Unix socket does not
+// use TLS.
 func openRESP(ctx context.Context, p *parts) (listener, error) {
 	c := &p.config.RESP
 	ln, err := listenEndpoint(ctx, "RESP", c.Addr, "resp-addr")
@@ -123,7 +125,8 @@ func newRESPServer(p *parts) *respapi.Server {
 	})
 }
 
-// openGRPC opens Envoy's rate limit service, whose server does its own TLS.
+// openGRPC opens the listener of Envoy's rate limit service. The gRPC server itself
+// terminates TLS.
 func openGRPC(ctx context.Context, p *parts) (listener, error) {
 	c := &p.config.GRPC
 	secure, err := serverTLS("grpc", &c.TLS, p.log, "h2")

@@ -20,24 +20,24 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 )
 
-// Options are what a service is built from. All fields are required.
+// Options configure a service. All fields are required.
 type Options struct {
-	Config  *config.Config // read from Sources
-	Sources config.Sources // read again for a reload
-	Version string         // of this program, for metrics and Redis clients
-	Log     io.Writer      // a reader that does not read blocks nothing: lines are dropped and counted
+	Config  *config.Config // configuration that was loaded from Sources
+	Sources config.Sources // sources that are read again for a reload
+	Version string         // version of this program, for metrics and Redis clients
+	Log     io.Writer      // output of the log; if writing blocks, lines are dropped and counted
 }
 
-// Service is a rate limit service. It is made with [New]; [Service.Run] and
-// [Service.Close] are called once each.
+// Service is a rate limit service. Create it with [New], and call [Service.Run] and
+// [Service.Close] once each.
 type Service struct {
 	parts *parts
 	store headgate.Store
 	lines *logs.Queue
 }
 
-// New builds a service. It opens the store and reads Envoy's rules, and listens nowhere
-// yet. An error is that of a setting, and may be [config.Errors].
+// New creates a service. It opens the store and reads Envoy's rules, but opens no
+// listener. An error is caused by a setting, and may be [config.Errors].
 func New(opts *Options) (*Service, error) {
 	lines, log := openLog(&opts.Config.Log, opts.Log)
 	seen := newObservers(opts.Config, opts.Version, log, lines.Dropped)
@@ -54,16 +54,17 @@ func New(opts *Options) (*Service, error) {
 	return s, nil
 }
 
-// Close closes the store and writes what is left of the log. It is called after
+// Close closes the store and writes the queued lines of the log. Call it after
 // [Service.Run] has returned.
 func (s *Service) Close() error {
 	defer closeLog(s.lines)
 	return s.store.Close()
 }
 
-// Run answers requests until ctx ends, and then until those in flight are answered, or
-// shutdown_timeout has passed. If a control plane is configured it waits for its rules
-// before it listens. It returns an error if a listener cannot be opened, or fails.
+// Run serves requests until ctx ends. It then waits for the requests in flight, at most
+// for shutdown_timeout. If a control plane is configured, Run waits for its rules
+// before it opens the listeners. It returns an error if a listener cannot be opened or
+// fails.
 func (s *Service) Run(ctx context.Context) error {
 	defer addBallast()()
 	defer followConfig(ctx, s.parts.live, s.parts.log)()
@@ -78,8 +79,8 @@ func (s *Service) Run(ctx context.Context) error {
 	return s.serve(ctx, listeners)
 }
 
-// serve answers on the listeners until ctx ends or one of them fails, and shuts all of
-// them down.
+// serve serves the listeners until ctx ends or one of the servers fails, and then shuts
+// down all servers.
 func (s *Service) serve(ctx context.Context, listeners []listener) error {
 	c, log := s.parts.config, s.parts.log
 	ended := serveAll(listeners)
@@ -96,14 +97,14 @@ func (s *Service) serve(ctx context.Context, listeners []listener) error {
 	case err = <-ended:
 	case <-ctx.Done():
 	}
-	signal.Reset(os.Interrupt, syscall.SIGTERM) // so that a second one ends the process
+	signal.Reset(os.Interrupt, syscall.SIGTERM) // from now on, a second signal ends the process
 	notifySystemd(log, systemdStopping)
 	drain(s.parts, listeners)
 	return errors.Join(err, <-ended)
 }
 
-// inBackground runs work on a goroutine of its own. end cancels the context of work and
-// waits until work returns.
+// inBackground calls work in a new goroutine. The returned function cancels the context
+// of work and waits until work has returned.
 func inBackground(ctx context.Context, work func(context.Context)) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})

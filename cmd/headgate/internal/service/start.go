@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
 )
 
-// logStart logs what was started, and each listener.
+// logStart logs the start of the service and each listener.
 func logStart(p *parts, listeners []listener) {
 	attributes := []any{
 		"version", p.version, "file", cmp.Or(p.live.Status().Path, "none"),
@@ -30,8 +30,9 @@ func logStart(p *parts, listeners []listener) {
 	}
 }
 
-// stateLocation returns the URL of the store, without secrets, or that the state is lost
-// when the process ends.
+// stateLocation returns the location of the state for the log: the URL of the store
+// without secrets, or a text that the state is in memory and lost at the end of the
+// process.
 func stateLocation(p *parts) string {
 	if storeopen.Networked(string(p.config.Store)) {
 		return p.config.Store.Masked()
@@ -44,12 +45,13 @@ func demoURL(l listener) string {
 	return scheme(l.ln) + "://" + Reachable(l.ln.Addr()) + demoPath + "/"
 }
 
-// maxFirstWait is how long the start waits for the first connection to the store, to log
-// a failure. Requests are already served meanwhile.
+// maxFirstWait is the maximum time for which the start waits for the first connection
+// to the store, so that a failure is logged early. Requests are already served during
+// this time.
 const maxFirstWait = 100 * time.Millisecond
 
-// logFirstConnection logs that the first try to reach the store failed, unless it takes
-// longer than maxFirstWait.
+// logFirstConnection logs an error if the first attempt to connect to the store fails
+// within maxFirstWait.
 func logFirstConnection(ctx context.Context, log *slog.Logger, first <-chan error) {
 	select {
 	case err := <-first:
@@ -61,7 +63,7 @@ func logFirstConnection(ctx context.Context, log *slog.Logger, first <-chan erro
 	}
 }
 
-// writeHints writes a command to try for each listener that has one.
+// writeHints writes an example command for each listener that has one.
 func writeHints(w io.Writer, listeners []listener) {
 	for _, l := range listeners {
 		switch _, socket := l.ln.Addr().(*net.UnixAddr); {

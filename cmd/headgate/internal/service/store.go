@@ -12,13 +12,13 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
 )
 
-// LogStore returns an observer that logs once when a store becomes unavailable, and once
-// when it has recovered.
+// LogStoreEvents returns an observer that logs one line when a store becomes
+// unavailable, and one when it has recovered.
 func LogStoreEvents(log *slog.Logger) headgate.StoreObserver { return storeLog{log} }
 
 type storeLog struct{ log *slog.Logger }
 
-// ObserveStore logs a change.
+// ObserveStore logs a store event.
 func (s storeLog) ObserveStore(e headgate.StoreEvent) {
 	if e.Unavailable {
 		s.log.Warn("store unavailable", "reason", e.Reason.String(), "error", e.Err)
@@ -27,18 +27,17 @@ func (s storeLog) ObserveStore(e headgate.StoreEvent) {
 	s.log.Info("store recovered")
 }
 
-// storeObservers are notified one after the other.
+// storeObservers is a list of observers that receives every event as one observer.
 type storeObservers []headgate.StoreObserver
 
-// ObserveStore notifies all of them.
+// ObserveStore notifies all observers in order.
 func (all storeObservers) ObserveStore(e headgate.StoreEvent) {
 	for _, o := range all {
 		o.ObserveStore(e)
 	}
 }
 
-// openStore opens the store of the configuration. An error names the source of the
-// setting.
+// openStore opens the configured store. An error contains the source of the setting.
 func openStore(c *config.Config, observers ...headgate.StoreObserver) (headgate.Store, error) {
 	store, err := storeopen.Open(string(c.Store), &storeopen.Options{
 		Budget: c.StoreBudget, Observer: storeObservers(observers),
@@ -55,14 +54,15 @@ const (
 	warmUpPause = 100 * time.Millisecond // after a try that failed
 )
 
-// WarmUp connects to the store of e in the background, so that the first request finds a
-// connection, or an open circuit breaker. end stops it and waits for its goroutine.
+// WarmUp connects to the store of e in the background, so that the first request finds
+// an open connection, or an open circuit breaker. The returned function stops the
+// attempts and waits for the goroutine.
 func WarmUp(ctx context.Context, e *engine.Engine) (end func()) {
 	_, end = warmUp(ctx, e)
 	return end
 }
 
-// warmUp is [WarmUp]; first receives the result of the first try.
+// warmUp is like [WarmUp]; the channel receives the result of the first attempt.
 func warmUp(ctx context.Context, e *engine.Engine) (first <-chan error, end func()) {
 	result := make(chan error, 1)
 	return result, inBackground(ctx, func(ctx context.Context) {

@@ -6,14 +6,14 @@ import (
 	"os"
 )
 
-// The states that systemd is notified of; see man sd_notify.
+// The states of which systemd is notified; see man sd_notify.
 const (
 	systemdReady    = "READY=1"
 	systemdStopping = "STOPPING=1"
 )
 
-// notifySystemd sends a state to the socket in NOTIFY_SOCKET, which systemd sets for a
-// unit of Type=notify.
+// notifySystemd sends a state to the socket whose path is in NOTIFY_SOCKET. systemd
+// sets this variable for a unit of Type=notify.
 func notifySystemd(log *slog.Logger, state string) {
 	socket := os.Getenv("NOTIFY_SOCKET")
 	if socket == "" {

@@ -11,8 +11,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/tlsfiles"
 )
 
-// serverTLS returns the TLS configuration of a listener; nil if its settings name no
-// file.
+// serverTLS returns the TLS configuration of a listener, or nil if no TLS file is set.
 func serverTLS(listener string, c *config.TLS, log *slog.Logger, protocols ...string) (*tls.Config, error) {
 	server := &tlsfiles.Server{Files: c.Files(), Listener: listener, Protocols: protocols, Log: log}
 	if !server.Enabled() {
@@ -21,15 +20,16 @@ func serverTLS(listener string, c *config.TLS, log *slog.Logger, protocols ...st
 	return server.Config()
 }
 
-// tlsListener makes a TLS connection of each connection it accepts. It passes deadlines
-// on, so that connections in the backlog are accepted before the listener closes.
+// tlsListener adds TLS to the connections that a listener accepts. It supports
+// deadlines, so that connections in the backlog can be accepted before the listener
+// closes.
 type tlsListener struct {
 	net.Listener
 	config *tls.Config
 }
 
-// Accept does not wait for the handshake, which happens when the connection is first
-// used.
+// Accept returns a connection before the TLS handshake. The handshake takes place when
+// the connection is first used.
 func (l *tlsListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {
@@ -38,7 +38,7 @@ func (l *tlsListener) Accept() (net.Conn, error) {
 	return tls.Server(conn, l.config), nil
 }
 
-// SetDeadline sets the deadline of the listener below.
+// SetDeadline sets the deadline of the underlying listener.
 func (l *tlsListener) SetDeadline(t time.Time) error {
 	if ln, ok := l.Listener.(interface{ SetDeadline(time.Time) error }); ok {
 		return ln.SetDeadline(t)
@@ -46,7 +46,7 @@ func (l *tlsListener) SetDeadline(t time.Time) error {
 	return errors.ErrUnsupported
 }
 
-// secured adds TLS to a listener, unless config is nil.
+// secured returns a listener that adds TLS to ln, or ln if config is nil.
 func secured(ln net.Listener, config *tls.Config) net.Listener {
 	if config == nil {
 		return ln
@@ -54,7 +54,7 @@ func secured(ln net.Listener, config *tls.Config) net.Listener {
 	return &tlsListener{ln, config}
 }
 
-// scheme is the URL scheme of HTTP at a listener.
+// scheme returns the URL scheme of HTTP at a listener: http or https.
 func scheme(ln net.Listener) string {
 	if _, ok := ln.(*tlsListener); ok {
 		return "https"

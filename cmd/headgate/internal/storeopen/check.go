@@ -20,8 +20,8 @@ const (
 	Failing = diagnosis.Failing
 )
 
-// Check diagnoses the store of a URL; see [redisstore.Diagnose] and
-// [memcachedstore.Diagnose]. It returns an error only for an invalid URL.
+// Check diagnoses the store at rawURL; see [redisstore.Diagnose] and
+// [memcachedstore.Diagnose]. It returns an error only if the URL is invalid.
 func Check(ctx context.Context, rawURL string) ([]Finding, error) {
 	switch name := Name(rawURL); {
 	case name == memory:

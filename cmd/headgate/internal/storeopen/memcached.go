@@ -31,8 +31,8 @@ func openMemcached(rawURL, scratch string) (headgate.Store, error) {
 	return store, nil
 }
 
-// memcachedOptions parses memcached://host:port,host:port?name=value, or
-// memcached:///path for a Unix socket.
+// memcachedOptions parses a store URL of the form
+// memcached://host:port,host:port?name=value, or memcached:///path for a Unix socket.
 func memcachedOptions(rawURL string) ([]string, *memcachedstore.Options, error) {
 	wrong := func(reason string) ([]string, *memcachedstore.Options, error) {
 		return nil, nil, &Error{memcached, reason, nil}

@@ -1,5 +1,5 @@
-// Package storeopen opens stores by URL. It is the only package that knows all kinds
-// of stores.
+// Package storeopen opens stores by URL. No other package depends on all kinds of
+// stores.
 package storeopen
 
 import (
@@ -22,12 +22,12 @@ var ErrUnknownStore = errors.New("storeopen: unknown store")
 // Error is the error for an invalid store URL. It contains only the scheme and
 // parameter names of the URL, because a URL can contain a password.
 type Error struct {
-	Scheme string // before the colon
+	Scheme string // scheme of the URL
 	Reason string
-	Err    error // of the store's package; may be nil
+	Err    error // error of the package of the store; may be nil
 }
 
-// Error returns the store and what is accepted.
+// Error returns the scheme, the reason and the accepted values.
 func (e *Error) Error() string { return fmt.Sprintf("store %q: %s", e.Scheme, e.Reason) }
 
 // Is reports whether target is [ErrUnknownStore].
@@ -50,8 +50,8 @@ type Options struct {
 	// [DefaultBudget].
 	Budget time.Duration
 	// Instances is the number of processes that share the store. While the store is
-	// unavailable, a rule with [headgate.FailLocal] allows one share of its limit. 0
-	// means unknown: such rules are refused.
+	// unavailable, each process allows its share of the limit of a rule with
+	// [headgate.FailLocal]. 0 means that the number is unknown: such rules are refused.
 	Instances int
 	// Observer receives an event when the store becomes unavailable and when it
 	// recovers; may be nil.
@@ -104,8 +104,8 @@ func Open(rawURL string, opts *Options) (headgate.Store, error) {
 	return wrapped, nil
 }
 
-// openBare opens a store without fallback. If scratch is not empty, it is the
-// namespace of a temporary store, whose data is removed when the store is closed.
+// openBare opens a store without a fallback. If scratch is not empty, the store is
+// temporary: scratch is its namespace, and its data is removed when it is closed.
 func openBare(rawURL, scratch string) (headgate.Store, error) {
 	switch name := Name(rawURL); {
 	case name == memory:
@@ -123,8 +123,8 @@ func openBare(rawURL, scratch string) (headgate.Store, error) {
 	}
 }
 
-// suggestURL suggests a scheme for host:port with the default port of Redis or
-// memcached. It returns "" for other texts.
+// suggestURL suggests a URL for a text such as host:6379 that has the default port of
+// Redis or memcached, but no scheme. It returns "" for other texts.
 func suggestURL(text string) string {
 	host, port, err := net.SplitHostPort(text)
 	scheme, known := map[string]string{"6379": "redis", "11211": "memcached"}[port]
@@ -134,7 +134,8 @@ func suggestURL(text string) string {
 	return "; did you mean " + scheme + "://" + text + "?"
 }
 
-// reason returns an error's text without prefixes, which [Error] contains already.
+// reason returns the text of an error without the prefixes that the text of [Error]
+// already contains.
 func reason(err error, prefixes ...string) string {
 	text := err.Error()
 	for _, prefix := range prefixes {
