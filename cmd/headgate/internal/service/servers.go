@@ -16,7 +16,7 @@ import (
 )
 
 // openAll opens every listener that is not off, but does not start the servers. If a
-// listener cannot be opened, it closes those that it has opened before.
+// listener cannot be opened, it closes the listeners that are open.
 func openAll(ctx context.Context, p *parts) (all []listener, err error) {
 	defer func() {
 		if err != nil {
