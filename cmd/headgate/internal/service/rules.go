@@ -77,7 +77,8 @@ func (r *envoyRules) useFiles(files []envoyconfig.File) error {
 }
 
 // applied logs that a configuration was applied, and then closes ready if it is the
-// first. The parameter n is the number of files or resources, and kind is the word for them.
+// first. The parameter n is the number of files or resources, and kind is the word for
+// them.
 func (r *envoyRules) applied(c *envoyconfig.Config, kind string, n int) {
 	defer r.first.Do(func() { close(r.ready) })
 	r.log.Info("Envoy configuration loaded", kind, n, "domains", c.Domains(), "rules", len(c.Rules()))
