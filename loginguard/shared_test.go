@@ -25,7 +25,7 @@ func TestSharedStores(t *testing.T) {
 		t.Parallel()
 		server := testserver.Memcached(t)
 		checkSharedStore(t, 200, func(t *testing.T) headgate.Store {
-			store, err := memcachedstore.New(nil, server.Addr())
+			store, err := memcachedstore.New(&memcachedstore.Options{Timeout: time.Minute}, server.Addr())
 			if err != nil {
 				t.Fatal(err)
 			}
