@@ -119,8 +119,8 @@ func (g *Guard) bind(store headgate.Store) (err error) {
 	if g.known, err = headgate.New(store, g.policy(g.opts.KnownBy+"/known", known), nil); err != nil {
 		return err
 	}
-	believed := headgate.Limit{Rate: maxStatusSuccesses, Period: time.Hour}
-	g.statusSuccesses, err = headgate.New(store, g.policy(g.opts.Name+"/believed", believed), nil)
+	limit := headgate.Limit{Rate: maxStatusSuccesses, Period: time.Hour}
+	g.statusSuccesses, err = headgate.New(store, g.policy(g.opts.Name+"/believed", limit), nil)
 	return err
 }
 

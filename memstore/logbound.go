@@ -15,12 +15,9 @@ const (
 	maxLogShards  = 64
 	logEntryBytes = 16
 	logKeyBytes   = 128 // one key's share of the map, and its log without entries
-	// logBudget is the number of bytes for sliding logs per key that the store is sized
-	// for.
-	logBudget    = 24
-	firstEntries = 4 // number of entries that a new log is charged for
-	newLogBytes  = logKeyBytes + firstEntries*logEntryBytes
-	sweepOnNew   = 2 // number of logs that are checked for expiry when a log is created
+	firstEntries  = 4   // number of entries that a new log is charged for
+	newLogBytes   = logKeyBytes + firstEntries*logEntryBytes
+	sweepOnNew    = 2 // number of logs that are checked for expiry when a log is created
 	// If the budget is used up, sweepWhenFull logs are checked for expiry in the shard
 	// of the key and in up to shardsWhenFull other shards.
 	sweepWhenFull  = 16

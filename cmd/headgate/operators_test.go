@@ -33,7 +33,7 @@ func (p *launched) operator(t *testing.T, path string) (status int, body string)
 
 func (p *launched) mustShowDraining(t *testing.T) {
 	t.Helper()
-	eventually(t, "the door for operators says draining", func() bool {
+	eventually(t, "the admin listener reports draining", func() bool {
 		status, body := p.operator(t, "/readyz")
 		return status == http.StatusServiceUnavailable && strings.Contains(body, `"draining"`)
 	})
@@ -99,13 +99,13 @@ func TestTLSVersionsBefore12AreRefused(t *testing.T) {
 	p := launchTLS(t, dir)
 	for version, accepted := range map[uint16]bool{tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
 		config.MinVersion, config.MaxVersion = version, version
-		for door, addr := range p.addrs {
+		for listener, addr := range p.addrs {
 			conn, err := tls.Dial("tcp", addr, config)
 			if err == nil {
 				_ = conn.Close()
 			}
 			if (err == nil) != accepted {
-				t.Errorf("%s, %s: %v, want accepted: %v", door, tls.VersionName(version), err, accepted)
+				t.Errorf("%s, %s: %v, want accepted: %v", listener, tls.VersionName(version), err, accepted)
 			}
 		}
 	}

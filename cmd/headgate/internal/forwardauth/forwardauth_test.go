@@ -304,8 +304,8 @@ func TestTrustedProxiesReload(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	h, e, store := newEngineHandler(t, &options{Options: forwardauth.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}})
-	requireDecision(t, "nobody is trusted", ask(h, forwardauth.Path, login()...), 403, "error")
-	requireDecision(t, "nobody is trusted", ask(h, forwardauth.Path, login()...), 403, "error")
+	requireDecision(t, "no proxy is trusted", ask(h, forwardauth.Path, login()...), 403, "error")
+	requireDecision(t, "no proxy is trusted", ask(h, forwardauth.Path, login()...), 403, "error")
 	if got := strings.Count(log.String(), "trusted_proxies"); got != 1 || strings.Contains(log.String(), "10.0.0") {
 		t.Errorf("the log: %s", log.String())
 	}
