@@ -2,13 +2,11 @@ package loginguard
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode"
 )
@@ -22,6 +20,7 @@ const MaxBody = 64 << 10
 var (
 	errTooLarge    = errors.New("loginguard: body too large")
 	errUnreadable  = errors.New("loginguard: cannot read body")
+	errQuery       = errors.New("loginguard: cannot read query string")
 	errAmbiguous   = errors.New("loginguard: request has several accounts")
 	errContentType = errors.New("loginguard: unsupported content type of body")
 )
@@ -57,18 +56,22 @@ func (g *Guard) account(r *http.Request) (string, error) {
 		return "", err
 	}
 	r.Body = rereadBody{bytes.NewReader(body), r.Body}
-	if g.opts.Account != nil {
+	switch {
+	case g.opts.Account != nil:
 		return g.opts.Account(probeOf(r, body)), nil
-	}
-	if len(g.opts.Fields) > 0 && len(body) > 0 && !isReadableBody(r.Header) {
-		return "", errContentType
+	case len(g.opts.Fields) == 0:
+		return "", nil
 	}
 	values := g.formValues(r.Form) // r.Form is set if the body was already parsed
-	probe := probeOf(r, body)
-	// The error is ignored as in http.Request.FormValue: fields that were parsed before
-	// an error count. MaxBody as the argument keeps all parts of the form in memory.
-	_ = probe.ParseMultipartForm(MaxBody)
-	return g.singleAccount(slices.Concat(values, g.formValues(probe.Form), g.jsonValues(body)))
+	inQuery, err := g.queryValues(r)
+	if err != nil {
+		return "", err
+	}
+	inBody, err := g.bodyValues(r.Header, body)
+	if err != nil {
+		return "", err
+	}
+	return g.singleAccount(slices.Concat(values, inQuery, inBody))
 }
 
 // probeOf returns a copy of r with body as its body, so that parsing the copy does not
@@ -93,26 +96,6 @@ func readBody(r io.Reader) ([]byte, error) {
 		return nil, errUnreadable // the cause is omitted: its text may contain parts of the body
 	}
 	return body, nil
-}
-
-// isReadableBody reports whether the guard can find accounts in a body with the header
-// fields h. Some handlers also decode XML, YAML or compressed bodies, which the guard
-// cannot read. An attacker could put the account there, and the attempt would be
-// charged to no account, or to an invented one.
-func isReadableBody(h http.Header) bool {
-	return !slices.ContainsFunc(h["Content-Encoding"], func(coding string) bool { return !strings.EqualFold(coding, "identity") }) &&
-		!slices.ContainsFunc(h["Content-Type"], func(line string) bool {
-			kind, _, _ := strings.Cut(strings.ToLower(line), ";")
-			return !isReadableType(strings.TrimSpace(kind))
-		})
-}
-
-func isReadableType(kind string) bool {
-	switch kind {
-	case "", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "application/json", "text/json":
-		return true
-	}
-	return strings.HasSuffix(kind, "+json")
 }
 
 // rereadBody is a request body that was read and can be read a second time. Closing it
@@ -156,57 +139,4 @@ func (g *Guard) formValues(form url.Values) []string {
 // isField reports whether name is the name of an account field.
 func (g *Guard) isField(name string) bool {
 	return slices.ContainsFunc(g.opts.Fields, func(field string) bool { return strings.EqualFold(field, name) })
-}
-
-// jsonValues returns the values of the account fields in body if it is a JSON object.
-// It ignores the content type of the request, because most handlers do. Upper and lower
-// case in member names are equal. If a name occurs several times, all of its values are
-// returned, because decoders differ in which value they use.
-func (g *Guard) jsonValues(body []byte) []string {
-	decoder := json.NewDecoder(bytes.NewReader(body))
-	decoder.UseNumber()
-	if opening, err := decoder.Token(); err != nil || opening != json.Delim('{') {
-		return nil
-	}
-	var values []string
-	for decoder.More() {
-		name, err := decoder.Token()
-		if err != nil {
-			return values
-		}
-		var value json.RawMessage
-		if err := decoder.Decode(&value); err != nil {
-			return values
-		}
-		if text, _ := name.(string); g.isField(text) {
-			values = append(values, scalar(value))
-		}
-	}
-	return values
-}
-
-// scalar returns the text of a JSON string or number, and an empty string for any other
-// value.
-func scalar(value json.RawMessage) string {
-	var s string
-	if json.Unmarshal(value, &s) == nil {
-		return s
-	}
-	var n json.Number
-	if json.Unmarshal(value, &n) == nil {
-		return plainNumber(n)
-	}
-	return ""
-}
-
-// plainNumber returns the same text for all notations of the same number, such as 1000,
-// 1000.0 and 1e3, because a handler may decode them to the same account.
-func plainNumber(n json.Number) string {
-	f, err := n.Float64()
-	// an integer without “.” or an exponent keeps its text, so that large integers stay
-	// exact
-	if err != nil || !strings.ContainsAny(n.String(), ".eE") {
-		return n.String()
-	}
-	return strconv.FormatFloat(f, 'f', -1, 64)
 }

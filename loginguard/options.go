@@ -59,14 +59,17 @@ type Options struct {
 
 	// Fields are the names of the form fields, or of the members of a JSON object, that
 	// contain the account. Upper and lower case are equal. nil means username, email
-	// and login. A request with two different accounts is rejected with 400, a body
-	// that is neither a form nor JSON with 415. An empty, non-nil list means that
-	// requests have no account.
+	// and login. A request with two different accounts is rejected with 400, and so is
+	// a body or query that is not valid in its format, because other decoders may find
+	// an account in it. A body that is neither a form nor JSON is rejected with 415. An
+	// empty, non-nil list means that requests have no account.
 	Fields []string
 	// Account, if not nil, replaces Fields: it returns the account of a request, for
 	// example from the session of a one-time code. It may read the body, because it
-	// receives a copy. An empty result means no account; the attempt is then charged to
-	// its address, its network and Limits.Total only.
+	// receives a copy. It must use the same decoder as the handler: otherwise clients
+	// can send a body in which the two find different accounts. An empty result means no
+	// account; the attempt is then charged to its address, its network and Limits.Total
+	// only.
 	Account func(*http.Request) string
 	// Normalize returns the same text for all spellings that your program accepts for
 	// one account, and different texts for different accounts: accounts with the same

@@ -170,6 +170,8 @@ func writeInvalid(w http.ResponseWriter, err error) {
 		p.Status, p.Detail = http.StatusRequestEntityTooLarge, "The request body is too large."
 	case errors.Is(err, errContentType):
 		p.Status, p.Detail = http.StatusUnsupportedMediaType, "The content type of the request body is not supported."
+	case errors.Is(err, errQuery):
+		p.Detail = "The query string could not be read."
 	case errors.Is(err, errAmbiguous):
 		p.Detail = "The request contains more than one account."
 	}
