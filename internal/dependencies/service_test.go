@@ -212,6 +212,6 @@ var serviceThirdParty = map[string]thirdPartyRule{
 	"google.golang.org/protobuf": {
 		why:   "protocol messages",
 		code:  []string{"grpclimit", service("envoyconfig"), service("envoyxds"), service("rlsapi")},
-		tests: []string{service("service")},
+		tests: []string{"cmd/headgate", service("service")},
 	},
 }

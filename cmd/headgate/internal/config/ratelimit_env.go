@@ -55,6 +55,7 @@ func (s *Sources) ratelimitSettings(c *Config) (map[string]envValue, Errors) {
 		"grpc.max_connection_age": "GRPC_MAX_CONNECTION_AGE", "grpc.max_connection_age_grace": "GRPC_MAX_CONNECTION_AGE_GRACE",
 	})
 	r.ratio("envoy.near_limit", "NEAR_LIMIT_RATIO")
+	r.charge()
 	r.operations()
 	r.tls()
 	r.store()
@@ -103,7 +104,20 @@ func (r *ratelimitEnv) fail(name, format string, args ...any) {
 	r.errs = append(r.errs, &Error{Source: name, Message: fmt.Sprintf(format, args...)})
 }
 
+// charge sets whether a denied request charges its other descriptors. In
+// envoyproxy/ratelimit the variable has no effect on memcached.
+func (r *ratelimitEnv) charge() {
+	name, mode := "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", "each"
+	if r.yes(name, false) && r.text("BACKEND_TYPE", "redis") != "memcache" {
+		mode = "all_or_none"
+	}
+	r.set("envoy.charge", name, mode, name)
+}
+
+// listeners sets the addresses for HTTP and gRPC. The listener for Redis clients is off
+// because envoyproxy/ratelimit has none, and its port may be that of a Redis server.
 func (r *ratelimitEnv) listeners() {
+	r.set("resp.addr", "", "off")
 	r.set("http.addr", "HOST, PORT", net.JoinHostPort(r.text("HOST", "0.0.0.0"), r.text("PORT", "8080")), "HOST", "PORT")
 	if socket, ok := r.lookup("GRPC_UDS"); ok {
 		r.set("grpc.addr", "GRPC_UDS", "unix:"+socket, "GRPC_UDS")

@@ -21,7 +21,15 @@ func TestRatelimitEnvironment(t *testing.T) {
 		{"its defaults", root, map[string]string{
 			"http.addr": "0.0.0.0:8080", "grpc.addr": "0.0.0.0:8081", "envoy.config": "/data/config", "envoy.dot_files": "true",
 			"envoy.shadow": "false", "envoy.near_limit": "80%", "store": "memory://", "envoy.header_limit": "RateLimit-Limit",
+			"envoy.charge": "each", "resp.addr": "off",
 		}},
+		{"denied hits counted", map[string]string{"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT": "false"}, map[string]string{"envoy.charge": "each"}},
+		{"denied hits not counted", map[string]string{"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT": "true"}, map[string]string{"envoy.charge": "all_or_none"}},
+		{"denied hits in memcached", map[string]string{
+			"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT": "true", "BACKEND_TYPE": "memcache", "MEMCACHE_HOST_PORT": "a:1",
+		}, map[string]string{"envoy.charge": "each"}},
+		{"our own charge mode", map[string]string{"HEADGATE_ENVOY_CHARGE": "all_or_none"}, map[string]string{"envoy.charge": "all_or_none"}},
+		{"our own RESP listener", map[string]string{"HEADGATE_RESP_ADDR": "127.0.0.1:6380"}, map[string]string{"resp.addr": "127.0.0.1:6380"}},
 		{"its folders", map[string]string{"RUNTIME_SUBDIRECTORY": "ratelimit", "RUNTIME_IGNOREDOTFILES": "TRUE"}, map[string]string{
 			"envoy.config": "/srv/runtime_data/current/ratelimit/config", "envoy.dot_files": "false",
 		}},
@@ -131,10 +139,10 @@ func TestRatelimitNotEnabled(t *testing.T) {
 func TestRatelimitPrecedence(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir() + "/f.yaml"
-	replace(t, path, "http: {addr: 127.0.0.1:1}\ngrpc: {addr: 127.0.0.1:2}\n")
+	replace(t, path, "http: {addr: 127.0.0.1:1}\ngrpc: {addr: 127.0.0.1:2}\nresp: {addr: 127.0.0.1:4}\nenvoy: {charge: all_or_none}\n")
 	from := config.Sources{Path: path, Lookup: lookupOf(map[string]string{"RUNTIME_ROOT": "/data", "GRPC_PORT": "3"})}
 	c, err := from.Load()
-	if err != nil || c.HTTP.Addr != "127.0.0.1:1" || c.GRPC.Addr != "0.0.0.0:3" {
+	if err != nil || c.HTTP.Addr != "127.0.0.1:1" || c.GRPC.Addr != "0.0.0.0:3" || c.RESP.Addr != "127.0.0.1:4" || c.Envoy.Charge != "all_or_none" {
 		t.Errorf("got %+v, error %v", c, err)
 	}
 }
